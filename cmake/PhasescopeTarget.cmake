@@ -1,0 +1,31 @@
+# phasescope_library(folder SOURCES ... DEPS ...): the one static library of a folder.
+# phasescope_test(folder SOURCES ... DEPS ... [LABELS ...]): its GoogleTest program <folder>_test.
+
+function(phasescope_warnings target)
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic>)
+  if(PHASESCOPE_WERROR)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
+  endif()
+endfunction()
+
+function(phasescope_library folder)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_library(phasescope_${folder} STATIC ${ARG_SOURCES})
+  add_library(phasescope::${folder} ALIAS phasescope_${folder})
+  target_include_directories(phasescope_${folder} PUBLIC ${CMAKE_SOURCE_DIR})
+  target_link_libraries(phasescope_${folder} PUBLIC ${ARG_DEPS})
+  phasescope_warnings(phasescope_${folder})
+endfunction()
+
+function(phasescope_test folder)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LABELS" ${ARGN})
+  add_executable(${folder}_test ${ARG_SOURCES})
+  target_link_libraries(${folder}_test PRIVATE ${ARG_DEPS} GTest::gtest_main)
+  target_compile_definitions(${folder}_test PRIVATE
+    PHASESCOPE_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data" PHASESCOPE_SOURCE="${CMAKE_SOURCE_DIR}")
+  phasescope_warnings(${folder}_test)
+  add_test(NAME ${folder} COMMAND ${folder}_test)
+  if(ARG_LABELS)
+    set_tests_properties(${folder} PROPERTIES LABELS "${ARG_LABELS}")
+  endif()
+endfunction()
