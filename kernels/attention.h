@@ -1,0 +1,256 @@
+#pragma once
+// The streaming attention of Phasescope on the CPU: one forward, one backward, and reading a region
+// of the map, for every variant. Float32 arithmetic; no array of queries x keys ever exists.
+//
+// Sections: tensors, shape, variants, probes, forward, backward, regions of the map.
+//
+// Words: query i (row), key j (column), score s (before softmax), weight p (after), distance
+// lambda = (i + query_offset) - j. All functions are re-entrant, run on OpenMP's threads, and give
+// the same bits for any number of threads. They throw std::invalid_argument (one sentence) when
+// shapes or pointers do not fit; nothing has been written then.
+
+#include <array>
+#include <cstdint>
+#include <variant>
+
+namespace phasescope::kernels {
+
+// ---- Tensors -----------------------------------------------------------------------------------
+
+/// A (B, H, N, d) tensor owned by the caller: strides in elements, channels contiguous (stride 1).
+/// A stride may be 0 (broadcast) for inputs.
+template <typename T>
+struct Tensor4 {
+  T* data = nullptr;
+  std::int64_t batch = 0;
+  std::int64_t head = 0;
+  std::int64_t row = 0;
+};
+using InputTensor = Tensor4<const float>;
+using OutputTensor = Tensor4<float>;
+
+// ---- Shape -------------------------------------------------------------------------------------
+
+/// Sizes and mask. Query head h reads key/value head h / (heads / kv_heads).
+struct AttentionShape {
+  std::int64_t batch = 1;
+  std::int64_t heads = 1;
+  std::int64_t kv_heads = 1;  ///< divides heads
+  std::int64_t queries = 0;
+  std::int64_t keys = 0;
+  std::int64_t head_dim = 0;   ///< of q and k, 1..512
+  std::int64_t value_dim = 0;  ///< of v and out; 0 means head_dim
+  /// Causal: query i sees the keys j <= i + query_offset. Rows that see no key give out = 0,
+  /// lse = -inf and no gradient.
+  bool causal = true;
+  /// Index of query 0 among the keys (keys - queries aligns both at their ends). May be negative.
+  std::int64_t query_offset = 0;
+};
+
+// ---- Variants ----------------------------------------------------------------------------------
+
+/// s = scale * q.k. Also for encodings that rotate q and k before (rope, xpos, ape).
+struct PlainVariant {};
+
+/// s = scale * q.k + values[h][lambda - first_distance] (alibi, kerple, t5, ...).
+/// values: (heads, length) float32, -inf masks. Every distance in use must be in the table:
+/// with first_distance = 0 a negative distance reads its absolute value, otherwise tables are
+/// signed (lambda = first_distance .. first_distance + length - 1).
+struct TableVariant {
+  const float* values = nullptr;
+  std::int64_t head_stride = 0;  ///< elements from one head's table to the next
+  std::int64_t length = 0;
+  std::int64_t first_distance = 0;  ///< <= 0
+};
+
+enum class TapaPhase { quadratic, linear };
+
+/// TAPA (arXiv 2509.12635): the first content_dim channels A, the rest P;
+///   s = scale_content * (qA.kA) * cos(power[|lambda|] * phase)
+///   quadratic: phase = scale_phase * (qP.kP); linear: scale_phase * (sum qP + sum kP).
+/// `scale` of AttentionInputs is not used. power: float32 |lambda|^alpha with any 2 pi folded in,
+/// one entry for every |lambda| in use. Not differentiated (alpha and the split are fixed).
+struct TapaVariant {
+  std::int64_t content_dim = 0;
+  float scale_content = 1;
+  float scale_phase = 1;
+  TapaPhase phase = TapaPhase::quadratic;
+  const float* power = nullptr;
+  std::int64_t power_length = 0;
+};
+
+/// TAPE (arXiv 2501.00712): s = scale * q.k with q and k rotated before by their tokens' states, and
+/// a second value stream (B, kv_heads, keys, state_dim) averaged with the same weights into
+/// ForwardOutputs::out_state.
+struct TapeVariant {
+  InputTensor state;
+  std::int64_t state_dim = 0;
+};
+
+/// CAPE (arXiv 2405.14722, published as DAPE too). With A_h = scale * q.k of head h, B_h the table's
+/// entry (values[h][max(lambda, 0)]) and f(x) = w2 leaky_relu(w1 x + b1) + b2, slope 0.01:
+enum class CapeForm {
+  concat_residual,  ///< s = A + B + f([A, B]), w1 (hidden, 2 heads)
+  concat,           ///< s = A + f([A, B]),     w1 (hidden, 2 heads)
+  add_residual,     ///< s = A + B + f(A + B),  w1 (hidden, heads)
+  content           ///< s = A + f(A),          w1 (hidden, heads), values unused (may be null)
+};
+
+/// All heads of a pair of tokens are corrected together. Weights contiguous, as torch's Linear has
+/// them: w1 (hidden, in), b1 (hidden), w2 (heads, hidden), b2 (heads).
+struct CapeVariant {
+  CapeForm form = CapeForm::concat_residual;
+  const float* values = nullptr;  ///< (heads, length), entry for lambda = 0, 1, ...; finite
+  std::int64_t head_stride = 0;
+  std::int64_t length = 0;
+  std::int64_t hidden = 32;
+  const float* w1 = nullptr;
+  const float* b1 = nullptr;
+  const float* w2 = nullptr;
+  const float* b2 = nullptr;
+};
+
+/// The list of variants. A new one adds its struct here and its traits in kernels/variants/.
+using Variant = std::variant<PlainVariant, TableVariant, TapaVariant, TapeVariant, CapeVariant>;
+
+// ---- Probes ------------------------------------------------------------------------------------
+
+inline constexpr int kMaxWindows = 3;
+
+/// One number a query row, each array (batch, heads, queries) contiguous or null (off). Rows that
+/// see no key get 0 (max_score -inf, max_key -1).
+struct RowProbes {
+  float* entropy = nullptr;           ///< -sum p ln p, nats
+  float* max_score = nullptr;         ///< largest score of the row
+  std::int32_t* max_key = nullptr;    ///< its key; the first one among equals
+  float* top1_mass = nullptr;         ///< largest weight
+  float* first_key_weight = nullptr;  ///< weight on key 0
+  float* mean_distance = nullptr;     ///< sum p lambda
+  /// Weight on the keys with |lambda| < windows[n] (causal: the last windows[n] keys, self counted).
+  std::array<std::int64_t, kMaxWindows> windows{16, 64, 256};
+  std::array<float*, kMaxWindows> window_mass{};
+};
+
+/// Sums over the pairs of a head by distance. Bucket b holds edges[b] <= |lambda| < edges[b + 1];
+/// distances outside belong to none. Arrays (batch, heads, count) contiguous or null (off).
+/// edges = 0, 1, 2, ... gives the dense profile by distance.
+struct BucketProbes {
+  const std::int64_t* edges = nullptr;  ///< count + 1, strictly ascending, from >= 0
+  std::int64_t count = 0;
+  std::int64_t* pairs = nullptr;   ///< number of unmasked pairs
+  double* weight = nullptr;        ///< sum of weights
+  double* score = nullptr;         ///< sum of scores
+  double* score_square = nullptr;  ///< sum of squared scores
+};
+
+// ---- Forward -----------------------------------------------------------------------------------
+
+struct AttentionInputs {
+  AttentionShape shape;
+  InputTensor q;    ///< (B, heads, queries, head_dim)
+  InputTensor k;    ///< (B, kv_heads, keys, head_dim)
+  InputTensor v;    ///< (B, kv_heads, keys, value_dim)
+  float scale = 1;  ///< of q.k; 1/sqrt(d) in most models
+  Variant variant;
+};
+
+struct ForwardOutputs {
+  OutputTensor out;        ///< (B, heads, queries, value_dim)
+  OutputTensor out_state;  ///< (B, heads, queries, state_dim), TAPE alone
+  float* lse = nullptr;    ///< (B, heads, queries) contiguous, natural logarithm; null: not wanted
+  RowProbes rows;
+  BucketProbes buckets;
+};
+
+void attention_forward(const AttentionInputs& inputs, const ForwardOutputs& outputs);
+
+// ---- Backward ----------------------------------------------------------------------------------
+
+/// values: (heads, length) like TableVariant's, summed over batch, queries and keys. A null pointer
+/// here and below: that gradient is not wanted.
+struct TableGradients {
+  float* values = nullptr;
+  std::int64_t head_stride = 0;
+};
+
+struct TapeGradients {
+  InputTensor d_out_state;  ///< gradient that comes in for out_state; data null: zero
+  OutputTensor d_state;     ///< (B, kv_heads, keys, state_dim)
+};
+
+/// Same shapes as CapeVariant's weights, contiguous.
+struct CapeGradients {
+  float* values = nullptr;  ///< (heads, length)
+  std::int64_t head_stride = 0;
+  float* w1 = nullptr;
+  float* b1 = nullptr;
+  float* w2 = nullptr;
+  float* b2 = nullptr;
+};
+
+using VariantGradients =
+    std::variant<std::monostate, TableGradients, TapeGradients, CapeGradients>;
+
+/// What the forward pass left, and the gradient that comes in.
+struct SavedForward {
+  InputTensor out;             ///< (B, heads, queries, value_dim)
+  InputTensor out_state;       ///< TAPE alone
+  const float* lse = nullptr;  ///< (B, heads, queries), required
+  InputTensor d_out;           ///< (B, heads, queries, value_dim)
+};
+
+/// All are overwritten, not added to. With kv_heads < heads dk and dv are sums over the group.
+struct Gradients {
+  OutputTensor dq;  ///< (B, heads, queries, head_dim)
+  OutputTensor dk;  ///< (B, kv_heads, keys, head_dim)
+  OutputTensor dv;  ///< (B, kv_heads, keys, value_dim)
+  VariantGradients variant;
+};
+
+void attention_backward(const AttentionInputs& inputs, const SavedForward& saved,
+                        const Gradients& gradients);
+
+// ---- Regions of the map ------------------------------------------------------------------------
+
+/// Rows [row_begin, row_end) of the queries x columns [col_begin, col_end) of the keys, of heads
+/// [head_begin, head_begin + head_count) of one batch entry.
+struct Region {
+  std::int64_t batch = 0;
+  std::int64_t head_begin = 0;
+  std::int64_t head_count = 1;
+  std::int64_t row_begin = 0;
+  std::int64_t row_end = 0;
+  std::int64_t col_begin = 0;
+  std::int64_t col_end = 0;
+};
+
+/// The scores and weights of a region, each (head_count, rows, columns) contiguous or null. Masked
+/// pairs have score -inf and weight 0. lse: the forward's, needed for weights. v is not read.
+void attention_region(const AttentionInputs& inputs, const float* lse, const Region& region,
+                      float* scores, float* weights);
+
+enum class MapQuantity { weight, score };
+
+/// A region pooled to height x width cells. Cell (y, x) covers rows floor(y R / height) up to
+/// max(that + 1, floor((y + 1) R / height)), columns alike, so a view with fewer rows than cells
+/// repeats them. Each array (head_count, height, width) contiguous or null.
+struct MapOutputs {
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+  MapQuantity quantity = MapQuantity::weight;
+  /// Weights: mean over all pairs of the cell, masked ones counting 0, so that a row of cells times
+  /// their width sums to 1. Scores: mean over the unmasked pairs. NaN where every pair is masked.
+  float* mean = nullptr;
+  float* maximum = nullptr;  ///< over the unmasked pairs; NaN where every pair is masked
+  float* share = nullptr;    ///< share of unmasked pairs, 0..1
+};
+
+/// Costs the region, not the sequence: scores are computed again for its pairs alone, and `lse` (the
+/// forward's; needed for weights) normalises them.
+void attention_map(const AttentionInputs& inputs, const float* lse, const Region& region,
+                   const MapOutputs& outputs);
+
+/// Name of the instruction set in use: "avx3", "avx2" or "sse2".
+const char* attention_target();
+
+}  // namespace phasescope::kernels
