@@ -1,0 +1,35 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace phasescope::formats {
+
+// SHA-256 (FIPS 180-4), fed piece by piece.
+class Sha256 {
+ public:
+  void update(std::span<const std::byte> bytes);
+  // The digest as 64 lower-case hex digits. The object must not be used after it.
+  std::string finish();
+
+ private:
+  void compress(const std::byte* block);
+
+  std::array<std::uint32_t, 8> state_ = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                                         0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+  std::array<std::byte, 64> block_ = {};
+  std::size_t filled_ = 0;
+  std::uint64_t length_ = 0;
+};
+
+std::string sha256_hex(std::span<const std::byte> bytes);
+std::string sha256_hex(std::string_view text);
+// Throws FileError.
+std::string sha256_of_file(const std::filesystem::path& path);
+
+}  // namespace phasescope::formats
