@@ -159,7 +159,8 @@ struct MetricInfo {
   }
 };
 
-// Tensor `thumbnails` (L, H, S, S) f32, on request: max-pooled weights, NaN where masked.
+// Tensor `thumbnails` (L, H, S, S) f32, on request: max-pooled weights, -inf in cells that the
+// mask hides wholly (a NaN cell is a NaN weight).
 struct HeadsResult {
   std::string model;
   bool corpus = false;  // values carry intervals over texts
@@ -221,8 +222,8 @@ struct Form<HeadsResult> {
 
 // ---- map ----------------------------------------------------------------------------------------
 
-// Tensor `map` (h, w) f32: rows are queries from the top, columns keys from the left, NaN where
-// every pair of a cell is masked. Tensors `row_profile` (h) and `column_profile` (w): means over
+// Tensor `map` (h, w) f32: rows are queries from the top, columns keys from the left, -inf where
+// the mask hides every pair of a cell (a NaN cell holds a NaN). Tensors `row_profile` (h) and `column_profile` (w): means over
 // the unmasked pairs of each row and column of cells.
 struct MapResult {
   std::string model;
