@@ -1,0 +1,174 @@
+#include <cmath>
+
+#include "app/figures/figures.h"
+
+namespace phasescope::app {
+
+using protocol::DistanceModel;
+using protocol::DistancePoint;
+using widgets::PlotSpec;
+using widgets::Series;
+using widgets::SeriesKind;
+using widgets::short_number;
+
+namespace {
+
+std::string histogram_label(const DistanceModel& model) {
+  const protocol::NearFar& h = *model.histogram;
+  return model.model + ": mean " + short_number(h.mean) + " [" + short_number(h.mean_low) + ", " +
+         short_number(h.mean_high) + "], sigma " + short_number(h.sigma) + ", above 0 " +
+         short_number(100 * h.share_positive) + " %";
+}
+
+// Counts as a density, so that models with other numbers of pairs compare.
+Series histogram_series(const DistanceModel& model, int color) {
+  const protocol::NearFar& h = *model.histogram;
+  Series series{.label = histogram_label(model), .kind = SeriesKind::histogram, .color = color};
+  series.x = h.edges;
+  for (size_t bin = 0; bin < h.counts.size(); ++bin) {
+    const double width = h.edges[bin + 1] - h.edges[bin];
+    series.y.push_back(double(h.counts[bin]) / (double(h.pairs) * width));
+  }
+  return series;
+}
+
+std::string range_text(int64_t begin, int64_t end) {
+  return "[" + std::to_string(begin) + ", " + std::to_string(end) + ")";
+}
+
+std::string histogram_note(const DistanceModel& model) {
+  const protocol::NearFar& h = *model.histogram;
+  return model.model + ": " + std::to_string(h.pairs) + " pairs, near " +
+         range_text(h.near_begin, h.near_end) + ", far " + range_text(h.far_begin, h.far_end) +
+         ", interval of the mean " + h.interval;
+}
+
+using Pick = double (*)(const DistancePoint&);
+
+// One line a model; `low` and `high` give the band where the measurement has one.
+PlotSpec profile_figure(std::span<const DistanceModel> models, Pick value, Pick low, Pick high) {
+  PlotSpec plot;
+  plot.x.label = "distance (tokens)";
+  int color = 0;
+  for (const DistanceModel& model : models) {
+    Series series{.label = model.model, .color = color++};
+    for (const DistancePoint& point : model.profile) {
+      series.x.push_back(double(point.distance));
+      series.y.push_back(value(point));
+      if (low) series.low.push_back(low(point));
+      if (high) series.high.push_back(high(point));
+    }
+    plot.series.push_back(std::move(series));
+    if (!model.note.empty()) plot.notes.push_back(model.model + ": " + model.note);
+  }
+  return plot;
+}
+
+}  // namespace
+
+PlotSpec near_far_figure(std::span<const DistanceModel> models) {
+  PlotSpec plot{.id = "near_far", .title = "Near minus far: score differences"};
+  plot.x.label = "score(near key) - score(far key)";
+  plot.y.label = "density";
+  plot.markers.push_back({.at = 0, .label = "0"});
+  int color = 0;
+  for (const DistanceModel& model : models) {
+    if (!model.histogram) continue;
+    plot.series.push_back(histogram_series(model, color));
+    plot.markers.push_back({.at = model.histogram->mean, .label = "mean", .color = color});
+    plot.notes.push_back(histogram_note(model));
+    if (!model.note.empty()) plot.notes.push_back(model.model + ": " + model.note);
+    ++color;
+  }
+  return plot;
+}
+
+PlotSpec near_far_by_layer_figure(std::span<const DistanceModel> models) {
+  PlotSpec plot{.id = "near_far_by_layer", .title = "Near minus far by layer"};
+  plot.x.label = "layer";
+  plot.y.label = "mean score difference";
+  plot.markers.push_back({.at = 0, .vertical = false});
+  int color = 0;
+  for (const DistanceModel& model : models) {
+    Series series{.label = model.model, .kind = SeriesKind::scatter, .color = color};
+    // Points of different models stand beside each other, not on each other.
+    const double offset = 0.06 * (color - 0.5 * double(models.size() - 1));
+    for (const protocol::DistanceGroup& group : model.layers) {
+      if (!group.histogram || !group.layer) continue;
+      series.x.push_back(double(*group.layer) + offset);
+      series.y.push_back(group.histogram->mean);
+      series.low.push_back(group.histogram->mean_low);
+      series.high.push_back(group.histogram->mean_high);
+      if (color == 0) {
+        plot.x.ticks.push_back({double(*group.layer), "L" + std::to_string(*group.layer)});
+      }
+    }
+    plot.series.push_back(std::move(series));
+    ++color;
+  }
+  plot.notes.push_back("heads of a layer pooled; bars are 95 % intervals of the mean");
+  return plot;
+}
+
+PlotSpec score_profile_figure(std::span<const DistanceModel> models) {
+  PlotSpec plot = profile_figure(
+      models, [](const DistancePoint& p) { return p.score_mean; },
+      [](const DistancePoint& p) { return p.score_low; },
+      [](const DistancePoint& p) { return p.score_high; });
+  plot.id = "score_by_distance";
+  plot.title = "Mean score by distance";
+  plot.y.label = "score (before softmax)";
+  plot.notes.push_back("all layers and heads pooled; band: 95 % interval of the mean");
+  return plot;
+}
+
+PlotSpec weight_profile_figure(std::span<const DistanceModel> models) {
+  PlotSpec plot = profile_figure(
+      models, [](const DistancePoint& p) { return p.weight_mean; }, nullptr, nullptr);
+  plot.id = "weight_by_distance";
+  plot.title = "Mean weight by distance";
+  plot.y.label = "weight";
+  plot.y.scale = widgets::Scale::log10;
+  plot.notes.push_back("P(d): mean over valid queries of A[q, q - d], all layers and heads pooled");
+  return plot;
+}
+
+PlotSpec score_parts_figure(const DistanceModel& model) {
+  PlotSpec plot{.id = "score_parts_" + model.model,
+                .title = model.model + ": content and positional part of the score"};
+  plot.x.label = "distance (tokens)";
+  plot.y.label = "mean score";
+  Series total{.label = "score"}, content{.label = "content", .color = 1},
+      positional{.label = "positional", .color = 2};
+  for (const DistancePoint& point : model.profile) {
+    for (Series* series : {&total, &content, &positional}) {
+      series->x.push_back(double(point.distance));
+    }
+    total.y.push_back(point.score_mean);
+    content.y.push_back(point.content_mean);
+    positional.y.push_back(point.positional_mean);
+  }
+  plot.series = {total, content, positional};
+  plot.notes.push_back("positional = score - content, so that the parts add up");
+  return plot;
+}
+
+PlotSpec intrinsic_bias_figure(const DistanceModel& model, size_t which) {
+  const protocol::IntrinsicBias& bias = model.intrinsic.at(which);
+  std::string where = "L" + std::to_string(bias.layer);
+  if (bias.head >= 0) where += "H" + std::to_string(bias.head);
+  PlotSpec plot{.id = "intrinsic_bias_" + model.model + "_" + where,
+                .title = model.model + " " + where + ": intrinsic distance bias"};
+  plot.x.label = "distance (tokens, a model's angle)";
+  plot.x.scale = widgets::Scale::log10;
+  plot.y.label = "score";
+  plot.series.push_back({.label = "sqrt(D) Gamma, one mean", .x = bias.distances,
+                         .y = bias.sqrt_d_gamma});
+  plot.series.push_back({.label = "one mean a plane", .x = bias.distances, .y = bias.per_plane,
+                         .color = 1});
+  plot.notes.push_back("mu_0 " + short_number(bias.mu) + ", nu_0 " + short_number(bias.nu) +
+                       "; TAPA (arXiv 2509.12635) Definition 2.1");
+  return plot;
+}
+
+}  // namespace phasescope::app

@@ -1,0 +1,194 @@
+#include <cmath>
+#include <cstdio>
+
+#include "app/figures/figures.h"
+#include "formats/error.h"
+
+namespace phasescope::app {
+
+using protocol::HeadsResult;
+using protocol::MapResult;
+using widgets::Colormap;
+using widgets::MapSpec;
+using widgets::PlotSpec;
+using widgets::short_number;
+
+namespace {
+
+std::string head_name(int64_t layer, int64_t head) {
+  if (head < 0) return "L" + std::to_string(layer) + " (mean of heads)";
+  return "L" + std::to_string(layer) + "H" + std::to_string(head);
+}
+
+MapSpec map_spec(const MapResult& result, const Grid& grid) {
+  MapSpec map{.rows = int(result.height), .cols = int(result.width), .values = grid.values};
+  map.row_begin = double(result.row_begin);
+  map.row_end = double(result.row_end);
+  map.col_begin = double(result.column_begin);
+  map.col_end = double(result.column_end);
+  map.value_label = result.of;
+  // Weights keep one fixed scale, so that two pictures compare; scores have no natural one.
+  if (result.of != "weight") {
+    map.colormap = Colormap::signed_values;
+    map.range = widgets::value_range(grid.values);
+  }
+  return map;
+}
+
+void label_axes(PlotSpec& plot) {
+  plot.x.label = "key (token)";
+  plot.y.label = "query (token)";
+  plot.legend = false;
+}
+
+std::string scale_note(const MapSpec& map) {
+  const widgets::ValueRange range = widgets::drawn_range(map.colormap, map.range);
+  return "scale " + short_number(range.low) + " .. " + short_number(range.high) +
+         "; grey: masked";
+}
+
+const protocol::HeadRow& row_of(const HeadsResult& result, int64_t layer, int64_t head) {
+  for (const protocol::HeadRow& row : result.rows) {
+    if (row.layer == layer && row.head == head) return row;
+  }
+  throw formats::internal_error("the heads result lacks a row", head_name(layer, head));
+}
+
+std::string caption(const HeadsResult& result, int64_t layer, int64_t head,
+                    const std::string& metric) {
+  const auto& values = row_of(result, layer, head).values;
+  const auto found = values.find(metric);
+  const std::string name = head_name(layer, head);
+  return found == values.end() ? name : name + "  " + short_number(found->second.mean);
+}
+
+}  // namespace
+
+PlotSpec attention_map_figure(const MapResult& result, const Grid& map) {
+  const std::string where = head_name(result.layer, result.head);
+  PlotSpec plot{.id = "map_" + result.model + "_L" + std::to_string(result.layer) + "H" +
+                      (result.head < 0 ? "mean" : std::to_string(result.head)),
+                .title = result.model + " " + where + ": " + result.of};
+  label_axes(plot);
+  plot.map = map_spec(result, map);
+  plot.notes.push_back("queries [" + std::to_string(result.row_begin) + ", " +
+                       std::to_string(result.row_end) + "), keys [" +
+                       std::to_string(result.column_begin) + ", " +
+                       std::to_string(result.column_end) + ") of " +
+                       std::to_string(result.tokens) + " tokens, cells: " + result.pool);
+  plot.notes.push_back(scale_note(*plot.map));
+  return plot;
+}
+
+PlotSpec map_difference_figure(const MapResult& a, const Grid& map_a, const MapResult& b,
+                               const Grid& map_b) {
+  if (map_a.values.size() != map_b.values.size()) {
+    throw formats::internal_error("two maps of different sizes have no difference");
+  }
+  Grid difference = map_a;
+  for (size_t i = 0; i < difference.values.size(); ++i) {
+    const bool masked = map_a.values[i] == widgets::kMaskedCell;
+    difference.values[i] = masked ? widgets::kMaskedCell : map_a.values[i] - map_b.values[i];
+  }
+  PlotSpec plot = attention_map_figure(a, difference);
+  plot.id = "difference_" + a.model + "_" + b.model;
+  plot.title = a.model + " " + head_name(a.layer, a.head) + " - " + b.model + " " +
+               head_name(b.layer, b.head) + ": " + a.of;
+  plot.map->colormap = Colormap::signed_values;
+  plot.map->range = widgets::value_range(difference.values);
+  plot.notes.back() = scale_note(*plot.map);
+  return plot;
+}
+
+widgets::GridSpec head_grid_figure(const HeadsResult& result, const Grid& thumbnails,
+                                   const std::string& metric) {
+  widgets::GridSpec grid{.id = "heads_" + result.model,
+                         .title = result.model + ": every head",
+                         .columns = int(result.heads)};
+  const int side = int(thumbnails.shape.at(2));
+  const size_t cell_size = size_t(side) * size_t(side);
+  for (int64_t layer = 0; layer < result.layers; ++layer) {
+    for (int64_t head = 0; head < result.heads; ++head) {
+      const auto* begin = thumbnails.values.data() + size_t(layer * result.heads + head) * cell_size;
+      MapSpec map{.rows = side, .cols = side, .values = {begin, begin + cell_size}};
+      map.value_label = "weight";
+      grid.cells.push_back({std::move(map), caption(result, layer, head, metric)});
+    }
+  }
+  grid.notes.push_back("layers down, heads across; weights 0 .. 1, cells: max; grey: masked");
+  for (const protocol::MetricInfo& info : result.metrics) {
+    if (info.key == metric) grid.notes.push_back(info.title + " = " + info.formula);
+  }
+  return grid;
+}
+
+PlotSpec metric_map_figure(const HeadsResult& result, const std::string& metric) {
+  PlotSpec plot{.id = "metric_" + metric + "_" + result.model,
+                .title = result.model + ": " + metric};
+  plot.x.label = "head";
+  plot.y.label = "layer";
+  plot.legend = false;
+  MapSpec map{.rows = int(result.layers), .cols = int(result.heads)};
+  map.values.assign(size_t(result.layers * result.heads), std::nanf(""));
+  for (const protocol::HeadRow& row : result.rows) {
+    const auto found = row.values.find(metric);
+    if (found == row.values.end()) continue;
+    map.values[size_t(row.layer * result.heads + row.head)] = float(found->second.mean);
+  }
+  map.colormap = Colormap::viridis;
+  map.range = widgets::value_range(map.values);
+  map.value_label = metric;
+  plot.notes.push_back("scale " + short_number(map.range.low) + " .. " +
+                       short_number(map.range.high));
+  plot.map = std::move(map);
+  return plot;
+}
+
+PlotSpec pe_dot_figure(const protocol::PatternsResult& result, int64_t layer, const Grid& grid) {
+  PlotSpec plot{.id = "pe_dot_" + result.model + "_L" + std::to_string(layer),
+                .title = result.model + ": PE dot products " +
+                         (layer == 0 ? "at the start" : "after layer " +
+                                                            std::to_string(layer - 1))};
+  plot.x.label = "position j";
+  plot.y.label = "position i";
+  plot.legend = false;
+  MapSpec map{.rows = int(grid.shape.at(0)), .cols = int(grid.shape.at(1)),
+              .values = grid.values};
+  if (!result.positions.empty()) {
+    map.row_begin = map.col_begin = double(result.positions.front());
+    map.row_end = map.col_end = double(result.positions.back() + 1);
+  }
+  map.colormap = Colormap::signed_values;
+  map.range = widgets::value_range(grid.values);
+  map.value_label = "G";
+  plot.notes.push_back("G_ij = sum_m Re(z_i conj z_j), mean over heads");
+  plot.notes.push_back(scale_note(map));
+  plot.map = std::move(map);
+  return plot;
+}
+
+PlotSpec divergence_figure(const protocol::CompareResult& result) {
+  PlotSpec plot{.id = "divergence_" + result.a + "_" + result.b,
+                .title = "Jensen-Shannon divergence, " + result.a + " against " + result.b};
+  plot.x.label = "head";
+  plot.y.label = "layer";
+  plot.legend = false;
+  int64_t layers = 0, heads = 0;
+  for (const auto& head : result.heads) {
+    layers = std::max(layers, head.layer + 1);
+    heads = std::max(heads, head.head + 1);
+  }
+  MapSpec map{.rows = int(layers), .cols = int(heads)};
+  map.values.assign(size_t(layers * heads), std::nanf(""));
+  for (const auto& head : result.heads) {
+    map.values[size_t(head.layer * heads + head.head)] = float(head.js_divergence);
+  }
+  map.colormap = Colormap::viridis;
+  map.range = {0, std::log(2.0)};
+  map.value_label = "nats";
+  plot.notes.push_back("mean over queries, nats; 0 equal rows, ln 2 = 0.693 disjoint ones");
+  plot.map = std::move(map);
+  return plot;
+}
+
+}  // namespace phasescope::app
