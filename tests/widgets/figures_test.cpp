@@ -1,0 +1,179 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "widgets/map_image.h"
+#include "widgets/plot_json.h"
+#include "widgets/plot_svg.h"
+#include "widgets/plot_table.h"
+
+namespace phasescope::widgets {
+namespace {
+
+PlotSpec sample_plot() {
+  PlotSpec plot;
+  plot.id = "sample";
+  plot.title = "Loss <by> position & length";
+  plot.x = {"position (tokens)", Scale::log10, 1, 1024, {}};
+  plot.y = {"loss (bits per byte)", Scale::linear, {}, {}, {}};
+  plot.series.push_back({"rope", SeriesKind::line, {1, 10, 100}, {2, 1, NAN}, {}, {}, 0});
+  plot.series.push_back(
+      {"tapa", SeriesKind::line, {1, 10, 100}, {2.5, 2, 2}, {2, 1.5, 1.8}, {3, 2.5, 2.2}, 1});
+  plot.series.push_back({"counts", SeriesKind::histogram, {1, 2, 4, 8}, {1, 3, 2}, {}, {}, 2});
+  plot.markers.push_back({256, true, "trained length"});
+  plot.notes = {"mean over 50 texts; interval clustered by text"};
+  return plot;
+}
+
+MapSpec sample_map() {
+  MapSpec map;
+  map.rows = 2, map.cols = 3;
+  map.values = {0.F, 0.5F, 1.F, kMaskedCell, NAN, 0.25F};
+  map.value_label = "weight";
+  return map;
+}
+
+int count_of(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
+    ++count;
+  return count;
+}
+
+TEST(Colormap, WeightsGoFromWhiteToDarkBlue) {
+  const Rgba zero = color_of(Colormap::weights, 0, {0, 1});
+  const Rgba one = color_of(Colormap::weights, 1, {0, 1});
+  EXPECT_EQ(zero, (Rgba{255, 255, 255, 255}));
+  EXPECT_GT(one.b, one.r);
+  EXPECT_GT(one.b, one.g);
+}
+
+TEST(Colormap, SignedValuesAreBluePositiveAndCentredAtZero) {
+  const Rgba middle = color_of(Colormap::signed_values, 0, {-1, 9});
+  EXPECT_EQ(middle.r, middle.g);
+  EXPECT_EQ(middle.g, middle.b);
+  EXPECT_GT(color_of(Colormap::signed_values, 9, {-1, 9}).b,
+            color_of(Colormap::signed_values, 9, {-1, 9}).r);
+  EXPECT_GT(color_of(Colormap::signed_values, -9, {-1, 9}).r,
+            color_of(Colormap::signed_values, -9, {-1, 9}).b);
+}
+
+TEST(Colormap, MaskAndNanAreNeverTheColourOfAValue) {
+  for (Colormap map : {Colormap::weights, Colormap::signed_values, Colormap::viridis}) {
+    EXPECT_EQ(color_of(map, kMaskedCell, {0, 1}), kMaskedColor);
+    EXPECT_EQ(color_of(map, NAN, {0, 1}), kNotANumberColor);
+    for (const Rgba& entry : color_table(map)) {
+      EXPECT_NE(entry, kMaskedColor);
+      EXPECT_NE(entry, kNotANumberColor);
+    }
+  }
+}
+
+TEST(MapImage, HasRowsFromTheTopAndScalesCells) {
+  const Image image = image_of(sample_map(), 2);
+  ASSERT_EQ(image.width, 6);
+  ASSERT_EQ(image.height, 4);
+  EXPECT_EQ(image.pixels[0], (Rgba{255, 255, 255, 255}));
+  EXPECT_EQ(image.pixels[5], color_at(Colormap::weights, 1));
+  EXPECT_EQ(image.pixels[6 * 2], kMaskedColor);
+  EXPECT_EQ(image.pixels[6 * 3 + 2], kNotANumberColor);
+}
+
+TEST(MapImage, PngHasItsSignatureAndSize) {
+  const std::string png = png_of(sample_map(), 3);
+  ASSERT_GT(png.size(), 33U);
+  EXPECT_EQ(png.substr(0, 8), "\x89PNG\r\n\x1a\n");
+  EXPECT_EQ(static_cast<unsigned char>(png[19]), 9);  // IHDR width
+  EXPECT_EQ(static_cast<unsigned char>(png[23]), 6);  // IHDR height
+  EXPECT_THROW(png_of(Image{}), std::runtime_error);
+}
+
+TEST(MapImage, DataUriIsBase64) {
+  EXPECT_EQ(data_uri_of_png("Man"), "data:image/png;base64,TWFu");
+  EXPECT_EQ(data_uri_of_png("Ma"), "data:image/png;base64,TWE=");
+  EXPECT_EQ(data_uri_of_png("M"), "data:image/png;base64,TQ==");
+}
+
+TEST(PlotSpec, JsonRoundTripDrawsTheSamePicture) {
+  PlotSpec plot = sample_plot();
+  plot.map = sample_map();
+  const PlotSpec again = plot_of(json_of(plot));
+  EXPECT_EQ(json_of(again).dump(), json_of(plot).dump());
+  EXPECT_EQ(svg_of(again), svg_of(plot));
+}
+
+TEST(PlotSpec, WrongJsonIsNamed) {
+  EXPECT_THROW(plot_of(nlohmann::json::array()), std::invalid_argument);
+  nlohmann::json json = json_of(sample_plot());
+  json["series"][0]["kind"] = "pie";
+  EXPECT_THROW(plot_of(json), std::invalid_argument);
+}
+
+TEST(PlotSpec, TicksAreRoundAndInside) {
+  const auto ticks = nice_ticks(0, 1, Scale::linear, 5);
+  ASSERT_EQ(ticks.size(), 6U);
+  EXPECT_EQ(ticks[1].label, "0.2");
+  const auto decades = nice_ticks(1, 1e6, Scale::log10);
+  ASSERT_EQ(decades.size(), 7U);
+  EXPECT_EQ(decades.back().at, 1e6);
+  EXPECT_TRUE(nice_ticks(1, 1, Scale::linear).empty());
+  EXPECT_TRUE(nice_ticks(NAN, 1, Scale::linear).empty());
+}
+
+TEST(PlotSpec, AxisRangeIgnoresWhatIsNotFinite) {
+  PlotSpec plot = sample_plot();
+  EXPECT_EQ(axis_range(plot, false), (ValueRange{1, 1024}));
+  const ValueRange y = axis_range(plot, true);
+  EXPECT_TRUE(std::isfinite(y.low) && std::isfinite(y.high));
+  EXPECT_GE(y.high, 3);
+  EXPECT_EQ(axis_range(PlotSpec{}, true), (ValueRange{0, 1}));
+}
+
+TEST(PlotSvg, HoldsTextLinesAndOnePicture) {
+  PlotSpec plot = sample_plot();
+  plot.map = sample_map();
+  const std::string svg = svg_of(plot);
+  EXPECT_EQ(svg.rfind("<svg ", 0), 0U);
+  EXPECT_NE(svg.find("Loss &lt;by&gt; position &amp; length"), std::string::npos);
+  EXPECT_NE(svg.find("clustered by text"), std::string::npos);
+  EXPECT_NE(svg.find("Inter"), std::string::npos);
+  EXPECT_EQ(count_of(svg, "<image "), 1);
+  EXPECT_GE(count_of(svg, "<polyline "), 2);
+  EXPECT_EQ(svg.find("nan"), std::string::npos);
+  EXPECT_EQ(svg.find("inf\""), std::string::npos);
+}
+
+TEST(PlotSvg, EmptyPlotsAreDrawnToo) {
+  EXPECT_NE(svg_of(PlotSpec{}).find("</svg>"), std::string::npos);
+  EXPECT_NE(svg_of(GridSpec{}).find("</svg>"), std::string::npos);
+  PlotSpec plot;
+  plot.map = MapSpec{};
+  EXPECT_NE(svg_of(plot).find("</svg>"), std::string::npos);
+}
+
+TEST(PlotSvg, GridHasOnePictureACell) {
+  GridSpec grid;
+  grid.columns = 4;
+  for (int i = 0; i < 8; ++i) grid.cells.push_back({sample_map(), "L0H" + std::to_string(i)});
+  EXPECT_EQ(count_of(svg_of(grid), "<image "), 8);
+}
+
+TEST(PlotTable, CsvHoldsEveryNumber) {
+  const std::string csv = csv_of(sample_plot());
+  EXPECT_EQ(csv.rfind("series,x,y,low,high\n", 0), 0U);
+  EXPECT_NE(csv.find("tapa,10,2,1.5,2.5\n"), std::string::npos);
+  EXPECT_NE(csv.find("rope,100,nan,,\n"), std::string::npos);
+  EXPECT_NE(csv_of(sample_map()).find("0,1,0.5\n"), std::string::npos);
+  EXPECT_NE(csv_of(sample_map()).find("1,0,-inf\n"), std::string::npos);
+}
+
+TEST(ShortNumber, IsReadable) {
+  EXPECT_EQ(short_number(0.30000000000000004), "0.3");
+  EXPECT_EQ(short_number(65536), "65536");
+  EXPECT_EQ(short_number(1e7), "1e+07");
+  EXPECT_EQ(short_number(NAN), "nan");
+}
+
+}  // namespace
+}  // namespace phasescope::widgets

@@ -1,0 +1,143 @@
+#include "widgets/plot_spec.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+
+namespace phasescope::widgets {
+namespace {
+
+struct Extent {
+  double low = std::numeric_limits<double>::infinity();
+  double high = -std::numeric_limits<double>::infinity();
+  bool positive_only = false;
+
+  void add(double value) {
+    if (!std::isfinite(value) || (positive_only && value <= 0)) return;
+    low = std::min(low, value);
+    high = std::max(high, value);
+  }
+  void add(const std::vector<double>& values) {
+    for (double value : values) add(value);
+  }
+  bool empty() const { return low > high; }
+};
+
+void add_vertical(Extent& extent, const Series& series) {
+  extent.add(series.y);
+  extent.add(series.low);
+  extent.add(series.high);
+  if (series.kind == SeriesKind::bars || series.kind == SeriesKind::histogram) extent.add(0.0);
+}
+
+void add_horizontal(Extent& extent, const Series& series) {
+  extent.add(series.x);
+  if (series.kind != SeriesKind::bars || series.x.size() < 2) return;
+  const double half = std::abs(series.x[1] - series.x[0]) / 2;
+  extent.add(series.x.front() - half);
+  extent.add(series.x.back() + half);
+}
+
+Extent data_extent(const PlotSpec& plot, bool vertical) {
+  Extent extent;
+  extent.positive_only = (vertical ? plot.y : plot.x).scale == Scale::log10;
+  for (const Series& series : plot.series)
+    vertical ? add_vertical(extent, series) : add_horizontal(extent, series);
+  for (const Marker& marker : plot.markers)
+    if (marker.vertical != vertical) extent.add(marker.at);
+  if (plot.map) {
+    const MapSpec& map = *plot.map;
+    extent.add(vertical ? map.row_begin : map.col_begin);
+    extent.add(vertical ? (map.row_end > 0 ? map.row_end : map.rows)
+                        : (map.col_end > 0 ? map.col_end : map.cols));
+  }
+  return extent;
+}
+
+ValueRange widened(const Extent& extent, Scale scale, bool pad) {
+  if (extent.empty()) return scale == Scale::log10 ? ValueRange{1, 10} : ValueRange{0, 1};
+  if (scale == Scale::log10) {
+    const double grow = pad ? std::pow(extent.high / extent.low, 0.04) : 1.0;
+    if (extent.high <= extent.low) return {extent.low / 2, extent.high * 2};
+    return {extent.low / grow, extent.high * grow};
+  }
+  if (extent.high <= extent.low) {
+    const double room = extent.low == 0 ? 1.0 : std::abs(extent.low) * 0.1;
+    return {extent.low - room, extent.high + room};
+  }
+  const double margin = pad ? (extent.high - extent.low) * 0.05 : 0.0;
+  return {extent.low - (extent.low == 0 ? 0.0 : margin), extent.high + margin};
+}
+
+double nice_step(double rough) {
+  const double power = std::pow(10.0, std::floor(std::log10(rough)));
+  for (double factor : {1.0, 2.0, 2.5, 5.0})
+    if (rough <= factor * power) return factor * power;
+  return 10 * power;
+}
+
+std::vector<AxisTick> linear_ticks(double low, double high, int wanted) {
+  std::vector<AxisTick> ticks;
+  const double step = nice_step((high - low) / std::max(1, wanted));
+  const double first = std::ceil(low / step - 1e-9);
+  for (double k = first; k * step <= high + step * 1e-9; k += 1)
+    ticks.push_back({k * step, short_number(std::abs(k) < 1e-9 ? 0.0 : k * step)});
+  return ticks;
+}
+
+std::vector<AxisTick> log_ticks(double low, double high) {
+  std::vector<AxisTick> ticks;
+  const double decades = std::log10(high / low);
+  const std::vector<double> parts =
+      decades > 4 ? std::vector<double>{1} : decades > 1.3 ? std::vector<double>{1, 3}
+                                                           : std::vector<double>{1, 2, 3, 5, 7};
+  for (double power = std::floor(std::log10(low)); power <= std::ceil(std::log10(high)); ++power)
+    for (double part : parts) {
+      const double at = part * std::pow(10.0, power);
+      if (at >= low * 0.999 && at <= high * 1.001) ticks.push_back({at, short_number(at)});
+    }
+  return ticks;
+}
+
+}  // namespace
+
+std::string short_number(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  if (value == 0) return "0";
+  char text[32];
+  const double size = std::abs(value);
+  if (size >= 1e-4 && size < 1e6) {
+    std::snprintf(text, sizeof text, "%.4g", value);
+    // %.4g turns 12345 into 1.234e+04; whole numbers of that size are read as they are.
+    if (size >= 1e4) std::snprintf(text, sizeof text, "%.0f", value);
+  } else {
+    std::snprintf(text, sizeof text, "%.3g", value);
+  }
+  return text;
+}
+
+std::vector<AxisTick> nice_ticks(double low, double high, Scale scale, int wanted) {
+  if (!(high > low) || !std::isfinite(low) || !std::isfinite(high)) return {};
+  if (scale == Scale::log10) return low > 0 ? log_ticks(low, high) : std::vector<AxisTick>{};
+  return linear_ticks(low, high, wanted);
+}
+
+ValueRange axis_range(const PlotSpec& plot, bool vertical) {
+  const AxisSpec& axis = vertical ? plot.y : plot.x;
+  const bool pad = vertical && !plot.map;
+  ValueRange range = widened(data_extent(plot, vertical), axis.scale, pad);
+  range.low = axis.low.value_or(range.low);
+  range.high = axis.high.value_or(range.high);
+  if (!(range.high > range.low)) range.high = range.low + 1;
+  return range;
+}
+
+ValueRange value_range(const std::vector<float>& values) {
+  Extent extent;
+  for (float value : values) extent.add(value);
+  return extent.empty() ? ValueRange{} : ValueRange{extent.low, extent.high};
+}
+
+}  // namespace phasescope::widgets

@@ -1,0 +1,118 @@
+#pragma once
+
+// One description of a figure that ImPlot (plot_draw.h) and the SVG writer (plot_svg.h) both draw.
+// Plain values only: building one never draws, drawing one never computes.
+// Sections: axes, series, maps, plots, grids of maps.
+
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "widgets/colormap.h"
+
+namespace phasescope::widgets {
+
+// --- axes ---------------------------------------------------------------------------------
+
+enum class Scale { linear, log10 };
+
+struct AxisTick {
+  double at = 0;
+  std::string label;
+};
+
+struct AxisSpec {
+  std::string label;  // with its unit: "distance (tokens)"
+  Scale scale = Scale::linear;
+  std::optional<double> low, high;  // fitted to the data where missing
+  std::vector<AxisTick> ticks;      // chosen by the drawer where empty
+};
+
+// --- series -------------------------------------------------------------------------------
+
+// line: x, y, and a shaded band where low and high are given.
+// bars: x are centres. histogram: x are n + 1 edges, y the n heights, drawn filled.
+// scatter: x, y, with error bars where low and high are given.
+enum class SeriesKind { line, bars, histogram, scatter };
+
+struct Series {
+  std::string label;
+  SeriesKind kind = SeriesKind::line;
+  std::vector<double> x, y;
+  std::vector<double> low, high;  // empty, or as long as y
+  int color = 0;                  // index for series_color
+  double width = 1.6;             // of the line, in pixels
+  bool dashed = false;
+  bool quiet = false;  // published figures: thin and pale, never mistaken for measured ones
+};
+
+// A labelled line across the plot: the trained length, a mean, zero.
+struct Marker {
+  double at = 0;
+  bool vertical = true;
+  std::string label;
+  int color = -1;  // -1: the colour of the axes
+};
+
+// --- maps ---------------------------------------------------------------------------------
+
+// A grid of values, row 0 at the top, column 0 at the left. NaN and kMaskedCell have their own
+// colours. rows * cols values, row-major.
+struct MapSpec {
+  int rows = 0, cols = 0;
+  std::vector<float> values;
+  double row_begin = 0, row_end = 0;  // queries covered; row_end 0 means rows
+  double col_begin = 0, col_end = 0;  // keys covered
+  Colormap colormap = Colormap::weights;
+  ValueRange range;         // what the ends of the colour scale mean; always printed
+  std::string value_label;  // "weight", "score"
+};
+
+// --- plots --------------------------------------------------------------------------------
+
+struct PlotSpec {
+  std::string id;  // names files and widgets: "distance_histogram"
+  std::string title;
+  AxisSpec x, y;
+  std::vector<Series> series;
+  std::vector<Marker> markers;
+  std::optional<MapSpec> map;      // drawn below the series
+  std::vector<std::string> notes;  // formula, number of samples; printed under the plot
+  bool legend = true;
+};
+
+// --- grids of maps ------------------------------------------------------------------------
+
+struct GridCell {
+  MapSpec map;
+  std::string caption;  // "L3H5  1.86"
+};
+
+// Thumbnails, layers down and heads across: cells are row-major, `columns` to a row.
+struct GridSpec {
+  std::string id, title;
+  int columns = 1;
+  std::vector<GridCell> cells;
+  std::vector<std::string> notes;
+};
+
+struct PixelSize {
+  int width = 720;
+  int height = 420;
+};
+
+// A short readable number: 4 significant digits, 1e6 for large ones, "nan" and "inf" as words.
+std::string short_number(double value);
+
+// Ticks at round places inside [low, high], about `wanted` of them; powers of ten on a log axis.
+std::vector<AxisTick> nice_ticks(double low, double high, Scale scale, int wanted = 6);
+
+// The range an axis shows: its own limits, else those of the finite data with a small margin.
+// `vertical` chooses between y (with bands) and x. A log axis ignores values of 0 and below.
+ValueRange axis_range(const PlotSpec& plot, bool vertical);
+
+// Smallest and largest finite value of a grid; {0, 1} when it has none.
+ValueRange value_range(const std::vector<float>& values);
+
+}  // namespace phasescope::widgets

@@ -1,0 +1,308 @@
+#include "widgets/plot_svg.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "widgets/map_image.h"
+#include "widgets/svg_writer.h"
+
+namespace phasescope::widgets {
+namespace {
+
+constexpr const char* kInk = "#333333";
+constexpr const char* kPale = "#8a8a8f";
+constexpr const char* kRule = "#e4e4e8";
+constexpr double kNoteSize = 10.5;
+constexpr double kNoteLine = 15;
+
+struct Frame {
+  double left = 0, top = 0, width = 0, height = 0;
+};
+
+// Where a value lands on the page.
+struct Axis {
+  ValueRange range;
+  Scale scale = Scale::linear;
+  double begin = 0, end = 0;
+
+  double operator()(double value) const {
+    double t = (value - range.low) / (range.high - range.low);
+    if (scale == Scale::log10)
+      t = std::log(value / range.low) / std::log(range.high / range.low);
+    return begin + t * (end - begin);
+  }
+};
+
+struct Page {
+  SvgWriter& svg;
+  const PlotSpec& plot;
+  Frame frame;
+  Axis x, y;
+};
+
+std::string color_text(int index) { return hex_of(series_color(index)); }
+
+struct LegendEntry {
+  const Series* series;
+  double x = 0, y = 0;
+};
+
+// Entries flow from left to right and wrap at the page's edge.
+std::vector<LegendEntry> legend_of(const PlotSpec& plot, double left, double top, double right) {
+  std::vector<LegendEntry> entries;
+  double x = left, y = top;
+  if (!plot.legend) return entries;
+  for (const Series& series : plot.series) {
+    if (series.label.empty()) continue;
+    const double width = 26 + text_width(series.label, 11.5) + 14;
+    if (x > left && x + width > right) x = left, y += 17;
+    entries.push_back({&series, x, y});
+    x += width;
+  }
+  return entries;
+}
+
+void draw_legend(SvgWriter& svg, const std::vector<LegendEntry>& entries) {
+  for (const LegendEntry& entry : entries) {
+    const std::string color = color_text(entry.series->color);
+    const SeriesKind kind = entry.series->kind;
+    if (kind == SeriesKind::bars || kind == SeriesKind::histogram)
+      svg.rect(entry.x, entry.y - 9, 18, 10, color, 0.55);
+    else if (kind == SeriesKind::scatter)
+      svg.circle(entry.x + 9, entry.y - 4, 3.5, color);
+    else
+      svg.line(entry.x, entry.y - 4, entry.x + 18, entry.y - 4, color,
+               entry.series->quiet ? 1 : 2, entry.series->dashed || entry.series->quiet);
+    svg.text(entry.x + 24, entry.y, entry.series->label, {11.5, kInk});
+  }
+}
+
+// Grid lines would hide cells of a map: there only the labels are drawn.
+void draw_ticks(Page& page) {
+  const Frame& frame = page.frame;
+  const auto ticks_x = page.plot.x.ticks.empty()
+                           ? nice_ticks(page.x.range.low, page.x.range.high, page.x.scale,
+                                        static_cast<int>(frame.width / 80))
+                           : page.plot.x.ticks;
+  const auto ticks_y = page.plot.y.ticks.empty()
+                           ? nice_ticks(page.y.range.low, page.y.range.high, page.y.scale,
+                                        static_cast<int>(frame.height / 50))
+                           : page.plot.y.ticks;
+  const double bottom = frame.top + frame.height;
+  for (const AxisTick& tick : ticks_x) {
+    const double at = page.x(tick.at);
+    if (!page.plot.map) page.svg.line(at, frame.top, at, bottom, kRule);
+    page.svg.text(at, bottom + 16, tick.label, {11, kInk, TextAnchor::middle});
+  }
+  for (const AxisTick& tick : ticks_y) {
+    const double at = page.y(tick.at);
+    if (!page.plot.map) page.svg.line(frame.left, at, frame.left + frame.width, at, kRule);
+    page.svg.text(frame.left - 7, at + 4, tick.label, {11, kInk, TextAnchor::end});
+  }
+}
+
+void draw_axis_labels(Page& page) {
+  const Frame& frame = page.frame;
+  page.svg.rect(frame.left, frame.top, frame.width, frame.height, "none", 1, "#9a9aa0");
+  page.svg.text(frame.left + frame.width / 2, frame.top + frame.height + 34, page.plot.x.label,
+                {12, kInk, TextAnchor::middle});
+  SvgText turned{12, kInk, TextAnchor::middle};
+  turned.upright = false;
+  page.svg.text(16, frame.top + frame.height / 2, page.plot.y.label, turned);
+}
+
+void draw_band(Page& page, const Series& series, const std::string& color) {
+  if (series.low.size() != series.x.size() || series.high.size() != series.x.size()) return;
+  SvgPoints outline;
+  for (std::size_t i = 0; i < series.x.size(); ++i)
+    outline.emplace_back(page.x(series.x[i]), page.y(series.high[i]));
+  for (std::size_t i = series.x.size(); i-- > 0;)
+    outline.emplace_back(page.x(series.x[i]), page.y(series.low[i]));
+  page.svg.polygon(outline, color, 0.16);
+}
+
+void draw_line(Page& page, const Series& series, const std::string& color) {
+  draw_band(page, series, color);
+  const double opacity = series.quiet ? 0.55 : 1;
+  SvgPoints run;
+  const auto flush = [&] {
+    if (run.size() > 1)
+      page.svg.polyline(run, color, series.quiet ? 1 : series.width,
+                        series.dashed || series.quiet, opacity);
+    else if (run.size() == 1)
+      page.svg.circle(run[0].first, run[0].second, 2.5, color);
+    run.clear();
+  };
+  for (std::size_t i = 0; i < std::min(series.x.size(), series.y.size()); ++i) {
+    if (std::isfinite(series.y[i])) run.emplace_back(page.x(series.x[i]), page.y(series.y[i]));
+    else flush();
+  }
+  flush();
+}
+
+double floor_of(const Page& page) {
+  return page.y.scale == Scale::log10 ? page.y.range.low
+                                      : std::clamp(0.0, page.y.range.low, page.y.range.high);
+}
+
+void draw_bar(Page& page, double left, double right, double height, const std::string& color) {
+  if (!std::isfinite(height)) return;
+  const double a = page.y(height), b = page.y(floor_of(page));
+  page.svg.rect(page.x(left), std::min(a, b), page.x(right) - page.x(left), std::abs(a - b),
+                color, 0.5);
+}
+
+void draw_bars(Page& page, const Series& series, const std::string& color) {
+  const double step = series.x.size() > 1 ? std::abs(series.x[1] - series.x[0]) : 1.0;
+  for (std::size_t i = 0; i < std::min(series.x.size(), series.y.size()); ++i)
+    draw_bar(page, series.x[i] - 0.38 * step, series.x[i] + 0.38 * step, series.y[i], color);
+}
+
+void draw_histogram(Page& page, const Series& series, const std::string& color) {
+  const std::size_t bins = std::min(series.y.size(), series.x.size() - 1);
+  const double base = page.y(floor_of(page));
+  SvgPoints outline{{page.x(series.x[0]), base}};
+  for (std::size_t i = 0; i < bins; ++i) {
+    outline.emplace_back(page.x(series.x[i]), page.y(series.y[i]));
+    outline.emplace_back(page.x(series.x[i + 1]), page.y(series.y[i]));
+  }
+  outline.emplace_back(page.x(series.x[bins]), base);
+  page.svg.polygon(outline, color, 0.28);
+  page.svg.polyline(outline, color, 1.4, series.dashed);
+}
+
+void draw_scatter(Page& page, const Series& series, const std::string& color) {
+  const bool bars = series.low.size() == series.y.size() && series.high.size() == series.y.size();
+  for (std::size_t i = 0; i < std::min(series.x.size(), series.y.size()); ++i) {
+    if (!std::isfinite(series.y[i])) continue;
+    const double x = page.x(series.x[i]);
+    if (bars) page.svg.line(x, page.y(series.low[i]), x, page.y(series.high[i]), color, 1.4);
+    page.svg.circle(x, page.y(series.y[i]), 3.5, color);
+  }
+}
+
+void draw_series(Page& page, const Series& series) {
+  if (series.x.empty() || series.y.empty()) return;
+  const std::string color = color_text(series.color);
+  switch (series.kind) {
+    case SeriesKind::line: return draw_line(page, series, color);
+    case SeriesKind::bars: return draw_bars(page, series, color);
+    case SeriesKind::histogram: return draw_histogram(page, series, color);
+    case SeriesKind::scatter: return draw_scatter(page, series, color);
+  }
+}
+
+void draw_marker(Page& page, const Marker& marker, int place) {
+  const Frame& frame = page.frame;
+  const std::string color = marker.color < 0 ? kPale : color_text(marker.color);
+  if (marker.vertical) {
+    const double x = page.x(marker.at);
+    page.svg.line(x, frame.top, x, frame.top + frame.height, color, 1.2, true);
+    const bool left = x > frame.left + frame.width * 0.7;
+    page.svg.text(x + (left ? -5 : 5), frame.top + 14 + 14 * place, marker.label,
+                  {10.5, color, left ? TextAnchor::end : TextAnchor::start});
+  } else {
+    const double y = page.y(marker.at);
+    page.svg.line(frame.left, y, frame.left + frame.width, y, color, 1.2, true);
+    page.svg.text(frame.left + frame.width - 5, y - 4, marker.label,
+                  {10.5, color, TextAnchor::end});
+  }
+}
+
+void draw_map(Page& page, const MapSpec& map) {
+  if (map.values.empty()) return;
+  const double x0 = page.x(map.col_begin), y0 = page.y(map.row_begin);
+  const double x1 = page.x(map.col_end > 0 ? map.col_end : map.cols);
+  const double y1 = page.y(map.row_end > 0 ? map.row_end : map.rows);
+  page.svg.image(x0, y0, x1 - x0, y1 - y0, data_uri_of_png(png_of(map)));
+}
+
+void draw_color_scale(SvgWriter& svg, const MapSpec& map, const Frame& frame) {
+  const ValueRange range = drawn_range(map.colormap, map.range);
+  const double left = frame.left + frame.width + 14, steps = 48;
+  for (int i = 0; i < steps; ++i)
+    svg.rect(left, frame.top + frame.height * (1 - (i + 1) / steps), 13,
+             frame.height / steps + 0.6, hex_of(color_at(map.colormap, (i + 0.5) / steps)));
+  svg.rect(left, frame.top, 13, frame.height, "none", 1, "#9a9aa0");
+  for (const double t : {0.0, 0.5, 1.0})
+    svg.text(left + 18, frame.top + frame.height * (1 - t) + 4,
+             short_number(range.low + t * (range.high - range.low)), {10.5, kInk});
+  svg.text(left, frame.top - 9, map.value_label, {10.5, kInk});
+}
+
+std::vector<std::string> note_lines(const std::vector<std::string>& notes, double width) {
+  std::vector<std::string> lines;
+  for (const std::string& note : notes)
+    for (std::string& line : wrapped(note, kNoteSize, width)) lines.push_back(std::move(line));
+  return lines;
+}
+
+void draw_notes(SvgWriter& svg, const std::vector<std::string>& lines, double left, double top) {
+  for (std::size_t i = 0; i < lines.size(); ++i)
+    svg.text(left, top + kNoteLine * static_cast<double>(i), lines[i], {kNoteSize, "#66666c"});
+}
+
+// Rows grow downwards on a map and values grow upwards on every other plot.
+Page page_of(SvgWriter& svg, const PlotSpec& plot, const Frame& frame) {
+  Page page{svg, plot, frame, {}, {}};
+  page.x = {axis_range(plot, false), plot.x.scale, frame.left, frame.left + frame.width};
+  page.y = {axis_range(plot, true), plot.y.scale, frame.top + frame.height, frame.top};
+  if (plot.map) std::swap(page.y.begin, page.y.end);
+  return page;
+}
+
+void draw_data(Page& page) {
+  const Frame& frame = page.frame;
+  page.svg.begin_clip(frame.left, frame.top, frame.width, frame.height);
+  if (page.plot.map) draw_map(page, *page.plot.map);
+  for (const Series& series : page.plot.series) draw_series(page, series);
+  int place = 0;
+  for (const Marker& marker : page.plot.markers) draw_marker(page, marker, place++ % 4);
+  page.svg.end_clip();
+}
+
+}  // namespace
+
+std::string svg_of(const PlotSpec& plot, PixelSize size) {
+  const double left = 64, right = plot.map ? 78 : 18;
+  const auto notes = note_lines(plot.notes, size.width - left - 18);
+  const auto legend = legend_of(plot, left, 44, size.width - 18);
+  const double top = legend.empty() ? (plot.map ? 52 : 36) : legend.back().y + 14;
+  const double below = 44 + (notes.empty() ? 0 : 8 + kNoteLine * notes.size());
+  const Frame frame{left, top, std::max(40.0, size.width - left - right),
+                    std::max(40.0, size.height - top - below)};
+  SvgWriter svg(size.width, top + frame.height + below);
+  svg.text(left, 22, plot.title, {14.5, "#111114", TextAnchor::start, true});
+  draw_legend(svg, legend);
+  Page page = page_of(svg, plot, frame);
+  draw_ticks(page);
+  draw_data(page);
+  if (plot.map) draw_color_scale(svg, *plot.map, frame);
+  draw_axis_labels(page);
+  draw_notes(svg, notes, left, top + frame.height + 58);
+  return svg.finish();
+}
+
+std::string svg_of(const GridSpec& grid, int width) {
+  const double gap = 10, caption = 18, edge = 16;
+  const int columns = std::max(1, grid.columns);
+  const double side = (width - 2 * edge - gap * (columns - 1)) / columns;
+  const int rows = (static_cast<int>(grid.cells.size()) + columns - 1) / columns;
+  const auto notes = note_lines(grid.notes, width - 2 * edge);
+  const double top = 40, bottom = top + rows * (side + caption + gap);
+  SvgWriter svg(width, bottom + 8 + kNoteLine * notes.size());
+  svg.text(edge, 24, grid.title, {14.5, "#111114", TextAnchor::start, true});
+  for (std::size_t i = 0; i < grid.cells.size(); ++i) {
+    const double x = edge + (i % columns) * (side + gap);
+    const double y = top + (i / columns) * (side + caption + gap);
+    const GridCell& cell = grid.cells[i];
+    if (!cell.map.values.empty())
+      svg.image(x, y, side, side, data_uri_of_png(png_of(cell.map)));
+    svg.rect(x, y, side, side, "none", 1, "#9a9aa0");
+    svg.text(x, y + side + 13, cell.caption, {10.5, kInk});
+  }
+  draw_notes(svg, notes, edge, bottom + 6);
+  return svg.finish();
+}
+
+}  // namespace phasescope::widgets

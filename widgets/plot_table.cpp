@@ -1,0 +1,64 @@
+#include "widgets/plot_table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+namespace phasescope::widgets {
+namespace {
+
+std::string exact(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  char text[40];
+  std::snprintf(text, sizeof text, "%.9g", value);
+  return text;
+}
+
+std::string quoted(const std::string& words) {
+  if (words.find_first_of(",\"\n") == std::string::npos) return words;
+  std::string out = "\"";
+  for (char c : words) out += c == '"' ? "\"\"" : std::string(1, c);
+  return out + "\"";
+}
+
+std::string optional_at(const std::vector<double>& values, std::size_t i) {
+  return i < values.size() ? exact(values[i]) : "";
+}
+
+std::string lines_of(const Series& series) {
+  std::string text;
+  const std::string name = quoted(series.label);
+  for (std::size_t i = 0; i < series.y.size() && i < series.x.size(); ++i)
+    text += name + "," + exact(series.x[i]) + "," + exact(series.y[i]) + "," +
+            optional_at(series.low, i) + "," + optional_at(series.high, i) + "\n";
+  // A histogram has one edge more than heights: its last edge closes the last bin.
+  if (series.kind == SeriesKind::histogram && series.x.size() == series.y.size() + 1)
+    text += name + "," + exact(series.x.back()) + ",,,\n";
+  return text;
+}
+
+}  // namespace
+
+std::string csv_of(const MapSpec& map) {
+  const double row_step = ((map.row_end > 0 ? map.row_end : map.rows) - map.row_begin) /
+                          std::max(1, map.rows);
+  const double col_step = ((map.col_end > 0 ? map.col_end : map.cols) - map.col_begin) /
+                          std::max(1, map.cols);
+  std::string text = "query,key," + (map.value_label.empty() ? "value" : quoted(map.value_label));
+  text += "\n";
+  for (int r = 0; r < map.rows; ++r)
+    for (int c = 0; c < map.cols; ++c)
+      text += exact(map.row_begin + r * row_step) + "," + exact(map.col_begin + c * col_step) +
+              "," + exact(map.values[static_cast<std::size_t>(r) * map.cols + c]) + "\n";
+  return text;
+}
+
+std::string csv_of(const PlotSpec& plot) {
+  if (plot.map && plot.series.empty()) return csv_of(*plot.map);
+  std::string text = "series,x,y,low,high\n";
+  for (const Series& series : plot.series) text += lines_of(series);
+  return text;
+}
+
+}  // namespace phasescope::widgets

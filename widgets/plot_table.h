@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+#include "widgets/plot_spec.h"
+
+namespace phasescope::widgets {
+
+// The numbers of a figure, one line a point: series,x,y,low,high; a map as row,col,value.
+// Numbers have enough digits to be read back; nan, inf and -inf are words.
+std::string csv_of(const PlotSpec& plot);
+std::string csv_of(const MapSpec& map);
+
+}  // namespace phasescope::widgets

@@ -1,0 +1,143 @@
+#include "widgets/svg_writer.h"
+
+#include <cmath>
+#include <cstdio>
+#include <sstream>
+
+namespace phasescope::widgets {
+namespace {
+
+constexpr const char* kFonts =
+    "Inter, 'Helvetica Neue', Arial, 'DejaVu Sans', 'Noto Sans', sans-serif";
+
+// A value off a log axis has no place; 0 keeps the file well-formed.
+std::string number(double value) {
+  if (!std::isfinite(value)) return "0";
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f", value);
+  std::string words = text;
+  while (words.back() == '0') words.pop_back();
+  if (words.back() == '.') words.pop_back();
+  return words == "-0" ? "0" : words;
+}
+
+std::string escaped(const std::string& words) {
+  std::string out;
+  for (char c : words) {
+    if (c == '&') out += "&amp;";
+    else if (c == '<') out += "&lt;";
+    else if (c == '>') out += "&gt;";
+    else if (c == '"') out += "&quot;";
+    else if (static_cast<unsigned char>(c) >= 0x20 || c == '\t') out += c;
+  }
+  return out;
+}
+
+std::string points_of(const SvgPoints& points) {
+  std::string text;
+  for (const auto& [x, y] : points)
+    if (std::isfinite(x) && std::isfinite(y)) text += number(x) + "," + number(y) + " ";
+  if (!text.empty()) text.pop_back();
+  return text;
+}
+
+std::string attribute(const char* name, const std::string& value) {
+  return std::string(" ") + name + "=\"" + value + "\"";
+}
+
+}  // namespace
+
+SvgWriter::SvgWriter(double width, double height) {
+  const std::string w = number(width), h = number(height);
+  body_ = "<svg xmlns=\"http://www.w3.org/2000/svg\"" + attribute("width", w) +
+          attribute("height", h) + attribute("viewBox", "0 0 " + w + " " + h) +
+          attribute("font-family", kFonts) + ">\n";
+  rect(0, 0, width, height, "#ffffff");
+}
+
+void SvgWriter::put(const std::string& element) { body_ += element + "\n"; }
+
+void SvgWriter::line(double x0, double y0, double x1, double y1, const std::string& color,
+                     double width, bool dashed) {
+  put("<line" + attribute("x1", number(x0)) + attribute("y1", number(y0)) +
+      attribute("x2", number(x1)) + attribute("y2", number(y1)) + attribute("stroke", color) +
+      attribute("stroke-width", number(width)) +
+      (dashed ? attribute("stroke-dasharray", "5 4") : "") + "/>");
+}
+
+void SvgWriter::rect(double x, double y, double width, double height, const std::string& fill,
+                     double opacity, const std::string& stroke) {
+  put("<rect" + attribute("x", number(x)) + attribute("y", number(y)) +
+      attribute("width", number(width)) + attribute("height", number(height)) +
+      attribute("fill", fill) + attribute("fill-opacity", number(opacity)) +
+      attribute("stroke", stroke) + "/>");
+}
+
+void SvgWriter::polyline(const SvgPoints& points, const std::string& color, double width,
+                         bool dashed, double opacity) {
+  put("<polyline fill=\"none\" stroke-linejoin=\"round\"" + attribute("stroke", color) +
+      attribute("stroke-width", number(width)) + attribute("stroke-opacity", number(opacity)) +
+      (dashed ? attribute("stroke-dasharray", "5 4") : "") +
+      attribute("points", points_of(points)) + "/>");
+}
+
+void SvgWriter::polygon(const SvgPoints& points, const std::string& fill, double opacity) {
+  put("<polygon" + attribute("fill", fill) + attribute("fill-opacity", number(opacity)) +
+      attribute("points", points_of(points)) + "/>");
+}
+
+void SvgWriter::circle(double x, double y, double radius, const std::string& fill) {
+  put("<circle" + attribute("cx", number(x)) + attribute("cy", number(y)) +
+      attribute("r", number(radius)) + attribute("fill", fill) + "/>");
+}
+
+void SvgWriter::image(double x, double y, double width, double height,
+                      const std::string& data_uri) {
+  put("<image style=\"image-rendering:pixelated\" preserveAspectRatio=\"none\"" +
+      attribute("x", number(x)) + attribute("y", number(y)) + attribute("width", number(width)) +
+      attribute("height", number(height)) + attribute("href", data_uri) + "/>");
+}
+
+void SvgWriter::text(double x, double y, const std::string& words, const SvgText& style) {
+  static constexpr const char* kAnchors[] = {"start", "middle", "end"};
+  const std::string place = number(x) + " " + number(y);
+  put("<text" + attribute("x", number(x)) + attribute("y", number(y)) +
+      attribute("font-size", number(style.size)) + attribute("fill", style.color) +
+      attribute("text-anchor", kAnchors[static_cast<int>(style.anchor)]) +
+      (style.bold ? attribute("font-weight", "600") : "") +
+      (style.upright ? "" : attribute("transform", "rotate(-90 " + place + ")")) + ">" +
+      escaped(words) + "</text>");
+}
+
+void SvgWriter::begin_clip(double x, double y, double width, double height) {
+  const std::string id = "clip" + std::to_string(++clips_);
+  put("<clipPath" + attribute("id", id) + "><rect" + attribute("x", number(x)) +
+      attribute("y", number(y)) + attribute("width", number(width)) +
+      attribute("height", number(height)) + "/></clipPath>");
+  put("<g" + attribute("clip-path", "url(#" + id + ")") + ">");
+}
+
+void SvgWriter::end_clip() { put("</g>"); }
+
+std::string SvgWriter::finish() { return body_ + "</svg>\n"; }
+
+double text_width(const std::string& words, double size) {
+  std::size_t letters = 0;
+  for (char c : words) letters += (static_cast<unsigned char>(c) & 0xc0) != 0x80;
+  return static_cast<double>(letters) * size * 0.56;
+}
+
+std::vector<std::string> wrapped(const std::string& words, double size, double width) {
+  std::vector<std::string> lines;
+  std::istringstream stream(words);
+  std::string word;
+  while (stream >> word) {
+    const bool fits =
+        !lines.empty() && text_width(lines.back() + " " + word, size) <= width;
+    if (fits) lines.back() += " " + word;
+    else lines.push_back(word);
+  }
+  return lines;
+}
+
+}  // namespace phasescope::widgets

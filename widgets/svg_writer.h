@@ -1,0 +1,57 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace phasescope::widgets {
+
+enum class TextAnchor { start, middle, end };
+
+struct SvgText {
+  double size = 12;
+  std::string color = "#333333";
+  TextAnchor anchor = TextAnchor::start;
+  bool bold = false;
+  bool upright = true;  // false: turned by a quarter, read from below
+};
+
+using SvgPoints = std::vector<std::pair<double, double>>;
+
+// Collects the elements of one SVG picture. Coordinates are pixels, y down.
+class SvgWriter {
+ public:
+  SvgWriter(double width, double height);
+
+  void line(double x0, double y0, double x1, double y1, const std::string& color,
+            double width = 1, bool dashed = false);
+  void rect(double x, double y, double width, double height, const std::string& fill,
+            double opacity = 1, const std::string& stroke = "none");
+  void polyline(const SvgPoints& points, const std::string& color, double width, bool dashed,
+                double opacity = 1);
+  void polygon(const SvgPoints& points, const std::string& fill, double opacity);
+  void circle(double x, double y, double radius, const std::string& fill);
+  void image(double x, double y, double width, double height, const std::string& data_uri);
+  void text(double x, double y, const std::string& words, const SvgText& style);
+
+  // Everything until end_clip is cut at the rectangle.
+  void begin_clip(double x, double y, double width, double height);
+  void end_clip();
+
+  std::string finish();
+
+ private:
+  void put(const std::string& element);
+
+  std::string body_;
+  int clips_ = 0;
+};
+
+// A rough width in pixels: the writer has no font at hand, a proportional average is enough for
+// laying out legends and breaking notes.
+double text_width(const std::string& words, double size);
+
+// Words broken into lines no wider than `width` pixels.
+std::vector<std::string> wrapped(const std::string& words, double size, double width);
+
+}  // namespace phasescope::widgets
