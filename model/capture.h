@@ -1,0 +1,42 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "model/decoder.h"
+
+namespace phasescope::model {
+
+struct CaptureSpec {
+  // Any of capture_kinds(): logits, hidden, attn, scores, content, positional, position, q, k, v,
+  // rotated, lse, entropy; or single tensors by their names ("attn.1", "hidden.last_layer_out").
+  std::vector<std::string> what;
+  std::optional<std::vector<std::int64_t>> layers;  // all where empty
+  std::optional<std::vector<std::int64_t>> heads;
+  std::optional<Range> rows;     // queries: attention's rows, and the tokens of everything else
+  std::optional<Range> columns;  // keys: attention's columns, and the tokens of k and v
+  std::int64_t limit_bytes = std::int64_t{1} << 30;
+};
+
+struct Captured {
+  std::map<std::string, at::Tensor> tensors;  // contiguous, in the dtype computed
+  std::vector<std::string> notes;             // what was asked for and does not exist here
+  std::string kernel;
+};
+
+const std::vector<std::string>& capture_kinds();
+
+// Runs ids (B, N) through the model and keeps what was asked for, by the names of the command line's
+// `capture`: logits (B, N, V), hidden.L (B, N, C), attn.L, scores.L, content.L, positional.L
+// (B, H, N, N), position.L (B, H, N, 2, d/2), q.L, k.L, v.L, q.L.rotated, k.L.rotated (B, H, N, d),
+// lse.L, entropy.L (B, H, N). Throws Error "bad_usage" for unknown names and ranges, and for more
+// than limit_bytes, naming the rows, columns and layers that would fit.
+Captured capture(const Decoder& decoder, const at::Tensor& ids, const CaptureSpec& spec,
+                 const ForwardOptions& options = {});
+
+}  // namespace phasescope::model

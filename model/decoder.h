@@ -1,0 +1,86 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "model/attention.h"
+#include "model/config.h"
+#include "model/encoding.h"
+#include "model/layer_attention.h"
+#include "model/weights.h"
+
+namespace phasescope::model {
+
+// Looks into a forward pass; without one nothing is kept. Layers count from 0.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  // (B, N, C): index 0 is the embedding's output, n the residual stream after n layers; the one
+  // after the last layer comes before the final norm.
+  virtual void on_hidden(std::int64_t index, const at::Tensor& hidden);
+  // (B, N, C) after the final norm.
+  virtual void on_final_norm(const at::Tensor& hidden);
+  // Whether on_attention is to be called; then lse and entropy are computed too.
+  virtual bool wants_attention(std::int64_t layer);
+  virtual void on_attention(const std::shared_ptr<const LayerAttention>& attention);
+  // Index 0 is the initial state, n the state after n layers.
+  virtual void on_position(std::int64_t index, const PositionState& state);
+};
+
+struct ForwardOptions {
+  Backend backend = Backend::fused;
+  // Position ids start here; or are given: (N) int64. Given ids run plain.
+  std::int64_t shift = 0;
+  at::Tensor position_ids;
+  // (N, N) bool, true where a query (row) sees a key; runs plain. Causal where undefined.
+  at::Tensor mask;
+  // Replaces the encoding's initial state: (B or 1, H or 1, N, 2, d/2).
+  at::Tensor initial_state;
+  // Matrix products in this dtype (bfloat16 in training), everything else in the weights'.
+  std::optional<at::ScalarType> product_dtype;
+  // dtype of position times frequency; the weights' by default.
+  std::optional<at::ScalarType> angle_dtype;
+  std::function<void(double)> progress;  // 0..1
+  std::function<bool()> cancelled;       // asked once a layer; true throws Error "cancelled"
+};
+
+// The one decoder: pre-norm, RMSNorm, causal attention by the encoding's program, gated MLP.
+// Differentiable when weights require gradients; wrap in at::NoGradGuard where none are wanted.
+class Decoder {
+ public:
+  // Weights in one floating dtype, which is the dtype of everything computed.
+  Decoder(ModelConfig config, std::shared_ptr<const Encoding> encoding, Weights weights);
+
+  const ModelConfig& config() const { return config_; }
+  const Encoding& encoding() const { return *encoding_; }
+  std::shared_ptr<const Encoding> shared_encoding() const { return encoding_; }
+  const Weights& weights() const { return weights_; }
+  Weights& weights() { return weights_; }
+  at::ScalarType dtype() const { return weights_.embedding.scalar_type(); }
+
+  // ids (B, N) int64. Throws Error "bad_input" for an empty text or ids outside the vocabulary.
+  void check_ids(const at::Tensor& ids) const;
+
+  // Logits (B, N, V).
+  at::Tensor forward(const at::Tensor& ids, const ForwardOptions& options = {},
+                     Observer* observer = nullptr) const;
+  // (B, N, C) after the final norm, for readers that want the logits of some rows only.
+  at::Tensor hidden(const at::Tensor& ids, const ForwardOptions& options = {},
+                    Observer* observer = nullptr) const;
+  // Logits (..., V) of rows of hidden().
+  at::Tensor logits(const at::Tensor& hidden, const ForwardOptions& options = {}) const;
+  // What ran attention last time is said by LayerAttention; this says what would.
+  std::string kernel_name(const ForwardOptions& options) const;
+
+ private:
+  ModelConfig config_;
+  std::shared_ptr<const Encoding> encoding_;
+  Weights weights_;
+};
+
+}  // namespace phasescope::model

@@ -1,0 +1,198 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/config.h"
+
+// The interface by which every positional encoding enters the decoder, and the list of them.
+// Sections: positions and state, what attention runs, the encoding, the list.
+
+namespace phasescope::model {
+
+// ---- Positions and state -----------------------------------------------------------------------
+
+// Position ids of N tokens: shift, shift + 1, ... unless `ids` says otherwise. Ids feed the encoding
+// (angles, distances); the causal mask goes by index.
+struct Positions {
+  std::int64_t length = 0;
+  std::int64_t shift = 0;
+  at::Tensor ids;  // (N) int64; undefined where positions are consecutive
+
+  bool consecutive() const { return !ids.defined(); }
+  // Largest |difference| of two ids.
+  std::int64_t largest_distance() const;
+};
+
+// What travels from layer to layer beside the hidden state. z holds one complex number a token, head
+// and plane: (B or 1, H or 1, N, 2, d/2), cosine (real) parts first; undefined for encodings that
+// rotate nothing.
+struct PositionState {
+  Positions positions;
+  at::Tensor z;
+};
+
+// ---- What attention runs -----------------------------------------------------------------------
+
+// The score is scale * q.k.
+struct PlainProgram {};
+// scale * q.k + values[h][|lambda|]; values (H, L), L > largest distance.
+struct TableProgram {
+  at::Tensor values;
+};
+// TAPA: scale_content * qA.kA * cos(power[|lambda|] * phase); see kernels/attention.h.
+struct TapaProgram {
+  std::int64_t content_dim = 0;
+  double scale_content = 1;
+  double scale_phase = 1;
+  bool linear_phase = false;
+  at::Tensor power;  // (L), |lambda|^alpha with any 2 pi in it
+};
+// scale * q.k, and a second value stream: the state (B or 1, H or 1, N, d), [cosine | sine].
+struct TapeProgram {
+  at::Tensor state;
+};
+// The correction of all heads of a pair; forms and shapes as in kernels/attention.h.
+struct CapeProgram {
+  enum class Form { concat_residual, concat, add_residual, content };
+  Form form = Form::concat_residual;
+  at::Tensor values;          // (H, L) base bias by distance; undefined for `content`
+  at::Tensor w1, b1, w2, b2;  // (D, in), (D), (H, D), (H)
+};
+
+struct AttentionProgram {
+  enum class Kind { plain, table, tapa, tape, cape };
+  Kind kind = Kind::plain;
+  at::Tensor q, k;              // (B, H, N, d), (B, kv heads, N, d), transformed; any strides
+  at::Tensor q_plain, k_plain;  // the same before the transform
+  double scale = 1;             // of q.k; also of the content score where `kind` is not tapa
+  TableProgram table;
+  TapaProgram tapa;
+  TapeProgram tape;
+  CapeProgram cape;
+  Positions positions;
+  bool causal = true;
+  at::Tensor mask;  // (N, N) bool, true where a query sees a key; replaces `causal` where defined
+};
+
+const char* name_of(AttentionProgram::Kind kind);
+
+// ---- The encoding ------------------------------------------------------------------------------
+
+struct OptionInfo {
+  std::string key;
+  Json fallback;  // its default; its JSON type is the option's
+  std::string help;
+};
+
+struct EncodingInfo {
+  std::string key, title;
+  std::string formula;    // of the score, plain text
+  std::string source;     // paper, equation
+  std::string departure;  // what differs from the paper, always shown; empty for nothing
+  std::vector<OptionInfo> options;
+  bool shift_invariant = true;  // under a shift of all position ids, up to rounding
+  bool has_state = false;       // PositionState::z is defined
+};
+
+struct ParameterSpec {
+  enum class Init { normal, residual_normal, zeros, ones, uniform };
+  std::string name;
+  std::vector<std::int64_t> shape;
+  Init init = Init::normal;       // normal: N(0, init_std); residual_normal: / sqrt(2 layers)
+  double low = 0, high = 1;       // of `uniform`
+  bool trainable = true;
+  bool optional = false;          // may be absent from a checkpoint
+  bool decays = true;             // weight decay applies
+};
+
+using Parameters = std::map<std::string, at::Tensor>;
+
+// What start() needs to know. `dtype` is the model's; `angle_dtype` that of position times frequency
+// (the same unless asked otherwise: theory checks run float64 models on float32 angles).
+struct StartContext {
+  Positions positions;
+  at::ScalarType dtype;
+  at::ScalarType angle_dtype;
+  const Parameters* shared = nullptr;
+};
+
+// What a layer gives to the update of the state after its MLP; each (B, N, C).
+struct MlpContext {
+  at::Tensor mlp_output;        // before it is added to the residual
+  at::Tensor attention_output;  // W_O o, before it was added
+};
+
+// One encoding with its options, for one model's sizes. Stateless and shared between threads: what
+// varies lives in PositionState and in the parameters.
+class Encoding {
+ public:
+  virtual ~Encoding() = default;
+
+  virtual const EncodingInfo& info() const = 0;
+  // All options, defaults filled in.
+  const Json& options() const { return options_; }
+  // What differs from the paper with these options; empty for nothing.
+  virtual std::string departure() const { return info().departure; }
+  // What this encoding, with these options, claims under a shift of position ids.
+  virtual bool shift_invariant() const { return info().shift_invariant; }
+
+  // Trained or stored tensors of each layer ("model.layers.N.encoding.NAME") and of the model
+  // ("model.encoding.NAME").
+  virtual std::vector<ParameterSpec> parameters() const { return {}; }
+  virtual std::vector<ParameterSpec> shared_parameters() const { return {}; }
+
+  // Radians a token of each plane, (d/2) of `dtype`; undefined where nothing rotates. `length`:
+  // tokens read (some scalings depend on it).
+  virtual at::Tensor frequencies(const StartContext& context) const;
+
+  // Encodings that are added to the embedding: x (B, N, C).
+  virtual at::Tensor embed(const at::Tensor& x, const StartContext& context) const;
+  virtual PositionState start(const StartContext& context) const;
+  // q (B, H, N, d), k (B, kv heads, N, d) as they leave the projections.
+  virtual AttentionProgram program(const Parameters& layer, const at::Tensor& q,
+                                   const at::Tensor& k, const PositionState& state) const = 0;
+  // averaged_state: attention's second output, (B, H, N, d); undefined unless the kind is tape.
+  virtual void after_attention(const Parameters& layer, const at::Tensor& averaged_state,
+                               PositionState& state) const;
+  virtual void after_mlp(const Parameters& layer, const MlpContext& context,
+                         PositionState& state) const;
+
+  // Bias by distance 0..length-1 of each head, (H, length) float64, for encodings with one.
+  virtual at::Tensor bias_curve(const Parameters& layer, std::int64_t length) const;
+
+  // Largest shift of position ids that training draws (uniformly in 0..value); 0 for none.
+  virtual std::int64_t train_shift() const { return 0; }
+  // Called after each optimiser step: puts parameters back into their range.
+  virtual void constrain(Parameters& layer) const;
+
+ protected:
+  Encoding(const EncodingInfo& info, const Json& options, const ModelConfig& model);
+
+  // Of the model it is for.
+  std::int64_t heads_, kv_heads_, head_dim_, width_, context_;
+  Json options_;
+};
+
+// ---- The list ----------------------------------------------------------------------------------
+
+struct EncodingEntry {
+  const EncodingInfo* info;
+  std::unique_ptr<Encoding> (*make)(const Json& options, const ModelConfig& model);
+};
+
+const std::vector<EncodingEntry>& encodings();
+// Null where there is none of that key.
+const EncodingEntry* find_encoding(const std::string& key);
+
+// The encoding of config.encoding. Throws Error "bad_input" that lists all problems: an unknown key
+// or option (naming the near ones), a wrong type, a value out of range.
+std::unique_ptr<Encoding> make_encoding(const ModelConfig& config);
+
+}  // namespace phasescope::model

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "model/decoder.h"
+
+namespace phasescope::model {
+
+// Mean cross-entropy in nats of predicting ids[:, 1:] from logits[:, :-1]; differentiable.
+// logits (B, N, V), ids (B, N).
+at::Tensor next_token_loss(const at::Tensor& logits, const at::Tensor& ids);
+// The same with the targets given: (B, N) int64, negative ones left out.
+at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets);
+
+// Loss in nats of each predicted token, (B, N - 1): entry n is that of token n + 1. Logits are made
+// for a few rows at a time, so that (N, V) never exists.
+at::Tensor token_losses(const Decoder& decoder, const at::Tensor& ids,
+                        const ForwardOptions& options = {}, Observer* observer = nullptr);
+
+// The same from hidden() of the same ids.
+at::Tensor token_losses_of(const Decoder& decoder, const at::Tensor& hidden,
+                           const at::Tensor& ids, const ForwardOptions& options = {});
+
+}  // namespace phasescope::model

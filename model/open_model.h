@@ -1,0 +1,96 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "formats/file_system.h"
+#include "formats/tokenizer.h"
+#include "model/decoder.h"
+
+namespace phasescope::model {
+
+// What opening found; worker/ turns it into the protocol's LoadReport.
+struct LoadReport {
+  std::string name, path;            // as asked for; the folder or file it was found in
+  bool bundled = false;
+  std::string family;                // "llama", "tape_public", "phasescope"
+  std::string encoding_why;          // "rpe_type is \"adape\"", ...
+  std::map<std::string, std::int64_t> dtypes;  // tensors of each stored dtype
+  std::vector<std::string> missing, unexpected, tied, quirks, warnings;
+  struct Flagged {
+    std::string name, dtype, flag;   // flag: "nan", "inf", "all zero", "unsupported"
+    std::vector<std::int64_t> shape;
+  };
+  std::vector<Flagged> flagged;
+  std::int64_t parameters = 0;
+  std::int64_t weight_bytes = 0;             // in the dtype computed in
+  std::int64_t memory_bytes_at_context = 0;  // weights and what a forward pass of that length holds
+  std::string tokenizer;                     // "bytes", or empty
+  std::string sha256;                        // of the weights file(s)
+};
+
+// Shared by everybody who reads the same weights.
+struct Model {
+  LoadReport report;
+  std::shared_ptr<const formats::Tokenizer> tokenizer;  // null where there is none
+  Decoder decoder;
+
+  const ModelConfig& config() const { return decoder.config(); }
+  const Encoding& encoding() const { return decoder.encoding(); }
+};
+
+struct OpenModelOptions {
+  at::ScalarType dtype = at::kFloat;
+  // `--set` pairs: see set_field in config.h.
+  std::vector<std::pair<std::string, std::string>> overrides;
+  std::function<bool()> cancelled;
+};
+
+// Opens a folder in Hugging Face layout, a job's folder (its newest verified checkpoint), a
+// checkpoint folder, a .safetensors file beside a config.json, or a bundled model by its name.
+// Everything is checked against the configuration before weights are read. Throws Error "bad_input".
+std::shared_ptr<const Model> open_model(const std::string& path_or_name,
+                                        const OpenModelOptions& options = {});
+
+// The same weights with fields of the configuration changed (`--set`).
+std::shared_ptr<const Model> with_overrides(
+    const std::shared_ptr<const Model>& model,
+    const std::vector<std::pair<std::string, std::string>>& overrides);
+
+// The same model in another dtype.
+std::shared_ptr<const Model> in_dtype(const std::shared_ptr<const Model>& model,
+                                      at::ScalarType dtype);
+
+// A model of random weights, for tests and for sizes nobody has trained.
+std::shared_ptr<const Model> random_model(const ModelConfig& config, std::uint64_t seed,
+                                          at::ScalarType dtype = at::kFloat);
+
+// A model around weights that are there, a trainer's for instance.
+std::shared_ptr<const Model> model_of(ModelConfig config, Weights weights, const std::string& name);
+
+struct BundledModel {
+  std::string name;
+  std::filesystem::path folder;
+  ModelConfig config;
+};
+// The folders of assets/models, by name; those that cannot be read are left out.
+std::vector<BundledModel> bundled_models();
+// Where assets are: $PHASESCOPE_ASSETS, else share/phasescope beside the program's folder, else the
+// source tree's assets.
+std::filesystem::path assets_folder();
+
+// Writes FOLDER/model.safetensors and FOLDER/config.json (the folder must be there). Tensors are
+// stored in `dtype`.
+void save_model(formats::FileSystem& fs, const std::filesystem::path& folder,
+                const ModelConfig& config, const Encoding& encoding, const Weights& weights,
+                at::ScalarType dtype = at::kFloat);
+
+}  // namespace phasescope::model
