@@ -1,0 +1,106 @@
+"""Progress on stderr, and running other programs."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+START = time.monotonic()
+NINJA_STEP = re.compile(r"^\[(\d+)/(\d+)\]\s*(.*)")
+
+
+class DevError(Exception):
+    """A sentence for the person at the terminal: what went wrong and what to do."""
+
+    def __init__(self, message, status=1):
+        super().__init__(message)
+        self.status = status
+
+
+def say(text):
+    """One line that stays."""
+    clear_progress()
+    print(f"[dev {time.monotonic() - START:5.0f} s] {text}", file=sys.stderr, flush=True)
+
+
+_line_open = False
+_last_progress = 0.0
+
+
+def progress(text):
+    """A line that the next one overwrites; where stderr is no terminal, a line every ten seconds."""
+    global _line_open, _last_progress
+    now = time.monotonic()
+    if sys.stderr.isatty():
+        width = max(20, terminal_width() - 1)
+        line = f"[dev {now - START:5.0f} s] {text}"[:width]
+        sys.stderr.write("\r\033[K" + line)
+        sys.stderr.flush()
+        _line_open = True
+    elif now - _last_progress >= 10:
+        print(f"[dev {now - START:5.0f} s] {text}", file=sys.stderr, flush=True)
+        _last_progress = now
+
+
+def clear_progress():
+    global _line_open
+    if _line_open:
+        sys.stderr.write("\r\033[K")
+        sys.stderr.flush()
+        _line_open = False
+
+
+def terminal_width():
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns
+    except OSError:
+        return 80
+
+
+def run_quietly(command, log, title, env=None, cwd=None):
+    """Runs a program into a log file, shows its last step as progress, and on failure its output."""
+    log = Path(log)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    tail = []
+    with open(log, "a", encoding="utf-8") as out:
+        out.write("$ " + shlex.join(map(str, command)) + "\n")
+        process = subprocess.Popen(
+            [str(part) for part in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, env=env, cwd=cwd, text=True, errors="replace")
+        try:
+            for line in process.stdout:
+                out.write(line)
+                tail = follow(line.rstrip("\n"), tail, title)
+            status = process.wait()
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
+    clear_progress()
+    if status != 0:
+        print("\n".join(tail), file=sys.stderr)
+        raise DevError(f"{title} failed with status {status}; all of its output is in {log}")
+
+
+def follow(line, tail, title):
+    """Shows a line of output as progress and keeps what a reader needs if the program fails."""
+    step = NINJA_STEP.match(line)
+    if step:
+        progress(f"{title}: {step.group(1)} of {step.group(2)}, {step.group(3)[-70:]}")
+        return (tail + [line])[-1:] if not any("FAILED" in old for old in tail) else tail
+    if line.strip():
+        progress(f"{title}: {line.strip()[:100]}")
+    return (tail + [line])[-200:]
+
+
+def output_of(command, env=None):
+    """Standard output of a program, or None if it is not there or fails."""
+    try:
+        done = subprocess.run([str(part) for part in command], stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, errors="replace", env=env, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
