@@ -144,11 +144,22 @@ struct TextResult {
 
 // ---- heads --------------------------------------------------------------------------------------
 
-// `values` holds one entry for each metric of metrics.md that was asked for. Its JSON form is flat,
-// as cli.md has it: {"layer", "head", "entropy", ...}; over a corpus each metric is an Interval.
+// P(d), the mean weight over the valid rows at each distance, with the number of rows.
+struct DistanceProfile {
+  std::vector<int64_t> distance, count;
+  std::vector<double> weight;
+  template <class V>
+  void fields(V& v) {
+    v("distance", distance), v("count", count), v("weight", weight);
+  }
+};
+
+// `values` holds one entry for each metric that was asked for. Its JSON form is flat:
+// {"layer", "head", "entropy", ...}; over a corpus each metric is an Interval.
 struct HeadRow {
   int64_t layer = 0, head = 0;
   std::map<std::string, Interval> values;
+  std::optional<DistanceProfile> distance_profile;
 };
 
 struct MetricInfo {
@@ -168,6 +179,7 @@ struct HeadsResult {
   std::vector<MetricInfo> metrics;
   std::vector<HeadRow> rows;
   double sink_rate = 0;  // share of heads whose sink is above 0.3 (arXiv 2410.10781)
+  std::map<std::string, Interval> model_values;  // of the model, not of a head: "induction_loss"
   Provenance provenance;
 };
 
@@ -180,12 +192,14 @@ struct Form<HeadsResult> {
                 {"layers", r.layers},       {"heads", r.heads},
                 {"sink_rate", write_double(r.sink_rate)}, {"rows", json::array()}};
     out["metrics"] = Form<std::vector<MetricInfo>>::write(r.metrics);
+    out["model_values"] = Form<std::map<std::string, Interval>>::write(r.model_values);
     out["provenance"] = Form<Provenance>::write(r.provenance);
     for (const HeadRow& row : r.rows) {
       json item = {{"layer", row.layer}, {"head", row.head}};
       for (const auto& [key, value] : row.values) {
         item[key] = r.corpus ? Form<Interval>::write(value) : write_double(value.mean);
       }
+      Form<std::optional<DistanceProfile>>::put(item, "distance_profile", row.distance_profile);
       out["rows"].push_back(std::move(item));
     }
     return out;
@@ -198,6 +212,9 @@ struct Form<HeadsResult> {
     r.sink_rate = read_double(j.at("sink_rate"));
     Form<std::vector<MetricInfo>>::read(j.at("metrics"), r.metrics);
     if (j.contains("provenance")) Form<Provenance>::read(j.at("provenance"), r.provenance);
+    if (j.contains("model_values")) {
+      Form<std::map<std::string, Interval>>::read(j.at("model_values"), r.model_values);
+    }
     for (const json& item : j.at("rows")) {
       HeadRow row;
       for (const auto& [key, value] : item.items()) {
@@ -205,6 +222,8 @@ struct Form<HeadsResult> {
           value.get_to(row.layer);
         } else if (key == "head") {
           value.get_to(row.head);
+        } else if (key == "distance_profile") {
+          Form<std::optional<DistanceProfile>>::read(value, row.distance_profile);
         } else if (value.is_object()) {
           Form<Interval>::read(value, row.values[key]);
         } else {
@@ -289,14 +308,16 @@ struct PatternsResult {
 
 // ---- distance -----------------------------------------------------------------------------------
 
+// A distance, or the distances [distance, distance_end) of long texts; count: pairs.
 struct DistancePoint {
-  int64_t distance = 0, count = 0;
+  int64_t distance = 0, distance_end = 0, count = 0;
   double score_mean = 0, score_sd = 0, weight_mean = 0;
   double content_mean = 0, positional_mean = 0;
   double score_low = 0, score_high = 0;  // 95 % band of the mean
   template <class V>
   void fields(V& v) {
-    v("distance", distance), v("count", count), v("score_mean", score_mean);
+    v("distance", distance), v("distance_end", distance_end), v("count", count);
+    v("score_mean", score_mean);
     v("score_sd", score_sd), v("weight_mean", weight_mean), v("content_mean", content_mean);
     v("positional_mean", positional_mean), v("score_low", score_low), v("score_high", score_high);
   }
