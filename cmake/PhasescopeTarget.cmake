@@ -1,5 +1,6 @@
 # phasescope_library(folder SOURCES ... DEPS ...): the one static library of a folder.
-# phasescope_test(folder SOURCES ... DEPS ... [LABELS ...]): its GoogleTest program <folder>_test.
+# phasescope_test(folder SOURCES ... DEPS ... [LABELS ...]): its GoogleTest program <folder>_test. Labels:
+# "slow" is left out by ./dev test --quick, "long" runs only with --long, "gpu" only with --gpu.
 
 function(phasescope_warnings target)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wno-missing-field-initializers>)
@@ -28,4 +29,7 @@ function(phasescope_test folder)
   # ./dev test counts the cases in this file.
   set_tests_properties(${folder} PROPERTIES LABELS "${ARG_LABELS}"
     ENVIRONMENT_MODIFICATION "GTEST_OUTPUT=set:xml:${CMAKE_BINARY_DIR}/test-results/${folder}.xml")
+  if("gpu" IN_LIST ARG_LABELS)
+    set_property(GLOBAL APPEND PROPERTY PHASESCOPE_GPU_TESTS ${folder}_test)
+  endif()
 endfunction()

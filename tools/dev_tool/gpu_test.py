@@ -49,7 +49,7 @@ def configure(found):
         "CMAKE_BUILD_TYPE": "Release", "CMAKE_MAKE_PROGRAM": found["ninja"],
         "CMAKE_CUDA_COMPILER": found["nvcc"], "CUDAToolkit_ROOT": found["nvcc"].parent.parent,
         "PHASESCOPE_CUDA": "ON", "PHASESCOPE_TORCH_DIR": found["torch"],
-        "PHASESCOPE_WINDOW": "OFF", "PHASESCOPE_BENCH": "OFF",
+        "PHASESCOPE_WINDOW": "OFF", "PHASESCOPE_WORKER": "OFF", "PHASESCOPE_BENCH": "OFF",
         "PHASESCOPE_CARRY_DIR": CARRY if CARRY.is_dir() else "",
     }
     words = [f"-D{name}={value}" for name, value in options.items()]

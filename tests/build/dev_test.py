@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""What ./dev does by itself: pins, unpacking, marks of finished work, counting of tests."""
+
+import io
+import os
+import sys
+import tarfile
+import tempfile
+import unittest
+import zipfile
+from pathlib import Path
+from unittest import mock
+
+SOURCE = Path(os.environ.get("PHASESCOPE_SOURCE", Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(SOURCE / "tools"))
+
+from dev_tool import build, cli, console, debian, paths, sources, test, wheels  # noqa: E402
+
+
+class Pins(unittest.TestCase):
+    def test_every_wheel_is_pinned_and_hashed(self):
+        self.assertIn("torch", wheels.pins())
+        for line in wheels.pins().values():
+            self.assertRegex(line, r"^[a-z0-9-]+==[0-9.]+ --hash=sha256:[0-9a-f]{64}$")
+
+    def test_every_source_archive_is_pinned_and_hashed(self):
+        for folder, _, version, sha256, kept in sources.pins():
+            self.assertRegex(version, r"^[0-9.]+$")
+            self.assertRegex(sha256, r"^[0-9a-f]{64}$")
+            self.assertTrue(folder and kept)
+
+    def test_debian_packages_are_read_with_their_mark(self):
+        packages = dict(debian.wanted())
+        self.assertFalse(packages["g++"])
+        self.assertTrue(packages["ccache"])
+
+
+class Unpacking(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def test_a_wheel_puts_programs_into_bin_and_the_rest_into_site_packages(self):
+        wheel = self.folder / "x-1.whl"
+        with zipfile.ZipFile(wheel, "w") as archive:
+            archive.writestr("x/lib.txt", "library")
+            archive.writestr("x-1.data/scripts/tool", "#!/bin/sh\n")
+            archive.writestr("x-1.data/data/share/x", "left out")
+        venv = self.folder / "venv"
+        with mock.patch.multiple(wheels, VENV=venv, SITE=venv / "site"):
+            wheels.unpack(wheel)
+        self.assertEqual((venv / "site/x/lib.txt").read_text(), "library")
+        self.assertTrue(os.access(venv / "bin/tool", os.X_OK))
+        self.assertEqual(len([path for path in venv.rglob("*") if path.is_file()]), 2)
+
+    def test_a_source_archive_gives_only_what_was_asked_for(self):
+        archive = self.folder / "x.tar.gz"
+        with tarfile.open(archive, "w:gz") as tar:
+            for name in ("x-1/keep/a.h", "x-1/keep/examples/b.c", "x-1/other/c.h", "x-1/keep/../../d.h"):
+                tar.addfile(tarfile.TarInfo(name), io.BytesIO())
+        out = self.folder / "out"
+        sources.unpack(archive, out, ["keep/", "-keep/examples/"])
+        self.assertEqual([str(path.relative_to(out)) for path in out.rglob("*.*")], ["keep/a.h"])
+
+    def test_libraries_get_the_names_that_linkers_ask_for(self):
+        (self.folder / "lib").mkdir()
+        (self.folder / "lib/libcudart.so.13").write_text("")
+        with mock.patch.object(wheels, "CUDA", self.folder):
+            wheels.make_links()
+            wheels.make_links()
+        self.assertEqual(os.readlink(self.folder / "lib/libcudart.so"), "libcudart.so.13")
+        self.assertTrue((self.folder / "lib64/libcudart.so").exists())
+
+
+class Interruptions(unittest.TestCase):
+    def test_a_mark_is_written_whole_or_not_at_all(self):
+        with tempfile.TemporaryDirectory() as folder:
+            mark = Path(folder) / "mark"
+            with mock.patch.object(os, "fsync", side_effect=KeyboardInterrupt):
+                self.assertRaises(KeyboardInterrupt, paths.write_mark, mark, "done")
+            self.assertEqual(paths.read_mark(mark), "")
+            paths.write_mark(mark, "done")
+            self.assertEqual(paths.read_mark(mark), "done")
+
+    def test_a_wheel_that_was_interrupted_leaves_no_mark(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with mock.patch.multiple(wheels, VENV=Path(folder) / "venv", DEPS=Path(folder) / "deps"), \
+                    mock.patch.object(wheels, "pip_download", side_effect=KeyboardInterrupt):
+                self.assertRaises(KeyboardInterrupt, wheels.fetch_and_unpack, "x==1 --hash=sha256:0")
+                self.assertFalse(wheels.mark_of("x==1 --hash=sha256:0").exists())
+
+    def test_wheels_of_other_versions_start_the_folder_over(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with mock.patch.object(wheels, "VENV", Path(folder) / "venv"):
+                paths.write_mark(wheels.VENV / "marks" / "torch==1.0-0000", "")
+                wheels.drop_other_versions()
+                self.assertFalse(wheels.VENV.exists())
+
+
+class Counting(unittest.TestCase):
+    REPORT = """<testsuite><testcase name="a" status="run"/><testcase name="b" status="fail"/>
+        <testcase name="c" status="notrun"/><testcase name="d" status="fail"/></testsuite>"""
+    CASES = """<testsuites><testsuite><testcase name="x" status="run" result="completed"/>
+        <testcase name="y" status="run" result="skipped"/>{}</testsuite></testsuites>"""
+    FAILURE = '<testcase name="z" status="run" result="completed"><failure message="no"/></testcase>'
+
+    def count(self, **cases):
+        with tempfile.TemporaryDirectory() as folder:
+            report = Path(folder) / "ctest-report.xml"
+            report.write_text(self.REPORT)
+            for name, text in cases.items():
+                (Path(folder) / f"{name}.xml").write_text(text)
+            counts = test.Counts()
+            test.count_report(report, Path(folder), counts)
+        return counts.line()
+
+    def test_without_case_files_ctest_is_counted(self):
+        self.assertEqual(self.count(), "1 passed, 2 failed, 1 skipped")
+
+    def test_cases_are_counted_where_a_program_wrote_them(self):
+        self.assertEqual(self.count(a=self.CASES.format("")), "1 passed, 2 failed, 2 skipped")
+        self.assertEqual(self.count(b=self.CASES.format(self.FAILURE)), "2 passed, 2 failed, 2 skipped")
+
+    def test_a_crash_after_good_cases_is_a_failure(self):
+        self.assertEqual(self.count(b=self.CASES.format("")), "2 passed, 2 failed, 2 skipped")
+
+    def test_a_cut_case_file_is_a_failure(self):
+        self.assertEqual(self.count(b=self.CASES[:60]), "1 passed, 2 failed, 1 skipped")
+
+
+class Verbs(unittest.TestCase):
+    def setUp(self):
+        silence = mock.patch.object(sys, "stderr", io.StringIO())
+        silence.start()
+        self.addCleanup(silence.stop)
+
+    def test_unknown_words_are_bad_usage(self):
+        self.assertEqual(cli.main(["doctor", "--colour"]), 2)
+
+    def test_what_follows_run_belongs_to_the_program(self):
+        with mock.patch.object(build, "build"), mock.patch.object(os, "execv") as execv:
+            cli.main(["run", "capture", "rope", "--help"])
+        self.assertEqual(execv.call_args.args[1][1:], ["capture", "rope", "--help"])
+
+    def test_further_options_of_test_go_to_ctest(self):
+        with mock.patch.object(test, "test", return_value=0) as run:
+            cli.main(["test", "--quick", "-R", "formats"])
+        self.assertEqual(run.call_args.args, (True, False, False, ["-R", "formats"]))
+
+    def test_an_interruption_says_how_to_go_on(self):
+        with mock.patch.object(build, "set_up", side_effect=KeyboardInterrupt):
+            self.assertEqual(cli.main(["setup"]), 130)
+        self.assertIn("goes on from here", sys.stderr.getvalue())
+
+    def test_a_failing_program_shows_its_output(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with self.assertRaisesRegex(console.DevError, "step failed with status 3"):
+                console.run_quietly(["sh", "-c", "echo the reason; exit 3"], Path(folder) / "log", "step")
+        self.assertIn("the reason", sys.stderr.getvalue())
+
+
+if __name__ == "__main__":
+    unittest.main()
