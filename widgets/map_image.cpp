@@ -47,7 +47,7 @@ Image image_of(const MapSpec& map, int scale) {
     for (int x = 0; x < image.width; ++x) {
       const std::size_t cell = static_cast<std::size_t>(y / scale) * map.cols + x / scale;
       image.pixels[static_cast<std::size_t>(y) * image.width + x] =
-          color_of(map.colormap, map.values[cell], map.range);
+          cell_color(map, map.values[cell]);
     }
   return image;
 }

@@ -106,6 +106,7 @@ MapSpec map_of(const json& in) {
   map.colormap = colormap_named(in.value("colormap", "weights"));
   map.range = {number_of(range.at(0)), number_of(range.at(1))};
   map.value_label = in.value("value_label", "");
+  map.log_decades = in.value("log_decades", 0);
   return map;
 }
 
@@ -145,6 +146,7 @@ json json_of(const MapSpec& map) {
           {"colormap", name_of(map.colormap)},
           {"range", {json_number(map.range.low), json_number(map.range.high)}},
           {"value_label", map.value_label},
+          {"log_decades", map.log_decades},
           {"values", json_numbers(map.values)}};
 }
 

@@ -134,6 +134,27 @@ ValueRange axis_range(const PlotSpec& plot, bool vertical) {
   return range;
 }
 
+double scale_place(const MapSpec& map, double value) {
+  const ValueRange range = drawn_range(map.colormap, map.range);
+  if (map.log_decades > 0)
+    return 1 + std::log10(std::max(value, 1e-300) / range.high) / map.log_decades;
+  return range.high > range.low ? (value - range.low) / (range.high - range.low) : 0.5;
+}
+
+Rgba cell_color(const MapSpec& map, double value) {
+  if (std::isnan(value)) return kNotANumberColor;
+  if (value == kMaskedCell) return kMaskedColor;
+  return color_at(map.colormap, scale_place(map, value));
+}
+
+std::string scale_text(const MapSpec& map) {
+  const ValueRange range = drawn_range(map.colormap, map.range);
+  if (map.log_decades > 0)
+    return "log, " + short_number(range.high * std::pow(10.0, -map.log_decades)) + " .. " +
+           short_number(range.high);
+  return short_number(range.low) + " .. " + short_number(range.high);
+}
+
 ValueRange value_range(const std::vector<float>& values) {
   Extent extent;
   for (float value : values) extent.add(value);

@@ -67,7 +67,15 @@ struct MapSpec {
   Colormap colormap = Colormap::weights;
   ValueRange range;         // what the ends of the colour scale mean; always printed
   std::string value_label;  // "weight", "score"
+  int log_decades = 0;      // above 0: a log scale over so many decades below range.high
 };
+
+// Where a value stands on the map's colour scale, 0 to 1 inside its range.
+double scale_place(const MapSpec& map, double value);
+// The colour of one cell: mask, NaN, linear or log scale.
+Rgba cell_color(const MapSpec& map, double value);
+// "0 .. 1", "log, 0.0001 .. 1": what is printed beside every map.
+std::string scale_text(const MapSpec& map);
 
 // --- plots --------------------------------------------------------------------------------
 

@@ -219,6 +219,10 @@ void draw_map(Page& page, const MapSpec& map) {
 
 void draw_color_scale(SvgWriter& svg, const MapSpec& map, const Frame& frame) {
   const ValueRange range = drawn_range(map.colormap, map.range);
+  const auto value_at = [&](double t) {
+    if (map.log_decades > 0) return range.high * std::pow(10.0, (t - 1) * map.log_decades);
+    return range.low + t * (range.high - range.low);
+  };
   const double left = frame.left + frame.width + 14, steps = 48;
   for (int i = 0; i < steps; ++i)
     svg.rect(left, frame.top + frame.height * (1 - (i + 1) / steps), 13,
@@ -226,7 +230,7 @@ void draw_color_scale(SvgWriter& svg, const MapSpec& map, const Frame& frame) {
   svg.rect(left, frame.top, 13, frame.height, "none", 1, "#9a9aa0");
   for (const double t : {0.0, 0.5, 1.0})
     svg.text(left + 18, frame.top + frame.height * (1 - t) + 4,
-             short_number(range.low + t * (range.high - range.low)), {10.5, kInk});
+             short_number(value_at(t)), {10.5, kInk});
   svg.text(left, frame.top - 9, map.value_label, {10.5, kInk});
 }
 

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "widgets/plot_spec.h"
+
+namespace phasescope::widgets {
+
+// False before OpenGL's functions were loaded (tests without a display): pictures are then not
+// drawn, all else is.
+bool has_gl();
+
+// A grid of values on the graphics card: a float texture, and an RGBA texture of it that a shader
+// writes only when values, colours or range change. Row 0 is at the top (v = 0).
+class HeatmapTexture {
+ public:
+  HeatmapTexture() = default;
+  ~HeatmapTexture();
+  HeatmapTexture(const HeatmapTexture&) = delete;
+  HeatmapTexture& operator=(const HeatmapTexture&) = delete;
+
+  // rows * cols values, row-major; NaN and kMaskedCell keep their own colours.
+  void set_values(int rows, int cols, std::span<const float> values);
+
+  // The coloured texture as an ImTextureID, 0 without values or without OpenGL. Only colormap,
+  // range and log_decades of `look` are used.
+  std::uint64_t colored(const MapSpec& look);
+
+  int rows() const { return rows_; }
+  int cols() const { return cols_; }
+  // How often the shader ran, for tests and the benchmark.
+  int renders() const { return renders_; }
+
+ private:
+  struct Look {
+    Colormap colormap = Colormap::weights;
+    ValueRange range;
+    int log_decades = 0;
+    bool operator==(const Look&) const = default;
+  };
+
+  void upload();
+  void render();
+  void release();
+
+  int rows_ = 0, cols_ = 0;
+  std::vector<float> values_;  // until the upload, which waits for OpenGL
+  bool values_changed_ = false, look_changed_ = true;
+  Look look_;
+  unsigned float_texture_ = 0, color_texture_ = 0, framebuffer_ = 0;
+  int renders_ = 0;
+};
+
+}  // namespace phasescope::widgets

@@ -1,0 +1,370 @@
+#include "widgets/plot_draw.h"
+
+#include <implot.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "widgets/theme.h"
+
+namespace phasescope::widgets {
+namespace {
+
+constexpr float kSmall = 0.87F;
+
+int format_tick(double value, char* buffer, int size, void*) {
+  return std::snprintf(buffer, static_cast<std::size_t>(size), "%s", short_number(value).c_str());
+}
+
+ImPlotSpec line_look(const Series& series) {
+  ImPlotSpec look;
+  look.LineColor = series_vec(series.color, series.quiet ? 0.55F : 1.0F);
+  look.LineWeight = series.quiet ? 1.0F : static_cast<float>(series.width);
+  return look;
+}
+
+ImPlotSpec fill_look(const Series& series, float alpha) {
+  ImPlotSpec look;
+  look.FillColor = series_vec(series.color);
+  look.FillAlpha = alpha;
+  look.LineColor = series_vec(series.color);
+  return look;
+}
+
+bool has_band(const Series& series) {
+  return !series.y.empty() && series.low.size() == series.y.size() &&
+         series.high.size() == series.y.size();
+}
+
+int count_of(const Series& series) {
+  return static_cast<int>(std::min(series.x.size(), series.y.size()));
+}
+
+// ImPlot has no dashed lines; drawn as every other piece of the polyline between pixels.
+void draw_dashed(const Series& series) {
+  ImDrawList* list = ImPlot::GetPlotDrawList();
+  const ImU32 color = ImGui::ColorConvertFloat4ToU32(line_look(series).LineColor);
+  const float width = line_look(series).LineWeight, dash = 6.0F;
+  float walked = 0;
+  ImPlot::PushPlotClipRect();
+  for (int i = 1; i < count_of(series); ++i) {
+    const ImVec2 a = ImPlot::PlotToPixels(series.x[i - 1], series.y[i - 1]);
+    const ImVec2 b = ImPlot::PlotToPixels(series.x[i], series.y[i]);
+    const float length = std::hypot(b.x - a.x, b.y - a.y);
+    if (!std::isfinite(length) || length <= 0 || length > 1e5F) continue;
+    for (float at = 0; at < length;) {
+      const float left = dash - std::fmod(walked + at, dash);
+      const float end = std::min(length, at + left);
+      const bool on = static_cast<int>((walked + at) / dash) % 2 == 0;
+      const auto mix = [&](float t) {
+        return ImVec2(a.x + (b.x - a.x) * t / length, a.y + (b.y - a.y) * t / length);
+      };
+      if (on) list->AddLine(mix(at), mix(end), color, width);
+      at = end + 0.01F;
+    }
+    walked += length;
+  }
+  ImPlot::PopPlotClipRect();
+}
+
+void draw_line(const Series& series, const char* name) {
+  const int count = count_of(series);
+  if (has_band(series))
+    ImPlot::PlotShaded(name, series.x.data(), series.low.data(), series.high.data(), count,
+                       fill_look(series, 0.16F));
+  if (series.dashed || series.quiet) return draw_dashed(series);
+  ImPlot::PlotLine(name, series.x.data(), series.y.data(), count, line_look(series));
+}
+
+void draw_histogram(const Series& series, const char* name) {
+  // Twice each edge, so that the outline is a staircase that starts and ends at 0.
+  std::vector<double> x, y;
+  const std::size_t bins = std::min(series.y.size(), series.x.size() - 1);
+  x.push_back(series.x[0]), y.push_back(0);
+  for (std::size_t i = 0; i < bins; ++i) {
+    x.insert(x.end(), {series.x[i], series.x[i + 1]});
+    y.insert(y.end(), {series.y[i], series.y[i]});
+  }
+  x.push_back(series.x[bins]), y.push_back(0);
+  const int count = static_cast<int>(x.size());
+  ImPlot::PlotShaded(name, x.data(), y.data(), count, 0.0, fill_look(series, 0.26F));
+  ImPlot::PlotLine(name, x.data(), y.data(), count, line_look(series));
+}
+
+void draw_bars(const Series& series, const char* name) {
+  const double step = series.x.size() > 1 ? std::abs(series.x[1] - series.x[0]) : 1.0;
+  ImPlot::PlotBars(name, series.x.data(), series.y.data(), count_of(series), 0.76 * step,
+                   fill_look(series, 0.5F));
+}
+
+void draw_scatter(const Series& series, const char* name) {
+  const int count = count_of(series);
+  if (has_band(series)) {
+    std::vector<double> below(series.y.size()), above(series.y.size());
+    for (std::size_t i = 0; i < series.y.size(); ++i) {
+      below[i] = series.y[i] - series.low[i];
+      above[i] = series.high[i] - series.y[i];
+    }
+    ImPlot::PlotErrorBars(name, series.x.data(), series.y.data(), below.data(), above.data(),
+                          count, line_look(series));
+  }
+  ImPlotSpec look = fill_look(series, 1.0F);
+  look.Marker = ImPlotMarker_Circle;
+  look.MarkerSize = 3.5F;
+  look.MarkerFillColor = look.MarkerLineColor = series_vec(series.color);
+  ImPlot::PlotScatter(name, series.x.data(), series.y.data(), count, look);
+}
+
+void draw_series(const Series& series, int index) {
+  if (series.x.empty() || series.y.empty()) return;
+  char name[24];
+  std::snprintf(name, sizeof name, "##%d", index);
+  switch (series.kind) {
+    case SeriesKind::line: return draw_line(series, name);
+    case SeriesKind::bars: return draw_bars(series, name);
+    case SeriesKind::histogram: return draw_histogram(series, name);
+    case SeriesKind::scatter: return draw_scatter(series, name);
+  }
+}
+
+void draw_marker(const Marker& marker, int place) {
+  const ImVec2 origin = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
+  const ImVec4 color = marker.color < 0 ? palette().quiet : series_vec(marker.color);
+  const ImU32 ink = ImGui::ColorConvertFloat4ToU32(color);
+  const ImVec2 at = ImPlot::PlotToPixels(marker.vertical ? marker.at : 0,
+                                         marker.vertical ? 0 : marker.at);
+  ImDrawList* list = ImPlot::GetPlotDrawList();
+  const float font = ImGui::GetFontSize() * kSmall;
+  const ImVec2 words = ImGui::GetFont()->CalcTextSizeA(font, FLT_MAX, 0, marker.label.c_str());
+  ImPlot::PushPlotClipRect();
+  if (marker.vertical) {
+    list->AddLine({at.x, origin.y}, {at.x, origin.y + size.y}, ink, 1.2F);
+    const bool left = at.x + words.x + 6 > origin.x + size.x;
+    list->AddText(ImGui::GetFont(), font,
+                  {left ? at.x - words.x - 4 : at.x + 4,
+                   origin.y + 3 + static_cast<float>(place) * (font + 1)},
+                  ink, marker.label.c_str());
+  } else {
+    list->AddLine({origin.x, at.y}, {origin.x + size.x, at.y}, ink, 1.2F);
+    list->AddText(ImGui::GetFont(), font, {origin.x + size.x - words.x - 5, at.y - font - 2}, ink,
+                  marker.label.c_str());
+  }
+  ImPlot::PopPlotClipRect();
+}
+
+double row_end(const MapSpec& map) { return map.row_end > 0 ? map.row_end : map.rows; }
+double col_end(const MapSpec& map) { return map.col_end > 0 ? map.col_end : map.cols; }
+
+void draw_map(const MapSpec& map, HeatmapTexture& texture) {
+  const std::uint64_t picture = texture.colored(map);
+  if (!picture) return;
+  const auto& platform = ImGui::GetPlatformIO();
+  ImDrawList* list = ImPlot::GetPlotDrawList();
+  if (platform.DrawCallback_SetSamplerNearest)
+    list->AddCallback(platform.DrawCallback_SetSamplerNearest, nullptr);
+  ImPlot::PlotImage("##map", static_cast<ImTextureID>(picture), {map.col_begin, row_end(map)},
+                    {col_end(map), map.row_begin}, {0, 1}, {1, 0});
+  if (platform.DrawCallback_SetSamplerLinear)
+    list->AddCallback(platform.DrawCallback_SetSamplerLinear, nullptr);
+}
+
+void set_axis(ImAxis which, const AxisSpec& axis, ValueRange range, bool refit, bool reversed) {
+  ImPlotAxisFlags flags = ImPlotAxisFlags_NoHighlight | ImPlotAxisFlags_NoSideSwitch;
+  if (reversed) flags |= ImPlotAxisFlags_Invert;
+  ImPlot::SetupAxis(which, axis.label.empty() ? nullptr : axis.label.c_str(), flags);
+  if (axis.scale == Scale::log10) ImPlot::SetupAxisScale(which, ImPlotScale_Log10);
+  ImPlot::SetupAxisLimits(which, range.low, range.high,
+                          refit ? ImPlotCond_Always : ImPlotCond_Once);
+  ImPlot::SetupAxisFormat(which, format_tick);
+  if (axis.ticks.empty()) return;
+  std::vector<double> places;
+  std::vector<const char*> labels;
+  for (const AxisTick& tick : axis.ticks) {
+    places.push_back(tick.at);
+    labels.push_back(tick.label.c_str());
+  }
+  ImPlot::SetupAxisTicks(which, places.data(), static_cast<int>(places.size()), labels.data());
+}
+
+// True when the data are not those that the axes were fitted to.
+bool must_refit(std::uint64_t version) {
+  ImGuiStorage* storage = ImGui::GetStateStorage();
+  const ImGuiID key = ImGui::GetID("fitted version");
+  const int mark = static_cast<int>(version & 0x7fffffff) + 1;
+  if (storage->GetInt(key) == mark) return false;
+  storage->SetInt(key, mark);
+  return true;
+}
+
+void draw_inside(const PlotSpec& plot, const PlotDraw& options, bool refit) {
+  set_axis(ImAxis_X1, plot.x, axis_range(plot, false), refit, false);
+  set_axis(ImAxis_Y1, plot.y, axis_range(plot, true), refit, plot.map.has_value());
+  ImPlot::SetupFinish();
+  if (plot.map && options.texture) draw_map(*plot.map, *options.texture);
+  for (std::size_t i = 0; i < plot.series.size(); ++i)
+    draw_series(plot.series[i], static_cast<int>(i));
+  int place = 0;
+  for (const Marker& marker : plot.markers) draw_marker(marker, place++ % 4);
+}
+
+std::string pointer_text(const PlotSpec& plot, PlotPointer at) {
+  if (plot.map) return cell_text(*plot.map, at);
+  return short_number(at.x) + ", " + short_number(at.y);
+}
+
+void show_pointer(const PlotSpec& plot, const PlotDrawn& drawn) {
+  if (!drawn.pointer || !ImGui::BeginTooltip()) return;
+  ImGui::TextUnformatted(pointer_text(plot, *drawn.pointer).c_str());
+  ImGui::EndTooltip();
+}
+
+PlotDrawn draw_axes(const PlotSpec& plot, const PlotDraw& options, ImVec2 size) {
+  PlotDrawn drawn;
+  const bool refit = must_refit(options.version);
+  const ImPlotFlags flags = ImPlotFlags_NoTitle | ImPlotFlags_NoLegend | ImPlotFlags_NoMouseText |
+                            (plot.map ? ImPlotFlags_Crosshairs : 0);
+  if (!ImPlot::BeginPlot("##plot", size, flags)) return drawn;
+  draw_inside(plot, options, refit);
+  if (ImPlot::IsPlotHovered()) {
+    const ImPlotPoint at = ImPlot::GetPlotMousePos();
+    drawn.pointer = PlotPointer{at.x, at.y};
+    drawn.clicked = ImGui::IsMouseClicked(ImGuiMouseButton_Left);
+  }
+  ImPlot::EndPlot();
+  if (plot.map) show_pointer(plot, drawn);
+  return drawn;
+}
+
+void draw_swatch(const Series& series) {
+  const float line = ImGui::GetTextLineHeight();
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const float width = line * 1.2F, middle = at.y + line * 0.5F;
+  const ImU32 color = ImGui::ColorConvertFloat4ToU32(series_vec(series.color));
+  ImDrawList* list = ImGui::GetWindowDrawList();
+  if (series.kind == SeriesKind::bars || series.kind == SeriesKind::histogram)
+    list->AddRectFilled({at.x, middle - line * 0.3F}, {at.x + width, middle + line * 0.3F}, color,
+                        2);
+  else if (series.kind == SeriesKind::scatter)
+    list->AddCircleFilled({at.x + width / 2, middle}, 4, color);
+  else if (series.dashed || series.quiet)
+    for (int part = 0; part < 2; ++part)
+      list->AddLine({at.x + width * 0.55F * static_cast<float>(part), middle},
+                    {at.x + width * (0.4F + 0.55F * static_cast<float>(part)), middle}, color, 2);
+  else
+    list->AddLine({at.x, middle}, {at.x + width, middle}, color, 2.4F);
+  ImGui::Dummy({width, line});
+}
+
+}  // namespace
+
+void draw_legend(const PlotSpec& plot) {
+  if (!plot.legend) return;
+  const float right = ImGui::GetCursorScreenPos().x + ImGui::GetContentRegionAvail().x;
+  const float gap = ImGui::GetStyle().ItemSpacing.x;
+  bool first = true;
+  for (const Series& series : plot.series) {
+    if (series.label.empty()) continue;
+    const float width = ImGui::CalcTextSize(series.label.c_str()).x + ImGui::GetFontSize() * 1.8F;
+    if (!first) ImGui::SameLine(0, gap * 2);
+    if (!first && ImGui::GetCursorScreenPos().x + width > right) ImGui::NewLine();
+    draw_swatch(series);
+    ImGui::SameLine(0, gap * 0.6F);
+    ImGui::TextUnformatted(series.label.c_str());
+    first = false;
+  }
+}
+
+void draw_notes(const std::vector<std::string>& notes) {
+  if (notes.empty()) return;
+  ImGui::PushFont(nullptr, ImGui::GetStyle().FontSizeBase * kSmall);
+  ImGui::PushStyleColor(ImGuiCol_Text, palette().quiet);
+  ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, {0, 1});
+  for (const std::string& note : notes) {
+    ImGui::PushTextWrapPos(0.0F);
+    ImGui::TextUnformatted(note.c_str());
+    ImGui::PopTextWrapPos();
+  }
+  ImGui::PopStyleVar();
+  ImGui::PopStyleColor();
+  ImGui::PopFont();
+}
+
+float notes_height(const std::vector<std::string>& notes, float width) {
+  float height = 0;
+  ImGui::PushFont(nullptr, ImGui::GetStyle().FontSizeBase * kSmall);
+  for (const std::string& note : notes)
+    height += ImGui::CalcTextSize(note.c_str(), nullptr, false, std::max(20.0F, width)).y + 1;
+  ImGui::PopFont();
+  return height;
+}
+
+void draw_color_scale(const MapSpec& map, float height) {
+  ImDrawList* list = ImGui::GetWindowDrawList();
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const float width = ImGui::GetFontSize() * 0.8F, font = ImGui::GetFontSize() * kSmall;
+  const int steps = 32;
+  for (int i = 0; i < steps; ++i) {
+    const float top = at.y + height * static_cast<float>(i) / steps;
+    const double t = 1 - (i + 0.5) / steps;
+    list->AddRectFilled({at.x, top}, {at.x + width, top + height / steps + 0.5F},
+                        color_u32(color_at(map.colormap, t)));
+  }
+  list->AddRect(at, {at.x + width, at.y + height}, ImGui::GetColorU32(ImGuiCol_Border));
+  const ValueRange range = drawn_range(map.colormap, map.range);
+  const double low = map.log_decades > 0 ? range.high * std::pow(10.0, -map.log_decades)
+                                         : range.low;
+  const double middle = map.log_decades > 0 ? range.high * std::pow(10.0, -map.log_decades / 2.0)
+                                            : (range.low + range.high) / 2;
+  const auto label = [&](double value, float y) {
+    list->AddText(ImGui::GetFont(), font, {at.x + width + 4, y},
+                  ImGui::ColorConvertFloat4ToU32(palette().quiet), short_number(value).c_str());
+  };
+  label(range.high, at.y - 1);
+  label(middle, at.y + (height - font) / 2);
+  label(low, at.y + height - font);
+  ImGui::Dummy({width + font * 3.2F, height});
+}
+
+std::string cell_text(const MapSpec& map, PlotPointer pointer) {
+  const double row_step = (row_end(map) - map.row_begin) / std::max(1, map.rows);
+  const double col_step = (col_end(map) - map.col_begin) / std::max(1, map.cols);
+  const int row = static_cast<int>(std::floor((pointer.y - map.row_begin) / row_step));
+  const int col = static_cast<int>(std::floor((pointer.x - map.col_begin) / col_step));
+  if (row < 0 || col < 0 || row >= map.rows || col >= map.cols || map.values.empty()) return "";
+  const float value = map.values[static_cast<std::size_t>(row) * map.cols + col];
+  const auto place = [](double begin, double step) {
+    const auto first = static_cast<long>(std::floor(begin)), last =
+        static_cast<long>(std::ceil(begin + step)) - 1;
+    return last <= first ? std::to_string(first)
+                         : std::to_string(first) + ".." + std::to_string(last);
+  };
+  const std::string where = "query " + place(map.row_begin + row * row_step, row_step) + ", key " +
+                            place(map.col_begin + col * col_step, col_step);
+  if (value == kMaskedCell) return where + ": masked (the query cannot see later keys)";
+  return where + ": " + (map.value_label.empty() ? "" : map.value_label + " ") +
+         short_number(value);
+}
+
+PlotDrawn draw_plot(const PlotSpec& plot, const PlotDraw& options) {
+  ImGui::PushID(plot.id.c_str());
+  if (options.title) ImGui::TextUnformatted(plot.title.c_str());
+  draw_legend(plot);
+  const ImVec2 room = ImGui::GetContentRegionAvail();
+  ImVec2 size{options.size.x > 0 ? options.size.x : room.x,
+              options.size.y > 0 ? options.size.y : room.y};
+  if (options.notes && options.size.y <= 0 && !plot.notes.empty())
+    size.y -= notes_height(plot.notes, room.x) + ImGui::GetStyle().ItemSpacing.y;
+  size.y = std::max(size.y, ImGui::GetFontSize() * 6);
+  const float scale_width = plot.map ? ImGui::GetFontSize() * 4.2F : 0;
+  const PlotDrawn drawn = draw_axes(plot, options, {size.x - scale_width, size.y});
+  if (plot.map) {
+    ImGui::SameLine();
+    draw_color_scale(*plot.map, size.y - ImGui::GetFontSize() * 3);
+  }
+  if (options.notes) draw_notes(plot.notes);
+  ImGui::PopID();
+  return drawn;
+}
+
+}  // namespace phasescope::widgets

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <imgui.h>
+
+#include <optional>
+
+#include "widgets/heatmap.h"
+#include "widgets/plot_spec.h"
+
+namespace phasescope::widgets {
+
+struct PlotPointer {
+  double x = 0, y = 0;
+};
+
+struct PlotDraw {
+  ImVec2 size{-1, -1};                // negative: what is left
+  HeatmapTexture* texture = nullptr;  // holds the values of plot.map already
+  std::uint64_t version = 0;          // another one fits the axes to the data again
+  bool title = false;                 // views have titles of their own
+  bool notes = true;
+};
+
+struct PlotDrawn {
+  std::optional<PlotPointer> pointer;  // where the mouse is, in data units
+  bool clicked = false;
+};
+
+// The twin of svg_of in the window: title, legend, plot, notes. The same words and numbers.
+PlotDrawn draw_plot(const PlotSpec& plot, const PlotDraw& options);
+
+// The colour scale of a map with its ends printed, as high as asked.
+void draw_color_scale(const MapSpec& map, float height);
+
+// The legend alone, wrapped at the width that is left.
+void draw_legend(const PlotSpec& plot);
+
+// Lines of small quiet text, wrapped.
+void draw_notes(const std::vector<std::string>& notes);
+// How many pixels draw_notes will take at this width.
+float notes_height(const std::vector<std::string>& notes, float width);
+
+// The value under the pointer as "query 12, key 3: 0.25", or that the cell is masked.
+std::string cell_text(const MapSpec& map, PlotPointer pointer);
+
+}  // namespace phasescope::widgets

@@ -1,0 +1,90 @@
+#include "widgets/token_strip.h"
+
+#include <imgui.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "widgets/theme.h"
+
+namespace phasescope::widgets {
+namespace {
+
+bool ends_line(const std::string& text) {
+  return text.find("\u21B5") != std::string::npos || text.find("\u23CE") != std::string::npos ||
+         text.find('\n') != std::string::npos;
+}
+
+// Pale yellow to red with rising loss; nothing at all where the loss is 0.
+ImU32 loss_color(std::optional<double> loss, double high) {
+  if (!loss || !std::isfinite(*loss)) return 0;
+  const auto t = static_cast<float>(std::clamp(*loss / high, 0.0, 1.0));
+  const ImVec4 color{0.95F, 0.72F - 0.50F * t, 0.30F - 0.05F * t, 0.05F + 0.72F * t};
+  return ImGui::ColorConvertFloat4ToU32(color);
+}
+
+}  // namespace
+
+void TokenStrip::lay_out(const TokenStripSpec& spec, float width) {
+  places_.clear();
+  float x = 0;
+  lines_ = 0;
+  for (const StripToken& token : *spec.tokens) {
+    const float size = std::max(4.0F, ImGui::CalcTextSize(token.text.c_str()).x) + 1;
+    if (x > 0 && x + size > width) x = 0, ++lines_;
+    places_.push_back({x, size, lines_});
+    x += size;
+    if (ends_line(token.text)) x = 0, ++lines_;
+  }
+  ++lines_;
+  version_ = spec.version, width_ = width, font_size_ = ImGui::GetFontSize();
+}
+
+int TokenStrip::token_at(float x, int line) const {
+  const auto begin = std::lower_bound(places_.begin(), places_.end(), line,
+                                      [](const Place& p, int wanted) { return p.line < wanted; });
+  for (auto it = begin; it != places_.end() && it->line == line; ++it)
+    if (x >= it->x && x < it->x + it->width) return static_cast<int>(it - places_.begin());
+  return -1;
+}
+
+TokenStripDrawn TokenStrip::draw(const TokenStripSpec& spec) {
+  TokenStripDrawn drawn;
+  if (!spec.tokens || spec.tokens->empty()) return drawn;
+  ImGui::PushFont(fonts().mono, 0.0F);
+  const float width = ImGui::GetContentRegionAvail().x;
+  if (version_ != spec.version || width_ != width || font_size_ != ImGui::GetFontSize())
+    lay_out(spec, width);
+  const float line = std::round(ImGui::GetFontSize() * 1.45F);
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const bool pressed =
+      ImGui::InvisibleButton("##tokens", {width, line * static_cast<float>(lines_)});
+  if (ImGui::IsItemHovered()) {
+    const ImVec2 mouse = ImGui::GetMousePos();
+    drawn.hovered = token_at(mouse.x - at.x, static_cast<int>((mouse.y - at.y) / line));
+    if (pressed) drawn.clicked = drawn.hovered;
+  }
+  ImDrawList* list = ImGui::GetWindowDrawList();
+  const float top = list->GetClipRectMin().y, bottom = list->GetClipRectMax().y;
+  const ImU32 ink = ImGui::GetColorU32(ImGuiCol_Text);
+  const float lift = (line - ImGui::GetFontSize()) / 2;
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    const Place& place = places_[i];
+    const ImVec2 a{at.x + place.x, at.y + line * static_cast<float>(place.line)};
+    const ImVec2 b{a.x + place.width - 1, a.y + line - 2};
+    if (b.y < top || a.y > bottom) continue;
+    const int index = static_cast<int>(i);
+    const ImU32 fill = loss_color((*spec.tokens)[i].loss, spec.high_loss);
+    if (fill) list->AddRectFilled(a, b, fill, 2);
+    if (index == drawn.hovered || index == spec.selected || index == spec.second)
+      list->AddRect(a, b,
+                    ImGui::ColorConvertFloat4ToU32(index == spec.second ? palette().warn
+                                                                        : palette().accent),
+                    2, index == drawn.hovered ? 1.0F : 2.0F);
+    list->AddText({a.x, a.y + lift - 1}, ink, (*spec.tokens)[i].text.c_str());
+  }
+  ImGui::PopFont();
+  return drawn;
+}
+
+}  // namespace phasescope::widgets

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace phasescope::widgets {
+
+struct StripToken {
+  std::string text;            // whitespace already visible
+  std::optional<double> loss;  // nats; none for the first token
+};
+
+// Tokens in reading order, coloured by loss: quiet where the model expected them, warm where it was
+// surprised. The scale is fixed at 0 .. high_loss and printed by the caller.
+struct TokenStripSpec {
+  const std::vector<StripToken>* tokens = nullptr;
+  std::uint64_t version = 0;  // another one lays the tokens out again
+  double high_loss = 6;
+  int selected = -1;          // the query of the other views
+  int second = -1;            // the key of the other views
+};
+
+struct TokenStripDrawn {
+  int hovered = -1;
+  int clicked = -1;
+};
+
+// Where each token stands; kept between frames so that drawing only draws.
+class TokenStrip {
+ public:
+  TokenStripDrawn draw(const TokenStripSpec& spec);
+
+ private:
+  struct Place {
+    float x = 0, width = 0;
+    int line = 0;
+  };
+  void lay_out(const TokenStripSpec& spec, float width);
+  int token_at(float x, int line) const;
+
+  std::vector<Place> places_;
+  std::uint64_t version_ = ~std::uint64_t{0};
+  float width_ = 0, font_size_ = 0;
+  int lines_ = 0;
+};
+
+}  // namespace phasescope::widgets
