@@ -2,13 +2,19 @@
 // as sealed memory files, or two pipes, where everything is inline.
 #pragma once
 
+#include <sys/socket.h>
+#include <sys/types.h>
+
 #include <atomic>
 #include <chrono>
 #include <mutex>
 #include <optional>
+#include <span>
+#include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
-#include "protocol/error_info.h"
 #include "protocol/frame.h"
 #include "protocol/unique_fd.h"
 
@@ -34,8 +40,9 @@ class Channel {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `in` and `out` may be the same socket (out = dup of it) or two pipe ends. `may_pass_memory`:
-  // both ends of this socket are ours, so memory files arrive.
+  // `in` and `out` are the same socket (one a dup of the other) or two pipe ends; with pipes the
+  // process must ignore SIGPIPE. `may_pass_memory`: this side has reason to think that memory files
+  // arrive; they are used when both sides say so.
   Channel(UniqueFd in, UniqueFd out, bool may_pass_memory, FrameLimits frames = {},
           TimeLimits times = {});
   ~Channel();
@@ -62,26 +69,28 @@ class Channel {
   bool passes_memory() const { return pass_memory_; }
 
  private:
-  enum class Wait { ready, woken, timeout };
-
-  Wait wait_for(int fd, short events, Clock::time_point until);
-  std::size_t read_some(std::span<std::byte> into);
-  std::size_t read_socket(std::span<std::byte> into);
-  void take_passed_files(const struct msghdr& message);
-  void check_pace(Clock::time_point now) const;
-  Clock::time_point pace_deadline() const;
+  bool wait_for(int fd, short events, Clock::time_point until) const;
+  void read_once();
+  ssize_t read_some(std::span<std::byte> into);
+  void take_passed_files(msghdr& message);
+  void end_of_input();
+  void check_passed_files();
+  void check_pace();
+  std::pair<Clock::time_point, std::string> pace_deadline() const;
   Frame take_frame();
-  void check_memory_file() const;
   void write_frame(const EncodedFrame& frame);
   void write_all(std::span<const std::byte> bytes, int file);
-  std::size_t write_some(std::span<const std::byte> bytes, int file);
+  ssize_t write_some(std::span<const std::byte> bytes, int file);
+  void say_closing(const std::string& reason);
+  void mark_closed(const std::string& reason, bool end_of_input);
   [[noreturn]] void fail(const std::string& reason, bool end_of_input = false);
   void throw_if_closed() const;
 
   UniqueFd in_;
   UniqueFd out_;
   UniqueFd wake_;  // readable once closed
-  bool is_socket_;
+  bool in_is_socket_;
+  bool out_is_socket_;
   bool may_pass_memory_;
   std::atomic<bool> pass_memory_{false};
   FrameLimits frame_limits_;

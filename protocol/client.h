@@ -23,9 +23,8 @@ namespace phasescope::protocol {
 
 struct WorkerCommand {
   std::vector<std::string> argv;
-  // Over a socket pair large tensors come as memory files. Anything that relays bytes (ssh) must
-  // use pipes.
-  bool over_pipes = false;
+  // Another program (ssh) carries the bytes: memory files cannot pass, everything is inline.
+  bool relayed = false;
 };
 
 // phasescope-worker beside the running program; the environment's PHASESCOPE_WORKER, when set, is
@@ -91,8 +90,8 @@ class WorkerClient {
   WorkerClient(const WorkerClient&) = delete;
   WorkerClient& operator=(const WorkerClient&) = delete;
 
-  // Returns at once; requests may be submitted before the worker is ready. What goes wrong (no such
-  // program, other version, no answer) is told by the death notice.
+  // Returns at once; requests may be submitted before the worker is ready, the first one starts it
+  // too. What goes wrong (no such program, other version, no answer) is told by the death notice.
   void start();
   // Ends the present worker, if any, and starts another one. Requests of the old one end with
   // "worker_died".
@@ -104,8 +103,7 @@ class WorkerClient {
                    SubmitOptions options = {});
   // No effect on a request that has ended.
   void cancel(RequestId id);
-  // Waits for the answer. Progress is called in this thread. Throws RequestError. Starts the worker
-  // when it was not started.
+  // Waits for the answer. Progress is called in this thread. Throws RequestError.
   Reply call(std::string_view method, nlohmann::json params, const CallOptions& options = {});
 
   // Runs the callbacks of all that has come since the last call; returns how many. Once a frame.

@@ -1,0 +1,158 @@
+#include "protocol/worker_session.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <system_error>
+#include <utility>
+
+namespace phasescope::protocol {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds receive_step{500};
+constexpr milliseconds exit_grace{2'000};
+
+// A name for the handshake only; a machine without one is no reason to fail.
+std::string host_name() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
+}
+
+Hello our_hello(const ClientOptions& options) {
+  Hello hello;
+  hello.program = "phasescope";
+  hello.version = options.program_version;
+  hello.host = host_name();
+  hello.process_id = ::getpid();
+  return hello;
+}
+
+}  // namespace
+
+WorkerSession::WorkerSession(const ClientOptions& options, SessionEvents events)
+    : options_(options), events_(std::move(events)), thread_([this] { run(); }) {}
+
+WorkerSession::~WorkerSession() {
+  stop();
+  thread_.join();
+}
+
+void WorkerSession::post(Frame frame) {
+  std::lock_guard lock(mutex_);
+  if (outbox_) {
+    outbox_->post(std::move(frame));
+  } else {
+    early_.push_back(std::move(frame));
+  }
+}
+
+void WorkerSession::stop() {
+  stopping_ = true;
+  std::lock_guard lock(mutex_);
+  if (channel_) channel_->close("the worker is not needed any more");
+}
+
+std::vector<std::string> WorkerSession::stderr_tail() const {
+  std::lock_guard lock(mutex_);
+  return stderr_ ? stderr_->lines() : std::vector<std::string>();
+}
+
+void WorkerSession::run() {
+  DeathNotice death;
+  try {
+    ChildProcess child(options_.command.argv);
+    process_id_ = child.id();
+    connect(child);
+    converse();
+    death = notice(end_process(child));
+  } catch (const std::system_error& error) {
+    death.error = {std::string(error_code::worker_died),
+                   std::string("The worker could not be started: ") + error.what(),
+                   options_.command.argv.empty() ? "" : options_.command.argv.front(), ""};
+    death.how = "was not started";
+  }
+  process_id_ = 0;
+  events_.ended(std::move(death));
+  finished_ = true;
+}
+
+void WorkerSession::connect(ChildProcess& child) {
+  UniqueFd in = child.take_socket();
+  UniqueFd out(::fcntl(in.get(), F_DUPFD_CLOEXEC, 3));
+  auto channel = std::make_unique<Channel>(std::move(in), std::move(out), !options_.command.relayed,
+                                           options_.frame_limits, options_.time_limits);
+  auto refused = [this](const Frame& frame, const std::string& why) { refuse(frame, why); };
+  std::lock_guard lock(mutex_);
+  stderr_ = std::make_unique<StderrTail>(child.take_stderr());
+  channel_ = std::move(channel);
+  outbox_ = std::make_unique<Outbox>(*channel_, options_.time_limits.heartbeat, refused);
+  for (auto& frame : std::exchange(early_, {})) outbox_->post(std::move(frame));
+  if (stopping_) channel_->close("the worker is not needed any more");
+}
+
+void WorkerSession::converse() {
+  try {
+    const Hello hello = channel_->handshake(our_hello(options_), options_.handshake_limit);
+    ready_ = true;
+    outbox_->start();
+    events_.ready(hello);
+    while (!stopping_)
+      if (auto frame = channel_->receive(receive_step)) deliver(std::move(*frame));
+  } catch (const ChannelClosed& closed) {
+    reason_ = closed.what();
+    closed_by_worker_ = closed.end_of_input();
+  }
+}
+
+void WorkerSession::deliver(Frame frame) {
+  if (frame.type == FrameType::fatal) {
+    last_words_ = frame.header.get<ErrorInfo>();
+  } else {
+    events_.frame(std::move(frame));
+  }
+}
+
+// A request that no frame can hold ends as if the worker had refused it.
+void WorkerSession::refuse(const Frame& frame, const std::string& reason) {
+  const ErrorInfo error{std::string(error_code::bad_input), "The request cannot be sent: " + reason,
+                        "", ""};
+  events_.frame({FrameType::error, frame.id, error, {}});
+}
+
+ProcessEnd WorkerSession::end_process(ChildProcess& child) const {
+  const bool leaves_by_itself = closed_by_worker_ || last_words_;
+  ProcessEnd end;
+  if (auto ended = child.wait(leaves_by_itself ? exit_grace : milliseconds(0))) {
+    end = *ended;
+  } else {
+    end = child.end(exit_grace);
+  }
+  stderr_->finish();
+  return end;
+}
+
+std::string WorkerSession::death_message(const ProcessEnd& end) const {
+  const std::string how = "The worker " + describe(end);
+  if (stopping_) return "The worker was ended";
+  if (last_words_) return how + " after a fatal error: " + last_words_->message;
+  if (!closed_by_worker_) return "The connection to the worker was given up: " + reason_;
+  return ready_ ? how : how + " before it was ready";
+}
+
+DeathNotice WorkerSession::notice(const ProcessEnd& end) const {
+  DeathNotice death;
+  death.exit_status = end.exit_status;
+  death.signal = end.signal;
+  death.how = describe(end);
+  death.last_words = last_words_;
+  death.stderr_tail = stderr_->lines();
+  death.error = {std::string(error_code::worker_died), death_message(end), "", ""};
+  if (!death.stderr_tail.empty()) death.error.hint = death.stderr_tail.back();
+  if (!ready_ && death.error.hint.empty()) death.error.hint = channel_->banner();
+  return death;
+}
+
+}  // namespace phasescope::protocol
