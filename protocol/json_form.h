@@ -34,7 +34,9 @@ struct AnyVisitor {
 };
 
 template <class T>
-concept HasFields = requires(T t, AnyVisitor v) { t.fields(v); };
+concept HasFields = requires(T t, AnyVisitor v) {
+  t.fields(v);
+};
 
 inline json write_double(double x) {
   if (std::isnan(x)) return "nan";

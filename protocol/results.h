@@ -20,16 +20,16 @@ namespace phasescope::protocol {
 
 // What makes a result repeatable; part of every result and of every exported file's sidecar.
 struct Provenance {
-  std::string command;                 // the command line that makes it again
-  std::vector<std::string> models;     // names as asked for
+  std::string command;                    // the command line that makes it again
+  std::vector<std::string> models;        // names as asked for
   std::vector<std::string> model_hashes;  // SHA-256 of the weights files
-  std::string text_hash;               // SHA-256 of the token ids
-  std::string version;                 // of the program
+  std::string text_hash;                  // SHA-256 of the token ids
+  std::string version;                    // of the program
   std::string device = "cpu";
-  std::string kernel;                  // which implementation ran: "fused cpu avx512", "plain", ...
+  std::string kernel;  // which implementation ran: "fused cpu avx512", "plain", ...
   std::string dtype = "f32";
   int64_t seed = 0;
-  std::string note;                    // e.g. "text cut to 256 of 914 tokens"
+  std::string note;  // e.g. "text cut to 256 of 914 tokens"
   template <class V>
   void fields(V& v) {
     v("command", command), v("models", models), v("model_hashes", model_hashes);
@@ -118,10 +118,10 @@ struct Guess {
 
 struct TokenReading {
   int64_t id = 0;
-  std::string text;                 // visible whitespace
-  int64_t begin = 0, end = 0;       // byte offsets in the text
-  std::optional<double> loss;       // nats, of predicting this token; none for the first
-  std::vector<Guess> guesses;       // what the model expected here, best first
+  std::string text;            // visible whitespace
+  int64_t begin = 0, end = 0;  // byte offsets in the text
+  std::optional<double> loss;  // nats, of predicting this token; none for the first
+  std::vector<Guess> guesses;  // what the model expected here, best first
   template <class V>
   void fields(V& v) {
     v("id", id), v("text", text), v("begin", begin), v("end", end), v("loss", loss);
@@ -132,8 +132,8 @@ struct TokenReading {
 struct TextResult {
   std::string model;
   std::vector<TokenReading> tokens;
-  double loss = 0;            // nats a token
-  double bits_per_byte = 0;   // nan where the tokenizer is not by bytes and there is no text
+  double loss = 0;           // nats a token
+  double bits_per_byte = 0;  // nan where the tokenizer is not by bytes and there is no text
   Provenance provenance;
   template <class V>
   void fields(V& v) {
@@ -188,9 +188,12 @@ namespace detail {
 template <>
 struct Form<HeadsResult> {
   static json write(const HeadsResult& r) {
-    json out = {{"model", r.model},         {"corpus", r.corpus},
-                {"layers", r.layers},       {"heads", r.heads},
-                {"sink_rate", write_double(r.sink_rate)}, {"rows", json::array()}};
+    json out = {{"model", r.model},
+                {"corpus", r.corpus},
+                {"layers", r.layers},
+                {"heads", r.heads},
+                {"sink_rate", write_double(r.sink_rate)},
+                {"rows", json::array()}};
     out["metrics"] = Form<std::vector<MetricInfo>>::write(r.metrics);
     out["model_values"] = Form<std::map<std::string, Interval>>::write(r.model_values);
     out["provenance"] = Form<Provenance>::write(r.provenance);
@@ -242,17 +245,17 @@ struct Form<HeadsResult> {
 // ---- map ----------------------------------------------------------------------------------------
 
 // Tensor `map` (h, w) f32: rows are queries from the top, columns keys from the left, -inf where
-// the mask hides every pair of a cell (a NaN cell holds a NaN). Tensors `row_profile` (h) and `column_profile` (w): means over
-// the unmasked pairs of each row and column of cells.
+// the mask hides every pair of a cell (a NaN cell holds a NaN). Tensors `row_profile` (h) and
+// `column_profile` (w): means over the unmasked pairs of each row and column of cells.
 struct MapResult {
   std::string model;
-  int64_t layer = 0, head = 0;           // head -1: the mean of all heads of the layer
+  int64_t layer = 0, head = 0;  // head -1: the mean of all heads of the layer
   int64_t tokens = 0;
   int64_t row_begin = 0, row_end = 0, column_begin = 0, column_end = 0;
   int64_t height = 0, width = 0;
-  std::string of = "weight";             // weight, score, content, positional
-  std::string pool = "mean";             // mean, max
-  double low = 0, high = 0;              // of the cells
+  std::string of = "weight";  // weight, score, content, positional
+  std::string pool = "mean";  // mean, max
+  double low = 0, high = 0;   // of the cells
   Provenance provenance;
   template <class V>
   void fields(V& v) {
@@ -401,10 +404,10 @@ struct IntrinsicBias {
 
 struct DistanceModel {
   std::string model, encoding, note;
-  std::vector<DistanceGroup> layers;            // one a layer, all its heads pooled
-  std::vector<DistanceGroup> heads;             // with per_head
-  std::vector<DistancePoint> profile;           // all layers and heads pooled
-  std::optional<NearFar> histogram;             // the same
+  std::vector<DistanceGroup> layers;   // one a layer, all its heads pooled
+  std::vector<DistanceGroup> heads;    // with per_head
+  std::vector<DistancePoint> profile;  // all layers and heads pooled
+  std::optional<NearFar> histogram;    // the same
   std::vector<IntrinsicBias> intrinsic;
   Provenance provenance;
   template <class V>
@@ -428,9 +431,9 @@ struct DistanceResult {
 struct ShiftRow {
   std::string model, method;  // method: ids, tokens
   int64_t by = 0, layer = 0;
-  double attention_difference = 0;              // in 1e-2 units (TAPE Table 8)
-  std::optional<double> position_difference;    // 100 ||G - G'||_F / ||G||_F; none without a state
-  double logits_difference = 0;                 // largest absolute difference over largest logit
+  double attention_difference = 0;            // in 1e-2 units (TAPE Table 8)
+  std::optional<double> position_difference;  // 100 ||G - G'||_F / ||G||_F; none without a state
+  double logits_difference = 0;               // largest absolute difference over largest logit
   std::string dtype = "f32";
   template <class V>
   void fields(V& v) {
@@ -457,10 +460,14 @@ enum class Verdict { holds, fails, premise_not_met, undecided };
 
 inline const char* name_of(Verdict verdict) {
   switch (verdict) {
-    case Verdict::holds: return "holds";
-    case Verdict::fails: return "fails";
-    case Verdict::premise_not_met: return "premise_not_met";
-    case Verdict::undecided: return "undecided";
+    case Verdict::holds:
+      return "holds";
+    case Verdict::fails:
+      return "fails";
+    case Verdict::premise_not_met:
+      return "premise_not_met";
+    case Verdict::undecided:
+      return "undecided";
   }
   return "";
 }
@@ -679,7 +686,7 @@ struct JobStatus {
   int64_t pid = 0, step = 0, steps = 0, tokens = 0;
   double seconds = 0, seconds_left = 0;
   std::optional<MetricPoint> last;
-  std::vector<MetricPoint> curve;       // jobs.show, thinned to at most 1000 points
+  std::vector<MetricPoint> curve;  // jobs.show, thinned to at most 1000 points
   std::vector<std::string> checkpoints;
   json config = json::object();
   template <class V>

@@ -43,7 +43,8 @@ PlotSpec token_loss_figure(std::span<const protocol::TextResult> texts) {
   int color = 0;
   for (const protocol::TextResult& text : texts) {
     Series series{.label = text.model + ": mean " + short_number(text.loss) + " nats",
-                  .color = color++, .width = 1.0};
+                  .color = color++,
+                  .width = 1.0};
     for (size_t i = 0; i < text.tokens.size(); ++i) {
       if (!text.tokens[i].loss) continue;
       series.x.push_back(double(i));
@@ -61,8 +62,12 @@ PlotSpec position_loss_figure(const protocol::EvalResult& result) {
   int color = 0;
   int64_t trained = 0, texts = 0;
   for (const protocol::PositionCurve& curve : result.positions) {
-    plot.series.push_back({.label = curve.model, .x = curve.position, .y = curve.bits,
-                           .low = curve.low, .high = curve.high, .color = color++});
+    plot.series.push_back({.label = curve.model,
+                           .x = curve.position,
+                           .y = curve.bits,
+                           .low = curve.low,
+                           .high = curve.high,
+                           .color = color++});
     texts = curve.texts;
     if (curve.trained_length != trained) {
       trained = curve.trained_length;
@@ -109,8 +114,7 @@ PlotSpec pe_by_distance_figure(const protocol::PatternsResult& result) {
   plot.x.label = "distance (tokens)";
   plot.y.label = "mean G";
   for (const protocol::PatternsLayer& layer : result.layers) {
-    Series series{.label = layer.layer == 0 ? "start" : "after L" +
-                                                            std::to_string(layer.layer - 1),
+    Series series{.label = layer.layer == 0 ? "start" : "after L" + std::to_string(layer.layer - 1),
                   .color = int(layer.layer)};
     series.y = layer.mean_by_distance;
     for (size_t d = 0; d < series.y.size(); ++d) series.x.push_back(double(d));
@@ -151,9 +155,9 @@ PlotSpec bias_curves_figure(const protocol::PatternsResult& result, int64_t laye
   plot.y.label = "bias added to the score";
   for (const protocol::BiasCurve& curve : result.bias) {
     if (curve.layer != layer) continue;
-    Series series{.label = "H" + std::to_string(curve.head) +
-                           (curve.label.empty() ? "" : " " + curve.label),
-                  .color = int(plot.series.size())};
+    Series series{
+        .label = "H" + std::to_string(curve.head) + (curve.label.empty() ? "" : " " + curve.label),
+        .color = int(plot.series.size())};
     series.y = curve.values;
     for (int64_t distance : result.bias_distances) series.x.push_back(double(distance));
     plot.series.push_back(std::move(series));
@@ -178,8 +182,8 @@ PlotSpec check_figure(const protocol::CheckResult& check, const protocol::CheckC
   PlotSpec plot{.id = check.id + "_" + check.model, .title = check.id + " on " + check.model};
   plot.x = {.label = curve.x_label, .scale = curve.log_x ? Scale::log10 : Scale::linear};
   plot.y = {.label = curve.y_label, .scale = curve.log_y ? Scale::log10 : Scale::linear};
-  plot.series.push_back({.label = curve.label.empty() ? "measured" : curve.label, .x = curve.x,
-                         .y = curve.y});
+  plot.series.push_back(
+      {.label = curve.label.empty() ? "measured" : curve.label, .x = curve.x, .y = curve.y});
   if (!curve.bound.empty()) {
     plot.series.push_back(
         {.label = "bound", .x = curve.x, .y = curve.bound, .color = 1, .dashed = true});

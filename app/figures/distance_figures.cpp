@@ -162,10 +162,10 @@ PlotSpec intrinsic_bias_figure(const DistanceModel& model, size_t which) {
   plot.x.label = "distance (tokens, a model's angle)";
   plot.x.scale = widgets::Scale::log10;
   plot.y.label = "score";
-  plot.series.push_back({.label = "sqrt(D) Gamma, one mean", .x = bias.distances,
-                         .y = bias.sqrt_d_gamma});
-  plot.series.push_back({.label = "one mean a plane", .x = bias.distances, .y = bias.per_plane,
-                         .color = 1});
+  plot.series.push_back(
+      {.label = "sqrt(D) Gamma, one mean", .x = bias.distances, .y = bias.sqrt_d_gamma});
+  plot.series.push_back(
+      {.label = "one mean a plane", .x = bias.distances, .y = bias.per_plane, .color = 1});
   plot.notes.push_back("mu_0 " + short_number(bias.mu) + ", nu_0 " + short_number(bias.nu) +
                        "; TAPA (arXiv 2509.12635) Definition 2.1");
   return plot;

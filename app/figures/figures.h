@@ -30,8 +30,7 @@ widgets::PlotSpec map_difference_figure(const protocol::MapResult& a, const Grid
 widgets::GridSpec head_grid_figure(const protocol::HeadsResult& result, const Grid& thumbnails,
                                    const std::string& metric);
 // One metric of every head as a map, layers down, heads across.
-widgets::PlotSpec metric_map_figure(const protocol::HeadsResult& result,
-                                    const std::string& metric);
+widgets::PlotSpec metric_map_figure(const protocol::HeadsResult& result, const std::string& metric);
 
 // ---- distance ----
 // Near-far histograms of the models over each other, as densities, with mean, interval and sigma.
@@ -68,7 +67,8 @@ widgets::PlotSpec bias_curves_figure(const protocol::PatternsResult& result, int
 widgets::PlotSpec frequencies_figure(const protocol::PatternsResult& result);
 
 // ---- theory ----
-widgets::PlotSpec check_figure(const protocol::CheckResult& check, const protocol::CheckCurve& curve);
+widgets::PlotSpec check_figure(const protocol::CheckResult& check,
+                               const protocol::CheckCurve& curve);
 
 // ---- compare ----
 widgets::PlotSpec divergence_figure(const protocol::CompareResult& result);

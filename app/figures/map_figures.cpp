@@ -43,8 +43,7 @@ void label_axes(PlotSpec& plot) {
 
 std::string scale_note(const MapSpec& map) {
   const widgets::ValueRange range = widgets::drawn_range(map.colormap, map.range);
-  return "scale " + short_number(range.low) + " .. " + short_number(range.high) +
-         "; grey: masked";
+  return "scale " + short_number(range.low) + " .. " + short_number(range.high) + "; grey: masked";
 }
 
 const protocol::HeadRow& row_of(const HeadsResult& result, int64_t layer, int64_t head) {
@@ -71,11 +70,10 @@ PlotSpec attention_map_figure(const MapResult& result, const Grid& map) {
                 .title = result.model + " " + where + ": " + result.of};
   label_axes(plot);
   plot.map = map_spec(result, map);
-  plot.notes.push_back("queries [" + std::to_string(result.row_begin) + ", " +
-                       std::to_string(result.row_end) + "), keys [" +
-                       std::to_string(result.column_begin) + ", " +
-                       std::to_string(result.column_end) + ") of " +
-                       std::to_string(result.tokens) + " tokens, cells: " + result.pool);
+  plot.notes.push_back(
+      "queries [" + std::to_string(result.row_begin) + ", " + std::to_string(result.row_end) +
+      "), keys [" + std::to_string(result.column_begin) + ", " + std::to_string(result.column_end) +
+      ") of " + std::to_string(result.tokens) + " tokens, cells: " + result.pool);
   plot.notes.push_back(scale_note(*plot.map));
   return plot;
 }
@@ -109,7 +107,8 @@ widgets::GridSpec head_grid_figure(const HeadsResult& result, const Grid& thumbn
   const size_t cell_size = size_t(side) * size_t(side);
   for (int64_t layer = 0; layer < result.layers; ++layer) {
     for (int64_t head = 0; head < result.heads; ++head) {
-      const auto* begin = thumbnails.values.data() + size_t(layer * result.heads + head) * cell_size;
+      const auto* begin =
+          thumbnails.values.data() + size_t(layer * result.heads + head) * cell_size;
       MapSpec map{.rows = side, .cols = side, .values = {begin, begin + cell_size}};
       map.value_label = "weight";
       grid.cells.push_back({std::move(map), caption(result, layer, head, metric)});
@@ -145,15 +144,14 @@ PlotSpec metric_map_figure(const HeadsResult& result, const std::string& metric)
 }
 
 PlotSpec pe_dot_figure(const protocol::PatternsResult& result, int64_t layer, const Grid& grid) {
-  PlotSpec plot{.id = "pe_dot_" + result.model + "_L" + std::to_string(layer),
-                .title = result.model + ": PE dot products " +
-                         (layer == 0 ? "at the start" : "after layer " +
-                                                            std::to_string(layer - 1))};
+  PlotSpec plot{
+      .id = "pe_dot_" + result.model + "_L" + std::to_string(layer),
+      .title = result.model + ": PE dot products " +
+               (layer == 0 ? "at the start" : "after layer " + std::to_string(layer - 1))};
   plot.x.label = "position j";
   plot.y.label = "position i";
   plot.legend = false;
-  MapSpec map{.rows = int(grid.shape.at(0)), .cols = int(grid.shape.at(1)),
-              .values = grid.values};
+  MapSpec map{.rows = int(grid.shape.at(0)), .cols = int(grid.shape.at(1)), .values = grid.values};
   if (!result.positions.empty()) {
     map.row_begin = map.col_begin = double(result.positions.front());
     map.row_end = map.col_end = double(result.positions.back() + 1);

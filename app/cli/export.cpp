@@ -1,0 +1,219 @@
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <cstring>
+
+#include "app/cli/output.h"
+#include "formats/error.h"
+#include "formats/file_system.h"
+#include "formats/npy.h"
+#include "formats/safetensors.h"
+#include "widgets/plot_json.h"
+#include "widgets/plot_svg.h"
+#include "widgets/plot_table.h"
+
+extern char** environ;
+
+namespace phasescope::app {
+
+namespace fs = std::filesystem;
+using formats::bad_usage;
+using formats::real_file_system;
+using nlohmann::json;
+
+namespace {
+
+void write_text(const fs::path& path, std::string_view text) {
+  formats::write_file_atomically(real_file_system(), path, text);
+}
+
+void write_with_sidecar(const fs::path& path, std::string_view bytes, const json& sidecar) {
+  write_text(path, bytes);
+  write_text(path.string() + ".json", sidecar.dump(1) + "\n");
+}
+
+// A child that reads `input` and writes what is returned. Both pipes are served at once, so that
+// neither side waits for the other.
+class Filter {
+ public:
+  explicit Filter(std::vector<std::string> argv) { start(argv); }
+  ~Filter() {
+    for (int fd : {to_[1], from_[0]}) {
+      if (fd >= 0) close(fd);
+    }
+    if (pid_ > 0) waitpid(pid_, nullptr, 0);
+  }
+  Filter(const Filter&) = delete;
+  Filter& operator=(const Filter&) = delete;
+
+  std::string run(std::string_view input) {
+    std::string output;
+    size_t sent = 0;
+    while (true) {
+      std::array<pollfd, 2> fds{pollfd{from_[0], POLLIN, 0}, pollfd{to_[1], POLLOUT, 0}};
+      if (poll(fds.data(), fds.size(), -1) < 0 && errno != EINTR) break;
+      if (fds[1].revents) sent = send_some(input, sent);
+      if (fds[0].revents && !receive_some(output)) break;
+    }
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    pid_ = -1;
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+      throw formats::internal_error("rsvg-convert could not draw the figure");
+    }
+    return output;
+  }
+
+ private:
+  void start(std::vector<std::string>& argv) {
+    if (pipe2(to_.data(), O_CLOEXEC) != 0 || pipe2(from_.data(), O_CLOEXEC) != 0) {
+      throw formats::internal_error("no pipe could be opened: " + std::string(strerror(errno)));
+    }
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, to_[0], 0);
+    posix_spawn_file_actions_adddup2(&actions, from_[1], 1);
+    std::vector<char*> arguments;
+    for (std::string& argument : argv) arguments.push_back(argument.data());
+    arguments.push_back(nullptr);
+    const int error =
+        posix_spawnp(&pid_, argv[0].c_str(), &actions, nullptr, arguments.data(), environ);
+    posix_spawn_file_actions_destroy(&actions);
+    close(to_[0]);
+    close(from_[1]);
+    if (error != 0) {
+      pid_ = -1;
+      throw formats::bad_input("PDF and PNG figures need the program " + argv[0], "",
+                               "apt install librsvg2-bin, or write SVG");
+    }
+  }
+
+  size_t send_some(std::string_view input, size_t sent) {
+    const ssize_t count = write(to_[1], input.data() + sent, input.size() - sent);
+    if (count > 0) sent += size_t(count);
+    if (count < 0 || sent == input.size()) {
+      close(to_[1]);
+      to_[1] = -1;  // poll passes over negative descriptors
+    }
+    return sent;
+  }
+
+  bool receive_some(std::string& output) {
+    std::array<char, 65536> buffer;
+    const ssize_t count = read(from_[0], buffer.data(), buffer.size());
+    if (count > 0) output.append(buffer.data(), size_t(count));
+    return count > 0;
+  }
+
+  std::array<int, 2> to_{-1, -1}, from_{-1, -1};
+  pid_t pid_ = -1;
+};
+
+std::string svg_of_output(const Output& output, const fs::path& path) {
+  if (!output.figures.empty()) return widgets::svg_of(output.figures.front());
+  if (!output.grids.empty()) return widgets::svg_of(output.grids.front());
+  throw bad_usage("this verb has no figure", path.string(), "write .json or .csv");
+}
+
+void write_npy_file(const Output& output, const fs::path& path) {
+  if (output.tensors.empty()) {
+    throw bad_usage("this verb has no array to write as .npy", path.string());
+  }
+  const protocol::TensorRef& tensor = output.tensors.front();
+  auto& files = real_file_system();
+  if (tensor.dtype == "F64") {
+    formats::write_npy(files, path, tensor.values<double>(), tensor.shape);
+  } else if (tensor.dtype == "I64") {
+    formats::write_npy(files, path, tensor.values<int64_t>(), tensor.shape);
+  } else {
+    formats::write_npy(files, path, tensor.values<float>(), tensor.shape);
+  }
+}
+
+void write_safetensors_file(const Output& output, const fs::path& path, const json& sidecar) {
+  if (output.tensors.empty()) {
+    throw bad_usage("this verb has no tensors to write", path.string());
+  }
+  std::vector<formats::TensorToWrite> tensors;
+  for (const protocol::TensorRef& tensor : output.tensors) {
+    tensors.push_back(
+        {tensor.name, formats::dtype_from_name(tensor.dtype), tensor.shape, tensor.bytes()});
+  }
+  formats::write_safetensors(real_file_system(), path, tensors, {{"phasescope", sidecar.dump()}});
+}
+
+std::string tables_as_csv(const Output& output, const fs::path& path) {
+  if (!output.tables.empty()) return csv_of(output.tables.front());
+  if (!output.figures.empty()) return widgets::csv_of(output.figures.front());
+  throw bad_usage("this verb has no table", path.string(), "write .json");
+}
+
+void export_folder(const Output& output, const fs::path& folder, const json& sidecar) {
+  formats::make_directories(real_file_system(), folder);
+  write_with_sidecar(folder / "result.json", output.result.dump(1) + "\n", sidecar);
+  for (size_t i = 0; i < output.tables.size(); ++i) {
+    const std::string name = i == 0 ? "table.csv" : "table_" + std::to_string(i) + ".csv";
+    write_with_sidecar(folder / name, csv_of(output.tables[i]), sidecar);
+  }
+  for (const widgets::PlotSpec& figure : output.figures) export_figure(figure, folder, sidecar);
+  for (const widgets::GridSpec& grid : output.grids) {
+    write_with_sidecar(folder / (grid.id + ".svg"), widgets::svg_of(grid), sidecar);
+  }
+  if (!output.tensors.empty()) {
+    write_safetensors_file(output, folder / "tensors.safetensors", sidecar);
+    write_text(folder / "tensors.safetensors.json", sidecar.dump(1) + "\n");
+  }
+}
+
+}  // namespace
+
+std::string convert_svg(const std::string& svg, const std::string& format) {
+  // A child that dies early must not end us through SIGPIPE.
+  const auto before = std::signal(SIGPIPE, SIG_IGN);
+  std::vector<std::string> argv{"rsvg-convert", "--format", format};
+  if (format == "png") argv.insert(argv.end(), {"--zoom", "2"});
+  std::string bytes = Filter(std::move(argv)).run(svg);
+  std::signal(SIGPIPE, before);
+  return bytes;
+}
+
+void export_figure(const widgets::PlotSpec& figure, const fs::path& folder, const json& sidecar) {
+  const std::string svg = widgets::svg_of(figure);
+  write_with_sidecar(folder / (figure.id + ".svg"), svg, sidecar);
+  write_with_sidecar(folder / (figure.id + ".png"), convert_svg(svg, "png"), sidecar);
+  write_with_sidecar(folder / (figure.id + ".csv"), widgets::csv_of(figure), sidecar);
+  json data = widgets::json_of(figure);
+  data["provenance"] = sidecar;
+  write_text(folder / (figure.id + ".json"), data.dump(1) + "\n");
+}
+
+void export_output(const Output& output, const fs::path& path, const json& sidecar) {
+  const std::string extension = path.extension().string();
+  if (extension.empty()) return export_folder(output, path, sidecar);
+  if (path.has_parent_path()) formats::make_directories(real_file_system(), path.parent_path());
+  if (extension == ".json") {
+    return write_with_sidecar(path, output.result.dump(1) + "\n", sidecar);
+  }
+  if (extension == ".csv") return write_with_sidecar(path, tables_as_csv(output, path), sidecar);
+  if (extension == ".svg") return write_with_sidecar(path, svg_of_output(output, path), sidecar);
+  if (extension == ".pdf" || extension == ".png") {
+    const std::string svg = svg_of_output(output, path);
+    return write_with_sidecar(path, convert_svg(svg, extension.substr(1)), sidecar);
+  }
+  if (extension == ".npy") {
+    write_npy_file(output, path);
+  } else if (extension == ".safetensors") {
+    write_safetensors_file(output, path, sidecar);
+  } else {
+    throw bad_usage("no known form is written to \"" + extension + "\" files", path.string(),
+                    "use .json .csv .svg .pdf .png .npy .safetensors or a folder");
+  }
+  write_text(path.string() + ".json", sidecar.dump(1) + "\n");
+}
+
+}  // namespace phasescope::app

@@ -1,0 +1,52 @@
+#pragma once
+// What a verb produces, and how it reaches the terminal and files.
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "protocol/results.h"
+#include "protocol/tensor.h"
+#include "widgets/plot_spec.h"
+
+namespace phasescope::app {
+
+// Rows of cells for people: columns are keys of the rows' JSON objects.
+struct Table {
+  std::string title;
+  std::vector<std::string> columns;
+  nlohmann::json rows = nlohmann::json::array();
+  std::vector<std::string> notes;
+};
+
+struct Output {
+  nlohmann::json result;  // the one JSON document of --json
+  std::vector<Table> tables;
+  std::vector<widgets::PlotSpec> figures;
+  std::vector<widgets::GridSpec> grids;
+  std::vector<protocol::TensorRef> tensors;
+  std::string text;          // printed as it is, before the tables
+  bool wrote_files = false;  // the verb has written --out itself
+  int status = 0;            // 1 where a check or verdict failed
+};
+
+// Columns aligned, numbers short; what --json has in full.
+std::string text_of(const Table& table);
+std::string csv_of(const Table& table);
+
+// Writes an output to a file whose extension chooses the form (.json .csv .svg .pdf .png .npy
+// .safetensors), or into a folder in every form it has. Beside each FILE goes FILE.json: the
+// command that makes it again and all provenance. Throws Error "bad_usage" for a form that this
+// output does not have, naming those it has.
+void export_output(const Output& output, const std::filesystem::path& path,
+                   const nlohmann::json& sidecar);
+
+// One figure in every form into a folder: ID.svg, ID.png, ID.csv, ID.json and sidecars.
+void export_figure(const widgets::PlotSpec& figure, const std::filesystem::path& folder,
+                   const nlohmann::json& sidecar);
+
+// An SVG as PDF or PNG bytes through the rsvg-convert program. Throws Error "bad_input" that names
+// the Debian package when it is not there.
+std::string convert_svg(const std::string& svg, const std::string& format);
+
+}  // namespace phasescope::app

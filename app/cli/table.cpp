@@ -1,0 +1,105 @@
+#include <algorithm>
+#include <cstdio>
+
+#include "app/cli/output.h"
+#include "widgets/plot_spec.h"
+
+namespace phasescope::app {
+
+using nlohmann::json;
+
+namespace {
+
+const json& cell(const json& row, const std::string& column) {
+  static const json nothing;
+  const auto found = row.find(column);
+  return found == row.end() ? nothing : *found;
+}
+
+std::string short_text(const json& value) {
+  if (value.is_null()) return "-";
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_number_float()) return widgets::short_number(value.get<double>());
+  if (value.is_object() && value.contains("mean")) {  // an interval
+    return short_text(value["mean"]) + " [" + short_text(value["low"]) + ", " +
+           short_text(value["high"]) + "]";
+  }
+  if (value.is_array()) {
+    std::string text;
+    for (const json& item : value) text += (text.empty() ? "" : " ") + short_text(item);
+    return text;
+  }
+  return value.dump();
+}
+
+// Characters, not bytes: continuation bytes of UTF-8 take no column.
+size_t display_width(const std::string& text) {
+  return size_t(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  }));
+}
+
+std::string pad(const std::string& text, size_t width, bool left) {
+  const std::string space(width - std::min(width, display_width(text)), ' ');
+  return left ? text + space : space + text;
+}
+
+std::string csv_cell(const json& value) {
+  if (value.is_null()) return "";
+  if (!value.is_string()) {
+    const std::string text = value.dump();
+    return value.is_primitive() ? text : csv_cell(json(text));
+  }
+  const std::string text = value.get<std::string>();
+  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
+}  // namespace
+
+std::string text_of(const Table& table) {
+  std::vector<std::vector<std::string>> lines{table.columns};
+  std::vector<bool> words(table.columns.size(), false);
+  for (const json& row : table.rows) {
+    std::vector<std::string>& line = lines.emplace_back();
+    for (size_t c = 0; c < table.columns.size(); ++c) {
+      line.push_back(short_text(cell(row, table.columns[c])));
+      words[c] = words[c] || cell(row, table.columns[c]).is_string();
+    }
+  }
+  std::vector<size_t> widths(table.columns.size(), 0);
+  for (const auto& line : lines) {
+    for (size_t c = 0; c < line.size(); ++c)
+      widths[c] = std::max(widths[c], display_width(line[c]));
+  }
+  std::string text = table.title.empty() ? "" : table.title + "\n";
+  for (const auto& line : lines) {
+    std::string out;
+    for (size_t c = 0; c < line.size(); ++c) {
+      out += (c ? "  " : "") + pad(line[c], widths[c], words[c]);
+    }
+    out.erase(out.find_last_not_of(' ') + 1);
+    text += out + "\n";
+  }
+  for (const std::string& note : table.notes) text += note + "\n";
+  return text;
+}
+
+std::string csv_of(const Table& table) {
+  std::string text;
+  for (size_t c = 0; c < table.columns.size(); ++c) {
+    text += (c ? "," : "") + csv_cell(table.columns[c]);
+  }
+  text += "\n";
+  for (const json& row : table.rows) {
+    for (size_t c = 0; c < table.columns.size(); ++c) {
+      text += (c ? "," : "") + csv_cell(cell(row, table.columns[c]));
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+}  // namespace phasescope::app

@@ -1,0 +1,102 @@
+#include "app/cli/worker_run.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+
+namespace phasescope::app {
+
+using nlohmann::json;
+
+namespace {
+
+std::atomic<bool> interrupt_seen = false;
+
+// The first Ctrl-C cancels the request; a second one ends the program at once.
+void note_interrupt(int) {
+  if (interrupt_seen.exchange(true)) _exit(130);
+}
+
+std::vector<std::string> worker_arguments(const CommonOptions& common) {
+  std::vector<std::string> arguments;
+  if (!common.device.empty()) arguments.insert(arguments.end(), {"--device", common.device});
+  if (common.threads > 0) {
+    arguments.insert(arguments.end(), {"--threads", std::to_string(common.threads)});
+  }
+  return arguments;
+}
+
+// Results say which command makes them again; only this side knows it.
+void set_command(json& value, const std::string& command) {
+  if (value.is_object() && value.contains("text_hash") && value.contains("command")) {
+    value["command"] = command;
+  }
+  if (!value.is_structured()) return;
+  for (json& item : value) set_command(item, command);
+}
+
+}  // namespace
+
+WorkerRun::WorkerRun(CommonOptions common, std::string command)
+    : common_(std::move(common)), command_(std::move(command)) {
+  std::signal(SIGINT, note_interrupt);
+}
+
+protocol::Reply WorkerRun::call(const std::string& method, json params) {
+  if (!client_) {
+    protocol::ClientOptions options;
+    options.command = common_.remote.empty()
+                          ? protocol::local_worker(worker_arguments(common_))
+                          : protocol::remote_worker(common_.remote, worker_arguments(common_));
+    client_ = std::make_unique<protocol::WorkerClient>(std::move(options));
+  }
+  if (!common_.device.empty()) params["device"] = common_.device;
+  if (!common_.dtype.empty()) params["dtype"] = common_.dtype;
+  if (!common_.backend.empty()) params["backend"] = common_.backend;
+  if (common_.threads > 0) params["threads"] = common_.threads;
+  if (!params.contains("seed")) params["seed"] = common_.seed;
+  protocol::CallOptions options;
+  options.on_progress = [this](double fraction, const std::string& text) {
+    show_progress(fraction, text);
+  };
+  options.should_cancel = [this] { return interrupted(); };
+  protocol::Reply reply;
+  try {
+    reply = client_->call(method, std::move(params), options);
+  } catch (...) {
+    show_progress(0, "");
+    throw;
+  }
+  show_progress(0, "");
+  set_command(reply.result, command_);
+  return reply;
+}
+
+void WorkerRun::say(const std::string& line) {
+  if (common_.quiet) return;
+  show_progress(0, "");
+  std::fprintf(stderr, "%s\n", line.c_str());
+}
+
+void WorkerRun::show_progress(double fraction, const std::string& text) {
+  static const bool terminal = isatty(STDERR_FILENO);
+  if (!terminal || common_.quiet) return;
+  if (text.empty()) {
+    if (bar_shown_) std::fprintf(stderr, "\r\033[K");
+    bar_shown_ = false;
+    return;
+  }
+  constexpr int width = 30;
+  const int filled = int(fraction * width + 0.5);
+  const std::string bar(size_t(std::clamp(filled, 0, width)), '#');
+  std::fprintf(stderr, "\r\033[K[%-30s] %3.0f %% %s", bar.c_str(), 100 * fraction, text.c_str());
+  std::fflush(stderr);
+  bar_shown_ = true;
+}
+
+bool WorkerRun::interrupted() const { return interrupt_seen.load(); }
+
+}  // namespace phasescope::app

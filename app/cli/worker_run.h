@@ -1,0 +1,29 @@
+#pragma once
+// Run over a real worker: the command line as a client.
+#include <memory>
+#include <string>
+
+#include "app/verbs/verb.h"
+#include "protocol/client.h"
+
+namespace phasescope::app {
+
+class WorkerRun : public Run {
+ public:
+  WorkerRun(CommonOptions common, std::string command);
+
+  const CommonOptions& common() const override { return common_; }
+  protocol::Reply call(const std::string& method, nlohmann::json params) override;
+  void say(const std::string& line) override;
+  void show_progress(double fraction, const std::string& text) override;
+  bool interrupted() const override;
+  const std::string& command() const override { return command_; }
+
+ private:
+  CommonOptions common_;
+  std::string command_;
+  bool bar_shown_ = false;
+  std::unique_ptr<protocol::WorkerClient> client_;
+};
+
+}  // namespace phasescope::app

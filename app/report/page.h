@@ -1,0 +1,41 @@
+#pragma once
+// A self-contained HTML page: figures are inline SVG, styles are in the page, nothing is fetched.
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "app/cli/output.h"
+
+namespace phasescope::app {
+
+std::string html_escaped(const std::string& text);
+
+class Page {
+ public:
+  // Figures and data are written below `folder` as they are added.
+  Page(std::filesystem::path folder, std::string title);
+
+  void section(const std::string& title, const std::string& lead = {});
+  void paragraph(const std::string& text);
+  // Text as it is, line breaks kept.
+  void verbatim(const std::string& text);
+  void table(const Table& table);
+  void figure(const widgets::PlotSpec& plot, const nlohmann::json& sidecar);
+  void grid(const widgets::GridSpec& grid, const nlohmann::json& sidecar);
+  // Figures up to end_row() stand beside each other where there is room.
+  void begin_row();
+  void end_row();
+  void data(const std::string& name, const nlohmann::json& result);
+
+  // Writes index.html and returns its path.
+  std::filesystem::path finish();
+
+ private:
+  void add_svg(const std::string& svg, const std::string& files_name);
+
+  std::filesystem::path folder_;
+  std::string title_, body_, contents_;
+  int sections_ = 0;
+};
+
+}  // namespace phasescope::app

@@ -1,0 +1,31 @@
+#pragma once
+// One factory for each verb; verbs.cpp lists them.
+#include <memory>
+
+namespace phasescope::app {
+
+class Verb;
+
+std::unique_ptr<Verb> view_verb();
+std::unique_ptr<Verb> models_verb();
+std::unique_ptr<Verb> info_verb();
+std::unique_ptr<Verb> check_verb();
+std::unique_ptr<Verb> capture_verb();
+std::unique_ptr<Verb> tokenize_verb();
+std::unique_ptr<Verb> generate_verb();
+std::unique_ptr<Verb> heads_verb();
+std::unique_ptr<Verb> map_verb();
+std::unique_ptr<Verb> patterns_verb();
+std::unique_ptr<Verb> distance_verb();
+std::unique_ptr<Verb> shift_verb();
+std::unique_ptr<Verb> theory_verb();
+std::unique_ptr<Verb> compare_verb();
+std::unique_ptr<Verb> cost_verb();
+std::unique_ptr<Verb> report_verb();
+std::unique_ptr<Verb> train_verb();
+std::unique_ptr<Verb> eval_verb();
+std::unique_ptr<Verb> jobs_verb();
+std::unique_ptr<Verb> bench_verb();
+std::unique_ptr<Verb> worker_verb();
+
+}  // namespace phasescope::app

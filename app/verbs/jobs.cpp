@@ -1,0 +1,72 @@
+#include <filesystem>
+
+#include "app/verbs/factories.h"
+#include "app/verbs/verb_tools.h"
+#include "formats/error.h"
+
+namespace phasescope::app {
+
+namespace {
+
+class JobsVerb : public Verb {
+ public:
+  std::string name() const override { return "jobs"; }
+  std::string help() const override {
+    return "jobs: list, show, pause, resume, cancel, log, remove";
+  }
+  std::string example() const override { return "phasescope jobs list"; }
+  void declare(Options& options) override {
+    options.argument("ACTION", action_, "list, show, pause, resume, cancel, log or remove", false);
+    options.argument("DIR", dir_, "the job's folder", false);
+  }
+  Output run(Run& run) override {
+    if (action_ == "list") return list(run);
+    if (dir_.empty()) throw formats::bad_usage("jobs " + action_ + " needs a folder", "DIR");
+    const std::string dir = std::filesystem::absolute(dir_).lexically_normal().string();
+    if (action_ == "show") return show(run, dir);
+    if (action_ == "log") {
+      Output output{.result = run.call("jobs.log", {{"dir", dir}}).result};
+      output.text = output.result.value("log", "");
+      return output;
+    }
+    for (const char* known : {"pause", "resume", "cancel", "remove"}) {
+      if (action_ == known) {
+        Output output{.result =
+                          run.call("jobs.control", {{"dir", dir}, {"action", action_}}).result};
+        output.text = action_ + ": " + dir + "\n";
+        return output;
+      }
+    }
+    throw formats::bad_usage("jobs does not know \"" + action_ + "\"", "ACTION",
+                             "list, show, pause, resume, cancel, log, remove");
+  }
+
+ private:
+  Output list(Run& run) {
+    nlohmann::json params = nlohmann::json::object();
+    if (!dir_.empty()) params["root"] = dir_;
+    Output output{.result = run.call("jobs.list", std::move(params)).result};
+    output.tables = {
+        table_of("", output.result["jobs"], {"name", "kind", "state", "step", "steps", "dir"})};
+    return output;
+  }
+
+  static Output show(Run& run, const std::string& dir) {
+    protocol::Reply reply = run.call("jobs.show", {{"dir", dir}});
+    const auto job = result_of<protocol::JobStatus>(reply);
+    Output output{.result = std::move(reply.result)};
+    output.tables = {facts_table("", output.result,
+                                 {"dir", "name", "kind", "state", "message", "pid", "step", "steps",
+                                  "tokens", "seconds", "seconds_left", "checkpoints"})};
+    output.figures = {job_curve_figure(job)};
+    return output;
+  }
+
+  std::string action_ = "list", dir_;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> jobs_verb() { return std::make_unique<JobsVerb>(); }
+
+}  // namespace phasescope::app

@@ -1,0 +1,117 @@
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "app/verbs/factories.h"
+#include "app/verbs/verb_tools.h"
+#include "formats/error.h"
+#include "formats/json.h"
+#include "protocol/error_info.h"
+
+namespace phasescope::app {
+
+namespace {
+
+using protocol::JobStatus;
+
+// Training runs as a detached job; in the foreground this verb follows its folder. So Ctrl-C,
+// closing the terminal or kill -9 of this program never tears a checkpoint.
+class TrainVerb : public Verb {
+ public:
+  std::string name() const override { return "train"; }
+  std::string help() const override { return "train a model from a run configuration"; }
+  std::string example() const override {
+    return "phasescope train sample_configs/desk/tapa.json --job out/j --set train.steps=200";
+  }
+  void declare(Options& options) override {
+    options.argument("CONFIG", config_, "run configuration; not needed with --resume", false);
+    options.option("--job", job_, "the job's folder (default: a new one in the user's jobs)");
+    options.flag("--resume", resume_,
+                 "follow a live job, continue a dead one from its newest verified checkpoint");
+    options.flag("--background", background_, "start and return");
+    set_.declare(options);
+  }
+  Output run(Run& run) override {
+    protocol::Reply reply = run.call("jobs.start", start_params());
+    const JobStatus started = result_of<JobStatus>(reply);
+    run.say("job " + started.dir);
+    if (background_) return Output{.result = std::move(reply.result)};
+    return follow(run, started.dir);
+  }
+
+ private:
+  nlohmann::json start_params() const {
+    if (config_.empty() && !resume_) {
+      throw formats::bad_usage("train needs a run configuration", "CONFIG");
+    }
+    if (resume_ && job_.empty()) throw formats::bad_usage("--resume needs the folder", "--job");
+    nlohmann::json params{{"kind", "train"}, {"resume", resume_}};
+    if (!config_.empty()) {
+      params["config"] = formats::json_from_file(config_);
+      params["name"] = std::filesystem::path(config_).stem().string();
+    }
+    if (!job_.empty()) params["dir"] = std::filesystem::absolute(job_).lexically_normal().string();
+    set_.add_to(params);
+    return params;
+  }
+
+  static bool ended(const std::string& state) {
+    return state == "done" || state == "failed" || state == "cancelled" || state == "died";
+  }
+
+  static std::string line_of(const JobStatus& job) {
+    std::string line = "step " + std::to_string(job.step) + "/" + std::to_string(job.steps);
+    if (job.last) line += "  loss " + widgets::short_number(job.last->loss);
+    if (job.seconds_left > 0) {
+      line += "  " + std::to_string(int64_t(job.seconds_left)) + " s left";
+    }
+    return job.state == "paused" ? line + "  paused" : line;
+  }
+
+  // Ctrl-C asks the job to stop; it saves a checkpoint first.
+  Output follow(Run& run, const std::string& dir) {
+    bool asked = false;
+    int64_t said = 0;
+    while (true) {
+      protocol::Reply reply = run.call("jobs.show", {{"dir", dir}});
+      const JobStatus job = result_of<JobStatus>(reply);
+      if (ended(job.state)) return finish(job, std::move(reply.result));
+      const double fraction = job.steps > 0 ? double(job.step) / double(job.steps) : 0;
+      run.show_progress(fraction, line_of(job));
+      if (job.step >= said + 100) {
+        said = job.step;
+        run.say(line_of(job));
+      }
+      if (run.interrupted() && !asked) {
+        run.call("jobs.control", {{"dir", dir}, {"action", "cancel"}});
+        asked = true;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(250));
+    }
+  }
+
+  static Output finish(const JobStatus& job, nlohmann::json result) {
+    Output output{.result = std::move(result)};
+    output.text = "job " + job.dir + ": " + job.state + ", " + line_of(job) + "\n";
+    if (!job.message.empty()) output.text += job.message + "\n";
+    output.figures = {job_curve_figure(job)};
+    if (job.state == "cancelled") output.status = 130;
+    if (job.state == "failed" || job.state == "died") {
+      throw protocol::RequestError(
+          {job.state == "died" ? "worker_died" : "bad_input",
+           "the training " + job.state + (job.message.empty() ? "" : ": " + job.message), job.dir,
+           "phasescope train --resume --job " + job.dir});
+    }
+    return output;
+  }
+
+  std::string config_, job_;
+  bool resume_ = false, background_ = false;
+  SetOptions set_;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> train_verb() { return std::make_unique<TrainVerb>(); }
+
+}  // namespace phasescope::app

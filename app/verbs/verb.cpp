@@ -1,0 +1,79 @@
+#include "app/verbs/verb.h"
+
+#include "app/figures/figures.h"
+#include "formats/error.h"
+#include "formats/json.h"
+#include "formats/text_input.h"
+
+namespace phasescope::app {
+
+using nlohmann::json;
+
+namespace {
+
+void collect_provenance(const json& value, json& found) {
+  if (value.is_object()) {
+    for (const auto& [key, item] : value.items()) {
+      if (key != "provenance") {
+        collect_provenance(item, found);
+      } else if (item.is_array()) {
+        for (const json& one : item) found.push_back(one);
+      } else {
+        found.push_back(item);
+      }
+    }
+  } else if (value.is_array()) {
+    for (const json& item : value) collect_provenance(item, found);
+  }
+}
+
+}  // namespace
+
+json Run::sidecar(const json& result) const {
+  json found = json::array();
+  collect_provenance(result, found);
+  return {{"command", command()}, {"program", "phasescope"}, {"provenance", std::move(found)}};
+}
+
+void InputOptions::declare(Options& options) {
+  options.option("--text", text, "file to read (- is standard input)");
+  options.option("--prompt", prompt, "the text itself");
+  options.option("--ids", ids, "JSON file: a list of token ids, or lists of equal length");
+  options.option("--inputs", inputs, "safetensors file with input_ids (B, N)");
+  options.option("--length", length, "tokens read (default: the model's trained context)");
+}
+
+void InputOptions::add_to(json& params) const {
+  const int given = !text.empty() + !prompt.empty() + !ids.empty() + !inputs.empty();
+  if (given > 1) {
+    throw formats::bad_usage("give one of --text, --prompt, --ids, --inputs, not several");
+  }
+  if (!text.empty()) params["input"] = {{"text", formats::read_text_file(text)}, {"name", text}};
+  if (!prompt.empty()) params["input"] = {{"prompt", prompt}};
+  if (!ids.empty()) params["input"] = {{"ids", formats::json_from_file(ids)}};
+  if (!inputs.empty()) params["input"] = {{"inputs", inputs}};
+  if (length < 0) throw formats::bad_usage("a length must be above 0", "--length");
+  if (length > 0) params["length"] = length;
+}
+
+void SetOptions::declare(Options& options) {
+  options.repeated("--set", assignments, "override, e.g. encoding.base=1e6 (may be repeated)");
+}
+
+void SetOptions::add_to(json& params) const {
+  if (!assignments.empty()) params["set"] = assignments;
+}
+
+Grid grid_of(const protocol::TensorRef& tensor) {
+  Grid grid{.shape = tensor.shape};
+  if (tensor.dtype == "F64") {
+    const auto values = tensor.values<double>();
+    grid.values.assign(values.begin(), values.end());
+  } else {
+    const auto values = tensor.values<float>();
+    grid.values.assign(values.begin(), values.end());
+  }
+  return grid;
+}
+
+}  // namespace phasescope::app
