@@ -85,7 +85,7 @@ class ConfigReader {
   const std::vector<std::string>& notes() const { return notes_; }
 
  private:
-  const Json* pick(FieldNames names) const;
+  std::optional<std::string_view> pick(FieldNames names) const;
 
   const Json* object_;
   ConfigProblems* problems_;

@@ -1,0 +1,230 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "formats/hf_config.h"
+#include "formats/utf8.h"
+
+namespace phasescope::formats {
+namespace {
+
+constexpr std::array<std::string_view, 6> kKnownTypes = {"default", "linear",   "dynamic",
+                                                         "yarn",    "longrope", "llama3"};
+
+// Whether rope_parameters holds an object per layer type instead of the fields themselves.
+bool nested_by_layer_type(const Json& parameters) {
+  if (!parameters.is_object() || parameters.empty()) return false;
+  return std::all_of(parameters.begin(), parameters.end(),
+                     [](const Json& value) { return value.is_object() || value.is_null(); });
+}
+
+// Where a configuration keeps its rope fields: inside (rope_parameters before rope_scaling) and
+// outside, at the top.
+class RopeFields {
+ public:
+  RopeFields(const ConfigReader& config, std::string_view layer_type)
+      : outside_(config), earlier_notes_(config.notes().size()) {
+    add_parameters(layer_type);
+    if (auto scaling = config.section("rope_scaling")) inside_.push_back(*scaling);
+  }
+
+  // The first value found inside, then outside, where `outer` lists the names there.
+  std::optional<double> number(FieldNames inner, FieldNames outer, NumberRange range) {
+    return look_up<double>(inner, outer, [&](const ConfigReader& reader, FieldNames names) {
+      return reader.number(names, range);
+    });
+  }
+  std::optional<std::int64_t> integer(FieldNames inner, FieldNames outer, IntegerRange range) {
+    return look_up<std::int64_t>(inner, outer, [&](const ConfigReader& reader, FieldNames names) {
+      return reader.integer(names, range);
+    });
+  }
+  std::optional<std::string> text(FieldNames inner) {
+    return look_up<std::string>(
+        inner, {}, [](const ConfigReader& reader, FieldNames names) { return reader.text(names); });
+  }
+  std::optional<bool> boolean(FieldNames inner) {
+    return look_up<bool>(inner, {}, [](const ConfigReader& reader, FieldNames names) {
+      return reader.boolean(names);
+    });
+  }
+  std::vector<double> positive_numbers(std::string_view key) {
+    for (const ConfigReader& reader : inside_) {
+      if (auto list = reader.numbers({key}, kPositiveRange)) return *list;
+    }
+    return {};
+  }
+
+  // Puts down a problem with a field, under the place where it stands or should stand.
+  void problem(std::string_view key, const std::string& sentence) const {
+    for (const ConfigReader& reader : inside_) {
+      if (reader.has(key)) return reader.problem(key, sentence);
+    }
+    (inside_.empty() ? outside_ : inside_.front()).problem(key, sentence);
+  }
+
+  // Whether a field is there at all, good or bad.
+  bool has(std::string_view key) const {
+    return std::any_of(inside_.begin(), inside_.end(),
+                       [&](const ConfigReader& reader) { return reader.has(key); });
+  }
+
+  std::vector<std::string> notes() const {
+    std::vector<std::string> all = clashes_;
+    const auto outside = outside_.notes().begin() + static_cast<std::ptrdiff_t>(earlier_notes_);
+    all.insert(all.end(), outside, outside_.notes().end());
+    for (const ConfigReader& reader : inside_) {
+      all.insert(all.end(), reader.notes().begin(), reader.notes().end());
+    }
+    return all;
+  }
+
+ private:
+  void add_parameters(std::string_view layer_type) {
+    const auto parameters = outside_.section("rope_parameters");
+    if (!parameters) return;
+    if (!nested_by_layer_type(*outside_.raw("rope_parameters"))) {
+      inside_.push_back(*parameters);
+      return;
+    }
+    auto own = parameters->section(layer_type.empty() ? "full_attention" : layer_type);
+    if (own) inside_.push_back(*own);
+  }
+
+  template <typename T, typename Read>
+  std::optional<T> look_up(FieldNames inner, FieldNames outer, Read read) {
+    std::optional<T> found;
+    std::string found_at;
+    for (const ConfigReader& reader : inside_) {
+      take(found, found_at, read(reader, inner), *inner.begin(), "in " + reader.prefix());
+    }
+    if (outer.size() > 0) take(found, found_at, read(outside_, outer), *inner.begin(), "outside ");
+    return found;
+  }
+
+  // Keeps the value found first; one that differs from it is noted.
+  template <typename T>
+  void take(std::optional<T>& found, std::string& found_at, const std::optional<T>& value,
+            std::string_view name, std::string place) {
+    if (!value) return;
+    place.pop_back();
+    if (!found) {
+      found = value;
+      found_at = place;
+    } else if (*found != *value) {
+      clashes_.push_back(std::string(name) + " " + Json(*found).dump() + " " + found_at +
+                         " is taken over " + Json(*value).dump() + " " + place);
+    }
+  }
+
+  ConfigReader outside_;
+  std::size_t earlier_notes_;  // of the reader this one is a copy of
+  std::vector<ConfigReader> inside_;
+  std::vector<std::string> clashes_;
+};
+
+std::string read_type(RopeFields& fields) {
+  const std::string type = fields.text({"rope_type", "type"}).value_or("default");
+  // Phi-3's files say su, and later yarn, where they mean longrope.
+  const bool has_lists = fields.has("long_factor") && fields.has("short_factor");
+  if (type == "su" || (type == "yarn" && has_lists)) return "longrope";
+  if (std::find(kKnownTypes.begin(), kKnownTypes.end(), type) != kKnownTypes.end()) return type;
+  std::string known;
+  for (const std::string_view name : kKnownTypes)
+    known += (known.empty() ? "" : ", ") + std::string(name);
+  fields.problem(fields.has("rope_type") ? "rope_type" : "type",
+                 in_quotes(type) + " is not a known kind of rope (" + known + ")");
+  return "default";
+}
+
+void read_scaling(RopeFields& fields, RawRope& rope) {
+  rope.factor = fields.number({"factor"}, {}, kPositiveRange);
+  rope.attention_factor = fields.number({"attention_factor"}, {}, kPositiveRange);
+  rope.beta_fast = fields.number({"beta_fast"}, {}, kPositiveRange);
+  rope.beta_slow = fields.number({"beta_slow"}, {}, kPositiveRange);
+  rope.mscale = fields.number({"mscale"}, {}, {.min = 0});
+  rope.mscale_all_dim = fields.number({"mscale_all_dim"}, {}, {.min = 0});
+  rope.low_freq_factor = fields.number({"low_freq_factor"}, {}, kPositiveRange);
+  rope.high_freq_factor = fields.number({"high_freq_factor"}, {}, kPositiveRange);
+  rope.truncate = fields.boolean({"truncate"});
+  rope.long_factor = fields.positive_numbers("long_factor");
+  rope.short_factor = fields.positive_numbers("short_factor");
+  rope.original_max_position_embeddings =
+      fields.integer({"original_max_position_embeddings"}, {"original_max_position_embeddings"},
+                     {.min = 1, .max = std::int64_t{1} << 40});
+}
+
+// A field that is there with a bad value has been put down already.
+void require(RopeFields& fields, const RawRope& rope, std::string_view key, bool found) {
+  if (!found && !fields.has(key))
+    fields.problem(key, "is missing, and rope type " + rope.type + " needs it");
+}
+
+void check_lists(RopeFields& fields, const RawRope& rope, std::optional<std::int64_t> head_dim) {
+  require(fields, rope, "long_factor", !rope.long_factor.empty());
+  require(fields, rope, "short_factor", !rope.short_factor.empty());
+  if (!head_dim) return;
+  const auto planes = static_cast<std::size_t>(double(*head_dim) * rope.partial_rotary_factor) / 2;
+  const auto check = [&](std::string_view key, const std::vector<double>& list) {
+    if (list.empty() || list.size() == planes) return;
+    fields.problem(key, "has " + std::to_string(list.size()) + " values, but the head has " +
+                            std::to_string(planes) + " planes");
+  };
+  check("long_factor", rope.long_factor);
+  check("short_factor", rope.short_factor);
+}
+
+void check_scaling(RopeFields& fields, const RawRope& rope, std::optional<std::int64_t> head_dim) {
+  const std::string& type = rope.type;
+  if (type == "linear" || type == "dynamic" || type == "yarn" || type == "llama3") {
+    require(fields, rope, "factor", rope.factor.has_value());
+  }
+  if (type == "longrope") check_lists(fields, rope, head_dim);
+  if (type != "llama3") return;
+  require(fields, rope, "low_freq_factor", rope.low_freq_factor.has_value());
+  require(fields, rope, "high_freq_factor", rope.high_freq_factor.has_value());
+  require(fields, rope, "original_max_position_embeddings",
+          rope.original_max_position_embeddings.has_value());
+  if (rope.low_freq_factor && rope.high_freq_factor &&
+      *rope.high_freq_factor <= *rope.low_freq_factor) {
+    fields.problem("high_freq_factor", "must be above low_freq_factor");
+  }
+}
+
+double read_partial_factor(RopeFields& fields, const ConfigReader& config, double fallback,
+                           std::optional<std::int64_t> head_dim) {
+  const NumberRange range{.min = 0, .max = 1, .min_excluded = true};
+  const auto factor =
+      fields.number({"partial_rotary_factor"}, {"partial_rotary_factor", "rotary_pct"}, range);
+  if (factor) return *factor;
+  if (!head_dim) return fallback;
+  const auto dims = config.integer({"rotary_dim"}, {.min = 2, .max = *head_dim});
+  return dims ? double(*dims) / double(*head_dim) : fallback;
+}
+
+}  // namespace
+
+RawRope read_rope(const ConfigReader& config, RopeDefaults defaults, std::string_view layer_type,
+                  std::optional<std::int64_t> head_dim) {
+  RopeFields fields(config, layer_type);
+  RawRope rope;
+  rope.type = read_type(fields);
+  rope.theta = fields.number({"rope_theta"}, {"rope_theta", "rotary_emb_base"}, kPositiveRange)
+                   .value_or(defaults.theta);
+  rope.partial_rotary_factor =
+      read_partial_factor(fields, config, defaults.partial_rotary_factor, head_dim);
+  read_scaling(fields, rope);
+  check_scaling(fields, rope, head_dim);
+  if (head_dim) {
+    const auto rotated = static_cast<std::int64_t>(double(*head_dim) * rope.partial_rotary_factor);
+    if (rotated % 2 != 0) {
+      config.problem("head_dim", "rope turns pairs, but " + std::to_string(rotated) + " of " +
+                                     std::to_string(*head_dim) + " dimensions are to be turned");
+    }
+  }
+  rope.notes = fields.notes();
+  return rope;
+}
+
+}  // namespace phasescope::formats

@@ -1,0 +1,185 @@
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "formats/error.h"
+#include "formats/json.h"
+#include "formats/safetensors.h"
+#include "formats/utf8.h"
+
+namespace phasescope::formats {
+namespace {
+
+namespace stdfs = std::filesystem;
+
+constexpr const char* kIndexSuffix = ".safetensors.index.json";
+
+// The hub's cache keeps models/snapshots/REVISION/FILE as links to models/blobs/HASH; those alone
+// may lead out of the folder.
+bool is_hub_cache_link(const stdfs::path& folder, const stdfs::path& target) {
+  return folder.parent_path().filename() == "snapshots" &&
+         target.parent_path() == folder.parent_path().parent_path() / "blobs";
+}
+
+bool lies_in(const stdfs::path& folder, const stdfs::path& path) {
+  const stdfs::path inside = path.lexically_relative(folder);
+  return !inside.empty() && *inside.begin() != "..";
+}
+
+// The path of a shard named by an index, which must not leave the index's folder.
+stdfs::path shard_path(const stdfs::path& index, const std::string& name) {
+  const std::string where = index.string() + ", key weight_map";
+  const stdfs::path relative(name);
+  const bool climbs = std::find(relative.begin(), relative.end(), "..") != relative.end();
+  if (name.empty() || relative.is_absolute() || climbs || name.find('\0') != std::string::npos) {
+    throw bad_input("the shard " + in_quotes(name) + " lies outside the model's folder", where);
+  }
+  const stdfs::path folder = index.has_parent_path() ? index.parent_path() : stdfs::path(".");
+  const stdfs::path path = folder / relative;
+  std::error_code error;
+  if (!stdfs::exists(path, error)) {
+    throw bad_input("the shard " + in_quotes(name) + " is missing", where,
+                    "copy or download it into " + folder.string());
+  }
+  const stdfs::path real_folder = stdfs::canonical(folder, error);
+  const stdfs::path target = stdfs::canonical(path, error);
+  if (error || (!lies_in(real_folder, target) && !is_hub_cache_link(real_folder, target))) {
+    throw bad_input("the shard " + in_quotes(name) + " is a link out of the model's folder", where,
+                    "put the file itself there");
+  }
+  return path;
+}
+
+// weight_map of an index, tensor name to shard name.
+std::map<std::string, std::string> read_weight_map(const Json& document, const std::string& where) {
+  if (!document.is_object() || !document.contains("weight_map") ||
+      !document["weight_map"].is_object()) {
+    throw bad_input("an index must be an object with an object \"weight_map\"", where);
+  }
+  std::map<std::string, std::string> map;
+  for (const auto& [name, shard] : document["weight_map"].items()) {
+    if (!shard.is_string()) {
+      throw bad_input("the shard of tensor " + in_quotes(name) + " is not a string",
+                      where + ", key weight_map." + shortened(name));
+    }
+    map[name] = shard.get<std::string>();
+  }
+  if (map.empty()) throw bad_input("the index lists no tensor", where + ", key weight_map");
+  return map;
+}
+
+// A warning where the index's total_size is not what the tensors add up to.
+std::vector<std::string> check_total_size(const Json& document, std::uint64_t actual) {
+  if (!document.contains("metadata") || !document["metadata"].is_object()) return {};
+  const Json& metadata = document["metadata"];
+  if (!metadata.contains("total_size")) return {};
+  const Json& stated = metadata["total_size"];
+  // Older tools wrote it as a fraction.
+  if (stated.is_number() && stated.get<double>() == static_cast<double>(actual)) return {};
+  return {"the index gives a total_size of " + shortened(stated.dump()) +
+          ", but the tensors have " + std::to_string(actual) + " bytes"};
+}
+
+// Which file of a folder holds the weights.
+stdfs::path weights_in(const stdfs::path& folder) {
+  for (const char* name : {"model.safetensors", "model.safetensors.index.json"}) {
+    if (stdfs::exists(folder / name)) return folder / name;
+  }
+  std::vector<stdfs::path> indices, files;
+  bool pickled = false;
+  for (const std::string& name : real_file_system().list(folder)) {
+    if (name.ends_with(kIndexSuffix)) indices.push_back(folder / name);
+    if (name.ends_with(".safetensors")) files.push_back(folder / name);
+    pickled |= name.ends_with(".bin") || name.ends_with(".pt") || name.ends_with(".pth");
+  }
+  if (indices.size() == 1) return indices.front();
+  if (indices.empty() && files.size() == 1) return files.front();
+  if (!indices.empty() || !files.empty()) {
+    throw bad_input("the folder has several safetensors files and no model.safetensors or index",
+                    folder.string(), "name one of the files");
+  }
+  throw bad_input(
+      pickled ? "the folder holds pickled weights alone, which this program does not read"
+              : "the folder holds no safetensors file",
+      folder.string(), pickled ? "convert them to safetensors" : "give a model's folder or file");
+}
+
+}  // namespace
+
+TensorArchive TensorArchive::open(const stdfs::path& path, const OpenOptions& options) {
+  std::error_code error;
+  if (!stdfs::exists(path, error)) {
+    throw bad_input("there is no such file or folder", path.string(), "check the path");
+  }
+  const stdfs::path weights = stdfs::is_directory(path, error) ? weights_in(path) : path;
+  TensorArchive archive;
+  if (weights.extension() == ".json") {
+    archive.open_index(weights, options);
+  } else {
+    archive.add_file(SafetensorsFile::open(weights, options));
+  }
+  return archive;
+}
+
+void TensorArchive::add_file(SafetensorsFile file) {
+  const auto number = static_cast<std::uint32_t>(files_.size());
+  for (TensorEntry entry : file.tensors()) {
+    const auto [it, added] = by_name_.emplace(entry.name, tensors_.size());
+    if (!added) {
+      const auto& first = files_[tensors_[it->second].file].path().filename().string();
+      throw bad_input("tensor " + in_quotes(entry.name) + " is in two shards, " + in_quotes(first) +
+                          " and " + in_quotes(file.path().filename().string()),
+                      file.path().string());
+    }
+    entry.file = number;
+    tensors_.push_back(std::move(entry));
+  }
+  files_.push_back(std::move(file));
+}
+
+void TensorArchive::open_index(const stdfs::path& index, const OpenOptions& options) {
+  const Json document = json_from_file(index, {.duplicate_keys = DuplicateKeys::refuse});
+  const auto weight_map = read_weight_map(document, index.string());
+  std::set<std::string> shards;
+  for (const auto& [tensor, shard] : weight_map) shards.insert(shard);
+  std::vector<stdfs::path> paths;
+  for (const std::string& shard : shards) paths.push_back(shard_path(index, shard));
+  for (const stdfs::path& path : paths) add_file(SafetensorsFile::open(path, options));
+
+  std::uint64_t total = 0;
+  for (const TensorEntry& entry : tensors_) {
+    total += entry.size;
+    if (weight_map.contains(entry.name)) continue;
+    throw bad_input("tensor " + in_quotes(entry.name) + " is in a shard but not in the index",
+                    files_[entry.file].path().string(), "the index belongs to another version");
+  }
+  for (const auto& [name, shard] : weight_map) {
+    const TensorEntry* entry = find(name);
+    if (entry && files_[entry->file].path() == shard_path(index, shard)) continue;
+    throw bad_input("tensor " + in_quotes(name) + " is not in the shard " + in_quotes(shard) +
+                        " that the index names",
+                    index.string() + ", key weight_map." + shortened(name));
+  }
+  warnings_ = check_total_size(document, total);
+}
+
+const TensorEntry* TensorArchive::find(std::string_view name) const {
+  const auto it = by_name_.find(std::string(name));
+  return it == by_name_.end() ? nullptr : &tensors_[it->second];
+}
+
+void TensorArchive::read(const TensorEntry& entry, std::span<std::byte> out) const {
+  files_.at(entry.file).read(entry, out);
+}
+
+void TensorArchive::read_part(const TensorEntry& entry, std::uint64_t begin,
+                              std::span<std::byte> out) const {
+  files_.at(entry.file).read_part(entry, begin, out);
+}
+
+const std::map<std::string, std::string>& TensorArchive::metadata() const {
+  return files_.front().metadata();
+}
+
+}  // namespace phasescope::formats

@@ -1,0 +1,84 @@
+#include "formats/text_input.h"
+
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "formats/error.h"
+#include "formats/file_system.h"
+#include "formats/json.h"
+
+namespace phasescope::formats {
+namespace {
+
+std::string read_standard_input(std::uintmax_t max_bytes) {
+  std::string text;
+  std::vector<char> piece(1 << 16);
+  while (std::cin) {
+    std::cin.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+    text.append(piece.data(), static_cast<std::size_t>(std::cin.gcount()));
+    if (text.size() > max_bytes) {
+      throw bad_input("the text is longer than " + std::to_string(max_bytes) + " bytes",
+                      "standard input", "give a shorter one");
+    }
+  }
+  return text;
+}
+
+std::string read_file_text(const std::filesystem::path& path, std::uintmax_t max_bytes) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (!std::filesystem::exists(status)) {
+    throw bad_input("there is no such file", path.string(), "check the path");
+  }
+  if (std::filesystem::is_directory(status)) {
+    throw bad_input("this is a folder, and a file is needed", path.string());
+  }
+  if (std::filesystem::is_regular_file(status)) {
+    const auto size = std::filesystem::file_size(path, error);
+    if (!error && size > max_bytes) {
+      throw bad_input("the file has " + std::to_string(size) + " bytes, and at most " +
+                          std::to_string(max_bytes) + " are read",
+                      path.string());
+    }
+  }
+  return real_file_system().read(path);
+}
+
+}  // namespace
+
+std::string read_text_file(const std::filesystem::path& path, std::uintmax_t max_bytes) {
+  const bool standard_input = path == "-";
+  std::string text =
+      standard_input ? read_standard_input(max_bytes) : read_file_text(path, max_bytes);
+  if (text.empty()) {
+    throw bad_input("the file is empty", standard_input ? "standard input" : path.string());
+  }
+  return text;
+}
+
+std::vector<NamedText> read_text_collection(const std::filesystem::path& path) {
+  const std::string all = read_text_file(path);
+  std::vector<NamedText> texts;
+  std::size_t line_number = 0;
+  for (std::size_t begin = 0; begin < all.size();) {
+    const std::size_t end = std::min(all.find('\n', begin), all.size());
+    const std::string_view line = std::string_view(all).substr(begin, end - begin);
+    begin = end + 1;
+    ++line_number;
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    const std::string where = path.string() + ", line " + std::to_string(line_number);
+    const Json record = parse_json(line, where);
+    if (!record.is_object() || !record.contains("text") || !record["text"].is_string()) {
+      throw bad_input("a line must be an object with a string \"text\"", where);
+    }
+    const bool named = record.contains("name") && record["name"].is_string();
+    texts.push_back({named ? record["name"].get<std::string>() : std::to_string(line_number),
+                     record["text"].get<std::string>()});
+  }
+  if (texts.empty()) throw bad_input("the file holds no text", path.string());
+  return texts;
+}
+
+}  // namespace phasescope::formats

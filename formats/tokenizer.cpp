@@ -1,0 +1,202 @@
+#include "formats/tokenizer.h"
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "formats/error.h"
+#include "formats/utf8.h"
+
+namespace phasescope::formats {
+namespace {
+
+constexpr std::int64_t kBytes = 256;
+constexpr std::int64_t kMaxVocabulary = std::int64_t{1} << 24;
+
+std::string hex_mark(const char* format, unsigned value) {
+  char text[16];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+// Characters that would not show or would turn the text around them.
+bool is_invisible(char32_t code) {
+  return code < 0x20 || (code >= 0x7F && code <= 0xA0) || code == 0xAD || code == 0x61C ||
+         (code >= 0x200B && code <= 0x200F) || (code >= 0x2028 && code <= 0x202E) ||
+         (code >= 0x2060 && code <= 0x206F) || code == 0x3000 || code == 0xFEFF ||
+         (code >= 0xE0000 && code <= 0xE007F);
+}
+
+std::string visible_character(std::string_view text, std::size_t at, const Utf8Char& character) {
+  if (!character.valid) return hex_mark("<0x%02X>", static_cast<unsigned char>(text[at]));
+  switch (character.code) {
+    case ' ':
+      return "·";
+    case '\n':
+      return "⏎";
+    case '\t':
+      return "⇥";
+    default:
+      break;
+  }
+  if (character.code < 0x80 && is_invisible(character.code)) {
+    return hex_mark("<0x%02X>", character.code);
+  }
+  if (is_invisible(character.code)) return hex_mark("<U+%04X>", character.code);
+  return std::string(text.substr(at, character.length));
+}
+
+// How many of the tokens from `first` on make up the first character of `bytes`, the concatenation
+// of single-byte tokens; 1 where they make none.
+std::size_t tokens_of_character(const std::vector<std::string>& bytes, std::size_t first) {
+  if (bytes[first].size() != 1) return 1;
+  std::string joined;
+  for (std::size_t i = first; i < bytes.size() && i < first + 4 && bytes[i].size() == 1; ++i) {
+    joined += bytes[i];
+  }
+  return utf8_char_at(joined, 0).length;
+}
+
+std::optional<std::int64_t> read_bos(const Json& description, const std::string& where) {
+  if (!description.contains("bos") || description["bos"].is_null()) return std::nullopt;
+  if (!description["bos"].is_number_integer()) {
+    throw bad_input("tokenizer.bos must be an integer or null", where + ", key tokenizer.bos");
+  }
+  return description["bos"].get<std::int64_t>();
+}
+
+std::int64_t read_vocab_size(const Json& description, const std::string& where,
+                             std::optional<std::int64_t> embedding_rows) {
+  const std::string key = where + ", key tokenizer.vocab_size";
+  if (!description.contains("vocab_size")) return kBytes;
+  const Json& value = description["vocab_size"];
+  if (!value.is_number_integer() || value < kBytes || value > kMaxVocabulary) {
+    throw bad_input("a byte tokenizer's vocab_size must be an integer from 256 to 16777216", key);
+  }
+  const auto size = value.get<std::int64_t>();
+  if (embedding_rows && size > *embedding_rows) {
+    throw bad_input("the tokenizer has " + std::to_string(size) + " ids, but the embedding only " +
+                        std::to_string(*embedding_rows) + " rows",
+                    key, "the tokenizer belongs to another model");
+  }
+  return size;
+}
+
+}  // namespace
+
+ByteTokenizer::ByteTokenizer(std::int64_t vocab_size, std::optional<std::int64_t> bos)
+    : vocab_size_(vocab_size), bos_(bos) {
+  if (vocab_size < kBytes) throw bad_input("a byte tokenizer needs at least 256 ids");
+  if (bos) check_id(*bos);
+}
+
+TokenizedText ByteTokenizer::encode(std::string_view text, Template use) const {
+  TokenizedText result;
+  const bool with_bos = use == Template::apply && bos_;
+  result.ids.reserve(text.size() + 1);
+  result.spans.reserve(text.size() + 1);
+  if (with_bos) {
+    result.ids.push_back(*bos_);
+    result.spans.push_back({0, 0});
+  }
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    result.ids.push_back(static_cast<unsigned char>(text[i]));
+    result.spans.push_back({i, i + 1});
+  }
+  return result;
+}
+
+std::string ByteTokenizer::decode(std::span<const std::int64_t> ids, SpecialTokens special) const {
+  std::string bytes;
+  bytes.reserve(ids.size());
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    check_id(ids[i]);
+    const bool template_bos = i == 0 && bos_ && ids[i] == *bos_;
+    if (special == SpecialTokens::skip && (template_bos || ids[i] >= kBytes)) continue;
+    if (template_bos || ids[i] >= kBytes) {
+      bytes += token_text(ids[i]);
+    } else {
+      bytes += static_cast<char>(ids[i]);
+    }
+  }
+  return bytes;
+}
+
+std::string ByteTokenizer::token_text(std::int64_t id) const {
+  check_id(id);
+  if (bos_ && id == *bos_) return "[BOS]";
+  if (id >= kBytes) return "[" + std::to_string(id) + "]";
+  const char byte = static_cast<char>(id);
+  return visible_text(std::string_view(&byte, 1));
+}
+
+void ByteTokenizer::check_id(std::int64_t id) const {
+  if (id >= 0 && id < vocab_size_) return;
+  throw bad_input("the id " + std::to_string(id) + " is not in the vocabulary of " +
+                  std::to_string(vocab_size_) + " ids");
+}
+
+std::unique_ptr<Tokenizer> make_tokenizer(const Json& description, const std::string& where,
+                                          std::optional<std::int64_t> embedding_rows) {
+  const std::string key = where + ", key tokenizer";
+  if (!description.is_object() || !description.contains("type") ||
+      !description["type"].is_string()) {
+    throw bad_input("tokenizer must be an object with a string \"type\"", key);
+  }
+  const auto type = description["type"].get<std::string>();
+  if (type != "bytes") {
+    throw bad_input("the tokenizer type \"" + shortened(type) + "\" is not known", key + ".type",
+                    "known types: bytes");
+  }
+  const std::int64_t vocab_size = read_vocab_size(description, where, embedding_rows);
+  const auto bos = read_bos(description, where);
+  if (bos && (*bos < 0 || *bos >= vocab_size)) {
+    throw bad_input("tokenizer.bos is " + std::to_string(*bos) + ", outside the vocabulary of " +
+                        std::to_string(vocab_size) + " ids",
+                    key + ".bos");
+  }
+  return std::make_unique<ByteTokenizer>(vocab_size, bos);
+}
+
+void check_ids(std::span<const std::int64_t> ids, std::int64_t vocab_size,
+               const std::string& where) {
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] >= 0 && ids[i] < vocab_size) continue;
+    throw bad_input("id " + std::to_string(ids[i]) + " at position " + std::to_string(i) +
+                        " is outside the vocabulary of " + std::to_string(vocab_size) + " ids",
+                    where, "ids run from 0 to " + std::to_string(vocab_size - 1));
+  }
+}
+
+std::string visible_text(std::string_view bytes) {
+  std::string shown;
+  for (std::size_t at = 0; at < bytes.size();) {
+    const Utf8Char character = utf8_char_at(bytes, at);
+    shown += visible_character(bytes, at, character);
+    at += character.length;
+  }
+  return shown;
+}
+
+std::vector<std::string> visible_tokens(const Tokenizer& tokenizer,
+                                        std::span<const std::int64_t> ids) {
+  std::vector<std::string> bytes;
+  for (const std::int64_t id : ids) {
+    bytes.push_back(tokenizer.decode(std::span(&id, 1), SpecialTokens::skip));
+  }
+  std::vector<std::string> shown;
+  while (shown.size() < ids.size()) {
+    const std::size_t first = shown.size();
+    const std::size_t count = tokens_of_character(bytes, first);
+    if (count == 1) {
+      shown.push_back(tokenizer.token_text(ids[first]));
+      continue;
+    }
+    std::string character;
+    for (std::size_t i = first; i < first + count; ++i) character += bytes[i];
+    shown.push_back(visible_text(character));
+    shown.resize(first + count);
+  }
+  return shown;
+}
+
+}  // namespace phasescope::formats
