@@ -250,7 +250,7 @@ struct MapOutputs {
 void attention_map(const AttentionInputs& inputs, const float* lse, const Region& region,
                    const MapOutputs& outputs);
 
-/// Name of the instruction set in use: "avx3", "avx2" or "sse2".
+/// Name of the instruction set in use: "avx3", "avx2" or "sse4".
 const char* attention_target();
 
 }  // namespace phasescope::kernels

@@ -1,0 +1,45 @@
+#include "kernels/attention.h"
+
+#include <stdexcept>
+
+#include "kernels/check.h"
+#include "kernels/cpu/entries.h"
+#include "kernels/cpu/targets.h"
+
+namespace phasescope::kernels {
+namespace {
+
+/// Picks the instantiation for a variant: one line each.
+struct Forward {
+  const AttentionInputs& inputs;
+  const ForwardOutputs& outputs;
+  bool probes;
+
+  void operator()(const PlainVariant&) const { forward_plain(inputs, outputs, probes); }
+  void operator()(const TableVariant&) const { forward_table(inputs, outputs, probes); }
+  void operator()(const TapaVariant& tapa) const {
+    (tapa.phase == TapaPhase::linear ? forward_tapa_linear : forward_tapa)(inputs, outputs, probes);
+  }
+  void operator()(const TapeVariant&) const { forward_tape(inputs, outputs, probes); }
+  void operator()(const CapeVariant&) const {
+    throw std::invalid_argument("[attention] cape has no fused kernel in this build");
+  }
+};
+
+bool wants_row_probes(const RowProbes& rows) {
+  bool wanted = rows.entropy || rows.max_score || rows.max_key || rows.top1_mass ||
+                rows.first_key_weight || rows.mean_distance;
+  for (const float* window : rows.window_mass) wanted = wanted || window;
+  return wanted;
+}
+
+}  // namespace
+
+void attention_forward(const AttentionInputs& inputs, const ForwardOutputs& outputs) {
+  check_forward(inputs, outputs);
+  std::visit(Forward{inputs, outputs, wants_row_probes(outputs.rows)}, inputs.variant);
+}
+
+const char* attention_target() { return target_name(current_target()); }
+
+}  // namespace phasescope::kernels

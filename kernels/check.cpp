@@ -1,0 +1,167 @@
+#include "kernels/check.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+#include "kernels/cpu/problem.h"
+
+namespace phasescope::kernels {
+namespace {
+
+void require(bool holds, const std::string& sentence) {
+  if (!holds) throw std::invalid_argument("[attention] " + sentence);
+}
+
+std::string number(std::int64_t value) { return std::to_string(value); }
+
+void check_shape(const AttentionShape& s) {
+  require(s.batch >= 1 && s.heads >= 1 && s.kv_heads >= 1,
+          "expected at least one batch entry, head and kv head");
+  require(s.heads % s.kv_heads == 0, "expected kv_heads to divide heads but got " +
+                                         number(s.kv_heads) + " and " + number(s.heads));
+  require(s.queries >= 0 && s.keys >= 0, "expected non-negative numbers of queries and keys");
+  require(s.head_dim >= 1 && s.head_dim <= 512,
+          "expected a head_dim of 1 to 512 but got " + number(s.head_dim));
+  require(s.value_dim >= 0 && s.value_dim <= 512,
+          "expected a value_dim of at most 512 but got " + number(s.value_dim));
+}
+
+/// Largest |lambda| of an unmasked pair, or -1 where there is none; `least` gets the smallest lambda.
+std::int64_t largest_distance(const AttentionShape& s, std::int64_t& least) {
+  least = 0;
+  if (s.queries == 0 || s.keys == 0) return -1;
+  const std::int64_t most = s.query_offset + s.queries - 1;
+  least = s.query_offset - (s.keys - 1);
+  if (s.causal) least = std::max<std::int64_t>(least, 0);
+  if (most < least) return -1;
+  return std::max(std::abs(most), std::abs(least));
+}
+
+struct CheckVariant {
+  const AttentionInputs& inputs;
+
+  void operator()(const PlainVariant&) const {}
+
+  void operator()(const TableVariant& table) const {
+    std::int64_t least = 0;
+    const std::int64_t most = largest_distance(inputs.shape, least);
+    if (most < 0) return;
+    require(table.values, "expected a table of biases but its pointer is null");
+    require(table.first_distance <= 0,
+            "expected first_distance <= 0 but got " + number(table.first_distance));
+    const std::int64_t last =
+        table.first_distance == 0 ? most : inputs.shape.query_offset + inputs.shape.queries - 1;
+    require(last < table.first_distance + table.length,
+            "expected a table that reaches distance " + number(last) + " but it has " +
+                number(table.length) + " entries from " + number(table.first_distance));
+    require(table.first_distance == 0 || least >= table.first_distance,
+            "expected a signed table from distance " + number(least) + " but it begins at " +
+                number(table.first_distance));
+  }
+
+  void operator()(const TapaVariant& tapa) const {
+    require(tapa.content_dim >= 1 && tapa.content_dim < inputs.shape.head_dim,
+            "expected tapa's content_dim inside head_dim " + number(inputs.shape.head_dim) +
+                " but got " + number(tapa.content_dim));
+    std::int64_t least = 0;
+    const std::int64_t most = largest_distance(inputs.shape, least);
+    if (most < 0) return;
+    require(tapa.power && most < tapa.power_length,
+            "expected tapa's powers up to distance " + number(most) + " but got " +
+                number(tapa.power_length) + " entries");
+  }
+
+  void operator()(const TapeVariant& tape) const {
+    require(tape.state_dim >= 1 && tape.state_dim <= 512,
+            "expected a state_dim of 1 to 512 but got " + number(tape.state_dim));
+    require(tape.state.data || inputs.shape.keys == 0,
+            "expected tape's states but their pointer is null");
+  }
+
+  void operator()(const CapeVariant& cape) const {
+    require(cape.hidden >= 1 && cape.hidden <= 1024,
+            "expected cape's hidden width of 1 to 1024 but got " + number(cape.hidden));
+    require(cape.w1 && cape.b1 && cape.w2 && cape.b2,
+            "expected cape's four weights but a pointer is null");
+    std::int64_t least = 0;
+    const std::int64_t most = largest_distance(inputs.shape, least);
+    if (most < 0 || cape.form == CapeForm::content) return;
+    const std::int64_t last = inputs.shape.query_offset + inputs.shape.queries - 1;
+    require(cape.values && std::max<std::int64_t>(last, 0) < cape.length,
+            "expected cape's table of biases to reach distance " + number(last) + " but it has " +
+                number(cape.length) + " entries");
+  }
+};
+
+void check_buckets(const BucketProbes& buckets) {
+  if (buckets.count == 0) return;
+  require(buckets.edges && buckets.count > 0, "expected edges for the distance buckets");
+  require(buckets.edges[0] >= 0, "expected bucket edges from 0 up");
+  for (std::int64_t b = 0; b < buckets.count; ++b) {
+    require(buckets.edges[b] < buckets.edges[b + 1], "expected strictly ascending bucket edges");
+  }
+}
+
+}  // namespace
+
+void check_inputs(const AttentionInputs& inputs) {
+  check_shape(inputs.shape);
+  const bool empty = inputs.shape.queries == 0 || inputs.shape.keys == 0;
+  require(empty || (inputs.q.data && inputs.k.data), "expected q and k but a pointer is null");
+  std::visit(CheckVariant{inputs}, inputs.variant);
+}
+
+void check_forward(const AttentionInputs& inputs, const ForwardOutputs& outputs) {
+  check_inputs(inputs);
+  require(inputs.v.data || inputs.shape.keys == 0, "expected v but its pointer is null");
+  require(outputs.out.data || inputs.shape.queries == 0, "expected out but its pointer is null");
+  if (std::holds_alternative<TapeVariant>(inputs.variant)) {
+    require(outputs.out_state.data || inputs.shape.queries == 0,
+            "expected out_state for tape but its pointer is null");
+  }
+  check_buckets(outputs.buckets);
+}
+
+void check_backward(const AttentionInputs& inputs, const SavedForward& saved,
+                    const Gradients& gradients) {
+  check_inputs(inputs);
+  const bool no_rows = inputs.shape.queries == 0;
+  require(inputs.v.data || inputs.shape.keys == 0, "expected v but its pointer is null");
+  require(no_rows || (saved.out.data && saved.lse && saved.d_out.data),
+          "expected out, lse and d_out of the forward pass but a pointer is null");
+  require(no_rows || gradients.dq.data, "expected dq but its pointer is null");
+  require(inputs.shape.keys == 0 || (gradients.dk.data && gradients.dv.data),
+          "expected dk and dv but a pointer is null");
+  const std::size_t want = inputs.variant.index();
+  const auto& got = gradients.variant;
+  require(std::holds_alternative<std::monostate>(got) ||
+              (std::holds_alternative<TableGradients>(got) && want == 1) ||
+              (std::holds_alternative<TapeGradients>(got) && want == 3) ||
+              (std::holds_alternative<CapeGradients>(got) && want == 4),
+          "expected the variant's own kind of gradients");
+  if (const auto* tape = std::get_if<TapeGradients>(&got)) {
+    require(!tape->d_out_state.data || saved.out_state.data || no_rows,
+            "expected tape's out_state with its gradient but its pointer is null");
+  }
+}
+
+void check_region(const AttentionInputs& inputs, const float* lse, const Region& region,
+                  bool needs_lse) {
+  check_inputs(inputs);
+  const AttentionShape& s = inputs.shape;
+  require(region.batch >= 0 && region.batch < s.batch, "expected a batch entry below " +
+                                                           number(s.batch) + " but got " +
+                                                           number(region.batch));
+  require(region.head_begin >= 0 && region.head_count >= 0 &&
+              region.head_begin + region.head_count <= s.heads,
+          "expected heads within 0.." + number(s.heads));
+  require(region.row_begin >= 0 && region.row_begin <= region.row_end &&
+              region.row_end <= s.queries,
+          "expected rows within 0.." + number(s.queries));
+  require(region.col_begin >= 0 && region.col_begin <= region.col_end && region.col_end <= s.keys,
+          "expected columns within 0.." + number(s.keys));
+  require(lse || !needs_lse, "expected the forward pass's lse for weights but it is null");
+}
+
+}  // namespace phasescope::kernels

@@ -1,0 +1,41 @@
+#pragma once
+// Aligned scratch memory and the parallel loop of the CPU kernels.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <new>
+
+namespace phasescope::kernels {
+
+/// Floats on a 64-byte boundary, not initialised unless asked.
+class FloatBuffer {
+ public:
+  FloatBuffer() = default;
+  explicit FloatBuffer(std::int64_t size)
+      : data_(static_cast<float*>(::operator new[](
+            static_cast<std::size_t>(size > 0 ? size : 1) * sizeof(float), kAlignment))) {}
+  FloatBuffer(std::int64_t size, float value) : FloatBuffer(size) {
+    for (std::int64_t i = 0; i < size; ++i) data_.get()[i] = value;
+  }
+
+  float* data() { return data_.get(); }
+  const float* data() const { return data_.get(); }
+
+ private:
+  static constexpr std::align_val_t kAlignment{64};
+  struct Free {
+    void operator()(float* p) const { ::operator delete[](p, kAlignment); }
+  };
+  std::unique_ptr<float, Free> data_;
+};
+
+/// Number of threads parallel_items() will use.
+int parallel_threads();
+
+/// Calls run(item, thread) for items 0..count-1 on OpenMP's threads, in no fixed order; thread is
+/// 0..parallel_threads()-1. `run` must not throw.
+void parallel_items(std::int64_t count, const std::function<void(std::int64_t, int)>& run);
+
+}  // namespace phasescope::kernels

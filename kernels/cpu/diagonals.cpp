@@ -1,0 +1,78 @@
+#include "kernels/cpu/diagonals.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/cpu/problem.h"
+
+namespace phasescope::kernels {
+namespace {
+
+// Rows a tile may reach past the keys that exist.
+constexpr std::int64_t kTileReach = 8;
+
+}  // namespace
+
+DistanceRange distance_range(const AttentionShape& shape, std::int64_t panel) {
+  const std::int64_t rows = round_up(shape.queries, panel);
+  std::int64_t first = shape.query_offset - shape.keys - kTileReach;
+  // Tiles wholly above the diagonal are never visited.
+  if (shape.causal) first = std::max(first, -panel - kTileReach);
+  const std::int64_t last = shape.query_offset + rows + kTileReach;
+  return {first, std::max(first, last)};
+}
+
+std::int64_t table_index(std::int64_t distance, std::int64_t length, std::int64_t first_distance) {
+  const std::int64_t index =
+      first_distance == 0 ? std::abs(distance) : distance - first_distance;
+  return index >= 0 && index < length ? index : -1;
+}
+
+FloatBuffer padded_table(const AttentionInputs& inputs, const DistanceRange& range, float factor) {
+  const auto& table = std::get<TableVariant>(inputs.variant);
+  FloatBuffer copy(inputs.shape.heads * range.size());
+  for (std::int64_t h = 0; h < inputs.shape.heads; ++h) {
+    const float* values = table.values + h * table.head_stride;
+    float* row = copy.data() + h * range.size();
+    for (std::int64_t n = 0; n < range.size(); ++n) {
+      const std::int64_t index =
+          table_index(range.first + n, table.length, table.first_distance);
+      const float value = index < 0 ? 0 : values[index];
+      row[n] = value == -std::numeric_limits<float>::infinity() ? kMaskedScore : value * factor;
+    }
+  }
+  return copy;
+}
+
+DiagonalSums::DiagonalSums(const DistanceRange& range, std::int64_t heads, std::int64_t slots)
+    : range_(range),
+      heads_(heads),
+      slots_(slots),
+      sums_(static_cast<std::size_t>(heads * slots * range.size())) {}
+
+void DiagonalSums::add(std::int64_t head, std::int64_t slot, const float* scratch) {
+  if (!wanted()) return;
+  double* sums = sums_.data() + (head * slots_ + slot) * range_.size();
+  for (std::int64_t n = 0; n < range_.size(); ++n) sums[n] += static_cast<double>(scratch[n]);
+}
+
+void DiagonalSums::write(float* values, std::int64_t head_stride, std::int64_t length,
+                         std::int64_t first_distance) const {
+  std::vector<double> row(static_cast<std::size_t>(length));
+  for (std::int64_t h = 0; h < heads_; ++h) {
+    std::fill(row.begin(), row.end(), 0.0);
+    for (std::int64_t s = 0; s < slots_; ++s) {
+      const double* sums = sums_.data() + (h * slots_ + s) * range_.size();
+      for (std::int64_t n = 0; n < range_.size(); ++n) {
+        const std::int64_t index = table_index(range_.first + n, length, first_distance);
+        if (index >= 0) row[static_cast<std::size_t>(index)] += sums[n];
+      }
+    }
+    for (std::int64_t n = 0; n < length; ++n) {
+      values[h * head_stride + n] = static_cast<float>(row[static_cast<std::size_t>(n)]);
+    }
+  }
+}
+
+}  // namespace phasescope::kernels

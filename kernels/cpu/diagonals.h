@@ -1,0 +1,49 @@
+#pragma once
+// Tables by distance: padded copies for the kernels, and sums over diagonals on the way back.
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/attention.h"
+#include "kernels/cpu/buffer.h"
+
+namespace phasescope::kernels {
+
+/// Distances a kernel can touch, masked lanes included: first .. last.
+struct DistanceRange {
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+  std::int64_t size() const { return last - first + 1; }
+};
+
+/// Of a shape whose queries come in panels of `panel` lanes.
+DistanceRange distance_range(const AttentionShape& shape, std::int64_t panel);
+
+/// The entry of a table for a distance, or -1 when it has none: see TableVariant.
+std::int64_t table_index(std::int64_t distance, std::int64_t length, std::int64_t first_distance);
+
+/// (heads, range) copy of a TableVariant's values times `factor`; -inf becomes kMaskedScore, and
+/// distances outside the table (masked ones) 0.
+FloatBuffer padded_table(const AttentionInputs& inputs, const DistanceRange& range, float factor);
+
+/// Float64 sums by head, slot (a share of the work, added up in order) and distance.
+class DiagonalSums {
+ public:
+  DiagonalSums() = default;
+  DiagonalSums(const DistanceRange& range, std::int64_t heads, std::int64_t slots);
+
+  bool wanted() const { return !sums_.empty(); }
+  /// Adds one item's float sums, range.size() of them.
+  void add(std::int64_t head, std::int64_t slot, const float* scratch);
+  /// Overwrites values[head][entry] with the sum over slots of all distances that read the entry.
+  void write(float* values, std::int64_t head_stride, std::int64_t length,
+             std::int64_t first_distance) const;
+
+ private:
+  DistanceRange range_;
+  std::int64_t heads_ = 0;
+  std::int64_t slots_ = 0;
+  std::vector<double> sums_;
+};
+
+}  // namespace phasescope::kernels

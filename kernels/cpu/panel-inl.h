@@ -1,0 +1,65 @@
+// Panels of queries: packing them lanes-last, scores of a tile, and writing rows back.
+#if defined(PHASESCOPE_CPU_PANEL_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef PHASESCOPE_CPU_PANEL_INL_H
+#undef PHASESCOPE_CPU_PANEL_INL_H
+#else
+#define PHASESCOPE_CPU_PANEL_INL_H
+#endif
+
+#include <algorithm>
+
+#include "kernels/cpu/gemm-inl.h"
+#include "kernels/cpu/streams-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace phasescope::kernels::HWY_NAMESPACE {
+
+/// to[d][lane] = scale * from[lane][d] for `count` rows of `dim` channels; other lanes 0.
+inline void pack_panel(const float* from, std::int64_t row_stride, std::int64_t count,
+                       std::int64_t dim, float scale, float* to) {
+  for (std::int64_t d = 0; d < dim; ++d) {
+    float* lanes = to + d * kPanel;
+    for (std::int64_t n = 0; n < count; ++n) lanes[n] = scale * from[n * row_stride + d];
+    std::fill(lanes + std::max<std::int64_t>(count, 0), lanes + kPanel, 0.0f);
+  }
+}
+
+/// to[lane][d] = factor[lane] * from[d][lane] for the first `count` lanes.
+inline void unpack_panel(const float* from, const float* factor, std::int64_t count,
+                         std::int64_t dim, float* to, std::int64_t row_stride) {
+  for (std::int64_t n = 0; n < count; ++n) {
+    float* row = to + n * row_stride;
+    for (std::int64_t d = 0; d < dim; ++d) row[d] = factor[n] * from[d * kPanel + n];
+  }
+}
+
+/// Scores of one tile against one panel. q[n]: packed queries of dot n; k[n]: the head's keys.
+/// second: the dots of stream 1 as they were (variants with two).
+template <class V>
+HWY_INLINE void score_tile(const V& variant, const typename V::Head& head, const TilePlace& place,
+                           const float* const (&q)[2], const InputTensor (&k)[2],
+                           const std::int64_t (&dim)[2], Vec (&t)[kTileKeys][kVecs],
+                           Vec (&second)[kTileKeys][kVecs]) {
+  const float* rows[kTileKeys];
+  for (int n = V::kDots - 1; n >= 0; --n) {
+    for (int r = 0; r < kTileKeys; ++r) {
+      rows[r] = k[n].data + (place.key + std::min(r, place.keys - 1)) * k[n].row;
+    }
+    Vec(&acc)[kTileKeys][kVecs] = n == 1 ? second : t;
+    for (int r = 0; r < kTileKeys; ++r) {
+      for (int v = 0; v < kVecs; ++v) acc[r][v] = zero();
+    }
+    dot_tile(rows, q[n], dim[n], acc);
+  }
+  variant.score(head, place, t, second);
+}
+
+/// True where some pair of the tile is masked.
+HWY_INLINE bool is_masked(const TilePlace& place) {
+  return place.keys < kTileKeys || (place.causal && place.key + kTileKeys - 1 > place.query);
+}
+
+}  // namespace phasescope::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,82 @@
+// The numbers a row ends with: log-sum-exp and the row probes.
+#if defined(PHASESCOPE_CPU_ROWS_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef PHASESCOPE_CPU_ROWS_INL_H
+#undef PHASESCOPE_CPU_ROWS_INL_H
+#else
+#define PHASESCOPE_CPU_ROWS_INL_H
+#endif
+
+#include <cmath>
+#include <limits>
+
+#include "kernels/cpu/softmax-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace phasescope::kernels::HWY_NAMESPACE {
+
+/// Gives the panel's probes their memory (kProbeRows rows from `at`) and first values.
+inline float* start_probes(PanelProbes& probes, const RowProbes& wanted, float* at) {
+  const auto next = [&](float value) {
+    float* row = at;
+    fill_panel(row, value);
+    at += kPanel;
+    return row;
+  };
+  probes.entropy = next(0);
+  probes.distance = next(0);
+  probes.best = next(kFirstMaximum);
+  probes.best_key = next(-1);
+  probes.first_score = next(kMaskedScore);
+  for (std::size_t w = 0; w < kMaxWindows; ++w) {
+    probes.window[w] = next(0);
+    probes.width[w] = wanted.window_mass[w] ? wanted.windows[w] : 0;
+  }
+  return at;
+}
+
+/// lse[first + n] in natural units; -inf for rows that see no key.
+inline void write_lse(const Panel& panel, std::int64_t count, std::int64_t first, float* lse) {
+  if (!lse) return;
+  for (std::int64_t n = 0; n < count; ++n) {
+    const double l = panel.normaliser[n];
+    lse[first + n] = l == 0 ? -std::numeric_limits<float>::infinity()
+                            : static_cast<float>((panel.reference[n] + std::log2(l)) *
+                                                 0.6931471805599453);
+  }
+}
+
+inline void write_probes(const Panel& panel, std::int64_t count, std::int64_t first,
+                         const RowProbes& out) {
+  const PanelProbes& probes = panel.probes;
+  const auto put = [first](float* array, std::int64_t n, double value) {
+    if (array) array[first + n] = static_cast<float>(value);
+  };
+  for (std::int64_t n = 0; n < count; ++n) {
+    const double l = panel.normaliser[n];
+    const bool empty = l == 0;
+    const double inverse = empty ? 0 : 1 / l;
+    const double reference = panel.reference[n];
+    const auto weight = [&](double score) {
+      return empty ? 0 : std::exp2(score - reference) * inverse;
+    };
+    put(out.entropy, n,
+        empty ? 0 : 0.6931471805599453 * (std::log2(l) - probes.entropy[n] * inverse));
+    put(out.max_score, n,
+        empty ? -std::numeric_limits<double>::infinity()
+              : probes.best[n] * 0.6931471805599453);
+    put(out.top1_mass, n, weight(probes.best[n]));
+    put(out.first_key_weight, n, weight(probes.first_score[n]));
+    put(out.mean_distance, n, probes.distance[n] * inverse);
+    for (std::size_t w = 0; w < kMaxWindows; ++w) {
+      put(out.window_mass[w], n, probes.window[w][n] * inverse);
+    }
+    if (out.max_key) {
+      out.max_key[first + n] = empty ? -1 : static_cast<std::int32_t>(probes.best_key[n]);
+    }
+  }
+}
+
+}  // namespace phasescope::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

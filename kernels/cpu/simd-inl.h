@@ -1,0 +1,119 @@
+// Vectors, exp2, cosine. Included once for every target (Highway's foreach_target.h).
+#if defined(PHASESCOPE_CPU_SIMD_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef PHASESCOPE_CPU_SIMD_INL_H
+#undef PHASESCOPE_CPU_SIMD_INL_H
+#else
+#define PHASESCOPE_CPU_SIMD_INL_H
+#endif
+
+#include <cstdint>
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace phasescope::kernels::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Tag = hn::ScalableTag<float>;
+using IntTag = hn::RebindToSigned<Tag>;
+using Vec = hn::Vec<Tag>;
+using LaneMask = hn::Mask<Tag>;
+
+// Lanes are queries: a panel is kVecs vectors of them. 8 x 3 accumulators fill 32 registers with the
+// operands beside them, 4 x 3 fill 16.
+inline constexpr int kLanes = static_cast<int>(hn::MaxLanes(Tag()));
+inline constexpr int kVecs = 3;
+inline constexpr int kPanel = kVecs * kLanes;
+inline constexpr int kTileKeys = kLanes >= 16 ? 8 : 4;
+// Queries of a work item and keys of a block. Multiples of kPanel for every target.
+inline constexpr int kQueryBlock = 192;
+inline constexpr int kKeyBlock = 128;
+inline constexpr int kPanels = kQueryBlock / kPanel;
+static_assert(kPanels * kPanel == kQueryBlock && kKeyBlock % kTileKeys == 0);
+
+HWY_INLINE Vec set(float x) { return hn::Set(Tag(), x); }
+HWY_INLINE Vec zero() { return hn::Zero(Tag()); }
+HWY_INLINE Vec load(const float* p) { return hn::Load(Tag(), p); }
+HWY_INLINE Vec load_unaligned(const float* p) { return hn::LoadU(Tag(), p); }
+HWY_INLINE void store(Vec x, float* p) { hn::Store(x, Tag(), p); }
+HWY_INLINE void store_unaligned(Vec x, float* p) { hn::StoreU(x, Tag(), p); }
+/// 0, 1, 2, ... from `first` up.
+HWY_INLINE Vec iota(float first) { return hn::Iota(Tag(), first); }
+HWY_INLINE float sum_lanes(Vec x) { return hn::GetLane(hn::SumOfLanes(Tag(), x)); }
+
+inline constexpr float kRoundingBias = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+
+/// 2^x for x in [-127, 127]; exactly 0 at -127 and less than 2^-126 never. Degree 5, minimax on
+/// [-1/2, 1/2], relative error 7.5e-8 and two roundings. NaN gives NaN.
+HWY_INLINE Vec exp2_clamped(Vec x) {
+  const IntTag di;
+  const Vec shifted = hn::Add(x, set(kRoundingBias));
+  const Vec f = hn::Sub(x, hn::Sub(shifted, set(kRoundingBias)));
+  Vec p = hn::MulAdd(set(0.00132764823f), f, set(0.0096755453f));
+  p = hn::MulAdd(p, f, set(0.0555071328f));
+  p = hn::MulAdd(p, f, set(0.240221197f));
+  p = hn::MulAdd(p, f, set(0.693146967f));
+  p = hn::MulAdd(p, f, set(1.00000007f));
+  const auto exponent = hn::ShiftLeft<23>(hn::BitCast(di, shifted));
+  const Vec power = hn::BitCast(Tag(), hn::Add(exponent, hn::Set(di, 0x3F800000)));
+  return hn::Mul(p, power);
+}
+
+/// The larger of x and -127; NaN stays NaN (x86's maximum gives its second operand then).
+HWY_INLINE Vec clamp_exponent(Vec x) { return hn::Max(set(-127.0f), x); }
+
+/// 2^x for x <= 127; 0 below -127.
+HWY_INLINE Vec exp2_any(Vec x) { return exp2_clamped(clamp_exponent(x)); }
+
+/// x - n pi for the n nearest, n's parity as a sign bit. pi in four parts of 11 bits each, so that
+/// every n * part is exact for n < 2^13, with or without fused multiply-add: |x| up to 2.5e4 is
+/// reduced with an absolute error below 1e-7.
+HWY_INLINE Vec reduce_by_pi(Vec x, Vec& sign) {
+  const IntTag di;
+  const Vec shifted = hn::MulAdd(x, set(0.318309886f), set(kRoundingBias));
+  const Vec n = hn::Sub(shifted, set(kRoundingBias));
+  Vec r = hn::NegMulAdd(n, set(3.140625f), x);
+  r = hn::NegMulAdd(n, set(0.0009675025939941406f), r);
+  r = hn::NegMulAdd(n, set(1.5099067240953445e-07f), r);
+  r = hn::NegMulAdd(n, set(5.126688303e-12f), r);
+  sign = hn::BitCast(Tag(), hn::ShiftLeft<31>(hn::BitCast(di, shifted)));
+  return r;
+}
+
+/// Cosine in radians, absolute error below 2e-7 for |x| <= 2.5e4 (of the float it is given). Even
+/// polynomial of degree 10 on [-pi/2, pi/2] (minimax, 2.5e-10), exactly 1 at 0.
+HWY_INLINE Vec cosine(Vec x) {
+  Vec sign;
+  const Vec r = reduce_by_pi(x, sign);
+  const Vec y = hn::Mul(r, r);
+  Vec p = hn::MulAdd(set(-2.607526710107777e-07f), y, set(2.4761786335147917e-05f));
+  p = hn::MulAdd(p, y, set(-0.0013888401445001364f));
+  p = hn::MulAdd(p, y, set(0.04166664183139801f));
+  p = hn::MulAdd(p, y, set(-0.5f));
+  p = hn::MulAdd(p, y, set(1.0f));
+  return hn::Xor(p, sign);
+}
+
+/// Sine and cosine together, same range and errors.
+HWY_INLINE void sine_cosine(Vec x, Vec& sine, Vec& cosine_out) {
+  Vec sign;
+  const Vec r = reduce_by_pi(x, sign);
+  const Vec y = hn::Mul(r, r);
+  Vec c = hn::MulAdd(set(-2.607526710107777e-07f), y, set(2.4761786335147917e-05f));
+  c = hn::MulAdd(c, y, set(-0.0013888401445001364f));
+  c = hn::MulAdd(c, y, set(0.04166664183139801f));
+  c = hn::MulAdd(c, y, set(-0.5f));
+  c = hn::MulAdd(c, y, set(1.0f));
+  Vec s = hn::MulAdd(set(2.752253067228594e-06f), y, set(-0.00019840802997350693f));
+  s = hn::MulAdd(s, y, set(0.008333330042660236f));
+  s = hn::MulAdd(s, y, set(-0.1666666716337204f));
+  s = hn::MulAdd(hn::Mul(s, y), r, r);
+  cosine_out = hn::Xor(c, sign);
+  sine = hn::Xor(s, sign);
+}
+
+}  // namespace phasescope::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

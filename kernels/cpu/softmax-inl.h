@@ -1,0 +1,210 @@
+// The running softmax of one panel of queries: mask, reference maximum, weights, normaliser, and the
+// row probes that ride along.
+#if defined(PHASESCOPE_CPU_SOFTMAX_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef PHASESCOPE_CPU_SOFTMAX_INL_H
+#undef PHASESCOPE_CPU_SOFTMAX_INL_H
+#else
+#define PHASESCOPE_CPU_SOFTMAX_INL_H
+#endif
+
+#include "kernels/cpu/streams-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace phasescope::kernels::HWY_NAMESPACE {
+
+/// Row sums of a panel's probes, each kPanel floats. All but best, best_key and first_score are
+/// relative to the reference maximum and rescaled with it.
+struct PanelProbes {
+  float* entropy;      ///< sum p (t - reference)
+  float* distance;     ///< sum p lambda
+  float* best;         ///< largest score so far (log2 units)
+  float* best_key;
+  float* first_score;  ///< score of key 0
+  float* window[kMaxWindows];
+  std::int64_t width[kMaxWindows];
+};
+
+/// The state of a panel: reference maximum and normaliser (kPanel floats each), accumulated values
+/// (dim, kPanel) of each stream.
+struct Panel {
+  float* reference;
+  float* normaliser;
+  float* out[2];
+  std::int64_t out_dim[2];
+  PanelProbes probes;
+};
+
+inline constexpr int kProbeRows = 5 + kMaxWindows;
+
+HWY_INLINE void fill_panel(float* p, float value) {
+  for (int v = 0; v < kVecs; ++v) store(set(value), p + v * kLanes);
+}
+
+HWY_INLINE void scale_rows(float* rows, std::int64_t count, const float* factor) {
+  for (std::int64_t r = 0; r < count; ++r) {
+    for (int v = 0; v < kVecs; ++v) {
+      float* at = rows + r * kPanel + v * kLanes;
+      store(hn::Mul(load(at), load(factor + v * kLanes)), at);
+    }
+  }
+}
+
+/// Raises the reference where `maximum` exceeds it by more than the bound, and scales everything
+/// that is relative to it: the first `rows` rows of `weights`, and the panel's sums.
+template <bool kProbes>
+HWY_NOINLINE void raise_reference(Panel& panel, const float* maximum, float* weights,
+                                  std::int64_t rows) {
+  HWY_ALIGN float factor[kPanel];
+  for (int v = 0; v < kVecs; ++v) {
+    const Vec old = load(panel.reference + v * kLanes);
+    const Vec tile = load(maximum + v * kLanes);
+    const LaneMask raise = hn::Gt(tile, hn::Add(old, set(kRescaleBound)));
+    const Vec raised = hn::IfThenElse(raise, tile, old);
+    const Vec f = exp2_any(hn::Sub(old, raised));
+    if constexpr (kProbes) {
+      // sum p (t - new) = f (sum p (t - old) + (old - new) l); the first raise has l = 0.
+      float* entropy = panel.probes.entropy + v * kLanes;
+      const Vec l = load(panel.normaliser + v * kLanes);
+      const Vec step = hn::IfThenElse(hn::Gt(l, zero()), hn::Sub(old, raised), zero());
+      store(hn::MulAdd(step, l, load(entropy)), entropy);
+    }
+    store(raised, panel.reference + v * kLanes);
+    store(f, factor + v * kLanes);
+  }
+  scale_rows(panel.normaliser, 1, factor);
+  for (int n = 0; n < 2; ++n) scale_rows(panel.out[n], panel.out_dim[n], factor);
+  scale_rows(weights, rows, factor);
+  if constexpr (kProbes) {
+    scale_rows(panel.probes.entropy, 1, factor);
+    scale_rows(panel.probes.distance, 1, factor);
+    for (float* window : panel.probes.window) scale_rows(window, 1, factor);
+  }
+}
+
+/// Lanes of row r that see no key of it: rows past `keys`, and queries before the key if causal.
+HWY_INLINE float first_visible_lane(const TilePlace& place, int r) {
+  if (r >= place.keys) return 1e9f;
+  return place.causal ? static_cast<float>(place.key + r - place.query) : -1e9f;
+}
+
+HWY_INLINE void mask_tile(const TilePlace& place, Vec (&t)[kTileKeys][kVecs]) {
+#pragma GCC unroll 8
+  for (int r = 0; r < kTileKeys; ++r) {
+    const Vec first = set(first_visible_lane(place, r));
+#pragma GCC unroll 4
+    for (int v = 0; v < kVecs; ++v) {
+      const LaneMask masked = hn::Lt(iota(static_cast<float>(v * kLanes)), first);
+      t[r][v] = hn::IfThenElse(masked, set(kMaskedScore), t[r][v]);
+    }
+  }
+}
+
+/// The row probes that need every score of the tile. p: its weights, t: its scores.
+HWY_INLINE void probe_maximum(const TilePlace& place, const Vec (&t)[kTileKeys][kVecs],
+                              const Vec (&maximum)[kVecs], PanelProbes& probes) {
+#pragma GCC unroll 4
+  for (int v = 0; v < kVecs; ++v) {
+    float* best = probes.best + v * kLanes;
+    if (hn::AllFalse(Tag(), hn::Gt(maximum[v], load(best)))) continue;
+    Vec b = load(best);
+    Vec key = load(probes.best_key + v * kLanes);
+#pragma GCC unroll 8
+    for (int r = 0; r < kTileKeys; ++r) {
+      const LaneMask better = hn::Gt(t[r][v], b);
+      b = hn::IfThenElse(better, t[r][v], b);
+      key = hn::IfThenElse(better, set(static_cast<float>(place.key + r)), key);
+    }
+    store(b, best);
+    store(key, probes.best_key + v * kLanes);
+  }
+}
+
+/// Weight within each window. Tiles wholly inside or outside a window need no mask.
+HWY_INLINE void probe_windows(const TilePlace& place, const float* weights, const Vec (&sum)[kVecs],
+                              PanelProbes& probes) {
+  const std::int64_t nearest = place.query - place.key - (kTileKeys - 1);
+  const std::int64_t farthest = place.query + kPanel - 1 - place.key;
+  for (int w = 0; w < kMaxWindows; ++w) {
+    const std::int64_t width = probes.width[w];
+    if (nearest >= width || farthest <= -width) continue;
+    const bool inside = farthest < width && nearest > -width;
+    for (int v = 0; v < kVecs; ++v) {
+      Vec mass = zero();
+      if (inside) {
+        mass = sum[v];
+      } else {
+        for (int r = 0; r < kTileKeys; ++r) {
+          const Vec lambda =
+              iota(static_cast<float>(place.query - place.key - r + v * kLanes));
+          const LaneMask in = hn::Lt(hn::Abs(lambda), set(static_cast<float>(width)));
+          mass = hn::Add(mass, hn::IfThenElseZero(in, load(weights + r * kPanel + v * kLanes)));
+        }
+      }
+      float* at = probes.window[w] + v * kLanes;
+      store(hn::Add(load(at), mass), at);
+    }
+  }
+}
+
+/// Turns a tile of scores into weights relative to the panel's reference, written to row `rows` and
+/// up of `block` (rows of kPanel), and adds them to the normaliser and the row probes.
+template <bool kProbes, bool kMasked>
+HWY_INLINE void softmax_tile(const TilePlace& place, Vec (&t)[kTileKeys][kVecs], float* block,
+                             std::int64_t rows, Panel& panel) {
+  if constexpr (kMasked) mask_tile(place, t);
+  Vec maximum[kVecs];
+  LaneMask exceeds[kVecs];
+#pragma GCC unroll 4
+  for (int v = 0; v < kVecs; ++v) {
+    maximum[v] = t[0][v];
+#pragma GCC unroll 8
+    for (int r = 1; r < kTileKeys; ++r) maximum[v] = hn::Max(maximum[v], t[r][v]);
+    exceeds[v] = hn::Gt(maximum[v],
+                        hn::Add(load(panel.reference + v * kLanes), set(kRescaleBound)));
+  }
+  if (HWY_UNLIKELY(!hn::AllFalse(Tag(), hn::Or(hn::Or(exceeds[0], exceeds[1]), exceeds[2])))) {
+    HWY_ALIGN float tile_maximum[kPanel];
+    for (int v = 0; v < kVecs; ++v) store(maximum[v], tile_maximum + v * kLanes);
+    raise_reference<kProbes>(panel, tile_maximum, block, rows);
+  }
+  if constexpr (kProbes) {
+    probe_maximum(place, t, maximum, panel.probes);
+    if (place.key == 0) {
+      for (int v = 0; v < kVecs; ++v) store(t[0][v], panel.probes.first_score + v * kLanes);
+    }
+  }
+  float* weights = block + rows * kPanel;
+  Vec sum[kVecs];
+#pragma GCC unroll 4
+  for (int v = 0; v < kVecs; ++v) {
+    const Vec reference = load(panel.reference + v * kLanes);
+    Vec entropy = zero(), moment = zero();
+    sum[v] = zero();
+#pragma GCC unroll 8
+    for (int r = 0; r < kTileKeys; ++r) {
+      const Vec x = clamp_exponent(hn::Sub(t[r][v], reference));
+      const Vec p = exp2_clamped(x);
+      store(p, weights + r * kPanel + v * kLanes);
+      sum[v] = hn::Add(sum[v], p);
+      if constexpr (kProbes) {
+        entropy = hn::MulAdd(p, x, entropy);
+        moment = hn::MulAdd(p, set(static_cast<float>(r)), moment);
+      }
+    }
+    float* normaliser = panel.normaliser + v * kLanes;
+    store(hn::Add(load(normaliser), sum[v]), normaliser);
+    if constexpr (kProbes) {
+      float* at = panel.probes.entropy + v * kLanes;
+      store(hn::Add(load(at), entropy), at);
+      const Vec lambda = iota(static_cast<float>(place.query - place.key + v * kLanes));
+      at = panel.probes.distance + v * kLanes;
+      store(hn::Add(load(at), hn::MulSub(lambda, sum[v], moment)), at);
+    }
+  }
+  if constexpr (kProbes) probe_windows(place, weights, sum, panel.probes);
+}
+
+}  // namespace phasescope::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,103 @@
+// What a variant tells the engine: the dot products a score is made of, the value streams its weight
+// averages, how the score comes out of the dots, and the way back. The concept, and its defaults.
+#if defined(PHASESCOPE_CPU_STREAMS_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef PHASESCOPE_CPU_STREAMS_INL_H
+#undef PHASESCOPE_CPU_STREAMS_INL_H
+#else
+#define PHASESCOPE_CPU_STREAMS_INL_H
+#endif
+
+#include <concepts>
+
+#include "kernels/attention.h"
+#include "kernels/cpu/problem.h"
+#include "kernels/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace phasescope::kernels::HWY_NAMESPACE {
+
+/// Where a tile of scores stands: lane n is the query with key index query + n, row r the key
+/// key + r; the first `keys` rows and `queries` lanes exist.
+struct TilePlace {
+  std::int64_t query;
+  std::int64_t key;
+  int keys;
+  int queries;
+  bool causal;
+};
+
+/// Gradients of one vector of scores with respect to its dot products (natural units).
+struct DotGradients {
+  Vec first;
+  Vec second;
+};
+
+/// A variant of attention where each head stands alone. Scores are in log2 units (score * log2 e).
+/// One object serves a whole call and is shared by all threads; a Head is what one (batch, head)
+/// needs, and `scratch` the sums of one work item of the backward pass.
+template <class V>
+concept HeadVariant = requires(V& v, std::int64_t i, const typename V::Head& head, float* scratch,
+                               const TilePlace& place, Vec x, Vec (&tile)[kTileKeys][kVecs],
+                               const Gradients& gradients) {
+  requires std::constructible_from<V, const AttentionInputs&>;
+  { V::kDots } -> std::convertible_to<int>;      // 1 or 2
+  { V::kValues } -> std::convertible_to<int>;    // 1 or 2
+  { V::kMayMask } -> std::convertible_to<bool>;  // score() can give kMaskedScore
+  { v.dot(0) } -> std::same_as<DotStream>;
+  { v.value(0) } -> std::same_as<ValueStream>;
+  { v.head(i, i) } -> std::same_as<typename V::Head>;
+  // The dot products of a tile (the first in log2 units) become its scores, in place.
+  v.score(head, place, tile, tile);
+  // d score (of row r, vector n of the tile) -> d dots; a, b: the dots as score() had them.
+  { v.gradient(head, place, 0, 0, x, x, x, scratch) } -> std::same_as<DotGradients>;
+  // Scratch of an item (zeroed before each block of queries), where it goes after the block, and
+  // what is left to do when all blocks are done.
+  { v.scratch_size() } -> std::convertible_to<std::int64_t>;
+  v.begin_gradients(gradients, i);
+  v.flush(i, i, scratch);
+  v.finish_gradients(gradients);
+  // Where the gradients of the dots' q and k go.
+  { v.dot_gradient_q(gradients, 0) } -> std::same_as<OutputTensor>;
+  { v.dot_gradient_k(gradients, 0) } -> std::same_as<OutputTensor>;
+};
+
+/// No-op defaults: one dot product, one value stream, the score is the dot product.
+class VariantDefaults {
+ public:
+  static constexpr int kDots = 1;
+  static constexpr int kValues = 1;
+  static constexpr bool kMayMask = false;
+  struct Head {};
+
+  explicit VariantDefaults(const AttentionInputs& inputs) : inputs_(inputs) {}
+
+  DotStream dot(int) const {
+    return {inputs_.q, inputs_.k, inputs_.shape.head_dim, inputs_.scale};
+  }
+  ValueStream value(int) const { return {inputs_.v, value_dim(inputs_.shape)}; }
+  Head head(std::int64_t, std::int64_t) const { return {}; }
+
+  template <class H>
+  HWY_INLINE void score(const H&, const TilePlace&, Vec (&)[kTileKeys][kVecs],
+                        const Vec (&)[kTileKeys][kVecs]) const {}
+  template <class H>
+  HWY_INLINE DotGradients gradient(const H&, const TilePlace&, int, int, Vec d_score, Vec, Vec,
+                                   float*) const {
+    return {d_score, zero()};
+  }
+
+  std::int64_t scratch_size() const { return 0; }
+  void begin_gradients(const Gradients&, std::int64_t) {}
+  void flush(std::int64_t, std::int64_t, const float*) {}
+  void finish_gradients(const Gradients&) {}
+  OutputTensor dot_gradient_q(const Gradients& gradients, int) const { return gradients.dq; }
+  OutputTensor dot_gradient_k(const Gradients& gradients, int) const { return gradients.dk; }
+
+ protected:
+  const AttentionInputs& inputs_;
+};
+
+}  // namespace phasescope::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,81 @@
+// A bias read from a table by distance: alibi, kerple, t5.
+#if defined(PHASESCOPE_VARIANTS_TABLE_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef PHASESCOPE_VARIANTS_TABLE_INL_H
+#undef PHASESCOPE_VARIANTS_TABLE_INL_H
+#else
+#define PHASESCOPE_VARIANTS_TABLE_INL_H
+#endif
+
+#include "kernels/cpu/diagonals.h"
+#include "kernels/cpu/streams-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace phasescope::kernels::HWY_NAMESPACE {
+
+/// s = scale q.k + b[h][lambda]. With lanes that are queries, the biases of a row of the tile are one
+/// unaligned load; added after the dot product, not as its start value, so that a large bias does not
+/// round every step of the sum.
+class TableScore : public VariantDefaults {
+ public:
+  static constexpr bool kMayMask = true;
+  struct Head {
+    const float* bias;  ///< log2 units, at distance 0
+  };
+
+  explicit TableScore(const AttentionInputs& inputs)
+      : VariantDefaults(inputs),
+        range_(distance_range(inputs.shape, kPanel)),
+        bias_(padded_table(inputs, range_, kLog2e)) {}
+
+  Head head(std::int64_t, std::int64_t head) const {
+    return {bias_.data() + head * range_.size() - range_.first};
+  }
+
+  HWY_INLINE void score(const Head& head, const TilePlace& place, Vec (&t)[kTileKeys][kVecs],
+                        const Vec (&)[kTileKeys][kVecs]) const {
+    const float* bias = head.bias + (place.query - place.key);
+#pragma GCC unroll 8
+    for (int r = 0; r < kTileKeys; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVecs; ++v) {
+        t[r][v] = hn::Add(t[r][v], load_unaligned(bias - r + v * kLanes));
+      }
+    }
+  }
+
+  std::int64_t scratch_size() const { return range_.size(); }
+
+  void begin_gradients(const Gradients& gradients, std::int64_t slots) {
+    if (std::holds_alternative<TableGradients>(gradients.variant)) {
+      sums_ = DiagonalSums(range_, inputs_.shape.heads, slots);
+    }
+  }
+
+  HWY_INLINE DotGradients gradient(const Head&, const TilePlace& place, int r, int v, Vec d_score,
+                                   Vec, Vec, float* scratch) const {
+    float* at = scratch + (place.query - place.key - r + v * kLanes - range_.first);
+    store_unaligned(hn::Add(load_unaligned(at), d_score), at);
+    return {d_score, zero()};
+  }
+
+  void flush(std::int64_t head, std::int64_t slot, const float* scratch) {
+    sums_.add(head, slot, scratch);
+  }
+
+  void finish_gradients(const Gradients& gradients) {
+    const auto* wanted = std::get_if<TableGradients>(&gradients.variant);
+    if (!wanted || !wanted->values) return;
+    const auto& table = std::get<TableVariant>(inputs_.variant);
+    sums_.write(wanted->values, wanted->head_stride, table.length, table.first_distance);
+  }
+
+ private:
+  DistanceRange range_;
+  FloatBuffer bias_;
+  DiagonalSums sums_;
+};
+
+}  // namespace phasescope::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif
