@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -80,6 +81,8 @@ def run_quietly(command, log, title, env=None, cwd=None):
             process.wait()
             raise
     clear_progress()
+    if status in (-signal.SIGINT, 128 + signal.SIGINT):
+        raise DevError(f"{title} was interrupted", 130)
     if status != 0:
         print("\n".join(tail), file=sys.stderr)
         raise DevError(f"{title} failed with status {status}; all of its output is in {log}")
