@@ -4,10 +4,16 @@
 
 # Off: members left out of a designated initialiser (they have defaults), and gcc 12's false alarm
 # about std::string's operator+ (GCC bug 105651).
+# nvcc's own generated code is not pedantic, so GPU sources go without -Wpedantic.
 function(phasescope_warnings target)
-  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wno-missing-field-initializers -Wno-restrict>)
+  set(host $<COMPILE_LANGUAGE:CXX>)
+  set(gpu $<COMPILE_LANGUAGE:CUDA>)
+  target_compile_options(${target} PRIVATE
+    "$<${host}:-Wall;-Wextra;-Wpedantic;-Wno-missing-field-initializers>"
+    "$<${gpu}:-Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers>")
   if(PHASESCOPE_WERROR)
-    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
+    target_compile_options(${target} PRIVATE
+      "$<${host}:-Werror>" "$<${gpu}:-Xcompiler=-Werror;SHELL:-Werror all-warnings>")
   endif()
 endfunction()
 

@@ -139,7 +139,8 @@ class Verbs(unittest.TestCase):
         self.assertEqual(cli.main(["doctor", "--colour"]), 2)
 
     def test_what_follows_run_belongs_to_the_program(self):
-        with mock.patch.object(build, "build"), mock.patch.object(os, "execv") as execv:
+        with mock.patch.object(build, "build"), mock.patch.object(os, "execv") as execv, \
+                mock.patch.object(cli, "PROGRAM", Path(sys.executable)):
             cli.main(["run", "capture", "rope", "--help"])
         self.assertEqual(execv.call_args.args[1][1:], ["capture", "rope", "--help"])
 

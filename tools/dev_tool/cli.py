@@ -69,6 +69,8 @@ def run_program(arguments):
     """Becomes phasescope: its output, its signals and its exit status are the program's own."""
     build.build("release", ["phasescope_programs"])
     clear_progress()
+    if not PROGRAM.exists():
+        raise DevError(f"the build made no {PROGRAM}; ./dev doctor says what is missing")
     os.execv(PROGRAM, [str(PROGRAM), *arguments])
 
 
