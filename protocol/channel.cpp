@@ -132,10 +132,10 @@ void Channel::mark_closed(const std::string& reason, bool end_of_input) {
   [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof one);
 }
 
-void Channel::say_closing(const std::string& reason) {
+void Channel::say_closing(const std::string& reason, bool fault) {
   std::unique_lock lock(send_mutex_, std::try_to_lock);
   if (!lock || !out_) return;
-  const Frame frame{FrameType::closing, 0, {{"reason", reason}}, {}};
+  const Frame frame{FrameType::closing, 0, {{"reason", reason}, {"fault", fault}}, {}};
   auto bytes = encode_frame(frame, frame_limits_, std::nullopt).head;
   const std::uint32_t crc = crc32c(std::as_bytes(std::span(bytes)).subspan(preamble_bytes));
   std::byte trailer[4];
@@ -144,16 +144,17 @@ void Channel::say_closing(const std::string& reason) {
   write_some(std::as_bytes(std::span(bytes)), -1);
 }
 
-void Channel::close(const std::string& reason) {
+void Channel::close(const std::string& reason) { close_as(reason, false, false); }
+
+void Channel::close_as(const std::string& reason, bool fault, bool end_of_input) {
   if (closed_) return;
-  mark_closed(reason, false);
-  say_closing(reason);
+  mark_closed(reason, end_of_input);
+  say_closing(reason, fault);
   if (out_is_socket_) ::shutdown(out_.get(), SHUT_WR);
 }
 
 void Channel::fail(const std::string& reason, bool end_of_input) {
-  if (end_of_input) mark_closed(reason, true);
-  close(reason);
+  close_as(reason, !end_of_input, end_of_input);
   throw_if_closed();
   throw ChannelClosed(reason, end_of_input);
 }
@@ -175,8 +176,7 @@ std::optional<Frame> Channel::receive(milliseconds limit) {
       continue;
     }
     Frame frame = take_frame();
-    if (frame.type == FrameType::closing)
-      fail("the other side closed: " + frame.header.value("reason", "no reason given"));
+    if (frame.type == FrameType::closing) closed_by_other(frame);
     if (frame.type != FrameType::heartbeat) return frame;
   }
 }
@@ -234,6 +234,16 @@ void Channel::take_passed_files(msghdr& message) {
 void Channel::end_of_input() {
   if (decoder_.inside_frame()) fail("the input ended in the middle of a frame");
   fail("the other side closed the connection", true);
+}
+
+void Channel::closed_by_other(const Frame& frame) {
+  std::string reason = "no reason given";
+  bool fault = true;
+  if (auto given = frame.header.find("reason"); given != frame.header.end() && given->is_string())
+    reason = given->get<std::string>();
+  if (auto given = frame.header.find("fault"); given != frame.header.end() && given->is_boolean())
+    fault = given->get<bool>();
+  fail("the other side closed: " + reason, !fault);
 }
 
 // A memory file travels with the first byte of its frame.

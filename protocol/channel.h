@@ -25,7 +25,7 @@ class ChannelClosed : public std::runtime_error {
  public:
   ChannelClosed(const std::string& reason, bool end_of_input)
       : std::runtime_error(reason), end_of_input_(end_of_input) {}
-  // The other side closed between two frames, which is how a session ends.
+  // The other side closed in order: between two frames, or with a closing frame that names no fault.
   bool end_of_input() const { return end_of_input_; }
 
  private:
@@ -81,7 +81,9 @@ class Channel {
   void write_frame(const EncodedFrame& frame);
   void write_all(std::span<const std::byte> bytes, int file);
   ssize_t write_some(std::span<const std::byte> bytes, int file);
-  void say_closing(const std::string& reason);
+  [[noreturn]] void closed_by_other(const Frame& frame);
+  void close_as(const std::string& reason, bool fault, bool end_of_input);
+  void say_closing(const std::string& reason, bool fault);
   void mark_closed(const std::string& reason, bool end_of_input);
   [[noreturn]] void fail(const std::string& reason, bool end_of_input = false);
   void throw_if_closed() const;

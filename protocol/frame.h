@@ -57,7 +57,7 @@ enum class FrameType : std::uint16_t {
   cancel = 6,     // to the worker: {}
   heartbeat = 7,  // both ways: {}
   fatal = 8,      // from the worker, its last frame: an ErrorInfo
-  closing = 9,    // both ways, the last frame: {"reason"}
+  closing = 9,    // both ways, the last frame: {"reason", "fault"}
 };
 
 struct Frame {
