@@ -26,6 +26,23 @@ struct Forward {
   }
 };
 
+struct Backward {
+  const AttentionInputs& inputs;
+  const SavedForward& saved;
+  const Gradients& gradients;
+
+  void operator()(const PlainVariant&) const { backward_plain(inputs, saved, gradients); }
+  void operator()(const TableVariant&) const { backward_table(inputs, saved, gradients); }
+  void operator()(const TapaVariant& tapa) const {
+    (tapa.phase == TapaPhase::linear ? backward_tapa_linear : backward_tapa)(inputs, saved,
+                                                                             gradients);
+  }
+  void operator()(const TapeVariant&) const { backward_tape(inputs, saved, gradients); }
+  void operator()(const CapeVariant&) const {
+    throw std::invalid_argument("[attention] cape has no fused kernel in this build");
+  }
+};
+
 bool wants_row_probes(const RowProbes& rows) {
   bool wanted = rows.entropy || rows.max_score || rows.max_key || rows.top1_mass ||
                 rows.first_key_weight || rows.mean_distance;
@@ -38,6 +55,12 @@ bool wants_row_probes(const RowProbes& rows) {
 void attention_forward(const AttentionInputs& inputs, const ForwardOutputs& outputs) {
   check_forward(inputs, outputs);
   std::visit(Forward{inputs, outputs, wants_row_probes(outputs.rows)}, inputs.variant);
+}
+
+void attention_backward(const AttentionInputs& inputs, const SavedForward& saved,
+                        const Gradients& gradients) {
+  check_backward(inputs, saved, gradients);
+  std::visit(Backward{inputs, saved, gradients}, inputs.variant);
 }
 
 const char* attention_target() { return target_name(current_target()); }

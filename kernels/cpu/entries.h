@@ -5,11 +5,12 @@
 
 namespace phasescope::kernels {
 
-void forward_plain(const AttentionInputs& inputs, const ForwardOutputs& outputs, bool probes);
-void forward_table(const AttentionInputs& inputs, const ForwardOutputs& outputs, bool probes);
-void forward_tapa(const AttentionInputs& inputs, const ForwardOutputs& outputs, bool probes);
-void forward_tapa_linear(const AttentionInputs& inputs, const ForwardOutputs& outputs, bool probes);
-void forward_tape(const AttentionInputs& inputs, const ForwardOutputs& outputs, bool probes);
-void forward_cape(const AttentionInputs& inputs, const ForwardOutputs& outputs, bool probes);
+using ForwardEntry = void(const AttentionInputs&, const ForwardOutputs&, bool probes);
+ForwardEntry forward_plain, forward_table, forward_tapa, forward_tapa_linear, forward_tape,
+    forward_cape;
+
+using BackwardEntry = void(const AttentionInputs&, const SavedForward&, const Gradients&);
+BackwardEntry backward_plain, backward_table, backward_tapa, backward_tapa_linear, backward_tape,
+    backward_cape;
 
 }  // namespace phasescope::kernels

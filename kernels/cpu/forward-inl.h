@@ -142,7 +142,8 @@ class ForwardPass {
   HWY_INLINE void weigh_tile(Item& item, int p, const TilePlace& place, std::int64_t row) const {
     Vec t[kTileKeys][kVecs];
     Vec second[kTileKeys][kVecs];
-    score_tile(variant_, item.variant_head, place, item.q[p], item.k, item.dim, t, second);
+    dot_tiles<V>(place, item.q[p], item.k, item.dim, t, second);
+    variant_.score(item.variant_head, place, t, second);
     if (is_masked(place)) {
       softmax_tile<kProbes, true>(place, t, item.weights, row, item.panels[p]);
     } else {

@@ -33,25 +33,29 @@ inline void unpack_panel(const float* from, const float* factor, std::int64_t co
   }
 }
 
-/// Scores of one tile against one panel. q[n]: packed queries of dot n; k[n]: the head's keys.
-/// second: the dots of stream 1 as they were (variants with two).
+/// Rows of the tile's keys in a (keys, dim) tensor; rows past the last key repeat it.
+HWY_INLINE void tile_rows(const TilePlace& place, const InputTensor& tensor,
+                          const float* (&rows)[kTileKeys]) {
+  for (int r = 0; r < kTileKeys; ++r) {
+    rows[r] = tensor.data + (place.key + std::min(r, place.keys - 1)) * tensor.row;
+  }
+}
+
+/// The dot products of one tile against one panel. q[n]: packed queries of dot n (dim[n], kPanel);
+/// k[n]: the head's keys. `second` is set by variants with two dots alone.
 template <class V>
-HWY_INLINE void score_tile(const V& variant, const typename V::Head& head, const TilePlace& place,
-                           const float* const (&q)[2], const InputTensor (&k)[2],
-                           const std::int64_t (&dim)[2], Vec (&t)[kTileKeys][kVecs],
-                           Vec (&second)[kTileKeys][kVecs]) {
+HWY_INLINE void dot_tiles(const TilePlace& place, const float* const (&q)[2],
+                          const InputTensor (&k)[2], const std::int64_t (&dim)[2],
+                          Vec (&first)[kTileKeys][kVecs], Vec (&second)[kTileKeys][kVecs]) {
   const float* rows[kTileKeys];
   for (int n = V::kDots - 1; n >= 0; --n) {
-    for (int r = 0; r < kTileKeys; ++r) {
-      rows[r] = k[n].data + (place.key + std::min(r, place.keys - 1)) * k[n].row;
-    }
-    Vec(&acc)[kTileKeys][kVecs] = n == 1 ? second : t;
+    tile_rows(place, k[n], rows);
+    Vec(&acc)[kTileKeys][kVecs] = n == 1 ? second : first;
     for (int r = 0; r < kTileKeys; ++r) {
       for (int v = 0; v < kVecs; ++v) acc[r][v] = zero();
     }
     dot_tile(rows, q[n], dim[n], acc);
   }
-  variant.score(head, place, t, second);
 }
 
 /// True where some pair of the tile is masked.
