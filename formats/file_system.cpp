@@ -179,7 +179,7 @@ stdfs::path folder_of(const stdfs::path& path) {
 stdfs::path temporary_name(const stdfs::path& path) {
   static std::atomic<unsigned> counter{0};
   stdfs::path name = path;
-  name += "." + std::to_string(::getpid()) + "-" + std::to_string(counter++) + ".tmp";
+  name += '.' + std::to_string(::getpid()) + '-' + std::to_string(counter++) + ".tmp";
   return name;
 }
 

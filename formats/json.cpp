@@ -85,9 +85,11 @@ class DocumentBuilder : public JsonEvents {
   std::string place() const override {
     std::string path;
     for (const std::string& name : keys_) {
-      if (!name.empty()) path += (path.empty() ? "" : ".") + shortened(name, 40);
+      if (name.empty()) continue;
+      path += path.empty() ? "key " : ".";
+      path += shortened(name, 40);
     }
-    return path.empty() ? path : "key " + path;
+    return path;
   }
 
   JsonRules rules_;

@@ -54,6 +54,9 @@ std::string reason_of(const std::string& library_message) {
 void JsonEvents::parse(std::string_view text) {
   depth_ = 0;
   position_ = 0;
+  // The library takes a zero byte for the end of the text, whatever follows it.
+  const std::size_t zero = text.find('\0');
+  if (zero != std::string_view::npos) refuse_at(zero, "not valid JSON: a zero byte", {});
   const CountingIterator begin(text.data(), &position_);
   const CountingIterator end(text.data() + text.size(), &position_);
   Json::sax_parse(begin, end, this);

@@ -124,7 +124,7 @@ std::string ByteTokenizer::decode(std::span<const std::int64_t> ids, SpecialToke
 std::string ByteTokenizer::token_text(std::int64_t id) const {
   check_id(id);
   if (bos_ && id == *bos_) return "[BOS]";
-  if (id >= kBytes) return "[" + std::to_string(id) + "]";
+  if (id >= kBytes) return '[' + std::to_string(id) + ']';
   const char byte = static_cast<char>(id);
   return visible_text(std::string_view(&byte, 1));
 }

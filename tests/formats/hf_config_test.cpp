@@ -1,0 +1,280 @@
+// Reading config.json: rows 15 to 17 of the table of faults, and both dialects of the rope fields.
+
+#include "formats/hf_config.h"
+
+#include <nlohmann/json.hpp>
+
+#include "support.h"
+
+namespace phasescope::formats {
+namespace {
+
+// All notes of a list hold this piece somewhere.
+bool any_tells(const std::vector<std::string>& list, const std::string& piece) {
+  for (const std::string& text : list) {
+    if (text.find(piece) != std::string::npos) return true;
+  }
+  return false;
+}
+
+TEST(ConfigReader, ReadsFieldsUnderAnyOfTheirNames) {
+  const Json config = {{"n_embd", 64},     {"eps", 1e-5},         {"tie", true},
+                       {"act", "silu"},    {"whole", 4.0},        {"gone", nullptr},
+                       {"list", {1, 2.5}}, {"names", {"a", "b"}}, {"inner", {{"x", 3}}}};
+  ConfigProblems problems;
+  const ConfigReader reader(config, problems);
+  EXPECT_EQ(reader.integer({"hidden_size", "n_embd"}), 64);
+  EXPECT_EQ(reader.number({"eps"}), 1e-5);
+  EXPECT_EQ(reader.number({"n_embd"}), 64.0);
+  EXPECT_EQ(reader.boolean({"tie"}), true);
+  EXPECT_EQ(reader.text({"act"}), "silu");
+  EXPECT_EQ(reader.integer({"whole"}), 4);
+  EXPECT_EQ(reader.integer({"gone"}), std::nullopt);
+  EXPECT_FALSE(reader.has("gone"));
+  EXPECT_EQ(reader.integer_or({"gone"}, 7), 7);
+  EXPECT_EQ(reader.numbers({"list"}), (std::vector<double>{1, 2.5}));
+  EXPECT_EQ(reader.texts({"names"}), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(reader.section("inner")->integer({"x"}), 3);
+  EXPECT_FALSE(reader.section("gone").has_value());
+  EXPECT_TRUE(problems.empty());
+}
+
+TEST(ConfigReader, TheFirstOfTwoNamesWinsAndAClashIsNoted) {
+  const Json config = {{"hidden_size", 64}, {"n_embd", 128}, {"heads", 2}, {"n_head", 2}};
+  ConfigProblems problems;
+  const ConfigReader reader(config, problems);
+  EXPECT_EQ(reader.integer({"hidden_size", "n_embd"}), 64);
+  ASSERT_EQ(reader.notes().size(), 1u);
+  EXPECT_TRUE(any_tells(reader.notes(), "64"));
+  EXPECT_TRUE(any_tells(reader.notes(), "128"));
+  reader.integer({"heads", "n_head"});
+  EXPECT_EQ(reader.notes().size(), 1u);
+}
+
+TEST(ConfigReader, Row15_AllProblemsAreListedAtOnce) {
+  const Json config = {{"num_attention_heads", 0},
+                       {"num_hidden_layers", 1'000'000'000},
+                       {"hidden_size", "64"},
+                       {"rms_norm_eps", -1.0},
+                       {"tie", 3},
+                       {"act", true},
+                       {"big", 1e300},
+                       {"half", 2.5},
+                       {"unsigned", 18446744073709551615ull}};
+  ConfigProblems problems;
+  const ConfigReader reader(config, problems);
+  reader.required_integer({"num_attention_heads"});
+  reader.required_integer({"num_hidden_layers"}, kLayerRange);
+  reader.required_integer({"hidden_size"});
+  reader.required_integer({"vocab_size"});
+  reader.number({"rms_norm_eps"}, kPositiveRange);
+  reader.boolean({"tie"});
+  reader.text({"act"});
+  reader.integer({"big"});
+  reader.integer({"half"});
+  reader.integer({"unsigned"});
+  EXPECT_EQ(problems.list().size(), 10u);
+  const Error error = error_of([&] { problems.throw_if_any("config.json"); });
+  EXPECT_EQ(error.code(), "bad_input");
+  EXPECT_TRUE(tells(error, "10 problems"));
+  EXPECT_TRUE(tells(error, "config.json"));
+  for (const std::string key :
+       {"num_attention_heads", "num_hidden_layers", "hidden_size", "vocab_size: is missing",
+        "rms_norm_eps", "tie", "act", "big", "half", "unsigned"}) {
+    EXPECT_TRUE(tells(error, key));
+  }
+}
+
+TEST(ConfigReader, Row15_NoProblemNoError) {
+  EXPECT_NO_THROW(ConfigProblems().throw_if_any("config.json"));
+}
+
+TEST(ConfigReader, Row15_WhatIsNoObjectIsAProblem) {
+  ConfigProblems problems;
+  const Json list = Json::array({1});
+  EXPECT_FALSE(ConfigReader(list, problems).has("x"));
+  const Json config = {{"text_config", 3}};
+  ConfigReader(config, problems).section("text_config");
+  ASSERT_EQ(problems.list().size(), 2u);
+  EXPECT_TRUE(any_tells(problems.list(), "text_config: must be an object"));
+}
+
+TEST(CheckHeads, Row15_HeadsThatDoNotDivide) {
+  ConfigProblems problems;
+  check_heads(problems, 64, 4, 2, std::nullopt);
+  check_heads(problems, 64, 3, 3, 16);  // an explicit head size need not divide
+  EXPECT_TRUE(problems.empty());
+  check_heads(problems, 64, 3, 3, std::nullopt);
+  check_heads(problems, 64, 4, 3, std::nullopt);
+  check_heads(problems, 64, 4, 0, std::nullopt);
+  check_heads(problems, 64, 0, 4, std::nullopt);
+  EXPECT_EQ(problems.list().size(), 4u);
+}
+
+struct RopeResult {
+  RawRope rope;
+  std::vector<std::string> problems;
+};
+
+RopeResult rope_of(const Json& config, std::string_view layer_type = {},
+                   std::optional<std::int64_t> head_dim = {}) {
+  ConfigProblems problems;
+  const ConfigReader reader(config, problems);
+  RawRope rope = read_rope(reader, {.theta = 7000.0}, layer_type, head_dim);
+  return {rope, problems.list()};
+}
+
+TEST(Rope, BothDialectsOfTheSameModelReadAlike) {
+  for (const std::string model : {"llama", "llama_rope_linear", "llama_gqa_tied", "llama_bf16"}) {
+    const auto folder = test_data("hf/models/" + model);
+    const auto newer = rope_of(json_from_file(folder / "config.json")).rope;
+    const auto older = rope_of(json_from_file(folder / "config.v4.json")).rope;
+    EXPECT_EQ(newer.type, older.type) << model;
+    EXPECT_EQ(newer.theta, older.theta) << model;
+    EXPECT_EQ(newer.factor, older.factor) << model;
+    EXPECT_TRUE(newer.notes.empty() && older.notes.empty()) << model;
+  }
+  const auto linear = rope_of(json_from_file(test_data("hf/models/llama_rope_linear/config.json")));
+  EXPECT_EQ(linear.rope.type, "linear");
+  EXPECT_EQ(linear.rope.theta, 50000.0);
+  EXPECT_EQ(linear.rope.factor, 2.5);
+}
+
+TEST(Rope, DefaultsAndAliases) {
+  EXPECT_EQ(rope_of(Json::object()).rope.theta, 7000.0);
+  EXPECT_EQ(rope_of(Json::object()).rope.type, "default");
+  const auto neox = rope_of({{"rotary_emb_base", 500}, {"rotary_pct", 0.25}}).rope;
+  EXPECT_EQ(neox.theta, 500.0);
+  EXPECT_EQ(neox.partial_rotary_factor, 0.25);
+  EXPECT_EQ(rope_of({{"rotary_dim", 4}}, {}, 16).rope.partial_rotary_factor, 0.25);
+  const Json phi = {
+      {"rope_scaling", {{"type", "su"}, {"long_factor", {1, 2}}, {"short_factor", {1, 1}}}},
+      {"original_max_position_embeddings", 64}};
+  const auto longrope = rope_of(phi, {}, 4);
+  EXPECT_EQ(longrope.rope.type, "longrope");
+  EXPECT_EQ(longrope.rope.long_factor, (std::vector<double>{1, 2}));
+  EXPECT_EQ(longrope.rope.original_max_position_embeddings, 64);
+  EXPECT_TRUE(longrope.problems.empty());
+}
+
+TEST(Rope, InsideWinsOverOutsideAndTheClashShowsBothValues) {
+  const auto clash =
+      rope_of({{"rope_theta", 500000.0}, {"rope_parameters", {{"rope_theta", 1000.0}}}});
+  EXPECT_EQ(clash.rope.theta, 1000.0);
+  ASSERT_EQ(clash.rope.notes.size(), 1u);
+  EXPECT_TRUE(any_tells(clash.rope.notes, "rope_theta 1000.0 in rope_parameters"));
+  EXPECT_TRUE(any_tells(clash.rope.notes, "500000.0 outside"));
+  const auto both = rope_of({{"rope_scaling", {{"type", "yarn"}, {"factor", 2}}},
+                             {"rope_parameters", {{"rope_type", "linear"}, {"factor", 4}}}});
+  EXPECT_EQ(both.rope.type, "linear");
+  EXPECT_EQ(both.rope.factor, 4.0);
+  EXPECT_EQ(both.rope.notes.size(), 2u);
+  const auto names =
+      rope_of({{"rope_scaling", {{"type", "linear"}, {"rope_type", "dynamic"}, {"factor", 2}}}});
+  EXPECT_EQ(names.rope.type, "dynamic");
+  EXPECT_TRUE(any_tells(names.rope.notes, "linear"));
+  const auto outside = rope_of({{"rope_theta", 500}, {"rotary_emb_base", 600}});
+  EXPECT_EQ(outside.rope.theta, 500.0);
+  EXPECT_EQ(outside.rope.notes.size(), 1u);
+}
+
+TEST(Rope, NestedByLayerType) {
+  const Json config = {
+      {"rope_parameters",
+       {{"full_attention", {{"rope_type", "linear"}, {"factor", 8}, {"rope_theta", 1e6}}},
+        {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 1e4}}}}}};
+  EXPECT_EQ(rope_of(config, "sliding_attention").rope.theta, 1e4);
+  EXPECT_EQ(rope_of(config, "sliding_attention").rope.factor, std::nullopt);
+  EXPECT_EQ(rope_of(config, "full_attention").rope.factor, 8.0);
+  EXPECT_EQ(rope_of(config).rope.theta, 1e6);
+}
+
+// One problem, and it names this key.
+void expect_problem(const Json& config, const std::string& key,
+                    std::optional<std::int64_t> head_dim = {}) {
+  const auto result = rope_of(config, {}, head_dim);
+  ASSERT_EQ(result.problems.size(), 1u) << config.dump();
+  EXPECT_EQ(result.problems[0].rfind(key + ":", 0), 0u) << result.problems[0];
+}
+
+TEST(Rope, Row16_UnknownType) {
+  expect_problem({{"rope_scaling", {{"type", "spiral"}, {"factor", 2}}}}, "rope_scaling.type");
+  expect_problem({{"rope_parameters", {{"rope_type", "spiral"}}}}, "rope_parameters.rope_type");
+  expect_problem({{"rope_parameters", {{"rope_type", 3}}}}, "rope_parameters.rope_type");
+  expect_problem({{"rope_scaling", "linear"}}, "rope_scaling");
+}
+
+TEST(Rope, Row16_FactorZeroNaNTextOrMissing) {
+  for (const Json& factor : {Json(0), Json(-2.0), Json("2"), Json("nan"), Json(true)}) {
+    expect_problem({{"rope_scaling", {{"type", "linear"}, {"factor", factor}}}},
+                   "rope_scaling.factor");
+  }
+  expect_problem({{"rope_scaling", {{"type", "linear"}}}}, "rope_scaling.factor");
+  // A bare NaN is not JSON; the parser names the key.
+  EXPECT_TRUE(tells(error_of([] {
+                      parse_json(R"({"rope_scaling": {"type": "linear", "factor": NaN}})",
+                                 "config.json");
+                    }),
+                    "rope_scaling.factor"));
+}
+
+TEST(Rope, Row16_LongropeListsOfTheWrongLength) {
+  const Json good = {1.0, 1.5}, bad = {1.0, 1.5, 2.0};
+  const auto config = [](const Json& longer, const Json& shorter) {
+    return Json{{"rope_scaling",
+                 {{"type", "longrope"}, {"long_factor", longer}, {"short_factor", shorter}}}};
+  };
+  EXPECT_TRUE(rope_of(config(good, good), {}, 4).problems.empty());
+  expect_problem(config(bad, good), "rope_scaling.long_factor", 4);
+  expect_problem(config(good, bad), "rope_scaling.short_factor", 4);
+  expect_problem(config(good, {1.0, 0.0}), "rope_scaling.short_factor", 4);
+  expect_problem(config(good, "x"), "rope_scaling.short_factor", 4);
+  expect_problem({{"rope_scaling", {{"type", "longrope"}, {"long_factor", good}}}},
+                 "rope_scaling.short_factor", 4);
+}
+
+TEST(Rope, Row16_BaseZeroOrNegative) {
+  for (const Json& theta : {Json(0), Json(-1.0), Json("x")}) {
+    expect_problem({{"rope_theta", theta}}, "rope_theta");
+    expect_problem({{"rope_parameters", {{"rope_theta", theta}}}}, "rope_parameters.rope_theta");
+  }
+}
+
+TEST(Rope, Row16_Llama3NeedsItsFields) {
+  const Json good = {{"rope_type", "llama3"},
+                     {"factor", 8},
+                     {"low_freq_factor", 1},
+                     {"high_freq_factor", 4},
+                     {"original_max_position_embeddings", 64}};
+  EXPECT_TRUE(rope_of({{"rope_scaling", good}}).problems.empty());
+  for (const std::string key :
+       {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) {
+    Json bad = good;
+    bad.erase(key);
+    expect_problem({{"rope_scaling", bad}}, "rope_scaling." + key);
+  }
+  Json equal = good;
+  equal["high_freq_factor"] = 1;
+  expect_problem({{"rope_scaling", equal}}, "rope_scaling.high_freq_factor");
+}
+
+TEST(Rope, Row15_OddHeadSize) {
+  expect_problem(Json::object(), "head_dim", 7);
+  expect_problem({{"rotary_pct", 0.25}}, "head_dim", 12);
+  EXPECT_TRUE(rope_of({{"rotary_pct", 0.5}}, {}, 12).problems.empty());
+}
+
+TEST(RemoteCode, Row17_IsNamedAndNeverRun) {
+  ConfigProblems problems;
+  const Json config = {{"auto_map", {{"AutoModel", "modeling_evil.Evil"}}}};
+  const auto notice = remote_code_notice(ConfigReader(config, problems));
+  ASSERT_TRUE(notice.has_value());
+  EXPECT_NE(notice->find("never run"), std::string::npos);
+  EXPECT_NE(notice->find("modeling_evil.Evil"), std::string::npos);
+  const Json plain = Json::object();
+  EXPECT_FALSE(remote_code_notice(ConfigReader(plain, problems)).has_value());
+  EXPECT_TRUE(problems.empty());
+}
+
+}  // namespace
+}  // namespace phasescope::formats

@@ -1,0 +1,129 @@
+// SHA-256, .npy, text files, UTF-8 and errors.
+
+#include <cstdlib>
+#include <numeric>
+
+#include "formats/npy.h"
+#include "formats/sha256.h"
+#include "formats/text_input.h"
+#include "formats/utf8.h"
+#include "support.h"
+
+namespace phasescope::formats {
+namespace {
+
+TEST(Sha256, AgreesWithTheStandardsExamples) {
+  // FIPS 180-4 examples; the last is a million times 'a'.
+  EXPECT_EQ(sha256_hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(sha256_hex(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(sha256_hex("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"),
+            "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  EXPECT_EQ(sha256_hex(std::string(1'000'000, 'a')),
+            "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+TEST(Sha256, DoesNotDependOnThePieces) {
+  std::string text(300, '\0');
+  std::iota(text.begin(), text.end(), '\0');
+  for (std::size_t length = 0; length < text.size(); ++length) {
+    Sha256 sha;
+    for (std::size_t at = 0; at < length; at += 7) {
+      sha.update(std::as_bytes(std::span(text).subspan(at, std::min<std::size_t>(7, length - at))));
+    }
+    EXPECT_EQ(sha.finish(), sha256_hex(std::string_view(text).substr(0, length))) << length;
+  }
+}
+
+TEST(Sha256, OfAFile) {
+  const TemporaryFolder folder;
+  const std::string text(1'000'000, 'a');
+  EXPECT_EQ(sha256_of_file(folder.file("x", text)), sha256_hex(text));
+  EXPECT_EQ(sha256_of_file(folder.file("y", "")), sha256_hex(""));
+  EXPECT_TRUE(tells(error_of([&] { sha256_of_file(folder / "none"); }), "none"));
+  EXPECT_TRUE(tells(error_of([&] { sha256_of_file(folder.path()); }), folder.path().string()));
+}
+
+TEST(Npy, WritesByteForByteWhatNumPyWrites) {
+  const TemporaryFolder folder;
+  FileSystem& fs = real_file_system();
+  const std::vector<float> floats = {0, 0.25, 0.5, 0.75, 1, 1.25};
+  write_npy(fs, folder / "f", floats, std::vector<std::int64_t>{2, 3});
+  EXPECT_EQ(file_content(folder / "f"), file_content(test_data("formats/float32_2x3.npy")));
+  const std::vector<double> doubles = {0.0, 1.0 / 3, 2.0 / 3, 3.0 / 3, 4.0 / 3};
+  write_npy(fs, folder / "d", doubles, std::vector<std::int64_t>{5});
+  EXPECT_EQ(file_content(folder / "d"), file_content(test_data("formats/float64_5.npy")));
+  write_npy(fs, folder / "i", std::vector<std::int64_t>{-7}, {});
+  EXPECT_EQ(file_content(folder / "i"), file_content(test_data("formats/int64_scalar.npy")));
+}
+
+TEST(Npy, RefusesAShapeThatDoesNotFit) {
+  const TemporaryFolder folder;
+  const std::vector<float> six(6);
+  EXPECT_EQ(error_of([&] {
+              write_npy(real_file_system(), folder / "f", six, std::vector<std::int64_t>{2, 4});
+            }).code(),
+            "internal");
+  EXPECT_FALSE(std::filesystem::exists(folder / "f"));
+}
+
+TEST(TextFile, IsReadAsBytes) {
+  const TemporaryFolder folder;
+  const std::string bytes("a\0\xFF\n", 4);
+  EXPECT_EQ(read_text_file(folder.file("x", bytes)), bytes);
+}
+
+TEST(TextFile, Row20_MissingEmptyFolderAndTooLongAreToldApart) {
+  const TemporaryFolder folder;
+  EXPECT_TRUE(tells(error_of([&] { read_text_file(folder / "none.txt"); }), "no such file"));
+  EXPECT_TRUE(tells(error_of([&] { read_text_file(folder.file("e", "")); }), "empty"));
+  EXPECT_TRUE(tells(error_of([&] { read_text_file(folder.path()); }), "folder"));
+  EXPECT_TRUE(tells(error_of([&] { read_text_file(folder.file("l", "12345"), 4); }), "at most 4"));
+}
+
+TEST(TextCollection, ReadsTheBundledValidationTexts) {
+  const auto path = std::filesystem::path(PHASESCOPE_SOURCE) / "assets/texts/validation.jsonl";
+  const auto texts = read_text_collection(path);
+  EXPECT_GE(texts.size(), 64u);
+  for (const NamedText& text : texts) {
+    EXPECT_GE(text.text.size(), 2200u) << text.name;
+    EXPECT_EQ(first_invalid_utf8(text.text), text.text.size()) << text.name;
+  }
+}
+
+TEST(TextCollection, NamesTheBadLine) {
+  const TemporaryFolder folder;
+  const auto refused = [&](const std::string& content) {
+    return error_of([&] { read_text_collection(folder.file("t.jsonl", content)); });
+  };
+  EXPECT_TRUE(tells(refused("{\"text\": \"a\"}\n\n{\"text\": 3}\n"), "line 3"));
+  EXPECT_TRUE(tells(refused("{\"text\": \"a\"}\n{"), "line 2"));
+  EXPECT_TRUE(tells(refused("\n \n"), "holds no text"));
+  const auto texts = read_text_collection(folder.file("t.jsonl", "{\"text\": \"a\"}\n"));
+  EXPECT_EQ(texts[0].name, "1");
+}
+
+TEST(Utf8, FindsTheFirstBrokenByte) {
+  EXPECT_EQ(first_invalid_utf8(""), 0u);
+  EXPECT_EQ(first_invalid_utf8("aé€😀"), 10u);
+  for (const std::string broken : {"\x80", "\xC3", "\xC0\x80", "\xE0\x80\x80", "\xED\xA0\x80",
+                                   "\xF4\x90\x80\x80", "\xF0\x9F\x98", "\xFF"}) {
+    EXPECT_EQ(first_invalid_utf8("ab" + broken), 2u);
+  }
+}
+
+TEST(Shortened, CutsBetweenCharacters) {
+  EXPECT_EQ(shortened("short text"), "short text");
+  EXPECT_EQ(shortened("éééé", 3), "éé...");
+  EXPECT_EQ(in_quotes("a\nb"), "\"a⏎b\"");
+}
+
+TEST(Error, HasFourFieldsAndOneText) {
+  const Error error = bad_input("it is wrong", "file, byte 3", "mend it");
+  EXPECT_EQ(error.code(), "bad_input");
+  EXPECT_STREQ(error.what(), "it is wrong");
+  EXPECT_EQ(error.full_text(), "it is wrong (file, byte 3); mend it");
+  EXPECT_EQ(cancelled().code(), "cancelled");
+}
+
+}  // namespace
+}  // namespace phasescope::formats
