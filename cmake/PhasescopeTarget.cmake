@@ -9,7 +9,7 @@ function(phasescope_warnings target)
   set(host $<COMPILE_LANGUAGE:CXX>)
   set(gpu $<COMPILE_LANGUAGE:CUDA>)
   target_compile_options(${target} PRIVATE
-    "$<${host}:-Wall;-Wextra;-Wpedantic;-Wno-missing-field-initializers>"
+    "$<${host}:-Wall;-Wextra;-Wpedantic;-Wno-missing-field-initializers;-Wno-restrict>"
     "$<${gpu}:-Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers>")
   if(PHASESCOPE_WERROR)
     target_compile_options(${target} PRIVATE
