@@ -10,7 +10,7 @@ from . import build
 from .console import say
 from .paths import CTEST
 
-ASAN_TESTS = "^(formats|protocol|kernels)"
+ASAN_TESTS = "^(formats|protocol)"
 TIMEOUT_S = 900
 
 
