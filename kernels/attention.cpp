@@ -1,7 +1,5 @@
 #include "kernels/attention.h"
 
-#include <stdexcept>
-
 #include "kernels/check.h"
 #include "kernels/cpu/entries.h"
 #include "kernels/cpu/targets.h"
@@ -21,9 +19,7 @@ struct Forward {
     (tapa.phase == TapaPhase::linear ? forward_tapa_linear : forward_tapa)(inputs, outputs, probes);
   }
   void operator()(const TapeVariant&) const { forward_tape(inputs, outputs, probes); }
-  void operator()(const CapeVariant&) const {
-    throw std::invalid_argument("[attention] cape has no fused kernel in this build");
-  }
+  void operator()(const CapeVariant&) const { forward_cape(inputs, outputs, probes); }
 };
 
 struct Backward {
@@ -38,9 +34,7 @@ struct Backward {
                                                                              gradients);
   }
   void operator()(const TapeVariant&) const { backward_tape(inputs, saved, gradients); }
-  void operator()(const CapeVariant&) const {
-    throw std::invalid_argument("[attention] cape has no fused kernel in this build");
-  }
+  void operator()(const CapeVariant&) const { backward_cape(inputs, saved, gradients); }
 };
 
 bool wants_row_probes(const RowProbes& rows) {

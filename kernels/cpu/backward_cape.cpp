@@ -1,0 +1,397 @@
+// CAPE's backward pass. A work item is a share of the panels of one batch entry, all heads at once:
+// the network's gradient at a pair needs d score of every head.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/backward_cape.cpp"
+#include "kernels/cpu/targets.h"
+// After the list of targets.
+#include "hwy/foreach_target.h"
+
+#include <limits>
+#include <vector>
+
+#include "kernels/cpu/chunks.h"
+#include "kernels/cpu/entries.h"
+#include "kernels/variants/cape-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace phasescope::kernels::HWY_NAMESPACE {
+
+/// sums[r][c] (vectors of lanes) += sum over `depth` vectors of x[r] * y[c].
+template <int R, int C>
+HWY_INLINE void lane_tile(const float* x, const float* y, std::int64_t depth, float* sums,
+                          std::int64_t columns) {
+  Vec acc[R][C];
+  for (int r = 0; r < R; ++r) {
+    for (int c = 0; c < C; ++c) acc[r][c] = zero();
+  }
+  for (std::int64_t n = 0; n < depth; ++n) {
+    Vec ys[C];
+#pragma GCC unroll 4
+    for (int c = 0; c < C; ++c) ys[c] = load(y + c * kCapeRow + n * kLanes);
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) {
+      const Vec a = load(x + r * kCapeRow + n * kLanes);
+#pragma GCC unroll 4
+      for (int c = 0; c < C; ++c) acc[r][c] = hn::MulAdd(a, ys[c], acc[r][c]);
+    }
+  }
+  for (int r = 0; r < R; ++r) {
+    for (int c = 0; c < C; ++c) {
+      float* at = sums + (r * columns + c) * kLanes;
+      store(hn::Add(load(at), acc[r][c]), at);
+    }
+  }
+}
+
+/// All rows of x (rows, kCapeRow) against all rows of y; sums: (rows, columns, kLanes).
+HWY_NOINLINE void add_lane_products(const float* x, std::int64_t rows, const float* y,
+                                    std::int64_t columns, std::int64_t depth, float* sums) {
+  for (std::int64_t r = 0; r < rows;) {
+    const bool tall = r + 2 <= rows;
+    for (std::int64_t c = 0; c < columns;) {
+      const bool wide = c + 4 <= columns;
+      float* at = sums + (r * columns + c) * kLanes;
+      const float* a = x + r * kCapeRow;
+      const float* b = y + c * kCapeRow;
+      if (tall && wide) {
+        lane_tile<2, 4>(a, b, depth, at, columns);
+      } else if (wide) {
+        lane_tile<1, 4>(a, b, depth, at, columns);
+      } else if (tall) {
+        lane_tile<2, 1>(a, b, depth, at, columns);
+      } else {
+        lane_tile<1, 1>(a, b, depth, at, columns);
+      }
+      c += wide ? 4 : 1;
+    }
+    r += tall ? 2 : 1;
+  }
+}
+
+class CapeBackward {
+ public:
+  CapeBackward(const AttentionInputs& inputs, const SavedForward& saved,
+               const Gradients& gradients)
+      : inputs_(inputs), saved_(saved), gradients_(gradients), shape_(inputs.shape),
+        net_(inputs), heads_(shape_.heads), hidden_(net_.cape.hidden),
+        key_width_(padded(shape_.head_dim)), value_width_(padded(value_dim(shape_))) {
+    panels_ = (shape_.queries + kPanel - 1) / kPanel;
+    AttentionShape one = shape_;
+    one.kv_heads = 1;
+    chunks_ = backward_chunks(one, panels_, shape_.kv_heads * (key_width_ + value_width_));
+  }
+
+  void run() {
+    const std::int64_t items = shape_.batch * chunks_;
+    const std::int64_t size = shape_.kv_heads * shape_.keys * (key_width_ + value_width_);
+    FloatBuffer sums(items * size);
+    std::vector<CapeSums> network(static_cast<std::size_t>(items),
+                                  CapeSums(heads_, hidden_, net_.tables.range()));
+    std::vector<FloatBuffer> buffers(static_cast<std::size_t>(parallel_threads()));
+    for (FloatBuffer& buffer : buffers) buffer = FloatBuffer(buffer_size());
+    parallel_items(items, [&](std::int64_t item, int thread) {
+      run_item(item / chunks_, item % chunks_, sums.data() + item * size,
+               network[static_cast<std::size_t>(item)],
+               buffers[static_cast<std::size_t>(thread)].data());
+    });
+    parallel_items(shape_.batch, [&](std::int64_t batch, int) {
+      float* first = sums.data() + batch * chunks_ * size;
+      for (std::int64_t c = 1; c < chunks_; ++c) {
+        for (std::int64_t n = 0; n < size; ++n) first[n] += first[c * size + n];
+      }
+      write_keys(batch, first);
+    });
+    for (std::size_t n = 1; n < network.size(); ++n) network[0].add(network[n]);
+    if (const auto* wanted = std::get_if<CapeGradients>(&gradients_.variant)) {
+      write_cape_gradients(inputs_, net_.tables.range(), network[0], *wanted);
+    }
+  }
+
+ private:
+  /// Arrays of one panel; (rows, kCapeKeys, kPanel) where nothing else is said.
+  struct Work {
+    std::int64_t batch, row, queries;
+    float* q_lanes;      ///< (heads, dim, kPanel), times scale
+    float* dq_lanes;     ///< (heads, dim, kPanel)
+    float* d_out_lanes;  ///< (heads, value dim, kPanel)
+    float* q_rows;       ///< (heads, kPanel, padded dim), times scale
+    float* d_out_rows;   ///< (heads, kPanel, padded value dim)
+    float* lse;          ///< (heads, kPanel), log2 units
+    float* row_sum;      ///< (heads, kPanel)
+    float* content;      ///< of the heads
+    float* weights;      ///< of the heads: scores, then weights
+    float* d_score;      ///< of the heads: d score, then d content
+    float* before;       ///< of the hidden units: before the rectifier
+    float* active;       ///< after it
+    float* d_hidden;
+    float* w1_sums;  ///< (hidden, heads, kLanes)
+    float* w2_sums;  ///< (heads, hidden, kLanes)
+    float* d_hidden_diagonals;  ///< (hidden, range)
+    float* d_score_diagonals;   ///< (heads, range)
+    float* dk;  ///< (kv_heads, keys, padded dim)
+    float* dv;
+  };
+
+  static std::int64_t padded(std::int64_t dim) { return round_up(dim, kLanes); }
+
+  std::int64_t diagonals() const { return (hidden_ + heads_) * net_.tables.range().size(); }
+
+  std::int64_t buffer_size() const {
+    const std::int64_t rows = 2 * shape_.head_dim + value_dim(shape_) + 2 + key_width_ + value_width_;
+    return heads_ * rows * kPanel + 3 * (heads_ + hidden_) * kCapeRow +
+           2 * heads_ * hidden_ * kLanes + round_up(diagonals(), kLanes);
+  }
+
+  Work place_buffers(std::int64_t batch, float* sums, float* at) const {
+    const auto take = [&at](std::int64_t size) {
+      float* p = at;
+      at += size;
+      return p;
+    };
+    Work w{};
+    w.batch = batch;
+    w.q_lanes = take(heads_ * shape_.head_dim * kPanel);
+    w.dq_lanes = take(heads_ * shape_.head_dim * kPanel);
+    w.d_out_lanes = take(heads_ * value_dim(shape_) * kPanel);
+    w.q_rows = take(heads_ * key_width_ * kPanel);
+    w.d_out_rows = take(heads_ * value_width_ * kPanel);
+    w.lse = take(heads_ * kPanel);
+    w.row_sum = take(heads_ * kPanel);
+    for (float** array : {&w.content, &w.weights, &w.d_score}) *array = take(heads_ * kCapeRow);
+    for (float** array : {&w.before, &w.active, &w.d_hidden}) *array = take(hidden_ * kCapeRow);
+    w.w1_sums = take(heads_ * hidden_ * kLanes);
+    w.w2_sums = take(heads_ * hidden_ * kLanes);
+    w.d_hidden_diagonals = take(hidden_ * net_.tables.range().size());
+    w.d_score_diagonals = take(heads_ * net_.tables.range().size());
+    w.dk = sums;
+    w.dv = sums + shape_.kv_heads * shape_.keys * key_width_;
+    return w;
+  }
+
+  void run_item(std::int64_t batch, std::int64_t chunk, float* sums, CapeSums& network,
+                float* buffer) const {
+    std::fill(sums, sums + shape_.kv_heads * shape_.keys * (key_width_ + value_width_), 0.0f);
+    Work w = place_buffers(batch, sums, buffer);
+    for (std::int64_t panel = chunk; panel < panels_; panel += chunks_) {
+      w.row = panel * kPanel;
+      w.queries = std::min<std::int64_t>(kPanel, shape_.queries - w.row);
+      std::fill(w.w1_sums, w.w1_sums + 2 * heads_ * hidden_ * kLanes, 0.0f);
+      std::fill(w.d_hidden_diagonals, w.d_hidden_diagonals + diagonals(), 0.0f);
+      for (std::int64_t h = 0; h < heads_; ++h) pack_head(w, h);
+      const std::int64_t keys = visible_keys(shape_, w.row + w.queries - 1);
+      for (std::int64_t key = 0; key < keys; key += kCapeKeys) {
+        run_block(w, key, std::min<std::int64_t>(kCapeKeys, keys - key));
+      }
+      flush(w, network);
+      for (std::int64_t h = 0; h < heads_; ++h) write_queries(w, h);
+    }
+  }
+
+  void pack_head(const Work& w, std::int64_t h) const {
+    const std::int64_t dim = shape_.head_dim, values = value_dim(shape_);
+    const float* q = row_pointer(inputs_.q, w.batch, h, w.row);
+    const float* d_out = row_pointer(saved_.d_out, w.batch, h, w.row);
+    pack_panel(q, inputs_.q.row, w.queries, dim, inputs_.scale, w.q_lanes + h * dim * kPanel);
+    pack_panel(d_out, saved_.d_out.row, w.queries, values, 1, w.d_out_lanes + h * values * kPanel);
+    std::fill_n(w.dq_lanes + h * dim * kPanel, dim * kPanel, 0.0f);
+    float* q_rows = w.q_rows + h * key_width_ * kPanel;
+    float* d_out_rows = w.d_out_rows + h * value_width_ * kPanel;
+    std::fill_n(q_rows, key_width_ * kPanel, 0.0f);
+    std::fill_n(d_out_rows, value_width_ * kPanel, 0.0f);
+    std::fill_n(w.lse + h * kPanel, kPanel, -kMaskedScore);
+    std::fill_n(w.row_sum + h * kPanel, kPanel, 0.0f);
+    for (std::int64_t n = 0; n < w.queries; ++n) {
+      for (std::int64_t d = 0; d < dim; ++d) {
+        q_rows[n * key_width_ + d] = inputs_.scale * q[n * inputs_.q.row + d];
+      }
+      const float* g = d_out + n * saved_.d_out.row;
+      std::copy_n(g, values, d_out_rows + n * value_width_);
+      const float lse = saved_.lse[(w.batch * heads_ + h) * shape_.queries + w.row + n];
+      if (lse == -std::numeric_limits<float>::infinity()) continue;
+      w.lse[h * kPanel + n] = static_cast<float>(static_cast<double>(lse) * 1.4426950408889634);
+      const float* out = row_pointer(saved_.out, w.batch, h, w.row + n);
+      double sum = 0;
+      for (std::int64_t d = 0; d < values; ++d) sum += static_cast<double>(out[d]) * g[d];
+      w.row_sum[h * kPanel + n] = static_cast<float>(sum);
+    }
+  }
+
+  InputTensor head_of(const InputTensor& tensor, std::int64_t batch, std::int64_t h) const {
+    InputTensor one = tensor;
+    one.data = row_pointer(tensor, batch, h / (heads_ / shape_.kv_heads), 0);
+    return one;
+  }
+
+  void run_block(Work& w, std::int64_t key, std::int64_t keys) const {
+    const TilePlace place{w.row + shape_.query_offset, key, 0, static_cast<int>(w.queries),
+                          shape_.causal};
+    for (std::int64_t h = 0; h < heads_; ++h) {
+      cape_content(place, keys, w.q_lanes + h * shape_.head_dim * kPanel,
+                   head_of(inputs_.k, w.batch, h), shape_.head_dim, w.content + h * kCapeRow);
+    }
+    for (std::int64_t r = 0; r < keys; ++r) {
+      const std::int64_t at = r * kPanel, distance = place.query - key - r;
+      cape_first_layer(net_, distance, w.content + at, w.before + at);
+      cape_second_layer(net_, distance, w.content + at, w.before + at, w.active + at,
+                        w.weights + at);
+    }
+    for (std::int64_t h = 0; h < heads_; ++h) weigh_head(w, place, keys, h);
+    // d w2 before d_score becomes d content.
+    add_lane_products(w.d_score, heads_, w.active, hidden_, keys * kVecs, w.w2_sums);
+    for (std::int64_t r = 0; r < keys; ++r) through_network(w, r, place.query - key - r);
+    add_lane_products(w.d_hidden, hidden_, w.content, heads_, keys * kVecs, w.w1_sums);
+    for (std::int64_t h = 0; h < heads_; ++h) add_head(w, key, keys, h);
+  }
+
+  /// Weights and d score of one head.
+  void weigh_head(Work& w, TilePlace place, std::int64_t keys, std::int64_t h) const {
+    const InputTensor values = head_of(inputs_.v, w.batch, h);
+    const std::int64_t key = place.key;
+    for (std::int64_t n = 0; n < keys; n += kTileKeys) {
+      place.key = key + n;
+      place.keys = static_cast<int>(std::min<std::int64_t>(kTileKeys, keys - n));
+      float* weights = w.weights + h * kCapeRow + n * kPanel;
+      Vec t[kTileKeys][kVecs];
+      for (int r = 0; r < kTileKeys; ++r) {
+        for (int v = 0; v < kVecs; ++v) {
+          t[r][v] = hn::Mul(load(weights + r * kPanel + v * kLanes), set(kLog2e));
+        }
+      }
+      if (is_masked(place)) mask_tile(place, t);
+      for (int r = 0; r < kTileKeys; ++r) {
+        for (int v = 0; v < kVecs; ++v) {
+          const Vec lse = load(w.lse + h * kPanel + v * kLanes);
+          store(exp2_any(hn::Sub(t[r][v], lse)), weights + r * kPanel + v * kLanes);
+          t[r][v] = zero();
+        }
+      }
+      const float* rows[kTileKeys];
+      tile_rows(place, values, rows);
+      dot_tile(rows, w.d_out_lanes + h * value_dim(shape_) * kPanel, value_dim(shape_), t);
+      float* d_score = w.d_score + h * kCapeRow + n * kPanel;
+      for (int r = 0; r < kTileKeys; ++r) {
+        for (int v = 0; v < kVecs; ++v) {
+          const std::int64_t at = r * kPanel + v * kLanes;
+          const Vec mean = load(w.row_sum + h * kPanel + v * kLanes);
+          store(hn::Mul(load(weights + at), hn::Sub(t[r][v], mean)), d_score + at);
+        }
+      }
+    }
+  }
+
+  /// d score of one key's heads back through both layers: d hidden, d content, sums by distance.
+  void through_network(Work& w, std::int64_t r, std::int64_t distance) const {
+    const std::int64_t range = net_.tables.range().size();
+    const std::int64_t shift = distance - net_.tables.range().first;
+    float* d_score = w.d_score + r * kPanel;
+    float* d_hidden = w.d_hidden + r * kPanel;
+    for (std::int64_t d = 0; d < hidden_; ++d) fill_panel(d_hidden + d * kCapeRow, 0);
+    multiply_panel({net_.cape.w2, 1, hidden_, d_score, kCapeRow, d_hidden, kCapeRow, heads_},
+                   hidden_);
+    for (std::int64_t d = 0; d < hidden_; ++d) {
+      for (int v = 0; v < kVecs; ++v) {
+        const std::int64_t at = d * kCapeRow + v * kLanes;
+        const LaneMask positive =
+            hn::Gt(load(w.before + r * kPanel + at), zero());
+        const Vec g = load(d_hidden + at);
+        const Vec through = hn::IfThenElse(positive, g, hn::Mul(g, set(0.01f)));
+        store(through, d_hidden + at);
+        add_unaligned(w.d_hidden_diagonals + d * range + shift + v * kLanes, through);
+      }
+    }
+    for (std::int64_t h = 0; h < heads_; ++h) {
+      for (int v = 0; v < kVecs; ++v) {
+        add_unaligned(w.d_score_diagonals + h * range + shift + v * kLanes,
+                      load(d_score + h * kCapeRow + v * kLanes));
+      }
+    }
+    multiply_panel({net_.cape.w1, 1, net_.layout.width, d_hidden, kCapeRow, d_score, kCapeRow,
+                    hidden_},
+                   heads_);
+  }
+
+  static HWY_INLINE void add_unaligned(float* at, Vec x) {
+    store_unaligned(hn::Add(load_unaligned(at), x), at);
+  }
+
+  /// dq, dk and dv of one head from d content and the weights.
+  void add_head(Work& w, std::int64_t key, std::int64_t keys, std::int64_t h) const {
+    const InputTensor k = head_of(inputs_.k, w.batch, h);
+    const std::int64_t kv = h / (heads_ / shape_.kv_heads);
+    const float* d_content = w.d_score + h * kCapeRow;
+    multiply_panel({k.data + key * k.row, 1, k.row, d_content, kPanel,
+                    w.dq_lanes + h * shape_.head_dim * kPanel, kPanel, keys},
+                   shape_.head_dim);
+    const std::int64_t row = kv * shape_.keys + key;
+    multiply_wide({d_content, kPanel, 1, w.q_rows + h * key_width_ * kPanel, key_width_,
+                   w.dk + row * key_width_, key_width_, w.queries},
+                  keys, key_width_ / kLanes);
+    multiply_wide({w.weights + h * kCapeRow, kPanel, 1, w.d_out_rows + h * value_width_ * kPanel,
+                   value_width_, w.dv + row * value_width_, value_width_, w.queries},
+                  keys, value_width_ / kLanes);
+  }
+
+  /// The panel's float sums into the item's float64 ones.
+  void flush(const Work& w, CapeSums& network) const {
+    const auto add = [](std::vector<double>& to, const float* from) {
+      for (std::size_t n = 0; n < to.size(); ++n) to[n] += static_cast<double>(from[n]);
+    };
+    const auto add_lanes = [](std::vector<double>& to, const float* from) {
+      for (std::size_t n = 0; n < to.size(); ++n) {
+        for (std::size_t lane = 0; lane < kLanes; ++lane) {
+          to[n] += static_cast<double>(from[n * kLanes + lane]);
+        }
+      }
+    };
+    add(network.d_hidden, w.d_hidden_diagonals);
+    add(network.d_score, w.d_score_diagonals);
+    add_lanes(network.d_w1, w.w1_sums);
+    add_lanes(network.d_w2, w.w2_sums);
+  }
+
+  void write_queries(const Work& w, std::int64_t h) const {
+    float factor[kPanel];
+    std::fill(factor, factor + kPanel, inputs_.scale);
+    unpack_panel(w.dq_lanes + h * shape_.head_dim * kPanel, factor, w.queries, shape_.head_dim,
+                 row_pointer(gradients_.dq, w.batch, h, w.row), gradients_.dq.row);
+  }
+
+  void write_keys(std::int64_t batch, const float* sums) const {
+    const auto write = [&](const OutputTensor& to, std::int64_t dim) {
+      for (std::int64_t h = 0; h < shape_.kv_heads; ++h) {
+        for (std::int64_t n = 0; n < shape_.keys; ++n, sums += padded(dim)) {
+          std::copy_n(sums, dim, row_pointer(to, batch, h, n));
+        }
+      }
+    };
+    write(gradients_.dk, shape_.head_dim);
+    write(gradients_.dv, value_dim(shape_));
+  }
+
+  const AttentionInputs& inputs_;
+  const SavedForward& saved_;
+  const Gradients& gradients_;
+  const AttentionShape& shape_;
+  CapeNetwork net_;
+  std::int64_t heads_, hidden_, key_width_, value_width_;
+  std::int64_t panels_ = 0, chunks_ = 1;
+};
+
+void backward_cape(const AttentionInputs& inputs, const SavedForward& saved,
+                   const Gradients& gradients) {
+  CapeBackward(inputs, saved, gradients).run();
+}
+
+}  // namespace phasescope::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace phasescope::kernels {
+
+void backward_cape(const AttentionInputs& inputs, const SavedForward& saved,
+                   const Gradients& gradients) {
+  PHASESCOPE_SELECT_TARGET(backward_cape)(inputs, saved, gradients);
+}
+
+}  // namespace phasescope::kernels
+#endif

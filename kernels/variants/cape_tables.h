@@ -1,0 +1,59 @@
+#pragma once
+// What CAPE needs outside the inner loops. The part of the first layer that reads the bias depends on
+// distance alone: a table of hidden vectors, w1_B B(lambda) + b1. Likewise what is added to the
+// content score besides the network's output: B(lambda) (residual forms) + b2.
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/attention.h"
+#include "kernels/cpu/buffer.h"
+#include "kernels/cpu/diagonals.h"
+
+namespace phasescope::kernels {
+
+/// Weight n of hidden unit d for head h's content score and for its bias lie at
+/// w1[d * width + h] and w1[d * width + bias_column + h].
+struct CapeLayout {
+  std::int64_t width = 0;
+  std::int64_t bias_column = 0;
+  bool reads_bias = false;
+  bool adds_bias = false;
+};
+CapeLayout cape_layout(const CapeVariant& cape, std::int64_t heads);
+
+class CapeTables {
+ public:
+  /// Tables for every distance of the range; lambda = max(distance, 0).
+  CapeTables(const AttentionInputs& inputs, const DistanceRange& range);
+
+  /// (hidden, range) from distance 0: w1_B B + b1.
+  const float* hidden(std::int64_t unit) const {
+    return hidden_.data() + unit * range_.size() - range_.first;
+  }
+  /// (heads, range) from distance 0: B (residual forms) + b2.
+  const float* base(std::int64_t head) const {
+    return base_.data() + head * range_.size() - range_.first;
+  }
+  const DistanceRange& range() const { return range_; }
+
+ private:
+  DistanceRange range_;
+  FloatBuffer hidden_;
+  FloatBuffer base_;
+};
+
+/// Sums of one item of the backward pass, in float64: d hidden (before the rectifier) and d score by
+/// distance, d w1_A (hidden, heads) and d w2 (heads, hidden).
+struct CapeSums {
+  CapeSums(std::int64_t heads, std::int64_t hidden, const DistanceRange& range);
+  void add(const CapeSums& other);
+
+  std::vector<double> d_hidden, d_score, d_w1, d_w2;
+};
+
+/// Turns the sums of all items into the gradients of the table and the network.
+void write_cape_gradients(const AttentionInputs& inputs, const DistanceRange& range,
+                          const CapeSums& sums, const CapeGradients& gradients);
+
+}  // namespace phasescope::kernels
