@@ -31,6 +31,9 @@ struct Captured {
 
 const std::vector<std::string>& capture_kinds();
 
+// Whether a single tensor of that name exists in a model of this size.
+bool is_capture_tensor(const std::string& name, const ModelConfig& config);
+
 // Runs ids (B, N) through the model and keeps what was asked for, by the names of the command line's
 // `capture`: logits (B, N, V), hidden.L (B, N, C), attn.L, scores.L, content.L, positional.L
 // (B, H, N, N), position.L (B, H, N, 2, d/2), q.L, k.L, v.L, q.L.rotated, k.L.rotated (B, H, N, d),

@@ -74,8 +74,6 @@ class Decoder {
                     Observer* observer = nullptr) const;
   // Logits (..., V) of rows of hidden().
   at::Tensor logits(const at::Tensor& hidden, const ForwardOptions& options = {}) const;
-  // What ran attention last time is said by LayerAttention; this says what would.
-  std::string kernel_name(const ForwardOptions& options) const;
 
  private:
   ModelConfig config_;

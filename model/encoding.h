@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -89,6 +90,9 @@ struct OptionInfo {
   std::string key;
   Json fallback;  // its default; its JSON type is the option's
   std::string help;
+  std::vector<std::string> choices = {};  // of a text; empty for any
+  double min = -std::numeric_limits<double>::infinity();
+  double max = std::numeric_limits<double>::infinity();
 };
 
 struct EncodingInfo {
@@ -148,8 +152,8 @@ class Encoding {
   virtual std::vector<ParameterSpec> parameters() const { return {}; }
   virtual std::vector<ParameterSpec> shared_parameters() const { return {}; }
 
-  // Radians a token of each plane, (d/2) of `dtype`; undefined where nothing rotates. `length`:
-  // tokens read (some scalings depend on it).
+  // Radians a token of each plane, (d/2) of context.angle_dtype; undefined where nothing rotates.
+  // Some scalings depend on the number of tokens read.
   virtual at::Tensor frequencies(const StartContext& context) const;
 
   // Encodings that are added to the embedding: x (B, N, C).
@@ -164,8 +168,10 @@ class Encoding {
   virtual void after_mlp(const Parameters& layer, const MlpContext& context,
                          PositionState& state) const;
 
-  // Bias by distance 0..length-1 of each head, (H, length) float64, for encodings with one.
-  virtual at::Tensor bias_curve(const Parameters& layer, std::int64_t length) const;
+  // Bias of each head at distances 0..length-1, (H, length) of `dtype`, for encodings that add one
+  // that depends on nothing else; undefined for the others. Differentiable.
+  virtual at::Tensor bias_table(const Parameters& layer, std::int64_t length,
+                                at::ScalarType dtype) const;
 
   // Largest shift of position ids that training draws (uniformly in 0..value); 0 for none.
   virtual std::int64_t train_shift() const { return 0; }
@@ -173,7 +179,12 @@ class Encoding {
   virtual void constrain(Parameters& layer) const;
 
  protected:
-  Encoding(const EncodingInfo& info, const Json& options, const ModelConfig& model);
+  Encoding(const Json& options, const ModelConfig& model);
+
+  double number(const char* option) const { return options_.at(option).get<double>(); }
+  std::int64_t integer(const char* option) const { return options_.at(option).get<std::int64_t>(); }
+  std::string text(const char* option) const { return options_.at(option).get<std::string>(); }
+  bool flag(const char* option) const { return options_.at(option).get<bool>(); }
 
   // Of the model it is for.
   std::int64_t heads_, kv_heads_, head_dim_, width_, context_;
@@ -190,6 +201,11 @@ struct EncodingEntry {
 const std::vector<EncodingEntry>& encodings();
 // Null where there is none of that key.
 const EncodingEntry* find_encoding(const std::string& key);
+
+// Fills in defaults. Unknown options (naming the near ones), wrong types and values out of range are
+// put down in `problems`.
+Json resolve_options(const EncodingInfo& info, const Json& options,
+                     formats::ConfigProblems& problems);
 
 // The encoding of config.encoding. Throws Error "bad_input" that lists all problems: an unknown key
 // or option (naming the near ones), a wrong type, a value out of range.

@@ -1,0 +1,146 @@
+#include "model/encoding.h"
+
+#include <ATen/ATen.h>
+
+#include <sstream>
+
+#include "formats/error.h"
+#include "model/near_names.h"
+
+namespace phasescope::model {
+namespace {
+
+bool same_type(const Json& value, const Json& fallback) {
+  if (fallback.is_boolean()) return value.is_boolean();
+  if (fallback.is_number_integer()) return value.is_number_integer();
+  if (fallback.is_number()) return value.is_number();
+  if (fallback.is_string()) return value.is_string();
+  if (fallback.is_array()) return value.is_array();
+  return true;
+}
+
+const char* type_text(const Json& fallback) {
+  if (fallback.is_boolean()) return "true or false";
+  if (fallback.is_number_integer()) return "a whole number";
+  if (fallback.is_number()) return "a number";
+  if (fallback.is_array()) return "a list";
+  return "a text";
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+// Empty where the value is good.
+std::string fault_of(const Json& value, const OptionInfo& option) {
+  if (!same_type(value, option.fallback)) {
+    return "expected " + std::string(type_text(option.fallback)) + " but got " + value.dump();
+  }
+  if (value.is_number()) {
+    const double number = value.get<double>();
+    if (!(number >= option.min && number <= option.max)) {
+      std::ostringstream sentence;
+      sentence << "must lie in " << option.min << " to " << option.max << ", is " << value.dump();
+      return sentence.str();
+    }
+  }
+  if (value.is_string() && !option.choices.empty()) {
+    for (const std::string& choice : option.choices) {
+      if (value == choice) return {};
+    }
+    return value.dump() + " is not known; known: " + joined(option.choices);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::int64_t Positions::largest_distance() const {
+  if (length == 0) return 0;
+  if (consecutive()) return length - 1;
+  return ids.max().item<std::int64_t>() - ids.min().item<std::int64_t>();
+}
+
+const char* name_of(AttentionProgram::Kind kind) {
+  switch (kind) {
+    case AttentionProgram::Kind::plain: return "plain";
+    case AttentionProgram::Kind::table: return "table";
+    case AttentionProgram::Kind::tapa: return "tapa";
+    case AttentionProgram::Kind::tape: return "tape";
+    case AttentionProgram::Kind::cape: return "cape";
+  }
+  return "";
+}
+
+Encoding::Encoding(const Json& options, const ModelConfig& model)
+    : heads_(model.heads),
+      kv_heads_(model.kv_heads),
+      head_dim_(model.head_dim),
+      width_(model.width),
+      context_(model.context),
+      options_(options) {}
+
+at::Tensor Encoding::frequencies(const StartContext&) const { return {}; }
+
+at::Tensor Encoding::embed(const at::Tensor& x, const StartContext&) const { return x; }
+
+PositionState Encoding::start(const StartContext& context) const { return {context.positions, {}}; }
+
+void Encoding::after_attention(const Parameters&, const at::Tensor&, PositionState&) const {}
+
+void Encoding::after_mlp(const Parameters&, const MlpContext&, PositionState&) const {}
+
+at::Tensor Encoding::bias_table(const Parameters&, std::int64_t, at::ScalarType) const {
+  return {};
+}
+
+void Encoding::constrain(Parameters&) const {}
+
+Json resolve_options(const EncodingInfo& info, const Json& options,
+                     formats::ConfigProblems& problems) {
+  Json resolved = Json::object();
+  std::vector<std::string> known;
+  for (const OptionInfo& option : info.options) {
+    known.push_back(option.key);
+    resolved[option.key] = option.fallback;
+    if (!options.contains(option.key)) continue;
+    const std::string fault = fault_of(options[option.key], option);
+    if (fault.empty()) {
+      resolved[option.key] = options[option.key];
+    } else {
+      problems.add(info.key + "." + option.key, fault);
+    }
+  }
+  for (const auto& [key, value] : options.items()) {
+    if (!resolved.contains(key)) {
+      problems.add(info.key + "." + key, "unknown option" + near_names(key, known));
+    }
+  }
+  return resolved;
+}
+
+const EncodingEntry* find_encoding(const std::string& key) {
+  for (const EncodingEntry& entry : encodings()) {
+    if (entry.info->key == key) return &entry;
+  }
+  return nullptr;
+}
+
+std::unique_ptr<Encoding> make_encoding(const ModelConfig& config) {
+  const EncodingEntry* entry = find_encoding(config.encoding.key);
+  if (entry == nullptr) {
+    std::vector<std::string> known;
+    for (const EncodingEntry& other : encodings()) known.push_back(other.info->key);
+    throw formats::bad_input("\"" + config.encoding.key + "\" is no encoding this program knows" +
+                                 near_names(config.encoding.key, known),
+                             "encoding.key");
+  }
+  formats::ConfigProblems problems;
+  const Json options = resolve_options(*entry->info, config.encoding.options, problems);
+  problems.throw_if_any("encoding");
+  return entry->make(options, config);
+}
+
+}  // namespace phasescope::model

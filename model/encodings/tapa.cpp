@@ -1,0 +1,107 @@
+#include "model/encodings/tapa.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "formats/error.h"
+
+namespace phasescope::model {
+namespace {
+
+const EncodingInfo& tapa_info() {
+  const double none = std::numeric_limits<double>::infinity();
+  static const EncodingInfo info = {
+      .key = "tapa",
+      .title = "TAPA (token-aware phase attention)",
+      .formula = "s_ij = (qA.kA / sqrt(t d)) cos(2 pi |i-j|^alpha phi), "
+                 "phi = qP.kP / sqrt((1-t) d)",
+      .source = "arXiv 2509.12635, Definition 3.1",
+      .departure = "",
+      .options = {{"alpha", 0.1, "exponent of the distance", {}, 0, 1},
+                  {"split", 0.5, "t, the amplitude part's share of the head", {}, 0, 1},
+                  {"phase", "quadratic", "phi: qP.kP, or sum(qP) + sum(kP)",
+                   {"quadratic", "linear"}},
+                  {"phase_gain", 1.0, "multiplies qP and kP; folds into the weights", {}, 0, none},
+                  {"phase_norm", 0.0, "root mean square that qP and kP are brought to; 0: off",
+                   {}, 0, none},
+                  {"two_pi", true, "the 2 pi in the cosine (the released kernel has none)"}},
+      .shift_invariant = true,
+      .has_state = false,
+  };
+  return info;
+}
+
+// Keeps the normaliser finite for a phase part of zeros.
+constexpr double kNormEps = 1e-6;
+
+class Tapa final : public Encoding {
+ public:
+  Tapa(const Json& options, const ModelConfig& model) : Encoding(options, model) {
+    content_dim_ = std::llround(number("split") * static_cast<double>(head_dim_));
+    if (content_dim_ < 1 || content_dim_ >= head_dim_) {
+      throw formats::bad_input("tapa.split " + options_["split"].dump() + " of a head of " +
+                               std::to_string(head_dim_) + " leaves one part empty");
+    }
+  }
+
+  const EncodingInfo& info() const override { return tapa_info(); }
+
+  std::string departure() const override {
+    if (number("phase_norm") <= 0) return {};
+    return "qP and kP are normalised to a root mean square of " + options_["phase_norm"].dump() +
+           " first, which the paper does not do";
+  }
+
+  AttentionProgram program(const Parameters&, const at::Tensor& q, const at::Tensor& k,
+                           const PositionState& state) const override {
+    const double content_dim = static_cast<double>(content_dim_);
+    const double phase_dim = static_cast<double>(head_dim_ - content_dim_);
+    AttentionProgram program;
+    program.kind = AttentionProgram::Kind::tapa;
+    program.q_plain = q;
+    program.k_plain = k;
+    program.q = with_phase_part(q);
+    program.k = with_phase_part(k);
+    program.scale = 1.0 / std::sqrt(content_dim);
+    program.positions = state.positions;
+    program.tapa = {content_dim_, program.scale, 1.0 / std::sqrt(phase_dim),
+                    text("phase") == "linear",
+                    powers(state.positions.largest_distance() + 1, q.scalar_type())};
+    return program;
+  }
+
+ private:
+  // The phase part brought to its norm, or multiplied by its gain.
+  at::Tensor with_phase_part(const at::Tensor& x) const {
+    const double norm = number("phase_norm");
+    const double gain = number("phase_gain");
+    if (norm <= 0 && gain == 1.0) return x;
+    const at::Tensor part = x.narrow(-1, content_dim_, head_dim_ - content_dim_);
+    const at::Tensor changed =
+        norm > 0 ? part * (norm * at::rsqrt(part.square().mean(-1, true) + kNormEps))
+                 : part * gain;
+    return at::cat({x.narrow(-1, 0, content_dim_), changed}, -1);
+  }
+
+  // |lambda|^alpha, formed in float64 for either dtype.
+  at::Tensor powers(std::int64_t length, at::ScalarType dtype) const {
+    const at::Tensor distance = at::arange(length, at::TensorOptions(at::kDouble));
+    const double turn = flag("two_pi") ? 2 * std::numbers::pi : 1.0;
+    return (turn * distance.pow(number("alpha"))).to(dtype);
+  }
+
+  std::int64_t content_dim_ = 0;
+};
+
+std::unique_ptr<Encoding> make_tapa(const Json& options, const ModelConfig& model) {
+  return std::make_unique<Tapa>(options, model);
+}
+
+}  // namespace
+
+EncodingEntry tapa_entry() { return {&tapa_info(), &make_tapa}; }
+
+}  // namespace phasescope::model

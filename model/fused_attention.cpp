@@ -1,0 +1,300 @@
+#include "model/fused_attention.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <stdexcept>
+
+#include "formats/error.h"
+
+namespace phasescope::model {
+namespace {
+
+using Kind = AttentionProgram::Kind;
+
+at::Tensor with_contiguous_channels(const at::Tensor& tensor) {
+  return tensor.stride(-1) == 1 || tensor.size(-1) == 1 ? tensor : tensor.contiguous();
+}
+
+kernels::TapaVariant tapa_variant(const TapaProgram& tapa, const at::Tensor& power) {
+  return {.content_dim = tapa.content_dim,
+          .scale_content = static_cast<float>(tapa.scale_content),
+          .scale_phase = static_cast<float>(tapa.scale_phase),
+          .phase = tapa.linear_phase ? kernels::TapaPhase::linear : kernels::TapaPhase::quadratic,
+          .power = power.const_data_ptr<float>(),
+          .power_length = power.size(0)};
+}
+
+kernels::CapeForm cape_form(CapeProgram::Form form) {
+  switch (form) {
+    case CapeProgram::Form::concat_residual: return kernels::CapeForm::concat_residual;
+    case CapeProgram::Form::concat: return kernels::CapeForm::concat;
+    case CapeProgram::Form::add_residual: return kernels::CapeForm::add_residual;
+    case CapeProgram::Form::content: return kernels::CapeForm::content;
+  }
+  return kernels::CapeForm::concat_residual;
+}
+
+kernels::AttentionShape shape_of(const AttentionProgram& program, const at::Tensor& v) {
+  return {.batch = program.q.size(0),
+          .heads = program.q.size(1),
+          .kv_heads = program.k.size(1),
+          .queries = program.q.size(2),
+          .keys = program.k.size(2),
+          .head_dim = program.q.size(3),
+          .value_dim = v.size(3),
+          .causal = program.causal,
+          .query_offset = 0};
+}
+
+// What the forward pass computes, without autograd.
+AttentionResult run_forward(const AttentionProgram& program, const at::Tensor& v, bool want_lse,
+                            bool want_entropy) {
+  const at::NoGradGuard no_grad;
+  const KernelInputs kernel(program, v);
+  const kernels::AttentionShape& shape = kernel.inputs().shape;
+  AttentionResult result;
+  kernels::ForwardOutputs outputs;
+  result.out = empty_by_token(shape.batch, shape.heads, shape.queries, shape.value_dim);
+  outputs.out = output_tensor(result.out);
+  if (program.kind == Kind::tape) {
+    result.state = empty_by_token(shape.batch, shape.heads, shape.queries,
+                                  program.tape.state.size(-1));
+    outputs.out_state = output_tensor(result.state);
+  }
+  if (want_lse) {
+    result.lse = at::empty({shape.batch, shape.heads, shape.queries}, at::kFloat);
+    outputs.lse = result.lse.mutable_data_ptr<float>();
+  }
+  if (want_entropy) {
+    result.entropy = at::empty({shape.batch, shape.heads, shape.queries}, at::kFloat);
+    outputs.rows.entropy = result.entropy.mutable_data_ptr<float>();
+  }
+  kernels::attention_forward(kernel.inputs(), outputs);
+  result.kernel = fused_kernel_name();
+  return result;
+}
+
+// The tensors of a program that gradients flow to, in one fixed order; undefined where the kind
+// has none.
+enum Operand { kQ, kK, kV, kState, kValues, kW1, kB1, kW2, kB2, kOperands };
+
+AttentionProgram with_operands(const AttentionProgram& program,
+                               const torch::autograd::variable_list& x) {
+  AttentionProgram result = program;
+  result.q = x[kQ];
+  result.k = x[kK];
+  result.tape.state = x[kState];
+  result.table.values = program.kind == Kind::table ? x[kValues] : at::Tensor();
+  result.cape.values = program.kind == Kind::cape ? x[kValues] : at::Tensor();
+  result.cape.w1 = x[kW1];
+  result.cape.b1 = x[kB1];
+  result.cape.w2 = x[kW2];
+  result.cape.b2 = x[kB2];
+  return result;
+}
+
+// Gradients of everything a kind has.
+struct GradientBuffers {
+  at::Tensor dq, dk, dv, state, values, w1, b1, w2, b2;
+};
+
+kernels::VariantGradients variant_gradients(const AttentionProgram& program,
+                                            const at::Tensor& d_state, GradientBuffers& buffers) {
+  if (program.kind == Kind::table) {
+    buffers.values = at::empty_like(program.table.values, at::MemoryFormat::Contiguous);
+    return kernels::TableGradients{buffers.values.mutable_data_ptr<float>(),
+                                   buffers.values.size(1)};
+  }
+  if (program.kind == Kind::tape) {
+    const at::Tensor& q = program.q;
+    buffers.state = empty_by_token(q.size(0), q.size(1), q.size(2), program.tape.state.size(-1));
+    kernels::TapeGradients gradients;
+    if (d_state.defined()) gradients.d_out_state = input_tensor(d_state);
+    gradients.d_state = output_tensor(buffers.state);
+    return gradients;
+  }
+  if (program.kind != Kind::cape) return std::monostate{};
+  const CapeProgram& cape = program.cape;
+  kernels::CapeGradients gradients;
+  const auto buffer = [](const at::Tensor& like) {
+    return at::empty_like(like, at::MemoryFormat::Contiguous);
+  };
+  if (cape.values.defined()) {
+    buffers.values = buffer(cape.values);
+    gradients.values = buffers.values.mutable_data_ptr<float>();
+    gradients.head_stride = buffers.values.size(1);
+  }
+  buffers.w1 = buffer(cape.w1);
+  buffers.b1 = buffer(cape.b1);
+  buffers.w2 = buffer(cape.w2);
+  buffers.b2 = buffer(cape.b2);
+  gradients.w1 = buffers.w1.mutable_data_ptr<float>();
+  gradients.b1 = buffers.b1.mutable_data_ptr<float>();
+  gradients.w2 = buffers.w2.mutable_data_ptr<float>();
+  gradients.b2 = buffers.b2.mutable_data_ptr<float>();
+  return gradients;
+}
+
+struct SavedResult {
+  at::Tensor out, lse, state;
+};
+
+GradientBuffers run_backward(const AttentionProgram& program, const at::Tensor& v,
+                             const SavedResult& forward, const at::Tensor& d_out_given,
+                             const at::Tensor& d_state_given) {
+  const at::NoGradGuard no_grad;
+  const KernelInputs kernel(program, v);
+  const kernels::AttentionShape& shape = kernel.inputs().shape;
+  GradientBuffers gradients;
+  gradients.dq = empty_by_token(shape.batch, shape.heads, shape.queries, shape.head_dim);
+  gradients.dk = empty_by_token(shape.batch, shape.kv_heads, shape.keys, shape.head_dim);
+  gradients.dv = empty_by_token(shape.batch, shape.kv_heads, shape.keys, shape.value_dim);
+  const at::Tensor d_out = d_out_given.defined() ? with_contiguous_channels(d_out_given)
+                                                 : at::zeros_like(forward.out);
+  const at::Tensor d_state =
+      d_state_given.defined() ? with_contiguous_channels(d_state_given) : at::Tensor();
+  kernels::SavedForward saved;
+  saved.out = input_tensor(forward.out);
+  if (forward.state.defined()) saved.out_state = input_tensor(forward.state);
+  saved.lse = forward.lse.const_data_ptr<float>();
+  saved.d_out = input_tensor(d_out);
+  kernels::Gradients outputs;
+  outputs.dq = output_tensor(gradients.dq);
+  outputs.dk = output_tensor(gradients.dk);
+  outputs.dv = output_tensor(gradients.dv);
+  outputs.variant = variant_gradients(program, d_state, gradients);
+  kernels::attention_backward(kernel.inputs(), saved, outputs);
+  return gradients;
+}
+
+// Differentiable form. The program travels beside the tensors as plain data.
+class FusedAttention : public torch::autograd::Function<FusedAttention> {
+ public:
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
+                                                const AttentionProgram& program, at::Tensor q,
+                                                at::Tensor k, at::Tensor v, at::Tensor state,
+                                                at::Tensor values, at::Tensor w1, at::Tensor b1,
+                                                at::Tensor w2, at::Tensor b2) {
+    const AttentionResult result = run_forward(program, v, true, false);
+    torch::autograd::variable_list saved = {q, k, v, state, values, w1, b1, w2, b2,
+                                            result.out, result.lse};
+    torch::autograd::variable_list outputs = {result.out, result.lse};
+    if (result.state.defined()) {
+      saved.push_back(result.state);
+      outputs.push_back(result.state);
+    }
+    context->save_for_backward(std::move(saved));
+    // Without the tensors: those are saved above, and a second reference would keep them alive.
+    AttentionProgram bare = with_operands(program, torch::autograd::variable_list(kOperands));
+    bare.q_plain = bare.k_plain = at::Tensor();
+    context->saved_data["program"] =
+        c10::IValue::make_capsule(c10::make_intrusive<ProgramHolder>(std::move(bare)));
+    context->mark_non_differentiable({result.lse});
+    return outputs;
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list incoming) {
+    const torch::autograd::variable_list saved = context->get_saved_variables();
+    const auto holder =
+        c10::static_intrusive_pointer_cast<ProgramHolder>(context->saved_data["program"].toCapsule());
+    const AttentionProgram program = with_operands(holder->program, saved);
+    SavedResult forward{saved[kOperands], saved[kOperands + 1],
+                        saved.size() > kOperands + 2 ? saved[kOperands + 2] : at::Tensor()};
+    const at::Tensor d_state = incoming.size() > 2 ? incoming[2] : at::Tensor();
+    GradientBuffers gradients =
+        run_backward(program, saved[kV], forward, incoming[0], d_state);
+    return {at::Tensor(),     gradients.dq, gradients.dk, gradients.dv, gradients.state,
+            gradients.values, gradients.w1, gradients.b1, gradients.w2, gradients.b2};
+  }
+
+ private:
+  struct ProgramHolder : torch::CustomClassHolder {
+    explicit ProgramHolder(AttentionProgram p) : program(std::move(p)) {}
+    AttentionProgram program;
+  };
+};
+
+}  // namespace
+
+kernels::InputTensor input_tensor(const at::Tensor& tensor) {
+  return {tensor.const_data_ptr<float>(), tensor.stride(0), tensor.stride(1), tensor.stride(2)};
+}
+
+kernels::OutputTensor output_tensor(const at::Tensor& tensor) {
+  return {tensor.mutable_data_ptr<float>(), tensor.stride(0), tensor.stride(1), tensor.stride(2)};
+}
+
+at::Tensor empty_by_token(std::int64_t batch, std::int64_t heads, std::int64_t rows,
+                          std::int64_t channels) {
+  return at::empty({batch, rows, heads, channels}, at::kFloat).transpose(1, 2);
+}
+
+KernelInputs::KernelInputs(const AttentionProgram& program, const at::Tensor& v) {
+  inputs_.shape = shape_of(program, v);
+  inputs_.q = input_tensor(keep(program.q));
+  inputs_.k = input_tensor(keep(program.k));
+  inputs_.v = input_tensor(keep(v));
+  inputs_.scale = static_cast<float>(program.scale);
+  if (program.kind == Kind::table) {
+    const at::Tensor values = keep(program.table.values);
+    inputs_.variant = kernels::TableVariant{.values = values.const_data_ptr<float>(),
+                                            .head_stride = values.stride(0),
+                                            .length = values.size(1)};
+  } else if (program.kind == Kind::tapa) {
+    inputs_.variant = tapa_variant(program.tapa, keep(program.tapa.power));
+  } else if (program.kind == Kind::tape) {
+    const at::Tensor& state = program.tape.state;
+    const at::Tensor values =
+        keep(state.expand({inputs_.shape.batch, inputs_.shape.heads, -1, -1}));
+    inputs_.variant = kernels::TapeVariant{input_tensor(values), values.size(-1)};
+  } else if (program.kind == Kind::cape) {
+    inputs_.variant = cape_variant(program.cape);
+  }
+}
+
+kernels::CapeVariant KernelInputs::cape_variant(const CapeProgram& cape) {
+  kernels::CapeVariant variant;
+  variant.form = cape_form(cape.form);
+  if (cape.values.defined()) {
+    const at::Tensor values = keep(cape.values);
+    variant.values = values.const_data_ptr<float>();
+    variant.head_stride = values.stride(0);
+    variant.length = values.size(1);
+  }
+  variant.hidden = cape.w1.size(0);
+  variant.w1 = keep(cape.w1.contiguous()).const_data_ptr<float>();
+  variant.b1 = keep(cape.b1.contiguous()).const_data_ptr<float>();
+  variant.w2 = keep(cape.w2.contiguous()).const_data_ptr<float>();
+  variant.b2 = keep(cape.b2.contiguous()).const_data_ptr<float>();
+  return variant;
+}
+
+at::Tensor KernelInputs::keep(const at::Tensor& tensor) {
+  kept_.push_back(with_contiguous_channels(tensor));
+  return kept_.back();
+}
+
+AttentionResult fused_attention(const AttentionProgram& program, const at::Tensor& v,
+                                const AttentionOptions& options) {
+  if (!at::GradMode::is_enabled()) {
+    return run_forward(program, v, options.want_lse || options.want_entropy, options.want_entropy);
+  }
+  const at::Tensor& values =
+      program.kind == Kind::cape ? program.cape.values : program.table.values;
+  const at::Tensor state =
+      program.kind == Kind::tape
+          ? program.tape.state.expand({program.q.size(0), program.q.size(1), -1, -1})
+          : at::Tensor();
+  const torch::autograd::variable_list outputs = FusedAttention::apply(
+      program, program.q, program.k, v, state, values, program.cape.w1, program.cape.b1,
+      program.cape.w2, program.cape.b2);
+  AttentionResult result{outputs[0], outputs.size() > 2 ? outputs[2] : at::Tensor(), outputs[1],
+                         {}, fused_kernel_name()};
+  if (options.want_entropy) result.entropy = run_forward(program, v, false, true).entropy;
+  return result;
+}
+
+}  // namespace phasescope::model

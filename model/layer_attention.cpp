@@ -1,0 +1,214 @@
+#include "model/layer_attention.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "formats/error.h"
+#include "model/fused_attention.h"
+#include "model/plain_attention.h"
+
+namespace phasescope::model {
+namespace {
+
+void check_range(const char* what, Range range, std::int64_t size) {
+  if (range.begin >= 0 && range.begin < range.end && range.end <= size) return;
+  throw formats::bad_usage(std::string(what) + " " + std::to_string(range.begin) + ":" +
+                               std::to_string(range.end) + " is empty or outside 0:" +
+                               std::to_string(size),
+                           what);
+}
+
+// Allocates what was asked for and points the kernel at it.
+class ProbeBuffers {
+ public:
+  ProbeBuffers(const ProbeRequest& request, const kernels::AttentionShape& shape)
+      : rows_({shape.batch, shape.heads, shape.queries}) {
+    row(request.entropy, result_.entropy, outputs_.rows.entropy);
+    row(request.max_score, result_.max_score, outputs_.rows.max_score);
+    row(request.top1_mass, result_.top1_mass, outputs_.rows.top1_mass);
+    row(request.first_key_weight, result_.first_key_weight, outputs_.rows.first_key_weight);
+    row(request.mean_distance, result_.mean_distance, outputs_.rows.mean_distance);
+    if (request.max_key) {
+      result_.max_key = at::empty(rows_, at::kInt);
+      outputs_.rows.max_key = result_.max_key.mutable_data_ptr<std::int32_t>();
+    }
+    add_windows(request.windows);
+    if (request.bucket_edges.size() > 1) add_buckets(request.bucket_edges, shape);
+  }
+
+  kernels::ForwardOutputs& outputs() { return outputs_; }
+  ProbeResult take() { return std::move(result_); }
+
+ private:
+  void row(bool wanted, at::Tensor& tensor, float*& pointer) {
+    if (!wanted) return;
+    tensor = at::empty(rows_, at::kFloat);
+    pointer = tensor.mutable_data_ptr<float>();
+  }
+
+  void add_windows(const std::vector<std::int64_t>& windows) {
+    result_.window_mass.resize(windows.size());
+    for (std::size_t n = 0; n < windows.size(); ++n) {
+      outputs_.rows.windows[n] = windows[n];
+      row(true, result_.window_mass[n], outputs_.rows.window_mass[n]);
+    }
+  }
+
+  void add_buckets(const std::vector<std::int64_t>& edges, const kernels::AttentionShape& shape) {
+    kernels::BucketProbes& buckets = outputs_.buckets;
+    buckets.edges = edges.data();
+    buckets.count = static_cast<std::int64_t>(edges.size()) - 1;
+    const std::vector<std::int64_t> sizes = {shape.batch, shape.heads, buckets.count};
+    result_.bucket_pairs = at::zeros(sizes, at::kLong);
+    result_.bucket_weight = at::zeros(sizes, at::kDouble);
+    result_.bucket_score = at::zeros(sizes, at::kDouble);
+    result_.bucket_score_square = at::zeros(sizes, at::kDouble);
+    buckets.pairs = result_.bucket_pairs.mutable_data_ptr<std::int64_t>();
+    buckets.weight = result_.bucket_weight.mutable_data_ptr<double>();
+    buckets.score = result_.bucket_score.mutable_data_ptr<double>();
+    buckets.score_square = result_.bucket_score_square.mutable_data_ptr<double>();
+  }
+
+  std::vector<std::int64_t> rows_;
+  ProbeResult result_;
+  kernels::ForwardOutputs outputs_;
+};
+
+ProbeResult fused_probe(const LayerAttention& attention, const ProbeRequest& request) {
+  const KernelInputs kernel(attention.program(), attention.v());
+  const kernels::AttentionShape& shape = kernel.inputs().shape;
+  ProbeBuffers buffers(request, shape);
+  const at::Tensor out = empty_by_token(shape.batch, shape.heads, shape.queries, shape.value_dim);
+  buffers.outputs().out = output_tensor(out);
+  at::Tensor state;
+  if (attention.program().kind == AttentionProgram::Kind::tape) {
+    state = empty_by_token(shape.batch, shape.heads, shape.queries,
+                           attention.program().tape.state.size(-1));
+    buffers.outputs().out_state = output_tensor(state);
+  }
+  kernels::attention_forward(kernel.inputs(), buffers.outputs());
+  ProbeResult result = buffers.take();
+  if (result.max_key.defined()) result.max_key = result.max_key.to(at::kLong);
+  result.kernel = fused_kernel_name();
+  return result;
+}
+
+MapResult fused_map(const LayerAttention& attention, const MapRequest& request) {
+  const KernelInputs kernel(attention.program(), attention.v());
+  const Region& region = request.region;
+  MapResult result;
+  result.mean = at::empty({region.heads.size(), request.height, request.width}, at::kFloat);
+  kernels::MapOutputs outputs;
+  outputs.height = request.height;
+  outputs.width = request.width;
+  outputs.quantity = request.quantity == MapQuantity::weight ? kernels::MapQuantity::weight
+                                                             : kernels::MapQuantity::score;
+  outputs.mean = result.mean.mutable_data_ptr<float>();
+  if (request.maximum) {
+    result.maximum = at::empty_like(result.mean);
+    outputs.maximum = result.maximum.mutable_data_ptr<float>();
+  }
+  kernels::attention_map(kernel.inputs(), attention.lse().const_data_ptr<float>(),
+                         {.batch = request.batch,
+                          .head_begin = region.heads.begin,
+                          .head_count = region.heads.size(),
+                          .row_begin = region.rows.begin,
+                          .row_end = region.rows.end,
+                          .col_begin = region.columns.begin,
+                          .col_end = region.columns.end},
+                         outputs);
+  result.kernel = fused_kernel_name();
+  return result;
+}
+
+}  // namespace
+
+LayerAttention::LayerAttention(std::int64_t layer, AttentionProgram program, at::Tensor v,
+                               at::Tensor lse, at::Tensor entropy, Backend backend,
+                               std::string kernel)
+    : layer_(layer),
+      program_(std::move(program)),
+      v_(std::move(v)),
+      lse_(std::move(lse)),
+      entropy_(std::move(entropy)),
+      backend_(backend),
+      kernel_(std::move(kernel)) {}
+
+std::int64_t LayerAttention::batch() const { return program_.q.size(0); }
+std::int64_t LayerAttention::heads() const { return program_.q.size(1); }
+std::int64_t LayerAttention::kv_heads() const { return program_.k.size(1); }
+std::int64_t LayerAttention::length() const { return program_.q.size(2); }
+
+Region LayerAttention::whole() const { return {{0, heads()}, {0, length()}, {0, length()}}; }
+
+ScoreParts LayerAttention::scores(const Region& region) const {
+  const at::NoGradGuard no_grad;
+  check_range("heads", region.heads, heads());
+  check_range("rows", region.rows, length());
+  check_range("columns", region.columns, length());
+  return plain_score_parts(program_, region.heads, region.rows, region.columns);
+}
+
+at::Tensor LayerAttention::weights(const Region& region) const {
+  const at::NoGradGuard no_grad;
+  check_range("heads", region.heads, heads());
+  check_range("rows", region.rows, length());
+  check_range("columns", region.columns, length());
+  const at::Tensor scores =
+      plain_scores(program_, region.heads, region.rows, region.columns);
+  const at::Tensor lse = lse_.slice(1, region.heads.begin, region.heads.end)
+                             .slice(2, region.rows.begin, region.rows.end);
+  // A row that sees no key has lse -inf, and exp(-inf + inf) is no number.
+  return at::exp(scores - lse.unsqueeze(-1)).nan_to_num(0.0);
+}
+
+ScoreParts LayerAttention::pair_scores(const at::Tensor& batch, const at::Tensor& head,
+                                       const at::Tensor& row, const at::Tensor& column) const {
+  const at::NoGradGuard no_grad;
+  constexpr std::int64_t kStep = 4096;  // all heads of a pair's tokens are gathered
+  std::vector<at::Tensor> score, content, positional;
+  for (std::int64_t begin = 0; begin < row.size(0); begin += kStep) {
+    const std::int64_t end = std::min(row.size(0), begin + kStep);
+    const ScoreParts parts =
+        plain_pair_scores(program_, batch.slice(0, begin, end), head.slice(0, begin, end),
+                          row.slice(0, begin, end), column.slice(0, begin, end));
+    score.push_back(parts.score);
+    content.push_back(parts.content);
+    positional.push_back(parts.positional);
+  }
+  if (score.empty()) return {};
+  return {at::cat(score), at::cat(content), at::cat(positional)};
+}
+
+bool LayerAttention::use_fused() const {
+  return backend_ == Backend::fused && fused_obstacle(program_, v_).empty();
+}
+
+ProbeResult LayerAttention::probe(const ProbeRequest& request) const {
+  const at::NoGradGuard no_grad;
+  if (request.windows.size() > static_cast<std::size_t>(kernels::kMaxWindows)) {
+    throw formats::bad_usage("at most " + std::to_string(kernels::kMaxWindows) +
+                             " windows can be measured in one pass");
+  }
+  return use_fused() ? fused_probe(*this, request) : plain_probe(*this, request);
+}
+
+MapResult LayerAttention::map(const MapRequest& request) const {
+  const at::NoGradGuard no_grad;
+  check_range("heads", request.region.heads, heads());
+  check_range("rows", request.region.rows, length());
+  check_range("columns", request.region.columns, length());
+  check_range("batch", {request.batch, request.batch + 1}, batch());
+  if (request.height < 1 || request.width < 1) {
+    throw formats::bad_usage("a map needs at least one cell", "size");
+  }
+  const bool streams = request.quantity == MapQuantity::weight ||
+                       request.quantity == MapQuantity::score;
+  return use_fused() && streams ? fused_map(*this, request) : plain_map(*this, request);
+}
+
+}  // namespace phasescope::model

@@ -1,0 +1,40 @@
+#include "model/loss.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+namespace phasescope::model {
+
+at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets) {
+  return at::cross_entropy_loss(logits.flatten(0, -2), targets.flatten(), {}, at::Reduction::Mean,
+                                -1);
+}
+
+at::Tensor next_token_loss(const at::Tensor& logits, const at::Tensor& ids) {
+  return cross_entropy(logits.slice(1, 0, -1), ids.slice(1, 1));
+}
+
+at::Tensor token_losses_of(const Decoder& decoder, const at::Tensor& hidden, const at::Tensor& ids,
+                           const ForwardOptions& options) {
+  const std::int64_t predicted = ids.size(1) - 1;
+  constexpr std::int64_t kBudget = std::int64_t{16} << 20;  // logits held at once
+  const std::int64_t step = std::max<std::int64_t>(
+      1, kBudget / (decoder.config().vocab_size * std::max<std::int64_t>(1, ids.size(0))));
+  std::vector<at::Tensor> parts;
+  for (std::int64_t begin = 0; begin < predicted; begin += step) {
+    const std::int64_t end = std::min(predicted, begin + step);
+    const at::Tensor logits = decoder.logits(hidden.slice(1, begin, end), options);
+    const at::Tensor targets = ids.slice(1, begin + 1, end + 1).unsqueeze(-1);
+    parts.push_back(at::logsumexp(logits, -1) - logits.gather(-1, targets).squeeze(-1));
+  }
+  if (parts.empty()) return at::empty({ids.size(0), 0}, hidden.options());
+  return at::cat(parts, 1);
+}
+
+at::Tensor token_losses(const Decoder& decoder, const at::Tensor& ids,
+                        const ForwardOptions& options, Observer* observer) {
+  return token_losses_of(decoder, decoder.hidden(ids, options, observer), ids, options);
+}
+
+}  // namespace phasescope::model

@@ -1,0 +1,284 @@
+#include "model/open_model.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <set>
+#include <utility>
+
+#include "formats/error.h"
+#include "formats/json.h"
+#include "formats/sha256.h"
+#include "model/families/family.h"
+#include "model/model_files.h"
+#include "model/tensor_io.h"
+
+namespace phasescope::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+// "nan", "inf", "all zero" or nothing.
+std::string flag_of(const at::Tensor& tensor) {
+  if (!tensor.is_floating_point() || tensor.numel() == 0) return {};
+  if (tensor.isnan().any().item<bool>()) return "nan";
+  if (tensor.isinf().any().item<bool>()) return "inf";
+  return tensor.ne(0).any().item<bool>() ? "" : "all zero";
+}
+
+std::string hash_of(const formats::TensorArchive& archive) {
+  std::string hashes;
+  for (const formats::SafetensorsFile& file : archive.files()) {
+    hashes += formats::sha256_of_file(file.path());
+  }
+  return archive.files().size() == 1 ? hashes : formats::sha256_hex(std::string_view(hashes));
+}
+
+// Weights, keys and values of all layers, the widest layer's activations, logits.
+std::int64_t memory_at_context(const ModelConfig& config, std::int64_t weight_bytes,
+                               std::int64_t item_bytes) {
+  const std::int64_t attention = (config.heads + 2 * config.kv_heads) * config.head_dim * 2;
+  const std::int64_t per_token =
+      4 * config.width + attention + 3 * config.ffn_width + config.vocab_size;
+  return weight_bytes + config.context * per_token * item_bytes;
+}
+
+void fill_sizes(const ModelConfig& config, const Encoding& encoding, const Weights& weights,
+                at::ScalarType dtype, LoadReport& report) {
+  const NamedTensors tensors = named_tensors(config, encoding, weights);
+  report.parameters = parameter_count(tensors);
+  const std::int64_t item = static_cast<std::int64_t>(at::elementSize(dtype));
+  report.weight_bytes = report.parameters * item;
+  report.memory_bytes_at_context = memory_at_context(config, report.weight_bytes, item);
+}
+
+// Reads one checkpoint into canonical weights, everything checked first.
+class Loader {
+ public:
+  Loader(const formats::TensorArchive& archive, const Translation& translation,
+         const Encoding& encoding, const OpenModelOptions& options, LoadReport& report)
+      : archive_(archive),
+        translation_(translation),
+        options_(options),
+        report_(report),
+        specs_(tensor_specs(translation.config, encoding)) {}
+
+  Weights load() {
+    match_names();
+    check_shapes();
+    Weights weights = empty_weights(translation_.config);
+    for (const TensorSpec& spec : specs_) {
+      const auto source = sources_.find(spec.name);
+      if (source == sources_.end()) continue;
+      if (options_.cancelled && options_.cancelled()) throw formats::cancelled();
+      tensor_at(weights, spec.name) = read(spec, source->second);
+    }
+    return weights;
+  }
+
+ private:
+  struct Source {
+    const formats::TensorEntry* entry;
+    TensorPlace place;
+  };
+
+  void match_names() {
+    std::set<std::string> expected;
+    for (const TensorSpec& spec : specs_) expected.insert(spec.name);
+    for (const formats::TensorEntry& entry : archive_.tensors()) {
+      ++report_.dtypes[entry.dtype_name];
+      const TensorPlace place = translation_.place(entry.name);
+      if (place.ignored) {
+        report_.quirks.push_back(entry.name + " is computed, the stored one is not read");
+      } else if (place.name == "lm_head.weight" && translation_.config.tie_embeddings) {
+        report_.tied.push_back("lm_head.weight is stored, but tied to model.embed_tokens.weight");
+      } else if (!expected.contains(place.name)) {
+        report_.unexpected.push_back(entry.name);
+      } else if (!sources_.emplace(place.name, Source{&entry, place}).second) {
+        throw formats::bad_input("two tensors of the file mean " + place.name, entry.name);
+      }
+    }
+    if (translation_.config.tie_embeddings && report_.tied.empty()) {
+      report_.tied.push_back("lm_head.weight is model.embed_tokens.weight");
+    }
+  }
+
+  void check_shapes() {
+    formats::ConfigProblems problems;
+    for (const TensorSpec& spec : specs_) {
+      const auto source = sources_.find(spec.name);
+      if (source == sources_.end()) {
+        if (spec.optional) continue;
+        report_.missing.push_back(spec.name);
+        problems.add(spec.name, "is missing from the file");
+      } else if (!source->second.place.convert && source->second.entry->shape != spec.shape) {
+        problems.add(source->second.entry->name,
+                     "has the shape " + formats::shape_text(source->second.entry->shape) +
+                         ", the configuration asks for " + formats::shape_text(spec.shape));
+      }
+    }
+    problems.throw_if_any(report_.path);
+  }
+
+  at::Tensor read(const TensorSpec& spec, const Source& source) {
+    at::Tensor tensor = read_tensor(archive_, *source.entry);
+    if (source.place.convert) tensor = source.place.convert(tensor);
+    if (tensor.sizes() != at::IntArrayRef(spec.shape)) {
+      throw formats::bad_input(source.entry->name + " does not fit the configuration",
+                               report_.path);
+    }
+    if (!tensor.is_floating_point()) {
+      throw formats::bad_input(source.entry->name + " holds whole numbers, not weights",
+                               report_.path);
+    }
+    const std::string flag = flag_of(tensor);
+    if (!flag.empty()) {
+      report_.flagged.push_back(
+          {source.entry->name, source.entry->dtype_name, flag, source.entry->shape});
+    }
+    return tensor.to(options_.dtype);
+  }
+
+  const formats::TensorArchive& archive_;
+  const Translation& translation_;
+  const OpenModelOptions& options_;
+  LoadReport& report_;
+  std::vector<TensorSpec> specs_;
+  std::map<std::string, Source> sources_;
+};
+
+Translation translate(const Json& config, const formats::TensorArchive& archive,
+                      const std::string& where, LoadReport& report) {
+  if (!config.is_object()) throw formats::bad_input("config.json holds no object", where);
+  const FamilyInput input{config, archive, where};
+  std::string known;
+  for (const Family& family : families()) {
+    if (family.claims(input)) {
+      report.family = family.key;
+      return family.translate(input);
+    }
+    known += (known.empty() ? "" : ", ") + std::string(family.key);
+  }
+  const std::string type =
+      config.contains("model_type") ? config["model_type"].dump() : std::string("missing");
+  throw formats::bad_input("model_type is " + type + ", which cannot be read", where,
+                           "families that can: " + known);
+}
+
+std::shared_ptr<const formats::Tokenizer> tokenizer_of(const ModelConfig& config,
+                                                       const std::string& where) {
+  if (config.tokenizer.is_null()) return nullptr;
+  return formats::make_tokenizer(config.tokenizer, where, config.vocab_size);
+}
+
+std::string tokenizer_name(const ModelConfig& config) {
+  return config.tokenizer.is_object() ? config.tokenizer.value("type", "") : "";
+}
+
+void append(std::vector<std::string>& list, const std::vector<std::string>& more) {
+  list.insert(list.end(), more.begin(), more.end());
+}
+
+std::shared_ptr<const Model> assembled(LoadReport report, ModelConfig config, Weights weights,
+                                       std::shared_ptr<const formats::Tokenizer> tokenizer) {
+  std::shared_ptr<const Encoding> encoding = make_encoding(config);
+  fill_sizes(config, *encoding, weights, weights.embedding.scalar_type(), report);
+  report.tokenizer = tokenizer_name(config);
+  return std::make_shared<const Model>(
+      Model{std::move(report), std::move(tokenizer),
+            Decoder(std::move(config), std::move(encoding), std::move(weights))});
+}
+
+// Weights of one encoding may not do for another one.
+void check_parameters(const ModelConfig& config, const Encoding& encoding, const Weights& weights) {
+  Weights view = weights;
+  formats::ConfigProblems problems;
+  for (const TensorSpec& spec : tensor_specs(config, encoding)) {
+    const at::Tensor& tensor = tensor_at(view, spec.name);
+    if (!tensor.defined() ? !spec.optional : tensor.sizes() != at::IntArrayRef(spec.shape)) {
+      problems.add(spec.name, "is not there in the shape the changed configuration asks for");
+    }
+  }
+  problems.throw_if_any("--set");
+}
+
+}  // namespace
+
+std::shared_ptr<const Model> open_model(const std::string& path_or_name,
+                                        const OpenModelOptions& options) {
+  const at::NoGradGuard no_grad;
+  const ModelFiles files = find_model_files(path_or_name);
+  const Json json = formats::json_from_file(files.config);
+  const formats::TensorArchive archive =
+      formats::TensorArchive::open(files.weights, {.cancelled = options.cancelled});
+  LoadReport report;
+  report.name = files.bundled ? path_or_name : files.name;
+  report.path = files.weights.string();
+  report.bundled = files.bundled;
+  Translation translation = translate(json, archive, files.config.string(), report);
+  report.encoding_why = translation.encoding_why;
+  report.quirks = translation.quirks;
+  report.warnings = files.notes;
+  append(report.warnings, translation.warnings);
+  append(report.warnings, archive.warnings());
+  const std::unique_ptr<Encoding> encoding = make_encoding(translation.config);
+  Weights weights = Loader(archive, translation, *encoding, options, report).load();
+  report.sha256 = hash_of(archive);
+  const auto model = assembled(std::move(report), translation.config, std::move(weights),
+                               tokenizer_of(translation.config, files.config.string()));
+  return options.overrides.empty() ? model : with_overrides(model, options.overrides);
+}
+
+std::shared_ptr<const Model> with_overrides(
+    const std::shared_ptr<const Model>& model,
+    const std::vector<std::pair<std::string, std::string>>& overrides) {
+  ModelConfig config = model->config();
+  LoadReport report = model->report;
+  for (const auto& [name, value] : overrides) {
+    set_field(config, name, value);
+    report.quirks.push_back("--set " + name + "=" + value);
+  }
+  const std::unique_ptr<Encoding> encoding = make_encoding(config);
+  check_parameters(config, *encoding, model->decoder.weights());
+  return assembled(std::move(report), config, model->decoder.weights(), model->tokenizer);
+}
+
+std::shared_ptr<const Model> in_dtype(const std::shared_ptr<const Model>& model,
+                                      at::ScalarType dtype) {
+  if (model->decoder.dtype() == dtype) return model;
+  const at::NoGradGuard no_grad;
+  return assembled(model->report, model->config(), converted(model->decoder.weights(), dtype),
+                   model->tokenizer);
+}
+
+std::shared_ptr<const Model> random_model(const ModelConfig& config, std::uint64_t seed,
+                                          at::ScalarType dtype) {
+  formats::ConfigProblems problems;
+  check_model_config(config, problems);
+  problems.throw_if_any("random model");
+  const std::unique_ptr<Encoding> encoding = make_encoding(config);
+  return model_of(config, converted(init_weights(config, *encoding, seed), dtype),
+                  "random, seed " + std::to_string(seed));
+}
+
+std::shared_ptr<const Model> model_of(ModelConfig config, Weights weights,
+                                      const std::string& name) {
+  LoadReport report;
+  report.name = name;
+  report.family = config.family;
+  report.encoding_why = "its configuration";
+  auto tokenizer = tokenizer_of(config, name);
+  return assembled(std::move(report), std::move(config), std::move(weights), std::move(tokenizer));
+}
+
+void save_model(formats::FileSystem& fs, const std::filesystem::path& folder,
+                const ModelConfig& config, const Encoding& encoding, const Weights& weights,
+                at::ScalarType dtype) {
+  NamedTensors tensors = named_tensors(config, encoding, weights);
+  for (auto& [name, tensor] : tensors) tensor = tensor.detach().to(dtype);
+  write_tensors(fs, folder / "model.safetensors", tensors, {{"format", "pt"}});
+  formats::write_file_atomically(fs, folder / "config.json",
+                                 write_model_config(config).dump(2) + "\n");
+}
+
+}  // namespace phasescope::model

@@ -1,0 +1,241 @@
+// The plain tensor form of every attention variant: definition, reference and fallback.
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "model/attention.h"
+#include "model/plain_attention.h"
+
+namespace phasescope::model {
+namespace {
+
+using Kind = AttentionProgram::Kind;
+
+at::Tensor rows_of(const at::Tensor& x, Range range) {
+  return x.slice(-2, range.begin, range.end);
+}
+
+// k or v (B, kv heads, n, d) for query heads [begin, end): (B, heads, n, d).
+at::Tensor for_query_heads(const at::Tensor& x, std::int64_t heads, Range range) {
+  const std::int64_t group = heads / x.size(1);
+  if (group == 1) return x.slice(1, range.begin, range.end);
+  const at::Tensor index = at::arange(range.begin, range.end, at::kLong).floor_divide(group);
+  return x.index_select(1, index);
+}
+
+// lambda = position of query - position of key, (1, rows, columns) int64.
+at::Tensor distances(const Positions& positions, Range rows, Range columns) {
+  const auto part = [&](Range range) {
+    return positions.consecutive() ? at::arange(range.begin, range.end, at::kLong)
+                                   : positions.ids.slice(0, range.begin, range.end);
+  };
+  return (part(rows).unsqueeze(1) - part(columns).unsqueeze(0)).unsqueeze(0);
+}
+
+// table (H, L) at distances (B or 1, rows, columns): (B or 1, H, rows, columns).
+at::Tensor look_up(const at::Tensor& table, const at::Tensor& distance) {
+  return table.index_select(1, distance.flatten()).unflatten(1, distance.sizes()).transpose(0, 1);
+}
+
+at::Tensor products(const at::Tensor& q, const at::Tensor& k) {
+  return at::matmul(q, k.transpose(-1, -2));
+}
+
+struct Operands {
+  at::Tensor q, k;  // (B, heads, rows, d), (B, heads, columns, d)
+};
+
+Operands operands(const at::Tensor& q, const at::Tensor& k, Range heads, Range rows,
+                  Range columns) {
+  return {rows_of(q.slice(1, heads.begin, heads.end), rows),
+          rows_of(for_query_heads(k, q.size(1), heads), columns)};
+}
+
+at::Tensor tapa_scores(const AttentionProgram& program, const Operands& x,
+                       const at::Tensor& distance) {
+  const std::int64_t a = program.tapa.content_dim;
+  const std::int64_t p = x.q.size(-1) - a;
+  const at::Tensor content =
+      products(x.q.narrow(-1, 0, a), x.k.narrow(-1, 0, a)) * program.tapa.scale_content;
+  const at::Tensor qp = x.q.narrow(-1, a, p);
+  const at::Tensor kp = x.k.narrow(-1, a, p);
+  const at::Tensor phase =
+      program.tapa.linear_phase
+          ? (qp.sum(-1, true) + kp.sum(-1, true).transpose(-1, -2)) * program.tapa.scale_phase
+          : products(qp, kp) * program.tapa.scale_phase;
+  const at::Tensor power =
+      program.tapa.power.index_select(0, distance.abs().flatten()).view(distance.sizes());
+  return content * at::cos(power.unsqueeze(1) * phase);
+}
+
+// content (B, H, rows, columns) of all heads.
+at::Tensor cape_scores(const CapeProgram& cape, const at::Tensor& content,
+                       const at::Tensor& distance) {
+  using Form = CapeProgram::Form;
+  at::Tensor bias;
+  if (cape.form != Form::content) bias = look_up(cape.values, distance.clamp_min(0));
+  const auto corrected = [&](const at::Tensor& x) {  // x (B, in, rows, columns)
+    const at::Tensor hidden =
+        at::leaky_relu(at::linear(x.movedim(1, -1), cape.w1, cape.b1), 0.01);
+    return at::linear(hidden, cape.w2, cape.b2).movedim(-1, 1);
+  };
+  const auto both = [&] {
+    return at::cat({content, bias.expand_as(content)}, 1);
+  };
+  switch (cape.form) {
+    case Form::concat_residual: return content + bias + corrected(both());
+    case Form::concat: return content + corrected(both());
+    case Form::add_residual: return content + bias + corrected(content + bias);
+    case Form::content: return content + corrected(content);
+  }
+  return {};
+}
+
+// Scores without the mask. For cape `x` holds all heads, `heads` says which are wanted.
+at::Tensor open_scores(const AttentionProgram& program, const Operands& x,
+                       const at::Tensor& distance, Range heads) {
+  if (program.kind == Kind::tapa) return tapa_scores(program, x, distance);
+  const at::Tensor scores = products(x.q, x.k) * program.scale;
+  if (program.kind == Kind::cape) {
+    return cape_scores(program.cape, scores, distance).slice(1, heads.begin, heads.end);
+  }
+  if (program.kind != Kind::table) return scores;
+  return scores +
+         look_up(program.table.values.slice(0, heads.begin, heads.end), distance.abs());
+}
+
+at::Tensor content_scores(const AttentionProgram& program, const Operands& x) {
+  if (program.kind != Kind::tapa) return products(x.q, x.k) * program.scale;
+  const std::int64_t a = program.tapa.content_dim;
+  return products(x.q.narrow(-1, 0, a), x.k.narrow(-1, 0, a)) * program.tapa.scale_content;
+}
+
+Range heads_read(const AttentionProgram& program, Range wanted) {
+  return program.kind == Kind::cape ? Range{0, program.q.size(1)} : wanted;
+}
+
+// One token pair an entry: x (B, heads, N, d) at batch and token (P): (P, heads, 1, d).
+at::Tensor tokens_of(const at::Tensor& x, const at::Tensor& batch, const at::Tensor& token) {
+  return x.transpose(1, 2).index({batch, token}).unsqueeze(2);
+}
+
+// Whether each pair (P) is masked.
+at::Tensor hidden_of_pairs(const AttentionProgram& program, const at::Tensor& row,
+                           const at::Tensor& column) {
+  if (program.mask.defined()) return program.mask.index({row, column}).logical_not();
+  return program.causal ? column > row : at::zeros_like(row, at::kBool);
+}
+
+}  // namespace
+
+at::Tensor hidden_pairs(const AttentionProgram& program, Range rows, Range columns) {
+  if (program.mask.defined()) {
+    return program.mask.slice(0, rows.begin, rows.end).slice(1, columns.begin, columns.end)
+        .logical_not();
+  }
+  if (!program.causal || columns.end <= rows.begin + 1) return {};
+  return at::arange(columns.begin, columns.end, at::kLong).unsqueeze(0) >
+         at::arange(rows.begin, rows.end, at::kLong).unsqueeze(1);
+}
+
+at::Tensor plain_scores(const AttentionProgram& program, Range heads, Range rows, Range columns) {
+  const at::Tensor scores = open_scores(
+      program, operands(program.q, program.k, heads_read(program, heads), rows, columns),
+      distances(program.positions, rows, columns), heads);
+  const at::Tensor hidden = hidden_pairs(program, rows, columns);
+  if (!hidden.defined()) return scores;
+  return scores.masked_fill(hidden, -std::numeric_limits<double>::infinity());
+}
+
+ScoreParts plain_score_parts(const AttentionProgram& program, Range heads, Range rows,
+                             Range columns) {
+  ScoreParts parts;
+  parts.content = content_scores(
+      program, operands(program.q_plain, program.k_plain, heads, rows, columns));
+  parts.score = plain_scores(program, heads, rows, columns);
+  parts.positional = parts.score - parts.content;
+  return parts;
+}
+
+ScoreParts plain_pair_scores(const AttentionProgram& program, const at::Tensor& batch,
+                             const at::Tensor& head, const at::Tensor& row,
+                             const at::Tensor& column) {
+  const Range heads{0, program.q.size(1)};
+  const auto pairs = [&](const at::Tensor& q, const at::Tensor& k) {
+    return Operands{tokens_of(q, batch, row),
+                    tokens_of(for_query_heads(k, heads.end, heads), batch, column)};
+  };
+  const auto of_head = [&](const at::Tensor& scores) {  // (P, heads, 1, 1)
+    return scores.flatten(1).gather(1, head.unsqueeze(1)).squeeze(1);
+  };
+  const Positions& positions = program.positions;
+  const at::Tensor distance = positions.consecutive()
+                                  ? row - column
+                                  : positions.ids.index({row}) - positions.ids.index({column});
+  ScoreParts parts;
+  parts.content = of_head(content_scores(program, pairs(program.q_plain, program.k_plain)));
+  parts.score = of_head(open_scores(program, pairs(program.q, program.k),
+                                    distance.view({-1, 1, 1}), heads))
+                    .masked_fill(hidden_of_pairs(program, row, column),
+                                 -std::numeric_limits<double>::infinity());
+  parts.positional = parts.score - parts.content;
+  return parts;
+}
+
+AttentionBlock plain_block(const AttentionProgram& program, const at::Tensor& v, Range rows) {
+  const Range heads{0, program.q.size(1)};
+  // Keys after the block's last row are masked for all of it.
+  const bool cut = program.causal && !program.mask.defined();
+  const Range columns{0, cut ? rows.end : program.k.size(2)};
+  AttentionBlock block;
+  block.scores = plain_scores(program, heads, rows, columns);
+  block.weights = at::softmax(block.scores, -1);
+  if (program.mask.defined()) block.weights = block.weights.nan_to_num(0.0);
+  block.out = at::matmul(block.weights, rows_of(for_query_heads(v, heads.end, heads), columns));
+  if (program.kind == Kind::tape) {
+    const at::Tensor& state = program.tape.state;
+    const at::Tensor values = state.expand({state.size(0), heads.end, -1, -1});
+    block.state = at::matmul(block.weights, rows_of(values, columns));
+  }
+  return block;
+}
+
+std::int64_t plain_block_rows(const AttentionProgram& program) {
+  // Scores of a block and what is made of them: about eight arrays, cape's hidden layer far more.
+  std::int64_t arrays = 8 * program.q.size(0) * program.q.size(1);
+  if (program.kind == Kind::cape) {
+    arrays += program.q.size(0) * (4 * program.q.size(1) + 3 * program.cape.w1.size(0));
+  }
+  constexpr std::int64_t kBudget = std::int64_t{24} << 20;  // elements
+  return std::clamp<std::int64_t>(kBudget / (arrays * program.k.size(2)), 1, program.q.size(2));
+}
+
+AttentionResult plain_attention(const AttentionProgram& program, const at::Tensor& v,
+                                const AttentionOptions& options) {
+  const std::int64_t queries = program.q.size(2);
+  // Autograd keeps every block anyway, so with gradients there is one.
+  const std::int64_t step = at::GradMode::is_enabled() ? queries : plain_block_rows(program);
+  std::vector<at::Tensor> out, state, lse, entropy;
+  for (std::int64_t begin = 0; begin < queries; begin += step) {
+    const AttentionBlock block =
+        plain_block(program, v, {begin, std::min(queries, begin + step)});
+    out.push_back(block.out);
+    if (block.state.defined()) state.push_back(block.state);
+    if (options.want_lse || options.want_entropy) lse.push_back(at::logsumexp(block.scores, -1));
+    if (options.want_entropy) entropy.push_back(row_entropy(block.weights));
+  }
+  const auto joined = [](const std::vector<at::Tensor>& parts) {
+    if (parts.empty()) return at::Tensor();
+    return parts.size() == 1 ? parts[0] : at::cat(parts, 2);
+  };
+  return {joined(out), joined(state), joined(lse), joined(entropy), "plain"};
+}
+
+at::Tensor row_entropy(const at::Tensor& weights) {
+  return at::special_entr(weights).sum(-1);
+}
+
+}  // namespace phasescope::model

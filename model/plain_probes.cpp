@@ -1,0 +1,182 @@
+// The plain twins of the kernel's probes and maps, by blocks of rows.
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "model/layer_attention.h"
+#include "model/plain_attention.h"
+
+namespace phasescope::model {
+namespace {
+
+// Index distances i - j, (rows, columns).
+at::Tensor index_distances(Range rows, std::int64_t columns) {
+  return at::arange(rows.begin, rows.end, at::kLong).unsqueeze(1) -
+         at::arange(columns, at::kLong).unsqueeze(0);
+}
+
+// Adds values (B, H, rows, columns) into sums (B, H, buckets) by the bucket of each pair; pairs of
+// bucket 0 or past the last belong to none and land in a spare place on either side.
+void add_by_bucket(at::Tensor& sums, const at::Tensor& bucket, const at::Tensor& values) {
+  const std::int64_t buckets = sums.size(2);
+  at::Tensor padded = at::zeros({sums.size(0), sums.size(1), buckets + 2}, sums.options());
+  padded.index_add_(2, bucket.flatten(), values.flatten(2).to(sums.scalar_type()));
+  sums += padded.slice(2, 1, buckets + 1);
+}
+
+// One block of rows at a time into the result.
+class ProbeCollector {
+ public:
+  ProbeCollector(const LayerAttention& attention, const ProbeRequest& request)
+      : request_(request) {
+    if (request.bucket_edges.size() < 2) return;
+    edges_ = at::tensor(request.bucket_edges, at::kLong);
+    const std::vector<std::int64_t> sizes = {
+        attention.batch(), attention.heads(),
+        static_cast<std::int64_t>(request.bucket_edges.size()) - 1};
+    result_.bucket_pairs = at::zeros(sizes, at::kLong);
+    result_.bucket_weight = at::zeros(sizes, at::kDouble);
+    result_.bucket_score = at::zeros(sizes, at::kDouble);
+    result_.bucket_score_square = at::zeros(sizes, at::kDouble);
+  }
+
+  void add(const AttentionProgram& program, const AttentionBlock& block, Range rows) {
+    const std::int64_t columns = block.weights.size(-1);
+    const at::Tensor distance = index_distances(rows, columns);
+    add_rows(block, distance);
+    if (edges_.defined()) add_buckets(program, block, rows, distance);
+  }
+
+  ProbeResult take() {
+    const auto join = [](std::vector<at::Tensor>& parts, at::Tensor& into) {
+      if (!parts.empty()) into = at::cat(parts, 2);
+    };
+    join(entropy_, result_.entropy);
+    join(max_score_, result_.max_score);
+    join(max_key_, result_.max_key);
+    join(top1_, result_.top1_mass);
+    join(first_, result_.first_key_weight);
+    join(mean_distance_, result_.mean_distance);
+    result_.window_mass.resize(request_.windows.size());
+    for (std::size_t n = 0; n < windows_.size(); ++n) join(windows_[n], result_.window_mass[n]);
+    result_.kernel = "plain";
+    return std::move(result_);
+  }
+
+ private:
+  void add_rows(const AttentionBlock& block, const at::Tensor& distance) {
+    if (request_.entropy) entropy_.push_back(row_entropy(block.weights));
+    if (request_.max_score) max_score_.push_back(block.scores.amax(-1));
+    if (request_.max_key) max_key_.push_back(block.scores.argmax(-1));
+    if (request_.top1_mass) top1_.push_back(block.weights.amax(-1));
+    if (request_.first_key_weight) first_.push_back(block.weights.select(-1, 0));
+    if (request_.mean_distance) mean_distance_.push_back((block.weights * distance).sum(-1));
+    windows_.resize(request_.windows.size());
+    for (std::size_t n = 0; n < request_.windows.size(); ++n) {
+      const at::Tensor near = distance.abs() < request_.windows[n];
+      windows_[n].push_back((block.weights * near).sum(-1));
+    }
+  }
+
+  void add_buckets(const AttentionProgram& program, const AttentionBlock& block, Range rows,
+                   const at::Tensor& distance) {
+    // right = true: edges[b] <= distance < edges[b + 1] gives b + 1, below all edges 0.
+    at::Tensor bucket = at::bucketize(distance.abs(), edges_, false, true);
+    at::Tensor visible = at::ones_like(block.scores, at::kLong);
+    const at::Tensor hidden = hidden_pairs(program, rows, {0, block.scores.size(-1)});
+    if (hidden.defined()) visible = visible.masked_fill(hidden, 0);
+    const at::Tensor scores =
+        (hidden.defined() ? block.scores.masked_fill(hidden, 0) : block.scores).to(at::kDouble);
+    add_by_bucket(result_.bucket_pairs, bucket, visible);
+    add_by_bucket(result_.bucket_weight, bucket, block.weights);
+    add_by_bucket(result_.bucket_score, bucket, scores);
+    add_by_bucket(result_.bucket_score_square, bucket, scores.square());
+  }
+
+  const ProbeRequest& request_;
+  at::Tensor edges_;
+  std::vector<at::Tensor> entropy_, max_score_, max_key_, top1_, first_, mean_distance_;
+  std::vector<std::vector<at::Tensor>> windows_;
+  ProbeResult result_;
+};
+
+// Where the cell's rows (or columns) begin and end.
+Range cell_range(std::int64_t cell, std::int64_t cells, std::int64_t size) {
+  const std::int64_t begin = cell * size / cells;
+  return {begin, std::max(begin + 1, (cell + 1) * size / cells)};
+}
+
+at::Tensor quantity_of(const LayerAttention& attention, const Region& region,
+                       std::int64_t batch, MapQuantity quantity) {
+  if (quantity == MapQuantity::weight) return attention.weights(region)[batch];
+  const ScoreParts parts = attention.scores(region);
+  if (quantity == MapQuantity::content) return parts.content[batch];
+  return (quantity == MapQuantity::score ? parts.score : parts.positional)[batch];
+}
+
+// One row of cells, (heads, width), from values (heads, rows, columns) and which are visible.
+struct CellRow {
+  at::Tensor mean, maximum;
+};
+CellRow pooled_row(const at::Tensor& values, const at::Tensor& visible, std::int64_t width,
+                   MapQuantity quantity) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  const at::Tensor sums = at::where(visible, values, 0.0).to(at::kDouble).sum(1);
+  const at::Tensor counts = visible.to(at::kLong).sum(0);
+  const at::Tensor maxima = at::where(visible, values, -infinity).amax(1);
+  std::vector<at::Tensor> mean, maximum;
+  for (std::int64_t x = 0; x < width; ++x) {
+    const Range cell = cell_range(x, width, values.size(2));
+    const std::int64_t count = counts.slice(0, cell.begin, cell.end).sum().item<std::int64_t>();
+    const std::int64_t pairs = quantity == MapQuantity::weight ? values.size(1) * cell.size()
+                                                               : count;
+    const double divisor = count == 0 ? std::numeric_limits<double>::quiet_NaN()
+                                      : static_cast<double>(pairs);
+    mean.push_back(sums.slice(1, cell.begin, cell.end).sum(1) / divisor);
+    const at::Tensor top = maxima.slice(1, cell.begin, cell.end).amax(1);
+    maximum.push_back(count == 0 ? at::full_like(top, divisor) : top);
+  }
+  return {at::stack(mean, 1), at::stack(maximum, 1)};
+}
+
+}  // namespace
+
+ProbeResult plain_probe(const LayerAttention& attention, const ProbeRequest& request) {
+  const at::NoGradGuard no_grad;
+  const AttentionProgram& program = attention.program();
+  ProbeCollector collector(attention, request);
+  const std::int64_t step = plain_block_rows(program);
+  for (std::int64_t begin = 0; begin < attention.length(); begin += step) {
+    const Range rows{begin, std::min(attention.length(), begin + step)};
+    collector.add(program, plain_block(program, attention.v(), rows), rows);
+  }
+  return collector.take();
+}
+
+MapResult plain_map(const LayerAttention& attention, const MapRequest& request) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> mean, maximum;
+  for (std::int64_t y = 0; y < request.height; ++y) {
+    const Range cell = cell_range(y, request.height, request.region.rows.size());
+    Region region = request.region;
+    region.rows = {request.region.rows.begin + cell.begin, request.region.rows.begin + cell.end};
+    const at::Tensor values =
+        quantity_of(attention, region, request.batch, request.quantity);
+    const at::Tensor hidden = hidden_pairs(attention.program(), region.rows, region.columns);
+    const at::Tensor visible =
+        hidden.defined() ? hidden.logical_not()
+                         : at::ones({values.size(1), values.size(2)}, at::kBool);
+    const CellRow row = pooled_row(values, visible, request.width, request.quantity);
+    mean.push_back(row.mean);
+    maximum.push_back(row.maximum);
+  }
+  MapResult result;
+  result.mean = at::stack(mean, 1).to(at::kFloat);
+  if (request.maximum) result.maximum = at::stack(maximum, 1).to(at::kFloat);
+  result.kernel = "plain";
+  return result;
+}
+
+}  // namespace phasescope::model
