@@ -1,0 +1,181 @@
+#include "tests/kernels/cases.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+
+namespace phasescope::kernels::testing {
+
+class Random {
+ public:
+  explicit Random(std::uint32_t seed) : engine_(seed) {}
+  std::vector<float> normal(std::int64_t count, float deviation = 1) {
+    std::normal_distribution<float> draw(0, deviation);
+    std::vector<float> values(static_cast<std::size_t>(count));
+    for (float& value : values) value = draw(engine_);
+    return values;
+  }
+
+ private:
+  std::mt19937 engine_;
+};
+
+namespace {
+
+InputTensor interleaved(const std::vector<float>& data, std::int64_t heads, std::int64_t rows,
+                        std::int64_t dim) {
+  return {data.data(), rows * heads * dim, dim, heads * dim};
+}
+
+template <typename T>
+Tensor4<T> contiguous(T* data, std::int64_t heads, std::int64_t rows, std::int64_t dim) {
+  return {data, heads * rows * dim, rows * dim, dim};
+}
+
+std::int64_t values_of(const AttentionShape& s) { return s.value_dim ? s.value_dim : s.head_dim; }
+
+bool is_cape(Kind kind) { return kind >= Kind::cape; }
+
+}  // namespace
+
+const std::vector<Kind>& all_kinds() {
+  static const std::vector<Kind> kinds{
+      Kind::plain,       Kind::table, Kind::table_signed, Kind::tapa,
+      Kind::tapa_linear, Kind::tape,  Kind::cape,         Kind::cape_concat,
+      Kind::cape_add_residual,        Kind::cape_content};
+  return kinds;
+}
+
+std::string kind_name(Kind kind) {
+  static const char* const names[] = {"plain",       "table", "table_signed", "tapa",
+                                      "tapa_linear", "tape",  "cape",         "cape_concat",
+                                      "cape_add_residual",    "cape_content"};
+  return names[static_cast<int>(kind)];
+}
+
+std::string problem_name(const Problem& p) {
+  const AttentionShape& s = p.shape;
+  const auto number = [](std::int64_t n) { return std::to_string(n); };
+  return kind_name(p.kind) + " B" + number(s.batch) + " H" + number(s.heads) + "/" +
+         number(s.kv_heads) + " N" + number(s.queries) + "x" + number(s.keys) + " d" +
+         number(s.head_dim) + (s.causal ? " causal" : " full") + " offset" +
+         number(s.query_offset) + " magnitude" + std::to_string(p.magnitude) +
+         (p.infinite_table ? " -inf" : "");
+}
+
+Case::Case(const Problem& problem) {
+  Random random(problem.seed);
+  const AttentionShape& s = problem.shape;
+  inputs.shape = s;
+  inputs.scale = 1 / std::sqrt(static_cast<float>(s.head_dim));
+  const std::int64_t dim = values_of(s);
+  q = random.normal(s.batch * s.heads * s.queries * s.head_dim, problem.magnitude);
+  k = random.normal(s.batch * s.kv_heads * s.keys * s.head_dim);
+  v = random.normal(s.batch * s.kv_heads * s.keys * dim);
+  d_out = random.normal(s.batch * s.heads * s.queries * dim);
+  inputs.q = interleaved(q, s.heads, s.queries, s.head_dim);
+  inputs.k = interleaved(k, s.kv_heads, s.keys, s.head_dim);
+  inputs.v = interleaved(v, s.kv_heads, s.keys, dim);
+  make_variant(problem, random);
+  out.resize(d_out.size());
+  lse.resize(static_cast<std::size_t>(s.batch * s.heads * s.queries));
+  outputs.out = contiguous(out.data(), s.heads, s.queries, dim);
+  outputs.lse = lse.data();
+  make_gradients();
+}
+
+void Case::make_variant(const Problem& problem, Random& random) {
+  const AttentionShape& s = problem.shape;
+  const std::int64_t length = s.queries + s.keys + std::abs(s.query_offset) + 3;
+  const float none = -std::numeric_limits<float>::infinity();
+  if (problem.kind == Kind::table || problem.kind == Kind::table_signed) {
+    const bool with_sign = problem.kind == Kind::table_signed;
+    const std::int64_t size = with_sign ? 2 * length : length;
+    table = random.normal(s.heads * size);
+    for (std::size_t n = 0; problem.infinite_table && n < table.size(); n += 3) table[n] = none;
+    inputs.variant = TableVariant{table.data(), size, size, with_sign ? -length : 0};
+  } else if (problem.kind == Kind::tapa || problem.kind == Kind::tapa_linear) {
+    // alpha 0.5 and 2 pi folded in: phases of hundreds of radians.
+    for (std::int64_t n = 0; n < length; ++n) {
+      table.push_back(6.2831853f * std::sqrt(static_cast<float>(n)));
+    }
+    TapaVariant tapa;
+    tapa.content_dim = std::max<std::int64_t>(1, s.head_dim / 2);
+    tapa.scale_content = 1 / std::sqrt(static_cast<float>(tapa.content_dim));
+    tapa.scale_phase = 0.3f / std::sqrt(static_cast<float>(s.head_dim - tapa.content_dim));
+    tapa.phase = problem.kind == Kind::tapa ? TapaPhase::quadratic : TapaPhase::linear;
+    tapa.power = table.data();
+    tapa.power_length = length;
+    inputs.variant = tapa;
+  } else if (problem.kind == Kind::tape) {
+    const std::int64_t dim = std::max<std::int64_t>(1, s.head_dim / 2);
+    state = random.normal(s.batch * s.kv_heads * s.keys * dim);
+    inputs.variant = TapeVariant{interleaved(state, s.kv_heads, s.keys, dim), dim};
+  } else if (is_cape(problem.kind)) {
+    CapeVariant cape;
+    cape.form = problem.kind == Kind::cape          ? CapeForm::concat_residual
+                : problem.kind == Kind::cape_concat ? CapeForm::concat
+                : problem.kind == Kind::cape_add_residual ? CapeForm::add_residual
+                                                          : CapeForm::content;
+    const bool wide = problem.kind == Kind::cape || problem.kind == Kind::cape_concat;
+    const std::int64_t width = wide ? 2 * s.heads : s.heads;
+    cape.hidden = 19;  // not a multiple of any tile
+    table = random.normal(s.heads * length);
+    w1 = random.normal(cape.hidden * width, 1 / std::sqrt(static_cast<float>(width)));
+    b1 = random.normal(cape.hidden);
+    w2 = random.normal(s.heads * cape.hidden, 0.3f);
+    b2 = random.normal(s.heads);
+    cape.values = problem.kind == Kind::cape_content ? nullptr : table.data();
+    cape.head_stride = cape.length = length;
+    cape.w1 = w1.data();
+    cape.b1 = b1.data();
+    cape.w2 = w2.data();
+    cape.b2 = b2.data();
+    inputs.variant = cape;
+  }
+  if (problem.kind == Kind::tape) {
+    const std::int64_t dim = std::get<TapeVariant>(inputs.variant).state_dim;
+    d_out_state = random.normal(s.batch * s.heads * s.queries * dim);
+    out_state.resize(d_out_state.size());
+    outputs.out_state = contiguous(out_state.data(), s.heads, s.queries, dim);
+  }
+}
+
+void Case::make_gradients() {
+  const AttentionShape& s = inputs.shape;
+  const std::int64_t dim = values_of(s);
+  saved.out = contiguous<const float>(out.data(), s.heads, s.queries, dim);
+  saved.d_out = contiguous<const float>(d_out.data(), s.heads, s.queries, dim);
+  saved.lse = lse.data();
+  dq.resize(q.size());
+  dk.resize(k.size());
+  dv.resize(v.size());
+  gradients.dq = contiguous(dq.data(), s.heads, s.queries, s.head_dim);
+  gradients.dk = contiguous(dk.data(), s.kv_heads, s.keys, s.head_dim);
+  gradients.dv = contiguous(dv.data(), s.kv_heads, s.keys, dim);
+  if (const auto* t = std::get_if<TableVariant>(&inputs.variant)) {
+    d_table.resize(table.size());
+    gradients.variant = TableGradients{d_table.data(), t->length};
+  } else if (const auto* tape = std::get_if<TapeVariant>(&inputs.variant)) {
+    d_state.resize(state.size());
+    saved.out_state = contiguous<const float>(out_state.data(), s.heads, s.queries, tape->state_dim);
+    gradients.variant = TapeGradients{
+        contiguous<const float>(d_out_state.data(), s.heads, s.queries, tape->state_dim),
+        contiguous(d_state.data(), s.kv_heads, s.keys, tape->state_dim)};
+  } else if (const auto* cape = std::get_if<CapeVariant>(&inputs.variant)) {
+    d_table.resize(table.size());
+    d_w1.resize(w1.size());
+    d_b1.resize(b1.size());
+    d_w2.resize(w2.size());
+    d_b2.resize(b2.size());
+    gradients.variant = CapeGradients{cape->values ? d_table.data() : nullptr,
+                                      cape->length, d_w1.data(), d_b1.data(), d_w2.data(),
+                                      d_b2.data()};
+  }
+}
+
+void Case::forward() { attention_forward(inputs, outputs); }
+void Case::backward() { attention_backward(inputs, saved, gradients); }
+
+}  // namespace phasescope::kernels::testing

@@ -1,0 +1,354 @@
+#pragma once
+// Attention as the formulas say it, in simple loops: the twin the kernels are held against. As
+// Reference<double> it is the truth, as Reference<float> the plain float32 operation whose error sets
+// the bound.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "kernels/attention.h"
+
+namespace phasescope::kernels::testing {
+
+template <typename Real>
+struct Reference {
+  explicit Reference(const AttentionInputs& inputs) : in(inputs), s(inputs.shape) {
+    pairs = s.queries * s.keys;
+    score.assign(static_cast<std::size_t>(s.batch * s.heads * pairs), 0);
+    weight = score;
+    for (std::int64_t b = 0; b < s.batch; ++b) fill_scores(b);
+    normalise();
+    out = average(in.v, values());
+    if (const auto* tape = std::get_if<TapeVariant>(&in.variant)) {
+      out_state = average(tape->state, tape->state_dim);
+    }
+  }
+
+  // ---- Forward ----
+
+  std::int64_t values() const { return s.value_dim ? s.value_dim : s.head_dim; }
+  std::int64_t at(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
+    return ((b * s.heads + h) * s.queries + i) * s.keys + j;
+  }
+  std::int64_t row(std::int64_t b, std::int64_t h, std::int64_t i) const {
+    return (b * s.heads + h) * s.queries + i;
+  }
+  bool visible(std::int64_t i, std::int64_t j) const {
+    return !s.causal || j <= i + s.query_offset;
+  }
+  std::int64_t distance(std::int64_t i, std::int64_t j) const { return i + s.query_offset - j; }
+  std::int64_t kv(std::int64_t h) const { return h / (s.heads / s.kv_heads); }
+
+  template <typename T>
+  static T& element(const Tensor4<T>& t, std::int64_t b, std::int64_t h, std::int64_t n,
+                    std::int64_t d) {
+    return t.data[b * t.batch + h * t.head + n * t.row + d];
+  }
+
+  Real dot(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j, std::int64_t from,
+           std::int64_t to) const {
+    Real sum = 0;
+    for (std::int64_t d = from; d < to; ++d) {
+      sum += Real(element(in.q, b, h, i, d)) * Real(element(in.k, b, kv(h), j, d));
+    }
+    return sum;
+  }
+
+  /// TAPA's phase (before the power of the distance).
+  Real phase(const TapaVariant& t, std::int64_t b, std::int64_t h, std::int64_t i,
+             std::int64_t j) const {
+    if (t.phase == TapaPhase::quadratic) {
+      return Real(t.scale_phase) * dot(b, h, i, j, t.content_dim, s.head_dim);
+    }
+    Real sum = 0;
+    for (std::int64_t d = t.content_dim; d < s.head_dim; ++d) {
+      sum += Real(element(in.q, b, h, i, d)) + Real(element(in.k, b, kv(h), j, d));
+    }
+    return Real(t.scale_phase) * sum;
+  }
+
+  static std::int64_t table_entry(const TableVariant& t, std::int64_t lambda) {
+    return t.first_distance == 0 ? std::abs(lambda) : lambda - t.first_distance;
+  }
+
+  /// Inputs of CAPE's network for one pair.
+  std::vector<Real> cape_input(const CapeVariant& c, std::int64_t b, std::int64_t i,
+                               std::int64_t j, std::vector<Real>& content,
+                               std::vector<Real>& bias) const {
+    const std::int64_t lambda = std::max<std::int64_t>(distance(i, j), 0);
+    content.clear();
+    bias.clear();
+    for (std::int64_t h = 0; h < s.heads; ++h) {
+      content.push_back(Real(in.scale) * dot(b, h, i, j, 0, s.head_dim));
+      bias.push_back(c.form == CapeForm::content ? Real(0)
+                                                 : Real(c.values[h * c.head_stride + lambda]));
+    }
+    std::vector<Real> x = content;
+    if (c.form == CapeForm::add_residual) {
+      for (std::size_t h = 0; h < x.size(); ++h) x[h] += bias[h];
+    } else if (c.form != CapeForm::content) {
+      x.insert(x.end(), bias.begin(), bias.end());
+    }
+    return x;
+  }
+  static bool adds_bias(const CapeVariant& c) {
+    return c.form == CapeForm::concat_residual || c.form == CapeForm::add_residual;
+  }
+  /// Hidden values before the leaky rectifier.
+  std::vector<Real> cape_hidden(const CapeVariant& c, const std::vector<Real>& x) const {
+    std::vector<Real> u;
+    for (std::int64_t d = 0; d < c.hidden; ++d) {
+      Real sum = Real(c.b1[d]);
+      for (std::size_t n = 0; n < x.size(); ++n) {
+        sum += Real(c.w1[static_cast<std::size_t>(d) * x.size() + n]) * x[n];
+      }
+      u.push_back(sum);
+    }
+    return u;
+  }
+  static Real leaky(Real x) { return x > 0 ? x : Real(0.01) * x; }
+
+  void fill_scores(std::int64_t b) {
+    for (std::int64_t i = 0; i < s.queries; ++i) {
+      for (std::int64_t j = 0; j < s.keys; ++j) fill_pair(b, i, j);
+    }
+  }
+
+  void fill_pair(std::int64_t b, std::int64_t i, std::int64_t j) {
+    const Real none = -std::numeric_limits<Real>::infinity();
+    std::vector<Real> corrected;
+    const auto* cape = std::get_if<CapeVariant>(&in.variant);
+    if (cape && visible(i, j)) corrected = cape_scores(*cape, b, i, j);
+    for (std::int64_t h = 0; h < s.heads; ++h) {
+      Real& to = score[static_cast<std::size_t>(at(b, h, i, j))];
+      if (!visible(i, j)) {
+        to = none;
+      } else if (cape) {
+        to = corrected[static_cast<std::size_t>(h)];
+      } else if (const auto* tapa = std::get_if<TapaVariant>(&in.variant)) {
+        const Real power = Real(tapa->power[std::abs(distance(i, j))]);
+        to = Real(tapa->scale_content) * dot(b, h, i, j, 0, tapa->content_dim) *
+             std::cos(power * phase(*tapa, b, h, i, j));
+      } else {
+        to = Real(in.scale) * dot(b, h, i, j, 0, s.head_dim);
+        if (const auto* table = std::get_if<TableVariant>(&in.variant)) {
+          to += Real(table->values[h * table->head_stride + table_entry(*table, distance(i, j))]);
+        }
+      }
+    }
+  }
+
+  std::vector<Real> cape_scores(const CapeVariant& c, std::int64_t b, std::int64_t i,
+                                std::int64_t j) const {
+    std::vector<Real> content, bias;
+    const std::vector<Real> u = cape_hidden(c, cape_input(c, b, i, j, content, bias));
+    std::vector<Real> scores;
+    for (std::int64_t h = 0; h < s.heads; ++h) {
+      Real sum = Real(c.b2[h]);
+      for (std::int64_t d = 0; d < c.hidden; ++d) {
+        sum += Real(c.w2[h * c.hidden + d]) * leaky(u[static_cast<std::size_t>(d)]);
+      }
+      const auto n = static_cast<std::size_t>(h);
+      scores.push_back(content[n] + (adds_bias(c) ? bias[n] : Real(0)) + sum);
+    }
+    return scores;
+  }
+
+  void normalise() {
+    const Real none = -std::numeric_limits<Real>::infinity();
+    for (std::int64_t r = 0; r < s.batch * s.heads * s.queries; ++r) {
+      const Real* from = score.data() + r * s.keys;
+      Real* to = weight.data() + r * s.keys;
+      Real best = none, sum = 0;
+      for (std::int64_t j = 0; j < s.keys; ++j) best = std::max(best, from[j]);
+      for (std::int64_t j = 0; j < s.keys && best > none; ++j) {
+        to[j] = std::exp(from[j] - best);
+        sum += to[j];
+      }
+      for (std::int64_t j = 0; j < s.keys && best > none; ++j) to[j] /= sum;
+      lse.push_back(best > none ? best + std::log(sum) : none);
+    }
+  }
+
+  /// (B, heads, queries, dim): weights times a value stream.
+  std::vector<Real> average(const InputTensor& v, std::int64_t dim) const {
+    std::vector<Real> result;
+    for (std::int64_t b = 0; b < s.batch; ++b) {
+      for (std::int64_t h = 0; h < s.heads; ++h) {
+        for (std::int64_t i = 0; i < s.queries; ++i) {
+          for (std::int64_t d = 0; d < dim; ++d) {
+            Real sum = 0;
+            for (std::int64_t j = 0; j < s.keys; ++j) {
+              const Real p = weight[static_cast<std::size_t>(at(b, h, i, j))];
+              if (p != 0) sum += p * Real(element(v, b, kv(h), j, d));
+            }
+            result.push_back(sum);
+          }
+        }
+      }
+    }
+    return result;
+  }
+
+  // ---- Backward ----
+
+  /// All gradients for the given d_out (and d_out_state, may have no data).
+  void backward(const InputTensor& d_out, const InputTensor& d_out_state) {
+    const auto sized = [](std::int64_t n) { return std::vector<Real>(static_cast<std::size_t>(n)); };
+    dq = sized(s.batch * s.heads * s.queries * s.head_dim);
+    dk = sized(s.batch * s.kv_heads * s.keys * s.head_dim);
+    dv = sized(s.batch * s.kv_heads * s.keys * values());
+    if (const auto* t = std::get_if<TableVariant>(&in.variant)) d_table = sized(s.heads * t->length);
+    if (const auto* t = std::get_if<TapeVariant>(&in.variant)) {
+      d_state = sized(s.batch * s.kv_heads * s.keys * t->state_dim);
+    }
+    if (const auto* c = std::get_if<CapeVariant>(&in.variant)) {
+      d_table = sized(s.heads * c->length);
+      d_w1 = sized(c->hidden * cape_width(*c));
+      d_b1 = sized(c->hidden);
+      d_w2 = sized(s.heads * c->hidden);
+      d_b2 = sized(s.heads);
+    }
+    for (std::int64_t b = 0; b < s.batch; ++b) {
+      for (std::int64_t i = 0; i < s.queries; ++i) backward_row(b, i, d_out, d_out_state);
+    }
+  }
+
+  std::int64_t cape_width(const CapeVariant& c) const {
+    return c.form == CapeForm::concat_residual || c.form == CapeForm::concat ? 2 * s.heads
+                                                                             : s.heads;
+  }
+
+  void backward_row(std::int64_t b, std::int64_t i, const InputTensor& d_out,
+                    const InputTensor& d_out_state) {
+    std::vector<Real> d_score(static_cast<std::size_t>(s.heads * s.keys));
+    for (std::int64_t h = 0; h < s.heads; ++h) {
+      Real* ds = d_score.data() + h * s.keys;
+      const Real* p = weight.data() + at(b, h, i, 0);
+      Real mean = 0;
+      for (std::int64_t j = 0; j < s.keys; ++j) {
+        if (p[j] == 0) continue;
+        ds[j] = value_gradient(b, h, i, j, p[j], d_out, in.v, values(), dv);
+        if (const auto* t = std::get_if<TapeVariant>(&in.variant); t && d_out_state.data) {
+          ds[j] += value_gradient(b, h, i, j, p[j], d_out_state, t->state, t->state_dim, d_state);
+        }
+        mean += p[j] * ds[j];
+      }
+      for (std::int64_t j = 0; j < s.keys; ++j) ds[j] = p[j] == 0 ? Real(0) : p[j] * (ds[j] - mean);
+    }
+    for (std::int64_t j = 0; j < s.keys; ++j) {
+      if (visible(i, j)) pair_gradient(b, i, j, d_score);
+    }
+  }
+
+  Real value_gradient(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j, Real p,
+                      const InputTensor& d_out, const InputTensor& v, std::int64_t dim,
+                      std::vector<Real>& d_values) {
+    Real dp = 0;
+    for (std::int64_t d = 0; d < dim; ++d) {
+      const Real g = Real(element(d_out, b, h, i, d));
+      dp += g * Real(element(v, b, kv(h), j, d));
+      d_values[static_cast<std::size_t>(((b * s.kv_heads + kv(h)) * s.keys + j) * dim + d)] += p * g;
+    }
+    return dp;
+  }
+
+  /// d dot (channels from .. to) spread to q and k.
+  void dot_gradient(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j,
+                    std::int64_t from, std::int64_t to, Real g) {
+    for (std::int64_t d = from; d < to; ++d) {
+      dq_at(b, h, i, d) += g * Real(element(in.k, b, kv(h), j, d));
+      dk_at(b, h, j, d) += g * Real(element(in.q, b, h, i, d));
+    }
+  }
+  Real& dq_at(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t d) {
+    return dq[static_cast<std::size_t>(row(b, h, i) * s.head_dim + d)];
+  }
+  Real& dk_at(std::int64_t b, std::int64_t h, std::int64_t j, std::int64_t d) {
+    return dk[static_cast<std::size_t>(((b * s.kv_heads + kv(h)) * s.keys + j) * s.head_dim + d)];
+  }
+
+  void pair_gradient(std::int64_t b, std::int64_t i, std::int64_t j,
+                     const std::vector<Real>& d_score) {
+    if (const auto* cape = std::get_if<CapeVariant>(&in.variant)) {
+      cape_gradient(*cape, b, i, j, d_score);
+      return;
+    }
+    for (std::int64_t h = 0; h < s.heads; ++h) {
+      const Real g = d_score[static_cast<std::size_t>(h * s.keys + j)];
+      if (const auto* tapa = std::get_if<TapaVariant>(&in.variant)) {
+        tapa_gradient(*tapa, b, h, i, j, g);
+        continue;
+      }
+      dot_gradient(b, h, i, j, 0, s.head_dim, g * Real(in.scale));
+      if (const auto* t = std::get_if<TableVariant>(&in.variant)) {
+        d_table[static_cast<std::size_t>(h * t->length + table_entry(*t, distance(i, j)))] += g;
+      }
+    }
+  }
+
+  void tapa_gradient(const TapaVariant& t, std::int64_t b, std::int64_t h, std::int64_t i,
+                     std::int64_t j, Real g) {
+    const Real power = Real(t.power[std::abs(distance(i, j))]);
+    const Real angle = power * phase(t, b, h, i, j);
+    const Real a = Real(t.scale_content) * dot(b, h, i, j, 0, t.content_dim);
+    dot_gradient(b, h, i, j, 0, t.content_dim, g * std::cos(angle) * Real(t.scale_content));
+    const Real d_phase = -g * a * std::sin(angle) * power * Real(t.scale_phase);
+    if (t.phase == TapaPhase::quadratic) {
+      dot_gradient(b, h, i, j, t.content_dim, s.head_dim, d_phase);
+      return;
+    }
+    for (std::int64_t d = t.content_dim; d < s.head_dim; ++d) {
+      dq_at(b, h, i, d) += d_phase;
+      dk_at(b, h, j, d) += d_phase;
+    }
+  }
+
+  void cape_gradient(const CapeVariant& c, std::int64_t b, std::int64_t i, std::int64_t j,
+                     const std::vector<Real>& d_score) {
+    std::vector<Real> content, bias;
+    const std::vector<Real> x = cape_input(c, b, i, j, content, bias);
+    const std::vector<Real> u = cape_hidden(c, x);
+    std::vector<Real> dx(x.size());
+    for (std::int64_t d = 0; d < c.hidden; ++d) {
+      const auto n = static_cast<std::size_t>(d);
+      Real du = 0;
+      for (std::int64_t h = 0; h < s.heads; ++h) {
+        const Real g = d_score[static_cast<std::size_t>(h * s.keys + j)];
+        du += g * Real(c.w2[h * c.hidden + d]);
+        d_w2[static_cast<std::size_t>(h * c.hidden + d)] += g * leaky(u[n]);
+      }
+      du *= u[n] > 0 ? Real(1) : Real(0.01);
+      d_b1[n] += du;
+      for (std::size_t m = 0; m < x.size(); ++m) {
+        d_w1[n * x.size() + m] += du * x[m];
+        dx[m] += du * Real(c.w1[n * x.size() + m]);
+      }
+    }
+    const std::int64_t lambda = std::max<std::int64_t>(distance(i, j), 0);
+    for (std::int64_t h = 0; h < s.heads; ++h) {
+      const auto n = static_cast<std::size_t>(h);
+      const Real g = d_score[static_cast<std::size_t>(h * s.keys + j)];
+      d_b2[n] += g;
+      dot_gradient(b, h, i, j, 0, s.head_dim, (g + dx[n]) * Real(in.scale));
+      if (c.form == CapeForm::content) continue;
+      const Real through = c.form == CapeForm::add_residual
+                               ? dx[n]
+                               : dx[n + static_cast<std::size_t>(s.heads)];
+      d_table[static_cast<std::size_t>(h * c.length + lambda)] +=
+          through + (adds_bias(c) ? g : Real(0));
+    }
+  }
+
+  const AttentionInputs& in;
+  const AttentionShape& s;
+  std::int64_t pairs = 0;
+  std::vector<Real> score, weight;  ///< (B, heads, queries, keys)
+  std::vector<Real> out, out_state, lse;
+  std::vector<Real> dq, dk, dv, d_table, d_state, d_w1, d_b1, d_w2, d_b2;
+};
+
+}  // namespace phasescope::kernels::testing
