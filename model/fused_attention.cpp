@@ -4,9 +4,8 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <stdexcept>
+#include <optional>
 
-#include "formats/error.h"
 
 namespace phasescope::model {
 namespace {
@@ -172,14 +171,21 @@ GradientBuffers run_backward(const AttentionProgram& program, const at::Tensor& 
 // Differentiable form. The program travels beside the tensors as plain data.
 class FusedAttention : public torch::autograd::Function<FusedAttention> {
  public:
+  // Optional: autograd does not take undefined tensors.
+  using Maybe = std::optional<at::Tensor>;
+
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
                                                 const AttentionProgram& program, at::Tensor q,
-                                                at::Tensor k, at::Tensor v, at::Tensor state,
-                                                at::Tensor values, at::Tensor w1, at::Tensor b1,
-                                                at::Tensor w2, at::Tensor b2) {
+                                                at::Tensor k, at::Tensor v, Maybe state,
+                                                Maybe values, Maybe w1, Maybe b1, Maybe w2,
+                                                Maybe b2) {
     const AttentionResult result = run_forward(program, v, true, false);
-    torch::autograd::variable_list saved = {q, k, v, state, values, w1, b1, w2, b2,
-                                            result.out, result.lse};
+    torch::autograd::variable_list saved = {q, k, v};
+    for (const Maybe* operand : {&state, &values, &w1, &b1, &w2, &b2}) {
+      saved.push_back(operand->value_or(at::Tensor()));
+    }
+    saved.push_back(result.out);
+    saved.push_back(result.lse);
     torch::autograd::variable_list outputs = {result.out, result.lse};
     if (result.state.defined()) {
       saved.push_back(result.state);
@@ -288,9 +294,13 @@ AttentionResult fused_attention(const AttentionProgram& program, const at::Tenso
       program.kind == Kind::tape
           ? program.tape.state.expand({program.q.size(0), program.q.size(1), -1, -1})
           : at::Tensor();
+  const auto maybe = [](const at::Tensor& tensor) {
+    return tensor.defined() ? std::optional<at::Tensor>(tensor) : std::nullopt;
+  };
+  const CapeProgram& cape = program.cape;
   const torch::autograd::variable_list outputs = FusedAttention::apply(
-      program, program.q, program.k, v, state, values, program.cape.w1, program.cape.b1,
-      program.cape.w2, program.cape.b2);
+      program, program.q, program.k, v, maybe(state), maybe(values), maybe(cape.w1),
+      maybe(cape.b1), maybe(cape.w2), maybe(cape.b2));
   AttentionResult result{outputs[0], outputs.size() > 2 ? outputs[2] : at::Tensor(), outputs[1],
                          {}, fused_kernel_name()};
   if (options.want_entropy) result.entropy = run_forward(program, v, false, true).entropy;
