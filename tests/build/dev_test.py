@@ -154,6 +154,10 @@ class Verbs(unittest.TestCase):
             self.assertEqual(cli.main(["setup"]), 130)
         self.assertIn("goes on from here", sys.stderr.getvalue())
 
+    def test_progress_names_the_source_file(self):
+        words = "Building CXX object app/CMakeFiles/phasescope_app.dir/cli/cli.cpp.o"
+        self.assertEqual(console.short_step(words), "app/cli/cli.cpp")
+
     def test_a_failing_program_shows_its_output(self):
         with tempfile.TemporaryDirectory() as folder:
             with self.assertRaisesRegex(console.DevError, "step failed with status 3"):

@@ -92,11 +92,17 @@ def follow(line, tail, title):
     """Shows a line of output as progress and keeps what a reader needs if the program fails."""
     step = NINJA_STEP.match(line)
     if step:
-        progress(f"{title}: {step.group(1)} of {step.group(2)}, {step.group(3)[-70:]}")
+        progress(f"{title}: {step.group(1)} of {step.group(2)}, {short_step(step.group(3))}")
         return (tail + [line])[-1:] if not any("FAILED" in old for old in tail) else tail
     if line.strip():
         progress(f"{title}: {line.strip()[:100]}")
     return (tail + [line])[-200:]
+
+
+def short_step(words):
+    """ "Building CXX object app/CMakeFiles/x.dir/cli/cli.cpp.o" as "app/cli/cli.cpp"."""
+    path = words.split(" ")[-1]
+    return re.sub(r"(CMakeFiles/[^/]+\.dir/|\.o$|.*/\.deps/)", "", path)
 
 
 def output_of(command, env=None):
