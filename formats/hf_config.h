@@ -127,7 +127,7 @@ RawRope read_rope(const ConfigReader& config, RopeDefaults defaults = {},
 // Says that Python code named by auto_map is never run; nullopt where there is none.
 std::optional<std::string> remote_code_notice(const ConfigReader& config);
 
-// Puts down problems of head counts: zero, not dividing, an odd head size.
+// Puts down problems of head counts: zero, or not dividing (read_rope sees to odd head sizes).
 void check_heads(ConfigProblems& problems, std::int64_t hidden_size, std::int64_t heads,
                  std::int64_t key_heads, std::optional<std::int64_t> head_dim);
 
