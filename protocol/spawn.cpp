@@ -70,9 +70,7 @@ class SpawnPlan {
     posix_spawn_file_actions_adddup2(&actions_, error, 2);
     posix_spawn_file_actions_addclosefrom_np(&actions_, 3);
   }
-  // `apart`: POSIX_SPAWN_SETPGROUP for a process group of its own, POSIX_SPAWN_SETSID for a
-  // session.
-  void reset_signals(short apart) {
+  void reset_signals_and_group() {
     sigset_t none, all;
     sigemptyset(&none);
     sigfillset(&all);
@@ -80,7 +78,8 @@ class SpawnPlan {
     posix_spawnattr_setsigdefault(&attributes_, &all);
     posix_spawnattr_setpgroup(&attributes_, 0);
     posix_spawnattr_setflags(
-        &attributes_, static_cast<short>(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | apart));
+        &attributes_,
+        static_cast<short>(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP));
   }
   pid_t run(const std::vector<std::string>& argv) {
     pid_t id = 0;
@@ -122,7 +121,7 @@ ChildProcess::ChildProcess(const std::vector<std::string>& argv) {
   auto errors = make_pipe();
   SpawnPlan plan;
   plan.set_standard(frames.theirs.get(), frames.theirs.get(), errors.theirs.get());
-  plan.reset_signals(POSIX_SPAWN_SETPGROUP);
+  plan.reset_signals_and_group();
   id_ = plan.run(argv);
   socket_ = std::move(frames.ours);
   stderr_ = std::move(errors.ours);
@@ -151,24 +150,11 @@ ProcessEnd ChildProcess::end(std::chrono::milliseconds grace) {
   if (ended_) return *ended_;
   if (grace.count() > 0) {
     signal_group(SIGTERM);
+    signal_group(SIGCONT);  // one that is stopped hears nothing else
     if (auto end = wait(grace)) return *end;
   }
   signal_group(SIGKILL);
   return wait(std::chrono::hours(1)).value_or(ProcessEnd{});
-}
-
-pid_t spawn_detached(const std::vector<std::string>& argv, const std::string& log_path) {
-  UniqueFd null = above_standard(UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)));
-  UniqueFd log = above_standard(
-      UniqueFd(::open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)));
-  if (!log) throw_errno(errno, log_path);
-  SpawnPlan plan;
-  plan.set_standard(null.get(), log.get(), log.get());
-  plan.reset_signals(POSIX_SPAWN_SETSID);
-  const pid_t id = plan.run(argv);
-  // Nobody asks how it ended; this only keeps it from staying a zombie while we live.
-  std::thread([id] { ::waitpid(id, nullptr, 0); }).detach();
-  return id;
 }
 
 }  // namespace phasescope::protocol

@@ -1,4 +1,4 @@
-// Starting other programs: a child that speaks frames, and one that outlives us.
+// Starting a program that speaks frames.
 #pragma once
 
 #include <sys/types.h>
@@ -53,11 +53,5 @@ class ChildProcess {
   UniqueFd stderr_;
   std::optional<ProcessEnd> ended_;
 };
-
-// Starts a program that belongs to nobody: its own session, no terminal, standard input from
-// /dev/null, output and errors appended to `log_path`. It outlives us; while we live its end is
-// waited for in the background. Returns its process id; throws std::system_error when the log or
-// the program cannot be opened.
-pid_t spawn_detached(const std::vector<std::string>& argv, const std::string& log_path);
 
 }  // namespace phasescope::protocol

@@ -5,11 +5,7 @@
 #include <signal.h>
 
 #include <atomic>
-#include <filesystem>
-#include <fstream>
 #include <thread>
-
-#include "protocol/spawn.h"
 
 namespace phasescope::protocol {
 namespace {
@@ -284,21 +280,6 @@ TEST(RemoteWorker, QuotesForTheShellOnTheFarSide) {
   EXPECT_EQ(command.argv.front(), "ssh");
   EXPECT_EQ(command.argv.back(), R"(phasescope worker '--device' 'it'\''s')");
   EXPECT_EQ(*(command.argv.end() - 3), "--") << "a host is never an option";
-}
-
-TEST(SpawnDetached, RunsInASessionOfItsOwnAndLogs) {
-  const auto log = std::filesystem::temp_directory_path() /
-                   ("phasescope_spawn_test_" + std::to_string(::getpid()));
-  const pid_t id = spawn_detached({"/bin/sh", "-c", "ps -o sid= -p $$; echo done"}, log.string());
-  std::string session, word;
-  for (int i = 0; i < 100 && word != "done"; ++i) {
-    std::this_thread::sleep_for(milliseconds(50));
-    std::ifstream(log) >> session >> word;
-  }
-  EXPECT_EQ(word, "done");
-  EXPECT_EQ(session, std::to_string(id));
-  std::filesystem::remove(log);
-  EXPECT_THROW(spawn_detached({"/nonexistent/program"}, "/dev/null"), std::system_error);
 }
 
 }  // namespace

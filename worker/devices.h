@@ -1,0 +1,26 @@
+// What this machine computes on, and what LibTorch's errors about it mean.
+#pragma once
+
+#include <exception>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "worker/failure.h"
+#include "worker/handlers.h"
+
+namespace phasescope::worker {
+
+// For worker.info: {"version", "torch", "threads", "devices": ["cpu", "cuda:0", ...], "notice"?};
+// the notice says why the device asked for is not used.
+nlohmann::json worker_facts(const WorkerSettings& settings, const std::string& version);
+
+// Throws Error "device_unavailable" for a device that models cannot be computed on here,
+// "bad_usage" for a name that is none ("cpu", "cuda", "cuda:1").
+void check_device(const std::string& name);
+
+// LibTorch's exceptions: out of memory (bytes wanted and free, after its cache was emptied), device
+// faults (fatal), and its other errors without their stack traces.
+std::optional<Failure> translate_torch(std::exception_ptr exception);
+
+}  // namespace phasescope::worker

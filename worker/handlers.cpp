@@ -1,0 +1,29 @@
+#include "worker/handlers.h"
+
+#include <cstdlib>
+#include <iterator>
+
+#include "worker/handle_analysis.h"
+#include "worker/handle_jobs.h"
+#include "worker/handle_models.h"
+#include "worker/handle_worker.h"
+
+namespace phasescope::worker {
+
+std::vector<Handler> all_handlers() {
+  std::vector<std::vector<Handler>> groups = {
+      worker_handlers(),
+      models_handlers(),
+      analysis_handlers(),
+      jobs_handlers(),
+  };
+  if (std::getenv("PHASESCOPE_TEST_HANDLERS")) groups.push_back(test_handlers());
+
+  std::vector<Handler> all;
+  for (auto& group : groups)
+    all.insert(all.end(), std::make_move_iterator(group.begin()),
+               std::make_move_iterator(group.end()));
+  return all;
+}
+
+}  // namespace phasescope::worker

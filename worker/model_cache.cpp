@@ -1,0 +1,83 @@
+#include "worker/model_cache.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "formats/error.h"
+#include "model/tensor_io.h"
+#include "worker/devices.h"
+
+namespace phasescope::worker {
+
+namespace {
+
+using nlohmann::json;
+
+std::string name_of(const json& params) {
+  const auto found = params.find("model");
+  if (found == params.end() || !found->is_string() || found->get<std::string>().empty())
+    throw formats::bad_usage("No model is named", "model",
+                             "Give a bundled model's name, a folder or a file");
+  return found->get<std::string>();
+}
+
+std::string value_text(const json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+std::pair<std::string, std::string> assignment_of(const std::string& text) {
+  const auto equals = text.find('=');
+  if (equals == std::string::npos || equals == 0)
+    throw formats::bad_usage("'" + text + "' sets nothing", "set", "Write it as key=value");
+  return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+std::vector<std::pair<std::string, std::string>> overrides_of(const json& params) {
+  std::vector<std::pair<std::string, std::string>> overrides;
+  const json set = params.value("set", json::array());
+  if (set.is_object()) {
+    for (const auto& [key, value] : set.items()) overrides.emplace_back(key, value_text(value));
+  } else {
+    for (const auto& text : set) overrides.push_back(assignment_of(text.get<std::string>()));
+  }
+  return overrides;
+}
+
+// Changes when one of the files that say which weights these are changes.
+std::string files_state(const std::filesystem::path& path) {
+  std::string state;
+  for (const char* part : {"", "config.json", "model.safetensors", "checkpoints"}) {
+    std::error_code error;
+    const auto time = std::filesystem::last_write_time(part[0] ? path / part : path, error);
+    state += error ? "-;" : std::to_string(time.time_since_epoch().count()) + ";";
+  }
+  return state;
+}
+
+}  // namespace
+
+std::shared_ptr<const model::Model> ModelCache::open(const json& params) {
+  const std::string name = name_of(params);
+  check_device(params.value("device", settings_.device));
+  model::OpenModelOptions options;
+  const std::string dtype = params.value("dtype", "f32");
+  options.dtype = model::dtype_of_name(dtype);
+  options.overrides = overrides_of(params);
+  const std::string key = json({name, dtype, options.overrides}).dump();
+
+  const auto found = std::find_if(entries_.begin(), entries_.end(),
+                                  [&](const Entry& entry) { return entry.key == key; });
+  if (found != entries_.end()) {
+    if (found->state == files_state(found->model->report.path)) {
+      entries_.splice(entries_.begin(), entries_, found);
+      return entries_.front().model;
+    }
+    entries_.erase(found);
+  }
+  auto model = model::open_model(name, options);
+  entries_.push_front({key, files_state(model->report.path), model});
+  if (entries_.size() > most_models_) entries_.pop_back();
+  return model;
+}
+
+}  // namespace phasescope::worker
