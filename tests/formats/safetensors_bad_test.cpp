@@ -239,7 +239,7 @@ TEST_F(BadSafetensors, Row7_HalfAMillionTensorsLoadInBoundedMemoryAndCanBeCancel
   EXPECT_EQ(error.code(), "cancelled");
   EXPECT_EQ(asked, 3);
 
-  const long before = peak_memory_megabytes();
+  [[maybe_unused]] const long before = peak_memory_megabytes();
   EXPECT_EQ(SafetensorsFile::open(path).tensors().size(), 500'000u);
 #if !defined(__SANITIZE_ADDRESS__)
   // The header itself, then a name, a shape and an entry for each tensor: well under 1 GB.
