@@ -1,0 +1,208 @@
+#include "training/job_folder.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+
+#include "tests/training/temporary_folder.h"
+#include "training/bootstrap.h"
+#include "training/metrics_log.h"
+#include "training/out_of_memory.h"
+
+namespace phasescope::training {
+namespace {
+
+namespace fs = std::filesystem;
+using protocol::JobStatus;
+using protocol::MetricPoint;
+
+formats::FileSystem& real() { return formats::real_file_system(); }
+
+MetricPoint point_at(int64_t step) {
+  MetricPoint point;
+  point.step = step;
+  point.loss = 1.0 / static_cast<double>(step);
+  return point;
+}
+
+// ---- metrics.jsonl -------------------------------------------------------------------------------
+
+TEST(MetricsLog, WritesALineAStep) {
+  TemporaryFolder folder;
+  const fs::path path = folder.path() / "metrics.jsonl";
+  {
+    MetricsLog log(real(), path, 0);
+    for (int64_t step = 1; step <= 3; ++step) log.append(point_at(step));
+  }
+  const auto points = read_metrics(path);
+  ASSERT_EQ(points.size(), 3u);
+  EXPECT_EQ(points[2].step, 3);
+  EXPECT_EQ(points[2].loss, 1.0 / 3);  // every digit survives
+}
+
+TEST(MetricsLog, ATornLastLineIsPassedOver) {
+  TemporaryFolder folder;
+  const fs::path path = folder.path() / "metrics.jsonl";
+  std::ofstream(path) << metrics_line(point_at(1)) << metrics_line(point_at(2)).substr(0, 9);
+  EXPECT_EQ(read_metrics(path).size(), 1u);
+  EXPECT_TRUE(read_metrics(folder.path() / "none.jsonl").empty());
+}
+
+TEST(MetricsLog, GoingOnFromACheckpointDropsTheLaterAndTornLines) {
+  TemporaryFolder folder;
+  const fs::path path = folder.path() / "metrics.jsonl";
+  std::ofstream(path) << metrics_line(point_at(1)) << metrics_line(point_at(2))
+                      << metrics_line(point_at(3)) << "{\"step\": 4, \"lo";
+  {
+    MetricsLog log(real(), path, 2);
+    log.append(point_at(3));
+  }
+  const auto points = read_metrics(path);
+  ASSERT_EQ(points.size(), 3u);
+  EXPECT_EQ(real().read(path),
+            metrics_line(point_at(1)) + metrics_line(point_at(2)) + metrics_line(point_at(3)));
+}
+
+TEST(MetricsLog, ThinningKeepsEndsAndValidation) {
+  std::vector<MetricPoint> points;
+  for (int64_t step = 1; step <= 5000; ++step) points.push_back(point_at(step));
+  points[777].validation_bits = 2.5;
+  const auto few = thinned(points, 1000);
+  EXPECT_LE(few.size(), 1000u);
+  EXPECT_GT(few.size(), 500u);
+  EXPECT_EQ(few.front().step, 1);
+  EXPECT_EQ(few.back().step, 5000);
+  EXPECT_EQ(std::count_if(few.begin(), few.end(),
+                          [](const MetricPoint& p) { return p.validation_bits.has_value(); }),
+            1);
+  EXPECT_EQ(thinned(few, 5000).size(), few.size());
+}
+
+// ---- The folder ----------------------------------------------------------------------------------
+
+JobStatus status_of(const std::string& state) {
+  JobStatus status;
+  status.kind = "train";
+  status.state = state;
+  status.steps = 10;
+  return status;
+}
+
+fs::path made_job(const fs::path& dir, const std::string& state) {
+  fs::create_directories(dir);
+  std::ofstream(dir / "config.json") << "{}";
+  write_status(real(), dir, status_of(state));
+  return dir;
+}
+
+TEST(JobFolder, IsAliveWhileItsLockIsHeld) {
+  TemporaryFolder folder;
+  const fs::path dir = made_job(folder.path() / "j", "running");
+  EXPECT_FALSE(job_is_alive(dir));
+  EXPECT_EQ(read_job(dir, CurveDetail::none).state, "died");
+  {
+    const auto lock = JobLock::try_take(dir);
+    ASSERT_TRUE(lock);
+    EXPECT_TRUE(job_is_alive(dir));
+    EXPECT_EQ(read_job(dir, CurveDetail::none).state, "running");
+    EXPECT_FALSE(JobLock::try_take(dir));
+  }
+  EXPECT_FALSE(job_is_alive(dir));
+  EXPECT_TRUE(JobLock::try_take(dir));
+}
+
+TEST(JobFolder, AnEndedJobIsNotDead) {
+  TemporaryFolder folder;
+  EXPECT_EQ(read_job(made_job(folder.path() / "a", "done"), CurveDetail::none).state, "done");
+  EXPECT_EQ(read_job(made_job(folder.path() / "b", "queued"), CurveDetail::none).state, "queued");
+  EXPECT_THROW(read_job(folder.path(), CurveDetail::none), formats::Error);
+}
+
+TEST(JobFolder, RequestsComeAndGo) {
+  TemporaryFolder folder;
+  EXPECT_EQ(read_request(folder.path()), JobRequest::none);
+  for (const char* name : {"pause", "resume", "cancel"}) {
+    write_request(real(), folder.path(), job_request_of(name));
+    EXPECT_EQ(read_request(folder.path()), job_request_of(name));
+  }
+  std::ofstream(folder.path() / "control.json") << "{\"request\": \"pau";
+  EXPECT_EQ(read_request(folder.path()), JobRequest::none);
+  clear_request(real(), folder.path());
+  EXPECT_EQ(read_request(folder.path()), JobRequest::none);
+  EXPECT_THROW(job_request_of("stop"), formats::Error);
+}
+
+TEST(JobFolder, TheLogsTailIsItsLastLines) {
+  TemporaryFolder folder;
+  EXPECT_EQ(log_tail(folder.path(), 5), "");
+  std::ofstream(folder.path() / "log.txt") << "a\nb\nc\n";
+  EXPECT_EQ(log_tail(folder.path(), 2), "b\nc\n");
+  EXPECT_EQ(log_tail(folder.path(), 3), "a\nb\nc\n");
+  EXPECT_EQ(log_tail(folder.path(), 30), "a\nb\nc\n");
+}
+
+TEST(JobFolder, JobsAreFoundBelowTheRootAndElsewhere) {
+  TemporaryFolder folder;
+  setenv("XDG_DATA_HOME", (folder.path() / "data").c_str(), 1);
+  const fs::path inside = made_job(default_jobs_root() / "inside", "done");
+  const fs::path outside = made_job(folder.path() / "elsewhere/outside", "done");
+  remember_job(real(), inside);
+  remember_job(real(), outside);
+  EXPECT_EQ(find_jobs().size(), 2u);
+  EXPECT_EQ(new_job_folder("inside").filename(), "inside-2");
+
+  std::ofstream(outside / "mine.txt") << "not a job's file";
+  remove_job(real(), outside);
+  EXPECT_EQ(find_jobs().size(), 1u);
+  EXPECT_TRUE(fs::exists(outside / "mine.txt"));
+  {
+    const auto lock = JobLock::try_take(inside);
+    EXPECT_THROW(remove_job(real(), inside), formats::Error);
+  }
+  remove_job(real(), inside);
+  EXPECT_FALSE(fs::exists(inside));
+}
+
+// ---- Small parts ---------------------------------------------------------------------------------
+
+TEST(Bootstrap, TheMeanIsTheRatioOfTheSums) {
+  const RatioInterval interval = text_bootstrap({{10, 5}, {2, 1}, {9, 3}}, 1);
+  EXPECT_DOUBLE_EQ(interval.mean, 21.0 / 9);
+  EXPECT_LE(interval.low, interval.mean);
+  EXPECT_GE(interval.high, interval.mean);
+}
+
+// Of n values with variance s^2 the bootstrap's interval is close to +-1.96 s / sqrt(n); 1000
+// resamples know its ends to about 5 %, a 20 % band is four of those.
+TEST(Bootstrap, TheIntervalHasTheWidthOfTheStandardError) {
+  std::vector<TextSum> texts;
+  for (int i = 0; i < 100; ++i) texts.push_back({i % 2 == 0 ? 1.0 : -1.0, 1.0});
+  const RatioInterval interval = text_bootstrap(texts, 7);
+  EXPECT_NEAR(interval.mean, 0, 1e-12);
+  EXPECT_NEAR(interval.high - interval.low, 2 * 1.96 / 10, 0.2 * 2 * 1.96 / 10);
+}
+
+TEST(Bootstrap, OneTextHasNoInterval) {
+  const RatioInterval interval = text_bootstrap({{4, 2}}, 1);
+  EXPECT_EQ(interval.mean, 2);
+  EXPECT_TRUE(std::isnan(interval.low));
+  EXPECT_TRUE(std::isnan(text_bootstrap({}, 1).mean));
+}
+
+// reliability.md, row 21: the sentence names bytes wanted, bytes free and something smaller.
+TEST(OutOfMemory, Row21NamesWhatWasWantedAndWhatWouldFit) {
+  const std::runtime_error torch("DefaultCPUAllocator: can't allocate memory: you tried to allocate "
+                                 "41943040000 bytes. Error code 12 (Cannot allocate memory)");
+  const formats::Error error = memory_or_internal_error(torch);
+  EXPECT_EQ(error.code(), "out_of_memory");
+  EXPECT_NE(error.message().find("40000 MB were wanted"), std::string::npos);
+  EXPECT_NE(error.message().find("MB are free"), std::string::npos);
+  EXPECT_NE(error.hint().find("train.batch_tokens"), std::string::npos);
+  EXPECT_EQ(memory_or_internal_error(std::bad_alloc()).code(), "out_of_memory");
+  EXPECT_EQ(memory_or_internal_error(std::runtime_error("else")).code(), "internal");
+}
+
+}  // namespace
+}  // namespace phasescope::training

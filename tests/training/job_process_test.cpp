@@ -1,0 +1,257 @@
+// Jobs as processes of their own, and what kill -9 does to them.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <random>
+#include <thread>
+
+#include "formats/error.h"
+#include "tests/training/small_run.h"
+#include "tests/training/temporary_folder.h"
+#include "training/checkpoint.h"
+#include "training/job.h"
+#include "training/job_folder.h"
+#include "training/metrics_log.h"
+
+namespace phasescope::training {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using protocol::JobStatus;
+
+formats::FileSystem& real() { return formats::real_file_system(); }
+
+// Everything the tests start has a time limit, so that nothing can hang.
+bool within(double seconds, const std::function<bool()>& holds) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (!holds()) {
+    if (std::chrono::steady_clock::now() > limit) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
+}
+
+std::vector<double> curve_of(const fs::path& dir) {
+  std::vector<double> losses;
+  int64_t step = 0;
+  for (const auto& point : read_metrics(dir / "metrics.jsonl")) {
+    EXPECT_EQ(point.step, ++step);  // no step is missing or there twice
+    losses.push_back(point.loss);
+  }
+  return losses;
+}
+
+class JobProcess : public testing::Test {
+ protected:
+  JobProcess() { setenv("XDG_DATA_HOME", (folder_.path() / "data").c_str(), 1); }
+  ~JobProcess() override {
+    for (const fs::path& dir : started_) {
+      if (job_is_alive(dir)) kill_job(dir);
+    }
+  }
+
+  JobStart start_of(const fs::path& dir, const RunConfig& config) {
+    started_.push_back(dir);
+    JobStart start;
+    start.dir = dir;
+    start.config = to_json(config);
+    start.program = PHASESCOPE_JOB_RUNNER;
+    return start;
+  }
+
+  JobStart resume_of(const fs::path& dir) {
+    started_.push_back(dir);
+    JobStart start;
+    start.dir = dir;
+    start.existing = ExistingJob::resume;
+    start.program = PHASESCOPE_JOB_RUNNER;
+    return start;
+  }
+
+  static std::string state_of(const fs::path& dir) {
+    return read_job(dir, CurveDetail::none).state;
+  }
+
+  static bool has_state(const fs::path& dir, const std::string& state, double seconds = 60) {
+    return within(seconds, [&] { return state_of(dir) == state; });
+  }
+
+  // The pid is only information; here it is asked right after the lock said that the job lives.
+  static void kill_job(const fs::path& dir) {
+    const auto pid = static_cast<pid_t>(read_job(dir, CurveDetail::none).pid);
+    if (pid > 1 && job_is_alive(dir)) kill(pid, SIGKILL);
+    within(10, [&] { return !job_is_alive(dir); });
+  }
+
+  TemporaryFolder folder_;
+  std::vector<fs::path> started_;
+};
+
+TEST_F(JobProcess, RunsToItsEndAndIsFoundAgain) {
+  const fs::path dir = folder_.path() / "elsewhere/j";
+  const JobStatus started = start_training(real(), start_of(dir, small_run(folder_.path(), 20)));
+  EXPECT_EQ(started.kind, "train");
+  EXPECT_EQ(started.steps, 20);
+  ASSERT_TRUE(has_state(dir, "done")) << log_tail(dir, 50);
+  const JobStatus ended = read_job(dir, CurveDetail::thinned);
+  EXPECT_EQ(ended.step, 20);
+  EXPECT_EQ(ended.curve.size(), 20u);
+  EXPECT_TRUE(ended.curve.back().validation_bits);
+  EXPECT_EQ(ended.config.at("data").at("corpus_sha256").get<std::string>().size(), 64u);
+  ASSERT_EQ(find_jobs().size(), 1u);
+  EXPECT_EQ(find_jobs()[0], dir);
+  // Resuming what is done changes nothing.
+  EXPECT_EQ(start_training(real(), resume_of(dir)).state, "done");
+}
+
+// reliability.md, row 24: killed by signal 9 again and again, at random steps and in saves (one every
+// two steps), a training makes the losses of one that was never killed, bit for bit.
+TEST_F(JobProcess, Row24KilledAtRandomMomentsItResumesToTheSameLosses) {
+  RunConfig config = small_run(folder_.path(), 120);
+  config.train.checkpoint_every = 2;
+  const fs::path whole = folder_.path() / "whole", killed = folder_.path() / "killed";
+  start_training(real(), start_of(whole, config));
+  ASSERT_TRUE(has_state(whole, "done")) << log_tail(whole, 50);
+
+  start_training(real(), start_of(killed, config));
+  std::mt19937 random(7);
+  int kills = 0;
+  while (kills < 12 && state_of(killed) != "done") {
+    // Some after a time, some the moment a save is under way.
+    if (kills % 2 == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(random() % 250));
+    } else {
+      within(2, [&] {
+        std::error_code ignored;
+        for (const auto& entry : fs::directory_iterator(killed / "checkpoints", ignored)) {
+          if (entry.path().extension() == ".tmp") return true;
+        }
+        return state_of(killed) != "running";
+      });
+    }
+    kill_job(killed);
+    ++kills;
+    start_training(real(), resume_of(killed));
+  }
+  EXPECT_GE(kills, 3);
+  ASSERT_TRUE(has_state(killed, "done")) << log_tail(killed, 50);
+  EXPECT_EQ(curve_of(killed), curve_of(whole));
+}
+
+TEST_F(JobProcess, AKilledJobShowsAsDied) {
+  const fs::path dir = folder_.path() / "j";
+  start_training(real(), start_of(dir, small_run(folder_.path(), 100'000)));
+  ASSERT_TRUE(has_state(dir, "running")) << log_tail(dir, 50);
+  kill_job(dir);
+  EXPECT_EQ(state_of(dir), "died");
+}
+
+// reliability.md, row 25: the process that started a job is killed, the job goes on.
+TEST_F(JobProcess, Row25OutlivesItsStarter) {
+  const fs::path dir = folder_.path() / "j";
+  const JobStart start = start_of(dir, small_run(folder_.path(), 400));
+  const pid_t starter = fork();
+  if (starter == 0) {
+    try {
+      start_training(real(), start);
+    } catch (...) {
+      _exit(1);
+    }
+    pause();
+  }
+  ASSERT_TRUE(within(30, [&] { return job_is_alive(dir); }));
+  kill(starter, SIGKILL);
+  waitpid(starter, nullptr, 0);
+  ASSERT_TRUE(has_state(dir, "done", 120)) << log_tail(dir, 50);
+  EXPECT_EQ(read_metrics(dir / "metrics.jsonl").size(), 400u);
+  ASSERT_EQ(find_jobs().size(), 1u);
+}
+
+TEST_F(JobProcess, PausesResumesAndIsCancelled) {
+  const fs::path dir = folder_.path() / "j";
+  start_training(real(), start_of(dir, small_run(folder_.path(), 100'000)));
+  ASSERT_TRUE(within(30, [&] { return !read_metrics(dir / "metrics.jsonl").empty(); }));
+  control_job(real(), dir, "pause");
+  ASSERT_TRUE(has_state(dir, "paused")) << log_tail(dir, 50);
+  const auto before = read_metrics(dir / "metrics.jsonl").size();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_EQ(read_metrics(dir / "metrics.jsonl").size(), before);
+  control_job(real(), dir, "resume");
+  ASSERT_TRUE(has_state(dir, "running"));
+  ASSERT_TRUE(within(30, [&] { return read_metrics(dir / "metrics.jsonl").size() > before; }));
+  control_job(real(), dir, "cancel");
+  ASSERT_TRUE(has_state(dir, "cancelled")) << log_tail(dir, 50);
+  EXPECT_FALSE(job_is_alive(dir));
+  // What was done is kept, and the job can go on from there.
+  const auto newest = find_newest_checkpoint(real(), dir / "checkpoints").newest;
+  ASSERT_TRUE(newest);
+  EXPECT_EQ(newest->step, static_cast<int64_t>(read_metrics(dir / "metrics.jsonl").size()));
+  control_job(real(), dir, "resume", PHASESCOPE_JOB_RUNNER);
+  EXPECT_TRUE(has_state(dir, "running")) << log_tail(dir, 50);
+}
+
+TEST_F(JobProcess, ResumeFollowsALiveJobAndNamesWhatDiffers) {
+  const fs::path dir = folder_.path() / "j";
+  const RunConfig config = small_run(folder_.path(), 100'000);
+  start_training(real(), start_of(dir, config));
+  ASSERT_TRUE(has_state(dir, "running")) << log_tail(dir, 50);
+  EXPECT_THROW(start_training(real(), start_of(dir, config)), formats::Error);
+  const auto pid = read_job(dir, CurveDetail::none).pid;
+  JobStart again = start_of(dir, config);
+  again.existing = ExistingJob::resume;
+  again.settings = {"train.seed=5"};
+  const JobStatus status = start_training(real(), again);
+  EXPECT_EQ(status.pid, pid);
+  EXPECT_NE(status.message.find("train.seed"), std::string::npos) << status.message;
+}
+
+TEST_F(JobProcess, ResumeWithoutACheckpointBeginsAtStepZero) {
+  const fs::path dir = folder_.path() / "j";
+  fs::create_directories(dir);
+  std::ofstream(dir / "config.json") << to_json(small_run(folder_.path(), 5));
+  start_training(real(), resume_of(dir));
+  ASSERT_TRUE(has_state(dir, "done")) << log_tail(dir, 50);
+  EXPECT_EQ(curve_of(dir).size(), 5u);
+}
+
+TEST_F(JobProcess, WhatCannotStartSaysSo) {
+  const RunConfig config = small_run(folder_.path(), 5);
+  JobStart start = start_of(folder_.path() / "a", config);
+  start.program = folder_.path() / "nothing";
+  EXPECT_THROW(start_training(real(), start), formats::Error);
+  start = start_of(folder_.path() / "b", config);
+  start.settings = {"train.stepz=3"};
+  EXPECT_THROW(start_training(real(), start), formats::Error);
+  start = start_of(folder_.path() / "c", config);
+  start.settings = {"data.corpus=" + (folder_.path() / "missing.txt").string()};
+  EXPECT_THROW(start_training(real(), start), formats::Error);
+  EXPECT_FALSE(fs::exists(folder_.path() / "c"));
+}
+
+TEST_F(JobProcess, AnEvalRunsAsAJob) {
+  const fs::path trained = folder_.path() / "trained", dir = folder_.path() / "eval";
+  start_training(real(), start_of(trained, small_run(folder_.path(), 5)));
+  ASSERT_TRUE(has_state(trained, "done")) << log_tail(trained, 50);
+  JobStart start = resume_of(dir);
+  start.existing = ExistingJob::refuse;
+  const json request = {{"task", "perplexity"},
+                        {"models", {trained.string()}},
+                        {"lengths", {32, 64}},
+                        {"corpus", (folder_.path() / "text.txt").string()}};
+  start_eval(real(), start, request);
+  ASSERT_TRUE(has_state(dir, "done")) << log_tail(dir, 50);
+  const json result = json::parse(real().read(dir / "result.json"));
+  EXPECT_EQ(result.at("rows").size(), 2u);
+  EXPECT_EQ(read_job(dir, CurveDetail::none).kind, "eval");
+  EXPECT_THROW(start_eval(real(), start_of(folder_.path() / "x", {}), {{"task", "nosuch"}}),
+               formats::Error);
+}
+
+}  // namespace
+}  // namespace phasescope::training

@@ -1,0 +1,134 @@
+#include "training/run_config.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "formats/error.h"
+#include "formats/json.h"
+
+namespace phasescope::training {
+namespace {
+
+using nlohmann::json;
+
+std::string problem_with(const json& config) {
+  try {
+    run_config_from_json(config, "test.json");
+  } catch (const formats::Error& error) {
+    EXPECT_EQ(error.code(), "bad_input");
+    EXPECT_EQ(error.where(), "test.json");
+    return error.full_text();
+  }
+  return "";
+}
+
+TEST(RunConfig, KeepsEverythingThroughItsJsonForm) {
+  RunConfig config;
+  config.model.layers = 7;
+  config.encoding = {{"key", "tapa"}, {"phase_gain", 0.1}};
+  config.train.curriculum = {{16, 0.25}, {32, 0.5}};
+  config.train.keep_steps = {5, 9};
+  config.data.corpus = "a.txt";
+  const json form = to_json(config);
+  EXPECT_EQ(to_json(run_config_from_json(form, "form")), form);
+  EXPECT_EQ(run_config_from_json(form, "form").train.curriculum, config.train.curriculum);
+}
+
+TEST(RunConfig, WhatIsLeftOutTakesItsDefault) {
+  const RunConfig config = run_config_from_json({{"train", {{"steps", 12}}}}, "test.json");
+  EXPECT_EQ(config.train.steps, 12);
+  EXPECT_EQ(config.train.batch_tokens, RunConfig{}.train.batch_tokens);
+  EXPECT_EQ(config.encoding.at("key"), "rope");
+}
+
+TEST(RunConfig, FixedNamesAreThere) {
+  const auto keys = known_keys();
+  for (const char* name : {"train.steps", "train.checkpoint_every", "train.seed",
+                           "train.batch_tokens", "model.context", "encoding.key"}) {
+    EXPECT_NE(std::find(keys.begin(), keys.end(), name), keys.end()) << name;
+  }
+}
+
+TEST(RunConfig, AnUnknownKeyNamesTheNearOnes) {
+  EXPECT_NE(problem_with({{"train", {{"step", 3}}}}).find("train.steps"), std::string::npos);
+  EXPECT_NE(problem_with({{"train", {{"batchtokens", 3}}}}).find("train.batch_tokens"),
+            std::string::npos);
+  // The right name in the wrong section.
+  EXPECT_NE(problem_with({{"train", {{"context", 3}}}}).find("model.context"), std::string::npos);
+  EXPECT_NE(problem_with({{"trian", json::object()}}).find("trian"), std::string::npos);
+}
+
+TEST(RunConfig, AllProblemsAreListedAtOnce) {
+  const std::string text = problem_with(
+      {{"train", {{"steps", "many"}, {"seeed", 1}}}, {"model", {{"width", 1.5}}}});
+  EXPECT_NE(text.find("train.steps"), std::string::npos);
+  EXPECT_NE(text.find("train.seeed"), std::string::npos);
+  EXPECT_NE(text.find("model.width"), std::string::npos);
+}
+
+TEST(RunConfig, ValuesOutOfRangeAreProblems) {
+  EXPECT_NE(problem_with({{"train", {{"steps", 0}}}}).find("train.steps"), std::string::npos);
+  EXPECT_NE(problem_with({{"model", {{"width", 190}}}}).find("model.width"), std::string::npos);
+  EXPECT_NE(problem_with({{"train", {{"dtype", "f64"}}}}).find("train.dtype"), std::string::npos);
+  const json too_much = {{{"length", 16}, {"share", 0.7}}, {{"length", 32}, {"share", 0.5}}};
+  EXPECT_NE(problem_with({{"train", {{"curriculum", too_much}}}}).find("train.curriculum"),
+            std::string::npos);
+  const json too_long = {{{"length", 512}, {"share", 0.5}}};
+  EXPECT_NE(problem_with({{"train", {{"curriculum", too_long}}}}).find("train.curriculum"),
+            std::string::npos);
+}
+
+TEST(RunConfig, SettingsAddressKeysByTheirDots) {
+  json config = json::object();
+  apply_setting(config, "train.steps=200");
+  apply_setting(config, "train.learning_rate=1e-3");
+  apply_setting(config, "encoding.phase_gain=0.2");
+  apply_setting(config, "encoding.key=tapa");
+  apply_setting(config, "train.curriculum=[{\"length\":16,\"share\":0.5}]");
+  const RunConfig read = run_config_from_json(config, "test.json");
+  EXPECT_EQ(read.train.steps, 200);
+  EXPECT_DOUBLE_EQ(read.train.learning_rate, 1e-3);
+  EXPECT_EQ(read.encoding, (json{{"key", "tapa"}, {"phase_gain", 0.2}}));
+  ASSERT_EQ(read.train.curriculum.size(), 1u);
+}
+
+TEST(RunConfig, ASettingThatIsNotInTheSchemaIsAnError) {
+  json config = json::object();
+  for (const char* setting : {"train.stepz=3", "steps", "=3", "nosuch.key=1", "train=3"}) {
+    try {
+      apply_setting(config, setting);
+      ADD_FAILURE() << setting;
+    } catch (const formats::Error& error) {
+      EXPECT_EQ(error.code(), "bad_usage") << setting;
+    }
+  }
+  EXPECT_TRUE(config.empty());
+}
+
+TEST(RunConfig, DifferingKeysAreNamed) {
+  RunConfig a, b;
+  b.train.steps = 9;
+  b.encoding["phase_gain"] = 0.1;
+  EXPECT_EQ(differing_keys(to_json(a), to_json(b)),
+            (std::vector<std::string>{"encoding.phase_gain", "train.steps"}));
+  EXPECT_TRUE(differing_keys(to_json(a), to_json(a)).empty());
+}
+
+// The shipped configurations differ in their encoding alone (and the note about it).
+TEST(RunConfig, DeskConfigurationsShareTheirRecipe) {
+  const std::filesystem::path folder = std::filesystem::path(PHASESCOPE_SOURCE) / "sample_configs/desk";
+  json first;
+  for (const char* name :
+       {"none", "rope", "alibi", "cape_kerple", "tape", "tapa", "tapa_norm"}) {
+    json config = to_json(run_config_from_file(folder / (std::string(name) + ".json")));
+    config.erase("encoding");
+    config.at("model").erase("note");
+    if (first.is_null()) first = config;
+    EXPECT_EQ(config, first) << name;
+  }
+}
+
+}  // namespace
+}  // namespace phasescope::training

@@ -1,0 +1,317 @@
+#include "training/trainer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <memory>
+
+#include "formats/error.h"
+#include "formats/faulty_file_system.h"
+#include "model/open_model.h"
+#include "tests/training/small_run.h"
+#include "tests/training/temporary_folder.h"
+#include "training/eval_perplexity.h"
+#include "training/job.h"
+#include "training/job_folder.h"
+#include "training/metrics_log.h"
+
+namespace phasescope::training {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+Trainer trainer_of(const RunConfig& config) {
+  auto corpus = std::make_shared<const Corpus>(
+      Corpus::open(config.data.corpus, config.data, config.model.context));
+  return Trainer(config, corpus, read_validation_texts(config.data.validation));
+}
+
+std::vector<double> losses_of(Trainer& trainer, int64_t until) {
+  std::vector<double> losses;
+  while (trainer.steps_done() < until) losses.push_back(trainer.step().loss);
+  return losses;
+}
+
+TEST(Trainer, TheLossFallsFromThatOfGuessing) {
+  TemporaryFolder folder;
+  RunConfig config = small_run(folder.path(), 120);
+  Trainer trainer = trainer_of(config);
+  const std::vector<double> losses = losses_of(trainer, 120);
+  // Random weights guess one of 256 bytes; the text has about 30 that are used.
+  EXPECT_NEAR(losses.front(), std::log(256), 0.5);
+  EXPECT_LT(losses.back(), 0.55 * losses.front());
+}
+
+TEST(Trainer, PointsSayWhatWasDone) {
+  TemporaryFolder folder;
+  const RunConfig config = small_run(folder.path(), 10);
+  Trainer trainer = trainer_of(config);
+  const protocol::MetricPoint first = trainer.step();
+  EXPECT_EQ(first.step, 1);
+  EXPECT_EQ(first.tokens, 128);
+  EXPECT_EQ(first.length, 8);
+  EXPECT_DOUBLE_EQ(first.lr, config.train.learning_rate / 5);
+  EXPECT_GT(*first.gradient_norm, 0);
+  losses_of(trainer, 9);
+  const protocol::MetricPoint last = trainer.step();
+  EXPECT_EQ(last.length, 32);
+  EXPECT_EQ(last.tokens, 1280);
+  EXPECT_TRUE(trainer.done());
+}
+
+// The same seed gives the same bits, another one does not.
+TEST(Trainer, IsDeterministic) {
+  TemporaryFolder folder;
+  RunConfig config = small_run(folder.path(), 10);
+  Trainer a = trainer_of(config), b = trainer_of(config);
+  const auto losses = losses_of(a, 10);
+  EXPECT_EQ(losses_of(b, 10), losses);
+  config.train.seed = 2;
+  Trainer c = trainer_of(config);
+  EXPECT_NE(losses_of(c, 10), losses);
+}
+
+// Every encoding of the bundled models, and both dtypes: a run that went through a checkpoint makes
+// the same losses, bit for bit, as one that did not.
+TEST(Trainer, ResumesBitForBit) {
+  const std::map<std::string, json> encodings = {
+      {"none", {{"key", "none"}}},
+      {"rope", {{"key", "rope"}}},
+      {"alibi", {{"key", "alibi"}}},
+      {"cape", {{"key", "cape"}, {"base", "kerple_log"}}},
+      {"tape", {{"key", "tape"}}},
+      {"tapa", {{"key", "tapa"}, {"phase_gain", 0.1}}},
+      {"tapa_norm", {{"key", "tapa"}, {"phase_norm", 0.3}}}};
+  for (const auto& [name, encoding] : encodings) {
+    for (const char* dtype : {"f32", "bf16"}) {
+      TemporaryFolder folder;
+      RunConfig config = small_run(folder.path(), 12, encoding);
+      config.train.dtype = dtype;
+      Trainer unbroken = trainer_of(config);
+      losses_of(unbroken, 6);
+      const SaveOutcome saved = save_checkpoint(
+          formats::real_file_system(), folder.path(), 6,
+          [&](const fs::path& to) { unbroken.write_files(formats::real_file_system(), to); },
+          {2, {}, unbroken.state()});
+      ASSERT_EQ(saved.message, "") << name;
+      const auto wanted = losses_of(unbroken, 12);
+
+      Trainer resumed = trainer_of(config);
+      resumed.load(*find_newest_checkpoint(formats::real_file_system(), folder.path()).newest);
+      EXPECT_EQ(resumed.steps_done(), 6);
+      EXPECT_EQ(losses_of(resumed, 12), wanted) << name << " " << dtype;
+    }
+  }
+}
+
+TEST(Trainer, ACheckpointIsAModelThatOpens) {
+  TemporaryFolder folder;
+  const RunConfig config = small_run(folder.path(), 3);
+  Trainer trainer = trainer_of(config);
+  losses_of(trainer, 3);
+  trainer.write_files(formats::real_file_system(), folder.path());
+  const auto model = model::open_model(folder.path().string());
+  EXPECT_EQ(model->config().context, 32);
+  EXPECT_EQ(model->config().encoding.key, "rope");
+  ASSERT_TRUE(model->tokenizer);
+  EXPECT_EQ(model->tokenizer->bos_id(), 0);
+}
+
+TEST(Trainer, RefusesAnotherText) {
+  TemporaryFolder folder;
+  const RunConfig config = small_run(folder.path(), 4);
+  Trainer trainer = trainer_of(config);
+  losses_of(trainer, 1);
+  save_checkpoint(
+      formats::real_file_system(), folder.path(), 1,
+      [&](const fs::path& to) { trainer.write_files(formats::real_file_system(), to); },
+      {2, {}, trainer.state()});
+  std::ofstream(config.data.corpus, std::ios::app) << "more";
+  Trainer other = trainer_of(config);
+  const auto found = find_newest_checkpoint(formats::real_file_system(), folder.path());
+  EXPECT_THROW(other.load(*found.newest), formats::Error);
+}
+
+TEST(Trainer, AnEncodingsUnknownOptionIsAnError) {
+  RunConfig config;
+  config.encoding = {{"key", "tapa"}, {"phase_gian", 0.1}};
+  try {
+    model_config_of(config);
+    ADD_FAILURE();
+  } catch (const formats::Error& error) {
+    EXPECT_NE(error.full_text().find("phase_gain"), std::string::npos) << error.full_text();
+  }
+}
+
+// ---- A job in this process, on a disk that fails -------------------------------------------------
+
+void write_job(const fs::path& dir, const RunConfig& config) {
+  fs::create_directories(dir);
+  std::ofstream(dir / "config.json") << to_json(config);
+}
+
+std::vector<double> curve_of(const fs::path& dir) {
+  std::vector<double> losses;
+  for (const auto& point : read_metrics(dir / "metrics.jsonl")) losses.push_back(point.loss);
+  return losses;
+}
+
+// reliability.md, row 26: training goes on with a warning and the last checkpoint is whole.
+TEST(Job, Row26GoesOnWhenASaveFails) {
+  TemporaryFolder folder;
+  const RunConfig config = small_run(folder.path(), 20);
+  write_job(folder.path() / "whole", config);
+  ASSERT_EQ(run_job(folder.path() / "whole"), 0);
+  const auto wanted = curve_of(folder.path() / "whole");
+  ASSERT_EQ(wanted.size(), 20u);
+  for (const int64_t operation : {12, 30, 60, 70, 80}) {
+    const fs::path dir = folder.path() / ("failing" + std::to_string(operation));
+    write_job(dir, config);
+    formats::FaultyFileSystem files(dir);
+    files.fail_at(operation, ENOSPC);
+    EXPECT_EQ(run_job(files, dir), 0) << operation;
+    const auto newest = find_newest_checkpoint(files, dir / "checkpoints").newest;
+    ASSERT_TRUE(newest) << operation;
+    EXPECT_EQ(newest->step, 20) << operation;
+    EXPECT_EQ(read_job(dir, CurveDetail::none).state, "done");
+  }
+}
+
+TEST(Job, ADiskThatIsFullAtTheEndFailsAndTheJobCanBeResumed) {
+  TemporaryFolder folder;
+  const fs::path dir = folder.path() / "j";
+  const RunConfig config = small_run(folder.path(), 20);
+  write_job(dir, config);
+  {
+    formats::FaultyFileSystem files(dir);
+    files.fail_from(90, ENOSPC);
+    EXPECT_EQ(run_job(files, dir), 4);
+  }
+  EXPECT_EQ(run_job(dir), 0);
+  EXPECT_EQ(curve_of(dir).size(), 20u);
+}
+
+TEST(Job, AFolderInUseIsRefused) {
+  TemporaryFolder folder;
+  write_job(folder.path() / "j", small_run(folder.path(), 3));
+  const auto lock = JobLock::try_take(folder.path() / "j");
+  EXPECT_EQ(run_job(folder.path() / "j"), 2);
+}
+
+TEST(Job, ABadConfigurationIsAStateAndAStatus) {
+  TemporaryFolder folder;
+  const fs::path dir = folder.path() / "j";
+  fs::create_directories(dir);
+  std::ofstream(dir / "config.json") << R"({"train": {"stepz": 3}})";
+  EXPECT_EQ(run_job(dir), 2);
+  const auto status = read_job(dir, CurveDetail::none);
+  EXPECT_EQ(status.state, "failed");
+  EXPECT_NE(status.message.find("train.steps"), std::string::npos);
+}
+
+// ---- Window rules --------------------------------------------------------------------------------
+
+TEST(WindowRule, IsReadAndNamed) {
+  EXPECT_EQ(WindowRule::read("disjoint").name(), "disjoint");
+  EXPECT_EQ(WindowRule::read("sliding").name(), "sliding, stride 256");
+  EXPECT_EQ(WindowRule::read("sliding:64").name(), "sliding, stride 64");
+  EXPECT_EQ(WindowRule::read("last_k:128").name(), "last_k, k 128");
+  EXPECT_EQ(WindowRule::read("per_position").name(), "per_position");
+  for (const char* bad : {"", "slidng", "sliding:", "sliding:0", "last_k:x", "disjoint:4"}) {
+    EXPECT_THROW(WindowRule::read(bad), formats::Error) << bad;
+  }
+}
+
+TEST(WindowRule, WindowsAreThoseOfTheirDefinition) {
+  EXPECT_EQ(windows_of(WindowRule::read("disjoint"), 10, 4),
+            (std::vector<EvalWindow>{{0, 4, 0}, {4, 4, 0}}));
+  EXPECT_EQ(windows_of(WindowRule::read("sliding:2"), 9, 4),
+            (std::vector<EvalWindow>{{0, 4, 0}, {2, 4, 2}, {4, 4, 2}}));
+  EXPECT_EQ(windows_of(WindowRule::read("last_k:2"), 9, 4),
+            (std::vector<EvalWindow>{{0, 4, 2}, {2, 4, 2}, {4, 4, 2}}));
+  EXPECT_TRUE(windows_of(WindowRule::read("disjoint"), 3, 4).empty());
+}
+
+// Each token counts once in a sliding evaluation.
+TEST(WindowRule, SlidingCountsEachTokenOnce) {
+  std::vector<int> counted(100, 0);
+  for (const EvalWindow& window : windows_of(WindowRule::read("sliding:7"), 100, 23)) {
+    for (int64_t i = window.count_from; i < window.length; ++i) {
+      ++counted[static_cast<std::size_t>(window.begin + i)];
+    }
+  }
+  for (std::size_t i = 0; i < 100; ++i) EXPECT_LE(counted[i], 1) << i;
+  EXPECT_EQ(counted[0] + counted[50] + counted[92], 3);
+}
+
+// ---- The perplexity task -------------------------------------------------------------------------
+
+class PerplexityTask : public testing::Test {
+ protected:
+  PerplexityTask() {
+    const RunConfig config = small_run(folder_.path(), 1);
+    model::ModelConfig model = model_config_of(config);
+    // All logits are equal, so every byte costs exactly 8 bits.
+    model.init_std = 1e-30;
+    models_.push_back({"even", model::random_model(model, 1)});
+    corpus_ = config.data.corpus;
+  }
+
+  protocol::EvalResult run(json params) {
+    params["corpus"] = corpus_;
+    protocol::NoProgress progress;
+    return eval_task("perplexity").run(models_, params, progress);
+  }
+
+  TemporaryFolder folder_;
+  std::vector<EvalModel> models_;
+  std::string corpus_;
+};
+
+TEST_F(PerplexityTask, AnEvenModelCostsEightBitsAByteByEveryRule) {
+  for (const char* rule : {"disjoint", "sliding:16", "last_k:16", "per_position"}) {
+    const auto result = run({{"lengths", {32, 64}}, {"window", rule}, {"trials", 3}});
+    ASSERT_EQ(result.rows.size(), 2u) << rule;
+    for (const auto& row : result.rows) {
+      EXPECT_NEAR(row.value, 8, 1e-5) << rule;
+      EXPECT_NEAR(row.low, 8, 1e-5) << rule;
+      EXPECT_EQ(row.n, 3);
+      EXPECT_EQ(row.window, WindowRule::read(rule).name());
+    }
+    ASSERT_EQ(result.positions.size(), 1u);
+    EXPECT_EQ(result.positions[0].position.size(), 64u);
+    EXPECT_NEAR(result.positions[0].bits.back(), 8, 1e-5);
+  }
+  const auto result = run({{"lengths", {32}}, {"metric", "perplexity"}, {"trials", 2}});
+  EXPECT_NEAR(result.rows[0].value, 256, 1e-3);
+}
+
+TEST_F(PerplexityTask, DefaultLengthsGoToFourTimesTheTrainedOne) {
+  const auto result = run({{"trials", 2}});
+  ASSERT_EQ(result.rows.size(), 3u);
+  EXPECT_EQ(result.rows[0].length, 32);
+  EXPECT_EQ(result.rows[2].length, 128);
+  EXPECT_EQ(result.positions[0].trained_length, 32);
+}
+
+TEST_F(PerplexityTask, WhatCannotBeReadIsAnError) {
+  EXPECT_THROW(run({{"lengths", {100'000}}}), formats::Error);
+  EXPECT_THROW(run({{"lengths", {0}}}), formats::Error);
+  EXPECT_THROW(run({{"metric", "bits"}}), formats::Error);
+  EXPECT_THROW(run({{"trials", "many"}}), formats::Error);
+  EXPECT_THROW(eval_task("perplexty"), formats::Error);
+}
+
+TEST_F(PerplexityTask, CanBeCancelled) {
+  class Cancelled final : public protocol::Progress {
+    void progress(double, std::string_view) override {}
+    bool cancelled() const override { return true; }
+  } progress;
+  EXPECT_ANY_THROW(eval_task("perplexity").run(models_, {{"corpus", corpus_}}, progress));
+}
+
+}  // namespace
+}  // namespace phasescope::training

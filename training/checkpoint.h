@@ -1,0 +1,66 @@
+#pragma once
+// Checkpoints as folders step-N with a manifest of names, sizes and SHA-256, written so that a kill,
+// a full disk or a power cut at any moment leaves the newest verified one whole:
+//
+//   step-N.tmp/ with every file synced, manifest.json last and synced, the folder synced, renamed to
+//   step-N, the parent synced, `latest` replaced by temp and rename, and only then older ones
+//   deleted (at least two stay, never the one just verified).
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/file_system.h"
+
+namespace phasescope::training {
+
+struct CheckpointOptions {
+  int64_t keep = 2;                 // newest ones that stay, at least 2
+  std::vector<int64_t> keep_steps;  // and these whatever their age
+  nlohmann::json state = nlohmann::json::object();  // goes into the manifest
+};
+
+struct SaveOutcome {
+  // "saved", "not saved: ..." and "saved, but maybe not durable: ..." are different things.
+  enum class Kind { saved, not_saved, maybe_not_durable } kind = Kind::saved;
+  std::string message;  // one sentence where kind is not saved, or where old ones could not go
+  bool in_place() const { return kind != Kind::not_saved; }
+};
+
+// Writes checkpoint `step` below `root` (which must exist). `write_files(folder)` writes its files
+// through `fs`, each synced. Errors of files are the outcome, not exceptions; nothing of a failed
+// save stays, as far as the disk lets itself be cleaned.
+SaveOutcome save_checkpoint(
+    formats::FileSystem& fs, const std::filesystem::path& root, int64_t step,
+    const std::function<void(const std::filesystem::path& folder)>& write_files,
+    const CheckpointOptions& options = {});
+
+struct Checkpoint {
+  int64_t step = 0;
+  std::filesystem::path folder;
+  nlohmann::json state;  // the options' `state` of when it was saved
+};
+
+// Reads the manifest and compares every file's size and SHA-256. Throws Error "bad_input" saying
+// what does not fit.
+Checkpoint verify_checkpoint(const formats::FileSystem& fs, const std::filesystem::path& folder);
+
+struct FoundCheckpoint {
+  std::optional<Checkpoint> newest;   // whose manifest verifies
+  std::vector<std::string> skipped;   // "step-600: model.safetensors has another SHA-256", newest first
+};
+FoundCheckpoint find_newest_checkpoint(const formats::FileSystem& fs,
+                                       const std::filesystem::path& root);
+
+// Steps of the folders step-N, rising, verified or not.
+std::vector<int64_t> checkpoint_steps(const formats::FileSystem& fs,
+                                      const std::filesystem::path& root);
+std::filesystem::path checkpoint_folder(const std::filesystem::path& root, int64_t step);
+
+// Removes what a save or a deletion that was cut off left behind (step-N.tmp, latest.tmp).
+void remove_checkpoint_litter(formats::FileSystem& fs, const std::filesystem::path& root);
+
+}  // namespace phasescope::training

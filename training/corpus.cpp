@@ -1,0 +1,150 @@
+#include "training/corpus.h"
+
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+
+#include "formats/error.h"
+#include "formats/file_system.h"
+#include "formats/sha256.h"
+#include "training/counter_random.h"
+#include "training/schedule.h"
+
+extern char** environ;
+
+namespace phasescope::training {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kWindowStream = 1;
+constexpr std::size_t kValidationBytes = 4096;
+
+std::optional<std::string> environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value && *value ? std::optional<std::string>(value) : std::nullopt;
+}
+
+fs::path user_cache() {
+  if (const auto cache = environment("XDG_CACHE_HOME")) return *cache;
+  const auto home = environment("HOME");
+  return home ? fs::path(*home) / ".cache" : fs::temp_directory_path();
+}
+
+// Runs a program found on PATH; its exit status, or 127 where it cannot be started.
+int run_program(const std::vector<std::string>& arguments) {
+  std::vector<char*> argv;
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  pid_t pid = 0;
+  if (posix_spawnp(&pid, argv[0], nullptr, nullptr, argv.data(), environ) != 0) return 127;
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+bool writable(const fs::path& folder) {
+  std::error_code ignored;
+  fs::create_directories(folder, ignored);
+  return access(folder.c_str(), W_OK) == 0;
+}
+
+formats::Error no_corpus(const std::string& why) {
+  return formats::bad_input(
+      "the training text \"desk\" is not there: " + why, "data.corpus",
+      "apt-get install bible-kjv bible-kjv-text jargon-text fortunes fortunes-min, then python3 "
+      "tools/make_corpus.py --out .cache/corpus; or name a text file with --set data.corpus=FILE");
+}
+
+fs::path make_desk_corpus(const std::function<void(const std::string&)>& notice) {
+  const fs::path tool = fs::path(PHASESCOPE_SOURCE) / "tools/make_corpus.py";
+  if (!fs::exists(tool)) throw no_corpus("tools/make_corpus.py, which makes it, is not there either");
+  for (const fs::path& place : desk_corpus_places()) {
+    const fs::path folder = place.parent_path();
+    if (!writable(folder)) continue;
+    if (notice) notice("making the training text in " + folder.string());
+    const int status = run_program({"python3", tool.string(), "--out", folder.string()});
+    if (status == 0 && fs::exists(place)) return place;
+    throw no_corpus(status == 127 ? "python3 cannot be started"
+                                  : "tools/make_corpus.py failed; it says why above");
+  }
+  throw no_corpus("no folder for it can be written to");
+}
+
+}  // namespace
+
+std::vector<fs::path> desk_corpus_places() {
+  std::vector<fs::path> places;
+  if (const auto given = environment("PHASESCOPE_CORPUS")) {
+    const fs::path path(*given);
+    places.push_back(fs::is_regular_file(path) ? path : path / "train.txt");
+  }
+  const fs::path source(PHASESCOPE_SOURCE);
+  if (fs::exists(source / "CMakeLists.txt")) places.push_back(source / ".cache/corpus/train.txt");
+  places.push_back(user_cache() / "phasescope/corpus/train.txt");
+  return places;
+}
+
+fs::path find_corpus(const std::string& corpus,
+                     const std::function<void(const std::string&)>& notice) {
+  if (corpus != "desk") return corpus;
+  for (const fs::path& place : desk_corpus_places()) {
+    if (fs::is_regular_file(place)) return place;
+  }
+  return make_desk_corpus(notice);
+}
+
+std::vector<formats::NamedText> read_validation_texts(const std::string& validation) {
+  fs::path path = validation;
+  if (validation == "desk") {
+    const auto assets = environment("PHASESCOPE_ASSETS");
+    path = (assets ? fs::path(*assets) : fs::path(PHASESCOPE_SOURCE) / "assets") /
+           "texts/validation.jsonl";
+  }
+  if (path.extension() == ".jsonl") return formats::read_text_collection(path);
+  const std::string text = formats::read_text_file(path);
+  std::vector<formats::NamedText> texts;
+  for (std::size_t at = 0; at < text.size(); at += kValidationBytes) {
+    texts.push_back({path.filename().string() + ":" + std::to_string(at),
+                     text.substr(at, kValidationBytes)});
+  }
+  return texts;
+}
+
+Corpus::Corpus(std::string text, const DataSection& data, int64_t context)
+    : text_(std::move(text)), sha256_(formats::sha256_hex(std::string_view(text_))), bos_(data.bos) {
+  if (bytes() < context) {
+    throw formats::bad_input("the training text has " + std::to_string(bytes()) +
+                                 " bytes, less than one window of " + std::to_string(context),
+                             data.corpus);
+  }
+}
+
+Corpus Corpus::open(const fs::path& path, const DataSection& data, int64_t context) {
+  return Corpus(formats::read_text_file(path), data, context);
+}
+
+Batch Corpus::batch(const TrainSection& train, int64_t context, int64_t step) const {
+  Batch batch;
+  batch.length = window_length_at(train, context, step);
+  batch.windows = windows_at(train, context, step);
+  const CounterRandom random(static_cast<std::uint64_t>(train.seed), kWindowStream);
+  const auto starts = static_cast<std::uint64_t>(bytes() - batch.length + 1);
+  // No step has more than batch_tokens windows, so the draws of different steps never overlap.
+  const auto first = static_cast<std::uint64_t>(step * (train.batch_tokens + 1));
+  for (int64_t row = 0; row < batch.windows; ++row) {
+    const auto start =
+        static_cast<std::size_t>(random.below(starts, first + static_cast<std::uint64_t>(row)));
+    batch.inputs.push_back(bos_);
+    for (int64_t i = 0; i < batch.length; ++i) {
+      const auto byte = static_cast<unsigned char>(text_[start + static_cast<std::size_t>(i)]);
+      batch.targets.push_back(byte);
+      if (i + 1 < batch.length) batch.inputs.push_back(byte);
+    }
+  }
+  return batch;
+}
+
+}  // namespace phasescope::training

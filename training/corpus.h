@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/text_input.h"
+#include "training/run_config.h"
+
+namespace phasescope::training {
+
+// Where train.txt of the "desk" corpus is or would be made, in the order they are looked at:
+// $PHASESCOPE_CORPUS (a file, or a folder with train.txt), the source tree's .cache/corpus,
+// $XDG_CACHE_HOME/phasescope/corpus (default ~/.cache).
+std::vector<std::filesystem::path> desk_corpus_places();
+
+// The training text's file: of "desk" the first of the places that is there, made by
+// tools/make_corpus.py where none is (`notice` is told so); otherwise the path itself. Throws Error
+// "bad_input" that says what to install or to type.
+std::filesystem::path find_corpus(const std::string& corpus,
+                                  const std::function<void(const std::string&)>& notice = {});
+
+// Held-out texts: "desk" the bundled ones, a .jsonl collection, or one text file cut into texts of
+// 4096 bytes.
+std::vector<formats::NamedText> read_validation_texts(const std::string& validation);
+
+// Tokens of one step. Inputs (windows, length): the beginning id, then the text; targets the same
+// shape: the text itself, one place further.
+struct Batch {
+  int64_t windows = 0, length = 0;
+  std::vector<int64_t> inputs, targets;
+};
+
+// A text by bytes, and windows drawn from it. What a step reads depends on the seed and the step
+// alone, never on the steps before, so a resumed run reads the same.
+class Corpus {
+ public:
+  // Throws Error "bad_input" when the text is shorter than one window of `context` bytes.
+  Corpus(std::string text, const DataSection& data, int64_t context);
+  static Corpus open(const std::filesystem::path& path, const DataSection& data, int64_t context);
+
+  Batch batch(const TrainSection& train, int64_t context, int64_t step) const;
+  const std::string& sha256() const { return sha256_; }
+  int64_t bytes() const { return static_cast<int64_t>(text_.size()); }
+
+ private:
+  std::string text_;
+  std::string sha256_;
+  int64_t bos_;
+};
+
+}  // namespace phasescope::training

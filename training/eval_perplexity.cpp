@@ -1,0 +1,395 @@
+#include "training/eval_perplexity.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/from_blob.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <numbers>
+#include <optional>
+
+#include "formats/error.h"
+#include "model/loss.h"
+#include "training/bootstrap.h"
+#include "training/corpus.h"
+
+namespace phasescope::training {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kBatchTokens = 4096;  // read at once
+constexpr int64_t kPositionBuckets = 64;
+
+// ---- What was asked for --------------------------------------------------------------------------
+
+struct Request {
+  std::vector<int64_t> lengths;  // rising
+  WindowRule rule;
+  bool perplexity = false;
+  int64_t texts = 0;  // 0: all
+  std::uint64_t seed = 0;
+  model::Backend backend = model::Backend::fused;
+  std::string corpus = "desk";
+  std::optional<formats::NamedText> given;  // one text instead of a collection
+};
+
+int64_t longest_context(const std::vector<EvalModel>& models) {
+  int64_t longest = 1;
+  for (const EvalModel& entry : models) longest = std::max(longest, entry.model->config().context);
+  return longest;
+}
+
+std::vector<int64_t> lengths_of(const json& params, const std::vector<EvalModel>& models) {
+  std::vector<int64_t> lengths;
+  if (params.contains("lengths")) {
+    lengths = params.at("lengths").get<std::vector<int64_t>>();
+  } else {
+    const int64_t context = longest_context(models);
+    lengths = {context, 2 * context, 4 * context};
+  }
+  std::sort(lengths.begin(), lengths.end());
+  if (lengths.empty() || lengths.front() < 1) {
+    throw formats::bad_usage("lengths must be whole numbers above 0", "lengths");
+  }
+  return lengths;
+}
+
+// "corpus" (true or "desk": the bundled texts; a path) or "input": {"text", "name"}.
+void read_source(const json& params, Request& request) {
+  const json corpus = params.value("corpus", json("desk"));
+  if (corpus.is_string()) request.corpus = corpus.get<std::string>();
+  const json input = params.value("input", json::object());
+  for (const char* key : {"text", "prompt"}) {
+    if (!input.contains(key)) continue;
+    request.corpus = input.value("name", "the text");
+    request.given = {request.corpus, input.at(key).get<std::string>()};
+  }
+}
+
+Request request_of(const json& params, const std::vector<EvalModel>& models) {
+  try {
+    Request request;
+    request.lengths = lengths_of(params, models);
+    request.rule = WindowRule::read(params.value("window", "disjoint"));
+    const std::string metric = params.value("metric", "bits_per_byte");
+    if (metric != "bits_per_byte" && metric != "perplexity") {
+      throw formats::bad_usage("no such metric: \"" + metric + "\"", "metric",
+                               "bits_per_byte or perplexity");
+    }
+    request.perplexity = metric == "perplexity";
+    request.texts = params.value("trials", int64_t{0});
+    request.seed = params.value("seed", std::uint64_t{0});
+    read_source(params, request);
+    if (params.value("backend", "fused") == "plain") request.backend = model::Backend::plain;
+    if (request.texts < 0) throw formats::bad_usage("trials must be 0 (all) or more", "trials");
+    return request;
+  } catch (const json::exception& error) {
+    throw formats::bad_usage("an option of the task has the wrong type", "eval", error.what());
+  }
+}
+
+// ---- Reading -------------------------------------------------------------------------------------
+
+struct Text {
+  std::vector<int64_t> ids;
+  std::vector<double> bytes;  // of each token
+};
+
+std::vector<formats::NamedText> chosen_texts(const Request& request) {
+  if (request.given) return {*request.given};
+  std::vector<formats::NamedText> all = read_validation_texts(request.corpus);
+  if (request.texts == 0) return all;
+  const std::size_t wanted = std::min(all.size(), static_cast<std::size_t>(request.texts));
+  std::vector<formats::NamedText> chosen;
+  for (std::size_t i = 0; i < wanted; ++i) chosen.push_back(all[i * all.size() / wanted]);
+  return chosen;
+}
+
+std::vector<Text> tokenised(const EvalModel& entry,
+                            const std::vector<formats::NamedText>& texts) {
+  const formats::Tokenizer* tokenizer = entry.model->tokenizer.get();
+  if (!tokenizer) {
+    throw formats::bad_input("the model has no tokenizer, so it cannot read a text", entry.name);
+  }
+  std::vector<Text> read;
+  for (const formats::NamedText& named : texts) {
+    formats::TokenizedText tokens = tokenizer->encode(named.text, formats::Template::leave_out);
+    Text text;
+    text.ids = std::move(tokens.ids);
+    for (const formats::TextSpan& span : tokens.spans) {
+      text.bytes.push_back(static_cast<double>(span.end - span.begin));
+    }
+    read.push_back(std::move(text));
+  }
+  return read;
+}
+
+// Losses in nats of the windows' tokens, (windows, n): the beginning id first where the model has
+// one, otherwise the token before the window (or its own first token, which then is not scored).
+at::Tensor losses_of(const model::Model& model, const Text& text,
+                     std::span<const EvalWindow> windows, const model::ForwardOptions& options) {
+  const int64_t n = windows.front().length;
+  std::vector<int64_t> ids;
+  for (const EvalWindow& window : windows) {
+    const auto before = text.ids[static_cast<std::size_t>(std::max<int64_t>(window.begin - 1, 0))];
+    ids.push_back(model.tokenizer->bos_id().value_or(before));
+    ids.insert(ids.end(), text.ids.begin() + window.begin, text.ids.begin() + window.begin + n);
+  }
+  const at::Tensor batch =
+      at::from_blob(ids.data(), {static_cast<int64_t>(windows.size()), n + 1}, at::kLong);
+  return model::token_losses(model.decoder, batch, options).to(at::kDouble).contiguous();
+}
+
+// Sums by text: of the tokens that count, and of every position.
+class Sums {
+ public:
+  Sums(std::size_t texts, int64_t n, bool by_token)
+      : by_token_(by_token), counted_(texts), by_position_(texts) {
+    for (auto& row : by_position_) row.resize(static_cast<std::size_t>(n));
+  }
+
+  void add(std::size_t text_index, const Text& text, const EvalWindow& window,
+           const double* losses) {
+    for (int64_t i = 0; i < window.length; ++i) {
+      const double weight =
+          by_token_ ? 1 : text.bytes[static_cast<std::size_t>(window.begin + i)];
+      TextSum& place = by_position_[text_index][static_cast<std::size_t>(i)];
+      place.sum += losses[i];
+      place.weight += weight;
+      if (i < window.count_from) continue;
+      counted_[text_index].sum += losses[i];
+      counted_[text_index].weight += weight;
+    }
+  }
+
+  // Positions [begin, end) alone.
+  std::vector<TextSum> between(int64_t begin, int64_t end) const {
+    std::vector<TextSum> sums(by_position_.size());
+    for (std::size_t t = 0; t < sums.size(); ++t) {
+      for (int64_t i = begin; i < end; ++i) {
+        sums[t].sum += by_position_[t][static_cast<std::size_t>(i)].sum;
+        sums[t].weight += by_position_[t][static_cast<std::size_t>(i)].weight;
+      }
+    }
+    return sums;
+  }
+
+  const std::vector<TextSum>& counted() const { return counted_; }
+
+  int64_t texts_read() const {
+    return std::count_if(counted_.begin(), counted_.end(),
+                         [](const TextSum& sum) { return sum.weight > 0; });
+  }
+
+ private:
+  bool by_token_;  // whether means are a token's or a byte's
+  std::vector<TextSum> counted_;
+  std::vector<std::vector<TextSum>> by_position_;
+};
+
+Sums read_windows(const EvalModel& entry, const std::vector<Text>& texts, const Request& request,
+                  int64_t n, protocol::Progress& progress) {
+  const at::NoGradGuard no_gradients;
+  model::ForwardOptions options;
+  options.backend = request.backend;
+  options.cancelled = [&progress] { return progress.cancelled(); };
+  Sums sums(texts.size(), n, request.perplexity);
+  const auto at_once = static_cast<std::size_t>(std::max<int64_t>(1, kBatchTokens / n));
+  for (std::size_t t = 0; t < texts.size(); ++t) {
+    const auto windows =
+        windows_of(request.rule, static_cast<int64_t>(texts[t].ids.size()), n);
+    for (std::size_t begin = 0; begin < windows.size(); begin += at_once) {
+      progress.throw_if_cancelled();
+      const auto part = std::span(windows).subspan(begin, std::min(at_once, windows.size() - begin));
+      const at::Tensor losses = losses_of(*entry.model, texts[t], part, options);
+      for (std::size_t w = 0; w < part.size(); ++w) {
+        sums.add(t, texts[t], part[w], losses.data_ptr<double>() + static_cast<int64_t>(w) * n);
+      }
+    }
+    progress.progress(static_cast<double>(t + 1) / static_cast<double>(texts.size()),
+                      entry.name + " at " + std::to_string(n));
+  }
+  return sums;
+}
+
+// ---- Results -------------------------------------------------------------------------------------
+
+double in_unit(double nats, bool perplexity) {
+  return perplexity ? std::exp(nats) : nats / std::numbers::ln2;
+}
+
+protocol::EvalRow row_of(const EvalModel& entry, const Request& request, int64_t n,
+                         const std::vector<TextSum>& sums, int64_t texts) {
+  const RatioInterval interval = text_bootstrap(sums, request.seed);
+  protocol::EvalRow row;
+  row.model = entry.name;
+  row.length = n;
+  row.value = in_unit(interval.mean, request.perplexity);
+  row.low = in_unit(interval.low, request.perplexity);
+  row.high = in_unit(interval.high, request.perplexity);
+  row.n = texts;
+  row.seed = static_cast<int64_t>(request.seed);
+  row.window = request.rule.name();
+  return row;
+}
+
+int64_t bucket_width(int64_t longest) { return std::max<int64_t>(1, longest / kPositionBuckets); }
+
+protocol::PositionCurve curve_of(const EvalModel& entry, const Request& request, const Sums& sums,
+                                 int64_t longest) {
+  protocol::PositionCurve curve;
+  curve.model = entry.name;
+  curve.trained_length = entry.model->config().context;
+  curve.texts = sums.texts_read();
+  const int64_t width = bucket_width(longest);
+  for (int64_t begin = 0; begin < longest; begin += width) {
+    const int64_t end = std::min(begin + width, longest);
+    const RatioInterval interval = text_bootstrap(sums.between(begin, end), request.seed);
+    curve.position.push_back(0.5 * static_cast<double>(begin + end - 1));
+    curve.bits.push_back(in_unit(interval.mean, false));
+    curve.low.push_back(in_unit(interval.low, false));
+    curve.high.push_back(in_unit(interval.high, false));
+  }
+  return curve;
+}
+
+protocol::Provenance provenance_of(const EvalModel& entry, const Request& request,
+                                   std::size_t texts) {
+  protocol::Provenance provenance;
+  provenance.models = {entry.name};
+  provenance.model_hashes = {entry.model->report.sha256};
+  provenance.kernel =
+      request.backend == model::Backend::plain ? "plain" : model::fused_kernel_name();
+  provenance.seed = static_cast<int64_t>(request.seed);
+  provenance.note = std::to_string(texts) + " texts; interval by text bootstrap; window rule: " +
+                    request.rule.name();
+  return provenance;
+}
+
+void require_windows(const Sums& sums, int64_t n, const Request& request) {
+  if (sums.texts_read() > 0) return;
+  throw formats::bad_input("no text has the " + std::to_string(n) + " tokens of one window",
+                           request.corpus, "ask for a smaller length or give longer texts");
+}
+
+void evaluate_model(const EvalModel& entry, const Request& request,
+                    const std::vector<formats::NamedText>& texts, protocol::Progress& progress,
+                    protocol::EvalResult& result) {
+  const std::vector<Text> read = tokenised(entry, texts);
+  const int64_t longest = request.lengths.back();
+  const bool by_position = request.rule.kind == WindowRule::Kind::per_position;
+  const double parts = by_position ? 1 : static_cast<double>(request.lengths.size());
+  double done = 0;
+  for (const int64_t n : request.lengths) {
+    if (by_position && n != longest) continue;
+    protocol::PartOfProgress part(progress, done / parts, (done + 1) / parts);
+    done += 1;
+    const Sums sums = read_windows(entry, read, request, n, part);
+    require_windows(sums, n, request);
+    if (!by_position) {
+      result.rows.push_back(
+          row_of(entry, request, n, sums.counted(), sums.texts_read()));
+    }
+    if (n != longest) continue;
+    for (const int64_t end : request.lengths) {
+      if (!by_position) break;
+      const int64_t begin = std::max<int64_t>(0, end - bucket_width(longest));
+      result.rows.push_back(
+          row_of(entry, request, end, sums.between(begin, end), sums.texts_read()));
+    }
+    result.positions.push_back(curve_of(entry, request, sums, longest));
+  }
+  result.provenance.push_back(provenance_of(entry, request, texts.size()));
+}
+
+protocol::EvalResult evaluate(const std::vector<EvalModel>& models, const json& params,
+                              protocol::Progress& progress) {
+  const Request request = request_of(params, models);
+  const std::vector<formats::NamedText> texts = chosen_texts(request);
+  protocol::EvalResult result;
+  result.task = "perplexity";
+  result.metric = request.perplexity ? "perplexity" : "bits_per_byte";
+  result.chance = request.perplexity ? 256 : 8;  // of bytes drawn evenly
+  const auto count = static_cast<double>(models.size());
+  for (std::size_t m = 0; m < models.size(); ++m) {
+    const auto index = static_cast<double>(m);
+    protocol::PartOfProgress part(progress, index / count, (index + 1) / count);
+    evaluate_model(models[m], request, texts, part, result);
+  }
+  return result;
+}
+
+int64_t number_after(const std::string& text, std::size_t colon, const char* rule) {
+  int64_t value = 0;
+  const char* begin = text.data() + colon + 1;
+  const auto [end, error] = std::from_chars(begin, text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 1) {
+    throw formats::bad_usage(std::string("expected ") + rule + ":N with N above 0 but got \"" +
+                                 text + "\"",
+                             "window");
+  }
+  return value;
+}
+
+}  // namespace
+
+WindowRule WindowRule::read(const std::string& text) {
+  const std::size_t colon = text.find(':');
+  const std::string kind = text.substr(0, colon);
+  WindowRule rule;
+  if (kind == "disjoint" && colon == text.npos) return rule;
+  if (kind == "per_position" && colon == text.npos) return {Kind::per_position, 0};
+  if (kind == "sliding") rule.kind = Kind::sliding;
+  if (kind == "last_k") rule.kind = Kind::last_k;
+  if (rule.kind == Kind::disjoint) {
+    throw formats::bad_usage("no such window rule: \"" + text + "\"", "window",
+                             "disjoint, sliding:STRIDE, last_k:K or per_position");
+  }
+  if (colon != text.npos) rule.stride = number_after(text, colon, kind.c_str());
+  return rule;
+}
+
+std::string WindowRule::name() const {
+  switch (kind) {
+    case Kind::disjoint:
+      return "disjoint";
+    case Kind::sliding:
+      return "sliding, stride " + std::to_string(stride);
+    case Kind::last_k:
+      return "last_k, k " + std::to_string(stride);
+    case Kind::per_position:
+      break;
+  }
+  return "per_position";
+}
+
+std::vector<EvalWindow> windows_of(const WindowRule& rule, int64_t tokens, int64_t n) {
+  std::vector<EvalWindow> windows;
+  const bool overlapping =
+      rule.kind == WindowRule::Kind::sliding || rule.kind == WindowRule::Kind::last_k;
+  const int64_t stride = overlapping ? std::min(rule.stride, n) : n;
+  for (int64_t begin = 0; begin + n <= tokens; begin += stride) {
+    const bool whole = !overlapping || (rule.kind == WindowRule::Kind::sliding && begin == 0);
+    windows.push_back({begin, n, whole ? 0 : n - stride});
+  }
+  return windows;
+}
+
+EvalTask perplexity_task() {
+  return {"perplexity",
+          "Loss against length",
+          "Bits a byte (or perplexity) of held-out text at each length, and the loss by position "
+          "in windows of the largest one.",
+          "window rules of CAPE (arXiv 2405.14722: last_k) and TAPA (arXiv 2509.12635: sliding)",
+          {{"lengths", json(), "tokens read; default: the trained length, twice and four times it"},
+           {"window", "disjoint", "disjoint, sliding:STRIDE, last_k:K or per_position"},
+           {"metric", "bits_per_byte", "bits_per_byte or perplexity (a token)"},
+           {"trials", 0, "texts read, evenly spread over the collection; 0: all"},
+           {"corpus", "desk", "desk (the bundled held-out texts), a .jsonl or a text file"},
+           {"seed", 0, "of the bootstrap"}},
+          evaluate};
+}
+
+}  // namespace phasescope::training

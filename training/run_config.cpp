@@ -1,0 +1,249 @@
+#include "training/run_config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <set>
+
+#include "formats/error.h"
+#include "formats/hf_config.h"
+#include "formats/json.h"
+#include "model/near_names.h"
+#include "protocol/json_form.h"
+
+namespace phasescope::training {
+namespace {
+
+using nlohmann::json;
+
+json schema() { return protocol::to_json_form(RunConfig{}); }
+
+// Near keys are looked for in the key's own section first, then in the others: "train.context" finds
+// "model.context".
+std::string unknown_key_sentence(const std::string& key) {
+  const std::vector<std::string> known = known_keys();
+  const std::string own = model::near_names(key, known);
+  if (own.find("near:") != own.npos) return "no such key" + own;
+  const std::string name = key.substr(key.rfind('.') + 1);
+  for (const char* section : {"model.", "encoding.", "data.", "train.", "eval."}) {
+    const std::string near = model::near_names(section + name, known);
+    if (near.find("near:") != near.npos) return "no such key" + near;
+  }
+  return "no such key";
+}
+
+// What a value should have been, by the type of the schema's own; empty where it fits.
+std::string wrong_type(const json& expected, const json& given) {
+  if (expected.is_number_integer()) {
+    const bool whole = given.is_number_integer() ||
+                       (given.is_number() && std::floor(given.get<double>()) == given.get<double>());
+    return whole ? "" : "a whole number";
+  }
+  if (expected.is_number()) return given.is_number() ? "" : "a number";
+  if (expected.is_string()) return given.is_string() ? "" : "a text";
+  if (expected.is_boolean()) return given.is_boolean() ? "" : "true or false";
+  if (expected.is_array()) return given.is_array() ? "" : "a list";
+  return given.is_object() ? "" : "an object";
+}
+
+class Checker {
+ public:
+  explicit Checker(formats::ConfigProblems& problems) : problems_(problems) {}
+
+  void object(const json& expected, const json& given, const std::string& prefix) {
+    for (const auto& [name, value] : given.items()) {
+      const std::string key = prefix + name;
+      if (!expected.contains(name)) {
+        problems_.add(key, unknown_key_sentence(key));
+      } else {
+        member(expected.at(name), value, key);
+      }
+    }
+  }
+
+ private:
+  void member(const json& expected, const json& given, const std::string& key) {
+    const std::string wanted = wrong_type(expected, given);
+    if (!wanted.empty()) {
+      problems_.add(key, "expected " + wanted + " but got " + given.dump());
+    } else if (key == "train.curriculum") {
+      stages(given, key);
+    } else if (key == "train.keep_steps") {
+      for (std::size_t i = 0; i < given.size(); ++i) {
+        member(json(0), given[i], key + "[" + std::to_string(i) + "]");
+      }
+    } else if (expected.is_object() && key != "encoding") {
+      object(expected, given, key + ".");
+    }
+  }
+
+  void stages(const json& given, const std::string& key) {
+    const json expected = protocol::to_json_form(CurriculumStage{});
+    for (std::size_t i = 0; i < given.size(); ++i) {
+      const std::string place = key + "[" + std::to_string(i) + "]";
+      if (given[i].is_object()) {
+        object(expected, given[i], place + ".");
+      } else {
+        problems_.add(place, "expected {\"length\": ..., \"share\": ...}");
+      }
+    }
+  }
+
+  formats::ConfigProblems& problems_;
+};
+
+class RangeChecker {
+ public:
+  explicit RangeChecker(formats::ConfigProblems& problems) : problems_(problems) {}
+
+  void check(const RunConfig& c) {
+    model(c.model);
+    train(c.train, c.model.context);
+    need(c.data.bos >= 0 && c.data.bos < c.model.vocab_size, "data.bos",
+         "must be an id below model.vocab_size");
+    need(c.eval.every >= 0, "eval.every", "must be 0 or more");
+    need(c.eval.windows >= 1, "eval.windows", "must be at least 1");
+    const bool named = c.encoding.contains("key") && c.encoding.at("key").is_string();
+    need(named, "encoding.key", "must name an encoding");
+  }
+
+ private:
+  void need(bool holds, const char* key, const char* sentence) {
+    if (!holds) problems_.add(key, sentence);
+  }
+
+  void model(const ModelSection& m) {
+    need(m.vocab_size >= 256, "model.vocab_size", "must be at least 256, since bytes are tokens");
+    need(m.context >= 2, "model.context", "must be at least 2");
+    need(m.layers >= 1 && m.layers <= 10'000, "model.layers", "must be 1 to 10000");
+    need(m.heads >= 1, "model.heads", "must be at least 1");
+    need(m.heads >= 1 && m.width >= 1 && m.width % m.heads == 0, "model.width",
+         "must be a multiple of model.heads");
+    need(m.kv_heads >= 1 && m.heads % m.kv_heads == 0, "model.kv_heads",
+         "must divide model.heads");
+    need(m.ffn_width >= 1, "model.ffn_width", "must be at least 1");
+    need(m.norm_eps > 0, "model.norm_eps", "must be above 0");
+    need(m.init_std > 0, "model.init_std", "must be above 0");
+  }
+
+  void train(const TrainSection& t, int64_t context) {
+    need(t.steps >= 1, "train.steps", "must be at least 1");
+    need(t.batch_tokens >= 1, "train.batch_tokens", "must be at least 1");
+    need(t.batch_tokens >= context, "train.batch_tokens",
+         "must hold at least one window of model.context tokens");
+    need(t.checkpoint_every >= 1, "train.checkpoint_every", "must be at least 1");
+    need(t.keep_checkpoints >= 2, "train.keep_checkpoints", "must be at least 2");
+    need(t.threads >= 0, "train.threads", "must be 0 (all cores) or more");
+    need(t.dtype == "f32" || t.dtype == "bf16", "train.dtype", "must be f32 or bf16");
+    need(t.backend == "auto" || t.backend == "fused" || t.backend == "plain", "train.backend",
+         "must be auto, fused or plain");
+    need(t.learning_rate > 0, "train.learning_rate", "must be above 0");
+    need(t.final_share >= 0 && t.final_share <= 1, "train.final_share", "must be 0 to 1");
+    need(t.warmup_steps >= 0, "train.warmup_steps", "must be 0 or more");
+    need(t.beta1 >= 0 && t.beta1 < 1, "train.beta1", "must be 0 to below 1");
+    need(t.beta2 >= 0 && t.beta2 < 1, "train.beta2", "must be 0 to below 1");
+    need(t.epsilon > 0, "train.epsilon", "must be above 0");
+    need(t.weight_decay >= 0, "train.weight_decay", "must be 0 or more");
+    need(t.clip >= 0, "train.clip", "must be 0 (off) or more");
+    curriculum(t, context);
+  }
+
+  void curriculum(const TrainSection& t, int64_t context) {
+    double sum = 0;
+    for (const CurriculumStage& stage : t.curriculum) {
+      need(stage.length >= 1 && stage.length <= context, "train.curriculum",
+           "lengths must be 1 to model.context");
+      need(stage.share >= 0, "train.curriculum", "shares must be 0 or more");
+      sum += stage.share;
+    }
+    need(sum <= 1 + 1e-9, "train.curriculum", "shares must not add up to more than 1");
+  }
+
+  formats::ConfigProblems& problems_;
+};
+
+void collect_keys(const json& object, const std::string& prefix, std::vector<std::string>& keys) {
+  for (const auto& [name, value] : object.items()) {
+    if (value.is_object()) {
+      collect_keys(value, prefix + name + ".", keys);
+    } else {
+      keys.push_back(prefix + name);
+    }
+  }
+}
+
+json read_value(std::string_view text) {
+  json value = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  return value.is_discarded() ? json(std::string(text)) : value;
+}
+
+}  // namespace
+
+RunConfig run_config_from_json(const json& given, const std::string& where) {
+  if (!given.is_object()) {
+    throw formats::bad_input("a run configuration must be a JSON object", where);
+  }
+  formats::ConfigProblems problems;
+  Checker(problems).object(schema(), given, "");
+  problems.throw_if_any(where);
+  RunConfig config = protocol::from_json_form<RunConfig>(given);
+  RangeChecker(problems).check(config);
+  problems.throw_if_any(where);
+  return config;
+}
+
+json to_json(const RunConfig& config) { return protocol::to_json_form(config); }
+
+RunConfig run_config_from_file(const std::filesystem::path& path) {
+  formats::JsonRules rules;
+  rules.duplicate_keys = formats::DuplicateKeys::refuse;
+  return run_config_from_json(formats::json_from_file(path, rules), path.string());
+}
+
+void apply_setting(json& config, std::string_view assignment) {
+  const std::size_t equals = assignment.find('=');
+  if (equals == assignment.npos || equals == 0) {
+    throw formats::bad_usage("a setting must have the form key=value", std::string(assignment),
+                             "for example --set train.steps=200");
+  }
+  const std::string key(assignment.substr(0, equals));
+  const bool option_of_encoding = key.starts_with("encoding.") && key.size() > 9;
+  const auto keys = known_keys();
+  if (!option_of_encoding && std::find(keys.begin(), keys.end(), key) == keys.end()) {
+    throw formats::bad_usage(unknown_key_sentence(key), key);
+  }
+  const std::size_t dot = key.find('.');
+  json& section = config[key.substr(0, dot)];
+  if (section.is_null()) section = json::object();
+  section[key.substr(dot + 1)] = read_value(assignment.substr(equals + 1));
+}
+
+std::vector<std::string> known_keys() {
+  std::vector<std::string> keys;
+  json object = schema();
+  object["encoding"] = {{"key", ""}};
+  collect_keys(object, "", keys);
+  return keys;
+}
+
+std::vector<std::string> differing_keys(const json& a, const json& b) {
+  std::set<std::string> keys;
+  const std::function<void(const json&, const json&, const std::string&)> compare =
+      [&](const json& x, const json& y, const std::string& key) {
+        if (!x.is_object() || !y.is_object()) {
+          if (x != y) keys.insert(key);
+          return;
+        }
+        const std::string prefix = key.empty() ? "" : key + ".";
+        for (const auto& [name, value] : x.items()) {
+          compare(value, y.contains(name) ? y.at(name) : json(), prefix + name);
+        }
+        for (const auto& [name, value] : y.items()) {
+          if (!x.contains(name)) keys.insert(prefix + name);
+        }
+      };
+  compare(a, b, "");
+  return {keys.begin(), keys.end()};
+}
+
+}  // namespace phasescope::training

@@ -1,0 +1,223 @@
+#include "training/trainer.h"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/tensor.h>
+
+#include <chrono>
+#include <cmath>
+#include <numbers>
+#include <thread>
+
+#include "formats/error.h"
+#include "formats/safetensors.h"
+#include "model/loss.h"
+#include "model/open_model.h"
+#include "model/tensor_io.h"
+#include "training/counter_random.h"
+#include "training/schedule.h"
+
+namespace phasescope::training {
+namespace {
+
+constexpr std::uint64_t kShiftStream = 2;
+constexpr std::uint64_t kTorchStream = 3;
+constexpr const char* kOptimiserFile = "optimiser.safetensors";
+
+model::Decoder fresh_decoder(const RunConfig& config) {
+  const model::ModelConfig model = model_config_of(config);
+  std::shared_ptr<const model::Encoding> encoding = model::make_encoding(model);
+  auto weights =
+      model::init_weights(model, *encoding, static_cast<std::uint64_t>(config.train.seed));
+  return model::Decoder(model, encoding, std::move(weights));
+}
+
+std::vector<AdamW::Parameter> trained_parameters(model::Decoder& decoder) {
+  std::vector<AdamW::Parameter> parameters;
+  for (const model::TensorSpec& spec :
+       model::tensor_specs(decoder.config(), decoder.encoding())) {
+    at::Tensor& tensor = model::tensor_at(decoder.weights(), spec.name);
+    if (!tensor.defined() || !spec.trainable) continue;
+    tensor.set_requires_grad(true);
+    parameters.push_back({spec.name, tensor, spec.decays});
+  }
+  return parameters;
+}
+
+AdamWSettings optimiser_settings(const TrainSection& train) {
+  return {train.beta1, train.beta2, train.epsilon, train.weight_decay};
+}
+
+at::Tensor ids_of(std::vector<int64_t>& values, int64_t rows, int64_t columns) {
+  return at::from_blob(values.data(), {rows, columns}, at::kLong);
+}
+
+// Window w of the validation: texts in turn, and of each text its successive windows.
+std::vector<int64_t> validation_window(const std::vector<formats::NamedText>& texts, int64_t w,
+                                       int64_t length, int64_t bos) {
+  const auto count = static_cast<int64_t>(texts.size());
+  const std::string& text = texts[static_cast<std::size_t>(w % count)].text;
+  const int64_t windows = static_cast<int64_t>(text.size()) / length;
+  std::vector<int64_t> ids{bos};
+  if (windows == 0) return ids;
+  const auto start = static_cast<std::size_t>((w / count) % windows * length);
+  for (int64_t i = 0; i < length; ++i) {
+    ids.push_back(static_cast<unsigned char>(text[start + static_cast<std::size_t>(i)]));
+  }
+  return ids;
+}
+
+}  // namespace
+
+model::ModelConfig model_config_of(const RunConfig& config) {
+  model::ModelConfig model;
+  model.vocab_size = config.model.vocab_size;
+  model.width = config.model.width;
+  model.layers = config.model.layers;
+  model.heads = config.model.heads;
+  model.kv_heads = config.model.kv_heads;
+  model.head_dim = config.model.width / config.model.heads;
+  model.ffn_width = config.model.ffn_width;
+  model.context = config.model.context;
+  model.norm_eps = config.model.norm_eps;
+  model.init_std = config.model.init_std;
+  model.encoding.key = config.encoding.at("key").get<std::string>();
+  model.encoding.options = config.encoding;
+  model.encoding.options.erase("key");
+  model.tokenizer = {{"type", "bytes"}, {"vocab_size", 256}, {"bos", config.data.bos}};
+  model.note = config.model.note;
+  formats::ConfigProblems problems;
+  model::check_model_config(model, problems);
+  problems.throw_if_any("the run configuration");
+  return model;
+}
+
+Trainer::Trainer(RunConfig config, std::shared_ptr<const Corpus> corpus,
+                 std::vector<formats::NamedText> validation)
+    : config_(std::move(config)),
+      corpus_(std::move(corpus)),
+      validation_(std::move(validation)),
+      decoder_(fresh_decoder(config_)),
+      optimiser_(trained_parameters(decoder_), optimiser_settings(config_.train)) {
+  const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
+  at::set_num_threads(static_cast<int>(config_.train.threads > 0 ? config_.train.threads : cores));
+}
+
+model::ForwardOptions Trainer::forward_options(int64_t step) const {
+  model::ForwardOptions options;
+  const auto seed = static_cast<std::uint64_t>(config_.train.seed);
+  options.backend =
+      config_.train.backend == "plain" ? model::Backend::plain : model::Backend::fused;
+  if (config_.train.dtype == "bf16") options.product_dtype = at::kBFloat16;
+  if (const int64_t most = decoder_.encoding().train_shift()) {
+    const CounterRandom random(seed, kShiftStream);
+    options.shift = static_cast<int64_t>(random.below(static_cast<std::uint64_t>(most) + 1,
+                                                      static_cast<std::uint64_t>(step)));
+  }
+  return options;
+}
+
+std::string Trainer::kernel() const { 
+  return config_.train.backend == "plain" ? "plain" : model::fused_kernel_name();
+}
+
+protocol::MetricPoint Trainer::step() {
+  const auto begun = std::chrono::steady_clock::now();
+  const int64_t index = steps_done();
+  const int64_t context = config_.model.context;
+  // Encodings that draw do so from torch's generator; seeding it by the step keeps resumes exact.
+  const CounterRandom seeds(static_cast<std::uint64_t>(config_.train.seed), kTorchStream);
+  at::manual_seed(seeds.bits(static_cast<std::uint64_t>(index)));
+
+  Batch batch = corpus_->batch(config_.train, context, index);
+  const at::Tensor inputs = ids_of(batch.inputs, batch.windows, batch.length);
+  const at::Tensor targets = ids_of(batch.targets, batch.windows, batch.length);
+  optimiser_.clear_gradients();
+  const at::Tensor loss =
+      model::cross_entropy(decoder_.forward(inputs, forward_options(index)), targets);
+  loss.backward();
+  const double value = loss.item<double>();
+  const double norm = optimiser_.clip_gradients(config_.train.clip);
+  if (!std::isfinite(value) || !std::isfinite(norm)) {
+    throw formats::bad_input("the loss is no finite number any more at step " +
+                                 std::to_string(index + 1),
+                             "train.learning_rate", "try a smaller one");
+  }
+  const double rate = learning_rate_at(config_.train, index);
+  optimiser_.step(rate);
+  const at::NoGradGuard no_gradients;
+  for (auto& layer : decoder_.weights().layers) decoder_.encoding().constrain(layer.encoding);
+  seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+
+  protocol::MetricPoint point;
+  point.step = steps_done();
+  point.tokens = tokens_before(config_.train, context, point.step);
+  point.loss = value;
+  point.lr = rate;
+  point.time = seconds_;
+  point.gradient_norm = norm;
+  point.length = static_cast<double>(batch.length);
+  return point;
+}
+
+double Trainer::validation_bits(protocol::Progress& progress) const {
+  const at::NoGradGuard no_gradients;
+  const int64_t windows = config_.eval.windows;
+  model::ForwardOptions options = forward_options(0);
+  options.product_dtype.reset();  // as a reader of the finished model sees it
+  options.shift = 0;
+  double nats = 0;
+  int64_t count = 0;
+  for (int64_t w = 0; w < windows; ++w) {
+    progress.progress(static_cast<double>(w) / static_cast<double>(windows), "validation");
+    progress.throw_if_cancelled();
+    std::vector<int64_t> ids =
+        validation_window(validation_, w, config_.model.context, config_.data.bos);
+    if (ids.size() < 2) continue;
+    const auto length = static_cast<int64_t>(ids.size());
+    const at::Tensor losses = model::token_losses(decoder_, ids_of(ids, 1, length), options);
+    nats += losses.sum().item<double>();
+    count += length - 1;
+  }
+  return count == 0 ? std::nan("") : nats / static_cast<double>(count) / std::numbers::ln2;
+}
+
+void Trainer::write_files(formats::FileSystem& fs, const std::filesystem::path& folder) const {
+  model::save_model(fs, folder, decoder_.config(), decoder_.encoding(), decoder_.weights());
+  model::write_tensors(fs, folder / kOptimiserFile, optimiser_.state());
+}
+
+nlohmann::json Trainer::state() const {
+  return {{"step", steps_done()},
+          {"tokens", tokens_before(config_.train, config_.model.context, steps_done())},
+          {"seconds", seconds_},
+          {"optimiser", {{"kind", "adamw"}, {"steps", steps_done()}, {"file", kOptimiserFile}}},
+          {"data", {{"corpus_sha256", corpus_->sha256()}, {"next_step", steps_done()}}},
+          {"random", {{"kind", "counter"}, {"seed", config_.train.seed}}}};
+}
+
+void Trainer::load(const Checkpoint& checkpoint) {
+  const at::NoGradGuard no_gradients;
+  if (checkpoint.state.at("data").at("corpus_sha256") != corpus_->sha256()) {
+    throw formats::bad_input("the training text is not the one this run began with",
+                             "data.corpus", "put the old text back, or start another run");
+  }
+  const auto weights = formats::TensorArchive::open(checkpoint.folder / "model.safetensors");
+  for (const auto& [name, tensor] : model::named_tensors(
+           decoder_.config(), decoder_.encoding(), decoder_.weights())) {
+    const formats::TensorEntry* entry = weights.find(name);
+    if (!entry) throw formats::bad_input("the checkpoint lacks a tensor", name);
+    tensor.copy_(model::read_tensor(weights, *entry));
+  }
+  const auto archive = formats::TensorArchive::open(checkpoint.folder / kOptimiserFile);
+  std::vector<std::pair<std::string, at::Tensor>> moments;
+  for (const formats::TensorEntry& entry : archive.tensors()) {
+    moments.emplace_back(entry.name, model::read_tensor(archive, entry));
+  }
+  optimiser_.load_state(moments, checkpoint.state.at("optimiser").at("steps").get<int64_t>());
+  seconds_ = checkpoint.state.at("seconds").get<double>();
+}
+
+}  // namespace phasescope::training
