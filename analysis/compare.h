@@ -1,0 +1,19 @@
+#pragma once
+// The same text through two models.
+#include <memory>
+#include <vector>
+
+#include "analysis/text_pass.h"
+#include "protocol/progress.h"
+#include "protocol/results.h"
+
+namespace phasescope::analysis {
+
+// Passes of the same texts, one each a model. Divergences are means over the rows of all texts;
+// heads that only one of the models has are left out. Throws Error "bad_input" where the texts are
+// cut differently.
+protocol::CompareResult analyse_compare(const std::vector<std::shared_ptr<TextPass>>& a,
+                                        const std::vector<std::shared_ptr<TextPass>>& b,
+                                        protocol::Progress& progress);
+
+}  // namespace phasescope::analysis

@@ -1,0 +1,36 @@
+#include "analysis/content_attention.h"
+
+#include <ATen/ATen.h>
+
+namespace phasescope::analysis {
+
+bool content_is_score(const model::AttentionProgram& program) {
+  return program.kind == model::AttentionProgram::Kind::plain &&
+         program.q.is_same(program.q_plain) && program.k.is_same(program.k_plain);
+}
+
+model::LayerAttention content_attention(const model::LayerAttention& attention) {
+  const model::AttentionProgram& from = attention.program();
+  model::AttentionProgram program;
+  program.q = program.q_plain = attention.q();
+  program.k = program.k_plain = attention.k();
+  program.scale = from.scale;
+  if (from.kind == model::AttentionProgram::Kind::tapa) {
+    program.q = program.q_plain = attention.q().narrow(-1, 0, from.tapa.content_dim);
+    program.k = program.k_plain = attention.k().narrow(-1, 0, from.tapa.content_dim);
+    program.scale = from.tapa.scale_content;
+  }
+  program.positions = from.positions;
+  program.causal = from.causal;
+  program.mask = from.mask;
+  const bool fused = attention.kernel().starts_with("fused");
+  return {attention.layer(),
+          program,
+          attention.v(),
+          attention.lse(),
+          attention.entropy(),
+          fused ? model::Backend::fused : model::Backend::plain,
+          attention.kernel()};
+}
+
+}  // namespace phasescope::analysis

@@ -1,0 +1,216 @@
+#include "analysis/cost.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <map>
+
+#include "formats/error.h"
+#include "model/encoding.h"
+#include "model/weights.h"
+
+namespace phasescope::analysis {
+namespace {
+
+// Everything a count needs, as doubles: products pass 2^53 late, integers would pass 2^31 early.
+struct Sizes {
+  double tokens, width, layers, heads, kv_heads, head_dim, ffn, vocabulary;
+  double all_pairs, causal_pairs;  // of one head and layer
+};
+
+Sizes sizes_of(const model::ModelConfig& config, std::int64_t length) {
+  const auto n = static_cast<double>(length);
+  const auto of = [](std::int64_t x) { return static_cast<double>(x); };
+  return {n,
+          of(config.width),
+          of(config.layers),
+          of(config.heads),
+          of(config.kv_heads),
+          of(config.head_dim),
+          of(config.ffn_width),
+          of(config.vocab_size),
+          n * n,
+          n * (n + 1) / 2};
+}
+
+// What an encoding adds: multiply-accumulates of each part, and element operations (exponentials,
+// cosines, additions) on the scores, which count as one FLOP each.
+struct Extra {
+  std::string name;
+  double published_macs = 0, executed_macs = 0;
+  double published_flops = 0, executed_flops = 0;  // beyond 2 a multiply-accumulate
+};
+
+double number_option(const model::Encoding& encoding, const char* key, double fallback) {
+  const auto at = encoding.options().find(key);
+  return at != encoding.options().end() && at->is_number() ? at->get<double>() : fallback;
+}
+
+std::string text_option(const model::Encoding& encoding, const char* key) {
+  return encoding.options().value(key, std::string{});
+}
+
+Extra rotation_cost(const Sizes& s) {
+  // Two multiplications and one addition for each channel of q and k.
+  const double flops = 3 * s.layers * s.tokens * (s.heads + s.kv_heads) * s.head_dim;
+  return {"rotation of q and k", 0, 0, flops, flops};
+}
+
+std::vector<Extra> rope_cost(const model::Encoding&, const Sizes& s) { return {rotation_cost(s)}; }
+
+std::vector<Extra> table_cost(const model::Encoding&, const Sizes& s) {
+  return {{"bias on the scores", 0, 0, s.layers * s.heads * s.all_pairs,
+           s.layers * s.heads * s.causal_pairs}};
+}
+
+std::vector<Extra> tapa_cost(const model::Encoding&, const Sizes& s) {
+  // Two multiplications and a cosine on each score; the dot products stay those of plain attention.
+  return {{"cosine of the phase", 0, 0, 3 * s.layers * s.heads * s.all_pairs,
+           3 * s.layers * s.heads * s.causal_pairs}};
+}
+
+std::vector<Extra> cape_cost(const model::Encoding& encoding, const Sizes& s) {
+  const double hidden = number_option(encoding, "hidden", 32);
+  const std::string form = text_option(encoding, "form");
+  const double inputs = (form == "concat" || form == "concat_residual" ? 2 : 1) * s.heads;
+  const double macs = s.layers * (inputs + s.heads) * hidden;
+  return {{"correction of the scores", macs * s.all_pairs, macs * s.causal_pairs, 0, 0}};
+}
+
+std::vector<Extra> tape_cost(const model::Encoding& encoding, const Sizes& s) {
+  const double units = number_option(encoding, "hidden", 0) > 0
+                           ? number_option(encoding, "hidden", 0)
+                           : 4 * s.heads;
+  const std::string updates = text_option(encoding, "contextualize");
+  const bool attention = updates == "both" || updates == "attention_only";
+  const bool mlp = updates == "both" || updates == "mlp_only";
+  const double channels = s.layers * s.heads * s.head_dim;  // of one stream
+  std::vector<Extra> extras{rotation_cost(s)};
+  if (attention) {
+    extras.push_back({"second value stream", 2 * channels * s.all_pairs,
+                      channels * s.causal_pairs, 0, 0});
+    extras.push_back({"post-attention linear", 0,
+                      s.layers * s.tokens * s.heads * s.heads * s.head_dim, 0, 0});
+  }
+  if (mlp) {
+    extras.push_back({"position gate", s.layers * s.tokens * s.width * units,
+                      s.layers * s.tokens * s.width * units, 0, 0});
+    // Published: W1 and W2 over d/2 places. Executed: the H x H matrix of each token, times d.
+    const double executed =
+        s.layers * s.tokens * s.heads * s.heads * (units + s.head_dim);
+    extras.push_back({"position MLP",
+                      s.layers * s.tokens * 2 * s.heads * units * s.head_dim / 2, executed, 0, 0});
+  }
+  return extras;
+}
+
+using ExtraCost = std::vector<Extra> (*)(const model::Encoding&, const Sizes&);
+
+// Encodings without a line cost nothing on top.
+const std::map<std::string, ExtraCost>& extra_costs() {
+  static const std::map<std::string, ExtraCost> list = {
+      {"rope", rope_cost},        {"alibi", table_cost}, {"kerple_log", table_cost},
+      {"cape", cape_cost},        {"tape", tape_cost},   {"tapa", tapa_cost},
+  };
+  return list;
+}
+
+struct Part {
+  std::string name;
+  double published_macs = 0, executed_macs = 0, parameters = 0;
+  double published_flops = 0, executed_flops = 0;  // beyond 2 a multiply-accumulate
+};
+
+std::vector<Part> plain_parts(const Sizes& s) {
+  const double query_width = s.heads * s.head_dim, key_width = s.kv_heads * s.head_dim;
+  const double projections = s.layers * s.width * (2 * query_width + 2 * key_width);
+  const double mlp = s.layers * 3 * s.width * s.ffn;
+  const double scores = s.layers * s.heads;
+  // Softmax: subtract, exponential, sum, divide.
+  const double softmax = 4;
+  return {
+      {"projections q, k, v, o", projections * s.tokens, projections * s.tokens, projections, 0, 0},
+      {"scores and weighted values", 2 * scores * s.head_dim * s.all_pairs,
+       2 * scores * s.head_dim * s.causal_pairs, 0, 0, softmax * scores * s.causal_pairs},
+      {"MLP", mlp * s.tokens, mlp * s.tokens, mlp, 0, 2 * s.layers * s.ffn * s.tokens},
+      {"head", s.vocabulary * s.width * s.tokens, s.vocabulary * s.width * s.tokens,
+       s.vocabulary * s.width, 0, 0},
+      {"embedding", 0, 0, s.vocabulary * s.width, 0, 0},
+  };
+}
+
+double stored_parameters(const model::ModelConfig& config, const model::Encoding& encoding,
+                         const std::function<bool(const std::string&)>& counted) {
+  double count = 0;
+  for (const model::TensorSpec& spec : model::tensor_specs(config, encoding)) {
+    if (spec.optional || !counted(spec.name)) continue;
+    double size = 1;
+    for (const std::int64_t n : spec.shape) size *= static_cast<double>(n);
+    count += size;
+  }
+  return count;
+}
+
+bool is_encoding_tensor(const std::string& name) {
+  return name.find(".encoding.") != std::string::npos;
+}
+
+// Weights in float32, hidden states, q, k, v, out, and the logits of one block of rows.
+double memory_of(const Sizes& s, double parameters) {
+  const double rows = s.width * 4 + s.heads * s.head_dim * 4 + s.ffn * 2;
+  return 4 * (parameters + s.tokens * rows + 256 * s.vocabulary);
+}
+
+}  // namespace
+
+protocol::CostResult analyse_cost(const model::ModelConfig& config, const std::string& name,
+                                  std::int64_t length) {
+  if (length < 1) throw formats::bad_usage("a length must be at least 1", "length");
+  const std::unique_ptr<model::Encoding> encoding = model::make_encoding(config);
+  const Sizes sizes = sizes_of(config, length);
+  std::vector<Part> parts = plain_parts(sizes);
+  const auto extra = extra_costs().find(config.encoding.key);
+  if (extra != extra_costs().end()) {
+    for (const Extra& e : extra->second(*encoding, sizes)) {
+      parts.push_back({config.encoding.key + ": " + e.name, e.published_macs, e.executed_macs, 0,
+                       e.published_flops, e.executed_flops});
+    }
+  }
+  const auto any = [](const std::string&) { return true; };
+  const double all = stored_parameters(config, *encoding, any);
+  const double of_encoding = stored_parameters(config, *encoding, is_encoding_tensor);
+  parts.push_back({config.encoding.key + ": parameters", 0, 0, of_encoding, 0, 0});
+
+  protocol::CostResult out;
+  out.model = name;
+  out.length = length;
+  for (const Part& part : parts) {
+    out.published.macs += part.published_macs;
+    out.executed.macs += part.executed_macs;
+    out.published.flops += 2 * part.published_macs + part.published_flops;
+    out.executed.flops += 2 * part.executed_macs + part.executed_flops;
+    out.parts.push_back({part.name, part.executed_macs, part.parameters});
+  }
+  out.executed.parameters = all;
+  // A tied head counts as a matrix of its own in the published numbers.
+  out.published.parameters = all + (config.tie_embeddings ? sizes.vocabulary * sizes.width : 0);
+  for (protocol::Count* count : {&out.published, &out.executed}) {
+    count->parameters_mi = count->parameters / (1 << 20);
+  }
+  out.flops = out.executed.flops;
+  out.macs = out.executed.macs;
+  out.parameters = out.executed.parameters;
+  out.memory_bytes = memory_of(sizes, all);
+  out.conventions = {
+      "published: the conventions of TAPE's Table 3 (arXiv 2501.00712): full N x N attention, head "
+      "not tied, TAPE's state as two value streams of full width, its post-attention linear left "
+      "out; the paper prints parameters in units of 2^20",
+      "executed: causal pairs, one value stream of head width for TAPE's state, every matrix; parts "
+      "are executed multiply-accumulates",
+      "FLOPs are 2 a multiply-accumulate plus the encoding's operations on channels and scores; "
+      "executed ones hold softmax and the MLP's gate too",
+      "memory: float32 weights and activations of one layer; no N x N array is held"};
+  return out;
+}
+
+}  // namespace phasescope::analysis

@@ -1,0 +1,233 @@
+#include "analysis/distance.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/distance_profile.h"
+#include "analysis/intrinsic_bias.h"
+#include "analysis/near_far_sampler.h"
+#include "formats/error.h"
+
+namespace phasescope::analysis {
+namespace {
+
+constexpr std::int64_t kBlocks = 8;          // of queries, where there is one text
+constexpr std::int64_t kRowsLimit = 2048;    // longer single texts get no band
+constexpr std::int64_t kCurvePoints = 160;   // of the intrinsic bias
+constexpr double kLastDistance = 1e7;        // of the intrinsic bias (theory.md's axis)
+
+using Passes = std::vector<std::shared_ptr<TextPass>>;
+
+// Groups by layer, by head where asked for, and the whole model.
+class Groups {
+ public:
+  Groups(const model::ModelConfig& config, bool per_head, const std::vector<std::int64_t>& edges)
+      : heads_(config.heads), all_(edges) {
+    layers_.assign(static_cast<std::size_t>(config.layers), ProfileGroup(edges));
+    if (per_head) {
+      by_head_.assign(static_cast<std::size_t>(config.layers * heads_), ProfileGroup(edges));
+    }
+  }
+
+  void add(std::int64_t layer, std::int64_t cluster, const std::vector<ProfileSums>& heads) {
+    ProfileSums sum = heads[0];
+    for (std::size_t h = 1; h < heads.size(); ++h) sum.add(heads[h]);
+    layers_[static_cast<std::size_t>(layer)].add(cluster, sum);
+    all_.add(cluster, sum);
+    if (by_head_.empty()) return;
+    for (std::size_t h = 0; h < heads.size(); ++h) {
+      by_head_[static_cast<std::size_t>(layer * heads_) + h].add(cluster, heads[h]);
+    }
+  }
+
+  void fill(protocol::DistanceModel& out) const {
+    out.profile = all_.points();
+    for (std::size_t l = 0; l < layers_.size(); ++l) out.layers[l].profile = layers_[l].points();
+    for (std::size_t h = 0; h < by_head_.size(); ++h) out.heads[h].profile = by_head_[h].points();
+  }
+
+ private:
+  std::int64_t heads_;
+  ProfileGroup all_;
+  std::vector<ProfileGroup> layers_, by_head_;
+};
+
+NearFarSpec spec_of(const DistanceOptions& options, std::int64_t tokens) {
+  NearFarSpec spec = default_near_far(tokens);
+  if (options.near) spec.near_begin = options.near->first, spec.near_end = options.near->second;
+  if (options.far) spec.far_begin = options.far->first, spec.far_end = options.far->second;
+  spec.first_key = options.leave_out_first ? 1 : 0;
+  spec.pairs = options.pairs;
+  spec.seed = options.seed;
+  check_near_far(spec, tokens);
+  return spec;
+}
+
+class DistanceAnalysis {
+ public:
+  DistanceAnalysis(const Passes& passes, const DistanceOptions& options)
+      : passes_(passes), options_(options), config_(passes[0]->model().config()) {
+    for (const auto& pass : passes) longest_ = std::max(longest_, pass->tokens());
+  }
+
+  protocol::DistanceModel run(protocol::Progress& progress) {
+    start();
+    prepare();
+    for (std::size_t t = 0; t < passes_.size(); ++t) {
+      progress.throw_if_cancelled();
+      progress.progress(static_cast<double>(t) / static_cast<double>(passes_.size()),
+                        "measuring distances");
+      read_text(static_cast<std::int64_t>(t));
+    }
+    finish();
+    return std::move(out_);
+  }
+
+ private:
+  bool single() const { return passes_.size() == 1; }
+  bool by_rows() const { return single() && longest_ <= kRowsLimit; }
+
+  void start() {
+    const model::Model& model = passes_[0]->model();
+    out_.model = model.report.name;
+    out_.encoding = model.encoding().info().key;
+    out_.note = model.encoding().departure();
+    for (std::int64_t l = 0; l < config_.layers; ++l) {
+      out_.layers.push_back({l, std::nullopt, {}, std::nullopt});
+    }
+    if (!options_.per_head) return;
+    for (std::int64_t n = 0; n < config_.layers * config_.heads; ++n) {
+      out_.heads.push_back({n / config_.heads, n % config_.heads, {}, std::nullopt});
+    }
+  }
+
+  void prepare() {
+    edges_ = distance_edges(longest_);
+    groups_.emplace(config_, options_.per_head, edges_);
+    if (!options_.histogram) return;
+    spec_ = spec_of(options_, longest_);
+    const auto clusters = single() ? kBlocks : static_cast<std::int64_t>(passes_.size());
+    samples_.emplace(config_.layers, config_.heads, clusters, options_.per_head);
+    std::vector<std::int64_t> tokens;
+    for (const auto& pass : passes_) tokens.push_back(pass->tokens());
+    plan_.emplace(spec_, tokens);
+  }
+
+  void read_text(std::int64_t t) {
+    TextPass& pass = *passes_[static_cast<std::size_t>(t)];
+    NearFarPlan::TextSamples samples;
+    if (plan_) samples = plan_->samples_of(static_cast<std::size_t>(t));
+    const auto cluster_of = [this, t, &pass](std::int64_t query) {
+      return single() ? block_of_query(spec_, pass.tokens(), query, kBlocks) : t;
+    };
+    pass.visit_layers([&](const AttentionPointer& attention) {
+      kernel_ = attention->kernel();
+      if (options_.profile) add_profile(*attention, t);
+      if (samples_) samples_->add(*attention, samples, cluster_of);
+    });
+  }
+
+  void add_profile(const model::LayerAttention& attention, std::int64_t t) {
+    if (!by_rows()) {
+      groups_->add(attention.layer(), t, probe_profile(attention, edges_));
+      return;
+    }
+    const std::int64_t tokens = attention.length();
+    for (std::int64_t block = 0; block < kBlocks; ++block) {
+      const std::int64_t begin = tokens * block / kBlocks, end = tokens * (block + 1) / kBlocks;
+      if (end > begin) {
+        groups_->add(attention.layer(), block, row_profile(attention, edges_, begin, end));
+      }
+    }
+  }
+
+  void finish() {
+    if (options_.profile) groups_->fill(out_);
+    if (options_.histogram) fill_histograms();
+    if (options_.intrinsic) add_intrinsic();
+    out_.provenance.kernel = kernel_;
+    const auto texts = static_cast<std::int64_t>(passes_.size());
+    if (plan_ && plan_->reaching() < texts) {
+      add_note(std::to_string(texts - plan_->reaching()) +
+               " texts are too short for the far interval");
+    }
+    if (single() && options_.profile) {
+      add_note(by_rows() ? "bands from " + std::to_string(kBlocks) + " blocks of queries of one text"
+                         : "no bands: one text of more than " + std::to_string(kRowsLimit) +
+                               " tokens");
+    }
+  }
+
+  void fill_histograms() {
+    const std::string interval = interval_text();
+    out_.histogram = near_far_of(spec_, samples_->all(), interval);
+    for (std::size_t l = 0; l < out_.layers.size(); ++l) {
+      out_.layers[l].histogram = near_far_of(spec_, samples_->layers()[l], interval);
+    }
+    for (std::size_t h = 0; h < out_.heads.size(); ++h) {
+      out_.heads[h].histogram = near_far_of(spec_, samples_->heads()[h], interval);
+    }
+    if (single()) set_texts(1);
+  }
+
+  // Blocks of queries are clusters, but no texts.
+  void set_texts(std::int64_t texts) {
+    out_.histogram->texts = texts;
+    for (auto* groups : {&out_.layers, &out_.heads}) {
+      for (protocol::DistanceGroup& group : *groups) group.histogram->texts = texts;
+    }
+  }
+
+  void add_note(const std::string& note) {
+    out_.note += std::string(out_.note.empty() ? "" : "; ") + note;
+  }
+
+  std::string interval_text() const {
+    if (single()) return "by " + std::to_string(kBlocks) + " blocks of queries of one text";
+    return "clustered by text (" + std::to_string(plan_->reaching()) + " texts)";
+  }
+
+  // Means of all causal pairs of the first text.
+  void add_intrinsic() {
+    TextPass& pass = *passes_[0];
+    const std::optional<Rotation> rotation = rotation_of(pass);
+    if (!rotation) return;
+    const std::vector<double> distances = log_distances(kLastDistance, kCurvePoints);
+    pass.visit_layers([&](const AttentionPointer& attention) {
+      std::int64_t head = 0;
+      for (const PlaneMeans& means : causal_plane_means(*attention, rotation->layout)) {
+        protocol::IntrinsicBias& bias = out_.intrinsic.emplace_back();
+        bias.layer = attention->layer(), bias.head = head++;
+        bias.mu = means.mean_mu(), bias.nu = means.mean_nu();
+        bias.distances = distances;
+        bias.sqrt_d_gamma = sqrt_d_gamma(means, rotation->frequencies, distances);
+        bias.per_plane = per_plane_bias(means, rotation->frequencies, distances);
+        for (double& value : bias.sqrt_d_gamma) value *= rotation->gain;
+        for (double& value : bias.per_plane) value *= rotation->gain;
+      }
+    });
+  }
+
+  const Passes& passes_;
+  const DistanceOptions& options_;
+  const model::ModelConfig& config_;
+  std::int64_t longest_ = 0;
+  NearFarSpec spec_;
+  std::vector<std::int64_t> edges_;
+  std::optional<Groups> groups_;
+  std::optional<NearFarPlan> plan_;
+  std::optional<NearFarGroups> samples_;
+  std::string kernel_;
+  protocol::DistanceModel out_;
+};
+
+}  // namespace
+
+protocol::DistanceModel analyse_distance(const Passes& passes, const DistanceOptions& options,
+                                         protocol::Progress& progress) {
+  return DistanceAnalysis(passes, options).run(progress);
+}
+
+}  // namespace phasescope::analysis

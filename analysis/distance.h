@@ -1,0 +1,32 @@
+#pragma once
+// Distance bias: mean score and weight by distance, near-far histograms, RoPE's intrinsic bias.
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "analysis/near_far.h"
+#include "analysis/text_pass.h"
+#include "protocol/progress.h"
+#include "protocol/results.h"
+
+namespace phasescope::analysis {
+
+struct DistanceOptions {
+  std::optional<std::pair<std::int64_t, std::int64_t>> near, far;  // default_near_far otherwise
+  std::int64_t pairs = 10000;
+  bool leave_out_first = false;  // key 0 ([BOS]) is no key of the histogram
+  bool per_head = false;
+  bool profile = true, histogram = true, intrinsic = true;
+  std::uint64_t seed = 0;
+};
+
+// One pass a text. Profiles hold all causal pairs; a band is the 95 % interval of the mean over
+// texts, for a single text over blocks of queries (and then `note` says so). Histograms hold
+// `pairs` samples each: sample s of a layer is of head s mod heads, of the model of layer
+// (s / heads) mod layers. Throws Error "bad_input" where the intervals do not fit the texts.
+protocol::DistanceModel analyse_distance(const std::vector<std::shared_ptr<TextPass>>& passes,
+                                         const DistanceOptions& options,
+                                         protocol::Progress& progress);
+
+}  // namespace phasescope::analysis

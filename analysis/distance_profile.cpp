@@ -1,0 +1,145 @@
+#include "analysis/distance_profile.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "analysis/content_attention.h"
+#include "analysis/statistics.h"
+#include "analysis/tensors.h"
+
+namespace phasescope::analysis {
+namespace {
+
+std::vector<DistanceSums> bucket_sums(const model::LayerAttention& attention,
+                                      const std::vector<std::int64_t>& edges) {
+  model::ProbeRequest request;
+  request.bucket_edges = edges;
+  const model::ProbeResult probe = attention.probe(request);
+  std::vector<DistanceSums> heads;
+  for (std::int64_t head = 0; head < attention.heads(); ++head) {
+    DistanceSums& sums = heads.emplace_back(edges);
+    sums.pairs = to_vector<std::int64_t>(probe.bucket_pairs[0][head]);
+    sums.weight = to_vector<double>(probe.bucket_weight[0][head]);
+    sums.score = to_vector<double>(probe.bucket_score[0][head]);
+    sums.score_square = to_vector<double>(probe.bucket_score_square[0][head]);
+  }
+  return heads;
+}
+
+// Adds row q's sums; `bucket` maps a distance to its bucket.
+void add_row(ProfileSums& out, const std::vector<std::size_t>& bucket, std::int64_t q,
+             const float* score, const float* content, const float* weight) {
+  for (std::int64_t k = 0; k <= q; ++k) {
+    if (!std::isfinite(score[k])) continue;
+    const std::size_t b = bucket[static_cast<std::size_t>(q - k)];
+    const double s = score[k];
+    ++out.sums.pairs[b];
+    out.sums.score[b] += s;
+    out.sums.score_square[b] += s * s;
+    out.sums.weight[b] += weight[k];
+    out.content[b] += content[k];
+  }
+}
+
+std::vector<std::size_t> bucket_table(const std::vector<std::int64_t>& edges) {
+  std::vector<std::size_t> table;
+  for (std::size_t b = 0; b + 1 < edges.size(); ++b) {
+    table.insert(table.end(), static_cast<std::size_t>(edges[b + 1] - edges[b]), b);
+  }
+  return table;
+}
+
+}  // namespace
+
+ProfileSums::ProfileSums(const std::vector<std::int64_t>& edges)
+    : sums(edges), content(edges.size() - 1) {}
+
+void ProfileSums::add(const ProfileSums& other) {
+  sums.add(other.sums);
+  for (std::size_t b = 0; b < content.size(); ++b) content[b] += other.content[b];
+}
+
+std::vector<ProfileSums> probe_profile(const model::LayerAttention& attention,
+                                       const std::vector<std::int64_t>& edges) {
+  std::vector<DistanceSums> scores = bucket_sums(attention, edges);
+  std::vector<DistanceSums> content;
+  if (!content_is_score(attention.program())) {
+    content = bucket_sums(content_attention(attention), edges);
+  }
+  std::vector<ProfileSums> heads;
+  for (std::size_t h = 0; h < scores.size(); ++h) {
+    ProfileSums& sums = heads.emplace_back();
+    sums.content = content.empty() ? scores[h].score : std::move(content[h].score);
+    sums.sums = std::move(scores[h]);
+  }
+  return heads;
+}
+
+std::vector<ProfileSums> row_profile(const model::LayerAttention& attention,
+                                     const std::vector<std::int64_t>& edges, std::int64_t begin,
+                                     std::int64_t end) {
+  const at::NoGradGuard no_gradients;
+  const model::Region region{attention.whole().heads, {begin, end}, {0, end}};
+  const model::ScoreParts parts = attention.scores(region);
+  const at::Tensor score = parts.score[0].to(at::kFloat).contiguous();
+  const at::Tensor content = parts.content[0].to(at::kFloat).contiguous();
+  const at::Tensor weight = at::softmax(parts.score[0], -1).to(at::kFloat).contiguous();
+  const std::vector<std::size_t> bucket = bucket_table(edges);
+  std::vector<ProfileSums> heads(static_cast<std::size_t>(attention.heads()), ProfileSums(edges));
+  at::parallel_for(0, attention.heads(), 1, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t h = first; h < last; ++h) {
+      for (std::int64_t q = begin; q < end; ++q) {
+        const std::int64_t at = (h * (end - begin) + q - begin) * end;
+        add_row(heads[static_cast<std::size_t>(h)], bucket, q,
+                score.const_data_ptr<float>() + at, content.const_data_ptr<float>() + at,
+                weight.const_data_ptr<float>() + at);
+      }
+    }
+  });
+  return heads;
+}
+
+ProfileGroup::ProfileGroup(std::vector<std::int64_t> edges) : total_(edges) {}
+
+void ProfileGroup::add(std::int64_t cluster, const ProfileSums& sums) {
+  total_.add(sums);
+  while (static_cast<std::int64_t>(clusters_.size()) <= cluster) {
+    clusters_.emplace_back(total_.sums.edges);
+  }
+  clusters_[static_cast<std::size_t>(cluster)].add(sums);
+}
+
+std::vector<protocol::DistancePoint> ProfileGroup::points() const {
+  const DistanceSums& sums = total_.sums;
+  std::vector<protocol::DistancePoint> points;
+  for (std::size_t b = 0; b < sums.size(); ++b) {
+    if (sums.pairs[b] == 0) continue;
+    const auto n = static_cast<double>(sums.pairs[b]);
+    protocol::DistancePoint point;
+    point.distance = sums.edges[b], point.distance_end = sums.edges[b + 1];
+    point.count = sums.pairs[b];
+    point.score_mean = sums.score[b] / n;
+    const double variance = sums.score_square[b] / n - point.score_mean * point.score_mean;
+    point.score_sd = std::sqrt(std::max(0.0, variance));
+    point.weight_mean = sums.weight[b] / n;
+    point.content_mean = total_.content[b] / n;
+    point.positional_mean = point.score_mean - point.content_mean;
+    std::vector<double> means;
+    for (const ProfileSums& cluster : clusters_) {
+      const auto count = static_cast<double>(cluster.sums.pairs[b]);
+      if (count > 0) means.push_back(cluster.sums.score[b] / count);
+    }
+    const Interval band = mean_interval(means);
+    point.score_low = point.score_mean + (band.low - band.mean);
+    point.score_high = point.score_mean + (band.high - band.mean);
+    points.push_back(point);
+  }
+  return points;
+}
+
+}  // namespace phasescope::analysis

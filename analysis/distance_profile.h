@@ -1,0 +1,47 @@
+#pragma once
+// Sums of scores and weights by distance, for groups of heads and clusters of pairs (texts, or
+// blocks of queries of one text).
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "analysis/head_reading.h"
+#include "analysis/text_pass.h"
+#include "protocol/results.h"
+
+namespace phasescope::analysis {
+
+// Of the pairs of one head and cluster. `content` is the sum of content scores by bucket.
+struct ProfileSums {
+  DistanceSums sums;
+  std::vector<double> content;
+
+  ProfileSums() = default;
+  explicit ProfileSums(const std::vector<std::int64_t>& edges);
+  void add(const ProfileSums& other);
+};
+
+// All causal pairs of a layer, one entry a head, by probes of the streaming kernel: the scores, and
+// the content scores as a pass of their own.
+std::vector<ProfileSums> probe_profile(const model::LayerAttention& attention,
+                                       const std::vector<std::int64_t>& edges);
+
+// The pairs of queries [begin, end), one entry a head, from explicit rows.
+std::vector<ProfileSums> row_profile(const model::LayerAttention& attention,
+                                     const std::vector<std::int64_t>& edges, std::int64_t begin,
+                                     std::int64_t end);
+
+// One group of heads over clusters: totals, and each cluster's mean score for the band.
+class ProfileGroup {
+ public:
+  explicit ProfileGroup(std::vector<std::int64_t> edges);
+  // Every head of the group and cluster, one cluster after another.
+  void add(std::int64_t cluster, const ProfileSums& sums);
+  std::vector<protocol::DistancePoint> points() const;
+
+ private:
+  ProfileSums total_;
+  std::vector<ProfileSums> clusters_;  // scores and counts only
+};
+
+}  // namespace phasescope::analysis

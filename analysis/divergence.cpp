@@ -1,0 +1,67 @@
+#include "analysis/divergence.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+
+namespace phasescope::analysis {
+namespace {
+
+// -sum x ln x over the last axis.
+at::Tensor entropy_rows(const at::Tensor& x) { return -at::xlogy(x, x).sum(-1); }
+
+// Rows of a block so that the blocks of all heads stay near 32 MB.
+std::int64_t rows_per_block(std::int64_t heads, std::int64_t columns) {
+  return std::clamp<std::int64_t>((std::int64_t{8} << 20) / (heads * columns), 1, 512);
+}
+
+// (heads, rows, end)
+at::Tensor block_of(const model::LayerAttention& attention, std::int64_t heads, std::int64_t begin,
+                    std::int64_t end) {
+  return attention.weights({{0, heads}, {begin, end}, {0, end}})[0];
+}
+
+}  // namespace
+
+at::Tensor divergence_of(const model::LayerAttention& a, const model::LayerAttention& b) {
+  const at::NoGradGuard no_gradients;
+  const std::int64_t tokens = a.length(), heads = std::min(a.heads(), b.heads());
+  const std::int64_t step = rows_per_block(heads, tokens);
+  at::Tensor sum = at::zeros({heads}, at::kDouble);
+  for (std::int64_t begin = 0; begin < tokens; begin += step) {
+    const std::int64_t end = std::min(begin + step, tokens);
+    const at::Tensor p = block_of(a, heads, begin, end), q = block_of(b, heads, begin, end);
+    const at::Tensor mixed = entropy_rows((p + q) / 2);
+    const at::Tensor rows = mixed - (entropy_rows(p) + entropy_rows(q)) / 2;
+    sum += rows.clamp_min(0).sum(-1, false, at::kDouble);
+  }
+  return sum / static_cast<double>(tokens);
+}
+
+at::Tensor divergence_within(TextPass& pass) {
+  const at::NoGradGuard no_gradients;
+  std::vector<AttentionPointer> layers;
+  pass.visit_layers([&layers](const AttentionPointer& attention) { layers.push_back(attention); });
+  const std::int64_t tokens = pass.tokens();
+  const auto count = static_cast<std::int64_t>(layers.size()) * layers[0]->heads();
+  const std::int64_t step = rows_per_block(count, tokens);
+  at::Tensor sum = at::zeros({count, count}, at::kDouble);
+  for (std::int64_t begin = 0; begin < tokens; begin += step) {
+    const std::int64_t end = std::min(begin + step, tokens);
+    std::vector<at::Tensor> blocks;
+    for (const AttentionPointer& layer : layers) {
+      blocks.push_back(block_of(*layer, layer->heads(), begin, end));
+    }
+    const at::Tensor p = at::cat(blocks);  // (L H, rows, end)
+    const at::Tensor own = entropy_rows(p);
+    for (std::int64_t h = 0; h < count; ++h) {
+      const at::Tensor mixed = entropy_rows((p + p[h]) / 2);
+      const at::Tensor rows = (mixed - (own + own[h]) / 2).clamp_min(0);
+      sum[h] += rows.sum(-1, false, at::kDouble);
+    }
+  }
+  return sum / static_cast<double>(tokens);
+}
+
+}  // namespace phasescope::analysis

@@ -1,0 +1,296 @@
+#include "analysis/heads.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/divergence.h"
+#include "analysis/metrics/registry.h"
+#include "analysis/metrics/repeated.h"
+#include "analysis/statistics.h"
+#include "analysis/tensors.h"
+#include "model/loss.h"
+
+namespace phasescope::analysis {
+namespace {
+
+constexpr double kSinkShare = 0.3;  // arXiv 2410.10781
+
+// Values of one text: [layer * heads + head][metric].
+using TextValues = std::vector<std::vector<double>>;
+
+std::vector<float> row_of(const at::Tensor& values, std::int64_t head) {
+  return to_vector<float>(values[0][head]);
+}
+
+DistanceSums sums_of(const model::ProbeResult& probe, std::int64_t head,
+                     const std::vector<std::int64_t>& edges) {
+  DistanceSums sums(edges);
+  sums.pairs = to_vector<std::int64_t>(probe.bucket_pairs[0][head]);
+  sums.weight = to_vector<double>(probe.bucket_weight[0][head]);
+  sums.score = to_vector<double>(probe.bucket_score[0][head]);
+  sums.score_square = to_vector<double>(probe.bucket_score_square[0][head]);
+  return sums;
+}
+
+TextValues values_of(TextPass& pass, const std::vector<HeadMetric>& metrics,
+                     std::vector<DistanceSums>* profile) {
+  const std::vector<std::int64_t> edges =
+      profile != nullptr ? distance_edges(pass.tokens()) : std::vector<std::int64_t>{0, 1, 2};
+  TextValues values;
+  pass.visit_layers([&](const AttentionPointer& attention) {
+    std::vector<HeadReading> readings = read_heads(*attention, edges);
+    for (HeadReading& reading : readings) {
+      MetricInput input{&reading, nullptr, 0};
+      std::vector<double>& row = values.emplace_back();
+      for (const HeadMetric& metric : metrics) {
+        row.push_back(metric.source == MetricSource::text ? metric.value(input) : std::nan(""));
+      }
+      if (profile != nullptr) profile->push_back(std::move(reading.by_distance));
+    }
+  });
+  return values;
+}
+
+// The numbers on repeated random tokens, a few draws of them, and the loss on the second copy.
+struct RepeatedValues {
+  std::vector<TextValues> draws;
+  std::vector<double> losses;
+};
+
+std::int64_t default_period(const TextPass& pass) {
+  const std::int64_t context = pass.model().config().context;
+  return std::clamp<std::int64_t>(context / 2, 2, 128);
+}
+
+RepeatedValues repeated_values(const TextPass& like, const std::vector<HeadMetric>& metrics,
+                               const HeadsOptions& options, int draws) {
+  const std::int64_t period = options.period > 0 ? options.period : default_period(like);
+  const auto& tokenizer = like.model().tokenizer;
+  const std::int64_t first_id = tokenizer && tokenizer->bos_id() == 0 ? 1 : 0;
+  std::vector<std::int64_t> edges{period - 1, period, period + 1};
+  RepeatedValues out;
+  for (int draw = 0; draw < draws; ++draw) {
+    const auto ids = repeated_tokens(period, first_id, like.model().config().vocab_size,
+                                     options.seed + static_cast<std::uint64_t>(draw));
+    const std::shared_ptr<TextPass> pass =
+        options.open_pass ? options.open_pass(ids)
+                          : std::make_shared<TextPass>(like.shared_model(), ids_tensor(ids),
+                                                       like.options());
+    TextValues& values = out.draws.emplace_back();
+    pass->visit_layers([&](const AttentionPointer& attention) {
+      for (const HeadReading& reading : read_heads(*attention, edges)) {
+        const MetricInput input{nullptr, &reading, period};
+        std::vector<double>& row = values.emplace_back();
+        for (const HeadMetric& metric : metrics) {
+          const bool here = metric.source == MetricSource::repeated;
+          row.push_back(here ? metric.value(input) : std::nan(""));
+        }
+      }
+    });
+    // Entry n is the loss of token n + 1.
+    out.losses.push_back(pass->losses().slice(1, period - 1).mean().item<double>());
+  }
+  return out;
+}
+
+Interval interval_of(const std::vector<TextValues>& texts, std::size_t head, std::size_t metric,
+                     std::uint64_t seed) {
+  std::vector<double> values;
+  for (const TextValues& text : texts) values.push_back(text[head][metric]);
+  const std::vector<double> ones(values.size(), 1.0);
+  return bootstrap_interval(values, ones, seed, 1000);
+}
+
+protocol::DistanceProfile profile_of(const DistanceSums& sums) {
+  protocol::DistanceProfile profile;
+  for (std::size_t b = 0; b < sums.size(); ++b) {
+    if (sums.pairs[b] == 0) continue;
+    profile.distance.push_back(sums.edges[b]);
+    profile.count.push_back(sums.pairs[b]);
+    profile.weight.push_back(sums.weight[b] / static_cast<double>(sums.pairs[b]));
+  }
+  return profile;
+}
+
+// All texts of a corpus add to one profile a head; needs texts of equal length.
+void add_profiles(std::vector<DistanceSums>& total, std::vector<DistanceSums>&& text) {
+  if (total.empty()) {
+    total = std::move(text);
+    return;
+  }
+  for (std::size_t h = 0; h < total.size(); ++h) {
+    if (text[h].edges.size() > total[h].edges.size()) std::swap(total[h], text[h]);
+    DistanceSums& sums = total[h];
+    for (std::size_t b = 0; b < text[h].size(); ++b) {
+      sums.pairs[b] += text[h].pairs[b];
+      sums.weight[b] += text[h].weight[b];
+    }
+  }
+}
+
+void add_thumbnails(TextPass& pass, std::int64_t side, HeadsOutput& out) {
+  std::vector<at::Tensor> layers;
+  pass.visit_layers([&](const AttentionPointer& attention) {
+    layers.push_back(layer_thumbnails(*attention, side));
+  });
+  out.tensors.push_back(tensor_ref("thumbnails", at::stack(layers)));
+}
+
+}  // namespace
+
+std::vector<HeadReading> read_heads(const model::LayerAttention& attention,
+                                    const std::vector<std::int64_t>& bucket_edges) {
+  model::ProbeRequest request;
+  request.entropy = request.top1_mass = true;
+  request.first_key_weight = request.mean_distance = true;
+  request.windows.assign(kWindows.begin(), kWindows.end());
+  request.bucket_edges = bucket_edges;
+  const model::ProbeResult probe = attention.probe(request);
+  std::vector<HeadReading> readings;
+  for (std::int64_t head = 0; head < attention.heads(); ++head) {
+    HeadReading& reading = readings.emplace_back();
+    reading.tokens = attention.length();
+    reading.entropy = row_of(probe.entropy, head);
+    reading.top1_mass = row_of(probe.top1_mass, head);
+    reading.first_key_weight = row_of(probe.first_key_weight, head);
+    reading.mean_distance = row_of(probe.mean_distance, head);
+    for (std::size_t w = 0; w < kWindows.size(); ++w) {
+      reading.window_mass[w] = row_of(probe.window_mass[w], head);
+    }
+    reading.by_distance = sums_of(probe, head, bucket_edges);
+  }
+  return readings;
+}
+
+at::Tensor layer_thumbnails(const model::LayerAttention& attention, std::int64_t side) {
+  model::MapRequest request;
+  request.region = attention.whole();
+  request.height = request.width = side;
+  request.maximum = true;
+  return attention.map(request).maximum;
+}
+
+namespace {
+
+// What a request for statistics measures, and everything it gathers on the way.
+class HeadsAnalysis {
+ public:
+  HeadsAnalysis(const std::vector<std::shared_ptr<TextPass>>& passes, const HeadsOptions& options)
+      : passes_(passes), options_(options), metrics_(select_metrics(options.metrics)) {}
+
+  HeadsOutput run(protocol::Progress& progress) {
+    start_result();
+    read_texts(progress);
+    read_repeated(progress);
+    fill_rows();
+    fill_extras();
+    return std::move(out_);
+  }
+
+ private:
+  static constexpr int kDraws = 4;  // of the random tokens, for the interval
+
+  bool wants(std::string_view key) const { return asks_for(options_.metrics, key); }
+  bool wants_repeated() const {
+    const auto repeated = [](const HeadMetric& m) { return m.source == MetricSource::repeated; };
+    return std::ranges::any_of(metrics_, repeated) || wants("induction_loss");
+  }
+
+  void start_result() {
+    protocol::HeadsResult& result = out_.result;
+    const model::ModelConfig& config = passes_[0]->model().config();
+    result.model = passes_[0]->model().report.name;
+    result.corpus = passes_.size() > 1;
+    result.layers = config.layers;
+    result.heads = config.heads;
+    for (const HeadMetric& metric : metrics_) result.metrics.push_back(metric.info);
+    for (const protocol::MetricInfo& info : extra_metrics()) {
+      if (wants(info.key)) result.metrics.push_back(info);
+    }
+  }
+
+  void read_texts(protocol::Progress& progress) {
+    for (std::size_t n = 0; n < passes_.size(); ++n) {
+      progress.throw_if_cancelled();
+      progress.progress(0.9 * static_cast<double>(n) / static_cast<double>(passes_.size()),
+                        "reading heads");
+      std::vector<DistanceSums> profile;
+      texts_.push_back(
+          values_of(*passes_[n], metrics_, wants("distance_profile") ? &profile : nullptr));
+      if (!profile.empty()) add_profiles(profiles_, std::move(profile));
+    }
+  }
+
+  void read_repeated(protocol::Progress& progress) {
+    if (!wants_repeated()) return;
+    progress.throw_if_cancelled();
+    progress.progress(0.92, "reading repeated random tokens");
+    repeated_ = repeated_values(*passes_[0], metrics_, options_, out_.result.corpus ? kDraws : 1);
+  }
+
+  void fill_rows() {
+    const std::int64_t heads = out_.result.heads;
+    for (std::int64_t n = 0; n < out_.result.layers * heads; ++n) {
+      protocol::HeadRow row{n / heads, n % heads, {}, {}};
+      const auto at = static_cast<std::size_t>(n);
+      for (std::size_t m = 0; m < metrics_.size(); ++m) {
+        const bool repeated = metrics_[m].source == MetricSource::repeated;
+        row.values[metrics_[m].info.key] =
+            interval_of(repeated ? repeated_.draws : texts_, at, m, options_.seed);
+      }
+      if (!profiles_.empty()) row.distance_profile = profile_of(profiles_[at]);
+      out_.result.rows.push_back(std::move(row));
+    }
+  }
+
+  void fill_extras() {
+    protocol::HeadsResult& result = out_.result;
+    double sinks = 0;
+    for (const protocol::HeadRow& row : result.rows) {
+      const auto sink = row.values.find("sink");
+      if (sink == row.values.end()) {
+        sinks = std::nan("");
+      } else if (sink->second.mean > kSinkShare) {
+        sinks += 1;
+      }
+    }
+    result.sink_rate = sinks / static_cast<double>(result.rows.size());
+    if (!repeated_.losses.empty()) {
+      const std::vector<double> ones(repeated_.losses.size(), 1.0);
+      result.model_values["induction_loss"] =
+          bootstrap_interval(repeated_.losses, ones, options_.seed);
+    }
+    if (options_.thumbnails > 0) add_thumbnails(*passes_[0], options_.thumbnails, out_);
+    if (wants("js_divergence")) add_divergence();
+  }
+
+  void add_divergence() {
+    const at::Tensor pairs = divergence_within(*passes_[0]);
+    out_.tensors.push_back(tensor_ref("js_divergence", pairs));
+    const std::int64_t count = pairs.size(0);
+    if (count < 2) return;
+    const auto mean = to_vector<double>(pairs.sum(1) / static_cast<double>(count - 1));
+    for (std::size_t n = 0; n < mean.size(); ++n) {
+      out_.result.rows[n].values["js_divergence"] = {mean[n], mean[n], mean[n], 1};
+    }
+  }
+
+  const std::vector<std::shared_ptr<TextPass>>& passes_;
+  const HeadsOptions& options_;
+  std::vector<HeadMetric> metrics_;
+  std::vector<TextValues> texts_;
+  std::vector<DistanceSums> profiles_;
+  RepeatedValues repeated_;
+  HeadsOutput out_;
+};
+
+}  // namespace
+
+HeadsOutput analyse_heads(const std::vector<std::shared_ptr<TextPass>>& passes,
+                          const HeadsOptions& options, protocol::Progress& progress) {
+  return HeadsAnalysis(passes, options).run(progress);
+}
+
+}  // namespace phasescope::analysis

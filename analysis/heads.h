@@ -1,0 +1,43 @@
+#pragma once
+// Every statistic of every head, over one text or over a corpus with intervals.
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "analysis/head_reading.h"
+#include "analysis/text_pass.h"
+#include "protocol/progress.h"
+#include "protocol/reply.h"
+#include "protocol/results.h"
+
+namespace phasescope::analysis {
+
+struct HeadsOptions {
+  std::vector<std::string> metrics;  // keys; empty for all numbers a head
+  std::int64_t thumbnails = 0;       // side of each head's picture; 0 for none
+  std::int64_t period = 0;           // S of the repeated random tokens; 0: chosen by the context
+  std::uint64_t seed = 0;
+  // Gives the pass of ids through the same model, where somebody keeps passes; may be empty.
+  std::function<std::shared_ptr<TextPass>(const std::vector<std::int64_t>& ids)> open_pass;
+};
+
+struct HeadsOutput {
+  protocol::HeadsResult result;
+  std::vector<protocol::TensorRef> tensors;
+};
+
+// One pass a text; the thumbnails and js_divergence are of the first one. Throws Error "bad_usage"
+// for a metric that does not exist.
+HeadsOutput analyse_heads(const std::vector<std::shared_ptr<TextPass>>& passes,
+                          const HeadsOptions& options, protocol::Progress& progress);
+
+// What one layer's probes say of each head; sums by distance in the buckets of these edges.
+std::vector<HeadReading> read_heads(const model::LayerAttention& attention,
+                                    const std::vector<std::int64_t>& bucket_edges);
+
+// (H, S, S) pictures of a layer's heads: weights pooled by their maximum, NaN where masked.
+at::Tensor layer_thumbnails(const model::LayerAttention& attention, std::int64_t side);
+
+}  // namespace phasescope::analysis

@@ -1,0 +1,111 @@
+#include "analysis/intrinsic_bias.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "analysis/tensors.h"
+
+namespace phasescope::analysis {
+namespace {
+
+double mean_of(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+struct Halves {
+  at::Tensor first, second;
+};
+
+Halves halves_of(const at::Tensor& x, PlaneLayout layout) {
+  const std::int64_t planes = x.size(-1) / 2;
+  if (layout == PlaneLayout::half) {
+    return {x.narrow(-1, 0, planes), x.narrow(-1, planes, planes)};
+  }
+  return {x.slice(-1, 0, 2 * planes, 2), x.slice(-1, 1, 2 * planes, 2)};
+}
+
+}  // namespace
+
+PlaneProducts plane_products(const at::Tensor& q, const at::Tensor& k, PlaneLayout layout) {
+  const Halves x = halves_of(q, layout), y = halves_of(k, layout);
+  return {x.first * y.first + x.second * y.second, x.first * y.second - x.second * y.first};
+}
+
+double PlaneMeans::mean_mu() const { return mean_of(mu); }
+double PlaneMeans::mean_nu() const { return mean_of(nu); }
+
+std::vector<double> sqrt_d_gamma(const PlaneMeans& means, std::span<const double> frequencies,
+                                 std::span<const double> distances) {
+  const PlaneMeans equal{std::vector<double>(frequencies.size(), means.mean_mu()),
+                         std::vector<double>(frequencies.size(), means.mean_nu())};
+  return per_plane_bias(equal, frequencies, distances);
+}
+
+std::vector<double> per_plane_bias(const PlaneMeans& means, std::span<const double> frequencies,
+                                   std::span<const double> distances) {
+  const double root = std::sqrt(2.0 * static_cast<double>(frequencies.size()));
+  std::vector<double> out;
+  for (const double distance : distances) {
+    double sum = 0;
+    for (std::size_t d = 0; d < frequencies.size(); ++d) {
+      const double angle = distance * frequencies[d];
+      sum += means.mu[d] * std::cos(angle) + means.nu[d] * std::sin(angle);
+    }
+    out.push_back(sum / root);
+  }
+  return out;
+}
+
+std::optional<Rotation> rotation_of(TextPass& pass) {
+  const model::Encoding& encoding = pass.model().encoding();
+  if (!encoding.info().has_state) return std::nullopt;
+  bool fixed = true;
+  at::Tensor first;
+  pass.visit_positions([&](std::int64_t index, const model::PositionState& state) {
+    if (index == 0) first = state.z;
+    fixed = fixed && first.defined() && state.z.is_same(first);
+  });
+  if (!first.defined() || !fixed) return std::nullopt;
+  const model::StartContext context =
+      start_context(pass.model().decoder, pass.tokens(), at::kDouble);
+  const at::Tensor frequencies = encoding.frequencies(context);
+  if (!frequencies.defined()) return std::nullopt;
+  Rotation rotation;
+  rotation.frequencies = to_vector<double>(frequencies);
+  rotation.layout = encoding.options().value("layout", "half") == "interleaved"
+                        ? PlaneLayout::interleaved
+                        : PlaneLayout::half;
+  rotation.gain = first.to(at::kDouble).square().sum(-2).mean().item<double>();
+  return rotation;
+}
+
+std::vector<PlaneMeans> causal_plane_means(const model::LayerAttention& attention,
+                                           PlaneLayout layout) {
+  const at::NoGradGuard no_gradients;
+  const at::Tensor q = attention.q()[0].to(at::kDouble);
+  at::Tensor k = attention.k()[0].to(at::kDouble).cumsum(1);  // over keys 0..i
+  k = k.repeat_interleave(attention.heads() / attention.kv_heads(), 0);
+  const PlaneProducts sums = plane_products(q, k, layout);
+  const auto tokens = static_cast<double>(attention.length());
+  const double pairs = tokens * (tokens + 1) / 2;
+  std::vector<PlaneMeans> means;
+  for (std::int64_t head = 0; head < attention.heads(); ++head) {
+    means.push_back({to_vector<double>(sums.a[head].sum(0) / pairs),
+                     to_vector<double>(sums.b[head].sum(0) / pairs)});
+  }
+  return means;
+}
+
+std::vector<double> log_distances(double last, std::int64_t count) {
+  std::vector<double> distances{0};
+  for (std::int64_t n = 0; n < count; ++n) {
+    const double share = count > 1 ? static_cast<double>(n) / static_cast<double>(count - 1) : 0;
+    distances.push_back(std::exp(share * std::log(last)));
+  }
+  return distances;
+}
+
+}  // namespace phasescope::analysis

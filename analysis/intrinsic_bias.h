@@ -1,0 +1,58 @@
+#pragma once
+// What RoPE's rotation makes of the mean content: the intrinsic distance bias (TAPA, arXiv
+// 2509.12635, Definition 2.1), from q and k before the rotation. lambda is a model's distance:
+// plane d turns by lambda theta_d.
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "analysis/text_pass.h"
+#include "protocol/results.h"
+
+namespace phasescope::analysis {
+
+// Channels of the planes of a rotation: (2d, 2d + 1), or (d, d + D/2).
+enum class PlaneLayout { interleaved, half };
+
+// A_d = q_2d k_2d + q_2d+1 k_2d+1 and B_d = q_2d k_2d+1 - q_2d+1 k_2d of pairs of rows, (P, D/2).
+struct PlaneProducts {
+  at::Tensor a, b;
+};
+PlaneProducts plane_products(const at::Tensor& q, const at::Tensor& k, PlaneLayout layout);
+
+// Means of A_d and B_d of each plane.
+struct PlaneMeans {
+  std::vector<double> mu, nu;
+  double mean_mu() const;
+  double mean_nu() const;
+};
+
+// sqrt(D) Gamma(lambda) = (1/sqrt D) (mu_0 sum cos(lambda theta_d) + nu_0 sum sin(lambda theta_d)),
+// with mu_0, nu_0 the means over planes: the mean score if all planes have the same means.
+std::vector<double> sqrt_d_gamma(const PlaneMeans& means, std::span<const double> frequencies,
+                                 std::span<const double> distances);
+// (1/sqrt D) sum (mu_d cos(lambda theta_d) + nu_d sin(lambda theta_d)): the mean score if the means
+// do not depend on distance.
+std::vector<double> per_plane_bias(const PlaneMeans& means, std::span<const double> frequencies,
+                                   std::span<const double> distances);
+
+// How a model rotates: frequencies in radians a token, the layout of its planes, and |z|^2 (the
+// square of YaRN's factor). Empty where q and k are not rotated by fixed angles.
+struct Rotation {
+  std::vector<double> frequencies;
+  PlaneLayout layout = PlaneLayout::half;
+  double gain = 1;
+};
+std::optional<Rotation> rotation_of(TextPass& pass);
+
+// Exact means over all causal pairs of one layer, for every head; O(N D).
+std::vector<PlaneMeans> causal_plane_means(const model::LayerAttention& attention,
+                                           PlaneLayout layout);
+
+// 0, and `count` distances evenly spread in the logarithm of [1, last].
+std::vector<double> log_distances(double last, std::int64_t count);
+
+}  // namespace phasescope::analysis

@@ -1,0 +1,206 @@
+#include "analysis/map.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "analysis/content_attention.h"
+#include "analysis/tensors.h"
+#include "formats/error.h"
+
+namespace phasescope::analysis {
+namespace {
+
+using model::MapQuantity;
+
+MapQuantity quantity_of(const std::string& of) {
+  if (of == "weight") return MapQuantity::weight;
+  if (of == "score") return MapQuantity::score;
+  if (of == "content") return MapQuantity::content;
+  if (of == "positional") return MapQuantity::positional;
+  throw formats::bad_usage("a map is of weight, score, content or positional, not \"" + of + "\"",
+                           "of");
+}
+
+model::Range range_of(const std::optional<std::pair<std::int64_t, std::int64_t>>& range,
+                      std::int64_t tokens, const char* name) {
+  if (!range) return {0, tokens};
+  if (range->first < 0 || range->second > tokens || range->first >= range->second) {
+    throw formats::bad_usage("the range " + std::to_string(range->first) + ":" +
+                                 std::to_string(range->second) + " is not within the text's " +
+                                 std::to_string(tokens) + " tokens",
+                             name);
+  }
+  return {range->first, range->second};
+}
+
+// Numbers of unmasked pairs of each row or column of a region of a causal map.
+std::vector<double> causal_counts(const model::Region& region, bool of_rows) {
+  const model::Range over = of_rows ? region.rows : region.columns;
+  std::vector<double> counts;
+  for (std::int64_t n = over.begin; n < over.end; ++n) {
+    const std::int64_t count = of_rows ? std::min(region.columns.end, n + 1) - region.columns.begin
+                                       : region.rows.end - std::max(region.rows.begin, n);
+    counts.push_back(static_cast<double>(std::max<std::int64_t>(0, count)));
+  }
+  return counts;
+}
+
+std::vector<double> sum_bins(const std::vector<double>& counts, std::int64_t bins) {
+  std::vector<double> sums;
+  const auto size = static_cast<std::int64_t>(counts.size());
+  for (std::int64_t bin = 0; bin < bins; ++bin) {
+    double sum = 0;
+    for (std::int64_t n = bin * size / bins; n < (bin + 1) * size / bins; ++n) {
+      sum += counts[static_cast<std::size_t>(n)];
+    }
+    sums.push_back(sum);
+  }
+  return sums;
+}
+
+}  // namespace
+
+HeadName parse_head(const std::string& name) {
+  const auto fail = [&name]() -> HeadName {
+    throw formats::bad_usage("expected a head like L3H5, or a layer like L3, but got \"" + name +
+                                 "\"",
+                             "head");
+  };
+  HeadName out;
+  if (name.empty() || name[0] != 'L') return fail();
+  const char* end = name.data() + name.size();
+  auto [at, error] = std::from_chars(name.data() + 1, end, out.layer);
+  if (error != std::errc()) return fail();
+  if (at == end) return out;
+  if (*at != 'H') return fail();
+  auto [last, second_error] = std::from_chars(at + 1, end, out.head);
+  if (second_error != std::errc() || last != end || out.head < 0) return fail();
+  return out;
+}
+
+namespace {
+
+class MapAnalysis {
+ public:
+  MapAnalysis(TextPass& pass, const MapOptions& options)
+      : options_(options), attention_(pass.layer(options.head.layer)) {
+    const std::int64_t heads = attention_->heads();
+    if (options.head.head >= heads) {
+      throw formats::bad_usage("there is no head " + std::to_string(options.head.head) +
+                                   "; a layer has " + std::to_string(heads) +
+                                   ", counted from 0",
+                               "head");
+    }
+    const bool mean = options.head.head < 0;
+    request_.region.heads =
+        mean ? model::Range{0, heads} : model::Range{options.head.head, options.head.head + 1};
+    request_.region.rows = range_of(options.rows, attention_->length(), "rows");
+    request_.region.columns = range_of(options.columns, attention_->length(), "cols");
+    request_.height = std::clamp<std::int64_t>(options.height, 1, request_.region.rows.size());
+    request_.width = std::clamp<std::int64_t>(options.width, 1, request_.region.columns.size());
+    request_.quantity = quantity_of(options.of);
+    if (options.pool != "mean" && options.pool != "max") {
+      throw formats::bad_usage("cells are pooled by mean or max, not \"" + options.pool + "\"",
+                               "pool");
+    }
+    request_.maximum = options.pool == "max";
+  }
+
+  MapOutput run() {
+    const at::NoGradGuard no_gradients;
+    const model::MapResult map = map_of(request_);
+    const at::Tensor cells = (request_.maximum ? map.maximum : map.mean).mean(0);
+    MapOutput out;
+    describe(cells, map.kernel, out.result);
+    out.tensors.push_back(tensor_ref("map", cells));
+    add_profiles(out);
+    return out;
+  }
+
+ private:
+  // Content scores are a pass of their own over the region, and positional terms are what they lack;
+  // only the largest positional term of a cell needs every pair's.
+  model::MapResult map_of(const model::MapRequest& request) const {
+    const bool content = request.quantity == MapQuantity::content;
+    const bool positional = request.quantity == MapQuantity::positional;
+    if ((!content && !positional) || (positional && request.maximum)) {
+      return attention_->map(request);
+    }
+    model::MapRequest scores = request;
+    scores.quantity = MapQuantity::score;
+    model::MapResult map = content_attention(*attention_).map(scores);
+    if (positional) map.mean = attention_->map(scores).mean - map.mean;
+    return map;
+  }
+
+  void describe(const at::Tensor& cells, const std::string& kernel, protocol::MapResult& result) {
+    result.layer = options_.head.layer, result.head = options_.head.head;
+    result.tokens = attention_->length();
+    result.row_begin = request_.region.rows.begin, result.row_end = request_.region.rows.end;
+    result.column_begin = request_.region.columns.begin;
+    result.column_end = request_.region.columns.end;
+    result.height = request_.height, result.width = request_.width;
+    result.of = options_.of, result.pool = options_.pool;
+    result.provenance.kernel = kernel;
+    const std::vector<float> values = to_vector<float>(cells);
+    result.low = std::numeric_limits<double>::infinity(), result.high = -result.low;
+    for (const float value : values) {
+      if (std::isnan(value)) continue;
+      result.low = std::min<double>(result.low, value);
+      result.high = std::max<double>(result.high, value);
+    }
+    if (result.low > result.high) result.low = result.high = std::nan("");
+  }
+
+  // Means over the unmasked pairs of each row and column of cells: two maps of one column and of
+  // one row of cells. A mean map of weights counts masked pairs, which the counts undo.
+  void add_profiles(MapOutput& out) {
+    const bool causal = !attention_->program().mask.defined();
+    for (const bool of_rows : {true, false}) {
+      model::MapRequest request = request_;
+      request.maximum = false;
+      (of_rows ? request.width : request.height) = 1;
+      at::Tensor profile = map_of(request).mean.mean(0).flatten().to(at::kDouble);
+      if (request_.quantity == MapQuantity::weight && causal) {
+        profile = profile * all_over_unmasked(of_rows, profile.numel());
+      }
+      out.tensors.push_back(
+          tensor_ref(of_rows ? "row_profile" : "column_profile", profile.to(at::kFloat)));
+    }
+  }
+
+  at::Tensor all_over_unmasked(bool of_rows, std::int64_t bins) {
+    const std::vector<double> unmasked = sum_bins(causal_counts(request_.region, of_rows), bins);
+    const model::Range along = of_rows ? request_.region.rows : request_.region.columns;
+    const model::Range across = of_rows ? request_.region.columns : request_.region.rows;
+    const std::vector<double> all = sum_bins(
+        std::vector<double>(static_cast<std::size_t>(along.size()),
+                            static_cast<double>(across.size())),
+        bins);
+    at::Tensor factor = at::empty({bins}, at::kDouble);
+    for (std::int64_t n = 0; n < bins; ++n) {
+      const auto at = static_cast<std::size_t>(n);
+      factor.data_ptr<double>()[n] = unmasked[at] > 0 ? all[at] / unmasked[at] : std::nan("");
+    }
+    return factor;
+  }
+
+  const MapOptions& options_;
+  AttentionPointer attention_;
+  model::MapRequest request_;
+};
+
+}  // namespace
+
+MapOutput analyse_map(TextPass& pass, const MapOptions& options) {
+  MapOutput out = MapAnalysis(pass, options).run();
+  out.result.model = pass.model().report.name;
+  return out;
+}
+
+}  // namespace phasescope::analysis

@@ -1,0 +1,73 @@
+#include "analysis/metrics/rows.h"
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+namespace phasescope::analysis {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+template <class F>
+double mean_over_rows(const HeadReading& reading, std::int64_t first, F value) {
+  if (reading.tokens <= first) return kNaN;
+  double sum = 0;
+  for (std::int64_t q = first; q < reading.tokens; ++q) sum += value(static_cast<std::size_t>(q));
+  return sum / static_cast<double>(reading.tokens - first);
+}
+
+double mean_of(const std::vector<float>& values) {
+  if (values.empty()) return kNaN;
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+}  // namespace
+
+double mean_entropy(const MetricInput& input) {
+  const HeadReading& r = *input.text;
+  return mean_over_rows(r, 1, [&r](std::size_t q) { return double{r.entropy[q]}; });
+}
+
+double mean_normalised_entropy(const MetricInput& input) {
+  const HeadReading& r = *input.text;
+  return mean_over_rows(
+      r, 1, [&r](std::size_t q) { return r.entropy[q] / std::log1p(static_cast<double>(q)); });
+}
+
+double sink(const MetricInput& input) { return mean_of(input.text->first_key_weight); }
+
+double previous_token(const MetricInput& input) {
+  const DistanceSums& sums = input.text->by_distance;
+  const std::size_t one = sums.bucket_of(1);
+  if (one == sums.size()) return kNaN;
+  return sums.weight[one] / static_cast<double>(sums.pairs[one]);
+}
+
+double mean_distance(const MetricInput& input) {
+  return mean_of(input.text->mean_distance);  // every row sums to 1
+}
+
+double mean_distance_without_first(const MetricInput& input) {
+  const HeadReading& r = *input.text;
+  double distance = 0, weight = 0;
+  for (std::size_t q = 1; q < r.mean_distance.size(); ++q) {
+    const double first = r.first_key_weight[q];
+    distance += r.mean_distance[q] - first * static_cast<double>(q);
+    weight += 1 - first;
+  }
+  return weight > 0 ? distance / weight : kNaN;
+}
+
+double top1_mass(const MetricInput& input) { return mean_of(input.text->top1_mass); }
+
+double effective_keys(const MetricInput& input) {
+  const HeadReading& r = *input.text;
+  return mean_over_rows(r, 0, [&r](std::size_t q) { return std::exp(double{r.entropy[q]}); });
+}
+
+double window_mass_of(const HeadReading& reading, std::size_t window) {
+  return mean_of(reading.window_mass[window]);
+}
+
+}  // namespace phasescope::analysis

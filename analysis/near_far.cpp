@@ -1,0 +1,89 @@
+#include "analysis/near_far.h"
+
+#include <algorithm>
+
+#include "formats/error.h"
+
+namespace phasescope::analysis {
+namespace {
+
+std::string range_text(std::int64_t begin, std::int64_t end) {
+  return "[" + std::to_string(begin) + ", " + std::to_string(end) + ")";
+}
+
+// Far distances that some query of the text has.
+std::int64_t far_limit(const NearFarSpec& spec, std::int64_t tokens) {
+  return std::min(spec.far_end, tokens - spec.first_key);
+}
+
+}  // namespace
+
+NearFarSpec default_near_far(std::int64_t tokens) {
+  NearFarSpec spec;
+  spec.near_begin = 1;
+  spec.near_end = std::max<std::int64_t>(2, tokens / 16);
+  spec.far_begin = 15 * tokens / 16;
+  spec.far_end = tokens;
+  return spec;
+}
+
+void check_near_far(const NearFarSpec& spec, std::int64_t tokens) {
+  const std::string near = range_text(spec.near_begin, spec.near_end);
+  const std::string far = range_text(spec.far_begin, spec.far_end);
+  if (spec.near_begin < 0 || spec.near_end <= spec.near_begin) {
+    throw formats::bad_input("the near interval " + near + " holds no distance", "near");
+  }
+  if (spec.far_end <= spec.far_begin || spec.far_begin < spec.near_end) {
+    throw formats::bad_input("the far interval " + far + " must lie beyond the near one " + near,
+                             "far");
+  }
+  if (spec.pairs < 1) throw formats::bad_input("pairs must be at least 1", "pairs");
+  if (far_limit(spec, tokens) <= spec.far_begin) {
+    throw formats::bad_input("the far interval " + far + " lies beyond texts of " +
+                                 std::to_string(tokens) + " tokens",
+                             "far", "give longer texts or a nearer interval");
+  }
+}
+
+std::vector<PairSample> draw_pairs(const NearFarSpec& spec, std::int64_t tokens,
+                                   std::int64_t count, Random& random) {
+  std::vector<PairSample> samples;
+  const std::int64_t limit = far_limit(spec, tokens);
+  if (limit <= spec.far_begin) return samples;
+  samples.reserve(static_cast<std::size_t>(count));
+  for (std::int64_t n = 0; n < count; ++n) {
+    const std::int64_t far = random.between(spec.far_begin, limit);
+    const std::int64_t query = random.between(far + spec.first_key, tokens);
+    const std::int64_t near = random.between(spec.near_begin, spec.near_end);
+    samples.push_back({query, query - near, query - far});
+  }
+  return samples;
+}
+
+NearFar near_far_of(const NearFarSpec& spec, const Clusters& deltas, const std::string& interval) {
+  const std::vector<double> pooled = deltas.pooled();
+  const Moments moments = moments_of(pooled);
+  const Interval spread = clustered_interval(deltas);
+  Histogram histogram = histogram_of(pooled);
+  NearFar out;
+  out.near_begin = spec.near_begin, out.near_end = spec.near_end;
+  out.far_begin = spec.far_begin, out.far_end = spec.far_end;
+  out.texts = spread.n;
+  out.pairs = moments.n;
+  out.mean = moments.mean, out.sigma = moments.sigma;
+  out.skewness = moments.skewness, out.share_positive = moments.share_positive;
+  out.mean_low = moments.mean + (spread.low - spread.mean);
+  out.mean_high = moments.mean + (spread.high - spread.mean);
+  out.interval = interval;
+  out.edges = std::move(histogram.edges);
+  out.counts = std::move(histogram.counts);
+  return out;
+}
+
+std::int64_t block_of_query(const NearFarSpec& spec, std::int64_t tokens, std::int64_t query,
+                            std::int64_t blocks) {
+  const std::int64_t first = std::min(spec.far_begin + spec.first_key, tokens - 1);
+  return std::clamp<std::int64_t>((query - first) * blocks / (tokens - first), 0, blocks - 1);
+}
+
+}  // namespace phasescope::analysis

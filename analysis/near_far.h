@@ -1,0 +1,50 @@
+#pragma once
+// The near-far histogram (TAPA, arXiv 2509.12635, Appendix I, Figures 1 and 2): Delta =
+// score(near key) - score(far key) of one query, the distances uniform in two intervals.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "analysis/random.h"
+#include "analysis/statistics.h"
+#include "protocol/results.h"
+
+namespace phasescope::analysis {
+
+using protocol::NearFar;
+
+struct NearFarSpec {
+  std::int64_t near_begin = 1, near_end = 16;  // distances, end exclusive
+  std::int64_t far_begin = 240, far_end = 256;
+  std::int64_t first_key = 0;  // 1 leaves key 0 ([BOS]) out
+  std::int64_t pairs = 10000;  // samples in each histogram
+  std::uint64_t seed = 0;
+};
+
+// near [1, N/16), far [15N/16, N) for texts of `tokens` tokens.
+NearFarSpec default_near_far(std::int64_t tokens);
+
+// Throws Error "bad_input" where the intervals are empty, overlap, or reach past texts of `tokens`.
+void check_near_far(const NearFarSpec& spec, std::int64_t tokens);
+
+struct PairSample {
+  std::int64_t query = 0, near_key = 0, far_key = 0;
+};
+
+// `count` samples in a text of `tokens` tokens: the far distance uniform among those that fit, the
+// query uniform among those that have such a key, the near distance uniform. Empty where no query
+// reaches the far interval.
+std::vector<PairSample> draw_pairs(const NearFarSpec& spec, std::int64_t tokens,
+                                   std::int64_t count, Random& random);
+
+// Everything about a histogram but its groups. `interval` says how the clusters were made:
+// "clustered by text (64 texts)". The interval is the Student-t one of the cluster means, laid
+// around the mean of all samples.
+NearFar near_far_of(const NearFarSpec& spec, const Clusters& deltas, const std::string& interval);
+
+// Clusters for a single text: which of `blocks` equal parts of the queries [far_begin, tokens) a
+// query lies in.
+std::int64_t block_of_query(const NearFarSpec& spec, std::int64_t tokens, std::int64_t query,
+                            std::int64_t blocks);
+
+}  // namespace phasescope::analysis

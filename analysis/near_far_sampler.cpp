@@ -1,0 +1,87 @@
+#include "analysis/near_far_sampler.h"
+
+#include "analysis/score_pairs.h"
+
+namespace phasescope::analysis {
+
+NearFarPlan::NearFarPlan(const NearFarSpec& spec, const std::vector<std::int64_t>& tokens) {
+  const auto reaches = [&spec](std::int64_t n) { return n - spec.first_key > spec.far_begin; };
+  for (const std::int64_t n : tokens) reaching_ += reaches(n);
+  std::int64_t served = 0, drawn = 0;
+  for (std::size_t t = 0; t < tokens.size(); ++t) {
+    TextSamples& text = texts_.emplace_back();
+    text.first = drawn;
+    if (!reaches(tokens[t])) continue;
+    const std::int64_t share =
+        spec.pairs * (served + 1) / reaching_ - spec.pairs * served / reaching_;
+    Random random(spec.seed * 1000003 + t);
+    text.samples = draw_pairs(spec, tokens[t], share, random);
+    ++served;
+    drawn += share;
+  }
+}
+
+NearFarGroups::NearFarGroups(std::int64_t layers, std::int64_t heads, std::int64_t clusters,
+                             bool per_head)
+    : layers_(layers), heads_(heads) {
+  all_.values.resize(static_cast<std::size_t>(clusters));
+  by_layer_.resize(static_cast<std::size_t>(layers), all_);
+  if (per_head) by_head_.resize(static_cast<std::size_t>(layers * heads), all_);
+}
+
+void NearFarGroups::add(const model::LayerAttention& attention,
+                        const NearFarPlan::TextSamples& text, const ClusterOf& cluster_of) {
+  if (text.samples.empty()) return;
+  std::vector<std::int64_t> heads;
+  for (std::size_t s = 0; s < text.samples.size(); ++s) {
+    heads.push_back((text.first + static_cast<std::int64_t>(s)) % heads_);
+  }
+  const std::vector<double> deltas = near_far_deltas(attention, text.samples, heads);
+  Clusters& layer = by_layer_[static_cast<std::size_t>(attention.layer())];
+  for (std::size_t s = 0; s < deltas.size(); ++s) {
+    const auto cluster = static_cast<std::size_t>(cluster_of(text.samples[s].query));
+    layer.values[cluster].push_back(deltas[s]);
+    const std::int64_t number = text.first + static_cast<std::int64_t>(s);
+    if ((number / heads_) % layers_ == attention.layer()) {
+      all_.values[cluster].push_back(deltas[s]);
+    }
+  }
+  if (!by_head_.empty()) add_heads(attention, text, cluster_of);
+}
+
+void NearFarGroups::add_heads(const model::LayerAttention& attention,
+                              const NearFarPlan::TextSamples& text, const ClusterOf& cluster_of) {
+  for (std::int64_t head = 0; head < heads_; ++head) {
+    const std::vector<std::int64_t> heads(text.samples.size(), head);
+    const std::vector<double> deltas = near_far_deltas(attention, text.samples, heads);
+    Clusters& group = by_head_[static_cast<std::size_t>(attention.layer() * heads_ + head)];
+    for (std::size_t s = 0; s < deltas.size(); ++s) {
+      group.values[static_cast<std::size_t>(cluster_of(text.samples[s].query))].push_back(
+          deltas[s]);
+    }
+  }
+}
+
+Clusters sample_near_far(const std::shared_ptr<const model::Model>& model, const Texts& texts,
+                         const NearFarSpec& spec, protocol::Progress& progress) {
+  std::vector<std::int64_t> tokens;
+  for (const Text& text : texts.items) {
+    tokens.push_back(static_cast<std::int64_t>(text.ids.size()));
+  }
+  const NearFarPlan plan(spec, tokens);
+  const auto count = static_cast<std::int64_t>(tokens.size());
+  NearFarGroups groups(model->config().layers, model->config().heads, count, false);
+  for (std::size_t t = 0; t < tokens.size(); ++t) {
+    progress.throw_if_cancelled();
+    progress.progress(static_cast<double>(t) / static_cast<double>(count), "sampling pairs");
+    const NearFarPlan::TextSamples samples = plan.samples_of(t);
+    if (samples.samples.empty()) continue;
+    TextPass pass(model, ids_tensor(texts.items[t].ids));
+    pass.visit_layers([&](const AttentionPointer& attention) {
+      groups.add(*attention, samples, [t](std::int64_t) { return static_cast<std::int64_t>(t); });
+    });
+  }
+  return groups.all();
+}
+
+}  // namespace phasescope::analysis

@@ -1,0 +1,61 @@
+#pragma once
+// Near-far samples of the heads of a model, text by text.
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "analysis/near_far.h"
+#include "analysis/text_pass.h"
+#include "analysis/texts.h"
+#include "protocol/progress.h"
+
+namespace phasescope::analysis {
+
+// The samples of each text: equal shares of spec.pairs for the texts that reach the far interval,
+// each text with a seed of its own.
+class NearFarPlan {
+ public:
+  struct TextSamples {
+    std::vector<PairSample> samples;
+    std::int64_t first = 0;  // number of the first one, counted over all texts
+  };
+
+  // `tokens` of each text.
+  NearFarPlan(const NearFarSpec& spec, const std::vector<std::int64_t>& tokens);
+  TextSamples samples_of(std::size_t text) const { return texts_[text]; }
+  std::int64_t reaching() const { return reaching_; }
+
+ private:
+  std::vector<TextSamples> texts_;
+  std::int64_t reaching_ = 0;
+};
+
+// Deltas of all groups, gathered layer by layer. Sample s of a layer is of head s mod heads, of the
+// whole model of layer (s / heads) mod layers: every group has as many samples as the plan.
+class NearFarGroups {
+ public:
+  using ClusterOf = std::function<std::int64_t(std::int64_t query)>;
+
+  NearFarGroups(std::int64_t layers, std::int64_t heads, std::int64_t clusters, bool per_head);
+  void add(const model::LayerAttention& attention, const NearFarPlan::TextSamples& text,
+           const ClusterOf& cluster_of);
+
+  const Clusters& all() const { return all_; }
+  const std::vector<Clusters>& layers() const { return by_layer_; }
+  const std::vector<Clusters>& heads() const { return by_head_; }
+
+ private:
+  void add_heads(const model::LayerAttention& attention, const NearFarPlan::TextSamples& text,
+                 const ClusterOf& cluster_of);
+
+  std::int64_t layers_, heads_;
+  Clusters all_;
+  std::vector<Clusters> by_layer_, by_head_;
+};
+
+// The whole model's deltas, one cluster a text.
+Clusters sample_near_far(const std::shared_ptr<const model::Model>& model, const Texts& texts,
+                         const NearFarSpec& spec, protocol::Progress& progress);
+
+}  // namespace phasescope::analysis

@@ -1,0 +1,185 @@
+#include "analysis/patterns.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/tensors.h"
+
+namespace phasescope::analysis {
+namespace {
+
+using Passes = std::vector<std::shared_ptr<TextPass>>;
+
+constexpr std::int64_t kTableLength = 4096;  // longest distance of a bias curve's points
+
+std::vector<std::int64_t> sampled_positions(std::int64_t tokens, std::int64_t count) {
+  const std::int64_t samples = std::clamp<std::int64_t>(count, 1, tokens);
+  std::vector<std::int64_t> positions;
+  for (std::int64_t n = 0; n < samples; ++n) positions.push_back(n * tokens / samples);
+  return positions;
+}
+
+at::Tensor long_tensor(const std::vector<std::int64_t>& values) {
+  at::Tensor out = at::empty({static_cast<std::int64_t>(values.size())}, at::kLong);
+  std::copy(values.begin(), values.end(), out.data_ptr<std::int64_t>());
+  return out;
+}
+
+// Mean of G over the sampled pairs of each distance. Every pair of neighbours in the sample is
+// `step` apart, so distances are multiples of it.
+std::vector<double> mean_by_distance(const at::Tensor& products) {
+  std::vector<double> means;
+  for (std::int64_t d = 0; d < products.size(0); ++d) {
+    means.push_back(products.diagonal(-d).mean().item<double>());
+  }
+  return means;
+}
+
+class PatternsAnalysis {
+ public:
+  PatternsAnalysis(const Passes& passes, const PatternsOptions& options)
+      : passes_(passes), options_(options), pass_(*passes[0]) {}
+
+  PatternsOutput run(protocol::Progress& progress) {
+    const model::EncodingInfo& info = pass_.model().encoding().info();
+    out_.result.model = pass_.model().report.name;
+    out_.result.encoding = info.key;
+    out_.result.formula = info.formula;
+    out_.result.positions = sampled_positions(pass_.tokens(), options_.positions);
+    progress.progress(0.1, "reading the position states");
+    add_states();
+    add_frequencies();
+    progress.throw_if_cancelled();
+    progress.progress(0.5, "reading the bias curves");
+    add_bias(progress);
+    if (out_.result.layers.empty() && out_.result.bias.empty()) {
+      out_.result.why_empty = info.title + " has neither a position state nor a bias: its positional "
+                              "term depends on q and k, see the distance view";
+    }
+    return std::move(out_);
+  }
+
+ private:
+  bool wanted(std::int64_t index) const {
+    return !options_.layers || std::ranges::find(*options_.layers, index) != options_.layers->end();
+  }
+
+  void add_states() {
+    const at::Tensor rows = long_tensor(out_.result.positions);
+    at::Tensor first;
+    pass_.visit_positions([&](std::int64_t index, const model::PositionState& state) {
+      if (!state.z.defined()) return;
+      if (index == 0) first = state.z;
+      if (index > 0 && state.z.is_same(first)) return;  // nothing updates it
+      if (wanted(index)) add_state(index, state.z, first, rows);
+    });
+  }
+
+  void add_state(std::int64_t index, const at::Tensor& z, const at::Tensor& first,
+                 const at::Tensor& rows) {
+    const at::NoGradGuard no_gradients;
+    const at::Tensor magnitude = z.square().sum(-2).sqrt();
+    const at::Tensor moved = z - first;  // an initial state of one head meets all of them
+    protocol::PatternsLayer layer;
+    layer.layer = index;
+    layer.mean_abs_z = magnitude.mean().item<double>();
+    layer.sd_abs_z = magnitude.std(0 /* divides by n */).item<double>();
+    layer.drift = (moved.norm() / first.expand_as(moved).norm()).item<double>();
+    const at::Tensor heads = position_products(z, rows);
+    const at::Tensor mean = heads.mean(0);
+    layer.mean_by_distance = mean_by_distance(mean);
+    const std::string suffix = "." + std::to_string(index);
+    out_.tensors.push_back(tensor_ref("pe_dot" + suffix, mean.to(at::kFloat)));
+    if (heads.size(0) > 1) {
+      out_.tensors.push_back(tensor_ref("pe_dot_heads" + suffix, heads.to(at::kFloat)));
+    }
+    out_.result.layers.push_back(std::move(layer));
+  }
+
+  void add_frequencies() {
+    const model::Model& model = pass_.model();
+    const model::StartContext context =
+        start_context(model.decoder, pass_.tokens(), at::kDouble);
+    const at::Tensor frequencies = model.encoding().frequencies(context);
+    if (frequencies.defined()) out_.result.frequencies = to_vector<double>(frequencies);
+  }
+
+  void add_bias(protocol::Progress& progress) {
+    const model::Model& model = pass_.model();
+    const std::int64_t query =
+        std::clamp<std::int64_t>(options_.query.value_or(pass_.tokens() - 1), 0,
+                                 pass_.tokens() - 1);
+    const std::int64_t length = std::min(query + 1, kTableLength);
+    bool any = false;
+    for (std::int64_t l = 0; l < model.config().layers; ++l) {
+      const auto& parameters =
+          model.decoder.weights().layers[static_cast<std::size_t>(l)].encoding;
+      const at::Tensor table = model.encoding().bias_table(parameters, length, at::kDouble);
+      if (!table.defined()) continue;
+      any = true;
+      add_curves(l, table, corrects() ? "base" : "bias");
+    }
+    if (corrects()) add_corrected(query, length, progress), any = true;
+    for (std::int64_t d = 0; any && d < length; ++d) out_.result.bias_distances.push_back(d);
+  }
+
+  // Whether the positional term reads the scores, so that the table is not all of it.
+  bool corrects() {
+    if (kind_ < 0) kind_ = static_cast<int>(pass_.layer(0)->program().kind);
+    return kind_ == static_cast<int>(model::AttentionProgram::Kind::cape);
+  }
+
+  void add_curves(std::int64_t layer, const at::Tensor& table, const std::string& what) {
+    for (std::int64_t head = 0; head < table.size(0); ++head) {
+      const std::string name = "L" + std::to_string(layer) + "H" + std::to_string(head);
+      out_.result.bias.push_back({layer, head, name + " " + what, to_vector<double>(table[head])});
+    }
+  }
+
+  // Positional term at distances 0..length-1 of one query, averaged over the texts that reach it.
+  void add_corrected(std::int64_t query, std::int64_t length, protocol::Progress& progress) {
+    const at::NoGradGuard no_gradients;
+    std::vector<at::Tensor> sums(static_cast<std::size_t>(pass_.model().config().layers));
+    double texts = 0;
+    for (const auto& pass : passes_) {
+      progress.throw_if_cancelled();
+      if (pass->tokens() <= query) continue;
+      ++texts;
+      pass->visit_layers([&](const AttentionPointer& attention) {
+        const model::Region region{attention->whole().heads,
+                                   {query, query + 1},
+                                   {query + 1 - length, query + 1}};
+        const at::Tensor row = attention->scores(region).positional[0].select(1, 0);
+        at::Tensor& sum = sums[static_cast<std::size_t>(attention->layer())];
+        const at::Tensor by_distance = row.flip(-1).to(at::kDouble);
+        sum = sum.defined() ? sum + by_distance : by_distance;
+      });
+    }
+    for (std::size_t l = 0; l < sums.size(); ++l) {
+      add_curves(static_cast<std::int64_t>(l), sums[l] / texts, "corrected");
+    }
+  }
+
+  const Passes& passes_;
+  const PatternsOptions& options_;
+  TextPass& pass_;
+  int kind_ = -1;
+  PatternsOutput out_;
+};
+
+}  // namespace
+
+at::Tensor position_products(const at::Tensor& z, const at::Tensor& rows) {
+  const at::Tensor chosen = z[0].index_select(1, rows).flatten(-2).to(at::kDouble);
+  return at::matmul(chosen, chosen.transpose(-1, -2));
+}
+
+PatternsOutput analyse_patterns(const std::vector<std::shared_ptr<TextPass>>& passes,
+                                const PatternsOptions& options, protocol::Progress& progress) {
+  return PatternsAnalysis(passes, options).run(progress);
+}
+
+}  // namespace phasescope::analysis

@@ -1,0 +1,36 @@
+#pragma once
+// What a positional encoding does, seen without its model: PE dot products and drift of the state,
+// frequencies, bias curves.
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "analysis/text_pass.h"
+#include "protocol/progress.h"
+#include "protocol/reply.h"
+#include "protocol/results.h"
+
+namespace phasescope::analysis {
+
+struct PatternsOptions {
+  std::int64_t positions = 128;                      // sampled for the pictures, evenly
+  std::optional<std::vector<std::int64_t>> layers;   // states 0..n; all where empty
+  std::optional<std::int64_t> query;                 // of the bias curves; the last token else
+};
+
+struct PatternsOutput {
+  protocol::PatternsResult result;
+  std::vector<protocol::TensorRef> tensors;  // pe_dot.L (S, S), pe_dot_heads.L (H, S, S)
+};
+
+// State 0 is the initial one, n the one after n layers; an encoding whose state never changes
+// (rope) has state 0 alone. Bias curves: the encoding's own table where it has one; for a corrected
+// bias (cape) the positional term of one query's row, averaged over the texts, beside its base.
+PatternsOutput analyse_patterns(const std::vector<std::shared_ptr<TextPass>>& passes,
+                                const PatternsOptions& options, protocol::Progress& progress);
+
+// G_ij = sum_m Re(z_i conj z_j) (TAPE, arXiv 2501.00712, Figures 7 and 8) of the chosen rows of a
+// state z (B or 1, H or 1, N, 2, d/2), batch entry 0: (H or 1, S, S).
+at::Tensor position_products(const at::Tensor& z, const at::Tensor& rows);
+
+}  // namespace phasescope::analysis

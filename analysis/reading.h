@@ -1,0 +1,33 @@
+#pragma once
+// A text as a model reads it: the loss of every token and what it expected there; and what it
+// writes itself.
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analysis/text_pass.h"
+#include "analysis/texts.h"
+#include "protocol/progress.h"
+#include "protocol/results.h"
+
+namespace phasescope::analysis {
+
+// `guesses`: how many next-token guesses each token gets (those made before it was read).
+protocol::TextResult analyse_text(TextPass& pass, const Text& text, std::int64_t guesses);
+
+// Bytes as text that JSON can carry: what is no UTF-8 becomes U+FFFD.
+std::string as_utf8(std::string_view bytes);
+
+struct GenerateOptions {
+  std::int64_t tokens = 64;
+  double temperature = 0;  // 0: greedy
+  std::uint64_t seed = 0;
+};
+
+// Continues the text token by token; every step reads the last `context` tokens again, so that no
+// token is seen at a position the model was not trained for. Throws Error "bad_usage".
+protocol::GenerateResult generate(const model::Model& model, const Text& prompt,
+                                  const GenerateOptions& options, protocol::Progress& progress);
+
+}  // namespace phasescope::analysis

@@ -1,0 +1,45 @@
+#include "analysis/score_pairs.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include "analysis/tensors.h"
+
+namespace phasescope::analysis {
+namespace {
+
+at::Tensor long_tensor(const std::vector<std::int64_t>& values) {
+  at::Tensor out = at::empty({static_cast<std::int64_t>(values.size())}, at::kLong);
+  std::copy(values.begin(), values.end(), out.data_ptr<std::int64_t>());
+  return out;
+}
+
+}  // namespace
+
+std::vector<double> scores_at(const model::LayerAttention& attention,
+                              const std::vector<std::int64_t>& heads,
+                              const std::vector<std::int64_t>& queries,
+                              const std::vector<std::int64_t>& keys) {
+  const at::NoGradGuard no_gradients;
+  const at::Tensor head = long_tensor(heads);
+  const model::ScoreParts parts = attention.pair_scores(at::zeros_like(head), head,
+                                                        long_tensor(queries), long_tensor(keys));
+  return to_vector<double>(parts.score);
+}
+
+std::vector<double> near_far_deltas(const model::LayerAttention& attention,
+                                    const std::vector<PairSample>& samples,
+                                    const std::vector<std::int64_t>& heads) {
+  std::vector<std::int64_t> queries, near, far;
+  for (const PairSample& sample : samples) {
+    queries.push_back(sample.query);
+    near.push_back(sample.near_key);
+    far.push_back(sample.far_key);
+  }
+  std::vector<double> deltas = scores_at(attention, heads, queries, near);
+  const std::vector<double> far_scores = scores_at(attention, heads, queries, far);
+  for (std::size_t s = 0; s < deltas.size(); ++s) deltas[s] -= far_scores[s];
+  return deltas;
+}
+
+}  // namespace phasescope::analysis

@@ -1,0 +1,22 @@
+#pragma once
+// Scores of chosen pairs of tokens.
+#include <cstdint>
+#include <vector>
+
+#include "analysis/near_far.h"
+#include "model/layer_attention.h"
+
+namespace phasescope::analysis {
+
+// Scores of (head, query, key) triples of batch entry 0; the lists have equal lengths.
+std::vector<double> scores_at(const model::LayerAttention& attention,
+                              const std::vector<std::int64_t>& heads,
+                              const std::vector<std::int64_t>& queries,
+                              const std::vector<std::int64_t>& keys);
+
+// score(near) - score(far) of each sample, by the head given for it.
+std::vector<double> near_far_deltas(const model::LayerAttention& attention,
+                                    const std::vector<PairSample>& samples,
+                                    const std::vector<std::int64_t>& heads);
+
+}  // namespace phasescope::analysis

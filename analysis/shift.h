@@ -1,0 +1,46 @@
+#pragma once
+// Shift stability (TAPE, arXiv 2501.00712, Table 8): what changes when the whole text moves.
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/text_pass.h"
+#include "protocol/progress.h"
+#include "protocol/results.h"
+
+namespace phasescope::analysis {
+
+enum class ShiftMethod { ids, tokens };
+
+// How far one run is from another, over the original tokens. `offset` tokens stand before them in
+// the second run.
+struct RunDifference {
+  // Each layer: mean over heads and query rows of sum_j |a_ij - a'_ij|.
+  std::vector<double> attention;
+  // Each layer: largest |a_ij - a'_ij|.
+  std::vector<double> attention_largest;
+  // State 0..n: ||G - G'||_F / ||G||_F over heads and tokens; empty without a state.
+  std::vector<double> position;
+  double logits = 0;  // largest absolute difference over the largest magnitude
+};
+RunDifference run_difference(TextPass& run, TextPass& other, std::int64_t offset);
+
+struct ShiftOptions {
+  std::vector<std::int64_t> by{1, 3, 16};
+  std::vector<ShiftMethod> methods{ShiftMethod::ids, ShiftMethod::tokens};
+  std::vector<std::string> dtypes{"f32", "f64"};
+};
+
+// Rows for every method, shift, dtype and layer. Position differences of layer l are those of the
+// state after it, times 100; attention differences in 1e-2 units. `ids`: one text.
+std::vector<protocol::ShiftRow> analyse_shift(const std::shared_ptr<const model::Model>& model,
+                                              const std::vector<std::int64_t>& ids,
+                                              const ShiftOptions& options,
+                                              protocol::Progress& progress);
+
+// The definitions, for the view and the report.
+const char* shift_formula();
+
+}  // namespace phasescope::analysis

@@ -1,0 +1,79 @@
+#include "analysis/theory/equality.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "analysis/random.h"
+#include "analysis/shift.h"
+
+namespace phasescope::analysis {
+
+double relative_difference(const at::Tensor& value, const at::Tensor& reference) {
+  return ((value - reference).abs().max() / reference.abs().max()).item<double>();
+}
+
+double Residuals::largest() const { return std::max({logits, attention, products}); }
+
+Residuals residuals_of(TextPass& run, TextPass& other) {
+  const RunDifference difference = run_difference(run, other, 0);
+  Residuals out;
+  out.logits = difference.logits;
+  for (const double x : difference.attention_largest) out.attention = std::max(out.attention, x);
+  for (const double x : difference.position) out.products = std::max(out.products, x);
+  return out;
+}
+
+Residuals larger_of(const Residuals& a, const Residuals& b) {
+  return {std::max(a.logits, b.logits), std::max(a.attention, b.attention),
+          std::max(a.products, b.products)};
+}
+
+std::shared_ptr<const model::Model> reordered(const std::shared_ptr<const model::Model>& model,
+                                              std::uint64_t seed) {
+  const at::NoGradGuard no_gradients;
+  Random random(seed);
+  model::Weights weights = model->decoder.weights();
+  for (model::LayerWeights& layer : weights.layers) {
+    const auto order = random.permutation(layer.gate.size(0));
+    at::Tensor index = at::empty({layer.gate.size(0)}, at::kLong);
+    std::copy(order.begin(), order.end(), index.data_ptr<std::int64_t>());
+    for (at::Tensor* rows : {&layer.gate, &layer.up, &layer.gate_bias, &layer.up_bias}) {
+      if (rows->defined()) *rows = rows->index_select(0, index);
+    }
+    layer.down = layer.down.index_select(1, index);
+  }
+  return std::make_shared<const model::Model>(
+      model::Model{model->report, model->tokenizer,
+                   model::Decoder(model->config(), model->decoder.shared_encoding(),
+                                  std::move(weights))});
+}
+
+Residuals reordering_noise(const std::shared_ptr<const model::Model>& model, const at::Tensor& ids,
+                           std::uint64_t seed) {
+  model::ForwardOptions plain;
+  plain.backend = model::Backend::plain;
+  TextPass base(model, ids, plain);
+  Residuals noise;
+  for (std::uint64_t order = 0; order < 3; ++order) {
+    TextPass other(reordered(model, seed + order), ids, order == 0 ? model::ForwardOptions{} : plain);
+    noise = larger_of(noise, residuals_of(base, other));
+  }
+  return noise;
+}
+
+at::Tensor first_ids(const CheckContext& context, std::int64_t limit) {
+  const std::vector<std::int64_t>& ids = context.texts->items.at(0).ids;
+  const auto count = std::min<std::size_t>(ids.size(), static_cast<std::size_t>(limit));
+  return ids_tensor(std::span(ids).first(count));
+}
+
+std::string short_number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2g", value);
+  return text;
+}
+
+}  // namespace phasescope::analysis

@@ -1,0 +1,43 @@
+#pragma once
+// What the equality checks share: how far two runs of a model are apart, the float32 noise of a
+// model, verdicts from both dtypes.
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "analysis/text_pass.h"
+#include "analysis/theory/check.h"
+
+namespace phasescope::analysis {
+
+// Largest absolute difference over the largest magnitude of `reference`.
+double relative_difference(const at::Tensor& value, const at::Tensor& reference);
+
+// The three things that a transformation of the positions must not move: logits (relative),
+// attention weights (absolute), PE dot products (relative, Frobenius; 0 without a state).
+struct Residuals {
+  double logits = 0, attention = 0, products = 0;
+  double largest() const;
+};
+Residuals residuals_of(TextPass& run, TextPass& other);
+
+// Each entry the larger one of the two.
+Residuals larger_of(const Residuals& a, const Residuals& b);
+
+// The same function with its float32 sums taken in another order: channels of every MLP permuted.
+std::shared_ptr<const model::Model> reordered(const std::shared_ptr<const model::Model>& model,
+                                              std::uint64_t seed);
+
+// What reordering alone moves in this model's dtype: the largest of a few other orders (permuted
+// channels, and the streaming kernel in place of plain operations).
+Residuals reordering_noise(const std::shared_ptr<const model::Model>& model, const at::Tensor& ids,
+                           std::uint64_t seed);
+
+// The first `limit` ids of the first text, (1, N).
+at::Tensor first_ids(const CheckContext& context, std::int64_t limit);
+
+// "3.2e-07"
+std::string short_number(double value);
+
+}  // namespace phasescope::analysis

@@ -1,0 +1,321 @@
+#include "analysis/theory/rope_intrinsic_bias.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "analysis/random.h"
+#include "analysis/score_pairs.h"
+#include "analysis/statistics.h"
+#include "analysis/tensors.h"
+#include "analysis/theory/equality.h"
+
+namespace phasescope::analysis {
+namespace {
+
+constexpr std::int64_t kPairs = 20000;     // a head
+constexpr std::int64_t kDistances = 12;
+constexpr std::int64_t kFewestTexts = 8;   // below, standard errors by text mean nothing
+constexpr double kIdentityBound = 1e-4;    // float32 scores of size 1 to 100, by two ways of rounding
+
+PlaneMeans pooled_over_distances(const BiasText& text) {
+  const std::size_t planes = text.planes[0].mu.size();
+  PlaneMeans sum{std::vector<double>(planes), std::vector<double>(planes)};
+  const auto count = static_cast<double>(text.planes.size());
+  for (const PlaneMeans& at : text.planes) {
+    for (std::size_t d = 0; d < planes; ++d) {
+      sum.mu[d] += at.mu[d] / count;
+      sum.nu[d] += at.nu[d] / count;
+    }
+  }
+  return sum;
+}
+
+PlaneMeans mean_of_texts(const std::vector<PlaneMeans>& texts) {
+  BiasText all;
+  all.planes = texts;
+  return pooled_over_distances(all);
+}
+
+// Share of a quantity's size that float32 rounding may move systematically.
+constexpr double kRounding = 1e-5;
+
+// What |mean| exceeds the rounding of quantities of this size by, over its standard error.
+double z_of(const std::vector<double>& values, double size) {
+  const double excess = std::abs(moments_of(values).mean) - kRounding * size;
+  const double error = sample_deviation(values) / std::sqrt(static_cast<double>(values.size()));
+  return excess > 0 ? excess / error : 0;
+}
+
+double largest_abs(const std::vector<double>& values) {
+  double largest = 0;
+  for (const double x : values) largest = std::max(largest, std::abs(x));
+  return largest;
+}
+
+// Spread of the planes' means about their mean, plane by plane, over texts.
+double planes_z_of(const std::vector<PlaneMeans>& pooled) {
+  double worst = 0;
+  const std::size_t planes = pooled[0].mu.size();
+  const double size = std::max(largest_abs(pooled[0].mu), largest_abs(pooled[0].nu));
+  for (std::size_t d = 0; d < planes; ++d) {
+    std::vector<double> mu, nu;
+    for (const PlaneMeans& text : pooled) {
+      mu.push_back(text.mu[d] - text.mean_mu());
+      nu.push_back(text.nu[d] - text.mean_nu());
+    }
+    worst = std::max({worst, z_of(mu, size), z_of(nu, size)});
+  }
+  return worst;
+}
+
+}  // namespace
+
+BiasJudgement judge_bias(const BiasSample& sample, std::span<const double> frequencies,
+                         const BiasFormulas& formulas) {
+  BiasJudgement out;
+  std::vector<PlaneMeans> pooled;
+  for (const BiasText& text : sample.texts) pooled.push_back(pooled_over_distances(text));
+  const PlaneMeans means = mean_of_texts(pooled);
+  out.gamma = formulas.gamma(means, frequencies, sample.distances);
+  out.per_plane = formulas.per_plane(means, frequencies, sample.distances);
+  for (std::size_t at = 0; at < sample.distances.size(); ++at) {
+    const std::span<const double> here(&sample.distances[at], 1);
+    std::vector<PlaneMeans> planes;
+    std::vector<double> scores, from_gamma, from_planes;
+    for (std::size_t t = 0; t < sample.texts.size(); ++t) {
+      const BiasText& text = sample.texts[t];
+      planes.push_back(text.planes[at]);
+      scores.push_back(text.score[at]);
+      from_gamma.push_back(text.score[at] - formulas.gamma(pooled[t], frequencies, here)[0]);
+      from_planes.push_back(text.score[at] - formulas.per_plane(pooled[t], frequencies, here)[0]);
+    }
+    out.measured.push_back(moments_of(scores).mean);
+    const double same_pairs = formulas.per_plane(mean_of_texts(planes), frequencies, here)[0];
+    out.identity = std::max(out.identity, std::abs(out.measured.back() - same_pairs));
+    const double size = largest_abs(scores);
+    out.gamma_z = std::max(out.gamma_z, z_of(from_gamma, size));
+    out.per_plane_z = std::max(out.per_plane_z, z_of(from_planes, size));
+  }
+  out.identity /= std::max(largest_abs(out.measured), 1e-30);
+  out.distance_z = out.per_plane_z;
+  out.planes_z = planes_z_of(pooled);
+  return out;
+}
+
+CheckResult judge_heads(const std::vector<BiasJudgement>& heads,
+                        const std::vector<double>& distances, std::int64_t texts,
+                        std::int64_t planes, double identity_bound) {
+  const auto comparisons = static_cast<double>(heads.size() * distances.size());
+  const auto degrees = static_cast<double>(texts - 1);
+  // P(|Z| > 3) = 0.0027 for all comparisons together, with the tails that few texts have.
+  const auto bound_for = [degrees](double m) {
+    return student_t_quantile(1 - 0.00135 / m, degrees);
+  };
+  const double bound = bound_for(comparisons);
+  const double planes_bound = bound_for(static_cast<double>(heads.size()) * 2 *
+                                        static_cast<double>(planes));
+  double identity = 0, worst_met = 0, worst_distance = 0, worst_planes = 0, worst_gamma = 0;
+  std::int64_t met = 0, distance_met = 0;
+  for (const BiasJudgement& head : heads) {
+    identity = std::max(identity, head.identity);
+    const bool by_distance = head.distance_z < bound, by_plane = head.planes_z < planes_bound;
+    distance_met += by_distance;
+    worst_distance = std::max(worst_distance, head.distance_z);
+    worst_planes = std::max(worst_planes, head.planes_z);
+    worst_gamma = std::max(worst_gamma, head.gamma_z);
+    if (!by_distance || !by_plane) continue;
+    ++met;
+    worst_met = std::max(worst_met, head.gamma_z);
+  }
+  CheckResult result;
+  result.bound = bound;
+  result.noise = 1;  // z counts standard errors
+  result.detail = "the rotated means of the same pairs give the measured mean to " +
+                  short_number(identity) + " of its size; ";
+  const std::string all = std::to_string(heads.size());
+  if (!(identity <= identity_bound)) {
+    result.verdict = name_of(Verdict::fails);
+    result.value = identity, result.bound = identity_bound;
+  } else if (met == 0) {
+    result.verdict = name_of(Verdict::premise_not_met);
+    result.value = worst_gamma;
+    result.detail += "premise not met in any of " + all + " heads: means depend on distance in " +
+                     std::to_string(static_cast<std::int64_t>(heads.size()) - distance_met) +
+                     " (z up to " + short_number(worst_distance) +
+                     "), planes have unequal means (z up to " + short_number(worst_planes) +
+                     "); sqrt(D) Gamma is off the measured mean by up to " +
+                     short_number(worst_gamma) + " standard errors";
+  } else {
+    result.verdict = name_of(worst_met < bound ? Verdict::holds : Verdict::fails);
+    result.value = worst_met;
+    result.detail += "premises met in " + std::to_string(met) + " of " + all +
+                     " heads; there sqrt(D) Gamma is off the measured mean by up to " +
+                     short_number(worst_met) + " standard errors";
+  }
+  if (!heads.empty()) {
+    const BiasJudgement& first = heads[0];
+    for (const auto& [label, y] : {std::pair{"measured mean score", &first.measured},
+                                   std::pair{"sqrt(D) Gamma", &first.gamma},
+                                   std::pair{"one mean a plane", &first.per_plane}}) {
+      result.curves.push_back(
+          {std::string(label) + ", L0H0", "distance", "score", true, false, distances, *y, {}});
+    }
+  }
+  return result;
+}
+
+namespace {
+
+// Distances 1 .. tokens - 2, spread evenly in the logarithm, without repetitions.
+std::vector<double> sampled_distances(std::int64_t tokens) {
+  std::set<double> distances;
+  for (const double d : log_distances(static_cast<double>(std::max<std::int64_t>(2, tokens - 2)),
+                                      kDistances)) {
+    if (d >= 1) distances.insert(std::round(d));
+  }
+  return {distances.begin(), distances.end()};
+}
+
+// Samples of every head of a model.
+class BiasSampler {
+ public:
+  BiasSampler(const CheckContext& context, std::vector<double> distances, Rotation rotation)
+      : context_(context), distances_(std::move(distances)), rotation_(std::move(rotation)) {
+    const model::ModelConfig& config = context.model->config();
+    samples_.resize(static_cast<std::size_t>(config.layers * config.heads));
+    for (BiasSample& sample : samples_) sample.distances = distances_;
+  }
+
+  std::vector<BiasSample> run(std::int64_t pairs_a_distance) {
+    const auto count = static_cast<double>(context_.texts->items.size());
+    for (std::size_t t = 0; t < context_.texts->items.size(); ++t) {
+      context_.progress->throw_if_cancelled();
+      context_.progress->progress(static_cast<double>(t) / count, "sampling pairs");
+      TextPass pass(context_.model, ids_tensor(context_.texts->items[t].ids));
+      draw(pass.tokens(), pairs_a_distance, t);
+      if (queries_.empty()) continue;
+      pass.visit_layers([this](const AttentionPointer& attention) { read_layer(*attention); });
+    }
+    return std::move(samples_);
+  }
+
+ private:
+  // The same number of pairs at each distance: queries uniform among those that have such a key.
+  void draw(std::int64_t tokens, std::int64_t pairs, std::size_t text) {
+    queries_.clear(), keys_.clear();
+    if (static_cast<double>(tokens) <= distances_.back() + 1) return;
+    Random random(context_.seed * 7919 + text);
+    per_distance_ = pairs;
+    for (const double d : distances_) {
+      const auto distance = static_cast<std::int64_t>(d);
+      for (std::int64_t n = 0; n < pairs; ++n) {
+        const std::int64_t query = random.between(distance, tokens);
+        queries_.push_back(query);
+        keys_.push_back(query - distance);
+      }
+    }
+  }
+
+  void read_layer(const model::LayerAttention& attention) {
+    const at::NoGradGuard no_gradients;
+    const std::int64_t group = attention.heads() / attention.kv_heads();
+    const at::Tensor rows = index(queries_), columns = index(keys_);
+    for (std::int64_t head = 0; head < attention.heads(); ++head) {
+      const at::Tensor q = attention.q()[0][head].index_select(0, rows).to(at::kDouble);
+      const at::Tensor k = attention.k()[0][head / group].index_select(0, columns).to(at::kDouble);
+      const PlaneProducts products = plane_products(q, k, rotation_.layout);
+      const std::vector<std::int64_t> heads(queries_.size(), head);
+      const std::vector<double> scores = scores_at(attention, heads, queries_, keys_);
+      const std::int64_t at = attention.layer() * attention.heads() + head;
+      samples_[static_cast<std::size_t>(at)].texts.push_back(text_of(scores, products));
+    }
+  }
+
+  BiasText text_of(const std::vector<double>& scores, const PlaneProducts& products) const {
+    const auto count = static_cast<std::int64_t>(distances_.size());
+    const at::Tensor a = products.a.view({count, per_distance_, -1}).mean(1) * rotation_.gain;
+    const at::Tensor b = products.b.view({count, per_distance_, -1}).mean(1) * rotation_.gain;
+    BiasText text;
+    for (std::int64_t n = 0; n < count; ++n) {
+      double sum = 0;
+      for (std::int64_t p = 0; p < per_distance_; ++p) {
+        sum += scores[static_cast<std::size_t>(n * per_distance_ + p)];
+      }
+      text.score.push_back(sum / static_cast<double>(per_distance_));
+      text.planes.push_back({to_vector<double>(a[n]), to_vector<double>(b[n])});
+    }
+    return text;
+  }
+
+  static at::Tensor index(const std::vector<std::int64_t>& values) {
+    at::Tensor out = at::empty({static_cast<std::int64_t>(values.size())}, at::kLong);
+    std::copy(values.begin(), values.end(), out.data_ptr<std::int64_t>());
+    return out;
+  }
+
+  const CheckContext& context_;
+  std::vector<double> distances_;
+  Rotation rotation_;
+  std::vector<std::int64_t> queries_, keys_;
+  std::int64_t per_distance_ = 0;
+  std::vector<BiasSample> samples_;
+};
+
+CheckResult refuse(Verdict verdict, const std::string& detail) {
+  CheckResult result;
+  result.verdict = name_of(verdict);
+  result.detail = detail;
+  return result;
+}
+
+CheckResult run(const CheckContext& context) {
+  TextPass first(context.model, first_ids(context, 64));
+  const std::optional<Rotation> rotation = rotation_of(first);
+  if (!rotation) {
+    return refuse(Verdict::premise_not_met,
+                  "premise: q and k rotated by fixed angles; this encoding does not");
+  }
+  const auto texts = static_cast<std::int64_t>(context.texts->items.size());
+  if (texts < kFewestTexts || context.texts->longest() < 8) {
+    return refuse(Verdict::undecided, "needs at least " + std::to_string(kFewestTexts) +
+                                          " texts of 8 tokens or more for an error clustered by "
+                                          "text, but got " + std::to_string(texts));
+  }
+  const std::vector<double> distances = sampled_distances(context.texts->longest());
+  const std::int64_t pairs = context.pairs > 0 ? context.pairs : kPairs;
+  const std::int64_t share = std::max<std::int64_t>(
+      1, pairs / (texts * static_cast<std::int64_t>(distances.size())));
+  std::vector<BiasJudgement> heads;
+  std::int64_t used = 0;
+  for (const BiasSample& sample : BiasSampler(context, distances, *rotation).run(share)) {
+    used = static_cast<std::int64_t>(sample.texts.size());
+    if (used < kFewestTexts) {
+      return refuse(Verdict::undecided, "only " + std::to_string(used) +
+                                            " texts reach the largest distance");
+    }
+    heads.push_back(judge_bias(sample, rotation->frequencies));
+  }
+  CheckResult result =
+      judge_heads(heads, distances, used, static_cast<std::int64_t>(rotation->frequencies.size()),
+                  kIdentityBound);
+  result.samples = used * share * static_cast<std::int64_t>(distances.size());
+  return result;
+}
+
+}  // namespace
+
+TheoryCheck rope_intrinsic_bias() {
+  return {{"rope.intrinsic_bias",
+           "The mean score at distance lambda is sqrt(D) Gamma(lambda) = (1/sqrt D)(mu_0 sum "
+           "cos(lambda theta_d) + nu_0 sum sin(lambda theta_d)), where the means mu, nu of the "
+           "un-rotated products are the same for all distances and planes.",
+           "arXiv 2509.12635, Definition 2.1"},
+          &run};
+}
+
+}  // namespace phasescope::analysis

@@ -1,0 +1,131 @@
+#include "analysis/theory/tape_permutation.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+
+#include "analysis/random.h"
+
+namespace phasescope::analysis {
+namespace {
+
+constexpr std::int64_t kTokens = 64;
+constexpr int kPermutations = 3;
+constexpr double kBound = 1e-10;  // float64, several layers
+
+// Hidden states and position states of every layer.
+class StateRecorder final : public model::Observer {
+ public:
+  void on_hidden(std::int64_t, const at::Tensor& hidden) override { hiddens.push_back(hidden); }
+  void on_position(std::int64_t, const model::PositionState& state) override {
+    if (state.z.defined()) states.push_back(state.z);
+  }
+  std::vector<at::Tensor> hiddens, states;
+};
+
+// A permutation is itself another order of summation: what other orders move of the same quantities
+// in float32.
+double hidden_noise(const CheckContext& context, const at::Tensor& ids) {
+  const at::NoGradGuard no_gradients;
+  model::ForwardOptions plain;
+  plain.backend = model::Backend::plain;
+  StateRecorder base;
+  context.model->decoder.hidden(ids, plain, &base);
+  double noise = 0;
+  for (std::uint64_t n = 0; n < 3; ++n) {
+    StateRecorder other;
+    reordered(context.model, context.seed + n)->decoder.hidden(ids, {}, &other);
+    for (std::size_t l = 0; l < base.hiddens.size(); ++l) {
+      noise = std::max(noise, relative_difference(other.hiddens[l], base.hiddens[l]));
+    }
+    for (std::size_t l = 0; l < base.states.size(); ++l) {
+      noise = std::max(noise, relative_difference(other.states[l], base.states[l]));
+    }
+  }
+  return noise;
+}
+
+CheckResult judge(const PermutationResidual& exact, double single, double noise,
+                  const CheckContext& context) {
+  CheckResult result;
+  result.value = exact.largest();
+  result.bound = kBound;
+  result.noise = noise;
+  result.samples = kPermutations;
+  const bool holds = exact.largest() <= kBound && single <= 3 * noise;
+  result.verdict = name_of(holds ? Verdict::holds : Verdict::fails);
+  result.detail = "float64: hidden states move by " + short_number(exact.hidden) +
+                  ", position states by " + short_number(exact.states) + "; float32 by " +
+                  short_number(single) + " (reordering alone: " + short_number(noise) + ")";
+  if (!context.model->encoding().info().has_state) {
+    result.verdict = name_of(Verdict::premise_not_met);
+    result.detail = "premise: a position state; this encoding has none. Measured all the same: " +
+                    result.detail;
+  }
+  return result;
+}
+
+CheckResult run(const CheckContext& context) {
+  const at::Tensor ids = first_ids(context, kTokens);
+  const auto model64 = model::in_dtype(context.model, at::kDouble);
+  Random random(context.seed);
+  PermutationResidual exact;
+  double single = 0;
+  CheckCurve curve{"float64", "permutation", "largest residual", false, true, {}, {}, {}};
+  for (int n = 0; n < kPermutations; ++n) {
+    context.progress->throw_if_cancelled();
+    context.progress->progress(static_cast<double>(n) / kPermutations, "permuting tokens");
+    const auto permutation = random.permutation(ids.size(1));
+    const auto residual = permutation_residual(model64->decoder, ids, permutation);
+    exact.hidden = std::max(exact.hidden, residual.hidden);
+    exact.states = std::max(exact.states, residual.states);
+    const auto rounded = permutation_residual(context.model->decoder, ids, permutation);
+    single = std::max(single, rounded.largest());
+    curve.x.push_back(n + 1), curve.y.push_back(residual.largest()), curve.bound.push_back(kBound);
+  }
+  CheckResult result = judge(exact, single, hidden_noise(context, ids), context);
+  result.curves.push_back(std::move(curve));
+  return result;
+}
+
+}  // namespace
+
+PermutationResidual permutation_residual(const model::Decoder& decoder, const at::Tensor& ids,
+                                         const std::vector<std::int64_t>& permutation,
+                                         bool permute_mask) {
+  const at::NoGradGuard no_gradients;
+  const std::int64_t tokens = ids.size(1);
+  at::Tensor order = at::empty({tokens}, at::kLong);
+  std::copy(permutation.begin(), permutation.end(), order.data_ptr<std::int64_t>());
+  const at::Tensor causal = at::ones({tokens, tokens}, at::kBool).tril();
+  model::ForwardOptions plain;
+  plain.backend = model::Backend::plain;
+  model::ForwardOptions permuted = plain;
+  permuted.position_ids = order;
+  permuted.mask = permute_mask ? causal.index_select(0, order).index_select(1, order) : causal;
+
+  StateRecorder before, after;
+  decoder.hidden(ids, plain, &before);
+  decoder.hidden(ids.index_select(1, order), permuted, &after);
+  PermutationResidual out;
+  for (std::size_t l = 0; l < before.hiddens.size(); ++l) {
+    const at::Tensor expected = before.hiddens[l].index_select(1, order);
+    out.hidden = std::max(out.hidden, relative_difference(after.hiddens[l], expected));
+  }
+  for (std::size_t l = 0; l < before.states.size(); ++l) {
+    const at::Tensor expected = before.states[l].index_select(2, order);
+    out.states = std::max(out.states, relative_difference(after.states[l], expected));
+  }
+  return out;
+}
+
+TheoryCheck tape_permutation() {
+  return {{"tape.permutation",
+           "f(PX, PE, P M P^T) = P f(X, E, M), and the same for the positions, for every "
+           "permutation P of the tokens (the mask permuted with them).",
+           "arXiv 2501.00712, Proposition 3.1, Equation 4"},
+          &run};
+}
+
+}  // namespace phasescope::analysis

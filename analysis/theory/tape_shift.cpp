@@ -1,0 +1,141 @@
+#include "analysis/theory/tape_shift.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "formats/error.h"
+
+namespace phasescope::analysis {
+namespace {
+
+constexpr std::int64_t kTokens = 128;
+constexpr std::int64_t kShifts[] = {1, 3, 16, 1000, 1000000};
+
+// One model's runs at shift 0 and elsewhere, under one kind of angles.
+class ShiftedRuns {
+ public:
+  ShiftedRuns(std::shared_ptr<const model::Model> model, at::Tensor ids,
+              std::optional<at::ScalarType> angles)
+      : model_(std::move(model)), ids_(std::move(ids)) {
+    options_.backend = model::Backend::plain;  // one order of summation for both runs
+    options_.angle_dtype = angles;
+    base_.emplace(model_, ids_, options_);
+  }
+
+  Residuals at(std::int64_t shift) {
+    model::ForwardOptions options = options_;
+    options.shift = shift;
+    TextPass moved(model_, ids_, options);
+    return residuals_of(*base_, moved);
+  }
+
+ private:
+  std::shared_ptr<const model::Model> model_;
+  at::Tensor ids_;
+  model::ForwardOptions options_;
+  std::optional<TextPass> base_;
+};
+
+CheckCurve curve_of(const std::string& label) {
+  return {label, "shift of all position ids", "largest residual", true, true, {}, {}, {}};
+}
+
+double explained(const ShiftMeasurement& m, const Residuals& noise,
+                 double Residuals::* part) {
+  return 3 * (m.float64_on_float32_angles.*part + noise.*part);
+}
+
+// The largest of a float32 residual over what explains it; above 1 fails.
+double float32_excess(const ShiftMeasurement& m, const Residuals& noise) {
+  double worst = 0;
+  for (auto part : {&Residuals::logits, &Residuals::attention, &Residuals::products}) {
+    const double allowed = explained(m, noise, part);
+    const double residual = m.float32.*part;
+    if (residual > 0) worst = std::max(worst, residual / allowed);
+    if (std::isnan(residual)) return residual;
+  }
+  return worst;
+}
+
+CheckResult run(const CheckContext& context) {
+  const at::Tensor ids = first_ids(context, kTokens);
+  const auto model64 = model::in_dtype(context.model, at::kDouble);
+  ShiftedRuns exact(model64, ids, std::nullopt);
+  ShiftedRuns rounded(model64, ids, at::kFloat);
+  ShiftedRuns single(context.model, ids, std::nullopt);
+  std::vector<ShiftMeasurement> measured;
+  try {
+    for (const std::int64_t shift : kShifts) {
+      context.progress->throw_if_cancelled();
+      context.progress->progress(static_cast<double>(measured.size()) / 6,
+                                 "shifting by " + std::to_string(shift));
+      measured.push_back({shift, exact.at(shift), rounded.at(shift), single.at(shift)});
+    }
+  } catch (const formats::Error& error) {
+    if (error.code() != "bad_input") throw;
+    CheckResult refused;
+    refused.verdict = name_of(Verdict::fails);
+    refused.detail = "positions cannot be shifted: " + error.message();
+    return refused;
+  }
+  CheckResult result =
+      judge_shift(measured, reordering_noise(context.model, ids, context.seed));
+  if (!context.model->encoding().info().has_state) {
+    result.verdict = name_of(Verdict::premise_not_met);
+    result.detail = "premise: a position state that is updated; this encoding has none. Measured "
+                    "all the same: " + result.detail;
+  }
+  return result;
+}
+
+}  // namespace
+
+double shift_bound(std::int64_t shift) {
+  return std::max(1e-10, 64 * static_cast<double>(shift) * 0x1p-53);
+}
+
+CheckResult judge_shift(const std::vector<ShiftMeasurement>& measured, const Residuals& noise) {
+  CheckResult result;
+  CheckCurve exact = curve_of("float64"), single = curve_of("float32");
+  double worst64 = -1, worst32 = 0;
+  for (const ShiftMeasurement& m : measured) {
+    const double residual = m.float64.largest(), bound = shift_bound(m.shift);
+    exact.x.push_back(static_cast<double>(m.shift));
+    exact.y.push_back(residual), exact.bound.push_back(bound);
+    single.x.push_back(static_cast<double>(m.shift));
+    single.y.push_back(m.float32.logits);
+    single.bound.push_back(explained(m, noise, &Residuals::logits));
+    if (!(residual / bound <= worst64)) {
+      worst64 = residual / bound;
+      result.value = residual, result.bound = bound;
+      result.detail = "float64: largest residual " + short_number(residual) + " at shift " +
+                      std::to_string(m.shift) + " (logits " + short_number(m.float64.logits) +
+                      ", attention " + short_number(m.float64.attention) + ", PE products " +
+                      short_number(m.float64.products) + ")";
+    }
+    if (!(float32_excess(m, noise) <= worst32)) worst32 = float32_excess(m, noise);
+  }
+  const ShiftMeasurement& last = measured.back();
+  result.noise = noise.largest();
+  result.detail += "; float32 logits at " + std::to_string(last.shift) + ": " +
+                   short_number(last.float32.logits) + ", of which rounded angles explain " +
+                   short_number(last.float64_on_float32_angles.logits) + " and reordering " +
+                   short_number(noise.logits);
+  const bool holds = worst64 <= 1 && worst32 <= 1;
+  result.verdict = name_of(holds ? Verdict::holds : Verdict::fails);
+  result.samples = static_cast<std::int64_t>(measured.size());
+  result.curves = {std::move(exact), std::move(single)};
+  return result;
+}
+
+TheoryCheck tape_shift() {
+  return {{"tape.shift",
+           "Under a shift of all position ids the logits, every layer's attention and every layer's "
+           "PE dot products stay what they are.",
+           "arXiv 2501.00712, Proposition 4.2"},
+          &run};
+}
+
+}  // namespace phasescope::analysis

@@ -1,0 +1,188 @@
+#include "analysis/theory/tape_special_case.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/statistics.h"
+#include "model/loss.h"
+
+namespace phasescope::analysis {
+namespace {
+
+constexpr std::int64_t kTokens = 128;
+constexpr double kBound = 1e-12;
+constexpr std::size_t kTexts = 16;  // read for the change in loss
+
+constexpr const char* kLinear = "post_attention_linear";
+constexpr const char* kUp = "up_proj";      // W1
+constexpr const char* kDown = "down_proj";  // W2
+
+bool has_updates(const model::Decoder& decoder) {
+  return decoder.weights().layers[0].encoding.contains(kLinear);
+}
+
+bool sums_rows(const model::Encoding& encoding) {
+  return encoding.options().value(kLinear, "mix") == "rowsum";
+}
+
+std::vector<ZeroedCase> equal_cases(const model::Encoding& encoding) {
+  std::vector<ZeroedCase> cases = {{"W1 = 0, post-attention linear = 0", {kUp, kLinear}, {}},
+                                   {"W2 = 0, post-attention linear = 0", {kDown, kLinear}, {}}};
+  if (sums_rows(encoding)) {
+    cases.push_back({"W2 = 0, rows of the post-attention linear sum to 0", {kDown}, {kLinear}});
+  }
+  return cases;
+}
+
+// Cases that differ from RoPE wherever the part left alone is not zero: they show that the
+// comparison can fail.
+std::vector<ZeroedCase> control_cases() {
+  return {{"W2 = 0 alone", {kDown}, {}}, {"post-attention linear = 0 alone", {kLinear}, {}}};
+}
+
+model::Decoder zeroed_decoder(const model::Decoder& decoder, const ZeroedCase& zeroed) {
+  const at::NoGradGuard no_gradients;
+  model::Weights weights = decoder.weights();
+  for (model::LayerWeights& layer : weights.layers) {
+    for (const std::string& name : zeroed.zeroed) {
+      layer.encoding[name] = at::zeros_like(layer.encoding.at(name));
+    }
+    for (const std::string& name : zeroed.centred) {
+      const at::Tensor& matrix = layer.encoding.at(name);
+      layer.encoding[name] = matrix - matrix.mean(1, true);
+    }
+  }
+  return {decoder.config(), decoder.shared_encoding(), std::move(weights)};
+}
+
+// The state that a decoder starts from.
+at::Tensor initial_state(const model::Decoder& decoder, std::int64_t tokens) {
+  const model::StartContext context = start_context(decoder, tokens, decoder.dtype());
+  return decoder.encoding().start(context).z;
+}
+
+model::ForwardOptions plain_options() {
+  model::ForwardOptions options;
+  options.backend = model::Backend::plain;
+  return options;
+}
+
+at::Tensor rope_logits(const model::Decoder& tape, const at::Tensor& ids) {
+  const at::NoGradGuard no_gradients;
+  model::ForwardOptions options = plain_options();
+  options.initial_state = initial_state(tape, ids.size(1));
+  return rope_of(tape).forward(ids, options);
+}
+
+double mean_loss(const model::Decoder& decoder, const at::Tensor& ids,
+                 const model::ForwardOptions& options) {
+  const at::NoGradGuard no_gradients;
+  return model::token_losses(decoder, ids, options).mean().item<double>();
+}
+
+// What resetting the positions to RoPE's costs, text by text, nats a token.
+std::vector<double> loss_changes(const CheckContext& context) {
+  const model::Decoder& decoder = context.model->decoder;
+  const model::Decoder rope = rope_of(decoder);
+  std::vector<double> changes;
+  for (const Text& text : context.texts->items) {
+    if (changes.size() == kTexts) break;
+    context.progress->throw_if_cancelled();
+    if (text.ids.size() < 2) continue;
+    const at::Tensor ids = ids_tensor(text.ids);
+    model::ForwardOptions reset;
+    reset.initial_state = initial_state(decoder, ids.size(1));
+    changes.push_back(mean_loss(rope, ids, reset) - mean_loss(decoder, ids, {}));
+  }
+  return changes;
+}
+
+void describe_losses(const std::vector<double>& changes, CheckResult& result) {
+  if (changes.empty()) return;
+  const Interval change = mean_interval(changes);
+  result.detail += "; resetting the positions to RoPE's changes the loss by " +
+                   short_number(change.mean) + " nats a token";
+  if (changes.size() > 1) {
+    result.detail += " [" + short_number(change.low) + ", " + short_number(change.high) +
+                     "] over " + std::to_string(changes.size()) + " texts";
+  }
+  CheckCurve curve{"change in loss", "text", "nats a token", false, false, {}, {}, {}};
+  for (std::size_t n = 0; n < changes.size(); ++n) {
+    curve.x.push_back(static_cast<double>(n + 1));
+    curve.y.push_back(changes[n]);
+  }
+  result.curves.push_back(std::move(curve));
+}
+
+CheckResult without_updates() {
+  CheckResult result;
+  result.verdict = name_of(Verdict::premise_not_met);
+  result.detail = "premise: positions that layers update (W1, W2 and a post-attention linear); this "
+                  "model has none";
+  return result;
+}
+
+CheckResult run(const CheckContext& context) {
+  if (!has_updates(context.model->decoder)) return without_updates();
+  const at::Tensor ids = first_ids(context, kTokens);
+  const auto model64 = model::in_dtype(context.model, at::kDouble);
+  CheckResult result;
+  result.bound = kBound;
+  result.samples = ids.size(1);
+  result.noise = reordering_noise(context.model, ids, context.seed).logits;
+  bool holds = true;
+  double single = 0;
+  for (const ZeroedCase& zeroed : equal_cases(context.model->encoding())) {
+    context.progress->progress(-1, zeroed.name);
+    const double distance = distance_from_rope(model64->decoder, ids, zeroed);
+    holds = holds && distance <= kBound;
+    if (!(distance <= result.value)) result.value = distance;
+    single = std::max(single, distance_from_rope(context.model->decoder, ids, zeroed));
+  }
+  holds = holds && single <= 3 * result.noise;
+  result.detail = "largest difference from RoPE: float64 " + short_number(result.value) +
+                  ", float32 " + short_number(single) + " (reordering alone: " +
+                  short_number(result.noise) + ")";
+  for (const ZeroedCase& zeroed : control_cases()) {
+    result.detail += "; with " + zeroed.name + " it is " +
+                     short_number(distance_from_rope(model64->decoder, ids, zeroed));
+  }
+  describe_losses(loss_changes(context), result);
+  result.verdict = name_of(holds ? Verdict::holds : Verdict::fails);
+  return result;
+}
+
+}  // namespace
+
+model::Decoder rope_of(const model::Decoder& tape) {
+  model::ModelConfig config = tape.config();
+  model::Json options = model::Json::object();
+  for (const char* key : {"base", "layout"}) {
+    if (tape.encoding().options().contains(key)) options[key] = tape.encoding().options()[key];
+  }
+  config.encoding = {"rope", options};
+  model::Weights weights = tape.weights();
+  weights.encoding.clear();
+  for (model::LayerWeights& layer : weights.layers) layer.encoding.clear();
+  std::shared_ptr<const model::Encoding> encoding = model::make_encoding(config);
+  return {config, std::move(encoding), std::move(weights)};
+}
+
+double distance_from_rope(const model::Decoder& decoder, const at::Tensor& ids,
+                          const ZeroedCase& zeroed) {
+  const at::NoGradGuard no_gradients;
+  const at::Tensor logits = zeroed_decoder(decoder, zeroed).forward(ids, plain_options());
+  return relative_difference(logits, rope_logits(decoder, ids));
+}
+
+TheoryCheck tape_special_case() {
+  return {{"tape.special_case",
+           "With W1 = 0 or W2 = 0, and the post-attention linear zero, the logits are plain RoPE's.",
+           "arXiv 2501.00712, Section 3.3"},
+          &run};
+}
+
+}  // namespace phasescope::analysis
