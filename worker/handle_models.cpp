@@ -1,0 +1,298 @@
+#include "worker/handle_models.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "analysis/cost.h"
+#include "analysis/reading.h"
+#include "analysis/tensors.h"
+#include "formats/error.h"
+#include "formats/json.h"
+#include "formats/safetensors.h"
+#include "model/capture.h"
+#include "model/check.h"
+#include "model/tensor_io.h"
+#include "protocol/results.h"
+#include "worker/model_cache.h"
+#include "worker/pass_cache.h"
+#include "worker/request_input.h"
+
+namespace phasescope::worker {
+namespace {
+
+using analysis::Texts;
+using nlohmann::json;
+using protocol::Reply;
+
+using ModelPointer = std::shared_ptr<const model::Model>;
+
+template <class T>
+Reply reply_of(const T& result, std::vector<protocol::TensorRef> tensors = {}) {
+  return {protocol::to_json_form(result), std::move(tensors)};
+}
+
+// ---- what a model is ----------------------------------------------------------------------------
+
+std::string note_of(const model::ModelConfig& config, const model::Encoding& encoding) {
+  if (config.note.empty()) return encoding.departure();
+  return config.note;
+}
+
+protocol::ModelSummary summary_of(const model::ModelConfig& config,
+                                  const model::Encoding& encoding) {
+  protocol::ModelSummary out;
+  out.encoding = encoding.info().key;
+  out.title = encoding.info().title;
+  out.note = note_of(config, encoding);
+  out.layers = config.layers, out.heads = config.heads, out.width = config.width;
+  out.context = config.context;
+  return out;
+}
+
+std::int64_t parameters_of(const model::ModelConfig& config, const model::Encoding& encoding) {
+  std::int64_t count = 0;
+  for (const model::TensorSpec& spec : model::tensor_specs(config, encoding)) {
+    if (spec.optional) continue;
+    std::int64_t size = 1;
+    for (const std::int64_t n : spec.shape) size *= n;
+    count += size;
+  }
+  return count;
+}
+
+Reply models_list(const json&, RequestContext&) {
+  protocol::ModelsResult result;
+  for (const model::BundledModel& model : model::bundled_models()) {
+    const auto encoding = model::make_encoding(model.config);
+    protocol::ModelSummary summary = summary_of(model.config, *encoding);
+    summary.name = model.name;
+    summary.path = model.folder.string();
+    summary.bundled = true;
+    summary.parameters = parameters_of(model.config, *encoding);
+    result.models.push_back(std::move(summary));
+  }
+  return reply_of(result);
+}
+
+protocol::LoadReport load_report(const model::Model& model) {
+  const model::LoadReport& from = model.report;
+  const model::ModelConfig& config = model.config();
+  protocol::LoadReport out;
+  out.model = summary_of(config, model.encoding());
+  out.model.name = from.name, out.model.path = from.path, out.model.bundled = from.bundled;
+  out.model.parameters = from.parameters;
+  out.family = from.family;
+  out.encoding = model.encoding().info().key, out.encoding_why = from.encoding_why;
+  out.encoding_title = model.encoding().info().title;
+  out.encoding_source = model.encoding().info().source;
+  out.encoding_options = model.encoding().options();
+  out.dtypes = from.dtypes;
+  out.missing = from.missing, out.unexpected = from.unexpected, out.tied = from.tied;
+  out.quirks = from.quirks, out.warnings = from.warnings;
+  for (const auto& tensor : from.flagged) {
+    out.flagged.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.flag});
+  }
+  out.vocab_size = config.vocab_size, out.kv_heads = config.kv_heads;
+  out.head_dim = config.head_dim, out.ffn_width = config.ffn_width;
+  out.weight_bytes = from.weight_bytes;
+  out.memory_bytes_at_context = from.memory_bytes_at_context;
+  out.tokenizer = from.tokenizer, out.hash = from.sha256;
+  return out;
+}
+
+Reply model_info(const json& params, RequestContext& context) {
+  return reply_of(load_report(*context.models().open(params)));
+}
+
+// ---- texts --------------------------------------------------------------------------------------
+
+Reply tokenize(const json& params, RequestContext& context) {
+  const ModelPointer model = context.models().open(params);
+  if (!model->tokenizer) {
+    throw formats::bad_input("the model has no tokenizer", model->report.path);
+  }
+  const bool plain = params.value("no_special", false);
+  const json input = params.value("input", json::object());
+  std::vector<std::int64_t> ids;
+  if (plain && (input.contains("text") || input.contains("prompt"))) {
+    const std::string text = input.contains("text") ? input["text"] : input["prompt"];
+    ids = model->tokenizer->encode(text, formats::Template::leave_out).ids;
+  } else {
+    json all = params;
+    if (!all.contains("length")) all["length"] = std::int64_t{1} << 40;  // nothing is cut
+    ids = only_first(read_input(all, context, *model, DefaultInput::first_session)).items[0].ids;
+  }
+  const auto special = plain ? formats::SpecialTokens::keep : formats::SpecialTokens::skip;
+  const std::string decoded = model->tokenizer->decode(ids, special);
+  return {{{"ids", ids},
+           {"decoded", analysis::as_utf8(decoded)},
+           {"tokens", formats::visible_tokens(*model->tokenizer, ids)}},
+          {}};
+}
+
+Reply text_read(const json& params, RequestContext& context) {
+  const ModelPointer model = context.models().open(params);
+  const Texts texts =
+      only_first(read_input(params, context, *model, DefaultInput::first_session));
+  const auto pass = pass_cache().get(model, texts.items[0].ids, backend_of(params), context);
+  protocol::TextResult result =
+      analysis::analyse_text(*pass, texts.items[0], params.value("guesses", 5));
+  result.provenance = provenance_of("text.read", params, context, {model}, &texts,
+                                    model->decoder.kernel_name(pass->options()));
+  return reply_of(result);
+}
+
+Reply generate(const json& params, RequestContext& context) {
+  const ModelPointer model = context.models().open(params);
+  const Texts texts =
+      only_first(read_input(params, context, *model, DefaultInput::first_session));
+  analysis::GenerateOptions options;
+  options.tokens = params.value("tokens", options.tokens);
+  options.temperature = params.value("temperature", options.temperature);
+  options.seed = params.value("seed", options.seed);
+  protocol::GenerateResult result =
+      analysis::generate(*model, texts.items[0], options, context);
+  result.provenance = provenance_of("generate", params, context, {model}, &texts,
+                                    model->decoder.kernel_name({}));
+  return reply_of(result);
+}
+
+// ---- tensors ------------------------------------------------------------------------------------
+
+// (B, N) of all texts where they have one length, of the first one otherwise.
+at::Tensor batch_of(Texts& texts) {
+  if (texts.shortest() != texts.longest()) texts = only_first(std::move(texts));
+  std::vector<at::Tensor> rows;
+  for (const analysis::Text& text : texts.items) rows.push_back(analysis::ids_tensor(text.ids));
+  return at::cat(rows);
+}
+
+// `position_ids` of an inputs file, (N) or (1, N); undefined where there are none.
+at::Tensor position_ids_of(const json& params, std::int64_t tokens) {
+  const json input = params.value("input", json::object());
+  if (!input.contains("inputs") || !input["inputs"].is_string()) return {};
+  const std::string path = input["inputs"];
+  const auto file = formats::SafetensorsFile::open(path);
+  const formats::TensorEntry* entry = file.find("position_ids");
+  if (entry == nullptr) return {};
+  const at::Tensor ids = model::read_tensor(file, *entry).to(at::kLong).flatten();
+  if (ids.numel() < tokens) {
+    throw formats::bad_input("position_ids must hold one id a token (one row for all texts)", path);
+  }
+  return ids.slice(0, 0, tokens).contiguous();
+}
+
+model::CaptureSpec capture_spec(const json& params) {
+  model::CaptureSpec spec;
+  spec.what = words_param(params, "what");
+  if (spec.what.empty()) spec.what = {"logits"};
+  spec.layers = integers_param(params, "layers");
+  spec.heads = integers_param(params, "heads");
+  if (const auto rows = range_param(params, "rows")) {
+    spec.rows = model::Range{rows->first, rows->second};
+  }
+  if (const auto columns = range_param(params, "cols")) {
+    spec.columns = model::Range{columns->first, columns->second};
+  }
+  return spec;
+}
+
+Reply capture(const json& params, RequestContext& context) {
+  const ModelPointer model = context.models().open(params);
+  Texts texts = read_input(params, context, *model, DefaultInput::first_session);
+  const at::Tensor ids = batch_of(texts);
+  model::ForwardOptions options;
+  options.backend = backend_of(params);
+  options.position_ids = position_ids_of(params, ids.size(1));
+  options.progress = [&context](double done) { context.progress(done, "reading the text"); };
+  options.cancelled = [&context] { return context.cancelled(); };
+  const model::Captured captured =
+      model::capture(model->decoder, ids, capture_spec(params), options);
+  protocol::CaptureResult result;
+  result.model = model->report.name;
+  std::vector<protocol::TensorRef> tensors;
+  for (const auto& [name, tensor] : captured.tensors) {
+    result.names.push_back(name);
+    tensors.push_back(analysis::tensor_ref(name, tensor));
+    result.bytes += static_cast<std::int64_t>(tensors.back().size_bytes());
+  }
+  for (const std::string& note : captured.notes) {
+    texts.note += std::string(texts.note.empty() ? "" : "; ") + note;
+  }
+  result.provenance =
+      provenance_of("capture", params, context, {model}, &texts, captured.kernel);
+  return reply_of(result, std::move(tensors));
+}
+
+Reply check(const json& params, RequestContext& context) {
+  if (!params.contains("reference") || !params["reference"].is_string()) {
+    throw formats::bad_usage("check needs the path of a reference file", "reference");
+  }
+  model::CheckOptions options;
+  const std::string dtype = params.value("dtype", "f32");
+  options.dtype = model::dtype_of_name(dtype);
+  if (params.contains("tolerance")) options.tolerance = params["tolerance"].get<double>();
+  options.forward.backend = backend_of(params);
+  options.forward.progress = [&context](double done) { context.progress(done, "comparing"); };
+  options.forward.cancelled = [&context] { return context.cancelled(); };
+  const std::string name = model_names(params)[0], reference = params["reference"];
+  const model::ReferenceCheck checked = model::check_against(name, reference, options);
+  protocol::ReferenceCheckResult result;
+  result.model = name, result.reference = reference;
+  result.verdict = checked.compared.empty() ? "nothing compared"
+                                            : (checked.passed ? "equal" : "differs");
+  for (const model::TensorComparison& tensor : checked.compared) {
+    const bool exact = tensor.name.ends_with("_f64");
+    result.tensors.push_back({tensor.name, tensor.error, tensor.tolerance, tensor.passed,
+                              exact ? "f64" : checked.dtype});
+  }
+  for (const model::NotCompared& tensor : checked.not_compared) {
+    result.not_compared.push_back(tensor.name + ": " + tensor.reason);
+  }
+  result.provenance = provenance_of("check", params, context, {}, nullptr, checked.kernel);
+  result.provenance.models = {name};
+  result.provenance.dtype = checked.dtype;
+  result.provenance.note = checked.tolerance_rule;
+  return reply_of(result);
+}
+
+// ---- cost ---------------------------------------------------------------------------------------
+
+// A configuration file: our own form, or a run configuration with the model in it.
+std::optional<model::ModelConfig> config_of_file(const std::string& name) {
+  if (!name.ends_with(".json") || !std::filesystem::is_regular_file(name)) return std::nullopt;
+  formats::Json object = formats::json_from_file(name);
+  if (object.contains("model") && object["model"].is_object()) {
+    formats::Json model = object["model"];
+    if (object.contains("encoding")) model["encoding"] = object["encoding"];
+    object = std::move(model);
+  }
+  return model::read_model_config(object, name);
+}
+
+Reply cost(const json& params, RequestContext& context) {
+  const std::string name = model_names(params)[0];
+  const std::int64_t length = params.value("length", std::int64_t{1024});
+  std::optional<model::ModelConfig> config = config_of_file(name);
+  if (!config) config = context.models().open(params)->config();
+  return reply_of(analysis::analyse_cost(*config, name, length));
+}
+
+}  // namespace
+
+std::vector<Handler> models_handlers() {
+  return {
+      {"models.list", "the bundled models", models_list},
+      {"model.info", "load report of a model", model_info},
+      {"tokenize", "text to ids and back", tokenize},
+      {"text.read", "loss and guesses of every token", text_read},
+      {"generate", "continues a text", generate},
+      {"capture", "tensors of a forward pass", capture},
+      {"check", "compares a model with a reference file", check},
+      {"cost", "FLOPs, multiply-accumulates, parameters, memory", cost},
+  };
+}
+
+}  // namespace phasescope::worker

@@ -1,0 +1,58 @@
+#include "worker/pass_cache.h"
+
+#include <algorithm>
+
+#include "formats/sha256.h"
+
+namespace phasescope::worker {
+
+namespace {
+
+constexpr std::size_t kMostEntries = 8;
+
+// A pass holds its model, so that the address names it as long as the entry lives.
+std::string key_of(const model::Model* model, std::span<const std::int64_t> ids,
+                   model::Backend backend) {
+  return std::to_string(reinterpret_cast<std::uintptr_t>(model)) + "/" +
+         std::to_string(static_cast<int>(backend)) + "/" +
+         formats::sha256_hex(std::as_bytes(ids));
+}
+
+}  // namespace
+
+std::shared_ptr<analysis::TextPass> PassCache::get(
+    const std::shared_ptr<const model::Model>& model, std::span<const std::int64_t> ids,
+    model::Backend backend, protocol::Progress& progress) {
+  drop_old();
+  const std::string key = key_of(model.get(), ids, backend);
+  const auto found =
+      std::ranges::find_if(entries_, [&key](const Entry& entry) { return entry.key == key; });
+  if (found != entries_.end()) {
+    entries_.splice(entries_.begin(), entries_, found);
+  } else {
+    model::ForwardOptions options;
+    options.backend = backend;
+    entries_.push_front(
+        {key, std::make_shared<analysis::TextPass>(model, analysis::ids_tensor(ids), options)});
+  }
+  entries_.front().pass->watch(&progress);
+  return entries_.front().pass;
+}
+
+void PassCache::drop_old() {
+  const auto bytes = [this] {
+    std::int64_t sum = 0;
+    for (const Entry& entry : entries_) sum += entry.pass->kept_bytes();
+    return sum;
+  };
+  while (!entries_.empty() && (entries_.size() >= kMostEntries || bytes() > limit_bytes_)) {
+    entries_.pop_back();
+  }
+}
+
+PassCache& pass_cache() {
+  static PassCache cache;
+  return cache;
+}
+
+}  // namespace phasescope::worker

@@ -1,0 +1,287 @@
+#include "worker/request_input.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+
+#include "analysis/tensors.h"
+#include "formats/error.h"
+#include "formats/safetensors.h"
+#include "model/tensor_io.h"
+
+namespace phasescope::worker {
+namespace {
+
+using analysis::Texts;
+using nlohmann::json;
+
+constexpr std::int64_t kRandomTexts = 64;
+
+using IdLists = std::vector<std::vector<std::int64_t>>;
+
+[[noreturn]] void wrong_type(const char* name, const char* wanted) {
+  throw formats::bad_usage(std::string(name) + " must be " + wanted, name);
+}
+
+IdLists id_lists(const json& ids) {
+  if (!ids.is_array()) wrong_type("ids", "a list of ids, or a list of such lists");
+  const bool nested = !ids.empty() && ids[0].is_array();
+  IdLists lists;
+  for (const json& list : nested ? ids : json::array({ids})) {
+    if (!list.is_array()) wrong_type("ids", "a list of ids, or a list of such lists");
+    std::vector<std::int64_t>& out = lists.emplace_back();
+    for (const json& id : list) {
+      if (!id.is_number_integer()) throw formats::bad_input("an id is not an integer: " + id.dump(), "ids");
+      out.push_back(id.get<std::int64_t>());
+    }
+  }
+  return lists;
+}
+
+IdLists rows_of(const std::vector<std::int64_t>& values, const std::vector<std::int64_t>& shape) {
+  if (shape.size() != 2 || shape[0] < 1 || shape[1] < 1) {
+    throw formats::bad_input("input_ids must have the shape (B, N) but has " +
+                                 formats::shape_text(shape),
+                             "input_ids");
+  }
+  IdLists lists;
+  for (std::int64_t b = 0; b < shape[0]; ++b) {
+    lists.emplace_back(values.begin() + b * shape[1], values.begin() + (b + 1) * shape[1]);
+  }
+  return lists;
+}
+
+IdLists ids_of_file(const std::string& path) {
+  const auto file = formats::SafetensorsFile::open(path);
+  const formats::TensorEntry* entry = file.find("input_ids");
+  if (entry == nullptr) throw formats::bad_input("the file has no tensor input_ids", path);
+  const at::Tensor ids = model::read_tensor(file, *entry);
+  return rows_of(analysis::to_vector<std::int64_t>(ids), ids.sizes().vec());
+}
+
+std::vector<formats::NamedText> corpus_texts(const json& corpus) {
+  if (corpus.is_boolean()) return analysis::bundled_validation_texts();
+  if (corpus.is_string()) return formats::read_text_collection(corpus.get<std::string>());
+  if (!corpus.is_array() || corpus.empty()) {
+    wrong_type("corpus", "true, a list of texts, or the path of a .jsonl file");
+  }
+  std::vector<formats::NamedText> texts;
+  for (const json& item : corpus) {
+    const std::string name = "text " + std::to_string(texts.size());
+    if (item.is_string()) {
+      texts.push_back({name, item.get<std::string>()});
+    } else if (item.is_object() && item.contains("text") && item["text"].is_string()) {
+      texts.push_back({item.value("name", name), item["text"].get<std::string>()});
+    } else {
+      wrong_type("corpus", "a list of texts or of {\"name\", \"text\"}");
+    }
+  }
+  return texts;
+}
+
+Texts through_tokenizer(const std::vector<formats::NamedText>& texts, const model::Model& model,
+                        std::int64_t length) {
+  if (!model.tokenizer) {
+    throw formats::bad_input("the model has no tokenizer, so it cannot read text",
+                             model.report.path, "give ids instead");
+  }
+  return analysis::tokenised(texts, *model.tokenizer, length);
+}
+
+Texts given_input(const json& input, RequestContext& context, const model::Model& model,
+                  std::int64_t length) {
+  const std::int64_t vocabulary = model.config().vocab_size;
+  for (const char* key : {"text", "prompt"}) {
+    if (!input.contains(key)) continue;
+    if (!input[key].is_string()) wrong_type(key, "a string");
+    return through_tokenizer({{input.value("name", key), input[key].get<std::string>()}}, model,
+                             length);
+  }
+  if (input.contains("corpus")) {
+    return through_tokenizer(corpus_texts(input["corpus"]), model, length);
+  }
+  if (input.contains("ids")) {
+    return analysis::texts_of_ids(id_lists(input["ids"]), vocabulary, length);
+  }
+  if (const auto* sent = protocol::find_tensor(context.tensors(), "input_ids")) {
+    const auto values = sent->values<std::int64_t>();
+    return analysis::texts_of_ids(rows_of({values.begin(), values.end()}, sent->shape), vocabulary,
+                                  length);
+  }
+  if (input.contains("inputs") && input["inputs"].is_string()) {
+    return analysis::texts_of_ids(ids_of_file(input["inputs"].get<std::string>()), vocabulary,
+                                  length);
+  }
+  throw formats::bad_usage("the input has none of text, prompt, ids, inputs, corpus", "input");
+}
+
+std::int64_t integer_param(const json& params, const char* name, std::int64_t fallback) {
+  const auto at = params.find(name);
+  if (at == params.end() || at->is_null()) return fallback;
+  if (!at->is_number_integer()) wrong_type(name, "an integer");
+  return at->get<std::int64_t>();
+}
+
+}  // namespace
+
+Texts read_input(const json& params, RequestContext& context, const model::Model& model,
+                 DefaultInput fallback) {
+  const std::int64_t asked = integer_param(params, "length", 0);
+  if (asked < 0) throw formats::bad_usage("a length must be at least 1", "length");
+  const std::int64_t length = asked > 0 ? asked : model.config().context;
+  const auto input = params.find("input");
+  if (input != params.end() && !input->is_null()) {
+    if (!input->is_object()) wrong_type("input", "an object");
+    if (!input->empty()) return given_input(*input, context, model, length);
+  }
+  const auto corpus = params.find("corpus");
+  const bool many = fallback == DefaultInput::validation_texts ||
+                    (corpus != params.end() && *corpus != json(false) && !corpus->is_null());
+  if (!model.tokenizer) {
+    const auto seed = static_cast<std::uint64_t>(integer_param(params, "seed", 0));
+    return analysis::random_texts(many ? kRandomTexts : 1, length, model.config().vocab_size, seed);
+  }
+  if (!many) return through_tokenizer({analysis::first_session_text()}, model, length);
+  const json which = corpus == params.end() || corpus->is_null() || *corpus == json(false)
+                         ? json(true) : *corpus;
+  return through_tokenizer(corpus_texts(which), model, length);
+}
+
+Texts only_first(Texts texts) {
+  if (texts.items.size() < 2) return texts;
+  texts.note += std::string(texts.note.empty() ? "" : "; ") + "only the first of " +
+                std::to_string(texts.items.size()) + " texts is read";
+  texts.items.resize(1);
+  texts.corpus = false;
+  return texts;
+}
+
+model::Backend backend_of(const json& params) {
+  const std::string name = params.value("backend", "fused");
+  if (name == "fused" || name == "auto" || name.empty()) return model::Backend::fused;
+  if (name == "plain") return model::Backend::plain;
+  throw formats::bad_usage("there is no backend \"" + name + "\"; use fused or plain", "backend");
+}
+
+namespace {
+
+// The parameters as the options of the command line, for whoever asked without one.
+std::string command_of(const std::string& method, const json& params) {
+  std::ostringstream out;
+  std::string verb = method;
+  if (verb == "text.read") verb = "view";
+  out << "phasescope " << verb;
+  for (const std::string& name : model_names(params)) out << ' ' << name;
+  for (const auto& [key, value] : params.items()) {
+    if (key == "model" || key == "models" || key == "input" || key == "a" || key == "b") continue;
+    if (value.is_null() || value == json(false) || value == json("")) continue;
+    std::string option = key;
+    std::ranges::replace(option, '_', '-');
+    out << " --" << option;
+    if (value == json(true)) continue;
+    if (!value.is_array()) {
+      out << ' ' << (value.is_string() ? value.get<std::string>() : value.dump());
+      continue;
+    }
+    const bool pair = key == "near" || key == "far" || key == "rows" || key == "cols";
+    const char* between = key == "size" ? "x" : pair ? ":" : ",";
+    for (std::size_t n = 0; n < value.size(); ++n) {
+      out << (n == 0 ? " " : between)
+          << (value[n].is_string() ? value[n].get<std::string>() : value[n].dump());
+    }
+  }
+  const auto input = params.find("input");
+  if (input == params.end() || !input->is_object()) return out.str();
+  if (input->contains("name")) out << " --text " << (*input)["name"].dump();
+  if (input->contains("prompt")) out << " --prompt " << (*input)["prompt"].dump();
+  if (input->contains("inputs")) out << " --inputs " << (*input)["inputs"].dump();
+  if (input->contains("ids")) out << " --ids ids.json";
+  return out.str();
+}
+
+}  // namespace
+
+protocol::Provenance provenance_of(const std::string& method, const json& params,
+                                   RequestContext& context,
+                                   const std::vector<std::shared_ptr<const model::Model>>& models,
+                                   const Texts* texts, const std::string& kernel) {
+  protocol::Provenance out;
+  out.command = command_of(method, params);
+  for (const auto& model : models) {
+    out.models.push_back(model->report.name);
+    out.model_hashes.push_back(model->report.sha256);
+  }
+  if (!models.empty()) out.dtype = model::name_of_dtype(models[0]->decoder.dtype());
+  if (texts != nullptr) out.text_hash = texts->hash(), out.note = texts->note;
+  out.version = context.facts().value("version", "");
+  out.device = context.settings().device;
+  out.kernel = kernel;
+  out.seed = integer_param(params, "seed", 0);
+  return out;
+}
+
+json params_for(const json& params, const std::string& model) {
+  json out = params;
+  out["model"] = model;
+  return out;
+}
+
+std::vector<std::string> model_names(const json& params) {
+  std::vector<std::string> names = words_param(params, "models");
+  if (names.empty() && params.contains("model") && params["model"].is_string()) {
+    names.push_back(params["model"].get<std::string>());
+  }
+  if (names.empty()) throw formats::bad_usage("the request names no model", "model");
+  return names;
+}
+
+std::optional<std::pair<std::int64_t, std::int64_t>> range_param(const json& params,
+                                                                 const char* name) {
+  const auto at = params.find(name);
+  if (at == params.end() || at->is_null()) return std::nullopt;
+  if (at->is_array() && at->size() == 2 && (*at)[0].is_number_integer() &&
+      (*at)[1].is_number_integer()) {
+    return std::pair{(*at)[0].get<std::int64_t>(), (*at)[1].get<std::int64_t>()};
+  }
+  if (at->is_string()) {
+    std::istringstream in(at->get<std::string>());
+    std::int64_t begin = 0, end = 0;
+    char colon = 0;
+    if (in >> begin >> colon >> end && colon == ':' && in.eof()) return std::pair{begin, end};
+  }
+  wrong_type(name, "a range a:b");
+}
+
+std::vector<std::string> words_param(const json& params, const char* name) {
+  std::vector<std::string> words;
+  const auto at = params.find(name);
+  if (at == params.end() || at->is_null()) return words;
+  if (at->is_string()) {
+    std::istringstream in(at->get<std::string>());
+    for (std::string word; std::getline(in, word, ',');) {
+      if (!word.empty()) words.push_back(word);
+    }
+    return words;
+  }
+  if (!at->is_array()) wrong_type(name, "a list of names");
+  for (const json& item : *at) {
+    if (!item.is_string()) wrong_type(name, "a list of names");
+    words.push_back(item.get<std::string>());
+  }
+  return words;
+}
+
+std::optional<std::vector<std::int64_t>> integers_param(const json& params, const char* name) {
+  const auto at = params.find(name);
+  if (at == params.end() || at->is_null()) return std::nullopt;
+  std::vector<std::int64_t> values;
+  for (const json& item : at->is_array() ? *at : json::array({*at})) {
+    if (!item.is_number_integer()) wrong_type(name, "a list of integers");
+    values.push_back(item.get<std::int64_t>());
+  }
+  return values;
+}
+
+}  // namespace phasescope::worker
