@@ -4,6 +4,8 @@
 #include <iterator>
 
 #include "worker/handle_analysis.h"
+#include "worker/handle_bench.h"
+#include "worker/handle_eval.h"
 #include "worker/handle_jobs.h"
 #include "worker/handle_models.h"
 #include "worker/handle_worker.h"
@@ -15,7 +17,9 @@ std::vector<Handler> all_handlers() {
       worker_handlers(),
       models_handlers(),
       analysis_handlers(),
+      eval_handlers(),
       jobs_handlers(),
+      bench_handlers(),
   };
   if (std::getenv("PHASESCOPE_TEST_HANDLERS")) groups.push_back(test_handlers());
 
