@@ -1,0 +1,143 @@
+#include "model/capture.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "formats/error.h"
+#include "golden.h"
+#include "model/check.h"
+#include "model/open_model.h"
+#include "model/tensor_io.h"
+
+namespace phasescope::model {
+namespace {
+
+std::string error_of(const Decoder& decoder, const at::Tensor& ids, const CaptureSpec& spec) {
+  try {
+    capture(decoder, ids, spec);
+  } catch (const formats::Error& error) {
+    EXPECT_EQ(error.code(), "bad_usage");
+    return error.full_text();
+  }
+  return {};
+}
+
+TEST(Capture, GivesEveryNameItsShape) {
+  ModelConfig config = tiny_config("rope");
+  config.heads = 4;
+  config.kv_heads = 2;
+  const auto model = random_model(config, 1);
+  const Captured captured =
+      capture(model->decoder, random_ids(2, 11, config.vocab_size), {.what = capture_kinds()});
+  const std::map<std::string, std::vector<std::int64_t>> shapes = {
+      {"logits", {2, 11, 29}},
+      {"hidden.0", {2, 11, 24}},
+      {"hidden.1", {2, 11, 24}},
+      {"hidden.2", {2, 11, 24}},
+      {"hidden.last_layer_out", {2, 11, 24}},
+      {"position.0", {2, 4, 11, 2, 4}},
+      {"position.1", {2, 4, 11, 2, 4}},
+      {"position.2", {2, 4, 11, 2, 4}},
+      {"attn.0", {2, 4, 11, 11}},
+      {"scores.0", {2, 4, 11, 11}},
+      {"content.0", {2, 4, 11, 11}},
+      {"positional.0", {2, 4, 11, 11}},
+      {"q.0", {2, 4, 11, 8}},
+      {"k.0", {2, 2, 11, 8}},
+      {"v.0", {2, 2, 11, 8}},
+      {"q.0.rotated", {2, 4, 11, 8}},
+      {"k.0.rotated", {2, 2, 11, 8}},
+      {"lse.0", {2, 4, 11}},
+      {"entropy.0", {2, 4, 11}},
+  };
+  for (const auto& [name, shape] : shapes) {
+    ASSERT_TRUE(captured.tensors.contains(name)) << name;
+    EXPECT_EQ(captured.tensors.at(name).sizes(), at::IntArrayRef(shape)) << name;
+  }
+  // 8 that are not by layer, 11 for each of two layers.
+  EXPECT_EQ(captured.tensors.size(), 8u + 2 * 11u);
+  EXPECT_TRUE(captured.notes.empty());
+}
+
+TEST(Capture, RangesAreTheSameEntries) {
+  const auto model = random_model(tiny_config("kerple_log"), 1);
+  const at::Tensor ids = random_ids(1, 11, 29);
+  const Captured whole = capture(model->decoder, ids, {.what = capture_kinds()});
+  CaptureSpec spec{.what = capture_kinds()};
+  spec.layers = {1};
+  spec.heads = {0, 2};
+  spec.rows = Range{4, 7};
+  spec.columns = Range{1, 6};
+  const Captured part = capture(model->decoder, ids, spec);
+  const auto two_heads = [](const at::Tensor& x) {
+    return at::cat({x.slice(1, 0, 1), x.slice(1, 2, 3)}, 1);
+  };
+  EXPECT_FALSE(part.tensors.contains("attn.0"));
+  // Products of other sizes may sum in another order: float32 rounding.
+  EXPECT_LT(relative_error(part.tensors.at("attn.1"),
+                           two_heads(whole.tensors.at("attn.1")).slice(2, 4, 7).slice(3, 1, 6)),
+            1e-5);
+  EXPECT_LT(relative_error(part.tensors.at("logits"), whole.tensors.at("logits").slice(1, 4, 7)),
+            1e-5);
+  EXPECT_LT(relative_error(part.tensors.at("k.1"), whole.tensors.at("k.1").slice(2, 1, 6)), 1e-5);
+  // No state to capture: said, not invented.
+  EXPECT_EQ(whole.notes.size(), 1u);
+  EXPECT_FALSE(whole.tensors.contains("position.0"));
+}
+
+TEST(Capture, RefusesWhatIsTooLargeWithWhatWouldFit) {
+  const auto model = random_model(tiny_config("rope"), 1);
+  const at::Tensor ids = random_ids(1, 64, 29);
+  CaptureSpec spec{.what = {"attn"}};
+  spec.limit_bytes = 3 * 64 * 64 * 4;  // one layer's
+  EXPECT_NE(error_of(model->decoder, ids, spec).find("--layers with at most 1"),
+            std::string::npos);
+  spec.limit_bytes /= 4;
+  const std::string text = error_of(model->decoder, ids, spec);
+  EXPECT_NE(text.find("--rows 0:16"), std::string::npos) << text;
+}
+
+TEST(Capture, RefusesUnknownNamesAndRanges) {
+  const auto model = random_model(tiny_config("rope"), 1);
+  const at::Tensor ids = random_ids(1, 8, 29);
+  EXPECT_NE(error_of(model->decoder, ids, {.what = {"atn"}}).find("near: attn"),
+            std::string::npos);
+  EXPECT_FALSE(error_of(model->decoder, ids, {.what = {"attn.2"}}).empty());
+  EXPECT_FALSE(error_of(model->decoder, ids, {.what = {"attn"}, .rows = Range{3, 9}}).empty());
+  EXPECT_FALSE(error_of(model->decoder, ids, {.what = {"attn"}, .heads = {{3}}}).empty());
+  EXPECT_FALSE(error_of(model->decoder, ids, {.what = {}}).empty());
+}
+
+// A reference that differs must fail, one with names nobody knows must say so.
+TEST(Check, FailsForWrongNumbersAndListsWhatItLeavesOut) {
+  TemporaryFolder folder;
+  const std::filesystem::path file = folder.path() / "reference.safetensors";
+  const std::string llama = golden("hf/models/llama").string();
+  const std::string expected = "hf/models/llama/expected.safetensors";
+  at::Tensor logits = golden_tensor(expected, "logits").clone();
+  const at::Tensor ids = golden_tensor(expected, "input_ids");
+  const auto run = [&] {
+    write_tensors(formats::real_file_system(), file,
+                  {{"input_ids", ids},
+                   {"logits", logits},
+                   {"surplus", at::ones({2})},
+                   {"n9.logits", logits},
+                   {"pad.input_ids", ids},
+                   {"pad.attention_mask", at::zeros_like(ids)},
+                   {"pad.logits", logits}});
+    return check_against(llama, file);
+  };
+  const ReferenceCheck good = run();
+  EXPECT_TRUE(good.passed);
+  EXPECT_EQ(good.compared.size(), 1u);
+  EXPECT_EQ(good.not_compared.size(), 3u);
+  logits[0][3][5] += 1e-3 * logits.abs().max();
+  EXPECT_FALSE(run().passed);
+  logits[0][3][5] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_FALSE(run().passed);
+  logits = logits.slice(2, 0, 100).contiguous();
+  EXPECT_FALSE(run().passed);
+}
+
+}  // namespace
+}  // namespace phasescope::model

@@ -1,0 +1,318 @@
+// Generated from the registry: whatever encoding is added, fused is held against plain, gradients
+// against float64, results against repetition and thread counts, at awkward sizes.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "golden.h"
+#include "model/loss.h"
+#include "model/open_model.h"
+
+namespace phasescope::model {
+namespace {
+
+struct Variant {
+  std::string name;
+  std::string encoding;
+  Json options;
+};
+void PrintTo(const Variant& v, std::ostream* out) { *out << v.name; }
+
+// Every encoding as it comes, and once for each other choice of each of its options.
+std::vector<Variant> variants() {
+  std::vector<Variant> list;
+  for (const EncodingEntry& entry : encodings()) {
+    const EncodingInfo& info = *entry.info;
+    list.push_back({info.key, info.key, Json::object()});
+    for (const OptionInfo& option : info.options) {
+      for (const std::string& choice : option.choices) {
+        if (option.fallback == choice) continue;
+        Json options = {{option.key, choice}};
+        if (option.key == "scaling") options["factor"] = 2.0;
+        list.push_back({info.key + "_" + option.key + "_" + choice, info.key, options});
+      }
+    }
+  }
+  list.push_back({"tapa_gain", "tapa", {{"phase_gain", 0.3}}});
+  list.push_back({"tapa_norm", "tapa", {{"phase_norm", 0.3}}});
+  return list;
+}
+
+// Random everywhere: at their own initialisation some updates are zero and would hide.
+Weights random_weights(const ModelConfig& config, const Encoding& encoding) {
+  Weights weights = init_weights(config, encoding, 3);
+  std::uint64_t seed = 11;
+  for (LayerWeights& layer : weights.layers) {
+    for (auto& [name, tensor] : layer.encoding) {
+      at::manual_seed(seed++);
+      if (tensor.dim() == 2) tensor = at::randn_like(tensor) * 0.3;
+    }
+  }
+  return weights;
+}
+
+std::shared_ptr<const Model> tiny_model(const Variant& variant, at::ScalarType dtype) {
+  const ModelConfig config = tiny_config(variant.encoding, variant.options);
+  const std::unique_ptr<Encoding> encoding = make_encoding(config);
+  return model_of(config, converted(random_weights(config, *encoding), dtype), variant.name);
+}
+
+class EveryEncoding : public testing::TestWithParam<Variant> {
+ protected:
+  // Tensors this small only wait for each other on several threads.
+  EveryEncoding() { at::set_num_threads(1); }
+};
+INSTANTIATE_TEST_SUITE_P(Registry, EveryEncoding, testing::ValuesIn(variants()),
+                         [](const auto& info) { return info.param.name; });
+
+// A float32 result may be twice as far from float64 as the plain one, plus rounding of a few sums.
+constexpr double kRounding = 2e-6;
+
+TEST_P(EveryEncoding, FusedIsAsNearToFloat64AsPlain) {
+  const auto model = tiny_model(GetParam(), at::kFloat);
+  const auto exact = tiny_model(GetParam(), at::kDouble);
+  const at::NoGradGuard no_grad;
+  for (const std::int64_t length : {1, 17, 81}) {
+    const at::Tensor ids = random_ids(2, length, model->config().vocab_size);
+    const at::Tensor truth = exact->decoder.forward(ids, {.backend = Backend::plain});
+    const double plain =
+        relative_error(model->decoder.forward(ids, {.backend = Backend::plain}), truth);
+    const double fused =
+        relative_error(model->decoder.forward(ids, {.backend = Backend::fused}), truth);
+    // TAPA's phase turns many times here, which costs float32 two more digits than the others.
+    EXPECT_LT(plain, 1e-3) << length;
+    EXPECT_LE(fused, 2 * plain + kRounding) << length;
+  }
+}
+
+// Gradients of all trained tensors, by name.
+NamedTensors gradients_of(const Variant& variant, at::ScalarType dtype, Backend backend,
+                          std::int64_t length) {
+  const auto model = tiny_model(variant, dtype);
+  Weights weights = model->decoder.weights();
+  const NamedTensors tensors = named_tensors(model->config(), model->encoding(), weights);
+  for (auto [name, tensor] : tensors) tensor.set_requires_grad(true);
+  const Decoder decoder(model->config(), model->decoder.shared_encoding(), weights);
+  const at::Tensor ids = random_ids(2, length, model->config().vocab_size);
+  next_token_loss(decoder.forward(ids, {.backend = backend}), ids).backward();
+  NamedTensors gradients;
+  for (const auto& [name, tensor] : tensors) gradients.emplace_back(name, tensor.grad());
+  return gradients;
+}
+
+TEST_P(EveryEncoding, GradientsOfBothBackendsAreThoseOfFloat64) {
+  const NamedTensors truth = gradients_of(GetParam(), at::kDouble, Backend::plain, 17);
+  const NamedTensors plain = gradients_of(GetParam(), at::kFloat, Backend::plain, 17);
+  const NamedTensors fused = gradients_of(GetParam(), at::kFloat, Backend::fused, 17);
+  double largest = 0;
+  for (const auto& [name, tensor] : truth) {
+    if (tensor.defined()) largest = std::max(largest, tensor.abs().max().item<double>());
+  }
+  for (std::size_t n = 0; n < truth.size(); ++n) {
+    const std::string& name = truth[n].first;
+    ASSERT_EQ(truth[n].second.defined(), fused[n].second.defined()) << name;
+    if (!truth[n].second.defined()) continue;
+    // Some gradients vanish, the correction's last bias for one, which moves all scores of a row
+    // alike; what is left is rounding, and is held against the largest gradient of the model.
+    const double scale = std::max(truth[n].second.abs().max().item<double>(), 1e-2 * largest);
+    const auto error = [&](const NamedTensors& ours) {
+      return (ours[n].second.to(at::kDouble) - truth[n].second).abs().max().item<double>() / scale;
+    };
+    EXPECT_LT(error(plain), 1e-3) << name;
+    EXPECT_LE(error(fused), 2 * error(plain) + 1e-5) << name;
+  }
+}
+
+// The loss itself, by finite differences in float64: what autograd says is the slope of the forward
+// pass, for one entry of every tensor.
+TEST_P(EveryEncoding, GradientsAreTheSlopes) {
+  const auto model = tiny_model(GetParam(), at::kDouble);
+  const NamedTensors gradients = gradients_of(GetParam(), at::kDouble, Backend::plain, 13);
+  const NamedTensors tensors =
+      named_tensors(model->config(), model->encoding(), model->decoder.weights());
+  const at::Tensor ids = random_ids(2, 13, model->config().vocab_size);
+  const at::NoGradGuard no_grad;
+  const auto loss = [&] {
+    return next_token_loss(model->decoder.forward(ids, {.backend = Backend::plain}), ids)
+        .item<double>();
+  };
+  // Small, so that no LeakyReLU is stepped over; the loss has 16 digits.
+  constexpr double kStep = 1e-7;
+  for (std::size_t n = 0; n < tensors.size(); ++n) {
+    const auto& [name, tensor] = tensors[n];
+    if (!gradients[n].second.defined()) continue;
+    at::Tensor entry = tensor.flatten()[tensor.numel() / 2];
+    entry += kStep;
+    const double above = loss();
+    entry -= 2 * kStep;
+    const double below = loss();
+    entry += kStep;
+    const double slope = gradients[n].second.flatten()[tensor.numel() / 2].item<double>();
+    EXPECT_NEAR((above - below) / (2 * kStep), slope, 1e-6 + 1e-5 * std::abs(slope)) << name;
+  }
+}
+
+TEST_P(EveryEncoding, TheSameBitsAgainAndWithAnyNumberOfThreads) {
+  const auto model = tiny_model(GetParam(), at::kFloat);
+  const at::Tensor ids = random_ids(2, 81, model->config().vocab_size);
+  const at::NoGradGuard no_grad;
+  const at::Tensor once = model->decoder.forward(ids);
+  const at::Tensor again = model->decoder.forward(ids);
+  at::set_num_threads(2);
+  const at::Tensor on_two = model->decoder.forward(ids);
+  EXPECT_TRUE(once.equal(again));
+  EXPECT_TRUE(once.equal(on_two));
+}
+
+// Keeps every layer's attention.
+class AttentionKeeper : public Observer {
+ public:
+  bool wants_attention(std::int64_t) override { return true; }
+  void on_attention(const std::shared_ptr<const LayerAttention>& attention) override {
+    layers.push_back(attention);
+  }
+  std::vector<std::shared_ptr<const LayerAttention>> layers;
+};
+
+TEST_P(EveryEncoding, ContentAndPositionalAddUpAndWeightsSumToOne) {
+  const auto model = tiny_model(GetParam(), at::kDouble);
+  const at::NoGradGuard no_grad;
+  AttentionKeeper keeper;
+  model->decoder.hidden(random_ids(2, 19, model->config().vocab_size), {}, &keeper);
+  for (const auto& layer : keeper.layers) {
+    const ScoreParts parts = layer->scores(layer->whole());
+    const at::Tensor visible = parts.score.isfinite();
+    const at::Tensor sum = parts.content + parts.positional;
+    EXPECT_EQ(visible.sum().item<std::int64_t>(), 2 * 3 * 19 * 20 / 2);
+    EXPECT_TRUE(sum.isfinite().equal(visible));
+    const at::Tensor rest = at::where(visible, sum - parts.score, 0.0);
+    EXPECT_LT(rest.abs().max().item<double>(), 1e-13);
+    const at::Tensor weights = layer->weights(layer->whole());
+    EXPECT_LT((weights.sum(-1) - 1).abs().max().item<double>(), 1e-13);
+    EXPECT_EQ(at::where(visible, 0.0, weights).abs().max().item<double>(), 0);
+    const at::Tensor entropy = -(weights * weights.clamp_min(1e-300).log()).sum(-1);
+    EXPECT_LT((entropy - layer->entropy()).abs().max().item<double>(), 1e-12);
+    // A region is the same entries.
+    const Region region{{1, 3}, {5, 9}, {2, 12}};
+    EXPECT_LT(relative_error(layer->weights(region),
+                             weights.slice(1, 1, 3).slice(2, 5, 9).slice(3, 2, 12)),
+              1e-13);
+    // And so are single pairs.
+    const at::Tensor batch = at::tensor({0, 1, 1}, at::kLong);
+    const at::Tensor head = at::tensor({0, 2, 1}, at::kLong);
+    const at::Tensor row = at::tensor({18, 7, 4}, at::kLong);
+    const at::Tensor column = at::tensor({3, 7, 0}, at::kLong);
+    const ScoreParts pairs = layer->pair_scores(batch, head, row, column);
+    EXPECT_LT(relative_error(pairs.score, parts.score.index({batch, head, row, column})), 1e-13);
+    EXPECT_LT(relative_error(pairs.content, parts.content.index({batch, head, row, column})),
+              1e-13);
+  }
+}
+
+// Largest difference where neither is NaN; infinite where only one is.
+double difference(const at::Tensor& a, const at::Tensor& b) {
+  if (!a.isnan().equal(b.isnan())) return std::numeric_limits<double>::infinity();
+  return (a.to(at::kDouble) - b.to(at::kDouble)).nan_to_num(0.0).abs().max().item<double>();
+}
+
+TEST_P(EveryEncoding, ProbesAndMapsOfTheKernelAreThePlainOnes) {
+  const auto model = tiny_model(GetParam(), at::kFloat);
+  const at::NoGradGuard no_grad;
+  AttentionKeeper keeper;
+  model->decoder.hidden(random_ids(2, 81, model->config().vocab_size), {}, &keeper);
+  ProbeRequest request;
+  request.entropy = request.max_score = request.max_key = request.top1_mass = true;
+  request.first_key_weight = request.mean_distance = true;
+  request.windows = {1, 16, 64};
+  request.bucket_edges = {0, 1, 2, 5, 17, 64};
+  for (const auto& layer : keeper.layers) {
+    const ProbeResult fused = layer->probe(request);
+    const ProbeResult plain = plain_probe(*layer, request);
+    EXPECT_NE(fused.kernel, plain.kernel);
+    // Float32 sums of up to 81 terms of order one to ten.
+    EXPECT_LT(difference(fused.entropy, plain.entropy), 1e-4);
+    EXPECT_LT(difference(fused.max_score, plain.max_score), 1e-4);
+    EXPECT_LT(difference(fused.top1_mass, plain.top1_mass), 1e-5);
+    EXPECT_LT(difference(fused.first_key_weight, plain.first_key_weight), 1e-5);
+    EXPECT_LT(difference(fused.mean_distance, plain.mean_distance), 1e-3);
+    for (std::size_t n = 0; n < request.windows.size(); ++n) {
+      EXPECT_LT(difference(fused.window_mass[n], plain.window_mass[n]), 1e-5);
+    }
+    EXPECT_TRUE(fused.bucket_pairs.equal(plain.bucket_pairs));
+    EXPECT_LT(difference(fused.bucket_weight, plain.bucket_weight), 1e-3);
+    EXPECT_LT(relative_error(fused.bucket_score, plain.bucket_score), 1e-4);
+    EXPECT_LT(relative_error(fused.bucket_score_square, plain.bucket_score_square), 1e-4);
+    for (const MapQuantity quantity : {MapQuantity::weight, MapQuantity::score}) {
+      MapRequest view;
+      view.batch = 1;
+      view.region = {{0, 3}, {10, 81}, {3, 60}};
+      view.height = 16;
+      view.width = 90;
+      view.quantity = quantity;
+      const MapResult ours = layer->map(view);
+      const MapResult reference = plain_map(*layer, view);
+      EXPECT_LT(difference(ours.mean, reference.mean), 1e-4);
+      EXPECT_LT(difference(ours.maximum, reference.maximum), 1e-4);
+    }
+  }
+}
+
+TEST_P(EveryEncoding, ShiftedIdsChangeNothingWhereItIsClaimed) {
+  const auto model = tiny_model(GetParam(), at::kDouble);
+  const at::NoGradGuard no_grad;
+  const at::Tensor ids = random_ids(1, 23, model->config().vocab_size);
+  const at::Tensor logits = model->decoder.forward(ids);
+  // Angles of 1000 lose three digits of float64's sixteen.
+  if (model->encoding().shift_invariant()) {
+    EXPECT_LT(relative_error(model->decoder.forward(ids, {.shift = 1000}), logits), 1e-10);
+  }
+  const at::Tensor given = at::arange(23, at::kLong) + 16;
+  EXPECT_LT(relative_error(model->decoder.forward(ids, {.position_ids = given}),
+                           model->decoder.forward(ids, {.shift = 16})),
+            1e-12);
+}
+
+TEST_P(EveryEncoding, BlocksOfRowsGiveWhatOnePassGives) {
+  const auto model = tiny_model(GetParam(), at::kDouble);
+  const at::Tensor ids = random_ids(1, 81, model->config().vocab_size);
+  const at::Tensor in_one = model->decoder.forward(ids);  // gradients on: one block
+  const at::NoGradGuard no_grad;
+  EXPECT_LT(relative_error(model->decoder.forward(ids), in_one), 1e-13);
+}
+
+TEST(Bfloat16Products, KeepTheLossAndMasterGradientsInFloat32) {
+  const Variant variant{"rope", "rope", Json::object()};
+  const auto model = tiny_model(variant, at::kFloat);
+  Weights weights = model->decoder.weights();
+  for (auto [name, tensor] : named_tensors(model->config(), model->encoding(), weights)) {
+    tensor.set_requires_grad(true);
+  }
+  const Decoder decoder(model->config(), model->decoder.shared_encoding(), weights);
+  const at::Tensor ids = random_ids(2, 17, model->config().vocab_size);
+  const at::Tensor full = next_token_loss(decoder.forward(ids), ids);
+  const at::Tensor half =
+      next_token_loss(decoder.forward(ids, {.product_dtype = at::kBFloat16}), ids);
+  half.backward();
+  EXPECT_EQ(weights.layers[0].wq.grad().scalar_type(), at::kFloat);
+  // bfloat16 has 8 bits of mantissa.
+  EXPECT_NEAR(half.item<double>(), full.item<double>(), 0.05 * full.item<double>());
+}
+
+TEST(GroupedKeys, FusedIsPlain) {
+  ModelConfig config = tiny_config("rope");
+  config.heads = 6;
+  config.kv_heads = 2;
+  config.width = 48;
+  const auto model = random_model(config, 5);
+  const at::NoGradGuard no_grad;
+  const at::Tensor ids = random_ids(2, 33, config.vocab_size);
+  EXPECT_LT(relative_error(model->decoder.forward(ids),
+                           model->decoder.forward(ids, {.backend = Backend::plain})),
+            1e-5);
+}
+
+}  // namespace
+}  // namespace phasescope::model

@@ -1,0 +1,68 @@
+#include "golden.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "formats/safetensors.h"
+#include "model/tensor_io.h"
+
+namespace phasescope::model {
+
+namespace fs = std::filesystem;
+
+fs::path golden(const std::string& path) { return fs::path(PHASESCOPE_TEST_DATA) / path; }
+
+at::Tensor golden_tensor(const std::string& path, const std::string& name) {
+  const auto file = formats::SafetensorsFile::open(golden(path));
+  const formats::TensorEntry* entry = file.find(name);
+  if (entry == nullptr) throw std::runtime_error(path + " has no tensor " + name);
+  return read_tensor(file, *entry);
+}
+
+bool has_golden_tensor(const std::string& path, const std::string& name) {
+  return formats::SafetensorsFile::open(golden(path)).find(name) != nullptr;
+}
+
+double relative_error(const at::Tensor& ours, const at::Tensor& reference) {
+  const at::Tensor a = ours.to(at::kDouble);
+  const at::Tensor b = reference.to(at::kDouble);
+  return (a - b).abs().max().item<double>() / b.abs().max().item<double>();
+}
+
+TemporaryFolder::TemporaryFolder() {
+  static std::atomic<int> counter{0};
+  path_ = fs::temp_directory_path() / ("phasescope_model_test_" + std::to_string(getpid()) + "_" +
+                                       std::to_string(counter++));
+  fs::create_directories(path_);
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code error;
+  fs::remove_all(path_, error);
+}
+
+ModelConfig tiny_config(const std::string& encoding, const Json& options) {
+  ModelConfig config;
+  config.vocab_size = 29;
+  config.width = 24;
+  config.layers = 2;
+  config.heads = 3;
+  config.kv_heads = 3;
+  config.head_dim = 8;
+  config.ffn_width = 20;
+  config.context = 32;
+  config.init_std = 0.3;  // scores of order one
+  config.encoding = {encoding, options};
+  return config;
+}
+
+at::Tensor random_ids(std::int64_t batch, std::int64_t length, std::int64_t vocab,
+                      std::uint64_t seed) {
+  return at::randint(vocab, {batch, length}, at::make_generator<at::CPUGeneratorImpl>(seed),
+                     at::kLong);
+}
+
+}  // namespace phasescope::model

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <filesystem>
+#include <string>
+
+#include "model/config.h"
+
+// Reference data, and comparisons that fail for NaN.
+
+namespace phasescope::model {
+
+// tests/data/PATH.
+std::filesystem::path golden(const std::string& path);
+
+// One tensor of a safetensors file.
+at::Tensor golden_tensor(const std::string& path, const std::string& name);
+bool has_golden_tensor(const std::string& path, const std::string& name);
+
+// Largest difference over the reference's largest magnitude; NaN where either holds NaN.
+double relative_error(const at::Tensor& ours, const at::Tensor& reference);
+
+// A folder of its own for a test, removed at the end.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// A tiny configuration with the encoding and options given.
+ModelConfig tiny_config(const std::string& encoding, const Json& options = Json::object());
+
+// Random ids (batch, length), the same for the same arguments.
+at::Tensor random_ids(std::int64_t batch, std::int64_t length, std::int64_t vocab,
+                      std::uint64_t seed = 7);
+
+}  // namespace phasescope::model

@@ -1,0 +1,248 @@
+#include "model/open_model.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "formats/error.h"
+#include "formats/json.h"
+#include "formats/sha256.h"
+#include "golden.h"
+#include "model/tensor_io.h"
+
+namespace phasescope::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The whole text of the error that opening gives.
+std::string error_of(const std::string& model, const OpenModelOptions& options = {}) {
+  try {
+    open_model(model, options);
+  } catch (const formats::Error& error) {
+    EXPECT_TRUE(error.code() == "bad_input" || error.code() == "bad_usage") << error.code();
+    return error.full_text();
+  }
+  ADD_FAILURE() << model << " opened";
+  return {};
+}
+
+void write_text(const fs::path& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+// A copy of the small Llama that a test may damage.
+class Damaged : public testing::Test {
+ protected:
+  Damaged() {
+    for (const char* name : {"config.json", "model.safetensors"}) {
+      fs::copy(golden("hf/models/llama") / name, folder_.path() / name);
+      fs::permissions(folder_.path() / name, fs::perms::owner_all);
+    }
+  }
+  Json config() const { return formats::json_from_file(folder_.path() / "config.json"); }
+  void write_config(const Json& config) const {
+    write_text(folder_.path() / "config.json", config.dump());
+  }
+  std::string folder() const { return folder_.path().string(); }
+
+  TemporaryFolder folder_;
+};
+
+TEST(OpenModel, MissingFilesAndUnknownNamesAreOneSentence) {
+  EXPECT_NE(error_of("no/such/folder").find("there is no model"), std::string::npos);
+  TemporaryFolder empty;
+  EXPECT_NE(error_of(empty.path().string()).find("no config.json"), std::string::npos);
+  write_text(empty.path() / "a.safetensors", "x");
+  EXPECT_NE(error_of((empty.path() / "a.safetensors").string()).find("no config.json beside"),
+            std::string::npos);
+}
+
+TEST_F(Damaged, TruncatedWeightsAreAnError) {
+  fs::resize_file(folder_.path() / "model.safetensors", 1000);
+  EXPECT_FALSE(error_of(folder()).empty());
+  fs::resize_file(folder_.path() / "model.safetensors",
+                  fs::file_size(golden("hf/models/llama/model.safetensors")) - 4);
+  EXPECT_FALSE(error_of(folder()).empty());
+}
+
+TEST_F(Damaged, AConfigurationThatDoesNotFitTheTensorsListsThem) {
+  Json changed = config();
+  changed["vocab_size"] = 300;
+  changed["intermediate_size"] = 44;
+  write_config(changed);
+  const std::string text = error_of(folder());
+  EXPECT_NE(text.find("model.embed_tokens.weight"), std::string::npos) << text;
+  EXPECT_NE(text.find("model.layers.2.mlp.down_proj.weight"), std::string::npos) << text;
+}
+
+TEST_F(Damaged, AMissingTensorIsNamed) {
+  Json changed = config();
+  changed["num_hidden_layers"] = 4;
+  write_config(changed);
+  EXPECT_NE(error_of(folder()).find("model.layers.3.self_attn.q_proj.weight"), std::string::npos);
+}
+
+TEST_F(Damaged, BadConfigurationsListAllProblems) {
+  Json changed = config();
+  changed["num_attention_heads"] = 0;
+  changed["rms_norm_eps"] = "tiny";
+  changed["rope_parameters"]["rope_type"] = "spiral";
+  write_config(changed);
+  const std::string text = error_of(folder());
+  for (const char* key : {"num_attention_heads", "rms_norm_eps", "rope_type"}) {
+    EXPECT_NE(text.find(key), std::string::npos) << text;
+  }
+  changed = config();
+  changed["model_type"] = "mamba";
+  write_config(changed);
+  EXPECT_NE(error_of(folder()).find("mamba"), std::string::npos);
+  changed["num_hidden_layers"] = 1'000'000'000;
+  changed["model_type"] = "llama";
+  write_config(changed);
+  EXPECT_NE(error_of(folder()).find("num_hidden_layers"), std::string::npos);
+  write_text(folder_.path() / "config.json", "[1");
+  EXPECT_FALSE(error_of(folder()).empty());
+}
+
+TEST_F(Damaged, UnexpectedTensorsAndBadNumbersAreReportedNotRefused) {
+  const auto archive = formats::TensorArchive::open(folder_.path());
+  NamedTensors tensors;
+  for (const formats::TensorEntry& entry : archive.tensors()) {
+    tensors.emplace_back(entry.name, read_tensor(archive, entry));
+  }
+  tensors[0].second.flatten()[0] = std::numeric_limits<float>::quiet_NaN();
+  tensors[1].second.zero_();
+  tensors.emplace_back("model.surplus", at::ones({2}));
+  write_tensors(formats::real_file_system(), folder_.path() / "model.safetensors", tensors);
+  const auto model = open_model(folder());
+  EXPECT_EQ(model->report.unexpected, std::vector<std::string>{"model.surplus"});
+  ASSERT_EQ(model->report.flagged.size(), 2u);
+  for (const LoadReport::Flagged& flagged : model->report.flagged) {
+    EXPECT_EQ(flagged.flag, flagged.name == tensors[0].first ? "nan" : "all zero");
+  }
+}
+
+TEST(OpenModel, ReportsWhatItFound) {
+  const auto model = open_model(golden("hf/models/llama").string());
+  EXPECT_EQ(model->report.family, "llama");
+  EXPECT_EQ(model->report.dtypes.at("F32"), 30);
+  // 256 x 32 twice, 3 layers of 4 x 32 x 32 + 3 x 32 x 43 + 2 x 32, and the last norm.
+  EXPECT_EQ(model->report.parameters, 2 * 256 * 32 + 3 * (4 * 1024 + 3 * 1376 + 64) + 32);
+  EXPECT_EQ(model->report.sha256,
+            formats::sha256_of_file(golden("hf/models/llama/model.safetensors")));
+  const auto hub = open_model(golden("hf/models/llama_hub_names").string());
+  EXPECT_EQ(hub->report.quirks.size(), 3u);  // a stored inv_freq a layer
+  const auto tied = open_model(golden("hf/models/llama_gqa_tied").string());
+  EXPECT_EQ(tied->report.tied.size(), 1u);
+  const auto tape = open_model(golden("papers/tape/adape_linear_theta").string());
+  EXPECT_EQ(tape->report.family, "tape_public");
+  EXPECT_EQ(tape->report.encoding_why, "rpe_type is \"adape\"");
+  EXPECT_EQ(tape->encoding().options().at("base").get<double>(), 50000);
+  EXPECT_GE(tape->report.quirks.size(), 3u);
+}
+
+TEST(OpenModel, KnowsTapeByItsTensorsAlone) {
+  TemporaryFolder folder;
+  fs::copy(golden("papers/tape/adape/model.safetensors"), folder.path() / "model.safetensors");
+  Json config = formats::json_from_file(golden("papers/tape/adape/config.json"));
+  config.erase("rpe_type");
+  write_text(folder.path() / "config.json", config.dump());
+  const auto model = open_model(folder.path().string());
+  EXPECT_EQ(model->config().encoding.key, "tape");
+  EXPECT_EQ(model->report.encoding_why, "the tensors pe.up_proj are there");
+}
+
+TEST(OpenModel, OverridesChangeTheEncoding) {
+  const std::string llama = golden("hf/models/llama").string();
+  const auto model = open_model(llama, {.overrides = {{"rope.base", "1e6"}}});
+  EXPECT_EQ(model->encoding().options().at("base").get<double>(), 1e6);
+  EXPECT_NE(error_of(llama, {.overrides = {{"rope.bsae", "1"}}}).find("near: base"),
+            std::string::npos);
+  EXPECT_NE(error_of(llama, {.overrides = {{"encoding.key", "tape"}}}).find("up_proj"),
+            std::string::npos);
+}
+
+TEST(SavedModels, OpenToTheSameWeights) {
+  for (const EncodingEntry& entry : encodings()) {
+    ModelConfig config = tiny_config(entry.info->key);
+    config.tokenizer = {{"type", "bytes"}, {"vocab_size", 256}, {"bos", 0}};
+    config.vocab_size = 256;
+    const auto model = random_model(config, 9);
+    TemporaryFolder folder;
+    save_model(formats::real_file_system(), folder.path(), config, model->encoding(),
+               model->decoder.weights());
+    const auto again = open_model(folder.path().string());
+    EXPECT_EQ(again->report.family, "phasescope");
+    EXPECT_EQ(again->report.tokenizer, "bytes");
+    EXPECT_TRUE(again->report.unexpected.empty() && again->report.missing.empty());
+    const at::NoGradGuard no_grad;
+    const at::Tensor ids = random_ids(1, 20, config.vocab_size);
+    EXPECT_TRUE(again->decoder.forward(ids).equal(model->decoder.forward(ids)))
+        << entry.info->key;
+  }
+}
+
+TEST(SavedModels, AJobOpensItsNewestCheckpointThatVerifies) {
+  const auto model = random_model(tiny_config("rope"), 9);
+  TemporaryFolder job;
+  for (const int step : {100, 200, 1000}) {
+    const fs::path folder = job.path() / "checkpoints" / ("step-" + std::to_string(step));
+    fs::create_directories(folder);
+    save_model(formats::real_file_system(), folder, model->config(), model->encoding(),
+               model->decoder.weights());
+    Json files = Json::array();
+    for (const char* name : {"config.json", "model.safetensors"}) {
+      files.push_back({{"name", name},
+                       {"size", fs::file_size(folder / name)},
+                       {"sha256", formats::sha256_of_file(folder / name)}});
+    }
+    write_text(folder / "manifest.json", Json{{"files", files}}.dump());
+  }
+  write_text(job.path() / "config.json", "{\"model\": {}}");  // the run's, not a model's
+  EXPECT_NE(open_model(job.path().string())->report.name.find("step 1000"), std::string::npos);
+  write_text(job.path() / "checkpoints/step-1000/config.json", "{}");
+  const auto older = open_model(job.path().string());
+  EXPECT_NE(older->report.name.find("step 200"), std::string::npos);
+  EXPECT_EQ(older->report.warnings.size(), 1u);
+}
+
+TEST(InitialWeights, FollowTheRecipeAndTheSeed) {
+  ModelConfig config = tiny_config("kerple_log");
+  config.width = 96;
+  config.heads = config.kv_heads = 12;
+  const auto encoding = make_encoding(config);
+  const Weights weights = init_weights(config, *encoding, 1);
+  const double residual = config.init_std / std::sqrt(2.0 * 2);
+  // 96 x 96 samples: the standard deviation is known to 1 %.
+  EXPECT_NEAR(weights.layers[0].wq.std().item<double>(), config.init_std, 0.05 * config.init_std);
+  EXPECT_NEAR(weights.layers[1].wo.std().item<double>(), residual, 0.05 * residual);
+  EXPECT_TRUE(weights.final_norm.eq(1).all().item<bool>());
+  EXPECT_LE(weights.layers[0].encoding.at("p").max().item<double>(), 2.0);
+  EXPECT_TRUE(weights.embedding.equal(init_weights(config, *encoding, 1).embedding));
+  EXPECT_FALSE(weights.embedding.equal(init_weights(config, *encoding, 2).embedding));
+}
+
+TEST(Ids, AreCheckedBeforeAnythingRuns) {
+  const auto model = random_model(tiny_config("rope"), 1);
+  const auto text_of = [&](const at::Tensor& ids) {
+    try {
+      model->decoder.forward(ids);
+    } catch (const formats::Error& error) {
+      EXPECT_EQ(error.code(), "bad_input");
+      return error.message();
+    }
+    return std::string();
+  };
+  EXPECT_EQ(text_of(at::tensor({1, 29}, at::kLong).unsqueeze(0)),
+            "token id 29 is outside the model's vocabulary of 29");
+  EXPECT_EQ(text_of(at::tensor({-3, 2}, at::kLong).unsqueeze(0)),
+            "token id -3 is outside the model's vocabulary of 29");
+  EXPECT_NE(text_of(at::empty({1, 0}, at::kLong)).find("no tokens"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace phasescope::model

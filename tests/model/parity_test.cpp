@@ -1,0 +1,223 @@
+// Whole models against Hugging Face transformers and the papers' public code.
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "formats/json.h"
+#include "golden.h"
+#include "model/check.h"
+#include "model/loss.h"
+#include "model/open_model.h"
+
+namespace phasescope::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Where the outputs of a Hugging Face case are.
+fs::path expected_of(const fs::path& folder) {
+  if (fs::exists(folder / "expected.safetensors")) return folder / "expected.safetensors";
+  const Json about = formats::json_from_file(folder / "about.json");
+  return folder / about.at("expected").get<std::string>();
+}
+
+std::string listed(const ReferenceCheck& check) {
+  std::string text;
+  for (const TensorComparison& c : check.compared) {
+    text += c.name + " error " + std::to_string(c.error / c.tolerance) + " of its tolerance " +
+            std::to_string(c.tolerance) + " " + c.why + "\n";
+  }
+  return text;
+}
+
+// The names are the tolerances' witnesses: a check that compared too little would pass as well.
+void expect_agreement(const std::string& model, const fs::path& reference, std::size_t compared,
+                      Backend backend) {
+  CheckOptions options;
+  options.forward.backend = backend;
+  const ReferenceCheck check = check_against(model, reference, options);
+  EXPECT_TRUE(check.passed) << listed(check);
+  EXPECT_EQ(check.compared.size(), compared) << listed(check);
+  if (!check.compared.empty()) {
+    std::printf("%-60s worst %-22s %.2e (tolerance %.1e)\n", model.c_str() + model.rfind("models/"),
+                check.compared.front().name.c_str(), check.compared.front().error,
+                check.compared.front().tolerance);
+  }
+}
+
+struct Case {
+  const char* name;
+  std::size_t compared;
+};
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+class HuggingFace : public testing::TestWithParam<Case> {};
+
+TEST_P(HuggingFace, AgreesInBothDialectsAndBackends) {
+  const fs::path folder = golden(std::string("hf/models/") + GetParam().name);
+  const fs::path expected = expected_of(folder);
+  expect_agreement(folder.string(), expected, GetParam().compared, Backend::plain);
+  expect_agreement(folder.string(), expected, GetParam().compared, Backend::fused);
+  TemporaryFolder older;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (name.find(".safetensors") != std::string::npos) fs::copy(entry.path(), older.path() / name);
+  }
+  fs::copy(folder / "config.v4.json", older.path() / "config.json");
+  expect_agreement(older.path().string(), expected, GetParam().compared, Backend::plain);
+}
+
+INSTANTIATE_TEST_SUITE_P(Llama, HuggingFace,
+                         testing::Values(Case{"llama", 10}, Case{"llama_bf16", 8},
+                                         Case{"llama_gqa_tied", 8}, Case{"llama_hub_names", 10},
+                                         Case{"llama_sharded", 8},
+                                         Case{"llama_rope_linear", 16}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+class PublicTape : public testing::TestWithParam<Case> {};
+
+TEST_P(PublicTape, AgreesInBothBackends) {
+  const fs::path folder = golden(std::string("papers/tape/") + GetParam().name);
+  expect_agreement(folder.string(), folder / "expected.safetensors", GetParam().compared,
+                   Backend::plain);
+  expect_agreement(folder.string(), folder / "expected.safetensors", GetParam().compared,
+                   Backend::fused);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, PublicTape,
+                         testing::Values(Case{"rope", 7}, Case{"rope_linear", 7}, Case{"nope", 7},
+                                         Case{"alibi", 7}, Case{"adape", 11},
+                                         Case{"adape_true_init", 9}, Case{"adape_shift", 9},
+                                         Case{"adape_linear_theta", 9}, Case{"adape_bf16", 9}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// Keeps the position state after every layer.
+class StateKeeper : public Observer {
+ public:
+  void on_position(std::int64_t index, const PositionState& state) override {
+    if (index == static_cast<std::int64_t>(states.size())) states.push_back(state.z);
+  }
+  std::vector<at::Tensor> states;  // (B or 1, H or 1, N, 2, d/2)
+};
+
+class TapeStates : public testing::TestWithParam<const char*> {};
+
+TEST_P(TapeStates, AgreeWithThePublicCode) {
+  const std::string folder = std::string("papers/tape/") + GetParam();
+  const std::string expected = folder + "/expected.safetensors";
+  const auto model = open_model(golden(folder).string(), {.dtype = at::kDouble});
+  const at::NoGradGuard no_grad;
+  for (const std::string prefix : {"n33.", "n81."}) {
+    StateKeeper keeper;
+    model->decoder.hidden(golden_tensor(expected, prefix + "input_ids"), {}, &keeper);
+    std::size_t compared = 0;
+    for (std::size_t n = 0; n < keeper.states.size(); ++n) {
+      const at::Tensor& z = keeper.states[n];
+      int part = 0;
+      for (const std::string name : {"pe_cos.", "pe_sin."}) {
+        const std::string key = prefix + name + std::to_string(n);
+        const at::Tensor ours = z.select(-2, part++);
+        if (!has_golden_tensor(expected, key)) continue;
+        // Float64 results stored as float32, both halves of the head alike.
+        const at::Tensor reference = golden_tensor(expected, key);
+        EXPECT_LT(relative_error(ours, reference.narrow(-1, 0, ours.size(-1))), 2e-7) << key;
+        ++compared;
+      }
+      const std::string key = prefix + "pe_dot." + std::to_string(n);
+      if (!has_golden_tensor(expected, key)) continue;
+      // The code's product sums both halves: twice sum_m Re(z_i conj z_j).
+      const at::Tensor flat = z.flatten(-2).expand({1, model->config().heads, -1, -1});
+      const at::Tensor products = 2 * at::matmul(flat, flat.transpose(-1, -2));
+      EXPECT_LT(relative_error(products, golden_tensor(expected, key)), 2e-7) << key;
+      ++compared;
+    }
+    EXPECT_GE(compared, 4u);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, TapeStates,
+                         testing::Values("adape", "adape_true_init", "adape_shift",
+                                         "adape_linear_theta", "adape_bf16"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// Channel m + d/2 of a head in the half layout is channel 2m + 1 in the interleaved one.
+at::Tensor interleaved_rows(const at::Tensor& weight, std::int64_t head_dim) {
+  const at::Tensor heads = weight.unflatten(0, {-1, 2, head_dim / 2});
+  return heads.transpose(1, 2).flatten(0, 2).contiguous();
+}
+
+TEST(RotationLayouts, PermutedLlamaGivesTheSameLogits) {
+  const std::string path = golden("hf/models/llama").string();
+  const std::string expected = "hf/models/llama/expected.safetensors";
+  const auto half = open_model(path, {.dtype = at::kDouble});
+  ModelConfig config = half->config();
+  config.encoding.options["layout"] = "interleaved";
+  Weights weights = half->decoder.weights();
+  for (LayerWeights& layer : weights.layers) {
+    layer.wq = interleaved_rows(layer.wq, config.head_dim);
+    layer.wk = interleaved_rows(layer.wk, config.head_dim);
+  }
+  const at::NoGradGuard no_grad;
+  const at::Tensor ids = golden_tensor(expected, "input_ids");
+  const at::Tensor logits = golden_tensor(expected, "logits_f64");
+  EXPECT_LT(relative_error(model_of(config, weights, "permuted")->decoder.forward(ids), logits),
+            1e-10);
+  // Only one of the two: plausible nonsense.
+  EXPECT_GT(relative_error(model_of(config, half->decoder.weights(), "wrong")->decoder.forward(ids),
+                           logits),
+            1e-3);
+}
+
+TEST(TapeSpecialCase, WithZeroedUpdatesTheLogitsAreThoseOfRope) {
+  const auto tape = open_model(golden("papers/tape/adape").string(), {.dtype = at::kDouble});
+  const at::NoGradGuard no_grad;
+  const at::Tensor ids = random_ids(1, 40, tape->config().vocab_size);
+  const auto none = with_overrides(tape, {{"tape.contextualize", "none"}});
+  const at::Tensor plain = none->decoder.forward(ids);
+  EXPECT_GT(relative_error(tape->decoder.forward(ids), plain), 1e-3);
+  for (const bool up : {true, false}) {
+    Weights weights = tape->decoder.weights();
+    for (LayerWeights& layer : weights.layers) {
+      at::Tensor& zeroed = layer.encoding.at(up ? "up_proj" : "down_proj");
+      zeroed = at::zeros_like(zeroed);
+      // Under `rowsum` it is enough that each row sums to 0.
+      at::Tensor linear = layer.encoding.at("post_attention_linear").clone();
+      linear -= linear.mean(1, true);
+      layer.encoding["post_attention_linear"] = linear;
+    }
+    const auto model = model_of(tape->config(), weights, "zeroed");
+    EXPECT_LT(relative_error(model->decoder.forward(ids), plain), 1e-12);
+  }
+}
+
+TEST(TapeSwitches, MixDiffersFromRowsumAndBothGateInputsRun) {
+  const auto tape = open_model(golden("papers/tape/adape").string(), {.dtype = at::kDouble});
+  const at::NoGradGuard no_grad;
+  const at::Tensor ids = random_ids(1, 33, tape->config().vocab_size);
+  const at::Tensor logits = tape->decoder.forward(ids);
+  for (const auto& [name, value] : {std::pair<std::string, std::string>{"post_attention_linear", "mix"},
+                                    {"gate_input", "attention_output"},
+                                    {"contextualize", "mlp_only"},
+                                    {"contextualize", "attention_only"}}) {
+    const auto changed = with_overrides(tape, {{"tape." + name, value}});
+    EXPECT_GT(relative_error(changed->decoder.forward(ids), logits), 1e-4) << name;
+  }
+}
+
+TEST(TokenLosses, AreThoseOfTheLogits) {
+  const auto model = open_model(golden("hf/models/llama").string(), {.dtype = at::kDouble});
+  const at::NoGradGuard no_grad;
+  const at::Tensor ids = golden_tensor("hf/models/llama/expected.safetensors", "input_ids");
+  const at::Tensor logits =
+      golden_tensor("hf/models/llama/expected.safetensors", "logits_f64").slice(1, 0, -1);
+  const at::Tensor expected =
+      -at::log_softmax(logits, -1).gather(-1, ids.slice(1, 1).unsqueeze(-1)).squeeze(-1);
+  EXPECT_LT(relative_error(token_losses(model->decoder, ids), expected), 1e-10);
+  EXPECT_NEAR(next_token_loss(model->decoder.forward(ids), ids).item<double>(),
+              expected.mean().item<double>(), 1e-10);
+}
+
+}  // namespace
+}  // namespace phasescope::model
