@@ -1,7 +1,10 @@
 #include "kernels/attention.h"
 
+#include <vector>
+
 #include "kernels/check.h"
 #include "kernels/cpu/entries.h"
+#include "kernels/cpu/problem.h"
 #include "kernels/cpu/targets.h"
 
 namespace phasescope::kernels {
@@ -37,6 +40,18 @@ struct Backward {
   void operator()(const CapeVariant&) const { backward_cape(inputs, saved, gradients); }
 };
 
+struct ReadRegion {
+  const RegionCall& call;
+
+  void operator()(const PlainVariant&) const { region_plain(call); }
+  void operator()(const TableVariant&) const { region_table(call); }
+  void operator()(const TapaVariant& tapa) const {
+    (tapa.phase == TapaPhase::linear ? region_tapa_linear : region_tapa)(call);
+  }
+  void operator()(const TapeVariant&) const { region_plain(call); }
+  void operator()(const CapeVariant&) const { region_cape(call); }
+};
+
 bool wants_row_probes(const RowProbes& rows) {
   bool wanted = rows.entropy || rows.max_score || rows.max_key || rows.top1_mass ||
                 rows.first_key_weight || rows.mean_distance;
@@ -44,17 +59,55 @@ bool wants_row_probes(const RowProbes& rows) {
   return wanted;
 }
 
+bool wants_buckets(const BucketProbes& buckets) {
+  return buckets.count > 0 &&
+         (buckets.pairs || buckets.weight || buckets.score || buckets.score_square);
+}
+
+/// One more pass over the scores with the lse known, so that weights need no rescaling by bucket.
+void sum_buckets(const AttentionInputs& inputs, const float* lse, const BucketProbes& buckets) {
+  for (std::int64_t b = 0; b < inputs.shape.batch; ++b) {
+    const Region all{b, 0, inputs.shape.heads, 0, inputs.shape.queries, 0, inputs.shape.keys};
+    const RegionCall call{inputs, lse, all, nullptr, nullptr, nullptr, &buckets};
+    std::visit(ReadRegion{call}, inputs.variant);
+  }
+}
+
 }  // namespace
 
 void attention_forward(const AttentionInputs& inputs, const ForwardOutputs& outputs) {
   check_forward(inputs, outputs);
-  std::visit(Forward{inputs, outputs, wants_row_probes(outputs.rows)}, inputs.variant);
+  ForwardOutputs wanted = outputs;
+  std::vector<float> lse;
+  if (wants_buckets(outputs.buckets) && !outputs.lse) {
+    const AttentionShape& s = inputs.shape;
+    lse.resize(static_cast<std::size_t>(s.batch * s.heads * s.queries));
+    wanted.lse = lse.data();
+  }
+  std::visit(Forward{inputs, wanted, wants_row_probes(outputs.rows)}, inputs.variant);
+  if (wants_buckets(outputs.buckets)) sum_buckets(inputs, wanted.lse, outputs.buckets);
 }
 
 void attention_backward(const AttentionInputs& inputs, const SavedForward& saved,
                         const Gradients& gradients) {
   check_backward(inputs, saved, gradients);
   std::visit(Backward{inputs, saved, gradients}, inputs.variant);
+}
+
+void attention_region(const AttentionInputs& inputs, const float* lse, const Region& region,
+                      float* scores, float* weights) {
+  check_region(inputs, lse, region, weights != nullptr);
+  if (!scores && !weights) return;
+  const RegionCall call{inputs, lse, region, scores, weights};
+  std::visit(ReadRegion{call}, inputs.variant);
+}
+
+void attention_map(const AttentionInputs& inputs, const float* lse, const Region& region,
+                   const MapOutputs& outputs) {
+  check_region(inputs, lse, region, outputs.quantity == MapQuantity::weight);
+  check_map(region, outputs);
+  const RegionCall call{inputs, lse, region, nullptr, nullptr, &outputs};
+  std::visit(ReadRegion{call}, inputs.variant);
 }
 
 const char* attention_target() { return target_name(current_target()); }

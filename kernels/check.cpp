@@ -164,4 +164,12 @@ void check_region(const AttentionInputs& inputs, const float* lse, const Region&
   require(lse || !needs_lse, "expected the forward pass's lse for weights but it is null");
 }
 
+void check_map(const Region& region, const MapOutputs& outputs) {
+  require(outputs.height >= 1 && outputs.width >= 1,
+          "expected a map of at least one cell but got " + number(outputs.height) + " x " +
+              number(outputs.width));
+  require(region.row_begin < region.row_end && region.col_begin < region.col_end,
+          "expected a region of at least one row and column to pool");
+}
+
 }  // namespace phasescope::kernels

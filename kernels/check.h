@@ -12,5 +12,6 @@ void check_backward(const AttentionInputs& inputs, const SavedForward& saved,
                     const Gradients& gradients);
 void check_region(const AttentionInputs& inputs, const float* lse, const Region& region,
                   bool needs_lse);
+void check_map(const Region& region, const MapOutputs& outputs);
 
 }  // namespace phasescope::kernels

@@ -15,11 +15,10 @@ constexpr std::int64_t kTileReach = 8;
 }  // namespace
 
 DistanceRange distance_range(const AttentionShape& shape, std::int64_t panel) {
-  const std::int64_t rows = round_up(shape.queries, panel);
   std::int64_t first = shape.query_offset - shape.keys - kTileReach;
   // Tiles wholly above the diagonal are never visited.
   if (shape.causal) first = std::max(first, -panel - kTileReach);
-  const std::int64_t last = shape.query_offset + rows + kTileReach;
+  const std::int64_t last = shape.query_offset + shape.queries + panel + kTileReach;
   return {first, std::max(first, last)};
 }
 

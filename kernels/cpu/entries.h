@@ -13,4 +13,8 @@ using BackwardEntry = void(const AttentionInputs&, const SavedForward&, const Gr
 BackwardEntry backward_plain, backward_table, backward_tapa, backward_tapa_linear, backward_tape,
     backward_cape;
 
+struct RegionCall;
+using RegionEntry = void(const RegionCall&);
+RegionEntry region_plain, region_table, region_tapa, region_tapa_linear, region_cape;
+
 }  // namespace phasescope::kernels

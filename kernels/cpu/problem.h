@@ -33,6 +33,18 @@ struct ValueStream {
   std::int64_t dim = 0;
 };
 
+/// A region to write out (scores and weights, either may be null), with a map to pool, or with
+/// buckets to sum by distance.
+struct RegionCall {
+  const AttentionInputs& inputs;
+  const float* lse;
+  const Region& region;
+  float* scores;
+  float* weights;
+  const MapOutputs* map = nullptr;
+  const BucketProbes* buckets = nullptr;
+};
+
 inline std::int64_t value_dim(const AttentionShape& shape) {
   return shape.value_dim ? shape.value_dim : shape.head_dim;
 }

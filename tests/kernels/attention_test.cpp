@@ -1,9 +1,11 @@
-// Forward and backward of every variant against float64, over sizes, head dimensions, groups, masks.
+// Forward and backward of every variant against float64: sizes, head dimensions, groups, masks,
+// large scores, every instruction set.
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
+#include <limits>
 
+#include "kernels/cpu/targets.h"
 #include "tests/kernels/cases.h"
 #include "tests/kernels/compare.h"
 #include "tests/kernels/reference.h"
@@ -11,61 +13,197 @@
 namespace phasescope::kernels::testing {
 namespace {
 
+bool has_phase(Kind kind) { return kind == Kind::tapa || kind == Kind::tapa_linear; }
+
+void expect_network_gradients(const Problem& problem, const Case& c,
+                              const Reference<double>& truth, const Reference<float>& plain,
+                              double floor, double size) {
+  if (c.d_w1.empty()) return;
+  expect_close("d_w1", c.d_w1, plain.d_w1, truth.d_w1, floor, size);
+  expect_close("d_b1", c.d_b1, plain.d_b1, truth.d_b1, floor, size);
+  expect_close("d_w2", c.d_w2, plain.d_w2, truth.d_w2, floor, size);
+  // A row's d score sums to 0, so d_b2 is 0 but for the rounding of its rows.
+  const double rows = static_cast<double>(problem.shape.batch * problem.shape.queries);
+  expect_close("d_b2", c.d_b2, plain.d_b2, truth.d_b2, floor, rows * size);
+}
+
+/// Rounding floor of gradients in units of 2^-24. Weights come from the saved lse, a float32, so each
+/// carries up to |lse| units; a phase of hundreds of radians carries its relative rounding as an
+/// absolute error hundreds of times larger into sine and cosine.
+double gradient_floor(const Problem& problem, const Reference<double>& truth) {
+  double largest = 0;
+  for (const double lse : truth.lse) {
+    if (std::isfinite(lse)) largest = std::max(largest, std::abs(lse));
+  }
+  return (has_phase(problem.kind) ? 256 : 16) + 2 * largest;
+}
+
 void expect_right(const Problem& problem) {
   SCOPED_TRACE(problem_name(problem));
   Case c(problem);
   c.forward();
   Reference<double> truth(c.inputs);
   Reference<float> plain(c.inputs);
-  expect_close("out", c.out, plain.out, truth.out);
+  expect_close("out", c.out, plain.out, truth.out, 8, 1);
   expect_close("lse", c.lse, plain.lse, truth.lse, 8, 1);
   if (problem.kind == Kind::tape) {
-    expect_close("out_state", c.out_state, plain.out_state, truth.out_state);
+    expect_close("out_state", c.out_state, plain.out_state, truth.out_state, 8, 1);
   }
   c.backward();
-  // A phase of hundreds of radians carries its relative rounding as an absolute error hundreds of
-  // times larger into sine and cosine; a small problem's plain error may be lucky.
-  const bool phases = problem.kind == Kind::tapa || problem.kind == Kind::tapa_linear;
-  const double floor = phases ? 256 : 16;
+  const double floor = gradient_floor(problem, truth);
   const auto* tape = std::get_if<TapeGradients>(&c.gradients.variant);
   const InputTensor d_state = tape ? tape->d_out_state : InputTensor{};
+  // d score is the difference of two sums of about this size, also where it is 0.
+  const double size = std::sqrt(static_cast<double>(2 * truth.values()));
   truth.backward(c.saved.d_out, d_state);
   plain.backward(c.saved.d_out, d_state);
-  expect_close("dq", c.dq, plain.dq, truth.dq, floor, 1);
-  expect_close("dk", c.dk, plain.dk, truth.dk, floor, 1);
-  expect_close("dv", c.dv, plain.dv, truth.dv, floor, 1);
-  if (!c.d_state.empty()) expect_close("d_state", c.d_state, plain.d_state, truth.d_state, floor, 1);
-  if (!c.d_table.empty()) expect_close("d_table", c.d_table, plain.d_table, truth.d_table, floor, 1);
-  if (!c.d_w1.empty()) {
-    expect_close("d_w1", c.d_w1, plain.d_w1, truth.d_w1, floor, 1);
-    expect_close("d_b1", c.d_b1, plain.d_b1, truth.d_b1, floor, 1);
-    expect_close("d_w2", c.d_w2, plain.d_w2, truth.d_w2, floor, 1);
-    // A row's d score sums to 0, so d_b2 is 0 but for the rounding of its rows.
-    const AttentionShape& s = problem.shape;
-    const double rows = static_cast<double>(s.batch * s.queries);
-    expect_close("d_b2", c.d_b2, plain.d_b2, truth.d_b2, floor, rows);
+  expect_close("dq", c.dq, plain.dq, truth.dq, floor, size);
+  expect_close("dk", c.dk, plain.dk, truth.dk, floor, size);
+  expect_close("dv", c.dv, plain.dv, truth.dv, floor, size);
+  if (!c.d_state.empty()) {
+    expect_close("d_state", c.d_state, plain.d_state, truth.d_state, floor, size);
   }
+  if (!c.d_table.empty()) {
+    expect_close("d_table", c.d_table, plain.d_table, truth.d_table, floor, size);
+  }
+  expect_network_gradients(problem, c, truth, plain, floor, size);
 }
 
 constexpr std::int64_t kSizes[] = {1, 2, 17, 63, 64, 65, 81, 127, 128, 129, 1000};
 constexpr std::int64_t kDims[] = {8, 16, 32, 48, 64, 80, 96, 128, 256};
+constexpr std::int64_t kGroups[] = {1, 2, 7};
 
 class EveryVariant : public ::testing::TestWithParam<Kind> {};
 
+// Pairwise: each size with one of the dimensions and groups, each dimension with two sizes.
 TEST_P(EveryVariant, IsRightAtEverySize) {
-  std::size_t dim = 0;
+  std::size_t n = static_cast<std::size_t>(GetParam());
   for (const std::int64_t size : kSizes) {
     Problem problem{GetParam()};
-    const std::int64_t heads = size == 1000 ? 1 : 2;
-    problem.shape = {1, heads, heads, size, size, kDims[dim++ % 6]};
-    if (size == 1000) problem.shape.head_dim = 16;
+    const bool large = size == 1000;
+    const std::int64_t group = large ? 1 : kGroups[n % 3];
+    problem.shape = {1, group, 1, size, size, large ? 16 : kDims[n % 7]};
     expect_right(problem);
+    ++n;
+  }
+}
+
+TEST_P(EveryVariant, IsRightAtEveryHeadDimension) {
+  for (const std::int64_t dim : kDims) {
+    Problem problem{GetParam()};
+    problem.shape = {2, 2, 2, 19, 19, dim};
+    expect_right(problem);
+  }
+  Problem odd{GetParam()};
+  odd.shape = {1, 2, 1, 33, 33, 21};
+  odd.shape.value_dim = 13;
+  expect_right(odd);
+}
+
+TEST_P(EveryVariant, IsRightForOtherNumbersOfQueriesThanKeys) {
+  Problem problem{GetParam()};
+  problem.shape = {1, 2, 2, 50, 203, 16};
+  problem.shape.query_offset = 153;
+  expect_right(problem);
+  problem.shape.causal = false;
+  expect_right(problem);
+  problem.shape = {1, 2, 2, 1, 300, 32};
+  problem.shape.query_offset = 299;
+  expect_right(problem);
+}
+
+TEST_P(EveryVariant, IsRightWhereRowsSeeNoKey) {
+  Problem problem{GetParam()};
+  problem.shape = {1, 2, 2, 120, 70, 16};
+  problem.shape.query_offset = -70;  // rows 0 .. 69 come before key 0
+  expect_right(problem);
+  problem.shape.query_offset = -500;
+  Case c(problem);
+  c.forward();
+  for (const float x : c.out) EXPECT_EQ(x, 0.0f);
+  for (const float x : c.lse) EXPECT_EQ(x, -std::numeric_limits<float>::infinity());
+  c.backward();
+  for (const float x : c.dq) EXPECT_EQ(x, 0.0f);
+  for (const float x : c.dk) EXPECT_EQ(x, 0.0f);
+}
+
+TEST_P(EveryVariant, IsRightWithScoresOfTenThousand) {
+  Problem problem{GetParam()};
+  problem.shape = {1, 2, 2, 130, 130, 32};
+  problem.magnitude = 1e4f;
+  Case c(problem);
+  c.forward();
+  Reference<double> truth(c.inputs);
+  Reference<float> plain(c.inputs);
+  if (has_phase(problem.kind)) {
+    // Phases of 1e6 radians in float32 are noise in any implementation; finite is what can be asked.
+    for (const float x : c.out) EXPECT_TRUE(std::isfinite(x));
+    return;
+  }
+  expect_close("out", c.out, plain.out, truth.out, 8, 1e4);
+  expect_close("lse", c.lse, plain.lse, truth.lse, 8, 1);
+}
+
+TEST_P(EveryVariant, IsRightOnEveryInstructionSet) {
+  const Target best = current_target();
+  for (const Target target : {Target::sse4, Target::avx2, Target::avx3}) {
+    if (!choose_target(target)) continue;
+    SCOPED_TRACE(target_name(target));
+    Problem problem{GetParam()};
+    problem.shape = {1, 2, 1, 131, 131, 40};
+    expect_right(problem);
+  }
+  choose_target(best);
+}
+
+TEST_P(EveryVariant, PassesNaNOn) {
+  Problem problem{GetParam()};
+  problem.shape = {1, 2, 2, 70, 70, 16};
+  Case c(problem);
+  // Row 40 of batch 0, head 0; q lies as (B, N, H, d).
+  c.q[40 * 2 * 16] = std::numeric_limits<float>::quiet_NaN();
+  c.forward();
+  EXPECT_TRUE(std::isnan(c.out[40 * 16]));
+  EXPECT_TRUE(std::isnan(c.lse[40]));
+  EXPECT_TRUE(std::isfinite(c.out[39 * 16]));
+  EXPECT_TRUE(std::isfinite(c.lse[41]));
+}
+
+// Every size with every dimension and group: by the label `long` alone.
+class LongEveryVariant : public ::testing::TestWithParam<Kind> {};
+
+TEST_P(LongEveryVariant, IsRightInEveryCombination) {
+  for (const std::int64_t size : kSizes) {
+    for (const std::int64_t dim : kDims) {
+      for (const std::int64_t group : kGroups) {
+        if (size == 1000 && dim * group > 128) continue;  // the reference takes minutes
+        for (const bool causal : {true, false}) {
+          Problem problem{GetParam()};
+          problem.shape = {1, group, 1, size, size, dim};
+          problem.shape.causal = causal;
+          expect_right(problem);
+        }
+      }
+    }
+  }
+}
+
+TEST(Table, MasksWithMinusInfinity) {
+  for (const Kind kind : {Kind::table, Kind::table_signed}) {
+    Problem problem{kind};
+    problem.infinite_table = true;
+    for (const std::int64_t size : {1, 2, 17, 130}) {
+      problem.shape = {2, 2, 2, size, size, 16};
+      expect_right(problem);
+    }
   }
 }
 
 }  // namespace
 
 INSTANTIATE_TEST_SUITE_P(Kernels, EveryVariant, ::testing::ValuesIn(all_kinds()),
+                         [](const auto& info) { return kind_name(info.param); });
+INSTANTIATE_TEST_SUITE_P(Kernels, LongEveryVariant, ::testing::ValuesIn(all_kinds()),
                          [](const auto& info) { return kind_name(info.param); });
 
 }  // namespace phasescope::kernels::testing

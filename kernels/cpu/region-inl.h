@@ -1,0 +1,422 @@
+// Reading a region of the map: scores are computed again for its pairs, a panel of rows and a few
+// columns at a time, and written out or pooled to cells.
+#if defined(PHASESCOPE_CPU_REGION_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef PHASESCOPE_CPU_REGION_INL_H
+#undef PHASESCOPE_CPU_REGION_INL_H
+#else
+#define PHASESCOPE_CPU_REGION_INL_H
+#endif
+
+#include <limits>
+#include <vector>
+
+#include "kernels/cpu/buffer.h"
+#include "kernels/cpu/cells.h"
+#include "kernels/cpu/diagonals.h"
+#include "kernels/cpu/panel-inl.h"
+#include "kernels/cpu/softmax-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace phasescope::kernels::HWY_NAMESPACE {
+
+/// Scores of one head at a time (variants whose heads stand alone).
+template <HeadVariant V>
+class HeadScores {
+ public:
+  static constexpr std::int64_t kKeys = 64;
+  static constexpr bool kHeadsTogether = false;
+
+  HeadScores(const AttentionInputs& inputs, const V& variant)
+      : inputs_(inputs), variant_(variant), scores_(kKeys * kPanel) {
+    for (int n = 0; n < V::kDots; ++n) {
+      dots_[n] = variant.dot(n);
+      packed_[n] = FloatBuffer(dots_[n].dim * kPanel);
+    }
+  }
+
+  /// Panel of `count` queries from `row` of one head.
+  void load(std::int64_t batch, std::int64_t head, std::int64_t row, std::int64_t count) {
+    const AttentionShape& s = inputs_.shape;
+    for (int n = 0; n < V::kDots; ++n) {
+      const DotStream& dot = dots_[n];
+      pack_panel(row_pointer(dot.q, batch, head, row), dot.q.row, count, dot.dim,
+                 n == 0 ? dot.scale * kLog2e : dot.scale, packed_[n].data());
+      k_[n] = dot.k;
+      k_[n].data = row_pointer(dot.k, batch, head / (s.heads / s.kv_heads), 0);
+      dim_[n] = dot.dim;
+    }
+    head_ = variant_.head(batch, head);
+    place_ = {row + s.query_offset, 0, 0, static_cast<int>(count), s.causal};
+  }
+
+  /// Scores of keys key .. key + count - 1 (at most kKeys), log2 units, masked ones kMaskedScore.
+  void compute(std::int64_t key, std::int64_t count) {
+    const float* q[2] = {packed_[0].data(), packed_[1].data()};
+    for (std::int64_t n = 0; n < count; n += kTileKeys) {
+      place_.key = key + n;
+      place_.keys = static_cast<int>(std::min<std::int64_t>(kTileKeys, count - n));
+      float* to = scores_.data() + n * kPanel;
+      if (place_.causal && place_.key >= place_.query + kPanel) {
+        for (int r = 0; r < kTileKeys; ++r) fill_panel(to + r * kPanel, kMaskedScore);
+        continue;
+      }
+      Vec t[kTileKeys][kVecs];
+      Vec second[kTileKeys][kVecs];
+      dot_tiles<V>(place_, q, k_, dim_, t, second);
+      variant_.score(head_, place_, t, second);
+      if (is_masked(place_)) mask_tile(place_, t);
+      for (int r = 0; r < kTileKeys; ++r) {
+        for (int v = 0; v < kVecs; ++v) {
+          store(t[r][v], to + r * kPanel + v * kLanes);
+        }
+      }
+    }
+  }
+
+  /// (kKeys, kPanel) of the head that was loaded.
+  const float* scores(std::int64_t) const { return scores_.data(); }
+
+ private:
+  const AttentionInputs& inputs_;
+  const V& variant_;
+  DotStream dots_[2];
+  FloatBuffer packed_[2];
+  FloatBuffer scores_;
+  InputTensor k_[2];
+  std::int64_t dim_[2] = {};
+  typename V::Head head_{};
+  TilePlace place_{};
+};
+
+/// Sums of one head and item by distance: pairs, weight, score, score squared, `count` buckets each.
+struct BucketSums {
+  explicit BucketSums(std::int64_t count) : sums(static_cast<std::size_t>(4 * count)) {}
+  std::vector<double> sums;
+};
+
+/// Runs over a region with one Source of scores a thread.
+template <class Source>
+class RegionPass {
+ public:
+  template <class Shared>
+  RegionPass(const AttentionInputs& inputs, const float* lse, const Region& region,
+             const Shared& shared)
+      : inputs_(inputs), lse_(lse), region_(region) {
+    for (int n = 0; n < parallel_threads(); ++n) sources_.emplace_back(inputs, shared);
+  }
+
+  void run(const RegionCall& call) {
+    if (call.buckets) {
+      profile(*call.buckets);
+    } else if (call.map) {
+      pool(*call.map);
+    } else {
+      write(call.scores, call.weights);
+    }
+  }
+
+ private:
+  /// Every pair.
+  void write(float* scores, float* weights) {
+    const std::int64_t rows = region_.row_end - region_.row_begin;
+    parallel_items((rows + kPanel - 1) / kPanel, [&](std::int64_t panel, int thread) {
+      const std::int64_t row = region_.row_begin + panel * kPanel;
+      const std::int64_t count = std::min<std::int64_t>(kPanel, region_.row_end - row);
+      visit(sources_[static_cast<std::size_t>(thread)], row, count,
+            [&](std::int64_t head, std::int64_t key, std::int64_t keys, const float* t) {
+              write_block(head, row, count, key, keys, t, scores, weights);
+            });
+    });
+  }
+
+  /// Pooled to cells.
+  void pool(const MapOutputs& map) {
+    rows_ = {region_.row_begin, region_.row_end, map.height};
+    columns_ = {region_.col_begin, region_.col_end, map.width};
+    const std::vector<CellGroup> groups = group_cells(rows_, kPanel);
+    parallel_items(static_cast<std::int64_t>(groups.size()), [&](std::int64_t item, int thread) {
+      pool_group(map, groups[static_cast<std::size_t>(item)],
+                 sources_[static_cast<std::size_t>(thread)]);
+    });
+  }
+
+  /// Sums by distance over the whole region, of its heads. Lanes are queries, so a key's pairs lie
+  /// side by side in the arrays by distance; these are float sums of one panel (no longer than a
+  /// panel has rows), added to float64 buckets after each.
+  void profile(const BucketProbes& buckets) {
+    const DistanceRange range = distance_range(inputs_.shape, kPanel);
+    const std::int64_t heads = Source::kHeadsTogether ? 1 : region_.head_count;
+    const std::int64_t slots = std::max<std::int64_t>(1, kProfileItems / heads);
+    std::vector<BucketSums> sums(static_cast<std::size_t>(region_.head_count * slots),
+                                 BucketSums(buckets.count));
+    parallel_items(heads * slots, [&](std::int64_t item, int thread) {
+      profile_item(buckets, range, item / slots, item % slots, slots, sums.data(),
+                   sources_[static_cast<std::size_t>(thread)]);
+    });
+    for (std::int64_t h = 0; h < region_.head_count; ++h) {
+      write_buckets(buckets, h, slots, sums.data() + h * slots);
+    }
+  }
+
+  static constexpr std::int64_t kProfileItems = 16;
+
+  /// Every `slots`-th panel of one head, or of all heads where they come together.
+  void profile_item(const BucketProbes& buckets, const DistanceRange& range, std::int64_t head,
+                    std::int64_t slot, std::int64_t slots, BucketSums* sums,
+                    Source& source) const {
+    const std::int64_t step = Source::kHeadsTogether ? region_.head_count : 1;
+    const std::int64_t size = range.size();
+    FloatBuffer diagonals(step * 4 * size, 0.0f);
+    const std::int64_t stride = slots * kPanel;
+    for (std::int64_t row = slot * kPanel; row < inputs_.shape.queries; row += stride) {
+      const std::int64_t count = std::min<std::int64_t>(kPanel, inputs_.shape.queries - row);
+      source.load(region_.batch, region_.head_begin + head, row, count);
+      const std::int64_t end = visible_keys(inputs_.shape, row + count - 1);
+      for (std::int64_t key = 0; key < end; key += Source::kKeys) {
+        const std::int64_t keys = std::min<std::int64_t>(Source::kKeys, end - key);
+        source.compute(key, keys);
+        for (std::int64_t n = 0; n < step; ++n) {
+          add_diagonals(head + n, row, count, key, keys, source.scores(region_.head_begin + head + n),
+                        diagonals.data() + n * 4 * size - range.first, size);
+        }
+      }
+      for (std::int64_t n = 0; n < step; ++n) {
+        drain(buckets, range, diagonals.data() + n * 4 * size,
+              sums[(head + n) * slots + slot].sums);
+      }
+    }
+  }
+
+  /// to: pairs, weight, score, score squared by distance, each `size` long, from distance 0.
+  void add_diagonals(std::int64_t head, std::int64_t row, std::int64_t count, std::int64_t key,
+                     std::int64_t keys, const float* t, float* to, std::int64_t size) const {
+    HWY_ALIGN float lse[kPanel];
+    load_lse(head, row, count, lse);
+    for (std::int64_t r = 0; r < keys; ++r) {
+      const std::int64_t distance = row + inputs_.shape.query_offset - key - r;
+      for (int v = 0; v < kVecs; ++v) {
+        const Vec score = load(t + r * kPanel + v * kLanes);
+        const LaneMask shown =
+            hn::And(hn::Gt(score, set(kFirstMaximum)),
+                    hn::Lt(iota(static_cast<float>(v * kLanes)), set(static_cast<float>(count))));
+        const Vec natural = hn::IfThenElseZero(shown, hn::Mul(score, set(kLn2)));
+        const Vec p = exp2_any(hn::Sub(score, load(lse + v * kLanes)));
+        float* at = to + distance + v * kLanes;
+        add_unaligned(at, hn::IfThenElseZero(shown, set(1.0f)));
+        add_unaligned(at + size, p);
+        add_unaligned(at + 2 * size, natural);
+        add_unaligned(at + 3 * size, hn::Mul(natural, natural));
+      }
+    }
+  }
+
+  static HWY_INLINE void add_unaligned(float* at, Vec x) {
+    store_unaligned(hn::Add(load_unaligned(at), x), at);
+  }
+
+  /// Adds the sums by distance to their buckets and clears them.
+  static void drain(const BucketProbes& buckets, const DistanceRange& range, float* diagonals,
+                    std::vector<double>& sums) {
+    for (std::int64_t stat = 0; stat < 4; ++stat) {
+      const float* from = diagonals + stat * range.size() - range.first;
+      for (std::int64_t b = 0; b < buckets.count; ++b) {
+        double sum = 0;
+        for (const bool before : {false, true}) {
+          // Distances edges[b] .. edges[b + 1] - 1, and the same of keys after the query.
+          std::int64_t low = buckets.edges[b], high = buckets.edges[b + 1] - 1;
+          if (before) {
+            const std::int64_t nearest = std::max<std::int64_t>(low, 1);
+            low = -high;
+            high = -nearest;
+          }
+          low = std::max(low, range.first);
+          high = std::min(high, range.last);
+          for (std::int64_t n = low; n <= high; ++n) sum += static_cast<double>(from[n]);
+        }
+        sums[static_cast<std::size_t>(stat * buckets.count + b)] += sum;
+      }
+    }
+    std::fill_n(diagonals, 4 * range.size(), 0.0f);
+  }
+
+  void write_buckets(const BucketProbes& buckets, std::int64_t head, std::int64_t slots,
+                     const BucketSums* sums) const {
+    const std::int64_t first =
+        (region_.batch * inputs_.shape.heads + region_.head_begin + head) * buckets.count;
+    double* const doubles[] = {nullptr, buckets.weight, buckets.score, buckets.score_square};
+    for (std::int64_t n = 0; n < 4 * buckets.count; ++n) {
+      double sum = 0;
+      for (std::int64_t s = 0; s < slots; ++s) sum += sums[s].sums[static_cast<std::size_t>(n)];
+      const std::int64_t stat = n / buckets.count, at = first + n % buckets.count;
+      if (stat == 0 && buckets.pairs) buckets.pairs[at] = static_cast<std::int64_t>(sum);
+      if (doubles[stat]) doubles[stat][at] = sum;
+    }
+  }
+
+  /// Lane sums of a panel for each head and column cell: sum, maximum, count, each kPanel floats.
+  static constexpr std::int64_t kStats = 3;
+
+  /// Calls use(head of the region, key, keys, scores) for every block of columns of the panel.
+  template <class Use>
+  void visit(Source& source, std::int64_t row, std::int64_t count, const Use& use) const {
+    const std::int64_t step = Source::kHeadsTogether ? region_.head_count : 1;
+    for (std::int64_t h = 0; h < region_.head_count; h += step) {
+      source.load(region_.batch, region_.head_begin + h, row, count);
+      for (std::int64_t key = region_.col_begin; key < region_.col_end; key += Source::kKeys) {
+        const std::int64_t keys = std::min<std::int64_t>(Source::kKeys, region_.col_end - key);
+        source.compute(key, keys);
+        for (std::int64_t n = h; n < h + step; ++n) {
+          use(n, key, keys, source.scores(region_.head_begin + n));
+        }
+      }
+    }
+  }
+
+  /// lse of a panel's rows in log2 units; so large that weights are 0 where a row has no key.
+  void load_lse(std::int64_t head, std::int64_t row, std::int64_t count, float* to) const {
+    const std::int64_t first =
+        (region_.batch * inputs_.shape.heads + region_.head_begin + head) * inputs_.shape.queries +
+        row;
+    for (std::int64_t n = 0; n < kPanel; ++n) {
+      const float lse =
+          n < count && lse_ ? lse_[first + n] : -std::numeric_limits<float>::infinity();
+      to[n] = lse == -std::numeric_limits<float>::infinity()
+                  ? -kMaskedScore
+                  : static_cast<float>(static_cast<double>(lse) * 1.4426950408889634);
+    }
+  }
+
+  void write_block(std::int64_t head, std::int64_t row, std::int64_t count, std::int64_t key,
+                   std::int64_t keys, const float* t, float* scores, float* weights) const {
+    HWY_ALIGN float lse[kPanel];
+    load_lse(head, row, count, lse);
+    const std::int64_t rows = region_.row_end - region_.row_begin;
+    const std::int64_t width = region_.col_end - region_.col_begin;
+    for (std::int64_t r = 0; r < keys; ++r) {
+      HWY_ALIGN float p[kPanel];
+      for (int v = 0; v < kVecs; ++v) {
+        store(exp2_any(hn::Sub(load(t + r * kPanel + v * kLanes), load(lse + v * kLanes))),
+              p + v * kLanes);
+      }
+      for (std::int64_t n = 0; n < count; ++n) {
+        const std::int64_t at = (head * rows + row - region_.row_begin + n) * width + key + r -
+                                region_.col_begin;
+        const float score = t[r * kPanel + n];
+        if (scores) {
+          scores[at] = score <= kFirstMaximum ? -std::numeric_limits<float>::infinity()
+                                              : score * kLn2;
+        }
+        if (weights) weights[at] = p[n];
+      }
+    }
+  }
+
+  /// Cells of some rows of cells: panels of their rows, then one more loop over lanes.
+  void pool_group(const MapOutputs& map, const CellGroup& group, Source& source) const {
+    const std::int64_t cells = (group.end - group.begin) * map.width;
+    std::vector<double> sums(static_cast<std::size_t>(region_.head_count * cells));
+    std::vector<double> counts(sums.size());
+    std::vector<float> maxima(sums.size(), kMaskedScore);
+    FloatBuffer stats(region_.head_count * map.width * kStats * kPanel);
+    const std::int64_t end = rows_.last(group.end - 1);
+    for (std::int64_t row = rows_.first(group.begin); row < end; row += kPanel) {
+      const std::int64_t count = std::min<std::int64_t>(kPanel, end - row);
+      clear(stats.data(), region_.head_count * map.width);
+      visit(source, row, count,
+            [&](std::int64_t head, std::int64_t key, std::int64_t keys, const float* t) {
+              pool_columns(map, head, row, count, key, keys, t,
+                           stats.data() + head * map.width * kStats * kPanel);
+            });
+      for (std::int64_t c = 0; c < region_.head_count * cells; ++c) {
+        const std::int64_t head = c / cells, y = group.begin + c % cells / map.width;
+        const float* lanes =
+            stats.data() + (head * map.width + c % map.width) * kStats * kPanel;
+        const auto at = static_cast<std::size_t>(c);
+        for (std::int64_t n = std::max(rows_.first(y), row) - row;
+             n < std::min(rows_.last(y), row + count) - row; ++n) {
+          sums[at] += static_cast<double>(lanes[n]);
+          maxima[at] = std::max(maxima[at], lanes[kPanel + n]);
+          counts[at] += static_cast<double>(lanes[2 * kPanel + n]);
+        }
+      }
+    }
+    for (std::int64_t c = 0; c < region_.head_count * cells; ++c) {
+      const auto at = static_cast<std::size_t>(c);
+      write_cell(map, c / cells, group.begin + c % cells / map.width, c % map.width, sums[at],
+                 maxima[at], counts[at]);
+    }
+  }
+
+  static void clear(float* stats, std::int64_t cells) {
+    for (std::int64_t c = 0; c < cells; ++c) {
+      fill_panel(stats + c * kStats * kPanel, 0);
+      fill_panel(stats + c * kStats * kPanel + kPanel, kMaskedScore);
+      fill_panel(stats + c * kStats * kPanel + 2 * kPanel, 0);
+    }
+  }
+
+  /// Adds a block of columns to the lane sums of the cells it touches. stats: (width, kStats, kPanel).
+  void pool_columns(const MapOutputs& map, std::int64_t head, std::int64_t row,
+                    std::int64_t count, std::int64_t key, std::int64_t keys, const float* t,
+                    float* stats) const {
+    HWY_ALIGN float lse[kPanel];
+    load_lse(head, row, count, lse);
+    const bool weights = map.quantity == MapQuantity::weight;
+    const std::int64_t width = columns_.end - columns_.begin;
+    // The first cell that can reach this block; cells are in order of their columns.
+    std::int64_t x = std::max<std::int64_t>(0, (key - columns_.begin) * map.width / width - 1);
+    for (; x < map.width && columns_.first(x) < key + keys; ++x) {
+      const std::int64_t from = std::max(columns_.first(x), key) - key;
+      const std::int64_t to = std::min(columns_.last(x), key + keys) - key;
+      float* cell = stats + x * kStats * kPanel;
+      for (std::int64_t r = from; r < to; ++r) add_column(t + r * kPanel, lse, weights, cell);
+    }
+  }
+
+  static HWY_INLINE void add_column(const float* t, const float* lse, bool weights, float* cell) {
+    for (int v = 0; v < kVecs; ++v) {
+      const Vec score = load(t + v * kLanes);
+      const LaneMask visible = hn::Gt(score, set(kFirstMaximum));
+      const Vec value = weights ? exp2_any(hn::Sub(score, load(lse + v * kLanes)))
+                                : hn::Mul(score, set(kLn2));
+      float* sum = cell + v * kLanes;
+      float* maximum = sum + kPanel;
+      float* number = maximum + kPanel;
+      store(hn::Add(load(sum), hn::IfThenElseZero(visible, value)), sum);
+      const Vec shown = hn::IfThenElse(visible, value, set(kMaskedScore));
+      store(hn::Max(load(maximum), shown), maximum);
+      store(hn::Add(load(number), hn::IfThenElseZero(visible, set(1.0f))), number);
+    }
+  }
+
+  void write_cell(const MapOutputs& map, std::int64_t head, std::int64_t y, std::int64_t x,
+                  double sum, float maximum, double count) const {
+    const std::int64_t at = (head * map.height + y) * map.width + x;
+    const double pairs = static_cast<double>((rows_.last(y) - rows_.first(y)) *
+                                             (columns_.last(x) - columns_.first(x)));
+    const float none = std::numeric_limits<float>::quiet_NaN();
+    const double share = map.quantity == MapQuantity::weight ? pairs : count;
+    if (map.mean) map.mean[at] = count == 0 ? none : static_cast<float>(sum / share);
+    if (map.maximum) map.maximum[at] = count == 0 ? none : maximum;
+    if (map.share) map.share[at] = static_cast<float>(count / pairs);
+  }
+
+  const AttentionInputs& inputs_;
+  const float* lse_;
+  const Region& region_;
+  std::vector<Source> sources_;
+  CellAxis rows_, columns_;
+};
+
+/// Regions of a variant whose heads stand alone.
+template <HeadVariant V>
+void run_region(const RegionCall& call) {
+  const V variant(call.inputs);
+  RegionPass<HeadScores<V>> pass(call.inputs, call.lse, call.region, variant);
+  pass.run(call);
+}
+
+}  // namespace phasescope::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

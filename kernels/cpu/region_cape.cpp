@@ -1,0 +1,102 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/region_cape.cpp"
+#include "kernels/cpu/targets.h"
+// After the list of targets.
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/entries.h"
+#include "kernels/cpu/region-inl.h"
+#include "kernels/variants/cape-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace phasescope::kernels::HWY_NAMESPACE {
+
+/// Scores of all heads at once: a head's score reads every head's.
+class CapeScores {
+ public:
+  static constexpr std::int64_t kKeys = kCapeKeys;
+  static constexpr bool kHeadsTogether = true;
+
+  CapeScores(const AttentionInputs& inputs, const CapeNetwork& net)
+      : inputs_(inputs),
+        net_(net),
+        packed_(net.heads * inputs.shape.head_dim * kPanel),
+        scores_(net.heads * kCapeRow),
+        hidden_(net.cape.hidden * kCapeRow) {}
+
+  void load(std::int64_t batch, std::int64_t, std::int64_t row, std::int64_t count) {
+    const AttentionShape& s = inputs_.shape;
+    batch_ = batch;
+    for (std::int64_t h = 0; h < net_.heads; ++h) {
+      pack_panel(row_pointer(inputs_.q, batch, h, row), inputs_.q.row, count, s.head_dim,
+                 inputs_.scale, packed_.data() + h * s.head_dim * kPanel);
+    }
+    place_ = {row + s.query_offset, 0, 0, static_cast<int>(count), s.causal};
+  }
+
+  void compute(std::int64_t key, std::int64_t count) {
+    const AttentionShape& s = inputs_.shape;
+    place_.key = key;
+    for (std::int64_t h = 0; h < net_.heads; ++h) {
+      InputTensor k = inputs_.k;
+      k.data = row_pointer(inputs_.k, batch_, h / (s.heads / s.kv_heads), 0);
+      cape_content(place_, count, packed_.data() + h * s.head_dim * kPanel, k, s.head_dim,
+                   scores_.data() + h * kCapeRow);
+    }
+    for (std::int64_t r = 0; r < count; ++r) {
+      const std::int64_t distance = place_.query - key - r;
+      // Pairs above the diagonal have no entry in the tables and no score.
+      if (s.causal && distance + kPanel <= 0) continue;
+      float* scores = scores_.data() + r * kPanel;
+      float* hidden = hidden_.data() + r * kPanel;
+      cape_first_layer(net_, distance, scores, hidden);
+      cape_second_layer(net_, distance, scores, hidden, hidden, scores);
+    }
+    for (std::int64_t h = 0; h < net_.heads; ++h) finish_head(key, count, h);
+  }
+
+  const float* scores(std::int64_t head) const { return scores_.data() + head * kCapeRow; }
+
+ private:
+  /// To log2 units, masked.
+  void finish_head(std::int64_t key, std::int64_t count, std::int64_t h) {
+    TilePlace tile = place_;
+    for (std::int64_t n = 0; n < count; n += kTileKeys) {
+      tile.key = key + n;
+      tile.keys = static_cast<int>(std::min<std::int64_t>(kTileKeys, count - n));
+      float* at = scores_.data() + h * kCapeRow + n * kPanel;
+      Vec t[kTileKeys][kVecs];
+      for (int r = 0; r < kTileKeys; ++r) {
+        for (int v = 0; v < kVecs; ++v) {
+          t[r][v] = hn::Mul(HWY_NAMESPACE::load(at + r * kPanel + v * kLanes), set(kLog2e));
+        }
+      }
+      if (is_masked(tile)) mask_tile(tile, t);
+      for (int r = 0; r < kTileKeys; ++r) {
+        for (int v = 0; v < kVecs; ++v) store(t[r][v], at + r * kPanel + v * kLanes);
+      }
+    }
+  }
+
+  const AttentionInputs& inputs_;
+  const CapeNetwork& net_;
+  FloatBuffer packed_, scores_, hidden_;
+  std::int64_t batch_ = 0;
+  TilePlace place_{};
+};
+
+void region_cape(const RegionCall& call) {
+  const CapeNetwork net(call.inputs);
+  RegionPass<CapeScores> pass(call.inputs, call.lse, call.region, net);
+  pass.run(call);
+}
+
+}  // namespace phasescope::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace phasescope::kernels {
+
+void region_cape(const RegionCall& call) { PHASESCOPE_SELECT_TARGET(region_cape)(call); }
+
+}  // namespace phasescope::kernels
+#endif

@@ -1,0 +1,87 @@
+#pragma once
+// Row probes on the device: registers of a thread for its two rows, joined over the four threads of a
+// row at the end.
+
+#include <cstdint>
+
+#include "kernels/attention.h"
+
+namespace phasescope::kernels::cuda {
+
+__device__ __forceinline__ float quad_sum(float x) {
+  x += __shfl_xor_sync(0xffffffffu, x, 1);
+  return x + __shfl_xor_sync(0xffffffffu, x, 2);
+}
+__device__ __forceinline__ float quad_max(float x) {
+  x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
+  return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+}
+
+/// Off: nothing is kept, nothing is computed.
+struct NoProbes {
+  __device__ void rescale(float, float, float) {}
+  __device__ void add(const RowProbes&, float, float, float, std::int64_t, std::int64_t) {}
+  __device__ void write(const RowProbes&, std::int64_t, float, float, bool) {}
+};
+
+/// All row probes, relative to the running maximum m (log2 units) and rescaled with it.
+struct AllProbes {
+  float entropy = 0;   // sum p (t - m)
+  float distance = 0;  // sum p lambda
+  float best = -INFINITY;
+  std::int32_t best_key = -1;
+  float first = -INFINITY;  // score of key 0, in the thread that has it
+  float window[kMaxWindows] = {};
+
+  /// The maximum moves by `step` = old - new (0 at the first), sums by factor = 2^step; `sum` is this
+  /// thread's part of the normaliser before the move.
+  __device__ void rescale(float factor, float step, float sum) {
+    entropy = factor * (entropy + step * sum);
+    distance *= factor;
+    for (float& w : window) w *= factor;
+  }
+
+  __device__ void add(const RowProbes& wanted, float p, float t, float m, std::int64_t query,
+                      std::int64_t key) {
+    if (t == -INFINITY) return;
+    entropy += p * (t - m);
+    const std::int64_t lambda = query - key;
+    distance += p * static_cast<float>(lambda);
+    if (t > best) {
+      best = t;
+      best_key = static_cast<std::int32_t>(key);
+    }
+    if (key == 0) first = t;
+    for (int n = 0; n < kMaxWindows; ++n) {
+      if ((lambda < 0 ? -lambda : lambda) < wanted.windows[n]) window[n] += p;
+    }
+  }
+
+  /// Joins the row's four threads; the first of them writes. m and l: the row's maximum (log2 units)
+  /// and normaliser.
+  __device__ void write(const RowProbes& out, std::int64_t at, float m, float l, bool writes) {
+    constexpr float kNatural = 0.693147180559945309f;
+    entropy = quad_sum(entropy);
+    distance = quad_sum(distance);
+    first = quad_max(first);
+    for (float& w : window) w = quad_sum(w);
+    const float top = quad_max(best);
+    std::int32_t key = best == top && best_key >= 0 ? best_key : INT32_MAX;
+    key = min(key, __shfl_xor_sync(0xffffffffu, key, 1));
+    key = min(key, __shfl_xor_sync(0xffffffffu, key, 2));
+    if (!writes) return;
+    const bool empty = l == 0;
+    const float inverse = empty ? 0 : 1 / l;
+    if (out.entropy) out.entropy[at] = empty ? 0 : kNatural * (log2f(l) - entropy * inverse);
+    if (out.max_score) out.max_score[at] = empty ? -INFINITY : top * kNatural;
+    if (out.max_key) out.max_key[at] = empty ? -1 : key;
+    if (out.top1_mass) out.top1_mass[at] = empty ? 0 : exp2f(top - m) * inverse;
+    if (out.first_key_weight) out.first_key_weight[at] = empty ? 0 : exp2f(first - m) * inverse;
+    if (out.mean_distance) out.mean_distance[at] = distance * inverse;
+    for (int n = 0; n < kMaxWindows; ++n) {
+      if (out.window_mass[n]) out.window_mass[n][at] = window[n] * inverse;
+    }
+  }
+};
+
+}  // namespace phasescope::kernels::cuda

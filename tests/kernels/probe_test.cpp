@@ -1,0 +1,301 @@
+// Row probes, distance buckets, regions and maps against sums over the reference's full matrices.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "tests/kernels/cases.h"
+#include "tests/kernels/compare.h"
+#include "tests/kernels/reference.h"
+
+namespace phasescope::kernels::testing {
+namespace {
+
+/// Every probe of a case, switched on.
+struct Probes {
+  explicit Probes(Case& c, std::vector<std::int64_t> bucket_edges)
+      : edges(std::move(bucket_edges)) {
+    const AttentionShape& s = c.inputs.shape;
+    const auto rows = static_cast<std::size_t>(s.batch * s.heads * s.queries);
+    for (auto* array : {&entropy, &max_score, &top1, &first, &distance, &windows[0], &windows[1],
+                        &windows[2]}) {
+      array->resize(rows);
+    }
+    max_key.resize(rows);
+    RowProbes& r = c.outputs.rows;
+    r.entropy = entropy.data();
+    r.max_score = max_score.data();
+    r.max_key = max_key.data();
+    r.top1_mass = top1.data();
+    r.first_key_weight = first.data();
+    r.mean_distance = distance.data();
+    r.windows = {1, 16, 64};
+    for (std::size_t w = 0; w < 3; ++w) r.window_mass[w] = windows[w].data();
+    BucketProbes& b = c.outputs.buckets;
+    b.edges = edges.data();
+    b.count = static_cast<std::int64_t>(edges.size()) - 1;
+    const auto sums = static_cast<std::size_t>(s.batch * s.heads * b.count);
+    pairs.resize(sums);
+    weight.resize(sums);
+    score.resize(sums);
+    square.resize(sums);
+    b.pairs = pairs.data();
+    b.weight = weight.data();
+    b.score = score.data();
+    b.score_square = square.data();
+  }
+
+  std::vector<std::int64_t> edges, pairs;
+  std::vector<float> entropy, max_score, top1, first, distance, windows[3];
+  std::vector<std::int32_t> max_key;
+  std::vector<double> weight, score, square;
+};
+
+/// One number a row of the reference.
+template <typename Real>
+struct RowTruth {
+  explicit RowTruth(const Reference<Real>& ref) {
+    const AttentionShape& s = ref.s;
+    for (std::int64_t r = 0; r < s.batch * s.heads * s.queries; ++r) {
+      add_row(ref, r, ref.score.data() + r * s.keys, ref.weight.data() + r * s.keys);
+    }
+  }
+
+  void add_row(const Reference<Real>& ref, std::int64_t r, const Real* t, const Real* p) {
+    const AttentionShape& s = ref.s;
+    Real h = 0, d = 0, w[3] = {0, 0, 0}, best = -std::numeric_limits<Real>::infinity();
+    for (std::int64_t j = 0; j < s.keys; ++j) {
+      const std::int64_t lambda = ref.distance(r % s.queries, j);
+      if (p[j] > 0) h -= p[j] * std::log(p[j]);
+      d += p[j] * Real(lambda);
+      const std::int64_t widths[3] = {1, 16, 64};
+      for (int n = 0; n < 3; ++n) w[n] += std::abs(lambda) < widths[n] ? p[j] : Real(0);
+      best = std::max(best, t[j]);
+    }
+    entropy.push_back(h);
+    distance.push_back(d);
+    max_score.push_back(best);
+    top1.push_back(s.keys ? *std::max_element(p, p + s.keys) : Real(0));
+    first.push_back(s.keys ? p[0] : Real(0));
+    for (int n = 0; n < 3; ++n) windows[n].push_back(w[n]);
+  }
+
+  std::vector<Real> entropy, distance, max_score, top1, first, windows[3];
+};
+
+/// Sums by bucket of head h (batch included) of the reference.
+struct BucketTruth {
+  double pairs = 0, weight = 0, score = 0, square = 0;
+};
+
+BucketTruth bucket_truth(const Reference<double>& ref, std::int64_t head, std::int64_t low,
+                         std::int64_t high) {
+  BucketTruth sum;
+  const AttentionShape& s = ref.s;
+  for (std::int64_t n = 0; n < s.queries * s.keys; ++n) {
+    const std::int64_t lambda = std::abs(ref.distance(n / s.keys, n % s.keys));
+    const auto at = static_cast<std::size_t>(head * s.queries * s.keys + n);
+    if (lambda < low || lambda >= high || std::isinf(ref.score[at])) continue;
+    sum.pairs += 1;
+    sum.weight += ref.weight[at];
+    sum.score += ref.score[at];
+    sum.square += ref.score[at] * ref.score[at];
+  }
+  return sum;
+}
+
+void expect_probes(const Problem& problem, const std::vector<std::int64_t>& edges) {
+  SCOPED_TRACE(problem_name(problem));
+  Case c(problem);
+  Probes probes(c, edges);
+  c.forward();
+  Reference<double> truth(c.inputs);
+  Reference<float> plain(c.inputs);
+  const RowTruth<double> rows(truth);
+  const RowTruth<float> plain_rows(plain);
+  expect_close("out", c.out, plain.out, truth.out, 8, 1);
+  expect_close("entropy", probes.entropy, plain_rows.entropy, rows.entropy, 16, 1);
+  expect_close("max_score", probes.max_score, plain_rows.max_score, rows.max_score, 8, 1);
+  expect_close("top1", probes.top1, plain_rows.top1, rows.top1, 8, 1);
+  expect_close("first", probes.first, plain_rows.first, rows.first, 8, 1);
+  expect_close("distance", probes.distance, plain_rows.distance, rows.distance, 8, 1);
+  for (int n = 0; n < 3; ++n) {
+    expect_close("window", probes.windows[n], plain_rows.windows[n], rows.windows[n], 8, 1);
+  }
+  const AttentionShape& s = problem.shape;
+  for (std::size_t r = 0; r < probes.max_key.size(); ++r) {
+    const std::int32_t key = probes.max_key[r];
+    if (std::isinf(rows.max_score[r])) {
+      EXPECT_EQ(key, -1);
+      continue;
+    }
+    ASSERT_TRUE(key >= 0 && key < s.keys);
+    // The key named holds the maximum, up to rounding of scores that nearly tie.
+    const double there = truth.score[r * static_cast<std::size_t>(s.keys) + static_cast<std::size_t>(key)];
+    EXPECT_NEAR(there, rows.max_score[r], 1e-4 * (1 + std::abs(rows.max_score[r])));
+  }
+  const std::int64_t count = c.outputs.buckets.count;
+  for (std::int64_t n = 0; n < s.batch * s.heads * count; ++n) {
+    const auto b = static_cast<std::size_t>(n % count), at = static_cast<std::size_t>(n);
+    const BucketTruth want = bucket_truth(truth, n / count, edges[b], edges[b + 1]);
+    EXPECT_EQ(probes.pairs[at], static_cast<std::int64_t>(want.pairs)) << "bucket " << b;
+    // Float32 scores and weights, a few roundings each, summed without loss.
+    const double scale = problem.magnitude * (1 + want.pairs);
+    EXPECT_NEAR(probes.weight[at], want.weight, 4e-6 * (problem.magnitude + want.weight));
+    EXPECT_NEAR(probes.score[at], want.score, 2e-6 * scale);
+    EXPECT_NEAR(probes.square[at], want.square, 4e-6 * (scale + want.square));
+  }
+}
+
+class EveryProbe : public ::testing::TestWithParam<Kind> {};
+
+TEST_P(EveryProbe, IsRightAtEverySize) {
+  const std::vector<std::int64_t> log_spaced{0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024};
+  for (const std::int64_t size : {1, 2, 17, 63, 64, 65, 81, 127, 128, 129, 300}) {
+    Problem problem{GetParam()};
+    problem.shape = {1, 2, 1, size, size, 16};
+    expect_probes(problem, log_spaced);
+  }
+}
+
+TEST_P(EveryProbe, SumsOverDenseDistancesAndKeysAfterTheQuery) {
+  std::vector<std::int64_t> dense;
+  for (std::int64_t n = 0; n <= 90; ++n) dense.push_back(n);
+  Problem problem{GetParam()};
+  problem.shape = {2, 2, 2, 70, 90, 16};
+  problem.shape.query_offset = 20;
+  expect_probes(problem, dense);
+  problem.shape.causal = false;
+  expect_probes(problem, dense);
+}
+
+TEST_P(EveryProbe, HoldsWithRowsThatSeeNoKey) {
+  Problem problem{GetParam()};
+  problem.shape = {1, 2, 2, 100, 40, 16};
+  problem.shape.query_offset = -60;
+  expect_probes(problem, {0, 8, 64});
+}
+
+/// Cell of a map by its definition.
+float cell_truth(const Reference<double>& ref, const Region& region, const MapOutputs& map,
+                 std::int64_t head, std::int64_t y, std::int64_t x, int stat) {
+  const auto span = [](std::int64_t begin, std::int64_t end, std::int64_t cells, std::int64_t n) {
+    const std::int64_t first = begin + n * (end - begin) / cells;
+    return std::pair{first, std::max(first + 1, begin + (n + 1) * (end - begin) / cells)};
+  };
+  const auto [r0, r1] = span(region.row_begin, region.row_end, map.height, y);
+  const auto [c0, c1] = span(region.col_begin, region.col_end, map.width, x);
+  double sum = 0, best = -std::numeric_limits<double>::infinity(), seen = 0;
+  for (std::int64_t i = r0; i < r1; ++i) {
+    for (std::int64_t j = c0; j < c1; ++j) {
+      const auto at = static_cast<std::size_t>(ref.at(region.batch, head, i, j));
+      if (std::isinf(ref.score[at])) continue;
+      const double value = map.quantity == MapQuantity::weight ? ref.weight[at] : ref.score[at];
+      sum += value;
+      best = std::max(best, value);
+      seen += 1;
+    }
+  }
+  const double pairs = static_cast<double>((r1 - r0) * (c1 - c0));
+  if (stat == 2) return static_cast<float>(seen / pairs);
+  if (seen == 0) return std::numeric_limits<float>::quiet_NaN();
+  return static_cast<float>(
+      stat == 1 ? best : sum / (map.quantity == MapQuantity::weight ? pairs : seen));
+}
+
+class EveryRegion : public ::testing::TestWithParam<Kind> {};
+
+void expect_map(Case& c, const Reference<double>& truth, const Region& region, MapOutputs map) {
+  const auto cells = static_cast<std::size_t>(region.head_count * map.height * map.width);
+  std::vector<float> mean(cells), maximum(cells), share(cells);
+  map.mean = mean.data();
+  map.maximum = maximum.data();
+  map.share = share.data();
+  attention_map(c.inputs, c.lse.data(), region, map);
+  for (std::size_t n = 0; n < cells; ++n) {
+    const auto at = static_cast<std::int64_t>(n);
+    const std::int64_t head = region.head_begin + at / (map.height * map.width);
+    const std::int64_t y = at / map.width % map.height, x = at % map.width;
+    const float want[3] = {cell_truth(truth, region, map, head, y, x, 0),
+                           cell_truth(truth, region, map, head, y, x, 1),
+                           cell_truth(truth, region, map, head, y, x, 2)};
+    const float got[3] = {mean[n], maximum[n], share[n]};
+    for (int stat = 0; stat < 3; ++stat) {
+      ASSERT_EQ(std::isnan(got[stat]), std::isnan(want[stat])) << stat << " " << y << " " << x;
+      if (std::isnan(want[stat])) continue;
+      ASSERT_NEAR(got[stat], want[stat], 2e-5) << stat;
+    }
+  }
+}
+
+TEST_P(EveryRegion, EqualsTheReference) {
+  Problem problem{GetParam()};
+  problem.shape = {2, 4, 2, 150, 170, 16};
+  problem.shape.query_offset = 20;
+  for (const bool causal : {true, false}) {
+    problem.shape.causal = causal;
+    Case c(problem);
+    c.forward();
+    Reference<double> truth(c.inputs);
+    const Region region{1, 1, 2, 31, 131, 17, 160};
+    std::vector<float> scores(2 * 100 * 143), weights(scores.size());
+    attention_region(c.inputs, c.lse.data(), region, scores.data(), weights.data());
+    for (std::size_t n = 0; n < scores.size(); ++n) {
+      const auto at = static_cast<std::int64_t>(n);
+      const auto from = static_cast<std::size_t>(
+          truth.at(1, 1 + at / 14300, 31 + at / 143 % 100, 17 + at % 143));
+      if (std::isinf(truth.score[from])) {
+        ASSERT_EQ(scores[n], -std::numeric_limits<float>::infinity());
+        ASSERT_EQ(weights[n], 0.0f);
+      } else {
+        ASSERT_NEAR(scores[n], truth.score[from], 2e-5);
+        ASSERT_NEAR(weights[n], truth.weight[from], 1e-5);
+      }
+    }
+    MapOutputs map;
+    for (const MapQuantity quantity : {MapQuantity::weight, MapQuantity::score}) {
+      map.quantity = quantity;
+      map.height = 7;  // many rows a cell
+      map.width = 9;
+      expect_map(c, truth, region, map);
+      map.height = 64;  // cells of one and two rows
+      map.width = 143;
+      expect_map(c, truth, region, map);
+      map.height = 130;  // more cells than rows and columns
+      map.width = 301;
+      expect_map(c, truth, region, map);
+    }
+  }
+}
+
+TEST(Map, RowsOfWeightsTimesTheirWidthSumToOne) {
+  Problem problem{Kind::plain};
+  problem.shape = {1, 1, 1, 96, 96, 16};
+  Case c(problem);
+  c.forward();
+  std::vector<float> mean(96 * 12);
+  MapOutputs map;
+  map.height = 96;
+  map.width = 12;
+  map.mean = mean.data();
+  attention_map(c.inputs, c.lse.data(), {0, 0, 1, 0, 96, 0, 96}, map);
+  for (std::size_t y = 0; y < 96; ++y) {
+    double sum = 0;
+    for (std::size_t x = 0; x < 12; ++x) {
+      const float cell = mean[y * 12 + x];
+      sum += std::isnan(cell) ? 0 : cell;
+    }
+    EXPECT_NEAR(sum * 8, 1, 1e-5);
+  }
+}
+
+}  // namespace
+
+INSTANTIATE_TEST_SUITE_P(Kernels, EveryProbe, ::testing::ValuesIn(all_kinds()),
+                         [](const auto& info) { return kind_name(info.param); });
+INSTANTIATE_TEST_SUITE_P(Kernels, EveryRegion, ::testing::ValuesIn(all_kinds()),
+                         [](const auto& info) { return kind_name(info.param); });
+
+}  // namespace phasescope::kernels::testing

@@ -1,0 +1,249 @@
+// The same bits twice and for any number of threads; gradients by finite differences; bad arguments;
+// the vector functions.
+
+#include <gtest/gtest.h>
+#include <omp.h>
+#include <sys/resource.h>
+
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+
+#include "tests/kernels/cases.h"
+#include "tests/kernels/reference.h"
+
+namespace phasescope::kernels::testing {
+namespace {
+
+class Threads {
+ public:
+  explicit Threads(int count) : before_(omp_get_max_threads()) { omp_set_num_threads(count); }
+  ~Threads() { omp_set_num_threads(before_); }
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
+
+ private:
+  int before_;
+};
+
+/// Every result of a case, one after the other.
+std::vector<float> all_results(const Problem& problem, int threads) {
+  const Threads scope(threads);
+  Case c(problem);
+  const std::vector<std::int64_t> edges{0, 1, 5, 40, 1000};
+  std::vector<double> sums(static_cast<std::size_t>(problem.shape.batch * problem.shape.heads * 4));
+  std::vector<float> entropy(c.lse.size()), mean(7 * 5);
+  c.outputs.rows.entropy = entropy.data();
+  c.outputs.buckets.edges = edges.data();
+  c.outputs.buckets.count = 4;
+  c.outputs.buckets.score = sums.data();
+  c.forward();
+  c.backward();
+  MapOutputs map;
+  map.height = 7;
+  map.width = 5;
+  map.mean = mean.data();
+  const AttentionShape& s = problem.shape;
+  attention_map(c.inputs, c.lse.data(), {0, 0, 1, 0, s.queries, 0, s.keys}, map);
+  std::vector<float> all(sums.begin(), sums.end());
+  for (const auto* part : {&c.out, &c.out_state, &c.lse, &entropy, &mean, &c.dq, &c.dk, &c.dv,
+                           &c.d_state, &c.d_table, &c.d_w1, &c.d_b1, &c.d_w2, &c.d_b2}) {
+    all.insert(all.end(), part->begin(), part->end());
+  }
+  return all;
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+class EveryVariantRepeats : public ::testing::TestWithParam<Kind> {};
+
+TEST_P(EveryVariantRepeats, GivesTheSameBitsForAnyNumberOfThreads) {
+  Problem problem{GetParam()};
+  problem.shape = {2, 4, 2, 450, 450, 16};
+  const std::vector<float> once = all_results(problem, 1);
+  EXPECT_TRUE(same_bits(once, all_results(problem, 1)));
+  EXPECT_TRUE(same_bits(once, all_results(problem, 2)));
+  EXPECT_TRUE(same_bits(once, all_results(problem, 3)));
+}
+
+/// sum of out * d_out (and the state's), in float64: the function whose gradient backward() gives.
+double objective(const Case& c) {
+  const Reference<double> ref(c.inputs);
+  double sum = 0;
+  for (std::size_t n = 0; n < ref.out.size(); ++n) {
+    sum += ref.out[n] * static_cast<double>(c.d_out[n]);
+  }
+  for (std::size_t n = 0; n < ref.out_state.size(); ++n) {
+    sum += ref.out_state[n] * static_cast<double>(c.d_out_state[n]);
+  }
+  return sum;
+}
+
+/// Central differences of a few entries of one array against its gradient.
+void expect_gradient(Case& c, const char* what, std::vector<float>& values,
+                     const std::vector<float>& gradient, std::size_t entries) {
+  double scale = 1;
+  for (const float g : gradient) scale = std::max(scale, std::abs(static_cast<double>(g)));
+  for (std::size_t n = 0; n < std::min(entries, values.size()); ++n) {
+    const std::size_t at = n * 7919 % values.size();
+    const float before = values[at];
+    // The step is what float32 makes of it.
+    const float up = before + 1e-3f, down = before - 1e-3f;
+    values[at] = up;
+    const double above = objective(c);
+    values[at] = down;
+    const double below = objective(c);
+    values[at] = before;
+    const double slope = (above - below) / (static_cast<double>(up) - static_cast<double>(down));
+    // Second-order error of the difference, h^2 f''' / 6, with phases' large derivatives.
+    EXPECT_NEAR(gradient[at], slope, 5e-3 * scale) << what << " " << at;
+  }
+}
+
+TEST_P(EveryVariantRepeats, HasTheGradientOfFiniteDifferences) {
+  Problem problem{GetParam()};
+  problem.shape = {1, 2, 1, 6, 6, 8};
+  Case c(problem);
+  c.forward();
+  c.backward();
+  // Gradients are contiguous (B, H, N, d) and q, k, v lie as (B, N, H, d): with one kv head that is
+  // the same order for k, v and the state; q is checked through the reference elsewhere.
+  expect_gradient(c, "dk", c.k, c.dk, 12);
+  expect_gradient(c, "dv", c.v, c.dv, 12);
+  expect_gradient(c, "d_state", c.state, c.d_state, 6);
+  if (!c.d_table.empty() && problem.kind != Kind::cape_content) {
+    expect_gradient(c, "d_table", c.table, c.d_table, 12);
+  }
+  expect_gradient(c, "d_w1", c.w1, c.d_w1, 12);
+  expect_gradient(c, "d_b1", c.b1, c.d_b1, 8);
+  expect_gradient(c, "d_w2", c.w2, c.d_w2, 12);
+}
+
+TEST(Arguments, AreCheckedBeforeAnyWork) {
+  Problem problem{Kind::table};
+  problem.shape = {1, 2, 2, 20, 20, 16};
+  Case good(problem);
+  EXPECT_NO_THROW(good.forward());
+  {
+    Case c(problem);
+    c.inputs.shape.kv_heads = 3;
+    EXPECT_THROW(c.forward(), std::invalid_argument);
+  }
+  {
+    Case c(problem);
+    std::get<TableVariant>(c.inputs.variant).length = 19;
+    EXPECT_THROW(c.forward(), std::invalid_argument);
+  }
+  {
+    Case c(problem);
+    c.inputs.shape.head_dim = 513;
+    EXPECT_THROW(c.forward(), std::invalid_argument);
+  }
+  {
+    Case c(problem);
+    c.inputs.k.data = nullptr;
+    EXPECT_THROW(c.forward(), std::invalid_argument);
+  }
+  {
+    Case c(problem);
+    c.gradients.variant = CapeGradients{};
+    EXPECT_THROW(c.backward(), std::invalid_argument);
+  }
+  const Region outside{0, 0, 1, 0, 21, 0, 20};
+  EXPECT_THROW(attention_region(good.inputs, good.lse.data(), outside, nullptr, good.out.data()),
+               std::invalid_argument);
+  const Region inside{0, 0, 1, 0, 20, 0, 20};
+  EXPECT_THROW(attention_region(good.inputs, nullptr, inside, nullptr, good.out.data()),
+               std::invalid_argument);
+}
+
+// A tapa score with one content channel of 1 and one phase channel is the cosine itself.
+TEST(Cosine, IsAccurateForLargeArguments) {
+  const std::int64_t keys = 20000;
+  std::vector<float> q{1, 1}, k, v(static_cast<std::size_t>(keys), 0.0f), power(
+      static_cast<std::size_t>(keys), 1.0f), out(1);
+  for (std::int64_t n = 0; n < keys; ++n) {
+    k.push_back(1);
+    k.push_back(static_cast<float>(n - keys / 2) * 1.2345f);  // up to 1.2e4 radians
+  }
+  AttentionInputs in;
+  in.shape = {1, 1, 1, 1, keys, 2};
+  in.shape.value_dim = 1;
+  in.shape.query_offset = keys - 1;
+  in.q = {q.data(), 0, 0, 2};
+  in.k = {k.data(), 0, 0, 2};
+  in.v = {v.data(), 0, 0, 1};
+  TapaVariant tapa;
+  tapa.content_dim = 1;
+  tapa.power = power.data();
+  tapa.power_length = keys;
+  in.variant = tapa;
+  std::vector<float> scores(static_cast<std::size_t>(keys));
+  attention_region(in, nullptr, {0, 0, 1, 0, 1, 0, keys}, scores.data(), nullptr);
+  double worst = 0;
+  for (std::size_t n = 0; n < scores.size(); ++n) {
+    const double want = std::cos(static_cast<double>(k[2 * n + 1]));
+    worst = std::max(worst, std::abs(static_cast<double>(scores[n]) - want));
+  }
+  // The stated error of the vector cosine, and the two roundings of log2 units and back.
+  EXPECT_TRUE(worst <= 4e-7) << worst;
+}
+
+TEST(Cosine, IsOneAtDistanceZero) {
+  Problem problem{Kind::tapa};
+  problem.shape = {1, 1, 1, 1, 1, 16};
+  Case c(problem);
+  std::vector<float> score(1);
+  c.forward();
+  attention_region(c.inputs, nullptr, {0, 0, 1, 0, 1, 0, 1}, score.data(), nullptr);
+  double content = 0;
+  for (std::size_t d = 0; d < 8; ++d) {
+    content += static_cast<double>(c.q[d]) * static_cast<double>(c.k[d]);
+  }
+  EXPECT_NEAR(score[0], content / std::sqrt(8.0), 1e-6);
+}
+
+/// Highest resident memory of this process so far, in bytes.
+std::int64_t peak_memory() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return std::int64_t{usage.ru_maxrss} * 1024;
+}
+
+/// Forward pass with row probes and buckets; how far it raised the peak beyond inputs and outputs.
+std::int64_t memory_of_forward(Kind kind, std::int64_t heads, std::int64_t tokens) {
+  Problem problem{kind};
+  problem.shape = {1, heads, heads, tokens, tokens, 8};
+  Case c(problem);
+  std::vector<float> entropy(c.lse.size());
+  const std::vector<std::int64_t> edges{0, 1, 2, 4, 8, 16, 32, 64, 128, 1024, 8192, 32768};
+  std::vector<double> sums(static_cast<std::size_t>(heads) * 11);
+  c.outputs.rows.entropy = entropy.data();
+  c.outputs.buckets.edges = edges.data();
+  c.outputs.buckets.count = 11;
+  c.outputs.buckets.score = sums.data();
+  const std::int64_t before = peak_memory();
+  c.forward();
+  EXPECT_TRUE(std::isfinite(c.out.back()));
+  return peak_memory() - before;
+}
+
+TEST(Memory, HoldsNoMapOfTheWholeSequence) {
+  // A map of one head would be 400 MB.
+  EXPECT_LT(memory_of_forward(Kind::table, 2, 10000), std::int64_t{64} << 20);
+  EXPECT_LT(memory_of_forward(Kind::cape, 2, 10000), std::int64_t{64} << 20);
+}
+
+// The full size: minutes, so by the label `long` alone. As maps it would be 137 GB.
+TEST(LongMemory, ReadsThirtyTwoHeadsOfThirtyTwoThousandTokens) {
+  EXPECT_LT(memory_of_forward(Kind::table, 32, 32768), std::int64_t{256} << 20);
+}
+
+}  // namespace
+
+INSTANTIATE_TEST_SUITE_P(Kernels, EveryVariantRepeats, ::testing::ValuesIn(all_kinds()),
+                         [](const auto& info) { return kind_name(info.param); });
+
+}  // namespace phasescope::kernels::testing
