@@ -37,6 +37,7 @@ function(phasescope_imgui target)
   add_library(${target} STATIC
     ${imgui_dir}/imgui.cpp ${imgui_dir}/imgui_draw.cpp ${imgui_dir}/imgui_tables.cpp
     ${imgui_dir}/imgui_widgets.cpp ${imgui_dir}/misc/freetype/imgui_freetype.cpp
+    ${imgui_dir}/misc/cpp/imgui_stdlib.cpp
     ${imgui_dir}/backends/imgui_impl_glfw.cpp ${imgui_dir}/backends/imgui_impl_opengl3.cpp)
   target_include_directories(${target} SYSTEM PUBLIC ${imgui_dir} ${imgui_dir}/backends)
   target_include_directories(${target} PRIVATE ${imgui_dir}/misc/freetype)

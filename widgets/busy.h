@@ -5,7 +5,7 @@
 namespace phasescope::widgets {
 
 // What a view shows of a question that has no answer yet, or a bad one.
-enum class BusyState { idle, busy, failed };
+enum class BusyState { idle, busy, answered, failed };
 
 struct BusySpec {
   BusyState state = BusyState::idle;

@@ -164,18 +164,30 @@ void draw_map(const MapSpec& map, HeatmapTexture& texture) {
   if (platform.DrawCallback_SetSamplerNearest)
     list->AddCallback(platform.DrawCallback_SetSamplerNearest, nullptr);
   ImPlot::PlotImage("##map", static_cast<ImTextureID>(picture), {map.col_begin, row_end(map)},
-                    {col_end(map), map.row_begin}, {0, 1}, {1, 0});
+                    {col_end(map), map.row_begin});
   if (platform.DrawCallback_SetSamplerLinear)
     list->AddCallback(platform.DrawCallback_SetSamplerLinear, nullptr);
 }
 
-void set_axis(ImAxis which, const AxisSpec& axis, ValueRange range, bool refit, bool reversed) {
+struct AxisSetup {
+  ImAxis which;
+  ValueRange range;
+  AxisLink* link;
+  bool refit, reversed, labelled;
+};
+
+void set_axis(const AxisSpec& axis, const AxisSetup& setup) {
+  const ImAxis which = setup.which;
   ImPlotAxisFlags flags = ImPlotAxisFlags_NoHighlight | ImPlotAxisFlags_NoSideSwitch;
-  if (reversed) flags |= ImPlotAxisFlags_Invert;
-  ImPlot::SetupAxis(which, axis.label.empty() ? nullptr : axis.label.c_str(), flags);
+  if (setup.reversed) flags |= ImPlotAxisFlags_Invert;
+  const bool labelled = setup.labelled && !axis.label.empty();
+  ImPlot::SetupAxis(which, labelled ? axis.label.c_str() : nullptr, flags);
   if (axis.scale == Scale::log10) ImPlot::SetupAxisScale(which, ImPlotScale_Log10);
-  ImPlot::SetupAxisLimits(which, range.low, range.high,
-                          refit ? ImPlotCond_Always : ImPlotCond_Once);
+  if (setup.link)
+    ImPlot::SetupAxisLinks(which, &setup.link->low, &setup.link->high);
+  else
+    ImPlot::SetupAxisLimits(which, setup.range.low, setup.range.high,
+                            setup.refit ? ImPlotCond_Always : ImPlotCond_Once);
   ImPlot::SetupAxisFormat(which, format_tick);
   if (axis.ticks.empty()) return;
   std::vector<double> places;
@@ -198,8 +210,10 @@ bool must_refit(std::uint64_t version) {
 }
 
 void draw_inside(const PlotSpec& plot, const PlotDraw& options, bool refit) {
-  set_axis(ImAxis_X1, plot.x, axis_range(plot, false), refit, false);
-  set_axis(ImAxis_Y1, plot.y, axis_range(plot, true), refit, plot.map.has_value());
+  set_axis(plot.x, {ImAxis_X1, axis_range(plot, false), options.link_x, refit, false,
+                    options.axis_labels});
+  set_axis(plot.y, {ImAxis_Y1, axis_range(plot, true), options.link_y, refit,
+                    plot.map.has_value(), options.axis_labels});
   ImPlot::SetupFinish();
   if (plot.map && options.texture) draw_map(*plot.map, *options.texture);
   for (std::size_t i = 0; i < plot.series.size(); ++i)
@@ -223,14 +237,17 @@ PlotDrawn draw_axes(const PlotSpec& plot, const PlotDraw& options, ImVec2 size) 
   PlotDrawn drawn;
   const bool refit = must_refit(options.version);
   const ImPlotFlags flags = ImPlotFlags_NoTitle | ImPlotFlags_NoLegend | ImPlotFlags_NoMouseText |
-                            (plot.map ? ImPlotFlags_Crosshairs : 0);
+                            (plot.map && options.crosshair ? ImPlotFlags_Crosshairs : 0);
   if (!ImPlot::BeginPlot("##plot", size, flags)) return drawn;
   draw_inside(plot, options, refit);
   if (ImPlot::IsPlotHovered()) {
     const ImPlotPoint at = ImPlot::GetPlotMousePos();
     drawn.pointer = PlotPointer{at.x, at.y};
-    drawn.clicked = ImGui::IsMouseClicked(ImGuiMouseButton_Left);
+    const float dragged = ImGui::GetMouseDragDelta(ImGuiMouseButton_Left, 0).x;
+    drawn.clicked = ImGui::IsMouseReleased(ImGuiMouseButton_Left) && std::abs(dragged) < 3;
+    drawn.double_clicked = ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left);
   }
+  drawn.plot_size = ImPlot::GetPlotSize();
   ImPlot::EndPlot();
   if (plot.map) show_pointer(plot, drawn);
   return drawn;

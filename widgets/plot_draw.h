@@ -13,17 +13,28 @@ struct PlotPointer {
   double x = 0, y = 0;
 };
 
+// Limits that several plots share, so that zooming one zooms all; kept by the caller.
+struct AxisLink {
+  double low = 0, high = 1;
+};
+
 struct PlotDraw {
   ImVec2 size{-1, -1};                // negative: what is left
   HeatmapTexture* texture = nullptr;  // holds the values of plot.map already
   std::uint64_t version = 0;          // another one fits the axes to the data again
+  AxisLink* link_x = nullptr;         // then the axes are not fitted
+  AxisLink* link_y = nullptr;
+  bool crosshair = true;              // on maps
+  bool axis_labels = true;
   bool title = false;                 // views have titles of their own
   bool notes = true;
 };
 
 struct PlotDrawn {
   std::optional<PlotPointer> pointer;  // where the mouse is, in data units
-  bool clicked = false;
+  bool clicked = false;         // without dragging
+  bool double_clicked = false;
+  ImVec2 plot_size{0, 0};       // pixels inside the axes
 };
 
 // The twin of svg_of in the window: title, legend, plot, notes. The same words and numbers.

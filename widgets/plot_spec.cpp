@@ -55,10 +55,11 @@ Extent data_extent(const PlotSpec& plot, bool vertical) {
   return extent;
 }
 
-ValueRange widened(const Extent& extent, Scale scale, bool pad) {
+// `pad` is the margin on either side, a part of the extent; none is put below a 0.
+ValueRange widened(const Extent& extent, Scale scale, double pad) {
   if (extent.empty()) return scale == Scale::log10 ? ValueRange{1, 10} : ValueRange{0, 1};
   if (scale == Scale::log10) {
-    const double grow = pad ? std::pow(extent.high / extent.low, 0.04) : 1.0;
+    const double grow = std::pow(extent.high / extent.low, pad);
     if (extent.high <= extent.low) return {extent.low / 2, extent.high * 2};
     return {extent.low / grow, extent.high * grow};
   }
@@ -66,7 +67,7 @@ ValueRange widened(const Extent& extent, Scale scale, bool pad) {
     const double room = extent.low == 0 ? 1.0 : std::abs(extent.low) * 0.1;
     return {extent.low - room, extent.high + room};
   }
-  const double margin = pad ? (extent.high - extent.low) * 0.05 : 0.0;
+  const double margin = (extent.high - extent.low) * pad;
   return {extent.low - (extent.low == 0 ? 0.0 : margin), extent.high + margin};
 }
 
@@ -126,7 +127,7 @@ std::vector<AxisTick> nice_ticks(double low, double high, Scale scale, int wante
 
 ValueRange axis_range(const PlotSpec& plot, bool vertical) {
   const AxisSpec& axis = vertical ? plot.y : plot.x;
-  const bool pad = vertical && !plot.map;
+  const double pad = plot.map ? 0 : vertical ? 0.05 : 0.02;
   ValueRange range = widened(data_extent(plot, vertical), axis.scale, pad);
   range.low = axis.low.value_or(range.low);
   range.high = axis.high.value_or(range.high);

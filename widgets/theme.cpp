@@ -165,7 +165,7 @@ void set_shape(float scale) {
   style.ScrollbarSize = 11;
   style.ScrollbarRounding = 6;
   style.WindowBorderSize = style.PopupBorderSize = 1;
-  style.FrameBorderSize = 0;
+  style.FrameBorderSize = 1;
   style.TabBarOverlineSize = 2;
   style.DockingSeparatorSize = 3;
   style.WindowMenuButtonPosition = ImGuiDir_None;

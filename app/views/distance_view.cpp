@@ -1,0 +1,207 @@
+#include "app/views/distance_view.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "app/figures/figures.h"
+#include "app/window/requests.h"
+#include "widgets/theme.h"
+
+namespace phasescope::app {
+namespace {
+
+using protocol::DistanceModel;
+using widgets::PlotSpec;
+
+const std::vector<std::string>& figure_names() {
+  static const std::vector<std::string> names{"near - far", "score", "weight", "score parts",
+                                              "intrinsic bias"};
+  return names;
+}
+
+// The model as it is over one layer only; unchanged for -1.
+DistanceModel at_layer(DistanceModel model, int64_t layer) {
+  if (layer < 0) return model;
+  for (const protocol::DistanceGroup& group : model.layers)
+    if (group.layer == layer) {
+      model.profile = group.profile;
+      model.histogram = group.histogram;
+    }
+  std::erase_if(model.intrinsic, [&](const auto& curve) { return curve.layer != layer; });
+  return model;
+}
+
+std::vector<DistanceModel> models_of(const Desk& desk, int64_t layer) {
+  std::vector<DistanceModel> models;
+  for (std::size_t i = 0; i < desk.models(); ++i)
+    if (const auto* answer = desk.of(i).distance.answer())
+      for (const DistanceModel& model : answer->result.models)
+        models.push_back(at_layer(model, layer));
+  return models;
+}
+
+std::string key_of(const Desk& desk) {
+  std::string key = std::to_string(desk.session().distance.layer) + "|";
+  for (std::size_t i = 0; i < desk.models(); ++i)
+    key += serials_of(desk.of(i).distance.answer());
+  return key;
+}
+
+std::vector<PlotSpec> figures_of(const std::string& figure,
+                                 const std::vector<DistanceModel>& models) {
+  std::vector<PlotSpec> plots;
+  if (figure == "near - far")
+    plots = {near_far_figure(models), near_far_by_layer_figure(models)};
+  if (figure == "score") plots = {score_profile_figure(models)};
+  if (figure == "weight") plots = {weight_profile_figure(models)};
+  if (figure == "score parts")
+    for (const DistanceModel& model : models) plots.push_back(score_parts_figure(model));
+  if (figure == "intrinsic bias")
+    for (const DistanceModel& model : models)
+      if (!model.intrinsic.empty()) plots.push_back(intrinsic_bias_figure(model, 0));
+  return plots;
+}
+
+// In the window the table below holds the numbers; the legend only names the models.
+void shorten_labels(std::vector<PlotSpec>& plots) {
+  for (PlotSpec& plot : plots) {
+    for (widgets::Series& series : plot.series)
+      series.label = series.label.substr(0, series.label.find(':'));
+    for (widgets::Marker& marker : plot.markers) marker.label.clear();
+    if (plot.id == "near_far") plot.notes.clear();
+  }
+}
+
+}  // namespace
+
+std::string DistanceView::help_text() const {
+  return "Near minus far: for one query, the score of a near key minus that of a far key in the same "
+         "head, many thousand pairs; a mean above 0 favours near keys. Intervals are clustered by "
+         "text. Published for 7B models and distances to 10,100 (TAPA, Appendix I): RoPE mean 4.1, "
+         "sigma 0.85; TAPA mean 0.03, sigma 3.3. Models of this size differ from that, and what is "
+         "shown is what was measured.";
+}
+
+std::string DistanceView::command_line(const Session& session) const {
+  if (session.models.empty()) return "";
+  return verb_line(session, "distance") +
+         (session.distance.corpus ? " --corpus" : text_option(session));
+}
+
+void DistanceView::ask(Desk& desk) {
+  for (const std::string& model : desk.session().models)
+    desk.lab.ask(desk.lab.of(model).distance, distance_params(desk.session(), model));
+}
+
+Output DistanceView::exported(Desk& desk) {
+  Output output;
+  for (std::size_t i = 0; i < desk.models(); ++i)
+    if (const auto* answer = desk.of(i).distance.answer())
+      output.result["answers"].push_back(protocol::to_json_form(answer->result));
+  const auto models = models_of(desk, desk.session().distance.layer);
+  if (!models.empty()) output.figures = figures_of(desk.session().distance.figure, models);
+  return output;
+}
+
+void DistanceView::draw_controls(Desk& desk) {
+  DistanceState state = desk.session().distance;
+  bool changed = draw_choice("##figure", state.figure, figure_names());
+  std::vector<std::string> layers{"all layers"};
+  const auto& models = models_.get(key_of(desk), [&] { return models_of(desk, state.layer); });
+  const std::size_t count = models.empty() ? 0 : models.front().layers.size();
+  for (std::size_t i = 0; i < count; ++i) layers.push_back("L" + std::to_string(i));
+  const auto place = static_cast<std::size_t>(state.layer + 1);
+  std::string layer = place < layers.size() ? layers[place] : layers[0];
+  ImGui::SameLine();
+  if (draw_choice("##layer", layer, layers)) {
+    state.layer = std::find(layers.begin(), layers.end(), layer) - layers.begin() - 1;
+    changed = true;
+  }
+  tooltip("Pooled over the heads of all layers, or of one");
+  ImGui::SameLine();
+  std::string source = state.corpus ? "corpus" : "this text";
+  if (draw_choice("##source", source, {"corpus", "this text"})) {
+    state.corpus = source == "corpus";
+    changed = true;
+  }
+  tooltip("corpus: the bundled validation texts");
+  if (changed) desk.edit.apply("Change the distance figure", [&](Session& s) {
+    s.distance = state;
+  });
+  draw_tools(desk);
+}
+
+void DistanceView::draw_table(const std::vector<DistanceModel>& models) {
+  const ImGuiTableFlags flags = ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_BordersInnerH;
+  if (!ImGui::BeginTable("numbers", 6, flags)) return;
+  for (const char* name : {"near - far", "mean  [95 %]", "sigma", "skew", "above 0", "pairs"})
+    ImGui::TableSetupColumn(name);
+  ImGui::TableHeadersRow();
+  int index = 0;
+  for (const DistanceModel& model : models) {
+    const ImVec4 color = widgets::series_vec(index++);
+    if (!model.histogram) continue;
+    const protocol::NearFar& h = *model.histogram;
+    using widgets::short_number;
+    ImGui::TableNextRow();
+    ImGui::TableNextColumn();
+    ImGui::TextColored(color, "%s", model.model.c_str());
+    tooltip("near [" + std::to_string(h.near_begin) + ", " + std::to_string(h.near_end) +
+            "), far [" + std::to_string(h.far_begin) + ", " + std::to_string(h.far_end) + ")\n" +
+            h.interval + (model.note.empty() ? "" : "\n" + model.note));
+    ImGui::TableNextColumn();
+    ImGui::Text("%.2f  [%.2f, %.2f]", h.mean, h.mean_low, h.mean_high);
+    ImGui::TableNextColumn();
+    ImGui::Text("%.2f", h.sigma);
+    ImGui::TableNextColumn();
+    ImGui::Text("%.2f", h.skewness);
+    ImGui::TableNextColumn();
+    ImGui::Text("%.1f %%", 100 * h.share_positive);
+    ImGui::TableNextColumn();
+    ImGui::Text("%lld", static_cast<long long>(h.pairs));
+    tooltip(std::to_string(h.texts) + " texts");
+  }
+  ImGui::EndTable();
+}
+
+void DistanceView::draw_content(Desk& desk) {
+  draw_controls(desk);
+  if (desk.models() == 0)
+    return widgets::draw_empty("Tick models to compare how they favour near keys.");
+  for (std::size_t i = 0; i < desk.models(); ++i)
+    draw_question(desk, desk.of(i).distance, desk.session().models[i]);
+  const DistanceState& state = desk.session().distance;
+  const auto& models = models_.get(key_of(desk), [&] { return models_of(desk, state.layer); });
+  if (models.empty()) return;
+  const auto& plots = plots_.get(key_of(desk) + state.figure, [&] {
+    auto made = figures_of(state.figure, models);
+    shorten_labels(made);
+    return made;
+  });
+  if (plots.empty())
+    return widgets::draw_empty("None of the open models has an intrinsic bias: it is defined for "
+                               "rotary encodings.");
+  const bool table = state.figure == "near - far";
+  const float line = ImGui::GetTextLineHeightWithSpacing();
+  const float below = table ? line * (1.4F + 1.15F * static_cast<float>(models.size())) : 0;
+  const auto count = static_cast<int>(plots.size());
+  const float height = ImGui::GetContentRegionAvail().y - below;
+  if (ImGui::BeginTable("plots", count, ImGuiTableFlags_SizingStretchSame)) {
+    for (const PlotSpec& plot : plots) {
+      ImGui::TableNextColumn();
+      ImGui::PushID(&plot);
+      if (ImGui::BeginChild("plot", {0, std::max(120.0F, height)})) {
+        widgets::PlotDraw options;
+        options.version = plots_.version();
+        options.title = true;
+        widgets::draw_plot(plot, options);
+      }
+      ImGui::EndChild();
+      ImGui::PopID();
+    }
+    ImGui::EndTable();
+  }
+  if (table) draw_table(models);
+}
+
+}  // namespace phasescope::app

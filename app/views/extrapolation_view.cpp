@@ -1,0 +1,147 @@
+#include "app/views/extrapolation_view.h"
+
+#include <algorithm>
+#include <set>
+
+#include "app/figures/figures.h"
+#include "app/window/requests.h"
+#include "widgets/theme.h"
+
+namespace phasescope::app {
+namespace {
+
+using protocol::EvalResult;
+using protocol::EvalRow;
+using widgets::PlotSpec;
+
+EvalResult merged(const Desk& desk) {
+  EvalResult all;
+  for (std::size_t i = 0; i < desk.models(); ++i) {
+    const auto* answer = desk.of(i).eval.answer();
+    if (!answer) continue;
+    const EvalResult& one = answer->result;
+    all.task = one.task, all.metric = one.metric, all.chance = one.chance;
+    all.rows.insert(all.rows.end(), one.rows.begin(), one.rows.end());
+    all.positions.insert(all.positions.end(), one.positions.begin(), one.positions.end());
+    all.provenance.insert(all.provenance.end(), one.provenance.begin(), one.provenance.end());
+  }
+  return all;
+}
+
+std::string key_of(const Desk& desk) {
+  std::string key;
+  for (std::size_t i = 0; i < desk.models(); ++i) key += serials_of(desk.of(i).eval.answer());
+  return key;
+}
+
+std::string lengths_text(const std::vector<int64_t>& lengths) {
+  std::string words;
+  for (int64_t length : lengths) words += (words.empty() ? "" : ",") + std::to_string(length);
+  return words;
+}
+
+int color_of_model(const Desk& desk, const std::string& model) {
+  const auto& models = desk.session().models;
+  return static_cast<int>(std::find(models.begin(), models.end(), model) - models.begin());
+}
+
+}  // namespace
+
+std::string ExtrapolationView::help_text() const {
+  return "How the models read past the length they were trained at, on the bundled validation "
+         "texts. By position: mean loss of the tokens at each place, to four times the trained "
+         "length. By length: perplexity; its window rule is always named, four of them circulate. "
+         "Bands are 95 % intervals by bootstrap over texts.";
+}
+
+std::string ExtrapolationView::command_line(const Session& session) const {
+  if (session.models.empty()) return "";
+  return verb_line(session, "eval perplexity") + " --lengths " +
+         lengths_text(session.extrapolation.lengths) + " --trials " +
+         std::to_string(session.extrapolation.trials);
+}
+
+void ExtrapolationView::ask(Desk& desk) {
+  for (const std::string& model : desk.session().models)
+    desk.lab.ask(desk.lab.of(model).eval, eval_params(desk.session(), model));
+}
+
+Output ExtrapolationView::exported(Desk& desk) {
+  Output output;
+  const EvalResult result = merged(desk);
+  output.result = protocol::to_json_form(result);
+  if (!result.rows.empty()) output.figures.push_back(eval_figure(result));
+  if (!result.positions.empty()) output.figures.push_back(position_loss_figure(result));
+  return output;
+}
+
+void ExtrapolationView::draw_controls(Desk& desk) {
+  ExtrapolationState state = desk.session().extrapolation;
+  bool changed = draw_choice("##figure", state.figure, {"loss by position", "perplexity by length"});
+  ImGui::SameLine();
+  int texts = static_cast<int>(state.trials);
+  ImGui::SetNextItemWidth(ImGui::GetFontSize() * 7);
+  std::string words = std::to_string(texts) + " texts";
+  if (draw_choice("##texts", words, {"8 texts", "16 texts", "32 texts", "64 texts"})) {
+    state.trials = std::stoll(words);
+    changed = true;
+  }
+  tooltip("More texts, narrower intervals, more time");
+  if (changed) desk.edit.apply("Change the evaluation", [&](Session& s) {
+    s.extrapolation = state;
+  });
+  draw_tools(desk);
+}
+
+void ExtrapolationView::draw_table(const Desk& desk, const EvalResult& result) {
+  std::set<int64_t> lengths;
+  for (const EvalRow& row : result.rows) lengths.insert(row.length);
+  const ImGuiTableFlags flags = ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_BordersInnerH;
+  if (!ImGui::BeginTable("numbers", 1 + static_cast<int>(lengths.size()), flags)) return;
+  ImGui::TableSetupColumn(result.metric.c_str());
+  for (int64_t length : lengths) ImGui::TableSetupColumn(std::to_string(length).c_str());
+  ImGui::TableHeadersRow();
+  for (const std::string& model : desk.session().models) {
+    ImGui::TableNextRow();
+    ImGui::TableNextColumn();
+    ImGui::TextColored(widgets::series_vec(color_of_model(desk, model)), "%s", model.c_str());
+    for (int64_t length : lengths) {
+      ImGui::TableNextColumn();
+      for (const EvalRow& row : result.rows) {
+        if (row.model != model || row.length != length) continue;
+        ImGui::TextUnformatted(widgets::short_number(row.value).c_str());
+        tooltip("[" + widgets::short_number(row.low) + ", " + widgets::short_number(row.high) +
+                "], " + std::to_string(row.n) + " texts, window " + row.window);
+      }
+    }
+  }
+  ImGui::EndTable();
+}
+
+void ExtrapolationView::draw_content(Desk& desk) {
+  draw_controls(desk);
+  if (desk.models() == 0)
+    return widgets::draw_empty("Tick models to see how they read past their trained length.");
+  for (std::size_t i = 0; i < desk.models(); ++i)
+    draw_question(desk, desk.of(i).eval, desk.session().models[i]);
+  const EvalResult& result = result_.get(key_of(desk), [&] { return merged(desk); });
+  if (result.rows.empty() && result.positions.empty()) return;
+  const std::string& figure = desk.session().extrapolation.figure;
+  const PlotSpec& plot = plot_.get(key_of(desk) + figure, [&] {
+    const bool by_position = figure == "loss by position" && !result.positions.empty();
+    return by_position ? position_loss_figure(result) : eval_figure(result);
+  });
+  const float line = ImGui::GetTextLineHeightWithSpacing();
+  const float below =
+      result.rows.empty() ? 0 : line * (1.5F + 1.15F * static_cast<float>(desk.models()));
+  const float height = std::max(120.0F, ImGui::GetContentRegionAvail().y - below);
+  if (ImGui::BeginChild("plot", {0, height})) {
+    widgets::PlotDraw options;
+    options.version = plot_.version();
+    widgets::draw_plot(plot, options);
+  }
+  ImGui::EndChild();
+  if (!result.rows.empty()) draw_table(desk, result);
+}
+
+}  // namespace phasescope::app

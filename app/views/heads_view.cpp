@@ -1,0 +1,232 @@
+#include "app/views/heads_view.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "app/figures/figures.h"
+#include "app/verbs/verb.h"
+#include "app/window/commands.h"
+#include "app/window/requests.h"
+#include "widgets/plot_draw.h"
+#include "widgets/theme.h"
+
+namespace phasescope::app {
+namespace {
+
+using protocol::HeadsResult;
+using protocol::MetricInfo;
+
+const protocol::HeadRow* row_of(const HeadsResult& result, int64_t layer, int64_t head) {
+  for (const protocol::HeadRow& row : result.rows)
+    if (row.layer == layer && row.head == head) return &row;
+  return nullptr;
+}
+
+double value_of(const HeadsResult& result, int cell, const std::string& metric) {
+  const auto* row = row_of(result, cell / result.heads, cell % result.heads);
+  if (!row || !row->values.contains(metric)) return std::nan("");
+  return row->values.at(metric).mean;
+}
+
+const MetricInfo* metric_of(const HeadsResult& result, const std::string& key) {
+  for (const MetricInfo& metric : result.metrics)
+    if (metric.key == key) return &metric;
+  return nullptr;
+}
+
+std::vector<std::string> metric_keys(const HeadsResult& result) {
+  std::vector<std::string> keys;
+  for (const MetricInfo& metric : result.metrics) keys.push_back(metric.key);
+  return keys;
+}
+
+// Largest first; heads without the metric last.
+std::vector<int> order_by(const HeadsResult& result, const std::string& metric) {
+  std::vector<int> order(static_cast<std::size_t>(result.layers * result.heads));
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
+  const auto rank = [&](int cell) {
+    const double value = value_of(result, cell, metric);
+    return std::isnan(value) ? -std::numeric_limits<double>::infinity() : value;
+  };
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return rank(a) > rank(b); });
+  return order;
+}
+
+const Answer<HeadsResult>* first_answer(const Desk& desk) {
+  for (std::size_t i = 0; i < desk.models(); ++i)
+    if (const auto* answer = desk.of(i).heads.answer()) return answer;
+  return nullptr;
+}
+
+}  // namespace
+
+std::string HeadsView::help_text() const {
+  return "Every head of every open model on the present text: layers down, heads across, queries "
+         "from top to bottom, keys from left to right. White to blue is weight 0 to 1, the same for "
+         "all; a cell of a thumbnail shows its largest weight; the masked triangle is grey. Sort by "
+         "any metric; hover for all of them; click to open a head in the other views.";
+}
+
+std::string HeadsView::command_line(const Session& session) const {
+  const std::string model = selected_model(session);
+  if (model.empty()) return "";
+  std::string line = "phasescope heads " + shell_word(model) + text_option(session);
+  if (session.heads.sorted) line += " --sort " + session.heads.metric;
+  return line;
+}
+
+void HeadsView::ask(Desk& desk) {
+  for (const std::string& model : desk.session().models)
+    desk.lab.ask(desk.lab.of(model).heads, heads_params(desk.session(), model));
+}
+
+Output HeadsView::exported(Desk& desk) {
+  Output output;
+  for (std::size_t i = 0; i < desk.models(); ++i) {
+    const auto* answer = desk.of(i).heads.answer();
+    if (!answer) continue;
+    output.result["models"].push_back(protocol::to_json_form(answer->result));
+    output.figures.push_back(metric_map_figure(answer->result, desk.session().heads.metric));
+    if (const auto* tensor = protocol::find_tensor(answer->tensors, "thumbnails"))
+      output.grids.push_back(
+          head_grid_figure(answer->result, grid_of(*tensor), desk.session().heads.metric));
+  }
+  return output;
+}
+
+widgets::HeadGridSpec HeadsView::spec_of(const Session& session, std::size_t index,
+                                         const HeadsAnswer& answer) const {
+  const HeadsResult& result = answer.result;
+  widgets::HeadGridSpec spec;
+  spec.layers = static_cast<int>(result.layers);
+  spec.heads = static_cast<int>(result.heads);
+  const auto* tensor = protocol::find_tensor(answer.tensors, "thumbnails");
+  spec.side = tensor && tensor->shape.size() == 4 ? static_cast<int>(tensor->shape[3]) : 0;
+  const std::string& metric = session.heads.metric;
+  for (int cell = 0; cell < spec.layers * spec.heads; ++cell) {
+    const double value = value_of(result, cell, metric);
+    std::string caption = name_of_head(cell / spec.heads, cell % spec.heads);
+    if (!std::isnan(value)) caption += "  " + widgets::short_number(value);
+    spec.captions.push_back(std::move(caption));
+    spec.dimmed.push_back(session.heads.filtered && !(value >= session.heads.at_least));
+  }
+  if (session.heads.sorted) spec.order = order_by(result, metric);
+  if (session.selection.model == static_cast<int64_t>(index) && session.selection.head >= 0)
+    spec.selected =
+        static_cast<int>(session.selection.layer * result.heads + session.selection.head);
+  return spec;
+}
+
+void HeadsView::draw_head_tooltip(const HeadsAnswer& answer, int cell) const {
+  const HeadsResult& result = answer.result;
+  const auto* row = row_of(result, cell / result.heads, cell % result.heads);
+  if (!row || !ImGui::BeginTooltip()) return;
+  ImGui::PushFont(widgets::fonts().bold, 0.0F);
+  ImGui::Text("%s %s", result.model.c_str(), name_of_head(row->layer, row->head).c_str());
+  ImGui::PopFont();
+  if (ImGui::BeginTable("metrics", 2)) {
+    for (const MetricInfo& metric : result.metrics) {
+      const auto found = row->values.find(metric.key);
+      if (found == row->values.end()) continue;
+      ImGui::TableNextColumn();
+      ImGui::TextColored(widgets::palette().quiet, "%s", metric.key.c_str());
+      ImGui::TableNextColumn();
+      number_cell(found->second.mean);
+    }
+    ImGui::EndTable();
+  }
+  ImGui::EndTooltip();
+}
+
+void HeadsView::draw_controls(Desk& desk) {
+  HeadsState state = desk.session().heads;
+  const auto* answer = first_answer(desk);
+  const auto keys = answer ? metric_keys(answer->result) : std::vector<std::string>{state.metric};
+  bool changed = draw_choice("##metric", state.metric, keys);
+  if (answer)
+    if (const MetricInfo* metric = metric_of(answer->result, state.metric))
+      tooltip(metric->title + " = " + metric->formula +
+              (metric->note.empty() ? "" : "\n" + metric->note));
+  ImGui::SameLine();
+  changed |= ImGui::Checkbox("Sort", &state.sorted);
+  tooltip("Largest first; otherwise layers down, heads across");
+  ImGui::SameLine();
+  changed |= ImGui::Checkbox("At least", &state.filtered);
+  tooltip("Fade the heads whose metric is below");
+  if (state.filtered) {
+    ImGui::SameLine();
+    ImGui::SetNextItemWidth(ImGui::GetFontSize() * 5);
+    changed |= ImGui::InputDouble("##least", &state.at_least, 0, 0, "%.3g");
+  }
+  if (changed) desk.edit.apply("Arrange heads", [&](Session& s) { s.heads = state; });
+  draw_tools(desk);
+}
+
+void HeadsView::draw_model(Desk& desk, std::size_t index) {
+  auto& question = desk.of(index).heads;
+  draw_model_name(desk.session(), index);
+  draw_question(desk, question, "");
+  const auto* answer = question.answer();
+  if (!answer) return;
+  ImGui::SameLine();
+  ImGui::TextColored(widgets::palette().quiet, "%s  sinks %s %%",
+                     answer->result.provenance.kernel.c_str(),
+                     widgets::short_number(100 * answer->result.sink_rate).c_str());
+  tooltip("Sink rate: share of heads whose weight on key 0 is above 0.3");
+  Grid& grid = grids_[desk.session().models[index]];
+  const auto* tensor = protocol::find_tensor(answer->tensors, "thumbnails");
+  if (tensor && grid.atlas_serial != answer->serial) {
+    const auto atlas = widgets::atlas_of(
+        static_cast<int>(answer->result.layers), static_cast<int>(answer->result.heads),
+        static_cast<int>(tensor->shape.at(3)), grid_of(*tensor).values);
+    grid.atlas.set_values(atlas.rows, atlas.cols, atlas.values);
+    grid.atlas_serial = answer->serial;
+  }
+  const std::string key = serials_of(answer) + std::to_string(desk.edit.revision());
+  widgets::HeadGridSpec spec =
+      grid.spec.get(key, [&] { return spec_of(desk.session(), index, *answer); });
+  const ImVec2 room = ImGui::GetContentRegionAvail();
+  const float line = ImGui::GetFontSize() * 1.35F;
+  const float gap = ImGui::GetFontSize() * 0.4F;
+  const float fit = std::min(room.x / static_cast<float>(spec.heads) - gap,
+                             (room.y - 4) / static_cast<float>(spec.layers) - line - gap);
+  spec.cell_pixels = std::max(fit, spec.smallest_pixels);
+  const auto drawn = widgets::draw_head_grid(spec, grid.atlas);
+  if (drawn.hovered >= 0) draw_head_tooltip(*answer, drawn.hovered);
+  if (drawn.clicked >= 0)
+    select_head(desk, static_cast<int64_t>(index), drawn.clicked / spec.heads,
+                drawn.clicked % spec.heads);
+}
+
+void HeadsView::draw_content(Desk& desk) {
+  draw_controls(desk);
+  if (desk.models() == 0)
+    return widgets::draw_empty("Every head of the open models will be here. Tick a model.");
+  std::vector<std::string> notes;
+  if (const auto* answer = first_answer(desk)) {
+    if (const MetricInfo* metric = metric_of(answer->result, desk.session().heads.metric))
+      notes.push_back(metric->title + " = " + metric->formula);
+    notes.push_back("weights 0 .. 1, white to blue; a cell shows its largest weight; grey: masked");
+  }
+  const float width = ImGui::GetContentRegionAvail().x;
+  const float below = widgets::notes_height(notes, width) + 6;
+  const float height = std::max(120.0F, ImGui::GetContentRegionAvail().y - below);
+  if (ImGui::BeginChild("grids", {0, height})) {
+    const int columns = static_cast<int>(desk.models());
+    if (ImGui::BeginTable("models", columns, ImGuiTableFlags_SizingStretchSame)) {
+      for (std::size_t i = 0; i < desk.models(); ++i) {
+        ImGui::TableNextColumn();
+        ImGui::PushID(static_cast<int>(i));
+        if (ImGui::BeginChild("grid", {0, height - 8})) draw_model(desk, i);
+        ImGui::EndChild();
+        ImGui::PopID();
+      }
+      ImGui::EndTable();
+    }
+  }
+  ImGui::EndChild();
+  widgets::draw_notes(notes);
+}
+
+}  // namespace phasescope::app

@@ -1,0 +1,239 @@
+#include "app/views/jobs_view.h"
+
+#include <algorithm>
+
+#include "app/figures/figures.h"
+#include "app/window/requests.h"
+#include "formats/json.h"
+#include "widgets/theme.h"
+
+namespace phasescope::app {
+namespace {
+
+namespace fs = std::filesystem;
+using protocol::JobStatus;
+
+constexpr auto kPollEvery = std::chrono::milliseconds(1000);
+
+// sample_configs/ stands beside assets/ in the source tree and inside it where installed.
+fs::path config_folder() {
+  const fs::path beside = assets_folder().parent_path() / "sample_configs" / "desk";
+  std::error_code error;
+  return fs::is_directory(beside, error) ? beside : assets_folder() / "sample_configs" / "desk";
+}
+
+std::vector<std::string> config_names() {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(config_folder(), error))
+    if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+bool is_live(const std::string& state) {
+  return state == "running" || state == "queued" || state == "paused";
+}
+
+ImVec4 state_color(const std::string& state) {
+  const auto& colors = widgets::palette();
+  if (state == "failed" || state == "died") return colors.bad;
+  if (state == "running") return colors.accent;
+  if (state == "done") return colors.good;
+  return colors.quiet;
+}
+
+std::string time_text(double seconds) {
+  const auto whole = static_cast<int64_t>(seconds);
+  if (whole < 60) return std::to_string(whole) + " s";
+  if (whole < 3600) return std::to_string(whole / 60) + " min " + std::to_string(whole % 60) + " s";
+  return std::to_string(whole / 3600) + " h " + std::to_string(whole % 3600 / 60) + " min";
+}
+
+double fraction_of(const JobStatus& job) {
+  return job.steps > 0 ? static_cast<double>(job.step) / static_cast<double>(job.steps) : 0;
+}
+
+}  // namespace
+
+std::string JobsView::help_text() const {
+  return "A job is a folder and a worker of its own: it goes on when this window is closed and is "
+         "found again by its folder. Pause and cancel are read at every step; a job that died is "
+         "resumed from its newest verified checkpoint.";
+}
+
+std::string JobsView::command_line(const Session& session) const {
+  return session.jobs.dir.empty() ? "phasescope jobs list"
+                                  : "phasescope jobs show " + shell_word(session.jobs.dir);
+}
+
+void JobsView::ask(Desk& desk) {
+  if (configs_.empty()) configs_ = config_names();
+  desk.lab.ask(desk.lab.jobs, nlohmann::json::object());
+  if (!desk.session().jobs.dir.empty())
+    desk.lab.ask(desk.lab.job, {{"dir", desk.session().jobs.dir}});
+}
+
+Output JobsView::exported(Desk& desk) {
+  Output output;
+  if (const auto* answer = desk.lab.job.answer()) {
+    output.result = protocol::to_json_form(answer->result);
+    output.figures = {job_curve_figure(answer->result)};
+  }
+  return output;
+}
+
+// A job's state changes by itself: its folder is read again every second while the view is seen.
+void JobsView::poll(Desk& desk) {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - polled_at_ < kPollEvery || desk.lab.jobs.failed()) return;
+  polled_at_ = now;
+  desk.lab.ask_again(desk.lab.jobs, nlohmann::json::object());
+  if (!desk.session().jobs.dir.empty() && !desk.lab.job.failed())
+    desk.lab.ask_again(desk.lab.job, {{"dir", desk.session().jobs.dir}});
+}
+
+void JobsView::start_training(Desk& desk) {
+  const JobsState& form = desk.session().jobs;
+  try {
+    const auto config = formats::json_from_file(config_folder() / (form.config + ".json"));
+    desk.lab.ask_again(desk.lab.start,
+                       {{"kind", "train"},
+                        {"resume", false},
+                        {"config", config},
+                        {"name", form.config},
+                        {"set", {"train.steps=" + std::to_string(form.steps)}}});
+  } catch (const formats::Error& error) {
+    desk.shell.say(error.full_text(), true);
+  }
+}
+
+void JobsView::start_eval(Desk& desk) {
+  nlohmann::json config{{"task", "perplexity"},
+                        {"models", desk.session().models},
+                        {"lengths", desk.session().extrapolation.lengths}};
+  desk.lab.ask_again(desk.lab.start,
+                     {{"kind", "eval"}, {"name", "perplexity"}, {"config", std::move(config)}});
+}
+
+void JobsView::draw_form(Desk& desk) {
+  JobsState state = desk.session().jobs;
+  bool changed = draw_choice("##config", state.config, configs_, ImGui::GetFontSize() * 8);
+  tooltip("The run configuration: sample_configs/desk");
+  ImGui::SameLine();
+  int steps = static_cast<int>(state.steps);
+  ImGui::SetNextItemWidth(ImGui::GetFontSize() * 7);
+  if (ImGui::InputInt("steps", &steps, 100, 1000)) {
+    state.steps = std::clamp(steps, 1, 10'000'000);
+    changed = true;
+  }
+  if (changed) desk.edit.apply("Change the form", [&](Session& s) { s.jobs = state; }, "form");
+  ImGui::SameLine();
+  ImGui::BeginDisabled(desk.lab.start.waiting() || configs_.empty());
+  if (ImGui::Button("Train")) start_training(desk);
+  ImGui::SameLine();
+  ImGui::EndDisabled();
+  ImGui::BeginDisabled(desk.lab.start.waiting() || desk.models() == 0);
+  if (ImGui::Button("Evaluate")) start_eval(desk);
+  tooltip("Perplexity of the open models over all validation texts, as a job");
+  ImGui::EndDisabled();
+  draw_tools(desk);
+}
+
+void JobsView::draw_list(Desk& desk) {
+  const auto* answer = desk.lab.jobs.answer();
+  if (!answer || answer->result.jobs.empty())
+    return widgets::draw_empty("No jobs yet. Start a training above: it runs beside this window "
+                               "and outlives it.");
+  const ImGuiTableFlags flags = ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_BordersInnerH |
+                                ImGuiTableFlags_ScrollY;
+  if (!ImGui::BeginTable("jobs", 4, flags)) return;
+  ImGui::TableSetupScrollFreeze(0, 1);
+  for (const char* name : {"job", "state", "step", "left"}) ImGui::TableSetupColumn(name);
+  ImGui::TableHeadersRow();
+  for (const JobStatus& job : answer->result.jobs) {
+    ImGui::TableNextRow();
+    ImGui::TableNextColumn();
+    ImGui::PushID(job.dir.c_str());
+    const std::string name = job.name.empty() ? fs::path(job.dir).filename().string() : job.name;
+    if (ImGui::Selectable(name.c_str(), job.dir == desk.session().jobs.dir,
+                          ImGuiSelectableFlags_SpanAllColumns))
+      desk.edit.apply("Show a job", [&](Session& s) { s.jobs.dir = job.dir; }, "job");
+    tooltip(job.dir);
+    ImGui::PopID();
+    ImGui::TableNextColumn();
+    ImGui::TextColored(state_color(job.state), "%s", job.state.c_str());
+    ImGui::TableNextColumn();
+    ImGui::Text("%lld / %lld", static_cast<long long>(job.step), static_cast<long long>(job.steps));
+    ImGui::TableNextColumn();
+    if (job.state == "running" && job.seconds_left > 0)
+      ImGui::TextUnformatted(time_text(job.seconds_left).c_str());
+  }
+  ImGui::EndTable();
+}
+
+void JobsView::draw_buttons(Desk& desk, const JobStatus& job) {
+  const auto act = [&](const char* word, const char* action, bool enabled) {
+    ImGui::BeginDisabled(!enabled || desk.lab.control.waiting());
+    if (ImGui::SmallButton(word))
+      desk.lab.ask_again(desk.lab.control, {{"dir", job.dir}, {"action", action}});
+    ImGui::EndDisabled();
+    ImGui::SameLine();
+  };
+  act("Pause", "pause", job.state == "running");
+  act("Resume", "resume", job.state == "paused" || !is_live(job.state));
+  act("Cancel", "cancel", is_live(job.state));
+  ImGui::NewLine();
+}
+
+void JobsView::draw_job(Desk& desk, const JobStatus& job) {
+  ImGui::PushFont(widgets::fonts().bold, 0.0F);
+  ImGui::TextUnformatted(job.name.empty() ? job.dir.c_str() : job.name.c_str());
+  ImGui::PopFont();
+  ImGui::SameLine();
+  ImGui::TextColored(state_color(job.state), "%s", job.state.c_str());
+  ImGui::SameLine();
+  draw_buttons(desk, job);
+  if (!job.message.empty()) {
+    ImGui::PushTextWrapPos(0.0F);
+    ImGui::TextColored(widgets::palette().warn, "%s", job.message.c_str());
+    ImGui::PopTextWrapPos();
+  }
+  ImGui::ProgressBar(static_cast<float>(fraction_of(job)), {-1, ImGui::GetFontSize() * 0.5F}, "");
+  std::string words = "step " + std::to_string(job.step) + " of " + std::to_string(job.steps) +
+                      ", " + time_text(job.seconds) + " so far";
+  if (job.seconds_left > 0) words += ", " + time_text(job.seconds_left) + " left";
+  if (job.last) words += ", loss " + widgets::short_number(job.last->loss);
+  ImGui::TextColored(widgets::palette().quiet, "%s", words.c_str());
+  if (job.curve.empty()) return;
+  const auto& plot = plot_.get(job.dir + std::to_string(job.curve.size()) + "/" +
+                                   std::to_string(job.curve.back().step),
+                               [&] { return job_curve_figure(job); });
+  widgets::PlotDraw options;
+  options.version = plot_.version();
+  widgets::draw_plot(plot, options);
+}
+
+void JobsView::draw_content(Desk& desk) {
+  poll(desk);
+  draw_form(desk);
+  draw_question(desk, desk.lab.start, "start");
+  if (desk.lab.control.failed()) draw_question(desk, desk.lab.control, "control");
+  if (desk.lab.jobs.failed()) draw_question(desk, desk.lab.jobs, "jobs");
+  if (const auto* started = desk.lab.start.answer(); started && started->serial != started_serial_) {
+    started_serial_ = started->serial;
+    desk.edit.apply("Show a job", [&](Session& s) { s.jobs.dir = started->result.dir; }, "job");
+  }
+  const auto* job = desk.lab.job.answer();
+  const bool shown = job && !desk.session().jobs.dir.empty();
+  const float height = ImGui::GetContentRegionAvail().y;
+  if (ImGui::BeginChild("list", {0, shown ? height * 0.35F : 0})) draw_list(desk);
+  ImGui::EndChild();
+  if (!shown) return;
+  ImGui::Separator();
+  if (desk.lab.job.failed()) draw_question(desk, desk.lab.job, "job");
+  if (ImGui::BeginChild("job")) draw_job(desk, job->result);
+  ImGui::EndChild();
+}
+
+}  // namespace phasescope::app

@@ -1,0 +1,315 @@
+#include "app/views/map_view.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "app/verbs/verb.h"
+#include "app/window/commands.h"
+#include "app/window/requests.h"
+#include "widgets/theme.h"
+
+namespace phasescope::app {
+namespace {
+
+using protocol::MapResult;
+using widgets::AxisLink;
+using widgets::PlotSpec;
+
+// After the axes have rested so long, the region they show is asked for.
+constexpr auto kRest = std::chrono::milliseconds(160);
+constexpr int kCellStep = 64, kMostCells = 768;
+
+const Answer<MapResult>* answer_of(const Desk& desk, std::size_t index) {
+  const auto* answer = desk.of(index).map.answer();
+  return answer && protocol::find_tensor(answer->tensors, "map") ? answer : nullptr;
+}
+
+int64_t whole(double value, int64_t tokens) {
+  return std::clamp<int64_t>(static_cast<int64_t>(value), 0, tokens);
+}
+
+PlotSpec profile_plot(const char* id, const Answer<MapResult>& answer, const char* tensor,
+                      double begin, double end, bool upright) {
+  PlotSpec plot;
+  plot.id = id;
+  plot.legend = false;
+  const auto* found = protocol::find_tensor(answer.tensors, tensor);
+  if (!found) return plot;
+  widgets::Series series;
+  const auto values = found->values<float>();
+  const double step = (end - begin) / static_cast<double>(std::max<std::size_t>(1, values.size()));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double at = begin + (static_cast<double>(i) + 0.5) * step;
+    series.x.push_back(upright ? values[i] : at);
+    series.y.push_back(upright ? at : values[i]);
+  }
+  series.width = 1.2;
+  plot.series.push_back(std::move(series));
+  return plot;
+}
+
+std::string words_of_show(const std::string& show) {
+  return show == "a" ? "A" : show == "both" ? "A | B" : "A | B | A-B";
+}
+
+std::string token_text(const Desk& desk, std::size_t model, int64_t place) {
+  const auto* answer = desk.of(model).text.answer();
+  if (!answer || place < 0 || place >= static_cast<int64_t>(answer->result.tokens.size()))
+    return "";
+  return " \"" + answer->result.tokens[static_cast<std::size_t>(place)].text + "\"";
+}
+
+}  // namespace
+
+std::string MapView::help_text() const {
+  return "Queries from top to bottom, keys from left to right. The wheel zooms, dragging moves, a "
+         "double click shows all again; zoomed in far enough, each cell is one pair and its value "
+         "is exact. Grey is the masked triangle: the query cannot see those keys. Click marks a "
+         "pair in all views. The curves are means over the rows and columns that are shown.";
+}
+
+std::string MapView::command_line(const Session& session) const {
+  const std::string model = selected_model(session);
+  if (model.empty()) return "";
+  const MapState& map = session.map;
+  std::string line = "phasescope map " + shell_word(model) + " --head " +
+                     name_of_head(session.selection.layer, session.selection.head) + " --of " +
+                     map.of + " --pool " + map.pool + " --size " + std::to_string(cells_) + "x" +
+                     std::to_string(cells_);
+  if (map.row_end > 0)
+    line += " --rows " + std::to_string(map.row_begin) + ":" + std::to_string(map.row_end) +
+            " --cols " + std::to_string(map.col_begin) + ":" + std::to_string(map.col_end);
+  return line + text_option(session);
+}
+
+std::vector<std::size_t> MapView::shown_models(const Session& session) const {
+  if (session.models.empty()) return {};
+  const std::size_t first = std::min(static_cast<std::size_t>(session.selection.model),
+                                     session.models.size() - 1);
+  if (session.map.show == "a" || session.models.size() < 2) return {first};
+  return {first, first == 0 ? std::size_t{1} : std::size_t{0}};
+}
+
+void MapView::ask(Desk& desk) {
+  for (std::size_t index : shown_models(desk.session())) {
+    const std::string& model = desk.session().models[index];
+    desk.lab.ask(desk.lab.of(model).map, map_params(desk.session(), model, cells_, cells_));
+  }
+}
+
+PlotSpec MapView::plot_of(const Session& session, const MapAnswer& answer) const {
+  const auto* tensor = protocol::find_tensor(answer.tensors, "map");
+  PlotSpec plot = attention_map_figure(answer.result, grid_of(*tensor));
+  if (session.map.logarithmic && answer.result.of == "weight") {
+    plot.map->log_decades = 4;
+    plot.notes.back() = "scale " + widgets::scale_text(*plot.map) + "; grey: masked";
+  }
+  return plot;
+}
+
+Output MapView::exported(Desk& desk) {
+  Output output;
+  std::vector<const MapAnswer*> answers;
+  for (std::size_t index : shown_models(desk.session()))
+    if (const auto* answer = answer_of(desk, index)) answers.push_back(answer);
+  for (const auto* answer : answers) {
+    output.result["maps"].push_back(protocol::to_json_form(answer->result));
+    output.figures.push_back(plot_of(desk.session(), *answer));
+  }
+  if (answers.size() == 2 && desk.session().map.show == "difference") {
+    const Grid a = grid_of(*protocol::find_tensor(answers[0]->tensors, "map"));
+    const Grid b = grid_of(*protocol::find_tensor(answers[1]->tensors, "map"));
+    if (a.values.size() == b.values.size())
+      output.figures.push_back(
+          map_difference_figure(answers[0]->result, a, answers[1]->result, b));
+  }
+  return output;
+}
+
+void MapView::draw_controls(Desk& desk) {
+  MapState state = desk.session().map;
+  const Selection& at = desk.session().selection;
+  ImGui::PushFont(widgets::fonts().bold, 0.0F);
+  ImGui::AlignTextToFramePadding();
+  ImGui::Text("%s %s", selected_model(desk.session()).c_str(),
+              name_of_head(at.layer, at.head).c_str());
+  ImGui::PopFont();
+  tooltip(at.head < 0 ? "Mean of all heads of the layer" : "Alt and the arrow keys change it");
+  ImGui::SameLine();
+  bool changed = draw_choice("##of", state.of, {"weight", "score", "content", "positional"});
+  tooltip("Weights are after the softmax, scores before it; content and positional term are the "
+          "parts of the score");
+  ImGui::SameLine();
+  changed |= draw_choice("##pool", state.pool, {"max", "mean"});
+  tooltip("How the pairs of a cell become one value while a cell holds several");
+  ImGui::SameLine();
+  std::string shown = words_of_show(state.show);
+  if (draw_choice("##show", shown, {"A", "A | B", "A | B | A-B"})) {
+    state.show = shown == "A" ? "a" : shown == "A | B" ? "both" : "difference";
+    changed = true;
+  }
+  tooltip("A is the selected model, B the other one");
+  if (state.of == "weight") {
+    ImGui::SameLine();
+    changed |= ImGui::Checkbox("log", &state.logarithmic);
+  }
+  if (changed) desk.edit.apply("Change the map", [&](Session& s) { s.map = state; });
+  draw_tools(desk);
+}
+
+// Sets the axes where the session's region is another one than they were last set to.
+void MapView::follow_session(Desk& desk, int64_t tokens) {
+  const MapState& now = desk.session().map;
+  const bool same = applied_tokens_ == tokens && now.row_begin == applied_.row_begin &&
+                    now.row_end == applied_.row_end && now.col_begin == applied_.col_begin &&
+                    now.col_end == applied_.col_end;
+  if (same) return;
+  const auto end = [&](int64_t value) { return static_cast<double>(value > 0 ? value : tokens); };
+  y_ = {static_cast<double>(now.row_begin), end(now.row_end)};
+  x_ = {static_cast<double>(now.col_begin), end(now.col_end)};
+  seen_x_ = x_, seen_y_ = y_;
+  applied_ = now, applied_tokens_ = tokens;
+  moving_ = false;
+}
+
+// Once the axes rest, their region becomes the session's, and with it the next question.
+void MapView::settle(Desk& desk, int64_t tokens) {
+  const auto now = std::chrono::steady_clock::now();
+  const auto differs = [](const AxisLink& a, const AxisLink& b) {
+    return std::abs(a.low - b.low) > 1e-6 || std::abs(a.high - b.high) > 1e-6;
+  };
+  if (differs(x_, seen_x_) || differs(y_, seen_y_)) {
+    seen_x_ = x_, seen_y_ = y_;
+    moved_at_ = now, moving_ = true;
+  }
+  desk.shell.moving = desk.shell.moving || moving_;
+  if (!moving_ || now - moved_at_ < kRest) return;
+  moving_ = false;
+  int64_t r0 = whole(std::floor(y_.low), tokens), r1 = whole(std::ceil(y_.high), tokens);
+  int64_t c0 = whole(std::floor(x_.low), tokens), c1 = whole(std::ceil(x_.high), tokens);
+  if (r1 <= r0 || c1 <= c0) return;
+  if (r0 == 0 && c0 == 0 && r1 == tokens && c1 == tokens) r1 = c1 = 0;
+  zoom_map(desk, r0, r1, c0, c1);
+  applied_ = desk.session().map;  // the axes stay as the hand left them
+}
+
+void MapView::draw_one(Desk& desk, const char* name, const PlotSpec& plot, Picture& picture,
+                       ImVec2 size) {
+  if (picture.texture_version != picture.plot.version()) {
+    picture.texture.set_values(plot.map->rows, plot.map->cols, plot.map->values);
+    picture.texture_version = picture.plot.version();
+  }
+  widgets::PlotDraw options;
+  options.size = size;
+  options.texture = &picture.texture;
+  options.link_x = &x_, options.link_y = &y_;
+  options.notes = false;
+  ImGui::PushID(name);
+  const auto drawn = widgets::draw_plot(plot, options);
+  ImGui::PopID();
+  if (drawn.pointer) pointer_text_ = widgets::cell_text(*plot.map, *drawn.pointer);
+  if (drawn.clicked && drawn.pointer)
+    select_pair(desk, static_cast<int64_t>(std::floor(drawn.pointer->y)),
+                static_cast<int64_t>(std::floor(drawn.pointer->x)));
+  if (drawn.double_clicked) zoom_map(desk, 0, 0, 0, 0), applied_tokens_ = 0;
+  const int wanted = std::clamp(
+      static_cast<int>(std::max(drawn.plot_size.x, drawn.plot_size.y)) / kCellStep * kCellStep,
+      2 * kCellStep, kMostCells);
+  if (std::abs(wanted - cells_) > kCellStep) {
+    cells_ = wanted;
+    ask(desk);
+  }
+}
+
+void MapView::draw_profiles(const MapAnswer& answer, ImVec2 size) {
+  const auto& plots = profiles_.get(serials_of(&answer), [&] {
+    const MapResult& map = answer.result;
+    return std::array<PlotSpec, 2>{
+        profile_plot("by_key", answer, "column_profile", static_cast<double>(map.column_begin),
+                     static_cast<double>(map.column_end), false),
+        profile_plot("by_query", answer, "row_profile", static_cast<double>(map.row_begin),
+                     static_cast<double>(map.row_end), true)};
+  });
+  widgets::PlotDraw options;
+  options.size = size;
+  options.link_x = &x_;
+  options.notes = false;
+  options.version = profiles_.version();
+  widgets::draw_plot(plots[0], options);
+}
+
+void MapView::draw_maps(Desk& desk) {
+  const auto shown = shown_models(desk.session());
+  std::vector<const MapAnswer*> answers;
+  for (std::size_t index : shown)
+    if (const auto* answer = answer_of(desk, index)) answers.push_back(answer);
+  if (answers.empty()) return;
+  follow_session(desk, answers[0]->result.tokens);
+  const bool difference = desk.session().map.show == "difference" && answers.size() == 2 &&
+                          answers[0]->result.height == answers[1]->result.height &&
+                          answers[0]->result.width == answers[1]->result.width;
+  const int count = static_cast<int>(answers.size()) + (difference ? 1 : 0);
+  const std::string key = std::to_string(desk.session().map.logarithmic);
+  std::vector<const PlotSpec*> plots;
+  for (std::size_t i = 0; i < answers.size(); ++i)
+    plots.push_back(&pictures_[i].plot.get(serials_of(answers[i]) + key, [&] {
+      return plot_of(desk.session(), *answers[i]);
+    }));
+  if (difference)
+    plots.push_back(&pictures_[2].plot.get(serials_of(answers[0], answers[1]), [&] {
+      return map_difference_figure(
+          answers[0]->result, grid_of(*protocol::find_tensor(answers[0]->tensors, "map")),
+          answers[1]->result, grid_of(*protocol::find_tensor(answers[1]->tensors, "map")));
+    }));
+  const ImVec2 room = ImGui::GetContentRegionAvail();
+  const auto& notes = plots.back()->notes;
+  const float line = ImGui::GetTextLineHeightWithSpacing();
+  const float below = line + widgets::notes_height(notes, room.x) +
+                      ImGui::GetStyle().ItemSpacing.y * 3;
+  const float profile = count == 1 && room.y > line * 18 ? line * 4 : 0;
+  const float head = count > 1 ? line : 0;
+  const float gap = ImGui::GetStyle().ItemSpacing.x;
+  const ImVec2 size{(room.x - gap * static_cast<float>(count - 1)) / static_cast<float>(count),
+                    std::max(80.0F, room.y - below - profile - head)};
+  pointer_text_.clear();
+  for (int i = 0; i < count; ++i) {
+    const auto slot = static_cast<std::size_t>(i);
+    const bool last = difference && i == count - 1;
+    if (i > 0) ImGui::SameLine();
+    ImGui::BeginGroup();
+    if (count > 1) ImGui::TextUnformatted(last ? "A - B" : answers[slot]->result.model.c_str());
+    draw_one(desk, i == 0 ? "a" : last ? "difference" : "b", *plots[slot],
+             pictures_[last ? 2 : slot], size);
+    ImGui::EndGroup();
+  }
+  if (profile > 0) draw_profiles(*answers[0], {size.x, profile});
+  draw_selection(desk);
+  widgets::draw_notes(notes);
+  settle(desk, answers[0]->result.tokens);
+}
+
+// One line: what is under the mouse, or the marked pair with its tokens.
+void MapView::draw_selection(Desk& desk) {
+  const Selection& at = desk.session().selection;
+  if (!pointer_text_.empty()) {
+    ImGui::TextUnformatted(pointer_text_.c_str());
+  } else if (at.query) {
+    const auto model = static_cast<std::size_t>(at.model);
+    std::string words = "query " + std::to_string(*at.query) + token_text(desk, model, *at.query);
+    if (at.key) words += ", key " + std::to_string(*at.key) + token_text(desk, model, *at.key);
+    ImGui::TextUnformatted(words.c_str());
+  } else {
+    ImGui::TextColored(widgets::palette().quiet, "wheel: zoom   drag: move   double click: all");
+  }
+}
+
+void MapView::draw_content(Desk& desk) {
+  draw_controls(desk);
+  if (desk.models() == 0)
+    return widgets::draw_empty("The map of a head will be here. Tick a model, pick a head.");
+  for (std::size_t index : shown_models(desk.session()))
+    draw_question(desk, desk.of(index).map, desk.session().models[index]);
+  draw_maps(desk);
+}
+
+}  // namespace phasescope::app

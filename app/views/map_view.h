@@ -1,0 +1,55 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <map>
+
+#include "app/figures/figures.h"
+#include "app/views/view.h"
+#include "widgets/plot_draw.h"
+
+namespace phasescope::app {
+
+// The attention map of the selected head, from the whole down to single pairs; two models side by
+// side or their difference.
+class MapView : public View {
+ public:
+  std::string id() const override { return "map"; }
+  std::string title() const override { return "Attention map"; }
+  std::string help_text() const override;
+  void ask(Desk& desk) override;
+  void draw_content(Desk& desk) override;
+  Output exported(Desk& desk) override;
+  std::string command_line(const Session& session) const override;
+
+ private:
+  using MapAnswer = Answer<protocol::MapResult>;
+  struct Picture {
+    widgets::HeatmapTexture texture;
+    Cached<widgets::PlotSpec> plot;
+    std::uint64_t texture_version = 0;
+  };
+  void draw_controls(Desk& desk);
+  void draw_maps(Desk& desk);
+  void draw_one(Desk& desk, const char* name, const widgets::PlotSpec& plot, Picture& picture,
+                ImVec2 size);
+  void draw_profiles(const MapAnswer& answer, ImVec2 size);
+  void draw_selection(Desk& desk);
+  widgets::PlotSpec plot_of(const Session& session, const MapAnswer& answer) const;
+  void follow_session(Desk& desk, int64_t tokens);
+  void settle(Desk& desk, int64_t tokens);
+  std::vector<std::size_t> shown_models(const Session& session) const;
+
+  std::array<Picture, 3> pictures_;
+  Cached<std::array<widgets::PlotSpec, 2>> profiles_;
+  widgets::AxisLink x_, y_;
+  MapState applied_;            // the region that the axes were last set to
+  int64_t applied_tokens_ = 0;
+  widgets::AxisLink seen_x_, seen_y_;
+  std::chrono::steady_clock::time_point moved_at_;
+  bool moving_ = false;
+  int cells_ = 384;             // of an edge, as asked for
+  std::string pointer_text_;
+};
+
+}  // namespace phasescope::app

@@ -1,0 +1,173 @@
+#include "app/views/models_view.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "app/window/commands.h"
+#include "app/window/requests.h"
+#include "widgets/theme.h"
+
+namespace phasescope::app {
+namespace {
+
+using protocol::LoadReport;
+using protocol::ModelSummary;
+
+std::string count_text(double count, const char* unit) {
+  const char* scale = count >= 1e9 ? "G" : count >= 1e6 ? "M" : count >= 1e3 ? "k" : "";
+  const double divisor = count >= 1e9 ? 1e9 : count >= 1e6 ? 1e6 : count >= 1e3 ? 1e3 : 1;
+  return widgets::short_number(std::round(count / divisor * 100) / 100) + " " + scale + unit;
+}
+
+int place_of(const Session& session, const std::string& name) {
+  const auto found = std::find(session.models.begin(), session.models.end(), name);
+  return found == session.models.end() ? -1 : static_cast<int>(found - session.models.begin());
+}
+
+void fact(const char* name, const std::string& value, const ImVec4* color = nullptr) {
+  if (value.empty()) return;
+  ImGui::TableNextRow();
+  ImGui::TableNextColumn();
+  ImGui::TextColored(widgets::palette().quiet, "%s", name);
+  ImGui::TableNextColumn();
+  ImGui::PushTextWrapPos(0.0F);
+  if (color) ImGui::PushStyleColor(ImGuiCol_Text, *color);
+  ImGui::TextUnformatted(value.c_str());
+  if (color) ImGui::PopStyleColor();
+  ImGui::PopTextWrapPos();
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string line;
+  for (const std::string& word : words) line += (line.empty() ? "" : ", ") + word;
+  return line;
+}
+
+std::string dtypes_of(const LoadReport& report) {
+  std::string line;
+  for (const auto& [dtype, count] : report.dtypes)
+    line += (line.empty() ? "" : ", ") + std::to_string(count) + " tensors " + dtype;
+  return line;
+}
+
+// Opened from a path, and so not in the worker's list.
+std::vector<ModelSummary> with_open_ones(const Desk& desk, std::vector<ModelSummary> list) {
+  for (const std::string& name : desk.session().models) {
+    const bool known = std::any_of(list.begin(), list.end(),
+                                   [&](const ModelSummary& model) { return model.name == name; });
+    if (known) continue;
+    ModelSummary model;
+    if (const auto* info = desk.lab.of(name).info.answer()) model = info->result.model;
+    model.name = name;
+    list.push_back(std::move(model));
+  }
+  return list;
+}
+
+}  // namespace
+
+std::string ModelsView::help_text() const {
+  return "Bundled and recent models. A tick opens one: its colour is the same in every view. The "
+         "selected model's load report says which encoding was found and why, what was missing or "
+         "unused in the file, and what it takes in memory.";
+}
+
+std::string ModelsView::command_line(const Session& session) const {
+  const std::string model = selected_model(session);
+  return model.empty() ? "phasescope models" : "phasescope info " + shell_word(model);
+}
+
+void ModelsView::ask(Desk& desk) {
+  desk.lab.ask(desk.lab.models, nlohmann::json::object());
+  for (const std::string& model : desk.session().models)
+    desk.lab.ask(desk.lab.of(model).info, {{"model", model}});
+}
+
+void ModelsView::draw_row(Desk& desk, const ModelSummary& model) {
+  const Session& session = desk.session();
+  const int place = place_of(session, model.name);
+  bool open = place >= 0;
+  ImGui::TableNextRow();
+  ImGui::TableNextColumn();
+  ImGui::PushID(model.name.c_str());
+  if (open) ImGui::PushStyleColor(ImGuiCol_CheckMark, widgets::series_vec(place));
+  if (ImGui::Checkbox("##open", &open)) open ? open_model(desk, model.name)
+                                             : close_model(desk, model.name);
+  if (place >= 0) ImGui::PopStyleColor();
+  ImGui::TableNextColumn();
+  ImGui::AlignTextToFramePadding();
+  const bool selected = place >= 0 && place == session.selection.model;
+  if (ImGui::Selectable(model.name.c_str(), selected, ImGuiSelectableFlags_SpanAllColumns))
+    place >= 0 ? select_model(desk, place) : open_model(desk, model.name);
+  tooltip(model.title + (model.note.empty() ? "" : "\n" + model.note) +
+          (model.path.empty() ? "" : "\n" + model.path));
+  ImGui::TableNextColumn();
+  ImGui::TextUnformatted(model.encoding.c_str());
+  ImGui::TableNextColumn();
+  ImGui::TextColored(widgets::palette().quiet, "%s",
+                     model.parameters ? count_text(double(model.parameters), "").c_str() : "");
+  ImGui::PopID();
+}
+
+void ModelsView::draw_list(Desk& desk) {
+  std::vector<ModelSummary> list;
+  if (const auto* answer = desk.lab.models.answer()) list = answer->result.models;
+  list = with_open_ones(desk, std::move(list));
+  if (!ImGui::BeginTable("models", 4, ImGuiTableFlags_SizingStretchProp)) return;
+  ImGui::TableSetupColumn("open", ImGuiTableColumnFlags_WidthFixed);
+  ImGui::TableSetupColumn("name", 0, 1.4F);
+  ImGui::TableSetupColumn("encoding", 0, 1.3F);
+  ImGui::TableSetupColumn("parameters", 0, 1.0F);
+  for (const ModelSummary& model : list) draw_row(desk, model);
+  ImGui::EndTable();
+}
+
+void ModelsView::draw_report(const LoadReport& report) {
+  const ModelSummary& model = report.model;
+  const auto& colors = widgets::palette();
+  ImGui::SeparatorText((model.name + ": load report").c_str());
+  if (!model.note.empty()) {
+    ImGui::PushTextWrapPos(0.0F);
+    ImGui::TextColored(colors.warn, "%s", model.note.c_str());
+    ImGui::PopTextWrapPos();
+  }
+  if (!ImGui::BeginTable("report", 2)) return;
+  ImGui::TableSetupColumn("fact", ImGuiTableColumnFlags_WidthFixed);
+  ImGui::TableSetupColumn("value", ImGuiTableColumnFlags_WidthStretch);
+  fact("encoding", report.encoding +
+                       (report.encoding_why.empty() ? "" : " (" + report.encoding_why + ")"));
+  fact("source", report.encoding_source);
+  fact("shape", std::to_string(model.layers) + " layers, " + std::to_string(model.heads) +
+                    " heads of " + std::to_string(report.head_dim) + ", width " +
+                    std::to_string(model.width));
+  fact("context", std::to_string(model.context) + " tokens trained");
+  fact("parameters", count_text(double(model.parameters), ""));
+  fact("stored", dtypes_of(report) + ", " + count_text(double(report.weight_bytes), "B"));
+  fact("memory", report.memory_bytes_at_context
+                     ? count_text(double(report.memory_bytes_at_context), "B") + " at the context"
+                     : "");
+  fact("tokenizer", report.tokenizer);
+  fact("missing", joined(report.missing), &colors.bad);
+  fact("unused", joined(report.unexpected), &colors.warn);
+  fact("tied", joined(report.tied));
+  fact("quirks", joined(report.quirks));
+  fact("warnings", joined(report.warnings), &colors.warn);
+  for (const protocol::TensorInfo& tensor : report.flagged)
+    fact("flagged", tensor.name + ": " + tensor.flag, &colors.bad);
+  ImGui::EndTable();
+}
+
+void ModelsView::draw_content(Desk& desk) {
+  if (ImGui::Button("Open...")) desk.shell.open_dialog = "model";
+  tooltip("A folder (HF layout, a job, a checkpoint) or a .safetensors or .bin file");
+  draw_tools(desk);
+  draw_question(desk, desk.lab.models, "models");
+  draw_list(desk);
+  const std::string model = selected_model(desk.session());
+  if (model.empty()) return;
+  auto& info = desk.lab.of(model).info;
+  draw_question(desk, info, model);
+  if (info.answer()) draw_report(info.answer()->result);
+}
+
+}  // namespace phasescope::app

@@ -1,0 +1,23 @@
+#pragma once
+
+#include "app/views/view.h"
+
+namespace phasescope::app {
+
+// What can be opened, what is open, and the load report of the selected model.
+class ModelsView : public View {
+ public:
+  std::string id() const override { return "models"; }
+  std::string title() const override { return "Models"; }
+  std::string help_text() const override;
+  void ask(Desk& desk) override;
+  void draw_content(Desk& desk) override;
+  std::string command_line(const Session& session) const override;
+
+ private:
+  void draw_list(Desk& desk);
+  void draw_row(Desk& desk, const protocol::ModelSummary& model);
+  void draw_report(const protocol::LoadReport& report);
+};
+
+}  // namespace phasescope::app

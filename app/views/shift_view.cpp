@@ -1,0 +1,155 @@
+#include "app/views/shift_view.h"
+
+#include <algorithm>
+#include <map>
+
+#include "app/figures/figures.h"
+#include "app/window/requests.h"
+#include "widgets/theme.h"
+
+namespace phasescope::app {
+namespace {
+
+using protocol::ShiftResult;
+using protocol::ShiftRow;
+
+ShiftResult merged(const Desk& desk) {
+  ShiftResult all;
+  for (std::size_t i = 0; i < desk.models(); ++i) {
+    const auto* answer = desk.of(i).shift.answer();
+    if (!answer) continue;
+    const ShiftResult& one = answer->result;
+    all.rows.insert(all.rows.end(), one.rows.begin(), one.rows.end());
+    all.provenance.insert(all.provenance.end(), one.provenance.begin(), one.provenance.end());
+    all.formula = one.formula;
+  }
+  return all;
+}
+
+std::string key_of(const Desk& desk) {
+  std::string key;
+  for (std::size_t i = 0; i < desk.models(); ++i) key += serials_of(desk.of(i).shift.answer());
+  return key;
+}
+
+// One line of the paper's table: a model, a method and a shift, with a value for each layer.
+struct Line {
+  std::string model, method, dtype;
+  int64_t by = 0;
+  std::map<int64_t, const ShiftRow*> layers;
+};
+
+std::vector<Line> lines_of(const ShiftResult& result) {
+  std::vector<Line> lines;
+  for (const ShiftRow& row : result.rows) {
+    auto found = std::find_if(lines.begin(), lines.end(), [&](const Line& line) {
+      return line.model == row.model && line.method == row.method && line.by == row.by &&
+             line.dtype == row.dtype;
+    });
+    if (found == lines.end())
+      found = lines.insert(lines.end(), {row.model, row.method, row.dtype, row.by, {}});
+    found->layers[row.layer] = &row;
+  }
+  return lines;
+}
+
+int color_of_model(const Desk& desk, const std::string& model) {
+  const auto& models = desk.session().models;
+  return static_cast<int>(std::find(models.begin(), models.end(), model) - models.begin());
+}
+
+}  // namespace
+
+std::string ShiftView::help_text() const {
+  return "\"ids\": position ids start at k; a relative encoding must not notice. \"tokens\": k [BOS] "
+         "tokens stand before the text; attention over the original tokens may change. The attention "
+         "difference is in units of 0.01 (TAPE, Table 8): mean over heads and queries of the summed "
+         "absolute change of the weights.";
+}
+
+std::string ShiftView::command_line(const Session& session) const {
+  if (session.models.empty()) return "";
+  std::string line = verb_line(session, "shift") + text_option(session) + " --by ";
+  for (std::size_t i = 0; i < session.shift.by.size(); ++i)
+    line += (i ? "," : "") + std::to_string(session.shift.by[i]);
+  return line;
+}
+
+void ShiftView::ask(Desk& desk) {
+  for (const std::string& model : desk.session().models)
+    desk.lab.ask(desk.lab.of(model).shift, shift_params(desk.session(), model));
+}
+
+Output ShiftView::exported(Desk& desk) {
+  Output output;
+  const ShiftResult result = merged(desk);
+  output.result = protocol::to_json_form(result);
+  if (!result.rows.empty()) output.figures = {shift_figure(result)};
+  return output;
+}
+
+void ShiftView::draw_table(const Desk& desk, const ShiftResult& result) {
+  const std::vector<Line> lines = lines_of(result);
+  int64_t layers = 0;
+  for (const ShiftRow& row : result.rows) layers = std::max(layers, row.layer + 1);
+  const ImGuiTableFlags flags = ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_BordersInnerH |
+                                ImGuiTableFlags_ScrollY;
+  const int shown = static_cast<int>(std::min<int64_t>(layers, 12));
+  if (!ImGui::BeginTable("shift", 3 + shown, flags)) return;
+  ImGui::TableSetupScrollFreeze(0, 1);
+  ImGui::TableSetupColumn("model");
+  ImGui::TableSetupColumn("shifted by");
+  for (int layer = 0; layer < shown; ++layer)
+    ImGui::TableSetupColumn(("L" + std::to_string(layer)).c_str());
+  ImGui::TableSetupColumn("logits");
+  ImGui::TableHeadersRow();
+  for (const Line& line : lines) {
+    ImGui::TableNextRow();
+    ImGui::TableNextColumn();
+    ImGui::TextColored(widgets::series_vec(color_of_model(desk, line.model)), "%s",
+                       line.model.c_str());
+    ImGui::TableNextColumn();
+    ImGui::Text("%lld %s", static_cast<long long>(line.by), line.method.c_str());
+    if (line.dtype != "f32") ImGui::SameLine(), ImGui::TextDisabled("%s", line.dtype.c_str());
+    for (int layer = 0; layer < shown; ++layer) {
+      ImGui::TableNextColumn();
+      const auto found = line.layers.find(layer);
+      if (found == line.layers.end()) continue;
+      ImGui::Text("%.3g", found->second->attention_difference);
+      if (found->second->position_difference)
+        tooltip("PE dot products differ by " +
+                widgets::short_number(*found->second->position_difference) + " %");
+    }
+    ImGui::TableNextColumn();
+    ImGui::Text("%.1e", line.layers.begin()->second->logits_difference);
+  }
+  ImGui::EndTable();
+}
+
+void ShiftView::draw_content(Desk& desk) {
+  ImGui::AlignTextToFramePadding();
+  ImGui::TextUnformatted("Attention difference (0.01)");
+  draw_tools(desk);
+  if (desk.models() == 0)
+    return widgets::draw_empty("Tick models to see what moving a text does to them.");
+  for (std::size_t i = 0; i < desk.models(); ++i)
+    draw_question(desk, desk.of(i).shift, desk.session().models[i]);
+  const ShiftResult& result = result_.get(key_of(desk), [&] { return merged(desk); });
+  if (result.rows.empty()) return;
+  const auto& plot = plot_.get(key_of(desk), [&] { return shift_figure(result); });
+  const float height = ImGui::GetContentRegionAvail().y;
+  if (ImGui::BeginChild("plot", {0, std::max(140.0F, height * 0.5F)})) {
+    widgets::PlotDraw options;
+    options.version = plot_.version();
+    options.notes = false;
+    widgets::draw_plot(plot, options);
+  }
+  ImGui::EndChild();
+  if (ImGui::BeginChild("table", {0, -widgets::notes_height(plot.notes,
+                                                           ImGui::GetContentRegionAvail().x) - 6}))
+    draw_table(desk, result);
+  ImGui::EndChild();
+  widgets::draw_notes(plot.notes);
+}
+
+}  // namespace phasescope::app

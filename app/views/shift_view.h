@@ -1,0 +1,26 @@
+#pragma once
+
+#include "app/views/view.h"
+#include "widgets/plot_draw.h"
+
+namespace phasescope::app {
+
+// What moving a text does to a model: its position ids shifted, or tokens put before it.
+class ShiftView : public View {
+ public:
+  std::string id() const override { return "shift"; }
+  std::string title() const override { return "Shift stability"; }
+  std::string help_text() const override;
+  void ask(Desk& desk) override;
+  void draw_content(Desk& desk) override;
+  Output exported(Desk& desk) override;
+  std::string command_line(const Session& session) const override;
+
+ private:
+  void draw_table(const Desk& desk, const protocol::ShiftResult& result);
+
+  Cached<protocol::ShiftResult> result_;
+  Cached<widgets::PlotSpec> plot_;
+};
+
+}  // namespace phasescope::app

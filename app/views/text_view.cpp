@@ -1,0 +1,182 @@
+#include "app/views/text_view.h"
+
+#include <misc/cpp/imgui_stdlib.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "app/figures/figures.h"
+#include "app/window/commands.h"
+#include "app/window/requests.h"
+#include "widgets/plot_draw.h"
+#include "widgets/theme.h"
+
+namespace phasescope::app {
+namespace {
+
+using protocol::TextResult;
+using protocol::TokenReading;
+
+constexpr double kHighLoss = 6;
+
+std::vector<widgets::StripToken> strip_tokens(const TextResult& result) {
+  std::vector<widgets::StripToken> tokens;
+  for (const TokenReading& token : result.tokens) tokens.push_back({token.text, token.loss});
+  return tokens;
+}
+
+std::string headline(const TextResult& result) {
+  std::string words;
+  if (std::isfinite(result.bits_per_byte))
+    words = widgets::short_number(result.bits_per_byte) + " bits/byte, ";
+  return words + widgets::short_number(result.loss) + " nats/token, " +
+         std::to_string(result.tokens.size()) + " tokens";
+}
+
+void draw_guess(const protocol::Guess& guess, bool hit) {
+  const float width = ImGui::GetContentRegionAvail().x;
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const float line = ImGui::GetTextLineHeight();
+  const ImVec4 color = hit ? widgets::palette().good : widgets::palette().accent;
+  ImGui::GetWindowDrawList()->AddRectFilled(
+      at, {at.x + width * static_cast<float>(std::clamp(guess.probability, 0.0, 1.0)), at.y + line},
+      ImGui::ColorConvertFloat4ToU32({color.x, color.y, color.z, 0.22F}), 2);
+  ImGui::PushFont(widgets::fonts().mono, 0.0F);
+  ImGui::TextUnformatted(guess.text.c_str());
+  ImGui::PopFont();
+  char words[16];
+  std::snprintf(words, sizeof words, "%.1f %%", 100 * guess.probability);
+  ImGui::SameLine();
+  ImGui::SetCursorPosX(std::max(ImGui::GetCursorPosX(),
+                                ImGui::GetCursorPosX() + ImGui::GetContentRegionAvail().x -
+                                    ImGui::CalcTextSize(words).x));
+  ImGui::TextColored(widgets::palette().quiet, "%s", words);
+}
+
+}  // namespace
+
+std::string TextView::help_text() const {
+  return "All open models read this text. A token's colour is the model's loss on it, clear at 0 "
+         "and red at 6 nats and above. Hover to see what the model expected there; click to make "
+         "the token the query of the other views.";
+}
+
+std::string TextView::command_line(const Session& session) const {
+  return verb_line(session, "report") + text_option(session);
+}
+
+void TextView::ask(Desk& desk) {
+  for (const std::string& model : desk.session().models)
+    desk.lab.ask(desk.lab.of(model).text, text_params(desk.session(), model));
+}
+
+Output TextView::exported(Desk& desk) {
+  Output output;
+  std::vector<TextResult> texts;
+  for (std::size_t i = 0; i < desk.models(); ++i)
+    if (const auto* answer = desk.of(i).text.answer()) {
+      texts.push_back(answer->result);
+      output.result["texts"].push_back(protocol::to_json_form(answer->result));
+    }
+  if (!texts.empty()) output.figures = {token_loss_figure(texts)};
+  return output;
+}
+
+void TextView::draw_editor(Desk& desk) {
+  ImGui::InputTextMultiline("##draft", &draft_, {-1, ImGui::GetFontSize() * 9},
+                            ImGuiInputTextFlags_WordWrap);
+  const bool keys = ImGui::IsItemFocused() && ImGui::GetIO().KeyCtrl &&
+                    ImGui::IsKeyPressed(ImGuiKey_Enter, false);
+  if ((ImGui::Button("Read") || keys) && !draft_.empty()) {
+    read_text(desk, "typed", draft_);
+    editing_ = false;
+  }
+  tooltip("Ctrl+Enter");
+  ImGui::SameLine();
+  if (ImGui::Button("Back")) editing_ = false;
+}
+
+void TextView::draw_input(Desk& desk) {
+  if (ImGui::Button("Edit") && !editing_) {
+    editing_ = true;
+    draft_ = desk.session().text.words;
+  }
+  tooltip("Type or paste a text of your own");
+  ImGui::SameLine();
+  if (ImGui::Button("Open...")) desk.shell.open_dialog = "text";
+  ImGui::SameLine();
+  ImGui::AlignTextToFramePadding();
+  const std::string& name = desk.session().text.name;
+  const std::size_t slash = name.rfind('/');
+  ImGui::TextUnformatted(name.c_str() + (slash == std::string::npos ? 0 : slash + 1));
+  tooltip(name);
+  draw_tools(desk);
+}
+
+void TextView::draw_model(Desk& desk, std::size_t index) {
+  auto& question = desk.of(index).text;
+  draw_model_name(desk.session(), index);
+  if (const auto* answer = question.answer()) {
+    ImGui::SameLine();
+    ImGui::TextColored(widgets::palette().quiet, "%s", headline(answer->result).c_str());
+  }
+  draw_question(desk, question, "");
+  if (!question.answer()) return;
+  Strip& strip = strips_[desk.session().models[index]];
+  const auto& tokens = strip.tokens.get(serials_of(question.answer()), [&] {
+    return strip_tokens(question.answer()->result);
+  });
+  widgets::TokenStripSpec spec{&tokens, strip.tokens.version(), kHighLoss, -1, -1};
+  const Selection& at = desk.session().selection;
+  spec.selected = static_cast<int>(at.query.value_or(-1));
+  spec.second = static_cast<int>(at.key.value_or(-1));
+  ImGui::PushID(static_cast<int>(index));
+  const widgets::TokenStripDrawn drawn = strip.strip.draw(spec);
+  ImGui::PopID();
+  if (drawn.hovered >= 0) hovered_ = drawn.hovered;
+  if (drawn.clicked >= 0) {
+    const bool again = at.query == drawn.clicked;
+    select_query(desk, again ? std::nullopt : std::optional<int64_t>(drawn.clicked));
+  }
+  ImGui::Dummy({0, 4});
+}
+
+void TextView::draw_guesses(Desk& desk) {
+  const int64_t token = hovered_ >= 0 ? hovered_ : desk.session().selection.query.value_or(-1);
+  if (token < 0) {
+    widgets::draw_notes({"Colour: loss, 0 .. 6 nats. Hover a token to see what was expected."});
+    return;
+  }
+  if (!ImGui::BeginTable("guesses", std::max(1, static_cast<int>(desk.models())))) return;
+  for (std::size_t i = 0; i < desk.models(); ++i) {
+    ImGui::TableNextColumn();
+    const auto* answer = desk.of(i).text.answer();
+    if (!answer || token >= static_cast<int64_t>(answer->result.tokens.size())) continue;
+    const TokenReading& reading = answer->result.tokens[static_cast<std::size_t>(token)];
+    draw_model_name(desk.session(), i);
+    ImGui::SameLine();
+    ImGui::TextColored(widgets::palette().quiet, "%d \"%s\" %s", static_cast<int>(token),
+                       reading.text.c_str(),
+                       reading.loss ? (widgets::short_number(*reading.loss) + " nats").c_str()
+                                    : "no loss");
+    const std::size_t shown = std::min<std::size_t>(5, reading.guesses.size());
+    for (std::size_t k = 0; k < shown; ++k)
+      draw_guess(reading.guesses[k], reading.guesses[k].id == reading.id);
+  }
+  ImGui::EndTable();
+}
+
+void TextView::draw_content(Desk& desk) {
+  draw_input(desk);
+  if (editing_) draw_editor(desk);
+  if (desk.models() == 0) return widgets::draw_empty("Open a model to read this text with it.");
+  const float below = ImGui::GetTextLineHeightWithSpacing() * 6.6F;
+  hovered_ = -1;
+  if (ImGui::BeginChild("tokens", {0, std::max(80.0F, ImGui::GetContentRegionAvail().y - below)}))
+    for (std::size_t i = 0; i < desk.models(); ++i) draw_model(desk, i);
+  ImGui::EndChild();
+  ImGui::Separator();
+  draw_guesses(desk);
+}
+
+}  // namespace phasescope::app

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <map>
+
+#include "app/views/view.h"
+#include "widgets/token_strip.h"
+
+namespace phasescope::app {
+
+// The text that all open models read, token by token, coloured by each model's loss.
+class TextView : public View {
+ public:
+  std::string id() const override { return "text"; }
+  std::string title() const override { return "Text"; }
+  std::string help_text() const override;
+  void ask(Desk& desk) override;
+  void draw_content(Desk& desk) override;
+  Output exported(Desk& desk) override;
+  std::string command_line(const Session& session) const override;
+
+ private:
+  struct Strip {
+    widgets::TokenStrip strip;
+    Cached<std::vector<widgets::StripToken>> tokens;
+  };
+  void draw_input(Desk& desk);
+  void draw_editor(Desk& desk);
+  void draw_model(Desk& desk, std::size_t index);
+  void draw_guesses(Desk& desk);
+
+  std::map<std::string, Strip> strips_;
+  std::string draft_;
+  bool editing_ = false;
+  int hovered_ = -1;
+};
+
+}  // namespace phasescope::app

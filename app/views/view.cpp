@@ -1,0 +1,163 @@
+#include "app/views/view.h"
+
+#include <algorithm>
+
+#include "app/window/requests.h"
+#include "widgets/theme.h"
+
+namespace phasescope::app {
+namespace {
+
+constexpr const char* kFigureFolder = "phasescope-figures";
+
+void collect_provenance(const nlohmann::json& value, nlohmann::json& found) {
+  if (!value.is_structured()) return;
+  for (const auto& [key, item] : value.items()) {
+    if (key == "provenance") found.push_back(item);
+    else collect_provenance(item, found);
+  }
+}
+
+// A quiet word that acts like a link.
+bool link(const char* word) {
+  ImGui::PushStyleColor(ImGuiCol_Button, ImVec4(0, 0, 0, 0));
+  ImGui::PushStyleColor(ImGuiCol_Text, widgets::palette().quiet);
+  ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, {4, ImGui::GetStyle().FramePadding.y});
+  const bool pressed = ImGui::Button(word);
+  ImGui::PopStyleVar();
+  ImGui::PopStyleColor(2);
+  return pressed;
+}
+
+float link_width(const char* word) { return ImGui::CalcTextSize(word).x + 8; }
+
+}  // namespace
+
+void View::draw(Desk& desk) {
+  bool open = true;
+  const ImGuiWindowFlags flags = ImGuiWindowFlags_NoCollapse;
+  visible_ = ImGui::Begin(window_name().c_str(), &open, flags);
+  if (visible_) {
+    ask_what_changed(desk);
+    draw_content(desk);
+  }
+  ImGui::End();
+  if (!open)
+    desk.edit.apply("Close " + title(), [&](Session& s) { s.closed_views.push_back(id()); });
+}
+
+void View::ask_what_changed(Desk& desk) {
+  if (!desk.shell.may_ask) return;
+  const bool changed = desk.edit.revision() != asked_revision_ ||
+                       desk.lab.generation() != asked_generation_;
+  asked_revision_ = desk.edit.revision(), asked_generation_ = desk.lab.generation();
+  if (changed) ask(desk);
+}
+
+void View::draw_tools(Desk& desk) {
+  const std::string command = command_line(desk.session());
+  float width = link_width("?");
+  if (!command.empty()) width += link_width("Command") + link_width("Save");
+  ImGui::SameLine();
+  const float right = ImGui::GetCursorPosX() + ImGui::GetContentRegionAvail().x - width;
+  ImGui::SetCursorPosX(std::max(ImGui::GetCursorPosX(), right));
+  if (!command.empty()) {
+    if (link("Save")) save(desk);
+    tooltip("Save these figures as SVG, PNG, CSV and JSON, each with a sidecar that repeats it");
+    ImGui::SameLine(0, 0);
+    if (link("Command")) {
+      if (desk.shell.copy) desk.shell.copy(command);
+      desk.shell.say("Copied: " + command);
+    }
+    tooltip("Copy the command line that gives the same:\n" + command);
+    ImGui::SameLine(0, 0);
+  }
+  link("?");
+  tooltip(help_text());
+}
+
+void View::save(Desk& desk) {
+  Output output = exported(desk);
+  if (output.figures.empty() && output.grids.empty()) {
+    desk.shell.say("There is nothing to save yet");
+    return;
+  }
+  nlohmann::json found = nlohmann::json::array();
+  collect_provenance(output.result, found);
+  const nlohmann::json sidecar{{"command", command_line(desk.session())},
+                               {"program", "phasescope"},
+                               {"provenance", std::move(found)}};
+  const std::string folder = std::string(kFigureFolder) + "/" + id();
+  desk.shell.run_aside([output = std::move(output), sidecar, folder] {
+    export_output(output, folder, sidecar);
+    return "Saved to " + folder;
+  });
+}
+
+void draw_question(Desk& desk, Question& question, const std::string& who) {
+  widgets::BusySpec spec = question.busy();
+  if (spec.state == widgets::BusyState::idle || spec.state == widgets::BusyState::answered) return;
+  if (!who.empty()) spec.text = who + ": " + spec.text;
+  ImGui::PushID(&question);
+  const widgets::BusyAction action = widgets::draw_busy(spec);
+  ImGui::PopID();
+  if (action == widgets::BusyAction::cancel) desk.lab.cancel(question);
+  if (action == widgets::BusyAction::retry) desk.lab.retry(question);
+}
+
+bool draw_choice(const char* label, std::string& value, const std::vector<std::string>& words,
+                 float width) {
+  if (width <= 0) {
+    for (const std::string& word : words)
+      width = std::max(width, ImGui::CalcTextSize(word.c_str()).x);
+    width += ImGui::GetFrameHeight() + ImGui::GetStyle().FramePadding.x * 2;
+  }
+  ImGui::SetNextItemWidth(width);
+  bool changed = false;
+  if (!ImGui::BeginCombo(label, value.c_str())) return false;
+  for (const std::string& word : words)
+    if (ImGui::Selectable(word.c_str(), word == value)) {
+      changed = word != value;
+      value = word;
+    }
+  ImGui::EndCombo();
+  return changed;
+}
+
+void draw_model_name(const Session& session, std::size_t index) {
+  const float side = ImGui::GetFontSize() * 0.62F;
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const float top = at.y + (ImGui::GetTextLineHeight() - side) / 2;
+  ImGui::GetWindowDrawList()->AddRectFilled(
+      {at.x, top}, {at.x + side, top + side},
+      ImGui::ColorConvertFloat4ToU32(widgets::series_vec(static_cast<int>(index))), 2);
+  ImGui::Dummy({side, ImGui::GetTextLineHeight()});
+  ImGui::SameLine(0, side * 0.6F);
+  ImGui::TextUnformatted(session.models[index].c_str());
+}
+
+void draw_provenance(const protocol::Provenance& provenance) {
+  std::string words;
+  for (const std::string* part : {&provenance.kernel, &provenance.dtype, &provenance.device,
+                                  &provenance.note})
+    if (!part->empty()) words += (words.empty() ? "" : ", ") + *part;
+  if (!words.empty()) ImGui::TextColored(widgets::palette().quiet, "%s", words.c_str());
+}
+
+void tooltip(const std::string& words) {
+  if (words.empty() || !ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) return;
+  if (!ImGui::BeginTooltip()) return;
+  ImGui::PushTextWrapPos(ImGui::GetFontSize() * 30);
+  ImGui::TextUnformatted(words.c_str());
+  ImGui::PopTextWrapPos();
+  ImGui::EndTooltip();
+}
+
+void number_cell(double value) {
+  const std::string words = widgets::short_number(value);
+  const float room = ImGui::GetContentRegionAvail().x - ImGui::CalcTextSize(words.c_str()).x;
+  if (room > 0) ImGui::SetCursorPosX(ImGui::GetCursorPosX() + room);
+  ImGui::TextUnformatted(words.c_str());
+}
+
+}  // namespace phasescope::app

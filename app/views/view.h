@@ -1,0 +1,96 @@
+#pragma once
+// A view of the window. To add one: a pair app/views/NAME_view.{h,cpp} with a class derived from
+// View, its line in views.cpp, its two lines in app/CMakeLists.txt, and a test that draws it empty,
+// busy, failed and full (tests/app/window_views_test.cpp draws all that views.cpp lists).
+#include <imgui.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "app/cli/output.h"
+#include "app/window/desk.h"
+
+namespace phasescope::app {
+
+class View {
+ public:
+  virtual ~View() = default;
+  virtual std::string id() const = 0;     // "heads": names it in sessions and commands
+  virtual std::string title() const = 0;  // on its tab
+  virtual std::string help_text() const = 0;
+
+  // Sends the questions whose answers are shown. Called while the view is visible, whenever the
+  // session has changed; asking again for what is known costs nothing.
+  virtual void ask(Desk&) {}
+  virtual void draw_content(Desk& desk) = 0;
+  // The figures as they are now, for files; empty where there are none.
+  virtual Output exported(Desk&) { return {}; }
+  // The command line that gives the same; empty where there is none.
+  virtual std::string command_line(const Session&) const { return ""; }
+
+  // The window around it: asks, draws the content, marks the view as closed when its tab is closed.
+  void draw(Desk& desk);
+  // "Save", "Command", "?" at the right end of the present line.
+  void draw_tools(Desk& desk);
+  bool visible() const { return visible_; }
+  // The tab's name for Dear ImGui: shown title and stable id.
+  std::string window_name() const { return title() + "###" + id(); }
+
+ private:
+  void save(Desk& desk);
+  void ask_what_changed(Desk& desk);
+
+  bool visible_ = false;
+  std::uint64_t asked_revision_ = 0, asked_generation_ = 0;
+};
+
+// --- pieces that several views use ------------------------------------------------------------
+
+// Progress or failure of a question, with its button; nothing when there is nothing to say.
+void draw_question(Desk& desk, Question& question, const std::string& who);
+
+// A labelled choice among words; returns true when another one was taken.
+bool draw_choice(const char* label, std::string& value, const std::vector<std::string>& words,
+                 float width = 0);
+// The colour of the session's i-th model as a small square, then its name.
+void draw_model_name(const Session& session, std::size_t index);
+// "rope: q 12, 256 tokens, fused cpu": what ran, in quiet words.
+void draw_provenance(const protocol::Provenance& provenance);
+// Shown on hover of the last item.
+void tooltip(const std::string& words);
+// One number in a table cell, right-aligned.
+void number_cell(double value);
+
+// Keeps what was made from answers until another key is asked for, so that frames only draw.
+template <class T>
+class Cached {
+ public:
+  template <class Make>
+  const T& get(const std::string& key, Make make) {
+    if (!made_ || key != key_) {
+      value_ = make();
+      key_ = key;
+      made_ = true;
+      version_ = next_serial();
+    }
+    return value_;
+  }
+  std::uint64_t version() const { return version_; }
+
+ private:
+  T value_{};
+  std::string key_;
+  bool made_ = false;
+  std::uint64_t version_ = 0;
+};
+
+// A key that differs whenever one of the answers does.
+template <class... Answers>
+std::string serials_of(const Answers*... answers) {
+  std::string key;
+  ((key += std::to_string(answers ? answers->serial : 0) + "/"), ...);
+  return key;
+}
+
+}  // namespace phasescope::app

@@ -1,0 +1,245 @@
+#include "app/window/commands.h"
+
+#include <imgui.h>
+#include <imgui_internal.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "formats/text_input.h"
+
+namespace phasescope::app {
+namespace {
+
+int64_t last_of(int64_t count) { return std::max<int64_t>(0, count - 1); }
+
+// Moves the selected head within the selected model's shape, as far as it is known.
+void step_head(Desk& desk, int64_t layers, int64_t heads) {
+  const std::string model = selected_model(desk.session());
+  if (model.empty()) return;
+  const auto* info = desk.lab.of(model).info.answer();
+  if (!info) return;
+  const Selection at = desk.session().selection;
+  const int64_t layer = std::clamp<int64_t>(at.layer + layers, 0,
+                                            last_of(info->result.model.layers));
+  const int64_t head = std::clamp<int64_t>(at.head + heads, 0, last_of(info->result.model.heads));
+  select_head(desk, at.model, layer, head);
+}
+
+void edit_commands(std::vector<Command>& list) {
+  list.push_back({"edit.undo", "Undo", "Take the last change back", ImGuiMod_Ctrl | ImGuiKey_Z,
+                  [](Desk& desk) {
+                    if (!desk.edit.undo()) desk.shell.say("There is nothing to undo");
+                  }});
+  list.push_back({"edit.redo", "Redo", "Make the change again",
+                  ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_Z, [](Desk& desk) {
+                    if (!desk.edit.redo()) desk.shell.say("There is nothing to redo");
+                  }});
+}
+
+void file_commands(std::vector<Command>& list) {
+  list.push_back({"file.open_model", "Open a model...", "A folder or a file from this machine",
+                  ImGuiMod_Ctrl | ImGuiKey_O,
+                  [](Desk& desk) { desk.shell.open_dialog = "model"; }});
+  list.push_back({"file.open_text", "Open a text...", "A text file that all open models read",
+                  ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_O,
+                  [](Desk& desk) { desk.shell.open_dialog = "text"; }});
+  list.push_back({"file.save_session", "Save the session", "Also done when the window is closed",
+                  ImGuiMod_Ctrl | ImGuiKey_S,
+                  [](Desk& desk) { desk.shell.save_session = true; }});
+  list.push_back({"file.quit", "Quit", "Jobs go on without the window",
+                  ImGuiMod_Ctrl | ImGuiKey_Q, [](Desk& desk) { desk.shell.quit = true; }});
+}
+
+void look_commands(std::vector<Command>& list) {
+  list.push_back({"look.theme", "Switch between light and dark", "The theme of the window",
+                  ImGuiMod_Ctrl | ImGuiKey_T, [](Desk& desk) {
+                    set_theme(desk, desk.session().theme == "dark" ? "light" : "dark");
+                  }});
+  list.push_back({"look.layout", "Reset the layout", "All views back where they were at first", 0,
+                  [](Desk& desk) {
+                    desk.edit.apply("Reset the layout",
+                                    [](Session& s) { s.closed_views.clear(); });
+                    desk.shell.reset_layout = true;
+                  }});
+  list.push_back({"look.palette", "Command palette", "Find a command by its name",
+                  ImGuiMod_Ctrl | ImGuiKey_K,
+                  [](Desk& desk) { desk.shell.palette_open = true; }});
+  list.push_back({"look.shortcuts", "Keyboard shortcuts", "What the keys do", ImGuiKey_F1,
+                  [](Desk& desk) { desk.shell.help_open = true; }});
+}
+
+void map_commands(std::vector<Command>& list) {
+  list.push_back({"map.all", "Map: show all queries and keys", "Undo every zoom",
+                  ImGuiMod_Ctrl | ImGuiKey_0, [](Desk& desk) { zoom_map(desk, 0, 0, 0, 0); }});
+  struct Of {
+    const char *word, *title;
+  };
+  for (const Of of : {Of{"weight", "Map: weights"}, Of{"score", "Map: scores"},
+                      Of{"content", "Map: content scores"},
+                      Of{"positional", "Map: positional terms"}})
+    list.push_back({std::string("map.") + of.word, of.title, "What the attention map shows", 0,
+                    [word = std::string(of.word)](Desk& desk) {
+                      desk.edit.apply("Show " + word, [&](Session& s) { s.map.of = word; });
+                    }});
+  for (const Of of : {Of{"a", "Map: the selected model alone"},
+                      Of{"both", "Map: two models side by side"},
+                      Of{"difference", "Map: A, B and their difference"}})
+    list.push_back({std::string("map.show_") + of.word, of.title, "Which maps are shown", 0,
+                    [word = std::string(of.word)](Desk& desk) {
+                      desk.edit.apply("Compare maps", [&](Session& s) { s.map.show = word; });
+                    }});
+}
+
+void head_commands(std::vector<Command>& list) {
+  list.push_back({"head.next", "Next head", "", ImGuiMod_Alt | ImGuiKey_RightArrow,
+                  [](Desk& desk) { step_head(desk, 0, 1); }});
+  list.push_back({"head.previous", "Previous head", "", ImGuiMod_Alt | ImGuiKey_LeftArrow,
+                  [](Desk& desk) { step_head(desk, 0, -1); }});
+  list.push_back({"head.deeper", "Same head, next layer", "", ImGuiMod_Alt | ImGuiKey_DownArrow,
+                  [](Desk& desk) { step_head(desk, 1, 0); }});
+  list.push_back({"head.higher", "Same head, layer before", "", ImGuiMod_Alt | ImGuiKey_UpArrow,
+                  [](Desk& desk) { step_head(desk, -1, 0); }});
+  list.push_back({"head.mean", "Mean of the layer's heads", "", 0, [](Desk& desk) {
+                    const Selection at = desk.session().selection;
+                    select_head(desk, at.model, at.layer, -1);
+                  }});
+  list.push_back({"heads.sort", "Heads: sort by the metric, or not", "", 0, [](Desk& desk) {
+                    desk.edit.apply("Sort heads",
+                                    [](Session& s) { s.heads.sorted = !s.heads.sorted; });
+                  }});
+  list.push_back({"model.swap", "Select the next model", "", ImGuiMod_Ctrl | ImGuiKey_M,
+                  [](Desk& desk) {
+                    const auto count = static_cast<int64_t>(desk.models());
+                    if (count > 0)
+                      select_model(desk, (desk.session().selection.model + 1) % count);
+                  }});
+}
+
+char lower(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
+
+// 0 where the letters are not found in order; more for a whole match, and the earlier the better.
+int match_score(const std::string& title, const std::string& words) {
+  std::string name, wanted;
+  for (char c : title) name += lower(c);
+  for (char c : words) wanted += lower(c);
+  const std::size_t whole = name.find(wanted);
+  if (whole != std::string::npos) return 1000 - static_cast<int>(whole);
+  std::size_t at = 0;
+  int spread = 0;
+  for (char c : wanted) {
+    if (c == ' ') continue;
+    const std::size_t next = name.find(c, at);
+    if (next == std::string::npos) return 0;
+    spread += static_cast<int>(next - at);
+    at = next + 1;
+  }
+  return std::max(1, 500 - spread);
+}
+
+}  // namespace
+
+std::vector<Command> all_commands(const std::vector<ViewName>& views) {
+  std::vector<Command> list;
+  file_commands(list);
+  edit_commands(list);
+  for (const ViewName& view : views)
+    list.push_back({"view." + view.id, "Show " + view.title, "Open this view or bring it forward",
+                    0, [id = view.id](Desk& desk) { show_view(desk, id); }});
+  head_commands(list);
+  map_commands(list);
+  look_commands(list);
+  return list;
+}
+
+std::vector<const Command*> matching(const std::vector<Command>& commands,
+                                     const std::string& words) {
+  std::vector<std::pair<int, const Command*>> found;
+  for (const Command& command : commands) {
+    const int score = std::max(match_score(command.title, words), match_score(command.id, words));
+    if (score > 0) found.emplace_back(score, &command);
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<const Command*> list;
+  for (const auto& [score, command] : found) list.push_back(command);
+  return list;
+}
+
+std::string shortcut_text(const Command& command) {
+  return command.shortcut ? ImGui::GetKeyChordName(command.shortcut) : "";
+}
+
+void open_model(Desk& desk, const std::string& name) {
+  desk.edit.apply("Open " + name, [&](Session& s) {
+    if (std::find(s.models.begin(), s.models.end(), name) == s.models.end())
+      s.models.push_back(name);
+    const auto place = std::find(s.models.begin(), s.models.end(), name) - s.models.begin();
+    s.selection.model = place;
+  });
+}
+
+void close_model(Desk& desk, const std::string& name) {
+  desk.edit.apply("Close " + name, [&](Session& s) {
+    std::erase(s.models, name);
+    s.selection.model = std::min(s.selection.model, last_of(static_cast<int64_t>(s.models.size())));
+  });
+}
+
+void select_model(Desk& desk, int64_t index) {
+  desk.edit.apply("Select a model", [&](Session& s) { s.selection.model = index; }, "select");
+}
+
+void select_head(Desk& desk, int64_t model, int64_t layer, int64_t head) {
+  desk.edit.apply("Select " + name_of_head(layer, head), [&](Session& s) {
+    s.selection.model = model, s.selection.layer = layer, s.selection.head = head;
+  });
+}
+
+void select_query(Desk& desk, std::optional<int64_t> query) {
+  desk.edit.apply("Select a query", [&](Session& s) {
+    s.selection.query = query;
+    s.selection.key.reset();
+  });
+}
+
+void select_pair(Desk& desk, int64_t query, int64_t key) {
+  desk.edit.apply("Select a pair", [&](Session& s) {
+    s.selection.query = query, s.selection.key = key;
+  });
+}
+
+void read_text(Desk& desk, const std::string& name, const std::string& words) {
+  desk.edit.apply("Read " + name, [&](Session& s) {
+    s.text.name = name, s.text.words = words;
+    s.selection.query.reset(), s.selection.key.reset();
+    s.map.row_begin = s.map.row_end = s.map.col_begin = s.map.col_end = 0;
+  });
+}
+
+void read_text_file_into(Desk& desk, const std::string& path) {
+  const std::string words = formats::read_text_file(path, std::uintmax_t{16} << 20);
+  read_text(desk, path, words);
+}
+
+void zoom_map(Desk& desk, int64_t row_begin, int64_t row_end, int64_t col_begin,
+              int64_t col_end) {
+  desk.edit.apply(
+      "Zoom the map",
+      [&](Session& s) {
+        s.map.row_begin = row_begin, s.map.row_end = row_end;
+        s.map.col_begin = col_begin, s.map.col_end = col_end;
+      },
+      "zoom");
+}
+
+void set_theme(Desk& desk, const std::string& theme) {
+  desk.edit.apply("Theme " + theme, [&](Session& s) { s.theme = theme; });
+}
+
+void show_view(Desk& desk, const std::string& id) {
+  desk.edit.apply("Show " + id, [&](Session& s) { std::erase(s.closed_views, id); });
+  desk.shell.focus_view = id;
+}
+
+}  // namespace phasescope::app

@@ -1,0 +1,49 @@
+#pragma once
+// Everything a user can do to the session, by name. The palette, the menus and the shortcuts all
+// run these; views call the functions below for what needs a parameter.
+#include <string>
+#include <vector>
+
+#include "app/window/desk.h"
+
+namespace phasescope::app {
+
+struct Command {
+  std::string id;     // "view.heads", "edit.undo"
+  std::string title;  // as the palette shows it
+  std::string help;
+  int shortcut = 0;   // an ImGuiKeyChord, 0: none
+  std::function<void(Desk&)> run;
+};
+
+struct ViewName {
+  std::string id, title;
+};
+
+// Every command, those of the given views among them.
+std::vector<Command> all_commands(const std::vector<ViewName>& views);
+
+// The commands whose title or id holds the letters of `words` in order, best first.
+std::vector<const Command*> matching(const std::vector<Command>& commands,
+                                     const std::string& words);
+
+// "Ctrl+K"; empty where a command has no shortcut.
+std::string shortcut_text(const Command& command);
+
+// --- commands with a parameter ------------------------------------------------------------
+
+void open_model(Desk& desk, const std::string& name);
+void close_model(Desk& desk, const std::string& name);
+void select_model(Desk& desk, int64_t index);
+void select_head(Desk& desk, int64_t model, int64_t layer, int64_t head);
+void select_query(Desk& desk, std::optional<int64_t> query);
+void select_pair(Desk& desk, int64_t query, int64_t key);
+void read_text(Desk& desk, const std::string& name, const std::string& words);
+// Reads the file and makes it the text. Throws formats::Error.
+void read_text_file_into(Desk& desk, const std::string& path);
+// Queries [row_begin, row_end) and keys [col_begin, col_end) fill the map; ends of 0 show all.
+void zoom_map(Desk& desk, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end);
+void set_theme(Desk& desk, const std::string& theme);
+void show_view(Desk& desk, const std::string& id);
+
+}  // namespace phasescope::app

@@ -1,0 +1,223 @@
+#include "app/window/lab.h"
+
+#include <limits>
+
+namespace phasescope::app {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using widgets::BusyState;
+
+// A third death within this time means that starting another one does not help.
+constexpr auto kDeathWindow = std::chrono::seconds(30);
+constexpr std::size_t kDeathsTooMany = 3;
+// A request that two workers died on is not sent to a third.
+constexpr int kDeathsOfOne = 2;
+
+}  // namespace
+
+std::uint64_t next_serial() {
+  static std::uint64_t last = 0;
+  return ++last;
+}
+
+// --- one question ---------------------------------------------------------------------------
+
+void Question::ask(WorkerLink& link, const nlohmann::json& params) {
+  std::string key = params.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  if (key == key_ && state_ != BusyState::idle) return;
+  if (key != key_) deaths_ = 0;
+  send(link, params, std::move(key));
+}
+
+void Question::ask_again(WorkerLink& link, const nlohmann::json& params) {
+  if (waiting()) return;
+  send(link, params, params.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+void Question::send(WorkerLink& link, const nlohmann::json& params, std::string key) {
+  if (waiting()) link.cancel(request_);
+  key_ = std::move(key);
+  state_ = BusyState::busy;
+  fraction_ = -1;
+  progress_.clear();
+  asked_at_ = Clock::now();
+  const std::uint64_t ticket = ++ticket_;
+  protocol::Callbacks callbacks;
+  callbacks.on_result = [this, ticket](protocol::Reply reply) {
+    on_result(ticket, std::move(reply));
+  };
+  callbacks.on_error = [this, ticket](const protocol::ErrorInfo& error) {
+    on_error(ticket, error);
+  };
+  callbacks.on_progress = [this, ticket](double fraction, const std::string& text) {
+    if (ticket == ticket_) fraction_ = fraction, progress_ = text;
+  };
+  request_ = link.submit(method_, params, std::move(callbacks), tag_);
+}
+
+void Question::cancel(WorkerLink& link) {
+  if (waiting()) link.cancel(request_);
+}
+
+void Question::reset() {
+  state_ = BusyState::idle;
+  ++ticket_;
+}
+
+void Question::on_result(std::uint64_t ticket, protocol::Reply reply) {
+  if (ticket != ticket_) return;
+  try {
+    take(std::move(reply), key_);
+    state_ = BusyState::answered;
+    deaths_ = 0;
+  } catch (const std::exception& error) {
+    on_error(ticket, {"internal", method_ + " gave an answer that cannot be read", error.what(),
+                      "the worker may be of another version"});
+  }
+}
+
+void Question::on_error(std::uint64_t ticket, const protocol::ErrorInfo& error) {
+  if (ticket != ticket_) return;
+  state_ = BusyState::failed;
+  error_ = error;
+  if (error.code == protocol::error_code::worker_died) ++deaths_;
+}
+
+widgets::BusySpec Question::busy() const {
+  widgets::BusySpec spec;
+  spec.state = state_;
+  spec.fraction = fraction_;
+  spec.seconds = std::chrono::duration<double>(Clock::now() - asked_at_).count();
+  spec.text = progress_.empty() ? method_ : progress_;
+  if (state_ == BusyState::failed) {
+    spec.text = error_.message + (error_.where.empty() ? "" : " (" + error_.where + ")");
+    spec.hint = error_.hint;
+  }
+  return spec;
+}
+
+// --- the questions of a model ----------------------------------------------------------------
+
+ModelQuestions::ModelQuestions(const std::string& model)
+    : info("model.info", "info/" + model),
+      text("text.read", "text/" + model),
+      heads("heads", "heads/" + model),
+      map("map", "map/" + model),
+      patterns("patterns", "patterns/" + model),
+      distance("distance", "distance/" + model, Lane::slow),
+      shift("shift", "shift/" + model, Lane::slow),
+      theory("theory", "theory/" + model, Lane::slow),
+      eval("eval", "eval/" + model, Lane::slow) {}
+
+std::vector<Question*> ModelQuestions::all() {
+  return {&info, &text, &heads, &map, &patterns, &distance, &shift, &theory, &eval};
+}
+
+// --- the lab ---------------------------------------------------------------------------------
+
+Lab::Lab(WorkerLink& quick, WorkerLink& slow) : quick_{quick}, slow_{slow} {}
+
+ModelQuestions& Lab::of(const std::string& model) {
+  auto& questions = by_model_[model];
+  if (!questions) questions = std::make_unique<ModelQuestions>(model);
+  return *questions;
+}
+
+Lab::Side& Lab::side_of(const Question& question) {
+  Side& side = question.lane() == Lane::slow ? slow_ : quick_;
+  if (!side.started) side.link.start();
+  side.started = true;
+  return side;
+}
+
+void Lab::ask(Question& question, const nlohmann::json& params) {
+  question.ask(side_of(question).link, params);
+}
+
+void Lab::ask_again(Question& question, const nlohmann::json& params) {
+  question.ask_again(side_of(question).link, params);
+}
+
+void Lab::cancel(Question& question) { question.cancel(side_of(question).link); }
+
+void Lab::retry(Question& question) {
+  question.reset();
+  ++generation_;
+}
+
+std::vector<Question*> Lab::every() const {
+  auto* self = const_cast<Lab*>(this);  // the list is read by const members and reset by others
+  std::vector<Question*> list{&self->models, &self->jobs, &self->job, &self->start,
+                              &self->control};
+  for (const auto& [name, questions] : by_model_)
+    for (Question* question : questions->all()) list.push_back(question);
+  return list;
+}
+
+void Lab::begin_frame() {
+  look_after(quick_);
+  if (&slow_.link != &quick_.link) look_after(slow_);
+}
+
+void Lab::look_after(Side& side) {
+  if (!side.started) return;
+  side.link.drain();
+  if (side.link.state() != protocol::WorkerState::dead) {
+    side.dead = false;
+    return;
+  }
+  const auto notice = side.link.death();
+  if (side.dead || !notice) return;
+  side.dead = true;
+  on_death(side, *notice);
+}
+
+void Lab::on_death(Side& side, const protocol::DeathNotice& notice) {
+  death_notice_ = notice.error.message;
+  const auto now = Clock::now();
+  std::erase_if(deaths_, [&](auto when) { return now - when > kDeathWindow; });
+  deaths_.push_back(now);
+  gave_up_ = deaths_.size() >= kDeathsTooMany;
+  if (gave_up_) return;
+  side.link.restart();
+  side.dead = false;
+  reset_orphans(kDeathsOfOne);
+}
+
+void Lab::reset_orphans(int below_deaths) {
+  for (Question* question : every())
+    if (question->failed() && question->error().code == protocol::error_code::worker_died &&
+        question->deaths() < below_deaths)
+      question->reset();
+  ++generation_;
+}
+
+void Lab::start_again() {
+  deaths_.clear();
+  gave_up_ = false;
+  death_notice_.clear();
+  for (Side* side : {&quick_, &slow_})
+    if (side->started && side->link.state() == protocol::WorkerState::dead) {
+      side->link.restart();
+      side->dead = false;
+    }
+  reset_orphans(std::numeric_limits<int>::max());
+}
+
+// Jobs are looked at every second; once there is an answer that is nothing to wait for.
+int Lab::waiting() const {
+  int count = 0;
+  for (const Question* question : every()) count += question->waiting();
+  return count - (jobs.waiting() && jobs.answer()) - (job.waiting() && job.answer());
+}
+
+std::string Lab::doing() const {
+  const Question* longest = nullptr;
+  for (const Question* question : every())
+    if (question->waiting() && (!longest || question->asked_at() < longest->asked_at()))
+      longest = question;
+  return longest ? longest->busy().text : "";
+}
+
+}  // namespace phasescope::app

@@ -1,0 +1,72 @@
+#include "app/window/palette.h"
+
+#include <imgui.h>
+#include <misc/cpp/imgui_stdlib.h>
+
+#include <algorithm>
+
+#include "widgets/theme.h"
+
+namespace phasescope::app {
+namespace {
+
+constexpr const char* kName = "##palette";
+
+}  // namespace
+
+void CommandPalette::draw_list(Desk& desk, const std::vector<const Command*>& found) {
+  const Command* run = run_chosen_ && !found.empty() ? found[static_cast<std::size_t>(chosen_)]
+                                                      : nullptr;
+  const float line = ImGui::GetTextLineHeightWithSpacing();
+  if (ImGui::BeginChild("found", {0, line * 12})) {
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      const Command& command = *found[i];
+      const bool chosen = static_cast<int>(i) == chosen_;
+      if (ImGui::Selectable(command.title.c_str(), chosen)) run = &command;
+      if (chosen && ImGui::IsWindowAppearing()) ImGui::SetScrollHereY();
+      const std::string keys = shortcut_text(command);
+      const std::string& aside = keys.empty() ? command.help : keys;
+      if (aside.empty()) continue;
+      const float width = ImGui::CalcTextSize(aside.c_str()).x;
+      ImGui::SameLine(ImGui::GetWindowWidth() - width - ImGui::GetStyle().ScrollbarSize - 8);
+      ImGui::TextColored(widgets::palette().quiet, "%s", aside.c_str());
+    }
+    if (found.empty()) ImGui::TextDisabled("No command has such a name.");
+  }
+  ImGui::EndChild();
+  if (!run) return;
+  desk.shell.palette_open = false;
+  ImGui::CloseCurrentPopup();
+  run->run(desk);
+}
+
+void CommandPalette::draw(Desk& desk, const std::vector<Command>& commands) {
+  if (!desk.shell.palette_open) return;
+  if (!ImGui::IsPopupOpen(kName)) {
+    ImGui::OpenPopup(kName);
+    words_.clear();
+    chosen_ = 0;
+  }
+  const ImGuiViewport* view = ImGui::GetMainViewport();
+  ImGui::SetNextWindowPos({view->GetCenter().x, view->WorkPos.y + view->WorkSize.y * 0.12F},
+                          ImGuiCond_Always, {0.5F, 0});
+  ImGui::SetNextWindowSize({std::min(view->WorkSize.x * 0.9F, ImGui::GetFontSize() * 44), 0});
+  if (!ImGui::BeginPopup(kName)) {
+    desk.shell.palette_open = false;
+    return;
+  }
+  if (ImGui::IsWindowAppearing()) ImGui::SetKeyboardFocusHere();
+  ImGui::SetNextItemWidth(-1);
+  const std::string before = words_;
+  run_chosen_ = ImGui::InputTextWithHint("##words", "Type a command", &words_,
+                                         ImGuiInputTextFlags_EnterReturnsTrue);
+  if (words_ != before) chosen_ = 0;
+  const auto found = matching(commands, words_);
+  const int last = std::max(0, static_cast<int>(found.size()) - 1);
+  if (ImGui::IsKeyPressed(ImGuiKey_DownArrow)) chosen_ = std::min(chosen_ + 1, last);
+  if (ImGui::IsKeyPressed(ImGuiKey_UpArrow)) chosen_ = std::max(chosen_ - 1, 0);
+  draw_list(desk, found);
+  ImGui::EndPopup();
+}
+
+}  // namespace phasescope::app

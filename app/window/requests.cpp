@@ -1,0 +1,99 @@
+#include "app/window/requests.h"
+
+namespace phasescope::app {
+namespace {
+
+using nlohmann::json;
+
+// Without words the worker takes what the command line takes without --text: bundled texts.
+void add_text(json& params, const Session& session) {
+  if (!session.text.words.empty())
+    params["input"] = {{"text", session.text.words}, {"name", session.text.name}};
+  if (session.text.length > 0) params["length"] = session.text.length;
+}
+
+void add_range(json& params, const char* name, int64_t begin, int64_t end) {
+  if (end > begin) params[name] = {begin, end};
+}
+
+}  // namespace
+
+json text_params(const Session& session, const std::string& model) {
+  json params{{"model", model}};
+  add_text(params, session);
+  return params;
+}
+
+json heads_params(const Session& session, const std::string& model) {
+  json params{{"model", model}, {"corpus", false}, {"thumbnails", true}};
+  add_text(params, session);
+  return params;
+}
+
+json map_params(const Session& session, const std::string& model, int height, int width) {
+  const Selection& at = session.selection;
+  json params{{"model", model},
+              {"head", name_of_head(at.layer, at.head)},
+              {"of", session.map.of},
+              {"pool", session.map.pool},
+              {"size", {height, width}}};
+  add_range(params, "rows", session.map.row_begin, session.map.row_end);
+  add_range(params, "cols", session.map.col_begin, session.map.col_end);
+  add_text(params, session);
+  return params;
+}
+
+json patterns_params(const Session& session, const std::string& model) {
+  json params{{"model", model}, {"positions", 128}};
+  add_text(params, session);
+  return params;
+}
+
+json distance_params(const Session& session, const std::string& model) {
+  json params{{"models", {model}}};
+  if (session.distance.corpus) params["corpus"] = true;
+  else add_text(params, session);
+  return params;
+}
+
+json shift_params(const Session& session, const std::string& model) {
+  json params{{"models", {model}}, {"by", session.shift.by}, {"method", {"ids", "tokens"}}};
+  add_text(params, session);
+  return params;
+}
+
+json theory_params(const Session&, const std::string& model) {
+  return {{"models", {model}}};
+}
+
+json eval_params(const Session& session, const std::string& model) {
+  return {{"task", "perplexity"},
+          {"models", {model}},
+          {"lengths", session.extrapolation.lengths},
+          {"trials", session.extrapolation.trials}};
+}
+
+std::string shell_word(const std::string& word) {
+  static constexpr const char* kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+std::string verb_line(const Session& session, const std::string& verb) {
+  std::string line = "phasescope " + verb;
+  for (const std::string& model : session.models) line += " " + shell_word(model);
+  return line;
+}
+
+std::string text_option(const Session& session) {
+  if (session.text.words.empty()) return "";
+  if (session.text.name == "typed") return " --prompt " + shell_word(session.text.words);
+  std::string option = " --text " + shell_word(session.text.name);
+  if (session.text.length > 0) option += " --length " + std::to_string(session.text.length);
+  return option;
+}
+
+}  // namespace phasescope::app

@@ -1,0 +1,100 @@
+#include "app/window/session.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "formats/json.h"
+#include "formats/text_input.h"
+
+namespace phasescope::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kVersion = 1;
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+std::string default_text() {
+  try {
+    return formats::read_text_file(assets_folder() / "texts" / "default.txt");
+  } catch (const formats::Error&) {
+    return "To every thing there is a season, and a time to every purpose under the heaven.";
+  }
+}
+
+// Values that no command would ever have set, e.g. edited by hand.
+void check(const Session& session) {
+  if (session.version != kVersion)
+    throw formats::bad_input("it was written by another version of the program");
+  if (session.map.row_begin < 0 || session.map.row_end < 0 || session.map.col_begin < 0 ||
+      session.map.col_end < 0 || session.text.length < 0 || session.selection.layer < 0)
+    throw formats::bad_input("it holds a place below 0");
+}
+
+}  // namespace
+
+Session default_session() {
+  Session session;
+  session.models = {"rope", "tapa_norm"};
+  session.text.words = default_text();
+  return session;
+}
+
+std::string selected_model(const Session& session) {
+  if (session.models.empty()) return "";
+  const auto last = static_cast<int64_t>(session.models.size()) - 1;
+  return session.models[static_cast<std::size_t>(std::clamp<int64_t>(
+      session.selection.model, 0, last))];
+}
+
+std::string name_of_head(int64_t layer, int64_t head) {
+  const std::string name = "L" + std::to_string(layer);
+  return head < 0 ? name : name + "H" + std::to_string(head);
+}
+
+LoadedSession load_session(formats::FileSystem& files, const fs::path& path) {
+  if (!files.exists(path)) return {default_session(), ""};
+  try {
+    const auto json = formats::parse_json(files.read(path), path.string());
+    Session session = protocol::from_json_form<Session>(json);
+    check(session);
+    return {std::move(session), ""};
+  } catch (const std::exception& error) {
+    const fs::path kept = path.string() + ".bad";
+    std::string warning = "The session " + path.string() + " could not be read: " + error.what();
+    try {
+      files.rename(path, kept);
+      warning += ". It was kept as " + kept.string() + ".";
+    } catch (const formats::Error&) {
+      warning += ".";
+    }
+    return {default_session(), warning};
+  }
+}
+
+void save_session(formats::FileSystem& files, const fs::path& path, const Session& session) {
+  if (path.has_parent_path()) formats::make_directories(files, path.parent_path());
+  const std::string text = protocol::to_json_form(session).dump(1) + "\n";
+  formats::write_file_atomically(files, path, std::string_view(text));
+}
+
+fs::path default_session_path() {
+  if (const std::string state = environment("XDG_STATE_HOME"); !state.empty())
+    return fs::path(state) / "phasescope" / "session.json";
+  const std::string home = environment("HOME");
+  return fs::path(home.empty() ? "." : home) / ".local" / "state" / "phasescope" / "session.json";
+}
+
+fs::path assets_folder() {
+  if (const std::string assets = environment("PHASESCOPE_ASSETS"); !assets.empty()) return assets;
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  const fs::path shared = program.parent_path().parent_path() / "share" / "phasescope";
+  return !error && fs::is_directory(shared, error) ? shared : fs::path(PHASESCOPE_SOURCE_ASSETS);
+}
+
+}  // namespace phasescope::app

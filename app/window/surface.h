@@ -1,0 +1,49 @@
+#pragma once
+// The window on the screen, or in memory: GLFW, OpenGL and Dear ImGui's context.
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "widgets/map_image.h"
+
+namespace phasescope::app {
+
+struct SurfaceOptions {
+  int width = 1600, height = 1000;
+  bool headless = false;  // GLFW's null platform with OSMesa: no display server at all
+  std::string title = "Phasescope";
+};
+
+class Surface {
+ public:
+  // Throws formats::Error "bad_usage" where no display can be opened, saying what to do.
+  explicit Surface(const SurfaceOptions& options);
+  ~Surface();
+  Surface(const Surface&) = delete;
+  Surface& operator=(const Surface&) = delete;
+
+  // A frame: begin, draw with ImGui, present.
+  void begin_frame();
+  // Hands the frame to OpenGL and shows it.
+  void present();
+  // Waits for input, a wake or the time to pass; true when there is a reason to draw.
+  bool wait(double seconds);
+  // From any thread: makes wait() return.
+  void wake();
+  bool closed() const;
+  float scale() const { return scale_; }
+  void set_title(const std::string& title);
+  void copy(const std::string& text);
+
+  // What is on the surface, rows from the top. Call after present().
+  widgets::Image picture() const;
+  // "OpenGL 4.5, llvmpipe"
+  std::string renderer() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+  float scale_ = 1.0F;
+};
+
+}  // namespace phasescope::app

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "protocol/client.h"
+
+namespace phasescope::app {
+
+// What the window needs of a worker. The real one is a WorkerClient; tests and the benchmark give
+// one of their own.
+class WorkerLink {
+ public:
+  virtual ~WorkerLink() = default;
+  virtual void start() = 0;
+  virtual void restart() = 0;
+  virtual protocol::RequestId submit(const std::string& method, nlohmann::json params,
+                                     protocol::Callbacks callbacks, const std::string& tag) = 0;
+  virtual void cancel(protocol::RequestId id) = 0;
+  virtual std::size_t drain() = 0;
+  virtual protocol::WorkerState state() const = 0;
+  virtual std::optional<protocol::DeathNotice> death() const = 0;
+  // "cpu, version 0.1.0"; empty before the worker is ready.
+  virtual std::string description() const = 0;
+  virtual void set_wake(std::function<void()> wake) = 0;
+};
+
+std::unique_ptr<WorkerLink> link_to(protocol::WorkerCommand command);
+
+}  // namespace phasescope::app

@@ -1,0 +1,202 @@
+#include "app/window_main.h"
+
+#include <time.h>
+#include <imgui.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+#include <unistd.h>
+
+#include "app/window/sample_link.h"
+#include "app/window/desktop.h"
+#include "app/window/surface.h"
+#include "formats/text_input.h"
+#include "widgets/map_image.h"
+
+namespace phasescope::app {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+// After input or an answer so many frames are drawn: ImGui needs a second one to settle sizes.
+constexpr int kFramesAfterEvent = 3;
+constexpr double kAnimatedWait = 0.08, kIdleWait = 1.0;
+
+protocol::WorkerCommand worker_command(const WindowOptions& options) {
+  return options.remote.empty() ? protocol::local_worker(options.worker_arguments)
+                                : protocol::remote_worker(options.remote, options.worker_arguments);
+}
+
+// A screenshot shows what anyone gets, not what this user had open last.
+LoadedSession session_of(const WindowOptions& options) {
+  LoadedSession loaded{default_session(), ""};
+  if (!options.session.empty())
+    loaded = load_session(formats::real_file_system(), options.session);
+  else if (options.screenshot.empty())
+    loaded = load_session(formats::real_file_system(), default_session_path());
+  Session& session = loaded.session;
+  if (!options.models.empty()) session.models = options.models;
+  if (!options.theme.empty()) session.theme = options.theme;
+  if (!options.text_file.empty()) {
+    session.text.words = formats::read_text_file(options.text_file);
+    session.text.name = options.text_file;
+  }
+  return loaded;
+}
+
+void save(Desktop& desktop, const WindowOptions& options) {
+  const fs::path path = options.session.empty() ? default_session_path() : options.session;
+  try {
+    save_session(formats::real_file_system(), path, desktop.session_to_save());
+  } catch (const formats::Error& error) {
+    std::fprintf(stderr, "phasescope: the session was not saved: %s\n", error.full_text().c_str());
+    desktop.shell().say("The session was not saved: " + error.full_text(), true);
+  }
+}
+
+void draw_frame(Surface& surface, Desktop& desktop) {
+  surface.begin_frame();
+  desktop.draw(surface.scale());
+  ImGui::Render();
+}
+
+// Draws while something happens and sleeps otherwise.
+void run_until_closed(Surface& surface, Desktop& desktop, const WindowOptions& options) {
+  int frames = kFramesAfterEvent;
+  while (!surface.closed() && !desktop.shell().quit) {
+    const bool animated = desktop.animated();
+    const double pause = frames > 0 ? 0 : animated ? kAnimatedWait : kIdleWait;
+    if (surface.wait(pause)) frames = kFramesAfterEvent;
+    const bool jobs_seen = desktop.view("jobs")->visible();
+    if (frames <= 0 && !animated && !jobs_seen && !ImGui::GetIO().WantTextInput) continue;
+    draw_frame(surface, desktop);
+    surface.present();
+    desktop.start_asking();
+    frames = std::max(0, frames - 1);
+    if (desktop.shell().save_session) {
+      desktop.shell().save_session = false;
+      save(desktop, options);
+      desktop.shell().say("The session was saved");
+    }
+  }
+}
+
+// Draws until every answer is there, then some frames more, and saves what is seen.
+void take_screenshot(Surface& surface, Desktop& desktop, const WindowOptions& options) {
+  const auto begin = Clock::now();
+  const auto waited = [&] { return std::chrono::duration<double>(Clock::now() - begin).count(); };
+  desktop.start_asking();
+  int calm = 0;
+  while (calm < std::max(2, options.frames) && waited() < options.patience) {
+    draw_frame(surface, desktop);
+    surface.present();
+    calm = desktop.settled() && !desktop.animated() ? calm + 1 : 0;
+    if (calm == 0) surface.wait(0.05);
+  }
+  if (desktop.lab().waiting() > 0)
+    std::fprintf(stderr, "phasescope: the picture was taken before every answer had come\n");
+  const std::string png = widgets::png_of(surface.picture());
+  formats::FileSystem& files = formats::real_file_system();
+  if (options.screenshot.has_parent_path())
+    formats::make_directories(files, options.screenshot.parent_path());
+  formats::write_file_atomically(files, options.screenshot, std::string_view(png));
+}
+
+double thread_cpu_ms() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) * 1e-6;
+}
+
+// Seconds since this process was started, to the 10 ms of /proc.
+double process_age() {
+  std::ifstream file("/proc/self/stat");
+  std::string text((std::istreambuf_iterator<char>(file)), {});
+  std::istringstream fields(text.substr(text.rfind(')') + 2));
+  std::string field;
+  for (int i = 3; i <= 22; ++i) fields >> field;
+  timespec now{};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9 -
+         std::stod(field) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+std::unique_ptr<Surface> any_surface(int width, int height) {
+  try {
+    return std::make_unique<Surface>(SurfaceOptions{width, height, false, "Phasescope"});
+  } catch (const formats::Error&) {
+    return std::make_unique<Surface>(SurfaceOptions{width, height, true, "Phasescope"});
+  }
+}
+
+protocol::BenchRow row_of(const std::string& name, const std::string& unit,
+                          std::vector<double> values, double part) {
+  std::sort(values.begin(), values.end());
+  const auto last = static_cast<double>(values.size() - 1);
+  protocol::BenchRow row;
+  row.name = name, row.unit = unit;
+  row.value = values[static_cast<std::size_t>(std::lround(part * last))];
+  row.min = values.front(), row.max = values.back();
+  row.runs = static_cast<int64_t>(values.size());
+  return row;
+}
+
+}  // namespace
+
+int run_window(const WindowOptions& options) {
+  LoadedSession loaded = session_of(options);
+  const bool picture = !options.screenshot.empty();
+  // Workers outlive neither the questions that wait for them nor the surface they wake.
+  Surface surface({options.width, options.height, picture, "Phasescope"});
+  const auto quick = link_to(worker_command(options));
+  const auto slow = link_to(worker_command(options));
+  quick->set_wake([&surface] { surface.wake(); });
+  slow->set_wake([&surface] { surface.wake(); });
+  Desktop desktop(std::move(loaded.session), *quick, *slow);
+  if (!loaded.warning.empty()) desktop.shell().say(loaded.warning, true);
+  if (picture) {
+    take_screenshot(surface, desktop, options);
+    return 0;
+  }
+  run_until_closed(surface, desktop, options);
+  save(desktop, options);
+  return 0;
+}
+
+protocol::BenchResult bench_window(int frames) {
+  const auto surface = any_surface(1600, 1000);
+  SampleLink link({32, 32, 4096, 64, 4096});
+  Session session = default_session();
+  session.models = {"bench"};
+  Desktop desktop(std::move(session), link, link);
+  draw_frame(*surface, desktop);
+  surface->present();
+  const double first = process_age();
+  desktop.start_asking();
+  std::vector<double> own, whole;
+  for (int i = 0; i < frames + 20; ++i) {
+    const auto begin = Clock::now();
+    const double before = thread_cpu_ms();
+    surface->wait(0);
+    draw_frame(*surface, desktop);
+    const double after = thread_cpu_ms();
+    surface->present();
+    if (i < 20) continue;  // answers arrive and textures are made
+    own.push_back(after - before);
+    whole.push_back(std::chrono::duration<double, std::milli>(Clock::now() - begin).count());
+  }
+  protocol::BenchResult result;
+  result.device = surface->renderer();
+  result.rows.push_back({"first_frame", "s", first, first, first, 1});
+  result.rows.push_back(row_of("frame_own_p99", "ms", own, 0.99));
+  result.rows.push_back(row_of("frame_own_median", "ms", own, 0.5));
+  result.rows.push_back(row_of("frame_whole_median", "ms", whole, 0.5));
+  result.rows.push_back(row_of("frame_whole_p99", "ms", whole, 0.99));
+  return result;
+}
+
+}  // namespace phasescope::app

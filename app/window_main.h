@@ -1,0 +1,34 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "protocol/results.h"
+
+namespace phasescope::app {
+
+struct WindowOptions {
+  std::vector<std::string> models;   // opened instead of the session's
+  std::string text_file;             // read instead of the session's text
+  std::filesystem::path session;     // empty: the user's own, kept between runs
+  std::string remote;                // host whose worker is used, over ssh
+  std::vector<std::string> worker_arguments;  // --device, --threads
+  std::filesystem::path screenshot;  // draws without any display, saves, leaves
+  int frames = 3;                    // drawn after the last answer, before the screenshot
+  std::string theme;                 // "light", "dark"; empty: the session's
+  int width = 1600, height = 1000;
+  double patience = 600;             // seconds that a screenshot waits for answers
+};
+
+// Opens the window and returns when it is closed, with an exit status. Throws formats::Error where
+// no window can be opened or an input cannot be read.
+int run_window(const WindowOptions& options);
+
+// `bench window`: first_frame (s, from the start of the process to the first frame shown) and
+// frame_own_p99 (ms, the program's own CPU time of a frame apart from rasterising), with the
+// thumbnails of 1024 heads and a 4096 x 4096 map of made-up values. Needs no worker. Call it first
+// thing in the process, or first_frame counts what came before.
+protocol::BenchResult bench_window(int frames = 300);
+
+}  // namespace phasescope::app

@@ -1,0 +1,124 @@
+#include <gtest/gtest.h>
+
+#include "app/window/lab.h"
+#include "app/window/sample_link.h"
+
+namespace phasescope::app {
+namespace {
+
+using Manner = SampleLink::Manner;
+
+class LabTest : public ::testing::Test {
+ protected:
+  SampleLink link_;
+  Lab lab_{link_, link_};
+  QuestionOf<protocol::HeadsResult>& heads() { return lab_.of("rope").heads; }
+  void ask(const std::string& text) {
+    lab_.ask(heads(), {{"model", "rope"}, {"input", {{"text", text}}}});
+  }
+};
+
+TEST_F(LabTest, AnAnswerStaysUntilTheNextOneCame) {
+  ask("a");
+  EXPECT_TRUE(heads().waiting());
+  lab_.begin_frame();
+  ASSERT_TRUE(heads().answer());
+  const auto first = heads().answer()->serial;
+  link_.set_manner("heads", Manner::hold);
+  ask("b");
+  lab_.begin_frame();
+  EXPECT_TRUE(heads().waiting());
+  EXPECT_EQ(heads().answer()->serial, first);
+  link_.set_manner("heads", Manner::answer);
+  lab_.begin_frame();
+  EXPECT_FALSE(heads().waiting());
+  EXPECT_NE(heads().answer()->serial, first);
+}
+
+TEST_F(LabTest, TheSameQuestionIsSentOnce) {
+  for (int i = 0; i < 3; ++i) ask("a"), lab_.begin_frame();
+  EXPECT_EQ(link_.counts().at("heads"), 1);
+}
+
+TEST_F(LabTest, ALateAnswerToAnOldQuestionIsDropped) {
+  link_.set_manner("heads", Manner::hold);
+  ask("a");
+  ask("b");
+  link_.set_manner("heads", Manner::answer);
+  lab_.begin_frame();
+  ASSERT_TRUE(heads().answer());
+  EXPECT_NE(heads().answer()->key.find("\"b\""), std::string::npos);
+}
+
+TEST_F(LabTest, AFailureIsKeptAndSentAgainOnlyWhenAsked) {
+  link_.set_manner("", Manner::fail);
+  ask("a");
+  lab_.begin_frame();
+  EXPECT_TRUE(heads().failed());
+  EXPECT_NE(heads().busy().text.find("config.json"), std::string::npos);
+  ask("a");
+  EXPECT_EQ(link_.counts().at("heads"), 1);
+  lab_.retry(heads());
+  ask("a");
+  EXPECT_EQ(link_.counts().at("heads"), 2);
+}
+
+TEST_F(LabTest, ADeadWorkerIsReplacedAndItsQuestionsAreAskedAgain) {
+  ask("a");
+  lab_.begin_frame();
+  const auto picture = heads().answer()->serial;
+  link_.set_manner("heads", Manner::hold);
+  ask("b");
+  lab_.begin_frame();
+  link_.die("killed by SIGKILL");
+  lab_.begin_frame();
+  EXPECT_NE(lab_.death_notice().find("SIGKILL"), std::string::npos);
+  EXPECT_EQ(link_.starts(), 2);
+  EXPECT_EQ(heads().answer()->serial, picture);  // the last picture stays
+  link_.set_manner("heads", Manner::answer);
+  ask("b");
+  lab_.begin_frame();
+  EXPECT_GT(heads().answer()->serial, picture);
+}
+
+TEST_F(LabTest, AQuestionThatTwoWorkersDiedOnIsNotSentToAThird) {
+  link_.set_manner("heads", Manner::hold);
+  for (int death = 0; death < 2; ++death) {
+    ask("a");
+    lab_.begin_frame();
+    link_.die("killed by SIGSEGV");
+    lab_.begin_frame();
+  }
+  EXPECT_TRUE(heads().failed());
+  ask("a");
+  EXPECT_EQ(link_.counts().at("heads"), 2);
+}
+
+TEST_F(LabTest, AfterThreeDeathsNoWorkerIsStartedUnasked) {
+  link_.set_manner("", Manner::hold);
+  for (int death = 0; death < 3; ++death) {
+    ask(std::string(1, static_cast<char>('a' + death)));
+    lab_.begin_frame();
+    link_.die("killed by SIGKILL");
+    lab_.begin_frame();
+  }
+  EXPECT_TRUE(lab_.gave_up());
+  EXPECT_EQ(link_.starts(), 3);
+  lab_.start_again();
+  EXPECT_EQ(link_.starts(), 4);
+  EXPECT_FALSE(lab_.gave_up());
+}
+
+TEST_F(LabTest, CancelEndsTheQuestion) {
+  link_.set_manner("", Manner::hold);
+  ask("a");
+  lab_.begin_frame();
+  EXPECT_EQ(lab_.waiting(), 1);
+  lab_.cancel(heads());
+  lab_.begin_frame();
+  EXPECT_EQ(lab_.waiting(), 0);
+  EXPECT_EQ(heads().error().code, "cancelled");
+}
+
+}  // namespace
+}  // namespace phasescope::app

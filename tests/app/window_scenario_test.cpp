@@ -1,0 +1,194 @@
+// The first five minutes of a user, driven by Dear ImGui's test engine without a display.
+#include <gtest/gtest.h>
+#include <imgui_te_context.h>
+#include <imgui_te_engine.h>
+
+#include <chrono>
+#include <optional>
+#include <thread>
+
+#include "app/window/desktop.h"
+#include "app/window/sample_link.h"
+#include "tests/widgets/headless_imgui.h"
+
+namespace phasescope::app {
+namespace {
+
+struct Stage {
+  SampleLink link;
+  Desktop desktop{default_session(), link, link};
+  const Session& session() { return desktop.edit().session(); }
+};
+
+using Step = void (*)(ImGuiTestContext*);
+
+Stage& stage_of(ImGuiTestContext* ctx) { return *static_cast<Stage*>(ctx->Test->UserData); }
+
+// Frames until the condition holds, at most two seconds.
+template <class Condition>
+bool wait_for(ImGuiTestContext* ctx, Condition holds) {
+  for (int i = 0; i < 400 && !holds(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    ctx->Yield();
+  }
+  return holds();
+}
+
+// Runs one scripted test to its end and expects that it passed.
+void play(Step step) {
+  std::optional<phasescope::testing::HeadlessImGui> gui(std::in_place);
+  auto stage = std::make_unique<Stage>();
+  ImGuiTestEngine* engine = ImGuiTestEngine_CreateContext();
+  ImGuiTestEngineIO& io = ImGuiTestEngine_GetIO(engine);
+  io.ConfigRunSpeed = ImGuiTestRunSpeed_Fast;
+  io.ConfigNoThrottle = true;
+  io.ConfigVerboseLevel = ImGuiTestVerboseLevel_Silent;
+  io.ConfigVerboseLevelOnError = ImGuiTestVerboseLevel_Info;
+  io.ConfigLogToTTY = true;
+  ImGuiTest* test = IM_REGISTER_TEST(engine, "window", "scenario");
+  test->TestFunc = step;
+  test->UserData = stage.get();
+  ImGuiTestEngine_Start(engine, ImGui::GetCurrentContext());
+  stage->desktop.start_asking();
+  const auto frame = [&] {
+    gui->begin_frame();
+    stage->desktop.draw();
+    gui->end_frame();
+    ImGuiTestEngine_PostSwap(engine);
+  };
+  for (int i = 0; i < 20; ++i) frame();
+  ImGuiTestEngine_QueueTest(engine, test);
+  for (int i = 0; i < 20'000 && !ImGuiTestEngine_IsTestQueueEmpty(engine); ++i) frame();
+  EXPECT_EQ(test->Output.Status, ImGuiTestStatus_Success);
+  ImGuiTestEngine_Stop(engine);
+  stage.reset();
+  gui.reset();  // the engine must outlive the context it is bound to
+  ImGuiTestEngine_DestroyContext(engine);
+}
+
+TEST(Scenario, OpenAModel) {
+  play([](ImGuiTestContext* ctx) {
+    Stage& stage = stage_of(ctx);
+    ctx->ItemClick("//###models/models/tape/##open");
+    IM_CHECK_EQ(stage.session().models.size(), std::size_t{3});
+    IM_CHECK(stage.session().models.back() == "tape");
+    ctx->Yield(3);
+    IM_CHECK(stage.desktop.lab().of("tape").heads.answer() != nullptr);
+    ctx->ItemClick("//###models/models/tape/##open");
+    IM_CHECK_EQ(stage.session().models.size(), std::size_t{2});
+  });
+}
+
+TEST(Scenario, PickAHead) {
+  play([](ImGuiTestContext* ctx) {
+    Stage& stage = stage_of(ctx);
+    const ImGuiTestItemInfo grid = ctx->ItemInfo("//###heads/**/##heads");
+    IM_CHECK(grid.ID != 0);
+    // The thumbnail in the last row and column.
+    ctx->MouseMoveToPos({grid.RectFull.Max.x - 30, grid.RectFull.Max.y - 45});
+    ctx->MouseClick();
+    ctx->Yield(2);
+    IM_CHECK_EQ(stage.session().selection.layer, 3);
+    IM_CHECK_EQ(stage.session().selection.head, 3);
+    ctx->KeyPress(ImGuiMod_Alt | ImGuiKey_LeftArrow);
+    IM_CHECK_EQ(stage.session().selection.head, 2);
+  });
+}
+
+TEST(Scenario, ZoomTheMapFromAllToSinglePairsAndBack) {
+  play([](ImGuiTestContext* ctx) {
+    Stage& stage = stage_of(ctx);
+    ImGuiWindow* window = ctx->GetWindowByRef("//###map");
+    IM_CHECK(window != nullptr);
+    ctx->MouseMoveToPos({window->Pos.x + window->Size.x * 0.4F,
+                         window->Pos.y + window->Size.y * 0.45F});
+    const auto span = [&] { return stage.session().map.row_end - stage.session().map.row_begin; };
+    ctx->MouseWheelY(6);
+    IM_CHECK(wait_for(ctx, [&] { return span() > 0; }));
+    const auto wide = span();
+    IM_CHECK(wide < 256);
+    ctx->MouseWheelY(20);
+    IM_CHECK(wait_for(ctx, [&] { return span() < wide; }));
+    // The worker was asked for the region only, and gave each pair a cell of its own.
+    IM_CHECK(wait_for(ctx, [&] {
+      const auto* map = stage.desktop.lab().of("rope").map.answer();
+      return map && map->result.row_end - map->result.row_begin == span();
+    }));
+    const auto* map = stage.desktop.lab().of("rope").map.answer();
+    IM_CHECK_EQ(map->result.height, map->result.row_end - map->result.row_begin);
+    ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_0);
+    IM_CHECK_EQ(span(), 0);
+  });
+}
+
+TEST(Scenario, PaletteSwitchesTheThemeAndUndoTakesItBack) {
+  play([](ImGuiTestContext* ctx) {
+    Stage& stage = stage_of(ctx);
+    ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_K);
+    ctx->Yield(3);
+    ctx->KeyChars("light and dark");
+    ctx->KeyPress(ImGuiKey_Enter);
+    ctx->Yield(2);
+    IM_CHECK(stage.session().theme == "dark");
+    IM_CHECK(widgets::is_dark());
+    IM_CHECK(!stage.desktop.shell().palette_open);
+    ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_Z);
+    ctx->Yield(2);
+    IM_CHECK(stage.session().theme == "light");
+    IM_CHECK(!widgets::is_dark());
+  });
+}
+
+TEST(Scenario, PaletteBringsAHiddenViewForward) {
+  play([](ImGuiTestContext* ctx) {
+    Stage& stage = stage_of(ctx);
+    IM_CHECK(!stage.desktop.view("theory")->visible());
+    ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_K);
+    ctx->Yield(3);
+    ctx->KeyChars("show theory");
+    ctx->KeyPress(ImGuiKey_Enter);
+    IM_CHECK(wait_for(ctx, [&] { return stage.desktop.view("theory")->visible(); }));
+    IM_CHECK(wait_for(ctx, [&] {
+      return stage.desktop.lab().of("rope").theory.answer() != nullptr;
+    }));
+  });
+}
+
+TEST(Scenario, AWorkerThatIsKilledIsNamedAndReplaced) {
+  play([](ImGuiTestContext* ctx) {
+    Stage& stage = stage_of(ctx);
+    const auto picture = stage.desktop.lab().of("rope").heads.answer()->serial;
+    stage.link.set_manner("map", SampleLink::Manner::hold);
+    ctx->KeyPress(ImGuiMod_Alt | ImGuiKey_RightArrow);
+    ctx->Yield(2);
+    IM_CHECK(stage.desktop.lab().of("rope").map.waiting());
+    stage.link.die("killed by SIGKILL");
+    ctx->Yield(3);
+    IM_CHECK_EQ(stage.link.starts(), 2);
+    IM_CHECK(stage.desktop.lab().death_notice().find("SIGKILL") != std::string::npos);
+    IM_CHECK_EQ(stage.desktop.lab().of("rope").heads.answer()->serial, picture);
+    stage.link.set_manner("map", SampleLink::Manner::answer);
+    IM_CHECK(wait_for(ctx, [&] {
+      const auto* map = stage.desktop.lab().of("rope").map.answer();
+      return map && map->result.head == 1;
+    }));
+    ctx->ItemClick("//##banner/Dismiss");
+    ctx->Yield();
+    IM_CHECK(stage.desktop.lab().death_notice().empty());
+  });
+}
+
+TEST(Scenario, ATrainingIsStartedFromTheForm) {
+  play([](ImGuiTestContext* ctx) {
+    Stage& stage = stage_of(ctx);
+    stage.desktop.shell().focus_view = "jobs";
+    IM_CHECK(wait_for(ctx, [&] { return stage.desktop.view("jobs")->visible(); }));
+    ctx->ItemClick("//###jobs/Evaluate");
+    IM_CHECK(wait_for(ctx, [&] { return !stage.session().jobs.dir.empty(); }));
+    IM_CHECK_EQ(stage.link.counts().at("jobs.start"), 1);
+    IM_CHECK(wait_for(ctx, [&] { return stage.desktop.lab().job.answer() != nullptr; }));
+  });
+}
+
+}  // namespace
+}  // namespace phasescope::app

@@ -1,0 +1,157 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "app/window/commands.h"
+#include "app/window/editor.h"
+#include "app/window/sample_link.h"
+
+namespace phasescope::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+class SessionFile : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("phasescope_session_" + std::to_string(getpid()));
+    fs::create_directories(folder_);
+    path_ = folder_ / "session.json";
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  void write(const std::string& text) { std::ofstream(path_) << text; }
+
+  fs::path folder_, path_;
+};
+
+Session full_session() {
+  Session session = default_session();
+  session.models = {"rope", "/a/b c", "tapa"};
+  session.text = {"typed", "with \"quotes\"\nand lines \u00e4", 128};
+  session.selection = {1, 3, 2, 17, 5};
+  session.map.of = "score", session.map.logarithmic = true, session.map.row_end = 64;
+  session.theme = "dark";
+  session.closed_views = {"jobs"};
+  session.layout = "[Docking][Data]\n";
+  session.shift.by = {7};
+  return session;
+}
+
+TEST_F(SessionFile, RoundTrip) {
+  save_session(formats::real_file_system(), path_, full_session());
+  const LoadedSession loaded = load_session(formats::real_file_system(), path_);
+  EXPECT_EQ(loaded.warning, "");
+  EXPECT_TRUE(loaded.session == full_session());
+}
+
+TEST_F(SessionFile, MissingIsNoFault) {
+  const LoadedSession loaded = load_session(formats::real_file_system(), path_);
+  EXPECT_EQ(loaded.warning, "");
+  EXPECT_TRUE(loaded.session == default_session());
+}
+
+TEST_F(SessionFile, CorruptIsKeptAsBadAndDefaultsAreUsed) {
+  for (const char* text : {"", "{", "[1, 2]", "{\"version\": 1, \"models\": 3}",
+                           "{\"version\": 99}", "{\"version\": 1, \"map\": {\"row_end\": -4}}"}) {
+    write(text);
+    fs::remove(path_.string() + ".bad");
+    const LoadedSession loaded = load_session(formats::real_file_system(), path_);
+    EXPECT_NE(loaded.warning, "") << text;
+    EXPECT_TRUE(loaded.session == default_session()) << text;
+    EXPECT_TRUE(fs::exists(path_.string() + ".bad")) << text;
+    EXPECT_FALSE(fs::exists(path_)) << text;
+  }
+}
+
+TEST(Editor, UndoAndRedoRestoreTheSession) {
+  Editor edit(default_session());
+  const Session first = edit.session();
+  edit.apply("theme", [](Session& s) { s.theme = "dark"; });
+  edit.apply("head", [](Session& s) { s.selection.head = 2; });
+  const Session last = edit.session();
+  EXPECT_EQ(edit.undo_title(), "head");
+  EXPECT_TRUE(edit.undo());
+  EXPECT_EQ(edit.session().selection.head, 0);
+  EXPECT_EQ(edit.session().theme, "dark");
+  EXPECT_TRUE(edit.undo());
+  EXPECT_TRUE(edit.session() == first);
+  EXPECT_FALSE(edit.undo());
+  EXPECT_TRUE(edit.redo());
+  EXPECT_TRUE(edit.redo());
+  EXPECT_TRUE(edit.session() == last);
+  EXPECT_FALSE(edit.redo());
+}
+
+TEST(Editor, MergedChangesAreOneStepAndNoChangeIsNone) {
+  Editor edit(default_session());
+  for (int i = 1; i < 5; ++i)
+    edit.apply("zoom", [&](Session& s) { s.map.row_end = i; }, "zoom");
+  const auto revision = edit.revision();
+  edit.apply("nothing", [](Session&) {});
+  EXPECT_EQ(edit.revision(), revision);
+  EXPECT_TRUE(edit.undo());
+  EXPECT_EQ(edit.session().map.row_end, 0);
+  EXPECT_FALSE(edit.undo());
+}
+
+TEST(Editor, ANewChangeForgetsWhatWasUndone) {
+  Editor edit(default_session());
+  edit.apply("a", [](Session& s) { s.selection.layer = 1; });
+  edit.undo();
+  edit.apply("b", [](Session& s) { s.selection.layer = 2; });
+  EXPECT_FALSE(edit.redo());
+}
+
+class Commands : public ::testing::Test {
+ protected:
+  SampleLink link_;
+  Editor edit_{default_session()};
+  Lab lab_{link_, link_};
+  Shell shell_;
+  Desk desk_{edit_, lab_, shell_};
+};
+
+TEST_F(Commands, ModelsAreOpenedOnceAndClosed) {
+  open_model(desk_, "tape");
+  open_model(desk_, "tape");
+  EXPECT_EQ(edit_.session().models, (std::vector<std::string>{"rope", "tapa_norm", "tape"}));
+  EXPECT_EQ(selected_model(edit_.session()), "tape");
+  close_model(desk_, "tape");
+  close_model(desk_, "rope");
+  EXPECT_EQ(selected_model(edit_.session()), "tapa_norm");
+  close_model(desk_, "tapa_norm");
+  EXPECT_EQ(selected_model(edit_.session()), "");
+}
+
+TEST_F(Commands, ReadingATextShowsAllOfIt) {
+  zoom_map(desk_, 10, 20, 0, 20);
+  select_pair(desk_, 12, 3);
+  read_text(desk_, "typed", "new words");
+  EXPECT_EQ(edit_.session().map.row_end, 0);
+  EXPECT_FALSE(edit_.session().selection.query);
+  EXPECT_THROW(read_text_file_into(desk_, "/no/such/file"), formats::Error);
+  EXPECT_EQ(edit_.session().text.words, "new words");
+}
+
+TEST_F(Commands, PaletteFindsByPartsOfNames) {
+  const auto commands = all_commands({{"heads", "Heads"}, {"map", "Attention map"}});
+  ASSERT_FALSE(matching(commands, "undo").empty());
+  EXPECT_EQ(matching(commands, "undo").front()->id, "edit.undo");
+  EXPECT_EQ(matching(commands, "dark").front()->id, "look.theme");
+  EXPECT_EQ(matching(commands, "shw atten").front()->id, "view.map");
+  EXPECT_TRUE(matching(commands, "zzzz").empty());
+  EXPECT_EQ(matching(commands, "").size(), commands.size());
+}
+
+TEST_F(Commands, HaveDistinctNamesAndShortcuts) {
+  const auto commands = all_commands({{"heads", "Heads"}});
+  for (std::size_t i = 0; i < commands.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j) {
+      EXPECT_NE(commands[i].id, commands[j].id);
+      if (commands[i].shortcut) EXPECT_NE(commands[i].shortcut, commands[j].shortcut);
+    }
+}
+
+}  // namespace
+}  // namespace phasescope::app

@@ -1,0 +1,129 @@
+// Every view of views.cpp, drawn headless: empty, busy, failed and full.
+#include <gtest/gtest.h>
+
+#include "app/window/desktop.h"
+#include "app/window/sample_link.h"
+#include "tests/widgets/headless_imgui.h"
+
+namespace phasescope::app {
+namespace {
+
+using Manner = SampleLink::Manner;
+using phasescope::testing::HeadlessImGui;
+
+class Views : public ::testing::TestWithParam<std::string> {
+ protected:
+  // One view floating alone in a small window; vertices of the last of several frames.
+  int draw(Session session) {
+    Editor edit(std::move(session));
+    Lab lab(link_, link_);
+    Shell shell;
+    shell.may_ask = true;
+    Desk desk{edit, lab, shell};
+    std::unique_ptr<View> view;
+    for (auto& each : all_views())
+      if (each->id() == GetParam()) view = std::move(each);
+    int vertices = 0;
+    for (int frame = 0; frame < 6; ++frame) {
+      gui_.begin_frame(0.1F);
+      lab.begin_frame();
+      ImGui::SetNextWindowPos({0, 0});
+      ImGui::SetNextWindowSize({700, 500});
+      view->draw(desk);
+      vertices = gui_.end_frame();
+    }
+    exported_ = view->exported(desk);
+    command_ = view->command_line(edit.session());
+    return vertices;
+  }
+
+  HeadlessImGui gui_;
+  SampleLink link_;
+  Output exported_;
+  std::string command_;
+};
+
+TEST_P(Views, Empty) {
+  Session session = default_session();
+  session.models.clear();
+  EXPECT_GT(draw(session), 0);
+  // A job is listed whether models are open or not.
+  if (GetParam() != "jobs") EXPECT_TRUE(exported_.figures.empty());
+}
+
+TEST_P(Views, Busy) {
+  link_.set_manner("", Manner::hold);
+  EXPECT_GT(draw(default_session()), 0);
+  EXPECT_TRUE(exported_.figures.empty());
+}
+
+TEST_P(Views, Failed) {
+  link_.set_manner("", Manner::fail);
+  EXPECT_GT(draw(default_session()), 0);
+  EXPECT_TRUE(exported_.figures.empty());
+}
+
+TEST_P(Views, Full) {
+  Session session = default_session();
+  session.jobs.dir = "jobs/tapa";
+  session.selection.query = 20, session.selection.key = 3;
+  const int full = draw(session);
+  session.models.clear(), session.jobs.dir.clear();
+  EXPECT_GT(full, draw(session) / 2);
+  EXPECT_GT(full, 500);
+}
+
+TEST_P(Views, FullHasFiguresACommandAndHelp) {
+  Session session = default_session();
+  session.jobs.dir = "jobs/tapa";
+  draw(session);
+  if (GetParam() != "models") EXPECT_FALSE(exported_.figures.empty());
+  EXPECT_EQ(command_.rfind("phasescope ", 0), 0U);
+  for (const auto& view : all_views())
+    if (view->id() == GetParam()) EXPECT_GT(view->help_text().size(), 40U);
+}
+
+TEST_P(Views, OneTokenModelOfOneHead) {
+  link_ = SampleLink({1, 1, 1, 1});
+  EXPECT_GT(draw(default_session()), 0);
+}
+
+std::vector<std::string> view_ids() {
+  std::vector<std::string> ids;
+  for (const auto& view : all_views()) ids.push_back(view->id());
+  return ids;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Views, ::testing::ValuesIn(view_ids()),
+                         [](const auto& info) { return info.param; });
+
+TEST(DesktopTest, FirstFrameAsksNothing) {
+  HeadlessImGui gui;
+  SampleLink link;
+  Desktop desktop(default_session(), link, link);
+  gui.begin_frame();
+  desktop.draw();
+  gui.end_frame();
+  EXPECT_EQ(link.starts(), 0);
+  EXPECT_TRUE(link.counts().empty());
+  desktop.start_asking();
+  for (int i = 0; i < 8; ++i) gui.begin_frame(), desktop.draw(), gui.end_frame();
+  EXPECT_EQ(link.starts(), 1);
+  EXPECT_GT(link.counts().at("heads"), 0);
+  EXPECT_EQ(link.counts().count("theory"), 0U);  // its tab is behind another one
+}
+
+TEST(DesktopTest, SettlesAndKeepsItsLayout) {
+  HeadlessImGui gui;
+  SampleLink link;
+  Desktop desktop(default_session(), link, link);
+  desktop.start_asking();
+  for (int i = 0; i < 60; ++i) gui.begin_frame(), desktop.draw(), gui.end_frame();
+  EXPECT_TRUE(desktop.settled());
+  for (const char* id : {"models", "text", "heads", "map", "extrapolation", "distance"})
+    EXPECT_TRUE(desktop.view(id)->visible()) << id;
+  EXPECT_NE(desktop.session_to_save().layout.find("[Docking]"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace phasescope::app

@@ -1,0 +1,190 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/widgets/headless_imgui.h"
+#include "widgets/busy.h"
+#include "widgets/head_grid.h"
+#include "widgets/plot_draw.h"
+#include "widgets/token_strip.h"
+
+namespace phasescope::widgets {
+namespace {
+
+using phasescope::testing::HeadlessImGui;
+
+int drawn_vertices(HeadlessImGui& gui, const std::function<void()>& draw) {
+  gui.frame(draw);
+  return gui.frame(draw);  // the second frame has settled sizes
+}
+
+PlotSpec full_plot() {
+  PlotSpec plot;
+  plot.id = "plot";
+  plot.x.label = "distance", plot.y.label = "score";
+  plot.series.push_back({"a", SeriesKind::line, {1, 2, 3}, {1, NAN, 3}, {0, 1, 2}, {2, 3, 4}, 0});
+  plot.series.push_back({"b", SeriesKind::histogram, {0, 1, 2}, {3, 4}, {}, {}, 1});
+  plot.series.push_back({"c", SeriesKind::bars, {1, 2}, {3, 4}, {}, {}, 2});
+  plot.series.push_back({"d", SeriesKind::scatter, {1, 2}, {3, 4}, {2, 3}, {4, 5}, 3});
+  plot.series.push_back({"e", SeriesKind::line, {1, 2, 3}, {3, 2, 1}, {}, {}, 4, 1.6, true});
+  plot.markers = {{1.5, true, "here"}, {2, false, "level"}};
+  plot.notes = {"formula, 12 samples"};
+  return plot;
+}
+
+TEST(DrawPlot, EmptyAndFull) {
+  HeadlessImGui gui;
+  const int empty = drawn_vertices(gui, [] { draw_plot(PlotSpec{}, {}); });
+  const int full = drawn_vertices(gui, [] { draw_plot(full_plot(), {}); });
+  EXPECT_GT(empty, 0);
+  EXPECT_GT(full, empty + 100);
+}
+
+TEST(DrawPlot, LogAxesAndValuesThatAreNotFinite) {
+  HeadlessImGui gui;
+  PlotSpec plot = full_plot();
+  plot.x.scale = plot.y.scale = Scale::log10;
+  plot.series[0].y = {0, -1, INFINITY};
+  EXPECT_GT(drawn_vertices(gui, [&] { draw_plot(plot, {}); }), 0);
+}
+
+TEST(DrawPlot, NewDataFitTheAxesAgain) {
+  HeadlessImGui gui;
+  PlotSpec plot;
+  plot.id = "plot";
+  plot.series.push_back({"a", SeriesKind::line, {0, 1}, {0, 10}, {}, {}, 0});
+  PlotDraw options;
+  options.version = 1;
+  ImVec2 origin;
+  PlotDrawn drawn;
+  const auto draw = [&] {
+    origin = ImGui::GetCursorScreenPos();
+    drawn = draw_plot(plot, options);
+  };
+  drawn_vertices(gui, draw);
+  ImGui::GetIO().AddMousePosEvent(800, 500);
+  gui.frame(draw), gui.frame(draw);
+  ASSERT_TRUE(drawn.pointer);
+  EXPECT_LT(drawn.pointer->y, 11);
+  plot.series[0].y = {0, 1000};
+  gui.frame(draw), gui.frame(draw);
+  EXPECT_LT(drawn.pointer->y, 11);  // the user's view is kept while the data are the same
+  options.version = 2;
+  gui.frame(draw), gui.frame(draw);
+  EXPECT_GT(drawn.pointer->y, 100);
+}
+
+TEST(DrawPlot, LinkedAxesAreSharedWithTheCaller) {
+  HeadlessImGui gui;
+  AxisLink x{10, 20}, y{0, 1};
+  PlotDraw options;
+  options.link_x = &x, options.link_y = &y;
+  drawn_vertices(gui, [&] { draw_plot(full_plot(), options); });
+  EXPECT_DOUBLE_EQ(x.low, 10);
+  EXPECT_DOUBLE_EQ(x.high, 20);
+}
+
+TEST(DrawBusy, SaysNothingBeforeTwoTenthsOfASecond) {
+  HeadlessImGui gui;
+  const int idle = drawn_vertices(gui, [] { draw_busy({}); });
+  const int young = drawn_vertices(gui, [] { draw_busy({BusyState::busy, 0.1, 0.1, "x", ""}); });
+  const int old = drawn_vertices(gui, [] { draw_busy({BusyState::busy, 0.1, 0.3, "x", ""}); });
+  const int failed =
+      drawn_vertices(gui, [] { draw_busy({BusyState::failed, 0, 0, "no such file", "do y"}); });
+  EXPECT_EQ(young, idle);
+  EXPECT_GT(old, idle);
+  EXPECT_GT(failed, idle);
+  EXPECT_GT(drawn_vertices(gui, [] { draw_empty("nothing yet"); }), idle);
+}
+
+TEST(HeadGrid, AtlasPutsLayersDownAndHeadsAcross) {
+  // Thumbnails of 1 x 1 cell hold their own number.
+  const HeadAtlas atlas = atlas_of(2, 3, 1, {0, 1, 2, 3, 4, 5});
+  EXPECT_EQ(atlas.rows, 2);
+  EXPECT_EQ(atlas.cols, 3);
+  EXPECT_EQ(atlas.values, (std::vector<float>{0, 1, 2, 3, 4, 5}));
+  const HeadAtlas wide = atlas_of(1, 2, 2, {0, 1, 2, 3, 10, 11, 12, 13});
+  EXPECT_EQ(wide.values, (std::vector<float>{0, 1, 10, 11, 2, 3, 12, 13}));
+  EXPECT_THROW(atlas_of(1, 2, 2, {0, 1}), std::invalid_argument);
+}
+
+TEST(HeadGrid, ClickFindsTheHeadUnderTheMouse) {
+  HeadlessImGui gui;
+  HeatmapTexture atlas;
+  HeadGridSpec grid;
+  grid.layers = 4, grid.heads = 4, grid.side = 8;
+  grid.cell_pixels = 100;
+  HeadGridDrawn drawn;
+  ImVec2 origin;
+  const auto draw = [&] {
+    origin = ImGui::GetCursorScreenPos();
+    drawn = draw_head_grid(grid, atlas);
+  };
+  drawn_vertices(gui, draw);
+  EXPECT_EQ(drawn.clicked, -1);
+  const float step = 100 + std::round(ImGui::GetFontSize() * 0.4F);
+  ImGui::GetIO().AddMousePosEvent(origin.x + 2 * step + 50, origin.y + step + 50);
+  gui.frame(draw);
+  EXPECT_EQ(drawn.hovered, 6);  // layer 1, head 2
+  ImGui::GetIO().AddMouseButtonEvent(0, true);
+  gui.frame(draw);
+  ImGui::GetIO().AddMouseButtonEvent(0, false);
+  gui.frame(draw);
+  EXPECT_EQ(drawn.clicked, 6);
+  grid.order = {15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0};
+  gui.frame(draw);
+  EXPECT_NE(drawn.hovered, 6);
+}
+
+TEST(HeadGrid, EmptyIsDrawnToo) {
+  HeadlessImGui gui;
+  HeatmapTexture atlas;
+  EXPECT_GE(drawn_vertices(gui, [&] { draw_head_grid({}, atlas); }), 0);
+}
+
+TEST(TokenStrip, HoverFindsTheToken) {
+  HeadlessImGui gui;
+  TokenStrip strip;
+  const std::vector<StripToken> tokens{{"ab", {}}, {"\u00b7", 1.0}, {"cd", 6.0}, {"\u21b5", 0.1},
+                                       {"ef", NAN}};
+  TokenStripSpec spec{&tokens, 1, 6, 2, -1};
+  TokenStripDrawn drawn;
+  ImVec2 origin;
+  const auto draw = [&] {
+    origin = ImGui::GetCursorScreenPos();
+    drawn = strip.draw(spec);
+  };
+  EXPECT_GT(drawn_vertices(gui, draw), 0);
+  ImGui::GetIO().AddMousePosEvent(origin.x + 3, origin.y + 3);
+  gui.frame(draw);
+  EXPECT_EQ(drawn.hovered, 0);
+  // The line break ends the first line: "ef" starts the second one.
+  ImGui::GetIO().AddMousePosEvent(origin.x + 3, origin.y + ImGui::GetFontSize() * 1.45F + 5);
+  gui.frame(draw);
+  EXPECT_EQ(drawn.hovered, 4);
+  const std::vector<StripToken> none;
+  spec.tokens = &none;
+  EXPECT_GE(drawn_vertices(gui, draw), 0);
+}
+
+TEST(CellText, NamesPairsAndTheMask) {
+  MapSpec map;
+  map.rows = 2, map.cols = 2;
+  map.row_begin = 10, map.row_end = 12, map.col_begin = 4, map.col_end = 12;
+  map.values = {0.25F, kMaskedCell, 1, 0};
+  map.value_label = "weight";
+  EXPECT_EQ(cell_text(map, {5, 10.5}), "query 10, key 4..7: weight 0.25");
+  EXPECT_NE(cell_text(map, {9, 10.5}).find("masked"), std::string::npos);
+  EXPECT_EQ(cell_text(map, {99, 10}), "");
+}
+
+TEST(Heatmap, WithoutOpenGlThereIsNoPictureAndNoCrash) {
+  HeatmapTexture texture;
+  const std::vector<float> values{0, NAN, kMaskedCell, 1};
+  texture.set_values(2, 2, values);
+  EXPECT_EQ(texture.colored({}), 0U);
+  EXPECT_THROW(texture.set_values(3, 3, values), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace phasescope::widgets
