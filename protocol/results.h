@@ -580,11 +580,13 @@ struct EvalResult {
 
 // ---- cost ---------------------------------------------------------------------------------------
 
+// parameters_mi: the same in units of 2^20, as the paper prints them.
 struct Count {
-  double flops = 0, macs = 0, parameters = 0;
+  double flops = 0, macs = 0, parameters = 0, parameters_mi = 0;
   template <class V>
   void fields(V& v) {
     v("flops", flops), v("macs", macs), v("parameters", parameters);
+    v("parameters_mi", parameters_mi);
   }
 };
 
