@@ -86,7 +86,7 @@ class PatternsAnalysis {
     protocol::PatternsLayer layer;
     layer.layer = index;
     layer.mean_abs_z = magnitude.mean().item<double>();
-    layer.sd_abs_z = magnitude.std(0 /* divides by n */).item<double>();
+    layer.sd_abs_z = magnitude.std(/*unbiased=*/false).item<double>();
     layer.drift = (moved.norm() / first.expand_as(moved).norm()).item<double>();
     const at::Tensor heads = position_products(z, rows);
     const at::Tensor mean = heads.mean(0);

@@ -52,7 +52,12 @@ double regularised_beta(double a, double b, double x) {
 }
 
 double student_t_cdf(double t, double degrees) {
-  const double tail = regularised_beta(degrees / 2, 0.5, degrees / (degrees + t * t)) / 2;
+  const double sum = degrees + t * t;
+  if (t * t < degrees) {  // 1 - degrees / sum would lose the digits of small t
+    const double half = regularised_beta(0.5, degrees / 2, t * t / sum) / 2;
+    return t > 0 ? 0.5 + half : 0.5 - half;
+  }
+  const double tail = regularised_beta(degrees / 2, 0.5, degrees / sum) / 2;
   return t > 0 ? 1 - tail : tail;
 }
 

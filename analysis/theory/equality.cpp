@@ -11,6 +11,22 @@
 
 namespace phasescope::analysis {
 
+namespace {
+
+std::shared_ptr<const model::Model> with_weights(const model::Model& model,
+                                                 model::Weights weights) {
+  return std::make_shared<const model::Model>(
+      model::Model{model.report, model.tokenizer,
+                   model::Decoder(model.config(), model.decoder.shared_encoding(),
+                                  std::move(weights))});
+}
+
+}  // namespace
+
+std::shared_ptr<const model::Model> in_float64(const std::shared_ptr<const model::Model>& model) {
+  return with_weights(*model, model::converted(model->decoder.weights(), at::kDouble));
+}
+
 double relative_difference(const at::Tensor& value, const at::Tensor& reference) {
   return ((value - reference).abs().max() / reference.abs().max()).item<double>();
 }
@@ -45,10 +61,7 @@ std::shared_ptr<const model::Model> reordered(const std::shared_ptr<const model:
     }
     layer.down = layer.down.index_select(1, index);
   }
-  return std::make_shared<const model::Model>(
-      model::Model{model->report, model->tokenizer,
-                   model::Decoder(model->config(), model->decoder.shared_encoding(),
-                                  std::move(weights))});
+  return with_weights(*model, std::move(weights));
 }
 
 Residuals reordering_noise(const std::shared_ptr<const model::Model>& model, const at::Tensor& ids,

@@ -25,6 +25,10 @@ Residuals residuals_of(TextPass& run, TextPass& other);
 // Each entry the larger one of the two.
 Residuals larger_of(const Residuals& a, const Residuals& b);
 
+// The same model with its weights in float64 and the very encoding it has (model::in_dtype makes
+// one anew from the configuration).
+std::shared_ptr<const model::Model> in_float64(const std::shared_ptr<const model::Model>& model);
+
 // The same function with its float32 sums taken in another order: channels of every MLP permuted.
 std::shared_ptr<const model::Model> reordered(const std::shared_ptr<const model::Model>& model,
                                               std::uint64_t seed);

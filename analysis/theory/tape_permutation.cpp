@@ -68,7 +68,7 @@ CheckResult judge(const PermutationResidual& exact, double single, double noise,
 
 CheckResult run(const CheckContext& context) {
   const at::Tensor ids = first_ids(context, kTokens);
-  const auto model64 = model::in_dtype(context.model, at::kDouble);
+  const auto model64 = in_float64(context.model);
   Random random(context.seed);
   PermutationResidual exact;
   double single = 0;

@@ -61,7 +61,7 @@ double float32_excess(const ShiftMeasurement& m, const Residuals& noise) {
 
 CheckResult run(const CheckContext& context) {
   const at::Tensor ids = first_ids(context, kTokens);
-  const auto model64 = model::in_dtype(context.model, at::kDouble);
+  const auto model64 = in_float64(context.model);
   ShiftedRuns exact(model64, ids, std::nullopt);
   ShiftedRuns rounded(model64, ids, at::kFloat);
   ShiftedRuns single(context.model, ids, std::nullopt);

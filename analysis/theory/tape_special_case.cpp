@@ -128,7 +128,7 @@ CheckResult without_updates() {
 CheckResult run(const CheckContext& context) {
   if (!has_updates(context.model->decoder)) return without_updates();
   const at::Tensor ids = first_ids(context, kTokens);
-  const auto model64 = model::in_dtype(context.model, at::kDouble);
+  const auto model64 = in_float64(context.model);
   CheckResult result;
   result.bound = kBound;
   result.samples = ids.size(1);

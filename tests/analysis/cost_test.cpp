@@ -1,0 +1,79 @@
+#include "analysis/cost.h"
+
+#include <gtest/gtest.h>
+
+#include "formats/error.h"
+
+namespace phasescope::analysis {
+namespace {
+
+// The 155M model of TAPE's Table 3: 12 layers, width 768, 12 heads, FFN 3072, 32000 ids.
+model::ModelConfig paper_config(const std::string& encoding) {
+  model::ModelConfig config;
+  config.vocab_size = 32000;
+  config.width = 768;
+  config.layers = 12;
+  config.heads = config.kv_heads = 12;
+  config.head_dim = 64;
+  config.ffn_width = 3072;
+  config.context = 1024;
+  config.encoding.key = encoding;
+  return config;
+}
+
+void expect_share(double value, double expected, double share) {
+  EXPECT_NEAR(value / expected, 1, share) << value << " against " << expected;
+}
+
+TEST(Cost, PublishedNumbersOfRope) {
+  const auto cost = analyse_cost(paper_config("rope"), "rope", 1024);
+  expect_share(cost.published.macs, 160.46e9, 0.005);
+  expect_share(cost.published.flops, 321.10e9, 0.015);
+  expect_share(cost.published.parameters_mi, 154.89, 0.0005);
+}
+
+TEST(Cost, PublishedNumbersOfTape) {
+  auto config = paper_config("tape");
+  config.encoding.options = {{"hidden", 48}};
+  const auto cost = analyse_cost(config, "tape", 1024);
+  expect_share(cost.published.macs, 180.69e9, 0.005);
+  expect_share(cost.published.flops, 365.65e9, 0.015);
+  expect_share(cost.published.parameters_mi, 155.33, 0.0005);
+}
+
+TEST(Cost, ExecutedCountsCausalPairs) {
+  model::ModelConfig config = paper_config("none");
+  const double n = 512;
+  const auto cost = analyse_cost(config, "none", 512);
+  const double linear = 12 * (4 * 768.0 * 768 + 3 * 768.0 * 3072) + 32000 * 768.0;
+  const double attention = 12 * 12 * 2 * 64 * n * (n + 1) / 2;
+  EXPECT_DOUBLE_EQ(cost.executed.macs, linear * n + attention);
+  EXPECT_DOUBLE_EQ(cost.macs, cost.executed.macs);
+  EXPECT_EQ(cost.published.parameters, cost.executed.parameters);
+  double parts = 0;
+  for (const auto& part : cost.parts) parts += part.macs;
+  EXPECT_DOUBLE_EQ(parts, cost.executed.macs);
+}
+
+TEST(Cost, TiedHeadCountsOnceExecuted) {
+  auto config = paper_config("none");
+  config.tie_embeddings = true;
+  const auto cost = analyse_cost(config, "none", 16);
+  EXPECT_DOUBLE_EQ(cost.published.parameters - cost.executed.parameters, 32000.0 * 768);
+}
+
+TEST(Cost, HalfWidthStateCostsHalfOfAStream) {
+  const auto tape = analyse_cost(paper_config("tape"), "tape", 1024);
+  const auto rope = analyse_cost(paper_config("rope"), "rope", 1024);
+  const double stream = 12 * 12 * 64 * 1024.0 * 1025 / 2;
+  const double updates = tape.executed.macs - rope.executed.macs - stream;
+  EXPECT_GT(updates, 0);
+  EXPECT_LT(updates, stream);  // gate, position MLP, post-attention linear
+}
+
+TEST(Cost, RefusesALengthOfZero) {
+  EXPECT_THROW(analyse_cost(paper_config("rope"), "rope", 0), formats::Error);
+}
+
+}  // namespace
+}  // namespace phasescope::analysis

@@ -1,0 +1,437 @@
+// The analyses of models against brute force on their explicit maps.
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "analysis/compare.h"
+#include "analysis/distance.h"
+#include "analysis/divergence.h"
+#include "analysis/heads.h"
+#include "analysis/map.h"
+#include "analysis/metrics/registry.h"
+#include "analysis/metrics/repeated.h"
+#include "analysis/patterns.h"
+#include "analysis/reading.h"
+#include "analysis/shift.h"
+#include "analysis/statistics.h"
+#include "analysis/tensors.h"
+#include "formats/error.h"
+#include "golden_tape.h"
+
+namespace phasescope::analysis {
+namespace {
+
+using testing::ModelPointer;
+using testing::small_config;
+using testing::small_model;
+
+using Passes = std::vector<std::shared_ptr<TextPass>>;
+
+const char* const kEncodings[] = {"none", "rope", "alibi", "kerple_log", "cape", "tape", "tapa"};
+
+Passes passes_for(const ModelPointer& model, std::int64_t texts, std::int64_t length,
+                  std::int64_t keep_bytes = std::int64_t{1} << 30) {
+  Passes passes;
+  for (const Text& text : random_texts(texts, length, model->config().vocab_size, 5).items) {
+    passes.push_back(
+        std::make_shared<TextPass>(model, ids_tensor(text.ids), model::ForwardOptions{}, keep_bytes));
+  }
+  return passes;
+}
+
+// (H, N, N) of one layer, by plain operations.
+at::Tensor weights_of(TextPass& pass, std::int64_t layer) {
+  const AttentionPointer attention = pass.layer(layer);
+  return attention->weights(attention->whole())[0];
+}
+
+class EveryEncoding : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(EveryEncoding, HeadStatisticsEqualThoseOfTheExplicitMap) {
+  const auto model = small_model(GetParam());
+  const Passes passes = passes_for(model, 1, 45);
+  protocol::NoProgress progress;
+  HeadsOptions options;
+  options.period = 9;
+  options.metrics = {"entropy", "entropy_normalised", "sink", "previous_token", "mean_distance",
+                     "mean_distance_without_first", "window_mass", "top1_mass", "effective_keys"};
+  const auto out = analyse_heads(passes, options, progress);
+  ASSERT_EQ(out.result.rows.size(), 4u);
+  for (const protocol::HeadRow& row : out.result.rows) {
+    const auto map = to_vector<float>(weights_of(*passes[0], row.layer)[row.head]);
+    const HeadReading reading = reading_of_map(map, 45);
+    for (const HeadMetric& metric : select_metrics(options.metrics)) {
+      const double expected = metric.value({&reading, nullptr, 0});
+      // float32 rows of 45 weights, two orders of summation; distances and keys are up to 45.
+      EXPECT_NEAR(row.values.at(metric.info.key).mean, expected, 2e-4 * (1 + std::abs(expected)))
+          << GetParam() << ' ' << metric.info.key << " L" << row.layer << 'H' << row.head;
+    }
+  }
+}
+
+TEST_P(EveryEncoding, RepeatedTokensEqualTheExplicitMap) {
+  const auto model = small_model(GetParam());
+  protocol::NoProgress progress;
+  HeadsOptions options;
+  options.period = 10;
+  options.seed = 3;
+  options.metrics = {"duplicate_token", "induction", "induction_loss"};
+  const auto out = analyse_heads(passes_for(model, 1, 12), options, progress);
+  TextPass pass(model, ids_tensor(repeated_tokens(10, 0, 32, 3)));
+  for (const protocol::HeadRow& row : out.result.rows) {
+    const at::Tensor map = weights_of(pass, row.layer)[row.head];
+    double duplicate = 0, induction = 0;
+    for (std::int64_t q = 10; q < 20; ++q) {
+      duplicate += map[q][q - 10].item<double>() / 10;
+      induction += map[q][q - 9].item<double>() / 10;
+    }
+    EXPECT_NEAR(row.values.at("duplicate_token").mean, duplicate, 1e-5);
+    EXPECT_NEAR(row.values.at("induction").mean, induction, 1e-5);
+  }
+  const double loss = pass.losses().slice(1, 9).mean().item<double>();
+  EXPECT_NEAR(out.result.model_values.at("induction_loss").mean, loss, 1e-5);
+}
+
+TEST_P(EveryEncoding, ProfileEqualsBruteForce) {
+  const auto model = small_model(GetParam());
+  protocol::NoProgress progress;
+  DistanceOptions options;
+  options.per_head = true;
+  options.pairs = 64;
+  options.near = {{1, 4}}, options.far = {{20, 30}};
+  const Passes corpus = passes_for(model, 3, 33);
+  const auto by_probes = analyse_distance(corpus, options, progress);
+  ASSERT_EQ(by_probes.layers.size(), 2u);
+  ASSERT_EQ(by_probes.profile.size(), 33u);
+  for (const protocol::DistanceGroup& group : by_probes.heads) {
+    for (const std::int64_t d : {0, 1, 7, 32}) {
+      double score = 0, content = 0, weight = 0, pairs = 0;
+      for (const auto& pass : corpus) {
+        const AttentionPointer attention = pass->layer(*group.layer);
+        const auto parts = attention->scores(attention->whole());
+        const auto diagonal = [&](const at::Tensor& x) {
+          return x[*group.head].diagonal(-d).sum().item<double>();
+        };
+        score += diagonal(parts.score[0]);
+        content += diagonal(parts.content[0]);
+        weight += diagonal(weights_of(*pass, *group.layer));
+        pairs += static_cast<double>(33 - d);
+      }
+      const protocol::DistancePoint& point = group.profile[static_cast<std::size_t>(d)];
+      EXPECT_EQ(point.distance, d);
+      EXPECT_EQ(point.count, static_cast<std::int64_t>(pairs));
+      EXPECT_NEAR(point.score_mean, score / pairs, 2e-4 * (1 + std::abs(score / pairs)));
+      EXPECT_NEAR(point.content_mean, content / pairs, 2e-4 * (1 + std::abs(content / pairs)));
+      EXPECT_NEAR(point.positional_mean, (score - content) / pairs, 1e-3);
+      EXPECT_NEAR(point.weight_mean, weight / pairs, 1e-5);
+    }
+  }
+}
+
+TEST_P(EveryEncoding, OneTextByRowsEqualsProbes) {
+  const auto model = small_model(GetParam());
+  protocol::NoProgress progress;
+  DistanceOptions options;
+  options.histogram = options.intrinsic = false;
+  const Passes one = passes_for(model, 1, 40);
+  const auto rows = analyse_distance(one, options, progress);
+  const auto probes = analyse_distance({one[0], one[0]}, options, progress);  // as a corpus of two
+  ASSERT_EQ(rows.profile.size(), 40u);
+  for (std::size_t d = 0; d < 40; ++d) {
+    const auto &a = rows.profile[d], &b = probes.profile[d];
+    EXPECT_EQ(2 * a.count, b.count);
+    EXPECT_NEAR(a.score_mean, b.score_mean, 1e-3 * (1 + std::abs(b.score_mean)));
+    EXPECT_NEAR(a.score_sd, b.score_sd, 1e-3 * (1 + b.score_sd));
+    EXPECT_NEAR(a.content_mean, b.content_mean, 1e-3 * (1 + std::abs(b.content_mean)));
+    EXPECT_NEAR(a.weight_mean, b.weight_mean, 1e-5);
+    if (d < 20) {  // several blocks of queries reach it
+      EXPECT_TRUE(std::isfinite(a.score_low)) << d;
+    }
+  }
+}
+
+TEST_P(EveryEncoding, HistogramHasTheSamplesAskedFor) {
+  const auto model = small_model(GetParam());
+  protocol::NoProgress progress;
+  DistanceOptions options;
+  options.profile = false;
+  options.pairs = 501;
+  const auto out = analyse_distance(passes_for(model, 4, 64), options, progress);
+  EXPECT_EQ(out.histogram->pairs, 501);
+  EXPECT_EQ(out.histogram->texts, 4);
+  EXPECT_EQ(out.layers[1].histogram->pairs, 501);
+  EXPECT_NE(out.histogram->interval.find("text"), std::string::npos);
+  const auto one = analyse_distance(passes_for(model, 1, 64), options, progress);
+  EXPECT_NE(one.histogram->interval.find("blocks"), std::string::npos);
+  EXPECT_EQ(one.histogram->texts, 1);
+}
+
+TEST_P(EveryEncoding, MapsAreExactAndKeepTheirSums) {
+  const auto model = small_model(GetParam());
+  const Passes passes = passes_for(model, 1, 40);
+  MapOptions options;
+  options.head = parse_head("L1H1");
+  options.rows = {{10, 14}}, options.columns = {{3, 9}};
+  const auto zoomed = analyse_map(*passes[0], options);
+  EXPECT_EQ(zoomed.result.height, 4);
+  EXPECT_EQ(zoomed.result.width, 6);
+  const at::Tensor whole = weights_of(*passes[0], 1)[1];
+  const auto expected = to_vector<float>(whole.slice(0, 10, 14).slice(1, 3, 9));
+  const auto got = zoomed.tensors[0].values<float>();
+  for (std::size_t n = 0; n < expected.size(); ++n) EXPECT_NEAR(got[n], expected[n], 1e-6);
+
+  options.rows.reset(), options.columns.reset();
+  options.height = options.width = 8;
+  const auto pooled = analyse_map(*passes[0], options);
+  const auto cells = pooled.tensors[0].values<float>();
+  double sum = 0;  // of the last row of cells: its width is 5 keys
+  for (std::size_t x = 0; x < 8; ++x) sum += 5 * static_cast<double>(cells[7 * 8 + x]);
+  EXPECT_NEAR(sum, 1, 1e-5);
+  EXPECT_TRUE(std::isnan(cells[7]));  // row 0, column 7: masked
+  // The row profile is the mean over unmasked pairs: rows sum to 1 over q + 1 keys.
+  const auto profile = pooled.tensors[1].values<float>();
+  double keys = 0;
+  for (int q = 35; q < 40; ++q) keys += q + 1;
+  EXPECT_NEAR(profile[7], 5 / keys, 1e-6);
+}
+
+TEST_P(EveryEncoding, ScoresAddUp) {
+  const Passes passes = passes_for(small_model(GetParam()), 1, 24);
+  MapOptions options;
+  options.head = parse_head("L1H0");
+  const auto values = [&](const std::string& of) {
+    options.of = of;
+    const auto map = analyse_map(*passes[0], options);
+    const auto span = map.tensors[0].values<float>();
+    return std::vector<float>(span.begin(), span.end());
+  };
+  const auto score = values("score"), content = values("content"), positional = values("positional");
+  for (std::size_t n = 0; n < score.size(); ++n) {
+    if (std::isnan(score[n])) continue;
+    EXPECT_NEAR(score[n], content[n] + positional[n], 1e-4 * (1 + std::abs(content[n])));
+  }
+}
+
+TEST_P(EveryEncoding, ShiftedIdsChangeWhatTheEncodingSays) {
+  const auto model = small_model(GetParam());
+  protocol::NoProgress progress;
+  ShiftOptions options;
+  options.methods = {ShiftMethod::ids};
+  const auto ids = random_texts(1, 30, 32, 8).items[0].ids;
+  for (const protocol::ShiftRow& row : analyse_shift(model, ids, options, progress)) {
+    EXPECT_TRUE(model->encoding().shift_invariant());
+    // 100 x float32 rounding of weights, or float64's.
+    EXPECT_LT(row.attention_difference, row.dtype == "f64" ? 1e-9 : 1e-2) << row.dtype;
+    EXPECT_LT(row.logits_difference, row.dtype == "f64" ? 1e-10 : 1e-3);
+    EXPECT_EQ(row.position_difference.has_value(), model->encoding().info().has_state);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EveryEncoding, ::testing::ValuesIn(kEncodings));
+
+TEST(Shift, AddedTokensMoveWhatReadsThem) {
+  const auto model = small_model("rope");
+  protocol::NoProgress progress;
+  ShiftOptions options;
+  options.methods = {ShiftMethod::tokens};
+  options.by = {3};
+  options.dtypes = {"f64"};
+  const auto ids = random_texts(1, 20, 32, 8).items[0].ids;
+  const auto rows = analyse_shift(model, ids, options, progress);
+  ASSERT_EQ(rows.size(), 2u);
+  // By hand: the same text after three tokens of id 0.
+  const auto exact = model::in_dtype(model, at::kDouble);
+  auto longer = ids;
+  longer.insert(longer.begin(), 3, 0);
+  TextPass before(exact, ids_tensor(ids)), after(exact, ids_tensor(longer));
+  const at::Tensor difference =
+      (weights_of(before, 1) - weights_of(after, 1).slice(1, 3, 23).slice(2, 3, 23)).abs();
+  EXPECT_NEAR(rows[1].attention_difference, 100 * difference.sum(-1).mean().item<double>(), 1e-9);
+  EXPECT_GT(rows[1].attention_difference, 1);
+}
+
+TEST(Heads, CorpusHasIntervals) {
+  const auto model = small_model("rope");
+  protocol::NoProgress progress;
+  HeadsOptions options;
+  options.metrics = {"entropy", "induction", "distance_profile"};
+  const auto out = analyse_heads(passes_for(model, 6, 20, 0), options, progress);
+  EXPECT_TRUE(out.result.corpus);
+  const Interval entropy = out.result.rows[0].values.at("entropy");
+  EXPECT_EQ(entropy.n, 6);
+  EXPECT_LT(entropy.low, entropy.mean);
+  EXPECT_GT(entropy.high, entropy.mean);
+  EXPECT_EQ(out.result.rows[0].distance_profile->count[0], 6 * 20);
+}
+
+TEST(Heads, ThumbnailsAndDivergences) {
+  const auto model = small_model("rope");
+  protocol::NoProgress progress;
+  HeadsOptions options;
+  options.metrics = {"entropy", "js_divergence"};
+  options.thumbnails = 16;
+  const Passes passes = passes_for(model, 1, 40);
+  const auto out = analyse_heads(passes, options, progress);
+  const auto* thumbnails = protocol::find_tensor(out.tensors, "thumbnails");
+  ASSERT_NE(thumbnails, nullptr);
+  EXPECT_EQ(thumbnails->shape, (std::vector<std::int64_t>{2, 2, 16, 16}));
+  EXPECT_EQ(thumbnails->values<float>()[0], 1);  // row 0 has one key
+  const auto divergence = protocol::find_tensor(out.tensors, "js_divergence")->values<double>();
+  const auto a = to_vector<float>(weights_of(*passes[0], 0)[1]);
+  const auto b = to_vector<float>(weights_of(*passes[0], 1)[0]);
+  double expected = 0;
+  for (std::size_t q = 0; q < 40; ++q) {
+    const std::span<const float> x(a), y(b);
+    expected += js_divergence(x.subspan(q * 40, 40), y.subspan(q * 40, 40)) / 40;
+  }
+  EXPECT_NEAR(divergence[1 * 4 + 2], expected, 1e-5);
+  EXPECT_EQ(divergence[0], 0);
+}
+
+TEST(Compare, AModelWithItself) {
+  const auto model = small_model("alibi");
+  protocol::NoProgress progress;
+  const auto same = analyse_compare(passes_for(model, 2, 30), passes_for(model, 2, 30), progress);
+  for (const auto& head : same.heads) EXPECT_NEAR(head.js_divergence, 0, 1e-6);
+  EXPECT_EQ(same.loss.at("difference"), 0);
+  const auto other =
+      analyse_compare(passes_for(model, 2, 30), passes_for(small_model("rope", 2), 2, 30), progress);
+  EXPECT_GT(other.heads[0].js_divergence, 1e-3);
+  EXPECT_NEAR(other.loss.at("difference"), other.loss.at("b") - other.loss.at("a"), 1e-12);
+}
+
+TEST(Patterns, RopeProductsAreCosines) {
+  const auto model = small_model("rope");
+  protocol::NoProgress progress;
+  PatternsOptions options;
+  options.positions = 32;
+  const auto out = analyse_patterns(passes_for(model, 1, 32), options, progress);
+  ASSERT_EQ(out.result.layers.size(), 1u);  // nothing updates the state
+  ASSERT_EQ(out.result.frequencies.size(), 4u);
+  for (std::size_t d = 0; d < 32; ++d) {
+    double expected = 0;
+    for (const double f : out.result.frequencies) expected += std::cos(static_cast<double>(d) * f);
+    EXPECT_NEAR(out.result.layers[0].mean_by_distance[d], expected, 1e-4);
+  }
+  EXPECT_NEAR(out.result.layers[0].mean_abs_z, 1, 1e-6);
+  EXPECT_EQ(out.result.layers[0].drift, 0);
+}
+
+TEST(Patterns, TapeHasAStateALayer) {
+  protocol::NoProgress progress;
+  const auto out = analyse_patterns(passes_for(small_model("tape"), 1, 20), {}, progress);
+  EXPECT_EQ(out.result.layers.size(), 3u);
+  EXPECT_EQ(out.result.layers[2].layer, 2);
+  EXPECT_NE(protocol::find_tensor(out.tensors, "pe_dot.2"), nullptr);
+}
+
+TEST(Patterns, BiasCurves) {
+  protocol::NoProgress progress;
+  const auto alibi = analyse_patterns(passes_for(small_model("alibi"), 1, 20), {}, progress);
+  ASSERT_EQ(alibi.result.bias.size(), 4u);
+  // Slopes of two heads: 2^-4, 2^-8.
+  EXPECT_NEAR(alibi.result.bias[0].values[16], -1, 1e-12);
+  EXPECT_NEAR(alibi.result.bias[1].values[16], -1.0 / 16, 1e-12);
+  EXPECT_EQ(alibi.result.bias_distances.size(), 20u);
+
+  const auto model = small_model("cape");
+  const Passes passes = passes_for(model, 3, 20);
+  const auto cape = analyse_patterns(passes, {}, progress);
+  ASSERT_EQ(cape.result.bias.size(), 8u);  // bases, then corrected ones
+  double mean = 0;
+  for (const auto& pass : passes) {
+    const AttentionPointer attention = pass->layer(1);
+    mean += attention->scores(attention->whole()).positional[0][0][19][19 - 7].item<double>() / 3;
+  }
+  const auto& corrected = cape.result.bias[4 + 2];  // L1H0
+  EXPECT_EQ(corrected.layer, 1);
+  EXPECT_NEAR(corrected.values[7], mean, 1e-4);
+
+  const auto none = analyse_patterns(passes_for(small_model("none"), 1, 20), {}, progress);
+  EXPECT_FALSE(none.result.why_empty.empty());
+}
+
+TEST(Reading, LossesAndGuesses) {
+  const auto model = small_model("rope");
+  const Text text = random_texts(1, 25, 32, 4).items[0];
+  TextPass pass(model, ids_tensor(text.ids));
+  const auto result = analyse_text(pass, text, 3);
+  ASSERT_EQ(result.tokens.size(), 25u);
+  EXPECT_FALSE(result.tokens[0].loss.has_value());
+  const at::Tensor shares = at::softmax(pass.logits()[0].to(at::kDouble), -1);
+  const double expected = -std::log(shares[9][text.ids[10]].item<double>());
+  EXPECT_NEAR(*result.tokens[10].loss, expected, 1e-4);
+  ASSERT_EQ(result.tokens[10].guesses.size(), 3u);
+  EXPECT_EQ(result.tokens[10].guesses[0].id, shares[9].argmax().item<std::int64_t>());
+  EXPECT_GE(result.tokens[10].guesses[0].probability, result.tokens[10].guesses[1].probability);
+  EXPECT_TRUE(std::isnan(result.bits_per_byte));  // ids have no bytes
+}
+
+TEST(Reading, GenerateIsRepeatable) {
+  const auto model = small_model("rope");
+  const Text prompt = random_texts(1, 5, 32, 4).items[0];
+  protocol::NoProgress progress;
+  GenerateOptions options;
+  options.tokens = 6;
+  const auto greedy = generate(*model, prompt, options, progress);
+  ASSERT_EQ(greedy.ids.size(), 6u);
+  TextPass pass(model, ids_tensor(prompt.ids));
+  EXPECT_EQ(greedy.ids[0], pass.logits()[0][4].argmax().item<std::int64_t>());
+  options.temperature = 1.5;
+  options.seed = 7;
+  const auto sampled = generate(*model, prompt, options, progress);
+  EXPECT_EQ(sampled.ids, generate(*model, prompt, options, progress).ids);
+  options.seed = 8;
+  EXPECT_NE(sampled.ids, generate(*model, prompt, options, progress).ids);
+}
+
+TEST(Reading, BrokenBytesBecomeText) {
+  EXPECT_EQ(as_utf8("a\xFF" "b"), "a\xEF\xBF\xBD" "b");
+  EXPECT_EQ(as_utf8("\xC3\xA9"), "\xC3\xA9");
+}
+
+TEST(TextPass, KeptAndUnkeptSayTheSame) {
+  const auto model = small_model("tape");
+  const auto ids = ids_tensor(random_texts(1, 30, 32, 4).items[0].ids);
+  TextPass kept(model, ids), unkept(model, ids, {}, 0);
+  EXPECT_TRUE(kept.layer(1)->lse().equal(unkept.layer(1)->lse()));
+  EXPECT_EQ(unkept.kept_bytes(), 0);
+  EXPECT_GT(kept.kept_bytes(), 0);
+  int states = 0;
+  unkept.visit_positions([&states](std::int64_t, const model::PositionState&) { ++states; });
+  EXPECT_EQ(states, 3);
+  EXPECT_THROW(kept.layer(2), formats::Error);
+}
+
+TEST(Texts, CutsAndHashes) {
+  const formats::ByteTokenizer tokenizer;
+  const Texts texts = tokenised({{"a", "hello"}, {"b", "hi"}}, tokenizer, 4);
+  EXPECT_TRUE(texts.corpus);
+  EXPECT_TRUE(texts.starts_with_bos);
+  EXPECT_EQ(texts.items[0].ids.size(), 4u);
+  EXPECT_EQ(texts.shortest(), 3);
+  EXPECT_NE(texts.note.find("cut to 4"), std::string::npos);
+  EXPECT_NE(texts.hash(), tokenised({{"a", "hello"}}, tokenizer, 4).hash());
+  EXPECT_THROW(tokenised({{"a", ""}}, tokenizer, 4), formats::Error);
+  EXPECT_THROW(texts_of_ids({{1, 99}}, 32, 0), formats::Error);
+  EXPECT_THROW(texts_of_ids({{}}, 32, 0), formats::Error);
+  EXPECT_GE(bundled_validation_texts().size(), 50u);
+}
+
+TEST(Map, RefusesWhatIsNotThere) {
+  const Passes passes = passes_for(small_model("rope"), 1, 16);
+  MapOptions options;
+  EXPECT_THROW(parse_head("3"), formats::Error);
+  EXPECT_THROW(parse_head("L1H"), formats::Error);
+  EXPECT_EQ(parse_head("L3").head, -1);
+  options.head = parse_head("L1H7");
+  EXPECT_THROW(analyse_map(*passes[0], options), formats::Error);
+  options.head = parse_head("L0");
+  options.rows = {{4, 99}};
+  EXPECT_THROW(analyse_map(*passes[0], options), formats::Error);
+}
+
+}  // namespace
+}  // namespace phasescope::analysis

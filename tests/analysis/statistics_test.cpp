@@ -1,0 +1,170 @@
+#include "analysis/statistics.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numbers>
+
+#include "analysis/near_far.h"
+#include "analysis/random.h"
+#include "formats/error.h"
+#include "formats/json.h"
+
+namespace phasescope::analysis {
+namespace {
+
+formats::Json golden(const std::string& name) {
+  return formats::json_from_file(std::string(PHASESCOPE_TEST_DATA) + "/theory/" + name);
+}
+
+// near - far of tapa_histogram.json, one list a text.
+Clusters golden_deltas(const formats::Json& file) {
+  Clusters deltas;
+  for (std::size_t t = 0; t < file["near"].size(); ++t) {
+    std::vector<double>& list = deltas.values.emplace_back();
+    for (std::size_t n = 0; n < file["near"][t].size(); ++n) {
+      list.push_back(file["near"][t][n].get<double>() - file["far"][t][n].get<double>());
+    }
+  }
+  return deltas;
+}
+
+TEST(NearFar, EqualsTheReferenceHistogram) {
+  const formats::Json file = golden("tapa_histogram.json");
+  const NearFar got = near_far_of({}, golden_deltas(file), "clustered by text");
+  const double close = 1e-12;  // the reference is float64
+  EXPECT_NEAR(got.mean, file["mean"].get<double>(), close);
+  EXPECT_NEAR(got.sigma, file["sigma"].get<double>(), close);
+  EXPECT_NEAR(got.skewness, file["skewness"].get<double>(), close);
+  EXPECT_NEAR(got.share_positive, file["share_positive"].get<double>(), close);
+  // The reference's Student quantile is off by 9e-12 (scipy's), ours is not.
+  EXPECT_NEAR(got.mean_low, file["interval_by_text"][0].get<double>(), 1e-11);
+  EXPECT_NEAR(got.mean_high, file["interval_by_text"][1].get<double>(), 1e-11);
+  EXPECT_EQ(got.texts, 12);
+  EXPECT_EQ(got.pairs, 480);
+  std::int64_t counted = 0;
+  for (const std::int64_t count : got.counts) counted += count;
+  EXPECT_EQ(counted, got.pairs);
+}
+
+TEST(Statistics, StudentQuantilesEqualTables) {
+  EXPECT_NEAR(student_t_quantile(0.975, 11), 2.200985160091640, 1e-12);  // mpmath, 30 digits
+  EXPECT_NEAR(student_t_quantile(0.975, 1), std::tan(0.475 * std::numbers::pi), 1e-12);
+  EXPECT_NEAR(student_t_quantile(0.5, 5), 0, 1e-12);
+  EXPECT_NEAR(normal_quantile(0.975), 1.959963984540054, 1e-12);
+  EXPECT_NEAR(normal_quantile(0.00135), -2.9999769927034015, 1e-9);
+}
+
+TEST(Statistics, MomentsOfASmallSample) {
+  const std::vector<double> values{-1, 0, 4};
+  const Moments m = moments_of(values);
+  EXPECT_DOUBLE_EQ(m.mean, 1);
+  EXPECT_DOUBLE_EQ(m.sigma, std::sqrt((4.0 + 1 + 9) / 3));
+  EXPECT_NEAR(m.skewness, (-8.0 - 1 + 27) / 3 / std::pow(m.sigma, 3), 1e-12);
+  EXPECT_DOUBLE_EQ(m.share_positive, 1.0 / 3);
+  EXPECT_EQ(moments_of(std::vector<double>{2, 2}).skewness, 0);
+  EXPECT_TRUE(std::isnan(moments_of({}).mean));
+}
+
+TEST(Statistics, IntervalOfOneClusterIsUnknown) {
+  const Interval one = mean_interval(std::vector<double>{3});
+  EXPECT_EQ(one.mean, 3);
+  EXPECT_TRUE(std::isnan(one.low));
+  EXPECT_EQ(one.n, 1);
+}
+
+// Samples of 20 texts of 50 pairs each, with an offset a text that is as large as the spread of the
+// pairs. The truth is 0.
+Clusters clustered_sample(Random& random) {
+  Clusters sample;
+  for (int text = 0; text < 20; ++text) {
+    const double offset = random.normal();
+    std::vector<double>& list = sample.values.emplace_back();
+    for (int pair = 0; pair < 50; ++pair) list.push_back(offset + random.normal());
+  }
+  return sample;
+}
+
+bool holds_zero(const Interval& interval) { return interval.low <= 0 && interval.high >= 0; }
+
+TEST(Statistics, IntervalsByTextCoverTheTruth) {
+  Random random(7);
+  int by_text = 0, by_bootstrap = 0, by_pairs = 0;
+  const int trials = 400;
+  const std::vector<double> ones(20, 1.0);
+  for (int trial = 0; trial < trials; ++trial) {
+    const Clusters sample = clustered_sample(random);
+    by_text += holds_zero(clustered_interval(sample));
+    by_bootstrap += holds_zero(bootstrap_interval(sample.means(), ones, trial, 200));
+    by_pairs += holds_zero(mean_interval(sample.pooled()));
+  }
+  // 95 % +- 4 standard errors of 400 trials; the bootstrap of 20 documents is a little short, and
+  // pairs taken as independent cover a quarter.
+  EXPECT_GT(by_text, 0.90 * trials);
+  EXPECT_LT(by_text, 0.99 * trials);
+  EXPECT_GT(by_bootstrap, 0.87 * trials);
+  EXPECT_LT(by_pairs, 0.45 * trials);
+}
+
+TEST(Statistics, BootstrapIsRepeatableAndWeighs) {
+  const std::vector<double> means{1, 2, 6}, weights{1, 1, 2};
+  const Interval a = bootstrap_interval(means, weights, 5), b = bootstrap_interval(means, weights, 5);
+  EXPECT_DOUBLE_EQ(a.mean, (1 + 2 + 12) / 4.0);
+  EXPECT_EQ(a.low, b.low);
+  EXPECT_GE(a.low, 1);
+  EXPECT_LE(a.high, 6);
+  const std::vector<double> holes{1, std::nan(""), 3}, ones{1, 1, 1};
+  EXPECT_DOUBLE_EQ(bootstrap_interval(holes, ones, 5).mean, 2);
+}
+
+TEST(Statistics, DivergenceOfRows) {
+  const std::vector<float> a{1, 0, 0}, b{0, 0.5f, 0.5f}, c{0.5f, 0.5f, 0};
+  EXPECT_EQ(js_divergence(a, a), 0);
+  EXPECT_NEAR(js_divergence(a, b), std::numbers::ln2, 1e-7);
+  // (1, 0) and (1/2, 1/2): (ln(4/3) + (ln(2/3) + ln 2) / 2) / 2.
+  const double expected = (std::log(4.0 / 3) + (std::log(2.0 / 3) + std::log(2.0)) / 2) / 2;
+  EXPECT_NEAR(js_divergence(a, c), expected, 1e-7);
+}
+
+TEST(Statistics, LineThroughPoints) {
+  const Line line = fit_line(std::vector<double>{0, 1, 2, 3}, std::vector<double>{1, 3, 5, 7});
+  EXPECT_DOUBLE_EQ(line.slope, 2);
+  EXPECT_DOUBLE_EQ(line.intercept, 1);
+  EXPECT_NEAR(line.slope_error, 0, 1e-12);
+}
+
+TEST(NearFar, SamplesLieInTheirIntervals) {
+  const NearFarSpec spec = default_near_far(256);
+  EXPECT_EQ(spec.near_begin, 1);
+  EXPECT_EQ(spec.near_end, 16);
+  EXPECT_EQ(spec.far_begin, 240);
+  EXPECT_EQ(spec.far_end, 256);
+  NearFarSpec without_first = spec;
+  without_first.first_key = 1;
+  Random random(3);
+  for (const PairSample& sample : draw_pairs(without_first, 256, 2000, random)) {
+    EXPECT_GE(sample.far_key, 1);
+    EXPECT_LT(sample.query, 256);
+    EXPECT_GE(sample.query - sample.far_key, 240);
+    EXPECT_GE(sample.query - sample.near_key, 1);
+    EXPECT_LT(sample.query - sample.near_key, 16);
+    const std::int64_t block = block_of_query(without_first, 256, sample.query, 8);
+    EXPECT_GE(block, 0);
+    EXPECT_LT(block, 8);
+  }
+  EXPECT_TRUE(draw_pairs(spec, 200, 10, random).empty());
+}
+
+TEST(NearFar, RefusesIntervalsThatDoNotFit) {
+  NearFarSpec spec = default_near_far(256);
+  EXPECT_NO_THROW(check_near_far(spec, 256));
+  EXPECT_THROW(check_near_far(spec, 128), formats::Error);
+  spec.far_begin = 4;
+  EXPECT_THROW(check_near_far(spec, 256), formats::Error);
+  spec = default_near_far(256);
+  spec.near_end = spec.near_begin;
+  EXPECT_THROW(check_near_far(spec, 256), formats::Error);
+}
+
+}  // namespace
+}  // namespace phasescope::analysis

@@ -1,0 +1,279 @@
+// Every theorem check on a model that satisfies it and on one that was built to break it.
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include "analysis/theory/tapa_histogram.h"
+#include "analysis/theory/tape_permutation.h"
+#include "analysis/theory/tape_shift.h"
+#include "analysis/theory/tape_special_case.h"
+#include "broken_encodings.h"
+#include "golden_tape.h"
+
+namespace phasescope::analysis {
+namespace {
+
+using testing::golden_ids;
+using testing::golden_json;
+using testing::golden_tape;
+using testing::golden_tensor;
+using testing::model_with;
+using testing::ModelPointer;
+using testing::small_model;
+
+CheckResult run(const std::string& id, const ModelPointer& model, const Texts& texts) {
+  protocol::NoProgress progress;
+  CheckContext context;
+  context.model = model;
+  context.texts = &texts;
+  context.progress = &progress;
+  return run_check(select_checks({id}).at(0), context);
+}
+
+Texts texts_for(const ModelPointer& model, std::int64_t count = 1, std::int64_t length = 32) {
+  return random_texts(count, length, model->config().vocab_size, 11);
+}
+
+// A model whose state is changed after each layer by something the paper does not have.
+ModelPointer changed(const ModelPointer& model, testing::ChangedState::Change change) {
+  return model_with(model, std::make_shared<testing::ChangedState>(
+                               model->decoder.shared_encoding(), model->config(), change));
+}
+
+// A TAPE model in which every update is there (public checkpoints start with zeros).
+ModelPointer updated_tape() {
+  const auto model = small_model("tape");
+  model::Weights weights = model->decoder.weights();
+  const at::NoGradGuard no_gradients;
+  for (model::LayerWeights& layer : weights.layers) {
+    layer.encoding["up_proj"] = at::ones_like(layer.encoding["up_proj"]) * 0.2;
+    at::Tensor& linear = layer.encoding["post_attention_linear"];
+    linear = 0.3 * at::eye(linear.size(0)) + 0.1;
+  }
+  return std::make_shared<const model::Model>(
+      model::Model{model->report, model->tokenizer,
+                   model::Decoder(model->config(), model->decoder.shared_encoding(), weights)});
+}
+
+// ---- the decoder against the reference's layers -------------------------------------------------
+
+class LastLayer final : public model::Observer {
+ public:
+  void on_hidden(std::int64_t, const at::Tensor& value) override { hidden = value; }
+  void on_position(std::int64_t, const model::PositionState& state) override { z = state.z; }
+  at::Tensor hidden, z;
+};
+
+TEST(GoldenTape, LayersEqualTheReference) {
+  const at::NoGradGuard no_gradients;
+  for (const std::string linear : {"mix", "rowsum"}) {
+    LastLayer last;
+    model::ForwardOptions plain;
+    plain.backend = model::Backend::plain;
+    golden_tape(linear)->decoder.hidden(golden_ids(), plain, &last);
+    const at::Tensor x = golden_tensor("tape_layers.safetensors", linear + ".x_out");
+    const at::Tensor e = golden_tensor("tape_layers.safetensors", linear + ".e_out");
+    EXPECT_LT(relative_difference(last.hidden[0], x), 1e-12) << linear;
+    // e is (N, H, M, 2, 2), z = e[0][0] + i e[0][1]; ours (1, H, N, 2, M).
+    const at::Tensor z = e.select(3, 0).permute({1, 0, 3, 2});
+    EXPECT_LT(relative_difference(last.z[0], z), 1e-12) << linear;
+  }
+}
+
+// ---- tape.permutation ---------------------------------------------------------------------------
+
+std::vector<std::int64_t> golden_permutation() {
+  const at::Tensor order = golden_tensor("tape_layers.safetensors", "permutation");
+  return {order.data_ptr<std::int64_t>(), order.data_ptr<std::int64_t>() + order.numel()};
+}
+
+TEST(TapePermutation, HoldsOnTheReferenceAndFailsWithTheMaskLeftAlone) {
+  const auto model = golden_tape("mix");
+  const auto right = permutation_residual(model->decoder, golden_ids(), golden_permutation());
+  EXPECT_LT(right.largest(), 1e-12);
+  const auto wrong = permutation_residual(model->decoder, golden_ids(), golden_permutation(), false);
+  const auto expected =
+      golden_json("tape.json")["relative_residuals_x_then_e"]["heads"]["permutation, mask left alone"];
+  EXPECT_GT(wrong.hidden, 0.5 * expected[0].get<double>());
+  EXPECT_GT(wrong.states, 0.5 * expected[1].get<double>());
+}
+
+TEST(TapePermutation, VerdictsOnModels) {
+  const auto model = updated_tape();
+  const CheckResult right = run("tape.permutation", model, texts_for(model));
+  EXPECT_EQ(right.verdict, "holds") << right.detail;
+  EXPECT_LT(right.value, right.bound);
+  EXPECT_GT(right.noise, 0);
+  const auto broken = changed(model, testing::scaled_by_index);
+  const CheckResult wrong = run("tape.permutation", broken, texts_for(model));
+  EXPECT_EQ(wrong.verdict, "fails") << wrong.detail;
+  EXPECT_GT(wrong.value, 1e-3);
+  const auto none = small_model("none");
+  EXPECT_EQ(run("tape.permutation", none, texts_for(none)).verdict, "premise_not_met");
+}
+
+// ---- tape.shift ---------------------------------------------------------------------------------
+
+TEST(TapeShift, HoldsWhereUpdatesMixHeads) {
+  const auto model = updated_tape();
+  const CheckResult got = run("tape.shift", model, texts_for(model));
+  EXPECT_EQ(got.verdict, "holds") << got.detail;
+  EXPECT_LT(got.value, got.bound);
+  ASSERT_EQ(got.curves.size(), 2u);
+  EXPECT_EQ(got.curves[0].x.size(), got.curves[0].bound.size());
+  EXPECT_EQ(got.curves[0].x.back(), 1e6);
+}
+
+TEST(TapeShift, FailsWherePlanesAreMixed) {
+  const auto model = updated_tape();
+  const CheckResult got = run("tape.shift", changed(model, testing::planes_mixed), texts_for(model));
+  EXPECT_EQ(got.verdict, "fails") << got.detail;
+  EXPECT_GT(got.value, 1e-3);
+}
+
+TEST(TapeShift, RopeHoldsAndNoStateIsNoPremise) {
+  const auto rope = small_model("rope");
+  EXPECT_EQ(run("tape.shift", rope, texts_for(rope)).verdict, "holds");
+  for (const std::string key : {"none", "alibi", "tapa"}) {
+    const auto model = small_model(key);
+    EXPECT_EQ(run("tape.shift", model, texts_for(model)).verdict, "premise_not_met") << key;
+  }
+}
+
+// The reference's own residuals: judged as it says, its models that mix planes fail.
+TEST(TapeShift, JudgesTheReferenceTable) {
+  const formats::Json rows = golden_json("tape.json")["shift"];
+  for (const std::string update : {"heads", "no_eq", "planes"}) {
+    std::vector<ShiftMeasurement> measured;
+    for (const formats::Json& row : rows) {
+      ShiftMeasurement m;
+      m.shift = row["shift"];
+      m.float64 = {row[update]["x"], row[update]["attention"], row[update]["gram"]};
+      m.float64_on_float32_angles.logits = row["float64 model, float32 angles"];
+      m.float32.logits = row["float32 model"];
+      EXPECT_DOUBLE_EQ(shift_bound(m.shift), row["float64_bound"].get<double>());
+      measured.push_back(m);
+    }
+    // The reference has no run in another order; its float32 residual at shift 1 is that noise.
+    const CheckResult got = judge_shift(measured, {3e-7, 3e-7, 3e-7});
+    EXPECT_EQ(got.verdict, update == "heads" ? "holds" : "fails") << update << got.detail;
+  }
+}
+
+TEST(TapeShift, Float32MustBeExplained) {
+  ShiftMeasurement m;
+  m.shift = 1000;
+  m.float32.logits = 1e-3;
+  m.float64_on_float32_angles.logits = 4e-4;
+  EXPECT_EQ(judge_shift({m}, {1e-7, 1e-7, 1e-7}).verdict, "holds");
+  m.float64_on_float32_angles.logits = 1e-4;
+  EXPECT_EQ(judge_shift({m}, {1e-7, 1e-7, 1e-7}).verdict, "fails");
+  m.float32.logits = std::nan("");
+  EXPECT_EQ(judge_shift({m}, {1, 1, 1}).verdict, "fails");
+}
+
+// ---- tape.special_case --------------------------------------------------------------------------
+
+TEST(TapeSpecialCase, ReferenceDistancesFromRope) {
+  const auto expected = golden_json("tape.json")["special_case_max_difference_from_rope"];
+  for (const std::string linear : {"mix", "rowsum"}) {
+    const auto model = golden_tape(linear);
+    const auto distance = [&](const ZeroedCase& zeroed) {
+      return distance_from_rope(model->decoder, golden_ids(), zeroed);
+    };
+    const std::string pal = "post_attention_linear";
+    EXPECT_LT(distance({"", {"up_proj", pal}, {}}), 1e-12);
+    EXPECT_LT(distance({"", {"down_proj", pal}, {}}), 1e-12);
+    EXPECT_GT(distance({"", {"down_proj"}, {}}), 1e-3);
+    EXPECT_GT(distance({"", {pal}, {}}), 1e-3);
+    // Rows that sum to 0 are enough where the linear multiplies by row sums, and not where it mixes.
+    const double centred = distance({"", {"down_proj"}, {pal}});
+    if (linear == "rowsum") {
+      EXPECT_LT(centred, 1e-12);
+    } else {
+      EXPECT_GT(centred, 1e-3);
+    }
+  }
+  EXPECT_LT(expected["w1 = 0, post_attention_linear = 0"].get<double>(), 1e-12);
+}
+
+TEST(TapeSpecialCase, VerdictsOnModels) {
+  const auto model = updated_tape();
+  const CheckResult right = run("tape.special_case", model, texts_for(model, 3));
+  EXPECT_EQ(right.verdict, "holds") << right.detail;
+  EXPECT_NE(right.detail.find("changes the loss by"), std::string::npos);
+  const auto drifting = changed(model, [](const at::Tensor& z) { return 1.01 * z; });
+  const CheckResult wrong = run("tape.special_case", drifting, texts_for(model, 3));
+  EXPECT_EQ(wrong.verdict, "fails") << wrong.detail;
+  const auto rope = small_model("rope");
+  EXPECT_EQ(run("tape.special_case", rope, texts_for(rope)).verdict, "premise_not_met");
+}
+
+// ---- tapa.histogram -----------------------------------------------------------------------------
+
+Clusters drawn_deltas(double mean, double text_sigma, std::int64_t texts, std::uint64_t seed) {
+  Random random(seed);
+  Clusters deltas;
+  for (std::int64_t t = 0; t < texts; ++t) {
+    const double offset = mean + text_sigma * random.normal();
+    std::vector<double>& list = deltas.values.emplace_back();
+    for (int n = 0; n < 100; ++n) list.push_back(offset + random.normal());
+  }
+  return deltas;
+}
+
+std::string histogram_verdict(const Clusters& deltas, BiasClaim claim) {
+  const NearFar measured = near_far_of({}, deltas, "");
+  const NearFar shuffled = near_far_of({}, shuffled_deltas(deltas, 1), "");
+  return judge_histogram(measured, shuffled, claim).verdict;
+}
+
+TEST(TapaHistogram, Verdicts) {
+  const Clusters centred = drawn_deltas(0, 0.05, 60, 4), shifted = drawn_deltas(1, 0.1, 60, 2);
+  EXPECT_EQ(histogram_verdict(centred, BiasClaim::none_left), "holds");
+  EXPECT_EQ(histogram_verdict(shifted, BiasClaim::none_left), "fails");
+  EXPECT_EQ(histogram_verdict(shifted, BiasClaim::near_favoured), "holds");
+  EXPECT_EQ(histogram_verdict(drawn_deltas(-1, 0.1, 60, 2), BiasClaim::near_favoured), "fails");
+  EXPECT_EQ(histogram_verdict(shifted, BiasClaim::no_claim), "premise_not_met");
+  EXPECT_EQ(histogram_verdict(drawn_deltas(1, 0.1, 20, 2), BiasClaim::none_left), "undecided");
+  EXPECT_EQ(histogram_verdict(drawn_deltas(0, 5, 60, 3), BiasClaim::none_left), "undecided");
+}
+
+TEST(TapaHistogram, ShuffledDistancesHaveMeanZero) {
+  const Clusters deltas = drawn_deltas(4, 0.5, 60, 5);
+  const NearFar shuffled = near_far_of({}, shuffled_deltas(deltas, 3), "");
+  EXPECT_LE(shuffled.mean_low, 0);
+  EXPECT_GE(shuffled.mean_high, 0);
+  EXPECT_NEAR(shuffled.mean, 0, 4 * shuffled.sigma / std::sqrt(6000.0));
+}
+
+// All tokens alike: the amplitude is one positive number, the phase another, and near keys differ
+// from far ones by their distance alone. A TAPA model that keeps its bias.
+TEST(TapaHistogram, FailsOnAModelWithABias) {
+  auto config = testing::small_config("tapa");
+  config.layers = 1;
+  const auto model = model::random_model(config, 3);
+  model::Weights weights = model->decoder.weights();
+  const at::NoGradGuard no_gradients;
+  weights.embedding = 0.01 * weights.embedding + 1;
+  weights.layers[0].wk = weights.layers[0].wq;
+  const auto alike = std::make_shared<const model::Model>(
+      model::Model{model->report, model->tokenizer,
+                   model::Decoder(config, model->decoder.shared_encoding(), weights)});
+  const CheckResult got = run("tapa.histogram", alike, texts_for(alike, 60, 64));
+  EXPECT_EQ(got.verdict, "fails") << got.detail;
+  EXPECT_EQ(got.curves.size(), 2u);
+  EXPECT_GT(got.samples, 9000);
+}
+
+TEST(Theory, RegistryIsDescribed) {
+  for (const TheoryCheck& check : theory_checks()) {
+    EXPECT_FALSE(check.info.statement.empty());
+    EXPECT_FALSE(check.info.source.empty());
+    EXPECT_EQ(select_checks({check.info.id}).size(), 1u);
+  }
+  EXPECT_THROW(select_checks({"no.such"}), std::exception);
+}
+
+}  // namespace
+}  // namespace phasescope::analysis
