@@ -31,7 +31,7 @@ Placement placement_of(const HeadGridSpec& grid) {
   const float room = ImGui::GetContentRegionAvail().x;
   place.origin = ImGui::GetCursorScreenPos();
   place.cells = grid.order.empty() ? grid.layers * grid.heads : static_cast<int>(grid.order.size());
-  place.gap = std::round(ImGui::GetFontSize() * 0.4F);
+  place.gap = std::round(ImGui::GetFontSize() * (grid.captions.empty() ? 0.2F : 0.4F));
   place.columns = std::max(1, grid.heads);
   place.pixels = grid.cell_pixels > 0
                      ? grid.cell_pixels

@@ -19,7 +19,7 @@ struct HeadGridSpec {
   std::vector<char> dimmed;             // one a cell, or empty: filtered out
   int selected = -1;                    // a cell
   float cell_pixels = 0;                // 0: so that all heads of a layer fit in a row
-  float smallest_pixels = 40;           // of a thumbnail's edge, where they are to fit
+  float smallest_pixels = 12;           // of a thumbnail's edge
 };
 
 struct HeadGridDrawn {

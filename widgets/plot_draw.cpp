@@ -238,7 +238,12 @@ PlotDrawn draw_axes(const PlotSpec& plot, const PlotDraw& options, ImVec2 size) 
   const bool refit = must_refit(options.version);
   const ImPlotFlags flags = ImPlotFlags_NoTitle | ImPlotFlags_NoLegend | ImPlotFlags_NoMouseText |
                             (plot.map && options.crosshair ? ImPlotFlags_Crosshairs : 0);
-  if (!ImPlot::BeginPlot("##plot", size, flags)) return drawn;
+  // A frame around axes that have one already is too much.
+  ImGui::PushStyleVar(ImGuiStyleVar_FrameBorderSize, 0.0F);
+  if (!ImPlot::BeginPlot("##plot", size, flags)) {
+    ImGui::PopStyleVar();
+    return drawn;
+  }
   draw_inside(plot, options, refit);
   if (ImPlot::IsPlotHovered()) {
     const ImPlotPoint at = ImPlot::GetPlotMousePos();
@@ -249,6 +254,7 @@ PlotDrawn draw_axes(const PlotSpec& plot, const PlotDraw& options, ImVec2 size) 
   }
   drawn.plot_size = ImPlot::GetPlotSize();
   ImPlot::EndPlot();
+  ImGui::PopStyleVar();
   if (plot.map) show_pointer(plot, drawn);
   return drawn;
 }
@@ -373,9 +379,10 @@ PlotDrawn draw_plot(const PlotSpec& plot, const PlotDraw& options) {
   if (options.notes && options.size.y <= 0 && !plot.notes.empty())
     size.y -= notes_height(plot.notes, room.x) + ImGui::GetStyle().ItemSpacing.y;
   size.y = std::max(size.y, ImGui::GetFontSize() * 6);
-  const float scale_width = plot.map ? ImGui::GetFontSize() * 4.2F : 0;
+  const bool scale = plot.map && options.color_scale;
+  const float scale_width = scale ? ImGui::GetFontSize() * 4.2F : 0;
   const PlotDrawn drawn = draw_axes(plot, options, {size.x - scale_width, size.y});
-  if (plot.map) {
+  if (scale) {
     ImGui::SameLine();
     draw_color_scale(*plot.map, size.y - ImGui::GetFontSize() * 3);
   }

@@ -26,6 +26,7 @@ struct PlotDraw {
   AxisLink* link_y = nullptr;
   bool crosshair = true;              // on maps
   bool axis_labels = true;
+  bool color_scale = true;            // beside maps; else the caller prints it
   bool title = false;                 // views have titles of their own
   bool notes = true;
 };

@@ -14,6 +14,9 @@
 namespace phasescope::app {
 namespace {
 
+// Below so many font sizes a thumbnail has no room for its caption.
+constexpr float kReadable = 2.8F;
+
 using protocol::HeadsResult;
 using protocol::MetricInfo;
 
@@ -188,10 +191,15 @@ void HeadsView::draw_model(Desk& desk, std::size_t index) {
       grid.spec.get(key, [&] { return spec_of(desk.session(), index, *answer); });
   const ImVec2 room = ImGui::GetContentRegionAvail();
   const float line = ImGui::GetFontSize() * 1.35F;
-  const float gap = ImGui::GetFontSize() * 0.4F;
-  const float fit = std::min(room.x / static_cast<float>(spec.heads) - gap,
-                             (room.y - 4) / static_cast<float>(spec.layers) - line - gap);
-  spec.cell_pixels = std::max(fit, spec.smallest_pixels);
+  const float gap = ImGui::GetFontSize() * 0.45F;
+  const float wide = room.x / static_cast<float>(spec.heads) - gap;
+  spec.cell_pixels =
+      std::min(wide, (room.y - 4) / static_cast<float>(spec.layers) - line - gap);
+  if (spec.cell_pixels < kReadable * ImGui::GetFontSize()) {
+    // So many heads fit only as small pictures without words; their names are on hover.
+    spec.captions.clear();
+    spec.cell_pixels = std::min(wide, (room.y - 4) / static_cast<float>(spec.layers) - gap);
+  }
   const auto drawn = widgets::draw_head_grid(spec, grid.atlas);
   if (drawn.hovered >= 0) draw_head_tooltip(*answer, drawn.hovered);
   if (drawn.clicked >= 0)

@@ -194,7 +194,7 @@ void MapView::settle(Desk& desk, int64_t tokens) {
 }
 
 void MapView::draw_one(Desk& desk, const char* name, const PlotSpec& plot, Picture& picture,
-                       ImVec2 size) {
+                       ImVec2 size, bool alone) {
   if (picture.texture_version != picture.plot.version()) {
     picture.texture.set_values(plot.map->rows, plot.map->cols, plot.map->values);
     picture.texture_version = picture.plot.version();
@@ -204,6 +204,7 @@ void MapView::draw_one(Desk& desk, const char* name, const PlotSpec& plot, Pictu
   options.texture = &picture.texture;
   options.link_x = &x_, options.link_y = &y_;
   options.notes = false;
+  options.axis_labels = options.color_scale = alone;
   ImGui::PushID(name);
   const auto drawn = widgets::draw_plot(plot, options);
   ImGui::PopID();
@@ -277,9 +278,14 @@ void MapView::draw_maps(Desk& desk) {
     const bool last = difference && i == count - 1;
     if (i > 0) ImGui::SameLine();
     ImGui::BeginGroup();
-    if (count > 1) ImGui::TextUnformatted(last ? "A - B" : answers[slot]->result.model.c_str());
+    if (count > 1) {
+      ImGui::TextUnformatted(last ? "A - B" : answers[slot]->result.model.c_str());
+      ImGui::SameLine();
+      ImGui::TextColored(widgets::palette().quiet, "%s",
+                         widgets::scale_text(*plots[slot]->map).c_str());
+    }
     draw_one(desk, i == 0 ? "a" : last ? "difference" : "b", *plots[slot],
-             pictures_[last ? 2 : slot], size);
+             pictures_[last ? 2 : slot], size, count == 1);
     ImGui::EndGroup();
   }
   if (profile > 0) draw_profiles(*answers[0], {size.x, profile});

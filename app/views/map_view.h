@@ -32,7 +32,7 @@ class MapView : public View {
   void draw_controls(Desk& desk);
   void draw_maps(Desk& desk);
   void draw_one(Desk& desk, const char* name, const widgets::PlotSpec& plot, Picture& picture,
-                ImVec2 size);
+                ImVec2 size, bool alone);
   void draw_profiles(const MapAnswer& answer, ImVec2 size);
   void draw_selection(Desk& desk);
   widgets::PlotSpec plot_of(const Session& session, const MapAnswer& answer) const;

@@ -12,6 +12,7 @@ class ModelsView : public View {
   std::string help_text() const override;
   void ask(Desk& desk) override;
   void draw_content(Desk& desk) override;
+  bool has_figures() const override { return false; }
   std::string command_line(const Session& session) const override;
 
  private:

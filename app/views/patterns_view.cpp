@@ -130,7 +130,7 @@ void PatternsView::draw_content(Desk& desk) {
   draw_controls(desk);
   const int columns = static_cast<int>(desk.models());
   if (columns == 0) return widgets::draw_empty("Tick a model to see what its encoding does.");
-  const float height = ImGui::GetContentRegionAvail().y - 4;
+  const float height = ImGui::GetContentRegionAvail().y - 8;
   if (!ImGui::BeginTable("models", columns, ImGuiTableFlags_SizingStretchSame)) return;
   for (std::size_t i = 0; i < desk.models(); ++i) {
     ImGui::TableNextColumn();

@@ -138,7 +138,7 @@ void TheoryView::draw_check(const CheckResult& check) {
     ImGui::PushID(&plot);
     widgets::PlotDraw options;
     options.version = plots_.version();
-    options.size = {-1, plots.size() == 1 ? -1 : ImGui::GetFontSize() * 14};
+    options.size = {-1, ImGui::GetFontSize() * 14};
     widgets::draw_plot(plot, options);
     ImGui::PopID();
   }

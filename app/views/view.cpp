@@ -23,8 +23,9 @@ bool link(const char* word) {
   ImGui::PushStyleColor(ImGuiCol_Button, ImVec4(0, 0, 0, 0));
   ImGui::PushStyleColor(ImGuiCol_Text, widgets::palette().quiet);
   ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, {4, ImGui::GetStyle().FramePadding.y});
+  ImGui::PushStyleVar(ImGuiStyleVar_FrameBorderSize, 0);
   const bool pressed = ImGui::Button(word);
-  ImGui::PopStyleVar();
+  ImGui::PopStyleVar(2);
   ImGui::PopStyleColor(2);
   return pressed;
 }
@@ -54,21 +55,39 @@ void View::ask_what_changed(Desk& desk) {
   if (changed) ask(desk);
 }
 
+void View::copy_command(Desk& desk, const std::string& command) {
+  if (desk.shell.copy) desk.shell.copy(command);
+  desk.shell.say("Copied: " + command);
+}
+
+// Where the line is full the tools fold into a menu.
+void View::draw_tool_menu(Desk& desk, const std::string& command) {
+  if (link("...")) ImGui::OpenPopup("tools");
+  if (!ImGui::BeginPopup("tools")) return;
+  if (has_figures() && ImGui::MenuItem("Save these figures")) save(desk);
+  if (ImGui::MenuItem("Copy the command")) copy_command(desk, command);
+  ImGui::EndPopup();
+}
+
 void View::draw_tools(Desk& desk) {
   const std::string command = command_line(desk.session());
-  float width = link_width("?");
-  if (!command.empty()) width += link_width("Command") + link_width("Save");
   ImGui::SameLine();
-  const float right = ImGui::GetCursorPosX() + ImGui::GetContentRegionAvail().x - width;
-  ImGui::SetCursorPosX(std::max(ImGui::GetCursorPosX(), right));
-  if (!command.empty()) {
-    if (link("Save")) save(desk);
-    tooltip("Save these figures as SVG, PNG, CSV and JSON, each with a sidecar that repeats it");
+  const float room = ImGui::GetContentRegionAvail().x;
+  float width = link_width("?");
+  const float words = link_width("Command") + (has_figures() ? link_width("Save") : 0);
+  const bool folded = width + words > room;
+  if (!command.empty()) width += folded ? link_width("...") : words;
+  ImGui::SetCursorPosX(ImGui::GetCursorPosX() + std::max(0.0F, room - width));
+  if (!command.empty() && folded) {
+    draw_tool_menu(desk, command);
     ImGui::SameLine(0, 0);
-    if (link("Command")) {
-      if (desk.shell.copy) desk.shell.copy(command);
-      desk.shell.say("Copied: " + command);
+  } else if (!command.empty()) {
+    if (has_figures()) {
+      if (link("Save")) save(desk);
+      tooltip("Save these figures as SVG, PNG, CSV and JSON, each with a sidecar that repeats it");
+      ImGui::SameLine(0, 0);
     }
+    if (link("Command")) copy_command(desk, command);
     tooltip("Copy the command line that gives the same:\n" + command);
     ImGui::SameLine(0, 0);
   }

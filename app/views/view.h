@@ -26,6 +26,7 @@ class View {
   virtual void draw_content(Desk& desk) = 0;
   // The figures as they are now, for files; empty where there are none.
   virtual Output exported(Desk&) { return {}; }
+  virtual bool has_figures() const { return true; }
   // The command line that gives the same; empty where there is none.
   virtual std::string command_line(const Session&) const { return ""; }
 
@@ -39,6 +40,8 @@ class View {
 
  private:
   void save(Desk& desk);
+  void copy_command(Desk& desk, const std::string& command);
+  void draw_tool_menu(Desk& desk, const std::string& command);
   void ask_what_changed(Desk& desk);
 
   bool visible_ = false;
