@@ -86,7 +86,7 @@ Output JobsView::exported(Desk& desk) {
 // A job's state changes by itself: its folder is read again every second while the view is seen.
 void JobsView::poll(Desk& desk) {
   const auto now = std::chrono::steady_clock::now();
-  if (now - polled_at_ < kPollEvery || desk.lab.jobs.failed()) return;
+  if (!desk.shell.may_ask || now - polled_at_ < kPollEvery || desk.lab.jobs.failed()) return;
   polled_at_ = now;
   desk.lab.ask_again(desk.lab.jobs, nlohmann::json::object());
   if (!desk.session().jobs.dir.empty() && !desk.lab.job.failed())

@@ -125,7 +125,8 @@ ModelQuestions& Lab::of(const std::string& model) {
 }
 
 Lab::Side& Lab::side_of(const Question& question) {
-  Side& side = question.lane() == Lane::slow ? slow_ : quick_;
+  const bool one_link = &slow_.link == &quick_.link;
+  Side& side = question.lane() == Lane::slow && !one_link ? slow_ : quick_;
   if (!side.started) side.link.start();
   side.started = true;
   return side;
@@ -157,7 +158,7 @@ std::vector<Question*> Lab::every() const {
 
 void Lab::begin_frame() {
   look_after(quick_);
-  if (&slow_.link != &quick_.link) look_after(slow_);
+  look_after(slow_);
 }
 
 void Lab::look_after(Side& side) {

@@ -60,6 +60,7 @@ LoadedSession load_session(formats::FileSystem& files, const fs::path& path) {
   if (!files.exists(path)) return {default_session(), ""};
   try {
     const auto json = formats::parse_json(files.read(path), path.string());
+    if (!json.is_object()) throw formats::bad_input("it is not a JSON object");
     Session session = protocol::from_json_form<Session>(json);
     check(session);
     return {std::move(session), ""};

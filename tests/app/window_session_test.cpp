@@ -149,7 +149,9 @@ TEST_F(Commands, HaveDistinctNamesAndShortcuts) {
   for (std::size_t i = 0; i < commands.size(); ++i)
     for (std::size_t j = 0; j < i; ++j) {
       EXPECT_NE(commands[i].id, commands[j].id);
-      if (commands[i].shortcut) EXPECT_NE(commands[i].shortcut, commands[j].shortcut);
+      if (commands[i].shortcut) {
+        EXPECT_NE(commands[i].shortcut, commands[j].shortcut);
+      }
     }
 }
 

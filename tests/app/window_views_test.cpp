@@ -48,7 +48,9 @@ TEST_P(Views, Empty) {
   session.models.clear();
   EXPECT_GT(draw(session), 0);
   // A job is listed whether models are open or not.
-  if (GetParam() != "jobs") EXPECT_TRUE(exported_.figures.empty());
+  if (GetParam() != "jobs") {
+    EXPECT_TRUE(exported_.figures.empty());
+  }
 }
 
 TEST_P(Views, Busy) {
@@ -77,10 +79,14 @@ TEST_P(Views, FullHasFiguresACommandAndHelp) {
   Session session = default_session();
   session.jobs.dir = "jobs/tapa";
   draw(session);
-  if (GetParam() != "models") EXPECT_FALSE(exported_.figures.empty());
+  if (GetParam() != "models") {
+    EXPECT_FALSE(exported_.figures.empty());
+  }
   EXPECT_EQ(command_.rfind("phasescope ", 0), 0U);
   for (const auto& view : all_views())
-    if (view->id() == GetParam()) EXPECT_GT(view->help_text().size(), 40U);
+    if (view->id() == GetParam()) {
+      EXPECT_GT(view->help_text().size(), 40U);
+    }
 }
 
 TEST_P(Views, OneTokenModelOfOneHead) {
