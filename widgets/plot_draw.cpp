@@ -209,6 +209,18 @@ bool must_refit(std::uint64_t version) {
   return true;
 }
 
+void draw_mark(double at, bool vertical) {
+  const ImVec2 origin = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
+  const ImVec2 pixel = ImPlot::PlotToPixels(vertical ? at : 0, vertical ? 0 : at);
+  const ImU32 ink = ImGui::ColorConvertFloat4ToU32(palette().warn);
+  ImPlot::PushPlotClipRect();
+  if (vertical)
+    ImPlot::GetPlotDrawList()->AddLine({pixel.x, origin.y}, {pixel.x, origin.y + size.y}, ink);
+  else
+    ImPlot::GetPlotDrawList()->AddLine({origin.x, pixel.y}, {origin.x + size.x, pixel.y}, ink);
+  ImPlot::PopPlotClipRect();
+}
+
 void draw_inside(const PlotSpec& plot, const PlotDraw& options, bool refit) {
   set_axis(plot.x, {ImAxis_X1, axis_range(plot, false), options.link_x, refit, false,
                     options.axis_labels});
@@ -220,6 +232,8 @@ void draw_inside(const PlotSpec& plot, const PlotDraw& options, bool refit) {
     draw_series(plot.series[i], static_cast<int>(i));
   int place = 0;
   for (const Marker& marker : plot.markers) draw_marker(marker, place++ % 4);
+  if (options.mark_x) draw_mark(*options.mark_x, true);
+  if (options.mark_y) draw_mark(*options.mark_y, false);
 }
 
 std::string pointer_text(const PlotSpec& plot, PlotPointer at) {

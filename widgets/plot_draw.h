@@ -25,6 +25,7 @@ struct PlotDraw {
   AxisLink* link_x = nullptr;         // then the axes are not fitted
   AxisLink* link_y = nullptr;
   bool crosshair = true;              // on maps
+  std::optional<double> mark_x, mark_y;  // thin lines at the marked key and query
   bool axis_labels = true;
   bool color_scale = true;            // beside maps; else the caller prints it
   bool title = false;                 // views have titles of their own

@@ -104,6 +104,8 @@ PlotSpec MapView::plot_of(const Session& session, const MapAnswer& answer) const
     plot.map->log_decades = 4;
     plot.notes.back() = "scale " + widgets::scale_text(*plot.map) + "; grey: masked";
   }
+  const protocol::Provenance& made = answer.result.provenance;
+  if (!made.kernel.empty()) plot.notes.back() += "; computed by " + made.kernel + ", " + made.dtype;
   return plot;
 }
 
@@ -204,6 +206,9 @@ void MapView::draw_one(Desk& desk, const char* name, const PlotSpec& plot, Pictu
   options.texture = &picture.texture;
   options.link_x = &x_, options.link_y = &y_;
   options.notes = false;
+  const Selection& at = desk.session().selection;
+  if (at.query) options.mark_y = static_cast<double>(*at.query) + 0.5;
+  if (at.key) options.mark_x = static_cast<double>(*at.key) + 0.5;
   options.axis_labels = options.color_scale = alone;
   ImGui::PushID(name);
   const auto drawn = widgets::draw_plot(plot, options);

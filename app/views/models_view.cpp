@@ -50,9 +50,11 @@ std::string dtypes_of(const LoadReport& report) {
   return line;
 }
 
-// Opened from a path, and so not in the worker's list.
-std::vector<ModelSummary> with_open_ones(const Desk& desk, std::vector<ModelSummary> list) {
-  for (const std::string& name : desk.session().models) {
+// With those that were opened from a path, which the worker does not list.
+std::vector<ModelSummary> with_opened(const Desk& desk, std::vector<ModelSummary> list) {
+  std::vector<std::string> names = desk.session().models;
+  names.insert(names.end(), desk.session().recent.begin(), desk.session().recent.end());
+  for (const std::string& name : names) {
     const bool known = std::any_of(list.begin(), list.end(),
                                    [&](const ModelSummary& model) { return model.name == name; });
     if (known) continue;
@@ -112,7 +114,7 @@ void ModelsView::draw_row(Desk& desk, const ModelSummary& model) {
 void ModelsView::draw_list(Desk& desk) {
   std::vector<ModelSummary> list;
   if (const auto* answer = desk.lab.models.answer()) list = answer->result.models;
-  list = with_open_ones(desk, std::move(list));
+  list = with_opened(desk, std::move(list));
   if (!ImGui::BeginTable("models", 4, ImGuiTableFlags_SizingStretchProp)) return;
   ImGui::TableSetupColumn("open", ImGuiTableColumnFlags_WidthFixed);
   ImGui::TableSetupColumn("name", 0, 1.4F);

@@ -122,6 +122,8 @@ void TextView::draw_model(Desk& desk, std::size_t index) {
   }
   draw_question(desk, question, "");
   if (!question.answer()) return;
+  const std::string& note = question.answer()->result.provenance.note;
+  if (!note.empty()) widgets::draw_notes({note});
   Strip& strip = strips_[desk.session().models[index]];
   const auto& tokens = strip.tokens.get(serials_of(question.answer()), [&] {
     return strip_tokens(question.answer()->result);

@@ -155,14 +155,6 @@ void draw_model_name(const Session& session, std::size_t index) {
   ImGui::TextUnformatted(session.models[index].c_str());
 }
 
-void draw_provenance(const protocol::Provenance& provenance) {
-  std::string words;
-  for (const std::string* part : {&provenance.kernel, &provenance.dtype, &provenance.device,
-                                  &provenance.note})
-    if (!part->empty()) words += (words.empty() ? "" : ", ") + *part;
-  if (!words.empty()) ImGui::TextColored(widgets::palette().quiet, "%s", words.c_str());
-}
-
 void tooltip(const std::string& words) {
   if (words.empty() || !ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) return;
   if (!ImGui::BeginTooltip()) return;

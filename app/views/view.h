@@ -58,8 +58,6 @@ bool draw_choice(const char* label, std::string& value, const std::vector<std::s
                  float width = 0);
 // The colour of the session's i-th model as a small square, then its name.
 void draw_model_name(const Session& session, std::size_t index);
-// "rope: q 12, 256 tokens, fused cpu": what ran, in quiet words.
-void draw_provenance(const protocol::Provenance& provenance);
 // Shown on hover of the last item.
 void tooltip(const std::string& words);
 // One number in a table cell, right-aligned.

@@ -11,6 +11,8 @@
 namespace phasescope::app {
 namespace {
 
+constexpr std::size_t kRecent = 8;
+
 int64_t last_of(int64_t count) { return std::max<int64_t>(0, count - 1); }
 
 // Moves the selected head within the selected model's shape, as far as it is known.
@@ -176,6 +178,10 @@ void open_model(Desk& desk, const std::string& name) {
       s.models.push_back(name);
     const auto place = std::find(s.models.begin(), s.models.end(), name) - s.models.begin();
     s.selection.model = place;
+    if (name.find('/') == std::string::npos) return;  // bundled ones are always listed
+    std::erase(s.recent, name);
+    s.recent.insert(s.recent.begin(), name);
+    if (s.recent.size() > kRecent) s.recent.resize(kRecent);
   });
 }
 

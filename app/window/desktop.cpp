@@ -142,6 +142,7 @@ void Desktop::draw_menu() {
   draw_command_menu("Head", {"head.", "heads.", "model."});
   draw_command_menu("Map", {"map."});
   draw_view_menu();
+  if (ImGui::MenuItem("Commands", "Ctrl+K")) shell_.palette_open = true;
   draw_status();
   ImGui::EndMainMenuBar();
 }

@@ -135,6 +135,7 @@ struct Session {
   TheoryState theory;
   ExtrapolationState extrapolation;
   JobsState jobs;
+  std::vector<std::string> recent;  // paths of models that were opened, newest first
   std::string theme = "light";
   std::vector<std::string> closed_views;  // ids; all others are open
   std::string layout;                     // Dear ImGui's own text; empty: the default layout
@@ -143,7 +144,7 @@ struct Session {
     v("version", version), v("models", models), v("text", text), v("selection", selection);
     v("heads", heads), v("map", map), v("patterns", patterns), v("distance", distance);
     v("shift", shift), v("theory", theory), v("extrapolation", extrapolation), v("jobs", jobs);
-    v("theme", theme), v("closed_views", closed_views), v("layout", layout);
+    v("recent", recent), v("theme", theme), v("closed_views", closed_views), v("layout", layout);
   }
   bool operator==(const Session&) const = default;
 };

@@ -32,6 +32,7 @@ Session full_session() {
   session.selection = {1, 3, 2, 17, 5};
   session.map.of = "score", session.map.logarithmic = true, session.map.row_end = 64;
   session.theme = "dark";
+  session.recent = {"/a/b c"};
   session.closed_views = {"jobs"};
   session.layout = "[Docking][Data]\n";
   session.shift.by = {7};
