@@ -221,11 +221,17 @@ void draw_mark(double at, bool vertical) {
   ImPlot::PopPlotClipRect();
 }
 
-void draw_inside(const PlotSpec& plot, const PlotDraw& options, bool refit) {
+// A label that is longer than its axis is left out: titles and tables say the same.
+bool label_fits(const AxisSpec& axis, float height) {
+  return ImGui::CalcTextSize(axis.label.c_str()).x + ImGui::GetFontSize() * 3 < height;
+}
+
+void draw_inside(const PlotSpec& plot, const PlotDraw& options, bool refit, float height) {
   set_axis(plot.x, {ImAxis_X1, axis_range(plot, false), options.link_x, refit, false,
                     options.axis_labels});
   set_axis(plot.y, {ImAxis_Y1, axis_range(plot, true), options.link_y, refit,
-                    plot.map.has_value(), options.axis_labels});
+                    plot.map.has_value(),
+                    options.axis_labels && label_fits(plot.y, height)});
   ImPlot::SetupFinish();
   if (plot.map && options.texture) draw_map(*plot.map, *options.texture);
   for (std::size_t i = 0; i < plot.series.size(); ++i)
@@ -258,7 +264,7 @@ PlotDrawn draw_axes(const PlotSpec& plot, const PlotDraw& options, ImVec2 size) 
     ImGui::PopStyleVar();
     return drawn;
   }
-  draw_inside(plot, options, refit);
+  draw_inside(plot, options, refit, size.y);
   if (ImPlot::IsPlotHovered()) {
     const ImPlotPoint at = ImPlot::GetPlotMousePos();
     drawn.pointer = PlotPointer{at.x, at.y};

@@ -126,19 +126,49 @@ void ShiftView::draw_table(const Desk& desk, const ShiftResult& result) {
   ImGui::EndTable();
 }
 
-void ShiftView::draw_content(Desk& desk) {
+void ShiftView::draw_controls(Desk& desk) {
   ImGui::AlignTextToFramePadding();
-  ImGui::TextUnformatted("Attention difference (0.01)");
+  ImGui::TextUnformatted("shifted by");
+  ImGui::SameLine();
+  ShiftState state = desk.session().shift;
+  std::vector<std::string> words;
+  for (int64_t by : state.by) words.push_back(std::to_string(by));
+  std::string shown = std::to_string(state.shown);
+  if (draw_choice("##by", shown, words)) {
+    state.shown = std::stoll(shown);
+    desk.edit.apply("Show another shift", [&](Session& s) { s.shift = state; });
+  }
+  tooltip("The shift of the figure; the table has all");
   draw_tools(desk);
+}
+
+// One shift, a model's colour for both of its methods.
+widgets::PlotSpec ShiftView::plot_of(const Desk& desk, ShiftResult result) const {
+  const int64_t shown = desk.session().shift.shown;
+  std::erase_if(result.rows, [&](const ShiftRow& row) { return row.by != shown; });
+  widgets::PlotSpec plot = shift_figure(result);
+  for (widgets::Series& series : plot.series)
+    series.color = color_of_model(desk, series.label.substr(0, series.label.find(' ')));
+  for (int64_t layer = 0; layer < 64; ++layer) {
+    const bool there = std::any_of(result.rows.begin(), result.rows.end(),
+                                   [&](const ShiftRow& row) { return row.layer == layer; });
+    if (there) plot.x.ticks.push_back({static_cast<double>(layer), "L" + std::to_string(layer)});
+  }
+  return plot;
+}
+
+void ShiftView::draw_content(Desk& desk) {
+  draw_controls(desk);
   if (desk.models() == 0)
     return widgets::draw_empty("Tick models to see what moving a text does to them.");
   for (std::size_t i = 0; i < desk.models(); ++i)
     draw_question(desk, desk.of(i).shift, desk.session().models[i]);
   const ShiftResult& result = result_.get(key_of(desk), [&] { return merged(desk); });
   if (result.rows.empty()) return;
-  const auto& plot = plot_.get(key_of(desk), [&] { return shift_figure(result); });
+  const auto& plot = plot_.get(key_of(desk) + std::to_string(desk.session().shift.shown),
+                               [&] { return plot_of(desk, result); });
   const float height = ImGui::GetContentRegionAvail().y;
-  if (ImGui::BeginChild("plot", {0, std::max(140.0F, height * 0.5F)})) {
+  if (ImGui::BeginChild("plot", {0, std::max(140.0F, height * 0.55F)})) {
     widgets::PlotDraw options;
     options.version = plot_.version();
     options.notes = false;

@@ -17,6 +17,8 @@ class ShiftView : public View {
   std::string command_line(const Session& session) const override;
 
  private:
+  void draw_controls(Desk& desk);
+  widgets::PlotSpec plot_of(const Desk& desk, protocol::ShiftResult result) const;
   void draw_table(const Desk& desk, const protocol::ShiftResult& result);
 
   Cached<protocol::ShiftResult> result_;

@@ -83,10 +83,11 @@ struct DistanceState {
 };
 
 struct ShiftState {
-  std::vector<int64_t> by{1, 3, 16};
+  std::vector<int64_t> by{1, 3, 16};  // measured
+  int64_t shown = 3;                  // in the figure; the table has all
   template <class V>
   void fields(V& v) {
-    v("by", by);
+    v("by", by), v("shown", shown);
   }
   bool operator==(const ShiftState&) const = default;
 };
