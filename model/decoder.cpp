@@ -5,13 +5,10 @@
 #include <utility>
 
 #include "formats/error.h"
+#include "model/rms_norm.h"
 
 namespace phasescope::model {
 namespace {
-
-at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
-  return x * at::rsqrt(x.square().mean(-1, true) + eps) * weight;
-}
 
 at::Tensor activated(const at::Tensor& x, const std::string& name) {
   if (name == "gelu") return at::gelu(x);
@@ -53,7 +50,7 @@ class Pass {
         options_.progress(static_cast<double>(layer + 1) / static_cast<double>(config_.layers));
       }
     }
-    x = rms_norm(x, weights_.final_norm, config_.norm_eps);
+    x = rms_norm(x, weights_.final_norm, config_.norm_eps, dtype_);
     if (observer_ != nullptr) observer_->on_final_norm(x);
     return x;
   }
@@ -91,7 +88,7 @@ class Pass {
 
   at::Tensor attend(std::int64_t index, const LayerWeights& w, const at::Tensor& x,
                     PositionState& state) const {
-    const at::Tensor normed = cast(rms_norm(x, w.attention_norm, config_.norm_eps));
+    const at::Tensor normed = rms_norm(x, w.attention_norm, config_.norm_eps, product_dtype());
     const auto projected = [&](const at::Tensor& weight, const at::Tensor& bias) {
       return split_heads(product(normed, weight, bias, options_.product_dtype).to(dtype_));
     };
@@ -113,17 +110,14 @@ class Pass {
   }
 
   at::Tensor feed_forward(const LayerWeights& w, const at::Tensor& x) const {
-    const at::Tensor normed = cast(rms_norm(x, w.mlp_norm, config_.norm_eps));
+    const at::Tensor normed = rms_norm(x, w.mlp_norm, config_.norm_eps, product_dtype());
     const at::Tensor gate =
         activated(product(normed, w.gate, w.gate_bias, options_.product_dtype), config_.activation);
     const at::Tensor up = product(normed, w.up, w.up_bias, options_.product_dtype);
     return product(gate * up, w.down, w.down_bias, options_.product_dtype).to(dtype_);
   }
 
-  // Once for the several products that read it.
-  at::Tensor cast(const at::Tensor& x) const {
-    return options_.product_dtype ? x.to(*options_.product_dtype) : x;
-  }
+  at::ScalarType product_dtype() const { return options_.product_dtype.value_or(dtype_); }
 
   const ModelConfig& config_;
   const Encoding& encoding_;

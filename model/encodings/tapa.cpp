@@ -37,10 +37,15 @@ const EncodingInfo& tapa_info() {
 // Keeps the normaliser finite for a phase part of zeros.
 constexpr double kNormEps = 1e-6;
 
+// Channels of the amplitude part.
+std::int64_t content_size(const Json& options, std::int64_t head_dim) {
+  return std::llround(options.at("split").get<double>() * static_cast<double>(head_dim));
+}
+
 class Tapa final : public Encoding {
  public:
   Tapa(const Json& options, const ModelConfig& model) : Encoding(options, model) {
-    content_dim_ = std::llround(number("split") * static_cast<double>(head_dim_));
+    content_dim_ = content_size(options_, head_dim_);
     if (content_dim_ < 1 || content_dim_ >= head_dim_) {
       throw formats::bad_input("tapa.split " + options_["split"].dump() + " of a head of " +
                                std::to_string(head_dim_) + " leaves one part empty");
@@ -101,6 +106,30 @@ std::unique_ptr<Encoding> make_tapa(const Json& options, const ModelConfig& mode
 }
 
 }  // namespace
+
+void fold_phase_gain(ModelConfig& config, Weights& weights) {
+  if (config.encoding.key != "tapa") return;
+  formats::ConfigProblems problems;
+  const Json options = resolve_options(tapa_info(), config.encoding.options, problems);
+  problems.throw_if_any("encoding");
+  const double gain = options["phase_gain"].get<double>();
+  if (gain == 1.0 || options["phase_norm"].get<double>() > 0) return;
+  const std::int64_t content = content_size(options, config.head_dim);
+  at::Tensor factors = at::ones({config.head_dim}, at::kDouble);
+  factors.slice(0, content).fill_(gain);
+  const auto folded = [&](const at::Tensor& rows) {  // (heads d, C) or a bias (heads d)
+    if (!rows.defined()) return rows;
+    const at::Tensor all = factors.repeat({rows.size(0) / config.head_dim}).to(rows.scalar_type());
+    return rows * (rows.dim() == 2 ? all.unsqueeze(1) : all);
+  };
+  for (LayerWeights& layer : weights.layers) {
+    layer.wq = folded(layer.wq);
+    layer.wk = folded(layer.wk);
+    layer.bq = folded(layer.bq);
+    layer.bk = folded(layer.bk);
+  }
+  config.encoding.options["phase_gain"] = 1.0;
+}
 
 EncodingEntry tapa_entry() { return {&tapa_info(), &make_tapa}; }
 

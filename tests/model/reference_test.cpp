@@ -9,6 +9,9 @@
 #include "formats/json.h"
 #include "golden.h"
 #include "model/attention.h"
+#include "model/encodings/tapa.h"
+#include "model/open_model.h"
+#include "model/rms_norm.h"
 
 namespace phasescope::model {
 namespace {
@@ -127,6 +130,22 @@ TEST(Tapa, GainFoldsIntoTheWeightsAndNormBringsThePhasePartToItsSize) {
   EXPECT_NEAR(size.max().item<double>(), 0.3, 1e-4);
 }
 
+TEST(Tapa, FoldedWeightsGiveTheSameLogitsWithoutAGain) {
+  ModelConfig config = tiny_config("tapa", {{"phase_gain", 0.2}});
+  config.attention_bias = true;
+  const auto model = random_model(config, 4, at::kDouble);
+  Weights weights = model->decoder.weights();
+  for (LayerWeights& layer : weights.layers) layer.bq = at::ones_like(layer.bq);
+  const auto gained = model_of(config, weights, "with a gain");
+  fold_phase_gain(config, weights);
+  EXPECT_EQ(config.encoding.options.at("phase_gain"), 1.0);
+  const at::NoGradGuard no_grad;
+  const at::Tensor ids = random_ids(1, 30, config.vocab_size);
+  EXPECT_LT(relative_error(model_of(config, weights, "folded")->decoder.forward(ids),
+                           gained->decoder.forward(ids)),
+            1e-12);
+}
+
 double recorded_loss(const char* name, const char* length) {
   const Json cases = formats::json_from_file(golden("papers/dape/cases.json"));
   return cases.at(name).at(length).at("f32_minus_f64").get<double>();
@@ -197,6 +216,33 @@ TEST(Cape, WithoutACorrectionItIsItsBase) {
   EXPECT_LT(relative_error(attention(cape.program, cape.v, {.backend = Backend::plain}).out,
                            attention(kerple.program, kerple.v, {.backend = Backend::plain}).out),
             1e-14);
+}
+
+TEST(RmsNorm, OnePassIsThePlainFormWithItsGradients) {
+  at::manual_seed(3);
+  for (const std::int64_t width : {1, 7, 16, 50}) {
+    const at::Tensor x = at::randn({3, 41, width});
+    const at::Tensor weight = at::randn({width});
+    const at::Tensor upstream = at::randn({3, 41, width});
+    const auto run = [&](at::ScalarType dtype, bool plain) {
+      const at::Tensor a = x.to(dtype).detach().clone().set_requires_grad(true);
+      const at::Tensor w = weight.to(dtype).detach().clone().set_requires_grad(true);
+      const at::Tensor y = plain ? plain_rms_norm(a, w, 1e-5) : rms_norm(a, w, 1e-5, dtype);
+      (y * upstream.to(dtype)).sum().backward();
+      return std::vector<at::Tensor>{y.detach(), a.grad(), w.grad()};
+    };
+    const auto truth = run(at::kDouble, true);
+    const auto plain = run(at::kFloat, true);
+    const auto ours = run(at::kFloat, false);
+    for (std::size_t n = 0; n < truth.size(); ++n) {
+      // At width 1 the gradient vanishes up to eps, and rounding is all there is.
+      const double scale = std::max(truth[n].abs().max().item<double>(), 0.1);
+      const auto error = [&](const std::vector<at::Tensor>& x) {
+        return (x[n].to(at::kDouble) - truth[n]).abs().max().item<double>() / scale;
+      };
+      EXPECT_LE(error(ours), 2 * error(plain) + 1e-6) << width << " " << n;
+    }
+  }
 }
 
 TEST(Biases, AlibiSlopesAreThePapersForAnyNumberOfHeads) {
