@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include "analysis/texts.h"
 #include "formats/error.h"
 #include "formats/file_system.h"
 #include "formats/sha256.h"
@@ -97,12 +98,8 @@ fs::path find_corpus(const std::string& corpus,
 }
 
 std::vector<formats::NamedText> read_validation_texts(const std::string& validation) {
-  fs::path path = validation;
-  if (validation == "desk") {
-    const auto assets = environment("PHASESCOPE_ASSETS");
-    path = (assets ? fs::path(*assets) : fs::path(PHASESCOPE_SOURCE) / "assets") /
-           "texts/validation.jsonl";
-  }
+  if (validation == "desk") return analysis::bundled_validation_texts();
+  const fs::path path = validation;
   if (path.extension() == ".jsonl") return formats::read_text_collection(path);
   const std::string text = formats::read_text_file(path);
   std::vector<formats::NamedText> texts;

@@ -9,9 +9,9 @@
 #include <numbers>
 #include <optional>
 
+#include "analysis/statistics.h"
 #include "formats/error.h"
 #include "model/loss.h"
-#include "training/bootstrap.h"
 #include "training/corpus.h"
 
 namespace phasescope::training {
@@ -142,6 +142,11 @@ at::Tensor losses_of(const model::Model& model, const Text& text,
   return model::token_losses(model.decoder, batch, options).to(at::kDouble).contiguous();
 }
 
+// A text's share in a mean: the sum of the losses and what they are divided by.
+struct TextSum {
+  double sum = 0, weight = 0;
+};
+
 // Sums by text: of the tokens that count, and of every position.
 class Sums {
  public:
@@ -220,9 +225,19 @@ double in_unit(double nats, bool perplexity) {
   return perplexity ? std::exp(nats) : nats / std::numbers::ln2;
 }
 
+// Mean over all tokens of all texts, its interval by drawing texts again.
+protocol::Interval interval_of(const std::vector<TextSum>& sums, std::uint64_t seed) {
+  std::vector<double> means, weights;
+  for (const TextSum& text : sums) {
+    means.push_back(text.sum / text.weight);  // NaN of a text without windows: left out
+    weights.push_back(text.weight);
+  }
+  return analysis::bootstrap_interval(means, weights, seed);
+}
+
 protocol::EvalRow row_of(const EvalModel& entry, const Request& request, int64_t n,
                          const std::vector<TextSum>& sums, int64_t texts) {
-  const RatioInterval interval = text_bootstrap(sums, request.seed);
+  const protocol::Interval interval = interval_of(sums, request.seed);
   protocol::EvalRow row;
   row.model = entry.name;
   row.length = n;
@@ -246,7 +261,7 @@ protocol::PositionCurve curve_of(const EvalModel& entry, const Request& request,
   const int64_t width = bucket_width(longest);
   for (int64_t begin = 0; begin < longest; begin += width) {
     const int64_t end = std::min(begin + width, longest);
-    const RatioInterval interval = text_bootstrap(sums.between(begin, end), request.seed);
+    const protocol::Interval interval = interval_of(sums.between(begin, end), request.seed);
     curve.position.push_back(0.5 * static_cast<double>(begin + end - 1));
     curve.bits.push_back(in_unit(interval.mean, false));
     curve.low.push_back(in_unit(interval.low, false));

@@ -16,7 +16,10 @@ namespace {
 
 using nlohmann::json;
 
-json schema() { return protocol::to_json_form(RunConfig{}); }
+json schema() {
+  static const RunConfig defaults;
+  return protocol::to_json_form(defaults);
+}
 
 // Near keys are looked for in the key's own section first, then in the others: "train.context" finds
 // "model.context".

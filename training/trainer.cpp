@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <map>
 #include <numbers>
 #include <thread>
 
@@ -34,14 +35,20 @@ model::Decoder fresh_decoder(const RunConfig& config) {
   return model::Decoder(model, encoding, std::move(weights));
 }
 
-std::vector<AdamW::Parameter> trained_parameters(model::Decoder& decoder) {
+// Of the tensors that are there: an encoding's optional ones may be absent.
+std::vector<AdamW::Parameter> trained_parameters(const model::Decoder& decoder) {
+  std::map<std::string, at::Tensor> there;
+  for (const auto& [name, tensor] :
+       model::named_tensors(decoder.config(), decoder.encoding(), decoder.weights())) {
+    there.emplace(name, tensor);
+  }
   std::vector<AdamW::Parameter> parameters;
   for (const model::TensorSpec& spec :
        model::tensor_specs(decoder.config(), decoder.encoding())) {
-    at::Tensor& tensor = model::tensor_at(decoder.weights(), spec.name);
-    if (!tensor.defined() || !spec.trainable) continue;
-    tensor.set_requires_grad(true);
-    parameters.push_back({spec.name, tensor, spec.decays});
+    const auto found = there.find(spec.name);
+    if (found == there.end() || !spec.trainable) continue;
+    found->second.set_requires_grad(true);
+    parameters.push_back({spec.name, found->second, spec.decays});
   }
   return parameters;
 }

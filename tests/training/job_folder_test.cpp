@@ -2,12 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstdlib>
 #include <fstream>
 
 #include "tests/training/temporary_folder.h"
-#include "training/bootstrap.h"
 #include "training/metrics_log.h"
 #include "training/out_of_memory.h"
 
@@ -165,31 +163,7 @@ TEST(JobFolder, JobsAreFoundBelowTheRootAndElsewhere) {
   EXPECT_FALSE(fs::exists(inside));
 }
 
-// ---- Small parts ---------------------------------------------------------------------------------
-
-TEST(Bootstrap, TheMeanIsTheRatioOfTheSums) {
-  const RatioInterval interval = text_bootstrap({{10, 5}, {2, 1}, {9, 3}}, 1);
-  EXPECT_DOUBLE_EQ(interval.mean, 21.0 / 9);
-  EXPECT_LE(interval.low, interval.mean);
-  EXPECT_GE(interval.high, interval.mean);
-}
-
-// Of n values with variance s^2 the bootstrap's interval is close to +-1.96 s / sqrt(n); 1000
-// resamples know its ends to about 5 %, a 20 % band is four of those.
-TEST(Bootstrap, TheIntervalHasTheWidthOfTheStandardError) {
-  std::vector<TextSum> texts;
-  for (int i = 0; i < 100; ++i) texts.push_back({i % 2 == 0 ? 1.0 : -1.0, 1.0});
-  const RatioInterval interval = text_bootstrap(texts, 7);
-  EXPECT_NEAR(interval.mean, 0, 1e-12);
-  EXPECT_NEAR(interval.high - interval.low, 2 * 1.96 / 10, 0.2 * 2 * 1.96 / 10);
-}
-
-TEST(Bootstrap, OneTextHasNoInterval) {
-  const RatioInterval interval = text_bootstrap({{4, 2}}, 1);
-  EXPECT_EQ(interval.mean, 2);
-  EXPECT_TRUE(std::isnan(interval.low));
-  EXPECT_TRUE(std::isnan(text_bootstrap({}, 1).mean));
-}
+// ---- Memory ---------------------------------------------------------------------------------
 
 // reliability.md, row 21: the sentence names bytes wanted, bytes free and something smaller.
 TEST(OutOfMemory, Row21NamesWhatWasWantedAndWhatWouldFit) {
