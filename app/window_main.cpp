@@ -1,19 +1,20 @@
 #include "app/window_main.h"
 
-#include <time.h>
 #include <imgui.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <sstream>
-#include <unistd.h>
 
-#include "app/window/sample_link.h"
 #include "app/window/desktop.h"
+#include "app/window/sample_link.h"
 #include "app/window/surface.h"
 #include "formats/text_input.h"
+#include "protocol/error_info.h"
 #include "widgets/map_image.h"
 
 namespace phasescope::app {
@@ -160,7 +161,9 @@ int run_window(const WindowOptions& options) {
   if (!loaded.warning.empty()) desktop.shell().say(loaded.warning, true);
   if (picture) {
     take_screenshot(surface, desktop, options);
-    return 0;
+    if (!desktop.lab().gave_up()) return 0;
+    std::fprintf(stderr, "phasescope: %s\n", desktop.lab().death_notice().c_str());
+    return protocol::exit_status(protocol::error_code::worker_died);
   }
   run_until_closed(surface, desktop, options);
   save(desktop, options);

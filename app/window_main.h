@@ -9,16 +9,16 @@
 namespace phasescope::app {
 
 struct WindowOptions {
-  std::vector<std::string> models;   // opened instead of the session's
-  std::string text_file;             // read instead of the session's text
-  std::filesystem::path session;     // empty: the user's own, kept between runs
-  std::string remote;                // host whose worker is used, over ssh
+  std::vector<std::string> models;            // opened instead of the session's
+  std::string text_file;                      // read instead of the session's text
+  std::filesystem::path session;              // empty: the user's own, kept between runs
+  std::string remote;                         // host whose worker is used, over ssh
   std::vector<std::string> worker_arguments;  // --device, --threads
-  std::filesystem::path screenshot;  // draws without any display, saves, leaves
-  int frames = 3;                    // drawn after the last answer, before the screenshot
-  std::string theme;                 // "light", "dark"; empty: the session's
+  std::filesystem::path screenshot;           // draws without any display, saves, leaves
+  int frames = 3;                             // drawn after the last answer, before the screenshot
+  std::string theme;                          // "light", "dark"; empty: the session's
   int width = 1600, height = 1000;
-  double patience = 600;             // seconds that a screenshot waits for answers
+  double patience = 600;  // seconds that a screenshot waits for answers
 };
 
 // Opens the window and returns when it is closed, with an exit status. Throws formats::Error where

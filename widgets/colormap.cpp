@@ -28,9 +28,12 @@ constexpr Rgba kSeries[] = {{0x1f, 0x77, 0xb4}, {0xe6, 0x7e, 0x22}, {0x2a, 0x9d,
 
 std::span<const Rgba> stops_of(Colormap map) {
   switch (map) {
-    case Colormap::weights: return kWeights;
-    case Colormap::signed_values: return kSigned;
-    case Colormap::viridis: return kViridis;
+    case Colormap::weights:
+      return kWeights;
+    case Colormap::signed_values:
+      return kSigned;
+    case Colormap::viridis:
+      return kViridis;
   }
   return kViridis;
 }
@@ -72,9 +75,12 @@ std::array<Rgba, 256> color_table(Colormap map) {
 
 std::string name_of(Colormap map) {
   switch (map) {
-    case Colormap::weights: return "weights";
-    case Colormap::signed_values: return "signed";
-    case Colormap::viridis: return "viridis";
+    case Colormap::weights:
+      return "weights";
+    case Colormap::signed_values:
+      return "signed";
+    case Colormap::viridis:
+      return "viridis";
   }
   return "viridis";
 }

@@ -73,8 +73,7 @@ struct Painter {
     for (int map = 0; map < 3; ++map) {
       tables[map] = new_texture();
       const auto colors = color_table(static_cast<Colormap>(map));
-      glTexImage2D(GL_TEXTURE_2D, 0, GL_RGBA8, 256, 1, 0, GL_RGBA, GL_UNSIGNED_BYTE,
-                   colors.data());
+      glTexImage2D(GL_TEXTURE_2D, 0, GL_RGBA8, 256, 1, 0, GL_RGBA, GL_UNSIGNED_BYTE, colors.data());
     }
   }
 
@@ -110,8 +109,10 @@ void HeatmapTexture::set_values(int rows, int cols, std::span<const float> value
   rows_ = rows, cols_ = cols;
   values_.assign(values.begin(), values.end());
   for (float& value : values_) {
-    if (std::isnan(value)) value = kNanMark;
-    else if (std::isinf(value)) value = value < 0 ? kMaskMark : kNanMark;
+    if (std::isnan(value))
+      value = kNanMark;
+    else if (std::isinf(value))
+      value = value < 0 ? kMaskMark : kNanMark;
   }
   values_changed_ = true;
 }

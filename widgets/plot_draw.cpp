@@ -106,8 +106,8 @@ void draw_scatter(const Series& series, const char* name) {
       below[i] = series.y[i] - series.low[i];
       above[i] = series.high[i] - series.y[i];
     }
-    ImPlot::PlotErrorBars(name, series.x.data(), series.y.data(), below.data(), above.data(),
-                          count, line_look(series));
+    ImPlot::PlotErrorBars(name, series.x.data(), series.y.data(), below.data(), above.data(), count,
+                          line_look(series));
   }
   ImPlotSpec look = fill_look(series, 1.0F);
   look.Marker = ImPlotMarker_Circle;
@@ -121,10 +121,14 @@ void draw_series(const Series& series, int index) {
   char name[24];
   std::snprintf(name, sizeof name, "##%d", index);
   switch (series.kind) {
-    case SeriesKind::line: return draw_line(series, name);
-    case SeriesKind::bars: return draw_bars(series, name);
-    case SeriesKind::histogram: return draw_histogram(series, name);
-    case SeriesKind::scatter: return draw_scatter(series, name);
+    case SeriesKind::line:
+      return draw_line(series, name);
+    case SeriesKind::bars:
+      return draw_bars(series, name);
+    case SeriesKind::histogram:
+      return draw_histogram(series, name);
+    case SeriesKind::scatter:
+      return draw_scatter(series, name);
   }
 }
 
@@ -132,8 +136,8 @@ void draw_marker(const Marker& marker, int place) {
   const ImVec2 origin = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
   const ImVec4 color = marker.color < 0 ? palette().quiet : series_vec(marker.color);
   const ImU32 ink = ImGui::ColorConvertFloat4ToU32(color);
-  const ImVec2 at = ImPlot::PlotToPixels(marker.vertical ? marker.at : 0,
-                                         marker.vertical ? 0 : marker.at);
+  const ImVec2 at =
+      ImPlot::PlotToPixels(marker.vertical ? marker.at : 0, marker.vertical ? 0 : marker.at);
   ImDrawList* list = ImPlot::GetPlotDrawList();
   const float font = ImGui::GetFontSize() * kSmall;
   const ImVec2 words = ImGui::GetFont()->CalcTextSizeA(font, FLT_MAX, 0, marker.label.c_str());
@@ -227,10 +231,9 @@ bool label_fits(const AxisSpec& axis, float height) {
 }
 
 void draw_inside(const PlotSpec& plot, const PlotDraw& options, bool refit, float height) {
-  set_axis(plot.x, {ImAxis_X1, axis_range(plot, false), options.link_x, refit, false,
-                    options.axis_labels});
-  set_axis(plot.y, {ImAxis_Y1, axis_range(plot, true), options.link_y, refit,
-                    plot.map.has_value(),
+  set_axis(plot.x,
+           {ImAxis_X1, axis_range(plot, false), options.link_x, refit, false, options.axis_labels});
+  set_axis(plot.y, {ImAxis_Y1, axis_range(plot, true), options.link_y, refit, plot.map.has_value(),
                     options.axis_labels && label_fits(plot.y, height)});
   ImPlot::SetupFinish();
   if (plot.map && options.texture) draw_map(*plot.map, *options.texture);
@@ -355,8 +358,8 @@ void draw_color_scale(const MapSpec& map, float height) {
   }
   list->AddRect(at, {at.x + width, at.y + height}, ImGui::GetColorU32(ImGuiCol_Border));
   const ValueRange range = drawn_range(map.colormap, map.range);
-  const double low = map.log_decades > 0 ? range.high * std::pow(10.0, -map.log_decades)
-                                         : range.low;
+  const double low =
+      map.log_decades > 0 ? range.high * std::pow(10.0, -map.log_decades) : range.low;
   const double middle = map.log_decades > 0 ? range.high * std::pow(10.0, -map.log_decades / 2.0)
                                             : (range.low + range.high) / 2;
   const auto label = [&](double value, float y) {
@@ -377,8 +380,8 @@ std::string cell_text(const MapSpec& map, PlotPointer pointer) {
   if (row < 0 || col < 0 || row >= map.rows || col >= map.cols || map.values.empty()) return "";
   const float value = map.values[static_cast<std::size_t>(row) * map.cols + col];
   const auto place = [](double begin, double step) {
-    const auto first = static_cast<long>(std::floor(begin)), last =
-        static_cast<long>(std::ceil(begin + step)) - 1;
+    const auto first = static_cast<long>(std::floor(begin)),
+               last = static_cast<long>(std::ceil(begin + step)) - 1;
     return last <= first ? std::to_string(first)
                          : std::to_string(first) + ".." + std::to_string(last);
   };

@@ -24,19 +24,19 @@ struct PlotDraw {
   std::uint64_t version = 0;          // another one fits the axes to the data again
   AxisLink* link_x = nullptr;         // then the axes are not fitted
   AxisLink* link_y = nullptr;
-  bool crosshair = true;              // on maps
+  bool crosshair = true;                 // on maps
   std::optional<double> mark_x, mark_y;  // thin lines at the marked key and query
   bool axis_labels = true;
-  bool color_scale = true;            // beside maps; else the caller prints it
-  bool title = false;                 // views have titles of their own
+  bool color_scale = true;  // beside maps; else the caller prints it
+  bool title = false;       // views have titles of their own
   bool notes = true;
 };
 
 struct PlotDrawn {
   std::optional<PlotPointer> pointer;  // where the mouse is, in data units
-  bool clicked = false;         // without dragging
+  bool clicked = false;                // without dragging
   bool double_clicked = false;
-  ImVec2 plot_size{0, 0};       // pixels inside the axes
+  ImVec2 plot_size{0, 0};  // pixels inside the axes
 };
 
 // The twin of svg_of in the window: title, legend, plot, notes. The same words and numbers.

@@ -65,16 +65,11 @@ SeriesKind kind_named(const std::string& name) {
 }
 
 json json_of(const Series& series) {
-  return {{"label", series.label},
-          {"kind", kKinds[static_cast<int>(series.kind)]},
-          {"x", json_numbers(series.x)},
-          {"y", json_numbers(series.y)},
-          {"low", json_numbers(series.low)},
-          {"high", json_numbers(series.high)},
-          {"color", series.color},
-          {"width", series.width},
-          {"dashed", series.dashed},
-          {"quiet", series.quiet}};
+  return {{"label", series.label},           {"kind", kKinds[static_cast<int>(series.kind)]},
+          {"x", json_numbers(series.x)},     {"y", json_numbers(series.y)},
+          {"low", json_numbers(series.low)}, {"high", json_numbers(series.high)},
+          {"color", series.color},           {"width", series.width},
+          {"dashed", series.dashed},         {"quiet", series.quiet}};
 }
 
 Series series_of(const json& in) {
@@ -151,14 +146,9 @@ json json_of(const MapSpec& map) {
 }
 
 json json_of(const PlotSpec& plot) {
-  json out{{"id", plot.id},
-           {"title", plot.title},
-           {"x", json_of(plot.x)},
-           {"y", json_of(plot.y)},
-           {"series", json::array()},
-           {"markers", json::array()},
-           {"notes", plot.notes},
-           {"legend", plot.legend}};
+  json out{{"id", plot.id},        {"title", plot.title},     {"x", json_of(plot.x)},
+           {"y", json_of(plot.y)}, {"series", json::array()}, {"markers", json::array()},
+           {"notes", plot.notes},  {"legend", plot.legend}};
   for (const Series& series : plot.series) out["series"].push_back(json_of(series));
   for (const Marker& marker : plot.markers) out["markers"].push_back(json_of(marker));
   if (plot.map) out["map"] = json_of(*plot.map);

@@ -90,9 +90,9 @@ std::vector<AxisTick> linear_ticks(double low, double high, int wanted) {
 std::vector<AxisTick> log_ticks(double low, double high) {
   std::vector<AxisTick> ticks;
   const double decades = std::log10(high / low);
-  const std::vector<double> parts =
-      decades > 4 ? std::vector<double>{1} : decades > 1.3 ? std::vector<double>{1, 3}
-                                                           : std::vector<double>{1, 2, 3, 5, 7};
+  const std::vector<double> parts = decades > 4     ? std::vector<double>{1}
+                                    : decades > 1.3 ? std::vector<double>{1, 3}
+                                                    : std::vector<double>{1, 2, 3, 5, 7};
   for (double power = std::floor(std::log10(low)); power <= std::ceil(std::log10(high)); ++power)
     for (double part : parts) {
       const double at = part * std::pow(10.0, power);

@@ -27,8 +27,7 @@ struct Axis {
 
   double operator()(double value) const {
     double t = (value - range.low) / (range.high - range.low);
-    if (scale == Scale::log10)
-      t = std::log(value / range.low) / std::log(range.high / range.low);
+    if (scale == Scale::log10) t = std::log(value / range.low) / std::log(range.high / range.low);
     return begin + t * (end - begin);
   }
 };
@@ -71,8 +70,8 @@ void draw_legend(SvgWriter& svg, const std::vector<LegendEntry>& entries) {
     else if (kind == SeriesKind::scatter)
       svg.circle(entry.x + 9, entry.y - 4, 3.5, color);
     else
-      svg.line(entry.x, entry.y - 4, entry.x + 18, entry.y - 4, color,
-               entry.series->quiet ? 1 : 2, entry.series->dashed || entry.series->quiet);
+      svg.line(entry.x, entry.y - 4, entry.x + 18, entry.y - 4, color, entry.series->quiet ? 1 : 2,
+               entry.series->dashed || entry.series->quiet);
     svg.text(entry.x + 24, entry.y, entry.series->label, {11.5, kInk});
   }
 }
@@ -127,15 +126,17 @@ void draw_line(Page& page, const Series& series, const std::string& color) {
   SvgPoints run;
   const auto flush = [&] {
     if (run.size() > 1)
-      page.svg.polyline(run, color, series.quiet ? 1 : series.width,
-                        series.dashed || series.quiet, opacity);
+      page.svg.polyline(run, color, series.quiet ? 1 : series.width, series.dashed || series.quiet,
+                        opacity);
     else if (run.size() == 1)
       page.svg.circle(run[0].first, run[0].second, 2.5, color);
     run.clear();
   };
   for (std::size_t i = 0; i < std::min(series.x.size(), series.y.size()); ++i) {
-    if (std::isfinite(series.y[i])) run.emplace_back(page.x(series.x[i]), page.y(series.y[i]));
-    else flush();
+    if (std::isfinite(series.y[i]))
+      run.emplace_back(page.x(series.x[i]), page.y(series.y[i]));
+    else
+      flush();
   }
   flush();
 }
@@ -148,8 +149,8 @@ double floor_of(const Page& page) {
 void draw_bar(Page& page, double left, double right, double height, const std::string& color) {
   if (!std::isfinite(height)) return;
   const double a = page.y(height), b = page.y(floor_of(page));
-  page.svg.rect(page.x(left), std::min(a, b), page.x(right) - page.x(left), std::abs(a - b),
-                color, 0.5);
+  page.svg.rect(page.x(left), std::min(a, b), page.x(right) - page.x(left), std::abs(a - b), color,
+                0.5);
 }
 
 void draw_bars(Page& page, const Series& series, const std::string& color) {
@@ -185,10 +186,14 @@ void draw_series(Page& page, const Series& series) {
   if (series.x.empty() || series.y.empty()) return;
   const std::string color = color_text(series.color);
   switch (series.kind) {
-    case SeriesKind::line: return draw_line(page, series, color);
-    case SeriesKind::bars: return draw_bars(page, series, color);
-    case SeriesKind::histogram: return draw_histogram(page, series, color);
-    case SeriesKind::scatter: return draw_scatter(page, series, color);
+    case SeriesKind::line:
+      return draw_line(page, series, color);
+    case SeriesKind::bars:
+      return draw_bars(page, series, color);
+    case SeriesKind::histogram:
+      return draw_histogram(page, series, color);
+    case SeriesKind::scatter:
+      return draw_scatter(page, series, color);
   }
 }
 
@@ -225,12 +230,12 @@ void draw_color_scale(SvgWriter& svg, const MapSpec& map, const Frame& frame) {
   };
   const double left = frame.left + frame.width + 14, steps = 48;
   for (int i = 0; i < steps; ++i)
-    svg.rect(left, frame.top + frame.height * (1 - (i + 1) / steps), 13,
-             frame.height / steps + 0.6, hex_of(color_at(map.colormap, (i + 0.5) / steps)));
+    svg.rect(left, frame.top + frame.height * (1 - (i + 1) / steps), 13, frame.height / steps + 0.6,
+             hex_of(color_at(map.colormap, (i + 0.5) / steps)));
   svg.rect(left, frame.top, 13, frame.height, "none", 1, "#9a9aa0");
   for (const double t : {0.0, 0.5, 1.0})
-    svg.text(left + 18, frame.top + frame.height * (1 - t) + 4,
-             short_number(value_at(t)), {10.5, kInk});
+    svg.text(left + 18, frame.top + frame.height * (1 - t) + 4, short_number(value_at(t)),
+             {10.5, kInk});
   svg.text(left, frame.top - 9, map.value_label, {10.5, kInk});
 }
 
@@ -300,8 +305,7 @@ std::string svg_of(const GridSpec& grid, int width) {
     const double x = edge + (i % columns) * (side + gap);
     const double y = top + (i / columns) * (side + caption + gap);
     const GridCell& cell = grid.cells[i];
-    if (!cell.map.values.empty())
-      svg.image(x, y, side, side, data_uri_of_png(png_of(cell.map)));
+    if (!cell.map.values.empty()) svg.image(x, y, side, side, data_uri_of_png(png_of(cell.map)));
     svg.rect(x, y, side, side, "none", 1, "#9a9aa0");
     svg.text(x, y + side + 13, cell.caption, {10.5, kInk});
   }

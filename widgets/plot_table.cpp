@@ -41,10 +41,10 @@ std::string lines_of(const Series& series) {
 }  // namespace
 
 std::string csv_of(const MapSpec& map) {
-  const double row_step = ((map.row_end > 0 ? map.row_end : map.rows) - map.row_begin) /
-                          std::max(1, map.rows);
-  const double col_step = ((map.col_end > 0 ? map.col_end : map.cols) - map.col_begin) /
-                          std::max(1, map.cols);
+  const double row_step =
+      ((map.row_end > 0 ? map.row_end : map.rows) - map.row_begin) / std::max(1, map.rows);
+  const double col_step =
+      ((map.col_end > 0 ? map.col_end : map.cols) - map.col_begin) / std::max(1, map.cols);
   std::string text = "query,key," + (map.value_label.empty() ? "value" : quoted(map.value_label));
   text += "\n";
   for (int r = 0; r < map.rows; ++r)

@@ -24,11 +24,16 @@ std::string number(double value) {
 std::string escaped(const std::string& words) {
   std::string out;
   for (char c : words) {
-    if (c == '&') out += "&amp;";
-    else if (c == '<') out += "&lt;";
-    else if (c == '>') out += "&gt;";
-    else if (c == '"') out += "&quot;";
-    else if (static_cast<unsigned char>(c) >= 0x20 || c == '\t') out += c;
+    if (c == '&')
+      out += "&amp;";
+    else if (c == '<')
+      out += "&lt;";
+    else if (c == '>')
+      out += "&gt;";
+    else if (c == '"')
+      out += "&quot;";
+    else if (static_cast<unsigned char>(c) >= 0x20 || c == '\t')
+      out += c;
   }
   return out;
 }
@@ -132,10 +137,11 @@ std::vector<std::string> wrapped(const std::string& words, double size, double w
   std::istringstream stream(words);
   std::string word;
   while (stream >> word) {
-    const bool fits =
-        !lines.empty() && text_width(lines.back() + " " + word, size) <= width;
-    if (fits) lines.back() += " " + word;
-    else lines.push_back(word);
+    const bool fits = !lines.empty() && text_width(lines.back() + " " + word, size) <= width;
+    if (fits)
+      lines.back() += " " + word;
+    else
+      lines.push_back(word);
   }
   return lines;
 }

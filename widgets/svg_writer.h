@@ -23,8 +23,8 @@ class SvgWriter {
  public:
   SvgWriter(double width, double height);
 
-  void line(double x0, double y0, double x1, double y1, const std::string& color,
-            double width = 1, bool dashed = false);
+  void line(double x0, double y0, double x1, double y1, const std::string& color, double width = 1,
+            bool dashed = false);
   void rect(double x, double y, double width, double height, const std::string& fill,
             double opacity = 1, const std::string& stroke = "none");
   void polyline(const SvgPoints& points, const std::string& color, double width, bool dashed,

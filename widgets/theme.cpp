@@ -89,10 +89,10 @@ ImVec4 rgb(unsigned hex, float alpha = 1.0F) {
 struct Shades {
   unsigned back, panel, raised, input, text, quiet, rule, accent;
 };
-constexpr Shades kLight{0xf6f7f9, 0xffffff, 0xeef0f4, 0xf1f3f6, 0x1b1e25, 0x6a7080, 0xdadee6,
-                        0x2563a8};
-constexpr Shades kDark{0x14161b, 0x1b1e25, 0x262a34, 0x242833, 0xe4e7ee, 0x949bab, 0x343a47,
-                       0x5da4ec};
+constexpr Shades kLight{0xf6f7f9, 0xffffff, 0xeef0f4, 0xf1f3f6,
+                        0x1b1e25, 0x6a7080, 0xdadee6, 0x2563a8};
+constexpr Shades kDark{0x14161b, 0x1b1e25, 0x262a34, 0x242833,
+                       0xe4e7ee, 0x949bab, 0x343a47, 0x5da4ec};
 
 void set_colors(const Shades& s) {
   ImVec4* c = ImGui::GetStyle().Colors;

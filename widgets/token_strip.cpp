@@ -77,10 +77,10 @@ TokenStripDrawn TokenStrip::draw(const TokenStripSpec& spec) {
     const ImU32 fill = loss_color((*spec.tokens)[i].loss, spec.high_loss);
     if (fill) list->AddRectFilled(a, b, fill, 2);
     if (index == drawn.hovered || index == spec.selected || index == spec.second)
-      list->AddRect(a, b,
-                    ImGui::ColorConvertFloat4ToU32(index == spec.second ? palette().warn
-                                                                        : palette().accent),
-                    2, index == drawn.hovered ? 1.0F : 2.0F);
+      list->AddRect(
+          a, b,
+          ImGui::ColorConvertFloat4ToU32(index == spec.second ? palette().warn : palette().accent),
+          2, index == drawn.hovered ? 1.0F : 2.0F);
     list->AddText({a.x, a.y + lift - 1}, ink, (*spec.tokens)[i].text.c_str());
   }
   ImGui::PopFont();

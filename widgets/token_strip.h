@@ -18,8 +18,8 @@ struct TokenStripSpec {
   const std::vector<StripToken>* tokens = nullptr;
   std::uint64_t version = 0;  // another one lays the tokens out again
   double high_loss = 6;
-  int selected = -1;          // the query of the other views
-  int second = -1;            // the key of the other views
+  int selected = -1;  // the query of the other views
+  int second = -1;    // the key of the other views
 };
 
 struct TokenStripDrawn {

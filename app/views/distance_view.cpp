@@ -13,7 +13,7 @@ namespace {
 using protocol::DistanceModel;
 using widgets::PlotSpec;
 
-const std::vector<std::string>& figure_names() {
+const std::vector<std::string>& distance_figures() {
   static const std::vector<std::string> names{"near - far", "score", "weight", "score parts",
                                               "intrinsic bias"};
   return names;
@@ -40,18 +40,16 @@ std::vector<DistanceModel> models_of(const Desk& desk, int64_t layer) {
   return models;
 }
 
-std::string key_of(const Desk& desk) {
-  std::string key = std::to_string(desk.session().distance.layer) + "|";
-  for (std::size_t i = 0; i < desk.models(); ++i)
-    key += serials_of(desk.of(i).distance.answer());
-  return key;
+// Differs with the answers and with the layer that is shown.
+std::string distance_key(const Desk& desk) {
+  return std::to_string(desk.session().distance.layer) + "|" +
+         answers_key(desk, &ModelQuestions::distance);
 }
 
-std::vector<PlotSpec> figures_of(const std::string& figure,
-                                 const std::vector<DistanceModel>& models) {
+std::vector<PlotSpec> distance_plots(const std::string& figure,
+                                     const std::vector<DistanceModel>& models) {
   std::vector<PlotSpec> plots;
-  if (figure == "near - far")
-    plots = {near_far_figure(models), near_far_by_layer_figure(models)};
+  if (figure == "near - far") plots = {near_far_figure(models), near_far_by_layer_figure(models)};
   if (figure == "score") plots = {score_profile_figure(models)};
   if (figure == "weight") plots = {weight_profile_figure(models)};
   if (figure == "score parts")
@@ -75,7 +73,8 @@ void shorten_labels(std::vector<PlotSpec>& plots) {
 }  // namespace
 
 std::string DistanceView::help_text() const {
-  return "Near minus far: for one query, the score of a near key minus that of a far key in the same "
+  return "Near minus far: for one query, the score of a near key minus that of a far key in the "
+         "same "
          "head, many thousand pairs; a mean above 0 favours near keys. Intervals are clustered by "
          "text. Published for 7B models and distances to 10,100 (TAPA, Appendix I): RoPE mean 4.1, "
          "sigma 0.85; TAPA mean 0.03, sigma 3.3. Models of this size differ from that, and what is "
@@ -99,15 +98,16 @@ Output DistanceView::exported(Desk& desk) {
     if (const auto* answer = desk.of(i).distance.answer())
       output.result["answers"].push_back(protocol::to_json_form(answer->result));
   const auto models = models_of(desk, desk.session().distance.layer);
-  if (!models.empty()) output.figures = figures_of(desk.session().distance.figure, models);
+  if (!models.empty()) output.figures = distance_plots(desk.session().distance.figure, models);
   return output;
 }
 
 void DistanceView::draw_controls(Desk& desk) {
   DistanceState state = desk.session().distance;
-  bool changed = draw_choice("##figure", state.figure, figure_names());
+  bool changed = draw_choice("##figure", state.figure, distance_figures());
   std::vector<std::string> layers{"all layers"};
-  const auto& models = models_.get(key_of(desk), [&] { return models_of(desk, state.layer); });
+  const auto& models =
+      models_.get(distance_key(desk), [&] { return models_of(desk, state.layer); });
   const std::size_t count = models.empty() ? 0 : models.front().layers.size();
   for (std::size_t i = 0; i < count; ++i) layers.push_back("L" + std::to_string(i));
   const auto place = static_cast<std::size_t>(state.layer + 1);
@@ -125,9 +125,8 @@ void DistanceView::draw_controls(Desk& desk) {
     changed = true;
   }
   tooltip("corpus: the bundled validation texts");
-  if (changed) desk.edit.apply("Change the distance figure", [&](Session& s) {
-    s.distance = state;
-  });
+  if (changed)
+    desk.edit.apply("Change the distance figure", [&](Session& s) { s.distance = state; });
   draw_tools(desk);
 }
 
@@ -171,16 +170,18 @@ void DistanceView::draw_content(Desk& desk) {
   for (std::size_t i = 0; i < desk.models(); ++i)
     draw_question(desk, desk.of(i).distance, desk.session().models[i]);
   const DistanceState& state = desk.session().distance;
-  const auto& models = models_.get(key_of(desk), [&] { return models_of(desk, state.layer); });
+  const auto& models =
+      models_.get(distance_key(desk), [&] { return models_of(desk, state.layer); });
   if (models.empty()) return;
-  const auto& plots = plots_.get(key_of(desk) + state.figure, [&] {
-    auto made = figures_of(state.figure, models);
+  const auto& plots = plots_.get(distance_key(desk) + state.figure, [&] {
+    auto made = distance_plots(state.figure, models);
     shorten_labels(made);
     return made;
   });
   if (plots.empty())
-    return widgets::draw_empty("None of the open models has an intrinsic bias: it is defined for "
-                               "rotary encodings.");
+    return widgets::draw_empty(
+        "None of the open models has an intrinsic bias: it is defined for "
+        "rotary encodings.");
   const bool table = state.figure == "near - far";
   const float line = ImGui::GetTextLineHeightWithSpacing();
   const float below = table ? line * (1.4F + 1.15F * static_cast<float>(models.size())) : 0;

@@ -14,7 +14,7 @@ using protocol::EvalResult;
 using protocol::EvalRow;
 using widgets::PlotSpec;
 
-EvalResult merged(const Desk& desk) {
+EvalResult merged_eval(const Desk& desk) {
   EvalResult all;
   for (std::size_t i = 0; i < desk.models(); ++i) {
     const auto* answer = desk.of(i).eval.answer();
@@ -28,21 +28,10 @@ EvalResult merged(const Desk& desk) {
   return all;
 }
 
-std::string key_of(const Desk& desk) {
-  std::string key;
-  for (std::size_t i = 0; i < desk.models(); ++i) key += serials_of(desk.of(i).eval.answer());
-  return key;
-}
-
 std::string lengths_text(const std::vector<int64_t>& lengths) {
   std::string words;
   for (int64_t length : lengths) words += (words.empty() ? "" : ",") + std::to_string(length);
   return words;
-}
-
-int color_of_model(const Desk& desk, const std::string& model) {
-  const auto& models = desk.session().models;
-  return static_cast<int>(std::find(models.begin(), models.end(), model) - models.begin());
 }
 
 }  // namespace
@@ -68,7 +57,7 @@ void ExtrapolationView::ask(Desk& desk) {
 
 Output ExtrapolationView::exported(Desk& desk) {
   Output output;
-  const EvalResult result = merged(desk);
+  const EvalResult result = merged_eval(desk);
   output.result = protocol::to_json_form(result);
   if (!result.rows.empty()) output.figures.push_back(eval_figure(result));
   if (!result.positions.empty()) output.figures.push_back(position_loss_figure(result));
@@ -77,7 +66,8 @@ Output ExtrapolationView::exported(Desk& desk) {
 
 void ExtrapolationView::draw_controls(Desk& desk) {
   ExtrapolationState state = desk.session().extrapolation;
-  bool changed = draw_choice("##figure", state.figure, {"loss by position", "perplexity by length"});
+  bool changed =
+      draw_choice("##figure", state.figure, {"loss by position", "perplexity by length"});
   ImGui::SameLine();
   int texts = static_cast<int>(state.trials);
   ImGui::SetNextItemWidth(ImGui::GetFontSize() * 7);
@@ -87,9 +77,8 @@ void ExtrapolationView::draw_controls(Desk& desk) {
     changed = true;
   }
   tooltip("More texts, narrower intervals, more time");
-  if (changed) desk.edit.apply("Change the evaluation", [&](Session& s) {
-    s.extrapolation = state;
-  });
+  if (changed)
+    desk.edit.apply("Change the evaluation", [&](Session& s) { s.extrapolation = state; });
   draw_tools(desk);
 }
 
@@ -104,7 +93,8 @@ void ExtrapolationView::draw_table(const Desk& desk, const EvalResult& result) {
   for (const std::string& model : desk.session().models) {
     ImGui::TableNextRow();
     ImGui::TableNextColumn();
-    ImGui::TextColored(widgets::series_vec(color_of_model(desk, model)), "%s", model.c_str());
+    ImGui::TextColored(widgets::series_vec(color_of_model(desk.session(), model)), "%s",
+                       model.c_str());
     for (int64_t length : lengths) {
       ImGui::TableNextColumn();
       for (const EvalRow& row : result.rows) {
@@ -124,10 +114,11 @@ void ExtrapolationView::draw_content(Desk& desk) {
     return widgets::draw_empty("Tick models to see how they read past their trained length.");
   for (std::size_t i = 0; i < desk.models(); ++i)
     draw_question(desk, desk.of(i).eval, desk.session().models[i]);
-  const EvalResult& result = result_.get(key_of(desk), [&] { return merged(desk); });
+  const EvalResult& result =
+      result_.get(answers_key(desk, &ModelQuestions::eval), [&] { return merged_eval(desk); });
   if (result.rows.empty() && result.positions.empty()) return;
   const std::string& figure = desk.session().extrapolation.figure;
-  const PlotSpec& plot = plot_.get(key_of(desk) + figure, [&] {
+  const PlotSpec& plot = plot_.get(answers_key(desk, &ModelQuestions::eval) + figure, [&] {
     const bool by_position = figure == "loss by position" && !result.positions.empty();
     return by_position ? position_loss_figure(result) : eval_figure(result);
   });

@@ -66,8 +66,10 @@ const Answer<HeadsResult>* first_answer(const Desk& desk) {
 
 std::string HeadsView::help_text() const {
   return "Every head of every open model on the present text: layers down, heads across, queries "
-         "from top to bottom, keys from left to right. White to blue is weight 0 to 1, the same for "
-         "all; a cell of a thumbnail shows its largest weight; the masked triangle is grey. Sort by "
+         "from top to bottom, keys from left to right. White to blue is weight 0 to 1, the same "
+         "for "
+         "all; a cell of a thumbnail shows its largest weight; the masked triangle is grey. Sort "
+         "by "
          "any metric; hover for all of them; click to open a head in the other views.";
 }
 
@@ -193,8 +195,7 @@ void HeadsView::draw_model(Desk& desk, std::size_t index) {
   const float line = ImGui::GetFontSize() * 1.35F;
   const float gap = ImGui::GetFontSize() * 0.45F;
   const float wide = room.x / static_cast<float>(spec.heads) - gap;
-  spec.cell_pixels =
-      std::min(wide, (room.y - 4) / static_cast<float>(spec.layers) - line - gap);
+  spec.cell_pixels = std::min(wide, (room.y - 4) / static_cast<float>(spec.layers) - line - gap);
   if (spec.cell_pixels < kReadable * ImGui::GetFontSize()) {
     // So many heads fit only as small pictures without words; their names are on hover.
     spec.captions.clear();

@@ -97,12 +97,11 @@ void JobsView::start_training(Desk& desk) {
   const JobsState& form = desk.session().jobs;
   try {
     const auto config = formats::json_from_file(config_folder() / (form.config + ".json"));
-    desk.lab.ask_again(desk.lab.start,
-                       {{"kind", "train"},
-                        {"resume", false},
-                        {"config", config},
-                        {"name", form.config},
-                        {"set", {"train.steps=" + std::to_string(form.steps)}}});
+    desk.lab.ask_again(desk.lab.start, {{"kind", "train"},
+                                        {"resume", false},
+                                        {"config", config},
+                                        {"name", form.config},
+                                        {"set", {"train.steps=" + std::to_string(form.steps)}}});
   } catch (const formats::Error& error) {
     desk.shell.say(error.full_text(), true);
   }
@@ -127,7 +126,9 @@ void JobsView::draw_form(Desk& desk) {
     state.steps = std::clamp(steps, 1, 10'000'000);
     changed = true;
   }
-  if (changed) desk.edit.apply("Change the form", [&](Session& s) { s.jobs = state; }, "form");
+  if (changed)
+    desk.edit.apply(
+        "Change the form", [&](Session& s) { s.jobs = state; }, "form");
   ImGui::SameLine();
   ImGui::BeginDisabled(desk.lab.start.waiting() || configs_.empty());
   if (ImGui::Button("Train")) start_training(desk);
@@ -143,10 +144,11 @@ void JobsView::draw_form(Desk& desk) {
 void JobsView::draw_list(Desk& desk) {
   const auto* answer = desk.lab.jobs.answer();
   if (!answer || answer->result.jobs.empty())
-    return widgets::draw_empty("No jobs yet. Start a training above: it runs beside this window "
-                               "and outlives it.");
-  const ImGuiTableFlags flags = ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_BordersInnerH |
-                                ImGuiTableFlags_ScrollY;
+    return widgets::draw_empty(
+        "No jobs yet. Start a training above: it runs beside this window "
+        "and outlives it.");
+  const ImGuiTableFlags flags =
+      ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_BordersInnerH | ImGuiTableFlags_ScrollY;
   if (!ImGui::BeginTable("jobs", 4, flags)) return;
   ImGui::TableSetupScrollFreeze(0, 1);
   for (const char* name : {"job", "state", "step", "left"}) ImGui::TableSetupColumn(name);
@@ -158,7 +160,8 @@ void JobsView::draw_list(Desk& desk) {
     const std::string name = job.name.empty() ? fs::path(job.dir).filename().string() : job.name;
     if (ImGui::Selectable(name.c_str(), job.dir == desk.session().jobs.dir,
                           ImGuiSelectableFlags_SpanAllColumns))
-      desk.edit.apply("Show a job", [&](Session& s) { s.jobs.dir = job.dir; }, "job");
+      desk.edit.apply(
+          "Show a job", [&](Session& s) { s.jobs.dir = job.dir; }, "job");
     tooltip(job.dir);
     ImGui::PopID();
     ImGui::TableNextColumn();
@@ -206,9 +209,9 @@ void JobsView::draw_job(Desk& desk, const JobStatus& job) {
   if (job.last) words += ", loss " + widgets::short_number(job.last->loss);
   ImGui::TextColored(widgets::palette().quiet, "%s", words.c_str());
   if (job.curve.empty()) return;
-  const auto& plot = plot_.get(job.dir + std::to_string(job.curve.size()) + "/" +
-                                   std::to_string(job.curve.back().step),
-                               [&] { return job_curve_figure(job); });
+  const auto& plot = plot_.get(
+      job.dir + std::to_string(job.curve.size()) + "/" + std::to_string(job.curve.back().step),
+      [&] { return job_curve_figure(job); });
   widgets::PlotDraw options;
   options.version = plot_.version();
   widgets::draw_plot(plot, options);
@@ -220,9 +223,11 @@ void JobsView::draw_content(Desk& desk) {
   draw_question(desk, desk.lab.start, "start");
   if (desk.lab.control.failed()) draw_question(desk, desk.lab.control, "control");
   if (desk.lab.jobs.failed()) draw_question(desk, desk.lab.jobs, "jobs");
-  if (const auto* started = desk.lab.start.answer(); started && started->serial != started_serial_) {
+  if (const auto* started = desk.lab.start.answer();
+      started && started->serial != started_serial_) {
     started_serial_ = started->serial;
-    desk.edit.apply("Show a job", [&](Session& s) { s.jobs.dir = started->result.dir; }, "job");
+    desk.edit.apply(
+        "Show a job", [&](Session& s) { s.jobs.dir = started->result.dir; }, "job");
   }
   const auto* job = desk.lab.job.answer();
   const bool shown = job && !desk.session().jobs.dir.empty();

@@ -84,8 +84,8 @@ std::string MapView::command_line(const Session& session) const {
 
 std::vector<std::size_t> MapView::shown_models(const Session& session) const {
   if (session.models.empty()) return {};
-  const std::size_t first = std::min(static_cast<std::size_t>(session.selection.model),
-                                     session.models.size() - 1);
+  const std::size_t first =
+      std::min(static_cast<std::size_t>(session.selection.model), session.models.size() - 1);
   if (session.map.show == "a" || session.models.size() < 2) return {first};
   return {first, first == 0 ? std::size_t{1} : std::size_t{0}};
 }
@@ -122,8 +122,7 @@ Output MapView::exported(Desk& desk) {
     const Grid a = grid_of(*protocol::find_tensor(answers[0]->tensors, "map"));
     const Grid b = grid_of(*protocol::find_tensor(answers[1]->tensors, "map"));
     if (a.values.size() == b.values.size())
-      output.figures.push_back(
-          map_difference_figure(answers[0]->result, a, answers[1]->result, b));
+      output.figures.push_back(map_difference_figure(answers[0]->result, a, answers[1]->result, b));
   }
   return output;
 }
@@ -139,8 +138,9 @@ void MapView::draw_controls(Desk& desk) {
   tooltip(at.head < 0 ? "Mean of all heads of the layer" : "Alt and the arrow keys change it");
   ImGui::SameLine();
   bool changed = draw_choice("##of", state.of, {"weight", "score", "content", "positional"});
-  tooltip("Weights are after the softmax, scores before it; content and positional term are the "
-          "parts of the score");
+  tooltip(
+      "Weights are after the softmax, scores before it; content and positional term are the "
+      "parts of the score");
   ImGui::SameLine();
   changed |= draw_choice("##pool", state.pool, {"max", "mean"});
   tooltip("How the pairs of a cell become one value while a cell holds several");
@@ -258,9 +258,8 @@ void MapView::draw_maps(Desk& desk) {
   const std::string key = std::to_string(desk.session().map.logarithmic);
   std::vector<const PlotSpec*> plots;
   for (std::size_t i = 0; i < answers.size(); ++i)
-    plots.push_back(&pictures_[i].plot.get(serials_of(answers[i]) + key, [&] {
-      return plot_of(desk.session(), *answers[i]);
-    }));
+    plots.push_back(&pictures_[i].plot.get(serials_of(answers[i]) + key,
+                                           [&] { return plot_of(desk.session(), *answers[i]); }));
   if (difference)
     plots.push_back(&pictures_[2].plot.get(serials_of(answers[0], answers[1]), [&] {
       return map_difference_figure(
@@ -270,8 +269,8 @@ void MapView::draw_maps(Desk& desk) {
   const ImVec2 room = ImGui::GetContentRegionAvail();
   const auto& notes = plots.back()->notes;
   const float line = ImGui::GetTextLineHeightWithSpacing();
-  const float below = line + widgets::notes_height(notes, room.x) +
-                      ImGui::GetStyle().ItemSpacing.y * 3;
+  const float below =
+      line + widgets::notes_height(notes, room.x) + ImGui::GetStyle().ItemSpacing.y * 3;
   const float profile = count == 1 && room.y > line * 18 ? line * 4 : 0;
   const float head = count > 1 ? line : 0;
   const float gap = ImGui::GetStyle().ItemSpacing.x;
@@ -289,8 +288,11 @@ void MapView::draw_maps(Desk& desk) {
       ImGui::TextColored(widgets::palette().quiet, "%s",
                          widgets::scale_text(*plots[slot]->map).c_str());
     }
-    draw_one(desk, i == 0 ? "a" : last ? "difference" : "b", *plots[slot],
-             pictures_[last ? 2 : slot], size, count == 1);
+    draw_one(desk,
+             i == 0 ? "a"
+             : last ? "difference"
+                    : "b",
+             *plots[slot], pictures_[last ? 2 : slot], size, count == 1);
     ImGui::EndGroup();
   }
   if (profile > 0) draw_profiles(*answers[0], {size.x, profile});

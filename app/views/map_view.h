@@ -43,12 +43,12 @@ class MapView : public View {
   std::array<Picture, 3> pictures_;
   Cached<std::array<widgets::PlotSpec, 2>> profiles_;
   widgets::AxisLink x_, y_;
-  MapState applied_;            // the region that the axes were last set to
+  MapState applied_;  // the region that the axes were last set to
   int64_t applied_tokens_ = 0;
   widgets::AxisLink seen_x_, seen_y_;
   std::chrono::steady_clock::time_point moved_at_;
   bool moving_ = false;
-  int cells_ = 384;             // of an edge, as asked for
+  int cells_ = 384;  // of an edge, as asked for
   std::string pointer_text_;
 };
 

@@ -93,8 +93,8 @@ void ModelsView::draw_row(Desk& desk, const ModelSummary& model) {
   ImGui::TableNextColumn();
   ImGui::PushID(model.name.c_str());
   if (open) ImGui::PushStyleColor(ImGuiCol_CheckMark, widgets::series_vec(place));
-  if (ImGui::Checkbox("##open", &open)) open ? open_model(desk, model.name)
-                                             : close_model(desk, model.name);
+  if (ImGui::Checkbox("##open", &open))
+    open ? open_model(desk, model.name) : close_model(desk, model.name);
   if (place >= 0) ImGui::PopStyleColor();
   ImGui::TableNextColumn();
   ImGui::AlignTextToFramePadding();
@@ -136,8 +136,8 @@ void ModelsView::draw_report(const LoadReport& report) {
   if (!ImGui::BeginTable("report", 2)) return;
   ImGui::TableSetupColumn("fact", ImGuiTableColumnFlags_WidthFixed);
   ImGui::TableSetupColumn("value", ImGuiTableColumnFlags_WidthStretch);
-  fact("encoding", report.encoding +
-                       (report.encoding_why.empty() ? "" : " (" + report.encoding_why + ")"));
+  fact("encoding",
+       report.encoding + (report.encoding_why.empty() ? "" : " (" + report.encoding_why + ")"));
   fact("source", report.encoding_source);
   fact("shape", std::to_string(model.layers) + " layers, " + std::to_string(model.heads) +
                     " heads of " + std::to_string(report.head_dim) + ", width " +

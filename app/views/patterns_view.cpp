@@ -13,7 +13,7 @@ namespace {
 using protocol::PatternsResult;
 using widgets::PlotSpec;
 
-const std::vector<std::string>& figure_names() {
+const std::vector<std::string>& pattern_figures() {
   static const std::vector<std::string> names{"dot products", "by distance", "drift with depth",
                                               "bias curves", "frequencies"};
   return names;
@@ -30,8 +30,10 @@ int64_t most_layers(const Desk& desk) {
 }  // namespace
 
 std::string PatternsView::help_text() const {
-  return "What the encoding does by itself. Dot products of position states by layer (TAPE, Figures "
-         "7 and 8; 0 is the start, n the state after n layers), their mean by distance, how far the "
+  return "What the encoding does by itself. Dot products of position states by layer (TAPE, "
+         "Figures "
+         "7 and 8; 0 is the start, n the state after n layers), their mean by distance, how far "
+         "the "
          "state drifts with depth, the bias of every head by distance (CAPE, Figure 1), and the "
          "frequencies of the rotation.";
 }
@@ -51,8 +53,8 @@ std::optional<PlotSpec> PatternsView::plot_of(const Session& session,
   const PatternsResult& result = answer.result;
   const std::string& figure = session.patterns.figure;
   if (figure == "dot products") {
-    const auto* tensor = protocol::find_tensor(
-        answer.tensors, "pe_dot." + std::to_string(session.patterns.layer));
+    const auto* tensor =
+        protocol::find_tensor(answer.tensors, "pe_dot." + std::to_string(session.patterns.layer));
     if (!tensor) return std::nullopt;
     return pe_dot_figure(result, session.patterns.layer, grid_of(*tensor));
   }
@@ -80,7 +82,7 @@ Output PatternsView::exported(Desk& desk) {
 
 void PatternsView::draw_controls(Desk& desk) {
   PatternsState state = desk.session().patterns;
-  bool changed = draw_choice("##figure", state.figure, figure_names());
+  bool changed = draw_choice("##figure", state.figure, pattern_figures());
   if (state.figure == "dot products" || state.figure == "bias curves") {
     ImGui::SameLine();
     int layer = static_cast<int>(state.layer);
@@ -92,7 +94,8 @@ void PatternsView::draw_controls(Desk& desk) {
     }
   }
   if (changed)
-    desk.edit.apply("Change the pattern", [&](Session& s) { s.patterns = state; }, "patterns");
+    desk.edit.apply(
+        "Change the pattern", [&](Session& s) { s.patterns = state; }, "patterns");
   draw_tools(desk);
 }
 
@@ -109,9 +112,8 @@ void PatternsView::draw_model(Desk& desk, std::size_t index) {
   Picture& picture = pictures_[desk.session().models[index]];
   const PatternsState& state = desk.session().patterns;
   const std::string key = serials_of(answer) + state.figure + std::to_string(state.layer);
-  const PlotSpec& plot = picture.plot.get(key, [&] {
-    return plot_of(desk.session(), *answer).value_or(PlotSpec{});
-  });
+  const PlotSpec& plot =
+      picture.plot.get(key, [&] { return plot_of(desk.session(), *answer).value_or(PlotSpec{}); });
   if (plot.id.empty()) {
     const std::string& why = answer->result.why_empty;
     return widgets::draw_empty(why.empty() ? "This encoding has no " + state.figure + "." : why);

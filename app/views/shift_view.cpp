@@ -13,7 +13,7 @@ namespace {
 using protocol::ShiftResult;
 using protocol::ShiftRow;
 
-ShiftResult merged(const Desk& desk) {
+ShiftResult merged_shift(const Desk& desk) {
   ShiftResult all;
   for (std::size_t i = 0; i < desk.models(); ++i) {
     const auto* answer = desk.of(i).shift.answer();
@@ -24,12 +24,6 @@ ShiftResult merged(const Desk& desk) {
     all.formula = one.formula;
   }
   return all;
-}
-
-std::string key_of(const Desk& desk) {
-  std::string key;
-  for (std::size_t i = 0; i < desk.models(); ++i) key += serials_of(desk.of(i).shift.answer());
-  return key;
 }
 
 // One line of the paper's table: a model, a method and a shift, with a value for each layer.
@@ -53,17 +47,15 @@ std::vector<Line> lines_of(const ShiftResult& result) {
   return lines;
 }
 
-int color_of_model(const Desk& desk, const std::string& model) {
-  const auto& models = desk.session().models;
-  return static_cast<int>(std::find(models.begin(), models.end(), model) - models.begin());
-}
-
 }  // namespace
 
 std::string ShiftView::help_text() const {
-  return "\"ids\": position ids start at k; a relative encoding must not notice. \"tokens\": k [BOS] "
-         "tokens stand before the text; attention over the original tokens may change. The attention "
-         "difference is in units of 0.01 (TAPE, Table 8): mean over heads and queries of the summed "
+  return "\"ids\": position ids start at k; a relative encoding must not notice. \"tokens\": k "
+         "[BOS] "
+         "tokens stand before the text; attention over the original tokens may change. The "
+         "attention "
+         "difference is in units of 0.01 (TAPE, Table 8): mean over heads and queries of the "
+         "summed "
          "absolute change of the weights.";
 }
 
@@ -82,7 +74,7 @@ void ShiftView::ask(Desk& desk) {
 
 Output ShiftView::exported(Desk& desk) {
   Output output;
-  const ShiftResult result = merged(desk);
+  const ShiftResult result = merged_shift(desk);
   output.result = protocol::to_json_form(result);
   if (!result.rows.empty()) output.figures = {shift_figure(result)};
   return output;
@@ -92,8 +84,8 @@ void ShiftView::draw_table(const Desk& desk, const ShiftResult& result) {
   const std::vector<Line> lines = lines_of(result);
   int64_t layers = 0;
   for (const ShiftRow& row : result.rows) layers = std::max(layers, row.layer + 1);
-  const ImGuiTableFlags flags = ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_BordersInnerH |
-                                ImGuiTableFlags_ScrollY;
+  const ImGuiTableFlags flags =
+      ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_BordersInnerH | ImGuiTableFlags_ScrollY;
   const int shown = static_cast<int>(std::min<int64_t>(layers, 12));
   if (!ImGui::BeginTable("shift", 3 + shown, flags)) return;
   ImGui::TableSetupScrollFreeze(0, 1);
@@ -106,7 +98,7 @@ void ShiftView::draw_table(const Desk& desk, const ShiftResult& result) {
   for (const Line& line : lines) {
     ImGui::TableNextRow();
     ImGui::TableNextColumn();
-    ImGui::TextColored(widgets::series_vec(color_of_model(desk, line.model)), "%s",
+    ImGui::TextColored(widgets::series_vec(color_of_model(desk.session(), line.model)), "%s",
                        line.model.c_str());
     ImGui::TableNextColumn();
     ImGui::Text("%lld %s", static_cast<long long>(line.by), line.method.c_str());
@@ -148,7 +140,7 @@ widgets::PlotSpec ShiftView::plot_of(const Desk& desk, ShiftResult result) const
   std::erase_if(result.rows, [&](const ShiftRow& row) { return row.by != shown; });
   widgets::PlotSpec plot = shift_figure(result);
   for (widgets::Series& series : plot.series)
-    series.color = color_of_model(desk, series.label.substr(0, series.label.find(' ')));
+    series.color = color_of_model(desk.session(), series.label.substr(0, series.label.find(' ')));
   for (int64_t layer = 0; layer < 64; ++layer) {
     const bool there = std::any_of(result.rows.begin(), result.rows.end(),
                                    [&](const ShiftRow& row) { return row.layer == layer; });
@@ -163,10 +155,12 @@ void ShiftView::draw_content(Desk& desk) {
     return widgets::draw_empty("Tick models to see what moving a text does to them.");
   for (std::size_t i = 0; i < desk.models(); ++i)
     draw_question(desk, desk.of(i).shift, desk.session().models[i]);
-  const ShiftResult& result = result_.get(key_of(desk), [&] { return merged(desk); });
+  const ShiftResult& result =
+      result_.get(answers_key(desk, &ModelQuestions::shift), [&] { return merged_shift(desk); });
   if (result.rows.empty()) return;
-  const auto& plot = plot_.get(key_of(desk) + std::to_string(desk.session().shift.shown),
-                               [&] { return plot_of(desk, result); });
+  const auto& plot = plot_.get(
+      answers_key(desk, &ModelQuestions::shift) + std::to_string(desk.session().shift.shown),
+      [&] { return plot_of(desk, result); });
   const float height = ImGui::GetContentRegionAvail().y;
   if (ImGui::BeginChild("plot", {0, std::max(140.0F, height * 0.55F)})) {
     widgets::PlotDraw options;
@@ -175,8 +169,8 @@ void ShiftView::draw_content(Desk& desk) {
     widgets::draw_plot(plot, options);
   }
   ImGui::EndChild();
-  if (ImGui::BeginChild("table", {0, -widgets::notes_height(plot.notes,
-                                                           ImGui::GetContentRegionAvail().x) - 6}))
+  if (ImGui::BeginChild(
+          "table", {0, -widgets::notes_height(plot.notes, ImGui::GetContentRegionAvail().x) - 6}))
     draw_table(desk, result);
   ImGui::EndChild();
   widgets::draw_notes(plot.notes);

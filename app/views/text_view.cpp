@@ -47,9 +47,9 @@ void draw_guess(const protocol::Guess& guess, bool hit) {
   char words[16];
   std::snprintf(words, sizeof words, "%.1f %%", 100 * guess.probability);
   ImGui::SameLine();
-  ImGui::SetCursorPosX(std::max(ImGui::GetCursorPosX(),
-                                ImGui::GetCursorPosX() + ImGui::GetContentRegionAvail().x -
-                                    ImGui::CalcTextSize(words).x));
+  ImGui::SetCursorPosX(std::max(
+      ImGui::GetCursorPosX(),
+      ImGui::GetCursorPosX() + ImGui::GetContentRegionAvail().x - ImGui::CalcTextSize(words).x));
   ImGui::TextColored(widgets::palette().quiet, "%s", words);
 }
 
@@ -125,9 +125,8 @@ void TextView::draw_model(Desk& desk, std::size_t index) {
   const std::string& note = question.answer()->result.provenance.note;
   if (!note.empty()) widgets::draw_notes({note});
   Strip& strip = strips_[desk.session().models[index]];
-  const auto& tokens = strip.tokens.get(serials_of(question.answer()), [&] {
-    return strip_tokens(question.answer()->result);
-  });
+  const auto& tokens = strip.tokens.get(serials_of(question.answer()),
+                                        [&] { return strip_tokens(question.answer()->result); });
   widgets::TokenStripSpec spec{&tokens, strip.tokens.version(), kHighLoss, -1, -1};
   const Selection& at = desk.session().selection;
   spec.selected = static_cast<int>(at.query.value_or(-1));
@@ -157,10 +156,9 @@ void TextView::draw_guesses(Desk& desk) {
     const TokenReading& reading = answer->result.tokens[static_cast<std::size_t>(token)];
     draw_model_name(desk.session(), i);
     ImGui::SameLine();
-    ImGui::TextColored(widgets::palette().quiet, "%d \"%s\" %s", static_cast<int>(token),
-                       reading.text.c_str(),
-                       reading.loss ? (widgets::short_number(*reading.loss) + " nats").c_str()
-                                    : "no loss");
+    ImGui::TextColored(
+        widgets::palette().quiet, "%d \"%s\" %s", static_cast<int>(token), reading.text.c_str(),
+        reading.loss ? (widgets::short_number(*reading.loss) + " nats").c_str() : "no loss");
     const std::size_t shown = std::min<std::size_t>(5, reading.guesses.size());
     for (std::size_t k = 0; k < shown; ++k)
       draw_guess(reading.guesses[k], reading.guesses[k].id == reading.id);

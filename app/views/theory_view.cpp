@@ -50,8 +50,10 @@ void draw_verdict(const std::string& verdict) {
 void paragraph(const std::string& words, const ImVec4* color = nullptr) {
   if (words.empty()) return;
   ImGui::PushTextWrapPos(0.0F);
-  if (color) ImGui::TextColored(*color, "%s", words.c_str());
-  else ImGui::TextUnformatted(words.c_str());
+  if (color)
+    ImGui::TextColored(*color, "%s", words.c_str());
+  else
+    ImGui::TextUnformatted(words.c_str());
   ImGui::PopTextWrapPos();
 }
 
@@ -77,15 +79,14 @@ Output TheoryView::exported(Desk& desk) {
   Output output;
   for (const CheckResult* check : checks_of(desk)) {
     output.result["checks"].push_back(protocol::to_json_form(*check));
-    for (const auto& curve : check->curves)
-      output.figures.push_back(check_figure(*check, curve));
+    for (const auto& curve : check->curves) output.figures.push_back(check_figure(*check, curve));
   }
   return output;
 }
 
 void TheoryView::draw_list(Desk& desk, const std::vector<const CheckResult*>& checks) {
-  const ImGuiTableFlags flags = ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_BordersInnerH |
-                                ImGuiTableFlags_ScrollY;
+  const ImGuiTableFlags flags =
+      ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_BordersInnerH | ImGuiTableFlags_ScrollY;
   if (!ImGui::BeginTable("checks", 6, flags)) return;
   ImGui::TableSetupScrollFreeze(0, 1);
   for (const char* name : {"check", "model", "verdict", "value", "bound", "samples"})
@@ -98,7 +99,8 @@ void TheoryView::draw_list(Desk& desk, const std::vector<const CheckResult*>& ch
     const std::string name = name_of_check(*check);
     if (ImGui::Selectable(check->id.c_str(), desk.session().theory.check == name,
                           ImGuiSelectableFlags_SpanAllColumns))
-      desk.edit.apply("Show a check", [&](Session& s) { s.theory.check = name; }, "check");
+      desk.edit.apply(
+          "Show a check", [&](Session& s) { s.theory.check = name; }, "check");
     tooltip(check->statement);
     ImGui::PopID();
     ImGui::TableNextColumn();

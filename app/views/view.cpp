@@ -13,8 +13,10 @@ constexpr const char* kFigureFolder = "phasescope-figures";
 void collect_provenance(const nlohmann::json& value, nlohmann::json& found) {
   if (!value.is_structured()) return;
   for (const auto& [key, item] : value.items()) {
-    if (key == "provenance") found.push_back(item);
-    else collect_provenance(item, found);
+    if (key == "provenance")
+      found.push_back(item);
+    else
+      collect_provenance(item, found);
   }
 }
 
@@ -49,8 +51,8 @@ void View::draw(Desk& desk) {
 
 void View::ask_what_changed(Desk& desk) {
   if (!desk.shell.may_ask) return;
-  const bool changed = desk.edit.revision() != asked_revision_ ||
-                       desk.lab.generation() != asked_generation_;
+  const bool changed =
+      desk.edit.revision() != asked_revision_ || desk.lab.generation() != asked_generation_;
   asked_revision_ = desk.edit.revision(), asked_generation_ = desk.lab.generation();
   if (changed) ask(desk);
 }
@@ -153,6 +155,11 @@ void draw_model_name(const Session& session, std::size_t index) {
   ImGui::Dummy({side, ImGui::GetTextLineHeight()});
   ImGui::SameLine(0, side * 0.6F);
   ImGui::TextUnformatted(session.models[index].c_str());
+}
+
+int color_of_model(const Session& session, const std::string& model) {
+  const auto found = std::find(session.models.begin(), session.models.end(), model);
+  return static_cast<int>(found - session.models.begin());
 }
 
 void tooltip(const std::string& words) {

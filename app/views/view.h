@@ -58,6 +58,8 @@ bool draw_choice(const char* label, std::string& value, const std::vector<std::s
                  float width = 0);
 // The colour of the session's i-th model as a small square, then its name.
 void draw_model_name(const Session& session, std::size_t index);
+// Index of the colour that a model's curves have, for series_color.
+int color_of_model(const Session& session, const std::string& model);
 // Shown on hover of the last item.
 void tooltip(const std::string& words);
 // One number in a table cell, right-aligned.
@@ -91,6 +93,15 @@ template <class... Answers>
 std::string serials_of(const Answers*... answers) {
   std::string key;
   ((key += std::to_string(answers ? answers->serial : 0) + "/"), ...);
+  return key;
+}
+
+// The same for one question of every open model.
+template <class T>
+std::string answers_key(const Desk& desk, QuestionOf<T> ModelQuestions::*question) {
+  std::string key;
+  for (std::size_t i = 0; i < desk.models(); ++i)
+    key += serials_of((desk.of(i).*question).answer());
   return key;
 }
 

@@ -22,8 +22,8 @@ void step_head(Desk& desk, int64_t layers, int64_t heads) {
   const auto* info = desk.lab.of(model).info.answer();
   if (!info) return;
   const Selection at = desk.session().selection;
-  const int64_t layer = std::clamp<int64_t>(at.layer + layers, 0,
-                                            last_of(info->result.model.layers));
+  const int64_t layer =
+      std::clamp<int64_t>(at.layer + layers, 0, last_of(info->result.model.layers));
   const int64_t head = std::clamp<int64_t>(at.head + heads, 0, last_of(info->result.model.heads));
   select_head(desk, at.model, layer, head);
 }
@@ -47,10 +47,9 @@ void file_commands(std::vector<Command>& list) {
                   ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_O,
                   [](Desk& desk) { desk.shell.open_dialog = "text"; }});
   list.push_back({"file.save_session", "Save the session", "Also done when the window is closed",
-                  ImGuiMod_Ctrl | ImGuiKey_S,
-                  [](Desk& desk) { desk.shell.save_session = true; }});
-  list.push_back({"file.quit", "Quit", "Jobs go on without the window",
-                  ImGuiMod_Ctrl | ImGuiKey_Q, [](Desk& desk) { desk.shell.quit = true; }});
+                  ImGuiMod_Ctrl | ImGuiKey_S, [](Desk& desk) { desk.shell.save_session = true; }});
+  list.push_back({"file.quit", "Quit", "Jobs go on without the window", ImGuiMod_Ctrl | ImGuiKey_Q,
+                  [](Desk& desk) { desk.shell.quit = true; }});
 }
 
 void look_commands(std::vector<Command>& list) {
@@ -60,13 +59,11 @@ void look_commands(std::vector<Command>& list) {
                   }});
   list.push_back({"look.layout", "Reset the layout", "All views back where they were at first", 0,
                   [](Desk& desk) {
-                    desk.edit.apply("Reset the layout",
-                                    [](Session& s) { s.closed_views.clear(); });
+                    desk.edit.apply("Reset the layout", [](Session& s) { s.closed_views.clear(); });
                     desk.shell.reset_layout = true;
                   }});
   list.push_back({"look.palette", "Command palette", "Find a command by its name",
-                  ImGuiMod_Ctrl | ImGuiKey_K,
-                  [](Desk& desk) { desk.shell.palette_open = true; }});
+                  ImGuiMod_Ctrl | ImGuiKey_K, [](Desk& desk) { desk.shell.palette_open = true; }});
   list.push_back({"look.shortcuts", "Keyboard shortcuts", "What the keys do", ImGuiKey_F1,
                   [](Desk& desk) { desk.shell.help_open = true; }});
 }
@@ -77,16 +74,16 @@ void map_commands(std::vector<Command>& list) {
   struct Of {
     const char *word, *title;
   };
-  for (const Of of : {Of{"weight", "Map: weights"}, Of{"score", "Map: scores"},
-                      Of{"content", "Map: content scores"},
-                      Of{"positional", "Map: positional terms"}})
+  for (const Of of :
+       {Of{"weight", "Map: weights"}, Of{"score", "Map: scores"},
+        Of{"content", "Map: content scores"}, Of{"positional", "Map: positional terms"}})
     list.push_back({std::string("map.") + of.word, of.title, "What the attention map shows", 0,
                     [word = std::string(of.word)](Desk& desk) {
                       desk.edit.apply("Show " + word, [&](Session& s) { s.map.of = word; });
                     }});
-  for (const Of of : {Of{"a", "Map: the selected model alone"},
-                      Of{"both", "Map: two models side by side"},
-                      Of{"difference", "Map: A, B and their difference"}})
+  for (const Of of :
+       {Of{"a", "Map: the selected model alone"}, Of{"both", "Map: two models side by side"},
+        Of{"difference", "Map: A, B and their difference"}})
     list.push_back({std::string("map.show_") + of.word, of.title, "Which maps are shown", 0,
                     [word = std::string(of.word)](Desk& desk) {
                       desk.edit.apply("Compare maps", [&](Session& s) { s.map.show = word; });
@@ -110,12 +107,11 @@ void head_commands(std::vector<Command>& list) {
                     desk.edit.apply("Sort heads",
                                     [](Session& s) { s.heads.sorted = !s.heads.sorted; });
                   }});
-  list.push_back({"model.swap", "Select the next model", "", ImGuiMod_Ctrl | ImGuiKey_M,
-                  [](Desk& desk) {
-                    const auto count = static_cast<int64_t>(desk.models());
-                    if (count > 0)
-                      select_model(desk, (desk.session().selection.model + 1) % count);
-                  }});
+  list.push_back(
+      {"model.swap", "Select the next model", "", ImGuiMod_Ctrl | ImGuiKey_M, [](Desk& desk) {
+         const auto count = static_cast<int64_t>(desk.models());
+         if (count > 0) select_model(desk, (desk.session().selection.model + 1) % count);
+       }});
 }
 
 char lower(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
@@ -193,7 +189,8 @@ void close_model(Desk& desk, const std::string& name) {
 }
 
 void select_model(Desk& desk, int64_t index) {
-  desk.edit.apply("Select a model", [&](Session& s) { s.selection.model = index; }, "select");
+  desk.edit.apply(
+      "Select a model", [&](Session& s) { s.selection.model = index; }, "select");
 }
 
 void select_head(Desk& desk, int64_t model, int64_t layer, int64_t head) {
@@ -210,9 +207,8 @@ void select_query(Desk& desk, std::optional<int64_t> query) {
 }
 
 void select_pair(Desk& desk, int64_t query, int64_t key) {
-  desk.edit.apply("Select a pair", [&](Session& s) {
-    s.selection.query = query, s.selection.key = key;
-  });
+  desk.edit.apply("Select a pair",
+                  [&](Session& s) { s.selection.query = query, s.selection.key = key; });
 }
 
 void read_text(Desk& desk, const std::string& name, const std::string& words) {
@@ -228,8 +224,7 @@ void read_text_file_into(Desk& desk, const std::string& path) {
   read_text(desk, path, words);
 }
 
-void zoom_map(Desk& desk, int64_t row_begin, int64_t row_end, int64_t col_begin,
-              int64_t col_end) {
+void zoom_map(Desk& desk, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end) {
   desk.edit.apply(
       "Zoom the map",
       [&](Session& s) {

@@ -12,7 +12,7 @@ struct Command {
   std::string id;     // "view.heads", "edit.undo"
   std::string title;  // as the palette shows it
   std::string help;
-  int shortcut = 0;   // an ImGuiKeyChord, 0: none
+  int shortcut = 0;  // an ImGuiKeyChord, 0: none
   std::function<void(Desk&)> run;
 };
 

@@ -17,10 +17,10 @@ struct Shell {
   bool help_open = false;
   bool reset_layout = false;
   bool save_session = false;
-  bool may_ask = false;  // views send nothing to workers before this is set
-  bool moving = false;   // set by a view that waits for its axes to rest
-  std::string focus_view;               // id of the view to bring to the front
-  std::string open_dialog;              // "model" or "text": the file chooser to show
+  bool may_ask = false;                          // views send nothing to workers before this is set
+  bool moving = false;                           // set by a view that waits for its axes to rest
+  std::string focus_view;                        // id of the view to bring to the front
+  std::string open_dialog;                       // "model" or "text": the file chooser to show
   std::function<void(const std::string&)> copy;  // to the clipboard
 
   // A short message in the corner; errors stay until clicked.

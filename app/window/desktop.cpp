@@ -125,9 +125,8 @@ void Desktop::draw_status() {
   const float width = ImGui::CalcTextSize(words.c_str()).x + dot * 6 + 12;
   ImGui::SameLine(std::max(ImGui::GetCursorPosX() + 8, ImGui::GetWindowWidth() - width));
   const ImVec2 at = ImGui::GetCursorScreenPos();
-  ImGui::GetWindowDrawList()->AddCircleFilled(
-      {at.x + dot, at.y + ImGui::GetFrameHeight() / 2}, dot,
-      ImGui::ColorConvertFloat4ToU32(color));
+  ImGui::GetWindowDrawList()->AddCircleFilled({at.x + dot, at.y + ImGui::GetFrameHeight() / 2}, dot,
+                                              ImGui::ColorConvertFloat4ToU32(color));
   ImGui::SetCursorPosX(ImGui::GetCursorPosX() + dot * 3.4F);
   ImGui::TextColored(colors.quiet, "%s", words.c_str());
 }
@@ -166,8 +165,10 @@ float Desktop::draw_banner() {
                                : "Another one was started and has the models again.");
     ImGui::SameLine();
     if (ImGui::Button(lab_.gave_up() ? "Start again" : "Dismiss")) {
-      if (lab_.gave_up()) lab_.start_again();
-      else lab_.dismiss_death();
+      if (lab_.gave_up())
+        lab_.start_again();
+      else
+        lab_.dismiss_death();
     }
   }
   ImGui::End();
@@ -191,11 +192,11 @@ void Desktop::build_layout(unsigned dock) {
     const char* id;
     ImGuiID node;
   };
-  for (const Place& place : {Place{"models", left}, Place{"text", left_low},
-                             Place{"heads", middle}, Place{"patterns", middle},
-                             Place{"theory", middle}, Place{"extrapolation", middle_low},
-                             Place{"jobs", middle_low}, Place{"map", right},
-                             Place{"distance", right_low}, Place{"shift", right_low}})
+  for (const Place& place :
+       {Place{"models", left}, Place{"text", left_low}, Place{"heads", middle},
+        Place{"patterns", middle}, Place{"theory", middle}, Place{"extrapolation", middle_low},
+        Place{"jobs", middle_low}, Place{"map", right}, Place{"distance", right_low},
+        Place{"shift", right_low}})
     if (const View* shown = view(place.id))
       ImGui::DockBuilderDockWindow(shown->window_name().c_str(), place.node);
   ImGui::DockBuilderFinish(dock);
@@ -248,15 +249,15 @@ void Desktop::draw_notices() {
     ImGui::SetNextWindowPos({view->WorkPos.x + view->WorkSize.x - 14, bottom}, ImGuiCond_Always,
                             {1, 1});
     ImGui::SetNextWindowSizeConstraints({0, 0}, {view->WorkSize.x * 0.45F, 400});
-    const ImGuiWindowFlags flags =
-        ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoDocking | ImGuiWindowFlags_NoMove |
-        ImGuiWindowFlags_AlwaysAutoResize | ImGuiWindowFlags_NoSavedSettings |
-        ImGuiWindowFlags_NoFocusOnAppearing | ImGuiWindowFlags_NoNav;
+    const ImGuiWindowFlags flags = ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoDocking |
+                                   ImGuiWindowFlags_NoMove | ImGuiWindowFlags_AlwaysAutoResize |
+                                   ImGuiWindowFlags_NoSavedSettings |
+                                   ImGuiWindowFlags_NoFocusOnAppearing | ImGuiWindowFlags_NoNav;
     if (ImGui::Begin(("##notice" + std::to_string(i)).c_str(), nullptr, flags)) {
       ImGui::PushTextWrapPos(ImGui::GetFontSize() * 38);
-      ImGui::TextColored(notice.error ? widgets::palette().bad
-                                      : ImGui::GetStyleColorVec4(ImGuiCol_Text),
-                         "%s", notice.text.c_str());
+      ImGui::TextColored(
+          notice.error ? widgets::palette().bad : ImGui::GetStyleColorVec4(ImGuiCol_Text), "%s",
+          notice.text.c_str());
       ImGui::PopTextWrapPos();
       if (ImGui::IsWindowHovered() && ImGui::IsMouseClicked(ImGuiMouseButton_Left))
         dismissed = static_cast<int>(i);
@@ -270,8 +271,7 @@ void Desktop::draw_notices() {
 void Desktop::draw_shortcuts() {
   if (shell_.help_open) ImGui::OpenPopup("Keyboard shortcuts");
   shell_.help_open = false;
-  ImGui::SetNextWindowPos(ImGui::GetMainViewport()->GetCenter(), ImGuiCond_Appearing,
-                          {0.5F, 0.5F});
+  ImGui::SetNextWindowPos(ImGui::GetMainViewport()->GetCenter(), ImGuiCond_Appearing, {0.5F, 0.5F});
   bool open = true;
   if (!ImGui::BeginPopupModal("Keyboard shortcuts", &open,
                               ImGuiWindowFlags_AlwaysAutoResize | ImGuiWindowFlags_NoSavedSettings))

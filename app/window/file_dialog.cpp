@@ -39,8 +39,10 @@ void FileDialog::enter(const fs::path& folder) {
 
 void FileDialog::choose(Desk& desk, const fs::path& path) {
   try {
-    if (desk.shell.open_dialog == "text") read_text_file_into(desk, path.string());
-    else open_model(desk, path.string());
+    if (desk.shell.open_dialog == "text")
+      read_text_file_into(desk, path.string());
+    else
+      open_model(desk, path.string());
     desk.shell.open_dialog.clear();
     ImGui::CloseCurrentPopup();
   } catch (const formats::Error& error) {
@@ -55,12 +57,15 @@ void FileDialog::draw_entries(Desk& desk) {
     for (const Entry& entry : entries_) {
       const std::string label = entry.folder ? entry.name + "/" : entry.name;
       const fs::path path = folder_ / entry.name;
-      const auto flags = ImGuiSelectableFlags_AllowDoubleClick | ImGuiSelectableFlags_NoAutoClosePopups;
+      const auto flags =
+          ImGuiSelectableFlags_AllowDoubleClick | ImGuiSelectableFlags_NoAutoClosePopups;
       if (!ImGui::Selectable(label.c_str(), path == path_, flags)) continue;
       path_ = path.string();
       if (!ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left)) continue;
-      if (entry.folder) next = path;
-      else choose(desk, path);
+      if (entry.folder)
+        next = path;
+      else
+        choose(desk, path);
     }
     if (!next.empty()) enter(next);
   }
@@ -88,8 +93,7 @@ void FileDialog::draw(Desk& desk) {
                      text ? "A text file (UTF-8)"
                           : "A folder with config.json, a .safetensors or .bin file, or a job");
   ImGui::SetNextItemWidth(-1);
-  const bool entered =
-      ImGui::InputText("##path", &path_, ImGuiInputTextFlags_EnterReturnsTrue);
+  const bool entered = ImGui::InputText("##path", &path_, ImGuiInputTextFlags_EnterReturnsTrue);
   draw_entries(desk);
   if (!trouble_.empty()) ImGui::TextColored(widgets::palette().bad, "%s", trouble_.c_str());
   if (ImGui::Button("Open") || entered) choose(desk, path_);

@@ -149,8 +149,7 @@ void Lab::retry(Question& question) {
 
 std::vector<Question*> Lab::every() const {
   auto* self = const_cast<Lab*>(this);  // the list is read by const members and reset by others
-  std::vector<Question*> list{&self->models, &self->jobs, &self->job, &self->start,
-                              &self->control};
+  std::vector<Question*> list{&self->models, &self->jobs, &self->job, &self->start, &self->control};
   for (const auto& [name, questions] : by_model_)
     for (Question* question : questions->all()) list.push_back(question);
   return list;

@@ -17,8 +17,8 @@ namespace phasescope::app {
 
 // --- one question ---------------------------------------------------------------------------
 
-// quick: answered while the user looks on. slow: over many texts; a worker of its own answers it, so
-// that a map never waits for an evaluation.
+// quick: answered while the user looks on. slow: over many texts; a worker of its own answers it,
+// so that a map never waits for an evaluation.
 enum class Lane { quick, slow };
 
 class Question {
@@ -88,9 +88,8 @@ class QuestionOf : public Question {
 
  protected:
   void take(protocol::Reply reply, const std::string& key) override {
-    answer_ = std::make_shared<const Answer<T>>(
-        Answer<T>{protocol::from_json_form<T>(reply.result), std::move(reply.tensors), key,
-                  next_serial()});
+    answer_ = std::make_shared<const Answer<T>>(Answer<T>{
+        protocol::from_json_form<T>(reply.result), std::move(reply.tensors), key, next_serial()});
   }
 
  private:

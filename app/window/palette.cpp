@@ -10,13 +10,13 @@
 namespace phasescope::app {
 namespace {
 
-constexpr const char* kName = "##palette";
+constexpr const char* kPaletteName = "##palette";
 
 }  // namespace
 
 void CommandPalette::draw_list(Desk& desk, const std::vector<const Command*>& found) {
-  const Command* run = run_chosen_ && !found.empty() ? found[static_cast<std::size_t>(chosen_)]
-                                                      : nullptr;
+  const Command* run =
+      run_chosen_ && !found.empty() ? found[static_cast<std::size_t>(chosen_)] : nullptr;
   const float line = ImGui::GetTextLineHeightWithSpacing();
   if (ImGui::BeginChild("found", {0, line * 12})) {
     for (std::size_t i = 0; i < found.size(); ++i) {
@@ -42,8 +42,8 @@ void CommandPalette::draw_list(Desk& desk, const std::vector<const Command*>& fo
 
 void CommandPalette::draw(Desk& desk, const std::vector<Command>& commands) {
   if (!desk.shell.palette_open) return;
-  if (!ImGui::IsPopupOpen(kName)) {
-    ImGui::OpenPopup(kName);
+  if (!ImGui::IsPopupOpen(kPaletteName)) {
+    ImGui::OpenPopup(kPaletteName);
     words_.clear();
     chosen_ = 0;
   }
@@ -51,7 +51,7 @@ void CommandPalette::draw(Desk& desk, const std::vector<Command>& commands) {
   ImGui::SetNextWindowPos({view->GetCenter().x, view->WorkPos.y + view->WorkSize.y * 0.12F},
                           ImGuiCond_Always, {0.5F, 0});
   ImGui::SetNextWindowSize({std::min(view->WorkSize.x * 0.9F, ImGui::GetFontSize() * 44), 0});
-  if (!ImGui::BeginPopup(kName)) {
+  if (!ImGui::BeginPopup(kPaletteName)) {
     desk.shell.palette_open = false;
     return;
   }

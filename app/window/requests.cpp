@@ -51,8 +51,10 @@ json patterns_params(const Session& session, const std::string& model) {
 
 json distance_params(const Session& session, const std::string& model) {
   json params{{"models", {model}}};
-  if (session.distance.corpus) params["corpus"] = true;
-  else add_text(params, session);
+  if (session.distance.corpus)
+    params["corpus"] = true;
+  else
+    add_text(params, session);
   return params;
 }
 
@@ -62,9 +64,7 @@ json shift_params(const Session& session, const std::string& model) {
   return params;
 }
 
-json theory_params(const Session&, const std::string& model) {
-  return {{"models", {model}}};
-}
+json theory_params(const Session&, const std::string& model) { return {{"models", {model}}}; }
 
 json eval_params(const Session& session, const std::string& model) {
   return {{"task", "perplexity"},

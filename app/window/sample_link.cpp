@@ -21,8 +21,8 @@ void SampleLink::start() {
 void SampleLink::die(const std::string& how) {
   protocol::DeathNotice notice;
   notice.how = how;
-  notice.error = {std::string(protocol::error_code::worker_died),
-                  "The worker was " + how + ".", "", ""};
+  notice.error = {std::string(protocol::error_code::worker_died), "The worker was " + how + ".", "",
+                  ""};
   death_ = notice;
   state_ = protocol::WorkerState::dead;
 }
@@ -57,12 +57,15 @@ std::size_t SampleLink::drain() {
   for (const Request& request : requests_)
     if (request.callbacks.on_progress) request.callbacks.on_progress(0.4, "reading texts");
   for (const Request& request : now) {
-    if (death_) request.callbacks.on_error(death_->error);
-    else if (request.cancelled) request.callbacks.on_error({"cancelled", "cancelled", "", ""});
+    if (death_)
+      request.callbacks.on_error(death_->error);
+    else if (request.cancelled)
+      request.callbacks.on_error({"cancelled", "cancelled", "", ""});
     else if (manner_of(request.method) == Manner::fail)
       request.callbacks.on_error({"bad_input", "The file is not a model", "config.json",
                                   "choose a folder with a config.json"});
-    else finish(request);
+    else
+      finish(request);
   }
   return now.size();
 }

@@ -58,8 +58,8 @@ Reply model_info(const nlohmann::json& params, const SampleShape& shape) {
 Reply text_read(const nlohmann::json& params, const SampleShape& shape) {
   TextResult result;
   result.model = model_of(params);
-  const std::string words = params.value("input", nlohmann::json::object())
-                                .value("text", std::string("made-up text "));
+  const std::string words =
+      params.value("input", nlohmann::json::object()).value("text", std::string("made-up text "));
   for (int i = 0; i < shape.tokens && !words.empty(); ++i) {
     TokenReading token;
     const char c = words[static_cast<std::size_t>(i) % words.size()];
@@ -87,9 +87,9 @@ Reply heads(const nlohmann::json& params, const SampleShape& shape) {
       const double reach = 1 + 3.0 * head + layer + 8 * tint(result.model);
       HeadRow row;
       row.layer = layer, row.head = head;
-      for (const auto& [key, value] : {std::pair{"entropy", std::log(reach)},
-                                       std::pair{"sink", 0.1 / reach},
-                                       std::pair{"mean_distance", reach}})
+      for (const auto& [key, value] :
+           {std::pair{"entropy", std::log(reach)}, std::pair{"sink", 0.1 / reach},
+            std::pair{"mean_distance", reach}})
         row.values[key] = {value, value, value, 1};
       result.rows.push_back(std::move(row));
       for (int q = 0; q < side; ++q)
@@ -126,8 +126,8 @@ Reply map(const nlohmann::json& params, const SampleShape& shape) {
   std::vector<float> cells, by_row, by_column;
   for (int64_t r = 0; r < result.height; ++r)
     for (int64_t c = 0; c < result.width; ++c) {
-      const double q = static_cast<double>(
-          result.row_begin + r * (result.row_end - result.row_begin) / result.height);
+      const double q = static_cast<double>(result.row_begin +
+                                           r * (result.row_end - result.row_begin) / result.height);
       const double k = static_cast<double>(
           result.column_begin + c * (result.column_end - result.column_begin) / result.width);
       const double value = result.of == "weight" ? std::min(1.0, weight_at(q, k, reach))
@@ -142,8 +142,7 @@ Reply map(const nlohmann::json& params, const SampleShape& shape) {
   Reply reply{to_json_form(result), {}};
   reply.tensors.push_back(
       TensorRef::own<float>("map", {result.height, result.width}, std::move(cells)));
-  reply.tensors.push_back(
-      TensorRef::own<float>("row_profile", {result.height}, std::move(by_row)));
+  reply.tensors.push_back(TensorRef::own<float>("row_profile", {result.height}, std::move(by_row)));
   reply.tensors.push_back(
       TensorRef::own<float>("column_profile", {result.width}, std::move(by_column)));
   return reply;
@@ -162,8 +161,8 @@ Reply patterns(const nlohmann::json& params, const SampleShape& shape) {
     std::vector<float> grid;
     for (int i = 0; i < side; ++i)
       for (int j = 0; j < side; ++j)
-        grid.push_back(static_cast<float>(24 * std::exp(-std::abs(i - j) / 6.0) *
-                                          std::cos((i - j) * 0.4)));
+        grid.push_back(
+            static_cast<float>(24 * std::exp(-std::abs(i - j) / 6.0) * std::cos((i - j) * 0.4)));
     for (int d = 0; d < side; ++d) row.mean_by_distance.push_back(24 * std::exp(-d / 6.0));
     result.layers.push_back(row);
     reply.tensors.push_back(
@@ -232,7 +231,8 @@ Reply shift(const nlohmann::json& params, const SampleShape& shape) {
 Reply theory(const nlohmann::json& params, const SampleShape&) {
   TheoryResult result;
   int place = 0;
-  for (const char* id : {"tape.shift", "rope.intrinsic_bias", "tapa.histogram", "tape.permutation"}) {
+  for (const char* id :
+       {"tape.shift", "rope.intrinsic_bias", "tapa.histogram", "tape.permutation"}) {
     CheckResult check;
     check.id = id, check.model = model_of(params);
     check.verdict = name_of(static_cast<Verdict>(place++ % 4));
@@ -240,8 +240,14 @@ Reply theory(const nlohmann::json& params, const SampleShape&) {
     check.statement = "All quantities are unchanged when the position ids are shifted.";
     check.source = "TAPE, Proposition 4.2";
     check.detail = "largest residual over shifts 1, 3, 16, 1000 and 10^6";
-    CheckCurve curve{"residual", "shift", "relative residual", true, true,
-                     {1, 10, 100, 1000}, {1e-13, 2e-13, 1e-12, 3e-12}, {1e-10, 1e-10, 1e-10, 1e-10}};
+    CheckCurve curve{"residual",
+                     "shift",
+                     "relative residual",
+                     true,
+                     true,
+                     {1, 10, 100, 1000},
+                     {1e-13, 2e-13, 1e-12, 3e-12},
+                     {1e-10, 1e-10, 1e-10, 1e-10}};
     check.curves = {curve};
     result.checks.push_back(std::move(check));
   }
@@ -307,12 +313,20 @@ Reply jobs_control(const nlohmann::json&, const SampleShape&) {
 Reply sample_reply(const std::string& method, const nlohmann::json& params,
                    const SampleShape& shape) {
   using Make = Reply (*)(const nlohmann::json&, const SampleShape&);
-  static const std::map<std::string, Make> kMakers{
-      {"models.list", models_list}, {"model.info", model_info}, {"text.read", text_read},
-      {"heads", heads},             {"map", map},               {"patterns", patterns},
-      {"distance", distance},       {"shift", shift},           {"theory", theory},
-      {"eval", eval},               {"jobs.list", jobs_list},   {"jobs.show", jobs_show},
-      {"jobs.start", jobs_start},   {"jobs.control", jobs_control}};
+  static const std::map<std::string, Make> kMakers{{"models.list", models_list},
+                                                   {"model.info", model_info},
+                                                   {"text.read", text_read},
+                                                   {"heads", heads},
+                                                   {"map", map},
+                                                   {"patterns", patterns},
+                                                   {"distance", distance},
+                                                   {"shift", shift},
+                                                   {"theory", theory},
+                                                   {"eval", eval},
+                                                   {"jobs.list", jobs_list},
+                                                   {"jobs.show", jobs_show},
+                                                   {"jobs.start", jobs_start},
+                                                   {"jobs.control", jobs_control}};
   return kMakers.at(method)(params, shape);
 }
 

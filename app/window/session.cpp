@@ -47,8 +47,8 @@ Session default_session() {
 std::string selected_model(const Session& session) {
   if (session.models.empty()) return "";
   const auto last = static_cast<int64_t>(session.models.size()) - 1;
-  return session.models[static_cast<std::size_t>(std::clamp<int64_t>(
-      session.selection.model, 0, last))];
+  return session
+      .models[static_cast<std::size_t>(std::clamp<int64_t>(session.selection.model, 0, last))];
 }
 
 std::string name_of_head(int64_t layer, int64_t head) {

@@ -36,8 +36,8 @@ struct Selection {
 
 struct HeadsState {
   std::string metric = "entropy";
-  bool sorted = false;     // by the metric, largest first; else layers down, heads across
-  double at_least = 0;     // heads whose metric is below are dimmed
+  bool sorted = false;  // by the metric, largest first; else layers down, heads across
+  double at_least = 0;  // heads whose metric is below are dimmed
   bool filtered = false;
   template <class V>
   void fields(V& v) {
@@ -113,8 +113,8 @@ struct ExtrapolationState {
 };
 
 struct JobsState {
-  std::string dir;                  // the job shown in full
-  std::string config = "tapa";      // of the training form
+  std::string dir;              // the job shown in full
+  std::string config = "tapa";  // of the training form
   int64_t steps = 200;
   template <class V>
   void fields(V& v) {

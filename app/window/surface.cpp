@@ -107,8 +107,10 @@ void Surface::present() {
 }
 
 bool Surface::wait(double seconds) {
-  if (seconds > 0 && !impl_->woken) glfwWaitEventsTimeout(seconds);
-  else glfwPollEvents();
+  if (seconds > 0 && !impl_->woken)
+    glfwWaitEventsTimeout(seconds);
+  else
+    glfwPollEvents();
   return impl_->woken.exchange(false) || ImGui::GetCurrentContext()->InputEventsQueue.Size > 0;
 }
 
@@ -134,8 +136,7 @@ widgets::Image Surface::picture() const {
   image.pixels.resize(upward.size());
   for (int y = 0; y < image.height; ++y)
     std::copy_n(upward.begin() + static_cast<std::ptrdiff_t>(image.height - 1 - y) * image.width,
-                image.width,
-                image.pixels.begin() + static_cast<std::ptrdiff_t>(y) * image.width);
+                image.width, image.pixels.begin() + static_cast<std::ptrdiff_t>(y) * image.width);
   for (widgets::Rgba& pixel : image.pixels) pixel.a = 255;
   return image;
 }

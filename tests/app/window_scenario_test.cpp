@@ -100,8 +100,8 @@ TEST(Scenario, ZoomTheMapFromAllToSinglePairsAndBack) {
     Stage& stage = stage_of(ctx);
     ImGuiWindow* window = ctx->GetWindowByRef("//###map");
     IM_CHECK(window != nullptr);
-    ctx->MouseMoveToPos({window->Pos.x + window->Size.x * 0.4F,
-                         window->Pos.y + window->Size.y * 0.45F});
+    ctx->MouseMoveToPos(
+        {window->Pos.x + window->Size.x * 0.4F, window->Pos.y + window->Size.y * 0.45F});
     const auto span = [&] { return stage.session().map.row_end - stage.session().map.row_begin; };
     ctx->MouseWheelY(6);
     IM_CHECK(wait_for(ctx, [&] { return span() > 0; }));
@@ -148,9 +148,8 @@ TEST(Scenario, PaletteBringsAHiddenViewForward) {
     ctx->KeyChars("show theory");
     ctx->KeyPress(ImGuiKey_Enter);
     IM_CHECK(wait_for(ctx, [&] { return stage.desktop.view("theory")->visible(); }));
-    IM_CHECK(wait_for(ctx, [&] {
-      return stage.desktop.lab().of("rope").theory.answer() != nullptr;
-    }));
+    IM_CHECK(
+        wait_for(ctx, [&] { return stage.desktop.lab().of("rope").theory.answer() != nullptr; }));
   });
 }
 

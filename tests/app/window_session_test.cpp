@@ -87,7 +87,8 @@ TEST(Editor, UndoAndRedoRestoreTheSession) {
 TEST(Editor, MergedChangesAreOneStepAndNoChangeIsNone) {
   Editor edit(default_session());
   for (int i = 1; i < 5; ++i)
-    edit.apply("zoom", [&](Session& s) { s.map.row_end = i; }, "zoom");
+    edit.apply(
+        "zoom", [&](Session& s) { s.map.row_end = i; }, "zoom");
   const auto revision = edit.revision();
   edit.apply("nothing", [](Session&) {});
   EXPECT_EQ(edit.revision(), revision);
