@@ -32,6 +32,7 @@ class TextPass::Recorder final : public model::Observer {
 
   bool wants_attention(std::int64_t) override { return pass_.keep_ || layers_ != nullptr; }
   void on_attention(const AttentionPointer& attention) override {
+    pass_.kernel_ = attention->kernel();
     if (pass_.keep_) pass_.layers_.push_back(attention);
     if (layers_ != nullptr) (*layers_)(attention);
   }

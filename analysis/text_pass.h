@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "model/decoder.h"
@@ -58,6 +59,8 @@ class TextPass {
   // Runs what has not run yet.
   void run();
   std::int64_t kept_bytes() const;
+  // Which implementation ran attention; empty where no layer has been looked at yet.
+  const std::string& kernel() const { return kernel_; }
 
  private:
   class Recorder;
@@ -73,6 +76,7 @@ class TextPass {
   std::vector<AttentionPointer> layers_;
   std::vector<model::PositionState> positions_;
   at::Tensor hidden_;
+  std::string kernel_;
 };
 
 }  // namespace phasescope::analysis

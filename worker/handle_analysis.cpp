@@ -49,12 +49,6 @@ Passes passes_of(const ModelPointer& model, const Texts& texts, const json& para
   return passes;
 }
 
-std::string kernel_of(const ModelPointer& model, const json& params) {
-  model::ForwardOptions options;
-  options.backend = backend_of(params);
-  return model->decoder.kernel_name(options);
-}
-
 // A model of a request about several, with its texts and its share of the progress.
 struct ModelTexts {
   ModelPointer model;
@@ -99,10 +93,10 @@ Reply heads(const json& params, RequestContext& context) {
   options.open_pass = [&](const std::vector<std::int64_t>& ids) {
     return pass_cache().get(model, ids, backend_of(params), context);
   };
-  analysis::HeadsOutput out =
-      analysis::analyse_heads(passes_of(model, texts, params, context), options, context);
-  out.result.provenance =
-      provenance_of("heads", params, context, {model}, &texts, kernel_of(model, params));
+  const Passes passes = passes_of(model, texts, params, context);
+  analysis::HeadsOutput out = analysis::analyse_heads(passes, options, context);
+  out.result.provenance = provenance_of("heads", params, context, {model}, &texts,
+                                        kernel_of(*model, params, passes[0].get()));
   return reply_of(out.result, std::move(out.tensors));
 }
 
@@ -142,10 +136,10 @@ Reply patterns(const json& params, RequestContext& context) {
   if (params.contains("query")) {
     options.query = number_param<std::int64_t>(params, "query", 0);
   }
-  analysis::PatternsOutput out = analysis::analyse_patterns(
-      passes_of(model, texts, params, context), options, context);
-  out.result.provenance =
-      provenance_of("patterns", params, context, {model}, &texts, kernel_of(model, params));
+  const Passes passes = passes_of(model, texts, params, context);
+  analysis::PatternsOutput out = analysis::analyse_patterns(passes, options, context);
+  out.result.provenance = provenance_of("patterns", params, context, {model}, &texts,
+                                        kernel_of(*model, params, passes[0].get()));
   return reply_of(out.result, std::move(out.tensors));
 }
 
@@ -223,7 +217,7 @@ Reply shift(const json& params, RequestContext& context) {
       result.rows.push_back(std::move(row));
     }
     result.provenance.push_back(provenance_of("shift", in.params, context, {in.model}, &in.texts,
-                                              kernel_of(in.model, in.params)));
+                                              kernel_of(*in.model, in.params, nullptr)));
   }
   return reply_of(result);
 }
@@ -252,7 +246,7 @@ Reply theory(const json& params, RequestContext& context) {
       result.checks.push_back(analysis::run_check(check, given));
     }
     result.provenance.push_back(provenance_of("theory", in.params, context, {in.model}, &in.texts,
-                                              kernel_of(in.model, in.params)));
+                                              kernel_of(*in.model, in.params, nullptr)));
   }
   return reply_of(result);
 }
@@ -291,11 +285,12 @@ Reply compare(const json& params, RequestContext& context) {
     throw formats::bad_input("the two models read the text as different tokens", "input",
                              "give ids, or a length that both read");
   }
-  protocol::CompareResult result =
-      analysis::analyse_compare(passes_of(a.model, a.texts, a.params, context),
-                                passes_of(b.model, b.texts, b.params, context), context);
+  const Passes passes = passes_of(a.model, a.texts, a.params, context);
+  protocol::CompareResult result = analysis::analyse_compare(
+      passes, passes_of(b.model, b.texts, b.params, context), context);
   result.provenance = provenance_of("compare", {{"models", {first, second}}}, context,
-                                    {a.model, b.model}, &a.texts, kernel_of(a.model, a.params));
+                                    {a.model, b.model}, &a.texts,
+                                    kernel_of(*a.model, a.params, passes[0].get()));
   return reply_of(result);
 }
 

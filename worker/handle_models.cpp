@@ -140,7 +140,7 @@ Reply text_read(const json& params, RequestContext& context) {
   protocol::TextResult result =
       analysis::analyse_text(*pass, texts.items[0], params.value("guesses", 5));
   result.provenance = provenance_of("text.read", params, context, {model}, &texts,
-                                    model->decoder.kernel_name(pass->options()));
+                                    kernel_of(*model, params, pass.get()));
   return reply_of(result);
 }
 
@@ -155,7 +155,7 @@ Reply generate(const json& params, RequestContext& context) {
   protocol::GenerateResult result =
       analysis::generate(*model, texts.items[0], options, context);
   result.provenance = provenance_of("generate", params, context, {model}, &texts,
-                                    model->decoder.kernel_name({}));
+                                    kernel_of(*model, params, nullptr));
   return reply_of(result);
 }
 

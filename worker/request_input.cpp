@@ -203,6 +203,13 @@ std::string command_of(const std::string& method, const json& params) {
 
 }  // namespace
 
+std::string kernel_of(const model::Model& model, const json& params,
+                      const analysis::TextPass* pass) {
+  if (pass != nullptr && !pass->kernel().empty()) return pass->kernel();
+  const bool plain = backend_of(params) == model::Backend::plain;
+  return plain || model.decoder.dtype() != at::kFloat ? "plain" : model::fused_kernel_name();
+}
+
 protocol::Provenance provenance_of(const std::string& method, const json& params,
                                    RequestContext& context,
                                    const std::vector<std::shared_ptr<const model::Model>>& models,

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/text_pass.h"
 #include "analysis/texts.h"
 #include "model/open_model.h"
 #include "protocol/results.h"
@@ -41,6 +42,10 @@ analysis::Texts only_first(analysis::Texts texts);
 
 // {"backend": "fused"|"plain"}; fused where nothing is said.
 model::Backend backend_of(const nlohmann::json& params);
+
+// What ran attention in this pass, or what runs a model where no pass has looked (null).
+std::string kernel_of(const model::Model& model, const nlohmann::json& params,
+                      const analysis::TextPass* pass);
 
 // Sidecar facts of a result: models, hashes, text, versions, seed. `kernel`: what ran.
 protocol::Provenance provenance_of(const std::string& method, const nlohmann::json& params,
