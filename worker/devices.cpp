@@ -70,6 +70,9 @@ nlohmann::json worker_facts(const WorkerSettings& settings, const std::string& v
                           {"devices", {"cpu"}}};
   for (std::size_t i = 0; i < cuda_devices(); ++i)
     facts["devices"].push_back("cuda:" + std::to_string(i));
+  if (facts["devices"].size() == 1)
+    facts["notice"] =
+        "No CUDA device is there (none, an old driver, or none shown): the CPU is used";
   try {
     check_device(settings.device);
   } catch (const formats::Error& error) {

@@ -1,0 +1,101 @@
+// The program itself: what it says of itself, how it ends, what it makes of bad words.
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "protocol/channel.h"
+#include "protocol/client.h"
+#include "protocol/spawn.h"
+
+namespace phasescope::worker {
+namespace {
+
+using nlohmann::json;
+using protocol::RequestError;
+using std::chrono::seconds;
+
+protocol::ClientOptions options(std::vector<std::string> arguments = {}) {
+  protocol::ClientOptions result;
+  result.command.argv = {PHASESCOPE_WORKER_PROGRAM};
+  for (auto& argument : arguments) result.command.argv.push_back(std::move(argument));
+  return result;
+}
+
+protocol::ErrorInfo error_of(protocol::WorkerClient& client, const std::string& method,
+                             const json& params) {
+  try {
+    client.call(method, params);
+  } catch (const RequestError& error) {
+    return error.info();
+  }
+  return {};
+}
+
+TEST(Program, SaysWhatItIsAndWhatItComputesOn) {
+  protocol::WorkerClient client(options({"--threads", "1"}));
+  const json info = client.call("worker.info", json::object()).result;
+  EXPECT_EQ(info["threads"], 1);
+  EXPECT_EQ(info["device"], "cpu");
+  EXPECT_EQ(info["devices"][0], "cpu");
+  EXPECT_FALSE(info["torch"].get<std::string>().empty());
+  EXPECT_EQ(info["version"], client.worker_hello()->version);
+}
+
+TEST(Row23, NoGpuIsANoticeAndTheCpuIsUsed) {
+  ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
+  protocol::WorkerClient client(options());
+  const json info = client.call("worker.info", json::object()).result;
+  EXPECT_EQ(info["devices"], json({"cpu"}));
+  EXPECT_NE(info["notice"].get<std::string>().find("the CPU is used"), std::string::npos);
+  EXPECT_EQ(error_of(client, "models.list", json::object()).code, "");
+  const auto error = error_of(client, "model.info", {{"model", "any"}, {"device", "cuda"}});
+  EXPECT_EQ(error.code, "device_unavailable");
+  EXPECT_EQ(error.where, "device");
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
+}
+
+TEST(Program, RequestsThatAreNoneHaveTheirCodes) {
+  protocol::WorkerClient client(options());
+  EXPECT_EQ(error_of(client, "no.method", json::object()).code, "bad_usage");
+  EXPECT_EQ(error_of(client, "model.info", json::object()).code, "bad_usage");
+  EXPECT_EQ(error_of(client, "model.info", {{"model", "no such model"}}).code, "bad_input");
+  EXPECT_EQ(error_of(client, "model.info", {{"model", "x"}, {"device", "tpu"}}).code, "bad_usage");
+  EXPECT_EQ(error_of(client, "model.info", {{"model", "x"}, {"set", {"a"}}}).code, "bad_usage");
+  EXPECT_EQ(error_of(client, "worker.crash", {{"how", "exit"}}).code, "bad_usage")
+      << "test methods are not there unless asked for";
+}
+
+TEST(Program, BadWordsEndItWithStatusTwo) {
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"--bogus"}, {"--threads", "many"}, {"--device"}, {"serve", "x"}}) {
+    std::vector<std::string> argv = {PHASESCOPE_WORKER_PROGRAM};
+    argv.insert(argv.end(), words.begin(), words.end());
+    protocol::ChildProcess child(argv);
+    const auto end = child.wait(seconds(20));
+    EXPECT_TRUE(end && end->exit_status == 2) << words[0];
+  }
+}
+
+TEST(Row22, TheModelsAreThereAgainAfterADeath) {
+  ::setenv("PHASESCOPE_TEST_HANDLERS", "1", 1);
+  protocol::WorkerClient client(options());
+  EXPECT_EQ(error_of(client, "worker.crash", {{"how", "fatal"}}).code, "worker_died");
+  EXPECT_EQ(client.death()->exit_status, 70);
+  client.restart();
+  EXPECT_EQ(error_of(client, "models.list", json::object()).code, "");
+  ::unsetenv("PHASESCOPE_TEST_HANDLERS");
+}
+
+TEST(Row25, TheProgramLeavesWhenItsInputEnds) {
+  protocol::ChildProcess child({PHASESCOPE_WORKER_PROGRAM});
+  auto socket = child.take_socket();
+  protocol::UniqueFd out(::dup(socket.get()));
+  auto channel = std::make_unique<protocol::Channel>(std::move(socket), std::move(out), false);
+  channel->handshake({}, seconds(60));
+  channel.reset();
+  const auto end = child.wait(seconds(10));
+  EXPECT_TRUE(end && end->exit_status == 0);
+}
+
+}  // namespace
+}  // namespace phasescope::worker
