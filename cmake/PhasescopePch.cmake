@@ -1,22 +1,27 @@
 # phasescope_precompile(): with PHASESCOPE_PCH, LibTorch's headers are read once for the libraries and
 # once for the tests (those are compiled as PIE) instead of ten seconds for every file.
 
-function(phasescope_precompile_group first)
-  if(NOT TARGET ${first})
-    return()
-  endif()
-  target_precompile_headers(${first} PRIVATE <ATen/ATen.h>)
+# A target without definitions of its own, with the warnings of all others: a compiler takes a
+# precompiled header only where every macro that it was made with stands too, and -Wpedantic changes some.
+function(phasescope_precompiled_torch name code_option)
+  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/${name}.cpp CONTENT "" @ONLY)
+  add_library(${name} OBJECT EXCLUDE_FROM_ALL ${CMAKE_BINARY_DIR}/${name}.cpp)
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(${name} PRIVATE ${code_option})
+  phasescope_warnings(${name})
+  target_link_libraries(${name} PRIVATE phasescope::torch phasescope::kernels)
+  target_precompile_headers(${name} PRIVATE <ATen/ATen.h>)
   foreach(target IN LISTS ARGN)
     if(TARGET ${target})
-      target_precompile_headers(${target} REUSE_FROM ${first})
+      target_precompile_headers(${target} REUSE_FROM ${name})
     endif()
   endforeach()
 endfunction()
 
 function(phasescope_precompile)
   if(PHASESCOPE_PCH AND PHASESCOPE_TORCH_DIR)
-    phasescope_precompile_group(phasescope_model
-      phasescope_analysis phasescope_training phasescope_worker)
-    phasescope_precompile_group(model_test analysis_test training_test)
+    phasescope_precompiled_torch(phasescope_torch_pic -fPIC
+      phasescope_model phasescope_analysis phasescope_training phasescope_worker)
+    phasescope_precompiled_torch(phasescope_torch_pie -fPIE model_test analysis_test training_test)
   endif()
 endfunction()

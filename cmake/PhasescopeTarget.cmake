@@ -13,7 +13,7 @@ function(phasescope_warnings target)
     "$<${gpu}:-Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers>")
   if(PHASESCOPE_WERROR)
     target_compile_options(${target} PRIVATE
-      "$<${host}:-Werror>" "$<${gpu}:-Xcompiler=-Werror;SHELL:-Werror all-warnings>")
+      "$<${host}:-Werror;-Wno-error=invalid-pch>" "$<${gpu}:-Xcompiler=-Werror;SHELL:-Werror all-warnings>")
   endif()
 endfunction()
 
