@@ -13,7 +13,10 @@ function(phasescope_warnings target)
     "$<${gpu}:-Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers>")
   if(PHASESCOPE_WERROR)
     target_compile_options(${target} PRIVATE
-      "$<${host}:-Werror;-Wno-error=invalid-pch>" "$<${gpu}:-Xcompiler=-Werror;SHELL:-Werror all-warnings>")
+      "$<${host}:-Werror>" "$<${gpu}:-Xcompiler=-Werror;SHELL:-Werror all-warnings>")
+    if(PHASESCOPE_PCH)
+      target_compile_options(${target} PRIVATE "$<${host}:-Wno-error=invalid-pch>")
+    endif()
   endif()
 endfunction()
 
