@@ -25,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 
 // After input or an answer so many frames are drawn: ImGui needs a second one to settle sizes.
 constexpr int kFramesAfterEvent = 3;
-constexpr double kAnimatedWait = 0.08, kIdleWait = 1.0;
+constexpr double kAnimatedWait = 0.08, kIdleWait = 1.0, kHeadlessWait = 0.25;
 
 protocol::WorkerCommand worker_command(const WindowOptions& options) {
   return options.remote.empty() ? protocol::local_worker(options.worker_arguments)
@@ -96,7 +96,7 @@ void take_screenshot(Surface& surface, Desktop& desktop, const WindowOptions& op
     draw_frame(surface, desktop);
     surface.present();
     calm = desktop.settled() && !desktop.animated() ? calm + 1 : 0;
-    if (calm == 0) surface.wait(0.05);
+    if (calm == 0) surface.wait(kHeadlessWait);
   }
   if (desktop.lab().waiting() > 0)
     std::fprintf(stderr, "phasescope: the picture was taken before every answer had come\n");

@@ -11,6 +11,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
 
 #include "formats/error.h"
 #include "widgets/theme.h"
@@ -44,10 +47,15 @@ GLFWwindow* open_window(const SurfaceOptions& options) {
 
 struct Surface::Impl {
   GLFWwindow* window = nullptr;
+  bool headless = false;
   std::atomic<bool> woken{true};
+  // GLFW's null platform never waits, so a headless surface waits for itself.
+  std::mutex mutex;
+  std::condition_variable woken_up;
 };
 
 Surface::Surface(const SurfaceOptions& options) : impl_(std::make_unique<Impl>()) {
+  impl_->headless = options.headless;
   glfwSetErrorCallback(remember_error);
   glfwInitHint(GLFW_PLATFORM, options.headless ? GLFW_PLATFORM_NULL : GLFW_ANY_PLATFORM);
   if (!glfwInit()) throw no_display();
@@ -103,11 +111,17 @@ void Surface::present() {
   glClearColor(ground.x, ground.y, ground.z, 1);
   glClear(GL_COLOR_BUFFER_BIT);
   ImGui_ImplOpenGL3_RenderDrawData(ImGui::GetDrawData());
+  // Off screen nothing ever asks Mesa to finish: unfinished frames would pile up.
+  if (impl_->headless) glFinish();
   glfwSwapBuffers(impl_->window);
 }
 
 bool Surface::wait(double seconds) {
-  if (seconds > 0 && !impl_->woken)
+  if (seconds > 0 && !impl_->woken && impl_->headless) {
+    std::unique_lock lock(impl_->mutex);
+    impl_->woken_up.wait_for(lock, std::chrono::duration<double>(seconds),
+                             [this] { return impl_->woken.load(); });
+  } else if (seconds > 0 && !impl_->woken)
     glfwWaitEventsTimeout(seconds);
   else
     glfwPollEvents();
@@ -115,8 +129,12 @@ bool Surface::wait(double seconds) {
 }
 
 void Surface::wake() {
-  impl_->woken = true;
-  glfwPostEmptyEvent();
+  {
+    std::lock_guard lock(impl_->mutex);
+    impl_->woken = true;
+  }
+  impl_->woken_up.notify_all();
+  if (!impl_->headless) glfwPostEmptyEvent();
 }
 
 bool Surface::closed() const { return glfwWindowShouldClose(impl_->window); }
