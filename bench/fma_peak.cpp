@@ -1,0 +1,72 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "bench/fma_peak.cpp"
+#include "kernels/cpu/targets.h"
+// After the list of targets.
+#include "hwy/foreach_target.h"
+
+#include <chrono>
+
+#include "bench/fma_peak.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace phasescope::kernels::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// `rounds` of 12 independent chains; returns the operations done, and a sum that keeps them alive.
+double multiply_add(long rounds, float& keep) {
+  const hn::ScalableTag<float> tag;
+  const auto factor = hn::Set(tag, 0.999f), addend = hn::Set(tag, 1e-3f);
+  auto a = factor, b = factor, c = factor, d = factor, e = factor, f = factor;
+  auto g = factor, h = factor, i = factor, j = factor, k = factor, l = factor;
+  for (long n = 0; n < rounds; ++n) {
+    a = hn::MulAdd(a, factor, addend);
+    b = hn::MulAdd(b, factor, addend);
+    c = hn::MulAdd(c, factor, addend);
+    d = hn::MulAdd(d, factor, addend);
+    e = hn::MulAdd(e, factor, addend);
+    f = hn::MulAdd(f, factor, addend);
+    g = hn::MulAdd(g, factor, addend);
+    h = hn::MulAdd(h, factor, addend);
+    i = hn::MulAdd(i, factor, addend);
+    j = hn::MulAdd(j, factor, addend);
+    k = hn::MulAdd(k, factor, addend);
+    l = hn::MulAdd(l, factor, addend);
+  }
+  const auto sum = hn::Add(hn::Add(hn::Add(a, b), hn::Add(c, d)),
+                           hn::Add(hn::Add(hn::Add(e, f), hn::Add(g, h)),
+                                   hn::Add(hn::Add(i, j), hn::Add(k, l))));
+  keep = hn::GetLane(hn::SumOfLanes(tag, sum));
+  return 24.0 * static_cast<double>(rounds) * static_cast<double>(hn::Lanes(tag));
+}
+
+}  // namespace phasescope::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace phasescope::bench {
+
+double fma_peak() {
+  using kernels::current_target;
+  using kernels::Target;
+  namespace N_AVX3 = kernels::N_AVX3;
+  namespace N_AVX2 = kernels::N_AVX2;
+  namespace N_SSE4 = kernels::N_SSE4;
+  const auto run = PHASESCOPE_SELECT_TARGET(multiply_add);
+  volatile float sink = 0;
+  double best = 0;
+  for (int n = 0; n < 5; ++n) {
+    float keep = 0;
+    const auto start = std::chrono::steady_clock::now();
+    const double operations = run(2'000'000, keep);
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    sink = keep;
+    best = best < operations / seconds.count() ? operations / seconds.count() : best;
+  }
+  static_cast<void>(sink);
+  return best;
+}
+
+}  // namespace phasescope::bench
+#endif

@@ -1,0 +1,220 @@
+// The CPU attention: every variant against our own plain, probes against none, and the share of the
+// multiply-add peak measured in the same run. Medians of interleaved runs, one process, random data.
+// PyTorch's attention is the worker's rival (`phasescope bench kernels`); this program has no torch.
+//
+//   kernels_bench [tokens] [head_dim] [heads] [rounds]     (defaults 2048 64 4 7)
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "bench/fma_peak.h"
+#include "kernels/attention.h"
+
+namespace {
+
+using namespace phasescope::kernels;
+
+/// Arrays of one problem; variants share q, k, v.
+struct Data {
+  Data(std::int64_t tokens, std::int64_t dim, std::int64_t heads) : n(tokens), d(dim), h(heads) {
+    q = draw(h * n * d);
+    k = draw(h * n * d);
+    v = draw(h * n * d);
+    state = draw(h * n * d / 2);
+    d_out = draw(h * n * d);
+    table = draw(h * n);
+    for (std::int64_t t = 0; t < n; ++t) {
+      power.push_back(6.2831853f * std::pow(static_cast<float>(t), 0.1f));
+    }
+    w1 = draw(32 * 2 * h);
+    b1 = draw(32);
+    w2 = draw(h * 32);
+    b2 = draw(h);
+    out.resize(q.size());
+    out_state.resize(state.size());
+    lse.resize(static_cast<std::size_t>(h * n));
+    entropy = max_score = first = distance = lse;
+    max_key.resize(lse.size());
+    dq = dk = dv = q;
+    d_state = state;
+    d_table = table;
+    d_w1 = w1;
+    d_b1 = b1;
+    d_w2 = w2;
+    d_b2 = b2;
+  }
+
+  std::vector<float> draw(std::int64_t count) {
+    std::normal_distribution<float> normal;
+    std::vector<float> values(static_cast<std::size_t>(count));
+    for (float& value : values) value = normal(engine);
+    return values;
+  }
+
+  template <typename T>
+  Tensor4<T> tensor(T* data, std::int64_t dim) const {
+    return {data, h * n * dim, n * dim, dim};
+  }
+
+  AttentionInputs inputs(const Variant& variant) const {
+    AttentionInputs in;
+    in.shape = {1, h, h, n, n, d};
+    in.q = tensor(q.data(), d);
+    in.k = tensor(k.data(), d);
+    in.v = tensor(v.data(), d);
+    in.scale = 1 / std::sqrt(static_cast<float>(d));
+    in.variant = variant;
+    return in;
+  }
+
+  ForwardOutputs outputs() {
+    ForwardOutputs o;
+    o.out = tensor(out.data(), d);
+    o.out_state = tensor(out_state.data(), d / 2);
+    o.lse = lse.data();
+    return o;
+  }
+
+  RowProbes rows() {
+    RowProbes r;
+    r.entropy = entropy.data();
+    r.max_score = max_score.data();
+    r.max_key = max_key.data();
+    r.first_key_weight = first.data();
+    r.mean_distance = distance.data();
+    return r;
+  }
+
+  Gradients gradients(const VariantGradients& variant) {
+    return {tensor(dq.data(), d), tensor(dk.data(), d), tensor(dv.data(), d), variant};
+  }
+
+  SavedForward saved() const {
+    return {tensor(out.data(), d), tensor(out_state.data(), d / 2), lse.data(),
+            tensor(d_out.data(), d)};
+  }
+
+  std::int64_t n, d, h;
+  std::mt19937 engine{1};
+  std::vector<float> q, k, v, state, d_out, table, power, w1, b1, w2, b2, out, out_state, lse;
+  std::vector<float> entropy, max_score, first, distance;
+  std::vector<std::int32_t> max_key;
+  std::vector<float> dq, dk, dv, d_state, d_table, d_w1, d_b1, d_w2, d_b2;
+};
+
+struct Entry {
+  std::string name;
+  std::function<void()> run;
+  std::string base;  ///< the entry its time is divided by
+  double flops;      ///< of the plain products alone
+  std::vector<double> seconds;
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+/// Processor time of the whole process: on a busy machine nearer the truth than the clock.
+double cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+std::vector<Entry> entries(Data& data) {
+  const std::int64_t n = data.n, d = data.d;
+  const float half = 1 / std::sqrt(static_cast<float>(d / 2));
+  const std::vector<std::pair<std::string, Variant>> variants{
+      {"plain", PlainVariant{}},
+      {"table", TableVariant{data.table.data(), n, n, 0}},
+      {"tapa", TapaVariant{d / 2, half, half, TapaPhase::quadratic, data.power.data(), n}},
+      {"tape", TapeVariant{data.tensor<const float>(data.state.data(), d / 2), d / 2}},
+      {"cape", CapeVariant{CapeForm::concat_residual, data.table.data(), n, n, 32, data.w1.data(),
+                           data.b1.data(), data.w2.data(), data.b2.data()}}};
+  const std::vector<VariantGradients> gradients{
+      {},
+      TableGradients{data.d_table.data(), n},
+      {},
+      TapeGradients{{}, data.tensor(data.d_state.data(), d / 2)},
+      CapeGradients{data.d_table.data(), n, data.d_w1.data(), data.d_b1.data(), data.d_w2.data(),
+                    data.d_b2.data()}};
+  // Two products of n^2 / 2 pairs forward, five backward.
+  const double pairs = 0.5 * static_cast<double>(n * (n + 1) * data.h);
+  const double forward = 4 * pairs * static_cast<double>(d);
+  std::vector<Entry> list;
+  for (std::size_t v = 0; v < variants.size(); ++v) {
+    const AttentionInputs in = data.inputs(variants[v].second);
+    list.push_back({variants[v].first, [&data, in] { attention_forward(in, data.outputs()); },
+                    "plain", forward, {}});
+    list.push_back({variants[v].first + " backward",
+                    [&data, in, g = gradients[v]] {
+                      attention_forward(in, data.outputs());
+                      attention_backward(in, data.saved(), data.gradients(g));
+                    },
+                    "plain backward", forward * 3.5, {}});
+  }
+  const AttentionInputs plain = data.inputs(PlainVariant{});
+  list.push_back({"plain, row probes",
+                  [&data, plain] {
+                    ForwardOutputs o = data.outputs();
+                    o.rows = data.rows();
+                    attention_forward(plain, o);
+                  },
+                  "plain", forward, {}});
+  list.push_back({"plain, buckets",
+                  [&data, plain] {
+                    static const std::vector<std::int64_t> edges{0,  1,  2,   4,   8,   16,   32,
+                                                                 64, 128, 256, 512, 1024, 4096};
+                    static std::vector<double> sums;
+                    sums.resize(static_cast<std::size_t>(data.h * 12));
+                    ForwardOutputs o = data.outputs();
+                    o.buckets.edges = edges.data();
+                    o.buckets.count = 12;
+                    o.buckets.score = sums.data();
+                    attention_forward(plain, o);
+                  },
+                  "plain", forward, {}});
+  return list;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const auto argument = [&](int n, long fallback) {
+    return argc > n ? std::atol(argv[n]) : fallback;
+  };
+  Data data(argument(1, 2048), argument(2, 64), argument(3, 4));
+  const long rounds = argument(4, 7);
+  std::vector<Entry> list = entries(data);
+  for (long r = 0; r < rounds; ++r) {
+    for (Entry& entry : list) {
+      const double start = cpu_seconds();
+      entry.run();
+      entry.seconds.push_back(cpu_seconds() - start);
+    }
+  }
+  const double peak = phasescope::bench::fma_peak();
+  std::printf("%s, %ld tokens, head dimension %ld, %ld heads, causal, float32; medians of %ld "
+              "interleaved runs of processor time; multiply-add peak of a core %.1f GFLOP/s\n",
+              attention_target(), static_cast<long>(data.n), static_cast<long>(data.d),
+              static_cast<long>(data.h), rounds, peak * 1e-9);
+  std::printf("%-20s %10s %10s %8s %10s\n", "", "ms", "GFLOP/s", "of peak", "over plain");
+  for (const Entry& entry : list) {
+    const auto base = std::find_if(list.begin(), list.end(),
+                                   [&](const Entry& e) { return e.name == entry.base; });
+    const double seconds = median(entry.seconds);
+    std::printf("%-20s %10.3f %10.1f %7.0f%% %10.2f\n", entry.name.c_str(), seconds * 1e3,
+                entry.flops / seconds * 1e-9, 100 * entry.flops / seconds / peak,
+                seconds / median(base->seconds));
+  }
+  return 0;
+}
