@@ -94,10 +94,12 @@ void take_screenshot(Surface& surface, Desktop& desktop, const WindowOptions& op
   int calm = 0;
   while (calm < std::max(2, options.frames) && waited() < options.patience) {
     draw_frame(surface, desktop);
-    surface.present();
     calm = desktop.settled() && !desktop.animated() ? calm + 1 : 0;
-    if (calm == 0) surface.wait(kHeadlessWait);
+    // Nobody sees the frames before the last ones: rasterising them would slow the workers down.
+    if (calm > 0) surface.present();
+    else surface.wait(kHeadlessWait);
   }
+  if (calm == 0) surface.present();
   if (desktop.lab().waiting() > 0)
     std::fprintf(stderr, "phasescope: the picture was taken before every answer had come\n");
   const std::string png = widgets::png_of(surface.picture());

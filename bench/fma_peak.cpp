@@ -18,8 +18,10 @@ namespace hn = hwy::HWY_NAMESPACE;
 double multiply_add(long rounds, float& keep) {
   const hn::ScalableTag<float> tag;
   const auto factor = hn::Set(tag, 0.999f), addend = hn::Set(tag, 1e-3f);
-  auto a = factor, b = factor, c = factor, d = factor, e = factor, f = factor;
-  auto g = factor, h = factor, i = factor, j = factor, k = factor, l = factor;
+  // Different values, or the compiler would see that the chains are the same.
+  auto a = hn::Iota(tag, 0), b = hn::Iota(tag, 1), c = hn::Iota(tag, 2), d = hn::Iota(tag, 3);
+  auto e = hn::Iota(tag, 4), f = hn::Iota(tag, 5), g = hn::Iota(tag, 6), h = hn::Iota(tag, 7);
+  auto i = hn::Iota(tag, 8), j = hn::Iota(tag, 9), k = hn::Iota(tag, 10), l = hn::Iota(tag, 11);
   for (long n = 0; n < rounds; ++n) {
     a = hn::MulAdd(a, factor, addend);
     b = hn::MulAdd(b, factor, addend);

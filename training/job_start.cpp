@@ -32,6 +32,20 @@ JobStatus wait_until_running(const fs::path& dir) {
   return status;
 }
 
+// Whether a process works on the job. One that has written its last state is still there for the
+// moment it takes to leave; that is waited for.
+bool is_running(const fs::path& dir) {
+  const auto limit = std::chrono::steady_clock::now() + kStartLimit;
+  while (job_is_alive(dir)) {
+    const std::string state =
+        is_job(dir) ? read_job(dir, CurveDetail::none).state : std::string("queued");
+    const bool leaving = state == "done" || state == "failed" || state == "cancelled";
+    if (!leaving || std::chrono::steady_clock::now() > limit) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return false;
+}
+
 JobStatus launch(formats::FileSystem& files, const fs::path& dir, const std::string& kind,
                  int64_t steps, const fs::path& program) {
   clear_request(files, dir);
@@ -90,10 +104,10 @@ std::string name_of(const JobStart& start, const std::string& fallback) {
 JobStatus resume(formats::FileSystem& files, const JobStart& start) {
   const json own = formats::json_from_file(start.dir / job_file::config);
   const std::string note = differences(start, own);
+  const bool alive = is_running(start.dir);
   JobStatus status = fs::exists(start.dir / job_file::status)
                          ? read_job(start.dir, CurveDetail::none)
                          : JobStatus{};
-  const bool alive = job_is_alive(start.dir);
   if (!alive && status.state != "done") {
     const RunConfig config = run_config_from_json(own, (start.dir / job_file::config).string());
     status = launch(files, start.dir, "train", config.train.steps, start.program);
@@ -139,8 +153,9 @@ JobStatus start_eval(formats::FileSystem& files, const JobStart& start, const js
 JobStatus control_job(formats::FileSystem& files, const fs::path& dir, const std::string& request,
                       const fs::path& program) {
   const JobRequest wanted = job_request_of(request);
+  const bool alive = is_running(dir);
   JobStatus status = read_job(dir, CurveDetail::none);
-  if (job_is_alive(dir)) {
+  if (alive) {
     write_request(files, dir, wanted);
     return status;
   }

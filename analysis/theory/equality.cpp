@@ -85,7 +85,7 @@ at::Tensor first_ids(const CheckContext& context, std::int64_t limit) {
 
 std::string short_number(double value) {
   char text[32];
-  std::snprintf(text, sizeof text, "%.2g", value);
+  std::snprintf(text, sizeof text, "%.3g", value);
   return text;
 }
 

@@ -41,7 +41,7 @@ Residuals reordering_noise(const std::shared_ptr<const model::Model>& model, con
 // The first `limit` ids of the first text, (1, N).
 at::Tensor first_ids(const CheckContext& context, std::int64_t limit);
 
-// "3.2e-07"
+// "3.24e-07"
 std::string short_number(double value);
 
 }  // namespace phasescope::analysis

@@ -89,8 +89,9 @@ TEST(DrawBusy, SaysNothingBeforeTwoTenthsOfASecond) {
   const int idle = drawn_vertices(gui, [] { draw_busy({}); });
   const int young = drawn_vertices(gui, [] { draw_busy({BusyState::busy, 0.1, 0.1, "x", ""}); });
   const int old = drawn_vertices(gui, [] { draw_busy({BusyState::busy, 0.1, 0.3, "x", ""}); });
-  const int failed =
-      drawn_vertices(gui, [] { draw_busy({BusyState::failed, 0, 0, "no such file", "do y"}); });
+  const int failed = drawn_vertices(gui, [] {
+    draw_busy({BusyState::failed, 0, 0, "no such file", "do y"});
+  });
   EXPECT_EQ(young, idle);
   EXPECT_GT(old, idle);
   EXPECT_GT(failed, idle);
@@ -145,8 +146,8 @@ TEST(HeadGrid, EmptyIsDrawnToo) {
 TEST(TokenStrip, HoverFindsTheToken) {
   HeadlessImGui gui;
   TokenStrip strip;
-  const std::vector<StripToken> tokens{{"ab", {}}, {"\u00b7", 1.0}, {"cd", 6.0}, {"\u21b5", 0.1},
-                                       {"ef", NAN}};
+  const std::vector<StripToken> tokens{
+      {"ab", {}}, {"\u00b7", 1.0}, {"cd", 6.0}, {"\u21b5", 0.1}, {"ef", NAN}};
   TokenStripSpec spec{&tokens, 1, 6, 2, -1};
   TokenStripDrawn drawn;
   ImVec2 origin;

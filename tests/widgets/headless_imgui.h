@@ -19,7 +19,8 @@ class HeadlessImGui {
     io.DisplaySize = size;
     io.IniFilename = nullptr;
     io.ConfigFlags |= ImGuiConfigFlags_DockingEnable | ImGuiConfigFlags_NavEnableKeyboard;
-    io.BackendFlags |= ImGuiBackendFlags_RendererHasTextures | ImGuiBackendFlags_RendererHasVtxOffset;
+    io.BackendFlags |=
+        ImGuiBackendFlags_RendererHasTextures | ImGuiBackendFlags_RendererHasVtxOffset;
     io.ConfigWindowsMoveFromTitleBarOnly = true;
     widgets::load_fonts();
     widgets::apply_theme("light");

@@ -37,9 +37,6 @@ def in_ci():
 def options(preset, werror):
     """The -D words that depend on the machine; the fixed ones are in CMakePresets.json."""
     words = {"PHASESCOPE_WERROR": "ON" if werror or in_ci() else "OFF"}
-    if in_ci():
-        # Everything is built once and nothing is cached: worth more there than ccache.
-        words["PHASESCOPE_PCH"] = "ON"
     if preset == "release":
         words["PHASESCOPE_CUDA"] = "ON" if (CUDA / "bin" / "nvcc").exists() else "OFF"
     ccache = shutil.which("ccache")
