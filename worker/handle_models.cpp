@@ -174,6 +174,7 @@ at::Tensor position_ids_of(const json& params, std::int64_t tokens) {
   const json input = params.value("input", json::object());
   if (!input.contains("inputs") || !input["inputs"].is_string()) return {};
   const std::string path = input["inputs"];
+  if (path.empty()) return {};  // the tensors came with the request
   const auto file = formats::SafetensorsFile::open(path);
   const formats::TensorEntry* entry = file.find("position_ids");
   if (entry == nullptr) return {};
