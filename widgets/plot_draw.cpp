@@ -72,7 +72,7 @@ void draw_line(const Series& series, const char* name) {
   const int count = count_of(series);
   if (has_band(series))
     ImPlot::PlotShaded(name, series.x.data(), series.low.data(), series.high.data(), count,
-                       fill_look(series, 0.16F));
+                       fill_look(series, 0.22F));
   if (series.dashed || series.quiet) return draw_dashed(series);
   ImPlot::PlotLine(name, series.x.data(), series.y.data(), count, line_look(series));
 }

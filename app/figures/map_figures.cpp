@@ -27,6 +27,7 @@ MapSpec map_spec(const MapResult& result, const Grid& grid) {
   map.col_begin = double(result.column_begin);
   map.col_end = double(result.column_end);
   map.value_label = result.of;
+  mark_masked_cells(map);
   // Weights keep one fixed scale, so that two pictures compare; scores have no natural one.
   if (result.of != "weight") {
     map.colormap = Colormap::signed_values;
@@ -62,6 +63,19 @@ std::string caption(const HeadsResult& result, int64_t layer, int64_t head,
 }
 
 }  // namespace
+
+void mark_masked_cells(MapSpec& map) {
+  const double rows = (map.row_end > 0 ? map.row_end : map.rows) - map.row_begin;
+  const double columns = (map.col_end > 0 ? map.col_end : map.cols) - map.col_begin;
+  for (int r = 0; r < map.rows; ++r) {
+    const double query_end = map.row_begin + rows * (r + 1) / map.rows;
+    for (int c = 0; c < map.cols; ++c) {
+      float& value = map.values[size_t(r) * size_t(map.cols) + size_t(c)];
+      const double key_end = map.col_begin + columns * (c + 1) / map.cols;
+      if (std::isnan(value) && key_end > query_end) value = widgets::kMaskedCell;
+    }
+  }
+}
 
 PlotSpec attention_map_figure(const MapResult& result, const Grid& map) {
   const std::string where = head_name(result.layer, result.head);
@@ -111,6 +125,7 @@ widgets::GridSpec head_grid_figure(const HeadsResult& result, const Grid& thumbn
           thumbnails.values.data() + size_t(layer * result.heads + head) * cell_size;
       MapSpec map{.rows = side, .cols = side, .values = {begin, begin + cell_size}};
       map.value_label = "weight";
+      mark_masked_cells(map);
       grid.cells.push_back({std::move(map), caption(result, layer, head, metric)});
     }
   }

@@ -56,6 +56,17 @@ std::vector<int> order_by(const HeadsResult& result, const std::string& metric) 
   return order;
 }
 
+// (L, H, S, S) values with the mask's cells marked, as mark_masked_cells does for one map.
+std::vector<float> marked_thumbnails(const protocol::TensorRef& tensor) {
+  std::vector<float> values = grid_of(tensor).values;
+  const auto side = static_cast<std::size_t>(tensor.shape.at(3));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::size_t row = i / side % side, column = i % side;
+    if (std::isnan(values[i]) && column > row) values[i] = widgets::kMaskedCell;
+  }
+  return values;
+}
+
 const Answer<HeadsResult>* first_answer(const Desk& desk) {
   for (std::size_t i = 0; i < desk.models(); ++i)
     if (const auto* answer = desk.of(i).heads.answer()) return answer;
@@ -184,7 +195,7 @@ void HeadsView::draw_model(Desk& desk, std::size_t index) {
   if (tensor && grid.atlas_serial != answer->serial) {
     const auto atlas = widgets::atlas_of(
         static_cast<int>(answer->result.layers), static_cast<int>(answer->result.heads),
-        static_cast<int>(tensor->shape.at(3)), grid_of(*tensor).values);
+        static_cast<int>(tensor->shape.at(3)), marked_thumbnails(*tensor));
     grid.atlas.set_values(atlas.rows, atlas.cols, atlas.values);
     grid.atlas_serial = answer->serial;
   }
