@@ -71,7 +71,7 @@ TEST(Program, BadWordsEndItWithStatusTwo) {
     std::vector<std::string> argv = {PHASESCOPE_WORKER_PROGRAM};
     argv.insert(argv.end(), words.begin(), words.end());
     protocol::ChildProcess child(argv);
-    const auto end = child.wait(seconds(20));
+    const auto end = child.wait(seconds(60));
     EXPECT_TRUE(end && end->exit_status == 2) << words[0];
   }
 }
