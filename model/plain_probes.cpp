@@ -116,29 +116,54 @@ at::Tensor quantity_of(const LayerAttention& attention, const Region& region,
   return (quantity == MapQuantity::score ? parts.score : parts.positional)[batch];
 }
 
+// First column of each cell and the one after its last, (width) each.
+struct CellEdges {
+  at::Tensor begin, end;
+  std::int64_t widest = 0;
+};
+CellEdges cell_edges(std::int64_t cells, std::int64_t size) {
+  std::vector<std::int64_t> begin, end;
+  std::int64_t widest = 0;
+  for (std::int64_t cell = 0; cell < cells; ++cell) {
+    const Range range = cell_range(cell, cells, size);
+    begin.push_back(range.begin);
+    end.push_back(range.end);
+    widest = std::max(widest, range.size());
+  }
+  return {at::tensor(begin, at::kLong), at::tensor(end, at::kLong), widest};
+}
+
+// Sums over the cells of the last dimension, by differences of running sums.
+at::Tensor cell_sums(const at::Tensor& x, const CellEdges& edges) {
+  const at::Tensor running = at::constant_pad_nd(x.cumsum(-1), {1, 0});
+  return running.index_select(-1, edges.end) - running.index_select(-1, edges.begin);
+}
+
+at::Tensor cell_maxima(const at::Tensor& x, const CellEdges& edges) {
+  at::Tensor maxima = x.index_select(-1, edges.begin);
+  for (std::int64_t n = 1; n < edges.widest; ++n) {
+    maxima = at::maximum(maxima, x.index_select(-1, at::minimum(edges.begin + n, edges.end - 1)));
+  }
+  return maxima;
+}
+
 // One row of cells, (heads, width), from values (heads, rows, columns) and which are visible.
 struct CellRow {
   at::Tensor mean, maximum;
 };
-CellRow pooled_row(const at::Tensor& values, const at::Tensor& visible, std::int64_t width,
+CellRow pooled_row(const at::Tensor& values, const at::Tensor& visible, const CellEdges& edges,
                    MapQuantity quantity) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   const at::Tensor sums = at::where(visible, values, 0.0).to(at::kDouble).sum(1);
-  const at::Tensor counts = visible.to(at::kLong).sum(0);
+  const at::Tensor counts = cell_sums(visible.to(at::kDouble).sum(0), edges);
   const at::Tensor maxima = at::where(visible, values, -infinity).amax(1);
-  std::vector<at::Tensor> mean, maximum;
-  for (std::int64_t x = 0; x < width; ++x) {
-    const Range cell = cell_range(x, width, values.size(2));
-    const std::int64_t count = counts.slice(0, cell.begin, cell.end).sum().item<std::int64_t>();
-    const std::int64_t pairs = quantity == MapQuantity::weight ? values.size(1) * cell.size()
-                                                               : count;
-    const double divisor = count == 0 ? std::numeric_limits<double>::quiet_NaN()
-                                      : static_cast<double>(pairs);
-    mean.push_back(sums.slice(1, cell.begin, cell.end).sum(1) / divisor);
-    const at::Tensor top = maxima.slice(1, cell.begin, cell.end).amax(1);
-    maximum.push_back(count == 0 ? at::full_like(top, divisor) : top);
-  }
-  return {at::stack(mean, 1), at::stack(maximum, 1)};
+  const at::Tensor pairs = quantity == MapQuantity::weight
+                               ? (edges.end - edges.begin) * values.size(1)
+                               : counts;
+  const at::Tensor masked = counts == 0;
+  const double nothing = std::numeric_limits<double>::quiet_NaN();
+  return {(cell_sums(sums, edges) / pairs).masked_fill(masked, nothing),
+          cell_maxima(maxima, edges).masked_fill(masked, nothing)};
 }
 
 }  // namespace
@@ -158,6 +183,7 @@ ProbeResult plain_probe(const LayerAttention& attention, const ProbeRequest& req
 MapResult plain_map(const LayerAttention& attention, const MapRequest& request) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> mean, maximum;
+  const CellEdges edges = cell_edges(request.width, request.region.columns.size());
   for (std::int64_t y = 0; y < request.height; ++y) {
     const Range cell = cell_range(y, request.height, request.region.rows.size());
     Region region = request.region;
@@ -168,7 +194,7 @@ MapResult plain_map(const LayerAttention& attention, const MapRequest& request) 
     const at::Tensor visible =
         hidden.defined() ? hidden.logical_not()
                          : at::ones({values.size(1), values.size(2)}, at::kBool);
-    const CellRow row = pooled_row(values, visible, request.width, request.quantity);
+    const CellRow row = pooled_row(values, visible, edges, request.quantity);
     mean.push_back(row.mean);
     maximum.push_back(row.maximum);
   }
