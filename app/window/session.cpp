@@ -40,6 +40,8 @@ void check(const Session& session) {
 Session default_session() {
   Session session;
   session.models = {"rope", "tapa_norm"};
+  // A head of the last layer: there the two encodings differ to the eye.
+  session.selection.layer = 3, session.selection.head = 1;
   session.text.words = default_text();
   return session;
 }

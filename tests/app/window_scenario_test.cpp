@@ -169,7 +169,7 @@ TEST(Scenario, AWorkerThatIsKilledIsNamedAndReplaced) {
     stage.link.set_manner("map", SampleLink::Manner::answer);
     IM_CHECK(wait_for(ctx, [&] {
       const auto* map = stage.desktop.lab().of("rope").map.answer();
-      return map && map->result.head == 1;
+      return map && map->result.head == 2;
     }));
     ctx->ItemClick("//##banner/Dismiss");
     ctx->Yield();
