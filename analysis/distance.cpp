@@ -55,10 +55,9 @@ class Groups {
 };
 
 NearFarSpec spec_of(const DistanceOptions& options, std::int64_t tokens) {
-  NearFarSpec spec = default_near_far(tokens);
+  NearFarSpec spec = default_near_far(tokens, options.leave_out_first ? 1 : 0);
   if (options.near) spec.near_begin = options.near->first, spec.near_end = options.near->second;
   if (options.far) spec.far_begin = options.far->first, spec.far_end = options.far->second;
-  spec.first_key = options.leave_out_first ? 1 : 0;
   spec.pairs = options.pairs;
   spec.seed = options.seed;
   check_near_far(spec, tokens);

@@ -18,11 +18,12 @@ std::int64_t far_limit(const NearFarSpec& spec, std::int64_t tokens) {
 
 }  // namespace
 
-NearFarSpec default_near_far(std::int64_t tokens) {
+NearFarSpec default_near_far(std::int64_t tokens, std::int64_t first_key) {
   NearFarSpec spec;
+  spec.first_key = first_key;
   spec.near_begin = 1;
   spec.near_end = std::max<std::int64_t>(2, tokens / 16);
-  spec.far_begin = 15 * tokens / 16;
+  spec.far_begin = std::min(15 * tokens / 16, tokens - 1 - first_key);
   spec.far_end = tokens;
   return spec;
 }

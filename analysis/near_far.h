@@ -21,8 +21,9 @@ struct NearFarSpec {
   std::uint64_t seed = 0;
 };
 
-// near [1, N/16), far [15N/16, N) for texts of `tokens` tokens.
-NearFarSpec default_near_far(std::int64_t tokens);
+// near [1, N/16), far [15N/16, N) for texts of `tokens` tokens. In short texts the far interval
+// begins early enough to hold a distance.
+NearFarSpec default_near_far(std::int64_t tokens, std::int64_t first_key = 0);
 
 // Throws Error "bad_input" where the intervals are empty, overlap, or reach past texts of `tokens`.
 void check_near_far(const NearFarSpec& spec, std::int64_t tokens);

@@ -58,8 +58,8 @@ const char* claim_text(BiasClaim claim) {
 }
 
 CheckResult run(const CheckContext& context) {
-  NearFarSpec spec = default_near_far(context.texts->longest());
-  spec.first_key = context.texts->starts_with_bos ? 1 : 0;
+  NearFarSpec spec =
+      default_near_far(context.texts->longest(), context.texts->starts_with_bos ? 1 : 0);
   spec.pairs = context.pairs > 0 ? context.pairs : kPairs;
   spec.seed = context.seed;
   check_near_far(spec, context.texts->longest());

@@ -155,6 +155,12 @@ TEST(NearFar, SamplesLieInTheirIntervals) {
   EXPECT_TRUE(draw_pairs(spec, 200, 10, random).empty());
 }
 
+TEST(NearFar, ShortTextsHaveAFarInterval) {
+  for (const std::int64_t tokens : {4, 8, 16, 17, 40}) {
+    EXPECT_NO_THROW(check_near_far(default_near_far(tokens, 1), tokens)) << tokens;
+  }
+}
+
 TEST(NearFar, RefusesIntervalsThatDoNotFit) {
   NearFarSpec spec = default_near_far(256);
   EXPECT_NO_THROW(check_near_far(spec, 256));

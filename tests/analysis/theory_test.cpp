@@ -211,6 +211,34 @@ TEST(TapeSpecialCase, VerdictsOnModels) {
 
 // ---- tapa.histogram -----------------------------------------------------------------------------
 
+// What the histogram samples: scores of chosen pairs at their distances, against the reference.
+TEST(TapaHistogram, PairScoresEqualTheReference) {
+  const auto get = [](const std::string& name) {
+    return golden_tensor("tapa_scores.safetensors", name);
+  };
+  const formats::Json sizes = golden_json("tapa.json")["scores_config"];
+  const std::int64_t count = get("i").size(0);
+  for (const std::string phase : {"quadratic", "linear"}) {
+    model::ModelConfig config;
+    config.heads = config.kv_heads = 1;
+    config.width = config.head_dim = sizes["D"];
+    config.encoding = {"tapa", {{"alpha", sizes["alpha"]}, {"split", sizes["t"]}, {"phase", phase}}};
+    const auto encoding = model::make_encoding(config);
+    // Tokens 0.. hold the queries at positions i, the next ones the keys at positions j.
+    model::PositionState state;
+    state.positions.length = 2 * count;
+    state.positions.ids = at::cat({get("i"), get("j")});
+    const at::Tensor x = at::cat({get("q"), get("k")}).view({1, 1, 2 * count, -1});
+    model::AttentionProgram program = encoding->program({}, x, x, state);
+    program.causal = false;
+    const model::LayerAttention attention(0, program, x, {}, {}, model::Backend::plain, "plain");
+    const at::Tensor rows = at::arange(count, at::kLong), none = at::zeros({count}, at::kLong);
+    const auto scores = attention.pair_scores(none, none, rows, rows + count);
+    EXPECT_LT(relative_difference(scores.score, get("score_" + phase)), 1e-12) << phase;
+    EXPECT_LT(relative_difference(scores.content, get("amplitude")), 1e-12) << phase;
+  }
+}
+
 Clusters drawn_deltas(double mean, double text_sigma, std::int64_t texts, std::uint64_t seed) {
   Random random(seed);
   Clusters deltas;
