@@ -8,6 +8,7 @@
 #include "analysis/text_pass.h"
 #include "analysis/texts.h"
 #include "formats/error.h"
+#include "model/encodings/tapa.h"
 #include "model/open_model.h"
 #include "protocol/json_form.h"
 #include "training/checkpoint.h"
@@ -133,8 +134,11 @@ void bundle_model(formats::FileSystem& files, const fs::path& job, const fs::pat
   }
   const auto model = model::open_model(last.string());
   formats::make_directories(files, out);
-  model::save_model(files, out, model->config(), model->encoding(), model->decoder.weights(),
-                    at::kBFloat16);
+  // What training needed as a gain on the phase is part of the weights from here on.
+  model::ModelConfig folded = model->config();
+  model::Weights weights = model->decoder.weights();
+  model::fold_phase_gain(folded, weights);
+  model::save_model(files, out, folded, *model::make_encoding(folded), weights, at::kBFloat16);
   formats::write_file_atomically(files, out / "run.json", to_json(config).dump(1) + "\n");
   formats::write_file_atomically(files, out / "training.jsonl", thinned_log(points));
   formats::write_file_atomically(files, out / "history.json",

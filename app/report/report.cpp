@@ -14,6 +14,9 @@ using nlohmann::json;
 
 namespace {
 
+// Enough for a readable band; all of them take minutes on two cores.
+constexpr int kPositionTexts = 24;
+
 class Report {
  public:
   Report(Run& run, const ReportOptions& options)
@@ -114,8 +117,10 @@ class Report {
 
   void positions() {
     json params = many();
-    params.update(
-        {{"task", "perplexity"}, {"lengths", {256, 512, 1024}}, {"window", "per_position"}});
+    params.update({{"task", "perplexity"},
+                   {"lengths", {256, 512, 1024}},
+                   {"window", "per_position"},
+                   {"trials", kPositionTexts}});
     const auto eval = result_of<protocol::EvalResult>(ask("eval", std::move(params), false));
     page_.section("Loss against position",
                   "On the bundled validation texts, to four times the trained length.");
