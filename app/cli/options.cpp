@@ -35,6 +35,12 @@ void Options::option(const std::string& name, std::string& value, const std::str
   parser_.add_option(name, value, help);
 }
 
+void Options::option(const std::string& name, std::optional<std::string>& value,
+                     const std::string& help) {
+  parser_.add_option_function<std::string>(
+      name, [&value](const std::string& given) { value = given; }, help);
+}
+
 void Options::option(const std::string& name, int64_t& value, const std::string& help) {
   parser_.add_option(name, value, help);
 }

@@ -3,6 +3,7 @@
 // compiled once.
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@ class Options {
 
   // Options, e.g. "--rows"; the value keeps its default where the option is not given.
   void option(const std::string& name, std::string& value, const std::string& help);
+  void option(const std::string& name, std::optional<std::string>& value, const std::string& help);
   void option(const std::string& name, int64_t& value, const std::string& help);
   void option(const std::string& name, double& value, const std::string& help);
   void choice(const std::string& name, std::string& value, const std::vector<std::string>& allowed,

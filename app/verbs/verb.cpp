@@ -44,14 +44,15 @@ void InputOptions::declare(Options& options) {
 }
 
 void InputOptions::add_to(json& params) const {
-  const int given = !text.empty() + !prompt.empty() + !ids.empty() + !inputs.empty();
+  const int given = text.has_value() + prompt.has_value() + ids.has_value() + inputs.has_value();
   if (given > 1) {
     throw formats::bad_usage("give one of --text, --prompt, --ids, --inputs, not several");
   }
-  if (!text.empty()) params["input"] = {{"text", formats::read_text_file(text)}, {"name", text}};
-  if (!prompt.empty()) params["input"] = {{"prompt", prompt}};
-  if (!ids.empty()) params["input"] = {{"ids", formats::json_from_file(ids)}};
-  if (!inputs.empty()) params["input"] = {{"inputs", inputs}};
+  if (text) params["input"] = {{"text", formats::read_text_file(*text)}, {"name", *text}};
+  if (prompt && prompt->empty()) throw formats::bad_input("the text is empty", "--prompt");
+  if (prompt) params["input"] = {{"prompt", *prompt}};
+  if (ids) params["input"] = {{"ids", formats::json_from_file(*ids)}};
+  if (inputs) params["input"] = {{"inputs", *inputs}};
   if (length < 0) throw formats::bad_usage("a length must be above 0", "--length");
   if (length > 0) params["length"] = length;
 }

@@ -3,6 +3,7 @@
 // and its factory, the factory's line in verbs.cpp, a CMake line, and a test in tests/app.
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -52,7 +53,8 @@ class Verb {
 
 // --text, --prompt, --ids, --inputs, --length: what is read.
 struct InputOptions {
-  std::string text, prompt, ids, inputs;
+  // Given empty is not the same as not given: an empty text is refused.
+  std::optional<std::string> text, prompt, ids, inputs;
   int64_t length = 0;
   void declare(Options& options);
   // Adds `input` and `length` to the params of a request. Reads the files named; throws Error.

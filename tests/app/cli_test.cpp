@@ -167,6 +167,7 @@ TEST(Program, BadUsageGivesStatusTwo) {
   EXPECT_EQ(run_words({"capture", "rope", "--nonsense"}), 2);
   EXPECT_EQ(run_words({"heads", "rope", "--text", "no-such-file.txt"}), 2);
   EXPECT_EQ(run_words({"heads", "rope", "--prompt", "a", "--text", "b"}), 2);
+  EXPECT_EQ(run_words({"heads", "rope", "--prompt", ""}), 2);
   EXPECT_EQ(run_words({"train"}), 2);
 }
 
