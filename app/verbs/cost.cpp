@@ -9,7 +9,7 @@ class CostVerb : public Verb {
  public:
   std::string name() const override { return "cost"; }
   std::string help() const override { return "FLOPs, MACs, parameters and memory at a length"; }
-  std::string example() const override { return "phasescope cost tape --length 1024"; }
+  std::string example() const override { return "phasescope cost rope --length 1024"; }
   void declare(Options& options) override {
     options.argument("MODEL", model_, "model, or a run configuration or config.json");
     options.option("--length", length_, "tokens of one forward pass");

@@ -9,7 +9,7 @@ class PatternsVerb : public Verb {
  public:
   std::string name() const override { return "patterns"; }
   std::string help() const override { return "PE dot products, spectra, bias curves, drift"; }
-  std::string example() const override { return "phasescope patterns tape --out out/patterns"; }
+  std::string example() const override { return "phasescope patterns rope --out out/patterns"; }
   void declare(Options& options) override {
     options.argument("MODEL", model_, "folder, .safetensors file or bundled name");
     input_.declare(options);

@@ -10,7 +10,7 @@ class TheoryVerb : public Verb {
  public:
   std::string name() const override { return "theory"; }
   std::string help() const override { return "theorem checks with verdicts"; }
-  std::string example() const override { return "phasescope theory tape --check tape.shift"; }
+  std::string example() const override { return "phasescope theory rope --check tape.shift"; }
   void declare(Options& options) override {
     options.arguments("MODEL", models_, "one or more models", false);
     input_.declare(options);
