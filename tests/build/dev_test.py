@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
 """What ./dev does by itself: pins, unpacking, marks of finished work, counting of tests."""
 
+import fcntl
 import io
 import os
+import signal
+import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 import unittest
 import zipfile
 from pathlib import Path
@@ -96,6 +100,56 @@ class Interruptions(unittest.TestCase):
                 paths.write_mark(wheels.VENV / "marks" / "torch==1.0-0000", "")
                 wheels.drop_other_versions()
                 self.assertFalse(wheels.VENV.exists())
+
+
+    def test_a_lock_is_held_until_what_was_started_under_it_is_gone(self):
+        with tempfile.TemporaryDirectory() as folder:
+            lock = Path(folder) / "build.lock"
+            program = (f"import sys; sys.path.insert(0, {str(SOURCE / 'tools')!r})\n"
+                       "from pathlib import Path; from dev_tool import console, paths\n"
+                       f"paths.DEPS = Path({folder!r})\n"
+                       "with paths.one_at_a_time('build'):\n"
+                       "    console.run_quietly(['sh', '-c', 'touch started; sleep 60'], 'log', 'x')\n")
+            child = subprocess.Popen([sys.executable, "-B", "-c", program], start_new_session=True,
+                                     stderr=subprocess.DEVNULL, cwd=folder)
+            self.addCleanup(os.killpg, child.pid, signal.SIGKILL)
+            self.assertTrue(self.within(20, (Path(folder) / "started").exists))
+            child.kill()
+            child.wait()
+            self.assertTrue(self.is_locked(lock))
+
+    @staticmethod
+    def is_locked(path):
+        try:
+            with open(path, encoding="utf-8") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return False
+        except BlockingIOError:
+            return True
+        except FileNotFoundError:
+            return False
+
+    @staticmethod
+    def within(seconds, holds):
+        end = time.monotonic() + seconds
+        while not holds() and time.monotonic() < end:
+            time.sleep(0.05)
+        return holds()
+
+    def test_an_end_from_outside_ends_what_was_started(self):
+        program = (f"import sys; sys.path.insert(0, {str(SOURCE / 'tools')!r})\n"
+                   "from dev_tool import build, cli, console\n"
+                   "build.set_up = lambda: console.run_quietly(\n"
+                   "    ['sh', '-c', 'touch started; exec sleep 60'], 'log', 'set-up')\n"
+                   "sys.exit(cli.main(['setup']))\n")
+        with tempfile.TemporaryDirectory() as folder:
+            child = subprocess.Popen([sys.executable, "-B", "-c", program], stderr=subprocess.PIPE,
+                                     cwd=folder)
+            self.assertTrue(self.within(20, (Path(folder) / "started").exists))
+            child.send_signal(signal.SIGTERM)
+            said = child.communicate(timeout=20)[1]
+            self.assertEqual(child.returncode, 130)
+            self.assertIn(b"goes on from here", said)
 
 
 class Counting(unittest.TestCase):

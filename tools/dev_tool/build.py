@@ -5,7 +5,8 @@ import shutil
 
 from . import debian, sources, wheels
 from .console import run_quietly
-from .paths import BUILD, CMAKE, CUDA, NINJA, ROOT, VENV, digest, read_mark, write_mark
+from .paths import (BUILD, CMAKE, CUDA, NINJA, ROOT, VENV, digest, one_at_a_time, read_mark,
+                    write_mark)
 
 PRESETS = ("release", "debug", "asan")
 GIB = 1 << 30
@@ -69,7 +70,8 @@ def configure(preset, werror):
 def build(preset="release", targets=(), werror=False):
     """Builds targets (all without any) of a preset, fetching and configuring first if need be."""
     set_up()
-    configure(preset, werror)
-    run_quietly([NINJA, "-C", BUILD / preset, f"-j{jobs()}", *targets],
-                BUILD / preset / "build.log", f"building {preset}", env=environment(), cwd=ROOT)
+    with one_at_a_time(f"build-{preset}"):
+        configure(preset, werror)
+        run_quietly([NINJA, "-C", BUILD / preset, f"-j{jobs()}", *targets],
+                    BUILD / preset / "build.log", f"building {preset}", env=environment(), cwd=ROOT)
     return BUILD / preset

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 
@@ -13,6 +14,10 @@ PROGRAM = BUILD / "release" / "bin" / "phasescope"
 
 
 def main(arguments):
+    # Ended like an interruption by the keyboard, or what was started here would go on (nohup stays).
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, interrupt)
     try:
         return dispatch(arguments)
     except DevError as error:
@@ -22,6 +27,10 @@ def main(arguments):
         clear_progress()
         say("interrupted; the same command goes on from here")
         return 130
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt
 
 
 def dispatch(arguments):

@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 
 START = time.monotonic()
+# Descriptors that every program started here keeps open: locks last until the last of them is gone.
+INHERITED = set()
 NINJA_STEP = re.compile(r"^\[(\d+)/(\d+)\]\s*(.*)")
 
 
@@ -29,6 +31,7 @@ def say(text):
 
 _line_open = False
 _last_progress = 0.0
+_running = set()
 
 
 def progress(text):
@@ -70,7 +73,9 @@ def run_quietly(command, log, title, env=None, cwd=None):
         out.write("$ " + shlex.join(map(str, command)) + "\n")
         process = subprocess.Popen(
             [str(part) for part in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, env=env, cwd=cwd, text=True, errors="replace")
+            stderr=subprocess.STDOUT, env=env, cwd=cwd, text=True, errors="replace",
+            pass_fds=tuple(INHERITED))
+        _running.add(process)
         try:
             for line in process.stdout:
                 out.write(line)
@@ -80,12 +85,20 @@ def run_quietly(command, log, title, env=None, cwd=None):
             process.terminate()
             process.wait()
             raise
+        finally:
+            _running.discard(process)
     clear_progress()
     if status in (-signal.SIGINT, 128 + signal.SIGINT):
         raise DevError(f"{title} was interrupted", 130)
     if status != 0:
         print("\n".join(tail), file=sys.stderr)
         raise DevError(f"{title} failed with status {status}; all of its output is in {log}")
+
+
+def end_running():
+    """Ends the programs that other threads wait for."""
+    for process in list(_running):
+        process.terminate()
 
 
 def follow(line, tail, title):

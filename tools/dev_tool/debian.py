@@ -2,11 +2,14 @@
 
 import os
 import shutil
+from pathlib import Path
 
 from .console import DevError, output_of, run_quietly, say
 from .paths import DEPS, PINS, read_mark, write_mark
 
 ABSENT = DEPS / "debian_absent"
+# Not empty where dpkg was interrupted; apt-get then refuses to go on.
+UNFINISHED = Path("/var/lib/dpkg/updates")
 
 
 def wanted():
@@ -61,6 +64,8 @@ def install():
     apt = prefix + ["apt-get", "-o", "DPkg::Lock::Timeout=300"]
     say(f"Debian packages: {len(lacking)} to install")
     run_quietly(apt + ["update"], log, "apt-get update")
+    if UNFINISHED.is_dir() and any(UNFINISHED.iterdir()):
+        run_quietly(prefix + ["dpkg", "--configure", "-a"], log, "dpkg, which was interrupted")
     names = leave_out_absent(lacking)
     run_quietly(apt + ["install", "-y", "--no-install-recommends", *names], log, "apt-get install")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from . import build
 from . import test as tests
 from .console import DevError, output_of, run_quietly, say
-from .paths import BUILD, CARRY, CMAKE, CTEST, CUDA, NINJA, ROOT, SITE
+from .paths import BUILD, CARRY, CMAKE, CTEST, CUDA, NINJA, ROOT, SITE, one_at_a_time
 
 FOLDER = BUILD / "gpu"
 
@@ -60,9 +60,10 @@ def configure(found):
 def test(extra):
     """Builds kernels/, formats/, model/ and runs the tests with the label gpu."""
     found = tools()
-    configure(found)
-    run_quietly([found["ninja"], "-C", FOLDER, f"-j{build.jobs()}", "phasescope_gpu_tests"],
-                FOLDER / "build.log", "building the GPU tests")
+    with one_at_a_time("build-gpu"):
+        configure(found)
+        run_quietly([found["ninja"], "-C", FOLDER, f"-j{build.jobs()}", "phasescope_gpu_tests"],
+                    FOLDER / "build.log", "building the GPU tests")
     counts = tests.Counts()
     if not has_gpu():
         say("built, but there is no GPU here (nvidia-smi lists none): nothing to run")

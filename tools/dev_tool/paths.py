@@ -6,7 +6,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from .console import say
+from .console import INHERITED, say
 
 ROOT = Path(__file__).resolve().parents[2]
 PINS = Path(__file__).resolve().parent / "pins"
@@ -48,7 +48,8 @@ def digest(*texts):
 
 @contextlib.contextmanager
 def one_at_a_time(name):
-    """Two ./dev at once wait for each other instead of unpacking into the same folder."""
+    """Two ./dev at once wait for each other instead of writing into the same folder. What was started
+    meanwhile holds the lock too: compilers outlive a ./dev that is killed."""
     DEPS.mkdir(exist_ok=True)
     with open(DEPS / f"{name}.lock", "w", encoding="utf-8") as lock:
         try:
@@ -56,4 +57,9 @@ def one_at_a_time(name):
         except OSError:
             say(f"another ./dev is busy here ({name}); waiting for it")
             fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        INHERITED.add(lock.fileno())
+        try:
+            yield
+        finally:
+            INHERITED.discard(lock.fileno())
+            fcntl.flock(lock, fcntl.LOCK_UN)

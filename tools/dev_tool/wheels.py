@@ -11,7 +11,7 @@ import shutil
 import sys
 import zipfile
 
-from .console import DevError, output_of, progress, run_quietly, say
+from .console import DevError, end_running, output_of, progress, run_quietly, say
 from .paths import CUDA, DEPS, PINS, SITE, VENV, digest, one_at_a_time, read_mark, write_mark
 
 LOCK = PINS / "wheels.txt"
@@ -64,6 +64,7 @@ def wait_for(jobs):
     except BaseException:
         for job in jobs:
             job.cancel()
+        end_running()
         raise
 
 
@@ -74,10 +75,14 @@ def mark_of(line):
 def drop_other_versions():
     """A wheel that the lock file no longer names cannot be taken out file by file: start over."""
     marks = VENV / "marks"
+    dropped = VENV.with_name(VENV.name + ".dropped")
+    shutil.rmtree(dropped, ignore_errors=True)
     expected = {mark_of(line).name for line in pins().values()}
     if marks.is_dir() and {path.name for path in marks.iterdir()} - expected:
         say("wheels: the pinned versions have changed, starting over")
-        shutil.rmtree(VENV)
+        # Renamed first: half of it, with its marks, must not look like a whole one.
+        VENV.rename(dropped)
+        shutil.rmtree(dropped)
 
 
 def fetch_and_unpack(line):
