@@ -13,6 +13,7 @@
 #include "protocol/crc32c.h"
 #include "protocol/frame.h"
 #include "protocol/frame_layout.h"
+#include "tests/fuzz/fuzz.h"
 
 namespace {
 
@@ -90,17 +91,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   return 0;
 }
 
-extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t longest);
-
-// Now and then starts from a whole frame, which mutations alone would not find.
-extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
-                                               std::size_t longest, unsigned int seed) {
-  if (size < preamble_bytes || seed % 64 == 0) {
-    const std::string frame = "\x7f" + seed_frame(seed);
-    if (frame.size() <= longest) {
-      std::memcpy(data, frame.data(), frame.size());
-      return frame.size();
-    }
-  }
-  return LLVMFuzzerMutate(data, size, longest);
+// A whole frame, its checksum put right by the first byte.
+std::string phasescope::fuzz::seed(std::mt19937& random) {
+  return "\x7f" + seed_frame(static_cast<std::uint32_t>(random()));
 }

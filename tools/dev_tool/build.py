@@ -8,7 +8,7 @@ from .console import run_quietly
 from .paths import (BUILD, CMAKE, CUDA, NINJA, ROOT, VENV, digest, one_at_a_time, read_mark,
                     write_mark)
 
-PRESETS = ("release", "debug", "asan")
+PRESETS = ("release", "debug", "asan", "fuzz")
 GIB = 1 << 30
 # A translation unit that includes LibTorch's headers takes up to this much memory to compile.
 MEMORY_PER_JOB = 2 * GIB

@@ -10,7 +10,7 @@ from . import build
 from .console import say
 from .paths import CTEST
 
-ASAN_TESTS = "^(formats|protocol)"
+ASAN_TESTS = "^(formats|protocol|fuzz)"
 TIMEOUT_S = 900
 
 

@@ -1,0 +1,66 @@
+// Bytes from anywhere as a safetensors file. What opens must keep the rules that readers trust:
+// every tensor lies in the file and has the bytes of its shape.
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <vector>
+
+#include "formats/error.h"
+#include "formats/safetensors.h"
+#include "formats/safetensors_header.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace {
+
+using namespace phasescope::formats;
+
+void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+void check(const SafetensorsFile& file, std::size_t size) {
+  std::size_t bytes = 0;
+  for (const TensorEntry& entry : file.tensors()) {
+    require(entry.offset <= size && entry.size <= size - entry.offset);
+    require(file.find(entry.name) == &entry);
+    bytes += entry.size;
+    if (entry.dtype == DType::unsupported) continue;
+    require(static_cast<std::uint64_t>(entry.element_count()) * item_size(entry.dtype) ==
+            entry.size);
+    std::vector<std::byte> content(entry.size);
+    file.read(entry, content);
+  }
+  require(bytes <= size);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const int memory = ::memfd_create("fuzz", MFD_CLOEXEC);
+  static const std::string path = "/proc/self/fd/" + std::to_string(memory);
+  require(::ftruncate(memory, 0) == 0 &&
+          ::pwrite(memory, data, size, 0) == static_cast<ssize_t>(size));
+  try {
+    check(SafetensorsFile::open(path), size);
+  } catch (const Error& error) {
+    require(error.code() == "bad_input" && !error.message().empty());
+  }
+  return 0;
+}
+
+std::string phasescope::fuzz::seed(std::mt19937& random) {
+  static const std::vector<std::string> headers = {
+      "{}",
+      R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}})",
+      R"({"b":{"dtype":"BF16","shape":[4],"data_offsets":[16,24]},)"
+      R"("a":{"dtype":"I64","shape":[2],"data_offsets":[0,16]}})",
+      R"({"e":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},)"
+      R"("x":{"dtype":"F8_E4M3","shape":[24],"data_offsets":[0,24],"new":[1,{}]}})",
+  };
+  const std::string& header = headers[random() % headers.size()];
+  std::string bytes(8, '\0');
+  bytes[0] = static_cast<char>(header.size());
+  return bytes + header + std::string(header == "{}" ? 0 : 24, 'x');
+}
