@@ -1,7 +1,7 @@
 #pragma once
 // A view of the window. To add one: a pair app/views/NAME_view.{h,cpp} with a class derived from
-// View, its line in views.cpp, its two lines in app/CMakeLists.txt, and a test that draws it empty,
-// busy, failed and full (tests/app/window_views_test.cpp draws all that views.cpp lists).
+// View, its line in views.cpp and its line in app/CMakeLists.txt. tests/app/window_views_test.cpp
+// draws all that views.cpp lists empty, busy, failed and full.
 #include <imgui.h>
 
 #include <memory>
