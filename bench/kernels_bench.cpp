@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/fma_peak.h"
 #include "kernels/attention.h"
+#include "kernels/fma_peak.h"
 
 namespace {
 
@@ -202,7 +202,7 @@ int main(int argc, char** argv) {
       entry.seconds.push_back(cpu_seconds() - start);
     }
   }
-  const double peak = phasescope::bench::fma_peak();
+  const double peak = fma_peak(1);
   std::printf("%s, %ld tokens, head dimension %ld, %ld heads, causal, float32; medians of %ld "
               "interleaved runs of processor time; multiply-add peak of a core %.1f GFLOP/s\n",
               attention_target(), static_cast<long>(data.n), static_cast<long>(data.d),

@@ -22,9 +22,4 @@ foreach(name c10 torch_cpu)
   target_link_libraries(phasescope_torch INTERFACE phasescope_torch_${name})
 endforeach()
 
-# The CUDA half registers itself when it is loaded; nothing refers to its symbols, so a linker that
-# works as-needed would drop it.
-if(EXISTS ${PHASESCOPE_TORCH_DIR}/lib/libtorch_cuda.so)
-  target_link_libraries(phasescope_torch INTERFACE
-    "-Wl,--push-state,--no-as-needed,${PHASESCOPE_TORCH_DIR}/lib/libtorch_cuda.so,${PHASESCOPE_TORCH_DIR}/lib/libc10_cuda.so,--pop-state")
-endif()
+# The CUDA half is not linked: the worker loads it where there is a driver (worker/devices.cpp).

@@ -11,10 +11,10 @@
 #include <fstream>
 #include <sstream>
 
+#include "kernels/fma_peak.h"
 #include "model/attention.h"
 #include "model/open_model.h"
 #include "protocol/results.h"
-#include "worker/fma_peak.h"
 
 namespace phasescope::worker {
 namespace {
@@ -253,7 +253,7 @@ Reply bench_kernels(const json& params, RequestContext& context) {
   const std::int64_t heads = params.value("heads", std::int64_t{8});
   const std::int64_t runs = params.value("runs", std::int64_t{5});
   protocol::KernelBench bench{.device = "cpu", .threads = at::get_num_threads()};
-  bench.fma_peak_gflops = fma_peak_gflops(at::get_num_threads());
+  bench.fma_peak_gflops = kernels::fma_peak(at::get_num_threads()) * 1e-9;
   for (const std::int64_t n : lengths)
     for (const std::int64_t d : dims) {
       std::vector<Timed> cases = cases_of({heads, n, d});

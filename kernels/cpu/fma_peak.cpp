@@ -1,13 +1,15 @@
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "bench/fma_peak.cpp"
+#define HWY_TARGET_INCLUDE "kernels/cpu/fma_peak.cpp"
 #include "kernels/cpu/targets.h"
 // After the list of targets.
-#include "hwy/foreach_target.h"
-
 #include <ctime>
+#include <numeric>
+#include <thread>
+#include <vector>
 
-#include "bench/fma_peak.h"
+#include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "kernels/fma_peak.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace phasescope::kernels::HWY_NAMESPACE {
@@ -36,9 +38,9 @@ double multiply_add(long rounds, float& keep) {
     k = hn::MulAdd(k, factor, addend);
     l = hn::MulAdd(l, factor, addend);
   }
-  const auto sum = hn::Add(hn::Add(hn::Add(a, b), hn::Add(c, d)),
-                           hn::Add(hn::Add(hn::Add(e, f), hn::Add(g, h)),
-                                   hn::Add(hn::Add(i, j), hn::Add(k, l))));
+  const auto sum = hn::Add(
+      hn::Add(hn::Add(a, b), hn::Add(c, d)),
+      hn::Add(hn::Add(hn::Add(e, f), hn::Add(g, h)), hn::Add(hn::Add(i, j), hn::Add(k, l))));
   keep = hn::GetLane(hn::SumOfLanes(tag, sum));
   return 24.0 * static_cast<double>(rounds) * static_cast<double>(hn::Lanes(tag));
 }
@@ -47,38 +49,42 @@ double multiply_add(long rounds, float& keep) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace phasescope::bench {
+namespace phasescope::kernels {
 namespace {
 
-/// Processor time, so that other programs on the core do not count.
+constexpr double kSeconds = 0.2;
+constexpr long kRounds = 100'000;  // well under a millisecond between two looks at the clock
+
 double thread_seconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-}  // namespace
-
-double fma_peak() {
-  using kernels::current_target;
-  using kernels::Target;
-  namespace N_AVX3 = kernels::N_AVX3;
-  namespace N_AVX2 = kernels::N_AVX2;
-  namespace N_SSE4 = kernels::N_SSE4;
+/// Operations a second of this thread.
+double thread_rate() {
   const auto run = PHASESCOPE_SELECT_TARGET(multiply_add);
   volatile float sink = 0;
-  double best = 0;
-  for (int n = 0; n < 5; ++n) {
+  double operations = 0, passed = 0;
+  for (const double start = thread_seconds(); passed < kSeconds;
+       passed = thread_seconds() - start) {
     float keep = 0;
-    const double start = thread_seconds();
-    const double operations = run(2'000'000, keep);
-    const double rate = operations / (thread_seconds() - start);
+    operations += run(kRounds, keep);
     sink = keep;
-    best = best < rate ? rate : best;
   }
   static_cast<void>(sink);
-  return best;
+  return operations / passed;
 }
 
-}  // namespace phasescope::bench
+}  // namespace
+
+double fma_peak(int threads) {
+  std::vector<double> rates(static_cast<std::size_t>(threads));
+  std::vector<std::thread> running;
+  for (double& rate : rates) running.emplace_back([&rate] { rate = thread_rate(); });
+  for (std::thread& thread : running) thread.join();
+  return std::accumulate(rates.begin(), rates.end(), 0.0);
+}
+
+}  // namespace phasescope::kernels
 #endif
