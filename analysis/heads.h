@@ -37,7 +37,7 @@ HeadsOutput analyse_heads(const std::vector<std::shared_ptr<TextPass>>& passes,
 std::vector<HeadReading> read_heads(const model::LayerAttention& attention,
                                     const std::vector<std::int64_t>& bucket_edges);
 
-// (H, S, S) pictures of a layer's heads: weights pooled by their maximum, NaN where masked.
+// (H, S, S) pictures of a layer's heads: weights pooled by their maximum, -inf where masked.
 at::Tensor layer_thumbnails(const model::LayerAttention& attention, std::int64_t side);
 
 }  // namespace phasescope::analysis

@@ -134,7 +134,10 @@ class MapAnalysis {
     model::MapRequest scores = request;
     scores.quantity = MapQuantity::score;
     model::MapResult map = content_attention(*attention_).map(scores);
-    if (positional) map.mean = attention_->map(scores).mean - map.mean;
+    if (positional) {
+      const at::Tensor score = attention_->map(scores).mean;
+      map.mean = at::where(score.isneginf(), score, score - map.mean);  // masked cells: -inf
+    }
     return map;
   }
 
@@ -150,7 +153,7 @@ class MapAnalysis {
     const std::vector<float> values = to_vector<float>(cells);
     result.low = std::numeric_limits<double>::infinity(), result.high = -result.low;
     for (const float value : values) {
-      if (std::isnan(value)) continue;
+      if (!std::isfinite(value)) continue;
       result.low = std::min<double>(result.low, value);
       result.high = std::max<double>(result.high, value);
     }
@@ -158,7 +161,8 @@ class MapAnalysis {
   }
 
   // Means over the unmasked pairs of each row and column of cells: two maps of one column and of
-  // one row of cells. A mean map of weights counts masked pairs, which the counts undo.
+  // one row of cells, -inf where there is no such pair. A mean map of weights counts masked pairs,
+  // which the counts undo.
   void add_profiles(MapOutput& out) {
     const bool causal = !attention_->program().mask.defined();
     for (const bool of_rows : {true, false}) {
@@ -185,7 +189,7 @@ class MapAnalysis {
     at::Tensor factor = at::empty({bins}, at::kDouble);
     for (std::int64_t n = 0; n < bins; ++n) {
       const auto at = static_cast<std::size_t>(n);
-      factor.data_ptr<double>()[n] = unmasked[at] > 0 ? all[at] / unmasked[at] : std::nan("");
+      factor.data_ptr<double>()[n] = unmasked[at] > 0 ? all[at] / unmasked[at] : 1;
     }
     return factor;
   }

@@ -24,7 +24,7 @@ struct MapOptions {
   std::optional<std::pair<std::int64_t, std::int64_t>> rows, columns;  // all where empty
   std::int64_t height = 256, width = 256;  // at most; never more than rows and columns
   std::string of = "weight";               // weight, score, content, positional
-  std::string pool = "mean";               // mean, max
+  std::string pool = "mean";               // mean, max (of a layer: the mean of its heads' maxima)
 };
 
 struct MapOutput {

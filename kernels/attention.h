@@ -239,9 +239,10 @@ struct MapOutputs {
   std::int64_t width = 0;
   MapQuantity quantity = MapQuantity::weight;
   /// Weights: mean over all pairs of the cell, masked ones counting 0, so that a row of cells times
-  /// their width sums to 1. Scores: mean over the unmasked pairs. NaN where every pair is masked.
+  /// their width sums to 1. Scores: mean over the unmasked pairs. -inf where every pair is masked;
+  /// NaN only where a pair is.
   float* mean = nullptr;
-  float* maximum = nullptr;  ///< over the unmasked pairs; NaN where every pair is masked
+  float* maximum = nullptr;  ///< over the unmasked pairs; -inf and NaN as in `mean`
   float* share = nullptr;    ///< share of unmasked pairs, 0..1
 };
 

@@ -142,14 +142,15 @@ std::int64_t LayerAttention::batch() const { return program_.q.size(0); }
 std::int64_t LayerAttention::heads() const { return program_.q.size(1); }
 std::int64_t LayerAttention::kv_heads() const { return program_.k.size(1); }
 std::int64_t LayerAttention::length() const { return program_.q.size(2); }
+std::int64_t LayerAttention::keys() const { return program_.k.size(2); }
 
-Region LayerAttention::whole() const { return {{0, heads()}, {0, length()}, {0, length()}}; }
+Region LayerAttention::whole() const { return {{0, heads()}, {0, length()}, {0, keys()}}; }
 
 ScoreParts LayerAttention::scores(const Region& region) const {
   const at::NoGradGuard no_grad;
   check_range("heads", region.heads, heads());
   check_range("rows", region.rows, length());
-  check_range("columns", region.columns, length());
+  check_range("columns", region.columns, keys());
   return plain_score_parts(program_, region.heads, region.rows, region.columns);
 }
 
@@ -157,13 +158,13 @@ at::Tensor LayerAttention::weights(const Region& region) const {
   const at::NoGradGuard no_grad;
   check_range("heads", region.heads, heads());
   check_range("rows", region.rows, length());
-  check_range("columns", region.columns, length());
+  check_range("columns", region.columns, keys());
   const at::Tensor scores =
       plain_scores(program_, region.heads, region.rows, region.columns);
   const at::Tensor lse = lse_.slice(1, region.heads.begin, region.heads.end)
                              .slice(2, region.rows.begin, region.rows.end);
-  // A row that sees no key has lse -inf, and exp(-inf + inf) is no number.
-  return at::exp(scores - lse.unsqueeze(-1)).nan_to_num(0.0);
+  // A row that sees no key has lse -inf, and exp(-inf + inf) is no number; a NaN score stays one.
+  return at::exp(scores - lse.unsqueeze(-1)).masked_fill(scores.isneginf(), 0.0);
 }
 
 ScoreParts LayerAttention::pair_scores(const at::Tensor& batch, const at::Tensor& head,
@@ -201,7 +202,7 @@ MapResult LayerAttention::map(const MapRequest& request) const {
   const at::NoGradGuard no_grad;
   check_range("heads", request.region.heads, heads());
   check_range("rows", request.region.rows, length());
-  check_range("columns", request.region.columns, length());
+  check_range("columns", request.region.columns, keys());
   check_range("batch", {request.batch, request.batch + 1}, batch());
   if (request.height < 1 || request.width < 1) {
     throw formats::bad_usage("a map needs at least one cell", "size");

@@ -46,7 +46,7 @@ struct MapRequest {
 };
 
 struct MapResult {
-  at::Tensor mean, maximum;  // (heads, height, width) float32, NaN where every pair is masked
+  at::Tensor mean, maximum;  // (heads, height, width) float32, -inf where every pair is masked
   std::string kernel;
 };
 
@@ -62,6 +62,7 @@ class LayerAttention {
   std::int64_t heads() const;
   std::int64_t kv_heads() const;
   std::int64_t length() const;
+  std::int64_t keys() const;  // length() but in cross attention
   const AttentionProgram& program() const { return program_; }
   const at::Tensor& q() const { return program_.q_plain; }         // (B, H, N, d)
   const at::Tensor& k() const { return program_.k_plain; }         // (B, kv heads, N, d)

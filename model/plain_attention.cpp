@@ -193,7 +193,10 @@ AttentionBlock plain_block(const AttentionProgram& program, const at::Tensor& v,
   AttentionBlock block;
   block.scores = plain_scores(program, heads, rows, columns);
   block.weights = at::softmax(block.scores, -1);
-  if (program.mask.defined()) block.weights = block.weights.nan_to_num(0.0);
+  // A row that sees no key has no weights.
+  if (program.mask.defined()) {
+    block.weights = block.weights.masked_fill(hidden_pairs(program, rows, columns), 0.0);
+  }
   block.out = at::matmul(block.weights, rows_of(for_query_heads(v, heads.end, heads), columns));
   if (program.kind == Kind::tape) {
     const at::Tensor& state = program.tape.state;

@@ -116,7 +116,8 @@ at::Tensor quantity_of(const LayerAttention& attention, const Region& region,
   return (quantity == MapQuantity::score ? parts.score : parts.positional)[batch];
 }
 
-// First column of each cell and the one after its last, (width) each.
+// First column of each cell and the one after its last, (width) each. Cells share no column
+// unless there are more cells than columns; then each is one column.
 struct CellEdges {
   at::Tensor begin, end;
   std::int64_t widest = 0;
@@ -133,10 +134,14 @@ CellEdges cell_edges(std::int64_t cells, std::int64_t size) {
   return {at::tensor(begin, at::kLong), at::tensor(end, at::kLong), widest};
 }
 
-// Sums over the cells of the last dimension, by differences of running sums.
+// Sums over the cells of the last dimension. Not by differences of running sums: one NaN would be
+// in every cell after its own.
 at::Tensor cell_sums(const at::Tensor& x, const CellEdges& edges) {
-  const at::Tensor running = at::constant_pad_nd(x.cumsum(-1), {1, 0});
-  return running.index_select(-1, edges.end) - running.index_select(-1, edges.begin);
+  if (edges.widest == 1) return x.index_select(-1, edges.begin);
+  std::vector<std::int64_t> sizes = x.sizes().vec();
+  const at::Tensor cell = at::repeat_interleave(edges.end - edges.begin).expand(sizes);
+  sizes.back() = edges.begin.size(0);
+  return at::zeros(sizes, x.options()).scatter_add_(-1, cell, x);
 }
 
 at::Tensor cell_maxima(const at::Tensor& x, const CellEdges& edges) {
@@ -161,9 +166,8 @@ CellRow pooled_row(const at::Tensor& values, const at::Tensor& visible, const Ce
                                ? (edges.end - edges.begin) * values.size(1)
                                : counts;
   const at::Tensor masked = counts == 0;
-  const double nothing = std::numeric_limits<double>::quiet_NaN();
-  return {(cell_sums(sums, edges) / pairs).masked_fill(masked, nothing),
-          cell_maxima(maxima, edges).masked_fill(masked, nothing)};
+  return {(cell_sums(sums, edges) / pairs).masked_fill(masked, -infinity),
+          cell_maxima(maxima, edges).masked_fill(masked, -infinity)};
 }
 
 }  // namespace
@@ -190,7 +194,8 @@ MapResult plain_map(const LayerAttention& attention, const MapRequest& request) 
     region.rows = {request.region.rows.begin + cell.begin, request.region.rows.begin + cell.end};
     const at::Tensor values =
         quantity_of(attention, region, request.batch, request.quantity);
-    const at::Tensor hidden = hidden_pairs(attention.program(), region.rows, region.columns);
+    at::Tensor hidden = hidden_pairs(attention.program(), region.rows, region.columns);
+    if (hidden.defined() && hidden.dim() == 4) hidden = hidden[request.batch][0];
     const at::Tensor visible =
         hidden.defined() ? hidden.logical_not()
                          : at::ones({values.size(1), values.size(2)}, at::kBool);

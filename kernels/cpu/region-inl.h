@@ -7,6 +7,7 @@
 #define PHASESCOPE_CPU_REGION_INL_H
 #endif
 
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -197,8 +198,8 @@ class RegionPass {
       for (int v = 0; v < kVecs; ++v) {
         const Vec score = load(t + r * kPanel + v * kLanes);
         const LaneMask shown =
-            hn::And(hn::Gt(score, set(kFirstMaximum)),
-                    hn::Lt(iota(static_cast<float>(v * kLanes)), set(static_cast<float>(count))));
+            hn::And(seen(score), hn::Lt(iota(static_cast<float>(v * kLanes)),
+                                        set(static_cast<float>(count))));
         const Vec natural = hn::IfThenElseZero(shown, hn::Mul(score, set(kLn2)));
         const Vec p = exp2_any(hn::Sub(score, load(lse + v * kLanes)));
         float* at = to + distance + v * kLanes;
@@ -208,6 +209,11 @@ class RegionPass {
         add_unaligned(at + 3 * size, hn::Mul(natural, natural));
       }
     }
+  }
+
+  /// Which scores no mask hides; a NaN is one of them.
+  static HWY_INLINE LaneMask seen(Vec score) {
+    return hn::Not(hn::Le(score, set(kFirstMaximum)));
   }
 
   static HWY_INLINE void add_unaligned(float* at, Vec x) {
@@ -376,7 +382,7 @@ class RegionPass {
   static HWY_INLINE void add_column(const float* t, const float* lse, bool weights, float* cell) {
     for (int v = 0; v < kVecs; ++v) {
       const Vec score = load(t + v * kLanes);
-      const LaneMask visible = hn::Gt(score, set(kFirstMaximum));
+      const LaneMask visible = seen(score);
       const Vec value = weights ? exp2_any(hn::Sub(score, load(lse + v * kLanes)))
                                 : hn::Mul(score, set(kLn2));
       float* sum = cell + v * kLanes;
@@ -394,9 +400,10 @@ class RegionPass {
     const std::int64_t at = (head * map.height + y) * map.width + x;
     const double pairs = static_cast<double>((rows_.last(y) - rows_.first(y)) *
                                              (columns_.last(x) - columns_.first(x)));
-    const float none = std::numeric_limits<float>::quiet_NaN();
+    const float none = -std::numeric_limits<float>::infinity();
     const double share = map.quantity == MapQuantity::weight ? pairs : count;
     if (map.mean) map.mean[at] = count == 0 ? none : static_cast<float>(sum / share);
+    if (std::isnan(sum)) maximum = static_cast<float>(sum);  // a comparison loses it
     if (map.maximum) map.maximum[at] = count == 0 ? none : maximum;
     if (map.share) map.share[at] = static_cast<float>(count / pairs);
   }

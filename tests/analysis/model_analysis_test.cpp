@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "analysis/compare.h"
 #include "analysis/distance.h"
@@ -40,6 +41,8 @@ Passes passes_for(const ModelPointer& model, std::int64_t texts, std::int64_t le
   }
   return passes;
 }
+
+constexpr float kMasked = -std::numeric_limits<float>::infinity();
 
 // (H, N, N) of one layer, by plain operations.
 at::Tensor weights_of(TextPass& pass, std::int64_t layer) {
@@ -189,7 +192,7 @@ TEST_P(EveryEncoding, MapsAreExactAndKeepTheirSums) {
   double sum = 0;  // of the last row of cells: its width is 5 keys
   for (std::size_t x = 0; x < 8; ++x) sum += 5 * static_cast<double>(cells[7 * 8 + x]);
   EXPECT_NEAR(sum, 1, 1e-5);
-  EXPECT_TRUE(std::isnan(cells[7]));  // row 0, column 7: masked
+  EXPECT_EQ(cells[7], kMasked);  // row 0, column 7
   // The row profile is the mean over unmasked pairs: rows sum to 1 over q + 1 keys.
   const auto profile = pooled.tensors[1].values<float>();
   double keys = 0;
@@ -209,9 +212,56 @@ TEST_P(EveryEncoding, ScoresAddUp) {
   };
   const auto score = values("score"), content = values("content"), positional = values("positional");
   for (std::size_t n = 0; n < score.size(); ++n) {
-    if (std::isnan(score[n])) continue;
+    const bool masked = n % 24 > n / 24;
+    EXPECT_EQ(score[n] == kMasked, masked) << n;
+    EXPECT_EQ(content[n] == kMasked, masked) << n;
+    EXPECT_EQ(positional[n] == kMasked, masked) << n;
+    if (masked) continue;
     EXPECT_NEAR(score[n], content[n] + positional[n], 1e-4 * (1 + std::abs(content[n])));
   }
+}
+
+// A cell that is masked and a cell that holds a NaN are two things, in every form of a map.
+TEST_P(EveryEncoding, ANaNIsNoMask) {
+  const auto whole = small_model(GetParam());
+  model::Weights weights = whole->decoder.weights();
+  weights.embedding = weights.embedding.clone();
+  weights.embedding[31].fill_(std::nan(""));
+  const auto model = std::make_shared<const model::Model>(
+      model::Model{whole->report, whole->tokenizer,
+                   model::Decoder(whole->config(), whole->decoder.shared_encoding(), weights)});
+  std::vector<std::int64_t> ids(40, 3);
+  ids[20] = 31;
+  TextPass pass(model, ids_tensor(ids));
+  MapOptions options;
+  options.head = parse_head("L0H0");
+  for (const char* of : {"weight", "score", "content", "positional"}) {
+    for (const char* pool : {"mean", "max"}) {
+      options.of = of, options.pool = pool;
+      const auto map = analyse_map(pass, options);
+      const auto cells = map.tensors[0].values<float>();
+      const bool by_row = options.of == "weight";  // one NaN score leaves no weight of its row
+      for (std::size_t q = 0; q < 40; ++q) {
+        for (std::size_t k = 0; k < 40; ++k) {
+          const float cell = cells[q * 40 + k];
+          const bool lost = q == 20 || (by_row ? q > 20 : k == 20);
+          EXPECT_EQ(cell == kMasked, k > q) << of << pool << q << ' ' << k;
+          EXPECT_EQ(std::isnan(cell), k <= q && lost) << of << pool << q << ' ' << k;
+        }
+      }
+      EXPECT_TRUE(std::isfinite(map.result.low) && std::isfinite(map.result.high));
+    }
+  }
+  options.of = "content", options.pool = "mean";
+  options.height = options.width = 8;
+  const auto pooled = analyse_map(pass, options);
+  for (std::size_t x = 0; x < 8; ++x) {  // the last row of cells: only column 20 has a NaN
+    EXPECT_EQ(std::isnan(pooled.tensors[0].values<float>()[7 * 8 + x]), x == 4) << x;
+  }
+  const auto thumbnail = to_vector<float>(layer_thumbnails(*pass.layer(0), 40)[0]);
+  EXPECT_EQ(thumbnail[1], kMasked);
+  EXPECT_TRUE(std::isfinite(thumbnail[19 * 40]));
+  EXPECT_TRUE(std::isnan(thumbnail[20 * 40]));
 }
 
 TEST_P(EveryEncoding, ShiftedIdsChangeWhatTheEncodingSays) {

@@ -200,7 +200,7 @@ float cell_truth(const Reference<double>& ref, const Region& region, const MapOu
   }
   const double pairs = static_cast<double>((r1 - r0) * (c1 - c0));
   if (stat == 2) return static_cast<float>(seen / pairs);
-  if (seen == 0) return std::numeric_limits<float>::quiet_NaN();
+  if (seen == 0) return -std::numeric_limits<float>::infinity();
   return static_cast<float>(
       stat == 1 ? best : sum / (map.quantity == MapQuantity::weight ? pairs : seen));
 }
@@ -223,9 +223,11 @@ void expect_map(Case& c, const Reference<double>& truth, const Region& region, M
                            cell_truth(truth, region, map, head, y, x, 2)};
     const float got[3] = {mean[n], maximum[n], share[n]};
     for (int stat = 0; stat < 3; ++stat) {
-      ASSERT_EQ(std::isnan(got[stat]), std::isnan(want[stat])) << stat << " " << y << " " << x;
-      if (std::isnan(want[stat])) continue;
-      ASSERT_NEAR(got[stat], want[stat], 2e-5) << stat;
+      if (std::isinf(want[stat])) {
+        ASSERT_EQ(got[stat], want[stat]) << stat << " " << y << " " << x;
+      } else {
+        ASSERT_NEAR(got[stat], want[stat], 2e-5) << stat;
+      }
     }
   }
 }
@@ -270,6 +272,40 @@ TEST_P(EveryRegion, EqualsTheReference) {
   }
 }
 
+TEST_P(EveryRegion, PassesNaNOn) {
+  Problem problem{GetParam()};
+  problem.shape = {1, 2, 2, 70, 70, 16};
+  Case c(problem);
+  c.q[40 * 2 * 16] = std::numeric_limits<float>::quiet_NaN();  // row 40 of head 0
+  c.forward();
+  for (const MapQuantity quantity : {MapQuantity::weight, MapQuantity::score}) {
+    std::vector<float> mean(70 * 7), maximum(70 * 7);
+    MapOutputs map;
+    map.quantity = quantity;
+    map.height = 70;
+    map.width = 7;
+    map.mean = mean.data();
+    map.maximum = maximum.data();
+    attention_map(c.inputs, c.lse.data(), {0, 0, 1, 0, 70, 0, 70}, map);
+    for (std::size_t y = 0; y < 70; ++y) {
+      for (std::size_t x = 0; x < 7; ++x) {
+        const bool masked = 10 * x > y;
+        const std::size_t at = y * 7 + x;
+        EXPECT_EQ(std::isnan(mean[at]), y == 40 && !masked) << y << " " << x;
+        EXPECT_EQ(std::isnan(maximum[at]), y == 40 && !masked) << y << " " << x;
+        EXPECT_EQ(std::isinf(mean[at]), masked) << y << " " << x;
+      }
+    }
+  }
+  std::vector<double> score(2 * 2);
+  const std::int64_t edges[] = {0, 1, 70};
+  ForwardOutputs outputs = c.outputs;
+  outputs.buckets = {.edges = edges, .count = 2, .score = score.data()};
+  attention_forward(c.inputs, outputs);
+  EXPECT_TRUE(std::isnan(score[0]) && std::isnan(score[1]));
+  EXPECT_TRUE(std::isfinite(score[2]) || GetParam() >= Kind::cape);  // cape mixes heads
+}
+
 TEST(Map, RowsOfWeightsTimesTheirWidthSumToOne) {
   Problem problem{Kind::plain};
   problem.shape = {1, 1, 1, 96, 96, 16};
@@ -285,7 +321,7 @@ TEST(Map, RowsOfWeightsTimesTheirWidthSumToOne) {
     double sum = 0;
     for (std::size_t x = 0; x < 12; ++x) {
       const float cell = mean[y * 12 + x];
-      sum += std::isnan(cell) ? 0 : cell;
+      sum += std::isinf(cell) ? 0 : cell;
     }
     EXPECT_NEAR(sum * 8, 1, 1e-5);
   }
