@@ -2,8 +2,8 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -51,48 +51,62 @@ Ends make_pipe() {
   return {above_standard(UniqueFd(ends[0])), above_standard(UniqueFd(ends[1]))};
 }
 
-class SpawnPlan {
- public:
-  SpawnPlan() {
-    posix_spawn_file_actions_init(&actions_);
-    posix_spawnattr_init(&attributes_);
-  }
-  ~SpawnPlan() {
-    posix_spawn_file_actions_destroy(&actions_);
-    posix_spawnattr_destroy(&attributes_);
-  }
-  SpawnPlan(const SpawnPlan&) = delete;
-  SpawnPlan& operator=(const SpawnPlan&) = delete;
+// From here to exec only system calls: the child of a process with threads may take no lock.
 
-  void set_standard(int in, int out, int error) {
-    posix_spawn_file_actions_adddup2(&actions_, in, 0);
-    posix_spawn_file_actions_adddup2(&actions_, out, 1);
-    posix_spawn_file_actions_adddup2(&actions_, error, 2);
-    posix_spawn_file_actions_addclosefrom_np(&actions_, 3);
-  }
-  void reset_signals_and_group() {
-    sigset_t none, all;
-    sigemptyset(&none);
-    sigfillset(&all);
-    posix_spawnattr_setsigmask(&attributes_, &none);
-    posix_spawnattr_setsigdefault(&attributes_, &all);
-    posix_spawnattr_setpgroup(&attributes_, 0);
-    posix_spawnattr_setflags(
-        &attributes_,
-        static_cast<short>(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP));
-  }
-  pid_t run(const std::vector<std::string>& argv) {
-    pid_t id = 0;
-    const int error = posix_spawnp(&id, argv.at(0).c_str(), &actions_, &attributes_,
-                                   pointers(argv).data(), environ);
-    if (error != 0) throw_errno(error, argv[0]);
-    return id;
-  }
+[[noreturn]] void report_and_exit(int report) {
+  const int error = errno;
+  [[maybe_unused]] const ssize_t written = ::write(report, &error, sizeof error);
+  ::_exit(127);
+}
 
- private:
-  posix_spawn_file_actions_t actions_;
-  posix_spawnattr_t attributes_;
+// The kernel ends the child with the thread that started it. That must stand before exec: a program
+// that is still being loaded, its libraries read from a cold disk, cannot see to it by itself.
+void die_with(pid_t parent) {
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (::getppid() != parent) ::_exit(127);  // it has died already
+}
+
+void reset_signals() {
+  for (int signal = 1; signal < NSIG; ++signal) ::signal(signal, SIG_DFL);
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+struct Standard {
+  int in_out, error, report;  // report closes by itself when exec succeeds
 };
+
+[[noreturn]] void become(char* const* argv, const Standard& fds, pid_t parent) {
+  reset_signals();
+  die_with(parent);
+  ::setpgid(0, 0);
+  if (::dup2(fds.in_out, 0) < 0 || ::dup2(fds.in_out, 1) < 0 || ::dup2(fds.error, 2) < 0)
+    report_and_exit(fds.report);
+  if (fds.report != 3 && ::dup3(fds.report, 3, O_CLOEXEC) < 0) report_and_exit(fds.report);
+  ::closefrom(4);
+  ::execvp(argv[0], argv);
+  report_and_exit(3);
+}
+
+// The process id; throws what exec said.
+pid_t start(const std::vector<std::string>& argv, int in_out, int error) {
+  auto report = make_pipe();
+  const auto words = pointers(argv);
+  const pid_t parent = ::getpid();
+  const pid_t id = ::fork();
+  if (id == 0) become(words.data(), {in_out, error, report.theirs.get()}, parent);
+  if (id < 0) throw_errno(errno, "fork");
+  report.theirs.reset();
+  int failed = 0;
+  ssize_t got = 0;
+  do {
+    got = ::read(report.ours.get(), &failed, sizeof failed);
+  } while (got < 0 && errno == EINTR);
+  if (got != sizeof failed) return id;
+  ::waitpid(id, nullptr, 0);
+  throw_errno(failed, argv[0]);
+}
 
 ProcessEnd from_status(int status) {
   ProcessEnd end;
@@ -119,10 +133,7 @@ std::string describe(const ProcessEnd& end) {
 ChildProcess::ChildProcess(const std::vector<std::string>& argv) {
   auto frames = make_socket_pair();
   auto errors = make_pipe();
-  SpawnPlan plan;
-  plan.set_standard(frames.theirs.get(), frames.theirs.get(), errors.theirs.get());
-  plan.reset_signals_and_group();
-  id_ = plan.run(argv);
+  id_ = start(argv, frames.theirs.get(), errors.theirs.get());
   socket_ = std::move(frames.ours);
   stderr_ = std::move(errors.ours);
 }

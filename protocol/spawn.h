@@ -26,7 +26,8 @@ std::string describe(const ProcessEnd& end);
 
 // A child whose standard input and output are one end of a unix socket pair, and whose standard
 // error is a pipe. It inherits no other descriptor, stands in a process group of its own (Ctrl-C in
-// a terminal is ours to handle) and has default signal handling.
+// a terminal is ours to handle), has default signal handling, and gets SIGTERM when the thread that
+// made this object ends, however that ends.
 class ChildProcess {
  public:
   // The first of argv is looked up in PATH when it has no slash. Throws std::system_error.

@@ -2,7 +2,6 @@
 
 #include <ATen/Parallel.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <charconv>
@@ -28,7 +27,7 @@ constexpr int bad_usage_status = 2;
 constexpr const char* usage =
     "phasescope-worker [--device cpu|cuda[:i]] [--threads N]   serve phasescope on stdin and "
     "stdout\n"
-    "phasescope-worker --job DIR [--threads N]                 run the job in a folder\n"
+    "phasescope-worker --job DIR                               run the job in a folder\n"
     "phasescope-worker --version | --help\n";
 
 struct Arguments {
@@ -80,8 +79,6 @@ Arguments read_arguments(const std::vector<std::string>& words) {
 }
 
 int serve(const worker::WorkerSettings& settings, worker::FrameFds fds) {
-  // With the window gone the input ends too; this covers a window that hangs while it dies.
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   worker::ModelCache models(settings);
   worker::ServerOptions options;
   options.handlers = worker::all_handlers();

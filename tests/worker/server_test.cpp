@@ -270,6 +270,40 @@ TEST(Row25, GoneWhenTheWindowIsKilled) {
   ::close(told[1]);
 }
 
+// A program that is still being loaded knows of no window: it is ended all the same.
+TEST(Row25, GoneWhenTheWindowIsKilledBeforeItIsLoaded) {
+  int told[2];
+  ASSERT_EQ(::pipe(told), 0);
+  const pid_t window = ::fork();
+  if (window == 0) {
+    const protocol::ChildProcess silent({"sleep", "60"});
+    const int worker = silent.id();
+    if (::write(told[1], &worker, sizeof worker) != sizeof worker) ::_exit(1);
+    while (true) ::pause();
+  }
+  int worker = 0;
+  ASSERT_EQ(::read(told[0], &worker, sizeof worker), static_cast<ssize_t>(sizeof worker));
+  EXPECT_TRUE(runs(worker));
+  ::kill(window, SIGKILL);
+  ::waitpid(window, nullptr, 0);
+  const auto until = Clock::now() + seconds(10);
+  while (runs(worker) && Clock::now() < until) std::this_thread::sleep_for(milliseconds(20));
+  EXPECT_FALSE(runs(worker));
+  if (runs(worker)) ::kill(worker, SIGKILL);
+  ::close(told[0]);
+  ::close(told[1]);
+}
+
+TEST(Spawn, AProgramThatIsNotThereIsNamed) {
+  try {
+    const protocol::ChildProcess child({"/no/such/program"});
+    FAIL();
+  } catch (const std::system_error& error) {
+    EXPECT_EQ(error.code().value(), ENOENT);
+    EXPECT_NE(std::string(error.what()).find("/no/such/program"), std::string::npos);
+  }
+}
+
 // ---- Parts ----------------------------------------------------------------------------------
 
 TEST(Failure, ExceptionsHaveTheirCodes) {
