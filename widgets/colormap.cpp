@@ -60,8 +60,8 @@ ValueRange drawn_range(Colormap map, ValueRange range) {
 }
 
 Rgba color_of(Colormap map, double value, ValueRange range) {
-  if (std::isnan(value)) return kNotANumberColor;
   if (value == kMaskedCell) return kMaskedColor;
+  if (!std::isfinite(value)) return kNotFiniteColor;
   const ValueRange drawn = drawn_range(map, range);
   const double width = drawn.high - drawn.low;
   return color_at(map, width > 0 ? (value - drawn.low) / width : 0.5);

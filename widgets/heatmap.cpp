@@ -11,7 +11,7 @@ namespace {
 
 // Finite marks that survive every driver, where inf and NaN may not.
 constexpr float kMaskMark = -3.0e38F;
-constexpr float kNanMark = 3.0e38F;
+constexpr float kNotFiniteMark = 3.0e38F;
 
 constexpr const char* kVertexSource = R"(#version 330 core
 void main() {  // one triangle that covers the target
@@ -25,12 +25,12 @@ uniform sampler2D table;   // 256 colours
 uniform vec2 range;        // low, high
 uniform float decades;     // above 0: log scale
 uniform vec4 masked;
-uniform vec4 not_a_number;
+uniform vec4 not_finite;
 out vec4 color;
 void main() {
   float value = texelFetch(values, ivec2(gl_FragCoord.xy), 0).r;
   if (value < -2.9e38) { color = masked; return; }
-  if (value > 2.9e38) { color = not_a_number; return; }
+  if (value > 2.9e38) { color = not_finite; return; }
   float t = range.y > range.x ? (value - range.x) / (range.y - range.x) : 0.5;
   if (decades > 0.0) t = 1.0 + log(max(value, 1e-37) / range.y) / log(10.0) / decades;
   color = texelFetch(table, ivec2(int(clamp(t, 0.0, 1.0) * 255.0 + 0.5), 0), 0);
@@ -109,10 +109,10 @@ void HeatmapTexture::set_values(int rows, int cols, std::span<const float> value
   rows_ = rows, cols_ = cols;
   values_.assign(values.begin(), values.end());
   for (float& value : values_) {
-    if (std::isnan(value))
-      value = kNanMark;
-    else if (std::isinf(value))
-      value = value < 0 ? kMaskMark : kNanMark;
+    if (value == kMaskedCell)
+      value = kMaskMark;
+    else if (!std::isfinite(value))
+      value = kNotFiniteMark;
   }
   values_changed_ = true;
 }
@@ -159,7 +159,7 @@ void HeatmapTexture::render() {
               static_cast<float>(look_.range.high));
   glUniform1f(paint.place("decades"), static_cast<float>(look_.log_decades));
   set_color(paint.place("masked"), kMaskedColor);
-  set_color(paint.place("not_a_number"), kNotANumberColor);
+  set_color(paint.place("not_finite"), kNotFiniteColor);
   glBindVertexArray(paint.vertex_array);
   glDrawArrays(GL_TRIANGLES, 0, 3);
   glBindVertexArray(0);

@@ -21,7 +21,7 @@ class HeatmapTexture {
   HeatmapTexture(const HeatmapTexture&) = delete;
   HeatmapTexture& operator=(const HeatmapTexture&) = delete;
 
-  // rows * cols values, row-major; NaN and kMaskedCell keep their own colours.
+  // rows * cols values, row-major; kMaskedCell and what else is not finite keep their colours.
   void set_values(int rows, int cols, std::span<const float> values);
 
   // The coloured texture as an ImTextureID, 0 without values or without OpenGL. Only colormap,

@@ -177,13 +177,14 @@ struct AxisSetup {
   ImAxis which;
   ValueRange range;
   AxisLink* link;
-  bool refit, reversed, labelled;
+  bool refit, reversed, labelled, tick_labels = true;
 };
 
 void set_axis(const AxisSpec& axis, const AxisSetup& setup) {
   const ImAxis which = setup.which;
   ImPlotAxisFlags flags = ImPlotAxisFlags_NoHighlight | ImPlotAxisFlags_NoSideSwitch;
   if (setup.reversed) flags |= ImPlotAxisFlags_Invert;
+  if (!setup.tick_labels) flags |= ImPlotAxisFlags_NoTickLabels;
   const bool labelled = setup.labelled && !axis.label.empty();
   ImPlot::SetupAxis(which, labelled ? axis.label.c_str() : nullptr, flags);
   if (axis.scale == Scale::log10) ImPlot::SetupAxisScale(which, ImPlotScale_Log10);
@@ -225,7 +226,7 @@ void draw_mark(double at, bool vertical) {
   ImPlot::PopPlotClipRect();
 }
 
-// A label that is longer than its axis is left out: titles and tables say the same.
+// A label that is longer than its axis stands above the plot instead.
 bool label_fits(const AxisSpec& axis, float height) {
   return ImGui::CalcTextSize(axis.label.c_str()).x + ImGui::GetFontSize() * 3 < height;
 }
@@ -233,8 +234,9 @@ bool label_fits(const AxisSpec& axis, float height) {
 void draw_inside(const PlotSpec& plot, const PlotDraw& options, bool refit, float height) {
   set_axis(plot.x,
            {ImAxis_X1, axis_range(plot, false), options.link_x, refit, false, options.axis_labels});
-  set_axis(plot.y, {ImAxis_Y1, axis_range(plot, true), options.link_y, refit, plot.map.has_value(),
-                    options.axis_labels && label_fits(plot.y, height)});
+  set_axis(plot.y, {ImAxis_Y1, axis_range(plot, true), options.link_y, refit,
+                    plot.map.has_value() || options.downward,
+                    options.axis_labels && label_fits(plot.y, height), options.y_tick_labels});
   ImPlot::SetupFinish();
   if (plot.map && options.texture) draw_map(*plot.map, *options.texture);
   for (std::size_t i = 0; i < plot.series.size(); ++i)
@@ -345,6 +347,8 @@ float notes_height(const std::vector<std::string>& notes, float width) {
   return height;
 }
 
+float color_scale_width() { return ImGui::GetFontSize() * 4.2F; }
+
 void draw_color_scale(const MapSpec& map, float height) {
   ImDrawList* list = ImGui::GetWindowDrawList();
   const ImVec2 at = ImGui::GetCursorScreenPos();
@@ -388,6 +392,7 @@ std::string cell_text(const MapSpec& map, PlotPointer pointer) {
   const std::string where = "query " + place(map.row_begin + row * row_step, row_step) + ", key " +
                             place(map.col_begin + col * col_step, col_step);
   if (value == kMaskedCell) return where + ": masked (the query cannot see later keys)";
+  if (std::isnan(value)) return where + ": NaN, not a number";
   return where + ": " + (map.value_label.empty() ? "" : map.value_label + " ") +
          short_number(value);
 }
@@ -401,9 +406,14 @@ PlotDrawn draw_plot(const PlotSpec& plot, const PlotDraw& options) {
               options.size.y > 0 ? options.size.y : room.y};
   if (options.notes && options.size.y <= 0 && !plot.notes.empty())
     size.y -= notes_height(plot.notes, room.x) + ImGui::GetStyle().ItemSpacing.y;
-  size.y = std::max(size.y, ImGui::GetFontSize() * 6);
+  const float least = ImGui::GetFontSize() * 6;
+  size.y = std::max(size.y, least);
+  if (options.axis_labels && !plot.y.label.empty() && !label_fits(plot.y, size.y)) {
+    draw_notes({plot.y.label});
+    size.y = std::max(least, size.y - notes_height({plot.y.label}, room.x));
+  }
   const bool scale = plot.map && options.color_scale;
-  const float scale_width = scale ? ImGui::GetFontSize() * 4.2F : 0;
+  const float scale_width = scale ? color_scale_width() : 0;
   const PlotDrawn drawn = draw_axes(plot, options, {size.x - scale_width, size.y});
   if (scale) {
     ImGui::SameLine();

@@ -27,6 +27,8 @@ struct PlotDraw {
   bool crosshair = true;                 // on maps
   std::optional<double> mark_x, mark_y;  // thin lines at the marked key and query
   bool axis_labels = true;
+  bool downward = false;    // y grows downwards, as that of a map always does
+  bool y_tick_labels = true;
   bool color_scale = true;  // beside maps; else the caller prints it
   bool title = false;       // views have titles of their own
   bool notes = true;
@@ -42,8 +44,9 @@ struct PlotDrawn {
 // The twin of svg_of in the window: title, legend, plot, notes. The same words and numbers.
 PlotDrawn draw_plot(const PlotSpec& plot, const PlotDraw& options);
 
-// The colour scale of a map with its ends printed, as high as asked.
+// The colour scale of a map with its ends printed, as high as asked; and its width.
 void draw_color_scale(const MapSpec& map, float height);
+float color_scale_width();
 
 // The legend alone, wrapped at the width that is left.
 void draw_legend(const PlotSpec& plot);

@@ -129,6 +129,12 @@ ValueRange axis_range(const PlotSpec& plot, bool vertical) {
   const AxisSpec& axis = vertical ? plot.y : plot.x;
   const double pad = plot.map ? 0 : vertical ? 0.05 : 0.02;
   ValueRange range = widened(data_extent(plot, vertical), axis.scale, pad);
+  const bool points = std::any_of(plot.series.begin(), plot.series.end(), [](const Series& s) {
+    return s.kind == SeriesKind::scatter;
+  });
+  // Half of a point that stands at 0 would be cut off.
+  if (points && axis.scale == Scale::linear && range.low == 0)
+    range.low = -pad * (range.high - range.low);
   range.low = axis.low.value_or(range.low);
   range.high = axis.high.value_or(range.high);
   if (!(range.high > range.low)) range.high = range.low + 1;
@@ -143,8 +149,8 @@ double scale_place(const MapSpec& map, double value) {
 }
 
 Rgba cell_color(const MapSpec& map, double value) {
-  if (std::isnan(value)) return kNotANumberColor;
   if (value == kMaskedCell) return kMaskedColor;
+  if (!std::isfinite(value)) return kNotFiniteColor;
   return color_at(map.colormap, scale_place(map, value));
 }
 
@@ -154,6 +160,29 @@ std::string scale_text(const MapSpec& map) {
     return "log, " + short_number(range.high * std::pow(10.0, -map.log_decades)) + " .. " +
            short_number(range.high);
   return short_number(range.low) + " .. " + short_number(range.high);
+}
+
+CellMarks marks_of(const std::vector<float>& values) {
+  CellMarks marks;
+  for (float value : values) {
+    if (value == kMaskedCell)
+      ++marks.masked;
+    else if (!std::isfinite(value))
+      ++marks.not_finite;
+  }
+  return marks;
+}
+
+std::string marks_text(const CellMarks& marks) {
+  std::string text = marks.masked > 0 ? "grey: masked" : "";
+  if (marks.not_finite == 0) return text;
+  return text + (text.empty() ? "" : "; ") + "magenta: " + std::to_string(marks.not_finite) +
+         (marks.not_finite == 1 ? " cell is" : " cells are") + " NaN or infinite";
+}
+
+std::string scale_note(const MapSpec& map) {
+  const std::string marks = marks_text(marks_of(map.values));
+  return "scale " + scale_text(map) + (marks.empty() ? "" : "; " + marks);
 }
 
 ValueRange value_range(const std::vector<float>& values) {

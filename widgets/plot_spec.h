@@ -57,8 +57,8 @@ struct Marker {
 
 // --- maps ---------------------------------------------------------------------------------
 
-// A grid of values, row 0 at the top, column 0 at the left. NaN and kMaskedCell have their own
-// colours. rows * cols values, row-major.
+// A grid of values, row 0 at the top, column 0 at the left. kMaskedCell and what else is not finite
+// have their own colours. rows * cols values, row-major.
 struct MapSpec {
   int rows = 0, cols = 0;
   std::vector<float> values;
@@ -76,6 +76,16 @@ double scale_place(const MapSpec& map, double value);
 Rgba cell_color(const MapSpec& map, double value);
 // "0 .. 1", "log, 0.0001 .. 1": what is printed beside every map.
 std::string scale_text(const MapSpec& map);
+
+// Cells that have no place on the scale: hidden by the mask, or not finite for another reason.
+struct CellMarks {
+  std::size_t masked = 0, not_finite = 0;
+};
+CellMarks marks_of(const std::vector<float>& values);
+// "grey: masked; magenta: 3 cells are NaN or infinite"; empty where every cell has its number.
+std::string marks_text(const CellMarks& marks);
+// The scale and the marks of a map, as printed under it.
+std::string scale_note(const MapSpec& map);
 
 // --- plots --------------------------------------------------------------------------------
 

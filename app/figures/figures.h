@@ -19,9 +19,6 @@ struct Grid {
 };
 
 // ---- maps ----
-// Kernels give NaN for a cell whose every pair is masked. Above the diagonal of a causal map that is
-// the mask's mark and drawn as such; anywhere else it is a NaN.
-void mark_masked_cells(widgets::MapSpec& map);
 // `map` (h, w). Weights are drawn on 0..1, signed values centred at 0.
 widgets::PlotSpec attention_map_figure(const protocol::MapResult& result, const Grid& map);
 // A - B of two maps of equal size, centred at 0.

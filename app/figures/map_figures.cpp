@@ -27,7 +27,6 @@ MapSpec map_spec(const MapResult& result, const Grid& grid) {
   map.col_begin = double(result.column_begin);
   map.col_end = double(result.column_end);
   map.value_label = result.of;
-  mark_masked_cells(map);
   // Weights keep one fixed scale, so that two pictures compare; scores have no natural one.
   if (result.of != "weight") {
     map.colormap = Colormap::signed_values;
@@ -40,11 +39,6 @@ void label_axes(PlotSpec& plot) {
   plot.x.label = "key (token)";
   plot.y.label = "query (token)";
   plot.legend = false;
-}
-
-std::string scale_note(const MapSpec& map) {
-  const widgets::ValueRange range = widgets::drawn_range(map.colormap, map.range);
-  return "scale " + short_number(range.low) + " .. " + short_number(range.high) + "; grey: masked";
 }
 
 const protocol::HeadRow& row_of(const HeadsResult& result, int64_t layer, int64_t head) {
@@ -64,19 +58,6 @@ std::string caption(const HeadsResult& result, int64_t layer, int64_t head,
 
 }  // namespace
 
-void mark_masked_cells(MapSpec& map) {
-  const double rows = (map.row_end > 0 ? map.row_end : map.rows) - map.row_begin;
-  const double columns = (map.col_end > 0 ? map.col_end : map.cols) - map.col_begin;
-  for (int r = 0; r < map.rows; ++r) {
-    const double query_end = map.row_begin + rows * (r + 1) / map.rows;
-    for (int c = 0; c < map.cols; ++c) {
-      float& value = map.values[size_t(r) * size_t(map.cols) + size_t(c)];
-      const double key_end = map.col_begin + columns * (c + 1) / map.cols;
-      if (std::isnan(value) && key_end > query_end) value = widgets::kMaskedCell;
-    }
-  }
-}
-
 PlotSpec attention_map_figure(const MapResult& result, const Grid& map) {
   const std::string where = head_name(result.layer, result.head);
   PlotSpec plot{.id = "map_" + result.model + "_L" + std::to_string(result.layer) + "H" +
@@ -88,7 +69,7 @@ PlotSpec attention_map_figure(const MapResult& result, const Grid& map) {
       "queries [" + std::to_string(result.row_begin) + ", " + std::to_string(result.row_end) +
       "), keys [" + std::to_string(result.column_begin) + ", " + std::to_string(result.column_end) +
       ") of " + std::to_string(result.tokens) + " tokens, cells: " + result.pool);
-  plot.notes.push_back(scale_note(*plot.map));
+  plot.notes.push_back(widgets::scale_note(*plot.map));
   return plot;
 }
 
@@ -108,7 +89,7 @@ PlotSpec map_difference_figure(const MapResult& a, const Grid& map_a, const MapR
                head_name(b.layer, b.head) + ": " + a.of;
   plot.map->colormap = Colormap::signed_values;
   plot.map->range = widgets::value_range(difference.values);
-  plot.notes.back() = scale_note(*plot.map);
+  plot.notes.back() = widgets::scale_note(*plot.map);
   return plot;
 }
 
@@ -125,11 +106,11 @@ widgets::GridSpec head_grid_figure(const HeadsResult& result, const Grid& thumbn
           thumbnails.values.data() + size_t(layer * result.heads + head) * cell_size;
       MapSpec map{.rows = side, .cols = side, .values = {begin, begin + cell_size}};
       map.value_label = "weight";
-      mark_masked_cells(map);
       grid.cells.push_back({std::move(map), caption(result, layer, head, metric)});
     }
   }
-  grid.notes.push_back("layers down, heads across; weights 0 .. 1, cells: max; grey: masked");
+  grid.notes.push_back("layers down, heads across; weights 0 .. 1, cells: max; " +
+                       widgets::marks_text(widgets::marks_of(thumbnails.values)));
   for (const protocol::MetricInfo& info : result.metrics) {
     if (info.key == metric) grid.notes.push_back(info.title + " = " + info.formula);
   }
@@ -175,7 +156,7 @@ PlotSpec pe_dot_figure(const protocol::PatternsResult& result, int64_t layer, co
   map.range = widgets::value_range(grid.values);
   map.value_label = "G";
   plot.notes.push_back("G_ij = sum_m Re(z_i conj z_j), mean over heads");
-  plot.notes.push_back(scale_note(map));
+  plot.notes.push_back(widgets::scale_note(map));
   plot.map = std::move(map);
   return plot;
 }

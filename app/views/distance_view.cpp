@@ -89,7 +89,8 @@ std::string DistanceView::command_line(const Session& session) const {
 
 void DistanceView::ask(Desk& desk) {
   for (const std::string& model : desk.session().models)
-    desk.lab.ask(desk.lab.of(model).distance, distance_params(desk.session(), model));
+    desk.lab.ask(desk.lab.of(model).distance, distance_params(desk.session(), model),
+                 desk.session().text.words);
 }
 
 Output DistanceView::exported(Desk& desk) {

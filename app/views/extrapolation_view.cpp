@@ -28,6 +28,12 @@ EvalResult merged_eval(const Desk& desk) {
   return all;
 }
 
+// "bits per byte" for "bits_per_byte".
+std::string in_words(std::string key) {
+  std::replace(key.begin(), key.end(), '_', ' ');
+  return key;
+}
+
 std::string lengths_text(const std::vector<int64_t>& lengths) {
   std::string words;
   for (int64_t length : lengths) words += (words.empty() ? "" : ",") + std::to_string(length);
@@ -39,7 +45,8 @@ std::string lengths_text(const std::vector<int64_t>& lengths) {
 std::string ExtrapolationView::help_text() const {
   return "How the models read past the length they were trained at, on the bundled validation "
          "texts. By position: mean loss of the tokens at each place, to four times the trained "
-         "length. By length: perplexity; its window rule is always named, four of them circulate. "
+         "length. By length: mean loss (perplexity where tokens are no bytes); the window rule is always "
+         "named, four of them circulate. "
          "Bands are 95 % intervals by bootstrap over texts.";
 }
 
@@ -67,7 +74,7 @@ Output ExtrapolationView::exported(Desk& desk) {
 void ExtrapolationView::draw_controls(Desk& desk) {
   ExtrapolationState state = desk.session().extrapolation;
   bool changed =
-      draw_choice("##figure", state.figure, {"loss by position", "perplexity by length"});
+      draw_choice("##figure", state.figure, {"loss by position", "loss by length"});
   ImGui::SameLine();
   int texts = static_cast<int>(state.trials);
   ImGui::SetNextItemWidth(ImGui::GetFontSize() * 7);
@@ -87,7 +94,8 @@ void ExtrapolationView::draw_table(const Desk& desk, const EvalResult& result) {
   for (const EvalRow& row : result.rows) lengths.insert(row.length);
   const ImGuiTableFlags flags = ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_BordersInnerH;
   if (!ImGui::BeginTable("numbers", 1 + static_cast<int>(lengths.size()), flags)) return;
-  ImGui::TableSetupColumn(result.metric.c_str());
+  const std::string window = result.rows.empty() ? "" : ", " + result.rows.front().window;
+  ImGui::TableSetupColumn((in_words(result.metric) + window).c_str());
   for (int64_t length : lengths) ImGui::TableSetupColumn(std::to_string(length).c_str());
   ImGui::TableHeadersRow();
   for (const std::string& model : desk.session().models) {
@@ -120,7 +128,11 @@ void ExtrapolationView::draw_content(Desk& desk) {
   const std::string& figure = desk.session().extrapolation.figure;
   const PlotSpec& plot = plot_.get(answers_key(desk, &ModelQuestions::eval) + figure, [&] {
     const bool by_position = figure == "loss by position" && !result.positions.empty();
-    return by_position ? position_loss_figure(result) : eval_figure(result);
+    PlotSpec made = by_position ? position_loss_figure(result) : eval_figure(result);
+    // The table below has the numbers of each model.
+    for (const std::string& model : desk.session().models)
+      std::erase_if(made.notes, [&](const auto& note) { return note.rfind(model + ":", 0) == 0; });
+    return made;
   });
   const float line = ImGui::GetTextLineHeightWithSpacing();
   const float below =

@@ -56,17 +56,6 @@ std::vector<int> order_by(const HeadsResult& result, const std::string& metric) 
   return order;
 }
 
-// (L, H, S, S) values with the mask's cells marked, as mark_masked_cells does for one map.
-std::vector<float> marked_thumbnails(const protocol::TensorRef& tensor) {
-  std::vector<float> values = grid_of(tensor).values;
-  const auto side = static_cast<std::size_t>(tensor.shape.at(3));
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::size_t row = i / side % side, column = i % side;
-    if (std::isnan(values[i]) && column > row) values[i] = widgets::kMaskedCell;
-  }
-  return values;
-}
-
 const Answer<HeadsResult>* first_answer(const Desk& desk) {
   for (std::size_t i = 0; i < desk.models(); ++i)
     if (const auto* answer = desk.of(i).heads.answer()) return answer;
@@ -94,7 +83,8 @@ std::string HeadsView::command_line(const Session& session) const {
 
 void HeadsView::ask(Desk& desk) {
   for (const std::string& model : desk.session().models)
-    desk.lab.ask(desk.lab.of(model).heads, heads_params(desk.session(), model));
+    desk.lab.ask(desk.lab.of(model).heads, heads_params(desk.session(), model),
+                 desk.session().text.words);
 }
 
 Output HeadsView::exported(Desk& desk) {
@@ -195,8 +185,9 @@ void HeadsView::draw_model(Desk& desk, std::size_t index) {
   if (tensor && grid.atlas_serial != answer->serial) {
     const auto atlas = widgets::atlas_of(
         static_cast<int>(answer->result.layers), static_cast<int>(answer->result.heads),
-        static_cast<int>(tensor->shape.at(3)), marked_thumbnails(*tensor));
+        static_cast<int>(tensor->shape.at(3)), grid_of(*tensor).values);
     grid.atlas.set_values(atlas.rows, atlas.cols, atlas.values);
+    grid.marks = widgets::marks_of(atlas.values);
     grid.atlas_serial = answer->serial;
   }
   const std::string key = serials_of(answer) + std::to_string(desk.edit.revision());
@@ -227,7 +218,13 @@ void HeadsView::draw_content(Desk& desk) {
   if (const auto* answer = first_answer(desk)) {
     if (const MetricInfo* metric = metric_of(answer->result, desk.session().heads.metric))
       notes.push_back(metric->title + " = " + metric->formula);
-    notes.push_back("weights 0 .. 1, white to blue; a cell shows its largest weight; grey: masked");
+    widgets::CellMarks marks;
+    for (const std::string& model : desk.session().models) {
+      marks.masked += grids_[model].marks.masked;
+      marks.not_finite += grids_[model].marks.not_finite;
+    }
+    notes.push_back("weights 0 .. 1, white to blue; a cell shows its largest weight; " +
+                    widgets::marks_text(marks));
   }
   const float width = ImGui::GetContentRegionAvail().x;
   const float below = widgets::notes_height(notes, width) + 6;

@@ -23,6 +23,7 @@ class HeadsView : public View {
   struct Grid {
     widgets::HeatmapTexture atlas;
     std::uint64_t atlas_serial = 0;
+    widgets::CellMarks marks;
     Cached<widgets::HeadGridSpec> spec;
   };
   void draw_controls(Desk& desk);

@@ -1,6 +1,7 @@
 #include "app/views/jobs_view.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "app/figures/figures.h"
 #include "app/window/requests.h"
@@ -52,6 +53,21 @@ std::string time_text(double seconds) {
 
 double fraction_of(const JobStatus& job) {
   return job.steps > 0 ? static_cast<double>(job.step) / static_cast<double>(job.steps) : 0;
+}
+
+// An evaluation has no steps of its own: its job counts hundredths.
+std::string step_words(const JobStatus& job) {
+  if (job.kind == "eval") return widgets::short_number(std::round(100 * fraction_of(job))) + " %";
+  return std::to_string(job.step) + " / " + std::to_string(job.steps);
+}
+
+std::string progress_words(const JobStatus& job) {
+  std::string words = (job.kind == "eval" ? "" : "step ") + step_words(job);
+  if (job.seconds > 0) words += ", " + time_text(job.seconds) + " so far";
+  if (job.state == "running" && job.seconds_left > 0)
+    words += ", " + time_text(job.seconds_left) + " left";
+  if (job.last) words += ", loss " + widgets::short_number(job.last->loss) + " nats a token";
+  return words;
 }
 
 }  // namespace
@@ -167,7 +183,7 @@ void JobsView::draw_list(Desk& desk) {
     ImGui::TableNextColumn();
     ImGui::TextColored(state_color(job.state), "%s", job.state.c_str());
     ImGui::TableNextColumn();
-    ImGui::Text("%lld / %lld", static_cast<long long>(job.step), static_cast<long long>(job.steps));
+    ImGui::TextUnformatted(step_words(job).c_str());
     ImGui::TableNextColumn();
     if (job.state == "running" && job.seconds_left > 0)
       ImGui::TextUnformatted(time_text(job.seconds_left).c_str());
@@ -198,16 +214,16 @@ void JobsView::draw_job(Desk& desk, const JobStatus& job) {
   ImGui::SameLine();
   draw_buttons(desk, job);
   if (!job.message.empty()) {
+    const auto& colors = widgets::palette();
     ImGui::PushTextWrapPos(0.0F);
-    ImGui::TextColored(widgets::palette().warn, "%s", job.message.c_str());
+    ImGui::TextColored(job.state == "running" ? colors.quiet : colors.warn, "%s",
+                       job.message.c_str());
     ImGui::PopTextWrapPos();
   }
   ImGui::ProgressBar(static_cast<float>(fraction_of(job)), {-1, ImGui::GetFontSize() * 0.5F}, "");
-  std::string words = "step " + std::to_string(job.step) + " of " + std::to_string(job.steps) +
-                      ", " + time_text(job.seconds) + " so far";
-  if (job.seconds_left > 0) words += ", " + time_text(job.seconds_left) + " left";
-  if (job.last) words += ", loss " + widgets::short_number(job.last->loss);
-  ImGui::TextColored(widgets::palette().quiet, "%s", words.c_str());
+  ImGui::PushTextWrapPos(0.0F);
+  ImGui::TextColored(widgets::palette().quiet, "%s", progress_words(job).c_str());
+  ImGui::PopTextWrapPos();
   if (job.curve.empty()) return;
   const auto& plot = plot_.get(
       job.dir + std::to_string(job.curve.size()) + "/" + std::to_string(job.curve.back().step),

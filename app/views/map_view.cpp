@@ -1,5 +1,7 @@
 #include "app/views/map_view.h"
 
+#include <implot.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -18,6 +20,8 @@ using widgets::PlotSpec;
 // After the axes have rested so long, the region they show is asked for.
 constexpr auto kRest = std::chrono::milliseconds(160);
 constexpr int kCellStep = 64, kMostCells = 768;
+// In lines of text: a map with less room than this has no curves beside it.
+constexpr float kRoomForCurves = 18, kCurveHeight = 5, kCurveWidth = 5;
 
 const Answer<MapResult>* answer_of(const Desk& desk, std::size_t index) {
   const auto* answer = desk.of(index).map.answer();
@@ -28,22 +32,29 @@ int64_t whole(double value, int64_t tokens) {
   return std::clamp<int64_t>(static_cast<int64_t>(value), 0, tokens);
 }
 
-PlotSpec profile_plot(const char* id, const Answer<MapResult>& answer, const char* tensor,
-                      double begin, double end, bool upright) {
+// The mean of each column of cells, or (upright) of each row of cells beside the map.
+PlotSpec profile_plot(const Answer<MapResult>& answer, bool upright) {
+  const MapResult& map = answer.result;
   PlotSpec plot;
-  plot.id = id;
+  plot.id = upright ? "by_query" : "by_key";
   plot.legend = false;
-  const auto* found = protocol::find_tensor(answer.tensors, tensor);
+  (upright ? plot.x : plot.y).label = "mean";
+  const auto* found =
+      protocol::find_tensor(answer.tensors, upright ? "row_profile" : "column_profile");
   if (!found) return plot;
-  widgets::Series series;
+  const auto begin = static_cast<double>(upright ? map.row_begin : map.column_begin);
+  const auto end = static_cast<double>(upright ? map.row_end : map.column_end);
   const auto values = found->values<float>();
   const double step = (end - begin) / static_cast<double>(std::max<std::size_t>(1, values.size()));
+  widgets::Series series;
+  series.width = 1.2;
   for (std::size_t i = 0; i < values.size(); ++i) {
     const double at = begin + (static_cast<double>(i) + 0.5) * step;
-    series.x.push_back(upright ? values[i] : at);
-    series.y.push_back(upright ? at : values[i]);
+    // Where the mask hides every pair there is no mean: the curve has a gap.
+    const double mean = std::isfinite(values[i]) ? values[i] : std::nan("");
+    series.x.push_back(upright ? mean : at);
+    series.y.push_back(upright ? at : mean);
   }
-  series.width = 1.2;
   plot.series.push_back(std::move(series));
   return plot;
 }
@@ -65,7 +76,8 @@ std::string MapView::help_text() const {
   return "Queries from top to bottom, keys from left to right. The wheel zooms, dragging moves, a "
          "double click shows all again; zoomed in far enough, each cell is one pair and its value "
          "is exact. Grey is the masked triangle: the query cannot see those keys. Click marks a "
-         "pair in all views. The curves are means over the rows and columns that are shown.";
+         "pair in all views. The curves are means over the pairs that are shown: of each key below, of "
+         "each query at the right.";
 }
 
 std::string MapView::command_line(const Session& session) const {
@@ -102,7 +114,7 @@ PlotSpec MapView::plot_of(const Session& session, const MapAnswer& answer) const
   PlotSpec plot = attention_map_figure(answer.result, grid_of(*tensor));
   if (session.map.logarithmic && answer.result.of == "weight") {
     plot.map->log_decades = 4;
-    plot.notes.back() = "scale " + widgets::scale_text(*plot.map) + "; grey: masked";
+    plot.notes.back() = widgets::scale_note(*plot.map);
   }
   const protocol::Provenance& made = answer.result.provenance;
   if (!made.kernel.empty()) plot.notes.back() += "; computed by " + made.kernel + ", " + made.dtype;
@@ -209,7 +221,7 @@ void MapView::draw_one(Desk& desk, const char* name, const PlotSpec& plot, Pictu
   const Selection& at = desk.session().selection;
   if (at.query) options.mark_y = static_cast<double>(*at.query) + 0.5;
   if (at.key) options.mark_x = static_cast<double>(*at.key) + 0.5;
-  options.axis_labels = options.color_scale = alone;
+  options.axis_labels = alone, options.color_scale = false;
   ImGui::PushID(name);
   const auto drawn = widgets::draw_plot(plot, options);
   ImGui::PopID();
@@ -227,78 +239,99 @@ void MapView::draw_one(Desk& desk, const char* name, const PlotSpec& plot, Pictu
   }
 }
 
-void MapView::draw_profiles(const MapAnswer& answer, ImVec2 size) {
-  const auto& plots = profiles_.get(serials_of(&answer), [&] {
-    const MapResult& map = answer.result;
-    return std::array<PlotSpec, 2>{
-        profile_plot("by_key", answer, "column_profile", static_cast<double>(map.column_begin),
-                     static_cast<double>(map.column_end), false),
-        profile_plot("by_query", answer, "row_profile", static_cast<double>(map.row_begin),
-                     static_cast<double>(map.row_end), true)};
-  });
-  widgets::PlotDraw options;
-  options.size = size;
-  options.link_x = &x_;
-  options.notes = false;
-  options.version = profiles_.version();
-  widgets::draw_plot(plots[0], options);
-}
-
-void MapView::draw_maps(Desk& desk) {
-  const auto shown = shown_models(desk.session());
-  std::vector<const MapAnswer*> answers;
-  for (std::size_t index : shown)
-    if (const auto* answer = answer_of(desk, index)) answers.push_back(answer);
-  if (answers.empty()) return;
-  follow_session(desk, answers[0]->result.tokens);
-  const bool difference = desk.session().map.show == "difference" && answers.size() == 2 &&
-                          answers[0]->result.height == answers[1]->result.height &&
-                          answers[0]->result.width == answers[1]->result.width;
-  const int count = static_cast<int>(answers.size()) + (difference ? 1 : 0);
-  const std::string key = std::to_string(desk.session().map.logarithmic);
-  std::vector<const PlotSpec*> plots;
+// The maps on show with their pictures: A, B, and A - B where the two can be subtracted.
+MapView::Scene MapView::scene_of(Desk& desk) {
+  Scene scene;
+  for (std::size_t index : shown_models(desk.session()))
+    if (const auto* answer = answer_of(desk, index)) scene.answers.push_back(answer);
+  const std::string look = std::to_string(desk.session().map.logarithmic);
+  const auto& answers = scene.answers;
   for (std::size_t i = 0; i < answers.size(); ++i)
-    plots.push_back(&pictures_[i].plot.get(serials_of(answers[i]) + key,
-                                           [&] { return plot_of(desk.session(), *answers[i]); }));
-  if (difference)
-    plots.push_back(&pictures_[2].plot.get(serials_of(answers[0], answers[1]), [&] {
+    scene.plots.push_back(&pictures_[i].plot.get(
+        serials_of(answers[i]) + look, [&] { return plot_of(desk.session(), *answers[i]); }));
+  scene.difference = desk.session().map.show == "difference" && answers.size() == 2 &&
+                     answers[0]->result.height == answers[1]->result.height &&
+                     answers[0]->result.width == answers[1]->result.width;
+  if (scene.difference)
+    scene.plots.push_back(&pictures_[2].plot.get(serials_of(answers[0], answers[1]), [&] {
       return map_difference_figure(
           answers[0]->result, grid_of(*protocol::find_tensor(answers[0]->tensors, "map")),
           answers[1]->result, grid_of(*protocol::find_tensor(answers[1]->tensors, "map")));
     }));
-  const ImVec2 room = ImGui::GetContentRegionAvail();
-  const auto& notes = plots.back()->notes;
+  return scene;
+}
+
+// One map with its scale, and the curves where there is room for them.
+void MapView::draw_single(Desk& desk, const Scene& scene, ImVec2 room) {
   const float line = ImGui::GetTextLineHeightWithSpacing();
-  const float below =
-      line + widgets::notes_height(notes, room.x) + ImGui::GetStyle().ItemSpacing.y * 3;
-  const float profile = count == 1 && room.y > line * 18 ? line * 4 : 0;
-  const float head = count > 1 ? line : 0;
-  const float gap = ImGui::GetStyle().ItemSpacing.x;
-  const ImVec2 size{(room.x - gap * static_cast<float>(count - 1)) / static_cast<float>(count),
-                    std::max(80.0F, room.y - below - profile - head)};
-  pointer_text_.clear();
-  for (int i = 0; i < count; ++i) {
-    const auto slot = static_cast<std::size_t>(i);
-    const bool last = difference && i == count - 1;
+  const ImVec2 gap = ImGui::GetStyle().ItemSpacing;
+  const bool below = room.y > line * kRoomForCurves, beside = below && room.x > line * 16;
+  const float low = below ? line * kCurveHeight + gap.y : 0;
+  const float side = beside ? line * kCurveWidth + gap.x : 0;
+  const ImVec2 size{room.x - widgets::color_scale_width() - gap.x - side, room.y - low};
+  const auto& curves = profiles_.get(serials_of(scene.answers[0]), [&] {
+    return std::array<PlotSpec, 2>{profile_plot(*scene.answers[0], false),
+                                   profile_plot(*scene.answers[0], true)};
+  });
+  widgets::PlotDraw options;
+  options.notes = false;
+  options.version = profiles_.version();
+  ImGui::BeginGroup();
+  if (ImPlot::BeginAlignedPlots("##aligned")) {
+    draw_one(desk, "a", *scene.plots[0], pictures_[0], size, true);
+    options.link_x = &x_;
+    options.size = {size.x, low - gap.y};
+    if (below) widgets::draw_plot(curves[0], options);
+    ImPlot::EndAlignedPlots();
+  }
+  ImGui::EndGroup();
+  ImGui::SameLine();
+  widgets::draw_color_scale(*scene.plots[0]->map, size.y - ImGui::GetFontSize() * 3);
+  if (!beside) return;
+  ImGui::SameLine();
+  options.link_x = nullptr, options.link_y = &y_;
+  options.size = {side - gap.x, size.y};
+  options.downward = true, options.y_tick_labels = false;
+  widgets::draw_plot(curves[1], options);
+}
+
+void MapView::draw_side_by_side(Desk& desk, const Scene& scene, ImVec2 room) {
+  const auto count = scene.plots.size();
+  const float gap = ImGui::GetStyle().ItemSpacing.x, parts = static_cast<float>(count);
+  const ImVec2 size{(room.x - gap * (parts - 1)) / parts,
+                    room.y - ImGui::GetTextLineHeightWithSpacing()};
+  for (std::size_t i = 0; i < count; ++i) {
+    const bool difference = scene.difference && i + 1 == count;
     if (i > 0) ImGui::SameLine();
     ImGui::BeginGroup();
-    if (count > 1) {
-      ImGui::TextUnformatted(last ? "A - B" : answers[slot]->result.model.c_str());
-      ImGui::SameLine();
-      ImGui::TextColored(widgets::palette().quiet, "%s",
-                         widgets::scale_text(*plots[slot]->map).c_str());
-    }
-    draw_one(desk,
-             i == 0 ? "a"
-             : last ? "difference"
-                    : "b",
-             *plots[slot], pictures_[last ? 2 : slot], size, count == 1);
+    ImGui::TextUnformatted(difference ? "A - B" : scene.answers[i]->result.model.c_str());
+    ImGui::SameLine();
+    ImGui::TextColored(widgets::palette().quiet, "%s",
+                       widgets::scale_text(*scene.plots[i]->map).c_str());
+    const char* name = difference ? "difference" : i == 0 ? "a" : "b";
+    draw_one(desk, name, *scene.plots[i], pictures_[difference ? 2 : i], size, false);
     ImGui::EndGroup();
   }
-  if (profile > 0) draw_profiles(*answers[0], {size.x, profile});
+}
+
+void MapView::draw_maps(Desk& desk) {
+  const Scene scene = scene_of(desk);
+  if (scene.answers.empty()) return;
+  const int64_t tokens = scene.answers[0]->result.tokens;
+  follow_session(desk, tokens);
+  const auto& notes = scene.plots.back()->notes;
+  ImVec2 room = ImGui::GetContentRegionAvail();
+  room.y -= ImGui::GetTextLineHeightWithSpacing() + widgets::notes_height(notes, room.x) +
+            ImGui::GetStyle().ItemSpacing.y * 2;
+  room.y = std::max(room.y, 80.0F);
+  pointer_text_.clear();
+  if (scene.plots.size() == 1)
+    draw_single(desk, scene, room);
+  else
+    draw_side_by_side(desk, scene, room);
   draw_selection(desk);
   widgets::draw_notes(notes);
-  settle(desk, answers[0]->result.tokens);
+  settle(desk, tokens);
 }
 
 // One line: what is under the mouse, or the marked pair with its tokens.

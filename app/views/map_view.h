@@ -29,11 +29,18 @@ class MapView : public View {
     Cached<widgets::PlotSpec> plot;
     std::uint64_t texture_version = 0;
   };
+  struct Scene {
+    std::vector<const MapAnswer*> answers;
+    std::vector<const widgets::PlotSpec*> plots;  // one for each answer, then the difference
+    bool difference = false;
+  };
+  Scene scene_of(Desk& desk);
   void draw_controls(Desk& desk);
   void draw_maps(Desk& desk);
   void draw_one(Desk& desk, const char* name, const widgets::PlotSpec& plot, Picture& picture,
                 ImVec2 size, bool alone);
-  void draw_profiles(const MapAnswer& answer, ImVec2 size);
+  void draw_single(Desk& desk, const Scene& scene, ImVec2 room);
+  void draw_side_by_side(Desk& desk, const Scene& scene, ImVec2 room);
   void draw_selection(Desk& desk);
   widgets::PlotSpec plot_of(const Session& session, const MapAnswer& answer) const;
   void follow_session(Desk& desk, int64_t tokens);

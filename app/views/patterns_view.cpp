@@ -1,6 +1,7 @@
 #include "app/views/patterns_view.h"
 
 #include <algorithm>
+#include <set>
 
 #include "app/figures/figures.h"
 #include "app/verbs/verb.h"
@@ -19,12 +20,39 @@ const std::vector<std::string>& pattern_figures() {
   return names;
 }
 
-int64_t most_layers(const Desk& desk) {
-  int64_t most = 0;
+// Layers of a model that a figure can show; empty where its encoding has no such figure, or where
+// the figure has no layers.
+std::vector<int64_t> layers_of(const Answer<PatternsResult>& answer, const std::string& figure) {
+  std::set<int64_t> layers;
+  if (figure == "dot products")
+    for (const auto& layer : answer.result.layers)
+      if (protocol::find_tensor(answer.tensors, "pe_dot." + std::to_string(layer.layer)))
+        layers.insert(layer.layer);
+  if (figure == "bias curves")
+    for (const auto& curve : answer.result.bias) layers.insert(curve.layer);
+  return {layers.begin(), layers.end()};
+}
+
+// The wanted layer, or the last one before it that the model has: a state that stays as it was.
+int64_t layer_at_most(const std::vector<int64_t>& layers, int64_t wanted) {
+  int64_t found = layers.empty() ? wanted : layers.front();
+  for (int64_t layer : layers)
+    if (layer <= wanted) found = layer;
+  return found;
+}
+
+std::vector<int64_t> layers_of_all(const Desk& desk) {
+  std::set<int64_t> layers;
   for (std::size_t i = 0; i < desk.models(); ++i)
     if (const auto* answer = desk.of(i).patterns.answer())
-      for (const auto& layer : answer->result.layers) most = std::max(most, layer.layer);
-  return most;
+      for (int64_t layer : layers_of(*answer, desk.session().patterns.figure)) layers.insert(layer);
+  return {layers.begin(), layers.end()};
+}
+
+// States are counted from the start: state n is the one after n layers.
+std::string layer_words(const std::string& figure, int64_t layer) {
+  if (figure == "bias curves") return "L" + std::to_string(layer);
+  return layer == 0 ? "at the start" : "after L" + std::to_string(layer - 1);
 }
 
 }  // namespace
@@ -45,26 +73,24 @@ std::string PatternsView::command_line(const Session& session) const {
 
 void PatternsView::ask(Desk& desk) {
   for (const std::string& model : desk.session().models)
-    desk.lab.ask(desk.lab.of(model).patterns, patterns_params(desk.session(), model));
+    desk.lab.ask(desk.lab.of(model).patterns, patterns_params(desk.session(), model),
+                 desk.session().text.words);
 }
 
 std::optional<PlotSpec> PatternsView::plot_of(const Session& session,
                                               const PatternsAnswer& answer) const {
   const PatternsResult& result = answer.result;
   const std::string& figure = session.patterns.figure;
-  if (figure == "dot products") {
-    const auto* tensor =
-        protocol::find_tensor(answer.tensors, "pe_dot." + std::to_string(session.patterns.layer));
-    if (!tensor) return std::nullopt;
-    return pe_dot_figure(result, session.patterns.layer, grid_of(*tensor));
-  }
+  const auto layers = layers_of(answer, figure);
+  const int64_t layer = layer_at_most(layers, session.patterns.layer);
+  if (figure == "dot products" && !layers.empty())
+    return pe_dot_figure(
+        result, layer,
+        grid_of(*protocol::find_tensor(answer.tensors, "pe_dot." + std::to_string(layer))));
   if (figure == "by distance" && !result.layers.empty()) return pe_by_distance_figure(result);
   if (figure == "drift with depth" && !result.layers.empty())
     return state_drift_figure({&result, 1});
-  const int64_t layer = session.patterns.layer;
-  const bool has_bias = std::any_of(result.bias.begin(), result.bias.end(),
-                                    [&](const auto& curve) { return curve.layer == layer; });
-  if (figure == "bias curves" && has_bias) return bias_curves_figure(result, layer);
+  if (figure == "bias curves" && !layers.empty()) return bias_curves_figure(result, layer);
   if (figure == "frequencies" && !result.frequencies.empty()) return frequencies_figure(result);
   return std::nullopt;
 }
@@ -83,13 +109,15 @@ Output PatternsView::exported(Desk& desk) {
 void PatternsView::draw_controls(Desk& desk) {
   PatternsState state = desk.session().patterns;
   bool changed = draw_choice("##figure", state.figure, pattern_figures());
-  if (state.figure == "dot products" || state.figure == "bias curves") {
+  const auto layers = layers_of_all(desk);
+  if (layers.size() > 1) {
+    std::vector<std::string> words;
+    for (int64_t layer : layers) words.push_back(layer_words(state.figure, layer));
+    std::string shown = layer_words(state.figure, layer_at_most(layers, state.layer));
     ImGui::SameLine();
-    int layer = static_cast<int>(state.layer);
-    const int most = static_cast<int>(std::max<int64_t>(1, most_layers(desk)));
-    ImGui::SetNextItemWidth(ImGui::GetFontSize() * 8);
-    if (ImGui::SliderInt("##layer", &layer, 0, most, "layer %d")) {
-      state.layer = layer;
+    if (draw_choice("##layer", shown, words)) {
+      const auto place = std::find(words.begin(), words.end(), shown) - words.begin();
+      state.layer = layers[static_cast<std::size_t>(place)];
       changed = true;
     }
   }
@@ -125,6 +153,7 @@ void PatternsView::draw_model(Desk& desk, std::size_t index) {
   widgets::PlotDraw options;
   options.texture = &picture.texture;
   options.version = picture.plot.version();
+  options.title = true;
   widgets::draw_plot(plot, options);
 }
 

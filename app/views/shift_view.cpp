@@ -69,7 +69,8 @@ std::string ShiftView::command_line(const Session& session) const {
 
 void ShiftView::ask(Desk& desk) {
   for (const std::string& model : desk.session().models)
-    desk.lab.ask(desk.lab.of(model).shift, shift_params(desk.session(), model));
+    desk.lab.ask(desk.lab.of(model).shift, shift_params(desk.session(), model),
+                 desk.session().text.words);
 }
 
 Output ShiftView::exported(Desk& desk) {
@@ -141,11 +142,6 @@ widgets::PlotSpec ShiftView::plot_of(const Desk& desk, ShiftResult result) const
   widgets::PlotSpec plot = shift_figure(result);
   for (widgets::Series& series : plot.series)
     series.color = color_of_model(desk.session(), series.label.substr(0, series.label.find(' ')));
-  for (int64_t layer = 0; layer < 64; ++layer) {
-    const bool there = std::any_of(result.rows.begin(), result.rows.end(),
-                                   [&](const ShiftRow& row) { return row.layer == layer; });
-    if (there) plot.x.ticks.push_back({static_cast<double>(layer), "L" + std::to_string(layer)});
-  }
   return plot;
 }
 

@@ -67,7 +67,8 @@ std::string TextView::command_line(const Session& session) const {
 
 void TextView::ask(Desk& desk) {
   for (const std::string& model : desk.session().models)
-    desk.lab.ask(desk.lab.of(model).text, text_params(desk.session(), model));
+    desk.lab.ask(desk.lab.of(model).text, text_params(desk.session(), model),
+                 desk.session().text.words);
 }
 
 Output TextView::exported(Desk& desk) {
@@ -99,7 +100,7 @@ void TextView::draw_editor(Desk& desk) {
 void TextView::draw_input(Desk& desk) {
   if (ImGui::Button("Edit") && !editing_) {
     editing_ = true;
-    draft_ = desk.session().text.words;
+    draft_ = desk.session().text.words.str();
   }
   tooltip("Type or paste a text of your own");
   ImGui::SameLine();
@@ -118,7 +119,9 @@ void TextView::draw_model(Desk& desk, std::size_t index) {
   draw_model_name(desk.session(), index);
   if (const auto* answer = question.answer()) {
     ImGui::SameLine();
+    ImGui::PushTextWrapPos(0.0F);
     ImGui::TextColored(widgets::palette().quiet, "%s", headline(answer->result).c_str());
+    ImGui::PopTextWrapPos();
   }
   draw_question(desk, question, "");
   if (!question.answer()) return;

@@ -107,6 +107,8 @@ void TheoryView::draw_list(Desk& desk, const std::vector<const CheckResult*>& ch
     ImGui::TextUnformatted(check->model.c_str());
     ImGui::TableNextColumn();
     draw_verdict(check->verdict);
+    // Nothing was measured: zeros would look like numbers.
+    if (check->samples == 0) continue;
     for (double value : {check->value, check->bound}) {
       ImGui::TableNextColumn();
       ImGui::TextUnformatted(widgets::short_number(value).c_str());
@@ -127,9 +129,11 @@ void TheoryView::draw_check(const CheckResult& check) {
   draw_verdict(check.verdict);
   paragraph(check.statement);
   paragraph(check.source, &widgets::palette().quiet);
-  paragraph("value " + widgets::short_number(check.value) + ", bound " +
-            widgets::short_number(check.bound) + ", noise " + widgets::short_number(check.noise) +
-            ", " + std::to_string(check.samples) + " samples, seed " + std::to_string(check.seed));
+  if (check.samples > 0)
+    paragraph("value " + widgets::short_number(check.value) + ", bound " +
+              widgets::short_number(check.bound) + ", noise " + widgets::short_number(check.noise) +
+              ", " + std::to_string(check.samples) + " samples, seed " +
+              std::to_string(check.seed));
   paragraph(check.detail);
   const auto& plots = plots_.get(name_of_check(check) + widgets::short_number(check.value), [&] {
     std::vector<widgets::PlotSpec> made;

@@ -116,7 +116,7 @@ void View::save(Desk& desk) {
 }
 
 void draw_question(Desk& desk, Question& question, const std::string& who) {
-  widgets::BusySpec spec = question.busy();
+  widgets::BusySpec spec = desk.lab.busy(question);
   if (spec.state == widgets::BusyState::idle || spec.state == widgets::BusyState::answered) return;
   if (!who.empty()) spec.text = who + ": " + spec.text;
   ImGui::PushID(&question);

@@ -25,6 +25,12 @@ bool is_closed(const Session& session, const std::string& id) {
          session.closed_views.end();
 }
 
+void scale_nodes(ImGuiDockNode* node, ImVec2 by) {
+  if (!node) return;
+  node->SizeRef = {node->SizeRef.x * by.x, node->SizeRef.y * by.y};
+  for (ImGuiDockNode* child : node->ChildNodes) scale_nodes(child, by);
+}
+
 }  // namespace
 
 Desktop::Desktop(Session session, WorkerLink& quick, WorkerLink& slow)
@@ -203,6 +209,17 @@ void Desktop::build_layout(unsigned dock) {
   to_focus_ = {"extrapolation", "distance", "map", "heads"};
 }
 
+// Dear ImGui takes what a smaller window lacks from the middle alone, until nothing is left of it.
+void Desktop::scale_layout(unsigned dock) {
+  ImGuiDockNode* root = ImGui::DockBuilderGetNode(dock);
+  const ImVec2 now = ImGui::GetMainViewport()->WorkSize;
+  const ImVec2 before = layout_width_ > 0 ? ImVec2(layout_width_, layout_height_) : root->SizeRef;
+  layout_width_ = now.x, layout_height_ = now.y;
+  if (now.x < 1 || now.y < 1 || before.x < 1 || before.y < 1) return;
+  if (now.x != before.x || now.y != before.y)
+    scale_nodes(root, {now.x / before.x, now.y / before.y});
+}
+
 void Desktop::draw_dock(float top) {
   const ImGuiViewport* view = ImGui::GetMainViewport();
   ImGui::SetNextWindowPos({view->WorkPos.x, view->WorkPos.y + top});
@@ -218,6 +235,7 @@ void Desktop::draw_dock(float top) {
   const ImGuiID dock = ImGui::GetID("dock");
   if (shell_.reset_layout || !ImGui::DockBuilderGetNode(dock)) build_layout(dock);
   shell_.reset_layout = false;
+  scale_layout(dock);
   ImGui::DockSpace(dock);
   ImGui::End();
 }
@@ -276,6 +294,7 @@ void Desktop::draw_shortcuts() {
   if (!ImGui::BeginPopupModal("Keyboard shortcuts", &open,
                               ImGuiWindowFlags_AlwaysAutoResize | ImGuiWindowFlags_NoSavedSettings))
     return;
+  if (ImGui::IsKeyPressed(ImGuiKey_Escape)) ImGui::CloseCurrentPopup();
   if (ImGui::BeginTable("keys", 2)) {
     for (const Command& command : commands_) {
       if (!command.shortcut) continue;

@@ -43,6 +43,7 @@ class Desktop {
   float draw_banner();
   void draw_dock(float top);
   void build_layout(unsigned dock);
+  void scale_layout(unsigned dock);
   void draw_views();
   void draw_notices();
   void draw_shortcuts();
@@ -57,6 +58,7 @@ class Desktop {
   FileDialog dialog_;
   std::string shown_theme_;
   float shown_scale_ = 0;
+  float layout_width_ = 0, layout_height_ = 0;  // of the window that the layout was made for
   std::vector<std::string> to_focus_;  // views to bring forward, a frame after the layout is made
 };
 

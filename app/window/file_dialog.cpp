@@ -86,7 +86,7 @@ void FileDialog::draw(Desk& desk) {
   bool open = true;
   if (!ImGui::BeginPopupModal(text ? kTextTitle : kModelTitle, &open,
                               ImGuiWindowFlags_NoSavedSettings)) {
-    desk.shell.open_dialog.clear();  // closed with Escape or its cross
+    desk.shell.open_dialog.clear();  // closed with its cross
     return;
   }
   ImGui::TextColored(widgets::palette().quiet, "%s",
@@ -98,7 +98,7 @@ void FileDialog::draw(Desk& desk) {
   if (!trouble_.empty()) ImGui::TextColored(widgets::palette().bad, "%s", trouble_.c_str());
   if (ImGui::Button("Open") || entered) choose(desk, path_);
   ImGui::SameLine();
-  if (ImGui::Button("Cancel")) {
+  if (ImGui::Button("Cancel") || ImGui::IsKeyPressed(ImGuiKey_Escape)) {
     desk.shell.open_dialog.clear();
     ImGui::CloseCurrentPopup();
   }

@@ -14,6 +14,10 @@ constexpr std::size_t kDeathsTooMany = 3;
 // A request that two workers died on is not sent to a third.
 constexpr int kDeathsOfOne = 2;
 
+std::string key_of(const nlohmann::json& params) {
+  return params.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 }  // namespace
 
 std::uint64_t next_serial() {
@@ -23,19 +27,22 @@ std::uint64_t next_serial() {
 
 // --- one question ---------------------------------------------------------------------------
 
-void Question::ask(WorkerLink& link, const nlohmann::json& params) {
-  std::string key = params.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+void Question::ask(WorkerLink& link, const nlohmann::json& params, const SharedText& text) {
+  const bool reads = params.contains("input") && !text.empty();
+  std::string key = key_of(params);
+  if (reads) key += "#" + std::to_string(text.serial());
   if (key == key_ && state_ != BusyState::idle) return;
   if (key != key_) deaths_ = 0;
-  send(link, params, std::move(key));
+  nlohmann::json whole = params;
+  if (reads) whole["input"]["text"] = text.str();
+  send(link, std::move(whole), std::move(key));
 }
 
 void Question::ask_again(WorkerLink& link, const nlohmann::json& params) {
-  if (waiting()) return;
-  send(link, params, params.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  if (!waiting()) send(link, params, key_of(params));
 }
 
-void Question::send(WorkerLink& link, const nlohmann::json& params, std::string key) {
+void Question::send(WorkerLink& link, nlohmann::json params, std::string key) {
   if (waiting()) link.cancel(request_);
   key_ = std::move(key);
   state_ = BusyState::busy;
@@ -53,7 +60,7 @@ void Question::send(WorkerLink& link, const nlohmann::json& params, std::string 
   callbacks.on_progress = [this, ticket](double fraction, const std::string& text) {
     if (ticket == ticket_) fraction_ = fraction, progress_ = text;
   };
-  request_ = link.submit(method_, params, std::move(callbacks), tag_);
+  request_ = link.submit(method_, std::move(params), std::move(callbacks), tag_);
 }
 
 void Question::cancel(WorkerLink& link) {
@@ -89,7 +96,7 @@ widgets::BusySpec Question::busy() const {
   spec.state = state_;
   spec.fraction = fraction_;
   spec.seconds = std::chrono::duration<double>(Clock::now() - asked_at_).count();
-  spec.text = progress_.empty() ? method_ : progress_;
+  spec.text = progress_.empty() ? doing_ : progress_;
   if (state_ == BusyState::failed) {
     spec.text = error_.message + (error_.where.empty() ? "" : " (" + error_.where + ")");
     spec.hint = error_.hint;
@@ -100,15 +107,15 @@ widgets::BusySpec Question::busy() const {
 // --- the questions of a model ----------------------------------------------------------------
 
 ModelQuestions::ModelQuestions(const std::string& model)
-    : info("model.info", "info/" + model),
-      text("text.read", "text/" + model),
-      heads("heads", "heads/" + model),
-      map("map", "map/" + model),
-      patterns("patterns", "patterns/" + model),
-      distance("distance", "distance/" + model, Lane::slow),
-      shift("shift", "shift/" + model, Lane::slow),
-      theory("theory", "theory/" + model, Lane::slow),
-      eval("eval", "eval/" + model, Lane::slow) {}
+    : info("model.info", "info/" + model, "opening"),
+      text("text.read", "text/" + model, "reading the text"),
+      heads("heads", "heads/" + model, "measuring the heads"),
+      map("map", "map/" + model, "computing the map"),
+      patterns("patterns", "patterns/" + model, "computing the patterns"),
+      distance("distance", "distance/" + model, "measuring distances", Lane::slow),
+      shift("shift", "shift/" + model, "shifting", Lane::slow),
+      theory("theory", "theory/" + model, "checking", Lane::slow),
+      eval("eval", "eval/" + model, "evaluating", Lane::slow) {}
 
 std::vector<Question*> ModelQuestions::all() {
   return {&info, &text, &heads, &map, &patterns, &distance, &shift, &theory, &eval};
@@ -125,15 +132,14 @@ ModelQuestions& Lab::of(const std::string& model) {
 }
 
 Lab::Side& Lab::side_of(const Question& question) {
-  const bool one_link = &slow_.link == &quick_.link;
-  Side& side = question.lane() == Lane::slow && !one_link ? slow_ : quick_;
+  Side& side = question.lane() == Lane::slow && !one_worker() ? slow_ : quick_;
   if (!side.started) side.link.start();
   side.started = true;
   return side;
 }
 
-void Lab::ask(Question& question, const nlohmann::json& params) {
-  question.ask(side_of(question).link, params);
+void Lab::ask(Question& question, const nlohmann::json& params, const SharedText& text) {
+  question.ask(side_of(question).link, params, text);
 }
 
 void Lab::ask_again(Question& question, const nlohmann::json& params) {
@@ -203,6 +209,17 @@ void Lab::start_again() {
       side->dead = false;
     }
   reset_orphans(std::numeric_limits<int>::max());
+}
+
+widgets::BusySpec Lab::busy(const Question& question) const {
+  widgets::BusySpec spec = question.busy();
+  if (!question.waiting() || question.begun()) return spec;
+  int before = 0;  // a worker answers one question after the other
+  for (const Question* other : every())
+    before += other->waiting() && (one_worker() || other->lane() == question.lane()) &&
+              other->asked_at() < question.asked_at();
+  if (before > 0) spec.text = "waits for " + std::to_string(before) + " before it,";
+  return spec;
 }
 
 // Jobs are looked at every second; once there is an answer that is nothing to wait for.

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "app/window/session.h"
 #include "app/window/worker_link.h"
 #include "protocol/results.h"
 #include "widgets/busy.h"
@@ -23,14 +24,16 @@ enum class Lane { quick, slow };
 
 class Question {
  public:
-  Question(std::string method, std::string tag, Lane lane = Lane::quick)
-      : method_(std::move(method)), tag_(std::move(tag)), lane_(lane) {}
+  // `doing` says what the worker does with it, while the worker itself says nothing.
+  Question(std::string method, std::string tag, std::string doing, Lane lane = Lane::quick)
+      : method_(std::move(method)), tag_(std::move(tag)), doing_(std::move(doing)), lane_(lane) {}
   virtual ~Question() = default;
   Question(const Question&) = delete;
   Question& operator=(const Question&) = delete;
 
-  // Sends the request unless just this one was sent last and has not been reset.
-  void ask(WorkerLink& link, const nlohmann::json& params);
+  // Sends the request unless just this one was sent last and has not been reset. `text` goes with
+  // it as input.text where `params` have an input; it is told from others without being read.
+  void ask(WorkerLink& link, const nlohmann::json& params, const SharedText& text = {});
   // Sends it though it was sent before (a job's state changes by itself).
   void ask_again(WorkerLink& link, const nlohmann::json& params);
   void cancel(WorkerLink& link);
@@ -40,6 +43,8 @@ class Question {
   widgets::BusySpec busy() const;
   bool waiting() const { return state_ == widgets::BusyState::busy; }
   bool failed() const { return state_ == widgets::BusyState::failed; }
+  // The worker has told of its progress.
+  bool begun() const { return fraction_ >= 0 || !progress_.empty(); }
   const protocol::ErrorInfo& error() const { return error_; }
   Lane lane() const { return lane_; }
   // How often a worker died on just this request.
@@ -51,11 +56,11 @@ class Question {
   virtual void take(protocol::Reply reply, const std::string& key) = 0;
 
  private:
-  void send(WorkerLink& link, const nlohmann::json& params, std::string key);
+  void send(WorkerLink& link, nlohmann::json params, std::string key);
   void on_result(std::uint64_t ticket, protocol::Reply reply);
   void on_error(std::uint64_t ticket, const protocol::ErrorInfo& error);
 
-  std::string method_, tag_, key_;
+  std::string method_, tag_, doing_, key_;
   Lane lane_;
   widgets::BusyState state_ = widgets::BusyState::idle;
   protocol::ErrorInfo error_;
@@ -124,13 +129,13 @@ class Lab {
   // again shows at once.
   ModelQuestions& of(const std::string& model);
 
-  QuestionOf<protocol::ModelsResult> models{"models.list", "models"};
-  QuestionOf<protocol::JobsResult> jobs{"jobs.list", "jobs"};
-  QuestionOf<protocol::JobStatus> job{"jobs.show", "job"};
-  QuestionOf<protocol::JobStatus> start{"jobs.start", "start"};
-  QuestionOf<nlohmann::json> control{"jobs.control", "control"};
+  QuestionOf<protocol::ModelsResult> models{"models.list", "models", "listing models"};
+  QuestionOf<protocol::JobsResult> jobs{"jobs.list", "jobs", "listing jobs"};
+  QuestionOf<protocol::JobStatus> job{"jobs.show", "job", "reading the job"};
+  QuestionOf<protocol::JobStatus> start{"jobs.start", "start", "starting the job"};
+  QuestionOf<nlohmann::json> control{"jobs.control", "control", "telling the job"};
 
-  void ask(Question& question, const nlohmann::json& params);
+  void ask(Question& question, const nlohmann::json& params, const SharedText& text = {});
   void ask_again(Question& question, const nlohmann::json& params);
   void cancel(Question& question);
   // Sends a failed or cancelled question again when its view next asks.
@@ -138,6 +143,8 @@ class Lab {
 
   // Runs what has come; once at the start of a frame. Sees to workers that have died.
   void begin_frame();
+  // What a view says of a question: also that the worker has others to answer first.
+  widgets::BusySpec busy(const Question& question) const;
   // Requests without an answer.
   int waiting() const;
   // What the longest waiting question says of itself, for the status bar.
@@ -162,6 +169,7 @@ class Lab {
     bool dead = false;  // its death was seen to
   };
   Side& side_of(const Question& question);
+  bool one_worker() const { return &slow_.link == &quick_.link; }
   std::vector<Question*> every() const;
   void look_after(Side& side);
   void on_death(Side& side, const protocol::DeathNotice& notice);

@@ -41,18 +41,19 @@ void CommandPalette::draw_list(Desk& desk, const std::vector<const Command*>& fo
 }
 
 void CommandPalette::draw(Desk& desk, const std::vector<Command>& commands) {
-  if (!desk.shell.palette_open) return;
-  if (!ImGui::IsPopupOpen(kPaletteName)) {
+  if (desk.shell.palette_open && !shown_) {
     ImGui::OpenPopup(kPaletteName);
     words_.clear();
     chosen_ = 0;
   }
+  shown_ = desk.shell.palette_open;
+  if (!shown_) return;
   const ImGuiViewport* view = ImGui::GetMainViewport();
   ImGui::SetNextWindowPos({view->GetCenter().x, view->WorkPos.y + view->WorkSize.y * 0.12F},
                           ImGuiCond_Always, {0.5F, 0});
   ImGui::SetNextWindowSize({std::min(view->WorkSize.x * 0.9F, ImGui::GetFontSize() * 44), 0});
   if (!ImGui::BeginPopup(kPaletteName)) {
-    desk.shell.palette_open = false;
+    desk.shell.palette_open = shown_ = false;  // closed by a click elsewhere
     return;
   }
   if (ImGui::IsWindowAppearing()) ImGui::SetKeyboardFocusHere();
@@ -66,6 +67,10 @@ void CommandPalette::draw(Desk& desk, const std::vector<Command>& commands) {
   if (ImGui::IsKeyPressed(ImGuiKey_DownArrow)) chosen_ = std::min(chosen_ + 1, last);
   if (ImGui::IsKeyPressed(ImGuiKey_UpArrow)) chosen_ = std::max(chosen_ - 1, 0);
   draw_list(desk, found);
+  if (ImGui::IsKeyPressed(ImGuiKey_Escape)) {
+    desk.shell.palette_open = false;
+    ImGui::CloseCurrentPopup();
+  }
   ImGui::EndPopup();
 }
 

@@ -15,6 +15,7 @@ class CommandPalette {
   std::string words_;
   int chosen_ = 0;
   bool run_chosen_ = false;
+  bool shown_ = false;
 };
 
 }  // namespace phasescope::app

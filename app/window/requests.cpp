@@ -5,10 +5,10 @@ namespace {
 
 using nlohmann::json;
 
-// Without words the worker takes what the command line takes without --text: bundled texts.
+// Lab::ask adds the words. Without any the worker takes what the command line takes without --text:
+// bundled texts.
 void add_text(json& params, const Session& session) {
-  if (!session.text.words.empty())
-    params["input"] = {{"text", session.text.words}, {"name", session.text.name}};
+  if (!session.text.words.empty()) params["input"] = {{"name", session.text.name}};
   if (session.text.length > 0) params["length"] = session.text.length;
 }
 
@@ -90,7 +90,7 @@ std::string verb_line(const Session& session, const std::string& verb) {
 
 std::string text_option(const Session& session) {
   if (session.text.words.empty()) return "";
-  if (session.text.name == "typed") return " --prompt " + shell_word(session.text.words);
+  if (session.text.name == "typed") return " --prompt " + shell_word(session.text.words.str());
   std::string option = " --text " + shell_word(session.text.name);
   if (session.text.length > 0) option += " --length " + std::to_string(session.text.length);
   return option;

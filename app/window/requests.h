@@ -1,5 +1,6 @@
 #pragma once
-// From the session to the params of requests and to command lines that ask the same.
+// From the session to the params of requests and to command lines that ask the same. Params that
+// have an `input` want the session's text with them (Lab::ask).
 #include <nlohmann/json.hpp>
 #include <string>
 

@@ -37,6 +37,12 @@ void check(const Session& session) {
 
 }  // namespace
 
+SharedText::SharedText(std::string text)
+    : text_(std::make_shared<const std::string>(std::move(text))) {
+  static std::uint64_t last = 0;
+  serial_ = ++last;
+}
+
 Session default_session() {
   Session session;
   session.models = {"rope", "tapa_norm"};

@@ -3,6 +3,7 @@
 // selection, saved sessions and the equivalent command lines all come from it.
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,9 +13,29 @@
 
 namespace phasescope::app {
 
+// A text that is never changed, so that copies share it: every step of undo keeps a session, and
+// every question about a text names it.
+class SharedText {
+ public:
+  SharedText() : SharedText(std::string()) {}
+  SharedText(std::string text);  // NOLINT: a text is one wherever it is given
+  SharedText(const char* text) : SharedText(std::string(text)) {}  // NOLINT
+  const std::string& str() const { return *text_; }
+  bool empty() const { return text_->empty(); }
+  // Differs between any two texts that were made apart.
+  std::uint64_t serial() const { return serial_; }
+  bool operator==(const SharedText& other) const {
+    return text_ == other.text_ || *text_ == *other.text_;
+  }
+
+ private:
+  std::shared_ptr<const std::string> text_;
+  std::uint64_t serial_;
+};
+
 struct TextInput {
   std::string name = "default.txt";  // a file, or "typed"
-  std::string words;
+  SharedText words;
   int64_t length = 0;  // tokens read at most; 0: the model's trained context
   template <class V>
   void fields(V& v) {
@@ -176,3 +197,11 @@ std::filesystem::path default_session_path();
 std::filesystem::path assets_folder();
 
 }  // namespace phasescope::app
+
+template <>
+struct phasescope::protocol::detail::Form<phasescope::app::SharedText> {
+  using Text = phasescope::app::SharedText;
+  static json write(const Text& text) { return text.str(); }
+  static void read(const json& j, Text& text) { text = j.get<std::string>(); }
+  static void put(json& out, const char* name, const Text& text) { out[name] = text.str(); }
+};

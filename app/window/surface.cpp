@@ -82,9 +82,6 @@ Surface::Surface(const SurfaceOptions& options) : impl_(std::make_unique<Impl>()
   io.ConfigWindowsMoveFromTitleBarOnly = true;
   ImGui_ImplGlfw_InitForOpenGL(impl_->window, true);
   ImGui_ImplOpenGL3_Init("#version 330 core");
-  float x = 1, y = 1;
-  glfwGetWindowContentScale(impl_->window, &x, &y);
-  scale_ = x > 0 ? x : 1;
   widgets::load_fonts();
 }
 
@@ -95,6 +92,13 @@ Surface::~Surface() {
   ImGui::DestroyContext();
   glfwDestroyWindow(impl_->window);
   glfwTerminate();
+}
+
+// That of the monitor which the window is on now.
+float Surface::scale() const {
+  float x = 1, y = 1;
+  glfwGetWindowContentScale(impl_->window, &x, &y);
+  return x > 0 ? x : 1;
 }
 
 void Surface::begin_frame() {
@@ -138,12 +142,6 @@ void Surface::wake() {
 }
 
 bool Surface::closed() const { return glfwWindowShouldClose(impl_->window); }
-
-void Surface::set_title(const std::string& title) {
-  glfwSetWindowTitle(impl_->window, title.c_str());
-}
-
-void Surface::copy(const std::string& text) { ImGui::SetClipboardText(text.c_str()); }
 
 widgets::Image Surface::picture() const {
   widgets::Image image;

@@ -31,9 +31,7 @@ class Surface {
   // From any thread: makes wait() return.
   void wake();
   bool closed() const;
-  float scale() const { return scale_; }
-  void set_title(const std::string& title);
-  void copy(const std::string& text);
+  float scale() const;
 
   // What is on the surface, rows from the top. Call after present().
   widgets::Image picture() const;
@@ -43,7 +41,6 @@ class Surface {
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
-  float scale_ = 1.0F;
 };
 
 }  // namespace phasescope::app

@@ -109,6 +109,31 @@ TEST_F(LabTest, AfterThreeDeathsNoWorkerIsStartedUnasked) {
   EXPECT_FALSE(lab_.gave_up());
 }
 
+TEST_F(LabTest, AQuestionSaysHowManyAreBeforeIt) {
+  link_.set_manner("", Manner::hold);
+  ask("a");
+  lab_.ask(lab_.of("rope").map, {{"model", "rope"}});
+  EXPECT_EQ(lab_.busy(heads()).text, "measuring the heads");
+  EXPECT_EQ(lab_.busy(lab_.of("rope").map).text, "waits for 1 before it,");
+  link_.set_manner("heads", Manner::answer);
+  lab_.begin_frame();
+  EXPECT_EQ(lab_.busy(lab_.of("rope").map).text, "computing the map");
+}
+
+TEST_F(LabTest, ATextGoesWithTheQuestionAndIsToldFromAnother) {
+  const SharedText one("in the beginning"), same(one), other("in the end");
+  const auto read = [&](const SharedText& text) {
+    lab_.ask(lab_.of("rope").text, {{"model", "rope"}, {"input", {{"name", "typed"}}}}, text);
+    lab_.begin_frame();
+    return lab_.of("rope").text.answer()->result.tokens.at(7).text;
+  };
+  EXPECT_EQ(read(one), "b");
+  EXPECT_EQ(read(same), "b");
+  EXPECT_EQ(link_.counts().at("text.read"), 1);
+  EXPECT_EQ(read(other), "e");
+  EXPECT_EQ(link_.counts().at("text.read"), 2);
+}
+
 TEST_F(LabTest, CancelEndsTheQuestion) {
   link_.set_manner("", Manner::hold);
   ask("a");

@@ -121,6 +121,55 @@ TEST(Scenario, ZoomTheMapFromAllToSinglePairsAndBack) {
   });
 }
 
+TEST(Scenario, BothCurvesStandBesideASingleMap) {
+  play([](ImGuiTestContext* ctx) {
+    IM_CHECK(ctx->ItemInfo("//###map/**/by_key/##plot", ImGuiTestOpFlags_NoError).ID != 0);
+    const ImGuiTestItemInfo right =
+        ctx->ItemInfo("//###map/**/by_query/##plot", ImGuiTestOpFlags_NoError);
+    IM_CHECK(right.ID != 0);
+    const ImGuiWindow* window = ctx->GetWindowByRef("//###map");
+    IM_CHECK(right.RectFull.Max.x <= window->Pos.x + window->Size.x);
+  });
+}
+
+TEST(Scenario, PaletteIsClosedByEscapeAndByAClickElsewhere) {
+  play([](ImGuiTestContext* ctx) {
+    Stage& stage = stage_of(ctx);
+    const ImGuiWindow* text = ctx->GetWindowByRef("//###text");
+    for (const bool by_key : {true, false}) {
+      ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_K);
+      ctx->Yield(3);
+      IM_CHECK(stage.desktop.shell().palette_open);
+      if (by_key) {
+        ctx->KeyPress(ImGuiKey_Escape);
+      } else {
+        ctx->MouseMoveToPos({text->Pos.x + 40, text->Pos.y + text->Size.y - 20});
+        ctx->MouseClick();
+      }
+      ctx->Yield(3);
+      IM_CHECK(!stage.desktop.shell().palette_open);
+    }
+  });
+}
+
+TEST(Scenario, EscapeClosesDialogs) {
+  play([](ImGuiTestContext* ctx) {
+    Stage& stage = stage_of(ctx);
+    ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_O);
+    ctx->Yield(3);
+    IM_CHECK(stage.desktop.shell().open_dialog == "model");
+    ctx->KeyPress(ImGuiKey_Escape);
+    ctx->Yield(3);
+    IM_CHECK(stage.desktop.shell().open_dialog.empty());
+    ctx->KeyPress(ImGuiKey_F1);
+    ctx->Yield(3);
+    IM_CHECK(ctx->GetWindowByRef("//Keyboard shortcuts")->Active);
+    ctx->KeyPress(ImGuiKey_Escape);
+    ctx->Yield(3);
+    IM_CHECK(!ctx->GetWindowByRef("//Keyboard shortcuts")->Active);
+  });
+}
+
 TEST(Scenario, PaletteSwitchesTheThemeAndUndoTakesItBack) {
   play([](ImGuiTestContext* ctx) {
     Stage& stage = stage_of(ctx);

@@ -105,6 +105,17 @@ TEST(Editor, ANewChangeForgetsWhatWasUndone) {
   EXPECT_FALSE(edit.redo());
 }
 
+// A step of undo keeps a whole session: with a copy of a long text in each, memory would run out.
+TEST(Editor, StepsOfUndoShareTheText) {
+  Editor edit(default_session());
+  const std::string* words = &edit.session().text.words.str();
+  for (int i = 0; i < 5; ++i)
+    edit.apply("head", [&](Session& s) { s.selection.head = 10 + i; });
+  EXPECT_EQ(&edit.session().text.words.str(), words);
+  edit.undo();
+  EXPECT_EQ(&edit.session().text.words.str(), words);
+}
+
 class Commands : public ::testing::Test {
  protected:
   SampleLink link_;
@@ -133,7 +144,7 @@ TEST_F(Commands, ReadingATextShowsAllOfIt) {
   EXPECT_EQ(edit_.session().map.row_end, 0);
   EXPECT_FALSE(edit_.session().selection.query);
   EXPECT_THROW(read_text_file_into(desk_, "/no/such/file"), formats::Error);
-  EXPECT_EQ(edit_.session().text.words, "new words");
+  EXPECT_EQ(edit_.session().text.words.str(), "new words");
 }
 
 TEST_F(Commands, PaletteFindsByPartsOfNames) {

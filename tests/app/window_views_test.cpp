@@ -119,6 +119,26 @@ TEST(DesktopTest, FirstFrameAsksNothing) {
   EXPECT_EQ(link.counts().count("theory"), 0U);  // its tab is behind another one
 }
 
+TEST(DesktopTest, ASmallerWindowShrinksAllViewsAlike) {
+  HeadlessImGui gui;
+  SampleLink link;
+  Desktop desktop(default_session(), link, link);
+  desktop.start_asking();
+  const auto frames = [&] {
+    for (int i = 0; i < 20; ++i) gui.begin_frame(), desktop.draw(), gui.end_frame();
+  };
+  const auto width = [](const char* name) { return ImGui::FindWindowByName(name)->Size.x; };
+  frames();
+  const float heads = width("Heads###heads"), map = width("Attention map###map");
+  ImGui::GetIO().DisplaySize = {800, 500};
+  frames();
+  EXPECT_NEAR(width("Heads###heads"), heads / 2, 12);
+  EXPECT_NEAR(width("Attention map###map"), map / 2, 12);
+  ImGui::GetIO().DisplaySize = {1600, 1000};
+  frames();
+  EXPECT_NEAR(width("Heads###heads"), heads, 12);
+}
+
 TEST(DesktopTest, SettlesAndKeepsItsLayout) {
   HeadlessImGui gui;
   SampleLink link;

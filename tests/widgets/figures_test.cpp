@@ -41,6 +41,27 @@ int count_of(const std::string& text, const std::string& part) {
   return count;
 }
 
+TEST(MapMarks, MaskedCellsAndCellsWithoutANumberAreToldApartAndCounted) {
+  MapSpec map{.rows = 1, .cols = 4, .values = {0.5F, kMaskedCell, NAN, INFINITY}};
+  EXPECT_EQ(marks_of(map.values).masked, 1U);
+  EXPECT_EQ(marks_of(map.values).not_finite, 2U);
+  EXPECT_EQ(cell_color(map, map.values[1]), kMaskedColor);
+  EXPECT_EQ(cell_color(map, map.values[2]), kNotFiniteColor);
+  EXPECT_EQ(cell_color(map, map.values[3]), kNotFiniteColor);
+  EXPECT_EQ(scale_note(map), "scale 0 .. 1; grey: masked; magenta: 2 cells are NaN or infinite");
+  map.values = {0, 0, 0, 1};
+  EXPECT_EQ(scale_note(map), "scale 0 .. 1");  // nothing is grey: nothing is said of grey
+}
+
+TEST(AxisRange, PointsAtZeroAreNotCutInHalf) {
+  PlotSpec plot;
+  plot.series.push_back({.kind = SeriesKind::scatter, .x = {0, 1, 2}, .y = {0, 5, 7}});
+  EXPECT_LT(axis_range(plot, false).low, 0);
+  EXPECT_LT(axis_range(plot, true).low, 0);
+  plot.series[0].kind = SeriesKind::line;
+  EXPECT_EQ(axis_range(plot, false).low, 0);
+}
+
 TEST(Colormap, WeightsGoFromWhiteToDarkBlue) {
   const Rgba zero = color_of(Colormap::weights, 0, {0, 1});
   const Rgba one = color_of(Colormap::weights, 1, {0, 1});
@@ -62,10 +83,10 @@ TEST(Colormap, SignedValuesAreBluePositiveAndCentredAtZero) {
 TEST(Colormap, MaskAndNanAreNeverTheColourOfAValue) {
   for (Colormap map : {Colormap::weights, Colormap::signed_values, Colormap::viridis}) {
     EXPECT_EQ(color_of(map, kMaskedCell, {0, 1}), kMaskedColor);
-    EXPECT_EQ(color_of(map, NAN, {0, 1}), kNotANumberColor);
+    EXPECT_EQ(color_of(map, NAN, {0, 1}), kNotFiniteColor);
     for (const Rgba& entry : color_table(map)) {
       EXPECT_NE(entry, kMaskedColor);
-      EXPECT_NE(entry, kNotANumberColor);
+      EXPECT_NE(entry, kNotFiniteColor);
     }
   }
 }
@@ -77,7 +98,7 @@ TEST(MapImage, HasRowsFromTheTopAndScalesCells) {
   EXPECT_EQ(image.pixels[0], (Rgba{255, 255, 255, 255}));
   EXPECT_EQ(image.pixels[5], color_at(Colormap::weights, 1));
   EXPECT_EQ(image.pixels[6 * 2], kMaskedColor);
-  EXPECT_EQ(image.pixels[6 * 3 + 2], kNotANumberColor);
+  EXPECT_EQ(image.pixels[6 * 3 + 2], kNotFiniteColor);
 }
 
 TEST(MapImage, PngHasItsSignatureAndSize) {
