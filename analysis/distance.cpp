@@ -121,11 +121,16 @@ class DistanceAnalysis {
     const auto cluster_of = [this, t, &pass](std::int64_t query) {
       return single() ? block_of_query(spec_, pass.tokens(), query, kBlocks) : t;
     };
+    if (options_.intrinsic && t == 0) rotation_ = rotation_of(pass);
+    const auto tokens = static_cast<double>(pass.tokens());
+    const double pairs = tokens * (tokens + 1) / 2;
     pass.visit_layers([&](const AttentionPointer& attention) {
       kernel_ = attention->kernel();
       if (options_.profile) add_profile(*attention, t);
       if (samples_) samples_->add(*attention, samples, cluster_of);
+      if (rotation_) add_plane_means(*attention, pairs);
     });
+    pairs_ += pairs;
   }
 
   void add_profile(const model::LayerAttention& attention, std::int64_t t) {
@@ -145,7 +150,7 @@ class DistanceAnalysis {
   void finish() {
     if (options_.profile) groups_->fill(out_);
     if (options_.histogram) fill_histograms();
-    if (options_.intrinsic) add_intrinsic();
+    if (rotation_) add_intrinsic();
     out_.provenance.kernel = kernel_;
     const auto texts = static_cast<std::int64_t>(passes_.size());
     if (plan_ && plan_->reaching() < texts) {
@@ -188,25 +193,37 @@ class DistanceAnalysis {
     return "clustered by text (" + std::to_string(plan_->reaching()) + " texts)";
   }
 
-  // Means of all causal pairs of the first text.
-  void add_intrinsic() {
-    TextPass& pass = *passes_[0];
-    const std::optional<Rotation> rotation = rotation_of(pass);
-    if (!rotation) return;
-    const std::vector<double> distances = log_distances(kLastDistance, kCurvePoints);
-    pass.visit_layers([&](const AttentionPointer& attention) {
-      std::int64_t head = 0;
-      for (const PlaneMeans& means : causal_plane_means(*attention, rotation->layout)) {
-        protocol::IntrinsicBias& bias = out_.intrinsic.emplace_back();
-        bias.layer = attention->layer(), bias.head = head++;
-        bias.mu = means.mean_mu(), bias.nu = means.mean_nu();
-        bias.distances = distances;
-        bias.sqrt_d_gamma = sqrt_d_gamma(means, rotation->frequencies, distances);
-        bias.per_plane = per_plane_bias(means, rotation->frequencies, distances);
-        for (double& value : bias.sqrt_d_gamma) value *= rotation->gain;
-        for (double& value : bias.per_plane) value *= rotation->gain;
+  // Adds the sums over the causal pairs of one text's layer to those of its heads.
+  void add_plane_means(const model::LayerAttention& attention, double pairs) {
+    plane_sums_.resize(static_cast<std::size_t>(config_.layers * config_.heads));
+    auto at = static_cast<std::size_t>(attention.layer() * config_.heads);
+    for (const PlaneMeans& means : causal_plane_means(attention, rotation_->layout)) {
+      PlaneMeans& sums = plane_sums_[at++];
+      sums.mu.resize(means.mu.size()), sums.nu.resize(means.nu.size());
+      for (std::size_t d = 0; d < means.mu.size(); ++d) {
+        sums.mu[d] += means.mu[d] * pairs;
+        sums.nu[d] += means.nu[d] * pairs;
       }
-    });
+    }
+  }
+
+  // Means over all causal pairs of all texts.
+  void add_intrinsic() {
+    const std::vector<double> distances = log_distances(kLastDistance, kCurvePoints);
+    for (std::size_t n = 0; n < plane_sums_.size(); ++n) {
+      PlaneMeans& means = plane_sums_[n];
+      for (double& mu : means.mu) mu /= pairs_;
+      for (double& nu : means.nu) nu /= pairs_;
+      protocol::IntrinsicBias& bias = out_.intrinsic.emplace_back();
+      const auto number = static_cast<std::int64_t>(n);
+      bias.layer = number / config_.heads, bias.head = number % config_.heads;
+      bias.mu = means.mean_mu(), bias.nu = means.mean_nu();
+      bias.distances = distances;
+      bias.sqrt_d_gamma = sqrt_d_gamma(means, rotation_->frequencies, distances);
+      bias.per_plane = per_plane_bias(means, rotation_->frequencies, distances);
+      for (double& value : bias.sqrt_d_gamma) value *= rotation_->gain;
+      for (double& value : bias.per_plane) value *= rotation_->gain;
+    }
   }
 
   const Passes& passes_;
@@ -218,6 +235,9 @@ class DistanceAnalysis {
   std::optional<Groups> groups_;
   std::optional<NearFarPlan> plan_;
   std::optional<NearFarGroups> samples_;
+  std::optional<Rotation> rotation_;  // where the intrinsic bias is wanted and there is one
+  std::vector<PlaneMeans> plane_sums_;  // over pairs, a head each
+  double pairs_ = 0;                    // causal pairs of the texts read
   std::string kernel_;
   protocol::DistanceModel out_;
 };

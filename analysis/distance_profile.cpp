@@ -35,7 +35,7 @@ std::vector<DistanceSums> bucket_sums(const model::LayerAttention& attention,
 void add_row(ProfileSums& out, const std::vector<std::size_t>& bucket, std::int64_t q,
              const float* score, const float* content, const float* weight) {
   for (std::int64_t k = 0; k <= q; ++k) {
-    if (!std::isfinite(score[k])) continue;
+    if (score[k] == -std::numeric_limits<float>::infinity()) continue;  // masked; a NaN is not
     const std::size_t b = bucket[static_cast<std::size_t>(q - k)];
     const double s = score[k];
     ++out.sums.pairs[b];

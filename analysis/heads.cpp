@@ -273,7 +273,8 @@ class HeadsAnalysis {
     if (count < 2) return;
     const auto mean = to_vector<double>(pairs.sum(1) / static_cast<double>(count - 1));
     for (std::size_t n = 0; n < mean.size(); ++n) {
-      out_.result.rows[n].values["js_divergence"] = {mean[n], mean[n], mean[n], 1};
+      const double none = std::nan("");  // one text has no interval
+      out_.result.rows[n].values["js_divergence"] = {mean[n], none, none, 1};
     }
   }
 

@@ -13,7 +13,7 @@ namespace {
 
 using Passes = std::vector<std::shared_ptr<TextPass>>;
 
-constexpr std::int64_t kTableLength = 4096;  // longest distance of a bias curve's points
+constexpr std::int64_t kTableLength = 4096;  // distances of a curve
 
 std::vector<std::int64_t> sampled_positions(std::int64_t tokens, std::int64_t count) {
   const std::int64_t samples = std::clamp<std::int64_t>(count, 1, tokens);
@@ -28,14 +28,19 @@ at::Tensor long_tensor(const std::vector<std::int64_t>& values) {
   return out;
 }
 
-// Mean of G over the sampled pairs of each distance. Every pair of neighbours in the sample is
-// `step` apart, so distances are multiples of it.
-std::vector<double> mean_by_distance(const at::Tensor& products) {
-  std::vector<double> means;
-  for (std::int64_t d = 0; d < products.size(0); ++d) {
-    means.push_back(products.diagonal(-d).mean().item<double>());
+// Mean of G over heads and all pairs of tokens at distances 0, 1, ..; z as in position_products.
+// The sums over pairs are an autocorrelation, which the transform gives without N x N products.
+std::vector<double> mean_by_distance(const at::Tensor& z) {
+  const at::Tensor channels = z[0].flatten(-2).to(at::kDouble).transpose(1, 2);  // (H, 2 planes, N)
+  const std::int64_t tokens = channels.size(2);
+  at::Tensor power;
+  for (std::int64_t head = 0; head < channels.size(0); ++head) {
+    const at::Tensor spectrum = at::fft_rfft(channels[head], 2 * tokens).abs().square().sum(0);
+    power = power.defined() ? power + spectrum : spectrum;
   }
-  return means;
+  const at::Tensor pairs = at::arange(tokens, 0, -1, at::kDouble) * channels.size(0);
+  const at::Tensor means = at::fft_irfft(power, 2 * tokens).slice(0, 0, tokens) / pairs;
+  return to_vector<double>(means.slice(0, 0, std::min(tokens, kTableLength)));
 }
 
 class PatternsAnalysis {
@@ -90,7 +95,7 @@ class PatternsAnalysis {
     layer.drift = (moved.norm() / first.expand_as(moved).norm()).item<double>();
     const at::Tensor heads = position_products(z, rows);
     const at::Tensor mean = heads.mean(0);
-    layer.mean_by_distance = mean_by_distance(mean);
+    layer.mean_by_distance = mean_by_distance(z);
     const std::string suffix = "." + std::to_string(index);
     out_.tensors.push_back(tensor_ref("pe_dot" + suffix, mean.to(at::kFloat)));
     if (heads.size(0) > 1) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/worst.h"
 #include "formats/error.h"
 #include "model/tensor_io.h"
 
@@ -35,7 +36,7 @@ AttentionDifference attention_difference(const model::LayerAttention& a,
         b.weights({heads, {begin + offset, end + offset}, {offset, end + offset}});
     const at::Tensor difference = (x - y).abs();
     sum += difference.sum(at::kDouble).item<double>();
-    largest = std::max(largest, difference.max().item<double>());
+    largest = worst_of(largest, difference.max().item<double>());
   }
   return {sum / static_cast<double>(heads.size() * tokens), largest};
 }
@@ -165,7 +166,7 @@ const char* shift_formula() {
   return "attention: 100 x mean over heads and query rows of sum_j |a_ij - a'_ij| over the original "
          "tokens; position: 100 x ||G - G'||_F / ||G||_F of the PE dot products of the state after "
          "the layer; logits: largest difference over the largest magnitude. ids: position ids start "
-         "at k; tokens: k [BOS] tokens stand before the text";
+         "at k; tokens: k [BOS] tokens (id 0 where the tokenizer has none) stand before the text";
 }
 
 }  // namespace phasescope::analysis

@@ -92,6 +92,8 @@ Moments moments_of(std::span<const double> values) {
     m.sigma = m.skewness = m.share_positive = kNaN;
     return m;
   }
+  // The mean of equal values may be off by a rounding, which is no spread.
+  if (std::ranges::all_of(values, [&](double x) { return x == values[0]; })) m.mean = values[0];
   double square = 0, cube = 0, positive = 0;
   for (const double x : values) {
     const double d = x - m.mean;
@@ -187,6 +189,7 @@ Interval clustered_interval(const Clusters& clusters) { return mean_interval(clu
 
 Histogram histogram_of(std::span<const double> values, int bins) {
   Histogram h;
+  if (!std::ranges::all_of(values, [](double x) { return std::isfinite(x); })) return h;
   if (values.empty()) return h;
   const auto [low_at, high_at] = std::minmax_element(values.begin(), values.end());
   double low = *low_at, high = *high_at;

@@ -55,7 +55,7 @@ struct Histogram {
   std::vector<std::int64_t> counts;  // the last bin holds its right edge
 };
 // Bins from the smallest to the largest value; one value or all equal give bins of width 1 / bins
-// around it. Values must be finite; an empty sample gives an empty histogram.
+// around it. An empty sample, or one that holds a value that is not finite, gives an empty histogram.
 Histogram histogram_of(std::span<const double> values, int bins = 60);
 
 struct Line {

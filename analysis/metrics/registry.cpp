@@ -62,8 +62,9 @@ const std::vector<protocol::MetricInfo>& extra_metrics() {
       {"distance_profile", "Weight by distance", "P(d) = mean over valid q of A[q, q-d], with n(d)",
        "counts fall with d"},
       {"js_divergence", "Divergence of two heads",
-       "mean_q of the Jensen-Shannon divergence of the rows of two heads, nats",
-       "0 for equal rows, ln 2 for rows without a common key"},
+       "mean_q of the Jensen-Shannon divergence of the rows of two heads, nats; a head's number is "
+       "its mean over all other heads of the model",
+       "0 for equal rows, ln 2 for rows without a common key; of the first text alone"},
       {"induction_loss", "Induction loss", "cross-entropy on the second copy of S random tokens",
        "nats a token; of the model, not of a head"},
       {"sink_rate", "Sink rate", "share of heads whose sink is above 0.3",

@@ -8,6 +8,7 @@ namespace phasescope::analysis {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kRounding = 1e-6;  // of a row's weights in float32
 
 template <class F>
 double mean_over_rows(const HeadReading& reading, std::int64_t first, F value) {
@@ -56,7 +57,8 @@ double mean_distance_without_first(const MetricInput& input) {
     distance += r.mean_distance[q] - first * static_cast<double>(q);
     weight += 1 - first;
   }
-  return weight > 0 ? distance / weight : kNaN;
+  const double rounding = kRounding * static_cast<double>(r.tokens);
+  return weight > rounding ? distance / weight : kNaN;
 }
 
 double top1_mass(const MetricInput& input) { return mean_of(input.text->top1_mass); }

@@ -8,6 +8,7 @@
 
 #include "analysis/random.h"
 #include "analysis/shift.h"
+#include "analysis/worst.h"
 
 namespace phasescope::analysis {
 
@@ -31,20 +32,20 @@ double relative_difference(const at::Tensor& value, const at::Tensor& reference)
   return ((value - reference).abs().max() / reference.abs().max()).item<double>();
 }
 
-double Residuals::largest() const { return std::max({logits, attention, products}); }
+double Residuals::largest() const { return worst_of(worst_of(logits, attention), products); }
 
 Residuals residuals_of(TextPass& run, TextPass& other) {
   const RunDifference difference = run_difference(run, other, 0);
   Residuals out;
   out.logits = difference.logits;
-  for (const double x : difference.attention_largest) out.attention = std::max(out.attention, x);
-  for (const double x : difference.position) out.products = std::max(out.products, x);
+  for (const double x : difference.attention_largest) out.attention = worst_of(out.attention, x);
+  for (const double x : difference.position) out.products = worst_of(out.products, x);
   return out;
 }
 
 Residuals larger_of(const Residuals& a, const Residuals& b) {
-  return {std::max(a.logits, b.logits), std::max(a.attention, b.attention),
-          std::max(a.products, b.products)};
+  return {worst_of(a.logits, b.logits), worst_of(a.attention, b.attention),
+          worst_of(a.products, b.products)};
 }
 
 std::shared_ptr<const model::Model> reordered(const std::shared_ptr<const model::Model>& model,

@@ -13,6 +13,7 @@
 #include "analysis/statistics.h"
 #include "analysis/tensors.h"
 #include "analysis/theory/equality.h"
+#include "analysis/worst.h"
 
 namespace phasescope::analysis {
 namespace {
@@ -47,13 +48,14 @@ constexpr double kRounding = 1e-5;
 // What |mean| exceeds the rounding of quantities of this size by, over its standard error.
 double z_of(const std::vector<double>& values, double size) {
   const double excess = std::abs(moments_of(values).mean) - kRounding * size;
+  if (std::isnan(excess)) return excess;
   const double error = sample_deviation(values) / std::sqrt(static_cast<double>(values.size()));
   return excess > 0 ? excess / error : 0;
 }
 
 double largest_abs(const std::vector<double>& values) {
   double largest = 0;
-  for (const double x : values) largest = std::max(largest, std::abs(x));
+  for (const double x : values) largest = worst_of(largest, std::abs(x));
   return largest;
 }
 
@@ -68,7 +70,7 @@ double planes_z_of(const std::vector<PlaneMeans>& pooled) {
       mu.push_back(text.mu[d] - text.mean_mu());
       nu.push_back(text.nu[d] - text.mean_nu());
     }
-    worst = std::max({worst, z_of(mu, size), z_of(nu, size)});
+    worst = worst_of(worst, worst_of(z_of(mu, size), z_of(nu, size)));
   }
   return worst;
 }
@@ -96,12 +98,12 @@ BiasJudgement judge_bias(const BiasSample& sample, std::span<const double> frequ
     }
     out.measured.push_back(moments_of(scores).mean);
     const double same_pairs = formulas.per_plane(mean_of_texts(planes), frequencies, here)[0];
-    out.identity = std::max(out.identity, std::abs(out.measured.back() - same_pairs));
+    out.identity = worst_of(out.identity, std::abs(out.measured.back() - same_pairs));
     const double size = largest_abs(scores);
-    out.gamma_z = std::max(out.gamma_z, z_of(from_gamma, size));
-    out.per_plane_z = std::max(out.per_plane_z, z_of(from_planes, size));
+    out.gamma_z = worst_of(out.gamma_z, z_of(from_gamma, size));
+    out.per_plane_z = worst_of(out.per_plane_z, z_of(from_planes, size));
   }
-  out.identity /= std::max(largest_abs(out.measured), 1e-30);
+  out.identity /= worst_of(largest_abs(out.measured), 1e-30);
   out.distance_z = out.per_plane_z;
   out.planes_z = planes_z_of(pooled);
   return out;
@@ -122,15 +124,15 @@ CheckResult judge_heads(const std::vector<BiasJudgement>& heads,
   double identity = 0, worst_met = 0, worst_distance = 0, worst_planes = 0, worst_gamma = 0;
   std::int64_t met = 0, distance_met = 0;
   for (const BiasJudgement& head : heads) {
-    identity = std::max(identity, head.identity);
+    identity = worst_of(identity, head.identity);
     const bool by_distance = head.distance_z < bound, by_plane = head.planes_z < planes_bound;
     distance_met += by_distance;
-    worst_distance = std::max(worst_distance, head.distance_z);
-    worst_planes = std::max(worst_planes, head.planes_z);
-    worst_gamma = std::max(worst_gamma, head.gamma_z);
+    worst_distance = worst_of(worst_distance, head.distance_z);
+    worst_planes = worst_of(worst_planes, head.planes_z);
+    worst_gamma = worst_of(worst_gamma, head.gamma_z);
     if (!by_distance || !by_plane) continue;
     ++met;
-    worst_met = std::max(worst_met, head.gamma_z);
+    worst_met = worst_of(worst_met, head.gamma_z);
   }
   CheckResult result;
   result.bound = bound;
@@ -304,6 +306,10 @@ CheckResult run(const CheckContext& context) {
       judge_heads(heads, distances, used, static_cast<std::int64_t>(rotation->frequencies.size()),
                   kIdentityBound);
   result.samples = used * share * static_cast<std::int64_t>(distances.size());
+  result.detail += "; " + std::to_string(used) + " texts";
+  if (used < texts) {
+    result.detail += " (" + std::to_string(texts - used) + " are too short for the largest distance)";
+  }
   return result;
 }
 

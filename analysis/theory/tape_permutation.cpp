@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "analysis/random.h"
+#include "analysis/worst.h"
 
 namespace phasescope::analysis {
 namespace {
@@ -37,10 +38,10 @@ double hidden_noise(const CheckContext& context, const at::Tensor& ids) {
     StateRecorder other;
     reordered(context.model, context.seed + n)->decoder.hidden(ids, {}, &other);
     for (std::size_t l = 0; l < base.hiddens.size(); ++l) {
-      noise = std::max(noise, relative_difference(other.hiddens[l], base.hiddens[l]));
+      noise = worst_of(noise, relative_difference(other.hiddens[l], base.hiddens[l]));
     }
     for (std::size_t l = 0; l < base.states.size(); ++l) {
-      noise = std::max(noise, relative_difference(other.states[l], base.states[l]));
+      noise = worst_of(noise, relative_difference(other.states[l], base.states[l]));
     }
   }
   return noise;
@@ -78,10 +79,10 @@ CheckResult run(const CheckContext& context) {
     context.progress->progress(static_cast<double>(n) / kPermutations, "permuting tokens");
     const auto permutation = random.permutation(ids.size(1));
     const auto residual = permutation_residual(model64->decoder, ids, permutation);
-    exact.hidden = std::max(exact.hidden, residual.hidden);
-    exact.states = std::max(exact.states, residual.states);
+    exact.hidden = worst_of(exact.hidden, residual.hidden);
+    exact.states = worst_of(exact.states, residual.states);
     const auto rounded = permutation_residual(context.model->decoder, ids, permutation);
-    single = std::max(single, rounded.largest());
+    single = worst_of(single, rounded.largest());
     curve.x.push_back(n + 1), curve.y.push_back(residual.largest()), curve.bound.push_back(kBound);
   }
   CheckResult result = judge(exact, single, hidden_noise(context, ids), context);
@@ -111,11 +112,11 @@ PermutationResidual permutation_residual(const model::Decoder& decoder, const at
   PermutationResidual out;
   for (std::size_t l = 0; l < before.hiddens.size(); ++l) {
     const at::Tensor expected = before.hiddens[l].index_select(1, order);
-    out.hidden = std::max(out.hidden, relative_difference(after.hiddens[l], expected));
+    out.hidden = worst_of(out.hidden, relative_difference(after.hiddens[l], expected));
   }
   for (std::size_t l = 0; l < before.states.size(); ++l) {
     const at::Tensor expected = before.states[l].index_select(2, order);
-    out.states = std::max(out.states, relative_difference(after.states[l], expected));
+    out.states = worst_of(out.states, relative_difference(after.states[l], expected));
   }
   return out;
 }

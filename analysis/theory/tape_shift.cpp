@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/worst.h"
 #include "formats/error.h"
 
 namespace phasescope::analysis {
@@ -53,8 +54,7 @@ double float32_excess(const ShiftMeasurement& m, const Residuals& noise) {
   for (auto part : {&Residuals::logits, &Residuals::attention, &Residuals::products}) {
     const double allowed = explained(m, noise, part);
     const double residual = m.float32.*part;
-    if (residual > 0) worst = std::max(worst, residual / allowed);
-    if (std::isnan(residual)) return residual;
+    if (residual != 0) worst = worst_of(worst, residual / allowed);
   }
   return worst;
 }
@@ -99,7 +99,7 @@ double shift_bound(std::int64_t shift) {
 CheckResult judge_shift(const std::vector<ShiftMeasurement>& measured, const Residuals& noise) {
   CheckResult result;
   CheckCurve exact = curve_of("float64"), single = curve_of("float32");
-  double worst64 = -1, worst32 = 0;
+  double worst64 = 0, worst32 = 0;
   for (const ShiftMeasurement& m : measured) {
     const double residual = m.float64.largest(), bound = shift_bound(m.shift);
     exact.x.push_back(static_cast<double>(m.shift));
@@ -107,15 +107,17 @@ CheckResult judge_shift(const std::vector<ShiftMeasurement>& measured, const Res
     single.x.push_back(static_cast<double>(m.shift));
     single.y.push_back(m.float32.logits);
     single.bound.push_back(explained(m, noise, &Residuals::logits));
-    if (!(residual / bound <= worst64)) {
-      worst64 = residual / bound;
+    worst32 = worst_of(worst32, float32_excess(m, noise));
+    const double excess = residual / bound;
+    const bool told = std::isnan(worst64) || (excess <= worst64 && !result.detail.empty());
+    worst64 = worst_of(worst64, excess);
+    if (!told) {
       result.value = residual, result.bound = bound;
       result.detail = "float64: largest residual " + short_number(residual) + " at shift " +
                       std::to_string(m.shift) + " (logits " + short_number(m.float64.logits) +
                       ", attention " + short_number(m.float64.attention) + ", PE products " +
                       short_number(m.float64.products) + ")";
     }
-    if (!(float32_excess(m, noise) <= worst32)) worst32 = float32_excess(m, noise);
   }
   const ShiftMeasurement& last = measured.back();
   result.noise = noise.largest();

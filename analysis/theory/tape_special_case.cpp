@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "analysis/statistics.h"
+#include "analysis/worst.h"
 #include "model/loss.h"
 
 namespace phasescope::analysis {
@@ -139,8 +140,8 @@ CheckResult run(const CheckContext& context) {
     context.progress->progress(-1, zeroed.name);
     const double distance = distance_from_rope(model64->decoder, ids, zeroed);
     holds = holds && distance <= kBound;
-    if (!(distance <= result.value)) result.value = distance;
-    single = std::max(single, distance_from_rope(context.model->decoder, ids, zeroed));
+    result.value = worst_of(result.value, distance);
+    single = worst_of(single, distance_from_rope(context.model->decoder, ids, zeroed));
   }
   holds = holds && single <= 3 * result.noise;
   result.detail = "largest difference from RoPE: float64 " + short_number(result.value) +

@@ -314,6 +314,40 @@ TEST(Heads, CorpusHasIntervals) {
   EXPECT_LT(entropy.low, entropy.mean);
   EXPECT_GT(entropy.high, entropy.mean);
   EXPECT_EQ(out.result.rows[0].distance_profile->count[0], 6 * 20);
+  // js_divergence reads one text, and one text has no interval.
+  options.metrics = {"js_divergence"};
+  const auto one = analyse_heads(passes_for(model, 2, 20), options, progress);
+  const Interval divergence = one.result.rows[0].values.at("js_divergence");
+  EXPECT_EQ(divergence.n, 1);
+  EXPECT_GT(divergence.mean, 0);
+  EXPECT_TRUE(std::isnan(divergence.low) && std::isnan(divergence.high));
+}
+
+// The means that Gamma is made of are those of all texts, as the measured scores are.
+TEST(Distance, IntrinsicBiasReadsEveryText) {
+  const auto model = small_model("rope");
+  protocol::NoProgress progress;
+  DistanceOptions options;
+  options.histogram = false;
+  const Passes corpus = passes_for(model, 3, 21);
+  const auto out = analyse_distance(corpus, options, progress);
+  ASSERT_EQ(out.intrinsic.size(), 4u);
+  for (const protocol::IntrinsicBias& bias : out.intrinsic) {
+    double mu = 0, nu = 0;
+    for (const auto& pass : corpus) {
+      const AttentionPointer attention = pass->layer(bias.layer);
+      const at::Tensor q = attention->q()[0][bias.head].to(at::kDouble);
+      const at::Tensor k = attention->k()[0][bias.head].to(at::kDouble);
+      const at::Tensor x = q.narrow(1, 0, 4), y = q.narrow(1, 4, 4);
+      const at::Tensor u = k.narrow(1, 0, 4).t(), v = k.narrow(1, 4, 4).t();
+      const at::Tensor a = at::matmul(x, u) + at::matmul(y, v);
+      const at::Tensor b = at::matmul(x, v) - at::matmul(y, u);
+      mu += a.tril().sum().item<double>() / (3 * 231 * 4);
+      nu += b.tril().sum().item<double>() / (3 * 231 * 4);
+    }
+    EXPECT_NEAR(bias.mu, mu, 1e-12);
+    EXPECT_NEAR(bias.nu, nu, 1e-12);
+  }
 }
 
 TEST(Heads, ThumbnailsAndDivergences) {
@@ -367,6 +401,32 @@ TEST(Patterns, RopeProductsAreCosines) {
   }
   EXPECT_NEAR(out.result.layers[0].mean_abs_z, 1, 1e-6);
   EXPECT_EQ(out.result.layers[0].drift, 0);
+}
+
+// However few positions the picture shows, the curve is of every pair at every distance.
+TEST(Patterns, MeansByDistanceAreOfAllPairs) {
+  protocol::NoProgress progress;
+  PatternsOptions options;
+  options.positions = 16;
+  for (const char* key : {"rope", "tape"}) {
+    const auto model = small_model(key);
+    const Passes passes = passes_for(model, 1, 50);
+    const auto out = analyse_patterns(passes, options, progress);
+    std::vector<at::Tensor> states;
+    passes[0]->visit_positions([&states](std::int64_t, const model::PositionState& state) {
+      states.push_back(state.z);
+    });
+    for (const protocol::PatternsLayer& layer : out.result.layers) {
+      const at::Tensor z = states[static_cast<std::size_t>(layer.layer)];
+      const at::Tensor products = position_products(z, at::arange(50, at::kLong)).mean(0);
+      ASSERT_EQ(layer.mean_by_distance.size(), 50u);
+      for (std::int64_t d = 0; d < 50; ++d) {
+        EXPECT_NEAR(layer.mean_by_distance[static_cast<std::size_t>(d)],
+                    products.diagonal(-d).mean().item<double>(), 1e-10)
+            << key << ' ' << d;
+      }
+    }
+  }
 }
 
 TEST(Patterns, TapeHasAStateALayer) {

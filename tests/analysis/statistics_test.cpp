@@ -64,6 +64,21 @@ TEST(Statistics, MomentsOfASmallSample) {
   EXPECT_DOUBLE_EQ(m.share_positive, 1.0 / 3);
   EXPECT_EQ(moments_of(std::vector<double>{2, 2}).skewness, 0);
   EXPECT_TRUE(std::isnan(moments_of({}).mean));
+  // Ten times 0.1 sum to less than 1, but equal values have no spread and no shape.
+  const Moments equal = moments_of(std::vector<double>(10, 0.1));
+  EXPECT_EQ(equal.mean, 0.1);
+  EXPECT_EQ(equal.sigma, 0);
+  EXPECT_EQ(equal.skewness, 0);
+}
+
+TEST(Statistics, HistogramOfEdgeCases) {
+  const Histogram equal = histogram_of(std::vector<double>{3, 3, 3}, 4);
+  EXPECT_EQ(equal.counts, (std::vector<std::int64_t>{0, 0, 3, 0}));
+  EXPECT_EQ(equal.edges.front(), 2.5);
+  EXPECT_TRUE(histogram_of({}).counts.empty());
+  EXPECT_TRUE(histogram_of(std::vector<double>{1, std::nan("")}).counts.empty());
+  const Histogram two = histogram_of(std::vector<double>{0, 1, 2}, 2);
+  EXPECT_EQ(two.counts, (std::vector<std::int64_t>{1, 2}));
 }
 
 TEST(Statistics, IntervalOfOneClusterIsUnknown) {

@@ -168,8 +168,19 @@ TEST(TapeShift, Float32MustBeExplained) {
   EXPECT_EQ(judge_shift({m}, {1e-7, 1e-7, 1e-7}).verdict, "holds");
   m.float64_on_float32_angles.logits = 1e-4;
   EXPECT_EQ(judge_shift({m}, {1e-7, 1e-7, 1e-7}).verdict, "fails");
-  m.float32.logits = std::nan("");
-  EXPECT_EQ(judge_shift({m}, {1, 1, 1}).verdict, "fails");
+  // A NaN is a failure in every part, and stays one whatever comes after it.
+  ShiftMeasurement good;
+  good.shift = 1;
+  const double none = std::nan("");
+  EXPECT_EQ(judge_shift({good}, {1, 1, 1}).verdict, "holds");
+  for (auto part : {&Residuals::logits, &Residuals::attention, &Residuals::products}) {
+    for (auto run : {&ShiftMeasurement::float32, &ShiftMeasurement::float64}) {
+      ShiftMeasurement bad = good;
+      (bad.*run).*part = none;
+      EXPECT_EQ(judge_shift({bad, good}, {1, 1, 1}).verdict, "fails");
+      EXPECT_EQ(judge_shift({good, bad}, {1, 1, 1}).verdict, "fails");
+    }
+  }
 }
 
 // ---- tape.special_case --------------------------------------------------------------------------
@@ -292,6 +303,23 @@ TEST(TapaHistogram, FailsOnAModelWithABias) {
   EXPECT_EQ(got.verdict, "fails") << got.detail;
   EXPECT_EQ(got.curves.size(), 2u);
   EXPECT_GT(got.samples, 9000);
+}
+
+// A model that gives no numbers satisfies nothing.
+TEST(Theory, ANaNNeverHolds) {
+  for (const std::string key : {"tape", "rope", "tapa"}) {
+    const auto whole = key == "tape" ? updated_tape() : small_model(key);
+    model::Weights weights = whole->decoder.weights();
+    weights.layers[0].wv = weights.layers[0].wv.clone();
+    weights.layers[0].wv[0][0] = std::nan("");  // layer 0 scores, the rest does not
+    const auto model = std::make_shared<const model::Model>(
+        model::Model{whole->report, whole->tokenizer,
+                     model::Decoder(whole->config(), whole->decoder.shared_encoding(), weights)});
+    for (const TheoryCheck& check : theory_checks()) {
+      EXPECT_NE(run(check.info.id, model, texts_for(model, 60)).verdict, "holds")
+          << key << ' ' << check.info.id;
+    }
+  }
 }
 
 TEST(Theory, RegistryIsDescribed) {
