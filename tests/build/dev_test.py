@@ -4,6 +4,7 @@
 import fcntl
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -26,6 +27,25 @@ class Pins(unittest.TestCase):
         self.assertIn("torch", wheels.pins())
         for line in wheels.pins().values():
             self.assertRegex(line, r"^[a-z0-9-]+==[0-9.]+ --hash=sha256:[0-9a-f]{64}$")
+
+    def test_without_a_gpu_driver_what_only_a_gpu_needs_is_left_out(self):
+        some, everything = wheels.pins(gpu=False), wheels.pins(gpu=True)
+        self.assertLess({"torch", "cmake", "nvidia-cuda-runtime", "nvidia-cuda-cupti"}, set(some))
+        self.assertLess(set(some), set(everything))
+        self.assertNotIn("nvidia-cudnn-cu13", some)
+        with mock.patch.object(wheels, "GPU_DRIVER", (os.devnull,)):
+            with_driver = wheels.complete_mark()
+        with mock.patch.object(wheels, "GPU_DRIVER", ("/nowhere",)):
+            self.assertNotEqual(wheels.complete_mark(), with_driver)
+
+    def test_what_libtorch_loads_everywhere_is_fetched_everywhere(self):
+        library = paths.SITE / "torch" / "lib" / "libtorch_cpu.so"
+        if not library.exists():
+            self.skipTest("LibTorch is not there")
+        loaded = subprocess.run(["ldd", library], capture_output=True, text=True, check=True).stdout
+        names = {name for name in re.findall(r"^\s*lib(\w+)\.so", loaded, re.MULTILINE)
+                 if name.startswith(("cu", "nv", "nccl"))}
+        self.assertEqual(names, {"cupti", "cudart"})
 
     def test_every_source_archive_is_pinned_and_hashed(self):
         for folder, _, version, sha256, kept in sources.pins():

@@ -10,6 +10,7 @@ import re
 import shutil
 import sys
 import zipfile
+from pathlib import Path
 
 from .console import DevError, end_running, output_of, progress, run_quietly, say
 from .paths import CUDA, DEPS, PINS, SITE, VENV, digest, one_at_a_time, read_mark, write_mark
@@ -20,16 +21,28 @@ COMPLETE = VENV / "complete"
 PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in range(28, 4, -1)] + [
     "manylinux2014_x86_64", "manylinux2010_x86_64", "manylinux1_x86_64"]
 DOWNLOADS_AT_ONCE = 3
+# On Linux, and in Windows' Linux.
+GPU_DRIVER = ("/proc/driver/nvidia/version", "/dev/dxg")
 
 
-def pins():
-    """The requirement lines of the lock file, by package name."""
+def pins(gpu=True):
+    """The requirement lines of the lock file, by package name; `gpu`: those for a GPU too."""
     lines = (line.strip() for line in LOCK.read_text(encoding="utf-8").splitlines())
+    lines = (line.lstrip("?") for line in lines if gpu or not line.startswith("?"))
     return {line.split("==")[0]: line for line in lines if line and not line.startswith("#")}
 
 
+def has_gpu_driver():
+    """The worker loads LibTorch's CUDA half, and what that asks for, only where there is a driver."""
+    return any(Path(path).exists() for path in GPU_DRIVER)
+
+
 def ready():
-    return read_mark(COMPLETE) == digest(LOCK.read_text(encoding="utf-8"))
+    return read_mark(COMPLETE) == complete_mark()
+
+
+def complete_mark():
+    return digest(*pins(has_gpu_driver()).values())
 
 
 def install():
@@ -42,13 +55,16 @@ def install():
         if ready():
             return
         drop_other_versions()
-        todo = [line for line in pins().values() if not mark_of(line).exists()]
-        say(f"wheels: {len(todo)} to fetch and unpack (4.6 GB when all are there)")
+        gpu = has_gpu_driver()
+        todo = [line for line in pins(gpu).values() if not mark_of(line).exists()]
+        if todo:
+            size = "4.1 GB" if gpu else "1.7 GB, there being no GPU driver"
+            say(f"wheels: {len(todo)} to fetch and unpack ({size} when all are there)")
         with concurrent.futures.ThreadPoolExecutor(DOWNLOADS_AT_ONCE) as pool:
             jobs = [pool.submit(fetch_and_unpack, line) for line in todo]
             wait_for(jobs)
         make_links()
-        write_mark(COMPLETE, digest(LOCK.read_text(encoding="utf-8")))
+        write_mark(COMPLETE, complete_mark())
         shutil.rmtree(DEPS / "download", ignore_errors=True)
 
 
