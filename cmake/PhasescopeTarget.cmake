@@ -1,6 +1,7 @@
 # phasescope_library(folder SOURCES ... DEPS ...): the one static library of a folder.
-# phasescope_test(folder SOURCES ... DEPS ... [LABELS ...]): its GoogleTest program <folder>_test. Labels:
-# "slow" is left out by ./dev test --quick, "long" runs only with --long, "gpu" only with --gpu.
+# phasescope_test(folder SOURCES ... DEPS ... [LABELS ...] [SLOW FILTER]): its GoogleTest program
+# <folder>_test; cases that FILTER matches run as a test of their own, labelled slow. Labels: "slow" is
+# left out by ./dev test --quick, "long" runs only with --long, "gpu" only with --gpu.
 
 # Off: members left out of a designated initialiser (they have defaults), and gcc 12's false alarm
 # about std::string's operator+ (GCC bug 105651).
@@ -29,17 +30,29 @@ function(phasescope_library folder)
   phasescope_warnings(phasescope_${folder})
 endfunction()
 
+# ./dev test counts the cases in the file that it writes.
+function(phasescope_add_test name program labels filter)
+  add_test(NAME ${name} COMMAND ${program})
+  set_tests_properties(${name} PROPERTIES LABELS "${labels}"
+    ENVIRONMENT_MODIFICATION "GTEST_OUTPUT=set:xml:${CMAKE_BINARY_DIR}/test-results/${name}.xml")
+  if(filter)
+    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "GTEST_FILTER=${filter}")
+  endif()
+endfunction()
+
 function(phasescope_test folder)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "SLOW" "SOURCES;DEPS;LABELS" ${ARGN})
   add_executable(${folder}_test ${ARG_SOURCES})
   target_link_libraries(${folder}_test PRIVATE ${ARG_DEPS} GTest::gtest_main)
   target_compile_definitions(${folder}_test PRIVATE
     PHASESCOPE_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data" PHASESCOPE_SOURCE="${CMAKE_SOURCE_DIR}")
   phasescope_warnings(${folder}_test)
-  add_test(NAME ${folder} COMMAND ${folder}_test)
-  # ./dev test counts the cases in this file.
-  set_tests_properties(${folder} PROPERTIES LABELS "${ARG_LABELS}"
-    ENVIRONMENT_MODIFICATION "GTEST_OUTPUT=set:xml:${CMAKE_BINARY_DIR}/test-results/${folder}.xml")
+  if(ARG_SLOW)
+    phasescope_add_test(${folder} ${folder}_test "${ARG_LABELS}" "-${ARG_SLOW}")
+    phasescope_add_test(${folder}_slow ${folder}_test slow "${ARG_SLOW}")
+  else()
+    phasescope_add_test(${folder} ${folder}_test "${ARG_LABELS}" "")
+  endif()
   if("gpu" IN_LIST ARG_LABELS)
     set_property(GLOBAL APPEND PROPERTY PHASESCOPE_GPU_TESTS ${folder}_test)
   endif()

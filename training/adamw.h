@@ -14,14 +14,14 @@ struct AdamWSettings {
   double weight_decay = 0.1;
 };
 
-// AdamW (arXiv 1711.05101, decoupled decay: w <- w - lr decay w before the step), one state for each
-// parameter. Moments are float32 and bias-corrected.
+// AdamW (arXiv 1711.05101, decoupled decay: w <- w - lr decay w before the step), one state for
+// each parameter. Moments are float32 and bias-corrected.
 class AdamW {
  public:
   struct Parameter {
     std::string name;
-    at::Tensor value;     // a leaf whose grad() is read
-    bool decays = true;   // weight decay applies
+    at::Tensor value;    // a leaf whose grad() is read
+    bool decays = true;  // weight decay applies
   };
 
   AdamW(std::vector<Parameter> parameters, const AdamWSettings& settings);

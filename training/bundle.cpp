@@ -73,8 +73,7 @@ json near_far_entry(const protocol::NearFar& histogram) {
 
 // Score of a near key minus that of a far one: the nearest sixteenth of the trained length against
 // its farthest quarter (0..15 and 192..255 of 256), [BOS] left out.
-json near_far_statistics(const Passes& passes, std::int64_t context,
-                         protocol::Progress& progress) {
+json near_far_statistics(const Passes& passes, std::int64_t context, protocol::Progress& progress) {
   analysis::DistanceOptions options;
   options.near = {0, context / 16};
   options.far = {context * 3 / 4, context};

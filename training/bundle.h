@@ -12,7 +12,8 @@ namespace phasescope::training {
 //   model.safetensors  the last checkpoint's weights in bf16, and its config.json
 //   run.json           the run configuration
 //   training.jsonl     metrics.jsonl, thinned to at most 60 KB
-//   history.json       of the checkpoints that train.keep_steps names and of the last one: bits a byte,
+//   history.json       of the checkpoints that train.keep_steps names and of the last one: bits a
+//   byte,
 //                      every head statistic (mean over heads, by layer), near minus far by layer
 //
 // Throws Error "bad_input" when the job is not done or a checkpoint does not verify.

@@ -1,9 +1,9 @@
 #pragma once
-// Checkpoints as folders step-N with a manifest of names, sizes and SHA-256, written so that a kill,
-// a full disk or a power cut at any moment leaves the newest verified one whole:
+// Checkpoints as folders step-N with a manifest of names, sizes and SHA-256, written so that a
+// kill, a full disk or a power cut at any moment leaves the newest verified one whole:
 //
-//   step-N.tmp/ with every file synced, manifest.json last and synced, the folder synced, renamed to
-//   step-N, the parent synced, `latest` replaced by temp and rename, and only then older ones
+//   step-N.tmp/ with every file synced, manifest.json last and synced, the folder synced, renamed
+//   to step-N, the parent synced, `latest` replaced by temp and rename, and only then older ones
 //   deleted (at least two stay, never the one just verified).
 #include <cstdint>
 #include <filesystem>
@@ -18,8 +18,8 @@
 namespace phasescope::training {
 
 struct CheckpointOptions {
-  int64_t keep = 2;                 // newest ones that stay, at least 2
-  std::vector<int64_t> keep_steps;  // and these whatever their age
+  int64_t keep = 2;                                 // newest ones that stay, at least 2
+  std::vector<int64_t> keep_steps;                  // and these whatever their age
   nlohmann::json state = nlohmann::json::object();  // goes into the manifest
 };
 
@@ -49,8 +49,9 @@ struct Checkpoint {
 Checkpoint verify_checkpoint(const formats::FileSystem& fs, const std::filesystem::path& folder);
 
 struct FoundCheckpoint {
-  std::optional<Checkpoint> newest;   // whose manifest verifies
-  std::vector<std::string> skipped;   // "step-600: model.safetensors has another SHA-256", newest first
+  std::optional<Checkpoint> newest;  // whose manifest verifies
+  std::vector<std::string>
+      skipped;  // "step-600: model.safetensors has another SHA-256", newest first
 };
 FoundCheckpoint find_newest_checkpoint(const formats::FileSystem& fs,
                                        const std::filesystem::path& root);

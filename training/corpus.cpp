@@ -61,7 +61,8 @@ formats::Error no_corpus(const std::string& why) {
 
 fs::path make_desk_corpus(const std::function<void(const std::string&)>& notice) {
   const fs::path tool = fs::path(PHASESCOPE_SOURCE) / "tools/make_corpus.py";
-  if (!fs::exists(tool)) throw no_corpus("tools/make_corpus.py, which makes it, is not there either");
+  if (!fs::exists(tool))
+    throw no_corpus("tools/make_corpus.py, which makes it, is not there either");
   for (const fs::path& place : desk_corpus_places()) {
     const fs::path folder = place.parent_path();
     if (!writable(folder)) continue;
@@ -104,14 +105,16 @@ std::vector<formats::NamedText> read_validation_texts(const std::string& validat
   const std::string text = formats::read_text_file(path);
   std::vector<formats::NamedText> texts;
   for (std::size_t at = 0; at < text.size(); at += kValidationBytes) {
-    texts.push_back({path.filename().string() + ":" + std::to_string(at),
-                     text.substr(at, kValidationBytes)});
+    texts.push_back(
+        {path.filename().string() + ":" + std::to_string(at), text.substr(at, kValidationBytes)});
   }
   return texts;
 }
 
 Corpus::Corpus(std::string text, const DataSection& data, int64_t context)
-    : text_(std::move(text)), sha256_(formats::sha256_hex(std::string_view(text_))), bos_(data.bos) {
+    : text_(std::move(text)),
+      sha256_(formats::sha256_hex(std::string_view(text_))),
+      bos_(data.bos) {
   if (bytes() < context) {
     throw formats::bad_input("the training text has " + std::to_string(bytes()) +
                                  " bytes, less than one window of " + std::to_string(context),

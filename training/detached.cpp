@@ -55,8 +55,8 @@ int read_report(int fd) {
 
 }  // namespace
 
-void start_detached(const std::filesystem::path& program,
-                    const std::vector<std::string>& arguments, const std::filesystem::path& log) {
+void start_detached(const std::filesystem::path& program, const std::vector<std::string>& arguments,
+                    const std::filesystem::path& log) {
   std::vector<std::string> words{program.string()};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
@@ -81,9 +81,9 @@ void start_detached(const std::filesystem::path& program,
   while (child > 0 && waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
   }
   if (error != 0) {
-    throw formats::internal_error("the job's process cannot be started: " +
-                                      std::string(std::strerror(error)),
-                                  program.string());
+    throw formats::internal_error(
+        "the job's process cannot be started: " + std::string(std::strerror(error)),
+        program.string());
   }
 }
 

@@ -107,8 +107,7 @@ std::vector<formats::NamedText> chosen_texts(const Request& request) {
   return chosen;
 }
 
-std::vector<Text> tokenised(const EvalModel& entry,
-                            const std::vector<formats::NamedText>& texts) {
+std::vector<Text> tokenised(const EvalModel& entry, const std::vector<formats::NamedText>& texts) {
   const formats::Tokenizer* tokenizer = entry.model->tokenizer.get();
   if (!tokenizer) {
     throw formats::bad_input("the model has no tokenizer, so it cannot read a text", entry.name);
@@ -127,7 +126,8 @@ std::vector<Text> tokenised(const EvalModel& entry,
 }
 
 // Losses in nats of the windows' tokens, (windows, n): the beginning id first where the model has
-// one, otherwise the token before the window (or its own first token, which then is not scored).
+// one, otherwise the token before the window. At the beginning of a text there is none: the first
+// token stands in for it, and its loss is none.
 at::Tensor losses_of(const model::Model& model, const Text& text,
                      std::span<const EvalWindow> windows, const model::ForwardOptions& options) {
   const int64_t n = windows.front().length;
@@ -155,11 +155,11 @@ class Sums {
     for (auto& row : by_position_) row.resize(static_cast<std::size_t>(n));
   }
 
-  void add(std::size_t text_index, const Text& text, const EvalWindow& window,
-           const double* losses) {
-    for (int64_t i = 0; i < window.length; ++i) {
-      const double weight =
-          by_token_ ? 1 : text.bytes[static_cast<std::size_t>(window.begin + i)];
+  // Losses of the window's tokens from the one at `first_known` on.
+  void add(std::size_t text_index, const Text& text, const EvalWindow& window, const double* losses,
+           int64_t first_known) {
+    for (int64_t i = first_known; i < window.length; ++i) {
+      const double weight = by_token_ ? 1 : text.bytes[static_cast<std::size_t>(window.begin + i)];
       TextSum& place = by_position_[text_index][static_cast<std::size_t>(i)];
       place.sum += losses[i];
       place.weight += weight;
@@ -200,17 +200,20 @@ Sums read_windows(const EvalModel& entry, const std::vector<Text>& texts, const 
   model::ForwardOptions options;
   options.backend = request.backend;
   options.cancelled = [&progress] { return progress.cancelled(); };
+  const bool has_bos = entry.model->tokenizer->bos_id().has_value();
   Sums sums(texts.size(), n, request.perplexity);
   const auto at_once = static_cast<std::size_t>(std::max<int64_t>(1, kBatchTokens / n));
   for (std::size_t t = 0; t < texts.size(); ++t) {
-    const auto windows =
-        windows_of(request.rule, static_cast<int64_t>(texts[t].ids.size()), n);
+    const auto windows = windows_of(request.rule, static_cast<int64_t>(texts[t].ids.size()), n);
     for (std::size_t begin = 0; begin < windows.size(); begin += at_once) {
       progress.throw_if_cancelled();
-      const auto part = std::span(windows).subspan(begin, std::min(at_once, windows.size() - begin));
+      const auto part =
+          std::span(windows).subspan(begin, std::min(at_once, windows.size() - begin));
       const at::Tensor losses = losses_of(*entry.model, texts[t], part, options);
       for (std::size_t w = 0; w < part.size(); ++w) {
-        sums.add(t, texts[t], part[w], losses.data_ptr<double>() + static_cast<int64_t>(w) * n);
+        const int64_t first_known = has_bos || part[w].begin > 0 ? 0 : 1;
+        sums.add(t, texts[t], part[w], losses.data_ptr<double>() + static_cast<int64_t>(w) * n,
+                 first_known);
       }
     }
     progress.progress(static_cast<double>(t + 1) / static_cast<double>(texts.size()),
@@ -278,8 +281,8 @@ protocol::Provenance provenance_of(const EvalModel& entry, const Request& reques
   provenance.kernel =
       request.backend == model::Backend::plain ? "plain" : model::fused_kernel_name();
   provenance.seed = static_cast<int64_t>(request.seed);
-  provenance.note = std::to_string(texts) + " texts; interval by text bootstrap; window rule: " +
-                    request.rule.name();
+  provenance.note = std::to_string(texts) +
+                    " texts; interval by text bootstrap; window rule: " + request.rule.name();
   return provenance;
 }
 
@@ -304,8 +307,7 @@ void evaluate_model(const EvalModel& entry, const Request& request,
     const Sums sums = read_windows(entry, read, request, n, part);
     require_windows(sums, n, request);
     if (!by_position) {
-      result.rows.push_back(
-          row_of(entry, request, n, sums.counted(), sums.texts_read()));
+      result.rows.push_back(row_of(entry, request, n, sums.counted(), sums.texts_read()));
     }
     if (n != longest) continue;
     for (const int64_t end : request.lengths) {
@@ -341,9 +343,8 @@ int64_t number_after(const std::string& text, std::size_t colon, const char* rul
   const char* begin = text.data() + colon + 1;
   const auto [end, error] = std::from_chars(begin, text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 1) {
-    throw formats::bad_usage(std::string("expected ") + rule + ":N with N above 0 but got \"" +
-                                 text + "\"",
-                             "window");
+    throw formats::bad_usage(
+        std::string("expected ") + rule + ":N with N above 0 but got \"" + text + "\"", "window");
   }
   return value;
 }

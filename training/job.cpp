@@ -57,8 +57,8 @@ class TrainingJob {
   Trainer prepared() {
     reporter_.set_state("running");
     const fs::path text = find_corpus(config_.data.corpus, log_line);
-    auto corpus = std::make_shared<const Corpus>(
-        Corpus::open(text, config_.data, config_.model.context));
+    auto corpus =
+        std::make_shared<const Corpus>(Corpus::open(text, config_.data, config_.model.context));
     log_line("training text " + text.string() + ", " + std::to_string(corpus->bytes()) +
              " bytes, SHA-256 " + corpus->sha256());
     record_corpus(*corpus);
@@ -66,7 +66,7 @@ class TrainingJob {
     formats::make_directories(files_, checkpoints_);
     remove_litter();
     load_newest(trainer);
-    reporter_.open_metrics(trainer.steps_done());
+    reporter_.begin_after(trainer.steps_done(), trainer.seconds());
     log_line("attention: " + trainer.kernel());
     return trainer;
   }
@@ -79,7 +79,8 @@ class TrainingJob {
                                "data.corpus", "put the old text back, or start another job");
     }
     config_.data.corpus_sha256 = corpus.sha256();
-    formats::write_file_atomically(files_, dir_ / job_file::config, to_json(config_).dump(1) + "\n");
+    formats::write_file_atomically(files_, dir_ / job_file::config,
+                                   to_json(config_).dump(1) + "\n");
   }
 
   void remove_litter() {
@@ -92,7 +93,9 @@ class TrainingJob {
 
   void load_newest(Trainer& trainer) {
     const FoundCheckpoint found = find_newest_checkpoint(files_, checkpoints_);
-    for (const std::string& skipped : found.skipped) log_line("skipped checkpoint " + skipped);
+    for (const std::string& skipped : found.skipped) {
+      reporter_.warn("skipped checkpoint " + skipped);
+    }
     if (!found.newest) {
       log_line("begins at step 0");
       return;
@@ -106,7 +109,8 @@ class TrainingJob {
     const bool last = trainer.done();
     const int64_t every = config_.eval.every;
     if (last || (every > 0 && point.step % every == 0)) {
-      // A cancel is obeyed after the step: a checkpoint without its metrics line would leave a hole.
+      // A cancel is obeyed after the step: a checkpoint without its metrics line would leave a
+      // hole.
       protocol::NoProgress undisturbed;
       point.validation_bits = trainer.validation_bits(undisturbed);
       log_line("step " + std::to_string(point.step) + ", loss " + std::to_string(point.loss) +
@@ -174,7 +178,9 @@ int ended(JobReporter& reporter, Function&& work) {
     reporter.set_state("cancelled");
     return kCancelled;
   } catch (const formats::Error& error) {
-    reporter.set_state("failed", error.full_text());
+    // A forward pass that was told to stop says so in this way.
+    const bool cancelled = error.code() == "cancelled";
+    reporter.set_state(cancelled ? "cancelled" : "failed", cancelled ? "" : error.full_text());
     return status_of_code(error.code());
   } catch (const std::exception& exception) {
     const formats::Error error = memory_or_internal_error(exception);
@@ -184,12 +190,12 @@ int ended(JobReporter& reporter, Function&& work) {
 }
 
 int run_by_kind(formats::FileSystem& files, const fs::path& dir) {
-  const fs::path path = dir / job_file::config;
-  const json config = formats::json_from_file(path);
-  const bool is_eval = config.contains("eval_job");
-  JobReporter reporter(files, dir, is_eval ? "eval" : "train", 100);
+  JobReporter reporter(files, dir);
   return ended(reporter, [&] {
-    if (is_eval) {
+    const fs::path path = dir / job_file::config;
+    const json config = formats::json_from_file(path);
+    if (config.contains("eval_job")) {
+      reporter.set_kind("eval");
       run_eval(files, dir, config.at("eval_job"), reporter);
     } else {
       TrainingJob(files, dir, run_config_from_json(config, path.string()), reporter).run();

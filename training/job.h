@@ -25,10 +25,10 @@ int run_job(formats::FileSystem& files, const std::filesystem::path& dir);
 enum class ExistingJob { refuse, resume };
 
 struct JobStart {
-  std::filesystem::path dir;            // empty: a new folder in the default root ...
-  std::string name;                     // ... of this name (default: the encoding's, the task's)
-  nlohmann::json config;                // run configuration; null when a job that is there goes on
-  std::vector<std::string> settings;    // "train.steps=200", applied to `config`
+  std::filesystem::path dir;          // empty: a new folder in the default root ...
+  std::string name;                   // ... of this name (default: the encoding's, the task's)
+  nlohmann::json config;              // run configuration; null when a job that is there goes on
+  std::vector<std::string> settings;  // "train.steps=200", applied to `config`
   ExistingJob existing = ExistingJob::refuse;
   // The program that runs kJobArgument; by default the one that is running.
   std::filesystem::path program = "/proc/self/exe";

@@ -27,16 +27,15 @@ using nlohmann::json;
 
 constexpr std::size_t kCurvePoints = 1000;
 constexpr const char* kPointer = ".job";
-// A started job takes its lock within this time or has died.
+// A started job takes its lock within this time or has died; an ended one gives it back within it.
 constexpr std::chrono::seconds kStartLimit{20};
 
 struct RequestName {
   JobRequest request;
   const char* name;
 };
-constexpr RequestName kRequestNames[] = {{JobRequest::pause, "pause"},
-                                         {JobRequest::resume, "resume"},
-                                         {JobRequest::cancel, "cancel"}};
+constexpr RequestName kRequestNames[] = {
+    {JobRequest::pause, "pause"}, {JobRequest::resume, "resume"}, {JobRequest::cancel, "cancel"}};
 
 int open_folder(const fs::path& dir) {
   const int fd = open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -63,6 +62,25 @@ std::string state_now(const std::string& state, const fs::path& dir) {
   if (job_is_alive(dir)) return state;
   if (state == "queued" && lately_written(dir / job_file::status)) return state;
   return "died";
+}
+
+// What stands in status.json; of one that cannot be read, what config.json tells.
+protocol::JobStatus written_status(const fs::path& dir, const json& config) {
+  if (!formats::real_file_system().exists(dir / job_file::status)) {
+    throw formats::bad_input("this folder is no job: it has no status.json", dir.string());
+  }
+  try {
+    const json form = read_json_or_null(dir / job_file::status);
+    if (form.is_object()) return protocol::from_json_form<protocol::JobStatus>(form);
+  } catch (const std::exception&) {
+    // A member of another type.
+  }
+  protocol::JobStatus status;
+  status.name = fs::absolute(dir).lexically_normal().filename().string();
+  status.kind = config.is_object() && config.contains("eval_job") ? "eval" : "train";
+  status.state = "running";
+  status.message = "status.json cannot be read";
+  return status;
 }
 
 fs::file_time_type change_time(const fs::path& dir) {
@@ -103,6 +121,17 @@ bool job_is_alive(const fs::path& dir) {
   const bool held = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   close(fd);
   return held;
+}
+
+bool job_is_running(const fs::path& dir) {
+  const auto limit = std::chrono::steady_clock::now() + kStartLimit;
+  while (job_is_alive(dir)) {
+    const std::string state = is_job(dir) ? read_job(dir, CurveDetail::none).state : "queued";
+    const bool leaving = state == "done" || state == "failed" || state == "cancelled";
+    if (!leaving || std::chrono::steady_clock::now() > limit) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return false;
 }
 
 // ---- Requests ------------------------------------------------------------------------------------
@@ -148,18 +177,16 @@ void write_status(formats::FileSystem& files, const fs::path& dir,
 }
 
 bool is_job(const fs::path& dir) {
-  return fs::exists(dir / job_file::config) && fs::exists(dir / job_file::status);
+  const formats::FileSystem& files = formats::real_file_system();
+  return files.exists(dir / job_file::config) && files.exists(dir / job_file::status);
 }
 
 protocol::JobStatus read_job(const fs::path& dir, CurveDetail detail) {
-  const json form = read_json_or_null(dir / job_file::status);
-  if (!form.is_object()) {
-    throw formats::bad_input("this folder is no job: it has no readable status.json", dir.string());
-  }
-  auto status = protocol::from_json_form<protocol::JobStatus>(form);
+  const json config = read_json_or_null(dir / job_file::config);
+  protocol::JobStatus status = written_status(dir, config);
   status.dir = fs::absolute(dir).lexically_normal().string();
   status.state = state_now(status.state, dir);
-  const json config = read_json_or_null(dir / job_file::config);
+  if (status.state != "running" && status.state != "paused") status.seconds_left = 0;
   if (config.is_object()) status.config = config;
   for (const int64_t step :
        checkpoint_steps(formats::real_file_system(), dir / job_file::checkpoints)) {
@@ -234,7 +261,7 @@ std::vector<fs::path> find_jobs() {
 
 void remove_job(formats::FileSystem& files, const fs::path& dir) {
   if (!is_job(dir)) throw formats::bad_input("this folder is no job", dir.string());
-  if (job_is_alive(dir)) {
+  if (job_is_running(dir)) {
     throw formats::bad_usage("the job is running", dir.string(), "cancel it first");
   }
   // Only what a job writes: the folder may be one that holds other things too.

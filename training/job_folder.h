@@ -1,7 +1,7 @@
 #pragma once
 // A job is a folder. This file knows what stands in it and nothing of what a job computes:
 //
-//   config.json    the run configuration; of an eval job {"eval": {...}}
+//   config.json    the run configuration; of an eval job {"eval_job": {...}}
 //   status.json    state, progress, the worker's pid (for information)
 //   control.json   what somebody asked for: {"request": "pause" | "resume" | "cancel"}
 //   metrics.jsonl  a line a step    checkpoints/step-N/    log.txt    result.json (eval jobs)
@@ -45,6 +45,8 @@ class JobLock {
 };
 
 bool job_is_alive(const std::filesystem::path& dir);
+// The same, but a process that has written its last state is waited for while it leaves.
+bool job_is_running(const std::filesystem::path& dir);
 
 // ---- Requests ------------------------------------------------------------------------------------
 
@@ -63,8 +65,9 @@ void write_status(formats::FileSystem& fs, const std::filesystem::path& dir,
                   const protocol::JobStatus& status);
 
 enum class CurveDetail { none, thinned };
-// What the folder says, with `state` "died" where it says running and nobody holds the lock.
-// Throws Error "bad_input" when the folder is no job.
+// What the folder says, with `state` "died" where it says running and nobody holds the lock. Of a
+// damaged status.json only that, so that the job can still be resumed or removed. Throws Error
+// "bad_input" when the folder is no job.
 protocol::JobStatus read_job(const std::filesystem::path& dir, CurveDetail detail);
 bool is_job(const std::filesystem::path& dir);
 

@@ -27,15 +27,14 @@ void log_line(const std::string& text) {
   std::fprintf(stderr, "%s %s\n", stamp, text.c_str());
 }
 
-JobReporter::JobReporter(formats::FileSystem& files, std::filesystem::path dir, std::string kind,
-                         int64_t steps)
+JobReporter::JobReporter(formats::FileSystem& files, std::filesystem::path dir)
     : files_(files), dir_(std::move(dir)) {
   status_.dir = std::filesystem::absolute(dir_).string();
   status_.name = std::filesystem::absolute(dir_).filename().string();
-  status_.kind = std::move(kind);
+  status_.kind = "train";
   status_.state = "running";
   status_.pid = getpid();
-  status_.steps = steps;
+  status_.steps = 100;
 }
 
 template <class Function>
@@ -55,15 +54,17 @@ void JobReporter::set_state(const std::string& state, const std::string& message
   write(true);
 }
 
-void JobReporter::open_metrics(int64_t last_step) {
+void JobReporter::begin_after(int64_t steps_done, double seconds) {
+  status_.step = steps_done;
+  status_.seconds = last_time_ = seconds;
   guarded("metrics.jsonl cannot be written", [&] {
-    metrics_ = std::make_unique<MetricsLog>(files_, dir_ / job_file::metrics, last_step);
+    metrics_ = std::make_unique<MetricsLog>(files_, dir_ / job_file::metrics, steps_done);
   });
 }
 
 void JobReporter::point(const protocol::MetricPoint& point) {
   const double took = point.time - last_time_;
-  step_seconds_ = status_.step == 0 || step_seconds_ == 0 ? took : 0.95 * step_seconds_ + 0.05 * took;
+  step_seconds_ = step_seconds_ == 0 ? took : 0.95 * step_seconds_ + 0.05 * took;
   last_time_ = point.time;
   status_.step = point.step;
   status_.tokens = point.tokens;

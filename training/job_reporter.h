@@ -17,18 +17,20 @@ namespace phasescope::training {
 // A line of log.txt, with the time: standard error, which a started job has there.
 void log_line(const std::string& text);
 
-// What a running job tells its folder: status.json at every change of state and otherwise about once
-// a second, metrics.jsonl at every step. A disk that refuses does not end the job: each kind of
-// failure is logged once, and what could not be written is lost.
+// What a running job tells its folder: status.json at every change of state and otherwise about
+// once a second, metrics.jsonl at every step. A disk that refuses does not end the job: each kind
+// of failure is logged once, and what could not be written is lost.
 class JobReporter {
  public:
-  JobReporter(formats::FileSystem& files, std::filesystem::path dir, std::string kind,
-              int64_t steps);
+  // Of a training, until set_kind says otherwise; without it progress is counted in hundredths.
+  JobReporter(formats::FileSystem& files, std::filesystem::path dir);
 
+  void set_kind(const std::string& kind) { status_.kind = kind; }
   void set_steps(int64_t steps) { status_.steps = steps; }
   void set_state(const std::string& state, const std::string& message = {});
-  // Opens metrics.jsonl, without the lines after `last_step`.
-  void open_metrics(int64_t last_step);
+  // The steps done before, and the seconds they took: metrics.jsonl goes on from there, without the
+  // lines after.
+  void begin_after(int64_t steps_done, double seconds);
   void point(const protocol::MetricPoint& point);
   void fraction(double done, std::string_view text);
   void warn(const std::string& text);

@@ -32,20 +32,6 @@ JobStatus wait_until_running(const fs::path& dir) {
   return status;
 }
 
-// Whether a process works on the job. One that has written its last state is still there for the
-// moment it takes to leave; that is waited for.
-bool is_running(const fs::path& dir) {
-  const auto limit = std::chrono::steady_clock::now() + kStartLimit;
-  while (job_is_alive(dir)) {
-    const std::string state =
-        is_job(dir) ? read_job(dir, CurveDetail::none).state : std::string("queued");
-    const bool leaving = state == "done" || state == "failed" || state == "cancelled";
-    if (!leaving || std::chrono::steady_clock::now() > limit) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  return false;
-}
-
 JobStatus launch(formats::FileSystem& files, const fs::path& dir, const std::string& kind,
                  int64_t steps, const fs::path& program) {
   clear_request(files, dir);
@@ -78,8 +64,8 @@ RunConfig config_to_start(const JobStart& start) {
   for (const std::string& setting : start.settings) apply_setting(given, setting);
   RunConfig config = run_config_from_json(given, "the run configuration");
   make_paths_absolute(config);
-  model_config_of(config);                // sizes and options of the encoding
-  if (config.data.corpus != "desk") {     // a missing text is said here, not in a log
+  model_config_of(config);             // sizes and options of the encoding
+  if (config.data.corpus != "desk") {  // a missing text is said here, not in a log
     Corpus::open(find_corpus(config.data.corpus), config.data, config.model.context);
   }
   return config;
@@ -104,7 +90,7 @@ std::string name_of(const JobStart& start, const std::string& fallback) {
 JobStatus resume(formats::FileSystem& files, const JobStart& start) {
   const json own = formats::json_from_file(start.dir / job_file::config);
   const std::string note = differences(start, own);
-  const bool alive = is_running(start.dir);
+  const bool alive = job_is_running(start.dir);
   JobStatus status = fs::exists(start.dir / job_file::status)
                          ? read_job(start.dir, CurveDetail::none)
                          : JobStatus{};
@@ -141,10 +127,10 @@ JobStatus start_eval(formats::FileSystem& files, const JobStart& start, const js
   if (!request.contains("models") || request.at("models").empty()) {
     throw formats::bad_usage("an eval needs at least one model", "models");
   }
-  const fs::path dir = start.dir.empty() ? new_job_folder(name_of(start, "eval-" + task.key)) : start.dir;
+  const fs::path dir =
+      start.dir.empty() ? new_job_folder(name_of(start, "eval-" + task.key)) : start.dir;
   if (fs::exists(dir / job_file::config)) {
-    throw formats::bad_usage("the folder holds a job already", dir.string(),
-                             "name another folder");
+    throw formats::bad_usage("the folder holds a job already", dir.string(), "name another folder");
   }
   make_job_folder(files, dir, {{"eval_job", request}});
   return launch(files, dir, "eval", 100, start.program);
@@ -153,7 +139,7 @@ JobStatus start_eval(formats::FileSystem& files, const JobStart& start, const js
 JobStatus control_job(formats::FileSystem& files, const fs::path& dir, const std::string& request,
                       const fs::path& program) {
   const JobRequest wanted = job_request_of(request);
-  const bool alive = is_running(dir);
+  const bool alive = job_is_running(dir);
   JobStatus status = read_job(dir, CurveDetail::none);
   if (alive) {
     write_request(files, dir, wanted);

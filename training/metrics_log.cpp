@@ -3,6 +3,7 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "protocol/json_form.h"
 
@@ -71,7 +72,10 @@ MetricsLog::MetricsLog(formats::FileSystem& fs, const std::filesystem::path& pat
 MetricsLog::~MetricsLog() = default;
 
 void MetricsLog::append(const protocol::MetricPoint& point) {
-  file_->write_text(metrics_line(point));
+  const std::string line = metrics_line(point);
+  const bool after_torn = std::exchange(torn_, true);
+  file_->write_text(after_torn ? "\n" + line : line);
+  torn_ = false;
 }
 
 void MetricsLog::sync() { file_->sync(); }

@@ -29,12 +29,13 @@ class MetricsLog {
   // on from a checkpoint writes the later steps again. Throws FileError.
   MetricsLog(formats::FileSystem& fs, const std::filesystem::path& path, int64_t last_step);
   ~MetricsLog();
-  // Throws FileError.
+  // Throws FileError; the line is lost then, those after it are not.
   void append(const protocol::MetricPoint& point);
   void sync();
 
  private:
   std::unique_ptr<formats::WritableFile> file_;
+  bool torn_ = false;  // the last line may be half there
 };
 
 }  // namespace phasescope::training

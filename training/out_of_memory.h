@@ -12,8 +12,8 @@ namespace phasescope::training {
 // The bytes that torch's allocator says it could not get ("you tried to allocate N bytes").
 std::optional<std::int64_t> bytes_wanted(std::string_view message);
 
-// Running out of memory becomes Error "out_of_memory" with the bytes wanted, the bytes free and what
-// to make smaller; anything else "internal".
+// Running out of memory becomes Error "out_of_memory" with the bytes wanted, the bytes free and
+// what to make smaller; anything else "internal".
 formats::Error memory_or_internal_error(const std::exception& exception);
 
 }  // namespace phasescope::training

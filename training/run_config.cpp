@@ -21,8 +21,8 @@ json schema() {
   return protocol::to_json_form(defaults);
 }
 
-// Near keys are looked for in the key's own section first, then in the others: "train.context" finds
-// "model.context".
+// Near keys are looked for in the key's own section first, then in the others: "train.context"
+// finds "model.context".
 std::string unknown_key_sentence(const std::string& key) {
   const std::vector<std::string> known = known_keys();
   const std::string own = model::near_names(key, known);
@@ -38,8 +38,9 @@ std::string unknown_key_sentence(const std::string& key) {
 // What a value should have been, by the type of the schema's own; empty where it fits.
 std::string wrong_type(const json& expected, const json& given) {
   if (expected.is_number_integer()) {
-    const bool whole = given.is_number_integer() ||
-                       (given.is_number() && std::floor(given.get<double>()) == given.get<double>());
+    const bool whole =
+        given.is_number_integer() ||
+        (given.is_number() && std::floor(given.get<double>()) == given.get<double>());
     return whole ? "" : "a whole number";
   }
   if (expected.is_number()) return given.is_number() ? "" : "a number";
@@ -122,8 +123,7 @@ class RangeChecker {
     need(m.heads >= 1, "model.heads", "must be at least 1");
     need(m.heads >= 1 && m.width >= 1 && m.width % m.heads == 0, "model.width",
          "must be a multiple of model.heads");
-    need(m.kv_heads >= 1 && m.heads % m.kv_heads == 0, "model.kv_heads",
-         "must divide model.heads");
+    need(m.kv_heads >= 1 && m.heads % m.kv_heads == 0, "model.kv_heads", "must divide model.heads");
     need(m.ffn_width >= 1, "model.ffn_width", "must be at least 1");
     need(m.norm_eps > 0, "model.norm_eps", "must be above 0");
     need(m.init_std > 0, "model.init_std", "must be above 0");

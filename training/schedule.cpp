@@ -19,8 +19,8 @@ double learning_rate_at(const TrainSection& train, int64_t step) {
            static_cast<double>(train.warmup_steps);
   }
   const int64_t last = std::max<int64_t>(train.steps - 1 - train.warmup_steps, 1);
-  const double way = std::min(1.0, static_cast<double>(step - train.warmup_steps) /
-                                       static_cast<double>(last));
+  const double way =
+      std::min(1.0, static_cast<double>(step - train.warmup_steps) / static_cast<double>(last));
   const double cosine = 0.5 * (1 + std::cos(std::numbers::pi * way));
   return train.learning_rate * (train.final_share + (1 - train.final_share) * cosine);
 }

@@ -43,8 +43,7 @@ std::vector<AdamW::Parameter> trained_parameters(const model::Decoder& decoder) 
     there.emplace(name, tensor);
   }
   std::vector<AdamW::Parameter> parameters;
-  for (const model::TensorSpec& spec :
-       model::tensor_specs(decoder.config(), decoder.encoding())) {
+  for (const model::TensorSpec& spec : model::tensor_specs(decoder.config(), decoder.encoding())) {
     const auto found = there.find(spec.name);
     if (found == there.end() || !spec.trainable) continue;
     found->second.set_requires_grad(true);
@@ -120,13 +119,13 @@ model::ForwardOptions Trainer::forward_options(int64_t step) const {
   if (config_.train.dtype == "bf16") options.product_dtype = at::kBFloat16;
   if (const int64_t most = decoder_.encoding().train_shift()) {
     const CounterRandom random(seed, kShiftStream);
-    options.shift = static_cast<int64_t>(random.below(static_cast<std::uint64_t>(most) + 1,
-                                                      static_cast<std::uint64_t>(step)));
+    options.shift = static_cast<int64_t>(
+        random.below(static_cast<std::uint64_t>(most) + 1, static_cast<std::uint64_t>(step)));
   }
   return options;
 }
 
-std::string Trainer::kernel() const { 
+std::string Trainer::kernel() const {
   return config_.train.backend == "plain" ? "plain" : model::fused_kernel_name();
 }
 
@@ -148,9 +147,9 @@ protocol::MetricPoint Trainer::step() {
   const double value = loss.item<double>();
   const double norm = optimiser_.clip_gradients(config_.train.clip);
   if (!std::isfinite(value) || !std::isfinite(norm)) {
-    throw formats::bad_input("the loss is no finite number any more at step " +
-                                 std::to_string(index + 1),
-                             "train.learning_rate", "try a smaller one");
+    throw formats::bad_input(
+        "the loss is no finite number any more at step " + std::to_string(index + 1),
+        "train.learning_rate", "try a smaller one");
   }
   const double rate = learning_rate_at(config_.train, index);
   optimiser_.step(rate);
@@ -208,14 +207,17 @@ nlohmann::json Trainer::state() const {
 void Trainer::load(const Checkpoint& checkpoint) {
   const at::NoGradGuard no_gradients;
   if (checkpoint.state.at("data").at("corpus_sha256") != corpus_->sha256()) {
-    throw formats::bad_input("the training text is not the one this run began with",
-                             "data.corpus", "put the old text back, or start another run");
+    throw formats::bad_input("the training text is not the one this run began with", "data.corpus",
+                             "put the old text back, or start another run");
   }
   const auto weights = formats::TensorArchive::open(checkpoint.folder / "model.safetensors");
-  for (const auto& [name, tensor] : model::named_tensors(
-           decoder_.config(), decoder_.encoding(), decoder_.weights())) {
+  for (const auto& [name, tensor] :
+       model::named_tensors(decoder_.config(), decoder_.encoding(), decoder_.weights())) {
     const formats::TensorEntry* entry = weights.find(name);
     if (!entry) throw formats::bad_input("the checkpoint lacks a tensor", name);
+    if (tensor.sizes() != at::IntArrayRef(entry->shape)) {
+      throw formats::bad_input("a tensor of the checkpoint does not fit the configuration", name);
+    }
     tensor.copy_(model::read_tensor(weights, *entry));
   }
   const auto archive = formats::TensorArchive::open(checkpoint.folder / kOptimiserFile);

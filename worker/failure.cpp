@@ -1,5 +1,6 @@
 #include "worker/failure.h"
 
+#include <filesystem>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -36,6 +37,11 @@ Failure describe_known(std::exception_ptr exception) {
     return failure(code::bad_usage, std::string("A parameter has the wrong form: ") + error.what());
   } catch (const std::invalid_argument& error) {
     return failure(code::bad_input, error.what());
+  } catch (const std::filesystem::filesystem_error& error) {
+    return {
+        {std::string(code::bad_input), "A file or folder cannot be used: " + error.code().message(),
+         error.path1().string(), ""},
+        false};
   } catch (const std::exception& error) {
     return failure(code::internal, error.what());
   } catch (...) {

@@ -43,8 +43,8 @@ Passes passes_of(const ModelPointer& model, const Texts& texts, const json& para
   model::ForwardOptions options;
   options.backend = backend_of(params);
   for (const analysis::Text& text : texts.items) {
-    passes.push_back(std::make_shared<analysis::TextPass>(
-        model, analysis::ids_tensor(text.ids), options, 0));
+    passes.push_back(
+        std::make_shared<analysis::TextPass>(model, analysis::ids_tensor(text.ids), options, 0));
   }
   return passes;
 }
@@ -104,8 +104,7 @@ Reply heads(const json& params, RequestContext& context) {
 
 Reply map(const json& params, RequestContext& context) {
   const ModelPointer model = context.models().open(params);
-  const Texts texts =
-      only_first(read_input(params, context, *model, DefaultInput::first_session));
+  const Texts texts = only_first(read_input(params, context, *model, DefaultInput::first_session));
   analysis::MapOptions options;
   options.head = analysis::parse_head(params.value("head", "L0H0"));
   options.rows = range_param(params, "rows");
@@ -120,8 +119,8 @@ Reply map(const json& params, RequestContext& context) {
   options.pool = params.value("pool", options.pool);
   const auto pass = pass_cache().get(model, texts.items[0].ids, backend_of(params), context);
   analysis::MapOutput out = analysis::analyse_map(*pass, options);
-  out.result.provenance = provenance_of("map", params, context, {model}, &texts,
-                                        out.result.provenance.kernel);
+  out.result.provenance =
+      provenance_of("map", params, context, {model}, &texts, out.result.provenance.kernel);
   return reply_of(out.result, std::move(out.tensors));
 }
 
@@ -169,8 +168,7 @@ Reply distance(const json& params, RequestContext& context) {
     protocol::DistanceModel model = analysis::analyse_distance(
         passes_of(in.model, in.texts, in.params, context), options, part);
     const std::string kernel = model.provenance.kernel;
-    model.provenance =
-        provenance_of("distance", in.params, context, {in.model}, &in.texts, kernel);
+    model.provenance = provenance_of("distance", in.params, context, {in.model}, &in.texts, kernel);
     if (options.leave_out_first) {
       model.note += std::string(model.note.empty() ? "" : "; ") +
                     "key 0 ([BOS]) is left out of the histograms";
@@ -286,11 +284,11 @@ Reply compare(const json& params, RequestContext& context) {
                              "give ids, or a length that both read");
   }
   const Passes passes = passes_of(a.model, a.texts, a.params, context);
-  protocol::CompareResult result = analysis::analyse_compare(
-      passes, passes_of(b.model, b.texts, b.params, context), context);
-  result.provenance = provenance_of("compare", {{"models", {first, second}}}, context,
-                                    {a.model, b.model}, &a.texts,
-                                    kernel_of(*a.model, a.params, passes[0].get()));
+  protocol::CompareResult result =
+      analysis::analyse_compare(passes, passes_of(b.model, b.texts, b.params, context), context);
+  result.provenance =
+      provenance_of("compare", {{"models", {first, second}}}, context, {a.model, b.model}, &a.texts,
+                    kernel_of(*a.model, a.params, passes[0].get()));
   return reply_of(result);
 }
 

@@ -33,7 +33,8 @@ std::vector<fs::path> jobs_below(const fs::path& root) {
   for (const auto& entry : fs::directory_iterator(root, error)) {
     if (training::is_job(entry.path())) dirs.push_back(entry.path());
   }
-  if (error) throw formats::bad_input("the folder cannot be read: " + error.message(), root.string());
+  if (error)
+    throw formats::bad_input("the folder cannot be read: " + error.message(), root.string());
   return dirs;
 }
 
@@ -47,9 +48,9 @@ Reply jobs_list(const json& params, RequestContext&) {
 }
 
 Reply jobs_show(const json& params, RequestContext&) {
-  return {protocol::to_json_form(
-              training::read_job(dir_of(params), training::CurveDetail::thinned)),
-          {}};
+  return {
+      protocol::to_json_form(training::read_job(dir_of(params), training::CurveDetail::thinned)),
+      {}};
 }
 
 training::JobStart start_of(const json& params) {
@@ -88,9 +89,9 @@ Reply jobs_control(const json& params, RequestContext&) {
 Reply jobs_log(const json& params, RequestContext&) {
   const fs::path dir = dir_of(params);
   if (!training::is_job(dir)) throw formats::bad_input("this folder is no job", dir.string());
-  return {{{"dir", dir.string()},
-           {"log", training::log_tail(dir, params.value("lines", kLogLines))}},
-          {}};
+  return {
+      {{"dir", dir.string()}, {"log", training::log_tail(dir, params.value("lines", kLogLines))}},
+      {}};
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Methods about jobs: trainings and evals that run as processes of their own and outlive the worker.
+// Methods about jobs: trainings and evals that run as processes of their own and outlive the
+// worker.
 #pragma once
 
 #include <vector>

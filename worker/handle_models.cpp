@@ -134,8 +134,7 @@ Reply tokenize(const json& params, RequestContext& context) {
 
 Reply text_read(const json& params, RequestContext& context) {
   const ModelPointer model = context.models().open(params);
-  const Texts texts =
-      only_first(read_input(params, context, *model, DefaultInput::first_session));
+  const Texts texts = only_first(read_input(params, context, *model, DefaultInput::first_session));
   const auto pass = pass_cache().get(model, texts.items[0].ids, backend_of(params), context);
   protocol::TextResult result =
       analysis::analyse_text(*pass, texts.items[0], params.value("guesses", 5));
@@ -146,14 +145,12 @@ Reply text_read(const json& params, RequestContext& context) {
 
 Reply generate(const json& params, RequestContext& context) {
   const ModelPointer model = context.models().open(params);
-  const Texts texts =
-      only_first(read_input(params, context, *model, DefaultInput::first_session));
+  const Texts texts = only_first(read_input(params, context, *model, DefaultInput::first_session));
   analysis::GenerateOptions options;
   options.tokens = params.value("tokens", options.tokens);
   options.temperature = params.value("temperature", options.temperature);
   options.seed = params.value("seed", options.seed);
-  protocol::GenerateResult result =
-      analysis::generate(*model, texts.items[0], options, context);
+  protocol::GenerateResult result = analysis::generate(*model, texts.items[0], options, context);
   result.provenance = provenance_of("generate", params, context, {model}, &texts,
                                     kernel_of(*model, params, nullptr));
   return reply_of(result);
@@ -222,8 +219,7 @@ Reply capture(const json& params, RequestContext& context) {
   for (const std::string& note : captured.notes) {
     texts.note += std::string(texts.note.empty() ? "" : "; ") + note;
   }
-  result.provenance =
-      provenance_of("capture", params, context, {model}, &texts, captured.kernel);
+  result.provenance = provenance_of("capture", params, context, {model}, &texts, captured.kernel);
   return reply_of(result, std::move(tensors));
 }
 
@@ -242,8 +238,8 @@ Reply check(const json& params, RequestContext& context) {
   const model::ReferenceCheck checked = model::check_against(name, reference, options);
   protocol::ReferenceCheckResult result;
   result.model = name, result.reference = reference;
-  result.verdict = checked.compared.empty() ? "nothing compared"
-                                            : (checked.passed ? "equal" : "differs");
+  result.verdict =
+      checked.compared.empty() ? "nothing compared" : (checked.passed ? "equal" : "differs");
   for (const model::TensorComparison& tensor : checked.compared) {
     const bool exact = tensor.name.ends_with("_f64");
     result.tensors.push_back({tensor.name, tensor.error, tensor.tolerance, tensor.passed,

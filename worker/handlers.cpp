@@ -14,12 +14,8 @@ namespace phasescope::worker {
 
 std::vector<Handler> all_handlers() {
   std::vector<std::vector<Handler>> groups = {
-      worker_handlers(),
-      models_handlers(),
-      analysis_handlers(),
-      eval_handlers(),
-      jobs_handlers(),
-      bench_handlers(),
+      worker_handlers(), models_handlers(), analysis_handlers(),
+      eval_handlers(),   jobs_handlers(),   bench_handlers(),
   };
   if (std::getenv("PHASESCOPE_TEST_HANDLERS")) groups.push_back(test_handlers());
 

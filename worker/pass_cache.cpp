@@ -14,15 +14,15 @@ constexpr std::size_t kMostEntries = 8;
 std::string key_of(const model::Model* model, std::span<const std::int64_t> ids,
                    model::Backend backend) {
   return std::to_string(reinterpret_cast<std::uintptr_t>(model)) + "/" +
-         std::to_string(static_cast<int>(backend)) + "/" +
-         formats::sha256_hex(std::as_bytes(ids));
+         std::to_string(static_cast<int>(backend)) + "/" + formats::sha256_hex(std::as_bytes(ids));
 }
 
 }  // namespace
 
-std::shared_ptr<analysis::TextPass> PassCache::get(
-    const std::shared_ptr<const model::Model>& model, std::span<const std::int64_t> ids,
-    model::Backend backend, protocol::Progress& progress) {
+std::shared_ptr<analysis::TextPass> PassCache::get(const std::shared_ptr<const model::Model>& model,
+                                                   std::span<const std::int64_t> ids,
+                                                   model::Backend backend,
+                                                   protocol::Progress& progress) {
   drop_old();
   const std::string key = key_of(model.get(), ids, backend);
   const auto found =

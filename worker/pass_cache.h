@@ -21,8 +21,8 @@ class PassCache {
   // The pass of these ids through this model, run or not. Its forward passes report to `progress`
   // until the next call.
   std::shared_ptr<analysis::TextPass> get(const std::shared_ptr<const model::Model>& model,
-                                          std::span<const std::int64_t> ids,
-                                          model::Backend backend, protocol::Progress& progress);
+                                          std::span<const std::int64_t> ids, model::Backend backend,
+                                          protocol::Progress& progress);
   std::size_t size() const { return entries_.size(); }
 
  private:

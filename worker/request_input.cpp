@@ -33,7 +33,8 @@ IdLists id_lists(const json& ids) {
     if (!list.is_array()) wrong_type("ids", "a list of ids, or a list of such lists");
     std::vector<std::int64_t>& out = lists.emplace_back();
     for (const json& id : list) {
-      if (!id.is_number_integer()) throw formats::bad_input("an id is not an integer: " + id.dump(), "ids");
+      if (!id.is_number_integer())
+        throw formats::bad_input("an id is not an integer: " + id.dump(), "ids");
       out.push_back(id.get<std::int64_t>());
     }
   }
@@ -42,9 +43,8 @@ IdLists id_lists(const json& ids) {
 
 IdLists rows_of(const std::vector<std::int64_t>& values, const std::vector<std::int64_t>& shape) {
   if (shape.size() != 2 || shape[0] < 1 || shape[1] < 1) {
-    throw formats::bad_input("input_ids must have the shape (B, N) but has " +
-                                 formats::shape_text(shape),
-                             "input_ids");
+    throw formats::bad_input(
+        "input_ids must have the shape (B, N) but has " + formats::shape_text(shape), "input_ids");
   }
   IdLists lists;
   for (std::int64_t b = 0; b < shape[0]; ++b) {
@@ -144,8 +144,8 @@ Texts read_input(const json& params, RequestContext& context, const model::Model
     return analysis::random_texts(many ? kRandomTexts : 1, length, model.config().vocab_size, seed);
   }
   if (!many) return through_tokenizer({analysis::first_session_text()}, model, length);
-  const json which = corpus == params.end() || corpus->is_null() || *corpus == json(false)
-                         ? json(true) : *corpus;
+  const json which =
+      corpus == params.end() || corpus->is_null() || *corpus == json(false) ? json(true) : *corpus;
   return through_tokenizer(corpus_texts(which), model, length);
 }
 

@@ -113,7 +113,8 @@ TEST(AdamW, AParameterWithoutGradientStays) {
 }
 
 TEST(AdamW, AStateOfAnotherModelIsRefused) {
-  AdamW::Parameter two = parameter_of("w", {1, 2}, true), three = parameter_of("w", {1, 2, 3}, true);
+  AdamW::Parameter two = parameter_of("w", {1, 2}, true),
+                   three = parameter_of("w", {1, 2, 3}, true);
   AdamW small({two}, {}), large({three}, {});
   EXPECT_THROW(large.load_state(small.state(), 1), formats::Error);
   EXPECT_THROW(large.load_state({}, 1), formats::Error);

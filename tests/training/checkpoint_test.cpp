@@ -138,7 +138,8 @@ TEST(Checkpoint, Row27PowerLossAfterEachOperationLeavesAVerifiedOne) {
   }
 }
 
-// reliability.md, row 26. A disk that fails once, or is full from some moment on, at every operation.
+// reliability.md, row 26. A disk that fails once, or is full from some moment on, at every
+// operation.
 TEST(Checkpoint, Row26AFailingDiskLeavesOldOnesWholeAndNoLitter) {
   for (const int error : {ENOSPC, EIO, EROFS}) {
     bool failed = true;

@@ -2,10 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <fstream>
+#include <thread>
 
+#include "formats/faulty_file_system.h"
 #include "tests/training/temporary_folder.h"
+#include "training/job_reporter.h"
 #include "training/metrics_log.h"
 #include "training/out_of_memory.h"
 
@@ -63,6 +67,22 @@ TEST(MetricsLog, GoingOnFromACheckpointDropsTheLaterAndTornLines) {
             metrics_line(point_at(1)) + metrics_line(point_at(2)) + metrics_line(point_at(3)));
 }
 
+// reliability.md, row 26: a full disk costs the lines it refused and no others.
+TEST(MetricsLog, Row26ALineThatWasHalfWrittenSpoilsNoOther) {
+  TemporaryFolder folder;
+  formats::FaultyFileSystem files(folder.path());
+  const fs::path path = folder.path() / "metrics.jsonl";
+  MetricsLog log(files, path, 0);
+  log.append(point_at(1));
+  files.fail_at(1, ENOSPC);
+  EXPECT_THROW(log.append(point_at(2)), formats::Error);
+  log.append(point_at(3));
+  log.append(point_at(4));
+  std::vector<int64_t> steps;
+  for (const MetricPoint& point : read_metrics(path)) steps.push_back(point.step);
+  EXPECT_EQ(steps, (std::vector<int64_t>{1, 3, 4}));
+}
+
 TEST(MetricsLog, ThinningKeepsEndsAndValidation) {
   std::vector<MetricPoint> points;
   for (int64_t step = 1; step <= 5000; ++step) points.push_back(point_at(step));
@@ -111,11 +131,59 @@ TEST(JobFolder, IsAliveWhileItsLockIsHeld) {
   EXPECT_TRUE(JobLock::try_take(dir));
 }
 
+TEST(JobFolder, AJobThatIsLeavingIsWaitedFor) {
+  TemporaryFolder folder;
+  const fs::path dir = made_job(folder.path() / "j", "done");
+  auto lock = JobLock::try_take(dir);
+  std::thread leaving([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    lock.reset();
+  });
+  EXPECT_NO_THROW(remove_job(real(), dir));
+  leaving.join();
+  EXPECT_FALSE(fs::exists(dir));
+}
+
 TEST(JobFolder, AnEndedJobIsNotDead) {
   TemporaryFolder folder;
   EXPECT_EQ(read_job(made_job(folder.path() / "a", "done"), CurveDetail::none).state, "done");
   EXPECT_EQ(read_job(made_job(folder.path() / "b", "queued"), CurveDetail::none).state, "queued");
   EXPECT_THROW(read_job(folder.path(), CurveDetail::none), formats::Error);
+}
+
+TEST(JobFolder, ADamagedStatusHidesNeitherItsJobNorOthers) {
+  TemporaryFolder folder;
+  setenv("XDG_DATA_HOME", (folder.path() / "data").c_str(), 1);
+  const fs::path good = made_job(default_jobs_root() / "good", "done");
+  const fs::path bad = made_job(default_jobs_root() / "bad", "done");
+  std::ofstream(default_jobs_root() / "far.job") << std::string(10'000, 'x');  // no path is so long
+  for (const char* text : {"", "[1", "{\"step\": \"three\"}", "7"}) {
+    std::ofstream(bad / "status.json", std::ios::trunc) << text;
+    const JobStatus status = read_job(bad, CurveDetail::none);
+    EXPECT_EQ(status.state, "died") << text;
+    EXPECT_EQ(status.kind, "train");
+    EXPECT_EQ(status.message, "status.json cannot be read");
+    EXPECT_EQ(find_jobs().size(), 2u);
+  }
+  remove_job(real(), bad);
+  EXPECT_EQ(find_jobs(), std::vector<fs::path>{good});
+}
+
+// Two seconds a step after a resume, whatever the steps before it took.
+TEST(JobReporter, TimeLeftIsThatOfTheStepsOfThisRun) {
+  TemporaryFolder folder;
+  const fs::path dir = made_job(folder.path() / "j", "running");
+  const auto lock = JobLock::try_take(dir);
+  JobReporter reporter(real(), dir);
+  reporter.set_steps(60);
+  reporter.begin_after(50, 1000);
+  MetricPoint point = point_at(51);
+  point.time = 1002;
+  reporter.point(point);
+  reporter.set_state("running");
+  EXPECT_DOUBLE_EQ(read_job(dir, CurveDetail::none).seconds_left, 2 * 9);
+  reporter.set_state("cancelled");
+  EXPECT_EQ(read_job(dir, CurveDetail::none).seconds_left, 0);
 }
 
 TEST(JobFolder, RequestsComeAndGo) {
@@ -157,6 +225,7 @@ TEST(JobFolder, JobsAreFoundBelowTheRootAndElsewhere) {
   EXPECT_TRUE(fs::exists(outside / "mine.txt"));
   {
     const auto lock = JobLock::try_take(inside);
+    write_status(real(), inside, status_of("running"));
     EXPECT_THROW(remove_job(real(), inside), formats::Error);
   }
   remove_job(real(), inside);
@@ -167,8 +236,9 @@ TEST(JobFolder, JobsAreFoundBelowTheRootAndElsewhere) {
 
 // reliability.md, row 21: the sentence names bytes wanted, bytes free and something smaller.
 TEST(OutOfMemory, Row21NamesWhatWasWantedAndWhatWouldFit) {
-  const std::runtime_error torch("DefaultCPUAllocator: can't allocate memory: you tried to allocate "
-                                 "41943040000 bytes. Error code 12 (Cannot allocate memory)");
+  const std::runtime_error torch(
+      "DefaultCPUAllocator: can't allocate memory: you tried to allocate "
+      "41943040000 bytes. Error code 12 (Cannot allocate memory)");
   const formats::Error error = memory_or_internal_error(torch);
   EXPECT_EQ(error.code(), "out_of_memory");
   EXPECT_NE(error.message().find("40000 MB were wanted"), std::string::npos);

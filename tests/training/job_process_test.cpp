@@ -110,8 +110,8 @@ TEST_F(JobProcess, RunsToItsEndAndIsFoundAgain) {
   EXPECT_EQ(start_training(real(), resume_of(dir)).state, "done");
 }
 
-// reliability.md, row 24: killed by signal 9 again and again, at random steps and in saves (one every
-// two steps), a training makes the losses of one that was never killed, bit for bit.
+// reliability.md, row 24: killed by signal 9 again and again, at random steps and in saves (one
+// every two steps), a training makes the losses of one that was never killed, bit for bit.
 TEST_F(JobProcess, Row24KilledAtRandomMomentsItResumesToTheSameLosses) {
   RunConfig config = small_run(folder_.path(), 120);
   config.train.checkpoint_every = 2;
@@ -142,6 +142,32 @@ TEST_F(JobProcess, Row24KilledAtRandomMomentsItResumesToTheSameLosses) {
   EXPECT_GE(kills, 3);
   ASSERT_TRUE(has_state(killed, "done")) << log_tail(killed, 50);
   EXPECT_EQ(curve_of(killed), curve_of(whole));
+}
+
+// reliability.md, row 24: what a crash or a careless hand left behind costs the steps since the
+// last checkpoint that verifies, no more.
+TEST_F(JobProcess, Row24DamagedFilesAreNoObstacleToAResume) {
+  RunConfig config = small_run(folder_.path(), 60);
+  config.train.checkpoint_every = 5;
+  const fs::path whole = folder_.path() / "whole", dir = folder_.path() / "damaged";
+  start_training(real(), start_of(whole, config));
+  ASSERT_TRUE(has_state(whole, "done")) << log_tail(whole, 50);
+  start_training(real(), start_of(dir, config));
+  ASSERT_TRUE(
+      within(30, [&] { return checkpoint_steps(real(), dir / "checkpoints").size() >= 2; }));
+  kill_job(dir);
+  const std::vector<int64_t> steps = checkpoint_steps(real(), dir / "checkpoints");
+  const std::string newest = "step-" + std::to_string(steps.back());
+  fs::resize_file(dir / "checkpoints" / newest / "model.safetensors", 100);
+  std::ofstream(dir / "status.json", std::ios::trunc) << "{\"state\": ";
+  std::ofstream(dir / "control.json", std::ios::trunc) << std::string(100'000, '[');
+  EXPECT_EQ(state_of(dir), "died");
+  start_training(real(), resume_of(dir));
+  ASSERT_TRUE(has_state(dir, "done")) << log_tail(dir, 50);
+  EXPECT_EQ(curve_of(dir), curve_of(whole));
+  EXPECT_NE(log_tail(dir, 50).find("skipped checkpoint " + newest + ": model.safetensors"),
+            std::string::npos)
+      << log_tail(dir, 50);
 }
 
 TEST_F(JobProcess, AKilledJobShowsAsDied) {

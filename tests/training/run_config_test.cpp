@@ -61,8 +61,8 @@ TEST(RunConfig, AnUnknownKeyNamesTheNearOnes) {
 }
 
 TEST(RunConfig, AllProblemsAreListedAtOnce) {
-  const std::string text = problem_with(
-      {{"train", {{"steps", "many"}, {"seeed", 1}}}, {"model", {{"width", 1.5}}}});
+  const std::string text =
+      problem_with({{"train", {{"steps", "many"}, {"seeed", 1}}}, {"model", {{"width", 1.5}}}});
   EXPECT_NE(text.find("train.steps"), std::string::npos);
   EXPECT_NE(text.find("train.seeed"), std::string::npos);
   EXPECT_NE(text.find("model.width"), std::string::npos);
@@ -118,10 +118,10 @@ TEST(RunConfig, DifferingKeysAreNamed) {
 
 // The shipped configurations differ in their encoding alone (and the note about it).
 TEST(RunConfig, DeskConfigurationsShareTheirRecipe) {
-  const std::filesystem::path folder = std::filesystem::path(PHASESCOPE_SOURCE) / "sample_configs/desk";
+  const std::filesystem::path folder =
+      std::filesystem::path(PHASESCOPE_SOURCE) / "sample_configs/desk";
   json first;
-  for (const char* name :
-       {"none", "rope", "alibi", "cape_kerple", "tape", "tapa", "tapa_norm"}) {
+  for (const char* name : {"none", "rope", "alibi", "cape_kerple", "tape", "tapa", "tapa_norm"}) {
     json config = to_json(run_config_from_file(folder / (std::string(name) + ".json")));
     config.erase("encoding");
     config.at("model").erase("note");

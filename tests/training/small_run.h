@@ -12,7 +12,8 @@ namespace phasescope::training {
 inline std::string small_text() {
   std::string text;
   for (int n = 0; text.size() < 20'000; ++n) {
-    text += "the " + std::to_string(n * 7919 % 1000) + " men of house " + std::to_string(n % 37) + ". ";
+    text +=
+        "the " + std::to_string(n * 7919 % 1000) + " men of house " + std::to_string(n % 37) + ". ";
   }
   return text;
 }

@@ -1,5 +1,6 @@
 #include "training/trainer.h"
 
+#include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,6 +10,7 @@
 
 #include "formats/error.h"
 #include "formats/faulty_file_system.h"
+#include "model/loss.h"
 #include "model/open_model.h"
 #include "tests/training/small_run.h"
 #include "tests/training/temporary_folder.h"
@@ -125,13 +127,27 @@ TEST(Trainer, RefusesAnotherText) {
   const RunConfig config = small_run(folder.path(), 4);
   Trainer trainer = trainer_of(config);
   losses_of(trainer, 1);
-  save_checkpoint(
-      formats::real_file_system(), folder.path(), 1,
-      [&](const fs::path& to) { trainer.write_files(formats::real_file_system(), to); },
-      {2, {}, trainer.state()});
+  save_checkpoint(formats::real_file_system(), folder.path(), 1,
+                  [&](const fs::path& to) { trainer.write_files(formats::real_file_system(), to); },
+                  {2, {}, trainer.state()});
   std::ofstream(config.data.corpus, std::ios::app) << "more";
   Trainer other = trainer_of(config);
   const auto found = find_newest_checkpoint(formats::real_file_system(), folder.path());
+  EXPECT_THROW(other.load(*found.newest), formats::Error);
+}
+
+TEST(Trainer, RefusesACheckpointOfAnotherSize) {
+  TemporaryFolder folder;
+  RunConfig config = small_run(folder.path(), 2);
+  Trainer wide = trainer_of(config);
+  save_checkpoint(
+      formats::real_file_system(), folder.path(), 0,
+      [&](const fs::path& into) { wide.write_files(formats::real_file_system(), into); },
+      {.state = wide.state()});
+  const auto found = find_newest_checkpoint(formats::real_file_system(), folder.path());
+  // Norms of one value would be spread over the whole row.
+  config.model.width = 64;
+  Trainer other = trainer_of(config);
   EXPECT_THROW(other.load(*found.newest), formats::Error);
 }
 
@@ -205,11 +221,15 @@ TEST(Job, ABadConfigurationIsAStateAndAStatus) {
   TemporaryFolder folder;
   const fs::path dir = folder.path() / "j";
   fs::create_directories(dir);
-  std::ofstream(dir / "config.json") << R"({"train": {"stepz": 3}})";
-  EXPECT_EQ(run_job(dir), 2);
-  const auto status = read_job(dir, CurveDetail::none);
-  EXPECT_EQ(status.state, "failed");
-  EXPECT_NE(status.message.find("train.steps"), std::string::npos);
+  for (const auto& [text, told] : {std::pair{R"({"train": {"stepz": 3}})", "train.steps"},
+                                   {"{\"train\": ", "not valid JSON"},
+                                   {"[]", "config.json"}}) {
+    std::ofstream(dir / "config.json", std::ios::trunc) << text;
+    EXPECT_EQ(run_job(dir), 2) << text;
+    const auto status = read_job(dir, CurveDetail::none);
+    EXPECT_EQ(status.state, "failed") << text;
+    EXPECT_NE(status.message.find(told), std::string::npos) << status.message;
+  }
 }
 
 // ---- Window rules --------------------------------------------------------------------------------
@@ -287,6 +307,22 @@ TEST_F(PerplexityTask, AnEvenModelCostsEightBitsAByteByEveryRule) {
   }
   const auto result = run({{"lengths", {32}}, {"metric", "perplexity"}, {"trials", 2}});
   EXPECT_NEAR(result.rows[0].value, 256, 1e-3);
+}
+
+TEST_F(PerplexityTask, WithoutABosTheFirstTokenOfATextIsNotScored) {
+  model::ModelConfig config = models_[0].model->config();
+  config.tokenizer.erase("bos");
+  config.init_std = 0.3;
+  models_ = {{"no bos", model::random_model(config, 1)}};
+  const std::string text = "abcdefgh";
+  double bits = 0;
+  for (std::size_t i = 1; i < text.size(); ++i) {
+    const at::Tensor pair =
+        at::tensor({int64_t{text[i - 1]}, int64_t{text[i]}}, at::kLong).view({1, 2});
+    bits += model::token_losses(models_[0].model->decoder, pair, {}).item<double>() / std::log(2);
+  }
+  const auto result = run({{"lengths", {1}}, {"input", {{"text", text}}}});
+  EXPECT_NEAR(result.rows.at(0).value, bits / 7, 1e-5);
 }
 
 TEST_F(PerplexityTask, DefaultLengthsGoToFourTimesTheTrainedOne) {

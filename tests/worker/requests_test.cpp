@@ -1,71 +1,24 @@
 // The requests about models and analyses, handled in this process on a small random model.
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <map>
-
-#include "formats/error.h"
 #include "protocol/results.h"
+#include "tests/worker/fake_context.h"
 #include "worker/handle_analysis.h"
 #include "worker/handle_models.h"
-#include "worker/model_cache.h"
 
 namespace phasescope::worker {
 namespace {
 
-namespace fs = std::filesystem;
 using nlohmann::json;
 
-class FakeContext final : public RequestContext {
- public:
-  void progress(double fraction, std::string_view) override { last_fraction = fraction; }
-  bool cancelled() const override { return cancel; }
-  std::span<const protocol::TensorRef> tensors() const override { return sent; }
-  const WorkerSettings& settings() const override { return settings_; }
-  ModelCache& models() const override { return models_; }
-  const json& facts() const override { return facts_; }
-
-  bool cancel = false;
-  double last_fraction = -1;
-  std::vector<protocol::TensorRef> sent;
-
- private:
-  WorkerSettings settings_;
-  mutable ModelCache models_{WorkerSettings{}};
-  json facts_ = {{"version", "9.9.9"}};
-};
-
-model::ModelConfig byte_config(const std::string& encoding) {
-  model::ModelConfig config;
-  config.vocab_size = 256;
-  config.width = 16, config.layers = 2;
-  config.heads = config.kv_heads = 2, config.head_dim = 8;
-  config.ffn_width = 24, config.context = 64;
-  config.encoding.key = encoding;
-  config.tokenizer = {{"type", "bytes"}, {"vocab_size", 256}, {"bos", 0}};
-  return config;
-}
-
-// Folders of random models, one an encoding, written once.
-std::string model_folder(const std::string& encoding) {
-  static std::map<std::string, std::string> folders;
-  std::string& folder = folders[encoding];
-  if (!folder.empty()) return folder;
-  const fs::path path = fs::path(::testing::TempDir()) / ("requests_test_" + encoding);
-  fs::create_directories(path);
-  const auto model = model::random_model(byte_config(encoding), 3);
-  model::save_model(formats::real_file_system(), path, model->config(), model->encoding(),
-                    model->decoder.weights());
-  return folder = path.string();
+std::vector<Handler> handlers() {
+  auto all = models_handlers();
+  for (Handler& handler : analysis_handlers()) all.push_back(std::move(handler));
+  return all;
 }
 
 protocol::Reply ask(const std::string& method, const json& params, FakeContext& context) {
-  for (const auto& handlers : {models_handlers(), analysis_handlers()}) {
-    for (const Handler& handler : handlers) {
-      if (handler.name == method) return handler.run(params, context);
-    }
-  }
-  throw std::runtime_error("no method " + method);
+  return ask(handlers(), method, params, context);
 }
 
 protocol::Reply ask(const std::string& method, const json& params) {
@@ -74,15 +27,7 @@ protocol::Reply ask(const std::string& method, const json& params) {
 }
 
 std::string code_of(const std::string& method, const json& params) {
-  try {
-    ask(method, params);
-  } catch (const formats::Error& error) {
-    EXPECT_FALSE(error.message().empty());
-    return error.code();
-  } catch (const protocol::Cancelled&) {
-    return "cancelled";
-  }
-  return "";
+  return code_of(handlers(), method, params);
 }
 
 json rope_with(json params) {
@@ -117,11 +62,11 @@ TEST(Requests, InputsOfEveryKind) {
   const json ids = {1, 2, 3, 4, 5, 6, 7, 8};
   EXPECT_EQ(ask("capture", rope_with({{"input", {{"ids", ids}}}})).tensor("logits").shape,
             (std::vector<std::int64_t>{1, 8, 256}));
-  const auto batch = ask("capture", rope_with({{"input", {{"ids", {ids, ids}}}}, {"what", "attn.1"}}));
+  const auto batch =
+      ask("capture", rope_with({{"input", {{"ids", {ids, ids}}}}, {"what", "attn.1"}}));
   EXPECT_EQ(batch.tensor("attn.1").shape, (std::vector<std::int64_t>{2, 2, 8, 8}));
   FakeContext context;
-  context.sent.push_back(
-      protocol::TensorRef::own<std::int64_t>("input_ids", {1, 4}, {9, 8, 7, 6}));
+  context.sent.push_back(protocol::TensorRef::own<std::int64_t>("input_ids", {1, 4}, {9, 8, 7, 6}));
   const auto sent = ask("capture", rope_with({{"input", {{"inputs", ""}}}}), context);
   EXPECT_EQ(sent.tensor("logits").shape[1], 4);
   const auto corpus = ask("heads", rope_with({{"input", {{"corpus", {"one text", "another"}}}}}));
@@ -167,16 +112,20 @@ TEST(Requests, MapGivesItsTensors) {
 
 TEST(Requests, SeveralModels) {
   const json models = {model_folder("rope"), model_folder("tapa")};
-  const auto distance = ask("distance", {{"models", models}, {"corpus", {"a text of some length, "
-                                         "longer than the context of sixty-four tokens it is",
-                                         "another text of some length, longer than the context "
-                                         "of sixty-four tokens"}}, {"pairs", 50}});
+  const auto distance = ask("distance", {{"models", models},
+                                         {"corpus",
+                                          {"a text of some length, "
+                                           "longer than the context of sixty-four tokens it is",
+                                           "another text of some length, longer than the context "
+                                           "of sixty-four tokens"}},
+                                         {"pairs", 50}});
   ASSERT_EQ(distance.result["models"].size(), 2u);
   EXPECT_EQ(distance.result["models"][0]["histogram"]["pairs"], 50);
   EXPECT_FALSE(distance.result["models"][0]["intrinsic"].empty());
   EXPECT_TRUE(distance.result["models"][1]["intrinsic"].empty());
-  const auto shift = ask("shift", {{"models", models}, {"by", {3}}, {"method", "ids"},
-                                   {"input", {{"prompt", "some text"}}}});
+  const auto shift = ask(
+      "shift",
+      {{"models", models}, {"by", {3}}, {"method", "ids"}, {"input", {{"prompt", "some text"}}}});
   EXPECT_EQ(shift.result["rows"].size(), 2u * 2 * 2);  // models, dtypes, layers
   const auto theory = ask("theory", {{"models", models}, {"check", "tape.shift"}});
   EXPECT_EQ(theory.result["checks"][0]["verdict"], "holds");
@@ -200,19 +149,20 @@ TEST(Requests, TokenizeGoesBothWays) {
   const auto with = ask("tokenize", rope_with({{"input", {{"text", "hi"}}}}));
   EXPECT_EQ(with.result["ids"], json({0, 'h', 'i'}));
   EXPECT_EQ(with.result["decoded"], "hi");
-  const auto without = ask("tokenize", rope_with({{"input", {{"text", "hi"}}}, {"no_special", true}}));
+  const auto without =
+      ask("tokenize", rope_with({{"input", {{"text", "hi"}}}, {"no_special", true}}));
   EXPECT_EQ(without.result["ids"], json({'h', 'i'}));
   const auto back = ask("tokenize", rope_with({{"input", {{"ids", {0, 'o', 'k'}}}}}));
   EXPECT_EQ(back.result["decoded"], "ok");
 }
 
 TEST(Requests, GenerateAndPatterns) {
-  const auto text = ask("generate", rope_with({{"input", {{"prompt", "so"}}}, {"tokens", 5},
-                                               {"temperature", 1.0}}));
+  const auto text = ask(
+      "generate", rope_with({{"input", {{"prompt", "so"}}}, {"tokens", 5}, {"temperature", 1.0}}));
   EXPECT_EQ(text.result["ids"].size(), 5u);
   const auto patterns = ask("patterns", rope_with({{"input", {{"prompt", "abcdef"}}}}));
   EXPECT_EQ(patterns.tensor("pe_dot.0").shape[0], 7);
-  EXPECT_EQ(ask("theory.list", json::object()).result["checks"].size(), 5u);
+  EXPECT_FALSE(ask("theory.list", json::object()).result["checks"].empty());
 }
 
 }  // namespace

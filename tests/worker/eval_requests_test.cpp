@@ -1,0 +1,77 @@
+// The requests about extrapolation tasks, handled in this process on small random models.
+#include "protocol/results.h"
+#include "tests/worker/fake_context.h"
+#include "worker/handle_eval.h"
+
+namespace phasescope::worker {
+namespace {
+
+using nlohmann::json;
+
+const std::string text =
+    "A text of a hundred bytes or so, read by two models at two lengths, each of "
+    "which has weights drawn at random.";
+
+json request() {
+  return {{"task", "perplexity"},
+          {"models", {model_folder("rope"), model_folder("alibi")}},
+          {"lengths", {16, 32}},
+          {"input", {{"text", text}, {"name", "a text"}}}};
+}
+
+json with(const std::string& key, const json& value) {
+  json params = request();
+  params[key] = value;
+  return params;
+}
+
+TEST(EvalRequests, TheListSaysWhatATaskIsAndTakes) {
+  FakeContext context;
+  const json tasks = ask(eval_handlers(), "eval.list", json::object(), context).result["tasks"];
+  ASSERT_FALSE(tasks.empty());
+  EXPECT_EQ(tasks[0]["key"], "perplexity");
+  for (const json& task : tasks) {
+    EXPECT_FALSE(task["title"].empty());
+    EXPECT_FALSE(task["source"].empty());
+    for (const json& option : task["options"]) EXPECT_FALSE(option["help"].empty());
+  }
+}
+
+TEST(EvalRequests, EveryModelHasARowALengthAndSaysWhereItComesFrom) {
+  FakeContext context;
+  const auto reply = ask(eval_handlers(), "eval", request(), context);
+  const auto result = protocol::from_json_form<protocol::EvalResult>(reply.result);
+  ASSERT_EQ(result.rows.size(), 4u);
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(result.rows[i].model, model_folder(i < 2 ? "rope" : "alibi"));
+    EXPECT_EQ(result.rows[i].length, i % 2 ? 32 : 16);
+    // Weights near zero know nothing of bytes.
+    EXPECT_NEAR(result.rows[i].value, 8, 0.5);
+  }
+  ASSERT_EQ(result.provenance.size(), 2u);
+  EXPECT_EQ(result.provenance[1].models, std::vector{model_folder("alibi")});
+  EXPECT_EQ(result.provenance[1].model_hashes.at(0).size(), 64u);
+  EXPECT_EQ(result.provenance[0].version, "9.9.9");
+  EXPECT_NE(result.provenance[0].command.find("phasescope eval"), std::string::npos);
+  EXPECT_EQ(context.last_fraction, 1);
+}
+
+TEST(EvalRequests, WhatIsWrongIsSaid) {
+  const auto code = [](const json& params) { return code_of(eval_handlers(), "eval", params); };
+  EXPECT_EQ(code(with("task", "perplexty")), "bad_usage");
+  EXPECT_EQ(code(with("models", json::array())), "bad_usage");
+  EXPECT_EQ(code(with("models", {"/no/such/model"})), "bad_input");
+  EXPECT_EQ(code(with("lengths", {0})), "bad_usage");
+  EXPECT_EQ(code(with("lengths", {100'000})), "bad_input");
+  EXPECT_EQ(code(with("window", "sideways")), "bad_usage");
+  EXPECT_EQ(code(with("seed", "seven")), "bad_usage");
+}
+
+TEST(EvalRequests, ACancelIsObeyed) {
+  FakeContext context;
+  context.cancel = true;
+  EXPECT_THROW(ask(eval_handlers(), "eval", request(), context), protocol::Cancelled);
+}
+
+}  // namespace
+}  // namespace phasescope::worker

@@ -1,0 +1,158 @@
+// The requests about jobs, sent to the program itself: a job is a process of that program.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <thread>
+
+#include "protocol/client.h"
+#include "protocol/results.h"
+#include "tests/training/small_run.h"
+#include "tests/training/temporary_folder.h"
+#include "training/job_folder.h"
+
+namespace phasescope::worker {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using protocol::JobsResult;
+using protocol::JobStatus;
+
+class JobsRequests : public testing::Test {
+ protected:
+  JobsRequests() : client_(options()) {}
+  ~JobsRequests() override {
+    for (const fs::path& dir : started_) {
+      if (!training::job_is_alive(dir)) continue;
+      error_code("jobs.control", {{"dir", dir}, {"action", "cancel"}});
+      within([&] { return !training::job_is_alive(dir); });
+    }
+  }
+
+  json ask(const std::string& method, const json& params) {
+    return client_.call(method, params).result;
+  }
+  JobStatus status(const std::string& method, const json& params) {
+    return protocol::from_json_form<JobStatus>(ask(method, params));
+  }
+  std::vector<JobStatus> listed(const json& params = json::object()) {
+    return protocol::from_json_form<JobsResult>(ask("jobs.list", params)).jobs;
+  }
+  std::string error_code(const std::string& method, const json& params) {
+    try {
+      client_.call(method, params);
+    } catch (const protocol::RequestError& error) {
+      EXPECT_FALSE(error.info().message.empty());
+      return error.info().code;
+    }
+    return "";
+  }
+
+  JobStatus start(const fs::path& dir, std::int64_t steps, json more = json::object()) {
+    started_.push_back(dir);
+    more["dir"] = dir;
+    more["config"] = to_json(training::small_run(folder_.path(), steps));
+    return status("jobs.start", more);
+  }
+  bool reaches(const fs::path& dir, const std::string& state) {
+    return within([&] { return status("jobs.show", {{"dir", dir}}).state == state; });
+  }
+  static bool within(const std::function<bool()>& holds) {
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!holds()) {
+      if (std::chrono::steady_clock::now() > limit) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    return true;
+  }
+  std::string log(const fs::path& dir) { return ask("jobs.log", {{"dir", dir}})["log"]; }
+
+  training::TemporaryFolder folder_;
+  std::vector<fs::path> started_;
+
+ private:
+  // The worker finds its jobs below the test's folder.
+  protocol::ClientOptions options() const {
+    ::setenv("XDG_DATA_HOME", (folder_.path() / "data").c_str(), 1);
+    protocol::ClientOptions result;
+    result.command.argv = {PHASESCOPE_WORKER_PROGRAM};
+    return result;
+  }
+  protocol::WorkerClient client_;
+};
+
+TEST_F(JobsRequests, ATrainingIsStartedListedShownAndRemoved) {
+  const fs::path dir = folder_.path() / "elsewhere/j";
+  EXPECT_TRUE(listed().empty());
+  EXPECT_EQ(start(dir, 12, {{"set", {"train.seed=3"}}}).kind, "train");
+  ASSERT_TRUE(reaches(dir, "done")) << log(dir);
+  ASSERT_EQ(listed().size(), 1u);
+  EXPECT_EQ(listed()[0].step, 12);
+  EXPECT_TRUE(listed()[0].curve.empty());
+  const JobStatus shown = status("jobs.show", {{"dir", dir}});
+  EXPECT_EQ(shown.curve.size(), 12u);
+  EXPECT_EQ(shown.config["train"]["seed"], 3);
+  EXPECT_NE(log(dir).find("begins at step 0"), std::string::npos);
+  EXPECT_EQ(listed({{"root", dir.parent_path()}}).size(), 1u);
+  EXPECT_EQ(status("jobs.control", {{"dir", dir}, {"action", "remove"}}).state, "done");
+  EXPECT_TRUE(listed().empty());
+  EXPECT_FALSE(fs::exists(dir));
+}
+
+TEST_F(JobsRequests, ARunningOneIsPausedResumedAndCancelled) {
+  const fs::path dir = folder_.path() / "j";
+  start(dir, 100'000);
+  for (const auto& [action, state] : {std::pair{"pause", "paused"},
+                                      {"resume", "running"},
+                                      {"cancel", "cancelled"},
+                                      {"resume", "running"}}) {
+    ask("jobs.control", {{"dir", dir}, {"action", action}});
+    EXPECT_TRUE(reaches(dir, state)) << action << ": " << log(dir);
+  }
+  EXPECT_EQ(error_code("jobs.control", {{"dir", dir}, {"action", "remove"}}), "bad_usage");
+  EXPECT_EQ(error_code("jobs.start", {{"dir", dir}, {"config", json::object()}}), "bad_usage");
+}
+
+TEST_F(JobsRequests, AnEvalRunsAsAJob) {
+  const fs::path trained = folder_.path() / "trained", dir = folder_.path() / "eval";
+  start(trained, 3);
+  ASSERT_TRUE(reaches(trained, "done")) << log(trained);
+  const json config = {{"task", "perplexity"},
+                       {"models", {trained}},
+                       {"lengths", {16}},
+                       {"corpus", folder_.path() / "text.txt"}};
+  ask("jobs.start", {{"kind", "eval"}, {"dir", dir}, {"config", config}});
+  ASSERT_TRUE(reaches(dir, "done")) << log(dir);
+  EXPECT_TRUE(fs::exists(dir / "result.json"));
+  EXPECT_EQ(status("jobs.show", {{"dir", dir}}).kind, "eval");
+}
+
+TEST_F(JobsRequests, WhatIsWrongIsSaid) {
+  const fs::path nothing = folder_.path() / "nothing";
+  EXPECT_EQ(error_code("jobs.show", json::object()), "bad_usage");
+  EXPECT_EQ(error_code("jobs.show", {{"dir", nothing}}), "bad_input");
+  EXPECT_EQ(error_code("jobs.log", {{"dir", nothing}}), "bad_input");
+  EXPECT_EQ(error_code("jobs.list", {{"root", nothing}}), "bad_input");
+  EXPECT_EQ(error_code("jobs.control", {{"dir", nothing}, {"action", "stop"}}), "bad_usage");
+  EXPECT_EQ(error_code("jobs.control", {{"dir", nothing}, {"action", "cancel"}}), "bad_input");
+  EXPECT_EQ(error_code("jobs.control", {{"dir", nothing}, {"action", "remove"}}), "bad_input");
+  EXPECT_EQ(error_code("jobs.start", {{"kind", "dance"}}), "bad_usage");
+  EXPECT_EQ(error_code("jobs.start", {{"dir", nothing}}), "bad_usage");
+  EXPECT_EQ(error_code("jobs.start", {{"dir", nothing}, {"config", {{"trian", 1}}}}), "bad_input");
+  EXPECT_EQ(
+      error_code("jobs.start", {{"kind", "eval"}, {"dir", nothing}, {"config", {{"task", "x"}}}}),
+      "bad_usage");
+  EXPECT_EQ(error_code("jobs.start", {{"dir", std::string(5000, 'x')}, {"config", json::object()}}),
+            "bad_input");
+  const fs::path file = folder_.path() / "text.txt";  // a folder is wanted
+  training::small_run(folder_.path(), 1);
+  EXPECT_EQ(error_code("jobs.start", {{"dir", file / "j"}, {"config", json::object()}}),
+            "bad_input");
+  EXPECT_FALSE(fs::exists(nothing));
+}
+
+}  // namespace
+}  // namespace phasescope::worker
