@@ -93,6 +93,22 @@ struct Data {
     return r;
   }
 
+  /// Every distance to 2048 by itself, then about six buckets an octave.
+  BucketProbes buckets() {
+    if (edges.empty()) {
+      for (std::int64_t edge = 0; edge < n; edge += edge < 2048 ? 1 : edge / 8) {
+        edges.push_back(edge);
+      }
+      edges.push_back(n);
+    }
+    const std::size_t count = edges.size() - 1;
+    bucket_pairs.resize(static_cast<std::size_t>(h) * count);
+    bucket_weight.resize(bucket_pairs.size());
+    bucket_score = bucket_square = bucket_weight;
+    return {edges.data(),         static_cast<std::int64_t>(count), bucket_pairs.data(),
+            bucket_weight.data(), bucket_score.data(),              bucket_square.data()};
+  }
+
   Gradients gradients(const VariantGradients& variant) {
     return {tensor(dq.data(), d), tensor(dk.data(), d), tensor(dv.data(), d), variant};
   }
@@ -107,6 +123,8 @@ struct Data {
   std::vector<float> q, k, v, state, d_out, table, power, w1, b1, w2, b2, out, out_state, lse;
   std::vector<float> entropy, max_score, first, distance;
   std::vector<std::int32_t> max_key;
+  std::vector<std::int64_t> edges, bucket_pairs;
+  std::vector<double> bucket_weight, bucket_score, bucket_square;
   std::vector<float> dq, dk, dv, d_state, d_table, d_w1, d_b1, d_w2, d_b2;
 };
 
@@ -172,17 +190,23 @@ std::vector<Entry> entries(Data& data) {
                   "plain", forward, {}});
   list.push_back({"plain, buckets",
                   [&data, plain] {
-                    static const std::vector<std::int64_t> edges{0,  1,  2,   4,   8,   16,   32,
-                                                                 64, 128, 256, 512, 1024, 4096};
-                    static std::vector<double> sums;
-                    sums.resize(static_cast<std::size_t>(data.h * 12));
                     ForwardOutputs o = data.outputs();
-                    o.buckets.edges = edges.data();
-                    o.buckets.count = 12;
-                    o.buckets.score = sums.data();
+                    o.buckets = data.buckets();
                     attention_forward(plain, o);
                   },
-                  "plain", forward, {}});
+                  "plain",
+                  forward,
+                  {}});
+  list.push_back({"plain, all probes",
+                  [&data, plain] {
+                    ForwardOutputs o = data.outputs();
+                    o.rows = data.rows();
+                    o.buckets = data.buckets();
+                    attention_forward(plain, o);
+                  },
+                  "plain",
+                  forward,
+                  {}});
   return list;
 }
 

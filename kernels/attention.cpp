@@ -1,8 +1,7 @@
 #include "kernels/attention.h"
 
-#include <vector>
-
 #include "kernels/check.h"
+#include "kernels/cpu/buckets.h"
 #include "kernels/cpu/entries.h"
 #include "kernels/cpu/problem.h"
 #include "kernels/cpu/targets.h"
@@ -59,33 +58,12 @@ bool wants_row_probes(const RowProbes& rows) {
   return wanted;
 }
 
-bool wants_buckets(const BucketProbes& buckets) {
-  return buckets.count > 0 &&
-         (buckets.pairs || buckets.weight || buckets.score || buckets.score_square);
-}
-
-/// One more pass over the scores with the lse known, so that weights need no rescaling by bucket.
-void sum_buckets(const AttentionInputs& inputs, const float* lse, const BucketProbes& buckets) {
-  for (std::int64_t b = 0; b < inputs.shape.batch; ++b) {
-    const Region all{b, 0, inputs.shape.heads, 0, inputs.shape.queries, 0, inputs.shape.keys};
-    const RegionCall call{inputs, lse, all, nullptr, nullptr, nullptr, &buckets};
-    std::visit(ReadRegion{call}, inputs.variant);
-  }
-}
-
 }  // namespace
 
 void attention_forward(const AttentionInputs& inputs, const ForwardOutputs& outputs) {
   check_forward(inputs, outputs);
-  ForwardOutputs wanted = outputs;
-  std::vector<float> lse;
-  if (wants_buckets(outputs.buckets) && !outputs.lse) {
-    const AttentionShape& s = inputs.shape;
-    lse.resize(static_cast<std::size_t>(s.batch * s.heads * s.queries));
-    wanted.lse = lse.data();
-  }
-  std::visit(Forward{inputs, wanted, wants_row_probes(outputs.rows)}, inputs.variant);
-  if (wants_buckets(outputs.buckets)) sum_buckets(inputs, wanted.lse, outputs.buckets);
+  const bool probes = wants_row_probes(outputs.rows) || wants_buckets(outputs.buckets);
+  std::visit(Forward{inputs, outputs, probes}, inputs.variant);
 }
 
 void attention_backward(const AttentionInputs& inputs, const SavedForward& saved,

@@ -16,6 +16,10 @@
 HWY_BEFORE_NAMESPACE();
 namespace phasescope::kernels::HWY_NAMESPACE {
 
+// Keys of a block: six arrays of a block are in use at once.
+constexpr int kBackwardKeys = 16;
+constexpr std::int64_t kBackwardRow = cape_row(kBackwardKeys);
+
 /// sums[r][c] (vectors of lanes) += sum over `depth` vectors of x[r] * y[c].
 template <int R, int C>
 HWY_INLINE void lane_tile(const float* x, const float* y, std::int64_t depth, float* sums,
@@ -27,10 +31,10 @@ HWY_INLINE void lane_tile(const float* x, const float* y, std::int64_t depth, fl
   for (std::int64_t n = 0; n < depth; ++n) {
     Vec ys[C];
 #pragma GCC unroll 4
-    for (int c = 0; c < C; ++c) ys[c] = load(y + c * kCapeRow + n * kLanes);
+    for (int c = 0; c < C; ++c) ys[c] = load(y + c * kBackwardRow + n * kLanes);
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r) {
-      const Vec a = load(x + r * kCapeRow + n * kLanes);
+      const Vec a = load(x + r * kBackwardRow + n * kLanes);
 #pragma GCC unroll 4
       for (int c = 0; c < C; ++c) acc[r][c] = hn::MulAdd(a, ys[c], acc[r][c]);
     }
@@ -43,7 +47,7 @@ HWY_INLINE void lane_tile(const float* x, const float* y, std::int64_t depth, fl
   }
 }
 
-/// All rows of x (rows, kCapeRow) against all rows of y; sums: (rows, columns, kLanes).
+/// All rows of x (rows, kBackwardRow) against all rows of y; sums: (rows, columns, kLanes).
 HWY_NOINLINE void add_lane_products(const float* x, std::int64_t rows, const float* y,
                                     std::int64_t columns, std::int64_t depth, float* sums) {
   for (std::int64_t r = 0; r < rows;) {
@@ -51,8 +55,8 @@ HWY_NOINLINE void add_lane_products(const float* x, std::int64_t rows, const flo
     for (std::int64_t c = 0; c < columns;) {
       const bool wide = c + 4 <= columns;
       float* at = sums + (r * columns + c) * kLanes;
-      const float* a = x + r * kCapeRow;
-      const float* b = y + c * kCapeRow;
+      const float* a = x + r * kBackwardRow;
+      const float* b = y + c * kBackwardRow;
       if (tall && wide) {
         lane_tile<2, 4>(a, b, depth, at, columns);
       } else if (wide) {
@@ -70,15 +74,22 @@ HWY_NOINLINE void add_lane_products(const float* x, std::int64_t rows, const flo
 
 class CapeBackward {
  public:
-  CapeBackward(const AttentionInputs& inputs, const SavedForward& saved,
-               const Gradients& gradients)
-      : inputs_(inputs), saved_(saved), gradients_(gradients), shape_(inputs.shape),
-        net_(inputs), heads_(shape_.heads), hidden_(net_.cape.hidden),
-        key_width_(padded(shape_.head_dim)), value_width_(padded(value_dim(shape_))) {
+  CapeBackward(const AttentionInputs& inputs, const SavedForward& saved, const Gradients& gradients)
+      : inputs_(inputs),
+        saved_(saved),
+        gradients_(gradients),
+        shape_(inputs.shape),
+        net_(inputs),
+        heads_(shape_.heads),
+        hidden_(net_.cape.hidden),
+        key_width_(padded(shape_.head_dim)),
+        value_width_(padded(value_dim(shape_))) {
     panels_ = (shape_.queries + kPanel - 1) / kPanel;
     AttentionShape one = shape_;
     one.kv_heads = 1;
-    chunks_ = backward_chunks(one, panels_, shape_.kv_heads * (key_width_ + value_width_));
+    // Of each key: dk and dv of all heads, and float64 sums of its distance.
+    chunks_ = backward_chunks(
+        one, panels_, shape_.kv_heads * (key_width_ + value_width_) + 2 * (heads_ + hidden_));
   }
 
   void run() {
@@ -108,7 +119,7 @@ class CapeBackward {
   }
 
  private:
-  /// Arrays of one panel; (rows, kCapeKeys, kPanel) where nothing else is said.
+  /// Arrays of one panel; (rows, kBackwardKeys, kPanel) where nothing else is said.
   struct Work {
     std::int64_t batch, row, queries;
     float* q_lanes;      ///< (heads, dim, kPanel), times scale
@@ -124,11 +135,11 @@ class CapeBackward {
     float* before;       ///< of the hidden units: before the rectifier
     float* active;       ///< after it
     float* d_hidden;
-    float* w1_sums;  ///< (hidden, heads, kLanes)
-    float* w2_sums;  ///< (heads, hidden, kLanes)
+    float* w1_sums;             ///< (hidden, heads, kLanes)
+    float* w2_sums;             ///< (heads, hidden, kLanes)
     float* d_hidden_diagonals;  ///< (hidden, range)
     float* d_score_diagonals;   ///< (heads, range)
-    float* dk;  ///< (kv_heads, keys, padded dim)
+    float* dk;                  ///< (kv_heads, keys, padded dim)
     float* dv;
   };
 
@@ -137,8 +148,9 @@ class CapeBackward {
   std::int64_t diagonals() const { return (hidden_ + heads_) * net_.tables.range().size(); }
 
   std::int64_t buffer_size() const {
-    const std::int64_t rows = 2 * shape_.head_dim + value_dim(shape_) + 2 + key_width_ + value_width_;
-    return heads_ * rows * kPanel + 3 * (heads_ + hidden_) * kCapeRow +
+    const std::int64_t rows =
+        2 * shape_.head_dim + value_dim(shape_) + 2 + key_width_ + value_width_;
+    return heads_ * rows * kPanel + 3 * (heads_ + hidden_) * kBackwardRow +
            2 * heads_ * hidden_ * kLanes + round_up(diagonals(), kLanes);
   }
 
@@ -157,8 +169,8 @@ class CapeBackward {
     w.d_out_rows = take(heads_ * value_width_ * kPanel);
     w.lse = take(heads_ * kPanel);
     w.row_sum = take(heads_ * kPanel);
-    for (float** array : {&w.content, &w.weights, &w.d_score}) *array = take(heads_ * kCapeRow);
-    for (float** array : {&w.before, &w.active, &w.d_hidden}) *array = take(hidden_ * kCapeRow);
+    for (float** array : {&w.content, &w.weights, &w.d_score}) *array = take(heads_ * kBackwardRow);
+    for (float** array : {&w.before, &w.active, &w.d_hidden}) *array = take(hidden_ * kBackwardRow);
     w.w1_sums = take(heads_ * hidden_ * kLanes);
     w.w2_sums = take(heads_ * hidden_ * kLanes);
     w.d_hidden_diagonals = take(hidden_ * net_.tables.range().size());
@@ -179,8 +191,8 @@ class CapeBackward {
       std::fill(w.d_hidden_diagonals, w.d_hidden_diagonals + diagonals(), 0.0f);
       for (std::int64_t h = 0; h < heads_; ++h) pack_head(w, h);
       const std::int64_t keys = visible_keys(shape_, w.row + w.queries - 1);
-      for (std::int64_t key = 0; key < keys; key += kCapeKeys) {
-        run_block(w, key, std::min<std::int64_t>(kCapeKeys, keys - key));
+      for (std::int64_t key = 0; key < keys; key += kBackwardKeys) {
+        run_block(w, key, std::min<std::int64_t>(kBackwardKeys, keys - key));
       }
       flush(w, network);
       for (std::int64_t h = 0; h < heads_; ++h) write_queries(w, h);
@@ -227,13 +239,14 @@ class CapeBackward {
                           shape_.causal};
     for (std::int64_t h = 0; h < heads_; ++h) {
       cape_content(place, keys, w.q_lanes + h * shape_.head_dim * kPanel,
-                   head_of(inputs_.k, w.batch, h), shape_.head_dim, w.content + h * kCapeRow);
+                   head_of(inputs_.k, w.batch, h), shape_.head_dim, w.content + h * kBackwardRow);
     }
     for (std::int64_t r = 0; r < keys; ++r) {
-      const std::int64_t at = r * kPanel, distance = place.query - key - r;
-      cape_first_layer(net_, distance, w.content + at, w.before + at);
-      cape_second_layer(net_, distance, w.content + at, w.before + at, w.active + at,
-                        w.weights + at);
+      const std::int64_t at = r * kPanel;
+      const CapeKey numbers{place.query - key - r, w.content + at, kBackwardRow,
+                            w.before + at,         w.active + at,  kBackwardRow};
+      cape_first_layer<true>(net_, numbers);
+      cape_second_layer(net_, numbers, w.weights + at);
     }
     for (std::int64_t h = 0; h < heads_; ++h) weigh_head(w, place, keys, h);
     // d w2 before d_score becomes d content.
@@ -250,7 +263,7 @@ class CapeBackward {
     for (std::int64_t n = 0; n < keys; n += kTileKeys) {
       place.key = key + n;
       place.keys = static_cast<int>(std::min<std::int64_t>(kTileKeys, keys - n));
-      float* weights = w.weights + h * kCapeRow + n * kPanel;
+      float* weights = w.weights + h * kBackwardRow + n * kPanel;
       Vec t[kTileKeys][kVecs];
       for (int r = 0; r < kTileKeys; ++r) {
         for (int v = 0; v < kVecs; ++v) {
@@ -268,7 +281,7 @@ class CapeBackward {
       const float* rows[kTileKeys];
       tile_rows(place, values, rows);
       dot_tile(rows, w.d_out_lanes + h * value_dim(shape_) * kPanel, value_dim(shape_), t);
-      float* d_score = w.d_score + h * kCapeRow + n * kPanel;
+      float* d_score = w.d_score + h * kBackwardRow + n * kPanel;
       for (int r = 0; r < kTileKeys; ++r) {
         for (int v = 0; v < kVecs; ++v) {
           const std::int64_t at = r * kPanel + v * kLanes;
@@ -285,14 +298,13 @@ class CapeBackward {
     const std::int64_t shift = distance - net_.tables.range().first;
     float* d_score = w.d_score + r * kPanel;
     float* d_hidden = w.d_hidden + r * kPanel;
-    for (std::int64_t d = 0; d < hidden_; ++d) fill_panel(d_hidden + d * kCapeRow, 0);
-    multiply_panel({net_.cape.w2, 1, hidden_, d_score, kCapeRow, d_hidden, kCapeRow, heads_},
-                   hidden_);
+    for (std::int64_t d = 0; d < hidden_; ++d) fill_panel(d_hidden + d * kBackwardRow, 0);
+    multiply_panel(
+        {net_.cape.w2, 1, hidden_, d_score, kBackwardRow, d_hidden, kBackwardRow, heads_}, hidden_);
     for (std::int64_t d = 0; d < hidden_; ++d) {
       for (int v = 0; v < kVecs; ++v) {
-        const std::int64_t at = d * kCapeRow + v * kLanes;
-        const LaneMask positive =
-            hn::Gt(load(w.before + r * kPanel + at), zero());
+        const std::int64_t at = d * kBackwardRow + v * kLanes;
+        const LaneMask positive = hn::Gt(load(w.before + r * kPanel + at), zero());
         const Vec g = load(d_hidden + at);
         const Vec through = hn::IfThenElse(positive, g, hn::Mul(g, set(0.01f)));
         store(through, d_hidden + at);
@@ -302,11 +314,11 @@ class CapeBackward {
     for (std::int64_t h = 0; h < heads_; ++h) {
       for (int v = 0; v < kVecs; ++v) {
         add_unaligned(w.d_score_diagonals + h * range + shift + v * kLanes,
-                      load(d_score + h * kCapeRow + v * kLanes));
+                      load(d_score + h * kBackwardRow + v * kLanes));
       }
     }
-    multiply_panel({net_.cape.w1, 1, net_.layout.width, d_hidden, kCapeRow, d_score, kCapeRow,
-                    hidden_},
+    multiply_panel({net_.cape.w1, 1, net_.layout.width, d_hidden, kBackwardRow, d_score,
+                    kBackwardRow, hidden_},
                    heads_);
   }
 
@@ -318,7 +330,7 @@ class CapeBackward {
   void add_head(Work& w, std::int64_t key, std::int64_t keys, std::int64_t h) const {
     const InputTensor k = head_of(inputs_.k, w.batch, h);
     const std::int64_t kv = h / (heads_ / shape_.kv_heads);
-    const float* d_content = w.d_score + h * kCapeRow;
+    const float* d_content = w.d_score + h * kBackwardRow;
     multiply_panel({k.data + key * k.row, 1, k.row, d_content, kPanel,
                     w.dq_lanes + h * shape_.head_dim * kPanel, kPanel, keys},
                    shape_.head_dim);
@@ -326,9 +338,10 @@ class CapeBackward {
     multiply_wide({d_content, kPanel, 1, w.q_rows + h * key_width_ * kPanel, key_width_,
                    w.dk + row * key_width_, key_width_, w.queries},
                   keys, key_width_ / kLanes);
-    multiply_wide({w.weights + h * kCapeRow, kPanel, 1, w.d_out_rows + h * value_width_ * kPanel,
-                   value_width_, w.dv + row * value_width_, value_width_, w.queries},
-                  keys, value_width_ / kLanes);
+    multiply_wide(
+        {w.weights + h * kBackwardRow, kPanel, 1, w.d_out_rows + h * value_width_ * kPanel,
+         value_width_, w.dv + row * value_width_, value_width_, w.queries},
+        keys, value_width_ / kLanes);
   }
 
   /// The panel's float sums into the item's float64 ones.

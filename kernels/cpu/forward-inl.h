@@ -10,6 +10,7 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/cpu/buckets-inl.h"
 #include "kernels/cpu/buffer.h"
 #include "kernels/cpu/panel-inl.h"
 #include "kernels/cpu/rows-inl.h"
@@ -22,25 +23,40 @@ template <HeadVariant V, bool kProbes>
 class ForwardPass {
  public:
   ForwardPass(const AttentionInputs& inputs, const ForwardOutputs& outputs)
-      : inputs_(inputs), outputs_(outputs), shape_(inputs.shape), variant_(inputs) {
+      : inputs_(inputs),
+        outputs_(outputs),
+        shape_(inputs.shape),
+        variant_(inputs),
+        plan_(outputs.buckets, inputs.shape, kPanel, kKeyBlock),
+        kept_(plan_.kept_blocks(kPanels, Buckets::kBlock)) {
     for (int n = 0; n < V::kDots; ++n) dots_[n] = variant_.dot(n);
     for (int n = 0; n < V::kValues; ++n) values_[n] = variant_.value(n);
   }
 
   void run() {
     const std::int64_t blocks = (shape_.queries + kQueryBlock - 1) / kQueryBlock;
+    const std::int64_t heads = shape_.batch * shape_.heads;
+    BucketSums sums(plan_, heads, 1, blocks);
     std::vector<FloatBuffer> buffers(static_cast<std::size_t>(parallel_threads()));
     for (FloatBuffer& buffer : buffers) buffer = FloatBuffer(buffer_size());
-    parallel_items(shape_.batch * shape_.heads * blocks, [&](std::int64_t item, int thread) {
+    parallel_items(heads * sums.slots(), [&](std::int64_t item, int thread) {
+      const std::int64_t slot = item / heads, head = item % heads;
       // The longest rows first, so that threads end together.
-      const std::int64_t block = blocks - 1 - item / (shape_.batch * shape_.heads);
-      const std::int64_t rest = item % (shape_.batch * shape_.heads);
-      run_item(rest / shape_.heads, rest % shape_.heads, block * kQueryBlock,
-               buffers[static_cast<std::size_t>(thread)].data());
+      for (std::int64_t block = blocks - 1 - slot; block >= 0; block -= sums.slots()) {
+        run_item(head, block * kQueryBlock, plan_.wanted() ? sums.at(head, slot) : nullptr,
+                 buffers[static_cast<std::size_t>(thread)].data());
+      }
     });
+    sums.write(outputs_.buckets);
+    for (std::int64_t head = 0; head < heads; ++head) {
+      write_pairs(outputs_.buckets, plan_, shape_, head,
+                  [&](std::int64_t lambda) { return variant_.masks(head % shape_.heads, lambda); });
+    }
   }
 
  private:
+  using Buckets = BucketPanel<kKeyBlock>;
+
   struct Item {
     std::int64_t batch, head, kv_head, query;
     typename V::Head variant_head;
@@ -49,6 +65,8 @@ class ForwardPass {
     InputTensor v[2];
     std::int64_t dim[2];
     Panel panels[kPanels];
+    std::vector<Buckets> buckets;  ///< one a panel, where sums by distance are wanted
+    double* sums;                  ///< theirs
     float* weights;
   };
 
@@ -58,18 +76,24 @@ class ForwardPass {
     for (int n = 0; n < V::kValues; ++n) rows += values_[n].dim;
     return rows * kPanel;
   }
-  std::int64_t buffer_size() const { return kPanels * panel_size() + kKeyBlock * kPanel; }
+  std::int64_t buffer_size() const {
+    return kPanels * (panel_size() + Buckets::size(plan_, kept_)) +
+           (plan_.wanted() ? 2 : 1) * kKeyBlock * kPanel;
+  }
 
-  void run_item(std::int64_t batch, std::int64_t head, std::int64_t query, float* buffer) const {
+  /// head: batch included.
+  void run_item(std::int64_t head, std::int64_t query, double* sums, float* buffer) const {
     Item item{};
-    item.batch = batch;
-    item.head = head;
-    item.kv_head = head / (shape_.heads / shape_.kv_heads);
+    item.batch = head / shape_.heads;
+    item.head = head % shape_.heads;
+    item.kv_head = item.head / (shape_.heads / shape_.kv_heads);
     item.query = query;
-    item.variant_head = variant_.head(batch, head);
+    item.variant_head = variant_.head(item.batch, item.head);
+    item.sums = sums;
     prepare_streams(item);
     for (int p = 0; p < kPanels; ++p) buffer = prepare_panel(item, p, buffer);
     item.weights = buffer;
+    if (plan_.wanted()) prepare_buckets(item, buffer + kKeyBlock * kPanel);
     const std::int64_t last = std::min(query + kQueryBlock, shape_.queries) - 1;
     const std::int64_t keys = visible_keys(shape_, last);
     for (std::int64_t key = 0; key < keys; key += kKeyBlock) {
@@ -119,40 +143,81 @@ class ForwardPass {
     return at;
   }
 
+  void prepare_buckets(Item& item, float* at) const {
+    float* scores = at;
+    at += kKeyBlock * kPanel;
+    for (int p = 0; p < kPanels; ++p, at += Buckets::size(plan_, kept_)) {
+      item.panels[p].probes.scores = scores;
+      item.buckets.emplace_back(plan_, item.query + p * kPanel + shape_.query_offset,
+                                rows_of(item, p), kept_, scores, at);
+    }
+  }
+
   /// One panel against keys key .. key + 127: weights of the block, then the values they average.
   void attend(Item& item, int p, std::int64_t key) const {
     const std::int64_t queries = rows_of(item, p);
     if (queries == 0) return;
     const std::int64_t row = item.query + p * kPanel;
-    const std::int64_t end =
-        std::min(key + kKeyBlock, visible_keys(shape_, row + queries - 1));
-    TilePlace place{row + shape_.query_offset, key, 0, static_cast<int>(queries), shape_.causal};
-    for (; place.key < end; place.key += kTileKeys) {
-      place.keys = static_cast<int>(std::min<std::int64_t>(kTileKeys, end - place.key));
-      weigh_tile(item, p, place, place.key - key);
-    }
-    for (int n = 0; n < V::kValues && end > key; ++n) {
-      const Panel& panel = item.panels[p];
-      multiply_panel({item.v[n].data + key * item.v[n].row, 1, item.v[n].row, item.weights, kPanel,
+    const std::int64_t end = std::min(key + kKeyBlock, visible_keys(shape_, row + queries - 1));
+    if (end <= key) return;
+    Panel& panel = item.panels[p];
+    Buckets* buckets =
+        kProbes && plan_.wanted() ? &item.buckets[static_cast<std::size_t>(p)] : nullptr;
+    float* weights = buckets ? buckets->open(key, end - key, item.weights) : item.weights;
+    bool masked = variant_.masks_some();
+    for_tiles(
+        item, p, key,
+        end, [&](const TilePlace& place, Vec(&t)[kTileKeys][kVecs]) __attribute__((always_inline)) {
+          if (is_masked(place)) {
+            masked = true;
+            softmax_tile<kProbes, true>(place, t, weights, place.key - key, panel);
+          } else {
+            softmax_tile<kProbes, false>(place, t, weights, place.key - key, panel);
+          }
+        });
+    for (int n = 0; n < V::kValues; ++n) {
+      multiply_panel({item.v[n].data + key * item.v[n].row, 1, item.v[n].row, weights, kPanel,
                       panel.out[n], kPanel, end - key},
                      panel.out_dim[n]);
     }
+    if (buckets) buckets->close(panel, masked, item.sums);
   }
 
-  HWY_INLINE void weigh_tile(Item& item, int p, const TilePlace& place, std::int64_t row) const {
-    Vec t[kTileKeys][kVecs];
-    Vec second[kTileKeys][kVecs];
-    dot_tiles<V>(place, item.q[p], item.k, item.dim, t, second);
-    variant_.score(item.variant_head, place, t, second);
-    if (is_masked(place)) {
-      softmax_tile<kProbes, true>(place, t, item.weights, row, item.panels[p]);
-    } else {
-      softmax_tile<kProbes, false>(place, t, item.weights, row, item.panels[p]);
+  /// Calls use(place, scores) for the tiles of keys key .. end - 1 against one panel.
+  template <class Use>
+  HWY_INLINE void for_tiles(const Item& item, int p, std::int64_t key, std::int64_t end,
+                            const Use& use) const {
+    TilePlace place{item.query + p * kPanel + shape_.query_offset, key, 0,
+                    static_cast<int>(rows_of(item, p)), shape_.causal};
+    for (; place.key < end; place.key += kTileKeys) {
+      place.keys = static_cast<int>(std::min<std::int64_t>(kTileKeys, end - place.key));
+      Vec t[kTileKeys][kVecs];
+      Vec second[kTileKeys][kVecs];
+      dot_tiles<V>(place, item.q[p], item.k, item.dim, t, second);
+      variant_.score(item.variant_head, place, t, second);
+      use(place, t);
     }
   }
 
-  void write_panel(const Item& item, int p) const {
+  /// Sums by distance of a panel whose normaliser is final.
+  void finish_buckets(Item& item, int p) const {
+    Buckets& buckets = item.buckets[static_cast<std::size_t>(p)];
+    const Panel& panel = item.panels[p];
+    buckets.finish(panel, item.sums);
+    for (const auto& block : buckets.skipped()) {
+      for_tiles(
+          item, p, block.key, block.key + block.keys,
+          [&](const TilePlace& place, Vec(&t)[kTileKeys][kVecs]) __attribute__((always_inline)) {
+            if (is_masked(place)) mask_tile(place, t);
+            weigh_tile(t, panel.reference, item.weights + (place.key - block.key) * kPanel);
+          });
+      buckets.add_again(block, item.weights, panel, item.sums);
+    }
+  }
+
+  void write_panel(Item& item, int p) const {
     const std::int64_t queries = rows_of(item, p);
+    if (plan_.wanted()) finish_buckets(item, p);
     const std::int64_t row = item.query + p * kPanel;
     const Panel& panel = item.panels[p];
     float factor[kPanel];
@@ -174,6 +239,8 @@ class ForwardPass {
   const ForwardOutputs& outputs_;
   const AttentionShape& shape_;
   V variant_;
+  BucketPlan plan_;
+  std::int64_t kept_;  ///< blocks of weights a panel may keep
   DotStream dots_[2];
   ValueStream values_[2];
 };

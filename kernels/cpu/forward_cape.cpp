@@ -4,6 +4,7 @@
 #include "kernels/cpu/targets.h"
 // After the list of targets.
 #include "hwy/foreach_target.h"
+#include "kernels/cpu/buckets-inl.h"
 #include "kernels/cpu/entries.h"
 #include "kernels/cpu/rows-inl.h"
 #include "kernels/variants/cape-inl.h"
@@ -15,50 +16,86 @@ template <bool kProbes>
 class CapeForward {
  public:
   CapeForward(const AttentionInputs& inputs, const ForwardOutputs& outputs)
-      : inputs_(inputs), outputs_(outputs), shape_(inputs.shape), net_(inputs) {}
+      : inputs_(inputs),
+        outputs_(outputs),
+        shape_(inputs.shape),
+        net_(inputs),
+        plan_(outputs.buckets, inputs.shape, kPanel, kCapeKeys),
+        kept_(plan_.kept_blocks(inputs.shape.heads, Buckets::kBlock)) {}
 
   void run() {
     const std::int64_t panels = (shape_.queries + kPanel - 1) / kPanel;
+    BucketSums sums(plan_, shape_.batch * shape_.heads, shape_.heads, panels);
     std::vector<FloatBuffer> buffers(static_cast<std::size_t>(parallel_threads()));
     for (FloatBuffer& buffer : buffers) buffer = FloatBuffer(buffer_size());
-    parallel_items(shape_.batch * panels, [&](std::int64_t item, int thread) {
-      const std::int64_t panel = panels - 1 - item / shape_.batch;
-      run_item(item % shape_.batch, panel * kPanel,
-               buffers[static_cast<std::size_t>(thread)].data());
+    parallel_items(shape_.batch * sums.slots(), [&](std::int64_t item, int thread) {
+      const std::int64_t slot = item / shape_.batch, batch = item % shape_.batch;
+      // The longest rows first, so that threads end together.
+      for (std::int64_t panel = panels - 1 - slot; panel >= 0; panel -= sums.slots()) {
+        run_item(batch, panel * kPanel, sums, slot,
+                 buffers[static_cast<std::size_t>(thread)].data());
+      }
     });
+    sums.write(outputs_.buckets);
+    for (std::int64_t head = 0; head < shape_.batch * shape_.heads; ++head) {
+      write_pairs(outputs_.buckets, plan_, shape_, head, [](std::int64_t) { return false; });
+    }
   }
 
  private:
+  using Buckets = BucketPanel<kCapeKeys>;
+
+  struct Head {
+    const float* q;  ///< packed queries
+    Panel panel;
+    double* sums;  ///< by distance, where these are wanted
+  };
+
   struct Item {
     std::int64_t batch, row, queries;
-    std::vector<Panel> panels;      ///< one a head
-    std::vector<const float*> q;    ///< packed queries, one a head
-    float* scores;                  ///< (heads, kCapeKeys, kPanel), content, then scores, then weights
-    float* hidden;                  ///< (hidden, kCapeKeys, kPanel)
+    std::vector<Head> heads;
+    std::vector<Buckets> buckets;  ///< one a head, where sums by distance are wanted
+    float* scores;  ///< (heads, kCapeKeys, kPanel), content, then scores, then weights
+    float* hidden;  ///< (hidden, kPanel), of one key
   };
 
   std::int64_t buffer_size() const {
-    const std::int64_t rows =
-        shape_.head_dim + value_dim(shape_) + 2 + (kProbes ? kProbeRows : 0);
-    return net_.heads * rows * kPanel + (net_.heads + net_.cape.hidden) * kCapeRow;
+    const std::int64_t rows = shape_.head_dim + value_dim(shape_) + 2 + (kProbes ? kProbeRows : 0);
+    return net_.heads * (rows * kPanel + kCapeRow + Buckets::size(plan_, kept_)) +
+           (net_.cape.hidden + (plan_.wanted() ? kCapeKeys : 0)) * kPanel;
   }
 
-  void run_item(std::int64_t batch, std::int64_t row, float* buffer) const {
+  void run_item(std::int64_t batch, std::int64_t row, BucketSums& sums, std::int64_t slot,
+                float* buffer) const {
     Item item{batch, row, std::min<std::int64_t>(kPanel, shape_.queries - row), {}, {}, {}, {}};
     for (std::int64_t h = 0; h < net_.heads; ++h) buffer = prepare_head(item, h, buffer);
     item.scores = buffer;
     item.hidden = buffer + net_.heads * kCapeRow;
+    if (plan_.wanted()) prepare_buckets(item, sums, slot, item.hidden + net_.cape.hidden * kPanel);
     const std::int64_t keys = visible_keys(shape_, row + item.queries - 1);
     for (std::int64_t key = 0; key < keys; key += kCapeKeys) {
       attend(item, key, std::min<std::int64_t>(kCapeKeys, keys - key));
     }
+    if (plan_.wanted()) finish_buckets(item);
     for (std::int64_t h = 0; h < net_.heads; ++h) write_head(item, h);
+  }
+
+  void prepare_buckets(Item& item, BucketSums& sums, std::int64_t slot, float* at) const {
+    float* scores = at;
+    at += kCapeKeys * kPanel;
+    for (std::int64_t h = 0; h < net_.heads; ++h, at += Buckets::size(plan_, kept_)) {
+      Head& head = item.heads[static_cast<std::size_t>(h)];
+      head.panel.probes.scores = scores;
+      head.sums = sums.at(item.batch * net_.heads + h, slot);
+      item.buckets.emplace_back(plan_, item.row + shape_.query_offset, item.queries, kept_, scores,
+                                at);
+    }
   }
 
   float* prepare_head(Item& item, std::int64_t h, float* at) const {
     pack_panel(row_pointer(inputs_.q, item.batch, h, item.row), inputs_.q.row, item.queries,
                shape_.head_dim, inputs_.scale, at);
-    item.q.push_back(at);
+    const float* q = at;
     at += shape_.head_dim * kPanel;
     Panel panel{};
     panel.reference = at;
@@ -70,7 +107,7 @@ class CapeForward {
     panel.out[0] = at;
     panel.out_dim[0] = value_dim(shape_);
     std::fill(at, at + panel.out_dim[0] * kPanel, 0.0f);
-    item.panels.push_back(panel);
+    item.heads.push_back({q, panel, nullptr});
     return at + panel.out_dim[0] * kPanel;
   }
 
@@ -80,28 +117,36 @@ class CapeForward {
     return one;
   }
 
+  TilePlace place_of(const Item& item, std::int64_t key) const {
+    return {item.row + shape_.query_offset, key, 0, static_cast<int>(item.queries), shape_.causal};
+  }
+
   void attend(Item& item, std::int64_t key, std::int64_t keys) const {
-    const TilePlace place{item.row + shape_.query_offset, key, 0, static_cast<int>(item.queries),
-                          shape_.causal};
+    score(item, key, keys);
+    for (std::int64_t h = 0; h < net_.heads; ++h) average_head(item, key, keys, h);
+  }
+
+  /// Scores (natural units) of all heads, not masked.
+  void score(const Item& item, std::int64_t key, std::int64_t keys) const {
+    const TilePlace place = place_of(item, key);
     for (std::int64_t h = 0; h < net_.heads; ++h) {
-      cape_content(place, keys, item.q[static_cast<std::size_t>(h)],
-                   head_of(inputs_.k, item.batch, h), shape_.head_dim,
-                   item.scores + h * kCapeRow);
+      cape_content(place, keys, item.heads[static_cast<std::size_t>(h)].q,
+                   head_of(inputs_.k, item.batch, h), shape_.head_dim, item.scores + h * kCapeRow);
     }
     for (std::int64_t r = 0; r < keys; ++r) {
       float* scores = item.scores + r * kPanel;
-      float* hidden = item.hidden + r * kPanel;
-      cape_first_layer(net_, place.query - key - r, scores, hidden);
-      cape_second_layer(net_, place.query - key - r, scores, hidden, hidden, scores);
+      const CapeKey numbers{place.query - key - r, scores, kCapeRow, nullptr, item.hidden, kPanel};
+      cape_first_layer<false>(net_, numbers);
+      cape_second_layer(net_, numbers, scores);
     }
-    for (std::int64_t h = 0; h < net_.heads; ++h) average_head(item, place, keys, h);
   }
 
-  /// Scores of one head to weights, and the values they average.
-  void average_head(Item& item, TilePlace place, std::int64_t keys, std::int64_t h) const {
-    Panel& panel = item.panels[static_cast<std::size_t>(h)];
-    float* block = item.scores + h * kCapeRow;
-    const std::int64_t key = place.key;
+  /// Calls use(place, first row, scores in log2 units) for the tiles of one head's block.
+  template <class Use>
+  HWY_INLINE void for_tiles(const Item& item, std::int64_t key, std::int64_t keys, std::int64_t h,
+                            const Use& use) const {
+    const float* block = item.scores + h * kCapeRow;
+    TilePlace place = place_of(item, key);
     for (std::int64_t n = 0; n < keys; n += kTileKeys) {
       place.key = key + n;
       place.keys = static_cast<int>(std::min<std::int64_t>(kTileKeys, keys - n));
@@ -111,19 +156,60 @@ class CapeForward {
           t[r][v] = hn::Mul(load(block + (n + r) * kPanel + v * kLanes), set(kLog2e));
         }
       }
-      if (is_masked(place)) {
-        softmax_tile<kProbes, true>(place, t, block, n, panel);
-      } else {
-        softmax_tile<kProbes, false>(place, t, block, n, panel);
+      use(place, n, t);
+    }
+  }
+
+  /// Scores of one head to weights, and the values they average.
+  void average_head(Item& item, std::int64_t key, std::int64_t keys, std::int64_t h) const {
+    const auto index = static_cast<std::size_t>(h);
+    Panel& panel = item.heads[index].panel;
+    Buckets* buckets = kProbes && plan_.wanted() ? &item.buckets[index] : nullptr;
+    float* weights = item.scores + h * kCapeRow;
+    if (buckets) weights = buckets->open(key, keys, weights);
+    bool masked = false;
+    for_tiles(
+        item, key, keys, h,
+        [&](const TilePlace& place, std::int64_t row, Vec(&t)[kTileKeys][kVecs])
+            __attribute__((always_inline)) {
+              if (is_masked(place)) {
+                masked = true;
+                softmax_tile<kProbes, true>(place, t, weights, row, panel);
+              } else {
+                softmax_tile<kProbes, false>(place, t, weights, row, panel);
+              }
+            });
+    const InputTensor v = head_of(inputs_.v, item.batch, h);
+    multiply_panel({v.data + key * v.row, 1, v.row, weights, kPanel, panel.out[0], kPanel, keys},
+                   panel.out_dim[0]);
+    if (buckets) buckets->close(panel, masked, item.heads[index].sums);
+  }
+
+  /// Sums by distance, now that all normalisers are final. All heads
+  /// of a panel skipped the same blocks.
+  void finish_buckets(Item& item) const {
+    for (std::size_t h = 0; h < item.heads.size(); ++h) {
+      item.buckets[h].finish(item.heads[h].panel, item.heads[h].sums);
+    }
+    for (const auto& block : item.buckets[0].skipped()) {
+      score(item, block.key, block.keys);
+      for (std::int64_t h = 0; h < net_.heads; ++h) {
+        Head& head = item.heads[static_cast<std::size_t>(h)];
+        float* weights = item.scores + h * kCapeRow;
+        for_tiles(
+            item, block.key, block.keys, h,
+            [&](const TilePlace& place, std::int64_t row, Vec(&t)[kTileKeys][kVecs])
+                __attribute__((always_inline)) {
+                  if (is_masked(place)) mask_tile(place, t);
+                  weigh_tile(t, head.panel.reference, weights + row * kPanel);
+                });
+        item.buckets[static_cast<std::size_t>(h)].add_again(block, weights, head.panel, head.sums);
       }
     }
-    const InputTensor v = head_of(inputs_.v, item.batch, h);
-    multiply_panel({v.data + key * v.row, 1, v.row, block, kPanel, panel.out[0], kPanel, keys},
-                   panel.out_dim[0]);
   }
 
   void write_head(const Item& item, std::int64_t h) const {
-    const Panel& panel = item.panels[static_cast<std::size_t>(h)];
+    const Panel& panel = item.heads[static_cast<std::size_t>(h)].panel;
     float factor[kPanel];
     for (std::int64_t n = 0; n < item.queries; ++n) {
       factor[n] = panel.normaliser[n] == 0 ? 0 : 1 / panel.normaliser[n];
@@ -139,6 +225,8 @@ class CapeForward {
   const ForwardOutputs& outputs_;
   const AttentionShape& shape_;
   CapeNetwork net_;
+  BucketPlan plan_;
+  std::int64_t kept_;  ///< blocks of weights a head may keep
 };
 
 void forward_cape(const AttentionInputs& inputs, const ForwardOutputs& outputs, bool probes) {

@@ -33,8 +33,7 @@ struct ValueStream {
   std::int64_t dim = 0;
 };
 
-/// A region to write out (scores and weights, either may be null), with a map to pool, or with
-/// buckets to sum by distance.
+/// A region to write out (scores and weights, either may be null), or with a map to pool.
 struct RegionCall {
   const AttentionInputs& inputs;
   const float* lse;
@@ -42,7 +41,6 @@ struct RegionCall {
   float* scores;
   float* weights;
   const MapOutputs* map = nullptr;
-  const BucketProbes* buckets = nullptr;
 };
 
 inline std::int64_t value_dim(const AttentionShape& shape) {

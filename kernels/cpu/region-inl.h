@@ -13,7 +13,6 @@
 
 #include "kernels/cpu/buffer.h"
 #include "kernels/cpu/cells.h"
-#include "kernels/cpu/diagonals.h"
 #include "kernels/cpu/panel-inl.h"
 #include "kernels/cpu/softmax-inl.h"
 
@@ -89,12 +88,6 @@ class HeadScores {
   TilePlace place_{};
 };
 
-/// Sums of one head and item by distance: pairs, weight, score, score squared, `count` buckets each.
-struct BucketSums {
-  explicit BucketSums(std::int64_t count) : sums(static_cast<std::size_t>(4 * count)) {}
-  std::vector<double> sums;
-};
-
 /// Runs over a region with one Source of scores a thread.
 template <class Source>
 class RegionPass {
@@ -107,9 +100,7 @@ class RegionPass {
   }
 
   void run(const RegionCall& call) {
-    if (call.buckets) {
-      profile(*call.buckets);
-    } else if (call.map) {
+    if (call.map) {
       pool(*call.map);
     } else {
       write(call.scores, call.weights);
@@ -141,122 +132,9 @@ class RegionPass {
     });
   }
 
-  /// Sums by distance over the whole region, of its heads. Lanes are queries, so a key's pairs lie
-  /// side by side in the arrays by distance; these are float sums of one panel (no longer than a
-  /// panel has rows), added to float64 buckets after each.
-  void profile(const BucketProbes& buckets) {
-    const DistanceRange range = distance_range(inputs_.shape, kPanel);
-    const std::int64_t heads = Source::kHeadsTogether ? 1 : region_.head_count;
-    const std::int64_t slots = std::max<std::int64_t>(1, kProfileItems / heads);
-    std::vector<BucketSums> sums(static_cast<std::size_t>(region_.head_count * slots),
-                                 BucketSums(buckets.count));
-    parallel_items(heads * slots, [&](std::int64_t item, int thread) {
-      profile_item(buckets, range, item / slots, item % slots, slots, sums.data(),
-                   sources_[static_cast<std::size_t>(thread)]);
-    });
-    for (std::int64_t h = 0; h < region_.head_count; ++h) {
-      write_buckets(buckets, h, slots, sums.data() + h * slots);
-    }
-  }
-
-  static constexpr std::int64_t kProfileItems = 16;
-
-  /// Every `slots`-th panel of one head, or of all heads where they come together.
-  void profile_item(const BucketProbes& buckets, const DistanceRange& range, std::int64_t head,
-                    std::int64_t slot, std::int64_t slots, BucketSums* sums,
-                    Source& source) const {
-    const std::int64_t step = Source::kHeadsTogether ? region_.head_count : 1;
-    const std::int64_t size = range.size();
-    FloatBuffer diagonals(step * 4 * size, 0.0f);
-    const std::int64_t stride = slots * kPanel;
-    for (std::int64_t row = slot * kPanel; row < inputs_.shape.queries; row += stride) {
-      const std::int64_t count = std::min<std::int64_t>(kPanel, inputs_.shape.queries - row);
-      source.load(region_.batch, region_.head_begin + head, row, count);
-      const std::int64_t end = visible_keys(inputs_.shape, row + count - 1);
-      for (std::int64_t key = 0; key < end; key += Source::kKeys) {
-        const std::int64_t keys = std::min<std::int64_t>(Source::kKeys, end - key);
-        source.compute(key, keys);
-        for (std::int64_t n = 0; n < step; ++n) {
-          add_diagonals(head + n, row, count, key, keys, source.scores(region_.head_begin + head + n),
-                        diagonals.data() + n * 4 * size - range.first, size);
-        }
-      }
-      for (std::int64_t n = 0; n < step; ++n) {
-        drain(buckets, range, diagonals.data() + n * 4 * size,
-              sums[(head + n) * slots + slot].sums);
-      }
-    }
-  }
-
-  /// to: pairs, weight, score, score squared by distance, each `size` long, from distance 0.
-  void add_diagonals(std::int64_t head, std::int64_t row, std::int64_t count, std::int64_t key,
-                     std::int64_t keys, const float* t, float* to, std::int64_t size) const {
-    HWY_ALIGN float lse[kPanel];
-    load_lse(head, row, count, lse);
-    for (std::int64_t r = 0; r < keys; ++r) {
-      const std::int64_t distance = row + inputs_.shape.query_offset - key - r;
-      for (int v = 0; v < kVecs; ++v) {
-        const Vec score = load(t + r * kPanel + v * kLanes);
-        const LaneMask shown =
-            hn::And(seen(score), hn::Lt(iota(static_cast<float>(v * kLanes)),
-                                        set(static_cast<float>(count))));
-        const Vec natural = hn::IfThenElseZero(shown, hn::Mul(score, set(kLn2)));
-        const Vec p = exp2_any(hn::Sub(score, load(lse + v * kLanes)));
-        float* at = to + distance + v * kLanes;
-        add_unaligned(at, hn::IfThenElseZero(shown, set(1.0f)));
-        add_unaligned(at + size, p);
-        add_unaligned(at + 2 * size, natural);
-        add_unaligned(at + 3 * size, hn::Mul(natural, natural));
-      }
-    }
-  }
-
   /// Which scores no mask hides; a NaN is one of them.
   static HWY_INLINE LaneMask seen(Vec score) {
     return hn::Not(hn::Le(score, set(kFirstMaximum)));
-  }
-
-  static HWY_INLINE void add_unaligned(float* at, Vec x) {
-    store_unaligned(hn::Add(load_unaligned(at), x), at);
-  }
-
-  /// Adds the sums by distance to their buckets and clears them.
-  static void drain(const BucketProbes& buckets, const DistanceRange& range, float* diagonals,
-                    std::vector<double>& sums) {
-    for (std::int64_t stat = 0; stat < 4; ++stat) {
-      const float* from = diagonals + stat * range.size() - range.first;
-      for (std::int64_t b = 0; b < buckets.count; ++b) {
-        double sum = 0;
-        for (const bool before : {false, true}) {
-          // Distances edges[b] .. edges[b + 1] - 1, and the same of keys after the query.
-          std::int64_t low = buckets.edges[b], high = buckets.edges[b + 1] - 1;
-          if (before) {
-            const std::int64_t nearest = std::max<std::int64_t>(low, 1);
-            low = -high;
-            high = -nearest;
-          }
-          low = std::max(low, range.first);
-          high = std::min(high, range.last);
-          for (std::int64_t n = low; n <= high; ++n) sum += static_cast<double>(from[n]);
-        }
-        sums[static_cast<std::size_t>(stat * buckets.count + b)] += sum;
-      }
-    }
-    std::fill_n(diagonals, 4 * range.size(), 0.0f);
-  }
-
-  void write_buckets(const BucketProbes& buckets, std::int64_t head, std::int64_t slots,
-                     const BucketSums* sums) const {
-    const std::int64_t first =
-        (region_.batch * inputs_.shape.heads + region_.head_begin + head) * buckets.count;
-    double* const doubles[] = {nullptr, buckets.weight, buckets.score, buckets.score_square};
-    for (std::int64_t n = 0; n < 4 * buckets.count; ++n) {
-      double sum = 0;
-      for (std::int64_t s = 0; s < slots; ++s) sum += sums[s].sums[static_cast<std::size_t>(n)];
-      const std::int64_t stat = n / buckets.count, at = first + n % buckets.count;
-      if (stat == 0 && buckets.pairs) buckets.pairs[at] = static_cast<std::int64_t>(sum);
-      if (doubles[stat]) doubles[stat][at] = sum;
-    }
   }
 
   /// Lane sums of a panel for each head and column cell: sum, maximum, count, each kPanel floats.

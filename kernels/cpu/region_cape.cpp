@@ -21,7 +21,7 @@ class CapeScores {
         net_(net),
         packed_(net.heads * inputs.shape.head_dim * kPanel),
         scores_(net.heads * kCapeRow),
-        hidden_(net.cape.hidden * kCapeRow) {}
+        hidden_(net.cape.hidden * kPanel) {}
 
   void load(std::int64_t batch, std::int64_t, std::int64_t row, std::int64_t count) {
     const AttentionShape& s = inputs_.shape;
@@ -47,9 +47,9 @@ class CapeScores {
       // Pairs above the diagonal have no entry in the tables and no score.
       if (s.causal && distance + kPanel <= 0) continue;
       float* scores = scores_.data() + r * kPanel;
-      float* hidden = hidden_.data() + r * kPanel;
-      cape_first_layer(net_, distance, scores, hidden);
-      cape_second_layer(net_, distance, scores, hidden, hidden, scores);
+      const CapeKey numbers{distance, scores, kCapeRow, nullptr, hidden_.data(), kPanel};
+      cape_first_layer<false>(net_, numbers);
+      cape_second_layer(net_, numbers, scores);
     }
     for (std::int64_t h = 0; h < net_.heads; ++h) finish_head(key, count, h);
   }

@@ -44,8 +44,8 @@ HWY_INLINE float sum_lanes(Vec x) { return hn::GetLane(hn::SumOfLanes(Tag(), x))
 
 inline constexpr float kRoundingBias = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
 
-/// 2^x for x in [-127, 127]; exactly 0 at -127 and less than 2^-126 never. Degree 5, minimax on
-/// [-1/2, 1/2], relative error 7.5e-8 and two roundings. NaN gives NaN.
+/// 2^x for x in [-127, 127]; exactly 0 below -126.5. Degree 5, minimax on [-1/2, 1/2], relative
+/// error 7.5e-8 and two roundings (2^0 is 1 + 2^-23). NaN gives NaN.
 HWY_INLINE Vec exp2_clamped(Vec x) {
   const IntTag di;
   const Vec shifted = hn::Add(x, set(kRoundingBias));

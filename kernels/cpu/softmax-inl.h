@@ -1,5 +1,5 @@
-// The running softmax of one panel of queries: mask, reference maximum, weights, normaliser, and the
-// row probes that ride along.
+// The running softmax of one panel of queries: mask, reference maximum, weights, normaliser, and
+// the row probes that ride along.
 #if defined(PHASESCOPE_CPU_SOFTMAX_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef PHASESCOPE_CPU_SOFTMAX_INL_H
 #undef PHASESCOPE_CPU_SOFTMAX_INL_H
@@ -12,16 +12,17 @@
 HWY_BEFORE_NAMESPACE();
 namespace phasescope::kernels::HWY_NAMESPACE {
 
-/// Row sums of a panel's probes, each kPanel floats. All but best, best_key and first_score are
-/// relative to the reference maximum and rescaled with it.
+/// Row sums of a panel's probes, each kPanel floats. Entropy, distance and windows are relative to
+/// the reference maximum and rescaled with it.
 struct PanelProbes {
-  float* entropy;      ///< sum p (t - reference)
-  float* distance;     ///< sum p lambda
-  float* best;         ///< largest score so far (log2 units)
+  float* entropy;   ///< sum p (t - reference)
+  float* distance;  ///< sum p lambda
+  float* best;      ///< largest score so far (log2 units)
   float* best_key;
   float* first_score;  ///< score of key 0
   float* window[kMaxWindows];
   std::int64_t width[kMaxWindows];
+  float* scores;  ///< where a block's scores are left, rows like its weights'; null: nowhere
 };
 
 /// The state of a panel: reference maximum and normaliser (kPanel floats each), accumulated values
@@ -60,7 +61,7 @@ HWY_NOINLINE void raise_reference(Panel& panel, const float* maximum, float* wei
     const Vec tile = load(maximum + v * kLanes);
     const LaneMask raise = hn::Gt(tile, hn::Add(old, set(kRescaleBound)));
     const Vec raised = hn::IfThenElse(raise, tile, old);
-    const Vec f = exp2_any(hn::Sub(old, raised));
+    const Vec f = hn::IfThenElse(raise, exp2_any(hn::Sub(old, raised)), set(1.0f));
     if constexpr (kProbes) {
       // sum p (t - new) = f (sum p (t - old) + (old - new) l); the first raise has l = 0.
       float* entropy = panel.probes.entropy + v * kLanes;
@@ -134,8 +135,7 @@ HWY_INLINE void probe_windows(const TilePlace& place, const float* weights, cons
         mass = sum[v];
       } else {
         for (int r = 0; r < kTileKeys; ++r) {
-          const Vec lambda =
-              iota(static_cast<float>(place.query - place.key - r + v * kLanes));
+          const Vec lambda = iota(static_cast<float>(place.query - place.key - r + v * kLanes));
           const LaneMask in = hn::Lt(hn::Abs(lambda), set(static_cast<float>(width)));
           mass = hn::Add(mass, hn::IfThenElseZero(in, load(weights + r * kPanel + v * kLanes)));
         }
@@ -159,8 +159,8 @@ HWY_INLINE void softmax_tile(const TilePlace& place, Vec (&t)[kTileKeys][kVecs],
     maximum[v] = t[0][v];
 #pragma GCC unroll 8
     for (int r = 1; r < kTileKeys; ++r) maximum[v] = hn::Max(maximum[v], t[r][v]);
-    exceeds[v] = hn::Gt(maximum[v],
-                        hn::Add(load(panel.reference + v * kLanes), set(kRescaleBound)));
+    exceeds[v] =
+        hn::Gt(maximum[v], hn::Add(load(panel.reference + v * kLanes), set(kRescaleBound)));
   }
   if (HWY_UNLIKELY(!hn::AllFalse(Tag(), hn::Or(hn::Or(exceeds[0], exceeds[1]), exceeds[2])))) {
     HWY_ALIGN float tile_maximum[kPanel];
@@ -171,6 +171,13 @@ HWY_INLINE void softmax_tile(const TilePlace& place, Vec (&t)[kTileKeys][kVecs],
     probe_maximum(place, t, maximum, panel.probes);
     if (place.key == 0) {
       for (int v = 0; v < kVecs; ++v) store(t[0][v], panel.probes.first_score + v * kLanes);
+    }
+    if (panel.probes.scores) {
+      for (int r = 0; r < kTileKeys; ++r) {
+        for (int v = 0; v < kVecs; ++v) {
+          store(t[r][v], panel.probes.scores + (rows + r) * kPanel + v * kLanes);
+        }
+      }
     }
   }
   float* weights = block + rows * kPanel;
@@ -202,6 +209,17 @@ HWY_INLINE void softmax_tile(const TilePlace& place, Vec (&t)[kTileKeys][kVecs],
     }
   }
   if constexpr (kProbes) probe_windows(place, weights, sum, panel.probes);
+}
+
+/// Weights relative to a reference that is not raised any more, rows of kPanel.
+HWY_INLINE void weigh_tile(const Vec (&t)[kTileKeys][kVecs], const float* reference,
+                           float* weights) {
+  for (int r = 0; r < kTileKeys; ++r) {
+    for (int v = 0; v < kVecs; ++v) {
+      store(exp2_any(hn::Sub(t[r][v], load(reference + v * kLanes))),
+            weights + r * kPanel + v * kLanes);
+    }
+  }
 }
 
 }  // namespace phasescope::kernels::HWY_NAMESPACE

@@ -1,5 +1,6 @@
-// What a variant tells the engine: the dot products a score is made of, the value streams its weight
-// averages, how the score comes out of the dots, and the way back. The concept, and its defaults.
+// What a variant tells the engine: the dot products a score is made of, the value streams its
+// weight averages, how the score comes out of the dots, and the way back. The concept, and its
+// defaults.
 #if defined(PHASESCOPE_CPU_STREAMS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef PHASESCOPE_CPU_STREAMS_INL_H
 #undef PHASESCOPE_CPU_STREAMS_INL_H
@@ -40,12 +41,15 @@ concept HeadVariant = requires(V& v, std::int64_t i, const typename V::Head& hea
                                const TilePlace& place, Vec x, Vec (&tile)[kTileKeys][kVecs],
                                const Gradients& gradients) {
   requires std::constructible_from<V, const AttentionInputs&>;
-  { V::kDots } -> std::convertible_to<int>;      // 1 or 2
-  { V::kValues } -> std::convertible_to<int>;    // 1 or 2
-  { V::kMayMask } -> std::convertible_to<bool>;  // score() can give kMaskedScore
+  { V::kDots } -> std::convertible_to<int>;    // 1 or 2
+  { V::kValues } -> std::convertible_to<int>;  // 1 or 2
   { v.dot(0) } -> std::same_as<DotStream>;
   { v.value(0) } -> std::same_as<ValueStream>;
   { v.head(i, i) } -> std::same_as<typename V::Head>;
+  // Whether score() gives kMaskedScore to all pairs of a head at a distance, and whether it ever
+  // does.
+  { v.masks(i, i) } -> std::same_as<bool>;
+  { v.masks_some() } -> std::same_as<bool>;
   // The dot products of a tile (the first in log2 units) become its scores, in place.
   v.score(head, place, tile, tile);
   // d score (of row r, vector n of the tile) -> d dots; a, b: the dots as score() had them.
@@ -66,16 +70,15 @@ class VariantDefaults {
  public:
   static constexpr int kDots = 1;
   static constexpr int kValues = 1;
-  static constexpr bool kMayMask = false;
   struct Head {};
 
   explicit VariantDefaults(const AttentionInputs& inputs) : inputs_(inputs) {}
 
-  DotStream dot(int) const {
-    return {inputs_.q, inputs_.k, inputs_.shape.head_dim, inputs_.scale};
-  }
+  DotStream dot(int) const { return {inputs_.q, inputs_.k, inputs_.shape.head_dim, inputs_.scale}; }
   ValueStream value(int) const { return {inputs_.v, value_dim(inputs_.shape)}; }
   Head head(std::int64_t, std::int64_t) const { return {}; }
+  bool masks(std::int64_t, std::int64_t) const { return false; }
+  bool masks_some() const { return false; }
 
   template <class H>
   HWY_INLINE void score(const H&, const TilePlace&, Vec (&)[kTileKeys][kVecs],

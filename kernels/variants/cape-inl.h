@@ -6,6 +6,8 @@
 #define PHASESCOPE_VARIANTS_CAPE_INL_H
 #endif
 
+#include <type_traits>
+
 #include "kernels/cpu/panel-inl.h"
 #include "kernels/cpu/softmax-inl.h"
 #include "kernels/variants/cape_tables.h"
@@ -13,10 +15,13 @@
 HWY_BEFORE_NAMESPACE();
 namespace phasescope::kernels::HWY_NAMESPACE {
 
-// Keys of a block. Every array of a block is (rows, kCapeKeys, kPanel): heads or hidden units, keys,
-// queries; small enough for the second-level cache at 12 heads.
-inline constexpr int kCapeKeys = 16;
-inline constexpr std::int64_t kCapeRow = kCapeKeys * kPanel;
+// Every array of a block is (rows, keys, kPanel): heads or hidden units, keys, queries. One key
+// more than a block has lies between rows, so that the rows of a key do not share their cache sets.
+constexpr std::int64_t cape_row(std::int64_t keys) { return (keys + 1) * kPanel; }
+// Keys of a block of the forward pass and of regions. The values a head accumulates are read and
+// written once a block, and do not fit the first-level cache.
+inline constexpr int kCapeKeys = 64;
+inline constexpr std::int64_t kCapeRow = cape_row(kCapeKeys);
 
 /// Network and tables of one call.
 struct CapeNetwork {
@@ -32,8 +37,8 @@ struct CapeNetwork {
   CapeTables tables;
 };
 
-/// Content scores (natural units) of `keys` keys from place.key, one head, to a (kCapeKeys, kPanel)
-/// row of the block; rows up to the next whole tile are written too.
+/// Content scores (natural units) of `keys` keys from place.key, one head, to (keys, kPanel); rows
+/// up to the next whole tile are written too.
 HWY_INLINE void cape_content(const TilePlace& place, std::int64_t keys, const float* q,
                              const InputTensor& k, std::int64_t dim, float* to) {
   TilePlace tile = place;
@@ -53,43 +58,104 @@ HWY_INLINE void cape_content(const TilePlace& place, std::int64_t keys, const fl
   }
 }
 
-/// u = w1_A a + (w1_B B + b1)(lambda), of one key; hidden: where unit 0 of the key goes.
-HWY_INLINE void cape_first_layer(const CapeNetwork& net, std::int64_t distance,
-                                 const float* content, float* hidden) {
-  for (std::int64_t d = 0; d < net.cape.hidden; ++d) {
-    const float* table = net.tables.hidden(d) + distance;
-    for (int v = 0; v < kVecs; ++v) {
-      store(load_unaligned(table + v * kLanes), hidden + d * kCapeRow + v * kLanes);
-    }
-  }
-  multiply_panel({net.cape.w1, net.layout.width, 1, content, kCapeRow, hidden, kCapeRow,
-                  net.heads},
-                 net.cape.hidden);
-}
-
 HWY_INLINE Vec leaky(Vec x) { return hn::Max(x, hn::Mul(x, set(0.01f))); }
 
-/// scores = a + base(lambda) + w2 leaky(u), of one key. active: (hidden, kCapeKeys, kPanel) like
-/// hidden, gets leaky(u); may be hidden itself. scores may be content itself.
-HWY_INLINE void cape_second_layer(const CapeNetwork& net, std::int64_t distance,
-                                  const float* content, const float* hidden, float* active,
-                                  float* scores) {
-  for (std::int64_t d = 0; d < net.cape.hidden; ++d) {
-    for (int v = 0; v < kVecs; ++v) {
-      const std::int64_t at = d * kCapeRow + v * kLanes;
-      store(leaky(load(hidden + at)), active + at);
+/// acc[r] = sum_n weights[r * stride + n] * x[n], rows of x `x_row` apart.
+template <int R>
+HWY_INLINE void cape_sums(const float* weights, std::int64_t stride, const float* x,
+                          std::int64_t x_row, std::int64_t count, Vec (&acc)[R][kVecs]) {
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVecs; ++v) acc[r][v] = zero();
+  }
+  for (std::int64_t n = 0; n < count; ++n) {
+    Vec xs[kVecs];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVecs; ++v) xs[v] = load(x + n * x_row + v * kLanes);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const Vec w = set(weights[r * stride + n]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVecs; ++v) acc[r][v] = hn::MulAdd(w, xs[v], acc[r][v]);
     }
   }
-  for (std::int64_t h = 0; h < net.heads; ++h) {
-    const float* base = net.tables.base(h) + distance;
-    for (int v = 0; v < kVecs; ++v) {
-      const std::int64_t at = h * kCapeRow + v * kLanes;
-      store(hn::Add(load(content + at), load_unaligned(base + v * kLanes)), scores + at);
-    }
+}
+
+/// Calls tile(first row, rows as a constant) for all rows, in tiles of kTileKeys and smaller ones.
+template <class Tile>
+HWY_INLINE void cape_tiles(std::int64_t rows, const Tile& tile) {
+  std::int64_t row = 0;
+  for (; row + kTileKeys <= rows; row += kTileKeys) {
+    tile(row, std::integral_constant<int, kTileKeys>());
   }
-  multiply_panel({net.cape.w2, net.cape.hidden, 1, active, kCapeRow, scores, kCapeRow,
-                  net.cape.hidden},
-                 net.heads);
+  for (; row + 4 <= rows; row += 4) tile(row, std::integral_constant<int, 4>());
+  for (; row < rows; ++row) tile(row, std::integral_constant<int, 1>());
+}
+
+/// Where the numbers of one key are: its heads' content scores, and its hidden units before (where
+/// wanted) and after the rectifier. content_row, hidden_row: from one head or unit to the next.
+struct CapeKey {
+  std::int64_t distance;
+  const float* content;
+  std::int64_t content_row;
+  float* before;
+  float* active;
+  std::int64_t hidden_row;
+};
+
+/// leaky(u), u = w1_A a + (w1_B B + b1)(lambda), of one key. kBefore: u is wanted too.
+template <bool kBefore>
+HWY_NOINLINE void cape_first_layer(const CapeNetwork& net, const CapeKey& key) {
+  const std::int64_t width = net.layout.width, heads = net.heads, row = key.hidden_row;
+  const std::int64_t size = net.tables.range().size();
+  const float* tables = net.tables.hidden(0) + key.distance;
+  cape_tiles(
+      net.cape.hidden, [&](std::int64_t d, auto rows) __attribute__((always_inline)) {
+        constexpr int kRows = decltype(rows)::value;
+        Vec u[kRows][kVecs];
+        cape_sums(net.cape.w1 + d * width, width, key.content, key.content_row, heads, u);
+        const float* table = tables + d * size;
+        float* active = key.active + d * row;
+        float* before = kBefore ? key.before + d * row : nullptr;
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+          for (int v = 0; v < kVecs; ++v) {
+            const Vec sum = hn::Add(load_unaligned(table + v * kLanes), u[r][v]);
+            if constexpr (kBefore) store(sum, before + r * row + v * kLanes);
+            store(leaky(sum), active + v * kLanes);
+          }
+          table += size;
+          active += row;
+        }
+      });
+}
+
+/// scores = a + base(lambda) + w2 leaky(u), of one key, rows like the content scores'; may be
+/// these.
+inline HWY_NOINLINE void cape_second_layer(const CapeNetwork& net, const CapeKey& key,
+                                           float* scores) {
+  const std::int64_t hidden = net.cape.hidden, row = key.content_row;
+  const std::int64_t size = net.tables.range().size();
+  const float* bases = net.tables.base(0) + key.distance;
+  cape_tiles(
+      net.heads, [&](std::int64_t h, auto rows) __attribute__((always_inline)) {
+        constexpr int kRows = decltype(rows)::value;
+        Vec f[kRows][kVecs];
+        cape_sums(net.cape.w2 + h * hidden, hidden, key.active, key.hidden_row, hidden, f);
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) {
+          const float* base = bases + (h + r) * size;
+          const float* content = key.content + (h + r) * row;
+#pragma GCC unroll 4
+          for (int v = 0; v < kVecs; ++v) {
+            const Vec linear =
+                hn::Add(load(content + v * kLanes), load_unaligned(base + v * kLanes));
+            store(hn::Add(linear, f[r][v]), scores + (h + r) * row + v * kLanes);
+          }
+        }
+      });
 }
 
 }  // namespace phasescope::kernels::HWY_NAMESPACE

@@ -6,18 +6,19 @@
 #define PHASESCOPE_VARIANTS_TABLE_INL_H
 #endif
 
+#include <algorithm>
+
 #include "kernels/cpu/diagonals.h"
 #include "kernels/cpu/streams-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace phasescope::kernels::HWY_NAMESPACE {
 
-/// s = scale q.k + b[h][lambda]. With lanes that are queries, the biases of a row of the tile are one
-/// unaligned load; added after the dot product, not as its start value, so that a large bias does not
-/// round every step of the sum.
+/// s = scale q.k + b[h][lambda]. With lanes that are queries, the biases of a row of the tile are
+/// one unaligned load; added after the dot product, not as its start value, so that a large bias
+/// does not round every step of the sum.
 class TableScore : public VariantDefaults {
  public:
-  static constexpr bool kMayMask = true;
   struct Head {
     const float* bias;  ///< log2 units, at distance 0
   };
@@ -25,11 +26,19 @@ class TableScore : public VariantDefaults {
   explicit TableScore(const AttentionInputs& inputs)
       : VariantDefaults(inputs),
         range_(distance_range(inputs.shape, kPanel)),
-        bias_(padded_table(inputs, range_, kLog2e)) {}
+        bias_(padded_table(inputs, range_, kLog2e)) {
+    const float* last = bias_.data() + inputs.shape.heads * range_.size();
+    masks_some_ = std::any_of(static_cast<const float*>(bias_.data()), last, is_mask);
+  }
 
   Head head(std::int64_t, std::int64_t head) const {
     return {bias_.data() + head * range_.size() - range_.first};
   }
+
+  bool masks(std::int64_t head, std::int64_t distance) const {
+    return is_mask(bias_.data()[head * range_.size() + distance - range_.first]);
+  }
+  bool masks_some() const { return masks_some_; }
 
   HWY_INLINE void score(const Head& head, const TilePlace& place, Vec (&t)[kTileKeys][kVecs],
                         const Vec (&)[kTileKeys][kVecs]) const {
@@ -70,8 +79,11 @@ class TableScore : public VariantDefaults {
   }
 
  private:
+  static bool is_mask(float bias) { return bias <= kFirstMaximum; }
+
   DistanceRange range_;
   FloatBuffer bias_;
+  bool masks_some_ = false;
   DiagonalSums sums_;
 };
 

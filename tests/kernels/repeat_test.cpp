@@ -1,13 +1,15 @@
-// The same bits twice and for any number of threads; gradients by finite differences; bad arguments;
-// the vector functions.
+// The same bits twice and for any number of threads; gradients by finite differences; bad
+// arguments; the vector functions.
 
 #include <gtest/gtest.h>
 #include <omp.h>
-#include <sys/resource.h>
 
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "tests/kernels/cases.h"
 #include "tests/kernels/reference.h"
@@ -32,11 +34,13 @@ std::vector<float> all_results(const Problem& problem, int threads) {
   Case c(problem);
   const std::vector<std::int64_t> edges{0, 1, 5, 40, 1000};
   std::vector<double> sums(static_cast<std::size_t>(problem.shape.batch * problem.shape.heads * 4));
+  std::vector<double> weights = sums;
   std::vector<float> entropy(c.lse.size()), mean(7 * 5);
   c.outputs.rows.entropy = entropy.data();
   c.outputs.buckets.edges = edges.data();
   c.outputs.buckets.count = 4;
   c.outputs.buckets.score = sums.data();
+  c.outputs.buckets.weight = weights.data();
   c.forward();
   c.backward();
   MapOutputs map;
@@ -46,6 +50,7 @@ std::vector<float> all_results(const Problem& problem, int threads) {
   const AttentionShape& s = problem.shape;
   attention_map(c.inputs, c.lse.data(), {0, 0, 1, 0, s.queries, 0, s.keys}, map);
   std::vector<float> all(sums.begin(), sums.end());
+  all.insert(all.end(), weights.begin(), weights.end());
   for (const auto* part : {&c.out, &c.out_state, &c.lse, &entropy, &mean, &c.dq, &c.dk, &c.dv,
                            &c.d_state, &c.d_table, &c.d_w1, &c.d_b1, &c.d_w2, &c.d_b2}) {
     all.insert(all.end(), part->begin(), part->end());
@@ -162,8 +167,8 @@ TEST(Arguments, AreCheckedBeforeAnyWork) {
 // A tapa score with one content channel of 1 and one phase channel is the cosine itself.
 TEST(Cosine, IsAccurateForLargeArguments) {
   const std::int64_t keys = 20000;
-  std::vector<float> q{1, 1}, k, v(static_cast<std::size_t>(keys), 0.0f), power(
-      static_cast<std::size_t>(keys), 1.0f), out(1);
+  std::vector<float> q{1, 1}, k, v(static_cast<std::size_t>(keys), 0.0f),
+      power(static_cast<std::size_t>(keys), 1.0f), out(1);
   for (std::int64_t n = 0; n < keys; ++n) {
     k.push_back(1);
     k.push_back(static_cast<float>(n - keys / 2) * 1.2345f);  // up to 1.2e4 radians
@@ -205,29 +210,66 @@ TEST(Cosine, IsOneAtDistanceZero) {
   EXPECT_NEAR(score[0], content / std::sqrt(8.0), 1e-6);
 }
 
-/// Highest resident memory of this process so far, in bytes.
-std::int64_t peak_memory() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return std::int64_t{usage.ru_maxrss} * 1024;
+/// A line of /proc/self/status, in bytes: VmRSS is the memory in use, VmHWM its highest so far.
+std::int64_t memory_line(const std::string& name) {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    std::int64_t kilobytes = 0;
+    if (word == name + ":" && status >> kilobytes) return kilobytes * 1024;
+  }
+  return -1;
 }
 
-/// Forward pass with row probes and buckets; how far it raised the peak beyond inputs and outputs.
+/// How far `run` raised the memory in use at its highest, whatever the process held before.
+template <class Run>
+std::int64_t memory_of(const Run& run) {
+  std::ofstream("/proc/self/clear_refs") << "5";  // forgets the highest so far
+  const std::int64_t before = memory_line("VmRSS");
+  run();
+  return memory_line("VmHWM") - before;
+}
+
+/// Memory of a forward pass with every probe, beyond inputs and outputs.
 std::int64_t memory_of_forward(Kind kind, std::int64_t heads, std::int64_t tokens) {
   Problem problem{kind};
   problem.shape = {1, heads, heads, tokens, tokens, 8};
   Case c(problem);
-  std::vector<float> entropy(c.lse.size());
-  const std::vector<std::int64_t> edges{0, 1, 2, 4, 8, 16, 32, 64, 128, 1024, 8192, 32768};
-  std::vector<double> sums(static_cast<std::size_t>(heads) * 11);
-  c.outputs.rows.entropy = entropy.data();
-  c.outputs.buckets.edges = edges.data();
-  c.outputs.buckets.count = 11;
-  c.outputs.buckets.score = sums.data();
-  const std::int64_t before = peak_memory();
-  c.forward();
+  std::vector<std::vector<float>> rows(8, std::vector<float>(c.lse.size()));
+  std::vector<std::int32_t> max_key(c.lse.size());
+  RowProbes& probes = c.outputs.rows;
+  float** const wanted[] = {&probes.entropy,          &probes.max_score,     &probes.top1_mass,
+                            &probes.first_key_weight, &probes.mean_distance, &probes.window_mass[0],
+                            &probes.window_mass[1],   &probes.window_mass[2]};
+  for (std::size_t n = 0; n < rows.size(); ++n) *wanted[n] = rows[n].data();
+  probes.max_key = max_key.data();
+  // As the head statistics ask: every distance to 2048, then wider and wider.
+  std::vector<std::int64_t> edges;
+  for (std::int64_t edge = 0; edge < tokens; edge += edge < 2048 ? 1 : edge / 6) {
+    edges.push_back(edge);
+  }
+  edges.push_back(tokens);
+  const std::size_t count = edges.size() - 1;
+  std::vector<std::int64_t> pairs(static_cast<std::size_t>(heads) * count);
+  std::vector<double> weight(pairs.size()), score(pairs.size()), square(pairs.size());
+  c.outputs.buckets = {edges.data(), static_cast<std::int64_t>(count),
+                       pairs.data(), weight.data(),
+                       score.data(), square.data()};
+  const Threads scope(4);
+  const std::int64_t bytes = memory_of([&c] { c.forward(); });
   EXPECT_TRUE(std::isfinite(c.out.back()));
-  return peak_memory() - before;
+  double sum = 0;
+  for (const double w : weight) sum += w;
+  EXPECT_NEAR(sum / static_cast<double>(heads * tokens), 1, 1e-5);  // a row's weights sum to 1
+  return bytes;
+}
+
+TEST(Memory, IsMeasured) {
+  const std::int64_t bytes = memory_of([] {
+    const std::vector<float> held(std::size_t{4} << 20, 1.0f);
+    ASSERT_EQ(held.back(), 1.0f);
+  });
+  EXPECT_GE(bytes, std::int64_t{15} << 20);
+  EXPECT_LE(bytes, std::int64_t{20} << 20);
 }
 
 TEST(Memory, HoldsNoMapOfTheWholeSequence) {
@@ -238,7 +280,11 @@ TEST(Memory, HoldsNoMapOfTheWholeSequence) {
 
 // The full size: minutes, so by the label `long` alone. As maps it would be 137 GB.
 TEST(LongMemory, ReadsThirtyTwoHeadsOfThirtyTwoThousandTokens) {
-  EXPECT_LT(memory_of_forward(Kind::table, 32, 32768), std::int64_t{256} << 20);
+  for (const Kind kind : {Kind::table, Kind::tapa, Kind::tape, Kind::cape}) {
+    const std::int64_t bytes = memory_of_forward(kind, 32, 32768);
+    RecordProperty(kind_name(kind), std::to_string(bytes >> 20) + " MB");
+    EXPECT_LT(bytes, std::int64_t{256} << 20) << kind_name(kind);
+  }
 }
 
 }  // namespace

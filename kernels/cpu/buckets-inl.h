@@ -1,0 +1,275 @@
+// Sums by distance of one panel of queries, beside its running softmax.
+//
+// Scores are summed block by block. Weights are relative to a reference maximum until the row's
+// normaliser is known, and a diagonal crosses rows, so they wait: a block whose distances share one
+// bucket leaves one sum a query, with the reference it is relative to; of other blocks the weights
+// themselves are kept until the end (a panel's rows x the keys near bucket edges, never N x N), and
+// what exceeds the memory for that is computed again then.
+#if defined(PHASESCOPE_CPU_BUCKETS_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef PHASESCOPE_CPU_BUCKETS_INL_H
+#undef PHASESCOPE_CPU_BUCKETS_INL_H
+#else
+#define PHASESCOPE_CPU_BUCKETS_INL_H
+#endif
+
+#include <algorithm>
+#include <vector>
+
+#include "kernels/cpu/buckets.h"
+#include "kernels/cpu/softmax-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace phasescope::kernels::HWY_NAMESPACE {
+
+/// kKeys: keys of a block, a multiple of kLanes and of kTileKeys.
+template <int kKeys>
+class BucketPanel {
+ public:
+  struct Block {
+    std::int64_t key;
+    std::int64_t keys;
+  };
+
+  /// Floats of a block of weights that is kept, with its reference.
+  static constexpr std::int64_t kBlock = (kKeys + 1) * kPanel;
+  /// Floats of memory for one panel of which `kept` blocks are kept.
+  static std::int64_t size(const BucketPlan& plan, std::int64_t kept) {
+    return plan.wanted() ? plan.wide_count() * 2 * kPanel + kept * kBlock : 0;
+  }
+
+  /// `queries` queries from key index `query`. scores: kKeys rows, where the block's scores will
+  /// be; at: size() floats.
+  BucketPanel(const BucketPlan& plan, std::int64_t query, std::int64_t queries, std::int64_t kept,
+              float* scores, float* at)
+      : plan_(plan),
+        query_(query),
+        queries_(queries),
+        kept_limit_(kept),
+        scores_(scores),
+        wide_(at),
+        kept_weights_(at + plan.wide_count() * 2 * kPanel) {
+    for (std::int64_t n = 0; n < plan.wide_count(); ++n) {
+      fill_panel(wide_ + 2 * n * kPanel, kFirstMaximum);
+      fill_panel(wide_ + (2 * n + 1) * kPanel, 0);
+    }
+  }
+
+  /// Begins a block of `keys` keys; where its weights shall go: `spare`, or where they are kept.
+  float* open(std::int64_t key, std::int64_t keys, float* spare) {
+    block_ = {key, keys};
+    weights_ = spare;
+    keeps_ = false;
+    place_ = plan_.common_place(query_ - key - keys + 1, query_ + queries_ - 1 - key);
+    if (plan_.holds(place_) && plan_.wide(place_) < 0) place_ = BucketPlan::kSeveral;
+    if (place_ != BucketPlan::kSeveral) return weights_;
+    const auto kept = static_cast<std::int64_t>(kept_.size());
+    keeps_ = kept < kept_limit_;
+    if (keeps_) {
+      weights_ = kept_weights_ + kept * kBlock;
+      kept_.push_back(block_);
+    } else {
+      skipped_.push_back(block_);
+    }
+    return weights_;
+  }
+
+  /// Ends the block: its scores and weights are there. masked: some of its pairs are.
+  void close(const Panel& panel, bool masked, double* sums) {
+    if (place_ != BucketPlan::kSeveral && !plan_.holds(place_)) return;
+    const std::int64_t rows = round_up(block_.keys, kLanes);
+    if (masked) hide_masked();
+    hide_missing(scores_);
+    if (place_ != BucketPlan::kSeveral) {
+      add_scores(rows, sums);
+      hide_missing(weights_);
+      add_wide(panel, rows);
+      return;
+    }
+    add_score_diagonals(rows, sums);
+    if (!keeps_) return;
+    hide_missing(weights_);
+    std::copy_n(panel.reference, kPanel, weights_ + kKeys * kPanel);
+  }
+
+  /// Ends the panel, whose normaliser is final now.
+  void finish(const Panel& panel, double* sums) {
+    HWY_ALIGN float factor[kPanel];
+    for (std::int32_t b = 0; b < plan_.count(); ++b) {
+      if (plan_.wide(b) < 0) continue;
+      const float* at = wide_ + 2 * plan_.wide(b) * kPanel;
+      find_factors(panel, at, factor);
+      for (std::int64_t n = 0; n < queries_; ++n) {
+        sums[b] += static_cast<double>(at[kPanel + n]) * static_cast<double>(factor[n]);
+      }
+    }
+    for (std::size_t n = 0; n < kept_.size(); ++n) {
+      const float* weights = kept_weights_ + static_cast<std::int64_t>(n) * kBlock;
+      find_factors(panel, weights + kKeys * kPanel, factor);
+      add_weight_diagonals(kept_[n], weights, factor, sums);
+    }
+  }
+
+  /// Blocks whose weights were not kept: to be computed again, relative to the panel's reference,
+  /// and given to add_again().
+  const std::vector<Block>& skipped() const { return skipped_; }
+
+  void add_again(const Block& block, float* weights, const Panel& panel, double* sums) {
+    HWY_ALIGN float factor[kPanel];
+    block_ = block;
+    hide_missing(weights);
+    find_factors(panel, panel.reference, factor);
+    add_weight_diagonals(block, weights, factor, sums);
+  }
+
+ private:
+  /// Masked scores of the block to 0. A NaN is no masked score.
+  void hide_masked() {
+    for (std::int64_t n = 0; n < block_.keys * kPanel; n += kLanes) {
+      const Vec t = load(scores_ + n);
+      store(hn::IfThenZeroElse(hn::Le(t, set(kFirstMaximum)), t), scores_ + n);
+    }
+  }
+
+  /// Rows of keys and lanes of queries that do not exist to 0, up to whole vectors of rows.
+  void hide_missing(float* block) const {
+    const std::int64_t rows = round_up(block_.keys, kLanes);
+    std::fill(block + block_.keys * kPanel, block + rows * kPanel, 0.0f);
+    for (std::int64_t r = 0; r < block_.keys && queries_ < kPanel; ++r) {
+      std::fill(block + r * kPanel + queries_, block + (r + 1) * kPanel, 0.0f);
+    }
+  }
+
+  static double sum_of(Vec x) {
+    HWY_ALIGN float lanes[kLanes];
+    store(x, lanes);
+    double sum = 0;
+    for (const float lane : lanes) sum += static_cast<double>(lane);
+    return sum;
+  }
+
+  /// All scores into the block's one bucket.
+  void add_scores(std::int64_t rows, double* sums) const {
+    for (int v = 0; v < kVecs; ++v) {
+      Vec sum[2] = {zero(), zero()}, square[2] = {zero(), zero()};
+      for (std::int64_t r = 0; r < rows; r += 2) {
+        for (int n = 0; n < 2; ++n) {
+          const Vec t = load(scores_ + (r + n) * kPanel + v * kLanes);
+          sum[n] = hn::Add(sum[n], t);
+          square[n] = hn::MulAdd(t, t, square[n]);
+        }
+      }
+      sums[plan_.count() + place_] += sum_of(sum[0]) + sum_of(sum[1]);
+      sums[2 * plan_.count() + place_] += sum_of(square[0]) + sum_of(square[1]);
+    }
+  }
+
+  void add_wide(const Panel& panel, std::int64_t rows) {
+    float* reference = wide_ + 2 * plan_.wide(place_) * kPanel;
+    for (int v = 0; v < kVecs; ++v) {
+      Vec sum[2] = {zero(), zero()};
+      for (std::int64_t r = 0; r < rows; r += 2) {
+        for (int n = 0; n < 2; ++n) {
+          sum[n] = hn::Add(sum[n], load(weights_ + (r + n) * kPanel + v * kLanes));
+        }
+      }
+      const Vec old = load(reference + v * kLanes), now = load(panel.reference + v * kLanes);
+      float* at = reference + kPanel + v * kLanes;
+      store(hn::MulAdd(load(at), ratio(old, now), hn::Add(sum[0], sum[1])), at);
+      store(now, reference + v * kLanes);
+    }
+  }
+
+  /// 2^(from - to), exactly 1 where they are the same.
+  static Vec ratio(Vec from, Vec to) {
+    return hn::IfThenElse(hn::Eq(from, to), set(1.0f), exp2_any(hn::Sub(from, to)));
+  }
+
+  /// What turns weights relative to `reference` into a row's weights; 0 for rows that see no key.
+  static void find_factors(const Panel& panel, const float* reference, float* factor) {
+    for (int v = 0; v < kVecs; ++v) {
+      const Vec l = load(panel.normaliser + v * kLanes);
+      const Vec f = ratio(load(reference + v * kLanes), load(panel.reference + v * kLanes));
+      store(hn::IfThenZeroElse(hn::Eq(l, zero()), hn::Div(f, l)), factor + v * kLanes);
+    }
+  }
+
+  /// Calls add(place of the first of kLanes neighbouring distances, first row, first vector, number
+  /// of vectors) for all diagonals of `rows` rows: those distances are in lane v of row
+  /// first row + n kLanes, v = first vector + n. No two calls in a row touch the same distance, so
+  /// that sums in memory need not wait for each other.
+  template <class Add>
+  static HWY_INLINE void for_diagonals(std::int64_t rows, const Add& add) {
+    const std::int64_t steps = rows / kLanes;
+    for (std::int64_t r = 0; r < kLanes; ++r) {
+      for (std::int64_t d = 1 - steps; d < kVecs; ++d) {
+        const std::int64_t first = std::max<std::int64_t>(d, 0);
+        const std::int64_t last = std::min<std::int64_t>(kVecs, steps + d);
+        add(d * kLanes - r + rows - 1, (first - d) * kLanes + r, first, last - first);
+      }
+    }
+  }
+
+  static HWY_INLINE void add_unaligned(Vec x, float* at) {
+    store_unaligned(hn::Add(load_unaligned(at), x), at);
+  }
+
+  void add_score_diagonals(std::int64_t rows, double* sums) const {
+    float sum[kKeys + kPanel] = {}, square[kKeys + kPanel] = {};
+    for_diagonals(rows, [&](std::int64_t to, std::int64_t row, std::int64_t vec, std::int64_t n) {
+      const float* at = scores_ + row * kPanel + vec * kLanes;
+      Vec s = zero(), q = zero();
+      for (; n > 0; --n, at += kLanes * kPanel + kLanes) {
+        const Vec t = load(at);
+        s = hn::Add(s, t);
+        q = hn::MulAdd(t, t, q);
+      }
+      add_unaligned(s, sum + to);
+      add_unaligned(q, square + to);
+    });
+    drain(sum, block_, sums + plan_.count());
+    drain(square, block_, sums + 2 * plan_.count());
+  }
+
+  void add_weight_diagonals(const Block& block, const float* weights, const float* factor,
+                            double* sums) const {
+    float sum[kKeys + kPanel] = {};
+    for_diagonals(round_up(block.keys, kLanes),
+                  [&](std::int64_t to, std::int64_t row, std::int64_t vec, std::int64_t n) {
+                    const float* at = weights + row * kPanel + vec * kLanes;
+                    const float* f = factor + vec * kLanes;
+                    Vec s = zero();
+                    for (; n > 0; --n, at += kLanes * kPanel + kLanes, f += kLanes) {
+                      s = hn::MulAdd(load(at), load(f), s);
+                    }
+                    add_unaligned(s, sum + to);
+                  });
+    drain(sum, block, sums);
+  }
+
+  /// Sums of a block by distance into their buckets.
+  void drain(const float* by_distance, const Block& block, double* sums) const {
+    const std::int64_t rows = round_up(block.keys, kLanes);
+    const std::int64_t first = query_ - block.key - rows + 1;
+    const std::int64_t begin = plan_.causal() ? std::max<std::int64_t>(0, -first) : 0;
+    for (std::int64_t n = begin; n < rows + kPanel - 1; ++n) {
+      const std::int32_t place = plan_.place(first + n);
+      if (plan_.holds(place)) sums[place] += static_cast<double>(by_distance[n]);
+    }
+  }
+
+  const BucketPlan& plan_;
+  std::int64_t query_, queries_, kept_limit_;
+  float* scores_;
+  float* wide_;  ///< for every wide bucket: reference and sum, kPanel each
+  float* kept_weights_;
+  std::vector<Block> kept_, skipped_;
+  Block block_{};
+  float* weights_ = nullptr;
+  bool keeps_ = false;
+  std::int32_t place_ = 0;
+};
+
+}  // namespace phasescope::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,103 @@
+#include "kernels/cpu/buckets.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+
+namespace phasescope::kernels {
+namespace {
+
+std::atomic<std::int64_t>& kept_limit() {
+  static std::atomic<std::int64_t> bytes{kKeptBytes};
+  return bytes;
+}
+
+}  // namespace
+
+bool wants_buckets(const BucketProbes& buckets) {
+  return buckets.count > 0 &&
+         (buckets.pairs || buckets.weight || buckets.score || buckets.score_square);
+}
+
+std::int64_t kept_bytes() { return kept_limit().load(std::memory_order_relaxed); }
+void set_kept_bytes(std::int64_t bytes) { kept_limit().store(bytes, std::memory_order_relaxed); }
+
+BucketPlan::BucketPlan(const BucketProbes& buckets, const AttentionShape& shape, std::int64_t panel,
+                       std::int64_t keys)
+    : causal_(shape.causal), count_(buckets.count), keys_(shape.keys), block_keys_(keys) {
+  if (!wants_buckets(buckets)) return;
+  // Panels and blocks reach past the queries and keys that exist.
+  const std::int64_t longest = std::max(std::abs(shape.query_offset + shape.queries + panel),
+                                        std::abs(shape.query_offset - shape.keys - keys)) +
+                               panel + keys;
+  const std::int64_t last = std::min(longest, buckets.edges[count_] - 1);
+  place_.resize(static_cast<std::size_t>(last + 1));
+  std::int32_t place = -1;
+  for (std::int64_t distance = 0; distance <= last; ++distance) {
+    while (place < count_ && buckets.edges[place + 1] <= distance) ++place;
+    place_[static_cast<std::size_t>(distance)] = place;
+  }
+  wide_.assign(static_cast<std::size_t>(count_), -1);
+  for (std::int64_t b = 0; b < count_; ++b) {
+    const std::int64_t width = std::min(buckets.edges[b + 1], longest) - buckets.edges[b];
+    if (width >= panel + keys - 1) {
+      wide_[static_cast<std::size_t>(b)] = static_cast<std::int32_t>(wide_count_++);
+    }
+  }
+}
+
+std::int32_t BucketPlan::common_place(std::int64_t first, std::int64_t last) const {
+  if (causal_) first = std::max<std::int64_t>(first, 0);
+  if (last < first) return -1;
+  const std::int64_t far = std::max(std::abs(first), std::abs(last));
+  const std::int64_t near = first <= 0 && last >= 0 ? 0 : std::min(std::abs(first), std::abs(last));
+  return place(near) == place(far) ? place(near) : kSeveral;
+}
+
+std::int64_t BucketPlan::kept_blocks(std::int64_t panels, std::int64_t block) const {
+  if (!wanted()) return 0;
+  const std::int64_t all = (keys_ + block_keys_ - 1) / block_keys_;
+  return std::min(all, kept_bytes() / (panels * block * std::int64_t{sizeof(float)}));
+}
+
+BucketSums::BucketSums(const BucketPlan& plan, std::int64_t heads, std::int64_t together,
+                       std::int64_t blocks)
+    : heads_(heads), slots_(blocks), count_(plan.count()) {
+  if (!plan.wanted()) return;
+  constexpr std::int64_t kItems = 64;
+  constexpr std::int64_t kBudget = std::int64_t{32} << 20;
+  const std::int64_t bytes = heads * 3 * count_ * std::int64_t{sizeof(double)};
+  const std::int64_t items = heads / together;
+  const std::int64_t wanted = std::min((kItems + items - 1) / items, kBudget / bytes);
+  slots_ = std::clamp<std::int64_t>(wanted, 1, std::max<std::int64_t>(blocks, 1));
+  sums_.resize(static_cast<std::size_t>(heads * slots_ * 3 * count_));
+}
+
+void BucketSums::write(const BucketProbes& buckets) const {
+  if (sums_.empty()) return;
+  constexpr double kNatural = 0.6931471805599453;
+  double* const to[] = {buckets.weight, buckets.score, buckets.score_square};
+  const double unit[] = {1, kNatural, kNatural * kNatural};
+  for (std::int64_t h = 0; h < heads_; ++h) {
+    for (std::int64_t n = 0; n < 3 * count_; ++n) {
+      const std::int64_t stat = n / count_;
+      if (!to[stat]) continue;
+      double sum = 0;
+      for (std::int64_t s = 0; s < slots_; ++s) {
+        sum += sums_[static_cast<std::size_t>((h * slots_ + s) * 3 * count_ + n)];
+      }
+      to[stat][h * count_ + n % count_] = sum * unit[stat];
+    }
+  }
+}
+
+std::int64_t pairs_at_distance(const AttentionShape& shape, std::int64_t distance) {
+  if (shape.causal && distance < 0) return 0;
+  // Queries i with a key i + query_offset - distance.
+  const std::int64_t first = distance - shape.query_offset;
+  const std::int64_t begin = std::max<std::int64_t>(0, first);
+  const std::int64_t end = std::min(shape.queries, first + shape.keys);
+  return std::max<std::int64_t>(0, end - begin);
+}
+
+}  // namespace phasescope::kernels

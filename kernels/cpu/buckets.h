@@ -1,0 +1,99 @@
+#pragma once
+// Sums by distance that ride along with the forward pass: what is known before it runs, and how the
+// sums of its work items come together.
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/attention.h"
+
+namespace phasescope::kernels {
+
+/// True where some sum by distance is wanted.
+bool wants_buckets(const BucketProbes& buckets);
+
+/// Which bucket every distance belongs to, for panels of `panel` queries and blocks of `keys` keys.
+class BucketPlan {
+ public:
+  BucketPlan(const BucketProbes& buckets, const AttentionShape& shape, std::int64_t panel,
+             std::int64_t keys);
+
+  bool wanted() const { return !place_.empty(); }
+  bool causal() const { return causal_; }
+  std::int64_t count() const { return count_; }
+
+  /// Place of |lambda| among the buckets: -1 before the first, count() after the last.
+  std::int32_t place(std::int64_t distance) const {
+    const auto n = static_cast<std::size_t>(distance < 0 ? -distance : distance);
+    return n < place_.size() ? place_[n] : static_cast<std::int32_t>(count_);
+  }
+  bool holds(std::int32_t place) const { return place >= 0 && place < count_; }
+  /// The place that all distances first .. last share (those below 0 masked, if causal), or
+  /// kSeveral.
+  std::int32_t common_place(std::int64_t first, std::int64_t last) const;
+  static constexpr std::int32_t kSeveral = -2;
+
+  /// Number of a bucket among those wide enough for all distances of a block; -1 for others.
+  std::int32_t wide(std::int32_t place) const { return wide_[static_cast<std::size_t>(place)]; }
+  std::int64_t wide_count() const { return wide_count_; }
+
+  /// Blocks of weights (of `block` floats) that each of the `panels` panels of a thread may keep
+  /// until their rows' sums are known. Others are computed again: the same numbers, more time.
+  std::int64_t kept_blocks(std::int64_t panels, std::int64_t block) const;
+
+ private:
+  bool causal_ = true;
+  std::int64_t count_ = 0;
+  std::int64_t keys_ = 0;  ///< of the shape
+  std::int64_t block_keys_ = 1;
+  std::int64_t wide_count_ = 0;
+  std::vector<std::int32_t> place_, wide_;
+};
+
+/// Bytes of weights a thread may keep: BucketPlan::kept_blocks(). For tests, which set less.
+std::int64_t kept_bytes();
+void set_kept_bytes(std::int64_t bytes);
+inline constexpr std::int64_t kKeptBytes = std::int64_t{8} << 20;
+
+/// Float64 sums of every head and slot (a share of a head's queries that one thread walks in
+/// order): weight, score (log2 units), score squared, count() each. Slots depend on the shape alone
+/// and are added in order, so that results do not depend on the threads.
+class BucketSums {
+ public:
+  /// heads: batch entries x heads; together: of these, how many a work item holds; blocks: items a
+  /// head is divided into where no sums are wanted.
+  BucketSums(const BucketPlan& plan, std::int64_t heads, std::int64_t together,
+             std::int64_t blocks);
+
+  std::int64_t slots() const { return slots_; }
+  double* at(std::int64_t head, std::int64_t slot) {
+    return sums_.data() + (head * slots_ + slot) * 3 * count_;
+  }
+  void write(const BucketProbes& buckets) const;
+
+ private:
+  std::int64_t heads_, slots_, count_;
+  std::vector<double> sums_;
+};
+
+/// Number of pairs of one head at a distance that the shape does not mask.
+std::int64_t pairs_at_distance(const AttentionShape& shape, std::int64_t distance);
+
+/// Writes BucketProbes::pairs of a head (batch included); masked(lambda) says which distances the
+/// variant masks.
+template <class Masked>
+void write_pairs(const BucketProbes& buckets, const BucketPlan& plan, const AttentionShape& shape,
+                 std::int64_t head, const Masked& masked) {
+  if (!buckets.pairs || !plan.wanted()) return;
+  std::int64_t* pairs = buckets.pairs + head * plan.count();
+  for (std::int64_t b = 0; b < plan.count(); ++b) pairs[b] = 0;
+  const std::int64_t last = shape.query_offset + shape.queries - 1;
+  const std::int64_t first = shape.causal ? 0 : shape.query_offset - shape.keys + 1;
+  for (std::int64_t lambda = first; lambda <= last; ++lambda) {
+    const std::int32_t place = plan.place(lambda);
+    if (!plan.holds(place) || masked(lambda)) continue;
+    pairs[place] += pairs_at_distance(shape, lambda);
+  }
+}
+
+}  // namespace phasescope::kernels
