@@ -1,6 +1,7 @@
 // The CPU attention: every variant against our own plain, probes against none, and the share of the
-// multiply-add peak measured in the same run. Medians of interleaved runs, one process, random data.
-// PyTorch's attention is the worker's rival (`phasescope bench kernels`); this program has no torch.
+// multiply-add peak measured in the same run. Medians of interleaved runs, one process, random
+// data. PyTorch's attention is the worker's rival (`phasescope bench kernels`); this program has no
+// torch.
 //
 //   kernels_bench [tokens] [head_dim] [heads] [rounds]     (defaults 2048 64 4 7)
 
@@ -105,8 +106,9 @@ struct Data {
     bucket_pairs.resize(static_cast<std::size_t>(h) * count);
     bucket_weight.resize(bucket_pairs.size());
     bucket_score = bucket_square = bucket_weight;
-    return {edges.data(),         static_cast<std::int64_t>(count), bucket_pairs.data(),
-            bucket_weight.data(), bucket_score.data(),              bucket_square.data()};
+    return {edges.data(),        static_cast<std::int64_t>(count),
+            bucket_pairs.data(), bucket_weight.data(),
+            bucket_score.data(), bucket_square.data()};
   }
 
   Gradients gradients(const VariantGradients& variant) {
@@ -171,14 +173,19 @@ std::vector<Entry> entries(Data& data) {
   std::vector<Entry> list;
   for (std::size_t v = 0; v < variants.size(); ++v) {
     const AttentionInputs in = data.inputs(variants[v].second);
-    list.push_back({variants[v].first, [&data, in] { attention_forward(in, data.outputs()); },
-                    "plain", forward, {}});
+    list.push_back({variants[v].first,
+                    [&data, in] { attention_forward(in, data.outputs()); },
+                    "plain",
+                    forward,
+                    {}});
     list.push_back({variants[v].first + " backward",
                     [&data, in, g = gradients[v]] {
                       attention_forward(in, data.outputs());
                       attention_backward(in, data.saved(), data.gradients(g));
                     },
-                    "plain backward", forward * 3.5, {}});
+                    "plain backward",
+                    forward * 3.5,
+                    {}});
   }
   const AttentionInputs plain = data.inputs(PlainVariant{});
   list.push_back({"plain, row probes",
@@ -187,7 +194,9 @@ std::vector<Entry> entries(Data& data) {
                     o.rows = data.rows();
                     attention_forward(plain, o);
                   },
-                  "plain", forward, {}});
+                  "plain",
+                  forward,
+                  {}});
   list.push_back({"plain, buckets",
                   [&data, plain] {
                     ForwardOutputs o = data.outputs();
@@ -227,10 +236,11 @@ int main(int argc, char** argv) {
     }
   }
   const double peak = fma_peak(1);
-  std::printf("%s, %ld tokens, head dimension %ld, %ld heads, causal, float32; medians of %ld "
-              "interleaved runs of processor time; multiply-add peak of a core %.1f GFLOP/s\n",
-              attention_target(), static_cast<long>(data.n), static_cast<long>(data.d),
-              static_cast<long>(data.h), rounds, peak * 1e-9);
+  std::printf(
+      "%s, %ld tokens, head dimension %ld, %ld heads, causal, float32; medians of %ld "
+      "interleaved runs of processor time; multiply-add peak of a core %.1f GFLOP/s\n",
+      attention_target(), static_cast<long>(data.n), static_cast<long>(data.d),
+      static_cast<long>(data.h), rounds, peak * 1e-9);
   std::printf("%-20s %10s %10s %8s %10s\n", "", "ms", "GFLOP/s", "of peak", "over plain");
   for (const Entry& entry : list) {
     const auto base = std::find_if(list.begin(), list.end(),
