@@ -228,14 +228,6 @@ void check_layout(const std::vector<TensorEntry>& sorted, std::uint64_t data_siz
 
 }  // namespace
 
-std::optional<std::uint64_t> checked_element_count(std::span<const std::int64_t> shape) {
-  std::int64_t count = 1;
-  for (const std::int64_t n : shape) {
-    if (n < 0 || __builtin_mul_overflow(count, n, &count)) return std::nullopt;
-  }
-  return static_cast<std::uint64_t>(count);
-}
-
 SafetensorsHeader parse_safetensors_header(std::string_view json, std::uint64_t data_begin,
                                            std::uint64_t file_size, const std::string& where,
                                            const OpenOptions& options) {

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,8 +23,5 @@ struct SafetensorsHeader {
 SafetensorsHeader parse_safetensors_header(std::string_view json, std::uint64_t data_begin,
                                            std::uint64_t file_size, const std::string& where,
                                            const OpenOptions& options);
-
-// Product of the dimensions; nullopt where it does not fit 63 bits or a dimension is negative.
-std::optional<std::uint64_t> checked_element_count(std::span<const std::int64_t> shape);
 
 }  // namespace phasescope::formats

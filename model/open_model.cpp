@@ -28,8 +28,8 @@ std::string flag_of(const at::Tensor& tensor) {
 
 std::string hash_of(const formats::TensorArchive& archive) {
   std::string hashes;
-  for (const formats::SafetensorsFile& file : archive.files()) {
-    hashes += formats::sha256_of_file(file.path());
+  for (const auto& file : archive.files()) {
+    hashes += formats::sha256_of_file(file->path());
   }
   return archive.files().size() == 1 ? hashes : formats::sha256_hex(std::string_view(hashes));
 }
@@ -221,6 +221,10 @@ std::shared_ptr<const Model> open_model(const std::string& path_or_name,
   report.warnings = files.notes;
   append(report.warnings, translation.warnings);
   append(report.warnings, archive.warnings());
+  for (const std::vector<std::string>& names : archive.tied()) {
+    report.tied.push_back(names[0] + " and " + names[1] + " are one tensor in the file" +
+                          (names.size() > 2 ? ", as are others" : ""));
+  }
   const std::unique_ptr<Encoding> encoding = make_encoding(translation.config);
   Weights weights = Loader(archive, translation, *encoding, options, report).load();
   report.sha256 = hash_of(archive);

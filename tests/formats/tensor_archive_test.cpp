@@ -7,6 +7,7 @@
 #include "formats/json.h"
 #include "formats/safetensors.h"
 #include "support.h"
+#include "torch_writer.h"
 
 namespace phasescope::formats {
 namespace {
@@ -201,9 +202,67 @@ TEST(TensorArchive, OpensFoldersAndSingleFiles) {
 TEST(TensorArchive, SaysWhatIsMissing) {
   const TemporaryFolder folder;
   EXPECT_TRUE(tells(error_of([&] { TensorArchive::open(folder / "nowhere"); }), "nowhere"));
-  EXPECT_TRUE(tells(error_of([&] { TensorArchive::open(folder.path()); }), "no safetensors file"));
+  EXPECT_TRUE(tells(error_of([&] { TensorArchive::open(folder.path()); }), "no file of weights"));
+  folder.file("training_args.bin", "PK");
+  EXPECT_TRUE(tells(error_of([&] { TensorArchive::open(folder.path()); }), "no file of weights"));
   folder.file("pytorch_model.bin", "PK");
-  EXPECT_TRUE(tells(error_of([&] { TensorArchive::open(folder.path()); }), "pickled"));
+  EXPECT_TRUE(tells(error_of([&] { TensorArchive::open(folder.path()); }), "torch.save"));
+}
+
+// A .bin file with one tensor of three floats for each name, all of them the same storage.
+std::string pickled_file(const std::vector<std::string>& names) {
+  std::vector<std::pair<std::string, std::string>> items;
+  for (const std::string& name : names) {
+    items.emplace_back(name, pickled::tensor(pickled::storage(3), 0, {3}, {1}));
+  }
+  return zip_form(pickled::dict(items), {std::string(12, '\1')});
+}
+
+TEST(TensorArchive, PrefersSafetensorsToPickles) {
+  const TemporaryFolder folder;
+  folder.file("weights.pt", pickled_file({"last"}));
+  folder.file("optimizer.pt", "not looked at");
+  EXPECT_NE(TensorArchive::open(folder.path()).find("last"), nullptr);
+  folder.file("more.pt", pickled_file({"x"}));
+  EXPECT_TRUE(tells(error_of([&] { TensorArchive::open(folder.path()); }), "several"));
+  write_file(folder / "weights.safetensors", {"lone"});
+  EXPECT_NE(TensorArchive::open(folder.path()).find("lone"), nullptr);
+  folder.file("pytorch_model.bin.index.json", R"({"weight_map": {"s": "shard.bin"}})");
+  folder.file("shard.bin", pickled_file({"s"}));
+  EXPECT_NE(TensorArchive::open(folder.path()).find("s"), nullptr);
+  folder.file("pytorch_model.bin", pickled_file({"b"}));
+  EXPECT_NE(TensorArchive::open(folder.path()).find("b"), nullptr);
+  write_file(folder / "model.safetensors", {"main"});
+  EXPECT_NE(TensorArchive::open(folder.path()).find("main"), nullptr);
+}
+
+TEST(TensorArchive, Row9And10_ShardsOfPickles) {
+  const TemporaryFolder folder;
+  folder.file("one.bin", pickled_file({"a", "b"}));
+  folder.file("two.bin", pickled_file({"c"}));
+  Json index = {{"metadata", {{"total_size", 36}}},
+                {"weight_map", {{"a", "one.bin"}, {"b", "one.bin"}, {"c", "two.bin"}}}};
+  const auto open = [&] {
+    folder.file("pytorch_model.bin.index.json", index.dump());
+    return TensorArchive::open(folder.path());
+  };
+  EXPECT_EQ(open().tensors().size(), 3u);
+  EXPECT_TRUE(open().warnings().empty());
+  EXPECT_EQ(open().tied(), (std::vector<std::vector<std::string>>{{"a", "b"}}));
+  // Tools that count a shared storage once are right too.
+  index["metadata"]["total_size"] = 24;
+  EXPECT_TRUE(open().warnings().empty());
+  index["metadata"]["total_size"] = 12;
+  EXPECT_EQ(open().warnings().size(), 1u);
+  index["weight_map"]["c"] = "one.bin";
+  EXPECT_TRUE(tells(error_of(open), "\"c\" is not in the shard"));
+  index["weight_map"]["c"] = "../two.bin";
+  EXPECT_TRUE(tells(error_of(open), "outside the model's folder"));
+  index["weight_map"]["c"] = "two.bin";
+  folder.file("two.bin", pickled_file({"c", "a"}));
+  EXPECT_TRUE(tells(error_of(open), "in two shards"));
+  folder.file("two.bin", "not one");
+  EXPECT_TRUE(tells(error_of(open), "two.bin"));
 }
 
 }  // namespace
