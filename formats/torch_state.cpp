@@ -232,6 +232,7 @@ class StateReader {
       refuse_tensor("has the shape " + shape_text(shape) + ", which is too large");
     }
     const auto reach = checked_reach(shape, tensor.strides);
+    if (*count == 0) offset = 0;  // torch lets an empty slice begin anywhere
     const std::uint64_t elements = (view.end - view.begin) / tensor.item;
     if (!reach || offset > elements || *reach > elements - offset) {
       refuse_tensor("of shape " + shape_text(shape) + ", strides " + shape_text(tensor.strides) +

@@ -155,6 +155,15 @@ TEST(TorchFile, ReadsViewsOfPartsOfAnOldStorage) {
   EXPECT_TRUE(tells(error_of([&] { open(pickled::tensor(part(4, 3), 0, {1}, {1})); }), "outside"));
 }
 
+TEST(TorchFile, TakesEmptySlicesWhereverTheyBegin) {
+  const std::string pickle =
+      pickled::dict({{"x", pickled::tensor(pickled::storage(3), INT64_MAX, {0, 4}, {9, 1})}});
+  const TemporaryFolder folder;
+  const auto file = TorchFile::open(folder.file("x.pt", zip_form(pickle, {std::string(12, 'x')})));
+  EXPECT_TRUE(bytes_of(*file, "x").empty());
+  EXPECT_TRUE(visited(*file, *file->find("x")).empty());
+}
+
 TEST(TorchFile, ReadsZip64AndDataDescriptors) {
   const TemporaryFolder folder;
   const std::string raw(12, '\1');
