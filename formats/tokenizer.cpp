@@ -45,15 +45,26 @@ std::string visible_character(std::string_view text, std::size_t at, const Utf8C
   return std::string(text.substr(at, character.length));
 }
 
-// How many of the tokens from `first` on make up the first character of `bytes`, the concatenation
-// of single-byte tokens; 1 where they make none.
-std::size_t tokens_of_character(const std::vector<std::string>& bytes, std::size_t first) {
-  if (bytes[first].size() != 1) return 1;
-  std::string joined;
-  for (std::size_t i = first; i < bytes.size() && i < first + 4 && bytes[i].size() == 1; ++i) {
-    joined += bytes[i];
+// The length of the longest beginning of a character at `at`; at least 1.
+std::size_t broken_length(std::string_view text, std::size_t at) {
+  const auto byte = [&](std::size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0;
+  };
+  const int lead = byte(at);
+  int low = 0x80, high = 0xBF, more = 0;  // of the second byte; how many come after the first
+  if (lead >= 0xC2 && lead <= 0xDF) more = 1;
+  if (lead >= 0xE0 && lead <= 0xEF) more = 2;
+  if (lead >= 0xF0 && lead <= 0xF4) more = 3;
+  if (lead == 0xE0) low = 0xA0;
+  if (lead == 0xED) high = 0x9F;
+  if (lead == 0xF0) low = 0x90;
+  if (lead == 0xF4) high = 0x8F;
+  std::size_t length = 1;
+  for (; more > 0 && byte(at + length) >= low && byte(at + length) <= high; --more) {
+    ++length;
+    low = 0x80, high = 0xBF;
   }
-  return utf8_char_at(joined, 0).length;
+  return length;
 }
 
 std::optional<std::int64_t> read_bos(const Json& description, const std::string& where) {
@@ -73,11 +84,7 @@ std::int64_t read_vocab_size(const Json& description, const std::string& where,
     throw bad_input("a byte tokenizer's vocab_size must be an integer from 256 to 16777216", key);
   }
   const auto size = value.get<std::int64_t>();
-  if (embedding_rows && size > *embedding_rows) {
-    throw bad_input("the tokenizer has " + std::to_string(size) + " ids, but the embedding only " +
-                        std::to_string(*embedding_rows) + " rows",
-                    key, "the tokenizer belongs to another model");
-  }
+  check_embedding(size, embedding_rows, key);
   return size;
 }
 
@@ -121,12 +128,20 @@ std::string ByteTokenizer::decode(std::span<const std::int64_t> ids, SpecialToke
   return bytes;
 }
 
+std::string ByteTokenizer::decode_text(std::span<const std::int64_t> ids,
+                                       SpecialTokens special) const {
+  return with_replacements(decode(ids, special));
+}
+
 std::string ByteTokenizer::token_text(std::int64_t id) const {
+  if (const auto bytes = token_bytes(id)) return visible_text(*bytes);
+  return bos_ && id == *bos_ ? "[BOS]" : '[' + std::to_string(id) + ']';
+}
+
+std::optional<std::string> ByteTokenizer::token_bytes(std::int64_t id) const {
   check_id(id);
-  if (bos_ && id == *bos_) return "[BOS]";
-  if (id >= kBytes) return '[' + std::to_string(id) + ']';
-  const char byte = static_cast<char>(id);
-  return visible_text(std::string_view(&byte, 1));
+  if (id >= kBytes || (bos_ && id == *bos_)) return std::nullopt;
+  return std::string(1, static_cast<char>(id));
 }
 
 void ByteTokenizer::check_id(std::int64_t id) const {
@@ -157,6 +172,14 @@ std::unique_ptr<Tokenizer> make_tokenizer(const Json& description, const std::st
   return std::make_unique<ByteTokenizer>(vocab_size, bos);
 }
 
+void check_embedding(std::int64_t ids_end, std::optional<std::int64_t> embedding_rows,
+                     const std::string& where) {
+  if (!embedding_rows || ids_end <= *embedding_rows) return;
+  throw bad_input("the tokenizer has " + std::to_string(ids_end) + " ids, but the embedding only " +
+                      std::to_string(*embedding_rows) + " rows",
+                  where, "the tokenizer belongs to another model");
+}
+
 void check_ids(std::span<const std::int64_t> ids, std::int64_t vocab_size,
                const std::string& where) {
   for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -177,25 +200,41 @@ std::string visible_text(std::string_view bytes) {
   return shown;
 }
 
+std::string with_replacements(std::string_view bytes) {
+  std::string text;
+  for (std::size_t at = 0; at < bytes.size();) {
+    const Utf8Char character = utf8_char_at(bytes, at);
+    const std::size_t length = character.valid ? character.length : broken_length(bytes, at);
+    text += character.valid ? bytes.substr(at, length) : "\xEF\xBF\xBD";
+    at += length;
+  }
+  return text;
+}
+
 std::vector<std::string> visible_tokens(const Tokenizer& tokenizer,
                                         std::span<const std::int64_t> ids) {
-  std::vector<std::string> bytes;
-  for (const std::int64_t id : ids) {
-    bytes.push_back(tokenizer.decode(std::span(&id, 1), SpecialTokens::skip));
-  }
-  std::vector<std::string> shown;
-  while (shown.size() < ids.size()) {
-    const std::size_t first = shown.size();
-    const std::size_t count = tokens_of_character(bytes, first);
-    if (count == 1) {
-      shown.push_back(tokenizer.token_text(ids[first]));
-      continue;
+  std::vector<std::string> shown(ids.size());
+  std::string run;                    // bytes of tokens without a special one between
+  std::vector<std::size_t> token_of;  // of each of its bytes
+  const auto show_run = [&] {
+    for (std::size_t at = 0; at < run.size();) {
+      const std::size_t length = utf8_char_at(run, at).length;
+      shown[token_of[at]] += visible_text(std::string_view(run).substr(at, length));
+      at += length;
     }
-    std::string character;
-    for (std::size_t i = first; i < first + count; ++i) character += bytes[i];
-    shown.push_back(visible_text(character));
-    shown.resize(first + count);
+    run.clear();
+    token_of.clear();
+  };
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (const auto bytes = tokenizer.token_bytes(ids[i])) {
+      run += *bytes;
+      token_of.resize(run.size(), i);
+    } else {
+      show_run();
+      shown[i] = tokenizer.token_text(ids[i]);
+    }
   }
+  show_run();
   return shown;
 }
 

@@ -1,5 +1,5 @@
 """Collects into .carry/ what `./dev test --gpu` needs and a GPU machine without network may lack:
-header-only libraries and GoogleTest's sources. No compiled code, so the machines need not match."""
+header-only libraries, GoogleTest's sources, and two static C libraries that need nothing but libc."""
 
 import shutil
 from pathlib import Path
@@ -15,6 +15,12 @@ HEADERS = {
     "/usr/include/hwy": "prefix/include/hwy",
     "/usr/src/googletest": "googletest",
 }
+FILES = {
+    "/usr/include/pcre2.h": "prefix/include/pcre2.h",
+    "/usr/include/utf8proc.h": "prefix/include/utf8proc.h",
+    "/usr/lib/x86_64-linux-gnu/libpcre2-8.a": "prefix/lib/libpcre2-8.a",
+    "/usr/lib/x86_64-linux-gnu/libutf8proc.a": "prefix/lib/libutf8proc.a",
+}
 
 
 def carry():
@@ -27,6 +33,12 @@ def carry():
             continue
         shutil.copytree(source, partial / target,
                         ignore=shutil.ignore_patterns("test", "samples", "docs"))
+    for source, target in FILES.items():
+        if Path(source).is_file():
+            (partial / target).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, partial / target)
+        else:
+            say(f"{source} is not there; going on without")
     shutil.rmtree(CARRY, ignore_errors=True)
     partial.rename(CARRY)
     size = sum(path.stat().st_size for path in CARRY.rglob("*") if path.is_file())
