@@ -9,6 +9,7 @@
 #include "formats/error.h"
 #include "formats/json.h"
 #include "formats/sha256.h"
+#include "formats/tokenizer_files.h"
 #include "model/families/family.h"
 #include "model/model_files.h"
 #include "model/tensor_io.h"
@@ -171,8 +172,21 @@ std::shared_ptr<const formats::Tokenizer> tokenizer_of(const ModelConfig& config
   return formats::make_tokenizer(config.tokenizer, where, config.vocab_size);
 }
 
-std::string tokenizer_name(const ModelConfig& config) {
-  return config.tokenizer.is_object() ? config.tokenizer.value("type", "") : "";
+// The configuration's, else the file beside it. A model whose tokenizer cannot be read still reads
+// ids, so that this is a warning until a text is given.
+std::shared_ptr<const formats::Tokenizer> tokenizer_beside(const fs::path& config_file,
+                                                           const ModelConfig& config,
+                                                           LoadReport& report) {
+  if (!config.tokenizer.is_null()) return tokenizer_of(config, config_file.string());
+  const auto file = formats::find_tokenizer_file(config_file);
+  if (!file) return nullptr;
+  try {
+    return formats::open_tokenizer(*file, config.vocab_size);
+  } catch (const formats::Error& error) {
+    report.tokenizer_fault = error.full_text();
+    report.warnings.push_back("the tokenizer cannot be read: " + report.tokenizer_fault);
+    return nullptr;
+  }
 }
 
 void append(std::vector<std::string>& list, const std::vector<std::string>& more) {
@@ -183,7 +197,7 @@ std::shared_ptr<const Model> assembled(LoadReport report, ModelConfig config, We
                                        std::shared_ptr<const formats::Tokenizer> tokenizer) {
   std::shared_ptr<const Encoding> encoding = make_encoding(config);
   fill_sizes(config, *encoding, weights, weights.embedding.scalar_type(), report);
-  report.tokenizer = tokenizer_name(config);
+  report.tokenizer = tokenizer ? tokenizer->name() : "";
   return std::make_shared<const Model>(
       Model{std::move(report), std::move(tokenizer),
             Decoder(std::move(config), std::move(encoding), std::move(weights))});
@@ -228,8 +242,9 @@ std::shared_ptr<const Model> open_model(const std::string& path_or_name,
   const std::unique_ptr<Encoding> encoding = make_encoding(translation.config);
   Weights weights = Loader(archive, translation, *encoding, options, report).load();
   report.sha256 = hash_of(archive);
+  auto tokenizer = tokenizer_beside(files.config, translation.config, report);
   const auto model = assembled(std::move(report), translation.config, std::move(weights),
-                               tokenizer_of(translation.config, files.config.string()));
+                               std::move(tokenizer));
   return options.overrides.empty() ? model : with_overrides(model, options.overrides);
 }
 

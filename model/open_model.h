@@ -33,7 +33,8 @@ struct LoadReport {
   std::int64_t parameters = 0;
   std::int64_t weight_bytes = 0;             // in the dtype computed in
   std::int64_t memory_bytes_at_context = 0;  // weights and what a forward pass of that length holds
-  std::string tokenizer;                     // "bytes", or empty
+  std::string tokenizer;                     // its name(); empty where there is none
+  std::string tokenizer_fault;               // why the one beside the model cannot be read
   std::string sha256;                        // of the weights file(s)
 };
 

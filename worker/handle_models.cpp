@@ -11,6 +11,7 @@
 #include "formats/error.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"
+#include "formats/tokenizer_files.h"
 #include "model/capture.h"
 #include "model/check.h"
 #include "model/tensor_io.h"
@@ -108,28 +109,70 @@ Reply model_info(const json& params, RequestContext& context) {
 
 // ---- texts --------------------------------------------------------------------------------------
 
-Reply tokenize(const json& params, RequestContext& context) {
+// The tokenizer of a request's model: where it has a file of its own, weights stay untouched.
+std::shared_ptr<const formats::Tokenizer> tokenizer_of(const json& params,
+                                                       RequestContext& context) {
+  if (const auto file = formats::find_tokenizer_file(model_names(params)[0])) {
+    return formats::open_tokenizer(*file);
+  }
   const ModelPointer model = context.models().open(params);
   if (!model->tokenizer) {
     throw formats::bad_input("the model has no tokenizer", model->report.path);
   }
-  const bool plain = params.value("no_special", false);
-  const json input = params.value("input", json::object());
-  std::vector<std::int64_t> ids;
-  if (plain && (input.contains("text") || input.contains("prompt"))) {
-    const std::string text = input.contains("text") ? input["text"] : input["prompt"];
-    ids = model->tokenizer->encode(text, formats::Template::leave_out).ids;
-  } else {
-    json all = params;
-    if (!all.contains("length")) all["length"] = std::int64_t{1} << 40;  // nothing is cut
-    ids = only_first(read_input(all, context, *model, DefaultInput::first_session)).items[0].ids;
-  }
+  return model->tokenizer;
+}
+
+json there_and_back(const formats::Tokenizer& tokenizer, const std::vector<std::int64_t>& ids,
+                    bool plain) {
   const auto special = plain ? formats::SpecialTokens::keep : formats::SpecialTokens::skip;
-  const std::string decoded = model->tokenizer->decode(ids, special);
-  return {{{"ids", ids},
-           {"decoded", analysis::as_utf8(decoded)},
-           {"tokens", formats::visible_tokens(*model->tokenizer, ids)}},
-          {}};
+  return {{"ids", ids},
+          {"decoded", tokenizer.decode_text(ids, special)},
+          {"tokens", formats::visible_tokens(tokenizer, ids)}};
+}
+
+json tokenized(const formats::Tokenizer& tokenizer, const std::string& text, bool plain) {
+  const auto use = plain ? formats::Template::leave_out : formats::Template::apply;
+  const formats::TokenizedText tokens = tokenizer.encode(text, use);
+  json result = there_and_back(tokenizer, tokens.ids, plain);
+  json& spans = result["spans"] = json::array();
+  for (const formats::TextSpan& span : tokens.spans) spans.push_back({span.begin, span.end});
+  result["pre_tokens"] = tokenizer.pre_tokens(text);
+  return result;
+}
+
+bool are_integers(const json& list) {
+  return list.is_array() && std::all_of(list.begin(), list.end(), [](const json& item) {
+    return item.is_number_integer();
+  });
+}
+
+Reply tokenize(const json& params, RequestContext& context) {
+  const auto tokenizer = tokenizer_of(params, context);
+  const bool plain = params.value("no_special", false);
+  if (params.contains("texts")) {
+    json items = json::array();
+    for (const std::string& text : words_param(params, "texts")) {
+      context.throw_if_cancelled();
+      items.push_back(tokenized(*tokenizer, text, plain));
+    }
+    return {{{"items", std::move(items)}}, {}};
+  }
+  const json input = params.value("input", json::object());
+  for (const char* key : {"text", "prompt"}) {
+    if (!input.contains(key)) continue;
+    if (!input[key].is_string()) throw formats::bad_usage("a text must be a string", key);
+    return {tokenized(*tokenizer, input[key].get<std::string>(), plain), {}};
+  }
+  if (input.contains("ids") && are_integers(input["ids"])) {
+    return {there_and_back(*tokenizer, input["ids"].get<std::vector<std::int64_t>>(), plain), {}};
+  }
+  if (input.empty()) return {tokenized(*tokenizer, analysis::first_session_text().text, plain), {}};
+  json all = params;
+  if (!all.contains("length")) all["length"] = std::int64_t{1} << 40;  // nothing is cut
+  const ModelPointer model = context.models().open(params);
+  const Texts texts =
+      only_first(read_input(all, context, *model, DefaultInput::first_session));
+  return {there_and_back(*tokenizer, texts.items[0].ids, plain), {}};
 }
 
 Reply text_read(const json& params, RequestContext& context) {

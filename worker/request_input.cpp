@@ -85,7 +85,9 @@ Texts through_tokenizer(const std::vector<formats::NamedText>& texts, const mode
                         std::int64_t length) {
   if (!model.tokenizer) {
     throw formats::bad_input("the model has no tokenizer, so it cannot read text",
-                             model.report.path, "give ids instead");
+                             model.report.path,
+                             model.report.tokenizer_fault.empty() ? "give ids instead"
+                                                                  : model.report.tokenizer_fault);
   }
   return analysis::tokenised(texts, *model.tokenizer, length);
 }

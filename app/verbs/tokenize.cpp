@@ -8,21 +8,26 @@ namespace phasescope::app {
 
 namespace {
 
+// Texts of one request; answers come as they are made.
+constexpr std::size_t kBytesOfARequest = 1 << 20;
+
 class TokenizeVerb : public Verb {
  public:
   std::string name() const override { return "tokenize"; }
   std::string help() const override { return "text to ids and back"; }
   std::string example() const override { return "phasescope tokenize rope --prompt 'a text'"; }
   void declare(Options& options) override {
-    options.argument("MODEL", model_, "folder, .safetensors file or bundled name");
+    options.argument("MODEL", model_,
+                     "folder, .safetensors file, bundled name, tokenizer.json or .model file");
     input_.declare(options);
     options.flag("--jsonl", lines_,
                  "{\"text\"} a line on stdin, {\"ids\", \"decoded\"} a line out");
     options.flag("--no-special", no_special_, "no template");
+    options.flag("--pre-tokens", pre_tokens_, "with --jsonl: what the text was cut into, too");
   }
   Output run(Run& run) override {
     if (lines_) return run_lines(run);
-    nlohmann::json params{{"model", model_}, {"no_special", no_special_}};
+    nlohmann::json params = request();
     input_.add_to(params);
     Output output{.result = run.call("tokenize", std::move(params)).result};
     output.text = output.result["ids"].dump() + "\n";
@@ -30,27 +35,43 @@ class TokenizeVerb : public Verb {
   }
 
  private:
+  nlohmann::json request() const { return {{"model", model_}, {"no_special", no_special_}}; }
+
   Output run_lines(Run& run) {
     Output output{.result = nlohmann::json::array()};
+    nlohmann::json texts = nlohmann::json::array();
+    std::size_t bytes = 0, lines = 0;
     for (std::string line; std::getline(std::cin, line);) {
+      ++lines;
       const auto item = nlohmann::json::parse(line, nullptr, false);
-      if (!item.is_object() || !item.contains("text")) {
-        throw formats::bad_input("a line is not {\"text\": ...}",
-                                 "line " + std::to_string(output.result.size() + 1));
+      if (!item.is_object() || !item.contains("text") || !item["text"].is_string()) {
+        throw formats::bad_input("a line is not {\"text\": ...}", "line " + std::to_string(lines));
       }
-      auto reply = run.call(
-          "tokenize",
-          {{"model", model_}, {"no_special", no_special_}, {"input", {{"text", item["text"]}}}});
-      const nlohmann::json answer{{"ids", reply.result["ids"]},
-                                  {"decoded", reply.result["decoded"]}};
-      output.text += answer.dump() + "\n";
-      output.result.push_back(answer);
+      texts.push_back(item["text"]);
+      bytes += line.size();
+      if (bytes < kBytesOfARequest) continue;
+      answer(run, texts, output);
+      texts.clear();
+      bytes = 0;
     }
+    if (!texts.empty()) answer(run, texts, output);
     return output;
   }
 
+  void answer(Run& run, const nlohmann::json& texts, Output& output) const {
+    nlohmann::json params = request();
+    params["texts"] = texts;
+    const auto reply = run.call("tokenize", std::move(params));
+    for (const nlohmann::json& item : reply.result["items"]) {
+      nlohmann::json line{{"ids", item["ids"]}, {"decoded", item["decoded"]}};
+      if (pre_tokens_) line["pre_tokens"] = item["pre_tokens"];
+      output.text += line.dump() + "\n";
+      output.result.push_back(std::move(line));
+    }
+  }
+
   std::string model_;
-  bool lines_ = false, no_special_ = false;
+  bool lines_ = false, no_special_ = false, pre_tokens_ = false;
   InputOptions input_;
 };
 
