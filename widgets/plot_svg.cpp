@@ -133,8 +133,9 @@ void draw_line(Page& page, const Series& series, const std::string& color) {
     run.clear();
   };
   for (std::size_t i = 0; i < std::min(series.x.size(), series.y.size()); ++i) {
-    if (std::isfinite(series.y[i]))
-      run.emplace_back(page.x(series.x[i]), page.y(series.y[i]));
+    const double x = page.x(series.x[i]), y = page.y(series.y[i]);
+    if (std::isfinite(x) && std::isfinite(y))  // 0 has no place on a log axis
+      run.emplace_back(x, y);
     else
       flush();
   }
@@ -175,8 +176,8 @@ void draw_histogram(Page& page, const Series& series, const std::string& color) 
 void draw_scatter(Page& page, const Series& series, const std::string& color) {
   const bool bars = series.low.size() == series.y.size() && series.high.size() == series.y.size();
   for (std::size_t i = 0; i < std::min(series.x.size(), series.y.size()); ++i) {
-    if (!std::isfinite(series.y[i])) continue;
     const double x = page.x(series.x[i]);
+    if (!std::isfinite(x) || !std::isfinite(page.y(series.y[i]))) continue;
     if (bars) page.svg.line(x, page.y(series.low[i]), x, page.y(series.high[i]), color, 1.4);
     page.svg.circle(x, page.y(series.y[i]), 3.5, color);
   }
@@ -214,12 +215,38 @@ void draw_marker(Page& page, const Marker& marker, int place) {
   }
 }
 
+// Cells enlarged to whole blocks of pixels: not every reader of SVG heeds image-rendering, and one
+// that smooths would draw values that nobody measured.
+std::string embedded(const MapSpec& map, int pixels) {
+  const int scale = std::max(1, pixels / std::max({1, map.rows, map.cols}));
+  return data_uri_of_png(png_of(map, scale));
+}
+
+// Few enough cells to be read as a table: the number stands in each.
+constexpr int kReadableCells = 16;
+
+void draw_cell_values(Page& page, const MapSpec& map, double width, double height) {
+  if (map.rows > kReadableCells || map.cols > kReadableCells) return;
+  const double x = page.x(map.col_begin), y = page.y(map.row_begin);
+  for (int r = 0; r < map.rows; ++r) {
+    for (int c = 0; c < map.cols; ++c) {
+      const float value = map.values[static_cast<std::size_t>(r) * map.cols + c];
+      if (!std::isfinite(value)) continue;
+      const Rgba under = cell_color(map, value);
+      const bool dark = 299 * under.r + 587 * under.g + 114 * under.b < 128000;
+      page.svg.text(x + width * (c + 0.5) / map.cols, y + height * (r + 0.5) / map.rows + 4,
+                    short_number(value), {10.5, dark ? "#ffffff" : "#111114", TextAnchor::middle});
+    }
+  }
+}
+
 void draw_map(Page& page, const MapSpec& map) {
   if (map.values.empty()) return;
   const double x0 = page.x(map.col_begin), y0 = page.y(map.row_begin);
   const double x1 = page.x(map.col_end > 0 ? map.col_end : map.cols);
   const double y1 = page.y(map.row_end > 0 ? map.row_end : map.rows);
-  page.svg.image(x0, y0, x1 - x0, y1 - y0, data_uri_of_png(png_of(map)));
+  page.svg.image(x0, y0, x1 - x0, y1 - y0, embedded(map, 1024));
+  draw_cell_values(page, map, x1 - x0, y1 - y0);
 }
 
 void draw_color_scale(SvgWriter& svg, const MapSpec& map, const Frame& frame) {
@@ -270,6 +297,14 @@ void draw_data(Page& page) {
   page.svg.end_clip();
 }
 
+// A token is as high as it is wide, within reason; maps that are read as tables keep the frame.
+double map_height(const MapSpec& map, const Frame& frame) {
+  if (map.rows <= kReadableCells && map.cols <= kReadableCells) return frame.height;
+  const double rows = (map.row_end > 0 ? map.row_end : map.rows) - map.row_begin;
+  const double columns = (map.col_end > 0 ? map.col_end : map.cols) - map.col_begin;
+  return frame.width * std::clamp(rows / columns, 0.3, 1.0);
+}
+
 }  // namespace
 
 std::string svg_of(const PlotSpec& plot, PixelSize size) {
@@ -278,8 +313,9 @@ std::string svg_of(const PlotSpec& plot, PixelSize size) {
   const auto legend = legend_of(plot, left, 44, size.width - 18);
   const double top = legend.empty() ? (plot.map ? 52 : 36) : legend.back().y + 14;
   const double below = 44 + (notes.empty() ? 0 : 8 + kNoteLine * notes.size());
-  const Frame frame{left, top, std::max(40.0, size.width - left - right),
-                    std::max(40.0, size.height - top - below)};
+  Frame frame{left, top, std::max(40.0, size.width - left - right),
+              std::max(40.0, size.height - top - below)};
+  if (plot.map) frame.height = map_height(*plot.map, frame);
   SvgWriter svg(size.width, top + frame.height + below);
   svg.text(left, 22, plot.title, {14.5, "#111114", TextAnchor::start, true});
   draw_legend(svg, legend);
@@ -305,7 +341,7 @@ std::string svg_of(const GridSpec& grid, int width) {
     const double x = edge + (i % columns) * (side + gap);
     const double y = top + (i / columns) * (side + caption + gap);
     const GridCell& cell = grid.cells[i];
-    if (!cell.map.values.empty()) svg.image(x, y, side, side, data_uri_of_png(png_of(cell.map)));
+    if (!cell.map.values.empty()) svg.image(x, y, side, side, embedded(cell.map, 256));
     svg.rect(x, y, side, side, "none", 1, "#9a9aa0");
     svg.text(x, y + side + 13, cell.caption, {10.5, kInk});
   }

@@ -1,7 +1,11 @@
 #include "app/cli/cli.h"
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
 
 #include "app/cli/output.h"
 #include "app/cli/worker_run.h"
@@ -29,19 +33,18 @@ std::string command_line(const std::vector<std::string>& words) {
   return line;
 }
 
-void declare_common(CLI::App& parser, CommonOptions& common) {
-  parser.add_option("--out", common.out,
-                    "file (.json .csv .svg .pdf .png .npy .safetensors) or folder to write");
-  parser.add_flag("--json", common.json, "one JSON document on standard output");
-  parser.add_flag("--quiet", common.quiet, "nothing but results and errors");
-  parser.add_option("--device", common.device, "cpu or cuda[:i]");
-  parser.add_option("--threads", common.threads, "threads of the worker")
-      ->check(CLI::Range(1, 1024));
-  parser.add_option("--dtype", common.dtype, "computed in f32 (default), f64 or bf16")
-      ->check(CLI::IsMember({"f32", "f64", "bf16"}));
-  parser.add_option("--backend", common.backend, "fused (default) or plain");
-  parser.add_option("--seed", common.seed, "seed of everything drawn");
-  parser.add_option("--remote", common.remote, "host whose worker is used, over ssh");
+void declare_common(Options& options, CommonOptions& common) {
+  options.option("--out", common.out,
+                 "file (.json .csv .svg .pdf .png .npy .safetensors) or folder to write");
+  options.flag("--json", common.json, "one JSON document on standard output");
+  options.flag("--quiet", common.quiet, "nothing but results and errors");
+  options.option("--device", common.device, "cpu or cuda[:i]");
+  options.option("--threads", common.threads, "threads of the worker", 1, 1024);
+  options.choice("--dtype", common.dtype, {"f32", "f64", "bf16"},
+                 "computed in f32 (default), f64 or bf16");
+  options.choice("--backend", common.backend, {"fused", "plain"}, "fused (default) or plain");
+  options.option("--seed", common.seed, "seed of everything drawn");
+  options.option("--remote", common.remote, "host whose worker is used, over ssh");
 }
 
 int report_error(const ErrorInfo& error, bool json) {
@@ -71,22 +74,55 @@ void print(const Output& output, const CommonOptions& common) {
 }
 
 int run_verb(Verb& verb, const CommonOptions& common, const std::string& command) {
+  const bool exports = !common.out.empty() && verb.exports();
+  if (exports) require_writable_form(common.out);
   WorkerRun run(common, command);
   Output output = verb.run(run);
-  if (!common.out.empty() && !output.wrote_files) {
+  if (exports) {
     export_output(output, common.out, run.sidecar(output.result));
-    run.say("wrote " + common.out);
+    run.say("wrote " + common.out + what_else(output, common.out));
   }
   print(output, common);
+  if (std::fflush(stdout) != 0) {
+    throw formats::bad_input(
+        "the result could not be written: " + std::string(std::strerror(errno)), "standard output");
+  }
   return output.status;
 }
 
 // CLI11 speaks of itself in its messages; ours is one sentence.
-ErrorInfo usage_error(const CLI::ParseError& error) {
+ErrorInfo usage_error(const CLI::ParseError& error, const std::string& verb,
+                      const std::vector<std::string>& unknown) {
   std::string message = error.what();
   while (!message.empty() && (message.back() == '\n' || message.back() == '.')) message.pop_back();
+  if (!unknown.empty()) {
+    message = verb + " takes no";
+    for (const std::string& word : unknown) message += " \"" + word + "\"";
+  }
   return {std::string(protocol::error_code::bad_usage), message, "",
-          "phasescope --help lists the verbs, phasescope VERB --help their options"};
+          "phasescope " + verb + " --help lists its options"};
+}
+
+bool one_edit_apart(const std::string& a, const std::string& b) {
+  if (a == b) return true;
+  if (a.size() > b.size()) return one_edit_apart(b, a);
+  if (b.size() - a.size() > 1) return false;
+  size_t same = 0;
+  while (same < a.size() && a[same] == b[same]) ++same;
+  const size_t skipped = a.size() == b.size() ? same + 1 : same;
+  return a.compare(std::min(skipped, a.size()), a.npos, b, same + 1, b.npos) == 0;
+}
+
+// A word that names no verb is a model, unless it is almost a verb and no such file exists.
+void refuse_misspelt_verb(const std::string& word,
+                          const std::vector<std::unique_ptr<Verb>>& verbs) {
+  if (word.size() < 4 || word[0] == '-' || std::filesystem::exists(word)) return;
+  for (const auto& verb : verbs) {
+    const std::string name = verb->name();
+    if (name.rfind(word, 0) != 0 && !one_edit_apart(word, name)) continue;
+    throw formats::bad_usage("there is no verb and no file \"" + word + "\"", "",
+                             "did you mean " + name + "? phasescope --help lists the verbs");
+  }
 }
 
 // A word that names no verb is a model for the window: `phasescope rope tapa`.
@@ -97,13 +133,18 @@ std::vector<std::string> with_view(std::vector<std::string> words,
     return std::any_of(verbs.begin(), verbs.end(),
                        [&](const auto& verb) { return verb->name() == word; });
   };
-  if (words.empty() || !known(words[0])) words.insert(words.begin(), "view");
+  if (!words.empty() && known(words[0])) return words;
+  if (!words.empty()) refuse_misspelt_verb(words[0], verbs);
+  words.insert(words.begin(), "view");
   return words;
 }
 
 }  // namespace
 
 int run_program(int argc, char** argv) {
+  // Workers inherit it. OpenMP threads that spin while they wait cost most where cores are shared:
+  // with the window, with jobs.
+  ::setenv("OMP_WAIT_POLICY", "passive", 0);
   CLI::App parser("Phasescope: an oscilloscope for attention", "phasescope");
   parser.set_version_flag("--version", "phasescope " PHASESCOPE_VERSION);
   parser.require_subcommand(0, 1);
@@ -115,13 +156,14 @@ int run_program(int argc, char** argv) {
     sub->footer("Example: " + verb->example());
     Options options(*sub);
     verb->declare(options);
-    declare_common(*sub, common);
+    declare_common(options, common);
     parsers.push_back(sub);
   }
   const std::vector<std::string> given(argv + 1, argv + argc);
-  std::vector<std::string> words = with_view(given, verbs);
-  const bool json = std::find(words.begin(), words.end(), "--json") != words.end();
+  const bool json = std::find(given.begin(), given.end(), "--json") != given.end();
+  std::vector<std::string> words;
   try {
+    words = with_view(given, verbs);
     std::vector<std::string> reversed(words.rbegin(), words.rend());
     parser.parse(reversed);
     for (size_t i = 0; i < verbs.size(); ++i) {
@@ -131,7 +173,7 @@ int run_program(int argc, char** argv) {
   } catch (const CLI::Success& done) {
     return parser.exit(done);
   } catch (const CLI::ParseError& error) {
-    return report_error(usage_error(error), json);
+    return report_error(usage_error(error, words[0], parser.remaining(true)), json);
   } catch (const protocol::RequestError& error) {
     return report_error(error.info(), json);
   } catch (const formats::Error& error) {

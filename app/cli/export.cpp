@@ -6,6 +6,7 @@
 
 #include <array>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
 
 #include "app/cli/output.h"
@@ -114,9 +115,19 @@ class Filter {
   pid_t pid_ = -1;
 };
 
+constexpr const char* kForms = ".json .csv .svg .pdf .png .npy .safetensors";
+
+// "out/v1.5/" and a folder that is there already are folders, whatever their names end in.
+bool is_folder(const fs::path& path) { return path.extension().empty() || fs::is_directory(path); }
+
+formats::Error unknown_form(const fs::path& path) {
+  return bad_usage("no known form is written to \"" + path.extension().string() + "\" files",
+                   path.string(), std::string("use ") + kForms + " or a folder");
+}
+
 std::string svg_of_output(const Output& output, const fs::path& path) {
-  if (!output.figures.empty()) return widgets::svg_of(output.figures.front());
   if (!output.grids.empty()) return widgets::svg_of(output.grids.front());
+  if (!output.figures.empty()) return widgets::svg_of(output.figures.front());
   throw bad_usage("this verb has no figure", path.string(), "write .json or .csv");
 }
 
@@ -161,16 +172,66 @@ void export_folder(const Output& output, const fs::path& folder, const json& sid
     write_with_sidecar(folder / name, csv_of(output.tables[i]), sidecar);
   }
   for (const widgets::PlotSpec& figure : output.figures) export_figure(figure, folder, sidecar);
-  for (const widgets::GridSpec& grid : output.grids) {
-    write_with_sidecar(folder / (grid.id + ".svg"), widgets::svg_of(grid), sidecar);
-  }
+  for (const widgets::GridSpec& grid : output.grids) export_grid(grid, folder, sidecar);
   if (!output.tensors.empty()) {
     write_safetensors_file(output, folder / "tensors.safetensors", sidecar);
     write_text(folder / "tensors.safetensors.json", sidecar.dump(1) + "\n");
   }
 }
 
+std::string csv_of_grid(const widgets::GridSpec& grid) {
+  std::string text = "cell,row,column,value\n";
+  for (const widgets::GridCell& cell : grid.cells) {
+    const std::string name = cell.caption.substr(0, cell.caption.find(' '));
+    for (int r = 0; r < cell.map.rows; ++r) {
+      for (int c = 0; c < cell.map.cols; ++c) {
+        const double value = cell.map.values[size_t(r) * size_t(cell.map.cols) + size_t(c)];
+        char number[32];
+        std::snprintf(number, sizeof number, "%.9g", value);
+        text += name + "," + std::to_string(r) + "," + std::to_string(c) + "," + number + "\n";
+      }
+    }
+  }
+  return text;
+}
+
+json json_of_grid(const widgets::GridSpec& grid) {
+  json out{
+      {"id", grid.id}, {"title", grid.title}, {"columns", grid.columns}, {"notes", grid.notes}};
+  for (const widgets::GridCell& cell : grid.cells) {
+    out["cells"].push_back({{"caption", cell.caption}, {"map", widgets::json_of(cell.map)}});
+  }
+  return out;
+}
+
 }  // namespace
+
+void require_writable_form(const fs::path& path) {
+  if (!is_folder(path)) {
+    const std::string forms = std::string(kForms) + " ";
+    if (forms.find(path.extension().string() + " ") == forms.npos) throw unknown_form(path);
+  }
+  fs::path place = fs::absolute(path).lexically_normal();
+  if (!is_folder(path)) place = place.parent_path();
+  while (!fs::exists(place) && place.has_relative_path()) place = place.parent_path();
+  if (!fs::is_directory(place)) {
+    throw formats::bad_input("this is a file, and a folder is needed to write into",
+                             place.string());
+  }
+  if (access(place.c_str(), W_OK) != 0) {
+    throw formats::bad_input("this folder cannot be written to: " + std::string(strerror(errno)),
+                             place.string(), "name another place with --out");
+  }
+}
+
+std::string what_else(const Output& output, const fs::path& path) {
+  const std::string form = path.extension().string();
+  const size_t pictures = output.figures.size() + output.grids.size();
+  if (is_folder(path) || pictures < 2 || (form != ".svg" && form != ".pdf" && form != ".png")) {
+    return "";
+  }
+  return " (the first of " + std::to_string(pictures) + " figures; --out FOLDER writes all)";
+}
 
 std::string convert_svg(const std::string& svg, const std::string& format) {
   // A child that dies early must not end us through SIGPIPE.
@@ -192,9 +253,19 @@ void export_figure(const widgets::PlotSpec& figure, const fs::path& folder, cons
   write_text(folder / (figure.id + ".json"), data.dump(1) + "\n");
 }
 
+void export_grid(const widgets::GridSpec& grid, const fs::path& folder, const json& sidecar) {
+  const std::string svg = widgets::svg_of(grid);
+  write_with_sidecar(folder / (grid.id + ".svg"), svg, sidecar);
+  write_with_sidecar(folder / (grid.id + ".png"), convert_svg(svg, "png"), sidecar);
+  write_with_sidecar(folder / (grid.id + ".csv"), csv_of_grid(grid), sidecar);
+  json data = json_of_grid(grid);
+  data["provenance"] = sidecar;
+  write_text(folder / (grid.id + ".json"), data.dump(1) + "\n");
+}
+
 void export_output(const Output& output, const fs::path& path, const json& sidecar) {
   const std::string extension = path.extension().string();
-  if (extension.empty()) return export_folder(output, path, sidecar);
+  if (is_folder(path)) return export_folder(output, path, sidecar);
   if (path.has_parent_path()) formats::make_directories(real_file_system(), path.parent_path());
   if (extension == ".json") {
     return write_with_sidecar(path, output.result.dump(1) + "\n", sidecar);
@@ -210,8 +281,7 @@ void export_output(const Output& output, const fs::path& path, const json& sidec
   } else if (extension == ".safetensors") {
     write_safetensors_file(output, path, sidecar);
   } else {
-    throw bad_usage("no known form is written to \"" + extension + "\" files", path.string(),
-                    "use .json .csv .svg .pdf .png .npy .safetensors or a folder");
+    throw unknown_form(path);
   }
   write_text(path.string() + ".json", sidecar.dump(1) + "\n");
 }

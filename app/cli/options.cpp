@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
+#include <cmath>
 
 #include "formats/error.h"
 
@@ -9,12 +10,36 @@ namespace phasescope::app {
 
 namespace {
 
-int64_t integer(std::string_view text, const std::string& option) {
-  int64_t value = 0;
+template <class T>
+T number(std::string_view text, const std::string& option, const char* kind) {
+  T value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (text.empty() || error != std::errc() || end != text.data() + text.size()) {
-    throw formats::bad_usage("expected a whole number but got \"" + std::string(text) + "\"",
+    throw formats::bad_usage(
+        std::string("expected ") + kind + " but got \"" + std::string(text) + "\"", option);
+  }
+  return value;
+}
+
+int64_t integer(std::string_view text, const std::string& option) {
+  return number<int64_t>(text, option, "a whole number");
+}
+
+int64_t integer_between(std::string_view text, const std::string& option, int64_t low,
+                        int64_t high) {
+  const int64_t value = integer(text, option);
+  if (value < low || value > high) {
+    throw formats::bad_usage("expected a number from " + std::to_string(low) + " to " +
+                                 std::to_string(high) + " but got " + std::to_string(value),
                              option);
+  }
+  return value;
+}
+
+double finite(std::string_view text, const std::string& option) {
+  const double value = number<double>(text, option, "a number");
+  if (!std::isfinite(value)) {
+    throw formats::bad_usage("expected a finite number but got " + std::string(text), option);
   }
   return value;
 }
@@ -41,12 +66,25 @@ void Options::option(const std::string& name, std::optional<std::string>& value,
       name, [&value](const std::string& given) { value = given; }, help);
 }
 
-void Options::option(const std::string& name, int64_t& value, const std::string& help) {
-  parser_.add_option(name, value, help);
+// The parser's own conversion clamps what is too large, and a clamped seed or length is a wrong
+// one.
+void Options::option(const std::string& name, int64_t& value, const std::string& help, int64_t low,
+                     int64_t high) {
+  parser_
+      .add_option_function<std::string>(
+          name,
+          [&value, name, low, high](const std::string& given) {
+            value = integer_between(given, name, low, high);
+          },
+          help)
+      ->type_name("INT");
 }
 
 void Options::option(const std::string& name, double& value, const std::string& help) {
-  parser_.add_option(name, value, help);
+  parser_
+      .add_option_function<std::string>(
+          name, [&value, name](const std::string& given) { value = finite(given, name); }, help)
+      ->type_name("FLOAT");
 }
 
 void Options::choice(const std::string& name, std::string& value,

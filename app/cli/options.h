@@ -26,7 +26,9 @@ class Options {
   // Options, e.g. "--rows"; the value keeps its default where the option is not given.
   void option(const std::string& name, std::string& value, const std::string& help);
   void option(const std::string& name, std::optional<std::string>& value, const std::string& help);
-  void option(const std::string& name, int64_t& value, const std::string& help);
+  // Numbers are read whole and in range, or refused with Error "bad_usage" that names the option.
+  void option(const std::string& name, int64_t& value, const std::string& help,
+              int64_t low = INT64_MIN, int64_t high = INT64_MAX);
   void option(const std::string& name, double& value, const std::string& help);
   void choice(const std::string& name, std::string& value, const std::vector<std::string>& allowed,
               const std::string& help);

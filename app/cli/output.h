@@ -25,9 +25,8 @@ struct Output {
   std::vector<widgets::PlotSpec> figures;
   std::vector<widgets::GridSpec> grids;
   std::vector<protocol::TensorRef> tensors;
-  std::string text;          // printed as it is, before the tables
-  bool wrote_files = false;  // the verb has written --out itself
-  int status = 0;            // 1 where a check or verdict failed
+  std::string text;  // printed as it is, before the tables
+  int status = 0;    // 1 where a check or verdict failed
 };
 
 // Columns aligned, numbers short; what --json has in full.
@@ -41,9 +40,18 @@ std::string csv_of(const Table& table);
 void export_output(const Output& output, const std::filesystem::path& path,
                    const nlohmann::json& sidecar);
 
+// Before anything is computed: is `path` a form that is known, in a place that can be written?
+// Throws Error "bad_usage" or "bad_input" if not.
+void require_writable_form(const std::filesystem::path& path);
+
+// What a single picture leaves out, for a line on the terminal; empty where it is all there is.
+std::string what_else(const Output& output, const std::filesystem::path& path);
+
 // One figure in every form into a folder: ID.svg, ID.png, ID.csv, ID.json and sidecars.
 void export_figure(const widgets::PlotSpec& figure, const std::filesystem::path& folder,
                    const nlohmann::json& sidecar);
+void export_grid(const widgets::GridSpec& grid, const std::filesystem::path& folder,
+                 const nlohmann::json& sidecar);
 
 // An SVG as PDF or PNG bytes through the rsvg-convert program. Throws Error "bad_input" that names
 // the Debian package when it is not there.

@@ -83,7 +83,7 @@ std::string text_of(const Table& table) {
     out.erase(out.find_last_not_of(' ') + 1);
     text += out + "\n";
   }
-  for (const std::string& note : table.notes) text += note + "\n";
+  for (const std::string& note : table.notes) text += note.empty() ? "" : note + "\n";
   return text;
 }
 

@@ -12,26 +12,74 @@ using widgets::Series;
 using widgets::SeriesKind;
 using widgets::short_number;
 
+namespace {
+
+// "bits_per_byte" -> "bits per byte".
+std::string in_words(std::string key) {
+  std::replace(key.begin(), key.end(), '_', ' ');
+  return key;
+}
+
+// "1.86 at 256, 2.28 at 512; n 24 texts": what the figure of a model says, in numbers.
+std::string numbers_of(const protocol::EvalResult& result, const std::string& model) {
+  std::string text;
+  int64_t n = 0;
+  for (const protocol::EvalRow& row : result.rows) {
+    if (row.model != model) continue;
+    text += (text.empty() ? "" : ", ") + short_number(row.value) + " [" + short_number(row.low) +
+            ", " + short_number(row.high) + "] at " + std::to_string(row.length);
+    n = row.n;
+  }
+  return text + "; n = " + std::to_string(n) + " texts";
+}
+
+template <class T>
+size_t place_of(const T& value, std::vector<T>& seen) {
+  const auto found = std::find(seen.begin(), seen.end(), value);
+  if (found != seen.end()) return size_t(found - seen.begin());
+  seen.push_back(value);
+  return seen.size() - 1;
+}
+
+// A log axis cannot show them: they are named instead.
+std::string unmoved_note(const PlotSpec& plot) {
+  std::string names;
+  for (const Series& series : plot.series) {
+    const bool zero =
+        std::all_of(series.y.begin(), series.y.end(), [](double y) { return y == 0; });
+    if (zero) names += (names.empty() ? "" : ", ") + series.label;
+  }
+  return names.empty() ? "" : "exactly 0 in every layer, so not on the log axis: " + names;
+}
+
+}  // namespace
+
 PlotSpec shift_figure(const protocol::ShiftResult& result) {
   PlotSpec plot{.id = "shift", .title = "Shift stability: attention difference by layer"};
   plot.x.label = "layer";
   plot.y.label = "attention difference (1e-2)";
-  std::vector<std::string> names;
+  plot.y.scale = Scale::log10;
+  std::vector<std::string> names, models;
+  std::vector<int64_t> shifts, layers;
   for (const protocol::ShiftRow& row : result.rows) {
     if (row.dtype == "f64") continue;  // the float64 rows tell rounding apart; the table has them
     const std::string name = row.model + " " + row.method + " by " + std::to_string(row.by);
-    auto found = std::find(names.begin(), names.end(), name);
-    if (found == names.end()) {
-      names.push_back(name);
-      found = names.end() - 1;
-      Series series{.label = name, .color = int(names.size()) - 1};
-      series.dashed = row.method == "tokens";
-      plot.series.push_back(std::move(series));
+    const size_t place = place_of(name, names);
+    if (place == plot.series.size()) {
+      plot.series.push_back({.label = name,
+                             .color = int(place_of(row.model, models)),
+                             .width = 1.0 + 0.9 * double(place_of(row.by, shifts)),
+                             .dashed = row.method == "tokens"});
     }
-    Series& series = plot.series[size_t(found - names.begin())];
-    series.x.push_back(double(row.layer));
-    series.y.push_back(row.attention_difference);
+    plot.series[place].x.push_back(double(row.layer));
+    plot.series[place].y.push_back(row.attention_difference);
+    if (place_of(row.layer, layers) == plot.x.ticks.size()) {
+      plot.x.ticks.push_back({double(row.layer), "L" + std::to_string(row.layer)});
+    }
   }
+  plot.notes.push_back(
+      "colour: model; full line: ids, dashed: tokens; thicker: larger shift; float32");
+  if (std::string note = unmoved_note(plot); !note.empty()) plot.notes.push_back(std::move(note));
   plot.notes.push_back(result.formula);
   return plot;
 }
@@ -50,6 +98,8 @@ PlotSpec token_loss_figure(std::span<const protocol::TextResult> texts) {
       series.x.push_back(double(i));
       series.y.push_back(*text.tokens[i].loss);
     }
+    plot.notes.push_back(text.model + ": " + std::to_string(series.y.size()) + " predicted tokens" +
+                         (text.provenance.note.empty() ? "" : "; " + text.provenance.note));
     plot.series.push_back(std::move(series));
   }
   return plot;
@@ -58,7 +108,7 @@ PlotSpec token_loss_figure(std::span<const protocol::TextResult> texts) {
 PlotSpec position_loss_figure(const protocol::EvalResult& result) {
   PlotSpec plot{.id = "loss_by_position", .title = "Loss against position"};
   plot.x.label = "position (token)";
-  plot.y.label = "bits per byte";
+  plot.y.label = in_words(result.metric);
   int color = 0;
   int64_t trained = 0, texts = 0;
   for (const protocol::PositionCurve& curve : result.positions) {
@@ -77,14 +127,18 @@ PlotSpec position_loss_figure(const protocol::EvalResult& result) {
   plot.notes.push_back("mean over " + std::to_string(texts) +
                        " validation texts, band: 95 % interval by text bootstrap; window rule: "
                        "per_position");
+  for (const protocol::PositionCurve& curve : result.positions) {
+    plot.notes.push_back(curve.model + ": " + numbers_of(result, curve.model));
+  }
   return plot;
 }
 
 PlotSpec eval_figure(const protocol::EvalResult& result) {
-  PlotSpec plot{.id = "eval_" + result.task, .title = result.task + ": " + result.metric};
+  PlotSpec plot{.id = "eval_" + result.task,
+                .title = result.task + " against length: " + in_words(result.metric)};
   plot.x.label = "length (tokens)";
   plot.x.scale = Scale::log10;
-  plot.y.label = result.metric;
+  plot.y.label = in_words(result.metric);
   std::map<std::string, size_t> index;
   std::map<int64_t, bool> lengths;
   std::string window;
@@ -92,6 +146,7 @@ PlotSpec eval_figure(const protocol::EvalResult& result) {
     const auto [found, added] = index.try_emplace(row.model, plot.series.size());
     if (added) {
       plot.series.push_back({.label = row.model, .color = int(found->second)});
+      plot.notes.push_back(row.model + ": " + numbers_of(result, row.model));
     }
     Series& series = plot.series[found->second];
     series.x.push_back(double(row.length));
@@ -178,12 +233,50 @@ PlotSpec frequencies_figure(const protocol::PatternsResult& result) {
   return plot;
 }
 
+namespace {
+
+// A few sampled points of a curve are points: a line between them would claim what was not
+// measured.
+constexpr size_t kFewPoints = 24;
+
+Series series_of(const protocol::CheckCurve& curve, int color) {
+  return {.label = curve.label.empty() ? "measured" : curve.label,
+          .kind = curve.x.size() > kFewPoints ? SeriesKind::line : SeriesKind::scatter,
+          .x = curve.x,
+          .y = curve.y,
+          .color = color};
+}
+
+bool same_axes(const protocol::CheckCurve& a, const protocol::CheckCurve& b) {
+  return a.x_label == b.x_label && a.y_label == b.y_label && a.log_x == b.log_x &&
+         a.log_y == b.log_y && a.bound == b.bound;
+}
+
+}  // namespace
+
+std::vector<PlotSpec> check_figures(const protocol::CheckResult& check) {
+  std::vector<PlotSpec> figures;
+  std::vector<const protocol::CheckCurve*> first;
+  for (const protocol::CheckCurve& curve : check.curves) {
+    const auto found = std::find_if(first.begin(), first.end(),
+                                    [&](const auto* other) { return same_axes(*other, curve); });
+    if (found != first.end()) {
+      PlotSpec& plot = figures[size_t(found - first.begin())];
+      plot.series.push_back(series_of(curve, int(plot.series.size())));
+      continue;
+    }
+    first.push_back(&curve);
+    figures.push_back(check_figure(check, curve));
+    if (figures.size() > 1) figures.back().id += "_" + std::to_string(figures.size() - 1);
+  }
+  return figures;
+}
+
 PlotSpec check_figure(const protocol::CheckResult& check, const protocol::CheckCurve& curve) {
   PlotSpec plot{.id = check.id + "_" + check.model, .title = check.id + " on " + check.model};
   plot.x = {.label = curve.x_label, .scale = curve.log_x ? Scale::log10 : Scale::linear};
   plot.y = {.label = curve.y_label, .scale = curve.log_y ? Scale::log10 : Scale::linear};
-  plot.series.push_back(
-      {.label = curve.label.empty() ? "measured" : curve.label, .x = curve.x, .y = curve.y});
+  plot.series.push_back(series_of(curve, 0));
   if (!curve.bound.empty()) {
     plot.series.push_back(
         {.label = "bound", .x = curve.x, .y = curve.bound, .color = 1, .dashed = true});

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "app/figures/figures.h"
@@ -43,6 +44,22 @@ std::string histogram_note(const DistanceModel& model) {
          ", interval of the mean " + h.interval;
 }
 
+// "rope: 1.5e+06 pairs at distances 0 .. 255, 70 texts".
+std::string profile_note(const DistanceModel& model) {
+  int64_t pairs = 0, last = 0;
+  for (const DistancePoint& point : model.profile) {
+    pairs += point.count;
+    last = std::max(last, std::max(point.distance, point.distance_end - 1));
+  }
+  std::string note = model.model + ": " + std::to_string(pairs) +
+                     " pairs of a query and a key, distances up to " + std::to_string(last);
+  if (model.histogram && model.histogram->texts > 0) {
+    note += ", " + std::to_string(model.histogram->texts) +
+            (model.histogram->texts == 1 ? " text" : " texts");
+  }
+  return note;
+}
+
 using Pick = double (*)(const DistancePoint&);
 
 // One line a model; `low` and `high` give the band where the measurement has one.
@@ -59,17 +76,26 @@ PlotSpec profile_figure(std::span<const DistanceModel> models, Pick value, Pick 
       if (high) series.high.push_back(high(point));
     }
     plot.series.push_back(std::move(series));
-    if (!model.note.empty()) plot.notes.push_back(model.model + ": " + model.note);
+    plot.notes.push_back(profile_note(model) + (model.note.empty() ? "" : "; " + model.note));
   }
   return plot;
+}
+
+// "rope: 2.74, 2.70, 3.12 from the first layer down; 10000 pairs a layer".
+std::string near_far_by_layer_note(const std::string& model, const Series& series, int64_t pairs) {
+  std::string note = model + ": ";
+  for (size_t i = 0; i < series.y.size(); ++i) {
+    note += (i ? ", " : "") + short_number(series.y[i]);
+  }
+  return note + " from the first layer on; " + std::to_string(pairs) + " pairs a layer";
 }
 
 }  // namespace
 
 PlotSpec near_far_figure(std::span<const DistanceModel> models) {
   PlotSpec plot{.id = "near_far", .title = "Near minus far: score differences"};
-  plot.x.label = "score(near key) - score(far key)";
-  plot.y.label = "density";
+  plot.x.label = "score(near key) - score(far key), before softmax";
+  plot.y.label = "density (of 1)";
   plot.markers.push_back({.at = 0, .label = "0"});
   int color = 0;
   for (const DistanceModel& model : models) {
@@ -93,8 +119,10 @@ PlotSpec near_far_by_layer_figure(std::span<const DistanceModel> models) {
     Series series{.label = model.model, .kind = SeriesKind::scatter, .color = color};
     // Points of different models stand beside each other, not on each other.
     const double offset = 0.06 * (color - 0.5 * double(models.size() - 1));
+    int64_t pairs = 0;
     for (const protocol::DistanceGroup& group : model.layers) {
       if (!group.histogram || !group.layer) continue;
+      pairs = group.histogram->pairs;
       series.x.push_back(double(*group.layer) + offset);
       series.y.push_back(group.histogram->mean);
       series.low.push_back(group.histogram->mean_low);
@@ -103,6 +131,7 @@ PlotSpec near_far_by_layer_figure(std::span<const DistanceModel> models) {
         plot.x.ticks.push_back({double(*group.layer), "L" + std::to_string(*group.layer)});
       }
     }
+    plot.notes.push_back(near_far_by_layer_note(model.model, series, pairs));
     plot.series.push_back(std::move(series));
     ++color;
   }

@@ -35,7 +35,7 @@ widgets::PlotSpec metric_map_figure(const protocol::HeadsResult& result, const s
 // ---- distance ----
 // Near-far histograms of the models over each other, as densities, with mean, interval and sigma.
 widgets::PlotSpec near_far_figure(std::span<const protocol::DistanceModel> models);
-// Mean of the near-far difference by layer, with its interval.
+// Mean of the near-far difference by layer, with its interval and the number of pairs.
 widgets::PlotSpec near_far_by_layer_figure(std::span<const protocol::DistanceModel> models);
 // Mean score by distance with its 95 % band.
 widgets::PlotSpec score_profile_figure(std::span<const protocol::DistanceModel> models);
@@ -46,7 +46,7 @@ widgets::PlotSpec score_parts_figure(const protocol::DistanceModel& model);
 widgets::PlotSpec intrinsic_bias_figure(const protocol::DistanceModel& model, size_t which);
 
 // ---- shift ----
-// Attention difference by layer, one line for each model, method and shift.
+// Attention difference by layer, one line for each model (colour), method (dash) and shift (width).
 widgets::PlotSpec shift_figure(const protocol::ShiftResult& result);
 
 // ---- text and eval ----
@@ -67,6 +67,8 @@ widgets::PlotSpec bias_curves_figure(const protocol::PatternsResult& result, int
 widgets::PlotSpec frequencies_figure(const protocol::PatternsResult& result);
 
 // ---- theory ----
+// Every curve of a check; curves with the same axes and bound stand in one figure.
+std::vector<widgets::PlotSpec> check_figures(const protocol::CheckResult& check);
 widgets::PlotSpec check_figure(const protocol::CheckResult& check,
                                const protocol::CheckCurve& curve);
 

@@ -41,11 +41,24 @@ void label_axes(PlotSpec& plot) {
   plot.legend = false;
 }
 
+// The same for the name of a file.
+std::string head_id(int64_t layer, int64_t head) {
+  return "L" + std::to_string(layer) + "H" + (head < 0 ? "mean" : std::to_string(head));
+}
+
 const protocol::HeadRow& row_of(const HeadsResult& result, int64_t layer, int64_t head) {
   for (const protocol::HeadRow& row : result.rows) {
     if (row.layer == layer && row.head == head) return row;
   }
   throw formats::internal_error("the heads result lacks a row", head_name(layer, head));
+}
+
+// "; n = 70 texts" where the values come from a corpus.
+std::string samples_of(const HeadsResult& result, const std::string& metric) {
+  if (!result.corpus || result.rows.empty()) return "";
+  const auto found = result.rows.front().values.find(metric);
+  if (found == result.rows.front().values.end()) return "";
+  return "; mean of n = " + std::to_string(found->second.n) + " texts";
 }
 
 std::string caption(const HeadsResult& result, int64_t layer, int64_t head,
@@ -60,8 +73,7 @@ std::string caption(const HeadsResult& result, int64_t layer, int64_t head,
 
 PlotSpec attention_map_figure(const MapResult& result, const Grid& map) {
   const std::string where = head_name(result.layer, result.head);
-  PlotSpec plot{.id = "map_" + result.model + "_L" + std::to_string(result.layer) + "H" +
-                      (result.head < 0 ? "mean" : std::to_string(result.head)),
+  PlotSpec plot{.id = "map_" + result.model + "_" + head_id(result.layer, result.head),
                 .title = result.model + " " + where + ": " + result.of};
   label_axes(plot);
   plot.map = map_spec(result, map);
@@ -84,7 +96,7 @@ PlotSpec map_difference_figure(const MapResult& a, const Grid& map_a, const MapR
     difference.values[i] = masked ? widgets::kMaskedCell : map_a.values[i] - map_b.values[i];
   }
   PlotSpec plot = attention_map_figure(a, difference);
-  plot.id = "difference_" + a.model + "_" + b.model;
+  plot.id = "difference_" + a.model + "_" + b.model + "_" + head_id(a.layer, a.head);
   plot.title = a.model + " " + head_name(a.layer, a.head) + " - " + b.model + " " +
                head_name(b.layer, b.head) + ": " + a.of;
   plot.map->colormap = Colormap::signed_values;
@@ -117,12 +129,27 @@ widgets::GridSpec head_grid_figure(const HeadsResult& result, const Grid& thumbn
   return grid;
 }
 
-PlotSpec metric_map_figure(const HeadsResult& result, const std::string& metric) {
-  PlotSpec plot{.id = "metric_" + metric + "_" + result.model,
-                .title = result.model + ": " + metric};
+namespace {
+
+// The axes of a table of heads: a tick in the middle of each layer's row and each head's column.
+void label_head_axes(PlotSpec& plot, int64_t layers, int64_t heads) {
   plot.x.label = "head";
   plot.y.label = "layer";
   plot.legend = false;
+  for (int64_t h = 0; h < heads; ++h) {
+    plot.x.ticks.push_back({double(h) + 0.5, "H" + std::to_string(h)});
+  }
+  for (int64_t l = 0; l < layers; ++l) {
+    plot.y.ticks.push_back({double(l) + 0.5, "L" + std::to_string(l)});
+  }
+}
+
+}  // namespace
+
+PlotSpec metric_map_figure(const HeadsResult& result, const std::string& metric) {
+  PlotSpec plot{.id = "metric_" + metric + "_" + result.model,
+                .title = result.model + ": " + metric};
+  label_head_axes(plot, result.layers, result.heads);
   MapSpec map{.rows = int(result.layers), .cols = int(result.heads)};
   map.values.assign(size_t(result.layers * result.heads), std::nanf(""));
   for (const protocol::HeadRow& row : result.rows) {
@@ -133,8 +160,11 @@ PlotSpec metric_map_figure(const HeadsResult& result, const std::string& metric)
   map.colormap = Colormap::viridis;
   map.range = widgets::value_range(map.values);
   map.value_label = metric;
+  for (const protocol::MetricInfo& info : result.metrics) {
+    if (info.key == metric) plot.notes.push_back(info.title + " = " + info.formula);
+  }
   plot.notes.push_back("scale " + short_number(map.range.low) + " .. " +
-                       short_number(map.range.high));
+                       short_number(map.range.high) + samples_of(result, metric));
   plot.map = std::move(map);
   return plot;
 }
@@ -164,14 +194,12 @@ PlotSpec pe_dot_figure(const protocol::PatternsResult& result, int64_t layer, co
 PlotSpec divergence_figure(const protocol::CompareResult& result) {
   PlotSpec plot{.id = "divergence_" + result.a + "_" + result.b,
                 .title = "Jensen-Shannon divergence, " + result.a + " against " + result.b};
-  plot.x.label = "head";
-  plot.y.label = "layer";
-  plot.legend = false;
   int64_t layers = 0, heads = 0;
   for (const auto& head : result.heads) {
     layers = std::max(layers, head.layer + 1);
     heads = std::max(heads, head.head + 1);
   }
+  label_head_axes(plot, layers, heads);
   MapSpec map{.rows = int(layers), .cols = int(heads)};
   map.values.assign(size_t(layers * heads), std::nanf(""));
   for (const auto& head : result.heads) {
@@ -181,6 +209,7 @@ PlotSpec divergence_figure(const protocol::CompareResult& result) {
   map.range = {0, std::log(2.0)};
   map.value_label = "nats";
   plot.notes.push_back("mean over queries, nats; 0 equal rows, ln 2 = 0.693 disjoint ones");
+  if (!result.provenance.note.empty()) plot.notes.push_back(result.provenance.note);
   plot.map = std::move(map);
   return plot;
 }

@@ -20,9 +20,11 @@ constexpr const char* kStyle = R"css(
 body { font: 15px/1.5 Inter, "Helvetica Neue", Arial, sans-serif; color: var(--ink);
        background: var(--paper); max-width: 1180px; margin: 0 auto; padding: 32px 24px 80px; }
 h1 { font-size: 26px; margin: 0 0 4px; }
+h3 { font-size: 14px; margin: 18px 0 4px; }
 h2 { font-size: 19px; margin: 44px 0 6px; border-top: 1px solid var(--line); padding-top: 18px; }
-p { margin: 6px 0; } .quiet, .notes { color: var(--quiet); font-size: 13px; }
+p { margin: 6px 0; max-width: 900px; } .quiet, .notes { color: var(--quiet); font-size: 13px; }
 nav { color: var(--quiet); font-size: 13px; margin-top: 10px; }
+.notes a { color: var(--accent); }
 nav a { color: var(--accent); margin-right: 14px; text-decoration: none; }
 pre { background: var(--panel); padding: 12px; white-space: pre-wrap; font-size: 13px;
       font-family: "JetBrains Mono", monospace; overflow-wrap: anywhere; }
@@ -90,6 +92,9 @@ Page::Page(fs::path folder, std::string title)
 }
 
 void Page::section(const std::string& title, const std::string& lead) {
+  end_row();
+  if (title == section_title_) return;
+  section_title_ = title;
   const std::string id = anchor(++sections_);
   contents_ += "<a href=\"#" + id + "\">" + html_escaped(title) + "</a>";
   body_ += "<h2 id=\"" + id + "\">" + html_escaped(title) + "</h2>\n";
@@ -100,7 +105,8 @@ void Page::paragraph(const std::string& text) { body_ += "<p>" + html_escaped(te
 
 void Page::verbatim(const std::string& text) { body_ += "<pre>" + html_escaped(text) + "</pre>\n"; }
 
-void Page::table(const Table& table) {
+void Page::table(const Table& table, const json& sidecar, const std::string& name) {
+  if (!table.title.empty()) body_ += "<h3>" + html_escaped(table.title) + "</h3>\n";
   body_ += "<div class=\"scroll\"><table><tr>";
   for (const std::string& column : table.columns) body_ += "<th>" + html_escaped(column) + "</th>";
   body_ += "</tr>\n";
@@ -116,37 +122,48 @@ void Page::table(const Table& table) {
   for (const std::string& note : table.notes) {
     if (!note.empty()) body_ += "<p class=\"notes\">" + html_escaped(note) + "</p>\n";
   }
+  if (name.empty()) return;
+  const std::string file = "data/" + name + ".csv";
+  write(file, csv_of(table));
+  write(file + ".json", sidecar.dump(1) + "\n");
+  body_ += "<p class=\"notes\"><a href=\"" + html_escaped(file) + "\">csv</a></p>\n";
 }
 
-void Page::add_svg(const std::string& svg, const std::string& links) {
+void Page::write(const std::string& file, const std::string& text) const {
+  formats::write_file_atomically(formats::real_file_system(), folder_ / file, text);
+}
+
+void Page::add_svg(const std::string& svg, const std::string& id) {
+  std::string links;
+  for (const char* form : {"svg", "png", "csv", "json"}) {
+    links += "<a href=\"figures/" + html_escaped(id) + "." + form + "\">" + form + "</a> ";
+  }
   body_ += "<figure>" + inline_svg(svg) + "<figcaption>" + links + "</figcaption></figure>\n";
 }
 
 void Page::figure(const widgets::PlotSpec& plot, const json& sidecar) {
   export_figure(plot, folder_ / "figures", sidecar);
-  std::string links;
-  for (const char* form : {"svg", "png", "csv", "json"}) {
-    links += "<a href=\"figures/" + html_escaped(plot.id) + "." + form + "\">" + form + "</a> ";
-  }
-  add_svg(widgets::svg_of(plot), links);
+  add_svg(widgets::svg_of(plot), plot.id);
 }
 
 void Page::grid(const widgets::GridSpec& grid, const json& sidecar) {
-  const std::string svg = widgets::svg_of(grid);
-  const fs::path path = folder_ / "figures" / (grid.id + ".svg");
-  formats::write_file_atomically(formats::real_file_system(), path, svg);
-  formats::write_file_atomically(formats::real_file_system(), path.string() + ".json",
-                                 sidecar.dump(1) + "\n");
-  add_svg(svg, "<a href=\"figures/" + html_escaped(grid.id) + ".svg\">svg</a>");
+  export_grid(grid, folder_ / "figures", sidecar);
+  add_svg(widgets::svg_of(grid), grid.id);
 }
 
-void Page::begin_row() { body_ += "<div class=\"row\">\n"; }
+void Page::begin_row() {
+  end_row();
+  body_ += "<div class=\"row\">\n";
+  in_row_ = true;
+}
 
-void Page::end_row() { body_ += "</div>\n"; }
+void Page::end_row() {
+  if (in_row_) body_ += "</div>\n";
+  in_row_ = false;
+}
 
 void Page::data(const std::string& name, const json& result) {
-  formats::write_file_atomically(formats::real_file_system(), folder_ / "data" / (name + ".json"),
-                                 result.dump(1) + "\n");
+  write("data/" + name + ".json", result.dump(1) + "\n");
 }
 
 fs::path Page::finish() {
@@ -155,9 +172,8 @@ fs::path Page::finish() {
       "<meta name=\"viewport\" content=\"width=device-width\"><title>" +
       html_escaped(title_) + "</title><style>" + kStyle + "</style></head><body>\n<h1>" +
       html_escaped(title_) + "</h1>\n<nav>" + contents_ + "</nav>\n" + body_ + "</body></html>\n";
-  const fs::path path = folder_ / "index.html";
-  formats::write_file_atomically(formats::real_file_system(), path, page);
-  return path;
+  write("index.html", page);
+  return folder_ / "index.html";
 }
 
 }  // namespace phasescope::app

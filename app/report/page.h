@@ -15,27 +15,33 @@ class Page {
   // Figures and data are written below `folder` as they are added.
   Page(std::filesystem::path folder, std::string title);
 
+  // Ends an open row. Nothing happens where the section of this title is the open one.
   void section(const std::string& title, const std::string& lead = {});
   void paragraph(const std::string& text);
   // Text as it is, line breaks kept.
   void verbatim(const std::string& text);
-  void table(const Table& table);
+  // A name writes the table to data/NAME.csv too.
+  void table(const Table& table, const nlohmann::json& sidecar = {}, const std::string& name = {});
   void figure(const widgets::PlotSpec& plot, const nlohmann::json& sidecar);
   void grid(const widgets::GridSpec& grid, const nlohmann::json& sidecar);
   // Figures up to end_row() stand beside each other where there is room.
   void begin_row();
   void end_row();
+  // Writes data/NAME.json.
   void data(const std::string& name, const nlohmann::json& result);
 
   // Writes index.html and returns its path.
   std::filesystem::path finish();
 
  private:
-  void add_svg(const std::string& svg, const std::string& files_name);
+  // `file` is below the folder.
+  void write(const std::string& file, const std::string& text) const;
+  void add_svg(const std::string& svg, const std::string& id);
 
   std::filesystem::path folder_;
-  std::string title_, body_, contents_;
+  std::string title_, body_, contents_, section_title_;
   int sections_ = 0;
+  bool in_row_ = false;
 };
 
 }  // namespace phasescope::app

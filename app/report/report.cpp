@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "app/figures/figures.h"
+#include "app/figures/published.h"
 #include "app/report/page.h"
 #include "app/verbs/verb_tools.h"
 #include "protocol/error_info.h"
@@ -28,7 +29,7 @@ class Report {
       void (Report::*write)();
     };
     const Part parts[] = {
-        {"Models and text", &Report::models},
+        {"Models", &Report::models},
         {"Loss against position", &Report::positions},
         {"Near minus far", &Report::distance},
         {"Shift stability", &Report::shift},
@@ -37,6 +38,7 @@ class Report {
         {"Positions", &Report::patterns},
         {"Theory", &Report::theory},
         {"Model against model", &Report::compare},
+        {"The text", &Report::text},
         {"Cost", &Report::cost},
     };
     size_t done = 0;
@@ -44,12 +46,10 @@ class Report {
       run_.show_progress(double(done++) / std::size(parts), part.name);
       write_part(part.name, part.write);
     }
-    page_.section("How this page was made");
-    page_.verbatim(run_.command());
+    made();
     Output output{.result = {{"page", page_.finish().string()}, {"models", options_.models}}};
     output.result["refused"] = refused_;
     output.text = output.result["page"].get<std::string>() + "\n";
-    output.wrote_files = true;
     return output;
   }
 
@@ -71,27 +71,62 @@ class Report {
     }
   }
 
-  protocol::Reply ask(const std::string& method, json params, bool with_input = true) {
-    if (with_input) params.update(options_.input);
+  // The reply also goes to data/NAME.json.
+  protocol::Reply ask(const std::string& method, json params, const std::string& name) {
     protocol::Reply reply = run_.call(method, std::move(params));
-    std::string name = method;
-    std::replace(name.begin(), name.end(), '.', '_');
-    page_.data(name + (files_[name]++ ? "_" + std::to_string(files_[name] - 1) : ""), reply.result);
+    page_.data(name, reply.result);
     sidecar_ = run_.sidecar(reply.result);
+    for (const json& one : sidecar_["provenance"]) add_provenance(one);
     return reply;
+  }
+
+  protocol::Reply ask_of_text(const std::string& method, json params, const std::string& name) {
+    params.update(options_.input);
+    return ask(method, std::move(params), name);
+  }
+
+  void add_provenance(const json& one) {
+    const json hashes = one.value("model_hashes", json::array());
+    for (size_t i = 0; i < one.at("models").size(); ++i) {
+      json row{{"model", one["models"][i]}};
+      row["weights SHA-256"] = i < hashes.size() ? hashes[i] : json();
+      for (const char* key : {"version", "device", "dtype", "kernel", "seed"}) {
+        row[key] = one.value(key, json());
+      }
+      if (row["kernel"] == "") continue;  // nothing was run
+      if (std::find(provenance_.begin(), provenance_.end(), row) == provenance_.end()) {
+        provenance_.push_back(std::move(row));
+      }
+    }
+  }
+
+  // A model that is named by its path: "models/rope" -> "models_rope".
+  static std::string file_name(const std::string& model) {
+    std::string name = model;
+    std::replace(name.begin(), name.end(), '/', '_');
+    return name;
+  }
+
+  std::string text_name() const {
+    const json input = options_.input.value("input", json::object());
+    const std::string name = input.value("name", "");
+    if (!name.empty()) return name == "-" ? "standard input" : name;
+    if (input.contains("prompt")) return "the prompt";
+    if (input.contains("ids") || input.contains("inputs")) return "the ids given";
+    return "the bundled text";
   }
 
   json many() const { return {{"models", options_.models}}; }
 
   void models() {
-    page_.section("Models and text");
+    page_.section("Models", "Loss on " + text_name() + ".");
     Table table{.columns = {"model", "encoding", "parameters", "layers", "heads", "trained context",
-                            "loss (nats)", "bits per byte", "note"}};
-    std::vector<protocol::TextResult> texts;
+                            "tokens", "loss (nats)", "bits per byte", "note"}};
     for (const std::string& model : options_.models) {
-      const auto report =
-          result_of<protocol::LoadReport>(ask("model.info", {{"model", model}}, false));
-      const auto text = result_of<protocol::TextResult>(ask("text.read", {{"model", model}}));
+      const auto report = result_of<protocol::LoadReport>(
+          ask("model.info", {{"model", model}}, "info_" + file_name(model)));
+      const auto text = result_of<protocol::TextResult>(
+          ask_of_text("text.read", {{"model", model}}, "text_" + file_name(model)));
       table.rows.push_back(
           {{"model", model},
            {"encoding", report.encoding_title.empty() ? report.encoding : report.encoding_title},
@@ -99,37 +134,53 @@ class Report {
            {"layers", report.model.layers},
            {"heads", report.model.heads},
            {"trained context", report.model.context},
+           {"tokens", text.tokens.size()},
            {"loss (nats)", text.loss},
            {"bits per byte", protocol::detail::write_double(text.bits_per_byte)},
            {"note", report.model.note}});
-      if (!text.provenance.note.empty()) table.notes.push_back(text.provenance.note);
-      texts.push_back(text);
+      add_note(table, text.provenance.note);
+      texts_.push_back(text);
     }
-    std::sort(table.notes.begin(), table.notes.end());
-    table.notes.erase(std::unique(table.notes.begin(), table.notes.end()), table.notes.end());
-    page_.table(table);
-    if (texts.empty()) return;
+    page_.table(table, sidecar_, "models");
+  }
+
+  static void add_note(Table& table, const std::string& note) {
+    const auto& notes = table.notes;
+    if (std::find(notes.begin(), notes.end(), note) == notes.end()) table.notes.push_back(note);
+  }
+
+  void text() {
+    if (texts_.empty()) return;
+    page_.section("The text", "What was read of " + text_name() + ", and the loss at each token.");
     std::string read;
-    for (const protocol::TokenReading& token : texts.front().tokens) read += token.text;
+    for (const protocol::TokenReading& token : texts_.front().tokens) {
+      read += token.text;
+      if (token.text.ends_with("\u23CE")) read += "\n";  // a line break, shown and made
+    }
     page_.verbatim(read);
-    page_.figure(token_loss_figure(texts), sidecar_);
+    page_.figure(token_loss_figure(texts_), sidecar_);
   }
 
   void positions() {
     json params = many();
-    params.update({{"task", "perplexity"},
-                   {"lengths", {256, 512, 1024}},
-                   {"window", "per_position"},
-                   {"trials", kPositionTexts}});
-    const auto eval = result_of<protocol::EvalResult>(ask("eval", std::move(params), false));
+    params.update({{"task", "perplexity"}, {"window", "per_position"}, {"trials", kPositionTexts}});
+    const auto eval = result_of<protocol::EvalResult>(ask("eval", std::move(params), "eval"));
+    int64_t longest = 0;
+    for (const protocol::EvalRow& row : eval.rows) longest = std::max(longest, row.length);
     page_.section("Loss against position",
-                  "On the bundled validation texts, to four times the trained length.");
+                  "On the bundled validation texts, in windows of " + std::to_string(longest) +
+                      " tokens: past the trained length, what was learnt about positions has to "
+                      "carry on by itself.");
     page_.begin_row();
     if (!eval.positions.empty()) page_.figure(position_loss_figure(eval), sidecar_);
     page_.figure(eval_figure(eval), sidecar_);
     page_.end_row();
-    page_.table(table_of("", protocol::to_json_form(eval)["rows"],
-                         {"model", "length", "value", "low", "high", "n", "window"}));
+    Table table = table_of("", protocol::to_json_form(eval)["rows"],
+                           {"model", "length", "value", "low", "high", "n", "window"});
+    table.notes.push_back("value: " + eval.metric +
+                          " of the last positions below the length; low, high: 95 % interval by "
+                          "text bootstrap; n: texts");
+    page_.table(table, sidecar_, "eval");
   }
 
   // Over the bundled texts: an interval clustered by text needs many of them.
@@ -137,7 +188,7 @@ class Report {
     json params = many();
     params["corpus"] = true;
     const auto result =
-        result_of<protocol::DistanceResult>(ask("distance", std::move(params), false));
+        result_of<protocol::DistanceResult>(ask("distance", std::move(params), "distance"));
     page_.section("Near minus far",
                   "One query, one near and one far key: the difference of their scores before "
                   "the softmax, on the bundled validation texts (TAPA, arXiv 2509.12635, "
@@ -148,31 +199,43 @@ class Report {
     page_.figure(score_profile_figure(result.models), sidecar_);
     page_.figure(weight_profile_figure(result.models), sidecar_);
     page_.end_row();
-    page_.table(near_far_table(result));
+    page_.table(near_far_table(result), sidecar_, "near_far");
+    page_.paragraph(kPublishedNearFar);
   }
 
   void shift() {
     json params = many();
     params.update({{"by", {1, 3, 16}}, {"method", {"ids", "tokens"}}});
-    const auto result = result_of<protocol::ShiftResult>(ask("shift", std::move(params)));
+    const auto result =
+        result_of<protocol::ShiftResult>(ask_of_text("shift", std::move(params), "shift"));
     page_.section("Shift stability",
                   "ids: position ids start at k. tokens: k [BOS] tokens stand before the text.");
     page_.figure(shift_figure(result), sidecar_);
-    page_.table(table_of("", protocol::to_json_form(result)["rows"],
-                         {"model", "method", "by", "layer", "attention_difference",
-                          "position_difference", "logits_difference", "dtype"}));
+    page_.table(shift_table(result), sidecar_, "shift");
+    page_.paragraph(kPublishedShift);
   }
 
   void heads() {
-    page_.section("Every head");
+    page_.section("Every head",
+                  "Weights over " + text_name() + "; under each head, its mean distance.");
+    Table formulas{.columns = {"statistic", "formula", "note"}};
     for (const std::string& model : options_.models) {
-      protocol::Reply reply = ask("heads", {{"model", model}, {"thumbnails", true}});
+      protocol::Reply reply = ask_of_text("heads", {{"model", model}, {"thumbnails", true}},
+                                          "heads_" + file_name(model));
       const auto heads = result_of<protocol::HeadsResult>(reply);
       page_.grid(head_grid_figure(heads, grid_of(reply.tensor("thumbnails")), "mean_distance"),
                  sidecar_);
-      page_.table(table_of("", reply.result["rows"], {"layer", "head"}, true));
+      Table table = heads_table(heads, reply.result["rows"]);
+      table.title = model;
+      page_.table(table, sidecar_, "heads_" + file_name(model));
       heads_[model] = heads;
+      formulas.rows = json::array();
+      for (const protocol::MetricInfo& metric : heads.metrics) {
+        formulas.rows.push_back(
+            {{"statistic", metric.key}, {"formula", metric.formula}, {"note", metric.note}});
+      }
     }
+    page_.table(formulas);
   }
 
   // The most local head and the one that looks furthest back.
@@ -189,11 +252,13 @@ class Report {
       page_.begin_row();
       for (const auto& row : {*near, *far}) {
         const std::string head = "L" + std::to_string(row.layer) + "H" + std::to_string(row.head);
-        protocol::Reply reply = ask("map", {{"model", model},
-                                            {"head", head},
-                                            {"size", {256, 256}},
-                                            {"of", "weight"},
-                                            {"pool", "max"}});
+        protocol::Reply reply = ask_of_text("map",
+                                            {{"model", model},
+                                             {"head", head},
+                                             {"size", {256, 256}},
+                                             {"of", "weight"},
+                                             {"pool", "max"}},
+                                            "map_" + file_name(model) + "_" + head);
         page_.figure(attention_map_figure(result_of<protocol::MapResult>(reply),
                                           grid_of(reply.tensor("map"))),
                      sidecar_);
@@ -206,7 +271,8 @@ class Report {
     page_.section("Positions");
     std::vector<protocol::PatternsResult> all;
     for (const std::string& model : options_.models) {
-      protocol::Reply reply = ask("patterns", {{"model", model}});
+      protocol::Reply reply =
+          ask_of_text("patterns", {{"model", model}}, "patterns_" + file_name(model));
       const auto result = result_of<protocol::PatternsResult>(reply);
       if (!result.why_empty.empty()) page_.paragraph(model + ": " + result.why_empty);
       page_.begin_row();
@@ -223,24 +289,24 @@ class Report {
         }
       }
       page_.end_row();
-      if (!result.layers.empty()) all.push_back(result);
+      if (result.layers.size() > 1) all.push_back(result);  // fixed positions do not drift
     }
     if (!all.empty()) page_.figure(state_drift_figure(all), sidecar_);
   }
 
   void theory() {
-    const auto result = result_of<protocol::TheoryResult>(ask("theory", many(), false));
-    page_.section("Theory");
-    page_.table(table_of(
-        "", protocol::to_json_form(result)["checks"],
-        {"id", "model", "verdict", "value", "bound", "noise", "samples", "detail", "source"}));
+    const auto result = result_of<protocol::TheoryResult>(ask("theory", many(), "theory"));
+    page_.section("Theory", "What the papers' statements give on these models.");
+    page_.table(table_of("", protocol::to_json_form(result)["checks"],
+                         {"id", "model", "verdict", "value", "bound", "noise", "samples", "seed"}),
+                sidecar_, "theory");
+    for (const protocol::CheckResult& check : result.checks) {
+      page_.paragraph(check.id + " on " + check.model + ": " + check.verdict + ". " + check.detail +
+                      " (" + check.source + ")");
+    }
     page_.begin_row();
     for (const protocol::CheckResult& check : result.checks) {
-      for (size_t i = 0; i < check.curves.size(); ++i) {
-        widgets::PlotSpec plot = check_figure(check, check.curves[i]);
-        if (i > 0) plot.id += "_" + std::to_string(i);
-        page_.figure(plot, sidecar_);
-      }
+      for (const widgets::PlotSpec& plot : check_figures(check)) page_.figure(plot, sidecar_);
     }
     page_.end_row();
   }
@@ -248,14 +314,18 @@ class Report {
   void compare() {
     if (options_.models.size() < 2) return;
     page_.section("Model against model",
-                  "Jensen-Shannon divergence of the same head's rows on the same text.");
+                  "Jensen-Shannon divergence of the same head's rows on the same text, and the "
+                  "difference of the head that differs most.");
     page_.begin_row();
     for (size_t i = 1; i < options_.models.size(); ++i) {
       const std::string& a = options_.models[0];
       const std::string& b = options_.models[i];
       const auto result = result_of<protocol::CompareResult>(
-          ask("compare", {{"a", a}, {"b", b}, {"models", {a, b}}}));
+          ask_of_text("compare", {{"a", a}, {"b", b}, {"models", {a, b}}},
+                      "compare_" + file_name(a) + "_" + file_name(b)));
       page_.figure(divergence_figure(result), sidecar_);
+      const auto difference = largest_difference(run_, result, {a, b}, options_.input);
+      if (difference) page_.figure(*difference, sidecar_);
     }
     page_.end_row();
   }
@@ -264,7 +334,8 @@ class Report {
     page_.section("Cost", "Of one forward pass at 1024 tokens.");
     Table table{.columns = {"model", "count", "flops", "macs", "parameters"}};
     for (const std::string& model : options_.models) {
-      protocol::Reply reply = ask("cost", {{"model", model}, {"length", 1024}}, false);
+      protocol::Reply reply =
+          ask("cost", {{"model", model}, {"length", 1024}}, "cost_" + file_name(model));
       for (const char* count : {"published", "executed"}) {
         json row = reply.result[count];
         row["model"] = model;
@@ -272,14 +343,21 @@ class Report {
         table.rows.push_back(std::move(row));
       }
       for (const auto& line : reply.result.value("conventions", json::array())) {
-        const std::string note = line.get<std::string>();
-        const auto& notes = table.notes;
-        if (std::find(notes.begin(), notes.end(), note) == notes.end()) {
-          table.notes.push_back(note);
-        }
+        add_note(table, line.get<std::string>());
       }
     }
-    page_.table(table);
+    page_.table(table, sidecar_, "cost");
+  }
+
+  void made() {
+    page_.section("How this page was made");
+    page_.verbatim(run_.command());
+    page_.table(
+        {.columns = {"model", "weights SHA-256", "version", "device", "dtype", "kernel", "seed"},
+         .rows = provenance_});
+    if (texts_.empty()) return;
+    page_.paragraph("SHA-256 of the token ids of " + text_name() + ": " +
+                    texts_.front().provenance.text_hash);
   }
 
   Run& run_;
@@ -287,7 +365,8 @@ class Report {
   Page page_;
   json sidecar_;
   json refused_ = json::array();
-  std::map<std::string, int> files_;
+  json provenance_ = json::array();  // one row for each model and way of running it
+  std::vector<protocol::TextResult> texts_;
   std::map<std::string, protocol::HeadsResult> heads_;
 };
 

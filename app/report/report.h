@@ -16,8 +16,9 @@ struct ReportOptions {
   std::filesystem::path folder;
 };
 
-// Writes folder/index.html, folder/figures and folder/data. A section whose measurement is refused
-// (text too short, ...) says so and the rest goes on; a dead worker ends the report.
+// Writes folder/index.html, folder/figures and folder/data (results as JSON, tables as CSV). A
+// section whose measurement is refused (text too short, ...) says so and the rest goes on; a dead
+// worker ends the report.
 Output make_report(Run& run, const ReportOptions& options);
 
 }  // namespace phasescope::app

@@ -1,5 +1,6 @@
 #include "app/verbs/factories.h"
 #include "app/verbs/verb_tools.h"
+#include "formats/error.h"
 
 namespace phasescope::app {
 
@@ -20,7 +21,8 @@ class CaptureVerb : public Verb {
     set_.declare(options);
     options.option("--what", what_,
                    "logits, hidden, attn, scores, content, positional, position, q, k, v, "
-                   "q.rotated, k.rotated, lse, entropy; comma separated");
+                   "rotated (q.L.rotated, k.L.rotated), lse, entropy, or one tensor (attn.2); "
+                   "comma separated");
     options.option("--layers", layers_, "e.g. 0,3 (default: all)");
     options.option("--heads", heads_, "e.g. 0,3 (default: all)");
     options.option("--rows", rows_, "queries a:b of attention tensors");
@@ -36,11 +38,20 @@ class CaptureVerb : public Verb {
     if (!columns_.empty()) params["cols"] = integer_range(columns_, "--cols");
     protocol::Reply reply = run.call("capture", std::move(params));
     Output output{.result = std::move(reply.result), .tensors = std::move(reply.tensors)};
+    if (run.common().out.ends_with(".npy") && output.tensors.size() > 1) {
+      throw formats::bad_usage("a .npy file holds one array and " +
+                                   std::to_string(output.tensors.size()) + " were captured",
+                               run.common().out,
+                               "write .safetensors, or one tensor: --what attn.0");
+    }
     Table table{.columns = {"tensor", "dtype", "shape"}};
     for (const protocol::TensorRef& tensor : output.tensors) {
       table.rows.push_back(
           {{"tensor", tensor.name}, {"dtype", tensor.dtype}, {"shape", tensor.shape}});
     }
+    const std::string cut = output.result.at("provenance").value("note", "");
+    table.notes.push_back(cut);
+    if (run.common().out.empty()) table.notes.push_back("not written: name a file with --out");
     output.tables = {std::move(table)};
     return output;
   }

@@ -31,6 +31,11 @@ class CompareVerb : public Verb {
     output.tables = {table_of("", output.result["heads"], {"layer", "head", "js_divergence"}),
                      std::move(losses)};
     output.figures = {divergence_figure(compare)};
+    nlohmann::json input = nlohmann::json::object();
+    input_.add_to(input);
+    if (auto difference = largest_difference(run, compare, {a_, b_}, input)) {
+      output.figures.push_back(std::move(*difference));
+    }
     return output;
   }
 

@@ -29,7 +29,7 @@ class HeadsVerb : public Verb {
     protocol::Reply reply = run.call("heads", std::move(params));
     const auto heads = result_of<protocol::HeadsResult>(reply);
     Output output{.result = std::move(reply.result)};
-    Table table = table_of("", sorted(output.result["rows"]), {"layer", "head"}, true);
+    Table table = heads_table(heads, sorted(output.result["rows"]));
     for (const protocol::MetricInfo& metric : heads.metrics) {
       table.notes.push_back(metric.key + ": " + metric.formula +
                             (metric.note.empty() ? "" : " (" + metric.note + ")"));

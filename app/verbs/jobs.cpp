@@ -48,6 +48,7 @@ class JobsVerb : public Verb {
     Output output{.result = run.call("jobs.list", std::move(params)).result};
     output.tables = {
         table_of("", output.result["jobs"], {"name", "kind", "state", "step", "steps", "dir"})};
+    if (output.result["jobs"].empty()) output.tables[0].notes.push_back("no jobs");
     return output;
   }
 

@@ -37,10 +37,13 @@ class MapVerb : public Verb {
     for (const protocol::TensorRef& tensor : output.tensors) {
       if (tensor.name == "map") output.figures = {attention_map_figure(map, grid_of(tensor))};
     }
-    output.tables.push_back(
+    // As text, so that a .csv holds the map itself.
+    Table facts =
         facts_table("", output.result,
                     {"model", "layer", "head", "tokens", "row_begin", "row_end", "column_begin",
-                     "column_end", "height", "width", "of", "pool", "low", "high"}));
+                     "column_end", "height", "width", "of", "pool", "low", "high"});
+    facts.notes.push_back(map.provenance.note);
+    output.text = text_of(facts);
     return output;
   }
 

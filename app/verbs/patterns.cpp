@@ -9,7 +9,7 @@ class PatternsVerb : public Verb {
  public:
   std::string name() const override { return "patterns"; }
   std::string help() const override { return "PE dot products, spectra, bias curves, drift"; }
-  std::string example() const override { return "phasescope patterns rope --out out/patterns"; }
+  std::string example() const override { return "phasescope patterns tape --out out/patterns"; }
   void declare(Options& options) override {
     options.argument("MODEL", model_, "folder, .safetensors file or bundled name");
     input_.declare(options);
@@ -45,7 +45,8 @@ class PatternsVerb : public Verb {
     }
     if (!patterns.layers.empty()) {
       output.figures.push_back(pe_by_distance_figure(patterns));
-      output.figures.push_back(state_drift_figure({&patterns, 1}));
+      // One layer's state has no drift to show: fixed positions are the same in every layer.
+      if (patterns.layers.size() > 1) output.figures.push_back(state_drift_figure({&patterns, 1}));
     }
     if (!patterns.frequencies.empty()) output.figures.push_back(frequencies_figure(patterns));
     int64_t last = -1;

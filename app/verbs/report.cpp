@@ -15,6 +15,7 @@ class ReportVerb : public Verb {
     return "one self-contained page with every measurement, its figures and data as files";
   }
   std::string example() const override { return "phasescope report rope tapa --out out/report"; }
+  bool exports() const override { return false; }
   void declare(Options& options) override {
     options.arguments("MODEL", models_, "one or more models");
     input_.declare(options);

@@ -9,7 +9,7 @@ class ShiftVerb : public Verb {
  public:
   std::string name() const override { return "shift"; }
   std::string help() const override { return "shift stability (TAPE Table 8)"; }
-  std::string example() const override { return "phasescope shift rope tapa --by 3"; }
+  std::string example() const override { return "phasescope shift rope tape tapa --by 3"; }
   void declare(Options& options) override {
     options.arguments("MODEL", models_, "one or more models");
     input_.declare(options);

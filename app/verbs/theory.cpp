@@ -10,7 +10,7 @@ class TheoryVerb : public Verb {
  public:
   std::string name() const override { return "theory"; }
   std::string help() const override { return "theorem checks with verdicts"; }
-  std::string example() const override { return "phasescope theory rope --check tape.shift"; }
+  std::string example() const override { return "phasescope theory tape --check tape.shift"; }
   void declare(Options& options) override {
     options.arguments("MODEL", models_, "one or more models", false);
     input_.declare(options);
@@ -32,10 +32,8 @@ class TheoryVerb : public Verb {
     output.tables = {std::move(table)};
     for (const protocol::CheckResult& check : theory.checks) {
       if (check.verdict == "fails") output.status = 1;
-      for (size_t i = 0; i < check.curves.size(); ++i) {
-        output.figures.push_back(check_figure(check, check.curves[i]));
-        if (i > 0) output.figures.back().id += "_" + std::to_string(i);
-      }
+      for (widgets::PlotSpec& plot : check_figures(check))
+        output.figures.push_back(std::move(plot));
     }
     return output;
   }

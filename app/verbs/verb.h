@@ -48,6 +48,8 @@ class Verb {
   virtual std::string help() const = 0;
   // Runs as it stands on a bundled model; shown by --help.
   virtual std::string example() const = 0;
+  // False where run() itself writes what --out names.
+  virtual bool exports() const { return true; }
   virtual void declare(Options& options) = 0;
   virtual Output run(Run& run) = 0;
 };

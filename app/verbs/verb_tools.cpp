@@ -23,16 +23,8 @@ void add_row(Table& table, const std::string& model, const std::string& where,
 
 }  // namespace
 
-Table table_of(std::string title, const json& rows, std::vector<std::string> first, bool others) {
-  Table table{.title = std::move(title), .columns = std::move(first), .rows = rows};
-  if (!others || rows.empty()) return table;
-  for (const auto& [key, value] : rows.front().items()) {
-    const auto& columns = table.columns;
-    if (std::find(columns.begin(), columns.end(), key) == columns.end()) {
-      table.columns.push_back(key);
-    }
-  }
-  return table;
+Table table_of(std::string title, const json& rows, std::vector<std::string> columns) {
+  return {.title = std::move(title), .columns = std::move(columns), .rows = rows};
 }
 
 Table facts_table(std::string title, const json& object, const std::vector<std::string>& keys) {
@@ -52,6 +44,64 @@ json models_param(const std::vector<std::string>& models) {
     for (const std::string& model : split_list(word)) list.push_back(model);
   }
   return list;
+}
+
+Table heads_table(const protocol::HeadsResult& heads, json rows) {
+  Table table{.columns = {"layer", "head"}, .rows = std::move(rows)};
+  for (const protocol::MetricInfo& metric : heads.metrics) table.columns.push_back(metric.key);
+  return table;
+}
+
+Table shift_table(const protocol::ShiftResult& result) {
+  Table table{.title = "attention difference (1e-2) by layer; position and logits difference",
+              .columns = {"model", "method", "by", "dtype"}};
+  for (const protocol::ShiftRow& row : result.rows) {
+    const auto same = [&](const json& line) {
+      return line["model"] == row.model && line["method"] == row.method && line["by"] == row.by &&
+             line["dtype"] == row.dtype;
+    };
+    if (table.rows.empty() || !same(table.rows.back())) {
+      table.rows.push_back(
+          {{"model", row.model}, {"method", row.method}, {"by", row.by}, {"dtype", row.dtype}});
+    }
+    const std::string layer = "L" + std::to_string(row.layer);
+    if (std::find(table.columns.begin(), table.columns.end(), layer) == table.columns.end()) {
+      table.columns.push_back(layer);
+    }
+    json& line = table.rows.back();
+    line[layer] = protocol::detail::write_double(row.attention_difference);
+    if (row.position_difference) {
+      line["position"] = protocol::detail::write_double(*row.position_difference);
+    }
+    line["logits"] = protocol::detail::write_double(row.logits_difference);
+  }
+  table.columns.insert(table.columns.end(), {"position", "logits"});
+  table.notes.push_back(result.formula);
+  table.notes.push_back("position: of the last layer shown");
+  return table;
+}
+
+std::optional<widgets::PlotSpec> largest_difference(Run& run, const protocol::CompareResult& result,
+                                                    const std::array<std::string, 2>& models,
+                                                    const json& params) {
+  const auto largest = std::max_element(
+      result.heads.begin(), result.heads.end(),
+      [](const auto& x, const auto& y) { return x.js_divergence < y.js_divergence; });
+  if (largest == result.heads.end()) return std::nullopt;
+  std::vector<protocol::Reply> replies;
+  for (const std::string& model : models) {
+    json request = params;
+    request.update(
+        {{"model", model},
+         {"head", "L" + std::to_string(largest->layer) + "H" + std::to_string(largest->head)},
+         {"size", {256, 256}},
+         {"of", "weight"},
+         {"pool", "mean"}});
+    replies.push_back(run.call("map", std::move(request)));
+  }
+  return map_difference_figure(
+      result_of<protocol::MapResult>(replies[0]), grid_of(replies[0].tensor("map")),
+      result_of<protocol::MapResult>(replies[1]), grid_of(replies[1].tensor("map")));
 }
 
 Table near_far_table(const protocol::DistanceResult& result) {

@@ -1,5 +1,7 @@
 #pragma once
 // Small pieces that several verbs use.
+#include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,9 +11,8 @@
 
 namespace phasescope::app {
 
-// Columns of `rows`: `first` in that order where present, then every other key of the first row.
-Table table_of(std::string title, const nlohmann::json& rows, std::vector<std::string> first,
-               bool others = false);
+// These keys of `rows`, in that order.
+Table table_of(std::string title, const nlohmann::json& rows, std::vector<std::string> columns);
 
 // A table of two columns from a flat JSON object's scalars, in the order given.
 Table facts_table(std::string title, const nlohmann::json& object,
@@ -24,6 +25,18 @@ R result_of(const protocol::Reply& reply) {
 
 // "rope,tapa" or several words: the models of a request.
 nlohmann::json models_param(const std::vector<std::string>& models);
+
+// `rows` of a heads result, its metrics in the order of the result.
+Table heads_table(const protocol::HeadsResult& heads, nlohmann::json rows);
+
+// One row for each model, method, shift and dtype, the attention differences of the layers across.
+Table shift_table(const protocol::ShiftResult& result);
+
+// A - B of the weights of the head whose rows differ most between two models; nothing where no head
+// was compared. `models`: as they were named in the request; `params`: the input of both.
+std::optional<widgets::PlotSpec> largest_difference(Run& run, const protocol::CompareResult& result,
+                                                    const std::array<std::string, 2>& models,
+                                                    const nlohmann::json& params);
 
 // Mean, interval, sigma, skewness and share above 0 of every histogram of a distance result.
 Table near_far_table(const protocol::DistanceResult& result);

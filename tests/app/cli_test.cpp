@@ -5,11 +5,14 @@
 
 #include <cmath>
 #include <fstream>
+#include <set>
 #include <sstream>
+#include <tuple>
 
 #include "app/cli/options.h"
 #include "app/cli/output.h"
 #include "app/figures/figures.h"
+#include "app/report/report.h"
 #include "app/verbs/factories.h"
 #include "app/verbs/verb_tools.h"
 #include "app/verbs/verbs.h"
@@ -49,6 +52,13 @@ int run_words(std::vector<std::string> words) {
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   return run_program(int(argv.size()), argv.data());
+}
+
+// What the program says on standard error for these words, which must end with `status`.
+std::string complaint(std::vector<std::string> words, int status = 2) {
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(run_words(std::move(words)), status);
+  return testing::internal::GetCapturedStderr();
 }
 
 TEST(Options, ListsAndRanges) {
@@ -111,6 +121,44 @@ TEST(Export, AFigureBecomesEveryForm) {
   EXPECT_EQ(content(folder / "loss.pdf").substr(0, 4), "%PDF");
 }
 
+widgets::GridSpec two_heads() {
+  widgets::GridSpec grid{.id = "heads", .title = "Every head", .columns = 2};
+  for (const char* name : {"L0H0 1.5", "L0H1 2.5"}) {
+    grid.cells.push_back({{.rows = 1, .cols = 2, .values = {0.25f, 0.75f}}, name});
+  }
+  return grid;
+}
+
+TEST(Export, AGridBecomesEveryFormAndStandsForItsVerb) {
+  Folder folder;
+  Output output{.result = json::object(), .grids = {two_heads()}};
+  output.figures.push_back({.id = "metric", .title = "A metric"});
+  export_output(output, folder / "all", {{"command", "c"}});
+  EXPECT_EQ(content(folder / "all" / "heads.csv"),
+            "cell,row,column,value\nL0H0,0,0,0.25\nL0H0,0,1,0.75\nL0H1,0,0,0.25\nL0H1,0,1,0.75\n");
+  EXPECT_EQ(content(folder / "all" / "heads.png").substr(1, 3), "PNG");
+  EXPECT_EQ(json::parse(content(folder / "all" / "heads.json"))["cells"].size(), 2u);
+  export_output(output, folder / "heads.svg", {{"command", "c"}});
+  EXPECT_NE(content(folder / "heads.svg").find("Every head"), std::string::npos);
+  EXPECT_NE(what_else(output, "heads.svg").find("2 figures"), std::string::npos);
+  EXPECT_EQ(what_else(output, folder / "all"), "");
+}
+
+TEST(Export, ThePlaceIsLookedAtBeforeAnythingRuns) {
+  Folder folder;
+  std::ofstream(folder / "file") << "x";
+  fs::create_directories(folder / "v1.5");
+  EXPECT_THROW(require_writable_form(folder / "x.tiff"), formats::Error);
+  EXPECT_THROW(require_writable_form(folder / "file" / "x.svg"), formats::Error);
+  EXPECT_THROW(require_writable_form(folder / "x.sv"), formats::Error);  // part of a known form
+  EXPECT_NO_THROW(require_writable_form(folder / "not" / "yet" / "x.svg"));
+  EXPECT_NO_THROW(require_writable_form(folder / "v1.5"));
+  EXPECT_NO_THROW(require_writable_form("x.svg"));
+  EXPECT_FALSE(fs::exists(folder / "not"));
+  export_output({.result = {{"x", 1}}}, folder / "v1.5", json::object());
+  EXPECT_TRUE(fs::exists(folder / "v1.5" / "result.json"));
+}
+
 protocol::DistanceResult two_models() {
   protocol::DistanceResult result;
   for (const char* name : {"rope", "tapa"}) {
@@ -137,6 +185,96 @@ TEST(Figures, NearFarHistogramIsADensity) {
     area += series.y[bin] * (series.x[bin + 1] - series.x[bin]);
   }
   EXPECT_NEAR(area, 1.0, 1e-12);  // four pairs in two bins of widths 1 and 2
+}
+
+protocol::ShiftResult two_shifted() {
+  protocol::ShiftResult result{.formula = "the formula"};
+  for (const char* model : {"rope", "tapa"}) {
+    for (const char* method : {"ids", "tokens"}) {
+      for (int64_t by : {1, 3, 16}) {
+        for (int64_t layer : {0, 1}) {
+          const bool still = model == std::string("tapa") && method == std::string("ids");
+          result.rows.push_back({.model = model,
+                                 .method = method,
+                                 .by = by,
+                                 .layer = layer,
+                                 .attention_difference = still ? 0.0 : double(by + layer)});
+        }
+      }
+    }
+  }
+  return result;
+}
+
+TEST(Figures, EveryLineOfTheShiftFigureLooksDifferent) {
+  const widgets::PlotSpec plot = shift_figure(two_shifted());
+  ASSERT_EQ(plot.series.size(), 12u);
+  std::set<std::tuple<int, bool, double>> looks;
+  for (const widgets::Series& series : plot.series) {
+    looks.insert({series.color, series.dashed, series.width});
+  }
+  EXPECT_EQ(looks.size(), 12u);
+  // What a log axis cannot show is said.
+  bool said = false;
+  for (const std::string& note : plot.notes) {
+    said = said || note.find("tapa ids by 1, tapa ids by 3, tapa ids by 16") != note.npos;
+  }
+  EXPECT_TRUE(said);
+}
+
+TEST(Figures, CurvesOfACheckWithTheSameAxesShareAFigure) {
+  protocol::CheckResult check{.id = "x", .model = "rope"};
+  check.curves.push_back({.label = "measured", .x_label = "distance", .x = {1, 2}, .y = {1, 2}});
+  check.curves.push_back({.label = "expected", .x_label = "distance", .x = {1, 2}, .y = {2, 1}});
+  check.curves.push_back({.label = "other", .x_label = "shift", .x = {1, 2}, .y = {3, 3}});
+  const auto figures = check_figures(check);
+  ASSERT_EQ(figures.size(), 2u);
+  ASSERT_EQ(figures[0].series.size(), 2u);
+  EXPECT_EQ(figures[0].series[1].label, "expected");
+  EXPECT_NE(figures[0].series[0].color, figures[0].series[1].color);
+  EXPECT_NE(figures[0].id, figures[1].id);
+}
+
+TEST(Tables, ShiftHasARowForEachShiftAndAColumnForEachLayer) {
+  const Table table = shift_table(two_shifted());
+  EXPECT_EQ(table.rows.size(), 12u);
+  EXPECT_EQ(table.rows[1]["by"], 3);
+  EXPECT_EQ(table.rows[1]["L0"], 3.0);
+  EXPECT_EQ(table.rows[1]["L1"], 4.0);
+}
+
+// Only some parts answer: the others are said to be missing, and the page stands by itself.
+TEST(Report, IsOnePageThatLeadsWithThePositionsAndNamesWhatIsPublished) {
+  Folder folder;
+  FakeRun run;
+  protocol::TextResult text{.model = "rope"};
+  text.tokens = {{.id = 0, .text = "[BOS]"}, {.id = 60, .text = "<b>", .loss = 1.0}};
+  text.provenance.text_hash = "0123abcd";
+  text.provenance.models = {"rope"};
+  text.provenance.model_hashes = {"feedbeef"};
+  text.provenance.kernel = "plain";
+  const protocol::LoadReport load;
+  run.replies["model.info"] = {protocol::to_json_form(load), {}};
+  run.replies["text.read"] = {protocol::to_json_form(text), {}};
+  run.replies["shift"] = {protocol::to_json_form(two_shifted()), {}};
+  run.replies["distance"] = {protocol::to_json_form(two_models()), {}};
+  const Output output = make_report(run, {.models = {"rope"}, .folder = folder / "r"});
+  const std::string page = content(folder / "r" / "index.html");
+  for (const char* fetched : {"<script", "<link", "src=", "@import", "url(http"}) {
+    EXPECT_EQ(page.find(fetched), std::string::npos) << fetched;
+  }
+  EXPECT_LT(page.find(">Loss against position<"), page.find(">The text<"));
+  EXPECT_NE(page.find("RoPE mean 4.1, sigma 0.85"), std::string::npos);
+  EXPECT_NE(page.find("Published, not measured here"), std::string::npos);
+  EXPECT_NE(page.find("feedbeef"), std::string::npos);
+  EXPECT_NE(page.find("0123abcd"), std::string::npos);
+  EXPECT_NE(page.find("Not measured: no reply for eval"), std::string::npos);
+  EXPECT_EQ(page.find("<b>"), std::string::npos);
+  for (const char* name : {"data/shift.csv", "data/shift.json", "data/near_far.csv",
+                           "figures/shift.svg", "figures/near_far.png"}) {
+    EXPECT_TRUE(fs::exists(folder / "r" / name)) << name;
+  }
+  EXPECT_FALSE(output.result["refused"].empty());
 }
 
 TEST(Verbs, DistanceSendsEveryModelAndTablesEveryHistogram) {
@@ -169,6 +307,24 @@ TEST(Program, BadUsageGivesStatusTwo) {
   EXPECT_EQ(run_words({"heads", "rope", "--prompt", "a", "--text", "b"}), 2);
   EXPECT_EQ(run_words({"heads", "rope", "--prompt", ""}), 2);
   EXPECT_EQ(run_words({"train"}), 2);
+}
+
+TEST(Program, NumbersAreReadWholeOrRefused) {
+  // Clamped to the largest integer, it would read everything and say so nowhere.
+  EXPECT_NE(complaint({"heads", "rope", "--length", "99999999999999999999"}).find("--length"),
+            std::string::npos);
+  EXPECT_NE(complaint({"info", "rope", "--seed", "1e3"}).find("whole number"), std::string::npos);
+  EXPECT_NE(complaint({"info", "rope", "--threads", "0"}).find("from 1 to 1024"),
+            std::string::npos);
+  EXPECT_NE(complaint({"generate", "rope", "--temperature", "nan"}).find("finite"),
+            std::string::npos);
+}
+
+TEST(Program, NamesWhatItDoesNotKnow) {
+  EXPECT_NE(complaint({"heads", "rope", "--foo", "1"}).find("heads takes no \"--foo\" \"1\""),
+            std::string::npos);
+  EXPECT_NE(complaint({"distanc", "rope"}).find("did you mean distance"), std::string::npos);
+  EXPECT_NE(complaint({"report", "rope"}).find("--out"), std::string::npos);
 }
 
 TEST(Program, HelpIsNoError) {

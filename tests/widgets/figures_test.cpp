@@ -165,6 +165,35 @@ TEST(PlotSvg, HoldsTextLinesAndOnePicture) {
   EXPECT_EQ(svg.find("inf\""), std::string::npos);
 }
 
+TEST(PlotSvg, ZeroHasNoPlaceOnALogAxis) {
+  PlotSpec plot;
+  plot.y.scale = Scale::log10;
+  plot.series.push_back({.label = "a", .x = {0, 1, 2}, .y = {1, 0, 10}});
+  plot.series.push_back({.label = "b", .kind = SeriesKind::scatter, .x = {0, 1}, .y = {0, 2}});
+  const std::string svg = svg_of(plot);
+  EXPECT_EQ(svg.find("inf"), std::string::npos);
+  EXPECT_EQ(svg.find("nan"), std::string::npos);
+}
+
+TEST(PlotSvg, SmallMapsCarryTheirNumbersAndLargeOnesAreSquare) {
+  PlotSpec plot;
+  plot.map = MapSpec{.rows = 2, .cols = 2, .values = {0.125F, 0.25F, 0.375F, NAN}};
+  const std::string small = svg_of(plot);
+  for (const char* number : {">0.125<", ">0.25<", ">0.375<"})
+    EXPECT_NE(small.find(number), std::string::npos) << number;
+  plot.map = MapSpec{.rows = 20, .cols = 20, .values = std::vector<float>(400, 0.3F)};
+  const std::string large = svg_of(plot, {720, 420});
+  EXPECT_NE(large.find("width=\"578\" height=\"578\""), std::string::npos);
+  EXPECT_EQ(large.find(">0.3<"), std::string::npos);
+}
+
+// A reader that smooths pictures must find nothing to smooth: each cell is a block of pixels.
+TEST(PlotSvg, CellsAreEmbeddedAsBlocks) {
+  PlotSpec plot;
+  plot.map = MapSpec{.rows = 2, .cols = 2, .values = {0, 1, 1, 0}};
+  EXPECT_NE(svg_of(plot).find(data_uri_of_png(png_of(*plot.map, 512))), std::string::npos);
+}
+
 TEST(PlotSvg, EmptyPlotsAreDrawnToo) {
   EXPECT_NE(svg_of(PlotSpec{}).find("</svg>"), std::string::npos);
   EXPECT_NE(svg_of(GridSpec{}).find("</svg>"), std::string::npos);
