@@ -28,7 +28,15 @@ NearFarSpec default_near_far(std::int64_t tokens, std::int64_t first_key) {
   return spec;
 }
 
+std::int64_t shortest_for_near_far(std::int64_t first_key) { return 3 + first_key; }
+
 void check_near_far(const NearFarSpec& spec, std::int64_t tokens) {
+  if (const std::int64_t shortest = shortest_for_near_far(spec.first_key); tokens < shortest) {
+    throw formats::bad_input("near and far keys need a text of at least " +
+                                 std::to_string(shortest) + " tokens, the longest here has " +
+                                 std::to_string(tokens),
+                             "text", "give a longer text");
+  }
   const std::string near = range_text(spec.near_begin, spec.near_end);
   const std::string far = range_text(spec.far_begin, spec.far_end);
   if (spec.near_begin < 0 || spec.near_end <= spec.near_begin) {

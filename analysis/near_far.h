@@ -25,7 +25,11 @@ struct NearFarSpec {
 // begins early enough to hold a distance.
 NearFarSpec default_near_far(std::int64_t tokens, std::int64_t first_key = 0);
 
-// Throws Error "bad_input" where the intervals are empty, overlap, or reach past texts of `tokens`.
+// Tokens of the shortest text in which one query has a near key and another, farther one.
+std::int64_t shortest_for_near_far(std::int64_t first_key);
+
+// Throws Error "bad_input" where the text is shorter than that, or the intervals are empty, overlap, or
+// reach past texts of `tokens`.
 void check_near_far(const NearFarSpec& spec, std::int64_t tokens);
 
 struct PairSample {

@@ -62,6 +62,15 @@ CheckResult run(const CheckContext& context) {
       default_near_far(context.texts->longest(), context.texts->starts_with_bos ? 1 : 0);
   spec.pairs = context.pairs > 0 ? context.pairs : kPairs;
   spec.seed = context.seed;
+  const std::int64_t shortest = shortest_for_near_far(spec.first_key);
+  if (context.texts->longest() < shortest) {
+    CheckResult result;
+    result.verdict = name_of(Verdict::undecided);
+    result.detail = "near and far keys need texts of at least " + std::to_string(shortest) +
+                    " tokens, the longest here has " +
+                    std::to_string(context.texts->longest());
+    return result;
+  }
   check_near_far(spec, context.texts->longest());
   TextPass first(context.model, first_ids(context, 64));
   const BiasClaim claim = claim_of(first);

@@ -176,6 +176,23 @@ TEST(NearFar, ShortTextsHaveAFarInterval) {
   }
 }
 
+TEST(NearFar, NamesTheShortestText) {
+  for (const std::int64_t first_key : {0, 1}) {
+    const std::int64_t shortest = shortest_for_near_far(first_key);
+    EXPECT_NO_THROW(check_near_far(default_near_far(shortest, first_key), shortest));
+    for (std::int64_t tokens = 1; tokens < shortest; ++tokens) {
+      try {
+        check_near_far(default_near_far(tokens, first_key), tokens);
+        FAIL() << tokens << " tokens were enough";
+      } catch (const formats::Error& error) {
+        EXPECT_EQ(error.message(), "near and far keys need a text of at least " +
+                                       std::to_string(shortest) + " tokens, the longest here has " +
+                                       std::to_string(tokens));
+      }
+    }
+  }
+}
+
 TEST(NearFar, RefusesIntervalsThatDoNotFit) {
   NearFarSpec spec = default_near_far(256);
   EXPECT_NO_THROW(check_near_far(spec, 256));

@@ -305,6 +305,13 @@ TEST(TapaHistogram, FailsOnAModelWithABias) {
   EXPECT_GT(got.samples, 9000);
 }
 
+TEST(TapaHistogram, TextsTooShortDecideNothing) {
+  const auto model = small_model("rope");
+  const CheckResult got = run("tapa.histogram", model, texts_for(model, 60, 2));
+  EXPECT_EQ(got.verdict, "undecided") << got.detail;
+  EXPECT_NE(got.detail.find("the longest here has 2"), std::string::npos) << got.detail;
+}
+
 // A model that gives no numbers satisfies nothing.
 TEST(Theory, ANaNNeverHolds) {
   for (const std::string key : {"tape", "rope", "tapa"}) {

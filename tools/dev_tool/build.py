@@ -48,8 +48,9 @@ def options(preset, werror):
 
 
 def environment():
-    """PATH with the pinned programs first."""
-    return dict(os.environ, PATH=f"{VENV / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}")
+    """PATH with the pinned programs first; OpenMP threads that wait leave the core to other tests."""
+    return {"OMP_WAIT_POLICY": "passive", **os.environ,
+            "PATH": f"{VENV / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"}
 
 
 def configure(preset, werror):
