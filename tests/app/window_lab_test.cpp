@@ -117,7 +117,7 @@ TEST_F(LabTest, AQuestionSaysHowManyAreBeforeIt) {
   EXPECT_EQ(lab_.busy(lab_.of("rope").map).text, "waits for 1 before it,");
   link_.set_manner("heads", Manner::answer);
   lab_.begin_frame();
-  EXPECT_EQ(lab_.busy(lab_.of("rope").map).text, "computing the map");
+  EXPECT_EQ(lab_.busy(lab_.of("rope").map).text, "reading texts");  // as its worker says
 }
 
 TEST_F(LabTest, ATextGoesWithTheQuestionAndIsToldFromAnother) {
