@@ -19,6 +19,20 @@ std::string fused_obstacle(const AttentionProgram& program, const at::Tensor& v)
   if (!v.device().is_cpu()) return "the fused form runs on the CPU";
   if (!program.positions.consecutive()) return "given position ids have no fused form";
   if (program.mask.defined()) return "a given mask has no fused form";
+  if (program.key_mask.defined()) return "padded texts have no fused form";
+  if (program.kind == AttentionProgram::Kind::term) {
+    return "a term that is no table of distances has no fused form";
+  }
+  if (program.kind == AttentionProgram::Kind::tape && program.tape.state.size(-1) > 512) {
+    return "a position state of more than 512 numbers a head has no fused form";
+  }
+  if (program.soft_cap > 0) return "a soft cap has no fused form";
+  if (program.token_bias.defined()) return "a bias rounded by token has no fused form";
+  const bool takes_window = program.kind == AttentionProgram::Kind::plain ||
+                            program.kind == AttentionProgram::Kind::table;
+  if (program.window > 0 && !takes_window) {
+    return std::string("a window has no fused form with ") + name_of(program.kind);
+  }
   return {};
 }
 

@@ -24,9 +24,9 @@ struct AttentionResult {
   std::string kernel;  // what ran: "fused cpu avx3", "plain", "plain (float64 has no fused form)"
 };
 
-// Causal attention of v (B, kv heads, N, d) under a program. Differentiable in both backends with
-// respect to q, k, v, tables, the correction's weights and the state. Fused: float32 on the CPU,
-// consecutive positions and the causal mask; anything else runs plain and says why. Plain without
+// Attention of v (B, kv heads, M, d) under a program. Differentiable in both backends with respect to
+// q, k, v, tables, the correction's weights and the state. Fused: float32 on the CPU, consecutive
+// positions, the causal mask, windows or no mask at all; anything else runs plain and says why. Plain without
 // gradients works in blocks of rows, so neither backend holds N x N then.
 AttentionResult attention(const AttentionProgram& program, const at::Tensor& v,
                           const AttentionOptions& options);

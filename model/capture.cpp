@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <utility>
 
 #include "formats/error.h"
@@ -21,7 +22,7 @@ struct Kind {
   const char* prefix;  // "attn" of "attn.3"
   const char* suffix;  // "rotated" of "q.3.rotated"
   Extent extent;
-  bool by_layer;       // one a layer (hidden and position have one more)
+  bool by_layer;  // one a layer (hidden and position have one more)
 };
 
 constexpr std::array<Kind, 14> kKinds = {{
@@ -41,10 +42,31 @@ constexpr std::array<Kind, 14> kKinds = {{
     {"entropy", "entropy", "", Extent::query_tokens, true},
 }};
 
-std::string tensor_name(const Kind& kind, std::int64_t index) {
-  const std::string name = std::string(kind.prefix) + "." + std::to_string(index);
+// What a forward pass runs through: the decoder, and in an encoder-decoder the encoder and the
+// decoder's attention to it, whose tensors have these prefixes.
+struct Part {
+  std::string prefix;  // "" in a model of one stack
+  std::int64_t layers = 0;
+  bool whole = true;  // with hidden states and positions
+};
+
+std::vector<Part> parts_of(const ModelConfig& config) {
+  if (config.encoder_layers == 0) return {{"", config.layers}};
+  return {
+      {"dec.", config.layers}, {"enc.", config.encoder_layers}, {"cross.", config.layers, false}};
+}
+
+std::string tensor_name(const Part& part, const Kind& kind, std::int64_t index) {
+  const std::string name = part.prefix + kind.prefix + "." + std::to_string(index);
   return *kind.suffix == 0 ? name : name + "." + kind.suffix;
 }
+
+std::string last_layer_name(const Part& part) { return part.prefix + "hidden.last_layer_out"; }
+
+// Angular frequencies in force, by the layers they hold for.
+constexpr const char* kFrequencies = "rope.inv_freq";
+constexpr const char* kGlobalFrequencies = "rope.full_attention.inv_freq";
+constexpr const char* kLocalFrequencies = "rope.sliding_attention.inv_freq";
 
 // What was asked for: whole kinds, and tensors by name.
 class Wanted {
@@ -55,27 +77,29 @@ class Wanted {
   }
 
   bool layer(std::int64_t layer) const {
-    return !spec_.layers || std::find(spec_.layers->begin(), spec_.layers->end(), layer) !=
-                                spec_.layers->end();
+    return !spec_.layers ||
+           std::find(spec_.layers->begin(), spec_.layers->end(), layer) != spec_.layers->end();
   }
-  bool tensor(const Kind& kind, std::int64_t index) const {
-    return (kinds_.contains(kind.name) && layer(index)) || named_.contains(tensor_name(kind, index));
+  bool tensor(const Part& part, const Kind& kind, std::int64_t index) const {
+    return (kinds_.contains(kind.name) && layer(index)) ||
+           named_.contains(tensor_name(part, kind, index));
   }
   bool logits() const { return kinds_.contains("logits"); }
   // hidden and position count states: with --layers L, the one before and the one after layer L.
-  bool state(const Kind& kind, std::int64_t index) const {
+  bool state(const Part& part, const Kind& kind, std::int64_t index) const {
     return (kinds_.contains(kind.name) && (layer(index) || layer(index - 1))) ||
-           named_.contains(tensor_name(kind, index));
+           named_.contains(tensor_name(part, kind, index));
   }
-  bool last_layer_out(std::int64_t layers) const {
-    return (kinds_.contains("hidden") && layer(layers - 1)) ||
-           named_.contains("hidden.last_layer_out");
+  bool last_layer_out(const Part& part) const {
+    return (kinds_.contains("hidden") && layer(part.layers - 1)) ||
+           named_.contains(last_layer_name(part));
   }
-  bool attention(std::int64_t index) const {
+  bool attention(const Part& part, std::int64_t index) const {
     return std::any_of(kKinds.begin(), kKinds.end(), [&](const Kind& kind) {
-      return kind.by_layer && tensor(kind, index);
+      return kind.by_layer && tensor(part, kind, index);
     });
   }
+  bool named(const std::string& name) const { return named_.contains(name); }
   bool kind(const std::string& name) const { return kinds_.contains(name); }
 
  private:
@@ -98,8 +122,8 @@ class Wanted {
 void check_range(const char* option, const std::optional<Range>& range, std::int64_t size) {
   if (!range || (range->begin >= 0 && range->begin < range->end && range->end <= size)) return;
   throw formats::bad_usage("the range " + std::to_string(range->begin) + ":" +
-                               std::to_string(range->end) + " is empty or outside 0:" +
-                               std::to_string(size),
+                               std::to_string(range->end) +
+                               " is empty or outside 0:" + std::to_string(size),
                            option);
 }
 
@@ -116,28 +140,32 @@ void check_indices(const char* option, const std::optional<std::vector<std::int6
 // Sizes of what is asked for, before anything runs.
 class SizeEstimate {
  public:
-  SizeEstimate(const Decoder& decoder, const at::Tensor& ids, const CaptureSpec& spec,
-               const Wanted& wanted)
-      : decoder_(decoder), ids_(ids), spec_(spec), wanted_(wanted) {}
+  SizeEstimate(const Decoder& decoder, const at::Tensor& ids, std::int64_t decoder_length,
+               const CaptureSpec& spec, const Wanted& wanted)
+      : decoder_(decoder),
+        ids_(ids),
+        decoder_length_(decoder_length),
+        spec_(spec),
+        wanted_(wanted) {}
 
   std::int64_t bytes(std::int64_t rows, std::int64_t columns, std::int64_t layers) const {
     double total = 0;
     for (const Kind& kind : kKinds) total += count(kind, layers) * elements(kind, rows, columns);
-    return static_cast<std::int64_t>(
-        total * static_cast<double>(at::elementSize(decoder_.dtype())));
+    return static_cast<std::int64_t>(total *
+                                     static_cast<double>(at::elementSize(decoder_.dtype())));
   }
 
   void refuse_if_too_large() const {
-    const std::int64_t length = ids_.size(1);
+    const std::int64_t length = std::max(ids_.size(1), decoder_length_);
     const std::int64_t rows = spec_.rows.value_or(Range{0, length}).size();
     const std::int64_t columns = spec_.columns.value_or(Range{0, length}).size();
     const std::int64_t layers = layer_count();
     const std::int64_t wanted = bytes(rows, columns, layers);
     if (wanted <= spec_.limit_bytes) return;
-    throw formats::bad_usage(
-        "this capture would take " + std::to_string(wanted >> 20) + " MB, more than the limit of " +
-            std::to_string(spec_.limit_bytes >> 20) + " MB",
-        "--what", suggestion(rows, columns, layers));
+    throw formats::bad_usage("this capture would take " + std::to_string(wanted >> 20) +
+                                 " MB, more than the limit of " +
+                                 std::to_string(spec_.limit_bytes >> 20) + " MB",
+                             "--what", suggestion(rows, columns, layers));
   }
 
  private:
@@ -147,13 +175,19 @@ class SizeEstimate {
   }
 
   double count(const Kind& kind, std::int64_t layers) const {
-    std::int64_t named = 0;
-    for (std::int64_t index = 0; index <= decoder_.config().layers; ++index) {
-      if (wanted_.tensor(kind, index) && !wanted_.kind(kind.name)) ++named;
+    const std::vector<Part> parts = parts_of(decoder_.config());
+    if (!wanted_.kind(kind.name)) {
+      std::int64_t named = 0;
+      for (const Part& part : parts) {
+        for (std::int64_t index = 0; index <= part.layers; ++index) {
+          if (wanted_.tensor(part, kind, index)) ++named;
+        }
+      }
+      return static_cast<double>(named);
     }
-    if (!wanted_.kind(kind.name)) return static_cast<double>(named);
     if (std::string_view(kind.name) == "logits") return 1;
-    return static_cast<double>(kind.by_layer ? layers : layers + 2);
+    return static_cast<double>((kind.by_layer ? layers : layers + 2) *
+                               static_cast<std::int64_t>(parts.size()));
   }
 
   double elements(const Kind& kind, std::int64_t rows, std::int64_t columns) const {
@@ -189,87 +223,103 @@ class SizeEstimate {
 
   const Decoder& decoder_;
   const at::Tensor& ids_;
+  std::int64_t decoder_length_;
   const CaptureSpec& spec_;
   const Wanted& wanted_;
 };
 
+// Collects one part's tensors, and for the decoder of an encoder-decoder the others' too.
 class Collector : public Observer {
  public:
-  Collector(const Decoder& decoder, const at::Tensor& ids, const CaptureSpec& spec,
-            const Wanted& wanted, Captured& result)
-      : config_(decoder.config()),
-        batch_(ids.size(0)),
+  Collector(const ModelConfig& config, std::size_t part, std::int64_t batch,
+            const CaptureSpec& spec, const Wanted& wanted, Captured& result)
+      : parts_(parts_of(config)),
+        part_(parts_[part]),
+        heads_(config.heads),
+        batch_(batch),
         spec_(spec),
         wanted_(wanted),
-        rows_(spec.rows.value_or(Range{0, ids.size(1)})),
-        columns_(spec.columns.value_or(Range{0, ids.size(1)})),
-        result_(result) {}
+        result_(result) {
+    if (part == 0 && parts_.size() > 1) {
+      encoder_ = std::make_unique<Collector>(config, 1, batch, spec, wanted, result);
+    }
+  }
+
+  Observer* encoder() override { return encoder_.get(); }
 
   void on_hidden(std::int64_t index, const at::Tensor& hidden) override {
-    if (index == config_.layers) {
-      if (wanted_.last_layer_out(index)) keep("hidden.last_layer_out", tokens(hidden, 1, rows_));
-    } else if (wanted_.state(kind("hidden"), index)) {
-      keep(tensor_name(kind("hidden"), index), tokens(hidden, 1, rows_));
+    if (index == part_.layers) {
+      if (wanted_.last_layer_out(part_)) keep(last_layer_name(part_), rows(hidden, 1));
+    } else if (wanted_.state(part_, kind("hidden"), index)) {
+      keep(tensor_name(part_, kind("hidden"), index), rows(hidden, 1));
     }
   }
 
   void on_final_norm(const at::Tensor& hidden) override {
-    if (wanted_.state(kind("hidden"), config_.layers)) {
-      keep(tensor_name(kind("hidden"), config_.layers), tokens(hidden, 1, rows_));
+    if (wanted_.state(part_, kind("hidden"), part_.layers)) {
+      keep(tensor_name(part_, kind("hidden"), part_.layers), rows(hidden, 1));
     }
   }
 
   void on_position(std::int64_t index, const PositionState& state) override {
-    if (!wanted_.state(kind("position"), index)) return;
+    if (!wanted_.state(part_, kind("position"), index)) return;
     const at::Tensor& z = state.z;
-    const at::Tensor whole =
-        z.expand({batch_, config_.heads, z.size(2), z.size(3), z.size(4)});
-    keep(tensor_name(kind("position"), index), tokens(chosen_heads(whole), 2, rows_));
+    const at::Tensor whole = z.expand({batch_, heads_, z.size(2), z.size(3), z.size(4)});
+    keep(tensor_name(part_, kind("position"), index), rows(chosen_heads(whole), 2));
   }
 
-  bool wants_attention(std::int64_t layer) override { return wanted_.attention(layer); }
+  bool wants_attention(std::int64_t layer) override { return wanted_.attention(part_, layer); }
+  bool wants_cross_attention(std::int64_t layer) override {
+    return wanted_.attention(parts_.back(), layer);
+  }
 
   void on_attention(const std::shared_ptr<const LayerAttention>& attention) override {
-    const LayerAttention& a = *attention;
-    result_.kernel = a.kernel();
-    put("q", "", a.layer(), [&] { return tokens(chosen_heads(a.q()), 2, rows_); });
-    put("q", "rotated", a.layer(), [&] { return tokens(chosen_heads(a.q_rotated()), 2, rows_); });
-    put("k", "", a.layer(), [&] { return tokens(a.k(), 2, columns_); });
-    put("k", "rotated", a.layer(), [&] { return tokens(a.k_rotated(), 2, columns_); });
-    put("v", "", a.layer(), [&] { return tokens(a.v(), 2, columns_); });
-    put("lse", "", a.layer(), [&] { return tokens(chosen_heads(a.lse()), 2, rows_); });
-    put("entropy", "", a.layer(), [&] { return tokens(chosen_heads(a.entropy()), 2, rows_); });
-    const Region region{{0, a.heads()}, rows_, columns_};
-    put("attn", "", a.layer(), [&] { return chosen_heads(a.weights(region)); });
-    put_scores(a, region);
+    keep_attention(part_, *attention);
+  }
+  void on_cross_attention(const std::shared_ptr<const LayerAttention>& attention) override {
+    keep_attention(parts_.back(), *attention);
   }
 
  private:
   static const Kind& kind(std::string_view prefix, std::string_view suffix = {}) {
-    return *std::find_if(kKinds.begin(), kKinds.end(), [&](const Kind& k) {
-      return k.prefix == prefix && k.suffix == suffix;
-    });
+    return *std::find_if(kKinds.begin(), kKinds.end(),
+                         [&](const Kind& k) { return k.prefix == prefix && k.suffix == suffix; });
   }
 
-  template <typename Make>
-  void put(std::string_view prefix, std::string_view suffix, std::int64_t layer, Make make) {
-    const Kind& which = kind(prefix, suffix);
-    if (wanted_.tensor(which, layer)) keep(tensor_name(which, layer), make());
+  void keep_attention(const Part& part, const LayerAttention& a) {
+    result_.kernel = a.kernel();
+    const auto put = [&](std::string_view prefix, std::string_view suffix, const auto& make) {
+      const Kind& which = kind(prefix, suffix);
+      if (wanted_.tensor(part, which, a.layer())) {
+        keep(tensor_name(part, which, a.layer()), make());
+      }
+    };
+    put("q", "", [&] { return rows(chosen_heads(a.q()), 2); });
+    put("q", "rotated", [&] { return rows(chosen_heads(a.q_rotated()), 2); });
+    put("k", "", [&] { return columns(a.k()); });
+    put("k", "rotated", [&] { return columns(a.k_rotated()); });
+    put("v", "", [&] { return columns(a.v()); });
+    put("lse", "", [&] { return rows(chosen_heads(a.lse()), 2); });
+    put("entropy", "", [&] { return rows(chosen_heads(a.entropy()), 2); });
+    const Region region{{0, a.heads()},
+                        spec_.rows.value_or(Range{0, a.length()}),
+                        spec_.columns.value_or(Range{0, a.keys()})};
+    put("attn", "", [&] { return chosen_heads(a.weights(region)); });
+    const bool any_score = wanted_.tensor(part, kind("scores"), a.layer()) ||
+                           wanted_.tensor(part, kind("content"), a.layer()) ||
+                           wanted_.tensor(part, kind("positional"), a.layer());
+    if (!any_score) return;
+    const ScoreParts scores = a.scores(region);
+    put("scores", "", [&] { return chosen_heads(scores.score); });
+    put("content", "", [&] { return chosen_heads(scores.content); });
+    put("positional", "", [&] { return chosen_heads(scores.positional); });
   }
 
-  void put_scores(const LayerAttention& a, const Region& region) {
-    const bool any = wanted_.tensor(kind("scores"), a.layer()) ||
-                     wanted_.tensor(kind("content"), a.layer()) ||
-                     wanted_.tensor(kind("positional"), a.layer());
-    if (!any) return;
-    const ScoreParts parts = a.scores(region);
-    put("scores", "", a.layer(), [&] { return chosen_heads(parts.score); });
-    put("content", "", a.layer(), [&] { return chosen_heads(parts.content); });
-    put("positional", "", a.layer(), [&] { return chosen_heads(parts.positional); });
+  at::Tensor rows(const at::Tensor& x, std::int64_t dim) const {
+    return spec_.rows ? x.slice(dim, spec_.rows->begin, spec_.rows->end) : x;
   }
-
-  static at::Tensor tokens(const at::Tensor& x, std::int64_t dim, Range range) {
-    return x.slice(dim, range.begin, range.end);
+  at::Tensor columns(const at::Tensor& x) const {
+    return spec_.columns ? x.slice(2, spec_.columns->begin, spec_.columns->end) : x;
   }
 
   at::Tensor chosen_heads(const at::Tensor& x) const {
@@ -280,13 +330,35 @@ class Collector : public Observer {
     result_.tensors[name] = tensor.contiguous();
   }
 
-  const ModelConfig& config_;
-  std::int64_t batch_;
+  std::vector<Part> parts_;
+  const Part& part_;
+  std::int64_t heads_, batch_;
   const CaptureSpec& spec_;
   const Wanted& wanted_;
-  Range rows_, columns_;
   Captured& result_;
+  std::unique_ptr<Collector> encoder_;
 };
+
+// The frequencies that were asked for, for texts of this length.
+void keep_frequencies(const Decoder& decoder, std::int64_t length, const ForwardOptions& options,
+                      const Wanted& wanted, Captured& result) {
+  StartContext context;
+  context.positions.length = length;
+  context.dtype = decoder.dtype();
+  context.angle_dtype = options.angle_dtype.value_or(decoder.dtype());
+  context.shared = &decoder.weights().encoding;
+  const auto keep = [&](const char* name, const Encoding& encoding) {
+    if (!wanted.named(name)) return;
+    const at::Tensor frequencies = encoding.frequencies(context);
+    if (frequencies.defined()) result.tensors[name] = frequencies.contiguous();
+  };
+  const ModelConfig& config = decoder.config();
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    const bool local = config.local_encoding && config.is_local(layer);
+    keep(local ? kLocalFrequencies : kGlobalFrequencies, decoder.encoding_of(layer));
+  }
+  if (!config.local_encoding) keep(kFrequencies, decoder.encoding());
+}
 
 }  // namespace
 
@@ -302,12 +374,18 @@ const std::vector<std::string>& capture_kinds() {
 }
 
 bool is_capture_tensor(const std::string& name, const ModelConfig& config) {
-  if (name == "logits" || name == "hidden.last_layer_out") return true;
-  for (const Kind& kind : kKinds) {
-    if (std::string_view(kind.name) == "logits") continue;
-    const std::int64_t last = kind.by_layer ? config.layers - 1 : config.layers;
-    for (std::int64_t index = 0; index <= last; ++index) {
-      if (name == tensor_name(kind, index)) return true;
+  if (name == "logits" || name == kFrequencies || name == kGlobalFrequencies ||
+      name == kLocalFrequencies) {
+    return true;
+  }
+  for (const Part& part : parts_of(config)) {
+    if (part.whole && name == last_layer_name(part)) return true;
+    for (const Kind& kind : kKinds) {
+      if (std::string_view(kind.name) == "logits" || (!kind.by_layer && !part.whole)) continue;
+      const std::int64_t last = kind.by_layer ? part.layers - 1 : part.layers;
+      for (std::int64_t index = 0; index <= last; ++index) {
+        if (name == tensor_name(part, kind, index)) return true;
+      }
     }
   }
   return false;
@@ -317,21 +395,27 @@ Captured capture(const Decoder& decoder, const at::Tensor& ids, const CaptureSpe
                  const ForwardOptions& options) {
   const at::NoGradGuard no_grad;
   decoder.check_ids(ids);
-  const std::int64_t length = ids.size(1);
-  check_range("--rows", spec.rows, length);
-  check_range("--cols", spec.columns, length);
-  check_indices("--layers", spec.layers, decoder.config().layers);
-  check_indices("--heads", spec.heads, decoder.config().heads);
-  const Wanted wanted(spec, decoder.config());
-  SizeEstimate(decoder, ids, spec, wanted).refuse_if_too_large();
+  const ModelConfig& config = decoder.config();
+  const std::int64_t decoder_length = config.encoder_layers > 0 && options.decoder_ids.defined()
+                                          ? options.decoder_ids.size(-1)
+                                          : ids.size(1);
+  check_range("--rows", spec.rows, std::min(ids.size(1), decoder_length));
+  check_range("--cols", spec.columns, std::min(ids.size(1), decoder_length));
+  check_indices("--layers", spec.layers, config.layers);
+  check_indices("--heads", spec.heads, config.heads);
+  const Wanted wanted(spec, config);
+  SizeEstimate(decoder, ids, decoder_length, spec, wanted).refuse_if_too_large();
   Captured result;
-  Collector collector(decoder, ids, spec, wanted, result);
+  Collector collector(config, 0, ids.size(0), spec, wanted, result);
   const at::Tensor hidden = decoder.hidden(ids, options, &collector);
-  if (wanted.logits()) {
-    const Range rows = spec.rows.value_or(Range{0, length});
+  if (wanted.logits() && config.head.present) {
+    const Range rows = spec.rows.value_or(Range{0, decoder_length});
     result.tensors["logits"] =
         decoder.logits(hidden.slice(1, rows.begin, rows.end), options).contiguous();
+  } else if (wanted.logits()) {
+    result.notes.push_back("the model has no head, so there are no logits");
   }
+  keep_frequencies(decoder, decoder_length, options, wanted, result);
   if (wanted.kind("position") && !decoder.encoding().info().has_state) {
     result.notes.push_back("the encoding " + decoder.encoding().info().key +
                            " has no position state, so there is no position.L");

@@ -4,9 +4,12 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
+#include <string_view>
 
 #include "formats/error.h"
 #include "formats/safetensors.h"
@@ -31,7 +34,9 @@ struct Target {
 
 // The inputs of one prefix, and what is compared there.
 struct Group {
-  const formats::TensorEntry *ids = nullptr, *mask = nullptr, *positions = nullptr;
+  const formats::TensorEntry *ids = nullptr, *mask = nullptr, *positions = nullptr,
+                             *types = nullptr, *decoder_ids = nullptr;
+  std::map<std::int64_t, const formats::TensorEntry*> layer_positions;
   std::vector<Target> targets;
   std::string obstacle;  // why it cannot be run; empty where it can
 };
@@ -40,6 +45,16 @@ bool is_input(const std::string& name) {
   static const std::set<std::string> inputs = {"input_ids", "attention_mask", "position_ids",
                                                "token_type_ids", "decoder_input_ids"};
   return inputs.contains(name);
+}
+
+// The layer of "positions.3", what a layer drew; nullopt for other names.
+std::optional<std::int64_t> positions_of_layer(const std::string& name) {
+  constexpr std::string_view start = "positions.";
+  std::int64_t layer = 0;
+  if (!name.starts_with(start)) return std::nullopt;
+  const auto [end, error] = std::from_chars(name.data() + start.size(), name.data() + name.size(), layer);
+  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
+  return layer;
 }
 
 std::string without_ending(const std::string& name, bool& float64) {
@@ -117,6 +132,12 @@ class Checker {
       if (rest == "input_ids") group.ids = &entry;
       if (rest == "attention_mask") group.mask = &entry;
       if (rest == "position_ids") group.positions = &entry;
+      if (rest == "token_type_ids") group.types = &entry;
+      if (rest == "decoder_input_ids") group.decoder_ids = &entry;
+      return true;
+    }
+    if (const auto layer = positions_of_layer(rest)) {
+      groups_[prefix].layer_positions[*layer] = &entry;
       return true;
     }
     Target target{&entry, prefix, {}, false};
@@ -131,13 +152,11 @@ class Checker {
   void find_obstacle(Group& group) const {
     if (group.ids == nullptr) {
       group.obstacle = "its group has no input_ids";
-    } else if (group.mask != nullptr && !read(*group.mask).ne(0).all().item<bool>()) {
-      group.obstacle = "its group pads its texts, which cannot be run yet";
+    } else if (group.mask != nullptr && model_->encoding().info().key == "tape" &&
+               !read(*group.mask).ne(0).all().item<bool>()) {
+      group.obstacle = "its group pads its texts with a mask of its own, which cannot be run yet";
     } else if (group.positions != nullptr && model_->encoding().info().key == "tape") {
       group.obstacle = "its group's position_ids index the state, which cannot be run yet";
-    } else if (group.positions != nullptr && group.positions->shape.size() == 2 &&
-               group.positions->shape[0] != 1) {
-      group.obstacle = "its group has position_ids of its own for every text";
     }
   }
 
@@ -158,9 +177,24 @@ class Checker {
     }
     if (spec.what.empty()) return;
     ForwardOptions forward = options_.forward;
-    if (group.positions != nullptr) {
-      forward.position_ids = read(*group.positions).to(at::kLong).flatten();
+    const auto given = [&](const formats::TensorEntry* entry) {
+      return entry != nullptr ? read(*entry).to(at::kLong) : at::Tensor();
+    };
+    forward.position_ids = given(group.positions);
+    if (group.positions != nullptr && group.positions->shape.front() == 1) {
+      forward.position_ids = forward.position_ids.flatten();  // one row for all texts
     }
+    // A mask that hides nothing leaves the fused form possible.
+    if (group.mask != nullptr && !read(*group.mask).ne(0).all().item<bool>()) {
+      forward.key_mask = given(group.mask);
+    }
+    if (!group.layer_positions.empty()) {
+      std::vector<at::Tensor> rows;
+      for (const auto& [layer, entry] : group.layer_positions) rows.push_back(given(entry));
+      forward.layer_position_ids = at::stack(rows);
+    }
+    forward.token_types = given(group.types);
+    forward.decoder_ids = given(group.decoder_ids);
     const Captured captured =
         capture(model->decoder, read(*group.ids).to(at::kLong), spec, forward);
     if (!float64) result_.kernel = captured.kernel;

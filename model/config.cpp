@@ -1,6 +1,8 @@
 #include "model/config.h"
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <set>
 #include <variant>
 #include <vector>
@@ -12,70 +14,192 @@
 namespace phasescope::model {
 namespace {
 
-using Member = std::variant<std::int64_t ModelConfig::*, double ModelConfig::*,
-                            bool ModelConfig::*, std::string ModelConfig::*>;
+using Place = std::variant<std::int64_t*, double*, bool*, std::string*, std::vector<std::int64_t>*>;
 
+// One number, switch or word of a configuration.
 struct Field {
-  const char* own;
-  const char* file;  // the name in Hugging Face's files, and in what we write
-  Member member;
+  std::string group;  // "" for a field of ModelConfig itself
+  std::string own;
+  std::string file;  // the name in Hugging Face's files, and in what we write
+  Place place;       // in the configuration it was listed for
+
+  std::string dotted() const { return group.empty() ? own : group + "." + own; }
 };
 
-const std::vector<Field>& fields() {
-  static const std::vector<Field> list = {
-      {"vocab_size", "vocab_size", &ModelConfig::vocab_size},
-      {"width", "hidden_size", &ModelConfig::width},
-      {"layers", "num_hidden_layers", &ModelConfig::layers},
-      {"heads", "num_attention_heads", &ModelConfig::heads},
-      {"kv_heads", "num_key_value_heads", &ModelConfig::kv_heads},
-      {"head_dim", "head_dim", &ModelConfig::head_dim},
-      {"ffn_width", "intermediate_size", &ModelConfig::ffn_width},
-      {"context", "max_position_embeddings", &ModelConfig::context},
-      {"activation", "hidden_act", &ModelConfig::activation},
-      {"norm_eps", "rms_norm_eps", &ModelConfig::norm_eps},
-      {"tie_embeddings", "tie_word_embeddings", &ModelConfig::tie_embeddings},
-      {"attention_bias", "attention_bias", &ModelConfig::attention_bias},
-      {"mlp_bias", "mlp_bias", &ModelConfig::mlp_bias},
-      {"init_std", "initializer_range", &ModelConfig::init_std},
-      {"family", "family", &ModelConfig::family},
-      {"note", "note", &ModelConfig::note},
+std::vector<Field> fields_of(ModelConfig& c) {
+  return {
+      {"", "vocab_size", "vocab_size", &c.vocab_size},
+      {"", "width", "hidden_size", &c.width},
+      {"", "layers", "num_hidden_layers", &c.layers},
+      {"", "heads", "num_attention_heads", &c.heads},
+      {"", "kv_heads", "num_key_value_heads", &c.kv_heads},
+      {"", "head_dim", "head_dim", &c.head_dim},
+      {"", "ffn_width", "intermediate_size", &c.ffn_width},
+      {"", "context", "max_position_embeddings", &c.context},
+      {"", "norm_eps", "rms_norm_eps", &c.norm_eps},
+      {"", "tie_embeddings", "tie_word_embeddings", &c.tie_embeddings},
+      {"", "init_std", "initializer_range", &c.init_std},
+      {"", "family", "family", &c.family},
+      {"", "note", "note", &c.note},
+      {"", "residual", "residual", &c.residual},
+      {"", "encoder_layers", "encoder_layers", &c.encoder_layers},
+      {"", "decoder_start", "decoder_start_token_id", &c.decoder_start},
+      {"", "positions_skip_padding", "positions_skip_padding", &c.positions_skip_padding},
+      {"norm", "kind", "kind", &c.norm.kind},
+      {"norm", "bias", "bias", &c.norm.bias},
+      {"norm", "unit_offset", "unit_offset", &c.norm.unit_offset},
+      {"norm", "placement", "placement", &c.norm.placement},
+      {"norm", "at_end", "at_end", &c.norm.at_end},
+      {"attention", "causal", "causal", &c.attention.causal},
+      {"attention", "q_bias", "q_bias", &c.attention.q_bias},
+      {"attention", "k_bias", "k_bias", &c.attention.k_bias},
+      {"attention", "v_bias", "v_bias", &c.attention.v_bias},
+      {"attention", "o_bias", "o_bias", &c.attention.o_bias},
+      {"attention", "qk_norm", "qk_norm", &c.attention.qk_norm},
+      {"attention", "scale", "scale", &c.attention.scale},
+      {"attention", "scale_by_layer", "scale_by_layer", &c.attention.scale_by_layer},
+      {"attention", "clip", "clip", &c.attention.clip},
+      {"attention", "soft_cap", "soft_cap", &c.attention.soft_cap},
+      {"attention", "window", "window", &c.attention.window},
+      {"attention", "local_layers", "local_layers", &c.attention.local_layers},
+      {"attention", "log_scale", "log_scale", &c.attention.log_scale},
+      {"mlp", "gated", "gated", &c.mlp.gated},
+      {"mlp", "activation", "activation", &c.mlp.activation},
+      {"mlp", "up_bias", "up_bias", &c.mlp.up_bias},
+      {"mlp", "down_bias", "down_bias", &c.mlp.down_bias},
+      {"embedding", "width", "width", &c.embedding.width},
+      {"embedding", "scale", "scale", &c.embedding.scale},
+      {"embedding", "norm", "norm", &c.embedding.norm},
+      {"embedding", "token_types", "token_types", &c.embedding.token_types},
+      {"head", "present", "present", &c.head.present},
+      {"head", "transform", "transform", &c.head.transform},
+      {"head", "bias", "bias", &c.head.bias},
+      {"head", "scale", "scale", &c.head.scale},
+      {"head", "soft_cap", "soft_cap", &c.head.soft_cap},
   };
+}
+
+// Their names.
+const std::vector<Field>& fields() {
+  static ModelConfig any;
+  static const std::vector<Field> list = fields_of(any);
   return list;
 }
 
-void read_field(const formats::ConfigReader& reader, const Field& field, ModelConfig& config) {
-  if (auto member = std::get_if<std::int64_t ModelConfig::*>(&field.member)) {
-    config.*(*member) = reader.integer_or({field.file, field.own}, config.*(*member),
-                                          formats::kCountRange);
-  } else if (auto number = std::get_if<double ModelConfig::*>(&field.member)) {
-    config.*(*number) =
-        reader.number_or({field.file, field.own}, config.*(*number), formats::kPositiveRange);
-  } else if (auto flag = std::get_if<bool ModelConfig::*>(&field.member)) {
-    config.*(*flag) = reader.boolean_or({field.file, field.own}, config.*(*flag));
-  } else if (auto text = std::get_if<std::string ModelConfig::*>(&field.member)) {
-    config.*(*text) = reader.text_or({field.file, field.own}, config.*(*text));
+// Fields that stand for several: older files of ours have them, and they are easier to set.
+struct Shorthand {
+  const char* name;
+  std::vector<bool*> (*places)(ModelConfig& config);
+};
+constexpr Shorthand kShorthands[] = {
+    {"attention_bias",
+     [](ModelConfig& c) {
+       AttentionConfig& a = c.attention;
+       return std::vector<bool*>{&a.q_bias, &a.k_bias, &a.v_bias, &a.o_bias};
+     }},
+    {"mlp_bias",
+     [](ModelConfig& c) {
+       return std::vector<bool*>{&c.mlp.up_bias, &c.mlp.down_bias};
+     }},
+};
+
+// Sizes must be there; most other numbers may be 0 for "off".
+bool must_be_positive(const Field& field) {
+  return field.group.empty() && field.own != "encoder_layers" && field.own != "decoder_start";
+}
+
+void read_integers(const formats::ConfigReader& reader, const Field& field,
+                   std::vector<std::int64_t>& list) {
+  const auto numbers = reader.numbers({field.file}, {.min = 0, .max = 1e6});
+  if (!numbers) return;
+  list.clear();
+  for (const double number : *numbers) {
+    if (number != std::floor(number)) reader.problem(field.file, "must be whole numbers");
+    list.push_back(static_cast<std::int64_t>(number));
   }
 }
 
-std::vector<std::string> known_keys() {
-  std::vector<std::string> names = {"model_type", "encoding", "tokenizer", "dtype"};
+void read_field(const formats::ConfigReader& reader, const Field& field) {
+  const bool positive = must_be_positive(field);
+  const Place& place = field.place;
+  if (auto integer = std::get_if<std::int64_t*>(&place)) {
+    formats::IntegerRange range = formats::kCountRange;
+    if (!positive) range.min = 0;
+    **integer = reader.integer_or({field.file, field.own}, **integer, range);
+  } else if (auto number = std::get_if<double*>(&place)) {
+    formats::NumberRange range = formats::kPositiveRange;
+    range.min_excluded = positive;
+    **number = reader.number_or({field.file, field.own}, **number, range);
+  } else if (auto flag = std::get_if<bool*>(&place)) {
+    **flag = reader.boolean_or({field.file, field.own}, **flag);
+  } else if (auto text = std::get_if<std::string*>(&place)) {
+    **text = reader.text_or({field.file, field.own}, **text);
+  } else if (auto list = std::get_if<std::vector<std::int64_t>*>(&place)) {
+    read_integers(reader, field, **list);
+  }
+}
+
+void read_shorthands(const formats::ConfigReader& reader, ModelConfig& config) {
+  for (const Shorthand& shorthand : kShorthands) {
+    const auto value = reader.boolean({shorthand.name});
+    if (!value) continue;
+    for (bool* place : shorthand.places(config)) *place = *value;
+  }
+  config.mlp.activation = reader.text_or({"hidden_act", "activation"}, config.mlp.activation);
+}
+
+std::vector<std::string> group_names() {
+  std::vector<std::string> names;
   for (const Field& field : fields()) {
-    names.emplace_back(field.own);
-    if (field.own != std::string(field.file)) names.emplace_back(field.file);
+    const bool known = std::find(names.begin(), names.end(), field.group) != names.end();
+    if (!field.group.empty() && !known) names.push_back(field.group);
   }
   return names;
 }
 
-void refuse_unknown_keys(const Json& object, formats::ConfigProblems& problems) {
-  const std::vector<std::string> known = known_keys();
+std::vector<std::string> keys_of_group(const std::string& group) {
+  std::vector<std::string> names;
+  for (const Field& field : fields()) {
+    if (field.group != group) continue;
+    names.push_back(field.own);
+    if (field.own != field.file) names.push_back(field.file);
+  }
+  return names;
+}
+
+std::vector<std::string> known_keys() {
+  std::vector<std::string> names = keys_of_group("");
+  for (const char* key : {"model_type", "encoding", "local_encoding", "tokenizer", "dtype",
+                          "hidden_act", "activation"}) {
+    names.emplace_back(key);
+  }
+  for (const Shorthand& shorthand : kShorthands) names.emplace_back(shorthand.name);
+  for (const std::string& group : group_names()) names.push_back(group);
+  return names;
+}
+
+void refuse_unknown_keys(const Json& object, const std::vector<std::string>& known,
+                         const std::string& prefix, formats::ConfigProblems& problems) {
   for (const auto& [key, value] : object.items()) {
     if (std::find(known.begin(), known.end(), key) == known.end()) {
-      problems.add(key, "unknown key" + near_names(key, known));
+      problems.add(prefix + key, "unknown key" + near_names(key, known));
     }
   }
 }
 
-EncodingConfig read_encoding(const Json& value, formats::ConfigProblems& problems) {
+void read_groups(const formats::ConfigReader& reader, ModelConfig& config) {
+  for (const std::string& group : group_names()) {
+    const auto section = reader.section(group);
+    if (!section || !reader.raw(group)->is_object()) continue;
+    refuse_unknown_keys(*reader.raw(group), keys_of_group(group), group + ".", reader.problems());
+    for (const Field& field : fields_of(config)) {
+      if (field.group == group) read_field(*section, field);
+    }
+  }
+}
+
+EncodingConfig read_encoding(const Json& value, const std::string& key,
+                             formats::ConfigProblems& problems) {
   EncodingConfig encoding;
   if (value.is_string()) {
     encoding.key = value.get<std::string>();
@@ -85,10 +209,10 @@ EncodingConfig read_encoding(const Json& value, formats::ConfigProblems& problem
     if (value.contains("key") && value["key"].is_string()) {
       encoding.key = value["key"].get<std::string>();
     } else {
-      problems.add("encoding.key", "is missing or no text");
+      problems.add(key + ".key", "is missing or no text");
     }
   } else {
-    problems.add("encoding", "expected an object with a \"key\", or the key alone");
+    problems.add(key, "expected an object with a \"key\", or the key alone");
   }
   return encoding;
 }
@@ -103,7 +227,8 @@ void fill_in(const formats::ConfigReader& reader, ModelConfig& config) {
 
 std::vector<std::string> settable_names(const ModelConfig& config) {
   std::vector<std::string> names;
-  for (const Field& field : fields()) names.emplace_back(field.own);
+  for (const Field& field : fields()) names.push_back(field.dotted());
+  for (const Shorthand& shorthand : kShorthands) names.emplace_back(shorthand.name);
   if (const EncodingEntry* entry = find_encoding(config.encoding.key)) {
     for (const OptionInfo& option : entry->info->options) {
       names.push_back("encoding." + option.key);
@@ -117,17 +242,27 @@ Json parsed_value(const std::string& text) {
   return value.is_discarded() ? Json(text) : value;
 }
 
-const Field* find_field(const std::string& name) {
-  for (const Field& field : fields()) {
-    if (name == field.own || name == field.file) return &field;
+std::optional<Field> find_field(ModelConfig& config, const std::string& name) {
+  for (const Field& field : fields_of(config)) {
+    if (name == field.dotted() || (field.group.empty() && name == field.file)) return field;
   }
-  return nullptr;
+  return std::nullopt;
+}
+
+// Whether `name` is one of the shorthands, which is then set.
+bool set_shorthand(ModelConfig& config, const std::string& name, const Json& value,
+                   formats::ConfigProblems& problems) {
+  const Json object = {{name, value}};
+  const bool known = name == "hidden_act" || name == "activation" ||
+                     std::any_of(std::begin(kShorthands), std::end(kShorthands),
+                                 [&](const Shorthand& s) { return name == s.name; });
+  if (known) read_shorthands(formats::ConfigReader(object, problems), config);
+  return known;
 }
 
 void set_encoding_option(ModelConfig& config, const std::string& option, const Json& value) {
   if (option == "key") {
-    config.encoding = {value.is_string() ? value.get<std::string>() : value.dump(),
-                       Json::object()};
+    config.encoding = {value.is_string() ? value.get<std::string>() : value.dump(), Json::object()};
   } else {
     config.encoding.options[option] = value;
   }
@@ -135,16 +270,41 @@ void set_encoding_option(ModelConfig& config, const std::string& option, const J
 
 }  // namespace
 
+bool ModelConfig::is_local(std::int64_t layer) const {
+  return std::binary_search(attention.local_layers.begin(), attention.local_layers.end(), layer);
+}
+
+ModelConfig ModelConfig::encoder() const {
+  ModelConfig config = *this;
+  config.layers = encoder_layers;
+  config.encoder_layers = 0;
+  config.attention.causal = false;
+  return config;
+}
+
+const std::vector<std::string>& known_activations() {
+  static const std::vector<std::string> names = {
+      "silu", "gelu", "gelu_tanh", "gelu_tanh_short", "relu", "relu_squared", "quick_gelu", "tanh"};
+  return names;
+}
+
 ModelConfig read_model_config(const Json& object, const std::string& where) {
   formats::ConfigProblems problems;
   const formats::ConfigReader reader(object, problems);
   ModelConfig config;
   if (object.is_object()) {
-    refuse_unknown_keys(object, problems);
-    for (const Field& field : fields()) read_field(reader, field, config);
+    refuse_unknown_keys(object, known_keys(), "", problems);
+    for (const Field& field : fields_of(config)) {
+      if (field.group.empty()) read_field(reader, field);
+    }
+    read_shorthands(reader, config);
+    read_groups(reader, config);
     fill_in(reader, config);
     if (const Json* encoding = reader.raw("encoding")) {
-      config.encoding = read_encoding(*encoding, problems);
+      config.encoding = read_encoding(*encoding, "encoding", problems);
+    }
+    if (const Json* local = reader.raw("local_encoding")) {
+      config.local_encoding = read_encoding(*local, "local_encoding", problems);
     }
     if (const Json* tokenizer = reader.raw("tokenizer")) config.tokenizer = *tokenizer;
   }
@@ -154,36 +314,91 @@ ModelConfig read_model_config(const Json& object, const std::string& where) {
 }
 
 Json write_model_config(const ModelConfig& config) {
+  ModelConfig given = config, plain;
+  // Those that every file has; the others only where they differ.
+  static const std::set<std::string> later = {"residual", "encoder_layers", "decoder_start",
+                                              "positions_skip_padding", "note"};
+  const std::vector<Field> ours = fields_of(given), defaults = fields_of(plain);
+  const auto json_of = [](const Field& field) {
+    return std::visit([](auto* value) { return Json(*value); }, field.place);
+  };
   Json object = {{"model_type", "phasescope"}};
-  for (const Field& field : fields()) {
-    std::visit([&](auto member) { object[field.file] = config.*member; }, field.member);
+  for (std::size_t n = 0; n < ours.size(); ++n) {
+    const Field& field = ours[n];
+    const bool always = field.group.empty() && !later.contains(field.own);
+    if (!always && json_of(field) == json_of(defaults[n])) continue;
+    (field.group.empty() ? object : object[field.group])[field.file] = json_of(field);
   }
-  if (config.note.empty()) object.erase("note");
-  object["encoding"] = config.encoding.options;
-  object["encoding"]["key"] = config.encoding.key;
+  const auto with_key = [](const EncodingConfig& encoding) {
+    Json json = encoding.options;
+    json["key"] = encoding.key;
+    return json;
+  };
+  object["encoding"] = with_key(config.encoding);
+  if (config.local_encoding) object["local_encoding"] = with_key(*config.local_encoding);
   if (!config.tokenizer.is_null()) object["tokenizer"] = config.tokenizer;
   return object;
 }
 
-void check_model_config(const ModelConfig& config, formats::ConfigProblems& problems) {
-  formats::check_heads(problems, config.heads * config.head_dim, config.heads, config.kv_heads,
-                       config.head_dim);
-  if (config.layers > formats::kLayerRange.max) {
-    problems.add("num_hidden_layers", "at most " + std::to_string(formats::kLayerRange.max) +
-                                          " layers can be read, this says " +
-                                          std::to_string(config.layers));
+namespace {
+
+void check_choice(const std::string& key, const std::string& value,
+                  const std::vector<std::string>& known, formats::ConfigProblems& problems) {
+  if (std::find(known.begin(), known.end(), value) != known.end()) return;
+  std::string list;
+  for (const std::string& name : known) list += (list.empty() ? "" : ", ") + name;
+  problems.add(key, "\"" + value + "\" is not known; known: " + list);
+}
+
+void check_layers(const ModelConfig& config, formats::ConfigProblems& problems) {
+  for (const auto& [key, layers] : {std::pair{"num_hidden_layers", config.layers},
+                                    std::pair{"encoder_layers", config.encoder_layers}}) {
+    if (layers <= formats::kLayerRange.max) continue;
+    problems.add(key, "at most " + std::to_string(formats::kLayerRange.max) +
+                          " layers can be read, this says " + std::to_string(layers));
   }
-  static const std::set<std::string> activations = {"silu", "gelu", "gelu_tanh", "relu"};
-  if (!activations.contains(config.activation)) {
-    problems.add("hidden_act", "\"" + config.activation +
-                                   "\" is not known; known: silu, gelu, gelu_tanh, relu");
+  const std::vector<std::int64_t>& local = config.attention.local_layers;
+  if (!std::is_sorted(local.begin(), local.end(), std::less_equal<>()) ||
+      (!local.empty() && local.back() >= config.layers)) {
+    problems.add("attention.local_layers", "must be layers of the model in rising order");
   }
-  if (!problems.empty()) return;
+}
+
+void check_structure(const ModelConfig& config, formats::ConfigProblems& problems) {
+  check_choice("norm.kind", config.norm.kind, {"rms", "layer"}, problems);
+  check_choice("norm.placement", config.norm.placement, {"pre", "post", "sandwich"}, problems);
+  check_choice("attention.qk_norm", config.attention.qk_norm, {"none", "head", "full"}, problems);
+  check_choice("residual", config.residual, {"sequential", "parallel", "parallel_shared"},
+               problems);
+  check_choice("hidden_act", config.mlp.activation, known_activations(), problems);
+  if (config.attention.log_scale != 0 && config.attention.log_scale <= 1) {
+    problems.add("attention.log_scale", "must be a length above 1, or 0 for none");
+  }
+  if (config.residual != "sequential" && config.norm.placement != "pre") {
+    problems.add("residual", "parallel branches can be read with norms in front of them alone");
+  }
+  if (config.residual != "sequential" && config.encoder_layers > 0) {
+    problems.add("residual", "parallel branches cannot be read in an encoder-decoder");
+  }
+}
+
+void check_encoding(const ModelConfig& config, formats::ConfigProblems& problems) {
   try {
     make_encoding(config);
+    make_local_encoding(config);
   } catch (const formats::Error& error) {
     problems.add("encoding", error.message());
   }
+}
+
+}  // namespace
+
+void check_model_config(const ModelConfig& config, formats::ConfigProblems& problems) {
+  formats::check_heads(problems, config.heads * config.head_dim, config.heads, config.kv_heads,
+                       config.head_dim);
+  check_layers(config, problems);
+  check_structure(config, problems);
+  if (problems.empty()) check_encoding(config, problems);
 }
 
 void set_field(ModelConfig& config, const std::string& name, const std::string& value) {
@@ -191,21 +406,20 @@ void set_field(ModelConfig& config, const std::string& name, const std::string& 
   const std::size_t dot = name.find('.');
   const std::string head = dot == std::string::npos ? "" : name.substr(0, dot);
   const std::string rest = dot == std::string::npos ? name : name.substr(dot + 1);
-  const Field* field = head.empty() || head == "model" ? find_field(rest) : nullptr;
-  if (field != nullptr) {
-    formats::ConfigProblems problems;
+  formats::ConfigProblems problems;
+  const auto field = find_field(config, head == "model" ? rest : name);
+  if (field) {
     const Json object = {{field->file, parsed}};
-    read_field(formats::ConfigReader(object, problems), *field, config);
-    problems.throw_if_any("--set " + name);
+    read_field(formats::ConfigReader(object, problems), *field);
+  } else if (set_shorthand(config, head == "model" ? rest : name, parsed, problems)) {
   } else if (head == "encoding" || head == config.encoding.key) {
     set_encoding_option(config, rest, parsed);
   } else {
-    throw formats::bad_usage("\"" + name + "\" is no field of this model" +
-                                 near_names(name, settable_names(config)),
-                             "--set");
+    throw formats::bad_usage(
+        "\"" + name + "\" is no field of this model" + near_names(name, settable_names(config)),
+        "--set");
   }
-  formats::ConfigProblems problems;
-  check_model_config(config, problems);
+  if (problems.empty()) check_model_config(config, problems);
   problems.throw_if_any("--set " + name + "=" + value);
 }
 

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "formats/hf_config.h"
 #include "formats/json.h"
@@ -18,8 +20,56 @@ struct EncodingConfig {
   Json options = Json::object();
 };
 
-// What every checkpoint is translated to before anything runs: a pre-norm decoder with RMSNorm,
-// gated MLP and one positional encoding.
+// How activations are normalised, and where.
+struct NormConfig {
+  std::string kind = "rms";       // rms; layer: the mean is taken off first
+  bool bias = false;
+  bool unit_offset = false;       // multiplies by 1 + weight
+  std::string placement = "pre";  // pre: what a branch reads; post: the sum it is added to;
+                                  // sandwich: what it reads and what it gives
+  bool at_end = true;             // once more after the last layer
+};
+
+struct AttentionConfig {
+  bool causal = true;
+  bool q_bias = false, k_bias = false, v_bias = false, o_bias = false;
+  std::string qk_norm = "none";   // of q and k before the encoding: none, head (each head by itself),
+                                  // full (the whole width)
+  double scale = 0;               // of q.k; 0: 1 / sqrt(head_dim)
+  bool scale_by_layer = false;    // layer n's scale is divided by n + 1
+  double clip = 0;                // q, k and v are clamped to +- this; 0: not
+  double soft_cap = 0;            // score s becomes cap tanh(s / cap); 0: not
+  std::int64_t window = 0;        // keys that a query of a local layer sees, itself counted
+  std::vector<std::int64_t> local_layers = {};  // ascending
+  double log_scale = 0;           // token i's query is multiplied by ln(i + 1) / ln(log_scale); 0: not
+};
+
+struct MlpConfig {
+  bool gated = true;               // down(act(gate x) * up x); otherwise down(act(up x))
+  std::string activation = "silu"; // see known_activations()
+  bool up_bias = false;            // of the gate too
+  bool down_bias = false;
+};
+
+struct EmbeddingConfig {
+  std::int64_t width = 0;          // where it is not the model's: projected in, and out at the end
+  double scale = 1;
+  bool norm = false;               // after everything that is added to it
+  std::int64_t token_types = 0;    // kinds of tokens, each with a vector that is added
+};
+
+// From the last hidden state to logits.
+struct HeadConfig {
+  bool present = true;
+  bool transform = false;          // first norm(act(W x + b)), with the MLP's activation
+  bool bias = false;
+  double scale = 1;                // of the logits
+  double soft_cap = 0;             // as for scores
+};
+
+// What every checkpoint is translated to before anything runs: a transformer with one positional
+// encoding (local layers may have another one). The defaults are a pre-norm decoder with RMSNorm and
+// a gated MLP.
 struct ModelConfig {
   std::string family = "phasescope";  // where the checkpoint came from; nothing depends on it
   std::int64_t vocab_size = 256;
@@ -30,23 +80,42 @@ struct ModelConfig {
   std::int64_t head_dim = 48;
   std::int64_t ffn_width = 512;
   std::int64_t context = 256;        // the length it was trained for
-  std::string activation = "silu";   // of the MLP's gate: silu, gelu, gelu_tanh, relu
   double norm_eps = 1e-5;
   bool tie_embeddings = false;       // the head is the embedding's transpose
-  bool attention_bias = false;       // on q, k, v and o
-  bool mlp_bias = false;
   double init_std = 0.05;            // of init_weights
+  // sequential: the MLP reads what attention was added to; parallel: both read the layer's input;
+  // parallel_shared: through one norm.
+  std::string residual = "sequential";
+  NormConfig norm;
+  AttentionConfig attention;
+  MlpConfig mlp;
+  EmbeddingConfig embedding;
+  HeadConfig head;
+  // Above 0 there is an encoder too: of the same sizes, seeing both ways, and the decoder's layers
+  // attend to what it gives.
+  std::int64_t encoder_layers = 0;
+  std::int64_t decoder_start = 0;    // token before the first one that the decoder writes
+  bool positions_skip_padding = false;  // position ids count the tokens that are no padding
   EncodingConfig encoding;
+  std::optional<EncodingConfig> local_encoding;  // of the local layers; theirs is `encoding` otherwise
   Json tokenizer;                    // {"type": "bytes", ...}; null where none is known
   std::string note;                  // a departure from the papers, shown wherever the model is
+
+  bool is_local(std::int64_t layer) const;
+  // The encoder as a model of its own.
+  ModelConfig encoder() const;
 };
+
+// silu, gelu, gelu_tanh, ...: what MlpConfig::activation may be.
+const std::vector<std::string>& known_activations();
 
 // Reads our own form. Every field may have its usual name in Hugging Face's files ("hidden_size")
 // or ours ("width"); unknown keys are problems that name the near ones. All problems are listed in
 // one Error "bad_input". `where` names the file.
 ModelConfig read_model_config(const Json& object, const std::string& where);
 
-// Our own form with Hugging Face's field names and "model_type": "phasescope".
+// Our own form with Hugging Face's field names and "model_type": "phasescope"; what Hugging Face has no
+// name for stands in groups ("norm", "attention", ...), fields that have their defaults left out.
 Json write_model_config(const ModelConfig& config);
 
 // Sizes that cannot be: zero, not dividing, too many layers, an odd head size where the encoding
@@ -54,7 +123,7 @@ Json write_model_config(const ModelConfig& config);
 void check_model_config(const ModelConfig& config, formats::ConfigProblems& problems);
 
 // Changes one field by its dotted name, as `--set` does: "encoding.base", the encoding's own key for
-// "encoding" ("rope.base"), or a field of ModelConfig. `value` is JSON, or text where it is not.
+// "encoding" ("rope.base"), or a field of ModelConfig ("context", "attention.window"). `value` is JSON, or text where it is not.
 // Throws Error "bad_usage" for a name that is not there.
 void set_field(ModelConfig& config, const std::string& name, const std::string& value);
 

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
 #include <utility>
 
 #include "formats/error.h"
@@ -10,10 +11,18 @@
 namespace phasescope::model {
 namespace {
 
+constexpr double kGeluConstant = 0.79788456;  // sqrt(2 / pi), rounded as some checkpoints have it
+
 at::Tensor activated(const at::Tensor& x, const std::string& name) {
   if (name == "gelu") return at::gelu(x);
   if (name == "gelu_tanh") return at::gelu(x, "tanh");
+  if (name == "gelu_tanh_short") {
+    return 0.5 * x * (1 + at::tanh(kGeluConstant * x * (1 + 0.044715 * x * x)));
+  }
   if (name == "relu") return at::relu(x);
+  if (name == "relu_squared") return at::relu(x).square();
+  if (name == "quick_gelu") return x * at::sigmoid(1.702 * x);
+  if (name == "tanh") return at::tanh(x);
   return at::silu(x);
 }
 
@@ -25,60 +34,180 @@ at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const at::Tens
                     bias.defined() ? bias.to(*product_dtype) : bias);
 }
 
-// One forward pass: what its steps share.
+// The configuration's norm over the last dimension, in dtype `out`.
+at::Tensor normed(const ModelConfig& config, const at::Tensor& x, const at::Tensor& weight,
+                  const at::Tensor& bias, at::ScalarType out) {
+  const at::Tensor factor = config.norm.unit_offset ? weight + 1 : weight;
+  if (config.norm.kind == "layer") {
+    return at::layer_norm(x, {x.size(-1)}, factor, bias, config.norm_eps).to(out);
+  }
+  const at::Tensor y = rms_norm(x, factor, config.norm_eps, out);
+  return bias.defined() ? y + bias : y;
+}
+
+// cap tanh(x / cap); x where there is no cap.
+at::Tensor capped(const at::Tensor& x, double cap) { return cap > 0 ? cap * at::tanh(x / cap) : x; }
+
+// What the decoder's layers attend to.
+struct Memory {
+  at::Tensor hidden;    // (B, M, C); undefined where there is no encoder
+  at::Tensor key_mask;  // (B, M) bool, or undefined
+};
+
+// One stack: its configuration, encodings and weights.
+struct Stack {
+  const ModelConfig& config;
+  const Encoding& encoding;
+  const Encoding* local;  // null where local layers have the same
+  const StackWeights& weights;
+};
+
+// A norm's tensors.
+struct Norm {
+  const at::Tensor& weight;
+  const at::Tensor& bias;
+};
+
+// One forward pass through one stack: what its steps share.
 class Pass {
  public:
-  Pass(const Decoder& decoder, const ForwardOptions& options, Observer* observer)
-      : config_(decoder.config()),
-        encoding_(decoder.encoding()),
-        weights_(decoder.weights()),
+  Pass(const Decoder& decoder, const Stack& stack, const ForwardOptions& options,
+       const Memory& memory, Observer* observer)
+      : config_(stack.config),
+        stack_(stack),
+        model_(decoder.weights()),
         dtype_(decoder.dtype()),
         options_(options),
-        observer_(observer) {}
+        memory_(memory),
+        observer_(observer) {
+    if (options.key_mask.defined()) key_mask_ = options.key_mask.ne(0);
+  }
 
   at::Tensor run(const at::Tensor& ids) {
-    const StartContext context = start_context(ids.size(1));
-    at::Tensor x = encoding_.embed(at::embedding(weights_.embedding, ids), context);
-    PositionState state = encoding_.start(context);
-    if (options_.initial_state.defined()) state.z = options_.initial_state;
-    report(0, x, state);
+    const StartContext context = start_context(ids.size(1), stack_.weights.encoding);
+    at::Tensor x = embed(ids, context);
+    State states = {stack_.encoding.start(context), {}};
+    if (options_.initial_state.defined()) states.global.z = options_.initial_state;
+    if (stack_.local != nullptr) {
+      states.local = stack_.local->start(start_context(ids.size(1), stack_.weights.local_encoding));
+    }
+    report(0, x, states);
     for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
       if (options_.cancelled && options_.cancelled()) throw formats::cancelled();
-      x = run_layer(layer, x, state);
-      report(layer + 1, x, state);
+      x = run_layer(layer, x, states);
+      report(layer + 1, x, states);
       if (options_.progress) {
         options_.progress(static_cast<double>(layer + 1) / static_cast<double>(config_.layers));
       }
     }
-    x = rms_norm(x, weights_.final_norm, config_.norm_eps, dtype_);
+    if (config_.norm.at_end) {
+      x = norm(x, {stack_.weights.final_norm, stack_.weights.final_norm_bias}, dtype_);
+    }
+    if (model_.embedding_out.defined()) x = project(x, model_.embedding_out, {});
     if (observer_ != nullptr) observer_->on_final_norm(x);
     return x;
   }
 
  private:
-  StartContext start_context(std::int64_t length) const {
+  // Of the encoding of most layers, and of the local ones where theirs is another.
+  struct State {
+    PositionState global, local;
+  };
+
+  bool reads_local(std::int64_t layer) const {
+    return stack_.local != nullptr && config_.is_local(layer);
+  }
+
+  const Encoding& encoding_of(std::int64_t layer) const {
+    return reads_local(layer) ? *stack_.local : stack_.encoding;
+  }
+
+  StartContext start_context(std::int64_t length, const Parameters& shared) const {
     StartContext context;
     context.positions = {length, options_.shift, options_.position_ids};
+    if (config_.positions_skip_padding && key_mask_.defined() && !options_.position_ids.defined()) {
+      const at::Tensor text = key_mask_.to(at::kLong);
+      context.positions.ids = text.cumsum(1) * text - 1 + options_.shift;
+    }
     context.dtype = dtype_;
     context.angle_dtype = options_.angle_dtype.value_or(dtype_);
-    context.shared = &weights_.encoding;
+    context.shared = &shared;
+    context.layer_ids = options_.layer_position_ids;
     return context;
   }
 
-  void report(std::int64_t index, const at::Tensor& x, const PositionState& state) const {
+  // (B, N) to (B, N, C), with everything that is added before the first layer.
+  at::Tensor embed(const at::Tensor& ids, const StartContext& context) const {
+    at::Tensor x = at::embedding(model_.embedding, ids);
+    if (config_.embedding.scale != 1) x = x * config_.embedding.scale;
+    if (model_.embedding_in.defined()) x = project(x, model_.embedding_in, {});
+    if (model_.token_types.defined()) {
+      const at::Tensor types =
+          options_.token_types.defined() ? options_.token_types : at::zeros_like(ids);
+      x = x + at::embedding(model_.token_types, types);
+    }
+    x = stack_.encoding.embed(x, context);
+    if (!model_.embedding_norm.defined()) return x;
+    return norm(x, {model_.embedding_norm, model_.embedding_norm_bias}, dtype_);
+  }
+
+  void report(std::int64_t index, const at::Tensor& x, const State& states) const {
     if (observer_ == nullptr) return;
     observer_->on_hidden(index, x);
+    const PositionState& state = reads_local(index) ? states.local : states.global;
     if (state.z.defined()) observer_->on_position(index, state);
   }
 
-  at::Tensor run_layer(std::int64_t index, const at::Tensor& x, PositionState& state) const {
-    const LayerWeights& w = weights_.layers[static_cast<std::size_t>(index)];
+  at::Tensor norm(const at::Tensor& x, const Norm& n, at::ScalarType out) const {
+    return normed(config_, x, n.weight, n.bias, out);
+  }
+
+  at::Tensor project(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) const {
+    return product(x, weight, bias, options_.product_dtype).to(dtype_);
+  }
+
+  // x and what a branch makes of it, with the norms where the configuration has them; `given` takes
+  // what the branch gave.
+  template <typename Branch>
+  at::Tensor with_branch(const at::Tensor& x, const Norm& n, const Norm& of_output,
+                         at::Tensor& given, Branch branch) const {
+    const std::string& placement = config_.norm.placement;
+    given = branch(placement == "post" ? x : norm(x, n, product_dtype()));
+    if (placement == "sandwich") given = norm(given, of_output, dtype_);
+    const at::Tensor sum = x + given;
+    return placement == "post" ? norm(sum, n, dtype_) : sum;
+  }
+
+  at::Tensor run_layer(std::int64_t index, const at::Tensor& x, State& states) const {
+    const LayerWeights& w = stack_.weights.layers[static_cast<std::size_t>(index)];
+    PositionState& state = reads_local(index) ? states.local : states.global;
+    encoding_of(index).before_layer(index, state);
     MlpContext context;
-    context.attention_output = attend(index, w, x, state);
-    const at::Tensor middle = x + context.attention_output;
-    context.mlp_output = feed_forward(w, middle);
-    encoding_.after_mlp(w.encoding, context, state);
-    return middle + context.mlp_output;
+    at::Tensor result;
+    const auto attend_to = [&](const at::Tensor& read) { return attend(index, w, read, state); };
+    const auto mlp = [&](const at::Tensor& read) { return feed_forward(w, read); };
+    if (config_.residual == "sequential") {
+      result = with_branch(x, {w.attention_norm, w.attention_norm_bias},
+                           {w.attention_output_norm, w.attention_output_norm_bias},
+                           context.attention_output, attend_to);
+      if (memory_.hidden.defined()) {
+        at::Tensor unused;
+        result = with_branch(result, {w.cross_norm, w.cross_norm_bias},
+                             {w.cross_output_norm, w.cross_output_norm_bias}, unused,
+                             [&](const at::Tensor& read) { return cross_attend(index, w, read); });
+      }
+      result = with_branch(result, {w.mlp_norm, w.mlp_norm_bias},
+                           {w.mlp_output_norm, w.mlp_output_norm_bias}, context.mlp_output, mlp);
+    } else {
+      const at::Tensor read = norm(x, {w.attention_norm, w.attention_norm_bias}, product_dtype());
+      context.attention_output = attend_to(read);
+      context.mlp_output = mlp(config_.residual == "parallel_shared"
+                                   ? read
+                                   : norm(x, {w.mlp_norm, w.mlp_norm_bias}, product_dtype()));
+      result = x + context.attention_output + context.mlp_output;
+    }
+    encoding_of(index).after_mlp(w.encoding, context, state);
+    return result;
   }
 
   // (B, N, heads * d) -> (B, heads, N, d)
@@ -86,53 +215,134 @@ class Pass {
     return x.unflatten(-1, {-1, config_.head_dim}).transpose(1, 2);
   }
 
-  at::Tensor attend(std::int64_t index, const LayerWeights& w, const at::Tensor& x,
+  at::Tensor clipped(const at::Tensor& x) const {
+    const double clip = config_.attention.clip;
+    return clip > 0 ? x.clamp(-clip, clip) : x;
+  }
+
+  // q or k by heads, with its norm where there is one.
+  at::Tensor query_or_key(const at::Tensor& read, const at::Tensor& weight, const at::Tensor& bias,
+                          const Norm& n) const {
+    const at::Tensor x = clipped(project(read, weight, bias));
+    if (config_.attention.qk_norm == "full") return split_heads(norm(x, n, dtype_));
+    if (config_.attention.qk_norm == "head") return norm(split_heads(x), n, dtype_);
+    return split_heads(x);
+  }
+
+  // ln(i + 1) / ln(log_scale) of each token, (N, 1): 0 for the first one.
+  at::Tensor log_factors(std::int64_t length) const {
+    const at::Tensor counts = at::arange(1, length + 1, at::TensorOptions(dtype_));
+    return (counts.log() / std::log(config_.attention.log_scale)).unsqueeze(1);
+  }
+
+  at::Tensor attend(std::int64_t index, const LayerWeights& w, const at::Tensor& read,
                     PositionState& state) const {
-    const at::Tensor normed = rms_norm(x, w.attention_norm, config_.norm_eps, product_dtype());
-    const auto projected = [&](const at::Tensor& weight, const at::Tensor& bias) {
-      return split_heads(product(normed, weight, bias, options_.product_dtype).to(dtype_));
-    };
-    AttentionProgram program = encoding_.program(w.encoding, projected(w.wq, w.bq),
-                                                 projected(w.wk, w.bk), state);
+    const Encoding& encoding = encoding_of(index);
+    AttentionProgram program =
+        encoding.program(w.encoding, query_or_key(read, w.wq, w.bq, {w.q_norm, w.q_norm_bias}),
+                         query_or_key(read, w.wk, w.bk, {w.k_norm, w.k_norm_bias}), state);
+    if (config_.attention.log_scale > 0) program.q = program.q * log_factors(read.size(1));
+    if (config_.attention.scale_by_layer) program.scale /= static_cast<double>(index + 1);
+    program.soft_cap = config_.attention.soft_cap;
+    program.causal = config_.attention.causal;
+    program.window = config_.is_local(index) ? config_.attention.window : 0;
+    program.key_mask = key_mask_;
     program.mask = options_.mask;
-    const at::Tensor v = projected(w.wv, w.bv);
+    const at::Tensor v = encoding.values(split_heads(clipped(project(read, w.wv, w.bv))), state);
     const bool observed = observer_ != nullptr && observer_->wants_attention(index);
     const AttentionResult result = attention(
-        program, v,
-        {.backend = options_.backend, .want_lse = observed, .want_entropy = observed});
-    encoding_.after_attention(w.encoding, result.state, state);
+        program, v, {.backend = options_.backend, .want_lse = observed, .want_entropy = observed});
+    encoding.after_attention(w.encoding, result.state, state);
     if (observed) {
       observer_->on_attention(std::make_shared<LayerAttention>(
           index, program, v, result.lse, result.entropy, options_.backend, result.kernel));
     }
-    const at::Tensor joined = result.out.transpose(1, 2).flatten(2);
-    return product(joined, w.wo, w.bo, options_.product_dtype).to(dtype_);
+    return project(result.out.transpose(1, 2).flatten(2), w.wo, w.bo);
   }
 
-  at::Tensor feed_forward(const LayerWeights& w, const at::Tensor& x) const {
-    const at::Tensor normed = rms_norm(x, w.mlp_norm, config_.norm_eps, product_dtype());
+  // No positions here: the decoder's and the encoder's have nothing to do with each other.
+  at::Tensor cross_attend(std::int64_t index, const LayerWeights& w, const at::Tensor& read) const {
+    AttentionProgram program;
+    program.q = program.q_plain = split_heads(project(read, w.cross_wq, w.cross_bq));
+    program.k = program.k_plain = split_heads(project(memory_.hidden, w.cross_wk, w.cross_bk));
+    program.scale = config_.attention.scale > 0
+                        ? config_.attention.scale
+                        : 1.0 / std::sqrt(static_cast<double>(config_.head_dim));
+    program.positions.length = read.size(1);
+    program.causal = false;
+    program.key_mask = memory_.key_mask;
+    const at::Tensor v = split_heads(project(memory_.hidden, w.cross_wv, w.cross_bv));
+    const bool observed = observer_ != nullptr && observer_->wants_cross_attention(index);
+    const AttentionResult result = attention(
+        program, v, {.backend = options_.backend, .want_lse = observed, .want_entropy = observed});
+    if (observed) {
+      observer_->on_cross_attention(std::make_shared<LayerAttention>(
+          index, program, v, result.lse, result.entropy, options_.backend, result.kernel));
+    }
+    return project(result.out.transpose(1, 2).flatten(2), w.cross_wo, w.cross_bo);
+  }
+
+  at::Tensor feed_forward(const LayerWeights& w, const at::Tensor& read) const {
+    const auto dtype = options_.product_dtype;
+    const at::Tensor up = product(read, w.up, w.up_bias, dtype);
+    if (!config_.mlp.gated) {
+      return project(activated(up, config_.mlp.activation), w.down, w.down_bias);
+    }
     const at::Tensor gate =
-        activated(product(normed, w.gate, w.gate_bias, options_.product_dtype), config_.activation);
-    const at::Tensor up = product(normed, w.up, w.up_bias, options_.product_dtype);
-    return product(gate * up, w.down, w.down_bias, options_.product_dtype).to(dtype_);
+        activated(product(read, w.gate, w.gate_bias, dtype), config_.mlp.activation);
+    return project(gate * up, w.down, w.down_bias);
   }
 
   at::ScalarType product_dtype() const { return options_.product_dtype.value_or(dtype_); }
 
   const ModelConfig& config_;
-  const Encoding& encoding_;
-  const Weights& weights_;
+  const Stack& stack_;
+  const Weights& model_;
   at::ScalarType dtype_;
   const ForwardOptions& options_;
+  const Memory& memory_;
   Observer* observer_;
+  at::Tensor key_mask_;  // (B, N) bool, or undefined
 };
 
-void check_options(const ForwardOptions& options, std::int64_t length) {
-  const at::Tensor& ids = options.position_ids;
-  if (ids.defined() && (ids.dim() != 1 || ids.size(0) != length)) {
-    throw formats::bad_input("position ids must be one for each of the " + std::to_string(length) +
-                                 " tokens",
-                             "position_ids");
+// (B, N) of whole numbers, one a token of `ids`.
+void check_per_token(const at::Tensor& given, const at::Tensor& ids, const char* name) {
+  if (!given.defined() || (given.dim() == 2 && given.sizes() == ids.sizes())) return;
+  throw formats::bad_input("there must be one for each token, (" + std::to_string(ids.size(0)) +
+                               ", " + std::to_string(ids.size(1)) + ")",
+                           name);
+}
+
+// The text itself, behind the token a decoder starts with.
+at::Tensor shifted_right(const at::Tensor& ids, std::int64_t start) {
+  return at::cat({at::full({ids.size(0), 1}, start, ids.options()), ids.slice(1, 0, -1)}, 1);
+}
+
+void check_options(const ForwardOptions& options, const ModelConfig& config,
+                   const at::Tensor& ids) {
+  const std::int64_t length = ids.size(1);
+  const at::Tensor& positions = options.position_ids;
+  if (positions.defined() && positions.dim() == 2) check_per_token(positions, ids, "position_ids");
+  if (positions.defined() && positions.dim() != 2 &&
+      (positions.dim() != 1 || positions.size(0) != length)) {
+    throw formats::bad_input(
+        "position ids must be one for each of the " + std::to_string(length) + " tokens",
+        "position_ids");
+  }
+  const at::Tensor& by_layer = options.layer_position_ids;
+  if (by_layer.defined() &&
+      (by_layer.dim() != 2 || by_layer.size(0) != config.layers || by_layer.size(1) != length)) {
+    throw formats::bad_input("there must be " + std::to_string(config.layers) + " rows of " +
+                                 std::to_string(length) + " positions, one a layer",
+                             "layer_position_ids");
+  }
+  check_per_token(options.key_mask, ids, "attention_mask");
+  const at::Tensor& types = options.token_types;
+  check_per_token(types, ids, "token_type_ids");
+  const std::int64_t kinds = config.embedding.token_types;
+  if (types.defined() && kinds > 0 && (types.lt(0) | types.ge(kinds)).any().item<bool>()) {
+    throw formats::bad_input("token types must lie in 0.." + std::to_string(kinds - 1),
+                             "token_type_ids");
   }
   const at::Tensor& mask = options.mask;
   if (mask.defined() && (mask.dim() != 2 || mask.size(0) != length || mask.size(1) != length)) {
@@ -142,6 +352,9 @@ void check_options(const ForwardOptions& options, std::int64_t length) {
 
 }  // namespace
 
+Observer* Observer::encoder() { return nullptr; }
+bool Observer::wants_cross_attention(std::int64_t) { return false; }
+void Observer::on_cross_attention(const std::shared_ptr<const LayerAttention>&) {}
 void Observer::on_hidden(std::int64_t, const at::Tensor&) {}
 void Observer::on_final_norm(const at::Tensor&) {}
 bool Observer::wants_attention(std::int64_t) { return false; }
@@ -149,7 +362,18 @@ void Observer::on_attention(const std::shared_ptr<const LayerAttention>&) {}
 void Observer::on_position(std::int64_t, const PositionState&) {}
 
 Decoder::Decoder(ModelConfig config, std::shared_ptr<const Encoding> encoding, Weights weights)
-    : config_(std::move(config)), encoding_(std::move(encoding)), weights_(std::move(weights)) {}
+    : config_(std::move(config)),
+      encoding_(std::move(encoding)),
+      local_encoding_(make_local_encoding(config_)),
+      weights_(std::move(weights)) {
+  if (config_.encoder_layers == 0) return;
+  encoder_config_ = std::make_shared<const ModelConfig>(config_.encoder());
+  encoder_encoding_ = make_encoding(*encoder_config_);
+}
+
+const Encoding& Decoder::encoding_of(std::int64_t layer) const {
+  return local_encoding_ && config_.is_local(layer) ? *local_encoding_ : *encoding_;
+}
 
 void Decoder::check_ids(const at::Tensor& ids) const {
   if (ids.dim() != 2 || ids.scalar_type() != at::kLong) {
@@ -171,13 +395,43 @@ void Decoder::check_ids(const at::Tensor& ids) const {
 at::Tensor Decoder::hidden(const at::Tensor& ids, const ForwardOptions& options,
                            Observer* observer) const {
   check_ids(ids);
-  check_options(options, ids.size(1));
-  return Pass(*this, options, observer).run(ids);
+  check_options(options, config_, ids);
+  const Stack decoder{config_, *encoding_, local_encoding_.get(), weights_};
+  if (!encoder_encoding_) return Pass(*this, decoder, options, {}, observer).run(ids);
+
+  const Stack encoder{*encoder_config_, *encoder_encoding_, nullptr, weights_.encoder};
+  const Memory memory{
+      Pass(*this, encoder, options, {}, observer != nullptr ? observer->encoder() : nullptr)
+          .run(ids),
+      options.key_mask.defined() ? options.key_mask.ne(0) : at::Tensor()};
+  ForwardOptions own = options;  // what was given speaks of the encoder's text
+  own.position_ids = own.layer_position_ids = own.key_mask = own.token_types = own.mask =
+      own.initial_state = at::Tensor();
+  const at::Tensor read = options.decoder_ids.defined() ? options.decoder_ids
+                                                        : shifted_right(ids, config_.decoder_start);
+  check_ids(read);
+  if (read.size(0) != ids.size(0)) {
+    throw formats::bad_input("there must be as many texts for the decoder as for the encoder",
+                             "decoder_input_ids");
+  }
+  return Pass(*this, decoder, own, memory, observer).run(read);
 }
 
 at::Tensor Decoder::logits(const at::Tensor& hidden, const ForwardOptions& options) const {
+  if (!config_.head.present) {
+    throw formats::bad_input("this model has no head, so it has no logits", "logits");
+  }
+  at::Tensor x = hidden;
+  if (config_.head.transform) {
+    x = activated(
+        product(x, weights_.head_transform, weights_.head_transform_bias, options.product_dtype),
+        config_.mlp.activation);
+    x = normed(config_, x.to(dtype()), weights_.head_norm, weights_.head_norm_bias, dtype());
+  }
   const at::Tensor& head = weights_.head.defined() ? weights_.head : weights_.embedding;
-  return product(hidden, head, {}, options.product_dtype).to(dtype());
+  at::Tensor logits = product(x, head, weights_.head_bias, options.product_dtype).to(dtype());
+  if (config_.head.scale != 1) logits = logits * config_.head.scale;
+  return capped(logits, config_.head.soft_cap);
 }
 
 at::Tensor Decoder::forward(const at::Tensor& ids, const ForwardOptions& options,

@@ -20,25 +20,39 @@ namespace phasescope::model {
 class Observer {
  public:
   virtual ~Observer() = default;
+  // Looks into the encoder of an encoder-decoder; null for nobody.
+  virtual Observer* encoder();
   // (B, N, C): index 0 is the embedding's output, n the residual stream after n layers; the one
   // after the last layer comes before the final norm.
   virtual void on_hidden(std::int64_t index, const at::Tensor& hidden);
-  // (B, N, C) after the final norm.
+  // What hidden() gives: after the final norm, where there is one.
   virtual void on_final_norm(const at::Tensor& hidden);
   // Whether on_attention is to be called; then lse and entropy are computed too.
   virtual bool wants_attention(std::int64_t layer);
   virtual void on_attention(const std::shared_ptr<const LayerAttention>& attention);
-  // Index 0 is the initial state, n the state after n layers.
+  // The same for a decoder layer's attention to the encoder's output.
+  virtual bool wants_cross_attention(std::int64_t layer);
+  virtual void on_cross_attention(const std::shared_ptr<const LayerAttention>& attention);
+  // Index 0 is the initial state, n the state after n layers (of the encoding that layer n reads).
   virtual void on_position(std::int64_t index, const PositionState& state);
 };
 
 struct ForwardOptions {
   Backend backend = Backend::fused;
-  // Position ids start here; or are given: (N) int64. Given ids run plain.
+  // Position ids start here; or are given: (N) or (B, N) int64. Given ids run plain.
   std::int64_t shift = 0;
   at::Tensor position_ids;
+  // (B, N), 0 for padding, which no query sees; runs plain. An encoder's in an encoder-decoder.
+  at::Tensor key_mask;
+  at::Tensor token_types;  // (B, N) int64, of models that have types; all 0 where undefined
+  // (B, M) int64, what the decoder of an encoder-decoder reads; where undefined it reads the text
+  // itself, one token later.
+  at::Tensor decoder_ids;
   // (N, N) bool, true where a query (row) sees a key; runs plain. Causal where undefined.
   at::Tensor mask;
+  // (layers, N) int64: what an encoding that draws its positions layer by layer takes in their
+  // place.
+  at::Tensor layer_position_ids;
   // Replaces the encoding's initial state: (B or 1, H or 1, N, 2, d/2).
   at::Tensor initial_state;
   // Matrix products in this dtype (bfloat16 in training), everything else in the weights'.
@@ -49,8 +63,9 @@ struct ForwardOptions {
   std::function<bool()> cancelled;       // asked once a layer; true throws Error "cancelled"
 };
 
-// The one decoder: pre-norm, RMSNorm, causal attention by the encoding's program, gated MLP.
-// Differentiable when weights require gradients; wrap in at::NoGradGuard where none are wanted.
+// The one transformer, as its configuration says: attention by the encoding's program, norms, MLPs,
+// and where there is one an encoder. Differentiable when weights require gradients; wrap in
+// at::NoGradGuard where none are wanted.
 class Decoder {
  public:
   // Weights in one floating dtype, which is the dtype of everything computed.
@@ -63,13 +78,19 @@ class Decoder {
   Weights& weights() { return weights_; }
   at::ScalarType dtype() const { return weights_.embedding.scalar_type(); }
 
+  // Of a layer: `encoding()`, or that of the local layers.
+  const Encoding& encoding_of(std::int64_t layer) const;
+  // Of the encoder; null where there is none.
+  const Encoding* encoder_encoding() const { return encoder_encoding_.get(); }
+
   // ids (B, N) int64. Throws Error "bad_input" for an empty text or ids outside the vocabulary.
   void check_ids(const at::Tensor& ids) const;
 
-  // Logits (B, N, V).
+  // Logits (B, N, V). Throws Error "bad_input" for a model without a head.
   at::Tensor forward(const at::Tensor& ids, const ForwardOptions& options = {},
                      Observer* observer = nullptr) const;
-  // (B, N, C) after the final norm, for readers that want the logits of some rows only.
+  // (B, N, E) after the final norm, for readers that want the logits of some rows only; E is the
+  // embedding's width.
   at::Tensor hidden(const at::Tensor& ids, const ForwardOptions& options = {},
                     Observer* observer = nullptr) const;
   // Logits (..., V) of rows of hidden().
@@ -77,7 +98,9 @@ class Decoder {
 
  private:
   ModelConfig config_;
-  std::shared_ptr<const Encoding> encoding_;
+  // Kept for the encoder's pass, which reads a configuration of its own.
+  std::shared_ptr<const ModelConfig> encoder_config_;
+  std::shared_ptr<const Encoding> encoding_, local_encoding_, encoder_encoding_;
   Weights weights_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
 #include <sstream>
 
 #include "formats/error.h"
@@ -60,7 +61,7 @@ std::string fault_of(const Json& value, const OptionInfo& option) {
 std::int64_t Positions::largest_distance() const {
   if (length == 0) return 0;
   if (consecutive()) return length - 1;
-  return ids.max().item<std::int64_t>() - ids.min().item<std::int64_t>();
+  return (ids.amax(-1) - ids.amin(-1)).max().item<std::int64_t>();
 }
 
 const char* name_of(AttentionProgram::Kind kind) {
@@ -70,6 +71,7 @@ const char* name_of(AttentionProgram::Kind kind) {
     case AttentionProgram::Kind::tapa: return "tapa";
     case AttentionProgram::Kind::tape: return "tape";
     case AttentionProgram::Kind::cape: return "cape";
+    case AttentionProgram::Kind::term: return "term";
   }
   return "";
 }
@@ -80,6 +82,10 @@ Encoding::Encoding(const Json& options, const ModelConfig& model)
       head_dim_(model.head_dim),
       width_(model.width),
       context_(model.context),
+      layers_(model.layers),
+      scale_(model.attention.scale > 0 ? model.attention.scale
+                                       : 1.0 / std::sqrt(static_cast<double>(model.head_dim))),
+      causal_(model.attention.causal),
       options_(options) {}
 
 at::Tensor Encoding::frequencies(const StartContext&) const { return {}; }
@@ -88,12 +94,35 @@ at::Tensor Encoding::embed(const at::Tensor& x, const StartContext&) const { ret
 
 PositionState Encoding::start(const StartContext& context) const { return {context.positions, {}}; }
 
+void Encoding::before_layer(std::int64_t, PositionState&) const {}
+
 void Encoding::after_attention(const Parameters&, const at::Tensor&, PositionState&) const {}
 
 void Encoding::after_mlp(const Parameters&, const MlpContext&, PositionState&) const {}
 
+at::Tensor Encoding::values(const at::Tensor& v, const PositionState&) const { return v; }
+
 at::Tensor Encoding::bias_table(const Parameters&, std::int64_t, at::ScalarType) const {
   return {};
+}
+
+AttentionProgram Encoding::unrotated(const at::Tensor& q, const at::Tensor& k,
+                                     const PositionState& state) const {
+  AttentionProgram program;
+  program.q = program.q_plain = q;
+  program.k = program.k_plain = k;
+  program.scale = scale_;
+  program.positions = state.positions;
+  return program;
+}
+
+at::Tensor Encoding::bias(const Parameters& layer, const TermRegion& region) const {
+  const at::Tensor distance = (region.query_id - region.key_id).clamp_min(0);
+  const at::Tensor table = bias_table(layer, distance.max().item<std::int64_t>() + 1,
+                                      region.content.scalar_type());
+  return table.index_select(1, distance.flatten())
+      .unflatten(1, distance.sizes())
+      .transpose(0, 1);
 }
 
 void Encoding::constrain(Parameters&) const {}
@@ -141,6 +170,14 @@ std::unique_ptr<Encoding> make_encoding(const ModelConfig& config) {
   const Json options = resolve_options(*entry->info, config.encoding.options, problems);
   problems.throw_if_any("encoding");
   return entry->make(options, config);
+}
+
+
+std::unique_ptr<Encoding> make_local_encoding(const ModelConfig& config) {
+  if (!config.local_encoding) return nullptr;
+  ModelConfig local = config;
+  local.encoding = *config.local_encoding;
+  return make_encoding(local);
 }
 
 }  // namespace phasescope::model

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -24,7 +25,7 @@ namespace phasescope::model {
 struct Positions {
   std::int64_t length = 0;
   std::int64_t shift = 0;
-  at::Tensor ids;  // (N) int64; undefined where positions are consecutive
+  at::Tensor ids;  // (N) or (B, N) int64; undefined where positions are consecutive
 
   bool consecutive() const { return !ids.defined(); }
   // Largest |difference| of two ids.
@@ -32,20 +33,24 @@ struct Positions {
 };
 
 // What travels from layer to layer beside the hidden state. z holds one complex number a token, head
-// and plane: (B or 1, H or 1, N, 2, d/2), cosine (real) parts first; undefined for encodings that
-// rotate nothing.
+// and plane: (B or 1, H or 1, N, 2, planes), cosine (real) parts first, at most d/2 planes; undefined
+// for encodings that rotate nothing. With d planes there is a number of each kind for every channel
+// (rotation.h): no complex numbers then.
 struct PositionState {
   Positions positions;
   at::Tensor z;
+  at::Tensor table = {};  // what else the layers share, as the encoding says: t5's TableProgram values
 };
 
 // ---- What attention runs -----------------------------------------------------------------------
 
 // The score is scale * q.k.
 struct PlainProgram {};
-// scale * q.k + values[h][|lambda|]; values (H, L), L > largest distance.
+// scale * q.k + values[h][lambda - first_distance]; values (H, L). With first_distance 0 a negative
+// distance reads its absolute value. Every distance in use must be there.
 struct TableProgram {
   at::Tensor values;
+  std::int64_t first_distance = 0;  // <= 0
 };
 // TAPA: scale_content * qA.kA * cos(power[|lambda|] * phase); see kernels/attention.h.
 struct TapaProgram {
@@ -67,19 +72,43 @@ struct CapeProgram {
   at::Tensor w1, b1, w2, b2;  // (D, in), (D), (H, D), (H)
 };
 
+// A region of the scores, as a term is asked for it: content (B, heads, rows, columns), scale * q.k of
+// q and k as transformed, with the index of its first head, row and column; the position ids of its
+// queries (B or 1, rows, 1) and keys (B or 1, 1, columns), int64.
+struct TermRegion {
+  at::Tensor content;
+  at::Tensor query_id, key_id;
+  std::int64_t first_head = 0, first_row = 0, first_column = 0;
+};
+// What no other kind can say, by plain tensor ops alone: the score of a region, of its content's shape
+// and before any mask. It may outlive the encoding, so it holds what it needs.
+struct TermProgram {
+  std::function<at::Tensor(const TermRegion&)> score;
+  bool reads_rows = false;  // is asked for all heads and all keys of its rows, whatever is wanted
+  std::int64_t arrays = 0;  // of (B, rows, columns) that it makes, beside the scores
+};
+
 struct AttentionProgram {
-  enum class Kind { plain, table, tapa, tape, cape };
+  enum class Kind { plain, table, tapa, tape, cape, term };
   Kind kind = Kind::plain;
-  at::Tensor q, k;              // (B, H, N, d), (B, kv heads, N, d), transformed; any strides
+  at::Tensor q, k;              // (B, H, N, d), (B, kv heads, M, d), transformed; any strides. M is N
+                                // but in cross attention
   at::Tensor q_plain, k_plain;  // the same before the transform
   double scale = 1;             // of q.k; also of the content score where `kind` is not tapa
   TableProgram table;
   TapaProgram tapa;
   TapeProgram tape;
   CapeProgram cape;
+  TermProgram term;
   Positions positions;
+  // Added to the score of query i and key j: bias_j - bias_i, where rounding has made a bias that is
+  // no function of the distance. (B or 1, H, N); undefined for none.
+  at::Tensor token_bias = {};
+  double soft_cap = 0;       // s becomes cap tanh(s / cap), before the mask; 0: not
   bool causal = true;
-  at::Tensor mask;  // (N, N) bool, true where a query sees a key; replaces `causal` where defined
+  std::int64_t window = 0;   // a query sees keys less than this many tokens away; 0: all
+  at::Tensor key_mask = {};  // (B, M) bool, false for padding, which nothing sees
+  at::Tensor mask;  // (N, M) bool, true where a query sees a key; replaces `causal` and `window`
 };
 
 const char* name_of(AttentionProgram::Kind kind);
@@ -114,6 +143,7 @@ struct ParameterSpec {
   bool trainable = true;
   bool optional = false;          // may be absent from a checkpoint
   bool decays = true;             // weight decay applies
+  at::Tensor start = {};          // values to start with in place of `init`, broadcast to the shape
 };
 
 using Parameters = std::map<std::string, at::Tensor>;
@@ -125,6 +155,7 @@ struct StartContext {
   at::ScalarType dtype;
   at::ScalarType angle_dtype;
   const Parameters* shared = nullptr;
+  at::Tensor layer_ids = {};  // (layers, N) int64: positions given a layer, where the encoding draws them
 };
 
 // What a layer gives to the update of the state after its MLP; each (B, N, C).
@@ -159,9 +190,13 @@ class Encoding {
   // Encodings that are added to the embedding: x (B, N, C).
   virtual at::Tensor embed(const at::Tensor& x, const StartContext& context) const;
   virtual PositionState start(const StartContext& context) const;
+  // Called before each layer, for states that no layer makes out of the one before.
+  virtual void before_layer(std::int64_t layer, PositionState& state) const;
   // q (B, H, N, d), k (B, kv heads, N, d) as they leave the projections.
   virtual AttentionProgram program(const Parameters& layer, const at::Tensor& q,
                                    const at::Tensor& k, const PositionState& state) const = 0;
+  // v (B, kv heads, N, d) as attention is to average it.
+  virtual at::Tensor values(const at::Tensor& v, const PositionState& state) const;
   // averaged_state: attention's second output, (B, H, N, d); undefined unless the kind is tape.
   virtual void after_attention(const Parameters& layer, const at::Tensor& averaged_state,
                                PositionState& state) const;
@@ -172,6 +207,9 @@ class Encoding {
   // that depends on nothing else; undefined for the others. Differentiable.
   virtual at::Tensor bias_table(const Parameters& layer, std::int64_t length,
                                 at::ScalarType dtype) const;
+  // The same of a region's pairs and all heads, (B or 1, H, rows, columns), keys after the query being
+  // at distance 0; for those too whose bias depends on the positions themselves.
+  virtual at::Tensor bias(const Parameters& layer, const TermRegion& region) const;
 
   // Largest shift of position ids that training draws (uniformly in 0..value); 0 for none.
   virtual std::int64_t train_shift() const { return 0; }
@@ -181,13 +219,19 @@ class Encoding {
  protected:
   Encoding(const Json& options, const ModelConfig& model);
 
+  // The program of an encoding that leaves q and k as they are; its kind is plain.
+  AttentionProgram unrotated(const at::Tensor& q, const at::Tensor& k,
+                             const PositionState& state) const;
+
   double number(const char* option) const { return options_.at(option).get<double>(); }
   std::int64_t integer(const char* option) const { return options_.at(option).get<std::int64_t>(); }
   std::string text(const char* option) const { return options_.at(option).get<std::string>(); }
   bool flag(const char* option) const { return options_.at(option).get<bool>(); }
 
   // Of the model it is for.
-  std::int64_t heads_, kv_heads_, head_dim_, width_, context_;
+  std::int64_t heads_, kv_heads_, head_dim_, width_, context_, layers_;
+  double scale_;  // of q.k
+  bool causal_;
   Json options_;
 };
 
@@ -210,5 +254,7 @@ Json resolve_options(const EncodingInfo& info, const Json& options,
 // The encoding of config.encoding. Throws Error "bad_input" that lists all problems: an unknown key
 // or option (naming the near ones), a wrong type, a value out of range.
 std::unique_ptr<Encoding> make_encoding(const ModelConfig& config);
+// That of the local layers; null where it is the same.
+std::unique_ptr<Encoding> make_local_encoding(const ModelConfig& config);
 
 }  // namespace phasescope::model

@@ -4,8 +4,9 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
+#include <limits>
 #include <optional>
-
 
 namespace phasescope::model {
 namespace {
@@ -14,6 +15,23 @@ using Kind = AttentionProgram::Kind;
 
 at::Tensor with_contiguous_channels(const at::Tensor& tensor) {
   return tensor.stride(-1) == 1 || tensor.size(-1) == 1 ? tensor : tensor.contiguous();
+}
+
+// The same with a window as -inf in a table, which is how the kernels take one.
+AttentionProgram with_window_in_table(const AttentionProgram& program) {
+  if (program.window == 0) return program;
+  AttentionProgram result = program;
+  result.window = 0;
+  const std::int64_t most = std::max(program.q.size(2), program.k.size(2)) - 1;
+  const std::int64_t first = program.kind == Kind::table ? program.table.first_distance : 0;
+  if (program.kind == Kind::plain) {
+    result.kind = Kind::table;
+    result.table.values = at::zeros({program.q.size(1), most + 1}, program.q.options());
+  }
+  const at::Tensor distance = at::arange(result.table.values.size(1), at::kLong) + first;
+  result.table.values = result.table.values.masked_fill(
+      distance.abs() >= program.window, -std::numeric_limits<double>::infinity());
+  return result;
 }
 
 kernels::TapaVariant tapa_variant(const TapaProgram& tapa, const at::Tensor& power) {
@@ -238,7 +256,8 @@ at::Tensor empty_by_token(std::int64_t batch, std::int64_t heads, std::int64_t r
   return at::empty({batch, rows, heads, channels}, at::kFloat).transpose(1, 2);
 }
 
-KernelInputs::KernelInputs(const AttentionProgram& program, const at::Tensor& v) {
+KernelInputs::KernelInputs(const AttentionProgram& given, const at::Tensor& v) {
+  const AttentionProgram program = with_window_in_table(given);
   inputs_.shape = shape_of(program, v);
   inputs_.q = input_tensor(keep(program.q));
   inputs_.k = input_tensor(keep(program.k));
@@ -248,7 +267,8 @@ KernelInputs::KernelInputs(const AttentionProgram& program, const at::Tensor& v)
     const at::Tensor values = keep(program.table.values);
     inputs_.variant = kernels::TableVariant{.values = values.const_data_ptr<float>(),
                                             .head_stride = values.stride(0),
-                                            .length = values.size(1)};
+                                            .length = values.size(1),
+                                            .first_distance = program.table.first_distance};
   } else if (program.kind == Kind::tapa) {
     inputs_.variant = tapa_variant(program.tapa, keep(program.tapa.power));
   } else if (program.kind == Kind::tape) {
@@ -283,8 +303,9 @@ at::Tensor KernelInputs::keep(const at::Tensor& tensor) {
   return kept_.back();
 }
 
-AttentionResult fused_attention(const AttentionProgram& program, const at::Tensor& v,
+AttentionResult fused_attention(const AttentionProgram& given, const at::Tensor& v,
                                 const AttentionOptions& options) {
+  const AttentionProgram program = with_window_in_table(given);
   if (!at::GradMode::is_enabled()) {
     return run_forward(program, v, options.want_lse || options.want_entropy, options.want_entropy);
   }

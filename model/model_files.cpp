@@ -82,9 +82,38 @@ ModelFiles newest_checkpoint(const fs::path& job) {
                            files.notes.empty() ? "" : files.notes.front());
 }
 
+ModelFiles files_in_folder(const fs::path& given);
+
+// The base model that an adapter's configuration names: the folder itself, that path, a folder of
+// that name beside the adapter's, or the one the adapter lies in.
+ModelFiles files_of_adapter(const fs::path& folder) {
+  const fs::path file = folder / "adapter_config.json";
+  const formats::Json config = formats::json_from_file(file);
+  std::string base;
+  if (config.contains("base_model_name_or_path") && config["base_model_name_or_path"].is_string()) {
+    base = config["base_model_name_or_path"].get<std::string>();
+  }
+  std::vector<fs::path> candidates = {folder};
+  if (!base.empty()) {
+    candidates.insert(candidates.end(), {folder / base, fs::path(base),
+                                         folder.parent_path() / fs::path(base).filename()});
+  }
+  candidates.push_back(folder.parent_path());
+  for (const fs::path& candidate : candidates) {
+    if (!is_file(candidate / "config.json")) continue;
+    ModelFiles files{candidate / "config.json", candidate, folder.filename().string()};
+    files.adapter = folder;
+    files.notes.push_back("the adapter is merged into " + candidate.string());
+    return files;
+  }
+  throw formats::bad_input("the adapter's base model \"" + base + "\" is not here", file.string(),
+                           "put its folder beside the adapter's");
+}
+
 ModelFiles files_in_folder(const fs::path& given) {
   fs::path folder = given;
   if (!folder.has_filename()) folder = folder.parent_path();  // "models/a/" -> "models/a"
+  if (is_file(folder / "adapter_config.json")) return files_of_adapter(folder);
   if (is_folder(folder / "checkpoints") && !is_file(folder / "model.safetensors")) {
     return newest_checkpoint(folder);
   }
@@ -152,10 +181,10 @@ ModelFiles find_model_files(const std::string& path_or_name) {
   }
   if (is_folder(path_or_name)) return files_in_folder(path_or_name);
   if (is_file(path_or_name)) return files_of_weights(path_or_name);
-  throw formats::bad_input(
-      "there is no model \"" + path_or_name + "\": neither a file, nor a folder, nor a bundled one" +
-          near_names(path_or_name, bundled_names()),
-      path_or_name);
+  throw formats::bad_input("there is no model \"" + path_or_name +
+                               "\": neither a file, nor a folder, nor a bundled one" +
+                               near_names(path_or_name, bundled_names()),
+                           path_or_name);
 }
 
 }  // namespace phasescope::model

@@ -13,6 +13,7 @@ struct ModelFiles {
   std::filesystem::path weights;  // a .safetensors file, an index, or a folder with either
   std::string name;
   bool bundled = false;
+  std::filesystem::path adapter = {};  // folder of a LoRA adapter to merge; empty for none
   std::vector<std::string> notes;  // checkpoints that were skipped, and why
 };
 

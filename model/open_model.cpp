@@ -3,6 +3,9 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <map>
+#include <optional>
+#include <regex>
 #include <set>
 #include <utility>
 
@@ -10,6 +13,7 @@
 #include "formats/json.h"
 #include "formats/sha256.h"
 #include "formats/tokenizer_files.h"
+#include "model/adapter.h"
 #include "model/families/family.h"
 #include "model/model_files.h"
 #include "model/tensor_io.h"
@@ -53,26 +57,37 @@ void fill_sizes(const ModelConfig& config, const Encoding& encoding, const Weigh
   report.memory_bytes_at_context = memory_at_context(config, report.weight_bytes, item);
 }
 
+// "model.layers.*.rotary_emb.inv_freq" for every N of "model.layers.N.rotary_emb.inv_freq".
+std::string without_layer_number(const std::string& name) {
+  static const std::regex number("\\.[0-9]+\\.");
+  return std::regex_replace(name, number, ".*.", std::regex_constants::format_first_only);
+}
+
 // Reads one checkpoint into canonical weights, everything checked first.
 class Loader {
  public:
   Loader(const formats::TensorArchive& archive, const Translation& translation,
-         const Encoding& encoding, const OpenModelOptions& options, LoadReport& report)
+         const Encoding& encoding, Adapter* adapter, const OpenModelOptions& options,
+         LoadReport& report)
       : archive_(archive),
         translation_(translation),
+        adapter_(adapter),
         options_(options),
-        report_(report),
-        specs_(tensor_specs(translation.config, encoding)) {}
+        report_(report) {
+    for (TensorSpec& spec : tensor_specs(translation.config, encoding)) {
+      order_.push_back(spec.name);
+      specs_.emplace(spec.name, std::move(spec));
+    }
+  }
 
   Weights load() {
     match_names();
     check_shapes();
+    if (adapter_ != nullptr) adapter_->check(archive_, report_.path);
     Weights weights = empty_weights(translation_.config);
-    for (const TensorSpec& spec : specs_) {
-      const auto source = sources_.find(spec.name);
-      if (source == sources_.end()) continue;
+    for (const Source& source : sources_) {
       if (options_.cancelled && options_.cancelled()) throw formats::cancelled();
-      tensor_at(weights, spec.name) = read(spec, source->second);
+      read(source, weights);
     }
     return weights;
   }
@@ -80,72 +95,103 @@ class Loader {
  private:
   struct Source {
     const formats::TensorEntry* entry;
-    TensorPlace place;
+    std::vector<TensorPlace> parts;
   };
 
   void match_names() {
-    std::set<std::string> expected;
-    for (const TensorSpec& spec : specs_) expected.insert(spec.name);
+    std::map<std::string, std::int64_t> ignored;  // by sentence
     for (const formats::TensorEntry& entry : archive_.tensors()) {
       ++report_.dtypes[entry.dtype_name];
       const TensorPlace place = translation_.place(entry.name);
       if (place.ignored) {
-        report_.quirks.push_back(entry.name + " is computed, the stored one is not read");
+        ++ignored[without_layer_number(entry.name) + " " +
+                  (place.why.empty() ? "is computed, the stored one is not read" : place.why)];
       } else if (place.name == "lm_head.weight" && translation_.config.tie_embeddings) {
-        report_.tied.push_back("lm_head.weight is stored, but tied to model.embed_tokens.weight");
-      } else if (!expected.contains(place.name)) {
-        report_.unexpected.push_back(entry.name);
-      } else if (!sources_.emplace(place.name, Source{&entry, place}).second) {
-        throw formats::bad_input("two tensors of the file mean " + place.name, entry.name);
+        report_.tied.push_back(entry.name + " is stored, but tied to model.embed_tokens.weight");
+      } else {
+        add_source(entry, place);
       }
     }
-    if (translation_.config.tie_embeddings && report_.tied.empty()) {
+    for (const auto& [sentence, count] : ignored) {
+      report_.quirks.push_back(sentence +
+                               (count > 1 ? " (" + std::to_string(count) + " tensors)" : ""));
+    }
+    const ModelConfig& config = translation_.config;
+    if (config.tie_embeddings && config.head.present && report_.tied.empty()) {
       report_.tied.push_back("lm_head.weight is model.embed_tokens.weight");
     }
   }
 
+  void add_source(const formats::TensorEntry& entry, const TensorPlace& place) {
+    Source source{&entry, place.parts.empty() ? std::vector<TensorPlace>{place} : place.parts};
+    for (const TensorPlace& part : source.parts) {
+      if (specs_.contains(part.name)) continue;
+      report_.unexpected.push_back(entry.name);
+      if (entry.dtype == formats::DType::unsupported) {
+        report_.flagged.push_back({entry.name, entry.dtype_name, "unsupported", entry.shape});
+      }
+      return;
+    }
+    for (const TensorPlace& part : source.parts) {
+      if (!found_.insert(part.name).second) {
+        throw formats::bad_input("two tensors of the file mean " + part.name, entry.name);
+      }
+    }
+    sources_.push_back(std::move(source));
+  }
+
   void check_shapes() {
     formats::ConfigProblems problems;
-    for (const TensorSpec& spec : specs_) {
-      const auto source = sources_.find(spec.name);
-      if (source == sources_.end()) {
-        if (spec.optional) continue;
-        report_.missing.push_back(spec.name);
-        problems.add(spec.name, "is missing from the file");
-      } else if (!source->second.place.convert && source->second.entry->shape != spec.shape) {
-        problems.add(source->second.entry->name,
-                     "has the shape " + formats::shape_text(source->second.entry->shape) +
-                         ", the configuration asks for " + formats::shape_text(spec.shape));
+    for (const Source& source : sources_) {
+      for (const TensorPlace& part : source.parts) {
+        if (part.convert && part.stored.empty()) continue;
+        const std::vector<std::int64_t>& shape =
+            part.stored.empty() ? specs_.at(part.name).shape : part.stored;
+        if (source.entry->shape == shape) continue;
+        problems.add(source.entry->name,
+                     "has the shape " + formats::shape_text(source.entry->shape) +
+                         ", the configuration asks for " + formats::shape_text(shape));
+        break;
       }
+    }
+    for (const std::string& name : order_) {
+      if (specs_.at(name).optional || found_.contains(name)) continue;
+      report_.missing.push_back(name);
+      problems.add(name, "is missing from the file");
     }
     problems.throw_if_any(report_.path);
   }
 
-  at::Tensor read(const TensorSpec& spec, const Source& source) {
-    at::Tensor tensor = read_tensor(archive_, *source.entry);
-    if (source.place.convert) tensor = source.place.convert(tensor);
-    if (tensor.sizes() != at::IntArrayRef(spec.shape)) {
-      throw formats::bad_input(source.entry->name + " does not fit the configuration",
-                               report_.path);
-    }
+  void read(const Source& source, Weights& weights) {
+    const formats::TensorEntry& entry = *source.entry;
+    at::Tensor tensor = read_tensor(archive_, entry);
     if (!tensor.is_floating_point()) {
-      throw formats::bad_input(source.entry->name + " holds whole numbers, not weights",
-                               report_.path);
+      throw formats::bad_input(entry.name + " holds whole numbers, not weights", report_.path);
     }
     const std::string flag = flag_of(tensor);
     if (!flag.empty()) {
-      report_.flagged.push_back(
-          {source.entry->name, source.entry->dtype_name, flag, source.entry->shape});
+      report_.flagged.push_back({entry.name, entry.dtype_name, flag, entry.shape});
     }
-    return tensor.to(options_.dtype);
+    tensor = tensor.to(options_.dtype);
+    if (adapter_ != nullptr) tensor = adapter_->merged(entry.name, tensor);
+    for (const TensorPlace& part : source.parts) {
+      const at::Tensor converted = part.convert ? part.convert(tensor) : tensor;
+      if (converted.sizes() != at::IntArrayRef(specs_.at(part.name).shape)) {
+        throw formats::bad_input(entry.name + " does not fit the configuration", report_.path);
+      }
+      tensor_at(weights, part.name) = converted.contiguous();
+    }
   }
 
   const formats::TensorArchive& archive_;
   const Translation& translation_;
+  Adapter* adapter_;  // null for none
   const OpenModelOptions& options_;
   LoadReport& report_;
-  std::vector<TensorSpec> specs_;
-  std::map<std::string, Source> sources_;
+  std::vector<std::string> order_;
+  std::map<std::string, TensorSpec> specs_;
+  std::vector<Source> sources_;
+  std::set<std::string> found_;  // canonical names
 };
 
 Translation translate(const Json& config, const formats::TensorArchive& archive,
@@ -223,6 +269,8 @@ std::shared_ptr<const Model> open_model(const std::string& path_or_name,
   const at::NoGradGuard no_grad;
   const ModelFiles files = find_model_files(path_or_name);
   const Json json = formats::json_from_file(files.config);
+  std::optional<Adapter> adapter;
+  if (!files.adapter.empty()) adapter = Adapter::open(files.adapter);
   const formats::TensorArchive archive =
       formats::TensorArchive::open(files.weights, {.cancelled = options.cancelled});
   LoadReport report;
@@ -240,11 +288,14 @@ std::shared_ptr<const Model> open_model(const std::string& path_or_name,
                           (names.size() > 2 ? ", as are others" : ""));
   }
   const std::unique_ptr<Encoding> encoding = make_encoding(translation.config);
-  Weights weights = Loader(archive, translation, *encoding, options, report).load();
+  if (adapter) append(report.quirks, adapter->notes());
+  Weights weights =
+      Loader(archive, translation, *encoding, adapter ? &*adapter : nullptr, options, report)
+          .load();
   report.sha256 = hash_of(archive);
   auto tokenizer = tokenizer_beside(files.config, translation.config, report);
-  const auto model = assembled(std::move(report), translation.config, std::move(weights),
-                               std::move(tokenizer));
+  const auto model =
+      assembled(std::move(report), translation.config, std::move(weights), std::move(tokenizer));
   return options.overrides.empty() ? model : with_overrides(model, options.overrides);
 }
 

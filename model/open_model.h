@@ -22,7 +22,7 @@ struct LoadReport {
   std::string name, path;            // as asked for; the folder or file it was found in
   bool bundled = false;
   std::string family;                // "llama", "tape_public", "phasescope"
-  std::string encoding_why;          // "rpe_type is \"adape\"", ...
+  std::string encoding_why;          // "rpe_type is \"adape\"", ...; with the scaling in force
   std::map<std::string, std::int64_t> dtypes;  // tensors of each stored dtype
   std::vector<std::string> missing, unexpected, tied, quirks, warnings;
   struct Flagged {
@@ -55,9 +55,10 @@ struct OpenModelOptions {
   std::function<bool()> cancelled;
 };
 
-// Opens a folder in Hugging Face layout, a job's folder (its newest verified checkpoint), a
-// checkpoint folder, a .safetensors file beside a config.json, or a bundled model by its name.
-// Everything is checked against the configuration before weights are read. Throws Error "bad_input".
+// Opens a folder in Hugging Face layout, a folder of a LoRA adapter (merged into the base model that
+// lies beside it), a job's folder (its newest verified checkpoint), a checkpoint folder, a file of
+// weights beside a config.json, or a bundled model by its name. Everything is checked against the
+// configuration before weights are read. Throws Error "bad_input".
 std::shared_ptr<const Model> open_model(const std::string& path_or_name,
                                         const OpenModelOptions& options = {});
 

@@ -26,18 +26,30 @@ at::Tensor for_query_heads(const at::Tensor& x, std::int64_t heads, Range range)
   return x.index_select(1, index);
 }
 
-// lambda = position of query - position of key, (1, rows, columns) int64.
+// Position ids of some tokens, (B or 1, size) int64.
+at::Tensor ids_of(const Positions& positions, Range range) {
+  if (positions.consecutive()) {
+    return at::arange(range.begin, range.end, at::kLong).unsqueeze(0) + positions.shift;
+  }
+  const at::Tensor ids = positions.ids.dim() == 2 ? positions.ids : positions.ids.unsqueeze(0);
+  return ids.slice(1, range.begin, range.end);
+}
+
+// lambda = position of query - position of key, (B or 1, rows, columns) int64.
 at::Tensor distances(const Positions& positions, Range rows, Range columns) {
-  const auto part = [&](Range range) {
-    return positions.consecutive() ? at::arange(range.begin, range.end, at::kLong)
-                                   : positions.ids.slice(0, range.begin, range.end);
-  };
-  return (part(rows).unsqueeze(1) - part(columns).unsqueeze(0)).unsqueeze(0);
+  return ids_of(positions, rows).unsqueeze(2) - ids_of(positions, columns).unsqueeze(1);
 }
 
 // table (H, L) at distances (B or 1, rows, columns): (B or 1, H, rows, columns).
 at::Tensor look_up(const at::Tensor& table, const at::Tensor& distance) {
   return table.index_select(1, distance.flatten()).unflatten(1, distance.sizes()).transpose(0, 1);
+}
+
+// The entries of a table program for heads [begin, end), as above.
+at::Tensor table_bias(const TableProgram& table, Range heads, const at::Tensor& distance) {
+  const at::Tensor values = table.values.slice(0, heads.begin, heads.end);
+  return look_up(values, table.first_distance == 0 ? distance.abs()
+                                                   : distance - table.first_distance);
 }
 
 at::Tensor products(const at::Tensor& q, const at::Tensor& k) {
@@ -71,12 +83,48 @@ at::Tensor tapa_scores(const AttentionProgram& program, const Operands& x,
   return content * at::cos(power.unsqueeze(1) * phase);
 }
 
-// content (B, H, rows, columns) of all heads.
-at::Tensor cape_scores(const CapeProgram& cape, const at::Tensor& content,
-                       const at::Tensor& distance) {
+at::Tensor cape_table_scores(const CapeProgram& cape, const at::Tensor& content,
+                             const at::Tensor& distance) {
+  if (cape.form == CapeProgram::Form::content) return cape_scores(cape, content, {});
+  return cape_scores(cape, content, look_up(cape.values, distance.clamp_min(0)));
+}
+
+// A term's scores: of what it reads, cut down to what is wanted.
+at::Tensor term_scores(const AttentionProgram& program, Range heads, Range rows, Range columns) {
+  const bool all = program.term.reads_rows;
+  const Range read_heads = all ? Range{0, program.q.size(1)} : heads;
+  const Range read_columns = all ? Range{0, program.k.size(2)} : columns;
+  const Operands x = operands(program.q, program.k, read_heads, rows, read_columns);
+  const at::Tensor scores =
+      program.term.score({products(x.q, x.k) * program.scale,
+                          ids_of(program.positions, rows).unsqueeze(2),
+                          ids_of(program.positions, read_columns).unsqueeze(1), read_heads.begin,
+                          rows.begin, read_columns.begin});
+  if (!all) return scores;
+  return scores.slice(1, heads.begin, heads.end).slice(3, columns.begin, columns.end);
+}
+
+// The same of single pairs (P), row by row.
+at::Tensor term_pair_scores(const AttentionProgram& program, const at::Tensor& batch,
+                            const at::Tensor& head, const at::Tensor& row,
+                            const at::Tensor& column) {
+  at::Tensor scores = at::empty(row.sizes(), program.q.options());
+  const at::Tensor rows = std::get<0>(at::_unique2(row));
+  for (std::int64_t n = 0; n < rows.size(0); ++n) {
+    const std::int64_t begin = rows[n].item<std::int64_t>();
+    const at::Tensor of_row = term_scores(program, {0, program.q.size(1)}, {begin, begin + 1},
+                                          {0, program.k.size(2)});
+    const at::Tensor here = (row == begin).nonzero().squeeze(1);
+    scores.index_put_({here}, of_row.squeeze(2).index({batch.index({here}), head.index({here}),
+                                                       column.index({here})}));
+  }
+  return scores;
+}
+
+}  // namespace
+
+at::Tensor cape_scores(const CapeProgram& cape, const at::Tensor& content, const at::Tensor& bias) {
   using Form = CapeProgram::Form;
-  at::Tensor bias;
-  if (cape.form != Form::content) bias = look_up(cape.values, distance.clamp_min(0));
   const auto corrected = [&](const at::Tensor& x) {  // x (B, in, rows, columns)
     const at::Tensor hidden =
         at::leaky_relu(at::linear(x.movedim(1, -1), cape.w1, cape.b1), 0.01);
@@ -94,17 +142,30 @@ at::Tensor cape_scores(const CapeProgram& cape, const at::Tensor& content,
   return {};
 }
 
+namespace {
+
 // Scores without the mask. For cape `x` holds all heads, `heads` says which are wanted.
 at::Tensor open_scores(const AttentionProgram& program, const Operands& x,
                        const at::Tensor& distance, Range heads) {
   if (program.kind == Kind::tapa) return tapa_scores(program, x, distance);
   const at::Tensor scores = products(x.q, x.k) * program.scale;
   if (program.kind == Kind::cape) {
-    return cape_scores(program.cape, scores, distance).slice(1, heads.begin, heads.end);
+    return cape_table_scores(program.cape, scores, distance).slice(1, heads.begin, heads.end);
   }
   if (program.kind != Kind::table) return scores;
-  return scores +
-         look_up(program.table.values.slice(0, heads.begin, heads.end), distance.abs());
+  return scores + table_bias(program.table, heads, distance);
+}
+
+at::Tensor capped(const AttentionProgram& program, const at::Tensor& scores) {
+  const double cap = program.soft_cap;
+  return cap > 0 ? cap * at::tanh(scores / cap) : scores;
+}
+
+// program.token_bias of heads and columns less that of rows, (B or 1, heads, rows, columns).
+at::Tensor token_biases(const AttentionProgram& program, Range heads, Range rows, Range columns) {
+  const at::Tensor bias = program.token_bias.slice(1, heads.begin, heads.end);
+  return bias.slice(2, columns.begin, columns.end).unsqueeze(2) -
+         bias.slice(2, rows.begin, rows.end).unsqueeze(3);
 }
 
 at::Tensor content_scores(const AttentionProgram& program, const Operands& x) {
@@ -122,29 +183,60 @@ at::Tensor tokens_of(const at::Tensor& x, const at::Tensor& batch, const at::Ten
   return x.transpose(1, 2).index({batch, token}).unsqueeze(2);
 }
 
-// Whether each pair (P) is masked.
-at::Tensor hidden_of_pairs(const AttentionProgram& program, const at::Tensor& row,
+// Whether pairs are masked by the causal mask or the window; row and column may be any shapes that
+// broadcast.
+at::Tensor hidden_by_index(const AttentionProgram& program, const at::Tensor& row,
                            const at::Tensor& column) {
-  if (program.mask.defined()) return program.mask.index({row, column}).logical_not();
-  return program.causal ? column > row : at::zeros_like(row, at::kBool);
+  at::Tensor hidden = program.causal ? column > row : at::zeros({}, at::kBool);
+  if (program.window > 0) hidden = hidden | ((row - column).abs() >= program.window);
+  return hidden;
+}
+
+// Whether each pair (P) is masked.
+at::Tensor hidden_of_pairs(const AttentionProgram& program, const at::Tensor& batch,
+                           const at::Tensor& row, const at::Tensor& column) {
+  at::Tensor hidden = program.mask.defined() ? program.mask.index({row, column}).logical_not()
+                                             : hidden_by_index(program, row, column);
+  if (!program.key_mask.defined()) return hidden;
+  return hidden | program.key_mask.index({batch, column}).logical_not();
+}
+
+// (rows, columns), or undefined where nothing is masked but padding.
+at::Tensor hidden_of_all_texts(const AttentionProgram& program, Range rows, Range columns) {
+  if (program.mask.defined()) {
+    return program.mask.slice(0, rows.begin, rows.end).slice(1, columns.begin, columns.end)
+        .logical_not();
+  }
+  const bool all_before = columns.end <= rows.begin + 1;
+  if ((!program.causal || all_before) && program.window == 0) return {};
+  return hidden_by_index(program, at::arange(rows.begin, rows.end, at::kLong).unsqueeze(1),
+                         at::arange(columns.begin, columns.end, at::kLong).unsqueeze(0));
 }
 
 }  // namespace
 
 at::Tensor hidden_pairs(const AttentionProgram& program, Range rows, Range columns) {
-  if (program.mask.defined()) {
-    return program.mask.slice(0, rows.begin, rows.end).slice(1, columns.begin, columns.end)
-        .logical_not();
-  }
-  if (!program.causal || columns.end <= rows.begin + 1) return {};
-  return at::arange(columns.begin, columns.end, at::kLong).unsqueeze(0) >
-         at::arange(rows.begin, rows.end, at::kLong).unsqueeze(1);
+  const at::Tensor hidden = hidden_of_all_texts(program, rows, columns);
+  if (!program.key_mask.defined()) return hidden;
+  const at::Tensor padding = program.key_mask.slice(1, columns.begin, columns.end)
+                                 .logical_not()
+                                 .unsqueeze(1)
+                                 .unsqueeze(1)
+                                 .expand({-1, 1, rows.size(), -1});
+  return hidden.defined() ? padding | hidden : padding;
 }
 
 at::Tensor plain_scores(const AttentionProgram& program, Range heads, Range rows, Range columns) {
-  const at::Tensor scores = open_scores(
-      program, operands(program.q, program.k, heads_read(program, heads), rows, columns),
-      distances(program.positions, rows, columns), heads);
+  at::Tensor scores =
+      program.kind == Kind::term
+          ? term_scores(program, heads, rows, columns)
+          : open_scores(program,
+                        operands(program.q, program.k, heads_read(program, heads), rows, columns),
+                        distances(program.positions, rows, columns), heads);
+  if (program.token_bias.defined()) {
+    scores = scores + token_biases(program, heads, rows, columns);
+  }
+  scores = capped(program, scores);
   const at::Tensor hidden = hidden_pairs(program, rows, columns);
   if (!hidden.defined()) return scores;
   return scores.masked_fill(hidden, -std::numeric_limits<double>::infinity());
@@ -171,15 +263,25 @@ ScoreParts plain_pair_scores(const AttentionProgram& program, const at::Tensor& 
   const auto of_head = [&](const at::Tensor& scores) {  // (P, heads, 1, 1)
     return scores.flatten(1).gather(1, head.unsqueeze(1)).squeeze(1);
   };
-  const Positions& positions = program.positions;
-  const at::Tensor distance = positions.consecutive()
-                                  ? row - column
-                                  : positions.ids.index({row}) - positions.ids.index({column});
+  const auto position = [&](const at::Tensor& token) {
+    const at::Tensor& ids = program.positions.ids;
+    if (!ids.defined()) return token;
+    return ids.dim() == 2 ? ids.index({batch, token}) : ids.index({token});
+  };
+  const at::Tensor distance = position(row) - position(column);
   ScoreParts parts;
   parts.content = of_head(content_scores(program, pairs(program.q_plain, program.k_plain)));
-  parts.score = of_head(open_scores(program, pairs(program.q, program.k),
-                                    distance.view({-1, 1, 1}), heads))
-                    .masked_fill(hidden_of_pairs(program, row, column),
+  at::Tensor score =
+      program.kind == Kind::term
+          ? term_pair_scores(program, batch, head, row, column)
+          : of_head(open_scores(program, pairs(program.q, program.k), distance.view({-1, 1, 1}),
+                                heads));
+  if (program.token_bias.defined()) {
+    const at::Tensor bias = program.token_bias.expand({program.q.size(0), -1, -1});
+    score = score + bias.index({batch, head, column}) - bias.index({batch, head, row});
+  }
+  parts.score = capped(program, score)
+                    .masked_fill(hidden_of_pairs(program, batch, row, column),
                                  -std::numeric_limits<double>::infinity());
   parts.positional = parts.score - parts.content;
   return parts;
@@ -188,13 +290,14 @@ ScoreParts plain_pair_scores(const AttentionProgram& program, const at::Tensor& 
 AttentionBlock plain_block(const AttentionProgram& program, const at::Tensor& v, Range rows) {
   const Range heads{0, program.q.size(1)};
   // Keys after the block's last row are masked for all of it.
-  const bool cut = program.causal && !program.mask.defined();
+  const bool cut = program.causal && !program.mask.defined() &&
+                   program.q.size(2) == program.k.size(2);
   const Range columns{0, cut ? rows.end : program.k.size(2)};
   AttentionBlock block;
   block.scores = plain_scores(program, heads, rows, columns);
   block.weights = at::softmax(block.scores, -1);
   // A row that sees no key has no weights.
-  if (program.mask.defined()) {
+  if (program.mask.defined() || program.key_mask.defined()) {
     block.weights = block.weights.masked_fill(hidden_pairs(program, rows, columns), 0.0);
   }
   block.out = at::matmul(block.weights, rows_of(for_query_heads(v, heads.end, heads), columns));
@@ -212,6 +315,7 @@ std::int64_t plain_block_rows(const AttentionProgram& program) {
   if (program.kind == Kind::cape) {
     arrays += program.q.size(0) * (4 * program.q.size(1) + 3 * program.cape.w1.size(0));
   }
+  if (program.kind == Kind::term) arrays += program.q.size(0) * program.term.arrays;
   constexpr std::int64_t kBudget = std::int64_t{24} << 20;  // elements
   return std::clamp<std::int64_t>(kBudget / (arrays * program.k.size(2)), 1, program.q.size(2));
 }

@@ -22,13 +22,18 @@ std::int64_t plain_block_rows(const AttentionProgram& program);
 AttentionResult plain_attention(const AttentionProgram& program, const at::Tensor& v,
                                 const AttentionOptions& options);
 
-// (rows, columns) bool, true where a query may not see a key; undefined where it sees all.
+// (rows, columns) bool, true where a query may not see a key; (B, 1, rows, columns) where texts are
+// padded; undefined where all is seen.
 at::Tensor hidden_pairs(const AttentionProgram& program, Range rows, Range columns);
 
 // Scores of single pairs: batch, head, row and column (P) int64; (P) each in the result.
 ScoreParts plain_pair_scores(const AttentionProgram& program, const at::Tensor& batch,
                              const at::Tensor& head, const at::Tensor& row,
                              const at::Tensor& column);
+
+// CAPE's scores from the content scores and base biases of all heads, (B, H, rows, columns) and (B or
+// 1, H, rows, columns); `content` reads no bias. `cape.values` is not read.
+at::Tensor cape_scores(const CapeProgram& cape, const at::Tensor& content, const at::Tensor& bias);
 
 // -sum w ln w over the last dimension, in nats; 0 for weight 0.
 at::Tensor row_entropy(const at::Tensor& weights);

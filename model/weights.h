@@ -11,28 +11,49 @@
 
 namespace phasescope::model {
 
-// One layer's tensors; projections are (out, in), as torch's Linear has them. Undefined biases are
-// absent ones.
+// One layer's tensors; projections are (out, in), as torch's Linear has them. Undefined tensors are
+// absent ones: biases, gates, and what only some models have.
 struct LayerWeights {
-  at::Tensor attention_norm;               // (C)
-  at::Tensor wq, wk, wv, wo;               // (H d, C), (kv d, C), (kv d, C), (C, H d)
+  at::Tensor attention_norm, attention_norm_bias;  // (C)
+  at::Tensor wq, wk, wv, wo;                       // (H d, C), (kv d, C), (kv d, C), (C, H d)
   at::Tensor bq, bk, bv, bo;
-  at::Tensor mlp_norm;                     // (C)
-  at::Tensor gate, up, down;               // (F, C), (F, C), (C, F)
+  at::Tensor q_norm, q_norm_bias, k_norm, k_norm_bias;  // (d), or (H d) and (kv d)
+  at::Tensor attention_output_norm, attention_output_norm_bias;  // (C)
+  at::Tensor cross_norm, cross_norm_bias;                        // (C)
+  at::Tensor cross_wq, cross_wk, cross_wv, cross_wo;             // as above
+  at::Tensor cross_bq, cross_bk, cross_bv, cross_bo;
+  at::Tensor cross_output_norm, cross_output_norm_bias;  // (C)
+  at::Tensor mlp_norm, mlp_norm_bias;                    // (C)
+  at::Tensor gate, up, down;                             // (F, C), (F, C), (C, F)
   at::Tensor gate_bias, up_bias, down_bias;
+  at::Tensor mlp_output_norm, mlp_output_norm_bias;  // (C)
   Parameters encoding;
 };
 
-struct Weights {
-  at::Tensor embedding;   // (V, C)
-  at::Tensor final_norm;  // (C)
-  at::Tensor head;        // (V, C); undefined where it is the embedding
+// The layers of a decoder or of an encoder, and what they share.
+struct StackWeights {
   std::vector<LayerWeights> layers;
-  Parameters encoding;    // shared by all layers
+  at::Tensor final_norm, final_norm_bias;  // (C)
+  Parameters encoding;                     // shared by all layers
+  Parameters local_encoding;               // shared by the local ones, where theirs is another
 };
 
-// Canonical names are Llama's ("model.layers.0.self_attn.q_proj.weight"), and
-// "model.layers.N.encoding.NAME", "model.encoding.NAME" for the encoding's.
+// Of a model: those of its decoder (its only stack in most models), and the rest.
+struct Weights : StackWeights {
+  at::Tensor embedding;                    // (V, E); E is C unless the embedding has a width
+  at::Tensor embedding_in, embedding_out;  // (C, E), (E, C)
+  at::Tensor token_types;                  // (T, C)
+  at::Tensor embedding_norm, embedding_norm_bias;  // (C)
+  at::Tensor head_transform, head_transform_bias;  // (C, C), (C)
+  at::Tensor head_norm, head_norm_bias;            // (C)
+  at::Tensor head;                         // (V, E); undefined where it is the embedding
+  at::Tensor head_bias;                    // (V)
+  StackWeights encoder;
+};
+
+// Canonical names are Llama's ("model.layers.0.self_attn.q_proj.weight") as far as they go,
+// "model.layers.N.encoding.NAME", "model.encoding.NAME" for the encoding's ("model.local_encoding.NAME"
+// for the local layers' own), and "model.encoder." in place of "model." for an encoder's.
 struct TensorSpec {
   std::string name;
   std::vector<std::int64_t> shape;
@@ -41,6 +62,7 @@ struct TensorSpec {
   bool decays = true;  // weight decay applies: matrices, not norms or biases
   ParameterSpec::Init init = ParameterSpec::Init::normal;
   double low = 0, high = 1;
+  at::Tensor start = {};  // in place of `init`, broadcast to the shape
 };
 
 // Every tensor a model of this configuration has, in the order of the file.

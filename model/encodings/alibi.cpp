@@ -14,7 +14,17 @@ const EncodingInfo& alibi_info() {
       .formula = "s_ij = q_i.k_j / sqrt(d) - slope_h (i - j)",
       .source = "arXiv 2108.12409, Section 3; slopes 2^(-8(h+1)/H)",
       .departure = "",
-      .options = {},
+      .options =
+          {{"slopes",
+            "paper",
+            "of head counts that are no power of two: those of the next lower one first, or every "
+            "second of the next higher one first",
+            {"paper", "next_power"}},
+           {"scaled", false, "the bias is multiplied by the scale of q.k too"},
+           {"rounding",
+            "none",
+            "bfloat16: slopes, and slopes times positions, are rounded to it",
+            {"none", "bfloat16"}}},
       .shift_invariant = true,
       .has_state = false,
   };
@@ -35,11 +45,33 @@ std::vector<double> alibi_slopes(std::int64_t heads) {
   return slopes;
 }
 
+// 2^(-8 i/n) for n the next power of two: i = 2, 4, .. and then 1, 3, .. where that is not H.
+std::vector<double> next_power_slopes(std::int64_t heads) {
+  std::int64_t power = 1;
+  while (power < heads) power *= 2;
+  std::vector<double> slopes;
+  const auto add = [&](std::int64_t first, std::int64_t step) {
+    for (std::int64_t i = first; i <= power; i += step) {
+      slopes.push_back(std::exp2(-8.0 * static_cast<double>(i) / static_cast<double>(power)));
+    }
+  };
+  if (power == heads) {
+    add(1, 1);
+  } else {
+    add(2, 2);
+    add(1, 2);
+  }
+  slopes.resize(static_cast<std::size_t>(heads));
+  return slopes;
+}
+
 class Alibi final : public Encoding {
  public:
   Alibi(const Json& options, const ModelConfig& model) : Encoding(options, model) {}
 
   const EncodingInfo& info() const override { return alibi_info(); }
+
+  bool shift_invariant() const override { return text("rounding") == "none"; }
 
   // Some checkpoints store theirs.
   std::vector<ParameterSpec> parameters() const override {
@@ -48,25 +80,49 @@ class Alibi final : public Encoding {
 
   at::Tensor bias_table(const Parameters& layer, std::int64_t length,
                         at::ScalarType dtype) const override {
-    const auto stored = layer.find("slopes");
-    const at::Tensor slopes = stored != layer.end()
-                                  ? stored->second.to(dtype)
-                                  : at::tensor(alibi_slopes(heads_), at::kDouble).to(dtype);
     const at::Tensor distance = at::arange(length, at::TensorOptions(dtype));
-    return -slopes.unsqueeze(1) * distance.unsqueeze(0);
+    const at::Tensor table = -slopes(layer, dtype).unsqueeze(1) * distance.unsqueeze(0);
+    return flag("scaled") ? table * scale_ : table;
   }
 
   AttentionProgram program(const Parameters& layer, const at::Tensor& q, const at::Tensor& k,
                            const PositionState& state) const override {
     AttentionProgram program;
-    program.kind = AttentionProgram::Kind::table;
     program.q = program.q_plain = q;
     program.k = program.k_plain = k;
-    program.scale = 1.0 / std::sqrt(static_cast<double>(head_dim_));
-    program.table.values =
-        bias_table(layer, state.positions.largest_distance() + 1, q.scalar_type());
+    program.scale = scale_;
     program.positions = state.positions;
+    if (text("rounding") == "bfloat16") {
+      program.token_bias = rounded_bias(layer, state.positions, q.scalar_type());
+    } else {
+      program.kind = AttentionProgram::Kind::table;
+      program.table.values =
+          bias_table(layer, state.positions.largest_distance() + 1, q.scalar_type());
+    }
     return program;
+  }
+
+ private:
+  // (H)
+  at::Tensor slopes(const Parameters& layer, at::ScalarType dtype) const {
+    const auto stored = layer.find("slopes");
+    if (stored != layer.end()) return stored->second.to(dtype);
+    const std::vector<double> computed =
+        text("slopes") == "paper" ? alibi_slopes(heads_) : next_power_slopes(heads_);
+    return at::tensor(computed, at::kDouble).to(dtype);
+  }
+
+  // Slope times position of each key, (B or 1, H, N). Rounded, it no longer depends on the distance
+  // alone.
+  at::Tensor rounded_bias(const Parameters& layer, const Positions& positions,
+                          at::ScalarType dtype) const {
+    const at::Tensor ids = positions.consecutive()
+                               ? at::arange(positions.length, at::kLong) + positions.shift
+                               : positions.ids;
+    const at::Tensor by_text = ids.dim() == 2 ? ids : ids.unsqueeze(0);
+    const at::Tensor rounded =
+        slopes(layer, dtype).to(at::kBFloat16).view({1, -1, 1}) * by_text.unsqueeze(1);
+    return flag("scaled") ? rounded.to(dtype) * scale_ : rounded.to(dtype);
   }
 };
 

@@ -81,7 +81,7 @@ class Cape final : public Encoding {
     program.kind = AttentionProgram::Kind::cape;
     program.q = program.q_plain = q;
     program.k = program.k_plain = k;
-    program.scale = 1.0 / std::sqrt(static_cast<double>(head_dim_));
+    program.scale = scale_;
     program.positions = state.positions;
     program.cape = {form_,
                     bias_table(layer, state.positions.largest_distance() + 1, q.scalar_type()),

@@ -3,8 +3,6 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include <cmath>
-
 namespace phasescope::model {
 namespace {
 
@@ -53,7 +51,7 @@ class KerpleLog final : public Encoding {
     program.kind = AttentionProgram::Kind::table;
     program.q = program.q_plain = q;
     program.k = program.k_plain = k;
-    program.scale = 1.0 / std::sqrt(static_cast<double>(head_dim_));
+    program.scale = scale_;
     program.table.values =
         bias_table(layer, state.positions.largest_distance() + 1, q.scalar_type());
     program.positions = state.positions;

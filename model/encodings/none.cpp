@@ -1,7 +1,5 @@
 #include "model/encodings/none.h"
 
-#include <cmath>
-
 namespace phasescope::model {
 namespace {
 
@@ -30,7 +28,7 @@ class NoEncoding final : public Encoding {
     AttentionProgram program;
     program.q = program.q_plain = q;
     program.k = program.k_plain = k;
-    program.scale = 1.0 / std::sqrt(static_cast<double>(head_dim_));
+    program.scale = scale_;
     program.positions = state.positions;
     return program;
   }

@@ -7,6 +7,7 @@
 #include <limits>
 #include <numbers>
 
+#include "formats/error.h"
 #include "model/encodings/rotation.h"
 
 namespace phasescope::model {
@@ -20,19 +21,60 @@ std::vector<OptionInfo> rope_options() {
        {"half", "interleaved"}},
       {"shift", 0, "position ids start here"},
       {"scaling", "none", "how it is stretched to longer texts",
-       {"none", "linear", "ntk", "dynamic", "yarn"}},
+       {"none", "linear", "ntk", "dynamic", "yarn", "llama3", "longrope"}},
       {"factor", 1.0, "of the stretching", {}, tiny, none},
-      {"trained_context", 0, "length before stretching (dynamic, yarn); 0: the model's context",
-       {}, 0, none},
+      {"trained_context", 0, "length before stretching; 0: the model's context", {}, 0, none},
       {"beta_fast", 32.0, "yarn: planes that turn more often keep their frequency", {}, tiny, none},
       {"beta_slow", 1.0, "yarn: planes that turn less often are interpolated", {}, tiny, none},
-      {"attention_factor", 0.0, "yarn: multiplies q and k; 0: 0.1 ln(factor) + 1", {}, 0, none},
+      {"attention_factor", 0.0,
+       "multiplies q and k; 0: 0.1 ln(factor) + 1 (yarn), sqrt(1 + ln(factor) / ln(trained_context)) "
+       "(longrope)", {}, 0, none},
       {"truncate", true, "yarn: the ramp's ends are rounded to whole planes"},
+      {"ramp", "planes", "yarn: linear in the plane's number, or in its turns over trained_context",
+       {"planes", "turns"}},
+      {"low_freq_factor", 1.0, "llama3: planes of fewer turns over trained_context are interpolated",
+       {}, tiny, none},
+      {"high_freq_factor", 4.0, "llama3: planes of more turns keep their frequency", {}, tiny, none},
+      {"short_factor", Json::array(), "longrope: divides each plane's frequency up to trained_context"},
+      {"long_factor", Json::array(), "longrope: the same for longer texts"},
+      {"partial_rotary_factor", 1.0, "share of the head's channels, the first ones, that turn",
+       {}, tiny, 1},
   };
 }
 
+namespace {
+
+std::vector<double> numbers(const Json& list, const char* key, std::int64_t planes) {
+  std::vector<double> values;
+  for (const Json& value : list) {
+    if (!value.is_number() || !(value.get<double>() > 0)) {
+      throw formats::bad_input("must hold numbers above 0, has " + value.dump(), key);
+    }
+    values.push_back(value.get<double>());
+  }
+  if (!values.empty() && static_cast<std::int64_t>(values.size()) != planes) {
+    throw formats::bad_input("has " + std::to_string(values.size()) + " values, but " +
+                                 std::to_string(planes) + " planes turn",
+                             key);
+  }
+  return values;
+}
+
+}  // namespace
+
+at::Tensor yarn_by_turns(const at::Tensor& plain, double factor, std::int64_t trained, double fast,
+                         double slow) {
+  const at::Tensor turns = plain * (static_cast<double>(trained) / (2 * std::numbers::pi));
+  const at::Tensor keep = at::clamp((turns - slow) / (fast - slow), 0, 1);
+  return plain / factor * (1 - keep) + plain * keep;
+}
+
 RopeScaling::RopeScaling(const Json& options, const ModelConfig& model)
-    : head_dim_(model.head_dim),
+    // Files give a fraction of a whole number, which may come out a little below it.
+    : turned_(static_cast<std::int64_t>(
+          std::floor(static_cast<double>(model.head_dim) *
+                         options.at("partial_rotary_factor").get<double>() +
+                     1e-6))),
       trained_(options.at("trained_context").get<std::int64_t>()),
       kind_(options.at("scaling").get<std::string>()),
       base_(options.at("base").get<double>()),
@@ -40,24 +82,40 @@ RopeScaling::RopeScaling(const Json& options, const ModelConfig& model)
       beta_fast_(options.at("beta_fast").get<double>()),
       beta_slow_(options.at("beta_slow").get<double>()),
       attention_factor_(options.at("attention_factor").get<double>()),
-      truncate_(options.at("truncate").get<bool>()) {
+      low_freq_factor_(options.at("low_freq_factor").get<double>()),
+      high_freq_factor_(options.at("high_freq_factor").get<double>()),
+      truncate_(options.at("truncate").get<bool>()),
+      by_turns_(options.at("ramp").get<std::string>() == "turns") {
   if (trained_ == 0) trained_ = model.context;
+  if (turned_ < 2 || turned_ % 2 != 0) {
+    throw formats::bad_input("rope turns pairs of channels, so their number must be even, but is " +
+                             std::to_string(turned_));
+  }
+  if (kind_ == "llama3" && high_freq_factor_ <= low_freq_factor_) {
+    throw formats::bad_input("high_freq_factor must be above low_freq_factor");
+  }
+  short_factor_ = numbers(options.at("short_factor"), "rope.short_factor", turned_ / 2);
+  long_factor_ = numbers(options.at("long_factor"), "rope.long_factor", turned_ / 2);
 }
 
 at::Tensor RopeScaling::frequencies(std::int64_t length, at::ScalarType dtype) const {
   if (kind_ == "yarn") return yarn_frequencies(dtype);
-  const at::Tensor plain = rope_frequencies(grown_base(length), head_dim_, dtype);
+  if (kind_ == "llama3") return llama3_frequencies(dtype);
+  if (kind_ == "longrope") return longrope_frequencies(length, dtype);
+  const at::Tensor plain = rope_frequencies(grown_base(length), turned_, dtype);
   return kind_ == "linear" ? plain / factor_ : plain;
 }
 
 double RopeScaling::magnitude() const {
-  if (kind_ != "yarn") return 1.0;
+  if (kind_ != "yarn" && kind_ != "longrope") return 1.0;
   if (attention_factor_ > 0) return attention_factor_;
-  return factor_ > 1 ? 0.1 * std::log(factor_) + 1.0 : 1.0;
+  if (factor_ <= 1) return 1.0;
+  if (kind_ == "yarn") return 0.1 * std::log(factor_) + 1.0;
+  return std::sqrt(1 + std::log(factor_) / std::log(static_cast<double>(trained_)));
 }
 
 double RopeScaling::grown_base(std::int64_t length) const {
-  const double d = static_cast<double>(head_dim_);
+  const double d = static_cast<double>(turned_);
   if (kind_ == "ntk") return base_ * std::pow(factor_, d / (d - 2));
   if (kind_ == "dynamic") {
     const double trained = static_cast<double>(trained_);
@@ -67,9 +125,12 @@ double RopeScaling::grown_base(std::int64_t length) const {
   return base_;
 }
 
-// arXiv 2309.00071, Eq. 17-23, with the ramp linear in the plane index as Hugging Face has it.
+// arXiv 2309.00071, Eq. 17-23; the ramp linear in the number of turns as there, or in the plane's
+// number as Hugging Face has it.
 at::Tensor RopeScaling::yarn_frequencies(at::ScalarType dtype) const {
-  const double d = static_cast<double>(head_dim_);
+  const double d = static_cast<double>(turned_);
+  const at::Tensor plain = rope_frequencies(base_, turned_, dtype);
+  if (by_turns_) return yarn_by_turns(plain, factor_, trained_, beta_fast_, beta_slow_);
   const auto plane_of_turns = [&](double turns) {
     return d * std::log(static_cast<double>(trained_) / (turns * 2 * std::numbers::pi)) /
            (2 * std::log(base_));
@@ -83,10 +144,28 @@ at::Tensor RopeScaling::yarn_frequencies(at::ScalarType dtype) const {
   low = std::max(low, 0.0);
   high = std::min(high, d - 1);
   if (low == high) high += 0.001;
-  const at::Tensor planes = at::arange(head_dim_ / 2, at::TensorOptions(dtype));
+  const at::Tensor planes = at::arange(turned_ / 2, at::TensorOptions(dtype));
   const at::Tensor keep = 1 - at::clamp((planes - low) / (high - low), 0, 1);
-  const at::Tensor plain = rope_frequencies(base_, head_dim_, dtype);
   return plain / factor_ * (1 - keep) + plain * keep;
+}
+
+// Planes of many turns over the trained length keep their frequency, those of few are divided by the
+// factor, with a linear ramp between. The same for texts of any length.
+at::Tensor RopeScaling::llama3_frequencies(at::ScalarType dtype) const {
+  const at::Tensor plain = rope_frequencies(base_, turned_, dtype);
+  const at::Tensor wavelength = 2 * std::numbers::pi / plain;
+  const at::Tensor turns = static_cast<double>(trained_) / wavelength;
+  const at::Tensor keep = at::clamp(
+      (turns - low_freq_factor_) / (high_freq_factor_ - low_freq_factor_), 0, 1);
+  return plain / factor_ * (1 - keep) + plain * keep;
+}
+
+// arXiv 2402.13753. The long factors hold for all positions as soon as the text is longer than the
+// trained length.
+at::Tensor RopeScaling::longrope_frequencies(std::int64_t length, at::ScalarType dtype) const {
+  const at::Tensor plain = rope_frequencies(base_, turned_, dtype);
+  const std::vector<double>& factors = length > trained_ ? long_factor_ : short_factor_;
+  return factors.empty() ? plain : plain / at::tensor(factors, at::kDouble).to(dtype);
 }
 
 }  // namespace phasescope::model

@@ -13,27 +13,38 @@ namespace phasescope::model {
 // RoPE's options: base, layout, shift, and its scalings to longer texts.
 std::vector<OptionInfo> rope_options();
 
+// Yarn with its ramp linear in the number of turns over the trained length (arXiv 2309.00071, Eq. 17-23):
+// planes of `fast` turns and more keep their frequency, those of `slow` and fewer are divided by the
+// factor. `plain` and the result (planes).
+at::Tensor yarn_by_turns(const at::Tensor& plain, double factor, std::int64_t trained, double fast,
+                         double slow);
+
 // Frequencies of a rope with its scaling: none; linear (position interpolation); ntk, dynamic (the
-// base grows); yarn (a blend by plane). Definitions as Hugging Face's configs of those names have
-// them (encodings are listed with their papers).
+// base grows); yarn, llama3 (a blend by plane); longrope (a factor a plane). Definitions as Hugging
+// Face's configs of those names have them (encodings are listed with their papers). Throws Error
+// "bad_input" where options do not fit the head.
 class RopeScaling {
  public:
   RopeScaling(const Json& options, const ModelConfig& model);
 
-  // (d/2) of `dtype`, for reading `length` tokens.
+  // (planes) of `dtype`, for reading `length` tokens.
   at::Tensor frequencies(std::int64_t length, at::ScalarType dtype) const;
-  // Both q and k are multiplied by it (yarn; 1 otherwise).
+  // Both q and k are multiplied by it (yarn, longrope; 1 otherwise).
   double magnitude() const;
 
  private:
   double grown_base(std::int64_t length) const;
   at::Tensor yarn_frequencies(at::ScalarType dtype) const;
+  at::Tensor llama3_frequencies(at::ScalarType dtype) const;
+  at::Tensor longrope_frequencies(std::int64_t length, at::ScalarType dtype) const;
 
-  std::int64_t head_dim_;
+  std::int64_t turned_;  // channels of a head
   std::int64_t trained_;
   std::string kind_;
-  double base_, factor_, beta_fast_, beta_slow_, attention_factor_;
-  bool truncate_;
+  double base_, factor_, beta_fast_, beta_slow_, attention_factor_, low_freq_factor_,
+      high_freq_factor_;
+  bool truncate_, by_turns_;
+  std::vector<double> short_factor_, long_factor_;
 };
 
 }  // namespace phasescope::model

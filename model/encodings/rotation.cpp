@@ -2,9 +2,13 @@
 
 #include <ATen/ATen.h>
 
+#include "formats/error.h"
+
 namespace phasescope::model {
 
-at::Tensor rotate(const at::Tensor& x, const at::Tensor& z, RotationLayout layout) {
+namespace {
+
+at::Tensor rotate_all(const at::Tensor& x, const at::Tensor& z, RotationLayout layout) {
   const at::Tensor c = z.select(-2, 0);
   const at::Tensor s = z.select(-2, 1);
   if (layout == RotationLayout::half) {
@@ -19,26 +23,73 @@ at::Tensor rotate(const at::Tensor& x, const at::Tensor& z, RotationLayout layou
   return at::stack({a * c - b * s, b * c + a * s}, -1).flatten(-2);
 }
 
+// c x + s R(x), R a quarter turn of each plane.
+at::Tensor turn_by_channel(const at::Tensor& x, const at::Tensor& z, RotationLayout layout) {
+  const at::Tensor quarter =
+      layout == RotationLayout::half
+          ? at::cat(
+                {-x.narrow(-1, x.size(-1) / 2, x.size(-1) / 2), x.narrow(-1, 0, x.size(-1) / 2)},
+                -1)
+          : at::stack({-x.slice(-1, 1, x.size(-1), 2), x.slice(-1, 0, x.size(-1), 2)}, -1)
+                .flatten(-2);
+  return z.select(-2, 0) * x + z.select(-2, 1) * quarter;
+}
+
+}  // namespace
+
+at::Tensor rotate(const at::Tensor& x, const at::Tensor& z, RotationLayout layout) {
+  if (z.size(-1) == x.size(-1)) return turn_by_channel(x, z, layout);
+  const std::int64_t turned = 2 * z.size(-1);
+  if (turned == x.size(-1)) return rotate_all(x, z, layout);
+  return at::cat(
+      {rotate_all(x.narrow(-1, 0, turned), z, layout), x.narrow(-1, turned, x.size(-1) - turned)},
+      -1);
+}
+
 at::Tensor rope_frequencies(double base, std::int64_t head_dim, at::ScalarType dtype) {
   const at::Tensor exponents =
       at::arange(0, head_dim, 2, at::TensorOptions(at::kLong)).to(dtype) / head_dim;
   return 1.0 / at::pow(at::Scalar(base), exponents);
 }
 
-at::Tensor position_values(const StartContext& context, std::int64_t extra_shift) {
+at::Tensor position_ids(const StartContext& context, std::int64_t extra_shift) {
   const Positions& positions = context.positions;
   const at::Tensor ids =
       positions.consecutive()
           ? at::arange(positions.shift, positions.shift + positions.length, at::kLong)
           : positions.ids;
-  return (ids + extra_shift).to(context.angle_dtype);
+  return ids + extra_shift;
+}
+
+at::Tensor position_values(const StartContext& context, std::int64_t extra_shift) {
+  return position_ids(context, extra_shift).to(context.angle_dtype);
+}
+
+at::Tensor table_rows(const StartContext& context, std::int64_t extra_shift, std::int64_t rows) {
+  const at::Tensor ids = position_ids(context, extra_shift);
+  if (ids.numel() == 0) return ids;
+  for (const at::Tensor& end : {ids.min(), ids.max()}) {
+    const std::int64_t row = end.item<std::int64_t>();
+    if (row >= 0 && row < rows) continue;
+    throw formats::bad_input("position " + std::to_string(row - extra_shift) +
+                                 " lies outside the table of " +
+                                 std::to_string(rows - extra_shift) + " positions",
+                             "positions");
+  }
+  return ids;
+}
+
+at::Tensor sinusoids(const at::Tensor& positions, double base, std::int64_t width) {
+  const at::Tensor angles =
+      positions.unsqueeze(-1) * rope_frequencies(base, width, positions.scalar_type());
+  return at::stack({angles.sin(), angles.cos()}, -1).flatten(-2);
 }
 
 at::Tensor rotation_state(const at::Tensor& positions, const at::Tensor& frequencies,
                           at::ScalarType dtype) {
-  const at::Tensor angles = (positions.unsqueeze(1) * frequencies.unsqueeze(0)).to(dtype);
-  const at::Tensor z = at::stack({angles.cos(), angles.sin()}, 1);  // (N, 2, d/2)
-  return z.unsqueeze(0).unsqueeze(0);
+  const at::Tensor angles = (positions.unsqueeze(-1) * frequencies).to(dtype);
+  const at::Tensor z = at::stack({angles.cos(), angles.sin()}, -2);  // ([B,] N, 2, planes)
+  return positions.dim() == 2 ? z.unsqueeze(1) : z.unsqueeze(0).unsqueeze(0);
 }
 
 }  // namespace phasescope::model

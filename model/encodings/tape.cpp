@@ -121,7 +121,7 @@ class Tape final : public Encoding {
     program.k_plain = k;
     program.q = rotate(q, state.z, layout_);
     program.k = rotate(k, state.z, layout_);
-    program.scale = 1.0 / std::sqrt(static_cast<double>(head_dim_));
+    program.scale = scale_;
     program.positions = state.positions;
     if (updates_in_attention()) {
       program.kind = AttentionProgram::Kind::tape;

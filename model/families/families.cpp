@@ -1,16 +1,35 @@
 // The explicit list of checkpoint families: one line each.
+#include "model/families/bert.h"
+#include "model/families/bloom.h"
+#include "model/families/falcon.h"
 #include "model/families/family.h"
+#include "model/families/gemma.h"
+#include "model/families/gemma2.h"
+#include "model/families/gemma3.h"
+#include "model/families/gpt2.h"
+#include "model/families/gpt_neox.h"
+#include "model/families/gptj.h"
 #include "model/families/llama.h"
+#include "model/families/mistral.h"
+#include "model/families/mpt.h"
+#include "model/families/opt.h"
 #include "model/families/phasescope.h"
+#include "model/families/phi3.h"
+#include "model/families/qwen2.h"
+#include "model/families/qwen3.h"
+#include "model/families/roformer.h"
+#include "model/families/t5.h"
 #include "model/families/tape_public.h"
 
 namespace phasescope::model {
 
 const std::vector<Family>& families() {
   static const std::vector<Family> list = {
-      phasescope_family(),
-      tape_public_family(),
-      llama_family(),
+      phasescope_family(), tape_public_family(), llama_family(),  mistral_family(),
+      qwen2_family(),      qwen3_family(),       phi3_family(),   gemma_family(),
+      gemma2_family(),     gemma3_family(),      gpt2_family(),   gptj_family(),
+      gpt_neox_family(),   bloom_family(),       falcon_family(), mpt_family(),
+      opt_family(),        t5_family(),          bert_family(),   roformer_family(),
   };
   return list;
 }

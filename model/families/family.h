@@ -9,8 +9,8 @@
 #include "formats/safetensors.h"
 #include "model/config.h"
 
-// A checkpoint family: how to know its files, its configuration in ours, its tensors' names in ours.
-// Nothing outside model/families and the load report knows which family a model came from.
+// A checkpoint family: how to know its files, its configuration in ours, its tensors' names in
+// ours. Nothing outside model/families and the load report knows which family a model came from.
 
 namespace phasescope::model {
 
@@ -24,8 +24,14 @@ struct FamilyInput {
 struct TensorPlace {
   std::string name;      // canonical; empty for a tensor nobody expects
   bool ignored = false;  // known, and not needed
-  // From the file's shape to ours, where they differ.
+  // From the file's shape to ours, where they differ. The result may be a view.
   std::function<at::Tensor(const at::Tensor&)> convert = {};
+  // The shape in the file, where it is not the canonical one; unchecked where `convert` stands
+  // alone.
+  std::vector<std::int64_t> stored = {};
+  // Several canonical tensors in one of the file (query_key_value); `name` is empty then.
+  std::vector<TensorPlace> parts = {};
+  std::string why = {};  // it is ignored; empty: it is computed here
 };
 
 struct Translation {

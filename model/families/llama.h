@@ -1,5 +1,6 @@
 #pragma once
 
+#include "formats/hf_config.h"
 #include "model/families/family.h"
 
 namespace phasescope::model {

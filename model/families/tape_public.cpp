@@ -47,8 +47,8 @@ void refuse_log_scale(const Reading& r) {
 
 void translate_rope(const Reading& r) {
   refuse_log_scale(r);
-  Json options = {{"base", 10000.0}, {"layout", "half"},
-                  {"shift", r.reader.integer_or({"shift"}, 0)}};
+  Json options = {
+      {"base", 10000.0}, {"layout", "half"}, {"shift", r.reader.integer_or({"shift"}, 0)}};
   if (r.reader.has("rope_theta")) r.quirk("rope_theta is not read by this code: the base is 10000");
   if (const auto scaling = read_scaling(r.reader)) {
     if (scaling->type == "linear" || scaling->type == "dynamic") {
@@ -69,8 +69,9 @@ void translate_none(const Reading& r) {
 void translate_alibi(const Reading& r) {
   refuse_log_scale(r);
   r.result.config.encoding = {"alibi", Json::object()};
-  r.quirk("the code adds slope * j to the score; ours is -slope * (i - j), which gives the same "
-          "weights and other raw scores");
+  r.quirk(
+      "the code adds slope * j to the score; ours is -slope * (i - j), which gives the same "
+      "weights and other raw scores");
 }
 
 std::int64_t tape_hidden(const Reading& r) {
@@ -85,7 +86,7 @@ void translate_tape(const Reading& r) {
                   {"hidden", tape_hidden(r)},
                   {"post_attention_linear", "rowsum"},
                   {"gate_input", "mlp_output"},
-                  {"gate_activation", config.activation},
+                  {"gate_activation", config.mlp.activation},
                   {"layout", "half"},
                   {"shift", r.reader.integer_or({"shift"}, 0)},
                   {"shift_limit", config.context}};

@@ -116,6 +116,7 @@ TEST(Check, FailsForWrongNumbersAndListsWhatItLeavesOut) {
   const std::string expected = "hf/models/llama/expected.safetensors";
   at::Tensor logits = golden_tensor(expected, "logits").clone();
   const at::Tensor ids = golden_tensor(expected, "input_ids");
+  at::Tensor mask = at::ones_like(ids);
   const auto run = [&] {
     write_tensors(formats::real_file_system(), file,
                   {{"input_ids", ids},
@@ -123,14 +124,17 @@ TEST(Check, FailsForWrongNumbersAndListsWhatItLeavesOut) {
                    {"surplus", at::ones({2})},
                    {"n9.logits", logits},
                    {"pad.input_ids", ids},
-                   {"pad.attention_mask", at::zeros_like(ids)},
+                   {"pad.attention_mask", mask},
                    {"pad.logits", logits}});
     return check_against(llama, file);
   };
   const ReferenceCheck good = run();
   EXPECT_TRUE(good.passed);
-  EXPECT_EQ(good.compared.size(), 1u);
-  EXPECT_EQ(good.not_compared.size(), 3u);
+  EXPECT_EQ(good.compared.size(), 2u);
+  EXPECT_EQ(good.not_compared.size(), 2u);
+  mask.narrow(1, 3, 2).zero_();
+  EXPECT_FALSE(run().passed);
+  mask.fill_(1);
   logits[0][3][5] += 1e-3 * logits.abs().max();
   EXPECT_FALSE(run().passed);
   logits[0][3][5] = std::numeric_limits<float>::quiet_NaN();

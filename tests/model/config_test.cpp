@@ -1,10 +1,11 @@
+#include "model/config.h"
+
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
 #include "formats/error.h"
 #include "golden.h"
-#include "model/config.h"
 #include "model/encoding.h"
 #include "model/near_names.h"
 
@@ -41,6 +42,57 @@ TEST(ModelConfig, TakesOurFieldNamesToo) {
   EXPECT_EQ(config.encoding.key, "alibi");
 }
 
+TEST(ModelConfig, StructureSurvivesWritingAndReading) {
+  ModelConfig config = tiny_config("rope");
+  config.residual = "sequential";
+  config.encoder_layers = 2;
+  config.decoder_start = 3;
+  config.positions_skip_padding = true;
+  config.norm = {"layer", true, true, "sandwich", false};
+  config.attention = {false, true, false, true, true, "head", 0.5, true, 2.0, 5.0, 7, {0, 1}};
+  config.mlp = {false, "gelu_tanh", true, false};
+  config.embedding = {12, 2.5, true, 3};
+  config.head = {true, true, true, 0.25, 30.0};
+  config.local_encoding = EncodingConfig{"rope", {{"base", 100.0}}};
+  const Json written = write_model_config(config);
+  const ModelConfig again = read_model_config(written, "config.json");
+  EXPECT_EQ(write_model_config(again), written);
+  EXPECT_EQ(again.norm.placement, "sandwich");
+  EXPECT_FALSE(again.norm.at_end);
+  EXPECT_FALSE(again.attention.k_bias);
+  EXPECT_EQ(again.attention.local_layers, (std::vector<std::int64_t>{0, 1}));
+  EXPECT_EQ(again.embedding.token_types, 3);
+  EXPECT_EQ(again.head.soft_cap, 30.0);
+  EXPECT_EQ(again.local_encoding->options.at("base"), 100.0);
+}
+
+TEST(ModelConfig, PlainOnesAreWrittenWithoutGroups) {
+  const Json written = write_model_config(tiny_config("rope"));
+  for (const char* group : {"norm", "attention", "mlp", "embedding", "head", "residual"}) {
+    EXPECT_FALSE(written.contains(group)) << group;
+  }
+}
+
+TEST(ModelConfig, ReadsOlderFilesOfOurs) {
+  const ModelConfig config = read_model_config(
+      {{"hidden_act", "relu"}, {"attention_bias", true}, {"mlp_bias", true}, {"encoding", "rope"}},
+      "config.json");
+  EXPECT_EQ(config.mlp.activation, "relu");
+  EXPECT_TRUE(config.attention.q_bias && config.attention.o_bias);
+  EXPECT_TRUE(config.mlp.up_bias && config.mlp.down_bias);
+}
+
+TEST(ModelConfig, RefusesStructureThatIsNotThere) {
+  EXPECT_NE(message_of({{"norm", {{"kind", "batch"}}}}).find("known: rms, layer"),
+            std::string::npos);
+  EXPECT_NE(message_of({{"norm", {{"knd", "rms"}}}}).find("near: kind"), std::string::npos);
+  EXPECT_NE(message_of({{"attention", {{"local_layers", {9}}}}}).find("local_layers"),
+            std::string::npos);
+  EXPECT_NE(
+      message_of({{"residual", "parallel"}, {"norm", {{"placement", "post"}}}}).find("parallel"),
+      std::string::npos);
+}
+
 TEST(ModelConfig, ListsAllProblemsAtOnce) {
   const std::string text =
       message_of({{"widht", 32}, {"heads", -1}, {"norm_eps", "small"}, {"layers", 2}});
@@ -58,9 +110,9 @@ TEST(ModelConfig, RefusesEncodingsAndOptionsThatAreNotThere) {
             std::string::npos);
   EXPECT_NE(message_of({{"encoding", {{"key", "tape"}, {"gate_input", "x"}}}}).find("known"),
             std::string::npos);
-  EXPECT_NE(message_of({{"encoding", {{"key", "tape"}}}, {"heads", 4}, {"kv_heads", 2}})
-                .find("key head"),
-            std::string::npos);
+  EXPECT_NE(
+      message_of({{"encoding", {{"key", "tape"}}}, {"heads", 4}, {"kv_heads", 2}}).find("key head"),
+      std::string::npos);
 }
 
 TEST(SetField, ChangesOneFieldByItsName) {
@@ -71,6 +123,12 @@ TEST(SetField, ChangesOneFieldByItsName) {
   EXPECT_EQ(config.encoding.options.at("layout"), "interleaved");
   set_field(config, "context", "64");
   EXPECT_EQ(config.context, 64);
+  set_field(config, "attention.window", "9");
+  EXPECT_EQ(config.attention.window, 9);
+  set_field(config, "attention_bias", "true");
+  EXPECT_TRUE(config.attention.v_bias);
+  set_field(config, "hidden_act", "gelu");
+  EXPECT_EQ(config.mlp.activation, "gelu");
   EXPECT_THROW(set_field(config, "rope.bose", "1"), formats::Error);
   EXPECT_THROW(set_field(config, "contxt", "1"), formats::Error);
   EXPECT_THROW(set_field(config, "tapa.alpha", "1"), formats::Error);

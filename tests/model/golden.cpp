@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 
 #include "formats/safetensors.h"
 #include "model/tensor_io.h"
@@ -13,7 +14,15 @@ namespace phasescope::model {
 
 namespace fs = std::filesystem;
 
-fs::path golden(const std::string& path) { return fs::path(PHASESCOPE_TEST_DATA) / path; }
+fs::path golden(const std::string& path) {
+  const fs::path data(PHASESCOPE_TEST_DATA);
+  const char* named = std::getenv("PHASESCOPE_GOLDEN");
+  for (const fs::path& root : {data, fs::path(named != nullptr ? named : ""),
+                               data.parent_path().parent_path().parent_path() / "shared/golden"}) {
+    if (!root.empty() && fs::exists(root / path)) return root / path;
+  }
+  return {};
+}
 
 at::Tensor golden_tensor(const std::string& path, const std::string& name) {
   const auto file = formats::SafetensorsFile::open(golden(path));
@@ -34,8 +43,8 @@ double relative_error(const at::Tensor& ours, const at::Tensor& reference) {
 
 TemporaryFolder::TemporaryFolder() {
   static std::atomic<int> counter{0};
-  path_ = fs::temp_directory_path() / ("phasescope_model_test_" + std::to_string(getpid()) + "_" +
-                                       std::to_string(counter++));
+  path_ = fs::temp_directory_path() /
+          ("phasescope_model_test_" + std::to_string(getpid()) + "_" + std::to_string(counter++));
   fs::create_directories(path_);
 }
 

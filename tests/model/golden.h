@@ -11,7 +11,8 @@
 
 namespace phasescope::model {
 
-// tests/data/PATH.
+// tests/data/PATH; where that is not there, PATH in the folder that the environment variable
+// PHASESCOPE_GOLDEN names, or in ../shared/golden beside the project. Empty where nobody has it.
 std::filesystem::path golden(const std::string& path);
 
 // One tensor of a safetensors file.

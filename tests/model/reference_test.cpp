@@ -132,7 +132,7 @@ TEST(Tapa, GainFoldsIntoTheWeightsAndNormBringsThePhasePartToItsSize) {
 
 TEST(Tapa, FoldedWeightsGiveTheSameLogitsWithoutAGain) {
   ModelConfig config = tiny_config("tapa", {{"phase_gain", 0.2}});
-  config.attention_bias = true;
+  set_field(config, "attention_bias", "true");
   const auto model = random_model(config, 4, at::kDouble);
   Weights weights = model->decoder.weights();
   for (LayerWeights& layer : weights.layers) layer.bq = at::ones_like(layer.bq);

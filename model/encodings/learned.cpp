@@ -1,0 +1,70 @@
+#include "model/encodings/learned.h"
+
+#include <ATen/ATen.h>
+
+#include "model/encodings/rotation.h"
+
+namespace phasescope::model {
+namespace {
+
+const EncodingInfo& learned_info() {
+  static const EncodingInfo info = {
+      .key = "learned",
+      .title = "Learned positions",
+      .formula = "x_i + P_i, P a trained table; s_ij = q_i.k_j / sqrt(d)",
+      .source = "arXiv 1705.03122; GPT-2, BERT, OPT",
+      .departure = "",
+      .options = {{"max_positions",
+                   0,
+                   "rows of the table for positions; 0: the model's context",
+                   {},
+                   0,
+                   1e9},
+                  {"offset", 0, "row of position 0", {}, 0, 1e9}},
+      .shift_invariant = false,
+      .has_state = false,
+  };
+  return info;
+}
+
+class Learned final : public Encoding {
+ public:
+  Learned(const Json& options, const ModelConfig& model) : Encoding(options, model) {
+    rows_ = integer("max_positions") > 0 ? integer("max_positions") : context_;
+    rows_ += integer("offset");
+  }
+
+  const EncodingInfo& info() const override { return learned_info(); }
+
+  std::vector<ParameterSpec> shared_parameters() const override {
+    return {{.name = "table", .shape = {rows_, width_}}};
+  }
+
+  at::Tensor embed(const at::Tensor& x, const StartContext& context) const override {
+    return x + at::embedding(context.shared->at("table"),
+                             table_rows(context, integer("offset"), rows_));
+  }
+
+  AttentionProgram program(const Parameters&, const at::Tensor& q, const at::Tensor& k,
+                           const PositionState& state) const override {
+    AttentionProgram program;
+    program.q = program.q_plain = q;
+    program.k = program.k_plain = k;
+    program.scale = scale_;
+    program.positions = state.positions;
+    return program;
+  }
+
+ private:
+  std::int64_t rows_;
+};
+
+std::unique_ptr<Encoding> make_learned(const Json& options, const ModelConfig& model) {
+  return std::make_unique<Learned>(options, model);
+}
+
+}  // namespace
+
+EncodingEntry learned_entry() { return {&learned_info(), &make_learned}; }
+
+}  // namespace phasescope::model

@@ -1,0 +1,255 @@
+#include "model/families/family_reader.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace phasescope::model {
+namespace {
+
+// transformers' names of activations to ours.
+const std::map<std::string, std::string>& activation_names() {
+  static const std::map<std::string, std::string> names = {
+      {"silu", "silu"},
+      {"swish", "silu"},
+      {"gelu", "gelu"},
+      {"gelu_python", "gelu"},
+      {"gelu_new", "gelu_tanh"},
+      {"gelu_fast", "gelu_tanh"},
+      {"gelu_pytorch_tanh", "gelu_tanh"},
+      {"gelu_python_tanh", "gelu_tanh"},
+      {"quick_gelu", "quick_gelu"},
+      {"relu", "relu"},
+      {"relu2", "relu_squared"},
+      {"tanh", "tanh"},
+  };
+  return names;
+}
+
+// BertModel, GPT2Model and the like; GPT2LMHeadModel has a head.
+bool is_headless_class(const Json& config) {
+  const Json classes = config.value("architectures", Json());
+  if (!classes.is_array() || classes.empty() || !classes[0].is_string()) return false;
+  const std::string name = classes[0].get<std::string>();
+  return name.ends_with("Model") && !name.ends_with("LMHeadModel");
+}
+
+double yarn_attention_factor(const formats::RawRope& rope) {
+  if (rope.attention_factor) return *rope.attention_factor;
+  if (!rope.mscale || !rope.mscale_all_dim || *rope.mscale == 0 || *rope.mscale_all_dim == 0) {
+    return 0;
+  }
+  const double factor = rope.factor.value_or(1.0);
+  const auto magnitude = [&](double scale) {
+    return factor <= 1 ? 1.0 : 0.1 * scale * std::log(factor) + 1.0;
+  };
+  return magnitude(*rope.mscale) / magnitude(*rope.mscale_all_dim);
+}
+
+}  // namespace
+
+FamilyReader::FamilyReader(const FamilyInput& input, const char* family)
+    : FamilyReader(input, family, input.config, "") {}
+
+FamilyReader::FamilyReader(const FamilyInput& input, const char* family, const Json& object,
+                           const std::string& prefix)
+    : input_(input), object_(object), reader_(object, problems_, prefix) {
+  result_.config.family = family;
+  result_.encoding_why = "model_type is " + input.config.value("model_type", Json()).dump();
+}
+
+void FamilyReader::refuse(const std::string& key, const std::string& what) {
+  if (reader_.boolean_or({key}, false)) problem(key, what + " cannot be read");
+}
+
+bool FamilyReader::has_tensor(const std::string& ending) const {
+  return std::any_of(
+      input_.tensors.tensors().begin(), input_.tensors.tensors().end(),
+      [&](const formats::TensorEntry& entry) { return entry.name.ends_with(ending); });
+}
+
+bool FamilyReader::has_key(const std::string& key) const {
+  return object_.is_object() && object_.contains(key);
+}
+
+std::string FamilyReader::activation(formats::FieldNames names, const std::string& fallback) {
+  const std::string name = reader_.text_or(names, fallback);
+  const auto found = activation_names().find(name);
+  if (found != activation_names().end()) return found->second;
+  problem(std::string(*names.begin()), "the activation \"" + name + "\" is not known");
+  return "silu";
+}
+
+void FamilyReader::layer_norm(formats::FieldNames eps_names, double eps) {
+  config().norm.kind = "layer";
+  config().norm.bias = true;
+  config().norm_eps = reader_.number_or(eps_names, eps, formats::kPositiveRange);
+}
+
+void FamilyReader::read_head(const std::string& head_tensor, bool tied_by_default) {
+  const bool tied = reader_.boolean_or({"tie_word_embeddings"}, tied_by_default);
+  config().head.present = tied ? !is_headless_class(input_.config) : has_tensor(head_tensor);
+  config().tie_embeddings = tied && config().head.present;
+  if (config().head.present) return;
+  warning(tied ? "architectures names a class without a head: there are no logits"
+               : "the file has no " + head_tensor + ": the model has no head and no logits");
+}
+
+void FamilyReader::read_local_layers(bool (*by_default)(std::int64_t, std::int64_t),
+                                     std::int64_t argument) {
+  const auto types = reader_.texts({"layer_types"});
+  if (types && static_cast<std::int64_t>(types->size()) != config().layers) {
+    problem("layer_types", "has " + std::to_string(types->size()) + " entries, but there are " +
+                               std::to_string(config().layers) + " layers");
+    return;
+  }
+  const std::int64_t layers = std::min(config().layers, formats::kLayerRange.max);
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    const bool local = types ? (*types)[static_cast<std::size_t>(layer)] == "sliding_attention"
+                             : by_default(layer, argument);
+    if (local) config().attention.local_layers.push_back(layer);
+  }
+}
+
+void FamilyReader::note_clashes(const formats::RawRope& rope) {
+  result_.warnings.insert(result_.warnings.end(), rope.notes.begin(), rope.notes.end());
+}
+
+void FamilyReader::set_rope(const formats::RawRope& rope, const char* layout) {
+  config().encoding = rope_encoding(rope, layout, config().context);
+  if (rope.type != "default") {
+    result_.encoding_why += ", rope_type is \"" + rope.type + "\"";
+    if (rope.factor) result_.encoding_why += " with factor " + Json(*rope.factor).dump();
+  }
+  note_clashes(rope);
+}
+
+void FamilyReader::read_rope(formats::RopeDefaults defaults, const char* layout) {
+  set_rope(formats::read_rope(reader_, defaults, {}, config().head_dim), layout);
+}
+
+Translation FamilyReader::finish(std::function<TensorPlace(const std::string&)> place) {
+  if (problems_.empty()) check_model_config(config(), problems_);
+  problems_.throw_if_any(input_.where);
+  for (const std::string& note : reader_.notes()) warning(note);
+  if (const auto notice = formats::remote_code_notice(reader_)) warning(*notice);
+  result_.place = std::move(place);
+  return std::move(result_);
+}
+
+EncodingConfig rope_encoding(const formats::RawRope& rope, const char* layout,
+                             std::int64_t context) {
+  Json options = {{"base", rope.theta}, {"layout", layout}};
+  if (rope.partial_rotary_factor != 1.0) {
+    options["partial_rotary_factor"] = rope.partial_rotary_factor;
+  }
+  if (rope.type == "default") return {"rope", options};
+  const std::int64_t trained = rope.original_max_position_embeddings.value_or(context);
+  options["scaling"] = rope.type;
+  options["factor"] = rope.factor.value_or(1.0);
+  // The dynamic base grows from the length that the configuration gives.
+  options["trained_context"] = rope.type == "dynamic" ? context : trained;
+  if (rope.type == "yarn") {
+    options["beta_fast"] = rope.beta_fast.value_or(32.0);
+    options["beta_slow"] = rope.beta_slow.value_or(1.0);
+    options["attention_factor"] = yarn_attention_factor(rope);
+    options["truncate"] = rope.truncate.value_or(true);
+  } else if (rope.type == "llama3") {
+    options["low_freq_factor"] = rope.low_freq_factor.value_or(1.0);
+    options["high_freq_factor"] = rope.high_freq_factor.value_or(4.0);
+  } else if (rope.type == "longrope") {
+    options["short_factor"] = rope.short_factor;
+    options["long_factor"] = rope.long_factor;
+    options["attention_factor"] = rope.attention_factor.value_or(0.0);
+    if (rope.original_max_position_embeddings) {
+      options["factor"] = static_cast<double>(context) / static_cast<double>(trained);
+    }
+  }
+  return {"rope", options};
+}
+
+NameParts split_name(const Renaming& renaming, const std::string& full) {
+  std::string name = full;
+  for (const std::string& prefix : renaming.prefixes) {
+    if (!name.starts_with(prefix)) continue;
+    name = name.substr(prefix.size());
+    break;
+  }
+  const std::size_t dot = name.rfind('.');
+  NameParts parts{"", name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot)};
+  if (!parts.module.starts_with(renaming.layers)) return parts;
+  const std::string rest = parts.module.substr(renaming.layers.size());
+  const std::size_t end = rest.find('.');
+  const std::string number = rest.substr(0, end);
+  const bool digits = !number.empty() && std::all_of(number.begin(), number.end(),
+                                                     [](char c) { return c >= '0' && c <= '9'; });
+  if (!digits || end == std::string::npos) return parts;
+  parts.layer = "model.layers." + number + ".";
+  parts.module = rest.substr(end + 1);
+  return parts;
+}
+
+TensorPlace renamed(const Renaming& renaming, const std::string& name) {
+  for (const auto& [ending, why] : renaming.ignored) {
+    if (name.ends_with(ending)) return {.name = name, .ignored = true, .why = why};
+  }
+  const NameParts parts = split_name(renaming, name);
+  const auto& table = parts.layer.empty() ? renaming.outside : renaming.in_layer;
+  const auto found = table.find(parts.module);
+  if (found == table.end()) return {};
+  return {parts.layer + found->second + parts.ending};
+}
+
+TensorPlace fused_rows(const NameParts& name, std::int64_t in,
+                       std::initializer_list<std::pair<const char*, std::int64_t>> modules,
+                       bool transposed) {
+  std::int64_t rows = 0;
+  for (const auto& [module, count] : modules) rows += count;
+  std::vector<std::int64_t> stored = {rows};
+  const bool weight = name.ending == ".weight";
+  if (weight)
+    stored = transposed ? std::vector<std::int64_t>{in, rows} : std::vector<std::int64_t>{rows, in};
+  TensorPlace place;
+  std::int64_t begin = 0;
+  for (const auto& [module, count] : modules) {
+    const std::int64_t first = begin, size = count;
+    const bool turned = weight && transposed;
+    place.parts.push_back(
+        {.name = name.layer + module + name.ending,
+         .convert =
+             [=](const at::Tensor& x) { return (turned ? x.t() : x).narrow(0, first, size); },
+         .stored = stored});
+    begin += count;
+  }
+  return place;
+}
+
+TensorPlace fused_heads(const NameParts& name, const ModelConfig& config) {
+  const std::int64_t group = config.heads / config.kv_heads, groups = config.kv_heads;
+  std::vector<std::int64_t> stored = {(config.heads + 2 * groups) * config.head_dim};
+  if (name.ending == ".weight") stored.push_back(config.width);
+  const auto part = [&](const char* module, std::int64_t begin, std::int64_t count) {
+    const std::int64_t head_dim = config.head_dim;
+    return TensorPlace{.name = name.layer + module + name.ending,
+                       .convert =
+                           [=](const at::Tensor& x) {
+                             return x.unflatten(0, {groups, group + 2, head_dim})
+                                 .narrow(1, begin, count)
+                                 .flatten(0, 2);
+                           },
+                       .stored = stored};
+  };
+  TensorPlace place;
+  place.parts = {part("self_attn.q_proj", 0, group), part("self_attn.k_proj", group, 1),
+                 part("self_attn.v_proj", group + 1, 1)};
+  return place;
+}
+
+TensorPlace transposed(TensorPlace place, std::int64_t out, std::int64_t in) {
+  place.convert = [](const at::Tensor& x) { return x.t(); };
+  place.stored = {in, out};
+  return place;
+}
+
+}  // namespace phasescope::model

@@ -1,0 +1,111 @@
+#pragma once
+
+#include <functional>
+#include <initializer_list>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "formats/hf_config.h"
+#include "model/families/family.h"
+
+// What reading Hugging Face's configurations and tensor names shares across families.
+// Sections: configuration, positions, tensor names, fused tensors.
+
+namespace phasescope::model {
+
+// ---- Configuration -----------------------------------------------------------------------------
+
+// One configuration on its way to ours. Fields are read through `reader`, into `config`; finish()
+// checks the whole and throws all problems at once.
+class FamilyReader {
+ public:
+  FamilyReader(const FamilyInput& input, const char* family);
+  // The same for an object inside the file ("text_config").
+  FamilyReader(const FamilyInput& input, const char* family, const Json& object,
+               const std::string& prefix);
+  FamilyReader(const FamilyReader&) = delete;
+
+  const formats::ConfigReader& reader() const { return reader_; }
+  ModelConfig& config() { return result_.config; }
+  void quirk(const std::string& sentence) { result_.quirks.push_back(sentence); }
+  void warning(const std::string& sentence) { result_.warnings.push_back(sentence); }
+  void problem(const std::string& key, const std::string& sentence) {
+    reader_.problem(key, sentence);
+  }
+  // A problem where the switch is on.
+  void refuse(const std::string& key, const std::string& what);
+
+  bool has_tensor(const std::string& ending) const;  // one of the file whose name ends so
+  bool has_key(const std::string& key) const;        // with null too
+  // The MLP's activation in our words, from its name in these files.
+  std::string activation(formats::FieldNames names, const std::string& fallback);
+  // LayerNorm with a bias, in place of RMSNorm.
+  void layer_norm(formats::FieldNames eps_names, double eps);
+  // tie_word_embeddings, and whether there is a head at all: of an untied one its tensor must be in
+  // the file, of a tied one the class named in `architectures` must have one.
+  void read_head(const std::string& head_tensor, bool tied_by_default);
+  // Layers by `layer_types`; where the file has none, those that `by_default` holds.
+  void read_local_layers(bool (*by_default)(std::int64_t layer, std::int64_t argument),
+                         std::int64_t argument);
+
+  void set_rope(const formats::RawRope& rope, const char* layout);
+  // Reads and sets it, with its notes.
+  void read_rope(formats::RopeDefaults defaults, const char* layout);
+  void note_clashes(const formats::RawRope& rope);
+
+  Translation finish(std::function<TensorPlace(const std::string&)> place);
+
+ private:
+  const FamilyInput& input_;
+  const Json& object_;
+  formats::ConfigProblems problems_;
+  formats::ConfigReader reader_;
+  Translation result_;
+};
+
+// ---- Positions ---------------------------------------------------------------------------------
+
+// A rope in our options' words. `context` is the configuration's max_position_embeddings.
+EncodingConfig rope_encoding(const formats::RawRope& rope, const char* layout,
+                             std::int64_t context);
+
+// ---- Tensor names ------------------------------------------------------------------------------
+
+// How a family's names turn into ours. A module is a name without its last part ("weight").
+struct Renaming {
+  std::vector<std::string> prefixes;  // any of which may stand in front, or none
+  std::string layers;                 // what stands before a layer's number: "h."
+  std::map<std::string, std::string>
+      in_layer;                                // module of a layer -> ours, after "model.layers.N."
+  std::map<std::string, std::string> outside;  // other modules -> ours
+  std::vector<std::pair<std::string, std::string>> ignored;  // ending of a name, and why
+};
+
+// A name taken apart: "transformer.h.3.attn.c_attn.weight" is "model.layers.3.", "attn.c_attn",
+// ".weight"; `layer` is empty outside layers.
+struct NameParts {
+  std::string layer, module, ending;
+};
+NameParts split_name(const Renaming& renaming, const std::string& name);
+
+// The place by the tables; with an empty name where they have none.
+TensorPlace renamed(const Renaming& renaming, const std::string& name);
+
+// ---- Fused tensors -----------------------------------------------------------------------------
+
+// Rows of consecutive modules in one tensor: {{"self_attn.q_proj", 96}, ...} of a weight (rows, in)
+// or a bias (rows). With `transposed` weights are stored (in, rows).
+TensorPlace fused_rows(const NameParts& name, std::int64_t in,
+                       std::initializer_list<std::pair<const char*, std::int64_t>> modules,
+                       bool transposed = false);
+
+// q, k and v side by side in groups: each of kv_heads groups has its query heads, one key and one
+// value head, head_dim rows each.
+TensorPlace fused_heads(const NameParts& name, const ModelConfig& config);
+
+// A weight stored (in, out), of our shape (out, in).
+TensorPlace transposed(TensorPlace place, std::int64_t out, std::int64_t in);
+
+}  // namespace phasescope::model

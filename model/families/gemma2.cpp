@@ -1,0 +1,27 @@
+#include "model/families/gemma2.h"
+
+#include "model/families/gemma.h"
+
+namespace phasescope::model {
+namespace {
+
+bool claims(const FamilyInput& input) {
+  return input.config.value("model_type", Json()) == "gemma2";
+}
+
+bool even(std::int64_t layer, std::int64_t) { return layer % 2 == 0; }
+
+Translation translate(const FamilyInput& input) {
+  FamilyReader reading(input, "gemma2");
+  read_gemma(reading);
+  read_gemma2(reading, 50.0, 30.0);
+  reading.read_local_layers(&even, 0);
+  reading.read_rope({}, "half");
+  return reading.finish(&gemma2_place);
+}
+
+}  // namespace
+
+Family gemma2_family() { return {"gemma2", &claims, &translate}; }
+
+}  // namespace phasescope::model

@@ -1,0 +1,70 @@
+#include "model/families/gemma3.h"
+
+#include "model/families/gemma.h"
+
+namespace phasescope::model {
+namespace {
+
+// The text part's configuration: the whole file, or its text_config.
+const Json& text_config(const FamilyInput& input) {
+  return input.config.contains("text_config") ? input.config["text_config"] : input.config;
+}
+
+bool claims(const FamilyInput& input) {
+  const Json type = input.config.value("model_type", Json());
+  return type == "gemma3_text" || (type == "gemma3" && input.config.contains("text_config"));
+}
+
+constexpr double kLocalTheta = 10000, kGlobalTheta = 1e6;
+
+// Every n-th layer sees everything.
+bool but_every_nth(std::int64_t layer, std::int64_t n) { return (layer + 1) % n != 0; }
+
+// rope_parameters by layer type, or rope_local_base_freq, which no scaling applies to.
+formats::RawRope local_rope(FamilyReader& reading) {
+  const formats::ConfigReader& reader = reading.reader();
+  if (reader.has("rope_parameters") && !reader.has("rope_local_base_freq")) {
+    return formats::read_rope(reader, {.theta = kLocalTheta}, "sliding_attention",
+                              reading.config().head_dim);
+  }
+  formats::RawRope rope;
+  rope.theta = reader.number_or({"rope_local_base_freq"}, kLocalTheta, formats::kPositiveRange);
+  return rope;
+}
+
+TensorPlace place(const std::string& given) {
+  std::string name = given;
+  for (const char* prefix : {"model.language_model.", "language_model."}) {
+    if (!name.starts_with(prefix)) continue;
+    name = name.substr(std::string(prefix).size());
+    break;
+  }
+  if (name.find("vision_tower.") != std::string::npos ||
+      name.find("multi_modal_projector.") != std::string::npos) {
+    return {.name = given, .ignored = true, .why = "belongs to the image part, which is not read"};
+  }
+  return gemma2_place(name);
+}
+
+Translation translate(const FamilyInput& input) {
+  const bool nested = input.config.contains("text_config");
+  FamilyReader reading(input, "gemma3_text", text_config(input), nested ? "text_config." : "");
+  read_gemma(reading);
+  read_gemma2(reading, 0, 0);
+  ModelConfig& config = reading.config();
+  config.attention.qk_norm = "head";
+  const std::int64_t pattern = reading.reader().integer_or(
+      {"sliding_window_pattern", "_sliding_window_pattern"}, 6, formats::kCountRange);
+  reading.read_local_layers(&but_every_nth, pattern);
+  reading.read_rope({.theta = kGlobalTheta}, "half");
+  const formats::RawRope local = local_rope(reading);
+  reading.note_clashes(local);
+  config.local_encoding = rope_encoding(local, "half", config.context);
+  return reading.finish(&place);
+}
+
+}  // namespace
+
+Family gemma3_family() { return {"gemma3_text", &claims, &translate}; }
+
+}  // namespace phasescope::model

@@ -1,0 +1,49 @@
+#include "model/families/phi3.h"
+
+#include "model/families/family_reader.h"
+#include "model/families/llama.h"
+
+namespace phasescope::model {
+namespace {
+
+bool claims(const FamilyInput& input) { return input.config.value("model_type", Json()) == "phi3"; }
+
+bool every_layer(std::int64_t, std::int64_t) { return true; }
+
+TensorPlace place(const ModelConfig& config, const std::string& name) {
+  static const Renaming renaming = {{"model."}, "layers.", {}, {}, {}};
+  const NameParts parts = split_name(renaming, name);
+  if (parts.module == "self_attn.qkv_proj") {
+    const std::int64_t keys = config.kv_heads * config.head_dim;
+    return fused_rows(parts, config.width,
+                      {{"self_attn.q_proj", config.heads * config.head_dim},
+                       {"self_attn.k_proj", keys},
+                       {"self_attn.v_proj", keys}});
+  }
+  if (parts.module == "mlp.gate_up_proj") {
+    return fused_rows(parts, config.width,
+                      {{"mlp.gate_proj", config.ffn_width}, {"mlp.up_proj", config.ffn_width}});
+  }
+  return llama_place(name);
+}
+
+Translation translate(const FamilyInput& input) {
+  FamilyReader reading(input, "phi3");
+  ModelConfig& config = reading.config();
+  read_llama_sizes(reading.reader(), config);
+  config.mlp.activation = reading.activation({"hidden_act"}, "silu");
+  config.norm_eps = reading.reader().number_or({"rms_norm_eps"}, 1e-5, formats::kPositiveRange);
+  config.attention.window =
+      reading.reader().integer_or({"sliding_window"}, 0, formats::kCountRange);
+  if (config.attention.window > 0) reading.read_local_layers(&every_layer, 0);
+  reading.read_head("lm_head.weight", false);
+  reading.read_rope({}, "half");
+  const ModelConfig sizes = config;
+  return reading.finish([sizes](const std::string& name) { return place(sizes, name); });
+}
+
+}  // namespace
+
+Family phi3_family() { return {"phi3", &claims, &translate}; }
+
+}  // namespace phasescope::model

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "model/families/family.h"
+#include "model/families/family_reader.h"
+
+namespace phasescope::model {
+
+// Qwen 2 and 2.5: a Llama whose q, k and v always have biases.
+Family qwen2_family();
+
+// Qwen's windows: only with use_sliding_window, by layer_types or from layer max_window_layers on.
+void read_qwen_windows(FamilyReader& reading);
+
+}  // namespace phasescope::model

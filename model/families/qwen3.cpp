@@ -1,0 +1,30 @@
+#include "model/families/qwen3.h"
+
+#include "model/families/llama.h"
+#include "model/families/qwen2.h"
+
+namespace phasescope::model {
+namespace {
+
+bool claims(const FamilyInput& input) {
+  return input.config.value("model_type", Json()) == "qwen3";
+}
+
+Translation translate(const FamilyInput& input) {
+  FamilyReader reading(input, "qwen3");
+  ModelConfig& config = reading.config();
+  read_llama_sizes(reading.reader(), config);
+  config.mlp.activation = reading.activation({"hidden_act"}, "silu");
+  config.head_dim = reading.reader().integer_or({"head_dim"}, 128, formats::kCountRange);
+  config.attention.qk_norm = "head";
+  read_qwen_windows(reading);
+  reading.read_head("lm_head.weight", false);
+  reading.read_rope({}, "half");
+  return reading.finish(&llama_place);
+}
+
+}  // namespace
+
+Family qwen3_family() { return {"qwen3", &claims, &translate}; }
+
+}  // namespace phasescope::model
