@@ -153,7 +153,7 @@ protocol::GenerateResult generate(const model::Model& model, const Text& prompt,
   out.model = model.report.name;
   out.prompt = as_utf8(prompt.text);
   out.ids.assign(ids.begin() + static_cast<std::ptrdiff_t>(prompt.ids.size()), ids.end());
-  if (model.tokenizer) out.text = as_utf8(model.tokenizer->decode(out.ids));
+  if (model.tokenizer) out.text = model.tokenizer->decode_text(out.ids);
   return out;
 }
 

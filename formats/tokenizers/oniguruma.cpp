@@ -219,10 +219,8 @@ class Translator {
       out_ += category_set("Nd");
     } else if (name == "word") {
       out_ += word_set();
-    } else if (name == "upper" || name == "lower" || name == "punct") {
-      refuse("[:" + std::string(name) + ":]");
     } else {
-      out_ += std::string(in_.substr(at_, end + 2 - at_));
+      refuse("[:" + std::string(name) + ":]");  // PCRE2 counts other characters to most of these
     }
     at_ = end + 2;
   }

@@ -51,7 +51,7 @@ std::string phasescope::fuzz::seed(std::mt19937& random) {
       R"(0{"added_tokens":[{"id":5,"content":"<m>","lstrip":true,"special":true}],"normalizer":)"
       R"({"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Replace","pattern":{"Regex":)"
       R"("\\s+"},"content":" "}]},"pre_tokenizer":{"type":"Split","pattern":{"Regex":)"
-      R"("\\p{L}+|[^\\s\\d]|\\s+(?!\\S)"},"behavior":"Isolated"},"decoder":{"type":"ByteLevel"},)"
+      R"json("\\p{L}+|[^\\s\\d]|\\s+(?!\\S)"},"behavior":"Isolated"},"decoder":{"type":"ByteLevel"},)json"
       R"("model":{"type":"BPE","vocab":{"a":0,"b":1,"ab":2,"u":3,"<0x41>":4},"merges":["a b"],)"
       R"("unk_token":"u","byte_fallback":true}})",
       R"(0{"normalizer":{"type":"BertNormalizer"},"pre_tokenizer":{"type":"BertPreTokenizer"},)"
@@ -65,9 +65,8 @@ std::string phasescope::fuzz::seed(std::mt19937& random) {
                   "\x0a\x08\x0a\x01" "b\x15\x00\x00\x00\xc0\x0a\x09\x0a\x02" "ab\x15\x00\x00\x00\xbf"
                   "\x12\x02\x18\x02\x1a\x02\x18\x00",
                   51),
-}
-;
-std::string seed = seeds[random() % seeds.size()];
-seed[0] = static_cast<char>(seed[0] - '0');
-return seed;
+  };
+  std::string seed = seeds[random() % seeds.size()];
+  seed[0] = static_cast<char>(seed[0] - '0');
+  return seed;
 }
