@@ -6,7 +6,8 @@ namespace phasescope::analysis {
 
 bool content_is_score(const model::AttentionProgram& program) {
   return program.kind == model::AttentionProgram::Kind::plain &&
-         program.q.is_same(program.q_plain) && program.k.is_same(program.k_plain);
+         program.q.is_same(program.q_plain) && program.k.is_same(program.k_plain) &&
+         program.soft_cap == 0 && !program.token_bias.defined();
 }
 
 model::LayerAttention content_attention(const model::LayerAttention& attention) {
@@ -22,6 +23,8 @@ model::LayerAttention content_attention(const model::LayerAttention& attention) 
   }
   program.positions = from.positions;
   program.causal = from.causal;
+  program.window = from.window;
+  program.key_mask = from.key_mask;
   program.mask = from.mask;
   const bool fused = attention.kernel().starts_with("fused");
   return {attention.layer(),

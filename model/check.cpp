@@ -14,6 +14,7 @@
 #include "formats/error.h"
 #include "formats/safetensors.h"
 #include "model/capture.h"
+#include "model/forward_inputs.h"
 #include "model/tensor_io.h"
 
 namespace phasescope::model {
@@ -34,8 +35,7 @@ struct Target {
 
 // The inputs of one prefix, and what is compared there.
 struct Group {
-  const formats::TensorEntry *ids = nullptr, *mask = nullptr, *positions = nullptr,
-                             *types = nullptr, *decoder_ids = nullptr;
+  const formats::TensorEntry *ids = nullptr, *mask = nullptr, *positions = nullptr;
   std::map<std::int64_t, const formats::TensorEntry*> layer_positions;
   std::vector<Target> targets;
   std::string obstacle;  // why it cannot be run; empty where it can
@@ -132,8 +132,6 @@ class Checker {
       if (rest == "input_ids") group.ids = &entry;
       if (rest == "attention_mask") group.mask = &entry;
       if (rest == "position_ids") group.positions = &entry;
-      if (rest == "token_type_ids") group.types = &entry;
-      if (rest == "decoder_input_ids") group.decoder_ids = &entry;
       return true;
     }
     if (const auto layer = positions_of_layer(rest)) {
@@ -176,27 +174,16 @@ class Checker {
       if (target.float64 == float64) spec.what.push_back(target.name);
     }
     if (spec.what.empty()) return;
+    const at::Tensor ids = read(*group.ids).to(at::kLong);
     ForwardOptions forward = options_.forward;
-    const auto given = [&](const formats::TensorEntry* entry) {
-      return entry != nullptr ? read(*entry).to(at::kLong) : at::Tensor();
-    };
-    forward.position_ids = given(group.positions);
-    if (group.positions != nullptr && group.positions->shape.front() == 1) {
-      forward.position_ids = forward.position_ids.flatten();  // one row for all texts
-    }
-    // A mask that hides nothing leaves the fused form possible.
-    if (group.mask != nullptr && !read(*group.mask).ne(0).all().item<bool>()) {
-      forward.key_mask = given(group.mask);
-    }
+    read_forward_inputs(file_, group.targets.front().prefix, ids, forward);
     if (!group.layer_positions.empty()) {
       std::vector<at::Tensor> rows;
-      for (const auto& [layer, entry] : group.layer_positions) rows.push_back(given(entry));
-      forward.layer_position_ids = at::stack(rows);
+      for (const auto& [layer, entry] : group.layer_positions) rows.push_back(read(*entry));
+      forward.layer_position_ids = at::stack(rows).to(at::kLong);
     }
-    forward.token_types = given(group.types);
-    forward.decoder_ids = given(group.decoder_ids);
     const Captured captured =
-        capture(model->decoder, read(*group.ids).to(at::kLong), spec, forward);
+        capture(model->decoder, ids, spec, forward);
     if (!float64) result_.kernel = captured.kernel;
     for (const Target& target : group.targets) {
       if (target.float64 == float64) compare_tensor(group, target, captured);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "formats/error.h"
+
 namespace phasescope::model {
 
 at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets) {
@@ -17,14 +19,20 @@ at::Tensor next_token_loss(const at::Tensor& logits, const at::Tensor& ids) {
 
 at::Tensor token_losses_of(const Decoder& decoder, const at::Tensor& hidden, const at::Tensor& ids,
                            const ForwardOptions& options) {
+  const ModelConfig& config = decoder.config();
+  if (!config.attention.causal) {
+    throw formats::bad_input("a model that sees both ways has no loss of the next token", "loss");
+  }
   const std::int64_t predicted = ids.size(1) - 1;
+  // The decoder of an encoder-decoder reads the text one token later: row i speaks of token i.
+  const std::int64_t later = config.encoder_layers > 0 ? 1 : 0;
   constexpr std::int64_t kBudget = std::int64_t{16} << 20;  // logits held at once
   const std::int64_t step = std::max<std::int64_t>(
       1, kBudget / (decoder.config().vocab_size * std::max<std::int64_t>(1, ids.size(0))));
   std::vector<at::Tensor> parts;
   for (std::int64_t begin = 0; begin < predicted; begin += step) {
     const std::int64_t end = std::min(predicted, begin + step);
-    const at::Tensor logits = decoder.logits(hidden.slice(1, begin, end), options);
+    const at::Tensor logits = decoder.logits(hidden.slice(1, begin + later, end + later), options);
     const at::Tensor targets = ids.slice(1, begin + 1, end + 1).unsqueeze(-1);
     parts.push_back(at::logsumexp(logits, -1) - logits.gather(-1, targets).squeeze(-1));
   }

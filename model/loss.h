@@ -12,7 +12,8 @@ at::Tensor next_token_loss(const at::Tensor& logits, const at::Tensor& ids);
 // The same with the targets given: (B, N) int64, negative ones left out.
 at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets);
 
-// Loss in nats of each predicted token, (B, N - 1): entry n is that of token n + 1. Logits are made
+// Loss in nats of each predicted token, (B, N - 1): entry n is that of token n + 1. Throws Error
+// "bad_input" for models that see both ways or have no head. Logits are made
 // for a few rows at a time, so that (N, V) never exists.
 at::Tensor token_losses(const Decoder& decoder, const at::Tensor& ids,
                         const ForwardOptions& options = {}, Observer* observer = nullptr);

@@ -14,6 +14,7 @@
 #include "formats/tokenizer_files.h"
 #include "model/capture.h"
 #include "model/check.h"
+#include "model/forward_inputs.h"
 #include "model/tensor_io.h"
 #include "protocol/results.h"
 #include "worker/model_cache.h"
@@ -209,20 +210,13 @@ at::Tensor batch_of(Texts& texts) {
   return at::cat(rows);
 }
 
-// `position_ids` of an inputs file, (N) or (1, N); undefined where there are none.
-at::Tensor position_ids_of(const json& params, std::int64_t tokens) {
+// What an inputs file holds beside the ids.
+void add_inputs(const json& params, const at::Tensor& ids, model::ForwardOptions& options) {
   const json input = params.value("input", json::object());
-  if (!input.contains("inputs") || !input["inputs"].is_string()) return {};
+  if (!input.contains("inputs") || !input["inputs"].is_string()) return;
   const std::string path = input["inputs"];
-  if (path.empty()) return {};  // the tensors came with the request
-  const auto file = formats::SafetensorsFile::open(path);
-  const formats::TensorEntry* entry = file.find("position_ids");
-  if (entry == nullptr) return {};
-  const at::Tensor ids = model::read_tensor(file, *entry).to(at::kLong).flatten();
-  if (ids.numel() < tokens) {
-    throw formats::bad_input("position_ids must hold one id a token (one row for all texts)", path);
-  }
-  return ids.slice(0, 0, tokens).contiguous();
+  if (path.empty()) return;  // the tensors came with the request
+  model::read_forward_inputs(formats::SafetensorsFile::open(path), "", ids, options);
 }
 
 model::CaptureSpec capture_spec(const json& params) {
@@ -246,7 +240,7 @@ Reply capture(const json& params, RequestContext& context) {
   const at::Tensor ids = batch_of(texts);
   model::ForwardOptions options;
   options.backend = backend_of(params);
-  options.position_ids = position_ids_of(params, ids.size(1));
+  add_inputs(params, ids, options);
   options.progress = [&context](double done) { context.progress(done, "reading the text"); };
   options.cancelled = [&context] { return context.cancelled(); };
   const model::Captured captured =

@@ -1,0 +1,51 @@
+#include "model/forward_inputs.h"
+
+#include <ATen/ATen.h>
+
+#include "formats/error.h"
+#include "model/tensor_io.h"
+
+namespace phasescope::model {
+namespace {
+
+// (B, N) int64, cut to `rows` and `columns`; one row may stand for all. Undefined where it is absent.
+at::Tensor read_ids(const formats::SafetensorsFile& file, const std::string& name,
+                    std::int64_t rows, std::int64_t columns) {
+  const formats::TensorEntry* entry = file.find(name);
+  if (entry == nullptr) return {};
+  at::Tensor tensor = read_tensor(file, *entry);
+  if (tensor.is_floating_point() || tensor.dim() < 1 || tensor.dim() > 2) {
+    throw formats::bad_input(name + " must hold whole numbers, one a token", file.path().string());
+  }
+  tensor = tensor.to(at::kLong);
+  if (tensor.dim() == 1) tensor = tensor.unsqueeze(0);
+  if (tensor.size(1) < columns || (tensor.size(0) != 1 && tensor.size(0) < rows)) {
+    throw formats::bad_input(name + " must hold one number a token", file.path().string());
+  }
+  return tensor.slice(0, 0, rows).slice(1, 0, columns).expand({rows, columns});
+}
+
+}  // namespace
+
+void read_forward_inputs(const formats::SafetensorsFile& file, const std::string& prefix,
+                         const at::Tensor& ids, ForwardOptions& options) {
+  const auto read = [&](const char* name) {
+    return read_ids(file, prefix + name, ids.size(0), ids.size(1));
+  };
+  options.position_ids = read("position_ids");
+  // Most have one row for all texts.
+  if (options.position_ids.defined() &&
+      options.position_ids.eq(options.position_ids.slice(0, 0, 1)).all().item<bool>()) {
+    options.position_ids = options.position_ids[0];
+  }
+  const at::Tensor mask = read("attention_mask");
+  if (mask.defined() && mask.eq(0).any().item<bool>()) options.key_mask = mask;
+  options.token_types = read("token_type_ids");
+  const std::string decoder = prefix + "decoder_input_ids";
+  if (const formats::TensorEntry* entry = file.find(decoder)) {
+    const std::int64_t length = entry->shape.empty() ? 0 : entry->shape.back();
+    options.decoder_ids = read_ids(file, decoder, ids.size(0), length);
+  }
+}
+
+}  // namespace phasescope::model
