@@ -105,7 +105,8 @@ std::vector<std::size_t> MapView::shown_models(const Session& session) const {
 void MapView::ask(Desk& desk) {
   for (std::size_t index : shown_models(desk.session())) {
     const std::string& model = desk.session().models[index];
-    desk.lab.ask(desk.lab.of(model).map, map_params(desk.session(), model, cells_, cells_));
+    desk.lab.ask(desk.lab.of(model).map, map_params(desk.session(), model, cells_, cells_),
+                 desk.session().text.words);
   }
 }
 

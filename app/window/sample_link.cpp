@@ -40,6 +40,11 @@ void SampleLink::cancel(protocol::RequestId id) {
 }
 
 void SampleLink::finish(const Request& request) {
+  // As a worker does.
+  if (request.params.contains("input") && !request.params["input"].contains("text")) {
+    request.callbacks.on_error({"bad_input", "the input has no text", "input", ""});
+    return;
+  }
   try {
     request.callbacks.on_result(sample_reply(request.method, request.params, shape_));
   } catch (const std::out_of_range&) {
