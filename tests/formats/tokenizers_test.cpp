@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "formats/json.h"
@@ -11,6 +10,7 @@
 #include "formats/tokenizers/hf_tokenizer.h"
 #include "formats/tokenizers/sentence_piece.h"
 #include "support.h"
+#include "tests/golden_folder.h"
 
 namespace phasescope::formats {
 namespace {
@@ -76,9 +76,9 @@ TEST(Tokenizers, AgreeWithTheReferences) {
 }
 
 TEST(Tokenizers, AgreeWithMoreReferences) {
-  const char* golden = std::getenv("PHASESCOPE_GOLDEN");
-  if (!golden) GTEST_SKIP() << "PHASESCOPE_GOLDEN names no folder";
-  for (const auto& entry : fs::directory_iterator(fs::path(golden) / "hf" / "tokenizers")) {
+  const fs::path folders = golden_path("hf/tokenizers", true);
+  if (folders.empty()) GTEST_SKIP() << "no references beside the project";
+  for (const auto& entry : fs::directory_iterator(folders)) {
     check_folder(entry.path());
   }
 }

@@ -5,24 +5,16 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdlib>
 
 #include "formats/safetensors.h"
 #include "model/tensor_io.h"
+#include "tests/golden_folder.h"
 
 namespace phasescope::model {
 
 namespace fs = std::filesystem;
 
-fs::path golden(const std::string& path) {
-  const fs::path data(PHASESCOPE_TEST_DATA);
-  const char* named = std::getenv("PHASESCOPE_GOLDEN");
-  for (const fs::path& root : {data, fs::path(named != nullptr ? named : ""),
-                               data.parent_path().parent_path().parent_path() / "shared/golden"}) {
-    if (!root.empty() && fs::exists(root / path)) return root / path;
-  }
-  return {};
-}
+fs::path golden(const std::string& path) { return golden_path(path); }
 
 at::Tensor golden_tensor(const std::string& path, const std::string& name) {
   const auto file = formats::SafetensorsFile::open(golden(path));

@@ -11,8 +11,7 @@
 
 namespace phasescope::model {
 
-// tests/data/PATH; where that is not there, PATH in the folder that the environment variable
-// PHASESCOPE_GOLDEN names, or in ../shared/golden beside the project. Empty where nobody has it.
+// golden_path() of tests/golden_folder.h.
 std::filesystem::path golden(const std::string& path);
 
 // One tensor of a safetensors file.
