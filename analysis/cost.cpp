@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 
+#include "analysis/causal_decoder.h"
 #include "formats/error.h"
 #include "model/encoding.h"
 #include "model/weights.h"
@@ -15,6 +16,7 @@ namespace {
 // Everything a count needs, as doubles: products pass 2^53 late, integers would pass 2^31 early.
 struct Sizes {
   double tokens, width, layers, heads, kv_heads, head_dim, ffn, vocabulary;
+  double mlp_matrices;             // gate, up, down; without a gate two
   double all_pairs, causal_pairs;  // of one head and layer
 };
 
@@ -29,6 +31,7 @@ Sizes sizes_of(const model::ModelConfig& config, std::int64_t length) {
           of(config.head_dim),
           of(config.ffn_width),
           of(config.vocab_size),
+          config.mlp.gated ? 3.0 : 2.0,
           n * n,
           n * (n + 1) / 2};
 }
@@ -111,6 +114,7 @@ const std::map<std::string, ExtraCost>& extra_costs() {
   static const std::map<std::string, ExtraCost> list = {
       {"rope", rope_cost},        {"alibi", table_cost}, {"kerple_log", table_cost},
       {"cape", cape_cost},        {"tape", tape_cost},   {"tapa", tapa_cost},
+      {"t5", table_cost},
   };
   return list;
 }
@@ -124,7 +128,7 @@ struct Part {
 std::vector<Part> plain_parts(const Sizes& s) {
   const double query_width = s.heads * s.head_dim, key_width = s.kv_heads * s.head_dim;
   const double projections = s.layers * s.width * (2 * query_width + 2 * key_width);
-  const double mlp = s.layers * 3 * s.width * s.ffn;
+  const double mlp = s.layers * s.mlp_matrices * s.width * s.ffn;
   const double scores = s.layers * s.heads;
   // Softmax: subtract, exponential, sum, divide.
   const double softmax = 4;
@@ -166,6 +170,7 @@ double memory_of(const Sizes& s, double parameters) {
 protocol::CostResult analyse_cost(const model::ModelConfig& config, const std::string& name,
                                   std::int64_t length) {
   if (length < 1) throw formats::bad_usage("a length must be at least 1", "length");
+  require_causal_decoder(config, "cost");
   const std::unique_ptr<model::Encoding> encoding = model::make_encoding(config);
   const Sizes sizes = sizes_of(config, length);
   std::vector<Part> parts = plain_parts(sizes);

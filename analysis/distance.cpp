@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/causal_decoder.h"
 #include "analysis/distance_profile.h"
 #include "analysis/intrinsic_bias.h"
 #include "analysis/near_far_sampler.h"
@@ -246,6 +247,7 @@ class DistanceAnalysis {
 
 protocol::DistanceModel analyse_distance(const Passes& passes, const DistanceOptions& options,
                                          protocol::Progress& progress) {
+  require_causal_decoder(passes.front()->model().config(), "distance");
   return DistanceAnalysis(passes, options).run(progress);
 }
 

@@ -1,5 +1,6 @@
 #include "analysis/near_far_sampler.h"
 
+#include "analysis/causal_decoder.h"
 #include "analysis/score_pairs.h"
 
 namespace phasescope::analysis {
@@ -64,6 +65,7 @@ void NearFarGroups::add_heads(const model::LayerAttention& attention,
 
 Clusters sample_near_far(const std::shared_ptr<const model::Model>& model, const Texts& texts,
                          const NearFarSpec& spec, protocol::Progress& progress) {
+  require_causal_decoder(model->config(), "near - far");
   std::vector<std::int64_t> tokens;
   for (const Text& text : texts.items) {
     tokens.push_back(static_cast<std::int64_t>(text.ids.size()));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/causal_decoder.h"
 #include "analysis/distance.h"
 #include "analysis/intrinsic_bias.h"
 #include "analysis/near_far_sampler.h"
@@ -58,6 +59,12 @@ const char* claim_text(BiasClaim claim) {
 }
 
 CheckResult run(const CheckContext& context) {
+  if (!is_causal_decoder(context.model->config())) {
+    CheckResult result;
+    result.verdict = name_of(Verdict::premise_not_met);
+    result.detail = "near and far are told among the keys before a query; this is no causal decoder";
+    return result;
+  }
   NearFarSpec spec =
       default_near_far(context.texts->longest(), context.texts->starts_with_bos ? 1 : 0);
   spec.pairs = context.pairs > 0 ? context.pairs : kPairs;

@@ -71,6 +71,23 @@ TEST(Cost, HalfWidthStateCostsHalfOfAStream) {
   EXPECT_LT(updates, stream);  // gate, position MLP, post-attention linear
 }
 
+TEST(Cost, WithoutAGateTheMlpHasTwoMatrices) {
+  auto config = paper_config("none");
+  const double gated = analyse_cost(config, "none", 16).executed.macs;
+  config.mlp.gated = false;
+  const double plain = analyse_cost(config, "none", 16).executed.macs;
+  EXPECT_DOUBLE_EQ(gated - plain, 16 * 12 * 768.0 * 3072);
+}
+
+TEST(Cost, RefusesWhatIsNoCausalDecoder) {
+  auto config = paper_config("none");
+  config.attention.causal = false;
+  EXPECT_THROW(analyse_cost(config, "none", 16), formats::Error);
+  config.attention.causal = true;
+  config.encoder_layers = 2;
+  EXPECT_THROW(analyse_cost(config, "none", 16), formats::Error);
+}
+
 TEST(Cost, RefusesALengthOfZero) {
   EXPECT_THROW(analyse_cost(paper_config("rope"), "rope", 0), formats::Error);
 }

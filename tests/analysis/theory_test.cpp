@@ -312,6 +312,13 @@ TEST(TapaHistogram, TextsTooShortDecideNothing) {
   EXPECT_NE(got.detail.find("the longest here has 2"), std::string::npos) << got.detail;
 }
 
+TEST(TapaHistogram, KnowsNoNearKeyWhereAModelSeesBothWays) {
+  auto config = testing::small_config("rope");
+  config.attention.causal = false;
+  const auto model = model::random_model(config, 3);
+  EXPECT_EQ(run("tapa.histogram", model, texts_for(model, 60, 64)).verdict, "premise_not_met");
+}
+
 // A model that gives no numbers satisfies nothing.
 TEST(Theory, ANaNNeverHolds) {
   for (const std::string key : {"tape", "rope", "tapa"}) {
