@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 
@@ -72,37 +74,90 @@ std::vector<Extra> tapa_cost(const model::Encoding&, const Sizes& s) {
            3 * s.layers * s.heads * s.causal_pairs}};
 }
 
+// Networks and products that every pair costs, in plain tensor operations, which skip no masked
+// pair but whole blocks: the same count on both sides.
+Extra on_pairs(const char* name, const Sizes& s, double macs) {
+  return {name, s.layers * macs * s.all_pairs, s.layers * macs * s.all_pairs, 0, 0};
+}
+Extra on_tokens(const char* name, const Sizes& s, double macs) {
+  return {name, s.layers * macs * s.tokens, s.layers * macs * s.tokens, 0, 0};
+}
+
+Extra fire_network(const Sizes& s, double hidden) {
+  return on_pairs("network of the bias", s, hidden * (1 + s.heads));
+}
+
+std::vector<Extra> fire_cost(const model::Encoding& encoding, const Sizes& s) {
+  return {fire_network(s, number_option(encoding, "hidden", 32))};
+}
+
 std::vector<Extra> cape_cost(const model::Encoding& encoding, const Sizes& s) {
   const double hidden = number_option(encoding, "hidden", 32);
   const std::string form = text_option(encoding, "form");
-  const double inputs = (form == "concat" || form == "concat_residual" ? 2 : 1) * s.heads;
-  const double macs = s.layers * (inputs + s.heads) * hidden;
-  return {{"correction of the scores", macs * s.all_pairs, macs * s.causal_pairs, 0, 0}};
+  const bool conv = form == "conv";
+  const bool both = conv || form == "concat" || form == "concat_residual";
+  const double macs = (both ? 3 : 2) * s.heads * hidden * (conv ? 3 : 1);
+  const char* name = "correction of the scores";
+  if (text_option(encoding, "base") == "fire" && form != "content") {
+    return {fire_network(s, 32), on_pairs(name, s, macs)};
+  }
+  if (conv) return {on_pairs(name, s, macs)};
+  return {{name, s.layers * macs * s.all_pairs, s.layers * macs * s.causal_pairs, 0, 0}};
+}
+
+std::vector<Extra> shaw_cost(const model::Encoding& encoding, const Sizes& s) {
+  const double keys = 2 * number_option(encoding, "window", 16) + 1;
+  return {on_tokens("products with relative keys", s, s.heads * keys * s.head_dim)};
+}
+
+// One relative key for each distance of the text.
+std::vector<Extra> transformer_xl_cost(const model::Encoding&, const Sizes& s) {
+  return {on_tokens("relative keys", s, s.width * s.heads * s.head_dim),
+          on_pairs("products with relative keys", s, s.heads * s.head_dim)};
+}
+
+std::vector<Extra> cope_cost(const model::Encoding& encoding, const Sizes& s) {
+  return {on_tokens("products with positions", s,
+                    s.heads * number_option(encoding, "positions", 64) * s.head_dim)};
+}
+
+// W^n by the bits of n: one product of every token for each bit, of q and of k.
+std::vector<Extra> ape_cost(const model::Encoding&, const Sizes& s) {
+  const double bits = std::max(1.0, std::ceil(std::log2(s.tokens)));
+  return {on_tokens("powers of matrices", s, 2 * bits * s.heads * s.head_dim * s.head_dim)};
 }
 
 std::vector<Extra> tape_cost(const model::Encoding& encoding, const Sizes& s) {
-  const double units = number_option(encoding, "hidden", 0) > 0
-                           ? number_option(encoding, "hidden", 0)
-                           : 4 * s.heads;
+  const double units =
+      number_option(encoding, "hidden", 0) > 0 ? number_option(encoding, "hidden", 0) : 4 * s.heads;
   const std::string updates = text_option(encoding, "contextualize");
   const bool attention = updates == "both" || updates == "attention_only";
   const bool mlp = updates == "both" || updates == "mlp_only";
-  const double channels = s.layers * s.heads * s.head_dim;  // of one stream
+  const bool equivariant = encoding.options().value("equivariance", true);
+  const std::string form = text_option(encoding, "tensor_form");
+  // A number of each kind for every channel, in place of every plane, doubles what the state costs.
+  const double states = !equivariant || form == "adavector" ? 2 : 1;
+  const double channels = states * s.layers * s.heads * s.head_dim;  // of one stream
   std::vector<Extra> extras{rotation_cost(s)};
   if (attention) {
-    extras.push_back({"second value stream", 2 * channels * s.all_pairs,
-                      channels * s.causal_pairs, 0, 0});
-    extras.push_back({"post-attention linear", 0,
-                      s.layers * s.tokens * s.heads * s.heads * s.head_dim, 0, 0});
+    extras.push_back(
+        {"second value stream", 2 * channels * s.all_pairs, channels * s.causal_pairs, 0, 0});
+    extras.push_back(
+        {"post-attention linear", 0, s.layers * s.tokens * s.heads * s.heads * s.head_dim, 0, 0});
   }
   if (mlp) {
     extras.push_back({"position gate", s.layers * s.tokens * s.width * units,
                       s.layers * s.tokens * s.width * units, 0, 0});
+    // The gate is applied between W1 and W2 where no H x H matrix stands for them.
+    if (states == 2) {
+      const double macs = 4 * units * s.heads * s.head_dim;
+      extras.push_back(on_tokens("position MLP", s, macs));
+      return extras;
+    }
     // Published: W1 and W2 over d/2 places. Executed: the H x H matrix of each token, times d.
-    const double executed =
-        s.layers * s.tokens * s.heads * s.heads * (units + s.head_dim);
-    extras.push_back({"position MLP",
-                      s.layers * s.tokens * 2 * s.heads * units * s.head_dim / 2, executed, 0, 0});
+    const double executed = s.layers * s.tokens * s.heads * s.heads * (units + s.head_dim);
+    extras.push_back({"position MLP", s.layers * s.tokens * 2 * s.heads * units * s.head_dim / 2,
+                      executed, 0, 0});
   }
   return extras;
 }
@@ -112,9 +167,21 @@ using ExtraCost = std::vector<Extra> (*)(const model::Encoding&, const Sizes&);
 // Encodings without a line cost nothing on top.
 const std::map<std::string, ExtraCost>& extra_costs() {
   static const std::map<std::string, ExtraCost> list = {
-      {"rope", rope_cost},        {"alibi", table_cost}, {"kerple_log", table_cost},
-      {"cape", cape_cost},        {"tape", tape_cost},   {"tapa", tapa_cost},
+      {"rope", rope_cost},
+      {"alibi", table_cost},
+      {"kerple_log", table_cost},
+      {"cape", cape_cost},
+      {"tape", tape_cost},
+      {"tapa", tapa_cost},
+      {"kerple_power", table_cost},
       {"t5", table_cost},
+      {"fire", fire_cost},
+      {"xpos", rope_cost},
+      {"randomized_rope", rope_cost},
+      {"shaw", shaw_cost},
+      {"transformer_xl", transformer_xl_cost},
+      {"cope", cope_cost},
+      {"ape_sequence", ape_cost},
   };
   return list;
 }
@@ -210,7 +277,8 @@ protocol::CostResult analyse_cost(const model::ModelConfig& config, const std::s
       "published: the conventions of TAPE's Table 3 (arXiv 2501.00712): full N x N attention, head "
       "not tied, TAPE's state as two value streams of full width, its post-attention linear left "
       "out; the paper prints parameters in units of 2^20",
-      "executed: causal pairs, one value stream of head width for TAPE's state, every matrix; parts "
+      "executed: causal pairs, one value stream of head width for TAPE's state, every matrix; "
+      "parts "
       "are executed multiply-accumulates",
       "FLOPs are 2 a multiply-accumulate plus the encoding's operations on channels and scores; "
       "executed ones hold softmax and the MLP's gate too",

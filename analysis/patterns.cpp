@@ -127,14 +127,18 @@ class PatternsAnalysis {
       any = true;
       add_curves(l, table, corrects() ? "base" : "bias");
     }
-    if (corrects()) add_corrected(query, length, progress), any = true;
+    if (corrects()) {
+      add_term(query, length, any ? "corrected" : "term", progress);
+      any = true;
+    }
     for (std::int64_t d = 0; any && d < length; ++d) out_.result.bias_distances.push_back(d);
   }
 
-  // Whether the positional term reads the scores, so that the table is not all of it.
+  // Whether the positional term is no table of distances, or more than one.
   bool corrects() {
     if (kind_ < 0) kind_ = static_cast<int>(pass_.layer(0)->program().kind);
-    return kind_ == static_cast<int>(model::AttentionProgram::Kind::cape);
+    return kind_ == static_cast<int>(model::AttentionProgram::Kind::cape) ||
+           kind_ == static_cast<int>(model::AttentionProgram::Kind::term);
   }
 
   void add_curves(std::int64_t layer, const at::Tensor& table, const std::string& what) {
@@ -145,7 +149,8 @@ class PatternsAnalysis {
   }
 
   // Positional term at distances 0..length-1 of one query, averaged over the texts that reach it.
-  void add_corrected(std::int64_t query, std::int64_t length, protocol::Progress& progress) {
+  void add_term(std::int64_t query, std::int64_t length, const char* what,
+                protocol::Progress& progress) {
     const at::NoGradGuard no_gradients;
     std::vector<at::Tensor> sums(static_cast<std::size_t>(pass_.model().config().layers));
     double texts = 0;
@@ -164,7 +169,7 @@ class PatternsAnalysis {
       });
     }
     for (std::size_t l = 0; l < sums.size(); ++l) {
-      add_curves(static_cast<std::int64_t>(l), sums[l] / texts, "corrected");
+      add_curves(static_cast<std::int64_t>(l), sums[l] / texts, what);
     }
   }
 

@@ -76,6 +76,10 @@ std::vector<Field> fields_of(ModelConfig& c) {
       {"head", "bias", "bias", &c.head.bias},
       {"head", "scale", "scale", &c.head.scale},
       {"head", "soft_cap", "soft_cap", &c.head.soft_cap},
+      {"positions", "map", "map", &c.positions.map},
+      {"positions", "shift", "shift", &c.positions.shift},
+      {"positions", "range", "range", &c.positions.range},
+      {"positions", "seed", "seed", &c.positions.seed},
   };
 }
 
@@ -371,6 +375,7 @@ void check_structure(const ModelConfig& config, formats::ConfigProblems& problem
   check_choice("residual", config.residual, {"sequential", "parallel", "parallel_shared"},
                problems);
   check_choice("hidden_act", config.mlp.activation, known_activations(), problems);
+  check_choice("positions.map", config.positions.map, {"identity", "shift", "random"}, problems);
   if (config.attention.log_scale != 0 && config.attention.log_scale <= 1) {
     problems.add("attention.log_scale", "must be a length above 1, or 0 for none");
   }

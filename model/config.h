@@ -67,6 +67,15 @@ struct HeadConfig {
   double soft_cap = 0;             // as for scores
 };
 
+// What stands between a token's place in the text and its position id, for any encoding.
+struct PositionsConfig {
+  std::string map = "identity";    // shift: ids start at `shift`; random: a sorted draw from
+                                   // 0..range-1, the same each time
+  std::int64_t shift = 0;
+  std::int64_t range = 0;          // 0: twice the context; longer texts keep their places
+  std::int64_t seed = 1;           // of the draw
+};
+
 // What every checkpoint is translated to before anything runs: a transformer with one positional
 // encoding (local layers may have another one). The defaults are a pre-norm decoder with RMSNorm and
 // a gated MLP.
@@ -91,6 +100,7 @@ struct ModelConfig {
   MlpConfig mlp;
   EmbeddingConfig embedding;
   HeadConfig head;
+  PositionsConfig positions;
   // Above 0 there is an encoder too: of the same sizes, seeing both ways, and the decoder's layers
   // attend to what it gives.
   std::int64_t encoder_layers = 0;

@@ -125,6 +125,7 @@ class Pass {
   StartContext start_context(std::int64_t length, const Parameters& shared) const {
     StartContext context;
     context.positions = {length, options_.shift, options_.position_ids};
+    if (!options_.position_ids.defined()) map_positions(context.positions);
     if (config_.positions_skip_padding && key_mask_.defined() && !options_.position_ids.defined()) {
       const at::Tensor text = key_mask_.to(at::kLong);
       context.positions.ids = text.cumsum(1) * text - 1 + options_.shift;
@@ -134,6 +135,16 @@ class Pass {
     context.shared = &shared;
     context.layer_ids = options_.layer_position_ids;
     return context;
+  }
+
+  // As the configuration says; given ids are taken as they are.
+  void map_positions(Positions& positions) const {
+    const PositionsConfig& how = config_.positions;
+    if (how.map == "shift") positions.shift += how.shift;
+    const std::int64_t range = how.range > 0 ? how.range : 2 * config_.context;
+    if (how.map != "random" || positions.length > range) return;
+    positions.ids =
+        drawn_positions(positions.length, range, static_cast<std::uint64_t>(how.seed)) + positions.shift;
   }
 
   // (B, N) to (B, N, C), with everything that is added before the first layer.

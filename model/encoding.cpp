@@ -1,6 +1,7 @@
 #include "model/encoding.h"
 
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 
 #include <cmath>
 #include <sstream>
@@ -62,6 +63,12 @@ std::int64_t Positions::largest_distance() const {
   if (length == 0) return 0;
   if (consecutive()) return length - 1;
   return (ids.amax(-1) - ids.amin(-1)).max().item<std::int64_t>();
+}
+
+at::Tensor drawn_positions(std::int64_t length, std::int64_t range, std::uint64_t seed) {
+  const at::Tensor all =
+      at::randperm(range, at::make_generator<at::CPUGeneratorImpl>(seed), at::kLong);
+  return std::get<0>(all.slice(0, 0, length).sort());
 }
 
 const char* name_of(AttentionProgram::Kind kind) {

@@ -32,6 +32,10 @@ struct Positions {
   std::int64_t largest_distance() const;
 };
 
+// `length` of the positions 0..range-1 in order, drawn at random, the same for the same seed: (length)
+// int64. At most `range` can be drawn.
+at::Tensor drawn_positions(std::int64_t length, std::int64_t range, std::uint64_t seed);
+
 // What travels from layer to layer beside the hidden state. z holds one complex number a token, head
 // and plane: (B or 1, H or 1, N, 2, planes), cosine (real) parts first, at most d/2 planes; undefined
 // for encodings that rotate nothing. With d planes there is a number of each kind for every channel

@@ -1,21 +1,52 @@
 // The explicit list of encodings: one line each.
 #include "model/encoding.h"
 #include "model/encodings/alibi.h"
+#include "model/encodings/ape_grid.h"
+#include "model/encodings/ape_periodic.h"
+#include "model/encodings/ape_sequence.h"
 #include "model/encodings/cape.h"
+#include "model/encodings/cope.h"
+#include "model/encodings/fire.h"
 #include "model/encodings/kerple_log.h"
+#include "model/encodings/kerple_power.h"
 #include "model/encodings/learned.h"
 #include "model/encodings/none.h"
+#include "model/encodings/randomized_rope.h"
 #include "model/encodings/rope.h"
+#include "model/encodings/shaw.h"
+#include "model/encodings/sinusoidal.h"
+#include "model/encodings/sinusoidal_2d.h"
 #include "model/encodings/t5.h"
 #include "model/encodings/tapa.h"
 #include "model/encodings/tape.h"
+#include "model/encodings/transformer_xl.h"
+#include "model/encodings/xpos.h"
 
 namespace phasescope::model {
 
 const std::vector<EncodingEntry>& encodings() {
   static const std::vector<EncodingEntry> list = {
-      none_entry(), rope_entry(), alibi_entry(), kerple_log_entry(),
-      cape_entry(), tape_entry(), tapa_entry(),  learned_entry(),   t5_entry(),
+      none_entry(),
+      sinusoidal_entry(),
+      sinusoidal_2d_entry(),
+      learned_entry(),
+      rope_entry(),
+      xpos_entry(),
+      randomized_rope_entry(),
+      shaw_entry(),
+      transformer_xl_entry(),
+      alibi_entry(),
+      kerple_log_entry(),
+      kerple_power_entry(),
+      t5_entry(),
+      fire_entry(),
+      cape_entry(),
+      cope_entry(),
+      tape_entry(),
+      tapa_entry(),
+      ape_sequence_entry(),
+      ape_grid_entry(),
+      ape_periodic_entry(),
   };
   return list;
 }

@@ -5,6 +5,8 @@
 #include <cmath>
 
 #include "formats/error.h"
+#include "model/encodings/rotation.h"
+#include "model/plain_attention.h"
 
 namespace phasescope::model {
 namespace {
@@ -13,14 +15,20 @@ const EncodingInfo& cape_info() {
   static const EncodingInfo info = {
       .key = "cape",
       .title = "CAPE (context-adaptive bias, published as DAPE too)",
-      .formula = "concat_residual: s = A + B + f([A, B]), A and B the content scores and base "
-                 "biases of all heads of a pair, f = Linear(D, H) leaky(Linear(2H, D))",
-      .source = "arXiv 2405.14722, Eq. 4-5",
+      .formula =
+          "concat_residual: s = A + B + f([A, B]), A and B the content scores and base "
+          "biases of all heads of a pair, f = Linear(D, H) leaky(Linear(2H, D)); conv: f's "
+          "layers read a key's neighbours too",
+      .source = "arXiv 2405.14722, Eq. 4-5; conv: arXiv 2410.04798",
       .departure = "",
-      .options = {{"base", "kerple_log", "the bias that is corrected", {"alibi", "kerple_log"}},
-                  {"form", "concat_residual", "what f reads and is added to",
-                   {"concat_residual", "concat", "add_residual", "content"}},
-                  {"hidden", 32, "D, width of f's hidden layer", {}, 1, 4096}},
+      .options =
+          {{"base", "kerple_log", "the bias that is corrected", {"alibi", "kerple_log", "fire"}},
+           {"form",
+            "concat_residual",
+            "what f reads and is added to",
+            {"concat_residual", "concat", "add_residual", "content", "conv"}},
+           {"hidden", 32, "D, width of f's hidden layer", {}, 1, 4096},
+           {"rotate", false, "A is the score after RoPE (half layout, base 10000)"}},
       .shift_invariant = true,
       .has_state = false,
   };
@@ -34,32 +42,79 @@ CapeProgram::Form form_of(const std::string& name) {
   return CapeProgram::Form::concat_residual;
 }
 
-std::unique_ptr<Encoding> make_base(const std::string& key, const ModelConfig& model) {
+// FIRE's own network is a leaky one wherever it stands inside CAPE.
+std::shared_ptr<const Encoding> make_base(const std::string& key, const ModelConfig& model) {
   ModelConfig config = model;
   config.encoding = {key, Json::object()};
+  if (key == "fire") config.encoding.options["activation"] = "leaky_relu";
   return make_encoding(config);
 }
+
+// A 1 x 3 convolution along the keys with zero padding: x (B, in, rows, columns), w (out, in, 1,
+// 3).
+at::Tensor along_keys(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) {
+  const std::int64_t columns = x.size(3);
+  const at::Tensor padded = at::constant_pad_nd(x, {1, 1}).movedim(1, -1);
+  const at::Tensor three = at::cat(
+      {padded.narrow(2, 0, columns), padded.narrow(2, 1, columns), padded.narrow(2, 2, columns)},
+      -1);
+  const at::Tensor weight = w.squeeze(2).transpose(1, 2).flatten(1);  // (out, 3 in)
+  return at::linear(three, weight, b).movedim(-1, 1);
+}
+
+// What the forms without a table of distances need; all heads and keys of some rows.
+struct CapeTerm {
+  CapeProgram cape;
+  std::shared_ptr<const Encoding> base;
+  Parameters layer;
+  bool conv = false, causal = true;
+
+  at::Tensor operator()(const TermRegion& region) const {
+    const at::Tensor& content = region.content;
+    const at::Tensor bias = base->bias(layer, region);
+    if (!conv) return cape_scores(cape, content, bias);
+    at::Tensor both = at::cat({content, bias.expand_as(content)}, 1);
+    if (causal) {
+      const at::Tensor row =
+          at::arange(region.first_row, region.first_row + content.size(2), at::kLong);
+      const at::Tensor later = at::arange(content.size(3), at::kLong) > row.unsqueeze(1);
+      both = both.masked_fill(later, 0.0);
+    }
+    const at::Tensor hidden = at::leaky_relu(along_keys(both, cape.w1, cape.b1), 0.01);
+    return content + bias + along_keys(hidden, cape.w2, cape.b2);
+  }
+};
 
 class Cape final : public Encoding {
  public:
   Cape(const Json& options, const ModelConfig& model)
-      : Encoding(options, model), form_(form_of(text("form"))) {
-    if (form_ != CapeProgram::Form::content) base_ = make_base(text("base"), model);
+      : Encoding(options, model), form_(form_of(text("form"))), conv_(text("form") == "conv") {
+    if (conv_ || form_ != CapeProgram::Form::content) base_ = make_base(text("base"), model);
+    if (flag("rotate") && head_dim_ % 2 != 0) {
+      throw formats::bad_input("cape.rotate turns pairs of channels, but the head size is " +
+                               std::to_string(head_dim_));
+    }
   }
 
   const EncodingInfo& info() const override { return cape_info(); }
+  bool shift_invariant() const override { return !base_ || base_->shift_invariant(); }
 
   std::vector<ParameterSpec> parameters() const override {
     std::vector<ParameterSpec> specs;
     if (base_) specs = base_->parameters();
     const std::int64_t inputs = reads_both() ? 2 * heads_ : heads_;
     const std::int64_t hidden = integer("hidden");
-    const double bound1 = 1.0 / std::sqrt(static_cast<double>(inputs));
-    const double bound2 = 1.0 / std::sqrt(static_cast<double>(hidden));
+    const std::int64_t keys = conv_ ? 3 : 1;
+    const double bound1 = 1.0 / std::sqrt(static_cast<double>(inputs * keys));
+    const double bound2 = 1.0 / std::sqrt(static_cast<double>(hidden * keys));
     const auto uniform = [&](const char* name, std::vector<std::int64_t> shape, double bound) {
       const bool matrix = shape.size() == 2;
-      specs.push_back({.name = name, .shape = std::move(shape),
-                       .init = ParameterSpec::Init::uniform, .low = -bound, .high = bound,
+      if (matrix && conv_) shape.insert(shape.end(), {1, 3});
+      specs.push_back({.name = name,
+                       .shape = std::move(shape),
+                       .init = ParameterSpec::Init::uniform,
+                       .low = -bound,
+                       .high = bound,
                        .decays = matrix});
     };
     uniform("mlp.0.weight", {hidden, inputs}, bound1);
@@ -67,6 +122,20 @@ class Cape final : public Encoding {
     uniform("mlp.2.weight", {heads_, hidden}, bound2);
     uniform("mlp.2.bias", {heads_}, bound2);
     return specs;
+  }
+
+  at::Tensor frequencies(const StartContext& context) const override {
+    return flag("rotate") ? rope_frequencies(10000.0, head_dim_, context.angle_dtype)
+                          : at::Tensor();
+  }
+
+  // The state's table is RoPE's rotation, as z.
+  PositionState start(const StartContext& context) const override {
+    PositionState state{context.positions, {}};
+    if (flag("rotate")) {
+      state.table = rotation_state(position_values(context), frequencies(context), context.dtype);
+    }
+    return state;
   }
 
   // Of the base: what the correction adds depends on the content.
@@ -77,16 +146,22 @@ class Cape final : public Encoding {
 
   AttentionProgram program(const Parameters& layer, const at::Tensor& q, const at::Tensor& k,
                            const PositionState& state) const override {
-    AttentionProgram program;
+    AttentionProgram program = unrotated(q, k, state);
+    if (state.table.defined()) {
+      program.q = rotate(q, state.table, RotationLayout::half);
+      program.k = rotate(k, state.table, RotationLayout::half);
+    }
+    const CapeProgram cape = {form_,
+                              {},
+                              layer.at("mlp.0.weight"),
+                              layer.at("mlp.0.bias"),
+                              layer.at("mlp.2.weight"),
+                              layer.at("mlp.2.bias")};
+    if (base_ && (conv_ || text("base") == "fire")) return as_term(program, cape, layer);
     program.kind = AttentionProgram::Kind::cape;
-    program.q = program.q_plain = q;
-    program.k = program.k_plain = k;
-    program.scale = scale_;
-    program.positions = state.positions;
-    program.cape = {form_,
-                    bias_table(layer, state.positions.largest_distance() + 1, q.scalar_type()),
-                    layer.at("mlp.0.weight"), layer.at("mlp.0.bias"), layer.at("mlp.2.weight"),
-                    layer.at("mlp.2.bias")};
+    program.cape = cape;
+    program.cape.values =
+        bias_table(layer, state.positions.largest_distance() + 1, q.scalar_type());
     return program;
   }
 
@@ -95,12 +170,23 @@ class Cape final : public Encoding {
   }
 
  private:
+  AttentionProgram as_term(AttentionProgram program, const CapeProgram& cape,
+                           const Parameters& layer) const {
+    program.kind = AttentionProgram::Kind::term;
+    program.term.reads_rows = true;
+    program.term.arrays = 12 * heads_ + (conv_ ? 5 : 3) * integer("hidden") + 3 * 32;
+    program.term.score = CapeTerm{cape, base_, layer, conv_, causal_};
+    return program;
+  }
+
   bool reads_both() const {
-    return form_ == CapeProgram::Form::concat_residual || form_ == CapeProgram::Form::concat;
+    return conv_ || form_ == CapeProgram::Form::concat_residual ||
+           form_ == CapeProgram::Form::concat;
   }
 
   CapeProgram::Form form_;
-  std::unique_ptr<Encoding> base_;
+  bool conv_;
+  std::shared_ptr<const Encoding> base_;
 };
 
 std::unique_ptr<Encoding> make_cape(const Json& options, const ModelConfig& model) {

@@ -4,8 +4,11 @@
 
 #include <cmath>
 #include <limits>
+#include <string>
+#include <vector>
 
 #include "formats/error.h"
+#include "model/encodings/rope_scaling.h"
 #include "model/encodings/rotation.h"
 
 namespace phasescope::model {
@@ -17,26 +20,56 @@ const EncodingInfo& tape_info() {
   static const EncodingInfo info = {
       .key = "tape",
       .title = "TAPE (positions updated by the content)",
-      .formula = "s_ij = sum_m Re(conj(z_i q_i)_m (z_j k_j)_m) / sqrt(d); z starts as RoPE's "
-                 "rotation, then z += P sum_j a_ij z_j and z += W2 (act(W_x y) * W1 z) each layer",
+      .formula =
+          "s_ij = sum_m Re(conj(z_i q_i)_m (z_j k_j)_m) / sqrt(d); z starts as RoPE's "
+          "rotation, then z += P sum_j a_ij z_j and z += W2 (act(W_x y) * W1 z) each layer",
       .source = "arXiv 2501.00712, Eq. 6-9",
       .departure = "",
       .options =
           {{"base", 10000.0, "base of the first rotation's frequencies", {}, tiny, none},
            {"hidden", 0, "I, units of the position MLP; 0: four times the heads", {}, 0, 1 << 20},
-           {"post_attention_linear", "mix",
+           {"post_attention_linear",
+            "mix",
             "how P acts on the averaged state: across heads (paper), or each head by its row's sum "
             "(public code)",
             {"mix", "rowsum"}},
-           {"gate_input", "mlp_output", "what the position MLP's gate reads",
+           {"gate_input",
+            "mlp_output",
+            "what the position MLP's gate reads",
             {"mlp_output", "attention_output"}},
            {"gate_activation", "silu", "of the gate", {"silu", "gelu", "gelu_tanh", "relu"}},
-           {"contextualize", "both", "which updates of the state are made",
+           {"contextualize",
+            "both",
+            "which updates of the state are made",
             {"both", "attention_only", "mlp_only", "none"}},
-           {"layout", "half", "channels of plane m: (m, m + d/2) or (2m, 2m + 1)",
+           {"layout",
+            "half",
+            "channels of plane m: (m, m + d/2) or (2m, 2m + 1)",
             {"half", "interleaved"}},
-           {"scaling", "none", "of positions", {"none", "linear"}},
-           {"factor", 1.0, "positions are divided by it (scaling linear)", {}, tiny, none},
+           {"equivariance", true,
+            "false: W1 and W2 act on the channels of all heads, which a shift of positions "
+            "changes"},
+           {"tensor_form",
+            "LR22",
+            "what an update acts on: complex numbers across heads (paper); as the public code has "
+            "it, "
+            "cosines and sines across heads with matrices of their own (adatensor), or the "
+            "channels of "
+            "each head (adavector)",
+            {"LR22", "adatensor", "adavector"}},
+           {"scaling",
+            "none",
+            "of the first rotation: linear divides positions, yarn blends frequencies by the "
+            "factor, "
+            "adayarn does where a text is longer than trained_context, by as much",
+            {"none", "linear", "yarn", "adayarn"}},
+           {"factor", 1.0, "of the scaling", {}, tiny, none},
+           {"trained_context",
+            0,
+            "yarn: length before stretching; 0: the model's context",
+            {},
+            0,
+            none},
            {"shift", 0, "position ids start here"},
            {"shift_limit", 0, "longer texts get no shift (public code); 0: no limit", {}, 0, none},
            {"train_shift", true, "training draws a shift in 0..2 context for each step"}},
@@ -53,28 +86,50 @@ at::Tensor activated(const at::Tensor& x, const std::string& name) {
   return at::silu(x);
 }
 
+// What the matrices of an update act on.
+enum class Form { pair, separate, channels };
+
+Form form_of(const std::string& name) {
+  if (name == "adatensor") return Form::separate;
+  return name == "adavector" ? Form::channels : Form::pair;
+}
+
+// Turns over the trained length above which yarn keeps a plane's frequency, and below which it
+// divides.
+constexpr double kYarnFast = 32;
+constexpr double kYarnSlow = 1;
+
 class Tape final : public Encoding {
  public:
-  Tape(const Json& options, const ModelConfig& model) : Encoding(options, model) {
+  Tape(const Json& options, const ModelConfig& model)
+      : Encoding(options, model), form_(form_of(text("tensor_form"))) {
     if (head_dim_ % 2 != 0) {
-      throw formats::bad_input("tape needs an even head size but got " +
-                               std::to_string(head_dim_));
+      throw formats::bad_input("tape needs an even head size but got " + std::to_string(head_dim_));
     }
     if (kv_heads_ != heads_) {
       throw formats::bad_input("tape needs a key head for every head, but there are " +
                                std::to_string(kv_heads_) + " for " + std::to_string(heads_));
     }
+    if (!flag("equivariance") && form_ != Form::pair) {
+      throw formats::bad_input("tape.equivariance is false with the tensor form LR22 alone");
+    }
     layout_ = text("layout") == "half" ? RotationLayout::half : RotationLayout::interleaved;
     units_ = integer("hidden") > 0 ? integer("hidden") : 4 * heads_;
+    trained_ = integer("trained_context") > 0 ? integer("trained_context") : context_;
   }
 
   const EncodingInfo& info() const override { return tape_info(); }
+  bool shift_invariant() const override { return flag("equivariance") && form_ == Form::pair; }
 
   std::string departure() const override {
     std::string text_;
     if (text("post_attention_linear") == "rowsum") {
-      text_ = "the post-attention linear multiplies each head by its row's sum, as the public code "
-              "does; the paper mixes heads";
+      text_ =
+          form_ == Form::channels
+              ? "the post-attention linear multiplies each channel by its row's sum, as the public "
+                "code does"
+              : "the post-attention linear multiplies each head by its row's sum, as the public "
+                "code does; the paper mixes heads";
     }
     if (text("gate_input") == "mlp_output") {
       text_ += std::string(text_.empty() ? "" : "; ") +
@@ -84,12 +139,24 @@ class Tape final : public Encoding {
     return text_;
   }
 
+  // Those of updates that are not made may be absent.
   std::vector<ParameterSpec> parameters() const override {
-    using Init = ParameterSpec::Init;
-    return {{.name = "up_proj", .shape = {units_, heads_}, .init = Init::zeros},
-            {.name = "x_proj", .shape = {units_, width_}},
-            {.name = "down_proj", .shape = {heads_, units_}},
-            {.name = "post_attention_linear", .shape = {heads_, heads_}, .init = Init::zeros}};
+    const std::int64_t mixed = form_ == Form::channels ? head_dim_ : heads_;
+    const std::int64_t read = flag("equivariance") ? mixed : heads_ * head_dim_;
+    const bool mlp = updates_in_mlp();
+    std::vector<ParameterSpec> specs;
+    const auto add = [&](const char* name, std::vector<std::int64_t> shape,
+                         ParameterSpec::Init init, bool used) {
+      for (const std::string& part : parts()) {
+        specs.push_back({.name = name + part, .shape = shape, .init = init, .optional = !used});
+      }
+    };
+    add("up_proj", {units_, read}, ParameterSpec::Init::zeros, mlp);
+    specs.push_back({.name = "x_proj", .shape = {units_, width_}, .optional = !mlp});
+    add("down_proj", {read, units_}, ParameterSpec::Init::normal, mlp);
+    add("post_attention_linear", {mixed, mixed}, ParameterSpec::Init::zeros,
+        updates_in_attention());
+    return specs;
   }
 
   // Public checkpoints store theirs, sometimes rounded: it is used as stored.
@@ -98,11 +165,9 @@ class Tape final : public Encoding {
   }
 
   at::Tensor frequencies(const StartContext& context) const override {
-    if (context.shared != nullptr) {
-      const auto stored = context.shared->find("inv_freq");
-      if (stored != context.shared->end()) return stored->second.to(context.angle_dtype);
-    }
-    return rope_frequencies(number("base"), head_dim_, context.angle_dtype);
+    const at::Tensor plain = plain_frequencies(context);
+    const double factor = stretch(context.positions.length);
+    return factor == 1.0 ? plain : yarn_by_turns(plain, factor, trained_, kYarnFast, kYarnSlow);
   }
 
   PositionState start(const StartContext& context) const override {
@@ -110,8 +175,10 @@ class Tape final : public Encoding {
     const bool shifted = limit == 0 || context.positions.length <= limit;
     at::Tensor positions = position_values(context, shifted ? integer("shift") : 0);
     if (text("scaling") == "linear") positions = positions / number("factor");
-    return {context.positions,
-            rotation_state(positions, frequencies(context), context.dtype)};
+    at::Tensor z = rotation_state(positions, frequencies(context), context.dtype);
+    const double magnitude = yarn_magnitude(context.positions.length);
+    if (magnitude != 1.0) z = z * magnitude;
+    return {context.positions, by_channel() ? of_channels(z) : z};
   }
 
   AttentionProgram program(const Parameters&, const at::Tensor& q, const at::Tensor& k,
@@ -133,27 +200,31 @@ class Tape final : public Encoding {
   void after_attention(const Parameters& layer, const at::Tensor& averaged_state,
                        PositionState& state) const override {
     if (!updates_in_attention()) return;
-    const at::Tensor& linear = layer.at("post_attention_linear");
-    const at::Tensor matrix =
-        text("post_attention_linear") == "rowsum" ? at::diag(linear.sum(1)) : linear;
-    const at::Tensor change = across_heads(matrix, averaged_state.unflatten(-1, {2, -1}));
-    state.z = state.z + change;
+    const at::Tensor averaged = averaged_state.unflatten(-1, {2, -1});
+    state.z = state.z + by_parts(averaged, [&](const at::Tensor& z, const std::string& part) {
+                const at::Tensor& linear = layer.at("post_attention_linear" + part);
+                const bool rowsum = text("post_attention_linear") == "rowsum";
+                if (form_ == Form::channels)
+                  return rowsum ? z * linear.sum(1) : at::linear(z, linear);
+                return across_heads(rowsum ? at::diag(linear.sum(1)) : linear, z);
+              });
   }
 
-  // W2 (g * (W1 z)) is linear in z for each token: the H x H matrix sum_i g_i W2[:, i] W1[i, :]
-  // is formed from the gate first, which costs a fraction of going through all I units.
   void after_mlp(const Parameters& layer, const MlpContext& context,
                  PositionState& state) const override {
     if (!updates_in_mlp()) return;
-    const at::Tensor& read = text("gate_input") == "mlp_output" ? context.mlp_output
-                                                                : context.attention_output;
-    const at::Tensor gate = activated(at::linear(read, layer.at("x_proj")), text("gate_activation"));
-    const at::Tensor& up = layer.at("up_proj");
-    const at::Tensor& down = layer.at("down_proj");
-    const at::Tensor products = down.t().unsqueeze(2) * up.unsqueeze(1);  // (I, H, H)
-    const at::Tensor matrices =
-        at::matmul(gate, products.flatten(1)).unflatten(-1, {heads_, heads_});  // (B, N, H, H)
-    state.z = state.z + across_heads(matrices, state.z);
+    const at::Tensor& read =
+        text("gate_input") == "mlp_output" ? context.mlp_output : context.attention_output;
+    const at::Tensor gate =
+        activated(at::linear(read, layer.at("x_proj")), text("gate_activation"));
+    state.z = state.z + by_parts(state.z, [&](const at::Tensor& z, const std::string& part) {
+                const at::Tensor& up = layer.at("up_proj" + part);
+                const at::Tensor& down = layer.at("down_proj" + part);
+                if (form_ == Form::channels)
+                  return at::linear(gate_of_heads(gate) * at::linear(z, up), down);
+                return flag("equivariance") ? gated_across_heads(gate, up, down, z)
+                                            : gated_across_all(gate, up, down, z);
+              });
   }
 
   std::int64_t train_shift() const override { return flag("train_shift") ? 2 * context_ : 0; }
@@ -166,15 +237,87 @@ class Tape final : public Encoding {
     return text("contextualize") == "both" || text("contextualize") == "mlp_only";
   }
 
-  // matrix (..., H, H), for all tokens or (B, N, H, H); z (B or 1, H or 1, N, 2, d/2).
-  at::Tensor across_heads(const at::Tensor& matrix, const at::Tensor& z) const {
-    const at::Tensor by_token =
-        z.expand({z.size(0), heads_, z.size(2), 2, z.size(4)}).flatten(-2).transpose(1, 2);
-    return at::matmul(matrix, by_token).transpose(1, 2).unflatten(-1, {2, z.size(4)});
+  // Whether each channel has a cosine and a sine of its own.
+  bool by_channel() const { return !flag("equivariance") || form_ == Form::channels; }
+
+  // Endings of the names of what acts on a part of the state.
+  std::vector<std::string> parts() const {
+    return form_ == Form::separate ? std::vector<std::string>{".0", ".1"}
+                                   : std::vector<std::string>{""};
   }
 
+  // What `update` makes of a state (B or 1, H or 1, N, 2, P): of both parts at once, or of cosines
+  // and sines apart where their matrices differ.
+  template <typename Update>
+  at::Tensor by_parts(const at::Tensor& z, Update update) const {
+    if (form_ != Form::separate) return update(z, std::string());
+    return at::cat({update(z.narrow(-2, 0, 1), std::string(".0")),
+                    update(z.narrow(-2, 1, 1), std::string(".1"))},
+                   -2);
+  }
+
+  at::Tensor of_all_heads(const at::Tensor& z) const {
+    return z.expand({z.size(0), heads_, z.size(2), z.size(3), z.size(4)});
+  }
+
+  // matrix (..., H, H), for all tokens or (B, N, H, H); z (B or 1, H or 1, N, parts, P).
+  at::Tensor across_heads(const at::Tensor& matrix, const at::Tensor& z) const {
+    const at::Tensor by_token = of_all_heads(z).flatten(-2).transpose(1, 2);
+    return at::matmul(matrix, by_token).transpose(1, 2).unflatten(-1, {z.size(3), z.size(4)});
+  }
+
+  // W2 (g * (W1 z)) is linear in z for each token: the H x H matrix sum_i g_i W2[:, i] W1[i, :]
+  // is formed from the gate first, which costs a fraction of going through all I units.
+  at::Tensor gated_across_heads(const at::Tensor& gate, const at::Tensor& up,
+                                const at::Tensor& down, const at::Tensor& z) const {
+    const at::Tensor products = down.t().unsqueeze(2) * up.unsqueeze(1);  // (I, H, H)
+    const at::Tensor matrices =
+        at::matmul(gate, products.flatten(1)).unflatten(-1, {heads_, heads_});  // (B, N, H, H)
+    return across_heads(matrices, z);
+  }
+
+  // The same with up (I, H d) and down (H d, I), on the channels of all heads of a token.
+  at::Tensor gated_across_all(const at::Tensor& gate, const at::Tensor& up, const at::Tensor& down,
+                              const at::Tensor& z) const {
+    const at::Tensor by_token =
+        of_all_heads(z).permute({0, 2, 3, 1, 4}).flatten(-2);  // (B, N, 2, H d)
+    const at::Tensor units = gate.unsqueeze(2) * at::linear(by_token, up);
+    return at::linear(units, down).unflatten(-1, {heads_, head_dim_}).permute({0, 3, 1, 2, 4});
+  }
+
+  // (B, N, I) to (B, 1, N, 1, I).
+  static at::Tensor gate_of_heads(const at::Tensor& gate) { return gate.unsqueeze(1).unsqueeze(3); }
+
+  // A number for each channel in place of each plane.
+  at::Tensor of_channels(const at::Tensor& z) const {
+    return layout_ == RotationLayout::half ? at::cat({z, z}, -1) : z.repeat_interleave(2, -1);
+  }
+
+  at::Tensor plain_frequencies(const StartContext& context) const {
+    if (context.shared != nullptr) {
+      const auto stored = context.shared->find("inv_freq");
+      if (stored != context.shared->end()) return stored->second.to(context.angle_dtype);
+    }
+    return rope_frequencies(number("base"), head_dim_, context.angle_dtype);
+  }
+
+  // By how much yarn stretches a text.
+  double stretch(std::int64_t length) const {
+    if (text("scaling") == "yarn") return number("factor");
+    if (text("scaling") != "adayarn" || length <= trained_) return 1.0;
+    return static_cast<double>(length) / static_cast<double>(trained_);
+  }
+
+  // Texts that adayarn does not stretch have the magnitude of its factor (public code).
+  double yarn_magnitude(std::int64_t length) const {
+    const bool short_text = text("scaling") == "adayarn" && length <= trained_;
+    const double factor = short_text ? number("factor") : stretch(length);
+    return factor > 1 ? 0.1 * std::log(factor) + 1 : 1.0;
+  }
+
+  Form form_;
   RotationLayout layout_ = RotationLayout::half;
-  std::int64_t units_ = 0;
+  std::int64_t units_ = 0, trained_ = 0;
 };
 
 std::unique_ptr<Encoding> make_tape(const Json& options, const ModelConfig& model) {

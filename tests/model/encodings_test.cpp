@@ -42,6 +42,15 @@ std::vector<Variant> variants() {
   }
   list.push_back({"rope_partial", "rope", {{"partial_rotary_factor", 0.5}}});
   list.push_back({"rope_values", "rope", {{"rotate_values", true}}});
+  list.push_back({"cape_conv_fire", "cape", {{"form", "conv"}, {"base", "fire"}}});
+  list.push_back({"cape_rotated", "cape", {{"rotate", true}}});
+  list.push_back({"tape_without_equivariance", "tape", {{"equivariance", false}}});
+  list.push_back(
+      {"tape_channels_interleaved", "tape", {{"equivariance", false}, {"layout", "interleaved"}}});
+  list.push_back({"tape_adavector_rowsum",
+                  "tape",
+                  {{"tensor_form", "adavector"}, {"post_attention_linear", "rowsum"}}});
+  list.push_back({"ape_sequence_no_decay", "ape_sequence", {{"decay", 1.0}}});
   list.push_back({"alibi_scaled", "alibi", {{"scaled", true}}});
   list.push_back({"tapa_gain", "tapa", {{"phase_gain", 0.3}}});
   list.push_back({"tapa_norm", "tapa", {{"phase_norm", 0.3}}});
@@ -261,8 +270,11 @@ TEST_P(EveryEncoding, ProbesAndMapsOfTheKernelAreThePlainOnes) {
       view.quantity = quantity;
       const MapResult ours = layer->map(view);
       const MapResult reference = plain_map(*layer, view);
-      EXPECT_LT(difference(ours.mean, reference.mean), 1e-4);
-      EXPECT_LT(difference(ours.maximum, reference.maximum), 1e-4);
+      // Scores of order ten, but a power of the distance grows to thousands.
+      const at::Tensor finite = reference.mean.nan_to_num(0.0, 0.0, 0.0);
+      const double allowed = 1e-4 + 1e-6 * finite.abs().max().item<double>();
+      EXPECT_LT(difference(ours.mean, reference.mean), allowed);
+      EXPECT_LT(difference(ours.maximum, reference.maximum), allowed);
     }
   }
 }

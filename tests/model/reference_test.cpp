@@ -8,6 +8,7 @@
 
 #include "formats/json.h"
 #include "golden.h"
+#include "layer_case.h"
 #include "model/attention.h"
 #include "model/encodings/tapa.h"
 #include "model/open_model.h"
@@ -15,77 +16,6 @@
 
 namespace phasescope::model {
 namespace {
-
-// Float64 results must be reproduced to rounding.
-constexpr double kExact = 1e-10;
-
-ModelConfig layer_config(const std::string& encoding, const Json& options, std::int64_t heads,
-                         std::int64_t head_dim) {
-  ModelConfig config = tiny_config(encoding, options);
-  config.heads = config.kv_heads = heads;
-  config.head_dim = head_dim;
-  config.width = heads * head_dim;
-  return config;
-}
-
-struct Layer {
-  AttentionProgram program;
-  at::Tensor v;
-};
-
-// q, k, v (H, N, d) or (B, H, N, d).
-Layer layer_of(const ModelConfig& config, const Parameters& parameters, at::Tensor q, at::Tensor k,
-               at::Tensor v, at::ScalarType dtype) {
-  for (at::Tensor* x : {&q, &k, &v}) {
-    if (x->dim() == 3) *x = x->unsqueeze(0);
-    *x = x->to(dtype);
-  }
-  const std::unique_ptr<Encoding> encoding = make_encoding(config);
-  Parameters cast;
-  for (const auto& [name, tensor] : parameters) cast[name] = tensor.to(dtype);
-  StartContext context{{q.size(2), 0, {}}, dtype, dtype, nullptr};
-  return {encoding->program(cast, q, k, encoding->start(context)), v};
-}
-
-at::Tensor causal_part(const at::Tensor& scores) { return scores.tril(); }
-
-// Scores below the diagonal, weights and output, in float64 plain and in float32 in both backends.
-void expect_layer(const ModelConfig& config, const Parameters& parameters, const std::string& file,
-                  const std::string& inputs, const std::string& scores, const std::string& out,
-                  double float32_loss) {
-  const at::Tensor q = golden_tensor(file, inputs + "q");
-  const at::Tensor k = golden_tensor(file, inputs + "k");
-  const std::string v_name = inputs + "v";
-  const at::Tensor v = has_golden_tensor(file, v_name) ? golden_tensor(file, v_name)
-                                                       : at::zeros_like(q);
-  const Layer exact = layer_of(config, parameters, q, k, v, at::kDouble);
-  const std::int64_t n = q.size(-2);
-  const Range all{0, n};
-  const at::Tensor ours =
-      plain_scores(exact.program, {0, config.heads}, all, all).nan_to_num(0, 0, 0);
-  at::Tensor reference = golden_tensor(file, scores).to(at::kDouble);
-  if (reference.dim() == 3) reference = reference.unsqueeze(0);
-  // Stored as float32 for some lengths: then no better than its rounding and the code's own loss.
-  const bool rounded = golden_tensor(file, scores).scalar_type() == at::kFloat;
-  EXPECT_LT(relative_error(causal_part(ours), causal_part(reference)),
-            rounded ? std::max(1e-5, 3 * float32_loss) : kExact)
-      << file << " " << scores;
-  if (!has_golden_tensor(file, out)) return;
-  at::Tensor expected = golden_tensor(file, out);
-  if (expected.dim() == 3) expected = expected.unsqueeze(0);
-  EXPECT_LT(relative_error(attention(exact.program, exact.v, {.backend = Backend::plain}).out,
-                           expected),
-            kExact)
-      << file << " " << out;
-  const Layer single = layer_of(config, parameters, q, k, v, at::kFloat);
-  for (const Backend backend : {Backend::plain, Backend::fused}) {
-    const at::NoGradGuard no_grad;
-    EXPECT_LT(
-        relative_error(attention(single.program, single.v, {.backend = backend}).out, expected),
-        std::max(1e-5, 3 * float32_loss))
-        << file << " " << out;
-  }
-}
 
 TEST(Tapa, AgreesWithTheFloat64Reference) {
   const Json cases = formats::json_from_file(golden("papers/reference/cases.json"));
@@ -115,8 +45,8 @@ TEST(Tapa, GainFoldsIntoTheWeightsAndNormBringsThePhasePartToItsSize) {
     return at::cat({x.narrow(-1, 0, half), x.narrow(-1, half, half) * gain}, -1);
   };
   const auto scores = [&](const Json& options, const at::Tensor& a, const at::Tensor& b) {
-    const Layer layer = layer_of(layer_config("tapa", options, q.size(0), q.size(2)), {}, a, b,
-                                 a, at::kDouble);
+    const Layer layer =
+        layer_of(layer_config("tapa", options, q.size(0), q.size(2)), {}, a, b, a, at::kDouble);
     return plain_scores(layer.program, {0, q.size(0)}, {0, 17}, {0, 17}).nan_to_num(0, 0, 0);
   };
   EXPECT_LT(relative_error(scores({{"phase_gain", 0.2}}, q, k),
@@ -124,8 +54,7 @@ TEST(Tapa, GainFoldsIntoTheWeightsAndNormBringsThePhasePartToItsSize) {
             1e-14);
   const Layer normed = layer_of(layer_config("tapa", {{"phase_norm", 0.3}}, q.size(0), q.size(2)),
                                 {}, q, k, q, at::kDouble);
-  const at::Tensor size =
-      normed.program.q.narrow(-1, half, half).square().mean(-1).sqrt();
+  const at::Tensor size = normed.program.q.narrow(-1, half, half).square().mean(-1).sqrt();
   EXPECT_NEAR(size.min().item<double>(), 0.3, 1e-4);
   EXPECT_NEAR(size.max().item<double>(), 0.3, 1e-4);
 }
@@ -144,19 +73,6 @@ TEST(Tapa, FoldedWeightsGiveTheSameLogitsWithoutAGain) {
   EXPECT_LT(relative_error(model_of(config, weights, "folded")->decoder.forward(ids),
                            gained->decoder.forward(ids)),
             1e-12);
-}
-
-double recorded_loss(const char* name, const char* length) {
-  const Json cases = formats::json_from_file(golden("papers/dape/cases.json"));
-  return cases.at(name).at(length).at("f32_minus_f64").get<double>();
-}
-
-// [D, in], b, [H, D], b under the public module's names.
-Parameters correction(const std::string& file, const std::string& prefix) {
-  return {{"mlp.0.weight", golden_tensor(file, prefix + "0.weight")},
-          {"mlp.0.bias", golden_tensor(file, prefix + "0.bias")},
-          {"mlp.2.weight", golden_tensor(file, prefix + "2.weight")},
-          {"mlp.2.bias", golden_tensor(file, prefix + "2.bias")}};
 }
 
 TEST(Cape, AgreesWithThePublicModuleOverAlibi) {
@@ -192,8 +108,7 @@ TEST(Cape, AllFormsAgreeWithTheFloat64Reference) {
     Parameters parameters = correction(file, form + ".");
     parameters["p"] = golden_tensor(file, "kerple.p");
     parameters["a"] = golden_tensor(file, "kerple.a");
-    const ModelConfig config =
-        layer_config("cape", {{"base", "kerple_log"}, {"form", form}}, 4, 8);
+    const ModelConfig config = layer_config("cape", {{"base", "kerple_log"}, {"form", form}}, 4, 8);
     expect_layer(config, parameters, file, "", form + ".scores", form + ".out", 0);
   }
 }
@@ -209,10 +124,10 @@ TEST(Cape, WithoutACorrectionItIsItsBase) {
   }
   const at::Tensor q = golden_tensor(file, "q");
   const at::Tensor k = golden_tensor(file, "k");
-  const Layer cape = layer_of(layer_config("cape", Json::object(), 4, 8), parameters, q, k, q,
-                              at::kDouble);
-  const Layer kerple = layer_of(layer_config("kerple_log", Json::object(), 4, 8), parameters, q, k,
-                                q, at::kDouble);
+  const Layer cape =
+      layer_of(layer_config("cape", Json::object(), 4, 8), parameters, q, k, q, at::kDouble);
+  const Layer kerple =
+      layer_of(layer_config("kerple_log", Json::object(), 4, 8), parameters, q, k, q, at::kDouble);
   EXPECT_LT(relative_error(attention(cape.program, cape.v, {.backend = Backend::plain}).out,
                            attention(kerple.program, kerple.v, {.backend = Backend::plain}).out),
             1e-14);

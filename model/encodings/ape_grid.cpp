@@ -1,0 +1,130 @@
+#include "model/encodings/ape_grid.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "formats/error.h"
+#include "model/encodings/orthogonal_powers.h"
+#include "model/encodings/rotation.h"
+
+namespace phasescope::model {
+namespace {
+
+const EncodingInfo& ape_grid_info() {
+  const double none = std::numeric_limits<double>::infinity();
+  const double tiny = std::numeric_limits<double>::min();
+  static const EncodingInfo info = {
+      .key = "ape_grid",
+      .title = "APE on grids (a matrix for each axis)",
+      .formula =
+          "s_ij = q_i.((W1^dh + W2^dw) k_j) decay^distance / sqrt(d), W1 and W2 on a half of the "
+          "channels each; token i stands in row i div columns, column i mod columns",
+      .source = "arXiv 2312.16045, Section 4.3",
+      .departure = "",
+      .options =
+          {{"base", 10000.0, "base of RoPE's angles, which it starts with", {}, tiny, none},
+           {"start",
+            "rope",
+            "W1 and W2 at the start: RoPE's rotation, or near the identity",
+            {"rope", "identity"}},
+           {"columns", 16, "of the grid: position ids run along its rows", {}, 1, 1e9},
+           {"decay", 0.98, "multiplies the score for each step of distance; 1: off", {}, tiny, 1},
+           {"distance",
+            "euclidean",
+            "rounded down (public image model), or steps along the axes",
+            {"euclidean", "manhattan"}}},
+      // Position ids that are shifted fall into other rows; by whole rows nothing changes.
+      .shift_invariant = false,
+      .has_state = false,
+  };
+  return info;
+}
+
+// (B or 1, rows, columns) in steps of either axis.
+struct Steps {
+  at::Tensor rows, columns;
+};
+Steps steps_of(const TermRegion& region, std::int64_t columns) {
+  return {(region.query_id.floor_divide(columns) - region.key_id.floor_divide(columns)).abs(),
+          (region.query_id.remainder(columns) - region.key_id.remainder(columns)).abs()};
+}
+
+at::Tensor manhattan(const TermRegion& region, std::int64_t columns) {
+  const Steps steps = steps_of(region, columns);
+  return steps.rows + steps.columns;
+}
+
+at::Tensor euclidean(const TermRegion& region, std::int64_t columns) {
+  const Steps steps = steps_of(region, columns);
+  return (steps.rows.square() + steps.columns.square()).to(at::kDouble).sqrt().floor();
+}
+
+class ApeGrid final : public Encoding {
+ public:
+  ApeGrid(const Json& options, const ModelConfig& model) : Encoding(options, model) {
+    if (head_dim_ % 4 != 0 || kv_heads_ != heads_) {
+      throw formats::bad_input(
+          "ape_grid needs a head size that divides by 4 and a key head for every head");
+    }
+  }
+
+  const EncodingInfo& info() const override { return ape_grid_info(); }
+
+  // Rows first, then columns; one for all layers.
+  std::vector<ParameterSpec> shared_parameters() const override {
+    const std::int64_t half = head_dim_ / 2;
+    ParameterSpec spec{.name = "generator", .shape = {2, heads_, half, half}, .decays = false};
+    if (text("start") == "rope") spec.start = rope_generator(number("base"), half);
+    return {spec};
+  }
+
+  // The state's table is W, W^2, W^4, ... of both axes.
+  PositionState start(const StartContext& context) const override {
+    PositionState state{context.positions, {}};
+    const at::Tensor ids = position_ids(context);
+    const std::int64_t columns = integer("columns");
+    const std::int64_t largest =
+        ids.numel() == 0 ? 0 : std::max(ids.max().item<std::int64_t>() / columns, columns - 1);
+    state.table = orthogonal_powers(context.shared->at("generator"), largest, context.dtype);
+    return state;
+  }
+
+  AttentionProgram program(const Parameters&, const at::Tensor& q, const at::Tensor& k,
+                           const PositionState& state) const override {
+    AttentionProgram program = unrotated(q, k, state);
+    const Positions& positions = state.positions;
+    const at::Tensor ids = positions.consecutive()
+                               ? at::arange(positions.length, at::kLong) + positions.shift
+                               : positions.ids;
+    program.q = placed(q, state.table, ids);
+    program.k = placed(k, state.table, ids);
+    if (number("decay") < 1) {
+      program.kind = AttentionProgram::Kind::term;
+      program.term =
+          decaying(number("decay"), text("distance") == "manhattan" ? &manhattan : &euclidean,
+                   integer("columns"));
+    }
+    return program;
+  }
+
+ private:
+  at::Tensor placed(const at::Tensor& x, const at::Tensor& powers, const at::Tensor& ids) const {
+    const std::int64_t half = head_dim_ / 2;
+    const std::int64_t columns = integer("columns");
+    return at::cat({raised(x.narrow(-1, 0, half), powers.select(1, 0), ids.floor_divide(columns)),
+                    raised(x.narrow(-1, half, half), powers.select(1, 1), ids.remainder(columns))},
+                   -1);
+  }
+};
+
+std::unique_ptr<Encoding> make_ape_grid(const Json& options, const ModelConfig& model) {
+  return std::make_unique<ApeGrid>(options, model);
+}
+
+}  // namespace
+
+EncodingEntry ape_grid_entry() { return {&ape_grid_info(), &make_ape_grid}; }
+
+}  // namespace phasescope::model

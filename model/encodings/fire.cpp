@@ -1,0 +1,133 @@
+#include "model/encodings/fire.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <limits>
+
+namespace phasescope::model {
+namespace {
+
+constexpr double kEpsilon = 1e-6;  // keeps the normaliser off 0, as the public code has it
+constexpr double kLeak = 0.01;
+
+const EncodingInfo& fire_info() {
+  const double none = std::numeric_limits<double>::infinity();
+  static const EncodingInfo info = {
+      .key = "fire",
+      .title = "FIRE (functional interpolation)",
+      .formula =
+          "s_ij = q_i.k_j / sqrt(d) + MLP_h(ln(|c (i-j)| + 1) / ln(|c max(i, |mult L|)| + 1)), "
+          "MLP 1 -> hidden -> H",
+      .source = "arXiv 2310.04418, Eq. 7-8",
+      .departure = "",
+      .options = {{"hidden", 32, "units of the MLP", {}, 1, 4096},
+                  {"threshold", 512.0, "L, where a checkpoint does not hold its own", {}, 0, none},
+                  {"activation",
+                   "relu",
+                   "of the MLP; leaky_relu has the slope 0.01",
+                   {"relu", "leaky_relu"}}},
+      .shift_invariant = false,
+      .has_state = false,
+  };
+  return info;
+}
+
+// One layer's tensors, and what the bias is made of beside them.
+struct FireBias {
+  at::Tensor c, multiplier, threshold;  // scalars
+  at::Tensor w1, b1, w2, b2;            // (D, 1), (D), (H, D), (H)
+  bool leaky = false, causal = true;
+
+  // (B or 1, H, rows, columns) of float ids, (B or 1, rows, 1) and (B or 1, 1, columns).
+  at::Tensor operator()(const at::Tensor& query, const at::Tensor& key) const {
+    const at::Tensor distance = causal ? (query - key).clamp_min(0) : (query - key).abs();
+    const at::Tensor last = causal ? query : at::maximum(query, key);
+    const at::Tensor normaliser = at::maximum(last, (multiplier * threshold).abs());
+    const at::Tensor u =
+        at::log((c * distance).abs() + 1) / (at::log((c * normaliser).abs() + 1) + kEpsilon);
+    const at::Tensor x = at::linear(u.unsqueeze(-1), w1, b1);
+    const at::Tensor hidden = leaky ? at::leaky_relu(x, kLeak) : at::relu(x);
+    return at::linear(hidden, w2, b2).movedim(-1, 1);
+  }
+};
+
+// Content and bias of a region.
+at::Tensor with_bias(const FireBias& fire, const TermRegion& region) {
+  const at::ScalarType dtype = region.content.scalar_type();
+  const at::Tensor bias = fire(region.query_id.to(dtype), region.key_id.to(dtype));
+  return region.content +
+         bias.slice(1, region.first_head, region.first_head + region.content.size(1));
+}
+
+class Fire final : public Encoding {
+ public:
+  Fire(const Json& options, const ModelConfig& model) : Encoding(options, model) {}
+
+  const EncodingInfo& info() const override { return fire_info(); }
+
+  std::vector<ParameterSpec> parameters() const override {
+    using Init = ParameterSpec::Init;
+    const std::int64_t hidden = integer("hidden");
+    const double bound = 1.0 / std::sqrt(static_cast<double>(hidden));
+    const auto uniform = [](const char* name, std::vector<std::int64_t> shape, double limit) {
+      const bool matrix = shape.size() == 2;
+      return ParameterSpec{.name = name,
+                           .shape = std::move(shape),
+                           .init = Init::uniform,
+                           .low = -limit,
+                           .high = limit,
+                           .decays = matrix};
+    };
+    return {uniform("fire.0.weight", {hidden, 1}, 1),
+            uniform("fire.0.bias", {hidden}, 1),
+            uniform("fire.2.weight", {heads_, hidden}, bound),
+            uniform("fire.2.bias", {heads_}, bound),
+            {.name = "c", .shape = {}, .decays = false, .start = at::full({}, 0.1)},
+            {.name = "L_multiplier", .shape = {}, .decays = false, .start = at::ones({})},
+            {.name = "init_L", .shape = {}, .trainable = false, .optional = true}};
+  }
+
+  at::Tensor bias(const Parameters& layer, const TermRegion& region) const override {
+    const at::ScalarType dtype = region.content.scalar_type();
+    return fire_of(layer, dtype)(region.query_id.to(dtype), region.key_id.to(dtype));
+  }
+
+  AttentionProgram program(const Parameters& layer, const at::Tensor& q, const at::Tensor& k,
+                           const PositionState& state) const override {
+    AttentionProgram program = unrotated(q, k, state);
+    program.kind = AttentionProgram::Kind::term;
+    program.term.arrays = 3 * integer("hidden");
+    program.term.score = [fire = fire_of(layer, q.scalar_type())](const TermRegion& region) {
+      return with_bias(fire, region);
+    };
+    return program;
+  }
+
+ private:
+  FireBias fire_of(const Parameters& layer, at::ScalarType dtype) const {
+    const auto stored = layer.find("init_L");
+    const at::Tensor threshold = stored != layer.end()
+                                     ? stored->second.to(dtype)
+                                     : at::full({}, number("threshold"), at::TensorOptions(dtype));
+    return {layer.at("c"),
+            layer.at("L_multiplier"),
+            threshold,
+            layer.at("fire.0.weight"),
+            layer.at("fire.0.bias"),
+            layer.at("fire.2.weight"),
+            layer.at("fire.2.bias"),
+            text("activation") == "leaky_relu",
+            causal_};
+  }
+};
+
+std::unique_ptr<Encoding> make_fire(const Json& options, const ModelConfig& model) {
+  return std::make_unique<Fire>(options, model);
+}
+
+}  // namespace
+
+EncodingEntry fire_entry() { return {&fire_info(), &make_fire}; }
+
+}  // namespace phasescope::model

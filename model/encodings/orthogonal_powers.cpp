@@ -1,0 +1,53 @@
+#include "model/encodings/orthogonal_powers.h"
+
+#include <ATen/ATen.h>
+
+#include "model/encodings/rotation.h"
+
+namespace phasescope::model {
+
+at::Tensor rope_generator(double base, std::int64_t dim) {
+  const at::Tensor half = rope_frequencies(base, dim, at::kDouble) / 2;
+  const at::Tensor first = at::arange(0, dim, 2, at::kLong);
+  at::Tensor generator = at::zeros({dim, dim}, at::kDouble);
+  generator.index_put_({first + 1, first}, half);
+  generator.index_put_({first, first + 1}, -half);
+  return generator;
+}
+
+at::Tensor orthogonal_powers(const at::Tensor& generator, std::int64_t largest,
+                             at::ScalarType dtype) {
+  const at::Tensor a = generator.to(at::kDouble);
+  at::Tensor power = at::linalg_matrix_exp(a - a.transpose(-1, -2));
+  std::vector<at::Tensor> powers = {power.to(dtype)};
+  for (std::int64_t reached = 1; reached < largest; reached = 2 * reached + 1) {
+    power = at::matmul(power, power);
+    powers.push_back(power.to(dtype));
+  }
+  return at::stack(powers);
+}
+
+at::Tensor raised(const at::Tensor& x, const at::Tensor& powers, const at::Tensor& exponents) {
+  const at::Tensor by_text = exponents.dim() == 2 ? exponents : exponents.unsqueeze(0);
+  at::Tensor result = x;
+  for (std::int64_t bit = 0; bit < powers.size(0); ++bit) {
+    const at::Tensor wanted = by_text.bitwise_right_shift(at::Scalar(bit)).bitwise_and(1).ne(0);
+    result = at::where(wanted.unsqueeze(1).unsqueeze(-1),
+                       at::matmul(result, powers[bit].transpose(-1, -2)), result);
+  }
+  return result;
+}
+
+TermProgram decaying(double decay,
+                     at::Tensor (*distance)(const TermRegion& region, std::int64_t columns),
+                     std::int64_t columns) {
+  TermProgram term;
+  term.arrays = 4;
+  term.score = [=](const TermRegion& region) {
+    const at::Tensor steps = distance(region, columns).to(region.content.scalar_type());
+    return region.content * at::pow(at::Scalar(decay), steps).unsqueeze(1);
+  };
+  return term;
+}
+
+}  // namespace phasescope::model

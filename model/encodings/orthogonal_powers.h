@@ -1,0 +1,30 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "model/encoding.h"
+
+// What APE's encodings share (arXiv 2312.16045): positions as powers of orthogonal matrices.
+
+namespace phasescope::model {
+
+// A generator A (d, d) with exp(A - A^T) = RoPE's rotation by one token, channels (2m, 2m + 1) a
+// plane, angles base^(-2m/d). float64; d is even.
+at::Tensor rope_generator(double base, std::int64_t dim);
+
+// W, W^2, W^4, ... of W = exp(A - A^T), A (..., d, d): (count, ..., d, d) of `dtype`, enough for
+// powers up to `largest`. Computed in float64: each squaring doubles the error. Differentiable.
+at::Tensor orthogonal_powers(const at::Tensor& generator, std::int64_t largest,
+                             at::ScalarType dtype);
+
+// W^n x of each token: x (B, H, N, d), powers (count, H, d, d), exponents n >= 0, (N) or (B, N)
+// int64.
+at::Tensor raised(const at::Tensor& x, const at::Tensor& powers, const at::Tensor& exponents);
+
+// What score becomes under a decay: scale * q.k times decay^distance, `distance` from a region's
+// ids.
+TermProgram decaying(double decay,
+                     at::Tensor (*distance)(const TermRegion& region, std::int64_t columns),
+                     std::int64_t columns);
+
+}  // namespace phasescope::model

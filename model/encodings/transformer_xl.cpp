@@ -1,0 +1,95 @@
+#include "model/encodings/transformer_xl.h"
+
+#include <ATen/ATen.h>
+
+#include <limits>
+
+#include "formats/error.h"
+#include "model/encodings/rotation.h"
+
+namespace phasescope::model {
+namespace {
+
+const EncodingInfo& transformer_xl_info() {
+  const double none = std::numeric_limits<double>::infinity();
+  const double tiny = std::numeric_limits<double>::min();
+  static const EncodingInfo info = {
+      .key = "transformer_xl",
+      .title = "Transformer-XL (relative sinusoids)",
+      .formula =
+          "s_ij = ((q_i + u).k_j + (q_i + v).W_R r_{i-j}) / sqrt(d), r sinusoidal of width C",
+      .source = "arXiv 1901.02860, Section 3.3",
+      .departure = "",
+      .options = {{"base", 10000.0, "base of the sinusoids' frequencies", {}, tiny, none}},
+      .shift_invariant = true,
+      .has_state = false,
+  };
+  return info;
+}
+
+struct RelativeTerm {
+  at::Tensor q, k;  // (B, H, N, d)
+  at::Tensor w;     // (H d, C)
+  at::Tensor u, v;  // (H, d)
+  double base = 0, scale = 1;
+
+  at::Tensor operator()(const TermRegion& region) const {
+    const at::Tensor& content = region.content;
+    const auto heads = [&](const at::Tensor& x, std::int64_t dim) {
+      return x.slice(dim, region.first_head, region.first_head + content.size(1));
+    };
+    const at::Tensor rows =
+        heads(q, 1).slice(2, region.first_row, region.first_row + content.size(2));
+    const at::Tensor columns =
+        heads(k, 1).slice(2, region.first_column, region.first_column + content.size(3));
+    const at::Tensor of_key = at::matmul(columns, heads(u, 0).unsqueeze(-1)).transpose(-1, -2);
+    const at::Tensor distance = region.query_id - region.key_id;  // (B or 1, rows, columns)
+    const std::int64_t first = distance.min().item<std::int64_t>();
+    const at::Tensor all = at::arange(first, distance.max().item<std::int64_t>() + 1, at::kDouble);
+    const at::Tensor r = sinusoids(all, base, w.size(1)).to(w.scalar_type());
+    const at::Tensor keys =
+        heads(at::matmul(r, w.t()).unflatten(1, {u.size(0), -1}).transpose(0, 1), 0);
+    const at::Tensor by_distance =
+        at::matmul(rows + heads(v, 0).unsqueeze(1), keys.transpose(-1, -2));  // (B, heads, rows, L)
+    const at::Tensor of_pair =
+        by_distance.gather(-1, (distance - first).unsqueeze(1).expand(content.sizes()));
+    return content + (of_key + of_pair) * scale;
+  }
+};
+
+class TransformerXl final : public Encoding {
+ public:
+  TransformerXl(const Json& options, const ModelConfig& model) : Encoding(options, model) {
+    if (width_ % 2 != 0 || kv_heads_ != heads_) {
+      throw formats::bad_input("transformer_xl needs an even width and a key head for every head");
+    }
+  }
+
+  const EncodingInfo& info() const override { return transformer_xl_info(); }
+
+  std::vector<ParameterSpec> parameters() const override {
+    return {{.name = "r_proj", .shape = {heads_ * head_dim_, width_}},
+            {.name = "u", .shape = {heads_, head_dim_}, .decays = false},
+            {.name = "v", .shape = {heads_, head_dim_}, .decays = false}};
+  }
+
+  AttentionProgram program(const Parameters& layer, const at::Tensor& q, const at::Tensor& k,
+                           const PositionState& state) const override {
+    AttentionProgram program = unrotated(q, k, state);
+    program.kind = AttentionProgram::Kind::term;
+    program.term.arrays = 5 * heads_;
+    program.term.score = RelativeTerm{
+        q, k, layer.at("r_proj"), layer.at("u"), layer.at("v"), number("base"), scale_};
+    return program;
+  }
+};
+
+std::unique_ptr<Encoding> make_transformer_xl(const Json& options, const ModelConfig& model) {
+  return std::make_unique<TransformerXl>(options, model);
+}
+
+}  // namespace
+
+EncodingEntry transformer_xl_entry() { return {&transformer_xl_info(), &make_transformer_xl}; }
+
+}  // namespace phasescope::model

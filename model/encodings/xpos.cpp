@@ -1,0 +1,105 @@
+#include "model/encodings/xpos.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "formats/error.h"
+#include "model/encodings/rotation.h"
+
+namespace phasescope::model {
+namespace {
+
+const EncodingInfo& xpos_info() {
+  const double none = std::numeric_limits<double>::infinity();
+  const double tiny = std::numeric_limits<double>::min();
+  static const EncodingInfo info = {
+      .key = "xpos",
+      .title = "xPos (rotary positions that decay)",
+      .formula =
+          "s_ij = sum_m zeta_m^((i-j)/scale_base) Re(conj((R_i q_i)_m) (R_j k_j)_m) / sqrt(d), "
+          "zeta_m = (2m + 0.4 d) / (1.4 d)",
+      .source = "arXiv 2212.10554, Section 3.2",
+      .departure = "",
+      .options =
+          {{"base", 10000.0, "base of the frequencies base^(-2m/d)", {}, tiny, none},
+           {"layout",
+            "half",
+            "channels of plane m: (m, m + d/2) or (2m, 2m + 1)",
+            {"half", "interleaved"}},
+           {"scale_base", 512.0, "tokens over which plane m decays by zeta_m", {}, tiny, none},
+           {"max_positions",
+            0,
+            "the exponents' centre is half of it, or of a longer text; 0: the model's context",
+            {},
+            0,
+            none}},
+      .shift_invariant = true,
+      .has_state = true,
+  };
+  return info;
+}
+
+// Exponents are counted from the middle of the text's own positions: it cancels in the score, and a
+// shift of all positions cannot overflow. (N), or (B, N).
+at::Tensor centred(const at::Tensor& ids, std::int64_t center, at::ScalarType dtype) {
+  return (ids - ids.amin(-1, true) - center).to(dtype);
+}
+
+class Xpos final : public Encoding {
+ public:
+  Xpos(const Json& options, const ModelConfig& model) : Encoding(options, model) {
+    if (head_dim_ % 2 != 0) {
+      throw formats::bad_input(
+          "xpos turns pairs of channels, so the head size must be even, but is " +
+          std::to_string(head_dim_));
+    }
+    layout_ = text("layout") == "half" ? RotationLayout::half : RotationLayout::interleaved;
+  }
+
+  const EncodingInfo& info() const override { return xpos_info(); }
+
+  at::Tensor frequencies(const StartContext& context) const override {
+    return rope_frequencies(number("base"), head_dim_, context.angle_dtype);
+  }
+
+  // The state's table is what q is multiplied by and k divided by, as z.
+  PositionState start(const StartContext& context) const override {
+    PositionState state{context.positions, rotation_state(position_values(context),
+                                                          frequencies(context), context.dtype)};
+    const std::int64_t known = integer("max_positions") > 0 ? integer("max_positions") : context_;
+    const at::Tensor exponents =
+        centred(position_ids(context), std::max(known, context.positions.length) / 2,
+                context.angle_dtype) /
+        number("scale_base");
+    const double d = static_cast<double>(head_dim_);
+    const at::Tensor zeta =
+        (at::arange(0, head_dim_, 2, at::TensorOptions(context.angle_dtype)) + 0.4 * d) / (1.4 * d);
+    const at::Tensor scales =
+        at::pow(zeta, exponents.unsqueeze(-1)).to(context.dtype).unsqueeze(-2);  // ([B,] N, 1, d/2)
+    state.table = scales.dim() == 4 ? scales.unsqueeze(1) : scales.unsqueeze(0).unsqueeze(0);
+    return state;
+  }
+
+  AttentionProgram program(const Parameters&, const at::Tensor& q, const at::Tensor& k,
+                           const PositionState& state) const override {
+    AttentionProgram program = unrotated(q, k, state);
+    program.q = rotate(q, state.z * state.table, layout_);
+    program.k = rotate(k, state.z / state.table, layout_);
+    return program;
+  }
+
+ private:
+  RotationLayout layout_ = RotationLayout::half;
+};
+
+std::unique_ptr<Encoding> make_xpos(const Json& options, const ModelConfig& model) {
+  return std::make_unique<Xpos>(options, model);
+}
+
+}  // namespace
+
+EncodingEntry xpos_entry() { return {&xpos_info(), &make_xpos}; }
+
+}  // namespace phasescope::model

@@ -1,0 +1,130 @@
+// What a shift of all position ids does to the logits, measured for every encoding of the registry.
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "../golden.h"
+#include "formats/error.h"
+#include "model/open_model.h"
+
+namespace phasescope::model {
+namespace {
+
+enum class Under { stays, moves, refused };
+
+struct Row {
+  std::string name, encoding;
+  Json options;
+  Under shift;
+};
+void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
+
+// Expected behaviour under a shift of all position ids, as the papers' formulas have it.
+std::vector<Row> rows() {
+  const Json none = Json::object();
+  return {
+      {"none", "none", none, Under::stays},
+      {"rope", "rope", none, Under::stays},
+      {"rope_linear", "rope", {{"scaling", "linear"}, {"factor", 2.0}}, Under::stays},
+      {"rope_ntk", "rope", {{"scaling", "ntk"}, {"factor", 2.0}}, Under::stays},
+      {"rope_dynamic", "rope", {{"scaling", "dynamic"}, {"factor", 2.0}}, Under::stays},
+      {"rope_yarn", "rope", {{"scaling", "yarn"}, {"factor", 2.0}}, Under::stays},
+      {"rope_partial", "rope", {{"partial_rotary_factor", 0.5}}, Under::stays},
+      {"xpos", "xpos", none, Under::stays},
+      {"randomized_rope", "randomized_rope", none, Under::stays},
+      {"randomized_rope_drawn", "randomized_rope", {{"draw", "layer"}}, Under::stays},
+      {"shaw", "shaw", none, Under::stays},
+      {"transformer_xl", "transformer_xl", none, Under::stays},
+      {"alibi", "alibi", none, Under::stays},
+      {"kerple_log", "kerple_log", none, Under::stays},
+      {"kerple_power", "kerple_power", none, Under::stays},
+      {"t5", "t5", none, Under::stays},
+      {"cape_alibi", "cape", {{"base", "alibi"}}, Under::stays},
+      {"cape_kerple", "cape", {{"base", "kerple_log"}}, Under::stays},
+      {"cape_content", "cape", {{"form", "content"}}, Under::stays},
+      {"cape_rotated", "cape", {{"form", "content"}, {"rotate", true}}, Under::stays},
+      {"cape_conv", "cape", {{"form", "conv"}}, Under::stays},
+      {"cope", "cope", none, Under::stays},
+      {"tape", "tape", none, Under::stays},
+      {"tape_attention_only", "tape", {{"contextualize", "attention_only"}}, Under::stays},
+      {"tape_mlp_only", "tape", {{"contextualize", "mlp_only"}}, Under::stays},
+      {"tape_yarn", "tape", {{"scaling", "yarn"}, {"factor", 2.0}}, Under::stays},
+      {"tapa", "tapa", none, Under::stays},
+      {"ape_sequence", "ape_sequence", none, Under::stays},
+      {"ape_periodic", "ape_periodic", none, Under::stays},
+      {"sinusoidal", "sinusoidal", none, Under::moves},
+      {"sinusoidal_2d", "sinusoidal_2d", none, Under::moves},
+      // Its normaliser reads the query's position once that is past the threshold.
+      {"fire", "fire", {{"threshold", 8.0}}, Under::moves},
+      {"cape_fire", "cape", {{"base", "fire"}}, Under::moves},
+      {"tape_without_equivariance", "tape", {{"equivariance", false}}, Under::moves},
+      {"tape_adatensor", "tape", {{"tensor_form", "adatensor"}}, Under::moves},
+      {"tape_adavector", "tape", {{"tensor_form", "adavector"}}, Under::moves},
+      {"ape_grid", "ape_grid", {{"columns", 7}}, Under::moves},  // 1000 is no whole number of rows
+      {"learned", "learned", none, Under::refused},
+  };
+}
+
+// Random everywhere: at their own initialisation some updates are zero and would hide.
+std::shared_ptr<const Model> random_everywhere(const Row& row) {
+  const ModelConfig config = tiny_config(row.encoding, row.options);
+  const std::unique_ptr<Encoding> encoding = make_encoding(config);
+  Weights weights = converted(init_weights(config, *encoding, 3), at::kDouble);
+  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(11);
+  for (LayerWeights& layer : weights.layers) {
+    for (auto& [name, tensor] : layer.encoding) {
+      if (tensor.dim() > 1) tensor = at::empty_like(tensor).normal_(0, 0.3, generator);
+    }
+  }
+  return model_of(config, weights, row.name);
+}
+
+double change_under(const Model& model, std::int64_t shift) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor ids = random_ids(1, 23, model.config().vocab_size);
+  return relative_error(model.decoder.forward(ids, {.shift = shift}), model.decoder.forward(ids));
+}
+
+class ShiftTable : public testing::TestWithParam<Row> {};
+INSTANTIATE_TEST_SUITE_P(Encodings, ShiftTable, testing::ValuesIn(rows()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(ShiftTable, IsAsExpected) {
+  const Row& row = GetParam();
+  const auto model = random_everywhere(row);
+  if (row.shift == Under::refused) {
+    EXPECT_THROW(change_under(*model, 1000), formats::Error);
+    EXPECT_GT(change_under(*model, 5), 1e-3);
+    return;
+  }
+  const double change = change_under(*model, 1000);
+  std::printf("%-26s %.1e\n", row.name.c_str(), change);
+  EXPECT_EQ(model->encoding().shift_invariant(), row.shift == Under::stays);
+  if (row.shift == Under::stays) {
+    EXPECT_LT(change, 1e-10);
+  } else {
+    EXPECT_GT(change, 1e-3);
+  }
+}
+
+TEST(ShiftTable, HasEveryEncoding) {
+  std::set<std::string> there;
+  for (const Row& row : rows()) there.insert(row.encoding);
+  for (const EncodingEntry& entry : encodings())
+    EXPECT_TRUE(there.contains(entry.info->key)) << entry.info->key;
+}
+
+TEST(ShiftTable, FireStaysBelowItsThresholdAndAGridByWholeRows) {
+  EXPECT_LT(change_under(
+                *random_everywhere({"fire", "fire", {{"threshold", 2000.0}}, Under::stays}), 1000),
+            1e-12);
+  EXPECT_LT(
+      change_under(*random_everywhere({"grid", "ape_grid", {{"columns", 7}}, Under::stays}), 1001),
+      1e-10);
+}
+
+}  // namespace
+}  // namespace phasescope::model
