@@ -136,8 +136,12 @@ TEST(Server, CancelIsNeverLost) {
 TEST(Server, ANewerRequestReplacesTheQueuedOneWithItsTag) {
   WorkerClient client(options());
   Ended blocking, old, other, fresh;
-  const auto block =
-      client.submit("worker.sleep", {{"seconds", 30}}, blocking.callbacks(), {"map", {}});
+  // Queued itself, the first would be the one that is replaced.
+  bool running = false;
+  Callbacks first = blocking.callbacks();
+  first.on_progress = [&](auto&&...) { running = true; };
+  const auto block = client.submit("worker.sleep", {{"seconds", 30}}, first, {"map", {}});
+  ASSERT_TRUE(drain_until(client, [&] { return running; }));
   client.submit("worker.sleep", {{"seconds", 30}}, old.callbacks(), {"map", {}});
   client.submit("worker.sleep", {{"seconds", 0}}, other.callbacks(), {"heads", {}});
   client.submit("worker.sleep", {{"seconds", 0}}, fresh.callbacks(), {"map", {}});
