@@ -45,6 +45,8 @@ struct AttentionShape {
   bool causal = true;
   /// Index of query 0 among the keys (keys - queries aligns both at their ends). May be negative.
   std::int64_t query_offset = 0;
+  /// Above 0: a query sees the keys with |lambda| < window. Others cost nothing.
+  std::int64_t window = 0;
 };
 
 // ---- Variants ----------------------------------------------------------------------------------
@@ -152,6 +154,10 @@ struct AttentionInputs {
   InputTensor v;    ///< (B, kv_heads, keys, value_dim)
   float scale = 1;  ///< of q.k; 1/sqrt(d) in most models
   Variant variant;
+  /// Above 0: the variant's score s becomes soft_cap tanh(s / soft_cap), before any mask.
+  float soft_cap = 0;
+  /// (B, keys) contiguous, 0 for padding, which no query sees; null where all keys are real.
+  const std::uint8_t* key_mask = nullptr;
 };
 
 struct ForwardOutputs {

@@ -1,6 +1,7 @@
 #include "kernels/check.h"
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 #include <string>
 
@@ -25,6 +26,7 @@ void check_shape(const AttentionShape& s) {
           "expected a head_dim of 1 to 512 but got " + number(s.head_dim));
   require(s.value_dim >= 0 && s.value_dim <= 512,
           "expected a value_dim of at most 512 but got " + number(s.value_dim));
+  require(s.window >= 0, "expected a window of at least 0 but got " + number(s.window));
 }
 
 /// Largest |lambda| of an unmasked pair, or -1 where there is none; `least` gets the smallest lambda.
@@ -107,6 +109,8 @@ void check_buckets(const BucketProbes& buckets) {
 
 void check_inputs(const AttentionInputs& inputs) {
   check_shape(inputs.shape);
+  require(inputs.soft_cap >= 0 && std::isfinite(inputs.soft_cap),
+          "expected a finite soft_cap of at least 0");
   const bool empty = inputs.shape.queries == 0 || inputs.shape.keys == 0;
   require(empty || (inputs.q.data && inputs.k.data), "expected q and k but a pointer is null");
   std::visit(CheckVariant{inputs}, inputs.variant);

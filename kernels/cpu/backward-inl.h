@@ -26,7 +26,7 @@ class BackwardPass {
   BackwardPass(const AttentionInputs& inputs, const SavedForward& saved,
                const Gradients& gradients)
       : inputs_(inputs), saved_(saved), gradients_(gradients), shape_(inputs.shape),
-        variant_(inputs) {
+        visibility_(inputs), cap_(inputs.soft_cap * kLog2e), variant_(inputs) {
     for (int n = 0; n < V::kDots; ++n) dots_[n] = variant_.dot(n);
     for (int n = 0; n < V::kValues; ++n) values_[n] = variant_.value(n);
     blocks_ = (shape_.queries + kQueryBlock - 1) / kQueryBlock;
@@ -161,21 +161,26 @@ class BackwardPass {
     std::fill(block.scratch, block.scratch + variant_.scratch_size(), 0.0f);
     pack_block(block);
     const std::int64_t last = std::min(block.query + kQueryBlock, shape_.queries) - 1;
-    const std::int64_t keys = visible_keys(shape_, last);
-    for (std::int64_t key = 0; key < keys; key += kKeyBlock) {
-      const std::int64_t count = std::min<std::int64_t>(kKeyBlock, keys - key);
-      int first = 0;  // panels before see no key of the block
-      while (visible_of(block, first) <= key) ++first;
-      for (int p = first; p < kPanels; ++p) run_panel(block, p, key, count);
-      add_keys(block, first, key, count);
+    const KeyRange keys = visibility_.keys(block.batch, block.query, last);
+    for (std::int64_t key = keys.begin; key < keys.end; key += kKeyBlock) {
+      const std::int64_t count = std::min<std::int64_t>(kKeyBlock, keys.end - key);
+      // Panels first .. end - 1 see keys of the block.
+      int first = 0;
+      while (first < kPanels && keys_of(block, first).end <= key) ++first;
+      int end = first;
+      while (end < kPanels && rows_of(block, end) > 0 &&
+             keys_of(block, end).begin < key + count) {
+        run_panel(block, end++, key, count);
+      }
+      add_keys(block, first, end, key, count);
     }
     for (int p = 0; p < kPanels; ++p) write_queries(block, p);
   }
 
   /// Keys that some query of panel p sees.
-  std::int64_t visible_of(const Block& block, int p) const {
-    const std::int64_t rows = rows_of(block, p);
-    return rows == 0 ? 0 : visible_keys(shape_, block.query + p * kPanel + rows - 1);
+  KeyRange keys_of(const Block& block, int p) const {
+    const std::int64_t rows = rows_of(block, p), first = block.query + p * kPanel;
+    return rows == 0 ? KeyRange{} : visibility_.keys(block.batch, first, first + rows - 1);
   }
 
   void pack_block(Block& block) const {
@@ -246,19 +251,22 @@ class BackwardPass {
 
   /// Weights and d dots of one panel x keys key .. key + count - 1, and its dq.
   void run_panel(Block& block, int p, std::int64_t key, std::int64_t count) const {
-    const std::int64_t queries = rows_of(block, p);
-    const std::int64_t end = std::min(key + count, visible_of(block, p));
-    TilePlace place{block.query + p * kPanel + shape_.query_offset, key, 0,
-                    static_cast<int>(queries), shape_.causal};
+    const KeyRange seen = keys_of(block, p);
+    const std::int64_t skip =
+        std::max<std::int64_t>(0, seen.begin - key) / kTileKeys * kTileKeys;
+    const std::int64_t end = std::min(key + count, seen.end);
+    TilePlace place = tile_place(shape_, visibility_, block.batch, block.query + p * kPanel,
+                                 rows_of(block, p), key + skip);
     for (; place.key < end; place.key += kTileKeys) {
       place.keys = static_cast<int>(std::min<std::int64_t>(kTileKeys, end - place.key));
       run_tile(block, p, place, place.key - key);
     }
-    clear_rows(block, p, std::max<std::int64_t>(0, round_up(end - key, kTileKeys)), count);
-    for (int n = 0; n < V::kDots && end > key; ++n) {
-      multiply_panel({block.k[n].data + key * block.k[n].row, 1, block.k[n].row,
-                      block.d_dots[n] + p * kPanel, kQueryBlock, block.dq_lanes[p][n], kPanel,
-                      end - key},
+    clear_rows(block, p, 0, skip);
+    clear_rows(block, p, round_up(end - key, kTileKeys), count);
+    for (int n = 0; n < V::kDots; ++n) {
+      multiply_panel({block.k[n].data + (key + skip) * block.k[n].row, 1, block.k[n].row,
+                      block.d_dots[n] + skip * kQueryBlock + p * kPanel, kQueryBlock,
+                      block.dq_lanes[p][n], kPanel, end - key - skip},
                      block.dim[n]);
     }
   }
@@ -277,6 +285,7 @@ class BackwardPass {
     Vec t[kTileKeys][kVecs];
     Vec second[kTileKeys][kVecs];
     HWY_ALIGN float first_dot[V::kDots == 2 ? kTileKeys * kPanel : 1];
+    HWY_ALIGN float slopes[kTileKeys * kPanel];
     const float* q[2] = {block.q_lanes[p][0], block.q_lanes[p][1]};
     dot_tiles<V>(place, q, block.k, block.dim, t, second);
     if constexpr (V::kDots == 2) {
@@ -285,6 +294,10 @@ class BackwardPass {
       }
     }
     variant_.score(block.variant_head, place, t, second);
+    if (cap_ > 0) {
+      cap_tile(cap_, t);
+      cap_slopes(cap_, t, slopes);
+    }
     if (is_masked(place)) mask_tile(place, t);
     float* weights = block.weights + row * kQueryBlock + p * kPanel;
     const float* lse = block.lse + p * kPanel;
@@ -302,14 +315,27 @@ class BackwardPass {
       tile_rows(place, block.v[n], rows);
       dot_tile(rows, block.d_out_lanes[p][n], values_[n].dim, t);
     }
-    finish_tile(block, p, place, row, t, second, first_dot);
+    if (cap_ > 0) scale_by(weights, slopes);
+    finish_tile(block, p, place, row, t, second, first_dot,
+                cap_ > 0 ? slopes : weights, cap_ > 0 ? kPanel : kQueryBlock);
   }
 
-  /// d s = p (d p - sum d_out . out), then the variant's way from scores to dots.
+  /// Slopes of the cap times the tile's weights.
+  static void scale_by(const float* weights, float* slopes) {
+    for (int r = 0; r < kTileKeys; ++r) {
+      for (int v = 0; v < kVecs; ++v) {
+        float* at = slopes + r * kPanel + v * kLanes;
+        store(hn::Mul(load(at), load(weights + r * kQueryBlock + v * kLanes)), at);
+      }
+    }
+  }
+
+  /// d s = p (d p - sum d_out . out), then the variant's way from scores to dots. `pulled`: p times
+  /// the slope of the cap, rows `pulled_row` apart.
   HWY_INLINE void finish_tile(Block& block, int p, const TilePlace& place, std::int64_t row,
                               const Vec (&d_weight)[kTileKeys][kVecs],
-                              const Vec (&second)[kTileKeys][kVecs],
-                              const float* first_dot) const {
+                              const Vec (&second)[kTileKeys][kVecs], const float* first_dot,
+                              const float* pulled, std::int64_t pulled_row) const {
     const std::int64_t at = row * kQueryBlock + p * kPanel;
     const float* row_sum = block.row_sum + p * kPanel;
 #pragma GCC unroll 8
@@ -317,7 +343,7 @@ class BackwardPass {
 #pragma GCC unroll 4
       for (int v = 0; v < kVecs; ++v) {
         const std::int64_t here = at + r * kQueryBlock + v * kLanes;
-        const Vec d_score = hn::Mul(load(block.weights + here),
+        const Vec d_score = hn::Mul(load(pulled + r * pulled_row + v * kLanes),
                                     hn::Sub(d_weight[r][v], load(row_sum + v * kLanes)));
         Vec a = zero(), b = zero();
         if constexpr (V::kDots == 2) {
@@ -332,11 +358,11 @@ class BackwardPass {
     }
   }
 
-  /// dk and dv of the block's keys, from the queries of panels `first` and later.
-  void add_keys(Block& block, int first, std::int64_t key, std::int64_t count) const {
+  /// dk and dv of the block's keys, from the queries of panels first .. end - 1.
+  void add_keys(Block& block, int first, int end, std::int64_t key, std::int64_t count) const {
     const std::int64_t skip = first * kPanel;
     const std::int64_t depth =
-        std::min<std::int64_t>(kQueryBlock, shape_.queries - block.query) - skip;
+        std::min<std::int64_t>(end * kPanel, shape_.queries - block.query) - skip;
     const auto add = [&](const float* pairs, const float* rows, std::int64_t dim, float* sums) {
       const std::int64_t width = padded(dim);
       multiply_wide({pairs + skip, kQueryBlock, 1, rows + skip * width, width, sums + key * width,
@@ -381,6 +407,8 @@ class BackwardPass {
   const SavedForward& saved_;
   const Gradients& gradients_;
   const AttentionShape& shape_;
+  Visibility visibility_;
+  float cap_;  ///< of scores, log2 units; 0: none
   V variant_;
   DotStream dots_[2];
   ValueStream values_[2];

@@ -79,6 +79,7 @@ class CapeBackward {
         saved_(saved),
         gradients_(gradients),
         shape_(inputs.shape),
+        visibility_(inputs),
         net_(inputs),
         heads_(shape_.heads),
         hidden_(net_.cape.hidden),
@@ -190,9 +191,9 @@ class CapeBackward {
       std::fill(w.w1_sums, w.w1_sums + 2 * heads_ * hidden_ * kLanes, 0.0f);
       std::fill(w.d_hidden_diagonals, w.d_hidden_diagonals + diagonals(), 0.0f);
       for (std::int64_t h = 0; h < heads_; ++h) pack_head(w, h);
-      const std::int64_t keys = visible_keys(shape_, w.row + w.queries - 1);
-      for (std::int64_t key = 0; key < keys; key += kBackwardKeys) {
-        run_block(w, key, std::min<std::int64_t>(kBackwardKeys, keys - key));
+      const KeyRange keys = visibility_.keys(batch, w.row, w.row + w.queries - 1);
+      for (std::int64_t key = keys.begin; key < keys.end; key += kBackwardKeys) {
+        run_block(w, key, std::min<std::int64_t>(kBackwardKeys, keys.end - key));
       }
       flush(w, network);
       for (std::int64_t h = 0; h < heads_; ++h) write_queries(w, h);
@@ -235,8 +236,7 @@ class CapeBackward {
   }
 
   void run_block(Work& w, std::int64_t key, std::int64_t keys) const {
-    const TilePlace place{w.row + shape_.query_offset, key, 0, static_cast<int>(w.queries),
-                          shape_.causal};
+    const TilePlace place = tile_place(shape_, visibility_, w.batch, w.row, w.queries, key);
     for (std::int64_t h = 0; h < heads_; ++h) {
       cape_content(place, keys, w.q_lanes + h * shape_.head_dim * kPanel,
                    head_of(inputs_.k, w.batch, h), shape_.head_dim, w.content + h * kBackwardRow);
@@ -270,6 +270,12 @@ class CapeBackward {
           t[r][v] = hn::Mul(load(weights + r * kPanel + v * kLanes), set(kLog2e));
         }
       }
+      HWY_ALIGN float slopes[kTileKeys * kPanel];
+      const float cap = inputs_.soft_cap * kLog2e;
+      if (cap > 0) {
+        cap_tile(cap, t);
+        cap_slopes(cap, t, slopes);
+      }
       if (is_masked(place)) mask_tile(place, t);
       for (int r = 0; r < kTileKeys; ++r) {
         for (int v = 0; v < kVecs; ++v) {
@@ -286,7 +292,9 @@ class CapeBackward {
         for (int v = 0; v < kVecs; ++v) {
           const std::int64_t at = r * kPanel + v * kLanes;
           const Vec mean = load(w.row_sum + h * kPanel + v * kLanes);
-          store(hn::Mul(load(weights + at), hn::Sub(t[r][v], mean)), d_score + at);
+          Vec d = hn::Mul(load(weights + at), hn::Sub(t[r][v], mean));
+          if (cap > 0) d = hn::Mul(d, load(slopes + at));
+          store(d, d_score + at);
         }
       }
     }
@@ -385,6 +393,7 @@ class CapeBackward {
   const SavedForward& saved_;
   const Gradients& gradients_;
   const AttentionShape& shape_;
+  Visibility visibility_;
   CapeNetwork net_;
   std::int64_t heads_, hidden_, key_width_, value_width_;
   std::int64_t panels_ = 0, chunks_ = 1;

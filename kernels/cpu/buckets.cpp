@@ -91,13 +91,4 @@ void BucketSums::write(const BucketProbes& buckets) const {
   }
 }
 
-std::int64_t pairs_at_distance(const AttentionShape& shape, std::int64_t distance) {
-  if (shape.causal && distance < 0) return 0;
-  // Queries i with a key i + query_offset - distance.
-  const std::int64_t first = distance - shape.query_offset;
-  const std::int64_t begin = std::max<std::int64_t>(0, first);
-  const std::int64_t end = std::min(shape.queries, first + shape.keys);
-  return std::max<std::int64_t>(0, end - begin);
-}
-
 }  // namespace phasescope::kernels

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/attention.h"
+#include "kernels/cpu/visibility.h"
 
 namespace phasescope::kernels {
 
@@ -76,14 +77,11 @@ class BucketSums {
   std::vector<double> sums_;
 };
 
-/// Number of pairs of one head at a distance that the shape does not mask.
-std::int64_t pairs_at_distance(const AttentionShape& shape, std::int64_t distance);
-
 /// Writes BucketProbes::pairs of a head (batch included); masked(lambda) says which distances the
 /// variant masks.
 template <class Masked>
 void write_pairs(const BucketProbes& buckets, const BucketPlan& plan, const AttentionShape& shape,
-                 std::int64_t head, const Masked& masked) {
+                 const Visibility& visibility, std::int64_t head, const Masked& masked) {
   if (!buckets.pairs || !plan.wanted()) return;
   std::int64_t* pairs = buckets.pairs + head * plan.count();
   for (std::int64_t b = 0; b < plan.count(); ++b) pairs[b] = 0;
@@ -92,7 +90,7 @@ void write_pairs(const BucketProbes& buckets, const BucketPlan& plan, const Atte
   for (std::int64_t lambda = first; lambda <= last; ++lambda) {
     const std::int32_t place = plan.place(lambda);
     if (!plan.holds(place) || masked(lambda)) continue;
-    pairs[place] += pairs_at_distance(shape, lambda);
+    pairs[place] += visibility.pairs(head / shape.heads, lambda);
   }
 }
 

@@ -26,6 +26,8 @@ class ForwardPass {
       : inputs_(inputs),
         outputs_(outputs),
         shape_(inputs.shape),
+        visibility_(inputs),
+        cap_(inputs.soft_cap * kLog2e),
         variant_(inputs),
         plan_(outputs.buckets, inputs.shape, kPanel, kKeyBlock),
         kept_(plan_.kept_blocks(kPanels, Buckets::kBlock)) {
@@ -49,7 +51,7 @@ class ForwardPass {
     });
     sums.write(outputs_.buckets);
     for (std::int64_t head = 0; head < heads; ++head) {
-      write_pairs(outputs_.buckets, plan_, shape_, head,
+      write_pairs(outputs_.buckets, plan_, shape_, visibility_, head,
                   [&](std::int64_t lambda) { return variant_.masks(head % shape_.heads, lambda); });
     }
   }
@@ -95,9 +97,9 @@ class ForwardPass {
     item.weights = buffer;
     if (plan_.wanted()) prepare_buckets(item, buffer + kKeyBlock * kPanel);
     const std::int64_t last = std::min(query + kQueryBlock, shape_.queries) - 1;
-    const std::int64_t keys = visible_keys(shape_, last);
-    for (std::int64_t key = 0; key < keys; key += kKeyBlock) {
-      for (int p = 0; p < kPanels; ++p) attend(item, p, key);
+    const KeyRange keys = visibility_.keys(item.batch, query, last);
+    for (std::int64_t key = keys.begin / kKeyBlock * kKeyBlock; key < keys.end; key += kKeyBlock) {
+      for (int p = 0; p < kPanels; ++p) attend(item, p, {key, key + kKeyBlock});
     }
     for (int p = 0; p < kPanels; ++p) write_panel(item, p);
   }
@@ -153,12 +155,15 @@ class ForwardPass {
     }
   }
 
-  /// One panel against keys key .. key + 127: weights of the block, then the values they average.
-  void attend(Item& item, int p, std::int64_t key) const {
+  /// One panel against the keys of a block that it sees: their weights, then the values they
+  /// average.
+  void attend(Item& item, int p, KeyRange block) const {
     const std::int64_t queries = rows_of(item, p);
     if (queries == 0) return;
     const std::int64_t row = item.query + p * kPanel;
-    const std::int64_t end = std::min(key + kKeyBlock, visible_keys(shape_, row + queries - 1));
+    const KeyRange seen = visibility_.keys(item.batch, row, row + queries - 1);
+    const std::int64_t key = std::max(block.begin, seen.begin);
+    const std::int64_t end = std::min(block.end, seen.end);
     if (end <= key) return;
     Panel& panel = item.panels[p];
     Buckets* buckets =
@@ -187,14 +192,15 @@ class ForwardPass {
   template <class Use>
   HWY_INLINE void for_tiles(const Item& item, int p, std::int64_t key, std::int64_t end,
                             const Use& use) const {
-    TilePlace place{item.query + p * kPanel + shape_.query_offset, key, 0,
-                    static_cast<int>(rows_of(item, p)), shape_.causal};
+    TilePlace place = tile_place(shape_, visibility_, item.batch, item.query + p * kPanel,
+                                 rows_of(item, p), key);
     for (; place.key < end; place.key += kTileKeys) {
       place.keys = static_cast<int>(std::min<std::int64_t>(kTileKeys, end - place.key));
       Vec t[kTileKeys][kVecs];
       Vec second[kTileKeys][kVecs];
       dot_tiles<V>(place, item.q[p], item.k, item.dim, t, second);
       variant_.score(item.variant_head, place, t, second);
+      cap_tile(cap_, t);
       use(place, t);
     }
   }
@@ -238,6 +244,8 @@ class ForwardPass {
   const AttentionInputs& inputs_;
   const ForwardOutputs& outputs_;
   const AttentionShape& shape_;
+  Visibility visibility_;
+  float cap_;  ///< of scores, log2 units; 0: none
   V variant_;
   BucketPlan plan_;
   std::int64_t kept_;  ///< blocks of weights a panel may keep

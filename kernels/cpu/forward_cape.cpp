@@ -19,6 +19,7 @@ class CapeForward {
       : inputs_(inputs),
         outputs_(outputs),
         shape_(inputs.shape),
+        visibility_(inputs),
         net_(inputs),
         plan_(outputs.buckets, inputs.shape, kPanel, kCapeKeys),
         kept_(plan_.kept_blocks(inputs.shape.heads, Buckets::kBlock)) {}
@@ -38,7 +39,8 @@ class CapeForward {
     });
     sums.write(outputs_.buckets);
     for (std::int64_t head = 0; head < shape_.batch * shape_.heads; ++head) {
-      write_pairs(outputs_.buckets, plan_, shape_, head, [](std::int64_t) { return false; });
+      write_pairs(outputs_.buckets, plan_, shape_, visibility_, head,
+                  [](std::int64_t) { return false; });
     }
   }
 
@@ -72,9 +74,9 @@ class CapeForward {
     item.scores = buffer;
     item.hidden = buffer + net_.heads * kCapeRow;
     if (plan_.wanted()) prepare_buckets(item, sums, slot, item.hidden + net_.cape.hidden * kPanel);
-    const std::int64_t keys = visible_keys(shape_, row + item.queries - 1);
-    for (std::int64_t key = 0; key < keys; key += kCapeKeys) {
-      attend(item, key, std::min<std::int64_t>(kCapeKeys, keys - key));
+    const KeyRange keys = visibility_.keys(batch, row, row + item.queries - 1);
+    for (std::int64_t key = keys.begin; key < keys.end; key += kCapeKeys) {
+      attend(item, key, std::min<std::int64_t>(kCapeKeys, keys.end - key));
     }
     if (plan_.wanted()) finish_buckets(item);
     for (std::int64_t h = 0; h < net_.heads; ++h) write_head(item, h);
@@ -118,7 +120,7 @@ class CapeForward {
   }
 
   TilePlace place_of(const Item& item, std::int64_t key) const {
-    return {item.row + shape_.query_offset, key, 0, static_cast<int>(item.queries), shape_.causal};
+    return tile_place(shape_, visibility_, item.batch, item.row, item.queries, key);
   }
 
   void attend(Item& item, std::int64_t key, std::int64_t keys) const {
@@ -156,6 +158,7 @@ class CapeForward {
           t[r][v] = hn::Mul(load(block + (n + r) * kPanel + v * kLanes), set(kLog2e));
         }
       }
+      cap_tile(inputs_.soft_cap * kLog2e, t);
       use(place, n, t);
     }
   }
@@ -224,6 +227,7 @@ class CapeForward {
   const AttentionInputs& inputs_;
   const ForwardOutputs& outputs_;
   const AttentionShape& shape_;
+  Visibility visibility_;
   CapeNetwork net_;
   BucketPlan plan_;
   std::int64_t kept_;  ///< blocks of weights a head may keep

@@ -60,7 +60,13 @@ HWY_INLINE void dot_tiles(const TilePlace& place, const float* const (&q)[2],
 
 /// True where some pair of the tile is masked.
 HWY_INLINE bool is_masked(const TilePlace& place) {
-  return place.keys < kTileKeys || (place.causal && place.key + kTileKeys - 1 > place.query);
+  if (place.keys < kTileKeys) return true;
+  const std::int64_t nearest = place.query - (place.key + kTileKeys - 1);
+  const std::int64_t farthest = place.query + kPanel - 1 - place.key;
+  if (nearest < (place.causal ? 0 : 1 - place.window) || farthest >= place.window) return true;
+  return HWY_UNLIKELY(place.real != nullptr) &&
+         std::find(place.real + place.key, place.real + place.key + kTileKeys, 0) !=
+             place.real + place.key + kTileKeys;
 }
 
 }  // namespace phasescope::kernels::HWY_NAMESPACE

@@ -56,11 +56,4 @@ inline std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-/// The keys that queries up to (and including) index `last` see: the first so many.
-inline std::int64_t visible_keys(const AttentionShape& shape, std::int64_t last) {
-  if (!shape.causal) return shape.keys;
-  const std::int64_t seen = last + shape.query_offset + 1;
-  return seen < 0 ? 0 : (seen < shape.keys ? seen : shape.keys);
-}
-
 }  // namespace phasescope::kernels

@@ -27,7 +27,11 @@ class HeadScores {
   static constexpr bool kHeadsTogether = false;
 
   HeadScores(const AttentionInputs& inputs, const V& variant)
-      : inputs_(inputs), variant_(variant), scores_(kKeys * kPanel) {
+      : inputs_(inputs),
+        visibility_(inputs),
+        cap_(inputs.soft_cap * kLog2e),
+        variant_(variant),
+        scores_(kKeys * kPanel) {
     for (int n = 0; n < V::kDots; ++n) {
       dots_[n] = variant.dot(n);
       packed_[n] = FloatBuffer(dots_[n].dim * kPanel);
@@ -46,7 +50,7 @@ class HeadScores {
       dim_[n] = dot.dim;
     }
     head_ = variant_.head(batch, head);
-    place_ = {row + s.query_offset, 0, 0, static_cast<int>(count), s.causal};
+    place_ = tile_place(s, visibility_, batch, row, count, 0);
   }
 
   /// Scores of keys key .. key + count - 1 (at most kKeys), log2 units, masked ones kMaskedScore.
@@ -64,6 +68,7 @@ class HeadScores {
       Vec second[kTileKeys][kVecs];
       dot_tiles<V>(place_, q, k_, dim_, t, second);
       variant_.score(head_, place_, t, second);
+      cap_tile(cap_, t);
       if (is_masked(place_)) mask_tile(place_, t);
       for (int r = 0; r < kTileKeys; ++r) {
         for (int v = 0; v < kVecs; ++v) {
@@ -78,6 +83,8 @@ class HeadScores {
 
  private:
   const AttentionInputs& inputs_;
+  Visibility visibility_;
+  float cap_;
   const V& variant_;
   DotStream dots_[2];
   FloatBuffer packed_[2];

@@ -18,6 +18,7 @@ class CapeScores {
 
   CapeScores(const AttentionInputs& inputs, const CapeNetwork& net)
       : inputs_(inputs),
+        visibility_(inputs),
         net_(net),
         packed_(net.heads * inputs.shape.head_dim * kPanel),
         scores_(net.heads * kCapeRow),
@@ -30,7 +31,7 @@ class CapeScores {
       pack_panel(row_pointer(inputs_.q, batch, h, row), inputs_.q.row, count, s.head_dim,
                  inputs_.scale, packed_.data() + h * s.head_dim * kPanel);
     }
-    place_ = {row + s.query_offset, 0, 0, static_cast<int>(count), s.causal};
+    place_ = tile_place(s, visibility_, batch, row, count, 0);
   }
 
   void compute(std::int64_t key, std::int64_t count) {
@@ -70,6 +71,7 @@ class CapeScores {
           t[r][v] = hn::Mul(HWY_NAMESPACE::load(at + r * kPanel + v * kLanes), set(kLog2e));
         }
       }
+      cap_tile(inputs_.soft_cap * kLog2e, t);
       if (is_masked(tile)) mask_tile(tile, t);
       for (int r = 0; r < kTileKeys; ++r) {
         for (int v = 0; v < kVecs; ++v) store(t[r][v], at + r * kPanel + v * kLanes);
@@ -78,6 +80,7 @@ class CapeScores {
   }
 
   const AttentionInputs& inputs_;
+  Visibility visibility_;
   const CapeNetwork& net_;
   FloatBuffer packed_, scores_, hidden_;
   std::int64_t batch_ = 0;

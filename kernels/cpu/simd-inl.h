@@ -66,6 +66,22 @@ HWY_INLINE Vec clamp_exponent(Vec x) { return hn::Max(set(-127.0f), x); }
 /// 2^x for x <= 127; 0 below -127.
 HWY_INLINE Vec exp2_any(Vec x) { return exp2_clamped(clamp_exponent(x)); }
 
+/// Relative error 3e-7 (four roundings and a polynomial of 4e-9). NaN gives NaN.
+HWY_INLINE Vec hyperbolic_tangent(Vec x) {
+  const Vec size = hn::Abs(x);
+  // Near 0 odd, x + x^3 p(x^2), minimax on [-0.625, 0.625]: 1 - 2 / (1 + e^2x) would cancel.
+  const Vec y = hn::Mul(x, x);
+  Vec p = hn::MulAdd(set(-0.005704986926f), y, set(0.020639087158f));
+  p = hn::MulAdd(p, y, set(-0.053739715048f));
+  p = hn::MulAdd(p, y, set(0.133314421976f));
+  p = hn::MulAdd(p, y, set(-0.333332819420f));
+  const Vec near = hn::MulAdd(hn::Mul(p, y), x, x);
+  // e^2x overflows nothing: from 18 on the result is 1.
+  const Vec e = exp2_any(hn::Min(set(60.0f), hn::Mul(size, set(2.88539008f))));
+  const Vec far = hn::Sub(set(1.0f), hn::Div(set(2.0f), hn::Add(e, set(1.0f))));
+  return hn::IfThenElse(hn::Lt(size, set(0.625f)), near, hn::CopySign(far, x));
+}
+
 /// x - n pi for the n nearest, n's parity as a sign bit. pi in four parts of 11 bits each, so that
 /// every n * part is exact for n < 2^13, with or without fused multiply-add: |x| up to 2.5e4 is
 /// reduced with an absolute error below 1e-7.

@@ -82,20 +82,48 @@ HWY_NOINLINE void raise_reference(Panel& panel, const float* maximum, float* wei
   }
 }
 
-/// Lanes of row r that see no key of it: rows past `keys`, and queries before the key if causal.
-HWY_INLINE float first_visible_lane(const TilePlace& place, int r) {
-  if (r >= place.keys) return 1e9f;
-  return place.causal ? static_cast<float>(place.key + r - place.query) : -1e9f;
+/// The lanes of row r that see its key: first .. last - 1. None of rows that do not exist and of
+/// padding.
+struct LaneRange {
+  float first, last;
+};
+HWY_INLINE LaneRange seeing_lanes(const TilePlace& place, int r) {
+  if (r >= place.keys || (place.real && !place.real[place.key + r])) return {1e9f, 0};
+  const std::int64_t same = place.key + r - place.query;  // the lane at distance 0
+  return {static_cast<float>(place.causal ? same : same - place.window + 1),
+          static_cast<float>(same + place.window)};
 }
 
 HWY_INLINE void mask_tile(const TilePlace& place, Vec (&t)[kTileKeys][kVecs]) {
 #pragma GCC unroll 8
   for (int r = 0; r < kTileKeys; ++r) {
-    const Vec first = set(first_visible_lane(place, r));
+    const LaneRange seeing = seeing_lanes(place, r);
 #pragma GCC unroll 4
     for (int v = 0; v < kVecs; ++v) {
-      const LaneMask masked = hn::Lt(iota(static_cast<float>(v * kLanes)), first);
-      t[r][v] = hn::IfThenElse(masked, set(kMaskedScore), t[r][v]);
+      const Vec lane = iota(static_cast<float>(v * kLanes));
+      const LaneMask seen =
+          hn::And(hn::Ge(lane, set(seeing.first)), hn::Lt(lane, set(seeing.last)));
+      t[r][v] = hn::IfThenElse(seen, t[r][v], set(kMaskedScore));
+    }
+  }
+}
+
+/// Scores (log2 units) s to cap tanh(s / cap), cap in the same units; nothing where it is 0.
+HWY_INLINE void cap_tile(float cap, Vec (&t)[kTileKeys][kVecs]) {
+  if (HWY_LIKELY(cap == 0)) return;
+  for (int r = 0; r < kTileKeys; ++r) {
+    for (int v = 0; v < kVecs; ++v) {
+      t[r][v] = hn::Mul(set(cap), hyperbolic_tangent(hn::Div(t[r][v], set(cap))));
+    }
+  }
+}
+
+/// The slope of the cap where it gave the scores t, rows of kPanel.
+HWY_INLINE void cap_slopes(float cap, const Vec (&t)[kTileKeys][kVecs], float* slopes) {
+  for (int r = 0; r < kTileKeys; ++r) {
+    for (int v = 0; v < kVecs; ++v) {
+      const Vec tangent = hn::Div(t[r][v], set(cap));
+      store(hn::NegMulAdd(tangent, tangent, set(1.0f)), slopes + r * kPanel + v * kLanes);
     }
   }
 }

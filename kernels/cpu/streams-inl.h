@@ -13,19 +13,30 @@
 #include "kernels/attention.h"
 #include "kernels/cpu/problem.h"
 #include "kernels/cpu/simd-inl.h"
+#include "kernels/cpu/visibility.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace phasescope::kernels::HWY_NAMESPACE {
 
 /// Where a tile of scores stands: lane n is the query with key index query + n, row r the key
-/// key + r; the first `keys` rows and `queries` lanes exist.
+/// key + r; the first `keys` rows and `queries` lanes exist. And what hides pairs of it.
 struct TilePlace {
   std::int64_t query;
   std::int64_t key;
   int keys;
   int queries;
   bool causal;
+  std::int64_t window;
+  const std::uint8_t* real;  ///< (keys of the call), 0 for padding; may be null
 };
+
+/// Of `queries` queries from `row` of a batch entry and the keys from `key`; no rows yet.
+inline TilePlace tile_place(const AttentionShape& shape, const Visibility& visibility,
+                            std::int64_t batch, std::int64_t row, std::int64_t queries,
+                            std::int64_t key) {
+  return {row + shape.query_offset,   key, 0, static_cast<int>(queries), shape.causal,
+          visibility.window(), visibility.mask(batch)};
+}
 
 /// Gradients of one vector of scores with respect to its dot products (natural units).
 struct DotGradients {

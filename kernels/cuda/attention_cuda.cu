@@ -38,6 +38,7 @@ void check(const CudaAttention& a) {
           "expected a head_dim that is a multiple of 8 up to 128");
   require(s.value_dim == 0 || s.value_dim == s.head_dim, "expected value_dim equal to head_dim");
   require(s.keys >= 1, "expected at least one key");
+  require(s.window == 0, "expected no window: this form has none yet");
   require(is_aligned(a.q) && is_aligned(a.k) && is_aligned(a.v) && is_aligned(a.out),
           "expected tensors on 16-byte boundaries with strides that are multiples of 8");
 }

@@ -28,7 +28,9 @@ class TableScore : public VariantDefaults {
         range_(distance_range(inputs.shape, kPanel)),
         bias_(padded_table(inputs, range_, kLog2e)) {
     const float* last = bias_.data() + inputs.shape.heads * range_.size();
-    masks_some_ = std::any_of(static_cast<const float*>(bias_.data()), last, is_mask);
+    // A cap makes a finite score of everything.
+    masks_some_ = inputs.soft_cap == 0 &&
+                  std::any_of(static_cast<const float*>(bias_.data()), last, is_mask);
   }
 
   Head head(std::int64_t, std::int64_t head) const {
@@ -36,7 +38,7 @@ class TableScore : public VariantDefaults {
   }
 
   bool masks(std::int64_t head, std::int64_t distance) const {
-    return is_mask(bias_.data()[head * range_.size() + distance - range_.first]);
+    return masks_some_ && is_mask(bias_.data()[head * range_.size() + distance - range_.first]);
   }
   bool masks_some() const { return masks_some_; }
 

@@ -61,7 +61,8 @@ std::string problem_name(const Problem& p) {
          number(s.kv_heads) + " N" + number(s.queries) + "x" + number(s.keys) + " d" +
          number(s.head_dim) + (s.causal ? " causal" : " full") + " offset" +
          number(s.query_offset) + " magnitude" + std::to_string(p.magnitude) +
-         (p.infinite_table ? " -inf" : "");
+         (p.infinite_table ? " -inf" : "") + " window" + number(s.window) + " cap" +
+         std::to_string(p.soft_cap) + " padding" + number(static_cast<int>(p.padding));
 }
 
 Case::Case(const Problem& problem) {
@@ -69,6 +70,14 @@ Case::Case(const Problem& problem) {
   const AttentionShape& s = problem.shape;
   inputs.shape = s;
   inputs.scale = 1 / std::sqrt(static_cast<float>(s.head_dim));
+  inputs.soft_cap = problem.soft_cap;
+  for (std::int64_t n = 0; n < s.batch * s.keys && problem.padding != Padding::none; ++n) {
+    const std::int64_t j = n % s.keys, third = (n / s.keys + 1) * s.keys / 3;
+    real.push_back(problem.padding == Padding::left    ? j >= third
+                   : problem.padding == Padding::right ? j < s.keys - third
+                                                       : j % 5 != 3);
+  }
+  if (!real.empty()) inputs.key_mask = real.data();
   const std::int64_t dim = values_of(s);
   q = random.normal(s.batch * s.heads * s.queries * s.head_dim, problem.magnitude);
   k = random.normal(s.batch * s.kv_heads * s.keys * s.head_dim);

@@ -25,11 +25,16 @@ enum class Kind {
 const std::vector<Kind>& all_kinds();
 std::string kind_name(Kind kind);
 
+/// Which keys are padding: of batch entry b the first or last b + 1 thirds, or every fifth key.
+enum class Padding { none, left, right, holes };
+
 struct Problem {
   Kind kind = Kind::plain;
   AttentionShape shape;
   float magnitude = 1;  ///< of q: scores grow with it
   bool infinite_table = false;  ///< every third entry of a table is -inf
+  float soft_cap = 0;
+  Padding padding = Padding::none;
   std::uint32_t seed = 1;
 };
 std::string problem_name(const Problem& problem);
@@ -48,6 +53,7 @@ class Case {
   SavedForward saved;
   Gradients gradients;
 
+  std::vector<std::uint8_t> real;  ///< the mask of keys, empty where none is padding
   std::vector<float> q, k, v, state, table, w1, b1, w2, b2, d_out, d_out_state;
   std::vector<float> out, out_state, lse;
   std::vector<float> dq, dk, dv, d_state, d_table, d_w1, d_b1, d_w2, d_b2;

@@ -86,6 +86,8 @@ struct RowTruth {
   std::vector<Real> entropy, distance, max_score, top1, first, windows[3];
 };
 
+bool has_phase(Kind kind) { return kind == Kind::tapa || kind == Kind::tapa_linear; }
+
 /// Sums by bucket of head h (batch included) of the reference.
 struct BucketTruth {
   double pairs = 0, weight = 0, score = 0, square = 0;
@@ -115,8 +117,10 @@ void expect_sums(const Problem& problem, const Probes& probes, const Reference<d
     const auto b = static_cast<std::size_t>(n % count), at = static_cast<std::size_t>(n);
     const BucketTruth want = bucket_truth(truth, n / count, probes.edges[b], probes.edges[b + 1]);
     EXPECT_EQ(probes.pairs[at], static_cast<std::int64_t>(want.pairs)) << "bucket " << b;
-    // Float32 scores and weights, a few roundings each, summed without loss.
-    const double scale = problem.magnitude * (1 + want.pairs);
+    // Float32 scores and weights, a few roundings each, summed without loss. A phase of 50 radians
+    // carries a relative rounding into its cosine as an absolute one.
+    const double phase = has_phase(problem.kind) ? 4 : 1;
+    const double scale = phase * problem.magnitude * (1 + want.pairs);
     EXPECT_NEAR(probes.weight[at], want.weight, 4e-6 * (problem.magnitude + want.weight));
     EXPECT_NEAR(probes.score[at], want.score, 2e-6 * scale);
     EXPECT_NEAR(probes.square[at], want.square, 4e-6 * (scale + want.square));
@@ -141,8 +145,7 @@ void expect_probes(const Problem& problem, const std::vector<std::int64_t>& edge
   const RowTruth<double> rows(truth);
   const RowTruth<float> plain_rows(plain);
   // A phase of hundreds of radians carries its relative rounding as an absolute error into its cosine.
-  const bool has_phase = problem.kind == Kind::tapa || problem.kind == Kind::tapa_linear;
-  const double floor = has_phase ? 32 : 8;
+  const double floor = has_phase(problem.kind) ? 32 : 8;
   expect_close("out", c.out, plain.out, truth.out, floor, 1);
   expect_close("entropy", probes.entropy, plain_rows.entropy, rows.entropy, 2 * floor, 1);
   expect_close("max_score", probes.max_score, plain_rows.max_score, rows.max_score, floor, 1);
@@ -196,12 +199,29 @@ TEST_P(EveryProbe, HoldsWithRowsThatSeeNoKey) {
   expect_probes(problem, {0, 8, 64});
 }
 
+TEST_P(EveryProbe, HoldsWithWindowPaddingAndCap) {
+  Problem problem{GetParam()};
+  problem.shape = {2, 2, 1, 230, 230, 16};
+  problem.shape.window = 75;
+  expect_probes(problem, {0, 1, 2, 8, 64, 1024});
+  problem.padding = Padding::holes;
+  expect_probes(problem, {0, 1, 2, 8, 64, 1024});
+  problem.shape.causal = false;
+  problem.shape.window = 0;
+  problem.padding = Padding::left;
+  problem.soft_cap = 2;
+  expect_probes(problem, {0, 3, 100, 1024});
+  // Buckets wider than a block, and a window that ends within one.
+  problem.shape = {1, 2, 1, 700, 700, 16};
+  problem.shape.window = 450;
+  expect_buckets(problem, {0, 1, 2, 260, 600});
+}
+
 TEST_P(EveryProbe, SumsOverBucketsWiderThanABlock) {
   Problem problem{GetParam()};
   problem.shape = {1, 2, 1, 700, 700, 16};
-  const bool has_phase = GetParam() == Kind::tapa || GetParam() == Kind::tapa_linear;
   // Maxima that grow along a row: sums of earlier blocks are relative to another reference.
-  if (!has_phase) problem.magnitude = 30;
+  if (!has_phase(GetParam())) problem.magnitude = 30;
   expect_buckets(problem, {0, 300, 2000});
   expect_buckets(problem, {3, 40, 260, 600});
   problem.shape = {1, 2, 2, 450, 700, 16};
@@ -326,6 +346,27 @@ TEST_P(EveryRegion, EqualsTheReference) {
       map.width = 301;
       expect_map(c, truth, region, map);
     }
+  }
+}
+
+TEST_P(EveryRegion, EqualsTheReferenceWithWindowPaddingAndCap) {
+  Problem problem{GetParam()};
+  problem.shape = {2, 2, 2, 150, 170, 16};
+  problem.shape.query_offset = 20;
+  problem.shape.window = 50;
+  problem.padding = Padding::holes;
+  problem.soft_cap = 2;
+  for (const bool causal : {true, false}) {
+    problem.shape.causal = causal;
+    Case c(problem);
+    c.forward();
+    const Reference<double> truth(c.inputs);
+    MapOutputs map;
+    map.height = 33;
+    map.width = 143;
+    expect_map(c, truth, {1, 0, 2, 31, 131, 17, 160}, map);
+    map.quantity = MapQuantity::score;
+    expect_map(c, truth, {1, 0, 2, 31, 131, 17, 160}, map);
   }
 }
 

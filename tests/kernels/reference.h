@@ -36,7 +36,9 @@ struct Reference {
   std::int64_t row(std::int64_t b, std::int64_t h, std::int64_t i) const {
     return (b * s.heads + h) * s.queries + i;
   }
-  bool visible(std::int64_t i, std::int64_t j) const {
+  bool visible(std::int64_t b, std::int64_t i, std::int64_t j) const {
+    if (in.key_mask && !in.key_mask[b * s.keys + j]) return false;
+    if (s.window > 0 && std::abs(distance(i, j)) >= s.window) return false;
     return !s.causal || j <= i + s.query_offset;
   }
   std::int64_t distance(std::int64_t i, std::int64_t j) const { return i + s.query_offset - j; }
@@ -121,10 +123,10 @@ struct Reference {
     const Real none = -std::numeric_limits<Real>::infinity();
     std::vector<Real> corrected;
     const auto* cape = std::get_if<CapeVariant>(&in.variant);
-    if (cape && visible(i, j)) corrected = cape_scores(*cape, b, i, j);
+    if (cape && visible(b, i, j)) corrected = cape_scores(*cape, b, i, j);
     for (std::int64_t h = 0; h < s.heads; ++h) {
       Real& to = score[static_cast<std::size_t>(at(b, h, i, j))];
-      if (!visible(i, j)) {
+      if (!visible(b, i, j)) {
         to = none;
       } else if (cape) {
         to = corrected[static_cast<std::size_t>(h)];
@@ -137,6 +139,9 @@ struct Reference {
         if (const auto* table = std::get_if<TableVariant>(&in.variant)) {
           to += Real(table->values[h * table->head_stride + table_entry(*table, distance(i, j))]);
         }
+      }
+      if (in.soft_cap > 0 && visible(b, i, j)) {
+        to = Real(in.soft_cap) * std::tanh(to / Real(in.soft_cap));
       }
     }
   }
@@ -237,11 +242,20 @@ struct Reference {
         }
         mean += p[j] * ds[j];
       }
-      for (std::int64_t j = 0; j < s.keys; ++j) ds[j] = p[j] == 0 ? Real(0) : p[j] * (ds[j] - mean);
+      for (std::int64_t j = 0; j < s.keys; ++j) {
+        ds[j] = p[j] == 0 ? Real(0) : p[j] * (ds[j] - mean) * cap_slope(at(b, h, i, j));
+      }
     }
     for (std::int64_t j = 0; j < s.keys; ++j) {
-      if (visible(i, j)) pair_gradient(b, i, j, d_score);
+      if (visible(b, i, j)) pair_gradient(b, i, j, d_score);
     }
+  }
+
+  /// d of the capped score by the score before.
+  Real cap_slope(std::int64_t pair) const {
+    if (in.soft_cap == 0) return 1;
+    const Real tangent = score[static_cast<std::size_t>(pair)] / Real(in.soft_cap);
+    return 1 - tangent * tangent;
   }
 
   Real value_gradient(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j, Real p,

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -62,15 +63,23 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
+void expect_same_bits(const Problem& problem) {
+  const std::vector<float> once = all_results(problem, 1);
+  EXPECT_TRUE(same_bits(once, all_results(problem, 1)));
+  EXPECT_TRUE(same_bits(once, all_results(problem, 2)));
+  EXPECT_TRUE(same_bits(once, all_results(problem, 3)));
+}
+
 class EveryVariantRepeats : public ::testing::TestWithParam<Kind> {};
 
 TEST_P(EveryVariantRepeats, GivesTheSameBitsForAnyNumberOfThreads) {
   Problem problem{GetParam()};
   problem.shape = {2, 4, 2, 450, 450, 16};
-  const std::vector<float> once = all_results(problem, 1);
-  EXPECT_TRUE(same_bits(once, all_results(problem, 1)));
-  EXPECT_TRUE(same_bits(once, all_results(problem, 2)));
-  EXPECT_TRUE(same_bits(once, all_results(problem, 3)));
+  expect_same_bits(problem);
+  problem.shape.window = 130;
+  problem.padding = Padding::right;
+  problem.soft_cap = 3;
+  expect_same_bits(problem);
 }
 
 /// sum of out * d_out (and the state's), in float64: the function whose gradient backward() gives.
@@ -107,9 +116,7 @@ void expect_gradient(Case& c, const char* what, std::vector<float>& values,
   }
 }
 
-TEST_P(EveryVariantRepeats, HasTheGradientOfFiniteDifferences) {
-  Problem problem{GetParam()};
-  problem.shape = {1, 2, 1, 6, 6, 8};
+void expect_gradients(const Problem& problem) {
   Case c(problem);
   c.forward();
   c.backward();
@@ -124,6 +131,21 @@ TEST_P(EveryVariantRepeats, HasTheGradientOfFiniteDifferences) {
   expect_gradient(c, "d_w1", c.w1, c.d_w1, 12);
   expect_gradient(c, "d_b1", c.b1, c.d_b1, 8);
   expect_gradient(c, "d_w2", c.w2, c.d_w2, 12);
+}
+
+TEST_P(EveryVariantRepeats, HasTheGradientOfFiniteDifferences) {
+  Problem problem{GetParam()};
+  problem.shape = {1, 2, 1, 6, 6, 8};
+  expect_gradients(problem);
+}
+
+TEST_P(EveryVariantRepeats, HasTheGradientOfFiniteDifferencesWithWindowPaddingAndCap) {
+  Problem problem{GetParam()};
+  problem.shape = {1, 2, 1, 6, 6, 8};
+  problem.shape.window = 4;
+  problem.padding = Padding::holes;
+  problem.soft_cap = 1.5f;
+  expect_gradients(problem);
 }
 
 TEST(Arguments, AreCheckedBeforeAnyWork) {
@@ -144,6 +166,16 @@ TEST(Arguments, AreCheckedBeforeAnyWork) {
   {
     Case c(problem);
     c.inputs.shape.head_dim = 513;
+    EXPECT_THROW(c.forward(), std::invalid_argument);
+  }
+  {
+    Case c(problem);
+    c.inputs.shape.window = -1;
+    EXPECT_THROW(c.forward(), std::invalid_argument);
+  }
+  {
+    Case c(problem);
+    c.inputs.soft_cap = std::numeric_limits<float>::quiet_NaN();
     EXPECT_THROW(c.forward(), std::invalid_argument);
   }
   {
