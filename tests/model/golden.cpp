@@ -2,9 +2,13 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <iomanip>
+#include <map>
+#include <sstream>
 
 #include "formats/safetensors.h"
 #include "model/tensor_io.h"
@@ -31,6 +35,19 @@ double relative_error(const at::Tensor& ours, const at::Tensor& reference) {
   const at::Tensor a = ours.to(at::kDouble);
   const at::Tensor b = reference.to(at::kDouble);
   return (a - b).abs().max().item<double>() / b.abs().max().item<double>();
+}
+
+double noted(const std::string& what, const std::string& file, const std::string& dtype,
+             double error) {
+  static std::map<std::string, double> largest;
+  const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+  const std::string key = "parity|" + what + "|" + file + "|" + dtype;
+  double& worst = largest[std::string(test->test_suite_name()) + test->name() + key];
+  if (!(error <= worst)) worst = error;  // NaN stays
+  std::ostringstream text;
+  text << std::setprecision(2) << worst;
+  testing::Test::RecordProperty(key, text.str());
+  return error;
 }
 
 TemporaryFolder::TemporaryFolder() {

@@ -21,6 +21,12 @@ bool has_golden_tensor(const std::string& path, const std::string& name);
 // Largest difference over the reference's largest magnitude; NaN where either holds NaN.
 double relative_error(const at::Tensor& ours, const at::Tensor& reference);
 
+// Notes in the running test's report how far `what` (an encoding, or a family of checkpoints) is
+// from a reference file in a dtype, "f32" or "f64"; the largest of each stands there. `./dev
+// parity` makes docs/parity.md of the reports. Returns the error.
+double noted(const std::string& what, const std::string& file, const std::string& dtype,
+             double error);
+
 // A folder of its own for a test, removed at the end.
 class TemporaryFolder {
  public:

@@ -62,7 +62,9 @@ void expect_layer(const ModelConfig& config, const Parameters& parameters, const
   // Stored as float32 for some lengths: then no better than its rounding and the code's own loss.
   const bool rounded = golden_tensor(file, scores).scalar_type() == at::kFloat;
   const double float32_tolerance = std::max(1e-5, 3 * float32_loss);
-  const double of_scores = relative_error(causal_part(ours), causal_part(reference));
+  const std::string& key = config.encoding.key;
+  const double of_scores = noted(key, file, rounded ? "f32" : "f64",
+                                 relative_error(causal_part(ours), causal_part(reference)));
   EXPECT_LT(of_scores, rounded ? float32_tolerance : kExact) << file << " " << scores;
   std::printf("%-50s %-22s %s %.1e\n", file.c_str(), scores.c_str(), rounded ? "f32" : "f64",
               of_scores);
@@ -70,13 +72,15 @@ void expect_layer(const ModelConfig& config, const Parameters& parameters, const
   at::Tensor expected = golden_tensor(file, out);
   if (expected.dim() == 3) expected = expected.unsqueeze(0);
   const at::Tensor exactly = attention(exact.program, exact.v, {.backend = Backend::plain}).out;
-  EXPECT_LT(relative_error(exactly, expected), kExact) << file << " " << out;
+  EXPECT_LT(noted(key, file, "f64", relative_error(exactly, expected)), kExact)
+      << file << " " << out;
   double worst = 0;
   const Layer single = layer_of(config, parameters, q, k, v, at::kFloat);
   for (const Backend backend : {Backend::plain, Backend::fused}) {
     const at::NoGradGuard no_grad;
-    const double error =
-        relative_error(attention(single.program, single.v, {.backend = backend}).out, expected);
+    const double error = noted(
+        key, file, "f32",
+        relative_error(attention(single.program, single.v, {.backend = backend}).out, expected));
     EXPECT_LT(error, float32_tolerance) << file << " " << out;
     worst = std::max(worst, error);
   }

@@ -76,7 +76,10 @@ TEST(Fire, AgreesWithTheReferenceBelowAndPastItsThreshold) {
     region.content = at::zeros({1, expected.size(0), n, n}, at::kDouble);
     region.query_id = ids.view({1, n, 1});
     region.key_id = ids.view({1, 1, n});
-    EXPECT_LT(relative_error(encoding->bias(parameters, region)[0], expected), 1e-12) << name;
+    EXPECT_LT(
+        noted("fire", file, "f64", relative_error(encoding->bias(parameters, region)[0], expected)),
+        1e-12)
+        << name;
     ++compared;
   }
   EXPECT_EQ(compared, 3);
@@ -148,8 +151,10 @@ TEST(Kerple, PowerIsTheReferencesAtAllDistances) {
   const auto encoding = make_encoding(layer_config("kerple_power", Json::object(), 4, 8));
   const at::Tensor table =
       encoding->bias_table(parameters, distance.max().item<std::int64_t>() + 1, at::kDouble);
-  EXPECT_LT(relative_error(table.index_select(1, distance), golden_tensor(file, "kerple.power")),
-            1e-13);
+  const at::Tensor expected = golden_tensor(file, "kerple.power");
+  EXPECT_LT(
+      noted("kerple_power", file, "f64", relative_error(table.index_select(1, distance), expected)),
+      1e-13);
   encoding->constrain(parameters);
   EXPECT_GE(parameters["p"].min().item<double>(), 0.01);
 }

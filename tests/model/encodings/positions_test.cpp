@@ -33,13 +33,14 @@ TEST(Rotations, RopeAndXposAreTheReferencesInBothLayouts) {
           layer_of(layer_config(scale_base > 0 ? "xpos" : "rope", options, q.size(0), q.size(2)),
                    {}, q, k, q, at::kDouble);
       const std::string start = name + "." + layout + ".";
-      EXPECT_LT(relative_error(layer.program.q[0], golden_tensor(file, start + "q")), 1e-14)
-          << start;
-      EXPECT_LT(relative_error(layer.program.k[0], golden_tensor(file, start + "k")), 1e-14)
-          << start;
-      EXPECT_LT(
-          relative_error(all_scores(layer)[0], causal_part(golden_tensor(file, start + "scores"))),
-          1e-13)
+      const auto error = [&](const at::Tensor& ours, const at::Tensor& reference) {
+        return noted(scale_base > 0 ? "xpos" : "rope", file, "f64",
+                     relative_error(ours, reference));
+      };
+      EXPECT_LT(error(layer.program.q[0], golden_tensor(file, start + "q")), 1e-14) << start;
+      EXPECT_LT(error(layer.program.k[0], golden_tensor(file, start + "k")), 1e-14) << start;
+      EXPECT_LT(error(all_scores(layer)[0], causal_part(golden_tensor(file, start + "scores"))),
+                1e-13)
           << start;
     }
   }
@@ -80,9 +81,10 @@ TEST(Rotations, FrequenciesAndMagnitudesOfAllScalingsAreTheReferences) {
     context.positions.length = item.value("length", std::int64_t{1});
     context.dtype = context.angle_dtype = at::kDouble;
     const std::string key = std::to_string(item.at("key").get<int>());
-    EXPECT_LT(relative_error(
-                  encoding->frequencies(context),
-                  golden_tensor("papers/reference/frequencies.safetensors", key + ".inv_freq")),
+    const std::string file = "papers/reference/frequencies.safetensors";
+    EXPECT_LT(noted("rope", file, "f64",
+                    relative_error(encoding->frequencies(context),
+                                   golden_tensor(file, key + ".inv_freq"))),
               1e-13)
         << item;
     const at::Tensor z = encoding->start(context).z;
@@ -244,14 +246,16 @@ TEST(ApeSequence, AgreesWithThePublicCode) {
       const Layer layer =
           layer_of(layer_config("ape_sequence", {{"decay", decay}}, q.size(1), q.size(3)), {}, q, k,
                    v, at::kDouble, {{"generator", tensor("_primitives")}});
-      EXPECT_LT(relative_error(layer.program.q, heads_first(tensor("q_adjusted_f64"))), 1e-12)
-          << name;
+      const auto error = [&](const at::Tensor& ours, const at::Tensor& reference) {
+        return noted("ape_sequence", file, "f64", relative_error(ours, reference));
+      };
+      EXPECT_LT(error(layer.program.q, heads_first(tensor("q_adjusted_f64"))), 1e-12) << name;
       const at::Tensor expected =
           tensor(decay < 1 ? "scores_f64" : "scores_no_decay_f64").permute({0, 3, 1, 2});
-      EXPECT_LT(relative_error(all_scores(layer), causal_part(expected)), 1e-12) << name;
+      EXPECT_LT(error(all_scores(layer), causal_part(expected)), 1e-12) << name;
       if (decay == 1) continue;
-      EXPECT_LT(relative_error(attention(layer.program, layer.v, {.backend = Backend::plain}).out,
-                               heads_first(tensor("values_causal_f64"))),
+      EXPECT_LT(error(attention(layer.program, layer.v, {.backend = Backend::plain}).out,
+                      heads_first(tensor("values_causal_f64"))),
                 1e-12)
           << name;
     }
@@ -285,7 +289,10 @@ TEST(ApeGrid, AgreesWithThePublicCode) {
     config.attention.causal = false;
     Layer layer = layer_of(config, {}, q, k, q, at::kDouble, {{"generator", generator}});
     layer.program.causal = false;
-    EXPECT_LT(relative_error(all_scores(layer), tensor(key).permute({0, 3, 1, 2})), 1e-12) << key;
+    EXPECT_LT(noted("ape_grid", file, "f64",
+                    relative_error(all_scores(layer), tensor(key).permute({0, 3, 1, 2}))),
+              1e-12)
+        << key;
   }
 }
 
@@ -299,7 +306,9 @@ TEST(ApePeriodic, AgreesWithTheReferenceAndClosesExactly) {
   const Layer layer = layer_of(
       layer_config("ape_periodic", {{"period", period}}, 1, q.size(2)), {}, q, k, q, at::kDouble,
       {{"basis", tensor("P").unsqueeze(0)}, {"turns", tensor("turns").unsqueeze(0)}});
-  EXPECT_LT(relative_error(all_scores(layer)[0][0], causal_part(tensor("scores"))), 1e-12);
+  EXPECT_LT(noted("ape_periodic", file, "f64",
+                  relative_error(all_scores(layer)[0][0], causal_part(tensor("scores")))),
+            1e-12);
   const auto encoding =
       make_encoding(layer_config("ape_periodic", {{"period", period}}, 1, q.size(2)));
   const Parameters shared = {{"basis", tensor("P").unsqueeze(0)},
