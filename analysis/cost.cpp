@@ -99,7 +99,7 @@ std::vector<Extra> cape_cost(const model::Encoding& encoding, const Sizes& s) {
   const double macs = (both ? 3 : 2) * s.heads * hidden * (conv ? 3 : 1);
   const char* name = "correction of the scores";
   if (text_option(encoding, "base") == "fire" && form != "content") {
-    return {fire_network(s, 32), on_pairs(name, s, macs)};
+    return {fire_network(s, number_option(encoding, "base_hidden", 32)), on_pairs(name, s, macs)};
   }
   if (conv) return {on_pairs(name, s, macs)};
   return {{name, s.layers * macs * s.all_pairs, s.layers * macs * s.causal_pairs, 0, 0}};
@@ -148,6 +148,30 @@ std::vector<Extra> tape_cost(const model::Encoding& encoding, const Sizes& s) {
   if (mlp) {
     extras.push_back({"position gate", s.layers * s.tokens * s.width * units,
                       s.layers * s.tokens * s.width * units, 0, 0});
+// The same of two axes, each with half of a head.
+std::vector<Extra> ape_grid_cost(const model::Encoding& encoding, const Sizes& s) {
+  const double columns = number_option(encoding, "columns", 16);
+  const double largest = std::max({2.0, columns, s.tokens / columns});
+  const double bits = std::ceil(std::log2(largest));
+  return {on_tokens("powers of matrices", s, 2 * bits * s.heads * s.head_dim * s.head_dim / 2)};
+}
+
+// One product of every token for each level of the tree and each branch.
+std::vector<Extra> ape_tree_cost(const model::Encoding& encoding, const Sizes& s) {
+  const double branches = number_option(encoding, "branches", 2);
+  const double levels =
+      branches > 1 ? std::ceil(std::log(s.tokens * (branches - 1) + 1) / std::log(branches))
+                   : s.tokens;
+  return {on_tokens("matrices of branches", s,
+                    2 * levels * branches * s.heads * s.head_dim * s.head_dim)};
+}
+
+// The basis on both sides, then the rotation.
+std::vector<Extra> ape_periodic_cost(const model::Encoding&, const Sizes& s) {
+  return {on_tokens("change of basis", s, 2 * s.heads * s.head_dim * s.head_dim),
+          rotation_cost(s)};
+}
+
     // The gate is applied between W1 and W2 where no H x H matrix stands for them.
     if (states == 2) {
       const double macs = 4 * units * s.heads * s.head_dim;
@@ -203,6 +227,9 @@ std::vector<Part> plain_parts(const Sizes& s) {
       {"projections q, k, v, o", projections * s.tokens, projections * s.tokens, projections, 0, 0},
       {"scores and weighted values", 2 * scores * s.head_dim * s.all_pairs,
        2 * scores * s.head_dim * s.causal_pairs, 0, 0, softmax * scores * s.causal_pairs},
+      {"ape_grid", ape_grid_cost},
+      {"ape_tree", ape_tree_cost},
+      {"ape_periodic", ape_periodic_cost},
       {"MLP", mlp * s.tokens, mlp * s.tokens, mlp, 0, 2 * s.layers * s.ffn * s.tokens},
       {"head", s.vocabulary * s.width * s.tokens, s.vocabulary * s.width * s.tokens,
        s.vocabulary * s.width, 0, 0},

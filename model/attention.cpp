@@ -26,7 +26,7 @@ std::string fused_obstacle(const AttentionProgram& program, const at::Tensor& v)
   if (program.kind == AttentionProgram::Kind::tape && program.tape.state.size(-1) > 512) {
     return "a position state of more than 512 numbers a head has no fused form";
   }
-  if (program.soft_cap > 0) return "a soft cap has no fused form";
+  if (program.gain != 1.0) return "a gain by layer has no fused form";
   if (program.token_bias.defined()) return "a bias rounded by token has no fused form";
   const bool takes_window = program.kind == AttentionProgram::Kind::plain ||
                             program.kind == AttentionProgram::Kind::table;

@@ -58,11 +58,13 @@ std::vector<Field> fields_of(ModelConfig& c) {
       {"attention", "qk_norm", "qk_norm", &c.attention.qk_norm},
       {"attention", "scale", "scale", &c.attention.scale},
       {"attention", "scale_by_layer", "scale_by_layer", &c.attention.scale_by_layer},
+      {"attention", "layer_gain", "layer_gain", &c.attention.layer_gain},
       {"attention", "clip", "clip", &c.attention.clip},
       {"attention", "soft_cap", "soft_cap", &c.attention.soft_cap},
       {"attention", "window", "window", &c.attention.window},
       {"attention", "local_layers", "local_layers", &c.attention.local_layers},
       {"attention", "log_scale", "log_scale", &c.attention.log_scale},
+      {"attention", "padding", "padding", &c.attention.padding},
       {"mlp", "gated", "gated", &c.mlp.gated},
       {"mlp", "activation", "activation", &c.mlp.activation},
       {"mlp", "up_bias", "up_bias", &c.mlp.up_bias},
@@ -78,7 +80,9 @@ std::vector<Field> fields_of(ModelConfig& c) {
       {"head", "soft_cap", "soft_cap", &c.head.soft_cap},
       {"positions", "map", "map", &c.positions.map},
       {"positions", "shift", "shift", &c.positions.shift},
+      {"positions", "factor", "factor", &c.positions.factor},
       {"positions", "range", "range", &c.positions.range},
+      {"positions", "draw", "draw", &c.positions.draw},
       {"positions", "seed", "seed", &c.positions.seed},
   };
 }
@@ -264,10 +268,26 @@ bool set_shorthand(ModelConfig& config, const std::string& name, const Json& val
   return known;
 }
 
+// One sentence for a setting that is another encoding's, a scaling of rope's for instance.
+void require_option(const std::string& key, const std::string& option) {
+  const EncodingEntry* entry = find_encoding(key);
+  if (entry == nullptr) return;
+  std::vector<std::string> known;
+  for (const OptionInfo& info : entry->info->options) {
+    if (info.key == option) return;
+    known.push_back(info.key);
+  }
+  std::string list;
+  for (const std::string& name : known) list += (list.empty() ? "" : ", ") + name;
+  throw formats::bad_usage(key + " has no option \"" + option + "\"" + near_names(option, known),
+                           "--set", list.empty() ? "" : "its options: " + list);
+}
+
 void set_encoding_option(ModelConfig& config, const std::string& option, const Json& value) {
   if (option == "key") {
     config.encoding = {value.is_string() ? value.get<std::string>() : value.dump(), Json::object()};
   } else {
+    require_option(config.encoding.key, option);
     config.encoding.options[option] = value;
   }
 }
@@ -375,7 +395,11 @@ void check_structure(const ModelConfig& config, formats::ConfigProblems& problem
   check_choice("residual", config.residual, {"sequential", "parallel", "parallel_shared"},
                problems);
   check_choice("hidden_act", config.mlp.activation, known_activations(), problems);
-  check_choice("positions.map", config.positions.map, {"identity", "shift", "random"}, problems);
+  check_choice("attention.padding", config.attention.padding, {"hidden", "added"}, problems);
+  check_choice("positions.map", config.positions.map,
+               {"identity", "shift", "interpolate", "random"}, problems);
+  check_choice("positions.draw", config.positions.draw, {"training", "always"}, problems);
+  if (config.positions.factor <= 0) problems.add("positions.factor", "must be above 0");
   if (config.attention.log_scale != 0 && config.attention.log_scale <= 1) {
     problems.add("attention.log_scale", "must be a length above 1, or 0 for none");
   }

@@ -37,11 +37,17 @@ struct AttentionConfig {
                                   // full (the whole width)
   double scale = 0;               // of q.k; 0: 1 / sqrt(head_dim)
   bool scale_by_layer = false;    // layer n's scale is divided by n + 1
+  bool layer_gain = false;        // layer n's scale is divided by max(1, n), and its score multiplied
+                                  // by it, bias included
   double clip = 0;                // q, k and v are clamped to +- this; 0: not
   double soft_cap = 0;            // score s becomes cap tanh(s / cap); 0: not
   std::int64_t window = 0;        // keys that a query of a local layer sees, itself counted
   std::vector<std::int64_t> local_layers = {};  // ascending
   double log_scale = 0;           // token i's query is multiplied by ln(i + 1) / ln(log_scale); 0: not
+  // hidden: nothing sees a padded key. added: as a mask of huge negative numbers that is added to the
+  // causal one does it: where all keys that a query sees are padded, the weight is spread over those
+  // and the later keys that are not (TAPE's public code).
+  std::string padding = "hidden";
 };
 
 struct MlpConfig {
@@ -69,11 +75,14 @@ struct HeadConfig {
 
 // What stands between a token's place in the text and its position id, for any encoding.
 struct PositionsConfig {
-  std::string map = "identity";    // shift: ids start at `shift`; random: a sorted draw from
-                                   // 0..range-1, the same each time
+  std::string map = "identity";    // shift: ids start at `shift`; interpolate: id i stands at the
+                                   // place i / factor; random: a sorted draw from 0..range-1
   std::int64_t shift = 0;
+  double factor = 1;
   std::int64_t range = 0;          // 0: twice the context; longer texts keep their places
-  std::int64_t seed = 1;           // of the draw
+  std::string draw = "training";   // each step of training draws afresh; outside it texts keep their
+                                   // places, or with "always" have one draw, from `seed`
+  std::int64_t seed = 1;
 };
 
 // What every checkpoint is translated to before anything runs: a transformer with one positional

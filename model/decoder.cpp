@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -24,6 +25,20 @@ at::Tensor activated(const at::Tensor& x, const std::string& name) {
   if (name == "quick_gelu") return x * at::sigmoid(1.702 * x);
   if (name == "tanh") return at::tanh(x);
   return at::silu(x);
+}
+
+// Divides q.k by `gain` and multiplies the score by it. What is only added to q.k comes out
+// multiplied; only what the score is read by tells the difference otherwise.
+void add_gain(AttentionProgram& program, std::int64_t layer) {
+  const auto gain = static_cast<double>(layer);
+  if (program.kind == AttentionProgram::Kind::cape ||
+      program.kind == AttentionProgram::Kind::term) {
+    program.scale /= gain;
+    program.gain = gain;
+  } else if (program.kind == AttentionProgram::Kind::table) {
+    program.table.values = program.table.values * gain;
+  }
+  if (program.token_bias.defined()) program.token_bias = program.token_bias * gain;
 }
 
 // x W^T + b, the product in `product` where that is asked for; the result stays in that dtype.
@@ -134,6 +149,7 @@ class Pass {
     context.angle_dtype = options_.angle_dtype.value_or(dtype_);
     context.shared = &shared;
     context.layer_ids = options_.layer_position_ids;
+    context.draw = options_.draw;
     return context;
   }
 
@@ -142,9 +158,10 @@ class Pass {
     const PositionsConfig& how = config_.positions;
     if (how.map == "shift") positions.shift += how.shift;
     const std::int64_t range = how.range > 0 ? how.range : 2 * config_.context;
-    if (how.map != "random" || positions.length > range) return;
-    positions.ids =
-        drawn_positions(positions.length, range, static_cast<std::uint64_t>(how.seed)) + positions.shift;
+    const bool draws = options_.draw.has_value() || how.draw == "always";
+    if (how.map != "random" || !draws || positions.length > range) return;
+    const std::uint64_t seed = options_.draw.value_or(static_cast<std::uint64_t>(how.seed));
+    positions.ids = drawn_positions(positions.length, range, seed) + positions.shift;
   }
 
   // (B, N) to (B, N, C), with everything that is added before the first layer.
@@ -254,10 +271,12 @@ class Pass {
                          query_or_key(read, w.wk, w.bk, {w.k_norm, w.k_norm_bias}), state);
     if (config_.attention.log_scale > 0) program.q = program.q * log_factors(read.size(1));
     if (config_.attention.scale_by_layer) program.scale /= static_cast<double>(index + 1);
+    if (config_.attention.layer_gain) add_gain(program, std::max<std::int64_t>(1, index));
     program.soft_cap = config_.attention.soft_cap;
     program.causal = config_.attention.causal;
     program.window = config_.is_local(index) ? config_.attention.window : 0;
     program.key_mask = key_mask_;
+    program.padding_added = config_.attention.padding == "added";
     program.mask = options_.mask;
     const at::Tensor v = encoding.values(split_heads(clipped(project(read, w.wv, w.bv))), state);
     const bool observed = observer_ != nullptr && observer_->wants_attention(index);
@@ -355,10 +374,34 @@ void check_options(const ForwardOptions& options, const ModelConfig& config,
     throw formats::bad_input("token types must lie in 0.." + std::to_string(kinds - 1),
                              "token_type_ids");
   }
+  const at::Tensor& cells = options.grid_positions;
+  if (cells.defined() &&
+      (cells.dim() < 2 || cells.dim() > 3 || cells.size(-1) != 2 || cells.size(-2) != length ||
+       (cells.dim() == 3 && cells.size(0) != ids.size(0)))) {
+    throw formats::bad_input(
+        "there must be a row and a column for each of the " + std::to_string(length) + " tokens",
+        "grid_positions");
+  }
   const at::Tensor& mask = options.mask;
   if (mask.defined() && (mask.dim() != 2 || mask.size(0) != length || mask.size(1) != length)) {
     throw formats::bad_input("the mask must have a row and a column for each token", "mask");
   }
+}
+
+// Position ids of cells (..., 2) on the encoding's grid.
+at::Tensor ids_of_cells(const at::Tensor& cells, const Encoding& encoding) {
+  const std::int64_t columns = encoding.options().value("columns", std::int64_t{0});
+  if (columns == 0) {
+    throw formats::bad_input(
+        "places on a grid need an encoding with columns, this one is " + encoding.info().key,
+        "grid_positions");
+  }
+  const at::Tensor row = cells.select(-1, 0), column = cells.select(-1, 1);
+  if ((row.lt(0) | column.lt(0) | column.ge(columns)).any().item<bool>()) {
+    throw formats::bad_input("a row below 0, or a column outside 0.." + std::to_string(columns - 1),
+                             "grid_positions", "the grid is as wide as encoding.columns says");
+  }
+  return row * columns + column;
 }
 
 }  // namespace
@@ -403,10 +446,14 @@ void Decoder::check_ids(const at::Tensor& ids) const {
   }
 }
 
-at::Tensor Decoder::hidden(const at::Tensor& ids, const ForwardOptions& options,
+at::Tensor Decoder::hidden(const at::Tensor& ids, const ForwardOptions& given,
                            Observer* observer) const {
   check_ids(ids);
-  check_options(options, config_, ids);
+  check_options(given, config_, ids);
+  ForwardOptions options = given;
+  if (given.grid_positions.defined()) {
+    options.position_ids = ids_of_cells(given.grid_positions, *encoding_);
+  }
   const Stack decoder{config_, *encoding_, local_encoding_.get(), weights_};
   if (!encoder_encoding_) return Pass(*this, decoder, options, {}, observer).run(ids);
 

@@ -71,14 +71,24 @@ at::Tensor drawn_positions(std::int64_t length, std::int64_t range, std::uint64_
   return std::get<0>(all.slice(0, 0, length).sort());
 }
 
+at::Tensor whole_places(const at::Tensor& tokens, double step) {
+  return step == 1.0 ? tokens : (tokens.to(at::kDouble) * step).trunc().to(at::kLong);
+}
+
 const char* name_of(AttentionProgram::Kind kind) {
   switch (kind) {
-    case AttentionProgram::Kind::plain: return "plain";
-    case AttentionProgram::Kind::table: return "table";
-    case AttentionProgram::Kind::tapa: return "tapa";
-    case AttentionProgram::Kind::tape: return "tape";
-    case AttentionProgram::Kind::cape: return "cape";
-    case AttentionProgram::Kind::term: return "term";
+    case AttentionProgram::Kind::plain:
+      return "plain";
+    case AttentionProgram::Kind::table:
+      return "table";
+    case AttentionProgram::Kind::tapa:
+      return "tapa";
+    case AttentionProgram::Kind::tape:
+      return "tape";
+    case AttentionProgram::Kind::cape:
+      return "cape";
+    case AttentionProgram::Kind::term:
+      return "term";
   }
   return "";
 }
@@ -92,6 +102,7 @@ Encoding::Encoding(const Json& options, const ModelConfig& model)
       layers_(model.layers),
       scale_(model.attention.scale > 0 ? model.attention.scale
                                        : 1.0 / std::sqrt(static_cast<double>(model.head_dim))),
+      step_(model.positions.map == "interpolate" ? 1.0 / model.positions.factor : 1.0),
       causal_(model.attention.causal),
       options_(options) {}
 
@@ -113,6 +124,17 @@ at::Tensor Encoding::bias_table(const Parameters&, std::int64_t, at::ScalarType)
   return {};
 }
 
+at::Tensor Encoding::distances(std::int64_t length, at::ScalarType dtype) const {
+  return at::arange(length, at::TensorOptions(dtype)) * step_;
+}
+
+void Encoding::refuse_interpolation(const char* key) const {
+  if (step_ == 1.0) return;
+  throw formats::bad_input(
+      std::string(key) + " knows whole places alone, so its positions cannot be interpolated",
+      "positions.map");
+}
+
 AttentionProgram Encoding::unrotated(const at::Tensor& q, const at::Tensor& k,
                                      const PositionState& state) const {
   AttentionProgram program;
@@ -125,11 +147,9 @@ AttentionProgram Encoding::unrotated(const at::Tensor& q, const at::Tensor& k,
 
 at::Tensor Encoding::bias(const Parameters& layer, const TermRegion& region) const {
   const at::Tensor distance = (region.query_id - region.key_id).clamp_min(0);
-  const at::Tensor table = bias_table(layer, distance.max().item<std::int64_t>() + 1,
-                                      region.content.scalar_type());
-  return table.index_select(1, distance.flatten())
-      .unflatten(1, distance.sizes())
-      .transpose(0, 1);
+  const at::Tensor table =
+      bias_table(layer, distance.max().item<std::int64_t>() + 1, region.content.scalar_type());
+  return table.index_select(1, distance.flatten()).unflatten(1, distance.sizes()).transpose(0, 1);
 }
 
 void Encoding::constrain(Parameters&) const {}
@@ -178,7 +198,6 @@ std::unique_ptr<Encoding> make_encoding(const ModelConfig& config) {
   problems.throw_if_any("encoding");
   return entry->make(options, config);
 }
-
 
 std::unique_ptr<Encoding> make_local_encoding(const ModelConfig& config) {
   if (!config.local_encoding) return nullptr;

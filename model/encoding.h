@@ -36,6 +36,9 @@ struct Positions {
 // int64. At most `range` can be drawn.
 at::Tensor drawn_positions(std::int64_t length, std::int64_t range, std::uint64_t seed);
 
+// Tokens (int64) times `step`, rounded towards 0: for encodings that know whole places alone.
+at::Tensor whole_places(const at::Tensor& tokens, double step);
+
 // What travels from layer to layer beside the hidden state. z holds one complex number a token, head
 // and plane: (B or 1, H or 1, N, 2, planes), cosine (real) parts first, at most d/2 planes; undefined
 // for encodings that rotate nothing. With d planes there is a number of each kind for every channel
@@ -108,10 +111,12 @@ struct AttentionProgram {
   // Added to the score of query i and key j: bias_j - bias_i, where rounding has made a bias that is
   // no function of the distance. (B or 1, H, N); undefined for none.
   at::Tensor token_bias = {};
+  double gain = 1;           // the score is multiplied by it; cape and term alone
   double soft_cap = 0;       // s becomes cap tanh(s / cap), before the mask; 0: not
   bool causal = true;
   std::int64_t window = 0;   // a query sees keys less than this many tokens away; 0: all
   at::Tensor key_mask = {};  // (B, M) bool, false for padding, which nothing sees
+  bool padding_added = false;  // AttentionConfig::padding is "added"
   at::Tensor mask;  // (N, M) bool, true where a query sees a key; replaces `causal` and `window`
 };
 
@@ -160,6 +165,8 @@ struct StartContext {
   at::ScalarType angle_dtype;
   const Parameters* shared = nullptr;
   at::Tensor layer_ids = {};  // (layers, N) int64: positions given a layer, where the encoding draws them
+  // In training: what encodings that draw their positions draw them from.
+  std::optional<std::uint64_t> draw = {};
 };
 
 // What a layer gives to the update of the state after its MLP; each (B, N, C).
@@ -223,6 +230,11 @@ class Encoding {
  protected:
   Encoding(const Json& options, const ModelConfig& model);
 
+  // Distances 0..length-1 in places: tokens times step_.
+  at::Tensor distances(std::int64_t length, at::ScalarType dtype) const;
+  // Throws Error "bad_input" where positions are interpolated.
+  void refuse_interpolation(const char* key) const;
+
   // The program of an encoding that leaves q and k as they are; its kind is plain.
   AttentionProgram unrotated(const at::Tensor& q, const at::Tensor& k,
                              const PositionState& state) const;
@@ -235,6 +247,7 @@ class Encoding {
   // Of the model it is for.
   std::int64_t heads_, kv_heads_, head_dim_, width_, context_, layers_;
   double scale_;  // of q.k
+  double step_;   // places a token: 1 but where positions are interpolated
   bool causal_;
   Json options_;
 };

@@ -4,6 +4,7 @@
 #include "model/encodings/ape_grid.h"
 #include "model/encodings/ape_periodic.h"
 #include "model/encodings/ape_sequence.h"
+#include "model/encodings/ape_tree.h"
 #include "model/encodings/cape.h"
 #include "model/encodings/cope.h"
 #include "model/encodings/fire.h"
@@ -46,6 +47,7 @@ const std::vector<EncodingEntry>& encodings() {
       tapa_entry(),
       ape_sequence_entry(),
       ape_grid_entry(),
+      ape_tree_entry(),
       ape_periodic_entry(),
   };
   return list;

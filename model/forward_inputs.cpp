@@ -8,7 +8,8 @@
 namespace phasescope::model {
 namespace {
 
-// (B, N) int64, cut to `rows` and `columns`; one row may stand for all. Undefined where it is absent.
+// (B, N) int64, cut to `rows` and `columns`; one row may stand for all. Undefined where it is
+// absent.
 at::Tensor read_ids(const formats::SafetensorsFile& file, const std::string& name,
                     std::int64_t rows, std::int64_t columns) {
   const formats::TensorEntry* entry = file.find(name);
@@ -25,6 +26,23 @@ at::Tensor read_ids(const formats::SafetensorsFile& file, const std::string& nam
   return tensor.slice(0, 0, rows).slice(1, 0, columns).expand({rows, columns});
 }
 
+// Row and column of each token, (N, 2) or (B, N, 2). Undefined where it is absent.
+at::Tensor read_cells(const formats::SafetensorsFile& file, const std::string& name,
+                      const at::Tensor& ids) {
+  const formats::TensorEntry* entry = file.find(name);
+  if (entry == nullptr) return {};
+  const at::Tensor cells = read_tensor(file, *entry);
+  const bool shaped = !cells.is_floating_point() && (cells.dim() == 2 || cells.dim() == 3) &&
+                      cells.size(-1) == 2 && cells.size(-2) >= ids.size(1) &&
+                      (cells.dim() == 2 || cells.size(0) >= ids.size(0));
+  if (!shaped) {
+    throw formats::bad_input(name + " must hold two whole numbers a token, its row and its column",
+                             file.path().string());
+  }
+  const at::Tensor cut = cells.to(at::kLong).slice(-2, 0, ids.size(1));
+  return cut.dim() == 3 ? cut.slice(0, 0, ids.size(0)) : cut;
+}
+
 }  // namespace
 
 void read_forward_inputs(const formats::SafetensorsFile& file, const std::string& prefix,
@@ -38,6 +56,7 @@ void read_forward_inputs(const formats::SafetensorsFile& file, const std::string
       options.position_ids.eq(options.position_ids.slice(0, 0, 1)).all().item<bool>()) {
     options.position_ids = options.position_ids[0];
   }
+  options.grid_positions = read_cells(file, prefix + "grid_positions", ids);
   const at::Tensor mask = read("attention_mask");
   if (mask.defined() && mask.eq(0).any().item<bool>()) options.key_mask = mask;
   options.token_types = read("token_type_ids");

@@ -1,4 +1,6 @@
 // The plain tensor form of every attention variant: definition, reference and fallback.
+#include "model/plain_attention.h"
+
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
@@ -7,16 +9,13 @@
 #include <limits>
 
 #include "model/attention.h"
-#include "model/plain_attention.h"
 
 namespace phasescope::model {
 namespace {
 
 using Kind = AttentionProgram::Kind;
 
-at::Tensor rows_of(const at::Tensor& x, Range range) {
-  return x.slice(-2, range.begin, range.end);
-}
+at::Tensor rows_of(const at::Tensor& x, Range range) { return x.slice(-2, range.begin, range.end); }
 
 // k or v (B, kv heads, n, d) for query heads [begin, end): (B, heads, n, d).
 at::Tensor for_query_heads(const at::Tensor& x, std::int64_t heads, Range range) {
@@ -48,8 +47,8 @@ at::Tensor look_up(const at::Tensor& table, const at::Tensor& distance) {
 // The entries of a table program for heads [begin, end), as above.
 at::Tensor table_bias(const TableProgram& table, Range heads, const at::Tensor& distance) {
   const at::Tensor values = table.values.slice(0, heads.begin, heads.end);
-  return look_up(values, table.first_distance == 0 ? distance.abs()
-                                                   : distance - table.first_distance);
+  return look_up(values,
+                 table.first_distance == 0 ? distance.abs() : distance - table.first_distance);
 }
 
 at::Tensor products(const at::Tensor& q, const at::Tensor& k) {
@@ -95,11 +94,10 @@ at::Tensor term_scores(const AttentionProgram& program, Range heads, Range rows,
   const Range read_heads = all ? Range{0, program.q.size(1)} : heads;
   const Range read_columns = all ? Range{0, program.k.size(2)} : columns;
   const Operands x = operands(program.q, program.k, read_heads, rows, read_columns);
-  const at::Tensor scores =
-      program.term.score({products(x.q, x.k) * program.scale,
-                          ids_of(program.positions, rows).unsqueeze(2),
-                          ids_of(program.positions, read_columns).unsqueeze(1), read_heads.begin,
-                          rows.begin, read_columns.begin});
+  const at::Tensor scores = program.term.score(
+      {products(x.q, x.k) * program.scale, ids_of(program.positions, rows).unsqueeze(2),
+       ids_of(program.positions, read_columns).unsqueeze(1), read_heads.begin, rows.begin,
+       read_columns.begin});
   if (!all) return scores;
   return scores.slice(1, heads.begin, heads.end).slice(3, columns.begin, columns.end);
 }
@@ -112,11 +110,11 @@ at::Tensor term_pair_scores(const AttentionProgram& program, const at::Tensor& b
   const at::Tensor rows = std::get<0>(at::_unique2(row));
   for (std::int64_t n = 0; n < rows.size(0); ++n) {
     const std::int64_t begin = rows[n].item<std::int64_t>();
-    const at::Tensor of_row = term_scores(program, {0, program.q.size(1)}, {begin, begin + 1},
-                                          {0, program.k.size(2)});
+    const at::Tensor of_row =
+        term_scores(program, {0, program.q.size(1)}, {begin, begin + 1}, {0, program.k.size(2)});
     const at::Tensor here = (row == begin).nonzero().squeeze(1);
-    scores.index_put_({here}, of_row.squeeze(2).index({batch.index({here}), head.index({here}),
-                                                       column.index({here})}));
+    scores.index_put_({here}, of_row.squeeze(2).index(
+                                  {batch.index({here}), head.index({here}), column.index({here})}));
   }
   return scores;
 }
@@ -126,18 +124,19 @@ at::Tensor term_pair_scores(const AttentionProgram& program, const at::Tensor& b
 at::Tensor cape_scores(const CapeProgram& cape, const at::Tensor& content, const at::Tensor& bias) {
   using Form = CapeProgram::Form;
   const auto corrected = [&](const at::Tensor& x) {  // x (B, in, rows, columns)
-    const at::Tensor hidden =
-        at::leaky_relu(at::linear(x.movedim(1, -1), cape.w1, cape.b1), 0.01);
+    const at::Tensor hidden = at::leaky_relu(at::linear(x.movedim(1, -1), cape.w1, cape.b1), 0.01);
     return at::linear(hidden, cape.w2, cape.b2).movedim(-1, 1);
   };
-  const auto both = [&] {
-    return at::cat({content, bias.expand_as(content)}, 1);
-  };
+  const auto both = [&] { return at::cat({content, bias.expand_as(content)}, 1); };
   switch (cape.form) {
-    case Form::concat_residual: return content + bias + corrected(both());
-    case Form::concat: return content + corrected(both());
-    case Form::add_residual: return content + bias + corrected(content + bias);
-    case Form::content: return content + corrected(content);
+    case Form::concat_residual:
+      return content + bias + corrected(both());
+    case Form::concat:
+      return content + corrected(both());
+    case Form::add_residual:
+      return content + bias + corrected(content + bias);
+    case Form::content:
+      return content + corrected(content);
   }
   return {};
 }
@@ -156,6 +155,10 @@ at::Tensor open_scores(const AttentionProgram& program, const Operands& x,
   return scores + table_bias(program.table, heads, distance);
 }
 
+at::Tensor gained(const AttentionProgram& program, const at::Tensor& scores) {
+  return program.gain == 1.0 ? scores : scores * program.gain;
+}
+
 at::Tensor capped(const AttentionProgram& program, const at::Tensor& scores) {
   const double cap = program.soft_cap;
   return cap > 0 ? cap * at::tanh(scores / cap) : scores;
@@ -169,7 +172,7 @@ at::Tensor token_biases(const AttentionProgram& program, Range heads, Range rows
 }
 
 at::Tensor content_scores(const AttentionProgram& program, const Operands& x) {
-  if (program.kind != Kind::tapa) return products(x.q, x.k) * program.scale;
+  if (program.kind != Kind::tapa) return gained(program, products(x.q, x.k) * program.scale);
   const std::int64_t a = program.tapa.content_dim;
   return products(x.q.narrow(-1, 0, a), x.k.narrow(-1, 0, a)) * program.tapa.scale_content;
 }
@@ -192,19 +195,48 @@ at::Tensor hidden_by_index(const AttentionProgram& program, const at::Tensor& ro
   return hidden;
 }
 
+// Whether padding is added to the causal mask, where there is any.
+bool spreads_padding(const AttentionProgram& program) {
+  return program.padding_added && program.key_mask.defined();
+}
+
+// (rows, M), what the mask alone hides of all keys.
+at::Tensor hidden_of_all_keys(const AttentionProgram& program, const at::Tensor& row) {
+  if (program.mask.defined()) return program.mask.index_select(0, row).logical_not();
+  const at::Tensor column = at::arange(program.k.size(2), at::kLong);
+  return hidden_by_index(program, row.unsqueeze(1), column).expand({row.size(0), column.size(0)});
+}
+
+// (B, 1, rows, 1): the rows all of whose visible keys are padded.
+at::Tensor lost_rows(const AttentionProgram& program, Range rows) {
+  const at::Tensor seen =
+      hidden_of_all_keys(program, at::arange(rows.begin, rows.end, at::kLong)).logical_not();
+  return (seen & program.key_mask.unsqueeze(1)).any(-1).logical_not().unsqueeze(1).unsqueeze(-1);
+}
+
+// The same of single rows, batch and row (P): (P).
+at::Tensor lost_of_pairs(const AttentionProgram& program, const at::Tensor& batch,
+                         const at::Tensor& row) {
+  const at::Tensor seen = hidden_of_all_keys(program, row).logical_not();
+  return (seen & program.key_mask.index_select(0, batch)).any(-1).logical_not();
+}
+
 // Whether each pair (P) is masked.
 at::Tensor hidden_of_pairs(const AttentionProgram& program, const at::Tensor& batch,
                            const at::Tensor& row, const at::Tensor& column) {
   at::Tensor hidden = program.mask.defined() ? program.mask.index({row, column}).logical_not()
                                              : hidden_by_index(program, row, column);
   if (!program.key_mask.defined()) return hidden;
-  return hidden | program.key_mask.index({batch, column}).logical_not();
+  const at::Tensor padded = program.key_mask.index({batch, column}).logical_not();
+  if (!spreads_padding(program)) return hidden | padded;
+  return at::where(lost_of_pairs(program, batch, row), hidden & padded, hidden | padded);
 }
 
 // (rows, columns), or undefined where nothing is masked but padding.
 at::Tensor hidden_of_all_texts(const AttentionProgram& program, Range rows, Range columns) {
   if (program.mask.defined()) {
-    return program.mask.slice(0, rows.begin, rows.end).slice(1, columns.begin, columns.end)
+    return program.mask.slice(0, rows.begin, rows.end)
+        .slice(1, columns.begin, columns.end)
         .logical_not();
   }
   const bool all_before = columns.end <= rows.begin + 1;
@@ -223,7 +255,10 @@ at::Tensor hidden_pairs(const AttentionProgram& program, Range rows, Range colum
                                  .unsqueeze(1)
                                  .unsqueeze(1)
                                  .expand({-1, 1, rows.size(), -1});
-  return hidden.defined() ? padding | hidden : padding;
+  const at::Tensor either = hidden.defined() ? padding | hidden : padding;
+  if (!spreads_padding(program)) return either;
+  const at::Tensor both = hidden.defined() ? padding & hidden : at::zeros_like(padding);
+  return at::where(lost_rows(program, rows), both, either);
 }
 
 at::Tensor plain_scores(const AttentionProgram& program, Range heads, Range rows, Range columns) {
@@ -236,17 +271,18 @@ at::Tensor plain_scores(const AttentionProgram& program, Range heads, Range rows
   if (program.token_bias.defined()) {
     scores = scores + token_biases(program, heads, rows, columns);
   }
-  scores = capped(program, scores);
+  scores = capped(program, gained(program, scores));
   const at::Tensor hidden = hidden_pairs(program, rows, columns);
   if (!hidden.defined()) return scores;
+  if (spreads_padding(program)) scores = scores.masked_fill(lost_rows(program, rows), 0.0);
   return scores.masked_fill(hidden, -std::numeric_limits<double>::infinity());
 }
 
 ScoreParts plain_score_parts(const AttentionProgram& program, Range heads, Range rows,
                              Range columns) {
   ScoreParts parts;
-  parts.content = content_scores(
-      program, operands(program.q_plain, program.k_plain, heads, rows, columns));
+  parts.content =
+      content_scores(program, operands(program.q_plain, program.k_plain, heads, rows, columns));
   parts.score = plain_scores(program, heads, rows, columns);
   parts.positional = parts.score - parts.content;
   return parts;
@@ -271,18 +307,18 @@ ScoreParts plain_pair_scores(const AttentionProgram& program, const at::Tensor& 
   const at::Tensor distance = position(row) - position(column);
   ScoreParts parts;
   parts.content = of_head(content_scores(program, pairs(program.q_plain, program.k_plain)));
-  at::Tensor score =
-      program.kind == Kind::term
-          ? term_pair_scores(program, batch, head, row, column)
-          : of_head(open_scores(program, pairs(program.q, program.k), distance.view({-1, 1, 1}),
-                                heads));
+  at::Tensor score = program.kind == Kind::term
+                         ? term_pair_scores(program, batch, head, row, column)
+                         : of_head(open_scores(program, pairs(program.q, program.k),
+                                               distance.view({-1, 1, 1}), heads));
   if (program.token_bias.defined()) {
     const at::Tensor bias = program.token_bias.expand({program.q.size(0), -1, -1});
     score = score + bias.index({batch, head, column}) - bias.index({batch, head, row});
   }
-  parts.score = capped(program, score)
-                    .masked_fill(hidden_of_pairs(program, batch, row, column),
-                                 -std::numeric_limits<double>::infinity());
+  score = capped(program, gained(program, score));
+  if (spreads_padding(program)) score = score.masked_fill(lost_of_pairs(program, batch, row), 0.0);
+  parts.score = score.masked_fill(hidden_of_pairs(program, batch, row, column),
+                                  -std::numeric_limits<double>::infinity());
   parts.positional = parts.score - parts.content;
   return parts;
 }
@@ -290,7 +326,7 @@ ScoreParts plain_pair_scores(const AttentionProgram& program, const at::Tensor& 
 AttentionBlock plain_block(const AttentionProgram& program, const at::Tensor& v, Range rows) {
   const Range heads{0, program.q.size(1)};
   // Keys after the block's last row are masked for all of it.
-  const bool cut = program.causal && !program.mask.defined() &&
+  const bool cut = program.causal && !program.mask.defined() && !spreads_padding(program) &&
                    program.q.size(2) == program.k.size(2);
   const Range columns{0, cut ? rows.end : program.k.size(2)};
   AttentionBlock block;
@@ -327,8 +363,7 @@ AttentionResult plain_attention(const AttentionProgram& program, const at::Tenso
   const std::int64_t step = at::GradMode::is_enabled() ? queries : plain_block_rows(program);
   std::vector<at::Tensor> out, state, lse, entropy;
   for (std::int64_t begin = 0; begin < queries; begin += step) {
-    const AttentionBlock block =
-        plain_block(program, v, {begin, std::min(queries, begin + step)});
+    const AttentionBlock block = plain_block(program, v, {begin, std::min(queries, begin + step)});
     out.push_back(block.out);
     if (block.state.defined()) state.push_back(block.state);
     if (options.want_lse || options.want_entropy) lse.push_back(at::logsumexp(block.scores, -1));
@@ -341,8 +376,6 @@ AttentionResult plain_attention(const AttentionProgram& program, const at::Tenso
   return {joined(out), joined(state), joined(lse), joined(entropy), "plain"};
 }
 
-at::Tensor row_entropy(const at::Tensor& weights) {
-  return at::special_entr(weights).sum(-1);
-}
+at::Tensor row_entropy(const at::Tensor& weights) { return at::special_entr(weights).sum(-1); }
 
 }  // namespace phasescope::model

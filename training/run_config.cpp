@@ -28,7 +28,7 @@ std::string unknown_key_sentence(const std::string& key) {
   const std::string own = model::near_names(key, known);
   if (own.find("near:") != own.npos) return "no such key" + own;
   const std::string name = key.substr(key.rfind('.') + 1);
-  for (const char* section : {"model.", "encoding.", "data.", "train.", "eval."}) {
+  for (const char* section : {"model.", "encoding.", "positions.", "data.", "train.", "eval."}) {
     const std::string near = model::near_names(section + name, known);
     if (near.find("near:") != near.npos) return "no such key" + near;
   }

@@ -1,7 +1,7 @@
 #pragma once
-// The one run-configuration schema: {model, encoding, data, train, eval}. Every key is a member of
-// a struct below, so that reading, writing, checking and `--set` share one list. Unknown keys are
-// errors that name the near ones. No LibTorch here.
+// The one run-configuration schema: {model, encoding, positions, data, train, eval}. Every key is a
+// member of a struct below, so that reading, writing, checking and `--set` share one list. Unknown
+// keys are errors that name the near ones. No LibTorch here.
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -28,6 +28,22 @@ struct ModelSection {
     v("vocab_size", vocab_size), v("context", context), v("layers", layers), v("width", width);
     v("heads", heads), v("kv_heads", kv_heads), v("ffn_width", ffn_width);
     v("norm_eps", norm_eps), v("init_std", init_std), v("note", note);
+  }
+};
+
+// What stands between a token's place in a window and its position, for any encoding; the members
+// of model::PositionsConfig.
+struct PositionsSection {
+  std::string map = "identity";  // shift, interpolate, random
+  int64_t shift = 0;
+  double factor = 1;
+  int64_t range = 0;              // of `random`; 0: twice the context
+  std::string draw = "training";  // always: outside training too
+  int64_t seed = 1;               // of the draw outside training
+  template <class V>
+  void fields(V& v) {
+    v("map", map), v("shift", shift), v("factor", factor), v("range", range);
+    v("draw", draw), v("seed", seed);
   }
 };
 
@@ -98,13 +114,14 @@ struct RunConfig {
   ModelSection model;
   // {"key": ..., options of the encoding}; the encoding's own list checks the options.
   nlohmann::json encoding = {{"key", "rope"}};
+  PositionsSection positions;
   DataSection data;
   TrainSection train;
   EvalSection eval;
   template <class V>
   void fields(V& v) {
-    v("model", model), v("encoding", encoding), v("data", data), v("train", train);
-    v("eval", eval);
+    v("model", model), v("encoding", encoding), v("positions", positions);
+    v("data", data), v("train", train), v("eval", eval);
   }
 };
 

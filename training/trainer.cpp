@@ -25,6 +25,7 @@ namespace {
 
 constexpr std::uint64_t kShiftStream = 2;
 constexpr std::uint64_t kTorchStream = 3;
+constexpr std::uint64_t kPositionStream = 4;
 constexpr const char* kOptimiserFile = "optimiser.safetensors";
 
 model::Decoder fresh_decoder(const RunConfig& config) {
@@ -92,6 +93,13 @@ model::ModelConfig model_config_of(const RunConfig& config) {
   model.encoding.key = config.encoding.at("key").get<std::string>();
   model.encoding.options = config.encoding;
   model.encoding.options.erase("key");
+  const PositionsSection& positions = config.positions;
+  model.positions = {.map = positions.map,
+                     .shift = positions.shift,
+                     .factor = positions.factor,
+                     .range = positions.range,
+                     .draw = positions.draw,
+                     .seed = positions.seed};
   model.tokenizer = {{"type", "bytes"}, {"vocab_size", 256}, {"bos", config.data.bos}};
   model.note = config.model.note;
   formats::ConfigProblems problems;
@@ -122,6 +130,7 @@ model::ForwardOptions Trainer::forward_options(int64_t step) const {
     options.shift = static_cast<int64_t>(
         random.below(static_cast<std::uint64_t>(most) + 1, static_cast<std::uint64_t>(step)));
   }
+  options.draw = CounterRandom(seed, kPositionStream).bits(static_cast<std::uint64_t>(step));
   return options;
 }
 
@@ -174,6 +183,7 @@ double Trainer::validation_bits(protocol::Progress& progress) const {
   model::ForwardOptions options = forward_options(0);
   options.product_dtype.reset();  // as a reader of the finished model sees it
   options.shift = 0;
+  options.draw.reset();
   double nats = 0;
   int64_t count = 0;
   for (int64_t w = 0; w < windows; ++w) {

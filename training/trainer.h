@@ -53,9 +53,11 @@ class Trainer {
   // Which attention runs: "fused cpu avx3", "plain".
   std::string kernel() const;
 
- private:
+  // How step `step` reads its windows: backend, dtype, and the shift and the draw of its positions,
+  // which depend on train.seed and the step alone.
   model::ForwardOptions forward_options(int64_t step) const;
 
+ private:
   RunConfig config_;
   std::shared_ptr<const Corpus> corpus_;
   std::vector<formats::NamedText> validation_;

@@ -103,11 +103,16 @@ PermutationResidual permutation_residual(const model::Decoder& decoder, const at
   model::ForwardOptions plain;
   plain.backend = model::Backend::plain;
   model::ForwardOptions permuted = plain;
-  permuted.position_ids = order;
   permuted.mask = permute_mask ? causal.index_select(0, order).index_select(1, order) : causal;
 
   StateRecorder before, after;
   decoder.hidden(ids, plain, &before);
+  if (decoder.encoding().options().value("ids_are_rows", false)) {
+    // Then ids say whose state is read: the state itself is permuted.
+    permuted.initial_state = before.states.front().index_select(2, order);
+  } else {
+    permuted.position_ids = order;
+  }
   decoder.hidden(ids.index_select(1, order), permuted, &after);
   PermutationResidual out;
   for (std::size_t l = 0; l < before.hiddens.size(); ++l) {

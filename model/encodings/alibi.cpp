@@ -67,7 +67,9 @@ std::vector<double> next_power_slopes(std::int64_t heads) {
 
 class Alibi final : public Encoding {
  public:
-  Alibi(const Json& options, const ModelConfig& model) : Encoding(options, model) {}
+  Alibi(const Json& options, const ModelConfig& model) : Encoding(options, model) {
+    if (text("rounding") != "none") refuse_interpolation("alibi with rounding");
+  }
 
   const EncodingInfo& info() const override { return alibi_info(); }
 
@@ -80,7 +82,7 @@ class Alibi final : public Encoding {
 
   at::Tensor bias_table(const Parameters& layer, std::int64_t length,
                         at::ScalarType dtype) const override {
-    const at::Tensor distance = at::arange(length, at::TensorOptions(dtype));
+    const at::Tensor distance = distances(length, dtype);
     const at::Tensor table = -slopes(layer, dtype).unsqueeze(1) * distance.unsqueeze(0);
     return flag("scaled") ? table * scale_ : table;
   }

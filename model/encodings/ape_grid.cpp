@@ -64,6 +64,7 @@ at::Tensor euclidean(const TermRegion& region, std::int64_t columns) {
 class ApeGrid final : public Encoding {
  public:
   ApeGrid(const Json& options, const ModelConfig& model) : Encoding(options, model) {
+    refuse_interpolation("ape_grid");
     if (head_dim_ % 4 != 0 || kv_heads_ != heads_) {
       throw formats::bad_input(
           "ape_grid needs a head size that divides by 4 and a key head for every head");
@@ -102,9 +103,11 @@ class ApeGrid final : public Encoding {
     program.k = placed(k, state.table, ids);
     if (number("decay") < 1) {
       program.kind = AttentionProgram::Kind::term;
-      program.term =
-          decaying(number("decay"), text("distance") == "manhattan" ? &manhattan : &euclidean,
-                   integer("columns"));
+      const auto distance = text("distance") == "manhattan" ? &manhattan : &euclidean;
+      program.term = decaying(number("decay"),
+                              [distance, columns = integer("columns")](const TermRegion& region) {
+                                return distance(region, columns);
+                              });
     }
     return program;
   }

@@ -72,7 +72,8 @@ class ApePeriodic final : public Encoding {
 
   // The state's table is P.
   PositionState start(const StartContext& context) const override {
-    const at::Tensor ids = position_ids(context).remainder(integer("period"));
+    const at::Tensor places = position_ids(context).to(at::kDouble) * step_;
+    const at::Tensor ids = places.remainder(static_cast<double>(integer("period")));
     const at::Tensor turns = context.shared->at("turns").to(context.angle_dtype);  // (H, d/2)
     const double angle = 2 * std::numbers::pi / static_cast<double>(integer("period"));
     const at::Tensor by_text = ids.dim() == 2 ? ids : ids.unsqueeze(0);

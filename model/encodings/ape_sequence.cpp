@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
 #include <limits>
 
 #include "formats/error.h"
@@ -33,7 +34,7 @@ const EncodingInfo& ape_sequence_info() {
   return info;
 }
 
-at::Tensor token_distance(const TermRegion& region, std::int64_t) {
+at::Tensor token_distance(const TermRegion& region) {
   return (region.query_id - region.key_id).abs();
 }
 
@@ -62,7 +63,7 @@ class ApeSequence final : public Encoding {
   // The state's table is W, W^2, W^4, ...
   PositionState start(const StartContext& context) const override {
     PositionState state{context.positions, {}};
-    state.table = orthogonal_powers(context.shared->at("generator"),
+    state.table = orthogonal_powers(context.shared->at("generator") * step_,
                                     context.positions.largest_distance(), context.dtype);
     return state;
   }
@@ -77,7 +78,7 @@ class ApeSequence final : public Encoding {
     program.k = raised(k, state.table, exponents);
     if (number("decay") < 1) {
       program.kind = AttentionProgram::Kind::term;
-      program.term = decaying(number("decay"), &token_distance, 0);
+      program.term = decaying(std::pow(number("decay"), step_), &token_distance);
     }
     return program;
   }

@@ -28,7 +28,9 @@ const EncodingInfo& cape_info() {
             "what f reads and is added to",
             {"concat_residual", "concat", "add_residual", "content", "conv"}},
            {"hidden", 32, "D, width of f's hidden layer", {}, 1, 4096},
-           {"rotate", false, "A is the score after RoPE (half layout, base 10000)"}},
+           {"rotate", false, "A is the score after RoPE (half layout, base 10000)"},
+           {"base_hidden", 32, "units of fire's own network, as the base", {}, 1, 4096},
+           {"base_threshold", 512.0, "L of fire, as the base", {}, 0, 1e9}},
       .shift_invariant = true,
       .has_state = false,
   };
@@ -43,10 +45,14 @@ CapeProgram::Form form_of(const std::string& name) {
 }
 
 // FIRE's own network is a leaky one wherever it stands inside CAPE.
-std::shared_ptr<const Encoding> make_base(const std::string& key, const ModelConfig& model) {
+std::shared_ptr<const Encoding> make_base(const Json& options, const ModelConfig& model) {
   ModelConfig config = model;
-  config.encoding = {key, Json::object()};
-  if (key == "fire") config.encoding.options["activation"] = "leaky_relu";
+  config.encoding = {options.at("base").get<std::string>(), Json::object()};
+  if (config.encoding.key == "fire") {
+    config.encoding.options = {{"activation", "leaky_relu"},
+                               {"hidden", options.at("base_hidden")},
+                               {"threshold", options.at("base_threshold")}};
+  }
   return make_encoding(config);
 }
 
@@ -89,7 +95,7 @@ class Cape final : public Encoding {
  public:
   Cape(const Json& options, const ModelConfig& model)
       : Encoding(options, model), form_(form_of(text("form"))), conv_(text("form") == "conv") {
-    if (conv_ || form_ != CapeProgram::Form::content) base_ = make_base(text("base"), model);
+    if (conv_ || form_ != CapeProgram::Form::content) base_ = make_base(options, model);
     if (flag("rotate") && head_dim_ % 2 != 0) {
       throw formats::bad_input("cape.rotate turns pairs of channels, but the head size is " +
                                std::to_string(head_dim_));
@@ -125,7 +131,7 @@ class Cape final : public Encoding {
   }
 
   at::Tensor frequencies(const StartContext& context) const override {
-    return flag("rotate") ? rope_frequencies(10000.0, head_dim_, context.angle_dtype)
+    return flag("rotate") ? rope_frequencies(10000.0, head_dim_, context.angle_dtype) * step_
                           : at::Tensor();
   }
 

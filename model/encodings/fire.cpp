@@ -38,9 +38,12 @@ struct FireBias {
   at::Tensor c, multiplier, threshold;  // scalars
   at::Tensor w1, b1, w2, b2;            // (D, 1), (D), (H, D), (H)
   bool leaky = false, causal = true;
+  double step = 1;  // places a token
 
-  // (B or 1, H, rows, columns) of float ids, (B or 1, rows, 1) and (B or 1, 1, columns).
-  at::Tensor operator()(const at::Tensor& query, const at::Tensor& key) const {
+  // (B or 1, H, rows, columns) of `dtype`.
+  at::Tensor operator()(const TermRegion& region, at::ScalarType dtype) const {
+    const at::Tensor query = region.query_id.to(dtype) * step;
+    const at::Tensor key = region.key_id.to(dtype) * step;
     const at::Tensor distance = causal ? (query - key).clamp_min(0) : (query - key).abs();
     const at::Tensor last = causal ? query : at::maximum(query, key);
     const at::Tensor normaliser = at::maximum(last, (multiplier * threshold).abs());
@@ -54,8 +57,7 @@ struct FireBias {
 
 // Content and bias of a region.
 at::Tensor with_bias(const FireBias& fire, const TermRegion& region) {
-  const at::ScalarType dtype = region.content.scalar_type();
-  const at::Tensor bias = fire(region.query_id.to(dtype), region.key_id.to(dtype));
+  const at::Tensor bias = fire(region, region.content.scalar_type());
   return region.content +
          bias.slice(1, region.first_head, region.first_head + region.content.size(1));
 }
@@ -90,7 +92,7 @@ class Fire final : public Encoding {
 
   at::Tensor bias(const Parameters& layer, const TermRegion& region) const override {
     const at::ScalarType dtype = region.content.scalar_type();
-    return fire_of(layer, dtype)(region.query_id.to(dtype), region.key_id.to(dtype));
+    return fire_of(layer, dtype)(region, dtype);
   }
 
   AttentionProgram program(const Parameters& layer, const at::Tensor& q, const at::Tensor& k,
@@ -118,7 +120,8 @@ class Fire final : public Encoding {
             layer.at("fire.2.weight"),
             layer.at("fire.2.bias"),
             text("activation") == "leaky_relu",
-            causal_};
+            causal_,
+            step_};
   }
 };
 

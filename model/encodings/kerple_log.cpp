@@ -31,9 +31,17 @@ class KerpleLog final : public Encoding {
 
   std::vector<ParameterSpec> parameters() const override {
     using Init = ParameterSpec::Init;
-    return {{.name = "p", .shape = {heads_}, .init = Init::uniform, .low = 0, .high = 2,
+    return {{.name = "p",
+             .shape = {heads_},
+             .init = Init::uniform,
+             .low = 0,
+             .high = 2,
              .decays = false},
-            {.name = "a", .shape = {heads_}, .init = Init::uniform, .low = 0, .high = 1,
+            {.name = "a",
+             .shape = {heads_},
+             .init = Init::uniform,
+             .low = 0,
+             .high = 1,
              .decays = false}};
   }
 
@@ -41,7 +49,7 @@ class KerpleLog final : public Encoding {
                         at::ScalarType dtype) const override {
     const at::Tensor p = layer.at("p").to(dtype).clamp_min(kSmallest).unsqueeze(1);
     const at::Tensor a = layer.at("a").to(dtype).clamp_min(kSmallest).unsqueeze(1);
-    const at::Tensor distance = at::arange(length, at::TensorOptions(dtype)).unsqueeze(0);
+    const at::Tensor distance = distances(length, dtype).unsqueeze(0);
     return -p * at::log1p(a * distance);
   }
 

@@ -51,7 +51,7 @@ class KerplePower final : public Encoding {
                         at::ScalarType dtype) const override {
     const at::Tensor p = layer.at("p").to(dtype).clamp_min(kSmallest).unsqueeze(1);
     const at::Tensor a = layer.at("a").to(dtype).clamp(kSmallest, kLargestPower).unsqueeze(1);
-    const at::Tensor distance = at::arange(length, at::TensorOptions(dtype)).unsqueeze(0);
+    const at::Tensor distance = distances(length, dtype).unsqueeze(0);
     return -p * at::pow(distance, a);
   }
 

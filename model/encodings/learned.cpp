@@ -41,8 +41,18 @@ class Learned final : public Encoding {
   }
 
   at::Tensor embed(const at::Tensor& x, const StartContext& context) const override {
-    return x + at::embedding(context.shared->at("table"),
-                             table_rows(context, integer("offset"), rows_));
+    const at::Tensor& table = context.shared->at("table");
+    if (step_ == 1.0) {
+      return x + at::embedding(table, table_rows(context, integer("offset"), rows_));
+    }
+    // Between two rows, the straight line.
+    StartContext below = context;
+    const at::Tensor places = position_ids(context).to(at::kDouble) * step_;
+    below.positions.ids = places.floor().to(at::kLong);
+    const at::Tensor row = table_rows(below, integer("offset"), rows_);
+    const at::Tensor share = (places - places.floor()).to(x.scalar_type()).unsqueeze(-1);
+    const at::Tensor next = (row + 1).clamp_max(rows_ - 1);
+    return x + at::embedding(table, row) * (1 - share) + at::embedding(table, next) * share;
   }
 
   AttentionProgram program(const Parameters&, const at::Tensor& q, const at::Tensor& k,

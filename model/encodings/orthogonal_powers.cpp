@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <utility>
+
 #include "model/encodings/rotation.h"
 
 namespace phasescope::model {
@@ -38,13 +40,11 @@ at::Tensor raised(const at::Tensor& x, const at::Tensor& powers, const at::Tenso
   return result;
 }
 
-TermProgram decaying(double decay,
-                     at::Tensor (*distance)(const TermRegion& region, std::int64_t columns),
-                     std::int64_t columns) {
+TermProgram decaying(double decay, std::function<at::Tensor(const TermRegion&)> distance) {
   TermProgram term;
   term.arrays = 4;
-  term.score = [=](const TermRegion& region) {
-    const at::Tensor steps = distance(region, columns).to(region.content.scalar_type());
+  term.score = [decay, distance = std::move(distance)](const TermRegion& region) {
+    const at::Tensor steps = distance(region).to(region.content.scalar_type());
     return region.content * at::pow(at::Scalar(decay), steps).unsqueeze(1);
   };
   return term;

@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
+
 #include "model/encoding.h"
 
 // What APE's encodings share (arXiv 2312.16045): positions as powers of orthogonal matrices.
@@ -21,10 +23,8 @@ at::Tensor orthogonal_powers(const at::Tensor& generator, std::int64_t largest,
 // int64.
 at::Tensor raised(const at::Tensor& x, const at::Tensor& powers, const at::Tensor& exponents);
 
-// What score becomes under a decay: scale * q.k times decay^distance, `distance` from a region's
-// ids.
-TermProgram decaying(double decay,
-                     at::Tensor (*distance)(const TermRegion& region, std::int64_t columns),
-                     std::int64_t columns);
+// What score becomes under a decay: scale * q.k times decay^distance; `distance` gives steps (B or 1,
+// rows, columns) of a region.
+TermProgram decaying(double decay, std::function<at::Tensor(const TermRegion&)> distance);
 
 }  // namespace phasescope::model

@@ -28,7 +28,9 @@ const EncodingInfo& randomized_rope_info() {
             {"half", "interleaved"}},
            {"draw",
             "none",
-            "0, 1, 2, ..., or one draw for the model, or one for each layer",
+            "outside training: 0, 1, 2, ..., or one draw for the model, or one for each layer; "
+            "each "
+            "step of training draws afresh, for each layer where this says layer",
             {"none", "model", "layer"}},
            {"range",
             0,
@@ -36,7 +38,7 @@ const EncodingInfo& randomized_rope_info() {
             {},
             0,
             1e8},
-           {"seed", 1, "of the draw, which is the same each time", {}, 0, 1e9}},
+           {"seed", 1, "of the draw outside training, which is the same each time", {}, 0, 1e9}},
       .shift_invariant = true,
       .has_state = true,
   };
@@ -64,7 +66,7 @@ class RandomizedRope final : public Encoding {
   }
 
   at::Tensor frequencies(const StartContext& context) const override {
-    return rope_frequencies(number("base"), head_dim_, context.angle_dtype);
+    return rope_frequencies(number("base"), head_dim_, context.angle_dtype) * step_;
   }
 
   // The state's table is every layer's z, one below the other, where they differ.
@@ -102,9 +104,10 @@ class RandomizedRope final : public Encoding {
     const Positions& positions = context.positions;
     if (context.layer_ids.defined()) return context.layer_ids[layer] + positions.shift;
     const at::Tensor own = position_ids(context);
-    if (text("draw") == "none" || positions.length > range_) return own;
-    const auto seed =
-        static_cast<std::uint64_t>(integer("seed") + (text("draw") == "layer" ? layer : 0));
+    const bool draws = context.draw.has_value() || text("draw") != "none";
+    if (!draws || positions.length > range_) return own;
+    const auto seed = context.draw.value_or(static_cast<std::uint64_t>(integer("seed"))) +
+                      static_cast<std::uint64_t>(text("draw") == "layer" ? layer : 0);
     return drawn_positions(positions.length, range_, seed) + own.amin(-1, true);
   }
 

@@ -55,7 +55,8 @@ class Rope final : public Encoding {
   }
 
   at::Tensor frequencies(const StartContext& context) const override {
-    return scaling_.frequencies(context.positions.length, context.angle_dtype);
+    if (flag("stored_angles")) return {};
+    return scaling_.frequencies(context.positions.length, context.angle_dtype) * step_;
   }
 
   PositionState start(const StartContext& context) const override {

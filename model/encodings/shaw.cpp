@@ -20,14 +20,15 @@ const EncodingInfo& shaw_info() {
 }
 
 // q (B, H, N, d), table (2w + 1, d).
-at::Tensor shaw_scores(const at::Tensor& q, const at::Tensor& table, double scale,
+at::Tensor shaw_scores(const at::Tensor& q, const at::Tensor& table, double scale, double step,
                        const TermRegion& region) {
   const at::Tensor& content = region.content;
   const std::int64_t window = table.size(0) / 2;
   const at::Tensor rows = q.slice(1, region.first_head, region.first_head + content.size(1))
                               .slice(2, region.first_row, region.first_row + content.size(2));
   const at::Tensor by_distance = at::matmul(rows, table.t()) * scale;  // (B, heads, rows, 2w + 1)
-  const at::Tensor index = (region.key_id - region.query_id).clamp(-window, window) + window;
+  const at::Tensor distance = whole_places(region.key_id - region.query_id, step);
+  const at::Tensor index = distance.clamp(-window, window) + window;
   return content + by_distance.gather(-1, index.unsqueeze(1).expand(content.sizes()));
 }
 
@@ -46,8 +47,9 @@ class Shaw final : public Encoding {
     AttentionProgram program = unrotated(q, k, state);
     program.kind = AttentionProgram::Kind::term;
     program.term.arrays = 3 * heads_;
-    program.term.score = [q, table = layer.at("table"), scale = scale_](const TermRegion& region) {
-      return shaw_scores(q, table, scale, region);
+    program.term.score = [q, table = layer.at("table"), scale = scale_,
+                          step = step_](const TermRegion& region) {
+      return shaw_scores(q, table, scale, step, region);
     };
     return program;
   }

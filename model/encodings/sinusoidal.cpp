@@ -41,7 +41,8 @@ class Sinusoidal final : public Encoding {
   const EncodingInfo& info() const override { return sinusoidal_info(); }
 
   at::Tensor embed(const at::Tensor& x, const StartContext& context) const override {
-    return x + sinusoids(position_values(context), number("base"), width_).to(context.dtype);
+    const at::Tensor places = position_values(context) * step_;
+    return x + sinusoids(places, number("base"), width_).to(context.dtype);
   }
 
   AttentionProgram program(const Parameters&, const at::Tensor& q, const at::Tensor& k,

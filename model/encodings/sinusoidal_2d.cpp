@@ -32,6 +32,7 @@ const EncodingInfo& sinusoidal_2d_info() {
 class Sinusoidal2d final : public Encoding {
  public:
   Sinusoidal2d(const Json& options, const ModelConfig& model) : Encoding(options, model) {
+    refuse_interpolation("sinusoidal_2d");
     if (width_ % 4 != 0) {
       throw formats::bad_input(
           "sinusoidal_2d fills pairs of channels for two axes, so the width must divide by 4, but "

@@ -16,18 +16,23 @@ const EncodingInfo& tapa_info() {
   static const EncodingInfo info = {
       .key = "tapa",
       .title = "TAPA (token-aware phase attention)",
-      .formula = "s_ij = (qA.kA / sqrt(t d)) cos(2 pi |i-j|^alpha phi), "
-                 "phi = qP.kP / sqrt((1-t) d)",
+      .formula =
+          "s_ij = (qA.kA / sqrt(t d)) cos(2 pi |i-j|^alpha phi), "
+          "phi = qP.kP / sqrt((1-t) d)",
       .source = "arXiv 2509.12635, Definition 3.1",
       .departure = "",
-      .options = {{"alpha", 0.1, "exponent of the distance", {}, 0, 1},
-                  {"split", 0.5, "t, the amplitude part's share of the head", {}, 0, 1},
-                  {"phase", "quadratic", "phi: qP.kP, or sum(qP) + sum(kP)",
-                   {"quadratic", "linear"}},
-                  {"phase_gain", 1.0, "multiplies qP and kP; folds into the weights", {}, 0, none},
-                  {"phase_norm", 0.0, "root mean square that qP and kP are brought to; 0: off",
-                   {}, 0, none},
-                  {"two_pi", true, "the 2 pi in the cosine (the released kernel has none)"}},
+      .options =
+          {{"alpha", 0.1, "exponent of the distance", {}, 0, 1},
+           {"split", 0.5, "t, the amplitude part's share of the head", {}, 0, 1},
+           {"phase", "quadratic", "phi: qP.kP, or sum(qP) + sum(kP)", {"quadratic", "linear"}},
+           {"phase_gain", 1.0, "multiplies qP and kP; folds into the weights", {}, 0, none},
+           {"phase_norm",
+            0.0,
+            "root mean square that qP and kP are brought to; 0: off",
+            {},
+            0,
+            none},
+           {"two_pi", true, "the 2 pi in the cosine (the released kernel has none)"}},
       .shift_invariant = true,
       .has_state = false,
   };
@@ -86,14 +91,13 @@ class Tapa final : public Encoding {
     if (norm <= 0 && gain == 1.0) return x;
     const at::Tensor part = x.narrow(-1, content_dim_, head_dim_ - content_dim_);
     const at::Tensor changed =
-        norm > 0 ? part * (norm * at::rsqrt(part.square().mean(-1, true) + kNormEps))
-                 : part * gain;
+        norm > 0 ? part * (norm * at::rsqrt(part.square().mean(-1, true) + kNormEps)) : part * gain;
     return at::cat({x.narrow(-1, 0, content_dim_), changed}, -1);
   }
 
   // |lambda|^alpha, formed in float64 for either dtype.
   at::Tensor powers(std::int64_t length, at::ScalarType dtype) const {
-    const at::Tensor distance = at::arange(length, at::TensorOptions(at::kDouble));
+    const at::Tensor distance = distances(length, at::kDouble);
     const double turn = flag("two_pi") ? 2 * std::numbers::pi : 1.0;
     return (turn * distance.pow(number("alpha"))).to(dtype);
   }

@@ -51,12 +51,12 @@ const EncodingInfo& tape_info() {
             "changes"},
            {"tensor_form",
             "LR22",
-            "what an update acts on: complex numbers across heads (paper); as the public code has "
-            "it, "
-            "cosines and sines across heads with matrices of their own (adatensor), or the "
-            "channels of "
-            "each head (adavector)",
-            {"LR22", "adatensor", "adavector"}},
+            "LR22: a 2 x 2 block a plane, a complex number; L1R4: the block as one vector, whose "
+            "products multiply q.k of the plane; L4R1: two planes' numbers as one column against "
+            "four "
+            "channels. As the public code has it: cosines and sines with matrices of their own "
+            "(adatensor), or updates along the channels of each head (adavector)",
+            {"LR22", "L1R4", "L4R1", "adatensor", "adavector"}},
            {"scaling",
             "none",
             "of the first rotation: linear divides positions, yarn blends frequencies by the "
@@ -72,7 +72,9 @@ const EncodingInfo& tape_info() {
             none},
            {"shift", 0, "position ids start here"},
            {"shift_limit", 0, "longer texts get no shift (public code); 0: no limit", {}, 0, none},
-           {"train_shift", true, "training draws a shift in 0..2 context for each step"}},
+           {"train_shift", true, "training draws a shift in 0..2 context for each step"},
+           {"ids_are_rows", false,
+            "given position ids are no angles: they say whose state turns q and k (public code)"}},
       .shift_invariant = true,
       .has_state = true,
   };
@@ -86,12 +88,15 @@ at::Tensor activated(const at::Tensor& x, const std::string& name) {
   return at::silu(x);
 }
 
-// What the matrices of an update act on.
-enum class Form { pair, separate, channels };
+// How the numbers of a plane enter the score, and what the matrices of an update act on: across
+// heads but for `channels`.
+enum class Form { block, vector, column, separate, channels };
 
 Form form_of(const std::string& name) {
+  if (name == "L1R4") return Form::vector;
+  if (name == "L4R1") return Form::column;
   if (name == "adatensor") return Form::separate;
-  return name == "adavector" ? Form::channels : Form::pair;
+  return name == "adavector" ? Form::channels : Form::block;
 }
 
 // Turns over the trained length above which yarn keeps a plane's frequency, and below which it
@@ -110,8 +115,13 @@ class Tape final : public Encoding {
       throw formats::bad_input("tape needs a key head for every head, but there are " +
                                std::to_string(kv_heads_) + " for " + std::to_string(heads_));
     }
-    if (!flag("equivariance") && form_ != Form::pair) {
+    if (!flag("equivariance") && form_ != Form::block) {
       throw formats::bad_input("tape.equivariance is false with the tensor form LR22 alone");
+    }
+    if (form_ == Form::column && head_dim_ % 4 != 0) {
+      throw formats::bad_input(
+          "tape's tensor form L4R1 takes channels by four, but the head size is " +
+          std::to_string(head_dim_));
     }
     layout_ = text("layout") == "half" ? RotationLayout::half : RotationLayout::interleaved;
     units_ = integer("hidden") > 0 ? integer("hidden") : 4 * heads_;
@@ -119,7 +129,9 @@ class Tape final : public Encoding {
   }
 
   const EncodingInfo& info() const override { return tape_info(); }
-  bool shift_invariant() const override { return flag("equivariance") && form_ == Form::pair; }
+  bool shift_invariant() const override {
+    return flag("equivariance") && (form_ == Form::block || form_ == Form::vector);
+  }
 
   std::string departure() const override {
     std::string text_;
@@ -135,6 +147,10 @@ class Tape final : public Encoding {
       text_ += std::string(text_.empty() ? "" : "; ") +
                "the gate reads the MLP's output, as the public code does; the paper's reads the "
                "attention's";
+    }
+    if (form_ == Form::vector || form_ == Form::column) {
+      text_ += std::string(text_.empty() ? "" : "; ") + "the tensor form " + text("tensor_form") +
+               " is read from the paper's Eq. 6, and no public code has it";
     }
     return text_;
   }
@@ -167,13 +183,17 @@ class Tape final : public Encoding {
   at::Tensor frequencies(const StartContext& context) const override {
     const at::Tensor plain = plain_frequencies(context);
     const double factor = stretch(context.positions.length);
-    return factor == 1.0 ? plain : yarn_by_turns(plain, factor, trained_, kYarnFast, kYarnSlow);
+    const at::Tensor scaled =
+        factor == 1.0 ? plain : yarn_by_turns(plain, factor, trained_, kYarnFast, kYarnSlow);
+    return scaled * step_;
   }
 
   PositionState start(const StartContext& context) const override {
     const std::int64_t limit = integer("shift_limit");
     const bool shifted = limit == 0 || context.positions.length <= limit;
-    at::Tensor positions = position_values(context, shifted ? integer("shift") : 0);
+    StartContext turned = context;
+    if (reads_rows(context.positions)) turned.positions.ids = at::Tensor();
+    at::Tensor positions = position_values(turned, shifted ? integer("shift") : 0);
     if (text("scaling") == "linear") positions = positions / number("factor");
     at::Tensor z = rotation_state(positions, frequencies(context), context.dtype);
     const double magnitude = yarn_magnitude(context.positions.length);
@@ -186,8 +206,9 @@ class Tape final : public Encoding {
     AttentionProgram program;
     program.q_plain = q;
     program.k_plain = k;
-    program.q = rotate(q, state.z, layout_);
-    program.k = rotate(k, state.z, layout_);
+    const at::Tensor z = by_token(state);
+    program.q = placed(q, z);
+    program.k = placed(k, z);
     program.scale = scale_;
     program.positions = state.positions;
     if (updates_in_attention()) {
@@ -230,6 +251,49 @@ class Tape final : public Encoding {
   std::int64_t train_shift() const override { return flag("train_shift") ? 2 * context_ : 0; }
 
  private:
+  // Whether position ids say whose state a token has.
+  bool reads_rows(const Positions& positions) const {
+    if (!flag("ids_are_rows") || positions.consecutive()) return false;
+    const at::Tensor& ids = positions.ids;
+    if (ids.numel() > 0 && (ids.lt(0) | ids.ge(positions.length)).any().item<bool>()) {
+      throw formats::bad_input(
+          "position ids are rows of this model's state, so they must lie in 0.." +
+              std::to_string(positions.length - 1),
+          "position_ids");
+    }
+    return true;
+  }
+
+  // The state that turns each token's q and k: its own, or that of the row its id names.
+  at::Tensor by_token(const PositionState& state) const {
+    if (!reads_rows(state.positions)) return state.z;
+    const at::Tensor& ids = state.positions.ids;
+    if (ids.dim() == 1) return state.z.index_select(2, ids);
+    const at::Tensor z = state.z.expand({ids.size(0), -1, -1, -1, -1});
+    std::vector<at::Tensor> texts;
+    for (std::int64_t b = 0; b < ids.size(0); ++b) texts.push_back(z[b].index_select(1, ids[b]));
+    return at::stack(texts);
+  }
+
+  // The two channels of each plane, (B, H, N, 2, d/2).
+  at::Tensor planes_of(const at::Tensor& x) const {
+    const std::int64_t planes = head_dim_ / 2;
+    return layout_ == RotationLayout::half ? x.unflatten(-1, {2, planes})
+                                           : x.unflatten(-1, {planes, 2}).transpose(-1, -2);
+  }
+
+  // What of q or k the products of the score are made of. L1R4: e_i e_j^T is one number a plane,
+  // that multiplies q.k of the plane; of the four numbers of a flattened rotation two are the other
+  // two, and every update keeps them so: (c, s) with length 1 stands for all. L4R1: q^T e_i e_j^T
+  // k, e the cosines and sines of two neighbouring planes.
+  at::Tensor placed(const at::Tensor& x, const at::Tensor& z) const {
+    if (form_ == Form::vector) return (planes_of(x).unsqueeze(-3) * z.unsqueeze(-2)).flatten(-3);
+    if (form_ == Form::column) {
+      return (planes_of(x) * z).sum(-2).unflatten(-1, {head_dim_ / 4, 2}).sum(-1);
+    }
+    return rotate(x, z, layout_);
+  }
+
   bool updates_in_attention() const {
     return text("contextualize") == "both" || text("contextualize") == "attention_only";
   }

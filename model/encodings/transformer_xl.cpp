@@ -31,7 +31,7 @@ struct RelativeTerm {
   at::Tensor q, k;  // (B, H, N, d)
   at::Tensor w;     // (H d, C)
   at::Tensor u, v;  // (H, d)
-  double base = 0, scale = 1;
+  double base = 0, scale = 1, step = 1;
 
   at::Tensor operator()(const TermRegion& region) const {
     const at::Tensor& content = region.content;
@@ -46,7 +46,7 @@ struct RelativeTerm {
     const at::Tensor distance = region.query_id - region.key_id;  // (B or 1, rows, columns)
     const std::int64_t first = distance.min().item<std::int64_t>();
     const at::Tensor all = at::arange(first, distance.max().item<std::int64_t>() + 1, at::kDouble);
-    const at::Tensor r = sinusoids(all, base, w.size(1)).to(w.scalar_type());
+    const at::Tensor r = sinusoids(all * step, base, w.size(1)).to(w.scalar_type());
     const at::Tensor keys =
         heads(at::matmul(r, w.t()).unflatten(1, {u.size(0), -1}).transpose(0, 1), 0);
     const at::Tensor by_distance =
@@ -79,7 +79,7 @@ class TransformerXl final : public Encoding {
     program.kind = AttentionProgram::Kind::term;
     program.term.arrays = 5 * heads_;
     program.term.score = RelativeTerm{
-        q, k, layer.at("r_proj"), layer.at("u"), layer.at("v"), number("base"), scale_};
+        q, k, layer.at("r_proj"), layer.at("u"), layer.at("v"), number("base"), scale_, step_};
     return program;
   }
 };

@@ -61,7 +61,7 @@ class Xpos final : public Encoding {
   const EncodingInfo& info() const override { return xpos_info(); }
 
   at::Tensor frequencies(const StartContext& context) const override {
-    return rope_frequencies(number("base"), head_dim_, context.angle_dtype);
+    return rope_frequencies(number("base"), head_dim_, context.angle_dtype) * step_;
   }
 
   // The state's table is what q is multiplied by and k divided by, as z.
@@ -71,8 +71,8 @@ class Xpos final : public Encoding {
     const std::int64_t known = integer("max_positions") > 0 ? integer("max_positions") : context_;
     const at::Tensor exponents =
         centred(position_ids(context), std::max(known, context.positions.length) / 2,
-                context.angle_dtype) /
-        number("scale_base");
+                context.angle_dtype) *
+        (step_ / number("scale_base"));
     const double d = static_cast<double>(head_dim_);
     const at::Tensor zeta =
         (at::arange(0, head_dim_, 2, at::TensorOptions(context.angle_dtype)) + 0.4 * d) / (1.4 * d);

@@ -1,4 +1,5 @@
 // The explicit list of checkpoint families: one line each.
+#include "model/families/ape_public.h"
 #include "model/families/bert.h"
 #include "model/families/bloom.h"
 #include "model/families/falcon.h"
@@ -25,11 +26,12 @@ namespace phasescope::model {
 
 const std::vector<Family>& families() {
   static const std::vector<Family> list = {
-      phasescope_family(), tape_public_family(), llama_family(),  mistral_family(),
-      qwen2_family(),      qwen3_family(),       phi3_family(),   gemma_family(),
-      gemma2_family(),     gemma3_family(),      gpt2_family(),   gptj_family(),
-      gpt_neox_family(),   bloom_family(),       falcon_family(), mpt_family(),
-      opt_family(),        t5_family(),          bert_family(),   roformer_family(),
+      ape_public_family(), phasescope_family(), tape_public_family(), llama_family(),
+      mistral_family(),    qwen2_family(),      qwen3_family(),       phi3_family(),
+      gemma_family(),      gemma2_family(),     gemma3_family(),      gpt2_family(),
+      gptj_family(),       gpt_neox_family(),   bloom_family(),       falcon_family(),
+      mpt_family(),        opt_family(),        t5_family(),          bert_family(),
+      roformer_family(),
   };
   return list;
 }

@@ -1,5 +1,6 @@
 #include "model/families/gpt_neox.h"
 
+#include "model/families/dape.h"
 #include "model/families/family_reader.h"
 
 namespace phasescope::model {
@@ -25,10 +26,11 @@ const Renaming kNames = {
      {"rotary_emb.inv_freq", ""}},
 };
 
-TensorPlace place(const ModelConfig& config, const std::string& name) {
+TensorPlace place(const ModelConfig& config, const std::string& module, const std::string& name) {
   const NameParts parts = split_name(kNames, name);
   if (parts.module == "attention.query_key_value") return fused_heads(parts, config);
-  return renamed(kNames, name);
+  const TensorPlace position = dape_place(parts, module);
+  return position.name.empty() ? renamed(kNames, name) : position;
 }
 
 Translation translate(const FamilyInput& input) {
@@ -52,10 +54,20 @@ Translation translate(const FamilyInput& input) {
                 .up_bias = true,
                 .down_bias = true};
   formats::check_heads(reader.problems(), config.width, config.heads, config.heads, {});
-  reading.read_rope({.theta = 10000, .partial_rotary_factor = 0.25}, "half");
+  std::string module;
+  if (const auto encoding = read_dape(reading, input, module)) {
+    config.encoding = *encoding;
+  } else {
+    reading.read_rope({.theta = 10000, .partial_rotary_factor = 0.25}, "half");
+  }
   reading.read_head("embed_out.weight", false);
   const ModelConfig sizes = config;
-  return reading.finish([sizes](const std::string& name) { return place(sizes, name); });
+  Translation result = reading.finish(
+      [sizes, module](const std::string& name) { return place(sizes, module, name); });
+  if (sizes.encoding.key != "rope") {
+    result.encoding_why += ", pos_emb is " + input.config.at("pos_emb").dump();
+  }
+  return result;
 }
 
 }  // namespace

@@ -151,7 +151,8 @@ Json tape_options(const Reading& r) {
           {"post_attention_linear", "rowsum"},
           {"gate_input", "mlp_output"},
           {"gate_activation", r.result.config.mlp.activation},
-          {"layout", "half"}};
+          {"layout", "half"},
+          {"ids_are_rows", true}};
 }
 
 void read_tape_scaling(const Reading& r, Json& options) {
@@ -172,6 +173,7 @@ void read_tape_shift(const Reading& r, Json& options) {
 }
 
 void tell_of_updates(const Reading& r, bool attention, bool mlp) {
+  r.quirk("given position ids are rows of the position state, not angles");
   if (attention)
     r.quirk("the post-attention linear multiplies by the sum of each row; it mixes nothing");
   if (mlp) r.quirk("the position MLP's gate reads the MLP's output before the residual");
@@ -312,6 +314,10 @@ Translation translate(const FamilyInput& input) {
   Translation result;
   result.config.family = "tape_public";
   read_llama_sizes(reader, result.config);
+  result.config.attention.padding = "added";
+  result.quirks.push_back(
+      "masks of padding are added to the causal one: a text that begins with padding spreads the "
+      "weights of those rows over the padded past and the future");
   translate_positions({reader, input, result});
   if (problems.empty()) check_model_config(result.config, problems);
   problems.throw_if_any(input.where);

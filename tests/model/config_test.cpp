@@ -49,10 +49,12 @@ TEST(ModelConfig, StructureSurvivesWritingAndReading) {
   config.decoder_start = 3;
   config.positions_skip_padding = true;
   config.norm = {"layer", true, true, "sandwich", false};
-  config.attention = {false, true, false, true, true, "head", 0.5, true, 2.0, 5.0, 7, {0, 1}};
+  config.attention = {false, true, false, true, true,   "head", 0.5,    true,
+                      true,  2.0,  5.0,   7,    {0, 1}, 64.0,   "added"};
   config.mlp = {false, "gelu_tanh", true, false};
   config.embedding = {12, 2.5, true, 3};
   config.head = {true, true, true, 0.25, 30.0};
+  config.positions = {"interpolate", 3, 2.5, 90, "always", 7};
   config.local_encoding = EncodingConfig{"rope", {{"base", 100.0}}};
   const Json written = write_model_config(config);
   const ModelConfig again = read_model_config(written, "config.json");
@@ -61,6 +63,10 @@ TEST(ModelConfig, StructureSurvivesWritingAndReading) {
   EXPECT_FALSE(again.norm.at_end);
   EXPECT_FALSE(again.attention.k_bias);
   EXPECT_EQ(again.attention.local_layers, (std::vector<std::int64_t>{0, 1}));
+  EXPECT_TRUE(again.attention.layer_gain);
+  EXPECT_EQ(again.attention.padding, "added");
+  EXPECT_EQ(again.positions.factor, 2.5);
+  EXPECT_EQ(again.positions.draw, "always");
   EXPECT_EQ(again.embedding.token_types, 3);
   EXPECT_EQ(again.head.soft_cap, 30.0);
   EXPECT_EQ(again.local_encoding->options.at("base"), 100.0);

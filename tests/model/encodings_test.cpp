@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <set>
 
+#include "formats/error.h"
 #include "golden.h"
 #include "model/loss.h"
 #include "model/open_model.h"
@@ -292,6 +294,29 @@ TEST_P(EveryEncoding, ShiftedIdsChangeNothingWhereItIsClaimed) {
   EXPECT_LT(relative_error(model->decoder.forward(ids, {.position_ids = given}),
                            model->decoder.forward(ids, {.shift = 16})),
             1e-12);
+}
+
+// Ids four times as far apart, each at a fourth of its id: the places that there were before.
+TEST_P(EveryEncoding, InterpolationMovesIdsToTheirPlaces) {
+  const Variant& variant = GetParam();
+  // A draw takes the place of the ids.
+  if (variant.options.contains("draw")) GTEST_SKIP() << "draws its positions";
+  const auto model = tiny_model(variant, at::kDouble);
+  ModelConfig config = model->config();
+  config.positions.map = "interpolate";
+  config.positions.factor = 4;
+  const std::set<std::string> refusing = {"ape_grid", "ape_tree", "sinusoidal_2d"};
+  if (refusing.contains(variant.encoding) || variant.options.contains("rounding")) {
+    EXPECT_THROW(make_encoding(config), formats::Error);
+    return;
+  }
+  const at::NoGradGuard no_grad;
+  const at::Tensor ids = random_ids(2, 19, config.vocab_size);
+  const auto far = model_of(config, model->decoder.weights(), variant.name);
+  const at::Tensor given = at::arange(19, at::kLong) * 4;
+  EXPECT_LT(relative_error(far->decoder.forward(ids, {.position_ids = given}),
+                           model->decoder.forward(ids)),
+            1e-10);
 }
 
 TEST_P(EveryEncoding, BlocksOfRowsGiveWhatOnePassGives) {

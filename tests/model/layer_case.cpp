@@ -23,7 +23,8 @@ ModelConfig layer_config(const std::string& encoding, const Json& options, std::
 }
 
 Layer layer_of(const ModelConfig& config, const Parameters& parameters, at::Tensor q, at::Tensor k,
-               at::Tensor v, at::ScalarType dtype, const Parameters& shared) {
+               at::Tensor v, at::ScalarType dtype, const Parameters& shared,
+               const at::Tensor& ids) {
   for (at::Tensor* x : {&q, &k, &v}) {
     if (x->dim() == 3) *x = x->unsqueeze(0);
     *x = x->to(dtype);
@@ -35,6 +36,7 @@ Layer layer_of(const ModelConfig& config, const Parameters& parameters, at::Tens
   for (const auto& [name, tensor] : shared) shared_cast[name] = tensor.to(dtype);
   StartContext context;
   context.positions.length = q.size(2);
+  context.positions.ids = ids;
   context.dtype = context.angle_dtype = dtype;
   context.shared = &shared_cast;
   return {encoding->program(cast, q, k, encoding->start(context)), v};

@@ -22,9 +22,11 @@ struct Layer {
   at::Tensor v;
 };
 
-// q, k, v (H, N, d) or (B, H, N, d), converted with the parameters to `dtype`.
+// q, k, v (H, N, d) or (B, H, N, d), converted with the parameters to `dtype`; position ids (N)
+// where they are not 0, 1, 2, ...
 Layer layer_of(const ModelConfig& config, const Parameters& parameters, at::Tensor q, at::Tensor k,
-               at::Tensor v, at::ScalarType dtype, const Parameters& shared = {});
+               at::Tensor v, at::ScalarType dtype, const Parameters& shared = {},
+               const at::Tensor& ids = {});
 
 at::Tensor causal_part(const at::Tensor& scores);
 

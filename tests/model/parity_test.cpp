@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "formats/json.h"
 #include "formats/safetensors.h"
 #include "golden.h"
+#include "model/capture.h"
 #include "model/check.h"
 #include "model/loss.h"
 #include "model/open_model.h"
@@ -131,7 +133,7 @@ TEST_P(PublicTape, AgreesInBothBackends) {
 INSTANTIATE_TEST_SUITE_P(
     Cases, PublicTape,
     testing::Values(Case{"rope", 7}, Case{"rope_linear", 7}, Case{"nope", 7}, Case{"alibi", 7},
-                    Case{"adape", 11}, Case{"adape_true_init", 9}, Case{"adape_shift", 9},
+                    Case{"adape", 18}, Case{"adape_true_init", 9}, Case{"adape_shift", 9},
                     Case{"adape_linear_theta", 9}, Case{"adape_bf16", 9},
                     Case{"adape_from_llama", 4}, Case{"adattention", 9}, Case{"adamlp", 9},
                     Case{"adatensor", 9}, Case{"adawoeq", 9}, Case{"adavector", 9},
@@ -156,10 +158,14 @@ TEST_P(TapeStates, AgreeWithThePublicCode) {
   const std::string expected = folder + "/expected.safetensors";
   const auto model = open_model(golden(folder).string(), {.dtype = at::kDouble});
   const at::NoGradGuard no_grad;
-  for (const std::string prefix : {"n33.", "n81."}) {
+  for (const std::string prefix : {"n33.", "n81.", "posids."}) {
     if (!has_golden_tensor(expected, prefix + "input_ids")) continue;
     StateKeeper keeper;
-    model->decoder.hidden(golden_tensor(expected, prefix + "input_ids"), {}, &keeper);
+    ForwardOptions options;
+    if (has_golden_tensor(expected, prefix + "position_ids")) {
+      options.position_ids = golden_tensor(expected, prefix + "position_ids")[0];
+    }
+    model->decoder.hidden(golden_tensor(expected, prefix + "input_ids"), options, &keeper);
     std::size_t compared = 0;
     // Float64 results stored as float32.
     const auto expect = [&](const std::string& key, const at::Tensor& ours,
@@ -260,6 +266,36 @@ TEST(TapeSwitches, MixDiffersFromRowsumAndBothGateInputsRun) {
     const auto changed = with_overrides(tape, {{"tape." + name, value}});
     EXPECT_GT(relative_error(changed->decoder.forward(ids), logits), 1e-4) << name;
   }
+}
+
+// Row 1 of the group begins with four padded tokens.
+TEST(AddedPadding, ARowThatSeesNothingReadsThePaddedPastAndTheFuture) {
+  const std::string file = "papers/tape/adape/expected.safetensors";
+  const auto tape = open_model(golden("papers/tape/adape").string(), {.dtype = at::kDouble});
+  EXPECT_EQ(tape->config().attention.padding, "added");
+  const at::NoGradGuard no_grad;
+  const at::Tensor ids = golden_tensor(file, "pad.input_ids");
+  const at::Tensor mask = golden_tensor(file, "pad.attention_mask");
+  const Captured captured =
+      capture(tape->decoder, ids, {.what = {"attn", "scores", "content", "positional", "entropy"}},
+              {.key_mask = mask});
+  const at::Tensor weights = captured.tensors.at("attn.0")[1];
+  // Three padded keys of the past and the 13 that are not padded, of 17; the padded fourth is
+  // hidden twice.
+  const at::Tensor expected =
+      at::cat({at::full({3}, 1.0 / 16, at::kDouble), at::zeros({1}, at::kDouble),
+               at::full({13}, 1.0 / 16, at::kDouble)});
+  EXPECT_LT(relative_error(weights.select(1, 2), expected.expand({weights.size(0), -1})), 1e-14);
+  EXPECT_NEAR(captured.tensors.at("entropy.0")[1][0][2].item<double>(), std::log(16.0), 1e-13);
+  const at::Tensor scores = captured.tensors.at("scores.0");
+  const at::Tensor sum = captured.tensors.at("content.0") + captured.tensors.at("positional.0");
+  EXPECT_LT(at::where(scores.isfinite(), sum - scores, 0.0).abs().max().item<double>(), 1e-12);
+  // Where padding is hidden such a row sees nothing at all.
+  const auto hidden = with_overrides(tape, {{"attention.padding", "hidden"}});
+  const Captured none = capture(hidden->decoder, ids, {.what = {"attn.0"}}, {.key_mask = mask});
+  EXPECT_EQ(none.tensors.at("attn.0")[1].select(1, 2).abs().max().item<double>(), 0);
+  // Rows that see a token are the same.
+  EXPECT_LT(relative_error(none.tensors.at("attn.0")[0], captured.tensors.at("attn.0")[0]), 1e-15);
 }
 
 TEST(TokenLosses, AreThoseOfTheLogits) {

@@ -3,10 +3,12 @@
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "formats/error.h"
 #include "formats/faulty_file_system.h"
@@ -85,6 +87,8 @@ TEST(Trainer, ResumesBitForBit) {
       {"alibi", {{"key", "alibi"}}},
       {"cape", {{"key", "cape"}, {"base", "kerple_log"}}},
       {"tape", {{"key", "tape"}}},
+      {"tape_without_equivariance", {{"key", "tape"}, {"equivariance", false}}},
+      {"randomized_rope", {{"key", "randomized_rope"}, {"draw", "layer"}}},
       {"tapa", {{"key", "tapa"}, {"phase_gain", 0.1}}},
       {"tapa_norm", {{"key", "tapa"}, {"phase_norm", 0.3}}}};
   for (const auto& [name, encoding] : encodings) {
@@ -107,6 +111,73 @@ TEST(Trainer, ResumesBitForBit) {
       EXPECT_EQ(losses_of(resumed, 12), wanted) << name << " " << dtype;
     }
   }
+}
+
+// The map in front of an encoding that draws nothing itself.
+TEST(Trainer, DrawnPositionsResumeBitForBit) {
+  TemporaryFolder folder;
+  RunConfig config = small_run(folder.path(), 8);
+  config.positions.map = "random";
+  Trainer unbroken = trainer_of(config);
+  losses_of(unbroken, 4);
+  const SaveOutcome saved = save_checkpoint(
+      formats::real_file_system(), folder.path(), 4,
+      [&](const fs::path& to) { unbroken.write_files(formats::real_file_system(), to); },
+      {2, {}, unbroken.state()});
+  ASSERT_EQ(saved.message, "");
+  const auto wanted = losses_of(unbroken, 8);
+  Trainer resumed = trainer_of(config);
+  resumed.load(*find_newest_checkpoint(formats::real_file_system(), folder.path()).newest);
+  EXPECT_EQ(losses_of(resumed, 8), wanted);
+  // Not the losses of a run that keeps its places.
+  config.positions.map = "identity";
+  Trainer placed = trainer_of(config);
+  losses_of(placed, 4);
+  EXPECT_NE(losses_of(placed, 8), wanted);
+  // The checkpoint says so, and reads a text at its own places.
+  const auto model = model::open_model(folder.path().string());
+  EXPECT_EQ(model->config().positions.map, "random");
+  EXPECT_EQ(model->config().positions.draw, "training");
+}
+
+TEST(Trainer, EveryStepHasAShiftAndADrawOfItsOwn) {
+  TemporaryFolder folder;
+  Trainer trainer = trainer_of(small_run(folder.path(), 4, {{"key", "tape"}}));
+  Trainer again = trainer_of(small_run(folder.path(), 4, {{"key", "tape"}}));
+  std::set<std::uint64_t> draws;
+  int64_t least = 1000, most = -1;
+  double sum = 0;
+  constexpr int kSteps = 4000;
+  for (int64_t step = 0; step < kSteps; ++step) {
+    const model::ForwardOptions options = trainer.forward_options(step);
+    EXPECT_EQ(options.shift, again.forward_options(step).shift);
+    EXPECT_EQ(options.draw, again.forward_options(step).draw);
+    least = std::min(least, options.shift);
+    most = std::max(most, options.shift);
+    sum += static_cast<double>(options.shift);
+    draws.insert(*options.draw);
+  }
+  EXPECT_EQ(draws.size(), static_cast<std::size_t>(kSteps));
+  // Both ends of 0..2 context, of which each of 4000 draws is one in 65.
+  EXPECT_EQ(least, 0);
+  EXPECT_EQ(most, 64);
+  EXPECT_NEAR(sum / kSteps, 32, 1.5);  // five standard errors of 18.8 / sqrt(4000)
+  Trainer still =
+      trainer_of(small_run(folder.path(), 4, {{"key", "tape"}, {"train_shift", false}}));
+  for (int64_t step = 0; step < 20; ++step) EXPECT_EQ(still.forward_options(step).shift, 0);
+}
+
+// Seen where a shift changes what a model computes: its updates start at zero, so from step 2 on.
+TEST(Trainer, TheShiftReachesTheModel) {
+  TemporaryFolder folder;
+  const json tape = {{"key", "tape"}, {"equivariance", false}};
+  json still = tape;
+  still["train_shift"] = false;
+  Trainer shifted = trainer_of(small_run(folder.path(), 6, tape));
+  Trainer placed = trainer_of(small_run(folder.path(), 6, still));
+  const auto losses = losses_of(shifted, 6), others = losses_of(placed, 6);
+  EXPECT_NEAR(losses.front(), others.front(), 1e-3);  // bfloat16 products of other angles
+  EXPECT_NE(losses.back(), others.back());
 }
 
 TEST(Trainer, ACheckpointIsAModelThatOpens) {

@@ -6,13 +6,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "../golden.h"
 #include "../layer_case.h"
+#include "formats/error.h"
 #include "formats/json.h"
+#include "formats/safetensors.h"
 #include "model/encodings/orthogonal_powers.h"
+#include "model/forward_inputs.h"
 #include "model/open_model.h"
+#include "model/tensor_io.h"
 
 namespace phasescope::model {
 namespace {
@@ -125,6 +130,94 @@ TEST(RandomizedRope, DrawsSortedPositionsForEachLayerTheSameEachTime) {
   EXPECT_LT((drawn(1) - at::arange(91, at::kDouble)).abs().max().item<double>(), 1e-6);
 }
 
+// In training alone, unless the configuration has the map always.
+TEST(PositionMaps, DrawAfreshInTrainingAndKeepPlacesOutside) {
+  ModelConfig config = tiny_config("alibi", Json::object());
+  config.positions.map = "random";
+  const auto model = random_model(config, 3, at::kDouble);
+  const at::Tensor ids = random_ids(2, 21, config.vocab_size);
+  const at::NoGradGuard no_grad;
+  const auto read_at = [&](const at::Tensor& positions) {
+    return model->decoder.forward(ids, {.position_ids = positions});
+  };
+  EXPECT_TRUE(model->decoder.forward(ids).equal(
+      model->decoder.forward(ids, {.position_ids = at::arange(21, at::kLong)})));
+  const at::Tensor of_seven = drawn_positions(21, 64, 7);  // twice the context
+  EXPECT_TRUE(model->decoder.forward(ids, {.draw = 7}).equal(read_at(of_seven)));
+  EXPECT_FALSE(of_seven.equal(drawn_positions(21, 64, 8)));
+  // A text longer than the range keeps its places.
+  const at::Tensor longer = random_ids(1, 65, config.vocab_size);
+  EXPECT_TRUE(
+      model->decoder.forward(longer, {.draw = 7})
+          .equal(model->decoder.forward(longer, {.position_ids = at::arange(65, at::kLong)})));
+}
+
+TEST(RandomizedRope, DrawsInTrainingWhateverItDoesOutside) {
+  const auto rope = random_model(tiny_config("rope"), 3, at::kDouble);
+  const at::Tensor ids = random_ids(1, 21, rope->config().vocab_size);
+  const at::NoGradGuard no_grad;
+  const auto randomized = [&](const char* draw) {
+    return model_of(tiny_config("randomized_rope", {{"draw", draw}}), rope->decoder.weights(),
+                    draw);
+  };
+  const at::Tensor drawn = rope->decoder.forward(ids, {.position_ids = drawn_positions(21, 64, 9)});
+  EXPECT_TRUE(randomized("none")->decoder.forward(ids, {.draw = 9}).equal(drawn));
+  EXPECT_TRUE(randomized("model")->decoder.forward(ids, {.draw = 9}).equal(drawn));
+  const at::Tensor by_layer = randomized("layer")->decoder.forward(ids, {.draw = 9});
+  EXPECT_GT(relative_error(by_layer, drawn), 1e-3);
+  EXPECT_TRUE(randomized("layer")
+                  ->decoder
+                  .forward(ids, {.layer_position_ids = at::stack(
+                                     {drawn_positions(21, 64, 9), drawn_positions(21, 64, 10)})})
+                  .equal(by_layer));
+}
+
+// Place i / factor, also between two places.
+TEST(PositionMaps, InterpolationLiesBetweenPlaces) {
+  const auto interpolated = [](const std::string& key, const Json& options, double factor) {
+    ModelConfig config = tiny_config(key, options);
+    config.positions.map = "interpolate";
+    config.positions.factor = factor;
+    return config;
+  };
+  const at::NoGradGuard no_grad;
+  const auto rope = random_model(tiny_config("rope"), 3, at::kDouble);
+  const at::Tensor ids = random_ids(1, 21, rope->config().vocab_size);
+  const Json linear = {{"scaling", "linear"}, {"factor", 3.0}};
+  EXPECT_LT(relative_error(
+                model_of(interpolated("rope", Json::object(), 3.0), rope->decoder.weights(), "map")
+                    ->decoder.forward(ids),
+                model_of(tiny_config("rope", linear), rope->decoder.weights(), "scaling")
+                    ->decoder.forward(ids)),
+            1e-13);
+  const auto table = [&](const ModelConfig& config, const Parameters& layer) {
+    return make_encoding(config)->bias_table(layer, 30, at::kDouble);
+  };
+  const Json none = Json::object();
+  EXPECT_LT(relative_error(table(interpolated("alibi", none, 3.0), {}),
+                           table(tiny_config("alibi"), {}) / 3.0),
+            1e-15);
+  const at::Tensor p = at::rand({3}, at::kDouble) + 1, a = at::rand({3}, at::kDouble) + 1;
+  EXPECT_LT(relative_error(table(interpolated("kerple_log", none, 3.0), {{"p", p}, {"a", a}}),
+                           table(tiny_config("kerple_log"), {{"p", p}, {"a", a / 3.0}})),
+            1e-14);
+  // A learned table: the straight line between two rows.
+  const Parameters rows = {{"table", at::randn({32, 24}, at::kDouble)}};
+  StartContext context;
+  context.positions = {9, 0, {}};
+  context.dtype = context.angle_dtype = at::kDouble;
+  context.shared = &rows;
+  const at::Tensor halves = make_encoding(interpolated("learned", none, 2.0))
+                                ->embed(at::zeros({1, 9, 24}, at::kDouble), context)[0];
+  const at::Tensor& whole = rows.at("table");
+  EXPECT_TRUE(halves[6].equal(whole[3]));
+  EXPECT_LT(relative_error(halves[7], (whole[3] + whole[4]) / 2), 1e-15);
+  // Buckets of 0, 0, 0, 1, 1, 1, ...
+  const Parameters buckets = {{"table", at::arange(32, at::kDouble).unsqueeze(1).expand({32, 3})}};
+  const at::Tensor thirds = table(interpolated("t5", {{"tables", "layer"}}, 3.0), buckets)[0];
+  EXPECT_TRUE(thirds.slice(0, 0, 7).equal(at::tensor({0, 0, 0, 1, 1, 1, 2}, at::kDouble)));
+}
+
 // In front of any encoding.
 TEST(PositionMaps, AreTheIdsTheyStandFor) {
   for (const char* key : {"alibi", "fire", "sinusoidal", "rope", "learned"}) {
@@ -133,6 +226,7 @@ TEST(PositionMaps, AreTheIdsTheyStandFor) {
     const at::Tensor ids = random_ids(1, 21, config.vocab_size);
     const at::NoGradGuard no_grad;
     config.positions.map = "random";
+    config.positions.draw = "always";
     config.positions.range = 30;
     config.positions.seed = 5;
     const at::Tensor drawn = drawn_positions(21, 30, 5);
@@ -294,6 +388,156 @@ TEST(ApeGrid, AgreesWithThePublicCode) {
               1e-12)
         << key;
   }
+}
+
+// An image: cells in any order, seen both ways, given as rows and columns beside the ids.
+TEST(Grids, CellsOfAnInputsFileAreTheIdsTheyStandFor) {
+  TemporaryFolder folder;
+  const at::Tensor ids = random_ids(2, 30, 29);
+  const at::Tensor order = at::randperm(30, at::kLong);
+  const at::Tensor cells = at::stack({order.floor_divide(6), order.remainder(6)}, 1);
+  // A second text with its picture turned upside down.
+  const at::Tensor turned = at::stack({4 - cells.select(1, 0), cells.select(1, 1)}, 1);
+  write_tensors(formats::real_file_system(), folder.path() / "one.safetensors",
+                {{"input_ids", ids}, {"grid_positions", cells}});
+  write_tensors(formats::real_file_system(), folder.path() / "each.safetensors",
+                {{"input_ids", ids}, {"grid_positions", at::stack({cells, turned})}});
+  for (const std::string key : {"ape_grid", "sinusoidal_2d"}) {
+    ModelConfig config = tiny_config(key, {{"columns", 6}});
+    config.attention.causal = false;
+    const auto model = random_model(config, 3, at::kDouble);
+    const at::NoGradGuard no_grad;
+    const auto read = [&](const char* name) {
+      ForwardOptions options;
+      read_forward_inputs(formats::SafetensorsFile::open(folder.path() / name), "", ids, options);
+      return model->decoder.forward(ids, options);
+    };
+    const at::Tensor logits = read("one.safetensors");
+    EXPECT_TRUE(logits.equal(model->decoder.forward(ids, {.position_ids = order}))) << key;
+    // A picture read in another order is the same picture.
+    const at::Tensor place = std::get<1>(order.sort());
+    EXPECT_LT(relative_error(logits.index_select(1, place),
+                             model->decoder.forward(ids.index_select(1, place))),
+              1e-12)
+        << key;
+    const at::Tensor each = read("each.safetensors");
+    EXPECT_LT(relative_error(each[0], logits[0]), 1e-13) << key;
+    EXPECT_GT(relative_error(each[1], logits[1]), 1e-3) << key;
+  }
+}
+
+TEST(Grids, CellsThatCannotBeAreErrors) {
+  const at::Tensor ids = random_ids(1, 4, 29);
+  const auto error_of = [&](const std::string& key, const at::Tensor& cells) {
+    const auto model = random_model(tiny_config(key), 3);
+    try {
+      model->decoder.forward(ids, {.grid_positions = cells});
+    } catch (const formats::Error& error) {
+      EXPECT_EQ(error.code(), "bad_input");
+      return error.full_text();
+    }
+    return std::string("no error");
+  };
+  const at::Tensor cells = at::tensor({0, 0, 0, 1, 1, 0, 1, 15}, at::kLong).view({4, 2});
+  EXPECT_EQ(error_of("ape_grid", cells), "no error");
+  EXPECT_NE(error_of("rope", cells).find("this one is rope"), std::string::npos);
+  EXPECT_NE(error_of("ape_grid", cells + 1).find("outside 0..15"), std::string::npos);
+  EXPECT_NE(error_of("ape_grid", cells - 1).find("below 0"), std::string::npos);
+  EXPECT_NE(error_of("ape_grid", cells.slice(0, 1)).find("each of the 4 tokens"),
+            std::string::npos);
+}
+
+// Node numbers of the public code's trees, its matrices, its decay and the true one.
+TEST(ApeTree, AgreesWithThePublicCode) {
+  for (const int branches : {2, 3}) {
+    const std::string file = "papers/ape/tree_b" + std::to_string(branches) + ".safetensors";
+    const auto tensor = [&](const char* key) { return golden_tensor(file, key); };
+    const at::Tensor q = heads_first(tensor("q")), k = heads_first(tensor("k"));
+    const at::Tensor nodes = tensor("positions");
+    const Parameters shared = {{"generator", tensor("_primitives").narrow(0, 0, branches)}};
+    const auto layer = [&](Json options, const at::Tensor& ids) {
+      options["branches"] = branches;
+      ModelConfig config = layer_config("ape_tree", options, q.size(1), q.size(3));
+      config.attention.causal = false;
+      Layer result = layer_of(config, {}, q, k, q, at::kDouble, shared, ids);
+      result.program.causal = false;
+      return result;
+    };
+    for (const auto& [key, options] :
+         {std::pair<const char*, Json>{"scores_no_decay_f64", {{"decay", 1.0}}},
+          {"scores_true_decay_f64", {{"steps", "true"}}},
+          {"scores_code_decay_f64", {{"steps", "public"}}}}) {
+      const at::Tensor expected = tensor(key).permute({0, 3, 1, 2});
+      Json public_paths = options;
+      public_paths["paths"] = "public";
+      const at::Tensor ours = all_scores(layer(public_paths, nodes));
+      EXPECT_LT(noted("ape_tree", file, "f64", relative_error(ours, expected)), 1e-12)
+          << file << " " << key;
+      // The true paths count from a root of 1: there the same tree has numbers one higher.
+      EXPECT_TRUE(all_scores(layer(options, nodes + 1)).equal(ours)) << file << " " << key;
+    }
+    // Other matrices than those of the nodes' own numbers.
+    EXPECT_GT(relative_error(all_scores(layer({{"decay", 1.0}}, nodes)),
+                             tensor("scores_no_decay_f64").permute({0, 3, 1, 2})),
+              0.1);
+  }
+}
+
+// Numbers of a tree's nodes in the order of a walk down, level by level as the other numbering has
+// them.
+void walk(std::int64_t node, std::int64_t levels, std::int64_t branches,
+          std::vector<std::int64_t>& order) {
+  if (levels == 0) return;
+  order.push_back(node);
+  for (std::int64_t b = 0; b < branches; ++b) {
+    walk(branches * (node - 1) + 2 + b, levels - 1, branches, order);
+  }
+}
+
+TEST(ApeTree, BothNumberingsNameTheSameNodes) {
+  for (const std::int64_t branches : {1, 2, 3}) {
+    const std::int64_t levels = 4;
+    std::vector<std::int64_t> order;
+    walk(1, levels, branches, order);
+    const auto count = static_cast<std::int64_t>(order.size());
+    const Json by_level = {{"branches", branches}};
+    const Json by_subtree = {
+        {"branches", branches}, {"numbering", "depth_first"}, {"levels", levels}};
+    const auto model = random_model(tiny_config("ape_tree", by_level), 3, at::kDouble);
+    const auto other =
+        model_of(tiny_config("ape_tree", by_subtree), model->decoder.weights(), "by subtree");
+    const at::NoGradGuard no_grad;
+    const at::Tensor ids = random_ids(1, count, model->config().vocab_size);
+    const at::Tensor walked = at::tensor(order, at::kLong);
+    EXPECT_TRUE(other->decoder.forward(ids, {.position_ids = at::arange(1, count + 1, at::kLong)})
+                    .equal(model->decoder.forward(ids, {.position_ids = walked})))
+        << branches;
+    // One node too many.
+    EXPECT_THROW(other->decoder.forward(ids, {.position_ids = at::arange(2, count + 2, at::kLong)}),
+                 formats::Error);
+  }
+}
+
+TEST(ApeTree, ScoresReadThePathBetweenTwoNodes) {
+  // M_5^T M_4 with M_4 = W_0^T W_0^T (left, left) and M_5 = W_0^T W_1^T (left, right): what lies
+  // above their ancestor cancels.
+  const at::Tensor q = at::randn({1, 4, 6}, at::kDouble), k = at::randn({1, 4, 6}, at::kDouble);
+  const at::Tensor a = at::randn({2, 6, 6}, at::kDouble);
+  const at::Tensor w = at::linalg_matrix_exp(a - a.transpose(1, 2));
+  const ModelConfig config = layer_config("ape_tree", {{"decay", 0.5}}, 1, 6);
+  const Layer layer = layer_of(config, {}, q, k, q, at::kDouble, {{"generator", a}},
+                               at::tensor({1, 4, 5, 10}, at::kLong));
+  const at::Tensor scores = all_scores(layer)[0][0];
+  const auto score = [&](std::int64_t i, std::int64_t j, const at::Tensor& path, int steps) {
+    return at::matmul(q[0][i], at::matmul(path, k[0][j])).item<double>() * std::pow(0.5, steps) /
+           std::sqrt(6.0);
+  };
+  EXPECT_NEAR(scores[2][1].item<double>(), score(2, 1, at::matmul(w[1], w[0].t()), 2), 1e-13);
+  EXPECT_NEAR(scores[1][0].item<double>(), score(1, 0, at::matmul(w[0], w[0]), 2), 1e-13);
+  // 10 is the left child of 5.
+  EXPECT_NEAR(scores[3][2].item<double>(), score(3, 2, w[0], 1), 1e-13);
+  EXPECT_NEAR(scores[3][1].item<double>(),
+              score(3, 1, at::matmul(w[0], at::matmul(w[1], w[0].t())), 3), 1e-13);
 }
 
 // The reference's P and turns; P W^n P^T with W^n by its own powers.

@@ -65,9 +65,13 @@ std::vector<Row> named_rows() {
       {"fire", "fire", {{"threshold", 8.0}}, Under::moves},
       {"cape_fire", "cape", {{"base", "fire"}}, Under::moves},
       {"tape_without_equivariance", "tape", {{"equivariance", false}}, Under::moves},
+      // A shift turns the vectors of a plane alike, which leaves their products; a column has none.
+      {"tape_L1R4", "tape", {{"tensor_form", "L1R4"}}, Under::stays},
+      {"tape_L4R1", "tape", {{"tensor_form", "L4R1"}}, Under::moves},
       {"tape_adatensor", "tape", {{"tensor_form", "adatensor"}}, Under::moves},
       {"tape_adavector", "tape", {{"tensor_form", "adavector"}}, Under::moves},
       {"ape_grid", "ape_grid", {{"columns", 7}}, Under::moves},  // 1000 is no whole number of rows
+      {"ape_tree", "ape_tree", none, Under::moves},              // other ids are other nodes
       // Each key's part of the bias is rounded by itself, as Falcon does.
       {"alibi_bfloat16", "alibi", {{"rounding", "bfloat16"}}, Under::moves},
       {"learned", "learned", none, Under::refused},
