@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 
-from . import build, carry, doctor, gpu_test, lint, test
+from . import build, carry, doctor, gpu_test, lint, parity, test
 from .console import DevError, clear_progress, say
 from .paths import BUILD, OUT
 
@@ -63,6 +63,7 @@ def parser():
     one.add_argument("--fix", action="store_true", help="format the files instead of naming them")
     verbs.add_parser("setup", help="fetch everything that is missing")
     verbs.add_parser("doctor", help="what this machine has and lacks")
+    verbs.add_parser("parity", help="make docs/parity.md again from the tests that compare with references")
     verbs.add_parser("carry", help="collect into .carry/ what test --gpu needs on a machine without network")
     return top
 
@@ -120,5 +121,6 @@ VERBS = {
     "lint": lambda options: lint.lint(options.fix),
     "setup": set_up,
     "doctor": lambda _: doctor.doctor(),
+    "parity": lambda _: parity.parity(),
     "carry": lambda _: carry.carry(),
 }

@@ -44,6 +44,13 @@ Parameters both(Parameters a, const Parameters& b) {
   return a;
 }
 
+TEST(Biases, AgreeWithThePublicModules) {
+  if (golden("papers/dape/alibi.safetensors").empty()) GTEST_SKIP() << "its files are not here";
+  expect_module("alibi", layer_config("alibi", Json::object(), 12, 8), {});
+  expect_module("kerple_log", layer_config("kerple_log", Json::object(), 8, 8),
+                kerple_parameters("papers/dape/kerple_log.safetensors"));
+}
+
 TEST(Fire, AgreesWithThePublicModules) {
   for (const std::string name : {"fire", "neox_fire"}) {
     expect_module(name, layer_config("fire", Json::object(), 8, 8),
