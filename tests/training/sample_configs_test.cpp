@@ -105,8 +105,8 @@ TEST_P(DeskConfig, ReadsAndTrains) {
 
 constexpr int kLetters = 16;
 
-// Words of four letters drawn evenly, each written sixteen times. Whoever looks at the letter before
-// alone knows nothing of the next one; whoever looks further back copies it.
+// Words of four letters drawn evenly, each written sixteen times. Whoever looks at the letter
+// before alone knows nothing of the next one; whoever looks further back copies it.
 std::string repeated_words() {
   std::mt19937 random(5);
   std::string text, word(4, ' ');
