@@ -7,6 +7,7 @@
 #include "formats/error.h"
 #include "formats/safetensors.h"
 #include "formats/safetensors_header.h"
+#include "formats/safetensors_writer.h"
 #include "formats/text_input.h"
 #include "formats/utf8.h"
 
@@ -22,14 +23,16 @@ std::ptrdiff_t rank(DType dtype) {
   return std::find(kRising.begin(), kRising.end(), dtype) - kRising.begin();
 }
 
-void check_tensor(const TensorToWrite& tensor, const std::string& where) {
-  const auto count = checked_element_count(tensor.shape);
-  if (tensor.dtype == DType::unsupported || !count ||
-      *count * item_size(tensor.dtype) != tensor.bytes.size()) {
+std::uint64_t byte_count(const TensorSource& tensor) {
+  return static_cast<std::uint64_t>(*checked_element_count(tensor.shape)) *
+         item_size(tensor.dtype);
+}
+
+void check_tensor(const TensorSource& tensor, const std::string& where) {
+  if (tensor.dtype == DType::unsupported || !checked_element_count(tensor.shape)) {
     throw internal_error("[safetensors] tensor " + shortened(tensor.name) + " of type " +
                              std::string(dtype_name(tensor.dtype)) + " and shape " +
-                             shape_text(tensor.shape) + " does not fit its " +
-                             std::to_string(tensor.bytes.size()) + " bytes",
+                             shape_text(tensor.shape) + " cannot be written",
                          where);
   }
   if (first_invalid_utf8(tensor.name) != tensor.name.size() || tensor.name == "__metadata__") {
@@ -37,14 +40,14 @@ void check_tensor(const TensorToWrite& tensor, const std::string& where) {
   }
 }
 
-std::vector<const TensorToWrite*> in_file_order(std::span<const TensorToWrite> tensors,
-                                                const std::string& where) {
-  std::vector<const TensorToWrite*> order;
-  for (const TensorToWrite& tensor : tensors) {
+std::vector<const TensorSource*> in_file_order(std::span<const TensorSource> tensors,
+                                               const std::string& where) {
+  std::vector<const TensorSource*> order;
+  for (const TensorSource& tensor : tensors) {
     check_tensor(tensor, where);
     order.push_back(&tensor);
   }
-  std::sort(order.begin(), order.end(), [](const TensorToWrite* a, const TensorToWrite* b) {
+  std::sort(order.begin(), order.end(), [](const TensorSource* a, const TensorSource* b) {
     return a->dtype != b->dtype ? rank(a->dtype) > rank(b->dtype) : a->name < b->name;
   });
   const auto same_name = [](const auto* a, const auto* b) { return a->name == b->name; };
@@ -59,17 +62,17 @@ std::vector<const TensorToWrite*> in_file_order(std::span<const TensorToWrite> t
   return order;
 }
 
-std::string header_text(const std::vector<const TensorToWrite*>& order,
+std::string header_text(const std::vector<const TensorSource*>& order,
                         const std::map<std::string, std::string>& metadata) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   std::uint64_t offset = 0;
-  for (const TensorToWrite* tensor : order) {
+  for (const TensorSource* tensor : order) {
     nlohmann::ordered_json entry;
     entry["dtype"] = dtype_name(tensor->dtype);
     entry["shape"] = tensor->shape;
-    entry["data_offsets"] = {offset, offset + tensor->bytes.size()};
-    offset += tensor->bytes.size();
+    entry["data_offsets"] = {offset, offset + byte_count(*tensor)};
+    offset += byte_count(*tensor);
     // The names are known to be distinct; ordered_json's operator[] would look through all of them.
     header.get_ref<nlohmann::ordered_json::object_t&>().emplace_back(tensor->name,
                                                                      std::move(entry));
@@ -85,11 +88,24 @@ std::array<std::byte, 8> little_endian(std::uint64_t value) {
   return bytes;
 }
 
+void write_tensor(WritableFile& file, const TensorSource& tensor, const std::string& where) {
+  std::uint64_t written = 0;
+  tensor.produce([&](std::span<const std::byte> bytes) {
+    written += bytes.size();
+    file.write(bytes);
+  });
+  if (written == byte_count(tensor)) return;
+  throw internal_error("[safetensors] tensor " + shortened(tensor.name) + " of shape " +
+                           shape_text(tensor.shape) + " does not fit its " +
+                           std::to_string(written) + " bytes",
+                       where);
+}
+
 }  // namespace
 
-void write_safetensors(FileSystem& fs, const std::filesystem::path& path,
-                       std::span<const TensorToWrite> tensors,
-                       const std::map<std::string, std::string>& metadata) {
+void write_safetensors_from(FileSystem& fs, const std::filesystem::path& path,
+                            std::span<const TensorSource> tensors,
+                            const std::map<std::string, std::string>& metadata) {
   const auto order = in_file_order(tensors, path.string());
   const std::string header = header_text(order, metadata);
   if (header.size() > kMaxHeaderBytes) {
@@ -98,8 +114,19 @@ void write_safetensors(FileSystem& fs, const std::filesystem::path& path,
   write_file_atomically_with(fs, path, [&](WritableFile& file) {
     file.write(little_endian(header.size()));
     file.write_text(header);
-    for (const TensorToWrite* tensor : order) file.write(tensor->bytes);
+    for (const TensorSource* tensor : order) write_tensor(file, *tensor, path.string());
   });
+}
+
+void write_safetensors(FileSystem& fs, const std::filesystem::path& path,
+                       std::span<const TensorToWrite> tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  std::vector<TensorSource> sources;
+  for (const TensorToWrite& tensor : tensors) {
+    sources.push_back({tensor.name, tensor.dtype, tensor.shape,
+                       [bytes = tensor.bytes](const TensorSource::Write& write) { write(bytes); }});
+  }
+  write_safetensors_from(fs, path, sources, metadata);
 }
 
 }  // namespace phasescope::formats

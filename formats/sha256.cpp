@@ -97,7 +97,8 @@ std::string sha256_hex(std::span<const std::byte> bytes) {
 
 std::string sha256_hex(std::string_view text) { return sha256_hex(std::as_bytes(std::span(text))); }
 
-std::string sha256_of_file(const std::filesystem::path& path) {
+std::string sha256_of_file(const std::filesystem::path& path,
+                           const std::function<void(std::uint64_t)>& after_piece) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
                                                              std::fclose);
   if (!file) throw FileError(std::string("cannot open: ") + std::strerror(errno), path, errno);
@@ -105,6 +106,7 @@ std::string sha256_of_file(const std::filesystem::path& path) {
   std::vector<std::byte> piece(1 << 18);
   while (const std::size_t count = std::fread(piece.data(), 1, piece.size(), file.get())) {
     sha.update(std::span(piece).first(count));
+    if (after_piece) after_piece(count);
   }
   if (std::ferror(file.get())) {
     throw FileError(std::string("cannot read: ") + std::strerror(errno), path, errno);

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,7 +30,9 @@ class Sha256 {
 
 std::string sha256_hex(std::span<const std::byte> bytes);
 std::string sha256_hex(std::string_view text);
-// Throws FileError.
-std::string sha256_of_file(const std::filesystem::path& path);
+// Throws FileError. `after_piece` is told how many bytes have been read since it was last called, and
+// may throw.
+std::string sha256_of_file(const std::filesystem::path& path,
+                           const std::function<void(std::uint64_t)>& after_piece = {});
 
 }  // namespace phasescope::formats

@@ -62,6 +62,15 @@ std::string_view ValueCounts::flag() const {
   return elements > 0 && zero == elements ? "all zero" : "";
 }
 
+ValueCounts count_values(DType dtype, std::span<const std::byte> bytes) {
+  ValueCounts counts;
+  counts.supported = dtype != DType::unsupported;
+  if (!counts.supported) return counts;
+  counts.elements = bytes.size() / item_size(dtype);
+  count_block(dtype, bytes, counts);
+  return counts;
+}
+
 ValueCounts count_values(const TensorArchive& archive, const TensorEntry& entry,
                          const std::function<bool()>& cancelled) {
   ValueCounts counts;

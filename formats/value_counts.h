@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string_view>
 
 #include "formats/safetensors.h"
@@ -20,6 +22,9 @@ struct ValueCounts {
   // "unsupported", "nan", "inf", "all zero", or nothing; the first that holds.
   std::string_view flag() const;
 };
+
+// Counts over elements in memory, whole ones of `dtype`.
+ValueCounts count_values(DType dtype, std::span<const std::byte> bytes);
 
 // Counts over a whole tensor, block by block, for every type. `cancelled` is asked before each
 // block; true ends the count with Error "cancelled". Throws Error "bad_input" where the file cannot

@@ -44,6 +44,16 @@ void refuse_what_cannot_be_read(const formats::ConfigReader& reader) {
   }
 }
 
+// Older adapters are files of torch.save.
+std::filesystem::path weights_of(const std::filesystem::path& folder) {
+  const std::filesystem::path usual = folder / "adapter_model.safetensors";
+  const std::filesystem::path older = folder / "adapter_model.bin";
+  std::error_code error;
+  const bool only_older =
+      !std::filesystem::exists(usual, error) && std::filesystem::exists(older, error);
+  return only_older ? older : usual;
+}
+
 // The tensor of the base file that the adapter means: file names may lack what stands in front.
 const formats::TensorEntry* find_base(const formats::TensorArchive& base, std::string name) {
   while (true) {
@@ -69,7 +79,7 @@ Adapter Adapter::open(const std::filesystem::path& folder) {
   if (const formats::Json* pattern = reader.raw("alpha_pattern")) adapter.alpha_pattern_ = *pattern;
   problems.throw_if_any(file.string());
 
-  const auto archive = formats::TensorArchive::open(folder / "adapter_model.safetensors");
+  const auto archive = formats::TensorArchive::open(weights_of(folder));
   for (const formats::TensorEntry& entry : archive.tensors()) {
     const AdapterName name = split_name(entry.name);
     const at::Tensor tensor = read_tensor(archive, entry);

@@ -14,7 +14,7 @@
 
 namespace phasescope::model {
 
-// A LoRA adapter in PEFT's layout (adapter_config.json, adapter_model.safetensors): W + s B A for
+// A LoRA adapter in PEFT's layout (adapter_config.json, adapter_model.safetensors or .bin): W + s B A for
 // chosen matrices (arXiv 2106.09685; s = alpha / r, or alpha / sqrt(r) where the file says rslora),
 // and whole tensors that were trained along.
 class Adapter {

@@ -73,6 +73,10 @@ double relative_error(const at::Tensor& ours, const at::Tensor& reference) {
   return difference.max().item<double>() / (scale > 0 ? scale : 1.0);
 }
 
+OpenModelOptions opening(const CheckOptions& options, at::ScalarType dtype) {
+  return {.dtype = dtype, .overrides = options.overrides, .cancelled = options.forward.cancelled};
+}
+
 class Checker {
  public:
   Checker(const std::string& model, const std::filesystem::path& reference,
@@ -80,7 +84,7 @@ class Checker {
       : name_(model),
         options_(options),
         file_(formats::SafetensorsFile::open(reference)),
-        model_(open_model(model, {.dtype = options.dtype})) {
+        model_(open_model(model, opening(options, options.dtype))) {
     result_.dtype = name_of_dtype(options.dtype);
     result_.tolerance_rule =
         options.tolerance ? "at most " + std::to_string(*options.tolerance) : kRule;
@@ -151,7 +155,7 @@ class Checker {
     const bool any = std::any_of(group.targets.begin(), group.targets.end(),
                                  [](const Target& target) { return target.float64; });
     if (!any) return;
-    if (!exact_) exact_ = open_model(name_, {.dtype = at::kDouble});
+    if (!exact_) exact_ = open_model(name_, opening(options_, at::kDouble));
     compare_in(group, exact_, true);
   }
 

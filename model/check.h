@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "model/open_model.h"
@@ -33,6 +34,8 @@ struct ReferenceCheck {
 struct CheckOptions {
   at::ScalarType dtype = at::kFloat;
   std::optional<double> tolerance;  // in place of the rule
+  // Of the configuration, as OpenModelOptions has them.
+  std::vector<std::pair<std::string, std::string>> overrides;
   ForwardOptions forward;
 };
 

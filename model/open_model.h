@@ -32,7 +32,7 @@ struct LoadReport {
   std::vector<Flagged> flagged;
   std::int64_t parameters = 0;
   std::int64_t weight_bytes = 0;             // in the dtype computed in
-  std::int64_t memory_bytes_at_context = 0;  // weights and what a forward pass of that length holds
+  std::int64_t memory_bytes_at_context = 0;  // memory_bytes() of the trained length
   std::string tokenizer;                     // its name(); empty where there is none
   std::string tokenizer_fault;               // why the one beside the model cannot be read
   std::string sha256;                        // of the weights file(s)
@@ -52,7 +52,8 @@ struct OpenModelOptions {
   at::ScalarType dtype = at::kFloat;
   // `--set` pairs: see set_field in config.h.
   std::vector<std::pair<std::string, std::string>> overrides;
-  std::function<bool()> cancelled;
+  std::function<bool()> cancelled;         // true ends the opening with Error "cancelled"
+  std::function<void(double)> progress;    // 0..1, while weights are read
 };
 
 // Opens a folder in Hugging Face layout, a folder of a LoRA adapter (merged into the base model that
@@ -62,10 +63,11 @@ struct OpenModelOptions {
 std::shared_ptr<const Model> open_model(const std::string& path_or_name,
                                         const OpenModelOptions& options = {});
 
-// The same weights with fields of the configuration changed (`--set`).
+// The same weights with fields of the configuration changed (`--set`); `name` is what the report calls
+// it, the model's own where empty.
 std::shared_ptr<const Model> with_overrides(
     const std::shared_ptr<const Model>& model,
-    const std::vector<std::pair<std::string, std::string>>& overrides);
+    const std::vector<std::pair<std::string, std::string>>& overrides, const std::string& name = {});
 
 // The same model in another dtype.
 std::shared_ptr<const Model> in_dtype(const std::shared_ptr<const Model>& model,
@@ -77,6 +79,11 @@ std::shared_ptr<const Model> random_model(const ModelConfig& config, std::uint64
 
 // A model around weights that are there, a trainer's for instance.
 std::shared_ptr<const Model> model_of(ModelConfig config, Weights weights, const std::string& name);
+
+// About what reading a text of `length` tokens takes: `weight_bytes`, one layer's activations, and a
+// block of logits, of `item_bytes` a number.
+std::int64_t memory_bytes(const ModelConfig& config, std::int64_t weight_bytes,
+                          std::int64_t item_bytes, std::int64_t length);
 
 struct BundledModel {
   std::string name;

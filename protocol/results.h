@@ -3,7 +3,8 @@
 // the command line, exports and tests share them. Fields may be added, never renamed.
 //
 // Sections: provenance | models | text | heads | map | patterns | distance | shift | theory |
-//           compare | eval | cost | capture and check | generate | jobs | bench
+//           compare | eval | cost | capture and check | convert |
+//           generate | jobs | bench
 //
 // Bulk arrays travel beside the JSON as tensors of the reply; each struct names them.
 #include <cstdint>
@@ -83,16 +84,20 @@ struct TensorInfo {
 struct LoadReport {
   ModelSummary model;
   std::string family, encoding, encoding_why, encoding_title, encoding_source;
+  std::string scaling;  // in force: "yarn x2 over 256 tokens"; empty where there is none
   json encoding_options = json::object();
   std::map<std::string, int64_t> dtypes;  // tensors of each stored dtype
   std::vector<std::string> missing, unexpected, tied, quirks, warnings;
   std::vector<TensorInfo> flagged;  // NaN, Inf, all-zero or unsupported tensors
   int64_t vocab_size = 0, kv_heads = 0, head_dim = 0, ffn_width = 0;
   int64_t weight_bytes = 0, memory_bytes_at_context = 0;
+  int64_t length = 0, memory_bytes = 0;  // memory of a text as long as was asked for
+  std::string dtype;                     // computed in
   std::string tokenizer, hash;
   template <class V>
   void fields(V& v) {
-    v("model", model), v("family", family), v("encoding", encoding);
+    v("model", model), v("family", family), v("encoding", encoding), v("scaling", scaling);
+    v("length", length), v("memory_bytes", memory_bytes), v("dtype", dtype);
     v("encoding_why", encoding_why), v("encoding_title", encoding_title);
     v("encoding_source", encoding_source), v("encoding_options", encoding_options);
     v("dtypes", dtypes), v("missing", missing), v("unexpected", unexpected), v("tied", tied);
@@ -651,6 +656,23 @@ struct ReferenceCheckResult {
   void fields(V& v) {
     v("model", model), v("reference", reference), v("verdict", verdict), v("tensors", tensors);
     v("not_compared", not_compared), v("provenance", provenance);
+  }
+};
+
+// ---- convert ------------------------------------------------------------------------------------
+
+// The files lie in the folder `out`.
+struct ConvertResult {
+  std::string model, to, out;
+  std::vector<std::string> files;
+  std::vector<std::string> notes;  // what was done to the tensors, and what to know
+  int64_t tensors = 0, parameters_before = 0, parameters = 0, bytes = 0;
+  Provenance provenance;
+  template <class V>
+  void fields(V& v) {
+    v("model", model), v("to", to), v("out", out), v("files", files), v("notes", notes);
+    v("tensors", tensors), v("parameters_before", parameters_before);
+    v("parameters", parameters), v("bytes", bytes), v("provenance", provenance);
   }
 };
 

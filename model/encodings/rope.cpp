@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "formats/error.h"
 #include "model/encodings/rope_scaling.h"
 #include "model/encodings/rotation.h"
 
@@ -19,6 +20,8 @@ std::vector<OptionInfo> options_with_table() {
        0,
        1e9});
   options.push_back({"rotate_values", false, "the values are turned too"});
+  options.push_back({"stored_angles", false,
+                     "each head's angles are a tensor of the model, in place of powers of the base"});
   return options;
 }
 
@@ -41,6 +44,13 @@ class Rope final : public Encoding {
   Rope(const Json& options, const ModelConfig& model)
       : Encoding(options, model), scaling_(options, model) {
     layout_ = text("layout") == "half" ? RotationLayout::half : RotationLayout::interleaved;
+    if (integer("table_rows") > 0) refuse_interpolation("rope with a stored table");
+    if (integer("table_rows") > 0 && text("scaling") != "none") {
+      throw formats::bad_input(
+          "the model reads its sines and cosines from a stored table, which no scaling stretches",
+          "rope.scaling", "rope.table_rows=0 has them computed");
+    }
+    if (flag("stored_angles")) check_stored_angles();
   }
 
   const EncodingInfo& info() const override { return rope_info(); }
@@ -48,12 +58,20 @@ class Rope final : public Encoding {
   // Values keep the turn of their own position.
   bool shift_invariant() const override { return !flag("rotate_values"); }
 
-  // Sines in the first half of a row, cosines in the second.
+  // A table's rows: sines in the first half, cosines in the second. Angles: radians a token of each
+  // head and plane.
   std::vector<ParameterSpec> shared_parameters() const override {
+    if (flag("stored_angles")) {
+      return {{.name = "angles",
+               .shape = {heads_, head_dim_ / 2},
+               .decays = false,
+               .start = rope_frequencies(number("base"), head_dim_, at::kDouble)}};
+    }
     if (integer("table_rows") == 0) return {};
     return {{.name = "table", .shape = {integer("table_rows"), head_dim_}, .trainable = false}};
   }
 
+  // None where every head has its own.
   at::Tensor frequencies(const StartContext& context) const override {
     if (flag("stored_angles")) return {};
     return scaling_.frequencies(context.positions.length, context.angle_dtype) * step_;
@@ -62,6 +80,7 @@ class Rope final : public Encoding {
   PositionState start(const StartContext& context) const override {
     if (integer("table_rows") > 0) return {context.positions, stored_state(context)};
     const at::Tensor positions = position_values(context, integer("shift"));
+    if (flag("stored_angles")) return {context.positions, state_of_heads(positions, context)};
     at::Tensor z = rotation_state(positions, frequencies(context), context.dtype);
     const double magnitude = scaling_.magnitude();
     if (magnitude != 1.0) z = z * magnitude;
@@ -85,6 +104,30 @@ class Rope final : public Encoding {
   }
 
  private:
+  void check_stored_angles() const {
+    if (text("scaling") != "none" || number("partial_rotary_factor") != 1 ||
+        integer("table_rows") > 0) {
+      throw formats::bad_input(
+          "angles that are stored for each head take no scaling, no part of a head and no table",
+          "rope.stored_angles");
+    }
+    if (kv_heads_ != heads_) {
+      throw formats::bad_input("angles of each head need a key head for every head",
+                               "rope.stored_angles");
+    }
+  }
+
+  // (B or 1, H, N, 2, d/2)
+  at::Tensor state_of_heads(const at::Tensor& positions, const StartContext& context) const {
+    const at::Tensor angles =
+        context.shared->at("angles").to(context.angle_dtype) * step_;  // (H, d/2)
+    const at::Tensor by_text = positions.dim() == 2 ? positions : positions.unsqueeze(0);
+    const at::Tensor turned = (by_text.unsqueeze(1).unsqueeze(-1) *   // (B, 1, N, 1)
+                               angles.unsqueeze(0).unsqueeze(2))      // (1, H, 1, d/2)
+                                  .to(context.dtype);
+    return at::stack({turned.cos(), turned.sin()}, -2);
+  }
+
   at::Tensor stored_state(const StartContext& context) const {
     const at::Tensor rows = table_rows(context, integer("shift"), integer("table_rows"));
     const at::Tensor stored = context.shared->at("table").index({rows});  // ([B,] N, d)

@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -13,6 +14,7 @@
 #include "golden.h"
 #include "model/check.h"
 #include "model/tensor_io.h"
+#include "tests/model/torch_state.h"
 
 namespace phasescope::model {
 namespace {
@@ -168,6 +170,42 @@ TEST(OpenModel, OverridesChangeTheEncoding) {
             std::string::npos);
 }
 
+// Readings of one file share its tensors.
+TEST(OpenModel, AReadingHasItsOwnNameAndTheSameWeights) {
+  const auto model = open_model(golden("hf/models/llama").string());
+  const auto reading = with_overrides(
+      model, {{"encoding.scaling", "yarn"}, {"encoding.factor", "2"}}, "llama (yarn x2)");
+  EXPECT_EQ(reading->report.name, "llama (yarn x2)");
+  EXPECT_EQ(reading->report.quirks.back(), "--set encoding.factor=2");
+  EXPECT_TRUE(reading->decoder.weights().layers[0].wq.is_same(model->decoder.weights().layers[0].wq));
+  const at::NoGradGuard no_grad;
+  const at::Tensor ids = random_ids(1, 20, 80);
+  EXPECT_GT(relative_error(reading->decoder.forward(ids), model->decoder.forward(ids)), 1e-4);
+}
+
+TEST(OpenModel, OnlyWhatRotatesTakesAScaling) {
+  const std::string gpt2 = golden("hf/models/gpt2").string();
+  const std::string text = error_of(gpt2, {.overrides = {{"encoding.scaling", "yarn"}}});
+  EXPECT_NE(text.find("learned has no option \"scaling\""), std::string::npos) << text;
+}
+
+TEST(OpenModel, TellsHowFarItIsAndCanBeCancelled) {
+  const std::string sharded = golden("hf/models/llama_sharded").string();
+  std::vector<double> told;
+  open_model(sharded, {.progress = [&told](double done) { told.push_back(done); }});
+  ASSERT_FALSE(told.empty());
+  EXPECT_TRUE(std::is_sorted(told.begin(), told.end()));
+  EXPECT_EQ(told.back(), 1);
+  int asked = 0;
+  try {
+    open_model(sharded, {.cancelled = [&asked] { return ++asked > 12; }});
+    ADD_FAILURE() << "it opened";
+  } catch (const formats::Error& error) {
+    EXPECT_EQ(error.code(), "cancelled");
+  }
+  EXPECT_EQ(asked, 13);
+}
+
 // A copy of a case's files, some of them changed by a test.
 void copy_case(const std::string& name, const fs::path& to) {
   fs::create_directories(to);
@@ -218,7 +256,12 @@ TEST_P(Adapters, AreMergedIntoTheBaseModelBesideThem) {
     }
   }
   ASSERT_EQ(changes.size(), 3u);
-  write_tensors(formats::real_file_system(), adapter / "adapter_model.safetensors", changes);
+  const bool older = gpt2;  // written by torch.save
+  if (older) {
+    write_torch_state(adapter / "adapter_model.bin", changes);
+  } else {
+    write_tensors(formats::real_file_system(), adapter / "adapter_model.safetensors", changes);
+  }
   Json config = {{"peft_type", "LORA"},
                  {"r", 3},
                  {"lora_alpha", 6},

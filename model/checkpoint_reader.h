@@ -1,0 +1,53 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "formats/safetensors.h"
+#include "model/model_files.h"
+#include "model/open_model.h"
+
+namespace phasescope::model {
+
+// A checkpoint with its configuration, names and shapes translated and checked, its weights still in
+// the files: open_model reads them all, conversions one after the other.
+class CheckpointReader {
+ public:
+  // What open_model opens. Throws Error "bad_input" for all that does not fit; reads no weights but
+  // an adapter's. `cancelled` is asked here and in every later call.
+  explicit CheckpointReader(const std::string& path_or_name, std::function<bool()> cancelled = {});
+  ~CheckpointReader();
+
+  const ModelFiles& files() const;
+  const formats::TensorArchive& archive() const;
+  const ModelConfig& config() const;
+  const Encoding& encoding() const;
+  // Grows while weights are read (values that are no numbers, the hash).
+  LoadReport& report();
+
+  // Canonical names of the tensors that are there, in tensor_specs' order.
+  std::vector<std::string> names() const;
+  // The dtype a tensor has in its file.
+  at::ScalarType stored_dtype(const std::string& name) const;
+  std::int64_t elements(const std::string& name) const;
+  // One tensor by its canonical name, in its canonical shape. A tensor of the file that stands for
+  // several is read for each of them.
+  at::Tensor read(const std::string& name, at::ScalarType dtype);
+
+  // Everything, each tensor of the file once, and then the hash. No more than one tensor is in
+  // memory twice. `progress` takes 0..1, after every few megabytes.
+  Weights load(at::ScalarType dtype, const std::function<void(double)>& progress);
+  // SHA-256 of the file of weights; of their hashes where there are several.
+  std::string hash();
+
+ private:
+  struct Contents;
+  std::unique_ptr<Contents> contents_;
+};
+
+}  // namespace phasescope::model

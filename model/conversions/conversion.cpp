@@ -1,0 +1,149 @@
+#include "model/conversions/conversion.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "formats/error.h"
+#include "model/conversions/ape_to_rope.h"
+#include "model/conversions/rope_to_ape.h"
+#include "model/conversions/rope_to_tape.h"
+#include "model/conversions/to_own_form.h"
+#include "model/conversions/to_safetensors.h"
+#include "model/tensor_io.h"
+
+namespace phasescope::model {
+namespace {
+
+std::function<void(const formats::TensorSource::Write&)> producer(
+    std::function<at::Tensor()> make, at::ScalarType dtype) {
+  return [make = std::move(make), dtype](const formats::TensorSource::Write& write) {
+    const at::Tensor tensor = make().to(dtype).contiguous();
+    write({static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()});
+  };
+}
+
+std::string layer_name(std::int64_t layer, const std::string& rest) {
+  return "model.layers." + std::to_string(layer) + ".self_attn." + rest;
+}
+
+}  // namespace
+
+const std::vector<Conversion>& conversions() {
+  static const std::vector<Conversion> list = {
+      to_safetensors_conversion(), to_own_form_conversion(), rope_to_tape_conversion(),
+      rope_to_ape_conversion(),    ape_to_rope_conversion(),
+  };
+  return list;
+}
+
+ModelConfig changed_config(const CheckpointReader& reader, const ConvertOptions& options) {
+  ModelConfig config = reader.config();
+  for (const auto& [key, value] : options.overrides) set_field(config, key, value);
+  return config;
+}
+
+ConversionPlan canonical_plan(CheckpointReader& reader, const ConvertOptions& options,
+                              ModelConfig config, Changes changes) {
+  ConversionPlan plan;
+  const std::vector<std::string> names = reader.names();
+  const std::set<std::string> there(names.begin(), names.end());
+  for (const TensorSpec& spec : tensor_specs(config, *make_encoding(config))) {
+    const auto change = changes.find(spec.name);
+    std::function<at::Tensor()> make;
+    at::ScalarType dtype = at::kDouble;
+    if (change != changes.end()) {
+      make = change->second.make;
+      dtype = change->second.dtype;
+    } else if (there.contains(spec.name)) {
+      dtype = reader.stored_dtype(spec.name);
+      make = [&reader, name = spec.name, dtype] { return reader.read(name, dtype); };
+    } else if (spec.optional) {
+      continue;
+    } else {
+      throw formats::bad_input("the model has no tensor " + spec.name, reader.report().path);
+    }
+    dtype = options.dtype.value_or(dtype);
+    plan.tensors.push_back({spec.name, file_dtype(dtype), spec.shape, producer(make, dtype)});
+  }
+  plan.config = write_model_config(config);
+  return plan;
+}
+
+void require_one_rotation(const ModelConfig& config, const std::string& form) {
+  if (config.encoder_layers > 0) {
+    throw formats::bad_input("an encoder-decoder cannot be converted to " + form, "model");
+  }
+  if (config.local_encoding) {
+    throw formats::bad_input("its local layers have an encoding of their own, so the model cannot be "
+                             "converted to " + form,
+                             "model");
+  }
+}
+
+FixedRotation fixed_rotation(const ModelConfig& config, const std::string& form) {
+  const std::unique_ptr<Encoding> encoding = make_encoding(config);
+  const Json& options = encoding->options();
+  const auto refuse = [&](const std::string& why) {
+    throw formats::bad_input("only a RoPE model can be converted to " + form + ": " + why, "model");
+  };
+  if (encoding->info().key != "rope") refuse("this one has " + encoding->info().key);
+  const std::string scaling = options.at("scaling");
+  if (scaling == "dynamic" || scaling == "longrope") {
+    refuse("the angles of " + scaling + " change with the text's length");
+  }
+  if (options.at("table_rows") != 0) refuse("this one reads a stored table");
+  if (options.at("stored_angles") == true) refuse("each head of this one has angles of its own");
+  if (options.at("rotate_values") == true) refuse("this one rotates its values too");
+  StartContext context;
+  context.positions = {2, 0, {}};
+  context.dtype = context.angle_dtype = at::kDouble;
+  FixedRotation rotation;
+  rotation.frequencies = encoding->frequencies(context);
+  const at::Tensor z = encoding->start(context).z;  // (1, 1, 2, 2, planes)
+  rotation.magnitude = at::hypot(z.select(-2, 0), z.select(-2, 1)).mean().item<double>();
+  if (std::abs(rotation.magnitude - 1) < 1e-14) rotation.magnitude = 1;
+  rotation.interleaved = options.at("layout") == "interleaved";
+  return rotation;
+}
+
+void expand_heads(CheckpointReader& reader, ModelConfig& config, double magnitude, Changes& changes,
+                  std::vector<std::string>& notes) {
+  const std::int64_t copies = config.heads / config.kv_heads, dim = config.head_dim;
+  const bool multiplied = magnitude != 1;
+  if ((copies > 1 || multiplied) && config.attention.qk_norm != "none") {
+    throw formats::bad_input(
+        "q and k are normalised after their projections, which can then not be changed", "model");
+  }
+  if (copies == 1 && !multiplied) return;
+  const auto add = [&](const std::string& name, std::int64_t times, double factor) {
+    const at::ScalarType dtype = factor == 1 ? reader.stored_dtype(name) : at::kDouble;
+    const auto make = [&reader, name, times, factor, dim, dtype] {
+      const at::Tensor tensor = reader.read(name, dtype);
+      const at::Tensor copied =
+          tensor.unflatten(0, {-1, dim}).repeat_interleave(times, 0).flatten(0, 1);
+      return factor == 1 ? copied : copied * factor;
+    };
+    changes[name] = {make, dtype};
+  };
+  const AttentionConfig& a = config.attention;
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    if (multiplied) add(layer_name(layer, "q_proj.weight"), 1, magnitude);
+    if (multiplied && a.q_bias) add(layer_name(layer, "q_proj.bias"), 1, magnitude);
+    add(layer_name(layer, "k_proj.weight"), copies, magnitude);
+    if (a.k_bias) add(layer_name(layer, "k_proj.bias"), copies, magnitude);
+    if (copies == 1) continue;
+    add(layer_name(layer, "v_proj.weight"), copies, 1);
+    if (a.v_bias) add(layer_name(layer, "v_proj.bias"), copies, 1);
+  }
+  if (copies > 1) {
+    notes.push_back("every query head gets a key and a value head of its own: " +
+                    std::to_string(config.kv_heads) + " become " + std::to_string(config.heads));
+    config.kv_heads = config.heads;
+  }
+  if (multiplied) notes.push_back("the scaling's factor on q and k is in their projections");
+}
+
+}  // namespace phasescope::model
