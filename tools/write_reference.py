@@ -77,7 +77,10 @@ def random_ids(torch, config, rows, tokens, seed):
 def inputs_of(options, torch, transformers, config):
     """The tensors of the first group."""
     if options.text:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(options.model)
+        try:
+            tokenizer = transformers.AutoTokenizer.from_pretrained(options.model)
+        except (OSError, ValueError) as error:
+            raise SystemExit(f"{options.model} has no tokenizer that transformers reads; give --ids: {error}") from None
         rows = [tokenizer(text)["input_ids"] for text in options.text]
         if not all(rows):
             raise SystemExit("a text without a token cannot be read")
@@ -234,6 +237,8 @@ def group_of(reference, inputs, float64, torch):
 
 def main(words):
     options = arguments(words)
+    if not (Path(options.model) / "config.json").is_file():
+        raise SystemExit(f"{options.model}/config.json is not there: MODEL must be a folder with a model")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a folder is all that is read
     try:
         import safetensors.torch

@@ -60,8 +60,13 @@ class Inputs(unittest.TestCase):
     def test_without_transformers_it_says_what_to_install(self):
         with mock.patch.dict(sys.modules, {"safetensors": None}):
             with self.assertRaises(SystemExit) as refused:
-                tool().main(["M", "--random", "1x2", "--out", "o"])
+                tool().main([str(CASE), "--random", "1x2", "--out", "o"])
         self.assertIn("pip install", str(refused.exception))
+
+    def test_a_folder_without_a_model_is_refused(self):
+        with self.assertRaises(SystemExit) as refused:
+            tool().main(["/nowhere", "--random", "1x2", "--out", "o"])
+        self.assertIn("/nowhere/config.json", str(refused.exception))
 
 
 @unittest.skipUnless(has("torch", "transformers", "safetensors"), "transformers is not installed")
