@@ -81,16 +81,16 @@ struct TapaVariant {
   std::int64_t power_length = 0;
 };
 
-/// TAPE (arXiv 2501.00712): s = scale * q.k with q and k rotated before by their tokens' states, and
-/// a second value stream (B, kv_heads, keys, state_dim) averaged with the same weights into
+/// TAPE (arXiv 2501.00712): s = scale * q.k with q and k rotated before by their tokens' states,
+/// and a second value stream (B, kv_heads, keys, state_dim) averaged with the same weights into
 /// ForwardOutputs::out_state.
 struct TapeVariant {
   InputTensor state;
   std::int64_t state_dim = 0;
 };
 
-/// CAPE (arXiv 2405.14722, published as DAPE too). With A_h = scale * q.k of head h, B_h the table's
-/// entry (values[h][max(lambda, 0)]) and f(x) = w2 leaky_relu(w1 x + b1) + b2, slope 0.01:
+/// CAPE (arXiv 2405.14722, published as DAPE too). With A_h = scale * q.k of head h, B_h the
+/// table's entry (values[h][max(lambda, 0)]) and f(x) = w2 leaky_relu(w1 x + b1) + b2, slope 0.01:
 enum class CapeForm {
   concat_residual,  ///< s = A + B + f([A, B]), w1 (hidden, 2 heads)
   concat,           ///< s = A + f([A, B]),     w1 (hidden, 2 heads)
@@ -128,7 +128,8 @@ struct RowProbes {
   float* top1_mass = nullptr;         ///< largest weight
   float* first_key_weight = nullptr;  ///< weight on key 0
   float* mean_distance = nullptr;     ///< sum p lambda
-  /// Weight on the keys with |lambda| < windows[n] (causal: the last windows[n] keys, self counted).
+  /// Weight on the keys with |lambda| < windows[n] (causal: the last windows[n] keys, self
+  /// counted).
   std::array<std::int64_t, kMaxWindows> windows{16, 64, 256};
   std::array<float*, kMaxWindows> window_mass{};
 };
@@ -194,8 +195,7 @@ struct CapeGradients {
   float* b2 = nullptr;
 };
 
-using VariantGradients =
-    std::variant<std::monostate, TableGradients, TapeGradients, CapeGradients>;
+using VariantGradients = std::variant<std::monostate, TableGradients, TapeGradients, CapeGradients>;
 
 /// What the forward pass left, and the gradient that comes in.
 struct SavedForward {
@@ -252,8 +252,8 @@ struct MapOutputs {
   float* share = nullptr;    ///< share of unmasked pairs, 0..1
 };
 
-/// Costs the region, not the sequence: scores are computed again for its pairs alone, and `lse` (the
-/// forward's; needed for weights) normalises them.
+/// Costs the region, not the sequence: scores are computed again for its pairs alone, and `lse`
+/// (the forward's; needed for weights) normalises them.
 void attention_map(const AttentionInputs& inputs, const float* lse, const Region& region,
                    const MapOutputs& outputs);
 

@@ -29,7 +29,8 @@ void check_shape(const AttentionShape& s) {
   require(s.window >= 0, "expected a window of at least 0 but got " + number(s.window));
 }
 
-/// Largest |lambda| of an unmasked pair, or -1 where there is none; `least` gets the smallest lambda.
+/// Largest |lambda| of an unmasked pair, or -1 where there is none; `least` gets the smallest
+/// lambda.
 std::int64_t largest_distance(const AttentionShape& s, std::int64_t& least) {
   least = 0;
   if (s.queries == 0 || s.keys == 0) return -1;
@@ -69,9 +70,9 @@ struct CheckVariant {
     std::int64_t least = 0;
     const std::int64_t most = largest_distance(inputs.shape, least);
     if (most < 0) return;
-    require(tapa.power && most < tapa.power_length,
-            "expected tapa's powers up to distance " + number(most) + " but got " +
-                number(tapa.power_length) + " entries");
+    require(tapa.power && most < tapa.power_length, "expected tapa's powers up to distance " +
+                                                        number(most) + " but got " +
+                                                        number(tapa.power_length) + " entries");
   }
 
   void operator()(const TapeVariant& tape) const {
@@ -154,15 +155,14 @@ void check_region(const AttentionInputs& inputs, const float* lse, const Region&
                   bool needs_lse) {
   check_inputs(inputs);
   const AttentionShape& s = inputs.shape;
-  require(region.batch >= 0 && region.batch < s.batch, "expected a batch entry below " +
-                                                           number(s.batch) + " but got " +
-                                                           number(region.batch));
+  require(region.batch >= 0 && region.batch < s.batch,
+          "expected a batch entry below " + number(s.batch) + " but got " + number(region.batch));
   require(region.head_begin >= 0 && region.head_count >= 0 &&
               region.head_begin + region.head_count <= s.heads,
           "expected heads within 0.." + number(s.heads));
-  require(region.row_begin >= 0 && region.row_begin <= region.row_end &&
-              region.row_end <= s.queries,
-          "expected rows within 0.." + number(s.queries));
+  require(
+      region.row_begin >= 0 && region.row_begin <= region.row_end && region.row_end <= s.queries,
+      "expected rows within 0.." + number(s.queries));
   require(region.col_begin >= 0 && region.col_begin <= region.col_end && region.col_end <= s.keys,
           "expected columns within 0.." + number(s.keys));
   require(lse || !needs_lse, "expected the forward pass's lse for weights but it is null");

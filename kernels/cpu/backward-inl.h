@@ -1,7 +1,7 @@
 // The backward pass of variants whose heads stand alone. Weights are computed again from the saved
-// log-sum-exp. A work item is a share (chunk) of the queries of one key/value head and its group; it
-// walks 192 queries x 128 keys at a time: p and d s of the block, then dq (lanes are queries), dk and
-// dv (lanes are channels). Sums start at 0 for every block and are added to memory once.
+// log-sum-exp. A work item is a share (chunk) of the queries of one key/value head and its group;
+// it walks 192 queries x 128 keys at a time: p and d s of the block, then dq (lanes are queries),
+// dk and dv (lanes are channels). Sums start at 0 for every block and are added to memory once.
 #if defined(PHASESCOPE_CPU_BACKWARD_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef PHASESCOPE_CPU_BACKWARD_INL_H
 #undef PHASESCOPE_CPU_BACKWARD_INL_H
@@ -23,10 +23,14 @@ namespace phasescope::kernels::HWY_NAMESPACE {
 template <HeadVariant V>
 class BackwardPass {
  public:
-  BackwardPass(const AttentionInputs& inputs, const SavedForward& saved,
-               const Gradients& gradients)
-      : inputs_(inputs), saved_(saved), gradients_(gradients), shape_(inputs.shape),
-        visibility_(inputs), cap_(inputs.soft_cap * kLog2e), variant_(inputs) {
+  BackwardPass(const AttentionInputs& inputs, const SavedForward& saved, const Gradients& gradients)
+      : inputs_(inputs),
+        saved_(saved),
+        gradients_(gradients),
+        shape_(inputs.shape),
+        visibility_(inputs),
+        cap_(inputs.soft_cap * kLog2e),
+        variant_(inputs) {
     for (int n = 0; n < V::kDots; ++n) dots_[n] = variant_.dot(n);
     for (int n = 0; n < V::kValues; ++n) values_[n] = variant_.value(n);
     blocks_ = (shape_.queries + kQueryBlock - 1) / kQueryBlock;
@@ -168,8 +172,7 @@ class BackwardPass {
       int first = 0;
       while (first < kPanels && keys_of(block, first).end <= key) ++first;
       int end = first;
-      while (end < kPanels && rows_of(block, end) > 0 &&
-             keys_of(block, end).begin < key + count) {
+      while (end < kPanels && rows_of(block, end) > 0 && keys_of(block, end).begin < key + count) {
         run_panel(block, end++, key, count);
       }
       add_keys(block, first, end, key, count);
@@ -189,7 +192,8 @@ class BackwardPass {
                                   float scale, float* to) {
       std::fill(to, to + kQueryBlock * padded(dim), 0.0f);
       for (std::int64_t n = 0; n < rows; ++n) {
-        for (std::int64_t d = 0; d < dim; ++d) to[n * padded(dim) + d] = scale * from[n * stride + d];
+        for (std::int64_t d = 0; d < dim; ++d)
+          to[n * padded(dim) + d] = scale * from[n * stride + d];
       }
     };
     for (int n = 0; n < V::kDots; ++n) {
@@ -252,8 +256,7 @@ class BackwardPass {
   /// Weights and d dots of one panel x keys key .. key + count - 1, and its dq.
   void run_panel(Block& block, int p, std::int64_t key, std::int64_t count) const {
     const KeyRange seen = keys_of(block, p);
-    const std::int64_t skip =
-        std::max<std::int64_t>(0, seen.begin - key) / kTileKeys * kTileKeys;
+    const std::int64_t skip = std::max<std::int64_t>(0, seen.begin - key) / kTileKeys * kTileKeys;
     const std::int64_t end = std::min(key + count, seen.end);
     TilePlace place = tile_place(shape_, visibility_, block.batch, block.query + p * kPanel,
                                  rows_of(block, p), key + skip);
@@ -316,8 +319,8 @@ class BackwardPass {
       dot_tile(rows, block.d_out_lanes[p][n], values_[n].dim, t);
     }
     if (cap_ > 0) scale_by(weights, slopes);
-    finish_tile(block, p, place, row, t, second, first_dot,
-                cap_ > 0 ? slopes : weights, cap_ > 0 ? kPanel : kQueryBlock);
+    finish_tile(block, p, place, row, t, second, first_dot, cap_ > 0 ? slopes : weights,
+                cap_ > 0 ? kPanel : kQueryBlock);
   }
 
   /// Slopes of the cap times the tile's weights.
@@ -350,8 +353,8 @@ class BackwardPass {
           a = load(first_dot + r * kPanel + v * kLanes);
           b = second[r][v];
         }
-        const DotGradients d = variant_.gradient(block.variant_head, place, r, v, d_score, a, b,
-                                                 block.scratch);
+        const DotGradients d =
+            variant_.gradient(block.variant_head, place, r, v, d_score, a, b, block.scratch);
         store(d.first, block.d_dots[0] + here);
         if constexpr (V::kDots == 2) store(d.second, block.d_dots[1] + here);
       }

@@ -4,11 +4,10 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/backward_cape.cpp"
 #include "kernels/cpu/targets.h"
 // After the list of targets.
-#include "hwy/foreach_target.h"
-
 #include <limits>
 #include <vector>
 
+#include "hwy/foreach_target.h"
 #include "kernels/cpu/chunks.h"
 #include "kernels/cpu/entries.h"
 #include "kernels/variants/cape-inl.h"

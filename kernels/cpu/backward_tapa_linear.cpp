@@ -11,7 +11,7 @@ HWY_BEFORE_NAMESPACE();
 namespace phasescope::kernels::HWY_NAMESPACE {
 
 void backward_tapa_linear(const AttentionInputs& inputs, const SavedForward& saved,
-                 const Gradients& gradients) {
+                          const Gradients& gradients) {
   BackwardPass<TapaLinearScore>(inputs, saved, gradients).run();
 }
 
@@ -22,7 +22,7 @@ HWY_AFTER_NAMESPACE();
 namespace phasescope::kernels {
 
 void backward_tapa_linear(const AttentionInputs& inputs, const SavedForward& saved,
-                 const Gradients& gradients) {
+                          const Gradients& gradients) {
   PHASESCOPE_SELECT_TARGET(backward_tapa_linear)(inputs, saved, gradients);
 }
 

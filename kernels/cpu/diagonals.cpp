@@ -23,8 +23,7 @@ DistanceRange distance_range(const AttentionShape& shape, std::int64_t panel) {
 }
 
 std::int64_t table_index(std::int64_t distance, std::int64_t length, std::int64_t first_distance) {
-  const std::int64_t index =
-      first_distance == 0 ? std::abs(distance) : distance - first_distance;
+  const std::int64_t index = first_distance == 0 ? std::abs(distance) : distance - first_distance;
   return index >= 0 && index < length ? index : -1;
 }
 
@@ -35,8 +34,7 @@ FloatBuffer padded_table(const AttentionInputs& inputs, const DistanceRange& ran
     const float* values = table.values + h * table.head_stride;
     float* row = copy.data() + h * range.size();
     for (std::int64_t n = 0; n < range.size(); ++n) {
-      const std::int64_t index =
-          table_index(range.first + n, table.length, table.first_distance);
+      const std::int64_t index = table_index(range.first + n, table.length, table.first_distance);
       const float value = index < 0 ? 0 : values[index];
       row[n] = value == -std::numeric_limits<float>::infinity() ? kMaskedScore : value * factor;
     }

@@ -192,8 +192,8 @@ class ForwardPass {
   template <class Use>
   HWY_INLINE void for_tiles(const Item& item, int p, std::int64_t key, std::int64_t end,
                             const Use& use) const {
-    TilePlace place = tile_place(shape_, visibility_, item.batch, item.query + p * kPanel,
-                                 rows_of(item, p), key);
+    TilePlace place =
+        tile_place(shape_, visibility_, item.batch, item.query + p * kPanel, rows_of(item, p), key);
     for (; place.key < end; place.key += kTileKeys) {
       place.keys = static_cast<int>(std::min<std::int64_t>(kTileKeys, end - place.key));
       Vec t[kTileKeys][kVecs];

@@ -10,7 +10,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace phasescope::kernels::HWY_NAMESPACE {
 
-void forward_tapa_linear(const AttentionInputs& inputs, const ForwardOutputs& outputs, bool probes) {
+void forward_tapa_linear(const AttentionInputs& inputs, const ForwardOutputs& outputs,
+                         bool probes) {
   run_forward<TapaLinearScore>(inputs, outputs, probes);
 }
 
@@ -20,7 +21,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace phasescope::kernels {
 
-void forward_tapa_linear(const AttentionInputs& inputs, const ForwardOutputs& outputs, bool probes) {
+void forward_tapa_linear(const AttentionInputs& inputs, const ForwardOutputs& outputs,
+                         bool probes) {
   PHASESCOPE_SELECT_TARGET(forward_tapa_linear)(inputs, outputs, probes);
 }
 

@@ -12,10 +12,17 @@ HWY_BEFORE_NAMESPACE();
 namespace phasescope::kernels::HWY_NAMESPACE {
 
 /// acc[r][v] += sum_d rows[r][d] * x[d][v]: scores of R keys and one panel of queries.
-/// x: (dim, kPanel) aligned. `rows` may repeat a row.
+/// x: (dim, kPanel) aligned. `rows` may repeat a row. The sums are an array of their own: what others
+/// index in loops the compiler keeps in memory, and would store after every step (half the speed).
 template <int R>
 HWY_INLINE void dot_tile(const float* const (&rows)[R], const float* HWY_RESTRICT x,
                          std::int64_t dim, Vec (&acc)[R][kVecs]) {
+  Vec sums[R][kVecs];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVecs; ++v) sums[r][v] = acc[r][v];
+  }
   for (std::int64_t d = 0; d < dim; ++d) {
     Vec xs[kVecs];
 #pragma GCC unroll 4
@@ -24,8 +31,13 @@ HWY_INLINE void dot_tile(const float* const (&rows)[R], const float* HWY_RESTRIC
     for (int r = 0; r < R; ++r) {
       const Vec a = set(rows[r][d]);
 #pragma GCC unroll 4
-      for (int v = 0; v < kVecs; ++v) acc[r][v] = hn::MulAdd(a, xs[v], acc[r][v]);
+      for (int v = 0; v < kVecs; ++v) sums[r][v] = hn::MulAdd(a, xs[v], sums[r][v]);
     }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVecs; ++v) acc[r][v] = sums[r][v];
   }
 }
 

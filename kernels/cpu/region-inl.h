@@ -140,9 +140,7 @@ class RegionPass {
   }
 
   /// Which scores no mask hides; a NaN is one of them.
-  static HWY_INLINE LaneMask seen(Vec score) {
-    return hn::Not(hn::Le(score, set(kFirstMaximum)));
-  }
+  static HWY_INLINE LaneMask seen(Vec score) { return hn::Not(hn::Le(score, set(kFirstMaximum))); }
 
   /// Lane sums of a panel for each head and column cell: sum, maximum, count, each kPanel floats.
   static constexpr std::int64_t kStats = 3;
@@ -190,12 +188,12 @@ class RegionPass {
               p + v * kLanes);
       }
       for (std::int64_t n = 0; n < count; ++n) {
-        const std::int64_t at = (head * rows + row - region_.row_begin + n) * width + key + r -
-                                region_.col_begin;
+        const std::int64_t at =
+            (head * rows + row - region_.row_begin + n) * width + key + r - region_.col_begin;
         const float score = t[r * kPanel + n];
         if (scores) {
-          scores[at] = score <= kFirstMaximum ? -std::numeric_limits<float>::infinity()
-                                              : score * kLn2;
+          scores[at] =
+              score <= kFirstMaximum ? -std::numeric_limits<float>::infinity() : score * kLn2;
         }
         if (weights) weights[at] = p[n];
       }
@@ -220,8 +218,7 @@ class RegionPass {
             });
       for (std::int64_t c = 0; c < region_.head_count * cells; ++c) {
         const std::int64_t head = c / cells, y = group.begin + c % cells / map.width;
-        const float* lanes =
-            stats.data() + (head * map.width + c % map.width) * kStats * kPanel;
+        const float* lanes = stats.data() + (head * map.width + c % map.width) * kStats * kPanel;
         const auto at = static_cast<std::size_t>(c);
         for (std::int64_t n = std::max(rows_.first(y), row) - row;
              n < std::min(rows_.last(y), row + count) - row; ++n) {
@@ -246,10 +243,10 @@ class RegionPass {
     }
   }
 
-  /// Adds a block of columns to the lane sums of the cells it touches. stats: (width, kStats, kPanel).
-  void pool_columns(const MapOutputs& map, std::int64_t head, std::int64_t row,
-                    std::int64_t count, std::int64_t key, std::int64_t keys, const float* t,
-                    float* stats) const {
+  /// Adds a block of columns to the lane sums of the cells it touches. stats: (width, kStats,
+  /// kPanel).
+  void pool_columns(const MapOutputs& map, std::int64_t head, std::int64_t row, std::int64_t count,
+                    std::int64_t key, std::int64_t keys, const float* t, float* stats) const {
     HWY_ALIGN float lse[kPanel];
     load_lse(head, row, count, lse);
     const bool weights = map.quantity == MapQuantity::weight;
@@ -268,8 +265,8 @@ class RegionPass {
     for (int v = 0; v < kVecs; ++v) {
       const Vec score = load(t + v * kLanes);
       const LaneMask visible = seen(score);
-      const Vec value = weights ? exp2_any(hn::Sub(score, load(lse + v * kLanes)))
-                                : hn::Mul(score, set(kLn2));
+      const Vec value =
+          weights ? exp2_any(hn::Sub(score, load(lse + v * kLanes))) : hn::Mul(score, set(kLn2));
       float* sum = cell + v * kLanes;
       float* maximum = sum + kPanel;
       float* number = maximum + kPanel;

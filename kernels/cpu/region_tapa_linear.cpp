@@ -18,7 +18,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace phasescope::kernels {
 
-void region_tapa_linear(const RegionCall& call) { PHASESCOPE_SELECT_TARGET(region_tapa_linear)(call); }
+void region_tapa_linear(const RegionCall& call) {
+  PHASESCOPE_SELECT_TARGET(region_tapa_linear)(call);
+}
 
 }  // namespace phasescope::kernels
 #endif

@@ -39,9 +39,9 @@ inline void write_lse(const Panel& panel, std::int64_t count, std::int64_t first
   if (!lse) return;
   for (std::int64_t n = 0; n < count; ++n) {
     const double l = panel.normaliser[n];
-    lse[first + n] = l == 0 ? -std::numeric_limits<float>::infinity()
-                            : static_cast<float>((panel.reference[n] + std::log2(l)) *
-                                                 0.6931471805599453);
+    lse[first + n] =
+        l == 0 ? -std::numeric_limits<float>::infinity()
+               : static_cast<float>((panel.reference[n] + std::log2(l)) * 0.6931471805599453);
   }
 }
 
@@ -62,8 +62,7 @@ inline void write_probes(const Panel& panel, std::int64_t count, std::int64_t fi
     put(out.entropy, n,
         empty ? 0 : 0.6931471805599453 * (std::log2(l) - probes.entropy[n] * inverse));
     put(out.max_score, n,
-        empty ? -std::numeric_limits<double>::infinity()
-              : probes.best[n] * 0.6931471805599453);
+        empty ? -std::numeric_limits<double>::infinity() : probes.best[n] * 0.6931471805599453);
     put(out.top1_mass, n, weight(probes.best[n]));
     put(out.first_key_weight, n, weight(probes.first_score[n]));
     put(out.mean_distance, n, probes.distance[n] * inverse);

@@ -20,8 +20,8 @@ using IntTag = hn::RebindToSigned<Tag>;
 using Vec = hn::Vec<Tag>;
 using LaneMask = hn::Mask<Tag>;
 
-// Lanes are queries: a panel is kVecs vectors of them. 8 x 3 accumulators fill 32 registers with the
-// operands beside them, 4 x 3 fill 16.
+// Lanes are queries: a panel is kVecs vectors of them. 8 x 3 accumulators fill 32 registers with
+// the operands beside them, 4 x 3 fill 16.
 inline constexpr int kLanes = static_cast<int>(hn::MaxLanes(Tag()));
 inline constexpr int kVecs = 3;
 inline constexpr int kPanel = kVecs * kLanes;

@@ -34,8 +34,9 @@ struct TilePlace {
 inline TilePlace tile_place(const AttentionShape& shape, const Visibility& visibility,
                             std::int64_t batch, std::int64_t row, std::int64_t queries,
                             std::int64_t key) {
-  return {row + shape.query_offset,   key, 0, static_cast<int>(queries), shape.causal,
-          visibility.window(), visibility.mask(batch)};
+  return {row + shape.query_offset,  key,          0,
+          static_cast<int>(queries), shape.causal, visibility.window(),
+          visibility.mask(batch)};
 }
 
 /// Gradients of one vector of scores with respect to its dot products (natural units).

@@ -1,7 +1,7 @@
 #pragma once
-// Which instruction sets the CPU kernels are compiled for, and which one runs. Highway compiles each
-// kernel file once a target (foreach_target.h); the choice is made here, so that Highway stays a
-// header and nothing has to be linked or shipped.
+// Which instruction sets the CPU kernels are compiled for, and which one runs. Highway compiles
+// each kernel file once a target (foreach_target.h); the choice is made here, so that Highway stays
+// a header and nothing has to be linked or shipped.
 
 // SSE4 is the least a processor must have. Wider subsets give the same code for what is used here.
 #define HWY_WANT_SSE4 1

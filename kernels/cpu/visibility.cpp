@@ -16,7 +16,8 @@ Visibility::Visibility(const AttentionInputs& inputs)
     while (real.end > 0 && !row[real.end - 1]) --real.end;
     while (real.begin < real.end && !row[real.begin]) ++real.begin;
     before_.push_back(0);
-    for (std::int64_t j = 0; j < shape_.keys; ++j) before_.push_back(before_.back() + (row[j] != 0));
+    for (std::int64_t j = 0; j < shape_.keys; ++j)
+      before_.push_back(before_.back() + (row[j] != 0));
   }
 }
 

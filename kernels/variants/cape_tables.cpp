@@ -18,16 +18,19 @@ double bias(const CapeVariant& cape, std::int64_t head, std::int64_t distance) {
 
 CapeLayout cape_layout(const CapeVariant& cape, std::int64_t heads) {
   switch (cape.form) {
-    case CapeForm::concat_residual: return {2 * heads, heads, true, true};
-    case CapeForm::concat: return {2 * heads, heads, true, false};
-    case CapeForm::add_residual: return {heads, 0, true, true};
-    case CapeForm::content: break;
+    case CapeForm::concat_residual:
+      return {2 * heads, heads, true, true};
+    case CapeForm::concat:
+      return {2 * heads, heads, true, false};
+    case CapeForm::add_residual:
+      return {heads, 0, true, true};
+    case CapeForm::content:
+      break;
   }
   return {heads, 0, false, false};
 }
 
-CapeTables::CapeTables(const AttentionInputs& inputs, const DistanceRange& range)
-    : range_(range) {
+CapeTables::CapeTables(const AttentionInputs& inputs, const DistanceRange& range) : range_(range) {
   const auto& cape = std::get<CapeVariant>(inputs.variant);
   const std::int64_t heads = inputs.shape.heads;
   const CapeLayout layout = cape_layout(cape, heads);
@@ -73,10 +76,9 @@ void CapeSums::add(const CapeSums& other) {
 namespace {
 
 /// Through the first layer's bias part: d b1, d w1_B, and what reaches the bias.
-void first_layer_gradients(const CapeVariant& cape, std::int64_t heads,
-                           const DistanceRange& range, const CapeSums& sums,
-                           std::vector<double>& d_w1, std::vector<double>& d_b1,
-                           std::vector<double>& d_values) {
+void first_layer_gradients(const CapeVariant& cape, std::int64_t heads, const DistanceRange& range,
+                           const CapeSums& sums, std::vector<double>& d_w1,
+                           std::vector<double>& d_b1, std::vector<double>& d_values) {
   const CapeLayout layout = cape_layout(cape, heads);
   for (std::int64_t d = 0; d < cape.hidden; ++d) {
     const double* row = sums.d_hidden.data() + d * range.size();

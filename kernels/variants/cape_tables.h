@@ -1,6 +1,6 @@
 #pragma once
-// What CAPE needs outside the inner loops. The part of the first layer that reads the bias depends on
-// distance alone: a table of hidden vectors, w1_B B(lambda) + b1. Likewise what is added to the
+// What CAPE needs outside the inner loops. The part of the first layer that reads the bias depends
+// on distance alone: a table of hidden vectors, w1_B B(lambda) + b1. Likewise what is added to the
 // content score besides the network's output: B(lambda) (residual forms) + b2.
 
 #include <cstdint>
@@ -43,8 +43,8 @@ class CapeTables {
   FloatBuffer base_;
 };
 
-/// Sums of one item of the backward pass, in float64: d hidden (before the rectifier) and d score by
-/// distance, d w1_A (hidden, heads) and d w2 (heads, hidden).
+/// Sums of one item of the backward pass, in float64: d hidden (before the rectifier) and d score
+/// by distance, d w1_A (hidden, heads) and d w2 (heads, hidden).
 struct CapeSums {
   CapeSums(std::int64_t heads, std::int64_t hidden, const DistanceRange& range);
   void add(const CapeSums& other);

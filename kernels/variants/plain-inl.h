@@ -1,4 +1,5 @@
-// Variants without a score transform: plain (none, rope, xpos, ape), and tape's second value stream.
+// Variants without a score transform: plain (none, rope, xpos, ape), and tape's second value
+// stream.
 #if defined(PHASESCOPE_VARIANTS_PLAIN_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef PHASESCOPE_VARIANTS_PLAIN_INL_H
 #undef PHASESCOPE_VARIANTS_PLAIN_INL_H

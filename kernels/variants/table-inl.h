@@ -29,8 +29,8 @@ class TableScore : public VariantDefaults {
         bias_(padded_table(inputs, range_, kLog2e)) {
     const float* last = bias_.data() + inputs.shape.heads * range_.size();
     // A cap makes a finite score of everything.
-    masks_some_ = inputs.soft_cap == 0 &&
-                  std::any_of(static_cast<const float*>(bias_.data()), last, is_mask);
+    masks_some_ =
+        inputs.soft_cap == 0 && std::any_of(static_cast<const float*>(bias_.data()), last, is_mask);
   }
 
   Head head(std::int64_t, std::int64_t head) const {

@@ -78,8 +78,7 @@ class TapaScore : public VariantDefaults {
 /// (sum qP, 1).(1, sum kP).
 class TapaLinearScore : public TapaScore {
  public:
-  explicit TapaLinearScore(const AttentionInputs& inputs)
-      : TapaScore(inputs), linear_(inputs) {}
+  explicit TapaLinearScore(const AttentionInputs& inputs) : TapaScore(inputs), linear_(inputs) {}
 
   DotStream dot(int n) const { return n == 0 ? TapaScore::dot(0) : linear_.dot(); }
 

@@ -15,9 +15,8 @@ namespace {
 
 bool has_phase(Kind kind) { return kind == Kind::tapa || kind == Kind::tapa_linear; }
 
-void expect_network_gradients(const Problem& problem, const Case& c,
-                              const Reference<double>& truth, const Reference<float>& plain,
-                              double floor, double size) {
+void expect_network_gradients(const Problem& problem, const Case& c, const Reference<double>& truth,
+                              const Reference<float>& plain, double floor, double size) {
   if (c.d_w1.empty()) return;
   expect_close("d_w1", c.d_w1, plain.d_w1, truth.d_w1, floor, size);
   expect_close("d_b1", c.d_b1, plain.d_b1, truth.d_b1, floor, size);
@@ -33,9 +32,9 @@ void expect_network_gradients(const Problem& problem, const Case& c,
 /// multiply-adds (SSE4) its dot product has twice as many roundings.
 double score_floor(const Problem& problem) { return has_phase(problem.kind) ? 64 : 8; }
 
-/// Rounding floor of gradients in units of 2^-24. Weights come from the saved lse, a float32, so each
-/// carries up to |lse| units; a phase of hundreds of radians carries its relative rounding as an
-/// absolute error hundreds of times larger into sine and cosine.
+/// Rounding floor of gradients in units of 2^-24. Weights come from the saved lse, a float32, so
+/// each carries up to |lse| units; a phase of hundreds of radians carries its relative rounding as
+/// an absolute error hundreds of times larger into sine and cosine.
 double gradient_floor(const Problem& problem, const Reference<double>& truth) {
   double largest = 0;
   for (const double lse : truth.lse) {
@@ -190,7 +189,8 @@ TEST_P(EveryVariant, IsRightWithScoresOfTenThousand) {
   Reference<double> truth(c.inputs);
   Reference<float> plain(c.inputs);
   if (has_phase(problem.kind)) {
-    // Phases of 1e6 radians in float32 are noise in any implementation; finite is what can be asked.
+    // Phases of 1e6 radians in float32 are noise in any implementation; finite is what can be
+    // asked.
     for (const float x : c.out) EXPECT_TRUE(std::isfinite(x));
     return;
   }

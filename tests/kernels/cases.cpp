@@ -41,16 +41,17 @@ bool is_cape(Kind kind) { return kind >= Kind::cape; }
 
 const std::vector<Kind>& all_kinds() {
   static const std::vector<Kind> kinds{
-      Kind::plain,       Kind::table, Kind::table_signed, Kind::tapa,
-      Kind::tapa_linear, Kind::tape,  Kind::cape,         Kind::cape_concat,
-      Kind::cape_add_residual,        Kind::cape_content};
+      Kind::plain,       Kind::table,       Kind::table_signed,
+      Kind::tapa,        Kind::tapa_linear, Kind::tape,
+      Kind::cape,        Kind::cape_concat, Kind::cape_add_residual,
+      Kind::cape_content};
   return kinds;
 }
 
 std::string kind_name(Kind kind) {
-  static const char* const names[] = {"plain",       "table", "table_signed", "tapa",
-                                      "tapa_linear", "tape",  "cape",         "cape_concat",
-                                      "cape_add_residual",    "cape_content"};
+  static const char* const names[] = {
+      "plain", "table",       "table_signed",      "tapa",        "tapa_linear", "tape",
+      "cape",  "cape_concat", "cape_add_residual", "cape_content"};
   return names[static_cast<int>(kind)];
 }
 
@@ -123,8 +124,8 @@ void Case::make_variant(const Problem& problem, Random& random) {
     inputs.variant = TapeVariant{interleaved(state, s.kv_heads, s.keys, dim), dim};
   } else if (is_cape(problem.kind)) {
     CapeVariant cape;
-    cape.form = problem.kind == Kind::cape          ? CapeForm::concat_residual
-                : problem.kind == Kind::cape_concat ? CapeForm::concat
+    cape.form = problem.kind == Kind::cape                ? CapeForm::concat_residual
+                : problem.kind == Kind::cape_concat       ? CapeForm::concat
                 : problem.kind == Kind::cape_add_residual ? CapeForm::add_residual
                                                           : CapeForm::content;
     const bool wide = problem.kind == Kind::cape || problem.kind == Kind::cape_concat;
@@ -168,7 +169,8 @@ void Case::make_gradients() {
     gradients.variant = TableGradients{d_table.data(), t->length};
   } else if (const auto* tape = std::get_if<TapeVariant>(&inputs.variant)) {
     d_state.resize(state.size());
-    saved.out_state = contiguous<const float>(out_state.data(), s.heads, s.queries, tape->state_dim);
+    saved.out_state =
+        contiguous<const float>(out_state.data(), s.heads, s.queries, tape->state_dim);
     gradients.variant = TapeGradients{
         contiguous<const float>(d_out_state.data(), s.heads, s.queries, tape->state_dim),
         contiguous(d_state.data(), s.kv_heads, s.keys, tape->state_dim)};
@@ -179,7 +181,10 @@ void Case::make_gradients() {
     d_w2.resize(w2.size());
     d_b2.resize(b2.size());
     gradients.variant = CapeGradients{cape->values ? d_table.data() : nullptr,
-                                      cape->length, d_w1.data(), d_b1.data(), d_w2.data(),
+                                      cape->length,
+                                      d_w1.data(),
+                                      d_b1.data(),
+                                      d_w2.data(),
                                       d_b2.data()};
   }
 }

@@ -31,7 +31,7 @@ enum class Padding { none, left, right, holes };
 struct Problem {
   Kind kind = Kind::plain;
   AttentionShape shape;
-  float magnitude = 1;  ///< of q: scores grow with it
+  float magnitude = 1;          ///< of q: scores grow with it
   bool infinite_table = false;  ///< every third entry of a table is -inf
   float soft_cap = 0;
   Padding padding = Padding::none;

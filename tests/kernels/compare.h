@@ -10,9 +10,9 @@
 
 namespace phasescope::kernels::testing {
 
-/// `floor` is in units of float32 rounding (2^-24) of the largest true value (at least `scale`): the
-/// plain operation may be right by luck in a small problem, a result can still not be better than
-/// the rounding of its own arithmetic. Written so that NaN fails; -inf must match exactly.
+/// `floor` is in units of float32 rounding (2^-24) of the largest true value (at least `scale`):
+/// the plain operation may be right by luck in a small problem, a result can still not be better
+/// than the rounding of its own arithmetic. Written so that NaN fails; -inf must match exactly.
 inline void expect_close(const std::string& what, const std::vector<float>& got,
                          const std::vector<float>& plain, const std::vector<double>& truth,
                          double floor = 8, double scale = 0) {

@@ -1,4 +1,5 @@
-// The CUDA form on the cases of the CPU tests: sizes, dimensions, groups, masks, probes, both types.
+// The CUDA form on the cases of the CPU tests: sizes, dimensions, groups, masks, probes, both
+// types.
 
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
@@ -28,8 +29,8 @@ float from_bfloat16(std::uint16_t x) {
 float from_float16(std::uint16_t x) {
   const int exponent = (x >> 10) & 31;
   const float mantissa = static_cast<float>(x & 1023);
-  const float magnitude = exponent == 0 ? std::ldexp(mantissa, -24)
-                                        : std::ldexp(1024 + mantissa, exponent - 25);
+  const float magnitude =
+      exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(1024 + mantissa, exponent - 25);
   return x & 0x8000 ? -magnitude : magnitude;
 }
 std::uint16_t to_float16(float x) {
@@ -61,7 +62,9 @@ class DeviceArray {
   DeviceArray& operator=(const DeviceArray&) = delete;
 
   template <typename T>
-  T* as() const { return static_cast<T*>(data_); }
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
   void put(const void* from, std::size_t bytes) {
     PHASESCOPE_CUDA(cudaMemcpy(data_, from, bytes, cudaMemcpyHostToDevice));
   }
@@ -133,7 +136,8 @@ void expect_right(const HalfType& type, const Problem& problem, bool with_probes
   for (std::size_t r = 0; r < entropy.size(); ++r) {
     double h = 0, d = 0;
     for (std::int64_t j = 0; j < s.keys; ++j) {
-      const double p = truth.weight[r * static_cast<std::size_t>(s.keys) + static_cast<std::size_t>(j)];
+      const double p =
+          truth.weight[r * static_cast<std::size_t>(s.keys) + static_cast<std::size_t>(j)];
       if (p > 0) h -= p * std::log(p);
       d += p * static_cast<double>(truth.distance(static_cast<std::int64_t>(r) % s.queries, j));
     }

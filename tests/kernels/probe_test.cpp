@@ -20,8 +20,8 @@ struct Probes {
       : edges(std::move(bucket_edges)) {
     const AttentionShape& s = c.inputs.shape;
     const auto rows = static_cast<std::size_t>(s.batch * s.heads * s.queries);
-    for (auto* array : {&entropy, &max_score, &top1, &first, &distance, &windows[0], &windows[1],
-                        &windows[2]}) {
+    for (auto* array :
+         {&entropy, &max_score, &top1, &first, &distance, &windows[0], &windows[1], &windows[2]}) {
       array->resize(rows);
     }
     max_key.resize(rows);
@@ -144,7 +144,8 @@ void expect_probes(const Problem& problem, const std::vector<std::int64_t>& edge
   Reference<float> plain(c.inputs);
   const RowTruth<double> rows(truth);
   const RowTruth<float> plain_rows(plain);
-  // A phase of hundreds of radians carries its relative rounding as an absolute error into its cosine.
+  // A phase of hundreds of radians carries its relative rounding as an absolute error into its
+  // cosine.
   const double floor = has_phase(problem.kind) ? 32 : 8;
   expect_close("out", c.out, plain.out, truth.out, floor, 1);
   expect_close("entropy", probes.entropy, plain_rows.entropy, rows.entropy, 2 * floor, 1);
@@ -164,7 +165,8 @@ void expect_probes(const Problem& problem, const std::vector<std::int64_t>& edge
     }
     ASSERT_TRUE(key >= 0 && key < s.keys);
     // The key named holds the maximum, up to rounding of scores that nearly tie.
-    const double there = truth.score[r * static_cast<std::size_t>(s.keys) + static_cast<std::size_t>(key)];
+    const double there =
+        truth.score[r * static_cast<std::size_t>(s.keys) + static_cast<std::size_t>(key)];
     EXPECT_NEAR(there, rows.max_score[r], 1e-4 * (1 + std::abs(rows.max_score[r])));
   }
   expect_sums(problem, probes, truth);
@@ -278,8 +280,8 @@ float cell_truth(const Reference<double>& ref, const Region& region, const MapOu
   const double pairs = static_cast<double>((r1 - r0) * (c1 - c0));
   if (stat == 2) return static_cast<float>(seen / pairs);
   if (seen == 0) return -std::numeric_limits<float>::infinity();
-  return static_cast<float>(
-      stat == 1 ? best : sum / (map.quantity == MapQuantity::weight ? pairs : seen));
+  return static_cast<float>(stat == 1 ? best
+                                      : sum / (map.quantity == MapQuantity::weight ? pairs : seen));
 }
 
 class EveryRegion : public ::testing::TestWithParam<Kind> {};
@@ -323,8 +325,8 @@ TEST_P(EveryRegion, EqualsTheReference) {
     attention_region(c.inputs, c.lse.data(), region, scores.data(), weights.data());
     for (std::size_t n = 0; n < scores.size(); ++n) {
       const auto at = static_cast<std::int64_t>(n);
-      const auto from = static_cast<std::size_t>(
-          truth.at(1, 1 + at / 14300, 31 + at / 143 % 100, 17 + at % 143));
+      const auto from =
+          static_cast<std::size_t>(truth.at(1, 1 + at / 14300, 31 + at / 143 % 100, 17 + at % 143));
       if (std::isinf(truth.score[from])) {
         ASSERT_EQ(scores[n], -std::numeric_limits<float>::infinity());
         ASSERT_EQ(weights[n], 0.0f);

@@ -1,7 +1,7 @@
 #pragma once
 // Attention as the formulas say it, in simple loops: the twin the kernels are held against. As
-// Reference<double> it is the truth, as Reference<float> the plain float32 operation whose error sets
-// the bound.
+// Reference<double> it is the truth, as Reference<float> the plain float32 operation whose error
+// sets the bound.
 
 #include <algorithm>
 #include <cmath>
@@ -77,9 +77,8 @@ struct Reference {
   }
 
   /// Inputs of CAPE's network for one pair.
-  std::vector<Real> cape_input(const CapeVariant& c, std::int64_t b, std::int64_t i,
-                               std::int64_t j, std::vector<Real>& content,
-                               std::vector<Real>& bias) const {
+  std::vector<Real> cape_input(const CapeVariant& c, std::int64_t b, std::int64_t i, std::int64_t j,
+                               std::vector<Real>& content, std::vector<Real>& bias) const {
     const std::int64_t lambda = std::max<std::int64_t>(distance(i, j), 0);
     content.clear();
     bias.clear();
@@ -202,11 +201,14 @@ struct Reference {
 
   /// All gradients for the given d_out (and d_out_state, may have no data).
   void backward(const InputTensor& d_out, const InputTensor& d_out_state) {
-    const auto sized = [](std::int64_t n) { return std::vector<Real>(static_cast<std::size_t>(n)); };
+    const auto sized = [](std::int64_t n) {
+      return std::vector<Real>(static_cast<std::size_t>(n));
+    };
     dq = sized(s.batch * s.heads * s.queries * s.head_dim);
     dk = sized(s.batch * s.kv_heads * s.keys * s.head_dim);
     dv = sized(s.batch * s.kv_heads * s.keys * values());
-    if (const auto* t = std::get_if<TableVariant>(&in.variant)) d_table = sized(s.heads * t->length);
+    if (const auto* t = std::get_if<TableVariant>(&in.variant))
+      d_table = sized(s.heads * t->length);
     if (const auto* t = std::get_if<TapeVariant>(&in.variant)) {
       d_state = sized(s.batch * s.kv_heads * s.keys * t->state_dim);
     }
@@ -265,7 +267,8 @@ struct Reference {
     for (std::int64_t d = 0; d < dim; ++d) {
       const Real g = Real(element(d_out, b, h, i, d));
       dp += g * Real(element(v, b, kv(h), j, d));
-      d_values[static_cast<std::size_t>(((b * s.kv_heads + kv(h)) * s.keys + j) * dim + d)] += p * g;
+      d_values[static_cast<std::size_t>(((b * s.kv_heads + kv(h)) * s.keys + j) * dim + d)] +=
+          p * g;
     }
     return dp;
   }
@@ -349,9 +352,8 @@ struct Reference {
       d_b2[n] += g;
       dot_gradient(b, h, i, j, 0, s.head_dim, (g + dx[n]) * Real(in.scale));
       if (c.form == CapeForm::content) continue;
-      const Real through = c.form == CapeForm::add_residual
-                               ? dx[n]
-                               : dx[n + static_cast<std::size_t>(s.heads)];
+      const Real through =
+          c.form == CapeForm::add_residual ? dx[n] : dx[n + static_cast<std::size_t>(s.heads)];
       d_table[static_cast<std::size_t>(h * c.length + lambda)] +=
           through + (adds_bias(c) ? g : Real(0));
     }
