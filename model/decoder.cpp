@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "formats/error.h"
+#include "model/forward_inputs.h"
 #include "model/rms_norm.h"
 
 namespace phasescope::model {
@@ -388,22 +389,6 @@ void check_options(const ForwardOptions& options, const ModelConfig& config,
   }
 }
 
-// Position ids of cells (..., 2) on the encoding's grid.
-at::Tensor ids_of_cells(const at::Tensor& cells, const Encoding& encoding) {
-  const std::int64_t columns = encoding.options().value("columns", std::int64_t{0});
-  if (columns == 0) {
-    throw formats::bad_input(
-        "places on a grid need an encoding with columns, this one is " + encoding.info().key,
-        "grid_positions");
-  }
-  const at::Tensor row = cells.select(-1, 0), column = cells.select(-1, 1);
-  if ((row.lt(0) | column.lt(0) | column.ge(columns)).any().item<bool>()) {
-    throw formats::bad_input("a row below 0, or a column outside 0.." + std::to_string(columns - 1),
-                             "grid_positions", "the grid is as wide as encoding.columns says");
-  }
-  return row * columns + column;
-}
-
 }  // namespace
 
 Observer* Observer::encoder() { return nullptr; }
@@ -451,9 +436,7 @@ at::Tensor Decoder::hidden(const at::Tensor& ids, const ForwardOptions& given,
   check_ids(ids);
   check_options(given, config_, ids);
   ForwardOptions options = given;
-  if (given.grid_positions.defined()) {
-    options.position_ids = ids_of_cells(given.grid_positions, *encoding_);
-  }
+  place_cells(*encoding_, options);
   const Stack decoder{config_, *encoding_, local_encoding_.get(), weights_};
   if (!encoder_encoding_) return Pass(*this, decoder, options, {}, observer).run(ids);
 

@@ -45,6 +45,24 @@ at::Tensor read_cells(const formats::SafetensorsFile& file, const std::string& n
 
 }  // namespace
 
+void place_cells(const Encoding& encoding, ForwardOptions& options) {
+  if (!options.grid_positions.defined()) return;
+  const std::int64_t columns = encoding.options().value("columns", std::int64_t{0});
+  if (columns == 0) {
+    throw formats::bad_input(
+        "places on a grid need an encoding with columns, this one is " + encoding.info().key,
+        "grid_positions");
+  }
+  const at::Tensor row = options.grid_positions.select(-1, 0);
+  const at::Tensor column = options.grid_positions.select(-1, 1);
+  if ((row.lt(0) | column.lt(0) | column.ge(columns)).any().item<bool>()) {
+    throw formats::bad_input("a row below 0, or a column outside 0.." + std::to_string(columns - 1),
+                             "grid_positions", "the grid is as wide as encoding.columns says");
+  }
+  options.position_ids = row * columns + column;
+  options.grid_positions = at::Tensor();
+}
+
 void read_forward_inputs(const formats::SafetensorsFile& file, const std::string& prefix,
                          const at::Tensor& ids, ForwardOptions& options) {
   const auto read = [&](const char* name) {

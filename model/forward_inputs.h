@@ -14,4 +14,8 @@ namespace phasescope::model {
 void read_forward_inputs(const formats::SafetensorsFile& file, const std::string& prefix,
                          const at::Tensor& ids, ForwardOptions& options);
 
+// Puts position ids in the place of grid_positions, where those are given: row * columns + column.
+// Throws Error "bad_input" for an encoding that has no columns, and for cells outside its grid.
+void place_cells(const Encoding& encoding, ForwardOptions& options);
+
 }  // namespace phasescope::model

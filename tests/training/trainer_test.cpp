@@ -126,8 +126,10 @@ TEST(Trainer, DrawnPositionsResumeBitForBit) {
       {2, {}, unbroken.state()});
   ASSERT_EQ(saved.message, "");
   const auto wanted = losses_of(unbroken, 8);
+  const auto checkpoint =
+      *find_newest_checkpoint(formats::real_file_system(), folder.path()).newest;
   Trainer resumed = trainer_of(config);
-  resumed.load(*find_newest_checkpoint(formats::real_file_system(), folder.path()).newest);
+  resumed.load(checkpoint);
   EXPECT_EQ(losses_of(resumed, 8), wanted);
   // Not the losses of a run that keeps its places.
   config.positions.map = "identity";
@@ -135,7 +137,7 @@ TEST(Trainer, DrawnPositionsResumeBitForBit) {
   losses_of(placed, 4);
   EXPECT_NE(losses_of(placed, 8), wanted);
   // The checkpoint says so, and reads a text at its own places.
-  const auto model = model::open_model(folder.path().string());
+  const auto model = model::open_model(checkpoint.folder.string());
   EXPECT_EQ(model->config().positions.map, "random");
   EXPECT_EQ(model->config().positions.draw, "training");
 }

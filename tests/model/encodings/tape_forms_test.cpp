@@ -25,6 +25,7 @@ at::Tensor drawn(at::IntArrayRef shape, std::uint64_t seed) {
 struct Case {
   std::string form, layout;
 };
+void PrintTo(const Case& c, std::ostream* out) { *out << c.form << " " << c.layout; }
 
 // Channels of a plane: first and second.
 at::Tensor channel(const at::Tensor& x, const Case& c, std::int64_t plane, std::int64_t which) {
