@@ -4,12 +4,9 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
-#include <optional>
 #include <set>
-#include <string_view>
 
 #include "formats/error.h"
 #include "formats/safetensors.h"
@@ -36,7 +33,6 @@ struct Target {
 // The inputs of one prefix, and what is compared there.
 struct Group {
   const formats::TensorEntry* ids = nullptr;
-  std::map<std::int64_t, const formats::TensorEntry*> layer_positions;
   std::vector<Target> targets;
 };
 
@@ -44,17 +40,7 @@ bool is_input(const std::string& name) {
   static const std::set<std::string> inputs = {"input_ids", "attention_mask", "position_ids",
                                                "token_type_ids", "decoder_input_ids",
                                                "grid_positions"};
-  return inputs.contains(name);
-}
-
-// The layer of "positions.3", what a layer drew; nullopt for other names.
-std::optional<std::int64_t> positions_of_layer(const std::string& name) {
-  constexpr std::string_view start = "positions.";
-  std::int64_t layer = 0;
-  if (!name.starts_with(start)) return std::nullopt;
-  const auto [end, error] = std::from_chars(name.data() + start.size(), name.data() + name.size(), layer);
-  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
-  return layer;
+  return inputs.contains(name) || name.starts_with("positions.");
 }
 
 std::string without_ending(const std::string& name, bool& float64) {
@@ -137,10 +123,6 @@ class Checker {
       if (rest == "input_ids") group.ids = &entry;
       return true;
     }
-    if (const auto layer = positions_of_layer(rest)) {
-      groups_[prefix].layer_positions[*layer] = &entry;
-      return true;
-    }
     Target target{&entry, prefix, {}, false};
     target.name = without_ending(rest, target.float64);
     if (!is_capture_tensor(target.name, model_->config())) return false;
@@ -169,11 +151,6 @@ class Checker {
     const at::Tensor ids = read(*group.ids).to(at::kLong);
     ForwardOptions forward = options_.forward;
     read_forward_inputs(file_, group.targets.front().prefix, ids, forward);
-    if (!group.layer_positions.empty()) {
-      std::vector<at::Tensor> rows;
-      for (const auto& [layer, entry] : group.layer_positions) rows.push_back(read(*entry));
-      forward.layer_position_ids = at::stack(rows).to(at::kLong);
-    }
     const Captured captured =
         capture(model->decoder, ids, spec, forward);
     if (!float64) result_.kernel = captured.kernel;

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <vector>
+
 #include "formats/error.h"
 #include "model/tensor_io.h"
 
@@ -24,6 +26,19 @@ at::Tensor read_ids(const formats::SafetensorsFile& file, const std::string& nam
     throw formats::bad_input(name + " must hold one number a token", file.path().string());
   }
   return tensor.slice(0, 0, rows).slice(1, 0, columns).expand({rows, columns});
+}
+
+// positions.0, positions.1, ... of (N) each, as (layers, N). Undefined where there are none.
+at::Tensor read_layer_ids(const formats::SafetensorsFile& file, const std::string& prefix,
+                          std::int64_t columns) {
+  std::vector<at::Tensor> rows;
+  for (;;) {
+    const std::string name = prefix + "positions." + std::to_string(rows.size());
+    const at::Tensor row = read_ids(file, name, 1, columns);
+    if (!row.defined()) break;
+    rows.push_back(row[0]);
+  }
+  return rows.empty() ? at::Tensor() : at::stack(rows);
 }
 
 // Row and column of each token, (N, 2) or (B, N, 2). Undefined where it is absent.
@@ -75,6 +90,7 @@ void read_forward_inputs(const formats::SafetensorsFile& file, const std::string
     options.position_ids = options.position_ids[0];
   }
   options.grid_positions = read_cells(file, prefix + "grid_positions", ids);
+  options.layer_position_ids = read_layer_ids(file, prefix, ids.size(1));
   const at::Tensor mask = read("attention_mask");
   if (mask.defined() && mask.eq(0).any().item<bool>()) options.key_mask = mask;
   options.token_types = read("token_type_ids");

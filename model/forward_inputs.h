@@ -8,9 +8,10 @@
 namespace phasescope::model {
 
 // Reads what a forward pass takes beside the ids from a file: attention_mask, token_type_ids,
-// position_ids, grid_positions, decoder_input_ids, each where it is there, with `prefix` ("long.") in front. Rows and
-// columns past those of `ids` (B, N), which may have been cut, are left out. A mask that hides nothing
-// is left out too, so that the fused form stays possible.
+// position_ids, grid_positions, positions.0 and so on (what each layer draws), decoder_input_ids,
+// each where it is there, with `prefix` ("long.") in front. Rows and columns past those of `ids`
+// (B, N), which may have been cut, are left out. A mask that hides nothing is left out too, so that
+// the fused form stays possible.
 void read_forward_inputs(const formats::SafetensorsFile& file, const std::string& prefix,
                          const at::Tensor& ids, ForwardOptions& options);
 
