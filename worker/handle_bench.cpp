@@ -1,266 +1,168 @@
 #include "worker/handle_bench.h"
 
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <ATen/core/grad_mode.h>
+#include <torch/version.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <fstream>
-#include <sstream>
+#include <map>
 
+#include "formats/error.h"
 #include "kernels/fma_peak.h"
 #include "model/attention.h"
 #include "model/open_model.h"
 #include "protocol/results.h"
+#include "worker/bench_timing.h"
+#include "worker/kernel_cases.h"
 
 namespace phasescope::worker {
 namespace {
 
-using model::AttentionProgram;
 using nlohmann::json;
-using protocol::KernelRow;
+using protocol::AttentionBenchRow;
 using protocol::Reply;
 
-// ---- memory and time ---------------------------------------------------------------------------
-
-double status_mb(const std::string& key) {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.rfind(key + ":", 0) != 0) continue;
-    std::istringstream words(line.substr(key.size() + 1));
-    double kilobytes = 0;
-    words >> kilobytes;
-    return kilobytes / 1024;
-  }
-  return std::nan("");
-}
-
-// What a call holds at its peak above what was there before.
-template <class F>
-double peak_mb_of(const F& call) {
-  std::ofstream("/proc/self/clear_refs") << "5";  // the peak starts again from the present size
-  const double before = status_mb("VmRSS");
-  call();
-  return std::max(0.0, status_mb("VmHWM") - before);
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
-
-// ---- what is timed -----------------------------------------------------------------------------
-
-struct Size {
-  std::int64_t heads, n, d;
-};
-
-// Does what is not timed and returns what is.
-using Preparation = std::function<std::function<void()>()>;
-
-struct Timed {
-  KernelRow row;
-  Preparation ours, rival;  // rival empty where there is none
-  std::vector<double> ms, rival_ms;
-};
-
-at::Tensor random_input(const Size& size) {
-  return at::randn({1, size.heads, size.n, size.d}, at::kFloat);
-}
-
-// Random terms of every variant, of the sizes that trained models have.
-AttentionProgram program_of(const std::string& variant, const Size& size) {
-  AttentionProgram program;
-  program.q = program.q_plain = random_input(size);
-  program.k = program.k_plain = random_input(size);
-  program.scale = 1 / std::sqrt(static_cast<double>(size.d));
-  program.positions.length = size.n;
-  const auto distance = at::arange(size.n, at::kFloat);
-  const auto table = at::outer(at::rand({size.heads}) * -0.1, distance).contiguous();
-  if (variant == "table") {
-    program.kind = AttentionProgram::Kind::table;
-    program.table.values = table;
-  } else if (variant == "tapa") {
-    program.kind = AttentionProgram::Kind::tapa;
-    const double half = static_cast<double>(size.d) / 2;
-    program.tapa = {.content_dim = size.d / 2,
-                    .scale_content = 1 / std::sqrt(half),
-                    .scale_phase = 0.1 / std::sqrt(half),
-                    .power = distance.pow(0.1) * (2 * M_PI)};
-  } else if (variant == "tape") {
-    program.kind = AttentionProgram::Kind::tape;
-    program.tape.state = random_input(size);
-  } else if (variant == "cape") {
-    program.kind = AttentionProgram::Kind::cape;
-    const std::int64_t hidden = 32;
-    program.cape = {.values = table,
-                    .w1 = at::randn({hidden, 2 * size.heads}) * 0.1,
-                    .b1 = at::zeros({hidden}),
-                    .w2 = at::randn({size.heads, hidden}) * 0.1,
-                    .b2 = at::zeros({size.heads})};
-  }
-  return program;
-}
-
-Preparation timed_whole(std::function<void()> call) {
-  return [call = std::move(call)] { return call; };
-}
-
-at::Tensor sdpa(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                const std::optional<at::Tensor>& bias = {}) {
-  return at::scaled_dot_product_attention(q, k, v, bias, 0.0, !bias.has_value());
-}
-
-// What somebody without this kernel would call; named in the row.
-std::string add_rival(const std::string& variant, const AttentionProgram& program,
-                      const at::Tensor& v, Preparation& rival) {
-  if (variant == "plain") {
-    rival = timed_whole([=] { sdpa(program.q, program.k, v); });
-    return "PyTorch SDPA, float32";
-  }
-  if (variant == "table") {
-    rival = timed_whole([=] {
-      const std::int64_t n = v.size(2);
-      const auto index = at::arange(n).unsqueeze(1) - at::arange(n).unsqueeze(0);
-      const auto bias = program.table.values.index({at::indexing::Slice(), index.clamp_min(0)})
-                            .masked_fill(index < 0, -INFINITY);
-      sdpa(program.q, program.k, v, bias.unsqueeze(0));
-    });
-    return "PyTorch SDPA with a dense bias, float32";
-  }
-  if (variant == "tape") {
-    rival = timed_whole([=] {
-      sdpa(program.q, program.k, v);
-      sdpa(program.q, program.k, program.tape.state);
-    });
-    return "two PyTorch SDPA calls, float32";
-  }
-  return "";
-}
-
-// Multiply-adds of the causal half count as two; backward is five products where forward has two.
-double flops_of(const std::string& pass, const Size& size) {
-  const double pairs = 0.5 * static_cast<double>(size.n) * static_cast<double>(size.n + 1);
-  return (pass == "forward" ? 4.0 : 10.0) * static_cast<double>(size.heads * size.d) * pairs;
-}
-
-KernelRow row_of(const std::string& variant, const std::string& pass, const Size& size,
-                 const std::string& probes) {
-  return {.variant = variant,
-          .pass = pass,
-          .dtype = "f32",
-          .probes = probes,
-          .kernel = model::fused_kernel_name(),
-          .heads = size.heads,
-          .n = size.n,
-          .d = size.d};
-}
-
-Timed forward_case(const std::string& variant, const Size& size, bool probes) {
-  Timed timed{.row = row_of(variant, "forward", size, probes ? "lse, entropy" : "none")};
-  const AttentionProgram program = program_of(variant, size);
-  const at::Tensor v = random_input(size);
-  const model::AttentionOptions options{.want_lse = probes, .want_entropy = probes};
-  timed.ours = timed_whole([=] {
-    const at::NoGradGuard no_grad;
-    model::attention(program, v, options);
-  });
-  if (!probes) timed.row.rival = add_rival(variant, program, v, timed.rival);
-  return timed;
-}
-
-// The gradient of the sum of outputs; the forward pass before it is not timed.
-Timed backward_case(const std::string& variant, const Size& size) {
-  Timed timed{.row = row_of(variant, "backward", size, "none")};
-  AttentionProgram program = program_of(variant, size);
-  at::Tensor v = random_input(size).requires_grad_();
-  program.q = program.q.clone().requires_grad_();
-  program.k = program.k.clone().requires_grad_();
-  timed.ours = [=]() -> std::function<void()> {
-    const at::Tensor sum = model::attention(program, v, {}).out.sum();
-    return [sum] { sum.backward(); };
-  };
-  if (variant == "plain") {
-    timed.row.rival = "PyTorch SDPA, float32";
-    timed.rival = [=]() -> std::function<void()> {
-      const at::Tensor sum = sdpa(program.q, program.k, v).sum();
-      return [sum] { sum.backward(); };
-    };
-  }
-  return timed;
-}
+#if defined(__clang__)
+constexpr const char* kCompiler = "clang " __clang_version__;
+#else
+constexpr const char* kCompiler = "gcc " __VERSION__;
+#endif
 
 // ---- bench.kernels -----------------------------------------------------------------------------
 
-double milliseconds_of(const Preparation& prepare) {
-  const std::function<void()> call = prepare();
-  const auto begin = std::chrono::steady_clock::now();
-  call();
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
-      .count();
-}
-
 // Every case once, then all again: what drifts on a shared machine drifts for all of them.
-void time_interleaved(std::vector<Timed>& cases, std::int64_t runs, RequestContext& context) {
-  for (Timed& timed : cases) {
-    timed.row.peak_mb = peak_mb_of(timed.ours());  // the warm-up too
-    if (timed.rival) timed.rival()();
-  }
-  for (std::int64_t run = 0; run < runs; ++run)
-    for (Timed& timed : cases) {
-      context.throw_if_cancelled();
-      context.progress(static_cast<double>(run) / static_cast<double>(runs),
-                       timed.row.variant + " " + std::to_string(timed.row.n));
-      timed.ms.push_back(milliseconds_of(timed.ours));
-      if (timed.rival) timed.rival_ms.push_back(milliseconds_of(timed.rival));
+class InterleavedRuns {
+ public:
+  InterleavedRuns(std::vector<KernelCase> cases, std::int64_t runs, RequestContext& context)
+      : cases_(std::move(cases)), runs_(runs), context_(context) {
+    for (const KernelCase& one : cases_) {
+      // The warm-up too.
+      ours_.push_back({peak_mb_of(one.ours()), {}, {}});
+      std::vector<Timed>& rivals = rivals_.emplace_back();
+      for (const Rival& rival : one.rivals) {
+        rivals.push_back({rival.run ? peak_mb_of(rival.run()) : std::nan(""), {}, {}});
+      }
+      context_.throw_if_cancelled();
     }
+    for (std::int64_t run = 0; run < runs_; ++run) run_all(run);
+  }
+
+  // One a case and rival; one alone where there is no rival.
+  void add_rows(std::vector<AttentionBenchRow>& rows) const {
+    const std::map<std::string, double> plain = plain_ms();
+    for (std::size_t n = 0; n < cases_.size(); ++n) {
+      AttentionBenchRow row = cases_[n].row;
+      row.ms = median(ours_[n].wall);
+      row.cpu_ms = median(ours_[n].cpu);
+      row.peak_mb = ours_[n].peak_mb;
+      row.gflops = row.variant == "heads" ? std::nan("") : flops_of(row) / row.ms / 1e6;
+      const auto base = plain.find(row.pass);
+      row.over_plain =
+          base == plain.end() || row.variant == "heads" ? std::nan("") : row.ms / base->second;
+      row.rival_ms = row.rival_cpu_ms = row.rival_peak_mb = row.speedup_over_rival = std::nan("");
+      if (rivals_[n].empty()) rows.push_back(row);
+      for (std::size_t r = 0; r < rivals_[n].size(); ++r) {
+        row.rival = cases_[n].rivals[r].name;
+        row.rival_ms = median(rivals_[n][r].wall);
+        row.rival_cpu_ms = median(rivals_[n][r].cpu);
+        row.rival_peak_mb = rivals_[n][r].peak_mb;
+        row.speedup_over_rival = row.rival_ms / row.ms;
+        rows.push_back(row);
+      }
+    }
+  }
+
+ private:
+  struct Timed {
+    double peak_mb;
+    std::vector<double> wall, cpu;
+
+    void run(const Preparation& prepare) {
+      const CallTime time = time_of(prepare);
+      wall.push_back(time.wall);
+      cpu.push_back(time.cpu);
+    }
+  };
+
+  void run_all(std::int64_t run) {
+    for (std::size_t n = 0; n < cases_.size(); ++n) {
+      const AttentionBenchRow& row = cases_[n].row;
+      context_.progress(static_cast<double>(run) / static_cast<double>(runs_),
+                        row.variant + " " + row.pass + " N " + std::to_string(row.n));
+      ours_[n].run(cases_[n].ours);
+      for (std::size_t r = 0; r < rivals_[n].size(); ++r) {
+        context_.throw_if_cancelled();
+        if (cases_[n].rivals[r].run) rivals_[n][r].run(cases_[n].rivals[r].run);
+      }
+      context_.throw_if_cancelled();
+    }
+  }
+
+  // Of plain without probes, by pass.
+  std::map<std::string, double> plain_ms() const {
+    std::map<std::string, double> ms;
+    for (std::size_t n = 0; n < cases_.size(); ++n) {
+      const AttentionBenchRow& row = cases_[n].row;
+      if (row.variant == "plain" && row.probes == "none") ms[row.pass] = median(ours_[n].wall);
+    }
+    return ms;
+  }
+
+  // Multiply-adds of the causal half count as two; backward is five products where forward has two.
+  // The same for every variant: what plain attention of this size would take.
+  static double flops_of(const AttentionBenchRow& row) {
+    const double pairs = 0.5 * static_cast<double>(row.n) * static_cast<double>(row.n + 1);
+    return (row.pass == "forward" ? 4.0 : 10.0) * static_cast<double>(row.heads * row.d) * pairs;
+  }
+
+  std::vector<KernelCase> cases_;
+  std::int64_t runs_;
+  RequestContext& context_;
+  std::vector<Timed> ours_;
+  std::vector<std::vector<Timed>> rivals_;
+};
+
+// "AMD EPYC 9B14", as /proc/cpuinfo has it.
+std::string processor_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    const std::size_t colon = line.find(": ");
+    if (line.rfind("model name", 0) == 0 && colon != std::string::npos) {
+      return line.substr(colon + 2);
+    }
+  }
+  return "unknown processor";
 }
 
-void finish_rows(std::vector<Timed>& cases) {
-  std::map<std::string, double> plain_ms;  // by pass
-  for (Timed& timed : cases) {
-    timed.row.ms = median(timed.ms);
-    if (timed.row.variant == "plain" && timed.row.probes == "none")
-      plain_ms[timed.row.pass] = timed.row.ms;
+std::vector<std::int64_t> positive_list(const json& params, const char* name,
+                                        std::vector<std::int64_t> fallback) {
+  std::vector<std::int64_t> values = params.value(name, std::move(fallback));
+  for (const std::int64_t value : values) {
+    if (value < 1) throw formats::bad_usage(std::string(name) + " must be at least 1", name);
   }
-  for (Timed& timed : cases) {
-    KernelRow& row = timed.row;
-    row.gflops = flops_of(row.pass, {row.heads, row.n, row.d}) / row.ms / 1e6;
-    row.over_plain = row.ms / plain_ms[row.pass];
-    if (timed.rival_ms.empty()) continue;
-    row.rival_ms = median(timed.rival_ms);
-    row.speedup_over_rival = row.rival_ms / row.ms;
-  }
-}
-
-std::vector<Timed> cases_of(const Size& size) {
-  std::vector<Timed> cases;
-  for (const char* variant : {"plain", "table", "tapa", "tape", "cape"})
-    cases.push_back(forward_case(variant, size, false));
-  cases.push_back(forward_case("plain", size, true));
-  for (const char* variant : {"plain", "table", "tapa", "tape", "cape"})
-    cases.push_back(backward_case(variant, size));
-  return cases;
+  return values;
 }
 
 Reply bench_kernels(const json& params, RequestContext& context) {
-  const auto lengths = params.value("lengths", std::vector<std::int64_t>{512, 2048});
-  const auto dims = params.value("dims", std::vector<std::int64_t>{64, 128});
-  const std::int64_t heads = params.value("heads", std::int64_t{8});
-  const std::int64_t runs = params.value("runs", std::int64_t{5});
-  protocol::KernelBench bench{.device = "cpu", .threads = at::get_num_threads()};
+  const auto lengths = positive_list(params, "lengths", {512, 2048, 8192});
+  const auto dims = positive_list(params, "dims", {64, 128});
+  const auto heads = positive_list(params, "heads", {4});
+  const auto variants = params.value("variants", std::vector<std::string>{});
+  const auto passes = params.value("passes", std::vector<std::string>{});
+  protocol::AttentionBench bench;
+  bench.device = "cpu";
+  bench.processor = processor_name();
+  bench.build = model::fused_kernel_name() + ", " + kCompiler + ", LibTorch " TORCH_VERSION;
+  bench.threads = at::get_num_threads();
+  bench.runs = positive_list(params, "runs", {5}).at(0);
   bench.fma_peak_gflops = kernels::fma_peak(at::get_num_threads()) * 1e-9;
-  for (const std::int64_t n : lengths)
-    for (const std::int64_t d : dims) {
-      std::vector<Timed> cases = cases_of({heads, n, d});
-      time_interleaved(cases, runs, context);
-      finish_rows(cases);
-      for (const Timed& timed : cases) bench.rows.push_back(timed.row);
-    }
+  for (const std::int64_t h : heads)
+    for (const std::int64_t n : lengths)
+      for (const std::int64_t d : dims) {
+        InterleavedRuns(kernel_cases({h, n, d}, variants, passes), bench.runs, context)
+            .add_rows(bench.rows);
+      }
   return {protocol::to_json_form(bench), {}};
 }
 
@@ -288,7 +190,7 @@ Reply bench_load(const json& params, RequestContext& context) {
     std::vector<double> ms;
     for (std::int64_t run = 0; run < runs; ++run) {
       context.throw_if_cancelled();
-      ms.push_back(milliseconds_of(timed_whole([&] { model::open_model(names[i]); })));
+      ms.push_back(time_of(timed_whole([&] { model::open_model(names[i]); })).wall);
     }
     bench.rows.push_back(seconds_row("open " + names[i], ms));
   }

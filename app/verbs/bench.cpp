@@ -1,10 +1,16 @@
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 
+#include "app/figures/bench_figures.h"
+#include "app/verbs/bench_page.h"
 #include "app/verbs/factories.h"
 #include "app/verbs/verb_tools.h"
 #include "app/window_main.h"
 #include "formats/error.h"
+#include "formats/file_system.h"
+#include "formats/text_input.h"
+#include "protocol/bench_results.h"
 
 namespace phasescope::app {
 
@@ -40,13 +46,18 @@ class BenchVerb : public Verb {
     return "benchmarks: medians and ratios of interleaved runs, rivals named";
   }
   std::string example() const override {
-    return "phasescope bench kernels --lengths 512 --dims 64 --runs 3";
+    return "phasescope bench kernels --variants plain,tape --lengths 512 --dims 64 --runs 3";
   }
   void declare(Options& options) override {
     options.argument("WHAT", what_, "kernels, load, map, protocol or window", false);
-    options.option("--lengths", lengths_, "of bench kernels");
+    options.option("--variants", variants_,
+                   "of bench kernels: plain, table, tapa, tape, cape; heads: all statistics of a "
+                   "12-layer model");
+    options.option("--passes", passes_, "of bench kernels: forward, backward");
+    options.option("--lengths", lengths_, "tokens in bench kernels");
     options.option("--dims", dims_, "head dimensions of bench kernels");
     options.option("--heads", heads_, "heads of bench kernels");
+    options.option("--write", page_, "page whose section of this processor bench kernels replaces");
     options.option("--runs", runs_, "runs each");
   }
   Output run(Run& run) override {
@@ -61,20 +72,38 @@ class BenchVerb : public Verb {
 
  private:
   Output kernels(Run& run) {
-    Output output{.result =
-                      run.call("bench.kernels", {{"lengths", integer_list(lengths_, "--lengths")},
-                                                 {"dims", integer_list(dims_, "--dims")},
-                                                 {"heads", heads_},
-                                                 {"runs", runs_}})
-                          .result};
-    Table table = table_of("", output.result["rows"],
-                           {"variant", "pass", "probes", "n", "d", "heads", "ms", "gflops",
-                            "over_plain", "rival", "rival_ms", "speedup_over_rival", "peak_mb"});
-    table.notes.push_back(
-        "threads " + output.result["threads"].dump() + ", multiply-add peak measured in this run " +
-        widgets::short_number(output.result["fma_peak_gflops"].get<double>()) + " GFLOP/s");
+    const auto bench = protocol::from_json_form<protocol::AttentionBench>(
+        run.call("bench.kernels", {{"variants", split_list(variants_)},
+                                   {"passes", split_list(passes_)},
+                                   {"lengths", integer_list(lengths_, "--lengths")},
+                                   {"dims", integer_list(dims_, "--dims")},
+                                   {"heads", integer_list(heads_, "--heads")},
+                                   {"runs", runs_}})
+            .result);
+    Output output{.result = protocol::to_json_form(bench)};
+    Table table = table_of(
+        "", output.result["rows"],
+        {"variant", "pass", "probes", "n", "d", "heads", "ms", "cpu_ms", "gflops", "over_plain",
+         "rival", "rival_ms", "rival_cpu_ms", "speedup_over_rival", "peak_mb", "rival_peak_mb"});
+    table.notes.push_back(bench.processor + ", " + std::to_string(bench.threads) + " threads, " +
+                          bench.build + ", multiply-add peak measured in this run " +
+                          widgets::short_number(bench.fma_peak_gflops) + " GFLOP/s");
     output.tables = {std::move(table)};
+    for (const char* pass : {"forward", "backward"}) {
+      for (const auto& figure : {kernel_speed_figure, rival_figure}) {
+        widgets::PlotSpec plot = figure(bench, pass);
+        if (!plot.series.empty()) output.figures.push_back(std::move(plot));
+      }
+    }
+    if (!page_.empty()) write_page(bench, run.command());
     return output;
+  }
+
+  void write_page(const protocol::AttentionBench& bench, const std::string& command) const {
+    const std::string old =
+        std::filesystem::exists(page_) ? formats::read_text_file(page_) : std::string();
+    formats::write_file_atomically(formats::real_file_system(), page_,
+                                   with_bench_section(old, bench_section(bench, command)));
   }
 
   // One 256 x 256 view of a map whose text has been read already: what a zoom step costs.
@@ -104,8 +133,9 @@ class BenchVerb : public Verb {
     return output;
   }
 
-  std::string what_ = "kernels", lengths_ = "512,2048", dims_ = "64,128";
-  int64_t heads_ = 8, runs_ = 5;
+  std::string what_ = "kernels", variants_, passes_, page_;
+  std::string lengths_ = "512,2048,8192", dims_ = "64,128", heads_ = "4";
+  int64_t runs_ = 5;
 };
 
 }  // namespace

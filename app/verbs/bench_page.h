@@ -1,0 +1,16 @@
+#pragma once
+// docs/benchmarks.md: a section a processor, written by `bench kernels --write`.
+#include <string>
+
+#include "protocol/bench_results.h"
+
+namespace phasescope::app {
+
+// The section of one run: heading, facts, a table a pass.
+std::string bench_section(const protocol::AttentionBench& bench, const std::string& command);
+
+// `page` with the section that has the same heading replaced, or with the section at its end; an
+// empty page gets its introduction first.
+std::string with_bench_section(std::string page, const std::string& section);
+
+}  // namespace phasescope::app

@@ -1,0 +1,44 @@
+#pragma once
+// Results of `bench kernels`: fields may be added, never renamed (cli.md, "JSON forms").
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "protocol/json_form.h"
+
+namespace phasescope::protocol {
+
+// One implementation of ours beside one rival. Times are medians of interleaved runs; what could
+// not be measured is NaN. `over_plain` and `speedup_over_rival` are quotients of wall times.
+struct AttentionBenchRow {
+  std::string variant, pass, dtype, probes, kernel, rival;
+  int64_t heads = 0, n = 0, d = 0;
+  double ms = 0, gflops = 0, over_plain = 0, rival_ms = 0, speedup_over_rival = 0;
+  double peak_mb = 0, rival_peak_mb = 0;  // held at the peak above what was there before
+  double cpu_ms = 0, rival_cpu_ms = 0;    // processor time of all threads
+  template <class V>
+  void fields(V& v) {
+    v("variant", variant), v("pass", pass), v("dtype", dtype), v("heads", heads), v("n", n);
+    v("d", d), v("probes", probes), v("kernel", kernel), v("ms", ms), v("gflops", gflops);
+    v("over_plain", over_plain), v("rival", rival), v("rival_ms", rival_ms);
+    v("speedup_over_rival", speedup_over_rival), v("peak_mb", peak_mb);
+    v("rival_peak_mb", rival_peak_mb), v("cpu_ms", cpu_ms), v("rival_cpu_ms", rival_cpu_ms);
+  }
+};
+
+struct AttentionBench {
+  std::string device;     // "cpu"
+  std::string processor;  // its name
+  std::string build;      // instruction set, compiler, LibTorch
+  int64_t threads = 0;
+  int64_t runs = 0;            // of each row
+  double fma_peak_gflops = 0;  // of all threads, measured in the same run
+  std::vector<AttentionBenchRow> rows;
+  template <class V>
+  void fields(V& v) {
+    v("device", device), v("processor", processor), v("build", build), v("threads", threads);
+    v("runs", runs), v("fma_peak_gflops", fma_peak_gflops), v("rows", rows);
+  }
+};
+
+}  // namespace phasescope::protocol

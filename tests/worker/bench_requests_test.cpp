@@ -1,0 +1,110 @@
+// bench.kernels: every variant, pass and rival has a row whose numbers hang together.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "protocol/bench_results.h"
+#include "tests/worker/fake_context.h"
+#include "worker/bench_timing.h"
+#include "worker/handle_bench.h"
+#include "worker/kernel_cases.h"
+
+namespace phasescope::worker {
+namespace {
+
+protocol::AttentionBench bench(nlohmann::json params) {
+  FakeContext context;
+  return protocol::from_json_form<protocol::AttentionBench>(
+      ask(bench_handlers(), "bench.kernels", std::move(params), context).result);
+}
+
+TEST(BenchKernels, HasARowForEveryVariantPassAndRival) {
+  const auto result = bench({{"lengths", {33}}, {"dims", {8}}, {"heads", {2}}, {"runs", 2}});
+  std::set<std::string> seen;
+  std::map<std::string, double> plain;  // by pass
+  for (const protocol::AttentionBenchRow& row : result.rows) {
+    seen.insert(row.variant + "/" + row.pass + "/" + row.probes + "/" + row.rival);
+    EXPECT_EQ(row.n, 33);
+    EXPECT_EQ(row.d, 8);
+    EXPECT_EQ(row.heads, 2);
+    EXPECT_GT(row.ms, 0) << row.variant;
+    EXPECT_GT(row.cpu_ms, 0) << row.variant;
+    EXPECT_GE(row.peak_mb, 0) << row.variant;
+    EXPECT_EQ(row.kernel.rfind("fused cpu", 0), 0u);
+    const bool base = row.variant == "plain" && row.probes == "none";
+    if (base) plain.emplace(row.pass, row.ms);
+    EXPECT_NEAR(row.over_plain, row.ms / plain.at(row.pass), 1e-9);
+    // 4 (10) multiply-adds and products of 33 * 34 / 2 pairs, 2 heads of 8 numbers.
+    const double flops = (row.pass == "forward" ? 4.0 : 10.0) * 33 * 34 / 2 * 2 * 8;
+    EXPECT_NEAR(row.gflops, flops / row.ms / 1e6, 1e-9 * row.gflops);
+    if (row.rival.empty()) continue;
+    EXPECT_GT(row.rival_cpu_ms, 0);
+    EXPECT_NEAR(row.speedup_over_rival, row.rival_ms / row.ms, 1e-9 * row.speedup_over_rival);
+  }
+  const std::set<std::string> want{
+      "plain/forward/none/PyTorch SDPA, flash",
+      "plain/forward/none/PyTorch SDPA, math",
+      "plain/forward/maximum, entropy/",
+      "plain/forward/all/",
+      "table/forward/none/PyTorch SDPA, flash, with a dense bias made before",
+      "tapa/forward/none/eager tensor operations",
+      "tape/forward/none/three PyTorch SDPA calls, flash",
+      "cape/forward/none/eager tensor operations",
+      "plain/backward/none/PyTorch SDPA, flash",
+      "plain/backward/none/PyTorch SDPA, math",
+      "table/backward/none/PyTorch SDPA, flash, with a dense bias made before",
+      "tapa/backward/none/eager tensor operations",
+      "tape/backward/none/three PyTorch SDPA calls, flash",
+      "cape/backward/none/eager tensor operations"};
+  EXPECT_EQ(seen, want);
+  EXPECT_GT(result.fma_peak_gflops, 0);
+  EXPECT_FALSE(result.processor.empty());
+}
+
+TEST(BenchKernels, RunsWhatIsAskedForAlone) {
+  const auto result = bench({{"variants", {"tape", "heads"}},
+                             {"passes", {"forward"}},
+                             {"lengths", {40}},
+                             {"dims", {8}},
+                             {"heads", {2}},
+                             {"runs", 1}});
+  ASSERT_EQ(result.rows.size(), 2u);
+  EXPECT_EQ(result.rows[0].variant, "tape");
+  EXPECT_TRUE(std::isnan(result.rows[0].over_plain));
+  EXPECT_EQ(result.rows[1].variant, "heads");
+  EXPECT_GT(result.rows[1].rival_ms, 0);
+}
+
+TEST(BenchKernels, RefusesNamesAndSizesThatAreNone) {
+  for (const nlohmann::json& params :
+       {nlohmann::json{{"variants", {"tapir"}}}, nlohmann::json{{"passes", {"sideways"}}},
+        nlohmann::json{{"lengths", {0}}}, nlohmann::json{{"runs", {0}}}}) {
+    EXPECT_EQ(code_of(bench_handlers(), "bench.kernels", params), "bad_usage") << params;
+  }
+}
+
+TEST(BenchKernels, LeavesOutRivalsWhoseMapsDoNotFit) {
+  // Three maps of 64 heads x 8192 x 8192 floats.
+  for (const KernelCase& one : kernel_cases({64, 8192, 8}, {"table"}, {"forward"})) {
+    ASSERT_EQ(one.rivals.size(), 1u);
+    EXPECT_FALSE(one.rivals[0].run);
+    EXPECT_NE(one.rivals[0].name.find("left out: 48 GB"), std::string::npos) << one.rivals[0].name;
+  }
+}
+
+TEST(BenchTiming, MeasuresMemoryAndMedians) {
+  const double held = peak_mb_of([] {
+    const std::vector<float> values(std::size_t{8} << 20, 1.0f);
+    ASSERT_EQ(values.back(), 1.0f);
+  });
+  EXPECT_GE(held, 31);  // 32 MB, less what the allocator had at hand
+  EXPECT_LE(held, 36);
+  EXPECT_EQ(median({3, 1, 2}), 2);
+  EXPECT_EQ(median({4, 1, 2, 3}), 2.5);
+  EXPECT_TRUE(std::isnan(median({})));
+}
+
+}  // namespace
+}  // namespace phasescope::worker

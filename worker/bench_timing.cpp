@@ -1,0 +1,61 @@
+#include "worker/bench_timing.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <ctime>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace phasescope::worker {
+namespace {
+
+double status_mb(const std::string& key) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind(key + ":", 0) != 0) continue;
+    std::istringstream words(line.substr(key.size() + 1));
+    double kilobytes = 0;
+    words >> kilobytes;
+    return kilobytes / 1024;
+  }
+  return std::nan("");
+}
+
+double processor_ms() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return 1e3 * static_cast<double>(now.tv_sec) + 1e-6 * static_cast<double>(now.tv_nsec);
+}
+
+}  // namespace
+
+Preparation timed_whole(std::function<void()> call) {
+  return [call = std::move(call)] { return call; };
+}
+
+CallTime time_of(const Preparation& prepare) {
+  const std::function<void()> call = prepare();
+  const double cpu = processor_ms();
+  const auto begin = std::chrono::steady_clock::now();
+  call();
+  const auto end = std::chrono::steady_clock::now();
+  return {std::chrono::duration<double, std::milli>(end - begin).count(), processor_ms() - cpu};
+}
+
+double peak_mb_of(const std::function<void()>& call) {
+  std::ofstream("/proc/self/clear_refs") << "5";  // the peak starts again from the present size
+  const double before = status_mb("VmRSS");
+  call();
+  return std::max(0.0, status_mb("VmHWM") - before);
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return std::nan("");
+  std::sort(values.begin(), values.end());
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+}  // namespace phasescope::worker

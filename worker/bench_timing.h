@@ -1,0 +1,27 @@
+// Time and memory of a call in this process.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+namespace phasescope::worker {
+
+// Does what is not timed and returns what is.
+using Preparation = std::function<std::function<void()>()>;
+
+Preparation timed_whole(std::function<void()> call);
+
+// Of one call, in milliseconds. Processor time is that of all threads: on a busy machine it is
+// nearer the truth than the clock.
+struct CallTime {
+  double wall = 0, cpu = 0;
+};
+CallTime time_of(const Preparation& prepare);
+
+// What a call holds at its peak above what was there before, in MB (2^20 bytes).
+double peak_mb_of(const std::function<void()>& call);
+
+// NaN of nothing.
+double median(std::vector<double> values);
+
+}  // namespace phasescope::worker
