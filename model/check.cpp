@@ -36,6 +36,7 @@ struct Group {
   std::vector<Target> targets;
 };
 
+// What read_forward_inputs reads, positions.3 (what a layer drew) among it.
 bool is_input(const std::string& name) {
   static const std::set<std::string> inputs = {"input_ids", "attention_mask", "position_ids",
                                                "token_type_ids", "decoder_input_ids",

@@ -27,8 +27,9 @@ const EncodingInfo& ape_grid_info() {
           {{"base", 10000.0, "base of RoPE's angles, which it starts with", {}, tiny, none},
            {"start",
             "rope",
-            "W1 and W2 at the start: RoPE's rotation, or near the identity",
-            {"rope", "identity"}},
+            "W1 and W2 at the start: RoPE's rotation, the public code's reading of it, or near the "
+            "identity",
+            {"rope", "public_rope", "identity"}},
            {"columns", 16, "of the grid: position ids run along its rows", {}, 1, 1e9},
            {"decay", 0.98, "multiplies the score for each step of distance; 1: off", {}, tiny, 1},
            {"distance",
@@ -77,7 +78,7 @@ class ApeGrid final : public Encoding {
   std::vector<ParameterSpec> shared_parameters() const override {
     const std::int64_t half = head_dim_ / 2;
     ParameterSpec spec{.name = "generator", .shape = {2, heads_, half, half}, .decays = false};
-    if (text("start") == "rope") spec.start = rope_generator(number("base"), half);
+    spec.start = start_generator(text("start"), number("base"), half);
     return {spec};
   }
 

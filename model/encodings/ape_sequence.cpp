@@ -25,8 +25,9 @@ const EncodingInfo& ape_sequence_info() {
           {{"base", 10000.0, "base of RoPE's angles, which it starts with", {}, tiny, none},
            {"start",
             "rope",
-            "W at the start: RoPE's rotation, or near the identity",
-            {"rope", "identity"}},
+            "W at the start: RoPE's rotation, the public code's reading of it, or near the "
+            "identity",
+            {"rope", "public_rope", "identity"}},
            {"decay", 0.98, "multiplies the score for each token of distance; 1: off", {}, tiny, 1}},
       .shift_invariant = true,
       .has_state = false,
@@ -56,7 +57,7 @@ class ApeSequence final : public Encoding {
   std::vector<ParameterSpec> shared_parameters() const override {
     ParameterSpec spec{
         .name = "generator", .shape = {heads_, head_dim_, head_dim_}, .decays = false};
-    if (text("start") == "rope") spec.start = rope_generator(number("base"), head_dim_);
+    spec.start = start_generator(text("start"), number("base"), head_dim_);
     return {spec};
   }
 

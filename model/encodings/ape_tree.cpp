@@ -32,8 +32,9 @@ const EncodingInfo& ape_tree_info() {
           {{"base", 10000.0, "base of RoPE's angles, which it starts with", {}, tiny, none},
            {"start",
             "rope",
-            "every W at the start: RoPE's rotation, or near the identity",
-            {"rope", "identity"}},
+            "every W at the start: RoPE's rotation, the public code's reading of it, or near the "
+            "identity",
+            {"rope", "public_rope", "identity"}},
            {"branches", 2, "children of a node", {}, 1, 64},
            {"numbering",
             "breadth_first",
@@ -168,7 +169,7 @@ class ApeTree final : public Encoding {
   std::vector<ParameterSpec> shared_parameters() const override {
     ParameterSpec spec{
         .name = "generator", .shape = {integer("branches"), head_dim_, head_dim_}, .decays = false};
-    if (text("start") == "rope") spec.start = rope_generator(number("base"), head_dim_);
+    spec.start = start_generator(text("start"), number("base"), head_dim_);
     return {spec};
   }
 

@@ -8,13 +8,29 @@
 
 namespace phasescope::model {
 
-at::Tensor rope_generator(double base, std::int64_t dim) {
-  const at::Tensor half = rope_frequencies(base, dim, at::kDouble) / 2;
+namespace {
+
+// Planes (2m, 2m + 1) turned by `angles` (dim / 2).
+at::Tensor turning_by(const at::Tensor& angles, std::int64_t dim) {
+  const at::Tensor half = angles / 2;
   const at::Tensor first = at::arange(0, dim, 2, at::kLong);
   at::Tensor generator = at::zeros({dim, dim}, at::kDouble);
   generator.index_put_({first + 1, first}, half);
   generator.index_put_({first, first + 1}, -half);
   return generator;
+}
+
+}  // namespace
+
+at::Tensor rope_generator(double base, std::int64_t dim) {
+  return turning_by(rope_frequencies(base, dim, at::kDouble), dim);
+}
+
+at::Tensor start_generator(const std::string& start, double base, std::int64_t dim) {
+  if (start == "rope") return rope_generator(base, dim);
+  if (start != "public_rope") return {};
+  const at::Tensor even = at::arange(dim / 2, at::kLong).floor_divide(2) * 2;
+  return turning_by(-rope_frequencies(base, dim, at::kDouble).index_select(0, even), dim);
 }
 
 at::Tensor orthogonal_powers(const at::Tensor& generator, std::int64_t largest,
