@@ -80,7 +80,8 @@ def inputs_of(options, torch, transformers, config):
         try:
             tokenizer = transformers.AutoTokenizer.from_pretrained(options.model)
         except (OSError, ValueError) as error:
-            raise SystemExit(f"{options.model} has no tokenizer that transformers reads; give --ids: {error}") from None
+            why = str(error).splitlines()[0]
+            raise SystemExit(f"{options.model}: transformers reads no tokenizer there ({why}); give --ids") from None
         rows = [tokenizer(text)["input_ids"] for text in options.text]
         if not all(rows):
             raise SystemExit("a text without a token cannot be read")

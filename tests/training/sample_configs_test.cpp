@@ -72,6 +72,7 @@ TEST(SampleConfigs, ThoseOfOneScaleShareTheirRecipe) {
       if (!name.ends_with(ending)) continue;
       nlohmann::json config = to_json(config_of(folder, name));
       config.erase("encoding");
+      config.erase("positions");
       config.at("model").erase("note");
       if (first.is_null()) first = config;
       EXPECT_EQ(config, first) << folder << "/" << name;
@@ -126,6 +127,7 @@ INSTANTIATE_TEST_SUITE_P(Files, CopyTask, testing::ValuesIn(names_in("desk")),
 TEST_P(CopyTask, TheLossFallsBelowThatOfGuessing) {
   RunConfig config;
   config.encoding = config_of("desk", GetParam()).encoding;
+  config.positions = config_of("desk", GetParam()).positions;
   config.model.context = 32;
   config.model.layers = 2;
   config.model.width = 32;
@@ -144,9 +146,10 @@ TEST_P(CopyTask, TheLossFallsBelowThatOfGuessing) {
   const double last = std::accumulate(losses.end() - 20, losses.end(), 0.0) / 20;
   std::printf("%-18s %.2f nats, from %.2f\n", GetParam().c_str(), last, losses.front());
   // Knowing the alphabet gives ln 16 = 2.77 nats, and no model that reads no earlier letter can be
-  // below that. One that knows a word's four letters, but not their order, is at ln 4 = 1.4 once it
-  // has seen them; one that copies is at 0.6, the price of the words that begin.
-  EXPECT_LT(last, std::log(kLetters) - 0.5);
+  // below that, but for the 0.05 that 10,000 letters vary by. One that knows a word's four letters,
+  // but not their order, is at ln 4 = 1.4 once it has seen them; one that copies is at 0.6, the
+  // price of the words that begin.
+  EXPECT_LT(last, std::log(kLetters) - 0.3);
 }
 
 class PaperConfig : public testing::TestWithParam<std::string> {};

@@ -20,7 +20,9 @@ PUBLISHED = {"tape": (365.65, 180.69, 155.33), "rope": (321.10, 160.46, 154.89),
              "fire": (331.97, 165.69, 154.90), "t5": (321.10, 160.46, 154.90)}
 
 WHOLE_FILES = {"papers/ape/rotary_public.safetensors":
-               "the repository's baseline turns pairs of heads, so it is not RoPE"}
+               "the repository's baseline turns pairs of heads, so it is not RoPE",
+               "papers/ape/self_attention.safetensors":
+               "compared to 1e-7 alone (ApeCheckpoint): its float64 run has the decay in float32"}
 
 HEAD = """# Parity
 
