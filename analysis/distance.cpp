@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "analysis/causal_decoder.h"
+#include "analysis/model_sides.h"
 #include "analysis/distance_profile.h"
 #include "analysis/intrinsic_bias.h"
 #include "analysis/near_far_sampler.h"
@@ -87,6 +87,7 @@ class DistanceAnalysis {
 
  private:
   bool single() const { return passes_.size() == 1; }
+  bool both_sides() const { return sees_both_ways(config_); }
   bool by_rows() const { return single() && longest_ <= kRowsLimit; }
 
   void start() {
@@ -108,6 +109,7 @@ class DistanceAnalysis {
     groups_.emplace(config_, options_.per_head, edges_);
     if (!options_.histogram) return;
     spec_ = spec_of(options_, longest_);
+    spec_.both_sides = both_sides();
     const auto clusters = single() ? kBlocks : static_cast<std::int64_t>(passes_.size());
     samples_.emplace(config_.layers, config_.heads, clusters, options_.per_head);
     std::vector<std::int64_t> tokens;
@@ -122,7 +124,7 @@ class DistanceAnalysis {
     const auto cluster_of = [this, t, &pass](std::int64_t query) {
       return single() ? block_of_query(spec_, pass.tokens(), query, kBlocks) : t;
     };
-    if (options_.intrinsic && t == 0) rotation_ = rotation_of(pass);
+    if (options_.intrinsic && t == 0 && !both_sides()) rotation_ = rotation_of(pass);
     const auto tokens = static_cast<double>(pass.tokens());
     const double pairs = tokens * (tokens + 1) / 2;
     pass.visit_layers([&](const AttentionPointer& attention) {
@@ -158,6 +160,13 @@ class DistanceAnalysis {
       add_note(std::to_string(texts - plan_->reaching()) +
                " texts are too short for the far interval");
     }
+    if (both_sides()) {
+      add_note("it sees both ways: distances are |i - j|, keys before and after a query count");
+    }
+    if (samples_ && samples_->hidden() > 0) {
+      add_note(std::to_string(samples_->hidden()) +
+               " samples of single layers are left out: a window hides one of their keys");
+    }
     if (single() && options_.profile) {
       add_note(by_rows() ? "bands from " + std::to_string(kBlocks) + " blocks of queries of one text"
                          : "no bands: one text of more than " + std::to_string(kRowsLimit) +
@@ -166,22 +175,29 @@ class DistanceAnalysis {
   }
 
   void fill_histograms() {
-    const std::string interval = interval_text();
-    out_.histogram = near_far_of(spec_, samples_->all(), interval);
+    out_.histogram = histogram_of_group(samples_->all());
     for (std::size_t l = 0; l < out_.layers.size(); ++l) {
-      out_.layers[l].histogram = near_far_of(spec_, samples_->layers()[l], interval);
+      out_.layers[l].histogram = histogram_of_group(samples_->layers()[l]);
     }
     for (std::size_t h = 0; h < out_.heads.size(); ++h) {
-      out_.heads[h].histogram = near_far_of(spec_, samples_->heads()[h], interval);
+      out_.heads[h].histogram = histogram_of_group(samples_->heads()[h]);
     }
     if (single()) set_texts(1);
   }
 
+  // None where windows hide a key of every sample.
+  std::optional<NearFar> histogram_of_group(const Clusters& deltas) const {
+    if (deltas.pooled().empty()) return std::nullopt;
+    return near_far_of(spec_, deltas, interval_text());
+  }
+
   // Blocks of queries are clusters, but no texts.
   void set_texts(std::int64_t texts) {
-    out_.histogram->texts = texts;
+    if (out_.histogram) out_.histogram->texts = texts;
     for (auto* groups : {&out_.layers, &out_.heads}) {
-      for (protocol::DistanceGroup& group : *groups) group.histogram->texts = texts;
+      for (protocol::DistanceGroup& group : *groups) {
+        if (group.histogram) group.histogram->texts = texts;
+      }
     }
   }
 
@@ -247,7 +263,7 @@ class DistanceAnalysis {
 
 protocol::DistanceModel analyse_distance(const Passes& passes, const DistanceOptions& options,
                                          protocol::Progress& progress) {
-  require_causal_decoder(passes.front()->model().config(), "distance");
+  require_one_stack(passes.front()->model().config(), "distance");
   return DistanceAnalysis(passes, options).run(progress);
 }
 

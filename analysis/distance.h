@@ -21,10 +21,13 @@ struct DistanceOptions {
   std::uint64_t seed = 0;
 };
 
-// One pass a text. Profiles hold all causal pairs; a band is the 95 % interval of the mean over
+// One pass a text. Profiles hold all pairs that a query sees, at distances |i - j|: in a model that
+// sees both ways keys on both sides count, in profiles and in histograms (NearFarSpec::both_sides). A
+// band is the 95 % interval of the mean over
 // texts, for a single text over blocks of queries (and then `note` says so). Histograms hold
 // `pairs` samples each: sample s of a layer is of head s mod heads, of the model of layer
-// (s / heads) mod layers. Throws Error "bad_input" where the intervals do not fit the texts.
+// (s / heads) mod layers; samples of which a layer's window hides a key are left out of it. The
+// intrinsic bias is one of causal pairs. Throws Error "bad_input" where the intervals do not fit the texts.
 protocol::DistanceModel analyse_distance(const std::vector<std::shared_ptr<TextPass>>& passes,
                                          const DistanceOptions& options,
                                          protocol::Progress& progress);

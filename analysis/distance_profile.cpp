@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 
 #include "analysis/content_attention.h"
@@ -31,12 +32,12 @@ std::vector<DistanceSums> bucket_sums(const model::LayerAttention& attention,
   return heads;
 }
 
-// Adds row q's sums; `bucket` maps a distance to its bucket.
+// Adds the sums of row q's first `keys` keys; `bucket` maps a distance to its bucket.
 void add_row(ProfileSums& out, const std::vector<std::size_t>& bucket, std::int64_t q,
-             const float* score, const float* content, const float* weight) {
-  for (std::int64_t k = 0; k <= q; ++k) {
+             std::int64_t keys, const float* score, const float* content, const float* weight) {
+  for (std::int64_t k = 0; k < keys; ++k) {
     if (score[k] == -std::numeric_limits<float>::infinity()) continue;  // masked; a NaN is not
-    const std::size_t b = bucket[static_cast<std::size_t>(q - k)];
+    const std::size_t b = bucket[static_cast<std::size_t>(std::abs(q - k))];
     const double s = score[k];
     ++out.sums.pairs[b];
     out.sums.score[b] += s;
@@ -84,7 +85,8 @@ std::vector<ProfileSums> row_profile(const model::LayerAttention& attention,
                                      const std::vector<std::int64_t>& edges, std::int64_t begin,
                                      std::int64_t end) {
   const at::NoGradGuard no_gradients;
-  const model::Region region{attention.whole().heads, {begin, end}, {0, end}};
+  const std::int64_t keys = attention.program().causal ? end : attention.keys();
+  const model::Region region{attention.whole().heads, {begin, end}, {0, keys}};
   const model::ScoreParts parts = attention.scores(region);
   const at::Tensor score = parts.score[0].to(at::kFloat).contiguous();
   const at::Tensor content = parts.content[0].to(at::kFloat).contiguous();
@@ -94,8 +96,8 @@ std::vector<ProfileSums> row_profile(const model::LayerAttention& attention,
   at::parallel_for(0, attention.heads(), 1, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t h = first; h < last; ++h) {
       for (std::int64_t q = begin; q < end; ++q) {
-        const std::int64_t at = (h * (end - begin) + q - begin) * end;
-        add_row(heads[static_cast<std::size_t>(h)], bucket, q,
+        const std::int64_t at = (h * (end - begin) + q - begin) * keys;
+        add_row(heads[static_cast<std::size_t>(h)], bucket, q, keys,
                 score.const_data_ptr<float>() + at, content.const_data_ptr<float>() + at,
                 weight.const_data_ptr<float>() + at);
       }

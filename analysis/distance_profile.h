@@ -21,7 +21,7 @@ struct ProfileSums {
   void add(const ProfileSums& other);
 };
 
-// All causal pairs of a layer, one entry a head, by probes of the streaming kernel: the scores, and
+// All pairs of a layer that a query sees, one entry a head, at distances |i - j|, by probes of the streaming kernel: the scores, and
 // the content scores as a pass of their own.
 std::vector<ProfileSums> probe_profile(const model::LayerAttention& attention,
                                        const std::vector<std::int64_t>& edges);

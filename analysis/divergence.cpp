@@ -16,10 +16,11 @@ std::int64_t rows_per_block(std::int64_t heads, std::int64_t columns) {
   return std::clamp<std::int64_t>((std::int64_t{8} << 20) / (heads * columns), 1, 512);
 }
 
-// (heads, rows, end)
+// (heads, rows, columns): the columns that the rows may see.
 at::Tensor block_of(const model::LayerAttention& attention, std::int64_t heads, std::int64_t begin,
                     std::int64_t end) {
-  return attention.weights({{0, heads}, {begin, end}, {0, end}})[0];
+  const std::int64_t columns = attention.program().causal ? end : attention.keys();
+  return attention.weights({{0, heads}, {begin, end}, {0, columns}})[0];
 }
 
 }  // namespace
@@ -53,7 +54,7 @@ at::Tensor divergence_within(TextPass& pass) {
     for (const AttentionPointer& layer : layers) {
       blocks.push_back(block_of(*layer, layer->heads(), begin, end));
     }
-    const at::Tensor p = at::cat(blocks);  // (L H, rows, end)
+    const at::Tensor p = at::cat(blocks);  // (L H, rows, columns)
     const at::Tensor own = entropy_rows(p);
     for (std::int64_t h = 0; h < count; ++h) {
       const at::Tensor mixed = entropy_rows((p + p[h]) / 2);

@@ -53,6 +53,14 @@ TextValues values_of(TextPass& pass, const std::vector<HeadMetric>& metrics,
   return values;
 }
 
+// Those that say something of a model.
+std::vector<HeadMetric> metrics_of(const model::ModelConfig& config, std::vector<HeadMetric> list) {
+  if (!config.attention.causal) {
+    std::erase_if(list, [](const HeadMetric& metric) { return metric.causal_alone; });
+  }
+  return list;
+}
+
 // The numbers on repeated random tokens, a few draws of them, and the loss on the second copy.
 struct RepeatedValues {
   std::vector<TextValues> draws;
@@ -178,7 +186,9 @@ namespace {
 class HeadsAnalysis {
  public:
   HeadsAnalysis(const std::vector<std::shared_ptr<TextPass>>& passes, const HeadsOptions& options)
-      : passes_(passes), options_(options), metrics_(select_metrics(options.metrics)) {}
+      : passes_(passes),
+        options_(options),
+        metrics_(metrics_of(passes[0]->model().config(), select_metrics(options.metrics))) {}
 
   HeadsOutput run(protocol::Progress& progress) {
     start_result();
@@ -195,7 +205,8 @@ class HeadsAnalysis {
   bool wants(std::string_view key) const { return asks_for(options_.metrics, key); }
   bool wants_repeated() const {
     const auto repeated = [](const HeadMetric& m) { return m.source == MetricSource::repeated; };
-    return std::ranges::any_of(metrics_, repeated) || wants("induction_loss");
+    const bool causal = passes_[0]->model().config().attention.causal;
+    return std::ranges::any_of(metrics_, repeated) || (causal && wants("induction_loss"));
   }
 
   void start_result() {

@@ -54,6 +54,23 @@ void check_near_far(const NearFarSpec& spec, std::int64_t tokens) {
   }
 }
 
+namespace {
+
+PairSample draw_on_both_sides(const NearFarSpec& spec, std::int64_t tokens, std::int64_t far,
+                              std::int64_t near, Random& random) {
+  const std::int64_t before = tokens - far - spec.first_key;  // queries with a far key before them
+  const std::int64_t after = tokens - far;                    // ... and after them
+  const std::int64_t drawn = random.between(0, before + after);
+  const bool left = drawn < before;
+  const std::int64_t query = left ? far + spec.first_key + drawn : drawn - before;
+  // The near key fits on the far one's side; on the other side it may not.
+  const bool other = left ? query + near < tokens : query - near >= spec.first_key;
+  const bool near_left = other && random.between(0, 2) == 1 ? !left : left;
+  return {query, near_left ? query - near : query + near, left ? query - far : query + far};
+}
+
+}  // namespace
+
 std::vector<PairSample> draw_pairs(const NearFarSpec& spec, std::int64_t tokens,
                                    std::int64_t count, Random& random) {
   std::vector<PairSample> samples;
@@ -62,6 +79,11 @@ std::vector<PairSample> draw_pairs(const NearFarSpec& spec, std::int64_t tokens,
   samples.reserve(static_cast<std::size_t>(count));
   for (std::int64_t n = 0; n < count; ++n) {
     const std::int64_t far = random.between(spec.far_begin, limit);
+    if (spec.both_sides) {
+      const std::int64_t near = random.between(spec.near_begin, spec.near_end);
+      samples.push_back(draw_on_both_sides(spec, tokens, far, near, random));
+      continue;
+    }
     const std::int64_t query = random.between(far + spec.first_key, tokens);
     const std::int64_t near = random.between(spec.near_begin, spec.near_end);
     samples.push_back({query, query - near, query - far});
@@ -91,7 +113,8 @@ NearFar near_far_of(const NearFarSpec& spec, const Clusters& deltas, const std::
 
 std::int64_t block_of_query(const NearFarSpec& spec, std::int64_t tokens, std::int64_t query,
                             std::int64_t blocks) {
-  const std::int64_t first = std::min(spec.far_begin + spec.first_key, tokens - 1);
+  const std::int64_t first =
+      spec.both_sides ? 0 : std::min(spec.far_begin + spec.first_key, tokens - 1);
   return std::clamp<std::int64_t>((query - first) * blocks / (tokens - first), 0, blocks - 1);
 }
 

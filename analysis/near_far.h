@@ -17,6 +17,7 @@ struct NearFarSpec {
   std::int64_t near_begin = 1, near_end = 16;  // distances, end exclusive
   std::int64_t far_begin = 240, far_end = 256;
   std::int64_t first_key = 0;  // 1 leaves key 0 ([BOS]) out
+  bool both_sides = false;     // keys after the query count too, at |i - j|
   std::int64_t pairs = 10000;  // samples in each histogram
   std::uint64_t seed = 0;
 };
@@ -37,8 +38,9 @@ struct PairSample {
 };
 
 // `count` samples in a text of `tokens` tokens: the far distance uniform among those that fit, the
-// query uniform among those that have such a key, the near distance uniform. Empty where no query
-// reaches the far interval.
+// query uniform among those that have such a key, the near distance uniform. With both sides, query
+// and side of the far key uniform among the pairs that fit, and the near key's side among those that
+// fit. Empty where no query reaches the far interval.
 std::vector<PairSample> draw_pairs(const NearFarSpec& spec, std::int64_t tokens,
                                    std::int64_t count, Random& random);
 
@@ -47,8 +49,8 @@ std::vector<PairSample> draw_pairs(const NearFarSpec& spec, std::int64_t tokens,
 // around the mean of all samples.
 NearFar near_far_of(const NearFarSpec& spec, const Clusters& deltas, const std::string& interval);
 
-// Clusters for a single text: which of `blocks` equal parts of the queries [far_begin, tokens) a
-// query lies in.
+// Clusters for a single text: which of `blocks` equal parts of the queries that have a far key,
+// [far_begin, tokens), or all with both sides, a query lies in.
 std::int64_t block_of_query(const NearFarSpec& spec, std::int64_t tokens, std::int64_t query,
                             std::int64_t blocks);
 

@@ -1,6 +1,6 @@
 #include "analysis/near_far_sampler.h"
 
-#include "analysis/causal_decoder.h"
+#include "analysis/model_sides.h"
 #include "analysis/score_pairs.h"
 
 namespace phasescope::analysis {
@@ -37,14 +37,18 @@ void NearFarGroups::add(const model::LayerAttention& attention,
   for (std::size_t s = 0; s < text.samples.size(); ++s) {
     heads.push_back((text.first + static_cast<std::int64_t>(s)) % heads_);
   }
-  const std::vector<double> deltas = near_far_deltas(attention, text.samples, heads);
+  const NearFarDeltas deltas = near_far_deltas(attention, text.samples, heads);
   Clusters& layer = by_layer_[static_cast<std::size_t>(attention.layer())];
-  for (std::size_t s = 0; s < deltas.size(); ++s) {
+  for (std::size_t s = 0; s < text.samples.size(); ++s) {
+    if (!deltas.seen[s]) {
+      ++hidden_;
+      continue;
+    }
     const auto cluster = static_cast<std::size_t>(cluster_of(text.samples[s].query));
-    layer.values[cluster].push_back(deltas[s]);
+    layer.values[cluster].push_back(deltas.values[s]);
     const std::int64_t number = text.first + static_cast<std::int64_t>(s);
     if ((number / heads_) % layers_ == attention.layer()) {
-      all_.values[cluster].push_back(deltas[s]);
+      all_.values[cluster].push_back(deltas.values[s]);
     }
   }
   if (!by_head_.empty()) add_heads(attention, text, cluster_of);
@@ -54,23 +58,26 @@ void NearFarGroups::add_heads(const model::LayerAttention& attention,
                               const NearFarPlan::TextSamples& text, const ClusterOf& cluster_of) {
   for (std::int64_t head = 0; head < heads_; ++head) {
     const std::vector<std::int64_t> heads(text.samples.size(), head);
-    const std::vector<double> deltas = near_far_deltas(attention, text.samples, heads);
+    const NearFarDeltas deltas = near_far_deltas(attention, text.samples, heads);
     Clusters& group = by_head_[static_cast<std::size_t>(attention.layer() * heads_ + head)];
-    for (std::size_t s = 0; s < deltas.size(); ++s) {
+    for (std::size_t s = 0; s < text.samples.size(); ++s) {
+      if (!deltas.seen[s]) continue;
       group.values[static_cast<std::size_t>(cluster_of(text.samples[s].query))].push_back(
-          deltas[s]);
+          deltas.values[s]);
     }
   }
 }
 
 Clusters sample_near_far(const std::shared_ptr<const model::Model>& model, const Texts& texts,
                          const NearFarSpec& spec, protocol::Progress& progress) {
-  require_causal_decoder(model->config(), "near - far");
+  require_one_stack(model->config(), "near - far");
   std::vector<std::int64_t> tokens;
   for (const Text& text : texts.items) {
     tokens.push_back(static_cast<std::int64_t>(text.ids.size()));
   }
-  const NearFarPlan plan(spec, tokens);
+  NearFarSpec own = spec;
+  own.both_sides = sees_both_ways(model->config());
+  const NearFarPlan plan(own, tokens);
   const auto count = static_cast<std::int64_t>(tokens.size());
   NearFarGroups groups(model->config().layers, model->config().heads, count, false);
   for (std::size_t t = 0; t < tokens.size(); ++t) {

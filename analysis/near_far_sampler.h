@@ -44,12 +44,15 @@ class NearFarGroups {
   const Clusters& all() const { return all_; }
   const std::vector<Clusters>& layers() const { return by_layer_; }
   const std::vector<Clusters>& heads() const { return by_head_; }
+  // Samples of the layers that were left out, a layer's window or padding hiding one of their keys.
+  std::int64_t hidden() const { return hidden_; }
 
  private:
   void add_heads(const model::LayerAttention& attention, const NearFarPlan::TextSamples& text,
                  const ClusterOf& cluster_of);
 
   std::int64_t layers_, heads_;
+  std::int64_t hidden_ = 0;
   Clusters all_;
   std::vector<Clusters> by_layer_, by_head_;
 };

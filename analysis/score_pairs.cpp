@@ -3,6 +3,9 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "analysis/tensors.h"
 
 namespace phasescope::analysis {
@@ -27,18 +30,22 @@ std::vector<double> scores_at(const model::LayerAttention& attention,
   return to_vector<double>(parts.score);
 }
 
-std::vector<double> near_far_deltas(const model::LayerAttention& attention,
-                                    const std::vector<PairSample>& samples,
-                                    const std::vector<std::int64_t>& heads) {
+NearFarDeltas near_far_deltas(const model::LayerAttention& attention,
+                              const std::vector<PairSample>& samples,
+                              const std::vector<std::int64_t>& heads) {
   std::vector<std::int64_t> queries, near, far;
   for (const PairSample& sample : samples) {
     queries.push_back(sample.query);
     near.push_back(sample.near_key);
     far.push_back(sample.far_key);
   }
-  std::vector<double> deltas = scores_at(attention, heads, queries, near);
+  constexpr double kHidden = -std::numeric_limits<double>::infinity();  // a NaN is a score
+  NearFarDeltas deltas{scores_at(attention, heads, queries, near), {}};
   const std::vector<double> far_scores = scores_at(attention, heads, queries, far);
-  for (std::size_t s = 0; s < deltas.size(); ++s) deltas[s] -= far_scores[s];
+  for (std::size_t s = 0; s < far_scores.size(); ++s) {
+    deltas.seen.push_back(deltas.values[s] != kHidden && far_scores[s] != kHidden);
+    deltas.values[s] -= far_scores[s];
+  }
   return deltas;
 }
 

@@ -14,9 +14,14 @@ std::vector<double> scores_at(const model::LayerAttention& attention,
                               const std::vector<std::int64_t>& queries,
                               const std::vector<std::int64_t>& keys);
 
-// score(near) - score(far) of each sample, by the head given for it.
-std::vector<double> near_far_deltas(const model::LayerAttention& attention,
-                                    const std::vector<PairSample>& samples,
-                                    const std::vector<std::int64_t>& heads);
+// score(near) - score(far) of each sample, by the head given for it, and whether the query sees both
+// keys: windows and padding hide some.
+struct NearFarDeltas {
+  std::vector<double> values;
+  std::vector<bool> seen;
+};
+NearFarDeltas near_far_deltas(const model::LayerAttention& attention,
+                              const std::vector<PairSample>& samples,
+                              const std::vector<std::int64_t>& heads);
 
 }  // namespace phasescope::analysis

@@ -31,9 +31,10 @@ AttentionDifference attention_difference(const model::LayerAttention& a,
   double sum = 0, largest = 0;
   for (std::int64_t begin = 0; begin < tokens; begin += step) {
     const std::int64_t end = std::min(begin + step, tokens);
-    const at::Tensor x = a.weights({heads, {begin, end}, {0, end}});
+    const std::int64_t columns = a.program().causal ? end : tokens;
+    const at::Tensor x = a.weights({heads, {begin, end}, {0, columns}});
     const at::Tensor y =
-        b.weights({heads, {begin + offset, end + offset}, {offset, end + offset}});
+        b.weights({heads, {begin + offset, end + offset}, {offset, columns + offset}});
     const at::Tensor difference = (x - y).abs();
     sum += difference.sum(at::kDouble).item<double>();
     largest = worst_of(largest, difference.max().item<double>());

@@ -14,6 +14,16 @@ at::Tensor ids_tensor(std::span<const std::int64_t> ids) {
   return out;
 }
 
+model::ForwardOptions with_inputs_of(const Text& text, model::ForwardOptions options) {
+  const auto row = [](const std::vector<std::int64_t>& values) {
+    return values.empty() ? at::Tensor() : ids_tensor(values);
+  };
+  options.position_ids = row(text.position_ids);
+  options.token_types = row(text.token_types);
+  options.decoder_ids = row(text.decoder_ids);
+  return options;
+}
+
 model::StartContext start_context(const model::Decoder& decoder, std::int64_t tokens,
                                   at::ScalarType angle_dtype) {
   model::StartContext context;
@@ -139,6 +149,10 @@ at::Tensor TextPass::logits() {
 
 at::Tensor TextPass::losses() {
   const at::NoGradGuard no_gradients;
+  if (options_.decoder_ids.defined()) {
+    throw formats::bad_input("the loss is that of the text itself, not of a decoder's own ids",
+                             "decoder_input_ids");
+  }
   return model::token_losses_of(model_->decoder, hidden(), ids_, options_);
 }
 

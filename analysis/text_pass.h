@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/texts.h"
 #include "model/decoder.h"
 #include "model/open_model.h"
 #include "protocol/progress.h"
@@ -25,6 +26,9 @@ at::Tensor ids_tensor(std::span<const std::int64_t> ids);
 model::StartContext start_context(const model::Decoder& decoder, std::int64_t tokens,
                                   at::ScalarType angle_dtype);
 
+// `options` with what the text holds beside its ids.
+model::ForwardOptions with_inputs_of(const Text& text, model::ForwardOptions options);
+
 class TextPass {
  public:
   using LayerVisitor = std::function<void(const AttentionPointer& attention)>;
@@ -37,7 +41,10 @@ class TextPass {
   const model::Model& model() const { return *model_; }
   const std::shared_ptr<const model::Model>& shared_model() const { return model_; }
   const at::Tensor& ids() const { return ids_; }
-  std::int64_t tokens() const { return ids_.size(1); }
+  // Of the stack that is observed: the decoder's in an encoder-decoder.
+  std::int64_t tokens() const {
+    return (options_.decoder_ids.defined() ? options_.decoder_ids : ids_).size(1);
+  }
   const model::ForwardOptions& options() const { return options_; }
 
   // Calls the visitor for every layer in order. Cancelling is asked between layers.
@@ -51,7 +58,8 @@ class TextPass {
   const at::Tensor& hidden();
   // (B, N, V); made anew at every call.
   at::Tensor logits();
-  // Loss in nats of each predicted token, (B, N - 1).
+  // Loss in nats of each predicted token, (B, N - 1). Throws Error "bad_input" where a decoder reads
+  // ids of its own.
   at::Tensor losses();
 
   // Whom forward passes report to from now on, and who may cancel them; null for nobody.

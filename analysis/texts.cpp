@@ -50,6 +50,11 @@ std::string Texts::hash() const {
   for (const Text& text : items) {
     if (!all.empty()) all.push_back(-1);
     all.insert(all.end(), text.ids.begin(), text.ids.end());
+    if (text.ids_alone()) continue;
+    for (const auto* more : {&text.position_ids, &text.token_types, &text.decoder_ids}) {
+      all.push_back(-2);
+      all.insert(all.end(), more->begin(), more->end());
+    }
   }
   return formats::sha256_hex(std::as_bytes(std::span(all)));
 }

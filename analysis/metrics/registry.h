@@ -26,6 +26,7 @@ struct HeadMetric {
   MetricSource source = MetricSource::text;
   // NaN where the text is too short for the statistic.
   double (*value)(const MetricInput& input) = nullptr;
+  bool causal_alone = false;  // says nothing of a model that sees both ways, where it is left out
 };
 
 // Every statistic with one number a head, in the order of docs/equations.md.

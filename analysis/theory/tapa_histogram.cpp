@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "analysis/causal_decoder.h"
+#include "analysis/model_sides.h"
 #include "analysis/distance.h"
 #include "analysis/intrinsic_bias.h"
 #include "analysis/near_far_sampler.h"

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "formats/error.h"
 
 namespace phasescope::analysis {
@@ -79,11 +81,66 @@ TEST(Cost, WithoutAGateTheMlpHasTwoMatrices) {
   EXPECT_DOUBLE_EQ(gated - plain, 16 * 12 * 768.0 * 3072);
 }
 
-TEST(Cost, RefusesWhatIsNoCausalDecoder) {
+// Pairs by counting them one by one.
+double pairs_of(std::int64_t n, bool causal, std::int64_t window) {
+  double count = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    for (std::int64_t j = 0; j < n; ++j) {
+      const bool seen = !causal || j <= i;
+      const bool near = window == 0 || std::abs(i - j) < window;
+      count += seen && near ? 1 : 0;
+    }
+  }
+  return count;
+}
+
+TEST(Cost, ExecutedCountsWhatAQuerySees) {
+  for (const bool causal : {true, false}) {
+    for (const std::int64_t window : {0, 1, 7, 40}) {
+      auto config = paper_config("none");
+      config.attention.causal = causal;
+      config.attention.window = window;
+      config.attention.local_layers = {1, 2, 3, 5, 9};
+      const auto cost = analyse_cost(config, "none", 23);
+      const double pairs = 5 * pairs_of(23, causal, window) + 7 * pairs_of(23, causal, 0);
+      for (const auto& part : cost.parts) {
+        if (part.name != "scores and weighted values") continue;
+        EXPECT_NEAR(part.macs, 2 * 12 * 64 * pairs, 1e-6 * part.macs) << causal << ' ' << window;
+      }
+    }
+  }
+}
+
+TEST(Cost, HeadsAsTheyAre) {
   auto config = paper_config("none");
-  config.attention.causal = false;
-  EXPECT_THROW(analyse_cost(config, "none", 16), formats::Error);
-  config.attention.causal = true;
+  const double plain = analyse_cost(config, "none", 10).executed.macs;
+  config.head.transform = true;  // BERT's
+  EXPECT_DOUBLE_EQ(analyse_cost(config, "none", 10).executed.macs - plain, 10 * 768.0 * 768);
+  config.head = {.present = false};
+  EXPECT_DOUBLE_EQ(plain - analyse_cost(config, "none", 10).executed.macs, 10 * 768.0 * 32000);
+  config = paper_config("none");
+  config.embedding.width = 256;  // OPT's: projected in and out, the head narrower
+  EXPECT_DOUBLE_EQ(analyse_cost(config, "none", 10).executed.macs - plain,
+                   10 * (2 * 768.0 * 256 + 256 * 32000.0 - 768 * 32000.0));
+}
+
+TEST(Cost, MatricesOfAllPartsAreThoseOfTheModel) {
+  for (const bool projected : {false, true}) {
+    auto config = paper_config("none");
+    config.attention.causal = false;
+    config.head.transform = true;
+    if (projected) config.embedding.width = 256;
+    const auto cost = analyse_cost(config, "none", 10);
+    double parts = 0;
+    for (const auto& part : cost.parts) parts += part.parameters;
+    // The rest are norms and the transform's bias.
+    EXPECT_GE(cost.executed.parameters, parts);
+    EXPECT_LT(cost.executed.parameters - parts, 30 * 768);
+  }
+}
+
+TEST(Cost, RefusesAnEncoderWithADecoder) {
+  auto config = paper_config("none");
   config.encoder_layers = 2;
   EXPECT_THROW(analyse_cost(config, "none", 16), formats::Error);
 }

@@ -155,6 +155,125 @@ TEST_P(EveryEncoding, OneTextByRowsEqualsProbes) {
   }
 }
 
+class BothWays : public ::testing::TestWithParam<const char*> {};
+
+// lambda = |i - j|: both diagonals at a distance.
+TEST_P(BothWays, ProfileCountsKeysOnBothSides) {
+  model::ModelConfig config = small_config(GetParam());
+  config.attention.causal = false;
+  const auto model = model::random_model(config, 2);
+  protocol::NoProgress progress;
+  DistanceOptions options;
+  options.per_head = true;
+  options.histogram = options.intrinsic = false;
+  for (const std::int64_t texts : {1, 3}) {  // by rows, by probes
+    const Passes passes = passes_for(model, texts, 33);
+    const auto out = analyse_distance(passes, options, progress);
+    EXPECT_NE(out.note.find("|i - j|"), std::string::npos);
+    for (const protocol::DistanceGroup& group : out.heads) {
+      for (const std::int64_t d : {0, 1, 7, 32}) {
+        double score = 0, weight = 0, pairs = 0;
+        for (const auto& pass : passes) {
+          const AttentionPointer attention = pass->layer(*group.layer);
+          const auto parts = attention->scores(attention->whole());
+          for (const std::int64_t side : d == 0 ? std::vector{d} : std::vector{d, -d}) {
+            score += parts.score[0][*group.head].diagonal(side).sum().item<double>();
+            weight +=
+                weights_of(*pass, *group.layer)[*group.head].diagonal(side).sum().item<double>();
+            pairs += static_cast<double>(33 - d);
+          }
+        }
+        const protocol::DistancePoint& point = group.profile[static_cast<std::size_t>(d)];
+        EXPECT_EQ(point.count, static_cast<std::int64_t>(pairs)) << GetParam() << ' ' << d;
+        EXPECT_NEAR(point.score_mean, score / pairs, 2e-4 * (1 + std::abs(score / pairs)));
+        EXPECT_NEAR(point.weight_mean, weight / pairs, 1e-5);
+      }
+    }
+  }
+}
+INSTANTIATE_TEST_SUITE_P(All, BothWays,
+                         ::testing::Values("none", "rope", "alibi", "t5", "shaw", "learned"));
+
+TEST(Heads, OfAnEncoderLeaveOutWhatOnlyCausalRowsHave) {
+  model::ModelConfig config = small_config("rope");
+  config.attention.causal = false;
+  protocol::NoProgress progress;
+  const Passes passes = passes_for(model::random_model(config, 2), 1, 20);
+  const auto out = analyse_heads(passes, {}, progress);
+  ASSERT_EQ(out.result.rows.size(), 4u);
+  const auto& values = out.result.rows[3].values;
+  EXPECT_FALSE(values.contains("mean_distance") || values.contains("induction"));
+  const at::Tensor map = weights_of(*passes[0], 1)[1].to(at::kDouble);
+  EXPECT_NEAR(values.at("top1_mass").mean, std::get<0>(map.max(1)).mean().item<double>(), 1e-5);
+  const at::Tensor entropy = -at::xlogy(map, map).sum(1).slice(0, 1).mean();
+  EXPECT_NEAR(values.at("entropy").mean, entropy.item<double>(), 1e-4);
+}
+
+// The divergence of two maps reads their whole rows.
+TEST(Compare, ModelsThatSeeBothWaysByTheirWholeRows) {
+  model::ModelConfig config = small_config("none");
+  config.attention.causal = false;
+  const auto a = passes_for(model::random_model(config, 2), 1, 20);
+  const auto b = passes_for(model::random_model(config, 3), 1, 20);
+  const at::Tensor divergence = divergence_of(*a[0]->layer(0), *b[0]->layer(0));
+  const at::Tensor p = weights_of(*a[0], 0).to(at::kDouble), q = weights_of(*b[0], 0).to(at::kDouble);
+  const auto entropy = [](const at::Tensor& x) { return -at::xlogy(x, x).sum(-1); };
+  const at::Tensor expected = (entropy((p + q) / 2) - (entropy(p) + entropy(q)) / 2).mean(-1);
+  EXPECT_LT((divergence - expected).abs().max().item<double>(), 1e-6);
+}
+
+// Scores that are ALiBi's bias alone: near - far is the slope times the distances' difference.
+TEST(Distance, NearAndFarKeysOnBothSidesHaveTheirBias) {
+  model::ModelConfig config = small_config("alibi");
+  config.attention.causal = false;
+  const auto drawn = model::random_model(config, 2);
+  model::Weights weights = drawn->decoder.weights();
+  for (model::LayerWeights& layer : weights.layers) layer.wq = at::zeros_like(layer.wq);
+  const auto model = model::model_of(config, weights, "bias alone");
+  protocol::NoProgress progress;
+  DistanceOptions options;
+  options.per_head = true;
+  options.profile = false;
+  options.near = {{3, 4}}, options.far = {{40, 41}};
+  options.pairs = 400;
+  const auto out = analyse_distance(passes_for(model, 3, 60), options, progress);
+  EXPECT_TRUE(out.intrinsic.empty());
+  for (const protocol::DistanceGroup& group : out.heads) {
+    const double slope = std::exp2(-4.0 * static_cast<double>(*group.head + 1));
+    EXPECT_NEAR(group.histogram->mean, 37 * slope, 1e-5);
+    EXPECT_NEAR(group.histogram->sigma, 0, 1e-5);
+    EXPECT_EQ(group.histogram->pairs, 400);
+  }
+}
+
+// Far keys outside a local layer's window have no score there.
+TEST(Distance, KeysThatAWindowHidesAreNoSamples) {
+  model::ModelConfig config = small_config("rope");
+  config.attention.window = 8;
+  config.attention.local_layers = {0};
+  protocol::NoProgress progress;
+  DistanceOptions options;
+  options.near = {{1, 4}}, options.far = {{20, 30}};
+  options.pairs = 200;
+  const auto out =
+      analyse_distance(passes_for(model::random_model(config, 2), 3, 40), options, progress);
+  EXPECT_FALSE(out.layers[0].histogram.has_value());
+  ASSERT_TRUE(out.layers[1].histogram.has_value());
+  EXPECT_EQ(out.layers[1].histogram->pairs, 200);
+  EXPECT_EQ(out.histogram->pairs, 100);  // every second sample is of the first layer
+  EXPECT_TRUE(std::isfinite(out.histogram->mean));
+  EXPECT_NE(out.note.find("200 samples"), std::string::npos) << out.note;
+  EXPECT_EQ(out.layers[0].profile.size(), 8u);  // distances inside the window
+}
+
+TEST(Distance, RefusesAnEncoderWithADecoder) {
+  model::ModelConfig config = small_config("t5");
+  config.encoder_layers = 1;
+  protocol::NoProgress progress;
+  EXPECT_THROW(analyse_distance(passes_for(model::random_model(config, 2), 1, 40), {}, progress),
+               formats::Error);
+}
+
 TEST_P(EveryEncoding, HistogramHasTheSamplesAskedFor) {
   const auto model = small_model(GetParam());
   protocol::NoProgress progress;

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <numbers>
 
 #include "analysis/near_far.h"
@@ -168,6 +170,41 @@ TEST(NearFar, SamplesLieInTheirIntervals) {
     EXPECT_LT(block, 8);
   }
   EXPECT_TRUE(draw_pairs(spec, 200, 10, random).empty());
+}
+
+TEST(NearFar, KeysOnBothSidesAreDrawn) {
+  NearFarSpec spec = default_near_far(64, 1);
+  spec.both_sides = true;
+  spec.far_begin = 50;
+  Random random(4);
+  std::int64_t far_before = 0, crossing = 0;
+  const auto samples = draw_pairs(spec, 64, 4000, random);
+  ASSERT_EQ(samples.size(), 4000u);
+  for (const PairSample& sample : samples) {
+    for (const std::int64_t key : {sample.near_key, sample.far_key}) {
+      EXPECT_GE(key, 1);
+      EXPECT_LT(key, 64);
+    }
+    EXPECT_GE(std::abs(sample.query - sample.far_key), 50);
+    EXPECT_GE(std::abs(sample.query - sample.near_key), 1);
+    EXPECT_LT(std::abs(sample.query - sample.near_key), 4);
+    const bool before = sample.far_key < sample.query;
+    far_before += before;
+    crossing += before != (sample.near_key < sample.query);
+    EXPECT_LT(block_of_query(spec, 64, sample.query, 8), 8);
+  }
+  // At far distance d there are 63 - d queries with such a key before them and 64 - d with one after;
+  // of each side 63 - d - n have room for a near key at n on the other one, which half of them take.
+  double before = 0, other_side = 0;
+  for (int d = 50; d < 63; ++d) {
+    before += (63 - d) / (127.0 - 2 * d) / 13;
+    for (int n = 1; n < 4; ++n) {
+      other_side += std::max(0, 63 - d - n) / (127.0 - 2 * d) / (13 * 3);
+    }
+  }
+  // Four standard deviations of a share of 4000 draws.
+  EXPECT_NEAR(static_cast<double>(far_before) / 4000, before, 0.032);
+  EXPECT_NEAR(static_cast<double>(crossing) / 4000, other_side, 0.032);
 }
 
 TEST(NearFar, ShortTextsHaveAFarInterval) {

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+
+#include "formats/error.h"
+#include "model/config.h"
+
+namespace phasescope::analysis {
+
+inline bool is_causal_decoder(const model::ModelConfig& config) {
+  return config.attention.causal && config.encoder_layers == 0;
+}
+
+// An encoder alone: a query sees keys on both sides, and lambda = |i - j|.
+inline bool sees_both_ways(const model::ModelConfig& config) {
+  return !config.attention.causal && config.encoder_layers == 0;
+}
+
+// For analyses of one stack of layers. Throws Error "bad_input" for an encoder-decoder; `what` names
+// the analysis.
+inline void require_one_stack(const model::ModelConfig& config, const std::string& what) {
+  if (config.encoder_layers == 0) return;
+  throw formats::bad_input(
+      what + " is of one stack of layers, but this model has an encoder and a decoder", "model",
+      "choose a decoder or an encoder alone");
+}
+
+}  // namespace phasescope::analysis
