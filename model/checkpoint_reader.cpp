@@ -164,8 +164,6 @@ struct CheckpointReader::Contents {
   // Says how far the reading is; throws where nobody wants it any more.
   void advance(std::uint64_t bytes) {
     done += bytes;
-    if (done < total && done - told < kPieceBytes) return;
-    told = done;
     if (cancelled && cancelled()) throw formats::cancelled();
     if (progress && total > 0) progress(static_cast<double>(done) / static_cast<double>(total));
   }
@@ -221,15 +219,20 @@ struct CheckpointReader::Contents {
 
   std::string hash() {
     std::string hashes;
+    std::uint64_t read = 0;
     for (const auto& file : archive.files()) {
-      hashes += formats::sha256_of_file(file->path(), [this](std::uint64_t n) { advance(n); });
+      hashes += formats::sha256_of_file(file->path(), [&](std::uint64_t bytes) {
+        read += bytes;
+        if (read >= kPieceBytes) advance(std::exchange(read, 0));
+      });
     }
+    advance(read);
     return archive.files().size() == 1 ? hashes : formats::sha256_hex(std::string_view(hashes));
   }
 
   void start_progress(const std::function<void(double)>& to) {
     progress = to;
-    done = told = total = 0;
+    done = total = 0;
     for (const Source& source : sources) total += source.entry->size;
     std::error_code error;
     for (const auto& file : archive.files()) {
@@ -250,7 +253,7 @@ struct CheckpointReader::Contents {
   std::vector<Source> sources;
   std::map<std::string, std::size_t> by_name;  // canonical name to its source
   std::function<void(double)> progress;
-  std::uint64_t done = 0, told = 0, total = 0;  // bytes
+  std::uint64_t done = 0, total = 0;  // bytes
 };
 
 CheckpointReader::CheckpointReader(const std::string& path_or_name, std::function<bool()> cancelled)
@@ -295,7 +298,6 @@ Weights CheckpointReader::load(at::ScalarType dtype, const std::function<void(do
   contents_->start_progress(progress);
   Weights weights = empty_weights(config());
   for (Source& source : contents_->sources) {
-    if (contents_->cancelled && contents_->cancelled()) throw formats::cancelled();
     const at::Tensor tensor = contents_->read_source(source, dtype);
     for (const TensorPlace& part : source.parts) {
       tensor_at(weights, part.name) = contents_->part_of(source, part, tensor);

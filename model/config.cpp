@@ -277,10 +277,8 @@ void require_option(const std::string& key, const std::string& option) {
     if (info.key == option) return;
     known.push_back(info.key);
   }
-  std::string list;
-  for (const std::string& name : known) list += (list.empty() ? "" : ", ") + name;
   throw formats::bad_usage(key + " has no option \"" + option + "\"" + near_names(option, known),
-                           "--set", list.empty() ? "" : "its options: " + list);
+                           "--set");
 }
 
 void set_encoding_option(ModelConfig& config, const std::string& option, const Json& value) {

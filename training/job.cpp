@@ -4,6 +4,7 @@
 #include "formats/json.h"
 #include "model/open_model.h"
 #include "protocol/json_form.h"
+#include "protocol/model_reading.h"
 #include "protocol/progress.h"
 #include "training/eval_task.h"
 #include "training/job_folder.h"
@@ -155,7 +156,8 @@ void run_eval(formats::FileSystem& files, const fs::path& dir, const json& reque
   std::vector<EvalModel> models;
   for (const std::string& name : request.at("models").get<std::vector<std::string>>()) {
     progress.throw_if_cancelled();
-    models.push_back({name, model::open_model(name)});
+    const protocol::ModelReading reading = protocol::model_reading(name);
+    models.push_back({name, model::open_model(reading.model, {.overrides = reading.settings})});
   }
   const EvalTask& task = eval_task(request.at("task").get<std::string>());
   const protocol::EvalResult result = task.run(models, request, progress);

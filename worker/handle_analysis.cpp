@@ -37,14 +37,15 @@ Passes passes_of(const ModelPointer& model, const Texts& texts, const json& para
                  RequestContext& context) {
   Passes passes;
   if (texts.items.size() == 1) {
-    passes.push_back(pass_cache().get(model, texts.items[0].ids, backend_of(params), context));
+    passes.push_back(pass_cache().get(model, texts.items[0], backend_of(params), context));
     return passes;
   }
   model::ForwardOptions options;
   options.backend = backend_of(params);
   for (const analysis::Text& text : texts.items) {
     passes.push_back(
-        std::make_shared<analysis::TextPass>(model, analysis::ids_tensor(text.ids), options, 0));
+        std::make_shared<analysis::TextPass>(model, analysis::ids_tensor(text.ids),
+                                             analysis::with_inputs_of(text, options), 0));
   }
   return passes;
 }
@@ -60,7 +61,7 @@ ModelTexts open_with_texts(const json& params, const std::string& name, RequestC
                            DefaultInput fallback) {
   ModelTexts out;
   out.params = params_for(params, name);
-  out.model = context.models().open(out.params);
+  out.model = context.models().open(out.params, context);
   out.texts = read_input(out.params, context, *out.model, fallback);
   return out;
 }
@@ -83,7 +84,7 @@ std::int64_t thumbnail_side(const json& params) {
 }
 
 Reply heads(const json& params, RequestContext& context) {
-  const ModelPointer model = context.models().open(params);
+  const ModelPointer model = context.models().open(params, context);
   const Texts texts = read_input(params, context, *model, DefaultInput::first_session);
   analysis::HeadsOptions options;
   options.metrics = words_param(params, "metrics");
@@ -91,7 +92,7 @@ Reply heads(const json& params, RequestContext& context) {
   options.period = number_param<std::int64_t>(params, "period", 0);
   options.seed = number_param<std::uint64_t>(params, "seed", 0);
   options.open_pass = [&](const std::vector<std::int64_t>& ids) {
-    return pass_cache().get(model, ids, backend_of(params), context);
+    return pass_cache().get(model, {.ids = ids}, backend_of(params), context);
   };
   const Passes passes = passes_of(model, texts, params, context);
   analysis::HeadsOutput out = analysis::analyse_heads(passes, options, context);
@@ -103,7 +104,7 @@ Reply heads(const json& params, RequestContext& context) {
 // ---- map ----------------------------------------------------------------------------------------
 
 Reply map(const json& params, RequestContext& context) {
-  const ModelPointer model = context.models().open(params);
+  const ModelPointer model = context.models().open(params, context);
   const Texts texts = only_first(read_input(params, context, *model, DefaultInput::first_session));
   analysis::MapOptions options;
   options.head = analysis::parse_head(params.value("head", "L0H0"));
@@ -117,7 +118,7 @@ Reply map(const json& params, RequestContext& context) {
   }
   options.of = params.value("of", options.of);
   options.pool = params.value("pool", options.pool);
-  const auto pass = pass_cache().get(model, texts.items[0].ids, backend_of(params), context);
+  const auto pass = pass_cache().get(model, texts.items[0], backend_of(params), context);
   analysis::MapOutput out = analysis::analyse_map(*pass, options);
   out.result.provenance =
       provenance_of("map", params, context, {model}, &texts, out.result.provenance.kernel);
@@ -127,7 +128,7 @@ Reply map(const json& params, RequestContext& context) {
 // ---- patterns -----------------------------------------------------------------------------------
 
 Reply patterns(const json& params, RequestContext& context) {
-  const ModelPointer model = context.models().open(params);
+  const ModelPointer model = context.models().open(params, context);
   const Texts texts = read_input(params, context, *model, DefaultInput::first_session);
   analysis::PatternsOptions options;
   options.positions = number_param<std::int64_t>(params, "positions", options.positions);
@@ -155,6 +156,18 @@ analysis::DistanceOptions distance_options(const json& params, const Texts& text
   return options;
 }
 
+// Distances are counted in tokens, which are those of positions where these follow each other.
+void require_steps_of_one(const Texts& texts) {
+  for (const analysis::Text& text : texts.items) {
+    for (std::size_t n = 1; n < text.position_ids.size(); ++n) {
+      if (text.position_ids[n] == text.position_ids[n - 1] + 1) continue;
+      throw formats::bad_input("distance counts tokens, and these position ids do not follow each "
+                               "other",
+                               "position_ids", "give the ids without them");
+    }
+  }
+}
+
 Reply distance(const json& params, RequestContext& context) {
   const std::vector<std::string> names = model_names(params);
   protocol::DistanceResult result;
@@ -164,6 +177,7 @@ Reply distance(const json& params, RequestContext& context) {
                                   static_cast<double>(n + 1) / share);
     const ModelTexts in =
         open_with_texts(params, names[n], context, DefaultInput::validation_texts);
+    require_steps_of_one(in.texts);
     const analysis::DistanceOptions options = distance_options(in.params, in.texts);
     protocol::DistanceModel model = analysis::analyse_distance(
         passes_of(in.model, in.texts, in.params, context), options, part);
@@ -210,6 +224,7 @@ Reply shift(const json& params, RequestContext& context) {
                                   static_cast<double>(n + 1) / share);
     ModelTexts in = open_with_texts(params, names[n], context, DefaultInput::first_session);
     in.texts = only_first(std::move(in.texts));
+    require_ids_alone(in.texts, "shift");
     for (protocol::ShiftRow& row :
          analysis::analyse_shift(in.model, in.texts.items[0].ids, options, part)) {
       result.rows.push_back(std::move(row));
@@ -230,6 +245,7 @@ Reply theory(const json& params, RequestContext& context) {
   double done = 0;
   for (const std::string& name : names) {
     const ModelTexts in = open_with_texts(params, name, context, DefaultInput::validation_texts);
+    require_ids_alone(in.texts, "theory");
     for (const analysis::TheoryCheck& check : checks) {
       context.throw_if_cancelled();
       protocol::PartOfProgress part(context, done / steps, (done + 1) / steps);
@@ -273,7 +289,7 @@ Reply compare(const json& params, RequestContext& context) {
   json both = params;
   if (!both.contains("length")) {  // one that both were trained for
     const auto context_of = [&](const std::string& name) {
-      return context.models().open(params_for(params, name))->config().context;
+      return context.models().open(params_for(params, name), context)->config().context;
     };
     both["length"] = std::min(context_of(first), context_of(second));
   }

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "analysis/cost.h"
@@ -14,6 +15,7 @@
 #include "formats/tokenizer_files.h"
 #include "model/capture.h"
 #include "model/check.h"
+#include "model/convert.h"
 #include "model/forward_inputs.h"
 #include "model/tensor_io.h"
 #include "protocol/results.h"
@@ -78,7 +80,42 @@ Reply models_list(const json&, RequestContext&) {
   return reply_of(result);
 }
 
-protocol::LoadReport load_report(const model::Model& model) {
+// "yarn x2 over 256 tokens"; empty where nothing is stretched.
+std::string scaling_of(const model::Encoding& encoding, std::int64_t context) {
+  const json& options = encoding.options();
+  const std::string kind = options.value("scaling", "none");
+  if (kind == "none") return {};
+  std::string text = kind;
+  if (kind != "longrope") {
+    const json factor = options.value("factor", json(1.0));
+    text += " x" + (factor == json(std::floor(factor.get<double>()))
+                        ? std::to_string(static_cast<std::int64_t>(factor.get<double>()))
+                        : factor.dump());
+  }
+  const std::int64_t trained = options.value("trained_context", std::int64_t{0});
+  return text + " over " + std::to_string(trained > 0 ? trained : context) + " tokens";
+}
+
+std::string scaling_of(const model::Model& model) {
+  const model::ModelConfig& config = model.config();
+  const std::string most = scaling_of(model.encoding(), config.context);
+  const auto local = model::make_local_encoding(config);
+  if (!local) return most;
+  const std::string theirs = scaling_of(*local, config.context);
+  if (theirs.empty() && most.empty()) return {};
+  return (most.empty() ? "none" : most) + "; local layers: " + (theirs.empty() ? "none" : theirs);
+}
+
+// A scaling that was asked for and does nothing.
+std::string idle_scaling(const model::Encoding& encoding) {
+  const json& options = encoding.options();
+  const std::string kind = options.value("scaling", "none");
+  const bool by_factor = kind == "linear" || kind == "ntk" || kind == "yarn" || kind == "llama3";
+  if (!by_factor || options.value("factor", 1.0) != 1.0) return {};
+  return "the scaling " + kind + " has the factor 1, which changes nothing: set encoding.factor";
+}
+
+protocol::LoadReport load_report(const model::Model& model, std::int64_t length) {
   const model::LoadReport& from = model.report;
   const model::ModelConfig& config = model.config();
   protocol::LoadReport out;
@@ -90,9 +127,12 @@ protocol::LoadReport load_report(const model::Model& model) {
   out.encoding_title = model.encoding().info().title;
   out.encoding_source = model.encoding().info().source;
   out.encoding_options = model.encoding().options();
+  out.scaling = scaling_of(model);
   out.dtypes = from.dtypes;
   out.missing = from.missing, out.unexpected = from.unexpected, out.tied = from.tied;
   out.quirks = from.quirks, out.warnings = from.warnings;
+  const std::string idle = idle_scaling(model.encoding());
+  if (!idle.empty()) out.warnings.push_back(idle);
   for (const auto& tensor : from.flagged) {
     out.flagged.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.flag});
   }
@@ -100,12 +140,20 @@ protocol::LoadReport load_report(const model::Model& model) {
   out.head_dim = config.head_dim, out.ffn_width = config.ffn_width;
   out.weight_bytes = from.weight_bytes;
   out.memory_bytes_at_context = from.memory_bytes_at_context;
+  out.dtype = model::name_of_dtype(model.decoder.dtype());
+  out.length = length > 0 ? length : config.context;
+  out.memory_bytes =
+      model::memory_bytes(config, from.weight_bytes,
+                          static_cast<std::int64_t>(at::elementSize(model.decoder.dtype())),
+                          out.length);
   out.tokenizer = from.tokenizer, out.hash = from.sha256;
   return out;
 }
 
 Reply model_info(const json& params, RequestContext& context) {
-  return reply_of(load_report(*context.models().open(params)));
+  const std::int64_t length = params.value("length", std::int64_t{0});
+  if (length < 0) throw formats::bad_usage("a length must be at least 1", "length");
+  return reply_of(load_report(*context.models().open(params, context), length));
 }
 
 // ---- texts --------------------------------------------------------------------------------------
@@ -113,10 +161,10 @@ Reply model_info(const json& params, RequestContext& context) {
 // The tokenizer of a request's model: where it has a file of its own, weights stay untouched.
 std::shared_ptr<const formats::Tokenizer> tokenizer_of(const json& params,
                                                        RequestContext& context) {
-  if (const auto file = formats::find_tokenizer_file(model_names(params)[0])) {
+  if (const auto file = formats::find_tokenizer_file(reading_of(params).model)) {
     return formats::open_tokenizer(*file);
   }
-  const ModelPointer model = context.models().open(params);
+  const ModelPointer model = context.models().open(params, context);
   if (!model->tokenizer) {
     throw formats::bad_input("the model has no tokenizer", model->report.path);
   }
@@ -170,16 +218,16 @@ Reply tokenize(const json& params, RequestContext& context) {
   if (input.empty()) return {tokenized(*tokenizer, analysis::first_session_text().text, plain), {}};
   json all = params;
   if (!all.contains("length")) all["length"] = std::int64_t{1} << 40;  // nothing is cut
-  const ModelPointer model = context.models().open(params);
+  const ModelPointer model = context.models().open(params, context);
   const Texts texts =
       only_first(read_input(all, context, *model, DefaultInput::first_session));
   return {there_and_back(*tokenizer, texts.items[0].ids, plain), {}};
 }
 
 Reply text_read(const json& params, RequestContext& context) {
-  const ModelPointer model = context.models().open(params);
+  const ModelPointer model = context.models().open(params, context);
   const Texts texts = only_first(read_input(params, context, *model, DefaultInput::first_session));
-  const auto pass = pass_cache().get(model, texts.items[0].ids, backend_of(params), context);
+  const auto pass = pass_cache().get(model, texts.items[0], backend_of(params), context);
   protocol::TextResult result =
       analysis::analyse_text(*pass, texts.items[0], params.value("guesses", 5));
   result.provenance = provenance_of("text.read", params, context, {model}, &texts,
@@ -188,8 +236,9 @@ Reply text_read(const json& params, RequestContext& context) {
 }
 
 Reply generate(const json& params, RequestContext& context) {
-  const ModelPointer model = context.models().open(params);
+  const ModelPointer model = context.models().open(params, context);
   const Texts texts = only_first(read_input(params, context, *model, DefaultInput::first_session));
+  require_ids_alone(texts, "generate");
   analysis::GenerateOptions options;
   options.tokens = params.value("tokens", options.tokens);
   options.temperature = params.value("temperature", options.temperature);
@@ -235,8 +284,9 @@ model::CaptureSpec capture_spec(const json& params) {
 }
 
 Reply capture(const json& params, RequestContext& context) {
-  const ModelPointer model = context.models().open(params);
-  Texts texts = read_input(params, context, *model, DefaultInput::first_session);
+  const ModelPointer model = context.models().open(params, context);
+  Texts texts =
+      read_input(params, context, *model, DefaultInput::first_session, Padding::keep);
   const at::Tensor ids = batch_of(texts);
   model::ForwardOptions options;
   options.backend = backend_of(params);
@@ -254,7 +304,7 @@ Reply capture(const json& params, RequestContext& context) {
     result.bytes += static_cast<std::int64_t>(tensors.back().size_bytes());
   }
   for (const std::string& note : captured.notes) {
-    texts.note += std::string(texts.note.empty() ? "" : "; ") + note;
+    texts.add_note(note);
   }
   result.provenance = provenance_of("capture", params, context, {model}, &texts, captured.kernel);
   return reply_of(result, std::move(tensors));
@@ -272,7 +322,9 @@ Reply check(const json& params, RequestContext& context) {
   options.forward.progress = [&context](double done) { context.progress(done, "comparing"); };
   options.forward.cancelled = [&context] { return context.cancelled(); };
   const std::string name = model_names(params)[0], reference = params["reference"];
-  const model::ReferenceCheck checked = model::check_against(name, reference, options);
+  const protocol::ModelReading reading = reading_of(params);
+  options.overrides = reading.settings;
+  const model::ReferenceCheck checked = model::check_against(reading.model, reference, options);
   protocol::ReferenceCheckResult result;
   result.model = name, result.reference = reference;
   result.verdict =
@@ -292,10 +344,57 @@ Reply check(const json& params, RequestContext& context) {
   return reply_of(result);
 }
 
+// ---- convert ------------------------------------------------------------------------------------
+
+// Exported files say where they come from (cli.md): FILE.json beside them.
+void write_sidecar(const std::filesystem::path& folder, const protocol::ConvertResult& result) {
+  const json sidecar = {{"command", result.provenance.command},
+                        {"program", "phasescope"},
+                        {"provenance", protocol::to_json_form(result.provenance)},
+                        {"notes", result.notes}};
+  formats::write_file_atomically(formats::real_file_system(), folder / "model.safetensors.json",
+                                 sidecar.dump(2) + "\n");
+}
+
+Reply convert(const json& params, RequestContext& context) {
+  const protocol::ModelReading reading = reading_of(params);
+  model::ConvertOptions options;
+  options.overrides = reading.settings;
+  if (params.contains("dtype")) options.dtype = model::dtype_of_name(params["dtype"]);
+  options.progress = [&context](double done) { context.progress(done, "writing tensors"); };
+  options.cancelled = [&context] { return context.cancelled(); };
+  const std::filesystem::path out = params.value("out", "");
+  const std::string to = params.value("to", "");
+  context.progress(0, "opening " + reading.model);
+  const model::Converted done =
+      model::convert_model(formats::real_file_system(), reading.model, to, out, options);
+  protocol::ConvertResult result;
+  result.model = done.model, result.to = to, result.out = out.string();
+  result.files = done.files, result.notes = done.notes;
+  result.tensors = done.tensors, result.bytes = static_cast<std::int64_t>(done.bytes);
+  result.parameters_before = done.parameters_before, result.parameters = done.parameters;
+  result.provenance = provenance_of("convert", params, context, {}, nullptr, "");
+  result.provenance.models = {done.model};
+  result.provenance.model_hashes = {done.sha256};
+  result.provenance.dtype = options.dtype ? model::name_of_dtype(*options.dtype) : "";
+  write_sidecar(out, result);
+  result.files.push_back("model.safetensors.json");
+  return reply_of(result);
+}
+
+Reply convert_list(const json&, RequestContext&) {
+  json forms = json::array();
+  for (const model::ConversionForm& form : model::conversion_forms()) {
+    forms.push_back({{"key", form.key}, {"help", form.help}});
+  }
+  return {{{"forms", std::move(forms)}}, {}};
+}
+
 // ---- cost ---------------------------------------------------------------------------------------
 
 // A configuration file: our own form, or a run configuration with the model in it.
-std::optional<model::ModelConfig> config_of_file(const std::string& name) {
+std::optional<model::ModelConfig> config_of_file(const protocol::ModelReading& reading) {
+  const std::string& name = reading.model;
   if (!name.ends_with(".json") || !std::filesystem::is_regular_file(name)) return std::nullopt;
   formats::Json object = formats::json_from_file(name);
   if (object.contains("model") && object["model"].is_object()) {
@@ -303,14 +402,16 @@ std::optional<model::ModelConfig> config_of_file(const std::string& name) {
     if (object.contains("encoding")) model["encoding"] = object["encoding"];
     object = std::move(model);
   }
-  return model::read_model_config(object, name);
+  model::ModelConfig config = model::read_model_config(object, name);
+  for (const auto& [key, value] : reading.settings) model::set_field(config, key, value);
+  return config;
 }
 
 Reply cost(const json& params, RequestContext& context) {
-  const std::string name = model_names(params)[0];
+  const std::string name = protocol::name_of(reading_of(params));
   const std::int64_t length = params.value("length", std::int64_t{1024});
-  std::optional<model::ModelConfig> config = config_of_file(name);
-  if (!config) config = context.models().open(params)->config();
+  std::optional<model::ModelConfig> config = config_of_file(reading_of(params));
+  if (!config) config = context.models().open(params, context)->config();
   return reply_of(analysis::analyse_cost(*config, name, length));
 }
 
@@ -325,6 +426,8 @@ std::vector<Handler> models_handlers() {
       {"generate", "continues a text", generate},
       {"capture", "tensors of a forward pass", capture},
       {"check", "compares a model with a reference file", check},
+      {"convert", "writes a model in another form", convert},
+      {"convert.list", "the forms a model can be converted to", convert_list},
       {"cost", "FLOPs, multiply-accumulates, parameters, memory", cost},
   };
 }

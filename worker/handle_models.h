@@ -7,17 +7,19 @@
 
 namespace phasescope::worker {
 
-// Common parameters: "model"; "input", "corpus", "length" as in request_input.h; "dtype", "set",
-// "device" as ModelCache has them; "backend": "fused" | "plain"; "seed".
+// Common parameters: "model", "dtype", "set", "device" as ModelCache has them; "input", "corpus",
+// "length" as in request_input.h; "backend": "fused" | "plain"; "seed".
 //
 // models.list {}: ModelsResult, the bundled models.
-// model.info {}: LoadReport.
+// model.info {"length"? (the trained context)}: LoadReport.
 // tokenize {"no_special"?}: {"ids", "decoded", "tokens"}; an input of ids is decoded.
 // text.read {"guesses"? (5)}: TextResult.
 // generate {"tokens"? (64), "temperature"? (0), "seed"?}: GenerateResult.
 // capture {"what"?, "layers"?, "heads"?, "rows"?, "cols"?}: CaptureResult, the tensors by the names
-//   of the command line; `position_ids` (N) of an "inputs" file is used.
+//   of the command line. Of an "inputs" file the masks and positions are passed on as they are,
+//   where other methods leave padding out.
 // check {"reference", "tolerance"?}: ReferenceCheckResult.
+// convert {"to", "out", "dtype"?}: ConvertResult. convert.list {}: {"forms": [{"key", "help"}]}.
 // cost {"length"?}: CostResult; "model" may be the path of a configuration (.json) too.
 std::vector<Handler> models_handlers();
 

@@ -4,7 +4,7 @@
 // GROUP_handlers();`, a line in handlers.cpp, a line in worker/CMakeLists.txt, a test. A method is
 //
 //   protocol::Reply model_info(const nlohmann::json& params, RequestContext& context) {
-//     auto model = context.models().open(params);        // or throw formats::Error
+//     auto model = context.models().open(params, context);  // or throw formats::Error
 //     context.progress(0.5, "reading tensors");
 //     context.throw_if_cancelled();                      // at every step that may take long
 //     return {to_json(result), {std::move(tensor)}};

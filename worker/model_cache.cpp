@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "formats/error.h"
 #include "model/tensor_io.h"
@@ -32,17 +33,6 @@ std::pair<std::string, std::string> assignment_of(const std::string& text) {
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
-std::vector<std::pair<std::string, std::string>> overrides_of(const json& params) {
-  std::vector<std::pair<std::string, std::string>> overrides;
-  const json set = params.value("set", json::array());
-  if (set.is_object()) {
-    for (const auto& [key, value] : set.items()) overrides.emplace_back(key, value_text(value));
-  } else {
-    for (const auto& text : set) overrides.push_back(assignment_of(text.get<std::string>()));
-  }
-  return overrides;
-}
-
 // Changes when one of the files that say which weights these are changes.
 std::string files_state(const std::filesystem::path& path) {
   std::string state;
@@ -56,27 +46,63 @@ std::string files_state(const std::filesystem::path& path) {
 
 }  // namespace
 
-std::shared_ptr<const model::Model> ModelCache::open(const json& params) {
-  const std::string name = name_of(params);
+protocol::Settings own_settings(const json& set) {
+  protocol::Settings settings;
+  if (set.is_object()) {
+    for (const auto& [key, value] : set.items()) settings.emplace_back(key, value_text(value));
+  } else {
+    for (const auto& text : set) settings.push_back(assignment_of(text.get<std::string>()));
+  }
+  return settings;
+}
+
+protocol::ModelReading reading_of(const json& params) {
+  protocol::ModelReading reading = protocol::model_reading(name_of(params));
+  for (auto& setting : own_settings(params.value("set", json::array()))) {
+    reading.settings.push_back(std::move(setting));
+  }
+  return reading;
+}
+
+ModelCache::ModelPointer ModelCache::find(const std::string& key) {
+  const auto found = std::find_if(entries_.begin(), entries_.end(),
+                                  [&](const Entry& entry) { return entry.key == key; });
+  if (found == entries_.end()) return nullptr;
+  if (found->state != files_state(found->model->report.path)) {
+    entries_.erase(found);
+    return nullptr;
+  }
+  entries_.splice(entries_.begin(), entries_, found);
+  return entries_.front().model;
+}
+
+void ModelCache::keep(const std::string& key, const ModelPointer& model) {
+  entries_.push_front({key, files_state(model->report.path), model});
+  if (entries_.size() > most_models_) entries_.pop_back();
+}
+
+std::shared_ptr<const model::Model> ModelCache::open(const json& params,
+                                                     protocol::Progress& progress) {
+  const protocol::ModelReading reading = reading_of(params);
   check_device(params.value("device", settings_.device));
   model::OpenModelOptions options;
   const std::string dtype = params.value("dtype", "f32");
   options.dtype = model::dtype_of_name(dtype);
-  options.overrides = overrides_of(params);
-  const std::string key = json({name, dtype, options.overrides}).dump();
+  options.cancelled = [&progress] { return progress.cancelled(); };
+  options.progress = [&progress, &reading](double done) {
+    progress.progress(done, "opening " + reading.model);
+  };
+  const std::string key = json({reading.model, dtype}).dump();
+  ModelPointer model = find(key);
+  if (!model) keep(key, model = model::open_model(reading.model, options));
+  if (reading.settings.empty()) return model;
 
-  const auto found = std::find_if(entries_.begin(), entries_.end(),
-                                  [&](const Entry& entry) { return entry.key == key; });
-  if (found != entries_.end()) {
-    if (found->state == files_state(found->model->report.path)) {
-      entries_.splice(entries_.begin(), entries_, found);
-      return entries_.front().model;
-    }
-    entries_.erase(found);
-  }
-  auto model = model::open_model(name, options);
-  entries_.push_front({key, files_state(model->report.path), model});
-  if (entries_.size() > most_models_) entries_.pop_back();
+  const std::string changed_key = json({reading.model, dtype, reading.settings}).dump();
+  if (ModelPointer known = find(changed_key)) return known;
+  model = model::with_overrides(
+      model, reading.settings,
+      protocol::name_of({model->report.name, reading.settings}));
+  keep(changed_key, model);
   return model;
 }
 

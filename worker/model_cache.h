@@ -8,9 +8,16 @@
 #include <string>
 
 #include "model/open_model.h"
+#include "protocol/model_reading.h"
+#include "protocol/progress.h"
 #include "worker/handlers.h"
 
 namespace phasescope::worker {
+
+// The settings of a "set": ["a.b=c"] or {"a.b": c}. Throws Error "bad_usage".
+protocol::Settings own_settings(const nlohmann::json& set);
+// The model and the settings of a request: those of its name first, then those of its "set".
+protocol::ModelReading reading_of(const nlohmann::json& params);
 
 class ModelCache {
  public:
@@ -18,18 +25,26 @@ class ModelCache {
   explicit ModelCache(WorkerSettings settings, std::size_t most_models = 6)
       : settings_(std::move(settings)), most_models_(most_models) {}
 
-  // The model of {"model", "dtype"? ("f32"), "set"? (["a.b=c"] or {"a.b": c}), "device"?}. Opened
-  // again when its files have changed since (a job's newest checkpoint). Throws Error "bad_usage"
-  // for parameters that are none, "device_unavailable", and what model::open_model throws.
-  std::shared_ptr<const model::Model> open(const nlohmann::json& params);
+  // The model of {"model", "dtype"? ("f32"), "set"? (["a.b=c"] or {"a.b": c}), "device"?}. Its name
+  // may carry settings of its own, "rope (yarn x2)" (protocol/model_reading.h); readings of one
+  // file share its weights. Opened again when its files have changed since (a job's newest
+  // checkpoint). `progress` hears of the reading and may cancel it. Throws Error "bad_usage" for
+  // parameters that are none, "device_unavailable", and what model::open_model throws.
+  std::shared_ptr<const model::Model> open(const nlohmann::json& params,
+                                           protocol::Progress& progress);
   void clear() { entries_.clear(); }
   std::size_t size() const { return entries_.size(); }
 
  private:
+  using ModelPointer = std::shared_ptr<const model::Model>;
+
+  ModelPointer find(const std::string& key);
+  void keep(const std::string& key, const ModelPointer& model);
+
   struct Entry {
     std::string key;    // what was asked for
     std::string state;  // of its files when it was opened
-    std::shared_ptr<const model::Model> model;
+    ModelPointer model;
   };
 
   WorkerSettings settings_;

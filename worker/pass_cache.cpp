@@ -1,8 +1,9 @@
 #include "worker/pass_cache.h"
 
 #include <algorithm>
+#include <utility>
 
-#include "formats/sha256.h"
+#include "analysis/texts.h"
 
 namespace phasescope::worker {
 
@@ -11,20 +12,24 @@ namespace {
 constexpr std::size_t kMostEntries = 8;
 
 // A pass holds its model, so that the address names it as long as the entry lives.
-std::string key_of(const model::Model* model, std::span<const std::int64_t> ids,
-                   model::Backend backend) {
+std::string key_of(const model::Model* model, const analysis::Text& text, model::Backend backend) {
+  analysis::Texts one;
+  one.items.push_back({.ids = text.ids,
+                       .position_ids = text.position_ids,
+                       .token_types = text.token_types,
+                       .decoder_ids = text.decoder_ids});
   return std::to_string(reinterpret_cast<std::uintptr_t>(model)) + "/" +
-         std::to_string(static_cast<int>(backend)) + "/" + formats::sha256_hex(std::as_bytes(ids));
+         std::to_string(static_cast<int>(backend)) + "/" + one.hash();
 }
 
 }  // namespace
 
 std::shared_ptr<analysis::TextPass> PassCache::get(const std::shared_ptr<const model::Model>& model,
-                                                   std::span<const std::int64_t> ids,
+                                                   const analysis::Text& text,
                                                    model::Backend backend,
                                                    protocol::Progress& progress) {
   drop_old();
-  const std::string key = key_of(model.get(), ids, backend);
+  const std::string key = key_of(model.get(), text, backend);
   const auto found =
       std::ranges::find_if(entries_, [&key](const Entry& entry) { return entry.key == key; });
   if (found != entries_.end()) {
@@ -32,8 +37,9 @@ std::shared_ptr<analysis::TextPass> PassCache::get(const std::shared_ptr<const m
   } else {
     model::ForwardOptions options;
     options.backend = backend;
-    entries_.push_front(
-        {key, std::make_shared<analysis::TextPass>(model, analysis::ids_tensor(ids), options)});
+    entries_.push_front({key, std::make_shared<analysis::TextPass>(
+                                  model, analysis::ids_tensor(text.ids),
+                                  analysis::with_inputs_of(text, std::move(options)))});
   }
   entries_.front().pass->watch(&progress);
   return entries_.front().pass;

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <list>
 #include <memory>
-#include <span>
 #include <string>
 
 #include "analysis/text_pass.h"
@@ -18,10 +17,10 @@ class PassCache {
   explicit PassCache(std::int64_t limit_bytes = std::int64_t{512} << 20)
       : limit_bytes_(limit_bytes) {}
 
-  // The pass of these ids through this model, run or not. Its forward passes report to `progress`
+  // The pass of this text through this model, run or not. Its forward passes report to `progress`
   // until the next call.
   std::shared_ptr<analysis::TextPass> get(const std::shared_ptr<const model::Model>& model,
-                                          std::span<const std::int64_t> ids, model::Backend backend,
+                                          const analysis::Text& text, model::Backend backend,
                                           protocol::Progress& progress);
   std::size_t size() const { return entries_.size(); }
 

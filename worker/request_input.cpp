@@ -9,7 +9,9 @@
 #include "analysis/tensors.h"
 #include "formats/error.h"
 #include "formats/safetensors.h"
+#include "model/forward_inputs.h"
 #include "model/tensor_io.h"
+#include "worker/model_cache.h"
 
 namespace phasescope::worker {
 namespace {
@@ -53,12 +55,117 @@ IdLists rows_of(const std::vector<std::int64_t>& values, const std::vector<std::
   return lists;
 }
 
-IdLists ids_of_file(const std::string& path) {
+// Row b of (N), (1, N) or (B, N); empty where there is none.
+std::vector<std::int64_t> row_of(const at::Tensor& values, std::int64_t b) {
+  if (!values.defined()) return {};
+  const at::Tensor rows = values.dim() == 1 ? values.unsqueeze(0) : values;
+  return analysis::to_vector<std::int64_t>(rows[rows.size(0) == 1 ? 0 : b]);
+}
+
+bool counts_from_zero(const std::vector<std::int64_t>& values) {
+  for (std::size_t n = 0; n < values.size(); ++n) {
+    if (values[n] != static_cast<std::int64_t>(n)) return false;
+  }
+  return true;
+}
+
+std::vector<std::int64_t> chosen(const std::vector<std::int64_t>& values,
+                                 const std::vector<std::size_t>& places) {
+  std::vector<std::int64_t> list;
+  for (const std::size_t place : places) {
+    if (place < values.size()) list.push_back(values[place]);
+  }
+  return list;
+}
+
+// What a file holds beside the ids, for the texts of its ids.
+class FileInputs {
+ public:
+  FileInputs(const formats::SafetensorsFile& file, const at::Tensor& ids,
+             const model::ModelConfig& config, const model::Encoding& encoding)
+      : config_(config) {
+    model::read_forward_inputs(file, "", ids, options_);
+    model::place_cells(encoding, options_);
+    if (options_.token_types.defined() && config.embedding.token_types == 0 &&
+        options_.token_types.ne(0).any().item<bool>()) {
+      throw formats::bad_input("this model has no token types", "token_type_ids",
+                               "leave them out, or all 0");
+    }
+    if (options_.layer_position_ids.defined()) {
+      throw formats::bad_input("positions that each layer draws are read by capture and check alone",
+                               "positions");
+    }
+    if (options_.key_mask.defined() && config.attention.padding != "hidden") {
+      throw formats::bad_input("this model's padding changes what its texts see, so that it cannot be "
+                               "left out",
+                               "attention_mask", "capture and check read it");
+    }
+    if (options_.decoder_ids.defined() && config.encoder_layers == 0) {
+      throw formats::bad_input("this model has no decoder beside an encoder", "decoder_input_ids",
+                               "leave them out");
+    }
+  }
+
+  void add_to(Texts& texts) const {
+    std::int64_t left_out = 0;
+    for (std::size_t b = 0; b < texts.items.size(); ++b) {
+      left_out += add_to(texts.items[b], static_cast<std::int64_t>(b));
+    }
+    if (left_out > 0) texts.add_note(std::to_string(left_out) + " tokens of padding are left out");
+  }
+
+ private:
+  // Number of tokens that are left out.
+  std::int64_t add_to(analysis::Text& text, std::int64_t b) const {
+    const std::vector<std::size_t> kept = seen_tokens(text, b);
+    std::vector<std::int64_t> positions = row_of(options_.position_ids, b);
+    if (positions.empty() && !config_.positions_skip_padding) {
+      for (std::size_t n = 0; n < text.ids.size(); ++n) {
+        positions.push_back(static_cast<std::int64_t>(n));
+      }
+    }
+    positions = chosen(positions, kept);
+    if (!counts_from_zero(positions)) text.position_ids = std::move(positions);
+    if (config_.embedding.token_types > 0) {
+      text.token_types = chosen(row_of(options_.token_types, b), kept);
+    }
+    text.decoder_ids = row_of(options_.decoder_ids, b);
+    const auto left_out = static_cast<std::int64_t>(text.ids.size() - kept.size());
+    text.ids = chosen(text.ids, kept);
+    return left_out;
+  }
+
+  std::vector<std::size_t> seen_tokens(const analysis::Text& text, std::int64_t b) const {
+    const std::vector<std::int64_t> mask = row_of(options_.key_mask, b);
+    std::vector<std::size_t> kept;
+    for (std::size_t n = 0; n < text.ids.size(); ++n) {
+      if (mask.empty() || mask[n] != 0) kept.push_back(n);
+    }
+    if (kept.empty()) throw formats::bad_input("the text is padding alone", text.name);
+    if (kept.back() + 1 != kept.size() && config_.positions.map != "identity") {
+      throw formats::bad_input("padding before or within a text cannot be left out where positions "
+                               "are mapped",
+                               "attention_mask");
+    }
+    return kept;
+  }
+
+  const model::ModelConfig& config_;
+  model::ForwardOptions options_;
+};
+
+Texts texts_of_file(const std::string& path, const model::Model& model, std::int64_t length,
+                    Padding padding) {
   const auto file = formats::SafetensorsFile::open(path);
   const formats::TensorEntry* entry = file.find("input_ids");
   if (entry == nullptr) throw formats::bad_input("the file has no tensor input_ids", path);
   const at::Tensor ids = model::read_tensor(file, *entry);
-  return rows_of(analysis::to_vector<std::int64_t>(ids), ids.sizes().vec());
+  Texts texts = analysis::texts_of_ids(
+      rows_of(analysis::to_vector<std::int64_t>(ids), ids.sizes().vec()), model.config().vocab_size,
+      length);
+  if (padding == Padding::keep) return texts;
+  FileInputs(file, ids.slice(1, 0, length), model.config(), model.encoding()).add_to(texts);
+  return texts;
 }
 
 std::vector<formats::NamedText> corpus_texts(const json& corpus) {
@@ -93,7 +200,7 @@ Texts through_tokenizer(const std::vector<formats::NamedText>& texts, const mode
 }
 
 Texts given_input(const json& input, RequestContext& context, const model::Model& model,
-                  std::int64_t length) {
+                  std::int64_t length, Padding padding) {
   const std::int64_t vocabulary = model.config().vocab_size;
   for (const char* key : {"text", "prompt"}) {
     if (!input.contains(key)) continue;
@@ -113,8 +220,7 @@ Texts given_input(const json& input, RequestContext& context, const model::Model
                                   length);
   }
   if (input.contains("inputs") && input["inputs"].is_string()) {
-    return analysis::texts_of_ids(ids_of_file(input["inputs"].get<std::string>()), vocabulary,
-                                  length);
+    return texts_of_file(input["inputs"].get<std::string>(), model, length, padding);
   }
   throw formats::bad_usage("the input has none of text, prompt, ids, inputs, corpus", "input");
 }
@@ -129,14 +235,14 @@ std::int64_t integer_param(const json& params, const char* name, std::int64_t fa
 }  // namespace
 
 Texts read_input(const json& params, RequestContext& context, const model::Model& model,
-                 DefaultInput fallback) {
+                 DefaultInput fallback, Padding padding) {
   const std::int64_t asked = integer_param(params, "length", 0);
   if (asked < 0) throw formats::bad_usage("a length must be at least 1", "length");
   const std::int64_t length = asked > 0 ? asked : model.config().context;
   const auto input = params.find("input");
   if (input != params.end() && !input->is_null()) {
     if (!input->is_object()) wrong_type("input", "an object");
-    if (!input->empty()) return given_input(*input, context, model, length);
+    if (!input->empty()) return given_input(*input, context, model, length, padding);
   }
   const auto corpus = params.find("corpus");
   const bool many = fallback == DefaultInput::validation_texts ||
@@ -151,10 +257,20 @@ Texts read_input(const json& params, RequestContext& context, const model::Model
   return through_tokenizer(corpus_texts(which), model, length);
 }
 
+void require_ids_alone(const Texts& texts, const std::string& what) {
+  for (const analysis::Text& text : texts.items) {
+    if (text.ids_alone()) continue;
+    const char* more = !text.position_ids.empty()  ? "position_ids"
+                       : !text.token_types.empty() ? "token_type_ids"
+                                                   : "decoder_input_ids";
+    throw formats::bad_input(what + " reads token ids alone, and this file of inputs has more",
+                             more, "give the ids without it");
+  }
+}
+
 Texts only_first(Texts texts) {
   if (texts.items.size() < 2) return texts;
-  texts.note += std::string(texts.note.empty() ? "" : "; ") + "only the first of " +
-                std::to_string(texts.items.size()) + " texts is read";
+  texts.add_note("only the first of " + std::to_string(texts.items.size()) + " texts is read");
   texts.items.resize(1);
   texts.corpus = false;
   return texts;
@@ -169,16 +285,30 @@ model::Backend backend_of(const json& params) {
 
 namespace {
 
+// As a POSIX shell reads it back.
+std::string shell_word(const std::string& word) {
+  if (!word.empty() && word.find_first_of(" '\"()[]{}$&;|<>*?!`\\#~\t\n") == word.npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
 // The parameters as the options of the command line, for whoever asked without one.
 std::string command_of(const std::string& method, const json& params) {
   std::ostringstream out;
   std::string verb = method;
   if (verb == "text.read") verb = "view";
   out << "phasescope " << verb;
-  for (const std::string& name : model_names(params)) out << ' ' << name;
+  for (const std::string& name : model_names(params)) out << ' ' << shell_word(name);
   for (const auto& [key, value] : params.items()) {
     if (key == "model" || key == "models" || key == "input" || key == "a" || key == "b") continue;
     if (value.is_null() || value == json(false) || value == json("")) continue;
+    if (key == "set") {
+      for (const auto& [name, setting] : own_settings(value)) {
+        out << " --set " << shell_word(name + "=" + setting);
+      }
+      continue;
+    }
     std::string option = key;
     std::ranges::replace(option, '_', '-');
     out << " --" << option;

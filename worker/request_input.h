@@ -22,12 +22,16 @@ namespace phasescope::worker {
 // What is read where a request has no `input`: the text of a first session, or the bundled
 // validation texts.
 enum class DefaultInput { first_session, validation_texts };
+// Tokens that a file's attention_mask hides are left out of the texts, where they keep the positions
+// they have there; or they stay, for who passes the mask on.
+enum class Padding { leave_out, keep };
 
 // `input` is an object with one of
 //   "text", "prompt": the text itself; "name" may name it
 //   "ids": a list of ids, or lists of them
-//   "inputs": path of a safetensors file with `input_ids` (B, N); tensors of that name that came
-//             with the request are read before it
+//   "inputs": path of a safetensors file with `input_ids` (B, N) and, where the model takes them,
+//             attention_mask, position_ids, token_type_ids, decoder_input_ids; a tensor input_ids
+//             that came with the request is read before it
 //   "corpus": true for the bundled validation texts, a list of texts or of {"name", "text"}, or the
 //             path of a .jsonl file of such objects
 // A top-level "corpus": true means the bundled validation texts too. Texts get the tokenizer's own
@@ -35,7 +39,12 @@ enum class DefaultInput { first_session, validation_texts };
 // says. A model without a tokenizer reads seeded random ids where no input is given. Throws Error
 // "bad_input" for an empty text, unreadable input and ids outside the vocabulary.
 analysis::Texts read_input(const nlohmann::json& params, RequestContext& context,
-                           const model::Model& model, DefaultInput fallback);
+                           const model::Model& model, DefaultInput fallback,
+                           Padding padding = Padding::leave_out);
+
+// Throws Error "bad_input" where a file of inputs has given the texts more than ids; `what` names the
+// method that does not read it.
+void require_ids_alone(const analysis::Texts& texts, const std::string& what);
 
 // The first of several texts, with a note that the others are not read.
 analysis::Texts only_first(analysis::Texts texts);

@@ -100,10 +100,18 @@ class Report {
     }
   }
 
-  // A model that is named by its path: "models/rope" -> "models_rope".
+  // A model that is named by its path or with settings: "models/rope" -> "models_rope", "rope (yarn
+  // x2)" -> "rope_yarn_x2".
   static std::string file_name(const std::string& model) {
-    std::string name = model;
-    std::replace(name.begin(), name.end(), '/', '_');
+    std::string name;
+    for (const char c : model) {
+      const bool plain = std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '.';
+      if (plain) {
+        name += c;
+      } else if (c != ')' && !name.ends_with('_')) {
+        name += '_';
+      }
+    }
     return name;
   }
 

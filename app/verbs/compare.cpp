@@ -16,10 +16,12 @@ class CompareVerb : public Verb {
     options.argument("A", a_, "first model");
     options.argument("B", b_, "second model");
     input_.declare(options);
+    set_.declare(options);
   }
   Output run(Run& run) override {
     nlohmann::json params{{"a", a_}, {"b", b_}, {"models", {a_, b_}}};
     input_.add_to(params);
+    set_.add_to(params);
     protocol::Reply reply = run.call("compare", std::move(params));
     const auto compare = result_of<protocol::CompareResult>(reply);
     Output output{.result = std::move(reply.result)};
@@ -33,6 +35,7 @@ class CompareVerb : public Verb {
     output.figures = {divergence_figure(compare)};
     nlohmann::json input = nlohmann::json::object();
     input_.add_to(input);
+    set_.add_to(input);
     if (auto difference = largest_difference(run, compare, {a_, b_}, input)) {
       output.figures.push_back(std::move(*difference));
     }
@@ -42,6 +45,7 @@ class CompareVerb : public Verb {
  private:
   std::string a_, b_;
   InputOptions input_;
+  SetOptions set_;
 };
 
 }  // namespace

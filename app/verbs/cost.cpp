@@ -13,9 +13,12 @@ class CostVerb : public Verb {
   void declare(Options& options) override {
     options.argument("MODEL", model_, "model, or a run configuration or config.json");
     options.option("--length", length_, "tokens of one forward pass");
+    set_.declare(options);
   }
   Output run(Run& run) override {
-    Output output{.result = run.call("cost", {{"model", model_}, {"length", length_}}).result};
+    nlohmann::json params{{"model", model_}, {"length", length_}};
+    set_.add_to(params);
+    Output output{.result = run.call("cost", std::move(params)).result};
     nlohmann::json counts = nlohmann::json::array();
     for (const char* name : {"published", "executed"}) {
       nlohmann::json row = output.result[name];
@@ -34,6 +37,7 @@ class CostVerb : public Verb {
  private:
   std::string model_;
   int64_t length_ = 1024;
+  SetOptions set_;
 };
 
 }  // namespace

@@ -11,7 +11,7 @@ class EvalVerb : public Verb {
   std::string name() const override { return "eval"; }
   std::string help() const override { return "extrapolation tests: a task against length"; }
   std::string example() const override {
-    return "phasescope eval perplexity rope alibi tapa --lengths 256,512,1024";
+    return "phasescope eval perplexity rope 'rope (yarn x2)' alibi --lengths 256,512";
   }
   void declare(Options& options) override {
     options.argument("TASK", task_, "perplexity");
@@ -28,8 +28,8 @@ class EvalVerb : public Verb {
                           {"lengths", integer_list(lengths_, "--lengths")}};
     if (!window_.empty()) params["window"] = window_;
     if (trials_ > 0) params["trials"] = trials_;
-    set_.add_to(params);
     if (!job_.empty()) return start_job(run, std::move(params));
+    set_.add_to(params);
     protocol::Reply reply = run.call("eval", std::move(params));
     const auto eval = result_of<protocol::EvalResult>(reply);
     Output output{.result = std::move(reply.result)};
@@ -42,6 +42,9 @@ class EvalVerb : public Verb {
 
  private:
   Output start_job(Run& run, nlohmann::json params) {
+    for (nlohmann::json& model : params["models"]) {
+      model = set_.applied_to(model.get<std::string>());
+    }
     Output output{
         .result =
             run.call("jobs.start", {{"kind", "eval"}, {"dir", job_}, {"config", std::move(params)}})

@@ -20,6 +20,7 @@ std::unique_ptr<Verb> distance_verb();
 std::unique_ptr<Verb> shift_verb();
 std::unique_ptr<Verb> theory_verb();
 std::unique_ptr<Verb> compare_verb();
+std::unique_ptr<Verb> convert_verb();
 std::unique_ptr<Verb> cost_verb();
 std::unique_ptr<Verb> report_verb();
 std::unique_ptr<Verb> train_verb();

@@ -15,12 +15,14 @@ class GenerateVerb : public Verb {
   void declare(Options& options) override {
     options.argument("MODEL", model_, "folder, .safetensors file or bundled name");
     input_.declare(options);
+    set_.declare(options);
     options.option("--tokens", tokens_, "how many to add");
     options.option("--temperature", temperature_, "0 is greedy");
   }
   Output run(Run& run) override {
     nlohmann::json params{{"model", model_}, {"tokens", tokens_}, {"temperature", temperature_}};
     input_.add_to(params);
+    set_.add_to(params);
     Output output{.result = run.call("generate", std::move(params)).result};
     output.text = output.result.value("text", "") + "\n";
     return output;
@@ -31,6 +33,7 @@ class GenerateVerb : public Verb {
   int64_t tokens_ = 64;
   double temperature_ = 0;
   InputOptions input_;
+  SetOptions set_;
 };
 
 }  // namespace

@@ -14,10 +14,12 @@ class InfoVerb : public Verb {
   std::string example() const override { return "phasescope info rope"; }
   void declare(Options& options) override {
     options.argument("MODEL", model_, "folder, .safetensors file or bundled name");
+    options.option("--length", length_, "tokens whose memory is told (default: the trained context)",
+                   0);
     set_.declare(options);
   }
   Output run(Run& run) override {
-    nlohmann::json params{{"model", model_}};
+    nlohmann::json params{{"model", model_}, {"length", length_}};
     set_.add_to(params);
     Output output{.result = run.call("model.info", std::move(params)).result};
     nlohmann::json facts = output.result;
@@ -32,6 +34,7 @@ class InfoVerb : public Verb {
                                          "encoding_why",
                                          "encoding_title",
                                          "encoding_source",
+                                         "scaling",
                                          "encoding_options",
                                          "note",
                                          "parameters",
@@ -45,8 +48,11 @@ class InfoVerb : public Verb {
                                          "context",
                                          "dtypes",
                                          "tokenizer",
+                                         "dtype",
                                          "weight_bytes",
                                          "memory_bytes_at_context",
+                                         "length",
+                                         "memory_bytes",
                                          "missing",
                                          "unexpected",
                                          "tied",
@@ -63,6 +69,7 @@ class InfoVerb : public Verb {
 
  private:
   std::string model_;
+  int64_t length_ = 0;
   SetOptions set_;
 };
 

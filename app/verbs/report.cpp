@@ -19,11 +19,14 @@ class ReportVerb : public Verb {
   void declare(Options& options) override {
     options.arguments("MODEL", models_, "one or more models");
     input_.declare(options);
+    set_.declare(options);
   }
   Output run(Run& run) override {
     if (run.common().out.empty()) throw formats::bad_usage("report needs a folder", "--out");
     ReportOptions options{.folder = run.common().out};
-    for (const auto& model : models_param(models_)) options.models.push_back(model);
+    for (const auto& model : models_param(models_)) {
+      options.models.push_back(set_.applied_to(model));
+    }
     input_.add_to(options.input);
     return make_report(run, options);
   }
@@ -31,6 +34,7 @@ class ReportVerb : public Verb {
  private:
   std::vector<std::string> models_;
   InputOptions input_;
+  SetOptions set_;
 };
 
 }  // namespace

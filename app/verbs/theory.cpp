@@ -14,6 +14,7 @@ class TheoryVerb : public Verb {
   void declare(Options& options) override {
     options.arguments("MODEL", models_, "one or more models", false);
     input_.declare(options);
+    set_.declare(options);
     options.option("--check", checks_, "ids, comma separated (default: all)");
     options.flag("--list", list_, "the checks and their statements");
   }
@@ -23,6 +24,7 @@ class TheoryVerb : public Verb {
     nlohmann::json params{{"models", models_param(models_)}};
     if (!checks_.empty()) params["check"] = split_list(checks_);
     input_.add_to(params);
+    set_.add_to(params);
     protocol::Reply reply = run.call("theory", std::move(params));
     const auto theory = result_of<protocol::TheoryResult>(reply);
     Output output{.result = std::move(reply.result)};
@@ -49,6 +51,7 @@ class TheoryVerb : public Verb {
   std::string checks_;
   bool list_ = false;
   InputOptions input_;
+  SetOptions set_;
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "formats/error.h"
 #include "formats/json.h"
 #include "formats/text_input.h"
+#include "protocol/model_reading.h"
 
 namespace phasescope::app {
 
@@ -39,7 +40,7 @@ void InputOptions::declare(Options& options) {
   options.option("--text", text, "file to read (- is standard input)");
   options.option("--prompt", prompt, "the text itself");
   options.option("--ids", ids, "JSON file: a list of token ids, or lists of equal length");
-  options.option("--inputs", inputs, "safetensors file with input_ids (B, N)");
+  options.option("--inputs", inputs, "safetensors file: input_ids (B, N), masks, positions, token types");
   options.option("--length", length, "tokens read (default: the model's trained context)");
 }
 
@@ -63,6 +64,19 @@ void SetOptions::declare(Options& options) {
 
 void SetOptions::add_to(json& params) const {
   if (!assignments.empty()) params["set"] = assignments;
+}
+
+std::string SetOptions::applied_to(const std::string& model) const {
+  protocol::ModelReading reading = protocol::model_reading(model);
+  for (const std::string& assignment : assignments) {
+    const size_t equals = assignment.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      throw formats::bad_usage("\"" + assignment + "\" sets nothing", "--set",
+                               "write it as key=value");
+    }
+    reading.settings.emplace_back(assignment.substr(0, equals), assignment.substr(equals + 1));
+  }
+  return protocol::name_of(reading);
 }
 
 Grid grid_of(const protocol::TensorRef& tensor) {

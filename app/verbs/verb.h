@@ -69,6 +69,8 @@ struct SetOptions {
   std::vector<std::string> assignments;
   void declare(Options& options);
   void add_to(nlohmann::json& params) const;
+  // The model's name with these settings, "rope (yarn x2)", for requests about many models.
+  std::string applied_to(const std::string& model) const;
 };
 
 // A float32 tensor of a reply (float64 is narrowed), e.g. for a figure's map.

@@ -1,6 +1,7 @@
 #include "app/verbs/verb_tools.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace phasescope::app {
 
@@ -41,7 +42,17 @@ Table facts_table(std::string title, const json& object, const std::vector<std::
 json models_param(const std::vector<std::string>& models) {
   json list = json::array();
   for (const std::string& word : models) {
-    for (const std::string& model : split_list(word)) list.push_back(model);
+    std::string name;
+    int depth = 0;
+    for (const char c : word + ",") {
+      depth += (c == '(') - (c == ')');
+      if (c != ',' || depth > 0) {
+        name += c;
+      } else if (!name.empty()) {
+        list.push_back(std::exchange(name, {}));
+      }
+    }
+    if (!name.empty()) list.push_back(name.substr(0, name.size() - 1));  // "(" never closed
   }
   return list;
 }

@@ -17,6 +17,7 @@ class ViewVerb : public Verb {
   void declare(Options& options) override {
     options.arguments("MODEL", models_, "models to open (default: those of the last session)",
                       false);
+    set_.declare(options);
     options.option("--text", text_, "file that the models read");
     options.option("--session", session_, "session file (default: the user's own)");
     options.option("--screenshot", screenshot_, "draw without a display, save this .png, leave");
@@ -27,7 +28,7 @@ class ViewVerb : public Verb {
   Output run(Run& run) override {
     const CommonOptions& common = run.common();
     WindowOptions window;
-    window.models = models_;
+    for (const std::string& model : models_) window.models.push_back(set_.applied_to(model));
     window.text_file = text_;
     window.session = session_;
     window.screenshot = screenshot_;
@@ -61,6 +62,7 @@ class ViewVerb : public Verb {
   std::vector<std::string> models_;
   std::string text_, session_, screenshot_, theme_, size_;
   int64_t frames_ = 3;
+  SetOptions set_;
 };
 
 }  // namespace

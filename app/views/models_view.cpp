@@ -5,6 +5,7 @@
 
 #include "app/window/commands.h"
 #include "app/window/requests.h"
+#include "protocol/model_reading.h"
 #include "widgets/theme.h"
 
 namespace phasescope::app {
@@ -43,6 +44,13 @@ std::string joined(const std::vector<std::string>& words) {
   return line;
 }
 
+std::string memory_of(const LoadReport& report) {
+  if (report.memory_bytes <= 0) return "";
+  return count_text(double(report.weight_bytes), "B") + " of weights in " + report.dtype + ", " +
+         count_text(double(report.memory_bytes), "B") + " with a text of " +
+         std::to_string(report.length) + " tokens";
+}
+
 std::string dtypes_of(const LoadReport& report) {
   std::string line;
   for (const auto& [dtype, count] : report.dtypes)
@@ -66,12 +74,41 @@ std::vector<ModelSummary> with_opened(const Desk& desk, std::vector<ModelSummary
   return list;
 }
 
+// How a model that rotates can be stretched without training, and by what.
+struct Stretch {
+  const char *key, *title, *help;
+};
+constexpr Stretch kStretches[] = {
+    {"linear", "PI", "positions divided by the factor (2306.15595)"},
+    {"ntk", "NTK", "the base times factor^(d/(d-2))"},
+    {"dynamic", "dynamic NTK", "the base grows with the text once it is longer than trained"},
+    {"yarn", "YaRN", "fast planes stay, slow ones are divided by the factor (2309.00071)"},
+    {"base", "longer base", "the base times the factor"},
+};
+
+const Stretch& stretch_of(const std::string& key) {
+  for (const Stretch& stretch : kStretches)
+    if (key == stretch.key) return stretch;
+  return kStretches[0];
+}
+
+protocol::Settings settings_of(const LoadReport& report, const std::string& scaling,
+                               const std::string& factor) {
+  if (scaling != "base") return {{"encoding.scaling", scaling}, {"encoding.factor", factor}};
+  const double base = report.encoding_options.value("base", 10000.0) * std::stod(factor);
+  return {{"encoding.base", base == std::floor(base) && base < 1e15
+                                ? std::to_string(static_cast<int64_t>(base))
+                                : nlohmann::json(base).dump()}};
+}
+
 }  // namespace
 
 std::string ModelsView::help_text() const {
   return "Bundled and recent models. A tick opens one: its colour is the same in every view. The "
          "selected model's load report says which encoding was found and why, what was missing or "
-         "unused in the file, and what it takes in memory.";
+         "unused in the file, and what it takes in memory. A model that rotates q and k can be read "
+         "a second time with its rotation stretched, without training: the extrapolation view shows "
+         "what that does past the trained length.";
 }
 
 std::string ModelsView::command_line(const Session& session) const {
@@ -82,7 +119,8 @@ std::string ModelsView::command_line(const Session& session) const {
 void ModelsView::ask(Desk& desk) {
   desk.lab.ask(desk.lab.models, nlohmann::json::object());
   for (const std::string& model : desk.session().models)
-    desk.lab.ask(desk.lab.of(model).info, {{"model", model}});
+    desk.lab.ask(desk.lab.of(model).info,
+                 {{"model", model}, {"length", desk.session().text.length}});
 }
 
 void ModelsView::draw_row(Desk& desk, const ModelSummary& model) {
@@ -138,16 +176,16 @@ void ModelsView::draw_report(const LoadReport& report) {
   ImGui::TableSetupColumn("value", ImGuiTableColumnFlags_WidthStretch);
   fact("encoding",
        report.encoding + (report.encoding_why.empty() ? "" : " (" + report.encoding_why + ")"));
+  fact("scaling", report.scaling);
   fact("source", report.encoding_source);
   fact("shape", std::to_string(model.layers) + " layers, " + std::to_string(model.heads) +
                     " heads of " + std::to_string(report.head_dim) + ", width " +
                     std::to_string(model.width));
   fact("context", std::to_string(model.context) + " tokens trained");
   fact("parameters", count_text(double(model.parameters), ""));
-  fact("stored", dtypes_of(report) + ", " + count_text(double(report.weight_bytes), "B"));
-  fact("memory", report.memory_bytes_at_context
-                     ? count_text(double(report.memory_bytes_at_context), "B") + " at the context"
-                     : "");
+  fact("family", report.family);
+  fact("stored", dtypes_of(report));
+  fact("memory", memory_of(report));
   fact("tokenizer", report.tokenizer);
   fact("missing", joined(report.missing), &colors.bad);
   fact("unused", joined(report.unexpected), &colors.warn);
@@ -157,6 +195,32 @@ void ModelsView::draw_report(const LoadReport& report) {
   for (const protocol::TensorInfo& tensor : report.flagged)
     fact("flagged", tensor.name + ": " + tensor.flag, &colors.bad);
   ImGui::EndTable();
+}
+
+void ModelsView::draw_reading(Desk& desk, const std::string& name) {
+  const auto* info = desk.lab.of(name).info.answer();
+  const auto& options = info->result.encoding_options;
+  if (!options.contains("scaling") || !options.contains("base")) return;
+  ImGui::AlignTextToFramePadding();
+  ImGui::TextColored(widgets::palette().quiet, "read it with");
+  ImGui::SameLine();
+  std::vector<std::string> titles;
+  for (const Stretch& stretch : kStretches) titles.emplace_back(stretch.title);
+  std::string title = stretch_of(scaling_).title;
+  if (draw_choice("##scaling", title, titles))
+    for (const Stretch& stretch : kStretches)
+      if (title == stretch.title) scaling_ = stretch.key;
+  tooltip(stretch_of(scaling_).help);
+  ImGui::SameLine();
+  std::string factor = "x" + amount_;
+  if (draw_choice("##factor", factor, {"x1.5", "x2", "x4", "x8", "x16"}))
+    amount_ = factor.substr(1);
+  tooltip("How many times longer than trained");
+  ImGui::SameLine();
+  const protocol::Settings settings = settings_of(info->result, scaling_, amount_);
+  if (ImGui::Button("Open reading")) open_reading(desk, name, settings);
+  tooltip("Opens " + protocol::name_of({protocol::model_reading(name).model, settings}) +
+          " beside it: the same weights, nothing is trained");
 }
 
 void ModelsView::draw_content(Desk& desk) {
@@ -169,7 +233,9 @@ void ModelsView::draw_content(Desk& desk) {
   if (model.empty()) return;
   auto& info = desk.lab.of(model).info;
   draw_question(desk, info, model);
-  if (info.answer()) draw_report(info.answer()->result);
+  if (!info.answer()) return;
+  draw_reading(desk, model);
+  draw_report(info.answer()->result);
 }
 
 }  // namespace phasescope::app

@@ -19,6 +19,10 @@ class ModelsView : public View {
   void draw_list(Desk& desk);
   void draw_row(Desk& desk, const protocol::ModelSummary& model);
   void draw_report(const protocol::LoadReport& report);
+  void draw_reading(Desk& desk, const std::string& name);
+
+  // What the next reading of the selected model is to be.
+  std::string scaling_ = "yarn", amount_ = "2";
 };
 
 }  // namespace phasescope::app

@@ -112,6 +112,14 @@ void head_commands(std::vector<Command>& list) {
          const auto count = static_cast<int64_t>(desk.models());
          if (count > 0) select_model(desk, (desk.session().selection.model + 1) % count);
        }});
+  list.push_back({"model.yarn", "Read the selected model twice as long (YaRN)",
+                  "A second reading of a model that rotates q and k; others are in Models", 0,
+                  [](Desk& desk) {
+                    const std::string model = selected_model(desk.session());
+                    if (model.empty()) return;
+                    open_reading(desk, model,
+                                 {{"encoding.scaling", "yarn"}, {"encoding.factor", "2"}});
+                  }});
 }
 
 char lower(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
@@ -179,6 +187,10 @@ void open_model(Desk& desk, const std::string& name) {
     s.recent.insert(s.recent.begin(), name);
     if (s.recent.size() > kRecent) s.recent.resize(kRecent);
   });
+}
+
+void open_reading(Desk& desk, const std::string& name, const protocol::Settings& settings) {
+  open_model(desk, protocol::name_of({protocol::model_reading(name).model, settings}));
 }
 
 void close_model(Desk& desk, const std::string& name) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "app/window/desk.h"
+#include "protocol/model_reading.h"
 
 namespace phasescope::app {
 
@@ -33,6 +34,9 @@ std::string shortcut_text(const Command& command);
 // --- commands with a parameter ------------------------------------------------------------
 
 void open_model(Desk& desk, const std::string& name);
+// Opens the model once more with other settings, named by them: "rope (yarn x2)". A reading of
+// `name` is one of the model itself.
+void open_reading(Desk& desk, const std::string& name, const protocol::Settings& settings);
 void close_model(Desk& desk, const std::string& name);
 void select_model(Desk& desk, int64_t index);
 void select_head(Desk& desk, int64_t model, int64_t layer, int64_t head);

@@ -5,6 +5,7 @@
 
 #include "app/window/commands.h"
 #include "app/window/editor.h"
+#include "app/window/requests.h"
 #include "app/window/sample_link.h"
 
 namespace phasescope::app {
@@ -44,6 +45,23 @@ TEST_F(SessionFile, RoundTrip) {
   const LoadedSession loaded = load_session(formats::real_file_system(), path_);
   EXPECT_EQ(loaded.warning, "");
   EXPECT_TRUE(loaded.session == full_session());
+}
+
+TEST(Readings, AreModelsOfTheirOwnBesideTheFirst) {
+  SampleLink link;
+  Editor edit(default_session());
+  Lab lab(link, link);
+  Shell shell;
+  Desk desk{edit, lab, shell};
+  open_reading(desk, "rope", {{"encoding.scaling", "yarn"}, {"encoding.factor", "2"}});
+  EXPECT_EQ(edit.session().models.back(), "rope (yarn x2)");
+  EXPECT_EQ(selected_model(edit.session()), "rope (yarn x2)");
+  // Another one of the same model, not of the reading.
+  open_reading(desk, "rope (yarn x2)", {{"encoding.base", "40000"}});
+  EXPECT_EQ(edit.session().models.back(), "rope (base=40000)");
+  EXPECT_EQ(edit.session().models.size(), 4U);
+  EXPECT_EQ(verb_line(edit.session(), "eval perplexity"),
+            "phasescope eval perplexity rope tapa_norm 'rope (yarn x2)' 'rope (base=40000)'");
 }
 
 TEST_F(SessionFile, MissingIsNoFault) {

@@ -19,7 +19,11 @@ namespace phasescope::worker {
 
 class FakeContext final : public RequestContext {
  public:
-  void progress(double fraction, std::string_view) override { last_fraction = fraction; }
+  void progress(double fraction, std::string_view text) override {
+    last_fraction = fraction;
+    said.emplace_back(text);
+    if (cancel_when_told) cancel = true;
+  }
   bool cancelled() const override { return cancel; }
   std::span<const protocol::TensorRef> tensors() const override { return sent; }
   const WorkerSettings& settings() const override { return settings_; }
@@ -27,6 +31,8 @@ class FakeContext final : public RequestContext {
   const nlohmann::json& facts() const override { return facts_; }
 
   bool cancel = false;
+  bool cancel_when_told = false;  // once anything has been said of the progress
+  std::vector<std::string> said;
   double last_fraction = -1;
   std::vector<protocol::TensorRef> sent;
 
@@ -71,8 +77,7 @@ inline protocol::Reply ask(const std::vector<Handler>& handlers, const std::stri
 
 // The code of the error that a request ends with; empty where it has an answer.
 inline std::string code_of(const std::vector<Handler>& handlers, const std::string& method,
-                           const nlohmann::json& params) {
-  FakeContext context;
+                           const nlohmann::json& params, FakeContext& context) {
   try {
     ask(handlers, method, params, context);
   } catch (const formats::Error& error) {
@@ -82,6 +87,12 @@ inline std::string code_of(const std::vector<Handler>& handlers, const std::stri
     return "cancelled";
   }
   return "";
+}
+
+inline std::string code_of(const std::vector<Handler>& handlers, const std::string& method,
+                           const nlohmann::json& params) {
+  FakeContext context;
+  return code_of(handlers, method, params, context);
 }
 
 }  // namespace phasescope::worker

@@ -1,6 +1,11 @@
 // The requests about models and analyses, handled in this process on a small random model.
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
+#include "model/tensor_io.h"
 #include "protocol/results.h"
 #include "tests/worker/fake_context.h"
 #include "worker/handle_analysis.h"
@@ -90,6 +95,198 @@ TEST(Requests, BadInputIsSaid) {
   EXPECT_EQ(code_of("theory", rope_with({{"check", "no.such"}})), "bad_usage");
   EXPECT_EQ(code_of("compare", rope_with(json::object())), "bad_usage");
   EXPECT_EQ(code_of("check", rope_with(json::object())), "bad_usage");
+}
+
+// ---- readings -----------------------------------------------------------------------------------
+
+// Logits of a text twice as long as trained.
+at::Tensor logits_of(json params, FakeContext& context) {
+  params["input"] = {{"text", std::string(127, 'x')}};
+  params["length"] = 128;
+  const auto reply = ask("capture", params, context);
+  const auto values = reply.tensor("logits").values<float>();
+  return at::tensor(std::vector<float>(values.begin(), values.end()));
+}
+
+TEST(Readings, ANameOrASetReadsTheModelWithAnotherScaling) {
+  FakeContext context;
+  const std::string rope = model_folder("rope");
+  const at::Tensor plain = logits_of({{"model", rope}}, context);
+  const at::Tensor named = logits_of({{"model", rope + " (linear x2)"}}, context);
+  const at::Tensor set = logits_of(
+      {{"model", rope}, {"set", {"encoding.scaling=linear", "encoding.factor=2"}}}, context);
+  EXPECT_TRUE(named.equal(set));
+  // Position interpolation by its definition: at doubled positions it is the model as it stands.
+  const auto model = context.models().open({{"model", rope}}, context);
+  const auto reading = context.models().open({{"model", rope + " (linear x2)"}}, context);
+  EXPECT_TRUE(reading->decoder.weights().embedding.is_same(model->decoder.weights().embedding));
+  EXPECT_EQ(reading->report.name, model->report.name + " (linear x2)");
+  const at::NoGradGuard no_grad;
+  const at::Tensor ids = at::full({1, 30}, 'x', at::kLong);
+  const at::Tensor halved = reading->decoder.forward(
+      ids, {.backend = model::Backend::plain, .position_ids = 2 * at::arange(30, at::kLong)});
+  EXPECT_TRUE(at::allclose(halved, model->decoder.forward(ids), 1e-4, 1e-5));
+  EXPECT_FALSE(at::allclose(plain, named, 1e-4, 1e-5));
+}
+
+TEST(Readings, TheReportSaysWhatIsInForce) {
+  const auto info = ask("model.info", {{"model", model_folder("rope") + " (yarn x2)"},
+                                       {"length", 512}});
+  EXPECT_EQ(info.result["scaling"], "yarn x2 over 64 tokens");
+  EXPECT_EQ(info.result["length"], 512);
+  EXPECT_GT(info.result["memory_bytes"], info.result["memory_bytes_at_context"]);
+  EXPECT_NE(info.result["model"]["name"].get<std::string>().find("(yarn x2)"), std::string::npos);
+  const auto idle = ask("model.info", rope_with({{"set", {"encoding.scaling=ntk"}}}));
+  ASSERT_EQ(idle.result["warnings"].size(), 1u);
+  EXPECT_EQ(idle.result["warnings"][0],
+            "the scaling ntk has the factor 1, which changes nothing: set encoding.factor");
+  EXPECT_EQ(code_of("model.info", {{"model", model_folder("alibi") + " (yarn x2)"}}), "bad_usage");
+  EXPECT_EQ(code_of("heads", {{"model", model_folder("none")}, {"set", {"encoding.scaling=yarn"}}}),
+            "bad_usage");
+}
+
+TEST(Readings, TheCommandGivesThemAgain) {
+  const auto reply = ask("heads", rope_with({{"set", {"encoding.scaling=yarn", "encoding.factor=2"}},
+                                             {"input", {{"prompt", "words"}}}}));
+  const std::string command = reply.result["provenance"]["command"];
+  EXPECT_NE(command.find(" --set encoding.scaling=yarn --set encoding.factor=2"), std::string::npos)
+      << command;
+  const auto named = ask("heads", {{"model", model_folder("rope") + " (yarn x2)"},
+                                   {"input", {{"prompt", "words"}}}});
+  EXPECT_NE(named.result["provenance"]["command"].get<std::string>().find("rope (yarn x2)' "),
+            std::string::npos);
+}
+
+TEST(Readings, EveryMethodTakesThem) {
+  const std::string yarn = model_folder("rope") + " (yarn x2)";
+  const json set = {"encoding.scaling=yarn", "encoding.factor=2"};
+  for (const char* method : {"heads", "map", "patterns", "text.read", "capture", "generate"}) {
+    const auto named = ask(method, {{"model", yarn}, {"input", {{"prompt", "some words"}}}});
+    const auto with_set = ask(method, {{"model", model_folder("rope")},
+                                       {"set", set},
+                                       {"input", {{"prompt", "some words"}}}});
+    EXPECT_EQ(named.result["model"], with_set.result["model"]) << method;
+    EXPECT_NE(named.result["model"].get<std::string>().find("(yarn x2)"), std::string::npos)
+        << method;
+  }
+  const auto cost = ask("cost", {{"model", model_folder("rope") + "/config.json"},
+                                 {"set", {"layers=4"}}, {"length", 64}});
+  EXPECT_GT(cost.result["macs"],
+            ask("cost", {{"model", model_folder("rope")}, {"length", 64}}).result["macs"]);
+  const auto compare = ask("compare", {{"models", {model_folder("rope"), yarn}}});
+  EXPECT_NE(compare.result["loss"]["difference"].get<double>(), 0);
+}
+
+// ---- opening ------------------------------------------------------------------------------------
+
+TEST(Opening, SaysHowFarItIsAndStopsWhenTold) {
+  FakeContext context;
+  ask("model.info", rope_with(json::object()), context);
+  ASSERT_FALSE(context.said.empty());
+  EXPECT_EQ(context.said[0], "opening " + model_folder("rope"));
+  EXPECT_EQ(context.last_fraction, 1);
+  FakeContext cancelling;
+  cancelling.cancel = true;
+  EXPECT_EQ(code_of(handlers(), "model.info", rope_with(json::object()), cancelling), "cancelled");
+  EXPECT_EQ(cancelling.models().size(), 0u);
+  FakeContext halfway;
+  halfway.cancel_when_told = true;
+  EXPECT_EQ(code_of(handlers(), "model.info", rope_with(json::object()), halfway), "cancelled");
+  EXPECT_EQ(halfway.said.size(), 1u);
+  EXPECT_LT(halfway.last_fraction, 0.5);
+}
+
+// ---- convert ------------------------------------------------------------------------------------
+
+TEST(Converting, WritesAModelWithItsSidecar) {
+  FakeContext context;
+  const std::filesystem::path out =
+      std::filesystem::path(::testing::TempDir()) / "phasescope_converted";
+  std::filesystem::remove_all(out);
+  const json params = rope_with({{"to", "tape"}, {"out", out.string()}});
+  const auto reply = ask("convert", params, context);
+  const auto result = protocol::from_json_form<protocol::ConvertResult>(reply.result);
+  EXPECT_EQ(result.to, "tape");
+  EXPECT_EQ(result.provenance.model_hashes.at(0).size(), 64u);
+  const json sidecar =
+      json::parse(formats::real_file_system().read(out / "model.safetensors.json"));
+  EXPECT_NE(sidecar["command"].get<std::string>().find("--to tape"), std::string::npos);
+  EXPECT_EQ(ask("model.info", {{"model", out.string()}}, context).result["encoding"], "tape");
+  EXPECT_EQ(code_of("convert", params), "bad_usage");  // it is there
+  EXPECT_EQ(code_of("convert", rope_with({{"to", "x"}, {"out", out.string()}})), "bad_usage");
+  EXPECT_GE(ask("convert.list", json::object()).result["forms"].size(), 5u);
+  std::filesystem::remove_all(out);
+}
+
+// ---- files of inputs ----------------------------------------------------------------------------
+
+// A file of two texts, 6 and 4 tokens long, the second one padded in front.
+std::string inputs_file(const std::string& name, model::NamedTensors more) {
+  const std::filesystem::path path = std::filesystem::path(::testing::TempDir()) / name;
+  more.emplace_back("input_ids", at::tensor({5, 6, 7, 8, 9, 10, 0, 0, 7, 8, 9, 11}, at::kLong)
+                                     .view({2, 6}));
+  model::write_tensors(formats::real_file_system(), path, more);
+  return path.string();
+}
+
+at::Tensor padding_mask() {
+  return at::tensor({1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 1, 1}, at::kLong).view({2, 6});
+}
+
+TEST(FilesOfInputs, PaddingIsLeftOutOfEveryMeasurement) {
+  const std::string masked = inputs_file("masked.safetensors", {{"attention_mask", padding_mask()}});
+  const json both = rope_with({{"input", {{"inputs", masked}}}, {"metrics", {"mean_distance"}}});
+  // The same texts without padding; the second one stands at positions 2 to 5, which change nothing
+  // in a model of relative positions.
+  const json apart =
+      rope_with({{"input", {{"ids", {{5, 6, 7, 8, 9, 10}}}}}, {"metrics", {"mean_distance"}}});
+  json second = apart;
+  second["input"] = {{"ids", {{7, 8, 9, 11}}}};
+  const auto value = [](const protocol::Reply& reply) {
+    const json& cell = reply.result["rows"][0]["mean_distance"];
+    return cell.is_number() ? cell.get<double>() : cell["mean"].get<double>();
+  };
+  EXPECT_NEAR(value(ask("heads", both)),
+              (value(ask("heads", apart)) + value(ask("heads", second))) / 2, 1e-5);
+  const auto reply = ask("heads", both);
+  EXPECT_NE(reply.result["provenance"]["note"].get<std::string>().find("2 tokens of padding"),
+            std::string::npos);
+  // Capture keeps the file's shape.
+  const auto kept = ask("capture", rope_with({{"input", {{"inputs", masked}}}, {"what", "attn.0"}}));
+  EXPECT_EQ(kept.tensor("attn.0").shape, (std::vector<std::int64_t>{2, 2, 6, 6}));
+  EXPECT_EQ(kept.tensor("attn.0").values<float>()[72 + 5 * 6], 0);  // key 0 of the second text
+}
+
+TEST(FilesOfInputs, PositionIdsAreReadOrRefused) {
+  const std::string spread = inputs_file(
+      "spread.safetensors", {{"position_ids", 3 * at::arange(6, at::kLong).unsqueeze(0)}});
+  const auto params = [&](const std::string& path) {
+    return rope_with({{"input", {{"inputs", path}}}, {"what", "content"}, {"head", "L0H0"},
+                      {"size", {6, 6}}, {"of", "positional"}});
+  };
+  const auto map = [&](const std::string& path) {
+    const auto reply = ask("map", params(path));
+    const auto values = reply.tensor("map").values<float>();
+    return std::vector<float>(values.begin(), values.end());
+  };
+  EXPECT_NE(map(spread), map(inputs_file("plain.safetensors", {})));
+  for (const char* method : {"generate", "shift", "theory", "distance"}) {
+    EXPECT_EQ(code_of(method, params(spread)), "bad_input") << method;
+  }
+}
+
+TEST(FilesOfInputs, WhatAModelDoesNotTakeIsSaid) {
+  const at::Tensor ones = at::ones({2, 6}, at::kLong);
+  for (const char* name : {"token_type_ids", "decoder_input_ids"}) {
+    const std::string path = inputs_file(std::string(name) + ".safetensors", {{name, ones}});
+    EXPECT_EQ(code_of("heads", rope_with({{"input", {{"inputs", path}}}})), "bad_input") << name;
+  }
+  const std::string zeros =
+      inputs_file("zeros.safetensors", {{"token_type_ids", at::zeros_like(ones)}});
+  EXPECT_EQ(code_of("heads", rope_with({{"input", {{"inputs", zeros}}}})), "");
+  const std::string padding =
+      inputs_file("padding.safetensors", {{"attention_mask", at::zeros_like(ones)}});
+  EXPECT_EQ(code_of("heads", rope_with({{"input", {{"inputs", padding}}}})), "bad_input");
 }
 
 TEST(Requests, CancelledRequestsStop) {
