@@ -167,6 +167,9 @@ struct ForwardOutputs {
   float* lse = nullptr;    ///< (B, heads, queries) contiguous, natural logarithm; null: not wanted
   RowProbes rows;
   BucketProbes buckets;
+  /// (B, heads, queries) contiguous, what an earlier pass over the same inputs left in `lse`, or
+  /// null. Weights by distance then need not wait for the end of their rows.
+  const float* known_lse = nullptr;
 };
 
 void attention_forward(const AttentionInputs& inputs, const ForwardOutputs& outputs);

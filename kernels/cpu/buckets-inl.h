@@ -13,6 +13,8 @@
 #endif
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <vector>
 
 #include "kernels/cpu/buckets.h"
@@ -34,20 +36,28 @@ class BucketPanel {
   static constexpr std::int64_t kBlock = (kKeys + 1) * kPanel;
   /// Floats of memory for one panel of which `kept` blocks are kept.
   static std::int64_t size(const BucketPlan& plan, std::int64_t kept) {
-    return plan.wanted() ? plan.wide_count() * 2 * kPanel + kept * kBlock : 0;
+    return plan.wanted() ? (plan.wide_count() * 2 + 1) * kPanel + kept * kBlock : 0;
   }
 
-  /// `queries` queries from key index `query`. scores: kKeys rows, where the block's scores will
-  /// be; at: size() floats.
-  BucketPanel(const BucketPlan& plan, std::int64_t query, std::int64_t queries, std::int64_t kept,
-              float* scores, float* at)
+  /// `queries` queries from key index `query`. lse: theirs, where it is known, or null; scores:
+  /// kKeys rows, where the block's scores will be; at: size() floats.
+  BucketPanel(const BucketPlan& plan, std::int64_t query, std::int64_t queries, const float* lse,
+              std::int64_t kept, float* scores, float* at)
       : plan_(plan),
         query_(query),
         queries_(queries),
         kept_limit_(kept),
         scores_(scores),
         wide_(at),
-        kept_weights_(at + plan.wide_count() * 2 * kPanel) {
+        lse_(lse ? at + plan.wide_count() * 2 * kPanel : nullptr),
+        kept_weights_(at + (plan.wide_count() * 2 + 1) * kPanel) {
+    // So large where there is no row, or one without a key, that every weight is 0.
+    if (lse_) fill_panel(lse_, -kMaskedScore);
+    for (std::int64_t n = 0; lse_ && n < queries; ++n) {
+      if (lse[n] > -std::numeric_limits<float>::infinity() || std::isnan(lse[n])) {
+        lse_[n] = static_cast<float>(static_cast<double>(lse[n]) * 1.4426950408889634);
+      }
+    }
     for (std::int64_t n = 0; n < plan.wide_count(); ++n) {
       fill_panel(wide_ + 2 * n * kPanel, kFirstMaximum);
       fill_panel(wide_ + (2 * n + 1) * kPanel, 0);
@@ -61,7 +71,7 @@ class BucketPanel {
     keeps_ = false;
     place_ = plan_.common_place(query_ - key - keys + 1, query_ + queries_ - 1 - key);
     if (plan_.holds(place_) && plan_.wide(place_) < 0) place_ = BucketPlan::kSeveral;
-    if (place_ != BucketPlan::kSeveral) return weights_;
+    if (place_ != BucketPlan::kSeveral || lse_) return weights_;
     const auto kept = static_cast<std::int64_t>(kept_.size());
     keeps_ = kept < kept_limit_;
     if (keeps_) {
@@ -86,6 +96,11 @@ class BucketPanel {
       return;
     }
     add_score_diagonals(rows, sums);
+    if (lse_) {
+      hide_missing(weights_);
+      add_known_weights(panel, sums);
+      return;
+    }
     if (!keeps_) return;
     hide_missing(weights_);
     std::copy_n(panel.reference, kPanel, weights_ + kKeys * kPanel);
@@ -179,6 +194,16 @@ class BucketPanel {
     }
   }
 
+  /// Weights of the block, whose rows' log-sum-exp is known.
+  void add_known_weights(const Panel& panel, double* sums) const {
+    HWY_ALIGN float factor[kPanel];
+    for (int v = 0; v < kVecs; ++v) {
+      store(exp2_any(hn::Sub(load(panel.reference + v * kLanes), load(lse_ + v * kLanes))),
+            factor + v * kLanes);
+    }
+    add_weight_diagonals(block_, weights_, factor, sums);
+  }
+
   /// 2^(from - to), exactly 1 where they are the same.
   static Vec ratio(Vec from, Vec to) {
     return hn::IfThenElse(hn::Eq(from, to), set(1.0f), exp2_any(hn::Sub(from, to)));
@@ -251,16 +276,29 @@ class BucketPanel {
     const std::int64_t rows = round_up(block.keys, kLanes);
     const std::int64_t first = query_ - block.key - rows + 1;
     const std::int64_t begin = plan_.causal() ? std::max<std::int64_t>(0, -first) : 0;
+    // Neighbours mostly share a bucket; its sum in memory is touched once.
+    std::int32_t place = -1;
+    double sum = 0;
+    const auto flush = [&] {
+      if (plan_.holds(place)) sums[place] += sum;
+    };
     for (std::int64_t n = begin; n < rows + kPanel - 1; ++n) {
-      const std::int32_t place = plan_.place(first + n);
-      if (plan_.holds(place)) sums[place] += static_cast<double>(by_distance[n]);
+      const std::int32_t here = plan_.place(first + n);
+      if (here != place) {
+        flush();
+        place = here;
+        sum = 0;
+      }
+      sum += static_cast<double>(by_distance[n]);
     }
+    flush();
   }
 
   const BucketPlan& plan_;
   std::int64_t query_, queries_, kept_limit_;
   float* scores_;
   float* wide_;  ///< for every wide bucket: reference and sum, kPanel each
+  float* lse_;   ///< kPanel, log2 units; null where it is not known yet
   float* kept_weights_;
   std::vector<Block> kept_, skipped_;
   Block block_{};

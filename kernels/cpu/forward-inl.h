@@ -30,7 +30,7 @@ class ForwardPass {
         cap_(inputs.soft_cap * kLog2e),
         variant_(inputs),
         plan_(outputs.buckets, inputs.shape, kPanel, kKeyBlock),
-        kept_(plan_.kept_blocks(kPanels, Buckets::kBlock)) {
+        kept_(outputs.known_lse ? 0 : plan_.kept_blocks(kPanels, Buckets::kBlock)) {
     for (int n = 0; n < V::kDots; ++n) dots_[n] = variant_.dot(n);
     for (int n = 0; n < V::kValues; ++n) values_[n] = variant_.value(n);
   }
@@ -150,8 +150,11 @@ class ForwardPass {
     at += kKeyBlock * kPanel;
     for (int p = 0; p < kPanels; ++p, at += Buckets::size(plan_, kept_)) {
       item.panels[p].probes.scores = scores;
-      item.buckets.emplace_back(plan_, item.query + p * kPanel + shape_.query_offset,
-                                rows_of(item, p), kept_, scores, at);
+      const std::int64_t row = item.query + p * kPanel;
+      const std::int64_t first = (item.batch * shape_.heads + item.head) * shape_.queries + row;
+      item.buckets.emplace_back(plan_, row + shape_.query_offset, rows_of(item, p),
+                                outputs_.known_lse ? outputs_.known_lse + first : nullptr, kept_,
+                                scores, at);
     }
   }
 

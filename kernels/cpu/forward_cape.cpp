@@ -22,7 +22,7 @@ class CapeForward {
         visibility_(inputs),
         net_(inputs),
         plan_(outputs.buckets, inputs.shape, kPanel, kCapeKeys),
-        kept_(plan_.kept_blocks(inputs.shape.heads, Buckets::kBlock)) {}
+        kept_(outputs.known_lse ? 0 : plan_.kept_blocks(inputs.shape.heads, Buckets::kBlock)) {}
 
   void run() {
     const std::int64_t panels = (shape_.queries + kPanel - 1) / kPanel;
@@ -89,8 +89,10 @@ class CapeForward {
       Head& head = item.heads[static_cast<std::size_t>(h)];
       head.panel.probes.scores = scores;
       head.sums = sums.at(item.batch * net_.heads + h, slot);
-      item.buckets.emplace_back(plan_, item.row + shape_.query_offset, item.queries, kept_, scores,
-                                at);
+      const std::int64_t first = (item.batch * net_.heads + h) * shape_.queries + item.row;
+      item.buckets.emplace_back(plan_, item.row + shape_.query_offset, item.queries,
+                                outputs_.known_lse ? outputs_.known_lse + first : nullptr, kept_,
+                                scores, at);
     }
   }
 

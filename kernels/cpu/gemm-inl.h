@@ -12,8 +12,9 @@ HWY_BEFORE_NAMESPACE();
 namespace phasescope::kernels::HWY_NAMESPACE {
 
 /// acc[r][v] += sum_d rows[r][d] * x[d][v]: scores of R keys and one panel of queries.
-/// x: (dim, kPanel) aligned. `rows` may repeat a row. The sums are an array of their own: what others
-/// index in loops the compiler keeps in memory, and would store after every step (half the speed).
+/// x: (dim, kPanel) aligned. `rows` may repeat a row. The sums are an array of their own: what
+/// others index in loops the compiler keeps in memory, and would store after every step (half the
+/// speed).
 template <int R>
 HWY_INLINE void dot_tile(const float* const (&rows)[R], const float* HWY_RESTRICT x,
                          std::int64_t dim, Vec (&acc)[R][kVecs]) {

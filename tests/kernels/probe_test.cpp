@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "kernels/cpu/buckets.h"
@@ -135,6 +136,19 @@ void expect_buckets(const Problem& problem, const std::vector<std::int64_t>& edg
   expect_sums(problem, probes, Reference<double>(c.inputs));
 }
 
+/// The same sums where the log-sum-exp of an earlier pass is given.
+void expect_buckets_again(const Problem& problem, const std::vector<std::int64_t>& edges) {
+  SCOPED_TRACE(problem_name(problem) + ", known lse");
+  Case c(problem);
+  c.forward();
+  const std::vector<float> known = c.lse;
+  const Probes probes(c, edges);
+  c.outputs.known_lse = known.data();
+  c.forward();
+  expect_sums(problem, probes, Reference<double>(c.inputs));
+  EXPECT_EQ(std::memcmp(known.data(), c.lse.data(), known.size() * sizeof(float)), 0);
+}
+
 void expect_probes(const Problem& problem, const std::vector<std::int64_t>& edges) {
   SCOPED_TRACE(problem_name(problem));
   Case c(problem);
@@ -230,6 +244,22 @@ TEST_P(EveryProbe, SumsOverBucketsWiderThanABlock) {
   problem.shape.query_offset = 50;
   problem.shape.causal = false;
   expect_buckets(problem, {0, 1, 2, 250, 600});
+}
+
+TEST_P(EveryProbe, SumsTheSameWithALogSumExpOfBefore) {
+  Problem problem{GetParam()};
+  problem.shape = {2, 2, 1, 330, 330, 16};
+  std::vector<std::int64_t> edges;
+  for (std::int64_t n = 0; n <= 100; ++n) edges.push_back(n);
+  edges.push_back(300);  // and one wider than a block
+  expect_buckets_again(problem, edges);
+  problem.shape.window = 120;
+  problem.padding = Padding::left;  // rows that see no key
+  expect_buckets_again(problem, edges);
+  problem.shape = {1, 2, 2, 100, 40, 16};
+  problem.shape.query_offset = -60;
+  problem.padding = Padding::none;
+  expect_buckets_again(problem, {0, 1, 2, 3, 64});
 }
 
 TEST_P(EveryProbe, SumsTheSameWithoutMemoryForWeights) {
