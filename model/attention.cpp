@@ -8,18 +8,35 @@
 
 namespace phasescope::model {
 
-std::string fused_kernel_name() {
-  return std::string("fused cpu ") + kernels::attention_target();
+std::string fused_kernel_name() { return std::string("fused cpu ") + kernels::attention_target(); }
+
+namespace {
+
+// Whether some query may see padding alone.
+bool may_lose_rows(const AttentionProgram& program) {
+  if (!program.key_mask.defined()) return false;
+  if (program.window > 0) return true;
+  const at::Tensor sees = program.causal ? program.key_mask.select(1, 0) : program.key_mask.any(1);
+  return !sees.all().item<bool>();
 }
+
+}  // namespace
 
 std::string fused_obstacle(const AttentionProgram& program, const at::Tensor& v) {
   if (v.scalar_type() != at::kFloat) {
     return std::string(at::toString(v.scalar_type())) + " has no fused form";
   }
   if (!v.device().is_cpu()) return "the fused form runs on the CPU";
-  if (!program.positions.consecutive()) return "given position ids have no fused form";
+  // Rotations have been applied by now; other kinds read distances from the tokens' places.
+  const bool reads_distances =
+      program.kind != AttentionProgram::Kind::plain && program.kind != AttentionProgram::Kind::tape;
+  if (reads_distances && !program.positions.consecutive()) {
+    return std::string("given position ids have no fused form with ") + name_of(program.kind);
+  }
   if (program.mask.defined()) return "a given mask has no fused form";
-  if (program.key_mask.defined()) return "padded texts have no fused form";
+  if (program.padding_added && may_lose_rows(program)) {
+    return "rows that see nothing but padding have no fused form where padding is added";
+  }
   if (program.kind == AttentionProgram::Kind::term) {
     return "a term that is no table of distances has no fused form";
   }
@@ -28,11 +45,6 @@ std::string fused_obstacle(const AttentionProgram& program, const at::Tensor& v)
   }
   if (program.gain != 1.0) return "a gain by layer has no fused form";
   if (program.token_bias.defined()) return "a bias rounded by token has no fused form";
-  const bool takes_window = program.kind == AttentionProgram::Kind::plain ||
-                            program.kind == AttentionProgram::Kind::table;
-  if (program.window > 0 && !takes_window) {
-    return std::string("a window has no fused form with ") + name_of(program.kind);
-  }
   return {};
 }
 

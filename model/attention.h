@@ -25,8 +25,8 @@ struct AttentionResult {
 };
 
 // Attention of v (B, kv heads, M, d) under a program. Differentiable in both backends with respect to
-// q, k, v, tables, the correction's weights and the state. Fused: float32 on the CPU, consecutive
-// positions, the causal mask, windows or no mask at all; anything else runs plain and says why. Plain without
+// q, k, v, tables, the correction's weights and the state. Fused: float32 on the CPU, causal or not,
+// windows, padding, soft caps; what fused_obstacle() names runs plain and says why. Plain without
 // gradients works in blocks of rows, so neither backend holds N x N then.
 AttentionResult attention(const AttentionProgram& program, const at::Tensor& v,
                           const AttentionOptions& options);

@@ -5,7 +5,6 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 
 namespace phasescope::model {
@@ -15,23 +14,6 @@ using Kind = AttentionProgram::Kind;
 
 at::Tensor with_contiguous_channels(const at::Tensor& tensor) {
   return tensor.stride(-1) == 1 || tensor.size(-1) == 1 ? tensor : tensor.contiguous();
-}
-
-// The same with a window as -inf in a table, which is how the kernels take one.
-AttentionProgram with_window_in_table(const AttentionProgram& program) {
-  if (program.window == 0) return program;
-  AttentionProgram result = program;
-  result.window = 0;
-  const std::int64_t most = std::max(program.q.size(2), program.k.size(2)) - 1;
-  const std::int64_t first = program.kind == Kind::table ? program.table.first_distance : 0;
-  if (program.kind == Kind::plain) {
-    result.kind = Kind::table;
-    result.table.values = at::zeros({program.q.size(1), most + 1}, program.q.options());
-  }
-  const at::Tensor distance = at::arange(result.table.values.size(1), at::kLong) + first;
-  result.table.values = result.table.values.masked_fill(
-      distance.abs() >= program.window, -std::numeric_limits<double>::infinity());
-  return result;
 }
 
 kernels::TapaVariant tapa_variant(const TapaProgram& tapa, const at::Tensor& power) {
@@ -45,10 +27,14 @@ kernels::TapaVariant tapa_variant(const TapaProgram& tapa, const at::Tensor& pow
 
 kernels::CapeForm cape_form(CapeProgram::Form form) {
   switch (form) {
-    case CapeProgram::Form::concat_residual: return kernels::CapeForm::concat_residual;
-    case CapeProgram::Form::concat: return kernels::CapeForm::concat;
-    case CapeProgram::Form::add_residual: return kernels::CapeForm::add_residual;
-    case CapeProgram::Form::content: return kernels::CapeForm::content;
+    case CapeProgram::Form::concat_residual:
+      return kernels::CapeForm::concat_residual;
+    case CapeProgram::Form::concat:
+      return kernels::CapeForm::concat;
+    case CapeProgram::Form::add_residual:
+      return kernels::CapeForm::add_residual;
+    case CapeProgram::Form::content:
+      return kernels::CapeForm::content;
   }
   return kernels::CapeForm::concat_residual;
 }
@@ -62,7 +48,8 @@ kernels::AttentionShape shape_of(const AttentionProgram& program, const at::Tens
           .head_dim = program.q.size(3),
           .value_dim = v.size(3),
           .causal = program.causal,
-          .query_offset = 0};
+          .query_offset = 0,
+          .window = program.window};
 }
 
 // What the forward pass computes, without autograd.
@@ -76,8 +63,8 @@ AttentionResult run_forward(const AttentionProgram& program, const at::Tensor& v
   result.out = empty_by_token(shape.batch, shape.heads, shape.queries, shape.value_dim);
   outputs.out = output_tensor(result.out);
   if (program.kind == Kind::tape) {
-    result.state = empty_by_token(shape.batch, shape.heads, shape.queries,
-                                  program.tape.state.size(-1));
+    result.state =
+        empty_by_token(shape.batch, shape.heads, shape.queries, program.tape.state.size(-1));
     outputs.out_state = output_tensor(result.state);
   }
   if (want_lse) {
@@ -168,8 +155,8 @@ GradientBuffers run_backward(const AttentionProgram& program, const at::Tensor& 
   gradients.dq = empty_by_token(shape.batch, shape.heads, shape.queries, shape.head_dim);
   gradients.dk = empty_by_token(shape.batch, shape.kv_heads, shape.keys, shape.head_dim);
   gradients.dv = empty_by_token(shape.batch, shape.kv_heads, shape.keys, shape.value_dim);
-  const at::Tensor d_out = d_out_given.defined() ? with_contiguous_channels(d_out_given)
-                                                 : at::zeros_like(forward.out);
+  const at::Tensor d_out =
+      d_out_given.defined() ? with_contiguous_channels(d_out_given) : at::zeros_like(forward.out);
   const at::Tensor d_state =
       d_state_given.defined() ? with_contiguous_channels(d_state_given) : at::Tensor();
   kernels::SavedForward saved;
@@ -222,14 +209,13 @@ class FusedAttention : public torch::autograd::Function<FusedAttention> {
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  torch::autograd::variable_list incoming) {
     const torch::autograd::variable_list saved = context->get_saved_variables();
-    const auto holder =
-        c10::static_intrusive_pointer_cast<ProgramHolder>(context->saved_data["program"].toCapsule());
+    const auto holder = c10::static_intrusive_pointer_cast<ProgramHolder>(
+        context->saved_data["program"].toCapsule());
     const AttentionProgram program = with_operands(holder->program, saved);
     SavedResult forward{saved[kOperands], saved[kOperands + 1],
                         saved.size() > kOperands + 2 ? saved[kOperands + 2] : at::Tensor()};
     const at::Tensor d_state = incoming.size() > 2 ? incoming[2] : at::Tensor();
-    GradientBuffers gradients =
-        run_backward(program, saved[kV], forward, incoming[0], d_state);
+    GradientBuffers gradients = run_backward(program, saved[kV], forward, incoming[0], d_state);
     return {at::Tensor(),     gradients.dq, gradients.dk, gradients.dv, gradients.state,
             gradients.values, gradients.w1, gradients.b1, gradients.w2, gradients.b2};
   }
@@ -256,13 +242,18 @@ at::Tensor empty_by_token(std::int64_t batch, std::int64_t heads, std::int64_t r
   return at::empty({batch, rows, heads, channels}, at::kFloat).transpose(1, 2);
 }
 
-KernelInputs::KernelInputs(const AttentionProgram& given, const at::Tensor& v) {
-  const AttentionProgram program = with_window_in_table(given);
+KernelInputs::KernelInputs(const AttentionProgram& program, const at::Tensor& v) {
   inputs_.shape = shape_of(program, v);
   inputs_.q = input_tensor(keep(program.q));
   inputs_.k = input_tensor(keep(program.k));
   inputs_.v = input_tensor(keep(v));
   inputs_.scale = static_cast<float>(program.scale);
+  inputs_.soft_cap = static_cast<float>(program.soft_cap);
+  if (program.key_mask.defined()) {
+    kept_.push_back(
+        program.key_mask.expand({inputs_.shape.batch, inputs_.shape.keys}).contiguous());
+    inputs_.key_mask = reinterpret_cast<const std::uint8_t*>(kept_.back().const_data_ptr<bool>());
+  }
   if (program.kind == Kind::table) {
     const at::Tensor values = keep(program.table.values);
     inputs_.variant = kernels::TableVariant{.values = values.const_data_ptr<float>(),
@@ -303,9 +294,8 @@ at::Tensor KernelInputs::keep(const at::Tensor& tensor) {
   return kept_.back();
 }
 
-AttentionResult fused_attention(const AttentionProgram& given, const at::Tensor& v,
+AttentionResult fused_attention(const AttentionProgram& program, const at::Tensor& v,
                                 const AttentionOptions& options) {
-  const AttentionProgram program = with_window_in_table(given);
   if (!at::GradMode::is_enabled()) {
     return run_forward(program, v, options.want_lse || options.want_entropy, options.want_entropy);
   }
@@ -319,11 +309,14 @@ AttentionResult fused_attention(const AttentionProgram& given, const at::Tensor&
     return tensor.defined() ? std::optional<at::Tensor>(tensor) : std::nullopt;
   };
   const CapeProgram& cape = program.cape;
-  const torch::autograd::variable_list outputs = FusedAttention::apply(
-      program, program.q, program.k, v, maybe(state), maybe(values), maybe(cape.w1),
-      maybe(cape.b1), maybe(cape.w2), maybe(cape.b2));
-  AttentionResult result{outputs[0], outputs.size() > 2 ? outputs[2] : at::Tensor(), outputs[1],
-                         {}, fused_kernel_name()};
+  const torch::autograd::variable_list outputs =
+      FusedAttention::apply(program, program.q, program.k, v, maybe(state), maybe(values),
+                            maybe(cape.w1), maybe(cape.b1), maybe(cape.w2), maybe(cape.b2));
+  AttentionResult result{outputs[0],
+                         outputs.size() > 2 ? outputs[2] : at::Tensor(),
+                         outputs[1],
+                         {},
+                         fused_kernel_name()};
   if (options.want_entropy) result.entropy = run_forward(program, v, false, true).entropy;
   return result;
 }

@@ -17,8 +17,8 @@ namespace {
 void check_range(const char* what, Range range, std::int64_t size) {
   if (range.begin >= 0 && range.begin < range.end && range.end <= size) return;
   throw formats::bad_usage(std::string(what) + " " + std::to_string(range.begin) + ":" +
-                               std::to_string(range.end) + " is empty or outside 0:" +
-                               std::to_string(size),
+                               std::to_string(range.end) +
+                               " is empty or outside 0:" + std::to_string(size),
                            what);
 }
 
@@ -90,6 +90,8 @@ ProbeResult fused_probe(const LayerAttention& attention, const ProbeRequest& req
                            attention.program().tape.state.size(-1));
     buffers.outputs().out_state = output_tensor(state);
   }
+  const at::Tensor known = attention.lse().defined() ? attention.lse().contiguous() : at::Tensor();
+  if (known.defined()) buffers.outputs().known_lse = known.const_data_ptr<float>();
   kernels::attention_forward(kernel.inputs(), buffers.outputs());
   ProbeResult result = buffers.take();
   if (result.max_key.defined()) result.max_key = result.max_key.to(at::kLong);
@@ -159,8 +161,7 @@ at::Tensor LayerAttention::weights(const Region& region) const {
   check_range("heads", region.heads, heads());
   check_range("rows", region.rows, length());
   check_range("columns", region.columns, keys());
-  const at::Tensor scores =
-      plain_scores(program_, region.heads, region.rows, region.columns);
+  const at::Tensor scores = plain_scores(program_, region.heads, region.rows, region.columns);
   const at::Tensor lse = lse_.slice(1, region.heads.begin, region.heads.end)
                              .slice(2, region.rows.begin, region.rows.end);
   // A row that sees no key has lse -inf, and exp(-inf + inf) is no number; a NaN score stays one.
@@ -207,8 +208,8 @@ MapResult LayerAttention::map(const MapRequest& request) const {
   if (request.height < 1 || request.width < 1) {
     throw formats::bad_usage("a map needs at least one cell", "size");
   }
-  const bool streams = request.quantity == MapQuantity::weight ||
-                       request.quantity == MapQuantity::score;
+  const bool streams =
+      request.quantity == MapQuantity::weight || request.quantity == MapQuantity::score;
   return use_fused() && streams ? fused_map(*this, request) : plain_map(*this, request);
 }
 

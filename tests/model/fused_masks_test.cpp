@@ -1,0 +1,168 @@
+// Windows, padding and soft caps of the fused form against the plain one, for every encoding.
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+
+#include "golden.h"
+#include "model/attention.h"
+#include "model/layer_attention.h"
+#include "model/open_model.h"
+
+namespace phasescope::model {
+namespace {
+
+constexpr std::int64_t kTokens = 81;
+
+// The last layer's attention, and the program it ran.
+class LastLayer : public Observer {
+ public:
+  bool wants_attention(std::int64_t) override { return true; }
+  void on_attention(const std::shared_ptr<const LayerAttention>& attention) override {
+    layer = attention;
+  }
+  std::shared_ptr<const LayerAttention> layer;
+};
+
+struct Mask {
+  std::string name;
+  std::function<void(AttentionProgram&)> apply;
+};
+
+// (3, N), false where `padded` says so.
+at::Tensor key_mask(const std::function<bool(std::int64_t text, std::int64_t key)>& padded) {
+  at::Tensor mask = at::ones({3, kTokens}, at::kBool);
+  for (std::int64_t b = 0; b < 3; ++b) {
+    for (std::int64_t j = 0; j < kTokens; ++j) {
+      if (padded(b, j)) mask[b][j] = false;
+    }
+  }
+  return mask;
+}
+
+const std::vector<Mask>& masks() {
+  static const std::vector<Mask> list = {
+      {"window", [](AttentionProgram& p) { p.window = 9; }},
+      {"cap", [](AttentionProgram& p) { p.soft_cap = 2; }},
+      {"right_padding",
+       [](AttentionProgram& p) {
+         p.key_mask = key_mask([](auto b, auto j) { return j >= kTokens - 20 * b; });
+       }},
+      {"left_padding",
+       [](AttentionProgram& p) {
+         p.key_mask = key_mask([](auto b, auto j) { return j < 20 * b; });
+       }},
+      {"all",
+       [](AttentionProgram& p) {
+         p.window = 30;
+         p.soft_cap = 1.5;
+         p.key_mask = key_mask([](auto b, auto j) { return (j + b) % 4 == 0; });
+       }},
+  };
+  return list;
+}
+
+class EveryEncodingMasked : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    Json options = Json::object();
+    if (GetParam() == "learned") options["max_positions"] = 128;
+    const auto model = random_model(tiny_config(GetParam(), options), 5);
+    const at::NoGradGuard no_grad;
+    model->decoder.hidden(random_ids(3, kTokens, model->config().vocab_size), {}, &keeper_);
+    if (!fused_obstacle(program(), v()).empty()) GTEST_SKIP() << fused_obstacle(program(), v());
+  }
+
+  const AttentionProgram& program() const { return keeper_.layer->program(); }
+  const at::Tensor& v() const { return keeper_.layer->v(); }
+
+  LastLayer keeper_;
+};
+
+// Largest difference of what is finite; infinite where only one is.
+double difference(const at::Tensor& a, const at::Tensor& b) {
+  if (!a.isfinite().equal(b.isfinite())) return std::numeric_limits<double>::infinity();
+  return (a - b).nan_to_num(0.0, 0.0, 0.0).abs().max().item<double>();
+}
+
+TEST_P(EveryEncodingMasked, RunsFusedAndEqualsPlain) {
+  for (const Mask& mask : masks()) {
+    SCOPED_TRACE(mask.name);
+    AttentionProgram masked = program();
+    mask.apply(masked);
+    const at::NoGradGuard no_grad;
+    const auto run = [&](Backend backend) {
+      return attention(masked, v(), {.backend = backend, .want_lse = true, .want_entropy = true});
+    };
+    const AttentionResult fused = run(Backend::fused), plain = run(Backend::plain);
+    EXPECT_EQ(fused.kernel, fused_kernel_name());
+    EXPECT_EQ(plain.kernel, "plain");
+    // Float32 sums of up to 81 terms of order one to ten. A row that sees no key has no entropy.
+    const at::Tensor seeing = plain.lse.isfinite();
+    EXPECT_TRUE(seeing.equal(fused.lse.isfinite()));
+    const auto rows = [&](const at::Tensor& x) {
+      return at::where(x.dim() == 4 ? seeing.unsqueeze(-1) : seeing, x, at::zeros({}));
+    };
+    EXPECT_LT(difference(rows(fused.out), rows(plain.out)), 2e-4);
+    EXPECT_LT(difference(rows(fused.lse), rows(plain.lse)), 2e-4);
+    EXPECT_LT(difference(rows(fused.entropy), rows(plain.entropy)), 2e-4);
+  }
+}
+
+TEST_P(EveryEncodingMasked, CountsAndSumsTheSamePairs) {
+  ProbeRequest request;
+  request.entropy = request.top1_mass = true;
+  request.bucket_edges = {0, 1, 2, 5, 17, 64};
+  for (const Mask& mask : masks()) {
+    SCOPED_TRACE(mask.name);
+    AttentionProgram masked = program();
+    mask.apply(masked);
+    // No row without a key: those differ in what they are called, not in what is summed.
+    if (mask.name == "left_padding") masked.causal = false;
+    const LayerAttention layer(0, masked, v(), {}, {}, Backend::fused, fused_kernel_name());
+    const ProbeResult fused = layer.probe(request), plain = plain_probe(layer, request);
+    EXPECT_EQ(fused.kernel, fused_kernel_name());
+    EXPECT_TRUE(fused.bucket_pairs.equal(plain.bucket_pairs));
+    EXPECT_LT(difference(fused.bucket_score, plain.bucket_score),
+              1e-5 * (1 + plain.bucket_score.abs().max().item<double>()));
+    if (mask.name == "all") continue;  // has rows that see no key
+    EXPECT_LT(difference(fused.bucket_weight, plain.bucket_weight), 1e-3);
+    EXPECT_LT(difference(fused.top1_mass, plain.top1_mass), 1e-4);
+  }
+}
+
+TEST_P(EveryEncodingMasked, HasTheGradientsOfPlain) {
+  for (const Mask& mask : masks()) {
+    if (mask.name == "left_padding" || mask.name == "all") continue;  // plain's rows without keys
+    SCOPED_TRACE(mask.name);
+    const auto gradients = [&](Backend backend) {
+      AttentionProgram masked = program();
+      mask.apply(masked);
+      masked.q = masked.q.detach().clone().requires_grad_();
+      masked.k = masked.k.detach().clone().requires_grad_();
+      const at::Tensor values = v().detach().clone().requires_grad_();
+      const at::Tensor out = attention(masked, values, {.backend = backend}).out;
+      (out * at::linspace(-1, 1, out.numel()).view(out.sizes())).sum().backward();
+      return std::vector<at::Tensor>{masked.q.grad(), masked.k.grad(), values.grad()};
+    };
+    const auto fused = gradients(Backend::fused), plain = gradients(Backend::plain);
+    for (std::size_t n = 0; n < fused.size(); ++n) {
+      EXPECT_LT(difference(fused[n], plain[n]), 1e-4 * (1 + plain[n].abs().max().item<double>()))
+          << n;
+    }
+  }
+}
+
+std::vector<std::string> keys() {
+  std::vector<std::string> list;
+  for (const EncodingEntry& entry : encodings()) list.push_back(entry.info->key);
+  return list;
+}
+
+INSTANTIATE_TEST_SUITE_P(Registry, EveryEncodingMasked, ::testing::ValuesIn(keys()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace phasescope::model
