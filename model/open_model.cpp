@@ -61,6 +61,14 @@ std::shared_ptr<const Model> assembled(LoadReport report, ModelConfig config, We
 // Weights of one encoding may not do for another one.
 void check_parameters(const ModelConfig& config, const Encoding& encoding, const Weights& weights) {
   Weights view = weights;
+  for (const auto& [asked, there] : {std::pair{config.layers, weights.layers.size()},
+                                     std::pair{config.encoder_layers, weights.encoder.layers.size()}}) {
+    if (asked <= static_cast<std::int64_t>(there)) continue;
+    throw formats::bad_input("the weights have " + std::to_string(there) +
+                                 " layers, the changed configuration asks for " +
+                                 std::to_string(asked),
+                             "--set");
+  }
   formats::ConfigProblems problems;
   for (const TensorSpec& spec : tensor_specs(config, encoding)) {
     const at::Tensor& tensor = tensor_at(view, spec.name);

@@ -393,8 +393,7 @@ Reply convert_list(const json&, RequestContext&) {
 // ---- cost ---------------------------------------------------------------------------------------
 
 // A configuration file: our own form, or a run configuration with the model in it.
-std::optional<model::ModelConfig> config_of_file(const protocol::ModelReading& reading) {
-  const std::string& name = reading.model;
+std::optional<model::ModelConfig> config_of_file(const std::string& name) {
   if (!name.ends_with(".json") || !std::filesystem::is_regular_file(name)) return std::nullopt;
   formats::Json object = formats::json_from_file(name);
   if (object.contains("model") && object["model"].is_object()) {
@@ -402,17 +401,21 @@ std::optional<model::ModelConfig> config_of_file(const protocol::ModelReading& r
     if (object.contains("encoding")) model["encoding"] = object["encoding"];
     object = std::move(model);
   }
-  model::ModelConfig config = model::read_model_config(object, name);
-  for (const auto& [key, value] : reading.settings) model::set_field(config, key, value);
-  return config;
+  return model::read_model_config(object, name);
 }
 
 Reply cost(const json& params, RequestContext& context) {
-  const std::string name = protocol::name_of(reading_of(params));
+  const protocol::ModelReading reading = reading_of(params);
   const std::int64_t length = params.value("length", std::int64_t{1024});
-  std::optional<model::ModelConfig> config = config_of_file(reading_of(params));
-  if (!config) config = context.models().open(params, context)->config();
-  return reply_of(analysis::analyse_cost(*config, name, length));
+  std::optional<model::ModelConfig> config = config_of_file(reading.model);
+  if (!config) {
+    json plain = params_for(params, reading.model);
+    plain.erase("set");
+    config = context.models().open(plain, context)->config();
+  }
+  // Settings may ask for what the weights do not have: nothing is run.
+  for (const auto& [key, value] : reading.settings) model::set_field(*config, key, value);
+  return reply_of(analysis::analyse_cost(*config, protocol::name_of(reading), length));
 }
 
 }  // namespace

@@ -169,10 +169,14 @@ TEST(Readings, EveryMethodTakesThem) {
     EXPECT_NE(named.result["model"].get<std::string>().find("(yarn x2)"), std::string::npos)
         << method;
   }
-  const auto cost = ask("cost", {{"model", model_folder("rope") + "/config.json"},
-                                 {"set", {"layers=4"}}, {"length", 64}});
-  EXPECT_GT(cost.result["macs"],
-            ask("cost", {{"model", model_folder("rope")}, {"length", 64}}).result["macs"]);
+  const json macs = ask("cost", {{"model", model_folder("rope")}, {"length", 64}}).result["macs"];
+  for (const std::string file : {"", "/config.json"}) {  // of sizes that have no weights, too
+    const auto cost = ask("cost", {{"model", model_folder("rope") + file},
+                                   {"set", {"layers=4"}},
+                                   {"length", 64}});
+    EXPECT_GT(cost.result["macs"], macs) << file;
+  }
+  EXPECT_EQ(code_of("heads", rope_with({{"set", {"layers=4"}}})), "bad_input");
   const auto compare = ask("compare", {{"models", {model_folder("rope"), yarn}}});
   EXPECT_NE(compare.result["loss"]["difference"].get<double>(), 0);
 }
