@@ -155,7 +155,8 @@ Reply bench_kernels(const json& params, RequestContext& context) {
   bench.processor = processor_name();
   bench.build = model::fused_kernel_name() + ", " + kCompiler + ", LibTorch " TORCH_VERSION;
   bench.threads = at::get_num_threads();
-  bench.runs = positive_list(params, "runs", {5}).at(0);
+  bench.runs = params.value("runs", std::int64_t{5});
+  if (bench.runs < 1) throw formats::bad_usage("runs must be at least 1", "runs");
   bench.fma_peak_gflops = kernels::fma_peak(at::get_num_threads()) * 1e-9;
   for (const std::int64_t h : heads)
     for (const std::int64_t n : lengths)

@@ -235,14 +235,16 @@ KernelCase variant_case(const VariantInfo& variant, const KernelSize& size, bool
   return result;
 }
 
-// Plain attention with probes, through the same entry that head statistics take.
+// Plain attention with probes, through the same entry that head statistics take: after the model's
+// own forward pass, whose log-sum-exp is at hand.
 KernelCase probe_case(const std::string& probes, const model::ProbeRequest& request,
                       const KernelSize& size) {
   const VariantInfo plain{"plain", nullptr, {}};
   const Problem problem = problem_of(plain, size, false);
-  const auto attention =
-      std::make_shared<model::LayerAttention>(0, problem.program, problem.v, Tensor(), Tensor(),
-                                              model::Backend::fused, model::fused_kernel_name());
+  const model::AttentionResult before =
+      model::attention(problem.program, problem.v, {.want_lse = true});
+  const auto attention = std::make_shared<model::LayerAttention>(
+      0, problem.program, problem.v, before.lse, Tensor(), model::Backend::fused, before.kernel);
   return {row_of("plain", "forward", probes, size),
           timed_whole([=] { attention->probe(request); }),
           {}};

@@ -1,5 +1,6 @@
 #include "app/verbs/bench_page.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -12,11 +13,13 @@ using protocol::AttentionBenchRow;
 
 namespace {
 
+// Above the first section.
 constexpr const char* kIntroduction =
     R"(# Benchmarks
 
 Written by `phasescope bench kernels --write docs/benchmarks.md`: a run replaces the section of the
-processor and thread count it ran on and keeps the others.
+processor and thread count it ran on and keeps the others. `--variants heads` alone has a section
+of its own.
 
 Every case runs once, then all of them again, in one process on random data: what drifts on a
 shared machine drifts for all. Numbers are medians. *ms* is wall time and *CPU ms* the processor time
@@ -89,8 +92,13 @@ std::string heading_of(const std::string& section) { return section.substr(0, se
 }  // namespace
 
 std::string bench_section(const AttentionBench& bench, const std::string& command) {
+  const bool heads_alone =
+      std::all_of(bench.rows.begin(), bench.rows.end(),
+                  [](const AttentionBenchRow& row) { return row.variant == "heads"; });
   std::string text = "## " + bench.processor + ", " + std::to_string(bench.threads) +
-                     (bench.threads == 1 ? " thread\n\n" : " threads\n\n");
+                     (bench.threads == 1 ? " thread" : " threads") +
+                     (heads_alone ? ": every statistic of every head of a 12-layer model" : "") +
+                     "\n\n";
   text += bench.build + "; causal, batch 1, float32; medians of " + std::to_string(bench.runs) +
           " interleaved runs; multiply-add peak " + number(bench.fma_peak_gflops) + " GFLOP/s. `" +
           command + "`\n";

@@ -1,5 +1,6 @@
 #pragma once
-// docs/benchmarks.md: a section a processor, written by `bench kernels --write`.
+// docs/benchmarks.md: a section a processor (and one for the statistics of heads alone), written by
+// `bench kernels --write`.
 #include <string>
 
 #include "protocol/bench_results.h"

@@ -47,6 +47,16 @@ TEST(BenchPage, KeepsTheSectionsOfOtherProcessors) {
   EXPECT_EQ(with_bench_section(newer, b), newer);
 }
 
+TEST(BenchPage, GivesTheStatisticsOfHeadsASectionOfTheirOwn) {
+  const std::string kernels = bench_section(bench_of("Chip A", 1), "bench kernels");
+  auto bench = bench_of("Chip A", 1);
+  for (auto& row : bench.rows) row.variant = "heads";
+  const std::string heads = bench_section(bench, "bench kernels --variants heads");
+  const std::string page = with_bench_section(with_bench_section("", kernels), heads);
+  EXPECT_NE(page.find("\n" + kernels), std::string::npos);
+  EXPECT_EQ(page.substr(page.size() - heads.size()), heads);
+}
+
 TEST(BenchPage, GivesRatiosOfBothClocks) {
   const std::string section = bench_section(bench_of("Chip A", 1), "bench");
   EXPECT_EQ(section.rfind("## Chip A, 2 threads\n", 0), 0u);

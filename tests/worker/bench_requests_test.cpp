@@ -80,7 +80,7 @@ TEST(BenchKernels, RunsWhatIsAskedForAlone) {
 TEST(BenchKernels, RefusesNamesAndSizesThatAreNone) {
   for (const nlohmann::json& params :
        {nlohmann::json{{"variants", {"tapir"}}}, nlohmann::json{{"passes", {"sideways"}}},
-        nlohmann::json{{"lengths", {0}}}, nlohmann::json{{"runs", {0}}}}) {
+        nlohmann::json{{"lengths", {0}}}, nlohmann::json{{"runs", 0}}}) {
     EXPECT_EQ(code_of(bench_handlers(), "bench.kernels", params), "bad_usage") << params;
   }
 }
