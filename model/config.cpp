@@ -395,7 +395,7 @@ void check_structure(const ModelConfig& config, formats::ConfigProblems& problem
   check_choice("hidden_act", config.mlp.activation, known_activations(), problems);
   check_choice("attention.padding", config.attention.padding, {"hidden", "added"}, problems);
   check_choice("positions.map", config.positions.map,
-               {"identity", "shift", "interpolate", "random"}, problems);
+               {"identity", "shift", "interpolate", "random", "random_by_layer"}, problems);
   check_choice("positions.draw", config.positions.draw, {"training", "always"}, problems);
   if (config.positions.factor <= 0) problems.add("positions.factor", "must be above 0");
   if (config.attention.log_scale != 0 && config.attention.log_scale <= 1) {

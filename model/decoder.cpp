@@ -110,6 +110,7 @@ class Pass {
     report(0, x, states);
     for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
       if (options_.cancelled && options_.cancelled()) throw formats::cancelled();
+      if (layer > 0 && draws_by_layer(ids.size(1))) begin_again(layer, ids.size(1), states);
       x = run_layer(layer, x, states);
       report(layer + 1, x, states);
       if (options_.progress) {
@@ -138,10 +139,18 @@ class Pass {
     return reads_local(layer) ? *stack_.local : stack_.encoding;
   }
 
-  StartContext start_context(std::int64_t length, const Parameters& shared) const {
+  // The states of a layer that draws positions of its own.
+  void begin_again(std::int64_t layer, std::int64_t length, State& states) const {
+    states.global = stack_.encoding.start(start_context(length, stack_.weights.encoding, layer));
+    if (stack_.local == nullptr) return;
+    states.local = stack_.local->start(start_context(length, stack_.weights.local_encoding, layer));
+  }
+
+  StartContext start_context(std::int64_t length, const Parameters& shared,
+                             std::int64_t layer = 0) const {
     StartContext context;
     context.positions = {length, options_.shift, options_.position_ids};
-    if (!options_.position_ids.defined()) map_positions(context.positions);
+    if (!options_.position_ids.defined()) map_positions(context.positions, layer);
     if (config_.positions_skip_padding && key_mask_.defined() && !options_.position_ids.defined()) {
       const at::Tensor text = key_mask_.to(at::kLong);
       context.positions.ids = text.cumsum(1) * text - 1 + options_.shift;
@@ -154,15 +163,27 @@ class Pass {
     return context;
   }
 
+  std::int64_t range_of_draws() const {
+    return config_.positions.range > 0 ? config_.positions.range : 2 * config_.context;
+  }
+
+  bool draws_positions(std::int64_t length) const {
+    const PositionsConfig& how = config_.positions;
+    return how.map.starts_with("random") && (options_.draw.has_value() || how.draw == "always") &&
+           !options_.position_ids.defined() && length <= range_of_draws();
+  }
+  bool draws_by_layer(std::int64_t length) const {
+    return config_.positions.map == "random_by_layer" && draws_positions(length);
+  }
+
   // As the configuration says; given ids are taken as they are.
-  void map_positions(Positions& positions) const {
+  void map_positions(Positions& positions, std::int64_t layer) const {
     const PositionsConfig& how = config_.positions;
     if (how.map == "shift") positions.shift += how.shift;
-    const std::int64_t range = how.range > 0 ? how.range : 2 * config_.context;
-    const bool draws = options_.draw.has_value() || how.draw == "always";
-    if (how.map != "random" || !draws || positions.length > range) return;
-    const std::uint64_t seed = options_.draw.value_or(static_cast<std::uint64_t>(how.seed));
-    positions.ids = drawn_positions(positions.length, range, seed) + positions.shift;
+    if (!draws_positions(positions.length)) return;
+    const std::uint64_t seed = options_.draw.value_or(static_cast<std::uint64_t>(how.seed)) +
+                               static_cast<std::uint64_t>(layer);
+    positions.ids = drawn_positions(positions.length, range_of_draws(), seed) + positions.shift;
   }
 
   // (B, N) to (B, N, C), with everything that is added before the first layer.

@@ -118,6 +118,11 @@ class Tape final : public Encoding {
     if (!flag("equivariance") && form_ != Form::block) {
       throw formats::bad_input("tape.equivariance is false with the tensor form LR22 alone");
     }
+    if (model.positions.map == "random_by_layer") {
+      throw formats::bad_input(
+          "tape carries its positions from layer to layer, so no layer can draw its own",
+          "positions.map");
+    }
     if (form_ == Form::column && head_dim_ % 4 != 0) {
       throw formats::bad_input(
           "tape's tensor form L4R1 takes channels by four, but the head size is " +

@@ -172,6 +172,46 @@ TEST(RandomizedRope, DrawsInTrainingWhateverItDoesOutside) {
                   .equal(by_layer));
 }
 
+// The ids that each layer's attention is computed with.
+class IdKeeper : public Observer {
+ public:
+  bool wants_attention(std::int64_t) override { return true; }
+  void on_attention(const std::shared_ptr<const LayerAttention>& attention) override {
+    ids.push_back(attention->program().positions.ids);
+  }
+  std::vector<at::Tensor> ids;
+};
+
+TEST(PositionMaps, DrawForEachLayerWhereAsked) {
+  const at::NoGradGuard no_grad;
+  for (const std::string key : {"alibi", "rope", "fire"}) {
+    ModelConfig config = tiny_config(key);
+    config.positions.map = "random_by_layer";
+    const auto model = random_model(config, 3, at::kDouble);
+    const at::Tensor ids = random_ids(2, 21, config.vocab_size);
+    IdKeeper keeper;
+    const at::Tensor drawn = model->decoder.forward(ids, {.draw = 9}, &keeper);
+    ASSERT_EQ(keeper.ids.size(), 2u);
+    for (std::int64_t layer = 0; layer < 2; ++layer) {
+      const auto seed = static_cast<std::uint64_t>(9 + layer);
+      EXPECT_TRUE(keeper.ids[static_cast<std::size_t>(layer)].equal(drawn_positions(21, 64, seed)))
+          << key;
+    }
+    // Outside training texts keep their places.
+    config.positions.map = "identity";
+    EXPECT_TRUE(model->decoder.forward(ids).equal(
+        model_of(config, model->decoder.weights(), "identity")->decoder.forward(ids)));
+    if (key != "rope") continue;
+    EXPECT_TRUE(model_of(tiny_config("randomized_rope", {{"draw", "layer"}}),
+                         model->decoder.weights(), "randomized")
+                    ->decoder.forward(ids, {.draw = 9})
+                    .equal(drawn));
+  }
+  ModelConfig tape = tiny_config("tape");
+  tape.positions.map = "random_by_layer";
+  EXPECT_THROW(make_encoding(tape), formats::Error);
+}
+
 // Place i / factor, also between two places.
 TEST(PositionMaps, InterpolationLiesBetweenPlaces) {
   const auto interpolated = [](const std::string& key, const Json& options, double factor) {
