@@ -92,6 +92,13 @@ const Stretch& stretch_of(const std::string& key) {
   return kStretches[0];
 }
 
+// Goes on in the present line where the next item has room there.
+void same_line_for(const std::string& words) {
+  const float width = ImGui::CalcTextSize(words.c_str()).x + ImGui::GetStyle().FramePadding.x * 2;
+  ImGui::SameLine();
+  if (ImGui::GetContentRegionAvail().x < width) ImGui::NewLine();
+}
+
 protocol::Settings settings_of(const LoadReport& report, const std::string& scaling,
                                const std::string& factor) {
   if (scaling != "base") return {{"encoding.scaling", scaling}, {"encoding.factor", factor}};
@@ -155,9 +162,9 @@ void ModelsView::draw_list(Desk& desk) {
   list = with_opened(desk, std::move(list));
   if (!ImGui::BeginTable("models", 4, ImGuiTableFlags_SizingStretchProp)) return;
   ImGui::TableSetupColumn("open", ImGuiTableColumnFlags_WidthFixed);
-  ImGui::TableSetupColumn("name", 0, 1.4F);
-  ImGui::TableSetupColumn("encoding", 0, 1.3F);
-  ImGui::TableSetupColumn("parameters", 0, 1.0F);
+  ImGui::TableSetupColumn("name", 0, 1.8F);
+  ImGui::TableSetupColumn("encoding", 0, 1.1F);
+  ImGui::TableSetupColumn("parameters", 0, 0.9F);
   for (const ModelSummary& model : list) draw_row(desk, model);
   ImGui::EndTable();
 }
@@ -211,12 +218,12 @@ void ModelsView::draw_reading(Desk& desk, const std::string& name) {
     for (const Stretch& stretch : kStretches)
       if (title == stretch.title) scaling_ = stretch.key;
   tooltip(stretch_of(scaling_).help);
-  ImGui::SameLine();
+  same_line_for("x1.5 vv");
   std::string factor = "x" + amount_;
   if (draw_choice("##factor", factor, {"x1.5", "x2", "x4", "x8", "x16"}))
     amount_ = factor.substr(1);
   tooltip("How many times longer than trained");
-  ImGui::SameLine();
+  same_line_for("Open reading");
   const protocol::Settings settings = settings_of(info->result, scaling_, amount_);
   if (ImGui::Button("Open reading")) open_reading(desk, name, settings);
   tooltip("Opens " + protocol::name_of({protocol::model_reading(name).model, settings}) +
