@@ -1,5 +1,7 @@
 #include "worker/bench_timing.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -45,6 +47,7 @@ CallTime time_of(const Preparation& prepare) {
 }
 
 double peak_mb_of(const std::function<void()>& call) {
+  malloc_trim(0);  // memory that was freed and kept for the next call would not be seen again
   std::ofstream("/proc/self/clear_refs") << "5";  // the peak starts again from the present size
   const double before = status_mb("VmRSS");
   call();
