@@ -168,8 +168,7 @@ std::vector<Extra> ape_tree_cost(const model::Encoding& encoding, const Sizes& s
 
 // The basis on both sides, then the rotation.
 std::vector<Extra> ape_periodic_cost(const model::Encoding&, const Sizes& s) {
-  return {on_tokens("change of basis", s, 2 * s.heads * s.head_dim * s.head_dim),
-          rotation_cost(s)};
+  return {on_tokens("change of basis", s, 2 * s.heads * s.head_dim * s.head_dim), rotation_cost(s)};
 }
 
 std::vector<Extra> tape_cost(const model::Encoding& encoding, const Sizes& s) {
@@ -259,12 +258,14 @@ std::vector<Part> plain_parts(const Sizes& s, const model::ModelConfig& config) 
       {"MLP", mlp * s.tokens, mlp * s.tokens, mlp, 0, 2 * s.layers * s.ffn * s.tokens},
       {"embedding", 0, 0, s.vocabulary * s.embedding, 0, 0},
   };
-  if (config.head.present) parts.push_back(matrix_part("head", s.tokens, s.vocabulary * s.embedding));
+  if (config.head.present)
+    parts.push_back(matrix_part("head", s.tokens, s.vocabulary * s.embedding));
   if (config.head.present && config.head.transform) {
     parts.push_back(matrix_part("head's transform", s.tokens, s.embedding * s.embedding));
   }
   if (config.embedding.width > 0) {
-    parts.push_back(matrix_part("projections of the embedding", s.tokens, 2 * s.width * s.embedding));
+    parts.push_back(
+        matrix_part("projections of the embedding", s.tokens, 2 * s.width * s.embedding));
   }
   return parts;
 }

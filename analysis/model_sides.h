@@ -16,8 +16,8 @@ inline bool sees_both_ways(const model::ModelConfig& config) {
   return !config.attention.causal && config.encoder_layers == 0;
 }
 
-// For analyses of one stack of layers. Throws Error "bad_input" for an encoder-decoder; `what` names
-// the analysis.
+// For analyses of one stack of layers. Throws Error "bad_input" for an encoder-decoder; `what`
+// names the analysis.
 inline void require_one_stack(const model::ModelConfig& config, const std::string& what) {
   if (config.encoder_layers == 0) return;
   throw formats::bad_input(

@@ -48,9 +48,9 @@ void check_near_far(const NearFarSpec& spec, std::int64_t tokens) {
   }
   if (spec.pairs < 1) throw formats::bad_input("pairs must be at least 1", "pairs");
   if (far_limit(spec, tokens) <= spec.far_begin) {
-    throw formats::bad_input("the far interval " + far + " lies beyond texts of " +
-                                 std::to_string(tokens) + " tokens",
-                             "far", "give longer texts or a nearer interval");
+    throw formats::bad_input(
+        "the far interval " + far + " lies beyond texts of " + std::to_string(tokens) + " tokens",
+        "far", "give longer texts or a nearer interval");
   }
 }
 
@@ -71,8 +71,8 @@ PairSample draw_on_both_sides(const NearFarSpec& spec, std::int64_t tokens, std:
 
 }  // namespace
 
-std::vector<PairSample> draw_pairs(const NearFarSpec& spec, std::int64_t tokens,
-                                   std::int64_t count, Random& random) {
+std::vector<PairSample> draw_pairs(const NearFarSpec& spec, std::int64_t tokens, std::int64_t count,
+                                   Random& random) {
   std::vector<PairSample> samples;
   const std::int64_t limit = far_limit(spec, tokens);
   if (limit <= spec.far_begin) return samples;

@@ -29,8 +29,8 @@ NearFarSpec default_near_far(std::int64_t tokens, std::int64_t first_key = 0);
 // Tokens of the shortest text in which one query has a near key and another, farther one.
 std::int64_t shortest_for_near_far(std::int64_t first_key);
 
-// Throws Error "bad_input" where the text is shorter than that, or the intervals are empty, overlap, or
-// reach past texts of `tokens`.
+// Throws Error "bad_input" where the text is shorter than that, or the intervals are empty,
+// overlap, or reach past texts of `tokens`.
 void check_near_far(const NearFarSpec& spec, std::int64_t tokens);
 
 struct PairSample {
@@ -39,10 +39,10 @@ struct PairSample {
 
 // `count` samples in a text of `tokens` tokens: the far distance uniform among those that fit, the
 // query uniform among those that have such a key, the near distance uniform. With both sides, query
-// and side of the far key uniform among the pairs that fit, and the near key's side among those that
-// fit. Empty where no query reaches the far interval.
-std::vector<PairSample> draw_pairs(const NearFarSpec& spec, std::int64_t tokens,
-                                   std::int64_t count, Random& random);
+// and side of the far key uniform among the pairs that fit, and the near key's side among those
+// that fit. Empty where no query reaches the far interval.
+std::vector<PairSample> draw_pairs(const NearFarSpec& spec, std::int64_t tokens, std::int64_t count,
+                                   Random& random);
 
 // Everything about a histogram but its groups. `interval` says how the clusters were made:
 // "clustered by text (64 texts)". The interval is the Student-t one of the cluster means, laid

@@ -1,3 +1,5 @@
+#include "formats/safetensors_writer.h"
+
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
@@ -7,7 +9,6 @@
 #include "formats/error.h"
 #include "formats/safetensors.h"
 #include "formats/safetensors_header.h"
-#include "formats/safetensors_writer.h"
 #include "formats/text_input.h"
 #include "formats/utf8.h"
 
@@ -24,8 +25,7 @@ std::ptrdiff_t rank(DType dtype) {
 }
 
 std::uint64_t byte_count(const TensorSource& tensor) {
-  return static_cast<std::uint64_t>(*checked_element_count(tensor.shape)) *
-         item_size(tensor.dtype);
+  return static_cast<std::uint64_t>(*checked_element_count(tensor.shape)) * item_size(tensor.dtype);
 }
 
 void check_tensor(const TensorSource& tensor, const std::string& where) {

@@ -30,8 +30,8 @@ class Sha256 {
 
 std::string sha256_hex(std::span<const std::byte> bytes);
 std::string sha256_hex(std::string_view text);
-// Throws FileError. `after_piece` is told how many bytes have been read since it was last called, and
-// may throw.
+// Throws FileError. `after_piece` is told how many bytes have been read since it was last called,
+// and may throw.
 std::string sha256_of_file(const std::filesystem::path& path,
                            const std::function<void(std::uint64_t)>& after_piece = {});
 

@@ -191,9 +191,9 @@ struct CheckpointReader::Contents {
 
   at::ScalarType scalar_type_of(const formats::TensorEntry& entry) const {
     if (entry.dtype == formats::DType::unsupported) {
-      throw formats::bad_input("tensor " + entry.name + " has type " + entry.dtype_name +
-                                   ", which cannot be read",
-                               report.path);
+      throw formats::bad_input(
+          "tensor " + entry.name + " has type " + entry.dtype_name + ", which cannot be read",
+          report.path);
     }
     const at::ScalarType type = scalar_type(entry.dtype);
     // A single whole number is a setting that some modules store (FIRE's L).
@@ -209,7 +209,8 @@ struct CheckpointReader::Contents {
     return adapter ? adapter->merged(source.entry->name, tensor) : tensor;
   }
 
-  at::Tensor part_of(const Source& source, const TensorPlace& part, const at::Tensor& tensor) const {
+  at::Tensor part_of(const Source& source, const TensorPlace& part,
+                     const at::Tensor& tensor) const {
     const at::Tensor converted = part.convert ? part.convert(tensor) : tensor;
     if (converted.sizes() != at::IntArrayRef(specs.at(part.name).shape)) {
       throw formats::bad_input(source.entry->name + " does not fit the configuration", report.path);

@@ -14,8 +14,8 @@
 
 namespace phasescope::model {
 
-// A checkpoint with its configuration, names and shapes translated and checked, its weights still in
-// the files: open_model reads them all, conversions one after the other.
+// A checkpoint with its configuration, names and shapes translated and checked, its weights still
+// in the files: open_model reads them all, conversions one after the other.
 class CheckpointReader {
  public:
   // What open_model opens. Throws Error "bad_input" for all that does not fit; reads no weights but

@@ -18,11 +18,16 @@ namespace {
 namespace stdfs = std::filesystem;
 
 // What lies beside a model's weights and speaks of its texts.
-constexpr const char* kTextFiles[] = {
-    "tokenizer.json",          "tokenizer_config.json", "special_tokens_map.json",
-    "added_tokens.json",       "tokenizer.model",       "spiece.model",
-    "sentencepiece.bpe.model", "vocab.json",            "merges.txt",
-    "vocab.txt"};
+constexpr const char* kTextFiles[] = {"tokenizer.json",
+                                      "tokenizer_config.json",
+                                      "special_tokens_map.json",
+                                      "added_tokens.json",
+                                      "tokenizer.model",
+                                      "spiece.model",
+                                      "sentencepiece.bpe.model",
+                                      "vocab.json",
+                                      "merges.txt",
+                                      "vocab.txt"};
 
 const Conversion& conversion_to(const std::string& to) {
   std::vector<std::string> known;
@@ -42,8 +47,8 @@ class OutputFolder {
     if (path_.empty()) throw formats::bad_usage("a conversion needs a folder to write to", "--out");
     there_ = fs_.exists(path_);
     if (there_ && (!fs_.is_directory(path_) || !fs_.list(path_).empty())) {
-      throw formats::bad_usage("there is something already, which is not written over", path_.string(),
-                               "name an empty folder, or one that is not there");
+      throw formats::bad_usage("there is something already, which is not written over",
+                               path_.string(), "name an empty folder, or one that is not there");
     }
   }
   ~OutputFolder() {

@@ -78,8 +78,8 @@ std::string name_of(const ModelReading& reading) {
   std::string text;
   const std::string* scaling = value_of(reading.settings, kScaling);
   const std::string* factor = value_of(reading.settings, kFactor);
-  const bool both = scaling != nullptr && factor != nullptr && is_word(*scaling) &&
-                    is_number(*factor);
+  const bool both =
+      scaling != nullptr && factor != nullptr && is_word(*scaling) && is_number(*factor);
   if (both) text = *scaling + " x" + *factor;
   for (const auto& [key, value] : reading.settings) {
     if (both && (key == kScaling || key == kFactor)) continue;

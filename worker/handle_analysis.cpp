@@ -43,9 +43,8 @@ Passes passes_of(const ModelPointer& model, const Texts& texts, const json& para
   model::ForwardOptions options;
   options.backend = backend_of(params);
   for (const analysis::Text& text : texts.items) {
-    passes.push_back(
-        std::make_shared<analysis::TextPass>(model, analysis::ids_tensor(text.ids),
-                                             analysis::with_inputs_of(text, options), 0));
+    passes.push_back(std::make_shared<analysis::TextPass>(
+        model, analysis::ids_tensor(text.ids), analysis::with_inputs_of(text, options), 0));
   }
   return passes;
 }
@@ -161,9 +160,10 @@ void require_steps_of_one(const Texts& texts) {
   for (const analysis::Text& text : texts.items) {
     for (std::size_t n = 1; n < text.position_ids.size(); ++n) {
       if (text.position_ids[n] == text.position_ids[n - 1] + 1) continue;
-      throw formats::bad_input("distance counts tokens, and these position ids do not follow each "
-                               "other",
-                               "position_ids", "give the ids without them");
+      throw formats::bad_input(
+          "distance counts tokens, and these position ids do not follow each "
+          "other",
+          "position_ids", "give the ids without them");
     }
   }
 }

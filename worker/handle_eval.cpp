@@ -34,8 +34,8 @@ Reply eval(const json& params, RequestContext& context) {
     const json own = params_for(params, name);
     opened.push_back(context.models().open(own, context));
     // As asked for, with the settings that all of them got.
-    models.push_back({params.contains("set") ? protocol::name_of(reading_of(own)) : name,
-                      opened.back()});
+    models.push_back(
+        {params.contains("set") ? protocol::name_of(reading_of(own)) : name, opened.back()});
   }
   protocol::EvalResult result = task.run(models, params, context);
   for (std::size_t m = 0; m < models.size() && m < result.provenance.size(); ++m) {

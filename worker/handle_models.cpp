@@ -142,10 +142,9 @@ protocol::LoadReport load_report(const model::Model& model, std::int64_t length)
   out.memory_bytes_at_context = from.memory_bytes_at_context;
   out.dtype = model::name_of_dtype(model.decoder.dtype());
   out.length = length > 0 ? length : config.context;
-  out.memory_bytes =
-      model::memory_bytes(config, from.weight_bytes,
-                          static_cast<std::int64_t>(at::elementSize(model.decoder.dtype())),
-                          out.length);
+  out.memory_bytes = model::memory_bytes(
+      config, from.weight_bytes, static_cast<std::int64_t>(at::elementSize(model.decoder.dtype())),
+      out.length);
   out.tokenizer = from.tokenizer, out.hash = from.sha256;
   return out;
 }
@@ -190,9 +189,8 @@ json tokenized(const formats::Tokenizer& tokenizer, const std::string& text, boo
 }
 
 bool are_integers(const json& list) {
-  return list.is_array() && std::all_of(list.begin(), list.end(), [](const json& item) {
-    return item.is_number_integer();
-  });
+  return list.is_array() && std::all_of(list.begin(), list.end(),
+                                        [](const json& item) { return item.is_number_integer(); });
 }
 
 Reply tokenize(const json& params, RequestContext& context) {
@@ -219,8 +217,7 @@ Reply tokenize(const json& params, RequestContext& context) {
   json all = params;
   if (!all.contains("length")) all["length"] = std::int64_t{1} << 40;  // nothing is cut
   const ModelPointer model = context.models().open(params, context);
-  const Texts texts =
-      only_first(read_input(all, context, *model, DefaultInput::first_session));
+  const Texts texts = only_first(read_input(all, context, *model, DefaultInput::first_session));
   return {there_and_back(*tokenizer, texts.items[0].ids, plain), {}};
 }
 
@@ -285,8 +282,7 @@ model::CaptureSpec capture_spec(const json& params) {
 
 Reply capture(const json& params, RequestContext& context) {
   const ModelPointer model = context.models().open(params, context);
-  Texts texts =
-      read_input(params, context, *model, DefaultInput::first_session, Padding::keep);
+  Texts texts = read_input(params, context, *model, DefaultInput::first_session, Padding::keep);
   const at::Tensor ids = batch_of(texts);
   model::ForwardOptions options;
   options.backend = backend_of(params);

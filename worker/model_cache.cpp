@@ -99,9 +99,8 @@ std::shared_ptr<const model::Model> ModelCache::open(const json& params,
 
   const std::string changed_key = json({reading.model, dtype, reading.settings}).dump();
   if (ModelPointer known = find(changed_key)) return known;
-  model = model::with_overrides(
-      model, reading.settings,
-      protocol::name_of({model->report.name, reading.settings}));
+  model = model::with_overrides(model, reading.settings,
+                                protocol::name_of({model->report.name, reading.settings}));
   keep(changed_key, model);
   return model;
 }

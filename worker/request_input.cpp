@@ -92,13 +92,14 @@ class FileInputs {
                                "leave them out, or all 0");
     }
     if (options_.layer_position_ids.defined()) {
-      throw formats::bad_input("positions that each layer draws are read by capture and check alone",
-                               "positions");
+      throw formats::bad_input(
+          "positions that each layer draws are read by capture and check alone", "positions");
     }
     if (options_.key_mask.defined() && config.attention.padding != "hidden") {
-      throw formats::bad_input("this model's padding changes what its texts see, so that it cannot be "
-                               "left out",
-                               "attention_mask", "capture and check read it");
+      throw formats::bad_input(
+          "this model's padding changes what its texts see, so that it cannot be "
+          "left out",
+          "attention_mask", "capture and check read it");
     }
     if (options_.decoder_ids.defined() && config.encoder_layers == 0) {
       throw formats::bad_input("this model has no decoder beside an encoder", "decoder_input_ids",
@@ -143,9 +144,10 @@ class FileInputs {
     }
     if (kept.empty()) throw formats::bad_input("the text is padding alone", text.name);
     if (kept.back() + 1 != kept.size() && config_.positions.map != "identity") {
-      throw formats::bad_input("padding before or within a text cannot be left out where positions "
-                               "are mapped",
-                               "attention_mask");
+      throw formats::bad_input(
+          "padding before or within a text cannot be left out where positions "
+          "are mapped",
+          "attention_mask");
     }
     return kept;
   }
@@ -160,9 +162,9 @@ Texts texts_of_file(const std::string& path, const model::Model& model, std::int
   const formats::TensorEntry* entry = file.find("input_ids");
   if (entry == nullptr) throw formats::bad_input("the file has no tensor input_ids", path);
   const at::Tensor ids = model::read_tensor(file, *entry);
-  Texts texts = analysis::texts_of_ids(
-      rows_of(analysis::to_vector<std::int64_t>(ids), ids.sizes().vec()), model.config().vocab_size,
-      length);
+  Texts texts =
+      analysis::texts_of_ids(rows_of(analysis::to_vector<std::int64_t>(ids), ids.sizes().vec()),
+                             model.config().vocab_size, length);
   if (padding == Padding::keep) return texts;
   FileInputs(file, ids.slice(1, 0, length), model.config(), model.encoding()).add_to(texts);
   return texts;
@@ -191,10 +193,9 @@ std::vector<formats::NamedText> corpus_texts(const json& corpus) {
 Texts through_tokenizer(const std::vector<formats::NamedText>& texts, const model::Model& model,
                         std::int64_t length) {
   if (!model.tokenizer) {
-    throw formats::bad_input("the model has no tokenizer, so it cannot read text",
-                             model.report.path,
-                             model.report.tokenizer_fault.empty() ? "give ids instead"
-                                                                  : model.report.tokenizer_fault);
+    throw formats::bad_input(
+        "the model has no tokenizer, so it cannot read text", model.report.path,
+        model.report.tokenizer_fault.empty() ? "give ids instead" : model.report.tokenizer_fault);
   }
   return analysis::tokenised(texts, *model.tokenizer, length);
 }

@@ -22,8 +22,8 @@ namespace phasescope::worker {
 // What is read where a request has no `input`: the text of a first session, or the bundled
 // validation texts.
 enum class DefaultInput { first_session, validation_texts };
-// Tokens that a file's attention_mask hides are left out of the texts, where they keep the positions
-// they have there; or they stay, for who passes the mask on.
+// Tokens that a file's attention_mask hides are left out of the texts, where they keep the
+// positions they have there; or they stay, for who passes the mask on.
 enum class Padding { leave_out, keep };
 
 // `input` is an object with one of
@@ -42,8 +42,8 @@ analysis::Texts read_input(const nlohmann::json& params, RequestContext& context
                            const model::Model& model, DefaultInput fallback,
                            Padding padding = Padding::leave_out);
 
-// Throws Error "bad_input" where a file of inputs has given the texts more than ids; `what` names the
-// method that does not read it.
+// Throws Error "bad_input" where a file of inputs has given the texts more than ids; `what` names
+// the method that does not read it.
 void require_ids_alone(const analysis::Texts& texts, const std::string& what);
 
 // The first of several texts, with a note that the others are not read.

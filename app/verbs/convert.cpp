@@ -14,13 +14,16 @@ class ConvertVerb : public Verb {
   std::string help() const override {
     return "a model in another form: RoPE to TAPE, RoPE to APE and back, any to safetensors";
   }
-  std::string example() const override { return "phasescope convert rope --to tape --out out/tape"; }
+  std::string example() const override {
+    return "phasescope convert rope --to tape --out out/tape";
+  }
   bool exports() const override { return false; }
   void declare(Options& options) override {
     options.argument("MODEL", model_, "folder, file of weights or bundled name");
-    options.option("--to", to_,
-                   "safetensors (one file, tensors unchanged), phasescope (our own form), tape, ape "
-                   "or rope");
+    options.option(
+        "--to", to_,
+        "safetensors (one file, tensors unchanged), phasescope (our own form), tape, ape "
+        "or rope");
     set_.declare(options);
   }
   Output run(Run& run) override {
@@ -33,9 +36,9 @@ class ConvertVerb : public Verb {
     nlohmann::json params{{"model", model_}, {"to", to_}, {"out", out}};
     set_.add_to(params);
     Output output{.result = run.call("convert", std::move(params)).result};
-    Table table = facts_table("", output.result,
-                              {"model", "to", "out", "files", "tensors", "parameters_before",
-                               "parameters", "bytes"});
+    Table table = facts_table(
+        "", output.result,
+        {"model", "to", "out", "files", "tensors", "parameters_before", "parameters", "bytes"});
     for (const auto& note : output.result.value("notes", nlohmann::json::array())) {
       table.notes.push_back(note);
     }

@@ -14,8 +14,8 @@ class InfoVerb : public Verb {
   std::string example() const override { return "phasescope info rope"; }
   void declare(Options& options) override {
     options.argument("MODEL", model_, "folder, .safetensors file or bundled name");
-    options.option("--length", length_, "tokens whose memory is told (default: the trained context)",
-                   0);
+    options.option("--length", length_,
+                   "tokens whose memory is told (default: the trained context)", 0);
     set_.declare(options);
   }
   Output run(Run& run) override {

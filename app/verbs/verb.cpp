@@ -40,7 +40,8 @@ void InputOptions::declare(Options& options) {
   options.option("--text", text, "file to read (- is standard input)");
   options.option("--prompt", prompt, "the text itself");
   options.option("--ids", ids, "JSON file: a list of token ids, or lists of equal length");
-  options.option("--inputs", inputs, "safetensors file: input_ids (B, N), masks, positions, token types");
+  options.option("--inputs", inputs,
+                 "safetensors file: input_ids (B, N), masks, positions, token types");
   options.option("--length", length, "tokens read (default: the model's trained context)");
 }
 

@@ -113,8 +113,10 @@ protocol::Settings settings_of(const LoadReport& report, const std::string& scal
 std::string ModelsView::help_text() const {
   return "Bundled and recent models. A tick opens one: its colour is the same in every view. The "
          "selected model's load report says which encoding was found and why, what was missing or "
-         "unused in the file, and what it takes in memory. A model that rotates q and k can be read "
-         "a second time with its rotation stretched, without training: the extrapolation view shows "
+         "unused in the file, and what it takes in memory. A model that rotates q and k can be "
+         "read "
+         "a second time with its rotation stretched, without training: the extrapolation view "
+         "shows "
          "what that does past the trained length.";
 }
 

@@ -112,14 +112,13 @@ void head_commands(std::vector<Command>& list) {
          const auto count = static_cast<int64_t>(desk.models());
          if (count > 0) select_model(desk, (desk.session().selection.model + 1) % count);
        }});
-  list.push_back({"model.yarn", "Read the selected model twice as long (YaRN)",
-                  "A second reading of a model that rotates q and k; others are in Models", 0,
-                  [](Desk& desk) {
-                    const std::string model = selected_model(desk.session());
-                    if (model.empty()) return;
-                    open_reading(desk, model,
-                                 {{"encoding.scaling", "yarn"}, {"encoding.factor", "2"}});
-                  }});
+  list.push_back(
+      {"model.yarn", "Read the selected model twice as long (YaRN)",
+       "A second reading of a model that rotates q and k; others are in Models", 0, [](Desk& desk) {
+         const std::string model = selected_model(desk.session());
+         if (model.empty()) return;
+         open_reading(desk, model, {{"encoding.scaling", "yarn"}, {"encoding.factor", "2"}});
+       }});
 }
 
 char lower(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }

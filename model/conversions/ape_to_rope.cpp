@@ -15,9 +15,7 @@ namespace {
 
 constexpr double kNoTurn = 1e-12;  // of the largest angle: planes that turn less are no planes yet
 
-at::Tensor skew_of(const at::Tensor& generator) {
-  return generator - generator.transpose(-1, -2);
-}
+at::Tensor skew_of(const at::Tensor& generator) { return generator - generator.transpose(-1, -2); }
 
 void require_convertible(const ModelConfig& config) {
   require_one_rotation(config, "rope");
@@ -38,8 +36,7 @@ void require_convertible(const ModelConfig& config) {
 
 // (H d, ...) of a projection or its bias, each head's rows times its P^T.
 at::Tensor folded(const at::Tensor& rows, const at::Tensor& bases) {
-  const at::Tensor by_head =
-      rows.reshape({bases.size(0), bases.size(1), -1});  // (H, d, C or 1)
+  const at::Tensor by_head = rows.reshape({bases.size(0), bases.size(1), -1});  // (H, d, C or 1)
   return at::matmul(bases.transpose(1, 2), by_head).reshape(rows.sizes());
 }
 
@@ -69,11 +66,11 @@ ConversionPlan plan(CheckpointReader& reader, const ConvertOptions& options) {
     }
   }
   const Json base = make_encoding(config)->options().at("base");
-  config.encoding = {"rope",
-                     {{"base", base}, {"layout", "interleaved"}, {"stored_angles", true}}};
+  config.encoding = {"rope", {{"base", base}, {"layout", "interleaved"}, {"stored_angles", true}}};
   ConversionPlan plan = canonical_plan(reader, options, std::move(config), std::move(changes));
-  plan.notes.emplace_back("W = P Q P^T: P is in the projections of q and k, Q's angles are stored for "
-                       "each head");
+  plan.notes.emplace_back(
+      "W = P Q P^T: P is in the projections of q and k, Q's angles are stored for "
+      "each head");
   return plan;
 }
 

@@ -12,8 +12,8 @@ struct NormalForm {
 // `skew` (d, d), S^T = -S, d even.
 NormalForm normal_form(const at::Tensor& skew);
 
-// APE on sequences to RoPE with angles of each head's own (arXiv 2312.16045): with W = P Q P^T, P is
-// folded into the projections of q and k.
+// APE on sequences to RoPE with angles of each head's own (arXiv 2312.16045): with W = P Q P^T, P
+// is folded into the projections of q and k.
 Conversion ape_to_rope_conversion();
 
 }  // namespace phasescope::model

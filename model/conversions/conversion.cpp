@@ -17,8 +17,8 @@
 namespace phasescope::model {
 namespace {
 
-std::function<void(const formats::TensorSource::Write&)> producer(
-    std::function<at::Tensor()> make, at::ScalarType dtype) {
+std::function<void(const formats::TensorSource::Write&)> producer(std::function<at::Tensor()> make,
+                                                                  at::ScalarType dtype) {
   return [make = std::move(make), dtype](const formats::TensorSource::Write& write) {
     const at::Tensor tensor = make().to(dtype).contiguous();
     write({static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()});
@@ -77,9 +77,11 @@ void require_one_rotation(const ModelConfig& config, const std::string& form) {
     throw formats::bad_input("an encoder-decoder cannot be converted to " + form, "model");
   }
   if (config.local_encoding) {
-    throw formats::bad_input("its local layers have an encoding of their own, so the model cannot be "
-                             "converted to " + form,
-                             "model");
+    throw formats::bad_input(
+        "its local layers have an encoding of their own, so the model cannot be "
+        "converted to " +
+            form,
+        "model");
   }
 }
 

@@ -11,8 +11,8 @@
 #include "model/checkpoint_reader.h"
 #include "model/convert.h"
 
-// What a conversion is, and the list of them. To add one: a file pair, a line in conversions.cpp, one
-// in CMakeLists.txt, a test.
+// What a conversion is, and the list of them. To add one: a file pair, a line in conversions.cpp,
+// one in CMakeLists.txt, a test.
 
 namespace phasescope::model {
 
@@ -36,15 +36,16 @@ const std::vector<Conversion>& conversions();
 // The reader's configuration with the overrides.
 ModelConfig changed_config(const CheckpointReader& reader, const ConvertOptions& options);
 
-// A tensor that differs from the checkpoint's of that canonical name, or is not in it; computed when
-// it is written.
+// A tensor that differs from the checkpoint's of that canonical name, or is not in it; computed
+// when it is written.
 struct Change {
   std::function<at::Tensor()> make;
   at::ScalarType dtype = at::kDouble;
 };
 using Changes = std::map<std::string, Change>;
 
-// A plan that writes our own form: every tensor of `config`, the changes in place of the checkpoint's.
+// A plan that writes our own form: every tensor of `config`, the changes in place of the
+// checkpoint's.
 ConversionPlan canonical_plan(CheckpointReader& reader, const ConvertOptions& options,
                               ModelConfig config, Changes changes);
 
@@ -59,8 +60,8 @@ struct FixedRotation {
   double magnitude = 1;    // of both q and k
   bool interleaved = false;
 };
-// Of a model with the encoding `rope`. Throws Error "bad_input" for any other and for rotations that
-// depend on the text's length, are stored, or turn values too.
+// Of a model with the encoding `rope`. Throws Error "bad_input" for any other and for rotations
+// that depend on the text's length, are stored, or turn values too.
 FixedRotation fixed_rotation(const ModelConfig& config, const std::string& form);
 
 // Gives every query head a key head and a value head of its own, where several share one, and

@@ -25,10 +25,9 @@ ConversionPlan plan(CheckpointReader& reader, const ConvertOptions& options) {
   std::vector<std::string> notes;
   expand_heads(reader, config, rotation.magnitude, changes, notes);
   const Json rope = make_encoding(config)->options();
-  config.encoding = {"tape",
-                     {{"base", rope.at("base")},
-                      {"layout", rope.at("layout")},
-                      {"shift", rope.at("shift")}}};
+  config.encoding = {
+      "tape",
+      {{"base", rope.at("base")}, {"layout", rope.at("layout")}, {"shift", rope.at("shift")}}};
   const bool plain = rope.at("scaling") == "none";
   if (!plain) {
     const at::Tensor frequencies = rotation.frequencies;
@@ -36,8 +35,7 @@ ConversionPlan plan(CheckpointReader& reader, const ConvertOptions& options) {
     notes.push_back("the frequencies of the scaling " + rope.at("scaling").get<std::string>() +
                     " are stored");
   }
-  auto generator =
-      std::make_shared<at::Generator>(at::make_generator<at::CPUGeneratorImpl>(kSeed));
+  auto generator = std::make_shared<at::Generator>(at::make_generator<at::CPUGeneratorImpl>(kSeed));
   for (const TensorSpec& spec : tensor_specs(config, *make_encoding(config))) {
     const std::size_t at = spec.name.find(".encoding.");
     if (!spec.name.starts_with("model.layers.") || at == std::string::npos) continue;

@@ -15,8 +15,8 @@ ConversionPlan plan(CheckpointReader& reader, const ConvertOptions& options) {
                              "--to phasescope merges it into its base model");
   }
   if (!options.overrides.empty() || options.dtype) {
-    throw formats::bad_usage("the form safetensors keeps tensors and config.json as they are", "--to",
-                             "--to phasescope takes --set and --dtype");
+    throw formats::bad_usage("the form safetensors keeps tensors and config.json as they are",
+                             "--to", "--to phasescope takes --set and --dtype");
   }
   ConversionPlan plan;
   const formats::TensorArchive& archive = reader.archive();
@@ -39,7 +39,7 @@ ConversionPlan plan(CheckpointReader& reader, const ConvertOptions& options) {
   }
   for (const auto& names : archive.tied()) {
     plan.notes.emplace_back(names[0] + " and " + names[1] +
-                         " are one tensor in the file and are written each");
+                            " are one tensor in the file and are written each");
   }
   if (archive.files().size() > 1) {
     plan.notes.emplace_back(std::to_string(archive.files().size()) + " shards become one file");

@@ -125,7 +125,8 @@ TEST(Statistics, IntervalsByTextCoverTheTruth) {
 
 TEST(Statistics, BootstrapIsRepeatableAndWeighs) {
   const std::vector<double> means{1, 2, 6}, weights{1, 1, 2};
-  const Interval a = bootstrap_interval(means, weights, 5), b = bootstrap_interval(means, weights, 5);
+  const Interval a = bootstrap_interval(means, weights, 5),
+                 b = bootstrap_interval(means, weights, 5);
   EXPECT_DOUBLE_EQ(a.mean, (1 + 2 + 12) / 4.0);
   EXPECT_EQ(a.low, b.low);
   EXPECT_GE(a.low, 1);
@@ -193,8 +194,9 @@ TEST(NearFar, KeysOnBothSidesAreDrawn) {
     crossing += before != (sample.near_key < sample.query);
     EXPECT_LT(block_of_query(spec, 64, sample.query, 8), 8);
   }
-  // At far distance d there are 63 - d queries with such a key before them and 64 - d with one after;
-  // of each side 63 - d - n have room for a near key at n on the other one, which half of them take.
+  // At far distance d there are 63 - d queries with such a key before them and 64 - d with one
+  // after; of each side 63 - d - n have room for a near key at n on the other one, which half of
+  // them take.
   double before = 0, other_side = 0;
   for (int d = 50; d < 63; ++d) {
     before += (63 - d) / (127.0 - 2 * d) / 13;

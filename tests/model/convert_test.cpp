@@ -200,10 +200,9 @@ TEST(NormalForm, OfRandomRepeatedSmallAndNoAngles) {
 }
 
 TEST(Convert, StoredAnglesRefuseWhatWouldNotTouchThem) {
-  for (const Json& options :
-       {Json{{"stored_angles", true}, {"scaling", "yarn"}, {"factor", 2.0}},
-        Json{{"stored_angles", true}, {"partial_rotary_factor", 0.5}},
-        Json{{"table_rows", 32}, {"scaling", "linear"}, {"factor", 2.0}}}) {
+  for (const Json& options : {Json{{"stored_angles", true}, {"scaling", "yarn"}, {"factor", 2.0}},
+                              Json{{"stored_angles", true}, {"partial_rotary_factor", 0.5}},
+                              Json{{"table_rows", 32}, {"scaling", "linear"}, {"factor", 2.0}}}) {
     EXPECT_THROW(random_model(tiny_config("rope", options), 1), formats::Error) << options;
   }
 }

@@ -58,8 +58,8 @@ TEST(EvalRequests, EveryModelHasARowALengthAndSaysWhereItComesFrom) {
   EXPECT_EQ(context.last_fraction, 1);
 }
 
-// desk_models.md: RoPE read past its length, repaired without training. At twice its length the bundled
-// model loses half a bit a byte and more, and with YaRN nothing; four texts differ by 0.3.
+// desk_models.md: RoPE read past its length, repaired without training. At twice its length the
+// bundled model loses half a bit a byte and more, and with YaRN nothing; four texts differ by 0.3.
 TEST(EvalRequests, YarnMendsTheBundledRopeAtTwiceItsLength) {
   FakeContext context;
   json params = {{"task", "perplexity"},
@@ -70,8 +70,7 @@ TEST(EvalRequests, YarnMendsTheBundledRopeAtTwiceItsLength) {
   const auto far = [&](const json& asked) {
     const auto reply = ask(eval_handlers(), "eval", asked, context);
     std::map<std::string, double> bits;
-    for (const auto& row :
-         protocol::from_json_form<protocol::EvalResult>(reply.result).rows) {
+    for (const auto& row : protocol::from_json_form<protocol::EvalResult>(reply.result).rows) {
       if (row.length == 512) bits[row.model] = row.value;
     }
     return bits;

@@ -130,8 +130,8 @@ TEST(Readings, ANameOrASetReadsTheModelWithAnotherScaling) {
 }
 
 TEST(Readings, TheReportSaysWhatIsInForce) {
-  const auto info = ask("model.info", {{"model", model_folder("rope") + " (yarn x2)"},
-                                       {"length", 512}});
+  const auto info =
+      ask("model.info", {{"model", model_folder("rope") + " (yarn x2)"}, {"length", 512}});
   EXPECT_EQ(info.result["scaling"], "yarn x2 over 64 tokens");
   EXPECT_EQ(info.result["length"], 512);
   EXPECT_GT(info.result["memory_bytes"], info.result["memory_bytes_at_context"]);
@@ -146,13 +146,14 @@ TEST(Readings, TheReportSaysWhatIsInForce) {
 }
 
 TEST(Readings, TheCommandGivesThemAgain) {
-  const auto reply = ask("heads", rope_with({{"set", {"encoding.scaling=yarn", "encoding.factor=2"}},
-                                             {"input", {{"prompt", "words"}}}}));
+  const auto reply =
+      ask("heads", rope_with({{"set", {"encoding.scaling=yarn", "encoding.factor=2"}},
+                              {"input", {{"prompt", "words"}}}}));
   const std::string command = reply.result["provenance"]["command"];
   EXPECT_NE(command.find(" --set encoding.scaling=yarn --set encoding.factor=2"), std::string::npos)
       << command;
-  const auto named = ask("heads", {{"model", model_folder("rope") + " (yarn x2)"},
-                                   {"input", {{"prompt", "words"}}}});
+  const auto named = ask(
+      "heads", {{"model", model_folder("rope") + " (yarn x2)"}, {"input", {{"prompt", "words"}}}});
   EXPECT_NE(named.result["provenance"]["command"].get<std::string>().find("rope (yarn x2)' "),
             std::string::npos);
 }
@@ -162,18 +163,17 @@ TEST(Readings, EveryMethodTakesThem) {
   const json set = {"encoding.scaling=yarn", "encoding.factor=2"};
   for (const char* method : {"heads", "map", "patterns", "text.read", "capture", "generate"}) {
     const auto named = ask(method, {{"model", yarn}, {"input", {{"prompt", "some words"}}}});
-    const auto with_set = ask(method, {{"model", model_folder("rope")},
-                                       {"set", set},
-                                       {"input", {{"prompt", "some words"}}}});
+    const auto with_set =
+        ask(method,
+            {{"model", model_folder("rope")}, {"set", set}, {"input", {{"prompt", "some words"}}}});
     EXPECT_EQ(named.result["model"], with_set.result["model"]) << method;
     EXPECT_NE(named.result["model"].get<std::string>().find("(yarn x2)"), std::string::npos)
         << method;
   }
   const json macs = ask("cost", {{"model", model_folder("rope")}, {"length", 64}}).result["macs"];
   for (const std::string file : {"", "/config.json"}) {  // of sizes that have no weights, too
-    const auto cost = ask("cost", {{"model", model_folder("rope") + file},
-                                   {"set", {"layers=4"}},
-                                   {"length", 64}});
+    const auto cost = ask(
+        "cost", {{"model", model_folder("rope") + file}, {"set", {"layers=4"}}, {"length", 64}});
     EXPECT_GT(cost.result["macs"], macs) << file;
   }
   EXPECT_EQ(code_of("heads", rope_with({{"set", {"layers=4"}}})), "bad_input");
@@ -227,8 +227,8 @@ TEST(Converting, WritesAModelWithItsSidecar) {
 // A file of two texts, 6 and 4 tokens long, the second one padded in front.
 std::string inputs_file(const std::string& name, model::NamedTensors more) {
   const std::filesystem::path path = std::filesystem::path(::testing::TempDir()) / name;
-  more.emplace_back("input_ids", at::tensor({5, 6, 7, 8, 9, 10, 0, 0, 7, 8, 9, 11}, at::kLong)
-                                     .view({2, 6}));
+  more.emplace_back("input_ids",
+                    at::tensor({5, 6, 7, 8, 9, 10, 0, 0, 7, 8, 9, 11}, at::kLong).view({2, 6}));
   model::write_tensors(formats::real_file_system(), path, more);
   return path.string();
 }
@@ -238,7 +238,8 @@ at::Tensor padding_mask() {
 }
 
 TEST(FilesOfInputs, PaddingIsLeftOutOfEveryMeasurement) {
-  const std::string masked = inputs_file("masked.safetensors", {{"attention_mask", padding_mask()}});
+  const std::string masked =
+      inputs_file("masked.safetensors", {{"attention_mask", padding_mask()}});
   const json both = rope_with({{"input", {{"inputs", masked}}}, {"metrics", {"mean_distance"}}});
   // The same texts without padding; the second one stands at positions 2 to 5, which change nothing
   // in a model of relative positions.
@@ -256,7 +257,8 @@ TEST(FilesOfInputs, PaddingIsLeftOutOfEveryMeasurement) {
   EXPECT_NE(reply.result["provenance"]["note"].get<std::string>().find("2 tokens of padding"),
             std::string::npos);
   // Capture keeps the file's shape.
-  const auto kept = ask("capture", rope_with({{"input", {{"inputs", masked}}}, {"what", "attn.0"}}));
+  const auto kept =
+      ask("capture", rope_with({{"input", {{"inputs", masked}}}, {"what", "attn.0"}}));
   EXPECT_EQ(kept.tensor("attn.0").shape, (std::vector<std::int64_t>{2, 2, 6, 6}));
   EXPECT_EQ(kept.tensor("attn.0").values<float>()[72 + 5 * 6], 0);  // key 0 of the second text
 }
@@ -265,8 +267,11 @@ TEST(FilesOfInputs, PositionIdsAreReadOrRefused) {
   const std::string spread = inputs_file(
       "spread.safetensors", {{"position_ids", 3 * at::arange(6, at::kLong).unsqueeze(0)}});
   const auto params = [&](const std::string& path) {
-    return rope_with({{"input", {{"inputs", path}}}, {"what", "content"}, {"head", "L0H0"},
-                      {"size", {6, 6}}, {"of", "positional"}});
+    return rope_with({{"input", {{"inputs", path}}},
+                      {"what", "content"},
+                      {"head", "L0H0"},
+                      {"size", {6, 6}},
+                      {"of", "positional"}});
   };
   const auto map = [&](const std::string& path) {
     const auto reply = ask("map", params(path));
