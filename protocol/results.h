@@ -730,32 +730,7 @@ struct JobsResult {
   }
 };
 
-// ---- bench --------------------------------------------------------------------------------------
-
-struct KernelRow {
-  std::string variant, pass, dtype, probes, kernel, rival;
-  int64_t heads = 0, n = 0, d = 0;
-  double ms = 0, gflops = 0, over_plain = 0, rival_ms = 0, speedup_over_rival = 0, peak_mb = 0;
-  template <class V>
-  void fields(V& v) {
-    v("variant", variant), v("pass", pass), v("dtype", dtype), v("heads", heads), v("n", n);
-    v("d", d), v("probes", probes), v("kernel", kernel), v("ms", ms), v("gflops", gflops);
-    v("over_plain", over_plain), v("rival", rival), v("rival_ms", rival_ms);
-    v("speedup_over_rival", speedup_over_rival), v("peak_mb", peak_mb);
-  }
-};
-
-struct KernelBench {
-  std::string device;
-  int64_t threads = 0;
-  double fma_peak_gflops = 0;  // measured in the same run
-  std::vector<KernelRow> rows;
-  template <class V>
-  void fields(V& v) {
-    v("device", device), v("threads", threads), v("fma_peak_gflops", fma_peak_gflops);
-    v("rows", rows);
-  }
-};
+// ---- bench (of kernels: bench_results.h) --------------------------------------------------------
 
 struct BenchRow {
   std::string name, unit;
