@@ -76,10 +76,10 @@ struct HeadConfig {
 // What stands between a token's place in the text and its position id, for any encoding.
 struct PositionsConfig {
   std::string map = "identity";    // shift: ids start at `shift`; interpolate: id i stands at the
-                                   // place i / factor; random: a sorted draw from 0..range-1
+                                   // place i / factor; random, random_by_layer: sorted draws
   std::int64_t shift = 0;
   double factor = 1;
-  std::int64_t range = 0;          // 0: twice the context; longer texts keep their places
+  std::int64_t range = 0;          // they are below it; 0: twice the context; longer texts keep theirs
   std::string draw = "training";   // each step of training draws afresh; outside it texts keep their
                                    // places, or with "always" have one draw, from `seed`
   std::int64_t seed = 1;

@@ -34,10 +34,10 @@ struct ModelSection {
 // What stands between a token's place in a window and its position, for any encoding; the members
 // of model::PositionsConfig.
 struct PositionsSection {
-  std::string map = "identity";  // shift, interpolate, random
+  std::string map = "identity";  // shift, interpolate, random, random_by_layer
   int64_t shift = 0;
   double factor = 1;
-  int64_t range = 0;              // of `random`; 0: twice the context
+  int64_t range = 0;              // of the draws; 0: twice the context
   std::string draw = "training";  // always: outside training too
   int64_t seed = 1;               // of the draw outside training
   template <class V>
