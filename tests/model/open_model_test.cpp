@@ -142,7 +142,12 @@ TEST(OpenModel, ReportsWhatItFound) {
   EXPECT_NE(hub->report.quirks[0].find("(3 tensors)"), std::string::npos) << hub->report.quirks[0];
   const auto tied = open_model(golden("hf/models/llama_gqa_tied").string());
   EXPECT_EQ(tied->report.tied.size(), 1u);
-  const auto tape = open_model(golden("papers/tape/adape_linear_theta").string());
+  const TemporaryFolder folder;
+  fs::copy(golden("papers/tape/adape/model.safetensors"), folder.path() / "model.safetensors");
+  Json config = formats::json_from_file(golden("papers/tape/adape/config.json"));
+  config["rope_theta"] = 50000.0;
+  std::ofstream(folder.path() / "config.json") << config.dump();
+  const auto tape = open_model(folder.path().string());
   EXPECT_EQ(tape->report.family, "tape_public");
   EXPECT_EQ(tape->report.encoding_why, "rpe_type is \"adape\"");
   EXPECT_EQ(tape->encoding().options().at("base").get<double>(), 50000);

@@ -124,6 +124,7 @@ class PublicTape : public testing::TestWithParam<Case> {};
 TEST_P(PublicTape, AgreesInBothBackends) {
   const std::string name = std::string("papers/tape/") + GetParam().name;
   const fs::path folder = golden(name);
+  if (folder.empty()) GTEST_SKIP() << "its files are not here";
   for (const Backend backend : {Backend::plain, Backend::fused}) {
     expect_agreement(name, folder.string(), folder / "expected.safetensors", GetParam().compared,
                      backend);
@@ -156,6 +157,7 @@ class TapeStates : public testing::TestWithParam<const char*> {};
 TEST_P(TapeStates, AgreeWithThePublicCode) {
   const std::string folder = std::string("papers/tape/") + GetParam();
   const std::string expected = folder + "/expected.safetensors";
+  if (golden(expected).empty()) GTEST_SKIP() << "its files are not here";
   const auto model = open_model(golden(folder).string(), {.dtype = at::kDouble});
   const at::NoGradGuard no_grad;
   for (const std::string prefix : {"n33.", "n81.", "posids."}) {
