@@ -15,7 +15,7 @@ model::LayerAttention content_attention(const model::LayerAttention& attention) 
   model::AttentionProgram program;
   program.q = program.q_plain = attention.q();
   program.k = program.k_plain = attention.k();
-  program.scale = from.scale;
+  program.scale = from.scale * from.gain;  // without a term, no correction reads A / gain
   if (from.kind == model::AttentionProgram::Kind::tapa) {
     program.q = program.q_plain = attention.q().narrow(-1, 0, from.tapa.content_dim);
     program.k = program.k_plain = attention.k().narrow(-1, 0, from.tapa.content_dim);

@@ -153,7 +153,10 @@ class Pass {
     if (!options_.position_ids.defined()) map_positions(context.positions, layer);
     if (config_.positions_skip_padding && key_mask_.defined() && !options_.position_ids.defined()) {
       const at::Tensor text = key_mask_.to(at::kLong);
-      context.positions.ids = text.cumsum(1) * text - 1 + options_.shift;
+      const at::Tensor places = text.cumsum(1) * text - 1;
+      const at::Tensor& drawn = context.positions.ids;  // (N), where the map draws
+      context.positions.ids = drawn.defined() ? drawn.index({places.clamp_min(0)})
+                                              : places + context.positions.shift;
     }
     context.dtype = dtype_;
     context.angle_dtype = options_.angle_dtype.value_or(dtype_);
@@ -288,10 +291,12 @@ class Pass {
   at::Tensor attend(std::int64_t index, const LayerWeights& w, const at::Tensor& read,
                     PositionState& state) const {
     const Encoding& encoding = encoding_of(index);
+    const at::Tensor q = query_or_key(read, w.wq, w.bq, {w.q_norm, w.q_norm_bias});
+    const at::Tensor k = query_or_key(read, w.wk, w.bk, {w.k_norm, w.k_norm_bias});
+    const bool grows = config_.attention.log_scale > 0;
     AttentionProgram program =
-        encoding.program(w.encoding, query_or_key(read, w.wq, w.bq, {w.q_norm, w.q_norm_bias}),
-                         query_or_key(read, w.wk, w.bk, {w.k_norm, w.k_norm_bias}), state);
-    if (config_.attention.log_scale > 0) program.q = program.q * log_factors(read.size(1));
+        encoding.program(w.encoding, grows ? q * log_factors(read.size(1)) : q, k, state);
+    if (grows) program.q_plain = q;
     if (config_.attention.scale_by_layer) program.scale /= static_cast<double>(index + 1);
     if (config_.attention.layer_gain) add_gain(program, std::max<std::int64_t>(1, index));
     program.soft_cap = config_.attention.soft_cap;

@@ -86,7 +86,10 @@ void require_one_rotation(const ModelConfig& config, const std::string& form) {
 }
 
 FixedRotation fixed_rotation(const ModelConfig& config, const std::string& form) {
-  const std::unique_ptr<Encoding> encoding = make_encoding(config);
+  // Whoever reads what is written stretches the positions again, by the same map.
+  ModelConfig unmapped = config;
+  if (config.positions.map == "interpolate") unmapped.positions.map = "identity";
+  const std::unique_ptr<Encoding> encoding = make_encoding(unmapped);
   const Json& options = encoding->options();
   const auto refuse = [&](const std::string& why) {
     throw formats::bad_input("only a RoPE model can be converted to " + form + ": " + why, "model");
@@ -118,6 +121,10 @@ void expand_heads(CheckpointReader& reader, ModelConfig& config, double magnitud
   if ((copies > 1 || multiplied) && config.attention.qk_norm != "none") {
     throw formats::bad_input(
         "q and k are normalised after their projections, which can then not be changed", "model");
+  }
+  if (multiplied && config.attention.clip > 0) {
+    throw formats::bad_input(
+        "q and k are clipped after their projections, which can then not be changed", "model");
   }
   if (copies == 1 && !multiplied) return;
   const auto add = [&](const std::string& name, std::int64_t times, double factor) {

@@ -94,6 +94,11 @@ RopeScaling::RopeScaling(const Json& options, const ModelConfig& model)
   if (kind_ == "llama3" && high_freq_factor_ <= low_freq_factor_) {
     throw formats::bad_input("high_freq_factor must be above low_freq_factor");
   }
+  if (kind_ == "longrope" && attention_factor_ <= 0 && trained_ < 2) {
+    throw formats::bad_input("longrope divides by the logarithm of the trained context, so that must "
+                             "be at least 2",
+                             "rope.trained_context");
+  }
   short_factor_ = numbers(options.at("short_factor"), "rope.short_factor", turned_ / 2);
   long_factor_ = numbers(options.at("long_factor"), "rope.long_factor", turned_ / 2);
 }

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include "formats/error.h"
+
 namespace phasescope::model {
 namespace {
 
@@ -34,7 +36,12 @@ at::Tensor shaw_scores(const at::Tensor& q, const at::Tensor& table, double scal
 
 class Shaw final : public Encoding {
  public:
-  Shaw(const Json& options, const ModelConfig& model) : Encoding(options, model) {}
+  Shaw(const Json& options, const ModelConfig& model) : Encoding(options, model) {
+    if (model.attention.scale_by_layer) {
+      throw formats::bad_input("shaw has one scale of scores for all layers",
+                               "attention.scale_by_layer");
+    }
+  }
 
   const EncodingInfo& info() const override { return shaw_info(); }
 

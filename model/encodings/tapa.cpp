@@ -55,6 +55,10 @@ class Tapa final : public Encoding {
       throw formats::bad_input("tapa.split " + options_["split"].dump() + " of a head of " +
                                std::to_string(head_dim_) + " leaves one part empty");
     }
+    if (model.attention.scale > 0 || model.attention.scale_by_layer || model.attention.layer_gain) {
+      throw formats::bad_input("tapa has scales of its own, and takes no other one of the scores",
+                               "attention");
+    }
   }
 
   const EncodingInfo& info() const override { return tapa_info(); }

@@ -63,6 +63,10 @@ class TransformerXl final : public Encoding {
     if (width_ % 2 != 0 || kv_heads_ != heads_) {
       throw formats::bad_input("transformer_xl needs an even width and a key head for every head");
     }
+    if (model.attention.scale_by_layer) {
+      throw formats::bad_input("transformer_xl has one scale of scores for all layers",
+                               "attention.scale_by_layer");
+    }
   }
 
   const EncodingInfo& info() const override { return transformer_xl_info(); }

@@ -76,6 +76,7 @@ struct RopeCase {
   Json options;
   std::int64_t kv_heads = 3;
   bool biases = false;
+  double interpolated = 1;  // factor of the position map
 };
 
 const std::vector<RopeCase>& rope_cases() {
@@ -86,6 +87,8 @@ const std::vector<RopeCase>& rope_cases() {
       {"linear", {{"scaling", "linear"}, {"factor", 2.5}}},
       {"ntk", {{"scaling", "ntk"}, {"factor", 4.0}, {"shift", 5}}},
       {"yarn", {{"scaling", "yarn"}, {"factor", 2.0}, {"base", 50.0}}, 3, true},
+      {"interpolated", {{"base", 50.0}}, 3, false, 2.5},
+      {"yarn_interpolated", {{"scaling", "yarn"}, {"factor", 2.0}, {"base", 50.0}}, 3, false, 2.5},
   };
   return cases;
 }
@@ -93,6 +96,8 @@ const std::vector<RopeCase>& rope_cases() {
 ModelConfig config_of(const RopeCase& test) {
   ModelConfig config = tiny_config("rope", test.options);
   config.kv_heads = test.kv_heads;
+  if (test.interpolated != 1) config.positions.map = "interpolate";
+  config.positions.factor = test.interpolated;
   config.attention.q_bias = config.attention.k_bias = config.attention.v_bias = test.biases;
   return config;
 }
@@ -285,6 +290,12 @@ TEST(Convert, WhatCannotBeDoneIsOneSentenceAndLeavesNothing) {
   EXPECT_NE(refusal(rope, "ape", out,
                     {.overrides = {{"encoding.scaling", "dynamic"}, {"encoding.factor", "2"}}})
                 .find("text's length"),
+            std::string::npos);
+  EXPECT_NE(refusal(rope, "ape", out,
+                    {.overrides = {{"encoding.scaling", "yarn"},
+                                   {"encoding.factor", "2"},
+                                   {"attention.clip", "1"}}})
+                .find("clipped"),
             std::string::npos);
   EXPECT_NE(refusal(rope, "tape", rope).find("not written over"), std::string::npos);
   EXPECT_NE(refusal(rope, "tape", rope + "/config.json").find("not written over"),

@@ -182,6 +182,16 @@ class IdKeeper : public Observer {
   std::vector<at::Tensor> ids;
 };
 
+// The scores of one layer.
+class ScoreKeeper : public Observer {
+ public:
+  bool wants_attention(std::int64_t) override { return true; }
+  void on_attention(const std::shared_ptr<const LayerAttention>& attention) override {
+    scores = attention->scores(attention->whole()).score;
+  }
+  at::Tensor scores;
+};
+
 TEST(PositionMaps, DrawForEachLayerWhereAsked) {
   const at::NoGradGuard no_grad;
   for (const std::string key : {"alibi", "rope", "fire"}) {
@@ -283,6 +293,48 @@ TEST(PositionMaps, AreTheIdsTheyStandFor) {
                        model->decoder.forward(ids, {.shift = 4})),
         1e-13)
         << key;
+  }
+}
+
+// Padding in front of a text, where positions skip it.
+TEST(PositionMaps, StandAlsoBehindPadding) {
+  const at::NoGradGuard no_grad;
+  ModelConfig config = tiny_config("sinusoidal");
+  config.positions_skip_padding = true;
+  config.positions.map = "shift";
+  config.positions.shift = 3;
+  const auto model = random_model(config, 3, at::kDouble);
+  const at::Tensor ids = random_ids(1, 9, config.vocab_size);
+  at::Tensor mask = at::ones({1, 9}, at::kBool);
+  mask.slice(1, 0, 4).fill_(false);
+  EXPECT_LT(relative_error(model->decoder.forward(ids, {.key_mask = mask}).slice(1, 4),
+                           model->decoder.forward(ids.slice(1, 4))),
+            1e-13);
+  config.positions.map = "random";
+  config.positions.draw = "always";
+  const auto drawing = model_of(config, model->decoder.weights(), "random");
+  at::Tensor places = drawn_positions(9, 2 * config.context, 1).slice(0, 0, 5);
+  EXPECT_LT(relative_error(drawing->decoder.forward(ids, {.key_mask = mask}).slice(1, 4),
+                           model->decoder.forward(ids.slice(1, 4), {.position_ids = places})),
+            1e-13);
+}
+
+// Linear in q, every score of a row is multiplied by the row's factor.
+TEST(LogScale, MultipliesTheQueryOfEveryTermToo) {
+  const at::NoGradGuard no_grad;
+  for (const std::string key : {"none", "rope", "xpos", "shaw"}) {
+    ModelConfig config = tiny_config(key);
+    config.layers = 1;
+    const auto plain = random_model(config, 3, at::kDouble);
+    config.attention.log_scale = 7;
+    const auto scaled = model_of(config, plain->decoder.weights(), "scaled");
+    const at::Tensor ids = random_ids(1, 12, config.vocab_size);
+    ScoreKeeper theirs, ours;
+    plain->decoder.forward(ids, {}, &theirs);
+    scaled->decoder.forward(ids, {}, &ours);
+    const at::Tensor factors = (at::arange(1, 13, at::kDouble).log() / std::log(7.0)).unsqueeze(1);
+    const at::Tensor expected = at::tril(at::nan_to_num(theirs.scores, 0, 0, 0) * factors);
+    EXPECT_LT(relative_error(at::tril(at::nan_to_num(ours.scores, 0, 0, 0)), expected), 1e-13) << key;
   }
 }
 
