@@ -61,8 +61,8 @@ class PatternsAnalysis {
     progress.progress(0.5, "reading the bias curves");
     add_bias(progress);
     if (out_.result.layers.empty() && out_.result.bias.empty()) {
-      out_.result.why_empty = info.title + " has neither a position state nor a bias: its positional "
-                              "term depends on q and k, see the distance view";
+      out_.result.why_empty = info.title + " has neither a position state nor a bias by distance, see "
+                              "the distance view";
     }
     return std::move(out_);
   }
@@ -120,8 +120,9 @@ class PatternsAnalysis {
     const std::int64_t length = std::min(query + 1, kTableLength);
     bool any = false;
     for (std::int64_t l = 0; l < model.config().layers; ++l) {
-      const auto& parameters =
-          model.decoder.weights().layers[static_cast<std::size_t>(l)].encoding;
+      const model::Weights& weights = model.decoder.weights();
+      model::Parameters parameters = weights.layers[static_cast<std::size_t>(l)].encoding;
+      parameters.insert(weights.encoding.begin(), weights.encoding.end());  // those of all layers
       const at::Tensor table = model.encoding().bias_table(parameters, length, at::kDouble);
       if (!table.defined()) continue;
       any = true;
