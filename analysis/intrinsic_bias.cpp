@@ -27,6 +27,16 @@ Halves halves_of(const at::Tensor& x, PlaneLayout layout) {
   return {x.slice(-1, 0, 2 * planes, 2), x.slice(-1, 1, 2 * planes, 2)};
 }
 
+// Whether every score is q.k / sqrt(D) of rotated q and k and nothing else, of all pairs.
+bool scores_are_plain(const model::ModelConfig& config) {
+  const model::AttentionConfig& attention = config.attention;
+  const double usual = 1 / std::sqrt(static_cast<double>(config.head_dim));
+  const bool windows = attention.window > 0 && !attention.local_layers.empty();
+  const bool scaled = attention.scale > 0 && std::abs(attention.scale - usual) > 1e-6 * usual;
+  return !windows && !scaled && attention.soft_cap == 0 && attention.log_scale == 0 &&
+         !attention.scale_by_layer && !attention.layer_gain;
+}
+
 }  // namespace
 
 PlaneProducts plane_products(const at::Tensor& q, const at::Tensor& k, PlaneLayout layout) {
@@ -61,7 +71,9 @@ std::vector<double> per_plane_bias(const PlaneMeans& means, std::span<const doub
 
 std::optional<Rotation> rotation_of(TextPass& pass) {
   const model::Encoding& encoding = pass.model().encoding();
-  if (!encoding.info().has_state) return std::nullopt;
+  const model::ModelConfig& config = pass.model().config();
+  if (!encoding.info().has_state || !scores_are_plain(config)) return std::nullopt;
+  if (encoding.info().key == "xpos") return std::nullopt;  // its planes decay with distance
   bool fixed = true;
   at::Tensor first;
   pass.visit_positions([&](std::int64_t index, const model::PositionState& state) {
@@ -72,7 +84,7 @@ std::optional<Rotation> rotation_of(TextPass& pass) {
   const model::StartContext context =
       start_context(pass.model().decoder, pass.tokens(), at::kDouble);
   const at::Tensor frequencies = encoding.frequencies(context);
-  if (!frequencies.defined()) return std::nullopt;
+  if (!frequencies.defined() || 2 * frequencies.numel() != config.head_dim) return std::nullopt;
   Rotation rotation;
   rotation.frequencies = to_vector<double>(frequencies);
   rotation.layout = encoding.options().value("layout", "half") == "interleaved"

@@ -38,13 +38,19 @@ model::Range range_of(const std::optional<std::pair<std::int64_t, std::int64_t>>
   return {range->first, range->second};
 }
 
-// Numbers of unmasked pairs of each row or column of a region of a causal map.
-std::vector<double> causal_counts(const model::Region& region, bool of_rows) {
+// Numbers of pairs of each row or column of a region that causality and the window leave.
+std::vector<double> seen_counts(const model::AttentionProgram& program, const model::Region& region,
+                                bool of_rows) {
   const model::Range over = of_rows ? region.rows : region.columns;
+  const model::Range across = of_rows ? region.columns : region.rows;
+  const std::int64_t far = std::max(region.rows.end, region.columns.end);
+  const std::int64_t window = program.window > 0 ? program.window : far;
+  const std::int64_t ahead = program.causal ? 1 : window;  // a query sees keys below i + ahead
   std::vector<double> counts;
   for (std::int64_t n = over.begin; n < over.end; ++n) {
-    const std::int64_t count = of_rows ? std::min(region.columns.end, n + 1) - region.columns.begin
-                                       : region.rows.end - std::max(region.rows.begin, n);
+    const std::int64_t begin = n + 1 - (of_rows ? window : ahead);
+    const std::int64_t end = n + (of_rows ? ahead : window);
+    const std::int64_t count = std::min(across.end, end) - std::max(across.begin, begin);
     counts.push_back(static_cast<double>(std::max<std::int64_t>(0, count)));
   }
   return counts;
@@ -164,13 +170,13 @@ class MapAnalysis {
   // one row of cells, -inf where there is no such pair. A mean map of weights counts masked pairs,
   // which the counts undo.
   void add_profiles(MapOutput& out) {
-    const bool causal = !attention_->program().mask.defined();
+    const bool counted = !attention_->program().mask.defined();
     for (const bool of_rows : {true, false}) {
       model::MapRequest request = request_;
       request.maximum = false;
       (of_rows ? request.width : request.height) = 1;
       at::Tensor profile = map_of(request).mean.mean(0).flatten().to(at::kDouble);
-      if (request_.quantity == MapQuantity::weight && causal) {
+      if (request_.quantity == MapQuantity::weight && counted) {
         profile = profile * all_over_unmasked(of_rows, profile.numel());
       }
       out.tensors.push_back(
@@ -179,7 +185,8 @@ class MapAnalysis {
   }
 
   at::Tensor all_over_unmasked(bool of_rows, std::int64_t bins) {
-    const std::vector<double> unmasked = sum_bins(causal_counts(request_.region, of_rows), bins);
+    const std::vector<double> unmasked =
+        sum_bins(seen_counts(attention_->program(), request_.region, of_rows), bins);
     const model::Range along = of_rows ? request_.region.rows : request_.region.columns;
     const model::Range across = of_rows ? request_.region.columns : request_.region.rows;
     const std::vector<double> all = sum_bins(

@@ -275,12 +275,28 @@ CheckResult refuse(Verdict verdict, const std::string& detail) {
   return result;
 }
 
+// What leaves a model without a rotation that the formula is of.
+std::string missing_premise(const model::Model& model) {
+  const model::AttentionConfig& attention = model.config().attention;
+  const model::Encoding& encoding = model.encoding();
+  if (!encoding.info().has_state) return "q and k rotated by fixed angles; this encoding does not";
+  if (encoding.info().key == "xpos") return "planes that do not decay with distance; xpos's do";
+  if (attention.window > 0 && !attention.local_layers.empty()) {
+    return "scores at all distances; here some layers have a window";
+  }
+  if (attention.soft_cap > 0) return "scores without a soft cap; here they have one";
+  if (attention.scale_by_layer || attention.layer_gain || attention.log_scale > 0) {
+    return "scores of q.k / sqrt(D); here their scale depends on the layer or the token";
+  }
+  return "q and k rotated whole by the same fixed angles in every layer, scores of q.k / sqrt(D); "
+         "here only a part of each head is rotated, the angles differ or the scale is another one";
+}
+
 CheckResult run(const CheckContext& context) {
   TextPass first(context.model, first_ids(context, 64));
   const std::optional<Rotation> rotation = rotation_of(first);
   if (!rotation) {
-    return refuse(Verdict::premise_not_met,
-                  "premise: q and k rotated by fixed angles; this encoding does not");
+    return refuse(Verdict::premise_not_met, "premise: " + missing_premise(*context.model));
   }
   const auto texts = static_cast<std::int64_t>(context.texts->items.size());
   if (texts < kFewestTexts || context.texts->longest() < 8) {

@@ -46,7 +46,11 @@ BiasClaim claim_of(TextPass& pass) {
   if (pass.layer(0)->program().kind == model::AttentionProgram::Kind::tapa) {
     return BiasClaim::none_left;
   }
-  return rotation_of(pass) ? BiasClaim::near_favoured : BiasClaim::no_claim;
+  const model::Encoding& encoding = pass.model().encoding();
+  const bool rotates =
+      encoding.info().has_state &&
+      encoding.frequencies(start_context(pass.model().decoder, pass.tokens(), at::kDouble)).defined();
+  return rotates ? BiasClaim::near_favoured : BiasClaim::no_claim;
 }
 
 const char* claim_text(BiasClaim claim) {
@@ -83,6 +87,13 @@ CheckResult run(const CheckContext& context) {
   const BiasClaim claim = claim_of(first);
   const Clusters deltas = sample_near_far(context.model, *context.texts, spec, *context.progress);
   const NearFar histogram = near_far_of(spec, deltas, "clustered by text");
+  if (histogram.texts == 0) {
+    CheckResult result;
+    result.verdict = name_of(Verdict::premise_not_met);
+    result.detail = "premise: near and far keys that a query sees; no query sees both of a sample, "
+                    "far being " + std::to_string(spec.far_begin) + " tokens away or more";
+    return result;
+  }
   const NearFar shuffled =
       near_far_of(spec, shuffled_deltas(deltas, context.seed), "clustered by text");
   CheckResult result = judge_histogram(histogram, shuffled, claim);

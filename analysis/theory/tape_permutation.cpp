@@ -68,6 +68,14 @@ CheckResult judge(const PermutationResidual& exact, double single, double noise,
 }
 
 CheckResult run(const CheckContext& context) {
+  const model::AttentionConfig& attention = context.model->config().attention;
+  if (attention.window > 0 && !attention.local_layers.empty()) {
+    CheckResult result;
+    result.verdict = name_of(Verdict::premise_not_met);
+    result.detail = "premise: one mask for all layers, which is permuted with the tokens; here some "
+                    "layers have a window of " + std::to_string(attention.window) + " tokens";
+    return result;
+  }
   const at::Tensor ids = first_ids(context, kTokens);
   const auto model64 = in_float64(context.model);
   Random random(context.seed);
@@ -99,11 +107,12 @@ PermutationResidual permutation_residual(const model::Decoder& decoder, const at
   const std::int64_t tokens = ids.size(1);
   at::Tensor order = at::empty({tokens}, at::kLong);
   std::copy(permutation.begin(), permutation.end(), order.data_ptr<std::int64_t>());
-  const at::Tensor causal = at::ones({tokens, tokens}, at::kBool).tril();
+  at::Tensor seen = at::ones({tokens, tokens}, at::kBool);
+  if (decoder.config().attention.causal) seen = seen.tril();
   model::ForwardOptions plain;
   plain.backend = model::Backend::plain;
   model::ForwardOptions permuted = plain;
-  permuted.mask = permute_mask ? causal.index_select(0, order).index_select(1, order) : causal;
+  permuted.mask = permute_mask ? seen.index_select(0, order).index_select(1, order) : seen;
 
   StateRecorder before, after;
   decoder.hidden(ids, plain, &before);

@@ -189,6 +189,23 @@ TEST(IntrinsicBias, ModelVerdicts) {
   EXPECT_EQ(run_on(testing::small_model("alibi")).verdict, "premise_not_met");
 }
 
+TEST(IntrinsicBias, IsOfPlainScoresOfWholeRotationsAlone) {
+  const auto refused = [](auto change, const std::string& why) {
+    auto config = testing::small_config("rope");
+    change(config);
+    const CheckResult got = run_on(model::random_model(config, 3));
+    EXPECT_EQ(got.verdict, "premise_not_met") << why;
+    EXPECT_NE(got.detail.find(why), std::string::npos) << got.detail;
+  };
+  refused([](auto& c) { c.attention.window = 8, c.attention.local_layers = {0}; }, "window");
+  refused([](auto& c) { c.attention.soft_cap = 20; }, "soft cap");
+  refused([](auto& c) { c.attention.scale = 1; }, "scale");
+  refused([](auto& c) { c.attention.scale_by_layer = true; }, "layer");
+  refused([](auto& c) { c.attention.log_scale = 64; }, "token");
+  refused([](auto& c) { c.encoding.options["partial_rotary_factor"] = 0.5; }, "a part of each head");
+  refused([](auto& c) { c = testing::small_config("xpos"); }, "decay");
+}
+
 TEST(IntrinsicBias, CausalMeansAreExact) {
   const auto model = testing::small_model("rope");
   TextPass pass(model, ids_tensor(random_texts(1, 20, 32, 3).items[0].ids));

@@ -319,6 +319,36 @@ TEST_P(EveryEncoding, MapsAreExactAndKeepTheirSums) {
   EXPECT_NEAR(profile[7], 5 / keys, 1e-6);
 }
 
+// Profiles are means over the pairs that the model lets be seen, whichever those are.
+TEST(Map, ProfilesCountThePairsThatAreSeen) {
+  for (const bool causal : {true, false}) {
+    for (const std::int64_t window : {0, 5}) {
+      model::ModelConfig config = small_config("rope");
+      config.attention.causal = causal;
+      config.attention.window = window;
+      if (window > 0) config.attention.local_layers = {0};
+      const auto passes = passes_for(model::random_model(config, 2), 1, 24);
+      MapOptions options;
+      options.head = parse_head("L0H1");
+      options.height = options.width = 24;
+      const auto out = analyse_map(*passes[0], options);
+      const at::Tensor weights = weights_of(*passes[0], 0)[1].to(at::kDouble);
+      at::Tensor seen = at::ones({24, 24}, at::kDouble);
+      if (causal) seen = seen.tril();
+      if (window > 0) seen = seen.tril(window - 1).triu(1 - window);
+      for (const std::size_t n : {1u, 2u}) {  // over keys, over queries
+        const auto across = static_cast<std::int64_t>(2 - n);
+        const auto expected = to_vector<float>(weights.sum(across) / seen.sum(across));
+        const auto got = out.tensors[n].values<float>();
+        ASSERT_EQ(got.size(), expected.size());
+        for (std::size_t i = 0; i < got.size(); ++i) {
+          EXPECT_NEAR(got[i], expected[i], 1e-5) << causal << ' ' << window << ' ' << n << ' ' << i;
+        }
+      }
+    }
+  }
+}
+
 TEST_P(EveryEncoding, ScoresAddUp) {
   const Passes passes = passes_for(small_model(GetParam()), 1, 24);
   MapOptions options;

@@ -112,6 +112,17 @@ TEST(TapePermutation, VerdictsOnModels) {
   EXPECT_EQ(run("tape.permutation", none, texts_for(none)).verdict, "premise_not_met");
 }
 
+TEST(TapePermutation, KnowsWhichPairsAModelSees) {
+  auto config = testing::small_config("rope");
+  config.attention.causal = false;
+  const auto both_ways = model::random_model(config, 3);
+  const CheckResult got = run("tape.permutation", both_ways, texts_for(both_ways));
+  EXPECT_EQ(got.verdict, "holds") << got.detail;
+  config.attention.window = 8, config.attention.local_layers = {0};
+  const auto local = model::random_model(config, 3);
+  EXPECT_EQ(run("tape.permutation", local, texts_for(local)).verdict, "premise_not_met");
+}
+
 // ---- tape.shift ---------------------------------------------------------------------------------
 
 TEST(TapeShift, HoldsWhereUpdatesMixHeads) {
@@ -134,7 +145,7 @@ TEST(TapeShift, FailsWherePlanesAreMixed) {
 TEST(TapeShift, RopeHoldsAndNoStateIsNoPremise) {
   const auto rope = small_model("rope");
   EXPECT_EQ(run("tape.shift", rope, texts_for(rope)).verdict, "holds");
-  for (const std::string key : {"none", "alibi", "tapa"}) {
+  for (const std::string key : {"none", "alibi", "tapa", "learned"}) {
     const auto model = small_model(key);
     EXPECT_EQ(run("tape.shift", model, texts_for(model)).verdict, "premise_not_met") << key;
   }
@@ -310,6 +321,14 @@ TEST(TapaHistogram, TextsTooShortDecideNothing) {
   const CheckResult got = run("tapa.histogram", model, texts_for(model, 60, 2));
   EXPECT_EQ(got.verdict, "undecided") << got.detail;
   EXPECT_NE(got.detail.find("the longest here has 2"), std::string::npos) << got.detail;
+}
+
+TEST(TapaHistogram, NeedsKeysThatAWindowDoesNotHide) {
+  auto config = testing::small_config("tapa");
+  config.attention.window = 2, config.attention.local_layers = {0, 1};
+  const auto model = model::random_model(config, 3);
+  const CheckResult got = run("tapa.histogram", model, texts_for(model, 60, 64));
+  EXPECT_EQ(got.verdict, "premise_not_met") << got.detail;
 }
 
 TEST(TapaHistogram, KnowsNoNearKeyWhereAModelSeesBothWays) {
