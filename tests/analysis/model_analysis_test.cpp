@@ -608,6 +608,11 @@ TEST(Patterns, BiasCurves) {
   EXPECT_EQ(corrected.layer, 1);
   EXPECT_NEAR(corrected.values[7], mean, 1e-4);
 
+  // One table for all layers, which each of them shows.
+  const auto t5 = analyse_patterns(passes_for(small_model("t5"), 1, 20), {}, progress);
+  ASSERT_EQ(t5.result.bias.size(), 4u);
+  EXPECT_EQ(t5.result.bias[0].values, t5.result.bias[2].values);
+
   const auto none = analyse_patterns(passes_for(small_model("none"), 1, 20), {}, progress);
   EXPECT_FALSE(none.result.why_empty.empty());
 }
