@@ -1,5 +1,6 @@
 #include "formats/hf_config.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -8,6 +9,8 @@
 
 namespace phasescope::formats {
 namespace {
+
+constexpr std::size_t kShownProblems = 10;
 
 std::string number_text(double value) { return Json(value).dump(); }
 
@@ -57,7 +60,9 @@ void ConfigProblems::throw_if_any(const std::string& where) const {
   std::string message =
       list_.size() == 1 ? "the configuration cannot be used: "
                         : "the configuration has " + std::to_string(list_.size()) + " problems: ";
-  for (std::size_t i = 0; i < list_.size(); ++i) message += (i > 0 ? "; " : "") + list_[i];
+  const std::size_t shown = std::min(list_.size(), kShownProblems);
+  for (std::size_t i = 0; i < shown; ++i) message += (i > 0 ? "; " : "") + list_[i];
+  if (shown < list_.size()) message += "; and " + std::to_string(list_.size() - shown) + " more";
   throw bad_input(message, where);
 }
 

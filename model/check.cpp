@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -60,6 +62,12 @@ double relative_error(const at::Tensor& ours, const at::Tensor& reference) {
   return difference.max().item<double>() / (scale > 0 ? scale : 1.0);
 }
 
+std::string number_text(double number) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", number);
+  return text;
+}
+
 OpenModelOptions opening(const CheckOptions& options, at::ScalarType dtype) {
   return {.dtype = dtype, .overrides = options.overrides, .cancelled = options.forward.cancelled};
 }
@@ -74,7 +82,7 @@ class Checker {
         model_(open_model(model, opening(options, options.dtype))) {
     result_.dtype = name_of_dtype(options.dtype);
     result_.tolerance_rule =
-        options.tolerance ? "at most " + std::to_string(*options.tolerance) : kRule;
+        options.tolerance ? "at most " + number_text(*options.tolerance) : kRule;
   }
 
   ReferenceCheck run() {
@@ -149,7 +157,12 @@ class Checker {
       if (target.float64 == float64) spec.what.push_back(target.name);
     }
     if (spec.what.empty()) return;
-    const at::Tensor ids = read(*group.ids).to(at::kLong);
+    const at::Tensor given = read(*group.ids);
+    if (given.is_floating_point()) {
+      throw formats::bad_input("input_ids must hold whole numbers, not floating point",
+                               group.ids->name);
+    }
+    const at::Tensor ids = given.to(at::kLong);
     ForwardOptions forward = options_.forward;
     read_forward_inputs(file_, group.targets.front().prefix, ids, forward);
     const Captured captured =

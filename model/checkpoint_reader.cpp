@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "formats/error.h"
+#include "formats/hf_config.h"
 #include "formats/json.h"
 #include "formats/sha256.h"
 #include "formats/value_counts.h"
@@ -43,8 +44,11 @@ Translation translate(const Json& config, const formats::TensorArchive& archive,
   }
   const std::string type =
       config.contains("model_type") ? config["model_type"].dump() : std::string("missing");
-  throw formats::bad_input("model_type is " + type + ", which cannot be read", where,
-                           "families that can: " + known);
+  std::string hint = "families that can: " + known;
+  formats::ConfigProblems problems;
+  const auto notice = formats::remote_code_notice(formats::ConfigReader(config, problems));
+  if (notice) hint += ". " + *notice;
+  throw formats::bad_input("model_type is " + type + ", which cannot be read", where, hint);
 }
 
 void append(std::vector<std::string>& list, const std::vector<std::string>& more) {

@@ -12,6 +12,8 @@
 namespace phasescope::model {
 namespace {
 
+constexpr std::int64_t kFarthest = std::int64_t{1} << 24;
+
 bool same_type(const Json& value, const Json& fallback) {
   if (fallback.is_boolean()) return value.is_boolean();
   if (fallback.is_number_integer()) return value.is_number_integer();
@@ -62,7 +64,15 @@ std::string fault_of(const Json& value, const OptionInfo& option) {
 std::int64_t Positions::largest_distance() const {
   if (length == 0) return 0;
   if (consecutive()) return length - 1;
-  return (ids.amax(-1) - ids.amin(-1)).max().item<std::int64_t>();
+  const at::Tensor greatest = ids.amax(-1), least = ids.amin(-1);
+  // In doubles first: the difference of two ids may be too large for an integer.
+  const double apart = (greatest.to(at::kDouble) - least.to(at::kDouble)).max().item<double>();
+  if (apart > static_cast<double>(kFarthest)) {
+    throw formats::bad_input("positions of one text lie more than " + std::to_string(kFarthest) +
+                                 " apart, too far for a table of distances",
+                             "position_ids");
+  }
+  return (greatest - least).max().item<std::int64_t>();
 }
 
 at::Tensor drawn_positions(std::int64_t length, std::int64_t range, std::uint64_t seed) {

@@ -314,6 +314,9 @@ Reply check(const json& params, RequestContext& context) {
   const std::string dtype = params.value("dtype", "f32");
   options.dtype = model::dtype_of_name(dtype);
   if (params.contains("tolerance")) options.tolerance = params["tolerance"].get<double>();
+  if (options.tolerance && !(*options.tolerance > 0)) {
+    throw formats::bad_usage("a tolerance must be above 0", "tolerance");
+  }
   options.forward.backend = backend_of(params);
   options.forward.progress = [&context](double done) { context.progress(done, "comparing"); };
   options.forward.cancelled = [&context] { return context.cancelled(); };

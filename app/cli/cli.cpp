@@ -47,9 +47,14 @@ void declare_common(Options& options, CommonOptions& common) {
   options.option("--remote", common.remote, "host whose worker is used, over ssh");
 }
 
+// The command line may hold bytes that are not UTF-8; they become U+FFFD.
+std::string document(const nlohmann::json& value, int indent) {
+  return value.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 int report_error(const ErrorInfo& error, bool json) {
   if (json) {
-    std::printf("%s\n", protocol::error_document(error).dump().c_str());
+    std::printf("%s\n", document(protocol::error_document(error), -1).c_str());
   } else {
     std::fprintf(stderr, "phasescope: %s\n", protocol::describe(error).c_str());
   }
@@ -62,7 +67,7 @@ ErrorInfo info_of(const formats::Error& error) {
 
 void print(const Output& output, const CommonOptions& common) {
   if (common.json) {
-    std::printf("%s\n", output.result.dump(1).c_str());
+    std::printf("%s\n", document(output.result, 1).c_str());
     return;
   }
   std::fputs(output.text.c_str(), stdout);

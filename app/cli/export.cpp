@@ -29,13 +29,18 @@ using nlohmann::json;
 
 namespace {
 
+// The command line in a sidecar may hold bytes that are not UTF-8; they become U+FFFD.
+std::string document(const json& value, int indent = 1) {
+  return value.dump(indent, ' ', false, json::error_handler_t::replace);
+}
+
 void write_text(const fs::path& path, std::string_view text) {
   formats::write_file_atomically(real_file_system(), path, text);
 }
 
 void write_with_sidecar(const fs::path& path, std::string_view bytes, const json& sidecar) {
   write_text(path, bytes);
-  write_text(path.string() + ".json", sidecar.dump(1) + "\n");
+  write_text(path.string() + ".json", document(sidecar) + "\n");
 }
 
 // A child that reads `input` and writes what is returned. Both pipes are served at once, so that
@@ -155,7 +160,8 @@ void write_safetensors_file(const Output& output, const fs::path& path, const js
     tensors.push_back(
         {tensor.name, formats::dtype_from_name(tensor.dtype), tensor.shape, tensor.bytes()});
   }
-  formats::write_safetensors(real_file_system(), path, tensors, {{"phasescope", sidecar.dump()}});
+  formats::write_safetensors(real_file_system(), path, tensors,
+                             {{"phasescope", document(sidecar, -1)}});
 }
 
 std::string tables_as_csv(const Output& output, const fs::path& path) {
@@ -166,7 +172,7 @@ std::string tables_as_csv(const Output& output, const fs::path& path) {
 
 void export_folder(const Output& output, const fs::path& folder, const json& sidecar) {
   formats::make_directories(real_file_system(), folder);
-  write_with_sidecar(folder / "result.json", output.result.dump(1) + "\n", sidecar);
+  write_with_sidecar(folder / "result.json", document(output.result) + "\n", sidecar);
   for (size_t i = 0; i < output.tables.size(); ++i) {
     const std::string name = i == 0 ? "table.csv" : "table_" + std::to_string(i) + ".csv";
     write_with_sidecar(folder / name, csv_of(output.tables[i]), sidecar);
@@ -175,7 +181,7 @@ void export_folder(const Output& output, const fs::path& folder, const json& sid
   for (const widgets::GridSpec& grid : output.grids) export_grid(grid, folder, sidecar);
   if (!output.tensors.empty()) {
     write_safetensors_file(output, folder / "tensors.safetensors", sidecar);
-    write_text(folder / "tensors.safetensors.json", sidecar.dump(1) + "\n");
+    write_text(folder / "tensors.safetensors.json", document(sidecar) + "\n");
   }
 }
 
@@ -250,7 +256,7 @@ void export_figure(const widgets::PlotSpec& figure, const fs::path& folder, cons
   write_with_sidecar(folder / (figure.id + ".csv"), widgets::csv_of(figure), sidecar);
   json data = widgets::json_of(figure);
   data["provenance"] = sidecar;
-  write_text(folder / (figure.id + ".json"), data.dump(1) + "\n");
+  write_text(folder / (figure.id + ".json"), document(data) + "\n");
 }
 
 void export_grid(const widgets::GridSpec& grid, const fs::path& folder, const json& sidecar) {
@@ -260,7 +266,7 @@ void export_grid(const widgets::GridSpec& grid, const fs::path& folder, const js
   write_with_sidecar(folder / (grid.id + ".csv"), csv_of_grid(grid), sidecar);
   json data = json_of_grid(grid);
   data["provenance"] = sidecar;
-  write_text(folder / (grid.id + ".json"), data.dump(1) + "\n");
+  write_text(folder / (grid.id + ".json"), document(data) + "\n");
 }
 
 void export_output(const Output& output, const fs::path& path, const json& sidecar) {
@@ -268,7 +274,7 @@ void export_output(const Output& output, const fs::path& path, const json& sidec
   if (is_folder(path)) return export_folder(output, path, sidecar);
   if (path.has_parent_path()) formats::make_directories(real_file_system(), path.parent_path());
   if (extension == ".json") {
-    return write_with_sidecar(path, output.result.dump(1) + "\n", sidecar);
+    return write_with_sidecar(path, document(output.result) + "\n", sidecar);
   }
   if (extension == ".csv") return write_with_sidecar(path, tables_as_csv(output, path), sidecar);
   if (extension == ".svg") return write_with_sidecar(path, svg_of_output(output, path), sidecar);
@@ -283,7 +289,7 @@ void export_output(const Output& output, const fs::path& path, const json& sidec
   } else {
     throw unknown_form(path);
   }
-  write_text(path.string() + ".json", sidecar.dump(1) + "\n");
+  write_text(path.string() + ".json", document(sidecar) + "\n");
 }
 
 }  // namespace phasescope::app

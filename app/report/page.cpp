@@ -57,7 +57,7 @@ std::string cell_html(const json& value) {
     return cell_html(value["mean"]) + " [" + cell_html(value["low"]) + ", " +
            cell_html(value["high"]) + "]";
   }
-  return html_escaped(value.dump());
+  return html_escaped(value.dump(-1, ' ', false, json::error_handler_t::replace));
 }
 
 }  // namespace
@@ -125,7 +125,7 @@ void Page::table(const Table& table, const json& sidecar, const std::string& nam
   if (name.empty()) return;
   const std::string file = "data/" + name + ".csv";
   write(file, csv_of(table));
-  write(file + ".json", sidecar.dump(1) + "\n");
+  write(file + ".json", sidecar.dump(1, ' ', false, json::error_handler_t::replace) + "\n");
   body_ += "<p class=\"notes\"><a href=\"" + html_escaped(file) + "\">csv</a></p>\n";
 }
 
@@ -163,7 +163,8 @@ void Page::end_row() {
 }
 
 void Page::data(const std::string& name, const json& result) {
-  write("data/" + name + ".json", result.dump(1) + "\n");
+  write("data/" + name + ".json",
+        result.dump(1, ' ', false, json::error_handler_t::replace) + "\n");
 }
 
 fs::path Page::finish() {

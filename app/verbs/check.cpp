@@ -1,3 +1,6 @@
+#include <cmath>
+#include <limits>
+
 #include "app/verbs/factories.h"
 #include "app/verbs/verb_tools.h"
 #include "formats/error.h"
@@ -25,8 +28,12 @@ class CheckVerb : public Verb {
     if (reference_.empty()) {
       throw formats::bad_usage("check needs a reference file", "--reference");
     }
+    const bool given = !std::isnan(tolerance_);  // the parser takes finite numbers alone
+    if (given && !(tolerance_ > 0)) {
+      throw formats::bad_usage("a tolerance must be above 0", "--tolerance");
+    }
     nlohmann::json params{{"model", model_}, {"reference", reference_}};
-    if (tolerance_ > 0) params["tolerance"] = tolerance_;
+    if (given) params["tolerance"] = tolerance_;
     set_.add_to(params);
     Output output{.result = run.call("check", std::move(params)).result};
     const std::string verdict = output.result.value("verdict", "");
@@ -48,7 +55,7 @@ class CheckVerb : public Verb {
   }
 
   std::string model_, reference_;
-  double tolerance_ = 0;
+  double tolerance_ = std::numeric_limits<double>::quiet_NaN();
   SetOptions set_;
 };
 

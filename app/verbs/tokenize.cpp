@@ -3,6 +3,7 @@
 #include "app/verbs/factories.h"
 #include "app/verbs/verb_tools.h"
 #include "formats/error.h"
+#include "formats/text_input.h"
 
 namespace phasescope::app {
 
@@ -43,6 +44,11 @@ class TokenizeVerb : public Verb {
     std::size_t bytes = 0, lines = 0;
     for (std::string line; std::getline(std::cin, line);) {
       ++lines;
+      if (const auto broken = formats::first_invalid_utf8(line); broken < line.size()) {
+        throw formats::bad_input("the line is not UTF-8 from its byte " + std::to_string(broken) +
+                                     " on",
+                                 "line " + std::to_string(lines), "convert it to UTF-8");
+      }
       const auto item = nlohmann::json::parse(line, nullptr, false);
       if (!item.is_object() || !item.contains("text") || !item["text"].is_string()) {
         throw formats::bad_input("a line is not {\"text\": ...}", "line " + std::to_string(lines));

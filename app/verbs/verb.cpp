@@ -28,6 +28,14 @@ void collect_provenance(const json& value, json& found) {
   }
 }
 
+// The protocol's headers are JSON, which holds UTF-8 alone: other bytes would be replaced unsaid.
+void require_utf8(const std::string& given, const std::string& where) {
+  const std::size_t broken = formats::first_invalid_utf8(given);
+  if (broken == given.size()) return;
+  throw formats::bad_input("the text is not UTF-8 from byte " + std::to_string(broken) + " on",
+                           where, "convert it to UTF-8");
+}
+
 }  // namespace
 
 json Run::sidecar(const json& result) const {
@@ -50,8 +58,13 @@ void InputOptions::add_to(json& params) const {
   if (given > 1) {
     throw formats::bad_usage("give one of --text, --prompt, --ids, --inputs, not several");
   }
-  if (text) params["input"] = {{"text", formats::read_text_file(*text)}, {"name", *text}};
+  if (text) {
+    std::string words = formats::read_text_file(*text);
+    require_utf8(words, *text == "-" ? "standard input" : *text);
+    params["input"] = {{"text", std::move(words)}, {"name", *text}};
+  }
   if (prompt && prompt->empty()) throw formats::bad_input("the text is empty", "--prompt");
+  if (prompt) require_utf8(*prompt, "--prompt");
   if (prompt) params["input"] = {{"prompt", *prompt}};
   if (ids) params["input"] = {{"ids", formats::json_from_file(*ids)}};
   if (inputs) params["input"] = {{"inputs", *inputs}};

@@ -320,6 +320,24 @@ TEST(Program, NumbersAreReadWholeOrRefused) {
             std::string::npos);
 }
 
+TEST(Program, TextThatIsNotUtf8IsRefusedWithItsOffset) {
+  const std::string said = complaint({"generate", "rope", "--prompt", "ab\xff"});
+  EXPECT_NE(said.find("not UTF-8 from byte 2 on (--prompt)"), std::string::npos) << said;
+  const Folder folder;
+  const std::string path = folder / "latin1.txt";
+  std::ofstream(path) << "caf\xe9";
+  EXPECT_NE(complaint({"tokenize", "rope", "--text", path}).find("from byte 3 on"),
+            std::string::npos);
+}
+
+TEST(Program, AToleranceIsAboveZero) {
+  for (const char* value : {"0", "-1"}) {
+    const std::string said =
+        complaint({"check", "rope", "--reference", "x.safetensors", "--tolerance", value});
+    EXPECT_NE(said.find("a tolerance must be above 0"), std::string::npos) << said;
+  }
+}
+
 TEST(Program, NamesWhatItDoesNotKnow) {
   EXPECT_NE(complaint({"heads", "rope", "--foo", "1"}).find("heads takes no \"--foo\" \"1\""),
             std::string::npos);

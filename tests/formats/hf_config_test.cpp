@@ -85,6 +85,15 @@ TEST(ConfigReader, Row15_AllProblemsAreListedAtOnce) {
   }
 }
 
+TEST(ConfigReader, Row15_OfManyProblemsTheFirstTenAreShown) {
+  ConfigProblems problems;
+  for (int i = 0; i < 1000; ++i) problems.add("key" + std::to_string(i), "is missing");
+  const Error error = error_of([&] { problems.throw_if_any("config.json"); });
+  EXPECT_TRUE(tells(error, "1000 problems"));
+  EXPECT_TRUE(tells(error, "key9: is missing; and 990 more"));
+  EXPECT_FALSE(tells(error, "key10"));
+}
+
 TEST(ConfigReader, Row15_NoProblemNoError) {
   EXPECT_NO_THROW(ConfigProblems().throw_if_any("config.json"));
 }

@@ -284,6 +284,28 @@ TEST(FilesOfInputs, PositionIdsAreReadOrRefused) {
   }
 }
 
+TEST(FilesOfInputs, IdsThatAreNoWholeNumbersAreRefused) {
+  const std::filesystem::path path =
+      std::filesystem::path(::testing::TempDir()) / "fractions.safetensors";
+  const at::Tensor ids = at::full({1, 6}, 5.7);
+  model::write_tensors(formats::real_file_system(), path,
+                       {{"input_ids", ids}, {"logits", at::zeros({1, 6, 256})}});
+  EXPECT_EQ(code_of("heads", rope_with({{"input", {{"inputs", path.string()}}}})), "bad_input");
+  EXPECT_EQ(code_of("check", rope_with({{"reference", path.string()}})), "bad_input");
+}
+
+TEST(FilesOfInputs, PositionsTooFarApartForATableAreRefused) {
+  for (const std::int64_t far : {std::int64_t{3'000'000'000}, std::int64_t{1} << 62}) {
+    const at::Tensor positions = at::tensor({-far, std::int64_t{1}, std::int64_t{2},
+                                             std::int64_t{3}, std::int64_t{4}, far - 1},
+                                            at::kLong);
+    const std::string path =
+        inputs_file("far.safetensors", {{"position_ids", positions.unsqueeze(0)}});
+    const json params = {{"model", model_folder("alibi")}, {"input", {{"inputs", path}}}};
+    EXPECT_EQ(code_of("heads", params), "bad_input") << far;
+  }
+}
+
 TEST(FilesOfInputs, WhatAModelDoesNotTakeIsSaid) {
   const at::Tensor ones = at::ones({2, 6}, at::kLong);
   for (const char* name : {"token_type_ids", "decoder_input_ids"}) {
@@ -349,6 +371,23 @@ TEST(Requests, AboutModels) {
   EXPECT_GT(cost.result["executed"]["macs"].get<double>(), 0);
   const auto config = ask("cost", {{"model", model_folder("rope") + "/config.json"}});
   EXPECT_EQ(config.result["length"], 1024);
+}
+
+TEST(Requests, AnUnknownModelWithCodeOfItsOwnIsToldThatNoneIsRun) {
+  const std::filesystem::path folder =
+      std::filesystem::path(::testing::TempDir()) / "phasescope_own_code";
+  std::filesystem::create_directories(folder);
+  formats::write_file_atomically(
+      formats::real_file_system(), folder / "config.json",
+      R"({"model_type": "mystery", "auto_map": {"AutoModel": "modeling.Mystery"}})");
+  model::write_tensors(formats::real_file_system(), folder / "model.safetensors",
+                       {{"w", at::zeros({2, 2})}});
+  try {
+    ask("model.info", {{"model", folder.string()}});
+    ADD_FAILURE() << "it was read";
+  } catch (const formats::Error& error) {
+    EXPECT_NE(error.hint().find("Python code is never run"), std::string::npos) << error.hint();
+  }
 }
 
 TEST(Requests, TokenizeGoesBothWays) {
