@@ -83,7 +83,7 @@ class FileInputs {
  public:
   FileInputs(const formats::SafetensorsFile& file, const at::Tensor& ids,
              const model::ModelConfig& config, const model::Encoding& encoding)
-      : config_(config) {
+      : config_(config), encoding_(encoding) {
     model::read_forward_inputs(file, "", ids, options_);
     model::place_cells(encoding, options_);
     if (options_.token_types.defined() && config.embedding.token_types == 0 &&
@@ -126,7 +126,8 @@ class FileInputs {
       }
     }
     positions = chosen(positions, kept);
-    if (!counts_from_zero(positions)) text.position_ids = std::move(positions);
+    const bool given = options_.position_ids.defined() && config_.positions.map != "identity";
+    if (given || !counts_from_zero(positions)) text.position_ids = std::move(positions);
     if (config_.embedding.token_types > 0) {
       text.token_types = chosen(row_of(options_.token_types, b), kept);
     }
@@ -143,16 +144,36 @@ class FileInputs {
       if (mask.empty() || mask[n] != 0) kept.push_back(n);
     }
     if (kept.empty()) throw formats::bad_input("the text is padding alone", text.name);
-    if (kept.back() + 1 != kept.size() && config_.positions.map != "identity") {
-      throw formats::bad_input(
-          "padding before or within a text cannot be left out where positions "
-          "are mapped",
-          "attention_mask");
-    }
+    if (kept.size() < text.ids.size()) check_padding(kept);
     return kept;
   }
 
+  // Padding is left out where the scores of the rest stay what they are beside it.
+  void check_padding(const std::vector<std::size_t>& kept) const {
+    const auto refuse = [](const std::string& why) {
+      throw formats::bad_input(why, "attention_mask", "capture and check read it");
+    };
+    if (kept.back() - kept.front() + 1 != kept.size()) {
+      refuse("padding within a text cannot be left out: the distances over it would change");
+    }
+    const std::string scaling = option("scaling");
+    const bool by_length = scaling == "dynamic" || scaling == "longrope" ||
+                           (encoding_.info().key == "tape" && scaling == "yarn");
+    if (by_length) refuse("padding cannot be left out where angles depend on the text's length");
+    if (kept.front() == 0) return;
+    const bool reads_index = config_.attention.log_scale > 0 || option("form") == "conv";
+    if (reads_index || config_.positions.map != "identity") {
+      refuse("padding before a text cannot be left out where scores depend on a token's place");
+    }
+  }
+
+  std::string option(const char* name) const {
+    const auto found = encoding_.options().find(name);
+    return found != encoding_.options().end() && found->is_string() ? found->get<std::string>() : "";
+  }
+
   const model::ModelConfig& config_;
+  const model::Encoding& encoding_;
   model::ForwardOptions options_;
 };
 
@@ -162,6 +183,9 @@ Texts texts_of_file(const std::string& path, const model::Model& model, std::int
   const formats::TensorEntry* entry = file.find("input_ids");
   if (entry == nullptr) throw formats::bad_input("the file has no tensor input_ids", path);
   const at::Tensor ids = model::read_tensor(file, *entry);
+  if (ids.is_floating_point()) {
+    throw formats::bad_input("input_ids must hold whole numbers, not floating point", "input_ids");
+  }
   Texts texts =
       analysis::texts_of_ids(rows_of(analysis::to_vector<std::int64_t>(ids), ids.sizes().vec()),
                              model.config().vocab_size, length);
@@ -315,7 +339,7 @@ std::string command_of(const std::string& method, const json& params) {
     out << " --" << option;
     if (value == json(true)) continue;
     if (!value.is_array()) {
-      out << ' ' << (value.is_string() ? value.get<std::string>() : value.dump());
+      out << ' ' << shell_word(value.is_string() ? value.get<std::string>() : value.dump());
       continue;
     }
     const bool pair = key == "near" || key == "far" || key == "rows" || key == "cols";
