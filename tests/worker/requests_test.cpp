@@ -318,6 +318,12 @@ TEST(FilesOfInputs, WhatAModelDoesNotTakeIsSaid) {
   const std::string padding =
       inputs_file("padding.safetensors", {{"attention_mask", at::zeros_like(ones)}});
   EXPECT_EQ(code_of("heads", rope_with({{"input", {{"inputs", padding}}}})), "bad_input");
+  // Distances over a hole would change without it.
+  at::Tensor hole = at::ones_like(ones);
+  hole[0][2] = 0;
+  const std::string holed = inputs_file("hole.safetensors", {{"attention_mask", hole}});
+  EXPECT_EQ(code_of("heads", rope_with({{"input", {{"inputs", holed}}}})), "bad_input");
+  EXPECT_EQ(code_of("capture", rope_with({{"input", {{"inputs", holed}}}, {"what", "attn.0"}})), "");
 }
 
 TEST(Requests, CancelledRequestsStop) {
