@@ -14,8 +14,7 @@ namespace {
 at::Tensor text_divergence(TextPass& a, TextPass& b) {
   if (a.tokens() != b.tokens()) {
     throw formats::bad_input("the models read different numbers of tokens, " +
-                                 std::to_string(a.tokens()) + " and " +
-                                 std::to_string(b.tokens()),
+                                 std::to_string(a.tokens()) + " and " + std::to_string(b.tokens()),
                              "length", "give a length that both read");
   }
   std::vector<AttentionPointer> layers;

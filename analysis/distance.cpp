@@ -5,19 +5,19 @@
 #include <algorithm>
 #include <cmath>
 
-#include "analysis/model_sides.h"
 #include "analysis/distance_profile.h"
 #include "analysis/intrinsic_bias.h"
+#include "analysis/model_sides.h"
 #include "analysis/near_far_sampler.h"
 #include "formats/error.h"
 
 namespace phasescope::analysis {
 namespace {
 
-constexpr std::int64_t kBlocks = 8;          // of queries, where there is one text
-constexpr std::int64_t kRowsLimit = 2048;    // longer single texts get no band
-constexpr std::int64_t kCurvePoints = 160;   // of the intrinsic bias
-constexpr double kLastDistance = 1e7;        // of the intrinsic bias (theory.md's axis)
+constexpr std::int64_t kBlocks = 8;         // of queries, where there is one text
+constexpr std::int64_t kRowsLimit = 2048;   // longer single texts get no band
+constexpr std::int64_t kCurvePoints = 160;  // of the intrinsic bias
+constexpr double kLastDistance = 1e7;       // of the intrinsic bias (theory.md's axis)
 
 using Passes = std::vector<std::shared_ptr<TextPass>>;
 
@@ -168,9 +168,9 @@ class DistanceAnalysis {
                " samples of single layers are left out: a window hides one of their keys");
     }
     if (single() && options_.profile) {
-      add_note(by_rows() ? "bands from " + std::to_string(kBlocks) + " blocks of queries of one text"
-                         : "no bands: one text of more than " + std::to_string(kRowsLimit) +
-                               " tokens");
+      add_note(by_rows()
+                   ? "bands from " + std::to_string(kBlocks) + " blocks of queries of one text"
+                   : "no bands: one text of more than " + std::to_string(kRowsLimit) + " tokens");
     }
   }
 
@@ -252,7 +252,7 @@ class DistanceAnalysis {
   std::optional<Groups> groups_;
   std::optional<NearFarPlan> plan_;
   std::optional<NearFarGroups> samples_;
-  std::optional<Rotation> rotation_;  // where the intrinsic bias is wanted and there is one
+  std::optional<Rotation> rotation_;    // where the intrinsic bias is wanted and there is one
   std::vector<PlaneMeans> plane_sums_;  // over pairs, a head each
   double pairs_ = 0;                    // causal pairs of the texts read
   std::string kernel_;

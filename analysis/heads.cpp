@@ -83,9 +83,9 @@ RepeatedValues repeated_values(const TextPass& like, const std::vector<HeadMetri
     const auto ids = repeated_tokens(period, first_id, like.model().config().vocab_size,
                                      options.seed + static_cast<std::uint64_t>(draw));
     const std::shared_ptr<TextPass> pass =
-        options.open_pass ? options.open_pass(ids)
-                          : std::make_shared<TextPass>(like.shared_model(), ids_tensor(ids),
-                                                       like.options());
+        options.open_pass
+            ? options.open_pass(ids)
+            : std::make_shared<TextPass>(like.shared_model(), ids_tensor(ids), like.options());
     TextValues& values = out.draws.emplace_back();
     pass->visit_layers([&](const AttentionPointer& attention) {
       for (const HeadReading& reading : read_heads(*attention, edges)) {

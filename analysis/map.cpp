@@ -73,9 +73,8 @@ std::vector<double> sum_bins(const std::vector<double>& counts, std::int64_t bin
 
 HeadName parse_head(const std::string& name) {
   const auto fail = [&name]() -> HeadName {
-    throw formats::bad_usage("expected a head like L3H5, or a layer like L3, but got \"" + name +
-                                 "\"",
-                             "head");
+    throw formats::bad_usage(
+        "expected a head like L3H5, or a layer like L3, but got \"" + name + "\"", "head");
   };
   HeadName out;
   if (name.empty() || name[0] != 'L') return fail();
@@ -98,8 +97,7 @@ class MapAnalysis {
     const std::int64_t heads = attention_->heads();
     if (options.head.head >= heads) {
       throw formats::bad_usage("there is no head " + std::to_string(options.head.head) +
-                                   "; a layer has " + std::to_string(heads) +
-                                   ", counted from 0",
+                                   "; a layer has " + std::to_string(heads) + ", counted from 0",
                                "head");
     }
     const bool mean = options.head.head < 0;
@@ -129,8 +127,8 @@ class MapAnalysis {
   }
 
  private:
-  // Content scores are a pass of their own over the region, and positional terms are what they lack;
-  // only the largest positional term of a cell needs every pair's.
+  // Content scores are a pass of their own over the region, and positional terms are what they
+  // lack; only the largest positional term of a cell needs every pair's.
   model::MapResult map_of(const model::MapRequest& request) const {
     const bool content = request.quantity == MapQuantity::content;
     const bool positional = request.quantity == MapQuantity::positional;
@@ -189,10 +187,10 @@ class MapAnalysis {
         sum_bins(seen_counts(attention_->program(), request_.region, of_rows), bins);
     const model::Range along = of_rows ? request_.region.rows : request_.region.columns;
     const model::Range across = of_rows ? request_.region.columns : request_.region.rows;
-    const std::vector<double> all = sum_bins(
-        std::vector<double>(static_cast<std::size_t>(along.size()),
-                            static_cast<double>(across.size())),
-        bins);
+    const std::vector<double> all =
+        sum_bins(std::vector<double>(static_cast<std::size_t>(along.size()),
+                                     static_cast<double>(across.size())),
+                 bins);
     at::Tensor factor = at::empty({bins}, at::kDouble);
     for (std::int64_t n = 0; n < bins; ++n) {
       const auto at = static_cast<std::size_t>(n);

@@ -61,7 +61,8 @@ class PatternsAnalysis {
     progress.progress(0.5, "reading the bias curves");
     add_bias(progress);
     if (out_.result.layers.empty() && out_.result.bias.empty()) {
-      out_.result.why_empty = info.title + " has neither a position state nor a bias by distance, see "
+      out_.result.why_empty = info.title +
+                              " has neither a position state nor a bias by distance, see "
                               "the distance view";
     }
     return std::move(out_);
@@ -106,17 +107,15 @@ class PatternsAnalysis {
 
   void add_frequencies() {
     const model::Model& model = pass_.model();
-    const model::StartContext context =
-        start_context(model.decoder, pass_.tokens(), at::kDouble);
+    const model::StartContext context = start_context(model.decoder, pass_.tokens(), at::kDouble);
     const at::Tensor frequencies = model.encoding().frequencies(context);
     if (frequencies.defined()) out_.result.frequencies = to_vector<double>(frequencies);
   }
 
   void add_bias(protocol::Progress& progress) {
     const model::Model& model = pass_.model();
-    const std::int64_t query =
-        std::clamp<std::int64_t>(options_.query.value_or(pass_.tokens() - 1), 0,
-                                 pass_.tokens() - 1);
+    const std::int64_t query = std::clamp<std::int64_t>(options_.query.value_or(pass_.tokens() - 1),
+                                                        0, pass_.tokens() - 1);
     const std::int64_t length = std::min(query + 1, kTableLength);
     bool any = false;
     for (std::int64_t l = 0; l < model.config().layers; ++l) {
@@ -160,9 +159,8 @@ class PatternsAnalysis {
       if (pass->tokens() <= query) continue;
       ++texts;
       pass->visit_layers([&](const AttentionPointer& attention) {
-        const model::Region region{attention->whole().heads,
-                                   {query, query + 1},
-                                   {query + 1 - length, query + 1}};
+        const model::Region region{
+            attention->whole().heads, {query, query + 1}, {query + 1 - length, query + 1}};
         const at::Tensor row = attention->scores(region).positional[0].select(1, 0);
         at::Tensor& sum = sums[static_cast<std::size_t>(attention->layer())];
         const at::Tensor by_distance = row.flip(-1).to(at::kDouble);

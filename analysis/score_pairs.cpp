@@ -25,8 +25,8 @@ std::vector<double> scores_at(const model::LayerAttention& attention,
                               const std::vector<std::int64_t>& keys) {
   const at::NoGradGuard no_gradients;
   const at::Tensor head = long_tensor(heads);
-  const model::ScoreParts parts = attention.pair_scores(at::zeros_like(head), head,
-                                                        long_tensor(queries), long_tensor(keys));
+  const model::ScoreParts parts =
+      attention.pair_scores(at::zeros_like(head), head, long_tensor(queries), long_tensor(keys));
   return to_vector<double>(parts.score);
 }
 

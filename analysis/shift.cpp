@@ -48,8 +48,7 @@ double product_difference(const at::Tensor& z, const at::Tensor& other, std::int
   const at::NoGradGuard no_gradients;
   const std::int64_t tokens = z.size(2);
   const at::Tensor a = z[0].flatten(-2).to(at::kDouble);
-  const at::Tensor b =
-      other[0].narrow(1, offset, tokens).flatten(-2).to(at::kDouble).expand_as(a);
+  const at::Tensor b = other[0].narrow(1, offset, tokens).flatten(-2).to(at::kDouble).expand_as(a);
   double difference = 0, norm = 0;
   constexpr std::int64_t step = 256;
   for (std::int64_t begin = 0; begin < tokens; begin += step) {
@@ -135,8 +134,7 @@ RunDifference run_difference(TextPass& run, TextPass& other, std::int64_t offset
   }
   const at::Tensor logits = run.logits();
   const at::Tensor moved_logits = other.logits().narrow(1, offset, run.tokens());
-  out.logits =
-      ((logits - moved_logits).abs().max() / logits.abs().max()).item<double>();
+  out.logits = ((logits - moved_logits).abs().max() / logits.abs().max()).item<double>();
   return out;
 }
 
@@ -145,8 +143,8 @@ std::vector<protocol::ShiftRow> analyse_shift(const std::shared_ptr<const model:
                                               const ShiftOptions& options,
                                               protocol::Progress& progress) {
   std::vector<protocol::ShiftRow> rows;
-  const double steps = static_cast<double>(options.dtypes.size() * options.methods.size() *
-                                           options.by.size());
+  const double steps =
+      static_cast<double>(options.dtypes.size() * options.methods.size() * options.by.size());
   double done = 0;
   for (const std::string& dtype : options.dtypes) {
     ShiftAnalysis analysis(model, ids, dtype);
@@ -164,9 +162,11 @@ std::vector<protocol::ShiftRow> analyse_shift(const std::shared_ptr<const model:
 }
 
 const char* shift_formula() {
-  return "attention: 100 x mean over heads and query rows of sum_j |a_ij - a'_ij| over the original "
+  return "attention: 100 x mean over heads and query rows of sum_j |a_ij - a'_ij| over the "
+         "original "
          "tokens; position: 100 x ||G - G'||_F / ||G||_F of the PE dot products of the state after "
-         "the layer; logits: largest difference over the largest magnitude. ids: position ids start "
+         "the layer; logits: largest difference over the largest magnitude. ids: position ids "
+         "start "
          "at k; tokens: k [BOS] tokens (id 0 where the tokenizer has none) stand before the text";
 }
 

@@ -145,9 +145,8 @@ Interval mean_interval(std::span<const double> cluster_means) {
   return {mean, mean - half, mean + half, n};
 }
 
-Interval bootstrap_interval(std::span<const double> document_means,
-                            std::span<const double> weights, std::uint64_t seed,
-                            int replicates) {
+Interval bootstrap_interval(std::span<const double> document_means, std::span<const double> weights,
+                            std::uint64_t seed, int replicates) {
   std::vector<std::size_t> kept;
   for (std::size_t i = 0; i < document_means.size(); ++i) {
     if (std::isfinite(document_means[i]) && weights[i] > 0) kept.push_back(i);

@@ -9,14 +9,22 @@ namespace {
 
 std::string dtype_name(at::ScalarType type) {
   switch (type) {
-    case at::kDouble: return "F64";
-    case at::kFloat: return "F32";
-    case at::kHalf: return "F16";
-    case at::kBFloat16: return "BF16";
-    case at::kLong: return "I64";
-    case at::kInt: return "I32";
-    case at::kByte: return "U8";
-    default: throw formats::internal_error("a tensor has a type that replies do not carry");
+    case at::kDouble:
+      return "F64";
+    case at::kFloat:
+      return "F32";
+    case at::kHalf:
+      return "F16";
+    case at::kBFloat16:
+      return "BF16";
+    case at::kLong:
+      return "I64";
+    case at::kInt:
+      return "I32";
+    case at::kByte:
+      return "U8";
+    default:
+      throw formats::internal_error("a tensor has a type that replies do not carry");
   }
 }
 

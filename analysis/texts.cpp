@@ -23,12 +23,12 @@ void cut(Texts& texts, std::int64_t length) {
     if (!text.spans.empty()) text.spans.resize(static_cast<std::size_t>(length));
   }
   if (cut_texts == 0) return;
-  const std::string what = texts.items.size() == 1
-                               ? "text cut"
-                               : std::to_string(cut_texts) + " of " +
-                                     std::to_string(texts.items.size()) + " texts cut";
-  texts.note = what + " to " + std::to_string(length) + " of " +
-               (cut_texts > 1 ? "up to " : "") + std::to_string(longest) + " tokens";
+  const std::string what =
+      texts.items.size() == 1
+          ? "text cut"
+          : std::to_string(cut_texts) + " of " + std::to_string(texts.items.size()) + " texts cut";
+  texts.note = what + " to " + std::to_string(length) + " of " + (cut_texts > 1 ? "up to " : "") +
+               std::to_string(longest) + " tokens";
 }
 
 }  // namespace

@@ -96,8 +96,10 @@ void take_screenshot(Surface& surface, Desktop& desktop, const WindowOptions& op
     draw_frame(surface, desktop);
     calm = desktop.settled() && !desktop.animated() ? calm + 1 : 0;
     // Nobody sees the frames before the last ones: rasterising them would slow the workers down.
-    if (calm > 0) surface.present();
-    else surface.wait(kHeadlessWait);
+    if (calm > 0)
+      surface.present();
+    else
+      surface.wait(kHeadlessWait);
   }
   if (calm == 0) surface.present();
   if (desktop.lab().waiting() > 0)

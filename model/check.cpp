@@ -40,9 +40,9 @@ struct Group {
 
 // What read_forward_inputs reads, positions.3 (what a layer drew) among it.
 bool is_input(const std::string& name) {
-  static const std::set<std::string> inputs = {"input_ids", "attention_mask", "position_ids",
-                                               "token_type_ids", "decoder_input_ids",
-                                               "grid_positions"};
+  static const std::set<std::string> inputs = {"input_ids",         "attention_mask",
+                                               "position_ids",      "token_type_ids",
+                                               "decoder_input_ids", "grid_positions"};
   return inputs.contains(name) || name.starts_with("positions.");
 }
 
@@ -165,8 +165,7 @@ class Checker {
     const at::Tensor ids = given.to(at::kLong);
     ForwardOptions forward = options_.forward;
     read_forward_inputs(file_, group.targets.front().prefix, ids, forward);
-    const Captured captured =
-        capture(model->decoder, ids, spec, forward);
+    const Captured captured = capture(model->decoder, ids, spec, forward);
     if (!float64) result_.kernel = captured.kernel;
     for (const Target& target : group.targets) {
       if (target.float64 == float64) compare_tensor(group, target, captured);

@@ -155,8 +155,8 @@ class Pass {
       const at::Tensor text = key_mask_.to(at::kLong);
       const at::Tensor places = text.cumsum(1) * text - 1;
       const at::Tensor& drawn = context.positions.ids;  // (N), where the map draws
-      context.positions.ids = drawn.defined() ? drawn.index({places.clamp_min(0)})
-                                              : places + context.positions.shift;
+      context.positions.ids =
+          drawn.defined() ? drawn.index({places.clamp_min(0)}) : places + context.positions.shift;
     }
     context.dtype = dtype_;
     context.angle_dtype = options_.angle_dtype.value_or(dtype_);

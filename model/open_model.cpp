@@ -61,8 +61,9 @@ std::shared_ptr<const Model> assembled(LoadReport report, ModelConfig config, We
 // Weights of one encoding may not do for another one.
 void check_parameters(const ModelConfig& config, const Encoding& encoding, const Weights& weights) {
   Weights view = weights;
-  for (const auto& [asked, there] : {std::pair{config.layers, weights.layers.size()},
-                                     std::pair{config.encoder_layers, weights.encoder.layers.size()}}) {
+  for (const auto& [asked, there] :
+       {std::pair{config.layers, weights.layers.size()},
+        std::pair{config.encoder_layers, weights.encoder.layers.size()}}) {
     if (asked <= static_cast<std::int64_t>(there)) continue;
     throw formats::bad_input("the weights have " + std::to_string(there) +
                                  " layers, the changed configuration asks for " +
@@ -88,10 +89,9 @@ std::int64_t memory_bytes(const ModelConfig& config, std::int64_t weight_bytes,
   const std::int64_t mlp = (config.mlp.gated ? 3 : 2) * config.ffn_width;
   const std::int64_t memory = config.encoder_layers > 0 ? config.width : 0;  // the encoder's output
   const std::int64_t per_token = 4 * config.width + heads + mlp + memory;
-  const std::int64_t logits = config.head.present
-                                  ? std::min(length, 1 + kLogits / config.vocab_size) *
-                                        config.vocab_size
-                                  : 0;
+  const std::int64_t logits =
+      config.head.present ? std::min(length, 1 + kLogits / config.vocab_size) * config.vocab_size
+                          : 0;
   return weight_bytes + (length * per_token + logits) * item_bytes;
 }
 

@@ -29,8 +29,7 @@ void add_by_bucket(at::Tensor& sums, const at::Tensor& bucket, const at::Tensor&
 // One block of rows at a time into the result.
 class ProbeCollector {
  public:
-  ProbeCollector(const LayerAttention& attention, const ProbeRequest& request)
-      : request_(request) {
+  ProbeCollector(const LayerAttention& attention, const ProbeRequest& request) : request_(request) {
     if (request.bucket_edges.size() < 2) return;
     edges_ = at::tensor(request.bucket_edges, at::kLong);
     const std::vector<std::int64_t> sizes = {
@@ -108,8 +107,8 @@ Range cell_range(std::int64_t cell, std::int64_t cells, std::int64_t size) {
   return {begin, std::max(begin + 1, (cell + 1) * size / cells)};
 }
 
-at::Tensor quantity_of(const LayerAttention& attention, const Region& region,
-                       std::int64_t batch, MapQuantity quantity) {
+at::Tensor quantity_of(const LayerAttention& attention, const Region& region, std::int64_t batch,
+                       MapQuantity quantity) {
   if (quantity == MapQuantity::weight) return attention.weights(region)[batch];
   const ScoreParts parts = attention.scores(region);
   if (quantity == MapQuantity::content) return parts.content[batch];
@@ -162,9 +161,8 @@ CellRow pooled_row(const at::Tensor& values, const at::Tensor& visible, const Ce
   const at::Tensor sums = at::where(visible, values, 0.0).to(at::kDouble).sum(1);
   const at::Tensor counts = cell_sums(visible.to(at::kDouble).sum(0), edges);
   const at::Tensor maxima = at::where(visible, values, -infinity).amax(1);
-  const at::Tensor pairs = quantity == MapQuantity::weight
-                               ? (edges.end - edges.begin) * values.size(1)
-                               : counts;
+  const at::Tensor pairs =
+      quantity == MapQuantity::weight ? (edges.end - edges.begin) * values.size(1) : counts;
   const at::Tensor masked = counts == 0;
   return {(cell_sums(sums, edges) / pairs).masked_fill(masked, -infinity),
           cell_maxima(maxima, edges).masked_fill(masked, -infinity)};
@@ -192,13 +190,12 @@ MapResult plain_map(const LayerAttention& attention, const MapRequest& request) 
     const Range cell = cell_range(y, request.height, request.region.rows.size());
     Region region = request.region;
     region.rows = {request.region.rows.begin + cell.begin, request.region.rows.begin + cell.end};
-    const at::Tensor values =
-        quantity_of(attention, region, request.batch, request.quantity);
+    const at::Tensor values = quantity_of(attention, region, request.batch, request.quantity);
     at::Tensor hidden = hidden_pairs(attention.program(), region.rows, region.columns);
     if (hidden.defined() && hidden.dim() == 4) hidden = hidden[request.batch][0];
-    const at::Tensor visible =
-        hidden.defined() ? hidden.logical_not()
-                         : at::ones({values.size(1), values.size(2)}, at::kBool);
+    const at::Tensor visible = hidden.defined()
+                                   ? hidden.logical_not()
+                                   : at::ones({values.size(1), values.size(2)}, at::kBool);
     const CellRow row = pooled_row(values, visible, edges, request.quantity);
     mean.push_back(row.mean);
     maximum.push_back(row.maximum);

@@ -47,8 +47,7 @@ void forward_rows(const float* x, const float* weight, double eps, std::int64_t 
 
 // dx of each row; adds into dw.
 void backward_rows(const float* x, const float* weight, const float* inverse, const float* dy,
-                   std::int64_t begin, std::int64_t end, std::int64_t width, float* dx,
-                   float* dw) {
+                   std::int64_t begin, std::int64_t end, std::int64_t width, float* dx, float* dw) {
   for (std::int64_t row = begin; row < end; ++row) {
     const float* from = x + row * width;
     const float* given = dy + row * width;
@@ -103,9 +102,9 @@ class RmsNorm : public torch::autograd::Function<RmsNorm> {
     at::parallel_for(0, chunks, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t chunk = begin; chunk < end; ++chunk) {
         backward_rows(x.const_data_ptr<float>(), saved[1].const_data_ptr<float>(),
-                      saved[2].const_data_ptr<float>(), dy.const_data_ptr<float>(),
-                      chunk * kChunk, std::min(rows, (chunk + 1) * kChunk), width,
-                      dx.mutable_data_ptr<float>(), dw.mutable_data_ptr<float>() + chunk * width);
+                      saved[2].const_data_ptr<float>(), dy.const_data_ptr<float>(), chunk * kChunk,
+                      std::min(rows, (chunk + 1) * kChunk), width, dx.mutable_data_ptr<float>(),
+                      dw.mutable_data_ptr<float>() + chunk * width);
       }
     });
     return {dx, dw.sum(0), at::Tensor(), at::Tensor()};
@@ -118,8 +117,7 @@ at::Tensor plain_rms_norm(const at::Tensor& x, const at::Tensor& weight, double 
   return x * at::rsqrt(x.square().mean(-1, true) + eps) * weight;
 }
 
-at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps,
-                    at::ScalarType out) {
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps, at::ScalarType out) {
   const bool single = x.scalar_type() == at::kFloat && weight.scalar_type() == at::kFloat;
   const bool known = out == at::kFloat || out == at::kBFloat16;
   if (!single || !known || !x.device().is_cpu() || !weight.is_contiguous()) {

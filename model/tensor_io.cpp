@@ -16,19 +16,19 @@ struct TypeRow {
 };
 
 constexpr TypeRow kTypes[] = {
-    {formats::DType::f32, at::kFloat, "f32"},   {formats::DType::f64, at::kDouble, "f64"},
+    {formats::DType::f32, at::kFloat, "f32"},      {formats::DType::f64, at::kDouble, "f64"},
     {formats::DType::bf16, at::kBFloat16, "bf16"}, {formats::DType::f16, at::kHalf, "f16"},
-    {formats::DType::i8, at::kChar, nullptr},   {formats::DType::i16, at::kShort, nullptr},
-    {formats::DType::i32, at::kInt, nullptr},   {formats::DType::i64, at::kLong, nullptr},
-    {formats::DType::u8, at::kByte, nullptr},   {formats::DType::boolean, at::kBool, nullptr},
+    {formats::DType::i8, at::kChar, nullptr},      {formats::DType::i16, at::kShort, nullptr},
+    {formats::DType::i32, at::kInt, nullptr},      {formats::DType::i64, at::kLong, nullptr},
+    {formats::DType::u8, at::kByte, nullptr},      {formats::DType::boolean, at::kBool, nullptr},
 };
 
 template <typename Source>
 at::Tensor read_from(const Source& source, const formats::TensorEntry& entry) {
   if (entry.dtype == formats::DType::unsupported) {
-    throw formats::bad_input("tensor " + entry.name + " has type " + entry.dtype_name +
-                                 ", which cannot be read",
-                             entry.name);
+    throw formats::bad_input(
+        "tensor " + entry.name + " has type " + entry.dtype_name + ", which cannot be read",
+        entry.name);
   }
   const at::Tensor tensor = at::empty(entry.shape, scalar_type(entry.dtype));
   source.read(entry, {static_cast<std::byte*>(tensor.mutable_data_ptr()), entry.size});
@@ -68,7 +68,9 @@ void write_tensors(formats::FileSystem& fs, const std::filesystem::path& path,
   for (const auto& [name, tensor] : tensors) {
     kept.push_back(tensor.detach().contiguous());
     const at::Tensor& flat = kept.back();
-    list.push_back({name, file_dtype(flat.scalar_type()), flat.sizes().vec(),
+    list.push_back({name,
+                    file_dtype(flat.scalar_type()),
+                    flat.sizes().vec(),
                     {static_cast<const std::byte*>(flat.const_data_ptr()), flat.nbytes()}});
   }
   formats::write_safetensors(fs, path, list, metadata);

@@ -129,9 +129,8 @@ ValueRange axis_range(const PlotSpec& plot, bool vertical) {
   const AxisSpec& axis = vertical ? plot.y : plot.x;
   const double pad = plot.map ? 0 : vertical ? 0.05 : 0.02;
   ValueRange range = widened(data_extent(plot, vertical), axis.scale, pad);
-  const bool points = std::any_of(plot.series.begin(), plot.series.end(), [](const Series& s) {
-    return s.kind == SeriesKind::scatter;
-  });
+  const bool points = std::any_of(plot.series.begin(), plot.series.end(),
+                                  [](const Series& s) { return s.kind == SeriesKind::scatter; });
   // Half of a point that stands at 0 would be cut off.
   if (points && axis.scale == Scale::linear && range.low == 0)
     range.low = -pad * (range.high - range.low);

@@ -169,7 +169,8 @@ class FileInputs {
 
   std::string option(const char* name) const {
     const auto found = encoding_.options().find(name);
-    return found != encoding_.options().end() && found->is_string() ? found->get<std::string>() : "";
+    return found != encoding_.options().end() && found->is_string() ? found->get<std::string>()
+                                                                    : "";
   }
 
   const model::ModelConfig& config_;

@@ -16,10 +16,9 @@ namespace {
 
 std::shared_ptr<const model::Model> with_weights(const model::Model& model,
                                                  model::Weights weights) {
-  return std::make_shared<const model::Model>(
-      model::Model{model.report, model.tokenizer,
-                   model::Decoder(model.config(), model.decoder.shared_encoding(),
-                                  std::move(weights))});
+  return std::make_shared<const model::Model>(model::Model{
+      model.report, model.tokenizer,
+      model::Decoder(model.config(), model.decoder.shared_encoding(), std::move(weights))});
 }
 
 }  // namespace
@@ -72,7 +71,8 @@ Residuals reordering_noise(const std::shared_ptr<const model::Model>& model, con
   TextPass base(model, ids, plain);
   Residuals noise;
   for (std::uint64_t order = 0; order < 3; ++order) {
-    TextPass other(reordered(model, seed + order), ids, order == 0 ? model::ForwardOptions{} : plain);
+    TextPass other(reordered(model, seed + order), ids,
+                   order == 0 ? model::ForwardOptions{} : plain);
     noise = larger_of(noise, residuals_of(base, other));
   }
   return noise;

@@ -12,7 +12,7 @@ namespace phasescope::analysis {
 
 const std::vector<TheoryCheck>& theory_checks() {
   static const std::vector<TheoryCheck> list = {
-      tape_permutation(), tape_shift(),     tape_special_case(),
+      tape_permutation(),    tape_shift(),     tape_special_case(),
       rope_intrinsic_bias(), tapa_histogram(),
   };
   return list;

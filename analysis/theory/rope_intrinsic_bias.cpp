@@ -18,10 +18,10 @@
 namespace phasescope::analysis {
 namespace {
 
-constexpr std::int64_t kPairs = 20000;     // a head
+constexpr std::int64_t kPairs = 20000;  // a head
 constexpr std::int64_t kDistances = 12;
-constexpr std::int64_t kFewestTexts = 8;   // below, standard errors by text mean nothing
-constexpr double kIdentityBound = 1e-4;    // float32 scores of size 1 to 100, by two ways of rounding
+constexpr std::int64_t kFewestTexts = 8;  // below, standard errors by text mean nothing
+constexpr double kIdentityBound = 1e-4;  // float32 scores of size 1 to 100, by two ways of rounding
 
 PlaneMeans pooled_over_distances(const BiasText& text) {
   const std::size_t planes = text.planes[0].mu.size();
@@ -119,8 +119,8 @@ CheckResult judge_heads(const std::vector<BiasJudgement>& heads,
     return student_t_quantile(1 - 0.00135 / m, degrees);
   };
   const double bound = bound_for(comparisons);
-  const double planes_bound = bound_for(static_cast<double>(heads.size()) * 2 *
-                                        static_cast<double>(planes));
+  const double planes_bound =
+      bound_for(static_cast<double>(heads.size()) * 2 * static_cast<double>(planes));
   double identity = 0, worst_met = 0, worst_distance = 0, worst_planes = 0, worst_gamma = 0;
   std::int64_t met = 0, distance_met = 0;
   for (const BiasJudgement& head : heads) {
@@ -176,8 +176,8 @@ namespace {
 // Distances 1 .. tokens - 2, spread evenly in the logarithm, without repetitions.
 std::vector<double> sampled_distances(std::int64_t tokens) {
   std::set<double> distances;
-  for (const double d : log_distances(static_cast<double>(std::max<std::int64_t>(2, tokens - 2)),
-                                      kDistances)) {
+  for (const double d :
+       log_distances(static_cast<double>(std::max<std::int64_t>(2, tokens - 2)), kDistances)) {
     if (d >= 1) distances.insert(std::round(d));
   }
   return {distances.begin(), distances.end()};
@@ -302,19 +302,20 @@ CheckResult run(const CheckContext& context) {
   if (texts < kFewestTexts || context.texts->longest() < 8) {
     return refuse(Verdict::undecided, "needs at least " + std::to_string(kFewestTexts) +
                                           " texts of 8 tokens or more for an error clustered by "
-                                          "text, but got " + std::to_string(texts));
+                                          "text, but got " +
+                                          std::to_string(texts));
   }
   const std::vector<double> distances = sampled_distances(context.texts->longest());
   const std::int64_t pairs = context.pairs > 0 ? context.pairs : kPairs;
-  const std::int64_t share = std::max<std::int64_t>(
-      1, pairs / (texts * static_cast<std::int64_t>(distances.size())));
+  const std::int64_t share =
+      std::max<std::int64_t>(1, pairs / (texts * static_cast<std::int64_t>(distances.size())));
   std::vector<BiasJudgement> heads;
   std::int64_t used = 0;
   for (const BiasSample& sample : BiasSampler(context, distances, *rotation).run(share)) {
     used = static_cast<std::int64_t>(sample.texts.size());
     if (used < kFewestTexts) {
-      return refuse(Verdict::undecided, "only " + std::to_string(used) +
-                                            " texts reach the largest distance");
+      return refuse(Verdict::undecided,
+                    "only " + std::to_string(used) + " texts reach the largest distance");
     }
     heads.push_back(judge_bias(sample, rotation->frequencies));
   }
@@ -324,7 +325,8 @@ CheckResult run(const CheckContext& context) {
   result.samples = used * share * static_cast<std::int64_t>(distances.size());
   result.detail += "; " + std::to_string(used) + " texts";
   if (used < texts) {
-    result.detail += " (" + std::to_string(texts - used) + " are too short for the largest distance)";
+    result.detail +=
+        " (" + std::to_string(texts - used) + " are too short for the largest distance)";
   }
   return result;
 }

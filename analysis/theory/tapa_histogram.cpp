@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "analysis/model_sides.h"
 #include "analysis/distance.h"
 #include "analysis/intrinsic_bias.h"
+#include "analysis/model_sides.h"
 #include "analysis/near_far_sampler.h"
 #include "analysis/theory/equality.h"
 
@@ -16,8 +16,8 @@ constexpr std::int64_t kPairs = 10000;
 constexpr double kWidestInterval = 0.25;  // half-width of a decided interval around 0, in sigma
 
 std::string interval_text(const NearFar& h) {
-  return short_number(h.mean) + " [" + short_number(h.mean_low) + ", " +
-         short_number(h.mean_high) + "]";
+  return short_number(h.mean) + " [" + short_number(h.mean_low) + ", " + short_number(h.mean_high) +
+         "]";
 }
 
 CheckCurve curve_of(const NearFar& histogram, const std::string& label) {
@@ -49,15 +49,19 @@ BiasClaim claim_of(TextPass& pass) {
   const model::Encoding& encoding = pass.model().encoding();
   const bool rotates =
       encoding.info().has_state &&
-      encoding.frequencies(start_context(pass.model().decoder, pass.tokens(), at::kDouble)).defined();
+      encoding.frequencies(start_context(pass.model().decoder, pass.tokens(), at::kDouble))
+          .defined();
   return rotates ? BiasClaim::near_favoured : BiasClaim::no_claim;
 }
 
 const char* claim_text(BiasClaim claim) {
   switch (claim) {
-    case BiasClaim::none_left: return "the paper's 7B TAPA: mean 0.03, sigma 3.3";
-    case BiasClaim::near_favoured: return "the paper's 7B RoPE: mean 4.1, sigma 0.85";
-    case BiasClaim::no_claim: return "the paper has no figure for this encoding";
+    case BiasClaim::none_left:
+      return "the paper's 7B TAPA: mean 0.03, sigma 3.3";
+    case BiasClaim::near_favoured:
+      return "the paper's 7B RoPE: mean 4.1, sigma 0.85";
+    case BiasClaim::no_claim:
+      return "the paper has no figure for this encoding";
   }
   return "";
 }
@@ -66,7 +70,8 @@ CheckResult run(const CheckContext& context) {
   if (!is_causal_decoder(context.model->config())) {
     CheckResult result;
     result.verdict = name_of(Verdict::premise_not_met);
-    result.detail = "near and far are told among the keys before a query; this is no causal decoder";
+    result.detail =
+        "near and far are told among the keys before a query; this is no causal decoder";
     return result;
   }
   NearFarSpec spec =
@@ -78,8 +83,7 @@ CheckResult run(const CheckContext& context) {
     CheckResult result;
     result.verdict = name_of(Verdict::undecided);
     result.detail = "near and far keys need texts of at least " + std::to_string(shortest) +
-                    " tokens, the longest here has " +
-                    std::to_string(context.texts->longest());
+                    " tokens, the longest here has " + std::to_string(context.texts->longest());
     return result;
   }
   check_near_far(spec, context.texts->longest());
@@ -90,8 +94,10 @@ CheckResult run(const CheckContext& context) {
   if (histogram.texts == 0) {
     CheckResult result;
     result.verdict = name_of(Verdict::premise_not_met);
-    result.detail = "premise: near and far keys that a query sees; no query sees both of a sample, "
-                    "far being " + std::to_string(spec.far_begin) + " tokens away or more";
+    result.detail =
+        "premise: near and far keys that a query sees; no query sees both of a sample, "
+        "far being " +
+        std::to_string(spec.far_begin) + " tokens away or more";
     return result;
   }
   const NearFar shuffled =
@@ -134,8 +140,8 @@ CheckResult judge_histogram(const NearFar& histogram, const NearFar& shuffled, B
     const double target = kWidestInterval * histogram.sigma;
     const double texts = static_cast<double>(histogram.texts) * std::pow(half / target, 2);
     const auto needed = std::isfinite(texts) ? static_cast<std::int64_t>(std::ceil(texts)) : 0;
-    result.detail += "; about " + std::to_string(std::max(fewest_texts, needed)) +
-                     " texts would decide";
+    result.detail +=
+        "; about " + std::to_string(std::max(fewest_texts, needed)) + " texts would decide";
   }
   // Signs drawn at random leave nothing but noise; more than that is a fault of the sampling.
   if (shuffled.mean_low > 0 || shuffled.mean_high < 0) {

@@ -72,8 +72,10 @@ CheckResult run(const CheckContext& context) {
   if (attention.window > 0 && !attention.local_layers.empty()) {
     CheckResult result;
     result.verdict = name_of(Verdict::premise_not_met);
-    result.detail = "premise: one mask for all layers, which is permuted with the tokens; here some "
-                    "layers have a window of " + std::to_string(attention.window) + " tokens";
+    result.detail =
+        "premise: one mask for all layers, which is permuted with the tokens; here some "
+        "layers have a window of " +
+        std::to_string(attention.window) + " tokens";
     return result;
   }
   const at::Tensor ids = first_ids(context, kTokens);

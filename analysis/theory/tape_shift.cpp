@@ -43,8 +43,7 @@ CheckCurve curve_of(const std::string& label) {
   return {label, "shift of all position ids", "largest residual", true, true, {}, {}, {}};
 }
 
-double explained(const ShiftMeasurement& m, const Residuals& noise,
-                 double Residuals::* part) {
+double explained(const ShiftMeasurement& m, const Residuals& noise, double Residuals::*part) {
   return 3 * (m.float64_on_float32_angles.*part + noise.*part);
 }
 
@@ -65,8 +64,9 @@ CheckResult run(const CheckContext& context) {
   if (!has_state && !encoding.shift_invariant()) {  // a table may have no row for shifted positions
     CheckResult result;
     result.verdict = name_of(Verdict::premise_not_met);
-    result.detail = "premise: a position state that is updated; this encoding has none, and depends "
-                    "on the positions themselves";
+    result.detail =
+        "premise: a position state that is updated; this encoding has none, and depends "
+        "on the positions themselves";
     return result;
   }
   const at::Tensor ids = first_ids(context, kTokens);
@@ -89,12 +89,13 @@ CheckResult run(const CheckContext& context) {
     refused.detail = "positions cannot be shifted: " + error.message();
     return refused;
   }
-  CheckResult result =
-      judge_shift(measured, reordering_noise(context.model, ids, context.seed));
+  CheckResult result = judge_shift(measured, reordering_noise(context.model, ids, context.seed));
   if (!has_state) {
     result.verdict = name_of(Verdict::premise_not_met);
-    result.detail = "premise: a position state that is updated; this encoding has none. Measured "
-                    "all the same: " + result.detail;
+    result.detail =
+        "premise: a position state that is updated; this encoding has none. Measured "
+        "all the same: " +
+        result.detail;
   }
   return result;
 }
@@ -142,11 +143,12 @@ CheckResult judge_shift(const std::vector<ShiftMeasurement>& measured, const Res
 }
 
 TheoryCheck tape_shift() {
-  return {{"tape.shift",
-           "Under a shift of all position ids the logits, every layer's attention and every layer's "
-           "PE dot products stay what they are.",
-           "arXiv 2501.00712, Proposition 4.2"},
-          &run};
+  return {
+      {"tape.shift",
+       "Under a shift of all position ids the logits, every layer's attention and every layer's "
+       "PE dot products stay what they are.",
+       "arXiv 2501.00712, Proposition 4.2"},
+      &run};
 }
 
 }  // namespace phasescope::analysis

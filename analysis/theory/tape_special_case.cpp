@@ -121,8 +121,9 @@ void describe_losses(const std::vector<double>& changes, CheckResult& result) {
 CheckResult without_updates() {
   CheckResult result;
   result.verdict = name_of(Verdict::premise_not_met);
-  result.detail = "premise: positions that layers update (W1, W2 and a post-attention linear); this "
-                  "model has none";
+  result.detail =
+      "premise: positions that layers update (W1, W2 and a post-attention linear); this "
+      "model has none";
   return result;
 }
 
@@ -145,8 +146,8 @@ CheckResult run(const CheckContext& context) {
   }
   holds = holds && single <= 3 * result.noise;
   result.detail = "largest difference from RoPE: float64 " + short_number(result.value) +
-                  ", float32 " + short_number(single) + " (reordering alone: " +
-                  short_number(result.noise) + ")";
+                  ", float32 " + short_number(single) +
+                  " (reordering alone: " + short_number(result.noise) + ")";
   for (const ZeroedCase& zeroed : control_cases()) {
     result.detail += "; with " + zeroed.name + " it is " +
                      short_number(distance_from_rope(model64->decoder, ids, zeroed));
@@ -180,10 +181,11 @@ double distance_from_rope(const model::Decoder& decoder, const at::Tensor& ids,
 }
 
 TheoryCheck tape_special_case() {
-  return {{"tape.special_case",
-           "With W1 = 0 or W2 = 0, and the post-attention linear zero, the logits are plain RoPE's.",
-           "arXiv 2501.00712, Section 3.3"},
-          &run};
+  return {
+      {"tape.special_case",
+       "With W1 = 0 or W2 = 0, and the post-attention linear zero, the logits are plain RoPE's.",
+       "arXiv 2501.00712, Section 3.3"},
+      &run};
 }
 
 }  // namespace phasescope::analysis

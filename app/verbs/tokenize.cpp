@@ -45,9 +45,9 @@ class TokenizeVerb : public Verb {
     for (std::string line; std::getline(std::cin, line);) {
       ++lines;
       if (const auto broken = formats::first_invalid_utf8(line); broken < line.size()) {
-        throw formats::bad_input("the line is not UTF-8 from its byte " + std::to_string(broken) +
-                                     " on",
-                                 "line " + std::to_string(lines), "convert it to UTF-8");
+        throw formats::bad_input(
+            "the line is not UTF-8 from its byte " + std::to_string(broken) + " on",
+            "line " + std::to_string(lines), "convert it to UTF-8");
       }
       const auto item = nlohmann::json::parse(line, nullptr, false);
       if (!item.is_object() || !item.contains("text") || !item["text"].is_string()) {

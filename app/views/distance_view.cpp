@@ -76,8 +76,10 @@ std::string DistanceView::help_text() const {
   return "Near minus far: for one query, the score of a near key minus that of a far key in the "
          "same "
          "head, many thousand pairs; a mean above 0 favours near keys. Intervals are clustered by "
-         "text. In a model that sees both ways distances are |i - j|, keys before and after a query "
-         "counting. Published for 7B models and distances to 10,100 (TAPA, Appendix I): RoPE mean 4.1, "
+         "text. In a model that sees both ways distances are |i - j|, keys before and after a "
+         "query "
+         "counting. Published for 7B models and distances to 10,100 (TAPA, Appendix I): RoPE mean "
+         "4.1, "
          "sigma 0.85; TAPA mean 0.03, sigma 3.3. Models of this size differ from that, and what is "
          "shown is what was measured.";
 }

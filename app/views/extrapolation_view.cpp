@@ -45,7 +45,8 @@ std::string lengths_text(const std::vector<int64_t>& lengths) {
 std::string ExtrapolationView::help_text() const {
   return "How the models read past the length they were trained at, on the bundled validation "
          "texts. By position: mean loss of the tokens at each place, to four times the trained "
-         "length. By length: mean loss (perplexity where tokens are no bytes); the window rule is always "
+         "length. By length: mean loss (perplexity where tokens are no bytes); the window rule is "
+         "always "
          "named, four of them circulate. "
          "Bands are 95 % intervals by bootstrap over texts.";
 }
@@ -73,8 +74,7 @@ Output ExtrapolationView::exported(Desk& desk) {
 
 void ExtrapolationView::draw_controls(Desk& desk) {
   ExtrapolationState state = desk.session().extrapolation;
-  bool changed =
-      draw_choice("##figure", state.figure, {"loss by position", "loss by length"});
+  bool changed = draw_choice("##figure", state.figure, {"loss by position", "loss by length"});
   ImGui::SameLine();
   int texts = static_cast<int>(state.trials);
   ImGui::SetNextItemWidth(ImGui::GetFontSize() * 7);

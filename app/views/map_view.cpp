@@ -76,7 +76,8 @@ std::string MapView::help_text() const {
   return "Queries from top to bottom, keys from left to right. The wheel zooms, dragging moves, a "
          "double click shows all again; zoomed in far enough, each cell is one pair and its value "
          "is exact. Grey is the masked triangle: the query cannot see those keys. Click marks a "
-         "pair in all views. The curves are means over the pairs that are shown: of each key below, of "
+         "pair in all views. The curves are means over the pairs that are shown: of each key "
+         "below, of "
          "each query at the right.";
 }
 

@@ -20,8 +20,9 @@ std::vector<OptionInfo> options_with_table() {
        0,
        1e9});
   options.push_back({"rotate_values", false, "the values are turned too"});
-  options.push_back({"stored_angles", false,
-                     "each head's angles are a tensor of the model, in place of powers of the base"});
+  options.push_back(
+      {"stored_angles", false,
+       "each head's angles are a tensor of the model, in place of powers of the base"});
   return options;
 }
 
@@ -122,8 +123,8 @@ class Rope final : public Encoding {
     const at::Tensor angles =
         context.shared->at("angles").to(context.angle_dtype) * step_;  // (H, d/2)
     const at::Tensor by_text = positions.dim() == 2 ? positions : positions.unsqueeze(0);
-    const at::Tensor turned = (by_text.unsqueeze(1).unsqueeze(-1) *   // (B, 1, N, 1)
-                               angles.unsqueeze(0).unsqueeze(2))      // (1, H, 1, d/2)
+    const at::Tensor turned = (by_text.unsqueeze(1).unsqueeze(-1) *  // (B, 1, N, 1)
+                               angles.unsqueeze(0).unsqueeze(2))     // (1, H, 1, d/2)
                                   .to(context.dtype);
     return at::stack({turned.cos(), turned.sin()}, -2);
   }

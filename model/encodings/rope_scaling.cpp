@@ -17,28 +17,53 @@ std::vector<OptionInfo> rope_options() {
   const double tiny = std::numeric_limits<double>::min();
   return {
       {"base", 10000.0, "base of the frequencies base^(-2m/d)", {}, tiny, none},
-      {"layout", "half", "channels of plane m: (m, m + d/2) or (2m, 2m + 1)",
+      {"layout",
+       "half",
+       "channels of plane m: (m, m + d/2) or (2m, 2m + 1)",
        {"half", "interleaved"}},
       {"shift", 0, "position ids start here"},
-      {"scaling", "none", "how it is stretched to longer texts",
+      {"scaling",
+       "none",
+       "how it is stretched to longer texts",
        {"none", "linear", "ntk", "dynamic", "yarn", "llama3", "longrope"}},
       {"factor", 1.0, "of the stretching", {}, tiny, none},
       {"trained_context", 0, "length before stretching; 0: the model's context", {}, 0, none},
       {"beta_fast", 32.0, "yarn: planes that turn more often keep their frequency", {}, tiny, none},
       {"beta_slow", 1.0, "yarn: planes that turn less often are interpolated", {}, tiny, none},
-      {"attention_factor", 0.0,
-       "multiplies q and k; 0: 0.1 ln(factor) + 1 (yarn), sqrt(1 + ln(factor) / ln(trained_context)) "
-       "(longrope)", {}, 0, none},
+      {"attention_factor",
+       0.0,
+       "multiplies q and k; 0: 0.1 ln(factor) + 1 (yarn), sqrt(1 + ln(factor) / "
+       "ln(trained_context)) "
+       "(longrope)",
+       {},
+       0,
+       none},
       {"truncate", true, "yarn: the ramp's ends are rounded to whole planes"},
-      {"ramp", "planes", "yarn: linear in the plane's number, or in its turns over trained_context",
+      {"ramp",
+       "planes",
+       "yarn: linear in the plane's number, or in its turns over trained_context",
        {"planes", "turns"}},
-      {"low_freq_factor", 1.0, "llama3: planes of fewer turns over trained_context are interpolated",
-       {}, tiny, none},
-      {"high_freq_factor", 4.0, "llama3: planes of more turns keep their frequency", {}, tiny, none},
-      {"short_factor", Json::array(), "longrope: divides each plane's frequency up to trained_context"},
+      {"low_freq_factor",
+       1.0,
+       "llama3: planes of fewer turns over trained_context are interpolated",
+       {},
+       tiny,
+       none},
+      {"high_freq_factor",
+       4.0,
+       "llama3: planes of more turns keep their frequency",
+       {},
+       tiny,
+       none},
+      {"short_factor", Json::array(),
+       "longrope: divides each plane's frequency up to trained_context"},
       {"long_factor", Json::array(), "longrope: the same for longer texts"},
-      {"partial_rotary_factor", 1.0, "share of the head's channels, the first ones, that turn",
-       {}, tiny, 1},
+      {"partial_rotary_factor",
+       1.0,
+       "share of the head's channels, the first ones, that turn",
+       {},
+       tiny,
+       1},
   };
 }
 
@@ -71,10 +96,9 @@ at::Tensor yarn_by_turns(const at::Tensor& plain, double factor, std::int64_t tr
 
 RopeScaling::RopeScaling(const Json& options, const ModelConfig& model)
     // Files give a fraction of a whole number, which may come out a little below it.
-    : turned_(static_cast<std::int64_t>(
-          std::floor(static_cast<double>(model.head_dim) *
-                         options.at("partial_rotary_factor").get<double>() +
-                     1e-6))),
+    : turned_(static_cast<std::int64_t>(std::floor(
+          static_cast<double>(model.head_dim) * options.at("partial_rotary_factor").get<double>() +
+          1e-6))),
       trained_(options.at("trained_context").get<std::int64_t>()),
       kind_(options.at("scaling").get<std::string>()),
       base_(options.at("base").get<double>()),
@@ -95,9 +119,10 @@ RopeScaling::RopeScaling(const Json& options, const ModelConfig& model)
     throw formats::bad_input("high_freq_factor must be above low_freq_factor");
   }
   if (kind_ == "longrope" && attention_factor_ <= 0 && trained_ < 2) {
-    throw formats::bad_input("longrope divides by the logarithm of the trained context, so that must "
-                             "be at least 2",
-                             "rope.trained_context");
+    throw formats::bad_input(
+        "longrope divides by the logarithm of the trained context, so that must "
+        "be at least 2",
+        "rope.trained_context");
   }
   short_factor_ = numbers(options.at("short_factor"), "rope.short_factor", turned_ / 2);
   long_factor_ = numbers(options.at("long_factor"), "rope.long_factor", turned_ / 2);
@@ -154,14 +179,14 @@ at::Tensor RopeScaling::yarn_frequencies(at::ScalarType dtype) const {
   return plain / factor_ * (1 - keep) + plain * keep;
 }
 
-// Planes of many turns over the trained length keep their frequency, those of few are divided by the
-// factor, with a linear ramp between. The same for texts of any length.
+// Planes of many turns over the trained length keep their frequency, those of few are divided by
+// the factor, with a linear ramp between. The same for texts of any length.
 at::Tensor RopeScaling::llama3_frequencies(at::ScalarType dtype) const {
   const at::Tensor plain = rope_frequencies(base_, turned_, dtype);
   const at::Tensor wavelength = 2 * std::numbers::pi / plain;
   const at::Tensor turns = static_cast<double>(trained_) / wavelength;
-  const at::Tensor keep = at::clamp(
-      (turns - low_freq_factor_) / (high_freq_factor_ - low_freq_factor_), 0, 1);
+  const at::Tensor keep =
+      at::clamp((turns - low_freq_factor_) / (high_freq_factor_ - low_freq_factor_), 0, 1);
   return plain / factor_ * (1 - keep) + plain * keep;
 }
 

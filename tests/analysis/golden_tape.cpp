@@ -22,10 +22,11 @@ model::ModelConfig golden_config(const std::string& linear) {
   config.head_dim = sizes["d"];
   config.ffn_width = 2 * config.width;
   config.norm_eps = 1e-6;
-  config.encoding = {"tape", {{"base", sizes["base"]},
-                              {"hidden", sizes["I"]},
-                              {"post_attention_linear", linear},
-                              {"layout", "interleaved"}}};
+  config.encoding = {"tape",
+                     {{"base", sizes["base"]},
+                      {"hidden", sizes["I"]},
+                      {"post_attention_linear", linear},
+                      {"layout", "interleaved"}}};
   return config;
 }
 
@@ -72,11 +73,10 @@ at::Tensor golden_ids() {
   return golden_tensor("tape_layers.safetensors", "position_ids").unsqueeze(0);
 }
 
-ModelPointer model_with(const ModelPointer& like,
-                        std::shared_ptr<const model::Encoding> encoding) {
-  return std::make_shared<const model::Model>(model::Model{
-      like->report, like->tokenizer,
-      model::Decoder(like->config(), std::move(encoding), like->decoder.weights())});
+ModelPointer model_with(const ModelPointer& like, std::shared_ptr<const model::Encoding> encoding) {
+  return std::make_shared<const model::Model>(
+      model::Model{like->report, like->tokenizer,
+                   model::Decoder(like->config(), std::move(encoding), like->decoder.weights())});
 }
 
 model::ModelConfig small_config(const std::string& encoding) {

@@ -150,8 +150,8 @@ ModelPointer equal_planes_model(bool turned_back) {
   }
   std::shared_ptr<const model::Encoding> encoding = model->decoder.shared_encoding();
   if (turned_back) encoding = std::make_shared<testing::TurnedBack>(encoding, config);
-  return std::make_shared<const model::Model>(model::Model{
-      model->report, model->tokenizer, model::Decoder(config, encoding, weights)});
+  return std::make_shared<const model::Model>(
+      model::Model{model->report, model->tokenizer, model::Decoder(config, encoding, weights)});
 }
 
 // Tokens that hardly differ: the means stand far above their noise, and every plane has its own.
@@ -202,7 +202,8 @@ TEST(IntrinsicBias, IsOfPlainScoresOfWholeRotationsAlone) {
   refused([](auto& c) { c.attention.scale = 1; }, "scale");
   refused([](auto& c) { c.attention.scale_by_layer = true; }, "layer");
   refused([](auto& c) { c.attention.log_scale = 64; }, "token");
-  refused([](auto& c) { c.encoding.options["partial_rotary_factor"] = 0.5; }, "a part of each head");
+  refused([](auto& c) { c.encoding.options["partial_rotary_factor"] = 0.5; },
+          "a part of each head");
   refused([](auto& c) { c = testing::small_config("xpos"); }, "decay");
 }
 
@@ -211,7 +212,8 @@ TEST(IntrinsicBias, CausalMeansAreExact) {
   TextPass pass(model, ids_tensor(random_texts(1, 20, 32, 3).items[0].ids));
   const AttentionPointer attention = pass.layer(1);
   const auto means = causal_plane_means(*attention, PlaneLayout::half);
-  const at::Tensor q = attention->q()[0][1].to(at::kDouble), k = attention->k()[0][1].to(at::kDouble);
+  const at::Tensor q = attention->q()[0][1].to(at::kDouble),
+                   k = attention->k()[0][1].to(at::kDouble);
   at::Tensor sum = at::zeros({4}, at::kDouble);
   for (std::int64_t i = 0; i < 20; ++i) {
     for (std::int64_t j = 0; j <= i; ++j) {

@@ -31,9 +31,8 @@ std::vector<float> uniform_map(std::int64_t tokens) {
 }
 // All weight `back` tokens ago; on itself where that is before the text.
 std::vector<float> diagonal_map(std::int64_t tokens, std::int64_t back) {
-  return map_of(tokens, [back](auto q, auto k) {
-    return k == (q >= back ? q - back : q) ? 1.0 : 0.0;
-  });
+  return map_of(tokens,
+                [back](auto q, auto k) { return k == (q >= back ? q - back : q) ? 1.0 : 0.0; });
 }
 
 double value_of(const std::string& key, const MetricInput& input) {

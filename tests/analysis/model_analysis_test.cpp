@@ -36,8 +36,8 @@ Passes passes_for(const ModelPointer& model, std::int64_t texts, std::int64_t le
                   std::int64_t keep_bytes = std::int64_t{1} << 30) {
   Passes passes;
   for (const Text& text : random_texts(texts, length, model->config().vocab_size, 5).items) {
-    passes.push_back(
-        std::make_shared<TextPass>(model, ids_tensor(text.ids), model::ForwardOptions{}, keep_bytes));
+    passes.push_back(std::make_shared<TextPass>(model, ids_tensor(text.ids),
+                                                model::ForwardOptions{}, keep_bytes));
   }
   return passes;
 }
@@ -58,8 +58,9 @@ TEST_P(EveryEncoding, HeadStatisticsEqualThoseOfTheExplicitMap) {
   protocol::NoProgress progress;
   HeadsOptions options;
   options.period = 9;
-  options.metrics = {"entropy", "entropy_normalised", "sink", "previous_token", "mean_distance",
-                     "mean_distance_without_first", "window_mass", "top1_mass", "effective_keys"};
+  options.metrics = {"entropy",        "entropy_normalised", "sink",
+                     "previous_token", "mean_distance",      "mean_distance_without_first",
+                     "window_mass",    "top1_mass",          "effective_keys"};
   const auto out = analyse_heads(passes, options, progress);
   ASSERT_EQ(out.result.rows.size(), 4u);
   for (const protocol::HeadRow& row : out.result.rows) {
@@ -216,7 +217,8 @@ TEST(Compare, ModelsThatSeeBothWaysByTheirWholeRows) {
   const auto a = passes_for(model::random_model(config, 2), 1, 20);
   const auto b = passes_for(model::random_model(config, 3), 1, 20);
   const at::Tensor divergence = divergence_of(*a[0]->layer(0), *b[0]->layer(0));
-  const at::Tensor p = weights_of(*a[0], 0).to(at::kDouble), q = weights_of(*b[0], 0).to(at::kDouble);
+  const at::Tensor p = weights_of(*a[0], 0).to(at::kDouble),
+                   q = weights_of(*b[0], 0).to(at::kDouble);
   const auto entropy = [](const at::Tensor& x) { return -at::xlogy(x, x).sum(-1); };
   const at::Tensor expected = (entropy((p + q) / 2) - (entropy(p) + entropy(q)) / 2).mean(-1);
   EXPECT_LT((divergence - expected).abs().max().item<double>(), 1e-6);
@@ -359,7 +361,8 @@ TEST_P(EveryEncoding, ScoresAddUp) {
     const auto span = map.tensors[0].values<float>();
     return std::vector<float>(span.begin(), span.end());
   };
-  const auto score = values("score"), content = values("content"), positional = values("positional");
+  const auto score = values("score"), content = values("content"),
+             positional = values("positional");
   for (std::size_t n = 0; n < score.size(); ++n) {
     const bool masked = n % 24 > n / 24;
     EXPECT_EQ(score[n] == kMasked, masked) << n;
@@ -529,8 +532,8 @@ TEST(Compare, AModelWithItself) {
   const auto same = analyse_compare(passes_for(model, 2, 30), passes_for(model, 2, 30), progress);
   for (const auto& head : same.heads) EXPECT_NEAR(head.js_divergence, 0, 1e-6);
   EXPECT_EQ(same.loss.at("difference"), 0);
-  const auto other =
-      analyse_compare(passes_for(model, 2, 30), passes_for(small_model("rope", 2), 2, 30), progress);
+  const auto other = analyse_compare(passes_for(model, 2, 30),
+                                     passes_for(small_model("rope", 2), 2, 30), progress);
   EXPECT_GT(other.heads[0].js_divergence, 1e-3);
   EXPECT_NEAR(other.loss.at("difference"), other.loss.at("b") - other.loss.at("a"), 1e-12);
 }
@@ -562,9 +565,8 @@ TEST(Patterns, MeansByDistanceAreOfAllPairs) {
     const Passes passes = passes_for(model, 1, 50);
     const auto out = analyse_patterns(passes, options, progress);
     std::vector<at::Tensor> states;
-    passes[0]->visit_positions([&states](std::int64_t, const model::PositionState& state) {
-      states.push_back(state.z);
-    });
+    passes[0]->visit_positions(
+        [&states](std::int64_t, const model::PositionState& state) { states.push_back(state.z); });
     for (const protocol::PatternsLayer& layer : out.result.layers) {
       const at::Tensor z = states[static_cast<std::size_t>(layer.layer)];
       const at::Tensor products = position_products(z, at::arange(50, at::kLong)).mean(0);
@@ -652,7 +654,10 @@ TEST(Reading, GenerateIsRepeatable) {
 }
 
 TEST(Reading, BrokenBytesBecomeText) {
-  EXPECT_EQ(as_utf8("a\xFF" "b"), "a\xEF\xBF\xBD" "b");
+  EXPECT_EQ(as_utf8("a\xFF"
+                    "b"),
+            "a\xEF\xBF\xBD"
+            "b");
   EXPECT_EQ(as_utf8("\xC3\xA9"), "\xC3\xA9");
 }
 

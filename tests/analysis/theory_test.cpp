@@ -36,8 +36,8 @@ Texts texts_for(const ModelPointer& model, std::int64_t count = 1, std::int64_t 
 
 // A model whose state is changed after each layer by something the paper does not have.
 ModelPointer changed(const ModelPointer& model, testing::ChangedState::Change change) {
-  return model_with(model, std::make_shared<testing::ChangedState>(
-                               model->decoder.shared_encoding(), model->config(), change));
+  return model_with(model, std::make_shared<testing::ChangedState>(model->decoder.shared_encoding(),
+                                                                   model->config(), change));
 }
 
 // A TAPE model in which every update is there (public checkpoints start with zeros).
@@ -91,9 +91,10 @@ TEST(TapePermutation, HoldsOnTheReferenceAndFailsWithTheMaskLeftAlone) {
   const auto model = golden_tape("mix");
   const auto right = permutation_residual(model->decoder, golden_ids(), golden_permutation());
   EXPECT_LT(right.largest(), 1e-12);
-  const auto wrong = permutation_residual(model->decoder, golden_ids(), golden_permutation(), false);
-  const auto expected =
-      golden_json("tape.json")["relative_residuals_x_then_e"]["heads"]["permutation, mask left alone"];
+  const auto wrong =
+      permutation_residual(model->decoder, golden_ids(), golden_permutation(), false);
+  const auto expected = golden_json(
+      "tape.json")["relative_residuals_x_then_e"]["heads"]["permutation, mask left alone"];
   EXPECT_GT(wrong.hidden, 0.5 * expected[0].get<double>());
   EXPECT_GT(wrong.states, 0.5 * expected[1].get<double>());
 }
@@ -137,7 +138,8 @@ TEST(TapeShift, HoldsWhereUpdatesMixHeads) {
 
 TEST(TapeShift, FailsWherePlanesAreMixed) {
   const auto model = updated_tape();
-  const CheckResult got = run("tape.shift", changed(model, testing::planes_mixed), texts_for(model));
+  const CheckResult got =
+      run("tape.shift", changed(model, testing::planes_mixed), texts_for(model));
   EXPECT_EQ(got.verdict, "fails") << got.detail;
   EXPECT_GT(got.value, 1e-3);
 }
@@ -208,7 +210,8 @@ TEST(TapeSpecialCase, ReferenceDistancesFromRope) {
     EXPECT_LT(distance({"", {"down_proj", pal}, {}}), 1e-12);
     EXPECT_GT(distance({"", {"down_proj"}, {}}), 1e-3);
     EXPECT_GT(distance({"", {pal}, {}}), 1e-3);
-    // Rows that sum to 0 are enough where the linear multiplies by row sums, and not where it mixes.
+    // Rows that sum to 0 are enough where the linear multiplies by row sums, and not where it
+    // mixes.
     const double centred = distance({"", {"down_proj"}, {pal}});
     if (linear == "rowsum") {
       EXPECT_LT(centred, 1e-12);
@@ -244,7 +247,8 @@ TEST(TapaHistogram, PairScoresEqualTheReference) {
     model::ModelConfig config;
     config.heads = config.kv_heads = 1;
     config.width = config.head_dim = sizes["D"];
-    config.encoding = {"tapa", {{"alpha", sizes["alpha"]}, {"split", sizes["t"]}, {"phase", phase}}};
+    config.encoding = {"tapa",
+                       {{"alpha", sizes["alpha"]}, {"split", sizes["t"]}, {"phase", phase}}};
     const auto encoding = model::make_encoding(config);
     // Tokens 0.. hold the queries at positions i, the next ones the keys at positions j.
     model::PositionState state;

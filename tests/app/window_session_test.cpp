@@ -127,8 +127,7 @@ TEST(Editor, ANewChangeForgetsWhatWasUndone) {
 TEST(Editor, StepsOfUndoShareTheText) {
   Editor edit(default_session());
   const std::string* words = &edit.session().text.words.str();
-  for (int i = 0; i < 5; ++i)
-    edit.apply("head", [&](Session& s) { s.selection.head = 10 + i; });
+  for (int i = 0; i < 5; ++i) edit.apply("head", [&](Session& s) { s.selection.head = 10 + i; });
   EXPECT_EQ(&edit.session().text.words.str(), words);
   edit.undo();
   EXPECT_EQ(&edit.session().text.words.str(), words);

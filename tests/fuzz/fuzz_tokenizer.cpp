@@ -61,8 +61,11 @@ std::string phasescope::fuzz::seed(std::mt19937& random) {
       R"("decoders":[{"type":"Strip","content":" ","start":1,"stop":1},{"type":"Fuse"}]},)"
       R"("model":{"type":"Unigram","unk_id":0,"vocab":[["u",0],["a",-1.5],["ab",-2]]}})",
       // Pieces <unk>, a (-1), b (-2), ab (-0.5); a trainer of type BPE; no dummy prefix.
-      std::string("1\x0a\x09\x0a\x05<unk>\x18\x02\x0a\x08\x0a\x01" "a\x15\x00\x00\x80\xbf"
-                  "\x0a\x08\x0a\x01" "b\x15\x00\x00\x00\xc0\x0a\x09\x0a\x02" "ab\x15\x00\x00\x00\xbf"
+      std::string("1\x0a\x09\x0a\x05<unk>\x18\x02\x0a\x08\x0a\x01"
+                  "a\x15\x00\x00\x80\xbf"
+                  "\x0a\x08\x0a\x01"
+                  "b\x15\x00\x00\x00\xc0\x0a\x09\x0a\x02"
+                  "ab\x15\x00\x00\x00\xbf"
                   "\x12\x02\x18\x02\x1a\x02\x18\x00",
                   51),
   };

@@ -90,8 +90,7 @@ TEST(Capture, RefusesWhatIsTooLargeWithWhatWouldFit) {
   const at::Tensor ids = random_ids(1, 64, 29);
   CaptureSpec spec{.what = {"attn"}};
   spec.limit_bytes = 3 * 64 * 64 * 4;  // one layer's
-  EXPECT_NE(error_of(model->decoder, ids, spec).find("--layers with at most 1"),
-            std::string::npos);
+  EXPECT_NE(error_of(model->decoder, ids, spec).find("--layers with at most 1"), std::string::npos);
   spec.limit_bytes /= 4;
   const std::string text = error_of(model->decoder, ids, spec);
   EXPECT_NE(text.find("--rows 0:16"), std::string::npos) << text;
@@ -100,8 +99,7 @@ TEST(Capture, RefusesWhatIsTooLargeWithWhatWouldFit) {
 TEST(Capture, RefusesUnknownNamesAndRanges) {
   const auto model = random_model(tiny_config("rope"), 1);
   const at::Tensor ids = random_ids(1, 8, 29);
-  EXPECT_NE(error_of(model->decoder, ids, {.what = {"atn"}}).find("near: attn"),
-            std::string::npos);
+  EXPECT_NE(error_of(model->decoder, ids, {.what = {"atn"}}).find("near: attn"), std::string::npos);
   EXPECT_FALSE(error_of(model->decoder, ids, {.what = {"attn.2"}}).empty());
   EXPECT_FALSE(error_of(model->decoder, ids, {.what = {"attn"}, .rows = Range{3, 9}}).empty());
   EXPECT_FALSE(error_of(model->decoder, ids, {.what = {"attn"}, .heads = {{3}}}).empty());

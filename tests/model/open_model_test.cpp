@@ -182,7 +182,8 @@ TEST(OpenModel, AReadingHasItsOwnNameAndTheSameWeights) {
       model, {{"encoding.scaling", "yarn"}, {"encoding.factor", "2"}}, "llama (yarn x2)");
   EXPECT_EQ(reading->report.name, "llama (yarn x2)");
   EXPECT_EQ(reading->report.quirks.back(), "--set encoding.factor=2");
-  EXPECT_TRUE(reading->decoder.weights().layers[0].wq.is_same(model->decoder.weights().layers[0].wq));
+  EXPECT_TRUE(
+      reading->decoder.weights().layers[0].wq.is_same(model->decoder.weights().layers[0].wq));
   const at::NoGradGuard no_grad;
   const at::Tensor ids = random_ids(1, 20, 80);
   EXPECT_GT(relative_error(reading->decoder.forward(ids), model->decoder.forward(ids)), 1e-4);

@@ -296,9 +296,9 @@ TEST(FilesOfInputs, IdsThatAreNoWholeNumbersAreRefused) {
 
 TEST(FilesOfInputs, PositionsTooFarApartForATableAreRefused) {
   for (const std::int64_t far : {std::int64_t{3'000'000'000}, std::int64_t{1} << 62}) {
-    const at::Tensor positions = at::tensor({-far, std::int64_t{1}, std::int64_t{2},
-                                             std::int64_t{3}, std::int64_t{4}, far - 1},
-                                            at::kLong);
+    const at::Tensor positions = at::tensor(
+        {-far, std::int64_t{1}, std::int64_t{2}, std::int64_t{3}, std::int64_t{4}, far - 1},
+        at::kLong);
     const std::string path =
         inputs_file("far.safetensors", {{"position_ids", positions.unsqueeze(0)}});
     const json params = {{"model", model_folder("alibi")}, {"input", {{"inputs", path}}}};
@@ -323,7 +323,8 @@ TEST(FilesOfInputs, WhatAModelDoesNotTakeIsSaid) {
   hole[0][2] = 0;
   const std::string holed = inputs_file("hole.safetensors", {{"attention_mask", hole}});
   EXPECT_EQ(code_of("heads", rope_with({{"input", {{"inputs", holed}}}})), "bad_input");
-  EXPECT_EQ(code_of("capture", rope_with({{"input", {{"inputs", holed}}}, {"what", "attn.0"}})), "");
+  EXPECT_EQ(code_of("capture", rope_with({{"input", {{"inputs", holed}}}, {"what", "attn.0"}})),
+            "");
 }
 
 TEST(Requests, CancelledRequestsStop) {

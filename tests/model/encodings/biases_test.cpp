@@ -65,8 +65,7 @@ TEST(Biases, AgreeWithThePublicModules) {
 
 TEST(Fire, AgreesWithThePublicModules) {
   for (const std::string& name : modules_here({"fire", "neox_fire"})) {
-    expect_module(name, layer_config("fire", Json::object(), 8, 8),
-                  fire_parameters(file_of(name)));
+    expect_module(name, layer_config("fire", Json::object(), 8, 8), fire_parameters(file_of(name)));
   }
 }
 

@@ -334,7 +334,8 @@ TEST(LogScale, MultipliesTheQueryOfEveryTermToo) {
     scaled->decoder.forward(ids, {}, &ours);
     const at::Tensor factors = (at::arange(1, 13, at::kDouble).log() / std::log(7.0)).unsqueeze(1);
     const at::Tensor expected = at::tril(at::nan_to_num(theirs.scores, 0, 0, 0) * factors);
-    EXPECT_LT(relative_error(at::tril(at::nan_to_num(ours.scores, 0, 0, 0)), expected), 1e-13) << key;
+    EXPECT_LT(relative_error(at::tril(at::nan_to_num(ours.scores, 0, 0, 0)), expected), 1e-13)
+        << key;
   }
 }
 
