@@ -10,6 +10,7 @@
 #include <fstream>
 #include <string>
 
+#include "attention_keeper.h"
 #include "formats/error.h"
 #include "formats/safetensors.h"
 #include "golden.h"
@@ -123,15 +124,6 @@ class DapeCheckpoint : public testing::TestWithParam<Case> {
 };
 INSTANTIATE_TEST_SUITE_P(Modules, DapeCheckpoint, testing::ValuesIn(cases()),
                          [](const auto& info) { return std::string(info.param.pos_emb); });
-
-class AttentionKeeper : public Observer {
- public:
-  bool wants_attention(std::int64_t) override { return true; }
-  void on_attention(const std::shared_ptr<const LayerAttention>& attention) override {
-    layers.push_back(attention);
-  }
-  std::vector<std::shared_ptr<const LayerAttention>> layers;
-};
 
 // Scores of a module's own formula, written again: A (1, H, N, N), the content scores it is given.
 at::Tensor module_scores(const Case& c, const at::Tensor& content) {

@@ -8,6 +8,7 @@
 #include <limits>
 #include <set>
 
+#include "attention_keeper.h"
 #include "formats/error.h"
 #include "golden.h"
 #include "model/loss.h"
@@ -184,16 +185,6 @@ TEST_P(EveryEncoding, TheSameBitsAgainAndWithAnyNumberOfThreads) {
   EXPECT_TRUE(once.equal(again));
   EXPECT_TRUE(once.equal(on_two));
 }
-
-// Keeps every layer's attention.
-class AttentionKeeper : public Observer {
- public:
-  bool wants_attention(std::int64_t) override { return true; }
-  void on_attention(const std::shared_ptr<const LayerAttention>& attention) override {
-    layers.push_back(attention);
-  }
-  std::vector<std::shared_ptr<const LayerAttention>> layers;
-};
 
 TEST_P(EveryEncoding, ContentAndPositionalAddUpAndWeightsSumToOne) {
   const auto model = tiny_model(GetParam(), at::kDouble);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 
+#include "attention_keeper.h"
 #include "golden.h"
 #include "model/attention.h"
 #include "model/layer_attention.h"
@@ -15,16 +16,6 @@ namespace phasescope::model {
 namespace {
 
 constexpr std::int64_t kTokens = 81;
-
-// The last layer's attention, and the program it ran.
-class LastLayer : public Observer {
- public:
-  bool wants_attention(std::int64_t) override { return true; }
-  void on_attention(const std::shared_ptr<const LayerAttention>& attention) override {
-    layer = attention;
-  }
-  std::shared_ptr<const LayerAttention> layer;
-};
 
 struct Mask {
   std::string name;
@@ -75,10 +66,10 @@ class EveryEncodingMasked : public ::testing::TestWithParam<std::string> {
     if (!fused_obstacle(program(), v()).empty()) GTEST_SKIP() << fused_obstacle(program(), v());
   }
 
-  const AttentionProgram& program() const { return keeper_.layer->program(); }
-  const at::Tensor& v() const { return keeper_.layer->v(); }
+  const AttentionProgram& program() const { return keeper_.layers.back()->program(); }
+  const at::Tensor& v() const { return keeper_.layers.back()->v(); }
 
-  LastLayer keeper_;
+  AttentionKeeper keeper_;
 };
 
 // Largest difference of what is finite; infinite where only one is.
