@@ -77,6 +77,9 @@ class TensorArchive {
   std::vector<std::string> warnings_;
 };
 
+// Whether a folder has files of weights: something that TensorArchive::open could open.
+bool holds_weights(const std::filesystem::path& folder);
+
 struct TensorToWrite {
   std::string name;
   DType dtype = DType::f32;

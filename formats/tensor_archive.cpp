@@ -129,6 +129,12 @@ stdfs::path weights_in(const stdfs::path& folder) {
 
 }  // namespace
 
+bool holds_weights(const stdfs::path& folder) {
+  return !files_ending(folder, {".safetensors", ".safetensors.index.json", ".bin",
+                                ".bin.index.json", ".pt", ".pth", ".ckpt"})
+              .empty();
+}
+
 TensorArchive TensorArchive::open(const stdfs::path& path, const OpenOptions& options) {
   std::error_code error;
   if (!stdfs::exists(path, error)) {

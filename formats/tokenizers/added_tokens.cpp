@@ -18,9 +18,12 @@ std::size_t character_before(std::string_view text, std::size_t end) {
 }  // namespace
 
 AddedTokens::AddedTokens(const JsonFields& file, const Vocabulary& known,
-                         const Normalizer* normalizer) {
+                         const Normalizer* normalizer, std::optional<std::int64_t> embedding_rows) {
   if (!file.has("added_tokens")) return;
-  for (const JsonFields& fields : file.objects("added_tokens")) read(fields, known);
+  const std::vector<JsonFields> list = file.objects("added_tokens");
+  const std::int64_t count = known.count() + static_cast<std::int64_t>(list.size());
+  const std::int64_t most = embedding_rows.value_or(Vocabulary::most_ids(count));
+  for (const JsonFields& fields : list) read(fields, known, most);
   std::vector<std::pair<std::string, std::int64_t>> raw, normalized;
   for (std::size_t at = 0; at < tokens_.size(); ++at) {
     const Token& token = tokens_[at];
@@ -37,7 +40,7 @@ AddedTokens::AddedTokens(const JsonFields& file, const Vocabulary& known,
   normalized_ = ByteTrie(std::move(normalized));
 }
 
-void AddedTokens::read(const JsonFields& fields, const Vocabulary& known) {
+void AddedTokens::read(const JsonFields& fields, const Vocabulary& known, std::int64_t most) {
   Token token;
   token.content = fields.text("content");
   token.single_word = fields.flag("single_word", false);
@@ -46,12 +49,15 @@ void AddedTokens::read(const JsonFields& fields, const Vocabulary& known) {
   const bool special = fields.flag("special", false);
   token.normalized = fields.flag("normalized", !special);
   const std::int64_t wanted = fields.integer("id", 0, kMaxVocabulary - 1);
-  if (token.content.empty()) return;
+  if (token.content.empty()) fields.fail("content", "an added token is empty");
+  if (wanted >= most) {
+    fields.fail("id", "the id " + std::to_string(wanted) + " of the added token " +
+                          in_quotes(token.content) + " is past the " + std::to_string(most) +
+                          " ids that there can be");
+  }
   const auto there = known.id_of(token.content);
   token.id = there ? *there : std::max(end_, known.count());
-  for (const Token& other : tokens_) {
-    if (other.content == token.content) return;
-  }
+  if (special_.contains(token.content)) return;
   if (!there && wanted < known.count() && known.token_of(wanted)) {
     fields.fail("id", "the id " + std::to_string(wanted) + " of the added token " +
                           in_quotes(token.content) + " is that of " +
@@ -59,7 +65,7 @@ void AddedTokens::read(const JsonFields& fields, const Vocabulary& known) {
   }
   end_ = std::max(end_, token.id + 1);
   by_id_[token.id] = tokens_.size();
-  if (special) special_[token.content] = true;
+  special_[token.content] = special;
   tokens_.push_back(std::move(token));
 }
 

@@ -35,7 +35,7 @@ class HfTokenizer : public Tokenizer {
       : normalizer_(read_part(file, "normalizer", make_normalizer)),
         pre_tokenizer_(read_part(file, "pre_tokenizer", make_pre_tokenizer)),
         model_(make_subword_model(file.object("model"))),
-        added_(file, model_->vocabulary(), normalizer_.get()),
+        added_(file, model_->vocabulary(), normalizer_.get(), embedding_rows),
         decoder_(read_part(file, "decoder", make_token_decoder)) {
     vocab_size_ = std::max(model_->vocabulary().end(), added_.end());
     check_embedding(vocab_size_, embedding_rows, file.where());

@@ -1,9 +1,14 @@
 #include "formats/tokenizers/sentence_piece_file.h"
 
+#include <bitset>
+#include <cmath>
+
 #include "formats/error.h"
 #include "formats/text_input.h"
+#include "formats/tokenizers/subword_model.h"
 #include "formats/tokenizers/vocabulary.h"
 #include "formats/tokenizers/wire_fields.h"
+#include "formats/utf8.h"
 
 namespace phasescope::formats {
 namespace {
@@ -20,6 +25,9 @@ SentencePieceFile::Piece read_piece(WireFields fields, const std::string& where)
   while (fields.next()) {
     if (fields.number() == 1) piece.text = text_of(fields, where);
     if (fields.number() == 2) piece.score = fields.real();
+    if (!std::isfinite(piece.score)) {
+      throw bad_input("a piece of the SentencePiece model has a score that is no number", where);
+    }
     if (fields.number() == 3) {
       if (fields.integer() < 1 || fields.integer() > 6) {
         throw bad_input("a piece of the SentencePiece model has an unknown type", where);
@@ -80,12 +88,33 @@ void refuse_denormalizer(WireFields fields, const std::string& where) {
   }
 }
 
+// As the library has it: all 256 bytes where byte_fallback is on, none where it is off.
+void check_bytes(const SentencePieceFile& file, const std::string& where) {
+  std::bitset<256> there;
+  for (const SentencePieceFile::Piece& piece : file.pieces) {
+    if (piece.kind != SentencePieceFile::Kind::byte) continue;
+    const int byte = byte_of_token(piece.text);
+    if (byte < 0) {
+      throw bad_input("the piece " + in_quotes(piece.text) + " is a byte, and names none", where);
+    }
+    there.set(static_cast<std::size_t>(byte));
+  }
+  if (file.byte_fallback ? there.all() : there.none()) return;
+  throw bad_input("the SentencePiece model has " + std::to_string(there.count()) +
+                      " of the 256 byte pieces, and byte_fallback is " +
+                      (file.byte_fallback ? "on" : "off"),
+                  where);
+}
+
 }  // namespace
 
 SentencePieceFile read_sentence_piece_file(std::string_view bytes, const std::string& where) {
   SentencePieceFile file;
   WireFields fields(bytes, where);
+  bool has_trainer = false, has_normalizer = false;
   while (fields.next()) {
+    has_trainer = has_trainer || fields.number() == 2;
+    has_normalizer = has_normalizer || fields.number() == 3;
     if (fields.number() == 1) file.pieces.push_back(read_piece(fields.message(), where));
     if (fields.number() == 2) read_trainer(fields.message(), where, file);
     if (fields.number() == 3) read_normalizer(fields.message(), file);
@@ -95,6 +124,14 @@ SentencePieceFile read_sentence_piece_file(std::string_view bytes, const std::st
     }
   }
   if (file.pieces.empty()) throw bad_input("the file holds no SentencePiece model", where);
+  // The library writes both behind the pieces: without them the file ended between two pieces.
+  if (!has_trainer || !has_normalizer) {
+    throw bad_input("the SentencePiece model has no " +
+                        std::string(has_trainer ? "normalizer_spec" : "trainer_spec") +
+                        ": the file is cut short",
+                    where);
+  }
+  check_bytes(file, where);
   return file;
 }
 

@@ -7,6 +7,10 @@
 
 namespace phasescope::formats {
 
+std::int64_t Vocabulary::most_ids(std::int64_t tokens) {
+  return std::min(kMaxVocabulary, std::max(std::int64_t{1} << 18, 8 * tokens));
+}
+
 Vocabulary Vocabulary::from_json(const JsonFields& fields, const std::string& name) {
   const Json& object = fields.raw(name);
   if (!object.is_object()) {
@@ -14,12 +18,18 @@ Vocabulary Vocabulary::from_json(const JsonFields& fields, const std::string& na
   }
   Vocabulary vocabulary;
   vocabulary.ids_.reserve(object.size());
+  const std::int64_t most = most_ids(static_cast<std::int64_t>(object.size()));
   for (const auto& [token, id] : object.items()) {
     if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= kMaxVocabulary) {
       fields.fail(name, "the id of the token " + in_quotes(token) +
                             " must be an integer from 0 to " + std::to_string(kMaxVocabulary - 1));
     }
     const auto number = id.get<std::int64_t>();
+    if (number >= most) {
+      fields.fail(name, "the id " + std::to_string(number) + " of the token " + in_quotes(token) +
+                            " is far past the " + std::to_string(object.size()) +
+                            " tokens of the vocabulary");
+    }
     if (!vocabulary.add(token, number)) {
       fields.fail(name, "the id " + std::to_string(number) + " is that of " +
                             in_quotes(*vocabulary.token_of(number)) + " and of " +

@@ -31,9 +31,13 @@ class Vocabulary {
   Vocabulary(Vocabulary&&) = default;
   Vocabulary& operator=(Vocabulary&&) = default;
 
-  // {"token": id, ...} of a tokenizer.json. Throws Error "bad_input" for ids out of range and for
-  // an id that two tokens have.
+  // {"token": id, ...} of a tokenizer.json. Throws Error "bad_input" for ids out of range or far
+  // past the number of tokens, and for an id that two tokens have.
   static Vocabulary from_json(const JsonFields& fields, const std::string& name);
+
+  // How large ids may be where there are so many tokens: they index a table, which one id of 10^7
+  // must not make that long. Files leave gaps, and small ones.
+  static std::int64_t most_ids(std::int64_t tokens);
 
   // False where the id has a token already. A token that is there keeps its newest id.
   bool add(std::string token, std::int64_t id);

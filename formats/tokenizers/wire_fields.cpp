@@ -32,6 +32,7 @@ bool WireFields::next() {
   if (at_ >= message_.size()) return false;
   const std::uint64_t tag = varint();
   number_ = tag >> 3;
+  if (number_ == 0) fail("the file is damaged: a field has the number 0");
   bytes_ = {};
   integer_ = 0;
   switch (tag & 7) {
@@ -62,6 +63,7 @@ float WireFields::real() const {
 }
 
 WireFields WireFields::message() const {
+  if (bytes_.data() == nullptr) fail("a part has the wrong type");
   return {bytes_, where_, offset_ + static_cast<std::size_t>(bytes_.data() - message_.data())};
 }
 

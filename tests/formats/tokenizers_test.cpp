@@ -221,6 +221,41 @@ Json split_by(const std::string& regex) {
   return file;
 }
 
+TEST(TokenizerFiles, Row18_AddedTokensThatAreEmptyOrFarAway) {
+  const auto with = [](const Json& added, std::optional<std::int64_t> rows = {}) {
+    Json file = small_bpe();
+    file["added_tokens"] = added;
+    return error_of([&] { make_hf_tokenizer(file, "tokenizer.json", rows); });
+  };
+  EXPECT_TRUE(tells(with({{{"id", 3u}, {"content", ""}}}), "key added_tokens[0].content"));
+  const Error far = with({{{"id", 3u}, {"content", "<m>"}}, {{"id", 10000000u}, {"content", "x"}}});
+  EXPECT_TRUE(tells(far, "the id 10000000 of the added token \"x\" is past the"));
+  EXPECT_TRUE(tells(far, "key added_tokens[1].id"));
+  EXPECT_TRUE(tells(with({{{"id", 9u}, {"content", "x"}}}, 8), "past the 8 ids"));
+}
+
+// The table of ids is as long as the largest: 10^7 of them would take 80 MB for three tokens.
+TEST(TokenizerFiles, Row18_AnIdFarPastTheVocabularyMakesNoTable) {
+  Json file = small_bpe();
+  file["model"]["vocab"]["c"] = 10000000u;
+  const Error error = error_of([&] { make_hf_tokenizer(file, "tokenizer.json"); });
+  EXPECT_TRUE(tells(error, "the id 10000000 of the token \"c\" is far past the 4 tokens"));
+}
+
+// A hundred thousand of them: work in proportion, where comparing each with each takes minutes.
+TEST(TokenizerFiles, Row18_ManyAddedTokensTakeTimeInProportion) {
+  Json file = small_bpe();
+  Json& added = file["added_tokens"] = Json::array();
+  const std::string start(60, 'x');
+  for (std::uint64_t n = 0; n < 100'000; ++n) {
+    added.push_back({{"id", n + 3}, {"content", start + std::to_string(n)}});
+  }
+  const auto before = std::chrono::steady_clock::now();
+  const auto tokenizer = make_hf_tokenizer(file, "tokenizer.json");
+  EXPECT_EQ(tokenizer->encode(start + "99999").ids, Ids{100'002});
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(20));
+}
+
 TEST(TokenizerFiles, Row18_PatternsThatAreNoneOrExplode) {
   for (const char* regex : {"(", "[a", "\\", "[[a]b]", "[a&&b]", "\\p{Nonsense}", "(?<a"}) {
     EXPECT_TRUE(tells(refused(split_by(regex)), "key pre_tokenizer.pattern.Regex")) << regex;
@@ -252,6 +287,65 @@ TEST(TokenizerFiles, Row18_DamagedSentencePieceModels) {
       EXPECT_EQ(error.code(), "bad_input");
     }
   }
+}
+
+// Pieces of a model file, in protobuf's form.
+std::string wire(int field, const std::string& message) {
+  return std::string(1, static_cast<char>(field << 3 | 2)) +
+         static_cast<char>(message.size()) + message;
+}
+
+std::string wire_piece(const std::string& text, char kind, const std::string& score) {
+  return wire(1, wire(1, text) + "\x15" + score + "\x18" + kind);
+}
+
+const std::string kScore("\x00\x00\x80\xbf", 4);  // -1
+
+// <unk>, a, b, and what is given; trainer of type Unigram, normalizer without a dummy prefix.
+std::string small_sentence_piece(const std::string& pieces, const std::string& trainer = "") {
+  return wire_piece("<unk>", 2, kScore) + wire_piece("a", 1, kScore) + wire_piece("b", 1, kScore) +
+         pieces + wire(2, "\x18\x01" + trainer) + wire(3, std::string("\x18\x00", 2));
+}
+
+// Damage that leaves protobuf's form whole: it must not open as another model.
+TEST(TokenizerFiles, Row18_SentencePieceModelsThatLackAPart) {
+  const auto refused = [](const std::string& model) {
+    return error_of([&] { make_sentence_piece(model, "spiece.model"); });
+  };
+  const std::string whole = small_sentence_piece("");
+  EXPECT_EQ(make_sentence_piece(whole, "spiece.model")->encode("ab").ids, (Ids{1, 2}));
+  const std::string normalizer = wire(3, std::string("\x18\x00", 2)), trainer = wire(2, "\x18\x01");
+  const std::size_t before_normalizer = whole.size() - normalizer.size();
+  EXPECT_TRUE(tells(refused(whole.substr(0, before_normalizer)), "no normalizer_spec"));
+  EXPECT_TRUE(tells(refused(whole.substr(0, before_normalizer - trainer.size())),
+                    "no trainer_spec: the file is cut short"));
+  EXPECT_TRUE(tells(refused(whole + std::string(64, '\0')), "a field has the number 0"));
+  EXPECT_TRUE(tells(refused(whole + "\x08\x01"), "wrong type"));  // a piece that is a number
+  const std::string nan("\x00\x00\xc0\x7f", 4), infinite("\x00\x00\x80\x7f", 4);
+  for (const std::string& score : {nan, infinite}) {
+    EXPECT_TRUE(tells(refused(small_sentence_piece(wire_piece("c", 1, score))), "score"));
+  }
+}
+
+TEST(TokenizerFiles, Row18_BytePiecesAreAllThereOrNone) {
+  const auto with = [](int bytes, bool fallback) {
+    std::string pieces;
+    for (int byte = 0; byte < bytes; ++byte) {
+      char name[16];
+      std::snprintf(name, sizeof name, "<0x%02X>", byte);
+      pieces += wire_piece(name, 6, kScore);
+    }
+    return small_sentence_piece(pieces, fallback ? "\x98\x02\x01" : "");
+  };
+  EXPECT_NO_THROW(make_sentence_piece(with(256, true), "spiece.model"));
+  EXPECT_NO_THROW(make_sentence_piece(with(0, false), "spiece.model"));
+  for (const auto& [bytes, fallback] : {std::pair{255, true}, {0, true}, {1, false}}) {
+    const Error error = error_of([&] { make_sentence_piece(with(bytes, fallback), "spiece.model"); });
+    EXPECT_TRUE(tells(error, "has " + std::to_string(bytes) + " of the 256 byte pieces"));
+  }
+  const std::string no_byte = small_sentence_piece(wire_piece("<0xZZ>", 6, kScore));
+  EXPECT_TRUE(tells(error_of([&] { make_sentence_piece(no_byte, "spiece.model"); }),
+                    "\"<0xZZ>\" is a byte, and names none"));
 }
 
 TEST(TokenizerFiles, ATemplateIsChosenByTheFileBeside) {
