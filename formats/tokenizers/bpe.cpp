@@ -128,8 +128,8 @@ class Bpe : public SubwordModel {
  public:
   explicit Bpe(const JsonFields& fields)
       : vocabulary_(Vocabulary::from_json(fields, "vocab")),
-        prefix_(fields.text("continuing_subword_prefix", "")),
-        suffix_(fields.text("end_of_word_suffix", "")),
+        prefix_(fields.short_text("continuing_subword_prefix", "")),
+        suffix_(fields.short_text("end_of_word_suffix", "")),
         fuse_unknown_(fields.flag("fuse_unk", false)),
         byte_fallback_(fields.flag("byte_fallback", false)),
         ignore_merges_(fields.flag("ignore_merges", false)) {

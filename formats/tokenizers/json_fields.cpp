@@ -34,6 +34,17 @@ std::string JsonFields::text(const std::string& name, const std::string& fallbac
   return has(name) ? text(name) : fallback;
 }
 
+std::string JsonFields::short_text(const std::string& name,
+                                   const std::optional<std::string>& fallback) const {
+  constexpr std::size_t kMost = 64;
+  std::string value = fallback ? text(name, *fallback) : text(name);
+  if (value.size() > kMost) {
+    fail(name, key_of(name) + " has " + std::to_string(value.size()) + " bytes, and at most " +
+                   std::to_string(kMost) + " make sense");
+  }
+  return value;
+}
+
 bool JsonFields::flag(const std::string& name, bool fallback) const {
   if (!has(name)) return fallback;
   const Json& value = raw(name);

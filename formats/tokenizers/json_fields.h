@@ -20,6 +20,9 @@ class JsonFields {
   bool has(const std::string& name) const;  // there and not null
   std::string text(const std::string& name) const;
   std::string text(const std::string& name, const std::string& fallback) const;
+  // A text that is put in once for every character, token or match: 64 bytes at most.
+  std::string short_text(const std::string& name,
+                         const std::optional<std::string>& fallback = {}) const;
   bool flag(const std::string& name, bool fallback) const;
   std::int64_t integer(const std::string& name, std::int64_t least, std::int64_t most) const;
   const Json& raw(const std::string& name) const;  // throws where it is not there

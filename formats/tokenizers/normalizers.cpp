@@ -9,6 +9,7 @@
 #include "formats/tokenizers/base64.h"
 #include "formats/tokenizers/byte_letters.h"
 #include "formats/tokenizers/char_map.h"
+#include "formats/tokenizers/growth.h"
 #include "formats/tokenizers/make_by_type.h"
 #include "formats/tokenizers/normal_forms.h"
 #include "formats/tokenizers/unicode.h"
@@ -55,17 +56,22 @@ AlignedText lower_cased(const AlignedText& text) {
 
 class Sequence : public Normalizer {
  public:
-  explicit Sequence(const JsonFields& fields) {
+  explicit Sequence(const JsonFields& fields) : where_(fields.where()) {
     for (const JsonFields& part : fields.objects("normalizers")) {
       parts_.push_back(make_normalizer(part));
     }
   }
   AlignedText normalize(AlignedText text) const override {
-    for (const auto& part : parts_) text = part->normalize(std::move(text));
+    const std::size_t given = text.size();
+    for (const auto& part : parts_) {
+      text = part->normalize(std::move(text));
+      check_growth(text.size(), given, where_);
+    }
     return text;
   }
 
  private:
+  std::string where_;
   std::vector<std::unique_ptr<Normalizer>> parts_;
 };
 
@@ -114,7 +120,7 @@ class Strip : public Normalizer {
 
 class Prepend : public Normalizer {
  public:
-  explicit Prepend(const JsonFields& fields) : prepend_(fields.text("prepend")) {}
+  explicit Prepend(const JsonFields& fields) : prepend_(fields.short_text("prepend")) {}
   AlignedText normalize(AlignedText text) const override {
     if (text.empty()) return text;
     AlignedText made = AlignedText::like(text);
@@ -130,12 +136,15 @@ class Prepend : public Normalizer {
 class Replace : public Normalizer {
  public:
   explicit Replace(const JsonFields& fields)
-      : pattern_(read_pattern(fields)), content_(fields.text("content")) {}
+      : pattern_(read_pattern(fields)),
+        content_(fields.text("content")),
+        where_(fields.where("content")) {}
   AlignedText normalize(AlignedText text) const override {
     AlignedText made = AlignedText::like(text);
     for (const Pattern::Part& part : pattern_.parts(text.text())) {
       if (part.matches) {
         made.put(content_, text, part.begin, part.end);
+        check_growth(made.size(), text.size(), where_);
       } else {
         made.take(text, part.begin, part.end);
       }
@@ -145,7 +154,7 @@ class Replace : public Normalizer {
 
  private:
   Pattern pattern_;
-  std::string content_;
+  std::string content_, where_;
 };
 
 bool is_ideograph(char32_t c) {

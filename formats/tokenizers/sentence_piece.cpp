@@ -11,6 +11,7 @@
 #include "formats/text_input.h"
 #include "formats/tokenizers/byte_trie.h"
 #include "formats/tokenizers/char_map.h"
+#include "formats/tokenizers/growth.h"
 #include "formats/tokenizers/hf_tokenizer.h"
 #include "formats/tokenizers/sentence_piece_file.h"
 #include "formats/tokenizers/subword_model.h"
@@ -262,7 +263,8 @@ class SentencePiece : public Tokenizer {
         table_(file_, where),
         user_defined_(table_.trie(
             [this](std::int64_t id) { return table_.at(id).kind == Kind::user_defined; })),
-        char_map_(file_.char_map, where) {
+        char_map_(file_.char_map, where),
+        where_(where) {
     vocab_size_ = static_cast<std::int64_t>(table_.pieces.size());
     check_embedding(vocab_size_, embedding_rows, where);
     vocab_size_ = std::max(vocab_size_, embedding_rows.value_or(0));
@@ -404,6 +406,7 @@ class SentencePiece : public Tokenizer {
     while (at < text.size()) {
       auto [piece, length] = next_piece(text.substr(at));
       while (after_space && piece.starts_with(' ')) piece.remove_prefix(1);
+      check_growth(out.text.size() + piece.size(), text.size(), where_);
       for (const char c : piece) put(c == ' ' ? space : std::string_view(&c, 1));
       if (!piece.empty()) after_space = piece.ends_with(' ');
       at += length;
@@ -472,6 +475,7 @@ class SentencePiece : public Tokenizer {
   PieceTable table_;
   ByteTrie user_defined_;
   CharMap char_map_;
+  std::string where_;
   std::unique_ptr<Segmenter> segmenter_;
   std::int64_t vocab_size_ = 0;
   std::optional<std::int64_t> bos_, eos_;

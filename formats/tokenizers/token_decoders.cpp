@@ -6,6 +6,7 @@
 #include "formats/text_input.h"
 #include "formats/tokenizer.h"
 #include "formats/tokenizers/byte_letters.h"
+#include "formats/tokenizers/growth.h"
 #include "formats/tokenizers/make_by_type.h"
 #include "formats/tokenizers/pre_tokenizers.h"
 #include "formats/tokenizers/subword_model.h"
@@ -34,13 +35,17 @@ Tokens one_token(std::string text) {
 
 class Sequence : public TokenDecoder {
  public:
-  explicit Sequence(const JsonFields& fields) {
+  explicit Sequence(const JsonFields& fields) : where_(fields.where()) {
     for (const JsonFields& part : fields.objects("decoders")) {
       parts_.push_back(make_token_decoder(part));
     }
   }
   Tokens decode(Tokens tokens, BrokenBytes broken) const override {
-    for (const auto& part : parts_) tokens = part->decode(std::move(tokens), broken);
+    const std::size_t given = size_of(tokens);
+    for (const auto& part : parts_) {
+      tokens = part->decode(std::move(tokens), broken);
+      check_growth(size_of(tokens), given, where_);
+    }
     return tokens;
   }
   bool is_byte_level() const override {
@@ -49,6 +54,13 @@ class Sequence : public TokenDecoder {
   }
 
  private:
+  static std::size_t size_of(const Tokens& tokens) {
+    std::size_t size = tokens.size();
+    for (const std::string& token : tokens) size += token.size();
+    return size;
+  }
+
+  std::string where_;
   std::vector<std::unique_ptr<TokenDecoder>> parts_;
 };
 
@@ -104,7 +116,7 @@ class Fuse : public TokenDecoder {
 class Replace : public TokenDecoder {
  public:
   explicit Replace(const JsonFields& fields)
-      : pattern_(read_pattern(fields)), content_(fields.text("content")) {}
+      : pattern_(read_pattern(fields)), content_(fields.short_text("content")) {}
   Tokens decode(Tokens tokens, BrokenBytes) const override {
     for (std::string& token : tokens) {
       if (first_invalid_utf8(token) != token.size()) continue;  // bytes, not text to search
@@ -150,7 +162,7 @@ class Strip : public TokenDecoder {
 class WordPiece : public TokenDecoder {
  public:
   explicit WordPiece(const JsonFields& fields)
-      : prefix_(fields.text("prefix", "##")), cleanup_(fields.flag("cleanup", true)) {}
+      : prefix_(fields.short_text("prefix", "##")), cleanup_(fields.flag("cleanup", true)) {}
   Tokens decode(Tokens tokens, BrokenBytes) const override {
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       if (i > 0 && tokens[i].starts_with(prefix_)) {
@@ -197,7 +209,7 @@ class Metaspace : public TokenDecoder {
 
 class BpeDecoder : public TokenDecoder {
  public:
-  explicit BpeDecoder(const JsonFields& fields) : suffix_(fields.text("suffix", "</w>")) {}
+  explicit BpeDecoder(const JsonFields& fields) : suffix_(fields.short_text("suffix", "</w>")) {}
   Tokens decode(Tokens tokens, BrokenBytes) const override {
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       replace_all(tokens[i], suffix_, i + 1 == tokens.size() ? "" : " ");

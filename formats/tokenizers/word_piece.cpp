@@ -12,7 +12,7 @@ class WordPiece : public SubwordModel {
  public:
   explicit WordPiece(const JsonFields& fields)
       : vocabulary_(Vocabulary::from_json(fields, "vocab")),
-        prefix_(fields.text("continuing_subword_prefix", "##")),
+        prefix_(fields.short_text("continuing_subword_prefix", "##")),
         most_characters_(fields.has("max_input_chars_per_word")
                              ? fields.integer("max_input_chars_per_word", 0, 1 << 20)
                              : 100) {

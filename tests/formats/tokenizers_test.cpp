@@ -7,6 +7,7 @@
 #include "formats/json.h"
 #include "formats/text_input.h"
 #include "formats/tokenizer_files.h"
+#include "formats/tokenizers/base64.h"
 #include "formats/tokenizers/hf_tokenizer.h"
 #include "formats/tokenizers/sentence_piece.h"
 #include "support.h"
@@ -179,6 +180,16 @@ Error refused(const Json& file) {
   return error_of([&] { make_hf_tokenizer(file, "tokenizer.json", 3); });
 }
 
+// RFC 4648, section 10.
+TEST(Base64, TestVectorsThereAndBack) {
+  for (const auto& [bytes, text] :
+       {std::pair{"", ""}, {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"foob", "Zm9vYg=="},
+        {"fooba", "Zm9vYmE="}, {"foobar", "Zm9vYmFy"}, {"\xff\xfb", "//s="}}) {
+    EXPECT_EQ(base64_of(bytes), text);
+    EXPECT_EQ(decoded_base64(text, "test"), bytes);
+  }
+}
+
 TEST(TokenizerFiles, Row18_NameTheKeyThatIsWrong) {
   EXPECT_NO_THROW(make_hf_tokenizer(small_bpe(), "tokenizer.json", 3));
   const auto with = [](const char* pointer, const Json& value) {
@@ -266,6 +277,37 @@ TEST(TokenizerFiles, Row18_PatternsThatAreNoneOrExplode) {
     const auto before = std::chrono::steady_clock::now();
     EXPECT_TRUE(tells(error_of([&] { tokenizer->encode(text); }), "too many steps")) << regex;
     EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(20));
+  }
+}
+
+// Rules that multiply a text: thirty times two letters for one are 2^30, and five thousand letters
+// before every character are as many tokens.
+TEST(TokenizerFiles, Row18_RulesThatBlowUpATextAreEnded) {
+  const Json doubled = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aa"}};
+  Json many = Json::array();
+  for (int n = 0; n < 30; ++n) many.push_back(doubled);
+  Json file = small_bpe();
+  file["normalizer"] = {{"type", "Sequence"}, {"normalizers", many}};
+  const auto normalising = make_hf_tokenizer(file, "tokenizer.json");
+  EXPECT_TRUE(tells(error_of([&] { normalising->encode("a"); }), "more than 16 times longer"));
+  EXPECT_TRUE(normalising->encode("b").ids == Ids{1});
+
+  file["normalizer"] = doubled;
+  file["normalizer"]["content"] = std::string(1000, 'a');
+  const auto lengthening = make_hf_tokenizer(file, "tokenizer.json");
+  EXPECT_TRUE(tells(error_of([&] { lengthening->encode(std::string(1000, 'a')); }),
+                    "key normalizer.content"));
+
+  file = small_bpe();
+  file["decoder"] = {{"type", "Sequence"}, {"decoders", many}};
+  const auto decoding = make_hf_tokenizer(file, "tokenizer.json");
+  EXPECT_TRUE(tells(error_of([&] { decoding->decode(Ids{0}); }), "key decoder"));
+
+  file = small_bpe();
+  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+    Json longer = file;
+    longer["model"][key] = std::string(5000, 'x');
+    EXPECT_TRUE(tells(refused(longer), "has 5000 bytes, and at most 64 make sense")) << key;
   }
 }
 
