@@ -1,24 +1,17 @@
-#include "kernels/cuda/attention_cuda.h"
-
-#include <nvtx3/nvToolsExt.h>
-
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <stdexcept>
+#include <string>
+#include <variant>
 
-#include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/attention_cuda.h"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/launchers.h"
 
 namespace phasescope::kernels {
 namespace {
-
-/// Names the launch in profilers for as long as it lives.
-class NvtxRange {
- public:
-  explicit NvtxRange(const char* name) { nvtxRangePushA(name); }
-  ~NvtxRange() { nvtxRangePop(); }
-  NvtxRange(const NvtxRange&) = delete;
-  NvtxRange& operator=(const NvtxRange&) = delete;
-};
 
 void require(bool holds, const char* sentence) {
   if (!holds) throw std::invalid_argument(std::string("[cuda attention] ") + sentence);
@@ -29,8 +22,58 @@ bool is_aligned(const CudaTensor& t) {
          t.head % 8 == 0 && t.row % 8 == 0;
 }
 
+void check_alignment(const CudaTensor& t) {
+  require(is_aligned(t),
+          "expected tensors on 16-byte boundaries with strides that are multiples of 8");
+}
+
+/// The largest distance of an unmasked pair, below `least` where there is none; `least` gets the
+/// smallest.
+std::int64_t last_distance(const AttentionShape& s, std::int64_t& least) {
+  least = s.query_offset - (s.keys - 1);
+  if (s.causal && least < 0) least = 0;
+  return s.query_offset + s.queries - 1;
+}
+
+struct CheckVariant {
+  const CudaAttention& a;
+
+  void operator()(const PlainVariant&) const {}
+
+  void operator()(const TableVariant& table) const {
+    std::int64_t least = 0;
+    const std::int64_t last = last_distance(a.shape, least);
+    if (last < least) return;
+    require(table.values && table.length >= 1, "expected a table of biases");
+    require(table.first_distance <= 0, "expected first_distance <= 0");
+    const bool with_sign = table.first_distance != 0;
+    const std::int64_t most = with_sign ? last : std::max(std::abs(last), std::abs(least));
+    require(
+        most < table.first_distance + table.length && (!with_sign || least >= table.first_distance),
+        "expected a table that has every distance in use");
+  }
+
+  void operator()(const TapaVariant& tapa) const {
+    require(tapa.content_dim >= 1 && tapa.content_dim < a.shape.head_dim,
+            "expected tapa's content_dim inside head_dim");
+    std::int64_t least = 0;
+    const std::int64_t last = last_distance(a.shape, least);
+    if (last < least) return;
+    require(tapa.power && std::max(std::abs(last), std::abs(least)) < tapa.power_length,
+            "expected tapa's powers for every distance in use");
+  }
+
+  void operator()(const CudaTapeVariant& tape) const {
+    require(tape.state_dim >= 8 && tape.state_dim % 8 == 0 &&
+                tape.state_dim <= (a.shape.head_dim <= 64 ? 32 : 64),
+            "expected a state_dim that is a multiple of 8 up to half the padded head_dim");
+    check_alignment(tape.state);
+  }
+};
+
 void check(const CudaAttention& a) {
   const AttentionShape& s = a.shape;
+  constexpr std::int64_t kLongest = std::int64_t{1} << 29;  // positions are 32-bit numbers
   require(s.batch >= 1 && s.heads >= 1 && s.kv_heads >= 1 && s.heads % s.kv_heads == 0,
           "expected kv_heads to divide heads, all at least 1");
   require(s.batch < 65536 && s.heads < 65536, "expected fewer than 65536 heads and batch entries");
@@ -38,29 +81,35 @@ void check(const CudaAttention& a) {
           "expected a head_dim that is a multiple of 8 up to 128");
   require(s.value_dim == 0 || s.value_dim == s.head_dim, "expected value_dim equal to head_dim");
   require(s.keys >= 1, "expected at least one key");
-  require(s.window == 0, "expected no window: this form has none yet");
-  require(is_aligned(a.q) && is_aligned(a.k) && is_aligned(a.v) && is_aligned(a.out),
-          "expected tensors on 16-byte boundaries with strides that are multiples of 8");
+  require(s.queries <= kLongest && s.keys <= kLongest && std::abs(s.query_offset) <= kLongest,
+          "expected at most 2^29 queries and keys, and no larger query_offset");
+  require(s.window >= 0, "expected a window of at least 0");
+  require(a.soft_cap >= 0 && std::isfinite(a.soft_cap), "expected a finite soft_cap of at least 0");
+  for (const CudaTensor* t : {&a.q, &a.k, &a.v}) check_alignment(*t);
+  std::visit(CheckVariant{a}, a.variant);
 }
 
-bool wants_probes(const RowProbes& rows) {
-  bool wanted = rows.entropy || rows.max_score || rows.max_key || rows.top1_mass ||
-                rows.first_key_weight || rows.mean_distance;
-  for (const float* window : rows.window_mass) wanted = wanted || window;
-  return wanted;
-}
+struct Forward {
+  const CudaAttention& attention;
+  const CudaForwardOutputs& outputs;
+
+  void operator()(const PlainVariant&) const { cuda::forward_plain(attention, outputs); }
+  void operator()(const TableVariant&) const { cuda::forward_table(attention, outputs); }
+  void operator()(const TapaVariant&) const { cuda::forward_tapa(attention, outputs); }
+  void operator()(const CudaTapeVariant&) const {
+    check_alignment(outputs.out_state);
+    cuda::forward_tape(attention, outputs);
+  }
+};
 
 }  // namespace
 
-void cuda_attention_forward(const CudaAttention& attention) {
-  const NvtxRange range("phasescope attention forward");
+void cuda_attention_forward(const CudaAttention& attention, const CudaForwardOutputs& outputs) {
+  const cuda::NvtxRange range("phasescope attention forward");
   if (attention.shape.queries == 0) return;
   check(attention);
-  const bool narrow = attention.shape.head_dim <= 64;
-  cuda::Launcher* launcher = attention.type == CudaType::bfloat16
-                                 ? (narrow ? cuda::forward_bf16_64 : cuda::forward_bf16_128)
-                                 : (narrow ? cuda::forward_fp16_64 : cuda::forward_fp16_128);
-  launcher(attention, wants_probes(attention.rows));
+  check_alignment(outputs.out);
+  std::visit(Forward{attention, outputs}, attention.variant);
 }
 
 bool cuda_available(std::string& reason) {

@@ -1,11 +1,16 @@
 #pragma once
-// The streaming attention on CUDA, first form: plain scores (rope is applied to q and k before),
-// forward, log-sum-exp and row probes; bfloat16 and float16 with float32 sums. It has been compiled
-// for sm_80 and sm_90a and never run on a device, so it is reached by the backend's name
+// The streaming attention on CUDA, Ampere form: forward and backward in bfloat16 and float16 with
+// float32 sums. The device code has been compiled for sm_80 and sm_90a and run by the emulation of
+// tests/kernels/cuda_emulation, never on a device, so it is reached by the backend's name
 // `cuda-unverified` alone.
+//
+// Words, masks, variants and probes are those of kernels/attention.h; pointers are device memory.
+// CAPE and the probes by distance bucket are not here yet.
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <variant>
 
 #include "kernels/attention.h"
 
@@ -16,8 +21,8 @@ inline constexpr const char* kCudaBackend = "cuda-unverified";
 
 enum class CudaType { bfloat16, float16 };
 
-/// A (B, H, N, d) tensor in device memory: strides in elements, multiples of 8; channels contiguous,
-/// data on a 16-byte boundary.
+/// A (B, H, N, d) tensor of the 16-bit type in device memory: strides in elements, multiples of 8;
+/// channels contiguous, data on a 16-byte boundary.
 struct CudaTensor {
   void* data = nullptr;
   std::int64_t batch = 0;
@@ -25,20 +30,38 @@ struct CudaTensor {
   std::int64_t row = 0;
 };
 
-/// Everything a launch needs. Plain data, passed by value to the kernel.
+/// TapeVariant with a state in device memory: (B, kv_heads, keys, state_dim), state_dim a multiple
+/// of 8 and at most half of head_dim rounded up to 64 or 128.
+struct CudaTapeVariant {
+  CudaTensor state;
+  std::int64_t state_dim = 0;
+};
+
+/// The tables of TableVariant and TapaVariant are float32 in device memory.
+using CudaVariant = std::variant<PlainVariant, TableVariant, TapaVariant, CudaTapeVariant>;
+
+/// What forward and backward read.
 struct CudaAttention {
   AttentionShape shape;  ///< head_dim a multiple of 8 up to 128, value_dim 0 or head_dim
   CudaType type = CudaType::bfloat16;
-  CudaTensor q, k, v, out;
+  CudaTensor q, k, v;
   float scale = 1;
-  float* lse = nullptr;  ///< (B, heads, queries) in device memory, or null
-  RowProbes rows;        ///< device pointers, or null
+  CudaVariant variant;
+  float soft_cap = 0;
+  const std::uint8_t* key_mask = nullptr;
   void* stream = nullptr;  ///< cudaStream_t
 };
 
-/// Enqueues the forward pass. Throws std::invalid_argument for shapes it cannot do, and
+struct CudaForwardOutputs {
+  CudaTensor out;
+  CudaTensor out_state;  ///< TAPE alone
+  float* lse = nullptr;  ///< (B, heads, queries), or null
+  RowProbes rows;
+};
+
+/// Enqueues the forward pass. Throws std::invalid_argument for what it cannot do, and
 /// std::runtime_error with the CUDA call, file and line when the driver refuses.
-void cuda_attention_forward(const CudaAttention& attention);
+void cuda_attention_forward(const CudaAttention& attention, const CudaForwardOutputs& outputs);
 
 /// Whether a device can be used; if not, `reason` says why in one sentence.
 bool cuda_available(std::string& reason);

@@ -1,6 +1,7 @@
 #pragma once
-// The forward pass in Ampere form: a block of 64 queries of one head, four warps of 16; keys come in
-// tiles of 64 through cp.async into two buffers, products are mma.sync 16 x 8 x 16, sums float32.
+// The forward pass in Ampere form: a block of 64 queries of one head, four warps of 16; keys come
+// in tiles of 64 through cp.async into two buffers, products are mma.sync 16 x 8 x 16, sums
+// float32.
 //
 // Ladder of versions (gains are measured on a device, none has been so far):
 //   1. this one: two-stage copies, swizzled tiles, online softmax in registers; not yet run.
@@ -8,19 +9,16 @@
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/attention_cuda.h"
-#include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/probes.cuh"
-#include "kernels/cuda/tile.cuh"
-#include "kernels/cuda/variants.cuh"
+#include "kernels/cuda/scores.cuh"
 
 namespace phasescope::kernels::cuda {
 
-/// The shape and the variant for one launch; scale is in log2 units.
-template <class Variant>
-struct Launch {
-  CudaAttention attention;
-  Variant variant;
-  float scale_log2;
+template <DeviceScore Score>
+struct ForwardLaunch {
+  Problem<Score> problem;
+  CudaForwardOutputs outputs;
 };
 
 /// Two rows of a warp's 16 that a thread holds: lane / 4 and that + 8.
@@ -31,125 +29,124 @@ struct RowState {
   Probes probes[2];
 };
 
-template <typename T, int D, class Probes, DeviceVariant Variant>
+/// Shared memory: the queries, then two stages of keys, values, states and entries.
+template <int D, DeviceScore Score>
+struct ForwardLayout {
+  static constexpr int kStateDim = D / 2;
+  static constexpr std::uint32_t kKeys = 0;
+  static constexpr std::uint32_t kValues = kTileBytes<D>;
+  static constexpr std::uint32_t kState = kValues + kTileBytes<D>;
+  static constexpr std::uint32_t kEntries = kState + (Score::kState ? kTileBytes<kStateDim> : 0);
+  static constexpr std::uint32_t kStage = kEntries + (Score::kEntries ? kEntriesBytes : 0);
+  static constexpr int kBytes = kTileBytes<D> + 2 * static_cast<int>(kStage);
+};
+
+template <typename T, int D, class Probes, DeviceScore Score>
 class BlockForward {
+  using Layout = ForwardLayout<D, Score>;
+  static constexpr int kStateDim = Layout::kStateDim;
+
  public:
-  __device__ BlockForward(const Launch<Variant>& launch, char* shared)
-      : launch_(launch), a_(launch.attention), shape_(launch.attention.shape) {
-    batch_ = blockIdx.z;
-    head_ = blockIdx.y;
-    // The longest rows first.
-    first_ = static_cast<std::int64_t>(gridDim.x - 1 - blockIdx.x) * kRows;
-    warp_ = threadIdx.x / 32;
-    lane_ = threadIdx.x % 32;
-    q_tile_ = shared_address(shared);
-    k_tile_ = q_tile_ + kTileBytes;
-    v_tile_ = k_tile_ + 2 * kTileBytes;
-  }
+  __device__ explicit BlockForward(const ForwardLaunch<Score>& launch)
+      : problem_(launch.problem),
+        outputs_(launch.outputs),
+        shape_(launch.problem.shape),
+        batch_(static_cast<int>(blockIdx.z)),
+        head_(static_cast<int>(blockIdx.y)),
+        // The longest rows first.
+        first_(static_cast<int>(gridDim.x - 1 - blockIdx.x) * kRows),
+        warp_(static_cast<int>(threadIdx.x) / 32),
+        lane_(static_cast<int>(threadIdx.x) % 32),
+        visibility_(launch.problem, batch_),
+        queries_(shared_memory()),
+        stages_(queries_ + kTileBytes<D>) {}
 
   __device__ void run() {
-    const std::int64_t last = min(first_ + kRows, shape_.queries) - 1;
-    std::int64_t keys = shape_.causal ? last + shape_.query_offset + 1 : shape_.keys;
-    keys = max(std::int64_t{0}, min(keys, shape_.keys));
-    const int tiles = static_cast<int>((keys + kRows - 1) / kRows);
-    copy_tile<T, D>(q_tile_, pointer(a_.q, head_), a_.q.row, first_, shape_.queries, channels());
-    if (tiles > 0) fetch(0);
+    const int last = min(first_ + kRows, static_cast<int>(shape_.queries));
+    const Stretch keys = visibility_.keys({position(), position() + last - first_});
+    const int begin = keys.first / kRows, end = (keys.last + kRows - 1) / kRows;
+    copy_tile<T, D>(queries_, pointer<T>(problem_.q, batch_, head_), problem_.q.row, first_,
+                    static_cast<int>(shape_.queries), channels());
+    if (begin < end) fetch(begin);
     commit_copies();
-    for (int tile = 0; tile < tiles; ++tile) {
-      if (tile + 1 < tiles) fetch(tile + 1);
+    for (int tile = begin; tile < end; ++tile) {
+      if (tile + 1 < end) fetch(tile + 1);
       commit_copies();
       wait_copies<1>();
       __syncthreads();
-      if (tile == 0) load_queries();
-      attend(tile, keys);
+      if (tile == begin) load_queries();
+      attend(tile);
       __syncthreads();
     }
     wait_copies<0>();
     write();
   }
 
-  static constexpr int kTileBytes = kRows * D * 2;
-  static constexpr int kSharedBytes = 5 * kTileBytes;
-
  private:
   __device__ int channels() const { return static_cast<int>(shape_.head_dim); }
-  __device__ std::int64_t kv_head() const { return head_ / (shape_.heads / shape_.kv_heads); }
-
-  __device__ T* pointer(const CudaTensor& tensor, std::int64_t head) const {
-    return static_cast<T*>(tensor.data) + batch_ * tensor.batch + head * tensor.head;
+  __device__ int kv_head() const {
+    return head_ / static_cast<int>(shape_.heads / shape_.kv_heads);
+  }
+  /// Of the first query.
+  __device__ int position() const { return first_ + static_cast<int>(shape_.query_offset); }
+  __device__ std::uint32_t stage(int tile) const {
+    return stages_ + static_cast<std::uint32_t>(tile % 2) * Layout::kStage;
   }
 
-  /// Starts copying key and value tile n into buffer n % 2.
-  __device__ void fetch(int n) {
-    const std::uint32_t buffer = static_cast<std::uint32_t>(n % 2) * kTileBytes;
-    const std::int64_t first = static_cast<std::int64_t>(n) * kRows;
-    copy_tile<T, D>(k_tile_ + buffer, pointer(a_.k, kv_head()), a_.k.row, first, shape_.keys,
-                    channels());
-    copy_tile<T, D>(v_tile_ + buffer, pointer(a_.v, kv_head()), a_.v.row, first, shape_.keys,
-                    channels());
-  }
-
-  /// The warp's 16 queries as fragments, kept in registers.
-  __device__ void load_queries() {
-    const int row = warp_ * 16 + lane_ % 16;
-#pragma unroll
-    for (int d = 0; d < D / 16; ++d) {
-      load_matrices(q_tile_ + chunk_offset<D>(row, d * 2 + lane_ / 16), q_[d]);
+  /// Starts copying what belongs to a tile of keys.
+  __device__ void fetch(int tile) {
+    const int first = tile * kRows, keys = static_cast<int>(shape_.keys);
+    copy_tile<T, D>(stage(tile) + Layout::kKeys, pointer<T>(problem_.k, batch_, kv_head()),
+                    problem_.k.row, first, keys, channels());
+    copy_tile<T, D>(stage(tile) + Layout::kValues, pointer<T>(problem_.v, batch_, kv_head()),
+                    problem_.v.row, first, keys, channels());
+    if constexpr (Score::kState) {
+      copy_tile<T, kStateDim>(stage(tile) + Layout::kState,
+                              pointer<T>(problem_.state, batch_, kv_head()), problem_.state.row,
+                              first, keys, static_cast<int>(problem_.state_dim));
     }
+    if constexpr (Score::kEntries) {
+      copy_entries(stage(tile) + Layout::kEntries, problem_.score, head_,
+                   Chunk<false>::first_distance(position(), first));
+    }
+  }
+
+  /// The warp's 16 queries as operands, kept in registers.
+  __device__ void load_queries() {
+#pragma unroll
+    for (int d = 0; d < D / 16; ++d) load_operand<D>(queries_, warp_ * 16, d, lane_, q_[d]);
+    sum_rows<T, D>(problem_.score, rows(), lane_, row_sum_);
+  }
+  __device__ auto rows() const {
+    return [this](int d, std::uint32_t(&a)[4]) {
+#pragma unroll
+      for (int r = 0; r < 4; ++r) a[r] = q_[d][r];
+    };
   }
 
   /// One tile of keys: scores, running softmax, weighted values.
-  __device__ void attend(int tile, std::int64_t keys) {
-    const std::uint32_t buffer = static_cast<std::uint32_t>(tile % 2) * kTileBytes;
+  __device__ void attend(int tile) {
+    const Chunk<false> chunk(position(), tile * kRows, 0, warp_, lane_);
     float s[kRows / 8][4];
-    score(k_tile_ + buffer, s);
-    const std::int64_t key = static_cast<std::int64_t>(tile) * kRows;
-    transform(key, keys, s);
-    soften(key, s);
-    average(v_tile_ + buffer, s);
-  }
-
-  __device__ void score(std::uint32_t tile, float (&s)[kRows / 8][4]) const {
-#pragma unroll
-    for (int n = 0; n < kRows / 8; ++n) {
-#pragma unroll
-      for (int c = 0; c < 4; ++c) s[n][c] = 0;
+    {
+      Dots<kRows, Score> dots;
+      multiply_rows<T, D>(problem_.score, rows(), row_sum_, stage(tile) + Layout::kKeys, 0, lane_,
+                          dots);
+      score_chunk(problem_, dots, stage(tile) + Layout::kEntries, chunk, s);
     }
-#pragma unroll
-    for (int d = 0; d < D / 16; ++d) {
-#pragma unroll
-      for (int n = 0; n < kRows / 16; ++n) {
-        // Matrices: keys 0-7 channels 0-7, the same channels 8-15, then keys 8-15.
-        std::uint32_t k[4];
-        const int row = n * 16 + (lane_ / 16) * 8 + lane_ % 8;
-        load_matrices(tile + chunk_offset<D>(row, d * 2 + (lane_ / 8) % 2), k);
-        Half<T>::multiply(s[2 * n], q_[d], k[0], k[1]);
-        Half<T>::multiply(s[2 * n + 1], q_[d], k[2], k[3]);
-      }
+    const int first = position() + warp_ * 16;
+    if (!visibility_.whole(first, first + 15, chunk.column, chunk.column + kRows - 1)) {
+      mask_chunk<kRows>(visibility_, chunk, s);
     }
-  }
-
-  __device__ std::int64_t row_of(int half) const { return first_ + warp_ * 16 + lane_ / 4 + 8 * half; }
-
-  /// Dot products to scores in log2 units; -inf where the mask or the end of the keys says so.
-  __device__ void transform(std::int64_t key, std::int64_t keys, float (&s)[kRows / 8][4]) const {
-    const bool whole = key + kRows <= keys &&
-                       (!shape_.causal || key + kRows - 1 <= first_ + warp_ * 16 + shape_.query_offset);
-#pragma unroll
-    for (int n = 0; n < kRows / 8; ++n) {
-#pragma unroll
-      for (int c = 0; c < 4; ++c) {
-        const std::int64_t j = key + n * 8 + (lane_ % 4) * 2 + c % 2;
-        const std::int64_t i = row_of(c / 2) + shape_.query_offset;
-        const bool visible = whole || (j < keys && (!shape_.causal || j <= i));
-        s[n][c] = visible ? launch_.variant.score(s[n][c] * launch_.scale_log2, i, j, head_)
-                          : -INFINITY;
-      }
+    soften(chunk, s);
+    accumulate<T, D, kRows>(s, stage(tile) + Layout::kValues, 0, lane_, out_);
+    if constexpr (Score::kState) {
+      accumulate<T, kStateDim, kRows>(s, stage(tile) + Layout::kState, 0, lane_, state_);
     }
   }
 
   /// Scores to weights relative to the running maximum; sums and values so far are rescaled.
-  __device__ void soften(std::int64_t key, float (&s)[kRows / 8][4]) {
+  __device__ void soften(const Chunk<false>& chunk, float (&s)[kRows / 8][4]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float best = rows_.maximum[half];
@@ -166,101 +163,73 @@ class BlockForward {
       rows_.probes[half].rescale(factor, step, rows_.sum[half]);
       rows_.maximum[half] = best;
       rows_.sum[half] *= factor;
-#pragma unroll
-      for (int d = 0; d < D / 8; ++d) {
-        out_[d][2 * half] *= factor;
-        out_[d][2 * half + 1] *= factor;
-      }
+      rescale<D>(out_, half, factor);
+      if constexpr (Score::kState) rescale<kStateDim>(state_, half, factor);
 #pragma unroll
       for (int n = 0; n < kRows / 8; ++n) {
 #pragma unroll
-        for (int c = 0; c < 2; ++c) {
-          const float t = s[n][2 * half + c];
-          const float p = exp2f(t - base);
+        for (int e = 2 * half; e < 2 * half + 2; ++e) {
+          const float p = exp2f(s[n][e] - base);
           rows_.sum[half] += p;
-          rows_.probes[half].add(a_.rows, p, t, base, row_of(half) + shape_.query_offset,
-                                 key + n * 8 + (lane_ % 4) * 2 + c);
-          s[n][2 * half + c] = p;
+          rows_.probes[half].add(outputs_.rows, p, s[n][e], base, chunk.row_of(e),
+                                 chunk.column_of(n, e));
+          s[n][e] = p;
         }
       }
     }
   }
 
-  /// out += p v. A 16 x 8 accumulator pair is a 16 x 16 operand as it stands.
-  __device__ void average(std::uint32_t tile, const float (&p)[kRows / 8][4]) {
+  template <int kDim>
+  __device__ static void rescale(float (&sums)[kDim / 8][4], int half, float factor) {
 #pragma unroll
-    for (int n = 0; n < kRows / 16; ++n) {
-      const std::uint32_t weights[4] = {
-          Half<T>::pack(p[2 * n][0], p[2 * n][1]), Half<T>::pack(p[2 * n][2], p[2 * n][3]),
-          Half<T>::pack(p[2 * n + 1][0], p[2 * n + 1][1]),
-          Half<T>::pack(p[2 * n + 1][2], p[2 * n + 1][3])};
-#pragma unroll
-      for (int d = 0; d < D / 16; ++d) {
-        // Matrices: keys 0-7 channels 0-7, keys 8-15, then channels 8-15 of both; transposed.
-        std::uint32_t v[4];
-        const int row = n * 16 + lane_ % 16;
-        load_matrices_transposed(tile + chunk_offset<D>(row, d * 2 + lane_ / 16), v);
-        Half<T>::multiply(out_[2 * d], weights, v[0], v[1]);
-        Half<T>::multiply(out_[2 * d + 1], weights, v[2], v[3]);
-      }
+    for (int d = 0; d < kDim / 8; ++d) {
+      sums[d][2 * half] *= factor;
+      sums[d][2 * half + 1] *= factor;
     }
   }
 
   __device__ void write() {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const std::int64_t row = row_of(half);
+      const int row = first_ + warp_ * 16 + lane_ / 4 + 8 * half;
       const float l = quad_sum(rows_.sum[half]);
       const bool exists = row < shape_.queries;
       const bool writes = exists && lane_ % 4 == 0;
       const std::int64_t at = (batch_ * shape_.heads + head_) * shape_.queries + row;
-      rows_.probes[half].write(a_.rows, at, rows_.maximum[half], l, writes);
-      if (writes && a_.lse) {
-        a_.lse[at] = l == 0 ? -INFINITY
-                            : (rows_.maximum[half] + log2f(l)) * 0.693147180559945309f;
+      rows_.probes[half].write(outputs_.rows, at, rows_.maximum[half], l, writes);
+      if (writes && outputs_.lse) {
+        outputs_.lse[at] =
+            l == 0 ? -INFINITY : (rows_.maximum[half] + log2f(l)) * 0.693147180559945309f;
       }
+      if (!exists) continue;
       const float inverse = l == 0 ? 0 : 1 / l;
-      T* out = pointer(a_.out, head_) + row * a_.out.row;
-#pragma unroll
-      for (int d = 0; d < D / 8; ++d) {
-        const int channel = d * 8 + (lane_ % 4) * 2;
-        if (!exists || channel >= channels()) continue;
-        *reinterpret_cast<std::uint32_t*>(out + channel) =
-            Half<T>::pack(out_[d][2 * half] * inverse, out_[d][2 * half + 1] * inverse);
+      write_row<T, D>(pointer<T>(outputs_.out, batch_, head_) + row * outputs_.out.row, out_, half,
+                      inverse, channels(), lane_);
+      if constexpr (Score::kState) {
+        write_row<T, kStateDim>(
+            pointer<T>(outputs_.out_state, batch_, head_) + row * outputs_.out_state.row, state_,
+            half, inverse, static_cast<int>(problem_.state_dim), lane_);
       }
     }
   }
 
-  const Launch<Variant>& launch_;
-  const CudaAttention& a_;
+  const Problem<Score>& problem_;
+  const CudaForwardOutputs& outputs_;
   const AttentionShape& shape_;
-  std::int64_t batch_, head_, first_;
-  int warp_, lane_;
-  std::uint32_t q_tile_, k_tile_, v_tile_;
+  int batch_, head_, first_, warp_, lane_;
+  Visibility visibility_;
+  std::uint32_t queries_, stages_;
   std::uint32_t q_[D / 16][4];
+  float row_sum_[2];
   float out_[D / 8][4] = {};
+  float state_[Score::kState ? kStateDim / 8 : 1][4] = {};
   RowState<Probes> rows_;
 };
 
-template <typename T, int D, class Probes, DeviceVariant Variant>
+template <typename T, int D, class Probes, DeviceScore Score>
 __global__ void __launch_bounds__(kThreads)
-    attention_forward_kernel(const __grid_constant__ Launch<Variant> launch) {
-  extern __shared__ __align__(128) char shared[];
-  BlockForward<T, D, Probes, Variant>(launch, shared).run();
-}
-
-template <typename T, int D, class Probes, DeviceVariant Variant>
-void launch_forward(const CudaAttention& attention, const Variant& variant) {
-  const AttentionShape& s = attention.shape;
-  const auto kernel = attention_forward_kernel<T, D, Probes, Variant>;
-  constexpr int kBytes = BlockForward<T, D, Probes, Variant>::kSharedBytes;
-  PHASESCOPE_CUDA(
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes));
-  const dim3 grid(static_cast<unsigned>((s.queries + kRows - 1) / kRows),
-                  static_cast<unsigned>(s.heads), static_cast<unsigned>(s.batch));
-  const Launch<Variant> launch{attention, variant, attention.scale * 1.44269504088896341f};
-  kernel<<<grid, kThreads, kBytes, static_cast<cudaStream_t>(attention.stream)>>>(launch);
-  PHASESCOPE_CUDA(cudaGetLastError());
+    attention_forward_kernel(const __grid_constant__ ForwardLaunch<Score> launch) {
+  BlockForward<T, D, Probes, Score>(launch).run();
 }
 
 }  // namespace phasescope::kernels::cuda

@@ -1,21 +1,13 @@
 #pragma once
-// Row probes on the device: registers of a thread for its two rows, joined over the four threads of a
-// row at the end.
+// Row probes on the device: registers of a thread for its two rows, joined over the four threads of
+// a row at the end.
 
 #include <cstdint>
 
 #include "kernels/attention.h"
+#include "kernels/cuda/tile.cuh"
 
 namespace phasescope::kernels::cuda {
-
-__device__ __forceinline__ float quad_sum(float x) {
-  x += __shfl_xor_sync(0xffffffffu, x, 1);
-  return x + __shfl_xor_sync(0xffffffffu, x, 2);
-}
-__device__ __forceinline__ float quad_max(float x) {
-  x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
-  return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
-}
 
 /// Off: nothing is kept, nothing is computed.
 struct NoProbes {
@@ -33,8 +25,8 @@ struct AllProbes {
   float first = -INFINITY;  // score of key 0, in the thread that has it
   float window[kMaxWindows] = {};
 
-  /// The maximum moves by `step` = old - new (0 at the first), sums by factor = 2^step; `sum` is this
-  /// thread's part of the normaliser before the move.
+  /// The maximum moves by `step` = old - new (0 at the first), sums by factor = 2^step; `sum` is
+  /// this thread's part of the normaliser before the move.
   __device__ void rescale(float factor, float step, float sum) {
     entropy = factor * (entropy + step * sum);
     distance *= factor;
@@ -57,8 +49,8 @@ struct AllProbes {
     }
   }
 
-  /// Joins the row's four threads; the first of them writes. m and l: the row's maximum (log2 units)
-  /// and normaliser.
+  /// Joins the row's four threads; the first of them writes. m and l: the row's maximum (log2
+  /// units) and normaliser.
   __device__ void write(const RowProbes& out, std::int64_t at, float m, float l, bool writes) {
     constexpr float kNatural = 0.693147180559945309f;
     entropy = quad_sum(entropy);

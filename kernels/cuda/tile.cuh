@@ -1,34 +1,212 @@
 #pragma once
-// Tiles of 64 rows x D channels of 16-bit values in shared memory. A row is D / 8 chunks of 16 bytes;
-// chunk c of row r lies at place c ^ (r & 7), so that the eight rows of a matrix load fall into
-// different banks.
+// Tiles of 64 rows x D channels of 16-bit values in shared memory, and the products of a warp's 16
+// rows with them. A row is D / 8 chunks of 16 bytes; chunk c of row r lies at place c ^ (r & 7), so
+// that the eight rows of a matrix load fall into different banks (rows of 32 channels: two to 128
+// bytes, c ^ (r / 2 & 3)).
+//
+// Accumulators of 16 rows x kColumns are float[kColumns / 8][4]: element e of [n] is row
+// lane / 4 + 8 (e / 2), column 8 n + 2 (lane % 4) + e % 2.
+
+#include <cuda_runtime.h>
 
 #include <cstdint>
 
 #include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/variants.cuh"
 
 namespace phasescope::kernels::cuda {
 
-inline constexpr int kRows = 64;      // queries of a block, keys of a tile
-inline constexpr int kThreads = 128;  // four warps of 16 queries
+inline constexpr int kRows = 64;      // rows of a tile
+inline constexpr int kThreads = 128;  // four warps of 16 rows
+
+template <int D>
+inline constexpr int kTileBytes = kRows* D * 2;
 
 template <int D>
 __device__ __forceinline__ std::uint32_t chunk_offset(int row, int chunk) {
-  return static_cast<std::uint32_t>((row * (D / 8) + (chunk ^ (row & 7))) * 16);
+  static_assert(D == 32 || D == 64 || D == 128);
+  const int place = D == 32 ? chunk ^ (row / 2 & 3) : chunk ^ (row & 7);
+  return static_cast<std::uint32_t>((row * (D / 8) + place) * 16);
 }
 
-/// Rows first .. first + 63 of a (rows, channels) tensor into a tile; what does not exist is 0.
+/// Starts copying rows first .. first + 63 of a (rows, channels) tensor; what does not exist is 0.
 template <typename T, int D>
 __device__ __forceinline__ void copy_tile(std::uint32_t tile, const T* from, std::int64_t stride,
-                                          std::int64_t first, std::int64_t rows, int channels) {
-  constexpr int kChunks = D / 8;
+                                          int first, int rows, int channels) {
+  // A thread copies the same chunk of every kThreads / kChunks-th row.
+  constexpr int kChunks = D / 8, kStep = kThreads / kChunks;
+  const int thread = static_cast<int>(threadIdx.x), chunk = thread % kChunks;
+  const bool inside = chunk * 8 < channels;
+  const T* source = from + (first + thread / kChunks) * stride + chunk * 8;
 #pragma unroll
-  for (int n = 0; n < kRows * kChunks / kThreads; ++n) {
-    const int index = n * kThreads + static_cast<int>(threadIdx.x);
-    const int row = index / kChunks, chunk = index % kChunks;
-    const bool valid = first + row < rows && chunk * 8 < channels;
-    const T* source = valid ? from + (first + row) * stride + chunk * 8 : from;
-    copy_async(tile + chunk_offset<D>(row, chunk), source, valid);
+  for (int n = 0; n < kRows / kStep; ++n) {
+    const int row = thread / kChunks + n * kStep;
+    const bool valid = inside && first + row < rows;
+    copy_async(tile + chunk_offset<D>(row, chunk), valid ? source : from, valid);
+    source += kStep * stride;
+  }
+}
+
+/// The 16 x 16 operand at channels 16 d .. of tile rows first .. first + 15.
+template <int D>
+__device__ __forceinline__ void load_operand(std::uint32_t tile, int first, int d, int lane,
+                                             std::uint32_t (&a)[4]) {
+  load_matrices(tile + chunk_offset<D>(first + lane % 16, d * 2 + lane / 16), a);
+}
+
+/// Entries of a table for the 127 distances of a tile pair: entry n belongs to distance first + n.
+inline constexpr int kEntriesBytes = kThreads * 4;
+
+template <class Score>
+__device__ __forceinline__ void copy_entries(std::uint32_t entries, const Score& score,
+                                             std::int64_t head, int first) {
+  const int n = static_cast<int>(threadIdx.x);
+  copy_word_async(entries + static_cast<std::uint32_t>(n) * 4, score.entry(head, first + n));
+}
+
+/// Bits of a register's pair of channels (c, c + 1) that lie before `content`.
+__device__ __forceinline__ std::uint32_t content_bits(int c, int content) {
+  return (c < content ? 0xffffu : 0u) | (c + 1 < content ? 0xffff0000u : 0u);
+}
+
+/// The operand's channels before content(), and from there on; ones there where the phase is
+/// linear: their product with the columns' channels is the columns' sum.
+template <typename T, DeviceScore Score>
+__device__ __forceinline__ void split_operand(const Score& score, int d, int lane,
+                                              const std::uint32_t (&a)[4],
+                                              std::uint32_t (&content)[4],
+                                              std::uint32_t (&phase)[4]) {
+#pragma unroll
+  for (int r = 0; r < 4; ++r) {
+    const std::uint32_t bits = content_bits(d * 16 + (lane % 4) * 2 + (r / 2) * 8, score.content());
+    content[r] = a[r] & bits;
+    phase[r] = (score.linear() ? Half<T>::pack(1, 1) : a[r]) & ~bits;
+  }
+}
+
+/// Dot products of a warp's 16 rows with kColumns rows of a tile. phase: the second ones, where a
+/// score has them.
+template <int kColumns, DeviceScore Score>
+struct Dots {
+  float dot[kColumns / 8][4];
+  float phase[Score::kDots == 2 ? kColumns / 8 : 1][4];
+};
+
+/// rows(d, a) gives the operand of channels 16 d ..; the tile's rows are first .. first + kColumns.
+/// row_sum: of TAPA's linear phase, the sums of the phase channels of the thread's two rows, else
+/// 0.
+template <typename T, int D, int kColumns, DeviceScore Score, class Rows>
+__device__ __forceinline__ void multiply_rows(const Score& score, const Rows& rows,
+                                              const float (&row_sum)[2], std::uint32_t tile,
+                                              int first, int lane, Dots<kColumns, Score>& s) {
+#pragma unroll
+  for (int n = 0; n < kColumns / 8; ++n) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      s.dot[n][e] = 0;
+      if constexpr (Score::kDots == 2) s.phase[n][e] = row_sum[e / 2];
+    }
+  }
+#pragma unroll
+  for (int d = 0; d < D / 16; ++d) {
+    std::uint32_t a[4], content[4], phase[4];
+    rows(d, a);
+    if constexpr (Score::kDots == 2) split_operand<T>(score, d, lane, a, content, phase);
+#pragma unroll
+    for (int n = 0; n < kColumns / 16; ++n) {
+      // Matrices: tile rows 0-7 channels 0-7, the same channels 8-15, then rows 8-15.
+      std::uint32_t b[4];
+      const int row = first + n * 16 + (lane / 16) * 8 + lane % 8;
+      load_matrices(tile + chunk_offset<D>(row, d * 2 + (lane / 8) % 2), b);
+      if constexpr (Score::kDots == 1) {
+        Half<T>::multiply(s.dot[2 * n], a, b[0], b[1]);
+        Half<T>::multiply(s.dot[2 * n + 1], a, b[2], b[3]);
+      } else {
+        if (d * 16 < score.content()) {
+          Half<T>::multiply(s.dot[2 * n], content, b[0], b[1]);
+          Half<T>::multiply(s.dot[2 * n + 1], content, b[2], b[3]);
+        }
+        if (d * 16 + 16 > score.content()) {
+          Half<T>::multiply(s.phase[2 * n], phase, b[0], b[1]);
+          Half<T>::multiply(s.phase[2 * n + 1], phase, b[2], b[3]);
+        }
+      }
+    }
+  }
+}
+
+__device__ __forceinline__ float quad_sum(float x) {
+  x += __shfl_xor_sync(0xffffffffu, x, 1);
+  return x + __shfl_xor_sync(0xffffffffu, x, 2);
+}
+__device__ __forceinline__ float quad_max(float x) {
+  x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
+  return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+}
+
+/// Sums of the phase channels of the thread's two rows where TAPA's phase is linear, else 0.
+template <typename T, int D, DeviceScore Score, class Rows>
+__device__ __forceinline__ void sum_rows(const Score& score, const Rows& rows, int lane,
+                                         float (&row_sum)[2]) {
+  row_sum[0] = row_sum[1] = 0;
+  if constexpr (Score::kDots == 2) {
+    if (!score.linear()) return;
+#pragma unroll
+    for (int d = 0; d < D / 16; ++d) {
+      std::uint32_t a[4];
+      rows(d, a);
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+        const std::uint32_t kept =
+            a[r] & ~content_bits(d * 16 + (lane % 4) * 2 + (r / 2) * 8, score.content());
+        row_sum[r % 2] += Half<T>::low(kept) + Half<T>::high(kept);
+      }
+    }
+    row_sum[0] = quad_sum(row_sum[0]);
+    row_sum[1] = quad_sum(row_sum[1]);
+  }
+}
+
+/// Accumulators of 16 x 16 as an operand of the next product: two of 16 x 8 are one as they stand.
+template <typename T>
+__device__ __forceinline__ void pack_operand(const float (&low)[4], const float (&high)[4],
+                                             std::uint32_t (&a)[4]) {
+  a[0] = Half<T>::pack(low[0], low[1]);
+  a[1] = Half<T>::pack(low[2], low[3]);
+  a[2] = Half<T>::pack(high[0], high[1]);
+  a[3] = Half<T>::pack(high[2], high[3]);
+}
+
+/// sums += w . tile: weights of 16 rows x kColumns times the tile's rows first .. first + kColumns.
+template <typename T, int D, int kColumns>
+__device__ __forceinline__ void accumulate(const float (&w)[kColumns / 8][4], std::uint32_t tile,
+                                           int first, int lane, float (&sums)[D / 8][4]) {
+#pragma unroll
+  for (int n = 0; n < kColumns / 16; ++n) {
+    std::uint32_t a[4];
+    pack_operand<T>(w[2 * n], w[2 * n + 1], a);
+#pragma unroll
+    for (int d = 0; d < D / 16; ++d) {
+      // Matrices: rows 0-7 channels 0-7, rows 8-15, then channels 8-15 of both; transposed.
+      std::uint32_t b[4];
+      load_matrices_transposed(
+          tile + chunk_offset<D>(first + n * 16 + lane % 16, d * 2 + lane / 16), b);
+      Half<T>::multiply(sums[2 * d], a, b[0], b[1]);
+      Half<T>::multiply(sums[2 * d + 1], a, b[2], b[3]);
+    }
+  }
+}
+
+/// Writes the thread's row `half` of accumulators times `factor`, channels below `channels`.
+template <typename T, int D>
+__device__ __forceinline__ void write_row(T* row, const float (&sums)[D / 8][4], int half,
+                                          float factor, int channels, int lane) {
+#pragma unroll
+  for (int d = 0; d < D / 8; ++d) {
+    const int channel = d * 8 + (lane % 4) * 2;
+    if (channel >= channels) continue;
+    *reinterpret_cast<std::uint32_t*>(row + channel) =
+        Half<T>::pack(sums[d][2 * half] * factor, sums[d][2 * half + 1] * factor);
   }
 }
 

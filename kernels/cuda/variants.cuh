@@ -1,23 +1,104 @@
 #pragma once
 // What may vary on the device, with no-op defaults: the same pieces as the CPU's HeadVariant. A
-// variant is a struct passed by value; what it leaves out costs nothing.
+// score is a struct passed by value; what it leaves out costs nothing. A new one adds its struct
+// here and its pair of .cu files.
+
+#include <cuda_runtime.h>
 
 #include <concepts>
 #include <cstdint>
 
+#include "kernels/cuda/attention_cuda.h"
+
 namespace phasescope::kernels::cuda {
 
-template <class V>
-concept DeviceVariant = requires(const V& v, float s, std::int64_t i) {
-  // Score of a pair in log2 units from its dot product in log2 units: (s, query, key, head).
-  { v.score(s, i, i, i) } -> std::same_as<float>;
+inline constexpr float kLog2e = 1.44269504088896341f;
+
+template <class S>
+concept DeviceScore = requires(const S& score, float x, std::int64_t n) {
+  // Dot products of a pair: 1, or 2 of the channels before and from content() on.
+  { S::kDots } -> std::convertible_to<int>;
+  // Whether a pair has an entry of a table by distance; entry(head, distance) points at it, or at
+  // another one where the table does not reach: such pairs are masked.
+  { S::kEntries } -> std::convertible_to<bool>;
+  { score.entry(n, n) } -> std::same_as<const float*>;
+  // Whether the weights average a second value stream.
+  { S::kState } -> std::convertible_to<bool>;
+  // Score in log2 units from the dot products and the entry.
+  { score.score(x, x, x) } -> std::same_as<float>;
 };
 
-struct PlainVariant {
-  __device__ __forceinline__ float score(float s, std::int64_t, std::int64_t, std::int64_t) const {
-    return s;
+struct ScoreDefaults {
+  static constexpr int kDots = 1;
+  static constexpr bool kEntries = false;
+  static constexpr bool kState = false;
+  __device__ const float* entry(std::int64_t, std::int64_t) const { return nullptr; }
+};
+
+/// s = scale q.k: none, rope, xpos, ape.
+struct PlainScore : ScoreDefaults {
+  float scale = 1;  // natural units, here and below
+
+  __device__ __forceinline__ float score(float dot, float, float) const {
+    return dot * (scale * kLog2e);
   }
 };
-static_assert(DeviceVariant<PlainVariant>);
+static_assert(DeviceScore<PlainScore>);
+
+/// s = scale q.k; the weights average v and the tokens' states.
+struct TapeScore : PlainScore {
+  static constexpr bool kState = true;
+};
+static_assert(DeviceScore<TapeScore>);
+
+__device__ __forceinline__ std::int64_t clamped(std::int64_t at, std::int64_t length) {
+  return max(std::int64_t{0}, min(at, length - 1));
+}
+
+/// s = scale q.k + b[h][lambda].
+struct TableScore : ScoreDefaults {
+  static constexpr bool kEntries = true;
+  float scale = 1;
+  TableVariant table;
+
+  __device__ const float* entry(std::int64_t head, std::int64_t distance) const {
+    const std::int64_t at = table.first_distance == 0 ? (distance < 0 ? -distance : distance)
+                                                      : distance - table.first_distance;
+    return table.values + head * table.head_stride + clamped(at, table.length);
+  }
+  __device__ __forceinline__ float score(float dot, float, float entry) const {
+    return fmaf(dot, scale * kLog2e, entry * kLog2e);
+  }
+};
+static_assert(DeviceScore<TableScore>);
+
+/// x - 2 pi round(x / 2 pi), within [-pi, pi], where the fast cosine is exact to 2^-21: 2 pi in two
+/// parts, so that what is lost is the rounding of x itself.
+__device__ __forceinline__ float turned(float x) {
+  const float turns = rintf(x * 0.159154943091895336f);
+  return fmaf(turns, 1.74845553e-7f, fmaf(turns, -6.28318548f, x));
+}
+
+/// TAPA: s = scale_content (qA.kA) cos(power[|lambda|] phase), phase = scale_phase (qP.kP) or,
+/// where linear, scale_phase (sum qP + sum kP).
+struct TapaScore : ScoreDefaults {
+  static constexpr int kDots = 2;
+  static constexpr bool kEntries = true;
+  TapaVariant tapa;
+
+  __device__ int content() const { return static_cast<int>(tapa.content_dim); }
+  __device__ bool linear() const { return tapa.phase == TapaPhase::linear; }
+  __device__ const float* entry(std::int64_t, std::int64_t distance) const {
+    const std::int64_t at = distance < 0 ? -distance : distance;
+    return tapa.power + clamped(at, tapa.power_length);
+  }
+  __device__ __forceinline__ float angle(float phase, float entry) const {
+    return turned(entry * (tapa.scale_phase * phase));
+  }
+  __device__ __forceinline__ float score(float dot, float phase, float entry) const {
+    return dot * (tapa.scale_content * kLog2e) * __cosf(angle(phase, entry));
+  }
+};
+static_assert(DeviceScore<TapaScore>);
 
 }  // namespace phasescope::kernels::cuda

@@ -1,183 +1,446 @@
-// The CUDA form on the cases of the CPU tests: sizes, dimensions, groups, masks, probes, both
-// types.
+// The CUDA form on the cases of the CPU tests, in both types, against float64. Compiled twice: for
+// a device, and with kernels/cuda for the CPU (cuda_emulation/emulator.h).
 
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
-#include <bit>
+#include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
+#include <memory>
 
 #include "kernels/cuda/attention_cuda.h"
 #include "kernels/cuda/cuda_check.h"
 #include "tests/kernels/cases.h"
 #include "tests/kernels/compare.h"
+#include "tests/kernels/half_types.h"
 #include "tests/kernels/reference.h"
 
 namespace phasescope::kernels::testing {
 namespace {
 
-// 16-bit types by their bits: round to nearest even.
-std::uint16_t to_bfloat16(float x) {
-  const auto bits = std::bit_cast<std::uint32_t>(x);
-  return static_cast<std::uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
-}
-float from_bfloat16(std::uint16_t x) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(x) << 16);
-}
-float from_float16(std::uint16_t x) {
-  const int exponent = (x >> 10) & 31;
-  const float mantissa = static_cast<float>(x & 1023);
-  const float magnitude =
-      exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(1024 + mantissa, exponent - 25);
-  return x & 0x8000 ? -magnitude : magnitude;
-}
-std::uint16_t to_float16(float x) {
-  const float a = std::abs(x);
-  int exponent = 0;
-  std::frexp(a, &exponent);
-  const int shift = std::max(exponent - 11, -24);  // of the last bit kept
-  const auto steps = static_cast<std::uint32_t>(std::nearbyint(std::ldexp(a, -shift)));
-  const std::uint32_t bits =
-      shift == -24 ? steps : (static_cast<std::uint32_t>(shift + 24) << 10) + steps;
-  return static_cast<std::uint16_t>(bits | (std::signbit(x) ? 0x8000u : 0u));
-}
-
 struct HalfType {
+  const char* name;
   CudaType type;
   std::uint16_t (*to)(float);
   float (*from)(std::uint16_t);
   double epsilon;  ///< half a unit in the last place of 1
-};
-const HalfType kTypes[] = {{CudaType::bfloat16, to_bfloat16, from_bfloat16, 0x1p-9},
-                           {CudaType::float16, to_float16, from_float16, 0x1p-12}};
 
-/// Device memory of some bytes.
+  float round(float x) const { return from(to(x)); }
+};
+const HalfType kTypes[] = {{"bfloat16", CudaType::bfloat16, to_bfloat16, from_bfloat16, 0x1p-9},
+                           {"float16", CudaType::float16, to_float16, from_float16, 0x1p-12}};
+
+/// What the CUDA form has; the others fall back to the plain twin.
+const Kind kKinds[] = {Kind::plain, Kind::table,       Kind::table_signed,
+                       Kind::tapa,  Kind::tapa_linear, Kind::tape};
+
+bool has_phase(Kind kind) { return kind == Kind::tapa || kind == Kind::tapa_linear; }
+
+/// Device memory of some values.
+template <typename T>
 class DeviceArray {
  public:
-  explicit DeviceArray(std::size_t bytes) { PHASESCOPE_CUDA(cudaMalloc(&data_, bytes + 1)); }
-  ~DeviceArray() { cudaFree(data_); }
-  DeviceArray(const DeviceArray&) = delete;
-  DeviceArray& operator=(const DeviceArray&) = delete;
+  DeviceArray() = default;
+  explicit DeviceArray(std::size_t count) : count_(count) {
+    PHASESCOPE_CUDA(cudaMalloc(&data_, std::max<std::size_t>(count, 1) * sizeof(T)));
+  }
+  explicit DeviceArray(const std::vector<T>& values) : DeviceArray(values.size()) {
+    PHASESCOPE_CUDA(cudaMemcpy(data_, values.data(), count_ * sizeof(T), cudaMemcpyHostToDevice));
+  }
+  ~DeviceArray() { EXPECT_EQ(cudaFree(data_), cudaSuccess) << "written outside"; }
+  DeviceArray(DeviceArray&& other) noexcept { *this = std::move(other); }
+  DeviceArray& operator=(DeviceArray&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(count_, other.count_);
+    return *this;
+  }
 
-  template <typename T>
-  T* as() const {
-    return static_cast<T*>(data_);
-  }
-  void put(const void* from, std::size_t bytes) {
-    PHASESCOPE_CUDA(cudaMemcpy(data_, from, bytes, cudaMemcpyHostToDevice));
-  }
-  void get(void* to, std::size_t bytes) const {
-    PHASESCOPE_CUDA(cudaMemcpy(to, data_, bytes, cudaMemcpyDeviceToHost));
+  T* data() const { return count_ ? data_ : nullptr; }
+  std::vector<T> values() const {
+    std::vector<T> result(count_);
+    PHASESCOPE_CUDA(cudaMemcpy(result.data(), data_, count_ * sizeof(T), cudaMemcpyDeviceToHost));
+    return result;
   }
 
  private:
-  void* data_ = nullptr;
+  T* data_ = nullptr;
+  std::size_t count_ = 0;
 };
 
-/// Rounds a case's tensor to the type (in place, so that the reference reads the same numbers) and
-/// returns its bits.
-std::vector<std::uint16_t> round_to(const HalfType& type, std::vector<float>& values) {
-  std::vector<std::uint16_t> bits;
-  for (float& value : values) {
-    bits.push_back(type.to(value));
-    value = type.from(bits.back());
+/// A 16-bit tensor on the device.
+class HalfArray {
+ public:
+  /// Rounds `values` in place, so that a reference reads the same numbers.
+  HalfArray(const HalfType& type, std::vector<float>& values) : type_(type) {
+    std::vector<std::uint16_t> bits;
+    for (float& value : values) {
+      bits.push_back(type.to(value));
+      value = type.from(bits.back());
+    }
+    array_ = DeviceArray<std::uint16_t>(bits);
   }
-  return bits;
+
+  template <typename T>
+  CudaTensor tensor(const Tensor4<T>& strides) const {
+    return {array_.data(), strides.batch, strides.head, strides.row};
+  }
+  std::vector<float> values() const {
+    std::vector<float> result;
+    for (const std::uint16_t bits : array_.values()) result.push_back(type_.from(bits));
+    return result;
+  }
+
+ private:
+  const HalfType& type_;
+  DeviceArray<std::uint16_t> array_;
+};
+
+/// A case on the device.
+class DeviceCase {
+ public:
+  DeviceCase(const HalfType& type, Case& c)
+      : c_(c),
+        q_(type, c.q),
+        k_(type, c.k),
+        v_(type, c.v),
+        state_(type, c.state),
+        out_(type, c.out),
+        out_state_(type, c.out_state),
+        table_(c.table),
+        real_(c.real),
+        lse_(c.lse.size()) {
+    attention.shape = c.inputs.shape;
+    attention.type = type.type;
+    attention.scale = c.inputs.scale;
+    attention.soft_cap = c.inputs.soft_cap;
+    attention.key_mask = real_.data();
+    attention.q = q_.tensor(c.inputs.q);
+    attention.k = k_.tensor(c.inputs.k);
+    attention.v = v_.tensor(c.inputs.v);
+    attention.variant = variant();
+    outputs.out = out_.tensor(c.outputs.out);
+    outputs.out_state = out_state_.tensor(c.outputs.out_state);
+    outputs.lse = lse_.data();
+  }
+
+  void forward() {
+    cuda_attention_forward(attention, outputs);
+    PHASESCOPE_CUDA(cudaDeviceSynchronize());
+    c_.out = out_.values();
+    c_.out_state = out_state_.values();
+    c_.lse = lse_.values();
+  }
+
+  CudaAttention attention;
+  CudaForwardOutputs outputs;
+
+ private:
+  CudaVariant variant() const {
+    if (const auto* table = std::get_if<TableVariant>(&c_.inputs.variant)) {
+      TableVariant result = *table;
+      result.values = table_.data();
+      return result;
+    }
+    if (const auto* tapa = std::get_if<TapaVariant>(&c_.inputs.variant)) {
+      TapaVariant result = *tapa;
+      result.power = table_.data();
+      return result;
+    }
+    if (const auto* tape = std::get_if<TapeVariant>(&c_.inputs.variant)) {
+      return CudaTapeVariant{state_.tensor(tape->state), tape->state_dim};
+    }
+    return PlainVariant{};
+  }
+
+  Case& c_;
+  HalfArray q_, k_, v_, state_, out_, out_state_;
+  DeviceArray<float> table_;
+  DeviceArray<std::uint8_t> real_;
+  DeviceArray<float> lse_;
+};
+
+/// All row probes of a case.
+struct DeviceProbes {
+  explicit DeviceProbes(std::size_t rows)
+      : entropy(rows), score(rows), top1(rows), first(rows), distance(rows), key(rows) {
+    for (int n = 0; n < kMaxWindows; ++n) windows.emplace_back(rows);
+  }
+  RowProbes probes() const {
+    RowProbes rows{entropy.data(), score.data(), key.data(),
+                   top1.data(),    first.data(), distance.data()};
+    rows.windows = {3, 16, 100};
+    for (std::size_t n = 0; n < kMaxWindows; ++n) rows.window_mass[n] = windows[n].data();
+    return rows;
+  }
+  DeviceArray<float> entropy, score, top1, first, distance;
+  DeviceArray<std::int32_t> key;
+  std::vector<DeviceArray<float>> windows;
+};
+
+/// What the probes of one row should be, from its true scores and weights.
+struct TrueRow {
+  double entropy = 0, score = -std::numeric_limits<double>::infinity(), top1 = 0, first = 0,
+         distance = 0, windows[kMaxWindows] = {};
+
+  TrueRow(const Reference<double>& truth, std::int64_t row, const RowProbes& rows) {
+    const AttentionShape& s = truth.s;
+    for (std::int64_t j = 0; j < s.keys; ++j) {
+      const double p = truth.weight[static_cast<std::size_t>(row * s.keys + j)];
+      const std::int64_t lambda = truth.distance(row % s.queries, j);
+      if (p > 0) entropy -= p * std::log(p);
+      score = std::max(score, truth.score[static_cast<std::size_t>(row * s.keys + j)]);
+      top1 = std::max(top1, p);
+      if (j == 0) first = p;
+      distance += p * static_cast<double>(lambda);
+      for (std::size_t n = 0; n < kMaxWindows; ++n) {
+        if (std::abs(lambda) < rows.windows[n]) windows[n] += p;
+      }
+    }
+  }
+};
+
+/// Float32 arithmetic on rows of at most some hundred keys; TAPA's phases of hundreds of radians
+/// carry their rounding as an absolute error into the cosine.
+void expect_probes(const Problem& problem, const DeviceProbes& device,
+                   const Reference<double>& truth) {
+  const double bound = has_phase(problem.kind) ? 2e-3 : 1e-4;
+  const RowProbes rows = device.probes();
+  const auto entropy = device.entropy.values(), score = device.score.values(),
+             top1 = device.top1.values(), first = device.first.values(),
+             distance = device.distance.values();
+  const auto key = device.key.values();
+  for (std::size_t r = 0; r < entropy.size(); ++r) {
+    const TrueRow expected(truth, static_cast<std::int64_t>(r), rows);
+    EXPECT_NEAR(entropy[r], expected.entropy, bound);
+    EXPECT_NEAR(top1[r], expected.top1, bound);
+    EXPECT_NEAR(first[r], expected.first, bound);
+    EXPECT_NEAR(distance[r], expected.distance, bound * (1 + std::abs(expected.distance)));
+    for (std::size_t n = 0; n < kMaxWindows; ++n) {
+      EXPECT_NEAR(device.windows[n].values()[r], expected.windows[n], bound);
+    }
+    if (std::isinf(expected.score)) {
+      EXPECT_EQ(score[r], -std::numeric_limits<float>::infinity());
+      EXPECT_EQ(key[r], -1);
+      continue;
+    }
+    EXPECT_NEAR(score[r], expected.score, bound * (1 + std::abs(expected.score)));
+    ASSERT_GE(key[r], 0);
+    const double there =
+        truth.score[r * static_cast<std::size_t>(truth.s.keys) + static_cast<std::size_t>(key[r])];
+    EXPECT_NEAR(there, expected.score, bound * (1 + std::abs(expected.score)));
+  }
 }
 
-CudaTensor on_device(DeviceArray& array, const std::vector<std::uint16_t>& bits,
-                     const InputTensor& strides) {
-  array.put(bits.data(), bits.size() * 2);
-  return {array.as<void>(), strides.batch, strides.head, strides.row};
-}
+/// The plain operation in a 16-bit type: weights and results are rounded to it.
+struct PlainForward {
+  PlainForward(const HalfType& type, const AttentionInputs& inputs) : plain(inputs) {
+    for (float& p : plain.weight) p = type.round(p);
+    plain.out = plain.average(inputs.v, plain.values());
+    if (const auto* tape = std::get_if<TapeVariant>(&inputs.variant)) {
+      plain.out_state = plain.average(tape->state, tape->state_dim);
+    }
+    for (auto* results : {&plain.out, &plain.out_state}) {
+      for (float& x : *results) x = type.round(x);
+    }
+  }
+  Reference<float> plain;
+};
+
+/// Rounding floor of results in the type, in units of 2^-24: four of its half units.
+double result_floor(const HalfType& type) { return 4 * type.epsilon / 0x1p-24; }
+
+/// lse is float32 from float32 scores. TAPA's phases here reach 200 radians, whose rounding alone
+/// moves a cosine by 200 units.
+double lse_floor(const Problem& problem) { return has_phase(problem.kind) ? 200 : 16; }
 
 void expect_right(const HalfType& type, const Problem& problem, bool with_probes) {
-  SCOPED_TRACE(problem_name(problem));
+  SCOPED_TRACE(std::string(type.name) + " " + problem_name(problem));
   Case c(problem);
-  const auto q = round_to(type, c.q), k = round_to(type, c.k), v = round_to(type, c.v);
-  DeviceArray dq(q.size() * 2), dk(k.size() * 2), dv(v.size() * 2), dout(c.out.size() * 2),
-      dlse(c.lse.size() * 4), dentropy(c.lse.size() * 4), ddistance(c.lse.size() * 4);
-  CudaAttention a;
-  a.shape = problem.shape;
-  a.type = type.type;
-  a.scale = c.inputs.scale;
-  a.q = on_device(dq, q, c.inputs.q);
-  a.k = on_device(dk, k, c.inputs.k);
-  a.v = on_device(dv, v, c.inputs.v);
-  a.out = {dout.as<void>(), c.outputs.out.batch, c.outputs.out.head, c.outputs.out.row};
-  a.lse = dlse.as<float>();
+  DeviceCase device(type, c);
+  std::unique_ptr<DeviceProbes> probes;
   if (with_probes) {
-    a.rows.entropy = dentropy.as<float>();
-    a.rows.mean_distance = ddistance.as<float>();
+    probes = std::make_unique<DeviceProbes>(c.lse.size());
+    device.outputs.rows = probes->probes();
   }
-  cuda_attention_forward(a);
-  PHASESCOPE_CUDA(cudaDeviceSynchronize());
-  std::vector<std::uint16_t> bits(c.out.size());
-  dout.get(bits.data(), bits.size() * 2);
-  dlse.get(c.lse.data(), c.lse.size() * 4);
-  for (std::size_t n = 0; n < bits.size(); ++n) c.out[n] = type.from(bits[n]);
-
-  // The plain operation in this type: weights and results rounded to it.
-  Reference<double> truth(c.inputs);
-  Reference<float> plain(c.inputs);
-  for (float& p : plain.weight) p = type.from(type.to(p));
-  plain.out = plain.average(c.inputs.v, plain.values());
-  for (float& x : plain.out) x = type.from(type.to(x));
-  const double floor = 4 * type.epsilon / 0x1p-24;
-  expect_close("out", c.out, plain.out, truth.out, floor, 1);
-  expect_close("lse", c.lse, plain.lse, truth.lse, 16, 1);
-  if (!with_probes) return;
-  std::vector<float> entropy(c.lse.size()), distance(c.lse.size());
-  dentropy.get(entropy.data(), entropy.size() * 4);
-  ddistance.get(distance.data(), distance.size() * 4);
-  const AttentionShape& s = problem.shape;
-  for (std::size_t r = 0; r < entropy.size(); ++r) {
-    double h = 0, d = 0;
-    for (std::int64_t j = 0; j < s.keys; ++j) {
-      const double p =
-          truth.weight[r * static_cast<std::size_t>(s.keys) + static_cast<std::size_t>(j)];
-      if (p > 0) h -= p * std::log(p);
-      d += p * static_cast<double>(truth.distance(static_cast<std::int64_t>(r) % s.queries, j));
-    }
-    EXPECT_NEAR(entropy[r], h, 1e-4);
-    EXPECT_NEAR(distance[r], d, 1e-4 * (1 + std::abs(d)));
+  device.forward();
+  const Reference<double> truth(c.inputs);
+  const PlainForward twin(type, c.inputs);
+  expect_close("out", c.out, twin.plain.out, truth.out, result_floor(type), 1);
+  expect_close("lse", c.lse, twin.plain.lse, truth.lse, lse_floor(problem), 1);
+  if (problem.kind == Kind::tape) {
+    expect_close("out_state", c.out_state, twin.plain.out_state, truth.out_state,
+                 result_floor(type), 1);
   }
+  if (with_probes) expect_probes(problem, *probes, truth);
 }
 
-class CudaForward : public ::testing::TestWithParam<int> {
+class Cuda : public ::testing::TestWithParam<Kind> {
  protected:
   void SetUp() override {
     std::string reason;
     if (!cuda_available(reason)) GTEST_SKIP() << reason;
   }
+
+  /// Types in turn, and probes every other time.
+  void check(const Problem& problem) {
+    expect_right(kTypes[turn_ % 2], problem, turn_ / 2 % 2 == 1);
+    ++turn_;
+  }
+  std::size_t turn_ = static_cast<std::size_t>(GetParam());
 };
 
-TEST_P(CudaForward, IsRightAtEverySize) {
-  for (const std::int64_t size : {1, 2, 17, 63, 64, 65, 81, 127, 128, 129, 1000}) {
-    for (const std::int64_t dim : {32, 64, 80, 128}) {
-      Problem problem{Kind::plain};
-      problem.shape = {1, 2, 1, size, size, dim};
-      expect_right(kTypes[GetParam()], problem, size % 2 == 1);
+// Pairwise: each size with one of the dimensions and groups.
+TEST_P(Cuda, IsRightAtEverySize) {
+  for (const std::int64_t size : {1, 2, 17, 64, 65, 81, 129}) {
+    Problem problem{GetParam()};
+    const std::int64_t dims[] = {16, 64, 80, 128};
+    const std::int64_t groups[] = {1, 2, 7};
+    problem.shape = {1, size > 100 ? 2 : groups[turn_ % 3], 1, size, size, dims[turn_ % 4]};
+    check(problem);
+  }
+}
+
+TEST_P(Cuda, IsRightAtEveryHeadDimension) {
+  for (const HalfType& type : kTypes) {
+    for (const std::int64_t dim : {16, 48, 64, 80, 96, 128}) {
+      Problem problem{GetParam()};
+      problem.shape = {2, 2, 2, 19, 70, dim};
+      problem.shape.query_offset = 51;
+      expect_right(type, problem, dim % 32 == 0);
     }
   }
 }
 
-TEST_P(CudaForward, IsRightWithGroupsOffsetsAndNoMask) {
-  Problem problem{Kind::plain};
-  problem.shape = {2, 7, 1, 100, 190, 64};
-  problem.shape.query_offset = 90;
-  expect_right(kTypes[GetParam()], problem, true);
+TEST_P(Cuda, IsRightForOtherNumbersOfQueriesThanKeys) {
+  Problem problem{GetParam()};
+  problem.shape = {2, 4, 2, 70, 150, 32};
+  problem.shape.query_offset = 80;
+  check(problem);
   problem.shape.causal = false;
-  expect_right(kTypes[GetParam()], problem, true);
-  problem.shape.causal = true;
-  problem.shape.query_offset = -40;
-  expect_right(kTypes[GetParam()], problem, true);
+  check(problem);
+  problem.shape = {1, 2, 2, 1, 140, 64};
+  problem.shape.query_offset = 139;
+  check(problem);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kernels, CudaForward, ::testing::Values(0, 1),
-                         [](const auto& info) { return info.param ? "float16" : "bfloat16"; });
+TEST_P(Cuda, IsRightWhereRowsSeeNoKey) {
+  Problem problem{GetParam()};
+  problem.shape = {1, 2, 2, 120, 70, 16};
+  problem.shape.query_offset = -70;  // rows 0 .. 69 come before key 0
+  check(problem);
+  check(problem);
+  problem.shape.query_offset = -500;
+  Case c(problem);
+  DeviceCase device(kTypes[0], c);
+  device.forward();
+  for (const float x : c.out) EXPECT_EQ(x, 0.0f);
+  for (const float x : c.lse) EXPECT_EQ(x, -std::numeric_limits<float>::infinity());
+}
+
+TEST_P(Cuda, IsRightWithAWindow) {
+  for (const std::int64_t window : {1, 17, 64, 100}) {
+    for (const bool causal : {true, false}) {
+      Problem problem{GetParam()};
+      problem.shape = {1, 2, 1, 150, 150, 16};
+      problem.shape.causal = causal;
+      problem.shape.window = window;
+      check(problem);
+    }
+  }
+  Problem problem{GetParam()};
+  problem.shape = {1, 2, 2, 40, 230, 48};
+  problem.shape.query_offset = 180;
+  problem.shape.window = 60;
+  check(problem);
+  problem.shape.query_offset = -20;  // the first queries see no key
+  check(problem);
+}
+
+TEST_P(Cuda, IsRightWithPadding) {
+  for (const Padding padding : {Padding::left, Padding::right, Padding::holes}) {
+    for (const bool causal : {true, false}) {
+      Problem problem{GetParam()};
+      problem.shape = {3, 2, 1, 90, 90, 16};  // the third text is padding alone
+      problem.shape.causal = causal;
+      problem.padding = padding;
+      check(problem);
+      problem.shape.window = 30;
+      check(problem);
+    }
+  }
+}
+
+TEST_P(Cuda, IsRightWithASoftCap) {
+  Problem problem{GetParam()};
+  problem.shape = {1, 2, 1, 81, 81, 16};
+  // Scores far below the cap, about it, and far above.
+  for (const float cap : {50.0f, 1.5f, 0.1f}) {
+    problem.soft_cap = cap;
+    check(problem);
+  }
+}
+
+TEST_P(Cuda, PassesNaNOn) {
+  Problem problem{GetParam()};
+  problem.shape = {1, 2, 2, 70, 70, 16};
+  Case c(problem);
+  // Row 40 of batch 0, head 0; q lies as (B, N, H, d).
+  c.q[40 * 2 * 16] = std::numeric_limits<float>::quiet_NaN();
+  DeviceCase(kTypes[0], c).forward();
+  EXPECT_TRUE(std::isnan(c.out[40 * 16]));
+  EXPECT_TRUE(std::isnan(c.lse[40]));
+  EXPECT_TRUE(std::isfinite(c.out[39 * 16]));
+  EXPECT_TRUE(std::isfinite(c.lse[41]));
+}
+
+TEST_P(Cuda, LongIsRightInLongTexts) {
+  for (const HalfType& type : kTypes) {
+    for (const std::int64_t dim : {64, 128}) {
+      Problem problem{GetParam()};
+      problem.shape = {1, 2, 1, 1000, 1000, dim};
+      expect_right(type, problem, true);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, Cuda, ::testing::ValuesIn(kKinds),
+                         [](const auto& info) { return kind_name(info.param); });
+
+class CudaTables : public Cuda {};
+
+TEST_P(CudaTables, MaskWithMinusInfinity) {
+  Problem problem{GetParam()};
+  problem.infinite_table = true;
+  for (const std::int64_t size : {1, 17, 130}) {
+    problem.shape = {2, 2, 2, size, size, 16};
+    check(problem);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Kernels, CudaTables, ::testing::Values(Kind::table, Kind::table_signed),
+                         [](const auto& info) { return kind_name(info.param); });
+
+TEST(CudaChecks, RefuseWhatTheKernelsCannotDo) {
+  std::string reason;
+  if (!cuda_available(reason)) GTEST_SKIP() << reason;
+  Problem problem{Kind::table};
+  problem.shape = {1, 2, 1, 20, 20, 64};
+  Case c(problem);
+  DeviceCase device(kTypes[0], c);
+  const auto refuses = [&](auto change) {
+    CudaAttention attention = device.attention;
+    change(attention);
+    EXPECT_THROW(cuda_attention_forward(attention, device.outputs), std::invalid_argument);
+  };
+  refuses([](CudaAttention& a) { a.shape.head_dim = 20; });
+  refuses([](CudaAttention& a) { a.shape.head_dim = 136; });
+  refuses([](CudaAttention& a) { a.shape.kv_heads = 3; });
+  refuses([](CudaAttention& a) { a.k.row = 65; });
+  refuses([](CudaAttention& a) { a.soft_cap = -1; });
+  refuses([](CudaAttention& a) { std::get<TableVariant>(a.variant).length = 10; });
+  refuses([](CudaAttention& a) { a.variant = TapaVariant{}; });
+  refuses([](CudaAttention& a) { a.variant = CudaTapeVariant{a.k, 64}; });
+}
 
 }  // namespace
 }  // namespace phasescope::kernels::testing

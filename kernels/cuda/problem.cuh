@@ -1,0 +1,81 @@
+#pragma once
+// What every kernel is given, and which pairs of it are visible.
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/attention_cuda.h"
+#include "kernels/cuda/variants.cuh"
+
+namespace phasescope::kernels::cuda {
+
+/// Inputs of a launch with the score that its kernel is compiled for.
+template <DeviceScore Score>
+struct Problem {
+  AttentionShape shape;
+  CudaTensor q, k, v, state;
+  std::int64_t state_dim = 0;
+  Score score;
+  float soft_cap = 0;  // log2 units
+  const std::uint8_t* key_mask = nullptr;
+};
+
+template <typename T>
+__device__ __forceinline__ T* pointer(const CudaTensor& tensor, std::int64_t batch,
+                                      std::int64_t head) {
+  return static_cast<T*>(tensor.data) + batch * tensor.batch + head * tensor.head;
+}
+
+/// A stretch of positions from first to last - 1.
+struct Stretch {
+  int first = 0, last = 0;
+};
+
+/// The mask of one batch entry. A query's position is its index plus query_offset, so that position
+/// - key is the distance.
+class Visibility {
+ public:
+  template <class Score>
+  __device__ Visibility(const Problem<Score>& problem, std::int64_t batch)
+      : queries_(static_cast<int>(problem.shape.queries)),
+        keys_(static_cast<int>(problem.shape.keys)),
+        offset_(static_cast<int>(problem.shape.query_offset)),
+        causal_(problem.shape.causal),
+        // Longer than any distance where there is no window.
+        window_(problem.shape.window > 0
+                    ? static_cast<int>(min(problem.shape.window, std::int64_t{1} << 30))
+                    : 1 << 30),
+        mask_(problem.key_mask ? problem.key_mask + batch * problem.shape.keys : nullptr) {}
+
+  __device__ bool visible(int position, int key) const {
+    return key < keys_ && (!causal_ || key <= position) && abs(position - key) < window_ &&
+           (!mask_ || mask_[key]);
+  }
+
+  /// Whether all pairs of these (inclusive) positions and keys are visible.
+  __device__ bool whole(int position, int last_position, int key, int last_key) const {
+    return last_key < keys_ && (!causal_ || last_key <= position) &&
+           last_position - key < window_ && last_key - position < window_ && !mask_;
+  }
+
+  /// Keys outside it are seen from no position in first .. last - 1.
+  __device__ Stretch keys(Stretch positions) const {
+    const int last = causal_ ? positions.last : positions.last + window_ - 1;
+    return {max(0, positions.first - window_ + 1), min(last, keys_)};
+  }
+
+  /// Query indices outside it see no key in first .. last - 1.
+  __device__ Stretch queries(Stretch keys) const {
+    const int first = causal_ ? keys.first : keys.first - window_ + 1;
+    return {max(0, first - offset_), min(keys.last + window_ - 1 - offset_, queries_)};
+  }
+
+ private:
+  int queries_, keys_, offset_;
+  bool causal_;
+  int window_;
+  const std::uint8_t* mask_;
+};
+
+}  // namespace phasescope::kernels::cuda

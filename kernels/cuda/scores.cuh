@@ -1,0 +1,95 @@
+#pragma once
+// From dot products to scores of a chunk: 16 rows of a warp x kColumns columns of a tile pair.
+
+#include <cuda_runtime.h>
+
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/cuda/problem.cuh"
+#include "kernels/cuda/tile.cuh"
+
+namespace phasescope::kernels::cuda {
+
+/// Where a thread's part of a chunk lies. Rows are queries and columns keys, or, transposed, the
+/// other way round. Queries are given by position (index + query_offset).
+template <bool kTransposed>
+struct Chunk {
+  int row = 0;             // position of the tile's first row
+  int column = 0;          // of its first column
+  int row_in_tile = 0;     // of the thread's upper row
+  int column_in_tile = 0;  // of the thread's first column
+
+  /// For the tile pair at `row`, `column` and the chunk that begins at its column `first`.
+  __device__ Chunk(int tile_row, int tile_column, int first, int warp, int lane)
+      : row(tile_row),
+        column(tile_column),
+        row_in_tile(warp * 16 + lane / 4),
+        column_in_tile(first + (lane % 4) * 2) {}
+
+  /// Of element e of the accumulator n.
+  __device__ int row_of(int e) const { return row + row_in_tile + 8 * (e / 2); }
+  __device__ int column_of(int n, int e) const { return column + column_in_tile + n * 8 + e % 2; }
+  __device__ int position(int n, int e) const { return kTransposed ? column_of(n, e) : row_of(e); }
+  __device__ int key(int n, int e) const { return kTransposed ? row_of(e) : column_of(n, e); }
+
+  /// Distance of the tile pair's entry 0, and the entry of an element.
+  __device__ static int first_distance(int tile_row, int tile_column) {
+    return (kTransposed ? tile_column - tile_row : tile_row - tile_column) - (kRows - 1);
+  }
+  __device__ int entry(int n, int e) const {
+    const int ahead = row_in_tile + 8 * (e / 2) - (column_in_tile + n * 8 + e % 2);
+    return (kTransposed ? -ahead : ahead) + kRows - 1;
+  }
+};
+
+/// The entry of a table that an element's distance has; 0 where the score has no table.
+template <DeviceScore Score, bool kTransposed>
+__device__ __forceinline__ float entry_of(std::uint32_t entries, const Chunk<kTransposed>& chunk,
+                                          int n, int e) {
+  if constexpr (Score::kEntries) {
+    return load_shared<float>(entries + static_cast<std::uint32_t>(chunk.entry(n, e)) * 4);
+  } else {
+    return 0;
+  }
+}
+
+/// Scores in log2 units, before the mask: the variant's, capped.
+template <int kColumns, DeviceScore Score, bool kTransposed>
+__device__ __forceinline__ void score_chunk(const Problem<Score>& problem,
+                                            const Dots<kColumns, Score>& dots,
+                                            std::uint32_t entries, const Chunk<kTransposed>& chunk,
+                                            float (&t)[kColumns / 8][4]) {
+#pragma unroll
+  for (int n = 0; n < kColumns / 8; ++n) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const float phase = Score::kDots == 2 ? dots.phase[Score::kDots == 2 ? n : 0][e] : 0;
+      const float entry = entry_of<Score>(entries, chunk, n, e);
+      t[n][e] = problem.score.score(dots.dot[n][e], phase, entry);
+    }
+  }
+  if (problem.soft_cap == 0) return;
+  const float cap = problem.soft_cap, inverse = 1 / cap;
+#pragma unroll
+  for (int n = 0; n < kColumns / 8; ++n) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) t[n][e] = cap * tanhf(t[n][e] * inverse);
+  }
+}
+
+/// -inf where the mask or the end of the keys says so.
+template <int kColumns, bool kTransposed>
+__device__ __forceinline__ void mask_chunk(const Visibility& visibility,
+                                           const Chunk<kTransposed>& chunk,
+                                           float (&t)[kColumns / 8][4]) {
+#pragma unroll
+  for (int n = 0; n < kColumns / 8; ++n) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      if (!visibility.visible(chunk.position(n, e), chunk.key(n, e))) t[n][e] = -INFINITY;
+    }
+  }
+}
+
+}  // namespace phasescope::kernels::cuda

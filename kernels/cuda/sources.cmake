@@ -1,0 +1,8 @@
+# Compiled by nvcc for the library, and by the host's compiler for tests/kernels/cuda_emulation.
+set(PHASESCOPE_CUDA_SOURCES
+  attention_cuda.cu
+  forward_plain.cu
+  forward_table.cu
+  forward_tapa.cu
+  forward_tape.cu)
+list(TRANSFORM PHASESCOPE_CUDA_SOURCES PREPEND ${CMAKE_CURRENT_LIST_DIR}/)

@@ -1,0 +1,92 @@
+#pragma once
+// Stands in for CUDA's header when kernels/cuda is compiled for the CPU (emulator.h): as much of it
+// as the kernels and their tests use.
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+
+#include "tests/kernels/cuda_emulation/emulator.h"
+
+// ---- Language ----------------------------------------------------------------------------------
+
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __grid_constant__
+
+#include <algorithm>
+using std::max;
+using std::min;
+
+// ---- Host --------------------------------------------------------------------------------------
+
+using cudaError_t = int;
+inline constexpr cudaError_t cudaSuccess = 0;
+inline constexpr cudaError_t cudaErrorInvalidValue = 1;
+inline const char* cudaGetErrorString(cudaError_t) { return "refused by the emulation"; }
+
+enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost };
+
+template <typename T>
+cudaError_t cudaMalloc(T** data, std::size_t bytes) {
+  *data = static_cast<T*>(phasescope::kernels::emulation::allocate(bytes));
+  return cudaSuccess;
+}
+inline cudaError_t cudaFree(void* data) {
+  try {
+    phasescope::kernels::emulation::release(data);
+  } catch (const std::exception&) {
+    return cudaErrorInvalidValue;
+  }
+  return cudaSuccess;
+}
+inline cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
+  if (bytes != 0) std::memcpy(to, from, bytes);
+  return cudaSuccess;
+}
+inline cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
+inline cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+};
+
+// ---- Device ------------------------------------------------------------------------------------
+
+inline void __syncthreads(phasescope::kernels::emulation::Place where =
+                              phasescope::kernels::emulation::Place::current()) {
+  phasescope::kernels::emulation::join_block(where);
+}
+inline void __syncwarp(phasescope::kernels::emulation::Place where =
+                           phasescope::kernels::emulation::Place::current()) {
+  phasescope::kernels::emulation::join_warp_memory(where);
+}
+
+template <typename T>
+T __shfl_xor_sync(unsigned, T value, int mask,
+                  phasescope::kernels::emulation::Place where =
+                      phasescope::kernels::emulation::Place::current()) {
+  struct Lane {
+    T value, result;
+    int mask;
+  } lane{value, value, mask};
+  phasescope::kernels::emulation::join_warp(
+      [](void* const* lanes) {
+        for (int n = 0; n < 32; ++n) {
+          Lane& to = *static_cast<Lane*>(lanes[n]);
+          to.result = static_cast<Lane*>(lanes[n ^ to.mask])->value;
+        }
+      },
+      &lane, where);
+  return lane.result;
+}
+
+inline float __cosf(float x) { return std::cos(x); }
+inline float __sinf(float x) { return std::sin(x); }

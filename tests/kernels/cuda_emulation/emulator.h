@@ -1,0 +1,100 @@
+#pragma once
+// Runs the device code of kernels/cuda on the CPU, so that it can be tested without a GPU. The
+// kernels' own sources are compiled by the host's compiler; three headers in this folder stand in
+// for what only a device has (found first, by the order of the include paths):
+//
+//   cuda_runtime.h           keywords, indices, memory, warp shuffles, fast functions
+//   kernels/cuda/mma.cuh     the PTX instructions, in the layouts of the PTX ISA (section "Matrix
+//                            multiply-accumulate operation using mma instruction", m16n8k16)
+//   kernels/cuda/launch.cuh  the launch
+//
+// A thread is a fiber. The fibers of a warp run until each stands at the next warp-wide operation,
+// which is then done once for all 32; __syncthreads joins the warps.
+//
+// What is reported as an error (std::runtime_error, with file and line):
+//   - lanes that stand at different warp-wide operations, or leave while others wait
+//   - warps that leave while others wait at __syncthreads
+//   - a read of shared memory that was never written, or whose asynchronous copy has not been
+//   waited
+//     for: a copy's bytes arrive only at the wait of the thread that began it
+//   - a read or write of shared memory that another warp wrote, or a write of what another warp
+//   read,
+//     without __syncthreads between; the same within a warp for reads, without __syncwarp
+//   - a copy from outside every allocation, off its alignment, or never waited for
+//   - a launch that no device of compute capability 8.0 to 9.0 takes, or outside an NVTX range
+//   - a write just before or after an allocation (when it is freed)
+//
+// What it does not show:
+//   - the memory model of a device: everything here is sequentially consistent, so a missing fence
+//     on global memory, or two blocks that write the same place, go unseen; nor are ordinary loads
+//     from global memory checked against the bounds
+//   - a write of shared memory that another lane of the same warp has just read
+//   - how tensor cores round: sums of 16 products are exact here and rounded once to float32
+//   - the fast functions' errors: __cosf, __sinf, exp2f, log2f are the C library's
+//   - registers, spills, bank conflicts, speed, and what nvcc makes of the source
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <source_location>
+
+namespace phasescope::kernels::emulation {
+
+using Place = std::source_location;
+
+struct Index {
+  unsigned x = 0, y = 0, z = 0;
+};
+
+/// Orders in which blocks, and the warps of a block, get their turn: results must not depend on it.
+enum class Order { ascending, descending };
+void set_order(Order order);
+
+/// Runs `body` as every thread of every block. Throws std::runtime_error for what is listed above.
+void run_kernel(Index grid, unsigned threads, std::size_t shared_bytes,
+                const std::function<void()>& body);
+
+/// As long as one lives, launches are inside a range.
+class Range {
+ public:
+  Range();
+  ~Range();
+  Range(const Range&) = delete;
+  Range& operator=(const Range&) = delete;
+};
+
+// ---- Called by threads -------------------------------------------------------------------------
+
+/// Returns once `operation` has been done for the 32 lanes of the warp; lanes[n] is lane n's
+/// `lane`.
+using WarpOperation = void (*)(void* const* lanes);
+void join_warp(WarpOperation operation, void* lane, Place where);
+void join_block(Place where);
+/// What a warp's lanes wrote before is seen by its other lanes after.
+void join_warp_memory(Place where);
+
+/// Shared memory by byte offset; offsets and sizes are multiples of 4.
+void read_shared(std::uint32_t offset, void* to, std::uint32_t bytes, Place where);
+void write_shared(std::uint32_t offset, const void* from, std::uint32_t bytes, Place where);
+
+/// Copies that arrive when they are waited for. `from` is not read where not `valid`: zeros arrive.
+void copy_async(std::uint32_t to, const void* from, std::uint32_t bytes, bool valid, Place where);
+void commit_copies();
+void wait_copies(std::size_t pending);
+
+// ---- Called by warp-wide operations ------------------------------------------------------------
+
+/// The bytes at `offset`, read by the warp in turn.
+void warp_read_shared(std::uint32_t offset, void* to, std::uint32_t bytes);
+
+// ---- Device memory -----------------------------------------------------------------------------
+
+/// Filled with 0xFF (NaN in every floating type). release() throws where the bytes around it were
+/// written.
+void* allocate(std::size_t bytes);
+void release(void* data);
+
+}  // namespace phasescope::kernels::emulation
+
+/// The running thread's, as on a device.
+extern phasescope::kernels::emulation::Index threadIdx, blockIdx, blockDim, gridDim;
