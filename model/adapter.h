@@ -14,9 +14,9 @@
 
 namespace phasescope::model {
 
-// A LoRA adapter in PEFT's layout (adapter_config.json, adapter_model.safetensors or .bin): W + s B A for
-// chosen matrices (arXiv 2106.09685; s = alpha / r, or alpha / sqrt(r) where the file says rslora),
-// and whole tensors that were trained along.
+// A LoRA adapter in PEFT's layout (adapter_config.json, adapter_model.safetensors or .bin): W + s B
+// A for chosen matrices (arXiv 2106.09685; s = alpha / r, or alpha / sqrt(r) where the file says
+// rslora), and whole tensors that were trained along.
 class Adapter {
  public:
   // Throws Error "bad_input" for anything but LoRA, and for what it cannot do of LoRA.

@@ -24,10 +24,10 @@ struct AttentionResult {
   std::string kernel;  // what ran: "fused cpu avx3", "plain", "plain (float64 has no fused form)"
 };
 
-// Attention of v (B, kv heads, M, d) under a program. Differentiable in both backends with respect to
-// q, k, v, tables, the correction's weights and the state. Fused: float32 on the CPU, causal or not,
-// windows, padding, soft caps; what fused_obstacle() names runs plain and says why. Plain without
-// gradients works in blocks of rows, so neither backend holds N x N then.
+// Attention of v (B, kv heads, M, d) under a program. Differentiable in both backends with respect
+// to q, k, v, tables, the correction's weights and the state. Fused: float32 on the CPU, causal or
+// not, windows, padding, soft caps; what fused_obstacle() names runs plain and says why. Plain
+// without gradients works in blocks of rows, so neither backend holds N x N then.
 AttentionResult attention(const AttentionProgram& program, const at::Tensor& v,
                           const AttentionOptions& options);
 

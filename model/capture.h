@@ -35,14 +35,15 @@ const std::vector<std::string>& capture_kinds();
 // only where something rotates).
 bool is_capture_tensor(const std::string& name, const ModelConfig& config);
 
-// Runs ids (B, N) through the model and keeps what was asked for, by the names of the command line's
-// `capture`: logits (B, N, V), hidden.L (B, N, C), attn.L, scores.L, content.L, positional.L
+// Runs ids (B, N) through the model and keeps what was asked for, by the names of the command
+// line's `capture`: logits (B, N, V), hidden.L (B, N, C), attn.L, scores.L, content.L, positional.L
 // (B, H, N, N), position.L (B, H, N, 2, d/2), q.L, k.L, v.L, q.L.rotated, k.L.rotated (B, H, N, d),
-// lse.L, entropy.L (B, H, N). In an encoder-decoder with "dec." and "enc." in front, and "cross." for
-// the decoder's attention to the encoder; ranges hold for all of them. By name alone: rope.inv_freq
-// (planes), the frequencies in force, or rope.full_attention.inv_freq and rope.sliding_attention.inv_freq
-// where local layers have others. Throws Error "bad_usage" for unknown names and ranges, and for more
-// than limit_bytes, naming the rows, columns and layers that would fit.
+// lse.L, entropy.L (B, H, N). In an encoder-decoder with "dec." and "enc." in front, and "cross."
+// for the decoder's attention to the encoder; ranges hold for all of them. By name alone:
+// rope.inv_freq (planes), the frequencies in force, or rope.full_attention.inv_freq and
+// rope.sliding_attention.inv_freq where local layers have others. Throws Error "bad_usage" for
+// unknown names and ranges, and for more than limit_bytes, naming the rows, columns and layers that
+// would fit.
 Captured capture(const Decoder& decoder, const at::Tensor& ids, const CaptureSpec& spec,
                  const ForwardOptions& options = {});
 

@@ -22,7 +22,7 @@ struct EncodingConfig {
 
 // How activations are normalised, and where.
 struct NormConfig {
-  std::string kind = "rms";       // rms; layer: the mean is taken off first
+  std::string kind = "rms";  // rms; layer: the mean is taken off first
   bool bias = false;
   bool unit_offset = false;       // multiplies by 1 + weight
   std::string placement = "pre";  // pre: what a branch reads; post: the sum it is added to;
@@ -33,61 +33,61 @@ struct NormConfig {
 struct AttentionConfig {
   bool causal = true;
   bool q_bias = false, k_bias = false, v_bias = false, o_bias = false;
-  std::string qk_norm = "none";   // of q and k before the encoding: none, head (each head by itself),
-                                  // full (the whole width)
-  double scale = 0;               // of q.k; 0: 1 / sqrt(head_dim)
-  bool scale_by_layer = false;    // layer n's scale is divided by n + 1
-  bool layer_gain = false;        // layer n's scale is divided by max(1, n), and its score multiplied
-                                  // by it, bias included
-  double clip = 0;                // q, k and v are clamped to +- this; 0: not
-  double soft_cap = 0;            // score s becomes cap tanh(s / cap); 0: not
-  std::int64_t window = 0;        // keys that a query of a local layer sees, itself counted
+  std::string qk_norm = "none";  // of q and k before the encoding: none, head (each head by
+                                 // itself), full (the whole width)
+  double scale = 0;             // of q.k; 0: 1 / sqrt(head_dim)
+  bool scale_by_layer = false;  // layer n's scale is divided by n + 1
+  bool layer_gain = false;      // layer n's scale is divided by max(1, n), and its score multiplied
+                                // by it, bias included
+  double clip = 0;              // q, k and v are clamped to +- this; 0: not
+  double soft_cap = 0;          // score s becomes cap tanh(s / cap); 0: not
+  std::int64_t window = 0;      // keys that a query of a local layer sees, itself counted
   std::vector<std::int64_t> local_layers = {};  // ascending
-  double log_scale = 0;           // token i's query is multiplied by ln(i + 1) / ln(log_scale); 0: not
-  // hidden: nothing sees a padded key. added: as a mask of huge negative numbers that is added to the
-  // causal one does it: where all keys that a query sees are padded, the weight is spread over those
-  // and the later keys that are not (TAPE's public code).
+  double log_scale = 0;  // token i's query is multiplied by ln(i + 1) / ln(log_scale); 0: not
+  // hidden: nothing sees a padded key. added: as a mask of huge negative numbers that is added to
+  // the causal one does it: where all keys that a query sees are padded, the weight is spread over
+  // those and the later keys that are not (TAPE's public code).
   std::string padding = "hidden";
 };
 
 struct MlpConfig {
-  bool gated = true;               // down(act(gate x) * up x); otherwise down(act(up x))
-  std::string activation = "silu"; // see known_activations()
-  bool up_bias = false;            // of the gate too
+  bool gated = true;                // down(act(gate x) * up x); otherwise down(act(up x))
+  std::string activation = "silu";  // see known_activations()
+  bool up_bias = false;             // of the gate too
   bool down_bias = false;
 };
 
 struct EmbeddingConfig {
-  std::int64_t width = 0;          // where it is not the model's: projected in, and out at the end
+  std::int64_t width = 0;  // where it is not the model's: projected in, and out at the end
   double scale = 1;
-  bool norm = false;               // after everything that is added to it
-  std::int64_t token_types = 0;    // kinds of tokens, each with a vector that is added
+  bool norm = false;             // after everything that is added to it
+  std::int64_t token_types = 0;  // kinds of tokens, each with a vector that is added
 };
 
 // From the last hidden state to logits.
 struct HeadConfig {
   bool present = true;
-  bool transform = false;          // first norm(act(W x + b)), with the MLP's activation
+  bool transform = false;  // first norm(act(W x + b)), with the MLP's activation
   bool bias = false;
-  double scale = 1;                // of the logits
-  double soft_cap = 0;             // as for scores
+  double scale = 1;     // of the logits
+  double soft_cap = 0;  // as for scores
 };
 
 // What stands between a token's place in the text and its position id, for any encoding.
 struct PositionsConfig {
-  std::string map = "identity";    // shift: ids start at `shift`; interpolate: id i stands at the
-                                   // place i / factor; random, random_by_layer: sorted draws
+  std::string map = "identity";  // shift: ids start at `shift`; interpolate: id i stands at the
+                                 // place i / factor; random, random_by_layer: sorted draws
   std::int64_t shift = 0;
   double factor = 1;
-  std::int64_t range = 0;          // they are below it; 0: twice the context; longer texts keep theirs
-  std::string draw = "training";   // each step of training draws afresh; outside it texts keep their
-                                   // places, or with "always" have one draw, from `seed`
+  std::int64_t range = 0;  // they are below it; 0: twice the context; longer texts keep theirs
+  std::string draw = "training";  // each step of training draws afresh; outside it texts keep their
+                                  // places, or with "always" have one draw, from `seed`
   std::int64_t seed = 1;
 };
 
 // What every checkpoint is translated to before anything runs: a transformer with one positional
-// encoding (local layers may have another one). The defaults are a pre-norm decoder with RMSNorm and
-// a gated MLP.
+// encoding (local layers may have another one). The defaults are a pre-norm decoder with RMSNorm
+// and a gated MLP.
 struct ModelConfig {
   std::string family = "phasescope";  // where the checkpoint came from; nothing depends on it
   std::int64_t vocab_size = 256;
@@ -97,10 +97,10 @@ struct ModelConfig {
   std::int64_t kv_heads = 4;  // divides heads
   std::int64_t head_dim = 48;
   std::int64_t ffn_width = 512;
-  std::int64_t context = 256;        // the length it was trained for
+  std::int64_t context = 256;  // the length it was trained for
   double norm_eps = 1e-5;
-  bool tie_embeddings = false;       // the head is the embedding's transpose
-  double init_std = 0.05;            // of init_weights
+  bool tie_embeddings = false;  // the head is the embedding's transpose
+  double init_std = 0.05;       // of init_weights
   // sequential: the MLP reads what attention was added to; parallel: both read the layer's input;
   // parallel_shared: through one norm.
   std::string residual = "sequential";
@@ -113,12 +113,13 @@ struct ModelConfig {
   // Above 0 there is an encoder too: of the same sizes, seeing both ways, and the decoder's layers
   // attend to what it gives.
   std::int64_t encoder_layers = 0;
-  std::int64_t decoder_start = 0;    // token before the first one that the decoder writes
+  std::int64_t decoder_start = 0;       // token before the first one that the decoder writes
   bool positions_skip_padding = false;  // position ids count the tokens that are no padding
   EncodingConfig encoding;
-  std::optional<EncodingConfig> local_encoding;  // of the local layers; theirs is `encoding` otherwise
-  Json tokenizer;                    // {"type": "bytes", ...}; null where none is known
-  std::string note;                  // a departure from the papers, shown wherever the model is
+  std::optional<EncodingConfig>
+      local_encoding;  // of the local layers; theirs is `encoding` otherwise
+  Json tokenizer;      // {"type": "bytes", ...}; null where none is known
+  std::string note;    // a departure from the papers, shown wherever the model is
 
   bool is_local(std::int64_t layer) const;
   // The encoder as a model of its own.
@@ -133,17 +134,18 @@ const std::vector<std::string>& known_activations();
 // one Error "bad_input". `where` names the file.
 ModelConfig read_model_config(const Json& object, const std::string& where);
 
-// Our own form with Hugging Face's field names and "model_type": "phasescope"; what Hugging Face has no
-// name for stands in groups ("norm", "attention", ...), fields that have their defaults left out.
+// Our own form with Hugging Face's field names and "model_type": "phasescope"; what Hugging Face
+// has no name for stands in groups ("norm", "attention", ...), fields that have their defaults left
+// out.
 Json write_model_config(const ModelConfig& config);
 
 // Sizes that cannot be: zero, not dividing, too many layers, an odd head size where the encoding
 // needs pairs, options the encoding does not know. Allocates nothing.
 void check_model_config(const ModelConfig& config, formats::ConfigProblems& problems);
 
-// Changes one field by its dotted name, as `--set` does: "encoding.base", the encoding's own key for
-// "encoding" ("rope.base"), or a field of ModelConfig ("context", "attention.window"). `value` is JSON, or text where it is not.
-// Throws Error "bad_usage" for a name that is not there.
+// Changes one field by its dotted name, as `--set` does: "encoding.base", the encoding's own key
+// for "encoding" ("rope.base"), or a field of ModelConfig ("context", "attention.window"). `value`
+// is JSON, or text where it is not. Throws Error "bad_usage" for a name that is not there.
 void set_field(ModelConfig& config, const std::string& name, const std::string& value);
 
 }  // namespace phasescope::model

@@ -53,8 +53,8 @@ struct ForwardOptions {
   // (layers, N) int64: what an encoding that draws its positions layer by layer takes in their
   // place.
   at::Tensor layer_position_ids;
-  // Row and column of each token on a grid, (N, 2) or (B, N, 2) int64, in place of position_ids; for
-  // encodings that have columns.
+  // Row and column of each token on a grid, (N, 2) or (B, N, 2) int64, in place of position_ids;
+  // for encodings that have columns.
   at::Tensor grid_positions;
   // In training: the seed of positions that are drawn at random. Without it they are as the
   // configuration has them outside training.

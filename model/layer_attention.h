@@ -28,8 +28,8 @@ struct ProbeRequest {
 
 struct ProbeResult {
   at::Tensor entropy, max_score, max_key, top1_mass, first_key_weight, mean_distance;
-  std::vector<at::Tensor> window_mass;                   // one a window
-  at::Tensor bucket_pairs;                               // (B, H, buckets) int64
+  std::vector<at::Tensor> window_mass;                          // one a window
+  at::Tensor bucket_pairs;                                      // (B, H, buckets) int64
   at::Tensor bucket_weight, bucket_score, bucket_score_square;  // the same shape, float64 sums
   std::string kernel;
 };
@@ -64,13 +64,13 @@ class LayerAttention {
   std::int64_t length() const;
   std::int64_t keys() const;  // length() but in cross attention
   const AttentionProgram& program() const { return program_; }
-  const at::Tensor& q() const { return program_.q_plain; }         // (B, H, N, d)
-  const at::Tensor& k() const { return program_.k_plain; }         // (B, kv heads, N, d)
-  const at::Tensor& v() const { return v_; }                       // (B, kv heads, N, d)
+  const at::Tensor& q() const { return program_.q_plain; }  // (B, H, N, d)
+  const at::Tensor& k() const { return program_.k_plain; }  // (B, kv heads, N, d)
+  const at::Tensor& v() const { return v_; }                // (B, kv heads, N, d)
   const at::Tensor& q_rotated() const { return program_.q; }
   const at::Tensor& k_rotated() const { return program_.k; }
-  const at::Tensor& lse() const { return lse_; }                   // (B, H, N)
-  const at::Tensor& entropy() const { return entropy_; }           // (B, H, N), nats
+  const at::Tensor& lse() const { return lse_; }          // (B, H, N)
+  const at::Tensor& entropy() const { return entropy_; }  // (B, H, N), nats
   // Which implementation ran the forward pass.
   const std::string& kernel() const { return kernel_; }
 

@@ -19,7 +19,7 @@ at::Tensor token_losses(const Decoder& decoder, const at::Tensor& ids,
                         const ForwardOptions& options = {}, Observer* observer = nullptr);
 
 // The same from hidden() of the same ids.
-at::Tensor token_losses_of(const Decoder& decoder, const at::Tensor& hidden,
-                           const at::Tensor& ids, const ForwardOptions& options = {});
+at::Tensor token_losses_of(const Decoder& decoder, const at::Tensor& hidden, const at::Tensor& ids,
+                           const ForwardOptions& options = {});
 
 }  // namespace phasescope::model

@@ -14,7 +14,7 @@ struct ModelFiles {
   std::string name;
   bool bundled = false;
   std::filesystem::path adapter = {};  // folder of a LoRA adapter to merge; empty for none
-  std::vector<std::string> notes;  // checkpoints that were skipped, and why
+  std::vector<std::string> notes;      // checkpoints that were skipped, and why
 };
 
 // Throws Error "bad_input" that says what was looked for.

@@ -19,14 +19,14 @@ namespace phasescope::model {
 
 // What opening found; worker/ turns it into the protocol's LoadReport.
 struct LoadReport {
-  std::string name, path;            // as asked for; the folder or file it was found in
+  std::string name, path;  // as asked for; the folder or file it was found in
   bool bundled = false;
-  std::string family;                // "llama", "tape_public", "phasescope"
-  std::string encoding_why;          // "rpe_type is \"adape\"", ...; with the scaling in force
+  std::string family;        // "llama", "tape_public", "phasescope"
+  std::string encoding_why;  // "rpe_type is \"adape\"", ...; with the scaling in force
   std::map<std::string, std::int64_t> dtypes;  // tensors of each stored dtype
   std::vector<std::string> missing, unexpected, tied, quirks, warnings;
   struct Flagged {
-    std::string name, dtype, flag;   // flag: "nan", "inf", "all zero", "unsupported"
+    std::string name, dtype, flag;  // flag: "nan", "inf", "all zero", "unsupported"
     std::vector<std::int64_t> shape;
   };
   std::vector<Flagged> flagged;
@@ -52,22 +52,23 @@ struct OpenModelOptions {
   at::ScalarType dtype = at::kFloat;
   // `--set` pairs: see set_field in config.h.
   std::vector<std::pair<std::string, std::string>> overrides;
-  std::function<bool()> cancelled;         // true ends the opening with Error "cancelled"
-  std::function<void(double)> progress;    // 0..1, while weights are read
+  std::function<bool()> cancelled;       // true ends the opening with Error "cancelled"
+  std::function<void(double)> progress;  // 0..1, while weights are read
 };
 
-// Opens a folder in Hugging Face layout, a folder of a LoRA adapter (merged into the base model that
-// lies beside it), a job's folder (its newest verified checkpoint), a checkpoint folder, a file of
-// weights beside a config.json, or a bundled model by its name. Everything is checked against the
-// configuration before weights are read. Throws Error "bad_input".
+// Opens a folder in Hugging Face layout, a folder of a LoRA adapter (merged into the base model
+// that lies beside it), a job's folder (its newest verified checkpoint), a checkpoint folder, a
+// file of weights beside a config.json, or a bundled model by its name. Everything is checked
+// against the configuration before weights are read. Throws Error "bad_input".
 std::shared_ptr<const Model> open_model(const std::string& path_or_name,
                                         const OpenModelOptions& options = {});
 
-// The same weights with fields of the configuration changed (`--set`); `name` is what the report calls
-// it, the model's own where empty.
+// The same weights with fields of the configuration changed (`--set`); `name` is what the report
+// calls it, the model's own where empty.
 std::shared_ptr<const Model> with_overrides(
     const std::shared_ptr<const Model>& model,
-    const std::vector<std::pair<std::string, std::string>>& overrides, const std::string& name = {});
+    const std::vector<std::pair<std::string, std::string>>& overrides,
+    const std::string& name = {});
 
 // The same model in another dtype.
 std::shared_ptr<const Model> in_dtype(const std::shared_ptr<const Model>& model,
@@ -80,8 +81,8 @@ std::shared_ptr<const Model> random_model(const ModelConfig& config, std::uint64
 // A model around weights that are there, a trainer's for instance.
 std::shared_ptr<const Model> model_of(ModelConfig config, Weights weights, const std::string& name);
 
-// About what reading a text of `length` tokens takes: `weight_bytes`, one layer's activations, and a
-// block of logits, of `item_bytes` a number.
+// About what reading a text of `length` tokens takes: `weight_bytes`, one layer's activations, and
+// a block of logits, of `item_bytes` a number.
 std::int64_t memory_bytes(const ModelConfig& config, std::int64_t weight_bytes,
                           std::int64_t item_bytes, std::int64_t length);
 

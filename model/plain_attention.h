@@ -23,9 +23,9 @@ AttentionResult plain_attention(const AttentionProgram& program, const at::Tenso
                                 const AttentionOptions& options);
 
 // (rows, columns) bool, true where a query may not see a key; (B, 1, rows, columns) where texts are
-// padded; undefined where all is seen. Where padding is added (config.h), a row all of whose visible
-// keys are padded sees those, and the later ones that are not, with the score 0 each: the huge
-// numbers of the public code's masks swallow the scores there.
+// padded; undefined where all is seen. Where padding is added (config.h), a row all of whose
+// visible keys are padded sees those, and the later ones that are not, with the score 0 each: the
+// huge numbers of the public code's masks swallow the scores there.
 at::Tensor hidden_pairs(const AttentionProgram& program, Range rows, Range columns);
 
 // Scores of single pairs: batch, head, row and column (P) int64; (P) each in the result.
@@ -33,8 +33,8 @@ ScoreParts plain_pair_scores(const AttentionProgram& program, const at::Tensor& 
                              const at::Tensor& head, const at::Tensor& row,
                              const at::Tensor& column);
 
-// CAPE's scores from the content scores and base biases of all heads, (B, H, rows, columns) and (B or
-// 1, H, rows, columns); `content` reads no bias. `cape.values` is not read.
+// CAPE's scores from the content scores and base biases of all heads, (B, H, rows, columns) and (B
+// or 1, H, rows, columns); `content` reads no bias. `cape.values` is not read.
 at::Tensor cape_scores(const CapeProgram& cape, const at::Tensor& content, const at::Tensor& bias);
 
 // -sum w ln w over the last dimension, in nats; 0 for weight 0.

@@ -17,7 +17,7 @@ struct LayerWeights {
   at::Tensor attention_norm, attention_norm_bias;  // (C)
   at::Tensor wq, wk, wv, wo;                       // (H d, C), (kv d, C), (kv d, C), (C, H d)
   at::Tensor bq, bk, bv, bo;
-  at::Tensor q_norm, q_norm_bias, k_norm, k_norm_bias;  // (d), or (H d) and (kv d)
+  at::Tensor q_norm, q_norm_bias, k_norm, k_norm_bias;           // (d), or (H d) and (kv d)
   at::Tensor attention_output_norm, attention_output_norm_bias;  // (C)
   at::Tensor cross_norm, cross_norm_bias;                        // (C)
   at::Tensor cross_wq, cross_wk, cross_wv, cross_wo;             // as above
@@ -46,14 +46,15 @@ struct Weights : StackWeights {
   at::Tensor embedding_norm, embedding_norm_bias;  // (C)
   at::Tensor head_transform, head_transform_bias;  // (C, C), (C)
   at::Tensor head_norm, head_norm_bias;            // (C)
-  at::Tensor head;                         // (V, E); undefined where it is the embedding
-  at::Tensor head_bias;                    // (V)
+  at::Tensor head;                                 // (V, E); undefined where it is the embedding
+  at::Tensor head_bias;                            // (V)
   StackWeights encoder;
 };
 
 // Canonical names are Llama's ("model.layers.0.self_attn.q_proj.weight") as far as they go,
-// "model.layers.N.encoding.NAME", "model.encoding.NAME" for the encoding's ("model.local_encoding.NAME"
-// for the local layers' own), and "model.encoder." in place of "model." for an encoder's.
+// "model.layers.N.encoding.NAME", "model.encoding.NAME" for the encoding's
+// ("model.local_encoding.NAME" for the local layers' own), and "model.encoder." in place of
+// "model." for an encoder's.
 struct TensorSpec {
   std::string name;
   std::vector<std::int64_t> shape;
