@@ -330,7 +330,7 @@ ModelConfig read_model_config(const Json& object, const std::string& where) {
     }
     if (const Json* tokenizer = reader.raw("tokenizer")) config.tokenizer = *tokenizer;
   }
-  if (problems.empty()) check_model_config(config, problems);
+  check_model_config(config, problems);
   problems.throw_if_any(where);
   return config;
 }
@@ -409,23 +409,25 @@ void check_structure(const ModelConfig& config, formats::ConfigProblems& problem
   }
 }
 
-void check_encoding(const ModelConfig& config, formats::ConfigProblems& problems) {
-  try {
-    make_encoding(config);
-    make_local_encoding(config);
-  } catch (const formats::Error& error) {
-    problems.add("encoding", error.message());
-  }
+void check_encodings(const ModelConfig& config, formats::ConfigProblems& problems) {
+  make_encoding(config, problems);
+  if (!config.local_encoding) return;
+  ModelConfig local = config;
+  local.encoding = *config.local_encoding;
+  make_encoding(local, problems);
 }
 
 }  // namespace
 
 void check_model_config(const ModelConfig& config, formats::ConfigProblems& problems) {
-  formats::check_heads(problems, config.heads * config.head_dim, config.heads, config.kv_heads,
-                       config.head_dim);
-  check_layers(config, problems);
+  // Sizes among which some could not be read are held against each other no more.
+  if (problems.empty()) {
+    formats::check_heads(problems, config.heads * config.head_dim, config.heads, config.kv_heads,
+                         config.head_dim);
+    check_layers(config, problems);
+  }
   check_structure(config, problems);
-  if (problems.empty()) check_encoding(config, problems);
+  check_encodings(config, problems);
 }
 
 void set_field(ModelConfig& config, const std::string& name, const std::string& value) {

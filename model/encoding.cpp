@@ -3,10 +3,12 @@
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 
+#include <algorithm>
 #include <cmath>
-#include <sstream>
+#include <utility>
 
 #include "formats/error.h"
+#include "model/encoding_cost.h"
 #include "model/near_names.h"
 
 namespace phasescope::model {
@@ -37,6 +39,18 @@ std::string joined(const std::vector<std::string>& names) {
   return text;
 }
 
+// "above 0", "at least 1", "from 0 to 1".
+std::string range_text(const OptionInfo& option) {
+  const auto number = [&](double end) {
+    const bool whole = option.fallback.is_number_integer();
+    return whole ? std::to_string(static_cast<std::int64_t>(end)) : Json(end).dump();
+  };
+  if (option.max == kNoLimit && option.min != kAboveZero) return "at least " + number(option.min);
+  if (option.max == kNoLimit) return "above 0";
+  if (option.min == kAboveZero) return "above 0 and at most " + number(option.max);
+  return "from " + number(option.min) + " to " + number(option.max);
+}
+
 // Empty where the value is good.
 std::string fault_of(const Json& value, const OptionInfo& option) {
   if (!same_type(value, option.fallback)) {
@@ -45,9 +59,7 @@ std::string fault_of(const Json& value, const OptionInfo& option) {
   if (value.is_number()) {
     const double number = value.get<double>();
     if (!(number >= option.min && number <= option.max)) {
-      std::ostringstream sentence;
-      sentence << "must lie in " << option.min << " to " << option.max << ", is " << value.dump();
-      return sentence.str();
+      return "must be " + range_text(option) + ", but is " + value.dump();
     }
   }
   if (value.is_string() && !option.choices.empty()) {
@@ -164,6 +176,33 @@ at::Tensor Encoding::bias(const Parameters& layer, const TermRegion& region) con
 
 void Encoding::constrain(Parameters&) const {}
 
+std::vector<EncodingCost> Encoding::cost(const CostSizes&) const { return {}; }
+
+std::vector<std::string> Encoding::idle_options() const {
+  std::vector<std::string> list;
+  for (const OptionInfo& option : info().options) {
+    const Json& value = options_.at(option.key);
+    if (!option.need || value == option.fallback) continue;
+    const std::vector<Json>& values = option.need->values;
+    if (std::find(values.begin(), values.end(), options_.at(option.need->key)) != values.end()) {
+      continue;
+    }
+    std::string needed;
+    for (const Json& one : values) {
+      needed +=
+          (needed.empty() ? "" : " or ") + (one.is_string() ? one.get<std::string>() : one.dump());
+    }
+    list.push_back(info().key + "." + option.key + " is set, but changes nothing unless " +
+                   option.need->key + " is " + needed);
+  }
+  return list;
+}
+
+OptionInfo only_where(OptionNeed need, OptionInfo option) {
+  option.need = std::move(need);
+  return option;
+}
+
 Json resolve_options(const EncodingInfo& info, const Json& options,
                      formats::ConfigProblems& problems) {
   Json resolved = Json::object();
@@ -194,19 +233,46 @@ const EncodingEntry* find_encoding(const std::string& key) {
   return nullptr;
 }
 
-std::unique_ptr<Encoding> make_encoding(const ModelConfig& config) {
-  const EncodingEntry* entry = find_encoding(config.encoding.key);
-  if (entry == nullptr) {
+namespace {
+
+// Its entry, and its options with the defaults filled in.
+const EncodingEntry* resolve(const EncodingConfig& asked, Json& options,
+                             formats::ConfigProblems& problems) {
+  const EncodingEntry* entry = find_encoding(asked.key);
+  if (entry != nullptr) {
+    options = resolve_options(*entry->info, asked.options, problems);
+  } else {
     std::vector<std::string> known;
     for (const EncodingEntry& other : encodings()) known.push_back(other.info->key);
-    throw formats::bad_input("\"" + config.encoding.key + "\" is no encoding this program knows" +
-                                 near_names(config.encoding.key, known),
-                             "encoding.key");
+    problems.add("encoding.key", "\"" + asked.key + "\" is no encoding this program knows" +
+                                     near_names(asked.key, known));
   }
+  return entry;
+}
+
+}  // namespace
+
+std::unique_ptr<Encoding> make_encoding(const ModelConfig& config) {
   formats::ConfigProblems problems;
-  const Json options = resolve_options(*entry->info, config.encoding.options, problems);
+  Json options;
+  const EncodingEntry* entry = resolve(config.encoding, options, problems);
   problems.throw_if_any("encoding");
   return entry->make(options, config);
+}
+
+std::unique_ptr<Encoding> make_encoding(const ModelConfig& config,
+                                        formats::ConfigProblems& problems) {
+  Json options;
+  const EncodingEntry* entry = resolve(config.encoding, options, problems);
+  // What an encoding says of sizes that cannot be says nothing of itself.
+  if (!problems.empty()) return nullptr;
+  try {
+    return entry->make(options, config);
+  } catch (const formats::Error& error) {
+    problems.add(error.where().empty() ? "encoding" : error.where(),
+                 error.message() + (error.hint().empty() ? "" : "; " + error.hint()));
+    return nullptr;
+  }
 }
 
 std::unique_ptr<Encoding> make_local_encoding(const ModelConfig& config) {

@@ -18,10 +18,13 @@
 
 namespace phasescope::model {
 
+struct CostSizes;
+struct EncodingCost;
+
 // ---- Positions and state -----------------------------------------------------------------------
 
-// Position ids of N tokens: shift, shift + 1, ... unless `ids` says otherwise. Ids feed the encoding
-// (angles, distances); the causal mask goes by index.
+// Position ids of N tokens: shift, shift + 1, ... unless `ids` says otherwise. Ids feed the
+// encoding (angles, distances); the causal mask goes by index.
 struct Positions {
   std::int64_t length = 0;
   std::int64_t shift = 0;
@@ -32,21 +35,22 @@ struct Positions {
   std::int64_t largest_distance() const;
 };
 
-// `length` of the positions 0..range-1 in order, drawn at random, the same for the same seed: (length)
-// int64. At most `range` can be drawn.
+// `length` of the positions 0..range-1 in order, drawn at random, the same for the same seed:
+// (length) int64. At most `range` can be drawn.
 at::Tensor drawn_positions(std::int64_t length, std::int64_t range, std::uint64_t seed);
 
 // Tokens (int64) times `step`, rounded towards 0: for encodings that know whole places alone.
 at::Tensor whole_places(const at::Tensor& tokens, double step);
 
-// What travels from layer to layer beside the hidden state. z holds one complex number a token, head
-// and plane: (B or 1, H or 1, N, 2, planes), cosine (real) parts first, at most d/2 planes; undefined
-// for encodings that rotate nothing. With d planes there is a number of each kind for every channel
-// (rotation.h): no complex numbers then.
+// What travels from layer to layer beside the hidden state. z holds one complex number a token,
+// head and plane: (B or 1, H or 1, N, 2, planes), cosine (real) parts first, at most d/2 planes;
+// undefined for encodings that rotate nothing. With d planes there is a number of each kind for
+// every channel (rotation.h): no complex numbers then.
 struct PositionState {
   Positions positions;
   at::Tensor z;
-  at::Tensor table = {};  // what else the layers share, as the encoding says: t5's TableProgram values
+  at::Tensor table =
+      {};  // what else the layers share, as the encoding says: t5's TableProgram values
 };
 
 // ---- What attention runs -----------------------------------------------------------------------
@@ -79,16 +83,16 @@ struct CapeProgram {
   at::Tensor w1, b1, w2, b2;  // (D, in), (D), (H, D), (H)
 };
 
-// A region of the scores, as a term is asked for it: content (B, heads, rows, columns), scale * q.k of
-// q and k as transformed, with the index of its first head, row and column; the position ids of its
-// queries (B or 1, rows, 1) and keys (B or 1, 1, columns), int64.
+// A region of the scores, as a term is asked for it: content (B, heads, rows, columns), scale * q.k
+// of q and k as transformed, with the index of its first head, row and column; the position ids of
+// its queries (B or 1, rows, 1) and keys (B or 1, 1, columns), int64.
 struct TermRegion {
   at::Tensor content;
   at::Tensor query_id, key_id;
   std::int64_t first_head = 0, first_row = 0, first_column = 0;
 };
-// What no other kind can say, by plain tensor ops alone: the score of a region, of its content's shape
-// and before any mask. It may outlive the encoding, so it holds what it needs.
+// What no other kind can say, by plain tensor ops alone: the score of a region, of its content's
+// shape and before any mask. It may outlive the encoding, so it holds what it needs.
 struct TermProgram {
   std::function<at::Tensor(const TermRegion&)> score;
   bool reads_rows = false;  // is asked for all heads and all keys of its rows, whatever is wanted
@@ -98,8 +102,8 @@ struct TermProgram {
 struct AttentionProgram {
   enum class Kind { plain, table, tapa, tape, cape, term };
   Kind kind = Kind::plain;
-  at::Tensor q, k;              // (B, H, N, d), (B, kv heads, M, d), transformed; any strides. M is N
-                                // but in cross attention
+  at::Tensor q, k;  // (B, H, N, d), (B, kv heads, M, d), transformed; any strides. M is N
+                    // but in cross attention
   at::Tensor q_plain, k_plain;  // the same before the transform
   double scale = 1;             // of q.k; also of the content score where `kind` is not tapa
   TableProgram table;
@@ -108,14 +112,14 @@ struct AttentionProgram {
   CapeProgram cape;
   TermProgram term;
   Positions positions;
-  // Added to the score of query i and key j: bias_j - bias_i, where rounding has made a bias that is
-  // no function of the distance. (B or 1, H, N); undefined for none.
+  // Added to the score of query i and key j: bias_j - bias_i, where rounding has made a bias that
+  // is no function of the distance. (B or 1, H, N); undefined for none.
   at::Tensor token_bias = {};
-  double gain = 1;           // the score is multiplied by it; cape and term alone
-  double soft_cap = 0;       // s becomes cap tanh(s / cap), before the mask; 0: not
+  double gain = 1;      // the score is multiplied by it; cape and term alone
+  double soft_cap = 0;  // s becomes cap tanh(s / cap), before the mask; 0: not
   bool causal = true;
-  std::int64_t window = 0;   // a query sees keys less than this many tokens away; 0: all
-  at::Tensor key_mask = {};  // (B, M) bool, false for padding, which nothing sees
+  std::int64_t window = 0;     // a query sees keys less than this many tokens away; 0: all
+  at::Tensor key_mask = {};    // (B, M) bool, false for padding, which nothing sees
   bool padding_added = false;  // AttentionConfig::padding is "added"
   at::Tensor mask;  // (N, M) bool, true where a query sees a key; replaces `causal` and `window`
 };
@@ -124,14 +128,27 @@ const char* name_of(AttentionProgram::Kind kind);
 
 // ---- The encoding ------------------------------------------------------------------------------
 
+// Ends of an option's range.
+inline constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+inline constexpr double kAboveZero = std::numeric_limits<double>::min();
+
+// What makes an option count: another one of the same encoding that has one of these values.
+struct OptionNeed {
+  std::string key;
+  std::vector<Json> values;
+};
+
 struct OptionInfo {
   std::string key;
   Json fallback;  // its default; its JSON type is the option's
   std::string help;
   std::vector<std::string> choices = {};  // of a text; empty for any
-  double min = -std::numeric_limits<double>::infinity();
-  double max = std::numeric_limits<double>::infinity();
+  double min = -kNoLimit;
+  double max = kNoLimit;
+  std::optional<OptionNeed> need = {};  // none: it always counts
 };
+// The option with a need.
+OptionInfo only_where(OptionNeed need, OptionInfo option);
 
 struct EncodingInfo {
   std::string key, title;
@@ -147,24 +164,25 @@ struct ParameterSpec {
   enum class Init { normal, residual_normal, zeros, ones, uniform };
   std::string name;
   std::vector<std::int64_t> shape;
-  Init init = Init::normal;       // normal: N(0, init_std); residual_normal: / sqrt(2 layers)
-  double low = 0, high = 1;       // of `uniform`
+  Init init = Init::normal;  // normal: N(0, init_std); residual_normal: / sqrt(2 layers)
+  double low = 0, high = 1;  // of `uniform`
   bool trainable = true;
-  bool optional = false;          // may be absent from a checkpoint
-  bool decays = true;             // weight decay applies
-  at::Tensor start = {};          // values to start with in place of `init`, broadcast to the shape
+  bool optional = false;  // may be absent from a checkpoint
+  bool decays = true;     // weight decay applies
+  at::Tensor start = {};  // values to start with in place of `init`, broadcast to the shape
 };
 
 using Parameters = std::map<std::string, at::Tensor>;
 
-// What start() needs to know. `dtype` is the model's; `angle_dtype` that of position times frequency
-// (the same unless asked otherwise: theory checks run float64 models on float32 angles).
+// What start() needs to know. `dtype` is the model's; `angle_dtype` that of position times
+// frequency (the same unless asked otherwise: theory checks run float64 models on float32 angles).
 struct StartContext {
   Positions positions;
   at::ScalarType dtype;
   at::ScalarType angle_dtype;
   const Parameters* shared = nullptr;
-  at::Tensor layer_ids = {};  // (layers, N) int64: positions given a layer, where the encoding draws them
+  at::Tensor layer_ids =
+      {};  // (layers, N) int64: positions given a layer, where the encoding draws them
   // In training: what encodings that draw their positions draw them from.
   std::optional<std::uint64_t> draw = {};
 };
@@ -218,14 +236,19 @@ class Encoding {
   // that depends on nothing else; undefined for the others. Differentiable.
   virtual at::Tensor bias_table(const Parameters& layer, std::int64_t length,
                                 at::ScalarType dtype) const;
-  // The same of a region's pairs and all heads, (B or 1, H, rows, columns), keys after the query being
-  // at distance 0; for those too whose bias depends on the positions themselves.
+  // The same of a region's pairs and all heads, (B or 1, H, rows, columns), keys after the query
+  // being at distance 0; for those too whose bias depends on the positions themselves.
   virtual at::Tensor bias(const Parameters& layer, const TermRegion& region) const;
 
   // Largest shift of position ids that training draws (uniformly in 0..value); 0 for none.
   virtual std::int64_t train_shift() const { return 0; }
   // Called after each optimiser step: puts parameters back into their range.
   virtual void constrain(Parameters& layer) const;
+
+  // What one forward pass computes more than plain attention (encoding_cost.h).
+  virtual std::vector<EncodingCost> cost(const CostSizes& sizes) const;
+  // One sentence for each option that is set and changes nothing, for the load report.
+  virtual std::vector<std::string> idle_options() const;
 
  protected:
   Encoding(const Json& options, const ModelConfig& model);
@@ -263,14 +286,17 @@ const std::vector<EncodingEntry>& encodings();
 // Null where there is none of that key.
 const EncodingEntry* find_encoding(const std::string& key);
 
-// Fills in defaults. Unknown options (naming the near ones), wrong types and values out of range are
-// put down in `problems`.
+// Fills in defaults. Unknown options (naming the near ones), wrong types and values out of range
+// are put down in `problems`.
 Json resolve_options(const EncodingInfo& info, const Json& options,
                      formats::ConfigProblems& problems);
 
 // The encoding of config.encoding. Throws Error "bad_input" that lists all problems: an unknown key
 // or option (naming the near ones), a wrong type, a value out of range.
 std::unique_ptr<Encoding> make_encoding(const ModelConfig& config);
+// The same with what is wrong put down in `problems`; null then.
+std::unique_ptr<Encoding> make_encoding(const ModelConfig& config,
+                                        formats::ConfigProblems& problems);
 // That of the local layers; null where it is the same.
 std::unique_ptr<Encoding> make_local_encoding(const ModelConfig& config);
 

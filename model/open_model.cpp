@@ -9,6 +9,7 @@
 #include "formats/error.h"
 #include "formats/tokenizer_files.h"
 #include "model/checkpoint_reader.h"
+#include "model/idle_settings.h"
 #include "model/tensor_io.h"
 
 namespace phasescope::model {
@@ -23,6 +24,15 @@ void fill_sizes(const ModelConfig& config, const Encoding& encoding, const Weigh
   const std::int64_t item = static_cast<std::int64_t>(at::elementSize(dtype));
   report.weight_bytes = report.parameters * item;
   report.memory_bytes_at_context = memory_bytes(config, report.weight_bytes, item, config.context);
+}
+
+// Once, however often a report is handed on.
+void warn_of_idle_settings(const ModelConfig& config, LoadReport& report) {
+  std::vector<std::string>& warnings = report.warnings;
+  for (const std::string& sentence : idle_settings(config)) {
+    const bool there = std::find(warnings.begin(), warnings.end(), sentence) != warnings.end();
+    if (!there) warnings.push_back(sentence);
+  }
 }
 
 std::shared_ptr<const formats::Tokenizer> tokenizer_of(const ModelConfig& config,
@@ -52,6 +62,7 @@ std::shared_ptr<const Model> assembled(LoadReport report, ModelConfig config, We
                                        std::shared_ptr<const formats::Tokenizer> tokenizer) {
   std::shared_ptr<const Encoding> encoding = make_encoding(config);
   fill_sizes(config, *encoding, weights, weights.embedding.scalar_type(), report);
+  warn_of_idle_settings(config, report);
   report.tokenizer = tokenizer ? tokenizer->name() : "";
   return std::make_shared<const Model>(
       Model{std::move(report), std::move(tokenizer),
@@ -113,6 +124,10 @@ std::shared_ptr<const Model> with_overrides(
   ModelConfig config = model->config();
   LoadReport report = model->report;
   if (!name.empty()) report.name = name;
+  // What was idle may be so no longer.
+  for (const std::string& sentence : idle_settings(config)) {
+    std::erase(report.warnings, sentence);
+  }
   for (const auto& [key, value] : overrides) {
     set_field(config, key, value);
     report.quirks.push_back("--set " + key + "=" + value);

@@ -106,15 +106,6 @@ std::string scaling_of(const model::Model& model) {
   return (most.empty() ? "none" : most) + "; local layers: " + (theirs.empty() ? "none" : theirs);
 }
 
-// A scaling that was asked for and does nothing.
-std::string idle_scaling(const model::Encoding& encoding) {
-  const json& options = encoding.options();
-  const std::string kind = options.value("scaling", "none");
-  const bool by_factor = kind == "linear" || kind == "ntk" || kind == "yarn" || kind == "llama3";
-  if (!by_factor || options.value("factor", 1.0) != 1.0) return {};
-  return "the scaling " + kind + " has the factor 1, which changes nothing: set encoding.factor";
-}
-
 protocol::LoadReport load_report(const model::Model& model, std::int64_t length) {
   const model::LoadReport& from = model.report;
   const model::ModelConfig& config = model.config();
@@ -131,8 +122,6 @@ protocol::LoadReport load_report(const model::Model& model, std::int64_t length)
   out.dtypes = from.dtypes;
   out.missing = from.missing, out.unexpected = from.unexpected, out.tied = from.tied;
   out.quirks = from.quirks, out.warnings = from.warnings;
-  const std::string idle = idle_scaling(model.encoding());
-  if (!idle.empty()) out.warnings.push_back(idle);
   for (const auto& tensor : from.flagged) {
     out.flagged.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.flag});
   }

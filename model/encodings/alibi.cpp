@@ -4,6 +4,9 @@
 
 #include <cmath>
 
+#include "model/encoding_cost.h"
+#include "model/encodings/rotation.h"
+
 namespace phasescope::model {
 namespace {
 
@@ -89,11 +92,7 @@ class Alibi final : public Encoding {
 
   AttentionProgram program(const Parameters& layer, const at::Tensor& q, const at::Tensor& k,
                            const PositionState& state) const override {
-    AttentionProgram program;
-    program.q = program.q_plain = q;
-    program.k = program.k_plain = k;
-    program.scale = scale_;
-    program.positions = state.positions;
+    AttentionProgram program = unrotated(q, k, state);
     if (text("rounding") == "bfloat16") {
       program.token_bias = rounded_bias(layer, state.positions, q.scalar_type());
     } else {
@@ -102,6 +101,10 @@ class Alibi final : public Encoding {
           bias_table(layer, state.positions.largest_distance() + 1, q.scalar_type());
     }
     return program;
+  }
+
+  std::vector<EncodingCost> cost(const CostSizes& s) const override {
+    return {score_cost("bias on the scores", s, 1)};
   }
 
  private:
@@ -118,9 +121,7 @@ class Alibi final : public Encoding {
   // alone.
   at::Tensor rounded_bias(const Parameters& layer, const Positions& positions,
                           at::ScalarType dtype) const {
-    const at::Tensor ids = positions.consecutive()
-                               ? at::arange(positions.length, at::kLong) + positions.shift
-                               : positions.ids;
+    const at::Tensor ids = position_ids(positions);
     const at::Tensor by_text = ids.dim() == 2 ? ids : ids.unsqueeze(0);
     const at::Tensor rounded =
         slopes(layer, dtype).to(at::kBFloat16).view({1, -1, 1}) * by_text.unsqueeze(1);

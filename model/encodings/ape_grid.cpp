@@ -3,9 +3,10 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <limits>
+#include <cmath>
 
 #include "formats/error.h"
+#include "model/encoding_cost.h"
 #include "model/encodings/orthogonal_powers.h"
 #include "model/encodings/rotation.h"
 
@@ -13,8 +14,6 @@ namespace phasescope::model {
 namespace {
 
 const EncodingInfo& ape_grid_info() {
-  const double none = std::numeric_limits<double>::infinity();
-  const double tiny = std::numeric_limits<double>::min();
   static const EncodingInfo info = {
       .key = "ape_grid",
       .title = "APE on grids (a matrix for each axis)",
@@ -23,19 +22,14 @@ const EncodingInfo& ape_grid_info() {
           "channels each; token i stands in row i div columns, column i mod columns",
       .source = "arXiv 2312.16045, Section 4.3",
       .departure = "",
-      .options =
-          {{"base", 10000.0, "base of RoPE's angles, which it starts with", {}, tiny, none},
-           {"start",
-            "rope",
-            "W1 and W2 at the start: RoPE's rotation, the public code's reading of it, or near the "
-            "identity",
-            {"rope", "public_rope", "identity"}},
-           {"columns", 16, "of the grid: position ids run along its rows", {}, 1, 1e9},
-           {"decay", 0.98, "multiplies the score for each step of distance; 1: off", {}, tiny, 1},
-           {"distance",
-            "euclidean",
-            "rounded down (public image model), or steps along the axes",
-            {"euclidean", "manhattan"}}},
+      .options = {ape_base_option(),
+                  start_option("W1 and W2"),
+                  {"columns", 16, "of the grid: position ids run along its rows", {}, 1, 1e9},
+                  decay_option("step of distance"),
+                  {"distance",
+                   "euclidean",
+                   "rounded down (public image model), or steps along the axes",
+                   {"euclidean", "manhattan"}}},
       // Position ids that are shifted fall into other rows; by whole rows nothing changes.
       .shift_invariant = false,
       .has_state = false,
@@ -96,10 +90,7 @@ class ApeGrid final : public Encoding {
   AttentionProgram program(const Parameters&, const at::Tensor& q, const at::Tensor& k,
                            const PositionState& state) const override {
     AttentionProgram program = unrotated(q, k, state);
-    const Positions& positions = state.positions;
-    const at::Tensor ids = positions.consecutive()
-                               ? at::arange(positions.length, at::kLong) + positions.shift
-                               : positions.ids;
+    const at::Tensor ids = position_ids(state.positions);
     program.q = placed(q, state.table, ids);
     program.k = placed(k, state.table, ids);
     if (number("decay") < 1) {
@@ -111,6 +102,14 @@ class ApeGrid final : public Encoding {
                               });
     }
     return program;
+  }
+
+  // As for sequences, but of two axes, each with half of a head.
+  std::vector<EncodingCost> cost(const CostSizes& s) const override {
+    const double columns = number("columns");
+    const double largest = std::max({2.0, columns, s.tokens / columns});
+    const double bits = std::ceil(std::log2(largest));
+    return {token_cost("powers of matrices", s, 2 * bits * s.heads * s.head_dim * s.head_dim / 2)};
   }
 
  private:

@@ -2,18 +2,16 @@
 
 #include <ATen/ATen.h>
 
-#include <limits>
 #include <numbers>
 
 #include "formats/error.h"
+#include "model/encoding_cost.h"
 #include "model/encodings/rotation.h"
 
 namespace phasescope::model {
 namespace {
 
 const EncodingInfo& ape_periodic_info() {
-  const double none = std::numeric_limits<double>::infinity();
-  const double tiny = std::numeric_limits<double>::min();
   static const EncodingInfo info = {
       .key = "ape_periodic",
       .title = "APE on periodic sequences",
@@ -22,12 +20,7 @@ const EncodingInfo& ape_periodic_info() {
           "2 pi / period, so that W^period = 1",
       .source = "arXiv 2312.16045, Section 4.1, periodic domains",
       .departure = "",
-      .options = {{"base",
-                   10000.0,
-                   "base of RoPE's angles, to which the turns come nearest",
-                   {},
-                   tiny,
-                   none},
+      .options = {base_option("base of RoPE's angles, to which the turns come nearest"),
                   {"period", 64, "tokens after which positions repeat", {}, 1, 1e9}},
       .shift_invariant = true,
       .has_state = true,
@@ -81,7 +74,8 @@ class ApePeriodic final : public Encoding {
         (by_text.unsqueeze(1).unsqueeze(-1).to(context.angle_dtype) * turns.unsqueeze(1) * angle)
             .to(context.dtype);  // (B or 1, H, N, d/2)
     PositionState state{context.positions, at::stack({angles.cos(), angles.sin()}, -2)};
-    state.table = orthonormal(context.shared->at("basis"));
+    // In float64, as powers of matrices are: LAPACK has no 16 bits either.
+    state.table = orthonormal(context.shared->at("basis").to(at::kDouble)).to(context.dtype);
     return state;
   }
 
@@ -92,6 +86,12 @@ class ApePeriodic final : public Encoding {
     program.q = rotate(at::matmul(q, state.table), state.z, RotationLayout::interleaved);
     program.k = rotate(at::matmul(k, state.table), state.z, RotationLayout::interleaved);
     return program;
+  }
+
+  // The basis on both sides, then the rotation.
+  std::vector<EncodingCost> cost(const CostSizes& s) const override {
+    return {token_cost("change of basis", s, 2 * s.heads * s.head_dim * s.head_dim),
+            rotation_cost(s)};
   }
 };
 

@@ -2,33 +2,24 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "formats/error.h"
+#include "model/encoding_cost.h"
 #include "model/encodings/orthogonal_powers.h"
-#include "model/encodings/rotation.h"
 
 namespace phasescope::model {
 namespace {
 
 const EncodingInfo& ape_sequence_info() {
-  const double none = std::numeric_limits<double>::infinity();
-  const double tiny = std::numeric_limits<double>::min();
   static const EncodingInfo info = {
       .key = "ape_sequence",
       .title = "APE on sequences (positions as orthogonal matrices)",
       .formula = "s_ij = q_i.(W^(j-i) k_j) decay^|i-j| / sqrt(d), W = exp(A - A^T) of each head",
       .source = "arXiv 2312.16045, Section 4.1",
       .departure = "",
-      .options =
-          {{"base", 10000.0, "base of RoPE's angles, which it starts with", {}, tiny, none},
-           {"start",
-            "rope",
-            "W at the start: RoPE's rotation, the public code's reading of it, or near the "
-            "identity",
-            {"rope", "public_rope", "identity"}},
-           {"decay", 0.98, "multiplies the score for each token of distance; 1: off", {}, tiny, 1}},
+      .options = {ape_base_option(), start_option("W"), decay_option("token of distance")},
       .shift_invariant = true,
       .has_state = false,
   };
@@ -82,6 +73,12 @@ class ApeSequence final : public Encoding {
       program.term = decaying(std::pow(number("decay"), step_), &token_distance);
     }
     return program;
+  }
+
+  // W^n by the bits of n: one product of every token for each bit, of q and of k.
+  std::vector<EncodingCost> cost(const CostSizes& s) const override {
+    const double bits = std::max(1.0, std::ceil(std::log2(s.tokens)));
+    return {token_cost("powers of matrices", s, 2 * bits * s.heads * s.head_dim * s.head_dim)};
   }
 };
 

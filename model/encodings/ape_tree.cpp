@@ -3,12 +3,13 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <vector>
 
 #include "formats/error.h"
+#include "model/encoding_cost.h"
 #include "model/encodings/orthogonal_powers.h"
 #include "model/encodings/rotation.h"
 
@@ -16,8 +17,6 @@ namespace phasescope::model {
 namespace {
 
 const EncodingInfo& ape_tree_info() {
-  const double none = std::numeric_limits<double>::infinity();
-  const double tiny = std::numeric_limits<double>::min();
   static const EncodingInfo info = {
       .key = "ape_tree",
       .title = "APE on trees (a matrix for each branch)",
@@ -29,19 +28,16 @@ const EncodingInfo& ape_tree_info() {
       .source = "arXiv 2312.16045, Section 4.2",
       .departure = "",
       .options =
-          {{"base", 10000.0, "base of RoPE's angles, which it starts with", {}, tiny, none},
-           {"start",
-            "rope",
-            "every W at the start: RoPE's rotation, the public code's reading of it, or near the "
-            "identity",
-            {"rope", "public_rope", "identity"}},
+          {ape_base_option(),
+           start_option("every W"),
            {"branches", 2, "children of a node", {}, 1, 64},
            {"numbering",
             "breadth_first",
             "of nodes: level by level (with two branches the children of p are 2p and 2p + 1), or "
             "each subtree in turn",
             {"breadth_first", "depth_first"}},
-           {"levels", 16, "of the tree that depth_first numbers", {}, 1, 64},
+           only_where({"numbering", {"depth_first"}},
+                      {"levels", 16, "of the tree that depth_first numbers", {}, 1, 64}),
            {"paths",
             "true",
             "public: as if the root were 0, so that node p gets the path of node p + 1",
@@ -51,7 +47,7 @@ const EncodingInfo& ape_tree_info() {
             "between two nodes; public: twice what the longest path of the batch has below their "
             "common ancestor",
             {"true", "public"}},
-           {"decay", 0.98, "multiplies the score for each step; 1: off", {}, tiny, 1}},
+           decay_option("step")},
       // Nodes have no shift: other ids are other nodes.
       .shift_invariant = false,
       .has_state = false,
@@ -183,10 +179,7 @@ class ApeTree final : public Encoding {
   AttentionProgram program(const Parameters&, const at::Tensor& q, const at::Tensor& k,
                            const PositionState& state) const override {
     AttentionProgram program = unrotated(q, k, state);
-    const Positions& positions = state.positions;
-    const at::Tensor ids = positions.consecutive()
-                               ? at::arange(positions.length, at::kLong) + positions.shift
-                               : positions.ids;
+    const at::Tensor ids = position_ids(state.positions);
     const at::Tensor paths = numbering_.paths(ids.dim() == 2 ? ids : ids.unsqueeze(0));
     program.q = placed(q, paths, state.table);
     program.k = placed(k, paths, state.table);
@@ -196,6 +189,16 @@ class ApeTree final : public Encoding {
       program.term = decaying(number("decay"), TreeSteps{numbering_, longest});
     }
     return program;
+  }
+
+  // One product of every token for each level of the tree and each branch.
+  std::vector<EncodingCost> cost(const CostSizes& s) const override {
+    const double branches = number("branches");
+    const double levels =
+        branches > 1 ? std::ceil(std::log(s.tokens * (branches - 1) + 1) / std::log(branches))
+                     : s.tokens;
+    return {token_cost("matrices of branches", s,
+                       2 * levels * branches * s.heads * s.head_dim * s.head_dim)};
   }
 
  private:

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "formats/error.h"
+#include "model/encoding_cost.h"
 #include "model/encodings/rotation.h"
 #include "model/plain_attention.h"
 
@@ -21,16 +21,22 @@ const EncodingInfo& cape_info() {
           "layers read a key's neighbours too",
       .source = "arXiv 2405.14722, Eq. 4-5; conv: arXiv 2410.04798",
       .departure = "",
-      .options =
-          {{"base", "kerple_log", "the bias that is corrected", {"alibi", "kerple_log", "fire"}},
-           {"form",
-            "concat_residual",
-            "what f reads and is added to",
-            {"concat_residual", "concat", "add_residual", "content", "conv"}},
-           {"hidden", 32, "D, width of f's hidden layer", {}, 1, 4096},
-           {"rotate", false, "A is the score after RoPE (half layout, base 10000)"},
-           {"base_hidden", 32, "units of fire's own network, as the base", {}, 1, 4096},
-           {"base_threshold", 512.0, "L of fire, as the base", {}, 0, 1e9}},
+      .options = {only_where({"form", {"concat_residual", "concat", "add_residual", "conv"}},
+                             {"base",
+                              "kerple_log",
+                              "the bias that is corrected",
+                              {"alibi", "kerple_log", "fire"}}),
+                  {"form",
+                   "concat_residual",
+                   "what f reads and is added to",
+                   {"concat_residual", "concat", "add_residual", "content", "conv"}},
+                  {"hidden", 32, "D, width of f's hidden layer", {}, 1, 4096},
+                  {"rotate", false, "A is the score after RoPE (half layout, base 10000)"},
+                  only_where(
+                      {"base", {"fire"}},
+                      {"base_hidden", 32, "units of fire's own network, as the base", {}, 1, 4096}),
+                  only_where({"base", {"fire"}},
+                             {"base_threshold", 512.0, "L of fire, as the base", {}, 0, 1e9})},
       .shift_invariant = true,
       .has_state = false,
   };
@@ -96,10 +102,7 @@ class Cape final : public Encoding {
   Cape(const Json& options, const ModelConfig& model)
       : Encoding(options, model), form_(form_of(text("form"))), conv_(text("form") == "conv") {
     if (conv_ || form_ != CapeProgram::Form::content) base_ = make_base(options, model);
-    if (flag("rotate") && head_dim_ % 2 != 0) {
-      throw formats::bad_input("cape.rotate turns pairs of channels, but the head size is " +
-                               std::to_string(head_dim_));
-    }
+    if (flag("rotate")) require_pairs("cape.rotate", head_dim_);
   }
 
   const EncodingInfo& info() const override { return cape_info(); }
@@ -163,7 +166,7 @@ class Cape final : public Encoding {
                               layer.at("mlp.0.bias"),
                               layer.at("mlp.2.weight"),
                               layer.at("mlp.2.bias")};
-    if (base_ && (conv_ || text("base") == "fire")) return as_term(program, cape, layer);
+    if (conv_ || on_fire()) return as_term(program, cape, layer);
     program.kind = AttentionProgram::Kind::cape;
     program.cape = cape;
     program.cape.values =
@@ -175,7 +178,17 @@ class Cape final : public Encoding {
     if (base_) base_->constrain(layer);
   }
 
+  std::vector<EncodingCost> cost(const CostSizes& s) const override {
+    const char* name = "correction of the scores";
+    const double macs = (reads_both() ? 3 : 2) * s.heads * number("hidden") * (conv_ ? 3 : 1);
+    if (on_fire()) return {base_->cost(s).at(0), pair_cost(name, s, macs)};
+    if (conv_) return {pair_cost(name, s, macs)};
+    return {{name, s.layers * macs * s.all_pairs, s.layers * macs * s.seen_pairs, 0, 0}};
+  }
+
  private:
+  bool on_fire() const { return base_ && text("base") == "fire"; }
+
   AttentionProgram as_term(AttentionProgram program, const CapeProgram& cape,
                            const Parameters& layer) const {
     program.kind = AttentionProgram::Kind::term;

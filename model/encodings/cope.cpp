@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "formats/error.h"
+#include "model/encoding_cost.h"
 
 namespace phasescope::model {
 namespace {
@@ -67,6 +68,10 @@ class Cope final : public Encoding {
       return cope_scores(q, vectors, region);
     };
     return program;
+  }
+
+  std::vector<EncodingCost> cost(const CostSizes& s) const override {
+    return {token_cost("products with positions", s, s.heads * number("positions") * s.head_dim)};
   }
 };
 

@@ -3,7 +3,8 @@
 #include <ATen/ATen.h>
 
 #include <cmath>
-#include <limits>
+
+#include "model/encoding_cost.h"
 
 namespace phasescope::model {
 namespace {
@@ -12,7 +13,6 @@ constexpr double kEpsilon = 1e-6;  // keeps the normaliser off 0, as the public 
 constexpr double kLeak = 0.01;
 
 const EncodingInfo& fire_info() {
-  const double none = std::numeric_limits<double>::infinity();
   static const EncodingInfo info = {
       .key = "fire",
       .title = "FIRE (functional interpolation)",
@@ -21,12 +21,13 @@ const EncodingInfo& fire_info() {
           "MLP 1 -> hidden -> H",
       .source = "arXiv 2310.04418, Eq. 7-8",
       .departure = "",
-      .options = {{"hidden", 32, "units of the MLP", {}, 1, 4096},
-                  {"threshold", 512.0, "L, where a checkpoint does not hold its own", {}, 0, none},
-                  {"activation",
-                   "relu",
-                   "of the MLP; leaky_relu has the slope 0.01",
-                   {"relu", "leaky_relu"}}},
+      .options =
+          {{"hidden", 32, "units of the MLP", {}, 1, 4096},
+           {"threshold", 512.0, "L, where a checkpoint does not hold its own", {}, 0, kNoLimit},
+           {"activation",
+            "relu",
+            "of the MLP; leaky_relu has the slope 0.01",
+            {"relu", "leaky_relu"}}},
       .shift_invariant = false,
       .has_state = false,
   };
@@ -104,6 +105,10 @@ class Fire final : public Encoding {
       return with_bias(fire, region);
     };
     return program;
+  }
+
+  std::vector<EncodingCost> cost(const CostSizes& s) const override {
+    return {pair_cost("network of the bias", s, number("hidden") * (1 + s.heads))};
   }
 
  private:

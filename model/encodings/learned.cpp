@@ -57,12 +57,7 @@ class Learned final : public Encoding {
 
   AttentionProgram program(const Parameters&, const at::Tensor& q, const at::Tensor& k,
                            const PositionState& state) const override {
-    AttentionProgram program;
-    program.q = program.q_plain = q;
-    program.k = program.k_plain = k;
-    program.scale = scale_;
-    program.positions = state.positions;
-    return program;
+    return unrotated(q, k, state);
   }
 
  private:

@@ -22,6 +22,21 @@ at::Tensor turning_by(const at::Tensor& angles, std::int64_t dim) {
 
 }  // namespace
 
+OptionInfo ape_base_option() { return base_option("base of RoPE's angles, which it starts with"); }
+
+OptionInfo start_option(const std::string& matrices) {
+  return {"start",
+          "rope",
+          matrices +
+              " at the start: RoPE's rotation, the public code's reading of it, or near the "
+              "identity",
+          {"rope", "public_rope", "identity"}};
+}
+
+OptionInfo decay_option(const std::string& unit) {
+  return {"decay", 0.98, "multiplies the score for each " + unit + "; 1: off", {}, kAboveZero, 1};
+}
+
 at::Tensor rope_generator(double base, std::int64_t dim) {
   return turning_by(rope_frequencies(base, dim, at::kDouble), dim);
 }

@@ -11,6 +11,12 @@
 
 namespace phasescope::model {
 
+// The options of all of them: the base and start of the first matrices, and the decay for each step
+// of distance; `unit` is what such a step is.
+OptionInfo ape_base_option();
+OptionInfo start_option(const std::string& matrices);
+OptionInfo decay_option(const std::string& unit);
+
 // A generator A (d, d) with exp(A - A^T) = RoPE's rotation by one token, channels (2m, 2m + 1) a
 // plane, angles base^(-2m/d). float64; d is even.
 at::Tensor rope_generator(double base, std::int64_t dim);

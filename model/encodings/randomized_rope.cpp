@@ -2,18 +2,15 @@
 
 #include <ATen/ATen.h>
 
-#include <limits>
 #include <string>
 
-#include "formats/error.h"
+#include "model/encoding_cost.h"
 #include "model/encodings/rotation.h"
 
 namespace phasescope::model {
 namespace {
 
 const EncodingInfo& randomized_rope_info() {
-  const double none = std::numeric_limits<double>::infinity();
-  const double tiny = std::numeric_limits<double>::min();
   static const EncodingInfo info = {
       .key = "randomized_rope",
       .title = "RandPE (rotary positions, drawn)",
@@ -21,11 +18,8 @@ const EncodingInfo& randomized_rope_info() {
       .source = "arXiv 2305.16843, Section 3.1",
       .departure = "",
       .options =
-          {{"base", 10000.0, "base of the frequencies base^(-2m/d)", {}, tiny, none},
-           {"layout",
-            "half",
-            "channels of plane m: (m, m + d/2) or (2m, 2m + 1)",
-            {"half", "interleaved"}},
+          {base_option(),
+           layout_option(),
            {"draw",
             "none",
             "outside training: 0, 1, 2, ..., or one draw for the model, or one for each layer; "
@@ -38,7 +32,13 @@ const EncodingInfo& randomized_rope_info() {
             {},
             0,
             1e8},
-           {"seed", 1, "of the draw outside training, which is the same each time", {}, 0, 1e9}},
+           only_where({"draw", {"model", "layer"}},
+                      {"seed",
+                       1,
+                       "of the draw outside training, which is the same each time",
+                       {},
+                       0,
+                       1e9})},
       .shift_invariant = true,
       .has_state = true,
   };
@@ -48,12 +48,7 @@ const EncodingInfo& randomized_rope_info() {
 class RandomizedRope final : public Encoding {
  public:
   RandomizedRope(const Json& options, const ModelConfig& model) : Encoding(options, model) {
-    if (head_dim_ % 2 != 0) {
-      throw formats::bad_input(
-          "randomized_rope turns pairs of channels, so the head size must be even, but is " +
-          std::to_string(head_dim_));
-    }
-    layout_ = text("layout") == "half" ? RotationLayout::half : RotationLayout::interleaved;
+    require_pairs("randomized_rope", head_dim_);
     range_ = integer("range") > 0 ? integer("range") : 2 * context_;
   }
 
@@ -98,6 +93,8 @@ class RandomizedRope final : public Encoding {
     return program;
   }
 
+  std::vector<EncodingCost> cost(const CostSizes& s) const override { return {rotation_cost(s)}; }
+
  private:
   // Those given a layer are taken as they are; drawn ones begin where the text's own do.
   at::Tensor ids_of_layer(const StartContext& context, std::int64_t layer) const {
@@ -111,7 +108,7 @@ class RandomizedRope final : public Encoding {
     return drawn_positions(positions.length, range_, seed) + own.amin(-1, true);
   }
 
-  RotationLayout layout_ = RotationLayout::half;
+  RotationLayout layout_ = layout_of(options_);
   std::int64_t range_ = 0;
 };
 

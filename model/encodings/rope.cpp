@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "formats/error.h"
+#include "model/encoding_cost.h"
 #include "model/encodings/rope_scaling.h"
 #include "model/encodings/rotation.h"
 
@@ -44,7 +45,6 @@ class Rope final : public Encoding {
  public:
   Rope(const Json& options, const ModelConfig& model)
       : Encoding(options, model), scaling_(options, model) {
-    layout_ = text("layout") == "half" ? RotationLayout::half : RotationLayout::interleaved;
     if (integer("table_rows") > 0) refuse_interpolation("rope with a stored table");
     if (integer("table_rows") > 0 && text("scaling") != "none") {
       throw formats::bad_input(
@@ -90,18 +90,22 @@ class Rope final : public Encoding {
 
   AttentionProgram program(const Parameters&, const at::Tensor& q, const at::Tensor& k,
                            const PositionState& state) const override {
-    AttentionProgram program;
-    program.q_plain = q;
-    program.k_plain = k;
+    AttentionProgram program = unrotated(q, k, state);
     program.q = rotate(q, state.z, layout_);
     program.k = rotate(k, state.z, layout_);
-    program.scale = scale_;
-    program.positions = state.positions;
     return program;
   }
 
   at::Tensor values(const at::Tensor& v, const PositionState& state) const override {
     return flag("rotate_values") ? rotate(v, state.z, layout_) : v;
+  }
+
+  std::vector<EncodingCost> cost(const CostSizes& s) const override { return {rotation_cost(s)}; }
+
+  std::vector<std::string> idle_options() const override {
+    std::vector<std::string> list = Encoding::idle_options();
+    for (std::string& sentence : idle_scalings(options_)) list.push_back(std::move(sentence));
+    return list;
   }
 
  private:
@@ -139,7 +143,7 @@ class Rope final : public Encoding {
   }
 
   RopeScaling scaling_;
-  RotationLayout layout_ = RotationLayout::half;
+  RotationLayout layout_ = layout_of(options_);
 };
 
 std::unique_ptr<Encoding> make_rope(const Json& options, const ModelConfig& model) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numbers>
 
 #include "formats/error.h"
@@ -13,56 +12,69 @@
 namespace phasescope::model {
 
 std::vector<OptionInfo> rope_options() {
-  const double none = std::numeric_limits<double>::infinity();
-  const double tiny = std::numeric_limits<double>::min();
+  const OptionNeed stretched = {"scaling",
+                                {"linear", "ntk", "dynamic", "yarn", "llama3", "longrope"}};
+  const OptionNeed yarn = {"scaling", {"yarn"}}, llama3 = {"scaling", {"llama3"}};
+  const OptionNeed longrope = {"scaling", {"longrope"}}, scaled = {"scaling", {"yarn", "longrope"}};
   return {
-      {"base", 10000.0, "base of the frequencies base^(-2m/d)", {}, tiny, none},
-      {"layout",
-       "half",
-       "channels of plane m: (m, m + d/2) or (2m, 2m + 1)",
-       {"half", "interleaved"}},
+      base_option(),
+      layout_option(),
       {"shift", 0, "position ids start here"},
       {"scaling",
        "none",
        "how it is stretched to longer texts",
        {"none", "linear", "ntk", "dynamic", "yarn", "llama3", "longrope"}},
-      {"factor", 1.0, "of the stretching", {}, tiny, none},
-      {"trained_context", 0, "length before stretching; 0: the model's context", {}, 0, none},
-      {"beta_fast", 32.0, "yarn: planes that turn more often keep their frequency", {}, tiny, none},
-      {"beta_slow", 1.0, "yarn: planes that turn less often are interpolated", {}, tiny, none},
-      {"attention_factor",
-       0.0,
-       "multiplies q and k; 0: 0.1 ln(factor) + 1 (yarn), sqrt(1 + ln(factor) / "
-       "ln(trained_context)) "
-       "(longrope)",
-       {},
-       0,
-       none},
-      {"truncate", true, "yarn: the ramp's ends are rounded to whole planes"},
-      {"ramp",
-       "planes",
-       "yarn: linear in the plane's number, or in its turns over trained_context",
-       {"planes", "turns"}},
-      {"low_freq_factor",
-       1.0,
-       "llama3: planes of fewer turns over trained_context are interpolated",
-       {},
-       tiny,
-       none},
-      {"high_freq_factor",
-       4.0,
-       "llama3: planes of more turns keep their frequency",
-       {},
-       tiny,
-       none},
-      {"short_factor", Json::array(),
-       "longrope: divides each plane's frequency up to trained_context"},
-      {"long_factor", Json::array(), "longrope: the same for longer texts"},
+      only_where(stretched, {"factor", 1.0, "of the stretching", {}, kAboveZero, kNoLimit}),
+      only_where(stretched, {"trained_context",
+                             0,
+                             "length before stretching; 0: the model's context",
+                             {},
+                             0,
+                             kNoLimit}),
+      only_where(yarn, {"beta_fast",
+                        32.0,
+                        "yarn: planes that turn more often keep their frequency",
+                        {},
+                        kAboveZero,
+                        kNoLimit}),
+      only_where(yarn, {"beta_slow",
+                        1.0,
+                        "yarn: planes that turn less often are interpolated",
+                        {},
+                        kAboveZero,
+                        kNoLimit}),
+      only_where(scaled, {"attention_factor",
+                          0.0,
+                          "multiplies q and k; 0: 0.1 ln(factor) + 1 (yarn), sqrt(1 + ln(factor) / "
+                          "ln(trained_context)) (longrope)",
+                          {},
+                          0,
+                          kNoLimit}),
+      only_where(yarn, {"truncate", true, "yarn: the ramp's ends are rounded to whole planes"}),
+      only_where(yarn, {"ramp",
+                        "planes",
+                        "yarn: linear in the plane's number, or in its turns over trained_context",
+                        {"planes", "turns"}}),
+      only_where(llama3, {"low_freq_factor",
+                          1.0,
+                          "llama3: planes of fewer turns over trained_context are interpolated",
+                          {},
+                          kAboveZero,
+                          kNoLimit}),
+      only_where(llama3, {"high_freq_factor",
+                          4.0,
+                          "llama3: planes of more turns keep their frequency",
+                          {},
+                          kAboveZero,
+                          kNoLimit}),
+      only_where(longrope, {"short_factor", Json::array(),
+                            "longrope: divides each plane's frequency up to trained_context"}),
+      only_where(longrope, {"long_factor", Json::array(), "longrope: the same for longer texts"}),
       {"partial_rotary_factor",
        1.0,
        "share of the head's channels, the first ones, that turn",
        {},
-       tiny,
+       kAboveZero,
        1},
   };
 }
@@ -86,6 +98,23 @@ std::vector<double> numbers(const Json& list, const char* key, std::int64_t plan
 }
 
 }  // namespace
+
+std::vector<std::string> idle_scalings(const Json& options) {
+  const std::string kind = options.at("scaling").get<std::string>();
+  const bool by_factor = kind == "linear" || kind == "ntk" || kind == "yarn" || kind == "llama3";
+  if (by_factor && options.at("factor").get<double>() == 1 &&
+      options.value("attention_factor", 0.0) == 0) {
+    return {"the scaling " + kind +
+            " has the factor 1, which changes nothing: set encoding.factor"};
+  }
+  if (kind == "longrope" && options.at("short_factor").empty() &&
+      options.at("long_factor").empty()) {
+    return {
+        "the scaling longrope has no lists, so no frequency is divided: set "
+        "encoding.short_factor and encoding.long_factor"};
+  }
+  return {};
+}
 
 at::Tensor yarn_by_turns(const at::Tensor& plain, double factor, std::int64_t trained, double fast,
                          double slow) {

@@ -13,9 +13,13 @@ namespace phasescope::model {
 // RoPE's options: base, layout, shift, and its scalings to longer texts.
 std::vector<OptionInfo> rope_options();
 
-// Yarn with its ramp linear in the number of turns over the trained length (arXiv 2309.00071, Eq. 17-23):
-// planes of `fast` turns and more keep their frequency, those of `slow` and fewer are divided by the
-// factor. `plain` and the result (planes).
+// A sentence for each scaling that `options` ask for and that changes nothing: a factor of 1,
+// longrope without lists.
+std::vector<std::string> idle_scalings(const Json& options);
+
+// Yarn with its ramp linear in the number of turns over the trained length (arXiv 2309.00071, Eq.
+// 17-23): planes of `fast` turns and more keep their frequency, those of `slow` and fewer are
+// divided by the factor. `plain` and the result (planes).
 at::Tensor yarn_by_turns(const at::Tensor& plain, double factor, std::int64_t trained, double fast,
                          double slow);
 

@@ -46,19 +46,42 @@ at::Tensor rotate(const at::Tensor& x, const at::Tensor& z, RotationLayout layou
       -1);
 }
 
+OptionInfo base_option(const std::string& help) {
+  return {"base", 10000.0, help, {}, kAboveZero, kNoLimit};
+}
+
+OptionInfo layout_option() {
+  return {"layout",
+          "half",
+          "channels of plane m: (m, m + d/2) or (2m, 2m + 1)",
+          {"half", "interleaved"}};
+}
+
+RotationLayout layout_of(const Json& options) {
+  return options.at("layout") == "half" ? RotationLayout::half : RotationLayout::interleaved;
+}
+
+void require_pairs(const char* key, std::int64_t head_dim) {
+  if (head_dim % 2 == 0) return;
+  throw formats::bad_input(std::string(key) +
+                           " turns pairs of channels, so the head size must be even, but is " +
+                           std::to_string(head_dim));
+}
+
 at::Tensor rope_frequencies(double base, std::int64_t head_dim, at::ScalarType dtype) {
   const at::Tensor exponents =
       at::arange(0, head_dim, 2, at::TensorOptions(at::kLong)).to(dtype) / head_dim;
   return 1.0 / at::pow(at::Scalar(base), exponents);
 }
 
+at::Tensor position_ids(const Positions& positions) {
+  return positions.consecutive()
+             ? at::arange(positions.shift, positions.shift + positions.length, at::kLong)
+             : positions.ids;
+}
+
 at::Tensor position_ids(const StartContext& context, std::int64_t extra_shift) {
-  const Positions& positions = context.positions;
-  const at::Tensor ids =
-      positions.consecutive()
-          ? at::arange(positions.shift, positions.shift + positions.length, at::kLong)
-          : positions.ids;
-  return ids + extra_shift;
+  return position_ids(context.positions) + extra_shift;
 }
 
 at::Tensor position_values(const StartContext& context, std::int64_t extra_shift) {

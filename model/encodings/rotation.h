@@ -14,27 +14,36 @@ namespace phasescope::model {
 // papers write it. The same maths on permuted weights.
 enum class RotationLayout { half, interleaved };
 
+// The options that rotations share, and what the layout's says.
+OptionInfo base_option(const std::string& help = "base of the frequencies base^(-2m/d)");
+OptionInfo layout_option();
+RotationLayout layout_of(const Json& options);
+
+// Throws Error "bad_input" where a head has no whole number of planes; `key` is the encoding's.
+void require_pairs(const char* key, std::int64_t head_dim);
+
 // Multiplies each plane of x (B, H, N, d) by its token's complex number in z (B or 1, H or 1, N, 2,
-// planes): a rotation where |z| = 1. With fewer than d/2 planes they are those of x's first channels,
-// and the others stay. With d planes every channel has a cosine and a sine of its own: c x + s R(x), R a
-// quarter turn of each pair of channels. Differentiable in both.
+// planes): a rotation where |z| = 1. With fewer than d/2 planes they are those of x's first
+// channels, and the others stay. With d planes every channel has a cosine and a sine of its own: c
+// x + s R(x), R a quarter turn of each pair of channels. Differentiable in both.
 at::Tensor rotate(const at::Tensor& x, const at::Tensor& z, RotationLayout layout);
 
 // base^(-2m/d), m = 0..d/2-1, computed in `dtype` (float32 in the way the usual references do it).
 at::Tensor rope_frequencies(double base, std::int64_t head_dim, at::ScalarType dtype);
 
 // Position ids, (N), or (B, N) where every text has its own.
+at::Tensor position_ids(const Positions& positions);
 at::Tensor position_ids(const StartContext& context, std::int64_t extra_shift = 0);
 
-// The same as rows of a stored table, counted from `extra_shift`. Throws Error "bad_input" that names
-// a position past it and the table's length.
+// The same as rows of a stored table, counted from `extra_shift`. Throws Error "bad_input" that
+// names a position past it and the table's length.
 at::Tensor table_rows(const StartContext& context, std::int64_t extra_shift, std::int64_t rows);
 
 // Position ids as numbers of context.angle_dtype, (N), or (B, N) where every text has its own.
 at::Tensor position_values(const StartContext& context, std::int64_t extra_shift = 0);
 
-// Sines (even channels) and cosines (odd ones) of positions (...) times base^(-2m/width): (..., width)
-// of the positions' dtype. `width` is even.
+// Sines (even channels) and cosines (odd ones) of positions (...) times base^(-2m/width): (...,
+// width) of the positions' dtype. `width` is even.
 at::Tensor sinusoids(const at::Tensor& positions, double base, std::int64_t width);
 
 // (B or 1, 1, N, 2, planes) of `dtype`: cosines and sines of positions (N) or (B, N) times

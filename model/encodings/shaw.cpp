@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "formats/error.h"
+#include "model/encoding_cost.h"
 
 namespace phasescope::model {
 namespace {
@@ -59,6 +60,11 @@ class Shaw final : public Encoding {
       return shaw_scores(q, table, scale, step, region);
     };
     return program;
+  }
+
+  std::vector<EncodingCost> cost(const CostSizes& s) const override {
+    const double keys = 2 * number("window") + 1;
+    return {token_cost("products with relative keys", s, s.heads * keys * s.head_dim)};
   }
 };
 

@@ -2,8 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <limits>
-
 #include "formats/error.h"
 #include "model/encodings/rotation.h"
 
@@ -11,8 +9,6 @@ namespace phasescope::model {
 namespace {
 
 const EncodingInfo& sinusoidal_info() {
-  const double none = std::numeric_limits<double>::infinity();
-  const double tiny = std::numeric_limits<double>::min();
   static const EncodingInfo info = {
       .key = "sinusoidal",
       .title = "Sinusoidal positions",
@@ -21,7 +17,8 @@ const EncodingInfo& sinusoidal_info() {
           "s_ij = q_i.k_j / sqrt(d)",
       .source = "arXiv 1706.03762, Section 3.5",
       .departure = "",
-      .options = {{"base", 10000.0, "base of the frequencies base^(-2m/C)", {}, tiny, none}},
+      .options =
+          {{"base", 10000.0, "base of the frequencies base^(-2m/C)", {}, kAboveZero, kNoLimit}},
       .shift_invariant = false,
       .has_state = false,
   };

@@ -2,8 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <limits>
-
 #include "formats/error.h"
 #include "model/encodings/rotation.h"
 
@@ -11,8 +9,6 @@ namespace phasescope::model {
 namespace {
 
 const EncodingInfo& sinusoidal_2d_info() {
-  const double none = std::numeric_limits<double>::infinity();
-  const double tiny = std::numeric_limits<double>::min();
   static const EncodingInfo info = {
       .key = "sinusoidal_2d",
       .title = "Sinusoidal positions on a grid",
@@ -21,7 +17,7 @@ const EncodingInfo& sinusoidal_2d_info() {
           "s_ij = q_i.k_j / sqrt(d)",
       .source = "arXiv 1706.03762, Section 3.5, half the width for each axis",
       .departure = "",
-      .options = {{"base", 10000.0, "base of the frequencies", {}, tiny, none},
+      .options = {{"base", 10000.0, "base of the frequencies", {}, kAboveZero, kNoLimit},
                   {"columns", 16, "of the grid: position ids run along its rows", {}, 1, 1e9}},
       .shift_invariant = false,
       .has_state = false,

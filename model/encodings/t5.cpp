@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "formats/error.h"
+#include "model/encoding_cost.h"
 
 namespace phasescope::model {
 namespace {
@@ -65,14 +66,10 @@ class T5 final : public Encoding {
 
   AttentionProgram program(const Parameters& layer, const at::Tensor& q, const at::Tensor& k,
                            const PositionState& state) const override {
-    AttentionProgram program;
+    AttentionProgram program = unrotated(q, k, state);
     program.kind = AttentionProgram::Kind::table;
-    program.q = program.q_plain = q;
-    program.k = program.k_plain = k;
-    program.scale = scale_;
     program.table.values = shared() ? state.table : values(layer.at("table"), state.positions);
     program.table.first_distance = first_distance(state.positions);
-    program.positions = state.positions;
     return program;
   }
 
@@ -83,6 +80,10 @@ class T5 final : public Encoding {
     return table->second.to(dtype)
         .index_select(0, bucket(whole_places(at::arange(length, at::kLong), step_)))
         .t();
+  }
+
+  std::vector<EncodingCost> cost(const CostSizes& s) const override {
+    return {score_cost("bias on the scores", s, 1)};
   }
 
  private:

@@ -3,16 +3,15 @@
 #include <ATen/ATen.h>
 
 #include <cmath>
-#include <limits>
 #include <numbers>
 
 #include "formats/error.h"
+#include "model/encoding_cost.h"
 
 namespace phasescope::model {
 namespace {
 
 const EncodingInfo& tapa_info() {
-  const double none = std::numeric_limits<double>::infinity();
   static const EncodingInfo info = {
       .key = "tapa",
       .title = "TAPA (token-aware phase attention)",
@@ -25,13 +24,18 @@ const EncodingInfo& tapa_info() {
           {{"alpha", 0.1, "exponent of the distance", {}, 0, 1},
            {"split", 0.5, "t, the amplitude part's share of the head", {}, 0, 1},
            {"phase", "quadratic", "phi: qP.kP, or sum(qP) + sum(kP)", {"quadratic", "linear"}},
-           {"phase_gain", 1.0, "multiplies qP and kP; folds into the weights", {}, 0, none},
+           only_where({"phase_norm", {0.0}}, {"phase_gain",
+                                              1.0,
+                                              "multiplies qP and kP; folds into the weights",
+                                              {},
+                                              0,
+                                              kNoLimit}),
            {"phase_norm",
             0.0,
             "root mean square that qP and kP are brought to; 0: off",
             {},
             0,
-            none},
+            kNoLimit},
            {"two_pi", true, "the 2 pi in the cosine (the released kernel has none)"}},
       .shift_invariant = true,
       .has_state = false,
@@ -73,18 +77,20 @@ class Tapa final : public Encoding {
                            const PositionState& state) const override {
     const double content_dim = static_cast<double>(content_dim_);
     const double phase_dim = static_cast<double>(head_dim_ - content_dim_);
-    AttentionProgram program;
+    AttentionProgram program = unrotated(q, k, state);
     program.kind = AttentionProgram::Kind::tapa;
-    program.q_plain = q;
-    program.k_plain = k;
     program.q = with_phase_part(q);
     program.k = with_phase_part(k);
     program.scale = 1.0 / std::sqrt(content_dim);
-    program.positions = state.positions;
     program.tapa = {content_dim_, program.scale, 1.0 / std::sqrt(phase_dim),
                     text("phase") == "linear",
                     powers(state.positions.largest_distance() + 1, q.scalar_type())};
     return program;
+  }
+
+  // Two multiplications and a cosine on each score; the dot products stay those of plain attention.
+  std::vector<EncodingCost> cost(const CostSizes& s) const override {
+    return {score_cost("cosine of the phase", s, 3)};
   }
 
  private:

@@ -1,13 +1,15 @@
 #include "model/encodings/tape.h"
 
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 
 #include <cmath>
-#include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "formats/error.h"
+#include "model/encoding_cost.h"
 #include "model/encodings/rope_scaling.h"
 #include "model/encodings/rotation.h"
 
@@ -15,18 +17,30 @@ namespace phasescope::model {
 namespace {
 
 const EncodingInfo& tape_info() {
-  const double none = std::numeric_limits<double>::infinity();
-  const double tiny = std::numeric_limits<double>::min();
   static const EncodingInfo info = {
       .key = "tape",
       .title = "TAPE (positions updated by the content)",
       .formula =
           "s_ij = sum_m Re(conj(z_i q_i)_m (z_j k_j)_m) / sqrt(d); z starts as RoPE's "
-          "rotation, then z += P sum_j a_ij z_j and z += W2 (act(W_x y) * W1 z) each layer",
+          "rotation (or as w e^(i omega n)), then z += P sum_j a_ij z_j and z += W2 (act(W_x y) * "
+          "W1 z) each layer",
       .source = "arXiv 2501.00712, Eq. 6-9",
       .departure = "",
       .options =
-          {{"base", 10000.0, "base of the first rotation's frequencies", {}, tiny, none},
+          {{"start",
+            "rope",
+            "what z starts as: RoPE's rotation, or random Fourier features with a weight each",
+            {"rope", "random_fourier"}},
+           only_where({"start", {"rope"}}, base_option("base of the first rotation's frequencies")),
+           only_where({"start", {"random_fourier"}},
+                      {"length_scale",
+                       4.0,
+                       "tokens; the features' frequencies are drawn from N(0, 1 / length_scale^2)",
+                       {},
+                       kAboveZero,
+                       kNoLimit}),
+           only_where({"start", {"random_fourier"}},
+                      {"seed", 1, "of the frequencies that are drawn", {}, 0, 1e9}),
            {"hidden", 0, "I, units of the position MLP; 0: four times the heads", {}, 0, 1 << 20},
            {"post_attention_linear",
             "mix",
@@ -42,10 +56,7 @@ const EncodingInfo& tape_info() {
             "both",
             "which updates of the state are made",
             {"both", "attention_only", "mlp_only", "none"}},
-           {"layout",
-            "half",
-            "channels of plane m: (m, m + d/2) or (2m, 2m + 1)",
-            {"half", "interleaved"}},
+           layout_option(),
            {"equivariance", true,
             "false: W1 and W2 act on the channels of all heads, which a shift of positions "
             "changes"},
@@ -63,15 +74,22 @@ const EncodingInfo& tape_info() {
             "factor, "
             "adayarn does where a text is longer than trained_context, by as much",
             {"none", "linear", "yarn", "adayarn"}},
-           {"factor", 1.0, "of the scaling", {}, tiny, none},
-           {"trained_context",
+           only_where({"scaling", {"linear", "yarn", "adayarn"}},
+                      {"factor", 1.0, "of the scaling", {}, kAboveZero, kNoLimit}),
+           only_where({"scaling", {"yarn", "adayarn"}},
+                      {"trained_context",
+                       0,
+                       "yarn: length before stretching; 0: the model's context",
+                       {},
+                       0,
+                       kNoLimit}),
+           {"shift", 0, "position ids start here"},
+           {"shift_limit",
             0,
-            "yarn: length before stretching; 0: the model's context",
+            "longer texts get no shift (public code); 0: no limit",
             {},
             0,
-            none},
-           {"shift", 0, "position ids start here"},
-           {"shift_limit", 0, "longer texts get no shift (public code); 0: no limit", {}, 0, none},
+            kNoLimit},
            {"train_shift", true, "training draws a shift in 0..2 context for each step"},
            {"ids_are_rows", false,
             "given position ids are no angles: they say whose state turns q and k (public code)"}},
@@ -108,9 +126,7 @@ class Tape final : public Encoding {
  public:
   Tape(const Json& options, const ModelConfig& model)
       : Encoding(options, model), form_(form_of(text("tensor_form"))) {
-    if (head_dim_ % 2 != 0) {
-      throw formats::bad_input("tape needs an even head size but got " + std::to_string(head_dim_));
-    }
+    require_pairs("tape", head_dim_);
     if (kv_heads_ != heads_) {
       throw formats::bad_input("tape needs a key head for every head, but there are " +
                                std::to_string(kv_heads_) + " for " + std::to_string(heads_));
@@ -128,7 +144,6 @@ class Tape final : public Encoding {
           "tape's tensor form L4R1 takes channels by four, but the head size is " +
           std::to_string(head_dim_));
     }
-    layout_ = text("layout") == "half" ? RotationLayout::half : RotationLayout::interleaved;
     units_ = integer("hidden") > 0 ? integer("hidden") : 4 * heads_;
     trained_ = integer("trained_context") > 0 ? integer("trained_context") : context_;
   }
@@ -157,6 +172,11 @@ class Tape final : public Encoding {
       text_ += std::string(text_.empty() ? "" : "; ") + "the tensor form " + text("tensor_form") +
                " is read from the paper's Eq. 6, and no public code has it";
     }
+    if (random_features()) {
+      text_ += std::string(text_.empty() ? "" : "; ") +
+               "the start from random Fourier features is read from the paper's formula, and no "
+               "public code has it";
+    }
     return text_;
   }
 
@@ -180,9 +200,20 @@ class Tape final : public Encoding {
     return specs;
   }
 
-  // Public checkpoints store theirs, sometimes rounded: it is used as stored.
+  // Of RoPE's rotation: public checkpoints store the frequencies, sometimes rounded, and they are
+  // used as stored. Of random Fourier features (see below): the frequencies as drawn, and the
+  // weights of each head.
   std::vector<ParameterSpec> shared_parameters() const override {
-    return {{.name = "inv_freq", .shape = {head_dim_ / 2}, .trainable = false, .optional = true}};
+    const std::int64_t planes = head_dim_ / 2;
+    if (!random_features()) {
+      return {{.name = "inv_freq", .shape = {planes}, .trainable = false, .optional = true}};
+    }
+    return {{.name = "frequencies",
+             .shape = {planes},
+             .trainable = false,
+             .decays = false,
+             .start = drawn_frequencies()},
+            {.name = "weights", .shape = {heads_, planes}, .decays = false, .start = at::ones({})}};
   }
 
   at::Tensor frequencies(const StartContext& context) const override {
@@ -201,6 +232,7 @@ class Tape final : public Encoding {
     at::Tensor positions = position_values(turned, shifted ? integer("shift") : 0);
     if (text("scaling") == "linear") positions = positions / number("factor");
     at::Tensor z = rotation_state(positions, frequencies(context), context.dtype);
+    if (random_features()) z = weighted(z, context);
     const double magnitude = yarn_magnitude(context.positions.length);
     if (magnitude != 1.0) z = z * magnitude;
     return {context.positions, by_channel() ? of_channels(z) : z};
@@ -208,14 +240,10 @@ class Tape final : public Encoding {
 
   AttentionProgram program(const Parameters&, const at::Tensor& q, const at::Tensor& k,
                            const PositionState& state) const override {
-    AttentionProgram program;
-    program.q_plain = q;
-    program.k_plain = k;
+    AttentionProgram program = unrotated(q, k, state);
     const at::Tensor z = by_token(state);
     program.q = placed(q, z);
     program.k = placed(k, z);
-    program.scale = scale_;
-    program.positions = state.positions;
     if (updates_in_attention()) {
       program.kind = AttentionProgram::Kind::tape;
       program.tape.state = state.z.flatten(-2);
@@ -254,6 +282,39 @@ class Tape final : public Encoding {
   }
 
   std::int64_t train_shift() const override { return flag("train_shift") ? 2 * context_ : 0; }
+
+  // A number of each kind for every channel, in place of every plane, doubles what the state costs.
+  std::vector<EncodingCost> cost(const CostSizes& s) const override {
+    const double units = static_cast<double>(units_);
+    const double states = by_channel() ? 2 : 1;
+    const double channels = states * s.layers * s.heads * s.head_dim;  // of one stream
+    std::vector<EncodingCost> parts{rotation_cost(s)};
+    if (updates_in_attention()) {
+      parts.push_back(
+          {"second value stream", 2 * channels * s.all_pairs, channels * s.seen_pairs, 0, 0});
+      parts.push_back(
+          {"post-attention linear", 0, s.layers * s.tokens * s.heads * s.heads * s.head_dim, 0, 0});
+    }
+    if (!updates_in_mlp()) return parts;
+    parts.push_back({"position gate", s.layers * s.tokens * s.width * units,
+                     s.layers * s.tokens * s.width * units, 0, 0});
+    // The gate is applied between W1 and W2 where no H x H matrix stands for them.
+    if (by_channel()) {
+      parts.push_back(token_cost("position MLP", s, 4 * units * s.heads * s.head_dim));
+      return parts;
+    }
+    // Published: W1 and W2 over d/2 places. Executed: the H x H matrix of each token, times d.
+    const double executed = s.layers * s.tokens * s.heads * s.heads * (units + s.head_dim);
+    parts.push_back({"position MLP", s.layers * s.tokens * 2 * s.heads * units * s.head_dim / 2,
+                     executed, 0, 0});
+    return parts;
+  }
+
+  std::vector<std::string> idle_options() const override {
+    std::vector<std::string> list = Encoding::idle_options();
+    for (std::string& sentence : idle_scalings(options_)) list.push_back(std::move(sentence));
+    return list;
+  }
 
  private:
   // Whether position ids say whose state a token has.
@@ -362,7 +423,33 @@ class Tape final : public Encoding {
     return layout_ == RotationLayout::half ? at::cat({z, z}, -1) : z.repeat_interleave(2, -1);
   }
 
+  // ---- The start from random Fourier features ----
+  //
+  // The paper's: features sqrt(2/R) [w cos(omega n), w sin(omega n)] of position n as the first
+  // e_n. Our reading of the rest: R = 2, the width of a plane's block, so that each plane m has one
+  // frequency omega_m and the factor is 1, and the block is the rotation by omega_m n times w_m:
+  // z_n = w_m e^(i omega_m n), a complex number as RoPE's. omega (d/2), radians a token, is drawn
+  // once from N(0, 1 / length_scale^2), as for a Gaussian kernel, and stays as drawn; w (H, d/2)
+  // has no unit, starts at 1 and is learned. All heads share omega: the updates add heads, and what
+  // turns by different angles under a shift of positions would not add up to what turns. e_i.e_j =
+  // sum_m w_m^2 cos(omega_m (i - j)) then depends on i - j alone.
+
+  bool random_features() const { return text("start") == "random_fourier"; }
+
+  at::Tensor drawn_frequencies() const {
+    const auto seed = static_cast<std::uint64_t>(integer("seed"));
+    const at::Tensor normal =
+        at::randn({head_dim_ / 2}, at::make_generator<at::CPUGeneratorImpl>(seed), at::kDouble);
+    return normal / number("length_scale");
+  }
+
+  // z (B or 1, 1, N, 2, d/2) with the weights of each head: (B or 1, H, N, 2, d/2).
+  static at::Tensor weighted(const at::Tensor& z, const StartContext& context) {
+    return z * context.shared->at("weights").to(context.dtype).unsqueeze(1).unsqueeze(1);
+  }
+
   at::Tensor plain_frequencies(const StartContext& context) const {
+    if (random_features()) return context.shared->at("frequencies").to(context.angle_dtype);
     if (context.shared != nullptr) {
       const auto stored = context.shared->find("inv_freq");
       if (stored != context.shared->end()) return stored->second.to(context.angle_dtype);
@@ -385,7 +472,7 @@ class Tape final : public Encoding {
   }
 
   Form form_;
-  RotationLayout layout_ = RotationLayout::half;
+  RotationLayout layout_ = layout_of(options_);
   std::int64_t units_ = 0, trained_ = 0;
 };
 

@@ -2,17 +2,14 @@
 
 #include <ATen/ATen.h>
 
-#include <limits>
-
 #include "formats/error.h"
+#include "model/encoding_cost.h"
 #include "model/encodings/rotation.h"
 
 namespace phasescope::model {
 namespace {
 
 const EncodingInfo& transformer_xl_info() {
-  const double none = std::numeric_limits<double>::infinity();
-  const double tiny = std::numeric_limits<double>::min();
   static const EncodingInfo info = {
       .key = "transformer_xl",
       .title = "Transformer-XL (relative sinusoids)",
@@ -20,7 +17,7 @@ const EncodingInfo& transformer_xl_info() {
           "s_ij = ((q_i + u).k_j + (q_i + v).W_R r_{i-j}) / sqrt(d), r sinusoidal of width C",
       .source = "arXiv 1901.02860, Section 3.3",
       .departure = "",
-      .options = {{"base", 10000.0, "base of the sinusoids' frequencies", {}, tiny, none}},
+      .options = {base_option("base of the sinusoids' frequencies")},
       .shift_invariant = true,
       .has_state = false,
   };
@@ -85,6 +82,12 @@ class TransformerXl final : public Encoding {
     program.term.score = RelativeTerm{
         q, k, layer.at("r_proj"), layer.at("u"), layer.at("v"), number("base"), scale_, step_};
     return program;
+  }
+
+  // One relative key for each distance of the text.
+  std::vector<EncodingCost> cost(const CostSizes& s) const override {
+    return {token_cost("relative keys", s, s.width * s.heads * s.head_dim),
+            pair_cost("products with relative keys", s, s.heads * s.head_dim)};
   }
 };
 

@@ -3,17 +3,14 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <limits>
 
-#include "formats/error.h"
+#include "model/encoding_cost.h"
 #include "model/encodings/rotation.h"
 
 namespace phasescope::model {
 namespace {
 
 const EncodingInfo& xpos_info() {
-  const double none = std::numeric_limits<double>::infinity();
-  const double tiny = std::numeric_limits<double>::min();
   static const EncodingInfo info = {
       .key = "xpos",
       .title = "xPos (rotary positions that decay)",
@@ -23,18 +20,20 @@ const EncodingInfo& xpos_info() {
       .source = "arXiv 2212.10554, Section 3.2",
       .departure = "",
       .options =
-          {{"base", 10000.0, "base of the frequencies base^(-2m/d)", {}, tiny, none},
-           {"layout",
-            "half",
-            "channels of plane m: (m, m + d/2) or (2m, 2m + 1)",
-            {"half", "interleaved"}},
-           {"scale_base", 512.0, "tokens over which plane m decays by zeta_m", {}, tiny, none},
+          {base_option(),
+           layout_option(),
+           {"scale_base",
+            512.0,
+            "tokens over which plane m decays by zeta_m",
+            {},
+            kAboveZero,
+            kNoLimit},
            {"max_positions",
             0,
             "the exponents' centre is half of it, or of a longer text; 0: the model's context",
             {},
             0,
-            none}},
+            kNoLimit}},
       .shift_invariant = true,
       .has_state = true,
   };
@@ -50,12 +49,7 @@ at::Tensor centred(const at::Tensor& ids, std::int64_t center, at::ScalarType dt
 class Xpos final : public Encoding {
  public:
   Xpos(const Json& options, const ModelConfig& model) : Encoding(options, model) {
-    if (head_dim_ % 2 != 0) {
-      throw formats::bad_input(
-          "xpos turns pairs of channels, so the head size must be even, but is " +
-          std::to_string(head_dim_));
-    }
-    layout_ = text("layout") == "half" ? RotationLayout::half : RotationLayout::interleaved;
+    require_pairs("xpos", head_dim_);
   }
 
   const EncodingInfo& info() const override { return xpos_info(); }
@@ -90,8 +84,10 @@ class Xpos final : public Encoding {
     return program;
   }
 
+  std::vector<EncodingCost> cost(const CostSizes& s) const override { return {rotation_cost(s)}; }
+
  private:
-  RotationLayout layout_ = RotationLayout::half;
+  RotationLayout layout_ = layout_of(options_);
 };
 
 std::unique_ptr<Encoding> make_xpos(const Json& options, const ModelConfig& model) {

@@ -121,6 +121,35 @@ TEST(ModelConfig, RefusesEncodingsAndOptionsThatAreNotThere) {
       std::string::npos);
 }
 
+// Once each, in plain words, and nothing that follows from another one.
+TEST(ModelConfig, SaysWhatIsTrueOfABadConfigurationAndNoMore) {
+  EXPECT_EQ(
+      message_of({{"encoding", {{"key", "rope"}, {"base", -1.0}}}}),
+      "the configuration cannot be used: rope.base: must be above 0, but is -1.0 (config.json)");
+  EXPECT_EQ(message_of({{"encoding", {{"key", "tapa"}, {"split", 2.0}}}}),
+            "the configuration cannot be used: tapa.split: must be from 0.0 to 1.0, but is 2.0 "
+            "(config.json)");
+  EXPECT_EQ(message_of({{"encoding", {{"key", "cope"}, {"positions", 1}}}}),
+            "the configuration cannot be used: cope.positions: must be from 2 to 1048576, but is "
+            "1 (config.json)");
+  EXPECT_EQ(message_of({{"encoding", {{"key", "tapa"}, {"phase_gain", -1.0}}}}),
+            "the configuration cannot be used: tapa.phase_gain: must be at least 0.0, but is -1.0 "
+            "(config.json)");
+  EXPECT_EQ(message_of({{"encoding", "tape"}, {"heads", 4}, {"kv_heads", 2}}),
+            "the configuration cannot be used: encoding: tape needs a key head for every head, but "
+            "there are 2 for 4 (config.json)");
+  // Four heads are not meant, so nothing is said of them beside 2 key heads, which tape refuses.
+  const std::string text = message_of({{"heads", 0},
+                                       {"kv_heads", 2},
+                                       {"layers", 2},
+                                       {"residual", "none"},
+                                       {"encoding", {{"key", "tape"}, {"start", "x"}}}});
+  EXPECT_NE(text.find("has 3 problems"), std::string::npos) << text;
+  EXPECT_NE(text.find("heads: must be"), std::string::npos) << text;
+  EXPECT_NE(text.find("residual: "), std::string::npos) << text;
+  EXPECT_NE(text.find("tape.start: "), std::string::npos) << text;
+}
+
 TEST(SetField, ChangesOneFieldByItsName) {
   ModelConfig config = tiny_config("rope");
   set_field(config, "rope.base", "1e6");
