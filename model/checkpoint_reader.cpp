@@ -11,9 +11,10 @@
 #include <utility>
 
 #include "formats/error.h"
-#include "formats/hf_config.h"
+#include "formats/hf_config.h"  // ConfigProblems
 #include "formats/json.h"
 #include "formats/sha256.h"
+#include "formats/utf8.h"
 #include "formats/value_counts.h"
 #include "model/adapter.h"
 #include "model/families/family.h"
@@ -28,27 +29,6 @@ constexpr std::uint64_t kPieceBytes = std::uint64_t{16} << 20;  // read between 
 std::string without_layer_number(const std::string& name) {
   static const std::regex number("\\.[0-9]+\\.");
   return std::regex_replace(name, number, ".*.", std::regex_constants::format_first_only);
-}
-
-Translation translate(const Json& config, const formats::TensorArchive& archive,
-                      const std::string& where, LoadReport& report) {
-  if (!config.is_object()) throw formats::bad_input("config.json holds no object", where);
-  const FamilyInput input{config, archive, where};
-  std::string known;
-  for (const Family& family : families()) {
-    if (family.claims(input)) {
-      report.family = family.key;
-      return family.translate(input);
-    }
-    known += (known.empty() ? "" : ", ") + std::string(family.key);
-  }
-  const std::string type =
-      config.contains("model_type") ? config["model_type"].dump() : std::string("missing");
-  std::string hint = "families that can: " + known;
-  formats::ConfigProblems problems;
-  const auto notice = formats::remote_code_notice(formats::ConfigReader(config, problems));
-  if (notice) hint += ". " + *notice;
-  throw formats::bad_input("model_type is " + type + ", which cannot be read", where, hint);
 }
 
 void append(std::vector<std::string>& list, const std::vector<std::string>& more) {
@@ -74,7 +54,7 @@ struct CheckpointReader::Contents {
     report.name = files.bundled ? path_or_name : files.name;
     report.path = files.weights.string();
     report.bundled = files.bundled;
-    translation = translate(json, archive, files.config.string(), report);
+    translation = translate({json, archive.tensors(), files.config.string()}, report.family);
     fill_report();
     encoding = make_encoding(translation.config);
     for (TensorSpec& spec : tensor_specs(translation.config, *encoding)) {
@@ -130,10 +110,12 @@ struct CheckpointReader::Contents {
     for (const TensorPlace& part : source.parts) {
       if (specs.contains(part.name)) continue;
       report.unexpected.push_back(entry.name);
-      if (entry.dtype == formats::DType::unsupported) {
-        report.flagged.push_back({entry.name, entry.dtype_name, "unsupported", entry.shape});
-      }
+      if (entry.dtype == formats::DType::unsupported) flag_unsupported(entry);
       return;
+    }
+    if (!is_weights(entry)) {
+      flag_unsupported(entry);
+      unreadable.push_back(&entry);
     }
     for (const TensorPlace& part : source.parts) {
       if (!by_name.emplace(part.name, sources.size()).second) {
@@ -141,6 +123,10 @@ struct CheckpointReader::Contents {
       }
     }
     sources.push_back(std::move(source));
+  }
+
+  void flag_unsupported(const formats::TensorEntry& entry) {
+    report.flagged.push_back({entry.name, entry.dtype_name, "unsupported", entry.shape});
   }
 
   void check_shapes() {
@@ -193,18 +179,20 @@ struct CheckpointReader::Contents {
     return tensor;
   }
 
+  // A single whole number is a setting that some modules store (FIRE's L).
+  static bool is_weights(const formats::TensorEntry& entry) {
+    return entry.dtype != formats::DType::unsupported &&
+           (at::isFloatingType(scalar_type(entry.dtype)) || entry.shape.empty());
+  }
+
   at::ScalarType scalar_type_of(const formats::TensorEntry& entry) const {
-    if (entry.dtype == formats::DType::unsupported) {
-      throw formats::bad_input(
-          "tensor " + entry.name + " has type " + entry.dtype_name + ", which cannot be read",
-          report.path);
-    }
-    const at::ScalarType type = scalar_type(entry.dtype);
-    // A single whole number is a setting that some modules store (FIRE's L).
-    if (!at::isFloatingType(type) && !entry.shape.empty()) {
-      throw formats::bad_input(entry.name + " holds whole numbers, not weights", report.path);
-    }
-    return type;
+    if (is_weights(entry)) return scalar_type(entry.dtype);
+    const std::string others = std::to_string(unreadable.size() - 1);
+    throw formats::bad_input("tensor " + entry.name + " has the type " +
+                                 formats::shortened(entry.dtype_name) +
+                                 ", which cannot be read as weights" +
+                                 (unreadable.size() > 1 ? ", as have " + others + " others" : ""),
+                             report.path, "info lists what the file holds");
   }
 
   // The same in `dtype`, with what an adapter adds.
@@ -256,7 +244,8 @@ struct CheckpointReader::Contents {
   std::vector<std::string> order;  // canonical names
   std::map<std::string, TensorSpec> specs;
   std::vector<Source> sources;
-  std::map<std::string, std::size_t> by_name;  // canonical name to its source
+  std::map<std::string, std::size_t> by_name;           // canonical name to its source
+  std::vector<const formats::TensorEntry*> unreadable;  // of those that are needed
   std::function<void(double)> progress;
   std::uint64_t done = 0, total = 0;  // bytes
 };
@@ -299,7 +288,10 @@ at::Tensor CheckpointReader::read(const std::string& name, at::ScalarType dtype)
   throw formats::internal_error("no part of " + source.entry->name + " is " + name);
 }
 
+bool CheckpointReader::readable() const { return contents_->unreadable.empty(); }
+
 Weights CheckpointReader::load(at::ScalarType dtype, const std::function<void(double)>& progress) {
+  if (!readable()) contents_->scalar_type_of(*contents_->unreadable.front());  // throws
   contents_->start_progress(progress);
   Weights weights = empty_weights(config());
   for (Source& source : contents_->sources) {

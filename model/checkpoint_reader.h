@@ -30,6 +30,11 @@ class CheckpointReader {
   // Grows while weights are read (values that are no numbers, the hash).
   LoadReport& report();
 
+  // False where a tensor that is needed has a type that cannot be read as weights (8-bit floats,
+  // whole numbers). The report lists such tensors as unsupported; load() throws Error "bad_input"
+  // that names the first, and so does read().
+  bool readable() const;
+
   // Canonical names of the tensors that are there, in tensor_specs' order.
   std::vector<std::string> names() const;
   // The dtype a tensor has in its file.
@@ -49,5 +54,9 @@ class CheckpointReader {
   struct Contents;
   std::unique_ptr<Contents> contents_;
 };
+
+// What open_model would report of it in `dtype`, its weights not looked at: for models that are not
+// readable().
+LoadReport unread_report(CheckpointReader& reader, at::ScalarType dtype);
 
 }  // namespace phasescope::model

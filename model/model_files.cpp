@@ -177,6 +177,10 @@ ModelFiles find_model_files(const std::string& path_or_name) {
   if (plain_name && is_file(models_folder() / path_or_name / "config.json")) {
     ModelFiles files = files_in_folder(models_folder() / path_or_name);
     files.bundled = true;
+    if (is_folder(path_or_name)) {
+      files.notes.push_back("this is the bundled model; the folder of that name here is ./" +
+                            path_or_name);
+    }
     return files;
   }
   if (is_folder(path_or_name)) return files_in_folder(path_or_name);

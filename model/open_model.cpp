@@ -17,10 +17,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void fill_sizes(const ModelConfig& config, const Encoding& encoding, const Weights& weights,
-                at::ScalarType dtype, LoadReport& report) {
-  const NamedTensors tensors = named_tensors(config, encoding, weights);
-  report.parameters = parameter_count(tensors);
+void fill_sizes(const ModelConfig& config, std::int64_t parameters, at::ScalarType dtype,
+                LoadReport& report) {
+  report.parameters = parameters;
   const std::int64_t item = static_cast<std::int64_t>(at::elementSize(dtype));
   report.weight_bytes = report.parameters * item;
   report.memory_bytes_at_context = memory_bytes(config, report.weight_bytes, item, config.context);
@@ -61,7 +60,8 @@ std::shared_ptr<const formats::Tokenizer> tokenizer_beside(const fs::path& confi
 std::shared_ptr<const Model> assembled(LoadReport report, ModelConfig config, Weights weights,
                                        std::shared_ptr<const formats::Tokenizer> tokenizer) {
   std::shared_ptr<const Encoding> encoding = make_encoding(config);
-  fill_sizes(config, *encoding, weights, weights.embedding.scalar_type(), report);
+  fill_sizes(config, parameter_count(named_tensors(config, *encoding, weights)),
+             weights.embedding.scalar_type(), report);
   warn_of_idle_settings(config, report);
   report.tokenizer = tokenizer ? tokenizer->name() : "";
   return std::make_shared<const Model>(
@@ -116,6 +116,18 @@ std::shared_ptr<const Model> open_model(const std::string& path_or_name,
   const auto model =
       assembled(std::move(report), reader.config(), std::move(weights), std::move(tokenizer));
   return options.overrides.empty() ? model : with_overrides(model, options.overrides);
+}
+
+LoadReport unread_report(CheckpointReader& reader, at::ScalarType dtype) {
+  LoadReport report = reader.report();
+  std::int64_t parameters = 0;
+  for (const std::string& name : reader.names()) parameters += reader.elements(name);
+  fill_sizes(reader.config(), parameters, dtype, report);
+  warn_of_idle_settings(reader.config(), report);
+  const auto tokenizer = tokenizer_beside(reader.files().config, reader.config(), report);
+  report.tokenizer = tokenizer ? tokenizer->name() : "";
+  report.sha256 = reader.hash();
+  return report;
 }
 
 std::shared_ptr<const Model> with_overrides(

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
 
 #include "analysis/cost.h"
 #include "analysis/reading.h"
@@ -15,6 +16,8 @@
 #include "formats/tokenizer_files.h"
 #include "model/capture.h"
 #include "model/check.h"
+#include "model/checkpoint_reader.h"
+#include "model/config_without_weights.h"
 #include "model/convert.h"
 #include "model/forward_inputs.h"
 #include "model/tensor_io.h"
@@ -96,9 +99,8 @@ std::string scaling_of(const model::Encoding& encoding, std::int64_t context) {
   return text + " over " + std::to_string(trained > 0 ? trained : context) + " tokens";
 }
 
-std::string scaling_of(const model::Model& model) {
-  const model::ModelConfig& config = model.config();
-  const std::string most = scaling_of(model.encoding(), config.context);
+std::string scaling_of(const model::ModelConfig& config, const model::Encoding& encoding) {
+  const std::string most = scaling_of(encoding, config.context);
   const auto local = model::make_local_encoding(config);
   if (!local) return most;
   const std::string theirs = scaling_of(*local, config.context);
@@ -106,19 +108,19 @@ std::string scaling_of(const model::Model& model) {
   return (most.empty() ? "none" : most) + "; local layers: " + (theirs.empty() ? "none" : theirs);
 }
 
-protocol::LoadReport load_report(const model::Model& model, std::int64_t length) {
-  const model::LoadReport& from = model.report;
-  const model::ModelConfig& config = model.config();
+protocol::LoadReport load_report(const model::LoadReport& from, const model::ModelConfig& config,
+                                 const model::Encoding& encoding, at::ScalarType dtype,
+                                 std::int64_t length) {
   protocol::LoadReport out;
-  out.model = summary_of(config, model.encoding());
+  out.model = summary_of(config, encoding);
   out.model.name = from.name, out.model.path = from.path, out.model.bundled = from.bundled;
   out.model.parameters = from.parameters;
   out.family = from.family;
-  out.encoding = model.encoding().info().key, out.encoding_why = from.encoding_why;
-  out.encoding_title = model.encoding().info().title;
-  out.encoding_source = model.encoding().info().source;
-  out.encoding_options = model.encoding().options();
-  out.scaling = scaling_of(model);
+  out.encoding = encoding.info().key, out.encoding_why = from.encoding_why;
+  out.encoding_title = encoding.info().title;
+  out.encoding_source = encoding.info().source;
+  out.encoding_options = encoding.options();
+  out.scaling = scaling_of(config, encoding);
   out.dtypes = from.dtypes;
   out.missing = from.missing, out.unexpected = from.unexpected, out.tied = from.tied;
   out.quirks = from.quirks, out.warnings = from.warnings;
@@ -129,11 +131,10 @@ protocol::LoadReport load_report(const model::Model& model, std::int64_t length)
   out.head_dim = config.head_dim, out.ffn_width = config.ffn_width;
   out.weight_bytes = from.weight_bytes;
   out.memory_bytes_at_context = from.memory_bytes_at_context;
-  out.dtype = model::name_of_dtype(model.decoder.dtype());
+  out.dtype = model::name_of_dtype(dtype);
   out.length = length > 0 ? length : config.context;
   out.memory_bytes = model::memory_bytes(
-      config, from.weight_bytes, static_cast<std::int64_t>(at::elementSize(model.decoder.dtype())),
-      out.length);
+      config, from.weight_bytes, static_cast<std::int64_t>(at::elementSize(dtype)), out.length);
   out.tokenizer = from.tokenizer, out.hash = from.sha256;
   return out;
 }
@@ -141,7 +142,21 @@ protocol::LoadReport load_report(const model::Model& model, std::int64_t length)
 Reply model_info(const json& params, RequestContext& context) {
   const std::int64_t length = params.value("length", std::int64_t{0});
   if (length < 0) throw formats::bad_usage("a length must be at least 1", "length");
-  return reply_of(load_report(*context.models().open(params, context), length));
+  try {
+    const ModelPointer model = context.models().open(params, context);
+    return reply_of(load_report(model->report, model->config(), model->encoding(),
+                                model->decoder.dtype(), length));
+  } catch (const formats::Error& error) {
+    if (error.code() != "bad_input") throw;
+    // What is in a file can be told where its types keep it from being run.
+    model::CheckpointReader reader(reading_of(params).model,
+                                   [&context] { return context.cancelled(); });
+    if (reader.readable()) throw;
+    const at::ScalarType dtype = model::dtype_of_name(params.value("dtype", "f32"));
+    model::LoadReport report = model::unread_report(reader, dtype);
+    report.warnings.push_back("the model cannot be run: " + error.message());
+    return reply_of(load_report(report, reader.config(), reader.encoding(), dtype, length));
+  }
 }
 
 // ---- texts --------------------------------------------------------------------------------------
@@ -194,11 +209,7 @@ Reply tokenize(const json& params, RequestContext& context) {
     return {{{"items", std::move(items)}}, {}};
   }
   const json input = params.value("input", json::object());
-  for (const char* key : {"text", "prompt"}) {
-    if (!input.contains(key)) continue;
-    if (!input[key].is_string()) throw formats::bad_usage("a text must be a string", key);
-    return {tokenized(*tokenizer, input[key].get<std::string>(), plain), {}};
-  }
+  if (const auto text = given_text(input)) return {tokenized(*tokenizer, text->text, plain), {}};
   if (input.contains("ids") && are_integers(input["ids"])) {
     return {there_and_back(*tokenizer, input["ids"].get<std::vector<std::int64_t>>(), plain), {}};
   }
@@ -212,7 +223,7 @@ Reply tokenize(const json& params, RequestContext& context) {
 
 Reply text_read(const json& params, RequestContext& context) {
   const ModelPointer model = context.models().open(params, context);
-  const Texts texts = only_first(read_input(params, context, *model, DefaultInput::first_session));
+  Texts texts = only_first(read_input(params, context, *model, DefaultInput::first_session));
   const auto pass = pass_cache().get(model, texts.items[0], backend_of(params), context);
   protocol::TextResult result =
       analysis::analyse_text(*pass, texts.items[0], params.value("guesses", 5));
@@ -223,7 +234,7 @@ Reply text_read(const json& params, RequestContext& context) {
 
 Reply generate(const json& params, RequestContext& context) {
   const ModelPointer model = context.models().open(params, context);
-  const Texts texts = only_first(read_input(params, context, *model, DefaultInput::first_session));
+  Texts texts = only_first(read_input(params, context, *model, DefaultInput::first_session));
   require_ids_alone(texts, "generate");
   analysis::GenerateOptions options;
   options.tokens = params.value("tokens", options.tokens);
@@ -245,6 +256,14 @@ at::Tensor batch_of(Texts& texts) {
   return at::cat(rows);
 }
 
+// Of capture: the ids that were read, which make what is written a reference for check.
+constexpr const char* kInputIds = "input_ids";
+
+bool wants_ids(const json& params) {
+  const std::vector<std::string> what = words_param(params, "what");
+  return std::count(what.begin(), what.end(), kInputIds) > 0;
+}
+
 // What an inputs file holds beside the ids.
 void add_inputs(const json& params, const at::Tensor& ids, model::ForwardOptions& options) {
   const json input = params.value("input", json::object());
@@ -257,6 +276,7 @@ void add_inputs(const json& params, const at::Tensor& ids, model::ForwardOptions
 model::CaptureSpec capture_spec(const json& params) {
   model::CaptureSpec spec;
   spec.what = words_param(params, "what");
+  std::erase(spec.what, kInputIds);
   if (spec.what.empty()) spec.what = {"logits"};
   spec.layers = integers_param(params, "layers");
   spec.heads = integers_param(params, "heads");
@@ -283,7 +303,9 @@ Reply capture(const json& params, RequestContext& context) {
   protocol::CaptureResult result;
   result.model = model->report.name;
   std::vector<protocol::TensorRef> tensors;
-  for (const auto& [name, tensor] : captured.tensors) {
+  std::map<std::string, at::Tensor> named = captured.tensors;
+  if (wants_ids(params)) named.emplace(kInputIds, ids);
+  for (const auto& [name, tensor] : named) {
     result.names.push_back(name);
     tensors.push_back(analysis::tensor_ref(name, tensor));
     result.bytes += static_cast<std::int64_t>(tensors.back().size_bytes());
@@ -380,30 +402,14 @@ Reply convert_list(const json&, RequestContext&) {
 
 // ---- cost ---------------------------------------------------------------------------------------
 
-// A configuration file: our own form, or a run configuration with the model in it.
-std::optional<model::ModelConfig> config_of_file(const std::string& name) {
-  if (!name.ends_with(".json") || !std::filesystem::is_regular_file(name)) return std::nullopt;
-  formats::Json object = formats::json_from_file(name);
-  if (object.contains("model") && object["model"].is_object()) {
-    formats::Json model = object["model"];
-    if (object.contains("encoding")) model["encoding"] = object["encoding"];
-    object = std::move(model);
-  }
-  return model::read_model_config(object, name);
-}
-
 Reply cost(const json& params, RequestContext& context) {
   const protocol::ModelReading reading = reading_of(params);
   const std::int64_t length = params.value("length", std::int64_t{1024});
-  std::optional<model::ModelConfig> config = config_of_file(reading.model);
-  if (!config) {
-    json plain = params_for(params, reading.model);
-    plain.erase("set");
-    config = context.models().open(plain, context)->config();
-  }
+  model::ModelConfig config =
+      model::config_without_weights(reading.model, [&context] { return context.cancelled(); });
   // Settings may ask for what the weights do not have: nothing is run.
-  for (const auto& [key, value] : reading.settings) model::set_field(*config, key, value);
-  return reply_of(analysis::analyse_cost(*config, protocol::name_of(reading), length));
+  for (const auto& [key, value] : reading.settings) model::set_field(config, key, value);
+  return reply_of(analysis::analyse_cost(config, protocol::name_of(reading), length));
 }
 
 }  // namespace

@@ -9,8 +9,10 @@
 #include "analysis/tensors.h"
 #include "formats/error.h"
 #include "formats/safetensors.h"
+#include "formats/tokenizers/base64.h"
 #include "model/forward_inputs.h"
 #include "model/tensor_io.h"
+#include "protocol/shell_word.h"
 #include "worker/model_cache.h"
 
 namespace phasescope::worker {
@@ -228,12 +230,7 @@ Texts through_tokenizer(const std::vector<formats::NamedText>& texts, const mode
 Texts given_input(const json& input, RequestContext& context, const model::Model& model,
                   std::int64_t length, Padding padding) {
   const std::int64_t vocabulary = model.config().vocab_size;
-  for (const char* key : {"text", "prompt"}) {
-    if (!input.contains(key)) continue;
-    if (!input[key].is_string()) wrong_type(key, "a string");
-    return through_tokenizer({{input.value("name", key), input[key].get<std::string>()}}, model,
-                             length);
-  }
+  if (const auto text = given_text(input)) return through_tokenizer({*text}, model, length);
   if (input.contains("corpus")) {
     return through_tokenizer(corpus_texts(input["corpus"]), model, length);
   }
@@ -259,6 +256,18 @@ std::int64_t integer_param(const json& params, const char* name, std::int64_t fa
 }
 
 }  // namespace
+
+std::optional<formats::NamedText> given_text(const json& input) {
+  for (const char* key : {"text", "prompt", "base64"}) {
+    if (!input.contains(key)) continue;
+    if (!input[key].is_string()) wrong_type(key, "a string");
+    const auto given = input[key].get<std::string>();
+    const bool bytes = key == std::string_view("base64");
+    return formats::NamedText{input.value("name", key),
+                              bytes ? formats::decoded_base64(given, key) : given};
+  }
+  return std::nullopt;
+}
 
 Texts read_input(const json& params, RequestContext& context, const model::Model& model,
                  DefaultInput fallback, Padding padding) {
@@ -311,12 +320,10 @@ model::Backend backend_of(const json& params) {
 
 namespace {
 
-// As a POSIX shell reads it back.
-std::string shell_word(const std::string& word) {
-  if (!word.empty() && word.find_first_of(" '\"()[]{}$&;|<>*?!`\\#~\t\n") == word.npos) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
+using protocol::shell_word;
+
+std::string text_of(const json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
 // The parameters as the options of the command line, for whoever asked without one.
@@ -325,9 +332,11 @@ std::string command_of(const std::string& method, const json& params) {
   std::string verb = method;
   if (verb == "text.read") verb = "view";
   out << "phasescope " << verb;
+  if (params.contains("task")) out << ' ' << shell_word(text_of(params["task"]));
   for (const std::string& name : model_names(params)) out << ' ' << shell_word(name);
   for (const auto& [key, value] : params.items()) {
     if (key == "model" || key == "models" || key == "input" || key == "a" || key == "b") continue;
+    if (key == "task") continue;
     if (value.is_null() || value == json(false) || value == json("")) continue;
     if (key == "set") {
       for (const auto& [name, setting] : own_settings(value)) {
@@ -340,21 +349,22 @@ std::string command_of(const std::string& method, const json& params) {
     out << " --" << option;
     if (value == json(true)) continue;
     if (!value.is_array()) {
-      out << ' ' << shell_word(value.is_string() ? value.get<std::string>() : value.dump());
+      out << ' ' << shell_word(text_of(value));
       continue;
     }
     const bool pair = key == "near" || key == "far" || key == "rows" || key == "cols";
     const char* between = key == "size" ? "x" : pair ? ":" : ",";
-    for (std::size_t n = 0; n < value.size(); ++n) {
-      out << (n == 0 ? " " : between)
-          << (value[n].is_string() ? value[n].get<std::string>() : value[n].dump());
-    }
+    std::string list;
+    for (const json& item : value) list += (list.empty() ? "" : between) + text_of(item);
+    out << ' ' << shell_word(list);
   }
   const auto input = params.find("input");
   if (input == params.end() || !input->is_object()) return out.str();
-  if (input->contains("name")) out << " --text " << (*input)["name"].dump();
-  if (input->contains("prompt")) out << " --prompt " << (*input)["prompt"].dump();
-  if (input->contains("inputs")) out << " --inputs " << (*input)["inputs"].dump();
+  for (const auto& [key, option] :
+       {std::pair{"name", "text"}, {"prompt", "prompt"}, {"inputs", "inputs"}}) {
+    if (!input->contains(key) || input->contains("base64")) continue;
+    out << " --" << option << ' ' << shell_word(text_of((*input)[key]));
+  }
   if (input->contains("ids")) out << " --ids ids.json";
   return out.str();
 }

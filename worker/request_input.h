@@ -28,6 +28,7 @@ enum class Padding { leave_out, keep };
 
 // `input` is an object with one of
 //   "text", "prompt": the text itself; "name" may name it
+//   "base64": the same where its bytes are no UTF-8, which models of bytes read
 //   "ids": a list of ids, or lists of them
 //   "inputs": path of a safetensors file with `input_ids` (B, N) and, where the model takes them,
 //             attention_mask, position_ids, token_type_ids, decoder_input_ids; a tensor input_ids
@@ -41,6 +42,9 @@ enum class Padding { leave_out, keep };
 analysis::Texts read_input(const nlohmann::json& params, RequestContext& context,
                            const model::Model& model, DefaultInput fallback,
                            Padding padding = Padding::leave_out);
+
+// The text of an `input`, of whichever key; nothing where it gives something else.
+std::optional<formats::NamedText> given_text(const nlohmann::json& input);
 
 // Throws Error "bad_input" where a file of inputs has given the texts more than ids; `what` names
 // the method that does not read it.

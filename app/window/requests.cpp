@@ -1,5 +1,7 @@
 #include "app/window/requests.h"
 
+#include "protocol/shell_word.h"
+
 namespace phasescope::app {
 namespace {
 
@@ -73,14 +75,7 @@ json eval_params(const Session& session, const std::string& model) {
           {"trials", session.extrapolation.trials}};
 }
 
-std::string shell_word(const std::string& word) {
-  static constexpr const char* kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  std::string quoted = "'";
-  for (char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
+std::string shell_word(const std::string& word) { return protocol::shell_word(word); }
 
 std::string verb_line(const Session& session, const std::string& verb) {
   std::string line = "phasescope " + verb;

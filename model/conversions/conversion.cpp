@@ -116,15 +116,17 @@ FixedRotation fixed_rotation(const ModelConfig& config, const std::string& form)
 
 void expand_heads(CheckpointReader& reader, ModelConfig& config, double magnitude, Changes& changes,
                   std::vector<std::string>& notes) {
+  const AttentionConfig& a = config.attention;
   const std::int64_t copies = config.heads / config.kv_heads, dim = config.head_dim;
-  const bool multiplied = magnitude != 1;
-  if ((copies > 1 || multiplied) && config.attention.qk_norm != "none") {
+  const bool multiplied = magnitude != 1, normed = a.qk_norm != "none";
+  if (copies > 1 && a.qk_norm == "full") {
     throw formats::bad_input(
-        "q and k are normalised after their projections, which can then not be changed", "model");
+        "all key heads are normalised together, so that copies of them would change the keys",
+        "model");
   }
-  if (multiplied && config.attention.clip > 0) {
+  if (multiplied && !normed && a.clip > 0) {
     throw formats::bad_input(
-        "q and k are clipped after their projections, which can then not be changed", "model");
+        "q and k are clipped after their projections, which can then not be multiplied", "model");
   }
   if (copies == 1 && !multiplied) return;
   const auto add = [&](const std::string& name, std::int64_t times, double factor) {
@@ -137,12 +139,26 @@ void expand_heads(CheckpointReader& reader, ModelConfig& config, double magnitud
     };
     changes[name] = {make, dtype};
   };
-  const AttentionConfig& a = config.attention;
+  // What a norm multiplies by is 1 + weight in some models; `offset` is that 1.
+  const auto multiply_norm = [&](const std::string& name, double offset) {
+    changes[name] = {[&reader, name, offset, magnitude] {
+      return (reader.read(name, at::kDouble) + offset) * magnitude - offset;
+    }};
+  };
+  // Behind a norm the projections' lengths do not count: the factor goes into the norm.
+  const double in_projections = normed ? 1 : magnitude;
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
-    if (multiplied) add(layer_name(layer, "q_proj.weight"), 1, magnitude);
-    if (multiplied && a.q_bias) add(layer_name(layer, "q_proj.bias"), 1, magnitude);
-    add(layer_name(layer, "k_proj.weight"), copies, magnitude);
-    if (a.k_bias) add(layer_name(layer, "k_proj.bias"), copies, magnitude);
+    for (const char* norm : {"q_norm", "k_norm"}) {
+      if (!normed || !multiplied) break;
+      multiply_norm(layer_name(layer, norm + std::string(".weight")), config.norm.unit_offset);
+      if (config.norm.bias) multiply_norm(layer_name(layer, norm + std::string(".bias")), 0);
+    }
+    if (in_projections != 1) {
+      add(layer_name(layer, "q_proj.weight"), 1, magnitude);
+      if (a.q_bias) add(layer_name(layer, "q_proj.bias"), 1, magnitude);
+    }
+    add(layer_name(layer, "k_proj.weight"), copies, in_projections);
+    if (a.k_bias) add(layer_name(layer, "k_proj.bias"), copies, in_projections);
     if (copies == 1) continue;
     add(layer_name(layer, "v_proj.weight"), copies, 1);
     if (a.v_bias) add(layer_name(layer, "v_proj.bias"), copies, 1);
@@ -152,7 +168,10 @@ void expand_heads(CheckpointReader& reader, ModelConfig& config, double magnitud
                     std::to_string(config.kv_heads) + " become " + std::to_string(config.heads));
     config.kv_heads = config.heads;
   }
-  if (multiplied) notes.push_back("the scaling's factor on q and k is in their projections");
+  if (multiplied) {
+    notes.push_back(std::string("the scaling's factor on q and k is in their ") +
+                    (normed ? "norms" : "projections"));
+  }
 }
 
 }  // namespace phasescope::model

@@ -65,7 +65,8 @@ struct FixedRotation {
 FixedRotation fixed_rotation(const ModelConfig& config, const std::string& form);
 
 // Gives every query head a key head and a value head of its own, where several share one, and
-// multiplies q's and k's projections.
+// multiplies q and k: in their projections, or behind those in their norms. Throws Error
+// "bad_input" where a norm over all key heads would see the copies, or a clip the factor.
 void expand_heads(CheckpointReader& reader, ModelConfig& config, double magnitude, Changes& changes,
                   std::vector<std::string>& notes);
 

@@ -17,7 +17,7 @@ constexpr const char* kGenerator = "_primitives";
 bool claims(const FamilyInput& input) {
   if (input.config.value("model_type", Json()) != "phasescope") return false;
   return std::any_of(
-      input.tensors.tensors().begin(), input.tensors.tensors().end(),
+      input.tensors.begin(), input.tensors.end(),
       [](const formats::TensorEntry& entry) { return entry.name.ends_with(kGenerator); });
 }
 
@@ -92,7 +92,7 @@ TensorPlace place(const ModelConfig& config, const std::string& name) {
 }
 
 void refuse_decoders(const FamilyInput& input) {
-  for (const formats::TensorEntry& entry : input.tensors.tensors()) {
+  for (const formats::TensorEntry& entry : input.tensors) {
     if (entry.name.find("decoder_layers.") == std::string::npos) continue;
     throw formats::bad_input(
         "decoders of APE's public code give positions to cross attention too, which cannot be "

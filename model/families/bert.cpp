@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "formats/utf8.h"
+
 namespace phasescope::model {
 namespace {
 
@@ -39,7 +41,7 @@ Translation translate(const FamilyInput& input) {
   config.encoding = {"learned", {{"max_positions", config.context}}};
   const std::string type = reading.reader().text_or({"position_embedding_type"}, "absolute");
   if (type != "absolute") {
-    reading.problem("position_embedding_type", "\"" + type + "\" cannot be read yet");
+    reading.problem("position_embedding_type", formats::in_quotes(type) + " cannot be read yet");
   }
   return reading.finish(&bert_place);
 }

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "formats/utf8.h"
+
 namespace phasescope::model {
 namespace {
 
@@ -54,7 +56,7 @@ Json options_of(const PositionModule& module, const formats::ConfigReader& reade
     options["base_threshold"] = threshold;
   }
   if (module.encoding == std::string("cope")) {
-    for (const formats::TensorEntry& entry : input.tensors.tensors()) {
+    for (const formats::TensorEntry& entry : input.tensors) {
       if (entry.name.ends_with(".cope.pos_emb") && entry.shape.size() == 3) {
         options["positions"] = entry.shape[2];
       }
@@ -116,7 +118,7 @@ std::optional<EncodingConfig> read_dape(FamilyReader& reading, const FamilyInput
     }
     return EncodingConfig{candidate.encoding, options_of(candidate, reader, input)};
   }
-  reading.problem("pos_emb", "\"" + named + "\" cannot be read; known: " + known);
+  reading.problem("pos_emb", formats::in_quotes(named) + " cannot be read; known: " + known);
   return std::nullopt;
 }
 

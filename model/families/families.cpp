@@ -1,4 +1,9 @@
 // The explicit list of checkpoint families: one line each.
+#include <algorithm>
+
+#include "formats/error.h"
+#include "formats/hf_config.h"
+#include "formats/utf8.h"
 #include "model/families/ape_public.h"
 #include "model/families/bert.h"
 #include "model/families/bloom.h"
@@ -24,6 +29,12 @@
 
 namespace phasescope::model {
 
+const formats::TensorEntry* FamilyInput::find(const std::string& name) const {
+  const auto found = std::find_if(tensors.begin(), tensors.end(),
+                                  [&](const auto& entry) { return entry.name == name; });
+  return found == tensors.end() ? nullptr : &*found;
+}
+
 const std::vector<Family>& families() {
   static const std::vector<Family> list = {
       ape_public_family(), phasescope_family(), tape_public_family(), llama_family(),
@@ -34,6 +45,26 @@ const std::vector<Family>& families() {
       roformer_family(),
   };
   return list;
+}
+
+Translation translate(const FamilyInput& input, std::string& family) {
+  const Json& config = input.config;
+  if (!config.is_object()) throw formats::bad_input("config.json holds no object", input.where);
+  std::string known;
+  for (const Family& candidate : families()) {
+    if (candidate.claims(input)) {
+      family = candidate.key;
+      return candidate.translate(input);
+    }
+    known += (known.empty() ? "" : ", ") + std::string(candidate.key);
+  }
+  const std::string type =
+      config.contains("model_type") ? formats::shortened(config["model_type"].dump()) : "missing";
+  std::string hint = "families that can: " + known;
+  formats::ConfigProblems problems;
+  const auto notice = formats::remote_code_notice(formats::ConfigReader(config, problems));
+  if (notice) hint += ". " + *notice;
+  throw formats::bad_input("model_type is " + type + ", which cannot be read", input.where, hint);
 }
 
 }  // namespace phasescope::model

@@ -16,8 +16,11 @@ namespace phasescope::model {
 
 struct FamilyInput {
   const Json& config;
-  const formats::TensorArchive& tensors;
-  std::string where;  // the configuration's file, for errors
+  const std::vector<formats::TensorEntry>& tensors;  // of the file; none where it is not there
+  std::string where;                                 // the configuration's file, for errors
+  bool config_alone = false;  // what tensors there are is then what the configuration says
+
+  const formats::TensorEntry* find(const std::string& name) const;  // null where there is none
 };
 
 // Where a tensor of the file goes.
@@ -51,5 +54,9 @@ struct Family {
 
 // Asked in this order; the first that claims a checkpoint reads it.
 const std::vector<Family>& families();
+
+// By the family that claims it, whose key comes in `family`. Throws Error "bad_input" where none
+// does, and as the family's translate.
+Translation translate(const FamilyInput& input, std::string& family);
 
 }  // namespace phasescope::model

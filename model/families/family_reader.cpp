@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "formats/utf8.h"
+
 namespace phasescope::model {
 namespace {
 
@@ -27,11 +29,16 @@ const std::map<std::string, std::string>& activation_names() {
   return names;
 }
 
+// What `architectures` names first; empty where it names nothing.
+std::string first_class(const Json& config) {
+  const Json classes = config.value("architectures", Json());
+  if (!classes.is_array() || classes.empty() || !classes[0].is_string()) return {};
+  return classes[0].get<std::string>();
+}
+
 // BertModel, GPT2Model and the like; GPT2LMHeadModel has a head.
 bool is_headless_class(const Json& config) {
-  const Json classes = config.value("architectures", Json());
-  if (!classes.is_array() || classes.empty() || !classes[0].is_string()) return false;
-  const std::string name = classes[0].get<std::string>();
+  const std::string name = first_class(config);
   return name.ends_with("Model") && !name.ends_with("LMHeadModel");
 }
 
@@ -63,10 +70,18 @@ void FamilyReader::refuse(const std::string& key, const std::string& what) {
   if (reader_.boolean_or({key}, false)) problem(key, what + " cannot be read");
 }
 
-bool FamilyReader::has_tensor(const std::string& ending) const {
+bool FamilyReader::has_tensor(const std::string& ending, bool without_file) const {
+  if (input_.config_alone) return without_file;
   return std::any_of(
-      input_.tensors.tensors().begin(), input_.tensors.tensors().end(),
+      input_.tensors.begin(), input_.tensors.end(),
       [&](const formats::TensorEntry& entry) { return entry.name.ends_with(ending); });
+}
+
+bool FamilyReader::has_head_class() const {
+  const std::string name = first_class(input_.config);
+  const auto ends = [&](const char* ending) { return name.ends_with(ending); };
+  return name.empty() || ends("LMHeadModel") || ends("ForCausalLM") || ends("ForMaskedLM") ||
+         ends("ForPreTraining") || ends("ForConditionalGeneration");
 }
 
 bool FamilyReader::has_key(const std::string& key) const {
@@ -77,7 +92,8 @@ std::string FamilyReader::activation(formats::FieldNames names, const std::strin
   const std::string name = reader_.text_or(names, fallback);
   const auto found = activation_names().find(name);
   if (found != activation_names().end()) return found->second;
-  problem(std::string(*names.begin()), "the activation \"" + name + "\" is not known");
+  problem(std::string(*names.begin()),
+          "the activation " + formats::in_quotes(name) + " is not known");
   return "silu";
 }
 
@@ -89,11 +105,14 @@ void FamilyReader::layer_norm(formats::FieldNames eps_names, double eps) {
 
 void FamilyReader::read_head(const std::string& head_tensor, bool tied_by_default) {
   const bool tied = reader_.boolean_or({"tie_word_embeddings"}, tied_by_default);
-  config().head.present = tied ? !is_headless_class(input_.config) : has_tensor(head_tensor);
+  config().head.present = input_.config_alone ? has_head_class()
+                          : tied              ? !is_headless_class(input_.config)
+                                              : has_tensor(head_tensor);
   config().tie_embeddings = tied && config().head.present;
   if (config().head.present) return;
-  warning(tied ? "architectures names a class without a head: there are no logits"
-               : "the file has no " + head_tensor + ": the model has no head and no logits");
+  warning(tied || input_.config_alone
+              ? "architectures names a class without a head: there are no logits"
+              : "the file has no " + head_tensor + ": the model has no head and no logits");
 }
 
 void FamilyReader::read_local_layers(bool (*by_default)(std::int64_t, std::int64_t),

@@ -37,8 +37,11 @@ class FamilyReader {
   // A problem where the switch is on.
   void refuse(const std::string& key, const std::string& what);
 
-  bool has_tensor(const std::string& ending) const;  // one of the file whose name ends so
-  bool has_key(const std::string& key) const;        // with null too
+  // One of the file whose name ends so; `without_file` where the configuration is all there is.
+  bool has_tensor(const std::string& ending, bool without_file = true) const;
+  // Whether `architectures` names a class with a head of the vocabulary, or nothing.
+  bool has_head_class() const;
+  bool has_key(const std::string& key) const;  // with null too
   // The MLP's activation in our words, from its name in these files.
   std::string activation(formats::FieldNames names, const std::string& fallback);
   // LayerNorm with a bias, in place of RMSNorm.

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "formats/utf8.h"
 #include "model/families/llama.h"
 
 namespace phasescope::model {
@@ -26,8 +27,8 @@ void read_gemma(FamilyReader& reading) {
   read_llama_sizes(reading.reader(), config);
   const std::string named = reading.reader().text_or({"hidden_activation", "hidden_act"}, "");
   if (!named.empty() && named != "gelu_pytorch_tanh") {
-    reading.quirk("the activation is gelu_pytorch_tanh, whatever the file says (\"" + named +
-                  "\")");
+    reading.quirk("the activation is gelu_pytorch_tanh, whatever the file says (" +
+                  formats::in_quotes(named) + ")");
   }
   config.mlp.activation = "gelu_tanh";
   config.head_dim = reading.reader().integer_or({"head_dim"}, 256, formats::kCountRange);

@@ -50,7 +50,7 @@ void read_attention(FamilyReader& reading) {
   }
   if (alibi) {
     config.encoding = {"alibi", {{"slopes", "next_power"}}};
-  } else if (reading.has_tensor("wpe.weight")) {
+  } else if (reading.has_tensor("wpe.weight", false)) {
     config.encoding = {"learned", {{"max_positions", config.context}}};
   } else {
     config.encoding = {"none", Json::object()};

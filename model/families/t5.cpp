@@ -76,7 +76,9 @@ Translation translate(const FamilyInput& input) {
   config.head_dim = reader.required_integer({"d_kv"});
   config.ffn_width = reader.required_integer({"d_ff"});
   const std::int64_t layers = reader.required_integer({"num_layers"}, formats::kLayerRange);
-  const bool alone = !reading.has_tensor("decoder.final_layer_norm.weight");
+  const bool encoder_class =
+      input.config.value("architectures", Json()) == Json::array({"T5EncoderModel"});
+  const bool alone = !reading.has_tensor("decoder.final_layer_norm.weight", !encoder_class);
   config.layers =
       alone ? layers : reader.integer_or({"num_decoder_layers"}, layers, formats::kLayerRange);
   config.encoder_layers = alone ? 0 : layers;

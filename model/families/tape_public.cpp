@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "formats/error.h"
+#include "formats/utf8.h"
 #include "model/families/llama.h"
 
 namespace phasescope::model {
@@ -13,7 +14,7 @@ namespace {
 constexpr const char* kTapeTensor = "model.layers.0.pe.up_proj.weight";
 
 bool claims(const FamilyInput& input) {
-  return input.config.contains("rpe_type") || input.tensors.find(kTapeTensor) != nullptr;
+  return input.config.contains("rpe_type") || input.find(kTapeTensor) != nullptr;
 }
 
 // What translating one configuration fills in.
@@ -60,8 +61,8 @@ void translate_rope(const Reading& r) {
       options["scaling"] = scaling->type;
       options["factor"] = scaling->factor;
     } else {
-      r.problem("rope_scaling",
-                "\"" + scaling->type + "\" is none that this code knows: linear, dynamic");
+      r.problem("rope_scaling", formats::in_quotes(scaling->type) +
+                                    " is none that this code knows: linear, dynamic");
     }
   }
   r.result.config.encoding = {"rope", options};
@@ -136,14 +137,14 @@ void translate_alibi(const Reading& r) {
 }
 
 std::int64_t tape_hidden(const Reading& r) {
-  const formats::TensorEntry* tensor = r.input.tensors.find(kTapeTensor);
+  const formats::TensorEntry* tensor = r.input.find(kTapeTensor);
   if (tensor != nullptr && tensor->shape.size() == 2) return tensor->shape[0];
   return r.reader.integer_or({"position_size"}, 4 * r.result.config.heads, formats::kCountRange);
 }
 
 // What all of TAPE's variants have.
 Json tape_options(const Reading& r) {
-  if (r.input.tensors.find("model.rotary_emb.inv_freq") != nullptr) {
+  if (r.input.find("model.rotary_emb.inv_freq") != nullptr) {
     r.quirk("rotary_emb.inv_freq is used as stored");
   }
   return {{"base", r.reader.number_or({"rope_theta"}, 10000.0, formats::kPositiveRange)},
@@ -160,8 +161,8 @@ void read_tape_scaling(const Reading& r, Json& options) {
   if (!scaling) return;
   options["scaling"] = "linear";
   options["factor"] = scaling->factor;
-  r.quirk("rope_scaling is position interpolation whatever its type (here \"" + scaling->type +
-          "\")");
+  r.quirk("rope_scaling is position interpolation whatever its type (here " +
+          formats::in_quotes(scaling->type) + ")");
 }
 
 void read_tape_shift(const Reading& r, Json& options) {
@@ -248,14 +249,14 @@ constexpr Kind kKinds[] = {
 void translate_positions(const Reading& r) {
   const std::string type = r.reader.text_or({"rpe_type"}, "adape");
   r.result.encoding_why = r.reader.has("rpe_type")
-                              ? "rpe_type is \"" + type + "\""
+                              ? "rpe_type is " + formats::in_quotes(type)
                               : std::string("the tensors pe.up_proj are there");
   std::string known;
   for (const Kind& kind : kKinds) {
     if (type == kind.rpe_type) return kind.translate(r);
     known += (known.empty() ? "" : ", ") + std::string(kind.rpe_type);
   }
-  r.problem("rpe_type", "\"" + type + "\" cannot be read yet; known: " + known);
+  r.problem("rpe_type", formats::in_quotes(type) + " cannot be read yet; known: " + known);
 }
 
 // The buffer slope * j, (1, H, 1, M), to the slopes (H).

@@ -152,6 +152,52 @@ TEST(Convert, ApeOfAnyGeneratorsBecomesRope) {
   }
 }
 
+// Keys that heads share, normalised head by head: copies of a key head are normalised alike. The
+// norms' weights are drawn here, being all ones in a new model.
+TEST(Convert, NormalisedKeysAreCopiedAndTheFactorGoesIntoTheNorm) {
+  for (const bool unit_offset : {false, true}) {
+    for (const Json& options :
+         {Json{{"base", 50.0}}, Json{{"scaling", "yarn"}, {"factor", 4.0}, {"base", 50.0}}}) {
+      TemporaryFolder folder;
+      ModelConfig config = tiny_config("rope", options);
+      config.kv_heads = 1;
+      config.attention.qk_norm = "head";
+      config.norm.unit_offset = unit_offset;
+      const auto model = random_model(config, 5);
+      Weights weights = model->decoder.weights();
+      for (LayerWeights& layer : weights.layers) {
+        layer.q_norm = at::rand_like(layer.q_norm) + 0.5;
+        layer.k_norm = at::rand_like(layer.k_norm) + 0.5;
+      }
+      const fs::path from = folder.path() / "rope";
+      fs::create_directories(from);
+      save_model(formats::real_file_system(), from, config, model->encoding(), weights);
+      for (const char* form : {"tape", "ape"}) {
+        const fs::path out = folder.path() / form;
+        convert(from.string(), form, out);
+        EXPECT_EQ(open_model(out.string())->config().kv_heads, config.heads);
+        const Difference difference = difference_of(from.string(), out.string());
+        EXPECT_LT(difference.f64, 1e-12) << form << options;  // sums of a few hundred terms
+        EXPECT_LT(difference.f32, 1e-4) << form << options;
+      }
+    }
+  }
+}
+
+// Hugging Face's weights with the same structure.
+TEST(Convert, Qwen3BecomesTapeAndApe) {
+  if (golden("hf/models/qwen3").empty()) GTEST_SKIP() << "its files are not here";
+  const std::string qwen3 = golden("hf/models/qwen3").string();
+  ASSERT_EQ(open_model(qwen3)->config().attention.qk_norm, "head");
+  ASSERT_LT(open_model(qwen3)->config().kv_heads, open_model(qwen3)->config().heads);
+  for (const char* form : {"tape", "ape"}) {
+    TemporaryFolder folder;
+    const std::string out = (folder.path() / form).string();
+    convert(qwen3, form, out);
+    EXPECT_LT(difference_of(qwen3, out).f64, 1e-12) << form;
+  }
+}
+
 // A partial rotation has planes that do not turn.
 TEST(Convert, APartialRotationIsPartOfApe) {
   TemporaryFolder folder;
@@ -296,6 +342,12 @@ TEST(Convert, WhatCannotBeDoneIsOneSentenceAndLeavesNothing) {
                                    {"encoding.factor", "2"},
                                    {"attention.clip", "1"}}})
                 .find("clipped"),
+            std::string::npos);
+  ModelConfig all_keys = tiny_config("rope");
+  all_keys.kv_heads = 1;
+  all_keys.attention.qk_norm = "full";
+  EXPECT_NE(refusal(saved(all_keys, folder.path() / "full", 9), "ape", out)
+                .find("all key heads are normalised together"),
             std::string::npos);
   EXPECT_NE(refusal(rope, "tape", rope).find("not written over"), std::string::npos);
   EXPECT_NE(refusal(rope, "tape", rope + "/config.json").find("not written over"),

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "formats/error.h"
@@ -13,6 +15,7 @@
 #include "formats/sha256.h"
 #include "golden.h"
 #include "model/check.h"
+#include "model/checkpoint_reader.h"
 #include "model/tensor_io.h"
 #include "tests/model/torch_state.h"
 
@@ -126,6 +129,56 @@ TEST_F(Damaged, UnexpectedTensorsAndBadNumbersAreReportedNotRefused) {
   ASSERT_EQ(model->report.flagged.size(), 2u);
   for (const LoadReport::Flagged& flagged : model->report.flagged) {
     EXPECT_EQ(flagged.flag, flagged.name == tensors[0].first ? "nan" : "all zero");
+  }
+}
+
+std::uint64_t data_bytes(const Json& header) {
+  std::uint64_t end = 0;
+  for (const auto& [name, entry] : header.items()) {
+    if (name != "__metadata__") end = std::max(end, entry["data_offsets"][1].get<std::uint64_t>());
+  }
+  return end;
+}
+
+// The file with another type in one tensor's entry.
+void set_dtype(const fs::path& file, const std::string& tensor, const std::string& dtype) {
+  std::ifstream in(file, std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(in)), {});
+  std::uint64_t size = 0;
+  std::memcpy(&size, bytes.data(), sizeof size);
+  Json header = Json::parse(bytes.substr(sizeof size, size));
+  header[tensor]["dtype"] = dtype;
+  const std::string text = header.dump();
+  size = text.size();
+  std::string start(sizeof size, '\0');
+  std::memcpy(start.data(), &size, sizeof size);
+  const std::string data = bytes.substr(bytes.size() - data_bytes(header));
+  write_text(file, start + text + data);
+}
+
+// Row 6: what is needed and cannot be read keeps the model from being run, not from being told of.
+TEST_F(Damaged, Row6_ATensorOfAnUnknownTypeIsListedAndTheOthersToo) {
+  const std::string tensor = "model.layers.1.self_attn.q_proj.weight";
+  for (const char* dtype : {"F8_E4M3", "F4_OF_TOMORROW", "I32"}) {
+    set_dtype(folder_.path() / "model.safetensors", tensor, dtype);
+    CheckpointReader reader(folder());
+    EXPECT_FALSE(reader.readable());
+    const LoadReport report = unread_report(reader, at::kFloat);
+    ASSERT_EQ(report.flagged.size(), 1u) << dtype;
+    EXPECT_EQ(report.flagged[0].name, tensor);
+    EXPECT_EQ(report.flagged[0].dtype, dtype);
+    EXPECT_EQ(report.flagged[0].flag, "unsupported");
+    EXPECT_EQ(report.dtypes.at(dtype), 1);
+    EXPECT_EQ(report.dtypes.at("F32"), 29);
+    const auto whole = open_model(golden("hf/models/llama").string());
+    EXPECT_EQ(report.parameters, whole->report.parameters);
+    EXPECT_EQ(report.memory_bytes_at_context, whole->report.memory_bytes_at_context);
+    EXPECT_EQ(report.sha256.size(), 64u);
+    const std::string refused = error_of(folder());
+    EXPECT_NE(refused.find("tensor " + tensor + " has the type " + dtype), std::string::npos)
+        << refused;
+    EXPECT_NO_THROW(reader.read("model.embed_tokens.weight", at::kFloat));
+    EXPECT_THROW(reader.read(tensor, at::kFloat), formats::Error);
   }
 }
 

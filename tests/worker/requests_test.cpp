@@ -49,7 +49,7 @@ TEST(Requests, ProvenanceSaysWhatMakesTheResultAgain) {
   EXPECT_EQ(result.provenance.seed, 4);
   EXPECT_FALSE(result.provenance.kernel.empty());
   EXPECT_NE(result.provenance.command.find("phasescope heads"), std::string::npos);
-  EXPECT_NE(result.provenance.command.find("--prompt \"hello there\""), std::string::npos);
+  EXPECT_NE(result.provenance.command.find("--prompt 'hello there'"), std::string::npos);
 }
 
 TEST(Requests, TextsAreCutToTheContextAndSaySo) {

@@ -1,0 +1,115 @@
+#include "model/config_without_weights.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "formats/error.h"
+#include "formats/json.h"
+#include "golden.h"
+#include "model/checkpoint_reader.h"
+
+namespace phasescope::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A folder with config.json and nothing else.
+class ConfigFolder {
+ public:
+  explicit ConfigFolder(const fs::path& config) {
+    fs::copy(config, folder_.path() / "config.json");
+    fs::permissions(folder_.path() / "config.json", fs::perms::owner_all);
+  }
+  explicit ConfigFolder(const Json& config) {
+    std::ofstream(folder_.path() / "config.json") << config.dump();
+  }
+  std::string folder() const { return folder_.path().string(); }
+  std::string file() const { return folder() + "/config.json"; }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+// Which tensors there are decides what a checkpoint is; without them the configuration must come
+// out the same, in the dialects of old and new transformers. The checkpoints themselves are held
+// against transformers in parity_test.cpp.
+TEST(ConfigWithoutWeights, IsThatOfTheCheckpointInEveryFamily) {
+  const fs::path models = golden("hf/models");
+  std::set<std::string> families;
+  for (const fs::directory_entry& model : fs::directory_iterator(models)) {
+    const ModelConfig with = CheckpointReader(model.path().string()).config();
+    families.insert(with.family);
+    for (const char* dialect : {"config.json", "config.v4.json"}) {
+      if (!fs::exists(model.path() / dialect)) continue;
+      const ConfigFolder alone(model.path() / dialect);
+      const std::string name = model.path().filename().string() + "/" + dialect;
+      EXPECT_EQ(write_model_config(config_without_weights(alone.folder())),
+                write_model_config(with))
+          << name;
+      EXPECT_EQ(write_model_config(config_without_weights(alone.file())), write_model_config(with))
+          << name;
+    }
+  }
+  EXPECT_GE(families.size(), 9u);  // what tests/data holds; more where all references are there
+}
+
+Json llama() { return formats::json_from_file(golden("hf/models/llama/config.json")); }
+
+TEST(ConfigWithoutWeights, TheClassSaysWhetherThereIsAHead) {
+  Json config = llama();
+  for (const auto& [name, head] : {std::pair{"LlamaForCausalLM", true},
+                                   {"LlamaModel", false},
+                                   {"LlamaForSequenceClassification", false}}) {
+    config["architectures"] = {name};
+    EXPECT_EQ(config_without_weights(ConfigFolder(config).folder()).head.present, head) << name;
+  }
+  config.erase("architectures");
+  EXPECT_TRUE(config_without_weights(ConfigFolder(config).folder()).head.present);
+
+  Json t5 = formats::json_from_file(golden("hf/models/t5/config.json"));
+  t5["architectures"] = {"T5EncoderModel"};
+  EXPECT_EQ(config_without_weights(ConfigFolder(t5).folder()).encoder_layers, 0);
+  t5["architectures"] = {"T5Model"};
+  EXPECT_GT(config_without_weights(ConfigFolder(t5).folder()).encoder_layers, 0);
+}
+
+TEST(ConfigWithoutWeights, ReadsRunConfigurationsAndBundledModels) {
+  const ConfigFolder run(
+      Json{{"model", {{"vocab_size", 64}, {"layers", 3}, {"width", 32}, {"heads", 2}}},
+           {"encoding", {{"key", "alibi"}}},
+           {"train", {{"steps", 1}}}});
+  EXPECT_EQ(config_without_weights(run.file()).layers, 3);
+  EXPECT_EQ(config_without_weights(run.file()).encoding.key, "alibi");
+  EXPECT_EQ(config_without_weights("rope").encoding.key, "rope");
+}
+
+TEST(ConfigWithoutWeights, WhatIsWrongIsOneSentence) {
+  const auto refusal = [](const std::string& name) -> std::string {
+    try {
+      config_without_weights(name);
+    } catch (const formats::Error& error) {
+      return error.full_text();
+    }
+    ADD_FAILURE() << name << " was read";
+    return {};
+  };
+  Json config = llama();
+  config["model_type"] = "unheard_of";
+  EXPECT_NE(refusal(ConfigFolder(config).folder()).find("unheard_of"), std::string::npos);
+  config = llama();
+  config["hidden_act"] = config["model_type"] = std::string(5000, 'x') + "\n";
+  EXPECT_LT(refusal(ConfigFolder(config).folder()).size(), 600u);
+  config["model_type"] = "llama";
+  EXPECT_LT(refusal(ConfigFolder(config).folder()).size(), 600u);
+  config = llama();
+  config["num_attention_heads"] = 0;
+  EXPECT_NE(refusal(ConfigFolder(config).file()).find("num_attention_heads"), std::string::npos);
+  EXPECT_NE(refusal(ConfigFolder(Json::array()).file()).find("object"), std::string::npos);
+  EXPECT_NE(refusal("no/such/folder").find("there is no model"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace phasescope::model
