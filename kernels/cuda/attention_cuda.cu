@@ -102,6 +102,24 @@ struct Forward {
   }
 };
 
+struct Backward {
+  const CudaAttention& attention;
+  const CudaSavedForward& saved;
+  const CudaGradients& gradients;
+
+  void operator()(const PlainVariant&) const { cuda::backward_plain(attention, saved, gradients); }
+  void operator()(const TableVariant&) const { cuda::backward_table(attention, saved, gradients); }
+  void operator()(const TapaVariant&) const { cuda::backward_tapa(attention, saved, gradients); }
+  void operator()(const CudaTapeVariant&) const {
+    if (saved.d_out_state.data) {
+      check_alignment(saved.out_state);
+      check_alignment(saved.d_out_state);
+    }
+    if (gradients.d_state.data) check_alignment(gradients.d_state);
+    cuda::backward_tape(attention, saved, gradients);
+  }
+};
+
 }  // namespace
 
 void cuda_attention_forward(const CudaAttention& attention, const CudaForwardOutputs& outputs) {
@@ -110,6 +128,26 @@ void cuda_attention_forward(const CudaAttention& attention, const CudaForwardOut
   check(attention);
   check_alignment(outputs.out);
   std::visit(Forward{attention, outputs}, attention.variant);
+}
+
+std::size_t cuda_backward_workspace(const CudaAttention& attention) {
+  const AttentionShape& s = attention.shape;
+  const std::int64_t diagonals = s.heads * cuda::tile_distances(s) * cuda::kThreads;
+  return static_cast<std::size_t>(cuda::delta_size(s) + diagonals) * sizeof(float);
+}
+
+void cuda_attention_backward(const CudaAttention& attention, const CudaSavedForward& saved,
+                             const CudaGradients& gradients) {
+  const cuda::NvtxRange range("phasescope attention backward");
+  check(attention);
+  if (attention.shape.queries > 0) {
+    for (const CudaTensor* t : {&saved.out, &saved.d_out, &gradients.dq}) check_alignment(*t);
+    require(saved.lse, "expected the forward pass's lse");
+  }
+  check_alignment(gradients.dk);
+  check_alignment(gradients.dv);
+  require(gradients.workspace, "expected a workspace");
+  std::visit(Backward{attention, saved, gradients}, attention.variant);
 }
 
 bool cuda_available(std::string& reason) {

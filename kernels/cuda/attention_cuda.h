@@ -63,6 +63,31 @@ struct CudaForwardOutputs {
 /// std::runtime_error with the CUDA call, file and line when the driver refuses.
 void cuda_attention_forward(const CudaAttention& attention, const CudaForwardOutputs& outputs);
 
+/// What the forward pass left, and the gradients that come in.
+struct CudaSavedForward {
+  CudaTensor out;
+  CudaTensor out_state;        ///< TAPE alone
+  const float* lse = nullptr;  ///< (B, heads, queries)
+  CudaTensor d_out;
+  CudaTensor d_out_state;  ///< data null: zero
+};
+
+/// All are overwritten. With kv_heads < heads dk, dv and d_state are sums over the group.
+struct CudaGradients {
+  CudaTensor dq, dk, dv;
+  CudaTensor d_state;        ///< TAPE alone, like its state
+  float* d_table = nullptr;  ///< like TableVariant::values, or null: not wanted
+  std::int64_t d_table_stride = 0;
+  void* workspace = nullptr;  ///< cuda_backward_workspace() bytes of device memory
+};
+
+/// Linear in queries and keys.
+std::size_t cuda_backward_workspace(const CudaAttention& attention);
+
+/// Enqueues the backward pass; the same bits every time. Throws like the forward pass.
+void cuda_attention_backward(const CudaAttention& attention, const CudaSavedForward& saved,
+                             const CudaGradients& gradients);
+
 /// Whether a device can be used; if not, `reason` says why in one sentence.
 bool cuda_available(std::string& reason);
 

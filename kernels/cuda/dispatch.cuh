@@ -2,9 +2,13 @@
 // From run-time values to the instantiations of a score: two 16-bit types, head dimensions up to 64
 // and up to 128, probes off and on.
 
+#include <cstddef>
 #include <cstdint>
+#include <type_traits>
+#include <variant>
 
 #include "kernels/cuda/attention_cuda.h"
+#include "kernels/cuda/backward_kernel.cuh"
 #include "kernels/cuda/forward_kernel.cuh"
 
 namespace phasescope::kernels::cuda {
@@ -17,10 +21,6 @@ Problem<Score> problem_of(const CudaAttention& a, const Score& score) {
     problem.state_dim = tape->state_dim;
   }
   return problem;
-}
-
-inline unsigned tiles_of(std::int64_t rows) {
-  return static_cast<unsigned>((rows + kRows - 1) / kRows);
 }
 
 /// Calls `with` with a value of the 16-bit type and an integral constant of the head dimension.
@@ -59,6 +59,53 @@ void forward_with(const CudaAttention& a, const CudaForwardOutputs& outputs, con
                             ? &attention_forward_kernel<T, kDim, AllProbes, Score>
                             : &attention_forward_kernel<T, kDim, NoProbes, Score>;
     launch(kernel, grid, kThreads, ForwardLayout<kDim, Score>::kBytes, a.stream, parameters);
+  });
+}
+
+template <typename T>
+void launch_delta(const CudaAttention& a, const CudaSavedForward& saved, int state_dim,
+                  float* delta) {
+  const std::int64_t blocks = (delta_size(a.shape) + 3) / 4;
+  launch(&attention_delta_kernel<T>, dim3{static_cast<unsigned>(blocks), 1, 1}, kThreads, 0,
+         a.stream, DeltaLaunch<T>{a.shape, state_dim, saved, delta});
+}
+
+/// The table's gradient, in two launches.
+template <typename T, int D, DeviceScore Score>
+void launch_table(const CudaAttention& a, const BackwardLaunch<Score>& parameters) {
+  const unsigned heads = static_cast<unsigned>(a.shape.heads);
+  launch(&attention_diagonals_kernel<T, D, Score>, dim3{tile_distances(a.shape), heads, 1},
+         kThreads, BackwardLayout<D, Score>::kDiagonalsBytes, a.stream, parameters);
+  const auto& table = std::get<TableVariant>(a.variant);
+  const CudaGradients& to = parameters.gradients;
+  launch(&attention_table_kernel,
+         dim3{static_cast<unsigned>((table.length + kThreads - 1) / kThreads), heads, 1}, kThreads,
+         0, a.stream,
+         TableLaunch{a.shape, table, parameters.diagonals,
+                     static_cast<int>(tile_distances(a.shape)), to.d_table, to.d_table_stride});
+}
+
+template <DeviceScore Score>
+void backward_with(const CudaAttention& a, const CudaSavedForward& saved,
+                   const CudaGradients& gradients, const Score& score) {
+  auto* delta = static_cast<float*>(gradients.workspace);
+  const BackwardLaunch<Score> parameters{problem_of(a, score), saved, gradients, delta,
+                                         delta + delta_size(a.shape)};
+  const unsigned batch = static_cast<unsigned>(a.shape.batch);
+  with_type_and_dim(a, [&](auto type, auto dim) {
+    using T = decltype(type);
+    constexpr int kDim = decltype(dim)::value;
+    constexpr int kBytes = BackwardLayout<kDim, Score>::kBytes;
+    if (a.shape.queries > 0) {
+      launch_delta<T>(a, saved, static_cast<int>(parameters.problem.state_dim), delta);
+      const dim3 grid{tiles_of(a.shape.queries), static_cast<unsigned>(a.shape.heads), batch};
+      launch(&attention_dq_kernel<T, kDim, Score>, grid, kThreads, kBytes, a.stream, parameters);
+    }
+    const dim3 grid{tiles_of(a.shape.keys), static_cast<unsigned>(a.shape.kv_heads), batch};
+    launch(&attention_dkv_kernel<T, kDim, Score>, grid, kThreads, kBytes, a.stream, parameters);
+    if constexpr (std::is_same_v<Score, TableScore>) {
+      if (gradients.d_table) launch_table<T, kDim>(a, parameters);
+    }
   });
 }
 

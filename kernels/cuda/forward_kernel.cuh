@@ -202,7 +202,8 @@ class BlockForward {
             l == 0 ? -INFINITY : (rows_.maximum[half] + log2f(l)) * 0.693147180559945309f;
       }
       if (!exists) continue;
-      const float inverse = l == 0 ? 0 : 1 / l;
+      const float normaliser = l == 0 ? 0 : 1 / l;
+      const auto inverse = [normaliser](int) { return normaliser; };
       write_row<T, D>(pointer<T>(outputs_.out, batch_, head_) + row * outputs_.out.row, out_, half,
                       inverse, channels(), lane_);
       if constexpr (Score::kState) {

@@ -1,11 +1,28 @@
 #pragma once
-// One file a variant instantiates its kernels.
+// One file a variant instantiates its kernels; and the sizes of launches and of the workspace.
+
+#include <cstdint>
 
 #include "kernels/cuda/attention_cuda.h"
 
 namespace phasescope::kernels::cuda {
 
+inline constexpr int kRows = 64;      // rows of a tile
+inline constexpr int kThreads = 128;  // of a block: four warps of 16 rows
+
+inline unsigned tiles_of(std::int64_t rows) {
+  return static_cast<unsigned>((rows + kRows - 1) / kRows);
+}
+/// Floats of the workspace: delta, then kThreads sums for each distance of tiles of each head.
+inline std::int64_t delta_size(const AttentionShape& s) { return s.batch * s.heads * s.queries; }
+inline unsigned tile_distances(const AttentionShape& s) {
+  return tiles_of(s.queries) + tiles_of(s.keys);
+}
+
 using ForwardLauncher = void(const CudaAttention&, const CudaForwardOutputs&);
 ForwardLauncher forward_plain, forward_table, forward_tapa, forward_tape;
+
+using BackwardLauncher = void(const CudaAttention&, const CudaSavedForward&, const CudaGradients&);
+BackwardLauncher backward_plain, backward_table, backward_tapa, backward_tape;
 
 }  // namespace phasescope::kernels::cuda

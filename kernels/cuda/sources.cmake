@@ -1,6 +1,10 @@
 # Compiled by nvcc for the library, and by the host's compiler for tests/kernels/cuda_emulation.
 set(PHASESCOPE_CUDA_SOURCES
   attention_cuda.cu
+  backward_plain.cu
+  backward_table.cu
+  backward_tapa.cu
+  backward_tape.cu
   forward_plain.cu
   forward_table.cu
   forward_tapa.cu

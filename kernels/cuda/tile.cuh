@@ -11,13 +11,11 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/launchers.h"
 #include "kernels/cuda/mma.cuh"
 #include "kernels/cuda/variants.cuh"
 
 namespace phasescope::kernels::cuda {
-
-inline constexpr int kRows = 64;      // rows of a tile
-inline constexpr int kThreads = 128;  // four warps of 16 rows
 
 template <int D>
 inline constexpr int kTileBytes = kRows* D * 2;
@@ -52,6 +50,23 @@ template <int D>
 __device__ __forceinline__ void load_operand(std::uint32_t tile, int first, int d, int lane,
                                              std::uint32_t (&a)[4]) {
   load_matrices(tile + chunk_offset<D>(first + lane % 16, d * 2 + lane / 16), a);
+}
+
+/// The two 16 x 8 operands of tile rows first .. first + 15, as columns, at channels 16 d ..:
+/// matrices of rows 0-7 channels 0-7, the same channels 8-15, then rows 8-15.
+template <int D>
+__device__ __forceinline__ void load_columns(std::uint32_t tile, int first, int d, int lane,
+                                             std::uint32_t (&b)[4]) {
+  const int row = first + (lane / 16) * 8 + lane % 8;
+  load_matrices(tile + chunk_offset<D>(row, d * 2 + (lane / 8) % 2), b);
+}
+
+/// The two 16 x 8 operands of tile rows first .. first + 15, as rows, at channels 16 d ..: matrices
+/// of rows 0-7 channels 0-7, rows 8-15, then channels 8-15 of both; transposed.
+template <int D>
+__device__ __forceinline__ void load_values(std::uint32_t tile, int first, int d, int lane,
+                                            std::uint32_t (&b)[4]) {
+  load_matrices_transposed(tile + chunk_offset<D>(first + lane % 16, d * 2 + lane / 16), b);
 }
 
 /// Entries of a table for the 127 distances of a tile pair: entry n belongs to distance first + n.
@@ -92,6 +107,50 @@ struct Dots {
   float phase[Score::kDots == 2 ? kColumns / 8 : 1][4];
 };
 
+/// sums += rows . tile^T, with the parameters of multiply_rows.
+template <typename T, int D, int kColumns, class Rows>
+__device__ __forceinline__ void add_products(const Rows& rows, std::uint32_t tile, int first,
+                                             int lane, float (&sums)[kColumns / 8][4]) {
+#pragma unroll
+  for (int d = 0; d < D / 16; ++d) {
+    std::uint32_t a[4];
+    rows(d, a);
+#pragma unroll
+    for (int n = 0; n < kColumns / 16; ++n) {
+      std::uint32_t b[4];
+      load_columns<D>(tile, first + n * 16, d, lane, b);
+      Half<T>::multiply(sums[2 * n], a, b[0], b[1]);
+      Half<T>::multiply(sums[2 * n + 1], a, b[2], b[3]);
+    }
+  }
+}
+
+/// The same for two dot products of a pair.
+template <typename T, int D, int kColumns, DeviceScore Score, class Rows>
+__device__ __forceinline__ void add_split_products(const Score& score, const Rows& rows,
+                                                   std::uint32_t tile, int first, int lane,
+                                                   Dots<kColumns, Score>& s) {
+#pragma unroll
+  for (int d = 0; d < D / 16; ++d) {
+    std::uint32_t a[4], content[4], phase[4];
+    rows(d, a);
+    split_operand<T>(score, d, lane, a, content, phase);
+#pragma unroll
+    for (int n = 0; n < kColumns / 16; ++n) {
+      std::uint32_t b[4];
+      load_columns<D>(tile, first + n * 16, d, lane, b);
+      if (d * 16 < score.content()) {
+        Half<T>::multiply(s.dot[2 * n], content, b[0], b[1]);
+        Half<T>::multiply(s.dot[2 * n + 1], content, b[2], b[3]);
+      }
+      if (d * 16 + 16 > score.content()) {
+        Half<T>::multiply(s.phase[2 * n], phase, b[0], b[1]);
+        Half<T>::multiply(s.phase[2 * n + 1], phase, b[2], b[3]);
+      }
+    }
+  }
+}
+
 /// rows(d, a) gives the operand of channels 16 d ..; the tile's rows are first .. first + kColumns.
 /// row_sum: of TAPA's linear phase, the sums of the phase channels of the thread's two rows, else
 /// 0.
@@ -107,31 +166,10 @@ __device__ __forceinline__ void multiply_rows(const Score& score, const Rows& ro
       if constexpr (Score::kDots == 2) s.phase[n][e] = row_sum[e / 2];
     }
   }
-#pragma unroll
-  for (int d = 0; d < D / 16; ++d) {
-    std::uint32_t a[4], content[4], phase[4];
-    rows(d, a);
-    if constexpr (Score::kDots == 2) split_operand<T>(score, d, lane, a, content, phase);
-#pragma unroll
-    for (int n = 0; n < kColumns / 16; ++n) {
-      // Matrices: tile rows 0-7 channels 0-7, the same channels 8-15, then rows 8-15.
-      std::uint32_t b[4];
-      const int row = first + n * 16 + (lane / 16) * 8 + lane % 8;
-      load_matrices(tile + chunk_offset<D>(row, d * 2 + (lane / 8) % 2), b);
-      if constexpr (Score::kDots == 1) {
-        Half<T>::multiply(s.dot[2 * n], a, b[0], b[1]);
-        Half<T>::multiply(s.dot[2 * n + 1], a, b[2], b[3]);
-      } else {
-        if (d * 16 < score.content()) {
-          Half<T>::multiply(s.dot[2 * n], content, b[0], b[1]);
-          Half<T>::multiply(s.dot[2 * n + 1], content, b[2], b[3]);
-        }
-        if (d * 16 + 16 > score.content()) {
-          Half<T>::multiply(s.phase[2 * n], phase, b[0], b[1]);
-          Half<T>::multiply(s.phase[2 * n + 1], phase, b[2], b[3]);
-        }
-      }
-    }
+  if constexpr (Score::kDots == 1) {
+    add_products<T, D, kColumns>(rows, tile, first, lane, s.dot);
+  } else {
+    add_split_products<T, D, kColumns>(score, rows, tile, first, lane, s);
   }
 }
 
@@ -187,26 +225,62 @@ __device__ __forceinline__ void accumulate(const float (&w)[kColumns / 8][4], st
     pack_operand<T>(w[2 * n], w[2 * n + 1], a);
 #pragma unroll
     for (int d = 0; d < D / 16; ++d) {
-      // Matrices: rows 0-7 channels 0-7, rows 8-15, then channels 8-15 of both; transposed.
       std::uint32_t b[4];
-      load_matrices_transposed(
-          tile + chunk_offset<D>(first + n * 16 + lane % 16, d * 2 + lane / 16), b);
+      load_values<D>(tile, first + n * 16, d, lane, b);
       Half<T>::multiply(sums[2 * d], a, b[0], b[1]);
       Half<T>::multiply(sums[2 * d + 1], a, b[2], b[3]);
     }
   }
 }
 
-/// Writes the thread's row `half` of accumulators times `factor`, channels below `channels`.
-template <typename T, int D>
+/// sums += the gradients of a chunk times tile rows: d dot with the channels before content(), d
+/// phase with those from there on, or with ones where the phase is linear.
+template <typename T, int D, int kColumns, DeviceScore Score>
+__device__ __forceinline__ void accumulate_gradients(const Score& score,
+                                                     const Dots<kColumns, Score>& gradients,
+                                                     std::uint32_t tile, int first, int lane,
+                                                     float (&sums)[D / 8][4]) {
+  if constexpr (Score::kDots == 1) {
+    accumulate<T, D, kColumns>(gradients.dot, tile, first, lane, sums);
+  } else {
+#pragma unroll
+    for (int n = 0; n < kColumns / 16; ++n) {
+      std::uint32_t dot[4], phase[4];
+      pack_operand<T>(gradients.dot[2 * n], gradients.dot[2 * n + 1], dot);
+      pack_operand<T>(gradients.phase[2 * n], gradients.phase[2 * n + 1], phase);
+#pragma unroll
+      for (int d = 0; d < D / 16; ++d) {
+        std::uint32_t b[4];
+        load_values<D>(tile, first + n * 16, d, lane, b);
+        const std::uint32_t one = Half<T>::pack(1, 1);
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          const int channel = d * 16 + h * 8;
+          // A lane has the values of one channel.
+          const std::uint32_t kept = channel + lane / 4 < score.content() ? ~0u : 0u;
+          if (channel < score.content()) {
+            Half<T>::multiply(sums[2 * d + h], dot, b[2 * h] & kept, b[2 * h + 1] & kept);
+          }
+          if (channel + 8 > score.content()) {
+            Half<T>::multiply(sums[2 * d + h], phase, (score.linear() ? one : b[2 * h]) & ~kept,
+                              (score.linear() ? one : b[2 * h + 1]) & ~kept);
+          }
+        }
+      }
+    }
+  }
+}
+
+/// Writes the thread's row `half` of accumulators times factor(channel), channels below `channels`.
+template <typename T, int D, class Factor>
 __device__ __forceinline__ void write_row(T* row, const float (&sums)[D / 8][4], int half,
-                                          float factor, int channels, int lane) {
+                                          const Factor& factor, int channels, int lane) {
 #pragma unroll
   for (int d = 0; d < D / 8; ++d) {
     const int channel = d * 8 + (lane % 4) * 2;
     if (channel >= channels) continue;
-    *reinterpret_cast<std::uint32_t*>(row + channel) =
-        Half<T>::pack(sums[d][2 * half] * factor, sums[d][2 * half + 1] * factor);
+    *reinterpret_cast<std::uint32_t*>(row + channel) = Half<T>::pack(
+        sums[d][2 * half] * factor(channel), sums[d][2 * half + 1] * factor(channel + 1));
   }
 }
 

@@ -14,6 +14,10 @@ namespace phasescope::kernels::cuda {
 
 inline constexpr float kLog2e = 1.44269504088896341f;
 
+struct DotGradients {
+  float dot, phase;
+};
+
 template <class S>
 concept DeviceScore = requires(const S& score, float x, std::int64_t n) {
   // Dot products of a pair: 1, or 2 of the channels before and from content() on.
@@ -26,6 +30,10 @@ concept DeviceScore = requires(const S& score, float x, std::int64_t n) {
   { S::kState } -> std::convertible_to<bool>;
   // Score in log2 units from the dot products and the entry.
   { score.score(x, x, x) } -> std::same_as<float>;
+  // Gradients of the dot products from that of the score (natural units); what is q.k's alone,
+  // factor(channel), multiplies a channel's gradient in the end.
+  { score.gradient(x, x, x, x) } -> std::same_as<DotGradients>;
+  { score.factor(0) } -> std::same_as<float>;
 };
 
 struct ScoreDefaults {
@@ -33,6 +41,9 @@ struct ScoreDefaults {
   static constexpr bool kEntries = false;
   static constexpr bool kState = false;
   __device__ const float* entry(std::int64_t, std::int64_t) const { return nullptr; }
+  __device__ __forceinline__ DotGradients gradient(float d_score, float, float, float) const {
+    return {d_score, 0};
+  }
 };
 
 /// s = scale q.k: none, rope, xpos, ape.
@@ -42,6 +53,7 @@ struct PlainScore : ScoreDefaults {
   __device__ __forceinline__ float score(float dot, float, float) const {
     return dot * (scale * kLog2e);
   }
+  __device__ float factor(int) const { return scale; }
 };
 static_assert(DeviceScore<PlainScore>);
 
@@ -69,6 +81,7 @@ struct TableScore : ScoreDefaults {
   __device__ __forceinline__ float score(float dot, float, float entry) const {
     return fmaf(dot, scale * kLog2e, entry * kLog2e);
   }
+  __device__ float factor(int) const { return scale; }
 };
 static_assert(DeviceScore<TableScore>);
 
@@ -97,6 +110,15 @@ struct TapaScore : ScoreDefaults {
   }
   __device__ __forceinline__ float score(float dot, float phase, float entry) const {
     return dot * (tapa.scale_content * kLog2e) * __cosf(angle(phase, entry));
+  }
+  __device__ __forceinline__ DotGradients gradient(float d_score, float dot, float phase,
+                                                   float entry) const {
+    const float turn = angle(phase, entry);
+    const float amplitude = tapa.scale_content * dot * entry;
+    return {d_score * __cosf(turn), -d_score * amplitude * __sinf(turn)};
+  }
+  __device__ float factor(int channel) const {
+    return channel < content() ? tapa.scale_content : tapa.scale_phase;
   }
 };
 static_assert(DeviceScore<TapaScore>);

@@ -109,7 +109,14 @@ class DeviceCase {
         out_state_(type, c.out_state),
         table_(c.table),
         real_(c.real),
-        lse_(c.lse.size()) {
+        lse_(c.lse.size()),
+        d_out_(type, c.d_out),
+        d_out_state_(type, c.d_out_state),
+        dq_(type, c.dq),
+        dk_(type, c.dk),
+        dv_(type, c.dv),
+        d_state_(type, c.d_state),
+        d_table_(c.d_table.size()) {
     attention.shape = c.inputs.shape;
     attention.type = type.type;
     attention.scale = c.inputs.scale;
@@ -130,6 +137,32 @@ class DeviceCase {
     c_.out = out_.values();
     c_.out_state = out_state_.values();
     c_.lse = lse_.values();
+  }
+
+  /// After forward().
+  void backward() {
+    const DeviceArray<char> workspace(cuda_backward_workspace(attention));
+    CudaSavedForward saved{
+        outputs.out, outputs.out_state, outputs.lse, d_out_.tensor(c_.saved.d_out), {}};
+    CudaGradients gradients;
+    gradients.dq = dq_.tensor(c_.gradients.dq);
+    gradients.dk = dk_.tensor(c_.gradients.dk);
+    gradients.dv = dv_.tensor(c_.gradients.dv);
+    gradients.workspace = workspace.data();
+    if (const auto* tape = std::get_if<TapeGradients>(&c_.gradients.variant)) {
+      saved.d_out_state = d_out_state_.tensor(tape->d_out_state);
+      gradients.d_state = d_state_.tensor(tape->d_state);
+    } else if (const auto* table = std::get_if<TableGradients>(&c_.gradients.variant)) {
+      gradients.d_table = d_table_.data();
+      gradients.d_table_stride = table->head_stride;
+    }
+    cuda_attention_backward(attention, saved, gradients);
+    PHASESCOPE_CUDA(cudaDeviceSynchronize());
+    c_.dq = dq_.values();
+    c_.dk = dk_.values();
+    c_.dv = dv_.values();
+    c_.d_state = d_state_.values();
+    if (!c_.d_table.empty()) c_.d_table = d_table_.values();
   }
 
   CudaAttention attention;
@@ -158,6 +191,8 @@ class DeviceCase {
   DeviceArray<float> table_;
   DeviceArray<std::uint8_t> real_;
   DeviceArray<float> lse_;
+  HalfArray d_out_, d_out_state_, dq_, dk_, dv_, d_state_;
+  DeviceArray<float> d_table_;
 };
 
 /// All row probes of a case.
@@ -247,6 +282,77 @@ struct PlainForward {
   Reference<float> plain;
 };
 
+/// The plain backward operation in a 16-bit type: weights, their gradients and those of the scores
+/// are rounded to it, and the results.
+struct PlainBackward {
+  PlainBackward(const HalfType& type, Reference<float>& weights, const InputTensor& d_out,
+                const InputTensor& d_out_state)
+      : plain(weights) {
+    const AttentionShape& s = plain.s;
+    plain.backward(d_out, d_out_state);  // for the sizes
+    for (auto* results : all()) std::fill(results->begin(), results->end(), 0.0f);
+    for (std::int64_t n = 0; n < s.batch * s.queries; ++n) {
+      row(type, n / s.queries, n % s.queries, d_out, d_out_state);
+    }
+    for (auto* results : {&plain.dq, &plain.dk, &plain.dv, &plain.d_state}) {
+      for (float& x : *results) x = type.round(x);
+    }
+  }
+
+  void row(const HalfType& type, std::int64_t b, std::int64_t i, const InputTensor& d_out,
+           const InputTensor& d_out_state) {
+    const AttentionShape& s = plain.s;
+    std::vector<float> d_score(static_cast<std::size_t>(s.heads * s.keys));
+    for (std::int64_t h = 0; h < s.heads; ++h) {
+      float* ds = d_score.data() + h * s.keys;
+      const float* p = plain.weight.data() + plain.at(b, h, i, 0);
+      float mean = 0;
+      for (std::int64_t j = 0; j < s.keys; ++j) {
+        if (p[j] == 0) continue;
+        ds[j] = plain.value_gradient(b, h, i, j, p[j], d_out, plain.in.v, plain.values(), plain.dv);
+        if (const auto* tape = std::get_if<TapeVariant>(&plain.in.variant)) {
+          ds[j] += plain.value_gradient(b, h, i, j, p[j], d_out_state, tape->state, tape->state_dim,
+                                        plain.d_state);
+        }
+        ds[j] = type.round(ds[j]);
+        mean += p[j] * ds[j];
+      }
+      for (std::int64_t j = 0; j < s.keys; ++j) {
+        ds[j] = type.round(p[j] * (ds[j] - mean)) * plain.cap_slope(plain.at(b, h, i, j));
+        if (p[j] == 0) ds[j] = 0;
+      }
+    }
+    for (std::int64_t j = 0; j < s.keys; ++j) {
+      if (plain.visible(b, i, j)) plain.pair_gradient(b, i, j, d_score);
+    }
+  }
+
+  std::vector<std::vector<float>*> all() {
+    return {&plain.dq, &plain.dk, &plain.dv, &plain.d_state, &plain.d_table};
+  }
+
+  Reference<float>& plain;
+};
+
+void expect_right_gradients(const HalfType& type, const Case& c, Reference<double>& truth,
+                            Reference<float>& weights, double floor) {
+  const auto* tape = std::get_if<TapeGradients>(&c.gradients.variant);
+  const InputTensor d_out_state = tape ? tape->d_out_state : InputTensor{};
+  truth.backward(c.saved.d_out, d_out_state);
+  const PlainBackward twin(type, weights, c.saved.d_out, d_out_state);
+  // d score is the difference of two sums of about this size, also where it is 0.
+  const double size = std::sqrt(static_cast<double>(2 * truth.values()));
+  expect_close("dq", c.dq, twin.plain.dq, truth.dq, floor, size);
+  expect_close("dk", c.dk, twin.plain.dk, truth.dk, floor, size);
+  expect_close("dv", c.dv, twin.plain.dv, truth.dv, floor, size);
+  if (!c.d_state.empty()) {
+    expect_close("d_state", c.d_state, twin.plain.d_state, truth.d_state, floor, size);
+  }
+  if (!c.d_table.empty()) {
+    expect_close("d_table", c.d_table, twin.plain.d_table, truth.d_table, floor, size);
+  }
+}
+
 /// Rounding floor of results in the type, in units of 2^-24: four of its half units.
 double result_floor(const HalfType& type) { return 4 * type.epsilon / 0x1p-24; }
 
@@ -264,8 +370,8 @@ void expect_right(const HalfType& type, const Problem& problem, bool with_probes
     device.outputs.rows = probes->probes();
   }
   device.forward();
-  const Reference<double> truth(c.inputs);
-  const PlainForward twin(type, c.inputs);
+  Reference<double> truth(c.inputs);
+  PlainForward twin(type, c.inputs);
   expect_close("out", c.out, twin.plain.out, truth.out, result_floor(type), 1);
   expect_close("lse", c.lse, twin.plain.lse, truth.lse, lse_floor(problem), 1);
   if (problem.kind == Kind::tape) {
@@ -273,6 +379,8 @@ void expect_right(const HalfType& type, const Problem& problem, bool with_probes
                  result_floor(type), 1);
   }
   if (with_probes) expect_probes(problem, *probes, truth);
+  device.backward();
+  expect_right_gradients(type, c, truth, twin.plain, result_floor(type));
 }
 
 class Cuda : public ::testing::TestWithParam<Kind> {

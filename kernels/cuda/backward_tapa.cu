@@ -1,0 +1,12 @@
+#include "kernels/cuda/dispatch.cuh"
+#include "kernels/cuda/launchers.h"
+
+namespace phasescope::kernels::cuda {
+
+void backward_tapa(const CudaAttention& attention, const CudaSavedForward& saved,
+                   const CudaGradients& gradients) {
+  backward_with(attention, saved, gradients,
+                TapaScore{.tapa = std::get<TapaVariant>(attention.variant)});
+}
+
+}  // namespace phasescope::kernels::cuda

@@ -1,0 +1,11 @@
+#include "kernels/cuda/dispatch.cuh"
+#include "kernels/cuda/launchers.h"
+
+namespace phasescope::kernels::cuda {
+
+void backward_tape(const CudaAttention& attention, const CudaSavedForward& saved,
+                   const CudaGradients& gradients) {
+  backward_with(attention, saved, gradients, TapeScore{{.scale = attention.scale}});
+}
+
+}  // namespace phasescope::kernels::cuda
