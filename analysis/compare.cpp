@@ -3,12 +3,35 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "analysis/divergence.h"
 #include "formats/error.h"
 
 namespace phasescope::analysis {
 namespace {
+
+void require_same_sides(const model::Model& a, const model::Model& b) {
+  const bool causal = a.config().attention.causal;
+  if (causal == b.config().attention.causal) return;
+  const std::string& one = (causal ? a : b).report.name;
+  const std::string& other = (causal ? b : a).report.name;
+  throw formats::bad_input("the rows of a causal model, " + one +
+                               ", and of one that sees both ways, " + other +
+                               ", are over different keys, so they cannot be compared",
+                           "models", "compare two models of one kind");
+}
+
+// Summed over the texts of one model; NaN, and why, where it has none.
+struct Loss {
+  explicit Loss(const TextPass& first) : obstacle(first.loss_obstacle()) {}
+  void add(TextPass& pass) {
+    sum += obstacle.empty() ? pass.losses().sum().item<double>() : std::nan("");
+  }
+  std::string obstacle;
+  double sum = 0;
+};
 
 // Divergence of every common head on one text, (L, H).
 at::Tensor text_divergence(TextPass& a, TextPass& b) {
@@ -35,8 +58,10 @@ protocol::CompareResult analyse_compare(const std::vector<std::shared_ptr<TextPa
   protocol::CompareResult out;
   out.a = a[0]->model().report.name;
   out.b = b[0]->model().report.name;
+  require_same_sides(a[0]->model(), b[0]->model());
   at::Tensor divergence;
-  double tokens = 0, predicted = 0, loss_a = 0, loss_b = 0;
+  double tokens = 0, predicted = 0;
+  Loss loss_a(*a[0]), loss_b(*b[0]);
   for (std::size_t t = 0; t < a.size(); ++t) {
     progress.throw_if_cancelled();
     progress.progress(static_cast<double>(t) / static_cast<double>(a.size()), "comparing");
@@ -45,12 +70,18 @@ protocol::CompareResult analyse_compare(const std::vector<std::shared_ptr<TextPa
     divergence = divergence.defined() ? divergence + weighted : weighted;
     tokens += count;
     predicted += count - 1;
-    loss_a += a[t]->losses().sum().item<double>();
-    loss_b += b[t]->losses().sum().item<double>();
+    loss_a.add(*a[t]);
+    loss_b.add(*b[t]);
   }
-  out.loss = {{"a", loss_a / predicted},
-              {"b", loss_b / predicted},
-              {"difference", (loss_b - loss_a) / predicted}};
+  out.loss = {{"a", loss_a.sum / predicted},
+              {"b", loss_b.sum / predicted},
+              {"difference", (loss_b.sum - loss_a.sum) / predicted}};
+  for (const auto& [model, loss] : {std::pair{out.a, &loss_a}, {out.b, &loss_b}}) {
+    if (loss->obstacle.empty()) continue;
+    std::string& note = out.provenance.note;
+    note +=
+        (note.empty() ? "" : "; ") + model + " has no loss of the next token: " + loss->obstacle;
+  }
   for (std::int64_t l = 0; l < divergence.size(0); ++l) {
     for (std::int64_t h = 0; h < divergence.size(1); ++h) {
       out.heads.push_back({l, h, divergence[l][h].item<double>() / tokens});

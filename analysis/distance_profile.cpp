@@ -33,10 +33,11 @@ std::vector<DistanceSums> bucket_sums(const model::LayerAttention& attention,
 }
 
 // Adds the sums of row q's first `keys` keys; `bucket` maps a distance to its bucket.
+template <class T>
 void add_row(ProfileSums& out, const std::vector<std::size_t>& bucket, std::int64_t q,
-             std::int64_t keys, const float* score, const float* content, const float* weight) {
+             std::int64_t keys, const T* score, const T* content, const T* weight) {
   for (std::int64_t k = 0; k < keys; ++k) {
-    if (score[k] == -std::numeric_limits<float>::infinity()) continue;  // masked; a NaN is not
+    if (score[k] == -std::numeric_limits<T>::infinity()) continue;  // masked; a NaN is not
     const std::size_t b = bucket[static_cast<std::size_t>(std::abs(q - k))];
     const double s = score[k];
     ++out.sums.pairs[b];
@@ -53,6 +54,27 @@ std::vector<std::size_t> bucket_table(const std::vector<std::int64_t>& edges) {
     table.insert(table.end(), static_cast<std::size_t>(edges[b + 1] - edges[b]), b);
   }
   return table;
+}
+
+// One entry a head; the three are (H, rows, keys) of T, of queries from `begin` on.
+template <class T>
+std::vector<ProfileSums> sums_of_rows(const at::Tensor& score, const at::Tensor& content,
+                                      const at::Tensor& weight,
+                                      const std::vector<std::int64_t>& edges, std::int64_t begin) {
+  const std::int64_t rows = score.size(1), keys = score.size(2);
+  const std::vector<std::size_t> bucket = bucket_table(edges);
+  std::vector<ProfileSums> heads(static_cast<std::size_t>(score.size(0)), ProfileSums(edges));
+  at::parallel_for(0, score.size(0), 1, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t h = first; h < last; ++h) {
+      for (std::int64_t row = 0; row < rows; ++row) {
+        const std::int64_t at = (h * rows + row) * keys;
+        add_row(heads[static_cast<std::size_t>(h)], bucket, begin + row, keys,
+                score.const_data_ptr<T>() + at, content.const_data_ptr<T>() + at,
+                weight.const_data_ptr<T>() + at);
+      }
+    }
+  });
+  return heads;
 }
 
 }  // namespace
@@ -88,22 +110,12 @@ std::vector<ProfileSums> row_profile(const model::LayerAttention& attention,
   const std::int64_t keys = attention.program().causal ? end : attention.keys();
   const model::Region region{attention.whole().heads, {begin, end}, {0, keys}};
   const model::ScoreParts parts = attention.scores(region);
-  const at::Tensor score = parts.score[0].to(at::kFloat).contiguous();
-  const at::Tensor content = parts.content[0].to(at::kFloat).contiguous();
-  const at::Tensor weight = at::softmax(parts.score[0], -1).to(at::kFloat).contiguous();
-  const std::vector<std::size_t> bucket = bucket_table(edges);
-  std::vector<ProfileSums> heads(static_cast<std::size_t>(attention.heads()), ProfileSums(edges));
-  at::parallel_for(0, attention.heads(), 1, [&](std::int64_t first, std::int64_t last) {
-    for (std::int64_t h = first; h < last; ++h) {
-      for (std::int64_t q = begin; q < end; ++q) {
-        const std::int64_t at = (h * (end - begin) + q - begin) * keys;
-        add_row(heads[static_cast<std::size_t>(h)], bucket, q, keys,
-                score.const_data_ptr<float>() + at, content.const_data_ptr<float>() + at,
-                weight.const_data_ptr<float>() + at);
-      }
-    }
-  });
-  return heads;
+  const auto type = parts.score.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const at::Tensor score = parts.score[0].to(type).contiguous();
+  const at::Tensor content = parts.content[0].to(type).contiguous();
+  const at::Tensor weight = at::softmax(score, -1);
+  return type == at::kDouble ? sums_of_rows<double>(score, content, weight, edges, begin)
+                             : sums_of_rows<float>(score, content, weight, edges, begin);
 }
 
 ProfileGroup::ProfileGroup(std::vector<std::int64_t> edges) : total_(edges) {}

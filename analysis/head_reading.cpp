@@ -19,18 +19,18 @@ std::vector<std::size_t> bucket_of_distance(const std::vector<std::int64_t>& edg
   return bucket;
 }
 
-void fill_row(HeadReading& reading, std::size_t q, std::span<const float> row) {
-  reading.entropy[q] = static_cast<float>(entropy_of(row));
+void fill_row(HeadReading& reading, std::size_t q, std::span<const double> row) {
+  reading.entropy[q] = entropy_of(row);
   reading.top1_mass[q] = *std::max_element(row.begin(), row.end());
   reading.first_key_weight[q] = row[0];
   double distance = 0;
-  for (std::size_t k = 0; k < row.size(); ++k) distance += double{row[k]} * double(q - k);
-  reading.mean_distance[q] = static_cast<float>(distance);
+  for (std::size_t k = 0; k < row.size(); ++k) distance += row[k] * double(q - k);
+  reading.mean_distance[q] = distance;
   for (std::size_t w = 0; w < kWindows.size(); ++w) {
     double mass = 0;
     const std::size_t window = std::min<std::size_t>(q + 1, kWindows[w]);
     for (std::size_t k = q + 1 - window; k <= q; ++k) mass += row[k];
-    reading.window_mass[w][q] = static_cast<float>(mass);
+    reading.window_mass[w][q] = mass;
   }
 }
 
@@ -81,15 +81,15 @@ HeadReading::HeadReading(std::int64_t token_count, std::vector<std::int64_t> edg
   for (auto& values : window_mass) values.assign(rows, 0);
 }
 
-void add_rows(HeadReading& reading, std::int64_t row_begin, std::span<const float> weights,
-              std::span<const float> scores) {
+void add_rows(HeadReading& reading, std::int64_t row_begin, std::span<const double> weights,
+              std::span<const double> scores) {
   const auto tokens = static_cast<std::size_t>(reading.tokens);
   const std::vector<std::size_t> bucket =
       bucket_of_distance(reading.by_distance.edges, reading.tokens);
   DistanceSums& sums = reading.by_distance;
   for (std::size_t r = 0; r < weights.size() / tokens; ++r) {
     const std::size_t q = static_cast<std::size_t>(row_begin) + r;
-    const std::span<const float> row = weights.subspan(r * tokens, q + 1);
+    const std::span<const double> row = weights.subspan(r * tokens, q + 1);
     fill_row(reading, q, row);
     for (std::size_t k = 0; k <= q; ++k) {
       const std::size_t b = bucket[q - k];
@@ -104,7 +104,7 @@ void add_rows(HeadReading& reading, std::int64_t row_begin, std::span<const floa
   }
 }
 
-HeadReading reading_of_map(std::span<const float> weights, std::int64_t tokens) {
+HeadReading reading_of_map(std::span<const double> weights, std::int64_t tokens) {
   HeadReading reading(tokens, distance_edges(tokens, tokens));
   add_rows(reading, 0, weights);
   return reading;

@@ -33,9 +33,10 @@ std::vector<std::int64_t> distance_edges(std::int64_t tokens, std::int64_t dense
 struct HeadReading {
   std::int64_t tokens = 0;
   // One value a row (query).
-  std::vector<float> entropy, top1_mass, first_key_weight, mean_distance;
-  std::array<std::vector<float>, kWindows.size()> window_mass;
+  std::vector<double> entropy, top1_mass, first_key_weight, mean_distance;
+  std::array<std::vector<double>, kWindows.size()> window_mass;
   DistanceSums by_distance;
+  double rounding = 1e-6;  // of a row's weights: some units of float32, or of the model's float64
 
   HeadReading() = default;
   HeadReading(std::int64_t token_count, std::vector<std::int64_t> edges);
@@ -43,10 +44,10 @@ struct HeadReading {
 
 // Adds rows [row_begin, row_begin + rows) of a causal map: weights and scores are (rows, tokens),
 // of which row q's first q + 1 entries are read. `scores` may be empty.
-void add_rows(HeadReading& reading, std::int64_t row_begin, std::span<const float> weights,
-              std::span<const float> scores = {});
+void add_rows(HeadReading& reading, std::int64_t row_begin, std::span<const double> weights,
+              std::span<const double> scores = {});
 
 // The whole of an explicit causal map (tokens, tokens), with a bucket for every distance.
-HeadReading reading_of_map(std::span<const float> weights, std::int64_t tokens);
+HeadReading reading_of_map(std::span<const double> weights, std::int64_t tokens);
 
 }  // namespace phasescope::analysis

@@ -8,6 +8,7 @@
 #include "analysis/divergence.h"
 #include "analysis/metrics/registry.h"
 #include "analysis/metrics/repeated.h"
+#include "analysis/model_sides.h"
 #include "analysis/statistics.h"
 #include "analysis/tensors.h"
 #include "model/loss.h"
@@ -16,12 +17,13 @@ namespace phasescope::analysis {
 namespace {
 
 constexpr double kSinkShare = 0.3;  // arXiv 2410.10781
+constexpr double kRounding64 = 2e-15;
 
 // Values of one text: [layer * heads + head][metric].
 using TextValues = std::vector<std::vector<double>>;
 
-std::vector<float> row_of(const at::Tensor& values, std::int64_t head) {
-  return to_vector<float>(values[0][head]);
+std::vector<double> row_of(const at::Tensor& values, std::int64_t head) {
+  return to_vector<double>(values[0][head]);
 }
 
 DistanceSums sums_of(const model::ProbeResult& probe, std::int64_t head,
@@ -61,7 +63,8 @@ std::vector<HeadMetric> metrics_of(const model::ModelConfig& config, std::vector
   return list;
 }
 
-// The numbers on repeated random tokens, a few draws of them, and the loss on the second copy.
+// The numbers on repeated random tokens, a few draws of them, and where there is a loss, that on
+// the second copy.
 struct RepeatedValues {
   std::vector<TextValues> draws;
   std::vector<double> losses;
@@ -97,6 +100,7 @@ RepeatedValues repeated_values(const TextPass& like, const std::vector<HeadMetri
         }
       }
     });
+    if (!loss_obstacle(like.model().config()).empty()) continue;
     // Entry n is the loss of token n + 1.
     out.losses.push_back(pass->losses().slice(1, period - 1).mean().item<double>());
   }
@@ -160,6 +164,7 @@ std::vector<HeadReading> read_heads(const model::LayerAttention& attention,
   for (std::int64_t head = 0; head < attention.heads(); ++head) {
     HeadReading& reading = readings.emplace_back();
     reading.tokens = attention.length();
+    if (attention.q().scalar_type() == at::kDouble) reading.rounding = kRounding64;
     reading.entropy = row_of(probe.entropy, head);
     reading.top1_mass = row_of(probe.top1_mass, head);
     reading.first_key_weight = row_of(probe.first_key_weight, head);
@@ -268,13 +273,22 @@ class HeadsAnalysis {
       }
     }
     result.sink_rate = sinks / static_cast<double>(result.rows.size());
-    if (!repeated_.losses.empty()) {
-      const std::vector<double> ones(repeated_.losses.size(), 1.0);
-      result.model_values["induction_loss"] =
-          bootstrap_interval(repeated_.losses, ones, options_.seed);
-    }
+    if (wants_repeated() || wants("induction_loss")) add_induction_loss();
     if (options_.thumbnails > 0) add_thumbnails(*passes_[0], options_.thumbnails, out_);
     if (wants("js_divergence")) add_divergence();
+  }
+
+  void add_induction_loss() {
+    protocol::HeadsResult& result = out_.result;
+    Interval& value = result.model_values["induction_loss"];
+    const std::string obstacle = loss_obstacle(passes_[0]->model().config());
+    if (obstacle.empty()) {
+      const std::vector<double> ones(repeated_.losses.size(), 1.0);
+      value = bootstrap_interval(repeated_.losses, ones, options_.seed);
+      return;
+    }
+    value.mean = value.low = value.high = std::nan("");
+    result.provenance.note = result.model + " has no induction loss: " + obstacle;
   }
 
   void add_divergence() {

@@ -28,8 +28,9 @@ struct HeadsOutput {
   std::vector<protocol::TensorRef> tensors;
 };
 
-// One pass a text; the thumbnails and js_divergence are of the first one. Throws Error "bad_usage"
-// for a metric that does not exist.
+// One pass a text; the thumbnails and js_divergence are of the first one. The induction loss is
+// NaN, and the result's note says why, where the model has no loss of the next token. Throws Error
+// "bad_usage" for a metric that does not exist.
 HeadsOutput analyse_heads(const std::vector<std::shared_ptr<TextPass>>& passes,
                           const HeadsOptions& options, protocol::Progress& progress);
 

@@ -16,6 +16,14 @@ inline bool sees_both_ways(const model::ModelConfig& config) {
   return !config.attention.causal && config.encoder_layers == 0;
 }
 
+// Why a model has no loss of the next token, as a clause ("it has no head"); empty where it has
+// one.
+inline std::string loss_obstacle(const model::ModelConfig& config) {
+  if (!config.head.present) return "it has no head";
+  if (!config.attention.causal) return "it sees both ways";
+  return {};
+}
+
 // For analyses of one stack of layers. Throws Error "bad_input" for an encoder-decoder; `what`
 // names the analysis.
 inline void require_one_stack(const model::ModelConfig& config, const std::string& what) {

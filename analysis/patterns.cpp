@@ -98,9 +98,9 @@ class PatternsAnalysis {
     const at::Tensor mean = heads.mean(0);
     layer.mean_by_distance = mean_by_distance(z);
     const std::string suffix = "." + std::to_string(index);
-    out_.tensors.push_back(tensor_ref("pe_dot" + suffix, mean.to(at::kFloat)));
+    out_.tensors.push_back(tensor_ref("pe_dot" + suffix, mean.to(z.scalar_type())));
     if (heads.size(0) > 1) {
-      out_.tensors.push_back(tensor_ref("pe_dot_heads" + suffix, heads.to(at::kFloat)));
+      out_.tensors.push_back(tensor_ref("pe_dot_heads" + suffix, heads.to(z.scalar_type())));
     }
     out_.result.layers.push_back(std::move(layer));
   }

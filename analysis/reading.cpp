@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "analysis/model_sides.h"
 #include "analysis/random.h"
 #include "analysis/tensors.h"
 #include "formats/error.h"
@@ -37,11 +38,13 @@ class Guesser {
   std::vector<std::vector<protocol::Guess>> run() {
     const at::NoGradGuard no_gradients;
     std::vector<std::vector<protocol::Guess>> rows;
-    const at::Tensor hidden = pass_.hidden()[0];
+    // The decoder of an encoder-decoder reads the text one token later: row i speaks of token i.
+    const std::int64_t later = pass_.model().config().encoder_layers > 0 ? 1 : 0;
+    const at::Tensor hidden = pass_.hidden()[0].slice(0, later);
     for (std::int64_t begin = 0; begin < hidden.size(0); begin += kRows) {
       const std::int64_t end = std::min(begin + kRows, hidden.size(0));
       const at::Tensor logits = pass_.model().decoder.logits(hidden.slice(0, begin, end));
-      const auto [values, ids] = at::softmax(logits.to(at::kFloat), -1).topk(count_, -1);
+      const auto [values, ids] = at::softmax(logits, -1).topk(count_, -1);
       add_rows(to_vector<double>(values), to_vector<std::int64_t>(ids), rows);
     }
     return rows;
@@ -77,10 +80,15 @@ protocol::TextResult analyse_text(TextPass& pass, const Text& text, std::int64_t
   const model::Model& model = pass.model();
   protocol::TextResult out;
   out.model = model.report.name;
-  const std::vector<double> losses = to_vector<double>(pass.losses());
   const std::vector<std::string> texts = token_texts(model, text.ids);
+  std::vector<double> losses;
   std::vector<std::vector<protocol::Guess>> expected;
-  if (guesses > 0) expected = Guesser(pass, guesses).run();
+  if (const std::string why = pass.loss_obstacle(); why.empty()) {
+    losses = to_vector<double>(pass.losses());
+    if (guesses > 0) expected = Guesser(pass, guesses).run();
+  } else {
+    out.provenance.note = out.model + " has no loss of the next token: " + why;
+  }
   double sum = 0;
   for (std::size_t n = 0; n < text.ids.size(); ++n) {
     protocol::TokenReading& token = out.tokens.emplace_back();
@@ -89,15 +97,15 @@ protocol::TextResult analyse_text(TextPass& pass, const Text& text, std::int64_t
       token.begin = static_cast<std::int64_t>(text.spans[n].begin);
       token.end = static_cast<std::int64_t>(text.spans[n].end);
     }
-    if (n == 0) continue;
+    if (n == 0 || losses.empty()) continue;
     token.loss = losses[n - 1];
     sum += losses[n - 1];
     if (!expected.empty()) token.guesses = std::move(expected[n - 1]);
   }
   const std::int64_t bytes = predicted_bytes(text);
   out.loss = losses.empty() ? std::nan("") : sum / static_cast<double>(losses.size());
-  out.bits_per_byte =
-      bytes > 0 ? sum / std::numbers::ln2 / static_cast<double>(bytes) : std::nan("");
+  const bool told = bytes > 0 && !losses.empty();
+  out.bits_per_byte = told ? sum / std::numbers::ln2 / static_cast<double>(bytes) : std::nan("");
   return out;
 }
 
@@ -115,45 +123,100 @@ std::string as_utf8(std::string_view bytes) {
 
 namespace {
 
-// The next token of the last `context` ids.
-std::int64_t next_token(const model::Model& model, std::span<const std::int64_t> ids,
-                        const GenerateOptions& options, Random& random) {
-  const at::NoGradGuard no_gradients;
-  const at::Tensor hidden = model.decoder.hidden(ids_tensor(ids));
-  const at::Tensor logits = model.decoder.logits(hidden[0][-1]).to(at::kDouble);
-  if (options.temperature == 0) return logits.argmax().item<std::int64_t>();
-  const std::vector<double> shares =
-      to_vector<double>(at::softmax(logits / options.temperature, -1));
-  double left = random.uniform();
-  for (std::size_t id = 0; id < shares.size(); ++id) {
-    left -= shares[id];
-    if (left < 0) return static_cast<std::int64_t>(id);
+// What ran attention in the first layer that it looks at.
+class KernelWatch final : public model::Observer {
+ public:
+  bool wants_attention(std::int64_t) override { return kernel.empty(); }
+  void on_attention(const AttentionPointer& attention) override { kernel = attention->kernel(); }
+  std::string kernel;
+};
+
+class Writer {
+ public:
+  Writer(const model::Model& model, const Text& prompt, const GenerateOptions& options)
+      : model_(model), options_(options), random_(options.seed), context_(model.config().context) {
+    forward_.backend = options.backend;
+    if (encodes()) {
+      read_ = ids_tensor(last(prompt.ids));
+      ids_ = {model.config().decoder_start};
+    } else {
+      ids_ = prompt.ids;
+    }
   }
-  return static_cast<std::int64_t>(shares.size()) - 1;
+
+  std::int64_t write() {
+    ids_.push_back(chosen(next_logits()));
+    return ids_.back();
+  }
+  const std::string& kernel() const { return watch_.kernel; }
+
+ private:
+  bool encodes() const { return model_.config().encoder_layers > 0; }
+
+  std::span<const std::int64_t> last(std::span<const std::int64_t> ids) const {
+    return ids.last(std::min<std::size_t>(ids.size(), static_cast<std::size_t>(context_)));
+  }
+
+  at::Tensor next_logits() {
+    const at::NoGradGuard no_gradients;
+    const at::Tensor written = ids_tensor(last(ids_));
+    if (encodes()) forward_.decoder_ids = written;
+    const at::Tensor hidden = model_.decoder.hidden(encodes() ? read_ : written, forward_, &watch_);
+    return model_.decoder.logits(hidden[0][-1]).to(at::kDouble);
+  }
+
+  std::int64_t chosen(const at::Tensor& logits) {
+    if (options_.temperature == 0) return logits.argmax().item<std::int64_t>();
+    const std::vector<double> shares =
+        to_vector<double>(at::softmax(logits / options_.temperature, -1));
+    double left = random_.uniform();
+    for (std::size_t id = 0; id < shares.size(); ++id) {
+      left -= shares[id];
+      if (left < 0) return static_cast<std::int64_t>(id);
+    }
+    return static_cast<std::int64_t>(shares.size()) - 1;
+  }
+
+  const model::Model& model_;
+  const GenerateOptions& options_;
+  Random random_;
+  std::int64_t context_;
+  model::ForwardOptions forward_;
+  at::Tensor read_;                // by the encoder
+  std::vector<std::int64_t> ids_;  // the text so far; of an encoder-decoder, what it has written
+  KernelWatch watch_;
+};
+
+void check_generate(const model::ModelConfig& config, const GenerateOptions& options) {
+  if (options.tokens < 1) throw formats::bad_usage("tokens must be at least 1", "tokens");
+  if (!(options.temperature >= 0)) {
+    throw formats::bad_usage("the temperature must be 0 or above", "temperature");
+  }
+  if (const std::string why = loss_obstacle(config); !why.empty()) {
+    throw formats::bad_input("the model cannot continue a text: " + why, "model");
+  }
 }
 
 }  // namespace
 
 protocol::GenerateResult generate(const model::Model& model, const Text& prompt,
                                   const GenerateOptions& options, protocol::Progress& progress) {
-  if (options.tokens < 1) throw formats::bad_usage("tokens must be at least 1", "tokens");
-  if (!(options.temperature >= 0)) {
-    throw formats::bad_usage("the temperature must be 0 or above", "temperature");
-  }
-  Random random(options.seed);
-  std::vector<std::int64_t> ids = prompt.ids;
-  const auto context = static_cast<std::size_t>(model.config().context);
+  check_generate(model.config(), options);
+  Writer writer(model, prompt, options);
+  protocol::GenerateResult out;
   for (std::int64_t n = 0; n < options.tokens; ++n) {
     progress.throw_if_cancelled();
     progress.progress(static_cast<double>(n) / static_cast<double>(options.tokens), "writing");
-    const std::span<const std::int64_t> all(ids);
-    ids.push_back(next_token(model, all.last(std::min(context, ids.size())), options, random));
+    out.ids.push_back(writer.write());
   }
-  protocol::GenerateResult out;
   out.model = model.report.name;
   out.prompt = as_utf8(prompt.text);
-  out.ids.assign(ids.begin() + static_cast<std::ptrdiff_t>(prompt.ids.size()), ids.end());
-  if (model.tokenizer) out.text = model.tokenizer->decode_text(out.ids);
+  out.provenance.kernel = writer.kernel();
+  if (model.tokenizer) {
+    out.text = model.tokenizer->decode_text(out.ids);
+  } else {
+    out.provenance.note = "without a tokenizer the continuation is ids alone";
+  }
   return out;
 }
 

@@ -13,7 +13,9 @@
 
 namespace phasescope::analysis {
 
-// `guesses`: how many next-token guesses each token gets (those made before it was read).
+// `guesses`: how many next-token guesses each token gets (those made before it was read). Where the
+// model has no loss of the next token there are neither losses nor guesses, the means are NaN, and
+// the result's note says why.
 protocol::TextResult analyse_text(TextPass& pass, const Text& text, std::int64_t guesses);
 
 // Bytes as text that JSON can carry: what is no UTF-8 becomes U+FFFD.
@@ -23,10 +25,14 @@ struct GenerateOptions {
   std::int64_t tokens = 64;
   double temperature = 0;  // 0: greedy
   std::uint64_t seed = 0;
+  model::Backend backend = model::Backend::fused;
 };
 
 // Continues the text token by token; every step reads the last `context` tokens again, so that no
-// token is seen at a position the model was not trained for. Throws Error "bad_usage".
+// token is seen at a position the model was not trained for. An encoder-decoder's encoder reads the
+// text, and its decoder writes from its start token on. Without a tokenizer the result has ids and
+// no text, and its note says so; its kernel is what ran. Throws Error "bad_usage" for options,
+// "bad_input" for a model that has no loss of the next token, and so no next token.
 protocol::GenerateResult generate(const model::Model& model, const Text& prompt,
                                   const GenerateOptions& options, protocol::Progress& progress);
 

@@ -82,19 +82,18 @@ const char* name_of(ShiftMethod method) { return method == ShiftMethod::ids ? "i
 
 class ShiftAnalysis {
  public:
-  ShiftAnalysis(std::shared_ptr<const model::Model> model, const std::vector<std::int64_t>& ids,
-                std::string dtype)
+  ShiftAnalysis(const std::shared_ptr<const model::Model>& model,
+                const std::vector<std::int64_t>& ids, std::string dtype, model::Backend backend)
       : model_(model::in_dtype(model, model::dtype_of_name(dtype))),
         ids_(ids),
         dtype_(std::move(dtype)),
-        base_(model_, ids_tensor(ids)) {}
+        backend_(backend),
+        base_(model_, ids_tensor(ids), options_at(0)) {}
 
   void add(ShiftMethod method, std::int64_t by, std::vector<protocol::ShiftRow>& rows) {
     const bool tokens = method == ShiftMethod::tokens;
-    model::ForwardOptions options;
-    if (!tokens) options.shift = by;
     const auto ids = tokens ? with_tokens_before(*model_, ids_, by) : ids_;
-    TextPass moved(model_, ids_tensor(ids), options);
+    TextPass moved(model_, ids_tensor(ids), options_at(tokens ? 0 : by));
     const RunDifference difference = run_difference(base_, moved, tokens ? by : 0);
     for (std::size_t l = 0; l < difference.attention.size(); ++l) {
       protocol::ShiftRow& row = rows.emplace_back();
@@ -109,12 +108,51 @@ class ShiftAnalysis {
     }
   }
 
+  const std::string& kernel() const { return base_.kernel(); }
+
  private:
+  model::ForwardOptions options_at(std::int64_t shift) const {
+    model::ForwardOptions options;
+    options.backend = backend_;
+    options.shift = shift;
+    return options;
+  }
+
   std::shared_ptr<const model::Model> model_;
   const std::vector<std::int64_t>& ids_;
   std::string dtype_;
+  model::Backend backend_;
   TextPass base_;
 };
+
+// Whether the encoding takes position ids [shift, shift + tokens): a table ends somewhere.
+bool has_positions(const model::Model& model, std::int64_t tokens, std::int64_t shift) {
+  const at::NoGradGuard no_gradients;
+  const model::ModelConfig& config = model.config();
+  model::StartContext context = start_context(model.decoder, tokens, model.decoder.dtype());
+  context.positions.shift = shift + (config.positions.map == "shift" ? config.positions.shift : 0);
+  const at::Tensor token = at::zeros({1, 1, config.width}, model.decoder.dtype());
+  try {
+    model.encoding().start(context);
+    model.encoding().embed(token.expand({1, tokens, config.width}), context);
+  } catch (const formats::Error& error) {
+    if (error.code() != "bad_input") throw;
+    return false;
+  }
+  return true;
+}
+
+void require_positions(const model::Model& model, std::int64_t tokens,
+                       const std::vector<std::int64_t>& by) {
+  const std::int64_t fit = tokens_that_shift(model, tokens, by);
+  if (fit == tokens) return;
+  const std::int64_t shift = *std::ranges::max_element(by);
+  throw formats::bad_input(
+      "a shift by " + std::to_string(shift) + " puts the last of " + std::to_string(tokens) +
+          " tokens at position " + std::to_string(tokens - 1 + shift) +
+          ", and this model has a table of " + std::to_string(fit + shift) + " positions",
+      "by", "give a length of " + std::to_string(fit) + " at most, or smaller shifts");
+}
 
 }  // namespace
 
@@ -132,33 +170,52 @@ RunDifference run_difference(TextPass& run, TextPass& other, std::int64_t offset
   for (std::size_t n = 0; n < states.size(); ++n) {
     out.position.push_back(product_difference(states[n], moved[n], offset));
   }
-  const at::Tensor logits = run.logits();
-  const at::Tensor moved_logits = other.logits().narrow(1, offset, run.tokens());
-  out.logits = ((logits - moved_logits).abs().max() / logits.abs().max()).item<double>();
+  const auto difference = [&](const at::Tensor& a, const at::Tensor& b) {
+    const at::Tensor moved = b.narrow(1, offset, run.tokens());
+    return ((a - moved).abs().max() / a.abs().max()).item<double>();
+  };
+  out.hidden = difference(run.hidden(), other.hidden());
+  const bool head = run.model().config().head.present;
+  out.logits = head ? difference(run.logits(), other.logits()) : std::nan("");
   return out;
 }
 
-std::vector<protocol::ShiftRow> analyse_shift(const std::shared_ptr<const model::Model>& model,
-                                              const std::vector<std::int64_t>& ids,
-                                              const ShiftOptions& options,
-                                              protocol::Progress& progress) {
-  std::vector<protocol::ShiftRow> rows;
+std::int64_t tokens_that_shift(const model::Model& model, std::int64_t tokens,
+                               const std::vector<std::int64_t>& by) {
+  const std::int64_t shift = by.empty() ? 0 : *std::ranges::max_element(by);
+  if (has_positions(model, tokens, shift) || !has_positions(model, 2, shift)) return tokens;
+  std::int64_t fits = 2, leaves = tokens;
+  while (leaves - fits > 1) {
+    const std::int64_t middle = (fits + leaves) / 2;
+    (has_positions(model, middle, shift) ? fits : leaves) = middle;
+  }
+  return fits;
+}
+
+ShiftOutput analyse_shift(const std::shared_ptr<const model::Model>& model,
+                          const std::vector<std::int64_t>& ids, const ShiftOptions& options,
+                          protocol::Progress& progress) {
+  for (const std::int64_t shift : options.by) {
+    if (shift < 0) throw formats::bad_usage("a shift must not be negative", "by");
+  }
+  require_positions(*model, static_cast<std::int64_t>(ids.size()), options.by);
+  ShiftOutput out;
   const double steps =
       static_cast<double>(options.dtypes.size() * options.methods.size() * options.by.size());
   double done = 0;
   for (const std::string& dtype : options.dtypes) {
-    ShiftAnalysis analysis(model, ids, dtype);
+    ShiftAnalysis analysis(model, ids, dtype, options.backend);
     for (const ShiftMethod method : options.methods) {
       for (const std::int64_t by : options.by) {
         progress.throw_if_cancelled();
         progress.progress(done++ / steps, "shifting " + std::string(name_of(method)) + " by " +
                                               std::to_string(by) + ", " + dtype);
-        if (by < 0) throw formats::bad_usage("a shift must not be negative", "by");
-        analysis.add(method, by, rows);
+        analysis.add(method, by, out.rows);
       }
     }
+    out.kernel += (out.kernel.empty() ? "" : ", ") + analysis.kernel() + " (" + dtype + ")";
   }
-  return rows;
+  return out;
 }
 
 const char* shift_formula() {

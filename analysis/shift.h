@@ -23,7 +23,9 @@ struct RunDifference {
   std::vector<double> attention_largest;
   // State 0..n: ||G - G'||_F / ||G||_F over heads and tokens; empty without a state.
   std::vector<double> position;
-  double logits = 0;  // largest absolute difference over the largest magnitude
+  // Largest absolute difference over the largest magnitude: of the logits (NaN without a head), and
+  // of the last hidden states, after the final norm.
+  double logits = 0, hidden = 0;
 };
 RunDifference run_difference(TextPass& run, TextPass& other, std::int64_t offset);
 
@@ -31,14 +33,27 @@ struct ShiftOptions {
   std::vector<std::int64_t> by{1, 3, 16};
   std::vector<ShiftMethod> methods{ShiftMethod::ids, ShiftMethod::tokens};
   std::vector<std::string> dtypes{"f32", "f64"};
+  model::Backend backend = model::Backend::fused;
 };
 
-// Rows for every method, shift, dtype and layer. Position differences of layer l are those of the
-// state after it, times 100; attention differences in 1e-2 units. `ids`: one text.
-std::vector<protocol::ShiftRow> analyse_shift(const std::shared_ptr<const model::Model>& model,
-                                              const std::vector<std::int64_t>& ids,
-                                              const ShiftOptions& options,
-                                              protocol::Progress& progress);
+// How many tokens of a text of `tokens` tokens the largest of these shifts leaves within the
+// positions that the model has: fewer than `tokens` where a learned table ends. `tokens` again
+// where not even two tokens would fit.
+std::int64_t tokens_that_shift(const model::Model& model, std::int64_t tokens,
+                               const std::vector<std::int64_t>& by);
+
+struct ShiftOutput {
+  std::vector<protocol::ShiftRow> rows;  // for every method, shift, dtype and layer
+  std::string kernel;                    // what ran: "fused cpu avx3 (f32), plain (f64)"
+};
+
+// Position differences of layer l are those of the
+// state after it, times 100; attention differences in 1e-2 units; logits differences are NaN
+// without a head. `ids`: one text. Throws Error "bad_input" where a shift leaves a learned table,
+// naming the position, the table's size, and the length that would fit.
+ShiftOutput analyse_shift(const std::shared_ptr<const model::Model>& model,
+                          const std::vector<std::int64_t>& ids, const ShiftOptions& options,
+                          protocol::Progress& progress);
 
 // The definitions, for the view and the report.
 const char* shift_formula();

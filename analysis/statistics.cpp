@@ -221,7 +221,7 @@ Line fit_line(std::span<const double> x, std::span<const double> y) {
   return line;
 }
 
-double js_divergence(std::span<const float> p, std::span<const float> q) {
+double js_divergence(std::span<const double> p, std::span<const double> q) {
   double sum = 0;
   for (std::size_t i = 0; i < p.size(); ++i) {
     const double a = p[i], b = q[i], middle = (a + b) / 2;
@@ -231,10 +231,10 @@ double js_divergence(std::span<const float> p, std::span<const float> q) {
   return std::max(0.0, sum / 2);
 }
 
-double entropy_of(std::span<const float> p) {
+double entropy_of(std::span<const double> p) {
   double sum = 0;
-  for (const float x : p) {
-    if (x > 0) sum -= static_cast<double>(x) * std::log(static_cast<double>(x));
+  for (const double x : p) {
+    if (x > 0) sum -= x * std::log(x);
   }
   return sum;
 }

@@ -35,9 +35,8 @@ Interval mean_interval(std::span<const double> cluster_means);
 
 // Mean and 95 % percentile bootstrap over documents, each with its mean and its weight (the number
 // of samples in it; all 1 where every document counts the same). NaN means are left out.
-Interval bootstrap_interval(std::span<const double> document_means,
-                            std::span<const double> weights, std::uint64_t seed,
-                            int replicates = 2000);
+Interval bootstrap_interval(std::span<const double> document_means, std::span<const double> weights,
+                            std::uint64_t seed, int replicates = 2000);
 
 // Values that belong to clusters, as samples of one quantity.
 struct Clusters {
@@ -55,7 +54,8 @@ struct Histogram {
   std::vector<std::int64_t> counts;  // the last bin holds its right edge
 };
 // Bins from the smallest to the largest value; one value or all equal give bins of width 1 / bins
-// around it. An empty sample, or one that holds a value that is not finite, gives an empty histogram.
+// around it. An empty sample, or one that holds a value that is not finite, gives an empty
+// histogram.
 Histogram histogram_of(std::span<const double> values, int bins = 60);
 
 struct Line {
@@ -66,9 +66,9 @@ Line fit_line(std::span<const double> x, std::span<const double> y);
 
 // Jensen-Shannon divergence of two distributions over the same keys, in nats: 0 for equal ones,
 // ln 2 for disjoint ones.
-double js_divergence(std::span<const float> p, std::span<const float> q);
+double js_divergence(std::span<const double> p, std::span<const double> q);
 
 // -sum p ln p in nats; zeros add nothing.
-double entropy_of(std::span<const float> p);
+double entropy_of(std::span<const double> p);
 
 }  // namespace phasescope::analysis

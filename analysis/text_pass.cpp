@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include "analysis/model_sides.h"
 #include "formats/error.h"
 #include "model/loss.h"
 
@@ -149,11 +150,15 @@ at::Tensor TextPass::logits() {
 
 at::Tensor TextPass::losses() {
   const at::NoGradGuard no_gradients;
-  if (options_.decoder_ids.defined()) {
-    throw formats::bad_input("the loss is that of the text itself, not of a decoder's own ids",
-                             "decoder_input_ids");
+  if (const std::string why = loss_obstacle(); !why.empty()) {
+    throw formats::bad_input("the model has no loss of the next token: " + why, "loss");
   }
   return model::token_losses_of(model_->decoder, hidden(), ids_, options_);
+}
+
+std::string TextPass::loss_obstacle() const {
+  if (options_.decoder_ids.defined()) return "its decoder reads ids of its own, not the text";
+  return analysis::loss_obstacle(model_->config());
 }
 
 }  // namespace phasescope::analysis

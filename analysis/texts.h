@@ -12,9 +12,9 @@ namespace phasescope::analysis {
 
 struct Text {
   std::string name;
-  std::string text;                       // as given; empty where ids were given
+  std::string text;  // as given; empty where ids were given
   std::vector<std::int64_t> ids;
-  std::vector<formats::TextSpan> spans;   // of `text`, one an id; empty where ids were given
+  std::vector<formats::TextSpan> spans;  // of `text`, one an id; empty where ids were given
   // What a file of inputs holds beside the ids, one an id each; empty where it holds none, or only
   // what a forward pass takes anyway.
   std::vector<std::int64_t> position_ids = {}, token_types = {};
@@ -27,15 +27,17 @@ struct Text {
 
 struct Texts {
   std::vector<Text> items;
-  bool corpus = false;         // several texts: statistics carry intervals over them
+  bool corpus = false;           // several texts: statistics carry intervals over them
   bool starts_with_bos = false;  // key 0 of every text is the template's [BOS]
-  std::string note;            // cuts and the like; for Provenance::note
+  std::string note;              // cuts and the like; for Provenance::note
 
-  void add_note(const std::string& more) { note += (note.empty() ? "" : "; ") + more; }
+  void add_note(const std::string& more) {
+    note += (note.empty() || more.empty() ? "" : "; ") + more;
+  }
   std::int64_t longest() const;
   std::int64_t shortest() const;
-  // SHA-256 of all ids, as little-endian int64, one text after the other with a -1 between; where a text
-  // has more than ids, that follows its ids behind a -2 each.
+  // SHA-256 of all ids, as little-endian int64, one text after the other with a -1 between; where a
+  // text has more than ids, that follows its ids behind a -2 each.
   std::string hash() const;
 };
 

@@ -1,6 +1,7 @@
 #include "worker/handle_analysis.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "analysis/compare.h"
 #include "analysis/distance.h"
@@ -84,7 +85,7 @@ std::int64_t thumbnail_side(const json& params) {
 
 Reply heads(const json& params, RequestContext& context) {
   const ModelPointer model = context.models().open(params, context);
-  const Texts texts = read_input(params, context, *model, DefaultInput::first_session);
+  Texts texts = read_input(params, context, *model, DefaultInput::first_session);
   analysis::HeadsOptions options;
   options.metrics = words_param(params, "metrics");
   options.thumbnails = thumbnail_side(params);
@@ -95,6 +96,7 @@ Reply heads(const json& params, RequestContext& context) {
   };
   const Passes passes = passes_of(model, texts, params, context);
   analysis::HeadsOutput out = analysis::analyse_heads(passes, options, context);
+  texts.add_note(out.result.provenance.note);
   out.result.provenance = provenance_of("heads", params, context, {model}, &texts,
                                         kernel_of(*model, params, passes[0].get()));
   return reply_of(out.result, std::move(out.tensors));
@@ -210,7 +212,23 @@ analysis::ShiftOptions shift_options(const json& params) {
   const std::vector<std::string> dtypes = words_param(params, "dtypes");
   if (!dtypes.empty()) options.dtypes = dtypes;
   if (params.contains("dtype")) options.dtypes = {params["dtype"].get<std::string>()};
+  options.backend = backend_of(params);
   return options;
+}
+
+// A text of no length that was asked for leaves room for the shifts in a table of positions.
+void leave_room(Texts& texts, const model::Model& model, const std::vector<std::int64_t>& by) {
+  analysis::Text& text = texts.items[0];
+  const auto tokens = static_cast<std::int64_t>(text.ids.size());
+  const std::int64_t fit = analysis::tokens_that_shift(model, tokens, by);
+  if (fit == tokens) return;
+  text.ids.resize(static_cast<std::size_t>(fit));
+  if (!text.spans.empty()) text.spans.resize(static_cast<std::size_t>(fit));
+  const std::int64_t shift = *std::ranges::max_element(by);
+  texts.add_note("the first " + std::to_string(fit) + " of " + std::to_string(tokens) +
+                 " tokens are read: a shift by " + std::to_string(shift) +
+                 " moves them to the end of the model's table of " + std::to_string(fit + shift) +
+                 " positions");
 }
 
 Reply shift(const json& params, RequestContext& context) {
@@ -225,12 +243,16 @@ Reply shift(const json& params, RequestContext& context) {
     ModelTexts in = open_with_texts(params, names[n], context, DefaultInput::first_session);
     in.texts = only_first(std::move(in.texts));
     require_ids_alone(in.texts, "shift");
-    for (protocol::ShiftRow& row :
-         analysis::analyse_shift(in.model, in.texts.items[0].ids, options, part)) {
-      result.rows.push_back(std::move(row));
+    const bool length_given = number_param<std::int64_t>(in.params, "length", 0) > 0;
+    if (!length_given) leave_room(in.texts, *in.model, options.by);
+    if (!in.model->config().head.present) {
+      in.texts.add_note(in.model->report.name + " has no head, so logits have no difference");
     }
-    result.provenance.push_back(provenance_of("shift", in.params, context, {in.model}, &in.texts,
-                                              kernel_of(*in.model, in.params, nullptr)));
+    analysis::ShiftOutput out =
+        analysis::analyse_shift(in.model, in.texts.items[0].ids, options, part);
+    std::ranges::move(out.rows, std::back_inserter(result.rows));
+    result.provenance.push_back(
+        provenance_of("shift", in.params, context, {in.model}, &in.texts, out.kernel));
   }
   return reply_of(result);
 }
@@ -287,13 +309,14 @@ std::pair<std::string, std::string> compared_models(const json& params) {
 Reply compare(const json& params, RequestContext& context) {
   const auto [first, second] = compared_models(params);
   json both = params;
+  both["models"] = {first, second};
   if (!both.contains("length")) {  // one that both were trained for
     const auto context_of = [&](const std::string& name) {
       return context.models().open(params_for(params, name), context)->config().context;
     };
     both["length"] = std::min(context_of(first), context_of(second));
   }
-  const ModelTexts a = open_with_texts(both, first, context, DefaultInput::first_session);
+  ModelTexts a = open_with_texts(both, first, context, DefaultInput::first_session);
   const ModelTexts b = open_with_texts(both, second, context, DefaultInput::first_session);
   if (a.texts.hash() != b.texts.hash()) {
     throw formats::bad_input("the two models read the text as different tokens", "input",
@@ -302,9 +325,9 @@ Reply compare(const json& params, RequestContext& context) {
   const Passes passes = passes_of(a.model, a.texts, a.params, context);
   protocol::CompareResult result =
       analysis::analyse_compare(passes, passes_of(b.model, b.texts, b.params, context), context);
-  result.provenance =
-      provenance_of("compare", {{"models", {first, second}}}, context, {a.model, b.model}, &a.texts,
-                    kernel_of(*a.model, a.params, passes[0].get()));
+  a.texts.add_note(result.provenance.note);
+  result.provenance = provenance_of("compare", both, context, {a.model, b.model}, &a.texts,
+                                    kernel_of(*a.model, a.params, passes[0].get()));
   return reply_of(result);
 }
 

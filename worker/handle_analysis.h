@@ -21,9 +21,11 @@ namespace phasescope::worker {
 // distance {"models", "near"?, "far"?, "pairs"? (10000), "per_head"?, "leave_out_first"? (true
 // where
 //   texts start with [BOS])}: DistanceResult.
-// shift {"models", "by"?, "method"?, "dtypes"? (f32, f64)}: ShiftResult.
+// shift {"models", "by"?, "method"?, "dtypes"? (f32, f64)}: ShiftResult. Without "length" a text
+//   leaves room for the shifts in a learned table of positions.
 // theory {"models", "check"?, "pairs"?}: TheoryResult. theory.list {}: {"checks": [CheckInfo]}.
-// compare {"a", "b"} or {"models": [a, b]}: CompareResult.
+// compare {"a", "b"} or {"models": [a, b]}: CompareResult; of two causal models, or of two that see
+//   both ways.
 std::vector<Handler> analysis_handlers();
 
 }  // namespace phasescope::worker

@@ -227,6 +227,7 @@ Reply text_read(const json& params, RequestContext& context) {
   const auto pass = pass_cache().get(model, texts.items[0], backend_of(params), context);
   protocol::TextResult result =
       analysis::analyse_text(*pass, texts.items[0], params.value("guesses", 5));
+  texts.add_note(result.provenance.note);
   result.provenance = provenance_of("text.read", params, context, {model}, &texts,
                                     kernel_of(*model, params, pass.get()));
   return reply_of(result);
@@ -240,9 +241,11 @@ Reply generate(const json& params, RequestContext& context) {
   options.tokens = params.value("tokens", options.tokens);
   options.temperature = params.value("temperature", options.temperature);
   options.seed = params.value("seed", options.seed);
+  options.backend = backend_of(params);
   protocol::GenerateResult result = analysis::generate(*model, texts.items[0], options, context);
-  result.provenance = provenance_of("generate", params, context, {model}, &texts,
-                                    kernel_of(*model, params, nullptr));
+  texts.add_note(result.provenance.note);
+  const std::string kernel = result.provenance.kernel;
+  result.provenance = provenance_of("generate", params, context, {model}, &texts, kernel);
   return reply_of(result);
 }
 
@@ -343,6 +346,7 @@ Reply check(const json& params, RequestContext& context) {
     const bool exact = tensor.name.ends_with("_f64");
     result.tensors.push_back({tensor.name, tensor.error, tensor.tolerance, tensor.passed,
                               exact ? "f64" : checked.dtype});
+    if (!tensor.why.empty()) result.not_compared.push_back(tensor.name + ": " + tensor.why);
   }
   for (const model::NotCompared& tensor : checked.not_compared) {
     result.not_compared.push_back(tensor.name + ": " + tensor.reason);

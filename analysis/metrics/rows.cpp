@@ -8,7 +8,6 @@ namespace phasescope::analysis {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr double kRounding = 1e-6;  // of a row's weights in float32
 
 template <class F>
 double mean_over_rows(const HeadReading& reading, std::int64_t first, F value) {
@@ -18,7 +17,7 @@ double mean_over_rows(const HeadReading& reading, std::int64_t first, F value) {
   return sum / static_cast<double>(reading.tokens - first);
 }
 
-double mean_of(const std::vector<float>& values) {
+double mean_of(const std::vector<double>& values) {
   if (values.empty()) return kNaN;
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
@@ -27,7 +26,7 @@ double mean_of(const std::vector<float>& values) {
 
 double mean_entropy(const MetricInput& input) {
   const HeadReading& r = *input.text;
-  return mean_over_rows(r, 1, [&r](std::size_t q) { return double{r.entropy[q]}; });
+  return mean_over_rows(r, 1, [&r](std::size_t q) { return r.entropy[q]; });
 }
 
 double mean_normalised_entropy(const MetricInput& input) {
@@ -57,7 +56,7 @@ double mean_distance_without_first(const MetricInput& input) {
     distance += r.mean_distance[q] - first * static_cast<double>(q);
     weight += 1 - first;
   }
-  const double rounding = kRounding * static_cast<double>(r.tokens);
+  const double rounding = r.rounding * static_cast<double>(r.tokens);
   return weight > rounding ? distance / weight : kNaN;
 }
 
@@ -65,7 +64,7 @@ double top1_mass(const MetricInput& input) { return mean_of(input.text->top1_mas
 
 double effective_keys(const MetricInput& input) {
   const HeadReading& r = *input.text;
-  return mean_over_rows(r, 0, [&r](std::size_t q) { return std::exp(double{r.entropy[q]}); });
+  return mean_over_rows(r, 0, [&r](std::size_t q) { return std::exp(r.entropy[q]); });
 }
 
 double window_mass_of(const HeadReading& reading, std::size_t window) {

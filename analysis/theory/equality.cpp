@@ -36,10 +36,20 @@ double Residuals::largest() const { return worst_of(worst_of(logits, attention),
 Residuals residuals_of(TextPass& run, TextPass& other) {
   const RunDifference difference = run_difference(run, other, 0);
   Residuals out;
-  out.logits = difference.logits;
+  out.logits = run.model().config().head.present ? difference.logits : difference.hidden;
   for (const double x : difference.attention_largest) out.attention = worst_of(out.attention, x);
   for (const double x : difference.position) out.products = worst_of(out.products, x);
   return out;
+}
+
+at::Tensor outputs_of(const model::Decoder& decoder, const at::Tensor& ids,
+                      const model::ForwardOptions& options) {
+  return decoder.config().head.present ? decoder.forward(ids, options)
+                                       : decoder.hidden(ids, options);
+}
+
+const char* name_of_outputs(const model::Decoder& decoder) {
+  return decoder.config().head.present ? "logits" : "hidden states";
 }
 
 Residuals larger_of(const Residuals& a, const Residuals& b) {
@@ -53,8 +63,8 @@ std::shared_ptr<const model::Model> reordered(const std::shared_ptr<const model:
   Random random(seed);
   model::Weights weights = model->decoder.weights();
   for (model::LayerWeights& layer : weights.layers) {
-    const auto order = random.permutation(layer.gate.size(0));
-    at::Tensor index = at::empty({layer.gate.size(0)}, at::kLong);
+    const auto order = random.permutation(layer.up.size(0));
+    at::Tensor index = at::empty({layer.up.size(0)}, at::kLong);
     std::copy(order.begin(), order.end(), index.data_ptr<std::int64_t>());
     for (at::Tensor* rows : {&layer.gate, &layer.up, &layer.gate_bias, &layer.up_bias}) {
       if (rows->defined()) *rows = rows->index_select(0, index);
@@ -64,8 +74,10 @@ std::shared_ptr<const model::Model> reordered(const std::shared_ptr<const model:
   return with_weights(*model, std::move(weights));
 }
 
-Residuals reordering_noise(const std::shared_ptr<const model::Model>& model, const at::Tensor& ids,
+Residuals reordering_noise(const std::shared_ptr<const model::Model>& model, const at::Tensor& text,
                            std::uint64_t seed) {
+  constexpr std::int64_t kTokens = 64;
+  const at::Tensor ids = text.repeat({1, std::max<std::int64_t>(1, kTokens / text.size(1))});
   model::ForwardOptions plain;
   plain.backend = model::Backend::plain;
   TextPass base(model, ids, plain);

@@ -14,13 +14,20 @@ namespace phasescope::analysis {
 // Largest absolute difference over the largest magnitude of `reference`.
 double relative_difference(const at::Tensor& value, const at::Tensor& reference);
 
-// The three things that a transformation of the positions must not move: logits (relative),
-// attention weights (absolute), PE dot products (relative, Frobenius; 0 without a state).
+// The three things that a transformation of the positions must not move: logits (relative; of a
+// model without a head its last hidden states), attention weights (absolute), PE dot products
+// (relative, Frobenius; 0 without a state).
 struct Residuals {
   double logits = 0, attention = 0, products = 0;
   double largest() const;
 };
 Residuals residuals_of(TextPass& run, TextPass& other);
+
+// What Residuals::logits is of in this model: (B, N, V), or without a head the last hidden states
+// (B, N, C); and its name.
+at::Tensor outputs_of(const model::Decoder& decoder, const at::Tensor& ids,
+                      const model::ForwardOptions& options);
+const char* name_of_outputs(const model::Decoder& decoder);
 
 // Each entry the larger one of the two.
 Residuals larger_of(const Residuals& a, const Residuals& b);
@@ -34,7 +41,8 @@ std::shared_ptr<const model::Model> reordered(const std::shared_ptr<const model:
                                               std::uint64_t seed);
 
 // What reordering alone moves in this model's dtype: the largest of a few other orders (permuted
-// channels, and the streaming kernel in place of plain operations).
+// channels, and the streaming kernel in place of plain operations). A short text is read several
+// times over, since a few numbers say little of how far rounding goes.
 Residuals reordering_noise(const std::shared_ptr<const model::Model>& model, const at::Tensor& ids,
                            std::uint64_t seed);
 

@@ -67,15 +67,27 @@ CheckResult judge(const PermutationResidual& exact, double single, double noise,
   return result;
 }
 
-CheckResult run(const CheckContext& context) {
-  const model::AttentionConfig& attention = context.model->config().attention;
+// The premise that a model does not meet, and what it has in its place; empty where it meets all.
+std::string unmet_premise(const model::AttentionConfig& attention) {
   if (attention.window > 0 && !attention.local_layers.empty()) {
+    return "one mask for all layers, which is permuted with the tokens; here some layers have a "
+           "window of " +
+           std::to_string(attention.window) + " tokens";
+  }
+  if (attention.log_scale > 0) {
+    return "places that only the positions tell; here the n-th token's query is multiplied by "
+           "ln(n) / ln(" +
+           short_number(attention.log_scale) + "), wherever it is said to stand";
+  }
+  return {};
+}
+
+CheckResult run(const CheckContext& context) {
+  const std::string unmet = unmet_premise(context.model->config().attention);
+  if (!unmet.empty()) {
     CheckResult result;
     result.verdict = name_of(Verdict::premise_not_met);
-    result.detail =
-        "premise: one mask for all layers, which is permuted with the tokens; here some "
-        "layers have a window of " +
-        std::to_string(attention.window) + " tokens";
+    result.detail = "premise: " + unmet;
     return result;
   }
   const at::Tensor ids = first_ids(context, kTokens);
@@ -117,8 +129,11 @@ PermutationResidual permutation_residual(const model::Decoder& decoder, const at
   permuted.mask = permute_mask ? seen.index_select(0, order).index_select(1, order) : seen;
 
   StateRecorder before, after;
+  const bool ids_are_rows = decoder.encoding().options().value("ids_are_rows", false);
+  // Both runs are told where the tokens stand: what the configuration draws or maps is for texts.
+  if (!ids_are_rows) plain.position_ids = at::arange(tokens, at::kLong);
   decoder.hidden(ids, plain, &before);
-  if (decoder.encoding().options().value("ids_are_rows", false)) {
+  if (ids_are_rows) {
     // Then ids say whose state is read: the state itself is permuted.
     permuted.initial_state = before.states.front().index_select(2, order);
   } else {

@@ -14,29 +14,49 @@ namespace {
 constexpr std::int64_t kTokens = 128;
 constexpr std::int64_t kShifts[] = {1, 3, 16, 1000, 1000000};
 
-// One model's runs at shift 0 and elsewhere, under one kind of angles.
-class ShiftedRuns {
- public:
-  ShiftedRuns(std::shared_ptr<const model::Model> model, at::Tensor ids,
-              std::optional<at::ScalarType> angles)
-      : model_(std::move(model)), ids_(std::move(ids)) {
-    options_.backend = model::Backend::plain;  // one order of summation for both runs
-    options_.angle_dtype = angles;
-    base_.emplace(model_, ids_, options_);
-  }
+TextPass pass_at(const std::shared_ptr<const model::Model>& model, const at::Tensor& ids,
+                 std::int64_t shift) {
+  model::ForwardOptions options;
+  options.backend = model::Backend::plain;  // one order of summation for both runs
+  options.shift = shift;
+  return {model, ids, options};
+}
 
-  Residuals at(std::int64_t shift) {
-    model::ForwardOptions options = options_;
-    options.shift = shift;
-    TextPass moved(model_, ids_, options);
-    return residuals_of(*base_, moved);
+// The float64 model on what `single` has rounded before its first layer: angles, their sines and
+// cosines. (Angles alone are exact where position ids are small.)
+TextPass rounded_pass(const std::shared_ptr<const model::Model>& model64, TextPass& single) {
+  model::ForwardOptions options = single.options();
+  options.angle_dtype = at::kFloat;
+  if (!single.model().config().local_encoding) {  // whose states come from angles alone
+    single.visit_positions([&options](std::int64_t index, const model::PositionState& state) {
+      if (index == 0 && state.z.defined()) options.initial_state = state.z.to(at::kDouble);
+    });
+  }
+  return {model64, single.ids(), options};
+}
+
+// One model in float64, in float64 on float32's positions, and in float32, without a shift.
+class ShiftRuns {
+ public:
+  ShiftRuns(std::shared_ptr<const model::Model> model, at::Tensor ids)
+      : model_(std::move(model)),
+        model64_(in_float64(model_)),
+        ids_(std::move(ids)),
+        exact_(pass_at(model64_, ids_, 0)),
+        single_(pass_at(model_, ids_, 0)),
+        rounded_(rounded_pass(model64_, single_)) {}
+
+  ShiftMeasurement at(std::int64_t shift) {
+    TextPass exact = pass_at(model64_, ids_, shift), single = pass_at(model_, ids_, shift);
+    TextPass rounded = rounded_pass(model64_, single);
+    return {shift, residuals_of(exact_, exact), residuals_of(rounded_, rounded),
+            residuals_of(single_, single)};
   }
 
  private:
-  std::shared_ptr<const model::Model> model_;
+  std::shared_ptr<const model::Model> model_, model64_;
   at::Tensor ids_;
-  model::ForwardOptions options_;
-  std::optional<TextPass> base_;
+  TextPass exact_, single_, rounded_;
 };
 
 CheckCurve curve_of(const std::string& label) {
@@ -70,17 +90,14 @@ CheckResult run(const CheckContext& context) {
     return result;
   }
   const at::Tensor ids = first_ids(context, kTokens);
-  const auto model64 = in_float64(context.model);
-  ShiftedRuns exact(model64, ids, std::nullopt);
-  ShiftedRuns rounded(model64, ids, at::kFloat);
-  ShiftedRuns single(context.model, ids, std::nullopt);
+  ShiftRuns runs(context.model, ids);
   std::vector<ShiftMeasurement> measured;
   try {
     for (const std::int64_t shift : kShifts) {
       context.progress->throw_if_cancelled();
       context.progress->progress(static_cast<double>(measured.size()) / 6,
                                  "shifting by " + std::to_string(shift));
-      measured.push_back({shift, exact.at(shift), rounded.at(shift), single.at(shift)});
+      measured.push_back(runs.at(shift));
     }
   } catch (const formats::Error& error) {
     if (error.code() != "bad_input") throw;
@@ -90,6 +107,9 @@ CheckResult run(const CheckContext& context) {
     return refused;
   }
   CheckResult result = judge_shift(measured, reordering_noise(context.model, ids, context.seed));
+  if (!context.model->config().head.present) {
+    result.detail += "; the model has no head: logits stands for its last hidden states";
+  }
   if (!has_state) {
     result.verdict = name_of(Verdict::premise_not_met);
     result.detail =
@@ -132,7 +152,8 @@ CheckResult judge_shift(const std::vector<ShiftMeasurement>& measured, const Res
   const ShiftMeasurement& last = measured.back();
   result.noise = noise.largest();
   result.detail += "; float32 logits at " + std::to_string(last.shift) + ": " +
-                   short_number(last.float32.logits) + ", of which rounded angles explain " +
+                   short_number(last.float32.logits) +
+                   ", of which rounded angles and their sines explain " +
                    short_number(last.float64_on_float32_angles.logits) + " and reordering " +
                    short_number(noise.logits);
   const bool holds = worst64 <= 1 && worst32 <= 1;

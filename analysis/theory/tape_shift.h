@@ -9,8 +9,8 @@ TheoryCheck tape_shift();
 // What was measured for one shift.
 struct ShiftMeasurement {
   std::int64_t shift = 0;
-  Residuals float64;            // the model in float64
-  Residuals float64_on_float32_angles;
+  Residuals float64;                    // the model in float64
+  Residuals float64_on_float32_angles;  // and from the float32 model's initial state
   Residuals float32;
 };
 
@@ -18,7 +18,8 @@ struct ShiftMeasurement {
 double shift_bound(std::int64_t shift);
 
 // holds where every float64 residual is below shift_bound and every float32 one below 3 times what
-// rounding of angles (the float64 model on float32 angles) and reordering explain together.
+// rounding of angles, of their sines and cosines (the float64 model on float32's) and reordering
+// explain together.
 CheckResult judge_shift(const std::vector<ShiftMeasurement>& measured, const Residuals& noise);
 
 }  // namespace phasescope::analysis

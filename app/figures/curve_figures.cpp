@@ -54,6 +54,13 @@ std::string unmoved_note(const PlotSpec& plot) {
 
 }  // namespace
 
+void add_notes(std::vector<std::string>& notes, std::span<const protocol::Provenance> provenance) {
+  for (const protocol::Provenance& one : provenance) {
+    if (one.note.empty()) continue;
+    notes.push_back((one.models.empty() ? "" : one.models.front() + ": ") + one.note);
+  }
+}
+
 PlotSpec shift_figure(const protocol::ShiftResult& result) {
   PlotSpec plot{.id = "shift", .title = "Shift stability: attention difference by layer"};
   plot.x.label = "layer";
@@ -81,6 +88,7 @@ PlotSpec shift_figure(const protocol::ShiftResult& result) {
       "colour: model; full line: ids, dashed: tokens; thicker: larger shift; float32");
   if (std::string note = unmoved_note(plot); !note.empty()) plot.notes.push_back(std::move(note));
   plot.notes.push_back(result.formula);
+  add_notes(plot.notes, result.provenance);
   return plot;
 }
 
@@ -90,9 +98,8 @@ PlotSpec token_loss_figure(std::span<const protocol::TextResult> texts) {
   plot.y.label = "loss (nats)";
   int color = 0;
   for (const protocol::TextResult& text : texts) {
-    Series series{.label = text.model + ": mean " + short_number(text.loss) + " nats",
-                  .color = color++,
-                  .width = 1.0};
+    Series series{.label = text.model, .color = color++, .width = 1.0};
+    if (std::isfinite(text.loss)) series.label += ": mean " + short_number(text.loss) + " nats";
     for (size_t i = 0; i < text.tokens.size(); ++i) {
       if (!text.tokens[i].loss) continue;
       series.x.push_back(double(i));
@@ -100,7 +107,7 @@ PlotSpec token_loss_figure(std::span<const protocol::TextResult> texts) {
     }
     plot.notes.push_back(text.model + ": " + std::to_string(series.y.size()) + " predicted tokens" +
                          (text.provenance.note.empty() ? "" : "; " + text.provenance.note));
-    plot.series.push_back(std::move(series));
+    if (!series.y.empty()) plot.series.push_back(std::move(series));
   }
   return plot;
 }

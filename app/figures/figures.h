@@ -18,6 +18,9 @@ struct Grid {
   std::vector<float> values;
 };
 
+// What has to be said of each model's measurement, "MODEL: NOTE", to `notes`.
+void add_notes(std::vector<std::string>& notes, std::span<const protocol::Provenance> provenance);
+
 // ---- maps ----
 // `map` (h, w). Weights are drawn on 0..1, signed values centred at 0.
 widgets::PlotSpec attention_map_figure(const protocol::MapResult& result, const Grid& map);

@@ -92,7 +92,8 @@ PlotSpec map_difference_figure(const MapResult& a, const Grid& map_a, const MapR
   }
   Grid difference = map_a;
   for (size_t i = 0; i < difference.values.size(); ++i) {
-    const bool masked = map_a.values[i] == widgets::kMaskedCell;
+    const bool masked =
+        map_a.values[i] == widgets::kMaskedCell || map_b.values[i] == widgets::kMaskedCell;
     difference.values[i] = masked ? widgets::kMaskedCell : map_a.values[i] - map_b.values[i];
   }
   PlotSpec plot = attention_map_figure(a, difference);

@@ -143,7 +143,7 @@ class Report {
            {"heads", report.model.heads},
            {"trained context", report.model.context},
            {"tokens", text.tokens.size()},
-           {"loss (nats)", text.loss},
+           {"loss (nats)", protocol::detail::write_double(text.loss)},
            {"bits per byte", protocol::detail::write_double(text.bits_per_byte)},
            {"note", report.model.note}});
       add_note(table, text.provenance.note);
@@ -166,7 +166,8 @@ class Report {
       if (token.text.ends_with("\u23CE")) read += "\n";  // a line break, shown and made
     }
     page_.verbatim(read);
-    page_.figure(token_loss_figure(texts_), sidecar_);
+    const widgets::PlotSpec losses = token_loss_figure(texts_);
+    if (!losses.series.empty()) page_.figure(losses, sidecar_);
   }
 
   void positions() {
@@ -249,14 +250,16 @@ class Report {
   // The most local head and the one that looks furthest back.
   void maps() {
     page_.section("Two heads of each model",
-                  "The head with the smallest and the one with the largest mean distance.");
+                  "The head with the smallest and the one with the largest mean distance; where a "
+                  "model sees both ways, entropy.");
     for (const std::string& model : options_.models) {
       const auto& rows = heads_[model].rows;
       if (rows.empty()) continue;
-      const auto by_distance = [](const protocol::HeadRow& a, const protocol::HeadRow& b) {
-        return a.values.at("mean_distance").mean < b.values.at("mean_distance").mean;
+      const char* metric = rows[0].values.contains("mean_distance") ? "mean_distance" : "entropy";
+      const auto smaller = [metric](const protocol::HeadRow& a, const protocol::HeadRow& b) {
+        return a.values.at(metric).mean < b.values.at(metric).mean;
       };
-      const auto [near, far] = std::minmax_element(rows.begin(), rows.end(), by_distance);
+      const auto [near, far] = std::minmax_element(rows.begin(), rows.end(), smaller);
       page_.begin_row();
       for (const auto& row : {*near, *far}) {
         const std::string head = "L" + std::to_string(row.layer) + "H" + std::to_string(row.head);

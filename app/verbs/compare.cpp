@@ -28,8 +28,9 @@ class CompareVerb : public Verb {
     Table losses{.title = "loss (nats a token)", .columns = {"model", "loss"}};
     for (const auto& [name, value] : compare.loss) {
       const std::string label = name == "a" ? compare.a : name == "b" ? compare.b : name;
-      losses.rows.push_back({{"model", label}, {"loss", value}});
+      losses.rows.push_back({{"model", label}, {"loss", protocol::detail::write_double(value)}});
     }
+    losses.notes.push_back(compare.provenance.note);
     output.tables = {table_of("", output.result["heads"], {"layer", "head", "js_divergence"}),
                      std::move(losses)};
     output.figures = {divergence_figure(compare)};

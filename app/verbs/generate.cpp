@@ -24,11 +24,20 @@ class GenerateVerb : public Verb {
     input_.add_to(params);
     set_.add_to(params);
     Output output{.result = run.call("generate", std::move(params)).result};
-    output.text = output.result.value("text", "") + "\n";
+    const auto written = result_of<protocol::GenerateResult>({output.result, {}});
+    output.text = (written.text.empty() ? ids_of(written) : written.text) + "\n";
+    if (!written.provenance.note.empty()) run.say(written.provenance.note);
     return output;
   }
 
  private:
+  // Without a tokenizer there is no text.
+  static std::string ids_of(const protocol::GenerateResult& written) {
+    std::string line;
+    for (const int64_t id : written.ids) line += (line.empty() ? "" : " ") + std::to_string(id);
+    return line;
+  }
+
   std::string model_;
   int64_t tokens_ = 64;
   double temperature_ = 0;

@@ -34,6 +34,9 @@ class HeadsVerb : public Verb {
       table.notes.push_back(metric.key + ": " + metric.formula +
                             (metric.note.empty() ? "" : " (" + metric.note + ")"));
     }
+    for (const auto& [key, value] : heads.model_values) {
+      table.notes.push_back(key + " of the model: " + widgets::short_number(value.mean));
+    }
     table.notes.push_back(heads.provenance.note);
     output.tables = {std::move(table)};
     const std::string shown = sort_.empty() ? "entropy" : sort_;

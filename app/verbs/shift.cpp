@@ -31,6 +31,7 @@ class ShiftVerb : public Verb {
                            {"model", "method", "by", "layer", "attention_difference",
                             "position_difference", "logits_difference", "dtype"});
     table.notes.push_back(shift.formula);
+    add_notes(table.notes, shift.provenance);
     output.tables = {std::move(table)};
     output.figures = {shift_figure(shift)};
     return output;

@@ -99,20 +99,28 @@ std::optional<widgets::PlotSpec> largest_difference(Run& run, const protocol::Co
       result.heads.begin(), result.heads.end(),
       [](const auto& x, const auto& y) { return x.js_divergence < y.js_divergence; });
   if (largest == result.heads.end()) return std::nullopt;
-  std::vector<protocol::Reply> replies;
-  for (const std::string& model : models) {
-    json request = params;
-    request.update(
-        {{"model", model},
-         {"head", "L" + std::to_string(largest->layer) + "H" + std::to_string(largest->head)},
-         {"size", {256, 256}},
-         {"of", "weight"},
-         {"pool", "mean"}});
-    replies.push_back(run.call("map", std::move(request)));
+  json request = params;
+  request.update(
+      {{"head", "L" + std::to_string(largest->layer) + "H" + std::to_string(largest->head)},
+       {"size", {256, 256}},
+       {"of", "weight"},
+       {"pool", "mean"}});
+  std::array<protocol::Reply, 2> replies;
+  std::array<protocol::MapResult, 2> maps;
+  const auto ask = [&](size_t which) {
+    request["model"] = models[which];
+    replies[which] = run.call("map", request);
+    maps[which] = result_of<protocol::MapResult>(replies[which]);
+  };
+  ask(0);
+  ask(1);
+  if (maps[0].tokens != maps[1].tokens) {  // trained for different lengths: as far as both go
+    const size_t longer = maps[0].tokens > maps[1].tokens ? 0 : 1;
+    request["length"] = maps[1 - longer].tokens;
+    ask(longer);
   }
-  return map_difference_figure(
-      result_of<protocol::MapResult>(replies[0]), grid_of(replies[0].tensor("map")),
-      result_of<protocol::MapResult>(replies[1]), grid_of(replies[1].tensor("map")));
+  return map_difference_figure(maps[0], grid_of(replies[0].tensor("map")), maps[1],
+                               grid_of(replies[1].tensor("map")));
 }
 
 Table near_far_table(const protocol::DistanceResult& result) {

@@ -1,6 +1,7 @@
 #include "app/views/shift_view.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "app/figures/figures.h"
@@ -114,7 +115,8 @@ void ShiftView::draw_table(const Desk& desk, const ShiftResult& result) {
                 widgets::short_number(*found->second->position_difference) + " %");
     }
     ImGui::TableNextColumn();
-    ImGui::Text("%.1e", line.layers.begin()->second->logits_difference);
+    const double logits = line.layers.begin()->second->logits_difference;
+    if (std::isfinite(logits)) ImGui::Text("%.1e", logits);
   }
   ImGui::EndTable();
 }

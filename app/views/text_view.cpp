@@ -29,8 +29,8 @@ std::string headline(const TextResult& result) {
   std::string words;
   if (std::isfinite(result.bits_per_byte))
     words = widgets::short_number(result.bits_per_byte) + " bits/byte, ";
-  return words + widgets::short_number(result.loss) + " nats/token, " +
-         std::to_string(result.tokens.size()) + " tokens";
+  if (std::isfinite(result.loss)) words += widgets::short_number(result.loss) + " nats/token, ";
+  return words + std::to_string(result.tokens.size()) + " tokens";
 }
 
 void draw_guess(const protocol::Guess& guess, bool hit) {

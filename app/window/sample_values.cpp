@@ -67,11 +67,14 @@ Reply text_read(const nlohmann::json& params, const SampleShape& shape) {
     const char c = words[static_cast<std::size_t>(i) % words.size()];
     token.id = static_cast<unsigned char>(c);
     token.text = c == ' ' ? "\u00b7" : c == '\n' ? "\u21b5" : std::string(1, c);
-    if (i > 0) token.loss = 3 + 2.5 * std::sin(i * 0.7 + tint(result.model) * 6);
-    token.guesses = {{token.id, token.text, 0.5}, {101, "e", 0.2}, {116, "t", 0.1}};
+    if (i > 0 && shape.losses) token.loss = 3 + 2.5 * std::sin(i * 0.7 + tint(result.model) * 6);
+    if (shape.losses)
+      token.guesses = {{token.id, token.text, 0.5}, {101, "e", 0.2}, {116, "t", 0.1}};
     result.tokens.push_back(std::move(token));
   }
-  result.loss = 1.42, result.bits_per_byte = 2.05;
+  result.loss = shape.losses ? 1.42 : std::nan("");
+  result.bits_per_byte = shape.losses ? 2.05 : std::nan("");
+  if (!shape.losses) result.provenance.note = result.model + " has no loss of the next token";
   return {to_json_form(result), {}};
 }
 
@@ -92,7 +95,8 @@ Reply heads(const nlohmann::json& params, const SampleShape& shape) {
       for (const auto& [key, value] :
            {std::pair{"entropy", std::log(reach)}, std::pair{"sink", 0.1 / reach},
             std::pair{"mean_distance", reach}})
-        row.values[key] = {value, value, value, 1};
+        if (shape.losses || std::string(key) != "mean_distance")
+          row.values[key] = {value, value, value, 1};
       result.rows.push_back(std::move(row));
       for (int q = 0; q < side; ++q)
         for (int k = 0; k < side; ++k)
@@ -223,7 +227,7 @@ Reply shift(const nlohmann::json& params, const SampleShape& shape) {
         ShiftRow row;
         row.model = model_of(params), row.method = method, row.by = by, row.layer = layer;
         row.attention_difference = tokens ? 5.0 + by * 0.1 + layer + tint(row.model) : 1e-5 * by;
-        row.logits_difference = tokens ? 0.02 : 1e-7;
+        row.logits_difference = !shape.losses ? std::nan("") : tokens ? 0.02 : 1e-7;
         result.rows.push_back(row);
       }
   result.formula = "mean over heads and queries of sum_j |a_ij - a'_ij|, in 0.01";

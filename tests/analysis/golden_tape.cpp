@@ -97,4 +97,14 @@ ModelPointer small_model(const std::string& encoding, std::uint64_t seed) {
   return model::random_model(small_config(encoding), seed);
 }
 
+ModelPointer without_head(const ModelPointer& model) {
+  model::ModelConfig config = model->config();
+  config.head.present = false;
+  model::Weights weights = model->decoder.weights();
+  weights.head = at::Tensor();
+  return std::make_shared<const model::Model>(
+      model::Model{model->report, model->tokenizer,
+                   model::Decoder(config, model->decoder.shared_encoding(), std::move(weights))});
+}
+
 }  // namespace phasescope::analysis::testing

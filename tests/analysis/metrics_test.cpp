@@ -13,24 +13,24 @@ namespace {
 
 using Weight = std::function<double(std::int64_t q, std::int64_t k)>;
 
-std::vector<float> map_of(std::int64_t tokens, const Weight& weight) {
-  std::vector<float> map(static_cast<std::size_t>(tokens * tokens));
+std::vector<double> map_of(std::int64_t tokens, const Weight& weight) {
+  std::vector<double> map(static_cast<std::size_t>(tokens * tokens));
   for (std::int64_t q = 0; q < tokens; ++q) {
     for (std::int64_t k = 0; k <= q; ++k) {
-      map[static_cast<std::size_t>(q * tokens + k)] = static_cast<float>(weight(q, k));
+      map[static_cast<std::size_t>(q * tokens + k)] = weight(q, k);
     }
   }
   return map;
 }
 
-std::vector<float> sink_map(std::int64_t tokens) {
+std::vector<double> sink_map(std::int64_t tokens) {
   return map_of(tokens, [](auto, auto k) { return k == 0 ? 1.0 : 0.0; });
 }
-std::vector<float> uniform_map(std::int64_t tokens) {
+std::vector<double> uniform_map(std::int64_t tokens) {
   return map_of(tokens, [](auto q, auto) { return 1.0 / static_cast<double>(q + 1); });
 }
 // All weight `back` tokens ago; on itself where that is before the text.
-std::vector<float> diagonal_map(std::int64_t tokens, std::int64_t back) {
+std::vector<double> diagonal_map(std::int64_t tokens, std::int64_t back) {
   return map_of(tokens,
                 [back](auto q, auto k) { return k == (q >= back ? q - back : q) ? 1.0 : 0.0; });
 }
@@ -38,11 +38,11 @@ std::vector<float> diagonal_map(std::int64_t tokens, std::int64_t back) {
 double value_of(const std::string& key, const MetricInput& input) {
   return select_metrics({key}).at(0).value(input);
 }
-double text_value(const std::string& key, const std::vector<float>& map, std::int64_t tokens) {
+double text_value(const std::string& key, const std::vector<double>& map, std::int64_t tokens) {
   const HeadReading reading = reading_of_map(map, tokens);
   return value_of(key, {&reading, nullptr, 0});
 }
-double repeated_value(const std::string& key, const std::vector<float>& map, std::int64_t period) {
+double repeated_value(const std::string& key, const std::vector<double>& map, std::int64_t period) {
   const HeadReading reading = reading_of_map(map, 2 * period);
   return value_of(key, {nullptr, &reading, period});
 }
@@ -81,8 +81,8 @@ TEST(Metrics, PureSink) {
   // What float32 leaves beside the sink is rounding, whose mean distance means nothing.
   auto rounded = map;
   for (std::size_t q = 1; q < 40; ++q) {
-    rounded[q * 40] = 1 - 0x1p-23F;
-    rounded[q * 40 + 1] = 0x1p-23F;
+    rounded[q * 40] = 1 - 0x1p-23;
+    rounded[q * 40 + 1] = 0x1p-23;
   }
   EXPECT_TRUE(std::isnan(text_value("mean_distance_without_first", rounded, 40)));
   EXPECT_NEAR(text_value("previous_token", map, 40), 1.0 / 39, 1e-7);  // row 1 alone
@@ -135,7 +135,7 @@ TEST(Metrics, RowsInBlocksGiveTheSame) {
   const std::int64_t n = 37;
   const auto map = uniform_map(n);
   HeadReading blocks(n, distance_edges(n));
-  const std::span<const float> all(map);
+  const std::span<const double> all(map);
   add_rows(blocks, 0, all.first(10 * n));
   add_rows(blocks, 10, all.subspan(10 * n));
   const HeadReading whole = reading_of_map(map, n);

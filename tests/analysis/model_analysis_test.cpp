@@ -64,7 +64,7 @@ TEST_P(EveryEncoding, HeadStatisticsEqualThoseOfTheExplicitMap) {
   const auto out = analyse_heads(passes, options, progress);
   ASSERT_EQ(out.result.rows.size(), 4u);
   for (const protocol::HeadRow& row : out.result.rows) {
-    const auto map = to_vector<float>(weights_of(*passes[0], row.layer)[row.head]);
+    const auto map = to_vector<double>(weights_of(*passes[0], row.layer)[row.head]);
     const HeadReading reading = reading_of_map(map, 45);
     for (const HeadMetric& metric : select_metrics(options.metrics)) {
       const double expected = metric.value({&reading, nullptr, 0});
@@ -422,7 +422,8 @@ TEST_P(EveryEncoding, ShiftedIdsChangeWhatTheEncodingSays) {
   ShiftOptions options;
   options.methods = {ShiftMethod::ids};
   const auto ids = random_texts(1, 30, 32, 8).items[0].ids;
-  for (const protocol::ShiftRow& row : analyse_shift(model, ids, options, progress)) {
+  const ShiftOutput out = analyse_shift(model, ids, options, progress);
+  for (const protocol::ShiftRow& row : out.rows) {
     EXPECT_TRUE(model->encoding().shift_invariant());
     // 100 x float32 rounding of weights, or float64's.
     EXPECT_LT(row.attention_difference, row.dtype == "f64" ? 1e-9 : 1e-2) << row.dtype;
@@ -441,7 +442,7 @@ TEST(Shift, AddedTokensMoveWhatReadsThem) {
   options.by = {3};
   options.dtypes = {"f64"};
   const auto ids = random_texts(1, 20, 32, 8).items[0].ids;
-  const auto rows = analyse_shift(model, ids, options, progress);
+  const auto rows = analyse_shift(model, ids, options, progress).rows;
   ASSERT_EQ(rows.size(), 2u);
   // By hand: the same text after three tokens of id 0.
   const auto exact = model::in_dtype(model, at::kDouble);
@@ -515,11 +516,11 @@ TEST(Heads, ThumbnailsAndDivergences) {
   EXPECT_EQ(thumbnails->shape, (std::vector<std::int64_t>{2, 2, 16, 16}));
   EXPECT_EQ(thumbnails->values<float>()[0], 1);  // row 0 has one key
   const auto divergence = protocol::find_tensor(out.tensors, "js_divergence")->values<double>();
-  const auto a = to_vector<float>(weights_of(*passes[0], 0)[1]);
-  const auto b = to_vector<float>(weights_of(*passes[0], 1)[0]);
+  const auto a = to_vector<double>(weights_of(*passes[0], 0)[1]);
+  const auto b = to_vector<double>(weights_of(*passes[0], 1)[0]);
   double expected = 0;
   for (std::size_t q = 0; q < 40; ++q) {
-    const std::span<const float> x(a), y(b);
+    const std::span<const double> x(a), y(b);
     expected += js_divergence(x.subspan(q * 40, 40), y.subspan(q * 40, 40)) / 40;
   }
   EXPECT_NEAR(divergence[1 * 4 + 2], expected, 1e-5);
@@ -651,6 +652,33 @@ TEST(Reading, GenerateIsRepeatable) {
   EXPECT_EQ(sampled.ids, generate(*model, prompt, options, progress).ids);
   options.seed = 8;
   EXPECT_NE(sampled.ids, generate(*model, prompt, options, progress).ids);
+}
+
+// Its encoder reads the text, its decoder writes; of the text itself, row i speaks of token i.
+TEST(Reading, AnEncoderDecoderWritesFromItsStartToken) {
+  auto config = small_config("t5");
+  config.encoder_layers = 2, config.decoder_start = 7;
+  const auto model = model::random_model(config, 3);
+  const Text prompt = random_texts(1, 9, 32, 4).items[0];
+  const at::Tensor ids = ids_tensor(prompt.ids);
+  protocol::NoProgress progress;
+  GenerateOptions options;
+  options.tokens = 3;
+  const auto written = generate(*model, prompt, options, progress);
+  std::vector<std::int64_t> decoder{7};
+  const at::NoGradGuard no_gradients;
+  for (const std::int64_t id : written.ids) {
+    model::ForwardOptions forward;
+    forward.decoder_ids = ids_tensor(decoder);
+    EXPECT_EQ(id, model->decoder.forward(ids, forward)[0][-1].argmax().item<std::int64_t>());
+    decoder.push_back(id);
+  }
+  TextPass pass(model, ids);
+  const auto read = analyse_text(pass, prompt, 1);
+  for (std::size_t n = 1; n < 9; ++n) {
+    EXPECT_EQ(read.tokens[n].guesses.at(0).id,
+              pass.logits()[0][static_cast<std::int64_t>(n)].argmax().item<std::int64_t>());
+  }
 }
 
 TEST(Reading, BrokenBytesBecomeText) {

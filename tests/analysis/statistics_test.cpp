@@ -136,7 +136,7 @@ TEST(Statistics, BootstrapIsRepeatableAndWeighs) {
 }
 
 TEST(Statistics, DivergenceOfRows) {
-  const std::vector<float> a{1, 0, 0}, b{0, 0.5f, 0.5f}, c{0.5f, 0.5f, 0};
+  const std::vector<double> a{1, 0, 0}, b{0, 0.5, 0.5}, c{0.5, 0.5, 0};
   EXPECT_EQ(js_divergence(a, a), 0);
   EXPECT_NEAR(js_divergence(a, b), std::numbers::ln2, 1e-7);
   // (1, 0) and (1/2, 1/2): (ln(4/3) + (ln(2/3) + ln 2) / 2) / 2.

@@ -20,6 +20,7 @@ using testing::golden_tensor;
 using testing::model_with;
 using testing::ModelPointer;
 using testing::small_model;
+using testing::without_head;
 
 CheckResult run(const std::string& id, const ModelPointer& model, const Texts& texts) {
   protocol::NoProgress progress;
@@ -29,6 +30,8 @@ CheckResult run(const std::string& id, const ModelPointer& model, const Texts& t
   context.progress = &progress;
   return run_check(select_checks({id}).at(0), context);
 }
+
+at::Tensor first_ids_of(const Texts& texts) { return ids_tensor(texts.items[0].ids); }
 
 Texts texts_for(const ModelPointer& model, std::int64_t count = 1, std::int64_t length = 32) {
   return random_texts(count, length, model->config().vocab_size, 11);
@@ -124,6 +127,22 @@ TEST(TapePermutation, KnowsWhichPairsAModelSees) {
   EXPECT_EQ(run("tape.permutation", local, texts_for(local)).verdict, "premise_not_met");
 }
 
+// Where another thing than a position id says where a token stands, the statement is of no such
+// model; and where the configuration draws positions, it is of any.
+TEST(TapePermutation, KnowsWhatSaysWhereATokenStands) {
+  auto config = testing::small_config("rope");
+  config.attention.log_scale = 16;
+  const auto scaled = model::random_model(config, 3);
+  const CheckResult got = run("tape.permutation", scaled, texts_for(scaled));
+  EXPECT_EQ(got.verdict, "premise_not_met") << got.detail;
+  EXPECT_NE(got.detail.find("ln(16)"), std::string::npos) << got.detail;
+  config.attention.log_scale = 0;
+  config.positions.map = "random", config.positions.draw = "always";
+  const auto drawn = model::random_model(config, 3);
+  const CheckResult other = run("tape.permutation", drawn, texts_for(drawn));
+  EXPECT_EQ(other.verdict, "holds") << other.detail;
+}
+
 // ---- tape.shift ---------------------------------------------------------------------------------
 
 TEST(TapeShift, HoldsWhereUpdatesMixHeads) {
@@ -151,6 +170,52 @@ TEST(TapeShift, RopeHoldsAndNoStateIsNoPremise) {
     const auto model = small_model(key);
     EXPECT_EQ(run("tape.shift", model, texts_for(model)).verdict, "premise_not_met") << key;
   }
+}
+
+// Small position ids make exact angles, and two tokens few numbers to round: what float32 does to
+// them is in their sines and cosines.
+TEST(TapeShift, HoldsOnTextsOfAFewTokens) {
+  for (const std::string key : {"rope", "tape"}) {
+    const auto model = key == "tape" ? updated_tape() : small_model(key);
+    const auto broken = changed(model, testing::planes_mixed);
+    for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+      for (const std::int64_t length : {1, 2, 3, 5}) {
+        const CheckResult got = run("tape.shift", model, random_texts(1, length, 32, seed));
+        EXPECT_EQ(got.verdict, "holds") << key << ' ' << length << ' ' << seed << got.detail;
+        if (length == 1) continue;  // one token stands alone, wherever it stands
+        EXPECT_EQ(run("tape.shift", broken, random_texts(1, length, 32, seed)).verdict, "fails");
+      }
+    }
+  }
+}
+
+// Another order of the same sums, for MLPs with and without a gate.
+TEST(TapeShift, NoiseIsOfRounding) {
+  auto config = testing::small_config("rope");
+  for (const bool gated : {true, false}) {
+    config.mlp.gated = gated;
+    config.mlp.activation = gated ? "silu" : "gelu";
+    const auto model = model::random_model(config, 3);
+    const Residuals noise = reordering_noise(model, first_ids_of(texts_for(model)), 1);
+    EXPECT_GT(noise.logits, 0) << gated;
+    EXPECT_LT(noise.largest(), 1e-4) << gated;  // some hundred float32 roundings
+  }
+}
+
+// Without a head the last hidden states stand for the logits, and the verdicts stay what they are.
+TEST(TapeShift, NeedsNoHead) {
+  const auto model = updated_tape();
+  const CheckResult right = run("tape.shift", without_head(model), texts_for(model));
+  EXPECT_EQ(right.verdict, "holds") << right.detail;
+  EXPECT_NE(right.detail.find("no head"), std::string::npos) << right.detail;
+  const CheckResult wrong =
+      run("tape.shift", without_head(changed(model, testing::planes_mixed)), texts_for(model));
+  EXPECT_EQ(wrong.verdict, "fails") << wrong.detail;
+  const CheckResult special = run("tape.special_case", without_head(model), texts_for(model, 3));
+  EXPECT_EQ(special.verdict, "holds") << special.detail;
+  EXPECT_EQ(special.detail.find("changes the loss"), std::string::npos) << special.detail;
+  const auto drifting = changed(model, [](const at::Tensor& z) { return 1.01 * z; });
+  EXPECT_EQ(run("tape.special_case", without_head(drifting), texts_for(model, 3)).verdict, "fails");
 }
 
 // The reference's own residuals: judged as it says, its models that mix planes fail.

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <set>
@@ -20,6 +21,7 @@
 #include "formats/error.h"
 #include "formats/safetensors.h"
 #include "protocol/results.h"
+#include "widgets/plot_svg.h"
 
 namespace phasescope::app {
 namespace {
@@ -254,6 +256,115 @@ TEST(Report, IsOnePageThatLeadsWithThePositionsAndNamesWhatIsPublished) {
   text.provenance.model_hashes = {"feedbeef"};
   text.provenance.kernel = "plain";
   const protocol::LoadReport load;
+// A model without a head, or one that sees both ways, has no loss and no logits.
+TEST(Figures, WhatIsAbsentIsDrawnAsAbsent) {
+  protocol::ShiftResult shift = two_shifted();
+  for (protocol::ShiftRow& row : shift.rows) row.logits_difference = std::nan("");
+  shift.provenance.push_back({.models = {"rope"}, .note = "it has no head"});
+  const widgets::PlotSpec plot = shift_figure(shift);
+  EXPECT_EQ(plot.notes.back(), "rope: it has no head");
+  EXPECT_NE(widgets::svg_of(plot).find("</svg>"), std::string::npos);
+  EXPECT_EQ(shift_table(shift).rows[0]["logits"], "nan");
+
+  protocol::TextResult text{.model = "bert"};
+  text.tokens = {{.id = 0, .text = "a"}, {.id = 60, .text = "b"}};
+  text.loss = std::nan("");
+  text.provenance.note = "it sees both ways";
+  const widgets::PlotSpec losses = token_loss_figure(std::vector{text});
+  EXPECT_TRUE(losses.series.empty());
+  EXPECT_NE(widgets::svg_of(losses).find("sees both ways"), std::string::npos);
+
+  const protocol::CompareResult nothing{.a = "x", .b = "y"};
+  EXPECT_NE(widgets::svg_of(divergence_figure(nothing)).find("</svg>"), std::string::npos);
+}
+
+TEST(Verbs, CompareTellsAnAbsentLoss) {
+  FakeRun run;
+  protocol::CompareResult compare{.a = "bert", .b = "roformer"};
+  compare.loss = {{"a", std::nan("")}, {"b", 2.5}, {"difference", std::nan("")}};
+  compare.provenance.note = "bert has no loss";
+  run.replies["compare"] = {protocol::to_json_form(compare), {}};
+  const Output output = compare_verb()->run(run);
+  ASSERT_EQ(output.tables.size(), 2u);
+  const std::string text = text_of(output.tables[1]);
+  EXPECT_NE(text.find("nan"), std::string::npos) << text;
+  EXPECT_NE(text.find("bert has no loss"), std::string::npos) << text;
+}
+
+// Two models of other trained lengths: the longer map is asked for again, as long as the shorter.
+TEST(Verbs, MapsOfDifferentLengthsAreComparedAsFarAsBothGo) {
+  class Lengths final : public FakeRun {
+   public:
+    protocol::Reply call(const std::string& method, json params) override {
+      FakeRun::replies["map"] =
+          reply(params.value("model", "") == "long" ? params.value("length", 128) : 64);
+      return FakeRun::call(method, std::move(params));
+    }
+
+   private:
+    static protocol::Reply reply(int64_t tokens) {
+      protocol::MapResult map;
+      map.tokens = map.row_end = map.column_end = map.height = map.width = tokens;
+      protocol::Reply out{protocol::to_json_form(map), {}};
+      out.tensors.push_back(protocol::TensorRef::own<float>(
+          "map", {tokens, tokens}, std::vector<float>(size_t(tokens * tokens))));
+      return out;
+    }
+  };
+  Lengths run;
+  protocol::CompareResult compare;
+  compare.heads = {{0, 1, 0.25}};
+  const auto plot = largest_difference(run, compare, {"long", "short"}, json::object());
+  ASSERT_TRUE(plot.has_value());
+  EXPECT_EQ(plot->map->rows, 64);
+  ASSERT_EQ(run.requests.size(), 3u);
+  EXPECT_EQ(run.requests[2].params["model"], "long");
+  EXPECT_EQ(run.requests[2].params["length"], 64);
+}
+
+TEST(Verbs, GenerateWithoutATokenizerPrintsIds) {
+  FakeRun run;
+  protocol::GenerateResult written{.model = "x", .ids = {5, 17, 3}};
+  written.provenance.note = "ids alone";
+  run.replies["generate"] = {protocol::to_json_form(written), {}};
+  EXPECT_EQ(generate_verb()->run(run).text, "5 17 3\n");
+  ASSERT_EQ(run.said.size(), 1u);
+  EXPECT_EQ(run.said[0], "ids alone");
+  written.text = "words";
+  run.replies["generate"] = {protocol::to_json_form(written), {}};
+  EXPECT_EQ(generate_verb()->run(run).text, "words\n");
+}
+
+// Of a model that sees both ways, heads have no mean distance, and texts no loss.
+TEST(Report, StandsWithoutLossesAndDistances) {
+  Folder folder;
+  FakeRun run;
+  protocol::TextResult text{.model = "bert"};
+  text.tokens = {{.id = 0, .text = "a"}, {.id = 60, .text = "b"}};
+  text.loss = text.bits_per_byte = std::nan("");
+  protocol::HeadsResult heads{.model = "bert", .layers = 1, .heads = 2};
+  for (const int64_t head : {0, 1}) {
+    heads.rows.push_back({0, head, {{"entropy", {double(head), 0, 0, 1}}}, {}});
+  }
+  protocol::MapResult map;
+  map.tokens = map.row_end = map.column_end = map.height = map.width = 2;
+  run.replies["model.info"] = {protocol::to_json_form(protocol::LoadReport{}), {}};
+  run.replies["text.read"] = {protocol::to_json_form(text), {}};
+  run.replies["heads"] = {protocol::to_json_form(heads), {}};
+  run.replies["heads"].tensors.push_back(
+      protocol::TensorRef::own<float>("thumbnails", {1, 2, 1, 1}, {1, 1}));
+  run.replies["map"] = {protocol::to_json_form(map), {}};
+  run.replies["map"].tensors.push_back(
+      protocol::TensorRef::own<float>("map", {2, 2}, {1, 0, 0, 1}));
+  make_report(run, {.models = {"bert"}, .folder = folder / "r"});
+  const std::string page = content(folder / "r" / "index.html");
+  EXPECT_NE(page.find(">Two heads of each model<"), std::string::npos);
+  EXPECT_EQ(std::ranges::count_if(run.requests, [](const auto& r) { return r.method == "map"; }),
+            2);
+  EXPECT_EQ(page.find("token_loss"), std::string::npos);
+  EXPECT_NE(page.find("nan"), std::string::npos);
+}
+
   run.replies["model.info"] = {protocol::to_json_form(load), {}};
   run.replies["text.read"] = {protocol::to_json_form(text), {}};
   run.replies["shift"] = {protocol::to_json_form(two_shifted()), {}};

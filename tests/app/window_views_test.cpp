@@ -4,6 +4,7 @@
 #include "app/window/desktop.h"
 #include "app/window/sample_link.h"
 #include "tests/widgets/headless_imgui.h"
+#include "widgets/plot_svg.h"
 
 namespace phasescope::app {
 namespace {
@@ -92,6 +93,20 @@ TEST_P(Views, FullHasFiguresACommandAndHelp) {
 TEST_P(Views, OneTokenModelOfOneHead) {
   link_ = SampleLink({1, 1, 1, 1});
   EXPECT_GT(draw(default_session()), 0);
+}
+
+// As a model without a head answers, or one that sees both ways.
+TEST_P(Views, ModelWithoutLosses) {
+  link_ = SampleLink({.losses = false});
+  Session session = default_session();
+  session.jobs.dir = "jobs/tapa";
+  EXPECT_GT(draw(session), 0);
+  if (GetParam() != "models") {
+    EXPECT_FALSE(exported_.figures.empty());
+  }
+  for (const widgets::PlotSpec& figure : exported_.figures) {
+    EXPECT_NE(widgets::svg_of(figure).find("</svg>"), std::string::npos) << figure.id;
+  }
 }
 
 std::vector<std::string> view_ids() {

@@ -53,18 +53,21 @@ inline model::ModelConfig byte_config(const std::string& encoding) {
   return config;
 }
 
-// Folders of random models, one an encoding, written once.
-inline std::string model_folder(const std::string& encoding) {
+// Folders of random models by name, written once.
+inline std::string model_folder(const std::string& name, const model::ModelConfig& config) {
   static std::map<std::string, std::string> folders;
-  std::string& folder = folders[encoding];
+  std::string& folder = folders[name];
   if (!folder.empty()) return folder;
   const std::filesystem::path path =
-      std::filesystem::path(::testing::TempDir()) / ("phasescope_random_" + encoding);
+      std::filesystem::path(::testing::TempDir()) / ("phasescope_random_" + name);
   std::filesystem::create_directories(path);
-  const auto model = model::random_model(byte_config(encoding), 3);
+  const auto model = model::random_model(config, 3);
   model::save_model(formats::real_file_system(), path, model->config(), model->encoding(),
                     model->decoder.weights());
   return folder = path.string();
+}
+inline std::string model_folder(const std::string& encoding) {
+  return model_folder(encoding, byte_config(encoding));
 }
 
 // The answer of the one of `handlers` that has this name.

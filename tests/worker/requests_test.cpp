@@ -327,6 +327,142 @@ TEST(FilesOfInputs, WhatAModelDoesNotTakeIsSaid) {
             "");
 }
 
+// ---- models without a loss of the next token ----------------------------------------------------
+
+std::string headless_folder() {
+  model::ModelConfig config = byte_config("rope");
+  config.head.present = false;
+  return model_folder("headless", config);
+}
+
+std::string both_ways_folder(const std::string& encoding) {
+  model::ModelConfig config = byte_config(encoding);
+  config.attention.causal = false;
+  return model_folder("both_ways_" + encoding, config);
+}
+
+bool notes(const protocol::Reply& reply, const std::string& part) {
+  const json& provenance = reply.result["provenance"];
+  const json& one = provenance.is_array() ? provenance[0] : provenance;
+  return one["note"].get<std::string>().find(part) != std::string::npos;
+}
+
+TEST(WithoutALoss, EverythingElseIsAnswered) {
+  const json input = {{"prompt", "some text to read"}};
+  const json headless = {{"model", headless_folder()}, {"input", input}, {"by", {3}}};
+  const auto heads = ask("heads", headless);
+  EXPECT_EQ(heads.result["rows"].size(), 4u);
+  EXPECT_EQ(heads.result["model_values"]["induction_loss"]["mean"], "nan");
+  EXPECT_TRUE(notes(heads, "no induction loss"));
+  const auto shift = ask("shift", headless);
+  EXPECT_EQ(shift.result["rows"][0]["logits_difference"], "nan");
+  EXPECT_TRUE(shift.result["rows"][0]["attention_difference"].is_number());
+  EXPECT_TRUE(notes(shift, "no head"));
+  const auto read = ask("text.read", headless);
+  EXPECT_EQ(read.result["loss"], "nan");
+  EXPECT_EQ(read.result["tokens"].size(), 18u);
+  EXPECT_TRUE(notes(read, "no loss"));
+  const auto compare =
+      ask("compare", {{"models", {headless_folder(), model_folder("rope")}}, {"input", input}});
+  EXPECT_EQ(compare.result["loss"]["a"], "nan");
+  EXPECT_TRUE(compare.result["loss"]["b"].is_number());
+  EXPECT_EQ(compare.result["heads"].size(), 4u);
+  EXPECT_TRUE(notes(compare, "no loss"));
+  EXPECT_NE(compare.result["provenance"]["command"].get<std::string>().find("--prompt"),
+            std::string::npos);
+  const auto theory = ask("theory", {{"model", headless_folder()}, {"check", "tape.shift"}});
+  EXPECT_EQ(theory.result["checks"][0]["verdict"], "holds");
+}
+
+TEST(WithoutALoss, ModelsThatSeeBothWaysAreComparedWithEachOther) {
+  const json pair = {both_ways_folder("rope"), both_ways_folder("alibi")};
+  const auto both = ask("compare", {{"models", pair}});
+  EXPECT_EQ(both.result["heads"].size(), 4u);
+  EXPECT_EQ(both.result["loss"]["difference"], "nan");
+  EXPECT_EQ(code_of("compare", {{"models", {both_ways_folder("rope"), model_folder("rope")}}}),
+            "bad_input");
+}
+
+// ---- shift ---------------------------------------------------------------------------------------
+
+TEST(Shifting, LeavesRoomInATableOfPositions) {
+  const json learned = {{"model", model_folder("learned")}, {"method", "ids"}};
+  const auto reply = ask("shift", learned);
+  EXPECT_EQ(reply.result["rows"].size(), 3u * 2 * 2);  // shifts, dtypes, layers
+  for (const json& row : reply.result["rows"]) {
+    EXPECT_GT(row["attention_difference"].get<double>(), 1e-3);  // not invariant
+  }
+  EXPECT_TRUE(notes(reply, "first 48 of 64 tokens")) << reply.result["provenance"][0]["note"];
+  EXPECT_TRUE(notes(reply, "64 positions"));
+  json given = learned;
+  given["length"] = 60;
+  EXPECT_EQ(code_of("shift", given), "bad_input");
+  given["length"] = 48;
+  EXPECT_FALSE(notes(ask("shift", given), "first 48 of 64"));
+}
+
+TEST(Shifting, RunsTheBackendThatIsAskedFor) {
+  json params = rope_with({{"by", {3}}, {"method", "ids"}, {"input", {{"prompt", "a text"}}}});
+  const auto kernel = [&] { return ask("shift", params).result["provenance"][0]["kernel"]; };
+  EXPECT_EQ(kernel().get<std::string>().rfind("fused", 0), 0u) << kernel();
+  params["backend"] = "plain";
+  EXPECT_EQ(kernel(), "plain (f32), plain (f64)");
+}
+
+// ---- capture and check --------------------------------------------------------------------------
+
+TEST(Capturing, SaysWhatRanWhateverIsCaptured) {
+  json params = rope_with({{"input", {{"prompt", "a text"}}}, {"what", "logits"}});
+  const auto kernel = [&] {
+    return ask("capture", params).result["provenance"]["kernel"].get<std::string>();
+  };
+  const std::string fused = kernel();
+  EXPECT_EQ(fused.rfind("fused", 0), 0u) << fused;
+  params["what"] = "attn.1";
+  EXPECT_EQ(kernel(), fused);
+  params["what"] = "hidden.0";
+  params["backend"] = "plain";
+  EXPECT_EQ(kernel(), "plain");
+}
+
+TEST(Checking, SaysWhyATensorDiffers) {
+  const std::filesystem::path path =
+      std::filesystem::path(::testing::TempDir()) / "other_shape.safetensors";
+  const at::Tensor ids = at::tensor({5, 6, 7}, at::kLong).view({1, 3});
+  model::write_tensors(formats::real_file_system(), path,
+                       {{"input_ids", ids}, {"logits", at::zeros({1, 3, 9})}});
+  const auto reply = ask("check", rope_with({{"reference", path.string()}}));
+  EXPECT_EQ(reply.result["verdict"], "differs");
+  EXPECT_EQ(reply.result["tensors"][0]["error"], "nan");
+  ASSERT_EQ(reply.result["not_compared"].size(), 1u);
+  const std::string why = reply.result["not_compared"][0];
+  EXPECT_EQ(why.rfind("logits: the shape is", 0), 0u) << why;
+  EXPECT_NE(why.find('9'), std::string::npos) << why;
+}
+
+// ---- generate -----------------------------------------------------------------------------------
+
+TEST(Generating, SaysWhatRanAndWhatThereIsNoTextFor) {
+  json params = rope_with({{"input", {{"prompt", "so"}}}, {"tokens", 3}});
+  const auto fused = ask("generate", params);
+  EXPECT_EQ(fused.result["provenance"]["kernel"].get<std::string>().rfind("fused", 0), 0u);
+  params["backend"] = "plain";
+  const auto plain = ask("generate", params);
+  EXPECT_EQ(plain.result["provenance"]["kernel"], "plain");
+  EXPECT_EQ(plain.result["ids"], fused.result["ids"]);
+  model::ModelConfig config = byte_config("rope");
+  config.tokenizer = nullptr;
+  const json ids = {{"model", model_folder("no_tokenizer", config)},
+                    {"input", {{"ids", {0, 's', 'o'}}}},
+                    {"tokens", 3}};
+  const auto wordless = ask("generate", ids);
+  EXPECT_EQ(wordless.result["ids"], fused.result["ids"]);
+  EXPECT_EQ(wordless.result["text"], "");
+  EXPECT_TRUE(notes(wordless, "ids alone"));
+  EXPECT_EQ(code_of("generate", {{"model", both_ways_folder("rope")}}), "bad_input");
+  EXPECT_EQ(code_of("generate", {{"model", headless_folder()}}), "bad_input");
+}
+
 TEST(Requests, CancelledRequestsStop) {
   FakeContext context;
   context.cancel = true;
