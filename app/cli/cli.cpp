@@ -12,6 +12,7 @@
 #include "app/verbs/verbs.h"
 #include "formats/error.h"
 #include "protocol/error_info.h"
+#include "protocol/shell_word.h"
 
 namespace phasescope::app {
 
@@ -19,17 +20,9 @@ using protocol::ErrorInfo;
 
 namespace {
 
-std::string shell_quoted(const std::string& word) {
-  const char* safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
-  if (!word.empty() && word.find_first_not_of(safe) == std::string::npos) return word;
-  std::string quoted = "'";
-  for (char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
 std::string command_line(const std::vector<std::string>& words) {
   std::string line = "phasescope";
-  for (const std::string& word : words) line += " " + shell_quoted(word);
+  for (const std::string& word : words) line += " " + protocol::shell_word(word);
   return line;
 }
 
@@ -158,7 +151,7 @@ int run_program(int argc, char** argv) {
   std::vector<CLI::App*> parsers;
   for (const auto& verb : verbs) {
     CLI::App* sub = parser.add_subcommand(verb->name(), verb->help());
-    sub->footer("Example: " + verb->example());
+    sub->footer("Example, in the project's folder:\n" + verb->example());
     Options options(*sub);
     verb->declare(options);
     declare_common(options, common);

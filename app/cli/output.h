@@ -17,6 +17,8 @@ struct Table {
   std::vector<std::string> columns;
   nlohmann::json rows = nlohmann::json::array();
   std::vector<std::string> notes;
+  // Columns of numbers shown with five digits and a unit, "361.44 G".
+  std::vector<std::string> counts = {};
 };
 
 struct Output {

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <string_view>
 
 #include "app/cli/output.h"
 #include "widgets/plot_spec.h"
@@ -30,6 +32,21 @@ std::string short_text(const json& value) {
     return text;
   }
   return value.dump();
+}
+
+// Five digits and what they are multiplied by: "361.44 G" is 361.44e9.
+std::string counted(double value) {
+  constexpr std::string_view kUnits = " kMGTPE";
+  size_t unit = 0;
+  while (std::abs(value) >= 999.995 && unit + 1 < kUnits.size()) value /= 1000, ++unit;
+  const double size = std::abs(value);
+  char text[32];
+  if (unit == 0) {
+    std::snprintf(text, sizeof text, "%.5g", value);
+    return text;
+  }
+  std::snprintf(text, sizeof text, "%.*f", size >= 99.9995 ? 2 : size >= 9.99995 ? 3 : 4, value);
+  return std::string(text) + ' ' + kUnits[unit];
 }
 
 // Characters, not bytes: continuation bytes of UTF-8 take no column.
@@ -65,8 +82,11 @@ std::string text_of(const Table& table) {
   for (const json& row : table.rows) {
     std::vector<std::string>& line = lines.emplace_back();
     for (size_t c = 0; c < table.columns.size(); ++c) {
-      line.push_back(short_text(cell(row, table.columns[c])));
-      words[c] = words[c] || cell(row, table.columns[c]).is_string();
+      const json& value = cell(row, table.columns[c]);
+      const bool count = value.is_number() &&
+                         std::count(table.counts.begin(), table.counts.end(), table.columns[c]) > 0;
+      line.push_back(count ? counted(value.get<double>()) : short_text(value));
+      words[c] = words[c] || value.is_string();
     }
   }
   std::vector<size_t> widths(table.columns.size(), 0);

@@ -6,6 +6,9 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
+
+#include "protocol/model_reading.h"
 
 namespace phasescope::app {
 
@@ -38,6 +41,21 @@ void set_command(json& value, const std::string& command) {
   for (json& item : value) set_command(item, command);
 }
 
+// Without the settings that a name may carry.
+std::vector<std::string> models_named_in(const json& params) {
+  std::vector<std::string> names;
+  const auto add = [&names](const json& value) {
+    if (value.is_string()) names.push_back(protocol::model_reading(value.get<std::string>()).model);
+  };
+  for (const char* key : {"model", "a", "b"}) {
+    if (params.contains(key)) add(params[key]);
+  }
+  if (params.contains("models") && params["models"].is_array()) {
+    for (const json& item : params["models"]) add(item);
+  }
+  return names;
+}
+
 }  // namespace
 
 WorkerRun::WorkerRun(CommonOptions common, std::string command)
@@ -53,6 +71,7 @@ protocol::Reply WorkerRun::call(const std::string& method, json params) {
                           : protocol::remote_worker(common_.remote, worker_arguments(common_));
     client_ = std::make_unique<protocol::WorkerClient>(std::move(options));
   }
+  tell_hidden_folders(params);
   if (!common_.device.empty()) params["device"] = common_.device;
   if (!common_.dtype.empty()) params["dtype"] = common_.dtype;
   if (!common_.backend.empty()) params["backend"] = common_.backend;
@@ -73,6 +92,21 @@ protocol::Reply WorkerRun::call(const std::string& method, json params) {
   show_progress(0, "");
   set_command(reply.result, command_);
   return reply;
+}
+
+// A folder here that a bundled model's name hides is worth a line.
+void WorkerRun::tell_hidden_folders(const json& params) {
+  if (!common_.remote.empty()) return;  // folders are the other host's
+  for (const std::string& name : models_named_in(params)) {
+    std::error_code error;
+    const bool folder = name.find('/') == name.npos && std::filesystem::is_directory(name, error);
+    if (!folder || !told_.insert(name).second) continue;
+    const json models = client_->call("models.list", json::object()).result["models"];
+    const bool bundled = std::any_of(models.begin(), models.end(), [&](const json& model) {
+      return model.value("name", "") == name;
+    });
+    if (bundled) say(name + " is the bundled model; the folder of that name here is ./" + name);
+  }
 }
 
 void WorkerRun::say(const std::string& line) {

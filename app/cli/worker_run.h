@@ -1,6 +1,7 @@
 #pragma once
 // Run over a real worker: the command line as a client.
 #include <memory>
+#include <set>
 #include <string>
 
 #include "app/verbs/verb.h"
@@ -20,9 +21,12 @@ class WorkerRun : public Run {
   const std::string& command() const override { return command_; }
 
  private:
+  void tell_hidden_folders(const nlohmann::json& params);
+
   CommonOptions common_;
   std::string command_;
   bool bar_shown_ = false;
+  std::set<std::string> told_;  // of which models
   std::unique_ptr<protocol::WorkerClient> client_;
 };
 

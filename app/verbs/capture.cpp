@@ -16,13 +16,14 @@ class CaptureVerb : public Verb {
            "--out out/c.safetensors";
   }
   void declare(Options& options) override {
-    options.argument("MODEL", model_, "folder, .safetensors file or bundled name");
+    options.argument("MODEL", model_, kModelHelp);
     input_.declare(options);
     set_.declare(options);
-    options.option("--what", what_,
-                   "logits, hidden, attn, scores, content, positional, position, q, k, v, "
-                   "rotated (q.L.rotated, k.L.rotated), lse, entropy, or one tensor (attn.2); "
-                   "comma separated");
+    options.option(
+        "--what", what_,
+        "input_ids, logits, hidden, attn, scores, content, positional, position, q, k, v, "
+        "rotated (q.L.rotated, k.L.rotated), lse, entropy, or one tensor (attn.2); "
+        "comma separated");
     options.option("--layers", layers_, "e.g. 0,3 (default: all)");
     options.option("--heads", heads_, "e.g. 0,3 (default: all)");
     options.option("--rows", rows_, "queries a:b of attention tensors");

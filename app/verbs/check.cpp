@@ -14,10 +14,12 @@ class CheckVerb : public Verb {
   std::string name() const override { return "check"; }
   std::string help() const override { return "compare a model with a reference file"; }
   std::string example() const override {
-    return "phasescope check rope --reference reference.safetensors";
+    return "phasescope capture rope --prompt 'In the beginning' --what input_ids,logits,attn "
+           "--out out/reference.safetensors\n"
+           "phasescope check rope --reference out/reference.safetensors";
   }
   void declare(Options& options) override {
-    options.argument("MODEL", model_, "folder, .safetensors file or bundled name");
+    options.argument("MODEL", model_, kModelHelp);
     options.option("--reference", reference_, "safetensors file with inputs and expected tensors");
     options.option("--tolerance", tolerance_,
                    "relative to each tensor's largest magnitude (default: 1e-10 in f64; in f32 "

@@ -19,7 +19,7 @@ class ConvertVerb : public Verb {
   }
   bool exports() const override { return false; }
   void declare(Options& options) override {
-    options.argument("MODEL", model_, "folder, file of weights or bundled name");
+    options.argument("MODEL", model_, kModelHelp);
     options.option(
         "--to", to_,
         "safetensors (one file, tensors unchanged), phasescope (our own form), tape, ape "

@@ -11,7 +11,8 @@ class CostVerb : public Verb {
   std::string help() const override { return "FLOPs, MACs, parameters and memory at a length"; }
   std::string example() const override { return "phasescope cost rope --length 1024"; }
   void declare(Options& options) override {
-    options.argument("MODEL", model_, "model, or a run configuration or config.json");
+    options.argument("MODEL", model_,
+                     "model, or a config.json or run configuration: no weights are read");
     options.option("--length", length_, "tokens of one forward pass");
     set_.declare(options);
   }
@@ -19,18 +20,25 @@ class CostVerb : public Verb {
     nlohmann::json params{{"model", model_}, {"length", length_}};
     set_.add_to(params);
     Output output{.result = run.call("cost", std::move(params)).result};
+    const std::vector<std::string> numbers = {"flops", "macs", "parameters", "parameters_mi",
+                                              "memory_bytes"};
     nlohmann::json counts = nlohmann::json::array();
     for (const char* name : {"published", "executed"}) {
       nlohmann::json row = output.result[name];
       row["count"] = name;
       counts.push_back(std::move(row));
     }
-    Table table = table_of("", counts, {"count", "flops", "macs", "parameters"});
+    counts.back()["memory_bytes"] = output.result["memory_bytes"];
+    Table table = table_of(
+        "", counts, {"count", "flops", "macs", "parameters", "parameters_mi", "memory_bytes"});
+    table.counts = numbers;
+    table.notes.push_back("parameters_mi: in units of 2^20");
     for (const auto& line : output.result.value("conventions", nlohmann::json::array())) {
       table.notes.push_back(line);
     }
-    output.tables = {std::move(table),
-                     table_of("Parts", output.result["parts"], {"name", "macs", "parameters"})};
+    Table parts = table_of("Parts", output.result["parts"], {"name", "macs", "parameters"});
+    parts.counts = numbers;
+    output.tables = {std::move(table), std::move(parts)};
     return output;
   }
 

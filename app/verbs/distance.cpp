@@ -13,7 +13,7 @@ class DistanceVerb : public Verb {
   }
   std::string example() const override { return "phasescope distance rope tapa --corpus"; }
   void declare(Options& options) override {
-    options.arguments("MODEL", models_, "one or more models");
+    options.arguments("MODEL", models_, kModelsHelp);
     input_.declare(options);
     set_.declare(options);
     options.flag("--corpus", corpus_, "over the bundled validation texts (default without input)");

@@ -15,7 +15,7 @@ class EvalVerb : public Verb {
   }
   void declare(Options& options) override {
     options.argument("TASK", task_, "perplexity");
-    options.arguments("MODEL", models_, "one or more models");
+    options.arguments("MODEL", models_, kModelsHelp);
     options.option("--lengths", lengths_, "comma separated");
     options.option("--window", window_, "disjoint, sliding:STRIDE, last_k:K or per_position");
     options.option("--trials", trials_, "texts read (default: all)");

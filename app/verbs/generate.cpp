@@ -13,7 +13,7 @@ class GenerateVerb : public Verb {
     return "phasescope generate rope --prompt 'And it came to pass' --tokens 80";
   }
   void declare(Options& options) override {
-    options.argument("MODEL", model_, "folder, .safetensors file or bundled name");
+    options.argument("MODEL", model_, kModelHelp);
     input_.declare(options);
     set_.declare(options);
     options.option("--tokens", tokens_, "how many to add");

@@ -14,7 +14,7 @@ class HeadsVerb : public Verb {
   std::string help() const override { return "every head statistic, over one text or a corpus"; }
   std::string example() const override { return "phasescope heads tapa --prompt 'a b a b a b'"; }
   void declare(Options& options) override {
-    options.argument("MODEL", model_, "folder, .safetensors file or bundled name");
+    options.argument("MODEL", model_, kModelHelp);
     input_.declare(options);
     set_.declare(options);
     options.flag("--corpus", corpus_, "over the bundled validation texts, with 95 % intervals");

@@ -13,7 +13,7 @@ class InfoVerb : public Verb {
   }
   std::string example() const override { return "phasescope info rope"; }
   void declare(Options& options) override {
-    options.argument("MODEL", model_, "folder, .safetensors file or bundled name");
+    options.argument("MODEL", model_, kModelHelp);
     options.option("--length", length_,
                    "tokens whose memory is told (default: the trained context)", 0);
     set_.declare(options);

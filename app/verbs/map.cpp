@@ -14,7 +14,7 @@ class MapVerb : public Verb {
     return "phasescope map rope --head L2H1 --out out/map.svg";
   }
   void declare(Options& options) override {
-    options.argument("MODEL", model_, "folder, .safetensors file or bundled name");
+    options.argument("MODEL", model_, kModelHelp);
     input_.declare(options);
     set_.declare(options);
     options.option("--head", head_, "L3H5, or L3 for the mean of a layer's heads");

@@ -11,7 +11,7 @@ class PatternsVerb : public Verb {
   std::string help() const override { return "PE dot products, spectra, bias curves, drift"; }
   std::string example() const override { return "phasescope patterns tape --out out/patterns"; }
   void declare(Options& options) override {
-    options.argument("MODEL", model_, "folder, .safetensors file or bundled name");
+    options.argument("MODEL", model_, kModelHelp);
     input_.declare(options);
     set_.declare(options);
     options.option("--layers", layers_, "e.g. 0,3 (default: all; 0 is the start)");

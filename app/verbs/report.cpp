@@ -17,7 +17,7 @@ class ReportVerb : public Verb {
   std::string example() const override { return "phasescope report rope tapa --out out/report"; }
   bool exports() const override { return false; }
   void declare(Options& options) override {
-    options.arguments("MODEL", models_, "one or more models");
+    options.arguments("MODEL", models_, kModelsHelp);
     input_.declare(options);
     set_.declare(options);
   }

@@ -11,7 +11,7 @@ class ShiftVerb : public Verb {
   std::string help() const override { return "shift stability (TAPE Table 8)"; }
   std::string example() const override { return "phasescope shift rope tape tapa --by 3"; }
   void declare(Options& options) override {
-    options.arguments("MODEL", models_, "one or more models");
+    options.arguments("MODEL", models_, kModelsHelp);
     input_.declare(options);
     set_.declare(options);
     options.option("--by", by_, "shifts, e.g. 1,3,16");

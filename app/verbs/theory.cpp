@@ -12,7 +12,7 @@ class TheoryVerb : public Verb {
   std::string help() const override { return "theorem checks with verdicts"; }
   std::string example() const override { return "phasescope theory tape --check tape.shift"; }
   void declare(Options& options) override {
-    options.arguments("MODEL", models_, "one or more models", false);
+    options.arguments("MODEL", models_, kModelsHelp, false);
     input_.declare(options);
     set_.declare(options);
     options.option("--check", checks_, "ids, comma separated (default: all)");

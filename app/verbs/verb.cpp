@@ -4,6 +4,7 @@
 #include "formats/error.h"
 #include "formats/json.h"
 #include "formats/text_input.h"
+#include "formats/tokenizers/base64.h"
 #include "protocol/model_reading.h"
 
 namespace phasescope::app {
@@ -28,12 +29,14 @@ void collect_provenance(const json& value, json& found) {
   }
 }
 
-// The protocol's headers are JSON, which holds UTF-8 alone: other bytes would be replaced unsaid.
-void require_utf8(const std::string& given, const std::string& where) {
-  const std::size_t broken = formats::first_invalid_utf8(given);
-  if (broken == given.size()) return;
-  throw formats::bad_input("the text is not UTF-8 from byte " + std::to_string(broken) + " on",
-                           where, "convert it to UTF-8");
+// The protocol's headers are JSON, which holds UTF-8 alone. What reads bytes reads others too.
+json text_input(const char* key, const std::string& words, const std::string& name) {
+  if (formats::first_invalid_utf8(words) < words.size()) {
+    return {{"base64", formats::base64_of(words)}, {"name", name}};
+  }
+  json input{{key, words}};
+  if (key == std::string_view("text")) input["name"] = name;
+  return input;
 }
 
 }  // namespace
@@ -58,14 +61,9 @@ void InputOptions::add_to(json& params) const {
   if (given > 1) {
     throw formats::bad_usage("give one of --text, --prompt, --ids, --inputs, not several");
   }
-  if (text) {
-    std::string words = formats::read_text_file(*text);
-    require_utf8(words, *text == "-" ? "standard input" : *text);
-    params["input"] = {{"text", std::move(words)}, {"name", *text}};
-  }
+  if (text) params["input"] = text_input("text", formats::read_text_file(*text), *text);
   if (prompt && prompt->empty()) throw formats::bad_input("the text is empty", "--prompt");
-  if (prompt) require_utf8(*prompt, "--prompt");
-  if (prompt) params["input"] = {{"prompt", *prompt}};
+  if (prompt) params["input"] = text_input("prompt", *prompt, "prompt");
   if (ids) params["input"] = {{"ids", formats::json_from_file(*ids)}};
   if (inputs) params["input"] = {{"inputs", *inputs}};
   if (length < 0) throw formats::bad_usage("a length must be above 0", "--length");

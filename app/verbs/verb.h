@@ -46,7 +46,8 @@ class Verb {
   virtual ~Verb() = default;
   virtual std::string name() const = 0;
   virtual std::string help() const = 0;
-  // Runs as it stands on a bundled model; shown by --help.
+  // Runs as it stands on a bundled model, in the project's folder; shown by --help. A command a
+  // line.
   virtual std::string example() const = 0;
   // False where run() itself writes what --out names.
   virtual bool exports() const { return true; }
@@ -63,6 +64,15 @@ struct InputOptions {
   // Adds `input` and `length` to the params of a request. Reads the files named; throws Error.
   void add_to(nlohmann::json& params) const;
 };
+
+// What MODEL may be, for the help of the verbs.
+inline constexpr const char* kModelHelp =
+    "bundled name, or a folder or .safetensors file; ./NAME is the folder where a bundled model "
+    "has "
+    "that name too";
+inline constexpr const char* kModelsHelp =
+    "one or more: bundled names, folders, .safetensors files; ./NAME is the folder where a bundled "
+    "model has that name too";
 
 // Overrides of a model's configuration, --set key=value.
 struct SetOptions {

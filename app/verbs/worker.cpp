@@ -18,7 +18,7 @@ class WorkerVerb : public Verb {
  public:
   std::string name() const override { return "worker"; }
   std::string help() const override { return "serve the protocol on standard input and output"; }
-  std::string example() const override { return "ssh HOST phasescope worker"; }
+  std::string example() const override { return "phasescope worker < /dev/null | wc --bytes"; }
   void declare(Options&) override {}
   Output run(Run& run) override {
     std::vector<std::string> arguments;

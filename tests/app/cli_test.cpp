@@ -78,6 +78,17 @@ TEST(Table, AlignsColumnsAndCountsCharactersNotBytes) {
   EXPECT_EQ(text_of(table), "name    x\né     1.5\nabc    20\n");
 }
 
+TEST(Table, CountsHaveFiveDigitsAndAUnit) {
+  Table table{.columns = {"flops", "mean"}, .counts = {"flops"}};
+  for (const double flops : {361.44e9, 180.691e9, 99.99951e6, 1.23456e3, 999.996, 12.0, 0.0}) {
+    table.rows.push_back({{"flops", flops}, {"mean", 1.23456e9}});
+  }
+  EXPECT_EQ(text_of(table),
+            "   flops      mean\n361.44 G  1.23e+09\n180.69 G  1.23e+09\n100.00 M  1.23e+09\n"
+            "1.2346 k  1.23e+09\n1.0000 k  1.23e+09\n      12  1.23e+09\n       0  1.23e+09\n");
+  EXPECT_NE(csv_of(table).find("361440000000.0,"), std::string::npos);
+}
+
 TEST(Table, CsvQuotesWhatNeedsIt) {
   Table table{.columns = {"a", "b"}};
   table.rows = {{{"a", "x,\"y\""}, {"b", 0.1}}, {{"a", nullptr}}};
@@ -245,17 +256,6 @@ TEST(Tables, ShiftHasARowForEachShiftAndAColumnForEachLayer) {
   EXPECT_EQ(table.rows[1]["L1"], 4.0);
 }
 
-// Only some parts answer: the others are said to be missing, and the page stands by itself.
-TEST(Report, IsOnePageThatLeadsWithThePositionsAndNamesWhatIsPublished) {
-  Folder folder;
-  FakeRun run;
-  protocol::TextResult text{.model = "rope"};
-  text.tokens = {{.id = 0, .text = "[BOS]"}, {.id = 60, .text = "<b>", .loss = 1.0}};
-  text.provenance.text_hash = "0123abcd";
-  text.provenance.models = {"rope"};
-  text.provenance.model_hashes = {"feedbeef"};
-  text.provenance.kernel = "plain";
-  const protocol::LoadReport load;
 // A model without a head, or one that sees both ways, has no loss and no logits.
 TEST(Figures, WhatIsAbsentIsDrawnAsAbsent) {
   protocol::ShiftResult shift = two_shifted();
@@ -365,6 +365,17 @@ TEST(Report, StandsWithoutLossesAndDistances) {
   EXPECT_NE(page.find("nan"), std::string::npos);
 }
 
+// Only some parts answer: the others are said to be missing, and the page stands by itself.
+TEST(Report, IsOnePageThatLeadsWithThePositionsAndNamesWhatIsPublished) {
+  Folder folder;
+  FakeRun run;
+  protocol::TextResult text{.model = "rope"};
+  text.tokens = {{.id = 0, .text = "[BOS]"}, {.id = 60, .text = "<b>", .loss = 1.0}};
+  text.provenance.text_hash = "0123abcd";
+  text.provenance.models = {"rope"};
+  text.provenance.model_hashes = {"feedbeef"};
+  text.provenance.kernel = "plain";
+  const protocol::LoadReport load;
   run.replies["model.info"] = {protocol::to_json_form(load), {}};
   run.replies["text.read"] = {protocol::to_json_form(text), {}};
   run.replies["shift"] = {protocol::to_json_form(two_shifted()), {}};
@@ -403,8 +414,8 @@ TEST(Verbs, DistanceSendsEveryModelAndTablesEveryHistogram) {
 
 TEST(Verbs, NamesAndExamplesFitTogether) {
   for (const auto& verb : all_verbs()) {
-    EXPECT_NE(verb->example().find("phasescope"), std::string::npos) << verb->name();
-    EXPECT_NE(verb->example().find(verb->name() == "view" ? "" : verb->name()), std::string::npos)
+    // Whether they run: command_line_test.py.
+    EXPECT_NE(verb->example().find("phasescope " + verb->name()), std::string::npos)
         << verb->name();
     EXPECT_FALSE(verb->help().empty()) << verb->name();
   }
@@ -431,14 +442,20 @@ TEST(Program, NumbersAreReadWholeOrRefused) {
             std::string::npos);
 }
 
-TEST(Program, TextThatIsNotUtf8IsRefusedWithItsOffset) {
-  const std::string said = complaint({"generate", "rope", "--prompt", "ab\xff"});
-  EXPECT_NE(said.find("not UTF-8 from byte 2 on (--prompt)"), std::string::npos) << said;
+// JSON carries UTF-8 alone; a model of bytes reads what it is given (command_line_test.py).
+TEST(Input, TextThatIsNotUtf8TravelsAsBase64) {
   const Folder folder;
   const std::string path = folder / "latin1.txt";
   std::ofstream(path) << "caf\xe9";
-  EXPECT_NE(complaint({"tokenize", "rope", "--text", path}).find("from byte 3 on"),
-            std::string::npos);
+  InputOptions input;
+  input.text = path;
+  json params;
+  input.add_to(params);
+  EXPECT_EQ(params["input"], (json{{"base64", "Y2Fm6Q=="}, {"name", path}}));  // base64(1)'s words
+  input = {};
+  input.prompt = "caf\xc3\xa9";
+  input.add_to(params);
+  EXPECT_EQ(params["input"], (json{{"prompt", "caf\xc3\xa9"}}));
 }
 
 TEST(Program, AToleranceIsAboveZero) {

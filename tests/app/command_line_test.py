@@ -1,0 +1,163 @@
+"""The built programs as a shell runs them: every verb's example as it stands, the commands in sidecars,
+names that are odd or a bundled model's, and damaged checkpoints, which get one sentence and status 2."""
+
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+SOURCE = Path(os.environ.get("PHASESCOPE_SOURCE", Path(__file__).resolve().parents[2]))
+PROGRAMS = Path(os.environ.get("PHASESCOPE_BUILD", SOURCE / "build/release")) / "bin"
+ROPE = SOURCE / "assets/models/rope"
+ODD = "it's $HOME \"q\" `x` &;*"
+
+
+def shell(command, folder, seconds=600):
+    """A command line in a POSIX shell, with the built programs in the path."""
+    return subprocess.run(
+        ["bash", "-c", "set -eo pipefail\n" + command], cwd=folder, capture_output=True, text=True,
+        errors="replace", timeout=seconds, stdin=subprocess.DEVNULL,
+        env={**os.environ, "PATH": f"{PROGRAMS}:{os.environ['PATH']}", "OMP_WAIT_POLICY": "passive"})
+
+
+def phasescope(*words, folder=None, seconds=60):
+    return subprocess.run([str(PROGRAMS / "phasescope"), *words], cwd=folder, capture_output=True,
+                          text=True, errors="replace", timeout=seconds, stdin=subprocess.DEVNULL)
+
+
+def verbs():
+    lines = phasescope("--help").stdout.splitlines()
+    listed = lines[lines.index(next(line for line in lines if line.lower().startswith("subcommands"))) + 1:]
+    return [line.split()[0] for line in listed if line.startswith("  ") and line[2] != " "]
+
+
+def example_of(verb):
+    text = phasescope(verb, "--help").stdout
+    return text[text.index("Example"):].split("\n", 1)[1].strip()
+
+
+class InAFolder(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = Path(temporary.name)
+
+
+class Examples(InAFolder):
+    """In a folder that has what the project's has."""
+
+    def test_they_run_as_they_stand(self):
+        os.symlink(SOURCE / "sample_configs", self.folder / "sample_configs")
+        names = verbs()
+        self.assertGreater(len(names), 18)
+        for verb in names:
+            example = example_of(verb)
+            self.assertIn(f"phasescope {verb}", example)
+            with self.subTest(example=example):
+                done = shell(example, self.folder)
+                self.assertEqual((done.returncode, done.stderr.count("phasescope: ")), (0, 0), done.stderr)
+
+
+class Names(InAFolder):
+    def test_commands_of_sidecars_make_the_same_files_again(self):
+        shutil.copytree(ROPE, self.folder / ODD)
+        out = self.folder / f"out {ODD}"
+        asked = {"tape/model.safetensors": ["convert", "./" + ODD, "--to", "tape", "--out", str(out / "tape")],
+                 "heads.json": ["heads", "./" + ODD, "--prompt", ODD + "\n-5", "--metrics", "entropy,sink",
+                                "--out", str(out / "heads.json")]}
+        for words in asked.values():
+            done = phasescope(*words, folder=self.folder)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        made = {name: (out / name).read_bytes() for name in asked}
+        commands = {name: json.loads((out / f"{name}.json").read_text(encoding="utf-8"))["command"]
+                    for name in asked}
+        shutil.rmtree(out)
+        for name, command in commands.items():
+            done = shell(command, self.folder)
+            self.assertEqual(done.returncode, 0, command + done.stderr)
+            self.assertEqual((out / name).read_bytes(), made[name], command)
+
+    def test_a_folder_that_a_bundled_name_hides_is_told_of(self):
+        shutil.copytree(SOURCE / "assets/models/alibi", self.folder / "rope")
+        bundled = phasescope("info", "rope", folder=self.folder)
+        self.assertIn("folder of that name here is ./rope", bundled.stderr)
+        self.assertRegex(bundled.stdout, r"(?m)^encoding +rope")
+        local = phasescope("info", "./rope", folder=self.folder)
+        self.assertEqual(local.stderr, "")
+        self.assertRegex(local.stdout, r"(?m)^encoding +alibi")
+        self.assertEqual(phasescope("info", "tapa", folder=self.folder).stderr, "")
+        self.assertEqual(phasescope("info", "rope", "--quiet", folder=self.folder).stderr, "")
+
+
+class Bytes(InAFolder):
+    def test_a_model_of_bytes_reads_any_bytes(self):
+        # The bundled tokenizer: [BOS] is 0, every byte is its own id.
+        done = phasescope("tokenize", "rope", "--prompt", b"caf\xe9 \xff")
+        self.assertEqual(json.loads(done.stdout), [0, *b"caf\xe9 \xff"])
+        (self.folder / "latin1.txt").write_bytes(b"caf\xe9" * 8)
+        read = phasescope("heads", "rope", "--text", "latin1.txt", "--out", "h.json", folder=self.folder)
+        self.assertEqual(read.returncode, 0, read.stderr)
+        self.assertEqual(phasescope("generate", "rope", "--prompt", b"\xff", "--tokens", "2").returncode, 0)
+
+    def test_a_model_of_characters_names_the_first_byte_it_cannot_read(self):
+        tokenizer = SOURCE / "tests/data/hf/tokenizers/gpt2_bytelevel"
+        done = phasescope("tokenize", str(tokenizer), "--prompt", b"caf\xe9")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("not UTF-8 (byte 3 of the text)", done.stderr)
+
+
+class Costs(InAFolder):
+    def test_a_configuration_alone_is_enough(self):
+        shutil.copy(ROPE / "config.json", self.folder)
+        whole = phasescope("cost", "rope", "--json")
+        for name in (str(self.folder), str(self.folder / "config.json")):
+            alone = phasescope("cost", name, "--json")
+            self.assertEqual(alone.returncode, 0, alone.stderr)
+            self.assertEqual(json.loads(alone.stdout)["executed"], json.loads(whole.stdout)["executed"])
+
+    def test_five_digits_are_shown(self):
+        # TAPE's Table 3 by its own conventions: docs/parity.md.
+        shown = phasescope("cost", str(SOURCE / "sample_configs/paper/tape_155m.json"), "--length", "1024")
+        for number in ("361.44 G", "180.69 G", "155.33"):
+            self.assertIn(number, shown.stdout)
+
+
+def with_header(change):
+    """The bundled model's file with its header changed by a function."""
+    data = (ROPE / "model.safetensors").read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + size])
+    change(header)
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data[8 + size:]
+
+
+class Damaged(InAFolder):
+    def test_row6_a_needed_tensor_of_an_unknown_type_is_listed_and_refused(self):
+        shutil.copy(ROPE / "config.json", self.folder)
+        name = "model.layers.0.self_attn.q_proj.weight"
+
+        def change(header):
+            header[name]["dtype"] = "F8_E4M3"
+
+        (self.folder / "model.safetensors").write_bytes(with_header(change))
+        info = phasescope("info", str(self.folder))
+        self.assertEqual((info.returncode, info.stderr), (0, ""))
+        self.assertRegex(info.stdout, rf"{name} +F8_E4M3 .*unsupported")
+        self.assertIn("the model cannot be run", info.stdout)
+        heads = phasescope("heads", str(self.folder))
+        self.assertEqual((heads.returncode, heads.stdout, heads.stderr.count("\n")), (2, "", 1))
+        self.assertIn(f"tensor {name} has the type F8_E4M3", heads.stderr)
+        self.assertEqual(phasescope("cost", str(self.folder)).returncode, 0)
+
+
+if __name__ == "__main__":
+    if not (PROGRAMS / "phasescope-worker").exists():
+        print("skipped: phasescope-worker is not built")
+        sys.exit(77)
+    unittest.main()
