@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "formats/utf8.h"
 
@@ -40,6 +41,30 @@ std::string first_class(const Json& config) {
 bool is_headless_class(const Json& config) {
   const std::string name = first_class(config);
   return name.ends_with("Model") && !name.ends_with("LMHeadModel");
+}
+
+// Whether a field is missing or could not be read: what is held against it would be nonsense.
+bool is_unread(const formats::ConfigReader& reader, const std::string& key) {
+  const std::string start = reader.prefix() + key + ": ";
+  const std::vector<std::string>& list = reader.problems().list();
+  return std::any_of(list.begin(), list.end(),
+                     [&](const std::string& problem) { return problem.starts_with(start); });
+}
+
+// Whether the head size is what is left of the width over the heads.
+bool has_split_head(const formats::ConfigReader& reader, const ModelConfig& config) {
+  return !reader.has("head_dim") && config.head_dim == config.width / config.heads &&
+         config.width % config.heads != 0;
+}
+
+// The head size, where the sizes that give it could be read and give a whole one.
+std::optional<std::int64_t> known_head_dim(const formats::ConfigReader& reader,
+                                           const ModelConfig& config) {
+  for (const char* key : {"hidden_size", "num_attention_heads", "head_dim"}) {
+    if (is_unread(reader, key)) return std::nullopt;
+  }
+  if (has_split_head(reader, config)) return std::nullopt;
+  return config.head_dim;
 }
 
 double yarn_attention_factor(const formats::RawRope& rope) {
@@ -119,6 +144,7 @@ void FamilyReader::read_local_layers(bool (*by_default)(std::int64_t, std::int64
                                      std::int64_t argument) {
   const auto types = reader_.texts({"layer_types"});
   if (types && static_cast<std::int64_t>(types->size()) != config().layers) {
+    if (is_unread(reader_, "num_hidden_layers")) return;
     problem("layer_types", "has " + std::to_string(types->size()) + " entries, but there are " +
                                std::to_string(config().layers) + " layers");
     return;
@@ -145,10 +171,14 @@ void FamilyReader::set_rope(const formats::RawRope& rope, const char* layout) {
 }
 
 void FamilyReader::read_rope(formats::RopeDefaults defaults, const char* layout) {
-  set_rope(formats::read_rope(reader_, defaults, {}, config().head_dim), layout);
+  const auto head_dim = known_head_dim(reader_, config());
+  set_rope(formats::read_rope(reader_, defaults, {}, head_dim), layout);
 }
 
 Translation FamilyReader::finish(std::function<TensorPlace(const std::string&)> place) {
+  if (problems_.empty() && has_split_head(reader_, config())) {
+    formats::check_heads(problems_, config().width, config().heads, config().kv_heads, {});
+  }
   if (problems_.empty()) check_model_config(config(), problems_);
   problems_.throw_if_any(input_.where);
   for (const std::string& note : reader_.notes()) warning(note);

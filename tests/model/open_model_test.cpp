@@ -114,6 +114,35 @@ TEST_F(Damaged, BadConfigurationsListAllProblems) {
   EXPECT_FALSE(error_of(folder()).empty());
 }
 
+// A size that could not be read is held against nothing else.
+TEST(BadSizes, SayNothingThatFollowsFromAnotherProblem) {
+  const auto problems_with = [](const std::string& name, const Json& changes) {
+    TemporaryFolder folder;
+    fs::create_symlink(golden("hf/models/" + name) / "model.safetensors",
+                       folder.path() / "model.safetensors");
+    Json config = formats::json_from_file(golden("hf/models/" + name) / "config.json");
+    config.update(changes);
+    write_text(folder.path() / "config.json", config.dump());
+    const std::string text = error_of(folder.path().string());
+    return text.substr(0, text.rfind(" ("));
+  };
+  const std::string heads =
+      "num_attention_heads: must be an integer from 1 to 2147483648, but is 0";
+  const std::string layers =
+      "num_hidden_layers: must be an integer from 1 to 10000, but is "
+      "1000000000";
+  EXPECT_EQ(problems_with("phi3_longrope", {{"num_attention_heads", 0}}),
+            "the configuration cannot be used: " + heads);
+  EXPECT_EQ(problems_with("phi3_longrope",
+                          {{"num_attention_heads", 0}, {"num_hidden_layers", 1'000'000'000}}),
+            "the configuration has 2 problems: " + layers + "; " + heads);
+  EXPECT_EQ(problems_with("gemma3", {{"num_hidden_layers", 1'000'000'000}}),
+            "the configuration cannot be used: " + layers);
+  EXPECT_EQ(problems_with("phi3_longrope", {{"num_attention_heads", 7}}),
+            "the configuration has 2 problems: num_key_value_heads: 2 does not divide the 7 heads; "
+            "num_attention_heads: 7 does not divide the hidden size 32");
+}
+
 TEST_F(Damaged, UnexpectedTensorsAndBadNumbersAreReportedNotRefused) {
   const auto archive = formats::TensorArchive::open(folder_.path());
   NamedTensors tensors;
