@@ -60,6 +60,27 @@ std::int64_t BucketPlan::kept_blocks(std::int64_t panels, std::int64_t block) co
   return std::min(all, kept_bytes() / (panels * block * std::int64_t{sizeof(float)}));
 }
 
+void DistanceSums::drain(const BucketPlan& plan, double* buckets) const {
+  // Neighbours mostly share a bucket; its sums in memory are touched once.
+  std::int32_t place = -1;
+  double sum[kStats] = {};
+  const auto flush = [&] {
+    for (int stat = 0; stat < kStats && plan.holds(place); ++stat) {
+      buckets[stat * plan.count() + place] += sum[stat];
+    }
+  };
+  for (std::int64_t n = plan.causal() ? std::max<std::int64_t>(0, -first_) : 0; n < count_; ++n) {
+    const std::int32_t here = plan.place(first_ + n);
+    const bool same = here == place;
+    if (!same) flush();
+    place = here;
+    for (int stat = 0; stat < kStats; ++stat) {
+      sum[stat] = (same ? sum[stat] : 0) + static_cast<double>(sums_[stat * count_ + n]);
+    }
+  }
+  flush();
+}
+
 BucketSums::BucketSums(const BucketPlan& plan, std::int64_t heads, std::int64_t together,
                        std::int64_t blocks)
     : heads_(heads), slots_(blocks), count_(plan.count()) {

@@ -56,6 +56,39 @@ std::int64_t kept_bytes();
 void set_kept_bytes(std::int64_t bytes);
 inline constexpr std::int64_t kKeptBytes = std::int64_t{8} << 20;
 
+/// Sums of one head and work item by distance: of weights, scores (log2 units) and squared scores.
+/// float32, of a few hundred pairs a distance at most; drained into buckets when the item ends.
+class DistanceSums {
+ public:
+  enum Stat { kWeight, kScore, kSquare, kStats };
+
+  DistanceSums() = default;
+  /// Of `queries` queries from key index `query` and the keys [keys.begin, keys.end), whose last
+  /// block may be `slack` keys longer; at: size(queries, all keys, slack) floats.
+  DistanceSums(std::int64_t query, std::int64_t queries, const KeyRange& keys, std::int64_t slack,
+               float* at)
+      : first_(query - keys.end - slack),
+        count_(size(queries, keys.end - keys.begin, slack) / kStats),
+        sums_(at) {
+    for (std::int64_t n = 0; n < kStats * count_; ++n) sums_[n] = 0;
+  }
+  static std::int64_t size(std::int64_t queries, std::int64_t keys, std::int64_t slack) {
+    constexpr std::int64_t kWhole = 16;  // so that what follows is aligned as before
+    return kStats * ((queries + keys + slack) / kWhole + 1) * kWhole;
+  }
+
+  /// From the sum of a distance upwards.
+  float* at(Stat stat, std::int64_t distance) const {
+    return sums_ + stat * count_ + distance - first_;
+  }
+  /// Adds all sums to `buckets`, kStats x plan.count() of them.
+  void drain(const BucketPlan& plan, double* buckets) const;
+
+ private:
+  std::int64_t first_ = 0, count_ = 0;
+  float* sums_ = nullptr;
+};
+
 /// Float64 sums of every head and slot (a share of a head's queries that one thread walks in
 /// order): weight, score (log2 units), score squared, count() each. Slots depend on the shape alone
 /// and are added in order, so that results do not depend on the threads.

@@ -68,7 +68,8 @@ class ForwardPass {
     std::int64_t dim[2];
     Panel panels[kPanels];
     std::vector<Buckets> buckets;  ///< one a panel, where sums by distance are wanted
-    double* sums;                  ///< theirs
+    DistanceSums by_distance;
+    double* sums;  ///< theirs
     float* weights;
   };
 
@@ -80,7 +81,8 @@ class ForwardPass {
   }
   std::int64_t buffer_size() const {
     return kPanels * (panel_size() + Buckets::size(plan_, kept_)) +
-           (plan_.wanted() ? 2 : 1) * kKeyBlock * kPanel;
+           (plan_.wanted() ? 2 : 1) * kKeyBlock * kPanel +
+           (plan_.wanted() ? DistanceSums::size(kQueryBlock, shape_.keys, kLanes) : 0);
   }
 
   /// head: batch included.
@@ -95,13 +97,14 @@ class ForwardPass {
     prepare_streams(item);
     for (int p = 0; p < kPanels; ++p) buffer = prepare_panel(item, p, buffer);
     item.weights = buffer;
-    if (plan_.wanted()) prepare_buckets(item, buffer + kKeyBlock * kPanel);
     const std::int64_t last = std::min(query + kQueryBlock, shape_.queries) - 1;
     const KeyRange keys = visibility_.keys(item.batch, query, last);
+    if (plan_.wanted()) prepare_buckets(item, keys, buffer + kKeyBlock * kPanel);
     for (std::int64_t key = keys.begin / kKeyBlock * kKeyBlock; key < keys.end; key += kKeyBlock) {
       for (int p = 0; p < kPanels; ++p) attend(item, p, {key, key + kKeyBlock});
     }
     for (int p = 0; p < kPanels; ++p) write_panel(item, p);
+    if (plan_.wanted()) item.by_distance.drain(plan_, item.sums);
   }
 
   void prepare_streams(Item& item) const {
@@ -145,16 +148,19 @@ class ForwardPass {
     return at;
   }
 
-  void prepare_buckets(Item& item, float* at) const {
+  void prepare_buckets(Item& item, const KeyRange& keys, float* at) const {
     float* scores = at;
     at += kKeyBlock * kPanel;
+    float* by_distance = at + kPanels * Buckets::size(plan_, kept_);
+    item.by_distance =
+        DistanceSums(item.query + shape_.query_offset, kQueryBlock, keys, kLanes, by_distance);
     for (int p = 0; p < kPanels; ++p, at += Buckets::size(plan_, kept_)) {
       item.panels[p].probes.scores = scores;
       const std::int64_t row = item.query + p * kPanel;
       const std::int64_t first = (item.batch * shape_.heads + item.head) * shape_.queries + row;
-      item.buckets.emplace_back(plan_, row + shape_.query_offset, rows_of(item, p),
-                                outputs_.known_lse ? outputs_.known_lse + first : nullptr, kept_,
-                                scores, at);
+      item.buckets.emplace_back(
+          plan_, item.by_distance, row + shape_.query_offset, rows_of(item, p),
+          outputs_.known_lse ? outputs_.known_lse + first : nullptr, kept_, scores, at);
     }
   }
 
@@ -220,7 +226,7 @@ class ForwardPass {
             if (is_masked(place)) mask_tile(place, t);
             weigh_tile(t, panel.reference, item.weights + (place.key - block.key) * kPanel);
           });
-      buckets.add_again(block, item.weights, panel, item.sums);
+      buckets.add_again(block, item.weights, panel);
     }
   }
 

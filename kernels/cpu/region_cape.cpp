@@ -22,7 +22,8 @@ class CapeScores {
         net_(net),
         packed_(net.heads * inputs.shape.head_dim * kPanel),
         scores_(net.heads * kCapeRow),
-        hidden_(net.cape.hidden * kPanel) {}
+        scorer_(net),
+        scratch_(scorer_.scratch_size()) {}
 
   void load(std::int64_t batch, std::int64_t, std::int64_t row, std::int64_t count) {
     const AttentionShape& s = inputs_.shape;
@@ -43,15 +44,10 @@ class CapeScores {
       cape_content(place_, count, packed_.data() + h * s.head_dim * kPanel, k, s.head_dim,
                    scores_.data() + h * kCapeRow);
     }
-    for (std::int64_t r = 0; r < count; ++r) {
-      const std::int64_t distance = place_.query - key - r;
-      // Pairs above the diagonal have no entry in the tables and no score.
-      if (s.causal && distance + kPanel <= 0) continue;
-      float* scores = scores_.data() + r * kPanel;
-      const CapeKey numbers{distance, scores, kCapeRow, nullptr, hidden_.data(), kPanel};
-      cape_first_layer<false>(net_, numbers);
-      cape_second_layer(net_, numbers, scores);
-    }
+    // Pairs above the diagonal have no entry in the tables and no score.
+    const std::int64_t distance = place_.query - key;
+    const std::int64_t seen = s.causal ? std::min(count, distance + kPanel) : count;
+    if (seen > 0) scorer_.score(distance, seen, scores_.data(), scratch_.data());
     for (std::int64_t h = 0; h < net_.heads; ++h) finish_head(key, count, h);
   }
 
@@ -82,7 +78,9 @@ class CapeScores {
   const AttentionInputs& inputs_;
   Visibility visibility_;
   const CapeNetwork& net_;
-  FloatBuffer packed_, scores_, hidden_;
+  FloatBuffer packed_, scores_;
+  CapeScorer scorer_;
+  FloatBuffer scratch_;
   std::int64_t batch_ = 0;
   TilePlace place_{};
 };

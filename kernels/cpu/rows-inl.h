@@ -23,7 +23,7 @@ inline float* start_probes(PanelProbes& probes, const RowProbes& wanted, float* 
     return row;
   };
   probes.entropy = next(0);
-  probes.distance = next(0);
+  probes.distance = wanted.mean_distance ? next(0) : nullptr;
   probes.best = next(kFirstMaximum);
   probes.best_key = next(-1);
   probes.first_score = next(kMaskedScore);
@@ -51,21 +51,27 @@ inline void write_probes(const Panel& panel, std::int64_t count, std::int64_t fi
   const auto put = [first](float* array, std::int64_t n, double value) {
     if (array) array[first + n] = static_cast<float>(value);
   };
+  // Two scores of each row as weights before normalisation.
+  HWY_ALIGN float best[kPanel];
+  HWY_ALIGN float first_key[kPanel];
+  for (int at = 0; at < kPanel; at += kLanes) {
+    const Vec reference = load(panel.reference + at);
+    store(exp2_any(hn::Sub(load(probes.best + at), reference)), best + at);
+    store(exp2_any(hn::Sub(load(probes.first_score + at), reference)), first_key + at);
+  }
   for (std::int64_t n = 0; n < count; ++n) {
     const double l = panel.normaliser[n];
     const bool empty = l == 0;
     const double inverse = empty ? 0 : 1 / l;
-    const double reference = panel.reference[n];
-    const auto weight = [&](double score) {
-      return empty ? 0 : std::exp2(score - reference) * inverse;
-    };
-    put(out.entropy, n,
-        empty ? 0 : 0.6931471805599453 * (std::log2(l) - probes.entropy[n] * inverse));
+    if (out.entropy) {
+      put(out.entropy, n,
+          empty ? 0 : 0.6931471805599453 * (std::log2(l) - probes.entropy[n] * inverse));
+    }
     put(out.max_score, n,
         empty ? -std::numeric_limits<double>::infinity() : probes.best[n] * 0.6931471805599453);
-    put(out.top1_mass, n, weight(probes.best[n]));
-    put(out.first_key_weight, n, weight(probes.first_score[n]));
-    put(out.mean_distance, n, probes.distance[n] * inverse);
+    put(out.top1_mass, n, best[n] * inverse);
+    put(out.first_key_weight, n, first_key[n] * inverse);
+    if (probes.distance) put(out.mean_distance, n, probes.distance[n] * inverse);
     for (std::size_t w = 0; w < kMaxWindows; ++w) {
       put(out.window_mass[w], n, probes.window[w][n] * inverse);
     }

@@ -82,17 +82,22 @@ HWY_INLINE Vec hyperbolic_tangent(Vec x) {
   return hn::IfThenElse(hn::Lt(size, set(0.625f)), near, hn::CopySign(far, x));
 }
 
-/// x - n pi for the n nearest, n's parity as a sign bit. pi in four parts of 11 bits each, so that
-/// every n * part is exact for n < 2^13, with or without fused multiply-add: |x| up to 2.5e4 is
-/// reduced with an absolute error below 1e-7.
+/// x - n pi for the n nearest, n's parity as a sign bit: |x| up to 2.5e4 (n < 2^13) is reduced with
+/// an absolute error below 1e-7. Fused multiply-adds round once, and x less n times pi's nearest
+/// float is a float: two parts of pi do. Without them pi comes in four parts of 11 bits each, so
+/// that every n * part is exact.
 HWY_INLINE Vec reduce_by_pi(Vec x, Vec& sign) {
   const IntTag di;
   const Vec shifted = hn::MulAdd(x, set(0.318309886f), set(kRoundingBias));
   const Vec n = hn::Sub(shifted, set(kRoundingBias));
+#if HWY_NATIVE_FMA
+  const Vec r = hn::NegMulAdd(n, set(-8.74227766e-08f), hn::NegMulAdd(n, set(3.14159274f), x));
+#else
   Vec r = hn::NegMulAdd(n, set(3.140625f), x);
   r = hn::NegMulAdd(n, set(0.0009675025939941406f), r);
   r = hn::NegMulAdd(n, set(1.5099067240953445e-07f), r);
   r = hn::NegMulAdd(n, set(5.126688303e-12f), r);
+#endif
   sign = hn::BitCast(Tag(), hn::ShiftLeft<31>(hn::BitCast(di, shifted)));
   return r;
 }

@@ -6,7 +6,9 @@
 #define PHASESCOPE_VARIANTS_CAPE_INL_H
 #endif
 
+#include <array>
 #include <type_traits>
+#include <utility>
 
 #include "kernels/cpu/panel-inl.h"
 #include "kernels/cpu/softmax-inl.h"
@@ -39,8 +41,8 @@ struct CapeNetwork {
 
 /// Content scores (natural units) of `keys` keys from place.key, one head, to (keys, kPanel); rows
 /// up to the next whole tile are written too.
-HWY_INLINE void cape_content(const TilePlace& place, std::int64_t keys, const float* q,
-                             const InputTensor& k, std::int64_t dim, float* to) {
+inline HWY_NOINLINE void cape_content(const TilePlace& place, std::int64_t keys, const float* q,
+                                      const InputTensor& k, std::int64_t dim, float* to) {
   TilePlace tile = place;
   for (std::int64_t n = 0; n < keys; n += kTileKeys) {
     tile.key = place.key + n;
@@ -157,6 +159,126 @@ inline HWY_NOINLINE void cape_second_layer(const CapeNetwork& net, const CapeKey
         }
       });
 }
+
+// Up to so many heads the network of a vector of pairs stays in registers: content scores and sums
+// of all heads, and a hidden unit. More go layer by layer through memory.
+inline constexpr int kCapeRegisterHeads = kLanes >= 16 ? 12 : 5;
+// Distances of a block of keys and a panel, whole vectors.
+inline constexpr std::int64_t kCapeWindow = kCapeKeys + kPanel;
+
+/// scores = a + base(lambda) + w2 leaky(u) of one key, both layers at once, V vectors of queries at
+/// a time, as many as fit the registers. pairs: for every hidden unit its weights w1_A of the
+/// heads, then w2. tables: rows of kCapeWindow at the key's first distance, hidden units and then
+/// heads.
+template <int H>
+inline HWY_NOINLINE void cape_in_registers(std::int64_t hidden, const float* HWY_RESTRICT pairs,
+                                           const float* HWY_RESTRICT tables, float* scores) {
+  constexpr int kRegisters = kLanes >= 16 ? 30 : 14;
+  constexpr int V = kVecs * (2 * H + 1) <= kRegisters ? kVecs : 1;
+  for (int first = 0; first < kVecs; first += V) {
+    const float* table = tables + first * kLanes;
+    const float* weights = pairs;
+    Vec a[H][V], sum[H][V];
+#pragma GCC unroll 16
+    for (int h = 0; h < H; ++h) {
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) {
+        a[h][v] = load(scores + h * kCapeRow + (first + v) * kLanes);
+        sum[h][v] = zero();
+      }
+    }
+    for (std::int64_t d = 0; d < hidden; ++d, table += kCapeWindow, weights += 2 * H) {
+      Vec u[V];
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) u[v] = load_unaligned(table + v * kLanes);
+#pragma GCC unroll 16
+      for (int h = 0; h < H; ++h) {
+        const Vec w = set(weights[h]);
+#pragma GCC unroll 4
+        for (int v = 0; v < V; ++v) u[v] = hn::MulAdd(w, a[h][v], u[v]);
+      }
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) u[v] = leaky(u[v]);
+#pragma GCC unroll 16
+      for (int h = 0; h < H; ++h) {
+        const Vec w = set(weights[H + h]);
+#pragma GCC unroll 4
+        for (int v = 0; v < V; ++v) sum[h][v] = hn::MulAdd(w, u[v], sum[h][v]);
+      }
+    }
+#pragma GCC unroll 16
+    for (int h = 0; h < H; ++h) {
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) {
+        const Vec linear = hn::Add(a[h][v], load_unaligned(table + h * kCapeWindow + v * kLanes));
+        store(hn::Add(linear, sum[h][v]), scores + h * kCapeRow + (first + v) * kLanes);
+      }
+    }
+  }
+}
+
+/// Turns the content scores of a block, all heads, into CAPE's.
+class CapeScorer {
+ public:
+  explicit CapeScorer(const CapeNetwork& net) : net_(net) {
+    if (net.heads > kCapeRegisterHeads) return;
+    pairs_ = FloatBuffer(net.cape.hidden * 2 * net.heads);
+    float* at = pairs_.data();
+    for (std::int64_t d = 0; d < net.cape.hidden; ++d) {
+      for (std::int64_t h = 0; h < net.heads; ++h) *at++ = net.cape.w1[d * net.layout.width + h];
+      for (std::int64_t h = 0; h < net.heads; ++h) *at++ = net.cape.w2[h * net.cape.hidden + d];
+    }
+    in_registers_ = pick(std::make_integer_sequence<int, kCapeRegisterHeads>());
+  }
+
+  /// Floats of memory for one thread, aligned.
+  std::int64_t scratch_size() const {
+    return in_registers_ ? (net_.cape.hidden + net_.heads) * kCapeWindow
+                         : net_.cape.hidden * kPanel;
+  }
+
+  /// scores: (heads, kCapeRow), up to kCapeKeys keys; distance: of the first query and the first
+  /// key. The tables must hold the distances of all `keys` keys.
+  void score(std::int64_t distance, std::int64_t keys, float* scores, float* scratch) const {
+    const std::int64_t last = distance - keys + 1;
+    if (in_registers_) copy_tables(last, keys, scratch);
+    for (std::int64_t r = 0; r < keys; ++r, scores += kPanel) {
+      if (in_registers_) {
+        in_registers_(net_.cape.hidden, pairs_.data(), scratch + keys - 1 - r, scores);
+        continue;
+      }
+      const CapeKey numbers{distance - r, scores, kCapeRow, nullptr, scratch, kPanel};
+      cape_first_layer<false>(net_, numbers);
+      cape_second_layer(net_, numbers, scores);
+    }
+  }
+
+ private:
+  using InRegisters = void (*)(std::int64_t, const float*, const float*, float*);
+
+  /// The tables' entries of a block from distance `from`. So many rows so far apart, each read a
+  /// line further every 16 keys, are foreseen by no prefetcher; one copy a block waits for all at
+  /// once.
+  void copy_tables(std::int64_t from, std::int64_t keys, float* to) const {
+    const std::int64_t count = round_up(keys - 1 + kPanel, kLanes);
+    const auto copy = [&](const float* row) {
+      for (std::int64_t n = 0; n < count; n += kLanes) store(load_unaligned(row + n), to + n);
+      to += kCapeWindow;
+    };
+    for (std::int64_t d = 0; d < net_.cape.hidden; ++d) copy(net_.tables.hidden(d) + from);
+    for (std::int64_t h = 0; h < net_.heads; ++h) copy(net_.tables.base(h) + from);
+  }
+
+  template <int... kHeads>
+  InRegisters pick(std::integer_sequence<int, kHeads...>) const {
+    constexpr std::array<InRegisters, sizeof...(kHeads)> kAll{&cape_in_registers<kHeads + 1>...};
+    return kAll[static_cast<std::size_t>(net_.heads - 1)];
+  }
+
+  const CapeNetwork& net_;
+  FloatBuffer pairs_;
+  InRegisters in_registers_ = nullptr;
+};
 
 }  // namespace phasescope::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -34,8 +34,10 @@ CapeTables::CapeTables(const AttentionInputs& inputs, const DistanceRange& range
   const auto& cape = std::get<CapeVariant>(inputs.variant);
   const std::int64_t heads = inputs.shape.heads;
   const CapeLayout layout = cape_layout(cape, heads);
-  hidden_ = FloatBuffer(cape.hidden * range.size());
-  base_ = FloatBuffer(heads * range.size());
+  // Vectors that are copied may begin within the last row and end behind it.
+  constexpr std::int64_t kSlack = 16;
+  hidden_ = FloatBuffer(cape.hidden * range.size() + kSlack, 0);
+  base_ = FloatBuffer(heads * range.size() + kSlack, 0);
   for (std::int64_t n = 0; n < range.size(); ++n) {
     const std::int64_t distance = range.first + n;
     for (std::int64_t h = 0; h < heads; ++h) {
