@@ -52,7 +52,8 @@ std::string value_text(const Json& value) {
 }  // namespace
 
 void ConfigProblems::add(std::string_view key, const std::string& sentence) {
-  list_.push_back(std::string(key) + ": " + sentence);
+  constexpr std::size_t kKeyBytes = 160;  // names of tensors are keys too
+  list_.push_back(shortened(key, kKeyBytes) + ": " + sentence);
 }
 
 void ConfigProblems::throw_if_any(const std::string& where) const {

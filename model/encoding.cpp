@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "formats/error.h"
+#include "formats/utf8.h"
 #include "model/encoding_cost.h"
 #include "model/near_names.h"
 
@@ -244,7 +245,8 @@ const EncodingEntry* resolve(const EncodingConfig& asked, Json& options,
   } else {
     std::vector<std::string> known;
     for (const EncodingEntry& other : encodings()) known.push_back(other.info->key);
-    problems.add("encoding.key", "\"" + asked.key + "\" is no encoding this program knows" +
+    problems.add("encoding.key", formats::in_quotes(asked.key) +
+                                     " is no encoding this program knows" +
                                      near_names(asked.key, known));
   }
   return entry;

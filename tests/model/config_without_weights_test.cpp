@@ -104,6 +104,13 @@ TEST(ConfigWithoutWeights, WhatIsWrongIsOneSentence) {
   EXPECT_LT(refusal(ConfigFolder(config).folder()).size(), 600u);
   config["model_type"] = "llama";
   EXPECT_LT(refusal(ConfigFolder(config).folder()).size(), 600u);
+  const Json own = {{"model", {{"vocab_size", 64}, {"layers", 3}, {"width", 32}, {"heads", 2}}},
+                    {"encoding", {{"key", std::string(5000, 'x')}}}};
+  EXPECT_LT(refusal(ConfigFolder(own).file()).size(), 600u);
+  Json surplus = own;
+  surplus["encoding"] = {{"key", "rope"}};
+  surplus["model"][std::string(5000, 'x')] = 1;
+  EXPECT_LT(refusal(ConfigFolder(surplus).file()).size(), 600u);
   config = llama();
   config["num_attention_heads"] = 0;
   EXPECT_NE(refusal(ConfigFolder(config).file()).find("num_attention_heads"), std::string::npos);
