@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "formats/error.h"
+#include "formats/utf8.h"
 #include "model/encoding.h"
 #include "model/near_names.h"
 
@@ -277,8 +278,8 @@ void require_option(const std::string& key, const std::string& option) {
     if (info.key == option) return;
     known.push_back(info.key);
   }
-  throw formats::bad_usage(key + " has no option \"" + option + "\"" + near_names(option, known),
-                           "--set");
+  throw formats::bad_usage(
+      key + " has no option " + formats::in_quotes(option) + near_names(option, known), "--set");
 }
 
 void set_encoding_option(ModelConfig& config, const std::string& option, const Json& value) {
@@ -369,7 +370,7 @@ void check_choice(const std::string& key, const std::string& value,
   if (std::find(known.begin(), known.end(), value) != known.end()) return;
   std::string list;
   for (const std::string& name : known) list += (list.empty() ? "" : ", ") + name;
-  problems.add(key, "\"" + value + "\" is not known; known: " + list);
+  problems.add(key, formats::in_quotes(value) + " is not known; known: " + list);
 }
 
 void check_layers(const ModelConfig& config, formats::ConfigProblems& problems) {

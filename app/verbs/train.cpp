@@ -21,7 +21,7 @@ class TrainVerb : public Verb {
   std::string name() const override { return "train"; }
   std::string help() const override { return "train a model from a run configuration"; }
   std::string example() const override {
-    return "phasescope train sample_configs/desk/tapa.json --job out/j --set train.steps=200";
+    return "phasescope train sample_configs/desk/tapa.json --job out/j --set train.steps=20";
   }
   void declare(Options& options) override {
     options.argument("CONFIG", config_, "run configuration; not needed with --resume", false);

@@ -49,7 +49,7 @@ class AddedTokens {
   std::vector<Token> tokens_;
   std::unordered_map<std::int64_t, std::size_t> by_id_;  // into tokens_
   TextMap<bool> special_;                                // of every token
-  ByteTrie raw_, normalized_;  // values are places in tokens_
+  ByteTrie raw_, normalized_;                            // values are places in tokens_
   std::int64_t end_ = 0;
 };
 

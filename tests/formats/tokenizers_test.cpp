@@ -182,9 +182,14 @@ Error refused(const Json& file) {
 
 // RFC 4648, section 10.
 TEST(Base64, TestVectorsThereAndBack) {
-  for (const auto& [bytes, text] :
-       {std::pair{"", ""}, {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"foob", "Zm9vYg=="},
-        {"fooba", "Zm9vYmE="}, {"foobar", "Zm9vYmFy"}, {"\xff\xfb", "//s="}}) {
+  for (const auto& [bytes, text] : {std::pair{"", ""},
+                                    {"f", "Zg=="},
+                                    {"fo", "Zm8="},
+                                    {"foo", "Zm9v"},
+                                    {"foob", "Zm9vYg=="},
+                                    {"fooba", "Zm9vYmE="},
+                                    {"foobar", "Zm9vYmFy"},
+                                    {"\xff\xfb", "//s="}}) {
     EXPECT_EQ(base64_of(bytes), text);
     EXPECT_EQ(decoded_base64(text, "test"), bytes);
   }
@@ -333,8 +338,8 @@ TEST(TokenizerFiles, Row18_DamagedSentencePieceModels) {
 
 // Pieces of a model file, in protobuf's form.
 std::string wire(int field, const std::string& message) {
-  return std::string(1, static_cast<char>(field << 3 | 2)) +
-         static_cast<char>(message.size()) + message;
+  return std::string(1, static_cast<char>(field << 3 | 2)) + static_cast<char>(message.size()) +
+         message;
 }
 
 std::string wire_piece(const std::string& text, char kind, const std::string& score) {
@@ -382,7 +387,8 @@ TEST(TokenizerFiles, Row18_BytePiecesAreAllThereOrNone) {
   EXPECT_NO_THROW(make_sentence_piece(with(256, true), "spiece.model"));
   EXPECT_NO_THROW(make_sentence_piece(with(0, false), "spiece.model"));
   for (const auto& [bytes, fallback] : {std::pair{255, true}, {0, true}, {1, false}}) {
-    const Error error = error_of([&] { make_sentence_piece(with(bytes, fallback), "spiece.model"); });
+    const Error error =
+        error_of([&] { make_sentence_piece(with(bytes, fallback), "spiece.model"); });
     EXPECT_TRUE(tells(error, "has " + std::to_string(bytes) + " of the 256 byte pieces"));
   }
   const std::string no_byte = small_sentence_piece(wire_piece("<0xZZ>", 6, kScore));
