@@ -74,10 +74,8 @@ std::shared_ptr<const model::Model> reordered(const std::shared_ptr<const model:
   return with_weights(*model, std::move(weights));
 }
 
-Residuals reordering_noise(const std::shared_ptr<const model::Model>& model, const at::Tensor& text,
+Residuals reordering_noise(const std::shared_ptr<const model::Model>& model, const at::Tensor& ids,
                            std::uint64_t seed) {
-  constexpr std::int64_t kTokens = 64;
-  const at::Tensor ids = text.repeat({1, std::max<std::int64_t>(1, kTokens / text.size(1))});
   model::ForwardOptions plain;
   plain.backend = model::Backend::plain;
   TextPass base(model, ids, plain);

@@ -41,8 +41,7 @@ std::shared_ptr<const model::Model> reordered(const std::shared_ptr<const model:
                                               std::uint64_t seed);
 
 // What reordering alone moves in this model's dtype: the largest of a few other orders (permuted
-// channels, and the streaming kernel in place of plain operations). A short text is read several
-// times over, since a few numbers say little of how far rounding goes.
+// channels, and the streaming kernel in place of plain operations).
 Residuals reordering_noise(const std::shared_ptr<const model::Model>& model, const at::Tensor& ids,
                            std::uint64_t seed);
 
