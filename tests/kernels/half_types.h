@@ -22,7 +22,7 @@ inline float from_float16(std::uint16_t x) {
   const std::uint32_t mantissa = x & 1023u;
   const std::uint32_t sign = (x & 0x8000u) << 16;
   if (exponent == 0) {
-    const float magnitude = std::ldexp(static_cast<float>(mantissa), -24);
+    const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
     return sign ? -magnitude : magnitude;
   }
   const std::uint32_t wide = exponent == 31 ? 255u : static_cast<std::uint32_t>(exponent + 112);
@@ -33,15 +33,14 @@ inline std::uint16_t to_float16(float x) {
   const std::uint32_t sign = std::signbit(x) ? 0x8000u : 0u;
   if (std::isnan(x)) return 0x7FFF;
   const float a = std::abs(x);
-  if (a == 0) return static_cast<std::uint16_t>(sign);
   if (a >= 65520) return static_cast<std::uint16_t>(sign | 0x7C00);
-  int exponent = 0;
-  std::frexp(a, &exponent);
-  const int shift = exponent - 11 > -24 ? exponent - 11 : -24;  // of the last bit kept
-  const auto steps = static_cast<std::uint32_t>(std::nearbyint(std::ldexp(a, -shift)));
-  const std::uint32_t bits =
-      shift == -24 ? steps : (static_cast<std::uint32_t>(shift + 24) << 10) + steps;
-  return static_cast<std::uint16_t>(bits | sign);
+  if (a < 0x1p-14f) {  // steps of 2^-24
+    return static_cast<std::uint16_t>(sign |
+                                      static_cast<std::uint32_t>(std::nearbyint(a * 0x1p24f)));
+  }
+  const auto bits = std::bit_cast<std::uint32_t>(a);
+  const std::uint32_t rounded = bits + 0xFFF + ((bits >> 13) & 1);
+  return static_cast<std::uint16_t>(sign | ((rounded >> 13) - (112u << 10)));
 }
 
 }  // namespace phasescope::kernels::testing

@@ -97,37 +97,40 @@ TEST_F(Emulation, FindsMemoryThatWasNeverWritten) {
   expect_error("leaves", [] { load_shared<float>(1024); });
 }
 
-TEST_F(Emulation, FindsRaces) {
-  expect_error("another warp wrote", [this] {
-    if (threadIdx.x < 32) {
+// Which of two warps comes first is drawn: one reads what the other wrote, or overwrites what it
+// read.
+TEST_F(Emulation, FindsRacesBetweenWarps) {
+  for (int n = 0; n < 8; ++n) {
+    expect_error("another warp", [this] {
       store_shared(own(), 1.0f);
-    } else {
-      load_shared<float>(own() ^ 512);
-    }
-  });
+      __syncthreads();
+      if (threadIdx.x < 32) {
+        store_shared(own(), 1.0f);
+      } else {
+        load_shared<float>(own() ^ 512);
+      }
+    });
+    expect_error("another warp", [this] {
+      store_shared(own(), 1.0f);
+      __syncthreads();
+      if (threadIdx.x < 32) {
+        copy_async(own(), data_, true);
+        commit_copies();
+        wait_copies<0>();
+      } else {
+        load_shared<float>(own() ^ 512);
+      }
+    });
+    expect_error("another warp", [this] { store_shared(own() % 512, 1.0f); });
+  }
+}
+
+TEST_F(Emulation, FindsRacesWithinAWarp) {
   expect_error("another lane wrote", [this] {
     if (threadIdx.x % 2 == 0) {
       store_shared(own(), 1.0f);
     } else {
       load_shared<float>(own() ^ 16);
-    }
-  });
-  expect_error("another warp reads", [this] {
-    store_shared(own(), 1.0f);
-    __syncthreads();
-    if (threadIdx.x < 32) {
-      load_shared<float>(own());
-    } else {
-      store_shared(own() ^ 512, 1.0f);
-    }
-  });
-  expect_error("another warp reads", [this] {
-    store_shared(own(), 1.0f);
-    __syncthreads();
-    if (threadIdx.x < 32) {
-      load_shared<float>(own());
-    } else {
-      copy_async(own() ^ 512, data_, true);
     }
   });
 }

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <numeric>
+#include <random>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -26,12 +28,15 @@ constexpr unsigned char kPoison = 0xFF, kGuard = 0xA5;
 // Devices of compute capability 8.6 and 8.9 have the least: 99 KiB a block.
 constexpr std::size_t kSharedLimit = 99 * 1024;
 
-Order order_now = Order::ascending;
 int open_ranges = 0;
 
-/// Item n of `count` in the order in force.
-std::size_t in_order(std::size_t n, std::size_t count) {
-  return order_now == Order::ascending ? n : count - 1 - n;
+/// 0 .. count - 1 in an order of its own each time; the same ones in every run of the program.
+std::vector<unsigned> shuffled(std::size_t count) {
+  static std::mt19937 random(1);
+  std::vector<unsigned> order(count);
+  std::iota(order.begin(), order.end(), 0u);
+  std::shuffle(order.begin(), order.end(), random);
+  return order;
 }
 
 // ---- Device memory ----
@@ -94,7 +99,8 @@ class Block {
         fibers_(threads),
         shared_(shared_bytes),
         words_(shared_bytes / 4),
-        warp_epochs_(threads / kWarp) {
+        warp_epochs_(threads / kWarp),
+        warp_order_(shuffled(threads / kWarp)) {
     for (Fiber& fiber : fibers_) fiber.stack.reset(new char[kStackBytes]);
   }
 
@@ -103,11 +109,8 @@ class Block {
     std::fill(words_.begin(), words_.end(), Word{});
     epoch_ = 1;
     for (unsigned n = 0; n < fibers_.size(); ++n) begin(n);
-    const std::size_t warps = fibers_.size() / kWarp;
     for (bool more = true; more;) {
-      for (std::size_t n = 0; n < warps; ++n) {
-        run_warp(static_cast<unsigned>(in_order(n, warps)));
-      }
+      for (const unsigned warp : warp_order_) run_warp(warp);
       more = release_barrier();
     }
   }
@@ -325,6 +328,7 @@ class Block {
   std::vector<unsigned char> shared_;
   std::vector<Word> words_;
   std::vector<unsigned> warp_epochs_;
+  std::vector<unsigned> warp_order_;
   unsigned epoch_ = 1;
   unsigned now_ = 0;  // the running thread
   bool in_fiber_ = false;
@@ -348,8 +352,6 @@ void Block::enter() {
 
 }  // namespace
 
-void set_order(Order order) { order_now = order; }
-
 void run_kernel(Index grid, unsigned threads, std::size_t shared_bytes,
                 const std::function<void()>& body) {
   if (threads == 0 || threads % kWarp != 0 || threads > 1024 || shared_bytes > kSharedLimit ||
@@ -362,10 +364,8 @@ void run_kernel(Index grid, unsigned threads, std::size_t shared_bytes,
   Block block(threads, shared_bytes, body);
   running = &block;
   const std::size_t blocks = std::size_t{grid.x} * grid.y * grid.z;
-  for (std::size_t n = 0; n < blocks; ++n) {
-    const std::size_t at = in_order(n, blocks);
-    blockIdx = {static_cast<unsigned>(at % grid.x), static_cast<unsigned>(at / grid.x % grid.y),
-                static_cast<unsigned>(at / grid.x / grid.y)};
+  for (const unsigned at : shuffled(blocks)) {
+    blockIdx = {at % grid.x, at / grid.x % grid.y, at / grid.x / grid.y};
     block.run();
   }
   running = nullptr;

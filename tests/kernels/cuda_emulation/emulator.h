@@ -46,10 +46,6 @@ struct Index {
   unsigned x = 0, y = 0, z = 0;
 };
 
-/// Orders in which blocks, and the warps of a block, get their turn: results must not depend on it.
-enum class Order { ascending, descending };
-void set_order(Order order);
-
 /// Runs `body` as every thread of every block. Throws std::runtime_error for what is listed above.
 void run_kernel(Index grid, unsigned threads, std::size_t shared_bytes,
                 const std::function<void()>& body);

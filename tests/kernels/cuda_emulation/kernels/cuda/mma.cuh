@@ -90,32 +90,32 @@ struct ProductLane {
 };
 template <float (*kToFloat)(std::uint16_t)>
 void multiply_warp(void* const* lanes) {
-  float a[16][16], b[8][16];  // b by columns
+  double a[16][16], b[16][8];
   for (int n = 0; n < 32; ++n) {
     const auto& lane = *static_cast<ProductLane*>(lanes[n]);
     const int g = n / 4, t = n % 4;
     for (int r = 0; r < 4; ++r) {
       for (int e = 0; e < 2; ++e) {
         a[g + 8 * (r % 2)][2 * t + 8 * (r / 2) + e] =
-            kToFloat(static_cast<std::uint16_t>(lane.a[r] >> (16 * e)));
+            static_cast<double>(kToFloat(static_cast<std::uint16_t>(lane.a[r] >> (16 * e))));
       }
     }
     for (int r = 0; r < 2; ++r) {
       for (int e = 0; e < 2; ++e) {
-        b[g][2 * t + 8 * r + e] = kToFloat(static_cast<std::uint16_t>(lane.b[r] >> (16 * e)));
+        b[2 * t + 8 * r + e][g] =
+            static_cast<double>(kToFloat(static_cast<std::uint16_t>(lane.b[r] >> (16 * e))));
       }
     }
   }
-  for (int n = 0; n < 32; ++n) {
-    float* c = static_cast<ProductLane*>(lanes[n])->c;
-    for (int e = 0; e < 4; ++e) {
-      const float* row = a[n / 4 + 8 * (e / 2)];
-      const float* column = b[2 * (n % 4) + e % 2];
-      double sum = static_cast<double>(c[e]);
-      for (int k = 0; k < 16; ++k) {
-        sum += static_cast<double>(row[k]) * static_cast<double>(column[k]);
-      }
-      c[e] = static_cast<float>(sum);
+  for (int row = 0; row < 16; ++row) {
+    double sums[8] = {};
+    for (int k = 0; k < 16; ++k) {
+      for (int column = 0; column < 8; ++column) sums[column] += a[row][k] * b[k][column];
+    }
+    for (int column = 0; column < 8; ++column) {
+      auto* lane = static_cast<ProductLane*>(lanes[row % 8 * 4 + column / 2]);
+      float& c = lane->c[row / 8 * 2 + column % 2];
+      c = static_cast<float>(static_cast<double>(c) + sums[column]);
     }
   }
 }
