@@ -31,7 +31,11 @@ struct Data {
     v = draw(h * n * d);
     state = draw(h * n * d / 2);
     d_out = draw(h * n * d);
-    table = draw(h * n);
+    // Slopes as ALiBi has them: a bias that grows towards the diagonal raises the rows' maxima.
+    for (std::int64_t head = 1; head <= h; ++head) {
+      const float slope = -0.1f * static_cast<float>(head) / static_cast<float>(h);
+      for (std::int64_t t = 0; t < n; ++t) table.push_back(slope * static_cast<float>(t));
+    }
     for (std::int64_t t = 0; t < n; ++t) {
       power.push_back(6.2831853f * std::pow(static_cast<float>(t), 0.1f));
     }
