@@ -34,7 +34,7 @@ const EncodingInfo& tape_info() {
            only_where({"start", {"rope"}}, base_option("base of the first rotation's frequencies")),
            only_where({"start", {"random_fourier"}},
                       {"length_scale",
-                       4.0,
+                       1.0,
                        "tokens; the features' frequencies are drawn from N(0, 1 / length_scale^2)",
                        {},
                        kAboveZero,
