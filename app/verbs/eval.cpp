@@ -11,7 +11,7 @@ class EvalVerb : public Verb {
   std::string name() const override { return "eval"; }
   std::string help() const override { return "extrapolation tests: a task against length"; }
   std::string example() const override {
-    return "phasescope eval perplexity rope 'rope (yarn x2)' alibi --lengths 256,512";
+    return "phasescope eval perplexity rope 'rope (yarn x2)' alibi --lengths 256,512 --trials 4";
   }
   void declare(Options& options) override {
     options.argument("TASK", task_, "perplexity");

@@ -3,7 +3,10 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "model/tensor_io.h"
 #include "protocol/results.h"
@@ -50,6 +53,39 @@ TEST(Requests, ProvenanceSaysWhatMakesTheResultAgain) {
   EXPECT_FALSE(result.provenance.kernel.empty());
   EXPECT_NE(result.provenance.command.find("phasescope heads"), std::string::npos);
   EXPECT_NE(result.provenance.command.find("--prompt 'hello there'"), std::string::npos);
+}
+
+// The words of a command line, as a shell takes it apart.
+std::vector<std::string> words_of(const std::string& command) {
+  const std::string print = "for word in " + command + "; do printf '%s\\0' \"$word\"; done";
+  FILE* pipe = ::popen(print.c_str(), "r");
+  std::vector<std::string> words(1);
+  for (int c = std::fgetc(pipe); c != EOF; c = std::fgetc(pipe)) {
+    if (c == 0) {
+      words.emplace_back();
+    } else {
+      words.back() += static_cast<char>(c);
+    }
+  }
+  words.pop_back();
+  EXPECT_EQ(::pclose(pipe), 0) << command;
+  return words;
+}
+
+TEST(Requests, CommandsAreWhatAShellReadsBack) {
+  const std::string odd = "it's \"$HOME\" `ls` \\ *;&\n#";
+  const auto reply = ask("text.read", rope_with({{"input", {{"prompt", odd}}},
+                                                 {"what", {"logits", odd}},
+                                                 {"out", odd},
+                                                 {"rows", {0, 4}}}));
+  EXPECT_EQ(
+      words_of(reply.result["provenance"]["command"]),
+      (std::vector<std::string>{"phasescope", "view", model_folder("rope"), "--out", odd, "--rows",
+                                "0:4", "--what", "logits," + odd, "--prompt", odd}));
+  const auto named = ask("text.read", rope_with({{"input", {{"text", "a text"}, {"name", odd}}}}));
+  const auto words = words_of(named.result["provenance"]["command"]);
+  EXPECT_EQ(words.back(), odd);
+  EXPECT_EQ(words[words.size() - 2], "--text");
 }
 
 TEST(Requests, TextsAreCutToTheContextAndSaySo) {
