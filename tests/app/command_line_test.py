@@ -4,6 +4,7 @@ names that are odd or a bundled model's, and damaged checkpoints, which get one 
 import json
 import os
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -18,11 +19,18 @@ ODD = "it's $HOME \"q\" `x` &;*"
 
 
 def shell(command, folder, seconds=600):
-    """A command line in a POSIX shell, with the built programs in the path."""
-    return subprocess.run(
-        ["bash", "-c", "set -eo pipefail\n" + command], cwd=folder, capture_output=True, text=True,
-        errors="replace", timeout=seconds, stdin=subprocess.DEVNULL,
+    """A command line in a POSIX shell, with the built programs in the path; ended with all it started."""
+    child = subprocess.Popen(
+        ["bash", "-c", "set -eo pipefail\n" + command], cwd=folder, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True,
         env={**os.environ, "PATH": f"{PROGRAMS}:{os.environ['PATH']}", "OMP_WAIT_POLICY": "passive"})
+    try:
+        stdout, stderr = child.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.communicate()
+        raise
+    return subprocess.CompletedProcess(command, child.returncode, stdout, stderr)
 
 
 def phasescope(*words, folder=None, seconds=60):
