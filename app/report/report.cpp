@@ -44,7 +44,7 @@ class Report {
     size_t done = 0;
     for (const Part& part : parts) {
       run_.show_progress(double(done++) / std::size(parts), part.name);
-      write_part(part.name, part.write);
+      or_refused(part.name, [&] { (this->*part.write)(); });
     }
     made();
     Output output{.result = {{"page", page_.finish().string()}, {"models", options_.models}}};
@@ -60,9 +60,11 @@ class Report {
     return text;
   }
 
-  void write_part(const char* name, void (Report::*write)()) {
+  // What the models or the text do not allow is said where it would stand, and the rest goes on.
+  template <class Measure>
+  void or_refused(const char* name, Measure measure) {
     try {
-      (this->*write)();
+      measure();
     } catch (const protocol::RequestError& error) {
       if (error.info().code != protocol::error_code::bad_input) throw;
       page_.section(name);
@@ -327,17 +329,20 @@ class Report {
     page_.section("Model against model",
                   "Jensen-Shannon divergence of the same head's rows on the same text, and the "
                   "difference of the head that differs most.");
-    page_.begin_row();
     for (size_t i = 1; i < options_.models.size(); ++i) {
-      const std::string& a = options_.models[0];
-      const std::string& b = options_.models[i];
-      const auto result = result_of<protocol::CompareResult>(
-          ask_of_text("compare", {{"a", a}, {"b", b}, {"models", {a, b}}},
-                      "compare_" + file_name(a) + "_" + file_name(b)));
-      page_.figure(divergence_figure(result), sidecar_);
-      const auto difference = largest_difference(run_, result, {a, b}, options_.input);
-      if (difference) page_.figure(*difference, sidecar_);
+      or_refused("Model against model",
+                 [&] { compare_two(options_.models[0], options_.models[i]); });
     }
+  }
+
+  void compare_two(const std::string& a, const std::string& b) {
+    const auto result = result_of<protocol::CompareResult>(
+        ask_of_text("compare", {{"a", a}, {"b", b}, {"models", {a, b}}},
+                    "compare_" + file_name(a) + "_" + file_name(b)));
+    page_.begin_row();
+    page_.figure(divergence_figure(result), sidecar_);
+    const auto difference = largest_difference(run_, result, {a, b}, options_.input);
+    if (difference) page_.figure(*difference, sidecar_);
     page_.end_row();
   }
 

@@ -365,6 +365,32 @@ TEST(Report, StandsWithoutLossesAndDistances) {
   EXPECT_NE(page.find("nan"), std::string::npos);
 }
 
+// A causal model beside one that sees both ways is not compared, the next one is.
+TEST(Report, APairThatIsRefusedDoesNotEndTheOthers) {
+  class Pairs final : public FakeRun {
+   public:
+    protocol::Reply call(const std::string& method, json params) override {
+      const bool refused = method == "compare" && params["b"] == "bert";
+      FakeRun::replies.erase("compare");
+      if (method == "compare" && !refused) {
+        const protocol::CompareResult result{.a = params["a"], .b = params["b"]};
+        FakeRun::replies["compare"] = {protocol::to_json_form(result), {}};
+      }
+      return FakeRun::call(method, std::move(params));
+    }
+  };
+  Folder folder;
+  Pairs run;
+  const Output output =
+      make_report(run, {.models = {"rope", "bert", "tapa"}, .folder = folder / "r"});
+  EXPECT_TRUE(fs::exists(folder / "r" / "figures" / "divergence_rope_tapa.svg"));
+  EXPECT_FALSE(fs::exists(folder / "r" / "figures" / "divergence_rope_bert.svg"));
+  EXPECT_EQ(std::ranges::count_if(
+                output.result["refused"],
+                [](const json& one) { return one["part"] == "Model against model"; }),
+            1);
+}
+
 // Only some parts answer: the others are said to be missing, and the page stands by itself.
 TEST(Report, IsOnePageThatLeadsWithThePositionsAndNamesWhatIsPublished) {
   Folder folder;
