@@ -385,10 +385,10 @@ TEST(Report, APairThatIsRefusedDoesNotEndTheOthers) {
       make_report(run, {.models = {"rope", "bert", "tapa"}, .folder = folder / "r"});
   EXPECT_TRUE(fs::exists(folder / "r" / "figures" / "divergence_rope_tapa.svg"));
   EXPECT_FALSE(fs::exists(folder / "r" / "figures" / "divergence_rope_bert.svg"));
-  EXPECT_EQ(std::ranges::count_if(
-                output.result["refused"],
-                [](const json& one) { return one["part"] == "Model against model"; }),
-            1);
+  EXPECT_EQ(
+      std::ranges::count_if(output.result["refused"],
+                            [](const json& one) { return one["part"] == "Model against model"; }),
+      1);
 }
 
 // Only some parts answer: the others are said to be missing, and the page stands by itself.
