@@ -13,6 +13,7 @@
 #include "analysis/text_pass.h"
 #include "formats/error.h"
 #include "model/attention.h"
+#include "model/encoding.h"
 #include "model/layer_attention.h"
 #include "model/open_model.h"
 #include "model/plain_attention.h"
@@ -72,6 +73,28 @@ void make_cape(Problem& problem) {
                           .b2 = at::zeros({heads})};
 }
 
+// A quarter of the text within its threshold: past it the bias is no function of the distance.
+void make_fire(Problem& problem) {
+  const KernelSize& size = problem.size;
+  model::ModelConfig config;
+  config.heads = config.kv_heads = size.heads;
+  config.head_dim = size.d;
+  config.width = size.heads * size.d;
+  config.context = size.n;
+  config.encoding = {"fire", {{"threshold", static_cast<double>(size.n) / 4}}};
+  const auto fire = model::make_encoding(config);
+  model::Parameters layer;
+  for (const model::ParameterSpec& spec : fire->parameters()) {
+    if (spec.optional) continue;
+    layer[spec.name] = spec.start.defined()
+                           ? spec.start.expand(spec.shape)
+                           : at::empty(spec.shape, at::kFloat).uniform_(spec.low, spec.high);
+  }
+  const model::StartContext context{problem.program.positions, at::kFloat, at::kFloat};
+  problem.program =
+      fire->program(layer, problem.program.q, problem.program.k, fire->start(context));
+}
+
 // ---- rivals ------------------------------------------------------------------------------------
 
 // Outputs of one attention call, for their sum's gradient.
@@ -108,16 +131,35 @@ RivalInfo math_rival() {
           3, 6};
 }
 
+// What a program adds to the scores of all pairs, (1, H, N, N); -inf above the diagonal.
+Tensor dense_bias(const Problem& p) {
+  const std::int64_t n = p.size.n, heads = p.size.heads;
+  const Tensor key = at::arange(n);
+  const Tensor index = key.unsqueeze(1) - key;
+  Tensor bias;
+  if (p.program.kind == AttentionProgram::Kind::term) {
+    constexpr std::int64_t kRows = 64;  // at once: a term makes many arrays
+    bias = at::empty({1, heads, n, n}, at::kFloat);
+    for (std::int64_t row = 0; row < n; row += kRows) {
+      Tensor rows = bias.slice(2, row, row + kRows);
+      const Tensor query = key.slice(0, row, row + kRows);
+      rows.copy_(p.program.term.score({.content = at::zeros_like(rows),
+                                       .query_id = query.view({1, -1, 1}),
+                                       .key_id = key.view({1, 1, -1}),
+                                       .first_row = row}));
+    }
+  } else {
+    bias =
+        p.program.table.values.index_select(1, index.clamp_min(0).flatten()).view({1, heads, n, n});
+  }
+  return bias.masked_fill(index < 0, -std::numeric_limits<double>::infinity());
+}
+
 // The bias is made before, and no gradient of it is asked for: both in the rival's favour.
 RivalInfo dense_bias_rival() {
   return {"PyTorch SDPA, flash, with a dense bias made before",
           [bias = std::make_shared<Tensor>()](const Problem& p) -> std::vector<Tensor> {
-            if (!bias->defined()) {
-              const Tensor index = at::arange(p.size.n).unsqueeze(1) - at::arange(p.size.n);
-              *bias = p.program.table.values.index_select(1, index.clamp_min(0).flatten())
-                          .view({1, p.size.heads, p.size.n, p.size.n})
-                          .masked_fill(index < 0, -std::numeric_limits<double>::infinity());
-            }
+            if (!bias->defined()) *bias = dense_bias(p);
             return {flash(p.program.q, p.program.k, p.v, *bias)};
           },
           3, 3};
@@ -150,6 +192,7 @@ struct VariantInfo {
   std::string name;
   void (*make)(Problem&);  // null: plain
   std::vector<RivalInfo> rivals;
+  bool backward = true;  // has that pass too
 };
 
 std::vector<VariantInfo> variants_at(const KernelSize& size) {
@@ -159,7 +202,9 @@ std::vector<VariantInfo> variants_at(const KernelSize& size) {
           {"table", make_table, {dense_bias_rival()}},
           {"tapa", make_tapa, {eager_rival(9)}},
           {"tape", make_tape, {three_calls_rival()}},
-          {"cape", make_cape, {eager_rival(cape_maps)}}};
+          {"cape", make_cape, {eager_rival(cape_maps)}},
+          // Autograd would keep a hundred arrays of N x N.
+          {"fire", make_fire, {dense_bias_rival()}, false}};
 }
 
 Problem problem_of(const VariantInfo& variant, const KernelSize& size, bool gradients) {
@@ -230,6 +275,8 @@ protocol::AttentionBenchRow row_of(const std::string& variant, const std::string
 KernelCase variant_case(const VariantInfo& variant, const KernelSize& size, bool gradients) {
   const Problem problem = problem_of(variant, size, gradients);
   KernelCase result{row_of(variant.name, gradients ? "backward" : "forward", "none", size), {}, {}};
+  const std::string obstacle = model::fused_obstacle(problem.program, problem.v);
+  if (!obstacle.empty()) result.row.kernel = "plain (" + obstacle + ")";
   result.ours = gradients ? backward_of(problem, fused) : forward_of(problem, fused);
   for (const RivalInfo& info : variant.rivals) result.rivals.push_back(rival_of(info, problem));
   return result;
@@ -365,6 +412,7 @@ std::vector<KernelCase> kernel_cases(const KernelSize& size,
     const bool backward = pass == std::string("backward");
     for (const VariantInfo& variant : variants_at(size)) {
       if (!variants.empty() && !wanted(variants, variant.name)) continue;
+      if (backward && !variant.backward) continue;
       cases.push_back(variant_case(variant, size, backward));
       if (variant.name == "plain" && !backward) add_probe_cases(size, cases);
     }
