@@ -13,24 +13,17 @@
 #include "analysis/tensors.h"
 #include "formats/error.h"
 #include "golden_tape.h"
+#include "text_passes.h"
 
 namespace phasescope::analysis {
 namespace {
 
 using testing::ModelPointer;
+using testing::Passes;
+using testing::passes_for;
 using testing::small_config;
 using testing::small_model;
 using testing::without_head;
-
-using Passes = std::vector<std::shared_ptr<TextPass>>;
-
-Passes passes_for(const ModelPointer& model, std::int64_t texts = 2, std::int64_t length = 24) {
-  Passes passes;
-  for (const Text& text : random_texts(texts, length, 32, 5).items) {
-    passes.push_back(std::make_shared<TextPass>(model, ids_tensor(text.ids)));
-  }
-  return passes;
-}
 
 ModelPointer both_ways(const std::string& encoding, std::uint64_t seed = 1) {
   model::ModelConfig config = small_config(encoding);

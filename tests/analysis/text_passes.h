@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "analysis/tensors.h"
+#include "analysis/text_pass.h"
+#include "analysis/texts.h"
+#include "golden_tape.h"
+
+namespace phasescope::analysis::testing {
+
+using Passes = std::vector<std::shared_ptr<TextPass>>;
+
+// Random texts, the same for the same arguments, on their way through a model.
+inline Passes passes_for(const ModelPointer& model, std::int64_t texts = 2,
+                         std::int64_t length = 24,
+                         std::int64_t keep_bytes = std::int64_t{1} << 30) {
+  Passes passes;
+  for (const Text& text : random_texts(texts, length, model->config().vocab_size, 5).items) {
+    passes.push_back(std::make_shared<TextPass>(model, ids_tensor(text.ids),
+                                                model::ForwardOptions{}, keep_bytes));
+  }
+  return passes;
+}
+
+}  // namespace phasescope::analysis::testing
