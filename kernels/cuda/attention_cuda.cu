@@ -127,7 +127,17 @@ void cuda_attention_forward(const CudaAttention& attention, const CudaForwardOut
   if (attention.shape.queries == 0) return;
   check(attention);
   check_alignment(outputs.out);
+  if (outputs.buckets.count > 0) {
+    require(outputs.lse && outputs.workspace && outputs.buckets.edges,
+            "expected edges, lse and a workspace for the distance buckets");
+    require(attention.shape.batch * attention.shape.heads < 65536,
+            "expected fewer than 65536 heads in a batch for the distance buckets");
+  }
   std::visit(Forward{attention, outputs}, attention.variant);
+}
+
+std::size_t cuda_bucket_workspace(const CudaAttention& attention) {
+  return static_cast<std::size_t>(cuda::distance_sums_bytes(attention.shape));
 }
 
 std::size_t cuda_backward_workspace(const CudaAttention& attention) {

@@ -5,7 +5,7 @@
 // `cuda-unverified` alone.
 //
 // Words, masks, variants and probes are those of kernels/attention.h; pointers are device memory.
-// CAPE and the probes by distance bucket are not here yet.
+// CAPE is not here yet.
 
 #include <cstddef>
 #include <cstdint>
@@ -57,7 +57,14 @@ struct CudaForwardOutputs {
   CudaTensor out_state;  ///< TAPE alone
   float* lse = nullptr;  ///< (B, heads, queries), or null
   RowProbes rows;
+  /// All pointers, the edges' too, are device memory. Needs lse and a workspace, and costs a second
+  /// pass over the scores. At most 65535 heads over the whole batch.
+  BucketProbes buckets;
+  void* workspace = nullptr;  ///< cuda_bucket_workspace() bytes of device memory, for buckets
 };
+
+/// Linear in queries and keys.
+std::size_t cuda_bucket_workspace(const CudaAttention& attention);
 
 /// Enqueues the forward pass. Throws std::invalid_argument for what it cannot do, and
 /// std::runtime_error with the CUDA call, file and line when the driver refuses.

@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/attention_cuda.h"
 #include "kernels/cuda/backward_kernel.cuh"
+#include "kernels/cuda/buckets_kernel.cuh"
 #include "kernels/cuda/forward_kernel.cuh"
 
 namespace phasescope::kernels::cuda {
@@ -47,6 +48,27 @@ inline bool wants_probes(const RowProbes& rows) {
   return wanted;
 }
 
+inline bool wants_buckets(const BucketProbes& b) {
+  return b.count > 0 && (b.pairs || b.weight || b.score || b.score_square);
+}
+
+/// The sums by distance, in two launches.
+template <typename T, int D, DeviceScore Score>
+void launch_buckets(const CudaAttention& a, const CudaForwardOutputs& outputs,
+                    const Problem<Score>& problem) {
+  auto* sums = static_cast<DistanceSums*>(outputs.workspace);
+  BackwardLaunch<Score> pairs{problem, {}, {}, nullptr, nullptr};
+  pairs.saved.lse = outputs.lse;
+  const unsigned heads = static_cast<unsigned>(a.shape.heads);
+  const unsigned batch = static_cast<unsigned>(a.shape.batch);
+  launch(&attention_distances_kernel<T, D, Score>, dim3{tile_distances(a.shape), heads, batch},
+         kThreads, PairLayout<D, Score, false>::kBytesWithPairs, a.stream,
+         DistancesLaunch<Score>{pairs, sums});
+  launch(&attention_buckets_kernel,
+         dim3{static_cast<unsigned>(outputs.buckets.count), heads * batch, 1}, kThreads,
+         kThreads * 32, a.stream, BucketsLaunch{a.shape, sums, outputs.buckets});
+}
+
 template <DeviceScore Score>
 void forward_with(const CudaAttention& a, const CudaForwardOutputs& outputs, const Score& score) {
   const ForwardLaunch<Score> parameters{problem_of(a, score), outputs};
@@ -59,6 +81,7 @@ void forward_with(const CudaAttention& a, const CudaForwardOutputs& outputs, con
                             ? &attention_forward_kernel<T, kDim, AllProbes, Score>
                             : &attention_forward_kernel<T, kDim, NoProbes, Score>;
     launch(kernel, grid, kThreads, ForwardLayout<kDim, Score>::kBytes, a.stream, parameters);
+    if (wants_buckets(outputs.buckets)) launch_buckets<T, kDim>(a, outputs, parameters.problem);
   });
 }
 
@@ -75,14 +98,13 @@ template <typename T, int D, DeviceScore Score>
 void launch_table(const CudaAttention& a, const BackwardLaunch<Score>& parameters) {
   const unsigned heads = static_cast<unsigned>(a.shape.heads);
   launch(&attention_diagonals_kernel<T, D, Score>, dim3{tile_distances(a.shape), heads, 1},
-         kThreads, BackwardLayout<D, Score>::kDiagonalsBytes, a.stream, parameters);
+         kThreads, PairLayout<D, Score>::kBytesWithPairs, a.stream, parameters);
   const auto& table = std::get<TableVariant>(a.variant);
   const CudaGradients& to = parameters.gradients;
   launch(&attention_table_kernel,
          dim3{static_cast<unsigned>((table.length + kThreads - 1) / kThreads), heads, 1}, kThreads,
          0, a.stream,
-         TableLaunch{a.shape, table, parameters.diagonals,
-                     static_cast<int>(tile_distances(a.shape)), to.d_table, to.d_table_stride});
+         TableLaunch{a.shape, table, parameters.diagonals, to.d_table, to.d_table_stride});
 }
 
 template <DeviceScore Score>
@@ -95,7 +117,7 @@ void backward_with(const CudaAttention& a, const CudaSavedForward& saved,
   with_type_and_dim(a, [&](auto type, auto dim) {
     using T = decltype(type);
     constexpr int kDim = decltype(dim)::value;
-    constexpr int kBytes = BackwardLayout<kDim, Score>::kBytes;
+    constexpr int kBytes = PairLayout<kDim, Score>::kBytes;
     if (a.shape.queries > 0) {
       launch_delta<T>(a, saved, static_cast<int>(parameters.problem.state_dim), delta);
       const dim3 grid{tiles_of(a.shape.queries), static_cast<unsigned>(a.shape.heads), batch};

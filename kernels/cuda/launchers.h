@@ -10,13 +10,18 @@ namespace phasescope::kernels::cuda {
 inline constexpr int kRows = 64;      // rows of a tile
 inline constexpr int kThreads = 128;  // of a block: four warps of 16 rows
 
-inline unsigned tiles_of(std::int64_t rows) {
+constexpr unsigned tiles_of(std::int64_t rows) {
   return static_cast<unsigned>((rows + kRows - 1) / kRows);
 }
 /// Floats of the workspace: delta, then kThreads sums for each distance of tiles of each head.
-inline std::int64_t delta_size(const AttentionShape& s) { return s.batch * s.heads * s.queries; }
-inline unsigned tile_distances(const AttentionShape& s) {
+constexpr std::int64_t delta_size(const AttentionShape& s) { return s.batch * s.heads * s.queries; }
+constexpr unsigned tile_distances(const AttentionShape& s) {
   return tiles_of(s.queries) + tiles_of(s.keys);
+}
+
+/// Of the sums by distance: 16 bytes for each diagonal of a tile distance.
+constexpr std::int64_t distance_sums_bytes(const AttentionShape& s) {
+  return s.batch * s.heads * tile_distances(s) * kThreads * 16;
 }
 
 using ForwardLauncher = void(const CudaAttention&, const CudaForwardOutputs&);

@@ -14,6 +14,7 @@ from pathlib import Path
 
 SOURCE = Path(os.environ.get("PHASESCOPE_SOURCE", Path(__file__).resolve().parents[2]))
 BUILD = os.environ.get("PHASESCOPE_BUILD", "")
+FORWARD = "attention_forward_kernel"
 ARCHITECTURES = ("sm_80", "sm_90a")
 
 
@@ -27,18 +28,19 @@ def compiler():
 
 
 def spilled_bytes(log):
-    """{kernel: bytes stored and loaded} of one compilation's log."""
+    """{forward kernel: bytes stored and loaded} of one compilation's log."""
     spilled = {}
     for part in re.split(r"Compiling entry function ", log)[1:]:
         stores, loads = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads",
                                   part).groups()
         spilled[part.split("'")[1]] = int(stores) + int(loads)
-    return spilled
+    return {name: count for name, count in spilled.items() if FORWARD in name}
 
 
 def kernels_of(ptx):
-    """{kernel: its PTX}."""
-    return {re.match(r"\w+", part)[0]: part for part in ptx.split(".visible .entry ")[1:]}
+    """{forward kernel: its PTX}."""
+    parts = {re.match(r"\w+", part)[0]: part for part in re.split(r"\.entry ", ptx)[1:]}
+    return {name: part for name, part in parts.items() if FORWARD in name}
 
 
 class Compiled(unittest.TestCase):

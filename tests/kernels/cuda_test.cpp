@@ -267,6 +267,62 @@ void expect_probes(const Problem& problem, const DeviceProbes& device,
   }
 }
 
+/// Distance buckets of a case, from unlike widths: some empty, one beyond every distance.
+struct DeviceBuckets {
+  explicit DeviceBuckets(const CudaAttention& a)
+      : heads(static_cast<std::size_t>(a.shape.batch * a.shape.heads)),
+        pairs(heads * count),
+        weight(heads * count),
+        score(heads * count),
+        square(heads * count),
+        workspace(cuda_bucket_workspace(a)) {}
+
+  void put(CudaForwardOutputs& outputs) const {
+    outputs.buckets = {edges.data(), static_cast<std::int64_t>(count),
+                       pairs.data(), weight.data(),
+                       score.data(), square.data()};
+    outputs.workspace = workspace.data();
+  }
+
+  static constexpr std::size_t count = 7;
+  const std::vector<std::int64_t> steps{0, 1, 2, 17, 64, 100, 3000, 4000};
+  std::size_t heads;
+  DeviceArray<std::int64_t> edges{steps}, pairs;
+  DeviceArray<double> weight, score, square;
+  DeviceArray<char> workspace;
+};
+
+/// Sums of float32 numbers of the size of the probes' errors.
+void expect_buckets(const Problem& problem, const DeviceBuckets& device,
+                    const Reference<double>& truth) {
+  const double bound = has_phase(problem.kind) ? 2e-3 : 1e-4;
+  const AttentionShape& s = truth.s;
+  const auto pairs = device.pairs.values();
+  const auto weight = device.weight.values(), score = device.score.values(),
+             square = device.square.values();
+  for (std::size_t at = 0; at < pairs.size(); ++at) {
+    const std::size_t b = at % device.count, head = at / device.count;
+    std::int64_t count = 0;
+    double weights = 0, scores = 0, sizes = 0, squares = 0;
+    for (std::int64_t n = 0; n < s.queries * s.keys; ++n) {
+      const std::int64_t far = std::abs(truth.distance(n / s.keys, n % s.keys));
+      const std::size_t pair =
+          head * static_cast<std::size_t>(s.queries * s.keys) + static_cast<std::size_t>(n);
+      if (far < device.steps[b] || far >= device.steps[b + 1]) continue;
+      if (std::isinf(truth.score[pair])) continue;
+      ++count;
+      weights += truth.weight[pair];
+      scores += truth.score[pair];
+      sizes += std::abs(truth.score[pair]);
+      squares += truth.score[pair] * truth.score[pair];
+    }
+    EXPECT_EQ(pairs[at], count) << "bucket " << b;
+    EXPECT_NEAR(weight[at], weights, bound * (1 + weights)) << "bucket " << b;
+    EXPECT_NEAR(score[at], scores, bound * (1 + sizes)) << "bucket " << b;
+    EXPECT_NEAR(square[at], squares, bound * (1 + squares)) << "bucket " << b;
+  }
+}
+
 /// The plain operation in a 16-bit type: weights and results are rounded to it.
 struct PlainForward {
   PlainForward(const HalfType& type, const AttentionInputs& inputs) : plain(inputs) {
@@ -365,9 +421,12 @@ void expect_right(const HalfType& type, const Problem& problem, bool with_probes
   Case c(problem);
   DeviceCase device(type, c);
   std::unique_ptr<DeviceProbes> probes;
+  std::unique_ptr<DeviceBuckets> buckets;
   if (with_probes) {
     probes = std::make_unique<DeviceProbes>(c.lse.size());
     device.outputs.rows = probes->probes();
+    buckets = std::make_unique<DeviceBuckets>(device.attention);
+    buckets->put(device.outputs);
   }
   device.forward();
   Reference<double> truth(c.inputs);
@@ -378,7 +437,10 @@ void expect_right(const HalfType& type, const Problem& problem, bool with_probes
     expect_close("out_state", c.out_state, twin.plain.out_state, truth.out_state,
                  result_floor(type), 1);
   }
-  if (with_probes) expect_probes(problem, *probes, truth);
+  if (with_probes) {
+    expect_probes(problem, *probes, truth);
+    expect_buckets(problem, *buckets, truth);
+  }
   device.backward();
   expect_right_gradients(type, c, truth, twin.plain, result_floor(type));
 }

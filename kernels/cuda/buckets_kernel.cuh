@@ -1,0 +1,129 @@
+#pragma once
+// Sums over the pairs of a head by distance, after the forward pass and from its log-sum-exp: one
+// more q.k product, the same bits every time. A first kernel sums over diagonals, a block for each
+// tile distance of a head; a second one joins the distances of a bucket.
+
+#include <cuda_runtime.h>
+
+#include "kernels/cuda/attention_cuda.h"
+#include "kernels/cuda/tile_pair.cuh"
+
+namespace phasescope::kernels::cuda {
+
+/// Of one diagonal of a tile distance; scores in log2 units.
+struct DistanceSums {
+  float weight = 0, score = 0, square = 0;
+  std::int32_t pairs = 0;
+};
+static_assert(sizeof(DistanceSums) == 16, "distance_sums_bytes() counts on it");
+
+template <DeviceScore Score>
+struct DistancesLaunch {
+  BackwardLaunch<Score> pairs;
+  DistanceSums* sums;  // (B, heads, tile_distances(), kThreads)
+};
+
+template <typename T, int D, DeviceScore Score>
+__global__ void __launch_bounds__(kThreads)
+    attention_distances_kernel(const __grid_constant__ DistancesLaunch<Score> launch) {
+  TilePair<T, D, false, Score, false> pair(launch.pairs);
+  const AttentionShape& shape = launch.pairs.problem.shape;
+  const int batch = static_cast<int>(blockIdx.z), head = static_cast<int>(blockIdx.y);
+  const int thread = static_cast<int>(threadIdx.x);
+  const TileDistance tiles(shape, blockIdx.x);
+  const Visibility visibility(launch.pairs.problem, batch);
+  DistanceSums sums;
+  for (int tile = tiles.first(); tile < tiles.last(); ++tile) {
+    const int query = tile * kRows, key = (tile - tiles.ahead) * kRows;
+    pair.fetch_queries(batch, head, query);
+    pair.fetch_keys(batch, head / pair.group(), key);
+    pair.fetch_entries(head, query, key);
+    commit_copies();
+    wait_copies<0>();
+    __syncthreads();
+    pair.begin_rows();
+    for (int first = 0; first < kRows; first += kColumns) {
+      Dots<kColumns, Score> dots;
+      float t[kColumns / 8][4];
+      pair.compute_scores(visibility, query, key, first, dots, t);
+#pragma unroll
+      for (int n = 0; n < kColumns / 8; ++n) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) pair.store(first, n, e, t[n][e]);
+      }
+    }
+    __syncthreads();
+    DistanceSums part;
+    pair.for_diagonal(thread, [&](int row, float t) {
+      if (t == -INFINITY || query + row >= pair.queries()) return;
+      part.weight += exp2f(t - pair.lse_of_row(row));
+      part.score += t;
+      part.square += t * t;
+      ++part.pairs;
+    });
+    sums = {sums.weight + part.weight, sums.score + part.score, sums.square + part.square,
+            sums.pairs + part.pairs};
+    __syncthreads();
+  }
+  const std::int64_t at =
+      ((batch * shape.heads + head) * gridDim.x + blockIdx.x) * kThreads + thread;
+  launch.sums[at] = sums;
+}
+
+struct BucketsLaunch {
+  AttentionShape shape;
+  const DistanceSums* sums;
+  BucketProbes buckets;
+};
+
+/// A block for each bucket of a head: the threads go over its distances in turn, then their sums
+/// are joined in order.
+inline __global__ void __launch_bounds__(kThreads)
+    attention_buckets_kernel(const __grid_constant__ BucketsLaunch launch) {
+  struct Totals {
+    double weight, score, square;
+    std::int64_t pairs;
+  };
+  const std::int64_t head = blockIdx.y;  // batch included
+  const DistanceSums* sums = launch.sums + head * tile_distances(launch.shape) * kThreads;
+  const std::int64_t farthest =
+      launch.shape.queries + launch.shape.keys +
+      (launch.shape.query_offset < 0 ? -launch.shape.query_offset : launch.shape.query_offset);
+  const std::int64_t first = launch.buckets.edges[blockIdx.x];
+  const std::int64_t last = min(launch.buckets.edges[blockIdx.x + 1], farthest);
+  Totals own{};
+  const auto add = [&](std::int64_t tile, int n) {
+    const DistanceSums& part = sums[tile * kThreads + n];
+    own.weight += static_cast<double>(part.weight);
+    own.score += static_cast<double>(part.score);
+    own.square += static_cast<double>(part.square);
+    own.pairs += part.pairs;
+  };
+  for (std::int64_t d = first + threadIdx.x; d < last; d += kThreads) {
+    for_each_part(launch.shape, d, add);
+    if (d > 0) for_each_part(launch.shape, -d, add);
+  }
+  store_shared(shared_memory() + threadIdx.x * 32, own.weight);
+  store_shared(shared_memory() + threadIdx.x * 32 + 8, own.score);
+  store_shared(shared_memory() + threadIdx.x * 32 + 16, own.square);
+  store_shared(shared_memory() + threadIdx.x * 32 + 24, own.pairs);
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  Totals all{};
+  for (std::uint32_t n = 0; n < kThreads; ++n) {
+    all.weight += load_shared<double>(shared_memory() + n * 32);
+    all.score += load_shared<double>(shared_memory() + n * 32 + 8);
+    all.square += load_shared<double>(shared_memory() + n * 32 + 16);
+    all.pairs += load_shared<std::int64_t>(shared_memory() + n * 32 + 24);
+  }
+  constexpr double kNatural = 0.693147180559945309;
+  const std::int64_t at = head * launch.buckets.count + blockIdx.x;
+  if (launch.buckets.pairs) launch.buckets.pairs[at] = all.pairs;
+  if (launch.buckets.weight) launch.buckets.weight[at] = all.weight;
+  if (launch.buckets.score) launch.buckets.score[at] = all.score * kNatural;
+  if (launch.buckets.score_square) {
+    launch.buckets.score_square[at] = all.square * kNatural * kNatural;
+  }
+}
+
+}  // namespace phasescope::kernels::cuda

@@ -1,0 +1,294 @@
+#pragma once
+// Pairs of a tile of queries and a tile of keys whose scores are computed again, with the saved
+// log-sum-exp: for the backward pass and for the sums by distance.
+
+#include <cuda_runtime.h>
+
+#include "kernels/cuda/attention_cuda.h"
+#include "kernels/cuda/scores.cuh"
+
+namespace phasescope::kernels::cuda {
+
+inline constexpr int kColumns = 32;  // of a chunk: few, to keep registers low
+
+template <DeviceScore Score>
+struct BackwardLaunch {
+  Problem<Score> problem;
+  CudaSavedForward saved;  // of the sums by distance: lse alone
+  CudaGradients gradients;
+  float* delta;      // (B, heads, queries)
+  float* diagonals;  // (heads, tile_distances(), kThreads)
+};
+
+/// Tiles I of queries and J of keys have tile distance I - J; its diagonal n of 127 is the distance
+/// 64 (I - J) + query_offset - 63 + n. The places of a tile distance count from the least one.
+struct TileDistance {
+  int key_tiles, query_tiles;
+  int ahead;  // I - J
+
+  __device__ TileDistance(const AttentionShape& shape, unsigned place)
+      : key_tiles(static_cast<int>(tiles_of(shape.keys))),
+        query_tiles(static_cast<int>(tiles_of(shape.queries))),
+        ahead(static_cast<int>(place) - (key_tiles - 1)) {}
+  /// The tiles of queries that have a tile of keys there.
+  __device__ int first() const { return max(0, ahead); }
+  __device__ int last() const { return min(query_tiles, key_tiles + ahead); }
+};
+
+/// The places (tile distance, diagonal) that hold a distance, as call(tile, n): one or two.
+template <class Call>
+__device__ void for_each_part(const AttentionShape& shape, std::int64_t distance,
+                              const Call& call) {
+  const std::int64_t key_tiles = tiles_of(shape.keys);
+  const std::int64_t shifted = distance - shape.query_offset + (key_tiles - 1) * kRows;
+  const std::int64_t tile = shifted >= 0 ? shifted / kRows : (shifted - (kRows - 1)) / kRows;
+  const int rest = static_cast<int>(shifted - tile * kRows);
+  const std::int64_t tiles = tile_distances(shape);
+  if (tile >= 0 && tile < tiles) call(tile, rest + kRows - 1);
+  if (rest > 0 && tile + 1 >= 0 && tile + 1 < tiles) call(tile + 1, rest - 1);
+}
+
+/// Shared memory: of the rows and of the columns their q or k and, backward, d_out or v,
+/// d_out_state or state; then entries, log-sum-exp and delta of 64 queries, and one number for each
+/// pair.
+template <int D, DeviceScore Score, bool kBackward = true>
+struct PairLayout {
+  static constexpr int kStateDim = D / 2;
+  struct Tiles {
+    std::uint32_t dots, values, state;
+  };
+  static constexpr std::uint32_t kTiles =
+      kTileBytes<D> + (kBackward ? kTileBytes<D> + (Score::kState ? kTileBytes<kStateDim> : 0) : 0);
+  static constexpr Tiles tiles(std::uint32_t first) {
+    return {first, first + kTileBytes<D>, first + 2 * kTileBytes<D>};
+  }
+  static constexpr std::uint32_t kEntries = 2 * kTiles;
+  static constexpr std::uint32_t kLse = kEntries + (Score::kEntries ? kEntriesBytes : 0);
+  static constexpr std::uint32_t kDelta = kLse + kRows * 4;
+  static constexpr std::uint32_t kPairs = kDelta + kRows * 4;
+  static constexpr int kBytes = static_cast<int>(kPairs);
+  static constexpr int kBytesWithPairs = kBytes + kRows * kRows * 4;
+};
+
+/// What the kernels over tile pairs share. Rows are queries and columns keys, or, transposed, the
+/// other way round. Not backward: scores alone.
+template <typename T, int D, bool kTransposed, DeviceScore Score, bool kBackward = true>
+class TilePair {
+  using Layout = PairLayout<D, Score, kBackward>;
+
+ public:
+  static constexpr int kStateDim = Layout::kStateDim;
+  float weight[kColumns / 8][4];   // of a chunk
+  float d_score[kColumns / 8][4];  // natural units
+  Dots<kColumns, Score> gradient;  // of the dot products, before factor(channel)
+
+  __device__ TilePair(const BackwardLaunch<Score>& launch)
+      : launch_(launch),
+        problem_(launch.problem),
+        shape_(launch.problem.shape),
+        warp_(static_cast<int>(threadIdx.x) / 32),
+        lane_(static_cast<int>(threadIdx.x) % 32),
+        shared_(shared_memory()),
+        rows_(Layout::tiles(shared_)),
+        columns_(Layout::tiles(shared_ + Layout::kTiles)) {}
+
+  __device__ int warp() const { return warp_; }
+  __device__ int lane() const { return lane_; }
+  __device__ int channels() const { return static_cast<int>(shape_.head_dim); }
+  __device__ int state_channels() const { return static_cast<int>(problem_.state_dim); }
+  __device__ int queries() const { return static_cast<int>(shape_.queries); }
+  __device__ int keys() const { return static_cast<int>(shape_.keys); }
+  __device__ int group() const { return static_cast<int>(shape_.heads / shape_.kv_heads); }
+  __device__ int position(int query) const { return query + static_cast<int>(shape_.query_offset); }
+
+  /// Starts copying 64 queries of a head, with their log-sum-exp and delta.
+  __device__ void fetch_queries(int batch, int head, int first) {
+    const auto tiles = kTransposed ? columns_ : rows_;
+    const CudaSavedForward& saved = launch_.saved;
+    copy_tile<T, D>(tiles.dots, pointer<T>(problem_.q, batch, head), problem_.q.row, first,
+                    queries(), channels());
+    if constexpr (kBackward) {
+      copy_tile<T, D>(tiles.values, pointer<T>(saved.d_out, batch, head), saved.d_out.row, first,
+                      queries(), channels());
+    }
+    if constexpr (kBackward && Score::kState) {
+      const CudaTensor& d_state = saved.d_out_state;
+      copy_tile<T, kStateDim>(tiles.state, pointer<T>(d_state, batch, head), d_state.row, first,
+                              d_state.data ? queries() : 0, state_channels());
+    }
+    const int n = static_cast<int>(threadIdx.x) % kRows, query = first + n;
+    const bool exists = query < queries();
+    const std::int64_t at = (batch * shape_.heads + head) * shape_.queries + query;
+    if (threadIdx.x < kRows) {
+      // Rows that do not exist or see no key: +inf makes every weight 0.
+      const float lse = exists ? saved.lse[at] * kLog2e : INFINITY;
+      store_shared(shared_ + Layout::kLse + static_cast<std::uint32_t>(n) * 4,
+                   lse == -INFINITY ? INFINITY : lse);
+    } else if constexpr (kBackward) {
+      store_shared(shared_ + Layout::kDelta + static_cast<std::uint32_t>(n) * 4,
+                   exists ? launch_.delta[at] : 0.0f);
+    }
+  }
+
+  /// Starts copying 64 keys of a kv head.
+  __device__ void fetch_keys(int batch, int kv_head, int first) {
+    const auto tiles = kTransposed ? rows_ : columns_;
+    copy_tile<T, D>(tiles.dots, pointer<T>(problem_.k, batch, kv_head), problem_.k.row, first,
+                    keys(), channels());
+    if constexpr (kBackward) {
+      copy_tile<T, D>(tiles.values, pointer<T>(problem_.v, batch, kv_head), problem_.v.row, first,
+                      keys(), channels());
+    }
+    if constexpr (kBackward && Score::kState) {
+      copy_tile<T, kStateDim>(tiles.state, pointer<T>(problem_.state, batch, kv_head),
+                              problem_.state.row, first, keys(), state_channels());
+    }
+  }
+
+  /// Starts copying the entries of the pair of tiles whose first query and key these are.
+  __device__ void fetch_entries(int head, int first_query, int first_key) {
+    if constexpr (Score::kEntries) {
+      copy_entries(shared_ + Layout::kEntries, problem_.score, head,
+                   Chunk<false>::first_distance(position(first_query), first_key));
+    }
+  }
+
+  /// The rest, once the copies have arrived.
+  __device__ void begin_rows() { sum_rows<T, D>(problem_.score, dot_rows(), lane_, row_sum_); }
+
+  /// Scores of the chunk from column `first` of the pair, in log2 units, -inf where masked.
+  __device__ Chunk<kTransposed> compute_scores(const Visibility& visibility, int first_query,
+                                               int first_key, int first,
+                                               Dots<kColumns, Score>& dots,
+                                               float (&t)[kColumns / 8][4]) const {
+    const int query = position(first_query);
+    const Chunk<kTransposed> chunk(kTransposed ? first_key : query, kTransposed ? query : first_key,
+                                   first, warp_, lane_);
+    multiply_rows<T, D>(problem_.score, dot_rows(), row_sum_, columns_.dots, first, lane_, dots);
+    score_chunk(problem_, dots, shared_ + Layout::kEntries, chunk, t);
+    const int row = chunk.row + warp_ * 16, last_row = row + 15;
+    const int column = chunk.column + first, last_column = column + kColumns - 1;
+    const bool whole = kTransposed ? visibility.whole(column, last_column, row, last_row)
+                                   : visibility.whole(row, last_row, column, last_column);
+    if (!whole) mask_chunk<kColumns>(visibility, chunk, t);
+    return chunk;
+  }
+
+  /// Weights and gradients of the chunk from column `first` of the pair.
+  __device__ void compute(const Visibility& visibility, int first_query, int first_key, int first) {
+    Dots<kColumns, Score> dots;
+    float t[kColumns / 8][4];
+    const auto chunk = compute_scores(visibility, first_query, first_key, first, dots, t);
+#pragma unroll
+    for (int n = 0; n < kColumns / 8; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        weight[n][e] = exp2f(t[n][e] - of_query(Layout::kLse, chunk, n, e));
+      }
+    }
+    multiply_values(first);
+#pragma unroll
+    for (int n = 0; n < kColumns / 8; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const float delta = of_query(Layout::kDelta, chunk, n, e);
+        const float tangent = problem_.soft_cap > 0 ? t[n][e] / problem_.soft_cap : 0;
+        const float p = weight[n][e];
+        const float ds = p == 0 ? 0 : p * (d_score[n][e] - delta) * (1 - tangent * tangent);
+        d_score[n][e] = ds;
+        const float phase = Score::kDots == 2 ? dots.phase[Score::kDots == 2 ? n : 0][e] : 0;
+        const float entry = entry_of<Score>(shared_ + Layout::kEntries, chunk, n, e);
+        const DotGradients d = problem_.score.gradient(ds, dots.dot[n][e], phase, entry);
+        gradient.dot[n][e] = d.dot;
+        if constexpr (Score::kDots == 2) gradient.phase[n][e] = d.phase;
+      }
+    }
+  }
+
+  /// sums += gradients . (k of the keys, or transposed q of the queries).
+  __device__ void add_dots(int first, float (&sums)[D / 8][4]) const {
+    accumulate_gradients<T, D>(problem_.score, gradient, columns_.dots, first, lane_, sums);
+  }
+  /// Transposed: sums += weights . d_out of the queries.
+  __device__ void add_values(int first, float (&sums)[D / 8][4]) const {
+    accumulate<T, D, kColumns>(weight, columns_.values, first, lane_, sums);
+  }
+  __device__ void add_state(int first, float (&sums)[kStateDim / 8][4]) const {
+    accumulate<T, kStateDim, kColumns>(weight, columns_.state, first, lane_, sums);
+  }
+
+  /// Keeps a number for element e of [n] of the chunk from `first`.
+  __device__ void store(int first, int n, int e, float value) const {
+    const Chunk<kTransposed> chunk(0, 0, first, warp_, lane_);
+    store_shared(pair_address(chunk.row_of(e), chunk.column_of(n, e)), value);
+  }
+  /// The numbers kept on diagonal `n` of the pair, as call(row, number): row r and column r + 63 -
+  /// n where there is one.
+  template <class Call>
+  __device__ void for_diagonal(int n, const Call& call) const {
+    for (int row = max(0, n - (kRows - 1)); row < min(kRows, n + 1); ++row) {
+      call(row, load_shared<float>(pair_address(row, row + kRows - 1 - n)));
+    }
+  }
+  __device__ float lse_of_row(int row) const {
+    return load_shared<float>(shared_ + Layout::kLse + static_cast<std::uint32_t>(row) * 4);
+  }
+
+  /// Writes the thread's two rows, of the 64 from `first` on, where they exist.
+  template <int kDim, class Factor>
+  __device__ void write(const CudaTensor& to, int batch, int head, int first, int count, int width,
+                        const float (&sums)[kDim / 8][4], const Factor& factor) const {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = first + warp_ * 16 + lane_ / 4 + 8 * half;
+      if (row >= count) continue;
+      write_row<T, kDim>(pointer<T>(to, batch, head) + row * to.row, sums, half, factor, width,
+                         lane_);
+    }
+  }
+
+ private:
+  __device__ auto rows_of(std::uint32_t tile) const {
+    return [this, tile](int d, std::uint32_t(&a)[4]) {
+      load_operand<D>(tile, warp_ * 16, d, lane_, a);
+    };
+  }
+  __device__ auto dot_rows() const { return rows_of(rows_.dots); }
+  __device__ std::uint32_t pair_address(int row, int column) const {
+    return shared_ + Layout::kPairs + static_cast<std::uint32_t>(row * kRows + column) * 4;
+  }
+
+  /// The log-sum-exp or delta of an element's query.
+  __device__ float of_query(std::uint32_t array, const Chunk<kTransposed>& chunk, int n,
+                            int e) const {
+    const int at =
+        kTransposed ? chunk.column_in_tile + n * 8 + e % 2 : chunk.row_in_tile + 8 * (e / 2);
+    return load_shared<float>(shared_ + array + static_cast<std::uint32_t>(at) * 4);
+  }
+
+  /// d_score = d_out . v (+ d_out_state . state), the gradients of the weights.
+  __device__ void multiply_values(int first) {
+#pragma unroll
+    for (int n = 0; n < kColumns / 8; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) d_score[n][e] = 0;
+    }
+    add_products<T, D, kColumns>(rows_of(rows_.values), columns_.values, first, lane_, d_score);
+    if constexpr (Score::kState) {
+      const auto rows = [this](int d, std::uint32_t(&a)[4]) {
+        load_operand<kStateDim>(rows_.state, warp_ * 16, d, lane_, a);
+      };
+      add_products<T, kStateDim, kColumns>(rows, columns_.state, first, lane_, d_score);
+    }
+  }
+
+  const BackwardLaunch<Score>& launch_;
+  const Problem<Score>& problem_;
+  const AttentionShape& shape_;
+  int warp_, lane_;
+  std::uint32_t shared_;
+  typename Layout::Tiles rows_, columns_;
+  float row_sum_[2] = {0, 0};
+};
+
+}  // namespace phasescope::kernels::cuda
