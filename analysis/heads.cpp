@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "analysis/divergence.h"
 #include "analysis/metrics/registry.h"
@@ -38,11 +39,11 @@ DistanceSums sums_of(const model::ProbeResult& probe, std::int64_t head,
 
 TextValues values_of(TextPass& pass, const std::vector<HeadMetric>& metrics,
                      std::vector<DistanceSums>* profile) {
-  const std::vector<std::int64_t> edges =
-      profile != nullptr ? distance_edges(pass.tokens()) : std::vector<std::int64_t>{0, 1, 2};
+  const model::ProbeRequest probes = head_probes(
+      profile != nullptr ? distance_edges(pass.tokens()) : std::vector<std::int64_t>{0, 1, 2});
   TextValues values;
-  pass.visit_layers([&](const AttentionPointer& attention) {
-    std::vector<HeadReading> readings = read_heads(*attention, edges);
+  const auto read = [&](const AttentionPointer& attention) {
+    std::vector<HeadReading> readings = read_heads(*attention, probes);
     for (HeadReading& reading : readings) {
       MetricInput input{&reading, nullptr, 0};
       std::vector<double>& row = values.emplace_back();
@@ -51,7 +52,8 @@ TextValues values_of(TextPass& pass, const std::vector<HeadMetric>& metrics,
       }
       if (profile != nullptr) profile->push_back(std::move(reading.by_distance));
     }
-  });
+  };
+  pass.visit_layers(read, &probes);
   return values;
 }
 
@@ -80,7 +82,7 @@ RepeatedValues repeated_values(const TextPass& like, const std::vector<HeadMetri
   const std::int64_t period = options.period > 0 ? options.period : default_period(like);
   const auto& tokenizer = like.model().tokenizer;
   const std::int64_t first_id = tokenizer && tokenizer->bos_id() == 0 ? 1 : 0;
-  std::vector<std::int64_t> edges{period - 1, period, period + 1};
+  const model::ProbeRequest probes = head_probes({period - 1, period, period + 1});
   RepeatedValues out;
   for (int draw = 0; draw < draws; ++draw) {
     const auto ids = repeated_tokens(period, first_id, like.model().config().vocab_size,
@@ -90,8 +92,8 @@ RepeatedValues repeated_values(const TextPass& like, const std::vector<HeadMetri
             ? options.open_pass(ids)
             : std::make_shared<TextPass>(like.shared_model(), ids_tensor(ids), like.options());
     TextValues& values = out.draws.emplace_back();
-    pass->visit_layers([&](const AttentionPointer& attention) {
-      for (const HeadReading& reading : read_heads(*attention, edges)) {
+    const auto read = [&](const AttentionPointer& attention) {
+      for (const HeadReading& reading : read_heads(*attention, probes)) {
         const MetricInput input{nullptr, &reading, period};
         std::vector<double>& row = values.emplace_back();
         for (const HeadMetric& metric : metrics) {
@@ -99,7 +101,8 @@ RepeatedValues repeated_values(const TextPass& like, const std::vector<HeadMetri
           row.push_back(here ? metric.value(input) : std::nan(""));
         }
       }
-    });
+    };
+    pass->visit_layers(read, &probes);
     if (!loss_obstacle(like.model().config()).empty()) continue;
     // Entry n is the loss of token n + 1.
     out.losses.push_back(pass->losses().slice(1, period - 1).mean().item<double>());
@@ -152,14 +155,18 @@ void add_thumbnails(TextPass& pass, std::int64_t side, HeadsOutput& out) {
 
 }  // namespace
 
-std::vector<HeadReading> read_heads(const model::LayerAttention& attention,
-                                    const std::vector<std::int64_t>& bucket_edges) {
+model::ProbeRequest head_probes(std::vector<std::int64_t> bucket_edges) {
   model::ProbeRequest request;
   request.entropy = request.top1_mass = true;
   request.first_key_weight = request.mean_distance = true;
   request.windows.assign(kWindows.begin(), kWindows.end());
-  request.bucket_edges = bucket_edges;
-  const model::ProbeResult probe = attention.probe(request);
+  request.bucket_edges = std::move(bucket_edges);
+  return request;
+}
+
+std::vector<HeadReading> read_heads(const model::LayerAttention& attention,
+                                    const model::ProbeRequest& probes) {
+  const model::ProbeResult probe = attention.probe(probes);
   std::vector<HeadReading> readings;
   for (std::int64_t head = 0; head < attention.heads(); ++head) {
     HeadReading& reading = readings.emplace_back();
@@ -172,7 +179,7 @@ std::vector<HeadReading> read_heads(const model::LayerAttention& attention,
     for (std::size_t w = 0; w < kWindows.size(); ++w) {
       reading.window_mass[w] = row_of(probe.window_mass[w], head);
     }
-    reading.by_distance = sums_of(probe, head, bucket_edges);
+    reading.by_distance = sums_of(probe, head, probes.bucket_edges);
   }
   return readings;
 }

@@ -34,9 +34,11 @@ struct HeadsOutput {
 HeadsOutput analyse_heads(const std::vector<std::shared_ptr<TextPass>>& passes,
                           const HeadsOptions& options, protocol::Progress& progress);
 
-// What one layer's probes say of each head; sums by distance in the buckets of these edges.
+// What every statistic of a head is computed from; sums by distance in the buckets of these edges.
+model::ProbeRequest head_probes(std::vector<std::int64_t> bucket_edges);
+// What one layer's probes, those of head_probes(), say of each head.
 std::vector<HeadReading> read_heads(const model::LayerAttention& attention,
-                                    const std::vector<std::int64_t>& bucket_edges);
+                                    const model::ProbeRequest& probes);
 
 // (H, S, S) pictures of a layer's heads: weights pooled by their maximum, -inf where masked.
 at::Tensor layer_thumbnails(const model::LayerAttention& attention, std::int64_t side);

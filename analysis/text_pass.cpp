@@ -38,10 +38,12 @@ model::StartContext start_context(const model::Decoder& decoder, std::int64_t to
 // Hands on what the forward pass shows, and keeps it where asked to.
 class TextPass::Recorder final : public model::Observer {
  public:
-  Recorder(TextPass& pass, const LayerVisitor* layers, const PositionVisitor* positions)
-      : pass_(pass), layers_(layers), positions_(positions) {}
+  Recorder(TextPass& pass, const LayerVisitor* layers, const PositionVisitor* positions,
+           const model::ProbeRequest* probes)
+      : pass_(pass), layers_(layers), positions_(positions), probes_(probes) {}
 
   bool wants_attention(std::int64_t) override { return pass_.keep_ || layers_ != nullptr; }
+  const model::ProbeRequest* wants_probes(std::int64_t) override { return probes_; }
   void on_attention(const AttentionPointer& attention) override {
     pass_.kernel_ = attention->kernel();
     if (pass_.keep_) pass_.layers_.push_back(attention);
@@ -56,6 +58,7 @@ class TextPass::Recorder final : public model::Observer {
   TextPass& pass_;
   const LayerVisitor* layers_;
   const PositionVisitor* positions_;
+  const model::ProbeRequest* probes_;
 };
 
 TextPass::TextPass(std::shared_ptr<const model::Model> model, at::Tensor ids,
@@ -78,11 +81,12 @@ std::int64_t TextPass::estimated_bytes() const {
 
 std::int64_t TextPass::kept_bytes() const { return keep_ && has_run_ ? estimated_bytes() : 0; }
 
-void TextPass::run_with(const LayerVisitor* layers, const PositionVisitor* positions) {
+void TextPass::run_with(const LayerVisitor* layers, const PositionVisitor* positions,
+                        const model::ProbeRequest* probes) {
   const at::NoGradGuard no_gradients;
   layers_.clear();
   positions_.clear();
-  Recorder recorder(*this, layers, positions);
+  Recorder recorder(*this, layers, positions, probes);
   hidden_ = model_->decoder.hidden(ids_, options_, &recorder);
   has_run_ = true;
 }
@@ -99,9 +103,9 @@ void TextPass::run() {
   if (!has_run_) run_with(nullptr, nullptr);
 }
 
-void TextPass::visit_layers(const LayerVisitor& visitor) {
+void TextPass::visit_layers(const LayerVisitor& visitor, const model::ProbeRequest* probes) {
   if (!keep_ || !has_run_) {
-    run_with(&visitor, nullptr);
+    run_with(&visitor, nullptr, probes);
     return;
   }
   for (const AttentionPointer& attention : layers_) {

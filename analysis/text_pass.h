@@ -47,8 +47,9 @@ class TextPass {
   }
   const model::ForwardOptions& options() const { return options_; }
 
-  // Calls the visitor for every layer in order. Cancelling is asked between layers.
-  void visit_layers(const LayerVisitor& visitor);
+  // Calls the visitor for every layer in order. Cancelling is asked between layers. `probes`: what
+  // the visitor will ask each layer for, so that a pass that runs for it can measure it on its way.
+  void visit_layers(const LayerVisitor& visitor, const model::ProbeRequest* probes = nullptr);
   // The position states 0 (initial) .. n (after n layers), of encodings that have any.
   void visit_positions(const PositionVisitor& visitor);
   // One layer's attention.
@@ -75,7 +76,8 @@ class TextPass {
   class Recorder;
 
   std::int64_t estimated_bytes() const;
-  void run_with(const LayerVisitor* layers, const PositionVisitor* positions);
+  void run_with(const LayerVisitor* layers, const PositionVisitor* positions,
+                const model::ProbeRequest* probes = nullptr);
 
   std::shared_ptr<const model::Model> model_;
   at::Tensor ids_;

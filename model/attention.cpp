@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "formats/error.h"
 #include "kernels/attention.h"
 #include "model/fused_attention.h"
 #include "model/plain_attention.h"
@@ -23,8 +24,9 @@ bool may_lose_rows(const AttentionProgram& program) {
 }  // namespace
 
 std::string fused_obstacle(const AttentionProgram& program, const at::Tensor& v) {
-  if (v.scalar_type() != at::kFloat) {
-    return std::string(at::toString(v.scalar_type())) + " has no fused form";
+  const at::ScalarType dtype = v.scalar_type();
+  if (dtype != at::kFloat && dtype != at::kBFloat16 && dtype != at::kHalf) {
+    return std::string(at::toString(dtype)) + " has no fused form";
   }
   if (!v.device().is_cpu()) return "the fused form runs on the CPU";
   // Rotations have been applied by now; other kinds read distances from the tokens' places.
@@ -48,8 +50,16 @@ std::string fused_obstacle(const AttentionProgram& program, const at::Tensor& v)
   return {};
 }
 
+void check_probes(const ProbeRequest& request) {
+  if (request.windows.size() > static_cast<std::size_t>(kernels::kMaxWindows)) {
+    throw formats::bad_usage("at most " + std::to_string(kernels::kMaxWindows) +
+                             " windows can be measured in one pass");
+  }
+}
+
 AttentionResult attention(const AttentionProgram& program, const at::Tensor& v,
                           const AttentionOptions& options) {
+  if (options.probes != nullptr) check_probes(*options.probes);
   if (options.backend == Backend::plain) return plain_attention(program, v, options);
   const std::string obstacle = fused_obstacle(program, v);
   if (obstacle.empty()) return fused_attention(program, v, options);

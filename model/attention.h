@@ -2,7 +2,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "model/encoding.h"
 
@@ -10,10 +13,31 @@ namespace phasescope::model {
 
 enum class Backend { fused, plain };
 
+// What one pass over a layer's scores shall measure; see kernels/attention.h for each. Arrays come
+// back (B, H, N) for rows and (B, H, buckets) for buckets.
+struct ProbeRequest {
+  bool entropy = false, max_score = false, max_key = false, top1_mass = false;
+  bool first_key_weight = false, mean_distance = false;
+  std::vector<std::int64_t> windows;       // at most 3; weight on the last w keys, self counted
+  std::vector<std::int64_t> bucket_edges;  // ascending, bucket b = [edges[b], edges[b+1]); or empty
+
+  bool operator==(const ProbeRequest&) const = default;
+};
+
+struct ProbeResult {
+  at::Tensor entropy, max_score, max_key, top1_mass, first_key_weight, mean_distance;
+  std::vector<at::Tensor> window_mass;                          // one a window
+  at::Tensor bucket_pairs;                                      // (B, H, buckets) int64
+  at::Tensor bucket_weight, bucket_score, bucket_score_square;  // the same shape, float64 sums
+  std::string kernel;
+};
+
 struct AttentionOptions {
   Backend backend = Backend::fused;
   bool want_lse = false;
   bool want_entropy = false;  // forward only; implies lse
+  // Measured in the same pass where it runs fused and without gradients; null for nothing.
+  const ProbeRequest* probes = nullptr;
 };
 
 struct AttentionResult {
@@ -21,13 +45,18 @@ struct AttentionResult {
   at::Tensor state;    // (B, H, N, d); undefined unless the program's kind is tape
   at::Tensor lse;      // (B, H, N), natural logarithm; where asked for
   at::Tensor entropy;  // (B, H, N), nats; where asked for
+  std::shared_ptr<const ProbeResult> probes;  // null where the pass measured none
   std::string kernel;  // what ran: "fused cpu avx3", "plain", "plain (float64 has no fused form)"
 };
 
+// Throws Error "bad_usage" for a request that no pass can measure.
+void check_probes(const ProbeRequest& request);
+
 // Attention of v (B, kv heads, M, d) under a program. Differentiable in both backends with respect
-// to q, k, v, tables, the correction's weights and the state. Fused: float32 on the CPU, causal or
-// not, windows, padding, soft caps; what fused_obstacle() names runs plain and says why. Plain
-// without gradients works in blocks of rows, so neither backend holds N x N then.
+// to q, k, v, tables, the correction's weights and the state. Fused: float32 and 16-bit tensors on
+// the CPU, computed in float32, causal or not, windows, padding, soft caps; what fused_obstacle()
+// names runs plain and says why. Plain without gradients works in blocks of rows, so neither backend
+// holds N x N then.
 AttentionResult attention(const AttentionProgram& program, const at::Tensor& v,
                           const AttentionOptions& options);
 

@@ -307,12 +307,17 @@ class Pass {
     program.mask = options_.mask;
     const at::Tensor v = encoding.values(split_heads(clipped(project(read, w.wv, w.bv))), state);
     const bool observed = observer_ != nullptr && observer_->wants_attention(index);
-    const AttentionResult result = attention(
-        program, v, {.backend = options_.backend, .want_lse = observed, .want_entropy = observed});
+    const ProbeRequest* probes = observed ? observer_->wants_probes(index) : nullptr;
+    const AttentionResult result = attention(program, v,
+                                             {.backend = options_.backend,
+                                              .want_lse = observed,
+                                              .want_entropy = observed,
+                                              .probes = probes});
     encoding.after_attention(w.encoding, result.state, state);
     if (observed) {
       observer_->on_attention(std::make_shared<LayerAttention>(
-          index, program, v, result.lse, result.entropy, options_.backend, result.kernel));
+          index, program, v, result.lse, result.entropy, options_.backend, result.kernel,
+          result.probes ? MeasuredProbes{*probes, result.probes} : MeasuredProbes{}));
     }
     return project(result.out.transpose(1, 2).flatten(2), w.wo, w.bo);
   }
@@ -423,6 +428,7 @@ void Observer::on_cross_attention(const std::shared_ptr<const LayerAttention>&) 
 void Observer::on_hidden(std::int64_t, const at::Tensor&) {}
 void Observer::on_final_norm(const at::Tensor&) {}
 bool Observer::wants_attention(std::int64_t) { return false; }
+const ProbeRequest* Observer::wants_probes(std::int64_t) { return nullptr; }
 void Observer::on_attention(const std::shared_ptr<const LayerAttention>&) {}
 void Observer::on_position(std::int64_t, const PositionState&) {}
 

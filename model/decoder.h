@@ -29,6 +29,9 @@ class Observer {
   virtual void on_final_norm(const at::Tensor& hidden);
   // Whether on_attention is to be called; then lse and entropy are computed too.
   virtual bool wants_attention(std::int64_t layer);
+  // What attention shall measure as it runs, so that LayerAttention::probe() need not run it again;
+  // null for nothing. Asked where wants_attention() said yes; alive until on_attention().
+  virtual const ProbeRequest* wants_probes(std::int64_t layer);
   virtual void on_attention(const std::shared_ptr<const LayerAttention>& attention);
   // The same for a decoder layer's attention to the encoder's output.
   virtual bool wants_cross_attention(std::int64_t layer);

@@ -5,7 +5,11 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <memory>
 #include <optional>
+#include <utility>
+
+#include "model/probe_buffers.h"
 
 namespace phasescope::model {
 namespace {
@@ -53,13 +57,17 @@ kernels::AttentionShape shape_of(const AttentionProgram& program, const at::Tens
 }
 
 // What the forward pass computes, without autograd.
-AttentionResult run_forward(const AttentionProgram& program, const at::Tensor& v, bool want_lse,
-                            bool want_entropy) {
+AttentionResult run_forward(const AttentionProgram& program, const at::Tensor& v,
+                            const AttentionOptions& options) {
   const at::NoGradGuard no_grad;
   const KernelInputs kernel(program, v);
   const kernels::AttentionShape& shape = kernel.inputs().shape;
+  ProbeRequest request;
+  if (options.probes != nullptr) request = *options.probes;
+  request.entropy = request.entropy || options.want_entropy;
+  ProbeBuffers probes(request, shape);
   AttentionResult result;
-  kernels::ForwardOutputs outputs;
+  kernels::ForwardOutputs& outputs = probes.outputs();
   result.out = empty_by_token(shape.batch, shape.heads, shape.queries, shape.value_dim);
   outputs.out = output_tensor(result.out);
   if (program.kind == Kind::tape) {
@@ -67,15 +75,14 @@ AttentionResult run_forward(const AttentionProgram& program, const at::Tensor& v
         empty_by_token(shape.batch, shape.heads, shape.queries, program.tape.state.size(-1));
     outputs.out_state = output_tensor(result.state);
   }
-  if (want_lse) {
+  if (options.want_lse || options.want_entropy) {
     result.lse = at::empty({shape.batch, shape.heads, shape.queries}, at::kFloat);
     outputs.lse = result.lse.mutable_data_ptr<float>();
   }
-  if (want_entropy) {
-    result.entropy = at::empty({shape.batch, shape.heads, shape.queries}, at::kFloat);
-    outputs.rows.entropy = result.entropy.mutable_data_ptr<float>();
-  }
   kernels::attention_forward(kernel.inputs(), outputs);
+  auto measured = std::make_shared<const ProbeResult>(probes.take());
+  if (options.want_entropy) result.entropy = measured->entropy;
+  if (options.probes != nullptr) result.probes = std::move(measured);
   result.kernel = fused_kernel_name();
   return result;
 }
@@ -184,7 +191,7 @@ class FusedAttention : public torch::autograd::Function<FusedAttention> {
                                                 at::Tensor k, at::Tensor v, Maybe state,
                                                 Maybe values, Maybe w1, Maybe b1, Maybe w2,
                                                 Maybe b2) {
-    const AttentionResult result = run_forward(program, v, true, false);
+    const AttentionResult result = run_forward(program, v, {.want_lse = true});
     torch::autograd::variable_list saved = {q, k, v};
     for (const Maybe* operand : {&state, &values, &w1, &b1, &w2, &b2}) {
       saved.push_back(operand->value_or(at::Tensor()));
@@ -290,14 +297,33 @@ kernels::CapeVariant KernelInputs::cape_variant(const CapeProgram& cape) {
 }
 
 at::Tensor KernelInputs::keep(const at::Tensor& tensor) {
-  kept_.push_back(with_contiguous_channels(tensor));
+  kept_.push_back(with_contiguous_channels(tensor.to(at::kFloat)));
   return kept_.back();
+}
+
+AttentionProgram in_dtype(const AttentionProgram& program, at::ScalarType dtype) {
+  AttentionProgram result = program;
+  for (at::Tensor* tensor :
+       {&result.q, &result.k, &result.q_plain, &result.k_plain, &result.table.values,
+        &result.tapa.power, &result.tape.state, &result.cape.values, &result.cape.w1,
+        &result.cape.b1, &result.cape.w2, &result.cape.b2}) {
+    if (tensor->defined()) *tensor = tensor->to(dtype);
+  }
+  return result;
 }
 
 AttentionResult fused_attention(const AttentionProgram& program, const at::Tensor& v,
                                 const AttentionOptions& options) {
+  if (v.scalar_type() != at::kFloat) {
+    // Nothing of size N x N is stored in either dtype, so the copies are of the inputs' size.
+    AttentionResult result =
+        fused_attention(in_dtype(program, at::kFloat), v.to(at::kFloat), options);
+    result.out = result.out.to(v.scalar_type());
+    if (result.state.defined()) result.state = result.state.to(v.scalar_type());
+    return result;
+  }
   if (!at::GradMode::is_enabled()) {
-    return run_forward(program, v, options.want_lse || options.want_entropy, options.want_entropy);
+    return run_forward(program, v, options);
   }
   const at::Tensor& values =
       program.kind == Kind::cape ? program.cape.values : program.table.values;
@@ -316,8 +342,9 @@ AttentionResult fused_attention(const AttentionProgram& program, const at::Tenso
                          outputs.size() > 2 ? outputs[2] : at::Tensor(),
                          outputs[1],
                          {},
+                         {},
                          fused_kernel_name()};
-  if (options.want_entropy) result.entropy = run_forward(program, v, false, true).entropy;
+  if (options.want_entropy) result.entropy = run_forward(program, v, {.want_entropy = true}).entropy;
   return result;
 }
 

@@ -7,12 +7,16 @@
 #include "kernels/attention.h"
 #include "model/attention.h"
 
-// The bridge from tensors to kernels/: float32 on the CPU.
+// The bridge from tensors to kernels/ on the CPU: float32 arithmetic on float32 or 16-bit tensors.
 
 namespace phasescope::model {
 
+// Results in v's dtype, log-sum-exp and probes in float32.
 AttentionResult fused_attention(const AttentionProgram& program, const at::Tensor& v,
                                 const AttentionOptions& options);
+
+// The program with every tensor that scores are computed from in `dtype`; gradients flow through.
+AttentionProgram in_dtype(const AttentionProgram& program, at::ScalarType dtype);
 
 // A program as the kernels take it. Keeps every tensor alive that the pointers point into.
 class KernelInputs {

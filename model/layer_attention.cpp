@@ -10,6 +10,7 @@
 #include "formats/error.h"
 #include "model/fused_attention.h"
 #include "model/plain_attention.h"
+#include "model/probe_buffers.h"
 
 namespace phasescope::model {
 namespace {
@@ -21,62 +22,6 @@ void check_range(const char* what, Range range, std::int64_t size) {
                                " is empty or outside 0:" + std::to_string(size),
                            what);
 }
-
-// Allocates what was asked for and points the kernel at it.
-class ProbeBuffers {
- public:
-  ProbeBuffers(const ProbeRequest& request, const kernels::AttentionShape& shape)
-      : rows_({shape.batch, shape.heads, shape.queries}) {
-    row(request.entropy, result_.entropy, outputs_.rows.entropy);
-    row(request.max_score, result_.max_score, outputs_.rows.max_score);
-    row(request.top1_mass, result_.top1_mass, outputs_.rows.top1_mass);
-    row(request.first_key_weight, result_.first_key_weight, outputs_.rows.first_key_weight);
-    row(request.mean_distance, result_.mean_distance, outputs_.rows.mean_distance);
-    if (request.max_key) {
-      result_.max_key = at::empty(rows_, at::kInt);
-      outputs_.rows.max_key = result_.max_key.mutable_data_ptr<std::int32_t>();
-    }
-    add_windows(request.windows);
-    if (request.bucket_edges.size() > 1) add_buckets(request.bucket_edges, shape);
-  }
-
-  kernels::ForwardOutputs& outputs() { return outputs_; }
-  ProbeResult take() { return std::move(result_); }
-
- private:
-  void row(bool wanted, at::Tensor& tensor, float*& pointer) {
-    if (!wanted) return;
-    tensor = at::empty(rows_, at::kFloat);
-    pointer = tensor.mutable_data_ptr<float>();
-  }
-
-  void add_windows(const std::vector<std::int64_t>& windows) {
-    result_.window_mass.resize(windows.size());
-    for (std::size_t n = 0; n < windows.size(); ++n) {
-      outputs_.rows.windows[n] = windows[n];
-      row(true, result_.window_mass[n], outputs_.rows.window_mass[n]);
-    }
-  }
-
-  void add_buckets(const std::vector<std::int64_t>& edges, const kernels::AttentionShape& shape) {
-    kernels::BucketProbes& buckets = outputs_.buckets;
-    buckets.edges = edges.data();
-    buckets.count = static_cast<std::int64_t>(edges.size()) - 1;
-    const std::vector<std::int64_t> sizes = {shape.batch, shape.heads, buckets.count};
-    result_.bucket_pairs = at::zeros(sizes, at::kLong);
-    result_.bucket_weight = at::zeros(sizes, at::kDouble);
-    result_.bucket_score = at::zeros(sizes, at::kDouble);
-    result_.bucket_score_square = at::zeros(sizes, at::kDouble);
-    buckets.pairs = result_.bucket_pairs.mutable_data_ptr<std::int64_t>();
-    buckets.weight = result_.bucket_weight.mutable_data_ptr<double>();
-    buckets.score = result_.bucket_score.mutable_data_ptr<double>();
-    buckets.score_square = result_.bucket_score_square.mutable_data_ptr<double>();
-  }
-
-  std::vector<std::int64_t> rows_;
-  ProbeResult result_;
-  kernels::ForwardOutputs outputs_;
-};
 
 ProbeResult fused_probe(const LayerAttention& attention, const ProbeRequest& request) {
   const KernelInputs kernel(attention.program(), attention.v());
@@ -93,10 +38,7 @@ ProbeResult fused_probe(const LayerAttention& attention, const ProbeRequest& req
   const at::Tensor known = attention.lse().defined() ? attention.lse().contiguous() : at::Tensor();
   if (known.defined()) buffers.outputs().known_lse = known.const_data_ptr<float>();
   kernels::attention_forward(kernel.inputs(), buffers.outputs());
-  ProbeResult result = buffers.take();
-  if (result.max_key.defined()) result.max_key = result.max_key.to(at::kLong);
-  result.kernel = fused_kernel_name();
-  return result;
+  return buffers.take();
 }
 
 MapResult fused_map(const LayerAttention& attention, const MapRequest& request) {
@@ -131,14 +73,15 @@ MapResult fused_map(const LayerAttention& attention, const MapRequest& request) 
 
 LayerAttention::LayerAttention(std::int64_t layer, AttentionProgram program, at::Tensor v,
                                at::Tensor lse, at::Tensor entropy, Backend backend,
-                               std::string kernel)
+                               std::string kernel, MeasuredProbes measured)
     : layer_(layer),
       program_(std::move(program)),
       v_(std::move(v)),
       lse_(std::move(lse)),
       entropy_(std::move(entropy)),
       backend_(backend),
-      kernel_(std::move(kernel)) {}
+      kernel_(std::move(kernel)),
+      measured_(std::move(measured)) {}
 
 std::int64_t LayerAttention::batch() const { return program_.q.size(0); }
 std::int64_t LayerAttention::heads() const { return program_.q.size(1); }
@@ -192,10 +135,8 @@ bool LayerAttention::use_fused() const {
 
 ProbeResult LayerAttention::probe(const ProbeRequest& request) const {
   const at::NoGradGuard no_grad;
-  if (request.windows.size() > static_cast<std::size_t>(kernels::kMaxWindows)) {
-    throw formats::bad_usage("at most " + std::to_string(kernels::kMaxWindows) +
-                             " windows can be measured in one pass");
-  }
+  check_probes(request);
+  if (measured_.result && measured_.request == request) return *measured_.result;
   return use_fused() ? fused_probe(*this, request) : plain_probe(*this, request);
 }
 

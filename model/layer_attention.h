@@ -17,23 +17,6 @@ struct Region {
   Range heads, rows, columns;
 };
 
-// What one pass over a layer's scores shall measure; see kernels/attention.h for each. Arrays come
-// back (B, H, N) for rows and (B, H, buckets) for buckets.
-struct ProbeRequest {
-  bool entropy = false, max_score = false, max_key = false, top1_mass = false;
-  bool first_key_weight = false, mean_distance = false;
-  std::vector<std::int64_t> windows;       // at most 3; weight on the last w keys, self counted
-  std::vector<std::int64_t> bucket_edges;  // ascending, bucket b = [edges[b], edges[b+1]); or empty
-};
-
-struct ProbeResult {
-  at::Tensor entropy, max_score, max_key, top1_mass, first_key_weight, mean_distance;
-  std::vector<at::Tensor> window_mass;                          // one a window
-  at::Tensor bucket_pairs;                                      // (B, H, buckets) int64
-  at::Tensor bucket_weight, bucket_score, bucket_score_square;  // the same shape, float64 sums
-  std::string kernel;
-};
-
 enum class MapQuantity { weight, score, content, positional };
 
 // A region pooled to height x width cells (cells as in kernels/attention.h's MapOutputs).
@@ -50,12 +33,19 @@ struct MapResult {
   std::string kernel;
 };
 
+// What a forward pass measured on its way, and for which request; null where it measured nothing.
+struct MeasuredProbes {
+  ProbeRequest request;
+  std::shared_ptr<const ProbeResult> result;
+};
+
 // Everything one layer's attention was computed with, alive as long as somebody holds it. All is
 // lazy: nothing of size N x N is made unless a region that large is asked for.
 class LayerAttention {
  public:
   LayerAttention(std::int64_t layer, AttentionProgram program, at::Tensor v, at::Tensor lse,
-                 at::Tensor entropy, Backend backend, std::string kernel);
+                 at::Tensor entropy, Backend backend, std::string kernel,
+                 MeasuredProbes measured = {});
 
   std::int64_t layer() const { return layer_; }
   std::int64_t batch() const;
@@ -83,6 +73,7 @@ class LayerAttention {
   ScoreParts pair_scores(const at::Tensor& batch, const at::Tensor& head, const at::Tensor& row,
                          const at::Tensor& column) const;
 
+  // What the forward pass has measured already, or another pass.
   ProbeResult probe(const ProbeRequest& request) const;
   MapResult map(const MapRequest& request) const;
 
@@ -94,6 +85,7 @@ class LayerAttention {
   at::Tensor v_, lse_, entropy_;
   Backend backend_;
   std::string kernel_;
+  MeasuredProbes measured_;
 };
 
 // The plain twins of probe and map, by row blocks: reference, documentation, fallback.

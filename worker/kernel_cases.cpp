@@ -336,14 +336,9 @@ Tensor sums_by_distance(const Tensor& x) {
   return at::cat({columns, x.select(1, n - 1).narrow(1, 0, 1)}, 1);
 }
 
-// What read_heads() says of a layer, from its whole map.
-std::vector<Tensor> statistics_of_map(const model::LayerAttention& attention) {
-  const std::int64_t n = attention.length();
-  const model::Region all = attention.whole();
-  const Tensor scores =
-      model::plain_scores(attention.program(), all.heads, all.rows, all.columns)[0];
-  const Tensor weights = at::softmax(scores, -1);
-  const Tensor token = at::arange(n, at::kFloat);
+// What read_heads() says of a layer, from its whole map `scores` (H, N, N) and its softmax.
+std::vector<Tensor> statistics_of_map(const Tensor& scores, const Tensor& weights) {
+  const Tensor token = at::arange(scores.size(-1), at::kFloat);
   std::vector<Tensor> out{at::xlogy(weights, weights).sum(-1).neg(), weights.amax(-1),
                           weights.select(-1, 0), token - at::matmul(weights, token)};
   for (const std::int64_t window : {16, 64, 256}) {
@@ -356,22 +351,53 @@ std::vector<Tensor> statistics_of_map(const model::LayerAttention& attention) {
   return out;
 }
 
-// Every head of a model. The rival's own forward pass is the fused one: its maps come on top.
+Tensor whole_map(const AttentionProgram& program) {
+  const std::int64_t n = program.q.size(2);
+  return model::plain_scores(program, {0, program.q.size(1)}, {0, n}, {0, n})[0];
+}
+
+// Attention of one layer and the statistics of all its heads.
+KernelCase layer_case(const KernelSize& size) {
+  const Problem problem = problem_of({"plain", nullptr, {}}, size, false);
+  const model::ProbeRequest probes = analysis::head_probes(analysis::distance_edges(size.n));
+  KernelCase result{row_of("layer", "forward", "all", size), {}, {}};
+  result.ours = timed_whole([=] {
+    const at::NoGradGuard no_grad;
+    model::attention(problem.program, problem.v, {.want_lse = true, .probes = &probes});
+  });
+  const auto eager = [=] {
+    const at::NoGradGuard no_grad;
+    const Tensor scores = whole_map(problem.program);
+    const Tensor weights = at::softmax(scores, -1);
+    at::matmul(weights, problem.v[0]);
+    statistics_of_map(scores, weights);
+  };
+  result.rivals.push_back(
+      {"eager: the whole map, the same statistics from it", timed_whole(eager)});
+  return result;
+}
+
+// Every head of a model, its other products among the time. The rival's own forward pass is the
+// fused one: its maps come on top.
 KernelCase heads_case(const KernelSize& size) {
   const auto decoder = random_decoder(size);
   const Tensor ids = at::randint(decoder->config().vocab_size, {1, size.n}, at::kLong);
-  const auto visiting = [=](const analysis::TextPass::LayerVisitor& visitor) {
+  const model::ProbeRequest probes = analysis::head_probes(analysis::distance_edges(size.n));
+  const auto visiting = [=](const analysis::TextPass::LayerVisitor& visitor, bool probed) {
     return timed_whole([=] {
       analysis::TextPass pass(decoder, ids, {}, 0);
-      pass.visit_layers(visitor);
+      pass.visit_layers(visitor, probed ? &probes : nullptr);
     });
   };
   KernelCase result{row_of("heads", "forward", "all", size), {}, {}};
-  result.ours = visiting([edges = analysis::distance_edges(size.n)](const auto& attention) {
-    analysis::read_heads(*attention, edges);
-  });
-  result.rivals.push_back({"eager: each layer's whole map, the same statistics from it",
-                           visiting([](const auto& attention) { statistics_of_map(*attention); })});
+  result.ours =
+      visiting([=](const auto& attention) { analysis::read_heads(*attention, probes); }, true);
+  const auto from_map = [](const analysis::AttentionPointer& attention) {
+    const Tensor scores = whole_map(attention->program());
+    statistics_of_map(scores, at::softmax(scores, -1));
+  };
+  result.rivals.push_back(
+      {"eager: each layer's whole map, the same statistics from it", visiting(from_map, false)});
   return result;
 }
 
@@ -397,6 +423,7 @@ void check_names(const std::vector<std::string>& given, const std::vector<std::s
 std::vector<std::string> kernel_variants() {
   std::vector<std::string> names;
   for (const VariantInfo& variant : variants_at({})) names.push_back(variant.name);
+  names.push_back("layer");
   names.push_back("heads");
   return names;
 }
@@ -416,7 +443,9 @@ std::vector<KernelCase> kernel_cases(const KernelSize& size,
       cases.push_back(variant_case(variant, size, backward));
       if (variant.name == "plain" && !backward) add_probe_cases(size, cases);
     }
-    if (wanted(variants, "heads") && !backward) cases.push_back(heads_case(size));
+    if (backward) continue;
+    if (wanted(variants, "layer")) cases.push_back(layer_case(size));
+    if (wanted(variants, "heads")) cases.push_back(heads_case(size));
   }
   return cases;
 }

@@ -50,9 +50,10 @@ class BenchVerb : public Verb {
   }
   void declare(Options& options) override {
     options.argument("WHAT", what_, "kernels, load, map, protocol or window", false);
-    options.option("--variants", variants_,
-                   "of bench kernels: plain, table, tapa, tape, cape, fire; heads: all statistics "
-                   "of a 12-layer model");
+    options.option(
+        "--variants", variants_,
+        "of bench kernels: plain, table, tapa, tape, cape, fire; layer, heads: all statistics of "
+        "a layer's and of a 12-layer model's heads");
     options.option("--passes", passes_, "of bench kernels: forward, backward");
     options.option("--lengths", lengths_, "tokens in bench kernels");
     options.option("--dims", dims_, "head dimensions of bench kernels");

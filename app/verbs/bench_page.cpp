@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
+#include <set>
 
 #include "widgets/plot_spec.h"
 
@@ -18,8 +20,8 @@ constexpr const char* kIntroduction =
     R"(# Benchmarks
 
 Written by `phasescope bench kernels --write docs/benchmarks.md`: a run replaces the section of the
-processor and thread count it ran on and keeps the others. `--variants heads` alone has a section
-of its own.
+processor, thread count and number of heads it ran on and keeps the others. `--variants layer,heads`
+alone has a section of its own.
 
 Every case runs once, then all of them again, in one process on random data: what drifts on a
 shared machine drifts for all. Numbers are medians. *ms* is wall time and *CPU ms* the processor time
@@ -87,17 +89,39 @@ std::string table_of_pass(const AttentionBench& bench, const std::string& pass) 
          "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|--:|--:|--:|\n" + lines;
 }
 
+std::string counted(std::int64_t count, const std::string& what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+// "2 heads", "2 and 12 heads"
+std::string heads_of(const AttentionBench& bench) {
+  std::set<std::int64_t> counts;
+  for (const AttentionBenchRow& row : bench.rows) counts.insert(row.heads);
+  std::string text;
+  for (const std::int64_t count : counts) {
+    if (text.empty()) {
+      text = counts.size() == 1 ? counted(count, "head") : std::to_string(count);
+    } else {
+      text += " and " + std::to_string(count) + (count == *counts.rbegin() ? " heads" : "");
+    }
+  }
+  return text;
+}
+
 std::string heading_of(const std::string& section) { return section.substr(0, section.find('\n')); }
 
 }  // namespace
 
 std::string bench_section(const AttentionBench& bench, const std::string& command) {
-  const bool heads_alone =
-      std::all_of(bench.rows.begin(), bench.rows.end(),
-                  [](const AttentionBenchRow& row) { return row.variant == "heads"; });
-  std::string text = "## " + bench.processor + ", " + std::to_string(bench.threads) +
-                     (bench.threads == 1 ? " thread" : " threads") +
-                     (heads_alone ? ": every statistic of every head of a 12-layer model" : "") +
+  const bool statistics_alone =
+      std::all_of(bench.rows.begin(), bench.rows.end(), [](const AttentionBenchRow& row) {
+        return row.variant == "layer" || row.variant == "heads";
+      });
+  std::string text = "## " + bench.processor + ", " + counted(bench.threads, "thread") + ", " +
+                     heads_of(bench) +
+                     (statistics_alone ? ": every statistic of every head, of one layer's attention "
+                                         "and of a 12-layer model with all its products"
+                                       : "") +
                      "\n\n";
   text += bench.build + "; causal, batch 1, float32; medians of " + std::to_string(bench.runs) +
           " interleaved runs; multiply-add peak " + number(bench.fma_peak_gflops) + " GFLOP/s. `" +

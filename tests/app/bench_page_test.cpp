@@ -57,9 +57,21 @@ TEST(BenchPage, GivesTheStatisticsOfHeadsASectionOfTheirOwn) {
   EXPECT_EQ(page.substr(page.size() - heads.size()), heads);
 }
 
+TEST(BenchPage, KeepsTheSectionsOfOtherNumbersOfHeads) {
+  auto bench = bench_of("Chip A", 1);
+  const std::string four = bench_section(bench, "bench kernels");
+  for (auto& row : bench.rows) row.heads = 12;
+  const std::string twelve = bench_section(bench, "bench kernels --heads 12");
+  bench.rows[0].heads = 2;
+  EXPECT_EQ(bench_section(bench, "").rfind("## Chip A, 2 threads, 2 and 12 heads\n", 0), 0u);
+  const std::string page = with_bench_section(with_bench_section("", four), twelve);
+  EXPECT_NE(page.find("\n" + four), std::string::npos);
+  EXPECT_EQ(page.substr(page.size() - twelve.size()), twelve);
+}
+
 TEST(BenchPage, GivesRatiosOfBothClocks) {
   const std::string section = bench_section(bench_of("Chip A", 1), "bench");
-  EXPECT_EQ(section.rfind("## Chip A, 2 threads\n", 0), 0u);
+  EXPECT_EQ(section.rfind("## Chip A, 2 threads, 4 heads\n", 0), 0u);
   // 100 GFLOP/s in 1 ms of wall and 2 ms of processor time: 50 of a core's 200.
   EXPECT_NE(
       section.find("| plain | 4 | 512 | 64 | 1 | 2 | 100 | 25 % | 1.00, 1.00 | 0 | SDPA | 3 | "

@@ -79,6 +79,19 @@ TEST(Scenario, OpenAModel) {
   });
 }
 
+TEST(Scenario, ReadAModelWithAnotherScaling) {
+  play([](ImGuiTestContext* ctx) {
+    Stage& stage = stage_of(ctx);
+    ctx->ItemClick("//###models/Open reading");
+    IM_CHECK_EQ(stage.session().models.size(), std::size_t{3});
+    IM_CHECK(stage.session().models.back() == "rope (yarn x2)");
+    const auto& heads = stage.desktop.lab().of("rope (yarn x2)").heads;
+    IM_CHECK(wait_for(ctx, [&] { return heads.answer() != nullptr; }));
+    ctx->ItemClick("//###models/Open reading");  // it is open already
+    IM_CHECK_EQ(stage.session().models.size(), std::size_t{3});
+  });
+}
+
 TEST(Scenario, PickAHead) {
   play([](ImGuiTestContext* ctx) {
     Stage& stage = stage_of(ctx);

@@ -11,6 +11,7 @@
 #include "attention_keeper.h"
 #include "formats/error.h"
 #include "golden.h"
+#include "model/fused_attention.h"
 #include "model/loss.h"
 #include "model/open_model.h"
 
@@ -227,33 +228,48 @@ double difference(const at::Tensor& a, const at::Tensor& b) {
   return (a.to(at::kDouble) - b.to(at::kDouble)).nan_to_num(0.0).abs().max().item<double>();
 }
 
+void expect_same_probes(const ProbeResult& fused, const ProbeResult& plain) {
+  // Float32 sums of up to 81 terms of order one to ten.
+  EXPECT_LT(difference(fused.entropy, plain.entropy), 1e-4);
+  EXPECT_LT(difference(fused.max_score, plain.max_score), 1e-4);
+  EXPECT_LT(difference(fused.top1_mass, plain.top1_mass), 1e-5);
+  EXPECT_LT(difference(fused.first_key_weight, plain.first_key_weight), 1e-5);
+  EXPECT_LT(difference(fused.mean_distance, plain.mean_distance), 1e-3);
+  ASSERT_EQ(fused.window_mass.size(), plain.window_mass.size());
+  for (std::size_t n = 0; n < plain.window_mass.size(); ++n) {
+    EXPECT_LT(difference(fused.window_mass[n], plain.window_mass[n]), 1e-5);
+  }
+  EXPECT_TRUE(fused.bucket_pairs.equal(plain.bucket_pairs));
+  EXPECT_LT(difference(fused.bucket_weight, plain.bucket_weight), 1e-3);
+  EXPECT_LT(relative_error(fused.bucket_score, plain.bucket_score), 1e-4);
+  EXPECT_LT(relative_error(fused.bucket_score_square, plain.bucket_score_square), 1e-4);
+}
+
+// After the forward pass, and on its way.
 TEST_P(EveryEncoding, ProbesAndMapsOfTheKernelAreThePlainOnes) {
   const auto model = tiny_model(GetParam(), at::kFloat);
   const at::NoGradGuard no_grad;
-  AttentionKeeper keeper;
-  model->decoder.hidden(random_ids(2, 81, model->config().vocab_size), {}, &keeper);
+  const at::Tensor ids = random_ids(2, 81, model->config().vocab_size);
   ProbeRequest request;
   request.entropy = request.max_score = request.max_key = request.top1_mass = true;
   request.first_key_weight = request.mean_distance = true;
   request.windows = {1, 16, 64};
   request.bucket_edges = {0, 1, 2, 5, 17, 64};
-  for (const auto& layer : keeper.layers) {
+  AttentionKeeper keeper, measured;
+  measured.probes = &request;
+  const at::Tensor hidden = model->decoder.hidden(ids, {}, &keeper);
+  EXPECT_TRUE(model->decoder.hidden(ids, {}, &measured).equal(hidden));
+  for (std::size_t n = 0; n < keeper.layers.size(); ++n) {
+    const auto& layer = keeper.layers[n];
     const ProbeResult fused = layer->probe(request);
     const ProbeResult plain = plain_probe(*layer, request);
-    EXPECT_EQ(fused.kernel == plain.kernel, !fused_obstacle(layer->program(), layer->v()).empty());
-    // Float32 sums of up to 81 terms of order one to ten.
-    EXPECT_LT(difference(fused.entropy, plain.entropy), 1e-4);
-    EXPECT_LT(difference(fused.max_score, plain.max_score), 1e-4);
-    EXPECT_LT(difference(fused.top1_mass, plain.top1_mass), 1e-5);
-    EXPECT_LT(difference(fused.first_key_weight, plain.first_key_weight), 1e-5);
-    EXPECT_LT(difference(fused.mean_distance, plain.mean_distance), 1e-3);
-    for (std::size_t n = 0; n < request.windows.size(); ++n) {
-      EXPECT_LT(difference(fused.window_mass[n], plain.window_mass[n]), 1e-5);
-    }
-    EXPECT_TRUE(fused.bucket_pairs.equal(plain.bucket_pairs));
-    EXPECT_LT(difference(fused.bucket_weight, plain.bucket_weight), 1e-3);
-    EXPECT_LT(relative_error(fused.bucket_score, plain.bucket_score), 1e-4);
-    EXPECT_LT(relative_error(fused.bucket_score_square, plain.bucket_score_square), 1e-4);
+    const bool runs_fused = fused_obstacle(layer->program(), layer->v()).empty();
+    EXPECT_EQ(fused.kernel == plain.kernel, !runs_fused);
+    expect_same_probes(fused, plain);
+    expect_same_probes(measured.layers[n]->probe(request), plain);
+    // The pass had the answer: it is the same memory each time.
+    const auto again = [&] { return measured.layers[n]->probe(request).bucket_score; };
+    EXPECT_EQ(again().data_ptr() == again().data_ptr(), runs_fused);
     for (const MapQuantity quantity : {MapQuantity::weight, MapQuantity::score}) {
       MapRequest view;
       view.batch = 1;
@@ -269,6 +285,46 @@ TEST_P(EveryEncoding, ProbesAndMapsOfTheKernelAreThePlainOnes) {
       EXPECT_LT(difference(ours.mean, reference.mean), allowed);
       EXPECT_LT(difference(ours.maximum, reference.maximum), allowed);
     }
+  }
+}
+
+// The output, and the gradients of its sum weighted by cosines with respect to q, k and v.
+std::vector<at::Tensor> output_and_gradients(const LayerAttention& layer, at::ScalarType dtype,
+                                             Backend backend) {
+  const bool as_it_is = dtype == layer.v().scalar_type();
+  AttentionProgram program = as_it_is ? layer.program() : in_dtype(layer.program(), dtype);
+  std::vector<at::Tensor> leaves;
+  for (const at::Tensor& x : {program.q, program.k, layer.v().to(dtype)}) {
+    leaves.push_back(x.detach().clone().requires_grad_());
+  }
+  program.q = leaves[0];
+  program.k = leaves[1];
+  const at::Tensor out = attention(program, leaves[2], {.backend = backend}).out;
+  EXPECT_EQ(out.scalar_type(), dtype);
+  const at::Tensor weights = at::arange(out.numel(), at::kDouble).cos().view(out.sizes());
+  (out * weights.to(dtype)).sum().backward();
+  std::vector<at::Tensor> result{out.detach()};
+  for (const at::Tensor& leaf : leaves) result.push_back(leaf.grad());
+  return result;
+}
+
+TEST_P(EveryEncoding, SixteenBitTensorsLoseNoMoreInTheKernelThanInPlainOps) {
+  const auto model = tiny_model(GetParam(), at::kBFloat16);
+  AttentionKeeper keeper;
+  {
+    const at::NoGradGuard no_grad;
+    model->decoder.hidden(random_ids(2, 81, model->config().vocab_size), {}, &keeper);
+  }
+  const LayerAttention& layer = *keeper.layers[0];
+  if (!fused_obstacle(layer.program(), layer.v()).empty()) return;  // runs plain, and says so
+  EXPECT_EQ(layer.kernel(), fused_kernel_name());
+  const auto exact = output_and_gradients(layer, at::kDouble, Backend::plain);
+  const auto plain = output_and_gradients(layer, at::kBFloat16, Backend::plain);
+  const auto fused = output_and_gradients(layer, at::kBFloat16, Backend::fused);
+  for (std::size_t n = 0; n < exact.size(); ++n) {
+    // Half a unit in the last of bfloat16's 8 digits, of the largest entry, is lost by storing it.
+    const double rounding = exact[n].abs().max().item<double>() / 512;
+    EXPECT_LE(difference(fused[n], exact[n]), 2 * difference(plain[n], exact[n]) + rounding) << n;
   }
 }
 

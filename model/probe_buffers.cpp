@@ -1,0 +1,62 @@
+#include "model/probe_buffers.h"
+
+#include <ATen/ATen.h>
+
+#include <utility>
+
+#include "model/fused_attention.h"
+
+namespace phasescope::model {
+
+ProbeBuffers::ProbeBuffers(const ProbeRequest& request, const kernels::AttentionShape& shape)
+    : rows_({shape.batch, shape.heads, shape.queries}) {
+  add_row(request.entropy, result_.entropy, outputs_.rows.entropy);
+  add_row(request.max_score, result_.max_score, outputs_.rows.max_score);
+  add_row(request.top1_mass, result_.top1_mass, outputs_.rows.top1_mass);
+  add_row(request.first_key_weight, result_.first_key_weight, outputs_.rows.first_key_weight);
+  add_row(request.mean_distance, result_.mean_distance, outputs_.rows.mean_distance);
+  if (request.max_key) {
+    result_.max_key = at::empty(rows_, at::kInt);
+    outputs_.rows.max_key = result_.max_key.mutable_data_ptr<std::int32_t>();
+  }
+  add_windows(request.windows);
+  if (request.bucket_edges.size() > 1) add_buckets(request.bucket_edges, shape);
+}
+
+ProbeResult ProbeBuffers::take() {
+  if (result_.max_key.defined()) result_.max_key = result_.max_key.to(at::kLong);
+  result_.kernel = fused_kernel_name();
+  return std::move(result_);
+}
+
+void ProbeBuffers::add_row(bool wanted, at::Tensor& tensor, float*& pointer) {
+  if (!wanted) return;
+  tensor = at::empty(rows_, at::kFloat);
+  pointer = tensor.mutable_data_ptr<float>();
+}
+
+void ProbeBuffers::add_windows(const std::vector<std::int64_t>& windows) {
+  result_.window_mass.resize(windows.size());
+  for (std::size_t n = 0; n < windows.size(); ++n) {
+    outputs_.rows.windows[n] = windows[n];
+    add_row(true, result_.window_mass[n], outputs_.rows.window_mass[n]);
+  }
+}
+
+void ProbeBuffers::add_buckets(const std::vector<std::int64_t>& edges,
+                               const kernels::AttentionShape& shape) {
+  kernels::BucketProbes& buckets = outputs_.buckets;
+  buckets.edges = edges.data();
+  buckets.count = static_cast<std::int64_t>(edges.size()) - 1;
+  const std::vector<std::int64_t> sizes = {shape.batch, shape.heads, buckets.count};
+  result_.bucket_pairs = at::zeros(sizes, at::kLong);
+  result_.bucket_weight = at::zeros(sizes, at::kDouble);
+  result_.bucket_score = at::zeros(sizes, at::kDouble);
+  result_.bucket_score_square = at::zeros(sizes, at::kDouble);
+  buckets.pairs = result_.bucket_pairs.mutable_data_ptr<std::int64_t>();
+  buckets.weight = result_.bucket_weight.mutable_data_ptr<double>();
+  buckets.score = result_.bucket_score.mutable_data_ptr<double>();
+  buckets.score_square = result_.bucket_score_square.mutable_data_ptr<double>();
+}
+
+}  // namespace phasescope::model

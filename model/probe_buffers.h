@@ -1,0 +1,33 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/attention.h"
+#include "model/attention.h"
+
+namespace phasescope::model {
+
+// Memory for what a request measures, and a kernel's outputs that point at it.
+class ProbeBuffers {
+ public:
+  // `request` is read as long as the kernel runs.
+  ProbeBuffers(const ProbeRequest& request, const kernels::AttentionShape& shape);
+
+  kernels::ForwardOutputs& outputs() { return outputs_; }
+  // What the kernel has written; once, after it ran.
+  ProbeResult take();
+
+ private:
+  void add_row(bool wanted, at::Tensor& tensor, float*& pointer);
+  void add_windows(const std::vector<std::int64_t>& windows);
+  void add_buckets(const std::vector<std::int64_t>& edges, const kernels::AttentionShape& shape);
+
+  std::vector<std::int64_t> rows_;
+  ProbeResult result_;
+  kernels::ForwardOutputs outputs_;
+};
+
+}  // namespace phasescope::model
