@@ -45,6 +45,8 @@ template <typename T, int D, class Probes, DeviceScore Score>
 class BlockForward {
   using Layout = ForwardLayout<D, Score>;
   static constexpr int kStateDim = Layout::kStateDim;
+  // Keys taken at a time: half a tile where the registers would not do for more.
+  static constexpr int kWidth = D == 128 && (Score::kDots == 2 || Score::kState) ? 32 : kRows;
 
  public:
   __device__ explicit BlockForward(const ForwardLaunch<Score>& launch)
@@ -75,7 +77,7 @@ class BlockForward {
       wait_copies<1>();
       __syncthreads();
       if (tile == begin) load_queries();
-      attend(tile);
+      for (int first = 0; first < kRows; first += kWidth) attend(tile, first);
       __syncthreads();
     }
     wait_copies<0>();
@@ -124,34 +126,34 @@ class BlockForward {
     };
   }
 
-  /// One tile of keys: scores, running softmax, weighted values.
-  __device__ void attend(int tile) {
-    const Chunk<false> chunk(position(), tile * kRows, 0, warp_, lane_);
-    float s[kRows / 8][4];
+  /// Keys first .. first + kWidth - 1 of a tile: scores, running softmax, weighted values.
+  __device__ void attend(int tile, int first) {
+    const Chunk<false> chunk(position(), tile * kRows, first, warp_, lane_);
+    float s[kWidth / 8][4];
     {
-      Dots<kRows, Score> dots;
-      multiply_rows<T, D>(problem_.score, rows(), row_sum_, stage(tile) + Layout::kKeys, 0, lane_,
-                          dots);
+      Dots<kWidth, Score> dots;
+      multiply_rows<T, D>(problem_.score, rows(), row_sum_, stage(tile) + Layout::kKeys, first,
+                          lane_, dots);
       score_chunk(problem_, dots, stage(tile) + Layout::kEntries, chunk, s);
     }
-    const int first = position() + warp_ * 16;
-    if (!visibility_.whole(first, first + 15, chunk.column, chunk.column + kRows - 1)) {
-      mask_chunk<kRows>(visibility_, chunk, s);
+    const int row = position() + warp_ * 16, column = tile * kRows + first;
+    if (!visibility_.whole(row, row + 15, column, column + kWidth - 1)) {
+      mask_chunk<kWidth>(visibility_, chunk, s);
     }
     soften(chunk, s);
-    accumulate<T, D, kRows>(s, stage(tile) + Layout::kValues, 0, lane_, out_);
+    accumulate<T, D, kWidth>(s, stage(tile) + Layout::kValues, first, lane_, out_);
     if constexpr (Score::kState) {
-      accumulate<T, kStateDim, kRows>(s, stage(tile) + Layout::kState, 0, lane_, state_);
+      accumulate<T, kStateDim, kWidth>(s, stage(tile) + Layout::kState, first, lane_, state_);
     }
   }
 
   /// Scores to weights relative to the running maximum; sums and values so far are rescaled.
-  __device__ void soften(const Chunk<false>& chunk, float (&s)[kRows / 8][4]) {
+  __device__ void soften(const Chunk<false>& chunk, float (&s)[kWidth / 8][4]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float best = rows_.maximum[half];
 #pragma unroll
-      for (int n = 0; n < kRows / 8; ++n) {
+      for (int n = 0; n < kWidth / 8; ++n) {
         best = fmaxf(best, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
       }
       best = quad_max(best);
@@ -166,7 +168,7 @@ class BlockForward {
       rescale<D>(out_, half, factor);
       if constexpr (Score::kState) rescale<kStateDim>(state_, half, factor);
 #pragma unroll
-      for (int n = 0; n < kRows / 8; ++n) {
+      for (int n = 0; n < kWidth / 8; ++n) {
 #pragma unroll
         for (int e = 2 * half; e < 2 * half + 2; ++e) {
           const float p = exp2f(s[n][e] - base);

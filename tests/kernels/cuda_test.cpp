@@ -484,8 +484,9 @@ TEST_P(Cuda, IsRightAtEveryHeadDimension) {
 
 TEST_P(Cuda, IsRightForOtherNumbersOfQueriesThanKeys) {
   Problem problem{GetParam()};
+  // An offset that lets a block of keys end one past what the first query of a warp sees.
   problem.shape = {1, 4, 2, 70, 150, 32};
-  problem.shape.query_offset = 80;
+  problem.shape.query_offset = 78;
   check(problem);
   problem.shape.causal = false;
   check(problem);
