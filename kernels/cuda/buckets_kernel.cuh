@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kThreads)
     DistanceSums part;
     pair.for_diagonal(thread, [&](int row, float t) {
       if (t == -INFINITY || query + row >= pair.queries()) return;
-      part.weight += exp2f(t - pair.lse_of_row(row));
+      part.weight += fast_exp2(t - pair.lse_of_row(row));
       part.score += t;
       part.square += t * t;
       ++part.pairs;

@@ -161,7 +161,7 @@ class BlockForward {
       const float base = best == -INFINITY ? 0 : best;
       const float old = rows_.maximum[half];
       const float step = old == -INFINITY ? 0 : old - base;
-      const float factor = old == -INFINITY ? 0 : exp2f(step);
+      const float factor = old == -INFINITY ? 0 : fast_exp2(step);
       rows_.probes[half].rescale(factor, step, rows_.sum[half]);
       rows_.maximum[half] = best;
       rows_.sum[half] *= factor;
@@ -171,7 +171,7 @@ class BlockForward {
       for (int n = 0; n < kWidth / 8; ++n) {
 #pragma unroll
         for (int e = 2 * half; e < 2 * half + 2; ++e) {
-          const float p = exp2f(s[n][e] - base);
+          const float p = fast_exp2(s[n][e] - base);
           rows_.sum[half] += p;
           rows_.probes[half].add(outputs_.rows, p, s[n][e], base, chunk.row_of(e),
                                  chunk.column_of(n, e));

@@ -183,7 +183,7 @@ class TilePair {
     for (int n = 0; n < kColumns / 8; ++n) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        weight[n][e] = exp2f(t[n][e] - of_query(Layout::kLse, chunk, n, e));
+        weight[n][e] = fast_exp2(t[n][e] - of_query(Layout::kLse, chunk, n, e));
       }
     }
     multiply_values(first);

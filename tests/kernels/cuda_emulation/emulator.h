@@ -30,7 +30,7 @@
 //     from global memory checked against the bounds
 //   - a write of shared memory that another lane of the same warp has just read
 //   - how tensor cores round: sums of 16 products are exact here and rounded once to float32
-//   - the fast functions' errors: __cosf, __sinf, exp2f, log2f are the C library's
+//   - the fast functions' errors: 2^x, log2f, __cosf and __sinf are the C library's
 //   - registers, spills, bank conflicts, speed, and what nvcc makes of the source
 
 #include <cstddef>

@@ -5,6 +5,7 @@
 
 #include <cuda_runtime.h>
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 
@@ -45,6 +46,11 @@ inline void commit_copies() { emulation::commit_copies(); }
 template <int kPending>
 void wait_copies() {
   emulation::wait_copies(kPending);
+}
+
+inline float fast_exp2(float x) {
+  const float y = std::exp2(x);
+  return y < 0x1p-126f ? 0 : y;
 }
 
 /// ldmatrix.x4: lane n gives the address of row n % 8 of matrix n / 8; of each matrix, lane n gets
