@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <optional>
 #include <cmath>
 
 #include "analysis/tensors.h"
@@ -127,19 +128,22 @@ class PatternsAnalysis {
       any = true;
       add_curves(l, table, corrects() ? "base" : "bias");
     }
-    if (corrects()) {
+    // A table that the encoding makes for some texts alone, as fire does, is read like a term.
+    if (corrects() || (!any && kind() == Kind::table)) {
       add_term(query, length, any ? "corrected" : "term", progress);
       any = true;
     }
     for (std::int64_t d = 0; any && d < length; ++d) out_.result.bias_distances.push_back(d);
   }
 
-  // Whether the positional term is no table of distances, or more than one.
-  bool corrects() {
-    if (kind_ < 0) kind_ = static_cast<int>(pass_.layer(0)->program().kind);
-    return kind_ == static_cast<int>(model::AttentionProgram::Kind::cape) ||
-           kind_ == static_cast<int>(model::AttentionProgram::Kind::term);
+  using Kind = model::AttentionProgram::Kind;
+
+  Kind kind() {
+    if (!kind_) kind_ = pass_.layer(0)->program().kind;
+    return *kind_;
   }
+  // Whether the positional term is no table of distances, or more than one.
+  bool corrects() { return kind() == Kind::cape || kind() == Kind::term; }
 
   void add_curves(std::int64_t layer, const at::Tensor& table, const std::string& what) {
     for (std::int64_t head = 0; head < table.size(0); ++head) {
@@ -175,7 +179,7 @@ class PatternsAnalysis {
   const Passes& passes_;
   const PatternsOptions& options_;
   TextPass& pass_;
-  int kind_ = -1;
+  std::optional<Kind> kind_;
   PatternsOutput out_;
 };
 

@@ -166,11 +166,14 @@ class Cape final : public Encoding {
                               layer.at("mlp.0.bias"),
                               layer.at("mlp.2.weight"),
                               layer.at("mlp.2.bias")};
-    if (conv_ || on_fire()) return as_term(program, cape, layer);
+    if (conv_) return as_term(program, cape, layer);
     program.kind = AttentionProgram::Kind::cape;
     program.cape = cape;
-    program.cape.values =
-        bias_table(layer, state.positions.largest_distance() + 1, q.scalar_type());
+    if (!base_) return program;
+    // FIRE's is one by distance within its threshold alone.
+    const AttentionProgram base = base_->program(layer, q, k, state);
+    if (base.kind != AttentionProgram::Kind::table) return as_term(program, cape, layer);
+    program.cape.values = base.table.values;
     return program;
   }
 
@@ -181,9 +184,14 @@ class Cape final : public Encoding {
   std::vector<EncodingCost> cost(const CostSizes& s) const override {
     const char* name = "correction of the scores";
     const double macs = (reads_both() ? 3 : 2) * s.heads * number("hidden") * (conv_ ? 3 : 1);
-    if (on_fire()) return {base_->cost(s).at(0), pair_cost(name, s, macs)};
-    if (conv_) return {pair_cost(name, s, macs)};
-    return {{name, s.layers * macs * s.all_pairs, s.layers * macs * s.seen_pairs, 0, 0}};
+    std::vector<EncodingCost> costs;
+    if (on_fire()) costs = base_->cost(s);
+    if (conv_ || (on_fire() && s.tokens * step_ > number("base_threshold"))) {
+      costs.push_back(pair_cost(name, s, macs));
+    } else {
+      costs.push_back({name, s.layers * macs * s.all_pairs, s.layers * macs * s.seen_pairs, 0, 0});
+    }
+    return costs;
   }
 
  private:

@@ -41,18 +41,23 @@ struct FireBias {
   bool leaky = false, causal = true;
   double step = 1;  // places a token
 
+  // (.., H) of distances and normalisers (..) in places.
+  at::Tensor network(const at::Tensor& distance, const at::Tensor& normaliser) const {
+    const at::Tensor u =
+        at::log((c * distance).abs() + 1) / (at::log((c * normaliser).abs() + 1) + kEpsilon);
+    const at::Tensor x = at::linear(u.unsqueeze(-1), w1, b1);
+    return at::linear(leaky ? at::leaky_relu(x, kLeak) : at::relu(x), w2, b2);
+  }
+
+  at::Tensor least_normaliser() const { return (multiplier * threshold).abs(); }
+
   // (B or 1, H, rows, columns) of `dtype`.
   at::Tensor operator()(const TermRegion& region, at::ScalarType dtype) const {
     const at::Tensor query = region.query_id.to(dtype) * step;
     const at::Tensor key = region.key_id.to(dtype) * step;
     const at::Tensor distance = causal ? (query - key).clamp_min(0) : (query - key).abs();
     const at::Tensor last = causal ? query : at::maximum(query, key);
-    const at::Tensor normaliser = at::maximum(last, (multiplier * threshold).abs());
-    const at::Tensor u =
-        at::log((c * distance).abs() + 1) / (at::log((c * normaliser).abs() + 1) + kEpsilon);
-    const at::Tensor x = at::linear(u.unsqueeze(-1), w1, b1);
-    const at::Tensor hidden = leaky ? at::leaky_relu(x, kLeak) : at::relu(x);
-    return at::linear(hidden, w2, b2).movedim(-1, 1);
+    return network(distance, at::maximum(last, least_normaliser())).movedim(-1, 1);
   }
 };
 
@@ -99,19 +104,39 @@ class Fire final : public Encoding {
   AttentionProgram program(const Parameters& layer, const at::Tensor& q, const at::Tensor& k,
                            const PositionState& state) const override {
     AttentionProgram program = unrotated(q, k, state);
+    const FireBias fire = fire_of(layer, q.scalar_type());
+    if (within_threshold(fire, state.positions)) {
+      program.kind = AttentionProgram::Kind::table;
+      const at::Tensor distance = distances(state.positions.length, q.scalar_type());
+      program.table.values = fire.network(distance, fire.least_normaliser()).t();
+      return program;
+    }
     program.kind = AttentionProgram::Kind::term;
     program.term.arrays = 3 * integer("hidden");
-    program.term.score = [fire = fire_of(layer, q.scalar_type())](const TermRegion& region) {
-      return with_bias(fire, region);
-    };
+    program.term.score = [fire](const TermRegion& region) { return with_bias(fire, region); };
     return program;
   }
 
+  // Within the threshold the network runs once for each distance, and scores get one addition.
   std::vector<EncodingCost> cost(const CostSizes& s) const override {
-    return {pair_cost("network of the bias", s, number("hidden") * (1 + s.heads))};
+    const double macs = number("hidden") * (1 + s.heads);
+    EncodingCost cost = pair_cost("network of the bias", s, macs);
+    if (s.tokens * step_ <= number("threshold")) {
+      cost.executed_macs = s.layers * s.tokens * macs;
+      cost.executed_flops = s.layers * s.heads * s.seen_pairs;
+    }
+    return {cost};
   }
 
  private:
+  // Whether every query has the normaliser of the threshold, so that the bias is a function of the
+  // distance alone.
+  bool within_threshold(const FireBias& fire, const Positions& positions) const {
+    if (!positions.consecutive() || positions.length == 0) return false;
+    const auto last = static_cast<double>(positions.shift + positions.length - 1) * step_;
+    return last < fire.least_normaliser().item<double>();
+  }
+
   FireBias fire_of(const Parameters& layer, at::ScalarType dtype) const {
     const auto stored = layer.find("init_L");
     const at::Tensor threshold = stored != layer.end()

@@ -47,6 +47,10 @@ std::vector<Variant> variants() {
   list.push_back({"rope_partial", "rope", {{"partial_rotary_factor", 0.5}}});
   list.push_back({"rope_values", "rope", {{"rotate_values", true}}});
   list.push_back({"cape_conv_fire", "cape", {{"form", "conv"}, {"base", "fire"}}});
+  list.push_back({"fire_past_its_threshold", "fire", {{"threshold", 20.5}}});
+  list.push_back({"cape_fire_past_its_threshold",
+                  "cape",
+                  {{"base", "fire"}, {"base_threshold", 20.5}}});
   list.push_back({"cape_rotated", "cape", {{"rotate", true}}});
   list.push_back({"tape_without_equivariance", "tape", {{"equivariance", false}}});
   list.push_back(

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <tuple>
@@ -72,7 +73,7 @@ TEST(Fire, AgreesWithThePublicModules) {
 TEST(Fire, AgreesWithTheReferenceBelowAndPastItsThreshold) {
   const std::string file = "papers/reference/biases.safetensors";
   const Json cases = formats::json_from_file(golden("papers/reference/cases.json"));
-  int compared = 0;
+  int compared = 0, tables = 0;
   for (const Json& item : cases.at("biases").at("fire")) {
     const std::string name = "fire." + item.at("name").get<std::string>();
     const at::Tensor expected = golden_tensor(file, name);  // (H, N, N)
@@ -98,9 +99,24 @@ TEST(Fire, AgreesWithTheReferenceBelowAndPastItsThreshold) {
         noted("fire", file, "f64", relative_error(encoding->bias(parameters, region)[0], expected)),
         1e-12)
         << name;
+    // Below its threshold it is a table of distances; what attention adds is the same.
+    PositionState state;
+    state.positions.length = n;
+    const at::Tensor q = at::zeros({1, expected.size(0), n, 8}, at::kDouble);
+    const AttentionProgram program = encoding->program(parameters, q, q, state);
+    const double threshold =
+        std::abs(item.at("L").get<double>() * item.at("L_multiplier").get<double>());
+    const bool below = static_cast<double>(n - 1) < threshold;
+    tables += below ? 1 : 0;
+    using Kind = AttentionProgram::Kind;
+    EXPECT_EQ(program.kind, below ? Kind::table : Kind::term) << name;
+    const at::Tensor scores = plain_scores(program, {0, expected.size(0)}, {0, n}, {0, n})[0];
+    EXPECT_LT(relative_error(causal_part(scores), causal_part(expected)), 1e-12) << name;
     ++compared;
   }
   EXPECT_EQ(compared, 3);
+  EXPECT_GT(tables, 0);
+  EXPECT_LT(tables, 3);
 }
 
 TEST(Cape, AgreesWithThePublicModulesOverFire) {
