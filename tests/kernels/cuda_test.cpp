@@ -1,7 +1,6 @@
 // The CUDA form on the cases of the CPU tests, in both types, against float64. Compiled twice: for
 // a device, and with kernels/cuda for the CPU (cuda_emulation/emulator.h).
 
-#include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,190 +9,19 @@
 #include <memory>
 
 #include "kernels/cuda/attention_cuda.h"
-#include "kernels/cuda/cuda_check.h"
 #include "tests/kernels/cases.h"
 #include "tests/kernels/compare.h"
-#include "tests/kernels/half_types.h"
+#include "tests/kernels/device_case.h"
 #include "tests/kernels/reference.h"
 
 namespace phasescope::kernels::testing {
 namespace {
-
-struct HalfType {
-  const char* name;
-  CudaType type;
-  std::uint16_t (*to)(float);
-  float (*from)(std::uint16_t);
-  double epsilon;  ///< half a unit in the last place of 1
-
-  float round(float x) const { return from(to(x)); }
-};
-const HalfType kTypes[] = {{"bfloat16", CudaType::bfloat16, to_bfloat16, from_bfloat16, 0x1p-9},
-                           {"float16", CudaType::float16, to_float16, from_float16, 0x1p-12}};
 
 /// What the CUDA form has; the others fall back to the plain twin.
 const Kind kKinds[] = {Kind::plain, Kind::table,       Kind::table_signed,
                        Kind::tapa,  Kind::tapa_linear, Kind::tape};
 
 bool has_phase(Kind kind) { return kind == Kind::tapa || kind == Kind::tapa_linear; }
-
-/// Device memory of some values.
-template <typename T>
-class DeviceArray {
- public:
-  DeviceArray() = default;
-  explicit DeviceArray(std::size_t count) : count_(count) {
-    PHASESCOPE_CUDA(cudaMalloc(&data_, std::max<std::size_t>(count, 1) * sizeof(T)));
-  }
-  explicit DeviceArray(const std::vector<T>& values) : DeviceArray(values.size()) {
-    PHASESCOPE_CUDA(cudaMemcpy(data_, values.data(), count_ * sizeof(T), cudaMemcpyHostToDevice));
-  }
-  ~DeviceArray() { EXPECT_EQ(cudaFree(data_), cudaSuccess) << "written outside"; }
-  DeviceArray(DeviceArray&& other) noexcept { *this = std::move(other); }
-  DeviceArray& operator=(DeviceArray&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(count_, other.count_);
-    return *this;
-  }
-
-  T* data() const { return count_ ? data_ : nullptr; }
-  std::vector<T> values() const {
-    std::vector<T> result(count_);
-    PHASESCOPE_CUDA(cudaMemcpy(result.data(), data_, count_ * sizeof(T), cudaMemcpyDeviceToHost));
-    return result;
-  }
-
- private:
-  T* data_ = nullptr;
-  std::size_t count_ = 0;
-};
-
-/// A 16-bit tensor on the device.
-class HalfArray {
- public:
-  /// Rounds `values` in place, so that a reference reads the same numbers.
-  HalfArray(const HalfType& type, std::vector<float>& values) : type_(type) {
-    std::vector<std::uint16_t> bits;
-    for (float& value : values) {
-      bits.push_back(type.to(value));
-      value = type.from(bits.back());
-    }
-    array_ = DeviceArray<std::uint16_t>(bits);
-  }
-
-  template <typename T>
-  CudaTensor tensor(const Tensor4<T>& strides) const {
-    return {array_.data(), strides.batch, strides.head, strides.row};
-  }
-  std::vector<float> values() const {
-    std::vector<float> result;
-    for (const std::uint16_t bits : array_.values()) result.push_back(type_.from(bits));
-    return result;
-  }
-
- private:
-  const HalfType& type_;
-  DeviceArray<std::uint16_t> array_;
-};
-
-/// A case on the device.
-class DeviceCase {
- public:
-  DeviceCase(const HalfType& type, Case& c)
-      : c_(c),
-        q_(type, c.q),
-        k_(type, c.k),
-        v_(type, c.v),
-        state_(type, c.state),
-        out_(type, c.out),
-        out_state_(type, c.out_state),
-        table_(c.table),
-        real_(c.real),
-        lse_(c.lse.size()),
-        d_out_(type, c.d_out),
-        d_out_state_(type, c.d_out_state),
-        dq_(type, c.dq),
-        dk_(type, c.dk),
-        dv_(type, c.dv),
-        d_state_(type, c.d_state),
-        d_table_(c.d_table.size()) {
-    attention.shape = c.inputs.shape;
-    attention.type = type.type;
-    attention.scale = c.inputs.scale;
-    attention.soft_cap = c.inputs.soft_cap;
-    attention.key_mask = real_.data();
-    attention.q = q_.tensor(c.inputs.q);
-    attention.k = k_.tensor(c.inputs.k);
-    attention.v = v_.tensor(c.inputs.v);
-    attention.variant = variant();
-    outputs.out = out_.tensor(c.outputs.out);
-    outputs.out_state = out_state_.tensor(c.outputs.out_state);
-    outputs.lse = lse_.data();
-  }
-
-  void forward() {
-    cuda_attention_forward(attention, outputs);
-    PHASESCOPE_CUDA(cudaDeviceSynchronize());
-    c_.out = out_.values();
-    c_.out_state = out_state_.values();
-    c_.lse = lse_.values();
-  }
-
-  /// After forward().
-  void backward() {
-    const DeviceArray<char> workspace(cuda_backward_workspace(attention));
-    CudaSavedForward saved{
-        outputs.out, outputs.out_state, outputs.lse, d_out_.tensor(c_.saved.d_out), {}};
-    CudaGradients gradients;
-    gradients.dq = dq_.tensor(c_.gradients.dq);
-    gradients.dk = dk_.tensor(c_.gradients.dk);
-    gradients.dv = dv_.tensor(c_.gradients.dv);
-    gradients.workspace = workspace.data();
-    if (const auto* tape = std::get_if<TapeGradients>(&c_.gradients.variant)) {
-      saved.d_out_state = d_out_state_.tensor(tape->d_out_state);
-      gradients.d_state = d_state_.tensor(tape->d_state);
-    } else if (const auto* table = std::get_if<TableGradients>(&c_.gradients.variant)) {
-      gradients.d_table = d_table_.data();
-      gradients.d_table_stride = table->head_stride;
-    }
-    cuda_attention_backward(attention, saved, gradients);
-    PHASESCOPE_CUDA(cudaDeviceSynchronize());
-    c_.dq = dq_.values();
-    c_.dk = dk_.values();
-    c_.dv = dv_.values();
-    c_.d_state = d_state_.values();
-    if (!c_.d_table.empty()) c_.d_table = d_table_.values();
-  }
-
-  CudaAttention attention;
-  CudaForwardOutputs outputs;
-
- private:
-  CudaVariant variant() const {
-    if (const auto* table = std::get_if<TableVariant>(&c_.inputs.variant)) {
-      TableVariant result = *table;
-      result.values = table_.data();
-      return result;
-    }
-    if (const auto* tapa = std::get_if<TapaVariant>(&c_.inputs.variant)) {
-      TapaVariant result = *tapa;
-      result.power = table_.data();
-      return result;
-    }
-    if (const auto* tape = std::get_if<TapeVariant>(&c_.inputs.variant)) {
-      return CudaTapeVariant{state_.tensor(tape->state), tape->state_dim};
-    }
-    return PlainVariant{};
-  }
-
-  Case& c_;
-  HalfArray q_, k_, v_, state_, out_, out_state_;
-  DeviceArray<float> table_;
-  DeviceArray<std::uint8_t> real_;
-  DeviceArray<float> lse_;
-  HalfArray d_out_, d_out_state_, dq_, dk_, dv_, d_state_;
-  DeviceArray<float> d_table_;
-};
 
 /// All row probes of a case.
 struct DeviceProbes {
