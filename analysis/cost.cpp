@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
 
-#include "analysis/model_sides.h"
 #include "formats/error.h"
 #include "model/encoding.h"
 #include "model/encoding_cost.h"
@@ -31,8 +31,11 @@ double pairs_seen(double n, bool causal, double window) {
 }
 
 double seen_pairs(const model::ModelConfig& config, double n) {
-  const auto local = static_cast<double>(config.attention.local_layers.size());
   const auto layers = static_cast<double>(config.layers);
+  // An encoder shares its decoder's list, which may name more layers than it has.
+  const auto local = static_cast<double>(
+      std::ranges::count_if(config.attention.local_layers,
+                            [&config](std::int64_t layer) { return layer < config.layers; }));
   const bool causal = config.attention.causal;
   const auto window = static_cast<double>(config.attention.window);
   return (local * pairs_seen(n, causal, window) + (layers - local) * pairs_seen(n, causal, 0)) /
@@ -50,6 +53,8 @@ Sizes sizes_of(const model::ModelConfig& config, std::int64_t length) {
           of(config.embedding.width > 0 ? config.embedding.width : config.width)};
 }
 
+double embedding_size(const Sizes& s) { return s.vocabulary * s.embedding; }
+
 struct Part {
   std::string name;
   double published_macs = 0, executed_macs = 0, parameters = 0;
@@ -61,22 +66,46 @@ Part matrix_part(const std::string& name, double tokens, double size) {
   return {name, size * tokens, size * tokens, size, 0, 0};
 }
 
-std::vector<Part> plain_parts(const Sizes& s, const model::ModelConfig& config) {
+// Attention of all layers, every query of which sees `seen_pairs` / tokens keys on average.
+void add_attention(const std::string& stack, const Sizes& s, double seen_pairs,
+                   std::vector<Part>& parts) {
   const double query_width = s.heads * s.head_dim, key_width = s.kv_heads * s.head_dim;
   const double projections = s.layers * s.width * (2 * query_width + 2 * key_width);
-  const double mlp = s.layers * s.mlp_matrices * s.width * s.ffn;
   const double scores = s.layers * s.heads;
   // Softmax: subtract, exponential, sum, divide.
   const double softmax = 4;
-  std::vector<Part> parts = {
-      {"projections q, k, v, o", projections * s.tokens, projections * s.tokens, projections, 0, 0},
-      {"scores and weighted values", 2 * scores * s.head_dim * s.all_pairs,
-       2 * scores * s.head_dim * s.seen_pairs, 0, 0, softmax * scores * s.seen_pairs},
-      {"MLP", mlp * s.tokens, mlp * s.tokens, mlp, 0, 2 * s.layers * s.ffn * s.tokens},
-      {"embedding", 0, 0, s.vocabulary * s.embedding, 0, 0},
-  };
-  if (config.head.present)
-    parts.push_back(matrix_part("head", s.tokens, s.vocabulary * s.embedding));
+  parts.push_back(matrix_part(stack + "projections q, k, v, o", s.tokens, projections));
+  parts.push_back({stack + "scores and weighted values", 2 * scores * s.head_dim * s.all_pairs,
+                   2 * scores * s.head_dim * seen_pairs, 0, 0, softmax * scores * seen_pairs});
+}
+
+// One stack of layers, with what its encoding adds. `stack` begins the parts' names.
+void add_stack(const std::string& stack, const model::ModelConfig& config, const Sizes& s,
+               std::vector<Part>& parts) {
+  add_attention(stack, s, s.seen_pairs, parts);
+  const double mlp = s.layers * s.mlp_matrices * s.width * s.ffn;
+  parts.push_back(
+      {stack + "MLP", mlp * s.tokens, mlp * s.tokens, mlp, 0, 2 * s.layers * s.ffn * s.tokens});
+  for (const model::EncodingCost& extra : model::make_encoding(config)->cost(s)) {
+    parts.push_back({stack + config.encoding.key + ": " + extra.name, extra.published_macs,
+                     extra.executed_macs, 0, extra.published_flops, extra.executed_flops});
+  }
+}
+
+std::vector<Part> parts_of(const model::ModelConfig& config, std::int64_t length) {
+  const Sizes s = sizes_of(config, length);
+  const bool encoder = config.encoder_layers > 0;
+  std::vector<Part> parts;
+  if (encoder) {
+    const model::ModelConfig stack = config.encoder();
+    add_stack("encoder: ", stack, sizes_of(stack, length), parts);
+  }
+  add_stack(encoder ? "decoder: " : "", config, s, parts);
+  // Every token of the decoder sees every token of the encoder, whose keys and values each layer
+  // makes anew.
+  if (encoder) add_attention("cross attention: ", s, s.all_pairs, parts);
+  parts.push_back({"embedding", 0, 0, embedding_size(s), 0, 0});
+  if (config.head.present) parts.push_back(matrix_part("head", s.tokens, embedding_size(s)));
   if (config.head.present && config.head.transform) {
     parts.push_back(matrix_part("head's transform", s.tokens, s.embedding * s.embedding));
   }
@@ -103,19 +132,25 @@ bool is_encoding_tensor(const std::string& name) {
   return name.find(".encoding.") != std::string::npos;
 }
 
+// What a query sees, for the conventions.
+std::string seen_by_a_query(const model::ModelConfig& config) {
+  std::string seen = config.attention.causal ? "causal pairs" : "all pairs, on both sides";
+  if (config.encoder_layers > 0) {
+    seen += " in the decoder, all pairs in the encoder and in cross attention";
+  }
+  if (config.attention.window > 0 && !config.attention.local_layers.empty()) {
+    seen += " (of local layers those within the window)";
+  }
+  return seen;
+}
+
 }  // namespace
 
 protocol::CostResult analyse_cost(const model::ModelConfig& config, const std::string& name,
                                   std::int64_t length) {
   if (length < 1) throw formats::bad_usage("a length must be at least 1", "length");
-  require_one_stack(config, "cost");
   const std::unique_ptr<model::Encoding> encoding = model::make_encoding(config);
-  const Sizes sizes = sizes_of(config, length);
-  std::vector<Part> parts = plain_parts(sizes, config);
-  for (const model::EncodingCost& extra : encoding->cost(sizes)) {
-    parts.push_back({config.encoding.key + ": " + extra.name, extra.published_macs,
-                     extra.executed_macs, 0, extra.published_flops, extra.executed_flops});
-  }
+  std::vector<Part> parts = parts_of(config, length);
   const auto any = [](const std::string&) { return true; };
   const double all = stored_parameters(config, *encoding, any);
   const double of_encoding = stored_parameters(config, *encoding, is_encoding_tensor);
@@ -134,7 +169,7 @@ protocol::CostResult analyse_cost(const model::ModelConfig& config, const std::s
   out.executed.parameters = all;
   // A tied head counts as a matrix of its own in the published numbers.
   const bool tied = config.tie_embeddings && config.head.present;
-  out.published.parameters = all + (tied ? sizes.vocabulary * sizes.embedding : 0);
+  out.published.parameters = all + (tied ? embedding_size(sizes_of(config, length)) : 0);
   for (protocol::Count* count : {&out.published, &out.executed}) {
     count->parameters_mi = count->parameters / (1 << 20);
   }
@@ -148,16 +183,18 @@ protocol::CostResult analyse_cost(const model::ModelConfig& config, const std::s
       "published: the conventions of TAPE's Table 3 (arXiv 2501.00712): full N x N attention, head "
       "not tied, TAPE's state as two value streams of full width, its post-attention linear left "
       "out; the paper prints parameters in units of 2^20",
-      std::string("executed: ") +
-          (config.attention.causal ? "causal pairs" : "all pairs, on both sides") +
-          (config.attention.window > 0 && !config.attention.local_layers.empty()
-               ? " (of local layers those within the window)"
-               : "") +
+      "executed: " + seen_by_a_query(config) +
           ", one value stream of head width for TAPE's state, every matrix; parts are executed "
           "multiply-accumulates",
       "FLOPs are 2 a multiply-accumulate plus the encoding's operations on channels and scores; "
       "executed ones hold softmax and the MLP's gate too",
       "memory: float32 weights and activations of one layer; no N x N array is held"};
+  if (config.encoder_layers > 0) {
+    out.conventions.insert(out.conventions.begin(),
+                           "the encoder reads " + std::to_string(length) +
+                               " tokens, and the decoder as many; its layers attend to its own "
+                               "tokens and to all of the encoder's");
+  }
   return out;
 }
 

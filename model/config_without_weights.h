@@ -8,10 +8,10 @@
 namespace phasescope::model {
 
 // The configuration of a model whose weights are not needed, for sizes and costs. Takes whatever
-// open_model opens (names and shapes of the tensors are checked, no weights are read), a folder
-// that holds config.json and no weights, that file by itself, or a run configuration with the model
-// in it. Of a configuration alone, the tensors are those it speaks of; whether there is a head says
-// `architectures`. Throws Error "bad_input".
+// open_model opens (names and shapes of the tensors that are there are checked, no weights are
+// read), a folder that holds config.json and no weights, that file by itself, or a run
+// configuration, whichever of its sections it has. Of a configuration alone, the tensors are those
+// it speaks of; whether there is a head says `architectures`. Throws Error "bad_input".
 ModelConfig config_without_weights(const std::string& path_or_name,
                                    const std::function<bool()>& cancelled = {});
 

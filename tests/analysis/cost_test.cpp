@@ -3,8 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <string>
 
 #include "formats/error.h"
+#include "model/config_without_weights.h"
+#include "tests/golden_folder.h"
 
 namespace phasescope::analysis {
 namespace {
@@ -139,10 +143,74 @@ TEST(Cost, MatricesOfAllPartsAreThoseOfTheModel) {
   }
 }
 
-TEST(Cost, RefusesAnEncoderWithADecoder) {
-  auto config = paper_config("none");
+// ---- an encoder with a decoder ------------------------------------------------------------------
+
+// Multiply-accumulates of torch's FlopCounterMode (of aten's mm and bmm, halved; eager attention)
+// and sums of numel() over parameters(), for transformers' T5ForConditionalGeneration with these
+// files, 20 tokens for each of the two stacks. It multiplies N x N whatever is masked.
+TEST(Cost, EncoderDecodersAreAsTorchCountsThem) {
+  struct Row {
+    const char* model;
+    double macs, parameters;
+  };
+  int read = 0;
+  for (const Row& row : {Row{"hf/models/t5", 1059360, 45876},         // tied
+                         Row{"hf/models/t5_v11", 1033600, 49672}}) {  // gated, a head of its own
+    const std::filesystem::path folder = golden_path(row.model);
+    if (folder.empty()) continue;  // tests/data holds the first one
+    ++read;
+    const auto config = model::config_without_weights(folder.string());
+    const auto cost = analyse_cost(config, row.model, 20);
+    EXPECT_EQ(cost.published.macs, row.macs) << row.model;
+    EXPECT_EQ(cost.executed.parameters, row.parameters) << row.model;
+    // Published numbers count a tied head as a matrix of its own: 80 ids of width 36.
+    EXPECT_EQ(cost.published.parameters - row.parameters, config.tie_embeddings ? 80 * 36 : 0);
+    double macs = 0, parameters = 0;
+    for (const auto& part : cost.parts) {
+      macs += part.macs;
+      parameters += part.parameters;
+    }
+    EXPECT_EQ(cost.executed.macs, macs) << row.model;
+    // Parts count a tied head too; the rest are norms: two a layer of the encoder, three of the
+    // decoder, and one after each stack.
+    const auto norms =
+        static_cast<double>(config.width * (2 * config.encoder_layers + 3 * config.layers + 2));
+    EXPECT_EQ(cost.published.parameters, parameters + norms) << row.model;
+  }
+  EXPECT_GE(read, 1);
+}
+
+double macs_of(const protocol::CostResult& cost, const std::string& name) {
+  for (const auto& part : cost.parts) {
+    if (part.name == name) return part.macs;
+  }
+  ADD_FAILURE() << "no part " << name;
+  return 0;
+}
+
+// Two layers encode and twelve decode; the window is that of layers 1 and 5 of a stack.
+TEST(Cost, EachStackExecutesThePairsItSees) {
+  auto config = paper_config("alibi");
   config.encoder_layers = 2;
-  EXPECT_THROW(analyse_cost(config, "none", 16), formats::Error);
+  config.attention.window = 7;
+  config.attention.local_layers = {1, 5};
+  const auto cost = analyse_cost(config, "both", 23);
+  const double a_pair = 2.0 * 12 * 64;  // scores and weighted values of all heads
+  const std::string scores = "scores and weighted values";
+  EXPECT_NEAR(macs_of(cost, "encoder: " + scores),
+              a_pair * (pairs_of(23, false, 0) + pairs_of(23, false, 7)), 1e-3);
+  EXPECT_NEAR(macs_of(cost, "decoder: " + scores),
+              a_pair * (10 * pairs_of(23, true, 0) + 2 * pairs_of(23, true, 7)), 1e-3);
+  EXPECT_EQ(macs_of(cost, "cross attention: " + scores), a_pair * 12 * 23 * 23);
+  // One bias a score of each stack, in float operations; none on the cross attention's.
+  auto without = config;
+  without.encoding.key = "none";
+  const auto plain = analyse_cost(without, "none", 23);
+  const double biased = analyse_cost(paper_config("alibi"), "", 23).published.flops -
+                        analyse_cost(paper_config("none"), "", 23).published.flops;
+  EXPECT_NEAR(cost.published.flops - plain.published.flops, biased * 14 / 12, 1);
+  EXPECT_NE(cost.conventions[0].find("the encoder reads 23 tokens"), std::string::npos);
+  EXPECT_NE(cost.conventions[2].find("causal pairs in the decoder"), std::string::npos);
 }
 
 TEST(Cost, RefusesALengthOfZero) {

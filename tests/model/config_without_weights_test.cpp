@@ -78,11 +78,23 @@ TEST(ConfigWithoutWeights, TheClassSaysWhetherThereIsAHead) {
 
 TEST(ConfigWithoutWeights, ReadsRunConfigurationsAndBundledModels) {
   const ConfigFolder run(
-      Json{{"model", {{"vocab_size", 64}, {"layers", 3}, {"width", 32}, {"heads", 2}}},
+      Json{{"model", {{"vocab_size", 64}, {"layers", 3}, {"width", 32}, {"heads", 8}}},
            {"encoding", {{"key", "alibi"}}},
            {"train", {{"steps", 1}}}});
   EXPECT_EQ(config_without_weights(run.file()).layers, 3);
+  EXPECT_EQ(config_without_weights(run.file()).kv_heads, 4);  // training's default, not the heads
   EXPECT_EQ(config_without_weights(run.file()).encoding.key, "alibi");
+  // Any of its sections makes it one.
+  for (const char* section : {"model", "data", "train", "eval"}) {
+    const ConfigFolder file(Json{{section, Json::object()}, {"encoding", {{"key", "alibi"}}}});
+    EXPECT_EQ(config_without_weights(file.file()).encoding.key, "alibi") << section;
+    EXPECT_EQ(config_without_weights(file.file()).width, 192) << section;
+  }
+  const ConfigFolder encoding(Json{{"encoding", {{"key", "alibi"}}}});
+  EXPECT_EQ(config_without_weights(encoding.file()).encoding.key, "alibi");
+  const ConfigFolder random(
+      Json{{"positions", {{"map", "random"}, {"range", 4096}}}, {"train", Json::object()}});
+  EXPECT_EQ(config_without_weights(random.file()).positions.range, 4096);
   EXPECT_EQ(config_without_weights("rope").encoding.key, "rope");
 }
 
@@ -104,13 +116,17 @@ TEST(ConfigWithoutWeights, WhatIsWrongIsOneSentence) {
   EXPECT_LT(refusal(ConfigFolder(config).folder()).size(), 600u);
   config["model_type"] = "llama";
   EXPECT_LT(refusal(ConfigFolder(config).folder()).size(), 600u);
-  const Json own = {{"model", {{"vocab_size", 64}, {"layers", 3}, {"width", 32}, {"heads", 2}}},
+  const Json own = {{"model", {{"vocab_size", 64}, {"layers", 3}, {"width", 32}, {"heads", 4}}},
                     {"encoding", {{"key", std::string(5000, 'x')}}}};
   EXPECT_LT(refusal(ConfigFolder(own).file()).size(), 600u);
   Json surplus = own;
   surplus["encoding"] = {{"key", "rope"}};
   surplus["model"][std::string(5000, 'x')] = 1;
   EXPECT_LT(refusal(ConfigFolder(surplus).file()).size(), 600u);
+  const Json misspelt = {{"train", Json::object()}, {"encodng", {{"key", "alibi"}}}};
+  EXPECT_NE(refusal(ConfigFolder(misspelt).file()).find("encodng: unknown key"), std::string::npos);
+  const Json list = {{"train", Json::array()}};
+  EXPECT_NE(refusal(ConfigFolder(list).file()).find("train: must be an object"), std::string::npos);
   config = llama();
   config["num_attention_heads"] = 0;
   EXPECT_NE(refusal(ConfigFolder(config).file()).find("num_attention_heads"), std::string::npos);

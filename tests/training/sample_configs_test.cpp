@@ -15,6 +15,8 @@
 #include <vector>
 
 #include "analysis/cost.h"
+#include "model/config.h"
+#include "model/config_without_weights.h"
 #include "model/encoding.h"
 #include "model/open_model.h"
 #include "tests/training/small_run.h"
@@ -183,6 +185,29 @@ TEST_P(PaperConfig, RunsInASmallerSize) {
   const at::Tensor logits = model->decoder.forward(ids);
   EXPECT_EQ(logits.sizes(), (at::IntArrayRef{1, 300, 256}));
   EXPECT_TRUE(logits.isfinite().all().item<bool>());
+}
+
+// `cost` reads the files as they are; training reads them by its own schema. Both must mean the
+// same model, whichever sections a file has.
+TEST(SampleConfigs, CostReadsEveryFileAsTrainingDoes) {
+  std::size_t files = 0;
+  for (const char* folder : {"desk", "paper"}) {
+    for (const std::string& name : names_in(folder)) {
+      const std::string file = (kFolder / folder / (name + ".json")).string();
+      const model::ModelConfig trained = model_config_of(config_of(folder, name));
+      model::ModelConfig read;
+      ASSERT_NO_THROW(read = model::config_without_weights(file)) << file;
+      read.tokenizer = trained.tokenizer;  // of the data section, which has nothing to do with cost
+      EXPECT_EQ(model::write_model_config(read), model::write_model_config(trained)) << file;
+      const auto cost = analysis::analyse_cost(read, name, read.context);
+      const auto expected = analysis::analyse_cost(trained, name, trained.context);
+      EXPECT_EQ(cost.executed.macs, expected.executed.macs) << file;
+      EXPECT_EQ(cost.published.parameters, expected.published.parameters) << file;
+      EXPECT_GT(cost.executed.macs, 0) << file;
+      ++files;
+    }
+  }
+  EXPECT_GE(files, 60u);  // names_in() finds them
 }
 
 // TAPE, arXiv 2501.00712, Table 3: FLOPs and multiply-accumulates in 10^9, parameters in 2^20.
