@@ -63,6 +63,7 @@ struct CheckpointReader::Contents {
     }
     match_names();
     check_shapes();
+    find_missing();
     if (adapter) adapter->check(archive, report.path);
   }
 
@@ -143,12 +144,26 @@ struct CheckpointReader::Contents {
         break;
       }
     }
-    for (const std::string& name : order) {
-      if (specs.at(name).optional || by_name.contains(name)) continue;
-      report.missing.push_back(name);
-      problems.add(name, "is missing from the file");
-    }
     problems.throw_if_any(report.path);
+  }
+
+  void find_missing() {
+    for (const std::string& name : order) {
+      if (!specs.at(name).optional && !by_name.contains(name)) report.missing.push_back(name);
+    }
+  }
+
+  void require_complete() const {
+    constexpr std::size_t kNamed = 3;
+    const std::vector<std::string>& names = report.missing;
+    if (names.empty()) return;
+    std::string list = names[0];
+    for (std::size_t n = 1; n < std::min(names.size(), kNamed); ++n) list += ", " + names[n];
+    const bool more = names.size() > kNamed;
+    throw formats::bad_input(
+        (names.size() == 1 ? "a tensor is" : std::to_string(names.size()) + " tensors are") +
+            std::string(" missing from the file: ") + list + (more ? ", ..." : ""),
+        report.path, "info lists what the file holds");
   }
 
   // Says how far the reading is; throws where nobody wants it any more.
@@ -288,9 +303,14 @@ at::Tensor CheckpointReader::read(const std::string& name, at::ScalarType dtype)
   throw formats::internal_error("no part of " + source.entry->name + " is " + name);
 }
 
-bool CheckpointReader::readable() const { return contents_->unreadable.empty(); }
+bool CheckpointReader::readable() const {
+  return contents_->unreadable.empty() && contents_->report.missing.empty();
+}
+
+void CheckpointReader::require_complete() const { contents_->require_complete(); }
 
 Weights CheckpointReader::load(at::ScalarType dtype, const std::function<void(double)>& progress) {
+  require_complete();
   if (!readable()) contents_->scalar_type_of(*contents_->unreadable.front());  // throws
   contents_->start_progress(progress);
   Weights weights = empty_weights(config());

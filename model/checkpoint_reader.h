@@ -18,8 +18,9 @@ namespace phasescope::model {
 // in the files: open_model reads them all, conversions one after the other.
 class CheckpointReader {
  public:
-  // What open_model opens. Throws Error "bad_input" for all that does not fit; reads no weights but
-  // an adapter's. `cancelled` is asked here and in every later call.
+  // What open_model opens. Throws Error "bad_input" for all that does not fit, but for tensors that
+  // are missing, which the report lists; reads no weights but an adapter's. `cancelled` is asked
+  // here and in every later call.
   explicit CheckpointReader(const std::string& path_or_name, std::function<bool()> cancelled = {});
   ~CheckpointReader();
 
@@ -30,10 +31,13 @@ class CheckpointReader {
   // Grows while weights are read (values that are no numbers, the hash).
   LoadReport& report();
 
-  // False where a tensor that is needed has a type that cannot be read as weights (8-bit floats,
-  // whole numbers). The report lists such tensors as unsupported; load() throws Error "bad_input"
-  // that names the first, and so does read().
+  // False where a tensor that is needed is missing, or has a type that cannot be read as weights
+  // (8-bit floats, whole numbers). The report lists the ones as missing, the others as unsupported;
+  // load() throws Error "bad_input" that names the first, and read() does for a type.
   bool readable() const;
+  // Throws Error "bad_input" that names the first tensors that are missing, if any, and their
+  // number.
+  void require_complete() const;
 
   // Canonical names of the tensors that are there, in tensor_specs' order.
   std::vector<std::string> names() const;

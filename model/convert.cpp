@@ -126,6 +126,7 @@ Converted convert_model(formats::FileSystem& fs, const std::string& path_or_name
   const Conversion& conversion = conversion_to(to);
   OutputFolder folder(fs, out);
   CheckpointReader reader(path_or_name, options.cancelled);
+  reader.require_complete();
   ConversionPlan plan = conversion.plan(reader, options);
   watch(plan, options);
   Converted result;

@@ -148,7 +148,7 @@ Reply model_info(const json& params, RequestContext& context) {
                                 model->decoder.dtype(), length));
   } catch (const formats::Error& error) {
     if (error.code() != "bad_input") throw;
-    // What is in a file can be told where its types keep it from being run.
+    // What is in a file can be told where its types, or what it lacks, keep it from being run.
     model::CheckpointReader reader(reading_of(params).model,
                                    [&context] { return context.cancelled(); });
     if (reader.readable()) throw;

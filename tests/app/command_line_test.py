@@ -128,6 +128,22 @@ class Costs(InAFolder):
             self.assertEqual(alone.returncode, 0, alone.stderr)
             self.assertEqual(json.loads(alone.stdout)["executed"], json.loads(whole.stdout)["executed"])
 
+    def test_run_configurations_are_read_whichever_sections_they_have(self):
+        # All of them: tests/training/sample_configs_test.cpp.
+        for name in ("desk/t5", "desk/sinusoidal_random", "paper/cape_fire_125m"):
+            done = phasescope("cost", str(SOURCE / f"sample_configs/{name}.json"), "--json")
+            self.assertEqual((done.returncode, done.stderr), (0, ""), name)
+            self.assertGreater(json.loads(done.stdout)["executed"]["macs"], 0, name)
+
+    def test_an_encoder_with_a_decoder_has_parts_of_each(self):
+        # As torch's FlopCounterMode counts transformers' T5 with this file: tests/analysis/cost_test.cpp.
+        done = phasescope("cost", str(SOURCE / "tests/data/hf/models/t5"), "--length", "20", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        cost = json.loads(done.stdout)
+        self.assertEqual((cost["published"]["macs"], cost["executed"]["parameters"]), (1059360, 45876))
+        stacks = {part["name"].split(": ")[0] for part in cost["parts"]}
+        self.assertLessEqual({"encoder", "decoder", "cross attention"}, stacks)
+
     def test_five_digits_are_shown(self):
         # TAPE's Table 3 by its own conventions: docs/parity.md.
         shown = phasescope("cost", str(SOURCE / "sample_configs/paper/tape_155m.json"), "--length", "1024")
@@ -162,6 +178,28 @@ class Damaged(InAFolder):
         self.assertEqual((heads.returncode, heads.stdout, heads.stderr.count("\n")), (2, "", 1))
         self.assertIn(f"tensor {name} has the type F8_E4M3", heads.stderr)
         self.assertEqual(phasescope("cost", str(self.folder)).returncode, 0)
+
+    def test_missing_tensors_are_listed_and_refused(self):
+        shutil.copy(ROPE / "config.json", self.folder)
+        names = [f"model.layers.{layer}.self_attn.{tensor}_proj.weight" for layer in (0, 1) for tensor in "qk"]
+
+        def change(header):
+            for number, name in enumerate(names):
+                header[f"something.else.{number}"] = header.pop(name)
+
+        (self.folder / "model.safetensors").write_bytes(with_header(change))
+        info = phasescope("info", str(self.folder))
+        self.assertEqual((info.returncode, info.stderr), (0, ""))
+        report = json.loads(phasescope("info", str(self.folder), "--json").stdout)
+        self.assertEqual(report["missing"], names)
+        self.assertEqual(len(report["unexpected"]), 4)
+        self.assertIn("the model cannot be run: 4 tensors are missing", "".join(report["warnings"]))
+        for command in (["heads"], ["capture", "--out", "c.safetensors"],
+                        ["convert", "--to", "safetensors", "--out", "out"]):
+            done = phasescope(command[0], str(self.folder), *command[1:], folder=self.folder)
+            self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
+            self.assertIn(f"4 tensors are missing from the file: {names[0]}, ", done.stderr)
+        self.assertFalse((self.folder / "out").exists())
 
 
 if __name__ == "__main__":

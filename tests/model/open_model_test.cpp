@@ -9,6 +9,9 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "formats/error.h"
 #include "formats/json.h"
@@ -209,6 +212,53 @@ TEST_F(Damaged, Row6_ATensorOfAnUnknownTypeIsListedAndTheOthersToo) {
     EXPECT_NO_THROW(reader.read("model.embed_tokens.weight", at::kFloat));
     EXPECT_THROW(reader.read(tensor, at::kFloat), formats::Error);
   }
+}
+
+// The small Llama's file without some of its tensors.
+void leave_out(const fs::path& file, const std::vector<std::string>& names) {
+  const auto archive = formats::TensorArchive::open(golden("hf/models/llama"));
+  NamedTensors tensors;
+  for (const formats::TensorEntry& entry : archive.tensors()) {
+    if (std::ranges::find(names, entry.name) != names.end()) continue;
+    tensors.emplace_back(entry.name, read_tensor(archive, entry));
+  }
+  write_tensors(formats::real_file_system(), file, tensors);
+}
+
+// What is not there is told of, and keeps the model from being run.
+TEST_F(Damaged, MissingTensorsAreListedAndTheOthersToo) {
+  const std::vector<std::string> all = {
+      "model.layers.1.self_attn.q_proj.weight", "model.layers.1.mlp.down_proj.weight",
+      "model.layers.2.self_attn.q_proj.weight", "model.norm.weight", "lm_head.weight"};
+  const std::int64_t sizes[] = {32 * 32, 32 * 43, 32 * 32, 32, 256 * 32};
+  const auto whole = open_model(golden("hf/models/llama").string());
+  std::int64_t left_out = 0;
+  for (std::size_t count = 1; count <= all.size(); ++count) {
+    const std::vector<std::string> names(all.begin(), all.begin() + static_cast<long>(count));
+    left_out += sizes[count - 1];
+    leave_out(folder_.path() / "model.safetensors", names);
+    CheckpointReader reader(folder());
+    EXPECT_FALSE(reader.readable());
+    const LoadReport report = unread_report(reader, at::kFloat);
+    // Without a head's tensor, the checkpoint is one of a model that has none.
+    const bool headless = count == all.size();
+    const auto expected = headless ? std::vector(all.begin(), all.end() - 1) : names;
+    EXPECT_EQ(std::set(report.missing.begin(), report.missing.end()),
+              std::set(expected.begin(), expected.end()));
+    EXPECT_EQ(report.missing.size(), expected.size());
+    EXPECT_EQ(report.parameters, whole->report.parameters - left_out);
+    EXPECT_EQ(report.dtypes.at("F32"), 30 - static_cast<std::int64_t>(count));
+    EXPECT_EQ(report.sha256.size(), 64u);
+    const std::string refused = error_of(folder());
+    const std::string sentence =
+        count == 1 ? "a tensor is missing from the file: "
+                   : std::to_string(expected.size()) + " tensors are missing from the file: ";
+    EXPECT_NE(refused.find(sentence + report.missing[0]), std::string::npos) << refused;
+    EXPECT_EQ(refused.find(", ...") != std::string::npos, expected.size() > 3) << refused;
+    EXPECT_THROW(reader.require_complete(), formats::Error);
+    EXPECT_THROW(reader.load(at::kFloat, {}), formats::Error);
+  }
+  EXPECT_NO_THROW(CheckpointReader(golden("hf/models/llama").string()).require_complete());
 }
 
 TEST(OpenModel, ReportsWhatItFound) {
