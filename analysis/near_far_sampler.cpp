@@ -69,7 +69,8 @@ void NearFarGroups::add_heads(const model::LayerAttention& attention,
 }
 
 Clusters sample_near_far(const std::shared_ptr<const model::Model>& model, const Texts& texts,
-                         const NearFarSpec& spec, protocol::Progress& progress) {
+                         const NearFarSpec& spec, model::Backend backend,
+                         protocol::Progress& progress) {
   require_one_stack(model->config(), "near - far");
   std::vector<std::int64_t> tokens;
   for (const Text& text : texts.items) {
@@ -80,12 +81,14 @@ Clusters sample_near_far(const std::shared_ptr<const model::Model>& model, const
   const NearFarPlan plan(own, tokens);
   const auto count = static_cast<std::int64_t>(tokens.size());
   NearFarGroups groups(model->config().layers, model->config().heads, count, false);
+  model::ForwardOptions options;
+  options.backend = backend;
   for (std::size_t t = 0; t < tokens.size(); ++t) {
     progress.throw_if_cancelled();
     progress.progress(static_cast<double>(t) / static_cast<double>(count), "sampling pairs");
     const NearFarPlan::TextSamples samples = plan.samples_of(t);
     if (samples.samples.empty()) continue;
-    TextPass pass(model, ids_tensor(texts.items[t].ids));
+    TextPass pass(model, ids_tensor(texts.items[t].ids), options);
     pass.visit_layers([&](const AttentionPointer& attention) {
       groups.add(*attention, samples, [t](std::int64_t) { return static_cast<std::int64_t>(t); });
     });

@@ -59,6 +59,7 @@ class NearFarGroups {
 
 // The whole model's deltas, one cluster a text.
 Clusters sample_near_far(const std::shared_ptr<const model::Model>& model, const Texts& texts,
-                         const NearFarSpec& spec, protocol::Progress& progress);
+                         const NearFarSpec& spec, model::Backend backend,
+                         protocol::Progress& progress);
 
 }  // namespace phasescope::analysis

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 
 #include "analysis/compare.h"
 #include "analysis/distance.h"
@@ -259,6 +260,14 @@ Reply shift(const json& params, RequestContext& context) {
 
 // ---- theory -------------------------------------------------------------------------------------
 
+// What ran attention in all checks: "fused cpu avx3, plain". Checks whose premise is not met may
+// run nothing.
+std::string joined(const std::set<std::string>& kernels) {
+  std::string list;
+  for (const std::string& kernel : kernels) list += (list.empty() ? "" : ", ") + kernel;
+  return list.empty() ? "none" : list;
+}
+
 Reply theory(const json& params, RequestContext& context) {
   const std::vector<std::string> names = model_names(params);
   const auto checks = analysis::select_checks(words_param(params, "check"));
@@ -268,6 +277,7 @@ Reply theory(const json& params, RequestContext& context) {
   for (const std::string& name : names) {
     const ModelTexts in = open_with_texts(params, name, context, DefaultInput::validation_texts);
     require_ids_alone(in.texts, "theory");
+    std::set<std::string> kernels;
     for (const analysis::TheoryCheck& check : checks) {
       context.throw_if_cancelled();
       protocol::PartOfProgress part(context, done / steps, (done + 1) / steps);
@@ -279,10 +289,12 @@ Reply theory(const json& params, RequestContext& context) {
       given.pairs = number_param<std::int64_t>(params, "pairs", 0);
       given.seed = number_param<std::uint64_t>(params, "seed", 0);
       given.progress = &part;
+      given.backend = backend_of(in.params);
+      given.kernels = &kernels;
       result.checks.push_back(analysis::run_check(check, given));
     }
-    result.provenance.push_back(provenance_of("theory", in.params, context, {in.model}, &in.texts,
-                                              kernel_of(*in.model, in.params, nullptr)));
+    result.provenance.push_back(
+        provenance_of("theory", in.params, context, {in.model}, &in.texts, joined(kernels)));
   }
   return reply_of(result);
 }

@@ -2,6 +2,7 @@
 // A theorem check: what it states, what it is given, what it answers.
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,9 @@ struct CheckContext {
   std::int64_t pairs = 0;                     // samples of checks on texts; 0: each check's own
   std::uint64_t seed = 0;
   protocol::Progress* progress = nullptr;
+  // Of passes that a check does not run by plain operations whatever is asked.
+  model::Backend backend = model::Backend::fused;
+  std::set<std::string>* kernels = nullptr;  // gathers what ran attention; null for nobody
 };
 
 // `id`, `statement`, `source`, `model` and `seed` of the answer are filled in by run_check.

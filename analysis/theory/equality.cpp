@@ -74,18 +74,29 @@ std::shared_ptr<const model::Model> reordered(const std::shared_ptr<const model:
   return with_weights(*model, std::move(weights));
 }
 
-Residuals reordering_noise(const std::shared_ptr<const model::Model>& model, const at::Tensor& ids,
-                           std::uint64_t seed) {
+Residuals reordering_noise(const CheckContext& context, const at::Tensor& ids) {
   model::ForwardOptions plain;
   plain.backend = model::Backend::plain;
-  TextPass base(model, ids, plain);
+  TextPass base(context.model, ids, plain);
   Residuals noise;
   for (std::uint64_t order = 0; order < 3; ++order) {
-    TextPass other(reordered(model, seed + order), ids,
-                   order == 0 ? model::ForwardOptions{} : plain);
+    TextPass other(reordered(context.model, context.seed + order), ids,
+                   order == 0 ? asked_options(context) : plain);
     noise = larger_of(noise, residuals_of(base, other));
+    note_kernel(context, other);
   }
+  note_kernel(context, base);
   return noise;
+}
+
+void note_kernel(const CheckContext& context, const TextPass& pass) {
+  if (context.kernels != nullptr && !pass.kernel().empty()) context.kernels->insert(pass.kernel());
+}
+
+model::ForwardOptions asked_options(const CheckContext& context) {
+  model::ForwardOptions options;
+  options.backend = context.backend;
+  return options;
 }
 
 at::Tensor first_ids(const CheckContext& context, std::int64_t limit) {

@@ -3,6 +3,7 @@
 // model, verdicts from both dtypes.
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -40,10 +41,28 @@ std::shared_ptr<const model::Model> in_float64(const std::shared_ptr<const model
 std::shared_ptr<const model::Model> reordered(const std::shared_ptr<const model::Model>& model,
                                               std::uint64_t seed);
 
-// What reordering alone moves in this model's dtype: the largest of a few other orders (permuted
-// channels, and the streaming kernel in place of plain operations).
-Residuals reordering_noise(const std::shared_ptr<const model::Model>& model, const at::Tensor& ids,
-                           std::uint64_t seed);
+// What reordering alone moves in the dtype of the context's model: the largest of a few other
+// orders (permuted channels, and the context's backend in place of plain operations).
+Residuals reordering_noise(const CheckContext& context, const at::Tensor& ids);
+
+// Gathers what ran attention in a forward pass; null for nobody.
+class KernelObserver : public model::Observer {
+ public:
+  explicit KernelObserver(std::set<std::string>* kernels) : kernels_(kernels) {}
+  bool wants_attention(std::int64_t) override { return kernels_ != nullptr; }
+  void on_attention(const std::shared_ptr<const model::LayerAttention>& attention) override {
+    kernels_->insert(attention->kernel());
+  }
+
+ private:
+  std::set<std::string>* kernels_;
+};
+
+// The same of a pass that has run.
+void note_kernel(const CheckContext& context, const TextPass& pass);
+
+// The backend that the context asks for.
+model::ForwardOptions asked_options(const CheckContext& context);
 
 // The first `limit` ids of the first text, (1, N).
 at::Tensor first_ids(const CheckContext& context, std::int64_t limit);

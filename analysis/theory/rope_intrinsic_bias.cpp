@@ -198,7 +198,8 @@ class BiasSampler {
     for (std::size_t t = 0; t < context_.texts->items.size(); ++t) {
       context_.progress->throw_if_cancelled();
       context_.progress->progress(static_cast<double>(t) / count, "sampling pairs");
-      TextPass pass(context_.model, ids_tensor(context_.texts->items[t].ids));
+      TextPass pass(context_.model, ids_tensor(context_.texts->items[t].ids),
+                    asked_options(context_));
       draw(pass.tokens(), pairs_a_distance, t);
       if (queries_.empty()) continue;
       pass.visit_layers([this](const AttentionPointer& attention) { read_layer(*attention); });
@@ -293,8 +294,10 @@ std::string missing_premise(const model::Model& model) {
 }
 
 CheckResult run(const CheckContext& context) {
-  TextPass first(context.model, first_ids(context, 64));
+  TextPass first(context.model, first_ids(context, 64), asked_options(context));
   const std::optional<Rotation> rotation = rotation_of(first);
+  first.run();
+  note_kernel(context, first);
   if (!rotation) {
     return refuse(Verdict::premise_not_met, "premise: " + missing_premise(*context.model));
   }

@@ -87,9 +87,12 @@ CheckResult run(const CheckContext& context) {
     return result;
   }
   check_near_far(spec, context.texts->longest());
-  TextPass first(context.model, first_ids(context, 64));
+  TextPass first(context.model, first_ids(context, 64), asked_options(context));
   const BiasClaim claim = claim_of(first);
-  const Clusters deltas = sample_near_far(context.model, *context.texts, spec, *context.progress);
+  first.run();
+  note_kernel(context, first);
+  const Clusters deltas =
+      sample_near_far(context.model, *context.texts, spec, context.backend, *context.progress);
   const NearFar histogram = near_far_of(spec, deltas, "clustered by text");
   if (histogram.texts == 0) {
     CheckResult result;

@@ -4,6 +4,8 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <set>
+#include <string>
 
 #include "analysis/random.h"
 #include "analysis/worst.h"
@@ -16,8 +18,9 @@ constexpr int kPermutations = 3;
 constexpr double kBound = 1e-10;  // float64, several layers
 
 // Hidden states and position states of every layer.
-class StateRecorder final : public model::Observer {
+class StateRecorder final : public KernelObserver {
  public:
+  explicit StateRecorder(std::set<std::string>* kernels = nullptr) : KernelObserver(kernels) {}
   void on_hidden(std::int64_t, const at::Tensor& hidden) override { hiddens.push_back(hidden); }
   void on_position(std::int64_t, const model::PositionState& state) override {
     if (state.z.defined()) states.push_back(state.z);
@@ -31,12 +34,12 @@ double hidden_noise(const CheckContext& context, const at::Tensor& ids) {
   const at::NoGradGuard no_gradients;
   model::ForwardOptions plain;
   plain.backend = model::Backend::plain;
-  StateRecorder base;
+  StateRecorder base(context.kernels);
   context.model->decoder.hidden(ids, plain, &base);
   double noise = 0;
   for (std::uint64_t n = 0; n < 3; ++n) {
-    StateRecorder other;
-    reordered(context.model, context.seed + n)->decoder.hidden(ids, {}, &other);
+    StateRecorder other(context.kernels);
+    reordered(context.model, context.seed + n)->decoder.hidden(ids, asked_options(context), &other);
     for (std::size_t l = 0; l < base.hiddens.size(); ++l) {
       noise = worst_of(noise, relative_difference(other.hiddens[l], base.hiddens[l]));
     }

@@ -52,6 +52,7 @@ class ShiftRuns {
     return {shift, residuals_of(exact_, exact), residuals_of(rounded_, rounded),
             residuals_of(single_, single)};
   }
+  const TextPass& pass() const { return single_; }
 
  private:
   std::shared_ptr<const model::Model> model_, model64_;
@@ -99,6 +100,7 @@ CheckResult run(const CheckContext& context) {
                                  "shifting by " + std::to_string(shift));
       measured.push_back(runs.at(shift));
     }
+    note_kernel(context, runs.pass());
   } catch (const formats::Error& error) {
     if (error.code() != "bad_input") throw;
     CheckResult refused;
@@ -106,7 +108,7 @@ CheckResult run(const CheckContext& context) {
     refused.detail = "positions cannot be shifted: " + error.message();
     return refused;
   }
-  CheckResult result = judge_shift(measured, reordering_noise(context.model, ids, context.seed));
+  CheckResult result = judge_shift(measured, reordering_noise(context, ids));
   if (!context.model->config().head.present) {
     result.detail += "; the model has no head: logits stands for its last hidden states";
   }

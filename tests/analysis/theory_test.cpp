@@ -3,6 +3,9 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string>
+
 #include "analysis/theory/tapa_histogram.h"
 #include "analysis/theory/tape_permutation.h"
 #include "analysis/theory/tape_shift.h"
@@ -196,7 +199,10 @@ TEST(TapeShift, NoiseIsOfRounding) {
     config.mlp.gated = gated;
     config.mlp.activation = gated ? "silu" : "gelu";
     const auto model = model::random_model(config, 3);
-    const Residuals noise = reordering_noise(model, first_ids_of(texts_for(model)), 1);
+    CheckContext context;
+    context.model = model;
+    context.seed = 1;
+    const Residuals noise = reordering_noise(context, first_ids_of(texts_for(model)));
     EXPECT_GT(noise.logits, 0) << gated;
     EXPECT_LT(noise.largest(), 1e-4) << gated;  // some hundred float32 roundings
   }
@@ -297,6 +303,60 @@ TEST(TapeSpecialCase, VerdictsOnModels) {
   EXPECT_EQ(wrong.verdict, "fails") << wrong.detail;
   const auto rope = small_model("rope");
   EXPECT_EQ(run("tape.special_case", rope, texts_for(rope)).verdict, "premise_not_met");
+}
+
+// A state that starts elsewhere is compared with a model that stays there, and the words say so.
+TEST(TapeSpecialCase, NamesTheStartItComparesWith) {
+  const auto detail_of = [](const char* start) {
+    auto config = testing::small_config("tape");
+    config.encoding.options["start"] = start;
+    const auto model = model::random_model(config, 4);
+    const CheckResult got = run("tape.special_case", model, texts_for(model, 3));
+    EXPECT_EQ(got.verdict, "holds") << got.detail;
+    return got.detail;
+  };
+  const std::string rope = detail_of("rope"), random = detail_of("random_fourier");
+  EXPECT_NE(rope.find("from RoPE's"), std::string::npos) << rope;
+  EXPECT_NE(rope.find("positions to RoPE's changes"), std::string::npos) << rope;
+  EXPECT_EQ(random.find("RoPE"), std::string::npos) << random;
+  EXPECT_NE(random.find("from those of its random Fourier features"), std::string::npos) << random;
+  EXPECT_NE(random.find("positions to those of its random Fourier features changes"),
+            std::string::npos)
+      << random;
+}
+
+// ---- what runs ----------------------------------------------------------------------------------
+
+std::set<std::string> kernels_of(const std::string& id, const ModelPointer& model,
+                                 model::Backend backend) {
+  protocol::NoProgress progress;
+  const Texts texts = texts_for(model, 10);
+  std::set<std::string> kernels;
+  CheckContext context;
+  context.model = model;
+  context.texts = &texts;
+  context.progress = &progress;
+  context.backend = backend;
+  context.pairs = 200;  // what runs is the same with few
+  context.kernels = &kernels;
+  run_check(select_checks({id}).at(0), context);
+  return kernels;
+}
+
+TEST(TheoryChecks, RunTheBackendAskedForAndSayWhatRan) {
+  const std::string fused = model::fused_kernel_name();
+  const auto tape = updated_tape();
+  const auto rope = small_model("rope");
+  for (const std::string id : {"tape.permutation", "tape.shift", "tape.special_case"}) {
+    EXPECT_EQ(kernels_of(id, tape, model::Backend::plain), (std::set<std::string>{"plain"})) << id;
+    // Both runs of an equality are plain; the other order of summation is the kernel's.
+    EXPECT_EQ(kernels_of(id, tape, model::Backend::fused), (std::set<std::string>{fused, "plain"}))
+        << id;
+  }
+  for (const std::string id : {"rope.intrinsic_bias", "tapa.histogram"}) {
+    EXPECT_EQ(kernels_of(id, rope, model::Backend::plain), (std::set<std::string>{"plain"})) << id;
+    EXPECT_EQ(kernels_of(id, rope, model::Backend::fused), (std::set<std::string>{fused})) << id;
+  }
 }
 
 // ---- tapa.histogram -----------------------------------------------------------------------------

@@ -537,6 +537,11 @@ TEST(Requests, SeveralModels) {
   const auto theory = ask("theory", {{"models", models}, {"check", "tape.shift"}});
   EXPECT_EQ(theory.result["checks"][0]["verdict"], "holds");
   EXPECT_EQ(theory.result["checks"][1]["verdict"], "premise_not_met");
+  const std::string kernel = theory.result["provenance"][0]["kernel"];
+  EXPECT_TRUE(kernel.starts_with("fused ") && kernel.ends_with(", plain")) << kernel;
+  const auto plain =
+      ask("theory", {{"models", models}, {"check", "tape.shift"}, {"backend", "plain"}});
+  EXPECT_EQ(plain.result["provenance"][0]["kernel"], "plain");
   const auto compare = ask("compare", {{"models", models}});
   EXPECT_EQ(compare.result["heads"].size(), 4u);
 }
