@@ -99,7 +99,7 @@ Reply heads(const json& params, RequestContext& context) {
   analysis::HeadsOutput out = analysis::analyse_heads(passes, options, context);
   texts.add_note(out.result.provenance.note);
   out.result.provenance = provenance_of("heads", params, context, {model}, &texts,
-                                        kernel_of(*model, params, passes[0].get()));
+                                        kernel_of(*model, params, *passes[0]));
   return reply_of(out.result, std::move(out.tensors));
 }
 
@@ -141,7 +141,7 @@ Reply patterns(const json& params, RequestContext& context) {
   const Passes passes = passes_of(model, texts, params, context);
   analysis::PatternsOutput out = analysis::analyse_patterns(passes, options, context);
   out.result.provenance = provenance_of("patterns", params, context, {model}, &texts,
-                                        kernel_of(*model, params, passes[0].get()));
+                                        kernel_of(*model, params, *passes[0]));
   return reply_of(out.result, std::move(out.tensors));
 }
 
@@ -339,7 +339,7 @@ Reply compare(const json& params, RequestContext& context) {
       analysis::analyse_compare(passes, passes_of(b.model, b.texts, b.params, context), context);
   a.texts.add_note(result.provenance.note);
   result.provenance = provenance_of("compare", both, context, {a.model, b.model}, &a.texts,
-                                    kernel_of(*a.model, a.params, passes[0].get()));
+                                    kernel_of(*a.model, a.params, *passes[0]));
   return reply_of(result);
 }
 

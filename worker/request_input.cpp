@@ -372,8 +372,8 @@ std::string command_of(const std::string& method, const json& params) {
 }  // namespace
 
 std::string kernel_of(const model::Model& model, const json& params,
-                      const analysis::TextPass* pass) {
-  if (pass != nullptr && !pass->kernel().empty()) return pass->kernel();
+                      const analysis::TextPass& pass) {
+  if (!pass.kernel().empty()) return pass.kernel();
   const bool plain = backend_of(params) == model::Backend::plain;
   return plain || model.decoder.dtype() != at::kFloat ? "plain" : model::fused_kernel_name();
 }

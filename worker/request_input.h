@@ -56,9 +56,9 @@ analysis::Texts only_first(analysis::Texts texts);
 // {"backend": "fused"|"plain"}; fused where nothing is said.
 model::Backend backend_of(const nlohmann::json& params);
 
-// What ran attention in this pass, or what runs a model where no pass has looked (null).
+// What ran attention in this pass, or what runs it where the pass has looked at no layer.
 std::string kernel_of(const model::Model& model, const nlohmann::json& params,
-                      const analysis::TextPass* pass);
+                      const analysis::TextPass& pass);
 
 // Sidecar facts of a result: models, hashes, text, versions, seed. `kernel`: what ran.
 protocol::Provenance provenance_of(const std::string& method, const nlohmann::json& params,
