@@ -348,7 +348,8 @@ void keep_frequencies(const Decoder& decoder, std::int64_t length, const Forward
   StartContext context;
   context.positions.length = length;
   context.dtype = decoder.dtype();
-  context.angle_dtype = options.angle_dtype.value_or(decoder.dtype());
+  context.angle_dtype =
+      options.angle_dtype.value_or(at::promote_types(decoder.dtype(), at::kFloat));
   context.shared = &decoder.weights().encoding;
   const auto keep = [&](const char* name, const Encoding& encoding) {
     if (!wanted.named(name)) return;

@@ -159,7 +159,7 @@ class Pass {
           drawn.defined() ? drawn.index({places.clamp_min(0)}) : places + context.positions.shift;
     }
     context.dtype = dtype_;
-    context.angle_dtype = options_.angle_dtype.value_or(dtype_);
+    context.angle_dtype = options_.angle_dtype.value_or(at::promote_types(dtype_, at::kFloat));
     context.shared = &shared;
     context.layer_ids = options_.layer_position_ids;
     context.draw = options_.draw;

@@ -69,6 +69,12 @@ MapResult fused_map(const LayerAttention& attention, const MapRequest& request) 
   return result;
 }
 
+// The kernel computes in float32 whatever the tensors have, and leaves a log-sum-exp of that.
+AttentionProgram as_computed(const AttentionProgram& program, bool fused) {
+  const bool narrow = at::elementSize(program.q.scalar_type()) < 4;
+  return fused && narrow ? in_dtype(program, at::kFloat) : program;
+}
+
 }  // namespace
 
 LayerAttention::LayerAttention(std::int64_t layer, AttentionProgram program, at::Tensor v,
@@ -96,7 +102,8 @@ ScoreParts LayerAttention::scores(const Region& region) const {
   check_range("heads", region.heads, heads());
   check_range("rows", region.rows, length());
   check_range("columns", region.columns, keys());
-  return plain_score_parts(program_, region.heads, region.rows, region.columns);
+  return plain_score_parts(as_computed(program_, use_fused()), region.heads, region.rows,
+                           region.columns);
 }
 
 at::Tensor LayerAttention::weights(const Region& region) const {
@@ -104,7 +111,8 @@ at::Tensor LayerAttention::weights(const Region& region) const {
   check_range("heads", region.heads, heads());
   check_range("rows", region.rows, length());
   check_range("columns", region.columns, keys());
-  const at::Tensor scores = plain_scores(program_, region.heads, region.rows, region.columns);
+  const at::Tensor scores = plain_scores(as_computed(program_, use_fused()), region.heads,
+                                         region.rows, region.columns);
   const at::Tensor lse = lse_.slice(1, region.heads.begin, region.heads.end)
                              .slice(2, region.rows.begin, region.rows.end);
   // A row that sees no key has lse -inf, and exp(-inf + inf) is no number; a NaN score stays one.
@@ -114,12 +122,13 @@ at::Tensor LayerAttention::weights(const Region& region) const {
 ScoreParts LayerAttention::pair_scores(const at::Tensor& batch, const at::Tensor& head,
                                        const at::Tensor& row, const at::Tensor& column) const {
   const at::NoGradGuard no_grad;
+  const AttentionProgram program = as_computed(program_, use_fused());
   constexpr std::int64_t kStep = 4096;  // all heads of a pair's tokens are gathered
   std::vector<at::Tensor> score, content, positional;
   for (std::int64_t begin = 0; begin < row.size(0); begin += kStep) {
     const std::int64_t end = std::min(row.size(0), begin + kStep);
     const ScoreParts parts =
-        plain_pair_scores(program_, batch.slice(0, begin, end), head.slice(0, begin, end),
+        plain_pair_scores(program, batch.slice(0, begin, end), head.slice(0, begin, end),
                           row.slice(0, begin, end), column.slice(0, begin, end));
     score.push_back(parts.score);
     content.push_back(parts.content);

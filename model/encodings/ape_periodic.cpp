@@ -70,10 +70,9 @@ class ApePeriodic final : public Encoding {
     const at::Tensor turns = context.shared->at("turns").to(context.angle_dtype);  // (H, d/2)
     const double angle = 2 * std::numbers::pi / static_cast<double>(integer("period"));
     const at::Tensor by_text = ids.dim() == 2 ? ids : ids.unsqueeze(0);
-    const at::Tensor angles =
-        (by_text.unsqueeze(1).unsqueeze(-1).to(context.angle_dtype) * turns.unsqueeze(1) * angle)
-            .to(context.dtype);  // (B or 1, H, N, d/2)
-    PositionState state{context.positions, at::stack({angles.cos(), angles.sin()}, -2)};
+    const at::Tensor angles = by_text.unsqueeze(1).unsqueeze(-1).to(context.angle_dtype) *
+                              turns.unsqueeze(1) * angle;  // (B or 1, H, N, d/2)
+    PositionState state{context.positions, turned(angles, context.dtype)};
     // In float64, as powers of matrices are: LAPACK has no 16 bits either.
     state.table = orthonormal(context.shared->at("basis").to(at::kDouble)).to(context.dtype);
     return state;

@@ -127,10 +127,9 @@ class Rope final : public Encoding {
     const at::Tensor angles =
         context.shared->at("angles").to(context.angle_dtype) * step_;  // (H, d/2)
     const at::Tensor by_text = positions.dim() == 2 ? positions : positions.unsqueeze(0);
-    const at::Tensor turned = (by_text.unsqueeze(1).unsqueeze(-1) *  // (B, 1, N, 1)
-                               angles.unsqueeze(0).unsqueeze(2))     // (1, H, 1, d/2)
-                                  .to(context.dtype);
-    return at::stack({turned.cos(), turned.sin()}, -2);
+    return turned(by_text.unsqueeze(1).unsqueeze(-1) *    // (B, 1, N, 1)
+                      angles.unsqueeze(0).unsqueeze(2),   // (1, H, 1, d/2)
+                  context.dtype);
   }
 
   at::Tensor stored_state(const StartContext& context) const {

@@ -108,10 +108,14 @@ at::Tensor sinusoids(const at::Tensor& positions, double base, std::int64_t widt
   return at::stack({angles.sin(), angles.cos()}, -1).flatten(-2);
 }
 
+at::Tensor turned(const at::Tensor& angles, at::ScalarType dtype) {
+  return at::stack({angles.cos(), angles.sin()}, -2).to(dtype);
+}
+
 at::Tensor rotation_state(const at::Tensor& positions, const at::Tensor& frequencies,
                           at::ScalarType dtype) {
-  const at::Tensor angles = (positions.unsqueeze(-1) * frequencies).to(dtype);
-  const at::Tensor z = at::stack({angles.cos(), angles.sin()}, -2);  // ([B,] N, 2, planes)
+  const at::Tensor z =
+      turned(positions.unsqueeze(-1) * frequencies, dtype);  // ([B,] N, 2, planes)
   return positions.dim() == 2 ? z.unsqueeze(1) : z.unsqueeze(0).unsqueeze(0);
 }
 

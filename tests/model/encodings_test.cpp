@@ -325,11 +325,47 @@ TEST_P(EveryEncoding, SixteenBitTensorsLoseNoMoreInTheKernelThanInPlainOps) {
   const auto exact = output_and_gradients(layer, at::kDouble, Backend::plain);
   const auto plain = output_and_gradients(layer, at::kBFloat16, Backend::plain);
   const auto fused = output_and_gradients(layer, at::kBFloat16, Backend::fused);
+  // What is read of the layer afterwards belongs to the log-sum-exp and entropy of the pass.
+  const at::Tensor weights = layer.weights(layer.whole());
+  EXPECT_LT((weights.sum(-1) - 1).abs().max().item<double>(), 1e-4);
+  const at::Tensor entropy = -at::xlogy(weights, weights).sum(-1);
+  EXPECT_LT(difference(entropy, layer.entropy()), 1e-3);
   for (std::size_t n = 0; n < exact.size(); ++n) {
     // Half a unit in the last of bfloat16's 8 digits, of the largest entry, is lost by storing it.
     const double rounding = exact[n].abs().max().item<double>() / 512;
     EXPECT_LE(difference(fused[n], exact[n]), 2 * difference(plain[n], exact[n]) + rounding) << n;
   }
+}
+
+class StartKeeper : public Observer {
+ public:
+  void on_position(std::int64_t index, const PositionState& state) override {
+    if (index == 0) z = state.z;
+  }
+  at::Tensor z;
+};
+
+// Angles of far positions have too many digits for 16 bits; their sines have not.
+TEST_P(EveryEncoding, SixteenBitModelsKnowFarPositions) {
+  const at::NoGradGuard no_grad;
+  StartKeeper narrow, exact;
+  const auto start = [&](at::ScalarType dtype, StartKeeper& keeper) {
+    const auto model = tiny_model(GetParam(), dtype);
+    const at::Tensor ids = random_ids(1, 5, model->config().vocab_size);
+    model->decoder.hidden(ids, {.shift = 1001}, &keeper);
+  };
+  try {
+    start(at::kBFloat16, narrow);
+    start(at::kDouble, exact);
+  } catch (const formats::Error& error) {
+    ASSERT_EQ(error.code(), "bad_input");  // a table of positions ends before
+    return;
+  }
+  if (!exact.z.defined()) return;
+  // Half a unit of the numbers that are stored, twice where they are multiplied by a factor, and
+  // angles of 1000 radians in float32.
+  const double size = exact.z.abs().max().item<double>();
+  EXPECT_LT(difference(narrow.z, exact.z), size / 256 + 1e-3);
 }
 
 TEST_P(EveryEncoding, ShiftedIdsChangeNothingWhereItIsClaimed) {
