@@ -11,6 +11,7 @@ namespace phasescope::app {
 class JobsView : public View {
  public:
   std::string id() const override { return "jobs"; }
+  bool about_models() const override { return false; }
   std::string title() const override { return "Jobs"; }
   std::string help_text() const override;
   void ask(Desk& desk) override;

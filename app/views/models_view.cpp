@@ -127,9 +127,7 @@ std::string ModelsView::command_line(const Session& session) const {
 
 void ModelsView::ask(Desk& desk) {
   desk.lab.ask(desk.lab.models, nlohmann::json::object());
-  for (const std::string& model : desk.session().models)
-    desk.lab.ask(desk.lab.of(model).info,
-                 {{"model", model}, {"length", desk.session().text.length}});
+  desk.models_known();
 }
 
 void ModelsView::draw_row(Desk& desk, const ModelSummary& model) {

@@ -8,6 +8,7 @@ namespace phasescope::app {
 class ModelsView : public View {
  public:
   std::string id() const override { return "models"; }
+  bool about_models() const override { return false; }
   std::string title() const override { return "Models"; }
   std::string help_text() const override;
   void ask(Desk& desk) override;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "app/window/commands.h"
 #include "app/window/requests.h"
 #include "widgets/theme.h"
 
@@ -42,6 +43,10 @@ void View::draw(Desk& desk) {
   visible_ = ImGui::Begin(window_name().c_str(), &open, flags);
   if (visible_) {
     ask_what_changed(desk);
+    if (about_models())
+      for (std::size_t i = 0; i < desk.models(); ++i)
+        if (auto& info = desk.of(i).info; info.waiting() && !info.answer())
+          draw_question(desk, info, desk.session().models[i]);
     draw_content(desk);
   }
   ImGui::End();
@@ -53,8 +58,12 @@ void View::ask_what_changed(Desk& desk) {
   if (!desk.shell.may_ask) return;
   const bool changed =
       desk.edit.revision() != asked_revision_ || desk.lab.generation() != asked_generation_;
-  asked_revision_ = desk.edit.revision(), asked_generation_ = desk.lab.generation();
-  if (changed) ask(desk);
+  if (!changed) return;
+  asked_generation_ = desk.lab.generation();  // which grows when the last model is known
+  const bool ready = !about_models() || desk.models_known();
+  if (ready && about_models()) fit_selection(desk);
+  asked_revision_ = desk.edit.revision();
+  if (ready) ask(desk);
 }
 
 void View::copy_command(Desk& desk, const std::string& command) {

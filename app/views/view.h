@@ -27,6 +27,8 @@ class View {
   // The figures as they are now, for files; empty where there are none.
   virtual Output exported(Desk&) { return {}; }
   virtual bool has_figures() const { return true; }
+  // Its questions are about the open models, and wait until those are known.
+  virtual bool about_models() const { return true; }
   // The command line that gives the same; empty where there is none.
   virtual std::string command_line(const Session&) const { return ""; }
 

@@ -210,6 +210,17 @@ void select_head(Desk& desk, int64_t model, int64_t layer, int64_t head) {
   });
 }
 
+void fit_selection(Desk& desk) {
+  const std::string model = selected_model(desk.session());
+  const auto* info = model.empty() ? nullptr : desk.lab.of(model).info.answer();
+  if (!info || info->result.model.layers < 1 || info->result.model.heads < 1) return;
+  Selection at = desk.session().selection;
+  at.layer = std::clamp<int64_t>(at.layer, 0, last_of(info->result.model.layers));
+  at.head = std::clamp<int64_t>(at.head, -1, last_of(info->result.model.heads));
+  if (at == desk.session().selection) return;
+  desk.edit.apply_silently([&](Session& s) { s.selection = at; });
+}
+
 void select_query(Desk& desk, std::optional<int64_t> query) {
   desk.edit.apply("Select a query", [&](Session& s) {
     s.selection.query = query;

@@ -40,6 +40,9 @@ void open_reading(Desk& desk, const std::string& name, const protocol::Settings&
 void close_model(Desk& desk, const std::string& name);
 void select_model(Desk& desk, int64_t index);
 void select_head(Desk& desk, int64_t model, int64_t layer, int64_t head);
+// Moves the selected layer and head to the last ones of the selected model where it has fewer, as
+// far as its shape is known. No step of undo: the user chose nothing.
+void fit_selection(Desk& desk);
 void select_query(Desk& desk, std::optional<int64_t> query);
 void select_pair(Desk& desk, int64_t query, int64_t key);
 void read_text(Desk& desk, const std::string& name, const std::string& words);

@@ -2,6 +2,8 @@
 
 #include <chrono>
 
+#include "app/window/requests.h"
+
 namespace phasescope::app {
 
 void Shell::run_aside(std::function<std::string()> work) {
@@ -21,6 +23,16 @@ void Shell::collect() {
     }
     it = tasks.erase(it);
   }
+}
+
+bool Desk::models_known() const {
+  bool known = true;
+  for (const std::string& model : session().models) {
+    auto& info = lab.of(model).info;
+    lab.ask(info, info_params(session(), model));
+    known = known && (info.answer() || !info.waiting());
+  }
+  return known;
 }
 
 }  // namespace phasescope::app

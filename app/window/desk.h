@@ -50,6 +50,9 @@ struct Desk {
   // Questions of the session's i-th model.
   ModelQuestions& of(std::size_t index) const { return lab.of(session().models[index]); }
   std::size_t models() const { return session().models.size(); }
+  // Asks what every open model is. False while an answer is missing: what a view asks depends on
+  // the model's shape and its tokenizer.
+  bool models_known() const;
 };
 
 }  // namespace phasescope::app

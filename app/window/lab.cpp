@@ -78,6 +78,7 @@ void Question::on_result(std::uint64_t ticket, protocol::Reply reply) {
     take(std::move(reply), key_);
     state_ = BusyState::answered;
     deaths_ = 0;
+    ++ends_;
   } catch (const std::exception& error) {
     on_error(ticket, {"internal", method_ + " gave an answer that cannot be read", error.what(),
                       "the worker may be of another version"});
@@ -88,6 +89,7 @@ void Question::on_error(std::uint64_t ticket, const protocol::ErrorInfo& error) 
   if (ticket != ticket_) return;
   state_ = BusyState::failed;
   error_ = error;
+  ++ends_;
   if (error.code == protocol::error_code::worker_died) ++deaths_;
 }
 
@@ -164,6 +166,10 @@ std::vector<Question*> Lab::every() const {
 void Lab::begin_frame() {
   look_after(quick_);
   look_after(slow_);
+  std::uint64_t ends = 0;
+  for (const auto& [name, questions] : by_model_) ends += questions->info.ends();
+  if (ends != info_ends_) ++generation_;
+  info_ends_ = ends;
 }
 
 void Lab::look_after(Side& side) {

@@ -49,6 +49,8 @@ class Question {
   Lane lane() const { return lane_; }
   // How often a worker died on just this request.
   int deaths() const { return deaths_; }
+  // How often it was answered or failed.
+  std::uint64_t ends() const { return ends_; }
   std::chrono::steady_clock::time_point asked_at() const { return asked_at_; }
 
  protected:
@@ -70,6 +72,7 @@ class Question {
   std::string progress_;
   std::chrono::steady_clock::time_point asked_at_;
   int deaths_ = 0;
+  std::uint64_t ends_ = 0;
 };
 
 // Immutable once it is there; `serial` differs between any two answers.
@@ -159,7 +162,7 @@ class Lab {
   bool gave_up() const { return gave_up_; }
   // Starts workers and asks again whatever failed with the last ones.
   void start_again();
-  // Grows when questions were reset, so that views ask again.
+  // Grows when questions were reset, and when a model became known, so that views ask again.
   std::uint64_t generation() const { return generation_; }
 
  private:
@@ -180,7 +183,7 @@ class Lab {
   std::string death_notice_;
   std::vector<std::chrono::steady_clock::time_point> deaths_;
   bool gave_up_ = false;
-  std::uint64_t generation_ = 1;
+  std::uint64_t generation_ = 1, info_ends_ = 0;
 };
 
 }  // namespace phasescope::app

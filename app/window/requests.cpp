@@ -20,6 +20,10 @@ void add_range(json& params, const char* name, int64_t begin, int64_t end) {
 
 }  // namespace
 
+json info_params(const Session& session, const std::string& model) {
+  return {{"model", model}, {"length", session.text.length}};
+}
+
 json text_params(const Session& session, const std::string& model) {
   json params{{"model", model}};
   add_text(params, session);

@@ -8,6 +8,7 @@
 
 namespace phasescope::app {
 
+nlohmann::json info_params(const Session& session, const std::string& model);
 nlohmann::json text_params(const Session& session, const std::string& model);
 nlohmann::json heads_params(const Session& session, const std::string& model);
 // The region of session.map at `height` x `width` cells at most.

@@ -154,6 +154,34 @@ TEST_F(Commands, ModelsAreOpenedOnceAndClosed) {
   EXPECT_EQ(selected_model(edit_.session()), "");
 }
 
+TEST(Selection, StaysWithinTheModelOnceItsShapeIsKnown) {
+  struct Case {
+    Selection saved;
+    int64_t layer, head;
+  };
+  for (const Case& c : {Case{default_session().selection, 1, 0}, Case{{0, 9, 7, {}, {}}, 1, 0},
+                        Case{{0, 0, -1, {}, {}}, 0, -1}, Case{{0, 1, -5, {}, {}}, 1, -1}}) {
+    SampleLink link({.layers = 2, .heads = 1});
+    Session session = default_session();
+    session.selection = c.saved;
+    Editor edit(session);
+    Lab lab(link, link);
+    Shell shell;
+    Desk desk{edit, lab, shell};
+    fit_selection(desk);  // nothing is known yet
+    EXPECT_TRUE(edit.session() == session);
+    EXPECT_FALSE(desk.models_known());
+    const auto generation = lab.generation();
+    lab.begin_frame();
+    EXPECT_TRUE(desk.models_known());
+    EXPECT_GT(lab.generation(), generation);  // so that views ask
+    fit_selection(desk);
+    EXPECT_EQ(edit.session().selection.layer, c.layer);
+    EXPECT_EQ(edit.session().selection.head, c.head);
+    EXPECT_FALSE(edit.undo());
+  }
+}
+
 TEST_F(Commands, ReadingATextShowsAllOfIt) {
   zoom_map(desk_, 10, 20, 0, 20);
   select_pair(desk_, 12, 3);
