@@ -91,9 +91,10 @@ std::string DistanceView::command_line(const Session& session) const {
 }
 
 void DistanceView::ask(Desk& desk) {
-  for (const std::string& model : desk.session().models)
-    desk.lab.ask(desk.lab.of(model).distance, distance_params(desk.session(), model),
-                 desk.session().text.words);
+  for (const std::string& model : desk.session().models) {
+    const Session session = desk.session_for(model);
+    desk.lab.ask(desk.lab.of(model).distance, distance_params(session, model), session.text.words);
+  }
 }
 
 Output DistanceView::exported(Desk& desk) {

@@ -82,9 +82,10 @@ std::string HeadsView::command_line(const Session& session) const {
 }
 
 void HeadsView::ask(Desk& desk) {
-  for (const std::string& model : desk.session().models)
-    desk.lab.ask(desk.lab.of(model).heads, heads_params(desk.session(), model),
-                 desk.session().text.words);
+  for (const std::string& model : desk.session().models) {
+    const Session session = desk.session_for(model);
+    desk.lab.ask(desk.lab.of(model).heads, heads_params(session, model), session.text.words);
+  }
 }
 
 Output HeadsView::exported(Desk& desk) {

@@ -106,8 +106,9 @@ std::vector<std::size_t> MapView::shown_models(const Session& session) const {
 void MapView::ask(Desk& desk) {
   for (std::size_t index : shown_models(desk.session())) {
     const std::string& model = desk.session().models[index];
-    desk.lab.ask(desk.lab.of(model).map, map_params(desk.session(), model, cells_, cells_),
-                 desk.session().text.words);
+    const Session session = desk.session_for(model);
+    desk.lab.ask(desk.lab.of(model).map, map_params(session, model, cells_, cells_),
+                 session.text.words);
   }
 }
 

@@ -72,9 +72,10 @@ std::string PatternsView::command_line(const Session& session) const {
 }
 
 void PatternsView::ask(Desk& desk) {
-  for (const std::string& model : desk.session().models)
-    desk.lab.ask(desk.lab.of(model).patterns, patterns_params(desk.session(), model),
-                 desk.session().text.words);
+  for (const std::string& model : desk.session().models) {
+    const Session session = desk.session_for(model);
+    desk.lab.ask(desk.lab.of(model).patterns, patterns_params(session, model), session.text.words);
+  }
 }
 
 std::optional<PlotSpec> PatternsView::plot_of(const Session& session,

@@ -69,9 +69,10 @@ std::string ShiftView::command_line(const Session& session) const {
 }
 
 void ShiftView::ask(Desk& desk) {
-  for (const std::string& model : desk.session().models)
-    desk.lab.ask(desk.lab.of(model).shift, shift_params(desk.session(), model),
-                 desk.session().text.words);
+  for (const std::string& model : desk.session().models) {
+    const Session session = desk.session_for(model);
+    desk.lab.ask(desk.lab.of(model).shift, shift_params(session, model), session.text.words);
+  }
 }
 
 Output ShiftView::exported(Desk& desk) {

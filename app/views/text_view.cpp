@@ -66,9 +66,10 @@ std::string TextView::command_line(const Session& session) const {
 }
 
 void TextView::ask(Desk& desk) {
-  for (const std::string& model : desk.session().models)
-    desk.lab.ask(desk.lab.of(model).text, text_params(desk.session(), model),
-                 desk.session().text.words);
+  for (const std::string& model : desk.session().models) {
+    const Session session = desk.session_for(model);
+    desk.lab.ask(desk.lab.of(model).text, text_params(session, model), session.text.words);
+  }
 }
 
 Output TextView::exported(Desk& desk) {
@@ -125,6 +126,8 @@ void TextView::draw_model(Desk& desk, std::size_t index) {
   }
   draw_question(desk, question, "");
   if (!question.answer()) return;
+  if (!desk.reads_text(desk.session().models[index]))
+    widgets::draw_notes({"no tokenizer: it reads seeded random ids, not this text"});
   const std::string& note = question.answer()->result.provenance.note;
   if (!note.empty()) widgets::draw_notes({note});
   Strip& strip = strips_[desk.session().models[index]];

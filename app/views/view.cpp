@@ -66,6 +66,12 @@ void View::ask_what_changed(Desk& desk) {
   if (ready) ask(desk);
 }
 
+// Of the selected model where the open ones do not read the same.
+std::string View::command_of(const Desk& desk) const {
+  const std::string model = selected_model(desk.session());
+  return command_line(model.empty() ? desk.session() : desk.session_for(model));
+}
+
 void View::copy_command(Desk& desk, const std::string& command) {
   if (desk.shell.copy) desk.shell.copy(command);
   desk.shell.say("Copied: " + command);
@@ -81,7 +87,7 @@ void View::draw_tool_menu(Desk& desk, const std::string& command) {
 }
 
 void View::draw_tools(Desk& desk) {
-  const std::string command = command_line(desk.session());
+  const std::string command = command_of(desk);
   ImGui::SameLine();
   const float room = ImGui::GetContentRegionAvail().x;
   float width = link_width("?");
@@ -114,9 +120,8 @@ void View::save(Desk& desk) {
   }
   nlohmann::json found = nlohmann::json::array();
   collect_provenance(output.result, found);
-  const nlohmann::json sidecar{{"command", command_line(desk.session())},
-                               {"program", "phasescope"},
-                               {"provenance", std::move(found)}};
+  const nlohmann::json sidecar{
+      {"command", command_of(desk)}, {"program", "phasescope"}, {"provenance", std::move(found)}};
   const std::string folder = std::string(kFigureFolder) + "/" + id();
   desk.shell.run_aside([output = std::move(output), sidecar, folder] {
     export_output(output, folder, sidecar);

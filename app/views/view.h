@@ -42,6 +42,7 @@ class View {
 
  private:
   void save(Desk& desk);
+  std::string command_of(const Desk& desk) const;
   void copy_command(Desk& desk, const std::string& command);
   void draw_tool_menu(Desk& desk, const std::string& command);
   void ask_what_changed(Desk& desk);

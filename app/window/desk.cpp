@@ -35,4 +35,15 @@ bool Desk::models_known() const {
   return known;
 }
 
+bool Desk::reads_text(const std::string& model) const {
+  const auto* info = lab.of(model).info.answer();
+  return !session().text.untouched() || !info || !info->result.tokenizer.empty();
+}
+
+Session Desk::session_for(const std::string& model) const {
+  Session asked = session();
+  if (!reads_text(model)) asked.text.words = {};
+  return asked;
+}
+
 }  // namespace phasescope::app

@@ -53,6 +53,11 @@ struct Desk {
   // Asks what every open model is. False while an answer is missing: what a view asks depends on
   // the model's shape and its tokenizer.
   bool models_known() const;
+  // False where nobody chose the text and the model has no tokenizer: its questions then go without
+  // an input, and the worker takes seeded random ids.
+  bool reads_text(const std::string& model) const;
+  // What is asked of a model: the session, without the text where it does not read it.
+  Session session_for(const std::string& model) const;
 };
 
 }  // namespace phasescope::app

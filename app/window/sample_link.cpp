@@ -45,6 +45,11 @@ void SampleLink::finish(const Request& request) {
     request.callbacks.on_error({"bad_input", "the input has no text", "input", ""});
     return;
   }
+  if (request.params.contains("input") && !shape_.tokenizer) {
+    request.callbacks.on_error({"bad_input", "the model has no tokenizer, so it cannot read text",
+                                "", "give ids instead"});
+    return;
+  }
   try {
     request.callbacks.on_result(sample_reply(request.method, request.params, shape_));
   } catch (const std::out_of_range&) {

@@ -15,6 +15,7 @@ struct SampleShape {
   int thumbnail = 32;  // cells of a thumbnail's edge
   int map = 0;         // cells of a map's edge; 0: as the request asks
   bool losses = true;  // false: as of a model without a head, which sees both ways
+  bool tokenizer = true;
 };
 
 // A link without a worker: it answers every request by itself with smooth made-up values that

@@ -34,13 +34,16 @@ class SharedText {
 };
 
 struct TextInput {
-  std::string name = "default.txt";  // a file, or "typed"
+  static constexpr const char* kBundled = "default.txt";
+  std::string name = kBundled;  // a file, or "typed"
   SharedText words;
   int64_t length = 0;  // tokens read at most; 0: the model's trained context
   template <class V>
   void fields(V& v) {
     v("name", name), v("words", words), v("length", length);
   }
+  // Nobody chose it: the text that the program opens on.
+  bool untouched() const { return name == kBundled; }
   bool operator==(const TextInput&) const = default;
 };
 

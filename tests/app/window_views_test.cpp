@@ -100,6 +100,24 @@ TEST_P(Views, OneTokenModelOfOneHead) {
   }
 }
 
+// The text that nobody chose is not sent to a model without a tokenizer, a typed one is.
+TEST_P(Views, ModelWithoutATokenizer) {
+  link_ = SampleLink({.tokenizer = false});
+  Session session = default_session();
+  session.distance.corpus = false;
+  draw(session);
+  if (GetParam() != "models" && GetParam() != "jobs") {
+    EXPECT_FALSE(exported_.figures.empty());
+  }
+  session.text.name = "typed";
+  draw(session);
+  for (const char* reads : {"text", "heads", "map", "patterns", "distance", "shift"}) {
+    if (GetParam() == reads) {
+      EXPECT_TRUE(exported_.figures.empty());
+    }
+  }
+}
+
 // As a model without a head answers, or one that sees both ways.
 TEST_P(Views, ModelWithoutLosses) {
   link_ = SampleLink({.losses = false});
