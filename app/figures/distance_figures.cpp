@@ -94,7 +94,7 @@ std::string near_far_by_layer_note(const std::string& model, const Series& serie
 
 PlotSpec near_far_figure(std::span<const DistanceModel> models) {
   PlotSpec plot{.id = "near_far", .title = "Near minus far: score differences"};
-  plot.x.label = "score, near - far key (before softmax)";
+  plot.x.label = "near - far score";
   plot.y.label = "density (of 1)";
   plot.markers.push_back({.at = 0, .label = "0"});
   int color = 0;
