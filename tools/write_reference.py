@@ -9,8 +9,9 @@ MODEL is a folder with config.json and weights. The file holds, under the names 
 compares: input_ids and, where they are used, attention_mask and decoder_input_ids; logits, attn.L,
 hidden.L (0 is the embedding, the last one is after the final norm), hidden.last_layer_out (before it),
 rope.inv_freq; with enc., dec. and cross. in an encoder-decoder. They come from a float32 run on the CPU
-with plain attention; NAME_f64 of logits and frequencies from one in which every operation is float64,
-also those that a model in double precision still does in float32 (norms, angles, softmax).
+with plain attention; NAME_f64 of each from one in which every operation is float64, also those that a model
+in double precision still does in float32 (norms, angles, softmax). The latter take twice the room of the
+former: --small keeps those of logits and frequencies alone.
 """
 
 import argparse
@@ -39,6 +40,8 @@ def arguments(words):
                         help="one more text of random ids, in the group `long.`")
     parser.add_argument("--seed", type=int, default=1, help="of random ids (default 1)")
     parser.add_argument("--no-float64", action="store_true", help="leave out the float64 run")
+    parser.add_argument("--small", action="store_true",
+                        help="NAME_f64 of logits and frequencies alone, not of attn and hidden")
     parser.add_argument("--out", required=True, metavar="FILE", help="the file to write, .safetensors")
     return parser.parse_args(words)
 
@@ -220,18 +223,18 @@ def expect_alike(name, single, double):
         raise SystemExit(f"{name}: the float64 run is of another model than the float32 one; use --no-float64")
 
 
-def group_of(reference, inputs, float64, torch):
+def group_of(reference, inputs, options, torch):
     """Inputs and outputs of one text, as they stand in the file."""
     with torch.no_grad():
         group = {**inputs, **run(reference.in_float32(), inputs)}
-        if float64:
+        if not options.no_float64:
             with everything_in_float64(torch) as watch:
                 model = reference.in_float64()
                 with watch:
                     exact = run(model, inputs)
             for name in exact:
-                if name == "logits" or name.startswith("rope."):
-                    expect_alike(name, group[name], exact[name])
+                expect_alike(name, group[name], exact[name])
+                if not options.small or name == "logits" or name.startswith("rope."):
                     group[f"{name}_f64"] = exact[name]
     return {name: tensor.detach().contiguous().clone() for name, tensor in group.items()}
 
@@ -250,13 +253,13 @@ def main(words):
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     reference = Reference(options.model, torch, transformers)
-    config, float64 = reference.config, not options.no_float64
-    tensors = group_of(reference, inputs_of(options, torch, transformers, config), float64, torch)
+    config = reference.config
+    tensors = group_of(reference, inputs_of(options, torch, transformers, config), options, torch)
     if options.long:
         inputs = {"input_ids": random_ids(torch, config, 1, options.long, options.seed + 2)}
         if config.is_encoder_decoder:
             inputs["decoder_input_ids"] = random_ids(torch, config, 1, options.long // 2 + 1, options.seed + 3)
-        group = group_of(reference, inputs, float64, torch)
+        group = group_of(reference, inputs, options, torch)
         tensors.update({f"long.{name}": tensor for name, tensor in group.items()})
     made_with = f"transformers {transformers.__version__}, torch {torch.__version__}"
     safetensors.torch.save_file(tensors, options.out, metadata={"made_with": made_with})

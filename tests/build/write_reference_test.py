@@ -71,14 +71,30 @@ class Inputs(unittest.TestCase):
 
 @unittest.skipUnless(has("torch", "transformers", "safetensors"), "transformers is not installed")
 class Outputs(unittest.TestCase):
-    def test_they_are_those_of_the_reference(self):
+    def written(self, expected, *more):
         from safetensors.torch import load_file
-        expected = load_file(CASE / "expected.safetensors")
         with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
             ids, out = Path(folder) / "ids.json", Path(folder) / "reference.safetensors"
             ids.write_text(json.dumps(expected["input_ids"].tolist()), encoding="utf-8")
-            tool().main([str(CASE), "--ids", str(ids), "--out", str(out)])
-            ours = load_file(out)
+            tool().main([str(CASE), "--ids", str(ids), "--out", str(out), *more])
+            return load_file(out)
+
+    def test_every_output_has_one_of_a_float64_run(self):
+        from safetensors.torch import load_file
+        ours = self.written(load_file(CASE / "expected.safetensors"))
+        outputs = [name for name in ours if name != "input_ids" and not name.endswith("_f64")]
+        self.assertIn("attn.0", outputs)
+        self.assertIn("hidden.0", outputs)
+        for name in outputs:
+            exact = ours[f"{name}_f64"]
+            self.assertEqual(str(exact.dtype), "torch.float64", name)
+            error = (ours[name].double() - exact).abs().max() / exact.abs().max()
+            self.assertLessEqual(float(error), 1e-5, name)  # some roundings of float32
+
+    def test_they_are_those_of_the_reference(self):
+        from safetensors.torch import load_file
+        expected = load_file(CASE / "expected.safetensors")
+        ours = self.written(expected, "--small")
         first = {name: tensor for name, tensor in expected.items() if not name.startswith("long.")}
         self.assertEqual(set(ours), set(first))
         for name, tensor in first.items():
