@@ -35,14 +35,16 @@ std::vector<DistanceModel> models_of(const Desk& desk, int64_t layer) {
   std::vector<DistanceModel> models;
   for (std::size_t i = 0; i < desk.models(); ++i)
     if (const auto* answer = desk.of(i).distance.answer())
-      for (const DistanceModel& model : answer->result.models)
+      for (const DistanceModel& model : answer->result.models) {
         models.push_back(at_layer(model, layer));
+        models.back().model = short_name(desk.session(), desk.session().models[i]);
+      }
   return models;
 }
 
 // Differs with the answers and with the layer that is shown.
 std::string distance_key(const Desk& desk) {
-  return std::to_string(desk.session().distance.layer) + "|" +
+  return std::to_string(desk.session().distance.layer) + "|" + names_key(desk) +
          answers_key(desk, &ModelQuestions::distance);
 }
 
@@ -173,7 +175,7 @@ void DistanceView::draw_content(Desk& desk) {
   if (desk.models() == 0)
     return widgets::draw_empty("Tick models to compare how they favour near keys.");
   for (std::size_t i = 0; i < desk.models(); ++i)
-    draw_question(desk, desk.of(i).distance, desk.session().models[i]);
+    draw_question(desk, desk.of(i).distance, short_name(desk.session(), desk.session().models[i]));
   const DistanceState& state = desk.session().distance;
   const auto& models =
       models_.get(distance_key(desk), [&] { return models_of(desk, state.layer); });

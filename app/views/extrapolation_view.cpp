@@ -28,6 +28,14 @@ EvalResult merged_eval(const Desk& desk) {
   return all;
 }
 
+// With the models' short names, for figures and tables.
+EvalResult as_shown(const Session& session, EvalResult result) {
+  for (EvalRow& row : result.rows) row.model = short_name(session, row.model);
+  for (protocol::PositionCurve& curve : result.positions)
+    curve.model = short_name(session, curve.model);
+  return result;
+}
+
 // "bits per byte" for "bits_per_byte".
 std::string in_words(std::string key) {
   std::replace(key.begin(), key.end(), '_', ' ');
@@ -65,8 +73,9 @@ void ExtrapolationView::ask(Desk& desk) {
 
 Output ExtrapolationView::exported(Desk& desk) {
   Output output;
-  const EvalResult result = merged_eval(desk);
-  output.result = protocol::to_json_form(result);
+  const EvalResult measured = merged_eval(desk);
+  output.result = protocol::to_json_form(measured);
+  const EvalResult result = as_shown(desk.session(), measured);
   if (!result.rows.empty()) output.figures.push_back(eval_figure(result));
   if (!result.positions.empty()) output.figures.push_back(position_loss_figure(result));
   return output;
@@ -101,12 +110,14 @@ void ExtrapolationView::draw_table(const Desk& desk, const EvalResult& result) {
   for (const std::string& model : desk.session().models) {
     ImGui::TableNextRow();
     ImGui::TableNextColumn();
+    const std::string name = short_name(desk.session(), model);
     ImGui::TextColored(widgets::series_vec(color_of_model(desk.session(), model)), "%s",
-                       model.c_str());
+                       name.c_str());
+    if (name != model) tooltip(model);
     for (int64_t length : lengths) {
       ImGui::TableNextColumn();
       for (const EvalRow& row : result.rows) {
-        if (row.model != model || row.length != length) continue;
+        if (row.model != name || row.length != length) continue;
         ImGui::TextUnformatted(widgets::short_number(row.value).c_str());
         tooltip("[" + widgets::short_number(row.low) + ", " + widgets::short_number(row.high) +
                 "], " + std::to_string(row.n) + " texts, window " + row.window);
@@ -121,17 +132,20 @@ void ExtrapolationView::draw_content(Desk& desk) {
   if (desk.models() == 0)
     return widgets::draw_empty("Tick models to see how they read past their trained length.");
   for (std::size_t i = 0; i < desk.models(); ++i)
-    draw_question(desk, desk.of(i).eval, desk.session().models[i]);
+    draw_question(desk, desk.of(i).eval, short_name(desk.session(), desk.session().models[i]));
+  const std::string key = names_key(desk) + answers_key(desk, &ModelQuestions::eval);
   const EvalResult& result =
-      result_.get(answers_key(desk, &ModelQuestions::eval), [&] { return merged_eval(desk); });
+      result_.get(key, [&] { return as_shown(desk.session(), merged_eval(desk)); });
   if (result.rows.empty() && result.positions.empty()) return;
   const std::string& figure = desk.session().extrapolation.figure;
-  const PlotSpec& plot = plot_.get(answers_key(desk, &ModelQuestions::eval) + figure, [&] {
+  const PlotSpec& plot = plot_.get(key + figure, [&] {
     const bool by_position = figure == "loss by position" && !result.positions.empty();
     PlotSpec made = by_position ? position_loss_figure(result) : eval_figure(result);
     // The table below has the numbers of each model.
     for (const std::string& model : desk.session().models)
-      std::erase_if(made.notes, [&](const auto& note) { return note.rfind(model + ":", 0) == 0; });
+      std::erase_if(made.notes, [&](const auto& note) {
+        return note.rfind(short_name(desk.session(), model) + ":", 0) == 0;
+      });
     return made;
   });
   const float line = ImGui::GetTextLineHeightWithSpacing();

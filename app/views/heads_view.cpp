@@ -125,12 +125,13 @@ widgets::HeadGridSpec HeadsView::spec_of(const Session& session, std::size_t ind
   return spec;
 }
 
-void HeadsView::draw_head_tooltip(const HeadsAnswer& answer, int cell) const {
+void HeadsView::draw_head_tooltip(const Desk& desk, const HeadsAnswer& answer, int cell) const {
   const HeadsResult& result = answer.result;
   const auto* row = row_of(result, cell / result.heads, cell % result.heads);
   if (!row || !ImGui::BeginTooltip()) return;
   ImGui::PushFont(widgets::fonts().bold, 0.0F);
-  ImGui::Text("%s %s", result.model.c_str(), name_of_head(row->layer, row->head).c_str());
+  ImGui::Text("%s %s", short_name(desk.session(), result.model).c_str(),
+              name_of_head(row->layer, row->head).c_str());
   ImGui::PopFont();
   if (ImGui::BeginTable("metrics", 2)) {
     for (const MetricInfo& metric : result.metrics) {
@@ -205,7 +206,7 @@ void HeadsView::draw_model(Desk& desk, std::size_t index) {
     spec.cell_pixels = std::min(wide, (room.y - 4) / static_cast<float>(spec.layers) - gap);
   }
   const auto drawn = widgets::draw_head_grid(spec, grid.atlas);
-  if (drawn.hovered >= 0) draw_head_tooltip(*answer, drawn.hovered);
+  if (drawn.hovered >= 0) draw_head_tooltip(desk, *answer, drawn.hovered);
   if (drawn.clicked >= 0)
     select_head(desk, static_cast<int64_t>(index), drawn.clicked / spec.heads,
                 drawn.clicked % spec.heads);

@@ -28,7 +28,7 @@ class HeadsView : public View {
   };
   void draw_controls(Desk& desk);
   void draw_model(Desk& desk, std::size_t index);
-  void draw_head_tooltip(const HeadsAnswer& answer, int cell) const;
+  void draw_head_tooltip(const Desk& desk, const HeadsAnswer& answer, int cell) const;
   widgets::HeadGridSpec spec_of(const Session& session, std::size_t index,
                                 const HeadsAnswer& answer) const;
 

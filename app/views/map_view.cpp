@@ -147,10 +147,12 @@ void MapView::draw_controls(Desk& desk) {
   const Selection& at = desk.session().selection;
   ImGui::PushFont(widgets::fonts().bold, 0.0F);
   ImGui::AlignTextToFramePadding();
-  ImGui::Text("%s %s", selected_model(desk.session()).c_str(),
-              name_of_head(at.layer, at.head).c_str());
+  const std::string model = selected_model(desk.session());
+  const std::string name = short_name(desk.session(), model);
+  ImGui::Text("%s %s", name.c_str(), name_of_head(at.layer, at.head).c_str());
   ImGui::PopFont();
-  tooltip(at.head < 0 ? "Mean of all heads of the layer" : "Alt and the arrow keys change it");
+  tooltip((name == model ? "" : model + "\n") +
+          (at.head < 0 ? "Mean of all heads of the layer" : "Alt and the arrow keys change it"));
   ImGui::SameLine();
   bool changed = draw_choice("##of", state.of, {"weight", "score", "content", "positional"});
   tooltip(
@@ -307,7 +309,10 @@ void MapView::draw_side_by_side(Desk& desk, const Scene& scene, ImVec2 room) {
     const bool difference = scene.difference && i + 1 == count;
     if (i > 0) ImGui::SameLine();
     ImGui::BeginGroup();
-    ImGui::TextUnformatted(difference ? "A - B" : scene.answers[i]->result.model.c_str());
+    const std::string model = difference ? "A - B" : scene.answers[i]->result.model;
+    const std::string words = difference ? model : short_name(desk.session(), model);
+    ImGui::TextUnformatted(words.c_str());
+    if (words != model) tooltip(model);
     ImGui::SameLine();
     ImGui::TextColored(widgets::palette().quiet, "%s",
                        widgets::scale_text(*scene.plots[i]->map).c_str());
@@ -357,7 +362,8 @@ void MapView::draw_content(Desk& desk) {
   if (desk.models() == 0)
     return widgets::draw_empty("The map of a head will be here. Tick a model, pick a head.");
   for (std::size_t index : shown_models(desk.session()))
-    draw_question(desk, desk.of(index).map, desk.session().models[index]);
+    draw_question(desk, desk.of(index).map,
+                  short_name(desk.session(), desk.session().models[index]));
   draw_maps(desk);
 }
 

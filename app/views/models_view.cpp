@@ -130,7 +130,7 @@ void ModelsView::ask(Desk& desk) {
   desk.models_known();
 }
 
-void ModelsView::draw_row(Desk& desk, const ModelSummary& model) {
+void ModelsView::draw_row(Desk& desk, const ModelSummary& model, const Names& listed) {
   const Session& session = desk.session();
   const int place = place_of(session, model.name);
   bool open = place >= 0;
@@ -144,10 +144,12 @@ void ModelsView::draw_row(Desk& desk, const ModelSummary& model) {
   ImGui::TableNextColumn();
   ImGui::AlignTextToFramePadding();
   const bool selected = place >= 0 && place == session.selection.model;
-  if (ImGui::Selectable(model.name.c_str(), selected, ImGuiSelectableFlags_SpanAllColumns))
+  const std::string name = short_name(listed, model.name);
+  if (ImGui::Selectable(name.c_str(), selected, ImGuiSelectableFlags_SpanAllColumns))
     place >= 0 ? select_model(desk, place) : open_model(desk, model.name);
   tooltip(model.title + (model.note.empty() ? "" : "\n" + model.note) +
-          (model.path.empty() ? "" : "\n" + model.path));
+          (model.path.empty() ? "" : "\n" + model.path) +
+          (name == model.name || model.name == model.path ? "" : "\n" + model.name));
   ImGui::TableNextColumn();
   ImGui::TextUnformatted(model.encoding.c_str());
   ImGui::TableNextColumn();
@@ -165,7 +167,9 @@ void ModelsView::draw_list(Desk& desk) {
   ImGui::TableSetupColumn("name", 0, 1.8F);
   ImGui::TableSetupColumn("encoding", 0, 1.1F);
   ImGui::TableSetupColumn("parameters", 0, 0.9F);
-  for (const ModelSummary& model : list) draw_row(desk, model);
+  Names listed;
+  for (const ModelSummary& model : list) listed.push_back(model.name);
+  for (const ModelSummary& model : list) draw_row(desk, model, listed);
   ImGui::EndTable();
 }
 
@@ -239,7 +243,7 @@ void ModelsView::draw_content(Desk& desk) {
   const std::string model = selected_model(desk.session());
   if (model.empty()) return;
   auto& info = desk.lab.of(model).info;
-  draw_question(desk, info, model);
+  draw_question(desk, info, short_name(desk.session(), model));
   if (!info.answer()) return;
   draw_reading(desk, model);
   draw_report(info.answer()->result);

@@ -18,7 +18,8 @@ class ModelsView : public View {
 
  private:
   void draw_list(Desk& desk);
-  void draw_row(Desk& desk, const protocol::ModelSummary& model);
+  using Names = std::vector<std::string>;
+  void draw_row(Desk& desk, const protocol::ModelSummary& model, const Names& listed);
   void draw_report(const protocol::LoadReport& report);
   void draw_reading(Desk& desk, const std::string& name);
 

@@ -27,6 +27,12 @@ ShiftResult merged_shift(const Desk& desk) {
   return all;
 }
 
+// With the models' short names, for figures and tables.
+ShiftResult as_shown(const Session& session, ShiftResult result) {
+  for (ShiftRow& row : result.rows) row.model = short_name(session, row.model);
+  return result;
+}
+
 // One line of the paper's table: a model, a method and a shift, with a value for each layer.
 struct Line {
   std::string model, method, dtype;
@@ -79,7 +85,7 @@ Output ShiftView::exported(Desk& desk) {
   Output output;
   const ShiftResult result = merged_shift(desk);
   output.result = protocol::to_json_form(result);
-  if (!result.rows.empty()) output.figures = {shift_figure(result)};
+  if (!result.rows.empty()) output.figures = {shift_figure(as_shown(desk.session(), result))};
   return output;
 }
 
@@ -143,8 +149,11 @@ widgets::PlotSpec ShiftView::plot_of(const Desk& desk, ShiftResult result) const
   const int64_t shown = desk.session().shift.shown;
   std::erase_if(result.rows, [&](const ShiftRow& row) { return row.by != shown; });
   widgets::PlotSpec plot = shift_figure(result);
-  for (widgets::Series& series : plot.series)
-    series.color = color_of_model(desk.session(), series.label.substr(0, series.label.find(' ')));
+  // A label is "MODEL METHOD by SHIFT", and a model's name may have spaces.
+  for (widgets::Series& series : plot.series) {
+    const std::string model = series.label.substr(0, series.label.rfind(" by "));
+    series.color = color_of_model(desk.session(), model.substr(0, model.rfind(' ')));
+  }
   return plot;
 }
 
@@ -153,13 +162,13 @@ void ShiftView::draw_content(Desk& desk) {
   if (desk.models() == 0)
     return widgets::draw_empty("Tick models to see what moving a text does to them.");
   for (std::size_t i = 0; i < desk.models(); ++i)
-    draw_question(desk, desk.of(i).shift, desk.session().models[i]);
+    draw_question(desk, desk.of(i).shift, short_name(desk.session(), desk.session().models[i]));
+  const std::string key = names_key(desk) + answers_key(desk, &ModelQuestions::shift);
   const ShiftResult& result =
-      result_.get(answers_key(desk, &ModelQuestions::shift), [&] { return merged_shift(desk); });
+      result_.get(key, [&] { return as_shown(desk.session(), merged_shift(desk)); });
   if (result.rows.empty()) return;
-  const auto& plot = plot_.get(
-      answers_key(desk, &ModelQuestions::shift) + std::to_string(desk.session().shift.shown),
-      [&] { return plot_of(desk, result); });
+  const auto& plot = plot_.get(key + std::to_string(desk.session().shift.shown),
+                               [&] { return plot_of(desk, result); });
   const float height = ImGui::GetContentRegionAvail().y;
   if (ImGui::BeginChild("plot", {0, std::max(140.0F, height * 0.55F)})) {
     widgets::PlotDraw options;

@@ -78,6 +78,7 @@ Output TextView::exported(Desk& desk) {
   for (std::size_t i = 0; i < desk.models(); ++i)
     if (const auto* answer = desk.of(i).text.answer()) {
       texts.push_back(answer->result);
+      texts.back().model = short_name(desk.session(), desk.session().models[i]);
       output.result["texts"].push_back(protocol::to_json_form(answer->result));
     }
   if (!texts.empty()) output.figures = {token_loss_figure(texts)};
@@ -126,8 +127,6 @@ void TextView::draw_model(Desk& desk, std::size_t index) {
   }
   draw_question(desk, question, "");
   if (!question.answer()) return;
-  if (!desk.reads_text(desk.session().models[index]))
-    widgets::draw_notes({"no tokenizer: it reads seeded random ids, not this text"});
   const std::string& note = question.answer()->result.provenance.note;
   if (!note.empty()) widgets::draw_notes({note});
   Strip& strip = strips_[desk.session().models[index]];

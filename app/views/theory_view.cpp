@@ -104,7 +104,8 @@ void TheoryView::draw_list(Desk& desk, const std::vector<const CheckResult*>& ch
     tooltip(check->statement);
     ImGui::PopID();
     ImGui::TableNextColumn();
-    ImGui::TextUnformatted(check->model.c_str());
+    ImGui::TextUnformatted(short_name(desk.session(), check->model).c_str());
+    tooltip(check->model);
     ImGui::TableNextColumn();
     draw_verdict(check->verdict);
     // Nothing was measured: zeros would look like numbers.
@@ -157,7 +158,7 @@ void TheoryView::draw_content(Desk& desk) {
   draw_tools(desk);
   if (desk.models() == 0) return widgets::draw_empty("Tick models to check the theory on them.");
   for (std::size_t i = 0; i < desk.models(); ++i)
-    draw_question(desk, desk.of(i).theory, desk.session().models[i]);
+    draw_question(desk, desk.of(i).theory, short_name(desk.session(), desk.session().models[i]));
   if (checks.empty()) return;
   const float height = ImGui::GetContentRegionAvail().y;
   if (ImGui::BeginChild("list", {0, height * 0.45F})) draw_list(desk, checks);

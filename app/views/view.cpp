@@ -46,7 +46,7 @@ void View::draw(Desk& desk) {
     if (about_models())
       for (std::size_t i = 0; i < desk.models(); ++i)
         if (auto& info = desk.of(i).info; info.waiting() && !info.answer())
-          draw_question(desk, info, desk.session().models[i]);
+          draw_question(desk, info, short_name(desk.session(), desk.session().models[i]));
     draw_content(desk);
   }
   ImGui::End();
@@ -168,11 +168,16 @@ void draw_model_name(const Session& session, std::size_t index) {
       ImGui::ColorConvertFloat4ToU32(widgets::series_vec(static_cast<int>(index))), 2);
   ImGui::Dummy({side, ImGui::GetTextLineHeight()});
   ImGui::SameLine(0, side * 0.6F);
-  ImGui::TextUnformatted(session.models[index].c_str());
+  const std::string& model = session.models[index];
+  const std::string name = short_name(session, model);
+  ImGui::TextUnformatted(name.c_str());
+  if (name != model) tooltip(model);
 }
 
 int color_of_model(const Session& session, const std::string& model) {
-  const auto found = std::find(session.models.begin(), session.models.end(), model);
+  const auto found = std::find_if(
+      session.models.begin(), session.models.end(),
+      [&](const std::string& name) { return name == model || short_name(session, name) == model; });
   return static_cast<int>(found - session.models.begin());
 }
 

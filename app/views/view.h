@@ -59,9 +59,10 @@ void draw_question(Desk& desk, Question& question, const std::string& who);
 // A labelled choice among words; returns true when another one was taken.
 bool draw_choice(const char* label, std::string& value, const std::vector<std::string>& words,
                  float width = 0);
-// The colour of the session's i-th model as a small square, then its name.
+// The colour of the session's i-th model as a small square, then its short name; the whole on
+// hover.
 void draw_model_name(const Session& session, std::size_t index);
-// Index of the colour that a model's curves have, for series_color.
+// Index of the colour that a model's curves have, for series_color; `model` may be its short name.
 int color_of_model(const Session& session, const std::string& model);
 // Shown on hover of the last item.
 void tooltip(const std::string& words);
@@ -96,6 +97,14 @@ template <class... Answers>
 std::string serials_of(const Answers*... answers) {
   std::string key;
   ((key += std::to_string(answers ? answers->serial : 0) + "/"), ...);
+  return key;
+}
+
+// A key that differs whenever a model is named otherwise.
+inline std::string names_key(const Desk& desk) {
+  std::string key;
+  for (const std::string& model : desk.session().models)
+    key += short_name(desk.session(), model) + "/";
   return key;
 }
 

@@ -26,6 +26,17 @@ std::string default_text() {
   }
 }
 
+// The last `parts` parts of a path, or all of it where it has no more.
+std::string end_of_path(std::string path, int parts) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  std::size_t begin = path.size();
+  for (int i = 0; i < parts; ++i) {
+    begin = begin > 0 ? path.rfind('/', begin - 1) : std::string::npos;
+    if (begin == std::string::npos) return path;
+  }
+  return path.substr(begin + 1);
+}
+
 // Values that no command would ever have set, e.g. edited by hand.
 void check(const Session& session) {
   if (session.version != kVersion)
@@ -57,6 +68,21 @@ std::string selected_model(const Session& session) {
   const auto last = static_cast<int64_t>(session.models.size()) - 1;
   return session
       .models[static_cast<std::size_t>(std::clamp<int64_t>(session.selection.model, 0, last))];
+}
+
+std::string short_name(const std::vector<std::string>& models, const std::string& model) {
+  for (const int parts : {1, 2}) {
+    const std::string name = end_of_path(model, parts);
+    const bool alone = std::none_of(models.begin(), models.end(), [&](const std::string& other) {
+      return other != model && end_of_path(other, parts) == name;
+    });
+    if (alone) return name;
+  }
+  return model;
+}
+
+std::string short_name(const Session& session, const std::string& model) {
+  return short_name(session.models, model);
 }
 
 std::string name_of_head(int64_t layer, int64_t head) {

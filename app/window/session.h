@@ -179,6 +179,11 @@ Session default_session();
 
 // The model that `selection` names, or "" when none is open.
 std::string selected_model(const Session& session);
+// A model as the views name it: the last part of its path, with the folder before it (or all of the
+// path) where others of `models` end alike.
+std::string short_name(const std::vector<std::string>& models, const std::string& model);
+// The same among the open models.
+std::string short_name(const Session& session, const std::string& model);
 // "L3H5", "L3" for the mean of a layer's heads.
 std::string name_of_head(int64_t layer, int64_t head);
 

@@ -154,6 +154,17 @@ TEST_F(Commands, ModelsAreOpenedOnceAndClosed) {
   EXPECT_EQ(selected_model(edit_.session()), "");
 }
 
+TEST(Names, AreTheLastPartOfAPathAndMoreWhereTheyEndAlike) {
+  Session session;
+  session.models = {"rope",       "/a/hf/llama", "/b/hf/gpt2/",          "./jobs/gpt2",
+                    "/a/hf/bert", "/b/hf/bert",  "/a/hf/llama (yarn x2)"};
+  const std::vector<std::string> expected{"rope",       "llama",      "hf/gpt2",        "jobs/gpt2",
+                                          "/a/hf/bert", "/b/hf/bert", "llama (yarn x2)"};
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    EXPECT_EQ(short_name(session, session.models[i]), expected[i]);
+  EXPECT_EQ(short_name(session, "/not/open"), "open");
+}
+
 TEST(Selection, StaysWithinTheModelOnceItsShapeIsKnown) {
   struct Case {
     Selection saved;
