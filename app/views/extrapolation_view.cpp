@@ -53,7 +53,8 @@ std::string lengths_text(const std::vector<int64_t>& lengths) {
 std::string ExtrapolationView::help_text() const {
   return "How the models read past the length they were trained at, on the bundled validation "
          "texts. By position: mean loss of the tokens at each place, to four times the trained "
-         "length. By length: mean loss (perplexity where tokens are no bytes); the window rule is "
+         "length, but no further than 16384 tokens and the end of a table of learned positions. By "
+         "length: mean loss (perplexity where tokens are no bytes); the window rule is "
          "always "
          "named, four of them circulate. "
          "Bands are 95 % intervals by bootstrap over texts.";
@@ -61,14 +62,25 @@ std::string ExtrapolationView::help_text() const {
 
 std::string ExtrapolationView::command_line(const Session& session) const {
   if (session.models.empty()) return "";
-  return verb_line(session, "eval perplexity") + " --lengths " +
-         lengths_text(session.extrapolation.lengths) + " --trials " +
-         std::to_string(session.extrapolation.trials);
+  // Models of other lengths have a line of their own.
+  const auto lengths_of = [&](const std::string& model) {
+    const auto found = lengths_.find(model);
+    return found == lengths_.end() ? std::string() : lengths_text(found->second);
+  };
+  const std::string lengths = lengths_of(selected_model(session));
+  Session alike = session;
+  std::erase_if(alike.models, [&](const auto& model) { return lengths_of(model) != lengths; });
+  return verb_line(alike, "eval perplexity") + (lengths.empty() ? "" : " --lengths " + lengths) +
+         " --trials " + std::to_string(session.extrapolation.trials);
 }
 
 void ExtrapolationView::ask(Desk& desk) {
-  for (const std::string& model : desk.session().models)
-    desk.lab.ask(desk.lab.of(model).eval, eval_params(desk.session(), model));
+  for (const std::string& model : desk.session().models) {
+    auto& questions = desk.lab.of(model);
+    const auto* info = questions.info.answer();
+    lengths_[model] = info ? eval_lengths(info->result) : std::vector<int64_t>();
+    desk.lab.ask(questions.eval, eval_params(desk.session(), model, lengths_[model]));
+  }
 }
 
 Output ExtrapolationView::exported(Desk& desk) {

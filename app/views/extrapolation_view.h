@@ -1,5 +1,7 @@
 #pragma once
 
+#include <map>
+
 #include "app/views/view.h"
 #include "widgets/plot_draw.h"
 
@@ -20,6 +22,7 @@ class ExtrapolationView : public View {
   void draw_controls(Desk& desk);
   void draw_table(const Desk& desk, const protocol::EvalResult& result);
 
+  std::map<std::string, std::vector<int64_t>> lengths_;  // asked of each model
   Cached<protocol::EvalResult> result_;
   Cached<widgets::PlotSpec> plot_;
 };

@@ -124,9 +124,8 @@ void JobsView::start_training(Desk& desk) {
 }
 
 void JobsView::start_eval(Desk& desk) {
-  nlohmann::json config{{"task", "perplexity"},
-                        {"models", desk.session().models},
-                        {"lengths", desk.session().extrapolation.lengths}};
+  // At the lengths that the worker takes by itself, which follow the trained ones.
+  nlohmann::json config{{"task", "perplexity"}, {"models", desk.session().models}};
   desk.lab.ask_again(desk.lab.start,
                      {{"kind", "eval"}, {"name", "perplexity"}, {"config", std::move(config)}});
 }

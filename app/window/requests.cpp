@@ -1,5 +1,7 @@
 #include "app/window/requests.h"
 
+#include <algorithm>
+
 #include "protocol/shell_word.h"
 
 namespace phasescope::app {
@@ -72,11 +74,25 @@ json shift_params(const Session& session, const std::string& model) {
 
 json theory_params(const Session&, const std::string& model) { return {{"models", {model}}}; }
 
-json eval_params(const Session& session, const std::string& model) {
-  return {{"task", "perplexity"},
-          {"models", {model}},
-          {"lengths", session.extrapolation.lengths},
-          {"trials", session.extrapolation.trials}};
+json eval_params(const Session& session, const std::string& model,
+                 const std::vector<int64_t>& lengths) {
+  json params{
+      {"task", "perplexity"}, {"models", {model}}, {"trials", session.extrapolation.trials}};
+  if (!lengths.empty()) params["lengths"] = lengths;
+  return params;
+}
+
+std::vector<int64_t> eval_lengths(const protocol::LoadReport& report) {
+  const int64_t trained = std::min(report.model.context, kLongestRead / 4);
+  if (trained < 1) return {};
+  if (report.encoding != "learned") return {trained, 2 * trained, 4 * trained};
+  const int64_t stated = report.encoding_options.value("max_positions", int64_t{0});
+  const int64_t rows = stated > 0 ? stated : report.model.context;
+  std::vector<int64_t> lengths{trained, 2 * trained, 4 * trained};
+  std::erase_if(lengths, [&](int64_t length) { return length > rows; });
+  if (lengths.size() < 2) lengths = {trained / 4, trained / 2, trained};
+  std::erase_if(lengths, [](int64_t length) { return length < 1; });
+  return lengths;
 }
 
 std::string shell_word(const std::string& word) { return protocol::shell_word(word); }

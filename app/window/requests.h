@@ -3,8 +3,10 @@
 // have an `input` want the session's text with them (Lab::ask).
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "app/window/session.h"
+#include "protocol/results.h"
 
 namespace phasescope::app {
 
@@ -17,7 +19,14 @@ nlohmann::json patterns_params(const Session& session, const std::string& model)
 nlohmann::json distance_params(const Session& session, const std::string& model);
 nlohmann::json shift_params(const Session& session, const std::string& model);
 nlohmann::json theory_params(const Session& session, const std::string& model);
-nlohmann::json eval_params(const Session& session, const std::string& model);
+nlohmann::json eval_params(const Session& session, const std::string& model,
+                           const std::vector<int64_t>& lengths);
+// Tokens of the texts that show how a model reads past its trained length: that length, twice and
+// four times it. A table of learned positions ends, so those that it has, or else a quarter, half
+// and all of the trained length. Of a trained length above kLongestRead / 4 that much stands in for
+// it, since the question asks itself; none where the trained length is not known.
+constexpr int64_t kLongestRead = 16384;
+std::vector<int64_t> eval_lengths(const protocol::LoadReport& report);
 
 // A word as a POSIX shell reads it back.
 std::string shell_word(const std::string& word);

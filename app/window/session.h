@@ -127,11 +127,10 @@ struct TheoryState {
 
 struct ExtrapolationState {
   std::string figure = "loss by position";
-  std::vector<int64_t> lengths{256, 512, 1024};
   int64_t trials = 16;  // texts; the interval says what that is worth
   template <class V>
   void fields(V& v) {
-    v("figure", figure), v("lengths", lengths), v("trials", trials);
+    v("figure", figure), v("trials", trials);
   }
   bool operator==(const ExtrapolationState&) const = default;
 };

@@ -165,6 +165,24 @@ TEST(Names, AreTheLastPartOfAPathAndMoreWhereTheyEndAlike) {
   EXPECT_EQ(short_name(session, "/not/open"), "open");
 }
 
+// Trained length n: n, 2n, 4n. A table of 48 rows has no 96th.
+TEST(EvalLengths, FollowTheModel) {
+  protocol::LoadReport report;
+  using Lengths = std::vector<int64_t>;
+  EXPECT_EQ(eval_lengths(report), Lengths());
+  report.model.context = 128, report.encoding = "rope";
+  EXPECT_EQ(eval_lengths(report), (Lengths{128, 256, 512}));
+  report.model.context = 131072;
+  EXPECT_EQ(eval_lengths(report), (Lengths{4096, 8192, 16384}));
+  report.encoding = "learned", report.model.context = 48;
+  EXPECT_EQ(eval_lengths(report), (Lengths{12, 24, 48}));
+  report.encoding_options = {{"max_positions", 100}};
+  EXPECT_EQ(eval_lengths(report), (Lengths{48, 96}));
+  Session session;
+  EXPECT_EQ(eval_params(session, "m", {12, 24}).at("lengths"), nlohmann::json({12, 24}));
+  EXPECT_FALSE(eval_params(session, "m", {}).contains("lengths"));
+}
+
 TEST(Selection, StaysWithinTheModelOnceItsShapeIsKnown) {
   struct Case {
     Selection saved;
