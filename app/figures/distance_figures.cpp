@@ -106,6 +106,8 @@ PlotSpec near_far_figure(std::span<const DistanceModel> models) {
     if (!model.note.empty()) plot.notes.push_back(model.model + ": " + model.note);
     ++color;
   }
+  plot.notes.push_back(
+      "near - far: score of the near key minus that of the far one, before softmax");
   return plot;
 }
 
