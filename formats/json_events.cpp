@@ -51,8 +51,9 @@ std::string reason_of(const std::string& library_message) {
 
 }  // namespace
 
-void JsonEvents::parse(std::string_view text) {
+void JsonEvents::parse(std::string_view text, std::size_t offset) {
   depth_ = 0;
+  offset_ = offset;
   position_ = 0;
   // The library takes a zero byte for the end of the text, whatever follows it.
   const std::size_t zero = text.find('\0');
@@ -74,7 +75,7 @@ void JsonEvents::refuse(const std::string& sentence, const std::string& hint) co
 
 void JsonEvents::refuse_at(std::size_t byte, const std::string& sentence,
                            const std::string& hint) const {
-  std::string at = where_ + ", byte " + std::to_string(byte);
+  std::string at = where_ + ", byte " + std::to_string(offset_ + byte);
   const std::string detail = place();
   if (!detail.empty()) at += ", " + detail;
   throw bad_input(sentence, at, hint);

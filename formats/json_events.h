@@ -17,8 +17,9 @@ class JsonEvents : public nlohmann::json_sax<Json> {
  public:
   JsonEvents(std::string where, int max_depth) : where_(std::move(where)), max_depth_(max_depth) {}
 
-  // Runs over the whole text; throws Error "bad_input".
-  void parse(std::string_view text);
+  // Runs over the whole text; throws Error "bad_input". `offset` is where the text stands in its
+  // file: errors name bytes of the file.
+  void parse(std::string_view text, std::size_t offset = 0);
 
   bool null() override { return true; }
   bool boolean(bool) override { return true; }
@@ -52,7 +53,8 @@ class JsonEvents : public nlohmann::json_sax<Json> {
   std::string where_;
   int max_depth_;
   int depth_ = 0;
-  std::size_t position_ = 0;  // bytes read so far
+  std::size_t offset_ = 0;
+  std::size_t position_ = 0;  // bytes of the text read so far
 };
 
 }  // namespace phasescope::formats

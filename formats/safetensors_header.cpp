@@ -232,7 +232,7 @@ SafetensorsHeader parse_safetensors_header(std::string_view json, std::uint64_t 
                                            std::uint64_t file_size, const std::string& where,
                                            const OpenOptions& options) {
   HeaderReader reader(where, options);
-  reader.parse(json);
+  reader.parse(json, data_begin - json.size());
   SafetensorsHeader header = reader.take();
   // Of tensors that begin at one byte the empty ones come first, or they would seem to overlap.
   std::sort(header.tensors.begin(), header.tensors.end(),
