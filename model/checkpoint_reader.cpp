@@ -3,11 +3,13 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <regex>
 #include <set>
 #include <span>
+#include <system_error>
 #include <utility>
 
 #include "formats/error.h"
@@ -52,7 +54,7 @@ struct CheckpointReader::Contents {
         archive(formats::TensorArchive::open(files.weights, {.cancelled = cancelled})) {
     if (!files.adapter.empty()) adapter = Adapter::open(files.adapter);
     report.name = files.bundled ? path_or_name : files.name;
-    report.path = files.weights.string();
+    report.path = (adapter ? files.adapter : files.weights).string();
     report.bundled = files.bundled;
     translation = translate({json, archive.tensors(), files.config.string()}, report.family);
     fill_report();
@@ -144,7 +146,7 @@ struct CheckpointReader::Contents {
         break;
       }
     }
-    problems.throw_if_any(report.path);
+    problems.throw_if_any(files.weights.string());
   }
 
   void find_missing() {
@@ -163,7 +165,7 @@ struct CheckpointReader::Contents {
     throw formats::bad_input(
         (names.size() == 1 ? "a tensor is" : std::to_string(names.size()) + " tensors are") +
             std::string(" missing from the file: ") + list + (more ? ", ..." : ""),
-        report.path, "info lists what the file holds");
+        files.weights.string(), "info lists what the file holds");
   }
 
   // Says how far the reading is; throws where nobody wants it any more.
@@ -207,7 +209,7 @@ struct CheckpointReader::Contents {
                                  formats::shortened(entry.dtype_name) +
                                  ", which cannot be read as weights" +
                                  (unreadable.size() > 1 ? ", as have " + others + " others" : ""),
-                             report.path, "info lists what the file holds");
+                             files.weights.string(), "info lists what the file holds");
   }
 
   // The same in `dtype`, with what an adapter adds.
@@ -220,22 +222,38 @@ struct CheckpointReader::Contents {
                      const at::Tensor& tensor) const {
     const at::Tensor converted = part.convert ? part.convert(tensor) : tensor;
     if (converted.sizes() != at::IntArrayRef(specs.at(part.name).shape)) {
-      throw formats::bad_input(source.entry->name + " does not fit the configuration", report.path);
+      throw formats::bad_input(source.entry->name + " does not fit the configuration",
+                               files.weights.string());
     }
     return converted.contiguous();
   }
 
+  // What says which weights these are: an adapter's model is not its base model.
+  std::vector<std::filesystem::path> hashed_files() const {
+    std::vector<std::filesystem::path> paths;
+    for (const auto& file : archive.files()) paths.push_back(file->path());
+    if (!adapter) return paths;
+    for (const char* name :
+         {"adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"}) {
+      std::error_code error;
+      const std::filesystem::path path = files.adapter / name;
+      if (std::filesystem::is_regular_file(path, error)) paths.push_back(path);
+    }
+    return paths;
+  }
+
   std::string hash() {
+    const std::vector<std::filesystem::path> paths = hashed_files();
     std::string hashes;
     std::uint64_t read = 0;
-    for (const auto& file : archive.files()) {
-      hashes += formats::sha256_of_file(file->path(), [&](std::uint64_t bytes) {
+    for (const std::filesystem::path& path : paths) {
+      hashes += formats::sha256_of_file(path, [&](std::uint64_t bytes) {
         read += bytes;
         if (read >= kPieceBytes) advance(std::exchange(read, 0));
       });
     }
     advance(read);
-    return archive.files().size() == 1 ? hashes : formats::sha256_hex(std::string_view(hashes));
+    return paths.size() == 1 ? hashes : formats::sha256_hex(std::string_view(hashes));
   }
 
   void start_progress(const std::function<void(double)>& to) {
@@ -243,8 +261,8 @@ struct CheckpointReader::Contents {
     done = total = 0;
     for (const Source& source : sources) total += source.entry->size;
     std::error_code error;
-    for (const auto& file : archive.files()) {
-      total += std::filesystem::file_size(file->path(), error);
+    for (const std::filesystem::path& path : hashed_files()) {
+      total += std::filesystem::file_size(path, error);
     }
   }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "formats/error.h"
+#include "model/model_files.h"
 #include "model/tensor_io.h"
 #include "worker/devices.h"
 
@@ -33,15 +34,24 @@ std::pair<std::string, std::string> assignment_of(const std::string& text) {
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
-// Changes when one of the files that say which weights these are changes.
-std::string files_state(const std::filesystem::path& path) {
+std::string times_of(const std::filesystem::path& path) {
   std::string state;
-  for (const char* part : {"", "config.json", "model.safetensors", "checkpoints"}) {
+  for (const char* part : {"", "config.json", "model.safetensors", "checkpoints",
+                           "adapter_config.json", "adapter_model.safetensors",
+                           "adapter_model.bin"}) {
     std::error_code error;
     const auto time = std::filesystem::last_write_time(part[0] ? path / part : path, error);
     state += error ? "-;" : std::to_string(time.time_since_epoch().count()) + ";";
   }
   return state;
+}
+
+// Changes when one of the files that say which weights these are changes: an adapter's, and those
+// of its base model.
+std::string files_state(const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path / "adapter_config.json", error)) return times_of(path);
+  return times_of(path) + times_of(model::find_model_files(path.string()).weights);
 }
 
 }  // namespace

@@ -109,6 +109,9 @@ TEST_F(Damaged, BadConfigurationsListAllProblems) {
   changed["model_type"] = "mamba";
   write_config(changed);
   EXPECT_NE(error_of(folder()).find("mamba"), std::string::npos);
+  changed.erase("model_type");
+  write_config(changed);
+  EXPECT_NE(error_of(folder()).find("there is no model_type"), std::string::npos);
   changed["num_hidden_layers"] = 1'000'000'000;
   changed["model_type"] = "llama";
   write_config(changed);
@@ -414,6 +417,23 @@ TEST_P(Adapters, AreMergedIntoTheBaseModelBesideThem) {
   copy_case(GetParam(), merged);
   write_tensors(formats::real_file_system(), merged / "model.safetensors", tensors);
   EXPECT_LT(relative_error(adapted, open_model(merged.string())->decoder.forward(ids)), 1e-6);
+
+  // Results name their model by its hash: that of the base is another one, and so is that of the
+  // same matrices with another scale.
+  const LoadReport report = open_model(adapter.string())->report;
+  EXPECT_EQ(report.path, adapter.string());
+  EXPECT_NE(report.sha256, open_model(base.string())->report.sha256);
+  config["lora_alpha"] = 7;
+  write_text(adapter / "adapter_config.json", config.dump());
+  const std::string scaled = open_model(adapter.string())->report.sha256;
+  EXPECT_NE(scaled, report.sha256);
+  changes.back().second = changes.back().second + 1;
+  if (older) {
+    write_torch_state(adapter / "adapter_model.bin", changes);
+  } else {
+    write_tensors(formats::real_file_system(), adapter / "adapter_model.safetensors", changes);
+  }
+  EXPECT_NE(open_model(adapter.string())->report.sha256, scaled);
 
   config["use_dora"] = true;
   write_text(adapter / "adapter_config.json", config.dump());
