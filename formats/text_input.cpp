@@ -1,8 +1,10 @@
 #include "formats/text_input.h"
 
-#include <cstdio>
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "formats/error.h"
@@ -12,18 +14,28 @@
 namespace phasescope::formats {
 namespace {
 
-std::string read_standard_input(std::uintmax_t max_bytes) {
+// What says no length of its own is read as far as `max_bytes`: a pipe may never end.
+std::string read_stream(std::istream& stream, const std::string& where, std::uintmax_t max_bytes) {
   std::string text;
   std::vector<char> piece(1 << 16);
-  while (std::cin) {
-    std::cin.read(piece.data(), static_cast<std::streamsize>(piece.size()));
-    text.append(piece.data(), static_cast<std::size_t>(std::cin.gcount()));
+  while (stream) {
+    stream.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+    text.append(piece.data(), static_cast<std::size_t>(stream.gcount()));
     if (text.size() > max_bytes) {
-      throw bad_input("the text is longer than " + std::to_string(max_bytes) + " bytes",
-                      "standard input", "give a shorter one");
+      throw bad_input("the text is longer than " + std::to_string(max_bytes) + " bytes", where,
+                      "give a shorter one");
     }
   }
   return text;
+}
+
+std::string read_pipe(const std::filesystem::path& path, std::uintmax_t max_bytes) {
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) {
+    const int reason = errno;
+    throw FileError(std::string("cannot open: ") + std::strerror(reason), path, reason);
+  }
+  return read_stream(stream, path.string(), max_bytes);
 }
 
 std::string read_file_text(const std::filesystem::path& path, std::uintmax_t max_bytes) {
@@ -35,13 +47,16 @@ std::string read_file_text(const std::filesystem::path& path, std::uintmax_t max
   if (std::filesystem::is_directory(status)) {
     throw bad_input("this is a folder, and a file is needed", path.string());
   }
-  if (std::filesystem::is_regular_file(status)) {
-    const auto size = std::filesystem::file_size(path, error);
-    if (!error && size > max_bytes) {
-      throw bad_input("the file has " + std::to_string(size) + " bytes, and at most " +
-                          std::to_string(max_bytes) + " are read",
-                      path.string());
-    }
+  if (std::filesystem::is_character_file(status) || std::filesystem::is_block_file(status)) {
+    throw bad_input("this is a device, and a file is needed", path.string(),
+                    "- reads standard input");
+  }
+  if (!std::filesystem::is_regular_file(status)) return read_pipe(path, max_bytes);
+  const auto size = std::filesystem::file_size(path, error);
+  if (!error && size > max_bytes) {
+    throw bad_input("the file has " + std::to_string(size) + " bytes, and at most " +
+                        std::to_string(max_bytes) + " are read",
+                    path.string());
   }
   return real_file_system().read(path);
 }
@@ -51,7 +66,8 @@ std::string read_file_text(const std::filesystem::path& path, std::uintmax_t max
 std::string read_text_file(const std::filesystem::path& path, std::uintmax_t max_bytes) {
   const bool standard_input = path == "-";
   std::string text =
-      standard_input ? read_standard_input(max_bytes) : read_file_text(path, max_bytes);
+      standard_input ? read_stream(std::cin, "standard input", max_bytes)
+                     : read_file_text(path, max_bytes);
   if (text.empty()) {
     throw bad_input("the file is empty", standard_input ? "standard input" : path.string());
   }

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <new>
 
 #include "app/cli/output.h"
 #include "app/cli/worker_run.h"
@@ -176,6 +177,11 @@ int run_program(int argc, char** argv) {
     return report_error(error.info(), json);
   } catch (const formats::Error& error) {
     return report_error(info_of(error), json);
+  } catch (const std::bad_alloc&) {
+    return report_error({std::string(protocol::error_code::out_of_memory),
+                         "there was not enough memory for this", "",
+                         "give a shorter text, or ask for less at a time"},
+                        json);
   } catch (const std::exception& error) {
     return report_error({std::string(protocol::error_code::internal), error.what(), "", ""}, json);
   }

@@ -1,7 +1,13 @@
 // SHA-256, .npy, text files, UTF-8 and errors.
 
+#include <sys/stat.h>
+
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <numeric>
+#include <string>
+#include <thread>
 
 #include "formats/npy.h"
 #include "formats/sha256.h"
@@ -78,6 +84,24 @@ TEST(TextFile, Row20_MissingEmptyFolderAndTooLongAreToldApart) {
   EXPECT_TRUE(tells(error_of([&] { read_text_file(folder.file("e", "")); }), "empty"));
   EXPECT_TRUE(tells(error_of([&] { read_text_file(folder.path()); }), "folder"));
   EXPECT_TRUE(tells(error_of([&] { read_text_file(folder.file("l", "12345"), 4); }), "at most 4"));
+}
+
+TEST(TextFile, Row20_WhatNeverEndsIsRefused) {
+  for (const char* device : {"/dev/zero", "/dev/urandom"}) {
+    EXPECT_TRUE(tells(error_of([&] { read_text_file(device); }), "a device")) << device;
+  }
+  const TemporaryFolder folder;
+  const std::filesystem::path pipe = folder / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const auto write_bytes = [&pipe](std::size_t count) {
+    return std::thread([&pipe, count] { std::ofstream(pipe) << std::string(count, 'x'); });
+  };
+  std::thread writer = write_bytes(4);
+  EXPECT_EQ(read_text_file(pipe, 4), "xxxx");
+  writer.join();
+  writer = write_bytes(5);
+  EXPECT_TRUE(tells(error_of([&] { read_text_file(pipe, 4); }), "longer than 4 bytes"));
+  writer.join();
 }
 
 TEST(TextCollection, ReadsTheBundledValidationTexts) {
