@@ -4,10 +4,12 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
-#include <optional>
 #include <cmath>
+#include <optional>
+#include <string>
 
 #include "analysis/tensors.h"
+#include "formats/error.h"
 
 namespace phasescope::analysis {
 namespace {
@@ -50,6 +52,7 @@ class PatternsAnalysis {
       : passes_(passes), options_(options), pass_(*passes[0]) {}
 
   PatternsOutput run(protocol::Progress& progress) {
+    check_options();
     const model::EncodingInfo& info = pass_.model().encoding().info();
     out_.result.model = pass_.model().report.name;
     out_.result.encoding = info.key;
@@ -62,14 +65,28 @@ class PatternsAnalysis {
     progress.progress(0.5, "reading the bias curves");
     add_bias(progress);
     if (out_.result.layers.empty() && out_.result.bias.empty()) {
-      out_.result.why_empty = info.title +
-                              " has neither a position state nor a bias by distance, see "
-                              "the distance view";
+      out_.result.why_empty =
+          fixed_ ? "nothing updates the state of " + info.title + ", so that it is shown as layer 0"
+                 : info.title +
+                       " has neither a position state nor a bias by distance, see the distance "
+                       "view";
     }
     return std::move(out_);
   }
 
  private:
+  void check_options() const {
+    if (options_.positions < 1) {
+      throw formats::bad_usage("the number of positions must be above 0", "--positions");
+    }
+    const std::int64_t last = pass_.model().config().layers;  // 0 is the start
+    for (const std::int64_t index : options_.layers.value_or(std::vector<std::int64_t>{})) {
+      if (index >= 0 && index <= last) continue;
+      throw formats::bad_usage(std::to_string(index) + " is outside 0.." + std::to_string(last),
+                               "--layers");
+    }
+  }
+
   bool wanted(std::int64_t index) const {
     return !options_.layers || std::ranges::find(*options_.layers, index) != options_.layers->end();
   }
@@ -80,7 +97,10 @@ class PatternsAnalysis {
     pass_.visit_positions([&](std::int64_t index, const model::PositionState& state) {
       if (!state.z.defined()) return;
       if (index == 0) first = state.z;
-      if (index > 0 && state.z.is_same(first)) return;  // nothing updates it
+      if (index > 0 && state.z.is_same(first)) {  // nothing updates it
+        fixed_ = true;
+        return;
+      }
       if (wanted(index)) add_state(index, state.z, first, rows);
     });
   }
@@ -180,6 +200,7 @@ class PatternsAnalysis {
   const PatternsOptions& options_;
   TextPass& pass_;
   std::optional<Kind> kind_;
+  bool fixed_ = false;  // later layers have the first one's state
   PatternsOutput out_;
 };
 

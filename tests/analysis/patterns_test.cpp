@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <string>
 
+#include "formats/error.h"
 #include "golden_tape.h"
 #include "text_passes.h"
 
@@ -54,6 +56,38 @@ TEST(Patterns, MeansByDistanceAreOfAllPairs) {
             << key << ' ' << d;
       }
     }
+  }
+}
+
+TEST(Patterns, ALayerThatNothingUpdatesIsSaidToBeThat) {
+  protocol::NoProgress progress;
+  PatternsOptions options;
+  options.layers = {1};
+  const auto rope = analyse_patterns(passes_for(small_model("rope"), 1, 20), options, progress);
+  EXPECT_TRUE(rope.result.layers.empty());
+  EXPECT_NE(rope.result.why_empty.find("nothing updates the state"), std::string::npos);
+  EXPECT_NE(rope.result.why_empty.find("layer 0"), std::string::npos);
+}
+
+TEST(Patterns, RefusesLayersThatAreNotThereAndNoPositions) {
+  protocol::NoProgress progress;
+  const auto message = [&](const PatternsOptions& options) -> std::string {
+    try {
+      analyse_patterns(passes_for(small_model("tape"), 1, 20), options, progress);
+    } catch (const formats::Error& error) {
+      return error.full_text();
+    }
+    return "nothing";
+  };
+  for (const std::int64_t layer : {-1, 3, 99}) {  // two layers, and the start
+    PatternsOptions options;
+    options.layers = {0, layer};
+    EXPECT_NE(message(options).find("is outside 0..2 (--layers)"), std::string::npos) << layer;
+  }
+  for (const std::int64_t positions : {0, -1}) {
+    PatternsOptions options;
+    options.positions = positions;
+    EXPECT_NE(message(options).find("must be above 0"), std::string::npos) << positions;
   }
 }
 
