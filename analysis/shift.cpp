@@ -142,11 +142,25 @@ bool has_positions(const model::Model& model, std::int64_t tokens, std::int64_t 
   return true;
 }
 
+// The shortest text that has anything to compare is of two tokens.
+void require_room(const model::Model& model, std::int64_t shift) {
+  if (has_positions(model, 2, shift) || !has_positions(model, 2, 0)) return;
+  std::int64_t fits = 0, leaves = shift;
+  while (leaves - fits > 1) {
+    const std::int64_t middle = fits + (leaves - fits) / 2;
+    (has_positions(model, 2, middle) ? fits : leaves) = middle;
+  }
+  throw formats::bad_input("a shift by " + std::to_string(shift) +
+                               " moves any text past the end of this model's table of " +
+                               std::to_string(fits + 2) + " positions",
+                           "by", "give shifts of " + std::to_string(fits) + " at most");
+}
+
 void require_positions(const model::Model& model, std::int64_t tokens,
                        const std::vector<std::int64_t>& by) {
   const std::int64_t fit = tokens_that_shift(model, tokens, by);
-  if (fit == tokens) return;
-  const std::int64_t shift = *std::ranges::max_element(by);
+  const std::int64_t shift = by.empty() ? 0 : *std::ranges::max_element(by);
+  if (fit == tokens) return require_room(model, shift);
   throw formats::bad_input(
       "a shift by " + std::to_string(shift) + " puts the last of " + std::to_string(tokens) +
           " tokens at position " + std::to_string(tokens - 1 + shift) +

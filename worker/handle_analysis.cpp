@@ -197,6 +197,23 @@ Reply distance(const json& params, RequestContext& context) {
 
 // ---- shift --------------------------------------------------------------------------------------
 
+// Beyond these, an angle has lost more than half of a float64's digits, and no memory holds the
+// tokens that stand before the text.
+constexpr std::int64_t kFarthestShift = std::int64_t{1} << 31;
+constexpr std::int64_t kMostTokensBefore = std::int64_t{1} << 24;
+
+void check_shifts(const analysis::ShiftOptions& options) {
+  const bool tokens = std::ranges::count(options.methods, analysis::ShiftMethod::tokens) > 0;
+  const std::int64_t most = tokens ? kMostTokensBefore : kFarthestShift;
+  for (const std::int64_t shift : options.by) {
+    if (shift >= 0 && shift <= most) continue;
+    throw formats::bad_usage("a shift must be from 0 to " + std::to_string(most) + " " +
+                                 (tokens ? "tokens" : "positions") + ", not " +
+                                 std::to_string(shift),
+                             "by");
+  }
+}
+
 analysis::ShiftOptions shift_options(const json& params) {
   analysis::ShiftOptions options;
   if (const auto by = integers_param(params, "by")) options.by = *by;
@@ -214,6 +231,7 @@ analysis::ShiftOptions shift_options(const json& params) {
   if (!dtypes.empty()) options.dtypes = dtypes;
   if (params.contains("dtype")) options.dtypes = {params["dtype"].get<std::string>()};
   options.backend = backend_of(params);
+  check_shifts(options);
   return options;
 }
 

@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <map>
 
@@ -22,6 +21,7 @@
 #include "model/forward_inputs.h"
 #include "model/tensor_io.h"
 #include "protocol/results.h"
+#include "protocol/limits.h"
 #include "worker/model_cache.h"
 #include "worker/pass_cache.h"
 #include "worker/request_input.h"
@@ -83,6 +83,12 @@ Reply models_list(const json&, RequestContext&) {
   return reply_of(result);
 }
 
+// "2" for "2.0", which is how a whole number among the options is written.
+std::string without_fraction_of_zero(std::string number) {
+  if (number.ends_with(".0")) number.resize(number.size() - 2);
+  return number;
+}
+
 // "yarn x2 over 256 tokens"; empty where nothing is stretched.
 std::string scaling_of(const model::Encoding& encoding, std::int64_t context) {
   const json& options = encoding.options();
@@ -90,10 +96,7 @@ std::string scaling_of(const model::Encoding& encoding, std::int64_t context) {
   if (kind == "none") return {};
   std::string text = kind;
   if (kind != "longrope") {
-    const json factor = options.value("factor", json(1.0));
-    text += " x" + (factor == json(std::floor(factor.get<double>()))
-                        ? std::to_string(static_cast<std::int64_t>(factor.get<double>()))
-                        : factor.dump());
+    text += " x" + without_fraction_of_zero(options.value("factor", json(1.0)).dump());
   }
   const std::int64_t trained = options.value("trained_context", std::int64_t{0});
   return text + " over " + std::to_string(trained > 0 ? trained : context) + " tokens";
@@ -141,7 +144,7 @@ protocol::LoadReport load_report(const model::LoadReport& from, const model::Mod
 
 Reply model_info(const json& params, RequestContext& context) {
   const std::int64_t length = params.value("length", std::int64_t{0});
-  if (length < 0) throw formats::bad_usage("a length must be at least 1", "length");
+  if (length != 0) protocol::require_length(length);
   try {
     const ModelPointer model = context.models().open(params, context);
     return reply_of(load_report(model->report, model->config(), model->encoding(),

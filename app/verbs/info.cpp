@@ -1,5 +1,6 @@
 #include "app/verbs/factories.h"
 #include "app/verbs/verb_tools.h"
+#include "protocol/limits.h"
 
 namespace phasescope::app {
 
@@ -15,7 +16,8 @@ class InfoVerb : public Verb {
   void declare(Options& options) override {
     options.argument("MODEL", model_, kModelHelp);
     options.option("--length", length_,
-                   "tokens whose memory is told (default: the trained context)", 0);
+                   "tokens whose memory is told (default: the trained context)", 1,
+                   protocol::kMostTokens);
     set_.declare(options);
   }
   Output run(Run& run) override {

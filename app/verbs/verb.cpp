@@ -1,10 +1,13 @@
 #include "app/verbs/verb.h"
 
+#include <cstdint>
+
 #include "app/figures/figures.h"
 #include "formats/error.h"
 #include "formats/json.h"
 #include "formats/text_input.h"
 #include "formats/tokenizers/base64.h"
+#include "protocol/limits.h"
 #include "protocol/model_reading.h"
 
 namespace phasescope::app {
@@ -12,6 +15,9 @@ namespace phasescope::app {
 using nlohmann::json;
 
 namespace {
+
+// A request holds the text in memory, more than once.
+constexpr std::uintmax_t kMostTextBytes = std::uintmax_t{256} << 20;
 
 void collect_provenance(const json& value, json& found) {
   if (value.is_object()) {
@@ -53,7 +59,8 @@ void InputOptions::declare(Options& options) {
   options.option("--ids", ids, "JSON file: a list of token ids, or lists of equal length");
   options.option("--inputs", inputs,
                  "safetensors file: input_ids (B, N), masks, positions, token types");
-  options.option("--length", length, "tokens read (default: the model's trained context)");
+  options.option("--length", length, "tokens read (default: the model's trained context)", 1,
+                 protocol::kMostTokens);
 }
 
 void InputOptions::add_to(json& params) const {
@@ -61,12 +68,11 @@ void InputOptions::add_to(json& params) const {
   if (given > 1) {
     throw formats::bad_usage("give one of --text, --prompt, --ids, --inputs, not several");
   }
-  if (text) params["input"] = text_input("text", formats::read_text_file(*text), *text);
+  if (text) params["input"] = text_input("text", formats::read_text_file(*text, kMostTextBytes), *text);
   if (prompt && prompt->empty()) throw formats::bad_input("the text is empty", "--prompt");
   if (prompt) params["input"] = text_input("prompt", *prompt, "prompt");
   if (ids) params["input"] = {{"ids", formats::json_from_file(*ids)}};
   if (inputs) params["input"] = {{"inputs", *inputs}};
-  if (length < 0) throw formats::bad_usage("a length must be above 0", "--length");
   if (length > 0) params["length"] = length;
 }
 

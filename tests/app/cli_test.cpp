@@ -492,6 +492,21 @@ TEST(Program, AToleranceIsAboveZero) {
   }
 }
 
+TEST(Program, ALengthIsOneOfAText) {
+  for (const char* verb : {"capture", "heads", "info", "cost"}) {
+    for (const char* value : {"0", "-1", "99999999999999999"}) {
+      const std::string said = complaint({verb, "rope", "--length", value});
+      EXPECT_NE(said.find("expected a number from 1 to 1099511627776 but got"), std::string::npos)
+          << said;
+    }
+  }
+}
+
+TEST(Program, ATextThatNeverEndsIsRefused) {
+  const std::string said = complaint({"heads", "rope", "--text", "/dev/zero"});
+  EXPECT_NE(said.find("this is a device"), std::string::npos) << said;
+}
+
 TEST(Program, NamesWhatItDoesNotKnow) {
   EXPECT_NE(complaint({"heads", "rope", "--foo", "1"}).find("heads takes no \"--foo\" \"1\""),
             std::string::npos);

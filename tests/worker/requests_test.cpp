@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "formats/error.h"
 #include "model/tensor_io.h"
 #include "protocol/results.h"
 #include "tests/worker/fake_context.h"
@@ -435,6 +436,55 @@ TEST(Shifting, LeavesRoomInATableOfPositions) {
   EXPECT_EQ(code_of("shift", given), "bad_input");
   given["length"] = 48;
   EXPECT_FALSE(notes(ask("shift", given), "first 48 of 64"));
+}
+
+std::string message_of(const std::string& method, const json& params) {
+  try {
+    ask(method, params);
+  } catch (const formats::Error& error) {
+    return error.full_text();
+  }
+  return "nothing was refused";
+}
+
+TEST(Shifting, SaysWhichShiftsThereAre) {
+  // Its table has 64 positions, and a text has at least two tokens.
+  const json learned = {{"model", model_folder("learned")}, {"by", {500}}, {"method", "ids"}};
+  EXPECT_NE(message_of("shift", learned).find("give shifts of 62 at most"), std::string::npos)
+      << message_of("shift", learned);
+  json fits = learned;
+  fits["by"] = {62};
+  EXPECT_EQ(ask("shift", fits).result["rows"].size(), 2u * 2);
+  fits["by"] = {63};
+  EXPECT_EQ(code_of("shift", fits), "bad_input");
+  for (const char* method : {"ids", "tokens", "ids,tokens"}) {
+    const json far = rope_with({{"by", {99999999999999}}, {"method", method}});
+    EXPECT_EQ(code_of("shift", far), "bad_usage") << method;
+    EXPECT_NE(message_of("shift", far).find("a shift must be from 0 to "), std::string::npos);
+  }
+}
+
+TEST(Lengths, BeyondAnyTextAreRefused) {
+  for (const char* method : {"model.info", "cost", "heads"}) {
+    for (const std::int64_t length : {std::int64_t{-1}, std::int64_t{99999999999999999}}) {
+      EXPECT_EQ(code_of(method, rope_with({{"length", length}})), "bad_usage") << method;
+    }
+  }
+  const std::int64_t most = std::int64_t{1} << 40;
+  const json info = ask("model.info", rope_with({{"length", most}})).result;
+  EXPECT_GT(info["memory_bytes"].get<double>(), static_cast<double>(most));
+  EXPECT_GT(ask("cost", rope_with({{"length", most}})).result["memory_bytes"].get<double>(),
+            static_cast<double>(most));
+}
+
+TEST(ModelInfo, WritesFactorsAsNumbers) {
+  const auto scaling = [](const std::string& factor) {
+    const json set = {"encoding.scaling=yarn", "encoding.factor=" + factor};
+    return ask("model.info", rope_with({{"set", set}})).result["scaling"].get<std::string>();
+  };
+  EXPECT_EQ(scaling("2").rfind("yarn x2 over ", 0), 0u) << scaling("2");
+  EXPECT_EQ(scaling("2.5").rfind("yarn x2.5 over ", 0), 0u) << scaling("2.5");
+  EXPECT_EQ(scaling("1e300").rfind("yarn x1e+300 over ", 0), 0u) << scaling("1e300");
 }
 
 TEST(Shifting, RunsTheBackendThatIsAskedFor) {
