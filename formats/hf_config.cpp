@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "formats/error.h"
 #include "formats/utf8.h"
@@ -53,7 +54,9 @@ std::string value_text(const Json& value) {
 
 void ConfigProblems::add(std::string_view key, const std::string& sentence) {
   constexpr std::size_t kKeyBytes = 160;  // names of tensors are keys too
-  list_.push_back(shortened(key, kKeyBytes) + ": " + sentence);
+  std::string problem = shortened(key, kKeyBytes) + ": " + sentence;
+  if (std::ranges::count(list_, problem) > 0) return;  // several readers may want the key
+  list_.push_back(std::move(problem));
 }
 
 void ConfigProblems::throw_if_any(const std::string& where) const {

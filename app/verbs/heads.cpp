@@ -18,7 +18,7 @@ class HeadsVerb : public Verb {
     input_.declare(options);
     set_.declare(options);
     options.flag("--corpus", corpus_, "over the bundled validation texts, with 95 % intervals");
-    options.option("--metrics", metrics_, "comma separated (default: all)");
+    options.option("--metrics", metrics_, "comma separated (default: all but js_divergence and distance_profile)");
     options.option("--sort", sort_, "metric to sort by, highest first");
   }
   Output run(Run& run) override {

@@ -85,6 +85,15 @@ TEST(ConfigReader, Row15_AllProblemsAreListedAtOnce) {
   }
 }
 
+TEST(ConfigReader, Row15_AProblemThatTwoReadersFindIsListedOnce) {
+  const Json config = {{"tie_word_embeddings", "yes"}};
+  ConfigProblems problems;
+  const ConfigReader reader(config, problems);
+  reader.boolean_or({"tie_word_embeddings"}, false);
+  reader.boolean_or({"tie_word_embeddings"}, true);
+  EXPECT_EQ(problems.list().size(), 1u);
+}
+
 TEST(ConfigReader, Row15_OfManyProblemsTheFirstTenAreShown) {
   ConfigProblems problems;
   for (int i = 0; i < 1000; ++i) problems.add("key" + std::to_string(i), "is missing");
