@@ -6,11 +6,11 @@
 #include <functional>
 #include <memory>
 
+#include "formats/limits.h"
 #include "model/encoding.h"
 #include "model/encoding_cost.h"
 #include "model/open_model.h"
 #include "model/weights.h"
-#include "protocol/limits.h"
 
 namespace phasescope::analysis {
 namespace {
@@ -148,7 +148,7 @@ std::string seen_by_a_query(const model::ModelConfig& config) {
 
 protocol::CostResult analyse_cost(const model::ModelConfig& config, const std::string& name,
                                   std::int64_t length) {
-  protocol::require_length(length);
+  formats::require_length(length);
   const std::unique_ptr<model::Encoding> encoding = model::make_encoding(config);
   std::vector<Part> parts = parts_of(config, length);
   const auto any = [](const std::string&) { return true; };

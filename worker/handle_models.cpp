@@ -11,6 +11,7 @@
 #include "analysis/tensors.h"
 #include "formats/error.h"
 #include "formats/json.h"
+#include "formats/limits.h"
 #include "formats/safetensors.h"
 #include "formats/tokenizer_files.h"
 #include "model/capture.h"
@@ -21,7 +22,6 @@
 #include "model/forward_inputs.h"
 #include "model/tensor_io.h"
 #include "protocol/results.h"
-#include "protocol/limits.h"
 #include "worker/model_cache.h"
 #include "worker/pass_cache.h"
 #include "worker/request_input.h"
@@ -144,7 +144,7 @@ protocol::LoadReport load_report(const model::LoadReport& from, const model::Mod
 
 Reply model_info(const json& params, RequestContext& context) {
   const std::int64_t length = params.value("length", std::int64_t{0});
-  if (length != 0) protocol::require_length(length);
+  if (length != 0) formats::require_length(length);
   try {
     const ModelPointer model = context.models().open(params, context);
     return reply_of(load_report(model->report, model->config(), model->encoding(),

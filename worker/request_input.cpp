@@ -8,11 +8,11 @@
 
 #include "analysis/tensors.h"
 #include "formats/error.h"
+#include "formats/limits.h"
 #include "formats/safetensors.h"
 #include "formats/tokenizers/base64.h"
 #include "model/forward_inputs.h"
 #include "model/tensor_io.h"
-#include "protocol/limits.h"
 #include "protocol/shell_word.h"
 #include "worker/model_cache.h"
 
@@ -273,7 +273,7 @@ std::optional<formats::NamedText> given_text(const json& input) {
 Texts read_input(const json& params, RequestContext& context, const model::Model& model,
                  DefaultInput fallback, Padding padding) {
   const std::int64_t asked = integer_param(params, "length", 0);
-  if (asked != 0) protocol::require_length(asked);
+  if (asked != 0) formats::require_length(asked);
   const std::int64_t length = asked > 0 ? asked : model.config().context;
   const auto input = params.find("input");
   if (input != params.end() && !input->is_null()) {

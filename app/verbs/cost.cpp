@@ -1,6 +1,6 @@
 #include "app/verbs/factories.h"
 #include "app/verbs/verb_tools.h"
-#include "protocol/limits.h"
+#include "formats/limits.h"
 
 namespace phasescope::app {
 
@@ -14,7 +14,7 @@ class CostVerb : public Verb {
   void declare(Options& options) override {
     options.argument("MODEL", model_,
                      "model, or a config.json or run configuration: no weights are read");
-    options.option("--length", length_, "tokens of one forward pass", 1, protocol::kMostTokens);
+    options.option("--length", length_, "tokens of one forward pass", 1, formats::kMostTokens);
     set_.declare(options);
   }
   Output run(Run& run) override {

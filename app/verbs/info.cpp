@@ -1,6 +1,6 @@
 #include "app/verbs/factories.h"
 #include "app/verbs/verb_tools.h"
-#include "protocol/limits.h"
+#include "formats/limits.h"
 
 namespace phasescope::app {
 
@@ -17,7 +17,7 @@ class InfoVerb : public Verb {
     options.argument("MODEL", model_, kModelHelp);
     options.option("--length", length_,
                    "tokens whose memory is told (default: the trained context)", 1,
-                   protocol::kMostTokens);
+                   formats::kMostTokens);
     set_.declare(options);
   }
   Output run(Run& run) override {

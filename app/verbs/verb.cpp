@@ -5,9 +5,9 @@
 #include "app/figures/figures.h"
 #include "formats/error.h"
 #include "formats/json.h"
+#include "formats/limits.h"
 #include "formats/text_input.h"
 #include "formats/tokenizers/base64.h"
-#include "protocol/limits.h"
 #include "protocol/model_reading.h"
 
 namespace phasescope::app {
@@ -60,7 +60,7 @@ void InputOptions::declare(Options& options) {
   options.option("--inputs", inputs,
                  "safetensors file: input_ids (B, N), masks, positions, token types");
   options.option("--length", length, "tokens read (default: the model's trained context)", 1,
-                 protocol::kMostTokens);
+                 formats::kMostTokens);
 }
 
 void InputOptions::add_to(json& params) const {

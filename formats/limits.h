@@ -5,7 +5,7 @@
 
 #include "formats/error.h"
 
-namespace phasescope::protocol {
+namespace phasescope::formats {
 
 // Beyond any text; what is counted in bytes and multiply-accumulates of one stays within an int64.
 inline constexpr std::int64_t kMostTokens = std::int64_t{1} << 40;
@@ -13,9 +13,9 @@ inline constexpr std::int64_t kMostTokens = std::int64_t{1} << 40;
 // Throws Error "bad_usage" unless `length` is one of a text.
 inline void require_length(std::int64_t length) {
   if (length >= 1 && length <= kMostTokens) return;
-  throw formats::bad_usage("a length must be from 1 to " + std::to_string(kMostTokens) +
-                               " tokens, not " + std::to_string(length),
-                           "length");
+  throw bad_usage("a length must be from 1 to " + std::to_string(kMostTokens) +
+                      " tokens, not " + std::to_string(length),
+                  "length");
 }
 
-}  // namespace phasescope::protocol
+}  // namespace phasescope::formats
