@@ -66,7 +66,7 @@ struct ForwardOptions {
   at::Tensor initial_state;
   // Matrix products in this dtype (bfloat16 in training), everything else in the weights'.
   std::optional<at::ScalarType> product_dtype;
-  // dtype of position times frequency; the weights' by default.
+  // dtype of position times frequency and its sine; the weights', float32 at least, by default.
   std::optional<at::ScalarType> angle_dtype;
   std::function<void(double)> progress;  // 0..1
   std::function<bool()> cancelled;       // asked once a layer; true throws Error "cancelled"

@@ -175,7 +175,7 @@ struct ParameterSpec {
 using Parameters = std::map<std::string, at::Tensor>;
 
 // What start() needs to know. `dtype` is the model's; `angle_dtype` that of position times
-// frequency (the same unless asked otherwise: theory checks run float64 models on float32 angles).
+// frequency and of its sine (float32 at least; theory checks run float64 models on float32's).
 struct StartContext {
   Positions positions;
   at::ScalarType dtype;
