@@ -13,7 +13,6 @@
 #include "analysis/map.h"
 #include "analysis/metrics/registry.h"
 #include "analysis/metrics/repeated.h"
-#include "analysis/reading.h"
 #include "analysis/shift.h"
 #include "analysis/statistics.h"
 #include "analysis/tensors.h"
@@ -526,75 +525,6 @@ TEST(Compare, AModelWithItself) {
                                      passes_for(small_model("rope", 2), 2, 30), progress);
   EXPECT_GT(other.heads[0].js_divergence, 1e-3);
   EXPECT_NEAR(other.loss.at("difference"), other.loss.at("b") - other.loss.at("a"), 1e-12);
-}
-
-TEST(Reading, LossesAndGuesses) {
-  const auto model = small_model("rope");
-  const Text text = random_texts(1, 25, 32, 4).items[0];
-  TextPass pass(model, ids_tensor(text.ids));
-  const auto result = analyse_text(pass, text, 3);
-  ASSERT_EQ(result.tokens.size(), 25u);
-  EXPECT_FALSE(result.tokens[0].loss.has_value());
-  const at::Tensor shares = at::softmax(pass.logits()[0].to(at::kDouble), -1);
-  const double expected = -std::log(shares[9][text.ids[10]].item<double>());
-  EXPECT_NEAR(*result.tokens[10].loss, expected, 1e-4);
-  ASSERT_EQ(result.tokens[10].guesses.size(), 3u);
-  EXPECT_EQ(result.tokens[10].guesses[0].id, shares[9].argmax().item<std::int64_t>());
-  EXPECT_GE(result.tokens[10].guesses[0].probability, result.tokens[10].guesses[1].probability);
-  EXPECT_TRUE(std::isnan(result.bits_per_byte));  // ids have no bytes
-}
-
-TEST(Reading, GenerateIsRepeatable) {
-  const auto model = small_model("rope");
-  const Text prompt = random_texts(1, 5, 32, 4).items[0];
-  protocol::NoProgress progress;
-  GenerateOptions options;
-  options.tokens = 6;
-  const auto greedy = generate(*model, prompt, options, progress);
-  ASSERT_EQ(greedy.ids.size(), 6u);
-  TextPass pass(model, ids_tensor(prompt.ids));
-  EXPECT_EQ(greedy.ids[0], pass.logits()[0][4].argmax().item<std::int64_t>());
-  options.temperature = 1.5;
-  options.seed = 7;
-  const auto sampled = generate(*model, prompt, options, progress);
-  EXPECT_EQ(sampled.ids, generate(*model, prompt, options, progress).ids);
-  options.seed = 8;
-  EXPECT_NE(sampled.ids, generate(*model, prompt, options, progress).ids);
-}
-
-// Its encoder reads the text, its decoder writes; of the text itself, row i speaks of token i.
-TEST(Reading, AnEncoderDecoderWritesFromItsStartToken) {
-  auto config = small_config("t5");
-  config.encoder_layers = 2, config.decoder_start = 7;
-  const auto model = model::random_model(config, 3);
-  const Text prompt = random_texts(1, 9, 32, 4).items[0];
-  const at::Tensor ids = ids_tensor(prompt.ids);
-  protocol::NoProgress progress;
-  GenerateOptions options;
-  options.tokens = 3;
-  const auto written = generate(*model, prompt, options, progress);
-  std::vector<std::int64_t> decoder{7};
-  const at::NoGradGuard no_gradients;
-  for (const std::int64_t id : written.ids) {
-    model::ForwardOptions forward;
-    forward.decoder_ids = ids_tensor(decoder);
-    EXPECT_EQ(id, model->decoder.forward(ids, forward)[0][-1].argmax().item<std::int64_t>());
-    decoder.push_back(id);
-  }
-  TextPass pass(model, ids);
-  const auto read = analyse_text(pass, prompt, 1);
-  for (std::size_t n = 1; n < 9; ++n) {
-    EXPECT_EQ(read.tokens[n].guesses.at(0).id,
-              pass.logits()[0][static_cast<std::int64_t>(n)].argmax().item<std::int64_t>());
-  }
-}
-
-TEST(Reading, BrokenBytesBecomeText) {
-  EXPECT_EQ(as_utf8("a\xFF"
-                    "b"),
-            "a\xEF\xBF\xBD"
-            "b");
-  EXPECT_EQ(as_utf8("\xC3\xA9"), "\xC3\xA9");
 }
 
 TEST(TextPass, KeptAndUnkeptSayTheSame) {
