@@ -22,6 +22,7 @@ struct Forward {
   }
   void operator()(const TapeVariant&) const { forward_tape(inputs, outputs, probes); }
   void operator()(const CapeVariant&) const { forward_cape(inputs, outputs, probes); }
+  void operator()(const FireVariant&) const { forward_fire(inputs, outputs, probes); }
 };
 
 struct Backward {
@@ -37,6 +38,7 @@ struct Backward {
   }
   void operator()(const TapeVariant&) const { backward_tape(inputs, saved, gradients); }
   void operator()(const CapeVariant&) const { backward_cape(inputs, saved, gradients); }
+  void operator()(const FireVariant&) const { backward_fire(inputs, saved, gradients); }
 };
 
 struct ReadRegion {
@@ -49,6 +51,7 @@ struct ReadRegion {
   }
   void operator()(const TapeVariant&) const { region_plain(call); }
   void operator()(const CapeVariant&) const { region_cape(call); }
+  void operator()(const FireVariant&) const { region_fire(call); }
 };
 
 bool wants_row_probes(const RowProbes& rows) {

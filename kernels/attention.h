@@ -112,8 +112,27 @@ struct CapeVariant {
   const float* b2 = nullptr;
 };
 
+/// FIRE (arXiv 2310.04418, Eq. 7-8) where rows differ in their normaliser. Its network reads one
+/// number, u = distance[lambda] * factor[i], and is piecewise linear in it, with knots that all
+/// heads share:
+///   s = scale * q.k + slope[h][n] * u + intercept[h][n], n = the number of knots below u.
+/// distance is ln(|c lambda| + 1), factor 1 / (ln(|c max(i, |mult L|)| + 1) + 1e-6). The pieces
+/// meet at the knots (either side of one will do there), and pairs that a tile's corners put into
+/// one segment are all taken to lie in it. Causal alone: every distance in use is 0 or more.
+struct FireVariant {
+  const float* distance = nullptr;  ///< (length), >= 0 and rising; every distance in use, from 0
+  std::int64_t length = 0;
+  const float* factor = nullptr;  ///< (queries), of query row i, > 0 and falling
+  const float* knots = nullptr;   ///< (segments - 1), ascending; may be null with one segment
+  std::int64_t segments = 1;
+  const float* slope = nullptr;      ///< (heads, segments), natural units of the score
+  const float* intercept = nullptr;  ///< (heads, segments)
+  std::int64_t head_stride = 0;      ///< of slope and intercept, elements
+};
+
 /// The list of variants. A new one adds its struct here and its traits in kernels/variants/.
-using Variant = std::variant<PlainVariant, TableVariant, TapaVariant, TapeVariant, CapeVariant>;
+using Variant =
+    std::variant<PlainVariant, TableVariant, TapaVariant, TapeVariant, CapeVariant, FireVariant>;
 
 // ---- Probes ------------------------------------------------------------------------------------
 
@@ -198,7 +217,18 @@ struct CapeGradients {
   float* b2 = nullptr;
 };
 
-using VariantGradients = std::variant<std::monostate, TableGradients, TapeGradients, CapeGradients>;
+/// Same shapes as FireVariant's arrays. distance and factor are sums over batch and heads, slope
+/// and intercept over batch, queries and keys. Entries that no visible pair reads get 0.
+struct FireGradients {
+  float* distance = nullptr;   ///< (length)
+  float* factor = nullptr;     ///< (queries)
+  float* slope = nullptr;      ///< (heads, segments)
+  float* intercept = nullptr;  ///< (heads, segments)
+  std::int64_t head_stride = 0;
+};
+
+using VariantGradients =
+    std::variant<std::monostate, TableGradients, TapeGradients, CapeGradients, FireGradients>;
 
 /// What the forward pass left, and the gradient that comes in.
 struct SavedForward {

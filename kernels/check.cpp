@@ -95,6 +95,23 @@ struct CheckVariant {
             "expected cape's table of biases to reach distance " + number(last) + " but it has " +
                 number(cape.length) + " entries");
   }
+
+  void operator()(const FireVariant& fire) const {
+    require(inputs.shape.causal, "expected a causal mask with fire");
+    require(fire.segments >= 1 && fire.slope && fire.intercept,
+            "expected fire's slopes and intercepts of at least one segment");
+    require(fire.segments == 1 || fire.knots, "expected fire's knots but their pointer is null");
+    for (std::int64_t n = 0; n + 2 < fire.segments; ++n) {
+      require(fire.knots[n] <= fire.knots[n + 1], "expected fire's knots in ascending order");
+    }
+    std::int64_t least = 0;
+    const std::int64_t most = largest_distance(inputs.shape, least);
+    if (most < 0) return;
+    require(fire.distance && most < fire.length, "expected fire's distances up to " + number(most) +
+                                                     " but got " + number(fire.length) +
+                                                     " entries");
+    require(fire.factor, "expected fire's factors but their pointer is null");
+  }
 };
 
 void check_buckets(const BucketProbes& buckets) {
@@ -143,7 +160,8 @@ void check_backward(const AttentionInputs& inputs, const SavedForward& saved,
   require(std::holds_alternative<std::monostate>(got) ||
               (std::holds_alternative<TableGradients>(got) && want == 1) ||
               (std::holds_alternative<TapeGradients>(got) && want == 3) ||
-              (std::holds_alternative<CapeGradients>(got) && want == 4),
+              (std::holds_alternative<CapeGradients>(got) && want == 4) ||
+              (std::holds_alternative<FireGradients>(got) && want == 5),
           "expected the variant's own kind of gradients");
   if (const auto* tape = std::get_if<TapeGradients>(&got)) {
     require(!tape->d_out_state.data || saved.out_state.data || no_rows,

@@ -48,7 +48,7 @@ class BackwardPass {
     for (FloatBuffer& buffer : buffers) buffer = FloatBuffer(buffer_size());
     const std::int64_t heads = shape_.batch * shape_.kv_heads;
     const std::int64_t sums_size = shape_.keys * row_floats();
-    FloatBuffer sums((chunks_ == 1 ? threads : heads * chunks_) * sums_size);
+    KeptBuffer sums((chunks_ == 1 ? threads : heads * chunks_) * sums_size);
     parallel_items(heads * chunks_, [&](std::int64_t item, int thread) {
       float* own = sums.data() + (chunks_ == 1 ? thread : item) * sums_size;
       run_item(item / chunks_, item % chunks_, own,
@@ -119,7 +119,7 @@ class BackwardPass {
       for (std::int64_t b = chunk; b < blocks_; b += chunks_) {
         block.query = b * kQueryBlock;
         run_block(block);
-        variant_.flush(block.head, block.batch * chunks_ + chunk, block.scratch);
+        variant_.flush(block.head, block.batch * chunks_ + chunk, block.query, block.scratch);
       }
     }
   }
@@ -341,6 +341,7 @@ class BackwardPass {
                               const float* pulled, std::int64_t pulled_row) const {
     const std::int64_t at = row * kQueryBlock + p * kPanel;
     const float* row_sum = block.row_sum + p * kPanel;
+    const typename V::Tile tile = variant_.tile(place);
 #pragma GCC unroll 8
     for (int r = 0; r < kTileKeys; ++r) {
 #pragma GCC unroll 4
@@ -354,7 +355,7 @@ class BackwardPass {
           b = second[r][v];
         }
         const DotGradients d =
-            variant_.gradient(block.variant_head, place, r, v, d_score, a, b, block.scratch);
+            variant_.gradient(block.variant_head, tile, place, r, v, d_score, a, b, block.scratch);
         store(d.first, block.d_dots[0] + here);
         if constexpr (V::kDots == 2) store(d.second, block.d_dots[1] + here);
       }

@@ -54,22 +54,34 @@ void DiagonalSums::add(std::int64_t head, std::int64_t slot, const float* scratc
   for (std::int64_t n = 0; n < range_.size(); ++n) sums[n] += static_cast<double>(scratch[n]);
 }
 
+void DiagonalSums::add_head(std::int64_t head, std::int64_t first_distance,
+                            std::vector<double>& entries) const {
+  const auto length = static_cast<std::int64_t>(entries.size());
+  for (std::int64_t s = 0; s < slots_; ++s) {
+    const double* sums = sums_.data() + (head * slots_ + s) * range_.size();
+    for (std::int64_t n = 0; n < range_.size(); ++n) {
+      const std::int64_t index = table_index(range_.first + n, length, first_distance);
+      if (index >= 0) entries[static_cast<std::size_t>(index)] += sums[n];
+    }
+  }
+}
+
 void DiagonalSums::write(float* values, std::int64_t head_stride, std::int64_t length,
                          std::int64_t first_distance) const {
   std::vector<double> row(static_cast<std::size_t>(length));
   for (std::int64_t h = 0; h < heads_; ++h) {
     std::fill(row.begin(), row.end(), 0.0);
-    for (std::int64_t s = 0; s < slots_; ++s) {
-      const double* sums = sums_.data() + (h * slots_ + s) * range_.size();
-      for (std::int64_t n = 0; n < range_.size(); ++n) {
-        const std::int64_t index = table_index(range_.first + n, length, first_distance);
-        if (index >= 0) row[static_cast<std::size_t>(index)] += sums[n];
-      }
-    }
-    for (std::int64_t n = 0; n < length; ++n) {
-      values[h * head_stride + n] = static_cast<float>(row[static_cast<std::size_t>(n)]);
-    }
+    add_head(h, first_distance, row);
+    std::transform(row.begin(), row.end(), values + h * head_stride,
+                   [](double sum) { return static_cast<float>(sum); });
   }
+}
+
+void DiagonalSums::write_total(float* values, std::int64_t length) const {
+  std::vector<double> row(static_cast<std::size_t>(length));
+  for (std::int64_t h = 0; h < heads_; ++h) add_head(h, 0, row);
+  std::transform(row.begin(), row.end(), values,
+                 [](double sum) { return static_cast<float>(sum); });
 }
 
 }  // namespace phasescope::kernels

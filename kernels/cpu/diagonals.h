@@ -38,8 +38,13 @@ class DiagonalSums {
   /// Overwrites values[head][entry] with the sum over slots of all distances that read the entry.
   void write(float* values, std::int64_t head_stride, std::int64_t length,
              std::int64_t first_distance) const;
+  /// Overwrites values (length) with the sum over heads and slots, from distance 0 up.
+  void write_total(float* values, std::int64_t length) const;
 
  private:
+  /// Adds one head's sums to the entries they belong to.
+  void add_head(std::int64_t head, std::int64_t first_distance, std::vector<double>& entries) const;
+
   DistanceRange range_;
   std::int64_t heads_ = 0;
   std::int64_t slots_ = 0;

@@ -49,7 +49,8 @@ struct DotGradients {
 /// One object serves a whole call and is shared by all threads; a Head is what one (batch, head)
 /// needs, and `scratch` the sums of one work item of the backward pass.
 template <class V>
-concept HeadVariant = requires(V& v, std::int64_t i, const typename V::Head& head, float* scratch,
+concept HeadVariant = requires(V& v, std::int64_t i, const typename V::Head& head,
+                               const typename V::Tile& state, float* scratch,
                                const TilePlace& place, Vec x, Vec (&tile)[kTileKeys][kVecs],
                                const Gradients& gradients) {
   requires std::constructible_from<V, const AttentionInputs&>;
@@ -64,13 +65,15 @@ concept HeadVariant = requires(V& v, std::int64_t i, const typename V::Head& hea
   { v.masks_some() } -> std::same_as<bool>;
   // The dot products of a tile (the first in log2 units) become its scores, in place.
   v.score(head, place, tile, tile);
+  // What gradient() needs to know of a tile, found once for it.
+  { v.tile(place) } -> std::same_as<typename V::Tile>;
   // d score (of row r, vector n of the tile) -> d dots; a, b: the dots as score() had them.
-  { v.gradient(head, place, 0, 0, x, x, x, scratch) } -> std::same_as<DotGradients>;
-  // Scratch of an item (zeroed before each block of queries), where it goes after the block, and
-  // what is left to do when all blocks are done.
+  { v.gradient(head, state, place, 0, 0, x, x, x, scratch) } -> std::same_as<DotGradients>;
+  // Scratch of an item (zeroed before each block of queries), where it goes after the block (head,
+  // slot, first query row), and what is left to do when all blocks are done.
   { v.scratch_size() } -> std::convertible_to<std::int64_t>;
   v.begin_gradients(gradients, i);
-  v.flush(i, i, scratch);
+  v.flush(i, i, i, scratch);
   v.finish_gradients(gradients);
   // Where the gradients of the dots' q and k go.
   { v.dot_gradient_q(gradients, 0) } -> std::same_as<OutputTensor>;
@@ -83,6 +86,7 @@ class VariantDefaults {
   static constexpr int kDots = 1;
   static constexpr int kValues = 1;
   struct Head {};
+  struct Tile {};
 
   explicit VariantDefaults(const AttentionInputs& inputs) : inputs_(inputs) {}
 
@@ -95,15 +99,16 @@ class VariantDefaults {
   template <class H>
   HWY_INLINE void score(const H&, const TilePlace&, Vec (&)[kTileKeys][kVecs],
                         const Vec (&)[kTileKeys][kVecs]) const {}
+  Tile tile(const TilePlace&) const { return {}; }
   template <class H>
-  HWY_INLINE DotGradients gradient(const H&, const TilePlace&, int, int, Vec d_score, Vec, Vec,
-                                   float*) const {
+  HWY_INLINE DotGradients gradient(const H&, const Tile&, const TilePlace&, int, int, Vec d_score,
+                                   Vec, Vec, float*) const {
     return {d_score, zero()};
   }
 
   std::int64_t scratch_size() const { return 0; }
   void begin_gradients(const Gradients&, std::int64_t) {}
-  void flush(std::int64_t, std::int64_t, const float*) {}
+  void flush(std::int64_t, std::int64_t, std::int64_t, const float*) {}
   void finish_gradients(const Gradients&) {}
   OutputTensor dot_gradient_q(const Gradients& gradients, int) const { return gradients.dq; }
   OutputTensor dot_gradient_k(const Gradients& gradients, int) const { return gradients.dk; }

@@ -62,14 +62,14 @@ class TableScore : public VariantDefaults {
     }
   }
 
-  HWY_INLINE DotGradients gradient(const Head&, const TilePlace& place, int r, int v, Vec d_score,
-                                   Vec, Vec, float* scratch) const {
+  HWY_INLINE DotGradients gradient(const Head&, const Tile&, const TilePlace& place, int r, int v,
+                                   Vec d_score, Vec, Vec, float* scratch) const {
     float* at = scratch + (place.query - place.key - r + v * kLanes - range_.first);
     store_unaligned(hn::Add(load_unaligned(at), d_score), at);
     return {d_score, zero()};
   }
 
-  void flush(std::int64_t head, std::int64_t slot, const float* scratch) {
+  void flush(std::int64_t head, std::int64_t slot, std::int64_t, const float* scratch) {
     sums_.add(head, slot, scratch);
   }
 

@@ -50,8 +50,8 @@ class TapaScore : public VariantDefaults {
   }
 
   /// d a = d s cos(angle); d phi = -d s a power sin(angle).
-  HWY_INLINE DotGradients gradient(const Head& head, const TilePlace& place, int r, int v,
-                                   Vec d_score, Vec a, Vec phase, float*) const {
+  HWY_INLINE DotGradients gradient(const Head& head, const Tile&, const TilePlace& place, int r,
+                                   int v, Vec d_score, Vec a, Vec phase, float*) const {
     const Vec power = load_unaligned(head.power + (place.query - place.key - r + v * kLanes));
     Vec sine, cosine;
     sine_cosine(hn::Mul(power, phase), sine, cosine);

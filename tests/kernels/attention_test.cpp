@@ -27,6 +27,19 @@ void expect_network_gradients(const Problem& problem, const Case& c, const Refer
   expect_close("d_b2", c.d_b2, plain.d_b2, truth.d_b2, floor, rows * size);
 }
 
+void expect_fire_gradients(const Problem& problem, const Case& c, const Reference<double>& truth,
+                           const Reference<float>& plain, double floor, double size) {
+  if (c.d_slope.empty()) return;
+  // Sums over all pairs of a head, whose d score cancel: see d_b2 above.
+  const double rows = static_cast<double>(problem.shape.batch * problem.shape.queries);
+  expect_close("d_slope", c.d_slope, plain.d_slope, truth.d_slope, floor, rows * size);
+  expect_close("d_intercept", c.d_intercept, plain.d_intercept, truth.d_intercept, floor,
+               rows * size);
+  // Over the batch and the heads, with factors of either sign.
+  const double heads = std::sqrt(static_cast<double>(problem.shape.batch * problem.shape.heads));
+  expect_close("d_factor", c.d_factor, plain.d_factor, truth.d_factor, floor, heads * size);
+}
+
 /// Rounding floor of what comes from scores. Phases here reach 200 radians: one rounding of such a
 /// phase moves its cosine by 200 units, which the averages of a row make less of, and without fused
 /// multiply-adds (SSE4) its dot product has twice as many roundings.
@@ -72,6 +85,7 @@ void expect_right(const Problem& problem) {
     expect_close("d_table", c.d_table, plain.d_table, truth.d_table, floor, size);
   }
   expect_network_gradients(problem, c, truth, plain, floor, size);
+  expect_fire_gradients(problem, c, truth, plain, floor, size);
 }
 
 constexpr std::int64_t kSizes[] = {1, 2, 17, 63, 64, 65, 81, 127, 128, 129, 1000};
@@ -132,52 +146,34 @@ TEST_P(EveryVariant, IsRightWhereRowsSeeNoKey) {
   for (const float x : c.dk) EXPECT_EQ(x, 0.0f);
 }
 
-// A window shorter than a tile, of about a panel, across blocks, and longer than the text.
+// Windows shorter than a tile, of about a panel, across blocks, and longer than the text.
+const MaskSizes kMasks{
+    .window = {1, 2, 1, 290, 290, 16},
+    .windows = {1, 3, 17, 64, 200, 1000},
+    .late = {.batch = 1,
+             .heads = 2,
+             .kv_heads = 2,
+             .queries = 40,
+             .keys = 330,
+             .head_dim = 24,
+             .query_offset = 280,
+             .window = 60},
+    .padding = {3, 2, 1, 200, 200, 16},
+    .padding_window = 70,
+    .cap = {1, 2, 1, 131, 131, 16},
+    .cap_and_masks = {2, 2, 2, 90, 90, 16, 0, true, 0, 40},
+};
+
 TEST_P(EveryVariant, IsRightWithAWindow) {
-  for (const std::int64_t window : {1, 3, 17, 64, 200, 1000}) {
-    for (const bool causal : {true, false}) {
-      Problem problem{GetParam()};
-      problem.shape = {1, 2, 1, 290, 290, 16};
-      problem.shape.causal = causal;
-      problem.shape.window = window;
-      expect_right(problem);
-    }
-  }
-  Problem problem{GetParam()};
-  problem.shape = {1, 2, 2, 40, 330, 24};
-  problem.shape.query_offset = 280;
-  problem.shape.window = 60;
-  expect_right(problem);
-  problem.shape.query_offset = -20;  // the first queries see no key
-  expect_right(problem);
+  for (const Problem& problem : window_problems(GetParam(), kMasks)) expect_right(problem);
 }
 
 TEST_P(EveryVariant, IsRightWithPadding) {
-  for (const Padding padding : {Padding::left, Padding::right, Padding::holes}) {
-    for (const bool causal : {true, false}) {
-      Problem problem{GetParam()};
-      problem.shape = {3, 2, 1, 200, 200, 16};  // the third text is padding alone
-      problem.shape.causal = causal;
-      problem.padding = padding;
-      expect_right(problem);
-      problem.shape.window = 70;
-      expect_right(problem);
-    }
-  }
+  for (const Problem& problem : padding_problems(GetParam(), kMasks)) expect_right(problem);
 }
 
 TEST_P(EveryVariant, IsRightWithASoftCap) {
-  Problem problem{GetParam()};
-  problem.shape = {1, 2, 1, 131, 131, 16};
-  // Scores far below the cap, about it, and far above.
-  for (const float cap : {50.0f, 1.5f, 0.1f}) {
-    problem.soft_cap = cap;
-    expect_right(problem);
-  }
-  problem.shape = {2, 2, 2, 90, 90, 16};
-  problem.shape.window = 40;
-  problem.padding = Padding::holes;
-  expect_right(problem);
+  for (const Problem& problem : soft_cap_problems(GetParam(), kMasks)) expect_right(problem);
 }
 
 TEST_P(EveryVariant, IsRightWithScoresOfTenThousand) {
@@ -253,6 +249,27 @@ TEST(Cape, IsRightForEveryNumberOfHeads) {
       Problem problem{heads % 2 ? Kind::cape : Kind::cape_add_residual};
       problem.shape = {1, heads, heads % 2 ? 1 : heads / 2, 75, 75, 8};
       problem.shape.causal = heads % 3 != 0;
+      expect_right(problem);
+    }
+  }
+  choose_target(best);
+}
+
+// No knot, as many as a network of 4096 units may have, and those of Problem: tiles of one segment,
+// tiles that one knot crosses and tiles that dozens do.
+TEST(Fire, IsRightForEveryNumberOfKnots) {
+  const Target best = current_target();
+  for (const Target target : {Target::sse4, Target::avx2, Target::avx3}) {
+    if (!choose_target(target)) continue;
+    SCOPED_TRACE(target_name(target));
+    for (const std::int64_t knots : {0, 1, 2, 32, 300}) {
+      Problem problem{Kind::fire};
+      problem.knots = knots;
+      SCOPED_TRACE(knots);
+      problem.shape = {2, 2, 1, 270, 270, 16};
+      expect_right(problem);
+      problem.shape = {1, 1, 1, 60, 400, 16};
+      problem.shape.query_offset = 340;
       expect_right(problem);
     }
   }

@@ -37,20 +37,33 @@ std::int64_t values_of(const AttentionShape& s) { return s.value_dim ? s.value_d
 
 bool is_cape(Kind kind) { return kind >= Kind::cape; }
 
+/// Ascending, in 0 <= u < 1: two that coincide, the others drawn, and of many one at 0, where the
+/// bias of a token's own distance has a slope to one side alone.
+std::vector<float> draw_knots(std::int64_t count, Random& random) {
+  std::vector<float> knots;
+  for (const float x : random.normal(count)) knots.push_back(0.5f * std::erfc(x));
+  for (float& knot : knots) knot = std::min(knot, 0.999f);
+  if (count > 10) knots[0] = 0;
+  if (count > 2) knots[1] = knots[2];
+  std::sort(knots.begin(), knots.end());
+  return knots;
+}
+
 }  // namespace
 
 const std::vector<Kind>& all_kinds() {
-  static const std::vector<Kind> kinds{
-      Kind::plain,       Kind::table,       Kind::table_signed,
-      Kind::tapa,        Kind::tapa_linear, Kind::tape,
-      Kind::cape,        Kind::cape_concat, Kind::cape_add_residual,
-      Kind::cape_content};
+  static const std::vector<Kind> kinds{Kind::plain,        Kind::table,
+                                       Kind::table_signed, Kind::tapa,
+                                       Kind::tapa_linear,  Kind::tape,
+                                       Kind::fire,         Kind::cape,
+                                       Kind::cape_concat,  Kind::cape_add_residual,
+                                       Kind::cape_content};
   return kinds;
 }
 
 std::string kind_name(Kind kind) {
   static const char* const names[] = {
-      "plain", "table",       "table_signed",      "tapa",        "tapa_linear", "tape",
+      "plain", "table",       "table_signed",      "tapa",        "tapa_linear", "tape", "fire",
       "cape",  "cape_concat", "cape_add_residual", "cape_content"};
   return names[static_cast<int>(kind)];
 }
@@ -66,9 +79,54 @@ std::string problem_name(const Problem& p) {
          std::to_string(p.soft_cap) + " padding" + number(static_cast<int>(p.padding));
 }
 
+std::vector<Problem> window_problems(Kind kind, const MaskSizes& sizes) {
+  std::vector<Problem> problems;
+  const auto add = [&](const AttentionShape& shape) {
+    problems.push_back({.kind = kind, .shape = shape});
+  };
+  AttentionShape shape = sizes.window;
+  for (const std::int64_t window : sizes.windows) {
+    shape.window = window;
+    for (const bool causal : {true, false}) {
+      shape.causal = causal;
+      add(shape);
+    }
+  }
+  add(sizes.late);
+  shape = sizes.late;
+  shape.query_offset = -20;  // the first queries see no key
+  add(shape);
+  return problems;
+}
+
+std::vector<Problem> padding_problems(Kind kind, const MaskSizes& sizes) {
+  std::vector<Problem> problems;
+  for (const Padding padding : {Padding::left, Padding::right, Padding::holes}) {
+    for (const bool causal : {true, false}) {
+      for (const std::int64_t window : {std::int64_t{0}, sizes.padding_window}) {
+        problems.push_back({.kind = kind, .shape = sizes.padding, .padding = padding});
+        problems.back().shape.causal = causal;
+        problems.back().shape.window = window;
+      }
+    }
+  }
+  return problems;
+}
+
+std::vector<Problem> soft_cap_problems(Kind kind, const MaskSizes& sizes) {
+  std::vector<Problem> problems;
+  for (const float cap : {50.0f, 1.5f, 0.1f}) {
+    problems.push_back({.kind = kind, .shape = sizes.cap, .soft_cap = cap});
+  }
+  problems.push_back(
+      {.kind = kind, .shape = sizes.cap_and_masks, .soft_cap = 0.1f, .padding = Padding::holes});
+  return problems;
+}
+
 Case::Case(const Problem& problem) {
   Random random(problem.seed);
-  const AttentionShape& s = problem.shape;
+  AttentionShape s = problem.shape;
+  s.causal = s.causal || problem.kind == Kind::fire;
   inputs.shape = s;
   inputs.scale = 1 / std::sqrt(static_cast<float>(s.head_dim));
   inputs.soft_cap = problem.soft_cap;
@@ -122,6 +180,8 @@ void Case::make_variant(const Problem& problem, Random& random) {
     const std::int64_t dim = std::max<std::int64_t>(1, s.head_dim / 2);
     state = random.normal(s.batch * s.kv_heads * s.keys * dim);
     inputs.variant = TapeVariant{interleaved(state, s.kv_heads, s.keys, dim), dim};
+  } else if (problem.kind == Kind::fire) {
+    make_fire(problem, random);
   } else if (is_cape(problem.kind)) {
     CapeVariant cape;
     cape.form = problem.kind == Kind::cape                ? CapeForm::concat_residual
@@ -152,6 +212,46 @@ void Case::make_variant(const Problem& problem, Random& random) {
   }
 }
 
+/// c = 0.5, and a threshold of a third of the keys (a place at least: without one, the first row's
+/// factor is a million).
+void Case::make_fire(const Problem& problem, Random& random) {
+  const AttentionShape& s = problem.shape;
+  const std::int64_t length = s.queries + s.keys + std::abs(s.query_offset) + 3;
+  const auto log_place = [](std::int64_t place) {
+    return std::log(0.5 * static_cast<double>(place) + 1);
+  };
+  for (std::int64_t n = 0; n < length; ++n) table.push_back(static_cast<float>(log_place(n)));
+  for (std::int64_t i = 0; i < s.queries; ++i) {
+    const std::int64_t place = std::max({i + s.query_offset, s.keys / 3, std::int64_t{1}});
+    factor.push_back(static_cast<float>(1 / (log_place(place) + 1e-6)));
+  }
+  knots = draw_knots(problem.knots, random);
+  // The pieces meet at the knots.
+  const std::vector<float> first = random.normal(2 * s.heads);
+  const std::vector<float> bends =
+      random.normal(s.heads * problem.knots, 3 / std::sqrt(1 + static_cast<float>(problem.knots)));
+  for (std::int64_t h = 0; h < s.heads; ++h) {
+    double a = static_cast<double>(first[static_cast<std::size_t>(2 * h)]);
+    double b = static_cast<double>(first[static_cast<std::size_t>(2 * h + 1)]);
+    for (std::int64_t n = 0; n <= problem.knots; ++n) {
+      slope.push_back(static_cast<float>(a));
+      intercept.push_back(static_cast<float>(b));
+      if (n == problem.knots) break;
+      const auto bend = static_cast<double>(bends[static_cast<std::size_t>(h * problem.knots + n)]);
+      a += bend;
+      b -= bend * static_cast<double>(knots[static_cast<std::size_t>(n)]);
+    }
+  }
+  inputs.variant = FireVariant{.distance = table.data(),
+                               .length = length,
+                               .factor = factor.data(),
+                               .knots = knots.data(),
+                               .segments = problem.knots + 1,
+                               .slope = slope.data(),
+                               .intercept = intercept.data(),
+                               .head_stride = problem.knots + 1};
+}
+
 void Case::make_gradients() {
   const AttentionShape& s = inputs.shape;
   const std::int64_t dim = values_of(s);
@@ -174,6 +274,13 @@ void Case::make_gradients() {
     gradients.variant = TapeGradients{
         contiguous<const float>(d_out_state.data(), s.heads, s.queries, tape->state_dim),
         contiguous(d_state.data(), s.kv_heads, s.keys, tape->state_dim)};
+  } else if (const auto* fire = std::get_if<FireVariant>(&inputs.variant)) {
+    d_table.resize(table.size());
+    d_factor.resize(factor.size());
+    d_slope.resize(slope.size());
+    d_intercept.resize(intercept.size());
+    gradients.variant = FireGradients{d_table.data(), d_factor.data(), d_slope.data(),
+                                      d_intercept.data(), fire->head_stride};
   } else if (const auto* cape = std::get_if<CapeVariant>(&inputs.variant)) {
     d_table.resize(table.size());
     d_w1.resize(w1.size());

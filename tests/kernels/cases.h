@@ -17,6 +17,7 @@ enum class Kind {
   tapa,
   tapa_linear,
   tape,
+  fire,  ///< always causal, whatever its shape says
   cape,
   cape_concat,
   cape_add_residual,
@@ -36,8 +37,23 @@ struct Problem {
   float soft_cap = 0;
   Padding padding = Padding::none;
   std::uint32_t seed = 1;
+  std::int64_t knots = 9;  ///< of fire
 };
 std::string problem_name(const Problem& problem);
+
+/// Sizes of the problems with masks that every implementation is held to, chosen for its tiles.
+struct MaskSizes {
+  AttentionShape window;  ///< causal and not, with each of `windows`
+  std::vector<std::int64_t> windows;
+  AttentionShape late;              ///< few queries at the end of many keys, with a window
+  AttentionShape padding;           ///< three texts; the third is padding alone
+  std::int64_t padding_window = 0;  ///< the same texts again with this window
+  AttentionShape cap;               ///< scores far below the cap, about it, and far above
+  AttentionShape cap_and_masks;     ///< a cap with a window and padding
+};
+std::vector<Problem> window_problems(Kind kind, const MaskSizes& sizes);
+std::vector<Problem> padding_problems(Kind kind, const MaskSizes& sizes);
+std::vector<Problem> soft_cap_problems(Kind kind, const MaskSizes& sizes);
 
 /// Owns the arrays of one problem. q, k, v lie as (B, N, H, d), the way a model's projections leave
 /// them, so that strides matter; results are contiguous.
@@ -55,10 +71,13 @@ class Case {
 
   std::vector<std::uint8_t> real;  ///< the mask of keys, empty where none is padding
   std::vector<float> q, k, v, state, table, w1, b1, w2, b2, d_out, d_out_state;
+  std::vector<float> factor, knots, slope, intercept;  ///< of fire; its distances are in `table`
   std::vector<float> out, out_state, lse;
   std::vector<float> dq, dk, dv, d_state, d_table, d_w1, d_b1, d_w2, d_b2;
+  std::vector<float> d_factor, d_slope, d_intercept;
 
  private:
+  void make_fire(const Problem& problem, class Random& random);
   void make_variant(const Problem& problem, class Random& random);
   void make_gradients();
 };

@@ -76,6 +76,13 @@ struct Reference {
     return t.first_distance == 0 ? std::abs(lambda) : lambda - t.first_distance;
   }
 
+  /// The number of FIRE's knots below u.
+  static std::int64_t segment(const FireVariant& fire, Real u) {
+    std::int64_t n = 0;
+    while (n + 1 < fire.segments && Real(fire.knots[n]) < u) ++n;
+    return n;
+  }
+
   /// Inputs of CAPE's network for one pair.
   std::vector<Real> cape_input(const CapeVariant& c, std::int64_t b, std::int64_t i, std::int64_t j,
                                std::vector<Real>& content, std::vector<Real>& bias) const {
@@ -137,6 +144,10 @@ struct Reference {
         to = Real(in.scale) * dot(b, h, i, j, 0, s.head_dim);
         if (const auto* table = std::get_if<TableVariant>(&in.variant)) {
           to += Real(table->values[h * table->head_stride + table_entry(*table, distance(i, j))]);
+        } else if (const auto* fire = std::get_if<FireVariant>(&in.variant)) {
+          const Real u = Real(fire->distance[distance(i, j)]) * Real(fire->factor[i]);
+          const std::int64_t piece = h * fire->head_stride + segment(*fire, u);
+          to += Real(fire->slope[piece]) * u + Real(fire->intercept[piece]);
         }
       }
       if (in.soft_cap > 0 && visible(b, i, j)) {
@@ -211,6 +222,11 @@ struct Reference {
       d_table = sized(s.heads * t->length);
     if (const auto* t = std::get_if<TapeVariant>(&in.variant)) {
       d_state = sized(s.batch * s.kv_heads * s.keys * t->state_dim);
+    }
+    if (const auto* fire = std::get_if<FireVariant>(&in.variant)) {
+      d_table = sized(fire->length);
+      d_factor = sized(s.queries);
+      d_slope = d_intercept = sized(s.heads * fire->segments);
     }
     if (const auto* c = std::get_if<CapeVariant>(&in.variant)) {
       d_table = sized(s.heads * c->length);
@@ -303,8 +319,22 @@ struct Reference {
       dot_gradient(b, h, i, j, 0, s.head_dim, g * Real(in.scale));
       if (const auto* t = std::get_if<TableVariant>(&in.variant)) {
         d_table[static_cast<std::size_t>(h * t->length + table_entry(*t, distance(i, j)))] += g;
+      } else if (const auto* fire = std::get_if<FireVariant>(&in.variant)) {
+        fire_gradient(*fire, h, i, j, g);
       }
     }
+  }
+
+  void fire_gradient(const FireVariant& fire, std::int64_t h, std::int64_t i, std::int64_t j,
+                     Real g) {
+    const Real near = Real(fire.distance[distance(i, j)]), factor = Real(fire.factor[i]);
+    const std::int64_t n = segment(fire, near * factor);
+    const Real slope = Real(fire.slope[h * fire.head_stride + n]);
+    const auto piece = static_cast<std::size_t>(h * fire.segments + n);
+    d_slope[piece] += g * near * factor;
+    d_intercept[piece] += g;
+    d_factor[static_cast<std::size_t>(i)] += g * slope * near;
+    d_table[static_cast<std::size_t>(distance(i, j))] += g * slope * factor;
   }
 
   void tapa_gradient(const TapaVariant& t, std::int64_t b, std::int64_t h, std::int64_t i,
@@ -365,6 +395,7 @@ struct Reference {
   std::vector<Real> score, weight;  ///< (B, heads, queries, keys)
   std::vector<Real> out, out_state, lse;
   std::vector<Real> dq, dk, dv, d_table, d_state, d_w1, d_b1, d_w2, d_b2;
+  std::vector<Real> d_factor, d_slope, d_intercept;
 };
 
 }  // namespace phasescope::kernels::testing

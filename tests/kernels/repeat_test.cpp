@@ -7,9 +7,11 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/kernels/cases.h"
@@ -52,8 +54,9 @@ std::vector<float> all_results(const Problem& problem, int threads) {
   attention_map(c.inputs, c.lse.data(), {0, 0, 1, 0, s.queries, 0, s.keys}, map);
   std::vector<float> all(sums.begin(), sums.end());
   all.insert(all.end(), weights.begin(), weights.end());
-  for (const auto* part : {&c.out, &c.out_state, &c.lse, &entropy, &mean, &c.dq, &c.dk, &c.dv,
-                           &c.d_state, &c.d_table, &c.d_w1, &c.d_b1, &c.d_w2, &c.d_b2}) {
+  for (const auto* part :
+       {&c.out, &c.out_state, &c.lse, &entropy, &mean, &c.dq, &c.dk, &c.dv, &c.d_state, &c.d_table,
+        &c.d_w1, &c.d_b1, &c.d_w2, &c.d_b2, &c.d_factor, &c.d_slope, &c.d_intercept}) {
     all.insert(all.end(), part->begin(), part->end());
   }
   return all;
@@ -131,6 +134,9 @@ void expect_gradients(const Problem& problem) {
   expect_gradient(c, "d_w1", c.w1, c.d_w1, 12);
   expect_gradient(c, "d_b1", c.b1, c.d_b1, 8);
   expect_gradient(c, "d_w2", c.w2, c.d_w2, 12);
+  expect_gradient(c, "d_factor", c.factor, c.d_factor, 6);
+  expect_gradient(c, "d_slope", c.slope, c.d_slope, 20);
+  expect_gradient(c, "d_intercept", c.intercept, c.d_intercept, 20);
 }
 
 TEST_P(EveryVariantRepeats, HasTheGradientOfFiniteDifferences) {
@@ -194,6 +200,28 @@ TEST(Arguments, AreCheckedBeforeAnyWork) {
   const Region inside{0, 0, 1, 0, 20, 0, 20};
   EXPECT_THROW(attention_region(good.inputs, nullptr, inside, nullptr, good.out.data()),
                std::invalid_argument);
+}
+
+TEST(Arguments, OfFireAreCheckedBeforeAnyWork) {
+  Problem problem{Kind::fire};
+  problem.shape = {1, 2, 2, 20, 20, 16};
+  const auto refuses = [&](const std::function<void(Case&, FireVariant&)>& spoil) {
+    Case c(problem);
+    spoil(c, std::get<FireVariant>(c.inputs.variant));
+    EXPECT_THROW(c.forward(), std::invalid_argument);
+    for (const float x : c.out) EXPECT_EQ(x, 0.0f);
+  };
+  Case good(problem);
+  EXPECT_NO_THROW(good.forward());
+  refuses([](Case& c, FireVariant&) { c.inputs.shape.causal = false; });
+  refuses([](Case&, FireVariant& fire) { fire.length = 19; });
+  refuses([](Case&, FireVariant& fire) { fire.factor = nullptr; });
+  refuses([](Case&, FireVariant& fire) { fire.knots = nullptr; });
+  refuses([](Case&, FireVariant& fire) { fire.slope = nullptr; });
+  refuses([](Case&, FireVariant& fire) { fire.segments = 0; });
+  refuses([](Case& c, FireVariant&) { std::swap(c.knots[1], c.knots[8]); });
+  good.gradients.variant = TableGradients{};
+  EXPECT_THROW(good.backward(), std::invalid_argument);
 }
 
 // A tapa score with one content channel of 1 and one phase channel is the cosine itself.
@@ -312,7 +340,7 @@ TEST(Memory, HoldsNoMapOfTheWholeSequence) {
 
 // The full size: minutes, so by the label `long` alone. As maps it would be 137 GB.
 TEST(LongMemory, ReadsThirtyTwoHeadsOfThirtyTwoThousandTokens) {
-  for (const Kind kind : {Kind::table, Kind::tapa, Kind::tape, Kind::cape}) {
+  for (const Kind kind : {Kind::table, Kind::tapa, Kind::tape, Kind::fire, Kind::cape}) {
     const std::int64_t bytes = memory_of_forward(kind, 32, 32768);
     RecordProperty(kind_name(kind), std::to_string(bytes >> 20) + " MB");
     EXPECT_LT(bytes, std::int64_t{256} << 20) << kind_name(kind);

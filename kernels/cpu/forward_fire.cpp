@@ -1,0 +1,28 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/forward_fire.cpp"
+#include "kernels/cpu/targets.h"
+// After the list of targets.
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/entries.h"
+#include "kernels/cpu/forward-inl.h"
+#include "kernels/variants/fire-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace phasescope::kernels::HWY_NAMESPACE {
+
+void forward_fire(const AttentionInputs& inputs, const ForwardOutputs& outputs, bool probes) {
+  run_forward<FireScore>(inputs, outputs, probes);
+}
+
+}  // namespace phasescope::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace phasescope::kernels {
+
+void forward_fire(const AttentionInputs& inputs, const ForwardOutputs& outputs, bool probes) {
+  PHASESCOPE_SELECT_TARGET(forward_fire)(inputs, outputs, probes);
+}
+
+}  // namespace phasescope::kernels
+#endif
