@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "kernels/cuda/attention_cuda.h"
+#include "kernels/cuda/cape_memory.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/launchers.h"
 
@@ -69,6 +70,32 @@ struct CheckVariant {
             "expected a state_dim that is a multiple of 8 up to half the padded head_dim");
     check_alignment(tape.state);
   }
+
+  void operator()(const FireVariant& fire) const {
+    require(a.shape.causal, "expected a causal mask with fire");
+    require(fire.segments >= 1 && fire.segments <= cuda::kMostSegments && fire.slope &&
+                fire.intercept && (fire.knots || fire.segments == 1),
+            "expected 1 to 64 segments of fire with their knots, slopes and intercepts");
+    std::int64_t least = 0;
+    const std::int64_t last = last_distance(a.shape, least);
+    if (last < least) return;
+    require(fire.distance && last < fire.length && fire.factor,
+            "expected fire's distances up to the largest in use, and its factors");
+  }
+
+  void operator()(const CapeVariant& cape) const {
+    require(cape.hidden >= 1 && cape.hidden <= cuda::kMostUnits,
+            "expected cape's hidden width of 1 to 64");
+    // The network's weights, as cape_network_kernel keeps them.
+    require(a.shape.heads * cuda::kMostUnits * 8 <= cuda::kMostShared,
+            "expected at most 198 heads with cape");
+    require(cape.w1 && cape.b1 && cape.w2 && cape.b2, "expected cape's four weights");
+    std::int64_t least = 0;
+    const std::int64_t last = last_distance(a.shape, least);
+    if (last < least || cape.form == CapeForm::content) return;
+    require(cape.values && std::max<std::int64_t>(last, 0) < cape.length,
+            "expected cape's table of biases to have every distance in use");
+  }
 };
 
 void check(const CudaAttention& a) {
@@ -100,6 +127,11 @@ struct Forward {
     check_alignment(outputs.out_state);
     cuda::forward_tape(attention, outputs);
   }
+  void operator()(const FireVariant&) const { cuda::forward_fire(attention, outputs); }
+  void operator()(const CapeVariant&) const {
+    require(outputs.score_workspace, "expected a workspace for cape's scores");
+    cuda::forward_cape(attention, outputs);
+  }
 };
 
 struct Backward {
@@ -117,6 +149,12 @@ struct Backward {
     }
     if (gradients.d_state.data) check_alignment(gradients.d_state);
     cuda::backward_tape(attention, saved, gradients);
+  }
+  void operator()(const FireVariant&) const { cuda::backward_fire(attention, saved, gradients); }
+  void operator()(const CapeVariant& cape) const {
+    require(cuda::cape_gradient_bytes(attention.shape.heads, cape.hidden) <= cuda::kMostShared,
+            "expected fewer heads or hidden units for cape's gradients, such as 64 and 32");
+    cuda::backward_cape(attention, saved, gradients);
   }
 };
 
@@ -140,10 +178,21 @@ std::size_t cuda_bucket_workspace(const CudaAttention& attention) {
   return static_cast<std::size_t>(cuda::distance_sums_bytes(attention.shape));
 }
 
+std::size_t cuda_score_workspace(const CudaAttention& attention) {
+  if (!std::holds_alternative<CapeVariant>(attention.variant)) return 0;
+  return cuda::CapeMemory(attention, nullptr, false).bytes;
+}
+
 std::size_t cuda_backward_workspace(const CudaAttention& attention) {
+  if (std::holds_alternative<CapeVariant>(attention.variant)) {
+    return cuda::CapeMemory(attention, nullptr, true).bytes;
+  }
   const AttentionShape& s = attention.shape;
-  const std::int64_t diagonals = s.heads * cuda::tile_distances(s) * cuda::kThreads;
-  return static_cast<std::size_t>(cuda::delta_size(s) + diagonals) * sizeof(float);
+  std::int64_t floats = cuda::delta_size(s) + cuda::diagonals_size(s);
+  if (std::holds_alternative<FireVariant>(attention.variant)) {
+    floats += cuda::delta_size(s) + cuda::pieces_size(s);
+  }
+  return static_cast<std::size_t>(floats) * sizeof(float);
 }
 
 void cuda_attention_backward(const CudaAttention& attention, const CudaSavedForward& saved,

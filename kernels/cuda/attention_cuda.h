@@ -5,7 +5,6 @@
 // `cuda-unverified` alone.
 //
 // Words, masks, variants and probes are those of kernels/attention.h; pointers are device memory.
-// CAPE is not here yet.
 
 #include <cstddef>
 #include <cstdint>
@@ -37,8 +36,9 @@ struct CudaTapeVariant {
   std::int64_t state_dim = 0;
 };
 
-/// The tables of TableVariant and TapaVariant are float32 in device memory.
-using CudaVariant = std::variant<PlainVariant, TableVariant, TapaVariant, CudaTapeVariant>;
+/// All arrays are float32 in device memory. FIRE has at most 64 segments, CAPE 64 hidden units.
+using CudaVariant = std::variant<PlainVariant, TableVariant, TapaVariant, CudaTapeVariant,
+                                 FireVariant, CapeVariant>;
 
 /// What forward and backward read.
 struct CudaAttention {
@@ -49,6 +49,9 @@ struct CudaAttention {
   CudaVariant variant;
   float soft_cap = 0;
   const std::uint8_t* key_mask = nullptr;
+  /// CAPE: about so many bytes of its workspace hold the scores of some query rows, of all heads
+  /// and keys; at least those of 64 rows.
+  std::size_t cape_bytes = std::size_t{192} << 20;
   void* stream = nullptr;  ///< cudaStream_t
 };
 
@@ -61,10 +64,14 @@ struct CudaForwardOutputs {
   /// pass over the scores. At most 65535 heads over the whole batch.
   BucketProbes buckets;
   void* workspace = nullptr;  ///< cuda_bucket_workspace() bytes of device memory, for buckets
+  /// CAPE alone: cuda_score_workspace() bytes of device memory on a 256-byte boundary.
+  void* score_workspace = nullptr;
 };
 
 /// Linear in queries and keys.
 std::size_t cuda_bucket_workspace(const CudaAttention& attention);
+/// The same; 0 for all but CAPE.
+std::size_t cuda_score_workspace(const CudaAttention& attention);
 
 /// Enqueues the forward pass. Throws std::invalid_argument for what it cannot do, and
 /// std::runtime_error with the CUDA call, file and line when the driver refuses.
@@ -85,6 +92,8 @@ struct CudaGradients {
   CudaTensor d_state;        ///< TAPE alone, like its state
   float* d_table = nullptr;  ///< like TableVariant::values, or null: not wanted
   std::int64_t d_table_stride = 0;
+  FireGradients fire;  ///< FIRE alone, in device memory
+  CapeGradients cape;  ///< CAPE alone, in device memory
   void* workspace = nullptr;  ///< cuda_backward_workspace() bytes of device memory
 };
 

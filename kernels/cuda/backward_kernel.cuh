@@ -72,17 +72,15 @@ __global__ void __launch_bounds__(kThreads)
   const Stretch seen =
       visibility.keys({pair.position(query), pair.position(min(query + kRows, pair.queries()))});
   float dq[D / 8][4] = {};
+  [[maybe_unused]] float d_factor[2] = {0, 0};
   pair.fetch_queries(batch, head, query);
   for (int key = seen.first / kRows * kRows; key < seen.last; key += kRows) {
     pair.fetch_keys(batch, head / pair.group(), key);
-    pair.fetch_entries(head, query, key);
-    commit_copies();
-    wait_copies<0>();
-    __syncthreads();
-    pair.begin_rows();
+    pair.begin(head, query, key);
     for (int first = 0; first < kRows; first += kColumns) {
       pair.compute(visibility, query, key, first);
       pair.add_dots(first, dq);
+      if constexpr (Score::kPieces) pair.add_factors(first, d_factor);
     }
     __syncthreads();
   }
@@ -91,6 +89,10 @@ __global__ void __launch_bounds__(kThreads)
   const Score& score = launch.problem.score;
   pair.template write<D>(launch.gradients.dq, batch, head, query, pair.queries(), pair.channels(),
                          dq, [&](int channel) { return score.factor(channel); });
+  if constexpr (Score::kPieces) {
+    const std::int64_t rows = (batch * launch.problem.shape.heads + head) * pair.queries();
+    pair.write_rows(launch.factors + rows, query, pair.queries(), d_factor);
+  }
 }
 
 template <typename T, int D, DeviceScore Score>
@@ -109,11 +111,7 @@ __global__ void __launch_bounds__(kThreads)
     const int head = kv_head * pair.group() + n;
     for (int query = seen.first / kRows * kRows; query < seen.last; query += kRows) {
       pair.fetch_queries(batch, head, query);
-      pair.fetch_entries(head, query, key);
-      commit_copies();
-      wait_copies<0>();
-      __syncthreads();
-      pair.begin_rows();
+      pair.begin(head, query, key);
       for (int first = 0; first < kRows; first += kColumns) {
         pair.compute(visibility, query, key, first);
         pair.add_values(first, dv);
@@ -139,29 +137,20 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// Sums of the scores' gradients over the diagonals of all pairs of tiles of one distance, over the
-/// batch; thread n holds diagonal n.
-template <typename T, int D, DeviceScore Score>
-__global__ void __launch_bounds__(kThreads)
-    attention_diagonals_kernel(const __grid_constant__ BackwardLaunch<Score> launch) {
-  TilePair<T, D, false, Score> pair(launch);
-  const int head = static_cast<int>(blockIdx.y), thread = static_cast<int>(threadIdx.x);
-  const TileDistance tiles(launch.problem.shape, blockIdx.x);
-  float sum = 0;
+/// Calls call() for each pair of tiles of one distance, over the batch, with the gradients of its
+/// scores kept in the pair's memory. All threads may read them until call() returns.
+template <class Pair, DeviceScore Score, class Call>
+__device__ __forceinline__ void for_each_tile(Pair& pair, const BackwardLaunch<Score>& launch,
+                                              int head, const TileDistance& tiles,
+                                              const Call& call) {
   for (int batch = 0; batch < static_cast<int>(launch.problem.shape.batch); ++batch) {
     const Visibility visibility(launch.problem, batch);
     for (int tile = tiles.first(); tile < tiles.last(); ++tile) {
       const int query = tile * kRows, key = (tile - tiles.ahead) * kRows;
-      const Stretch seen = visibility.keys(
-          {pair.position(query), pair.position(min(query + kRows, pair.queries()))});
-      if (key >= seen.last || key + kRows <= seen.first) continue;
+      if (!visibility.sees(query, key)) continue;
       pair.fetch_queries(batch, head, query);
       pair.fetch_keys(batch, head / pair.group(), key);
-      pair.fetch_entries(head, query, key);
-      commit_copies();
-      wait_copies<0>();
-      __syncthreads();
-      pair.begin_rows();
+      pair.begin(head, query, key);
       for (int first = 0; first < kRows; first += kColumns) {
         pair.compute(visibility, query, key, first);
 #pragma unroll
@@ -171,12 +160,26 @@ __global__ void __launch_bounds__(kThreads)
         }
       }
       __syncthreads();
-      float part = 0;
-      pair.for_diagonal(thread, [&](int, float d_score) { part += d_score; });
-      sum += part;
+      call();
       __syncthreads();
     }
   }
+}
+
+/// Sums of the scores' gradients over the diagonals of all pairs of tiles of one distance, over the
+/// batch; thread n holds diagonal n.
+template <typename T, int D, DeviceScore Score>
+__global__ void __launch_bounds__(kThreads)
+    attention_diagonals_kernel(const __grid_constant__ BackwardLaunch<Score> launch) {
+  TilePair<T, D, false, Score> pair(launch);
+  const int head = static_cast<int>(blockIdx.y), thread = static_cast<int>(threadIdx.x);
+  const TileDistance tiles(launch.problem.shape, blockIdx.x);
+  float sum = 0;
+  for_each_tile(pair, launch, head, tiles, [&] {
+    float part = 0;
+    pair.for_diagonal(thread, [&](int, float d_score) { part += d_score; });
+    sum += part;
+  });
   const std::int64_t at = static_cast<std::int64_t>(head) * gridDim.x + blockIdx.x;
   launch.diagonals[at * kThreads + thread] = sum;
 }
@@ -190,10 +193,10 @@ struct TableLaunch {
   std::int64_t d_table_stride;
 };
 
-__device__ inline float diagonal_sum(const TableLaunch& launch, const float* diagonals,
+__device__ inline float diagonal_sum(const AttentionShape& shape, const float* diagonals,
                                      std::int64_t distance) {
   float sum = 0;
-  for_each_part(launch.shape, distance,
+  for_each_part(shape, distance,
                 [&](std::int64_t tile, int n) { sum += diagonals[tile * kThreads + n]; });
   return sum;
 }
@@ -204,8 +207,8 @@ inline __global__ void __launch_bounds__(kThreads)
   if (n >= launch.table.length) return;
   const float* diagonals = launch.diagonals + static_cast<std::int64_t>(blockIdx.y) *
                                                   tile_distances(launch.shape) * kThreads;
-  float sum = diagonal_sum(launch, diagonals, n + launch.table.first_distance);
-  if (launch.table.first_distance == 0 && n > 0) sum += diagonal_sum(launch, diagonals, -n);
+  float sum = diagonal_sum(launch.shape, diagonals, n + launch.table.first_distance);
+  if (launch.table.first_distance == 0 && n > 0) sum += diagonal_sum(launch.shape, diagonals, -n);
   launch.d_table[blockIdx.y * launch.d_table_stride + n] = sum;
 }
 

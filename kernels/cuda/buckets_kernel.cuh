@@ -16,6 +16,9 @@ struct DistanceSums {
   std::int32_t pairs = 0;
 };
 static_assert(sizeof(DistanceSums) == 16, "distance_sums_bytes() counts on it");
+__device__ inline DistanceSums joined(const DistanceSums& a, const DistanceSums& b) {
+  return {a.weight + b.weight, a.score + b.score, a.square + b.square, a.pairs + b.pairs};
+}
 
 template <DeviceScore Score>
 struct DistancesLaunch {
@@ -28,20 +31,23 @@ __global__ void __launch_bounds__(kThreads)
     attention_distances_kernel(const __grid_constant__ DistancesLaunch<Score> launch) {
   TilePair<T, D, false, Score, false> pair(launch.pairs);
   const AttentionShape& shape = launch.pairs.problem.shape;
-  const int batch = static_cast<int>(blockIdx.z), head = static_cast<int>(blockIdx.y);
+  const int batch = batch_of(launch.pairs.problem), head = static_cast<int>(blockIdx.y);
   const int thread = static_cast<int>(threadIdx.x);
   const TileDistance tiles(shape, blockIdx.x);
   const Visibility visibility(launch.pairs.problem, batch);
   DistanceSums sums;
-  for (int tile = tiles.first(); tile < tiles.last(); ++tile) {
+  int first_tile = tiles.first(), last_tile = tiles.last();
+  if constexpr (Score::kStored) {
+    const Strip& strip = launch.pairs.problem.score.strip;
+    first_tile = max(first_tile, static_cast<int>(strip.first / kRows));
+    last_tile = min(last_tile, static_cast<int>(tiles_of(strip.last)));
+  }
+  for (int tile = first_tile; tile < last_tile; ++tile) {
     const int query = tile * kRows, key = (tile - tiles.ahead) * kRows;
+    if (!visibility.sees(query, key)) continue;
     pair.fetch_queries(batch, head, query);
     pair.fetch_keys(batch, head / pair.group(), key);
-    pair.fetch_entries(head, query, key);
-    commit_copies();
-    wait_copies<0>();
-    __syncthreads();
-    pair.begin_rows();
+    pair.begin(head, query, key);
     for (int first = 0; first < kRows; first += kColumns) {
       Dots<kColumns, Score> dots;
       float t[kColumns / 8][4];
@@ -61,12 +67,15 @@ __global__ void __launch_bounds__(kThreads)
       part.square += t * t;
       ++part.pairs;
     });
-    sums = {sums.weight + part.weight, sums.score + part.score, sums.square + part.square,
-            sums.pairs + part.pairs};
+    sums = joined(sums, part);
     __syncthreads();
   }
   const std::int64_t at =
       ((batch * shape.heads + head) * gridDim.x + blockIdx.x) * kThreads + thread;
+  if constexpr (Score::kStored) {
+    // After the batch entry's first rows, to what the rows before left.
+    if (launch.pairs.problem.score.strip.first > 0) sums = joined(launch.sums[at], sums);
+  }
   launch.sums[at] = sums;
 }
 

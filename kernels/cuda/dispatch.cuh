@@ -52,21 +52,33 @@ inline bool wants_buckets(const BucketProbes& b) {
   return b.count > 0 && (b.pairs || b.weight || b.score || b.score_square);
 }
 
-/// The sums by distance, in two launches.
+/// The sums by distance take two launches: by diagonals, and of those by bucket.
 template <typename T, int D, DeviceScore Score>
-void launch_buckets(const CudaAttention& a, const CudaForwardOutputs& outputs,
-                    const Problem<Score>& problem) {
-  auto* sums = static_cast<DistanceSums*>(outputs.workspace);
-  BackwardLaunch<Score> pairs{problem, {}, {}, nullptr, nullptr};
+void launch_distances(const CudaAttention& a, const CudaForwardOutputs& outputs,
+                      const Problem<Score>& problem, unsigned batch) {
+  BackwardLaunch<Score> pairs{problem, {}, {}, nullptr, nullptr, nullptr, nullptr};
   pairs.saved.lse = outputs.lse;
   const unsigned heads = static_cast<unsigned>(a.shape.heads);
-  const unsigned batch = static_cast<unsigned>(a.shape.batch);
   launch(&attention_distances_kernel<T, D, Score>, dim3{tile_distances(a.shape), heads, batch},
          kThreads, PairLayout<D, Score, false>::kBytesWithPairs, a.stream,
-         DistancesLaunch<Score>{pairs, sums});
-  launch(&attention_buckets_kernel,
-         dim3{static_cast<unsigned>(outputs.buckets.count), heads * batch, 1}, kThreads,
-         kThreads * 32, a.stream, BucketsLaunch{a.shape, sums, outputs.buckets});
+         DistancesLaunch<Score>{pairs, static_cast<DistanceSums*>(outputs.workspace)});
+}
+inline void launch_buckets(const CudaAttention& a, const CudaForwardOutputs& outputs) {
+  launch(
+      &attention_buckets_kernel,
+      dim3{static_cast<unsigned>(outputs.buckets.count),
+           static_cast<unsigned>(a.shape.heads * a.shape.batch), 1},
+      kThreads, kThreads * 32, a.stream,
+      BucketsLaunch{a.shape, static_cast<const DistanceSums*>(outputs.workspace), outputs.buckets});
+}
+
+template <typename T, int D, DeviceScore Score>
+void launch_forward(const CudaAttention& a, const ForwardLaunch<Score>& parameters,
+                    const dim3& grid) {
+  const auto kernel = wants_probes(parameters.outputs.rows)
+                          ? &attention_forward_kernel<T, D, AllProbes, Score>
+                          : &attention_forward_kernel<T, D, NoProbes, Score>;
+  launch(kernel, grid, kThreads, ForwardLayout<D, Score>::kBytes, a.stream, parameters);
 }
 
 template <DeviceScore Score>
@@ -77,11 +89,10 @@ void forward_with(const CudaAttention& a, const CudaForwardOutputs& outputs, con
   with_type_and_dim(a, [&](auto type, auto dim) {
     using T = decltype(type);
     constexpr int kDim = decltype(dim)::value;
-    const auto kernel = wants_probes(outputs.rows)
-                            ? &attention_forward_kernel<T, kDim, AllProbes, Score>
-                            : &attention_forward_kernel<T, kDim, NoProbes, Score>;
-    launch(kernel, grid, kThreads, ForwardLayout<kDim, Score>::kBytes, a.stream, parameters);
-    if (wants_buckets(outputs.buckets)) launch_buckets<T, kDim>(a, outputs, parameters.problem);
+    launch_forward<T, kDim>(a, parameters, grid);
+    if (!wants_buckets(outputs.buckets)) return;
+    launch_distances<T, kDim>(a, outputs, parameters.problem, grid.z);
+    launch_buckets(a, outputs);
   });
 }
 
@@ -93,26 +104,17 @@ void launch_delta(const CudaAttention& a, const CudaSavedForward& saved, int sta
          a.stream, DeltaLaunch<T>{a.shape, state_dim, saved, delta});
 }
 
-/// The table's gradient, in two launches.
-template <typename T, int D, DeviceScore Score>
-void launch_table(const CudaAttention& a, const BackwardLaunch<Score>& parameters) {
-  const unsigned heads = static_cast<unsigned>(a.shape.heads);
-  launch(&attention_diagonals_kernel<T, D, Score>, dim3{tile_distances(a.shape), heads, 1},
-         kThreads, PairLayout<D, Score>::kBytesWithPairs, a.stream, parameters);
-  const auto& table = std::get<TableVariant>(a.variant);
-  const CudaGradients& to = parameters.gradients;
-  launch(&attention_table_kernel,
-         dim3{static_cast<unsigned>((table.length + kThreads - 1) / kThreads), heads, 1}, kThreads,
-         0, a.stream,
-         TableLaunch{a.shape, table, parameters.diagonals, to.d_table, to.d_table_stride});
-}
-
-template <DeviceScore Score>
+/// `finish` is called like with_type_and_dim's, with the parameters too, once dq, dk and dv are
+/// launched.
+template <DeviceScore Score, class Finish>
 void backward_with(const CudaAttention& a, const CudaSavedForward& saved,
-                   const CudaGradients& gradients, const Score& score) {
+                   const CudaGradients& gradients, const Score& score, const Finish& finish) {
   auto* delta = static_cast<float*>(gradients.workspace);
-  const BackwardLaunch<Score> parameters{problem_of(a, score), saved, gradients, delta,
-                                         delta + delta_size(a.shape)};
+  float* diagonals = delta + delta_size(a.shape);
+  float* factors = diagonals + diagonals_size(a.shape);
+  auto* pieces = reinterpret_cast<float2*>(factors + delta_size(a.shape));
+  const BackwardLaunch<Score> parameters{
+      problem_of(a, score), saved, gradients, delta, diagonals, factors, pieces};
   const unsigned batch = static_cast<unsigned>(a.shape.batch);
   with_type_and_dim(a, [&](auto type, auto dim) {
     using T = decltype(type);
@@ -125,10 +127,14 @@ void backward_with(const CudaAttention& a, const CudaSavedForward& saved,
     }
     const dim3 grid{tiles_of(a.shape.keys), static_cast<unsigned>(a.shape.kv_heads), batch};
     launch(&attention_dkv_kernel<T, kDim, Score>, grid, kThreads, kBytes, a.stream, parameters);
-    if constexpr (std::is_same_v<Score, TableScore>) {
-      if (gradients.d_table) launch_table<T, kDim>(a, parameters);
-    }
+    finish(type, dim, parameters);
   });
+}
+
+template <DeviceScore Score>
+void backward_with(const CudaAttention& a, const CudaSavedForward& saved,
+                   const CudaGradients& gradients, const Score& score) {
+  backward_with(a, saved, gradients, score, [](auto, auto, const auto&) {});
 }
 
 }  // namespace phasescope::kernels::cuda

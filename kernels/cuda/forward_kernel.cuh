@@ -29,16 +29,19 @@ struct RowState {
   Probes probes[2];
 };
 
-/// Shared memory: the queries, then two stages of keys, values, states and entries.
+/// Shared memory: the queries, two stages of keys, values, states and entries, then pieces. Scores
+/// that are stored need neither queries nor keys.
 template <int D, DeviceScore Score>
 struct ForwardLayout {
   static constexpr int kStateDim = D / 2;
+  static constexpr std::uint32_t kDots = Score::kStored ? 0 : kTileBytes<D>;
   static constexpr std::uint32_t kKeys = 0;
-  static constexpr std::uint32_t kValues = kTileBytes<D>;
+  static constexpr std::uint32_t kValues = kDots;
   static constexpr std::uint32_t kState = kValues + kTileBytes<D>;
   static constexpr std::uint32_t kEntries = kState + (Score::kState ? kTileBytes<kStateDim> : 0);
   static constexpr std::uint32_t kStage = kEntries + (Score::kEntries ? kEntriesBytes : 0);
-  static constexpr int kBytes = kTileBytes<D> + 2 * static_cast<int>(kStage);
+  static constexpr std::uint32_t kPieces = kDots + 2 * kStage;
+  static constexpr int kBytes = static_cast<int>(kPieces + Pieces<Score::kPieces>::kBytes);
 };
 
 template <typename T, int D, class Probes, DeviceScore Score>
@@ -53,22 +56,26 @@ class BlockForward {
       : problem_(launch.problem),
         outputs_(launch.outputs),
         shape_(launch.problem.shape),
-        batch_(static_cast<int>(blockIdx.z)),
+        batch_(batch_of(launch.problem)),
         head_(static_cast<int>(blockIdx.y)),
         // The longest rows first.
-        first_(static_cast<int>(gridDim.x - 1 - blockIdx.x) * kRows),
+        first_(static_cast<int>(gridDim.x - 1 - blockIdx.x) * kRows + first_row(launch.problem)),
         warp_(static_cast<int>(threadIdx.x) / 32),
         lane_(static_cast<int>(threadIdx.x) % 32),
         visibility_(launch.problem, batch_),
         queries_(shared_memory()),
-        stages_(queries_ + kTileBytes<D>) {}
+        stages_(queries_ + Layout::kDots),
+        pieces_(queries_ + Layout::kPieces) {}
 
   __device__ void run() {
     const int last = min(first_ + kRows, static_cast<int>(shape_.queries));
     const Stretch keys = visibility_.keys({position(), position() + last - first_});
     const int begin = keys.first / kRows, end = (keys.last + kRows - 1) / kRows;
-    copy_tile<T, D>(queries_, pointer<T>(problem_.q, batch_, head_), problem_.q.row, first_,
-                    static_cast<int>(shape_.queries), channels());
+    if constexpr (!Score::kStored) {
+      copy_tile<T, D>(queries_, pointer<T>(problem_.q, batch_, head_), problem_.q.row, first_,
+                      static_cast<int>(shape_.queries), channels());
+    }
+    pieces_.store(problem_.score, head_, first_, static_cast<int>(shape_.queries));
     if (begin < end) fetch(begin);
     commit_copies();
     for (int tile = begin; tile < end; ++tile) {
@@ -76,7 +83,10 @@ class BlockForward {
       commit_copies();
       wait_copies<1>();
       __syncthreads();
-      if (tile == begin) load_queries();
+      if constexpr (!Score::kStored) {
+        if (tile == begin) load_queries();
+      }
+      pieces_.begin(stage(tile) + Layout::kEntries);
       for (int first = 0; first < kRows; first += kWidth) attend(tile, first);
       __syncthreads();
     }
@@ -98,8 +108,10 @@ class BlockForward {
   /// Starts copying what belongs to a tile of keys.
   __device__ void fetch(int tile) {
     const int first = tile * kRows, keys = static_cast<int>(shape_.keys);
-    copy_tile<T, D>(stage(tile) + Layout::kKeys, pointer<T>(problem_.k, batch_, kv_head()),
-                    problem_.k.row, first, keys, channels());
+    if constexpr (!Score::kStored) {
+      copy_tile<T, D>(stage(tile) + Layout::kKeys, pointer<T>(problem_.k, batch_, kv_head()),
+                      problem_.k.row, first, keys, channels());
+    }
     copy_tile<T, D>(stage(tile) + Layout::kValues, pointer<T>(problem_.v, batch_, kv_head()),
                     problem_.v.row, first, keys, channels());
     if constexpr (Score::kState) {
@@ -130,20 +142,31 @@ class BlockForward {
   __device__ void attend(int tile, int first) {
     const Chunk<false> chunk(position(), tile * kRows, first, warp_, lane_);
     float s[kWidth / 8][4];
-    {
-      Dots<kWidth, Score> dots;
-      multiply_rows<T, D>(problem_.score, rows(), row_sum_, stage(tile) + Layout::kKeys, first,
-                          lane_, dots);
-      score_chunk(problem_, dots, stage(tile) + Layout::kEntries, chunk, s);
-    }
-    const int row = position() + warp_ * 16, column = tile * kRows + first;
-    if (!visibility_.whole(row, row + 15, column, column + kWidth - 1)) {
-      mask_chunk<kWidth>(visibility_, chunk, s);
+    if constexpr (Score::kStored) {
+      for_each_stored<kWidth>(problem_.score.strip, head_, first_, tile * kRows, chunk,
+                              [&](int n, int e, float t) { s[n][e] = t; });
+    } else {
+      compute_scores(tile, first, chunk, s);
     }
     soften(chunk, s);
     accumulate<T, D, kWidth>(s, stage(tile) + Layout::kValues, first, lane_, out_);
     if constexpr (Score::kState) {
       accumulate<T, kStateDim, kWidth>(s, stage(tile) + Layout::kState, first, lane_, state_);
+    }
+  }
+
+  __device__ __forceinline__ void compute_scores(int tile, int first, const Chunk<false>& chunk,
+                                                 float (&s)[kWidth / 8][4]) {
+    {
+      Dots<kWidth, Score> dots;
+      multiply_rows<T, D>(problem_.score, rows(), row_sum_, stage(tile) + Layout::kKeys, first,
+                          lane_, dots);
+      const Entries<Score> entries{stage(tile) + Layout::kEntries, pieces_};
+      score_chunk(problem_, dots, entries, chunk, s);
+    }
+    const int row = position() + warp_ * 16, column = tile * kRows + first;
+    if (!visibility_.whole(row, row + 15, column, column + kWidth - 1)) {
+      mask_chunk<kWidth>(visibility_, chunk, s);
     }
   }
 
@@ -222,6 +245,7 @@ class BlockForward {
   int batch_, head_, first_, warp_, lane_;
   Visibility visibility_;
   std::uint32_t queries_, stages_;
+  [[no_unique_address]] Pieces<Score::kPieces> pieces_;
   std::uint32_t q_[D / 16][4];
   float row_sum_[2];
   float out_[D / 8][4] = {};

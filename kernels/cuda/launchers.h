@@ -10,13 +10,33 @@ namespace phasescope::kernels::cuda {
 inline constexpr int kRows = 64;      // rows of a tile
 inline constexpr int kThreads = 128;  // of a block: four warps of 16 rows
 
+/// Of a block, in bytes: what the least of devices of compute capability 8.0 and more have.
+inline constexpr std::int64_t kMostShared = 99 * 1024;
+/// Of CAPE: hidden units of a thread's registers; floats from one row of 32 pairs to the next.
+inline constexpr int kMostUnits = 64;
+inline constexpr int kPairRow = 36;
+/// Of FIRE: an MLP of 63 hidden units.
+inline constexpr int kMostSegments = 64;
+
+/// Of one thread an entry.
+constexpr unsigned blocks_of(std::int64_t entries) {
+  return static_cast<unsigned>((entries + kThreads - 1) / kThreads);
+}
 constexpr unsigned tiles_of(std::int64_t rows) {
   return static_cast<unsigned>((rows + kRows - 1) / kRows);
 }
-/// Floats of the workspace: delta, then kThreads sums for each distance of tiles of each head.
+/// Floats of the workspace: delta, then kThreads sums for each distance of tiles of each head; for
+/// FIRE as many as delta again, and two for each segment there.
 constexpr std::int64_t delta_size(const AttentionShape& s) { return s.batch * s.heads * s.queries; }
 constexpr unsigned tile_distances(const AttentionShape& s) {
   return tiles_of(s.queries) + tiles_of(s.keys);
+}
+
+constexpr std::int64_t diagonals_size(const AttentionShape& s) {
+  return s.heads * tile_distances(s) * kThreads;
+}
+constexpr std::int64_t pieces_size(const AttentionShape& s) {
+  return s.heads * tile_distances(s) * kMostSegments * 2;
 }
 
 /// Of the sums by distance: 16 bytes for each diagonal of a tile distance.
@@ -25,9 +45,11 @@ constexpr std::int64_t distance_sums_bytes(const AttentionShape& s) {
 }
 
 using ForwardLauncher = void(const CudaAttention&, const CudaForwardOutputs&);
-ForwardLauncher forward_plain, forward_table, forward_tapa, forward_tape;
+ForwardLauncher forward_plain, forward_table, forward_tapa, forward_tape, forward_fire,
+    forward_cape;
 
 using BackwardLauncher = void(const CudaAttention&, const CudaSavedForward&, const CudaGradients&);
-BackwardLauncher backward_plain, backward_table, backward_tapa, backward_tape;
+BackwardLauncher backward_plain, backward_table, backward_tapa, backward_tape, backward_fire,
+    backward_cape;
 
 }  // namespace phasescope::kernels::cuda

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/attention_cuda.h"
+#include "kernels/cuda/launchers.h"
 #include "kernels/cuda/variants.cuh"
 
 namespace phasescope::kernels::cuda {
@@ -25,6 +26,24 @@ template <typename T>
 __device__ __forceinline__ T* pointer(const CudaTensor& tensor, std::int64_t batch,
                                       std::int64_t head) {
   return static_cast<T*>(tensor.data) + batch * tensor.batch + head * tensor.head;
+}
+
+/// The block's batch entry, and the query row its rows are counted from.
+template <class Score>
+__device__ int batch_of(const Problem<Score>& problem) {
+  if constexpr (Score::kStored) {
+    return static_cast<int>(problem.score.strip.batch);
+  } else {
+    return static_cast<int>(blockIdx.z);
+  }
+}
+template <class Score>
+__device__ int first_row(const Problem<Score>& problem) {
+  if constexpr (Score::kStored) {
+    return static_cast<int>(problem.score.strip.first);
+  } else {
+    return 0;
+  }
 }
 
 /// A stretch of positions from first to last - 1.
@@ -63,6 +82,13 @@ class Visibility {
   __device__ Stretch keys(Stretch positions) const {
     const int last = causal_ ? positions.last : positions.last + window_ - 1;
     return {max(0, positions.first - window_ + 1), min(last, keys_)};
+  }
+
+  /// Whether a pair of the tiles from query index `query` and from `key` on may be visible: all
+  /// kernels leave out the same tiles.
+  __device__ bool sees(int query, int key) const {
+    const Stretch seen = keys({query + offset_, min(query + kRows, queries_) + offset_});
+    return key < seen.last && key + kRows > seen.first;
   }
 
   /// Query indices outside it see no key in first .. last - 1.

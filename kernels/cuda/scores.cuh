@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/cuda/pieces.cuh"
 #include "kernels/cuda/problem.cuh"
 #include "kernels/cuda/tile.cuh"
 
@@ -37,35 +38,60 @@ struct Chunk {
   __device__ static int first_distance(int tile_row, int tile_column) {
     return (kTransposed ? tile_column - tile_row : tile_row - tile_column) - (kRows - 1);
   }
+  /// Of an element's query among the tile's 64.
+  __device__ int query_in_tile(int n, int e) const {
+    return kTransposed ? column_in_tile + n * 8 + e % 2 : row_in_tile + 8 * (e / 2);
+  }
+  __device__ int key_in_tile(int n, int e) const {
+    return kTransposed ? row_in_tile + 8 * (e / 2) : column_in_tile + n * 8 + e % 2;
+  }
   __device__ int entry(int n, int e) const {
     const int ahead = row_in_tile + 8 * (e / 2) - (column_in_tile + n * 8 + e % 2);
     return (kTransposed ? -ahead : ahead) + kRows - 1;
   }
 };
 
-/// The entry of a table that an element's distance has; 0 where the score has no table.
+/// The entries of a tile pair in shared memory, and the pieces that read them.
+template <DeviceScore Score>
+struct Entries {
+  std::uint32_t at;
+  const Pieces<Score::kPieces>& pieces;
+
+  /// By its number, before the pieces.
+  __device__ float stored(int n) const {
+    return load_shared<float>(at + static_cast<std::uint32_t>(n) * 4);
+  }
+};
+
+/// The entry that an element's distance has; 0 where the score has none.
 template <DeviceScore Score, bool kTransposed>
-__device__ __forceinline__ float entry_of(std::uint32_t entries, const Chunk<kTransposed>& chunk,
-                                          int n, int e) {
+__device__ __forceinline__ float entry_of(const Entries<Score>& entries,
+                                          const Chunk<kTransposed>& chunk, int n, int e) {
   if constexpr (Score::kEntries) {
-    return load_shared<float>(entries + static_cast<std::uint32_t>(chunk.entry(n, e)) * 4);
+    return entries.pieces.bias(entries.stored(chunk.entry(n, e)), chunk.query_in_tile(n, e));
   } else {
     return 0;
   }
+}
+
+/// A score under a soft cap in the same units, with 1 / cap.
+__device__ __forceinline__ float capped(float t, float cap, float inverse) {
+  return cap * tanhf(t * inverse);
 }
 
 /// Scores in log2 units, before the mask: the variant's, capped.
 template <int kColumns, DeviceScore Score, bool kTransposed>
 __device__ __forceinline__ void score_chunk(const Problem<Score>& problem,
                                             const Dots<kColumns, Score>& dots,
-                                            std::uint32_t entries, const Chunk<kTransposed>& chunk,
+                                            const Entries<Score>& entries,
+                                            const Chunk<kTransposed>& chunk,
                                             float (&t)[kColumns / 8][4]) {
 #pragma unroll
   for (int n = 0; n < kColumns / 8; ++n) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       const float phase = Score::kDots == 2 ? dots.phase[Score::kDots == 2 ? n : 0][e] : 0;
-      const float entry = entry_of<Score>(entries, chunk, n, e);
+      const float entry = entry_of(entries, chunk, n, e);
       t[n][e] = problem.score.score(dots.dot[n][e], phase, entry);
     }
   }
@@ -74,7 +100,23 @@ __device__ __forceinline__ void score_chunk(const Problem<Score>& problem,
 #pragma unroll
   for (int n = 0; n < kColumns / 8; ++n) {
 #pragma unroll
-    for (int e = 0; e < 4; ++e) t[n][e] = cap * tanhf(t[n][e] * inverse);
+    for (int e = 0; e < 4; ++e) t[n][e] = capped(t[n][e], cap, inverse);
+  }
+}
+
+/// Calls call(n, e, place of the number) for each element of a chunk of the tile pair whose first
+/// query and key these are.
+template <int kColumns, bool kTransposed, class Call>
+__device__ __forceinline__ void for_each_stored(const Strip& strip, std::int64_t head, int query,
+                                                int key, const Chunk<kTransposed>& chunk,
+                                                const Call& call) {
+  float* first = strip.row(head, query) + key;
+#pragma unroll
+  for (int n = 0; n < kColumns / 8; ++n) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      call(n, e, first[chunk.query_in_tile(n, e) * strip.keys + chunk.key_in_tile(n, e)]);
+    }
   }
 }
 

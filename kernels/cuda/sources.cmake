@@ -1,10 +1,15 @@
 # Compiled by nvcc for the library, and by the host's compiler for tests/kernels/cuda_emulation.
 set(PHASESCOPE_CUDA_SOURCES
   attention_cuda.cu
+  backward_cape.cu
+  backward_fire.cu
   backward_plain.cu
   backward_table.cu
   backward_tapa.cu
   backward_tape.cu
+  cape_memory.cu
+  forward_cape.cu
+  forward_fire.cu
   forward_plain.cu
   forward_table.cu
   forward_tapa.cu

@@ -18,6 +18,8 @@ struct BackwardLaunch {
   CudaGradients gradients;
   float* delta;      // (B, heads, queries)
   float* diagonals;  // (heads, tile_distances(), kThreads)
+  float* factors;    // FIRE alone: (B, heads, queries)
+  float2* pieces;    // FIRE alone: (heads, tile_distances(), kMostSegments), slope and intercept
 };
 
 /// Tiles I of queries and J of keys have tile distance I - J; its diagonal n of 127 is the distance
@@ -49,23 +51,25 @@ __device__ void for_each_part(const AttentionShape& shape, std::int64_t distance
 }
 
 /// Shared memory: of the rows and of the columns their q or k and, backward, d_out or v,
-/// d_out_state or state; then entries, log-sum-exp and delta of 64 queries, and one number for each
-/// pair.
+/// d_out_state or state; then entries, log-sum-exp and delta of 64 queries, pieces, and one number
+/// for each pair.
 template <int D, DeviceScore Score, bool kBackward = true>
 struct PairLayout {
   static constexpr int kStateDim = D / 2;
   struct Tiles {
     std::uint32_t dots, values, state;
   };
+  static constexpr std::uint32_t kDots = Score::kStored ? 0 : kTileBytes<D>;
   static constexpr std::uint32_t kTiles =
-      kTileBytes<D> + (kBackward ? kTileBytes<D> + (Score::kState ? kTileBytes<kStateDim> : 0) : 0);
+      kDots + (kBackward ? kTileBytes<D> + (Score::kState ? kTileBytes<kStateDim> : 0) : 0);
   static constexpr Tiles tiles(std::uint32_t first) {
-    return {first, first + kTileBytes<D>, first + 2 * kTileBytes<D>};
+    return {first, first + kDots, first + kDots + kTileBytes<D>};
   }
   static constexpr std::uint32_t kEntries = 2 * kTiles;
   static constexpr std::uint32_t kLse = kEntries + (Score::kEntries ? kEntriesBytes : 0);
   static constexpr std::uint32_t kDelta = kLse + kRows * 4;
-  static constexpr std::uint32_t kPairs = kDelta + kRows * 4;
+  static constexpr std::uint32_t kPieces = kDelta + kRows * 4;
+  static constexpr std::uint32_t kPairs = kPieces + Pieces<Score::kPieces>::kBytes;
   static constexpr int kBytes = static_cast<int>(kPairs);
   static constexpr int kBytesWithPairs = kBytes + kRows * kRows * 4;
 };
@@ -90,7 +94,8 @@ class TilePair {
         lane_(static_cast<int>(threadIdx.x) % 32),
         shared_(shared_memory()),
         rows_(Layout::tiles(shared_)),
-        columns_(Layout::tiles(shared_ + Layout::kTiles)) {}
+        columns_(Layout::tiles(shared_ + Layout::kTiles)),
+        pieces_(shared_ + Layout::kPieces) {}
 
   __device__ int warp() const { return warp_; }
   __device__ int lane() const { return lane_; }
@@ -101,12 +106,17 @@ class TilePair {
   __device__ int group() const { return static_cast<int>(shape_.heads / shape_.kv_heads); }
   __device__ int position(int query) const { return query + static_cast<int>(shape_.query_offset); }
 
+  __device__ const Pieces<Score::kPieces>& pieces() const { return pieces_; }
+  __device__ Entries<Score> entries() const { return {shared_ + Layout::kEntries, pieces_}; }
+
   /// Starts copying 64 queries of a head, with their log-sum-exp and delta.
   __device__ void fetch_queries(int batch, int head, int first) {
     const auto tiles = kTransposed ? columns_ : rows_;
     const CudaSavedForward& saved = launch_.saved;
-    copy_tile<T, D>(tiles.dots, pointer<T>(problem_.q, batch, head), problem_.q.row, first,
-                    queries(), channels());
+    if constexpr (!Score::kStored) {
+      copy_tile<T, D>(tiles.dots, pointer<T>(problem_.q, batch, head), problem_.q.row, first,
+                      queries(), channels());
+    }
     if constexpr (kBackward) {
       copy_tile<T, D>(tiles.values, pointer<T>(saved.d_out, batch, head), saved.d_out.row, first,
                       queries(), channels());
@@ -116,6 +126,7 @@ class TilePair {
       copy_tile<T, kStateDim>(tiles.state, pointer<T>(d_state, batch, head), d_state.row, first,
                               d_state.data ? queries() : 0, state_channels());
     }
+    pieces_.store(problem_.score, head, first, queries());
     const int n = static_cast<int>(threadIdx.x) % kRows, query = first + n;
     const bool exists = query < queries();
     const std::int64_t at = (batch * shape_.heads + head) * shape_.queries + query;
@@ -133,8 +144,10 @@ class TilePair {
   /// Starts copying 64 keys of a kv head.
   __device__ void fetch_keys(int batch, int kv_head, int first) {
     const auto tiles = kTransposed ? rows_ : columns_;
-    copy_tile<T, D>(tiles.dots, pointer<T>(problem_.k, batch, kv_head), problem_.k.row, first,
-                    keys(), channels());
+    if constexpr (!Score::kStored) {
+      copy_tile<T, D>(tiles.dots, pointer<T>(problem_.k, batch, kv_head), problem_.k.row, first,
+                      keys(), channels());
+    }
     if constexpr (kBackward) {
       copy_tile<T, D>(tiles.values, pointer<T>(problem_.v, batch, kv_head), problem_.v.row, first,
                       keys(), channels());
@@ -145,16 +158,20 @@ class TilePair {
     }
   }
 
-  /// Starts copying the entries of the pair of tiles whose first query and key these are.
-  __device__ void fetch_entries(int head, int first_query, int first_key) {
+  /// Waits for what was fetched, and for the entries of the pair of tiles whose first query and key
+  /// these are. All threads call it; the tiles may be fetched again after the next __syncthreads.
+  __device__ void begin(int head, int first_query, int first_key) {
     if constexpr (Score::kEntries) {
       copy_entries(shared_ + Layout::kEntries, problem_.score, head,
                    Chunk<false>::first_distance(position(first_query), first_key));
     }
+    commit_copies();
+    wait_copies<0>();
+    __syncthreads();
+    head_ = head;
+    sum_rows<T, D>(problem_.score, dot_rows(), lane_, row_sum_);
+    pieces_.begin(shared_ + Layout::kEntries);
   }
-
-  /// The rest, once the copies have arrived.
-  __device__ void begin_rows() { sum_rows<T, D>(problem_.score, dot_rows(), lane_, row_sum_); }
 
   /// Scores of the chunk from column `first` of the pair, in log2 units, -inf where masked.
   __device__ Chunk<kTransposed> compute_scores(const Visibility& visibility, int first_query,
@@ -164,13 +181,15 @@ class TilePair {
     const int query = position(first_query);
     const Chunk<kTransposed> chunk(kTransposed ? first_key : query, kTransposed ? query : first_key,
                                    first, warp_, lane_);
-    multiply_rows<T, D>(problem_.score, dot_rows(), row_sum_, columns_.dots, first, lane_, dots);
-    score_chunk(problem_, dots, shared_ + Layout::kEntries, chunk, t);
-    const int row = chunk.row + warp_ * 16, last_row = row + 15;
-    const int column = chunk.column + first, last_column = column + kColumns - 1;
-    const bool whole = kTransposed ? visibility.whole(column, last_column, row, last_row)
-                                   : visibility.whole(row, last_row, column, last_column);
-    if (!whole) mask_chunk<kColumns>(visibility, chunk, t);
+    if constexpr (Score::kStored) {
+      for_each_stored<kColumns>(problem_.score.strip, head_, first_query, first_key, chunk,
+                                [&](int n, int e, float stored) {
+                                  t[n][e] = stored;
+                                  dots.dot[n][e] = 0;
+                                });
+    } else {
+      compute_new_scores(visibility, chunk, first, dots, t);
+    }
     return chunk;
   }
 
@@ -197,7 +216,7 @@ class TilePair {
         const float ds = p == 0 ? 0 : p * (d_score[n][e] - delta) * (1 - tangent * tangent);
         d_score[n][e] = ds;
         const float phase = Score::kDots == 2 ? dots.phase[Score::kDots == 2 ? n : 0][e] : 0;
-        const float entry = entry_of<Score>(shared_ + Layout::kEntries, chunk, n, e);
+        const float entry = entry_of(entries(), chunk, n, e);
         const DotGradients d = problem_.score.gradient(ds, dots.dot[n][e], phase, entry);
         gradient.dot[n][e] = d.dot;
         if constexpr (Score::kDots == 2) gradient.phase[n][e] = d.phase;
@@ -217,6 +236,21 @@ class TilePair {
     accumulate<T, kStateDim, kColumns>(weight, columns_.state, first, lane_, sums);
   }
 
+  /// sums += what the chunk gives to the factors of the thread's two rows.
+  __device__ void add_factors(int first, float (&sums)[2]) const {
+    static_assert(Score::kPieces && !kTransposed);
+    const Chunk<false> chunk(0, 0, first, warp_, lane_);
+#pragma unroll
+    for (int n = 0; n < kColumns / 8; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const float distance = entries().stored(chunk.entry(n, e));
+        const float u = distance * pieces_.factor(chunk.query_in_tile(n, e));
+        sums[e / 2] += d_score[n][e] * (pieces_.slope(u) * distance);
+      }
+    }
+  }
+
   /// Keeps a number for element e of [n] of the chunk from `first`.
   __device__ void store(int first, int n, int e, float value) const {
     const Chunk<kTransposed> chunk(0, 0, first, warp_, lane_);
@@ -234,6 +268,15 @@ class TilePair {
     return load_shared<float>(shared_ + Layout::kLse + static_cast<std::uint32_t>(row) * 4);
   }
 
+  /// Writes one sum a row: of each row's four threads, of the 64 rows from `first` on.
+  __device__ void write_rows(float* to, int first, int count, const float (&sums)[2]) const {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = first + warp_ * 16 + lane_ / 4 + 8 * half;
+      const float sum = quad_sum(sums[half]);
+      if (lane_ % 4 == 0 && row < count) to[row] = sum;
+    }
+  }
   /// Writes the thread's two rows, of the 64 from `first` on, where they exist.
   template <int kDim, class Factor>
   __device__ void write(const CudaTensor& to, int batch, int head, int first, int count, int width,
@@ -258,12 +301,24 @@ class TilePair {
     return shared_ + Layout::kPairs + static_cast<std::uint32_t>(row * kRows + column) * 4;
   }
 
+  __device__ __forceinline__ void compute_new_scores(const Visibility& visibility,
+                                                     const Chunk<kTransposed>& chunk, int first,
+                                                     Dots<kColumns, Score>& dots,
+                                                     float (&t)[kColumns / 8][4]) const {
+    multiply_rows<T, D>(problem_.score, dot_rows(), row_sum_, columns_.dots, first, lane_, dots);
+    score_chunk(problem_, dots, entries(), chunk, t);
+    const int row = chunk.row + warp_ * 16, last_row = row + 15;
+    const int column = chunk.column + first, last_column = column + kColumns - 1;
+    const bool whole = kTransposed ? visibility.whole(column, last_column, row, last_row)
+                                   : visibility.whole(row, last_row, column, last_column);
+    if (!whole) mask_chunk<kColumns>(visibility, chunk, t);
+  }
+
   /// The log-sum-exp or delta of an element's query.
   __device__ float of_query(std::uint32_t array, const Chunk<kTransposed>& chunk, int n,
                             int e) const {
-    const int at =
-        kTransposed ? chunk.column_in_tile + n * 8 + e % 2 : chunk.row_in_tile + 8 * (e / 2);
-    return load_shared<float>(shared_ + array + static_cast<std::uint32_t>(at) * 4);
+    return load_shared<float>(shared_ + array +
+                              static_cast<std::uint32_t>(chunk.query_in_tile(n, e)) * 4);
   }
 
   /// d_score = d_out . v (+ d_out_state . state), the gradients of the weights.
@@ -286,9 +341,11 @@ class TilePair {
   const Problem<Score>& problem_;
   const AttentionShape& shape_;
   int warp_, lane_;
+  int head_ = 0;  // of the pair of tiles
   std::uint32_t shared_;
   typename Layout::Tiles rows_, columns_;
   float row_sum_[2] = {0, 0};
+  [[no_unique_address]] Pieces<Score::kPieces> pieces_;
 };
 
 }  // namespace phasescope::kernels::cuda

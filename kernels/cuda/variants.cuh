@@ -26,8 +26,13 @@ concept DeviceScore = requires(const S& score, float x, std::int64_t n) {
   // another one where the table does not reach: such pairs are masked.
   { S::kEntries } -> std::convertible_to<bool>;
   { score.entry(n, n) } -> std::same_as<const float*>;
+  // Whether the entry is FIRE's distance, which Pieces make a bias of.
+  { S::kPieces } -> std::convertible_to<bool>;
   // Whether the weights average a second value stream.
   { S::kState } -> std::convertible_to<bool>;
+  // Whether the scores of some rows lie in memory, masked, and nothing is computed but what follows
+  // from them: score.strip.
+  { S::kStored } -> std::convertible_to<bool>;
   // Score in log2 units from the dot products and the entry.
   { score.score(x, x, x) } -> std::same_as<float>;
   // Gradients of the dot products from that of the score (natural units); what is q.k's alone,
@@ -39,7 +44,9 @@ concept DeviceScore = requires(const S& score, float x, std::int64_t n) {
 struct ScoreDefaults {
   static constexpr int kDots = 1;
   static constexpr bool kEntries = false;
+  static constexpr bool kPieces = false;
   static constexpr bool kState = false;
+  static constexpr bool kStored = false;
   __device__ const float* entry(std::int64_t, std::int64_t) const { return nullptr; }
   __device__ __forceinline__ DotGradients gradient(float d_score, float, float, float) const {
     return {d_score, 0};
@@ -67,10 +74,19 @@ __device__ __forceinline__ std::int64_t clamped(std::int64_t at, std::int64_t le
   return max(std::int64_t{0}, min(at, length - 1));
 }
 
-/// s = scale q.k + b[h][lambda].
-struct TableScore : ScoreDefaults {
+/// s = scale q.k + entry.
+struct BiasScore : ScoreDefaults {
   static constexpr bool kEntries = true;
   float scale = 1;
+
+  __device__ __forceinline__ float score(float dot, float, float entry) const {
+    return fmaf(dot, scale * kLog2e, entry * kLog2e);
+  }
+  __device__ float factor(int) const { return scale; }
+};
+
+/// The entry is b[h][lambda].
+struct TableScore : BiasScore {
   TableVariant table;
 
   __device__ const float* entry(std::int64_t head, std::int64_t distance) const {
@@ -78,12 +94,19 @@ struct TableScore : ScoreDefaults {
                                                       : distance - table.first_distance;
     return table.values + head * table.head_stride + clamped(at, table.length);
   }
-  __device__ __forceinline__ float score(float dot, float, float entry) const {
-    return fmaf(dot, scale * kLog2e, entry * kLog2e);
-  }
-  __device__ float factor(int) const { return scale; }
 };
 static_assert(DeviceScore<TableScore>);
+
+/// The entry is FIRE's distance[lambda], and then the bias that its pieces make of it.
+struct FireScore : BiasScore {
+  static constexpr bool kPieces = true;
+  FireVariant fire;
+
+  __device__ const float* entry(std::int64_t, std::int64_t distance) const {
+    return fire.distance + clamped(distance, fire.length);
+  }
+};
+static_assert(DeviceScore<FireScore>);
 
 /// x - 2 pi round(x / 2 pi), within [-pi, pi], where the fast cosine is exact to 2^-21: 2 pi in two
 /// parts, so that what is lost is the rounding of x itself.
@@ -122,5 +145,30 @@ struct TapaScore : ScoreDefaults {
   }
 };
 static_assert(DeviceScore<TapaScore>);
+
+/// One number for each pair of some query rows of a batch entry and all its keys, for all heads:
+/// (heads, rows, keys), rows and keys in whole tiles.
+struct Strip {
+  float* data = nullptr;
+  std::int64_t batch = 0;
+  std::int64_t first = 0, last = 0;  // rows of the queries; first is a tile's
+  std::int64_t rows = 0;             // that there is room for
+  std::int64_t keys = 0;             // in whole tiles
+
+  /// Of a query row of a head and key 0.
+  __device__ float* row(std::int64_t head, std::int64_t query) const {
+    return data + (head * rows + (query - first)) * keys;
+  }
+};
+
+/// Scores that other kernels left (CAPE's), in log2 units, capped, -inf where masked.
+struct StoredScore : ScoreDefaults {
+  static constexpr bool kStored = true;
+  Strip strip;
+
+  __device__ float score(float, float, float) const { return 0; }
+  __device__ float factor(int) const { return 1; }
+};
+static_assert(DeviceScore<StoredScore>);
 
 }  // namespace phasescope::kernels::cuda

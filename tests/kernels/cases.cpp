@@ -190,7 +190,7 @@ void Case::make_variant(const Problem& problem, Random& random) {
                                                           : CapeForm::content;
     const bool wide = problem.kind == Kind::cape || problem.kind == Kind::cape_concat;
     const std::int64_t width = wide ? 2 * s.heads : s.heads;
-    cape.hidden = 19;  // not a multiple of any tile
+    cape.hidden = problem.hidden;
     table = random.normal(s.heads * length);
     w1 = random.normal(cape.hidden * width, 1 / std::sqrt(static_cast<float>(width)));
     b1 = random.normal(cape.hidden);

@@ -37,7 +37,8 @@ struct Problem {
   float soft_cap = 0;
   Padding padding = Padding::none;
   std::uint32_t seed = 1;
-  std::int64_t knots = 9;  ///< of fire
+  std::int64_t knots = 9;    ///< of fire
+  std::int64_t hidden = 19;  ///< of cape; not a multiple of any tile
 };
 std::string problem_name(const Problem& problem);
 

@@ -17,10 +17,6 @@
 namespace phasescope::kernels::testing {
 namespace {
 
-/// What the CUDA form has; the others fall back to the plain twin.
-const Kind kKinds[] = {Kind::plain, Kind::table,       Kind::table_signed,
-                       Kind::tapa,  Kind::tapa_linear, Kind::tape};
-
 bool has_phase(Kind kind) { return kind == Kind::tapa || kind == Kind::tapa_linear; }
 
 /// All row probes of a case.
@@ -212,11 +208,50 @@ struct PlainBackward {
   }
 
   std::vector<std::vector<float>*> all() {
-    return {&plain.dq, &plain.dk, &plain.dv, &plain.d_state, &plain.d_table};
+    return {&plain.dq,      &plain.dk,       &plain.dv,      &plain.d_state,
+            &plain.d_table, &plain.d_factor, &plain.d_slope, &plain.d_intercept,
+            &plain.d_w1,    &plain.d_b1,     &plain.d_w2,    &plain.d_b2};
   }
 
   Reference<float>& plain;
 };
+
+/// Sums over pairs of d score times up to |slope| factor, |slope| distance, u or 1. Like a table's
+/// entry, each carries the rounding of d channels of out for each of its rows, here of all heads or
+/// all distances.
+void expect_right_fire(const Case& c, const Reference<double>& truth, const Reference<float>& plain,
+                       double floor) {
+  const AttentionShape& s = truth.s;
+  const auto largest = [](const std::vector<float>& values) {
+    float most = 0;
+    for (const float x : values) most = std::max(most, std::abs(x));
+    return static_cast<double>(most);
+  };
+  const double rows = std::sqrt(static_cast<double>(s.head_dim * s.batch * s.queries));
+  const double slope = largest(c.slope), heads = std::sqrt(static_cast<double>(s.heads));
+  expect_close("d_distance", c.d_table, plain.d_table, truth.d_table, floor,
+               rows * heads * slope * largest(c.factor));
+  expect_close(
+      "d_factor", c.d_factor, plain.d_factor, truth.d_factor, floor,
+      std::sqrt(static_cast<double>(s.head_dim * s.batch)) * heads * slope * largest(c.table));
+  expect_close("d_slope", c.d_slope, plain.d_slope, truth.d_slope, floor, rows);
+  expect_close("d_intercept", c.d_intercept, plain.d_intercept, truth.d_intercept, floor, rows);
+}
+
+/// Sums over the pairs of all rows, whose scores' gradients carry the rounding of d channels of
+/// out.
+void expect_right_network(const Case& c, const Reference<double>& truth,
+                          const Reference<float>& plain, double floor) {
+  const AttentionShape& s = truth.s;
+  const double rows = std::sqrt(static_cast<double>(s.head_dim * s.batch * s.queries));
+  if (std::get<CapeVariant>(c.inputs.variant).form != CapeForm::content) {
+    expect_close("d_table", c.d_table, plain.d_table, truth.d_table, floor, rows);
+  }
+  expect_close("d_w1", c.d_w1, plain.d_w1, truth.d_w1, floor, rows);
+  expect_close("d_b1", c.d_b1, plain.d_b1, truth.d_b1, floor, rows);
+  expect_close("d_w2", c.d_w2, plain.d_w2, truth.d_w2, floor, rows);
+  expect_close("d_b2", c.d_b2, plain.d_b2, truth.d_b2, floor, rows);
+}
 
 void expect_right_gradients(const HalfType& type, const Case& c, Reference<double>& truth,
                             Reference<float>& weights, double floor) {
@@ -232,7 +267,9 @@ void expect_right_gradients(const HalfType& type, const Case& c, Reference<doubl
   if (!c.d_state.empty()) {
     expect_close("d_state", c.d_state, twin.plain.d_state, truth.d_state, floor, size);
   }
-  if (!c.d_table.empty()) {
+  if (!c.d_factor.empty()) expect_right_fire(c, truth, twin.plain, floor);
+  if (!c.d_w1.empty()) expect_right_network(c, truth, twin.plain, floor);
+  if (std::holds_alternative<TableVariant>(c.inputs.variant)) {
     // An entry sums over rows whose delta = d_out . out carries the rounding of d channels of out
     // (the plain operation's delta is a sum of weights, and may have less).
     const AttentionShape& s = truth.s;
@@ -252,6 +289,8 @@ void expect_right(const HalfType& type, const Problem& problem, bool with_probes
   SCOPED_TRACE(std::string(type.name) + " " + problem_name(problem));
   Case c(problem);
   DeviceCase device(type, c);
+  // Strips of CAPE of 64 rows, and of all.
+  if (with_probes) device.attention.cape_bytes = 1;
   std::unique_ptr<DeviceProbes> probes;
   std::unique_ptr<DeviceBuckets> buckets;
   if (with_probes) {
@@ -349,48 +388,34 @@ TEST_P(Cuda, IsRightWhereRowsSeeNoKey) {
   for (const float x : c.dv) EXPECT_EQ(x, 0.0f);
 }
 
+// Windows of 2 and 66: one pair in a tile of its own.
+const MaskSizes kMasks{
+    .window = {1, 1, 1, 130, 130, 16},
+    .windows = {1, 2, 17, 66},
+    .late = {.batch = 1,
+             .heads = 2,
+             .kv_heads = 2,
+             .queries = 40,
+             .keys = 230,
+             .head_dim = 48,
+             .query_offset = 180,
+             .window = 60},
+    .padding = {3, 1, 1, 90, 90, 16},
+    .padding_window = 30,
+    .cap = {1, 2, 1, 81, 81, 16},
+    .cap_and_masks = {2, 2, 2, 70, 70, 16, 0, true, 0, 40},
+};
+
 TEST_P(Cuda, IsRightWithAWindow) {
-  // 2 and 66: one pair in a tile of its own.
-  for (const std::int64_t window : {1, 2, 17, 66}) {
-    for (const bool causal : {true, false}) {
-      Problem problem{GetParam()};
-      problem.shape = {1, 1, 1, 130, 130, 16};
-      problem.shape.causal = causal;
-      problem.shape.window = window;
-      check(problem);
-    }
-  }
-  Problem problem{GetParam()};
-  problem.shape = {1, 2, 2, 40, 230, 48};
-  problem.shape.query_offset = 180;
-  problem.shape.window = 60;
-  check(problem);
-  problem.shape.query_offset = -20;  // the first queries see no key
-  check(problem);
+  for (const Problem& problem : window_problems(GetParam(), kMasks)) check(problem);
 }
 
 TEST_P(Cuda, IsRightWithPadding) {
-  for (const Padding padding : {Padding::left, Padding::right, Padding::holes}) {
-    for (const bool causal : {true, false}) {
-      Problem problem{GetParam()};
-      problem.shape = {3, 1, 1, 90, 90, 16};  // the third text is padding alone
-      problem.shape.causal = causal;
-      problem.padding = padding;
-      check(problem);
-      problem.shape.window = 30;
-      check(problem);
-    }
-  }
+  for (const Problem& problem : padding_problems(GetParam(), kMasks)) check(problem);
 }
 
 TEST_P(Cuda, IsRightWithASoftCap) {
-  Problem problem{GetParam()};
-  problem.shape = {1, 2, 1, 81, 81, 16};
-  // Scores far below the cap, about it, and far above.
-  for (const float cap : {50.0f, 1.5f, 0.1f}) {
-    problem.soft_cap = cap;
-    check(problem);
-  }
+  for (const Problem& problem : soft_cap_problems(GetParam(), kMasks)) check(problem);
 }
 
 TEST_P(Cuda, GivesTheSameBitsEveryTime) {
@@ -402,8 +427,9 @@ TEST_P(Cuda, GivesTheSameBitsEveryTime) {
   for (int n = 0; n < 3; ++n) {
     device.forward();
     device.backward();
-    std::vector<std::vector<float>> results{c.out, c.out_state, c.lse,     c.dq,
-                                            c.dk,  c.dv,        c.d_state, c.d_table};
+    std::vector<std::vector<float>> results{
+        c.out,      c.out_state, c.lse,         c.dq,   c.dk,   c.dv,   c.d_state, c.d_table,
+        c.d_factor, c.d_slope,   c.d_intercept, c.d_w1, c.d_b1, c.d_w2, c.d_b2};
     if (n == 0) first = results;
     EXPECT_TRUE(results == first);
   }
@@ -432,7 +458,7 @@ TEST_P(Cuda, LongIsRightInLongTexts) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kernels, Cuda, ::testing::ValuesIn(kKinds),
+INSTANTIATE_TEST_SUITE_P(Kernels, Cuda, ::testing::ValuesIn(all_kinds()),
                          [](const auto& info) { return kind_name(info.param); });
 
 class CudaTables : public Cuda {};
@@ -446,6 +472,48 @@ TEST_P(CudaTables, MaskWithMinusInfinity) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(Kernels, CudaTables, ::testing::Values(Kind::table, Kind::table_signed),
+                         [](const auto& info) { return kind_name(info.param); });
+
+class CudaFire : public Cuda {};
+
+// No knot, one, as many as an MLP of 33 units has, and the most.
+TEST_P(CudaFire, IsRightForEveryNumberOfKnots) {
+  Problem problem{GetParam()};
+  problem.shape = {2, 2, 1, 130, 130, 16};
+  for (const std::int64_t knots : {0, 1, 33, 63}) {
+    problem.knots = knots;
+    check(problem);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Kernels, CudaFire, ::testing::Values(Kind::fire),
+                         [](const auto& info) { return kind_name(info.param); });
+
+class CudaCape : public Cuda {};
+
+// Both numbers of units that a thread keeps, full and not, and 32 heads.
+TEST_P(CudaCape, IsRightForManyHeadsAndUnits) {
+  Problem problem{GetParam()};
+  for (const auto& [heads, hidden] : {std::pair{1, 1}, {3, 64}, {5, 33}, {32, 32}}) {
+    problem.shape = {2, heads, heads, 70, 70, 16};
+    problem.hidden = hidden;
+    check(problem);
+    check(problem);
+  }
+}
+
+// The gradient of the table's first entry is of all keys after their query.
+TEST_P(CudaCape, IsRightForLaterKeysInStrips) {
+  for (const HalfType& type : kTypes) {
+    Problem problem{GetParam()};
+    problem.shape = {2, 4, 2, 200, 150, 24};
+    problem.shape.query_offset = -30;
+    problem.shape.causal = false;
+    expect_right(type, problem, true);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Kernels, CudaCape,
+                         ::testing::Values(Kind::cape, Kind::cape_concat, Kind::cape_add_residual,
+                                           Kind::cape_content),
                          [](const auto& info) { return kind_name(info.param); });
 
 TEST(CudaChecks, RefuseWhatTheKernelsCannotDo) {
@@ -467,7 +535,40 @@ TEST(CudaChecks, RefuseWhatTheKernelsCannotDo) {
   refuses([](CudaAttention& a) { a.soft_cap = -1; });
   refuses([](CudaAttention& a) { std::get<TableVariant>(a.variant).length = 10; });
   refuses([](CudaAttention& a) { a.variant = TapaVariant{}; });
-  refuses([](CudaAttention& a) { a.variant = CudaTapeVariant{a.k, 64}; });
+  refuses([](CudaAttention& a) { a.variant = FireVariant{}; });
+  refuses([](CudaAttention& a) { a.variant = CapeVariant{}; });
+  refuses([](CudaAttention& a) { a.variant = CudaTapeVariant{a.k, 136}; });
+}
+
+TEST(CudaChecks, RefuseMoreOfFireAndCapeThanTheyKeep) {
+  std::string reason;
+  if (!cuda_available(reason)) GTEST_SKIP() << reason;
+  Problem fire{Kind::fire};
+  fire.shape = {1, 2, 1, 20, 20, 64};
+  fire.knots = 64;
+  Case many(fire);
+  EXPECT_THROW(DeviceCase(kTypes[0], many).forward(), std::invalid_argument);
+  fire.knots = 2;
+  Case full(fire);
+  DeviceCase uncausal(kTypes[0], full);
+  uncausal.attention.shape.causal = false;
+  EXPECT_THROW(uncausal.forward(), std::invalid_argument);
+
+  Problem cape{Kind::cape};
+  cape.shape = {1, 2, 1, 20, 20, 64};
+  cape.hidden = 65;
+  Case wide(cape);
+  EXPECT_THROW(DeviceCase(kTypes[0], wide).forward(), std::invalid_argument);
+  // The forward pass has room for these, the network's gradients have not.
+  cape.shape.heads = 64;
+  cape.hidden = 64;
+  Case large(cape);
+  DeviceCase device(kTypes[0], large);
+  device.forward();
+  EXPECT_THROW(device.backward(), std::invalid_argument);
+  const auto last = std::get<CapeVariant>(device.attention.variant).length;
+  std::get<CapeVariant>(device.attention.variant).length = std::min<std::int64_t>(last, 19);
+  EXPECT_THROW(device.forward(), std::invalid_argument);
 }
 
 }  // namespace

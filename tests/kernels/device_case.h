@@ -97,6 +97,14 @@ class DeviceCase {
         out_(type, c.out),
         out_state_(type, c.out_state),
         table_(c.table),
+        factor_(c.factor),
+        knots_(c.knots),
+        slope_(c.slope),
+        intercept_(c.intercept),
+        w1_(c.w1),
+        b1_(c.b1),
+        w2_(c.w2),
+        b2_(c.b2),
         real_(c.real),
         lse_(c.lse.size()),
         d_out_(type, c.d_out),
@@ -105,7 +113,14 @@ class DeviceCase {
         dk_(type, c.dk),
         dv_(type, c.dv),
         d_state_(type, c.d_state),
-        d_table_(c.d_table.size()) {
+        d_table_(c.d_table.size()),
+        d_factor_(c.d_factor.size()),
+        d_slope_(c.d_slope.size()),
+        d_intercept_(c.d_intercept.size()),
+        d_w1_(c.d_w1.size()),
+        d_b1_(c.d_b1.size()),
+        d_w2_(c.d_w2.size()),
+        d_b2_(c.d_b2.size()) {
     attention.shape = c.inputs.shape;
     attention.type = type.type;
     attention.scale = c.inputs.scale;
@@ -121,6 +136,8 @@ class DeviceCase {
   }
 
   void forward() {
+    const DeviceArray<char> scores(cuda_score_workspace(attention));
+    outputs.score_workspace = scores.data();
     cuda_attention_forward(attention, outputs);
     PHASESCOPE_CUDA(cudaDeviceSynchronize());
     c_.out = out_.values();
@@ -144,6 +161,16 @@ class DeviceCase {
     } else if (const auto* table = std::get_if<TableGradients>(&c_.gradients.variant)) {
       gradients.d_table = d_table_.data();
       gradients.d_table_stride = table->head_stride;
+    } else if (const auto* fire = std::get_if<FireGradients>(&c_.gradients.variant)) {
+      gradients.fire = {d_table_.data(), d_factor_.data(), d_slope_.data(), d_intercept_.data(),
+                        fire->head_stride};
+    } else if (const auto* cape = std::get_if<CapeGradients>(&c_.gradients.variant)) {
+      gradients.cape = {cape->values ? d_table_.data() : nullptr,
+                        cape->head_stride,
+                        d_w1_.data(),
+                        d_b1_.data(),
+                        d_w2_.data(),
+                        d_b2_.data()};
     }
     cuda_attention_backward(attention, saved, gradients);
     PHASESCOPE_CUDA(cudaDeviceSynchronize());
@@ -151,7 +178,16 @@ class DeviceCase {
     c_.dk = dk_.values();
     c_.dv = dv_.values();
     c_.d_state = d_state_.values();
-    if (!c_.d_table.empty()) c_.d_table = d_table_.values();
+    if (gradients.d_table || gradients.fire.distance || gradients.cape.values) {
+      c_.d_table = d_table_.values();
+    }
+    c_.d_factor = d_factor_.values();
+    c_.d_slope = d_slope_.values();
+    c_.d_intercept = d_intercept_.values();
+    c_.d_w1 = d_w1_.values();
+    c_.d_b1 = d_b1_.values();
+    c_.d_w2 = d_w2_.values();
+    c_.d_b2 = d_b2_.values();
   }
 
   CudaAttention attention;
@@ -172,16 +208,34 @@ class DeviceCase {
     if (const auto* tape = std::get_if<TapeVariant>(&c_.inputs.variant)) {
       return CudaTapeVariant{state_.tensor(tape->state), tape->state_dim};
     }
+    if (const auto* fire = std::get_if<FireVariant>(&c_.inputs.variant)) {
+      FireVariant result = *fire;
+      result.distance = table_.data();
+      result.factor = factor_.data();
+      result.knots = knots_.data();
+      result.slope = slope_.data();
+      result.intercept = intercept_.data();
+      return result;
+    }
+    if (const auto* cape = std::get_if<CapeVariant>(&c_.inputs.variant)) {
+      CapeVariant result = *cape;
+      result.values = cape->values ? table_.data() : nullptr;
+      result.w1 = w1_.data();
+      result.b1 = b1_.data();
+      result.w2 = w2_.data();
+      result.b2 = b2_.data();
+      return result;
+    }
     return PlainVariant{};
   }
 
   Case& c_;
   HalfArray q_, k_, v_, state_, out_, out_state_;
-  DeviceArray<float> table_;
+  DeviceArray<float> table_, factor_, knots_, slope_, intercept_, w1_, b1_, w2_, b2_;
   DeviceArray<std::uint8_t> real_;
   DeviceArray<float> lse_;
   HalfArray d_out_, d_out_state_, dq_, dk_, dv_, d_state_;
-  DeviceArray<float> d_table_;
+  DeviceArray<float> d_table_, d_factor_, d_slope_, d_intercept_, d_w1_, d_b1_, d_w2_, d_b2_;
 };
 
 }  // namespace phasescope::kernels::testing

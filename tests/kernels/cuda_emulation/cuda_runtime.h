@@ -2,6 +2,7 @@
 // Stands in for CUDA's header when kernels/cuda is compiled for the CPU (emulator.h): as much of it
 // as the kernels and their tests use.
 
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -27,6 +28,7 @@ using std::min;
 using cudaError_t = int;
 inline constexpr cudaError_t cudaSuccess = 0;
 inline constexpr cudaError_t cudaErrorInvalidValue = 1;
+inline constexpr cudaError_t cudaErrorMemoryAllocation = 2;
 inline const char* cudaGetErrorString(cudaError_t) { return "refused by the emulation"; }
 
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost };
@@ -58,6 +60,10 @@ struct dim3 {
   unsigned x = 1, y = 1, z = 1;
 };
 
+struct alignas(8) float2 {
+  float x, y;
+};
+
 // ---- Device ------------------------------------------------------------------------------------
 
 inline void __syncthreads(phasescope::kernels::emulation::Place where =
@@ -87,6 +93,27 @@ T __shfl_xor_sync(unsigned, T value, int mask,
       &lane, where);
   return lane.result;
 }
+
+/// Bit n is lane n's condition.
+inline unsigned __ballot_sync(unsigned, bool condition,
+                              phasescope::kernels::emulation::Place where =
+                                  phasescope::kernels::emulation::Place::current()) {
+  struct Lane {
+    bool condition;
+    unsigned result;
+  } lane{condition, 0};
+  phasescope::kernels::emulation::join_warp(
+      [](void* const* lanes) {
+        unsigned bits = 0;
+        for (unsigned n = 0; n < 32; ++n) {
+          bits |= (static_cast<Lane*>(lanes[n])->condition ? 1u : 0u) << n;
+        }
+        for (unsigned n = 0; n < 32; ++n) static_cast<Lane*>(lanes[n])->result = bits;
+      },
+      &lane, where);
+  return lane.result;
+}
+inline int __popc(unsigned bits) { return std::popcount(bits); }
 
 inline float __cosf(float x) { return std::cos(x); }
 inline float __sinf(float x) { return std::sin(x); }

@@ -26,8 +26,9 @@
 //
 // What it does not show:
 //   - the memory model of a device: everything here is sequentially consistent, so a missing fence
-//     on global memory, or two blocks that write the same place, go unseen; nor are ordinary loads
-//     from global memory checked against the bounds
+//     on global memory, or two blocks that write the same place, go unseen; of ordinary loads from
+//     global memory only those past the end of an allocation (and its up to 15 bytes of alignment)
+//     are found: the program stops
 //   - a write of shared memory that another lane of the same warp has just read
 //   - how tensor cores round: sums of 16 products are exact here and rounded once to float32
 //   - the fast functions' errors: 2^x, log2f, __cosf and __sinf are the C library's

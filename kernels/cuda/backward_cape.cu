@@ -1,0 +1,73 @@
+#include "kernels/cuda/cape_dispatch.cuh"
+#include "kernels/cuda/cape_gradients.cuh"
+#include "kernels/cuda/launchers.h"
+
+namespace phasescope::kernels::cuda {
+namespace {
+
+/// What a strip adds to the gradients; alone, of no rows, it ends dk and dv.
+template <typename T, int D>
+void launch_strip(const CudaAttention& a, const CapeGradientLaunch& parameters) {
+  const Strip& strip = parameters.content;
+  const CapeLaunch scores{parameters.pairs.problem, strip, parameters.network, a.scale};
+  const unsigned heads = static_cast<unsigned>(a.shape.heads);
+  const dim3 keys{tiles_of(a.shape.keys), static_cast<unsigned>(a.shape.kv_heads), 1};
+  const dim3 queries{tiles_of(strip.last - strip.first), heads, 1};
+  if (queries.x > 0) launch_scores<T, D>(a, scores);
+  launch(&cape_dv_kernel<T, D>, keys, kThreads, PairLayout<D, StoredScore>::kBytes, a.stream,
+         parameters);
+  launch(&cape_gradients_kernel, dim3{tile_distances(a.shape), 1, 1}, kThreads,
+         static_cast<int>(cape_gradient_bytes(a.shape.heads, parameters.network.cape.hidden)),
+         a.stream, parameters);
+  if (queries.x > 0) {
+    launch(&cape_dq_kernel<T, D>, queries, kThreads, kTileBytes<D>, a.stream, parameters);
+  }
+  launch(&cape_dk_kernel<T, D>, keys, kThreads, kTileBytes<D>, a.stream, parameters);
+}
+
+void launch_joins(const CudaAttention& a, const CapeJoinLaunch& parameters) {
+  const CapeNetwork& net = parameters.network;
+  const unsigned heads = static_cast<unsigned>(net.heads);
+  const std::int64_t hidden = net.cape.hidden;
+  launch(&cape_join_kernel,
+         dim3{blocks_of(net.distances), static_cast<unsigned>(hidden) + heads, 1}, kThreads, 0,
+         a.stream, parameters);
+  if (parameters.to.values) {
+    launch(&cape_values_kernel, dim3{blocks_of(net.cape.length), heads, 1}, kThreads, 0, a.stream,
+           parameters);
+  }
+  const std::int64_t numbers = hidden * std::max(net.layout.width, net.heads);
+  launch(&cape_weights_kernel, dim3{static_cast<unsigned>(numbers), 4, 1}, kThreads, kThreads * 8,
+         a.stream, parameters);
+}
+
+}  // namespace
+
+void backward_cape(const CudaAttention& a, const CudaSavedForward& saved,
+                   const CudaGradients& gradients) {
+  const CapeMemory memory(a, gradients.workspace, true);
+  const CapeNetwork network = cape_network(a, memory);
+  launch_tables(a, network);
+  with_type_and_dim(a, [&](auto type, auto dim) {
+    using T = decltype(type);
+    constexpr int kDim = decltype(dim)::value;
+    if (a.shape.queries > 0) launch_delta<T>(a, saved, 0, memory.delta);
+    for_each_strip(a, memory, [&](const Strip& strip) {
+      Strip content = strip;
+      content.data = memory.content;
+      const BackwardLaunch<StoredScore> pairs{problem_of(a, StoredScore{.strip = strip}),
+                                              saved,
+                                              gradients,
+                                              memory.delta,
+                                              nullptr,
+                                              nullptr,
+                                              nullptr};
+      launch_strip<T, kDim>(
+          a, {pairs, content, network, memory, a.scale, strip.batch == 0 && strip.first == 0,
+              strip.last == a.shape.queries});
+    });
+  });
+  launch_joins(a, {a.shape, network, memory, gradients.cape});
+}
+
+}  // namespace phasescope::kernels::cuda

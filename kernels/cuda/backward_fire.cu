@@ -1,0 +1,37 @@
+#include <algorithm>
+
+#include "kernels/cuda/dispatch.cuh"
+#include "kernels/cuda/fire_kernel.cuh"
+#include "kernels/cuda/launchers.h"
+
+namespace phasescope::kernels::cuda {
+namespace {
+
+/// The gradients of FIRE's arrays, in two launches.
+template <typename T, int D>
+void launch_fire(const CudaAttention& a, const FireVariant& fire,
+                 const BackwardLaunch<FireScore>& parameters) {
+  const unsigned heads = static_cast<unsigned>(a.shape.heads);
+  launch(&attention_pieces_kernel<T, D>, dim3{tile_distances(a.shape), heads, 1}, kThreads,
+         PairLayout<D, FireScore>::kBytesWithPairs + kBlockSumBytes, a.stream, parameters);
+  const std::int64_t entries =
+      std::max({fire.length, a.shape.queries, a.shape.heads * fire.segments});
+  launch(&attention_fire_kernel, dim3{blocks_of(entries), 3, 1}, kThreads, 0, a.stream,
+         FireLaunch{a.shape, fire, parameters.diagonals, parameters.factors, parameters.pieces,
+                    parameters.gradients.fire});
+}
+
+}  // namespace
+
+void backward_fire(const CudaAttention& attention, const CudaSavedForward& saved,
+                   const CudaGradients& gradients) {
+  const auto& fire = std::get<FireVariant>(attention.variant);
+  const FireGradients& to = gradients.fire;
+  backward_with(attention, saved, gradients, FireScore{{.scale = attention.scale}, fire},
+                [&](auto type, auto dim, const auto& parameters) {
+                  if (!to.distance && !to.factor && !to.slope && !to.intercept) return;
+                  launch_fire<decltype(type), decltype(dim)::value>(attention, fire, parameters);
+                });
+}
+
+}  // namespace phasescope::kernels::cuda
