@@ -88,16 +88,17 @@ Texts tokenised(const std::vector<formats::NamedText>& texts, const formats::Tok
 }
 
 Texts texts_of_ids(const std::vector<std::vector<std::int64_t>>& ids, std::int64_t vocabulary,
-                   std::int64_t length) {
+                   std::int64_t length, const std::string& source) {
   Texts out;
   out.corpus = ids.size() > 1;
   for (const std::vector<std::int64_t>& list : ids) {
-    const std::string name = "ids " + std::to_string(out.items.size());
+    const std::string name =
+        out.corpus ? source + ", list " + std::to_string(out.items.size()) : source;
     if (list.empty()) throw formats::bad_input("the list of ids is empty", name);
     formats::check_ids(list, vocabulary, name);
     out.items.push_back({name, "", list, {}});
   }
-  if (out.items.empty()) throw formats::bad_input("there are no ids to read", "ids");
+  if (out.items.empty()) throw formats::bad_input("there are no ids to read", source);
   cut(out, length);
   return out;
 }

@@ -50,9 +50,14 @@ formats::NamedText first_session_text();
 Texts tokenised(const std::vector<formats::NamedText>& texts, const formats::Tokenizer& tokenizer,
                 std::int64_t length);
 
-// Ids as they are; checked against the vocabulary. Cut to `length` tokens (0: not cut).
+// Ids as they are; checked against the vocabulary. Cut to `length` tokens (0: not cut). `source`
+// names the file they are from, for errors. Throws Error "bad_input" for none, and for ids outside
+// the vocabulary.
 Texts texts_of_ids(const std::vector<std::vector<std::int64_t>>& ids, std::int64_t vocabulary,
-                   std::int64_t length);
+                   std::int64_t length, const std::string& source = "ids");
+
+// How many are drawn where a model with a tokenizer reads the validation texts.
+inline constexpr std::int64_t kRandomTexts = 64;
 
 // Seeded random ids, for a model without a tokenizer.
 Texts random_texts(std::int64_t count, std::int64_t length, std::int64_t vocabulary,

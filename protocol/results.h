@@ -179,6 +179,9 @@ struct MetricInfo {
 // mask hides wholly (a NaN cell is a NaN weight).
 struct HeadsResult {
   std::string model;
+  // Of an encoder-decoder: whose heads, by the prefixes of `capture`: "enc", "dec" or "cross" (the
+  // decoder's attention to the encoder). Empty for a model of one stack.
+  std::string stack;
   bool corpus = false;  // values carry intervals over texts
   int64_t layers = 0, heads = 0;
   std::vector<MetricInfo> metrics;
@@ -193,11 +196,9 @@ namespace detail {
 template <>
 struct Form<HeadsResult> {
   static json write(const HeadsResult& r) {
-    json out = {{"model", r.model},
-                {"corpus", r.corpus},
-                {"layers", r.layers},
-                {"heads", r.heads},
-                {"sink_rate", write_double(r.sink_rate)},
+    json out = {{"model", r.model},     {"stack", r.stack},
+                {"corpus", r.corpus},   {"layers", r.layers},
+                {"heads", r.heads},     {"sink_rate", write_double(r.sink_rate)},
                 {"rows", json::array()}};
     out["metrics"] = Form<std::vector<MetricInfo>>::write(r.metrics);
     out["model_values"] = Form<std::map<std::string, Interval>>::write(r.model_values);
@@ -214,6 +215,7 @@ struct Form<HeadsResult> {
   }
   static void read(const json& j, HeadsResult& r) {
     j.at("model").get_to(r.model);
+    r.stack = j.value("stack", std::string{});
     j.at("corpus").get_to(r.corpus);
     j.at("layers").get_to(r.layers);
     j.at("heads").get_to(r.heads);
@@ -249,13 +251,16 @@ struct Form<HeadsResult> {
 
 // ---- map ----------------------------------------------------------------------------------------
 
-// Tensor `map` (h, w) f32: rows are queries from the top, columns keys from the left, -inf where
-// the mask hides every pair of a cell (a NaN cell holds a NaN). Tensors `row_profile` (h) and
-// `column_profile` (w): means over the unmasked pairs of each row and column of cells.
+// Tensor `map` (h, w), f64 where the model was computed in it and f32 otherwise: rows are queries
+// from the top, columns keys from the left, -inf where the mask hides every pair of a cell (a NaN
+// cell holds a NaN). Tensors `row_profile` (h) and `column_profile` (w): means over the unmasked
+// pairs of each row and column of cells.
 struct MapResult {
   std::string model;
+  std::string stack;            // as in HeadsResult
   int64_t layer = 0, head = 0;  // head -1: the mean of all heads of the layer
-  int64_t tokens = 0;
+  int64_t tokens = 0;           // queries
+  int64_t keys = 0;             // as many but in cross attention
   int64_t row_begin = 0, row_end = 0, column_begin = 0, column_end = 0;
   int64_t height = 0, width = 0;
   std::string of = "weight";  // weight, score, content, positional
@@ -264,7 +269,8 @@ struct MapResult {
   Provenance provenance;
   template <class V>
   void fields(V& v) {
-    v("model", model), v("layer", layer), v("head", head), v("tokens", tokens);
+    v("model", model), v("stack", stack), v("layer", layer), v("head", head);
+    v("tokens", tokens), v("keys", keys);
     v("row_begin", row_begin), v("row_end", row_end), v("column_begin", column_begin);
     v("column_end", column_end), v("height", height), v("width", width), v("of", of);
     v("pool", pool), v("low", low), v("high", high), v("provenance", provenance);
@@ -547,29 +553,35 @@ struct CompareResult {
 
 struct EvalRow {
   std::string model;
+  std::string metric;  // of `value`: "bits_per_byte", "bits_per_token" or "perplexity" (a token)
   int64_t length = 0;
   double value = 0, low = 0, high = 0;
   int64_t n = 0, seed = 0;
   std::string window;
   template <class V>
   void fields(V& v) {
-    v("model", model), v("length", length), v("value", value), v("low", low), v("high", high);
-    v("n", n), v("seed", seed), v("window", window);
+    v("model", model), v("metric", metric), v("length", length), v("value", value);
+    v("low", low), v("high", high), v("n", n), v("seed", seed), v("window", window);
   }
 };
 
 // Loss against position past the trained length: mean over texts by position bucket.
 struct PositionCurve {
   std::string model;
+  std::string metric;  // of `bits`: "bits_per_byte" or "bits_per_token"
+  std::string source;  // what was read: "validation texts", "texts of seeded random ids", ...
   int64_t trained_length = 0, texts = 0;
   std::vector<double> position, bits, low, high;  // centre of the bucket, bits a byte or token
   template <class V>
   void fields(V& v) {
-    v("model", model), v("trained_length", trained_length), v("texts", texts);
+    v("model", model), v("metric", metric), v("source", source);
+    v("trained_length", trained_length), v("texts", texts);
     v("position", position), v("bits", bits), v("low", low), v("high", high);
   }
 };
 
+// `metric` and `chance` (the value of ids drawn evenly) are those of every row; where models have
+// different ones the metric is "bits" and the chance NaN, and each row says which it has.
 struct EvalResult {
   std::string task, metric;
   double chance = 0;

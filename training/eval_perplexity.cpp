@@ -8,8 +8,10 @@
 #include <cmath>
 #include <numbers>
 #include <optional>
+#include <utility>
 
 #include "analysis/statistics.h"
+#include "analysis/texts.h"
 #include "formats/error.h"
 #include "model/loss.h"
 #include "training/corpus.h"
@@ -21,13 +23,32 @@ using nlohmann::json;
 
 constexpr int64_t kBatchTokens = 4096;  // read at once
 constexpr int64_t kPositionBuckets = 64;
+// What a model without a tokenizer reads.
+constexpr const char* kRandomIds = "texts of seeded random ids";
 
 // ---- What was asked for --------------------------------------------------------------------------
+
+enum class Metric { bits_per_byte, bits_per_token, perplexity };
+constexpr std::pair<const char*, Metric> kMetrics[] = {{"bits_per_byte", Metric::bits_per_byte},
+                                                       {"bits_per_token", Metric::bits_per_token},
+                                                       {"perplexity", Metric::perplexity}};
+
+const char* name_of(Metric metric) {
+  return std::ranges::find(kMetrics, metric, &std::pair<const char*, Metric>::second)->first;
+}
+
+Metric metric_of(const std::string& name) {
+  for (const auto& [known, metric] : kMetrics) {
+    if (name == known) return metric;
+  }
+  throw formats::bad_usage("no such metric: \"" + name + "\"", "metric",
+                           "bits_per_byte, bits_per_token or perplexity");
+}
 
 struct Request {
   std::vector<int64_t> lengths;  // rising
   WindowRule rule;
-  bool perplexity = false;
+  Metric metric = Metric::bits_per_byte;
   int64_t texts = 0;  // 0: all
   std::uint64_t seed = 0;
   model::Backend backend = model::Backend::fused;
@@ -73,12 +94,7 @@ Request request_of(const json& params, const std::vector<EvalModel>& models) {
     Request request;
     request.lengths = lengths_of(params, models);
     request.rule = WindowRule::read(params.value("window", "disjoint"));
-    const std::string metric = params.value("metric", "bits_per_byte");
-    if (metric != "bits_per_byte" && metric != "perplexity") {
-      throw formats::bad_usage("no such metric: \"" + metric + "\"", "metric",
-                               "bits_per_byte or perplexity");
-    }
-    request.perplexity = metric == "perplexity";
+    request.metric = metric_of(params.value("metric", "bits_per_byte"));
     request.texts = params.value("trials", int64_t{0});
     request.seed = params.value("seed", std::uint64_t{0});
     read_source(params, request);
@@ -94,8 +110,17 @@ Request request_of(const json& params, const std::vector<EvalModel>& models) {
 
 struct Text {
   std::vector<int64_t> ids;
-  std::vector<double> bytes;  // of each token
+  std::vector<double> bytes;  // of each token; empty where ids were drawn
 };
+
+// What one model reads, and what is measured on it.
+struct Reading {
+  std::vector<Text> texts;
+  std::string source;
+  Metric metric = Metric::bits_per_byte;
+};
+
+bool reads_desk_texts(const Request& request) { return !request.given && request.corpus == "desk"; }
 
 std::vector<formats::NamedText> chosen_texts(const Request& request) {
   if (request.given) return {*request.given};
@@ -107,14 +132,11 @@ std::vector<formats::NamedText> chosen_texts(const Request& request) {
   return chosen;
 }
 
-std::vector<Text> tokenised(const EvalModel& entry, const std::vector<formats::NamedText>& texts) {
-  const formats::Tokenizer* tokenizer = entry.model->tokenizer.get();
-  if (!tokenizer) {
-    throw formats::bad_input("the model has no tokenizer, so it cannot read a text", entry.name);
-  }
+std::vector<Text> tokenised(const formats::Tokenizer& tokenizer,
+                            const std::vector<formats::NamedText>& texts) {
   std::vector<Text> read;
   for (const formats::NamedText& named : texts) {
-    formats::TokenizedText tokens = tokenizer->encode(named.text, formats::Template::leave_out);
+    formats::TokenizedText tokens = tokenizer.encode(named.text, formats::Template::leave_out);
     Text text;
     text.ids = std::move(tokens.ids);
     for (const formats::TextSpan& span : tokens.spans) {
@@ -125,16 +147,49 @@ std::vector<Text> tokenised(const EvalModel& entry, const std::vector<formats::N
   return read;
 }
 
+// One window of the largest length each.
+std::vector<Text> random_ids(const model::ModelConfig& config, const Request& request) {
+  const int64_t count = request.texts > 0 ? request.texts : analysis::kRandomTexts;
+  std::vector<Text> read;
+  for (analysis::Text& text :
+       analysis::random_texts(count, request.lengths.back(), config.vocab_size, request.seed)
+           .items) {
+    read.push_back({std::move(text.ids), {}});
+  }
+  return read;
+}
+
+// A model without a tokenizer reads random ids in place of the bundled texts. They have no bytes.
+Reading reading_of(const EvalModel& entry, const Request& request) {
+  if (const formats::Tokenizer* tokenizer = entry.model->tokenizer.get()) {
+    const std::string source = request.given               ? "given text"
+                               : reads_desk_texts(request) ? "validation texts"
+                                                           : "texts of " + request.corpus;
+    return {tokenised(*tokenizer, chosen_texts(request)), source, request.metric};
+  }
+  if (!reads_desk_texts(request)) {
+    throw formats::bad_input("the model has no tokenizer, so it cannot read a text", entry.name,
+                             "leave the text out, and it reads seeded random ids");
+  }
+  return {random_ids(entry.model->config(), request), kRandomIds,
+          request.metric == Metric::bits_per_byte ? Metric::bits_per_token : request.metric};
+}
+
+std::optional<int64_t> beginning_id(const model::Model& model) {
+  return model.tokenizer ? model.tokenizer->bos_id() : std::nullopt;
+}
+
 // Losses in nats of the windows' tokens, (windows, n): the beginning id first where the model has
 // one, otherwise the token before the window. At the beginning of a text there is none: the first
 // token stands in for it, and its loss is none.
 at::Tensor losses_of(const model::Model& model, const Text& text,
                      std::span<const EvalWindow> windows, const model::ForwardOptions& options) {
   const int64_t n = windows.front().length;
+  const auto bos = beginning_id(model);
   std::vector<int64_t> ids;
   for (const EvalWindow& window : windows) {
     const auto before = text.ids[static_cast<std::size_t>(std::max<int64_t>(window.begin - 1, 0))];
-    ids.push_back(model.tokenizer->bos_id().value_or(before));
+    ids.push_back(bos.value_or(before));
     ids.insert(ids.end(), text.ids.begin() + window.begin, text.ids.begin() + window.begin + n);
   }
   const at::Tensor batch =
@@ -194,14 +249,15 @@ class Sums {
   std::vector<std::vector<TextSum>> by_position_;
 };
 
-Sums read_windows(const EvalModel& entry, const std::vector<Text>& texts, const Request& request,
-                  int64_t n, protocol::Progress& progress) {
+Sums read_windows(const EvalModel& entry, const Reading& reading, const Request& request, int64_t n,
+                  protocol::Progress& progress) {
   const at::NoGradGuard no_gradients;
   model::ForwardOptions options;
   options.backend = request.backend;
   options.cancelled = [&progress] { return progress.cancelled(); };
-  const bool has_bos = entry.model->tokenizer->bos_id().has_value();
-  Sums sums(texts.size(), n, request.perplexity);
+  const bool has_bos = beginning_id(*entry.model).has_value();
+  const std::vector<Text>& texts = reading.texts;
+  Sums sums(texts.size(), n, reading.metric != Metric::bits_per_byte);
   const auto at_once = static_cast<std::size_t>(std::max<int64_t>(1, kBatchTokens / n));
   for (std::size_t t = 0; t < texts.size(); ++t) {
     const auto windows = windows_of(request.rule, static_cast<int64_t>(texts[t].ids.size()), n);
@@ -224,8 +280,17 @@ Sums read_windows(const EvalModel& entry, const std::vector<Text>& texts, const 
 
 // ---- Results -------------------------------------------------------------------------------------
 
-double in_unit(double nats, bool perplexity) {
-  return perplexity ? std::exp(nats) : nats / std::numbers::ln2;
+double in_bits(double nats) { return nats / std::numbers::ln2; }
+
+double in_unit(double nats, Metric metric) {
+  return metric == Metric::perplexity ? std::exp(nats) : in_bits(nats);
+}
+
+// Of ids drawn evenly, or of bytes.
+double chance_of(const EvalModel& entry, Metric metric) {
+  const auto ids = static_cast<double>(entry.model->config().vocab_size);
+  if (metric == Metric::bits_per_byte) return 8;
+  return metric == Metric::perplexity ? ids : std::log2(ids);
 }
 
 // Mean over all tokens of all texts, its interval by drawing texts again.
@@ -238,15 +303,16 @@ protocol::Interval interval_of(const std::vector<TextSum>& sums, std::uint64_t s
   return analysis::bootstrap_interval(means, weights, seed);
 }
 
-protocol::EvalRow row_of(const EvalModel& entry, const Request& request, int64_t n,
+protocol::EvalRow row_of(const EvalModel& entry, const Request& request, Metric metric, int64_t n,
                          const std::vector<TextSum>& sums, int64_t texts) {
   const protocol::Interval interval = interval_of(sums, request.seed);
   protocol::EvalRow row;
   row.model = entry.name;
+  row.metric = name_of(metric);
   row.length = n;
-  row.value = in_unit(interval.mean, request.perplexity);
-  row.low = in_unit(interval.low, request.perplexity);
-  row.high = in_unit(interval.high, request.perplexity);
+  row.value = in_unit(interval.mean, metric);
+  row.low = in_unit(interval.low, metric);
+  row.high = in_unit(interval.high, metric);
   row.n = texts;
   row.seed = static_cast<int64_t>(request.seed);
   row.window = request.rule.name();
@@ -255,10 +321,13 @@ protocol::EvalRow row_of(const EvalModel& entry, const Request& request, int64_t
 
 int64_t bucket_width(int64_t longest) { return std::max<int64_t>(1, longest / kPositionBuckets); }
 
-protocol::PositionCurve curve_of(const EvalModel& entry, const Request& request, const Sums& sums,
-                                 int64_t longest) {
+protocol::PositionCurve curve_of(const EvalModel& entry, const Request& request,
+                                 const Reading& reading, const Sums& sums, int64_t longest) {
+  const bool by_byte = reading.metric == Metric::bits_per_byte;
   protocol::PositionCurve curve;
   curve.model = entry.name;
+  curve.metric = name_of(by_byte ? Metric::bits_per_byte : Metric::bits_per_token);
+  curve.source = reading.source;
   curve.trained_length = entry.model->config().context;
   curve.texts = sums.texts_read();
   const int64_t width = bucket_width(longest);
@@ -266,23 +335,26 @@ protocol::PositionCurve curve_of(const EvalModel& entry, const Request& request,
     const int64_t end = std::min(begin + width, longest);
     const protocol::Interval interval = interval_of(sums.between(begin, end), request.seed);
     curve.position.push_back(0.5 * static_cast<double>(begin + end - 1));
-    curve.bits.push_back(in_unit(interval.mean, false));
-    curve.low.push_back(in_unit(interval.low, false));
-    curve.high.push_back(in_unit(interval.high, false));
+    curve.bits.push_back(in_bits(interval.mean));
+    curve.low.push_back(in_bits(interval.low));
+    curve.high.push_back(in_bits(interval.high));
   }
   return curve;
 }
 
 protocol::Provenance provenance_of(const EvalModel& entry, const Request& request,
-                                   std::size_t texts) {
+                                   const Reading& reading) {
   protocol::Provenance provenance;
   provenance.models = {entry.name};
   provenance.model_hashes = {entry.model->report.sha256};
   provenance.kernel =
       request.backend == model::Backend::plain ? "plain" : model::fused_kernel_name();
   provenance.seed = static_cast<int64_t>(request.seed);
-  provenance.note = std::to_string(texts) +
-                    " texts; interval by text bootstrap; window rule: " + request.rule.name();
+  provenance.note = std::to_string(reading.texts.size()) + " " + reading.source +
+                    "; interval by text bootstrap; window rule: " + request.rule.name();
+  if (reading.source == kRandomIds) {
+    provenance.note += "; the model has no tokenizer, so that its ids have no bytes";
+  }
   return provenance;
 }
 
@@ -292,10 +364,8 @@ void require_windows(const Sums& sums, int64_t n, const Request& request) {
                            request.corpus, "ask for a smaller length or give longer texts");
 }
 
-void evaluate_model(const EvalModel& entry, const Request& request,
-                    const std::vector<formats::NamedText>& texts, protocol::Progress& progress,
-                    protocol::EvalResult& result) {
-  const std::vector<Text> read = tokenised(entry, texts);
+void evaluate_model(const EvalModel& entry, const Request& request, const Reading& reading,
+                    protocol::Progress& progress, protocol::EvalResult& result) {
   const int64_t longest = request.lengths.back();
   const bool by_position = request.rule.kind == WindowRule::Kind::per_position;
   const double parts = by_position ? 1 : static_cast<double>(request.lengths.size());
@@ -304,36 +374,40 @@ void evaluate_model(const EvalModel& entry, const Request& request,
     if (by_position && n != longest) continue;
     protocol::PartOfProgress part(progress, done / parts, (done + 1) / parts);
     done += 1;
-    const Sums sums = read_windows(entry, read, request, n, part);
+    const Sums sums = read_windows(entry, reading, request, n, part);
     require_windows(sums, n, request);
     if (!by_position) {
-      result.rows.push_back(row_of(entry, request, n, sums.counted(), sums.texts_read()));
+      result.rows.push_back(
+          row_of(entry, request, reading.metric, n, sums.counted(), sums.texts_read()));
     }
     if (n != longest) continue;
     for (const int64_t end : request.lengths) {
       if (!by_position) break;
       const int64_t begin = std::max<int64_t>(0, end - bucket_width(longest));
       result.rows.push_back(
-          row_of(entry, request, end, sums.between(begin, end), sums.texts_read()));
+          row_of(entry, request, reading.metric, end, sums.between(begin, end), sums.texts_read()));
     }
-    result.positions.push_back(curve_of(entry, request, sums, longest));
+    result.positions.push_back(curve_of(entry, request, reading, sums, longest));
   }
-  result.provenance.push_back(provenance_of(entry, request, texts.size()));
+  result.provenance.push_back(provenance_of(entry, request, reading));
 }
 
 protocol::EvalResult evaluate(const std::vector<EvalModel>& models, const json& params,
                               protocol::Progress& progress) {
   const Request request = request_of(params, models);
-  const std::vector<formats::NamedText> texts = chosen_texts(request);
   protocol::EvalResult result;
   result.task = "perplexity";
-  result.metric = request.perplexity ? "perplexity" : "bits_per_byte";
-  result.chance = request.perplexity ? 256 : 8;  // of bytes drawn evenly
   const auto count = static_cast<double>(models.size());
   for (std::size_t m = 0; m < models.size(); ++m) {
     const auto index = static_cast<double>(m);
     protocol::PartOfProgress part(progress, index / count, (index + 1) / count);
-    evaluate_model(models[m], request, texts, part, result);
+    const Reading reading = reading_of(models[m], request);
+    evaluate_model(models[m], request, reading, part, result);
+    const double chance = chance_of(models[m], reading.metric);
+    const std::string metric = name_of(reading.metric);
+    const bool alike = m == 0 || result.metric == metric;
+    result.metric = alike ? metric : "bits";
+    result.chance = m == 0 || (alike && result.chance == chance) ? chance : std::nan("");
   }
   return result;
 }
@@ -394,18 +468,24 @@ std::vector<EvalWindow> windows_of(const WindowRule& rule, int64_t tokens, int64
 }
 
 EvalTask perplexity_task() {
-  return {"perplexity",
-          "Loss against length",
-          "Bits a byte (or perplexity) of held-out text at each length, and the loss by position "
-          "in windows of the largest one.",
-          "window rules of CAPE (arXiv 2405.14722: last_k) and TAPA (arXiv 2509.12635: sliding)",
-          {{"lengths", json(), "tokens read; default: the trained length, twice and four times it"},
-           {"window", "disjoint", "disjoint, sliding:STRIDE, last_k:K or per_position"},
-           {"metric", "bits_per_byte", "bits_per_byte or perplexity (a token)"},
-           {"trials", 0, "texts read, evenly spread over the collection; 0: all"},
-           {"corpus", "desk", "desk (the bundled held-out texts), a .jsonl or a text file"},
-           {"seed", 0, "of the bootstrap"}},
-          evaluate};
+  return {
+      "perplexity",
+      "Loss against length",
+      "Bits a byte (or a token, or perplexity) of held-out text at each length, and the loss by "
+      "position in windows of the largest one. A model without a tokenizer reads seeded random "
+      "ids.",
+      "window rules of CAPE (arXiv 2405.14722: last_k) and TAPA (arXiv 2509.12635: sliding)",
+      {{"lengths", json(), "tokens read; default: the trained length, twice and four times it"},
+       {"window", "disjoint", "disjoint, sliding:STRIDE, last_k:K or per_position"},
+       {"metric", "bits_per_byte",
+        "bits_per_byte, bits_per_token or perplexity (a token); a model without a tokenizer, "
+        "whose ids have no bytes, has bits_per_token for bits_per_byte"},
+       {"trials", 0, "texts read, evenly spread over the collection; 0: all"},
+       {"corpus", "desk",
+        "desk (the bundled held-out texts; without a tokenizer random ids), a .jsonl or a text "
+        "file"},
+       {"seed", 0, "of the bootstrap and of random ids"}},
+      evaluate};
 }
 
 }  // namespace phasescope::training

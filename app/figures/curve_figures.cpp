@@ -33,6 +33,21 @@ std::string numbers_of(const protocol::EvalResult& result, const std::string& mo
   return text + "; n = " + std::to_string(n) + " texts";
 }
 
+// What of a result all models have alike; empty where they differ, or where there is none.
+template <class T>
+std::string common(const std::vector<T>& list, std::string T::*what) {
+  if (list.empty()) return {};
+  const auto differs = [&](const T& one) { return one.*what != list.front().*what; };
+  return std::any_of(list.begin(), list.end(), differs) ? std::string() : list.front().*what;
+}
+
+// A model's name, with the metric where another model has another one.
+template <class T>
+std::string label_of(const T& of_model, const std::string& common_metric) {
+  if (!common_metric.empty() || of_model.metric.empty()) return of_model.model;
+  return of_model.model + " (" + in_words(of_model.metric) + ")";
+}
+
 template <class T>
 size_t place_of(const T& value, std::vector<T>& seen) {
   const auto found = std::find(seen.begin(), seen.end(), value);
@@ -114,26 +129,29 @@ PlotSpec token_loss_figure(std::span<const protocol::TextResult> texts) {
 
 PlotSpec position_loss_figure(const protocol::EvalResult& result) {
   PlotSpec plot{.id = "loss_by_position", .title = "Loss against position"};
+  const std::string metric = common(result.positions, &protocol::PositionCurve::metric);
   plot.x.label = "position (token)";
-  plot.y.label = in_words(result.metric);
+  plot.y.label = metric.empty() ? "bits" : in_words(metric);
   int color = 0;
-  int64_t trained = 0, texts = 0;
+  int64_t trained = 0;
+  std::vector<std::string> read;
   for (const protocol::PositionCurve& curve : result.positions) {
-    plot.series.push_back({.label = curve.model,
+    plot.series.push_back({.label = label_of(curve, metric),
                            .x = curve.position,
                            .y = curve.bits,
                            .low = curve.low,
                            .high = curve.high,
                            .color = color++});
-    texts = curve.texts;
+    place_of(std::to_string(curve.texts) + " " + curve.source, read);
     if (curve.trained_length != trained) {
       trained = curve.trained_length;
       plot.markers.push_back({.at = double(trained), .label = "trained length"});
     }
   }
-  plot.notes.push_back("mean over " + std::to_string(texts) +
-                       " validation texts, band: 95 % interval by text bootstrap; window rule: "
-                       "per_position");
+  std::string sources;
+  for (const std::string& one : read) sources += (sources.empty() ? "" : " or ") + one;
+  plot.notes.push_back("mean over " + sources +
+                       ", band: 95 % interval by text bootstrap; window rule: per_position");
   for (const protocol::PositionCurve& curve : result.positions) {
     plot.notes.push_back(curve.model + ": " + numbers_of(result, curve.model));
   }
@@ -146,13 +164,14 @@ PlotSpec eval_figure(const protocol::EvalResult& result) {
   plot.x.label = "length (tokens)";
   plot.x.scale = Scale::log10;
   plot.y.label = in_words(result.metric);
+  const std::string metric = common(result.rows, &protocol::EvalRow::metric);
   std::map<std::string, size_t> index;
   std::map<int64_t, bool> lengths;
   std::string window;
   for (const protocol::EvalRow& row : result.rows) {
     const auto [found, added] = index.try_emplace(row.model, plot.series.size());
     if (added) {
-      plot.series.push_back({.label = row.model, .color = int(found->second)});
+      plot.series.push_back({.label = label_of(row, metric), .color = int(found->second)});
       plot.notes.push_back(row.model + ": " + numbers_of(result, row.model));
     }
     Series& series = plot.series[found->second];

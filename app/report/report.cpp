@@ -178,19 +178,23 @@ class Report {
     const auto eval = result_of<protocol::EvalResult>(ask("eval", std::move(params), "eval"));
     int64_t longest = 0;
     for (const protocol::EvalRow& row : eval.rows) longest = std::max(longest, row.length);
-    page_.section("Loss against position",
-                  "On the bundled validation texts, in windows of " + std::to_string(longest) +
-                      " tokens: past the trained length, what was learnt about positions has to "
-                      "carry on by itself.");
+    page_.section(
+        "Loss against position",
+        "On the bundled validation texts (a model without a tokenizer reads seeded random "
+        "ids), in windows of " +
+            std::to_string(longest) +
+            " tokens: past the trained length, what was learnt about positions has to "
+            "carry on by itself.");
     page_.begin_row();
     if (!eval.positions.empty()) page_.figure(position_loss_figure(eval), sidecar_);
     page_.figure(eval_figure(eval), sidecar_);
     page_.end_row();
     Table table = table_of("", protocol::to_json_form(eval)["rows"],
-                           {"model", "length", "value", "low", "high", "n", "window"});
-    table.notes.push_back("value: " + eval.metric +
-                          " of the last positions below the length; low, high: 95 % interval by "
-                          "text bootstrap; n: texts");
+                           {"model", "metric", "length", "value", "low", "high", "n", "window"});
+    table.notes.push_back(
+        "value: of the last positions below the length; low, high: 95 % interval by text "
+        "bootstrap; n: texts");
+    add_notes(table.notes, eval.provenance);
     page_.table(table, sidecar_, "eval");
   }
 

@@ -33,8 +33,10 @@ class EvalVerb : public Verb {
     protocol::Reply reply = run.call("eval", std::move(params));
     const auto eval = result_of<protocol::EvalResult>(reply);
     Output output{.result = std::move(reply.result)};
-    output.tables = {table_of(eval.task + ": " + eval.metric, output.result["rows"],
-                              {"model", "length", "value", "low", "high", "n", "window"})};
+    output.tables = {
+        table_of(eval.task + ": " + eval.metric, output.result["rows"],
+                 {"model", "metric", "length", "value", "low", "high", "n", "window"})};
+    add_notes(output.tables[0].notes, eval.provenance);
     output.figures = {eval_figure(eval)};
     if (!eval.positions.empty()) output.figures.push_back(position_loss_figure(eval));
     return output;

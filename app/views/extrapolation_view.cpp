@@ -1,6 +1,7 @@
 #include "app/views/extrapolation_view.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "app/figures/figures.h"
@@ -20,7 +21,9 @@ EvalResult merged_eval(const Desk& desk) {
     const auto* answer = desk.of(i).eval.answer();
     if (!answer) continue;
     const EvalResult& one = answer->result;
-    all.task = one.task, all.metric = one.metric, all.chance = one.chance;
+    const bool alike = all.metric.empty() || all.metric == one.metric;
+    all.task = one.task, all.metric = alike ? one.metric : "bits";
+    all.chance = all.rows.empty() || all.chance == one.chance ? one.chance : std::nan("");
     all.rows.insert(all.rows.end(), one.rows.begin(), one.rows.end());
     all.positions.insert(all.positions.end(), one.positions.begin(), one.positions.end());
     all.provenance.insert(all.provenance.end(), one.provenance.begin(), one.provenance.end());
@@ -54,9 +57,8 @@ std::string ExtrapolationView::help_text() const {
   return "How the models read past the length they were trained at, on the bundled validation "
          "texts. By position: mean loss of the tokens at each place, to four times the trained "
          "length, but no further than 16384 tokens and the end of a table of learned positions. By "
-         "length: mean loss (perplexity where tokens are no bytes); the window rule is "
-         "always "
-         "named, four of them circulate. "
+         "length: mean loss; the window rule is always named, four of them circulate. A "
+         "model without a tokenizer reads seeded random ids, and its bits are those of a token. "
          "Bands are 95 % intervals by bootstrap over texts.";
 }
 
@@ -126,13 +128,19 @@ void ExtrapolationView::draw_table(const Desk& desk, const EvalResult& result) {
     ImGui::TextColored(widgets::series_vec(color_of_model(desk.session(), model)), "%s",
                        name.c_str());
     if (name != model) tooltip(model);
+    const auto own = std::ranges::find(result.rows, name, &EvalRow::model);
+    if (own != result.rows.end() && own->metric != result.metric) {
+      ImGui::SameLine();
+      ImGui::TextColored(widgets::palette().quiet, "%s", in_words(own->metric).c_str());
+    }
     for (int64_t length : lengths) {
       ImGui::TableNextColumn();
       for (const EvalRow& row : result.rows) {
         if (row.model != name || row.length != length) continue;
         ImGui::TextUnformatted(widgets::short_number(row.value).c_str());
-        tooltip("[" + widgets::short_number(row.low) + ", " + widgets::short_number(row.high) +
-                "], " + std::to_string(row.n) + " texts, window " + row.window);
+        tooltip(in_words(row.metric) + " [" + widgets::short_number(row.low) + ", " +
+                widgets::short_number(row.high) + "], " + std::to_string(row.n) +
+                " texts, window " + row.window);
       }
     }
   }

@@ -34,6 +34,7 @@ ModelSummary summary(const std::string& name, const SampleShape& shape) {
   model.name = name, model.title = "made-up model", model.encoding = "rope";
   model.bundled = true, model.layers = shape.layers, model.heads = shape.heads;
   model.width = 192, model.context = shape.tokens, model.parameters = 1'900'000;
+  if (name == shape.shallow) model.layers = 1;
   if (name == "tapa_norm") model.note = "departs from the paper: q_P and k_P are RMS-normed";
   return model;
 }
@@ -268,13 +269,15 @@ Reply eval(const nlohmann::json& params, const SampleShape& shape) {
   const double climb = tint(model) > 0.5 ? 0.0 : 2.0;
   for (int64_t length : {256, 512, 1024}) {
     EvalRow row;
-    row.model = model, row.length = length, row.n = 16, row.window = "disjoint";
+    row.model = model, row.metric = result.metric, row.length = length;
+    row.n = 16, row.window = "disjoint";
     row.value = std::exp(1.42 + climb * (static_cast<double>(length) - 256) / 768);
     row.low = row.value * 0.97, row.high = row.value * 1.03;
     result.rows.push_back(row);
   }
   PositionCurve curve;
   curve.model = model, curve.trained_length = 256, curve.texts = 16;
+  curve.metric = "bits_per_token", curve.source = "validation texts";
   for (int p = 16; p < 4 * shape.tokens; p += 32) {
     const double past = std::max(0, p - 256) / 768.0;
     curve.position.push_back(p);

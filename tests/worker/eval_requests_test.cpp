@@ -1,4 +1,5 @@
 // The requests about extrapolation tasks, handled in this process on small random models.
+#include <cmath>
 #include <map>
 
 #include "protocol/results.h"
@@ -83,6 +84,57 @@ TEST(EvalRequests, YarnMendsTheBundledRopeAtTwiceItsLength) {
   EXPECT_EQ(far(params).at("rope (yarn x2)"), both.at("rope (yarn x2)"));
 }
 
+// Ids have no bytes, so that their bits are those of a token; weights near zero know nothing of
+// them, which is log2(256) bits.
+TEST(EvalRequests, AModelWithoutATokenizerReadsRandomIds) {
+  FakeContext context;
+  model::ModelConfig config = byte_config("rope");
+  config.tokenizer = nullptr;
+  const std::string mute = model_folder("without_tokenizer", config);
+  const auto evaluated = [&](json params) {
+    const auto reply = ask(eval_handlers(), "eval", params, context);
+    return protocol::from_json_form<protocol::EvalResult>(reply.result);
+  };
+  json params = {{"task", "perplexity"}, {"models", {mute}}, {"lengths", {16, 32}}, {"trials", 3}};
+  const auto result = evaluated(params);
+  EXPECT_EQ(result.metric, "bits_per_token");
+  EXPECT_DOUBLE_EQ(result.chance, 8);
+  ASSERT_EQ(result.rows.size(), 2u);
+  for (const protocol::EvalRow& row : result.rows) {
+    EXPECT_EQ(row.metric, "bits_per_token");
+    EXPECT_EQ(row.n, 3);
+    EXPECT_NEAR(row.value, 8, 0.5);
+  }
+  ASSERT_EQ(result.positions.size(), 1u);
+  EXPECT_EQ(result.positions[0].metric, "bits_per_token");
+  EXPECT_EQ(result.positions[0].source, "texts of seeded random ids");
+  EXPECT_TRUE(std::isnan(result.positions[0].bits[0]));  // nothing stands before the first token
+  EXPECT_NE(result.provenance[0].note.find("no tokenizer"), std::string::npos);
+
+  EXPECT_EQ(evaluated(params).rows[1].value, result.rows[1].value);  // the same seed
+  params["seed"] = 5;
+  EXPECT_NE(evaluated(params).rows[1].value, result.rows[1].value);
+  params["metric"] = "perplexity";
+  EXPECT_NEAR(evaluated(params).rows[0].value, 256, 60);
+  EXPECT_EQ(evaluated(params).positions[0].metric, "bits_per_token");
+  params.erase("metric");
+
+  // Beside a model with a tokenizer each row says what it is of.
+  params["models"] = {model_folder("rope"), mute};
+  const auto both = evaluated(params);
+  EXPECT_EQ(both.metric, "bits");
+  EXPECT_TRUE(std::isnan(both.chance));
+  EXPECT_EQ(both.rows[0].metric, "bits_per_byte");
+  EXPECT_EQ(both.rows[2].metric, "bits_per_token");
+  params["metric"] = "bits_per_token";
+  EXPECT_EQ(evaluated(params).metric, "bits_per_token");
+
+  // A text that somebody chose cannot be read.
+  params["models"] = {mute};
+  params["input"] = {{"text", text}, {"name", "a text"}};
+  EXPECT_EQ(code_of(eval_handlers(), "eval", params), "bad_input");
+}
+
 TEST(EvalRequests, WhatIsWrongIsSaid) {
   const auto code = [](const json& params) { return code_of(eval_handlers(), "eval", params); };
   EXPECT_EQ(code(with("task", "perplexty")), "bad_usage");
@@ -92,6 +144,7 @@ TEST(EvalRequests, WhatIsWrongIsSaid) {
   EXPECT_EQ(code(with("lengths", {100'000})), "bad_input");
   EXPECT_EQ(code(with("window", "sideways")), "bad_usage");
   EXPECT_EQ(code(with("seed", "seven")), "bad_usage");
+  EXPECT_EQ(code(with("metric", "bits")), "bad_usage");
 }
 
 TEST(EvalRequests, ACancelIsObeyed) {
