@@ -10,6 +10,7 @@
 #include "formats/tokenizer_files.h"
 #include "model/checkpoint_reader.h"
 #include "model/idle_settings.h"
+#include "model/settings.h"
 #include "model/tensor_io.h"
 
 namespace phasescope::model {
@@ -140,8 +141,8 @@ std::shared_ptr<const Model> with_overrides(
   for (const std::string& sentence : idle_settings(config)) {
     std::erase(report.warnings, sentence);
   }
+  set_fields(config, overrides);
   for (const auto& [key, value] : overrides) {
-    set_field(config, key, value);
     report.quirks.push_back("--set " + key + "=" + value);
   }
   const std::unique_ptr<Encoding> encoding = make_encoding(config);

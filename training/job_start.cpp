@@ -2,6 +2,7 @@
 #include <thread>
 
 #include "formats/error.h"
+#include "formats/gathered_errors.h"
 #include "formats/json.h"
 #include "training/corpus.h"
 #include "training/detached.h"
@@ -61,7 +62,11 @@ void make_paths_absolute(RunConfig& config) {
 
 RunConfig config_to_start(const JobStart& start) {
   json given = start.config;
-  for (const std::string& setting : start.settings) apply_setting(given, setting);
+  formats::GatheredErrors errors;
+  for (const std::string& setting : start.settings) {
+    errors.run([&] { apply_setting(given, setting); });
+  }
+  errors.throw_if_any("settings");
   RunConfig config = run_config_from_json(given, "the run configuration");
   make_paths_absolute(config);
   model_config_of(config);             // sizes and options of the encoding

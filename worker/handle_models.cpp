@@ -20,6 +20,7 @@
 #include "model/config_without_weights.h"
 #include "model/convert.h"
 #include "model/forward_inputs.h"
+#include "model/settings.h"
 #include "model/tensor_io.h"
 #include "protocol/results.h"
 #include "worker/model_cache.h"
@@ -415,7 +416,7 @@ Reply cost(const json& params, RequestContext& context) {
   model::ModelConfig config =
       model::config_without_weights(reading.model, [&context] { return context.cancelled(); });
   // Settings may ask for what the weights do not have: nothing is run.
-  for (const auto& [key, value] : reading.settings) model::set_field(config, key, value);
+  model::set_fields(config, reading.settings);
   return reply_of(analysis::analyse_cost(config, protocol::name_of(reading), length));
 }
 

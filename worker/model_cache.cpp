@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "formats/error.h"
+#include "formats/gathered_errors.h"
 #include "model/model_files.h"
 #include "model/tensor_io.h"
 #include "worker/devices.h"
@@ -61,7 +62,11 @@ protocol::Settings own_settings(const json& set) {
   if (set.is_object()) {
     for (const auto& [key, value] : set.items()) settings.emplace_back(key, value_text(value));
   } else {
-    for (const auto& text : set) settings.push_back(assignment_of(text.get<std::string>()));
+    formats::GatheredErrors errors;
+    for (const auto& text : set) {
+      errors.run([&] { settings.push_back(assignment_of(text.get<std::string>())); });
+    }
+    errors.throw_if_any("settings");
   }
   return settings;
 }

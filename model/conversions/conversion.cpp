@@ -12,6 +12,7 @@
 #include "model/conversions/rope_to_tape.h"
 #include "model/conversions/to_own_form.h"
 #include "model/conversions/to_safetensors.h"
+#include "model/settings.h"
 #include "model/tensor_io.h"
 
 namespace phasescope::model {
@@ -41,7 +42,7 @@ const std::vector<Conversion>& conversions() {
 
 ModelConfig changed_config(const CheckpointReader& reader, const ConvertOptions& options) {
   ModelConfig config = reader.config();
-  for (const auto& [key, value] : options.overrides) set_field(config, key, value);
+  set_fields(config, options.overrides);
   return config;
 }
 
