@@ -196,9 +196,12 @@ json tokenized(const formats::Tokenizer& tokenizer, const std::string& text, boo
   return result;
 }
 
-bool are_integers(const json& list) {
-  return list.is_array() && std::all_of(list.begin(), list.end(),
-                                        [](const json& item) { return item.is_number_integer(); });
+// One list as it is; several as "items".
+Reply back_from_ids(const formats::Tokenizer& tokenizer, const IdLists& lists, bool plain) {
+  if (lists.size() == 1) return {there_and_back(tokenizer, lists[0], plain), {}};
+  json items = json::array();
+  for (const auto& ids : lists) items.push_back(there_and_back(tokenizer, ids, plain));
+  return {{{"items", std::move(items)}}, {}};
 }
 
 Reply tokenize(const json& params, RequestContext& context) {
@@ -214,15 +217,16 @@ Reply tokenize(const json& params, RequestContext& context) {
   }
   const json input = params.value("input", json::object());
   if (const auto text = given_text(input)) return {tokenized(*tokenizer, text->text, plain), {}};
-  if (input.contains("ids") && are_integers(input["ids"])) {
-    return {there_and_back(*tokenizer, input["ids"].get<std::vector<std::int64_t>>(), plain), {}};
-  }
+  if (input.contains("ids")) return back_from_ids(*tokenizer, id_lists(input), plain);
   if (input.empty()) return {tokenized(*tokenizer, analysis::first_session_text().text, plain), {}};
   json all = params;
   if (!all.contains("length")) all["length"] = std::int64_t{1} << 40;  // nothing is cut
   const ModelPointer model = context.models().open(params, context);
-  const Texts texts = only_first(read_input(all, context, *model, DefaultInput::first_session));
-  return {there_and_back(*tokenizer, texts.items[0].ids, plain), {}};
+  IdLists lists;
+  for (analysis::Text& text : read_input(all, context, *model, DefaultInput::first_session).items) {
+    lists.push_back(std::move(text.ids));
+  }
+  return back_from_ids(*tokenizer, lists, plain);
 }
 
 Reply text_read(const json& params, RequestContext& context) {

@@ -13,7 +13,8 @@ namespace phasescope::worker {
 // models.list {}: ModelsResult, the bundled models.
 // model.info {"length"? (the trained context)}: LoadReport; of a model that cannot be run for the
 //   types of its tensors too.
-// tokenize {"no_special"?}: {"ids", "decoded", "tokens"}; an input of ids is decoded.
+// tokenize {"no_special"?}: {"ids", "decoded", "tokens"}; an input of ids is decoded, and several
+//   lists give one of these each, in "items".
 // text.read {"guesses"? (5)}: TextResult.
 // generate {"tokens"? (64), "temperature"? (0), "seed"?}: GenerateResult; no text without a
 //   tokenizer.

@@ -1,6 +1,7 @@
 #include "worker/request_input.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -11,6 +12,7 @@
 #include "formats/limits.h"
 #include "formats/safetensors.h"
 #include "formats/tokenizers/base64.h"
+#include "formats/utf8.h"
 #include "model/forward_inputs.h"
 #include "model/tensor_io.h"
 #include "protocol/shell_word.h"
@@ -22,34 +24,15 @@ namespace {
 using analysis::Texts;
 using nlohmann::json;
 
-constexpr std::int64_t kRandomTexts = 64;
-
-using IdLists = std::vector<std::vector<std::int64_t>>;
-
 [[noreturn]] void wrong_type(const char* name, const char* wanted) {
   throw formats::bad_usage(std::string(name) + " must be " + wanted, name);
 }
 
-IdLists id_lists(const json& ids) {
-  if (!ids.is_array()) wrong_type("ids", "a list of ids, or a list of such lists");
-  const bool nested = !ids.empty() && ids[0].is_array();
-  IdLists lists;
-  for (const json& list : nested ? ids : json::array({ids})) {
-    if (!list.is_array()) wrong_type("ids", "a list of ids, or a list of such lists");
-    std::vector<std::int64_t>& out = lists.emplace_back();
-    for (const json& id : list) {
-      if (!id.is_number_integer())
-        throw formats::bad_input("an id is not an integer: " + id.dump(), "ids");
-      out.push_back(id.get<std::int64_t>());
-    }
-  }
-  return lists;
-}
-
-IdLists rows_of(const std::vector<std::int64_t>& values, const std::vector<std::int64_t>& shape) {
+IdLists rows_of(const std::vector<std::int64_t>& values, const std::vector<std::int64_t>& shape,
+                const std::string& where) {
   if (shape.size() != 2 || shape[0] < 1 || shape[1] < 1) {
     throw formats::bad_input(
-        "input_ids must have the shape (B, N) but has " + formats::shape_text(shape), "input_ids");
+        "input_ids must have the shape (B, N) but has " + formats::shape_text(shape), where);
   }
   IdLists lists;
   for (std::int64_t b = 0; b < shape[0]; ++b) {
@@ -84,11 +67,11 @@ std::vector<std::int64_t> chosen(const std::vector<std::int64_t>& values,
 // What a file holds beside the ids, for the texts of its ids.
 class FileInputs {
  public:
-  FileInputs(const formats::SafetensorsFile& file, const at::Tensor& ids,
-             const model::ModelConfig& config, const model::Encoding& encoding)
-      : config_(config), encoding_(encoding) {
+  FileInputs(const formats::SafetensorsFile& file, const at::Tensor& ids, const model::Model& model)
+      : decoder_(model.decoder), config_(model.config()), encoding_(model.encoding()) {
+    const model::ModelConfig& config = config_;
     model::read_forward_inputs(file, "", ids, options_);
-    model::place_cells(encoding, options_);
+    model::place_cells(encoding_, options_);
     if (options_.token_types.defined() && config.embedding.token_types == 0 &&
         options_.token_types.ne(0).any().item<bool>()) {
       throw formats::bad_input("this model has no token types", "token_type_ids",
@@ -147,27 +130,46 @@ class FileInputs {
       if (mask.empty() || mask[n] != 0) kept.push_back(n);
     }
     if (kept.empty()) throw formats::bad_input("the text is padding alone", text.name);
-    if (kept.size() < text.ids.size()) check_padding(kept);
+    if (kept.size() < text.ids.size()) check_padding(kept, text.ids.size());
     return kept;
   }
 
   // Padding is left out where the scores of the rest stay what they are beside it.
-  void check_padding(const std::vector<std::size_t>& kept) const {
+  void check_padding(const std::vector<std::size_t>& kept, std::size_t tokens) const {
     const auto refuse = [](const std::string& why) {
       throw formats::bad_input(why, "attention_mask", "capture and check read it");
     };
     if (kept.back() - kept.front() + 1 != kept.size()) {
       refuse("padding within a text cannot be left out: the distances over it would change");
     }
-    const std::string scaling = option("scaling");
-    const bool by_length = scaling == "dynamic" || scaling == "longrope" ||
-                           (encoding_.info().key == "tape" && scaling == "yarn");
-    if (by_length) refuse("padding cannot be left out where angles depend on the text's length");
+    if (state_depends_on_length(kept.size(), tokens)) {
+      refuse("padding cannot be left out where angles depend on the text's length");
+    }
     if (kept.front() == 0) return;
     const bool reads_index = config_.attention.log_scale > 0 || option("form") == "conv";
     if (reads_index || config_.positions.map != "identity") {
       refuse("padding before a text cannot be left out where scores depend on a token's place");
     }
+  }
+
+  // Whether the first tokens have another state in a text of so many than in a longer one.
+  bool state_depends_on_length(std::size_t few, std::size_t many) const {
+    const at::NoGradGuard no_gradients;
+    const auto kept = static_cast<std::int64_t>(few), all = static_cast<std::int64_t>(many);
+    const at::ScalarType angles = at::promote_types(decoder_.dtype(), at::kFloat);
+    for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
+      const model::Encoding& encoding = decoder_.encoding_of(layer);
+      if (layer > 0 && &encoding == &decoder_.encoding_of(layer - 1)) continue;
+      const bool local = &encoding != &encoding_;
+      const auto state_of = [&](std::int64_t tokens) {
+        model::StartContext context = analysis::start_context(decoder_, tokens, angles);
+        if (local) context.shared = &decoder_.weights().local_encoding;
+        return encoding.start(context).z;
+      };
+      const at::Tensor alone = state_of(kept);
+      if (alone.defined() && !state_of(all).narrow(2, 0, kept).equal(alone)) return true;
+    }
+    return false;
   }
 
   std::string option(const char* name) const {
@@ -176,6 +178,7 @@ class FileInputs {
                                                                     : "";
   }
 
+  const model::Decoder& decoder_;
   const model::ModelConfig& config_;
   const model::Encoding& encoding_;
   model::ForwardOptions options_;
@@ -188,13 +191,13 @@ Texts texts_of_file(const std::string& path, const model::Model& model, std::int
   if (entry == nullptr) throw formats::bad_input("the file has no tensor input_ids", path);
   const at::Tensor ids = model::read_tensor(file, *entry);
   if (ids.is_floating_point()) {
-    throw formats::bad_input("input_ids must hold whole numbers, not floating point", "input_ids");
+    throw formats::bad_input("input_ids must hold whole numbers, not floating point", path);
   }
-  Texts texts =
-      analysis::texts_of_ids(rows_of(analysis::to_vector<std::int64_t>(ids), ids.sizes().vec()),
-                             model.config().vocab_size, length);
+  Texts texts = analysis::texts_of_ids(
+      rows_of(analysis::to_vector<std::int64_t>(ids), ids.sizes().vec(), path),
+      model.config().vocab_size, length, path);
   if (padding == Padding::keep) return texts;
-  FileInputs(file, ids.slice(1, 0, length), model.config(), model.encoding()).add_to(texts);
+  FileInputs(file, ids.slice(1, 0, length), model).add_to(texts);
   return texts;
 }
 
@@ -236,12 +239,12 @@ Texts given_input(const json& input, RequestContext& context, const model::Model
     return through_tokenizer(corpus_texts(input["corpus"]), model, length);
   }
   if (input.contains("ids")) {
-    return analysis::texts_of_ids(id_lists(input["ids"]), vocabulary, length);
+    return analysis::texts_of_ids(id_lists(input), vocabulary, length, input.value("name", "ids"));
   }
   if (const auto* sent = protocol::find_tensor(context.tensors(), "input_ids")) {
     const auto values = sent->values<std::int64_t>();
-    return analysis::texts_of_ids(rows_of({values.begin(), values.end()}, sent->shape), vocabulary,
-                                  length);
+    return analysis::texts_of_ids(rows_of({values.begin(), values.end()}, sent->shape, "input_ids"),
+                                  vocabulary, length);
   }
   if (input.contains("inputs") && input["inputs"].is_string()) {
     return texts_of_file(input["inputs"].get<std::string>(), model, length, padding);
@@ -270,6 +273,26 @@ std::optional<formats::NamedText> given_text(const json& input) {
   return std::nullopt;
 }
 
+IdLists id_lists(const json& input) {
+  const json& ids = input.at("ids");
+  const auto refuse = [&](const std::string& found) {
+    throw formats::bad_input("expected a list of token ids, or lists of them, but found " + found,
+                             input.value("name", "ids"));
+  };
+  if (!ids.is_array()) refuse(formats::shortened(ids.dump()));
+  const bool nested = !ids.empty() && ids[0].is_array();
+  IdLists lists;
+  for (const json& list : nested ? ids : json::array({ids})) {
+    if (!list.is_array()) refuse(formats::shortened(list.dump()) + " among lists");
+    std::vector<std::int64_t>& out = lists.emplace_back();
+    for (const json& id : list) {
+      if (!id.is_number_integer()) refuse(formats::shortened(id.dump()));
+      out.push_back(id.get<std::int64_t>());
+    }
+  }
+  return lists;
+}
+
 Texts read_input(const json& params, RequestContext& context, const model::Model& model,
                  DefaultInput fallback, Padding padding) {
   const std::int64_t asked = integer_param(params, "length", 0);
@@ -285,7 +308,8 @@ Texts read_input(const json& params, RequestContext& context, const model::Model
                     (corpus != params.end() && *corpus != json(false) && !corpus->is_null());
   if (!model.tokenizer) {
     const auto seed = static_cast<std::uint64_t>(integer_param(params, "seed", 0));
-    return analysis::random_texts(many ? kRandomTexts : 1, length, model.config().vocab_size, seed);
+    return analysis::random_texts(many ? analysis::kRandomTexts : 1, length,
+                                  model.config().vocab_size, seed);
   }
   if (!many) return through_tokenizer({analysis::first_session_text()}, model, length);
   const json which =
@@ -363,10 +387,10 @@ std::string command_of(const std::string& method, const json& params) {
   if (input == params.end() || !input->is_object()) return out.str();
   for (const auto& [key, option] :
        {std::pair{"name", "text"}, {"prompt", "prompt"}, {"inputs", "inputs"}}) {
-    if (!input->contains(key) || input->contains("base64")) continue;
+    if (!input->contains(key) || input->contains("base64") || input->contains("ids")) continue;
     out << " --" << option << ' ' << shell_word(text_of((*input)[key]));
   }
-  if (input->contains("ids")) out << " --ids ids.json";
+  if (input->contains("ids")) out << " --ids " << shell_word(input->value("name", "ids.json"));
   return out.str();
 }
 

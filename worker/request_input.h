@@ -29,7 +29,7 @@ enum class Padding { leave_out, keep };
 // `input` is an object with one of
 //   "text", "prompt": the text itself; "name" may name it
 //   "base64": the same where its bytes are no UTF-8, which models of bytes read
-//   "ids": a list of ids, or lists of them
+//   "ids": a list of ids, or lists of them; "name" is the file they are from
 //   "inputs": path of a safetensors file with `input_ids` (B, N) and, where the model takes them,
 //             attention_mask, position_ids, token_type_ids, decoder_input_ids; a tensor input_ids
 //             that came with the request is read before it
@@ -45,6 +45,11 @@ analysis::Texts read_input(const nlohmann::json& params, RequestContext& context
 
 // The text of an `input`, of whichever key; nothing where it gives something else.
 std::optional<formats::NamedText> given_text(const nlohmann::json& input);
+
+using IdLists = std::vector<std::vector<std::int64_t>>;
+// The lists of an `input` of "ids". Throws Error "bad_input" for anything but lists of whole
+// numbers.
+IdLists id_lists(const nlohmann::json& input);
 
 // Throws Error "bad_input" where a file of inputs has given the texts more than ids; `what` names
 // the method that does not read it.

@@ -31,7 +31,11 @@ class TokenizeVerb : public Verb {
     nlohmann::json params = request();
     input_.add_to(params);
     Output output{.result = run.call("tokenize", std::move(params)).result};
-    output.text = output.result["ids"].dump() + "\n";
+    const nlohmann::json& result = output.result;
+    const nlohmann::json one = nlohmann::json::array({result});
+    for (const nlohmann::json& item : result.contains("items") ? result["items"] : one) {
+      output.text += item["ids"].dump() + "\n";
+    }
     return output;
   }
 

@@ -71,7 +71,7 @@ void InputOptions::add_to(json& params) const {
   if (text) params["input"] = text_input("text", formats::read_text_file(*text, kMostTextBytes), *text);
   if (prompt && prompt->empty()) throw formats::bad_input("the text is empty", "--prompt");
   if (prompt) params["input"] = text_input("prompt", *prompt, "prompt");
-  if (ids) params["input"] = {{"ids", formats::json_from_file(*ids)}};
+  if (ids) params["input"] = {{"ids", formats::json_from_file(*ids)}, {"name", *ids}};
   if (inputs) params["input"] = {{"inputs", *inputs}};
   if (length > 0) params["length"] = length;
 }

@@ -11,38 +11,12 @@
 #include "formats/error.h"
 #include "model/tensor_io.h"
 #include "protocol/results.h"
-#include "tests/worker/fake_context.h"
-#include "worker/handle_analysis.h"
-#include "worker/handle_models.h"
+#include "tests/worker/model_requests.h"
 
 namespace phasescope::worker {
 namespace {
 
 using nlohmann::json;
-
-std::vector<Handler> handlers() {
-  auto all = models_handlers();
-  for (Handler& handler : analysis_handlers()) all.push_back(std::move(handler));
-  return all;
-}
-
-protocol::Reply ask(const std::string& method, const json& params, FakeContext& context) {
-  return ask(handlers(), method, params, context);
-}
-
-protocol::Reply ask(const std::string& method, const json& params) {
-  FakeContext context;
-  return ask(method, params, context);
-}
-
-std::string code_of(const std::string& method, const json& params) {
-  return code_of(handlers(), method, params);
-}
-
-json rope_with(json params) {
-  params["model"] = model_folder("rope");
-  return params;
-}
 
 TEST(Requests, ProvenanceSaysWhatMakesTheResultAgain) {
   const auto reply = ask("heads", rope_with({{"input", {{"prompt", "hello there"}}}, {"seed", 4}}));
@@ -182,6 +156,26 @@ TEST(Readings, TheReportSaysWhatIsInForce) {
             "bad_usage");
 }
 
+// Whoever has two settings wrong hears of both.
+TEST(Readings, EveryWrongSettingIsTold) {
+  const std::string both = message_of(
+      "model.info", rope_with({{"set", {"contxt=9", "encoding.base=-1", "context=32"}}}));
+  EXPECT_NE(both.find("2 settings cannot be used"), std::string::npos) << both;
+  EXPECT_NE(both.find("contxt"), std::string::npos) << both;
+  EXPECT_NE(both.find("encoding.base=-1"), std::string::npos) << both;
+  EXPECT_EQ(both.find("context=32"), std::string::npos) << both;
+  const std::string one = message_of("model.info", rope_with({{"set", {"contxt=9"}}}));
+  EXPECT_EQ(one.find("settings cannot"), std::string::npos) << one;
+  // Options of an encoding that could not be set are held against no other one.
+  const std::string named =
+      message_of("cost", rope_with({{"set", {"encoding.key=tapaa", "encoding.alpha=0.2"}}}));
+  EXPECT_NE(named.find("tapaa"), std::string::npos) << named;
+  EXPECT_EQ(named.find("alpha"), std::string::npos) << named;
+  const std::string malformed = message_of("heads", rope_with({{"set", {"a", "b"}}}));
+  EXPECT_NE(malformed.find("'a'"), std::string::npos) << malformed;
+  EXPECT_NE(malformed.find("'b'"), std::string::npos) << malformed;
+}
+
 TEST(Readings, TheCommandGivesThemAgain) {
   const auto reply =
       ask("heads", rope_with({{"set", {"encoding.scaling=yarn", "encoding.factor=2"}},
@@ -259,167 +253,6 @@ TEST(Converting, WritesAModelWithItsSidecar) {
   std::filesystem::remove_all(out);
 }
 
-// ---- files of inputs ----------------------------------------------------------------------------
-
-// A file of two texts, 6 and 4 tokens long, the second one padded in front.
-std::string inputs_file(const std::string& name, model::NamedTensors more) {
-  const std::filesystem::path path = std::filesystem::path(::testing::TempDir()) / name;
-  more.emplace_back("input_ids",
-                    at::tensor({5, 6, 7, 8, 9, 10, 0, 0, 7, 8, 9, 11}, at::kLong).view({2, 6}));
-  model::write_tensors(formats::real_file_system(), path, more);
-  return path.string();
-}
-
-at::Tensor padding_mask() {
-  return at::tensor({1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 1, 1}, at::kLong).view({2, 6});
-}
-
-TEST(FilesOfInputs, PaddingIsLeftOutOfEveryMeasurement) {
-  const std::string masked =
-      inputs_file("masked.safetensors", {{"attention_mask", padding_mask()}});
-  const json both = rope_with({{"input", {{"inputs", masked}}}, {"metrics", {"mean_distance"}}});
-  // The same texts without padding; the second one stands at positions 2 to 5, which change nothing
-  // in a model of relative positions.
-  const json apart =
-      rope_with({{"input", {{"ids", {{5, 6, 7, 8, 9, 10}}}}}, {"metrics", {"mean_distance"}}});
-  json second = apart;
-  second["input"] = {{"ids", {{7, 8, 9, 11}}}};
-  const auto value = [](const protocol::Reply& reply) {
-    const json& cell = reply.result["rows"][0]["mean_distance"];
-    return cell.is_number() ? cell.get<double>() : cell["mean"].get<double>();
-  };
-  EXPECT_NEAR(value(ask("heads", both)),
-              (value(ask("heads", apart)) + value(ask("heads", second))) / 2, 1e-5);
-  const auto reply = ask("heads", both);
-  EXPECT_NE(reply.result["provenance"]["note"].get<std::string>().find("2 tokens of padding"),
-            std::string::npos);
-  // Capture keeps the file's shape.
-  const auto kept =
-      ask("capture", rope_with({{"input", {{"inputs", masked}}}, {"what", "attn.0"}}));
-  EXPECT_EQ(kept.tensor("attn.0").shape, (std::vector<std::int64_t>{2, 2, 6, 6}));
-  EXPECT_EQ(kept.tensor("attn.0").values<float>()[72 + 5 * 6], 0);  // key 0 of the second text
-}
-
-TEST(FilesOfInputs, PositionIdsAreReadOrRefused) {
-  const std::string spread = inputs_file(
-      "spread.safetensors", {{"position_ids", 3 * at::arange(6, at::kLong).unsqueeze(0)}});
-  const auto params = [&](const std::string& path) {
-    return rope_with({{"input", {{"inputs", path}}},
-                      {"what", "content"},
-                      {"head", "L0H0"},
-                      {"size", {6, 6}},
-                      {"of", "positional"}});
-  };
-  const auto map = [&](const std::string& path) {
-    const auto reply = ask("map", params(path));
-    const auto values = reply.tensor("map").values<float>();
-    return std::vector<float>(values.begin(), values.end());
-  };
-  EXPECT_NE(map(spread), map(inputs_file("plain.safetensors", {})));
-  for (const char* method : {"generate", "shift", "theory", "distance"}) {
-    EXPECT_EQ(code_of(method, params(spread)), "bad_input") << method;
-  }
-}
-
-TEST(FilesOfInputs, IdsThatAreNoWholeNumbersAreRefused) {
-  const std::filesystem::path path =
-      std::filesystem::path(::testing::TempDir()) / "fractions.safetensors";
-  const at::Tensor ids = at::full({1, 6}, 5.7);
-  model::write_tensors(formats::real_file_system(), path,
-                       {{"input_ids", ids}, {"logits", at::zeros({1, 6, 256})}});
-  EXPECT_EQ(code_of("heads", rope_with({{"input", {{"inputs", path.string()}}}})), "bad_input");
-  EXPECT_EQ(code_of("check", rope_with({{"reference", path.string()}})), "bad_input");
-}
-
-TEST(FilesOfInputs, PositionsTooFarApartForATableAreRefused) {
-  for (const std::int64_t far : {std::int64_t{3'000'000'000}, std::int64_t{1} << 62}) {
-    const at::Tensor positions = at::tensor(
-        {-far, std::int64_t{1}, std::int64_t{2}, std::int64_t{3}, std::int64_t{4}, far - 1},
-        at::kLong);
-    const std::string path =
-        inputs_file("far.safetensors", {{"position_ids", positions.unsqueeze(0)}});
-    const json params = {{"model", model_folder("alibi")}, {"input", {{"inputs", path}}}};
-    EXPECT_EQ(code_of("heads", params), "bad_input") << far;
-  }
-}
-
-TEST(FilesOfInputs, WhatAModelDoesNotTakeIsSaid) {
-  const at::Tensor ones = at::ones({2, 6}, at::kLong);
-  for (const char* name : {"token_type_ids", "decoder_input_ids"}) {
-    const std::string path = inputs_file(std::string(name) + ".safetensors", {{name, ones}});
-    EXPECT_EQ(code_of("heads", rope_with({{"input", {{"inputs", path}}}})), "bad_input") << name;
-  }
-  const std::string zeros =
-      inputs_file("zeros.safetensors", {{"token_type_ids", at::zeros_like(ones)}});
-  EXPECT_EQ(code_of("heads", rope_with({{"input", {{"inputs", zeros}}}})), "");
-  const std::string padding =
-      inputs_file("padding.safetensors", {{"attention_mask", at::zeros_like(ones)}});
-  EXPECT_EQ(code_of("heads", rope_with({{"input", {{"inputs", padding}}}})), "bad_input");
-  // Distances over a hole would change without it.
-  at::Tensor hole = at::ones_like(ones);
-  hole[0][2] = 0;
-  const std::string holed = inputs_file("hole.safetensors", {{"attention_mask", hole}});
-  EXPECT_EQ(code_of("heads", rope_with({{"input", {{"inputs", holed}}}})), "bad_input");
-  EXPECT_EQ(code_of("capture", rope_with({{"input", {{"inputs", holed}}}, {"what", "attn.0"}})),
-            "");
-}
-
-// ---- models without a loss of the next token ----------------------------------------------------
-
-std::string headless_folder() {
-  model::ModelConfig config = byte_config("rope");
-  config.head.present = false;
-  return model_folder("headless", config);
-}
-
-std::string both_ways_folder(const std::string& encoding) {
-  model::ModelConfig config = byte_config(encoding);
-  config.attention.causal = false;
-  return model_folder("both_ways_" + encoding, config);
-}
-
-bool notes(const protocol::Reply& reply, const std::string& part) {
-  const json& provenance = reply.result["provenance"];
-  const json& one = provenance.is_array() ? provenance[0] : provenance;
-  return one["note"].get<std::string>().find(part) != std::string::npos;
-}
-
-TEST(WithoutALoss, EverythingElseIsAnswered) {
-  const json input = {{"prompt", "some text to read"}};
-  const json headless = {{"model", headless_folder()}, {"input", input}, {"by", {3}}};
-  const auto heads = ask("heads", headless);
-  EXPECT_EQ(heads.result["rows"].size(), 4u);
-  EXPECT_EQ(heads.result["model_values"]["induction_loss"]["mean"], "nan");
-  EXPECT_TRUE(notes(heads, "no induction loss"));
-  const auto shift = ask("shift", headless);
-  EXPECT_EQ(shift.result["rows"][0]["logits_difference"], "nan");
-  EXPECT_TRUE(shift.result["rows"][0]["attention_difference"].is_number());
-  EXPECT_TRUE(notes(shift, "no head"));
-  const auto read = ask("text.read", headless);
-  EXPECT_EQ(read.result["loss"], "nan");
-  EXPECT_EQ(read.result["tokens"].size(), 18u);
-  EXPECT_TRUE(notes(read, "no loss"));
-  const auto compare =
-      ask("compare", {{"models", {headless_folder(), model_folder("rope")}}, {"input", input}});
-  EXPECT_EQ(compare.result["loss"]["a"], "nan");
-  EXPECT_TRUE(compare.result["loss"]["b"].is_number());
-  EXPECT_EQ(compare.result["heads"].size(), 4u);
-  EXPECT_TRUE(notes(compare, "no loss"));
-  EXPECT_NE(compare.result["provenance"]["command"].get<std::string>().find("--prompt"),
-            std::string::npos);
-  const auto theory = ask("theory", {{"model", headless_folder()}, {"check", "tape.shift"}});
-  EXPECT_EQ(theory.result["checks"][0]["verdict"], "holds");
-}
-
-TEST(WithoutALoss, ModelsThatSeeBothWaysAreComparedWithEachOther) {
-  const json pair = {both_ways_folder("rope"), both_ways_folder("alibi")};
-  const auto both = ask("compare", {{"models", pair}});
-  EXPECT_EQ(both.result["heads"].size(), 4u);
-  EXPECT_EQ(both.result["loss"]["difference"], "nan");
-  EXPECT_EQ(code_of("compare", {{"models", {both_ways_folder("rope"), model_folder("rope")}}}),
-            "bad_input");
-}
-
 // ---- shift ---------------------------------------------------------------------------------------
 
 TEST(Shifting, LeavesRoomInATableOfPositions) {
@@ -436,15 +269,6 @@ TEST(Shifting, LeavesRoomInATableOfPositions) {
   EXPECT_EQ(code_of("shift", given), "bad_input");
   given["length"] = 48;
   EXPECT_FALSE(notes(ask("shift", given), "first 48 of 64"));
-}
-
-std::string message_of(const std::string& method, const json& params) {
-  try {
-    ask(method, params);
-  } catch (const formats::Error& error) {
-    return error.full_text();
-  }
-  return "nothing was refused";
 }
 
 TEST(Shifting, SaysWhichShiftsThereAre) {

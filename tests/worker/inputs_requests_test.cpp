@@ -1,0 +1,188 @@
+// What requests read from files: texts with masks and positions, and lists of ids.
+#include <ATen/ATen.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "formats/file_system.h"
+#include "model/tensor_io.h"
+#include "tests/worker/model_requests.h"
+
+namespace phasescope::worker {
+namespace {
+
+using nlohmann::json;
+
+// A file of two texts, 6 and 4 tokens long, the second one padded in front.
+std::string inputs_file(const std::string& name, model::NamedTensors more) {
+  const std::filesystem::path path = std::filesystem::path(::testing::TempDir()) / name;
+  more.emplace_back("input_ids",
+                    at::tensor({5, 6, 7, 8, 9, 10, 0, 0, 7, 8, 9, 11}, at::kLong).view({2, 6}));
+  model::write_tensors(formats::real_file_system(), path, more);
+  return path.string();
+}
+
+at::Tensor padding_mask() {
+  return at::tensor({1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 1, 1}, at::kLong).view({2, 6});
+}
+
+TEST(FilesOfInputs, PaddingIsLeftOutOfEveryMeasurement) {
+  const std::string masked =
+      inputs_file("masked.safetensors", {{"attention_mask", padding_mask()}});
+  const json both = rope_with({{"input", {{"inputs", masked}}}, {"metrics", {"mean_distance"}}});
+  // The same texts without padding; the second one stands at positions 2 to 5, which change nothing
+  // in a model of relative positions.
+  const json apart =
+      rope_with({{"input", {{"ids", {{5, 6, 7, 8, 9, 10}}}}}, {"metrics", {"mean_distance"}}});
+  json second = apart;
+  second["input"] = {{"ids", {{7, 8, 9, 11}}}};
+  const auto value = [](const protocol::Reply& reply) {
+    const json& cell = reply.result["rows"][0]["mean_distance"];
+    return cell.is_number() ? cell.get<double>() : cell["mean"].get<double>();
+  };
+  EXPECT_NEAR(value(ask("heads", both)),
+              (value(ask("heads", apart)) + value(ask("heads", second))) / 2, 1e-5);
+  const auto reply = ask("heads", both);
+  EXPECT_NE(reply.result["provenance"]["note"].get<std::string>().find("2 tokens of padding"),
+            std::string::npos);
+  // Capture keeps the file's shape.
+  const auto kept =
+      ask("capture", rope_with({{"input", {{"inputs", masked}}}, {"what", "attn.0"}}));
+  EXPECT_EQ(kept.tensor("attn.0").shape, (std::vector<std::int64_t>{2, 2, 6, 6}));
+  EXPECT_EQ(kept.tensor("attn.0").values<float>()[72 + 5 * 6], 0);  // key 0 of the second text
+}
+
+TEST(FilesOfInputs, PositionIdsAreReadOrRefused) {
+  const std::string spread = inputs_file(
+      "spread.safetensors", {{"position_ids", 3 * at::arange(6, at::kLong).unsqueeze(0)}});
+  const auto params = [&](const std::string& path) {
+    return rope_with({{"input", {{"inputs", path}}},
+                      {"what", "content"},
+                      {"head", "L0H0"},
+                      {"size", {6, 6}},
+                      {"of", "positional"}});
+  };
+  const auto map = [&](const std::string& path) {
+    const auto reply = ask("map", params(path));
+    const auto values = reply.tensor("map").values<float>();
+    return std::vector<float>(values.begin(), values.end());
+  };
+  EXPECT_NE(map(spread), map(inputs_file("plain.safetensors", {})));
+  for (const char* method : {"generate", "shift", "theory", "distance"}) {
+    EXPECT_EQ(code_of(method, params(spread)), "bad_input") << method;
+  }
+}
+
+TEST(FilesOfInputs, IdsThatAreNoWholeNumbersAreRefused) {
+  const std::filesystem::path path =
+      std::filesystem::path(::testing::TempDir()) / "fractions.safetensors";
+  const at::Tensor ids = at::full({1, 6}, 5.7);
+  model::write_tensors(formats::real_file_system(), path,
+                       {{"input_ids", ids}, {"logits", at::zeros({1, 6, 256})}});
+  EXPECT_EQ(code_of("heads", rope_with({{"input", {{"inputs", path.string()}}}})), "bad_input");
+  EXPECT_EQ(code_of("check", rope_with({{"reference", path.string()}})), "bad_input");
+}
+
+TEST(FilesOfInputs, PositionsTooFarApartForATableAreRefused) {
+  for (const std::int64_t far : {std::int64_t{3'000'000'000}, std::int64_t{1} << 62}) {
+    const at::Tensor positions = at::tensor(
+        {-far, std::int64_t{1}, std::int64_t{2}, std::int64_t{3}, std::int64_t{4}, far - 1},
+        at::kLong);
+    const std::string path =
+        inputs_file("far.safetensors", {{"position_ids", positions.unsqueeze(0)}});
+    const json params = {{"model", model_folder("alibi")}, {"input", {{"inputs", path}}}};
+    EXPECT_EQ(code_of("heads", params), "bad_input") << far;
+  }
+}
+
+// Behind a text padding may go, but not where the length of the whole file sets the angles.
+TEST(FilesOfInputs, PaddingStaysWhereAnglesDependOnTheLength) {
+  at::Tensor behind = at::ones({2, 6}, at::kLong);
+  behind[1][5] = 0;
+  const std::string path = inputs_file("behind.safetensors", {{"attention_mask", behind}});
+  struct Case {
+    const char* name;
+    const char* encoding;
+    model::Json options;
+    const char* code;
+  };
+  const model::Json yarn = {{"scaling", "yarn"}, {"factor", 2.0}, {"trained_context", 4}};
+  model::Json dynamic = yarn, linear = yarn;
+  dynamic["scaling"] = "dynamic", linear["scaling"] = "linear";
+  for (const Case& c : {Case{"padded_rope", "rope", model::Json::object(), ""},
+                        Case{"padded_linear", "rope", linear, ""},
+                        Case{"padded_dynamic", "rope", dynamic, "bad_input"},
+                        Case{"padded_tape", "tape", model::Json::object(), ""}}) {
+    model::ModelConfig config = byte_config(c.encoding);
+    config.encoding.options = c.options;
+    const json params = {{"model", model_folder(c.name, config)}, {"input", {{"inputs", path}}}};
+    EXPECT_EQ(code_of("heads", params), c.code) << c.name;
+  }
+}
+
+TEST(FilesOfInputs, WhatAModelDoesNotTakeIsSaid) {
+  const at::Tensor ones = at::ones({2, 6}, at::kLong);
+  for (const char* name : {"token_type_ids", "decoder_input_ids"}) {
+    const std::string path = inputs_file(std::string(name) + ".safetensors", {{name, ones}});
+    EXPECT_EQ(code_of("heads", rope_with({{"input", {{"inputs", path}}}})), "bad_input") << name;
+  }
+  const std::string zeros =
+      inputs_file("zeros.safetensors", {{"token_type_ids", at::zeros_like(ones)}});
+  EXPECT_EQ(code_of("heads", rope_with({{"input", {{"inputs", zeros}}}})), "");
+  const std::string padding =
+      inputs_file("padding.safetensors", {{"attention_mask", at::zeros_like(ones)}});
+  EXPECT_EQ(code_of("heads", rope_with({{"input", {{"inputs", padding}}}})), "bad_input");
+  // Distances over a hole would change without it.
+  at::Tensor hole = at::ones_like(ones);
+  hole[0][2] = 0;
+  const std::string holed = inputs_file("hole.safetensors", {{"attention_mask", hole}});
+  EXPECT_EQ(code_of("heads", rope_with({{"input", {{"inputs", holed}}}})), "bad_input");
+  EXPECT_EQ(code_of("capture", rope_with({{"input", {{"inputs", holed}}}, {"what", "attn.0"}})),
+            "");
+}
+
+// ---- lists of ids -------------------------------------------------------------------------------
+
+json of_ids(const json& ids) {
+  return rope_with({{"input", {{"ids", ids}, {"name", "out/my_ids.json"}}}});
+}
+
+TEST(FilesOfIds, ErrorsNameTheFile) {
+  for (const char* wrong : {"[1, 999]", "[1, \"a\"]", "[1, 2.5]", "[[1, 2], 3]",
+                            "[[1, 2], [3, 999]]", "[[]]", "[]", "\"a\"", "{\"a\": 1}"}) {
+    const json ids = json::parse(wrong);
+    const std::string message = message_of("heads", of_ids(ids));
+    EXPECT_NE(message.find("out/my_ids.json"), std::string::npos) << message;
+    EXPECT_EQ(code_of("heads", of_ids(ids)), "bad_input") << ids;
+  }
+  EXPECT_NE(message_of("heads", of_ids({{1, 2}, {3, 999}})).find("out/my_ids.json, list 1"),
+            std::string::npos);
+  const std::string fractions = inputs_file("far_ids.safetensors", {});
+  const json params = {{"model", model_folder("rope")}, {"input", {{"inputs", fractions}}}};
+  model::write_tensors(formats::real_file_system(), fractions,
+                       {{"input_ids", at::full({1, 6}, 999, at::kLong)}});
+  EXPECT_NE(message_of("heads", params).find(fractions), std::string::npos);
+}
+
+TEST(FilesOfIds, TheCommandNamesTheFile) {
+  const json provenance = ask("heads", of_ids({1, 2, 3})).result["provenance"];
+  EXPECT_NE(provenance["command"].get<std::string>().find("--ids out/my_ids.json"),
+            std::string::npos);
+  EXPECT_EQ(provenance["command"].get<std::string>().find("--text"), std::string::npos);
+}
+
+TEST(FilesOfIds, TokenizeReadsAllLists) {
+  const json items = ask("tokenize", of_ids({{'o', 'k'}, {'n', 'o'}})).result["items"];
+  ASSERT_EQ(items.size(), 2u);
+  EXPECT_EQ(items[0]["ids"], json({'o', 'k'}));
+  EXPECT_EQ(items[1]["decoded"], "no");
+  const json one = ask("tokenize", of_ids({{'o', 'k'}})).result;
+  EXPECT_EQ(one["decoded"], "ok");
+  const std::string rows = inputs_file("rows.safetensors", {});
+  const json params = {{"model", model_folder("rope")}, {"input", {{"inputs", rows}}}};
+  EXPECT_EQ(ask("tokenize", params).result["items"].size(), 2u);
+}
+
+}  // namespace
+}  // namespace phasescope::worker
