@@ -128,12 +128,12 @@ class DistanceAnalysis {
     const auto tokens = static_cast<double>(pass.tokens());
     const double pairs = tokens * (tokens + 1) / 2;
     pass.visit_layers([&](const AttentionPointer& attention) {
-      kernel_ = attention->kernel();
       if (options_.profile) add_profile(*attention, t);
       if (samples_) samples_->add(*attention, samples, cluster_of);
       if (rotation_) add_plane_means(*attention, pairs);
     });
     pairs_ += pairs;
+    kernel_ = pass.kernel();
   }
 
   void add_profile(const model::LayerAttention& attention, std::int64_t t) {

@@ -123,19 +123,12 @@ std::string as_utf8(std::string_view bytes) {
 
 namespace {
 
-// What ran attention in the first layer that it looks at.
-class KernelWatch final : public model::Observer {
- public:
-  bool wants_attention(std::int64_t) override { return kernel.empty(); }
-  void on_attention(const AttentionPointer& attention) override { kernel = attention->kernel(); }
-  std::string kernel;
-};
-
 class Writer {
  public:
   Writer(const model::Model& model, const Text& prompt, const GenerateOptions& options)
       : model_(model), options_(options), random_(options.seed), context_(model.config().context) {
     forward_.backend = options.backend;
+    forward_.kernels = &kernels_;
     if (encodes()) {
       read_ = ids_tensor(last(prompt.ids));
       ids_ = {model.config().decoder_start};
@@ -148,7 +141,7 @@ class Writer {
     ids_.push_back(chosen(next_logits()));
     return ids_.back();
   }
-  const std::string& kernel() const { return watch_.kernel; }
+  std::string kernel() const { return model::joined(kernels_); }
 
  private:
   bool encodes() const { return model_.config().encoder_layers > 0; }
@@ -161,7 +154,7 @@ class Writer {
     const at::NoGradGuard no_gradients;
     const at::Tensor written = ids_tensor(last(ids_));
     if (encodes()) forward_.decoder_ids = written;
-    const at::Tensor hidden = model_.decoder.hidden(encodes() ? read_ : written, forward_, &watch_);
+    const at::Tensor hidden = model_.decoder.hidden(encodes() ? read_ : written, forward_);
     return model_.decoder.logits(hidden[0][-1]).to(at::kDouble);
   }
 
@@ -184,7 +177,7 @@ class Writer {
   model::ForwardOptions forward_;
   at::Tensor read_;                // by the encoder
   std::vector<std::int64_t> ids_;  // the text so far; of an encoder-decoder, what it has written
-  KernelWatch watch_;
+  model::KernelNames kernels_;
 };
 
 void check_generate(const model::ModelConfig& config, const GenerateOptions& options) {

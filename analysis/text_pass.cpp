@@ -15,6 +15,34 @@ at::Tensor ids_tensor(std::span<const std::int64_t> ids) {
   return out;
 }
 
+std::string name_of(Stack stack, const model::ModelConfig& config) {
+  if (config.encoder_layers == 0) return {};
+  return stack == Stack::encoder ? "enc" : stack == Stack::cross ? "cross" : "dec";
+}
+
+Stack stack_named(const std::string& name, const model::ModelConfig& config) {
+  if (name.empty()) return Stack::main;
+  if (config.encoder_layers == 0) {
+    throw formats::bad_usage("\"" + name +
+                                 "\" is a part of an encoder-decoder, and this model is " +
+                                 "one stack of layers",
+                             "head", "leave it out: L0H0");
+  }
+  for (const Stack stack : {Stack::main, Stack::encoder, Stack::cross}) {
+    if (name == name_of(stack, config)) return stack;
+  }
+  throw formats::bad_usage("there is no part \"" + name + "\" of an encoder-decoder", "head",
+                           "enc, dec or cross");
+}
+
+std::int64_t layers_of(Stack stack, const model::ModelConfig& config) {
+  return stack == Stack::encoder ? config.encoder_layers : config.layers;
+}
+
+bool is_causal(Stack stack, const model::ModelConfig& config) {
+  return stack == Stack::main && config.attention.causal;
+}
+
 model::ForwardOptions with_inputs_of(const Text& text, model::ForwardOptions options) {
   const auto row = [](const std::vector<std::int64_t>& values) {
     return values.empty() ? at::Tensor() : ids_tensor(values);
@@ -35,19 +63,26 @@ model::StartContext start_context(const model::Decoder& decoder, std::int64_t to
   return context;
 }
 
-// Hands on what the forward pass shows, and keeps it where asked to.
+// Hands on what the forward pass shows, and keeps it where asked to: of the decoder and of its
+// attention to an encoder. What the encoder shows goes to a part of it.
 class TextPass::Recorder final : public model::Observer {
  public:
   Recorder(TextPass& pass, const LayerVisitor* layers, const PositionVisitor* positions,
-           const model::ProbeRequest* probes)
-      : pass_(pass), layers_(layers), positions_(positions), probes_(probes) {}
+           const model::ProbeRequest* probes, Stack stack)
+      : pass_(pass),
+        layers_(layers),
+        positions_(positions),
+        probes_(probes),
+        stack_(stack),
+        encoder_(*this) {}
 
-  bool wants_attention(std::int64_t) override { return pass_.keep_ || layers_ != nullptr; }
-  const model::ProbeRequest* wants_probes(std::int64_t) override { return probes_; }
-  void on_attention(const AttentionPointer& attention) override {
-    pass_.kernel_ = attention->kernel();
-    if (pass_.keep_) pass_.layers_.push_back(attention);
-    if (layers_ != nullptr) (*layers_)(attention);
+  Observer* encoder() override { return &encoder_; }
+  bool wants_attention(std::int64_t) override { return wants(Stack::main); }
+  bool wants_cross_attention(std::int64_t) override { return wants(Stack::cross); }
+  const model::ProbeRequest* wants_probes(std::int64_t) override { return probes_of(Stack::main); }
+  void on_attention(const AttentionPointer& attention) override { take(Stack::main, attention); }
+  void on_cross_attention(const AttentionPointer& attention) override {
+    take(Stack::cross, attention);
   }
   void on_position(std::int64_t index, const model::PositionState& state) override {
     if (pass_.keep_) pass_.positions_.push_back(state);
@@ -55,10 +90,37 @@ class TextPass::Recorder final : public model::Observer {
   }
 
  private:
+  class OfEncoder final : public model::Observer {
+   public:
+    explicit OfEncoder(Recorder& whole) : whole_(whole) {}
+    bool wants_attention(std::int64_t) override { return whole_.wants(Stack::encoder); }
+    const model::ProbeRequest* wants_probes(std::int64_t) override {
+      return whole_.probes_of(Stack::encoder);
+    }
+    void on_attention(const AttentionPointer& attention) override {
+      whole_.take(Stack::encoder, attention);
+    }
+
+   private:
+    Recorder& whole_;
+  };
+
+  bool visits(Stack stack) const { return layers_ != nullptr && stack == stack_; }
+  bool wants(Stack stack) const { return pass_.keep_ || visits(stack); }
+  const model::ProbeRequest* probes_of(Stack stack) const {
+    return visits(stack) ? probes_ : nullptr;
+  }
+  void take(Stack stack, const AttentionPointer& attention) {
+    if (pass_.keep_) pass_.kept(stack).push_back(attention);
+    if (visits(stack)) (*layers_)(attention);
+  }
+
   TextPass& pass_;
   const LayerVisitor* layers_;
   const PositionVisitor* positions_;
   const model::ProbeRequest* probes_;
+  Stack stack_;
+  OfEncoder encoder_;
 };
 
 TextPass::TextPass(std::shared_ptr<const model::Model> model, at::Tensor ids,
@@ -76,18 +138,31 @@ std::int64_t TextPass::estimated_bytes() const {
   const std::int64_t keys = 3 * config.kv_heads * config.head_dim;
   const std::int64_t state =
       model_->encoding().info().has_state ? config.heads * config.head_dim : 0;
-  return ids_.numel() * (config.layers * (queries + keys + state) + config.width) * item;
+  const std::int64_t rows = ids_.size(0) * tokens(), read = ids_.numel();
+  const std::int64_t own = rows * (config.layers * (queries + keys + state) + config.width);
+  const bool cross = config.encoder_layers > 0;
+  const std::int64_t encoder = read * config.encoder_layers * (queries + keys);
+  return (own + encoder + (cross ? config.layers * (rows * queries + read * keys) : 0)) * item;
 }
 
 std::int64_t TextPass::kept_bytes() const { return keep_ && has_run_ ? estimated_bytes() : 0; }
 
+std::vector<AttentionPointer>& TextPass::kept(Stack stack) {
+  return layers_[static_cast<std::size_t>(stack)];
+}
+
 void TextPass::run_with(const LayerVisitor* layers, const PositionVisitor* positions,
-                        const model::ProbeRequest* probes) {
+                        const model::ProbeRequest* probes, Stack stack) {
   const at::NoGradGuard no_gradients;
-  layers_.clear();
+  layers_ = {};
   positions_.clear();
-  Recorder recorder(*this, layers, positions, probes);
-  hidden_ = model_->decoder.hidden(ids_, options_, &recorder);
+  Recorder recorder(*this, layers, positions, probes, stack);
+  model::KernelNames kernels;
+  model::ForwardOptions options = options_;
+  options.kernels = &kernels;
+  hidden_ = model_->decoder.hidden(ids_, options, &recorder);
+  kernel_ = model::joined(kernels);
+  if (options_.kernels != nullptr) options_.kernels->merge(kernels);
   has_run_ = true;
 }
 
@@ -103,12 +178,13 @@ void TextPass::run() {
   if (!has_run_) run_with(nullptr, nullptr);
 }
 
-void TextPass::visit_layers(const LayerVisitor& visitor, const model::ProbeRequest* probes) {
+void TextPass::visit_layers(const LayerVisitor& visitor, const model::ProbeRequest* probes,
+                            Stack stack) {
   if (!keep_ || !has_run_) {
-    run_with(&visitor, nullptr, probes);
+    run_with(&visitor, nullptr, probes, stack);
     return;
   }
-  for (const AttentionPointer& attention : layers_) {
+  for (const AttentionPointer& attention : kept(stack)) {
     if (options_.cancelled && options_.cancelled()) throw formats::cancelled();
     visitor(attention);
   }
@@ -124,21 +200,24 @@ void TextPass::visit_positions(const PositionVisitor& visitor) {
   }
 }
 
-AttentionPointer TextPass::layer(std::int64_t index) {
-  if (index < 0 || index >= model_->config().layers) {
-    throw formats::bad_usage("there is no layer " + std::to_string(index) + "; the model has " +
-                                 std::to_string(model_->config().layers) + ", counted from 0",
+AttentionPointer TextPass::layer(std::int64_t index, Stack stack) {
+  const std::int64_t layers = layers_of(stack, model_->config());
+  if (index < 0 || index >= layers) {
+    const std::string& name = model_->report.name;
+    throw formats::bad_usage("there is no layer " + std::to_string(index) + "; " +
+                                 (stack == Stack::encoder ? "the encoder of " + name : name) +
+                                 " has " + std::to_string(layers) + ", counted from 0",
                              "head");
   }
   if (keep_) {
     run();
-    return layers_[static_cast<std::size_t>(index)];
+    return kept(stack)[static_cast<std::size_t>(index)];
   }
   AttentionPointer found;
   const LayerVisitor pick = [&](const AttentionPointer& attention) {
     if (attention->layer() == index) found = attention;
   };
-  run_with(&pick, nullptr);
+  run_with(&pick, nullptr, nullptr, stack);
   return found;
 }
 

@@ -3,6 +3,7 @@
 // that views of one text share it; otherwise run again for each visit, one layer at a time.
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -18,6 +19,19 @@
 namespace phasescope::analysis {
 
 using AttentionPointer = std::shared_ptr<const model::LayerAttention>;
+
+// Whose attention is looked at: that of the model's one stack or of its decoder, of the encoder
+// before a decoder, or of the decoder to the encoder's output.
+enum class Stack { main, encoder, cross };
+
+// As `capture` has it: "dec", "enc" or "cross"; empty for a model of one stack.
+std::string name_of(Stack stack, const model::ModelConfig& config);
+// Of such a name, empty for the default. Throws Error "bad_usage" for one that the model has not.
+Stack stack_named(const std::string& name, const model::ModelConfig& config);
+// How many layers it has.
+std::int64_t layers_of(Stack stack, const model::ModelConfig& config);
+// Whether a query sees the tokens before it alone.
+bool is_causal(Stack stack, const model::ModelConfig& config);
 
 // (1, N) int64.
 at::Tensor ids_tensor(std::span<const std::int64_t> ids);
@@ -41,19 +55,21 @@ class TextPass {
   const model::Model& model() const { return *model_; }
   const std::shared_ptr<const model::Model>& shared_model() const { return model_; }
   const at::Tensor& ids() const { return ids_; }
-  // Of the stack that is observed: the decoder's in an encoder-decoder.
-  std::int64_t tokens() const {
-    return (options_.decoder_ids.defined() ? options_.decoder_ids : ids_).size(1);
+  // Queries of a stack.
+  std::int64_t tokens(Stack stack = Stack::main) const {
+    const bool given = stack != Stack::encoder && options_.decoder_ids.defined();
+    return (given ? options_.decoder_ids : ids_).size(1);
   }
   const model::ForwardOptions& options() const { return options_; }
 
   // Calls the visitor for every layer in order. Cancelling is asked between layers. `probes`: what
   // the visitor will ask each layer for, so that a pass that runs for it can measure it on its way.
-  void visit_layers(const LayerVisitor& visitor, const model::ProbeRequest* probes = nullptr);
+  void visit_layers(const LayerVisitor& visitor, const model::ProbeRequest* probes = nullptr,
+                    Stack stack = Stack::main);
   // The position states 0 (initial) .. n (after n layers), of encodings that have any.
   void visit_positions(const PositionVisitor& visitor);
-  // One layer's attention.
-  AttentionPointer layer(std::int64_t index);
+  // One layer's attention. Throws Error "bad_usage" where there is no such layer.
+  AttentionPointer layer(std::int64_t index, Stack stack = Stack::main);
 
   // (B, N, C) after the final norm.
   const at::Tensor& hidden();
@@ -69,25 +85,26 @@ class TextPass {
   // Runs what has not run yet.
   void run();
   std::int64_t kept_bytes() const;
-  // Which implementation ran attention; empty where no layer has been looked at yet.
+  // What ran attention, of all layers; "none" where nothing has run yet.
   const std::string& kernel() const { return kernel_; }
 
  private:
   class Recorder;
 
   std::int64_t estimated_bytes() const;
+  std::vector<AttentionPointer>& kept(Stack stack);
   void run_with(const LayerVisitor* layers, const PositionVisitor* positions,
-                const model::ProbeRequest* probes = nullptr);
+                const model::ProbeRequest* probes = nullptr, Stack stack = Stack::main);
 
   std::shared_ptr<const model::Model> model_;
   at::Tensor ids_;
   model::ForwardOptions options_;
   bool keep_ = false;
   bool has_run_ = false;
-  std::vector<AttentionPointer> layers_;
+  std::array<std::vector<AttentionPointer>, 3> layers_;  // by stack
   std::vector<model::PositionState> positions_;
   at::Tensor hidden_;
-  std::string kernel_;
+  std::string kernel_ = model::joined({});
 };
 
 }  // namespace phasescope::analysis

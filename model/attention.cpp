@@ -4,6 +4,8 @@
 
 #include "formats/error.h"
 #include "kernels/attention.h"
+#include "kernels/cuda/attention_cuda.h"
+#include "model/cuda_attention.h"
 #include "model/fused_attention.h"
 #include "model/plain_attention.h"
 
@@ -42,6 +44,9 @@ std::string fused_obstacle(const AttentionProgram& program, const at::Tensor& v)
   if (program.kind == AttentionProgram::Kind::term) {
     return "a term that is no table of distances has no fused form";
   }
+  if (program.kind == AttentionProgram::Kind::fire && !program.causal) {
+    return "fire past its threshold has no fused form without a causal mask";
+  }
   if (program.kind == AttentionProgram::Kind::tape && program.tape.state.size(-1) > 512) {
     return "a position state of more than 512 numbers a head has no fused form";
   }
@@ -57,14 +62,49 @@ void check_probes(const ProbeRequest& request) {
   }
 }
 
+Backend backend_named(const std::string& name) {
+  if (name.empty() || name == "auto" || name == "fused") return Backend::fused;
+  if (name == "plain") return Backend::plain;
+  if (name != kernels::kCudaBackend) {
+    throw formats::bad_usage(
+        "there is no backend \"" + name + "\"; use fused, plain or " + kernels::kCudaBackend,
+        "backend");
+  }
+  require_cuda_kernels();
+  return Backend::cuda_unverified;
+}
+
+std::string joined(const KernelNames& kernels) {
+  std::string list;
+  for (const std::string& kernel : kernels) list += (list.empty() ? "" : ", ") + kernel;
+  return list.empty() ? "none" : list;
+}
+
+namespace {
+
+AttentionResult run_attention(const AttentionProgram& program, const at::Tensor& v,
+                              const AttentionOptions& options) {
+  if (options.backend == Backend::plain) return plain_attention(program, v, options);
+  const bool cuda = options.backend == Backend::cuda_unverified;
+  const std::string obstacle = cuda ? cuda_obstacle(program, v) : fused_obstacle(program, v);
+  if (obstacle.empty()) {
+    AttentionResult result =
+        cuda ? cuda_attention(program, v, options) : fused_attention(program, v, options);
+    result.kernel = cuda ? kernels::kCudaBackend : fused_kernel_name();
+    return result;
+  }
+  AttentionResult result = plain_attention(program, v, options);
+  result.kernel = "plain (" + obstacle + ")";
+  return result;
+}
+
+}  // namespace
+
 AttentionResult attention(const AttentionProgram& program, const at::Tensor& v,
                           const AttentionOptions& options) {
   if (options.probes != nullptr) check_probes(*options.probes);
-  if (options.backend == Backend::plain) return plain_attention(program, v, options);
-  const std::string obstacle = fused_obstacle(program, v);
-  if (obstacle.empty()) return fused_attention(program, v, options);
-  AttentionResult result = plain_attention(program, v, options);
-  result.kernel = "plain (" + obstacle + ")";
+  AttentionResult result = run_attention(program, v, options);
+  if (options.kernels != nullptr) options.kernels->insert(result.kernel);
   return result;
 }
 

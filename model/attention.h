@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,17 @@
 
 namespace phasescope::model {
 
-enum class Backend { fused, plain };
+// cuda_unverified: the fused kernels of kernels/cuda, which have never run on a device.
+enum class Backend { fused, plain, cuda_unverified };
+
+// "fused" (or "auto", or nothing), "plain", "cuda-unverified". Throws Error "bad_usage" for other
+// names, and "device_unavailable" where the CUDA kernels cannot be used.
+Backend backend_named(const std::string& name);
+
+// What ran attention, each kernel once: {"fused cpu avx3"}.
+using KernelNames = std::set<std::string>;
+// "fused cpu avx3, plain (Double has no fused form)"; "none" for none.
+std::string joined(const KernelNames& kernels);
 
 // What one pass over a layer's scores shall measure; see kernels/attention.h for each. Arrays come
 // back (B, H, N) for rows and (B, H, buckets) for buckets.
@@ -38,6 +49,7 @@ struct AttentionOptions {
   bool want_entropy = false;  // forward only; implies lse
   // Measured in the same pass where it runs fused and without gradients; null for nothing.
   const ProbeRequest* probes = nullptr;
+  KernelNames* kernels = nullptr;  // gathers what runs; null for nobody
 };
 
 struct AttentionResult {
@@ -46,17 +58,17 @@ struct AttentionResult {
   at::Tensor lse;      // (B, H, N), natural logarithm; where asked for
   at::Tensor entropy;  // (B, H, N), nats; where asked for
   std::shared_ptr<const ProbeResult> probes;  // null where the pass measured none
-  std::string kernel;  // what ran: "fused cpu avx3", "plain", "plain (float64 has no fused form)"
+  std::string kernel;  // what ran: "fused cpu avx3", "plain", "plain (Double has no fused form)"
 };
 
 // Throws Error "bad_usage" for a request that no pass can measure.
 void check_probes(const ProbeRequest& request);
 
-// Attention of v (B, kv heads, M, d) under a program. Differentiable in both backends with respect
+// Attention of v (B, kv heads, M, d) under a program. Differentiable in all backends with respect
 // to q, k, v, tables, the correction's weights and the state. Fused: float32 and 16-bit tensors on
 // the CPU, computed in float32, causal or not, windows, padding, soft caps; what fused_obstacle()
-// names runs plain and says why. Plain without gradients works in blocks of rows, so neither backend
-// holds N x N then.
+// names runs plain and says why. CUDA: 16-bit tensors alone (cuda_attention.h). Plain without
+// gradients works in blocks of rows, so no backend holds N x N then.
 AttentionResult attention(const AttentionProgram& program, const at::Tensor& v,
                           const AttentionOptions& options);
 

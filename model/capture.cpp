@@ -269,8 +269,7 @@ class Collector : public Observer {
   }
 
   bool wants_attention(std::int64_t layer) override {
-    // One layer at least, which says what ran.
-    return wanted_.attention(part_, layer) || result_.kernel.empty();
+    return wanted_.attention(part_, layer);
   }
   bool wants_cross_attention(std::int64_t layer) override {
     return wanted_.attention(parts_.back(), layer);
@@ -290,7 +289,6 @@ class Collector : public Observer {
   }
 
   void keep_attention(const Part& part, const LayerAttention& a) {
-    result_.kernel = a.kernel();
     const auto put = [&](std::string_view prefix, std::string_view suffix, const auto& make) {
       const Kind& which = kind(prefix, suffix);
       if (wanted_.tensor(part, which, a.layer())) {
@@ -411,7 +409,11 @@ Captured capture(const Decoder& decoder, const at::Tensor& ids, const CaptureSpe
   SizeEstimate(decoder, ids, decoder_length, spec, wanted).refuse_if_too_large();
   Captured result;
   Collector collector(config, 0, ids.size(0), spec, wanted, result);
-  const at::Tensor hidden = decoder.hidden(ids, options, &collector);
+  KernelNames kernels;
+  ForwardOptions forward = options;
+  forward.kernels = &kernels;
+  const at::Tensor hidden = decoder.hidden(ids, forward, &collector);
+  result.kernel = joined(kernels);
   if (wanted.logits() && config.head.present) {
     const Range rows = spec.rows.value_or(Range{0, decoder_length});
     result.tensors["logits"] =

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "formats/error.h"
+#include "model/cuda_attention.h"
 #include "model/forward_inputs.h"
 #include "model/rms_norm.h"
 
@@ -32,8 +33,7 @@ at::Tensor activated(const at::Tensor& x, const std::string& name) {
 // multiplied; only what the score is read by tells the difference otherwise.
 void add_gain(AttentionProgram& program, std::int64_t layer) {
   const auto gain = static_cast<double>(layer);
-  if (program.kind == AttentionProgram::Kind::cape ||
-      program.kind == AttentionProgram::Kind::term) {
+  if (program.kind == AttentionProgram::Kind::cape || program.term.score) {
     program.scale /= gain;
     program.gain = gain;
   } else if (program.kind == AttentionProgram::Kind::table) {
@@ -305,21 +305,39 @@ class Pass {
     program.key_mask = key_mask_;
     program.padding_added = config_.attention.padding == "added";
     program.mask = options_.mask;
-    const at::Tensor v = encoding.values(split_heads(clipped(project(read, w.wv, w.bv))), state);
+    at::Tensor v = encoding.values(split_heads(clipped(project(read, w.wv, w.bv))), state);
+    narrow_for_cuda(program, v);
     const bool observed = observer_ != nullptr && observer_->wants_attention(index);
     const ProbeRequest* probes = observed ? observer_->wants_probes(index) : nullptr;
     const AttentionResult result = attention(program, v,
                                              {.backend = options_.backend,
                                               .want_lse = observed,
                                               .want_entropy = observed,
-                                              .probes = probes});
-    encoding.after_attention(w.encoding, result.state, state);
+                                              .probes = probes,
+                                              .kernels = options_.kernels});
+    const at::Tensor averaged =
+        result.state.defined() ? result.state.to(state.z.scalar_type()) : result.state;
+    encoding.after_attention(w.encoding, averaged, state);
     if (observed) {
       observer_->on_attention(std::make_shared<LayerAttention>(
           index, program, v, result.lse, result.entropy, options_.backend, result.kernel,
           result.probes ? MeasuredProbes{*probes, result.probes} : MeasuredProbes{}));
     }
-    return project(result.out.transpose(1, 2).flatten(2), w.wo, w.bo);
+    return project(result.out.to(dtype_).transpose(1, 2).flatten(2), w.wo, w.bo);
+  }
+
+  // With 16-bit products the CUDA kernels get 16-bit tensors, as autocast has it.
+  void narrow_for_cuda(AttentionProgram& program, at::Tensor& v) const {
+    if (options_.backend != Backend::cuda_unverified || !options_.product_dtype) return;
+    const at::ScalarType narrow = *options_.product_dtype;
+    AttentionProgram given = program;
+    for (at::Tensor* tensor : {&given.q, &given.k, &given.tape.state}) {
+      if (tensor->defined()) *tensor = tensor->to(narrow);
+    }
+    const at::Tensor values = v.to(narrow);
+    if (!cuda_obstacle(given, values).empty()) return;
+    program = std::move(given);
+    v = values;
   }
 
   // No positions here: the decoder's and the encoder's have nothing to do with each other.
@@ -335,8 +353,11 @@ class Pass {
     program.key_mask = memory_.key_mask;
     const at::Tensor v = split_heads(project(memory_.hidden, w.cross_wv, w.cross_bv));
     const bool observed = observer_ != nullptr && observer_->wants_cross_attention(index);
-    const AttentionResult result = attention(
-        program, v, {.backend = options_.backend, .want_lse = observed, .want_entropy = observed});
+    const AttentionResult result = attention(program, v,
+                                             {.backend = options_.backend,
+                                              .want_lse = observed,
+                                              .want_entropy = observed,
+                                              .kernels = options_.kernels});
     if (observed) {
       observer_->on_cross_attention(std::make_shared<LayerAttention>(
           index, program, v, result.lse, result.entropy, options_.backend, result.kernel));

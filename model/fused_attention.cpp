@@ -20,15 +20,6 @@ at::Tensor with_contiguous_channels(const at::Tensor& tensor) {
   return tensor.stride(-1) == 1 || tensor.size(-1) == 1 ? tensor : tensor.contiguous();
 }
 
-kernels::TapaVariant tapa_variant(const TapaProgram& tapa, const at::Tensor& power) {
-  return {.content_dim = tapa.content_dim,
-          .scale_content = static_cast<float>(tapa.scale_content),
-          .scale_phase = static_cast<float>(tapa.scale_phase),
-          .phase = tapa.linear_phase ? kernels::TapaPhase::linear : kernels::TapaPhase::quadratic,
-          .power = power.const_data_ptr<float>(),
-          .power_length = power.size(0)};
-}
-
 kernels::CapeForm cape_form(CapeProgram::Form form) {
   switch (form) {
     case CapeProgram::Form::concat_residual:
@@ -43,17 +34,16 @@ kernels::CapeForm cape_form(CapeProgram::Form form) {
   return kernels::CapeForm::concat_residual;
 }
 
-kernels::AttentionShape shape_of(const AttentionProgram& program, const at::Tensor& v) {
-  return {.batch = program.q.size(0),
-          .heads = program.q.size(1),
-          .kv_heads = program.k.size(1),
-          .queries = program.q.size(2),
-          .keys = program.k.size(2),
-          .head_dim = program.q.size(3),
-          .value_dim = v.size(3),
-          .causal = program.causal,
-          .query_offset = 0,
-          .window = program.window};
+// Of tensors that are float32 and contiguous.
+kernels::FireVariant fire_variant(const FireProgram& fire) {
+  return {.distance = fire.distance.const_data_ptr<float>(),
+          .length = fire.distance.size(0),
+          .factor = fire.factor.const_data_ptr<float>(),
+          .knots = fire.knots.const_data_ptr<float>(),
+          .segments = fire.slope.size(1),
+          .slope = fire.slope.const_data_ptr<float>(),
+          .intercept = fire.intercept.const_data_ptr<float>(),
+          .head_stride = fire.slope.size(1)};
 }
 
 // What the forward pass computes, without autograd.
@@ -80,16 +70,30 @@ AttentionResult run_forward(const AttentionProgram& program, const at::Tensor& v
     outputs.lse = result.lse.mutable_data_ptr<float>();
   }
   kernels::attention_forward(kernel.inputs(), outputs);
-  auto measured = std::make_shared<const ProbeResult>(probes.take());
+  auto measured = std::make_shared<const ProbeResult>(probes.take(fused_kernel_name()));
   if (options.want_entropy) result.entropy = measured->entropy;
   if (options.probes != nullptr) result.probes = std::move(measured);
-  result.kernel = fused_kernel_name();
   return result;
 }
 
 // The tensors of a program that gradients flow to, in one fixed order; undefined where the kind
 // has none.
-enum Operand { kQ, kK, kV, kState, kValues, kW1, kB1, kW2, kB2, kOperands };
+enum Operand {
+  kQ,
+  kK,
+  kV,
+  kState,
+  kValues,
+  kW1,
+  kB1,
+  kW2,
+  kB2,
+  kDistance,
+  kFactor,
+  kSlope,
+  kIntercept,
+  kOperands
+};
 
 AttentionProgram with_operands(const AttentionProgram& program,
                                const torch::autograd::variable_list& x) {
@@ -103,20 +107,32 @@ AttentionProgram with_operands(const AttentionProgram& program,
   result.cape.b1 = x[kB1];
   result.cape.w2 = x[kW2];
   result.cape.b2 = x[kB2];
+  result.fire.distance = x[kDistance];
+  result.fire.factor = x[kFactor];
+  result.fire.slope = x[kSlope];
+  result.fire.intercept = x[kIntercept];
   return result;
 }
 
-// Gradients of everything a kind has.
-struct GradientBuffers {
-  at::Tensor dq, dk, dv, state, values, w1, b1, w2, b2;
-};
+// An uninitialised one for the gradient of `like`, contiguous, and where it lies.
+float* make_buffer(at::Tensor& buffer, const at::Tensor& like) {
+  buffer = at::empty_like(like, at::MemoryFormat::Contiguous);
+  return buffer.mutable_data_ptr<float>();
+}
 
 kernels::VariantGradients variant_gradients(const AttentionProgram& program,
                                             const at::Tensor& d_state, GradientBuffers& buffers) {
   if (program.kind == Kind::table) {
-    buffers.values = at::empty_like(program.table.values, at::MemoryFormat::Contiguous);
-    return kernels::TableGradients{buffers.values.mutable_data_ptr<float>(),
-                                   buffers.values.size(1)};
+    return kernels::TableGradients{make_buffer(buffers.values, program.table.values),
+                                   program.table.values.size(1)};
+  }
+  if (program.kind == Kind::fire) {
+    const FireProgram& fire = program.fire;
+    return kernels::FireGradients{.distance = make_buffer(buffers.distance, fire.distance),
+                                  .factor = make_buffer(buffers.factor, fire.factor),
+                                  .slope = make_buffer(buffers.slope, fire.slope),
+                                  .intercept = make_buffer(buffers.intercept, fire.intercept),
+                                  .head_stride = fire.slope.size(1)};
   }
   if (program.kind == Kind::tape) {
     const at::Tensor& q = program.q;
@@ -129,28 +145,16 @@ kernels::VariantGradients variant_gradients(const AttentionProgram& program,
   if (program.kind != Kind::cape) return std::monostate{};
   const CapeProgram& cape = program.cape;
   kernels::CapeGradients gradients;
-  const auto buffer = [](const at::Tensor& like) {
-    return at::empty_like(like, at::MemoryFormat::Contiguous);
-  };
   if (cape.values.defined()) {
-    buffers.values = buffer(cape.values);
-    gradients.values = buffers.values.mutable_data_ptr<float>();
-    gradients.head_stride = buffers.values.size(1);
+    gradients.values = make_buffer(buffers.values, cape.values);
+    gradients.head_stride = cape.values.size(1);
   }
-  buffers.w1 = buffer(cape.w1);
-  buffers.b1 = buffer(cape.b1);
-  buffers.w2 = buffer(cape.w2);
-  buffers.b2 = buffer(cape.b2);
-  gradients.w1 = buffers.w1.mutable_data_ptr<float>();
-  gradients.b1 = buffers.b1.mutable_data_ptr<float>();
-  gradients.w2 = buffers.w2.mutable_data_ptr<float>();
-  gradients.b2 = buffers.b2.mutable_data_ptr<float>();
+  gradients.w1 = make_buffer(buffers.w1, cape.w1);
+  gradients.b1 = make_buffer(buffers.b1, cape.b1);
+  gradients.w2 = make_buffer(buffers.w2, cape.w2);
+  gradients.b2 = make_buffer(buffers.b2, cape.b2);
   return gradients;
 }
-
-struct SavedResult {
-  at::Tensor out, lse, state;
-};
 
 GradientBuffers run_backward(const AttentionProgram& program, const at::Tensor& v,
                              const SavedResult& forward, const at::Tensor& d_out_given,
@@ -180,20 +184,23 @@ GradientBuffers run_backward(const AttentionProgram& program, const at::Tensor& 
   return gradients;
 }
 
-// Differentiable form. The program travels beside the tensors as plain data.
+// Differentiable form. Passes and program travel beside the tensors as plain data.
 class FusedAttention : public torch::autograd::Function<FusedAttention> {
  public:
   // Optional: autograd does not take undefined tensors.
   using Maybe = std::optional<at::Tensor>;
 
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
+                                                const AttentionPasses& passes,
                                                 const AttentionProgram& program, at::Tensor q,
                                                 at::Tensor k, at::Tensor v, Maybe state,
                                                 Maybe values, Maybe w1, Maybe b1, Maybe w2,
-                                                Maybe b2) {
-    const AttentionResult result = run_forward(program, v, {.want_lse = true});
+                                                Maybe b2, Maybe distance, Maybe factor, Maybe slope,
+                                                Maybe intercept) {
+    const AttentionResult result = passes.forward(program, v, {.want_lse = true});
     torch::autograd::variable_list saved = {q, k, v};
-    for (const Maybe* operand : {&state, &values, &w1, &b1, &w2, &b2}) {
+    for (const Maybe* operand :
+         {&state, &values, &w1, &b1, &w2, &b2, &distance, &factor, &slope, &intercept}) {
       saved.push_back(operand->value_or(at::Tensor()));
     }
     saved.push_back(result.out);
@@ -207,8 +214,9 @@ class FusedAttention : public torch::autograd::Function<FusedAttention> {
     // Without the tensors: those are saved above, and a second reference would keep them alive.
     AttentionProgram bare = with_operands(program, torch::autograd::variable_list(kOperands));
     bare.q_plain = bare.k_plain = at::Tensor();
+    bare.term = {};
     context->saved_data["program"] =
-        c10::IValue::make_capsule(c10::make_intrusive<ProgramHolder>(std::move(bare)));
+        c10::IValue::make_capsule(c10::make_intrusive<Holder>(passes, std::move(bare)));
     context->mark_non_differentiable({result.lse});
     return outputs;
   }
@@ -216,20 +224,24 @@ class FusedAttention : public torch::autograd::Function<FusedAttention> {
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  torch::autograd::variable_list incoming) {
     const torch::autograd::variable_list saved = context->get_saved_variables();
-    const auto holder = c10::static_intrusive_pointer_cast<ProgramHolder>(
+    const auto holder = c10::static_intrusive_pointer_cast<Holder>(
         context->saved_data["program"].toCapsule());
     const AttentionProgram program = with_operands(holder->program, saved);
     SavedResult forward{saved[kOperands], saved[kOperands + 1],
                         saved.size() > kOperands + 2 ? saved[kOperands + 2] : at::Tensor()};
     const at::Tensor d_state = incoming.size() > 2 ? incoming[2] : at::Tensor();
-    GradientBuffers gradients = run_backward(program, saved[kV], forward, incoming[0], d_state);
-    return {at::Tensor(),     gradients.dq, gradients.dk, gradients.dv, gradients.state,
-            gradients.values, gradients.w1, gradients.b1, gradients.w2, gradients.b2};
+    GradientBuffers gradients =
+        holder->passes.backward(program, saved[kV], forward, incoming[0], d_state);
+    return {at::Tensor(),     at::Tensor(),    gradients.dq,       gradients.dk,
+            gradients.dv,     gradients.state, gradients.values,   gradients.w1,
+            gradients.b1,     gradients.w2,    gradients.b2,       gradients.distance,
+            gradients.factor, gradients.slope, gradients.intercept};
   }
 
  private:
-  struct ProgramHolder : torch::CustomClassHolder {
-    explicit ProgramHolder(AttentionProgram p) : program(std::move(p)) {}
+  struct Holder : torch::CustomClassHolder {
+    Holder(const AttentionPasses& p, AttentionProgram q) : passes(p), program(std::move(q)) {}
+    AttentionPasses passes;
     AttentionProgram program;
   };
 };
@@ -238,6 +250,27 @@ class FusedAttention : public torch::autograd::Function<FusedAttention> {
 
 kernels::InputTensor input_tensor(const at::Tensor& tensor) {
   return {tensor.const_data_ptr<float>(), tensor.stride(0), tensor.stride(1), tensor.stride(2)};
+}
+
+kernels::AttentionShape shape_of(const AttentionProgram& program, const at::Tensor& v) {
+  return {.batch = program.q.size(0),
+          .heads = program.q.size(1),
+          .kv_heads = program.k.size(1),
+          .queries = program.q.size(2),
+          .keys = program.k.size(2),
+          .head_dim = program.q.size(3),
+          .value_dim = v.size(3),
+          .causal = program.causal,
+          .query_offset = 0,
+          .window = program.window};
+}
+
+kernels::TapaVariant tapa_variant(const TapaProgram& tapa) {
+  return {.content_dim = tapa.content_dim,
+          .scale_content = static_cast<float>(tapa.scale_content),
+          .scale_phase = static_cast<float>(tapa.scale_phase),
+          .phase = tapa.linear_phase ? kernels::TapaPhase::linear : kernels::TapaPhase::quadratic,
+          .power_length = tapa.power.size(0)};
 }
 
 kernels::OutputTensor output_tensor(const at::Tensor& tensor) {
@@ -268,7 +301,9 @@ KernelInputs::KernelInputs(const AttentionProgram& program, const at::Tensor& v)
                                             .length = values.size(1),
                                             .first_distance = program.table.first_distance};
   } else if (program.kind == Kind::tapa) {
-    inputs_.variant = tapa_variant(program.tapa, keep(program.tapa.power));
+    kernels::TapaVariant variant = tapa_variant(program.tapa);
+    variant.power = keep(program.tapa.power).const_data_ptr<float>();
+    inputs_.variant = variant;
   } else if (program.kind == Kind::tape) {
     const at::Tensor& state = program.tape.state;
     const at::Tensor values =
@@ -276,6 +311,11 @@ KernelInputs::KernelInputs(const AttentionProgram& program, const at::Tensor& v)
     inputs_.variant = kernels::TapeVariant{input_tensor(values), values.size(-1)};
   } else if (program.kind == Kind::cape) {
     inputs_.variant = cape_variant(program.cape);
+  } else if (program.kind == Kind::fire) {
+    const FireProgram& fire = program.fire;
+    inputs_.variant =
+        fire_variant({keep(fire.distance), keep(fire.factor), keep(fire.knots),
+                      keep(fire.slope.contiguous()), keep(fire.intercept.contiguous())});
   }
 }
 
@@ -322,9 +362,12 @@ AttentionResult fused_attention(const AttentionProgram& program, const at::Tenso
     if (result.state.defined()) result.state = result.state.to(v.scalar_type());
     return result;
   }
-  if (!at::GradMode::is_enabled()) {
-    return run_forward(program, v, options);
-  }
+  return run_passes({&run_forward, &run_backward}, program, v, options);
+}
+
+AttentionResult run_passes(const AttentionPasses& passes, const AttentionProgram& program,
+                           const at::Tensor& v, const AttentionOptions& options) {
+  if (!at::GradMode::is_enabled()) return passes.forward(program, v, options);
   const at::Tensor& values =
       program.kind == Kind::cape ? program.cape.values : program.table.values;
   const at::Tensor state =
@@ -335,16 +378,20 @@ AttentionResult fused_attention(const AttentionProgram& program, const at::Tenso
     return tensor.defined() ? std::optional<at::Tensor>(tensor) : std::nullopt;
   };
   const CapeProgram& cape = program.cape;
-  const torch::autograd::variable_list outputs =
-      FusedAttention::apply(program, program.q, program.k, v, maybe(state), maybe(values),
-                            maybe(cape.w1), maybe(cape.b1), maybe(cape.w2), maybe(cape.b2));
+  const FireProgram& fire = program.fire;
+  const torch::autograd::variable_list outputs = FusedAttention::apply(
+      passes, program, program.q, program.k, v, maybe(state), maybe(values), maybe(cape.w1),
+      maybe(cape.b1), maybe(cape.w2), maybe(cape.b2), maybe(fire.distance), maybe(fire.factor),
+      maybe(fire.slope), maybe(fire.intercept));
   AttentionResult result{outputs[0],
                          outputs.size() > 2 ? outputs[2] : at::Tensor(),
                          outputs[1],
                          {},
                          {},
-                         fused_kernel_name()};
-  if (options.want_entropy) result.entropy = run_forward(program, v, {.want_entropy = true}).entropy;
+                         {}};
+  if (options.want_entropy) {
+    result.entropy = passes.forward(program, v, {.want_entropy = true}).entropy;
+  }
   return result;
 }
 

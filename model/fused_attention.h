@@ -11,9 +11,37 @@
 
 namespace phasescope::model {
 
-// Results in v's dtype, log-sum-exp and probes in float32.
+// Results in v's dtype, log-sum-exp and probes in float32; does not name the kernel.
 AttentionResult fused_attention(const AttentionProgram& program, const at::Tensor& v,
                                 const AttentionOptions& options);
+
+// What a forward pass leaves for the backward one.
+struct SavedResult {
+  at::Tensor out, lse, state;
+};
+
+// Gradients of everything a kind has.
+struct GradientBuffers {
+  at::Tensor dq, dk, dv, state, values, w1, b1, w2, b2, distance, factor, slope, intercept;
+};
+
+// One implementation of the two passes, both without autograd.
+struct AttentionPasses {
+  AttentionResult (*forward)(const AttentionProgram& program, const at::Tensor& v,
+                             const AttentionOptions& options);
+  GradientBuffers (*backward)(const AttentionProgram& program, const at::Tensor& v,
+                              const SavedResult& forward, const at::Tensor& d_out,
+                              const at::Tensor& d_state);
+};
+
+// The passes as one differentiable operation, where gradients are wanted.
+AttentionResult run_passes(const AttentionPasses& passes, const AttentionProgram& program,
+                           const at::Tensor& v, const AttentionOptions& options);
+
+// Sizes and mask of a program.
+kernels::AttentionShape shape_of(const AttentionProgram& program, const at::Tensor& v);
+// Without the powers' memory.
+kernels::TapaVariant tapa_variant(const TapaProgram& tapa);
 
 // The program with every tensor that scores are computed from in `dtype`; gradients flow through.
 AttentionProgram in_dtype(const AttentionProgram& program, at::ScalarType dtype);

@@ -38,7 +38,7 @@ ProbeResult fused_probe(const LayerAttention& attention, const ProbeRequest& req
   const at::Tensor known = attention.lse().defined() ? attention.lse().contiguous() : at::Tensor();
   if (known.defined()) buffers.outputs().known_lse = known.const_data_ptr<float>();
   kernels::attention_forward(kernel.inputs(), buffers.outputs());
-  return buffers.take();
+  return buffers.take(fused_kernel_name());
 }
 
 MapResult fused_map(const LayerAttention& attention, const MapRequest& request) {
@@ -139,7 +139,7 @@ ScoreParts LayerAttention::pair_scores(const at::Tensor& batch, const at::Tensor
 }
 
 bool LayerAttention::use_fused() const {
-  return backend_ == Backend::fused && fused_obstacle(program_, v_).empty();
+  return backend_ != Backend::plain && fused_obstacle(program_, v_).empty();
 }
 
 ProbeResult LayerAttention::probe(const ProbeRequest& request) const {

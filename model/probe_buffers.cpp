@@ -4,8 +4,6 @@
 
 #include <utility>
 
-#include "model/fused_attention.h"
-
 namespace phasescope::model {
 
 ProbeBuffers::ProbeBuffers(const ProbeRequest& request, const kernels::AttentionShape& shape)
@@ -23,9 +21,9 @@ ProbeBuffers::ProbeBuffers(const ProbeRequest& request, const kernels::Attention
   if (request.bucket_edges.size() > 1) add_buckets(request.bucket_edges, shape);
 }
 
-ProbeResult ProbeBuffers::take() {
+ProbeResult ProbeBuffers::take(const std::string& kernel) {
   if (result_.max_key.defined()) result_.max_key = result_.max_key.to(at::kLong);
-  result_.kernel = fused_kernel_name();
+  result_.kernel = kernel;
   return std::move(result_);
 }
 

@@ -98,7 +98,7 @@ Request request_of(const json& params, const std::vector<EvalModel>& models) {
     request.texts = params.value("trials", int64_t{0});
     request.seed = params.value("seed", std::uint64_t{0});
     read_source(params, request);
-    if (params.value("backend", "fused") == "plain") request.backend = model::Backend::plain;
+    request.backend = model::backend_named(params.value("backend", "fused"));
     if (request.texts < 0) throw formats::bad_usage("trials must be 0 (all) or more", "trials");
     return request;
   } catch (const json::exception& error) {
@@ -249,11 +249,13 @@ class Sums {
   std::vector<std::vector<TextSum>> by_position_;
 };
 
+// `kernels` gathers what ran attention.
 Sums read_windows(const EvalModel& entry, const Reading& reading, const Request& request, int64_t n,
-                  protocol::Progress& progress) {
+                  model::KernelNames& kernels, protocol::Progress& progress) {
   const at::NoGradGuard no_gradients;
   model::ForwardOptions options;
   options.backend = request.backend;
+  options.kernels = &kernels;
   options.cancelled = [&progress] { return progress.cancelled(); };
   const bool has_bos = beginning_id(*entry.model).has_value();
   const std::vector<Text>& texts = reading.texts;
@@ -343,12 +345,11 @@ protocol::PositionCurve curve_of(const EvalModel& entry, const Request& request,
 }
 
 protocol::Provenance provenance_of(const EvalModel& entry, const Request& request,
-                                   const Reading& reading) {
+                                   const Reading& reading, const model::KernelNames& kernels) {
   protocol::Provenance provenance;
   provenance.models = {entry.name};
   provenance.model_hashes = {entry.model->report.sha256};
-  provenance.kernel =
-      request.backend == model::Backend::plain ? "plain" : model::fused_kernel_name();
+  provenance.kernel = model::joined(kernels);
   provenance.seed = static_cast<int64_t>(request.seed);
   provenance.note = std::to_string(reading.texts.size()) + " " + reading.source +
                     "; interval by text bootstrap; window rule: " + request.rule.name();
@@ -370,11 +371,12 @@ void evaluate_model(const EvalModel& entry, const Request& request, const Readin
   const bool by_position = request.rule.kind == WindowRule::Kind::per_position;
   const double parts = by_position ? 1 : static_cast<double>(request.lengths.size());
   double done = 0;
+  model::KernelNames kernels;
   for (const int64_t n : request.lengths) {
     if (by_position && n != longest) continue;
     protocol::PartOfProgress part(progress, done / parts, (done + 1) / parts);
     done += 1;
-    const Sums sums = read_windows(entry, reading, request, n, part);
+    const Sums sums = read_windows(entry, reading, request, n, kernels, part);
     require_windows(sums, n, request);
     if (!by_position) {
       result.rows.push_back(
@@ -389,7 +391,7 @@ void evaluate_model(const EvalModel& entry, const Request& request, const Readin
     }
     result.positions.push_back(curve_of(entry, request, reading, sums, longest));
   }
-  result.provenance.push_back(provenance_of(entry, request, reading));
+  result.provenance.push_back(provenance_of(entry, request, reading, kernels));
 }
 
 protocol::EvalResult evaluate(const std::vector<EvalModel>& models, const json& params,

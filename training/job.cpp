@@ -68,7 +68,6 @@ class TrainingJob {
     remove_litter();
     load_newest(trainer);
     reporter_.begin_after(trainer.steps_done(), trainer.seconds());
-    log_line("attention: " + trainer.kernel());
     return trainer;
   }
 
@@ -107,6 +106,10 @@ class TrainingJob {
 
   void one_step(Trainer& trainer) {
     protocol::MetricPoint point = trainer.step();
+    if (const std::string kernel = trainer.kernel(); kernel != kernel_) {
+      kernel_ = kernel;
+      log_line("attention: " + kernel);
+    }
     const bool last = trainer.done();
     const int64_t every = config_.eval.every;
     if (last || (every > 0 && point.step % every == 0)) {
@@ -146,6 +149,7 @@ class TrainingJob {
   RunConfig config_;
   JobReporter& reporter_;
   JobControl control_;
+  std::string kernel_;  // what the log has said ran attention
 };
 
 void run_eval(formats::FileSystem& files, const fs::path& dir, const json& request,

@@ -8,6 +8,7 @@
 #include "formats/error.h"
 #include "formats/hf_config.h"
 #include "formats/json.h"
+#include "kernels/cuda/attention_cuda.h"
 #include "model/near_names.h"
 #include "protocol/json_form.h"
 
@@ -138,8 +139,9 @@ class RangeChecker {
     need(t.keep_checkpoints >= 2, "train.keep_checkpoints", "must be at least 2");
     need(t.threads >= 0, "train.threads", "must be 0 (all cores) or more");
     need(t.dtype == "f32" || t.dtype == "bf16", "train.dtype", "must be f32 or bf16");
-    need(t.backend == "auto" || t.backend == "fused" || t.backend == "plain", "train.backend",
-         "must be auto, fused or plain");
+    need(t.backend == "auto" || t.backend == "fused" || t.backend == "plain" ||
+             t.backend == kernels::kCudaBackend,
+         "train.backend", "must be auto, fused, plain or cuda-unverified");
     need(t.learning_rate > 0, "train.learning_rate", "must be above 0");
     need(t.final_share >= 0 && t.final_share <= 1, "train.final_share", "must be 0 to 1");
     need(t.warmup_steps >= 0, "train.warmup_steps", "must be 0 or more");

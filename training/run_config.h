@@ -81,7 +81,7 @@ struct TrainSection {
   int64_t seed = 1;
   int64_t threads = 1;
   std::string dtype = "bf16";    // of the matrix products; weights and sums stay f32
-  std::string backend = "auto";  // auto, fused, plain
+  std::string backend = "auto";  // auto, fused, plain, cuda-unverified
   double learning_rate = 2e-3;
   double final_share = 0.05;  // of the learning rate, at the last step
   int64_t warmup_steps = 100;

@@ -122,8 +122,7 @@ Trainer::Trainer(RunConfig config, std::shared_ptr<const Corpus> corpus,
 model::ForwardOptions Trainer::forward_options(int64_t step) const {
   model::ForwardOptions options;
   const auto seed = static_cast<std::uint64_t>(config_.train.seed);
-  options.backend =
-      config_.train.backend == "plain" ? model::Backend::plain : model::Backend::fused;
+  options.backend = model::backend_named(config_.train.backend);
   if (config_.train.dtype == "bf16") options.product_dtype = at::kBFloat16;
   if (const int64_t most = decoder_.encoding().train_shift()) {
     const CounterRandom random(seed, kShiftStream);
@@ -132,10 +131,6 @@ model::ForwardOptions Trainer::forward_options(int64_t step) const {
   }
   options.draw = CounterRandom(seed, kPositionStream).bits(static_cast<std::uint64_t>(step));
   return options;
-}
-
-std::string Trainer::kernel() const {
-  return config_.train.backend == "plain" ? "plain" : model::fused_kernel_name();
 }
 
 protocol::MetricPoint Trainer::step() {
@@ -150,8 +145,9 @@ protocol::MetricPoint Trainer::step() {
   const at::Tensor inputs = ids_of(batch.inputs, batch.windows, batch.length);
   const at::Tensor targets = ids_of(batch.targets, batch.windows, batch.length);
   optimiser_.clear_gradients();
-  const at::Tensor loss =
-      model::cross_entropy(decoder_.forward(inputs, forward_options(index)), targets);
+  model::ForwardOptions options = forward_options(index);
+  options.kernels = &kernels_;
+  const at::Tensor loss = model::cross_entropy(decoder_.forward(inputs, options), targets);
   loss.backward();
   const double value = loss.item<double>();
   const double norm = optimiser_.clip_gradients(config_.train.clip);

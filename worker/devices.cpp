@@ -11,6 +11,7 @@
 #include <regex>
 
 #include "formats/error.h"
+#include "kernels/cuda/cuda_error.h"
 #include "training/out_of_memory.h"
 
 namespace phasescope::worker {
@@ -58,6 +59,11 @@ Failure describe_torch(const c10::Error& error) {
   const auto wanted = training::bytes_wanted(error.what_without_backtrace());
   if (wanted) return out_of_memory(wanted, message);
   return {{std::string(code::internal), "LibTorch refused: " + message, "", ""}, false};
+}
+
+Failure device_failure(int number, const std::string& message) {
+  const bool fatal = number >= first_fatal_code && number <= last_fatal_code;
+  return {{std::string(code::internal), "The device failed: " + message, "", ""}, fatal};
 }
 
 // LibTorch's CUDA half registers itself when it is loaded. That takes a third of a worker's start
@@ -122,10 +128,9 @@ std::optional<Failure> translate_torch(std::exception_ptr exception) {
   } catch (const c10::OutOfMemoryError& error) {
     return out_of_memory(std::nullopt, first_line(error.what_without_backtrace()));
   } catch (const c10::AcceleratorError& error) {
-    const int number = error.get_error_code();
-    const bool fatal = number >= first_fatal_code && number <= last_fatal_code;
-    const std::string message = first_line(error.what_without_backtrace());
-    return Failure{{std::string(code::internal), "The device failed: " + message, "", ""}, fatal};
+    return device_failure(error.get_error_code(), first_line(error.what_without_backtrace()));
+  } catch (const kernels::CudaError& error) {
+    return device_failure(error.code(), error.what());
   } catch (const c10::Error& error) {
     return describe_torch(error);
   } catch (...) {

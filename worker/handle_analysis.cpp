@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <set>
 
 #include "analysis/compare.h"
 #include "analysis/distance.h"
@@ -67,6 +66,13 @@ ModelTexts open_with_texts(const json& params, const std::string& name, RequestC
   return out;
 }
 
+// What is measured of an encoder-decoder where nobody can choose.
+void note_stack(const model::Model& model, Texts& texts) {
+  if (model.config().encoder_layers > 0) {
+    texts.add_note("of " + model.report.name + " the decoder's self-attention is measured");
+  }
+}
+
 template <class T>
 T number_param(const json& params, const char* name, T fallback) {
   const auto at = params.find(name);
@@ -88,6 +94,7 @@ Reply heads(const json& params, RequestContext& context) {
   const ModelPointer model = context.models().open(params, context);
   Texts texts = read_input(params, context, *model, DefaultInput::first_session);
   analysis::HeadsOptions options;
+  options.stack = params.value("stack", "");
   options.metrics = words_param(params, "metrics");
   options.thumbnails = thumbnail_side(params);
   options.period = number_param<std::int64_t>(params, "period", 0);
@@ -99,7 +106,7 @@ Reply heads(const json& params, RequestContext& context) {
   analysis::HeadsOutput out = analysis::analyse_heads(passes, options, context);
   texts.add_note(out.result.provenance.note);
   out.result.provenance = provenance_of("heads", params, context, {model}, &texts,
-                                        kernel_of(*model, params, *passes[0]));
+                                        passes[0]->kernel());
   return reply_of(out.result, std::move(out.tensors));
 }
 
@@ -131,7 +138,8 @@ Reply map(const json& params, RequestContext& context) {
 
 Reply patterns(const json& params, RequestContext& context) {
   const ModelPointer model = context.models().open(params, context);
-  const Texts texts = read_input(params, context, *model, DefaultInput::first_session);
+  Texts texts = read_input(params, context, *model, DefaultInput::first_session);
+  note_stack(*model, texts);
   analysis::PatternsOptions options;
   options.positions = number_param<std::int64_t>(params, "positions", options.positions);
   options.layers = integers_param(params, "layers");
@@ -141,7 +149,7 @@ Reply patterns(const json& params, RequestContext& context) {
   const Passes passes = passes_of(model, texts, params, context);
   analysis::PatternsOutput out = analysis::analyse_patterns(passes, options, context);
   out.result.provenance = provenance_of("patterns", params, context, {model}, &texts,
-                                        kernel_of(*model, params, *passes[0]));
+                                        passes[0]->kernel());
   return reply_of(out.result, std::move(out.tensors));
 }
 
@@ -262,6 +270,7 @@ Reply shift(const json& params, RequestContext& context) {
     ModelTexts in = open_with_texts(params, names[n], context, DefaultInput::first_session);
     in.texts = only_first(std::move(in.texts));
     require_ids_alone(in.texts, "shift");
+    note_stack(*in.model, in.texts);
     const bool length_given = number_param<std::int64_t>(in.params, "length", 0) > 0;
     if (!length_given) leave_room(in.texts, *in.model, options.by);
     if (!in.model->config().head.present) {
@@ -278,14 +287,6 @@ Reply shift(const json& params, RequestContext& context) {
 
 // ---- theory -------------------------------------------------------------------------------------
 
-// What ran attention in all checks: "fused cpu avx3, plain". Checks whose premise is not met may
-// run nothing.
-std::string joined(const std::set<std::string>& kernels) {
-  std::string list;
-  for (const std::string& kernel : kernels) list += (list.empty() ? "" : ", ") + kernel;
-  return list.empty() ? "none" : list;
-}
-
 Reply theory(const json& params, RequestContext& context) {
   const std::vector<std::string> names = model_names(params);
   const auto checks = analysis::select_checks(words_param(params, "check"));
@@ -295,7 +296,7 @@ Reply theory(const json& params, RequestContext& context) {
   for (const std::string& name : names) {
     const ModelTexts in = open_with_texts(params, name, context, DefaultInput::validation_texts);
     require_ids_alone(in.texts, "theory");
-    std::set<std::string> kernels;
+    model::KernelNames kernels;  // checks whose premise is not met may run nothing
     for (const analysis::TheoryCheck& check : checks) {
       context.throw_if_cancelled();
       protocol::PartOfProgress part(context, done / steps, (done + 1) / steps);
@@ -312,7 +313,7 @@ Reply theory(const json& params, RequestContext& context) {
       result.checks.push_back(analysis::run_check(check, given));
     }
     result.provenance.push_back(
-        provenance_of("theory", in.params, context, {in.model}, &in.texts, joined(kernels)));
+        provenance_of("theory", in.params, context, {in.model}, &in.texts, model::joined(kernels)));
   }
   return reply_of(result);
 }
@@ -357,7 +358,7 @@ Reply compare(const json& params, RequestContext& context) {
       analysis::analyse_compare(passes, passes_of(b.model, b.texts, b.params, context), context);
   a.texts.add_note(result.provenance.note);
   result.provenance = provenance_of("compare", both, context, {a.model, b.model}, &a.texts,
-                                    kernel_of(*a.model, a.params, *passes[0]));
+                                    passes[0]->kernel());
   return reply_of(result);
 }
 

@@ -8,7 +8,7 @@
 namespace phasescope::worker {
 
 // Common parameters: "model", "dtype", "set", "device" as ModelCache has them; "input", "corpus",
-// "length" as in request_input.h; "backend": "fused" | "plain"; "seed".
+// "length" as in request_input.h; "backend": "fused" | "plain" | "cuda-unverified"; "seed".
 //
 // models.list {}: ModelsResult, the bundled models.
 // model.info {"length"? (the trained context)}: LoadReport; of a model that cannot be run for the

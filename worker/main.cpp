@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "model/cuda_attention.h"
 #include "training/job.h"
 #include "worker/devices.h"
 #include "worker/handlers.h"
@@ -107,6 +108,9 @@ int main(int argc, char** argv) {
     return 0;
   }
   ::signal(SIGPIPE, SIG_IGN);
+#ifdef PHASESCOPE_CUDA_KERNELS
+  model::use_cuda_kernels(&kernels::cuda_kernels());
+#endif
   if (arguments.settings.threads > 0) at::set_num_threads(arguments.settings.threads);
   if (arguments.job) return training::run_job(*arguments.job);
   if (::isatty(0)) {

@@ -337,10 +337,7 @@ Texts only_first(Texts texts) {
 }
 
 model::Backend backend_of(const json& params) {
-  const std::string name = params.value("backend", "fused");
-  if (name == "fused" || name == "auto" || name.empty()) return model::Backend::fused;
-  if (name == "plain") return model::Backend::plain;
-  throw formats::bad_usage("there is no backend \"" + name + "\"; use fused or plain", "backend");
+  return model::backend_named(params.value("backend", "fused"));
 }
 
 namespace {
@@ -395,13 +392,6 @@ std::string command_of(const std::string& method, const json& params) {
 }
 
 }  // namespace
-
-std::string kernel_of(const model::Model& model, const json& params,
-                      const analysis::TextPass& pass) {
-  if (!pass.kernel().empty()) return pass.kernel();
-  const bool plain = backend_of(params) == model::Backend::plain;
-  return plain || model.decoder.dtype() != at::kFloat ? "plain" : model::fused_kernel_name();
-}
 
 protocol::Provenance provenance_of(const std::string& method, const json& params,
                                    RequestContext& context,

@@ -58,12 +58,8 @@ void require_ids_alone(const analysis::Texts& texts, const std::string& what);
 // The first of several texts, with a note that the others are not read.
 analysis::Texts only_first(analysis::Texts texts);
 
-// {"backend": "fused"|"plain"}; fused where nothing is said.
+// {"backend": a name as model::backend_named() has them}; fused where nothing is said.
 model::Backend backend_of(const nlohmann::json& params);
-
-// What ran attention in this pass, or what runs it where the pass has looked at no layer.
-std::string kernel_of(const model::Model& model, const nlohmann::json& params,
-                      const analysis::TextPass& pass);
 
 // Sidecar facts of a result: models, hashes, text, versions, seed. `kernel`: what ran.
 protocol::Provenance provenance_of(const std::string& method, const nlohmann::json& params,

@@ -75,27 +75,27 @@ std::shared_ptr<const model::Model> reordered(const std::shared_ptr<const model:
 }
 
 Residuals reordering_noise(const CheckContext& context, const at::Tensor& ids) {
-  model::ForwardOptions plain;
-  plain.backend = model::Backend::plain;
+  const model::ForwardOptions plain = plain_options(context);
   TextPass base(context.model, ids, plain);
   Residuals noise;
   for (std::uint64_t order = 0; order < 3; ++order) {
     TextPass other(reordered(context.model, context.seed + order), ids,
                    order == 0 ? asked_options(context) : plain);
     noise = larger_of(noise, residuals_of(base, other));
-    note_kernel(context, other);
   }
-  note_kernel(context, base);
   return noise;
-}
-
-void note_kernel(const CheckContext& context, const TextPass& pass) {
-  if (context.kernels != nullptr && !pass.kernel().empty()) context.kernels->insert(pass.kernel());
 }
 
 model::ForwardOptions asked_options(const CheckContext& context) {
   model::ForwardOptions options;
   options.backend = context.backend;
+  options.kernels = context.kernels;
+  return options;
+}
+
+model::ForwardOptions plain_options(const CheckContext& context) {
+  model::ForwardOptions options = asked_options(context);
+  options.backend = model::Backend::plain;
   return options;
 }
 

@@ -45,24 +45,9 @@ std::shared_ptr<const model::Model> reordered(const std::shared_ptr<const model:
 // orders (permuted channels, and the context's backend in place of plain operations).
 Residuals reordering_noise(const CheckContext& context, const at::Tensor& ids);
 
-// Gathers what ran attention in a forward pass; null for nobody.
-class KernelObserver : public model::Observer {
- public:
-  explicit KernelObserver(std::set<std::string>* kernels) : kernels_(kernels) {}
-  bool wants_attention(std::int64_t) override { return kernels_ != nullptr; }
-  void on_attention(const std::shared_ptr<const model::LayerAttention>& attention) override {
-    kernels_->insert(attention->kernel());
-  }
-
- private:
-  std::set<std::string>* kernels_;
-};
-
-// The same of a pass that has run.
-void note_kernel(const CheckContext& context, const TextPass& pass);
-
-// The backend that the context asks for.
+// The backend that the context asks for, and plain operations; the context hears what ran.
 model::ForwardOptions asked_options(const CheckContext& context);
+model::ForwardOptions plain_options(const CheckContext& context);
 
 // The first `limit` ids of the first text, (1, N).
 at::Tensor first_ids(const CheckContext& context, std::int64_t limit);

@@ -281,7 +281,11 @@ std::string missing_premise(const model::Model& model) {
   const model::AttentionConfig& attention = model.config().attention;
   const model::Encoding& encoding = model.encoding();
   if (!encoding.info().has_state) return "q and k rotated by fixed angles; this encoding does not";
-  if (encoding.info().key == "xpos") return "planes that do not decay with distance; xpos's do";
+  const model::StartContext two_tokens = start_context(model.decoder, 2, at::kDouble);
+  if (encoding.start(two_tokens).table.defined()) {
+    return "q and k rotated by fixed angles and nothing else; here the layers share more than "
+           "angles: a decay, or a change of basis";
+  }
   if (attention.window > 0 && !attention.local_layers.empty()) {
     return "scores at all distances; here some layers have a window";
   }
@@ -297,7 +301,6 @@ CheckResult run(const CheckContext& context) {
   TextPass first(context.model, first_ids(context, 64), asked_options(context));
   const std::optional<Rotation> rotation = rotation_of(first);
   first.run();
-  note_kernel(context, first);
   if (!rotation) {
     return refuse(Verdict::premise_not_met, "premise: " + missing_premise(*context.model));
   }

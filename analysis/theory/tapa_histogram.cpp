@@ -90,7 +90,6 @@ CheckResult run(const CheckContext& context) {
   TextPass first(context.model, first_ids(context, 64), asked_options(context));
   const BiasClaim claim = claim_of(first);
   first.run();
-  note_kernel(context, first);
   const Clusters deltas =
       sample_near_far(context.model, *context.texts, spec, context.backend, *context.progress);
   const NearFar histogram = near_far_of(spec, deltas, "clustered by text");

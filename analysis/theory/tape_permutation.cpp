@@ -18,9 +18,8 @@ constexpr int kPermutations = 3;
 constexpr double kBound = 1e-10;  // float64, several layers
 
 // Hidden states and position states of every layer.
-class StateRecorder final : public KernelObserver {
+class StateRecorder final : public model::Observer {
  public:
-  explicit StateRecorder(std::set<std::string>* kernels = nullptr) : KernelObserver(kernels) {}
   void on_hidden(std::int64_t, const at::Tensor& hidden) override { hiddens.push_back(hidden); }
   void on_position(std::int64_t, const model::PositionState& state) override {
     if (state.z.defined()) states.push_back(state.z);
@@ -32,13 +31,11 @@ class StateRecorder final : public KernelObserver {
 // in float32.
 double hidden_noise(const CheckContext& context, const at::Tensor& ids) {
   const at::NoGradGuard no_gradients;
-  model::ForwardOptions plain;
-  plain.backend = model::Backend::plain;
-  StateRecorder base(context.kernels);
-  context.model->decoder.hidden(ids, plain, &base);
+  StateRecorder base;
+  context.model->decoder.hidden(ids, plain_options(context), &base);
   double noise = 0;
   for (std::uint64_t n = 0; n < 3; ++n) {
-    StateRecorder other(context.kernels);
+    StateRecorder other;
     reordered(context.model, context.seed + n)->decoder.hidden(ids, asked_options(context), &other);
     for (std::size_t l = 0; l < base.hiddens.size(); ++l) {
       noise = worst_of(noise, relative_difference(other.hiddens[l], base.hiddens[l]));

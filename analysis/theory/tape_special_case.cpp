@@ -66,7 +66,7 @@ at::Tensor initial_state(const model::Decoder& decoder, std::int64_t tokens) {
   return decoder.encoding().start(context).z;
 }
 
-model::ForwardOptions plain_options() {
+model::ForwardOptions plain_run() {
   model::ForwardOptions options;
   options.backend = model::Backend::plain;
   return options;
@@ -74,15 +74,15 @@ model::ForwardOptions plain_options() {
 
 at::Tensor rope_outputs(const model::Decoder& tape, const at::Tensor& ids) {
   const at::NoGradGuard no_gradients;
-  model::ForwardOptions options = plain_options();
+  model::ForwardOptions options = plain_run();
   options.initial_state = initial_state(tape, ids.size(1));
   return outputs_of(rope_of(tape), ids, options);
 }
 
 double mean_loss(const model::Decoder& decoder, const at::Tensor& ids,
-                 const model::ForwardOptions& options, model::Observer* observer) {
+                 const model::ForwardOptions& options) {
   const at::NoGradGuard no_gradients;
-  return model::token_losses(decoder, ids, options, observer).mean().item<double>();
+  return model::token_losses(decoder, ids, options).mean().item<double>();
 }
 
 // What z starts as, as a noun; the model whose state stays there is the one compared with.
@@ -106,9 +106,7 @@ std::vector<double> loss_changes(const CheckContext& context) {
     const model::ForwardOptions asked = asked_options(context);
     model::ForwardOptions reset = asked;
     reset.initial_state = initial_state(decoder, ids.size(1));
-    KernelObserver kernels(changes.empty() ? context.kernels : nullptr);  // all texts run alike
-    changes.push_back(mean_loss(rope, ids, reset, &kernels) -
-                      mean_loss(decoder, ids, asked, &kernels));
+    changes.push_back(mean_loss(rope, ids, reset) - mean_loss(decoder, ids, asked));
   }
   return changes;
 }
@@ -190,7 +188,7 @@ model::Decoder rope_of(const model::Decoder& tape) {
 double distance_from_rope(const model::Decoder& decoder, const at::Tensor& ids,
                           const ZeroedCase& zeroed) {
   const at::NoGradGuard no_gradients;
-  const at::Tensor outputs = outputs_of(zeroed_decoder(decoder, zeroed), ids, plain_options());
+  const at::Tensor outputs = outputs_of(zeroed_decoder(decoder, zeroed), ids, plain_run());
   return relative_difference(outputs, rope_outputs(decoder, ids));
 }
 

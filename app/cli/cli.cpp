@@ -36,7 +36,8 @@ void declare_common(Options& options, CommonOptions& common) {
   options.option("--threads", common.threads, "threads of the worker", 1, 1024);
   options.choice("--dtype", common.dtype, {"f32", "f64", "bf16"},
                  "computed in f32 (default), f64 or bf16");
-  options.choice("--backend", common.backend, {"fused", "plain"}, "fused (default) or plain");
+  options.choice("--backend", common.backend, {"fused", "plain", "cuda-unverified"},
+                 "fused (default), plain, or the CUDA kernels, which have never run on a device");
   options.option("--seed", common.seed, "seed of everything drawn");
   options.option("--remote", common.remote, "host whose worker is used, over ssh");
 }

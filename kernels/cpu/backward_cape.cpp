@@ -95,7 +95,7 @@ class CapeBackward {
   void run() {
     const std::int64_t items = shape_.batch * chunks_;
     const std::int64_t size = shape_.kv_heads * shape_.keys * (key_width_ + value_width_);
-    FloatBuffer sums(items * size);
+    KeptBuffer sums(items * size);
     std::vector<CapeSums> network(static_cast<std::size_t>(items),
                                   CapeSums(heads_, hidden_, net_.tables.range()));
     std::vector<FloatBuffer> buffers(static_cast<std::size_t>(parallel_threads()));

@@ -2,7 +2,51 @@
 
 #include <omp.h>
 
+#include <mutex>
+#include <utility>
+
 namespace phasescope::kernels {
+namespace {
+
+constexpr std::int64_t kKeptFloats = std::int64_t{32} << 20;
+
+/// The block that no call uses now.
+struct Kept {
+  std::mutex mutex;
+  FloatBuffer buffer;
+  std::int64_t size = 0;
+};
+
+Kept& kept() {
+  static Kept block;
+  return block;
+}
+
+}  // namespace
+
+KeptBuffer::KeptBuffer(std::int64_t size) : size_(size) {
+  {
+    Kept& block = kept();
+    const std::lock_guard lock(block.mutex);
+    if (block.size >= size) {
+      buffer_ = std::move(block.buffer);
+      size_ = std::exchange(block.size, 0);
+      return;
+    }
+    block.buffer = FloatBuffer();  // too small: not held beside its successor
+    block.size = 0;
+  }
+  buffer_ = FloatBuffer(size);
+}
+
+KeptBuffer::~KeptBuffer() {
+  if (size_ > kKeptFloats) return;
+  Kept& block = kept();
+  const std::lock_guard lock(block.mutex);
+  if (block.size >= size_) return;
+  block.buffer = std::move(buffer_);
+  block.size = size_;
+}
 
 int parallel_threads() { return omp_get_max_threads(); }
 

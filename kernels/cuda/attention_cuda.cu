@@ -66,8 +66,8 @@ struct CheckVariant {
 
   void operator()(const CudaTapeVariant& tape) const {
     require(tape.state_dim >= 8 && tape.state_dim % 8 == 0 &&
-                tape.state_dim <= (a.shape.head_dim <= 64 ? 32 : 64),
-            "expected a state_dim that is a multiple of 8 up to half the padded head_dim");
+                tape.state_dim <= (a.shape.head_dim <= 64 ? 64 : 128),
+            "expected a state_dim that is a multiple of 8 up to the padded head_dim");
     check_alignment(tape.state);
   }
 
@@ -213,10 +213,10 @@ bool cuda_available(std::string& reason) {
   int devices = 0;
   const cudaError_t status = cudaGetDeviceCount(&devices);
   if (status != cudaSuccess) {
-    reason = std::string("CUDA cannot be used here: ") + cudaGetErrorString(status) + ".";
+    reason = std::string("No CUDA device can be used here: ") + cudaGetErrorString(status);
     return false;
   }
-  if (devices == 0) reason = "This machine has no CUDA device.";
+  if (devices == 0) reason = "This machine has no CUDA device";
   return devices > 0;
 }
 

@@ -30,7 +30,7 @@ struct CudaTensor {
 };
 
 /// TapeVariant with a state in device memory: (B, kv_heads, keys, state_dim), state_dim a multiple
-/// of 8 and at most half of head_dim rounded up to 64 or 128.
+/// of 8 and at most head_dim rounded up to 64 or 128.
 struct CudaTapeVariant {
   CudaTensor state;
   std::int64_t state_dim = 0;
@@ -74,7 +74,7 @@ std::size_t cuda_bucket_workspace(const CudaAttention& attention);
 std::size_t cuda_score_workspace(const CudaAttention& attention);
 
 /// Enqueues the forward pass. Throws std::invalid_argument for what it cannot do, and
-/// std::runtime_error with the CUDA call, file and line when the driver refuses.
+/// CudaError with the CUDA call, file and line when the driver refuses.
 void cuda_attention_forward(const CudaAttention& attention, const CudaForwardOutputs& outputs);
 
 /// What the forward pass left, and the gradients that come in.

@@ -3,15 +3,17 @@
 
 #include <cuda_runtime.h>
 
-#include <stdexcept>
 #include <string>
+
+#include "kernels/cuda/cuda_error.h"
 
 #define PHASESCOPE_CUDA(call)                                                                    \
   do {                                                                                           \
     const cudaError_t phasescope_status = (call);                                                \
     if (phasescope_status != cudaSuccess) {                                                      \
-      throw std::runtime_error(std::string(#call) + " failed with \"" +                          \
-                               cudaGetErrorString(phasescope_status) + "\" at " __FILE__ + ":" + \
-                               std::to_string(__LINE__));                                        \
+      throw ::phasescope::kernels::CudaError(                                                    \
+          phasescope_status, std::string(#call) + " failed with \"" +                            \
+                                 cudaGetErrorString(phasescope_status) + "\" at " __FILE__ +     \
+                                 ":" + std::to_string(__LINE__));                                \
     }                                                                                            \
   } while (false)

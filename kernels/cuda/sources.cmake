@@ -8,6 +8,7 @@ set(PHASESCOPE_CUDA_SOURCES
   backward_tapa.cu
   backward_tape.cu
   cape_memory.cu
+  cuda_kernels.cu
   forward_cape.cu
   forward_fire.cu
   forward_plain.cu

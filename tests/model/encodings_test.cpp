@@ -9,6 +9,7 @@
 #include <set>
 
 #include "attention_keeper.h"
+#include "encoding_variants.h"
 #include "formats/error.h"
 #include "golden.h"
 #include "model/fused_attention.h"
@@ -17,72 +18,6 @@
 
 namespace phasescope::model {
 namespace {
-
-struct Variant {
-  std::string name;
-  std::string encoding;
-  Json options;
-};
-void PrintTo(const Variant& v, std::ostream* out) { *out << v.name; }
-
-// Every encoding as it comes, and once for each other choice of each of its options.
-std::vector<Variant> variants() {
-  std::vector<Variant> list;
-  for (const EncodingEntry& entry : encodings()) {
-    const EncodingInfo& info = *entry.info;
-    Json base = Json::object();
-    // Texts here are longer than the tiny configuration's context.
-    if (info.key == "learned") base["max_positions"] = 128;
-    list.push_back({info.key, info.key, base});
-    for (const OptionInfo& option : info.options) {
-      for (const std::string& choice : option.choices) {
-        if (option.fallback == choice) continue;
-        Json options = base;
-        options[option.key] = choice;
-        if (option.key == "scaling") options["factor"] = 2.0;
-        list.push_back({info.key + "_" + option.key + "_" + choice, info.key, options});
-      }
-    }
-  }
-  list.push_back({"rope_partial", "rope", {{"partial_rotary_factor", 0.5}}});
-  list.push_back({"rope_values", "rope", {{"rotate_values", true}}});
-  list.push_back({"cape_conv_fire", "cape", {{"form", "conv"}, {"base", "fire"}}});
-  list.push_back({"fire_past_its_threshold", "fire", {{"threshold", 20.5}}});
-  list.push_back({"cape_fire_past_its_threshold",
-                  "cape",
-                  {{"base", "fire"}, {"base_threshold", 20.5}}});
-  list.push_back({"cape_rotated", "cape", {{"rotate", true}}});
-  list.push_back({"tape_without_equivariance", "tape", {{"equivariance", false}}});
-  list.push_back(
-      {"tape_channels_interleaved", "tape", {{"equivariance", false}, {"layout", "interleaved"}}});
-  list.push_back({"tape_adavector_rowsum",
-                  "tape",
-                  {{"tensor_form", "adavector"}, {"post_attention_linear", "rowsum"}}});
-  list.push_back({"ape_sequence_no_decay", "ape_sequence", {{"decay", 1.0}}});
-  list.push_back({"alibi_scaled", "alibi", {{"scaled", true}}});
-  list.push_back({"tapa_gain", "tapa", {{"phase_gain", 0.3}}});
-  list.push_back({"tapa_norm", "tapa", {{"phase_norm", 0.3}}});
-  return list;
-}
-
-// Random everywhere: at their own initialisation some updates are zero and would hide.
-Weights random_weights(const ModelConfig& config, const Encoding& encoding) {
-  Weights weights = init_weights(config, encoding, 3);
-  std::uint64_t seed = 11;
-  for (LayerWeights& layer : weights.layers) {
-    for (auto& [name, tensor] : layer.encoding) {
-      at::manual_seed(seed++);
-      if (tensor.dim() == 2) tensor = at::randn_like(tensor) * 0.3;
-    }
-  }
-  return weights;
-}
-
-std::shared_ptr<const Model> tiny_model(const Variant& variant, at::ScalarType dtype) {
-  const ModelConfig config = tiny_config(variant.encoding, variant.options);
-  const std::unique_ptr<Encoding> encoding = make_encoding(config);
-  return model_of(config, converted(random_weights(config, *encoding), dtype), variant.name);
-}
 
 class EveryEncoding : public testing::TestWithParam<Variant> {
  protected:
@@ -290,26 +225,6 @@ TEST_P(EveryEncoding, ProbesAndMapsOfTheKernelAreThePlainOnes) {
       EXPECT_LT(difference(ours.maximum, reference.maximum), allowed);
     }
   }
-}
-
-// The output, and the gradients of its sum weighted by cosines with respect to q, k and v.
-std::vector<at::Tensor> output_and_gradients(const LayerAttention& layer, at::ScalarType dtype,
-                                             Backend backend) {
-  const bool as_it_is = dtype == layer.v().scalar_type();
-  AttentionProgram program = as_it_is ? layer.program() : in_dtype(layer.program(), dtype);
-  std::vector<at::Tensor> leaves;
-  for (const at::Tensor& x : {program.q, program.k, layer.v().to(dtype)}) {
-    leaves.push_back(x.detach().clone().requires_grad_());
-  }
-  program.q = leaves[0];
-  program.k = leaves[1];
-  const at::Tensor out = attention(program, leaves[2], {.backend = backend}).out;
-  EXPECT_EQ(out.scalar_type(), dtype);
-  const at::Tensor weights = at::arange(out.numel(), at::kDouble).cos().view(out.sizes());
-  (out * weights.to(dtype)).sum().backward();
-  std::vector<at::Tensor> result{out.detach()};
-  for (const at::Tensor& leaf : leaves) result.push_back(leaf.grad());
-  return result;
 }
 
 TEST_P(EveryEncoding, SixteenBitTensorsLoseNoMoreInTheKernelThanInPlainOps) {

@@ -99,6 +99,8 @@ TEST_F(JobProcess, RunsToItsEndAndIsFoundAgain) {
   EXPECT_EQ(started.kind, "train");
   EXPECT_EQ(started.steps, 20);
   ASSERT_TRUE(has_state(dir, "done")) << log_tail(dir, 50);
+  EXPECT_NE(log_tail(dir, 50).find("attention: fused cpu "), std::string::npos)
+      << log_tail(dir, 50);
   const JobStatus ended = read_job(dir, CurveDetail::thinned);
   EXPECT_EQ(ended.step, 20);
   EXPECT_EQ(ended.curve.size(), 20u);

@@ -66,6 +66,18 @@ TEST(Trainer, PointsSayWhatWasDone) {
   EXPECT_TRUE(trainer.done());
 }
 
+TEST(Trainer, SaysWhatRanAttention) {
+  TemporaryFolder folder;
+  Trainer fused = trainer_of(small_run(folder.path(), 2));
+  EXPECT_EQ(fused.kernel(), "none");
+  fused.step();
+  EXPECT_EQ(fused.kernel(), model::fused_kernel_name());
+  // CoPE's positions depend on the content: there is no fused form, whatever was asked for.
+  Trainer plain = trainer_of(small_run(folder.path(), 2, {{"key", "cope"}}));
+  plain.step();
+  EXPECT_EQ(plain.kernel(), "plain (a term that is no table of distances has no fused form)");
+}
+
 // The same seed gives the same bits, another one does not.
 TEST(Trainer, IsDeterministic) {
   TemporaryFolder folder;

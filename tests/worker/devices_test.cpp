@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "formats/error.h"
+#include "kernels/cuda/cuda_error.h"
 
 namespace phasescope::worker {
 namespace {
@@ -44,8 +45,16 @@ TEST(Row22, CudaFaultsAreFatalAndOthersAreNot) {
     });
   };
   for (int code : {700, 710, 719}) EXPECT_TRUE(with_code(code).fatal) << code;
-  for (int code : {1, 2, 209, 699, 720}) EXPECT_FALSE(with_code(code).fatal) << code;
+  const auto from_kernels = [](int code) {
+    return failure_of([code] { throw kernels::CudaError(code, "a launch failed: it broke"); });
+  };
+  for (int code : {700, 710, 719}) EXPECT_TRUE(from_kernels(code).fatal) << code;
+  for (int code : {1, 2, 209, 699, 720}) {
+    EXPECT_FALSE(with_code(code).fatal) << code;
+    EXPECT_FALSE(from_kernels(code).fatal) << code;
+  }
   EXPECT_NE(with_code(700).error.message.find("it broke"), std::string::npos);
+  EXPECT_NE(from_kernels(700).error.message.find("it broke"), std::string::npos);
 }
 
 TEST(Devices, OtherTorchErrorsComeWithoutTheirStackTraces) {

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <map>
 
+#include "model/attention.h"
 #include "protocol/results.h"
 #include "tests/worker/fake_context.h"
 #include "worker/handle_eval.h"
@@ -56,7 +57,18 @@ TEST(EvalRequests, EveryModelHasARowALengthAndSaysWhereItComesFrom) {
   EXPECT_EQ(result.provenance[1].model_hashes.at(0).size(), 64u);
   EXPECT_EQ(result.provenance[0].version, "9.9.9");
   EXPECT_NE(result.provenance[0].command.find("phasescope eval"), std::string::npos);
+  EXPECT_EQ(result.provenance[0].kernel, model::fused_kernel_name());
   EXPECT_EQ(context.last_fraction, 1);
+}
+
+// CoPE's positions depend on the content, which has no fused form; asked for or not, that is said.
+TEST(EvalRequests, AFallbackIsNamed) {
+  FakeContext context;
+  const auto reply = ask(eval_handlers(), "eval", with("models", {model_folder("cope")}), context);
+  const auto result = protocol::from_json_form<protocol::EvalResult>(reply.result);
+  EXPECT_EQ(result.provenance.at(0).kernel,
+            "plain (a term that is no table of distances has no fused form)");
+  EXPECT_EQ(code_of(eval_handlers(), "eval", with("backend", "fast")), "bad_usage");
 }
 
 // desk_models.md: RoPE read past its length, repaired without training. At twice its length the

@@ -1,0 +1,54 @@
+#include "kernels/cuda/cuda_kernels.h"
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <new>
+
+#include "kernels/cuda/cuda_check.h"
+
+namespace phasescope::kernels {
+namespace {
+
+class Kernels final : public CudaKernels {
+ public:
+  bool available(std::string& reason) const override { return cuda_available(reason); }
+
+  void* allocate(std::size_t bytes) const override {
+    void* data = nullptr;
+    const cudaError_t status = cudaMalloc(&data, std::max<std::size_t>(bytes, 1));
+    if (status == cudaErrorMemoryAllocation) throw std::bad_alloc();
+    PHASESCOPE_CUDA(status);
+    return data;
+  }
+  void release(void* data) const noexcept override { static_cast<void>(cudaFree(data)); }
+  void upload(void* to, const void* from, std::size_t bytes) const override {
+    PHASESCOPE_CUDA(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice));
+  }
+  void download(void* to, const void* from, std::size_t bytes) const override {
+    PHASESCOPE_CUDA(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost));
+  }
+
+  void forward(const CudaAttention& attention, const CudaForwardOutputs& outputs) const override {
+    cuda_attention_forward(attention, outputs);
+  }
+  void backward(const CudaAttention& attention, const CudaSavedForward& saved,
+                const CudaGradients& gradients) const override {
+    cuda_attention_backward(attention, saved, gradients);
+  }
+  std::size_t bucket_workspace(const CudaAttention& attention) const override {
+    return cuda_bucket_workspace(attention);
+  }
+  std::size_t backward_workspace(const CudaAttention& attention) const override {
+    return cuda_backward_workspace(attention);
+  }
+};
+
+}  // namespace
+
+const CudaKernels& cuda_kernels() {
+  static const Kernels kernels;
+  return kernels;
+}
+
+}  // namespace phasescope::kernels

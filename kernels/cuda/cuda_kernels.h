@@ -1,0 +1,37 @@
+#pragma once
+// The CUDA backend as a model calls it: an interface, so that programs which link no CUDA can name
+// it, and the emulation can stand in for a device.
+
+#include <cstddef>
+#include <string>
+
+#include "kernels/cuda/attention_cuda.h"
+
+namespace phasescope::kernels {
+
+/// Device memory and the two passes of attention_cuda.h, on the current device's default stream.
+/// Everything but `available` throws like those passes; std::bad_alloc where memory is short.
+class CudaKernels {
+ public:
+  virtual ~CudaKernels() = default;
+
+  /// Whether a device can be used; if not, `reason` says why in one sentence.
+  virtual bool available(std::string& reason) const = 0;
+
+  virtual void* allocate(std::size_t bytes) const = 0;
+  virtual void release(void* data) const noexcept = 0;
+  virtual void upload(void* to, const void* from, std::size_t bytes) const = 0;
+  /// Waits for what was enqueued before.
+  virtual void download(void* to, const void* from, std::size_t bytes) const = 0;
+
+  virtual void forward(const CudaAttention& attention, const CudaForwardOutputs& outputs) const = 0;
+  virtual void backward(const CudaAttention& attention, const CudaSavedForward& saved,
+                        const CudaGradients& gradients) const = 0;
+  virtual std::size_t bucket_workspace(const CudaAttention& attention) const = 0;
+  virtual std::size_t backward_workspace(const CudaAttention& attention) const = 0;
+};
+
+/// The kernels of this folder.
+const CudaKernels& cuda_kernels();
+
+}  // namespace phasescope::kernels

@@ -1,0 +1,250 @@
+// A model's attention by kernels/cuda, whose sources run here in their emulation: which layers reach
+// them, what crosses to the device and back, and what is said where they cannot run.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+#include <string>
+
+#include "attention_keeper.h"
+#include "encoding_variants.h"
+#include "formats/error.h"
+#include "golden.h"
+#include "kernels/cuda/cuda_kernels.h"
+#include "model/cuda_attention.h"
+#include "model/fused_attention.h"
+#include "model/loss.h"
+
+namespace phasescope::model {
+namespace {
+
+double difference(const at::Tensor& a, const at::Tensor& b) {
+  return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
+}
+
+// Half a unit in the last place of 1.
+double epsilon(at::ScalarType dtype) { return dtype == at::kHalf ? 0x1p-12 : 0x1p-9; }
+
+class CudaBackend : public testing::Test {
+ protected:
+  CudaBackend() {
+    at::set_num_threads(1);
+    use_cuda_kernels(&kernels::cuda_kernels());
+  }
+  ~CudaBackend() override { use_cuda_kernels(nullptr); }
+};
+
+class EveryEncodingOnCuda : public CudaBackend, public testing::WithParamInterface<Variant> {};
+INSTANTIATE_TEST_SUITE_P(Registry, EveryEncodingOnCuda, testing::ValuesIn(variants()),
+                         [](const auto& info) { return info.param.name; });
+
+std::shared_ptr<const LayerAttention> first_layer(const Model& model, std::int64_t length) {
+  const at::NoGradGuard no_grad;
+  AttentionKeeper keeper;
+  model.decoder.hidden(random_ids(2, length, model.config().vocab_size), {}, &keeper);
+  return keeper.layers[0];
+}
+
+TEST_P(EveryEncodingOnCuda, LosesNoMoreThanPlainOps) {
+  for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+    const auto layer = first_layer(*tiny_model(GetParam(), dtype), 81);
+    KernelNames kernels;
+    const at::Tensor out =
+        attention(layer->program(), layer->v(),
+                  {.backend = Backend::cuda_unverified, .kernels = &kernels})
+            .out;
+    const std::string obstacle = cuda_obstacle(layer->program(), layer->v());
+    if (!obstacle.empty()) {
+      EXPECT_EQ(kernels, KernelNames{"plain (" + obstacle + ")"});
+      EXPECT_TRUE(
+          out.equal(attention(layer->program(), layer->v(), {.backend = Backend::plain}).out));
+      continue;
+    }
+    EXPECT_EQ(kernels, KernelNames{"cuda-unverified"});
+    const auto exact = output_and_gradients(*layer, at::kDouble, Backend::plain);
+    const auto plain = output_and_gradients(*layer, dtype, Backend::plain);
+    const auto cuda = output_and_gradients(*layer, dtype, Backend::cuda_unverified);
+    ASSERT_EQ(cuda.size(), exact.size());
+    for (std::size_t n = 0; n < exact.size(); ++n) {
+      // Half a unit of the largest entry is lost by storing it.
+      const double rounding = exact[n].abs().max().item<double>() * epsilon(dtype);
+      EXPECT_LE(difference(cuda[n], exact[n]), 2 * difference(plain[n], exact[n]) + rounding) << n;
+    }
+  }
+}
+
+at::Tensor weighted_sum(const at::Tensor& out) {
+  const at::Tensor weights = at::arange(out.numel(), at::kDouble).cos().view(out.sizes());
+  return (out.to(at::kDouble) * weights).sum();
+}
+
+TEST_F(CudaBackend, GivesGradientsOfTables) {
+  const auto layer = first_layer(*tiny_model({"kerple", "kerple_log", Json::object()},
+                                             at::kBFloat16), 65);
+  const auto gradient = [&](at::ScalarType dtype, Backend backend) {
+    AttentionProgram program = in_dtype(layer->program(), dtype);
+    program.table.values = program.table.values.detach().clone().requires_grad_();
+    const AttentionResult result = attention(program, layer->v().to(dtype), {.backend = backend});
+    weighted_sum(result.out).backward();
+    return program.table.values.grad();
+  };
+  const at::Tensor exact = gradient(at::kDouble, Backend::plain);
+  const double plain = difference(gradient(at::kBFloat16, Backend::plain), exact);
+  const double rounding = exact.abs().max().item<double>() * epsilon(at::kBFloat16);
+  EXPECT_LE(difference(gradient(at::kBFloat16, Backend::cuda_unverified), exact),
+            2 * plain + rounding);
+}
+
+TEST_F(CudaBackend, GivesGradientsOfPositionStates) {
+  const auto layer = first_layer(*tiny_model({"tape", "tape", Json::object()}, at::kBFloat16), 65);
+  const auto gradient = [&](at::ScalarType dtype, Backend backend) {
+    AttentionProgram program = in_dtype(layer->program(), dtype);
+    program.tape.state = program.tape.state.detach().clone().requires_grad_();
+    KernelNames kernels;
+    const AttentionResult result =
+        attention(program, layer->v().to(dtype), {.backend = backend, .kernels = &kernels});
+    EXPECT_EQ(kernels.begin()->starts_with("cuda"), backend == Backend::cuda_unverified);
+    (weighted_sum(result.out) + weighted_sum(result.state)).backward();
+    return program.tape.state.grad();
+  };
+  const at::Tensor exact = gradient(at::kDouble, Backend::plain);
+  const double plain = difference(gradient(at::kBFloat16, Backend::plain), exact);
+  const double rounding = exact.abs().max().item<double>() * epsilon(at::kBFloat16);
+  EXPECT_LE(difference(gradient(at::kBFloat16, Backend::cuda_unverified), exact),
+            2 * plain + rounding);
+}
+
+// Windows, padding and soft caps cross to the device too, and every probe comes back.
+TEST_F(CudaBackend, MeasuresWhatPlainOpsMeasure) {
+  const at::NoGradGuard no_grad;
+  const auto layer =
+      first_layer(*tiny_model({"alibi", "alibi", Json::object()}, at::kBFloat16), 70);
+  AttentionProgram program = layer->program();
+  program.window = 23;
+  program.soft_cap = 3;
+  program.key_mask = at::ones({2, 70}, at::kBool);
+  program.key_mask[1].slice(0, 60).fill_(false);
+  const ProbeRequest request = {.entropy = true,
+                                .max_score = true,
+                                .max_key = true,
+                                .top1_mass = true,
+                                .first_key_weight = true,
+                                .mean_distance = true,
+                                .windows = {1, 4, 16},
+                                .bucket_edges = {0, 1, 2, 4, 8, 16, 32, 70}};
+  const AttentionProgram exactly = in_dtype(program, at::kDouble);
+  const at::Tensor v = layer->v();
+  const AttentionResult cuda =
+      attention(program, v, {.backend = Backend::cuda_unverified, .want_lse = true,
+                             .want_entropy = true, .probes = &request});
+  EXPECT_EQ(cuda.kernel, "cuda-unverified");
+  const AttentionResult exact = attention(
+      exactly, v.to(at::kDouble), {.backend = Backend::plain, .want_lse = true,
+                                   .want_entropy = true});
+  // Sums in float32 over scores of order one; 2^-9 of them is what 16 bits keep of the output.
+  EXPECT_LT(difference(cuda.lse, exact.lse), 1e-4);
+  EXPECT_LT(difference(cuda.entropy, exact.entropy), 1e-4);
+  const LayerAttention twin(0, exactly, v.to(at::kDouble), exact.lse, exact.entropy,
+                            Backend::plain, "plain");
+  const ProbeResult expected = twin.probe(request);
+  const ProbeResult& measured = *cuda.probes;
+  EXPECT_EQ(measured.kernel, "cuda-unverified");
+  EXPECT_LT(difference(measured.entropy, expected.entropy), 1e-4);
+  EXPECT_LT(difference(measured.max_score, expected.max_score), 1e-4);
+  EXPECT_LT(difference(measured.top1_mass, expected.top1_mass), 1e-4);
+  EXPECT_LT(difference(measured.first_key_weight, expected.first_key_weight), 1e-4);
+  EXPECT_LT(difference(measured.mean_distance, expected.mean_distance), 1e-3);
+  EXPECT_TRUE(measured.max_key.equal(expected.max_key));
+  EXPECT_TRUE(measured.bucket_pairs.equal(expected.bucket_pairs));
+  ASSERT_EQ(measured.window_mass.size(), 3u);
+  for (std::size_t n = 0; n < 3; ++n) {
+    EXPECT_LT(difference(measured.window_mass[n], expected.window_mass[n]), 1e-4) << n;
+  }
+  // Up to 16 * 60 pairs a bucket.
+  EXPECT_LT(difference(measured.bucket_weight, expected.bucket_weight), 1e-2);
+  EXPECT_LT(difference(measured.bucket_score, expected.bucket_score), 1e-1);
+  EXPECT_LT(difference(measured.bucket_score_square, expected.bucket_score_square), 1e-1);
+}
+
+TEST_F(CudaBackend, WholeModelsNameWhatRan) {
+  const at::NoGradGuard no_grad;
+  const auto ran = [](at::ScalarType dtype) {
+    const auto model = tiny_model({"rope", "rope", Json::object()}, dtype);
+    KernelNames kernels;
+    model->decoder.forward(random_ids(1, 9, model->config().vocab_size),
+                           {.backend = Backend::cuda_unverified, .kernels = &kernels});
+    return joined(kernels);
+  };
+  EXPECT_EQ(ran(at::kBFloat16), "cuda-unverified");
+  EXPECT_EQ(ran(at::kFloat), "plain (Float has no form in the CUDA kernels)");
+}
+
+// Training has float32 weights and 16-bit products: attention's are 16-bit on the device too.
+TEST_F(CudaBackend, TrainsWithSixteenBitProducts) {
+  for (const char* encoding : {"rope", "tape", "fire"}) {
+    const auto model = tiny_model({encoding, encoding, Json::object()}, at::kFloat);
+    const at::Tensor ids = random_ids(2, 33, model->config().vocab_size);
+    const auto gradient = [&](Backend backend, KernelNames* kernels) {
+      Weights weights = model->decoder.weights();
+      weights.layers[0].wq = weights.layers[0].wq.detach().clone().requires_grad_();
+      const Decoder decoder(model->config(), model->decoder.shared_encoding(), weights);
+      const ForwardOptions options = {
+          .backend = backend, .product_dtype = at::kBFloat16, .kernels = kernels};
+      next_token_loss(decoder.forward(ids, options), ids).backward();
+      return weights.layers[0].wq.grad();
+    };
+    KernelNames kernels;
+    const at::Tensor cuda = gradient(Backend::cuda_unverified, &kernels);
+    EXPECT_EQ(joined(kernels), "cuda-unverified") << encoding;
+    const at::Tensor fused = gradient(Backend::fused, nullptr);
+    // bfloat16 keeps 8 bits; a few roundings a layer.
+    EXPECT_LT(difference(cuda, fused), 0.1 * fused.abs().max().item<double>()) << encoding;
+  }
+}
+
+std::string code_of_backend(const std::string& name) {
+  try {
+    backend_named(name);
+  } catch (const formats::Error& error) {
+    return error.code();
+  }
+  return "";
+}
+
+class NoDevice final : public kernels::CudaKernels {
+ public:
+  bool available(std::string& reason) const override {
+    reason = "This machine has no CUDA device";
+    return false;
+  }
+  void* allocate(std::size_t) const override { throw std::bad_alloc(); }
+  void release(void*) const noexcept override {}
+  void upload(void*, const void*, std::size_t) const override {}
+  void download(void*, const void*, std::size_t) const override {}
+  void forward(const kernels::CudaAttention&, const kernels::CudaForwardOutputs&) const override {}
+  void backward(const kernels::CudaAttention&, const kernels::CudaSavedForward&,
+                const kernels::CudaGradients&) const override {}
+  std::size_t bucket_workspace(const kernels::CudaAttention&) const override { return 0; }
+  std::size_t backward_workspace(const kernels::CudaAttention&) const override { return 0; }
+};
+
+TEST(BackendNames, AreRefusedInWordsWhereNothingRunsThem) {
+  EXPECT_EQ(backend_named(""), Backend::fused);
+  EXPECT_EQ(backend_named("auto"), Backend::fused);
+  EXPECT_EQ(backend_named("plain"), Backend::plain);
+  EXPECT_EQ(code_of_backend("cuda"), "bad_usage");
+  use_cuda_kernels(nullptr);
+  EXPECT_EQ(code_of_backend("cuda-unverified"), "device_unavailable");
+  const NoDevice without;
+  use_cuda_kernels(&without);
+  EXPECT_EQ(code_of_backend("cuda-unverified"), "device_unavailable");
+  use_cuda_kernels(&kernels::cuda_kernels());
+  EXPECT_EQ(backend_named("cuda-unverified"), Backend::cuda_unverified);
+  use_cuda_kernels(nullptr);
+}
+
+}  // namespace
+}  // namespace phasescope::model

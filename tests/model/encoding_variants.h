@@ -1,0 +1,34 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "model/layer_attention.h"
+#include "model/open_model.h"
+
+// The encodings that generated tests run over, made from the registry.
+
+namespace phasescope::model {
+
+struct Variant {
+  std::string name;
+  std::string encoding;
+  Json options;
+};
+inline void PrintTo(const Variant& v, std::ostream* out) { *out << v.name; }
+
+// Every encoding as it comes, once for each other choice of each of its options, and more.
+std::vector<Variant> variants();
+
+// A model of a few small layers with random weights everywhere.
+std::shared_ptr<const Model> tiny_model(const Variant& variant, at::ScalarType dtype);
+
+// One layer's output, and the gradients of its sum weighted by cosines with respect to q, k and v.
+std::vector<at::Tensor> output_and_gradients(const LayerAttention& layer, at::ScalarType dtype,
+                                             Backend backend);
+
+}  // namespace phasescope::model
