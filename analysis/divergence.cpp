@@ -40,11 +40,12 @@ at::Tensor divergence_of(const model::LayerAttention& a, const model::LayerAtten
   return sum / static_cast<double>(tokens);
 }
 
-at::Tensor divergence_within(TextPass& pass) {
+at::Tensor divergence_within(TextPass& pass, Stack stack) {
   const at::NoGradGuard no_gradients;
   std::vector<AttentionPointer> layers;
-  pass.visit_layers([&layers](const AttentionPointer& attention) { layers.push_back(attention); });
-  const std::int64_t tokens = pass.tokens();
+  pass.visit_layers([&layers](const AttentionPointer& attention) { layers.push_back(attention); },
+                    nullptr, stack);
+  const std::int64_t tokens = pass.tokens(stack);
   const auto count = static_cast<std::int64_t>(layers.size()) * layers[0]->heads();
   const std::int64_t step = rows_per_block(count, tokens);
   at::Tensor sum = at::zeros({count, count}, at::kDouble);

@@ -11,6 +11,6 @@ namespace phasescope::analysis {
 at::Tensor divergence_of(const model::LayerAttention& a, const model::LayerAttention& b);
 
 // (L H, L H), symmetric with zeros on its diagonal: every two heads of a model on one text.
-at::Tensor divergence_within(TextPass& pass);
+at::Tensor divergence_within(TextPass& pass, Stack stack = Stack::main);
 
 }  // namespace phasescope::analysis

@@ -37,10 +37,10 @@ DistanceSums sums_of(const model::ProbeResult& probe, std::int64_t head,
   return sums;
 }
 
-TextValues values_of(TextPass& pass, const std::vector<HeadMetric>& metrics,
+TextValues values_of(TextPass& pass, Stack stack, const std::vector<HeadMetric>& metrics,
                      std::vector<DistanceSums>* profile) {
   const model::ProbeRequest probes = head_probes(
-      profile != nullptr ? distance_edges(pass.tokens()) : std::vector<std::int64_t>{0, 1, 2});
+      profile != nullptr ? distance_edges(pass.tokens(stack)) : std::vector<std::int64_t>{0, 1, 2});
   TextValues values;
   const auto read = [&](const AttentionPointer& attention) {
     std::vector<HeadReading> readings = read_heads(*attention, probes);
@@ -53,13 +53,13 @@ TextValues values_of(TextPass& pass, const std::vector<HeadMetric>& metrics,
       if (profile != nullptr) profile->push_back(std::move(reading.by_distance));
     }
   };
-  pass.visit_layers(read, &probes);
+  pass.visit_layers(read, &probes, stack);
   return values;
 }
 
-// Those that say something of a model.
-std::vector<HeadMetric> metrics_of(const model::ModelConfig& config, std::vector<HeadMetric> list) {
-  if (!config.attention.causal) {
+// Those that say something of a stack.
+std::vector<HeadMetric> metrics_of(bool causal, std::vector<HeadMetric> list) {
+  if (!causal) {
     std::erase_if(list, [](const HeadMetric& metric) { return metric.causal_alone; });
   }
   return list;
@@ -145,11 +145,12 @@ void add_profiles(std::vector<DistanceSums>& total, std::vector<DistanceSums>&& 
   }
 }
 
-void add_thumbnails(TextPass& pass, std::int64_t side, HeadsOutput& out) {
+void add_thumbnails(TextPass& pass, Stack stack, std::int64_t side, HeadsOutput& out) {
   std::vector<at::Tensor> layers;
-  pass.visit_layers([&](const AttentionPointer& attention) {
+  const auto picture = [&](const AttentionPointer& attention) {
     layers.push_back(layer_thumbnails(*attention, side));
-  });
+  };
+  pass.visit_layers(picture, nullptr, stack);
   out.tensors.push_back(tensor_ref("thumbnails", at::stack(layers)));
 }
 
@@ -189,7 +190,7 @@ at::Tensor layer_thumbnails(const model::LayerAttention& attention, std::int64_t
   request.region = attention.whole();
   request.height = request.width = side;
   request.maximum = true;
-  return attention.map(request).maximum;
+  return attention.map(request).maximum.to(at::kFloat);
 }
 
 namespace {
@@ -200,7 +201,9 @@ class HeadsAnalysis {
   HeadsAnalysis(const std::vector<std::shared_ptr<TextPass>>& passes, const HeadsOptions& options)
       : passes_(passes),
         options_(options),
-        metrics_(metrics_of(passes[0]->model().config(), select_metrics(options.metrics))) {}
+        stack_(stack_named(options.stack, passes[0]->model().config())),
+        causal_(is_causal(stack_, passes[0]->model().config())),
+        metrics_(metrics_of(causal_, select_metrics(options.metrics))) {}
 
   HeadsOutput run(protocol::Progress& progress) {
     start_result();
@@ -217,8 +220,7 @@ class HeadsAnalysis {
   bool wants(std::string_view key) const { return asks_for(options_.metrics, key); }
   bool wants_repeated() const {
     const auto repeated = [](const HeadMetric& m) { return m.source == MetricSource::repeated; };
-    const bool causal = passes_[0]->model().config().attention.causal;
-    return std::ranges::any_of(metrics_, repeated) || (causal && wants("induction_loss"));
+    return std::ranges::any_of(metrics_, repeated) || (causal_ && wants("induction_loss"));
   }
 
   void start_result() {
@@ -226,7 +228,8 @@ class HeadsAnalysis {
     const model::ModelConfig& config = passes_[0]->model().config();
     result.model = passes_[0]->model().report.name;
     result.corpus = passes_.size() > 1;
-    result.layers = config.layers;
+    result.stack = name_of(stack_, config);
+    result.layers = layers_of(stack_, config);
     result.heads = config.heads;
     for (const HeadMetric& metric : metrics_) result.metrics.push_back(metric.info);
     for (const protocol::MetricInfo& info : extra_metrics()) {
@@ -241,7 +244,7 @@ class HeadsAnalysis {
                         "reading heads");
       std::vector<DistanceSums> profile;
       texts_.push_back(
-          values_of(*passes_[n], metrics_, wants("distance_profile") ? &profile : nullptr));
+          values_of(*passes_[n], stack_, metrics_, wants("distance_profile") ? &profile : nullptr));
       if (!profile.empty()) add_profiles(profiles_, std::move(profile));
     }
   }
@@ -281,7 +284,7 @@ class HeadsAnalysis {
     }
     result.sink_rate = sinks / static_cast<double>(result.rows.size());
     if (wants_repeated() || wants("induction_loss")) add_induction_loss();
-    if (options_.thumbnails > 0) add_thumbnails(*passes_[0], options_.thumbnails, out_);
+    if (options_.thumbnails > 0) add_thumbnails(*passes_[0], stack_, options_.thumbnails, out_);
     if (wants("js_divergence")) add_divergence();
   }
 
@@ -299,7 +302,7 @@ class HeadsAnalysis {
   }
 
   void add_divergence() {
-    const at::Tensor pairs = divergence_within(*passes_[0]);
+    const at::Tensor pairs = divergence_within(*passes_[0], stack_);
     out_.tensors.push_back(tensor_ref("js_divergence", pairs));
     const std::int64_t count = pairs.size(0);
     if (count < 2) return;
@@ -312,6 +315,8 @@ class HeadsAnalysis {
 
   const std::vector<std::shared_ptr<TextPass>>& passes_;
   const HeadsOptions& options_;
+  Stack stack_;
+  bool causal_;
   std::vector<HeadMetric> metrics_;
   std::vector<TextValues> texts_;
   std::vector<DistanceSums> profiles_;

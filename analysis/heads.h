@@ -15,6 +15,7 @@
 namespace phasescope::analysis {
 
 struct HeadsOptions {
+  std::string stack;                 // for stack_named()
   std::vector<std::string> metrics;  // keys; empty for all numbers a head
   std::int64_t thumbnails = 0;       // side of each head's picture; 0 for none
   std::int64_t period = 0;           // S of the repeated random tokens; 0: chosen by the context
@@ -28,9 +29,9 @@ struct HeadsOutput {
   std::vector<protocol::TensorRef> tensors;
 };
 
-// One pass a text; the thumbnails and js_divergence are of the first one. The induction loss is
-// NaN, and the result's note says why, where the model has no loss of the next token. Throws Error
-// "bad_usage" for a metric that does not exist.
+// One pass a text; of an encoder-decoder the heads of one stack. The thumbnails and js_divergence
+// are of the first one. The induction loss is NaN, and the result's note says why, where the model
+// has no loss of the next token. Throws Error "bad_usage" for a metric that does not exist.
 HeadsOutput analyse_heads(const std::vector<std::shared_ptr<TextPass>>& passes,
                           const HeadsOptions& options, protocol::Progress& progress);
 

@@ -77,9 +77,12 @@ HeadName parse_head(const std::string& name) {
         "expected a head like L3H5, or a layer like L3, but got \"" + name + "\"", "head");
   };
   HeadName out;
-  if (name.empty() || name[0] != 'L') return fail();
+  const std::size_t dot = name.find('.');
+  const std::size_t start = dot == name.npos ? 0 : dot + 1;
+  if (start > 0) out.stack = name.substr(0, dot);
+  if (dot == 0 || name.size() <= start || name[start] != 'L') return fail();
   const char* end = name.data() + name.size();
-  auto [at, error] = std::from_chars(name.data() + 1, end, out.layer);
+  auto [at, error] = std::from_chars(name.data() + start + 1, end, out.layer);
   if (error != std::errc()) return fail();
   if (at == end) return out;
   if (*at != 'H') return fail();
@@ -93,7 +96,9 @@ namespace {
 class MapAnalysis {
  public:
   MapAnalysis(TextPass& pass, const MapOptions& options)
-      : options_(options), attention_(pass.layer(options.head.layer)) {
+      : options_(options),
+        stack_(stack_named(options.head.stack, pass.model().config())),
+        attention_(pass.layer(options.head.layer, stack_)) {
     const std::int64_t heads = attention_->heads();
     if (options.head.head >= heads) {
       throw formats::bad_usage("there is no head " + std::to_string(options.head.head) +
@@ -104,7 +109,7 @@ class MapAnalysis {
     request_.region.heads =
         mean ? model::Range{0, heads} : model::Range{options.head.head, options.head.head + 1};
     request_.region.rows = range_of(options.rows, attention_->length(), "rows");
-    request_.region.columns = range_of(options.columns, attention_->length(), "cols");
+    request_.region.columns = range_of(options.columns, attention_->keys(), "cols");
     request_.height = std::clamp<std::int64_t>(options.height, 1, request_.region.rows.size());
     request_.width = std::clamp<std::int64_t>(options.width, 1, request_.region.columns.size());
     request_.quantity = quantity_of(options.of);
@@ -147,19 +152,19 @@ class MapAnalysis {
 
   void describe(const at::Tensor& cells, const std::string& kernel, protocol::MapResult& result) {
     result.layer = options_.head.layer, result.head = options_.head.head;
-    result.tokens = attention_->length();
+    result.tokens = attention_->length(), result.keys = attention_->keys();
     result.row_begin = request_.region.rows.begin, result.row_end = request_.region.rows.end;
     result.column_begin = request_.region.columns.begin;
     result.column_end = request_.region.columns.end;
     result.height = request_.height, result.width = request_.width;
     result.of = options_.of, result.pool = options_.pool;
     result.provenance.kernel = kernel;
-    const std::vector<float> values = to_vector<float>(cells);
+    const std::vector<double> values = to_vector<double>(cells);
     result.low = std::numeric_limits<double>::infinity(), result.high = -result.low;
-    for (const float value : values) {
+    for (const double value : values) {
       if (!std::isfinite(value)) continue;
-      result.low = std::min<double>(result.low, value);
-      result.high = std::max<double>(result.high, value);
+      result.low = std::min(result.low, value);
+      result.high = std::max(result.high, value);
     }
     if (result.low > result.high) result.low = result.high = std::nan("");
   }
@@ -173,12 +178,13 @@ class MapAnalysis {
       model::MapRequest request = request_;
       request.maximum = false;
       (of_rows ? request.width : request.height) = 1;
-      at::Tensor profile = map_of(request).mean.mean(0).flatten().to(at::kDouble);
+      const at::Tensor means = map_of(request).mean;
+      at::Tensor profile = means.mean(0).flatten().to(at::kDouble);
       if (request_.quantity == MapQuantity::weight && counted) {
         profile = profile * all_over_unmasked(of_rows, profile.numel());
       }
       out.tensors.push_back(
-          tensor_ref(of_rows ? "row_profile" : "column_profile", profile.to(at::kFloat)));
+          tensor_ref(of_rows ? "row_profile" : "column_profile", profile.to(means.scalar_type())));
     }
   }
 
@@ -200,6 +206,7 @@ class MapAnalysis {
   }
 
   const MapOptions& options_;
+  Stack stack_;
   AttentionPointer attention_;
   model::MapRequest request_;
 };
@@ -208,7 +215,9 @@ class MapAnalysis {
 
 MapOutput analyse_map(TextPass& pass, const MapOptions& options) {
   MapOutput out = MapAnalysis(pass, options).run();
-  out.result.model = pass.model().report.name;
+  const model::Model& model = pass.model();
+  out.result.model = model.report.name;
+  out.result.stack = name_of(stack_named(options.head.stack, model.config()), model.config());
   return out;
 }
 

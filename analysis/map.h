@@ -15,8 +15,10 @@ namespace phasescope::analysis {
 struct HeadName {
   std::int64_t layer = 0;
   std::int64_t head = -1;  // -1: the mean of the layer's heads
+  std::string stack = {};  // for stack_named()
 };
-// "L3H5", or "L3" for the mean of a layer's heads. Throws Error "bad_usage".
+// "L3H5", or "L3" for the mean of a layer's heads; of an encoder-decoder with "enc.", "dec." or
+// "cross." in front, the decoder's without. Throws Error "bad_usage".
 HeadName parse_head(const std::string& name);
 
 struct MapOptions {

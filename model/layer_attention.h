@@ -29,7 +29,8 @@ struct MapRequest {
 };
 
 struct MapResult {
-  at::Tensor mean, maximum;  // (heads, height, width) float32, -inf where every pair is masked
+  // (heads, height, width), -inf where every pair is masked; float32, of float64 models float64.
+  at::Tensor mean, maximum;
   std::string kernel;
 };
 

@@ -185,6 +185,7 @@ ProbeResult plain_probe(const LayerAttention& attention, const ProbeRequest& req
 MapResult plain_map(const LayerAttention& attention, const MapRequest& request) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> mean, maximum;
+  const at::ScalarType dtype = at::promote_types(attention.q().scalar_type(), at::kFloat);
   const CellEdges edges = cell_edges(request.width, request.region.columns.size());
   for (std::int64_t y = 0; y < request.height; ++y) {
     const Range cell = cell_range(y, request.height, request.region.rows.size());
@@ -201,8 +202,8 @@ MapResult plain_map(const LayerAttention& attention, const MapRequest& request) 
     maximum.push_back(row.maximum);
   }
   MapResult result;
-  result.mean = at::stack(mean, 1).to(at::kFloat);
-  if (request.maximum) result.maximum = at::stack(maximum, 1).to(at::kFloat);
+  result.mean = at::stack(mean, 1).to(dtype);
+  if (request.maximum) result.maximum = at::stack(maximum, 1).to(dtype);
   result.kernel = "plain";
   return result;
 }

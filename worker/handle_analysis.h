@@ -11,11 +11,10 @@ namespace phasescope::worker {
 // several. Without an input and without "corpus": true, `distance` and `theory` read the bundled
 // validation texts, the others the text of a first session.
 //
-// heads {"metrics"?, "thumbnails"? (true or their side), "period"?}: HeadsResult; tensors
-//   `thumbnails`, `js_divergence`.
-// map {"head": "L3H5" | "L3", "rows"?, "cols"?, "size"? ([h, w]), "of"?, "pool"?}: MapResult;
-// tensors
-//   `map`, `row_profile`, `column_profile`.
+// heads {"metrics"?, "thumbnails"? (true or their side), "period"?, "stack"? (of an
+//   encoder-decoder: "dec", "enc", "cross")}: HeadsResult; tensors `thumbnails`, `js_divergence`.
+// map {"head": "L3H5" | "L3" | "enc.L3H5", "rows"?, "cols"?, "size"? ([h, w]), "of"?, "pool"?}:
+//   MapResult; tensors `map`, `row_profile`, `column_profile`.
 // patterns {"positions"? (128), "layers"?, "query"?}: PatternsResult; tensors `pe_dot.L`,
 //   `pe_dot_heads.L`.
 // distance {"models", "near"?, "far"?, "pairs"? (10000), "per_head"?, "leave_out_first"? (true

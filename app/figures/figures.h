@@ -5,6 +5,7 @@
 //
 // Sections: maps | heads | distance | shift | text and eval | patterns | theory | compare | jobs
 #include <span>
+#include <string>
 #include <vector>
 
 #include "protocol/results.h"
@@ -20,6 +21,9 @@ struct Grid {
 
 // What has to be said of each model's measurement, "MODEL: NOTE", to `notes`.
 void add_notes(std::vector<std::string>& notes, std::span<const protocol::Provenance> provenance);
+
+// What is shown of an encoder-decoder: "shown: decoder self-attention (dec.)".
+std::string stack_note(const std::string& stack);
 
 // ---- maps ----
 // `map` (h, w). Weights are drawn on 0..1, signed values centred at 0.

@@ -15,9 +15,16 @@ using widgets::short_number;
 
 namespace {
 
+// "cross." of a stack of an encoder-decoder; nothing of a model of one stack.
+std::string prefix_of(const std::string& stack) { return stack.empty() ? "" : stack + "."; }
+
 std::string head_name(int64_t layer, int64_t head) {
   if (head < 0) return "L" + std::to_string(layer) + " (mean of heads)";
   return "L" + std::to_string(layer) + "H" + std::to_string(head);
+}
+
+std::string head_name(const MapResult& result) {
+  return prefix_of(result.stack) + head_name(result.layer, result.head);
 }
 
 MapSpec map_spec(const MapResult& result, const Grid& grid) {
@@ -42,8 +49,18 @@ void label_axes(PlotSpec& plot) {
 }
 
 // The same for the name of a file.
-std::string head_id(int64_t layer, int64_t head) {
-  return "L" + std::to_string(layer) + "H" + (head < 0 ? "mean" : std::to_string(head));
+std::string head_id(const MapResult& result) {
+  const std::string stack = result.stack.empty() ? "" : result.stack + "_";
+  return stack + "L" + std::to_string(result.layer) + "H" +
+         (result.head < 0 ? "mean" : std::to_string(result.head));
+}
+
+// "256 tokens", or "12 queries and 31 keys" where their numbers differ.
+std::string tokens_of(const MapResult& result) {
+  if (result.keys == 0 || result.keys == result.tokens) {
+    return std::to_string(result.tokens) + " tokens";
+  }
+  return std::to_string(result.tokens) + " queries and " + std::to_string(result.keys) + " keys";
 }
 
 const protocol::HeadRow& row_of(const HeadsResult& result, int64_t layer, int64_t head) {
@@ -71,16 +88,23 @@ std::string caption(const HeadsResult& result, int64_t layer, int64_t head,
 
 }  // namespace
 
+std::string stack_note(const std::string& stack) {
+  const std::string words = stack == "enc"     ? "encoder self-attention"
+                            : stack == "cross" ? "the decoder's attention to the encoder"
+                                               : "decoder self-attention";
+  return "shown: " + words + " (" + stack + ".)";
+}
+
 PlotSpec attention_map_figure(const MapResult& result, const Grid& map) {
-  const std::string where = head_name(result.layer, result.head);
-  PlotSpec plot{.id = "map_" + result.model + "_" + head_id(result.layer, result.head),
-                .title = result.model + " " + where + ": " + result.of};
+  PlotSpec plot{.id = "map_" + result.model + "_" + head_id(result),
+                .title = result.model + " " + head_name(result) + ": " + result.of};
   label_axes(plot);
   plot.map = map_spec(result, map);
   plot.notes.push_back(
       "queries [" + std::to_string(result.row_begin) + ", " + std::to_string(result.row_end) +
       "), keys [" + std::to_string(result.column_begin) + ", " + std::to_string(result.column_end) +
-      ") of " + std::to_string(result.tokens) + " tokens, cells: " + result.pool);
+      ") of " + tokens_of(result) + ", cells: " + result.pool);
+  if (!result.stack.empty()) plot.notes.push_back(stack_note(result.stack));
   plot.notes.push_back(widgets::scale_note(*plot.map));
   return plot;
 }
@@ -97,9 +121,8 @@ PlotSpec map_difference_figure(const MapResult& a, const Grid& map_a, const MapR
     difference.values[i] = masked ? widgets::kMaskedCell : map_a.values[i] - map_b.values[i];
   }
   PlotSpec plot = attention_map_figure(a, difference);
-  plot.id = "difference_" + a.model + "_" + b.model + "_" + head_id(a.layer, a.head);
-  plot.title = a.model + " " + head_name(a.layer, a.head) + " - " + b.model + " " +
-               head_name(b.layer, b.head) + ": " + a.of;
+  plot.id = "difference_" + a.model + "_" + b.model + "_" + head_id(a);
+  plot.title = a.model + " " + head_name(a) + " - " + b.model + " " + head_name(b) + ": " + a.of;
   plot.map->colormap = Colormap::signed_values;
   plot.map->range = widgets::value_range(difference.values);
   plot.notes.back() = widgets::scale_note(*plot.map);
@@ -122,6 +145,7 @@ widgets::GridSpec head_grid_figure(const HeadsResult& result, const Grid& thumbn
       grid.cells.push_back({std::move(map), caption(result, layer, head, metric)});
     }
   }
+  if (!result.stack.empty()) grid.notes.push_back(stack_note(result.stack));
   grid.notes.push_back("layers down, heads across; weights 0 .. 1, cells: max; " +
                        widgets::marks_text(widgets::marks_of(thumbnails.values)));
   for (const protocol::MetricInfo& info : result.metrics) {
@@ -164,6 +188,7 @@ PlotSpec metric_map_figure(const HeadsResult& result, const std::string& metric)
   for (const protocol::MetricInfo& info : result.metrics) {
     if (info.key == metric) plot.notes.push_back(info.title + " = " + info.formula);
   }
+  if (!result.stack.empty()) plot.notes.push_back(stack_note(result.stack));
   plot.notes.push_back("scale " + short_number(map.range.low) + " .. " +
                        short_number(map.range.high) + samples_of(result, metric));
   plot.map = std::move(map);

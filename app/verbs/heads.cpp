@@ -17,6 +17,7 @@ class HeadsVerb : public Verb {
     options.argument("MODEL", model_, kModelHelp);
     input_.declare(options);
     set_.declare(options);
+    options.option("--stack", stack_, "of an encoder-decoder: dec (default), enc or cross");
     options.flag("--corpus", corpus_, "over the bundled validation texts, with 95 % intervals");
     options.option("--metrics", metrics_, "comma separated (default: all but js_divergence and distance_profile)");
     options.option("--sort", sort_, "metric to sort by, highest first");
@@ -25,6 +26,7 @@ class HeadsVerb : public Verb {
     nlohmann::json params{{"model", model_}, {"corpus", corpus_}, {"thumbnails", true}};
     input_.add_to(params);
     set_.add_to(params);
+    if (!stack_.empty()) params["stack"] = stack_;
     if (!metrics_.empty()) params["metrics"] = split_list(metrics_);
     protocol::Reply reply = run.call("heads", std::move(params));
     const auto heads = result_of<protocol::HeadsResult>(reply);
@@ -37,6 +39,7 @@ class HeadsVerb : public Verb {
     for (const auto& [key, value] : heads.model_values) {
       table.notes.push_back(key + " of the model: " + widgets::short_number(value.mean));
     }
+    if (!heads.stack.empty()) table.notes.push_back(stack_note(heads.stack));
     table.notes.push_back(heads.provenance.note);
     output.tables = {std::move(table)};
     const std::string shown = sort_.empty() ? "entropy" : sort_;
@@ -66,7 +69,7 @@ class HeadsVerb : public Verb {
     return rows;
   }
 
-  std::string model_, metrics_, sort_;
+  std::string model_, stack_, metrics_, sort_;
   bool corpus_ = false;
   InputOptions input_;
   SetOptions set_;

@@ -17,7 +17,9 @@ class MapVerb : public Verb {
     options.argument("MODEL", model_, kModelHelp);
     input_.declare(options);
     set_.declare(options);
-    options.option("--head", head_, "L3H5, or L3 for the mean of a layer's heads");
+    options.option("--head", head_,
+                   "L3H5, or L3 for the mean of a layer's heads; of an encoder-decoder enc.L3H5, "
+                   "dec.L3H5 (what L3H5 means there) or cross.L3H5");
     options.option("--rows", rows_, "queries a:b");
     options.option("--cols", columns_, "keys a:b");
     options.option("--size", size_, "cells HxW (default 256x256)");
@@ -40,8 +42,9 @@ class MapVerb : public Verb {
     // As text, so that a .csv holds the map itself.
     Table facts =
         facts_table("", output.result,
-                    {"model", "layer", "head", "tokens", "row_begin", "row_end", "column_begin",
-                     "column_end", "height", "width", "of", "pool", "low", "high"});
+                    {"model", "stack", "layer", "head", "tokens", "keys", "row_begin", "row_end",
+                     "column_begin", "column_end", "height", "width", "of", "pool", "low", "high"});
+    if (!map.stack.empty()) facts.notes.push_back(stack_note(map.stack));
     facts.notes.push_back(map.provenance.note);
     output.text = text_of(facts);
     return output;

@@ -220,6 +220,12 @@ void HeadsView::draw_content(Desk& desk) {
   if (const auto* answer = first_answer(desk)) {
     if (const MetricInfo* metric = metric_of(answer->result, desk.session().heads.metric))
       notes.push_back(metric->title + " = " + metric->formula);
+    for (std::size_t i = 0; i < desk.models(); ++i) {
+      const auto* own = desk.of(i).heads.answer();
+      if (!own || own->result.stack.empty()) continue;
+      notes.push_back(short_name(desk.session(), desk.session().models[i]) + ": " +
+                      stack_note(own->result.stack));
+    }
     widgets::CellMarks marks;
     for (const std::string& model : desk.session().models) {
       marks.masked += grids_[model].marks.masked;

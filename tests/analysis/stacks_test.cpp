@@ -1,0 +1,189 @@
+// The parts of an encoder-decoder: maps and statistics of encoder self-attention, decoder
+// self-attention and cross attention against transformers' weights of a small T5.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "analysis/heads.h"
+#include "analysis/map.h"
+#include "analysis/tensors.h"
+#include "analysis/text_pass.h"
+#include "formats/error.h"
+#include "formats/safetensors.h"
+#include "golden_tape.h"
+#include "model/tensor_io.h"
+#include "tests/golden_folder.h"
+
+namespace phasescope::analysis {
+namespace {
+
+// Sums of float32 products in another order than theirs.
+constexpr double kRounding = 2e-6;
+
+struct Part {
+  const char* name;
+  std::int64_t layers, queries, keys;
+};
+constexpr Part kParts[] = {{"enc", 2, 37, 37}, {"dec", 3, 21, 21}, {"cross", 3, 21, 37}};
+
+at::Tensor expected(const std::string& name) {
+  const auto file =
+      formats::SafetensorsFile::open(golden_path("hf/models/t5/expected.safetensors"));
+  const formats::TensorEntry* entry = file.find(name);
+  if (entry == nullptr) throw formats::bad_input("the reference has no " + name);
+  return model::read_tensor(file, *entry);
+}
+
+// (queries, keys) of a head on the first text.
+at::Tensor expected_weights(const Part& part, std::int64_t layer, std::int64_t head) {
+  return expected(std::string(part.name) + ".attn." + std::to_string(layer))[0][head];
+}
+
+std::shared_ptr<TextPass> t5_pass(at::ScalarType dtype = at::kFloat,
+                                  std::int64_t keep_bytes = std::int64_t{1} << 30) {
+  static const auto model = model::open_model(golden_path("hf/models/t5").string());
+  model::ForwardOptions options;
+  options.decoder_ids = expected("decoder_input_ids").narrow(0, 0, 1);
+  return std::make_shared<TextPass>(model::in_dtype(model, dtype),
+                                    expected("input_ids").narrow(0, 0, 1), options, keep_bytes);
+}
+
+TEST(Stacks, MapsAreThoseOfTheReference) {
+  for (const std::int64_t keep : {std::int64_t{0}, std::int64_t{1} << 30}) {
+    const auto pass = t5_pass(at::kFloat, keep);
+    for (const Part& part : kParts) {
+      for (std::int64_t layer = 0; layer < part.layers; ++layer) {
+        MapOptions options;
+        options.head = parse_head(std::string(part.name) + ".L" + std::to_string(layer) + "H1");
+        const MapOutput out = analyse_map(*pass, options);
+        EXPECT_EQ(out.result.stack, part.name);
+        EXPECT_EQ(out.result.tokens, part.queries);
+        EXPECT_EQ(out.result.keys, part.keys);
+        EXPECT_EQ(out.result.row_end, part.queries);
+        EXPECT_EQ(out.result.column_end, part.keys);
+        const auto reference = to_vector<float>(expected_weights(part, layer, 1));
+        const auto cells = out.tensors[0].values<float>();
+        ASSERT_EQ(cells.size(), reference.size());
+        for (std::size_t n = 0; n < cells.size(); ++n) {
+          const double cell = std::isinf(cells[n]) ? 0 : cells[n];  // masked
+          EXPECT_NEAR(cell, reference[n], kRounding) << part.name << ' ' << layer << ' ' << n;
+        }
+      }
+    }
+  }
+}
+
+// Seven rows of cells, of three queries each.
+TEST(Stacks, CrossAttentionIsPooledOverItsKeys) {
+  const auto pass = t5_pass();
+  MapOptions options;
+  options.head = parse_head("cross.L2H0");
+  options.height = 7, options.width = 37;
+  const auto pooled = analyse_map(*pass, options);
+  const at::Tensor reference = expected_weights(kParts[2], 2, 0).unflatten(0, {7, 3}).mean(1);
+  const auto want = to_vector<float>(reference);
+  const auto cells = pooled.tensors[0].values<float>();
+  ASSERT_EQ(cells.size(), want.size());
+  for (std::size_t n = 0; n < cells.size(); ++n) EXPECT_NEAR(cells[n], want[n], kRounding) << n;
+  // No pair is masked, so that a profile is the plain mean.
+  const auto profile = pooled.tensors[2].values<float>();
+  const auto means = to_vector<float>(expected_weights(kParts[2], 2, 0).mean(0));
+  ASSERT_EQ(profile.size(), means.size());
+  for (std::size_t n = 0; n < means.size(); ++n) EXPECT_NEAR(profile[n], means[n], kRounding) << n;
+}
+
+// A head without a part is the decoder's, and the result says so.
+TEST(Stacks, TheDecoderIsTheDefault) {
+  const auto pass = t5_pass();
+  MapOptions options;
+  options.head = parse_head("L1H2");
+  const auto plain = analyse_map(*pass, options);
+  options.head = parse_head("dec.L1H2");
+  const auto named = analyse_map(*pass, options);
+  EXPECT_EQ(plain.result.stack, "dec");
+  const auto a = plain.tensors[0].values<float>(), b = named.tensors[0].values<float>();
+  EXPECT_TRUE(std::equal(a.begin(), a.end(), b.begin(), b.end()));
+}
+
+TEST(Stacks, HeadsAreThoseOfTheReference) {
+  protocol::NoProgress progress;
+  for (const Part& part : kParts) {
+    HeadsOptions options;
+    options.stack = part.name;
+    options.thumbnails = 8;
+    options.metrics = {"entropy", "sink", "js_divergence"};
+    const HeadsOutput out = analyse_heads({t5_pass()}, options, progress);
+    EXPECT_EQ(out.result.stack, part.name);
+    EXPECT_EQ(out.result.layers, part.layers);
+    ASSERT_EQ(out.result.rows.size(), static_cast<std::size_t>(3 * part.layers));
+    ASSERT_NE(protocol::find_tensor(out.tensors, "thumbnails"), nullptr);
+    EXPECT_EQ(protocol::find_tensor(out.tensors, "thumbnails")->shape,
+              (std::vector<std::int64_t>{part.layers, 3, 8, 8}));
+    for (const protocol::HeadRow& row : out.result.rows) {
+      const at::Tensor a = expected_weights(part, row.layer, row.head).to(at::kDouble);
+      const double entropy = -at::xlogy(a, a).sum(1).slice(0, 1).mean().item<double>();
+      EXPECT_NEAR(row.values.at("entropy").mean, entropy, 20 * kRounding) << part.name;
+      EXPECT_NEAR(row.values.at("sink").mean, a.select(1, 0).mean().item<double>(), kRounding);
+      EXPECT_TRUE(std::isfinite(row.values.at("js_divergence").mean)) << part.name;
+    }
+  }
+}
+
+// Only the decoder's own attention has distances to tokens before the query.
+TEST(Stacks, DistancesAreOfTheDecoderAlone) {
+  protocol::NoProgress progress;
+  for (const Part& part : kParts) {
+    HeadsOptions options;
+    options.stack = part.name;
+    const HeadsOutput out = analyse_heads({t5_pass()}, options, progress);
+    EXPECT_EQ(out.result.rows[0].values.contains("mean_distance"), part.name == std::string("dec"));
+    EXPECT_TRUE(out.result.rows[0].values.contains("top1_mass"));
+  }
+}
+
+TEST(Stacks, WhatIsNotThereIsSaid) {
+  const auto refusal = [](TextPass& pass, const std::string& head) -> std::string {
+    try {
+      MapOptions options;
+      options.head = parse_head(head);
+      analyse_map(pass, options);
+    } catch (const formats::Error& error) {
+      EXPECT_EQ(error.code(), "bad_usage");
+      return error.full_text();
+    }
+    return "";
+  };
+  const auto says = [](const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+  };
+  const auto pass = t5_pass();
+  EXPECT_TRUE(says(refusal(*pass, "enc.L2H0"), "there is no layer 2; the encoder of"));
+  EXPECT_TRUE(says(refusal(*pass, "cross.L3H0"), "there is no layer 3"));
+  EXPECT_TRUE(says(refusal(*pass, "mid.L0H0"), "enc, dec or cross"));
+  EXPECT_FALSE(refusal(*pass, ".L0H0").empty());
+  EXPECT_FALSE(refusal(*pass, "enc.").empty());
+  TextPass single(testing::small_model("rope"), ids_tensor(std::vector<std::int64_t>{1, 2, 3}));
+  EXPECT_TRUE(says(refusal(single, "enc.L0H0"), "one stack of layers"));
+  EXPECT_EQ(refusal(single, "L0H0"), "");
+}
+
+// Cells of a float64 model are float64: equal to the weights of the same model in more digits than
+// float32 has.
+TEST(Stacks, MapsOfFloat64ModelsAreFloat64) {
+  const auto pass = t5_pass(at::kDouble);
+  MapOptions options;
+  options.head = parse_head("enc.L1H0");
+  const auto out = analyse_map(*pass, options);
+  const AttentionPointer layer = pass->layer(1, Stack::encoder);
+  const auto weights = to_vector<double>(layer->weights(layer->whole())[0][0]);
+  for (const protocol::TensorRef& tensor : out.tensors) EXPECT_EQ(tensor.dtype, "F64");
+  const auto cells = out.tensors[0].values<double>();
+  ASSERT_EQ(cells.size(), weights.size());
+  for (std::size_t n = 0; n < weights.size(); ++n) EXPECT_NEAR(cells[n], weights[n], 1e-14);
+}
+
+}  // namespace
+}  // namespace phasescope::analysis
