@@ -54,6 +54,24 @@ std::filesystem::path weights_of(const std::filesystem::path& folder) {
   return only_older ? older : usual;
 }
 
+// The entry of a pattern for a module: its own name, or the end of it; null where there is none.
+const formats::Json* entry_for(const formats::Json& pattern, const std::string& module) {
+  if (!pattern.is_object()) return nullptr;
+  for (const auto& [name, value] : pattern.items()) {
+    if (value.is_number() && (module == name || module.ends_with("." + name))) return &value;
+  }
+  return nullptr;
+}
+
+// Whether a pattern names modules by expressions, which are not read.
+bool has_expressions(const formats::Json& pattern) {
+  if (!pattern.is_object()) return false;
+  for (const auto& [name, value] : pattern.items()) {
+    if (name.find_first_of("\\^$*+?()[]{}|") != name.npos) return true;
+  }
+  return false;
+}
+
 // The tensor of the base file that the adapter means: file names may lack what stands in front.
 const formats::TensorEntry* find_base(const formats::TensorArchive& base, std::string name) {
   while (true) {
@@ -77,9 +95,12 @@ Adapter Adapter::open(const std::filesystem::path& folder) {
   adapter.transposed_ = reader.boolean_or({"fan_in_fan_out"}, false);
   const bool by_root = reader.boolean_or({"use_rslora"}, false);
   if (const formats::Json* pattern = reader.raw("alpha_pattern")) adapter.alpha_pattern_ = *pattern;
+  if (reader.has("r")) adapter.rank_ = reader.integer_or({"r"}, 8, formats::kCountRange);
+  if (const formats::Json* pattern = reader.raw("rank_pattern")) adapter.rank_pattern_ = *pattern;
   problems.throw_if_any(file.string());
 
   const auto archive = formats::TensorArchive::open(weights_of(folder));
+  std::map<std::string, std::int64_t> ranks;
   for (const formats::TensorEntry& entry : archive.tensors()) {
     const AdapterName name = split_name(entry.name);
     const at::Tensor tensor = read_tensor(archive, entry);
@@ -92,22 +113,39 @@ Adapter Adapter::open(const std::filesystem::path& folder) {
     const bool first = name.kind.ends_with("A");
     (first ? change.a : change.b) = tensor;
     if (!first || tensor.dim() != 2 || tensor.size(0) == 0) continue;
+    ranks[name.module] = tensor.size(0);
     const auto rank = static_cast<double>(tensor.size(0));
     change.scale = adapter.alpha_of(name.module) / (by_root ? std::sqrt(rank) : rank);
   }
+  adapter.check_ranks(ranks, file.string());
   adapter.notes_.push_back("a LoRA adapter is merged: " + std::to_string(adapter.changes_.size()) +
                            " tensors of the base model are changed");
   return adapter;
 }
 
 double Adapter::alpha_of(const std::string& module) const {
-  if (!alpha_pattern_.is_object()) return alpha_;
-  for (const auto& [pattern, alpha] : alpha_pattern_.items()) {
-    if (alpha.is_number() && (module == pattern || module.ends_with("." + pattern))) {
-      return alpha.get<double>();
-    }
+  const formats::Json* entry = entry_for(alpha_pattern_, module);
+  return entry != nullptr ? entry->get<double>() : alpha_;
+}
+
+void Adapter::check_ranks(const std::map<std::string, std::int64_t>& by_module,
+                          const std::string& where) const {
+  if (!rank_ || has_expressions(rank_pattern_)) return;
+  std::string first;
+  std::int64_t others = -1;
+  for (const auto& [module, rank] : by_module) {
+    const formats::Json* entry = entry_for(rank_pattern_, module);
+    const std::int64_t said = entry != nullptr ? entry->get<std::int64_t>() : *rank_;
+    if (rank == said) continue;
+    ++others;
+    if (!first.empty()) continue;
+    first = std::string(entry != nullptr ? "rank_pattern" : "r") + " says the rank " +
+            std::to_string(said) + ", but the matrices of " + module + " have the rank " +
+            std::to_string(rank);
   }
-  return alpha_;
+  if (first.empty()) return;
+  if (others > 0) first += ", and those of " + std::to_string(others) + " more modules differ too";
+  throw formats::bad_input(first, where, "the configuration is of another adapter");
 }
 
 void Adapter::check(const formats::TensorArchive& base, const std::string& where) {

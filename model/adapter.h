@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -39,6 +40,9 @@ class Adapter {
   };
 
   double alpha_of(const std::string& module) const;
+  // Throws Error "bad_input" where matrices have another rank than the configuration says.
+  void check_ranks(const std::map<std::string, std::int64_t>& by_module,
+                   const std::string& where) const;
   at::Tensor delta(const Change& change, at::ScalarType dtype) const;
 
   std::map<std::string, Change>
@@ -46,7 +50,8 @@ class Adapter {
   std::vector<std::string> notes_;
   bool transposed_ = false;  // the base's matrices are (in, out)
   double alpha_ = 8;
-  formats::Json alpha_pattern_;
+  std::optional<std::int64_t> rank_;  // r, where the file says one
+  formats::Json alpha_pattern_, rank_pattern_;
 };
 
 }  // namespace phasescope::model
