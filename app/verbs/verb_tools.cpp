@@ -34,6 +34,10 @@ Table facts_table(std::string title, const json& object, const std::vector<std::
     const auto found = object.find(key);
     if (found == object.end() || (found->is_array() && found->empty())) continue;
     if (found->is_string() && found->get<std::string>().empty()) continue;
+    if (found->is_array() && found->front().is_string()) {  // sentences, a line each
+      for (const json& item : *found) table.rows.push_back({{"what", key}, {"value", item}});
+      continue;
+    }
     table.rows.push_back({{"what", key}, {"value", *found}});
   }
   return table;

@@ -38,10 +38,10 @@ void fact(const char* name, const std::string& value, const ImVec4* color = null
   ImGui::PopTextWrapPos();
 }
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string line;
-  for (const std::string& word : words) line += (line.empty() ? "" : ", ") + word;
-  return line;
+std::string in_lines(const std::vector<std::string>& words) {
+  std::string lines;
+  for (const std::string& word : words) lines += (lines.empty() ? "" : "\n") + word;
+  return lines;
 }
 
 std::string memory_of(const LoadReport& report) {
@@ -198,11 +198,11 @@ void ModelsView::draw_report(const LoadReport& report) {
   fact("stored", dtypes_of(report));
   fact("memory", memory_of(report));
   fact("tokenizer", report.tokenizer);
-  fact("missing", joined(report.missing), &colors.bad);
-  fact("unused", joined(report.unexpected), &colors.warn);
-  fact("tied", joined(report.tied));
-  fact("quirks", joined(report.quirks));
-  fact("warnings", joined(report.warnings), &colors.warn);
+  fact("missing", in_lines(report.missing), &colors.bad);
+  fact("unused", in_lines(report.unexpected), &colors.warn);
+  fact("tied", in_lines(report.tied));
+  fact("quirks", in_lines(report.quirks));
+  fact("warnings", in_lines(report.warnings), &colors.warn);
   for (const protocol::TensorInfo& tensor : report.flagged)
     fact("flagged", tensor.name + ": " + tensor.flag, &colors.bad);
   ImGui::EndTable();

@@ -1,5 +1,6 @@
 // The explicit list of checkpoint families: one line each.
 #include <algorithm>
+#include <utility>
 
 #include "formats/error.h"
 #include "formats/hf_config.h"
@@ -24,6 +25,7 @@
 #include "model/families/qwen2.h"
 #include "model/families/qwen3.h"
 #include "model/families/roformer.h"
+#include "model/families/structure.h"
 #include "model/families/t5.h"
 #include "model/families/tape_public.h"
 
@@ -54,7 +56,11 @@ Translation translate(const FamilyInput& input, std::string& family) {
   for (const Family& candidate : families()) {
     if (candidate.claims(input)) {
       family = candidate.key;
-      return candidate.translate(input);
+      Translation result = candidate.translate(input);
+      for (std::string& sentence : structure_quirks(result.config)) {
+        result.quirks.push_back(std::move(sentence));
+      }
+      return result;
     }
     known += (known.empty() ? "" : ", ") + std::string(candidate.key);
   }
