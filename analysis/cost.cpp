@@ -30,12 +30,16 @@ double pairs_seen(double n, bool causal, double window) {
   return causal ? before : 2 * before - n;
 }
 
-double seen_pairs(const model::ModelConfig& config, double n) {
-  const auto layers = static_cast<double>(config.layers);
-  // An encoder shares its decoder's list, which may name more layers than it has.
-  const auto local = static_cast<double>(
+// An encoder shares its decoder's list, which may name more layers than it has.
+double local_layers(const model::ModelConfig& config) {
+  return static_cast<double>(
       std::ranges::count_if(config.attention.local_layers,
                             [&config](std::int64_t layer) { return layer < config.layers; }));
+}
+
+double seen_pairs(const model::ModelConfig& config, double n) {
+  const auto layers = static_cast<double>(config.layers);
+  const double local = local_layers(config);
   const bool causal = config.attention.causal;
   const auto window = static_cast<double>(config.attention.window);
   return (local * pairs_seen(n, causal, window) + (layers - local) * pairs_seen(n, causal, 0)) /
@@ -79,17 +83,43 @@ void add_attention(const std::string& stack, const Sizes& s, double seen_pairs,
                    2 * scores * s.head_dim * seen_pairs, 0, 0, softmax * scores * seen_pairs});
 }
 
-// One stack of layers, with what its encoding adds. `stack` begins the parts' names.
+void add_encoding(const std::string& name, const model::Encoding& encoding, const Sizes& s,
+                  std::vector<Part>& parts) {
+  for (const model::EncodingCost& extra : encoding.cost(s)) {
+    parts.push_back({name + ": " + extra.name, extra.published_macs, extra.executed_macs, 0,
+                     extra.published_flops, extra.executed_flops});
+  }
+}
+
+// What the encodings of a stack's layers add. Local ones may have another one, for the keys within
+// their window.
+void add_encodings(const std::string& stack, const model::ModelConfig& config, const Sizes& s,
+                   std::vector<Part>& parts) {
+  const std::string name = stack + config.encoding.key;
+  const auto local = model::make_local_encoding(config);
+  if (!local) return add_encoding(name, *model::make_encoding(config), s, parts);
+  const bool causal = config.attention.causal;
+  Sizes of_global = s, of_local = s;
+  of_local.layers = local_layers(config);
+  of_global.layers = s.layers - of_local.layers;
+  of_global.seen_pairs = pairs_seen(s.tokens, causal, 0);
+  of_local.seen_pairs = pairs_seen(s.tokens, causal, static_cast<double>(config.attention.window));
+  if (of_global.layers > 0) {
+    add_encoding(name, *model::make_encoding(config), of_global, parts);
+  }
+  if (of_local.layers > 0) {
+    add_encoding(stack + "local layers, " + config.local_encoding->key, *local, of_local, parts);
+  }
+}
+
+// One stack of layers, with what its encodings add. `stack` begins the parts' names.
 void add_stack(const std::string& stack, const model::ModelConfig& config, const Sizes& s,
                std::vector<Part>& parts) {
   add_attention(stack, s, s.seen_pairs, parts);
   const double mlp = s.layers * s.mlp_matrices * s.width * s.ffn;
   parts.push_back(
       {stack + "MLP", mlp * s.tokens, mlp * s.tokens, mlp, 0, 2 * s.layers * s.ffn * s.tokens});
-  for (const model::EncodingCost& extra : model::make_encoding(config)->cost(s)) {
-    parts.push_back({stack + config.encoding.key + ": " + extra.name, extra.published_macs,
-                     extra.executed_macs, 0, extra.published_flops, extra.executed_flops});
-  }
+  add_encodings(stack, config, s, parts);
 }
 
 std::vector<Part> parts_of(const model::ModelConfig& config, std::int64_t length) {
@@ -129,7 +159,8 @@ double stored_parameters(const model::ModelConfig& config, const model::Encoding
 }
 
 bool is_encoding_tensor(const std::string& name) {
-  return name.find(".encoding.") != std::string::npos;
+  return name.find(".encoding.") != std::string::npos ||
+         name.find(".local_encoding.") != std::string::npos;
 }
 
 // What a query sees, for the conventions.
@@ -154,7 +185,9 @@ protocol::CostResult analyse_cost(const model::ModelConfig& config, const std::s
   const auto any = [](const std::string&) { return true; };
   const double all = stored_parameters(config, *encoding, any);
   const double of_encoding = stored_parameters(config, *encoding, is_encoding_tensor);
-  parts.push_back({config.encoding.key + ": parameters", 0, 0, of_encoding, 0, 0});
+  const std::string local =
+      config.local_encoding ? " and local layers, " + config.local_encoding->key : "";
+  parts.push_back({config.encoding.key + local + ": parameters", 0, 0, of_encoding, 0, 0});
 
   protocol::CostResult out;
   out.model = name;

@@ -77,6 +77,26 @@ TEST(Cost, HalfWidthStateCostsHalfOfAStream) {
   EXPECT_LT(updates, stream);  // gate, position MLP, post-attention linear
 }
 
+// A multiply-add for each score and, for each head, two sums over at most 33 pieces of 32 units;
+// over CAPE and without a causal mask the whole network for each pair.
+TEST(Cost, FirePastItsThresholdRunsByThePiecesOfItsNetwork) {
+  const double n = 1024, layers = 12, heads = 12;  // the threshold is 512
+  auto config = paper_config("none");
+  const auto added = [&](const std::string& encoding, const model::Json& options) {
+    const double none = analyse_cost(config, "none", 1024).executed.macs;
+    auto other = config;
+    other.encoding = {encoding, options};
+    return analyse_cost(other, encoding, 1024).executed.macs - none;
+  };
+  const model::Json kerple = {{"base", "kerple_log"}}, fire = {{"base", "fire"}};
+  EXPECT_NEAR(added("fire", model::Json::object()),
+              layers * heads * (n * (n + 1) / 2 + 2 * 32 * 33), 1);
+  const double network = layers * 32 * (1 + heads) * n * n;
+  EXPECT_GT(added("cape", fire) - added("cape", kerple), network);
+  config.attention.causal = false;
+  EXPECT_NEAR(added("fire", model::Json::object()), network, 1);
+}
+
 TEST(Cost, WithoutAGateTheMlpHasTwoMatrices) {
   auto config = paper_config("none");
   const double gated = analyse_cost(config, "none", 16).executed.macs;
@@ -113,6 +133,29 @@ TEST(Cost, ExecutedCountsWhatAQuerySees) {
       }
     }
   }
+}
+
+// Five of twelve layers add a table of 32 buckets for each of 12 heads to the scores of the keys in
+// their window, and rotate nothing; the seven others turn q and k.
+TEST(Cost, LocalLayersHaveTheirOwnEncoding) {
+  const double n = 23;
+  auto config = paper_config("rope");
+  config.attention.window = 7;
+  config.attention.local_layers = {1, 2, 3, 5, 9};
+  const auto alike = analyse_cost(config, "alike", 23);
+  config.local_encoding = model::EncodingConfig{"t5", {{"buckets", 32}}};
+  const auto cost = analyse_cost(config, "gemma's way", 23);
+  const double turned = 3 * n * (12 + 12) * 64;  // operations of one layer
+  EXPECT_DOUBLE_EQ(cost.executed.macs, alike.executed.macs);
+  EXPECT_NEAR(cost.executed.flops - alike.executed.flops, 5 * (12 * pairs_of(23, true, 7) - turned),
+              1e-3);
+  EXPECT_NEAR(cost.published.flops - alike.published.flops, 5 * (12 * n * n - turned), 1e-3);
+  EXPECT_EQ(cost.executed.parameters - alike.executed.parameters, 32 * 12);
+  double parameters = 0;
+  for (const auto& part : cost.parts) {
+    if (part.name == "rope and local layers, t5: parameters") parameters = part.parameters;
+  }
+  EXPECT_EQ(parameters, 32 * 12);
 }
 
 TEST(Cost, HeadsAsTheyAre) {
