@@ -30,17 +30,20 @@ struct RowState {
 };
 
 /// Shared memory: the queries, two stages of keys, values, states and entries, then pieces. Scores
-/// that are stored need neither queries nor keys.
+/// that are stored need neither queries nor keys. With states, those of the odd stage lie where the
+/// queries were, which are in registers by then: a block has no room for both at 128 channels.
 template <int D, DeviceScore Score>
 struct ForwardLayout {
-  static constexpr int kStateDim = D / 2;
+  static constexpr int kStateDim = D;
+  static constexpr std::uint32_t kStates = Score::kState ? kTileBytes<kStateDim> : 0;
   static constexpr std::uint32_t kDots = Score::kStored ? 0 : kTileBytes<D>;
+  static_assert(kStates <= kTileBytes<D>);
   static constexpr std::uint32_t kKeys = 0;
   static constexpr std::uint32_t kValues = kDots;
-  static constexpr std::uint32_t kState = kValues + kTileBytes<D>;
-  static constexpr std::uint32_t kEntries = kState + (Score::kState ? kTileBytes<kStateDim> : 0);
+  static constexpr std::uint32_t kEntries = kValues + kTileBytes<D>;
   static constexpr std::uint32_t kStage = kEntries + (Score::kEntries ? kEntriesBytes : 0);
-  static constexpr std::uint32_t kPieces = kDots + 2 * kStage;
+  static constexpr std::uint32_t kEvenState = kDots + 2 * kStage;
+  static constexpr std::uint32_t kPieces = kEvenState + kStates;
   static constexpr int kBytes = static_cast<int>(kPieces + Pieces<Score::kPieces>::kBytes);
 };
 
@@ -76,6 +79,13 @@ class BlockForward {
                       static_cast<int>(shape_.queries), channels());
     }
     pieces_.store(problem_.score, head_, first_, static_cast<int>(shape_.queries));
+    if constexpr (Score::kState) {
+      commit_copies();
+      wait_copies<0>();
+      __syncthreads();
+      load_queries();
+      __syncthreads();
+    }
     if (begin < end) fetch(begin);
     commit_copies();
     for (int tile = begin; tile < end; ++tile) {
@@ -83,7 +93,7 @@ class BlockForward {
       commit_copies();
       wait_copies<1>();
       __syncthreads();
-      if constexpr (!Score::kStored) {
+      if constexpr (!Score::kStored && !Score::kState) {
         if (tile == begin) load_queries();
       }
       pieces_.begin(stage(tile) + Layout::kEntries);
@@ -105,6 +115,10 @@ class BlockForward {
     return stages_ + static_cast<std::uint32_t>(tile % 2) * Layout::kStage;
   }
 
+  __device__ std::uint32_t state_tile(int tile) const {
+    return queries_ + (tile % 2 == 0 ? Layout::kEvenState : 0);
+  }
+
   /// Starts copying what belongs to a tile of keys.
   __device__ void fetch(int tile) {
     const int first = tile * kRows, keys = static_cast<int>(shape_.keys);
@@ -115,9 +129,9 @@ class BlockForward {
     copy_tile<T, D>(stage(tile) + Layout::kValues, pointer<T>(problem_.v, batch_, kv_head()),
                     problem_.v.row, first, keys, channels());
     if constexpr (Score::kState) {
-      copy_tile<T, kStateDim>(stage(tile) + Layout::kState,
-                              pointer<T>(problem_.state, batch_, kv_head()), problem_.state.row,
-                              first, keys, static_cast<int>(problem_.state_dim));
+      copy_tile<T, kStateDim>(state_tile(tile), pointer<T>(problem_.state, batch_, kv_head()),
+                              problem_.state.row, first, keys,
+                              static_cast<int>(problem_.state_dim));
     }
     if constexpr (Score::kEntries) {
       copy_entries(stage(tile) + Layout::kEntries, problem_.score, head_,
@@ -151,7 +165,7 @@ class BlockForward {
     soften(chunk, s);
     accumulate<T, D, kWidth>(s, stage(tile) + Layout::kValues, first, lane_, out_);
     if constexpr (Score::kState) {
-      accumulate<T, kStateDim, kWidth>(s, stage(tile) + Layout::kState, first, lane_, state_);
+      accumulate<T, kStateDim, kWidth>(s, state_tile(tile), first, lane_, state_);
     }
   }
 

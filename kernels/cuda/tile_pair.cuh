@@ -55,7 +55,7 @@ __device__ void for_each_part(const AttentionShape& shape, std::int64_t distance
 /// for each pair.
 template <int D, DeviceScore Score, bool kBackward = true>
 struct PairLayout {
-  static constexpr int kStateDim = D / 2;
+  static constexpr int kStateDim = D;
   struct Tiles {
     std::uint32_t dots, values, state;
   };

@@ -177,7 +177,9 @@ void Case::make_variant(const Problem& problem, Random& random) {
     tapa.power_length = length;
     inputs.variant = tapa;
   } else if (problem.kind == Kind::tape) {
-    const std::int64_t dim = std::max<std::int64_t>(1, s.head_dim / 2);
+    // As wide as the head, as models have it, and half of that.
+    const std::int64_t dim =
+        s.keys % 2 == 1 ? s.head_dim : std::max<std::int64_t>(1, s.head_dim / 2);
     state = random.normal(s.batch * s.kv_heads * s.keys * dim);
     inputs.variant = TapeVariant{interleaved(state, s.kv_heads, s.keys, dim), dim};
   } else if (problem.kind == Kind::fire) {
