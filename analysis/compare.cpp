@@ -23,6 +23,26 @@ void require_same_sides(const model::Model& a, const model::Model& b) {
                            "models", "compare two models of one kind");
 }
 
+// What is left out of the comparison; empty for nothing.
+std::string left_out(const model::Model& a, const model::Model& b) {
+  std::string note;
+  for (const model::Model* model : {&a, &b}) {
+    if (model->config().encoder_layers > 0) {
+      note += (note.empty() ? "" : "; ") + model->report.name +
+              " is compared by its decoder's self-attention";
+    }
+  }
+  const auto size = [](const model::Model& model) {
+    return model.report.name + " has " + std::to_string(model.config().layers) + " layers of " +
+           std::to_string(model.config().heads) + " heads";
+  };
+  if (a.config().layers != b.config().layers || a.config().heads != b.config().heads) {
+    note += (note.empty() ? "" : "; ") + size(a) + " and " + size(b) +
+            ": those that both have are compared";
+  }
+  return note;
+}
+
 // Summed over the texts of one model; NaN, and why, where it has none.
 struct Loss {
   explicit Loss(const TextPass& first) : obstacle(first.loss_obstacle()) {}
@@ -59,6 +79,7 @@ protocol::CompareResult analyse_compare(const std::vector<std::shared_ptr<TextPa
   out.a = a[0]->model().report.name;
   out.b = b[0]->model().report.name;
   require_same_sides(a[0]->model(), b[0]->model());
+  out.provenance.note = left_out(a[0]->model(), b[0]->model());
   at::Tensor divergence;
   double tokens = 0, predicted = 0;
   Loss loss_a(*a[0]), loss_b(*b[0]);

@@ -63,6 +63,20 @@ std::string words_of_show(const std::string& show) {
   return show == "a" ? "A" : show == "both" ? "A | B" : "A | B | A-B";
 }
 
+// None of a model without the selected head, whose last answer is of another one.
+const Answer<MapResult>* shown_answer(const Desk& desk, std::size_t index) {
+  return head_obstacle(desk, index).empty() ? answer_of(desk, index) : nullptr;
+}
+
+// The head as the command line names it, of an encoder-decoder with its stack.
+std::string head_words(const Desk& desk) {
+  const Selection& at = desk.session().selection;
+  const std::string name = name_of_head(at.layer, at.head);
+  const auto model = static_cast<std::size_t>(at.model);
+  const auto* answer = model < desk.models() ? answer_of(desk, model) : nullptr;
+  return answer && !answer->result.stack.empty() ? answer->result.stack + "." + name : name;
+}
+
 std::string token_text(const Desk& desk, std::size_t model, int64_t place) {
   const auto* answer = desk.of(model).text.answer();
   if (!answer || place < 0 || place >= static_cast<int64_t>(answer->result.tokens.size()))
@@ -105,6 +119,7 @@ std::vector<std::size_t> MapView::shown_models(const Session& session) const {
 
 void MapView::ask(Desk& desk) {
   for (std::size_t index : shown_models(desk.session())) {
+    if (!head_obstacle(desk, index).empty()) continue;
     const std::string& model = desk.session().models[index];
     const Session session = desk.session_for(model);
     desk.lab.ask(desk.lab.of(model).map, map_params(session, model, cells_, cells_),
@@ -128,7 +143,7 @@ Output MapView::exported(Desk& desk) {
   Output output;
   std::vector<const MapAnswer*> answers;
   for (std::size_t index : shown_models(desk.session()))
-    if (const auto* answer = answer_of(desk, index)) answers.push_back(answer);
+    if (const auto* answer = shown_answer(desk, index)) answers.push_back(answer);
   for (const auto* answer : answers) {
     output.result["maps"].push_back(protocol::to_json_form(answer->result));
     output.figures.push_back(plot_of(desk.session(), *answer));
@@ -149,7 +164,7 @@ void MapView::draw_controls(Desk& desk) {
   ImGui::AlignTextToFramePadding();
   const std::string model = selected_model(desk.session());
   const std::string name = short_name(desk.session(), model);
-  ImGui::Text("%s %s", name.c_str(), name_of_head(at.layer, at.head).c_str());
+  ImGui::Text("%s %s", name.c_str(), head_words(desk).c_str());
   ImGui::PopFont();
   tooltip((name == model ? "" : model + "\n") +
           (at.head < 0 ? "Mean of all heads of the layer" : "Alt and the arrow keys change it"));
@@ -248,7 +263,7 @@ void MapView::draw_one(Desk& desk, const char* name, const PlotSpec& plot, Pictu
 MapView::Scene MapView::scene_of(Desk& desk) {
   Scene scene;
   for (std::size_t index : shown_models(desk.session()))
-    if (const auto* answer = answer_of(desk, index)) scene.answers.push_back(answer);
+    if (const auto* answer = shown_answer(desk, index)) scene.answers.push_back(answer);
   const std::string look = std::to_string(desk.session().map.logarithmic);
   const auto& answers = scene.answers;
   for (std::size_t i = 0; i < answers.size(); ++i)
@@ -361,9 +376,14 @@ void MapView::draw_content(Desk& desk) {
   draw_controls(desk);
   if (desk.models() == 0)
     return widgets::draw_empty("The map of a head will be here. Tick a model, pick a head.");
-  for (std::size_t index : shown_models(desk.session()))
-    draw_question(desk, desk.of(index).map,
-                  short_name(desk.session(), desk.session().models[index]));
+  for (std::size_t index : shown_models(desk.session())) {
+    const std::string obstacle = head_obstacle(desk, index);
+    if (obstacle.empty())
+      draw_question(desk, desk.of(index).map,
+                    short_name(desk.session(), desk.session().models[index]));
+    else
+      ImGui::TextWrapped("%s", obstacle.c_str());
+  }
   draw_maps(desk);
 }
 

@@ -221,6 +221,25 @@ void fit_selection(Desk& desk) {
   desk.edit.apply_silently([&](Session& s) { s.selection = at; });
 }
 
+std::string head_obstacle(const Desk& desk, std::size_t index) {
+  const Selection& at = desk.session().selection;
+  const auto selected = static_cast<std::size_t>(at.model);
+  const auto* info = desk.of(index).info.answer();
+  if (!info || index == selected || info->result.model.layers < 1) return "";
+  const protocol::ModelSummary& shape = info->result.model;
+  if (at.layer < shape.layers && at.head < shape.heads) return "";
+  const auto sized = [&](std::size_t of, const protocol::ModelSummary& model) {
+    return short_name(desk.session(), desk.session().models[of]) + " has " +
+           std::to_string(model.layers) + (model.layers == 1 ? " layer" : " layers") + " of " +
+           std::to_string(model.heads) + (model.heads == 1 ? " head" : " heads");
+  };
+  std::string words = sized(index, shape);
+  const auto* other = selected < desk.models() ? desk.of(selected).info.answer() : nullptr;
+  if (other) words += " and " + sized(selected, other->result.model);
+  return words + ": " + name_of_head(at.layer, at.head) +
+         " is not in both, so that only one is shown";
+}
+
 void select_query(Desk& desk, std::optional<int64_t> query) {
   desk.edit.apply("Select a query", [&](Session& s) {
     s.selection.query = query;

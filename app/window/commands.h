@@ -43,6 +43,9 @@ void select_head(Desk& desk, int64_t model, int64_t layer, int64_t head);
 // Moves the selected layer and head to the last ones of the selected model where it has fewer, as
 // far as its shape is known. No step of undo: the user chose nothing.
 void fit_selection(Desk& desk);
+// Why a model cannot be shown beside the selected one at the selected head: one sentence that names
+// both; empty where it can, and before its shape is known.
+std::string head_obstacle(const Desk& desk, std::size_t index);
 void select_query(Desk& desk, std::optional<int64_t> query);
 void select_pair(Desk& desk, int64_t query, int64_t key);
 void read_text(Desk& desk, const std::string& name, const std::string& words);

@@ -1,6 +1,7 @@
 // Every view of views.cpp, drawn headless: empty, busy, failed and full.
 #include <gtest/gtest.h>
 
+#include "app/window/commands.h"
 #include "app/window/desktop.h"
 #include "app/window/sample_link.h"
 #include "tests/widgets/headless_imgui.h"
@@ -130,6 +131,45 @@ TEST_P(Views, ModelWithoutLosses) {
   for (const widgets::PlotSpec& figure : exported_.figures) {
     EXPECT_NE(widgets::svg_of(figure).find("</svg>"), std::string::npos) << figure.id;
   }
+}
+
+// A model beside another one that has more layers: what both have not is not asked for, and neither
+// is what was answered for another head shown.
+TEST(MapOfTwoModels, AHeadThatOneHasNotIsShownOfTheOther) {
+  HeadlessImGui gui;
+  SampleLink link({.layers = 4, .shallow = "tapa_norm"});
+  Session session = default_session();
+  session.map.show = "difference";
+  session.selection = {0, 0, 2, {}, {}};
+  Editor edit(session);
+  Lab lab(link, link);
+  Shell shell;
+  shell.may_ask = true;
+  Desk desk{edit, lab, shell};
+  std::unique_ptr<View> view;
+  for (auto& each : all_views())
+    if (each->id() == "map") view = std::move(each);
+  const auto draw = [&] {
+    for (int frame = 0; frame < 6; ++frame) {
+      gui.begin_frame(0.1F);
+      lab.begin_frame();
+      view->draw(desk);
+      gui.end_frame();
+    }
+    return view->exported(desk).figures.size();
+  };
+  EXPECT_EQ(draw(), 3U);  // A, B and their difference
+  EXPECT_EQ(head_obstacle(desk, 1), "");
+  const auto* before = lab.of("tapa_norm").map.answer();
+  ASSERT_NE(before, nullptr);
+  select_head(desk, 0, 3, 2);
+  EXPECT_EQ(draw(), 1U);
+  EXPECT_EQ(lab.of("tapa_norm").map.answer(), before);  // not asked again
+  EXPECT_EQ(head_obstacle(desk, 0), "");
+  EXPECT_EQ(
+      head_obstacle(desk, 1),
+      "tapa_norm has 1 layer of 4 heads and rope has 4 layers of 4 heads: L3H2 is not in both, "
+      "so that only one is shown");
 }
 
 std::vector<std::string> view_ids() {
