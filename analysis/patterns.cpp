@@ -79,7 +79,9 @@ class PatternsAnalysis {
     if (options_.positions < 1) {
       throw formats::bad_usage("the number of positions must be above 0", "--positions");
     }
-    const std::int64_t last = pass_.model().config().layers;  // 0 is the start
+    // Of states 0 is the start, and n comes after n layers; curves are counted as layers are.
+    const std::int64_t layers = pass_.model().config().layers;
+    const std::int64_t last = pass_.model().encoding().info().has_state ? layers : layers - 1;
     for (const std::int64_t index : options_.layers.value_or(std::vector<std::int64_t>{})) {
       if (index >= 0 && index <= last) continue;
       throw formats::bad_usage(std::to_string(index) + " is outside 0.." + std::to_string(last),
@@ -140,6 +142,7 @@ class PatternsAnalysis {
     const std::int64_t length = std::min(query + 1, kTableLength);
     bool any = false;
     for (std::int64_t l = 0; l < model.config().layers; ++l) {
+      if (!wanted(l)) continue;
       const model::Weights& weights = model.decoder.weights();
       model::Parameters parameters = weights.layers[static_cast<std::size_t>(l)].encoding;
       parameters.insert(weights.encoding.begin(), weights.encoding.end());  // those of all layers
@@ -183,6 +186,7 @@ class PatternsAnalysis {
       if (pass->tokens() <= query) continue;
       ++texts;
       pass->visit_layers([&](const AttentionPointer& attention) {
+        if (!wanted(attention->layer())) return;
         const model::Region region{
             attention->whole().heads, {query, query + 1}, {query + 1 - length, query + 1}};
         const at::Tensor row = attention->scores(region).positional[0].select(1, 0);
@@ -192,6 +196,7 @@ class PatternsAnalysis {
       });
     }
     for (std::size_t l = 0; l < sums.size(); ++l) {
+      if (!sums[l].defined()) continue;
       add_curves(static_cast<std::int64_t>(l), sums[l] / texts, what);
     }
   }

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -89,6 +90,32 @@ TEST(Patterns, RefusesLayersThatAreNotThereAndNoPositions) {
     options.positions = positions;
     EXPECT_NE(message(options).find("must be above 0"), std::string::npos) << positions;
   }
+}
+
+// Of tables, of terms that are measured, and of both: the curves of the layers asked for alone, and
+// they are those that come without asking.
+TEST(Patterns, CurvesAreThoseOfTheLayersAskedFor) {
+  protocol::NoProgress progress;
+  for (const char* key : {"alibi", "t5", "fire", "cape"}) {
+    const Passes passes = passes_for(small_model(key), 2, 20);
+    const auto all = analyse_patterns(passes, {}, progress);
+    PatternsOptions options;
+    options.layers = {1};
+    const auto one = analyse_patterns(passes, options, progress);
+    ASSERT_EQ(2 * one.result.bias.size(), all.result.bias.size()) << key;
+    EXPECT_EQ(one.result.bias_distances, all.result.bias_distances) << key;
+    for (const protocol::BiasCurve& curve : one.result.bias) {
+      EXPECT_EQ(curve.layer, 1) << key;
+      const auto same =
+          std::ranges::find(all.result.bias, curve.label, &protocol::BiasCurve::label);
+      ASSERT_NE(same, all.result.bias.end()) << key << ' ' << curve.label;
+      EXPECT_EQ(curve.values, same->values) << key << ' ' << curve.label;
+    }
+  }
+  PatternsOptions beyond;  // two layers, and no state after the last one
+  beyond.layers = {2};
+  EXPECT_THROW(analyse_patterns(passes_for(small_model("alibi"), 1, 20), beyond, progress),
+               formats::Error);
 }
 
 TEST(Patterns, TapeHasAStateALayer) {
