@@ -8,6 +8,9 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "app/cli/output.h"
 #include "formats/error.h"
@@ -41,6 +44,21 @@ void write_text(const fs::path& path, std::string_view text) {
 void write_with_sidecar(const fs::path& path, std::string_view bytes, const json& sidecar) {
   write_text(path, bytes);
   write_text(path.string() + ".json", document(sidecar) + "\n");
+}
+
+// Ours, with a fixed date for the files that a child makes: two exports of the same figure are the
+// same bytes. A date that is set already stays.
+std::vector<char*> environment_of_children() {
+  static std::string date = "SOURCE_DATE_EPOCH=0";
+  std::vector<char*> variables;
+  bool dated = false;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    dated = dated || std::string_view(*variable).starts_with("SOURCE_DATE_EPOCH=");
+    variables.push_back(*variable);
+  }
+  if (!dated) variables.push_back(date.data());
+  variables.push_back(nullptr);
+  return variables;
 }
 
 // A child that reads `input` and writes what is returned. Both pipes are served at once, so that
@@ -87,8 +105,8 @@ class Filter {
     std::vector<char*> arguments;
     for (std::string& argument : argv) arguments.push_back(argument.data());
     arguments.push_back(nullptr);
-    const int error =
-        posix_spawnp(&pid_, argv[0].c_str(), &actions, nullptr, arguments.data(), environ);
+    const int error = posix_spawnp(&pid_, argv[0].c_str(), &actions, nullptr, arguments.data(),
+                                   environment_of_children().data());
     posix_spawn_file_actions_destroy(&actions);
     close(to_[0]);
     close(from_[1]);

@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <set>
 #include <sstream>
+#include <thread>
 #include <tuple>
 
 #include "app/cli/options.h"
@@ -132,6 +134,21 @@ TEST(Export, AFigureBecomesEveryForm) {
   EXPECT_EQ(content(folder / "all" / "loss.png").substr(1, 3), "PNG");
   export_output(output, folder / "loss.pdf", {{"command", "c"}});
   EXPECT_EQ(content(folder / "loss.pdf").substr(0, 4), "%PDF");
+}
+
+// No date of the day is in them: a figure that is made again is the same file.
+TEST(Export, FiguresOfTheSameDataAreTheSameBytes) {
+  widgets::PlotSpec plot{.id = "loss", .title = "Loss"};
+  plot.series.push_back({.label = "a", .x = {0, 1, 2}, .y = {3, 2, 1}});
+  const std::string svg = widgets::svg_of(plot);
+  for (const char* form : {"pdf", "png"}) {
+    const std::string first = convert_svg(svg, form);
+    EXPECT_EQ(first.find("CreationDate (D:20"), std::string::npos) << form;
+    if (form == std::string("pdf")) {  // whose dates have whole seconds
+      std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+    }
+    EXPECT_EQ(convert_svg(svg, form), first) << form;
+  }
 }
 
 widgets::GridSpec two_heads() {
