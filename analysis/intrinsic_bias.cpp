@@ -73,12 +73,12 @@ std::optional<Rotation> rotation_of(TextPass& pass) {
   const model::Encoding& encoding = pass.model().encoding();
   const model::ModelConfig& config = pass.model().config();
   if (!encoding.info().has_state || !scores_are_plain(config)) return std::nullopt;
-  if (encoding.info().key == "xpos") return std::nullopt;  // its planes decay with distance
   bool fixed = true;
   at::Tensor first;
   pass.visit_positions([&](std::int64_t index, const model::PositionState& state) {
     if (index == 0) first = state.z;
-    fixed = fixed && first.defined() && state.z.is_same(first);
+    // Whatever the layers share beside z makes more of q and k than a rotation does.
+    fixed = fixed && first.defined() && state.z.is_same(first) && !state.table.defined();
   });
   if (!first.defined() || !fixed) return std::nullopt;
   const model::StartContext context =

@@ -205,6 +205,7 @@ TEST(IntrinsicBias, IsOfPlainScoresOfWholeRotationsAlone) {
   refused([](auto& c) { c.encoding.options["partial_rotary_factor"] = 0.5; },
           "a part of each head");
   refused([](auto& c) { c = testing::small_config("xpos"); }, "decay");
+  refused([](auto& c) { c = testing::small_config("ape_periodic"); }, "change of basis");
 }
 
 TEST(IntrinsicBias, CausalMeansAreExact) {
