@@ -102,6 +102,17 @@ void refuse_decoders(const FamilyInput& input) {
   }
 }
 
+// The image model's layers read what convolutions make of the pixels.
+void refuse_images(const FamilyInput& input) {
+  for (const formats::TensorEntry& entry : input.tensors) {
+    if (entry.shape.size() != 4 || entry.name.find("identity") != std::string::npos) continue;
+    throw formats::bad_input(entry.name +
+                                 " is a convolution, as APE's image model has before its layers: "
+                                 "pixels cannot be read here, token ids can",
+                             input.where, "the layers without it open with an embedding of tokens");
+  }
+}
+
 // A layer norm on every sum, biases everywhere, ReLU, the embedding times the root of the width and
 // its transpose as the head; both ways unless the configuration says causal.
 void set_structure(ModelConfig& config, const Json& given) {
@@ -117,6 +128,7 @@ void set_structure(ModelConfig& config, const Json& given) {
 
 Translation translate(const FamilyInput& input) {
   refuse_decoders(input);
+  refuse_images(input);
   Translation result;
   ModelConfig& config = result.config;
   config = read_model_config(input.config, input.where);

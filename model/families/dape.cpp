@@ -40,6 +40,23 @@ const std::vector<PositionModule>& position_modules() {
   return list;
 }
 
+// Values of pos_emb that the public code has and that are not read, with the reason.
+constexpr std::pair<const char*, const char*> kNotRead[] = {
+    {"rope_dapev2", "the public code itself cannot run it"},
+    {"xl_bias", "there is no reference to hold a reading of it against"},
+    {"nope_c_ffn", "there is no reference to hold a reading of it against"},
+    {"rotary_mlp", "there is no reference to hold a reading of it against"},
+    {"learned", "its table stands outside the position modules, and there is no reference of it"},
+    {"sinusoidal", "its sines and cosines stand in halves, and there is no reference of it"},
+};
+
+std::string why_not_read(const std::string& named) {
+  for (const auto& [name, why] : kNotRead) {
+    if (named == name) return std::string(": ") + why;
+  }
+  return "";
+}
+
 // One width for FIRE's own network and the correction's; FIRE's threshold is half of the length of
 // its noise.
 Json options_of(const PositionModule& module, const formats::ConfigReader& reader,
@@ -118,7 +135,8 @@ std::optional<EncodingConfig> read_dape(FamilyReader& reading, const FamilyInput
     }
     return EncodingConfig{candidate.encoding, options_of(candidate, reader, input)};
   }
-  reading.problem("pos_emb", formats::in_quotes(named) + " cannot be read; known: " + known);
+  reading.problem("pos_emb", formats::in_quotes(named) + " cannot be read" + why_not_read(named) +
+                                 "; known: " + known);
   return std::nullopt;
 }
 

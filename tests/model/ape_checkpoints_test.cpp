@@ -122,11 +122,12 @@ TEST(ApeCheckpoint, GridsAndTreesHaveTheirGenerators) {
   }
 }
 
-TEST(ApeCheckpoint, DecodersAndOtherEncodingsAreRefused) {
-  const auto error_of = [](const Json& encoding, const std::string& extra) {
+TEST(ApeCheckpoint, DecodersImagesAndOtherEncodingsAreRefused) {
+  const auto error_of = [](const Json& encoding, const std::string& extra,
+                           at::IntArrayRef shape = {1}) {
     std::map<std::string, at::Tensor> tensors = layer_tensors(29, kWidth);
     tensors["positional_encoder._primitives"] = at::zeros({kHeads, kDim, kDim});
-    if (!extra.empty()) tensors[extra] = at::zeros({1});
+    if (!extra.empty()) tensors[extra] = at::zeros(shape);
     TemporaryFolder folder;
     write(folder, config_of(encoding, 29, kHeads, kWidth), tensors);
     try {
@@ -140,6 +141,9 @@ TEST(ApeCheckpoint, DecodersAndOtherEncodingsAreRefused) {
   EXPECT_NE(error_of({{"key", "rope"}}, "").find("encoding.key is rope"), std::string::npos);
   EXPECT_NE(error_of({{"key", "ape_sequence"}}, "decoder.decoder_layers.0.cross_ln.weight")
                 .find("cross attention"),
+            std::string::npos);
+  EXPECT_NE(error_of({{"key", "ape_sequence"}}, "cnn.0.weight", {8, 3, 3, 3})
+                .find("cnn.0.weight is a convolution"),
             std::string::npos);
 }
 
