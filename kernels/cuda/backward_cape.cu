@@ -47,7 +47,7 @@ void backward_cape(const CudaAttention& a, const CudaSavedForward& saved,
                    const CudaGradients& gradients) {
   const CapeMemory memory(a, gradients.workspace, true);
   const CapeNetwork network = cape_network(a, memory);
-  launch_tables(a, network);
+  launch_cape_tables(a, network);
   with_type_and_dim(a, [&](auto type, auto dim) {
     using T = decltype(type);
     constexpr int kDim = decltype(dim)::value;

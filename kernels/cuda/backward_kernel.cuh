@@ -7,8 +7,8 @@
 //   attention_dkv_kernel        a block of 64 keys goes over the tiles of queries of its group's
 //                               heads, with rows and columns of the products exchanged
 //   attention_diagonals_kernel  a table's gradient: a block goes over the tile pairs of one
-//   distance attention_table_kernel      joins what two neighbouring distances of tiles left for an
-//   entry
+//                               distance; backward_table.cu joins what two neighbouring distances
+//                               of tiles left for an entry
 //
 // Ladder of versions (gains are measured on a device, none has been so far):
 //   1. this one: one stage of copies, chunks of 32 columns to keep registers low; not yet run.
@@ -184,32 +184,13 @@ __global__ void __launch_bounds__(kThreads)
   launch.diagonals[at * kThreads + thread] = sum;
 }
 
-/// Entries of a table's gradient from the diagonals: one thread an entry.
-struct TableLaunch {
-  AttentionShape shape;
-  TableVariant table;
-  const float* diagonals;  // (heads, tile_distances(), kThreads)
-  float* d_table;
-  std::int64_t d_table_stride;
-};
-
+/// What the diagonals (tile_distances(), kThreads) of a head hold of a distance.
 __device__ inline float diagonal_sum(const AttentionShape& shape, const float* diagonals,
                                      std::int64_t distance) {
   float sum = 0;
   for_each_part(shape, distance,
                 [&](std::int64_t tile, int n) { sum += diagonals[tile * kThreads + n]; });
   return sum;
-}
-
-inline __global__ void __launch_bounds__(kThreads)
-    attention_table_kernel(const __grid_constant__ TableLaunch launch) {
-  const std::int64_t n = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (n >= launch.table.length) return;
-  const float* diagonals = launch.diagonals + static_cast<std::int64_t>(blockIdx.y) *
-                                                  tile_distances(launch.shape) * kThreads;
-  float sum = diagonal_sum(launch.shape, diagonals, n + launch.table.first_distance);
-  if (launch.table.first_distance == 0 && n > 0) sum += diagonal_sum(launch.shape, diagonals, -n);
-  launch.d_table[blockIdx.y * launch.d_table_stride + n] = sum;
 }
 
 }  // namespace phasescope::kernels::cuda

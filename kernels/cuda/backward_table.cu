@@ -4,6 +4,26 @@
 namespace phasescope::kernels::cuda {
 namespace {
 
+/// Entries of a table's gradient from the diagonals: one thread an entry.
+struct TableLaunch {
+  AttentionShape shape;
+  TableVariant table;
+  const float* diagonals;  // (heads, tile_distances(), kThreads)
+  float* d_table;
+  std::int64_t d_table_stride;
+};
+
+__global__ void __launch_bounds__(kThreads)
+    attention_table_kernel(const __grid_constant__ TableLaunch launch) {
+  const std::int64_t n = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (n >= launch.table.length) return;
+  const float* diagonals = launch.diagonals + static_cast<std::int64_t>(blockIdx.y) *
+                                                  tile_distances(launch.shape) * kThreads;
+  float sum = diagonal_sum(launch.shape, diagonals, n + launch.table.first_distance);
+  if (launch.table.first_distance == 0 && n > 0) sum += diagonal_sum(launch.shape, diagonals, -n);
+  launch.d_table[blockIdx.y * launch.d_table_stride + n] = sum;
+}
+
 /// The table's gradient, in two launches.
 template <typename T, int D>
 void launch_table(const CudaAttention& a, const BackwardLaunch<TableScore>& parameters) {

@@ -15,12 +15,6 @@ inline CapeNetwork cape_network(const CudaAttention& a, const CapeMemory& memory
   return {cape, cape_layout(cape, a.shape.heads), a.shape.heads, memory.distances, memory.tables};
 }
 
-inline void launch_tables(const CudaAttention& a, const CapeNetwork& network) {
-  const std::int64_t rows = network.cape.hidden + network.heads;
-  launch(&cape_tables_kernel, dim3{blocks_of(network.distances), static_cast<unsigned>(rows), 1},
-         kThreads, 0, a.stream, network);
-}
-
 /// Calls call(strip) in order: of each batch entry its rows, at least once where there are none.
 template <class Call>
 void for_each_strip(const CudaAttention& a, const CapeMemory& memory, const Call& call) {

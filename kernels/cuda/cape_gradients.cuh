@@ -338,7 +338,7 @@ class CapeGradientBlock {
 };
 
 /// grid.x tile distances.
-inline __global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads)
     cape_gradients_kernel(const __grid_constant__ CapeGradientLaunch launch) {
   CapeGradientBlock(launch).run();
 }
@@ -362,7 +362,7 @@ __device__ inline double distance_sum(const CapeJoinLaunch& launch, std::int64_t
 
 /// One thread a lambda = max(distance, 0); grid.y: d hidden of the units, then d score of the
 /// heads.
-inline __global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads)
     cape_join_kernel(const __grid_constant__ CapeJoinLaunch launch) {
   const std::int64_t lambda = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (lambda >= launch.memory.distances) return;
@@ -376,7 +376,7 @@ inline __global__ void __launch_bounds__(kThreads)
 }
 
 /// One thread an entry of the table; grid.y heads.
-inline __global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads)
     cape_values_kernel(const __grid_constant__ CapeJoinLaunch launch) {
   const std::int64_t lambda = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const CapeNetwork& net = launch.network;
@@ -443,7 +443,7 @@ class CapeWeightSums {
 };
 
 /// A block for each number: grid.y w1, b1, w2, b2, grid.x the numbers of the longest of them.
-inline __global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads)
     cape_weights_kernel(const __grid_constant__ CapeJoinLaunch launch) {
   const CapeNetwork& net = launch.network;
   const std::int64_t hidden = net.cape.hidden, width = net.layout.width, n = blockIdx.x;

@@ -2,7 +2,7 @@
 // CAPE's scores, for a strip of query rows of one batch entry and all its keys. A score needs the
 // content scores of all heads of its pair, so these go through memory:
 //
-//   cape_tables_kernel   the part of the network that depends on the distance alone
+//   cape_tables_kernel   the part of the network that depends on the distance alone (once)
 //   cape_content_kernel  scale q.k of a head and a pair of tiles, by products of 16-bit values
 //   cape_network_kernel  a thread takes all heads of two or four pairs through the network, in
 //                        float32, and masks and caps the scores
@@ -18,31 +18,10 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/cape_network.cuh"
 #include "kernels/cuda/scores.cuh"
-#include "kernels/variants/cape_tables.h"
 
 namespace phasescope::kernels::cuda {
-
-/// All pointers are device memory.
-struct CapeNetwork {
-  CapeVariant cape;
-  CapeLayout layout;
-  std::int64_t heads;
-  std::int64_t distances;  // lambda from 0 on: every one in use
-  float* tables;           // (hidden + heads, distances): w1_B B + b1, then B (residual forms) + b2
-
-  __device__ const float* hidden(std::int64_t unit) const { return tables + unit * distances; }
-  __device__ const float* base(std::int64_t head) const { return hidden(cape.hidden + head); }
-  /// Of pairs that a mask leaves out, some entry.
-  __device__ std::int64_t entry(std::int64_t distance) const {
-    return clamped(distance, distances);
-  }
-  /// Bias of a head; 0 where the form reads none.
-  __device__ float bias(std::int64_t head, std::int64_t lambda) const {
-    const bool none = cape.form == CapeForm::content || lambda >= cape.length;
-    return none ? 0 : cape.values[head * cape.head_stride + lambda];
-  }
-};
 
 struct CapeLaunch {
   Problem<StoredScore> problem;  // its strip gets the scores
@@ -50,27 +29,6 @@ struct CapeLaunch {
   CapeNetwork network;
   float scale;
 };
-
-/// One thread a distance; grid.y: hidden units, then heads.
-inline __global__ void __launch_bounds__(kThreads)
-    cape_tables_kernel(const __grid_constant__ CapeNetwork net) {
-  const std::int64_t lambda = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (lambda >= net.distances) return;
-  const CapeVariant& cape = net.cape;
-  const std::int64_t row = blockIdx.y, head = row - cape.hidden;
-  double sum;
-  if (row < cape.hidden) {
-    sum = static_cast<double>(cape.b1[row]);
-    const float* w = cape.w1 + row * net.layout.width + net.layout.bias_column;
-    for (std::int64_t h = 0; h < net.heads && net.layout.reads_bias; ++h) {
-      sum += static_cast<double>(w[h]) * static_cast<double>(net.bias(h, lambda));
-    }
-  } else {
-    sum = static_cast<double>(cape.b2[head]);
-    if (net.layout.adds_bias) sum += static_cast<double>(net.bias(head, lambda));
-  }
-  net.tables[row * net.distances + lambda] = static_cast<float>(sum);
-}
 
 /// A block for each pair of tiles: grid.x of them, keys first; grid.y heads.
 template <typename T, int D>

@@ -52,7 +52,7 @@ inline bool wants_buckets(const BucketProbes& b) {
   return b.count > 0 && (b.pairs || b.weight || b.score || b.score_square);
 }
 
-/// The sums by distance take two launches: by diagonals, and of those by bucket.
+/// The sums by distance take two launches: this one by diagonals, launch_buckets() of those.
 template <typename T, int D, DeviceScore Score>
 void launch_distances(const CudaAttention& a, const CudaForwardOutputs& outputs,
                       const Problem<Score>& problem, unsigned batch) {
@@ -62,14 +62,6 @@ void launch_distances(const CudaAttention& a, const CudaForwardOutputs& outputs,
   launch(&attention_distances_kernel<T, D, Score>, dim3{tile_distances(a.shape), heads, batch},
          kThreads, PairLayout<D, Score, false>::kBytesWithPairs, a.stream,
          DistancesLaunch<Score>{pairs, static_cast<DistanceSums*>(outputs.workspace)});
-}
-inline void launch_buckets(const CudaAttention& a, const CudaForwardOutputs& outputs) {
-  launch(
-      &attention_buckets_kernel,
-      dim3{static_cast<unsigned>(outputs.buckets.count),
-           static_cast<unsigned>(a.shape.heads * a.shape.batch), 1},
-      kThreads, kThreads * 32, a.stream,
-      BucketsLaunch{a.shape, static_cast<const DistanceSums*>(outputs.workspace), outputs.buckets});
 }
 
 template <typename T, int D, DeviceScore Score>

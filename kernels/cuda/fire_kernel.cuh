@@ -111,7 +111,7 @@ __device__ inline void join_piece(const FireLaunch& launch, std::int64_t n) {
 }
 
 /// One thread an entry; grid.y: distances, factors, pieces.
-inline __global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads)
     attention_fire_kernel(const __grid_constant__ FireLaunch launch) {
   const std::int64_t n = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (blockIdx.y == 0) {

@@ -7,7 +7,7 @@ void forward_cape(const CudaAttention& a, const CudaForwardOutputs& outputs) {
   const CapeMemory memory(a, outputs.score_workspace, false);
   const CapeNetwork network = cape_network(a, memory);
   const bool buckets = wants_buckets(outputs.buckets);
-  launch_tables(a, network);
+  launch_cape_tables(a, network);
   with_type_and_dim(a, [&](auto type, auto dim) {
     using T = decltype(type);
     constexpr int kDim = decltype(dim)::value;

@@ -48,6 +48,9 @@ using ForwardLauncher = void(const CudaAttention&, const CudaForwardOutputs&);
 ForwardLauncher forward_plain, forward_table, forward_tapa, forward_tape, forward_fire,
     forward_cape;
 
+/// The sums by bucket, from those that launch_distances() left in the workspace.
+void launch_buckets(const CudaAttention& attention, const CudaForwardOutputs& outputs);
+
 using BackwardLauncher = void(const CudaAttention&, const CudaSavedForward&, const CudaGradients&);
 BackwardLauncher backward_plain, backward_table, backward_tapa, backward_tape, backward_fire,
     backward_cape;

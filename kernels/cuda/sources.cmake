@@ -7,7 +7,9 @@ set(PHASESCOPE_CUDA_SOURCES
   backward_table.cu
   backward_tapa.cu
   backward_tape.cu
+  buckets.cu
   cape_memory.cu
+  cape_tables.cu
   cuda_kernels.cu
   forward_cape.cu
   forward_fire.cu

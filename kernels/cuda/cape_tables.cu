@@ -1,0 +1,39 @@
+#include <cuda_runtime.h>
+
+#include "kernels/cuda/cape_network.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/launchers.h"
+
+namespace phasescope::kernels::cuda {
+namespace {
+
+/// One thread a distance; grid.y: hidden units, then heads.
+__global__ void __launch_bounds__(kThreads)
+    cape_tables_kernel(const __grid_constant__ CapeNetwork net) {
+  const std::int64_t lambda = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (lambda >= net.distances) return;
+  const CapeVariant& cape = net.cape;
+  const std::int64_t row = blockIdx.y, head = row - cape.hidden;
+  double sum;
+  if (row < cape.hidden) {
+    sum = static_cast<double>(cape.b1[row]);
+    const float* w = cape.w1 + row * net.layout.width + net.layout.bias_column;
+    for (std::int64_t h = 0; h < net.heads && net.layout.reads_bias; ++h) {
+      sum += static_cast<double>(w[h]) * static_cast<double>(net.bias(h, lambda));
+    }
+  } else {
+    sum = static_cast<double>(cape.b2[head]);
+    if (net.layout.adds_bias) sum += static_cast<double>(net.bias(head, lambda));
+  }
+  net.tables[row * net.distances + lambda] = static_cast<float>(sum);
+}
+
+}  // namespace
+
+void launch_cape_tables(const CudaAttention& a, const CapeNetwork& network) {
+  const std::int64_t rows = network.cape.hidden + network.heads;
+  launch(&cape_tables_kernel, dim3{blocks_of(network.distances), static_cast<unsigned>(rows), 1},
+         kThreads, 0, a.stream, network);
+}
+
+}  // namespace phasescope::kernels::cuda
