@@ -166,7 +166,7 @@ class PatternsAnalysis {
     return *kind_;
   }
   // Whether the positional term is no table of distances, or more than one.
-  bool corrects() { return kind() == Kind::cape || kind() == Kind::term; }
+  bool corrects() { return kind() == Kind::cape || kind() == Kind::term || kind() == Kind::fire; }
 
   void add_curves(std::int64_t layer, const at::Tensor& table, const std::string& what) {
     for (std::int64_t head = 0; head < table.size(0); ++head) {

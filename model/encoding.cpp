@@ -110,6 +110,8 @@ const char* name_of(AttentionProgram::Kind kind) {
       return "tape";
     case AttentionProgram::Kind::cape:
       return "cape";
+    case AttentionProgram::Kind::fire:
+      return "fire";
     case AttentionProgram::Kind::term:
       return "term";
   }

@@ -49,8 +49,8 @@ at::Tensor whole_places(const at::Tensor& tokens, double step);
 struct PositionState {
   Positions positions;
   at::Tensor z;
-  at::Tensor table =
-      {};  // what else the layers share, as the encoding says: t5's TableProgram values
+  // What else the layers share, as the encoding says: t5's TableProgram values.
+  at::Tensor table = {};
 };
 
 // ---- What attention runs -----------------------------------------------------------------------
@@ -82,6 +82,15 @@ struct CapeProgram {
   at::Tensor values;          // (H, L) base bias by distance; undefined for `content`
   at::Tensor w1, b1, w2, b2;  // (D, in), (D), (H, D), (H)
 };
+// FIRE past its threshold: `term` is its definition, and these say the same to the fused kernel,
+// all float32. scale * q.k + slope[h][n] u + intercept[h][n], u = distance[lambda] factor[i], n the
+// number of knots below u; see kernels/attention.h.
+struct FireProgram {
+  at::Tensor distance;          // (N)
+  at::Tensor factor;            // (N)
+  at::Tensor knots;             // (S - 1), ascending; no gradient
+  at::Tensor slope, intercept;  // (H, S)
+};
 
 // A region of the scores, as a term is asked for it: content (B, heads, rows, columns), scale * q.k
 // of q and k as transformed, with the index of its first head, row and column; the position ids of
@@ -100,7 +109,7 @@ struct TermProgram {
 };
 
 struct AttentionProgram {
-  enum class Kind { plain, table, tapa, tape, cape, term };
+  enum class Kind { plain, table, tapa, tape, cape, fire, term };
   Kind kind = Kind::plain;
   at::Tensor q, k;  // (B, H, N, d), (B, kv heads, M, d), transformed; any strides. M is N
                     // but in cross attention
@@ -110,7 +119,8 @@ struct AttentionProgram {
   TapaProgram tapa;
   TapeProgram tape;
   CapeProgram cape;
-  TermProgram term;
+  FireProgram fire;
+  TermProgram term;  // also set where `kind` is fire
   Positions positions;
   // Added to the score of query i and key j: bias_j - bias_i, where rounding has made a bias that
   // is no function of the distance. (B or 1, H, N); undefined for none.
@@ -181,8 +191,8 @@ struct StartContext {
   at::ScalarType dtype;
   at::ScalarType angle_dtype;
   const Parameters* shared = nullptr;
-  at::Tensor layer_ids =
-      {};  // (layers, N) int64: positions given a layer, where the encoding draws them
+  // (layers, N) int64: positions given a layer, where the encoding draws them.
+  at::Tensor layer_ids = {};
   // In training: what encodings that draw their positions draw them from.
   std::optional<std::uint64_t> draw = {};
 };

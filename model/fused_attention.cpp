@@ -20,21 +20,6 @@ at::Tensor with_contiguous_channels(const at::Tensor& tensor) {
   return tensor.stride(-1) == 1 || tensor.size(-1) == 1 ? tensor : tensor.contiguous();
 }
 
-kernels::CapeForm cape_form(CapeProgram::Form form) {
-  switch (form) {
-    case CapeProgram::Form::concat_residual:
-      return kernels::CapeForm::concat_residual;
-    case CapeProgram::Form::concat:
-      return kernels::CapeForm::concat;
-    case CapeProgram::Form::add_residual:
-      return kernels::CapeForm::add_residual;
-    case CapeProgram::Form::content:
-      return kernels::CapeForm::content;
-  }
-  return kernels::CapeForm::concat_residual;
-}
-
-// Of tensors that are float32 and contiguous.
 kernels::FireVariant fire_variant(const FireProgram& fire) {
   return {.distance = fire.distance.const_data_ptr<float>(),
           .length = fire.distance.size(0),
@@ -265,6 +250,21 @@ kernels::AttentionShape shape_of(const AttentionProgram& program, const at::Tens
           .window = program.window};
 }
 
+kernels::CapeForm cape_form(CapeProgram::Form form) {
+  switch (form) {
+    case CapeProgram::Form::concat_residual:
+      return kernels::CapeForm::concat_residual;
+    case CapeProgram::Form::concat:
+      return kernels::CapeForm::concat;
+    case CapeProgram::Form::add_residual:
+      return kernels::CapeForm::add_residual;
+    case CapeProgram::Form::content:
+      return kernels::CapeForm::content;
+  }
+  return kernels::CapeForm::concat_residual;
+}
+
+// Of tensors that are float32 and contiguous.
 kernels::TapaVariant tapa_variant(const TapaProgram& tapa) {
   return {.content_dim = tapa.content_dim,
           .scale_content = static_cast<float>(tapa.scale_content),

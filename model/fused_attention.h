@@ -40,6 +40,7 @@ AttentionResult run_passes(const AttentionPasses& passes, const AttentionProgram
 
 // Sizes and mask of a program.
 kernels::AttentionShape shape_of(const AttentionProgram& program, const at::Tensor& v);
+kernels::CapeForm cape_form(CapeProgram::Form form);
 // Without the powers' memory.
 kernels::TapaVariant tapa_variant(const TapaProgram& tapa);
 

@@ -263,7 +263,7 @@ at::Tensor hidden_pairs(const AttentionProgram& program, Range rows, Range colum
 
 at::Tensor plain_scores(const AttentionProgram& program, Range heads, Range rows, Range columns) {
   at::Tensor scores =
-      program.kind == Kind::term
+      program.term.score
           ? term_scores(program, heads, rows, columns)
           : open_scores(program,
                         operands(program.q, program.k, heads_read(program, heads), rows, columns),
@@ -301,16 +301,23 @@ ScoreParts plain_pair_scores(const AttentionProgram& program, const at::Tensor& 
   };
   const auto position = [&](const at::Tensor& token) {
     const at::Tensor& ids = program.positions.ids;
-    if (!ids.defined()) return token;
+    if (!ids.defined()) return token + program.positions.shift;
     return ids.dim() == 2 ? ids.index({batch, token}) : ids.index({token});
   };
-  const at::Tensor distance = position(row) - position(column);
+  const at::Tensor query_id = position(row), key_id = position(column);
   ScoreParts parts;
   parts.content = of_head(content_scores(program, pairs(program.q_plain, program.k_plain)));
-  at::Tensor score = program.kind == Kind::term
-                         ? term_pair_scores(program, batch, head, row, column)
-                         : of_head(open_scores(program, pairs(program.q, program.k),
-                                               distance.view({-1, 1, 1}), heads));
+  at::Tensor score;
+  if (program.kind == Kind::fire) {  // reads ids and nothing else, so that each pair is a region
+    const Operands x = pairs(program.q, program.k);
+    score = of_head(program.term.score(
+        {products(x.q, x.k) * program.scale, query_id.view({-1, 1, 1}), key_id.view({-1, 1, 1})}));
+  } else if (program.term.score) {
+    score = term_pair_scores(program, batch, head, row, column);
+  } else {
+    score = of_head(open_scores(program, pairs(program.q, program.k),
+                                (query_id - key_id).view({-1, 1, 1}), heads));
+  }
   if (program.token_bias.defined()) {
     const at::Tensor bias = program.token_bias.expand({program.q.size(0), -1, -1});
     score = score + bias.index({batch, head, column}) - bias.index({batch, head, row});
@@ -351,7 +358,7 @@ std::int64_t plain_block_rows(const AttentionProgram& program) {
   if (program.kind == Kind::cape) {
     arrays += program.q.size(0) * (4 * program.q.size(1) + 3 * program.cape.w1.size(0));
   }
-  if (program.kind == Kind::term) arrays += program.q.size(0) * program.term.arrays;
+  if (program.term.score) arrays += program.q.size(0) * program.term.arrays;
   constexpr std::int64_t kBudget = std::int64_t{24} << 20;  // elements
   return std::clamp<std::int64_t>(kBudget / (arrays * program.k.size(2)), 1, program.q.size(2));
 }

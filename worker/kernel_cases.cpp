@@ -137,7 +137,7 @@ Tensor dense_bias(const Problem& p) {
   const Tensor key = at::arange(n);
   const Tensor index = key.unsqueeze(1) - key;
   Tensor bias;
-  if (p.program.kind == AttentionProgram::Kind::term) {
+  if (p.program.term.score) {
     constexpr std::int64_t kRows = 64;  // at once: a term makes many arrays
     bias = at::empty({1, heads, n, n}, at::kFloat);
     for (std::int64_t row = 0; row < n; row += kRows) {
@@ -192,7 +192,6 @@ struct VariantInfo {
   std::string name;
   void (*make)(Problem&);  // null: plain
   std::vector<RivalInfo> rivals;
-  bool backward = true;  // has that pass too
 };
 
 std::vector<VariantInfo> variants_at(const KernelSize& size) {
@@ -203,8 +202,7 @@ std::vector<VariantInfo> variants_at(const KernelSize& size) {
           {"tapa", make_tapa, {eager_rival(9)}},
           {"tape", make_tape, {three_calls_rival()}},
           {"cape", make_cape, {eager_rival(cape_maps)}},
-          // Autograd would keep a hundred arrays of N x N.
-          {"fire", make_fire, {dense_bias_rival()}, false}};
+          {"fire", make_fire, {dense_bias_rival()}}};
 }
 
 Problem problem_of(const VariantInfo& variant, const KernelSize& size, bool gradients) {
@@ -439,7 +437,6 @@ std::vector<KernelCase> kernel_cases(const KernelSize& size,
     const bool backward = pass == std::string("backward");
     for (const VariantInfo& variant : variants_at(size)) {
       if (!variants.empty() && !wanted(variants, variant.name)) continue;
-      if (backward && !variant.backward) continue;
       cases.push_back(variant_case(variant, size, backward));
       if (variant.name == "plain" && !backward) add_probe_cases(size, cases);
     }

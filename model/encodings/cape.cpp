@@ -185,10 +185,14 @@ class Cape final : public Encoding {
     const char* name = "correction of the scores";
     const double macs = (reads_both() ? 3 : 2) * s.heads * number("hidden") * (conv_ ? 3 : 1);
     std::vector<EncodingCost> costs;
-    if (on_fire()) costs = base_->cost(s);
     if (conv_ || (on_fire() && s.tokens * step_ > number("base_threshold"))) {
+      // By tensor operations, and the base with it.
+      if (on_fire()) {
+        costs.push_back(pair_cost("network of the bias", s, number("base_hidden") * (1 + s.heads)));
+      }
       costs.push_back(pair_cost(name, s, macs));
     } else {
+      if (on_fire()) costs = base_->cost(s);
       costs.push_back({name, s.layers * macs * s.all_pairs, s.layers * macs * s.seen_pairs, 0, 0});
     }
     return costs;

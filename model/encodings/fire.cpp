@@ -1,8 +1,10 @@
 #include "model/encodings/fire.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <cmath>
+#include <tuple>
 
 #include "model/encoding_cost.h"
 
@@ -41,15 +43,20 @@ struct FireBias {
   bool leaky = false, causal = true;
   double step = 1;  // places a token
 
-  // (.., H) of distances and normalisers (..) in places.
+  // (.., H) of distances and normalisers (..) in places, and of their dtype.
   at::Tensor network(const at::Tensor& distance, const at::Tensor& normaliser) const {
     const at::Tensor u =
         at::log((c * distance).abs() + 1) / (at::log((c * normaliser).abs() + 1) + kEpsilon);
-    const at::Tensor x = at::linear(u.unsqueeze(-1), w1, b1);
-    return at::linear(leaky ? at::leaky_relu(x, kLeak) : at::relu(x), w2, b2);
+    const at::ScalarType dtype = u.scalar_type();
+    const at::Tensor x = at::linear(u.unsqueeze(-1), w1.to(dtype), b1.to(dtype));
+    return at::linear(leaky ? at::leaky_relu(x, kLeak) : at::relu(x), w2.to(dtype), b2.to(dtype));
   }
 
   at::Tensor least_normaliser() const { return (multiplier * threshold).abs(); }
+
+  // The same network by pieces, of consecutive tokens: their distances from the first one, and
+  // places, both float64.
+  FireProgram pieces(const at::Tensor& distance, const at::Tensor& place) const;
 
   // (B or 1, H, rows, columns) of `dtype`.
   at::Tensor operator()(const TermRegion& region, at::ScalarType dtype) const {
@@ -60,6 +67,32 @@ struct FireBias {
     return network(distance, at::maximum(last, least_normaliser())).movedim(-1, 1);
   }
 };
+
+// Computed in float64 whatever the model's dtype: the pieces' slopes are sums that cancel.
+FireProgram FireBias::pieces(const at::Tensor& distance, const at::Tensor& place) const {
+  const at::Tensor w = w1.flatten().to(at::kDouble), b = b1.to(at::kDouble);
+  const at::Tensor out = w2.to(at::kDouble), scale = c.to(at::kDouble);
+  const at::Tensor normaliser = at::maximum(place, least_normaliser().to(at::kDouble));
+  at::Tensor knots, rectified;
+  {
+    // A unit switches at a knot; those that some pair can reach lie in 0 <= u < 1. The network is
+    // continuous there, so that no gradient flows to the knots.
+    const at::NoGradGuard no_grad;
+    const at::Tensor all = -b / w;
+    knots = std::get<0>(all.masked_select((all >= 0) & (all < 1)).sort());
+    const at::Tensor zero = at::zeros({1}, at::kDouble), one = at::ones({1}, at::kDouble);
+    const at::Tensor middle = (at::cat({zero, knots}) + at::cat({knots, one})) / 2;
+    // (S, D): the slope of each unit's rectifier in each segment.
+    const double leak = leaky ? kLeak : 0;
+    rectified = (at::outer(middle, w) + b > 0).to(at::kDouble) * (1 - leak) + leak;
+  }
+  const auto single = [](const at::Tensor& x) { return x.to(at::kFloat); };
+  return {.distance = single(at::log((scale * distance).abs() + 1)),
+          .factor = single(1 / (at::log((scale * normaliser).abs() + 1) + kEpsilon)),
+          .knots = single(knots),
+          .slope = single(at::linear(out * w, rectified)),
+          .intercept = single(at::linear(out * b, rectified) + b2.to(at::kDouble).unsqueeze(1))};
+}
 
 // Content and bias of a region.
 at::Tensor with_bias(const FireBias& fire, const TermRegion& region) {
@@ -112,19 +145,28 @@ class Fire final : public Encoding {
       return program;
     }
     program.kind = AttentionProgram::Kind::term;
+    if (state.positions.consecutive()) {
+      program.kind = AttentionProgram::Kind::fire;
+      const std::int64_t length = state.positions.length, shift = state.positions.shift;
+      program.fire = fire.pieces(distances(length, at::kDouble),
+                                 at::arange(shift, shift + length, at::kDouble) * step_);
+    }
     program.term.arrays = 3 * integer("hidden");
     program.term.score = [fire](const TermRegion& region) { return with_bias(fire, region); };
     return program;
   }
 
-  // Within the threshold the network runs once for each distance, and scores get one addition.
+  // Within the threshold the network runs once for each distance, and scores get one addition. Past
+  // it causal attention takes the network's pieces, at most one a unit and one more, and scores get
+  // a multiply-add and an addition.
   std::vector<EncodingCost> cost(const CostSizes& s) const override {
-    const double macs = number("hidden") * (1 + s.heads);
+    const double hidden = number("hidden"), macs = hidden * (1 + s.heads);
     EncodingCost cost = pair_cost("network of the bias", s, macs);
-    if (s.tokens * step_ <= number("threshold")) {
-      cost.executed_macs = s.layers * s.tokens * macs;
-      cost.executed_flops = s.layers * s.heads * s.seen_pairs;
-    }
+    const bool within = s.tokens * step_ <= number("threshold");
+    if (!within && !causal_) return {cost};
+    cost.executed_flops = s.layers * s.heads * s.seen_pairs;
+    cost.executed_macs = s.layers * (within ? s.tokens * macs
+                                            : s.heads * (s.seen_pairs + 2 * hidden * (hidden + 1)));
     return {cost};
   }
 

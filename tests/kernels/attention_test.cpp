@@ -268,6 +268,9 @@ TEST(Fire, IsRightForEveryNumberOfKnots) {
       SCOPED_TRACE(knots);
       problem.shape = {2, 2, 1, 270, 270, 16};
       expect_right(problem);
+      problem.steep = true;
+      expect_right(problem);
+      problem.steep = false;
       problem.shape = {1, 1, 1, 60, 400, 16};
       problem.shape.query_offset = 340;
       expect_right(problem);

@@ -225,7 +225,8 @@ void Case::make_fire(const Problem& problem, Random& random) {
   for (std::int64_t n = 0; n < length; ++n) table.push_back(static_cast<float>(log_place(n)));
   for (std::int64_t i = 0; i < s.queries; ++i) {
     const std::int64_t place = std::max({i + s.query_offset, s.keys / 3, std::int64_t{1}});
-    factor.push_back(static_cast<float>(1 / (log_place(place) + 1e-6)));
+    const double steep = problem.steep ? 1 + static_cast<double>(i) / 16 : 1;
+    factor.push_back(static_cast<float>(1 / (log_place(place) + 1e-6) / steep));
   }
   knots = draw_knots(problem.knots, random);
   // The pieces meet at the knots.

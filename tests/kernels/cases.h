@@ -38,6 +38,7 @@ struct Problem {
   Padding padding = Padding::none;
   std::uint32_t seed = 1;
   std::int64_t knots = 9;    ///< of fire
+  bool steep = false;        ///< fire's factors fall faster than its distances rise
   std::int64_t hidden = 19;  ///< of cape; not a multiple of any tile
 };
 std::string problem_name(const Problem& problem);

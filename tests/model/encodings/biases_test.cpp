@@ -109,7 +109,7 @@ TEST(Fire, AgreesWithTheReferenceBelowAndPastItsThreshold) {
     const bool below = static_cast<double>(n - 1) < threshold;
     tables += below ? 1 : 0;
     using Kind = AttentionProgram::Kind;
-    EXPECT_EQ(program.kind, below ? Kind::table : Kind::term) << name;
+    EXPECT_EQ(program.kind, below ? Kind::table : Kind::fire) << name;
     const at::Tensor scores = plain_scores(program, {0, expected.size(0)}, {0, n}, {0, n})[0];
     EXPECT_LT(relative_error(causal_part(scores), causal_part(expected)), 1e-12) << name;
     ++compared;

@@ -1,0 +1,174 @@
+// FIRE past its threshold: the pieces of its network in the fused kernel against the network
+// itself.
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "../golden.h"
+#include "../layer_case.h"
+#include "model/attention.h"
+#include "model/fused_attention.h"
+#include "model/plain_attention.h"
+
+namespace phasescope::model {
+namespace {
+
+using Kind = AttentionProgram::Kind;
+
+constexpr std::int64_t kHeads = 4, kKvHeads = 2, kDim = 16, kHidden = 12;
+
+// A threshold of 40 * 1.25 = 50 places.
+ModelConfig fire_config(const std::string& activation = "relu") {
+  ModelConfig config = layer_config(
+      "fire", {{"hidden", kHidden}, {"threshold", 40.0}, {"activation", activation}}, kHeads, kDim);
+  config.kv_heads = kKvHeads;
+  return config;
+}
+
+// Units that switch within 0..1 both ways, two of them at the same place, one at 0, where every
+// row's own token is, one that never does (w1 = 0), and some that switch outside.
+Parameters fire_parameters(at::ScalarType dtype) {
+  at::manual_seed(4);
+  const at::Tensor w1 =
+      at::tensor({1.0, -2.0, 4.0, -1.0, 0.5, 3.0, 0.0, 0.0, 1.0, -1.0, 1.0, 2.0}, at::kDouble);
+  const at::Tensor b1 =
+      at::tensor({-0.3, 1.0, -2.0, 0.9, -0.45, 0.0, 0.7, -0.7, 0.5, -0.5, -1.5, -1.2}, at::kDouble);
+  Parameters layer = {{"fire.0.weight", w1.unsqueeze(1)},
+                      {"fire.0.bias", b1},
+                      {"fire.2.weight", at::randn({kHeads, kHidden}, at::kDouble)},
+                      {"fire.2.bias", at::randn({kHeads}, at::kDouble)},
+                      {"c", at::full({}, 0.3, at::kDouble)},
+                      {"L_multiplier", at::full({}, 1.25, at::kDouble)}};
+  for (auto& [name, tensor] : layer) tensor = tensor.to(dtype).clone();
+  return layer;
+}
+
+struct Inputs {
+  Parameters layer;
+  at::Tensor q, k, v;
+
+  std::vector<at::Tensor*> all() {
+    std::vector<at::Tensor*> list{&q, &k, &v};
+    for (auto& [name, tensor] : layer) list.push_back(&tensor);
+    return list;
+  }
+};
+
+Inputs random_inputs(std::int64_t length, at::ScalarType dtype) {
+  Inputs inputs{fire_parameters(dtype), {}, {}, {}};
+  at::manual_seed(9);
+  inputs.q = at::randn({2, kHeads, length, kDim}, at::kDouble).to(dtype);
+  inputs.k = at::randn({2, kKvHeads, length, kDim}, at::kDouble).to(dtype);
+  inputs.v = at::randn({2, kKvHeads, length, kDim}, at::kDouble).to(dtype);
+  return inputs;
+}
+
+AttentionProgram program_of(const ModelConfig& config, const Inputs& inputs,
+                            std::int64_t shift = 0) {
+  const PositionState state{{inputs.q.size(2), shift, {}}, {}};
+  return make_encoding(config)->program(inputs.layer, inputs.q, inputs.k, state);
+}
+
+// The output, and the gradients of its weighted sum: q, k, v, then the parameters by name.
+std::vector<at::Tensor> run(const ModelConfig& config, std::int64_t length, at::ScalarType dtype,
+                            Backend backend, std::int64_t window) {
+  Inputs inputs = random_inputs(length, dtype);
+  for (at::Tensor* tensor : inputs.all()) tensor->requires_grad_();
+  AttentionProgram program = program_of(config, inputs);
+  EXPECT_EQ(program.kind, Kind::fire);
+  program.window = window;
+  const AttentionResult result = attention(program, inputs.v, {.backend = backend});
+  EXPECT_EQ(result.kernel, backend == Backend::fused ? fused_kernel_name() : "plain");
+  const at::Tensor& out = result.out;
+  (out * at::arange(out.numel(), at::kDouble).cos().view(out.sizes()).to(dtype)).sum().backward();
+  std::vector<at::Tensor> results{out.detach()};
+  for (at::Tensor* tensor : inputs.all()) results.push_back(tensor->grad());
+  return results;
+}
+
+TEST(FirePastItsThreshold, IsAsNearToFloat64AsPlainWithAllGradients) {
+  const std::vector<std::string> names = {"out", "q", "k", "v"};
+  for (const std::string activation : {"relu", "leaky_relu"}) {
+    const ModelConfig config = fire_config(activation);
+    for (const std::int64_t length : {52, 129, 300}) {
+      for (const std::int64_t window : {0, 70}) {
+        SCOPED_TRACE(activation + " " + std::to_string(length) + " " + std::to_string(window));
+        const auto exact = run(config, length, at::kDouble, Backend::plain, window);
+        const auto plain = run(config, length, at::kFloat, Backend::plain, window);
+        const auto fused = run(config, length, at::kFloat, Backend::fused, window);
+        ASSERT_EQ(exact.size(), 4 + fire_parameters(at::kFloat).size());
+        for (std::size_t n = 0; n < exact.size(); ++n) {
+          ASSERT_TRUE(exact[n].defined() && fused[n].defined()) << n;
+          // The last bias moves all scores of a row alike: its gradient is 0 but for the rounding
+          // of terms of order one.
+          const double scale = std::max(1.0, exact[n].abs().max().item<double>());
+          const auto error = [&](const at::Tensor& ours) {
+            return (ours.to(at::kDouble) - exact[n]).abs().max().item<double>() / scale;
+          };
+          // Weights from a float32 log-sum-exp of about 5, and sums of up to 90,000 of them.
+          EXPECT_LE(error(fused[n]), 2 * error(plain[n]) + 2e-5) << n;
+        }
+      }
+    }
+  }
+}
+
+// What the kernel is given, put together again: float32 numbers of a float64 network.
+TEST(FirePastItsThreshold, HasThePiecesOfTheNetwork) {
+  for (const std::string activation : {"relu", "leaky_relu"}) {
+    const Inputs inputs = random_inputs(90, at::kDouble);
+    for (const std::int64_t shift : {0, 37}) {
+      const AttentionProgram program = program_of(fire_config(activation), inputs, shift);
+      ASSERT_EQ(program.kind, Kind::fire);
+      const FireProgram& fire = program.fire;
+      // -b/w of the units 0 to 5 and 11, one of them twice.
+      const at::Tensor knots = at::tensor({0.0, 0.3, 0.5, 0.5, 0.6, 0.9, 0.9}, at::kDouble);
+      EXPECT_LT(relative_error(fire.knots.to(at::kDouble), knots), 1e-7);
+      const at::Tensor index = at::arange(90, at::kLong);
+      const at::Tensor lambda = (index.unsqueeze(1) - index).clamp_min(0);
+      const at::Tensor u =
+          fire.distance.to(at::kDouble).index({lambda}) * fire.factor.to(at::kDouble).unsqueeze(1);
+      const at::Tensor segment = (u.unsqueeze(-1) > fire.knots.to(at::kDouble)).sum(-1);
+      const auto piece = [&](const at::Tensor& of) {
+        return of.to(at::kDouble).index_select(1, segment.flatten()).view({kHeads, 90, 90});
+      };
+      const at::Tensor bias = piece(fire.slope) * u + piece(fire.intercept);
+      const at::Tensor scores = plain_scores(program, {0, kHeads}, {0, 90}, {0, 90})[0];
+      const at::Tensor content =
+          at::matmul(inputs.q[0], inputs.k[0].repeat_interleave(2, 0).transpose(-1, -2)) *
+          program.scale;
+      EXPECT_LT(relative_error(causal_part(bias), causal_part(scores - content)), 1e-6) << shift;
+    }
+  }
+}
+
+TEST(FirePastItsThreshold, GivesSinglePairsAsItGivesRegions) {
+  const at::NoGradGuard no_grad;
+  const AttentionProgram program = program_of(fire_config(), random_inputs(70, at::kDouble), 11);
+  const at::Tensor all = plain_scores(program, {0, kHeads}, {0, 70}, {0, 70});
+  const auto some = [](std::int64_t high) { return at::randint(high, {200}, at::kLong); };
+  const at::Tensor batch = some(2), head = some(kHeads), row = some(70), column = some(70);
+  const at::Tensor pairs = plain_pair_scores(program, batch, head, row, column).score;
+  const at::Tensor want = all.index({batch, head, row, column});
+  EXPECT_TRUE(pairs.isfinite().equal(want.isfinite()));
+  EXPECT_LT(relative_error(pairs.nan_to_num(0, 0, 0), want.nan_to_num(0, 0, 0)), 1e-12);
+}
+
+TEST(FirePastItsThreshold, SaysWhatHasNoFusedForm) {
+  Inputs inputs = random_inputs(70, at::kFloat);
+  AttentionProgram program = program_of(fire_config(), inputs);
+  EXPECT_EQ(fused_obstacle(program, inputs.v), "");
+  program.causal = false;
+  EXPECT_EQ(fused_obstacle(program, inputs.v),
+            "fire past its threshold has no fused form without a causal mask");
+  const PositionState given{{70, 0, at::arange(70, at::kLong) * 2}, {}};
+  program = make_encoding(fire_config())->program(inputs.layer, inputs.q, inputs.k, given);
+  EXPECT_EQ(fused_obstacle(program, inputs.v), "given position ids have no fused form with term");
+}
+
+}  // namespace
+}  // namespace phasescope::model
