@@ -90,7 +90,8 @@ RepeatedValues repeated_values(const TextPass& like, const std::vector<HeadMetri
     const std::shared_ptr<TextPass> pass =
         options.open_pass
             ? options.open_pass(ids)
-            : std::make_shared<TextPass>(like.shared_model(), ids_tensor(ids), like.options());
+            : std::make_shared<TextPass>(like.shared_model(), ids_tensor(ids),
+                                         with_inputs_of({.ids = ids}, like.options()));
     TextValues& values = out.draws.emplace_back();
     const auto read = [&](const AttentionPointer& attention) {
       for (const HeadReading& reading : read_heads(*attention, probes)) {

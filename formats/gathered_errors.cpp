@@ -19,8 +19,8 @@ void GatheredErrors::throw_if_any(const std::string& what) const {
   if (errors_.empty()) return;
   if (errors_.size() == 1) throw errors_.front();
   const std::string& place = errors_.front().where();
-  const bool one_place = std::ranges::all_of(
-      errors_, [&](const Error& error) { return error.where() == place; });
+  const bool one_place =
+      std::ranges::all_of(errors_, [&](const Error& error) { return error.where() == place; });
   std::string message = std::to_string(errors_.size()) + " " + what + " cannot be used: ";
   for (const Error& error : errors_) {
     if (&error != &errors_.front()) message += "; ";

@@ -20,7 +20,8 @@ inline std::vector<Handler> handlers() {
   return all;
 }
 
-inline protocol::Reply ask(const std::string& method, const nlohmann::json& params, FakeContext& context) {
+inline protocol::Reply ask(const std::string& method, const nlohmann::json& params,
+                           FakeContext& context) {
   return ask(handlers(), method, params, context);
 }
 
