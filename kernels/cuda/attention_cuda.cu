@@ -73,8 +73,8 @@ struct CheckVariant {
 
   void operator()(const FireVariant& fire) const {
     require(a.shape.causal, "expected a causal mask with fire");
-    require(fire.segments >= 1 && fire.segments <= cuda::kMostSegments && fire.slope &&
-                fire.intercept && (fire.knots || fire.segments == 1),
+    require(fire.segments >= 1 && fire.segments <= kCudaSegments && fire.slope && fire.intercept &&
+                (fire.knots || fire.segments == 1),
             "expected 1 to 64 segments of fire with their knots, slopes and intercepts");
     std::int64_t least = 0;
     const std::int64_t last = last_distance(a.shape, least);
@@ -84,10 +84,10 @@ struct CheckVariant {
   }
 
   void operator()(const CapeVariant& cape) const {
-    require(cape.hidden >= 1 && cape.hidden <= cuda::kMostUnits,
+    require(cape.hidden >= 1 && cape.hidden <= kCudaHiddenUnits,
             "expected cape's hidden width of 1 to 64");
     // The network's weights, as cape_network_kernel keeps them.
-    require(a.shape.heads * cuda::kMostUnits * 8 <= cuda::kMostShared,
+    require(a.shape.heads * kCudaHiddenUnits * 8 <= kCudaSharedBytes,
             "expected at most 198 heads with cape");
     require(cape.w1 && cape.b1 && cape.w2 && cape.b2, "expected cape's four weights");
     std::int64_t least = 0;
@@ -152,7 +152,7 @@ struct Backward {
   }
   void operator()(const FireVariant&) const { cuda::backward_fire(attention, saved, gradients); }
   void operator()(const CapeVariant& cape) const {
-    require(cuda::cape_gradient_bytes(attention.shape.heads, cape.hidden) <= cuda::kMostShared,
+    require(cuda_cape_bytes(attention.shape.heads, cape.hidden) <= kCudaSharedBytes,
             "expected fewer heads or hidden units for cape's gradients, such as 64 and 32");
     cuda::backward_cape(attention, saved, gradients);
   }

@@ -36,7 +36,19 @@ struct CudaTapeVariant {
   std::int64_t state_dim = 0;
 };
 
-/// All arrays are float32 in device memory. FIRE has at most 64 segments, CAPE 64 hidden units.
+/// At most so many segments of FIRE (an MLP of one unit less), and hidden units of CAPE.
+inline constexpr std::int64_t kCudaSegments = 64, kCudaHiddenUnits = 64;
+
+/// Bytes of a block's shared memory that CAPE's gradients take, and what the least of devices of
+/// compute capability 8.0 and more have.
+constexpr std::int64_t cuda_cape_bytes(std::int64_t heads, std::int64_t hidden) {
+  const std::int64_t units = (hidden + 3) / 4 * 4;
+  return 4 * (72 * (heads + units) + 128 * (heads + hidden) + 2 * heads * units);
+}
+inline constexpr std::int64_t kCudaSharedBytes = 99 * 1024;
+
+/// All arrays are float32 in device memory. CAPE's forward pass takes up to kCudaHiddenUnits, its
+/// backward pass what fits kCudaSharedBytes.
 using CudaVariant = std::variant<PlainVariant, TableVariant, TapaVariant, CudaTapeVariant,
                                  FireVariant, CapeVariant>;
 

@@ -17,8 +17,8 @@ void launch_strip(const CudaAttention& a, const CapeGradientLaunch& parameters) 
   launch(&cape_dv_kernel<T, D>, keys, kThreads, PairLayout<D, StoredScore>::kBytes, a.stream,
          parameters);
   launch(&cape_gradients_kernel, dim3{tile_distances(a.shape), 1, 1}, kThreads,
-         static_cast<int>(cape_gradient_bytes(a.shape.heads, parameters.network.cape.hidden)),
-         a.stream, parameters);
+         static_cast<int>(cuda_cape_bytes(a.shape.heads, parameters.network.cape.hidden)), a.stream,
+         parameters);
   if (queries.x > 0) {
     launch(&cape_dq_kernel<T, D>, queries, kThreads, kTileBytes<D>, a.stream, parameters);
   }

@@ -41,6 +41,7 @@ __global__ void __launch_bounds__(kThreads)
     const Strip& strip = launch.pairs.problem.score.strip;
     first_tile = max(first_tile, static_cast<int>(strip.first / kRows));
     last_tile = min(last_tile, static_cast<int>(tiles_of(strip.last)));
+    if (first_tile >= last_tile && strip.first > 0) return;
   }
   for (int tile = first_tile; tile < last_tile; ++tile) {
     const int query = tile * kRows, key = (tile - tiles.ahead) * kRows;

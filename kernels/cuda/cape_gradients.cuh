@@ -178,6 +178,9 @@ __global__ void __launch_bounds__(kThreads)
                  dk);
 }
 
+static_assert(cuda_cape_bytes(4, 4) == 4 * (4 * kPairRow * 4 + 2 * kThreads * 4 + 2 * 4 * 4),
+              "what CapeGradientBlock places");
+
 /// The network's backward pass over the pairs of tiles of one distance, 32 pairs of a query row at
 /// a time: a lane has a pair, a warp every fourth head or four hidden units.
 class CapeGradientBlock {
@@ -203,11 +206,12 @@ class CapeGradientBlock {
   __device__ void run() {
     const AttentionShape& shape = launch_.pairs.problem.shape;
     const Visibility visibility(launch_.pairs.problem, static_cast<int>(strip_.batch));
+    const int begin = max(tiles_.first(), static_cast<int>(strip_.first / kRows));
+    const int end = min(tiles_.last(), static_cast<int>(tiles_of(strip_.last)));
+    if (begin >= end && !launch_.begins) return;
     for (int n = thread_; n < 2 * heads_ * units_ + rows() * kThreads; n += kThreads) {
       put(weights_, n, 0);
     }
-    const int begin = max(tiles_.first(), static_cast<int>(strip_.first / kRows));
-    const int end = min(tiles_.last(), static_cast<int>(tiles_of(strip_.last)));
     for (int tile = begin; tile < end; ++tile) {
       const int query = tile * kRows, key = (tile - tiles_.ahead) * kRows;
       if (!visibility.sees(query, key)) continue;

@@ -56,9 +56,4 @@ CapeMemory::CapeMemory(const CudaAttention& attention, void* memory, bool backwa
   bytes = arrays.bytes();
 }
 
-std::int64_t cape_gradient_bytes(std::int64_t heads, std::int64_t hidden) {
-  const std::int64_t units = (hidden + 3) / 4 * 4;
-  return 4 * (2 * kPairRow * (heads + units) + kThreads * (hidden + heads) + 2 * heads * units);
-}
-
 }  // namespace phasescope::kernels::cuda

@@ -32,7 +32,4 @@ struct CapeMemory {
   std::size_t bytes = 0;
 };
 
-/// Shared memory of a block of the network's backward pass.
-std::int64_t cape_gradient_bytes(std::int64_t heads, std::int64_t hidden);
-
 }  // namespace phasescope::kernels::cuda

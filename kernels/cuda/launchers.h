@@ -10,13 +10,10 @@ namespace phasescope::kernels::cuda {
 inline constexpr int kRows = 64;      // rows of a tile
 inline constexpr int kThreads = 128;  // of a block: four warps of 16 rows
 
-/// Of a block, in bytes: what the least of devices of compute capability 8.0 and more have.
-inline constexpr std::int64_t kMostShared = 99 * 1024;
-/// Of CAPE: hidden units of a thread's registers; floats from one row of 32 pairs to the next.
-inline constexpr int kMostUnits = 64;
+/// Of CAPE's gradients: floats from one row of 32 pairs to the next (cuda_cape_bytes() has two rows
+/// of each head and each unit).
 inline constexpr int kPairRow = 36;
-/// Of FIRE: an MLP of 63 hidden units.
-inline constexpr int kMostSegments = 64;
+inline constexpr int kMostSegments = static_cast<int>(kCudaSegments);
 
 /// Of one thread an entry.
 constexpr unsigned blocks_of(std::int64_t entries) {

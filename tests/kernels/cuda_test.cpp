@@ -476,12 +476,16 @@ INSTANTIATE_TEST_SUITE_P(Kernels, CudaTables, ::testing::Values(Kind::table, Kin
 
 class CudaFire : public Cuda {};
 
-// No knot, one, as many as an MLP of 33 units has, and the most.
+// No knot, one, as many as an MLP of 33 units has, and the most; u that falls along a diagonal.
 TEST_P(CudaFire, IsRightForEveryNumberOfKnots) {
   Problem problem{GetParam()};
-  problem.shape = {2, 2, 1, 130, 130, 16};
   for (const std::int64_t knots : {0, 1, 33, 63}) {
     problem.knots = knots;
+    problem.steep = false;
+    problem.shape = {2, 2, 1, 130, 130, 16};
+    check(problem);
+    problem.steep = true;
+    problem.shape = {1, 1, 1, 190, 190, 16};
     check(problem);
   }
 }
@@ -511,9 +515,7 @@ TEST_P(CudaCape, IsRightForLaterKeysInStrips) {
     expect_right(type, problem, true);
   }
 }
-INSTANTIATE_TEST_SUITE_P(Kernels, CudaCape,
-                         ::testing::Values(Kind::cape, Kind::cape_concat, Kind::cape_add_residual,
-                                           Kind::cape_content),
+INSTANTIATE_TEST_SUITE_P(Kernels, CudaCape, ::testing::Values(Kind::cape, Kind::cape_add_residual),
                          [](const auto& info) { return kind_name(info.param); });
 
 TEST(CudaChecks, RefuseWhatTheKernelsCannotDo) {

@@ -141,6 +141,13 @@ TEST_F(Emulation, FindsWritesOutside) {
   EXPECT_THROW(emulation::release(data), std::runtime_error);
 }
 
+TEST_F(Emulation, StopsAtReadsPastTheEnd) {
+  auto* data = static_cast<volatile char*>(emulation::allocate(4096));
+  EXPECT_EQ(data[4095], static_cast<char>(0xFF));
+  EXPECT_DEATH(static_cast<void>(data[4096]), "");
+  emulation::release(const_cast<char*>(data));
+}
+
 TEST_F(Emulation, WantsAnNvtxRange) {
   EXPECT_THROW(emulation::run_kernel({1, 1, 1}, 32, 0, [] {}), std::runtime_error);
 }
