@@ -67,14 +67,15 @@ class Compiled(unittest.TestCase):
         return kernels_of(self.compile(name, "-ptx", "-arch=compute_80")[1].decode())
 
     def test_what_is_off_compiles_away(self):
-        plain, tapa = self.ptx("forward_plain"), self.ptx("forward_tapa")
+        plain, tapa, fire = (self.ptx(f"forward_{name}") for name in ("plain", "tapa", "fire"))
         for name, text in plain.items():
             with self.subTest(kernel=name):
-                # The table's copies by words and TAPA's cosine; tapa's kernels show that they are
-                # found where they are.
-                self.assertEqual(re.findall(r"cp\.async\.ca|cos\.approx", text), [])
+                # The table's copies by words, TAPA's cosine and FIRE's search of segments; the
+                # others' kernels show that they are found where they are.
+                self.assertEqual(re.findall(r"cp\.async\.ca|cos\.approx|vote\.sync", text), [])
                 other = tapa[name.replace("10PlainScore", "9TapaScore")]
                 self.assertTrue("cp.async.ca" in other and "cos.approx" in other)
+                self.assertIn("vote.sync", fire[name.replace("10PlainScore", "9FireScore")])
                 # Numbers written for a thread's two rows: the log-sum-exp, and eight probes (the
                 # ninth, a key, is an integer).
                 probes = 0 if "NoProbes" in name else 8
