@@ -5,10 +5,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <numeric>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "formats/gathered_errors.h"
 #include "formats/npy.h"
 #include "formats/sha256.h"
 #include "formats/text_input.h"
@@ -147,6 +150,30 @@ TEST(Error, HasFourFieldsAndOneText) {
   EXPECT_STREQ(error.what(), "it is wrong");
   EXPECT_EQ(error.full_text(), "it is wrong (file, byte 3); mend it");
   EXPECT_EQ(cancelled().code(), "cancelled");
+}
+
+// What the steps of a request have said, gathered; each is a step that may end with an error.
+std::string gathered(const std::vector<std::function<void()>>& steps) {
+  GatheredErrors errors;
+  for (const auto& step : steps) errors.run(step);
+  try {
+    errors.throw_if_any("settings");
+  } catch (const Error& error) {
+    return error.code() + ": " + error.full_text();
+  }
+  return "none";
+}
+
+TEST(GatheredErrors, AreToldAtOnceAndOneAsItIs) {
+  const auto fine = [] {};
+  const auto first = [] { throw bad_usage("no a", "--set", "say b"); };
+  const auto second = [] { throw bad_input("no c", "c=1"); };
+  EXPECT_EQ(gathered({fine, fine}), "none");
+  EXPECT_EQ(gathered({fine, first}), "bad_usage: no a (--set); say b");
+  EXPECT_EQ(gathered({first, fine, second}),
+            "bad_usage: 2 settings cannot be used: no a (--set); no c (c=1)");
+  EXPECT_EQ(gathered({first, first}), "bad_usage: 2 settings cannot be used: no a; no a (--set)");
+  EXPECT_THROW(gathered({first, [] { throw cancelled(); }}), Error);  // no wrong setting
 }
 
 }  // namespace
