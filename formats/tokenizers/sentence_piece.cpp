@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cfloat>
+#include <cmath>
+#include <compare>
 #include <queue>
 #include <unordered_map>
 #include <utility>
@@ -62,6 +64,8 @@ struct PieceTable {
     const Kind kind = at(id).kind;
     return kind == Kind::normal || kind == Kind::user_defined || kind == Kind::unused;
   }
+  // Unused pieces only help BPE on its way to longer ones.
+  bool is_written(std::int64_t id) const { return is_found(id) && at(id).kind != Kind::unused; }
   // -1 where there is none
   std::int64_t find(std::string_view text) const {
     const auto it = ids.find(text);
@@ -84,33 +88,36 @@ struct PieceTable {
   std::int64_t unknown = -1;
 };
 
-// unigram_model.cc, EncodeOptimized: scores are added in double and kept in float.
+// unigram_model.cc, EncodeOptimized: scores are added and compared in float, which decides between
+// segmentations that score (nearly) alike; of equal ones the first one found stays.
 class UnigramSegmenter : public Segmenter {
  public:
   explicit UnigramSegmenter(const PieceTable& table)
-      : table_(table), trie_(table.trie([&](std::int64_t id) { return table.is_found(id); })) {
+      : table_(table), trie_(table.trie([&](std::int64_t id) { return table.is_written(id); })) {
     for (const Piece& piece : table.pieces) {
       if (piece.kind != Kind::normal) continue;
       least_ = std::min(least_, piece.score);
-      greatest_ = std::max(greatest_, piece.score);
     }
   }
 
   void segment(std::string_view text, std::vector<PieceToken>& pieces) const override {
     std::vector<Node> nodes(text.size() + 1);
+    std::size_t furthest = 0;  // the last node that was reached
+    const auto reach = [&](std::size_t begin, std::size_t end, std::int64_t id, float score) {
+      furthest = std::max(furthest, end);
+      const float sum = score + nodes[begin].score;
+      Node& node = nodes[end];
+      if (node.id < 0 || sum > node.score) node = {id, sum, begin};
+    };
     for (std::size_t at = 0; at < text.size();) {
+      restart_sums(nodes, at, furthest);
       const std::size_t character = utf8_char_at(text, at).length;
       bool has_character = false;
       trie_.each_prefix(text.substr(at), [&](std::size_t length, std::int64_t id) {
-        if (table_.at(id).kind == Kind::unused) return;
-        reach(nodes, at, at + length, id, score_of(id, length));
+        reach(at, at + length, id, score_of(id, length));
         has_character = has_character || length == character;
       });
-      if (!has_character) {
-        const float score = least_ - kUnknownPenalty;
-        const float sum = score + nodes[at].score;
-        update(nodes[at + character], at, table_.unknown, sum, sum);
-      }
+      if (!has_character) reach(at, at + character, table_.unknown, least_ - kUnknownPenalty);
       at += character;
     }
     for (std::size_t end = text.size(); end > 0; end = nodes[end].begin) {
@@ -121,31 +128,33 @@ class UnigramSegmenter : public Segmenter {
 
  private:
   static constexpr float kUnknownPenalty = 10;
+  static constexpr float kLargestSum = 100'000;
   struct Node {
     std::int64_t id = -1;
     float score = 0;
     std::size_t begin = 0;
   };
 
-  double score_of(std::int64_t id, std::size_t length) const {
+  // GetUserDefinedScore: one long piece before several short ones. The length is in bytes.
+  float score_of(std::int64_t id, std::size_t length) const {
     const Piece& piece = table_.at(id);
     if (piece.kind != Kind::user_defined) return piece.score;
-    return static_cast<float>(length) * greatest_ - 0.1;
+    return static_cast<float>(0.1 * (static_cast<double>(length) - 1));
   }
 
-  static void reach(std::vector<Node>& nodes, std::size_t begin, std::size_t end, std::int64_t id,
-                    double score) {
-    const double sum = score + nodes[begin].score;
-    update(nodes[end], begin, id, sum, static_cast<float>(sum));
-  }
-
-  static void update(Node& node, std::size_t begin, std::int64_t id, double sum, float kept) {
-    if (node.id < 0 || sum > node.score) node = {id, kept, begin};
+  // In a long text the sums are counted from node `at` again as they outgrow float's precision.
+  static void restart_sums(std::vector<Node>& nodes, std::size_t at, std::size_t furthest) {
+    const float base = nodes[at].score;
+    if (!(std::abs(base) > kLargestSum)) return;
+    for (std::size_t i = at; i <= furthest; ++i) {
+      if (nodes[i].id >= 0) nodes[i].score -= base;
+    }
+    nodes[at].score = 0;  // not so where the sum was infinite
   }
 
   const PieceTable& table_;
   ByteTrie trie_;
-  float least_ = FLT_MAX, greatest_ = FLT_MIN;
+  float least_ = FLT_MAX;
 };
 
 // bpe_model.cc: the pair whose union scores best first, the leftmost of equals.
@@ -170,7 +179,8 @@ class BpeSegmenter : public Segmenter {
     int left, right;
     std::size_t size;
     bool operator<(const Pair& other) const {
-      return score != other.score ? score < other.score : left > other.left;
+      const auto order = std::strong_order(score, other.score);  // -0 before 0, as in the library
+      return order != 0 ? order < 0 : left > other.left;
     }
   };
 
@@ -237,7 +247,8 @@ class BpeSegmenter : public Segmenter {
           rest.emplace_back(first + half->second, last);
           rest.emplace_back(first, first + half->second);
         } else {
-          pieces.push_back({id < 0 ? model_.table_.unknown : id, first, last});
+          const bool written = id >= 0 && model_.table_.is_written(id);
+          pieces.push_back({written ? id : model_.table_.unknown, first, last});
         }
       }
     }

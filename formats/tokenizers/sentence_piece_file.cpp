@@ -106,6 +106,13 @@ void check_bytes(const SentencePieceFile& file, const std::string& where) {
                   where);
 }
 
+// Some converters write a piece of one NUL beside <0x00>; the library leaves it unused.
+void leave_nul_unused(SentencePieceFile& file) {
+  for (SentencePieceFile::Piece& piece : file.pieces) {
+    if (piece.text == std::string(1, '\0')) piece.kind = SentencePieceFile::Kind::unused;
+  }
+}
+
 }  // namespace
 
 SentencePieceFile read_sentence_piece_file(std::string_view bytes, const std::string& where) {
@@ -132,6 +139,7 @@ SentencePieceFile read_sentence_piece_file(std::string_view bytes, const std::st
                     where);
   }
   check_bytes(file, where);
+  if (file.byte_fallback) leave_nul_unused(file);
   return file;
 }
 
