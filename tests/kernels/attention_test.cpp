@@ -27,17 +27,32 @@ void expect_network_gradients(const Problem& problem, const Case& c, const Refer
   expect_close("d_b2", c.d_b2, plain.d_b2, truth.d_b2, floor, rows * size);
 }
 
+/// Largest magnitude.
+double largest(const std::vector<float>& values) {
+  double most = 0;
+  for (const float x : values) most = std::max(most, std::abs(static_cast<double>(x)));
+  return most;
+}
+
+/// What d score is multiplied by on its way to FIRE's distances; 1 for others, whose table is
+/// added.
+double table_factor(const Case& c) {
+  return c.slope.empty() ? 1 : std::max(1.0, largest(c.slope) * largest(c.factor));
+}
+
 void expect_fire_gradients(const Problem& problem, const Case& c, const Reference<double>& truth,
                            const Reference<float>& plain, double floor, double size) {
   if (c.d_slope.empty()) return;
-  // Sums over all pairs of a head, whose d score cancel: see d_b2 above.
+  // Sums over all pairs of a head, whose d score cancel: see d_b2 above. u is below 1.
   const double rows = static_cast<double>(problem.shape.batch * problem.shape.queries);
   expect_close("d_slope", c.d_slope, plain.d_slope, truth.d_slope, floor, rows * size);
   expect_close("d_intercept", c.d_intercept, plain.d_intercept, truth.d_intercept, floor,
                rows * size);
-  // Over the batch and the heads, with factors of either sign.
+  // Over batch and heads, each with a slope and a distance.
   const double heads = std::sqrt(static_cast<double>(problem.shape.batch * problem.shape.heads));
-  expect_close("d_factor", c.d_factor, plain.d_factor, truth.d_factor, floor, heads * size);
+  const double factor = std::max(1.0, largest(c.slope) * largest(c.table));
+  expect_close("d_factor", c.d_factor, plain.d_factor, truth.d_factor, floor,
+               heads * factor * size);
 }
 
 /// Rounding floor of what comes from scores. Phases here reach 200 radians: one rounding of such a
@@ -82,7 +97,7 @@ void expect_right(const Problem& problem) {
     expect_close("d_state", c.d_state, plain.d_state, truth.d_state, floor, size);
   }
   if (!c.d_table.empty()) {
-    expect_close("d_table", c.d_table, plain.d_table, truth.d_table, floor, size);
+    expect_close("d_table", c.d_table, plain.d_table, truth.d_table, floor, table_factor(c) * size);
   }
   expect_network_gradients(problem, c, truth, plain, floor, size);
   expect_fire_gradients(problem, c, truth, plain, floor, size);
