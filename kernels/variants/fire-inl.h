@@ -1,8 +1,8 @@
 // FIRE past its threshold (arXiv 2310.04418): a network of one number, piecewise linear in it.
 //
 // Over plain, medians on one core with AVX-512, 9 knots, a threshold of a third of the text:
-//   forward  2048 tokens: 1.05 (D 64), 1.03 (D 128); 8192: 1.03 (D 64); AVX2 1.04, SSE4 1.03
-//   backward 2048 tokens: 1.14 (D 64), 1.06 (D 128); 8192: 1.07 (D 64)
+//   forward  2048 tokens: 1.05 (D 64), 1.03 (D 128); 8192: 1.03, 1.05; AVX2 1.04, SSE4 1.03
+//   backward 2048 tokens: 1.14 (D 64), 1.06 (D 128); 8192: 1.07, 1.03
 // With 32 knots 1.07 forward and 1.21 backward (2048, D 64), with 300 knots 1.34 and 1.74. Sums by
 // segment and query of the block, added up after it, leave two additions a pair to the way back.
 #if defined(PHASESCOPE_VARIANTS_FIRE_INL_H) == defined(HWY_TARGET_TOGGLE)
