@@ -18,9 +18,12 @@ void require(bool holds, const char* sentence) {
   if (!holds) throw std::invalid_argument(std::string("[cuda attention] ") + sentence);
 }
 
+bool is_aligned(const void* data) {
+  return data && reinterpret_cast<std::uintptr_t>(data) % 16 == 0;
+}
+
 bool is_aligned(const CudaTensor& t) {
-  return t.data && reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0 && t.batch % 8 == 0 &&
-         t.head % 8 == 0 && t.row % 8 == 0;
+  return is_aligned(t.data) && t.batch % 8 == 0 && t.head % 8 == 0 && t.row % 8 == 0;
 }
 
 void check_alignment(const CudaTensor& t) {
@@ -129,7 +132,8 @@ struct Forward {
   }
   void operator()(const FireVariant&) const { cuda::forward_fire(attention, outputs); }
   void operator()(const CapeVariant&) const {
-    require(outputs.score_workspace, "expected a workspace for cape's scores");
+    require(is_aligned(outputs.score_workspace),
+            "expected a workspace for cape's scores on a 16-byte boundary");
     cuda::forward_cape(attention, outputs);
   }
 };
@@ -205,7 +209,7 @@ void cuda_attention_backward(const CudaAttention& attention, const CudaSavedForw
   }
   check_alignment(gradients.dk);
   check_alignment(gradients.dv);
-  require(gradients.workspace, "expected a workspace");
+  require(is_aligned(gradients.workspace), "expected a workspace on a 16-byte boundary");
   std::visit(Backward{attention, saved, gradients}, attention.variant);
 }
 

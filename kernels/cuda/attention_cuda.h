@@ -76,7 +76,7 @@ struct CudaForwardOutputs {
   /// pass over the scores. At most 65535 heads over the whole batch.
   BucketProbes buckets;
   void* workspace = nullptr;  ///< cuda_bucket_workspace() bytes of device memory, for buckets
-  /// CAPE alone: cuda_score_workspace() bytes of device memory on a 256-byte boundary.
+  /// CAPE alone: cuda_score_workspace() bytes of device memory on a 16-byte boundary.
   void* score_workspace = nullptr;
 };
 
@@ -106,7 +106,8 @@ struct CudaGradients {
   std::int64_t d_table_stride = 0;
   FireGradients fire;  ///< FIRE alone, in device memory
   CapeGradients cape;  ///< CAPE alone, in device memory
-  void* workspace = nullptr;  ///< cuda_backward_workspace() bytes of device memory
+  /// cuda_backward_workspace() bytes of device memory on a 16-byte boundary.
+  void* workspace = nullptr;
 };
 
 /// Linear in queries and keys.

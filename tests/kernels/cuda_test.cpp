@@ -568,6 +568,8 @@ TEST(CudaChecks, RefuseMoreOfFireAndCapeThanTheyKeep) {
   DeviceCase device(kTypes[0], large);
   device.forward();
   EXPECT_THROW(device.backward(), std::invalid_argument);
+  device.outputs.score_workspace = nullptr;
+  EXPECT_THROW(cuda_attention_forward(device.attention, device.outputs), std::invalid_argument);
   const auto last = std::get<CapeVariant>(device.attention.variant).length;
   std::get<CapeVariant>(device.attention.variant).length = std::min<std::int64_t>(last, 19);
   EXPECT_THROW(device.forward(), std::invalid_argument);
