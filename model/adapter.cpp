@@ -2,10 +2,13 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "formats/error.h"
-#include "formats/hf_config.h"
+#include "formats/json_events.h"
+#include "formats/text_input.h"
+#include "formats/value_counts.h"
 #include "model/tensor_io.h"
 
 namespace phasescope::model {
@@ -54,23 +57,29 @@ std::filesystem::path weights_of(const std::filesystem::path& folder) {
   return only_older ? older : usual;
 }
 
-// The entry of a pattern for a module: its own name, or the end of it; null where there is none.
-const formats::Json* entry_for(const formats::Json& pattern, const std::string& module) {
-  if (!pattern.is_object()) return nullptr;
-  for (const auto& [name, value] : pattern.items()) {
-    if (value.is_number() && (module == name || module.ends_with("." + name))) return &value;
-  }
-  return nullptr;
-}
+// Far more than any adapter needs: rules are tried in turn for every module.
+constexpr std::size_t kMostRules = 10'000, kLongestRule = 2000;
+constexpr std::chrono::seconds kTimeOfRules{10};
 
-// Whether a pattern names modules by expressions, which are not read.
-bool has_expressions(const formats::Json& pattern) {
-  if (!pattern.is_object()) return false;
-  for (const auto& [name, value] : pattern.items()) {
-    if (name.find_first_of("\\^$*+?()[]{}|") != name.npos) return true;
+// The keys of one object of a file in the file's order, which parsed JSON no longer has.
+class KeyOrder : public formats::JsonEvents {
+ public:
+  KeyOrder(const std::string& where, std::string object)
+      : JsonEvents(where, formats::JsonRules{}.max_depth), object_(std::move(object)) {}
+
+  bool key(std::string& name) override {
+    if (depth() == 1) inside_ = name == object_;
+    const bool one_more = depth() == 2 && inside_ && keys_.size() <= kMostRules;
+    if (one_more && std::ranges::find(keys_, name) == keys_.end()) keys_.push_back(name);
+    return true;
   }
-  return false;
-}
+  const std::vector<std::string>& keys() const { return keys_; }
+
+ private:
+  std::string object_;
+  std::vector<std::string> keys_;
+  bool inside_ = false;
+};
 
 // The tensor of the base file that the adapter means: file names may lack what stands in front.
 const formats::TensorEntry* find_base(const formats::TensorArchive& base, std::string name) {
@@ -94,17 +103,62 @@ Adapter Adapter::open(const std::filesystem::path& folder) {
   adapter.alpha_ = reader.number_or({"lora_alpha"}, 8, formats::kPositiveRange);
   adapter.transposed_ = reader.boolean_or({"fan_in_fan_out"}, false);
   const bool by_root = reader.boolean_or({"use_rslora"}, false);
-  if (const formats::Json* pattern = reader.raw("alpha_pattern")) adapter.alpha_pattern_ = *pattern;
+  adapter.alphas_ = Rules(reader, "alpha_pattern", file);
   if (reader.has("r")) adapter.rank_ = reader.integer_or({"r"}, 8, formats::kCountRange);
-  if (const formats::Json* pattern = reader.raw("rank_pattern")) adapter.rank_pattern_ = *pattern;
+  adapter.ranks_ = Rules(reader, "rank_pattern", file);
   problems.throw_if_any(file.string());
 
-  const auto archive = formats::TensorArchive::open(weights_of(folder));
   std::map<std::string, std::int64_t> ranks;
+  adapter.read_tensors(formats::TensorArchive::open(weights_of(folder)), by_root, ranks);
+  adapter.check_ranks(ranks, file.string());
+  adapter.notes_.push_back("a LoRA adapter is merged: " + std::to_string(adapter.changes_.size()) +
+                           " tensors of the base model are changed");
+  return adapter;
+}
+
+Adapter::Rules::Rules(const formats::ConfigReader& reader, const std::string& key,
+                      const std::filesystem::path& file)
+    : where_(file.string() + ", " + key) {
+  const auto section = reader.section(key);
+  if (!section) return;
+  KeyOrder order(file.string(), key);
+  order.parse(formats::read_text_file(file));
+  if (order.keys().size() > kMostRules) {
+    reader.problem(key, "has more than " + std::to_string(kMostRules) + " entries");
+    return;
+  }
+  for (const std::string& name : order.keys()) {
+    if (!section->has(name)) section->problem(name, "must be a number, but is null");
+    const double value = section->number({name}, formats::kPositiveRange).value_or(1);
+    if (name.size() > kLongestRule) {
+      section->problem(name, "is longer than " + std::to_string(kLongestRule) + " bytes");
+    } else {
+      list_.emplace_back(formats::Pattern::regex("^(.*\\.)?(" + name + ")$", where_), value);
+    }
+  }
+}
+
+std::optional<double> Adapter::Rules::find(const std::string& module) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto found = std::ranges::find_if(list_, [&](const auto& rule) {
+    const auto parts = rule.first.parts(module);
+    return parts.size() == 1 && parts[0].matches;
+  });
+  spent_ += std::chrono::steady_clock::now() - begin;
+  if (spent_ > kTimeOfRules) {
+    throw formats::bad_input("the regular expressions take too long to match", where_);
+  }
+  return found == list_.end() ? std::nullopt : std::optional(found->second);
+}
+
+void Adapter::read_tensors(const formats::TensorArchive& archive, bool by_root,
+                           std::map<std::string, std::int64_t>& ranks) {
   for (const formats::TensorEntry& entry : archive.tensors()) {
     const AdapterName name = split_name(entry.name);
     const at::Tensor tensor = read_tensor(archive, entry);
-    Change& change = adapter.changes_[name.tensor];
+    stored_.push_back({entry.name, entry.dtype_name,
+                       std::string(formats::count_values(archive, entry).flag()), entry.shape});
+    Change& change = changes_[name.tensor];
     if (name.kind.empty()) {
       change.whole = tensor;
       continue;
@@ -115,31 +169,23 @@ Adapter Adapter::open(const std::filesystem::path& folder) {
     if (!first || tensor.dim() != 2 || tensor.size(0) == 0) continue;
     ranks[name.module] = tensor.size(0);
     const auto rank = static_cast<double>(tensor.size(0));
-    change.scale = adapter.alpha_of(name.module) / (by_root ? std::sqrt(rank) : rank);
+    const double alpha = alphas_.find(name.module).value_or(alpha_);
+    change.scale = alpha / (by_root ? std::sqrt(rank) : rank);
   }
-  adapter.check_ranks(ranks, file.string());
-  adapter.notes_.push_back("a LoRA adapter is merged: " + std::to_string(adapter.changes_.size()) +
-                           " tensors of the base model are changed");
-  return adapter;
-}
-
-double Adapter::alpha_of(const std::string& module) const {
-  const formats::Json* entry = entry_for(alpha_pattern_, module);
-  return entry != nullptr ? entry->get<double>() : alpha_;
 }
 
 void Adapter::check_ranks(const std::map<std::string, std::int64_t>& by_module,
-                          const std::string& where) const {
-  if (!rank_ || has_expressions(rank_pattern_)) return;
+                          const std::string& where) {
+  if (!rank_) return;
   std::string first;
   std::int64_t others = -1;
   for (const auto& [module, rank] : by_module) {
-    const formats::Json* entry = entry_for(rank_pattern_, module);
-    const std::int64_t said = entry != nullptr ? entry->get<std::int64_t>() : *rank_;
+    const auto rule = ranks_.find(module);
+    const std::int64_t said = rule ? static_cast<std::int64_t>(*rule) : *rank_;
     if (rank == said) continue;
     ++others;
     if (!first.empty()) continue;
-    first = std::string(entry != nullptr ? "rank_pattern" : "r") + " says the rank " +
+    first = std::string(rule ? "rank_pattern" : "r") + " says the rank " +
             std::to_string(said) + ", but the matrices of " + module + " have the rank " +
             std::to_string(rank);
   }

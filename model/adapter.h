@@ -2,16 +2,18 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "formats/json.h"
+#include "formats/hf_config.h"
 #include "formats/safetensors.h"
+#include "formats/tokenizers/pattern.h"
 
 namespace phasescope::model {
 
@@ -28,8 +30,14 @@ class Adapter {
   void check(const formats::TensorArchive& base, const std::string& where);
   // `tensor` of the base file with this name, with what belongs to it added.
   at::Tensor merged(const std::string& name, const at::Tensor& tensor) const;
-  // For the load report.
+  // For the load report: remarks, and what the file's tensors hold (names as in the adapter's file;
+  // flag as in LoadReport::Flagged, empty for nothing to tell).
   const std::vector<std::string>& notes() const { return notes_; }
+  struct Stored {
+    std::string name, dtype, flag;
+    std::vector<std::int64_t> shape;
+  };
+  const std::vector<Stored>& stored() const { return stored_; }
 
  private:
   struct Change {
@@ -39,10 +47,30 @@ class Adapter {
     double scale = 1;
   };
 
-  double alpha_of(const std::string& module) const;
+  // Numbers that the configuration states for modules of certain names (alpha_pattern). PEFT
+  // (get_pattern_key) takes the file's first key K whose regular expression (.*\.)?(K) is the whole
+  // name of the module.
+  class Rules {
+   public:
+    Rules() = default;
+    // Throws Error "bad_input" for expressions that cannot be read; other problems go to `reader`.
+    Rules(const formats::ConfigReader& reader, const std::string& key,
+          const std::filesystem::path& file);
+    // Nullopt where the file has none for the module. Throws Error "bad_input" where matching takes
+    // longer than any sensible expressions do.
+    std::optional<double> find(const std::string& module);
+
+   private:
+    std::vector<std::pair<formats::Pattern, double>> list_;
+    std::string where_;
+    std::chrono::steady_clock::duration spent_{};
+  };
+
+  void read_tensors(const formats::TensorArchive& archive, bool by_root,
+                    std::map<std::string, std::int64_t>& ranks);
   // Throws Error "bad_input" where matrices have another rank than the configuration says.
   void check_ranks(const std::map<std::string, std::int64_t>& by_module,
-                   const std::string& where) const;
+                   const std::string& where);
   at::Tensor delta(const Change& change, at::ScalarType dtype) const;
 
   std::map<std::string, Change>
@@ -51,7 +79,8 @@ class Adapter {
   bool transposed_ = false;  // the base's matrices are (in, out)
   double alpha_ = 8;
   std::optional<std::int64_t> rank_;  // r, where the file says one
-  formats::Json alpha_pattern_, rank_pattern_;
+  Rules alphas_, ranks_;
+  std::vector<Stored> stored_;
 };
 
 }  // namespace phasescope::model

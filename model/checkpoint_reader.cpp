@@ -79,7 +79,14 @@ struct CheckpointReader::Contents {
       report.tied.push_back(names[0] + " and " + names[1] + " are one tensor in the file" +
                             (names.size() > 2 ? ", as are others" : ""));
     }
-    if (adapter) append(report.quirks, adapter->notes());
+    if (!adapter) return;
+    append(report.quirks, adapter->notes());
+    for (const Adapter::Stored& tensor : adapter->stored()) {
+      ++report.dtypes[tensor.dtype];
+      if (!tensor.flag.empty()) {
+        report.flagged.push_back({tensor.name, tensor.dtype, tensor.flag, tensor.shape});
+      }
+    }
   }
 
   void match_names() {
@@ -175,6 +182,21 @@ struct CheckpointReader::Contents {
     if (progress && total > 0) progress(static_cast<double>(done) / static_cast<double>(total));
   }
 
+  // Puts down what is wrong with the values of all tensors that are there.
+  void look_at_values() {
+    for (Source& source : sources) {
+      if (std::exchange(source.looked_at, true) || !is_weights(*source.entry)) continue;
+      flag(*source.entry, formats::count_values(archive, *source.entry, cancelled));
+    }
+  }
+
+  void flag(const formats::TensorEntry& entry, const formats::ValueCounts& counts) {
+    const std::string flag(counts.flag());
+    if (!flag.empty()) {
+      report.flagged.push_back({entry.name, entry.dtype_name, flag, entry.shape});
+    }
+  }
+
   // In the file's dtype and shape.
   at::Tensor read_entry(Source& source) {
     const formats::TensorEntry& entry = *source.entry;
@@ -189,10 +211,7 @@ struct CheckpointReader::Contents {
     }
     if (source.looked_at) return tensor;
     source.looked_at = true;
-    const std::string flag(formats::count_values(entry.dtype, bytes).flag());
-    if (!flag.empty()) {
-      report.flagged.push_back({entry.name, entry.dtype_name, flag, entry.shape});
-    }
+    flag(entry, formats::count_values(entry.dtype, bytes));
     return tensor;
   }
 
@@ -324,6 +343,8 @@ at::Tensor CheckpointReader::read(const std::string& name, at::ScalarType dtype)
 bool CheckpointReader::readable() const {
   return contents_->unreadable.empty() && contents_->report.missing.empty();
 }
+
+void CheckpointReader::look_at_values() { contents_->look_at_values(); }
 
 void CheckpointReader::require_complete() const { contents_->require_complete(); }
 

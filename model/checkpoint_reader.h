@@ -39,6 +39,9 @@ class CheckpointReader {
   // number.
   void require_complete() const;
 
+  // Flags NaN, Inf and zeros of all tensors in the report, as load() does; reads the whole file.
+  void look_at_values();
+
   // Canonical names of the tensors that are there, in tensor_specs' order.
   std::vector<std::string> names() const;
   // The dtype a tensor has in its file.
@@ -59,8 +62,7 @@ class CheckpointReader {
   std::unique_ptr<Contents> contents_;
 };
 
-// What open_model would report of it in `dtype`, its weights not looked at: for models that are not
-// readable().
+// What open_model would report of it in `dtype`: for models that are not readable().
 LoadReport unread_report(CheckpointReader& reader, at::ScalarType dtype);
 
 }  // namespace phasescope::model

@@ -120,6 +120,7 @@ std::shared_ptr<const Model> open_model(const std::string& path_or_name,
 }
 
 LoadReport unread_report(CheckpointReader& reader, at::ScalarType dtype) {
+  reader.look_at_values();
   LoadReport report = reader.report();
   std::int64_t parameters = 0;
   for (const std::string& name : reader.names()) parameters += reader.elements(name);

@@ -95,7 +95,7 @@ class Walk {
 
   [[noreturn]] void too_slow() const {
     throw bad_input("the regular expression needs too many steps on this text", where_,
-                    "it tries too many ways to match; the tokenizer's file is at fault");
+                    "it tries too many ways to match; the file that it stands in is at fault");
   }
 
   const pcre2_code* regex_;

@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -235,6 +237,33 @@ TEST_F(Damaged, MissingTensorsAreListedAndTheOthersToo) {
     EXPECT_THROW(reader.load(at::kFloat, {}), formats::Error);
   }
   EXPECT_NO_THROW(CheckpointReader(golden("hf/models/llama").string()).require_complete());
+}
+
+// NaN, Inf and zeros are told of in a model that lacks something else, too.
+TEST_F(Damaged, WhatTensorsHoldIsFlaggedThoughOthersAreMissing) {
+  NamedTensors tensors;
+  const auto archive = formats::TensorArchive::open(golden("hf/models/llama"));
+  for (const formats::TensorEntry& entry : archive.tensors()) {
+    at::Tensor tensor = read_tensor(archive, entry);
+    if (entry.name == "model.norm.weight") continue;
+    if (entry.name == "model.layers.0.mlp.up_proj.weight") tensor[0][0] = std::nan("");
+    if (entry.name == "model.layers.1.mlp.up_proj.weight") {
+      tensor[2][1] = -std::numeric_limits<double>::infinity();
+    }
+    if (entry.name == "model.layers.2.mlp.up_proj.weight") tensor.zero_();
+    tensors.emplace_back(entry.name, tensor);
+  }
+  write_tensors(formats::real_file_system(), folder_.path() / "model.safetensors", tensors);
+  CheckpointReader reader(folder());
+  std::map<std::string, std::string> flags;
+  for (const auto& tensor : unread_report(reader, at::kFloat).flagged) {
+    flags[tensor.name] = tensor.flag;
+  }
+  const std::map<std::string, std::string> expected = {
+      {"model.layers.0.mlp.up_proj.weight", "nan"},
+      {"model.layers.1.mlp.up_proj.weight", "inf"},
+      {"model.layers.2.mlp.up_proj.weight", "all zero"}};
+  EXPECT_EQ(flags, expected);
 }
 
 }  // namespace

@@ -19,8 +19,8 @@
 #include "model/checkpoint_reader.h"
 #include "model/families/structure.h"
 #include "model/tensor_io.h"
+#include "tests/model/case_copy.h"
 #include "tests/model/open_error.h"
-#include "tests/model/torch_state.h"
 
 namespace phasescope::model {
 namespace {
@@ -150,121 +150,6 @@ TEST(OpenModel, TellsHowFarItIsAndCanBeCancelled) {
   }
   EXPECT_EQ(asked, 13);
 }
-
-// A copy of a case's files, some of them changed by a test.
-void copy_case(const std::string& name, const fs::path& to) {
-  fs::create_directories(to);
-  for (const fs::directory_entry& entry : fs::directory_iterator(golden("hf/models/" + name))) {
-    const fs::path file = to / entry.path().filename();
-    fs::copy(entry.path(), file);
-    fs::permissions(file, fs::perms::owner_all);
-  }
-}
-
-NamedTensors tensors_of(const fs::path& folder) {
-  const auto archive = formats::TensorArchive::open(folder);
-  NamedTensors tensors;
-  for (const formats::TensorEntry& entry : archive.tensors()) {
-    tensors.emplace_back(entry.name, read_tensor(archive, entry));
-  }
-  return tensors;
-}
-
-class Adapters : public testing::TestWithParam<const char*> {};
-
-// The base beside it, merged here by hand: r = 3 and alpha 6 give a scale of 2. GPT-2's matrices
-// are (in, out), and its files lack the "transformer." that PEFT's names have.
-TEST_P(Adapters, AreMergedIntoTheBaseModelBesideThem) {
-  const bool gpt2 = GetParam() == std::string("gpt2_hub_names");
-  TemporaryFolder folder;
-  const fs::path base = folder.path() / "base", adapter = folder.path() / "adapter";
-  copy_case(GetParam(), base);
-  fs::create_directories(adapter);
-  NamedTensors tensors = tensors_of(base);
-  const std::string target =
-      gpt2 ? "h.1.attn.c_attn.weight" : "model.layers.1.self_attn.v_proj.weight";
-  const std::string norm = gpt2 ? "ln_f.weight" : "model.norm.weight";
-  NamedTensors changes;
-  for (auto& [name, tensor] : tensors) {
-    const std::string full = "base_model.model." + std::string(gpt2 ? "transformer." : "") +
-                             name.substr(0, name.rfind('.'));
-    if (name == target) {
-      const std::int64_t out = tensor.size(gpt2 ? 1 : 0), in = tensor.size(gpt2 ? 0 : 1);
-      const at::Tensor a = at::randn({3, in}), b = at::randn({out, 3});
-      changes.emplace_back(full + ".lora_A.weight", a);
-      changes.emplace_back(full + ".lora_B.weight", b);
-      const at::Tensor added = 2 * at::matmul(b, a);
-      tensor = tensor + (gpt2 ? added.t() : added);
-    } else if (name == norm) {
-      tensor = at::randn_like(tensor);
-      changes.emplace_back(full + ".weight", tensor);
-    }
-  }
-  ASSERT_EQ(changes.size(), 3u);
-  const bool older = gpt2;  // written by torch.save
-  if (older) {
-    write_torch_state(adapter / "adapter_model.bin", changes);
-  } else {
-    write_tensors(formats::real_file_system(), adapter / "adapter_model.safetensors", changes);
-  }
-  Json config = {{"peft_type", "LORA"},
-                 {"r", 3},
-                 {"lora_alpha", 6},
-                 {"fan_in_fan_out", gpt2},
-                 {"base_model_name_or_path", "somebody/base"}};
-  write_text(adapter / "adapter_config.json", config.dump());
-  const at::NoGradGuard no_grad;
-  const at::Tensor ids = random_ids(1, 20, 80);
-  const at::Tensor adapted = open_model(adapter.string())->decoder.forward(ids);
-  EXPECT_GT(relative_error(adapted, open_model(base.string())->decoder.forward(ids)), 1e-2);
-  const fs::path merged = folder.path() / "merged";
-  copy_case(GetParam(), merged);
-  write_tensors(formats::real_file_system(), merged / "model.safetensors", tensors);
-  EXPECT_LT(relative_error(adapted, open_model(merged.string())->decoder.forward(ids)), 1e-6);
-
-  // Results name their model by its hash: that of the base is another one, and so is that of the
-  // same matrices with another scale.
-  const LoadReport report = open_model(adapter.string())->report;
-  EXPECT_EQ(report.path, adapter.string());
-  EXPECT_NE(report.sha256, open_model(base.string())->report.sha256);
-  config["lora_alpha"] = 7;
-  write_text(adapter / "adapter_config.json", config.dump());
-  const std::string scaled = open_model(adapter.string())->report.sha256;
-  EXPECT_NE(scaled, report.sha256);
-  changes.back().second = changes.back().second + 1;
-  if (older) {
-    write_torch_state(adapter / "adapter_model.bin", changes);
-  } else {
-    write_tensors(formats::real_file_system(), adapter / "adapter_model.safetensors", changes);
-  }
-  EXPECT_NE(open_model(adapter.string())->report.sha256, scaled);
-
-  for (const Json& pattern : {Json(), Json{{"elsewhere", 3}}}) {  // of another adapter
-    config["r"] = 8;
-    config["rank_pattern"] = pattern;
-    write_text(adapter / "adapter_config.json", config.dump());
-    EXPECT_NE(error_of(adapter.string()).find("r says the rank 8, but"), std::string::npos);
-  }
-  const std::string module = target.substr(0, target.rfind('.'));
-  config["rank_pattern"] = {{module.substr(module.rfind('.') + 1), 3}};
-  write_text(adapter / "adapter_config.json", config.dump());
-  EXPECT_NO_THROW(open_model(adapter.string()));
-  config["rank_pattern"] = {{"h\\.\\d+.*", 3}};  // an expression, which is not read
-  write_text(adapter / "adapter_config.json", config.dump());
-  EXPECT_NO_THROW(open_model(adapter.string()));
-  config.erase("rank_pattern");
-  config["r"] = 3;
-
-  config["use_dora"] = true;
-  write_text(adapter / "adapter_config.json", config.dump());
-  EXPECT_NE(error_of(adapter.string()).find("use_dora"), std::string::npos);
-  config["use_dora"] = false;
-  config["base_model_name_or_path"] = "somebody/absent";
-  write_text(adapter / "adapter_config.json", config.dump());
-  EXPECT_NE(error_of(adapter.string()).find("somebody/absent"), std::string::npos);
-}
-INSTANTIATE_TEST_SUITE_P(Bases, Adapters, testing::Values("llama", "gpt2_hub_names"),
-                         [](const auto& info) { return std::string(info.param); });
 
 // Bare models: everything but logits.
 TEST(Headless, ModelsOpenAndSayThatTheyHaveNoLogits) {
