@@ -86,6 +86,8 @@ const Json* ConfigReader::raw(std::string_view key) const {
 
 bool ConfigReader::has(std::string_view key) const { return raw(key) != nullptr; }
 
+bool ConfigReader::has_or_null(std::string_view key) const { return object_->contains(key); }
+
 // The name that is there; a note where two are, with different values.
 std::optional<std::string_view> ConfigReader::pick(FieldNames names) const {
   std::optional<std::string_view> chosen;
@@ -191,6 +193,13 @@ std::int64_t ConfigReader::required_integer(FieldNames names, IntegerRange range
     return 1;
   }
   return integer(names, range).value_or(1);
+}
+
+std::int64_t ConfigReader::integer_of_class(std::string_view key, std::int64_t class_default,
+                                            IntegerRange range) const {
+  if (has(key)) return integer({key}, range).value_or(1);
+  left_out_.push_back(std::string(key) + " " + std::to_string(class_default));
+  return class_default;
 }
 
 std::optional<ConfigReader> ConfigReader::section(std::string_view key) const {

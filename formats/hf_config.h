@@ -59,6 +59,7 @@ class ConfigReader {
   ConfigReader(const Json& object, ConfigProblems& problems, std::string prefix = {});
 
   bool has(std::string_view key) const;
+  bool has_or_null(std::string_view key) const;
   const Json* raw(std::string_view key) const;  // null where absent or null
   std::optional<std::int64_t> integer(FieldNames names, IntegerRange range = {}) const;
   std::optional<double> number(FieldNames names, NumberRange range = {}) const;
@@ -74,6 +75,10 @@ class ConfigReader {
   bool boolean_or(FieldNames names, bool fallback) const;
   std::string text_or(FieldNames names, const std::string& fallback) const;
   std::int64_t required_integer(FieldNames names, IntegerRange range = kCountRange) const;
+  // A field that transformers leaves out where it has its class's default: left_out() then names it
+  // and the default.
+  std::int64_t integer_of_class(std::string_view key, std::int64_t class_default,
+                                IntegerRange range = kCountRange) const;
 
   // The object under `key`; nullopt where absent (a value that is no object is a problem).
   std::optional<ConfigReader> section(std::string_view key) const;
@@ -83,6 +88,7 @@ class ConfigReader {
   const std::string& prefix() const { return prefix_; }
   // Clashes and other remarks for the load report.
   const std::vector<std::string>& notes() const { return notes_; }
+  const std::vector<std::string>& left_out() const { return left_out_; }
 
  private:
   std::optional<std::string_view> pick(FieldNames names) const;
@@ -90,7 +96,7 @@ class ConfigReader {
   const Json* object_;
   ConfigProblems* problems_;
   std::string prefix_;
-  mutable std::vector<std::string> notes_;
+  mutable std::vector<std::string> notes_, left_out_;
 };
 
 // The rope fields of either dialect, as the file has them.
@@ -114,11 +120,17 @@ struct RawRope {
 struct RopeDefaults {
   double theta = 10000.0;
   double partial_rotary_factor = 1.0;
+  std::optional<std::int64_t> original_max_position_embeddings = {};
+  // Most classes turn whole heads where rope_type is "default", whatever partial_rotary_factor
+  // says; the other types follow it in every class.
+  bool whole_when_default = false;
 };
 
 // Reads rope_parameters (transformers 5; with `layer_type`, its entry of that name where it is
 // nested by layer type) or rope_theta + rope_scaling (older). What is inside wins over what is
-// outside, outside over `defaults`; a clash is noted with both values. Aliases: rotary_emb_base,
+// outside, outside over `defaults`; a clash is noted with both values. In one thing transformers
+// has it the other way round: original_max_position_embeddings outside wins, unless the fields are
+// nested (standardize_rope_params). Aliases: rotary_emb_base,
 // rotary_pct, `type` for rope_type, su for longrope. With `head_dim` the rotated part is checked to
 // be even and longrope's lists to have half its length.
 RawRope read_rope(const ConfigReader& config, RopeDefaults defaults = {},

@@ -40,6 +40,19 @@ class RopeFields {
       return reader.integer(names, range);
     });
   }
+  // The one field whose value outside wins: see read_rope.
+  std::optional<std::int64_t> trained_length() {
+    constexpr std::string_view key = "original_max_position_embeddings";
+    const IntegerRange range{.min = 1, .max = std::int64_t{1} << 40};
+    if (nested_) return integer({key}, {key}, range);
+    std::optional<std::int64_t> found;
+    std::string found_at;
+    take(found, found_at, outside_.integer({key}, range), key, "outside ");
+    for (const ConfigReader& reader : inside_) {
+      take(found, found_at, reader.integer({key}, range), key, "in " + reader.prefix());
+    }
+    return found;
+  }
   std::optional<std::string> text(FieldNames inner) {
     return look_up<std::string>(
         inner, {}, [](const ConfigReader& reader, FieldNames names) { return reader.text(names); });
@@ -88,6 +101,7 @@ class RopeFields {
       inside_.push_back(*parameters);
       return;
     }
+    nested_ = true;
     auto own = parameters->section(layer_type.empty() ? "full_attention" : layer_type);
     if (own) inside_.push_back(*own);
   }
@@ -121,6 +135,7 @@ class RopeFields {
   ConfigReader outside_;
   std::size_t earlier_notes_;  // of the reader this one is a copy of
   std::vector<ConfigReader> inside_;
+  bool nested_ = false;  // by layer type
   std::vector<std::string> clashes_;
 };
 
@@ -150,9 +165,7 @@ void read_scaling(RopeFields& fields, RawRope& rope) {
   rope.truncate = fields.boolean({"truncate"});
   rope.long_factor = fields.positive_numbers("long_factor");
   rope.short_factor = fields.positive_numbers("short_factor");
-  rope.original_max_position_embeddings =
-      fields.integer({"original_max_position_embeddings"}, {"original_max_position_embeddings"},
-                     {.min = 1, .max = std::int64_t{1} << 40});
+  rope.original_max_position_embeddings = fields.trained_length();
 }
 
 // A field that is there with a bad value has been put down already.
@@ -214,7 +227,13 @@ RawRope read_rope(const ConfigReader& config, RopeDefaults defaults, std::string
                    .value_or(defaults.theta);
   rope.partial_rotary_factor =
       read_partial_factor(fields, config, defaults.partial_rotary_factor, head_dim);
+  const double said = rope.partial_rotary_factor;
+  const bool whole = defaults.whole_when_default && rope.type == "default" && said != 1;
+  if (whole) rope.partial_rotary_factor = 1;
   read_scaling(fields, rope);
+  if (!rope.original_max_position_embeddings) {
+    rope.original_max_position_embeddings = defaults.original_max_position_embeddings;
+  }
   check_scaling(fields, rope, head_dim);
   if (head_dim) {
     const auto rotated = static_cast<std::int64_t>(double(*head_dim) * rope.partial_rotary_factor);
@@ -224,6 +243,11 @@ RawRope read_rope(const ConfigReader& config, RopeDefaults defaults, std::string
     }
   }
   rope.notes = fields.notes();
+  if (whole) {
+    rope.notes.push_back("partial_rotary_factor " + Json(said).dump() +
+                         " is not read by the class where rope_type is \"default\": whole heads "
+                         "turn");
+  }
   return rope;
 }
 

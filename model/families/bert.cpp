@@ -36,19 +36,20 @@ const Renaming kNames = {
 
 Translation translate(const FamilyInput& input) {
   FamilyReader reading(input, "bert");
-  read_bert(reading);
+  read_bert(reading, 512);
   ModelConfig& config = reading.config();
   config.encoding = {"learned", {{"max_positions", config.context}}};
   const std::string type = reading.reader().text_or({"position_embedding_type"}, "absolute");
   if (type != "absolute") {
     reading.problem("position_embedding_type", formats::in_quotes(type) + " cannot be read yet");
   }
-  return reading.finish(&bert_place);
+  const bool own_bias = has_own_head_bias(reading);
+  return reading.finish([own_bias](const std::string& name) { return bert_place(own_bias, name); });
 }
 
 }  // namespace
 
-void read_bert(FamilyReader& reading) {
+void read_bert(FamilyReader& reading, std::int64_t context) {
   const formats::ConfigReader& reader = reading.reader();
   ModelConfig& config = reading.config();
   config.vocab_size = reader.required_integer({"vocab_size"});
@@ -57,7 +58,7 @@ void read_bert(FamilyReader& reading) {
   config.heads = config.kv_heads = reader.required_integer({"num_attention_heads"});
   config.head_dim = config.width / config.heads;
   config.ffn_width = reader.required_integer({"intermediate_size"});
-  config.context = reader.integer_or({"max_position_embeddings"}, 512, formats::kCountRange);
+  config.context = reader.integer_or({"max_position_embeddings"}, context, formats::kCountRange);
   config.embedding.norm = true;
   config.embedding.token_types = reader.integer_or({"type_vocab_size"}, 2, formats::kCountRange);
   reading.layer_norm({"layer_norm_eps"}, 1e-12);
@@ -80,14 +81,26 @@ void read_bert(FamilyReader& reading) {
   config.head.transform = config.head.bias = config.head.present;
 }
 
-TensorPlace bert_place(const std::string& given) {
+bool has_own_head_bias(FamilyReader& reading) {
+  return reading.config().head.present && !reading.config().tie_embeddings &&
+         reading.has_tensor("cls.predictions.decoder.bias", false);
+}
+
+TensorPlace bert_place(bool own_bias, const std::string& given) {
   std::string name = given;
   for (const auto& [old, now] : {std::pair{"LayerNorm.gamma", "LayerNorm.weight"},
                                  std::pair{"LayerNorm.beta", "LayerNorm.bias"}}) {
     const std::string ending = old;
     if (name.ends_with(ending)) name.replace(name.size() - ending.size(), ending.size(), now);
   }
-  if (name == "cls.predictions.bias") return {"lm_head.bias"};
+  if (name == "cls.predictions.bias") {
+    return own_bias ? TensorPlace{.name = name,
+                                  .ignored = true,
+                                  .why = "is not used: nothing is tied, and the head's bias is "
+                                         "cls.predictions.decoder.bias"}
+                    : TensorPlace{"lm_head.bias"};
+  }
+  if (own_bias && name == "cls.predictions.decoder.bias") return {"lm_head.bias"};
   const std::string module = split_name(kNames, name).module;
   if (module == "embeddings.position_embeddings") return {"model.encoding.table"};
   return renamed(kNames, name);

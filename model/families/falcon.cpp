@@ -61,7 +61,7 @@ bool read_structure(FamilyReader& reading) {
 
 void read_positions(FamilyReader& reading) {
   ModelConfig& config = reading.config();
-  if (!reading.reader().boolean_or({"alibi"}, false)) return reading.read_rope({}, "half");
+  if (!reading.reader().boolean_or({"alibi"}, false)) return reading.read_rope(kWholeHeads, "half");
   config.positions_skip_padding = true;
   config.encoding = {"alibi", {{"scaled", true}, {"rounding", "bfloat16"}}};
   reading.quirk(

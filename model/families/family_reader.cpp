@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <optional>
 
@@ -37,10 +38,25 @@ std::string first_class(const Json& config) {
   return classes[0].get<std::string>();
 }
 
+// GPT2ForSequenceClassification and the like: their heads give classes or places, no tokens.
+bool is_task_class(const std::string& name) {
+  return std::ranges::any_of(
+      std::array{"ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering",
+                 "ForMultipleChoice", "ForNextSentencePrediction"},
+      [&](const char* ending) { return name.ends_with(ending); });
+}
+
+// Such a head's tensors: "score.weight".
+bool is_of_task_head(const std::string& tensor) {
+  return std::ranges::any_of(
+      std::array{"score.", "classifier.", "qa_outputs.", "classification_head.",
+                 "cls.seq_relationship.", "sequence_summary."},
+      [&](const char* start) { return tensor.starts_with(start); });
+}
+
 // BertModel, GPT2Model and the like; GPT2LMHeadModel has a head.
-bool is_headless_class(const Json& config) {
-  const std::string name = first_class(config);
-  return name.ends_with("Model") && !name.ends_with("LMHeadModel");
+bool is_headless_class(const std::string& name) {
+  return is_task_class(name) || (name.ends_with("Model") && !name.ends_with("LMHeadModel"));
 }
 
 // Whether a field is missing or could not be read: what is held against it would be nonsense.
@@ -131,11 +147,15 @@ void FamilyReader::layer_norm(formats::FieldNames eps_names, double eps) {
 void FamilyReader::read_head(const std::string& head_tensor, bool tied_by_default) {
   const bool tied = reader_.boolean_or({"tie_word_embeddings"}, tied_by_default);
   config().head.present = input_.config_alone ? has_head_class()
-                          : tied              ? !is_headless_class(input_.config)
+                          : tied              ? !is_headless_class(first_class(input_.config))
                                               : has_tensor(head_tensor);
   config().tie_embeddings = tied && config().head.present;
   if (config().head.present) return;
-  warning(tied || input_.config_alone
+  const std::string name = first_class(input_.config);
+  warning(is_task_class(name)
+              ? "architectures names " + formats::in_quotes(name) +
+                    ", whose head gives no tokens: it is not read, and there are no logits"
+          : tied || input_.config_alone
               ? "architectures names a class without a head: there are no logits"
               : "the file has no " + head_tensor + ": the model has no head and no logits");
 }
@@ -182,8 +202,23 @@ Translation FamilyReader::finish(std::function<TensorPlace(const std::string&)> 
   if (problems_.empty()) check_model_config(config(), problems_);
   problems_.throw_if_any(input_.where);
   for (const std::string& note : reader_.notes()) warning(note);
+  std::string left_out;
+  for (const std::string& field : reader_.left_out()) {
+    left_out += (left_out.empty() ? "" : ", ") + reader_.prefix() + field;
+  }
+  if (!left_out.empty()) {
+    quirk("the file leaves out what its class has by default: " + left_out);
+  }
   if (const auto notice = formats::remote_code_notice(reader_)) warning(*notice);
   result_.place = std::move(place);
+  if (is_task_class(first_class(input_.config)) && !config().head.present) {
+    result_.place = [inner = std::move(result_.place)](const std::string& name) {
+      return is_of_task_head(name) ? TensorPlace{.name = name,
+                                                 .ignored = true,
+                                                 .why = "belongs to a head that is not read"}
+                                   : inner(name);
+    };
+  }
   return std::move(result_);
 }
 
@@ -211,9 +246,9 @@ EncodingConfig rope_encoding(const formats::RawRope& rope, const char* layout,
     options["short_factor"] = rope.short_factor;
     options["long_factor"] = rope.long_factor;
     options["attention_factor"] = rope.attention_factor.value_or(0.0);
-    if (rope.original_max_position_embeddings) {
-      options["factor"] = static_cast<double>(context) / static_cast<double>(trained);
-    }
+    // Phi-3's files have no factor.
+    options["factor"] =
+        rope.factor.value_or(static_cast<double>(context) / static_cast<double>(trained));
   }
   return {"rope", options};
 }

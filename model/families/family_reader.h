@@ -47,7 +47,8 @@ class FamilyReader {
   // LayerNorm with a bias, in place of RMSNorm.
   void layer_norm(formats::FieldNames eps_names, double eps);
   // tie_word_embeddings, and whether there is a head at all: of an untied one its tensor must be in
-  // the file, of a tied one the class named in `architectures` must have one.
+  // the file, of a tied one the class named in `architectures` must have one (classifiers have
+  // another one).
   void read_head(const std::string& head_tensor, bool tied_by_default);
   // Layers by `layer_types`; where the file has none, those that `by_default` holds.
   void read_local_layers(bool (*by_default)(std::int64_t layer, std::int64_t argument),
@@ -69,6 +70,9 @@ class FamilyReader {
 };
 
 // ---- Positions ---------------------------------------------------------------------------------
+
+// For classes that turn whole heads with rope_type "default" (all but Phi-3 and GPT-NeoX).
+inline constexpr formats::RopeDefaults kWholeHeads{.whole_when_default = true};
 
 // A rope in our options' words. `context` is the configuration's max_position_embeddings.
 EncodingConfig rope_encoding(const formats::RawRope& rope, const char* layout,

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "formats/utf8.h"
-#include "model/families/llama.h"
 
 namespace phasescope::model {
 namespace {
@@ -15,23 +14,22 @@ bool claims(const FamilyInput& input) {
 
 Translation translate(const FamilyInput& input) {
   FamilyReader reading(input, "gemma");
-  read_gemma(reading);
-  reading.read_rope({}, "half");
+  read_gemma(reading, {.kv_heads = 16, .head_dim = 256, .context = 8192});
+  reading.read_rope(kWholeHeads, "half");
   return reading.finish(&llama_place);
 }
 
 }  // namespace
 
-void read_gemma(FamilyReader& reading) {
+void read_gemma(FamilyReader& reading, const LlamaDefaults& defaults) {
   ModelConfig& config = reading.config();
-  read_llama_sizes(reading.reader(), config);
+  read_llama_sizes(reading.reader(), config, defaults);
   const std::string named = reading.reader().text_or({"hidden_activation", "hidden_act"}, "");
   if (!named.empty() && named != "gelu_pytorch_tanh") {
     reading.quirk("the activation is gelu_pytorch_tanh, whatever the file says (" +
                   formats::in_quotes(named) + ")");
   }
   config.mlp.activation = "gelu_tanh";
-  config.head_dim = reading.reader().integer_or({"head_dim"}, 256, formats::kCountRange);
   config.norm.unit_offset = true;
   config.embedding.scale = std::sqrt(static_cast<double>(config.width));
   if (reading.reader().boolean_or({"use_bidirectional_attention"}, false)) {

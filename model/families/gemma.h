@@ -2,6 +2,7 @@
 
 #include "model/families/family.h"
 #include "model/families/family_reader.h"
+#include "model/families/llama.h"
 
 namespace phasescope::model {
 
@@ -9,7 +10,7 @@ namespace phasescope::model {
 Family gemma_family();
 
 // What all Gemmas share.
-void read_gemma(FamilyReader& reading);
+void read_gemma(FamilyReader& reading, const LlamaDefaults& defaults);
 // What Gemma 2 and 3 share: scale, caps, norms on both sides of a branch.
 void read_gemma2(FamilyReader& reading, double score_cap, double logit_cap);
 TensorPlace gemma2_place(const std::string& name);

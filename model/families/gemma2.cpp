@@ -13,10 +13,10 @@ bool even(std::int64_t layer, std::int64_t) { return layer % 2 == 0; }
 
 Translation translate(const FamilyInput& input) {
   FamilyReader reading(input, "gemma2");
-  read_gemma(reading);
+  read_gemma(reading, {.kv_heads = 4, .head_dim = 256, .context = 8192});
   read_gemma2(reading, 50.0, 30.0);
   reading.read_local_layers(&even, 0);
-  reading.read_rope({}, "half");
+  reading.read_rope(kWholeHeads, "half");
   return reading.finish(&gemma2_place);
 }
 

@@ -15,6 +15,16 @@ bool claims(const FamilyInput& input) {
   return type == "gemma3_text" || (type == "gemma3" && input.config.contains("text_config"));
 }
 
+// Gemma 3's published files have a text_config of few keys.
+const LlamaDefaults kDefaults = {.vocab_size = 262208,
+                                 .width = 2304,
+                                 .layers = 26,
+                                 .heads = 8,
+                                 .ffn_width = 9216,
+                                 .kv_heads = 4,
+                                 .head_dim = 256,
+                                 .context = 131072};
+
 constexpr double kLocalTheta = 10000, kGlobalTheta = 1e6;
 
 // Every n-th layer sees everything.
@@ -24,8 +34,8 @@ bool but_every_nth(std::int64_t layer, std::int64_t n) { return (layer + 1) % n 
 formats::RawRope local_rope(FamilyReader& reading) {
   const formats::ConfigReader& reader = reading.reader();
   if (reader.has("rope_parameters") && !reader.has("rope_local_base_freq")) {
-    return formats::read_rope(reader, {.theta = kLocalTheta}, "sliding_attention",
-                              reading.config().head_dim);
+    return formats::read_rope(reader, {.theta = kLocalTheta, .whole_when_default = true},
+                              "sliding_attention", reading.config().head_dim);
   }
   formats::RawRope rope;
   rope.theta = reader.number_or({"rope_local_base_freq"}, kLocalTheta, formats::kPositiveRange);
@@ -49,14 +59,18 @@ TensorPlace place(const std::string& given) {
 Translation translate(const FamilyInput& input) {
   const bool nested = input.config.contains("text_config");
   FamilyReader reading(input, "gemma3_text", text_config(input), nested ? "text_config." : "");
-  read_gemma(reading);
+  read_gemma(reading, kDefaults);
   read_gemma2(reading, 0, 0);
   ModelConfig& config = reading.config();
+  if (config.attention.soft_cap != 0) {
+    reading.quirk("attn_logit_softcapping is not read by the library: scores have no cap");
+    config.attention.soft_cap = 0;
+  }
   config.attention.qk_norm = "head";
   const std::int64_t pattern = reading.reader().integer_or(
       {"sliding_window_pattern", "_sliding_window_pattern"}, 6, formats::kCountRange);
   reading.read_local_layers(&but_every_nth, pattern);
-  reading.read_rope({.theta = kGlobalTheta}, "half");
+  reading.read_rope({.theta = kGlobalTheta, .whole_when_default = true}, "half");
   const formats::RawRope local = local_rope(reading);
   reading.note_clashes(local);
   config.local_encoding = rope_encoding(local, "half", config.context);

@@ -14,22 +14,32 @@ Translation translate(const FamilyInput& input) {
   read_llama_sizes(reading.reader(), reading.config());
   reading.config().mlp.activation = reading.activation({"hidden_act"}, "silu");
   reading.read_head("lm_head.weight", false);
-  reading.read_rope({}, "half");
+  reading.read_rope(kWholeHeads, "half");
   return reading.finish(&llama_place);
 }
 
 }  // namespace
 
-void read_llama_sizes(const formats::ConfigReader& reader, ModelConfig& config) {
-  config.vocab_size = reader.required_integer({"vocab_size"});
-  config.width = reader.required_integer({"hidden_size"});
-  config.layers = reader.required_integer({"num_hidden_layers"}, formats::kLayerRange);
-  config.heads = reader.required_integer({"num_attention_heads"});
-  config.ffn_width = reader.required_integer({"intermediate_size"});
-  config.kv_heads = reader.integer_or({"num_key_value_heads"}, config.heads, formats::kCountRange);
-  config.head_dim =
-      reader.integer_or({"head_dim"}, config.width / config.heads, formats::kCountRange);
-  config.context = reader.integer_or({"max_position_embeddings"}, 2048, formats::kCountRange);
+void read_llama_sizes(const formats::ConfigReader& reader, ModelConfig& config,
+                      const LlamaDefaults& defaults) {
+  const auto size = [&](const char* key, const std::optional<std::int64_t>& by_class,
+                        formats::IntegerRange range = formats::kCountRange) {
+    return by_class ? reader.integer_of_class(key, *by_class, range)
+                    : reader.required_integer({key}, range);
+  };
+  config.vocab_size = size("vocab_size", defaults.vocab_size);
+  config.width = size("hidden_size", defaults.width);
+  config.layers = size("num_hidden_layers", defaults.layers, formats::kLayerRange);
+  config.heads = size("num_attention_heads", defaults.heads);
+  config.ffn_width = size("intermediate_size", defaults.ffn_width);
+  config.kv_heads =
+      defaults.kv_heads && !reader.has_or_null("num_key_value_heads")
+          ? size("num_key_value_heads", defaults.kv_heads)
+          : reader.integer_or({"num_key_value_heads"}, config.heads, formats::kCountRange);
+  config.head_dim = defaults.head_dim ? size("head_dim", defaults.head_dim)
+                                      : reader.integer_or({"head_dim"}, config.width / config.heads,
+                                                          formats::kCountRange);
+  config.context = size("max_position_embeddings", defaults.context);
   config.mlp.activation = reader.text_or({"hidden_act"}, "silu");
   if (config.mlp.activation == "gelu_pytorch_tanh" || config.mlp.activation == "gelu_new") {
     config.mlp.activation = "gelu_tanh";

@@ -36,9 +36,9 @@ TensorPlace place(const ModelConfig& config, const std::string& name) {
 void read_attention(FamilyReader& reading) {
   ModelConfig& config = reading.config();
   const auto section = reading.reader().section("attn_config");
-  bool alibi = false;
+  bool alibi = true;
   if (section) {
-    alibi = section->boolean_or({"alibi"}, false);
+    alibi = section->boolean_or({"alibi"}, true);
     config.attention.clip = section->number_or({"clip_qkv"}, 0, formats::kPositiveRange);
     config.attention.scale = section->number_or({"softmax_scale"}, 0, formats::kPositiveRange);
     if (section->boolean_or({"qk_ln"}, false)) config.attention.qk_norm = "full";

@@ -30,14 +30,14 @@ TensorPlace place(const ModelConfig& config, const std::string& name) {
 Translation translate(const FamilyInput& input) {
   FamilyReader reading(input, "phi3");
   ModelConfig& config = reading.config();
-  read_llama_sizes(reading.reader(), config);
+  read_llama_sizes(reading.reader(), config, {.context = 4096});
   config.mlp.activation = reading.activation({"hidden_act"}, "silu");
   config.norm_eps = reading.reader().number_or({"rms_norm_eps"}, 1e-5, formats::kPositiveRange);
   config.attention.window =
       reading.reader().integer_or({"sliding_window"}, 0, formats::kCountRange);
   if (config.attention.window > 0) reading.read_local_layers(&every_layer, 0);
   reading.read_head("lm_head.weight", false);
-  reading.read_rope({}, "half");
+  reading.read_rope({.original_max_position_embeddings = 4096}, "half");
   const ModelConfig sizes = config;
   return reading.finish([sizes](const std::string& name) { return place(sizes, name); });
 }

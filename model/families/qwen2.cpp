@@ -12,13 +12,13 @@ bool claims(const FamilyInput& input) {
 Translation translate(const FamilyInput& input) {
   FamilyReader reading(input, "qwen2");
   ModelConfig& config = reading.config();
-  read_llama_sizes(reading.reader(), config);
+  read_llama_sizes(reading.reader(), config, {.kv_heads = 32, .context = 32768});
   config.mlp.activation = reading.activation({"hidden_act"}, "silu");
   config.attention.q_bias = config.attention.k_bias = config.attention.v_bias = true;
   config.attention.o_bias = false;
   read_qwen_windows(reading);
   reading.read_head("lm_head.weight", false);
-  reading.read_rope({}, "half");
+  reading.read_rope(kWholeHeads, "half");
   return reading.finish(&llama_place);
 }
 

@@ -13,13 +13,12 @@ bool claims(const FamilyInput& input) {
 Translation translate(const FamilyInput& input) {
   FamilyReader reading(input, "qwen3");
   ModelConfig& config = reading.config();
-  read_llama_sizes(reading.reader(), config);
+  read_llama_sizes(reading.reader(), config, {.kv_heads = 32, .head_dim = 128, .context = 32768});
   config.mlp.activation = reading.activation({"hidden_act"}, "silu");
-  config.head_dim = reading.reader().integer_or({"head_dim"}, 128, formats::kCountRange);
   config.attention.qk_norm = "head";
   read_qwen_windows(reading);
   reading.read_head("lm_head.weight", false);
-  reading.read_rope({}, "half");
+  reading.read_rope(kWholeHeads, "half");
   return reading.finish(&llama_place);
 }
 

@@ -9,14 +9,14 @@ bool claims(const FamilyInput& input) {
   return input.config.value("model_type", Json()) == "roformer";
 }
 
-TensorPlace place(const std::string& name) {
+TensorPlace place(bool own_bias, const std::string& name) {
   if (name.ends_with("encoder.embed_positions.weight")) return {"model.encoding.table"};
-  return bert_place(name);
+  return bert_place(own_bias, name);
 }
 
 Translation translate(const FamilyInput& input) {
   FamilyReader reading(input, "roformer");
-  read_bert(reading);
+  read_bert(reading, 1536);
   ModelConfig& config = reading.config();
   const std::int64_t embedded =
       reading.reader().integer_or({"embedding_size"}, config.width, formats::kCountRange);
@@ -32,7 +32,8 @@ Translation translate(const FamilyInput& input) {
     reading.quirk("the stored float32 table of sines and cosines is used in every dtype");
   }
   config.encoding = {"rope", options};
-  return reading.finish(&place);
+  const bool own_bias = has_own_head_bias(reading);
+  return reading.finish([own_bias](const std::string& name) { return place(own_bias, name); });
 }
 
 }  // namespace

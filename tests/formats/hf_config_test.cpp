@@ -85,6 +85,20 @@ TEST(ConfigReader, Row15_AllProblemsAreListedAtOnce) {
   }
 }
 
+TEST(ConfigReader, AFieldOfTheClassIsNamedWhereItIsLeftOut) {
+  const Json config = {{"vocab_size", 5}, {"num_heads", nullptr}, {"bad", 0}};
+  ConfigProblems problems;
+  const ConfigReader reader(config, problems);
+  EXPECT_EQ(reader.integer_of_class("vocab_size", 7), 5);
+  EXPECT_TRUE(reader.left_out().empty());
+  EXPECT_EQ(reader.integer_of_class("head_dim", 256), 256);
+  EXPECT_EQ(reader.left_out(), std::vector<std::string>{"head_dim 256"});
+  EXPECT_TRUE(reader.has_or_null("num_heads") && !reader.has_or_null("head_dim"));
+  EXPECT_TRUE(problems.empty());
+  reader.integer_of_class("bad", 7);
+  EXPECT_EQ(problems.list().size(), 1u);
+}
+
 TEST(ConfigReader, Row15_AProblemThatTwoReadersFindIsListedOnce) {
   const Json config = {{"tie_word_embeddings", "yes"}};
   ConfigProblems problems;
@@ -194,6 +208,19 @@ TEST(Rope, InsideWinsOverOutsideAndTheClashShowsBothValues) {
   const auto outside = rope_of({{"rope_theta", 500}, {"rotary_emb_base", 600}});
   EXPECT_EQ(outside.rope.theta, 500.0);
   EXPECT_EQ(outside.rope.notes.size(), 1u);
+}
+
+// As standardize_rope_params of transformers 5.23 has it.
+TEST(Rope, TheTrainedLengthOutsideWinsButForNestedParameters) {
+  const Json rope = {
+      {"rope_type", "yarn"}, {"factor", 3}, {"original_max_position_embeddings", 30}};
+  const auto flat = rope_of({{"rope_parameters", rope}, {"original_max_position_embeddings", 60}});
+  EXPECT_EQ(flat.rope.original_max_position_embeddings, 60);
+  EXPECT_TRUE(any_tells(flat.rope.notes, "60 outside is taken over 30 in rope_parameters"));
+  EXPECT_EQ(rope_of({{"rope_parameters", rope}}).rope.original_max_position_embeddings, 30);
+  const auto nested = rope_of({{"rope_parameters", {{"full_attention", rope}}},
+                               {"original_max_position_embeddings", 60}});
+  EXPECT_EQ(nested.rope.original_max_position_embeddings, 30);
 }
 
 TEST(Rope, NestedByLayerType) {

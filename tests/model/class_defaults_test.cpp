@@ -1,0 +1,263 @@
+// What transformers' classes make of configurations that leave keys out, or have keys that the
+// classes do not read. Values and behaviour are those of transformers 5.23.
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "formats/file_system.h"
+#include "golden.h"
+#include "model/check.h"
+#include "model/families/family.h"
+#include "model/open_model.h"
+#include "model/tensor_io.h"
+#include "tests/model/case_copy.h"
+
+namespace phasescope::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+Translation translated(const Json& config) {
+  std::string family;
+  return translate({config, {}, "config.json", true}, family);
+}
+
+bool any_tells(const std::vector<std::string>& list, const std::string& part) {
+  return std::ranges::any_of(
+      list, [&](const std::string& line) { return line.find(part) != std::string::npos; });
+}
+
+// As the hub has google/gemma-3-4b-it, less the keys of the image part.
+Json gemma_3_4b() {
+  return {{"architectures", {"Gemma3ForConditionalGeneration"}},
+          {"model_type", "gemma3"},
+          {"text_config",
+           {{"hidden_size", 2560},
+            {"intermediate_size", 10240},
+            {"model_type", "gemma3_text"},
+            {"num_hidden_layers", 34},
+            {"rope_scaling", {{"factor", 8.0}, {"rope_type", "linear"}}},
+            {"sliding_window", 1024}}}};
+}
+
+TEST(ClassDefaults, FillTheTextPartOfAGemma3) {
+  const Translation read = translated(gemma_3_4b());
+  const ModelConfig& config = read.config;
+  EXPECT_EQ(config.width, 2560);
+  EXPECT_EQ(config.layers, 34);
+  EXPECT_EQ(config.vocab_size, 262208);
+  EXPECT_EQ(config.heads, 8);
+  EXPECT_EQ(config.kv_heads, 4);
+  EXPECT_EQ(config.head_dim, 256);
+  EXPECT_EQ(config.context, 131072);
+  EXPECT_EQ(config.norm_eps, 1e-6);
+  EXPECT_EQ(config.attention.scale, 1.0 / 16);
+  EXPECT_EQ(config.attention.window, 1024);
+  EXPECT_EQ(config.attention.local_layers.size(), 29u);  // all but every sixth of 34
+  EXPECT_TRUE(config.tie_embeddings && config.head.present);
+  EXPECT_EQ(config.encoding.options.at("base"), 1e6);
+  EXPECT_EQ(config.encoding.options.at("factor"), 8.0);
+  EXPECT_EQ(config.local_encoding->options.at("base"), 1e4);
+  EXPECT_TRUE(any_tells(read.quirks,
+                        "text_config.vocab_size 262208, text_config.num_attention_heads 8, "
+                        "text_config.num_key_value_heads 4, text_config.head_dim 256, "
+                        "text_config.max_position_embeddings 131072"));
+  Json whole = gemma_3_4b();
+  whole["text_config"].update({{"vocab_size", 262208},
+                               {"num_attention_heads", 8},
+                               {"num_key_value_heads", 4},
+                               {"head_dim", 256},
+                               {"max_position_embeddings", 131072}});
+  const Translation full = translated(whole);
+  EXPECT_EQ(write_model_config(full.config), write_model_config(config));
+  EXPECT_FALSE(any_tells(full.quirks, "leaves out"));
+}
+
+// Key heads and the trained length, where the file has neither; null key heads are as many as
+// heads.
+TEST(ClassDefaults, HoldForKeyHeadsHeadSizesAndTheTrainedLength) {
+  struct Case {
+    const char* type;
+    std::int64_t kv_heads, head_dim, context;
+  };
+  for (const Case& c :
+       {Case{"llama", 32, 8, 2048}, Case{"mistral", 8, 8, 131072}, Case{"qwen2", 32, 8, 32768},
+        Case{"qwen3", 32, 128, 32768}, Case{"phi3", 32, 8, 4096}, Case{"gemma", 16, 256, 8192},
+        Case{"gemma2", 4, 256, 8192}, Case{"gemma3_text", 4, 256, 131072}}) {
+    Json config = {{"model_type", c.type},       {"vocab_size", 100},
+                   {"hidden_size", 256},         {"intermediate_size", 64},
+                   {"num_hidden_layers", 2},     {"num_attention_heads", 32},
+                   {"pad_token_id", nullptr}};
+    const Translation read = translated(config);
+    EXPECT_EQ(read.config.kv_heads, c.kv_heads) << c.type;
+    EXPECT_EQ(read.config.head_dim, c.head_dim) << c.type;
+    EXPECT_EQ(read.config.context, c.context) << c.type;
+    EXPECT_TRUE(any_tells(read.quirks, "max_position_embeddings " + std::to_string(c.context)));
+    config["num_key_value_heads"] = nullptr;
+    if (std::string(c.type).starts_with("gemma")) continue;  // null is no count there
+    EXPECT_EQ(translated(config).config.kv_heads, 32) << c.type;
+  }
+  const Json roformer = {{"model_type", "roformer"},    {"vocab_size", 100},
+                         {"hidden_size", 64},           {"intermediate_size", 64},
+                         {"num_hidden_layers", 2},      {"num_attention_heads", 4}};
+  EXPECT_EQ(translated(roformer).config.context, 1536);
+}
+
+// The case of a changed configuration still agrees with transformers' outputs of the unchanged one.
+void expect_the_same(const std::string& name, const Json& changes, const std::string& told) {
+  TemporaryFolder folder;
+  const fs::path to = folder.path() / "model";
+  copy_changed(name, changes, to);
+  const fs::path expected = golden("hf/models/" + name + "/expected.safetensors");
+  const ReferenceCheck check = check_against(to.string(), expected);
+  EXPECT_TRUE(check.passed) << name;
+  EXPECT_EQ(check.compared.size(),
+            check_against(golden("hf/models/" + name).string(), expected).compared.size());
+  const auto model = open_model(to.string());
+  std::vector<std::string> notes = model->report.quirks;
+  notes.insert(notes.end(), model->report.warnings.begin(), model->report.warnings.end());
+  EXPECT_TRUE(told.empty() || any_tells(notes, told)) << name;
+}
+
+TEST(ClassDefaults, MptHasAlibiUnlessTheFileSaysNo) {
+  expect_the_same("mpt", {{"attn_config", {{"alibi", nullptr}}}}, "");
+  Json config = formats::json_from_file(golden("hf/models/mpt/config.json"));
+  config.erase("attn_config");
+  EXPECT_EQ(translated(config).config.encoding.key, "alibi");
+  config["attn_config"] = {{"alibi", false}};
+  EXPECT_EQ(translated(config).config.encoding.key, "none");
+}
+
+TEST(ClassDefaults, Gemma3HasNoCapOfScores) {
+  expect_the_same("gemma3", {{"attn_logit_softcapping", 3.0}}, "softcapping is not read");
+}
+
+// Llama's class, as most, turns whole heads; Phi-3's and GPT-NeoX's turn the part.
+TEST(ClassDefaults, APlainRopeTurnsWholeHeadsWhereTheClassReadsNoPart) {
+  for (const Json& changes : {Json{{"rope_parameters", {{"partial_rotary_factor", 0.5}}}},
+                              Json{{"partial_rotary_factor", 0.3}}, Json{{"rotary_pct", 0.25}}}) {
+    expect_the_same("llama", changes, "is not read by the class");
+  }
+  const Json sizes = {{"vocab_size", 100},      {"hidden_size", 64},
+                      {"intermediate_size", 64}, {"num_hidden_layers", 2},
+                      {"num_attention_heads", 4}, {"partial_rotary_factor", 0.5},
+                      {"num_key_value_heads", 4}, {"head_dim", 16}};
+  for (const char* type : {"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text",
+                           "falcon", "phi3", "gpt_neox"}) {
+    Json config = sizes;
+    config["model_type"] = type;
+    const bool part = type == std::string("phi3") || type == std::string("gpt_neox");
+    const ModelConfig read = translated(config).config;
+    EXPECT_EQ(read.encoding.options.value("partial_rotary_factor", 1.0), part ? 0.5 : 1.0) << type;
+    if (!read.local_encoding) continue;
+    EXPECT_EQ(read.local_encoding->options.value("partial_rotary_factor", 1.0), 1.0) << type;
+  }
+}
+
+// The file's factor, and the ratio of the lengths where it has none: sqrt(1 + ln f / ln trained)
+// either way, which attention_factor can also say.
+TEST(ClassDefaults, LongRopeMultipliesByTheFactorOfTheFile) {
+  const Json lists = {{"rope_type", "longrope"},
+                      {"rope_theta", 10000.0},
+                      {"short_factor", {1.0, 1.1, 1.2, 1.3}},
+                      {"long_factor", {2.0, 3.0, 4.0, 5.0}},
+                      {"original_max_position_embeddings", 30}};
+  const auto logits = [&](const Json& more) {
+    TemporaryFolder folder;
+    const fs::path to = folder.path() / "model";
+    Json rope = lists;
+    rope.update(more);
+    copy_changed("llama", {{"rope_parameters", rope}, {"max_position_embeddings", 240}}, to);
+    const at::NoGradGuard no_grad;
+    return open_model(to.string(), {.dtype = at::kDouble})
+        ->decoder.forward(random_ids(1, 25, 80));
+  };
+  const auto stated = [&](double factor) {
+    return Json{{"attention_factor", std::sqrt(1 + std::log(factor) / std::log(30.0))}};
+  };
+  EXPECT_LT(relative_error(logits({{"factor", 4.0}}), logits(stated(4))), 1e-12);
+  EXPECT_LT(relative_error(logits(Json::object()), logits(stated(8))), 1e-12);
+  EXPECT_LT(relative_error(logits({{"factor", 0.5}}), logits(stated(1))), 1e-12);
+  EXPECT_GT(relative_error(logits({{"factor", 4.0}}), logits(Json::object())), 1e-3);
+  // Phi-3's class has a trained length of its own.
+  Json phi = formats::json_from_file(golden("hf/models/phi3_longrope/config.json"));
+  phi.erase("original_max_position_embeddings");
+  phi["rope_parameters"].erase("original_max_position_embeddings");
+  phi["max_position_embeddings"] = 8192;
+  const Json options = translated(phi).config.encoding.options;
+  EXPECT_EQ(options.at("trained_context"), 4096);
+  EXPECT_EQ(options.at("factor"), 2.0);
+}
+
+// Untied, the head adds cls.predictions.decoder.bias, and cls.predictions.bias is never used.
+TEST(ClassDefaults, AnUntiedBertAddsTheBiasOfItsDecoder) {
+  for (const std::string name : {"bert", "roformer"}) {
+    if (golden("hf/models/" + name).empty()) continue;
+    TemporaryFolder folder;
+    const fs::path tied = folder.path() / "tied", untied = folder.path() / "untied";
+    copy_case(name, tied);
+    copy_changed(name, {{"tie_word_embeddings", false}}, untied);
+    NamedTensors tensors = tensors_of(untied);
+    at::Tensor bias, words;
+    std::erase_if(tensors, [&](const auto& tensor) {
+      if (tensor.first == "cls.predictions.bias") bias = tensor.second;
+      if (tensor.first.ends_with("word_embeddings.weight")) words = tensor.second;
+      return tensor.first.starts_with("cls.predictions.decoder.");
+    });
+    const at::Tensor own = at::linspace(-1, 1, bias.size(0));
+    tensors.emplace_back("cls.predictions.decoder.weight", words.clone());
+    const auto logits = [](const fs::path& model) {
+      const at::NoGradGuard no_grad;
+      return open_model(model.string())->decoder.forward(random_ids(1, 12, 60));
+    };
+    const fs::path file = untied / "model.safetensors";
+    write_tensors(formats::real_file_system(), file, tensors);
+    // An older file of an untied model has the one bias that was shared then.
+    EXPECT_LT(relative_error(logits(untied), logits(tied)), 1e-6) << name;
+    tensors.emplace_back("cls.predictions.decoder.bias", own);
+    write_tensors(formats::real_file_system(), file, tensors);
+    EXPECT_LT(relative_error(logits(untied), logits(tied) + (own - bias)), 1e-6) << name;
+    const LoadReport report = open_model(untied.string())->report;
+    EXPECT_TRUE(any_tells(report.quirks, "cls.predictions.bias is not used")) << name;
+    EXPECT_TRUE(report.unexpected.empty()) << name;
+  }
+}
+
+// Their heads give classes: everything up to them is there, and no logits of tokens.
+TEST(ClassDefaults, ClassifiersHaveNoHeadOfTokens) {
+  struct Case {
+    const char *name, *type, *head;
+  };
+  for (const Case& c : {Case{"gpt2", "GPT2ForSequenceClassification", "score"},
+                        Case{"llama_gqa_tied", "LlamaForSequenceClassification", "score"},
+                        Case{"bert", "BertForTokenClassification", "classifier"}}) {
+    TemporaryFolder folder;
+    const fs::path to = folder.path() / "model";
+    copy_changed(c.name, {{"architectures", {c.type}}}, to);
+    NamedTensors tensors = tensors_of(to);
+    std::erase_if(tensors, [](const auto& tensor) { return tensor.first.starts_with("cls."); });
+    tensors.emplace_back(std::string(c.head) + ".weight", at::randn({2, 32}));
+    write_tensors(formats::real_file_system(), to / "model.safetensors", tensors);
+    const auto model = open_model(to.string());
+    EXPECT_FALSE(model->config().head.present) << c.name;
+    EXPECT_TRUE(any_tells(model->report.warnings, c.type)) << c.name;
+    EXPECT_TRUE(any_tells(model->report.quirks, c.head + std::string(".weight belongs to a head")))
+        << c.name;
+    EXPECT_TRUE(model->report.unexpected.empty() && model->report.missing.empty()) << c.name;
+    const fs::path expected =
+        golden("hf/models/" + std::string(c.name) + "/expected.safetensors");
+    const ReferenceCheck check = check_against(to.string(), expected);
+    EXPECT_TRUE(check.passed) << c.name;
+    EXPECT_GE(check.compared.size(), 5u) << c.name;
+  }
+}
+
+}  // namespace
+}  // namespace phasescope::model
