@@ -23,8 +23,9 @@ struct HalfType {
 
   float round(float x) const { return from(to(x)); }
 };
-inline const HalfType kTypes[] = {{"bfloat16", CudaType::bfloat16, to_bfloat16, from_bfloat16, 0x1p-9},
-                           {"float16", CudaType::float16, to_float16, from_float16, 0x1p-12}};
+inline const HalfType kTypes[] = {
+    {"bfloat16", CudaType::bfloat16, to_bfloat16, from_bfloat16, 0x1p-9},
+    {"float16", CudaType::float16, to_float16, from_float16, 0x1p-12}};
 
 /// Device memory of some values.
 template <typename T>
