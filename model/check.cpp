@@ -12,6 +12,7 @@
 
 #include "formats/error.h"
 #include "formats/safetensors.h"
+#include "formats/tokenizer.h"
 #include "model/capture.h"
 #include "model/forward_inputs.h"
 #include "model/tensor_io.h"
@@ -158,11 +159,13 @@ class Checker {
     }
     if (spec.what.empty()) return;
     const at::Tensor given = read(*group.ids);
+    const std::string where = file_.path().string() + ": " + group.ids->name;
     if (given.is_floating_point()) {
-      throw formats::bad_input("input_ids must hold whole numbers, not floating point",
-                               group.ids->name);
+      throw formats::bad_input("input_ids must hold whole numbers, not floating point", where);
     }
-    const at::Tensor ids = given.to(at::kLong);
+    const at::Tensor ids = given.to(at::kLong).contiguous();
+    formats::check_ids({ids.const_data_ptr<std::int64_t>(), static_cast<std::size_t>(ids.numel())},
+                       model->config().vocab_size, where);
     ForwardOptions forward = options_.forward;
     read_forward_inputs(file_, group.targets.front().prefix, ids, forward);
     const Captured captured = capture(model->decoder, ids, spec, forward);

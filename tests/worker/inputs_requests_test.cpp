@@ -158,11 +158,16 @@ TEST(FilesOfIds, ErrorsNameTheFile) {
   }
   EXPECT_NE(message_of("heads", of_ids({{1, 2}, {3, 999}})).find("out/my_ids.json, list 1"),
             std::string::npos);
-  const std::string fractions = inputs_file("far_ids.safetensors", {});
-  const json params = {{"model", model_folder("rope")}, {"input", {{"inputs", fractions}}}};
-  model::write_tensors(formats::real_file_system(), fractions,
+  const std::string far = inputs_file("far_ids.safetensors", {});
+  const json params = {{"model", model_folder("rope")}, {"input", {{"inputs", far}}}};
+  model::write_tensors(formats::real_file_system(), far,
                        {{"input_ids", at::full({1, 6}, 999, at::kLong)}});
-  EXPECT_NE(message_of("heads", params).find(fractions), std::string::npos);
+  EXPECT_NE(message_of("heads", params).find(far), std::string::npos);
+  model::write_tensors(
+      formats::real_file_system(), far,
+      {{"input_ids", at::full({1, 6}, 999, at::kLong)}, {"logits", at::zeros({1, 6, 256})}});
+  EXPECT_NE(message_of("check", rope_with({{"reference", far}})).find(far + ": input_ids"),
+            std::string::npos);
 }
 
 TEST(FilesOfIds, TheCommandNamesTheFile) {
