@@ -114,6 +114,32 @@ kernels::CudaVariant variant_of(const AttentionProgram& program, at::ScalarType 
         program.tape.state.expand({program.q.size(0), program.k.size(1), -1, -1});
     return kernels::CudaTapeVariant{memory.input(state, type), state.size(-1)};
   }
+  if (program.kind == Kind::fire) {
+    const FireProgram& fire = program.fire;
+    return kernels::FireVariant{.distance = memory.floats(fire.distance),
+                                .length = fire.distance.size(0),
+                                .factor = memory.floats(fire.factor),
+                                .knots = memory.floats(fire.knots),
+                                .segments = fire.slope.size(1),
+                                .slope = memory.floats(fire.slope),
+                                .intercept = memory.floats(fire.intercept),
+                                .head_stride = fire.slope.size(1)};
+  }
+  if (program.kind == Kind::cape) {
+    const CapeProgram& cape = program.cape;
+    kernels::CapeVariant variant;
+    variant.form = cape_form(cape.form);
+    if (cape.values.defined()) {
+      variant.values = memory.floats(cape.values);
+      variant.head_stride = variant.length = cape.values.size(1);
+    }
+    variant.hidden = cape.w1.size(0);
+    variant.w1 = memory.floats(cape.w1);
+    variant.b1 = memory.floats(cape.b1);
+    variant.w2 = memory.floats(cape.w2);
+    variant.b2 = memory.floats(cape.b2);
+    return variant;
+  }
   return kernels::PlainVariant{};
 }
 
@@ -184,6 +210,9 @@ AttentionResult run_forward(const AttentionProgram& program, const at::Tensor& v
   result.lse = at::empty({shape.batch, shape.heads, shape.queries}, at::kFloat);
   outputs.lse = memory.mirror(result.lse.mutable_data_ptr<float>(), result.lse.numel());
   add_probes(probes.outputs(), inputs, memory, outputs);
+  if (const std::size_t bytes = memory.cuda().score_workspace(inputs); bytes > 0) {
+    outputs.score_workspace = memory.allocate(bytes);
+  }
   memory.cuda().forward(inputs, outputs);
   memory.finish();
   auto measured = std::make_shared<const ProbeResult>(probes.take(kernels::kCudaBackend));
@@ -217,16 +246,36 @@ GradientBuffers run_backward(const AttentionProgram& program, const at::Tensor& 
     gradients.d_state = memory.output(
         result.state, {program.q.size(0), program.k.size(1), state.size(2), state.size(3)}, type);
   }
+  // Of an array of a variant; null where it has none.
+  const auto gradient = [&memory](at::Tensor& buffer, const at::Tensor& array) -> float* {
+    if (!array.defined()) return nullptr;
+    buffer = at::empty(array.sizes(), at::kFloat);
+    return memory.mirror(buffer.mutable_data_ptr<float>(), buffer.numel());
+  };
   if (program.kind == Kind::table) {
-    result.values = at::empty(program.table.values.sizes(), at::kFloat);
-    gradients.d_table =
-        memory.mirror(result.values.mutable_data_ptr<float>(), result.values.numel());
-    gradients.d_table_stride = result.values.size(1);
+    gradients.d_table = gradient(result.values, program.table.values);
+    gradients.d_table_stride = program.table.values.size(1);
+  }
+  if (program.kind == Kind::fire) {
+    const FireProgram& fire = program.fire;
+    gradients.fire = {.distance = gradient(result.distance, fire.distance),
+                      .factor = gradient(result.factor, fire.factor),
+                      .slope = gradient(result.slope, fire.slope),
+                      .intercept = gradient(result.intercept, fire.intercept),
+                      .head_stride = fire.slope.size(1)};
+  }
+  if (program.kind == Kind::cape) {
+    const CapeProgram& cape = program.cape;
+    gradients.cape = {.values = gradient(result.values, cape.values),
+                      .head_stride = cape.values.defined() ? cape.values.size(1) : 0,
+                      .w1 = gradient(result.w1, cape.w1),
+                      .b1 = gradient(result.b1, cape.b1),
+                      .w2 = gradient(result.w2, cape.w2),
+                      .b2 = gradient(result.b2, cape.b2)};
   }
   gradients.workspace = memory.allocate(memory.cuda().backward_workspace(inputs));
   memory.cuda().backward(inputs, saved, gradients);
   memory.finish();
-  if (result.values.defined()) result.values = result.values.to(program.table.values.scalar_type());
   return result;
 }
 
@@ -248,8 +297,17 @@ std::string cuda_obstacle(const AttentionProgram& program, const at::Tensor& v) 
     return std::string(at::toString(dtype)) + " has no form in the CUDA kernels";
   }
   if (std::string obstacle = fused_obstacle(program, v); !obstacle.empty()) return obstacle;
-  if (program.kind == Kind::cape || program.kind == Kind::fire) {
-    return std::string(name_of(program.kind)) + " has no form in the CUDA kernels";
+  const std::int64_t heads = program.q.size(1);
+  if (program.kind == Kind::cape) {
+    const std::int64_t units = program.cape.w1.size(0);
+    if (units > kernels::kCudaHiddenUnits ||
+        kernels::cuda_cape_bytes(heads, units) > kernels::kCudaSharedBytes) {
+      return "a correction of " + std::to_string(heads) + " heads by " + std::to_string(units) +
+             " hidden units has no form in the CUDA kernels";
+    }
+  }
+  if (program.kind == Kind::fire && program.fire.slope.size(1) > kernels::kCudaSegments) {
+    return "a network of more than 63 knots has no form in the CUDA kernels";
   }
   const std::int64_t width = program.q.size(-1);
   if (width % 8 != 0 || width > kLongestHead || v.size(-1) != width) {

@@ -10,6 +10,8 @@
 #include <sstream>
 #include <string>
 
+#include "kernels/scratch.h"
+
 namespace phasescope::worker {
 namespace {
 
@@ -47,6 +49,7 @@ CallTime time_of(const Preparation& prepare) {
 }
 
 double peak_mb_of(const std::function<void()>& call) {
+  kernels::release_scratch();
   malloc_trim(0);  // memory that was freed and kept for the next call would not be seen again
   std::ofstream("/proc/self/clear_refs") << "5";  // the peak starts again from the present size
   const double before = status_mb("VmRSS");

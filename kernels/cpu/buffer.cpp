@@ -5,6 +5,8 @@
 #include <mutex>
 #include <utility>
 
+#include "kernels/scratch.h"
+
 namespace phasescope::kernels {
 namespace {
 
@@ -37,6 +39,13 @@ KeptBuffer::KeptBuffer(std::int64_t size) : size_(size) {
     block.size = 0;
   }
   buffer_ = FloatBuffer(size);
+}
+
+void release_scratch() {
+  Kept& block = kept();
+  const std::lock_guard lock(block.mutex);
+  block.buffer = FloatBuffer();
+  block.size = 0;
 }
 
 KeptBuffer::~KeptBuffer() {

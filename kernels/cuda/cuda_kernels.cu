@@ -36,6 +36,9 @@ class Kernels final : public CudaKernels {
                 const CudaGradients& gradients) const override {
     cuda_attention_backward(attention, saved, gradients);
   }
+  std::size_t score_workspace(const CudaAttention& attention) const override {
+    return cuda_score_workspace(attention);
+  }
   std::size_t bucket_workspace(const CudaAttention& attention) const override {
     return cuda_bucket_workspace(attention);
   }

@@ -27,6 +27,7 @@ class CudaKernels {
   virtual void forward(const CudaAttention& attention, const CudaForwardOutputs& outputs) const = 0;
   virtual void backward(const CudaAttention& attention, const CudaSavedForward& saved,
                         const CudaGradients& gradients) const = 0;
+  virtual std::size_t score_workspace(const CudaAttention& attention) const = 0;
   virtual std::size_t bucket_workspace(const CudaAttention& attention) const = 0;
   virtual std::size_t backward_workspace(const CudaAttention& attention) const = 0;
 };

@@ -5,9 +5,9 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <set>
+#include <new>
 #include <string>
+#include <vector>
 
 #include "attention_keeper.h"
 #include "encoding_variants.h"
@@ -81,40 +81,56 @@ at::Tensor weighted_sum(const at::Tensor& out) {
   return (out.to(at::kDouble) * weights).sum();
 }
 
-TEST_F(CudaBackend, GivesGradientsOfTables) {
-  const auto layer = first_layer(*tiny_model({"kerple", "kerple_log", Json::object()},
-                                             at::kBFloat16), 65);
-  const auto gradient = [&](at::ScalarType dtype, Backend backend) {
-    AttentionProgram program = in_dtype(layer->program(), dtype);
-    program.table.values = program.table.values.detach().clone().requires_grad_();
-    const AttentionResult result = attention(program, layer->v().to(dtype), {.backend = backend});
-    weighted_sum(result.out).backward();
-    return program.table.values.grad();
+// What a variant has beside q, k and v.
+struct Operand {
+  std::string encoding;
+  Json options;
+  std::string name;
+  at::Tensor& (*of)(AttentionProgram& program);
+};
+
+std::vector<Operand> operands() {
+  const Json none = Json::object(), near = {{"threshold", 20.5}};
+  using Program = AttentionProgram;
+  return {
+      {"kerple_log", none, "values", [](Program& p) -> at::Tensor& { return p.table.values; }},
+      {"tape", none, "state", [](Program& p) -> at::Tensor& { return p.tape.state; }},
+      {"fire", near, "slope", [](Program& p) -> at::Tensor& { return p.fire.slope; }},
+      {"fire", near, "intercept", [](Program& p) -> at::Tensor& { return p.fire.intercept; }},
+      {"fire", near, "distance", [](Program& p) -> at::Tensor& { return p.fire.distance; }},
+      {"fire", near, "factor", [](Program& p) -> at::Tensor& { return p.fire.factor; }},
+      {"cape", none, "values", [](Program& p) -> at::Tensor& { return p.cape.values; }},
+      {"cape", none, "w1", [](Program& p) -> at::Tensor& { return p.cape.w1; }},
+      {"cape", none, "b1", [](Program& p) -> at::Tensor& { return p.cape.b1; }},
+      {"cape", none, "w2", [](Program& p) -> at::Tensor& { return p.cape.w2; }},
   };
-  const at::Tensor exact = gradient(at::kDouble, Backend::plain);
-  const double plain = difference(gradient(at::kBFloat16, Backend::plain), exact);
-  const double rounding = exact.abs().max().item<double>() * epsilon(at::kBFloat16);
-  EXPECT_LE(difference(gradient(at::kBFloat16, Backend::cuda_unverified), exact),
-            2 * plain + rounding);
 }
 
-TEST_F(CudaBackend, GivesGradientsOfPositionStates) {
-  const auto layer = first_layer(*tiny_model({"tape", "tape", Json::object()}, at::kBFloat16), 65);
-  const auto gradient = [&](at::ScalarType dtype, Backend backend) {
-    AttentionProgram program = in_dtype(layer->program(), dtype);
-    program.tape.state = program.tape.state.detach().clone().requires_grad_();
-    KernelNames kernels;
-    const AttentionResult result =
-        attention(program, layer->v().to(dtype), {.backend = backend, .kernels = &kernels});
-    EXPECT_EQ(kernels.begin()->starts_with("cuda"), backend == Backend::cuda_unverified);
-    (weighted_sum(result.out) + weighted_sum(result.state)).backward();
-    return program.tape.state.grad();
-  };
-  const at::Tensor exact = gradient(at::kDouble, Backend::plain);
-  const double plain = difference(gradient(at::kBFloat16, Backend::plain), exact);
-  const double rounding = exact.abs().max().item<double>() * epsilon(at::kBFloat16);
-  EXPECT_LE(difference(gradient(at::kBFloat16, Backend::cuda_unverified), exact),
-            2 * plain + rounding);
+// Held against the CPU's kernel in float32 on the same rounded inputs: bfloat16 keeps 8 bits of the
+// gradient that comes in. How near to float64 the sums are is held by the kernels' own tests.
+TEST_F(CudaBackend, GivesGradientsOfEveryOperand) {
+  for (const Operand& operand : operands()) {
+    const auto layer = first_layer(
+        *tiny_model({operand.encoding, operand.encoding, operand.options}, at::kBFloat16), 65);
+    const auto gradient = [&](at::ScalarType dtype, Backend backend, const std::string& kernel) {
+      AttentionProgram program = in_dtype(layer->program(), dtype);
+      at::Tensor& leaf = operand.of(program);
+      leaf = leaf.detach().clone().requires_grad_();
+      KernelNames kernels;
+      const AttentionResult result =
+          attention(program, layer->v().to(dtype), {.backend = backend, .kernels = &kernels});
+      EXPECT_EQ(joined(kernels), kernel) << operand.encoding << " " << operand.name;
+      at::Tensor sum = weighted_sum(result.out);
+      if (result.state.defined()) sum = sum + weighted_sum(result.state);
+      sum.backward();
+      return leaf.grad();
+    };
+    const at::Tensor exact = gradient(at::kFloat, Backend::fused, fused_kernel_name());
+    const at::Tensor ours = gradient(at::kBFloat16, Backend::cuda_unverified, "cuda-unverified");
+    const double largest = exact.abs().max().item<double>();
+    ASSERT_GT(largest, 0) << operand.encoding << " " << operand.name;
+    EXPECT_LT(difference(ours, exact), 0.03 * largest) << operand.encoding << " " << operand.name;
+  }
 }
 
 // Windows, padding and soft caps cross to the device too, and every probe comes back.
@@ -227,6 +243,7 @@ class NoDevice final : public kernels::CudaKernels {
   void forward(const kernels::CudaAttention&, const kernels::CudaForwardOutputs&) const override {}
   void backward(const kernels::CudaAttention&, const kernels::CudaSavedForward&,
                 const kernels::CudaGradients&) const override {}
+  std::size_t score_workspace(const kernels::CudaAttention&) const override { return 0; }
   std::size_t bucket_workspace(const kernels::CudaAttention&) const override { return 0; }
   std::size_t backward_workspace(const kernels::CudaAttention&) const override { return 0; }
 };
