@@ -58,6 +58,49 @@ at::Tensor read_cells(const formats::SafetensorsFile& file, const std::string& n
   return cut.dim() == 3 ? cut.slice(0, 0, ids.size(0)) : cut;
 }
 
+// The mask of pairs that all texts have: (N, N) of (B, N, N) bool.
+at::Tensor common_mask(const at::Tensor& masks, const std::string& name,
+                       const formats::SafetensorsFile& file) {
+  if (!masks.eq(masks.slice(0, 0, 1)).all().item<bool>()) {
+    throw formats::bad_input(name + " must be the same for all texts of a batch",
+                             file.path().string(), "give one text at a time");
+  }
+  return masks[0].contiguous();
+}
+
+// A mask with a row for each query. Undefined where `name` has none.
+at::Tensor read_pair_mask(const formats::SafetensorsFile& file, const std::string& name,
+                          std::int64_t rows, std::int64_t columns) {
+  const formats::TensorEntry* entry = file.find(name);
+  if (entry == nullptr || entry->shape.size() < 3) return {};
+  at::Tensor mask = read_tensor(file, *entry);
+  if (mask.dim() == 4 && mask.size(1) == 1) mask = mask.squeeze(1);
+  if (mask.dim() != 3 || mask.size(1) < columns || mask.size(2) < columns ||
+      (mask.size(0) != 1 && mask.size(0) < rows)) {
+    throw formats::bad_input(name + " must be (B, N), (B, N, N) or (B, 1, N, N)",
+                             file.path().string());
+  }
+  mask = mask.slice(0, 0, rows).slice(1, 0, columns).slice(2, 0, columns);
+  // A float mask is added to the scores: 0 for what is seen. Others say 1 for it.
+  const at::Tensor seen = mask.is_floating_point() ? mask.eq(0) : mask.ne(0);
+  return common_mask(seen, name, file);
+}
+
+// The model's own mask within each document. Undefined where there are no documents.
+at::Tensor document_mask(const formats::SafetensorsFile& file, const std::string& name,
+                         const at::Tensor& ids, const ModelConfig& config) {
+  const at::Tensor document = read_ids(file, name, ids.size(0), ids.size(1));
+  if (!document.defined()) return {};
+  if (config.attention.window > 0 || config.encoder_layers > 0) {
+    throw formats::bad_input(
+        "documents are read by models without windows and with one stack alone",
+        file.path().string(), "give attention_mask as (B, 1, N, N)");
+  }
+  at::Tensor seen = document.unsqueeze(2) == document.unsqueeze(1);
+  if (config.attention.causal) seen = seen.tril();
+  return common_mask(seen, name, file);
+}
+
 }  // namespace
 
 void place_cells(const Encoding& encoding, ForwardOptions& options) {
@@ -79,7 +122,8 @@ void place_cells(const Encoding& encoding, ForwardOptions& options) {
 }
 
 void read_forward_inputs(const formats::SafetensorsFile& file, const std::string& prefix,
-                         const at::Tensor& ids, ForwardOptions& options) {
+                         const at::Tensor& ids, const ModelConfig& config,
+                         ForwardOptions& options) {
   const auto read = [&](const char* name) {
     return read_ids(file, prefix + name, ids.size(0), ids.size(1));
   };
@@ -91,8 +135,19 @@ void read_forward_inputs(const formats::SafetensorsFile& file, const std::string
   }
   options.grid_positions = read_cells(file, prefix + "grid_positions", ids);
   options.layer_position_ids = read_layer_ids(file, prefix, ids.size(1));
-  const at::Tensor mask = read("attention_mask");
-  if (mask.defined() && mask.eq(0).any().item<bool>()) options.key_mask = mask;
+  options.mask = read_pair_mask(file, prefix + "attention_mask", ids.size(0), ids.size(1));
+  if (!options.mask.defined()) {
+    const at::Tensor mask = read("attention_mask");
+    if (mask.defined() && mask.eq(0).any().item<bool>()) options.key_mask = mask;
+  }
+  const at::Tensor documents = document_mask(file, prefix + "document_ids", ids, config);
+  if (documents.defined()) {
+    options.mask = options.mask.defined() ? options.mask & documents : documents;
+  }
+  if (options.mask.defined() && config.encoder_layers > 0) {
+    throw formats::bad_input("a mask of pairs is read by models with one stack alone",
+                             file.path().string());
+  }
   options.token_types = read("token_type_ids");
   const std::string decoder = prefix + "decoder_input_ids";
   if (const formats::TensorEntry* entry = file.find(decoder)) {

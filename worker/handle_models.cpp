@@ -276,12 +276,13 @@ bool wants_ids(const json& params) {
 }
 
 // What an inputs file holds beside the ids.
-void add_inputs(const json& params, const at::Tensor& ids, model::ForwardOptions& options) {
+void add_inputs(const json& params, const at::Tensor& ids, const model::ModelConfig& config,
+                model::ForwardOptions& options) {
   const json input = params.value("input", json::object());
   if (!input.contains("inputs") || !input["inputs"].is_string()) return;
   const std::string path = input["inputs"];
   if (path.empty()) return;  // the tensors came with the request
-  model::read_forward_inputs(formats::SafetensorsFile::open(path), "", ids, options);
+  model::read_forward_inputs(formats::SafetensorsFile::open(path), "", ids, config, options);
 }
 
 model::CaptureSpec capture_spec(const json& params) {
@@ -306,7 +307,7 @@ Reply capture(const json& params, RequestContext& context) {
   const at::Tensor ids = batch_of(texts);
   model::ForwardOptions options;
   options.backend = backend_of(params);
-  add_inputs(params, ids, options);
+  add_inputs(params, ids, model->config(), options);
   options.progress = [&context](double done) { context.progress(done, "reading the text"); };
   options.cancelled = [&context] { return context.cancelled(); };
   const model::Captured captured =

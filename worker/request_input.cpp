@@ -70,12 +70,16 @@ class FileInputs {
   FileInputs(const formats::SafetensorsFile& file, const at::Tensor& ids, const model::Model& model)
       : decoder_(model.decoder), config_(model.config()), encoding_(model.encoding()) {
     const model::ModelConfig& config = config_;
-    model::read_forward_inputs(file, "", ids, options_);
+    model::read_forward_inputs(file, "", ids, config, options_);
     model::place_cells(encoding_, options_);
     if (options_.token_types.defined() && config.embedding.token_types == 0 &&
         options_.token_types.ne(0).any().item<bool>()) {
       throw formats::bad_input("this model has no token types", "token_type_ids",
                                "leave them out, or all 0");
+    }
+    if (options_.mask.defined()) {
+      throw formats::bad_input("masks of pairs and documents are read by capture and check alone",
+                               "attention_mask");
     }
     if (options_.layer_position_ids.defined()) {
       throw formats::bad_input(
