@@ -75,6 +75,11 @@ AttentionProgram as_computed(const AttentionProgram& program, bool fused) {
   return fused && narrow ? in_dtype(program, at::kFloat) : program;
 }
 
+// Of the plain twins, with the reason that the pass gave; `kernel` is what ran there.
+std::string plain_name(const std::string& kernel) {
+  return kernel.starts_with("plain") ? kernel : "plain";
+}
+
 }  // namespace
 
 LayerAttention::LayerAttention(std::int64_t layer, AttentionProgram program, at::Tensor v,
@@ -146,7 +151,10 @@ ProbeResult LayerAttention::probe(const ProbeRequest& request) const {
   const at::NoGradGuard no_grad;
   check_probes(request);
   if (measured_.result && measured_.request == request) return *measured_.result;
-  return use_fused() ? fused_probe(*this, request) : plain_probe(*this, request);
+  if (use_fused()) return fused_probe(*this, request);
+  ProbeResult result = plain_probe(*this, request);
+  result.kernel = plain_name(kernel_);
+  return result;
 }
 
 MapResult LayerAttention::map(const MapRequest& request) const {
@@ -160,7 +168,10 @@ MapResult LayerAttention::map(const MapRequest& request) const {
   }
   const bool streams =
       request.quantity == MapQuantity::weight || request.quantity == MapQuantity::score;
-  return use_fused() && streams ? fused_map(*this, request) : plain_map(*this, request);
+  if (use_fused() && streams) return fused_map(*this, request);
+  MapResult result = plain_map(*this, request);
+  result.kernel = plain_name(kernel_);
+  return result;
 }
 
 }  // namespace phasescope::model

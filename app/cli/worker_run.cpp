@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <set>
 
 #include "protocol/model_reading.h"
 
@@ -39,6 +40,17 @@ void set_command(json& value, const std::string& command) {
   }
   if (!value.is_structured()) return;
   for (json& item : value) set_command(item, command);
+}
+
+// What ran attention where it was not what was asked for: "plain (Double has no fused form)".
+void add_fallbacks(const json& value, std::set<std::string>& kernels) {
+  if (!value.is_structured()) return;
+  if (value.is_object() && value.contains("text_hash") && value.contains("kernel") &&
+      value["kernel"].is_string()) {
+    const std::string kernel = value["kernel"];
+    if (kernel.find("plain (") != std::string::npos) kernels.insert(kernel);
+  }
+  for (const json& item : value) add_fallbacks(item, kernels);
 }
 
 // Without the settings that a name may carry.
@@ -91,6 +103,11 @@ protocol::Reply WorkerRun::call(const std::string& method, json params) {
   }
   show_progress(0, "");
   set_command(reply.result, command_);
+  std::set<std::string> fallbacks;
+  add_fallbacks(reply.result, fallbacks);
+  for (const std::string& kernel : fallbacks) {
+    if (told_.insert(kernel).second) say("attention ran " + kernel);
+  }
   return reply;
 }
 

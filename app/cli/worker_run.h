@@ -26,7 +26,7 @@ class WorkerRun : public Run {
   CommonOptions common_;
   std::string command_;
   bool bar_shown_ = false;
-  std::set<std::string> told_;  // of which models
+  std::set<std::string> told_;  // hidden folders and fallbacks
   std::unique_ptr<protocol::WorkerClient> client_;
 };
 

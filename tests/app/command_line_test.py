@@ -101,6 +101,16 @@ class Names(InAFolder):
         self.assertEqual(phasescope("info", "tapa", folder=self.folder).stderr, "")
         self.assertEqual(phasescope("info", "rope", "--quiet", folder=self.folder).stderr, "")
 
+    def test_a_fallback_of_attention_is_told_of_once(self):
+        for verb in ("heads", "map"):
+            asked = [verb, "rope", "--prompt", "a few words", "--json"]
+            self.assertEqual(phasescope(*asked).stderr, "")
+            done = phasescope(*asked, "--dtype", "f64")
+            self.assertEqual(done.stderr, "attention ran plain (Double has no fused form)\n")
+            self.assertIn('"plain (Double has no fused form)"', done.stdout)
+            self.assertEqual(phasescope(*asked, "--dtype", "f64", "--backend", "plain").stderr, "")
+            self.assertEqual(phasescope(*asked, "--dtype", "f64", "--quiet").stderr, "")
+
 
 class Bytes(InAFolder):
     def test_a_model_of_bytes_reads_any_bytes(self):

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <iterator>
 #include <limits>
 
 #include "kernels/cpu/targets.h"
@@ -116,7 +117,7 @@ TEST_P(EveryVariant, IsRightAtEverySize) {
     Problem problem{GetParam()};
     const bool large = size == 1000;
     const std::int64_t group = large ? 1 : kGroups[n % 3];
-    problem.shape = {1, group, 1, size, size, large ? 16 : kDims[n % 7]};
+    problem.shape = {1, group, 1, size, size, large ? 16 : kDims[n % std::size(kDims)]};
     expect_right(problem);
     ++n;
   }
