@@ -51,6 +51,8 @@ struct ForwardOptions {
   // (B, M) int64, what the decoder of an encoder-decoder reads; where undefined it reads the text
   // itself, one token later.
   at::Tensor decoder_ids;
+  // (B, N) int64, of texts packed into one: a query sees the keys of its own document alone.
+  at::Tensor document_ids;
   // (N, N) bool, true where a query (row) sees a key; runs plain. Causal where undefined.
   at::Tensor mask;
   // (layers, N) int64: what an encoding that draws its positions layer by layer takes in their

@@ -58,10 +58,12 @@ struct PositionState {
 // The score is scale * q.k.
 struct PlainProgram {};
 // scale * q.k + values[h][lambda - first_distance]; values (H, L). With first_distance 0 a negative
-// distance reads its absolute value. Every distance in use must be there.
+// distance reads its absolute value. Every distance in use must be there. With `multiplies` the
+// score is scale * q.k * values[...] in place of the sum.
 struct TableProgram {
   at::Tensor values;
   std::int64_t first_distance = 0;  // <= 0
+  bool multiplies = false;
 };
 // TAPA: scale_content * qA.kA * cos(power[|lambda|] * phase); see kernels/attention.h.
 struct TapaProgram {
@@ -79,7 +81,9 @@ struct TapeProgram {
 struct CapeProgram {
   enum class Form { concat_residual, concat, add_residual, content };
   Form form = Form::concat_residual;
-  at::Tensor values;          // (H, L) base bias by distance; undefined for `content`
+  // (H, L) base bias by distance; undefined for `content`, and where the program's FireProgram is
+  // the base.
+  at::Tensor values;
   at::Tensor w1, b1, w2, b2;  // (D, in), (D), (H, D), (H)
 };
 // FIRE past its threshold: `term` is its definition, and these say the same to the fused kernel,
@@ -119,8 +123,8 @@ struct AttentionProgram {
   TapaProgram tapa;
   TapeProgram tape;
   CapeProgram cape;
-  FireProgram fire;
-  TermProgram term;  // also set where `kind` is fire
+  FireProgram fire;  // also the base of cape, past fire's threshold
+  TermProgram term;  // also set where `kind` is fire, or cape over it
   Positions positions;
   // Added to the score of query i and key j: bias_j - bias_i, where rounding has made a bias that
   // is no function of the distance. (B or 1, H, N); undefined for none.
@@ -131,6 +135,7 @@ struct AttentionProgram {
   std::int64_t window = 0;     // a query sees keys less than this many tokens away; 0: all
   at::Tensor key_mask = {};    // (B, M) bool, false for padding, which nothing sees
   bool padding_added = false;  // AttentionConfig::padding is "added"
+  at::Tensor documents = {};   // (B, N) int64: a query sees the keys of its own document alone
   at::Tensor mask;  // (N, M) bool, true where a query sees a key; replaces `causal` and `window`
 };
 
