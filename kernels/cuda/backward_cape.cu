@@ -14,31 +14,32 @@ void launch_strip(const CudaAttention& a, const CapeGradientLaunch& parameters) 
   const dim3 keys{tiles_of(a.shape.keys), static_cast<unsigned>(a.shape.kv_heads), 1};
   const dim3 queries{tiles_of(strip.last - strip.first), heads, 1};
   if (queries.x > 0) launch_scores<T, D>(a, scores);
-  launch(&cape_dv_kernel<T, D>, keys, kThreads, PairLayout<D, StoredScore>::kBytes, a.stream,
-         parameters);
-  launch(&cape_gradients_kernel, dim3{tile_distances(a.shape), 1, 1}, kThreads,
+  launch("cape dv", &cape_dv_kernel<T, D>, keys, kThreads, PairLayout<D, StoredScore>::kBytes,
+         a.stream, parameters);
+  launch("cape gradients", &cape_gradients_kernel, dim3{tile_distances(a.shape), 1, 1}, kThreads,
          static_cast<int>(cuda_cape_bytes(a.shape.heads, parameters.network.cape.hidden)), a.stream,
          parameters);
   if (queries.x > 0) {
-    launch(&cape_dq_kernel<T, D>, queries, kThreads, kTileBytes<D>, a.stream, parameters);
+    launch("cape dq", &cape_dq_kernel<T, D>, queries, kThreads, kTileBytes<D>, a.stream,
+           parameters);
   }
-  launch(&cape_dk_kernel<T, D>, keys, kThreads, kTileBytes<D>, a.stream, parameters);
+  launch("cape dk", &cape_dk_kernel<T, D>, keys, kThreads, kTileBytes<D>, a.stream, parameters);
 }
 
 void launch_joins(const CudaAttention& a, const CapeJoinLaunch& parameters) {
   const CapeNetwork& net = parameters.network;
   const unsigned heads = static_cast<unsigned>(net.heads);
   const std::int64_t hidden = net.cape.hidden;
-  launch(&cape_join_kernel,
+  launch("cape join", &cape_join_kernel,
          dim3{blocks_of(net.distances), static_cast<unsigned>(hidden) + heads, 1}, kThreads, 0,
          a.stream, parameters);
   if (parameters.to.values) {
-    launch(&cape_values_kernel, dim3{blocks_of(net.cape.length), heads, 1}, kThreads, 0, a.stream,
-           parameters);
+    launch("cape values", &cape_values_kernel, dim3{blocks_of(net.cape.length), heads, 1}, kThreads,
+           0, a.stream, parameters);
   }
   const std::int64_t numbers = hidden * std::max(net.layout.width, net.heads);
-  launch(&cape_weights_kernel, dim3{static_cast<unsigned>(numbers), 4, 1}, kThreads, kThreads * 8,
-         a.stream, parameters);
+  launch("cape weights", &cape_weights_kernel, dim3{static_cast<unsigned>(numbers), 4, 1}, kThreads,
+         kThreads * 8, a.stream, parameters);
 }
 
 }  // namespace

@@ -12,11 +12,12 @@ template <typename T, int D>
 void launch_fire(const CudaAttention& a, const FireVariant& fire,
                  const BackwardLaunch<FireScore>& parameters) {
   const unsigned heads = static_cast<unsigned>(a.shape.heads);
-  launch(&attention_pieces_kernel<T, D>, dim3{tile_distances(a.shape), heads, 1}, kThreads,
-         PairLayout<D, FireScore>::kBytesWithPairs + kBlockSumBytes, a.stream, parameters);
+  launch("pieces", &attention_pieces_kernel<T, D>, dim3{tile_distances(a.shape), heads, 1},
+         kThreads, PairLayout<D, FireScore>::kBytesWithPairs + kBlockSumBytes, a.stream,
+         parameters);
   const std::int64_t entries =
       std::max({fire.length, a.shape.queries, a.shape.heads * fire.segments});
-  launch(&attention_fire_kernel, dim3{blocks_of(entries), 3, 1}, kThreads, 0, a.stream,
+  launch("fire", &attention_fire_kernel, dim3{blocks_of(entries), 3, 1}, kThreads, 0, a.stream,
          FireLaunch{a.shape, fire, parameters.diagonals, parameters.factors, parameters.pieces,
                     parameters.gradients.fire});
 }

@@ -28,11 +28,13 @@ __global__ void __launch_bounds__(kThreads)
 template <typename T, int D>
 void launch_table(const CudaAttention& a, const BackwardLaunch<TableScore>& parameters) {
   const unsigned heads = static_cast<unsigned>(a.shape.heads);
-  launch(&attention_diagonals_kernel<T, D, TableScore>, dim3{tile_distances(a.shape), heads, 1},
-         kThreads, PairLayout<D, TableScore>::kBytesWithPairs, a.stream, parameters);
+  launch("diagonals", &attention_diagonals_kernel<T, D, TableScore>,
+         dim3{tile_distances(a.shape), heads, 1}, kThreads,
+         PairLayout<D, TableScore>::kBytesWithPairs, a.stream, parameters);
   const auto& table = std::get<TableVariant>(a.variant);
   const CudaGradients& to = parameters.gradients;
-  launch(&attention_table_kernel, dim3{blocks_of(table.length), heads, 1}, kThreads, 0, a.stream,
+  launch("table", &attention_table_kernel, dim3{blocks_of(table.length), heads, 1}, kThreads, 0,
+         a.stream,
          TableLaunch{a.shape, table, parameters.diagonals, to.d_table, to.d_table_stride});
 }
 

@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kThreads)
 
 void launch_buckets(const CudaAttention& a, const CudaForwardOutputs& outputs) {
   launch(
-      &attention_buckets_kernel,
+      "buckets", &attention_buckets_kernel,
       dim3{static_cast<unsigned>(outputs.buckets.count),
            static_cast<unsigned>(a.shape.heads * a.shape.batch), 1},
       kThreads, kThreads * 32, a.stream,

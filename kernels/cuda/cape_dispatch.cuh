@@ -34,8 +34,8 @@ void launch_network(const CudaAttention& a, const CapeLaunch& parameters) {
   // Whole tiles: rows past the last query are read too, and what they hold must be numbers.
   const unsigned tiles = tiles_of(parameters.content.last - parameters.content.first);
   const unsigned blocks = tiles * (kRows / Block::kQueries) * tiles_of(a.shape.keys);
-  launch(&cape_network_kernel<kUnits>, dim3{blocks, 1, 1}, kThreads, Block::bytes(a.shape.heads),
-         a.stream, parameters);
+  launch("cape network", &cape_network_kernel<kUnits>, dim3{blocks, 1, 1}, kThreads,
+         Block::bytes(a.shape.heads), a.stream, parameters);
 }
 
 /// The strip's scores, of which there are some.
@@ -43,8 +43,9 @@ template <typename T, int D>
 void launch_scores(const CudaAttention& a, const CapeLaunch& parameters) {
   const Strip& strip = parameters.content;
   const unsigned tiles = tiles_of(strip.last - strip.first) * tiles_of(a.shape.keys);
-  launch(&cape_content_kernel<T, D>, dim3{tiles, static_cast<unsigned>(a.shape.heads), 1}, kThreads,
-         2 * kTileBytes<D>, a.stream, parameters);
+  launch("cape content", &cape_content_kernel<T, D>,
+         dim3{tiles, static_cast<unsigned>(a.shape.heads), 1}, kThreads, 2 * kTileBytes<D>,
+         a.stream, parameters);
   if (parameters.network.cape.hidden <= 32) {
     launch_network<32>(a, parameters);
   } else {

@@ -32,8 +32,9 @@ __global__ void __launch_bounds__(kThreads)
 
 void launch_cape_tables(const CudaAttention& a, const CapeNetwork& network) {
   const std::int64_t rows = network.cape.hidden + network.heads;
-  launch(&cape_tables_kernel, dim3{blocks_of(network.distances), static_cast<unsigned>(rows), 1},
-         kThreads, 0, a.stream, network);
+  launch("cape tables", &cape_tables_kernel,
+         dim3{blocks_of(network.distances), static_cast<unsigned>(rows), 1}, kThreads, 0, a.stream,
+         network);
 }
 
 }  // namespace phasescope::kernels::cuda

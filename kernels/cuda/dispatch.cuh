@@ -59,8 +59,9 @@ void launch_distances(const CudaAttention& a, const CudaForwardOutputs& outputs,
   BackwardLaunch<Score> pairs{problem, {}, {}, nullptr, nullptr, nullptr, nullptr};
   pairs.saved.lse = outputs.lse;
   const unsigned heads = static_cast<unsigned>(a.shape.heads);
-  launch(&attention_distances_kernel<T, D, Score>, dim3{tile_distances(a.shape), heads, batch},
-         kThreads, PairLayout<D, Score, false>::kBytesWithPairs, a.stream,
+  launch("distances", &attention_distances_kernel<T, D, Score>,
+         dim3{tile_distances(a.shape), heads, batch}, kThreads,
+         PairLayout<D, Score, false>::kBytesWithPairs, a.stream,
          DistancesLaunch<Score>{pairs, static_cast<DistanceSums*>(outputs.workspace)});
 }
 
@@ -70,7 +71,7 @@ void launch_forward(const CudaAttention& a, const ForwardLaunch<Score>& paramete
   const auto kernel = wants_probes(parameters.outputs.rows)
                           ? &attention_forward_kernel<T, D, AllProbes, Score>
                           : &attention_forward_kernel<T, D, NoProbes, Score>;
-  launch(kernel, grid, kThreads, ForwardLayout<D, Score>::kBytes, a.stream, parameters);
+  launch("forward", kernel, grid, kThreads, ForwardLayout<D, Score>::kBytes, a.stream, parameters);
 }
 
 template <DeviceScore Score>
@@ -92,8 +93,8 @@ template <typename T>
 void launch_delta(const CudaAttention& a, const CudaSavedForward& saved, int state_dim,
                   float* delta) {
   const std::int64_t blocks = (delta_size(a.shape) + 3) / 4;
-  launch(&attention_delta_kernel<T>, dim3{static_cast<unsigned>(blocks), 1, 1}, kThreads, 0,
-         a.stream, DeltaLaunch<T>{a.shape, state_dim, saved, delta});
+  launch("delta", &attention_delta_kernel<T>, dim3{static_cast<unsigned>(blocks), 1, 1}, kThreads,
+         0, a.stream, DeltaLaunch<T>{a.shape, state_dim, saved, delta});
 }
 
 /// `finish` is called like with_type_and_dim's, with the parameters too, once dq, dk and dv are
@@ -115,10 +116,12 @@ void backward_with(const CudaAttention& a, const CudaSavedForward& saved,
     if (a.shape.queries > 0) {
       launch_delta<T>(a, saved, static_cast<int>(parameters.problem.state_dim), delta);
       const dim3 grid{tiles_of(a.shape.queries), static_cast<unsigned>(a.shape.heads), batch};
-      launch(&attention_dq_kernel<T, kDim, Score>, grid, kThreads, kBytes, a.stream, parameters);
+      launch("dq", &attention_dq_kernel<T, kDim, Score>, grid, kThreads, kBytes, a.stream,
+             parameters);
     }
     const dim3 grid{tiles_of(a.shape.keys), static_cast<unsigned>(a.shape.kv_heads), batch};
-    launch(&attention_dkv_kernel<T, kDim, Score>, grid, kThreads, kBytes, a.stream, parameters);
+    launch("dkv", &attention_dkv_kernel<T, kDim, Score>, grid, kThreads, kBytes, a.stream,
+           parameters);
     finish(type, dim, parameters);
   });
 }

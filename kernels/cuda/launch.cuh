@@ -17,10 +17,12 @@ class NvtxRange {
   NvtxRange& operator=(const NvtxRange&) = delete;
 };
 
-/// Enqueues a kernel of one parameter, a plain struct, with dynamic shared memory.
+/// Enqueues a kernel of one parameter, a plain struct, with dynamic shared memory, in a range of
+/// that name.
 template <class Parameters>
-void launch(void (*kernel)(Parameters), const dim3& grid, int threads, int shared_bytes,
-            void* stream, const Parameters& parameters) {
+void launch(const char* name, void (*kernel)(Parameters), const dim3& grid, int threads,
+            int shared_bytes, void* stream, const Parameters& parameters) {
+  const NvtxRange range(name);
   PHASESCOPE_CUDA(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
   kernel<<<grid, threads, shared_bytes, static_cast<cudaStream_t>(stream)>>>(parameters);

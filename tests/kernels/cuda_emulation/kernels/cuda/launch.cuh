@@ -16,8 +16,8 @@ class NvtxRange {
 };
 
 template <class Parameters>
-void launch(void (*kernel)(Parameters), const dim3& grid, int threads, int shared_bytes, void*,
-            const Parameters& parameters) {
+void launch(const char*, void (*kernel)(Parameters), const dim3& grid, int threads,
+            int shared_bytes, void*, const Parameters& parameters) {
   emulation::run_kernel({grid.x, grid.y, grid.z}, static_cast<unsigned>(threads),
                         static_cast<std::size_t>(shared_bytes), [&] { kernel(parameters); });
 }
