@@ -36,8 +36,11 @@ class DeviceMemory {
   void* allocate(std::size_t bytes) {
     allocated_.push_back(nullptr);  // room first: what was allocated must not be lost
     allocated_.back() = cuda_.allocate(bytes);
+    bytes_ += bytes;
     return allocated_.back();
   }
+  // Of all that was allocated.
+  std::size_t bytes() const { return bytes_; }
 
   template <typename T>
   const T* copy(const T* host, std::int64_t count) {
@@ -93,6 +96,7 @@ class DeviceMemory {
   const kernels::CudaKernels& cuda_;
   std::vector<void*> allocated_;
   std::vector<Returning> returning_;
+  std::size_t bytes_ = 0;
 };
 
 kernels::CudaVariant variant_of(const AttentionProgram& program, at::ScalarType type,
@@ -148,8 +152,7 @@ kernels::CudaAttention inputs_of(const AttentionProgram& program, const at::Tens
   const at::ScalarType type = v.scalar_type();
   kernels::CudaAttention inputs;
   inputs.shape = shape_of(program, v);
-  inputs.type =
-      type == at::kHalf ? kernels::CudaType::float16 : kernels::CudaType::bfloat16;
+  inputs.type = type == at::kHalf ? kernels::CudaType::float16 : kernels::CudaType::bfloat16;
   inputs.q = memory.input(program.q, type);
   inputs.k = memory.input(program.k, type);
   inputs.v = memory.input(v, type);
@@ -171,9 +174,9 @@ void add_probes(const kernels::ForwardOutputs& host, const kernels::CudaAttentio
   const kernels::AttentionShape& shape = inputs.shape;
   const std::int64_t rows = shape.batch * shape.heads * shape.queries;
   kernels::RowProbes& row = outputs.rows = host.rows;
-  for (float** probe : {&row.entropy, &row.max_score, &row.top1_mass, &row.first_key_weight,
-                        &row.mean_distance, &row.window_mass[0], &row.window_mass[1],
-                        &row.window_mass[2]}) {
+  for (float** probe :
+       {&row.entropy, &row.max_score, &row.top1_mass, &row.first_key_weight, &row.mean_distance,
+        &row.window_mass[0], &row.window_mass[1], &row.window_mass[2]}) {
     *probe = memory.mirror(*probe, rows);
   }
   row.max_key = memory.mirror(row.max_key, rows);
@@ -188,95 +191,148 @@ void add_probes(const kernels::ForwardOutputs& host, const kernels::CudaAttentio
   outputs.workspace = memory.allocate(memory.cuda().bucket_workspace(inputs));
 }
 
+}  // namespace
+
+// What both passes have: operands that were copied to the device, results that come back from it.
+class CudaPass {
+ public:
+  virtual ~CudaPass() = default;
+  virtual void enqueue() const = 0;
+
+  DeviceMemory memory;
+  std::size_t operand_bytes = 0;  // of `memory`
+};
+
+namespace {
+
+class ForwardPass final : public CudaPass {
+ public:
+  ForwardPass(const AttentionProgram& program, const at::Tensor& v, const ProbeRequest& request)
+      : inputs_(inputs_of(program, v, memory)), probes_(request, inputs_.shape) {
+    operand_bytes = memory.bytes();
+    const kernels::AttentionShape& shape = inputs_.shape;
+    outputs_.out = memory.output(
+        result_.out, {shape.batch, shape.heads, shape.queries, shape.value_dim}, v.scalar_type());
+    if (program.kind == Kind::tape) {
+      outputs_.out_state = memory.output(
+          result_.state, {shape.batch, shape.heads, shape.queries, program.tape.state.size(-1)},
+          v.scalar_type());
+    }
+    result_.lse = at::empty({shape.batch, shape.heads, shape.queries}, at::kFloat);
+    outputs_.lse = memory.mirror(result_.lse.mutable_data_ptr<float>(), result_.lse.numel());
+    add_probes(probes_.outputs(), inputs_, memory, outputs_);
+    if (const std::size_t bytes = memory.cuda().score_workspace(inputs_); bytes > 0) {
+      outputs_.score_workspace = memory.allocate(bytes);
+    }
+  }
+
+  void enqueue() const override { memory.cuda().forward(inputs_, outputs_); }
+
+  AttentionResult finish(const AttentionOptions& options) {
+    memory.finish();
+    auto measured = std::make_shared<const ProbeResult>(probes_.take(kernels::kCudaBackend));
+    if (options.want_entropy) result_.entropy = measured->entropy;
+    if (options.probes != nullptr) result_.probes = std::move(measured);
+    return std::move(result_);
+  }
+
+ private:
+  kernels::CudaAttention inputs_;
+  ProbeBuffers probes_;
+  AttentionResult result_;
+  kernels::CudaForwardOutputs outputs_;
+};
+
 AttentionResult run_forward(const AttentionProgram& program, const at::Tensor& v,
                             const AttentionOptions& options) {
   const at::NoGradGuard no_grad;
-  DeviceMemory memory;
-  const kernels::CudaAttention inputs = inputs_of(program, v, memory);
-  const kernels::AttentionShape& shape = inputs.shape;
   ProbeRequest request;
   if (options.probes != nullptr) request = *options.probes;
   request.entropy = request.entropy || options.want_entropy;
-  ProbeBuffers probes(request, shape);
-  AttentionResult result;
-  kernels::CudaForwardOutputs outputs;
-  outputs.out = memory.output(
-      result.out, {shape.batch, shape.heads, shape.queries, shape.value_dim}, v.scalar_type());
-  if (program.kind == Kind::tape) {
-    outputs.out_state = memory.output(
-        result.state,
-        {shape.batch, shape.heads, shape.queries, program.tape.state.size(-1)}, v.scalar_type());
-  }
-  result.lse = at::empty({shape.batch, shape.heads, shape.queries}, at::kFloat);
-  outputs.lse = memory.mirror(result.lse.mutable_data_ptr<float>(), result.lse.numel());
-  add_probes(probes.outputs(), inputs, memory, outputs);
-  if (const std::size_t bytes = memory.cuda().score_workspace(inputs); bytes > 0) {
-    outputs.score_workspace = memory.allocate(bytes);
-  }
-  memory.cuda().forward(inputs, outputs);
-  memory.finish();
-  auto measured = std::make_shared<const ProbeResult>(probes.take(kernels::kCudaBackend));
-  if (options.want_entropy) result.entropy = measured->entropy;
-  if (options.probes != nullptr) result.probes = std::move(measured);
-  return result;
+  ForwardPass pass(program, v, request);
+  pass.enqueue();
+  return pass.finish(options);
 }
+
+class BackwardPass final : public CudaPass {
+ public:
+  BackwardPass(const AttentionProgram& program, const at::Tensor& v, const SavedResult& forward,
+               const at::Tensor& d_out, const at::Tensor& d_state)
+      : inputs_(inputs_of(program, v, memory)) {
+    const at::ScalarType type = v.scalar_type();
+    saved_.out = memory.input(forward.out, type);
+    saved_.lse = memory.floats(forward.lse);
+    saved_.d_out = memory.input(d_out.defined() ? d_out : at::zeros_like(forward.out), type);
+    if (d_state.defined()) {
+      saved_.out_state = memory.input(forward.state, type);
+      saved_.d_out_state = memory.input(d_state, type);
+    }
+    operand_bytes = memory.bytes();
+    gradients_.dq = memory.output(result_.dq, program.q.sizes(), type);
+    gradients_.dk = memory.output(result_.dk, program.k.sizes(), type);
+    gradients_.dv = memory.output(result_.dv, v.sizes(), type);
+    add_variant(program, type);
+    gradients_.workspace = memory.allocate(memory.cuda().backward_workspace(inputs_));
+  }
+
+  void enqueue() const override { memory.cuda().backward(inputs_, saved_, gradients_); }
+
+  GradientBuffers finish() {
+    memory.finish();
+    return std::move(result_);
+  }
+
+ private:
+  // Of an array of a variant; null where it has none.
+  float* gradient(at::Tensor& buffer, const at::Tensor& array) {
+    if (!array.defined()) return nullptr;
+    buffer = at::empty(array.sizes(), at::kFloat);
+    return memory.mirror(buffer.mutable_data_ptr<float>(), buffer.numel());
+  }
+
+  void add_variant(const AttentionProgram& program, at::ScalarType type) {
+    if (program.kind == Kind::tape) {
+      const at::Tensor& state = program.tape.state;
+      gradients_.d_state =
+          memory.output(result_.state,
+                        {program.q.size(0), program.k.size(1), state.size(2), state.size(3)}, type);
+    }
+    if (program.kind == Kind::table) {
+      gradients_.d_table = gradient(result_.values, program.table.values);
+      gradients_.d_table_stride = program.table.values.size(1);
+    }
+    if (program.kind == Kind::fire) {
+      const FireProgram& fire = program.fire;
+      gradients_.fire = {.distance = gradient(result_.distance, fire.distance),
+                         .factor = gradient(result_.factor, fire.factor),
+                         .slope = gradient(result_.slope, fire.slope),
+                         .intercept = gradient(result_.intercept, fire.intercept),
+                         .head_stride = fire.slope.size(1)};
+    }
+    if (program.kind == Kind::cape) {
+      const CapeProgram& cape = program.cape;
+      gradients_.cape = {.values = gradient(result_.values, cape.values),
+                         .head_stride = cape.values.defined() ? cape.values.size(1) : 0,
+                         .w1 = gradient(result_.w1, cape.w1),
+                         .b1 = gradient(result_.b1, cape.b1),
+                         .w2 = gradient(result_.w2, cape.w2),
+                         .b2 = gradient(result_.b2, cape.b2)};
+    }
+  }
+
+  kernels::CudaAttention inputs_;
+  kernels::CudaSavedForward saved_;
+  GradientBuffers result_;
+  kernels::CudaGradients gradients_;
+};
 
 GradientBuffers run_backward(const AttentionProgram& program, const at::Tensor& v,
                              const SavedResult& forward, const at::Tensor& d_out,
                              const at::Tensor& d_state) {
   const at::NoGradGuard no_grad;
-  DeviceMemory memory;
-  const at::ScalarType type = v.scalar_type();
-  const kernels::CudaAttention inputs = inputs_of(program, v, memory);
-  kernels::CudaSavedForward saved;
-  saved.out = memory.input(forward.out, type);
-  saved.lse = memory.floats(forward.lse);
-  saved.d_out = memory.input(d_out.defined() ? d_out : at::zeros_like(forward.out), type);
-  if (d_state.defined()) {
-    saved.out_state = memory.input(forward.state, type);
-    saved.d_out_state = memory.input(d_state, type);
-  }
-  GradientBuffers result;
-  kernels::CudaGradients gradients;
-  gradients.dq = memory.output(result.dq, program.q.sizes(), type);
-  gradients.dk = memory.output(result.dk, program.k.sizes(), type);
-  gradients.dv = memory.output(result.dv, v.sizes(), type);
-  if (program.kind == Kind::tape) {
-    const at::Tensor& state = program.tape.state;
-    gradients.d_state = memory.output(
-        result.state, {program.q.size(0), program.k.size(1), state.size(2), state.size(3)}, type);
-  }
-  // Of an array of a variant; null where it has none.
-  const auto gradient = [&memory](at::Tensor& buffer, const at::Tensor& array) -> float* {
-    if (!array.defined()) return nullptr;
-    buffer = at::empty(array.sizes(), at::kFloat);
-    return memory.mirror(buffer.mutable_data_ptr<float>(), buffer.numel());
-  };
-  if (program.kind == Kind::table) {
-    gradients.d_table = gradient(result.values, program.table.values);
-    gradients.d_table_stride = program.table.values.size(1);
-  }
-  if (program.kind == Kind::fire) {
-    const FireProgram& fire = program.fire;
-    gradients.fire = {.distance = gradient(result.distance, fire.distance),
-                      .factor = gradient(result.factor, fire.factor),
-                      .slope = gradient(result.slope, fire.slope),
-                      .intercept = gradient(result.intercept, fire.intercept),
-                      .head_stride = fire.slope.size(1)};
-  }
-  if (program.kind == Kind::cape) {
-    const CapeProgram& cape = program.cape;
-    gradients.cape = {.values = gradient(result.values, cape.values),
-                      .head_stride = cape.values.defined() ? cape.values.size(1) : 0,
-                      .w1 = gradient(result.w1, cape.w1),
-                      .b1 = gradient(result.b1, cape.b1),
-                      .w2 = gradient(result.w2, cape.w2),
-                      .b2 = gradient(result.b2, cape.b2)};
-  }
-  gradients.workspace = memory.allocate(memory.cuda().backward_workspace(inputs));
-  memory.cuda().backward(inputs, saved, gradients);
-  memory.finish();
-  return result;
+  BackwardPass pass(program, v, forward, d_out, d_state);
+  pass.enqueue();
+  return pass.finish();
 }
 
 }  // namespace
@@ -327,5 +383,30 @@ AttentionResult cuda_attention(const AttentionProgram& program, const at::Tensor
                                const AttentionOptions& options) {
   return run_passes({&run_forward, &run_backward}, program, v, options);
 }
+
+CudaCall::CudaCall(std::unique_ptr<CudaPass> pass) : pass_(std::move(pass)) {}
+CudaCall::CudaCall(CudaCall&&) noexcept = default;
+CudaCall::~CudaCall() = default;
+
+CudaCall::CudaCall(const AttentionProgram& program, const at::Tensor& v,
+                   const ProbeRequest* probes) {
+  const at::NoGradGuard no_grad;
+  pass_ = std::make_unique<ForwardPass>(program, v, probes != nullptr ? *probes : ProbeRequest{});
+}
+
+CudaCall CudaCall::backward(const AttentionProgram& program, const at::Tensor& v) {
+  const at::NoGradGuard no_grad;
+  const AttentionResult forward = run_forward(program, v, {});
+  const at::Tensor d_state = forward.state.defined() ? at::ones_like(forward.state) : at::Tensor();
+  return CudaCall(std::make_unique<BackwardPass>(
+      program, v, SavedResult{forward.out, forward.lse, forward.state}, at::ones_like(forward.out),
+      d_state));
+}
+
+void CudaCall::enqueue() const { pass_->enqueue(); }
+void CudaCall::wait() const { pass_->memory.cuda().wait(); }
+std::size_t CudaCall::bytes() const { return pass_->memory.bytes() - pass_->operand_bytes; }
+
+std::string cuda_device_name() { return cuda_kernels.load()->device_name(); }
 
 }  // namespace phasescope::model

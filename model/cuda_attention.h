@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
+#include <memory>
 #include <string>
 
 #include "kernels/cuda/cuda_kernels.h"
@@ -25,5 +27,31 @@ std::string cuda_obstacle(const AttentionProgram& program, const at::Tensor& v);
 // As fused_attention().
 AttentionResult cuda_attention(const AttentionProgram& program, const at::Tensor& v,
                                const AttentionOptions& options);
+
+class CudaPass;
+
+// One pass over operands that stay in device memory, so that it alone can be repeated and timed.
+class CudaCall {
+ public:
+  // The forward pass with `probes` (null for none), or the backward pass for a gradient of ones,
+  // after a forward pass. For what cuda_obstacle() lets run.
+  CudaCall(const AttentionProgram& program, const at::Tensor& v, const ProbeRequest* probes);
+  static CudaCall backward(const AttentionProgram& program, const at::Tensor& v);
+  CudaCall(CudaCall&&) noexcept;
+  ~CudaCall();
+
+  void enqueue() const;
+  // Until all that was enqueued has ended.
+  void wait() const;
+  // Of device memory for results and workspaces.
+  std::size_t bytes() const;
+
+ private:
+  explicit CudaCall(std::unique_ptr<CudaPass> pass);
+  std::unique_ptr<CudaPass> pass_;
+};
+
+// The name of the device that the kernels run on.
+std::string cuda_device_name();
 
 }  // namespace phasescope::model

@@ -27,17 +27,20 @@ struct AttentionBenchRow {
 };
 
 struct AttentionBench {
-  std::string device;     // "cpu"
-  std::string processor;  // its name
-  std::string build;      // instruction set, compiler, LibTorch
-  int64_t threads = 0;
-  int64_t runs = 0;            // of each row
-  double fma_peak_gflops = 0;  // of all threads, measured in the same run
+  std::string device;     // "cpu", "cuda"
+  std::string processor;  // its name, or the GPU's
+  std::string kernel;     // "fused cpu avx3", "cuda-unverified"
+  std::string build;      // the same, compiler, LibTorch
+  int64_t threads = 0;    // of the processor
+  int64_t runs = 0;       // of each row
+  // Of all threads, or of a large matrix product on a GPU, measured in the same run.
+  double fma_peak_gflops = 0;
   std::vector<AttentionBenchRow> rows;
   template <class V>
   void fields(V& v) {
-    v("device", device), v("processor", processor), v("build", build), v("threads", threads);
-    v("runs", runs), v("fma_peak_gflops", fma_peak_gflops), v("rows", rows);
+    v("device", device), v("processor", processor), v("kernel", kernel), v("build", build);
+    v("threads", threads), v("runs", runs), v("fma_peak_gflops", fma_peak_gflops);
+    v("rows", rows);
   }
 };
 

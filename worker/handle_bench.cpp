@@ -1,6 +1,7 @@
 #include "worker/handle_bench.h"
 
 #include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
 #include <torch/version.h>
 
 #include <algorithm>
@@ -9,12 +10,15 @@
 #include <map>
 
 #include "formats/error.h"
+#include "kernels/cuda/attention_cuda.h"
 #include "kernels/fma_peak.h"
 #include "model/attention.h"
+#include "model/cuda_attention.h"
 #include "model/open_model.h"
 #include "protocol/results.h"
 #include "worker/bench_timing.h"
 #include "worker/kernel_cases.h"
+#include "worker/kernel_rivals.h"
 
 namespace phasescope::worker {
 namespace {
@@ -36,12 +40,12 @@ class InterleavedRuns {
  public:
   InterleavedRuns(std::vector<KernelCase> cases, std::int64_t runs, RequestContext& context)
       : cases_(std::move(cases)), runs_(runs), context_(context) {
-    for (const KernelCase& one : cases_) {
-      // The warm-up too.
-      ours_.push_back({peak_mb_of(one.ours()), {}, {}});
+    for (KernelCase& one : cases_) {
+      ours_.push_back({warm_up(one), {}, {}});
       std::vector<Timed>& rivals = rivals_.emplace_back();
-      for (const Rival& rival : one.rivals) {
-        rivals.push_back({rival.run ? peak_mb_of(rival.run()) : std::nan(""), {}, {}});
+      for (Rival& rival : one.rivals) {
+        rivals.push_back({warm_up(rival, one.gpu), {}, {}});
+        context_.throw_if_cancelled();
       }
       context_.throw_if_cancelled();
     }
@@ -78,22 +82,46 @@ class InterleavedRuns {
     double peak_mb;
     std::vector<double> wall, cpu;
 
-    void run(const Preparation& prepare) {
+    void run(const Preparation& prepare, const KernelCase& of) {
       const CallTime time = time_of(prepare);
-      wall.push_back(time.wall);
-      cpu.push_back(time.cpu);
+      wall.push_back(time.wall / static_cast<double>(of.calls));
+      cpu.push_back(of.gpu ? std::nan("") : time.cpu);
     }
   };
+
+  // Runs once; MB held at the peak.
+  static double warm_up(const KernelCase& one) {
+    if (!one.gpu) return peak_mb_of(one.ours());
+    one.ours()();
+    return one.row.peak_mb;
+  }
+  // A rival that cannot run here is left out, and its name says why.
+  static double warm_up(Rival& rival, bool gpu) {
+    if (!rival.run) return std::nan("");
+    try {
+      const std::function<void()> call = rival.run();
+      return gpu ? gpu_peak_mb_of(call) : peak_mb_of(call);
+    } catch (const c10::Error& error) {
+      rival.name += left_out(error.what_without_backtrace());
+    } catch (const std::exception& error) {
+      rival.name += left_out(error.what());
+    }
+    rival.run = {};
+    return std::nan("");
+  }
+  static std::string left_out(const std::string& reason) {
+    return " (left out: " + reason.substr(0, reason.find('\n')) + ")";
+  }
 
   void run_all(std::int64_t run) {
     for (std::size_t n = 0; n < cases_.size(); ++n) {
       const AttentionBenchRow& row = cases_[n].row;
       context_.progress(static_cast<double>(run) / static_cast<double>(runs_),
                         row.variant + " " + row.pass + " N " + std::to_string(row.n));
-      ours_[n].run(cases_[n].ours);
+      ours_[n].run(cases_[n].ours, cases_[n]);
       for (std::size_t r = 0; r < rivals_[n].size(); ++r) {
         context_.throw_if_cancelled();
-        if (cases_[n].rivals[r].run) rivals_[n][r].run(cases_[n].rivals[r].run);
+        if (cases_[n].rivals[r].run) rivals_[n][r].run(cases_[n].rivals[r].run, cases_[n]);
       }
       context_.throw_if_cancelled();
     }
@@ -144,25 +172,59 @@ std::vector<std::int64_t> positive_list(const json& params, const char* name,
   return values;
 }
 
+// "f32" or "bf16"; nothing for what the backend takes.
+at::ScalarType dtype_named(const std::string& name, model::Backend backend) {
+  const bool device = backend == model::Backend::cuda_unverified;
+  if (name == "bf16" || (name.empty() && device)) return at::kBFloat16;
+  if (device || (name != "f32" && !name.empty())) {
+    throw formats::bad_usage(
+        "bench kernels has no " + name + (device ? " on CUDA; use bf16" : "; use f32 or bf16"),
+        "dtype");
+  }
+  return at::kFloat;
+}
+
+// What ran, but for its rows.
+protocol::AttentionBench bench_on(const KernelRequest& request) {
+  protocol::AttentionBench bench;
+  const std::string libraries = std::string(kCompiler) + ", LibTorch " TORCH_VERSION;
+  if (request.backend == model::Backend::cuda_unverified) {
+    bench.device = "cuda";
+    bench.processor = model::cuda_device_name();
+    bench.kernel = kernels::kCudaBackend;
+    bench.fma_peak_gflops = rivals_have_gpu() ? gpu_product_gflops(request.dtype) : std::nan("");
+  } else {
+    bench.device = "cpu";
+    bench.processor = processor_name();
+    bench.kernel = model::fused_kernel_name();
+    bench.threads = at::get_num_threads();
+    bench.fma_peak_gflops = kernels::fma_peak(at::get_num_threads()) * 1e-9;
+  }
+  bench.build = bench.kernel + ", " + libraries;
+  return bench;
+}
+
 Reply bench_kernels(const json& params, RequestContext& context) {
   const auto lengths = positive_list(params, "lengths", {512, 2048, 8192});
   const auto dims = positive_list(params, "dims", {64, 128});
   const auto heads = positive_list(params, "heads", {4});
-  const auto variants = params.value("variants", std::vector<std::string>{});
-  const auto passes = params.value("passes", std::vector<std::string>{});
-  protocol::AttentionBench bench;
-  bench.device = "cpu";
-  bench.processor = processor_name();
-  bench.build = model::fused_kernel_name() + ", " + kCompiler + ", LibTorch " TORCH_VERSION;
-  bench.threads = at::get_num_threads();
-  bench.runs = params.value("runs", std::int64_t{5});
-  if (bench.runs < 1) throw formats::bad_usage("runs must be at least 1", "runs");
-  bench.fma_peak_gflops = kernels::fma_peak(at::get_num_threads()) * 1e-9;
+  KernelRequest request;
+  request.variants = params.value("variants", std::vector<std::string>{});
+  request.passes = params.value("passes", std::vector<std::string>{});
+  request.backend = model::backend_named(params.value("backend", std::string()));
+  if (request.backend == model::Backend::plain) {
+    throw formats::bad_usage("plain is a rival; use fused or cuda-unverified", "backend");
+  }
+  request.dtype = dtype_named(params.value("dtype", std::string()), request.backend);
+  const std::int64_t runs = params.value("runs", std::int64_t{5});
+  if (runs < 1) throw formats::bad_usage("runs must be at least 1", "runs");
+  protocol::AttentionBench bench = bench_on(request);
+  bench.runs = runs;
   for (const std::int64_t h : heads)
     for (const std::int64_t n : lengths)
       for (const std::int64_t d : dims) {
-        InterleavedRuns(kernel_cases({h, n, d}, variants, passes), bench.runs, context)
-            .add_rows(bench.rows);
+        request.size = {h, n, d};
+        InterleavedRuns(kernel_cases(request), runs, context).add_rows(bench.rows);
       }
   return {protocol::to_json_form(bench), {}};
 }

@@ -1,19 +1,16 @@
-// What `bench kernels` times: our attention on random data, and what somebody without it would
-// call. To add a variant: a line in kernel_variants() with its program and its rivals.
+// What `bench kernels` times: our attention on random data beside its rivals (kernel_rivals.h).
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "model/attention.h"
 #include "protocol/bench_results.h"
 #include "worker/bench_timing.h"
+#include "worker/kernel_problems.h"
 
 namespace phasescope::worker {
-
-struct KernelSize {
-  std::int64_t heads = 1, n = 1, d = 1;  // tokens; numbers a head
-};
 
 // Something that gives the same result by other means.
 struct Rival {
@@ -22,19 +19,26 @@ struct Rival {
 };
 
 struct KernelCase {
-  protocol::AttentionBenchRow row;  // what is known before it runs
+  protocol::AttentionBenchRow row;  // what is known before it runs; peak_mb too on a GPU
   Preparation ours;
   std::vector<Rival> rivals;  // may be empty
+  std::int64_t calls = 1;     // that what is timed makes, on a GPU many
+  bool gpu = false;
+};
+
+struct KernelRequest {
+  KernelSize size;
+  std::vector<std::string> variants = {};  // all but "layer" and "heads" where none is named
+  std::vector<std::string> passes = {};    // "forward", "backward"; both where none is named
+  model::Backend backend = model::Backend::fused;  // or the CUDA kernels
+  at::ScalarType dtype = at::kFloat;               // of q, k, v; bfloat16 for the CUDA kernels
 };
 
 // Names for `--variants`.
 std::vector<std::string> kernel_variants();
 
-// Cases of some variants (all but "heads" where none is named) and passes ("forward", "backward";
-// both where none is named) at one size, causal, float32, batch 1. Throws Error "bad_usage" for
-// names that do not exist.
-std::vector<KernelCase> kernel_cases(const KernelSize& size,
-                                     const std::vector<std::string>& variants,
-                                     const std::vector<std::string>& passes);
+// Cases at one size, causal, batch 1. Throws Error "bad_usage" for names that do not exist, and for
+// "layer" and "heads" in anything but float32 on the processor.
+std::vector<KernelCase> kernel_cases(const KernelRequest& request);
 
 }  // namespace phasescope::worker

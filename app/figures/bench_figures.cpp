@@ -52,8 +52,10 @@ PlotSpec kernel_speed_figure(const AttentionBench& bench, const std::string& pas
   plot.y.label = "GFLOP/s of plain attention's products";
   plot.y.low = 0;
   add_points(bench, pass, plot, case_name, [](const AttentionBenchRow& row) { return row.gflops; });
-  plot.markers.push_back(
-      {.at = bench.fma_peak_gflops, .vertical = false, .label = "multiply-add peak"});
+  if (!std::isnan(bench.fma_peak_gflops)) {
+    plot.markers.push_back(
+        {.at = bench.fma_peak_gflops, .vertical = false, .label = "multiply-add peak"});
+  }
   return plot;
 }
 

@@ -58,7 +58,7 @@ class BenchVerb : public Verb {
     options.option("--lengths", lengths_, "tokens in bench kernels");
     options.option("--dims", dims_, "head dimensions of bench kernels");
     options.option("--heads", heads_, "heads of bench kernels");
-    options.option("--write", page_, "page whose section of this processor bench kernels replaces");
+    options.option("--write", page_, "page whose section of this device bench kernels replaces");
     options.option("--runs", runs_, "runs each");
   }
   Output run(Run& run) override {
@@ -82,13 +82,11 @@ class BenchVerb : public Verb {
                                    {"runs", runs_}})
             .result);
     Output output{.result = protocol::to_json_form(bench)};
-    Table table = table_of(
-        "", output.result["rows"],
-        {"variant", "pass", "probes", "n", "d", "heads", "ms", "cpu_ms", "gflops", "over_plain",
-         "rival", "rival_ms", "rival_cpu_ms", "speedup_over_rival", "peak_mb", "rival_peak_mb"});
-    table.notes.push_back(bench.processor + ", " + std::to_string(bench.threads) + " threads, " +
-                          bench.build + ", multiply-add peak measured in this run " +
-                          widgets::short_number(bench.fma_peak_gflops) + " GFLOP/s");
+    Table table = table_of("", output.result["rows"],
+                           {"variant", "pass", "dtype", "probes", "n", "d", "heads", "ms", "cpu_ms",
+                            "gflops", "over_plain", "rival", "rival_ms", "rival_cpu_ms",
+                            "speedup_over_rival", "peak_mb", "rival_peak_mb"});
+    table.notes.push_back(bench_device(bench) + ", " + bench.build + bench_peak(bench));
     output.tables = {std::move(table)};
     for (const char* pass : {"forward", "backward"}) {
       for (const auto& figure : {kernel_speed_figure, rival_figure}) {

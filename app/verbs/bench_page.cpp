@@ -20,8 +20,8 @@ constexpr const char* kIntroduction =
     R"(# Benchmarks
 
 Written by `phasescope bench kernels --write docs/benchmarks.md`: a run replaces the section of the
-processor, thread count and number of heads it ran on and keeps the others. `--variants layer,heads`
-alone has a section of its own.
+processor, instruction set, thread count and number of heads it ran on and keeps the others; a GPU
+and a dtype other than float32 have sections of their own, and so has `--variants layer,heads` alone.
 
 Every case runs once, then all of them again, in one process on random data: what drifts on a
 shared machine drifts for all. Numbers are medians. *ms* is wall time and *CPU ms* the processor time
@@ -29,7 +29,8 @@ of all threads, which on a busy machine is nearer the truth; *over plain* and *t
 speed* are given for both, wall time first. GFLOP/s counts the products of plain causal attention
 (two forward, five backward) for every variant, and *of peak* compares with the multiply-add peak
 measured in the same run, by processor time. MB is what a call holds at its peak above what was there
-before, its results among it.
+before, its results among it. On a GPU a time is that of 20 calls one after the other, without what
+crosses to it, there is no processor time, and the peak is that of a large matrix product.
 )";
 
 std::string number(double value) { return std::isnan(value) ? "-" : widgets::short_number(value); }
@@ -52,10 +53,13 @@ double plain_cpu_ms(const AttentionBench& bench, const AttentionBenchRow& like) 
   return std::nan("");
 }
 
-// Share of the peak that the threads' processor time allows.
+bool on_gpu(const AttentionBench& bench) { return bench.device == "cuda"; }
+
+// Share of the peak; of what the threads' processor time allows.
 std::string of_peak(const AttentionBench& bench, const AttentionBenchRow& row) {
   const double one = bench.fma_peak_gflops / static_cast<double>(bench.threads);
-  const double share = row.gflops * row.ms / row.cpu_ms / one;
+  const double share =
+      on_gpu(bench) ? row.gflops / bench.fma_peak_gflops : row.gflops * row.ms / row.cpu_ms / one;
   return std::isnan(share) ? "-" : std::to_string(std::lround(100 * share)) + " %";
 }
 
@@ -108,24 +112,42 @@ std::string heads_of(const AttentionBench& bench) {
   return text;
 }
 
+std::string dtype_of(const AttentionBench& bench) {
+  return bench.rows.empty() ? "f32" : bench.rows[0].dtype;
+}
+
+// "avx3" of "fused cpu avx3"
+std::string last_word(const std::string& text) { return text.substr(text.rfind(' ') + 1); }
+
 std::string heading_of(const std::string& section) { return section.substr(0, section.find('\n')); }
 
 }  // namespace
+
+std::string bench_device(const AttentionBench& bench) {
+  const std::string dtype = dtype_of(bench) == "f32" ? "" : ", " + dtype_of(bench);
+  const std::string threads = on_gpu(bench) ? "" : ", " + counted(bench.threads, "thread");
+  return bench.processor + ", " + last_word(bench.kernel) + threads + dtype;
+}
+
+std::string bench_peak(const AttentionBench& bench) {
+  if (std::isnan(bench.fma_peak_gflops)) return "";
+  return "; multiply-add peak " + number(bench.fma_peak_gflops) + " GFLOP/s";
+}
 
 std::string bench_section(const AttentionBench& bench, const std::string& command) {
   const bool statistics_alone =
       std::all_of(bench.rows.begin(), bench.rows.end(), [](const AttentionBenchRow& row) {
         return row.variant == "layer" || row.variant == "heads";
       });
-  std::string text = "## " + bench.processor + ", " + counted(bench.threads, "thread") + ", " +
-                     heads_of(bench) +
-                     (statistics_alone ? ": every statistic of every head, of one layer's attention "
-                                         "and of a 12-layer model with all its products"
-                                       : "") +
-                     "\n\n";
-  text += bench.build + "; causal, batch 1, float32; medians of " + std::to_string(bench.runs) +
-          " interleaved runs; multiply-add peak " + number(bench.fma_peak_gflops) + " GFLOP/s. `" +
-          command + "`\n";
+  std::string text =
+      "## " + bench_device(bench) + ", " + heads_of(bench) +
+      (statistics_alone ? ": every statistic of every head, of one layer's attention "
+                          "and of a 12-layer model with all its products"
+                        : "") +
+      "\n\n";
+  text += bench.build + "; causal, batch 1, " + dtype_of(bench) + "; medians of " +
+          std::to_string(bench.runs) + " interleaved runs" + bench_peak(bench) + ". `" + command +
+          "`\n";
   return text + table_of_pass(bench, "forward") + table_of_pass(bench, "backward");
 }
 

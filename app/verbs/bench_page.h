@@ -1,11 +1,16 @@
 #pragma once
-// docs/benchmarks.md: a section a processor (and one for the statistics of heads alone), written by
+// docs/benchmarks.md: a section a device (and one for the statistics of heads alone), written by
 // `bench kernels --write`.
 #include <string>
 
 #include "protocol/bench_results.h"
 
 namespace phasescope::app {
+
+// What it ran on: "AMD EPYC, avx3, 2 threads", "NVIDIA H200, cuda-unverified, bf16".
+std::string bench_device(const protocol::AttentionBench& bench);
+// "; multiply-add peak 221 GFLOP/s", nothing where it was not measured.
+std::string bench_peak(const protocol::AttentionBench& bench);
 
 // The section of one run: heading, facts, a table a pass.
 std::string bench_section(const protocol::AttentionBench& bench, const std::string& command);

@@ -1,11 +1,10 @@
-#include "kernels/cuda/cuda_kernels.h"
-
 #include <cuda_runtime.h>
 
 #include <algorithm>
 #include <new>
 
 #include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/cuda_kernels.h"
 
 namespace phasescope::kernels {
 namespace {
@@ -13,6 +12,13 @@ namespace {
 class Kernels final : public CudaKernels {
  public:
   bool available(std::string& reason) const override { return cuda_available(reason); }
+  std::string device_name() const override {
+    int device = 0;
+    cudaDeviceProp properties{};
+    PHASESCOPE_CUDA(cudaGetDevice(&device));
+    PHASESCOPE_CUDA(cudaGetDeviceProperties(&properties, device));
+    return properties.name;
+  }
 
   void* allocate(std::size_t bytes) const override {
     void* data = nullptr;
@@ -28,6 +34,7 @@ class Kernels final : public CudaKernels {
   void download(void* to, const void* from, std::size_t bytes) const override {
     PHASESCOPE_CUDA(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost));
   }
+  void wait() const override { PHASESCOPE_CUDA(cudaDeviceSynchronize()); }
 
   void forward(const CudaAttention& attention, const CudaForwardOutputs& outputs) const override {
     cuda_attention_forward(attention, outputs);

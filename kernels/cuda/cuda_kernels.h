@@ -17,12 +17,16 @@ class CudaKernels {
 
   /// Whether a device can be used; if not, `reason` says why in one sentence.
   virtual bool available(std::string& reason) const = 0;
+  /// "NVIDIA H200"
+  virtual std::string device_name() const = 0;
 
   virtual void* allocate(std::size_t bytes) const = 0;
   virtual void release(void* data) const noexcept = 0;
   virtual void upload(void* to, const void* from, std::size_t bytes) const = 0;
   /// Waits for what was enqueued before.
   virtual void download(void* to, const void* from, std::size_t bytes) const = 0;
+  /// Until everything that was enqueued has ended.
+  virtual void wait() const = 0;
 
   virtual void forward(const CudaAttention& attention, const CudaForwardOutputs& outputs) const = 0;
   virtual void backward(const CudaAttention& attention, const CudaSavedForward& saved,

@@ -13,7 +13,8 @@ namespace {
 protocol::AttentionBench bench_of(const std::string& processor, double ms) {
   protocol::AttentionBench bench;
   bench.processor = processor;
-  bench.build = "fused cpu avx3";
+  bench.device = "cpu";
+  bench.kernel = bench.build = "fused cpu avx3";
   bench.threads = 2;
   bench.runs = 5;
   bench.fma_peak_gflops = 400;
@@ -63,7 +64,7 @@ TEST(BenchPage, KeepsTheSectionsOfOtherNumbersOfHeads) {
   for (auto& row : bench.rows) row.heads = 12;
   const std::string twelve = bench_section(bench, "bench kernels --heads 12");
   bench.rows[0].heads = 2;
-  EXPECT_EQ(bench_section(bench, "").rfind("## Chip A, 2 threads, 2 and 12 heads\n", 0), 0u);
+  EXPECT_EQ(bench_section(bench, "").rfind("## Chip A, avx3, 2 threads, 2 and 12 heads\n", 0), 0u);
   const std::string page = with_bench_section(with_bench_section("", four), twelve);
   EXPECT_NE(page.find("\n" + four), std::string::npos);
   EXPECT_EQ(page.substr(page.size() - twelve.size()), twelve);
@@ -71,7 +72,7 @@ TEST(BenchPage, KeepsTheSectionsOfOtherNumbersOfHeads) {
 
 TEST(BenchPage, GivesRatiosOfBothClocks) {
   const std::string section = bench_section(bench_of("Chip A", 1), "bench");
-  EXPECT_EQ(section.rfind("## Chip A, 2 threads, 4 heads\n", 0), 0u);
+  EXPECT_EQ(section.rfind("## Chip A, avx3, 2 threads, 4 heads\n", 0), 0u);
   // 100 GFLOP/s in 1 ms of wall and 2 ms of processor time: 50 of a core's 200.
   EXPECT_NE(
       section.find("| plain | 4 | 512 | 64 | 1 | 2 | 100 | 25 % | 1.00, 1.00 | 0 | SDPA | 3 | "
@@ -83,6 +84,27 @@ TEST(BenchPage, GivesRatiosOfBothClocks) {
             std::string::npos)
       << section;
   EXPECT_EQ(section.find("### Backward"), std::string::npos);
+}
+
+TEST(BenchPage, GivesAGpuAndOtherNumbersSectionsOfTheirOwn) {
+  auto bench = bench_of("Chip A", 1);
+  for (auto& row : bench.rows) row.dtype = "bf16";
+  const std::string sixteen = bench_section(bench, "bench kernels --dtype bf16");
+  EXPECT_EQ(sixteen.rfind("## Chip A, avx3, 2 threads, bf16, 4 heads\n", 0), 0u);
+  EXPECT_NE(sixteen.find("causal, batch 1, bf16; medians"), std::string::npos);
+  bench.device = "cuda", bench.kernel = "cuda-unverified", bench.threads = 0;
+  for (auto& row : bench.rows) row.cpu_ms = row.rival_cpu_ms = std::nan("");
+  const std::string gpu = bench_section(bench, "bench kernels --backend cuda-unverified");
+  EXPECT_EQ(gpu.rfind("## Chip A, cuda-unverified, bf16, 4 heads\n", 0), 0u) << gpu;
+  // 100 of 400 GFLOP/s.
+  EXPECT_NE(gpu.find("| plain | 4 | 512 | 64 | 1 | - | 100 | 25 % | 1.00, - | 0 | SDPA | 3 | "
+                     "3.00, - | 0 |"),
+            std::string::npos)
+      << gpu;
+  bench.fma_peak_gflops = std::nan("");
+  const std::string without = bench_section(bench, "");
+  EXPECT_EQ(without.find("peak "), without.find("peak | over plain")) << without;
+  EXPECT_TRUE(kernel_speed_figure(bench, "forward").markers.empty());
 }
 
 TEST(BenchFigures, DrawALineForEachCaseAndThePeak) {

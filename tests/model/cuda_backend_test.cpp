@@ -1,5 +1,5 @@
-// A model's attention by kernels/cuda, whose sources run here in their emulation: which layers reach
-// them, what crosses to the device and back, and what is said where they cannot run.
+// A model's attention by kernels/cuda, whose sources run here in their emulation: which layers
+// reach them, what crosses to the device and back, and what is said where they cannot run.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
@@ -52,10 +52,9 @@ TEST_P(EveryEncodingOnCuda, LosesNoMoreThanPlainOps) {
   for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
     const auto layer = first_layer(*tiny_model(GetParam(), dtype), 81);
     KernelNames kernels;
-    const at::Tensor out =
-        attention(layer->program(), layer->v(),
-                  {.backend = Backend::cuda_unverified, .kernels = &kernels})
-            .out;
+    const at::Tensor out = attention(layer->program(), layer->v(),
+                                     {.backend = Backend::cuda_unverified, .kernels = &kernels})
+                               .out;
     const std::string obstacle = cuda_obstacle(layer->program(), layer->v());
     if (!obstacle.empty()) {
       EXPECT_EQ(kernels, KernelNames{"plain (" + obstacle + ")"});
@@ -153,18 +152,20 @@ TEST_F(CudaBackend, MeasuresWhatPlainOpsMeasure) {
                                 .bucket_edges = {0, 1, 2, 4, 8, 16, 32, 70}};
   const AttentionProgram exactly = in_dtype(program, at::kDouble);
   const at::Tensor v = layer->v();
-  const AttentionResult cuda =
-      attention(program, v, {.backend = Backend::cuda_unverified, .want_lse = true,
-                             .want_entropy = true, .probes = &request});
+  const AttentionResult cuda = attention(program, v,
+                                         {.backend = Backend::cuda_unverified,
+                                          .want_lse = true,
+                                          .want_entropy = true,
+                                          .probes = &request});
   EXPECT_EQ(cuda.kernel, "cuda-unverified");
-  const AttentionResult exact = attention(
-      exactly, v.to(at::kDouble), {.backend = Backend::plain, .want_lse = true,
-                                   .want_entropy = true});
+  const AttentionResult exact =
+      attention(exactly, v.to(at::kDouble),
+                {.backend = Backend::plain, .want_lse = true, .want_entropy = true});
   // Sums in float32 over scores of order one; 2^-9 of them is what 16 bits keep of the output.
   EXPECT_LT(difference(cuda.lse, exact.lse), 1e-4);
   EXPECT_LT(difference(cuda.entropy, exact.entropy), 1e-4);
-  const LayerAttention twin(0, exactly, v.to(at::kDouble), exact.lse, exact.entropy,
-                            Backend::plain, "plain");
+  const LayerAttention twin(0, exactly, v.to(at::kDouble), exact.lse, exact.entropy, Backend::plain,
+                            "plain");
   const ProbeResult expected = twin.probe(request);
   const ProbeResult& measured = *cuda.probes;
   EXPECT_EQ(measured.kernel, "cuda-unverified");
@@ -236,10 +237,12 @@ class NoDevice final : public kernels::CudaKernels {
     reason = "This machine has no CUDA device";
     return false;
   }
+  std::string device_name() const override { return ""; }
   void* allocate(std::size_t) const override { throw std::bad_alloc(); }
   void release(void*) const noexcept override {}
   void upload(void*, const void*, std::size_t) const override {}
   void download(void*, const void*, std::size_t) const override {}
+  void wait() const override {}
   void forward(const kernels::CudaAttention&, const kernels::CudaForwardOutputs&) const override {}
   void backward(const kernels::CudaAttention&, const kernels::CudaSavedForward&,
                 const kernels::CudaGradients&) const override {}

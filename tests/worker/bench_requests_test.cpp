@@ -81,15 +81,31 @@ TEST(BenchKernels, RunsWhatIsAskedForAlone) {
 
 TEST(BenchKernels, RefusesNamesAndSizesThatAreNone) {
   for (const char* text : {R"({"variants": ["tapir"]})", R"({"passes": ["sideways"]})",
-                           R"({"lengths": [0]})", R"({"runs": 0})"}) {
+                           R"({"lengths": [0]})", R"({"runs": 0})", R"({"backend": "plain"})",
+                           R"({"dtype": "f64"})", R"({"variants": ["heads"], "dtype": "bf16"})"}) {
     const auto params = nlohmann::json::parse(text);
     EXPECT_EQ(code_of(bench_handlers(), "bench.kernels", params), "bad_usage") << text;
   }
 }
 
+TEST(BenchKernels, TimesSixteenBitNumbers) {
+  const auto result = bench({{"lengths", {33}},
+                             {"dims", {8}},
+                             {"heads", {2}},
+                             {"runs", 1},
+                             {"dtype", "bf16"},
+                             {"passes", {"forward", "backward"}}});
+  EXPECT_EQ(result.rows.size(), 16u);
+  for (const protocol::AttentionBenchRow& row : result.rows) {
+    EXPECT_EQ(row.dtype, "bf16");
+    EXPECT_GT(row.ms, 0);
+    if (!row.rival.empty()) EXPECT_GT(row.rival_ms, 0) << row.rival;
+  }
+}
+
 TEST(BenchKernels, LeavesOutRivalsWhoseMapsDoNotFit) {
   // Three maps of 64 heads x 8192 x 8192 floats.
-  for (const KernelCase& one : kernel_cases({64, 8192, 8}, {"table"}, {"forward"})) {
+  for (const KernelCase& one : kernel_cases({{64, 8192, 8}, {"table"}, {"forward"}})) {
     ASSERT_EQ(one.rivals.size(), 1u);
     EXPECT_FALSE(one.rivals[0].run);
     EXPECT_NE(one.rivals[0].name.find("left out: 48 GB"), std::string::npos) << one.rivals[0].name;
