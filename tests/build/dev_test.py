@@ -203,6 +203,22 @@ class Counting(unittest.TestCase):
         self.assertEqual(self.count(b=self.CASES[:60]), "1 passed, 2 failed, 1 skipped")
 
 
+class Times(unittest.TestCase):
+    def test_object_files_of_a_folder_count_once_and_since_a_time(self):
+        with tempfile.TemporaryDirectory() as folder:
+            log = Path(folder) / ".ninja_log"
+            log.write_text("# ninja log v6\n"
+                           "0\t9000\t99\tkernels/old.o\tf\n"
+                           "0\t1500\t100\tkernels/a.o\tf\n"
+                           "0\t2500\t101\tkernels/a.o\tf\n"
+                           "500\t1000\t102\tkernels/cuda/b.o\tf\n"
+                           "0\t700\t102\tkernels/libkernels.a\tf\n"
+                           "0\t800\t102\tmodel/c.o\tf\n", encoding="utf-8")
+            self.assertEqual(build.compiled(log, "kernels/", 100), (2, 3.0))
+            self.assertIn("kernels/: 2 files in 3 s", build.kernels_line(Path(folder), 100))
+        self.assertEqual(build.compiled(log, "kernels/", 0), (0, 0))
+
+
 class Verbs(unittest.TestCase):
     def setUp(self):
         silence = mock.patch.object(sys, "stderr", io.StringIO())
