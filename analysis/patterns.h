@@ -13,10 +13,10 @@
 namespace phasescope::analysis {
 
 struct PatternsOptions {
-  std::int64_t positions = 128;                      // sampled for the pictures, evenly
+  std::int64_t positions = 128;  // sampled for the pictures, evenly
   // States 0..n, or bias curves of layers 0..n-1; all where empty.
   std::optional<std::vector<std::int64_t>> layers;
-  std::optional<std::int64_t> query;                 // of the bias curves; the last token else
+  std::optional<std::int64_t> query;  // of the bias curves; the last token else
 };
 
 struct PatternsOutput {

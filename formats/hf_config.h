@@ -22,7 +22,8 @@ class ConfigProblems {
   bool empty() const { return list_.empty(); }
   // "key: sentence", in the order found.
   const std::vector<std::string>& list() const { return list_; }
-  // Throws Error "bad_input" with the first ten problems, if any, and their number; `where`: the file.
+  // Throws Error "bad_input" with the first ten problems, if any, and their number; `where`: the
+  // file.
   void throw_if_any(const std::string& where) const;
 
  private:

@@ -13,8 +13,8 @@ inline constexpr std::int64_t kMostTokens = std::int64_t{1} << 40;
 // Throws Error "bad_usage" unless `length` is one of a text.
 inline void require_length(std::int64_t length) {
   if (length >= 1 && length <= kMostTokens) return;
-  throw bad_usage("a length must be from 1 to " + std::to_string(kMostTokens) +
-                      " tokens, not " + std::to_string(length),
+  throw bad_usage("a length must be from 1 to " + std::to_string(kMostTokens) + " tokens, not " +
+                      std::to_string(length),
                   "length");
 }
 

@@ -65,9 +65,8 @@ std::string read_file_text(const std::filesystem::path& path, std::uintmax_t max
 
 std::string read_text_file(const std::filesystem::path& path, std::uintmax_t max_bytes) {
   const bool standard_input = path == "-";
-  std::string text =
-      standard_input ? read_stream(std::cin, "standard input", max_bytes)
-                     : read_file_text(path, max_bytes);
+  std::string text = standard_input ? read_stream(std::cin, "standard input", max_bytes)
+                                    : read_file_text(path, max_bytes);
   if (text.empty()) {
     throw bad_input("the file is empty", standard_input ? "standard input" : path.string());
   }

@@ -185,9 +185,8 @@ void Adapter::check_ranks(const std::map<std::string, std::int64_t>& by_module,
     if (rank == said) continue;
     ++others;
     if (!first.empty()) continue;
-    first = std::string(rule ? "rank_pattern" : "r") + " says the rank " +
-            std::to_string(said) + ", but the matrices of " + module + " have the rank " +
-            std::to_string(rank);
+    first = std::string(rule ? "rank_pattern" : "r") + " says the rank " + std::to_string(said) +
+            ", but the matrices of " + module + " have the rank " + std::to_string(rank);
   }
   if (first.empty()) return;
   if (others > 0) first += ", and those of " + std::to_string(others) + " more modules differ too";

@@ -69,8 +69,7 @@ class Adapter {
   void read_tensors(const formats::TensorArchive& archive, bool by_root,
                     std::map<std::string, std::int64_t>& ranks);
   // Throws Error "bad_input" where matrices have another rank than the configuration says.
-  void check_ranks(const std::map<std::string, std::int64_t>& by_module,
-                   const std::string& where);
+  void check_ranks(const std::map<std::string, std::int64_t>& by_module, const std::string& where);
   at::Tensor delta(const Change& change, at::ScalarType dtype) const;
 
   std::map<std::string, Change>

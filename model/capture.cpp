@@ -268,9 +268,7 @@ class Collector : public Observer {
     keep(tensor_name(part_, kind("position"), index), rows(chosen_heads(whole), 2));
   }
 
-  bool wants_attention(std::int64_t layer) override {
-    return wanted_.attention(part_, layer);
-  }
+  bool wants_attention(std::int64_t layer) override { return wanted_.attention(part_, layer); }
   bool wants_cross_attention(std::int64_t layer) override {
     return wanted_.attention(parts_.back(), layer);
   }

@@ -41,10 +41,9 @@ struct Group {
 
 // What read_forward_inputs reads, positions.3 (what a layer drew) among it.
 bool is_input(const std::string& name) {
-  static const std::set<std::string> inputs = {"input_ids",         "attention_mask",
-                                               "position_ids",      "token_type_ids",
-                                               "decoder_input_ids", "grid_positions",
-                                               "document_ids"};
+  static const std::set<std::string> inputs = {
+      "input_ids",         "attention_mask", "position_ids", "token_type_ids",
+      "decoder_input_ids", "grid_positions", "document_ids"};
   return inputs.contains(name) || name.starts_with("positions.");
 }
 
@@ -177,8 +176,8 @@ class Checker {
     }
   }
 
-  // (B, N), true for tokens that see padding alone: what a model makes of them is nobody's text, and
-  // implementations differ. Undefined where there are none.
+  // (B, N), true for tokens that see padding alone: what a model makes of them is nobody's text,
+  // and implementations differ. Undefined where there are none.
   static at::Tensor blind_tokens(const ModelConfig& config, const ForwardOptions& options) {
     if (!options.key_mask.defined() || !config.attention.causal || config.encoder_layers > 0 ||
         config.attention.padding != "hidden") {
@@ -213,10 +212,9 @@ class Checker {
     comparison.name = target.entry->name;
     comparison.tolerance = tolerance(group, target);
     if (ours->second.sizes() == reference.sizes()) {
-      comparison.error = blind.defined()
-                             ? relative_error(without(blind, target.name, ours->second),
-                                              without(blind, target.name, reference))
-                             : relative_error(ours->second, reference);
+      comparison.error = blind.defined() ? relative_error(without(blind, target.name, ours->second),
+                                                          without(blind, target.name, reference))
+                                         : relative_error(ours->second, reference);
       comparison.passed = comparison.error <= comparison.tolerance;
     } else {
       comparison.error = std::numeric_limits<double>::quiet_NaN();

@@ -35,13 +35,13 @@ struct AttentionConfig {
   bool q_bias = false, k_bias = false, v_bias = false, o_bias = false;
   std::string qk_norm = "none";  // of q and k before the encoding: none, head (each head by
                                  // itself), full (the whole width)
-  double scale = 0;             // of q.k; 0: 1 / sqrt(head_dim)
-  bool scale_by_layer = false;  // layer n's scale is divided by n + 1
-  bool layer_gain = false;      // layer n's scale is divided by max(1, n), and its score multiplied
-                                // by it, bias included
-  double clip = 0;              // q, k and v are clamped to +- this; 0: not
-  double soft_cap = 0;          // score s becomes cap tanh(s / cap); 0: not
-  std::int64_t window = 0;      // keys that a query of a local layer sees, itself counted
+  double scale = 0;              // of q.k; 0: 1 / sqrt(head_dim)
+  bool scale_by_layer = false;   // layer n's scale is divided by n + 1
+  bool layer_gain = false;  // layer n's scale is divided by max(1, n), and its score multiplied
+                            // by it, bias included
+  double clip = 0;          // q, k and v are clamped to +- this; 0: not
+  double soft_cap = 0;      // score s becomes cap tanh(s / cap); 0: not
+  std::int64_t window = 0;  // keys that a query of a local layer sees, itself counted
   std::vector<std::int64_t> local_layers = {};  // ascending
   double log_scale = 0;  // token i's query is multiplied by ln(i + 1) / ln(log_scale); 0: not
   // hidden: nothing sees a padded key. added: as a mask of huge negative numbers that is added to

@@ -16,8 +16,7 @@ namespace phasescope::model {
 // possible. Document ids, one a token, leave a query the keys of its own document. Masks of pairs
 // must be the same for all texts. Throws Error "bad_input" for what does not fit.
 void read_forward_inputs(const formats::SafetensorsFile& file, const std::string& prefix,
-                         const at::Tensor& ids, const ModelConfig& config,
-                         ForwardOptions& options);
+                         const at::Tensor& ids, const ModelConfig& config, ForwardOptions& options);
 
 // Puts position ids in the place of grid_positions, where those are given: row * columns + column.
 // Throws Error "bad_input" for an encoding that has no columns, and for cells outside its grid.

@@ -25,7 +25,8 @@ class ChannelClosed : public std::runtime_error {
  public:
   ChannelClosed(const std::string& reason, bool end_of_input)
       : std::runtime_error(reason), end_of_input_(end_of_input) {}
-  // The other side closed in order: between two frames, or with a closing frame that names no fault.
+  // The other side closed in order: between two frames, or with a closing frame that names no
+  // fault.
   bool end_of_input() const { return end_of_input_; }
 
  private:

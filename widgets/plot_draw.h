@@ -27,7 +27,7 @@ struct PlotDraw {
   bool crosshair = true;                 // on maps
   std::optional<double> mark_x, mark_y;  // thin lines at the marked key and query
   bool axis_labels = true;
-  bool downward = false;    // y grows downwards, as that of a map always does
+  bool downward = false;  // y grows downwards, as that of a map always does
   bool y_tick_labels = true;
   bool color_scale = true;  // beside maps; else the caller prints it
   bool title = false;       // views have titles of their own

@@ -236,8 +236,7 @@ Reply text_read(const json& params, RequestContext& context) {
   protocol::TextResult result =
       analysis::analyse_text(*pass, texts.items[0], params.value("guesses", 5));
   texts.add_note(result.provenance.note);
-  result.provenance = provenance_of("text.read", params, context, {model}, &texts,
-                                    pass->kernel());
+  result.provenance = provenance_of("text.read", params, context, {model}, &texts, pass->kernel());
   return reply_of(result);
 }
 

@@ -37,9 +37,9 @@ std::pair<std::string, std::string> assignment_of(const std::string& text) {
 
 std::string times_of(const std::filesystem::path& path) {
   std::string state;
-  for (const char* part : {"", "config.json", "model.safetensors", "checkpoints",
-                           "adapter_config.json", "adapter_model.safetensors",
-                           "adapter_model.bin"}) {
+  for (const char* part :
+       {"", "config.json", "model.safetensors", "checkpoints", "adapter_config.json",
+        "adapter_model.safetensors", "adapter_model.bin"}) {
     std::error_code error;
     const auto time = std::filesystem::last_write_time(part[0] ? path / part : path, error);
     state += error ? "-;" : std::to_string(time.time_since_epoch().count()) + ";";

@@ -13,8 +13,8 @@ TheoryCheck rope_intrinsic_bias();
 
 // One head's samples of one text at each distance: mean score, and mean A_d, B_d of each plane.
 struct BiasText {
-  std::vector<double> score;            // a distance
-  std::vector<PlaneMeans> planes;       // a distance
+  std::vector<double> score;       // a distance
+  std::vector<PlaneMeans> planes;  // a distance
 };
 
 // One head's samples over texts.
@@ -33,11 +33,11 @@ struct BiasFormulas {
 
 // What one head's samples say. z are |difference| over its standard error, clustered by text.
 struct BiasJudgement {
-  double identity = 0;       // largest |mean score - formula of the same pairs|, over the largest score
-  double distance_z = 0;     // premise: the means do not depend on distance
-  double planes_z = 0;       // premise: all planes have the same means
-  double gamma_z = 0;        // sqrt(D) Gamma against the measured mean
-  double per_plane_z = 0;    // the prediction with one mean a plane
+  double identity = 0;  // largest |mean score - formula of the same pairs|, over the largest score
+  double distance_z = 0;   // premise: the means do not depend on distance
+  double planes_z = 0;     // premise: all planes have the same means
+  double gamma_z = 0;      // sqrt(D) Gamma against the measured mean
+  double per_plane_z = 0;  // the prediction with one mean a plane
   std::vector<double> measured, gamma, per_plane;
 };
 BiasJudgement judge_bias(const BiasSample& sample, std::span<const double> frequencies,

@@ -13,8 +13,8 @@ enum class BiasClaim { none_left, near_favoured, no_claim };
 
 // none_left (TAPA): holds where the interval of the mean holds 0; near_favoured (RoPE): where it
 // lies above 0. Undecided below `fewest_texts` texts, or where the interval of a claim of 0 is
-// wider than half a sigma. `shuffled`: the same samples with near and far exchanged at random, whose
-// mean must be 0 within its interval.
+// wider than half a sigma. `shuffled`: the same samples with near and far exchanged at random,
+// whose mean must be 0 within its interval.
 CheckResult judge_histogram(const NearFar& histogram, const NearFar& shuffled, BiasClaim claim,
                             std::int64_t fewest_texts = 50);
 

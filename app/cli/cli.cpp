@@ -179,10 +179,10 @@ int run_program(int argc, char** argv) {
   } catch (const formats::Error& error) {
     return report_error(info_of(error), json);
   } catch (const std::bad_alloc&) {
-    return report_error({std::string(protocol::error_code::out_of_memory),
-                         "there was not enough memory for this", "",
-                         "give a shorter text, or ask for less at a time"},
-                        json);
+    return report_error(
+        {std::string(protocol::error_code::out_of_memory), "there was not enough memory for this",
+         "", "give a shorter text, or ask for less at a time"},
+        json);
   } catch (const std::exception& error) {
     return report_error({std::string(protocol::error_code::internal), error.what(), "", ""}, json);
   }

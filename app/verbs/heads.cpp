@@ -19,7 +19,8 @@ class HeadsVerb : public Verb {
     set_.declare(options);
     options.option("--stack", stack_, "of an encoder-decoder: dec (default), enc or cross");
     options.flag("--corpus", corpus_, "over the bundled validation texts, with 95 % intervals");
-    options.option("--metrics", metrics_, "comma separated (default: all but js_divergence and distance_profile)");
+    options.option("--metrics", metrics_,
+                   "comma separated (default: all but js_divergence and distance_profile)");
     options.option("--sort", sort_, "metric to sort by, highest first");
   }
   Output run(Run& run) override {

@@ -68,7 +68,8 @@ void InputOptions::add_to(json& params) const {
   if (given > 1) {
     throw formats::bad_usage("give one of --text, --prompt, --ids, --inputs, not several");
   }
-  if (text) params["input"] = text_input("text", formats::read_text_file(*text, kMostTextBytes), *text);
+  if (text)
+    params["input"] = text_input("text", formats::read_text_file(*text, kMostTextBytes), *text);
   if (prompt && prompt->empty()) throw formats::bad_input("the text is empty", "--prompt");
   if (prompt) params["input"] = text_input("prompt", *prompt, "prompt");
   if (ids) params["input"] = {{"ids", formats::json_from_file(*ids)}, {"name", *ids}};

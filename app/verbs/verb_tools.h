@@ -23,7 +23,8 @@ R result_of(const protocol::Reply& reply) {
   return protocol::from_json_form<R>(reply.result);
 }
 
-// "rope,tapa" or several words: the models of a request. Commas within parentheses belong to a name.
+// "rope,tapa" or several words: the models of a request. Commas within parentheses belong to a
+// name.
 nlohmann::json models_param(const std::vector<std::string>& models);
 
 // `rows` of a heads result, its metrics in the order of the result.

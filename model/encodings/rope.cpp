@@ -127,8 +127,8 @@ class Rope final : public Encoding {
     const at::Tensor angles =
         context.shared->at("angles").to(context.angle_dtype) * step_;  // (H, d/2)
     const at::Tensor by_text = positions.dim() == 2 ? positions : positions.unsqueeze(0);
-    return turned(by_text.unsqueeze(1).unsqueeze(-1) *    // (B, 1, N, 1)
-                      angles.unsqueeze(0).unsqueeze(2),   // (1, H, 1, d/2)
+    return turned(by_text.unsqueeze(1).unsqueeze(-1) *   // (B, 1, N, 1)
+                      angles.unsqueeze(0).unsqueeze(2),  // (1, H, 1, d/2)
                   context.dtype);
   }
 

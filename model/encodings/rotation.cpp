@@ -114,8 +114,7 @@ at::Tensor turned(const at::Tensor& angles, at::ScalarType dtype) {
 
 at::Tensor rotation_state(const at::Tensor& positions, const at::Tensor& frequencies,
                           at::ScalarType dtype) {
-  const at::Tensor z =
-      turned(positions.unsqueeze(-1) * frequencies, dtype);  // ([B,] N, 2, planes)
+  const at::Tensor z = turned(positions.unsqueeze(-1) * frequencies, dtype);  // ([B,] N, 2, planes)
   return positions.dim() == 2 ? z.unsqueeze(1) : z.unsqueeze(0).unsqueeze(0);
 }
 

@@ -46,7 +46,8 @@ at::Tensor position_values(const StartContext& context, std::int64_t extra_shift
 // width) of the positions' dtype. `width` is even.
 at::Tensor sinusoids(const at::Tensor& positions, double base, std::int64_t width);
 
-// (.., 2, planes) of `dtype`: cosines and sines of angles (.., planes), computed in the angles' own.
+// (.., 2, planes) of `dtype`: cosines and sines of angles (.., planes), computed in the angles'
+// own.
 at::Tensor turned(const at::Tensor& angles, at::ScalarType dtype);
 
 // (B or 1, 1, N, 2, planes) of `dtype`: cosines and sines of positions (N) or (B, N) times

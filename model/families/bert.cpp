@@ -96,8 +96,9 @@ TensorPlace bert_place(bool own_bias, const std::string& given) {
   if (name == "cls.predictions.bias") {
     return own_bias ? TensorPlace{.name = name,
                                   .ignored = true,
-                                  .why = "is not used: nothing is tied, and the head's bias is "
-                                         "cls.predictions.decoder.bias"}
+                                  .why =
+                                      "is not used: nothing is tied, and the head's bias is "
+                                      "cls.predictions.decoder.bias"}
                     : TensorPlace{"lm_head.bias"};
   }
   if (own_bias && name == "cls.predictions.decoder.bias") return {"lm_head.bias"};

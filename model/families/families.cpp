@@ -64,11 +64,11 @@ Translation translate(const FamilyInput& input, std::string& family) {
     }
     known += (known.empty() ? "" : ", ") + std::string(candidate.key);
   }
-  const std::string what =
-      config.contains("model_type")
-          ? "model_type is " + formats::shortened(config["model_type"].dump()) +
-                ", which cannot be read"
-          : "there is no model_type, which says what kind of model this is";
+  const std::string what = config.contains("model_type")
+                               ? "model_type is " +
+                                     formats::shortened(config["model_type"].dump()) +
+                                     ", which cannot be read"
+                               : "there is no model_type, which says what kind of model this is";
   std::string hint = "families that can: " + known;
   formats::ConfigProblems problems;
   const auto notice = formats::remote_code_notice(formats::ConfigReader(config, problems));

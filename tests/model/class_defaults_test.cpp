@@ -91,9 +91,8 @@ TEST(ClassDefaults, HoldForKeyHeadsHeadSizesAndTheTrainedLength) {
        {Case{"llama", 32, 8, 2048}, Case{"mistral", 8, 8, 131072}, Case{"qwen2", 32, 8, 32768},
         Case{"qwen3", 32, 128, 32768}, Case{"phi3", 32, 8, 4096}, Case{"gemma", 16, 256, 8192},
         Case{"gemma2", 4, 256, 8192}, Case{"gemma3_text", 4, 256, 131072}}) {
-    Json config = {{"model_type", c.type},       {"vocab_size", 100},
-                   {"hidden_size", 256},         {"intermediate_size", 64},
-                   {"num_hidden_layers", 2},     {"num_attention_heads", 32},
+    Json config = {{"model_type", c.type},    {"vocab_size", 100},      {"hidden_size", 256},
+                   {"intermediate_size", 64}, {"num_hidden_layers", 2}, {"num_attention_heads", 32},
                    {"pad_token_id", nullptr}};
     const Translation read = translated(config);
     EXPECT_EQ(read.config.kv_heads, c.kv_heads) << c.type;
@@ -104,9 +103,9 @@ TEST(ClassDefaults, HoldForKeyHeadsHeadSizesAndTheTrainedLength) {
     if (std::string(c.type).starts_with("gemma")) continue;  // null is no count there
     EXPECT_EQ(translated(config).config.kv_heads, 32) << c.type;
   }
-  const Json roformer = {{"model_type", "roformer"},    {"vocab_size", 100},
-                         {"hidden_size", 64},           {"intermediate_size", 64},
-                         {"num_hidden_layers", 2},      {"num_attention_heads", 4}};
+  const Json roformer = {{"model_type", "roformer"}, {"vocab_size", 100},
+                         {"hidden_size", 64},        {"intermediate_size", 64},
+                         {"num_hidden_layers", 2},   {"num_attention_heads", 4}};
   EXPECT_EQ(translated(roformer).config.context, 1536);
 }
 
@@ -145,8 +144,8 @@ TEST(ClassDefaults, APlainRopeTurnsWholeHeadsWhereTheClassReadsNoPart) {
                               Json{{"partial_rotary_factor", 0.3}}, Json{{"rotary_pct", 0.25}}}) {
     expect_the_same("llama", changes, "is not read by the class");
   }
-  const Json sizes = {{"vocab_size", 100},      {"hidden_size", 64},
-                      {"intermediate_size", 64}, {"num_hidden_layers", 2},
+  const Json sizes = {{"vocab_size", 100},        {"hidden_size", 64},
+                      {"intermediate_size", 64},  {"num_hidden_layers", 2},
                       {"num_attention_heads", 4}, {"partial_rotary_factor", 0.5},
                       {"num_key_value_heads", 4}, {"head_dim", 16}};
   for (const char* type : {"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text",
@@ -176,8 +175,7 @@ TEST(ClassDefaults, LongRopeMultipliesByTheFactorOfTheFile) {
     rope.update(more);
     copy_changed("llama", {{"rope_parameters", rope}, {"max_position_embeddings", 240}}, to);
     const at::NoGradGuard no_grad;
-    return open_model(to.string(), {.dtype = at::kDouble})
-        ->decoder.forward(random_ids(1, 25, 80));
+    return open_model(to.string(), {.dtype = at::kDouble})->decoder.forward(random_ids(1, 25, 80));
   };
   const auto stated = [&](double factor) {
     return Json{{"attention_factor", std::sqrt(1 + std::log(factor) / std::log(30.0))}};
@@ -251,8 +249,7 @@ TEST(ClassDefaults, ClassifiersHaveNoHeadOfTokens) {
     EXPECT_TRUE(any_tells(model->report.quirks, c.head + std::string(".weight belongs to a head")))
         << c.name;
     EXPECT_TRUE(model->report.unexpected.empty() && model->report.missing.empty()) << c.name;
-    const fs::path expected =
-        golden("hf/models/" + std::string(c.name) + "/expected.safetensors");
+    const fs::path expected = golden("hf/models/" + std::string(c.name) + "/expected.safetensors");
     const ReferenceCheck check = check_against(to.string(), expected);
     EXPECT_TRUE(check.passed) << c.name;
     EXPECT_GE(check.compared.size(), 5u) << c.name;

@@ -52,9 +52,8 @@ std::vector<Variant> variants() {
                     {{"threshold", 5.5}, {"activation", activation}}});
   }
   list.push_back({"fire_past_its_threshold", "fire", {{"threshold", 20.5}}});
-  list.push_back({"cape_fire_past_its_threshold",
-                  "cape",
-                  {{"base", "fire"}, {"base_threshold", 20.5}}});
+  list.push_back(
+      {"cape_fire_past_its_threshold", "cape", {{"base", "fire"}, {"base_threshold", 20.5}}});
   list.push_back({"cape_rotated", "cape", {{"rotate", true}}});
   list.push_back({"tape_without_equivariance", "tape", {{"equivariance", false}}});
   list.push_back(

@@ -143,8 +143,7 @@ TEST(Shaw, IsItsDefinition) {
     for (std::int64_t i = 0; i < 9; ++i) {
       for (std::int64_t j = 0; j <= i; ++j) {
         const std::int64_t clipped = std::max<std::int64_t>(j - i, -3);
-        expected[h][i][j] =
-            scalar_product(q[h][i], k[h][j] + table[clipped + 3]) / std::sqrt(8.0);
+        expected[h][i][j] = scalar_product(q[h][i], k[h][j] + table[clipped + 3]) / std::sqrt(8.0);
       }
     }
   }
