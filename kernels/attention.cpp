@@ -16,7 +16,9 @@ struct Forward {
   bool probes;
 
   void operator()(const PlainVariant&) const { forward_plain(inputs, outputs, probes); }
-  void operator()(const TableVariant&) const { forward_table(inputs, outputs, probes); }
+  void operator()(const TableVariant& table) const {
+    (table.multiplies ? forward_table_multiplied : forward_table)(inputs, outputs, probes);
+  }
   void operator()(const TapaVariant& tapa) const {
     (tapa.phase == TapaPhase::linear ? forward_tapa_linear : forward_tapa)(inputs, outputs, probes);
   }
@@ -31,7 +33,9 @@ struct Backward {
   const Gradients& gradients;
 
   void operator()(const PlainVariant&) const { backward_plain(inputs, saved, gradients); }
-  void operator()(const TableVariant&) const { backward_table(inputs, saved, gradients); }
+  void operator()(const TableVariant& table) const {
+    (table.multiplies ? backward_table_multiplied : backward_table)(inputs, saved, gradients);
+  }
   void operator()(const TapaVariant& tapa) const {
     (tapa.phase == TapaPhase::linear ? backward_tapa_linear : backward_tapa)(inputs, saved,
                                                                              gradients);
@@ -45,7 +49,9 @@ struct ReadRegion {
   const RegionCall& call;
 
   void operator()(const PlainVariant&) const { region_plain(call); }
-  void operator()(const TableVariant&) const { region_table(call); }
+  void operator()(const TableVariant& table) const {
+    (table.multiplies ? region_table_multiplied : region_table)(call);
+  }
   void operator()(const TapaVariant& tapa) const {
     (tapa.phase == TapaPhase::linear ? region_tapa_linear : region_tapa)(call);
   }

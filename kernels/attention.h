@@ -54,15 +54,18 @@ struct AttentionShape {
 /// s = scale * q.k. Also for encodings that rotate q and k before (rope, xpos, ape).
 struct PlainVariant {};
 
-/// s = scale * q.k + values[h][lambda - first_distance] (alibi, kerple, t5, ...).
-/// values: (heads, length) float32, -inf masks. Every distance in use must be in the table:
-/// with first_distance = 0 a negative distance reads its absolute value, otherwise tables are
-/// signed (lambda = first_distance .. first_distance + length - 1).
+/// s = scale * q.k + values[h][lambda - first_distance] (alibi, kerple, t5, ...), or with
+/// `multiplies` s = scale * q.k * values[...] (the decay of ape).
+/// values: (heads, length) float32; -inf masks where it is added, factors are finite. Every
+/// distance in use must be in the table: with first_distance = 0 a negative distance reads its
+/// absolute value, otherwise tables are signed (lambda = first_distance .. first_distance + length
+/// - 1).
 struct TableVariant {
   const float* values = nullptr;
   std::int64_t head_stride = 0;  ///< elements from one head's table to the next
   std::int64_t length = 0;
   std::int64_t first_distance = 0;  ///< <= 0
+  bool multiplies = false;
 };
 
 enum class TapaPhase { quadratic, linear };
@@ -178,6 +181,11 @@ struct AttentionInputs {
   float soft_cap = 0;
   /// (B, keys) contiguous, 0 for padding, which no query sees; null where all keys are real.
   const std::uint8_t* key_mask = nullptr;
+  /// (B, queries) and (B, keys) contiguous, of texts packed into one: a query sees the keys of its
+  /// own document alone. Any numbers in any order; where a document's tokens stand together, the
+  /// keys of others cost nothing. Both null where there are no documents.
+  const std::int32_t* query_documents = nullptr;
+  const std::int32_t* key_documents = nullptr;
 };
 
 struct ForwardOutputs {

@@ -131,6 +131,8 @@ void check_inputs(const AttentionInputs& inputs) {
           "expected a finite soft_cap of at least 0");
   const bool empty = inputs.shape.queries == 0 || inputs.shape.keys == 0;
   require(empty || (inputs.q.data && inputs.k.data), "expected q and k but a pointer is null");
+  require(empty || !inputs.query_documents == !inputs.key_documents,
+          "expected the documents of both queries and keys, or of neither");
   std::visit(CheckVariant{inputs}, inputs.variant);
 }
 

@@ -258,8 +258,12 @@ class BackwardPass {
     const KeyRange seen = keys_of(block, p);
     const std::int64_t skip = std::max<std::int64_t>(0, seen.begin - key) / kTileKeys * kTileKeys;
     const std::int64_t end = std::min(key + count, seen.end);
-    TilePlace place = tile_place(shape_, visibility_, block.batch, block.query + p * kPanel,
-                                 rows_of(block, p), key + skip);
+    const std::int64_t row = block.query + p * kPanel, queries = rows_of(block, p);
+    if (!visibility_.may_share_document(block.batch, row, queries, key, count)) {
+      clear_rows(block, p, 0, count);
+      return;
+    }
+    TilePlace place = tile_place(shape_, visibility_, block.batch, row, queries, key + skip);
     for (; place.key < end; place.key += kTileKeys) {
       place.keys = static_cast<int>(std::min<std::int64_t>(kTileKeys, end - place.key));
       run_tile(block, p, place, place.key - key);
@@ -287,11 +291,11 @@ class BackwardPass {
   HWY_INLINE void run_tile(Block& block, int p, const TilePlace& place, std::int64_t row) const {
     Vec t[kTileKeys][kVecs];
     Vec second[kTileKeys][kVecs];
-    HWY_ALIGN float first_dot[V::kDots == 2 ? kTileKeys * kPanel : 1];
+    HWY_ALIGN float first_dot[V::kReadsDots ? kTileKeys * kPanel : 1];
     HWY_ALIGN float slopes[kTileKeys * kPanel];
     const float* q[2] = {block.q_lanes[p][0], block.q_lanes[p][1]};
     dot_tiles<V>(place, q, block.k, block.dim, t, second);
-    if constexpr (V::kDots == 2) {
+    if constexpr (V::kReadsDots) {
       for (int r = 0; r < kTileKeys; ++r) {
         for (int v = 0; v < kVecs; ++v) store(t[r][v], first_dot + r * kPanel + v * kLanes);
       }
@@ -350,10 +354,8 @@ class BackwardPass {
         const Vec d_score = hn::Mul(load(pulled + r * pulled_row + v * kLanes),
                                     hn::Sub(d_weight[r][v], load(row_sum + v * kLanes)));
         Vec a = zero(), b = zero();
-        if constexpr (V::kDots == 2) {
-          a = load(first_dot + r * kPanel + v * kLanes);
-          b = second[r][v];
-        }
+        if constexpr (V::kReadsDots) a = load(first_dot + r * kPanel + v * kLanes);
+        if constexpr (V::kReadsDots && V::kDots == 2) b = second[r][v];
         const DotGradients d =
             variant_.gradient(block.variant_head, tile, place, r, v, d_score, a, b, block.scratch);
         store(d.first, block.d_dots[0] + here);

@@ -192,7 +192,9 @@ class CapeBackward {
       for (std::int64_t h = 0; h < heads_; ++h) pack_head(w, h);
       const KeyRange keys = visibility_.keys(batch, w.row, w.row + w.queries - 1);
       for (std::int64_t key = keys.begin; key < keys.end; key += kBackwardKeys) {
-        run_block(w, key, std::min<std::int64_t>(kBackwardKeys, keys.end - key));
+        const std::int64_t count = std::min<std::int64_t>(kBackwardKeys, keys.end - key);
+        if (!visibility_.may_share_document(batch, w.row, w.queries, key, count)) continue;
+        run_block(w, key, count);
       }
       flush(w, network);
       for (std::int64_t h = 0; h < heads_; ++h) write_queries(w, h);

@@ -110,20 +110,23 @@ class BucketSums {
   std::vector<double> sums_;
 };
 
-/// Writes BucketProbes::pairs of a head (batch included); masked(lambda) says which distances the
-/// variant masks.
+/// Writes BucketProbes::pairs; masked(head, lambda) says which distances of a head the variant
+/// masks.
 template <class Masked>
 void write_pairs(const BucketProbes& buckets, const BucketPlan& plan, const AttentionShape& shape,
-                 const Visibility& visibility, std::int64_t head, const Masked& masked) {
+                 const Visibility& visibility, const Masked& masked) {
   if (!buckets.pairs || !plan.wanted()) return;
-  std::int64_t* pairs = buckets.pairs + head * plan.count();
-  for (std::int64_t b = 0; b < plan.count(); ++b) pairs[b] = 0;
-  const std::int64_t last = shape.query_offset + shape.queries - 1;
-  const std::int64_t first = shape.causal ? 0 : shape.query_offset - shape.keys + 1;
-  for (std::int64_t lambda = first; lambda <= last; ++lambda) {
-    const std::int32_t place = plan.place(lambda);
-    if (!plan.holds(place) || masked(lambda)) continue;
-    pairs[place] += visibility.pairs(head / shape.heads, lambda);
+  std::int64_t* pairs = buckets.pairs;
+  for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
+    const std::vector<std::int64_t> counts = visibility.pairs(batch);
+    for (std::int64_t head = 0; head < shape.heads; ++head, pairs += plan.count()) {
+      for (std::int64_t b = 0; b < plan.count(); ++b) pairs[b] = 0;
+      for (std::size_t n = 0; n < counts.size(); ++n) {
+        const std::int64_t lambda = visibility.least_distance() + static_cast<std::int64_t>(n);
+        const std::int32_t place = plan.place(lambda);
+        if (counts[n] > 0 && plan.holds(place) && !masked(head, lambda)) pairs[place] += counts[n];
+      }
+    }
   }
 }
 

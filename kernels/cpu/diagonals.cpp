@@ -27,8 +27,10 @@ std::int64_t table_index(std::int64_t distance, std::int64_t length, std::int64_
   return index >= 0 && index < length ? index : -1;
 }
 
-FloatBuffer padded_table(const AttentionInputs& inputs, const DistanceRange& range, float factor) {
+FloatBuffer padded_table(const AttentionInputs& inputs, const DistanceRange& range) {
   const auto& table = std::get<TableVariant>(inputs.variant);
+  const float unit = table.multiplies ? 1 : kLog2e;
+  const float none = -std::numeric_limits<float>::infinity();
   FloatBuffer copy(inputs.shape.heads * range.size());
   for (std::int64_t h = 0; h < inputs.shape.heads; ++h) {
     const float* values = table.values + h * table.head_stride;
@@ -36,7 +38,7 @@ FloatBuffer padded_table(const AttentionInputs& inputs, const DistanceRange& ran
     for (std::int64_t n = 0; n < range.size(); ++n) {
       const std::int64_t index = table_index(range.first + n, table.length, table.first_distance);
       const float value = index < 0 ? 0 : values[index];
-      row[n] = value == -std::numeric_limits<float>::infinity() ? kMaskedScore : value * factor;
+      row[n] = !table.multiplies && value == none ? kMaskedScore : value * unit;
     }
   }
   return copy;

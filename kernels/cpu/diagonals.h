@@ -22,9 +22,9 @@ DistanceRange distance_range(const AttentionShape& shape, std::int64_t panel);
 /// The entry of a table for a distance, or -1 when it has none: see TableVariant.
 std::int64_t table_index(std::int64_t distance, std::int64_t length, std::int64_t first_distance);
 
-/// (heads, range) copy of a TableVariant's values times `factor`; -inf becomes kMaskedScore, and
-/// distances outside the table (masked ones) 0.
-FloatBuffer padded_table(const AttentionInputs& inputs, const DistanceRange& range, float factor);
+/// (heads, range) copy of a TableVariant's values, distances outside the table (masked ones) 0.
+/// Biases are in log2 units and -inf is kMaskedScore; factors stay as they are.
+FloatBuffer padded_table(const AttentionInputs& inputs, const DistanceRange& range);
 
 /// Float64 sums by head, slot (a share of the work, added up in order) and distance.
 class DiagonalSums {

@@ -6,15 +6,16 @@
 namespace phasescope::kernels {
 
 using ForwardEntry = void(const AttentionInputs&, const ForwardOutputs&, bool probes);
-ForwardEntry forward_plain, forward_table, forward_tapa, forward_tapa_linear, forward_tape,
-    forward_cape, forward_fire;
+ForwardEntry forward_plain, forward_table, forward_table_multiplied, forward_tapa,
+    forward_tapa_linear, forward_tape, forward_cape, forward_fire;
 
 using BackwardEntry = void(const AttentionInputs&, const SavedForward&, const Gradients&);
-BackwardEntry backward_plain, backward_table, backward_tapa, backward_tapa_linear, backward_tape,
-    backward_cape, backward_fire;
+BackwardEntry backward_plain, backward_table, backward_table_multiplied, backward_tapa,
+    backward_tapa_linear, backward_tape, backward_cape, backward_fire;
 
 struct RegionCall;
 using RegionEntry = void(const RegionCall&);
-RegionEntry region_plain, region_table, region_tapa, region_tapa_linear, region_cape, region_fire;
+RegionEntry region_plain, region_table, region_table_multiplied, region_tapa, region_tapa_linear,
+    region_cape, region_fire;
 
 }  // namespace phasescope::kernels

@@ -50,10 +50,9 @@ class ForwardPass {
       }
     });
     sums.write(outputs_.buckets);
-    for (std::int64_t head = 0; head < heads; ++head) {
-      write_pairs(outputs_.buckets, plan_, shape_, visibility_, head,
-                  [&](std::int64_t lambda) { return variant_.masks(head % shape_.heads, lambda); });
-    }
+    write_pairs(
+        outputs_.buckets, plan_, shape_, visibility_,
+        [&](std::int64_t head, std::int64_t lambda) { return variant_.masks(head, lambda); });
   }
 
  private:
@@ -174,6 +173,7 @@ class ForwardPass {
     const std::int64_t key = std::max(block.begin, seen.begin);
     const std::int64_t end = std::min(block.end, seen.end);
     if (end <= key) return;
+    if (!visibility_.may_share_document(item.batch, row, queries, key, end - key)) return;
     Panel& panel = item.panels[p];
     Buckets* buckets =
         kProbes && plan_.wanted() ? &item.buckets[static_cast<std::size_t>(p)] : nullptr;

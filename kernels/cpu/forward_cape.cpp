@@ -50,10 +50,8 @@ class CapeForward {
       }
     });
     sums.write(outputs_.buckets);
-    for (std::int64_t head = 0; head < shape_.batch * shape_.heads; ++head) {
-      write_pairs(outputs_.buckets, plan_, shape_, visibility_, head,
-                  [](std::int64_t) { return false; });
-    }
+    write_pairs(outputs_.buckets, plan_, shape_, visibility_,
+                [](std::int64_t, std::int64_t) { return false; });
   }
 
  private:
@@ -147,6 +145,7 @@ class CapeForward {
   }
 
   void attend(Item& item, std::int64_t key, std::int64_t keys) const {
+    if (!visibility_.may_share_document(item.batch, item.row, item.queries, key, keys)) return;
     score(item, key, keys);
     for (std::int64_t h = 0; h < net_.heads; ++h) average_head(item, key, keys, h);
   }

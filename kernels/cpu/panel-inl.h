@@ -58,15 +58,38 @@ HWY_INLINE void dot_tiles(const TilePlace& place, const float* const (&q)[2],
   }
 }
 
+/// The documents of the tile's keys.
+HWY_INLINE DocumentRange key_documents(const TilePlace& place) {
+  return document_range(place.key_documents + place.key, place.keys);
+}
+
+/// True where all pairs of the tile are of one document.
+HWY_INLINE bool is_one_document(const TilePlace& place) {
+  const DocumentRange keys = key_documents(place);
+  return place.documents.least == place.documents.most && keys.least == keys.most &&
+         keys.least == place.documents.least;
+}
+
+/// True where causality or documents surely hide every pair of the tile.
+HWY_INLINE bool is_hidden(const TilePlace& place) {
+  if (place.causal && place.key >= place.query + kPanel) return true;
+  if (HWY_LIKELY(!place.key_documents)) return false;
+  const DocumentRange keys = key_documents(place);
+  return keys.least > place.documents.most || keys.most < place.documents.least;
+}
+
 /// True where some pair of the tile is masked.
 HWY_INLINE bool is_masked(const TilePlace& place) {
   if (place.keys < kTileKeys) return true;
   const std::int64_t nearest = place.query - (place.key + kTileKeys - 1);
   const std::int64_t farthest = place.query + kPanel - 1 - place.key;
   if (nearest < (place.causal ? 0 : 1 - place.window) || farthest >= place.window) return true;
-  return HWY_UNLIKELY(place.real != nullptr) &&
-         std::find(place.real + place.key, place.real + place.key + kTileKeys, 0) !=
-             place.real + place.key + kTileKeys;
+  if (HWY_UNLIKELY(place.real != nullptr) &&
+      std::find(place.real + place.key, place.real + place.key + kTileKeys, 0) !=
+          place.real + place.key + kTileKeys) {
+    return true;
+  }
+  return HWY_UNLIKELY(place.key_documents != nullptr) && !is_one_document(place);
 }
 
 }  // namespace phasescope::kernels::HWY_NAMESPACE

@@ -60,7 +60,7 @@ class HeadScores {
       place_.key = key + n;
       place_.keys = static_cast<int>(std::min<std::int64_t>(kTileKeys, count - n));
       float* to = scores_.data() + n * kPanel;
-      if (place_.causal && place_.key >= place_.query + kPanel) {
+      if (is_hidden(place_)) {
         for (int r = 0; r < kTileKeys; ++r) fill_panel(to + r * kPanel, kMaskedScore);
         continue;
       }

@@ -28,6 +28,7 @@ class CapeScores {
   void load(std::int64_t batch, std::int64_t, std::int64_t row, std::int64_t count) {
     const AttentionShape& s = inputs_.shape;
     batch_ = batch;
+    row_ = row;
     for (std::int64_t h = 0; h < net_.heads; ++h) {
       pack_panel(row_pointer(inputs_.q, batch, h, row), inputs_.q.row, count, s.head_dim,
                  inputs_.scale, packed_.data() + h * s.head_dim * kPanel);
@@ -46,7 +47,8 @@ class CapeScores {
     }
     // Pairs above the diagonal have no entry in the tables and no score.
     const std::int64_t distance = place_.query - key;
-    const std::int64_t seen = s.causal ? std::min(count, distance + kPanel) : count;
+    std::int64_t seen = s.causal ? std::min(count, distance + kPanel) : count;
+    if (!visibility_.may_share_document(batch_, row_, place_.queries, key, count)) seen = 0;
     if (seen > 0) scorer_.score(distance, seen, scores_.data(), scratch_.data());
     for (std::int64_t h = 0; h < net_.heads; ++h) finish_head(key, count, h);
   }
@@ -81,7 +83,7 @@ class CapeScores {
   FloatBuffer packed_, scores_;
   CapeScorer scorer_;
   FloatBuffer scratch_;
-  std::int64_t batch_ = 0;
+  std::int64_t batch_ = 0, row_ = 0;
   TilePlace place_{};
 };
 

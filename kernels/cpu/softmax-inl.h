@@ -7,6 +7,8 @@
 #define PHASESCOPE_CPU_SOFTMAX_INL_H
 #endif
 
+#include <algorithm>
+
 #include "kernels/cpu/streams-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -96,6 +98,21 @@ HWY_INLINE LaneRange seeing_lanes(const TilePlace& place, int r) {
           static_cast<float>(same + place.window)};
 }
 
+/// Masks the pairs of different documents.
+HWY_INLINE void mask_documents(const TilePlace& place, Vec (&t)[kTileKeys][kVecs]) {
+  const IntTag di;
+#pragma GCC unroll 4
+  for (int v = 0; v < kVecs; ++v) {
+    const auto queries = hn::LoadU(di, place.query_documents + v * kLanes);
+#pragma GCC unroll 8
+    for (int r = 0; r < kTileKeys; ++r) {
+      const std::int32_t key = place.key_documents[place.key + std::min(r, place.keys - 1)];
+      const LaneMask same = hn::RebindMask(Tag(), hn::Eq(queries, hn::Set(di, key)));
+      t[r][v] = hn::IfThenElse(same, t[r][v], set(kMaskedScore));
+    }
+  }
+}
+
 HWY_INLINE void mask_tile(const TilePlace& place, Vec (&t)[kTileKeys][kVecs]) {
 #pragma GCC unroll 8
   for (int r = 0; r < kTileKeys; ++r) {
@@ -108,6 +125,7 @@ HWY_INLINE void mask_tile(const TilePlace& place, Vec (&t)[kTileKeys][kVecs]) {
       t[r][v] = hn::IfThenElse(seen, t[r][v], set(kMaskedScore));
     }
   }
+  if (HWY_UNLIKELY(place.key_documents != nullptr)) mask_documents(place, t);
 }
 
 /// Scores (log2 units) s to cap tanh(s / cap), cap in the same units; nothing where it is 0.

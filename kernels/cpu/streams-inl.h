@@ -27,16 +27,32 @@ struct TilePlace {
   int queries;
   bool causal;
   std::int64_t window;
-  const std::uint8_t* real;  ///< (keys of the call), 0 for padding; may be null
+  const std::uint8_t* real;             ///< (keys of the call), 0 for padding; may be null
+  const std::int32_t* query_documents;  ///< of the lanes; null where there are no documents
+  const std::int32_t* key_documents;    ///< (keys of the call); null likewise
+  DocumentRange documents;              ///< of the lanes that exist
 };
 
 /// Of `queries` queries from `row` of a batch entry and the keys from `key`; no rows yet.
 inline TilePlace tile_place(const AttentionShape& shape, const Visibility& visibility,
                             std::int64_t batch, std::int64_t row, std::int64_t queries,
                             std::int64_t key) {
-  return {row + shape.query_offset,  key,          0,
-          static_cast<int>(queries), shape.causal, visibility.window(),
-          visibility.mask(batch)};
+  TilePlace place{row + shape.query_offset,
+                  key,
+                  0,
+                  static_cast<int>(queries),
+                  shape.causal,
+                  visibility.window(),
+                  visibility.mask(batch),
+                  nullptr,
+                  nullptr,
+                  {}};
+  if (visibility.has_documents()) {
+    place.query_documents = visibility.query_documents(batch, row);
+    place.key_documents = visibility.key_documents(batch);
+    place.documents = document_range(place.query_documents, queries);
+  }
+  return place;
 }
 
 /// Gradients of one vector of scores with respect to its dot products (natural units).
@@ -65,9 +81,12 @@ concept HeadVariant = requires(V& v, std::int64_t i, const typename V::Head& hea
   { v.masks_some() } -> std::same_as<bool>;
   // The dot products of a tile (the first in log2 units) become its scores, in place.
   v.score(head, place, tile, tile);
+  // Whether gradient() reads the dot products.
+  { V::kReadsDots } -> std::convertible_to<bool>;
   // What gradient() needs to know of a tile, found once for it.
   { v.tile(place) } -> std::same_as<typename V::Tile>;
-  // d score (of row r, vector n of the tile) -> d dots; a, b: the dots as score() had them.
+  // d score (of row r, vector n of the tile) -> d dots; a, b: the dots as score() had them, 0 where
+  // it does not read them.
   { v.gradient(head, state, place, 0, 0, x, x, x, scratch) } -> std::same_as<DotGradients>;
   // Scratch of an item (zeroed before each block of queries), where it goes after the block (head,
   // slot, first query row), and what is left to do when all blocks are done.
@@ -85,6 +104,7 @@ class VariantDefaults {
  public:
   static constexpr int kDots = 1;
   static constexpr int kValues = 1;
+  static constexpr bool kReadsDots = false;
   struct Head {};
   struct Tile {};
 

@@ -49,6 +49,7 @@ struct CheckVariant {
     const std::int64_t last = last_distance(a.shape, least);
     if (last < least) return;
     require(table.values && table.length >= 1, "expected a table of biases");
+    require(!table.multiplies, "expected a table that is added");
     require(table.first_distance <= 0, "expected first_distance <= 0");
     const bool with_sign = table.first_distance != 0;
     const std::int64_t most = with_sign ? last : std::max(std::abs(last), std::abs(least));

@@ -1,4 +1,4 @@
-// A bias read from a table by distance: alibi, kerple, t5.
+// A bias read from a table by distance (alibi, kerple, t5), or a factor (ape).
 #if defined(PHASESCOPE_VARIANTS_TABLE_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef PHASESCOPE_VARIANTS_TABLE_INL_H
 #undef PHASESCOPE_VARIANTS_TABLE_INL_H
@@ -20,13 +20,13 @@ namespace phasescope::kernels::HWY_NAMESPACE {
 class TableScore : public VariantDefaults {
  public:
   struct Head {
-    const float* bias;  ///< log2 units, at distance 0
+    const float* bias;  ///< at distance 0; log2 units where it is added
   };
 
   explicit TableScore(const AttentionInputs& inputs)
       : VariantDefaults(inputs),
         range_(distance_range(inputs.shape, kPanel)),
-        bias_(padded_table(inputs, range_, kLog2e)) {
+        bias_(padded_table(inputs, range_)) {
     const float* last = bias_.data() + inputs.shape.heads * range_.size();
     // A cap makes a finite score of everything.
     masks_some_ =
@@ -80,13 +80,44 @@ class TableScore : public VariantDefaults {
     sums_.write(wanted->values, wanted->head_stride, table.length, table.first_distance);
   }
 
+ protected:
+  DistanceRange range_;
+
  private:
   static bool is_mask(float bias) { return bias <= kFirstMaximum; }
 
-  DistanceRange range_;
   FloatBuffer bias_;
   bool masks_some_ = false;
   DiagonalSums sums_;
+};
+
+/// s = scale q.k f[h][lambda], the factor where TableScore has its bias.
+class MultipliedTableScore : public TableScore {
+ public:
+  using TableScore::TableScore;
+  static constexpr bool kReadsDots = true;
+
+  HWY_INLINE void score(const Head& head, const TilePlace& place, Vec (&t)[kTileKeys][kVecs],
+                        const Vec (&)[kTileKeys][kVecs]) const {
+    const float* factor = head.bias + (place.query - place.key);
+#pragma GCC unroll 8
+    for (int r = 0; r < kTileKeys; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVecs; ++v) {
+        t[r][v] = hn::Mul(t[r][v], load_unaligned(factor - r + v * kLanes));
+      }
+    }
+  }
+
+  /// d a = d s f; d f = d s a, a in natural units.
+  HWY_INLINE DotGradients gradient(const Head& head, const Tile&, const TilePlace& place, int r,
+                                   int v, Vec d_score, Vec a, Vec, float* scratch) const {
+    const std::int64_t lambda = place.query - place.key - r + v * kLanes;
+    float* at = scratch + (lambda - range_.first);
+    const Vec content = hn::Mul(a, set(kLn2));
+    store_unaligned(hn::MulAdd(d_score, content, load_unaligned(at)), at);
+    return {hn::Mul(d_score, load_unaligned(head.bias + lambda)), zero()};
+  }
 };
 
 }  // namespace phasescope::kernels::HWY_NAMESPACE

@@ -17,6 +17,7 @@ namespace phasescope::kernels::HWY_NAMESPACE {
 class TapaScore : public VariantDefaults {
  public:
   static constexpr int kDots = 2;
+  static constexpr bool kReadsDots = true;
   struct Head {
     const float* power;  ///< at distance 0
   };

@@ -35,9 +35,10 @@ double largest(const std::vector<float>& values) {
   return most;
 }
 
-/// What d score is multiplied by on its way to FIRE's distances; 1 for others, whose table is
-/// added.
-double table_factor(const Case& c) {
+/// What d score is multiplied by on its way to FIRE's distances, and to the entries of a table that
+/// multiplies content scores (of about three deviations); 1 for others, whose table is added.
+double table_factor(const Problem& problem, const Case& c) {
+  if (problem.kind == Kind::table_multiplied) return 3;
   return c.slope.empty() ? 1 : std::max(1.0, largest(c.slope) * largest(c.factor));
 }
 
@@ -98,7 +99,8 @@ void expect_right(const Problem& problem) {
     expect_close("d_state", c.d_state, plain.d_state, truth.d_state, floor, size);
   }
   if (!c.d_table.empty()) {
-    expect_close("d_table", c.d_table, plain.d_table, truth.d_table, floor, table_factor(c) * size);
+    expect_close("d_table", c.d_table, plain.d_table, truth.d_table, floor,
+                 table_factor(problem, c) * size);
   }
   expect_network_gradients(problem, c, truth, plain, floor, size);
   expect_fire_gradients(problem, c, truth, plain, floor, size);
@@ -180,6 +182,8 @@ const MaskSizes kMasks{
     .padding_window = 70,
     .cap = {1, 2, 1, 131, 131, 16},
     .cap_and_masks = {2, 2, 2, 90, 90, 16, 0, true, 0, 40},
+    .documents = {2, 2, 1, 330, 330, 16},
+    .documents_window = 40,
 };
 
 TEST_P(EveryVariant, IsRightWithAWindow) {
@@ -188,6 +192,18 @@ TEST_P(EveryVariant, IsRightWithAWindow) {
 
 TEST_P(EveryVariant, IsRightWithPadding) {
   for (const Problem& problem : padding_problems(GetParam(), kMasks)) expect_right(problem);
+}
+
+TEST_P(EveryVariant, IsRightWithDocuments) {
+  const Target best = current_target();
+  for (const Problem& problem : document_problems(GetParam(), kMasks)) expect_right(problem);
+  for (const Target target : {Target::sse4, Target::avx2}) {
+    if (!choose_target(target)) continue;
+    Problem problem{.kind = GetParam(), .shape = {1, 2, 1, 200, 200, 16}};
+    problem.documents = Documents::in_turn;
+    expect_right(problem);
+  }
+  choose_target(best);
 }
 
 TEST_P(EveryVariant, IsRightWithASoftCap) {

@@ -37,6 +37,28 @@ std::int64_t values_of(const AttentionShape& s) { return s.value_dim ? s.value_d
 
 bool is_cape(Kind kind) { return kind >= Kind::cape; }
 
+/// The document of each of a text's tokens.
+std::vector<std::int32_t> draw_documents(Documents documents, std::int64_t text,
+                                         std::int64_t tokens) {
+  const std::int64_t lengths[] = {5, 64, 1, 37, 100, 16, 70};
+  std::vector<std::int32_t> ids;
+  std::int32_t stretch = 0;
+  while (static_cast<std::int64_t>(ids.size()) < tokens) {
+    const auto n = static_cast<std::int64_t>(ids.size());
+    if (documents == Documents::mixed) {
+      ids.push_back(static_cast<std::int32_t>((n * n / 3 + n * 7 + text) % 3));
+      continue;
+    }
+    // Numbers of neither order nor sign.
+    const std::int32_t document =
+        documents == Documents::packed ? (stretch * 7919 + 13) % 1000 - 500 : stretch % 3;
+    ids.insert(ids.end(), static_cast<std::size_t>(lengths[(stretch + 2 * text) % 7]), document);
+    ++stretch;
+  }
+  ids.resize(static_cast<std::size_t>(tokens));
+  return ids;
+}
+
 /// Ascending, in 0 <= u < 1: two that coincide, the others drawn, and of many one at 0, where the
 /// bias of a token's own distance has a slope to one side alone.
 std::vector<float> draw_knots(std::int64_t count, Random& random) {
@@ -52,19 +74,25 @@ std::vector<float> draw_knots(std::int64_t count, Random& random) {
 }  // namespace
 
 const std::vector<Kind>& all_kinds() {
-  static const std::vector<Kind> kinds{Kind::plain,        Kind::table,
-                                       Kind::table_signed, Kind::tapa,
-                                       Kind::tapa_linear,  Kind::tape,
-                                       Kind::fire,         Kind::cape,
-                                       Kind::cape_concat,  Kind::cape_add_residual,
+  static const std::vector<Kind> kinds{Kind::plain,
+                                       Kind::table,
+                                       Kind::table_signed,
+                                       Kind::table_multiplied,
+                                       Kind::tapa,
+                                       Kind::tapa_linear,
+                                       Kind::tape,
+                                       Kind::fire,
+                                       Kind::cape,
+                                       Kind::cape_concat,
+                                       Kind::cape_add_residual,
                                        Kind::cape_content};
   return kinds;
 }
 
 std::string kind_name(Kind kind) {
   static const char* const names[] = {
-      "plain", "table",       "table_signed",      "tapa",        "tapa_linear", "tape", "fire",
-      "cape",  "cape_concat", "cape_add_residual", "cape_content"};
+      "plain", "table", "table_signed", "table_multiplied",  "tapa",        "tapa_linear", "tape",
+      "fire",  "cape",  "cape_concat",  "cape_add_residual", "cape_content"};
   return names[static_cast<int>(kind)];
 }
 
@@ -76,7 +104,8 @@ std::string problem_name(const Problem& p) {
          number(s.head_dim) + (s.causal ? " causal" : " full") + " offset" +
          number(s.query_offset) + " magnitude" + std::to_string(p.magnitude) +
          (p.infinite_table ? " -inf" : "") + " window" + number(s.window) + " cap" +
-         std::to_string(p.soft_cap) + " padding" + number(static_cast<int>(p.padding));
+         std::to_string(p.soft_cap) + " padding" + number(static_cast<int>(p.padding)) +
+         " documents" + number(static_cast<int>(p.documents));
 }
 
 std::vector<Problem> window_problems(Kind kind, const MaskSizes& sizes) {
@@ -113,6 +142,27 @@ std::vector<Problem> padding_problems(Kind kind, const MaskSizes& sizes) {
   return problems;
 }
 
+std::vector<Problem> document_problems(Kind kind, const MaskSizes& sizes) {
+  std::vector<Problem> problems;
+  for (const Documents documents : {Documents::packed, Documents::in_turn, Documents::mixed}) {
+    Problem problem{.kind = kind, .shape = sizes.documents, .documents = documents};
+    for (const bool causal : {true, false}) {
+      problem.shape.causal = causal;
+      problems.push_back(problem);
+    }
+    problem.shape.window = sizes.documents_window;
+    problem.padding = Padding::holes;
+    problems.push_back(problem);
+  }
+  // Rows that see no key: a query before the first key has a document of its own.
+  Problem problem{.kind = kind, .shape = sizes.late, .documents = Documents::in_turn};
+  for (const std::int64_t offset : {sizes.late.query_offset, std::int64_t{-20}}) {
+    problem.shape.query_offset = offset;
+    problems.push_back(problem);
+  }
+  return problems;
+}
+
 std::vector<Problem> soft_cap_problems(Kind kind, const MaskSizes& sizes) {
   std::vector<Problem> problems;
   for (const float cap : {50.0f, 1.5f, 0.1f}) {
@@ -137,6 +187,7 @@ Case::Case(const Problem& problem) {
                                                        : j % 5 != 3);
   }
   if (!real.empty()) inputs.key_mask = real.data();
+  if (problem.documents != Documents::none) make_documents(problem);
   const std::int64_t dim = values_of(s);
   q = random.normal(s.batch * s.heads * s.queries * s.head_dim, problem.magnitude);
   k = random.normal(s.batch * s.kv_heads * s.keys * s.head_dim);
@@ -153,16 +204,34 @@ Case::Case(const Problem& problem) {
   make_gradients();
 }
 
+void Case::make_documents(const Problem& problem) {
+  const AttentionShape& s = problem.shape;
+  for (std::int64_t b = 0; b < s.batch; ++b) {
+    const std::vector<std::int32_t> keys = draw_documents(problem.documents, b, s.keys);
+    key_documents.insert(key_documents.end(), keys.begin(), keys.end());
+    for (std::int64_t i = 0; i < s.queries; ++i) {
+      const std::int64_t place = i + s.query_offset;
+      query_documents.push_back(place >= 0 && place < s.keys ? keys[static_cast<std::size_t>(place)]
+                                                             : 12345);
+    }
+  }
+  inputs.query_documents = query_documents.data();
+  inputs.key_documents = key_documents.data();
+}
+
 void Case::make_variant(const Problem& problem, Random& random) {
   const AttentionShape& s = problem.shape;
   const std::int64_t length = s.queries + s.keys + std::abs(s.query_offset) + 3;
   const float none = -std::numeric_limits<float>::infinity();
-  if (problem.kind == Kind::table || problem.kind == Kind::table_signed) {
+  if (problem.kind == Kind::table || problem.kind == Kind::table_signed ||
+      problem.kind == Kind::table_multiplied) {
     const bool with_sign = problem.kind == Kind::table_signed;
     const std::int64_t size = with_sign ? 2 * length : length;
     table = random.normal(s.heads * size);
     for (std::size_t n = 0; problem.infinite_table && n < table.size(); n += 3) table[n] = none;
-    inputs.variant = TableVariant{table.data(), size, size, with_sign ? -length : 0};
+    const bool multiplies = problem.kind == Kind::table_multiplied;
+    if (multiplies && size > 5) table[5] = 0;
+    inputs.variant = TableVariant{table.data(), size, size, with_sign ? -length : 0, multiplies};
   } else if (problem.kind == Kind::tapa || problem.kind == Kind::tapa_linear) {
     // alpha 0.5 and 2 pi folded in: phases of hundreds of radians.
     for (std::int64_t n = 0; n < length; ++n) {

@@ -233,6 +233,24 @@ TEST_P(EveryProbe, HoldsWithWindowPaddingAndCap) {
   expect_buckets(problem, {0, 1, 2, 260, 600});
 }
 
+TEST_P(EveryProbe, HoldsWithDocuments) {
+  for (const Documents documents : {Documents::packed, Documents::in_turn, Documents::mixed}) {
+    Problem problem{GetParam()};
+    problem.documents = documents;
+    problem.shape = {2, 2, 1, 230, 230, 16};
+    expect_probes(problem, {0, 1, 2, 8, 64, 1024});
+    problem.shape.causal = false;
+    problem.shape.window = 90;
+    problem.padding = Padding::holes;
+    expect_probes(problem, {0, 3, 100, 1024});
+    // Other numbers of queries than keys, and buckets wider than a block.
+    problem.shape = {1, 2, 1, 500, 560, 16};
+    problem.shape.query_offset = 60;
+    expect_buckets(problem, {0, 1, 2, 260, 600});
+    expect_buckets_again(problem, {0, 1, 2, 260, 600});
+  }
+}
+
 TEST_P(EveryProbe, SumsOverBucketsWiderThanABlock) {
   Problem problem{GetParam()};
   problem.shape = {1, 2, 1, 700, 700, 16};
@@ -378,6 +396,25 @@ TEST_P(EveryRegion, EqualsTheReference) {
       map.width = 301;
       expect_map(c, truth, region, map);
     }
+  }
+}
+
+TEST_P(EveryRegion, EqualsTheReferenceWithDocuments) {
+  for (const Documents documents : {Documents::packed, Documents::in_turn, Documents::mixed}) {
+    Problem problem{GetParam()};
+    problem.shape = {2, 2, 2, 150, 170, 16};
+    problem.shape.query_offset = 20;
+    problem.shape.causal = documents == Documents::packed;
+    problem.documents = documents;
+    Case c(problem);
+    c.forward();
+    const Reference<double> truth(c.inputs);
+    MapOutputs map;
+    map.height = 33;
+    map.width = 143;
+    expect_map(c, truth, {1, 0, 2, 31, 131, 17, 160}, map);
+    map.quantity = MapQuantity::score;
+    expect_map(c, truth, {1, 0, 2, 31, 131, 17, 160}, map);
   }
 }
 

@@ -38,6 +38,10 @@ struct Reference {
   }
   bool visible(std::int64_t b, std::int64_t i, std::int64_t j) const {
     if (in.key_mask && !in.key_mask[b * s.keys + j]) return false;
+    if (in.query_documents &&
+        in.query_documents[b * s.queries + i] != in.key_documents[b * s.keys + j]) {
+      return false;
+    }
     if (s.window > 0 && std::abs(distance(i, j)) >= s.window) return false;
     return !s.causal || j <= i + s.query_offset;
   }
@@ -74,6 +78,10 @@ struct Reference {
 
   static std::int64_t table_entry(const TableVariant& t, std::int64_t lambda) {
     return t.first_distance == 0 ? std::abs(lambda) : lambda - t.first_distance;
+  }
+
+  static float table_value(const TableVariant& t, std::int64_t h, std::int64_t lambda) {
+    return t.values[h * t.head_stride + table_entry(t, lambda)];
   }
 
   /// The number of FIRE's knots below u.
@@ -143,7 +151,8 @@ struct Reference {
       } else {
         to = Real(in.scale) * dot(b, h, i, j, 0, s.head_dim);
         if (const auto* table = std::get_if<TableVariant>(&in.variant)) {
-          to += Real(table->values[h * table->head_stride + table_entry(*table, distance(i, j))]);
+          const Real entry = Real(table_value(*table, h, distance(i, j)));
+          to = table->multiplies ? to * entry : to + entry;
         } else if (const auto* fire = std::get_if<FireVariant>(&in.variant)) {
           const Real u = Real(fire->distance[distance(i, j)]) * Real(fire->factor[i]);
           const std::int64_t piece = h * fire->head_stride + segment(*fire, u);
@@ -316,9 +325,15 @@ struct Reference {
         tapa_gradient(*tapa, b, h, i, j, g);
         continue;
       }
-      dot_gradient(b, h, i, j, 0, s.head_dim, g * Real(in.scale));
-      if (const auto* t = std::get_if<TableVariant>(&in.variant)) {
-        d_table[static_cast<std::size_t>(h * t->length + table_entry(*t, distance(i, j)))] += g;
+      const auto* table = std::get_if<TableVariant>(&in.variant);
+      Real d_content = g;
+      if (table && table->multiplies) d_content *= Real(table_value(*table, h, distance(i, j)));
+      dot_gradient(b, h, i, j, 0, s.head_dim, d_content * Real(in.scale));
+      if (table) {
+        const Real content = Real(in.scale) * dot(b, h, i, j, 0, s.head_dim);
+        d_table[static_cast<std::size_t>(h * table->length +
+                                         table_entry(*table, distance(i, j)))] +=
+            table->multiplies ? g * content : g;
       } else if (const auto* fire = std::get_if<FireVariant>(&in.variant)) {
         fire_gradient(*fire, h, i, j, g);
       }

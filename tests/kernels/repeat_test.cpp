@@ -83,6 +83,8 @@ TEST_P(EveryVariantRepeats, GivesTheSameBitsForAnyNumberOfThreads) {
   problem.padding = Padding::right;
   problem.soft_cap = 3;
   expect_same_bits(problem);
+  problem.documents = Documents::in_turn;
+  expect_same_bits(problem);
 }
 
 /// sum of out * d_out (and the state's), in float64: the function whose gradient backward() gives.
@@ -187,6 +189,12 @@ TEST(Arguments, AreCheckedBeforeAnyWork) {
   {
     Case c(problem);
     c.inputs.k.data = nullptr;
+    EXPECT_THROW(c.forward(), std::invalid_argument);
+  }
+  {
+    Case c(problem);
+    const std::vector<std::int32_t> documents(20);
+    c.inputs.key_documents = documents.data();
     EXPECT_THROW(c.forward(), std::invalid_argument);
   }
   {
