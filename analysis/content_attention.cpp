@@ -25,6 +25,7 @@ model::LayerAttention content_attention(const model::LayerAttention& attention) 
   program.causal = from.causal;
   program.window = from.window;
   program.key_mask = from.key_mask;
+  program.documents = from.documents;
   program.mask = from.mask;
   const bool fused = attention.kernel().starts_with("fused");
   return {attention.layer(),   program,

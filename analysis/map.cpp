@@ -173,7 +173,8 @@ class MapAnalysis {
   // one row of cells, -inf where there is no such pair. A mean map of weights counts masked pairs,
   // which the counts undo.
   void add_profiles(MapOutput& out) {
-    const bool counted = !attention_->program().mask.defined();
+    const model::AttentionProgram& program = attention_->program();
+    const bool counted = !program.mask.defined() && !program.documents.defined();
     for (const bool of_rows : {true, false}) {
       model::MapRequest request = request_;
       request.maximum = false;

@@ -18,7 +18,7 @@ namespace {
 // Whether some query may see padding alone.
 bool may_lose_rows(const AttentionProgram& program) {
   if (!program.key_mask.defined()) return false;
-  if (program.window > 0) return true;
+  if (program.window > 0 || program.documents.defined()) return true;
   const at::Tensor sees = program.causal ? program.key_mask.select(1, 0) : program.key_mask.any(1);
   return !sees.all().item<bool>();
 }

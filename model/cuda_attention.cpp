@@ -353,6 +353,10 @@ std::string cuda_obstacle(const AttentionProgram& program, const at::Tensor& v) 
     return std::string(at::toString(dtype)) + " has no form in the CUDA kernels";
   }
   if (std::string obstacle = fused_obstacle(program, v); !obstacle.empty()) return obstacle;
+  if (program.documents.defined()) return "documents have no form in the CUDA kernels";
+  if (program.kind == Kind::table && program.table.multiplies) {
+    return "a table that multiplies scores has no form in the CUDA kernels";
+  }
   const std::int64_t heads = program.q.size(1);
   if (program.kind == Kind::cape) {
     const std::int64_t units = program.cape.w1.size(0);

@@ -36,7 +36,7 @@ void add_gain(AttentionProgram& program, std::int64_t layer) {
   if (program.kind == AttentionProgram::Kind::cape || program.term.score) {
     program.scale /= gain;
     program.gain = gain;
-  } else if (program.kind == AttentionProgram::Kind::table) {
+  } else if (program.kind == AttentionProgram::Kind::table && !program.table.multiplies) {
     program.table.values = program.table.values * gain;
   }
   if (program.token_bias.defined()) program.token_bias = program.token_bias * gain;
@@ -304,6 +304,7 @@ class Pass {
     program.window = config_.is_local(index) ? config_.attention.window : 0;
     program.key_mask = key_mask_;
     program.padding_added = config_.attention.padding == "added";
+    program.documents = options_.document_ids;
     program.mask = options_.mask;
     at::Tensor v = encoding.values(split_heads(clipped(project(read, w.wv, w.bv))), state);
     narrow_for_cuda(program, v);
@@ -420,6 +421,10 @@ void check_options(const ForwardOptions& options, const ModelConfig& config,
                              "layer_position_ids");
   }
   check_per_token(options.key_mask, ids, "attention_mask");
+  check_per_token(options.document_ids, ids, "document_ids");
+  if (options.document_ids.defined() && config.encoder_layers > 0) {
+    throw formats::bad_input("documents are read by models with one stack alone", "document_ids");
+  }
   const at::Tensor& types = options.token_types;
   check_per_token(types, ids, "token_type_ids");
   const std::int64_t kinds = config.embedding.token_types;

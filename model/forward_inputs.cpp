@@ -86,21 +86,6 @@ at::Tensor read_pair_mask(const formats::SafetensorsFile& file, const std::strin
   return common_mask(seen, name, file);
 }
 
-// The model's own mask within each document. Undefined where there are no documents.
-at::Tensor document_mask(const formats::SafetensorsFile& file, const std::string& name,
-                         const at::Tensor& ids, const ModelConfig& config) {
-  const at::Tensor document = read_ids(file, name, ids.size(0), ids.size(1));
-  if (!document.defined()) return {};
-  if (config.attention.window > 0 || config.encoder_layers > 0) {
-    throw formats::bad_input(
-        "documents are read by models without windows and with one stack alone",
-        file.path().string(), "give attention_mask as (B, 1, N, N)");
-  }
-  at::Tensor seen = document.unsqueeze(2) == document.unsqueeze(1);
-  if (config.attention.causal) seen = seen.tril();
-  return common_mask(seen, name, file);
-}
-
 }  // namespace
 
 void place_cells(const Encoding& encoding, ForwardOptions& options) {
@@ -140,10 +125,7 @@ void read_forward_inputs(const formats::SafetensorsFile& file, const std::string
     const at::Tensor mask = read("attention_mask");
     if (mask.defined() && mask.eq(0).any().item<bool>()) options.key_mask = mask;
   }
-  const at::Tensor documents = document_mask(file, prefix + "document_ids", ids, config);
-  if (documents.defined()) {
-    options.mask = options.mask.defined() ? options.mask & documents : documents;
-  }
+  options.document_ids = read("document_ids");
   if (options.mask.defined() && config.encoder_layers > 0) {
     throw formats::bad_input("a mask of pairs is read by models with one stack alone",
                              file.path().string());

@@ -13,8 +13,8 @@ namespace phasescope::model {
 // past those of `ids` (B, N), which may have been cut, are left out. An attention mask is one
 // number a token, 0 for padding, or (B, N, N) or (B, 1, N, N), what each query sees, in place of
 // the model's own mask; where it hides nothing it is left out, so that the fused form stays
-// possible. Document ids, one a token, leave a query the keys of its own document. Masks of pairs
-// must be the same for all texts. Throws Error "bad_input" for what does not fit.
+// possible; it must be the same for all texts. Document ids, one a token, leave a query the keys of
+// its own document. Throws Error "bad_input" for what does not fit.
 void read_forward_inputs(const formats::SafetensorsFile& file, const std::string& prefix,
                          const at::Tensor& ids, const ModelConfig& config, ForwardOptions& options);
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "model/probe_buffers.h"
@@ -29,6 +30,11 @@ kernels::FireVariant fire_variant(const FireProgram& fire) {
           .slope = fire.slope.const_data_ptr<float>(),
           .intercept = fire.intercept.const_data_ptr<float>(),
           .head_stride = fire.slope.size(1)};
+}
+
+// (B, tokens) int32: documents by number, as ids of 64 bits do not fit.
+at::Tensor numbered(const at::Tensor& documents) {
+  return std::get<1>(at::_unique(documents, true, true)).to(at::kInt).contiguous();
 }
 
 // What the forward pass computes, without autograd.
@@ -209,8 +215,8 @@ class FusedAttention : public torch::autograd::Function<FusedAttention> {
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  torch::autograd::variable_list incoming) {
     const torch::autograd::variable_list saved = context->get_saved_variables();
-    const auto holder = c10::static_intrusive_pointer_cast<Holder>(
-        context->saved_data["program"].toCapsule());
+    const auto holder =
+        c10::static_intrusive_pointer_cast<Holder>(context->saved_data["program"].toCapsule());
     const AttentionProgram program = with_operands(holder->program, saved);
     SavedResult forward{saved[kOperands], saved[kOperands + 1],
                         saved.size() > kOperands + 2 ? saved[kOperands + 2] : at::Tensor()};
@@ -294,12 +300,17 @@ KernelInputs::KernelInputs(const AttentionProgram& program, const at::Tensor& v)
         program.key_mask.expand({inputs_.shape.batch, inputs_.shape.keys}).contiguous());
     inputs_.key_mask = reinterpret_cast<const std::uint8_t*>(kept_.back().const_data_ptr<bool>());
   }
+  if (program.documents.defined()) {
+    kept_.push_back(numbered(program.documents.expand({inputs_.shape.batch, inputs_.shape.keys})));
+    inputs_.query_documents = inputs_.key_documents = kept_.back().const_data_ptr<std::int32_t>();
+  }
   if (program.kind == Kind::table) {
     const at::Tensor values = keep(program.table.values);
     inputs_.variant = kernels::TableVariant{.values = values.const_data_ptr<float>(),
                                             .head_stride = values.stride(0),
                                             .length = values.size(1),
-                                            .first_distance = program.table.first_distance};
+                                            .first_distance = program.table.first_distance,
+                                            .multiplies = program.table.multiplies};
   } else if (program.kind == Kind::tapa) {
     kernels::TapaVariant variant = tapa_variant(program.tapa);
     variant.power = keep(program.tapa.power).const_data_ptr<float>();
@@ -383,12 +394,8 @@ AttentionResult run_passes(const AttentionPasses& passes, const AttentionProgram
       passes, program, program.q, program.k, v, maybe(state), maybe(values), maybe(cape.w1),
       maybe(cape.b1), maybe(cape.w2), maybe(cape.b2), maybe(fire.distance), maybe(fire.factor),
       maybe(fire.slope), maybe(fire.intercept));
-  AttentionResult result{outputs[0],
-                         outputs.size() > 2 ? outputs[2] : at::Tensor(),
-                         outputs[1],
-                         {},
-                         {},
-                         {}};
+  AttentionResult result{
+      outputs[0], outputs.size() > 2 ? outputs[2] : at::Tensor(), outputs[1], {}, {}, {}};
   if (options.want_entropy) {
     result.entropy = passes.forward(program, v, {.want_entropy = true}).entropy;
   }

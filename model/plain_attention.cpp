@@ -45,7 +45,7 @@ at::Tensor look_up(const at::Tensor& table, const at::Tensor& distance) {
 }
 
 // The entries of a table program for heads [begin, end), as above.
-at::Tensor table_bias(const TableProgram& table, Range heads, const at::Tensor& distance) {
+at::Tensor table_entries(const TableProgram& table, Range heads, const at::Tensor& distance) {
   const at::Tensor values = table.values.slice(0, heads.begin, heads.end);
   return look_up(values,
                  table.first_distance == 0 ? distance.abs() : distance - table.first_distance);
@@ -152,7 +152,8 @@ at::Tensor open_scores(const AttentionProgram& program, const Operands& x,
     return cape_table_scores(program.cape, scores, distance).slice(1, heads.begin, heads.end);
   }
   if (program.kind != Kind::table) return scores;
-  return scores + table_bias(program.table, heads, distance);
+  const at::Tensor entries = table_entries(program.table, heads, distance);
+  return program.table.multiplies ? scores * entries : scores + entries;
 }
 
 at::Tensor gained(const AttentionProgram& program, const at::Tensor& scores) {
@@ -200,24 +201,37 @@ bool spreads_padding(const AttentionProgram& program) {
   return program.padding_added && program.key_mask.defined();
 }
 
-// (rows, M), what the mask alone hides of all keys.
+// (rows, M), what the mask alone hides of all keys, documents left out.
 at::Tensor hidden_of_all_keys(const AttentionProgram& program, const at::Tensor& row) {
   if (program.mask.defined()) return program.mask.index_select(0, row).logical_not();
   const at::Tensor column = at::arange(program.k.size(2), at::kLong);
   return hidden_by_index(program, row.unsqueeze(1), column).expand({row.size(0), column.size(0)});
 }
 
+// (B, rows, columns), true for pairs of different documents.
+at::Tensor of_other_documents(const AttentionProgram& program, Range rows, Range columns) {
+  const at::Tensor& ids = program.documents;
+  return ids.slice(1, rows.begin, rows.end).unsqueeze(2) !=
+         ids.slice(1, columns.begin, columns.end).unsqueeze(1);
+}
+
 // (B, 1, rows, 1): the rows all of whose visible keys are padded.
 at::Tensor lost_rows(const AttentionProgram& program, Range rows) {
-  const at::Tensor seen =
-      hidden_of_all_keys(program, at::arange(rows.begin, rows.end, at::kLong)).logical_not();
+  at::Tensor hidden = hidden_of_all_keys(program, at::arange(rows.begin, rows.end, at::kLong));
+  if (program.documents.defined()) {
+    hidden = hidden | of_other_documents(program, rows, {0, program.k.size(2)});
+  }
+  const at::Tensor seen = hidden.logical_not();
   return (seen & program.key_mask.unsqueeze(1)).any(-1).logical_not().unsqueeze(1).unsqueeze(-1);
 }
 
 // The same of single rows, batch and row (P): (P).
 at::Tensor lost_of_pairs(const AttentionProgram& program, const at::Tensor& batch,
                          const at::Tensor& row) {
-  const at::Tensor seen = hidden_of_all_keys(program, row).logical_not();
+  at::Tensor seen = hidden_of_all_keys(program, row).logical_not();
+  if (const at::Tensor& ids = program.documents; ids.defined()) {
+    seen = seen & (ids.index({batch, row}).unsqueeze(1) == ids.index_select(0, batch));
+  }
   return (seen & program.key_mask.index_select(0, batch)).any(-1).logical_not();
 }
 
@@ -226,13 +240,16 @@ at::Tensor hidden_of_pairs(const AttentionProgram& program, const at::Tensor& ba
                            const at::Tensor& row, const at::Tensor& column) {
   at::Tensor hidden = program.mask.defined() ? program.mask.index({row, column}).logical_not()
                                              : hidden_by_index(program, row, column);
+  if (const at::Tensor& ids = program.documents; ids.defined()) {
+    hidden = hidden | (ids.index({batch, row}) != ids.index({batch, column}));
+  }
   if (!program.key_mask.defined()) return hidden;
   const at::Tensor padded = program.key_mask.index({batch, column}).logical_not();
   if (!spreads_padding(program)) return hidden | padded;
   return at::where(lost_of_pairs(program, batch, row), hidden & padded, hidden | padded);
 }
 
-// (rows, columns), or undefined where nothing is masked but padding.
+// (rows, columns), or undefined where nothing is masked but padding and documents.
 at::Tensor hidden_of_all_texts(const AttentionProgram& program, Range rows, Range columns) {
   if (program.mask.defined()) {
     return program.mask.slice(0, rows.begin, rows.end)
@@ -248,7 +265,11 @@ at::Tensor hidden_of_all_texts(const AttentionProgram& program, Range rows, Rang
 }  // namespace
 
 at::Tensor hidden_pairs(const AttentionProgram& program, Range rows, Range columns) {
-  const at::Tensor hidden = hidden_of_all_texts(program, rows, columns);
+  at::Tensor hidden = hidden_of_all_texts(program, rows, columns);
+  if (program.documents.defined()) {
+    const at::Tensor other = of_other_documents(program, rows, columns).unsqueeze(1);
+    hidden = hidden.defined() ? other | hidden : other;
+  }
   if (!program.key_mask.defined()) return hidden;
   const at::Tensor padding = program.key_mask.slice(1, columns.begin, columns.end)
                                  .logical_not()

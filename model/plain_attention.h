@@ -23,9 +23,9 @@ AttentionResult plain_attention(const AttentionProgram& program, const at::Tenso
                                 const AttentionOptions& options);
 
 // (rows, columns) bool, true where a query may not see a key; (B, 1, rows, columns) where texts are
-// padded; undefined where all is seen. Where padding is added (config.h), a row all of whose
-// visible keys are padded sees those, and the later ones that are not, with the score 0 each: the
-// huge numbers of the public code's masks swallow the scores there.
+// padded or have documents; undefined where all is seen. Where padding is added (config.h), a row
+// all of whose visible keys are padded sees those, and the later ones that are not, with the score
+// 0 each: the huge numbers of the public code's masks swallow the scores there.
 at::Tensor hidden_pairs(const AttentionProgram& program, Range rows, Range columns);
 
 // Scores of single pairs: batch, head, row and column (P) int64; (P) each in the result.

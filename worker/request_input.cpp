@@ -77,9 +77,9 @@ class FileInputs {
       throw formats::bad_input("this model has no token types", "token_type_ids",
                                "leave them out, or all 0");
     }
-    if (options_.mask.defined()) {
+    if (options_.mask.defined() || options_.document_ids.defined()) {
       throw formats::bad_input("masks of pairs and documents are read by capture and check alone",
-                               "attention_mask");
+                               options_.mask.defined() ? "attention_mask" : "document_ids");
     }
     if (options_.layer_position_ids.defined()) {
       throw formats::bad_input(

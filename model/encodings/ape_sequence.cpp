@@ -26,6 +26,12 @@ const EncodingInfo& ape_sequence_info() {
   return info;
 }
 
+// decay^n of the distances n of a text, (H, length).
+at::Tensor powers_of(double decay, std::int64_t heads, std::int64_t length, at::ScalarType dtype) {
+  const at::Tensor steps = at::arange(length, at::TensorOptions(dtype));
+  return at::pow(at::Scalar(decay), steps).expand({heads, -1});
+}
+
 at::Tensor token_distance(const TermRegion& region) {
   return (region.query_id - region.key_id).abs();
 }
@@ -68,9 +74,14 @@ class ApeSequence final : public Encoding {
                                                          : exponents_of(positions.ids);
     program.q = raised(q, state.table, exponents);
     program.k = raised(k, state.table, exponents);
-    if (number("decay") < 1) {
+    const double decay = std::pow(number("decay"), step_);
+    if (decay < 1 && positions.consecutive()) {
+      program.kind = AttentionProgram::Kind::table;
+      program.table = {.values = powers_of(decay, heads_, positions.length, q.scalar_type()),
+                       .multiplies = true};
+    } else if (decay < 1) {
       program.kind = AttentionProgram::Kind::term;
-      program.term = decaying(std::pow(number("decay"), step_), &token_distance);
+      program.term = decaying(decay, &token_distance);
     }
     return program;
   }

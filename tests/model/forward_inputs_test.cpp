@@ -83,9 +83,55 @@ TEST_F(ForwardInputs, MasksThatDoNotFitAreRefused) {
   EXPECT_EQ(refusal({{"attention_mask", at::ones({1, 12, 11})}}, config), "bad_input");
   EXPECT_EQ(refusal({{"attention_mask", at::ones({1, 3, 12, 12})}}, config), "bad_input");
   EXPECT_EQ(refusal({{"document_ids", at::ones({11}, at::kLong)}}, config), "bad_input");
-  ModelConfig local = config;
-  local.attention.window = 4;
-  EXPECT_EQ(refusal({{"document_ids", at::ones({12}, at::kLong)}}, local), "bad_input");
+  ForwardOptions short_of_one;
+  short_of_one.document_ids = at::ones({2, 11}, at::kLong);
+  EXPECT_THROW(random_model(config, 1)->decoder.forward(ids_, short_of_one), formats::Error);
+}
+
+// A text's documents as the mask of pairs that they amount to, with windows and padding. One text
+// at a time, as masks of pairs are the same for all.
+TEST_F(ForwardInputs, DocumentsAreTheMaskTheyAmountTo) {
+  const at::Tensor place = at::arange(12, at::kLong);
+  const at::Tensor documents = at::stack({place.floor_divide(5), place.remainder(3) * -7});
+  const at::Tensor near = (place.unsqueeze(1) - place).abs() < 4;
+  for (const char* encoding : {"rope", "alibi", "tape", "tapa", "cape", "fire", "t5", "cope"}) {
+    for (const bool causal : {true, false}) {
+      for (const bool padded : {false, true}) {
+        ModelConfig config = tiny_config(encoding);
+        config.attention.causal = causal;
+        config.attention.window = 4;
+        const auto model = random_model(config, 1, at::kDouble);
+        ForwardOptions options = read({{"document_ids", documents}}, config);
+        if (padded) options.key_mask = at::ones({2, 12}, at::kLong).slice(1, 0, 12).clone();
+        if (padded) options.key_mask.slice(1, 11).zero_();
+        const at::Tensor ours = model->decoder.forward(ids_, options);
+        for (std::int64_t b = 0; b < 2; ++b) {
+          at::Tensor seen = near & (documents[b].unsqueeze(1) == documents[b]);
+          if (causal) seen = seen.tril();
+          ForwardOptions given = {.mask = seen};
+          if (padded) given.key_mask = options.key_mask.slice(0, b, b + 1);
+          const at::Tensor theirs = model->decoder.forward(ids_.slice(0, b, b + 1), given)[0];
+          // Sums of the same numbers; where all keys are before a block's rows, fewer zeros.
+          EXPECT_LT(relative_error(ours[b].slice(0, 0, 11), theirs.slice(0, 0, 11)), 1e-13)
+              << encoding << causal << padded << b;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(ForwardInputs, DocumentsRunFused) {
+  const at::Tensor documents = at::stack(
+      {at::arange(12, at::kLong).floor_divide(5), at::arange(12, at::kLong).floor_divide(2)});
+  const auto model = random_model(tiny_config("rope"), 1);
+  KernelNames kernels;
+  ForwardOptions options = read({{"document_ids", documents}}, model->config());
+  options.kernels = &kernels;
+  const at::Tensor fused = model->decoder.forward(ids_, options);
+  EXPECT_EQ(joined(kernels), fused_kernel_name());
+  options.backend = Backend::plain;
+  // Float32 through two layers.
+  EXPECT_LT(relative_error(fused, model->decoder.forward(ids_, options)), 1e-5);
 }
 
 // Tokens before a text's first real one see padding alone; nobody's implementation is right there.

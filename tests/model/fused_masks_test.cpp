@@ -33,6 +33,13 @@ at::Tensor key_mask(const std::function<bool(std::int64_t text, std::int64_t key
   return mask;
 }
 
+// (3, N), each text with documents of its own: in stretches, those of the last text come again.
+at::Tensor documents() {
+  const at::Tensor place = at::arange(kTokens, at::kLong);
+  return at::stack({place.ge(50).to(at::kLong) * (std::int64_t{1} << 40), place.floor_divide(11),
+                    place.floor_divide(9).remainder(3) - 5});
+}
+
 const std::vector<Mask>& masks() {
   static const std::vector<Mask> list = {
       {"window", [](AttentionProgram& p) { p.window = 9; }},
@@ -45,8 +52,15 @@ const std::vector<Mask>& masks() {
        [](AttentionProgram& p) {
          p.key_mask = key_mask([](auto b, auto j) { return j < 20 * b; });
        }},
+      {"documents", [](AttentionProgram& p) { p.documents = documents(); }},
+      {"documents_in_a_window",
+       [](AttentionProgram& p) {
+         p.window = 12;
+         p.documents = documents();
+       }},
       {"all",
        [](AttentionProgram& p) {
+         p.documents = documents();
          p.window = 30;
          p.soft_cap = 1.5;
          p.key_mask = key_mask([](auto b, auto j) { return (j + b) % 4 == 0; });

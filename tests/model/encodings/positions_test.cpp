@@ -16,6 +16,7 @@
 #include "formats/safetensors.h"
 #include "model/encodings/orthogonal_powers.h"
 #include "model/forward_inputs.h"
+#include "model/fused_attention.h"
 #include "model/open_model.h"
 #include "model/tensor_io.h"
 
@@ -201,6 +202,19 @@ TEST(ApeSequence, AgreesWithThePublicCode) {
                       heads_first(tensor("values_causal_f64"))),
                 1e-12)
           << name;
+      // The same with places that are given, by tensor operations, and fused in float32.
+      EXPECT_TRUE(layer.program.table.multiplies);
+      const at::Tensor places = at::arange(q.size(2), at::kLong) + 3;
+      const Layer placed =
+          layer_of(layer_config("ape_sequence", {{"decay", decay}}, q.size(1), q.size(3)), {}, q, k,
+                   v, at::kDouble, {{"generator", tensor("_primitives")}}, places);
+      EXPECT_EQ(placed.program.kind, AttentionProgram::Kind::term);
+      EXPECT_LT(error(all_scores(placed), causal_part(expected)), 1e-12) << name;
+      const AttentionResult fused =
+          attention(in_dtype(layer.program, at::kFloat), layer.v.to(at::kFloat), {});
+      EXPECT_EQ(fused.kernel, fused_kernel_name());
+      // Float32 scores and weights of a few roundings each.
+      EXPECT_LT(relative_error(fused.out, heads_first(tensor("values_causal_f64"))), 1e-5) << name;
     }
   }
 }
