@@ -109,10 +109,30 @@ struct Data {
     const std::size_t count = edges.size() - 1;
     bucket_pairs.resize(static_cast<std::size_t>(h) * count);
     bucket_weight.resize(bucket_pairs.size());
-    bucket_score = bucket_square = bucket_weight;
-    return {edges.data(),        static_cast<std::int64_t>(count),
-            bucket_pairs.data(), bucket_weight.data(),
-            bucket_score.data(), bucket_square.data()};
+    bucket_score = bucket_square = bucket_content = bucket_content_square = bucket_weight;
+    return {.edges = edges.data(),
+            .count = static_cast<std::int64_t>(count),
+            .pairs = bucket_pairs.data(),
+            .weight = bucket_weight.data(),
+            .score = bucket_score.data(),
+            .score_square = bucket_square.data()};
+  }
+
+  BucketProbes buckets_with_content() {
+    BucketProbes b = buckets();
+    b.content = bucket_content.data();
+    b.content_square = bucket_content_square.data();
+    return b;
+  }
+
+  RowProbes top_keys(std::int64_t count) {
+    top_key.resize(lse.size() * static_cast<std::size_t>(count));
+    top_weight.resize(top_key.size());
+    RowProbes r;
+    r.top_count = count;
+    r.top_key = top_key.data();
+    r.top_weight = top_weight.data();
+    return r;
   }
 
   Gradients gradients(const VariantGradients& variant) {
@@ -127,10 +147,11 @@ struct Data {
   std::int64_t n, d, h;
   std::mt19937 engine{1};
   std::vector<float> q, k, v, state, d_out, table, power, w1, b1, w2, b2, out, out_state, lse;
-  std::vector<float> entropy, max_score, first, distance;
-  std::vector<std::int32_t> max_key;
+  std::vector<float> entropy, max_score, first, distance, top_weight;
+  std::vector<std::int32_t> max_key, top_key;
   std::vector<std::int64_t> edges, bucket_pairs;
-  std::vector<double> bucket_weight, bucket_score, bucket_square;
+  std::vector<double> bucket_weight, bucket_score, bucket_square, bucket_content;
+  std::vector<double> bucket_content_square;
   std::vector<float> dq, dk, dv, d_state, d_table, d_w1, d_b1, d_w2, d_b2;
 };
 
@@ -191,35 +212,35 @@ std::vector<Entry> entries(Data& data) {
                     forward * 3.5,
                     {}});
   }
-  const AttentionInputs plain = data.inputs(PlainVariant{});
-  list.push_back({"plain, row probes",
-                  [&data, plain] {
-                    ForwardOutputs o = data.outputs();
-                    o.rows = data.rows();
-                    attention_forward(plain, o);
-                  },
-                  "plain",
-                  forward,
-                  {}});
-  list.push_back({"plain, buckets",
-                  [&data, plain] {
-                    ForwardOutputs o = data.outputs();
-                    o.buckets = data.buckets();
-                    attention_forward(plain, o);
-                  },
-                  "plain",
-                  forward,
-                  {}});
-  list.push_back({"plain, all probes",
-                  [&data, plain] {
-                    ForwardOutputs o = data.outputs();
-                    o.rows = data.rows();
-                    o.buckets = data.buckets();
-                    attention_forward(plain, o);
-                  },
-                  "plain",
-                  forward,
-                  {}});
+  // Probes of a variant, `wanted` of them.
+  const auto probes = [&](std::size_t v, const std::string& name, const auto& wanted) {
+    list.push_back({variants[v].first + ", " + name,
+                    [&data, in = data.inputs(variants[v].second), wanted] {
+                      ForwardOutputs o = data.outputs();
+                      wanted(o);
+                      attention_forward(in, o);
+                    },
+                    variants[v].first,
+                    forward,
+                    {}});
+  };
+  probes(0, "row probes", [&data](ForwardOutputs& o) { o.rows = data.rows(); });
+  probes(0, "buckets", [&data](ForwardOutputs& o) { o.buckets = data.buckets(); });
+  probes(0, "all probes", [&data](ForwardOutputs& o) {
+    o.rows = data.rows();
+    o.buckets = data.buckets();
+  });
+  for (const std::size_t v : {std::size_t{1}, std::size_t{4}}) {
+    probes(v, "buckets", [&data](ForwardOutputs& o) { o.buckets = data.buckets(); });
+    probes(v, "and content",
+           [&data](ForwardOutputs& o) { o.buckets = data.buckets_with_content(); });
+  }
+  for (const std::size_t v : {std::size_t{0}, std::size_t{1}}) {
+    for (const std::int64_t count : {8, 32}) {
+      probes(v, std::to_string(count) + " top keys",
+             [&data, count](ForwardOutputs& o) { o.rows = data.top_keys(count); });
+    }
+  }
   return list;
 }
 
@@ -245,7 +266,7 @@ int main(int argc, char** argv) {
       "interleaved runs of processor time; multiply-add peak of a core %.1f GFLOP/s\n",
       attention_target(), static_cast<long>(data.n), static_cast<long>(data.d),
       static_cast<long>(data.h), rounds, peak * 1e-9);
-  std::printf("%-20s %10s %10s %8s %10s\n", "", "ms", "GFLOP/s", "of peak", "over plain");
+  std::printf("%-20s %10s %10s %8s %10s\n", "", "ms", "GFLOP/s", "of peak", "over base");
   for (const Entry& entry : list) {
     const auto base = std::find_if(list.begin(), list.end(),
                                    [&](const Entry& e) { return e.name == entry.base; });

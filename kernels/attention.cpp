@@ -62,7 +62,7 @@ struct ReadRegion {
 
 bool wants_row_probes(const RowProbes& rows) {
   bool wanted = rows.entropy || rows.max_score || rows.max_key || rows.top1_mass ||
-                rows.first_key_weight || rows.mean_distance;
+                rows.first_key_weight || rows.mean_distance || wants_top_keys(rows);
   for (const float* window : rows.window_mass) wanted = wanted || window;
   return wanted;
 }

@@ -140,6 +140,7 @@ using Variant =
 // ---- Probes ------------------------------------------------------------------------------------
 
 inline constexpr int kMaxWindows = 3;
+inline constexpr std::int64_t kMaxTopKeys = 64;
 
 /// One number a query row, each array (batch, heads, queries) contiguous or null (off). Rows that
 /// see no key get 0 (max_score -inf, max_key -1).
@@ -154,6 +155,12 @@ struct RowProbes {
   /// counted).
   std::array<std::int64_t, kMaxWindows> windows{16, 64, 256};
   std::array<float*, kMaxWindows> window_mass{};
+  /// The largest weights of a row and their keys, largest first, of equal scores the lower key
+  /// first: (batch, heads, queries, top_count) contiguous, 1..kMaxTopKeys of them, either may be
+  /// null. Where a row sees fewer keys, -1 and weight 0.
+  std::int64_t top_count = 0;
+  std::int32_t* top_key = nullptr;
+  float* top_weight = nullptr;
 };
 
 /// Sums over the pairs of a head by distance. Bucket b holds edges[b] <= |lambda| < edges[b + 1];
@@ -166,6 +173,10 @@ struct BucketProbes {
   double* weight = nullptr;        ///< sum of weights
   double* score = nullptr;         ///< sum of scores
   double* score_square = nullptr;  ///< sum of squared scores
+  /// The same of the content score: what the variant starts from, scale * q.k of the q and k given
+  /// (tapa: scale_content * qA.kA), before its term, its correction and the cap.
+  double* content = nullptr;
+  double* content_square = nullptr;
 };
 
 // ---- Forward -----------------------------------------------------------------------------------

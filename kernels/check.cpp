@@ -114,6 +114,12 @@ struct CheckVariant {
   }
 };
 
+void check_rows(const RowProbes& rows) {
+  require(!wants_top_keys(rows) || (rows.top_count >= 1 && rows.top_count <= kMaxTopKeys),
+          "expected 1 to " + number(kMaxTopKeys) + " top keys of a row but got " +
+              number(rows.top_count));
+}
+
 void check_buckets(const BucketProbes& buckets) {
   if (buckets.count == 0) return;
   require(buckets.edges && buckets.count > 0, "expected edges for the distance buckets");
@@ -144,6 +150,7 @@ void check_forward(const AttentionInputs& inputs, const ForwardOutputs& outputs)
     require(outputs.out_state.data || inputs.shape.queries == 0,
             "expected out_state for tape but its pointer is null");
   }
+  check_rows(outputs.rows);
   check_buckets(outputs.buckets);
 }
 

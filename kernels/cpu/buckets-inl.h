@@ -47,15 +47,18 @@ class BucketPanel {
   }
 
   /// `queries` queries from key index `query`; by_distance: their item's. lse: theirs, where it is
-  /// known, or null; scores: kKeys rows, where the block's scores will be; at: size() floats.
+  /// known, or null; probes: where the block's scores and contents will be, kKeys rows each; at:
+  /// size() floats.
   BucketPanel(const BucketPlan& plan, const DistanceSums& by_distance, std::int64_t query,
-              std::int64_t queries, const float* lse, std::int64_t kept, float* scores, float* at)
+              std::int64_t queries, const float* lse, std::int64_t kept, const PanelProbes& probes,
+              float* at)
       : plan_(plan),
         by_distance_(by_distance),
         query_(query),
         queries_(queries),
         kept_limit_(kept),
-        scores_(scores),
+        scores_(probes.scores),
+        content_(probes.content),
         wide_(at),
         lse_(lse ? at + plan.wide_count() * 2 * kPanel : nullptr),
         kept_weights_(at + (plan.wide_count() * 2 + 1) * kPanel) {
@@ -97,8 +100,9 @@ class BucketPanel {
     const std::int64_t rows = round_up(block_.keys, kLanes);
     if (masked) hide_masked();
     hide_missing(scores_);
+    if (content_) add_content(rows, sums);
     if (place_ != BucketPlan::kSeveral) {
-      add_scores(rows, sums);
+      add_scores(scores_, kScoreSum, rows, sums);
       hide_missing(weights_);
       add_wide(panel, rows);
       return;
@@ -110,10 +114,10 @@ class BucketPanel {
         store(exp2_any(hn::Sub(load(panel.reference + v * kLanes), load(lse_ + v * kLanes))),
               factor + v * kLanes);
       }
-      add_diagonals<true, true>(block_, weights_, factor);
+      add_diagonals<true, true>(block_, scores_, kScoreSum, weights_, factor);
       return;
     }
-    add_diagonals<true, false>(block_, nullptr, nullptr);
+    add_diagonals<true, false>(block_, scores_, kScoreSum, nullptr, nullptr);
     if (!keeps_) return;
     hide_missing(weights_);
     std::copy_n(panel.reference, kPanel, weights_ + kKeys * kPanel);
@@ -133,7 +137,7 @@ class BucketPanel {
     for (std::size_t n = 0; n < kept_.size(); ++n) {
       const float* weights = kept_weights_ + static_cast<std::int64_t>(n) * kBlock;
       find_factors(panel, weights + kKeys * kPanel, factor);
-      add_diagonals<false, true>(kept_[n], weights, factor);
+      add_diagonals<false, true>(kept_[n], nullptr, kScoreSum, weights, factor);
     }
   }
 
@@ -146,15 +150,27 @@ class BucketPanel {
     block_ = block;
     hide_missing(weights);
     find_factors(panel, panel.reference, factor);
-    add_diagonals<false, true>(block, weights, factor);
+    add_diagonals<false, true>(block, nullptr, kScoreSum, weights, factor);
   }
 
  private:
-  /// Masked scores of the block to 0. A NaN is no masked score.
+  /// Scores and contents of the block's masked pairs to 0. A NaN is no masked score.
   void hide_masked() {
     for (std::int64_t n = 0; n < block_.keys * kPanel; n += kLanes) {
       const Vec t = load(scores_ + n);
-      store(hn::IfThenZeroElse(hn::Le(t, set(kFirstMaximum)), t), scores_ + n);
+      const LaneMask hidden = hn::Le(t, set(kFirstMaximum));
+      store(hn::IfThenZeroElse(hidden, t), scores_ + n);
+      if (content_) store(hn::IfThenZeroElse(hidden, load(content_ + n)), content_ + n);
+    }
+  }
+
+  /// Contents of a block like its scores.
+  void add_content(std::int64_t rows, double* sums) const {
+    hide_missing(content_);
+    if (place_ != BucketPlan::kSeveral) {
+      add_scores(content_, kContentSum, rows, sums);
+    } else {
+      add_diagonals<true, false>(block_, content_, kContentSum, nullptr, nullptr);
     }
   }
 
@@ -175,19 +191,19 @@ class BucketPanel {
     return sum;
   }
 
-  /// All scores into the block's one bucket.
-  void add_scores(std::int64_t rows, double* sums) const {
+  /// All scores into the block's one bucket; stat: of their sum, their squares' is the next.
+  void add_scores(const float* scores, BucketStat stat, std::int64_t rows, double* sums) const {
     for (int v = 0; v < kVecs; ++v) {
       Vec sum[2] = {zero(), zero()}, square[2] = {zero(), zero()};
       for (std::int64_t r = 0; r < rows; r += 2) {
         for (int n = 0; n < 2; ++n) {
-          const Vec t = load(scores_ + (r + n) * kPanel + v * kLanes);
+          const Vec t = load(scores + (r + n) * kPanel + v * kLanes);
           sum[n] = hn::Add(sum[n], t);
           square[n] = hn::MulAdd(t, t, square[n]);
         }
       }
-      sums[plan_.count() + place_] += sum_of(sum[0]) + sum_of(sum[1]);
-      sums[2 * plan_.count() + place_] += sum_of(square[0]) + sum_of(square[1]);
+      sums[stat * plan_.count() + place_] += sum_of(sum[0]) + sum_of(sum[1]);
+      sums[(stat + 1) * plan_.count() + place_] += sum_of(square[0]) + sum_of(square[1]);
     }
   }
 
@@ -225,29 +241,29 @@ class BucketPanel {
     store_unaligned(hn::Add(load_unaligned(at), x), at);
   }
 
-  /// Adds a block's scores (scores_) and weights times `factor` to the sums by distance. kLanes
-  /// neighbouring distances are in lane v of row r + n kLanes, v = n + d: a vector of sums for
-  /// every r and d. No two of one r touch the same distance, so that sums in memory need not wait
-  /// for each other.
+  /// Adds a block's scores (stat: of their sum, their squares' is the next) and weights times
+  /// `factor` to the sums by distance. kLanes neighbouring distances are in lane v of row r + n
+  /// kLanes, v = n + d: a vector of sums for every r and d. No two of one r touch the same
+  /// distance, so that sums in memory need not wait for each other.
   template <bool kScores, bool kWeights>
-  HWY_NOINLINE void add_diagonals(const Block& block, const float* weights,
-                                  const float* factor) const {
+  HWY_NOINLINE void add_diagonals(const Block& block, const float* scores, BucketStat stat,
+                                  const float* weights, const float* factor) const {
     const std::int64_t rows = round_up(block.keys, kLanes);
     if (rows == kKeys) {
-      add_diagonals<kScores, kWeights>(block.key, kKeys / kLanes, weights, factor);
+      add_diagonals<kScores, kWeights>(block.key, kKeys / kLanes, scores, stat, weights, factor);
     } else {
-      add_diagonals<kScores, kWeights>(block.key, rows / kLanes, weights, factor);
+      add_diagonals<kScores, kWeights>(block.key, rows / kLanes, scores, stat, weights, factor);
     }
   }
 
   /// Inlined twice: all counts are constants where a block is whole.
   template <bool kScores, bool kWeights>
-  HWY_INLINE void add_diagonals(std::int64_t key, const std::int64_t steps, const float* weights,
-                                const float* factor) const {
+  HWY_INLINE void add_diagonals(std::int64_t key, const std::int64_t steps, const float* scores,
+                                BucketStat stat, const float* weights, const float* factor) const {
     const std::int64_t nearest = query_ - key - steps * kLanes + 1;
-    float* const weight = by_distance_.at(DistanceSums::kWeight, nearest);
-    float* const score = by_distance_.at(DistanceSums::kScore, nearest);
-    float* const square = by_distance_.at(DistanceSums::kSquare, nearest);
+    float* const weight = by_distance_.at(kWeightSum, nearest);
+    float* const score = by_distance_.at(stat, nearest);
+    float* const square = by_distance_.at(stat + 1, nearest);
     for (std::int64_t r = 0; r < kLanes; ++r) {
 #pragma GCC unroll 16
       for (std::int64_t d = 1 - steps; d < kVecs; ++d) {
@@ -258,7 +274,7 @@ class BucketPanel {
           const std::int64_t at = ((v - d) * kLanes + r) * kPanel + v * kLanes;
           if constexpr (kWeights) w = hn::MulAdd(load(weights + at), load(factor + v * kLanes), w);
           if constexpr (kScores) {
-            const Vec t = load(scores_ + at);
+            const Vec t = load(scores + at);
             s = hn::Add(s, t);
             q = hn::MulAdd(t, t, q);
           }
@@ -277,8 +293,9 @@ class BucketPanel {
   const DistanceSums& by_distance_;
   std::int64_t query_, queries_, kept_limit_;
   float* scores_;
-  float* wide_;  ///< for every wide bucket: reference and sum, kPanel each
-  float* lse_;   ///< kPanel, log2 units; null where it is not known yet
+  float* content_;  ///< null where no sums of it are wanted
+  float* wide_;     ///< for every wide bucket: reference and sum, kPanel each
+  float* lse_;      ///< kPanel, log2 units; null where it is not known yet
   float* kept_weights_;
   std::vector<Block> kept_, skipped_;
   Block block_{};

@@ -15,8 +15,8 @@ std::atomic<std::int64_t>& kept_limit() {
 }  // namespace
 
 bool wants_buckets(const BucketProbes& buckets) {
-  return buckets.count > 0 &&
-         (buckets.pairs || buckets.weight || buckets.score || buckets.score_square);
+  return buckets.count > 0 && (buckets.pairs || buckets.weight || buckets.score ||
+                               buckets.score_square || buckets.content || buckets.content_square);
 }
 
 std::int64_t kept_bytes() { return kept_limit().load(std::memory_order_relaxed); }
@@ -24,7 +24,11 @@ void set_kept_bytes(std::int64_t bytes) { kept_limit().store(bytes, std::memory_
 
 BucketPlan::BucketPlan(const BucketProbes& buckets, const AttentionShape& shape, std::int64_t panel,
                        std::int64_t keys)
-    : causal_(shape.causal), count_(buckets.count), keys_(shape.keys), block_keys_(keys) {
+    : causal_(shape.causal),
+      content_(buckets.content || buckets.content_square),
+      count_(buckets.count),
+      keys_(shape.keys),
+      block_keys_(keys) {
   if (!wants_buckets(buckets)) return;
   // Panels and blocks reach past the queries and keys that exist.
   const std::int64_t longest = std::max(std::abs(shape.query_offset + shape.queries + panel),
@@ -63,9 +67,10 @@ std::int64_t BucketPlan::kept_blocks(std::int64_t panels, std::int64_t block) co
 void DistanceSums::drain(const BucketPlan& plan, double* buckets) const {
   // Neighbours mostly share a bucket; its sums in memory are touched once.
   std::int32_t place = -1;
-  double sum[kStats] = {};
+  const int stats = plan.stats();
+  double sum[kContentSquare + 1] = {};
   const auto flush = [&] {
-    for (int stat = 0; stat < kStats && plan.holds(place); ++stat) {
+    for (int stat = 0; stat < stats && plan.holds(place); ++stat) {
       buckets[stat * plan.count() + place] += sum[stat];
     }
   };
@@ -74,7 +79,7 @@ void DistanceSums::drain(const BucketPlan& plan, double* buckets) const {
     const bool same = here == place;
     if (!same) flush();
     place = here;
-    for (int stat = 0; stat < kStats; ++stat) {
+    for (int stat = 0; stat < stats; ++stat) {
       sum[stat] = (same ? sum[stat] : 0) + static_cast<double>(sums_[stat * count_ + n]);
     }
   }
@@ -83,29 +88,30 @@ void DistanceSums::drain(const BucketPlan& plan, double* buckets) const {
 
 BucketSums::BucketSums(const BucketPlan& plan, std::int64_t heads, std::int64_t together,
                        std::int64_t blocks)
-    : heads_(heads), slots_(blocks), count_(plan.count()) {
+    : heads_(heads), slots_(blocks), stats_(plan.stats()), count_(plan.count()) {
   if (!plan.wanted()) return;
   constexpr std::int64_t kItems = 64;
   constexpr std::int64_t kBudget = std::int64_t{32} << 20;
-  const std::int64_t bytes = heads * 3 * count_ * std::int64_t{sizeof(double)};
+  const std::int64_t bytes = heads * stats_ * count_ * std::int64_t{sizeof(double)};
   const std::int64_t items = heads / together;
   const std::int64_t wanted = std::min((kItems + items - 1) / items, kBudget / bytes);
   slots_ = std::clamp<std::int64_t>(wanted, 1, std::max<std::int64_t>(blocks, 1));
-  sums_.resize(static_cast<std::size_t>(heads * slots_ * 3 * count_));
+  sums_.resize(static_cast<std::size_t>(heads * slots_ * stats_ * count_));
 }
 
 void BucketSums::write(const BucketProbes& buckets) const {
   if (sums_.empty()) return;
   constexpr double kNatural = 0.6931471805599453;
-  double* const to[] = {buckets.weight, buckets.score, buckets.score_square};
-  const double unit[] = {1, kNatural, kNatural * kNatural};
+  double* const to[] = {buckets.weight, buckets.score, buckets.score_square, buckets.content,
+                        buckets.content_square};
+  const double unit[] = {1, kNatural, kNatural * kNatural, kNatural, kNatural * kNatural};
   for (std::int64_t h = 0; h < heads_; ++h) {
-    for (std::int64_t n = 0; n < 3 * count_; ++n) {
+    for (std::int64_t n = 0; n < stats_ * count_; ++n) {
       const std::int64_t stat = n / count_;
       if (!to[stat]) continue;
       double sum = 0;
       for (std::int64_t s = 0; s < slots_; ++s) {
-        sum += sums_[static_cast<std::size_t>((h * slots_ + s) * 3 * count_ + n)];
+        sum += sums_[static_cast<std::size_t>((h * slots_ + s) * stats_ * count_ + n)];
       }
       to[stat][h * count_ + n % count_] = sum * unit[stat];
     }

@@ -22,6 +22,10 @@ class BucketPlan {
   bool wanted() const { return !place_.empty(); }
   bool causal() const { return causal_; }
   std::int64_t count() const { return count_; }
+  /// Sums of a bucket: weight, score and its square, and, where wanted, content and its square.
+  int stats() const { return content_ ? 5 : 3; }
+  /// Whether sums of the content score are wanted.
+  bool content() const { return content_; }
 
   /// Place of |lambda| among the buckets: -1 before the first, count() after the last.
   std::int32_t place(std::int64_t distance) const {
@@ -44,6 +48,7 @@ class BucketPlan {
 
  private:
   bool causal_ = true;
+  bool content_ = false;
   std::int64_t count_ = 0;
   std::int64_t keys_ = 0;  ///< of the shape
   std::int64_t block_keys_ = 1;
@@ -56,32 +61,33 @@ std::int64_t kept_bytes();
 void set_kept_bytes(std::int64_t bytes);
 inline constexpr std::int64_t kKeptBytes = std::int64_t{8} << 20;
 
-/// Sums of one head and work item by distance: of weights, scores (log2 units) and squared scores.
+/// The sums of a bucket or distance, in this order; those of content only where they are wanted.
+enum BucketStat { kWeightSum, kScoreSum, kScoreSquare, kContentSum, kContentSquare };
+
+/// Sums of one head and work item by distance, of BucketPlan::stats() kinds; scores in log2 units.
 /// float32, of a few hundred pairs a distance at most; drained into buckets when the item ends.
 class DistanceSums {
  public:
-  enum Stat { kWeight, kScore, kSquare, kStats };
-
   DistanceSums() = default;
   /// Of `queries` queries from key index `query` and the keys [keys.begin, keys.end), whose last
-  /// block may be `slack` keys longer; at: size(queries, all keys, slack) floats.
-  DistanceSums(std::int64_t query, std::int64_t queries, const KeyRange& keys, std::int64_t slack,
-               float* at)
+  /// block may be `slack` keys longer; at: size(stats, queries, all keys, slack) floats.
+  DistanceSums(int stats, std::int64_t query, std::int64_t queries, const KeyRange& keys,
+               std::int64_t slack, float* at)
       : first_(query - keys.end - slack),
-        count_(size(queries, keys.end - keys.begin, slack) / kStats),
+        count_(size(1, queries, keys.end - keys.begin, slack)),
         sums_(at) {
-    for (std::int64_t n = 0; n < kStats * count_; ++n) sums_[n] = 0;
+    for (std::int64_t n = 0; n < stats * count_; ++n) sums_[n] = 0;
   }
-  static std::int64_t size(std::int64_t queries, std::int64_t keys, std::int64_t slack) {
+  static std::int64_t size(int stats, std::int64_t queries, std::int64_t keys, std::int64_t slack) {
     constexpr std::int64_t kWhole = 16;  // so that what follows is aligned as before
-    return kStats * ((queries + keys + slack) / kWhole + 1) * kWhole;
+    return stats * ((queries + keys + slack) / kWhole + 1) * kWhole;
   }
 
   /// From the sum of a distance upwards.
-  float* at(Stat stat, std::int64_t distance) const {
+  float* at(int stat, std::int64_t distance) const {
     return sums_ + stat * count_ + distance - first_;
   }
-  /// Adds all sums to `buckets`, kStats x plan.count() of them.
+  /// Adds all sums to `buckets`, plan.stats() x plan.count() of them.
   void drain(const BucketPlan& plan, double* buckets) const;
 
  private:
@@ -90,7 +96,7 @@ class DistanceSums {
 };
 
 /// Float64 sums of every head and slot (a share of a head's queries that one thread walks in
-/// order): weight, score (log2 units), score squared, count() each. Slots depend on the shape alone
+/// order): plan.stats() kinds, count() each, scores in log2 units. Slots depend on the shape alone
 /// and are added in order, so that results do not depend on the threads.
 class BucketSums {
  public:
@@ -101,12 +107,12 @@ class BucketSums {
 
   std::int64_t slots() const { return slots_; }
   double* at(std::int64_t head, std::int64_t slot) {
-    return sums_.data() + (head * slots_ + slot) * 3 * count_;
+    return sums_.data() + (head * slots_ + slot) * stats_ * count_;
   }
   void write(const BucketProbes& buckets) const;
 
  private:
-  std::int64_t heads_, slots_, count_;
+  std::int64_t heads_, slots_, stats_, count_;
   std::vector<double> sums_;
 };
 

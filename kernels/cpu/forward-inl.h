@@ -73,16 +73,19 @@ class ForwardPass {
   };
 
   std::int64_t panel_size() const {
-    std::int64_t rows = 2 + (kProbes ? kProbeRows : 0);
+    std::int64_t rows = 2 + (kProbes ? probe_rows(outputs_.rows) : 0);
     for (int n = 0; n < V::kDots; ++n) rows += dots_[n].dim;
     for (int n = 0; n < V::kValues; ++n) rows += values_[n].dim;
     return rows * kPanel;
   }
   std::int64_t buffer_size() const {
     return kPanels * (panel_size() + Buckets::size(plan_, kept_)) +
-           (plan_.wanted() ? 2 : 1) * kKeyBlock * kPanel +
-           (plan_.wanted() ? DistanceSums::size(kQueryBlock, shape_.keys, kLanes) : 0);
+           (1 + score_blocks()) * kKeyBlock * kPanel +
+           (plan_.wanted() ? DistanceSums::size(plan_.stats(), kQueryBlock, shape_.keys, kLanes)
+                           : 0);
   }
+  /// Blocks of scores beside the weights: none, the scores, their contents too.
+  std::int64_t score_blocks() const { return plan_.wanted() ? 1 + plan_.content() : 0; }
 
   /// head: batch included.
   void run_item(std::int64_t head, std::int64_t query, double* sums, float* buffer) const {
@@ -149,17 +152,19 @@ class ForwardPass {
 
   void prepare_buckets(Item& item, const KeyRange& keys, float* at) const {
     float* scores = at;
-    at += kKeyBlock * kPanel;
+    at += score_blocks() * kKeyBlock * kPanel;
     float* by_distance = at + kPanels * Buckets::size(plan_, kept_);
-    item.by_distance =
-        DistanceSums(item.query + shape_.query_offset, kQueryBlock, keys, kLanes, by_distance);
+    item.by_distance = DistanceSums(plan_.stats(), item.query + shape_.query_offset, kQueryBlock,
+                                    keys, kLanes, by_distance);
     for (int p = 0; p < kPanels; ++p, at += Buckets::size(plan_, kept_)) {
-      item.panels[p].probes.scores = scores;
+      PanelProbes& probes = item.panels[p].probes;
+      probes.scores = scores;
+      probes.content = plan_.content() ? scores + kKeyBlock * kPanel : nullptr;
       const std::int64_t row = item.query + p * kPanel;
       const std::int64_t first = (item.batch * shape_.heads + item.head) * shape_.queries + row;
       item.buckets.emplace_back(
           plan_, item.by_distance, row + shape_.query_offset, rows_of(item, p),
-          outputs_.known_lse ? outputs_.known_lse + first : nullptr, kept_, scores, at);
+          outputs_.known_lse ? outputs_.known_lse + first : nullptr, kept_, probes, at);
     }
   }
 
@@ -208,6 +213,10 @@ class ForwardPass {
       Vec t[kTileKeys][kVecs];
       Vec second[kTileKeys][kVecs];
       dot_tiles<V>(place, item.q[p], item.k, item.dim, t, second);
+      if constexpr (kProbes) {
+        float* content = item.panels[p].probes.content;
+        if (content) store_tile(t, content + (place.key - key) * kPanel);
+      }
       variant_.score(item.variant_head, place, t, second);
       cap_tile(cap_, t);
       use(place, t);

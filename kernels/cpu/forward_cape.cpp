@@ -73,11 +73,17 @@ class CapeForward {
   };
 
   std::int64_t buffer_size() const {
-    const std::int64_t rows = shape_.head_dim + value_dim(shape_) + 2 + (kProbes ? kProbeRows : 0);
-    const std::int64_t by_distance =
-        plan_.wanted() ? DistanceSums::size(kPanel, shape_.keys, kLanes) : 0;
-    return net_.heads * (rows * kPanel + kCapeRow + Buckets::size(plan_, kept_) + by_distance) +
-           scorer_.scratch_size() + (plan_.wanted() ? kCapeKeys * kPanel : 0);
+    const std::int64_t rows =
+        shape_.head_dim + value_dim(shape_) + 2 + (kProbes ? probe_rows(outputs_.rows) : 0);
+    return net_.heads * (rows * kPanel + kCapeRow + bucket_size()) + scorer_.scratch_size() +
+           (plan_.wanted() ? kCapeKeys * kPanel : 0);
+  }
+  /// Of one head.
+  std::int64_t bucket_size() const {
+    if (!plan_.wanted()) return 0;
+    return Buckets::size(plan_, kept_) +
+           DistanceSums::size(plan_.stats(), kPanel, shape_.keys, kLanes) +
+           (plan_.content() ? kCapeKeys * kPanel : 0);
   }
 
   void run_item(std::int64_t batch, std::int64_t row, BucketSums& sums, std::int64_t slot,
@@ -104,14 +110,18 @@ class CapeForward {
     at += kCapeKeys * kPanel;
     for (std::int64_t h = 0; h < net_.heads; ++h, at += Buckets::size(plan_, kept_)) {
       Head& head = item.heads[static_cast<std::size_t>(h)];
-      head.by_distance = DistanceSums(query, kPanel, keys, kLanes, at);
-      at += DistanceSums::size(kPanel, shape_.keys, kLanes);
+      head.by_distance = DistanceSums(plan_.stats(), query, kPanel, keys, kLanes, at);
+      at += DistanceSums::size(plan_.stats(), kPanel, shape_.keys, kLanes);
       head.panel.probes.scores = scores;
+      if (plan_.content()) {
+        head.panel.probes.content = at;
+        at += kCapeKeys * kPanel;
+      }
       head.sums = sums.at(item.batch * net_.heads + h, slot);
       const std::int64_t first = (item.batch * net_.heads + h) * shape_.queries + item.row;
       item.buckets.emplace_back(plan_, head.by_distance, query, item.queries,
                                 outputs_.known_lse ? outputs_.known_lse + first : nullptr, kept_,
-                                scores, at);
+                                head.panel.probes, at);
     }
   }
 
@@ -154,8 +164,14 @@ class CapeForward {
   void score(const Item& item, std::int64_t key, std::int64_t keys) const {
     const TilePlace place = place_of(item, key);
     for (std::int64_t h = 0; h < net_.heads; ++h) {
-      cape_content(place, keys, item.heads[static_cast<std::size_t>(h)].q,
-                   head_of(inputs_.k, item.batch, h), shape_.head_dim, item.scores + h * kCapeRow);
+      const Head& head = item.heads[static_cast<std::size_t>(h)];
+      float* scores = item.scores + h * kCapeRow;
+      cape_content(place, keys, head.q, head_of(inputs_.k, item.batch, h), shape_.head_dim, scores);
+      if (kProbes && head.panel.probes.content) {
+        for (std::int64_t n = 0; n < keys * kPanel; n += kLanes) {
+          store(hn::Mul(load(scores + n), set(kLog2e)), head.panel.probes.content + n);
+        }
+      }
     }
     // The values are needed next; beside the network they arrive for nothing.
     for (std::int64_t h = 0; h < net_.heads; ++h) {

@@ -43,6 +43,8 @@ struct RegionCall {
   const MapOutputs* map = nullptr;
 };
 
+inline bool wants_top_keys(const RowProbes& rows) { return rows.top_key || rows.top_weight; }
+
 inline std::int64_t value_dim(const AttentionShape& shape) {
   return shape.value_dim ? shape.value_dim : shape.head_dim;
 }

@@ -102,7 +102,7 @@ class RegionPass {
   template <class Shared>
   RegionPass(const AttentionInputs& inputs, const float* lse, const Region& region,
              const Shared& shared)
-      : inputs_(inputs), lse_(lse), region_(region) {
+      : inputs_(inputs), lse_(lse), region_(region), visibility_(inputs) {
     for (int n = 0; n < parallel_threads(); ++n) sources_.emplace_back(inputs, shared);
   }
 
@@ -122,6 +122,7 @@ class RegionPass {
       const std::int64_t row = region_.row_begin + panel * kPanel;
       const std::int64_t count = std::min<std::int64_t>(kPanel, region_.row_end - row);
       visit(sources_[static_cast<std::size_t>(thread)], row, count,
+            {region_.col_begin, region_.col_end},
             [&](std::int64_t head, std::int64_t key, std::int64_t keys, const float* t) {
               write_block(head, row, count, key, keys, t, scores, weights);
             });
@@ -133,10 +134,14 @@ class RegionPass {
     rows_ = {region_.row_begin, region_.row_end, map.height};
     columns_ = {region_.col_begin, region_.col_end, map.width};
     const std::vector<CellGroup> groups = group_cells(rows_, kPanel);
-    parallel_items(static_cast<std::int64_t>(groups.size()), [&](std::int64_t item, int thread) {
-      pool_group(map, groups[static_cast<std::size_t>(item)],
-                 sources_[static_cast<std::size_t>(thread)]);
-    });
+    const std::vector<CellGroup> shares = group_cells(columns_, kShareColumns);
+    const auto across = static_cast<std::int64_t>(shares.size());
+    parallel_items(static_cast<std::int64_t>(groups.size()) * across,
+                   [&](std::int64_t item, int thread) {
+                     pool_cells(map, groups[static_cast<std::size_t>(item / across)],
+                                shares[static_cast<std::size_t>(item % across)],
+                                sources_[static_cast<std::size_t>(thread)]);
+                   });
   }
 
   /// Which scores no mask hides; a NaN is one of them.
@@ -144,15 +149,19 @@ class RegionPass {
 
   /// Lane sums of a panel for each head and column cell: sum, maximum, count, each kPanel floats.
   static constexpr std::int64_t kStats = 3;
+  // Columns of a work item of cells: what it holds stays small, and one row of cells has several
+  // items; packing the panels of queries once for each costs a few per cent.
+  static constexpr std::int64_t kShareColumns = 1024;
 
-  /// Calls use(head of the region, key, keys, scores) for every block of columns of the panel.
+  /// Calls use(head of the region, key, keys, scores) for blocks of `columns` of the panel.
   template <class Use>
-  void visit(Source& source, std::int64_t row, std::int64_t count, const Use& use) const {
+  void visit(Source& source, std::int64_t row, std::int64_t count, const KeyRange& columns,
+             const Use& use) const {
     const std::int64_t step = Source::kHeadsTogether ? region_.head_count : 1;
     for (std::int64_t h = 0; h < region_.head_count; h += step) {
       source.load(region_.batch, region_.head_begin + h, row, count);
-      for (std::int64_t key = region_.col_begin; key < region_.col_end; key += Source::kKeys) {
-        const std::int64_t keys = std::min<std::int64_t>(Source::kKeys, region_.col_end - key);
+      for (std::int64_t key = columns.begin; key < columns.end; key += Source::kKeys) {
+        const std::int64_t keys = std::min<std::int64_t>(Source::kKeys, columns.end - key);
         source.compute(key, keys);
         for (std::int64_t n = h; n < h + step; ++n) {
           use(n, key, keys, source.scores(region_.head_begin + n));
@@ -200,25 +209,31 @@ class RegionPass {
     }
   }
 
-  /// Cells of some rows of cells: panels of their rows, then one more loop over lanes.
-  void pool_group(const MapOutputs& map, const CellGroup& group, Source& source) const {
-    const std::int64_t cells = (group.end - group.begin) * map.width;
+  /// Cells of some rows and columns of cells: panels of their rows, then one more loop over lanes.
+  void pool_cells(const MapOutputs& map, const CellGroup& group, const CellGroup& share,
+                  Source& source) const {
+    const std::int64_t width = share.end - share.begin;
+    const std::int64_t cells = (group.end - group.begin) * width;
     std::vector<double> sums(static_cast<std::size_t>(region_.head_count * cells));
     std::vector<double> counts(sums.size());
     std::vector<float> maxima(sums.size(), kMaskedScore);
-    FloatBuffer stats(region_.head_count * map.width * kStats * kPanel);
+    FloatBuffer stats(region_.head_count * width * kStats * kPanel);
     const std::int64_t end = rows_.last(group.end - 1);
     for (std::int64_t row = rows_.first(group.begin); row < end; row += kPanel) {
       const std::int64_t count = std::min<std::int64_t>(kPanel, end - row);
-      clear(stats.data(), region_.head_count * map.width);
-      visit(source, row, count,
+      KeyRange seen = visibility_.keys(region_.batch, row, row + count - 1);
+      seen.begin = std::max(seen.begin, columns_.first(share.begin));
+      seen.end = std::min(seen.end, columns_.last(share.end - 1));
+      if (seen.begin >= seen.end) continue;
+      clear(stats.data(), region_.head_count * width);
+      visit(source, row, count, seen,
             [&](std::int64_t head, std::int64_t key, std::int64_t keys, const float* t) {
-              pool_columns(map, head, row, count, key, keys, t,
-                           stats.data() + head * map.width * kStats * kPanel);
+              pool_columns(map, share, head, row, count, key, keys, t,
+                           stats.data() + head * width * kStats * kPanel);
             });
       for (std::int64_t c = 0; c < region_.head_count * cells; ++c) {
-        const std::int64_t head = c / cells, y = group.begin + c % cells / map.width;
-        const float* lanes = stats.data() + (head * map.width + c % map.width) * kStats * kPanel;
+        const std::int64_t head = c / cells, y = group.begin + c % cells / width;
+        const float* lanes = stats.data() + (head * width + c % width) * kStats * kPanel;
         const auto at = static_cast<std::size_t>(c);
         for (std::int64_t n = std::max(rows_.first(y), row) - row;
              n < std::min(rows_.last(y), row + count) - row; ++n) {
@@ -230,7 +245,7 @@ class RegionPass {
     }
     for (std::int64_t c = 0; c < region_.head_count * cells; ++c) {
       const auto at = static_cast<std::size_t>(c);
-      write_cell(map, c / cells, group.begin + c % cells / map.width, c % map.width, sums[at],
+      write_cell(map, c / cells, group.begin + c % cells / width, share.begin + c % width, sums[at],
                  maxima[at], counts[at]);
     }
   }
@@ -243,20 +258,21 @@ class RegionPass {
     }
   }
 
-  /// Adds a block of columns to the lane sums of the cells it touches. stats: (width, kStats,
-  /// kPanel).
-  void pool_columns(const MapOutputs& map, std::int64_t head, std::int64_t row, std::int64_t count,
-                    std::int64_t key, std::int64_t keys, const float* t, float* stats) const {
+  /// Adds a block of columns to the lane sums of the cells of `share` it touches. stats: (cells,
+  /// kStats, kPanel).
+  void pool_columns(const MapOutputs& map, const CellGroup& share, std::int64_t head,
+                    std::int64_t row, std::int64_t count, std::int64_t key, std::int64_t keys,
+                    const float* t, float* stats) const {
     HWY_ALIGN float lse[kPanel];
     load_lse(head, row, count, lse);
     const bool weights = map.quantity == MapQuantity::weight;
     const std::int64_t width = columns_.end - columns_.begin;
     // The first cell that can reach this block; cells are in order of their columns.
-    std::int64_t x = std::max<std::int64_t>(0, (key - columns_.begin) * map.width / width - 1);
-    for (; x < map.width && columns_.first(x) < key + keys; ++x) {
+    std::int64_t x = std::max(share.begin, (key - columns_.begin) * map.width / width - 1);
+    for (; x < share.end && columns_.first(x) < key + keys; ++x) {
       const std::int64_t from = std::max(columns_.first(x), key) - key;
       const std::int64_t to = std::min(columns_.last(x), key + keys) - key;
-      float* cell = stats + x * kStats * kPanel;
+      float* cell = stats + (x - share.begin) * kStats * kPanel;
       for (std::int64_t r = from; r < to; ++r) add_column(t + r * kPanel, lse, weights, cell);
     }
   }
@@ -293,6 +309,7 @@ class RegionPass {
   const AttentionInputs& inputs_;
   const float* lse_;
   const Region& region_;
+  Visibility visibility_;
   std::vector<Source> sources_;
   CellAxis rows_, columns_;
 };

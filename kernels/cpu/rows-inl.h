@@ -14,7 +14,12 @@
 HWY_BEFORE_NAMESPACE();
 namespace phasescope::kernels::HWY_NAMESPACE {
 
-/// Gives the panel's probes their memory (kProbeRows rows from `at`) and first values.
+/// Rows of kPanel floats that start_probes() uses.
+inline std::int64_t probe_rows(const RowProbes& wanted) {
+  return kProbeRows + (wants_top_keys(wanted) ? 2 * wanted.top_count : 0);
+}
+
+/// Gives the panel's probes their memory (probe_rows() rows from `at`) and first values.
 inline float* start_probes(PanelProbes& probes, const RowProbes& wanted, float* at) {
   const auto next = [&](float value) {
     float* row = at;
@@ -31,6 +36,14 @@ inline float* start_probes(PanelProbes& probes, const RowProbes& wanted, float* 
     probes.window[w] = next(0);
     probes.width[w] = wanted.window_mass[w] ? wanted.windows[w] : 0;
   }
+  probes.bound = probes.best;
+  if (!wants_top_keys(wanted)) return at;
+  probes.top = at;
+  probes.top_count = wanted.top_count;
+  for (std::int64_t n = 0; n < wanted.top_count; ++n) {
+    probes.bound = next(kFirstMaximum);
+    next(-1);
+  }
   return at;
 }
 
@@ -42,6 +55,27 @@ inline void write_lse(const Panel& panel, std::int64_t count, std::int64_t first
     lse[first + n] =
         l == 0 ? -std::numeric_limits<float>::infinity()
                : static_cast<float>((panel.reference[n] + std::log2(l)) * 0.6931471805599453);
+  }
+}
+
+/// The largest weights of each row and their keys; inverse: 1 over the normalisers, 0 of none.
+inline void write_top_keys(const Panel& panel, std::int64_t count, std::int64_t first,
+                           const double* inverse, const RowProbes& out) {
+  const std::int64_t most = panel.probes.top_count;
+  for (std::int64_t rank = 0; rank < most; ++rank) {
+    const float* score = panel.probes.top + 2 * rank * kPanel;
+    HWY_ALIGN float weight[kPanel];
+    for (int at = 0; at < kPanel; at += kLanes) {
+      store(exp2_any(hn::Sub(load(score + at), load(panel.reference + at))), weight + at);
+    }
+    for (std::int64_t n = 0; n < count; ++n) {
+      const auto key = static_cast<std::int32_t>(score[kPanel + n]);
+      const std::int64_t to = (first + n) * most + rank;
+      if (out.top_key) out.top_key[to] = key;
+      if (out.top_weight) {
+        out.top_weight[to] = key < 0 ? 0 : static_cast<float>(weight[n] * inverse[n]);
+      }
+    }
   }
 }
 
@@ -59,10 +93,11 @@ inline void write_probes(const Panel& panel, std::int64_t count, std::int64_t fi
     store(exp2_any(hn::Sub(load(probes.best + at), reference)), best + at);
     store(exp2_any(hn::Sub(load(probes.first_score + at), reference)), first_key + at);
   }
+  double inverses[kPanel];
   for (std::int64_t n = 0; n < count; ++n) {
     const double l = panel.normaliser[n];
     const bool empty = l == 0;
-    const double inverse = empty ? 0 : 1 / l;
+    const double inverse = inverses[n] = empty ? 0 : 1 / l;
     if (out.entropy) {
       put(out.entropy, n,
           empty ? 0 : 0.6931471805599453 * (std::log2(l) - probes.entropy[n] * inverse));
@@ -79,6 +114,7 @@ inline void write_probes(const Panel& panel, std::int64_t count, std::int64_t fi
       out.max_key[first + n] = empty ? -1 : static_cast<std::int32_t>(probes.best_key[n]);
     }
   }
+  if (probes.top) write_top_keys(panel, count, first, inverses, out);
 }
 
 }  // namespace phasescope::kernels::HWY_NAMESPACE

@@ -43,16 +43,20 @@ struct Probes {
     weight.resize(sums);
     score.resize(sums);
     square.resize(sums);
+    content.resize(sums);
+    content_square.resize(sums);
     b.pairs = pairs.data();
     b.weight = weight.data();
     b.score = score.data();
     b.score_square = square.data();
+    b.content = content.data();
+    b.content_square = content_square.data();
   }
 
   std::vector<std::int64_t> edges, pairs;
   std::vector<float> entropy, max_score, top1, first, distance, windows[3];
   std::vector<std::int32_t> max_key;
-  std::vector<double> weight, score, square;
+  std::vector<double> weight, score, square, content, content_square;
 };
 
 /// One number a row of the reference.
@@ -91,7 +95,7 @@ bool has_phase(Kind kind) { return kind == Kind::tapa || kind == Kind::tapa_line
 
 /// Sums by bucket of head h (batch included) of the reference.
 struct BucketTruth {
-  double pairs = 0, weight = 0, score = 0, square = 0;
+  double pairs = 0, weight = 0, score = 0, square = 0, content = 0, content_square = 0;
 };
 
 BucketTruth bucket_truth(const Reference<double>& ref, std::int64_t head, std::int64_t low,
@@ -106,6 +110,9 @@ BucketTruth bucket_truth(const Reference<double>& ref, std::int64_t head, std::i
     sum.weight += ref.weight[at];
     sum.score += ref.score[at];
     sum.square += ref.score[at] * ref.score[at];
+    const double content = ref.content(head / s.heads, head % s.heads, n / s.keys, n % s.keys);
+    sum.content += content;
+    sum.content_square += content * content;
   }
   return sum;
 }
@@ -125,6 +132,11 @@ void expect_sums(const Problem& problem, const Probes& probes, const Reference<d
     EXPECT_NEAR(probes.weight[at], want.weight, 4e-6 * (problem.magnitude + want.weight));
     EXPECT_NEAR(probes.score[at], want.score, 2e-6 * scale);
     EXPECT_NEAR(probes.square[at], want.square, 4e-6 * (scale + want.square));
+    // A product alone: no phase, and of the magnitude of q.
+    const double plain = problem.magnitude * (1 + want.pairs);
+    EXPECT_NEAR(probes.content[at], want.content, 2e-6 * plain);
+    EXPECT_NEAR(probes.content_square[at], want.content_square,
+                4e-6 * (plain + want.content_square));
   }
 }
 
@@ -293,6 +305,26 @@ TEST_P(EveryProbe, SumsTheSameWithoutMemoryForWeights) {
   set_kept_bytes(kKeptBytes);
 }
 
+// A content score taken back out of a score of a million would be right to a hundredth at best.
+TEST(Probes, TakeTheContentBeforeALargeBias) {
+  Problem problem{Kind::table};
+  problem.shape = {1, 2, 2, 400, 400, 16};
+  Case c(problem);
+  const std::size_t length = c.table.size() / 2;
+  for (std::size_t n = 0; n < c.table.size(); ++n) {
+    c.table[n] = -2500.0f * static_cast<float>(n % length);
+  }
+  const Probes probes(c, {0, 1, 2, 40, 200, 400});
+  c.forward();
+  const Reference<double> truth(c.inputs);
+  for (std::size_t n = 0; n < probes.content.size(); ++n) {
+    const BucketTruth want = bucket_truth(truth, static_cast<std::int64_t>(n / 5),
+                                          probes.edges[n % 5], probes.edges[n % 5 + 1]);
+    EXPECT_NEAR(probes.content[n], want.content, 2e-6 * (1 + want.pairs));
+    EXPECT_NEAR(probes.content_square[n], want.content_square, 6e-6 * (1 + want.pairs));
+  }
+}
+
 TEST(Probes, CountNoPairOfAMaskedDistance) {
   for (const Kind kind : {Kind::table, Kind::table_signed}) {
     Problem problem{kind};
@@ -436,6 +468,43 @@ TEST_P(EveryRegion, EqualsTheReferenceWithWindowPaddingAndCap) {
     expect_map(c, truth, {1, 0, 2, 31, 131, 17, 160}, map);
     map.quantity = MapQuantity::score;
     expect_map(c, truth, {1, 0, 2, 31, 131, 17, 160}, map);
+  }
+}
+
+// Column sums, the weight each key gets from all queries: the mean map of one row of cells.
+TEST_P(EveryRegion, HasColumnSums) {
+  Problem problem{GetParam()};
+  problem.shape = {1, 2, 1, 1000, 1000, 16};
+  // Several work items of columns, and queries before the first key.
+  for (const std::int64_t keys : {1000, 1100}) {
+    problem.shape.keys = keys;
+    problem.shape.query_offset = keys == 1000 ? 0 : -30;
+    Case c(problem);
+    c.forward();
+    const Reference<double> truth(c.inputs);
+    const Reference<float> plain(c.inputs);
+    std::vector<float> mean(static_cast<std::size_t>(2 * keys));
+    MapOutputs map;
+    map.height = 1;
+    map.width = keys;
+    map.mean = mean.data();
+    attention_map(c.inputs, c.lse.data(), {0, 0, 2, 0, 1000, 0, keys}, map);
+    for (std::int64_t n = 0; n < 2 * keys; ++n) {
+      double want = 0, error = 0, seen = 0;
+      for (std::int64_t i = 0; i < 1000; ++i) {
+        const auto at = static_cast<std::size_t>(truth.at(0, n / keys, i, n % keys));
+        want += truth.weight[at];
+        error += std::abs(static_cast<double>(plain.weight[at]) - truth.weight[at]);
+        seen += !std::isinf(truth.score[at]);
+      }
+      const float got = mean[static_cast<std::size_t>(n)];
+      if (seen == 0) {
+        EXPECT_EQ(got, -std::numeric_limits<float>::infinity()) << n;
+      } else {
+        // Each weight as exact as the plain operation's, summed in float64, and one rounding.
+        EXPECT_NEAR(1000.0 * static_cast<double>(got), want, 2 * error + 2e-6 * (1 + want)) << n;
+      }
+    }
   }
 }
 

@@ -63,6 +63,14 @@ struct Reference {
     return sum;
   }
 
+  /// The score before the variant's term, correction and cap.
+  Real content(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
+    if (const auto* tapa = std::get_if<TapaVariant>(&in.variant)) {
+      return Real(tapa->scale_content) * dot(b, h, i, j, 0, tapa->content_dim);
+    }
+    return Real(in.scale) * dot(b, h, i, j, 0, s.head_dim);
+  }
+
   /// TAPA's phase (before the power of the distance).
   Real phase(const TapaVariant& t, std::int64_t b, std::int64_t h, std::int64_t i,
              std::int64_t j) const {

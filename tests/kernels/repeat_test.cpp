@@ -37,13 +37,16 @@ std::vector<float> all_results(const Problem& problem, int threads) {
   Case c(problem);
   const std::vector<std::int64_t> edges{0, 1, 5, 40, 1000};
   std::vector<double> sums(static_cast<std::size_t>(problem.shape.batch * problem.shape.heads * 4));
-  std::vector<double> weights = sums;
-  std::vector<float> entropy(c.lse.size()), mean(7 * 5);
+  std::vector<double> weights = sums, contents = sums;
+  std::vector<float> entropy(c.lse.size()), mean(7 * 5), top(3 * c.lse.size());
   c.outputs.rows.entropy = entropy.data();
+  c.outputs.rows.top_count = 3;
+  c.outputs.rows.top_weight = top.data();
   c.outputs.buckets.edges = edges.data();
   c.outputs.buckets.count = 4;
   c.outputs.buckets.score = sums.data();
   c.outputs.buckets.weight = weights.data();
+  c.outputs.buckets.content = contents.data();
   c.forward();
   c.backward();
   MapOutputs map;
@@ -52,11 +55,17 @@ std::vector<float> all_results(const Problem& problem, int threads) {
   map.mean = mean.data();
   const AttentionShape& s = problem.shape;
   attention_map(c.inputs, c.lse.data(), {0, 0, 1, 0, s.queries, 0, s.keys}, map);
+  std::vector<float> columns(static_cast<std::size_t>(s.keys));
+  map.height = 1;
+  map.width = s.keys;
+  map.mean = columns.data();
+  attention_map(c.inputs, c.lse.data(), {0, 0, 1, 0, s.queries, 0, s.keys}, map);
   std::vector<float> all(sums.begin(), sums.end());
   all.insert(all.end(), weights.begin(), weights.end());
-  for (const auto* part :
-       {&c.out, &c.out_state, &c.lse, &entropy, &mean, &c.dq, &c.dk, &c.dv, &c.d_state, &c.d_table,
-        &c.d_w1, &c.d_b1, &c.d_w2, &c.d_b2, &c.d_factor, &c.d_slope, &c.d_intercept}) {
+  all.insert(all.end(), contents.begin(), contents.end());
+  for (const auto* part : {&c.out, &c.out_state, &c.lse, &entropy, &mean, &columns, &top, &c.dq,
+                           &c.dk, &c.dv, &c.d_state, &c.d_table, &c.d_w1, &c.d_b1, &c.d_w2, &c.d_b2,
+                           &c.d_factor, &c.d_slope, &c.d_intercept}) {
     all.insert(all.end(), part->begin(), part->end());
   }
   return all;
@@ -191,6 +200,13 @@ TEST(Arguments, AreCheckedBeforeAnyWork) {
     c.inputs.k.data = nullptr;
     EXPECT_THROW(c.forward(), std::invalid_argument);
   }
+  for (const std::int64_t count : {std::int64_t{0}, kMaxTopKeys + 1}) {
+    Case c(problem);
+    std::vector<float> top(c.lse.size());
+    c.outputs.rows.top_count = count;
+    c.outputs.rows.top_weight = top.data();
+    EXPECT_THROW(c.forward(), std::invalid_argument);
+  }
   {
     Case c(problem);
     const std::vector<std::int32_t> documents(20);
@@ -310,6 +326,9 @@ std::int64_t memory_of_forward(Kind kind, std::int64_t heads, std::int64_t token
                             &probes.window_mass[1],   &probes.window_mass[2]};
   for (std::size_t n = 0; n < rows.size(); ++n) *wanted[n] = rows[n].data();
   probes.max_key = max_key.data();
+  std::vector<float> top(8 * c.lse.size());
+  probes.top_count = 8;
+  probes.top_weight = top.data();
   // As the head statistics ask: every distance to 2048, then wider and wider.
   std::vector<std::int64_t> edges;
   for (std::int64_t edge = 0; edge < tokens; edge += edge < 2048 ? 1 : edge / 6) {
@@ -319,9 +338,14 @@ std::int64_t memory_of_forward(Kind kind, std::int64_t heads, std::int64_t token
   const std::size_t count = edges.size() - 1;
   std::vector<std::int64_t> pairs(static_cast<std::size_t>(heads) * count);
   std::vector<double> weight(pairs.size()), score(pairs.size()), square(pairs.size());
-  c.outputs.buckets = {edges.data(), static_cast<std::int64_t>(count),
-                       pairs.data(), weight.data(),
-                       score.data(), square.data()};
+  std::vector<double> content(pairs.size());
+  c.outputs.buckets = {.edges = edges.data(),
+                       .count = static_cast<std::int64_t>(count),
+                       .pairs = pairs.data(),
+                       .weight = weight.data(),
+                       .score = score.data(),
+                       .score_square = square.data(),
+                       .content = content.data()};
   const Threads scope(4);
   const std::int64_t bytes = memory_of([&c] { c.forward(); });
   EXPECT_TRUE(std::isfinite(c.out.back()));
