@@ -106,7 +106,8 @@ kernels::CudaVariant variant_of(const AttentionProgram& program, at::ScalarType 
     return kernels::TableVariant{.values = memory.floats(values),
                                  .head_stride = values.size(1),
                                  .length = values.size(1),
-                                 .first_distance = program.table.first_distance};
+                                 .first_distance = program.table.first_distance,
+                                 .multiplies = program.table.multiplies};
   }
   if (program.kind == Kind::tapa) {
     kernels::TapaVariant tapa = tapa_variant(program.tapa);
@@ -164,6 +165,11 @@ kernels::CudaAttention inputs_of(const AttentionProgram& program, const at::Tens
         program.key_mask.expand({inputs.shape.batch, inputs.shape.keys}).contiguous();
     inputs.key_mask = memory.copy(
         reinterpret_cast<const std::uint8_t*>(mask.const_data_ptr<bool>()), mask.numel());
+  }
+  if (program.documents.defined()) {
+    const at::Tensor documents = numbered_documents(program);
+    inputs.query_documents = inputs.key_documents =
+        memory.copy(documents.const_data_ptr<std::int32_t>(), documents.numel());
   }
   return inputs;
 }
@@ -353,10 +359,6 @@ std::string cuda_obstacle(const AttentionProgram& program, const at::Tensor& v) 
     return std::string(at::toString(dtype)) + " has no form in the CUDA kernels";
   }
   if (std::string obstacle = fused_obstacle(program, v); !obstacle.empty()) return obstacle;
-  if (program.documents.defined()) return "documents have no form in the CUDA kernels";
-  if (program.kind == Kind::table && program.table.multiplies) {
-    return "a table that multiplies scores has no form in the CUDA kernels";
-  }
   const std::int64_t heads = program.q.size(1);
   if (program.kind == Kind::cape) {
     const std::int64_t units = program.cape.w1.size(0);

@@ -32,11 +32,6 @@ kernels::FireVariant fire_variant(const FireProgram& fire) {
           .head_stride = fire.slope.size(1)};
 }
 
-// (B, tokens) int32: documents by number, as ids of 64 bits do not fit.
-at::Tensor numbered(const at::Tensor& documents) {
-  return std::get<1>(at::_unique(documents, true, true)).to(at::kInt).contiguous();
-}
-
 // What the forward pass computes, without autograd.
 AttentionResult run_forward(const AttentionProgram& program, const at::Tensor& v,
                             const AttentionOptions& options) {
@@ -256,6 +251,11 @@ kernels::AttentionShape shape_of(const AttentionProgram& program, const at::Tens
           .window = program.window};
 }
 
+at::Tensor numbered_documents(const AttentionProgram& program) {
+  const at::Tensor ids = program.documents.expand({program.q.size(0), program.k.size(2)});
+  return std::get<1>(at::_unique(ids, true, true)).to(at::kInt).contiguous();
+}
+
 kernels::CapeForm cape_form(CapeProgram::Form form) {
   switch (form) {
     case CapeProgram::Form::concat_residual:
@@ -301,7 +301,7 @@ KernelInputs::KernelInputs(const AttentionProgram& program, const at::Tensor& v)
     inputs_.key_mask = reinterpret_cast<const std::uint8_t*>(kept_.back().const_data_ptr<bool>());
   }
   if (program.documents.defined()) {
-    kept_.push_back(numbered(program.documents.expand({inputs_.shape.batch, inputs_.shape.keys})));
+    kept_.push_back(numbered_documents(program));
     inputs_.query_documents = inputs_.key_documents = kept_.back().const_data_ptr<std::int32_t>();
   }
   if (program.kind == Kind::table) {

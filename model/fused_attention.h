@@ -40,6 +40,8 @@ AttentionResult run_passes(const AttentionPasses& passes, const AttentionProgram
 
 // Sizes and mask of a program.
 kernels::AttentionShape shape_of(const AttentionProgram& program, const at::Tensor& v);
+// (B, N) int32 contiguous, the program's documents counted from 0: ids of 64 bits do not fit.
+at::Tensor numbered_documents(const AttentionProgram& program);
 kernels::CapeForm cape_form(CapeProgram::Form form);
 // Without the powers' memory.
 kernels::TapaVariant tapa_variant(const TapaProgram& tapa);

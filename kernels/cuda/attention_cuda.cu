@@ -49,7 +49,6 @@ struct CheckVariant {
     const std::int64_t last = last_distance(a.shape, least);
     if (last < least) return;
     require(table.values && table.length >= 1, "expected a table of biases");
-    require(!table.multiplies, "expected a table that is added");
     require(table.first_distance <= 0, "expected first_distance <= 0");
     const bool with_sign = table.first_distance != 0;
     const std::int64_t most = with_sign ? last : std::max(std::abs(last), std::abs(least));
@@ -115,6 +114,8 @@ void check(const CudaAttention& a) {
   require(s.queries <= kLongest && s.keys <= kLongest && std::abs(s.query_offset) <= kLongest,
           "expected at most 2^29 queries and keys, and no larger query_offset");
   require(s.window >= 0, "expected a window of at least 0");
+  require(!a.query_documents == !a.key_documents,
+          "expected the documents of both queries and keys, or of neither");
   require(a.soft_cap >= 0 && std::isfinite(a.soft_cap), "expected a finite soft_cap of at least 0");
   for (const CudaTensor* t : {&a.q, &a.k, &a.v}) check_alignment(*t);
   std::visit(CheckVariant{a}, a.variant);
@@ -125,7 +126,9 @@ struct Forward {
   const CudaForwardOutputs& outputs;
 
   void operator()(const PlainVariant&) const { cuda::forward_plain(attention, outputs); }
-  void operator()(const TableVariant&) const { cuda::forward_table(attention, outputs); }
+  void operator()(const TableVariant& table) const {
+    (table.multiplies ? cuda::forward_table_multiplied : cuda::forward_table)(attention, outputs);
+  }
   void operator()(const TapaVariant&) const { cuda::forward_tapa(attention, outputs); }
   void operator()(const CudaTapeVariant&) const {
     check_alignment(outputs.out_state);
@@ -145,7 +148,10 @@ struct Backward {
   const CudaGradients& gradients;
 
   void operator()(const PlainVariant&) const { cuda::backward_plain(attention, saved, gradients); }
-  void operator()(const TableVariant&) const { cuda::backward_table(attention, saved, gradients); }
+  void operator()(const TableVariant& table) const {
+    (table.multiplies ? cuda::backward_table_multiplied : cuda::backward_table)(attention, saved,
+                                                                                gradients);
+  }
   void operator()(const TapaVariant&) const { cuda::backward_tapa(attention, saved, gradients); }
   void operator()(const CudaTapeVariant&) const {
     if (saved.d_out_state.data) {

@@ -61,6 +61,9 @@ struct CudaAttention {
   CudaVariant variant;
   float soft_cap = 0;
   const std::uint8_t* key_mask = nullptr;
+  /// Masked pair by pair: tiles of other documents are not left out.
+  const std::int32_t* query_documents = nullptr;
+  const std::int32_t* key_documents = nullptr;
   /// CAPE: about so many bytes of its workspace hold the scores of some query rows, of all heads
   /// and keys; at least those of 64 rows.
   std::size_t cape_bytes = std::size_t{192} << 20;

@@ -1,53 +1,11 @@
-#include "kernels/cuda/dispatch.cuh"
-#include "kernels/cuda/launchers.h"
+#include "kernels/cuda/table_gradient.cuh"
 
 namespace phasescope::kernels::cuda {
-namespace {
-
-/// Entries of a table's gradient from the diagonals: one thread an entry.
-struct TableLaunch {
-  AttentionShape shape;
-  TableVariant table;
-  const float* diagonals;  // (heads, tile_distances(), kThreads)
-  float* d_table;
-  std::int64_t d_table_stride;
-};
-
-__global__ void __launch_bounds__(kThreads)
-    attention_table_kernel(const __grid_constant__ TableLaunch launch) {
-  const std::int64_t n = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (n >= launch.table.length) return;
-  const float* diagonals = launch.diagonals + static_cast<std::int64_t>(blockIdx.y) *
-                                                  tile_distances(launch.shape) * kThreads;
-  float sum = diagonal_sum(launch.shape, diagonals, n + launch.table.first_distance);
-  if (launch.table.first_distance == 0 && n > 0) sum += diagonal_sum(launch.shape, diagonals, -n);
-  launch.d_table[blockIdx.y * launch.d_table_stride + n] = sum;
-}
-
-/// The table's gradient, in two launches.
-template <typename T, int D>
-void launch_table(const CudaAttention& a, const BackwardLaunch<TableScore>& parameters) {
-  const unsigned heads = static_cast<unsigned>(a.shape.heads);
-  launch("diagonals", &attention_diagonals_kernel<T, D, TableScore>,
-         dim3{tile_distances(a.shape), heads, 1}, kThreads,
-         PairLayout<D, TableScore>::kBytesWithPairs, a.stream, parameters);
-  const auto& table = std::get<TableVariant>(a.variant);
-  const CudaGradients& to = parameters.gradients;
-  launch("table", &attention_table_kernel, dim3{blocks_of(table.length), heads, 1}, kThreads, 0,
-         a.stream,
-         TableLaunch{a.shape, table, parameters.diagonals, to.d_table, to.d_table_stride});
-}
-
-}  // namespace
 
 void backward_table(const CudaAttention& attention, const CudaSavedForward& saved,
                     const CudaGradients& gradients) {
   const auto& table = std::get<TableVariant>(attention.variant);
-  backward_with(attention, saved, gradients, TableScore{{.scale = attention.scale}, table},
-                [&](auto type, auto dim, const auto& parameters) {
-                  if (!gradients.d_table) return;
-                  launch_table<decltype(type), decltype(dim)::value>(attention, parameters);
-                });
+  backward_with_table(attention, saved, gradients, TableScore{{.scale = attention.scale}, table});
 }
 
 }  // namespace phasescope::kernels::cuda

@@ -16,7 +16,17 @@ namespace phasescope::kernels::cuda {
 
 template <DeviceScore Score>
 Problem<Score> problem_of(const CudaAttention& a, const Score& score) {
-  Problem<Score> problem{a.shape, a.q, a.k, a.v, {}, 0, score, a.soft_cap * kLog2e, a.key_mask};
+  Problem<Score> problem{a.shape,
+                         a.q,
+                         a.k,
+                         a.v,
+                         {},
+                         0,
+                         score,
+                         a.soft_cap * kLog2e,
+                         a.key_mask,
+                         a.query_documents,
+                         a.key_documents};
   if (const auto* tape = std::get_if<CudaTapeVariant>(&a.variant)) {
     problem.state = tape->state;
     problem.state_dim = tape->state_dim;

@@ -20,6 +20,8 @@ struct Problem {
   Score score;
   float soft_cap = 0;  // log2 units
   const std::uint8_t* key_mask = nullptr;
+  const std::int32_t* query_documents = nullptr;
+  const std::int32_t* key_documents = nullptr;
 };
 
 template <typename T>
@@ -65,17 +67,23 @@ class Visibility {
         window_(problem.shape.window > 0
                     ? static_cast<int>(min(problem.shape.window, std::int64_t{1} << 30))
                     : 1 << 30),
-        mask_(problem.key_mask ? problem.key_mask + batch * problem.shape.keys : nullptr) {}
+        mask_(problem.key_mask ? problem.key_mask + batch * problem.shape.keys : nullptr),
+        query_documents_(problem.key_documents
+                             ? problem.query_documents + batch * problem.shape.queries
+                             : nullptr),
+        key_documents_(problem.key_documents ? problem.key_documents + batch * problem.shape.keys
+                                             : nullptr) {}
 
   __device__ bool visible(int position, int key) const {
     return key < keys_ && (!causal_ || key <= position) && abs(position - key) < window_ &&
-           (!mask_ || mask_[key]);
+           (!mask_ || mask_[key]) && (!key_documents_ || shares_document(position, key));
   }
 
   /// Whether all pairs of these (inclusive) positions and keys are visible.
   __device__ bool whole(int position, int last_position, int key, int last_key) const {
     return last_key < keys_ && (!causal_ || last_key <= position) &&
-           last_position - key < window_ && last_key - position < window_ && !mask_;
+           last_position - key < window_ && last_key - position < window_ && !mask_ &&
+           !key_documents_;
   }
 
   /// Keys outside it are seen from no position in first .. last - 1.
@@ -98,10 +106,16 @@ class Visibility {
   }
 
  private:
+  /// Rows of a tile may lie past the last query.
+  __device__ bool shares_document(int position, int key) const {
+    return query_documents_[min(position - offset_, queries_ - 1)] == key_documents_[key];
+  }
+
   int queries_, keys_, offset_;
   bool causal_;
   int window_;
   const std::uint8_t* mask_;
+  const std::int32_t *query_documents_, *key_documents_;
 };
 
 }  // namespace phasescope::kernels::cuda

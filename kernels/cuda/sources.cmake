@@ -5,6 +5,7 @@ set(PHASESCOPE_CUDA_SOURCES
   backward_fire.cu
   backward_plain.cu
   backward_table.cu
+  backward_table_multiplied.cu
   backward_tapa.cu
   backward_tape.cu
   buckets.cu
@@ -15,6 +16,7 @@ set(PHASESCOPE_CUDA_SOURCES
   forward_fire.cu
   forward_plain.cu
   forward_table.cu
+  forward_table_multiplied.cu
   forward_tapa.cu
   forward_tape.cu)
 list(TRANSFORM PHASESCOPE_CUDA_SOURCES PREPEND ${CMAKE_CURRENT_LIST_DIR}/)

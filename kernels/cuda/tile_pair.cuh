@@ -83,7 +83,7 @@ class TilePair {
  public:
   static constexpr int kStateDim = Layout::kStateDim;
   float weight[kColumns / 8][4];   // of a chunk
-  float d_score[kColumns / 8][4];  // natural units
+  float d_score[kColumns / 8][4];  // natural units; of a score's entry where it has its own
   Dots<kColumns, Score> gradient;  // of the dot products, before factor(channel)
 
   __device__ TilePair(const BackwardLaunch<Score>& launch)
@@ -214,7 +214,7 @@ class TilePair {
         const float tangent = problem_.soft_cap > 0 ? t[n][e] / problem_.soft_cap : 0;
         const float p = weight[n][e];
         const float ds = p == 0 ? 0 : p * (d_score[n][e] - delta) * (1 - tangent * tangent);
-        d_score[n][e] = ds;
+        d_score[n][e] = problem_.score.entry_gradient(ds, dots.dot[n][e]);
         const float phase = Score::kDots == 2 ? dots.phase[Score::kDots == 2 ? n : 0][e] : 0;
         const float entry = entry_of(entries(), chunk, n, e);
         const DotGradients d = problem_.score.gradient(ds, dots.dot[n][e], phase, entry);

@@ -39,6 +39,8 @@ concept DeviceScore = requires(const S& score, float x, std::int64_t n) {
   // factor(channel), multiplies a channel's gradient in the end.
   { score.gradient(x, x, x, x) } -> std::same_as<DotGradients>;
   { score.factor(0) } -> std::same_as<float>;
+  // Gradient of the entry, from that of the score and the first dot product.
+  { score.entry_gradient(x, x) } -> std::same_as<float>;
 };
 
 struct ScoreDefaults {
@@ -51,6 +53,7 @@ struct ScoreDefaults {
   __device__ __forceinline__ DotGradients gradient(float d_score, float, float, float) const {
     return {d_score, 0};
   }
+  __device__ __forceinline__ float entry_gradient(float d_score, float) const { return d_score; }
 };
 
 /// s = scale q.k: none, rope, xpos, ape.
@@ -96,6 +99,20 @@ struct TableScore : BiasScore {
   }
 };
 static_assert(DeviceScore<TableScore>);
+
+/// s = scale q.k entry.
+struct MultipliedTableScore : TableScore {
+  __device__ __forceinline__ float score(float dot, float, float entry) const {
+    return dot * (scale * kLog2e) * entry;
+  }
+  __device__ __forceinline__ DotGradients gradient(float d_score, float, float, float entry) const {
+    return {d_score * entry, 0};
+  }
+  __device__ __forceinline__ float entry_gradient(float d_score, float dot) const {
+    return d_score * (scale * dot);
+  }
+};
+static_assert(DeviceScore<MultipliedTableScore>);
 
 /// The entry is FIRE's distance[lambda], and then the bias that its pieces make of it.
 struct FireScore : BiasScore {

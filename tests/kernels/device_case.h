@@ -107,6 +107,8 @@ class DeviceCase {
         w2_(c.w2),
         b2_(c.b2),
         real_(c.real),
+        query_documents_(c.query_documents),
+        key_documents_(c.key_documents),
         lse_(c.lse.size()),
         d_out_(type, c.d_out),
         d_out_state_(type, c.d_out_state),
@@ -127,6 +129,8 @@ class DeviceCase {
     attention.scale = c.inputs.scale;
     attention.soft_cap = c.inputs.soft_cap;
     attention.key_mask = real_.data();
+    attention.query_documents = query_documents_.data();
+    attention.key_documents = key_documents_.data();
     attention.q = q_.tensor(c.inputs.q);
     attention.k = k_.tensor(c.inputs.k);
     attention.v = v_.tensor(c.inputs.v);
@@ -234,6 +238,7 @@ class DeviceCase {
   HalfArray q_, k_, v_, state_, out_, out_state_;
   DeviceArray<float> table_, factor_, knots_, slope_, intercept_, w1_, b1_, w2_, b2_;
   DeviceArray<std::uint8_t> real_;
+  DeviceArray<std::int32_t> query_documents_, key_documents_;
   DeviceArray<float> lse_;
   HalfArray d_out_, d_out_state_, dq_, dk_, dv_, d_state_;
   DeviceArray<float> d_table_, d_factor_, d_slope_, d_intercept_, d_w1_, d_b1_, d_w2_, d_b2_;

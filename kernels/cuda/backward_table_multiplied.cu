@@ -1,0 +1,12 @@
+#include "kernels/cuda/table_gradient.cuh"
+
+namespace phasescope::kernels::cuda {
+
+void backward_table_multiplied(const CudaAttention& attention, const CudaSavedForward& saved,
+                               const CudaGradients& gradients) {
+  const auto& table = std::get<TableVariant>(attention.variant);
+  backward_with_table(attention, saved, gradients,
+                      MultipliedTableScore{{{.scale = attention.scale}, table}});
+}
+
+}  // namespace phasescope::kernels::cuda
