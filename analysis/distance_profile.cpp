@@ -16,20 +16,15 @@
 namespace phasescope::analysis {
 namespace {
 
-std::vector<DistanceSums> bucket_sums(const model::LayerAttention& attention,
-                                      const std::vector<std::int64_t>& edges) {
-  model::ProbeRequest request;
-  request.bucket_edges = edges;
-  const model::ProbeResult probe = attention.probe(request);
-  std::vector<DistanceSums> heads;
-  for (std::int64_t head = 0; head < attention.heads(); ++head) {
-    DistanceSums& sums = heads.emplace_back(edges);
-    sums.pairs = to_vector<std::int64_t>(probe.bucket_pairs[0][head]);
-    sums.weight = to_vector<double>(probe.bucket_weight[0][head]);
-    sums.score = to_vector<double>(probe.bucket_score[0][head]);
-    sums.score_square = to_vector<double>(probe.bucket_score_square[0][head]);
-  }
-  return heads;
+// Sums of content scores by bucket, (B, H, buckets): what a pass over the scores found beside them
+// (`probe`), or a pass over the content scores alone, where q and k were rotated.
+at::Tensor content_sums(const model::LayerAttention& attention, const model::ProbeRequest& request,
+                        const model::ProbeResult& probe) {
+  if (!request.content) return probe.bucket_score;
+  if (probe.bucket_content.defined()) return probe.bucket_content;
+  model::ProbeRequest again;
+  again.bucket_edges = request.bucket_edges;
+  return content_attention(attention).probe(again).bucket_score;
 }
 
 // Adds the sums of row q's first `keys` keys; `bucket` maps a distance to its bucket.
@@ -89,16 +84,19 @@ void ProfileSums::add(const ProfileSums& other) {
 
 std::vector<ProfileSums> probe_profile(const model::LayerAttention& attention,
                                        const std::vector<std::int64_t>& edges) {
-  std::vector<DistanceSums> scores = bucket_sums(attention, edges);
-  std::vector<DistanceSums> content;
-  if (!content_is_score(attention.program())) {
-    content = bucket_sums(content_attention(attention), edges);
-  }
+  model::ProbeRequest request;
+  request.bucket_edges = edges;
+  request.content = !content_is_score(attention.program());
+  const model::ProbeResult probe = attention.probe(request);
+  const at::Tensor content = content_sums(attention, request, probe);
   std::vector<ProfileSums> heads;
-  for (std::size_t h = 0; h < scores.size(); ++h) {
-    ProfileSums& sums = heads.emplace_back();
-    sums.content = content.empty() ? scores[h].score : std::move(content[h].score);
-    sums.sums = std::move(scores[h]);
+  for (std::int64_t head = 0; head < attention.heads(); ++head) {
+    ProfileSums& profile = heads.emplace_back(edges);
+    profile.sums.pairs = to_vector<std::int64_t>(probe.bucket_pairs[0][head]);
+    profile.sums.weight = to_vector<double>(probe.bucket_weight[0][head]);
+    profile.sums.score = to_vector<double>(probe.bucket_score[0][head]);
+    profile.sums.score_square = to_vector<double>(probe.bucket_score_square[0][head]);
+    profile.content = to_vector<double>(content[0][head]);
   }
   return heads;
 }

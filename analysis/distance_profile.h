@@ -21,8 +21,8 @@ struct ProfileSums {
   void add(const ProfileSums& other);
 };
 
-// All pairs of a layer that a query sees, one entry a head, at distances |i - j|, by probes of the streaming kernel: the scores, and
-// the content scores as a pass of their own.
+// All pairs of a layer that a query sees, one entry a head, at distances |i - j|, by probes of the
+// streaming kernel: one pass, and where q and k are rotated another for the content scores.
 std::vector<ProfileSums> probe_profile(const model::LayerAttention& attention,
                                        const std::vector<std::int64_t>& edges);
 

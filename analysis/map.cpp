@@ -38,37 +38,6 @@ model::Range range_of(const std::optional<std::pair<std::int64_t, std::int64_t>>
   return {range->first, range->second};
 }
 
-// Numbers of pairs of each row or column of a region that causality and the window leave.
-std::vector<double> seen_counts(const model::AttentionProgram& program, const model::Region& region,
-                                bool of_rows) {
-  const model::Range over = of_rows ? region.rows : region.columns;
-  const model::Range across = of_rows ? region.columns : region.rows;
-  const std::int64_t far = std::max(region.rows.end, region.columns.end);
-  const std::int64_t window = program.window > 0 ? program.window : far;
-  const std::int64_t ahead = program.causal ? 1 : window;  // a query sees keys below i + ahead
-  std::vector<double> counts;
-  for (std::int64_t n = over.begin; n < over.end; ++n) {
-    const std::int64_t begin = n + 1 - (of_rows ? window : ahead);
-    const std::int64_t end = n + (of_rows ? ahead : window);
-    const std::int64_t count = std::min(across.end, end) - std::max(across.begin, begin);
-    counts.push_back(static_cast<double>(std::max<std::int64_t>(0, count)));
-  }
-  return counts;
-}
-
-std::vector<double> sum_bins(const std::vector<double>& counts, std::int64_t bins) {
-  std::vector<double> sums;
-  const auto size = static_cast<std::int64_t>(counts.size());
-  for (std::int64_t bin = 0; bin < bins; ++bin) {
-    double sum = 0;
-    for (std::int64_t n = bin * size / bins; n < (bin + 1) * size / bins; ++n) {
-      sum += counts[static_cast<std::size_t>(n)];
-    }
-    sums.push_back(sum);
-  }
-  return sums;
-}
-
 }  // namespace
 
 HeadName parse_head(const std::string& name) {
@@ -118,6 +87,9 @@ class MapAnalysis {
                                "pool");
     }
     request_.maximum = options.pool == "max";
+    if (options.top > 0 && mean) {
+      throw formats::bad_usage("the top keys of a query are those of one head, like L3H5", "top");
+    }
   }
 
   MapOutput run() {
@@ -128,10 +100,32 @@ class MapAnalysis {
     describe(cells, map.kernel, out.result);
     out.tensors.push_back(tensor_ref("map", cells));
     add_profiles(out);
+    if (options_.top != 0) add_top_keys(out.result);
     return out;
   }
 
  private:
+  // Those of all keys, whichever are shown: one pass over the layer.
+  void add_top_keys(protocol::MapResult& result) const {
+    model::ProbeRequest request;
+    request.top_keys = options_.top;
+    const model::ProbeResult probe = attention_->probe(request);
+    const model::Range rows = request_.region.rows;
+    const auto of_rows = [&](const at::Tensor& x) {
+      return x[0][options_.head.head].slice(0, rows.begin, rows.end);
+    };
+    const auto keys = to_vector<std::int64_t>(of_rows(probe.top_key));
+    const auto weights = to_vector<double>(of_rows(probe.top_weight));
+    for (std::size_t n = 0; n < keys.size(); ++n) {
+      if (n % static_cast<std::size_t>(options_.top) == 0) {
+        result.top.push_back({rows.begin + static_cast<std::int64_t>(result.top.size()), {}, {}});
+      }
+      if (keys[n] < 0) continue;  // the query sees fewer
+      result.top.back().keys.push_back(keys[n]);
+      result.top.back().weights.push_back(weights[n]);
+    }
+  }
+
   // Content scores are a pass of their own over the region, and positional terms are what they
   // lack; only the largest positional term of a cell needs every pair's.
   model::MapResult map_of(const model::MapRequest& request) const {
@@ -171,39 +165,19 @@ class MapAnalysis {
 
   // Means over the unmasked pairs of each row and column of cells: two maps of one column and of
   // one row of cells, -inf where there is no such pair. A mean map of weights counts masked pairs,
-  // which the counts undo.
+  // which the share of the others undoes.
   void add_profiles(MapOutput& out) {
-    const model::AttentionProgram& program = attention_->program();
-    const bool counted = !program.mask.defined() && !program.documents.defined();
     for (const bool of_rows : {true, false}) {
       model::MapRequest request = request_;
       request.maximum = false;
+      request.share = request_.quantity == MapQuantity::weight;
       (of_rows ? request.width : request.height) = 1;
-      const at::Tensor means = map_of(request).mean;
-      at::Tensor profile = means.mean(0).flatten().to(at::kDouble);
-      if (request_.quantity == MapQuantity::weight && counted) {
-        profile = profile * all_over_unmasked(of_rows, profile.numel());
-      }
+      const model::MapResult map = map_of(request);
+      at::Tensor profile = map.mean.mean(0);
+      if (request.share) profile = at::where(map.share[0] > 0, profile / map.share[0], profile);
       out.tensors.push_back(
-          tensor_ref(of_rows ? "row_profile" : "column_profile", profile.to(means.scalar_type())));
+          tensor_ref(of_rows ? "row_profile" : "column_profile", profile.flatten()));
     }
-  }
-
-  at::Tensor all_over_unmasked(bool of_rows, std::int64_t bins) {
-    const std::vector<double> unmasked =
-        sum_bins(seen_counts(attention_->program(), request_.region, of_rows), bins);
-    const model::Range along = of_rows ? request_.region.rows : request_.region.columns;
-    const model::Range across = of_rows ? request_.region.columns : request_.region.rows;
-    const std::vector<double> all =
-        sum_bins(std::vector<double>(static_cast<std::size_t>(along.size()),
-                                     static_cast<double>(across.size())),
-                 bins);
-    at::Tensor factor = at::empty({bins}, at::kDouble);
-    for (std::int64_t n = 0; n < bins; ++n) {
-      const auto at = static_cast<std::size_t>(n);
-      factor.data_ptr<double>()[n] = unmasked[at] > 0 ? all[at] / unmasked[at] : 1;
-    }
-    return factor;
   }
 
   const MapOptions& options_;

@@ -27,6 +27,7 @@ struct MapOptions {
   std::int64_t height = 256, width = 256;  // at most; never more than rows and columns
   std::string of = "weight";               // weight, score, content, positional
   std::string pool = "mean";               // mean, max (of a layer: the mean of its heads' maxima)
+  std::int64_t top = 0;  // so many keys of each query's largest weights too; of one head alone
 };
 
 struct MapOutput {
@@ -37,7 +38,7 @@ struct MapOutput {
 // The region pooled to cells; where there are as many cells as pairs every cell is one pair,
 // exactly. Mean cells of weights count masked pairs as 0, so that the sum of a row of cells times
 // their width is 1; the profiles are means over unmasked pairs. Throws Error "bad_usage" for ranges
-// outside the text.
+// outside the text, and for top keys of no single head.
 MapOutput analyse_map(TextPass& pass, const MapOptions& options);
 
 }  // namespace phasescope::analysis

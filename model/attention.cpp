@@ -60,6 +60,12 @@ void check_probes(const ProbeRequest& request) {
     throw formats::bad_usage("at most " + std::to_string(kernels::kMaxWindows) +
                              " windows can be measured in one pass");
   }
+  if (request.top_keys < 0 || request.top_keys > kernels::kMaxTopKeys) {
+    throw formats::bad_usage("between 1 and " + std::to_string(kernels::kMaxTopKeys) +
+                                 " largest keys of a row can be kept, not " +
+                                 std::to_string(request.top_keys),
+                             "top");
+  }
 }
 
 Backend backend_named(const std::string& name) {

@@ -252,12 +252,18 @@ class ForwardPass final : public CudaPass {
 AttentionResult run_forward(const AttentionProgram& program, const at::Tensor& v,
                             const AttentionOptions& options) {
   const at::NoGradGuard no_grad;
+  // These kernels sum no content scores and keep no top keys: a request for such is left whole to
+  // who asks for it afterwards, and measured by another pass (LayerAttention::probe).
+  AttentionOptions measured = options;
+  if (options.probes != nullptr && (options.probes->content || options.probes->top_keys > 0)) {
+    measured.probes = nullptr;
+  }
   ProbeRequest request;
-  if (options.probes != nullptr) request = *options.probes;
+  if (measured.probes != nullptr) request = *measured.probes;
   request.entropy = request.entropy || options.want_entropy;
   ForwardPass pass(program, v, request);
   pass.enqueue();
-  return pass.finish(options);
+  return pass.finish(measured);
 }
 
 class BackwardPass final : public CudaPass {

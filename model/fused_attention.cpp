@@ -39,7 +39,7 @@ AttentionResult run_forward(const AttentionProgram& program, const at::Tensor& v
   const KernelInputs kernel(program, v);
   const kernels::AttentionShape& shape = kernel.inputs().shape;
   ProbeRequest request;
-  if (options.probes != nullptr) request = *options.probes;
+  if (options.probes != nullptr) request = in_one_pass(program, *options.probes);
   request.entropy = request.entropy || options.want_entropy;
   ProbeBuffers probes(request, shape);
   AttentionResult result;
@@ -288,6 +288,13 @@ at::Tensor empty_by_token(std::int64_t batch, std::int64_t heads, std::int64_t r
   return at::empty({batch, rows, heads, channels}, at::kFloat).transpose(1, 2);
 }
 
+ProbeRequest in_one_pass(const AttentionProgram& program, const ProbeRequest& request) {
+  ProbeRequest result = request;
+  result.content =
+      result.content && program.q.is_same(program.q_plain) && program.k.is_same(program.k_plain);
+  return result;
+}
+
 KernelInputs::KernelInputs(const AttentionProgram& program, const at::Tensor& v) {
   inputs_.shape = shape_of(program, v);
   inputs_.q = input_tensor(keep(program.q));
@@ -354,12 +361,17 @@ at::Tensor KernelInputs::keep(const at::Tensor& tensor) {
 
 AttentionProgram in_dtype(const AttentionProgram& program, at::ScalarType dtype) {
   AttentionProgram result = program;
+  const bool q_plain = program.q.is_same(program.q_plain);
+  const bool k_plain = program.k.is_same(program.k_plain);
   for (at::Tensor* tensor :
        {&result.q, &result.k, &result.q_plain, &result.k_plain, &result.table.values,
         &result.tapa.power, &result.tape.state, &result.cape.values, &result.cape.w1,
         &result.cape.b1, &result.cape.w2, &result.cape.b2}) {
     if (tensor->defined()) *tensor = tensor->to(dtype);
   }
+  // What is one tensor stays one: that is how a program says that it does not rotate.
+  if (q_plain) result.q_plain = result.q;
+  if (k_plain) result.k_plain = result.k;
   return result;
 }
 

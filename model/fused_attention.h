@@ -20,6 +20,10 @@ struct SavedResult {
   at::Tensor out, lse, state;
 };
 
+// What a pass of the CPU kernel measures of a request: no sums of content scores where q and k were
+// rotated for it, which leaves ProbeResult::bucket_content undefined.
+ProbeRequest in_one_pass(const AttentionProgram& program, const ProbeRequest& request);
+
 // Gradients of everything a kind has.
 struct GradientBuffers {
   at::Tensor dq, dk, dv, state, values, w1, b1, w2, b2, distance, factor, slope, intercept;

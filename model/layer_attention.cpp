@@ -26,7 +26,8 @@ void check_range(const char* what, Range range, std::int64_t size) {
 ProbeResult fused_probe(const LayerAttention& attention, const ProbeRequest& request) {
   const KernelInputs kernel(attention.program(), attention.v());
   const kernels::AttentionShape& shape = kernel.inputs().shape;
-  ProbeBuffers buffers(request, shape);
+  const ProbeRequest wanted = in_one_pass(attention.program(), request);
+  ProbeBuffers buffers(wanted, shape);
   const at::Tensor out = empty_by_token(shape.batch, shape.heads, shape.queries, shape.value_dim);
   buffers.outputs().out = output_tensor(out);
   at::Tensor state;
@@ -55,6 +56,10 @@ MapResult fused_map(const LayerAttention& attention, const MapRequest& request) 
   if (request.maximum) {
     result.maximum = at::empty_like(result.mean);
     outputs.maximum = result.maximum.mutable_data_ptr<float>();
+  }
+  if (request.share) {
+    result.share = at::empty_like(result.mean);
+    outputs.share = result.share.mutable_data_ptr<float>();
   }
   kernels::attention_map(kernel.inputs(), attention.lse().const_data_ptr<float>(),
                          {.batch = request.batch,
@@ -116,8 +121,8 @@ at::Tensor LayerAttention::weights(const Region& region) const {
   check_range("heads", region.heads, heads());
   check_range("rows", region.rows, length());
   check_range("columns", region.columns, keys());
-  const at::Tensor scores = plain_scores(as_computed(program_, use_fused()), region.heads,
-                                         region.rows, region.columns);
+  const at::Tensor scores =
+      plain_scores(as_computed(program_, use_fused()), region.heads, region.rows, region.columns);
   const at::Tensor lse = lse_.slice(1, region.heads.begin, region.heads.end)
                              .slice(2, region.rows.begin, region.rows.end);
   // A row that sees no key has lse -inf, and exp(-inf + inf) is no number; a NaN score stays one.

@@ -26,11 +26,13 @@ struct MapRequest {
   std::int64_t height = 256, width = 256;
   MapQuantity quantity = MapQuantity::weight;
   bool maximum = true;
+  bool share = false;
 };
 
 struct MapResult {
   // (heads, height, width), -inf where every pair is masked; float32, of float64 models float64.
   at::Tensor mean, maximum;
+  at::Tensor share;  // of unmasked pairs, 0..1; the same for all heads
   std::string kernel;
 };
 
@@ -74,7 +76,8 @@ class LayerAttention {
   ScoreParts pair_scores(const at::Tensor& batch, const at::Tensor& head, const at::Tensor& row,
                          const at::Tensor& column) const;
 
-  // What the forward pass has measured already, or another pass.
+  // What the forward pass has measured already, or another pass. Sums of content scores come back
+  // undefined where that pass is fused and q and k were rotated for it.
   ProbeResult probe(const ProbeRequest& request) const;
   MapResult map(const MapRequest& request) const;
 

@@ -299,11 +299,14 @@ at::Tensor plain_scores(const AttentionProgram& program, Range heads, Range rows
   return scores.masked_fill(hidden, -std::numeric_limits<double>::infinity());
 }
 
+at::Tensor plain_content(const AttentionProgram& program, Range heads, Range rows, Range columns) {
+  return content_scores(program, operands(program.q_plain, program.k_plain, heads, rows, columns));
+}
+
 ScoreParts plain_score_parts(const AttentionProgram& program, Range heads, Range rows,
                              Range columns) {
   ScoreParts parts;
-  parts.content =
-      content_scores(program, operands(program.q_plain, program.k_plain, heads, rows, columns));
+  parts.content = plain_content(program, heads, rows, columns);
   parts.score = plain_scores(program, heads, rows, columns);
   parts.positional = parts.score - parts.content;
   return parts;

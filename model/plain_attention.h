@@ -28,6 +28,9 @@ AttentionResult plain_attention(const AttentionProgram& program, const at::Tenso
 // 0 each: the huge numbers of the public code's masks swallow the scores there.
 at::Tensor hidden_pairs(const AttentionProgram& program, Range rows, Range columns);
 
+// ScoreParts::content alone.
+at::Tensor plain_content(const AttentionProgram& program, Range heads, Range rows, Range columns);
+
 // Scores of single pairs: batch, head, row and column (P) int64; (P) each in the result.
 ScoreParts plain_pair_scores(const AttentionProgram& program, const at::Tensor& batch,
                              const at::Tensor& head, const at::Tensor& row,

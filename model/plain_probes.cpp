@@ -39,6 +39,9 @@ class ProbeCollector {
     result_.bucket_weight = at::zeros(sizes, at::kDouble);
     result_.bucket_score = at::zeros(sizes, at::kDouble);
     result_.bucket_score_square = at::zeros(sizes, at::kDouble);
+    if (!request.content) return;
+    result_.bucket_content = at::zeros(sizes, at::kDouble);
+    result_.bucket_content_square = at::zeros(sizes, at::kDouble);
   }
 
   void add(const AttentionProgram& program, const AttentionBlock& block, Range rows) {
@@ -58,6 +61,8 @@ class ProbeCollector {
     join(top1_, result_.top1_mass);
     join(first_, result_.first_key_weight);
     join(mean_distance_, result_.mean_distance);
+    join(top_key_, result_.top_key);
+    join(top_weight_, result_.top_weight);
     result_.window_mass.resize(request_.windows.size());
     for (std::size_t n = 0; n < windows_.size(); ++n) join(windows_[n], result_.window_mass[n]);
     result_.kernel = "plain";
@@ -77,6 +82,21 @@ class ProbeCollector {
       const at::Tensor near = distance.abs() < request_.windows[n];
       windows_[n].push_back((block.weights * near).sum(-1));
     }
+    if (request_.top_keys > 0) add_top_keys(block);
+  }
+
+  // Of equal scores the lower key first: a stable order.
+  void add_top_keys(const AttentionBlock& block) {
+    auto [score, key] = at::sort(block.scores, /*stable=*/true, /*dim=*/-1, /*descending=*/true);
+    const std::int64_t most = std::min(request_.top_keys, score.size(-1));
+    score = score.narrow(-1, 0, most), key = key.narrow(-1, 0, most);
+    const at::Tensor none = score.isneginf();
+    const at::Tensor weight = block.weights.gather(-1, key).masked_fill(none, 0.0);
+    const auto padded = [&](const at::Tensor& x, double value) {
+      return at::constant_pad_nd(x, {0, request_.top_keys - most}, value);
+    };
+    top_key_.push_back(padded(key.to(at::kInt).masked_fill(none, -1), -1));
+    top_weight_.push_back(padded(weight, 0));
   }
 
   void add_buckets(const AttentionProgram& program, const AttentionBlock& block, Range rows,
@@ -92,11 +112,18 @@ class ProbeCollector {
     add_by_bucket(result_.bucket_weight, bucket, block.weights);
     add_by_bucket(result_.bucket_score, bucket, scores);
     add_by_bucket(result_.bucket_score_square, bucket, scores.square());
+    if (!request_.content) return;
+    const Range heads{0, program.q.size(1)}, columns{0, block.scores.size(-1)};
+    at::Tensor content = plain_content(program, heads, rows, columns).to(at::kDouble);
+    if (hidden.defined()) content = content.masked_fill(hidden, 0);
+    add_by_bucket(result_.bucket_content, bucket, content);
+    add_by_bucket(result_.bucket_content_square, bucket, content.square());
   }
 
   const ProbeRequest& request_;
   at::Tensor edges_;
   std::vector<at::Tensor> entropy_, max_score_, max_key_, top1_, first_, mean_distance_;
+  std::vector<at::Tensor> top_key_, top_weight_;
   std::vector<std::vector<at::Tensor>> windows_;
   ProbeResult result_;
 };
@@ -153,7 +180,7 @@ at::Tensor cell_maxima(const at::Tensor& x, const CellEdges& edges) {
 
 // One row of cells, (heads, width), from values (heads, rows, columns) and which are visible.
 struct CellRow {
-  at::Tensor mean, maximum;
+  at::Tensor mean, maximum, share;
 };
 CellRow pooled_row(const at::Tensor& values, const at::Tensor& visible, const CellEdges& edges,
                    MapQuantity quantity) {
@@ -161,11 +188,12 @@ CellRow pooled_row(const at::Tensor& values, const at::Tensor& visible, const Ce
   const at::Tensor sums = at::where(visible, values, 0.0).to(at::kDouble).sum(1);
   const at::Tensor counts = cell_sums(visible.to(at::kDouble).sum(0), edges);
   const at::Tensor maxima = at::where(visible, values, -infinity).amax(1);
-  const at::Tensor pairs =
-      quantity == MapQuantity::weight ? (edges.end - edges.begin) * values.size(1) : counts;
+  const at::Tensor all = (edges.end - edges.begin) * values.size(1);
+  const at::Tensor pairs = quantity == MapQuantity::weight ? all : counts;
   const at::Tensor masked = counts == 0;
   return {(cell_sums(sums, edges) / pairs).masked_fill(masked, -infinity),
-          cell_maxima(maxima, edges).masked_fill(masked, -infinity)};
+          cell_maxima(maxima, edges).masked_fill(masked, -infinity),
+          (counts / all).expand({values.size(0), -1})};
 }
 
 }  // namespace
@@ -184,7 +212,7 @@ ProbeResult plain_probe(const LayerAttention& attention, const ProbeRequest& req
 
 MapResult plain_map(const LayerAttention& attention, const MapRequest& request) {
   const at::NoGradGuard no_grad;
-  std::vector<at::Tensor> mean, maximum;
+  std::vector<at::Tensor> mean, maximum, share;
   const at::ScalarType dtype = at::promote_types(attention.q().scalar_type(), at::kFloat);
   const CellEdges edges = cell_edges(request.width, request.region.columns.size());
   for (std::int64_t y = 0; y < request.height; ++y) {
@@ -200,10 +228,12 @@ MapResult plain_map(const LayerAttention& attention, const MapRequest& request) 
     const CellRow row = pooled_row(values, visible, edges, request.quantity);
     mean.push_back(row.mean);
     maximum.push_back(row.maximum);
+    share.push_back(row.share);
   }
   MapResult result;
   result.mean = at::stack(mean, 1).to(dtype);
   if (request.maximum) result.maximum = at::stack(maximum, 1).to(dtype);
+  if (request.share) result.share = at::stack(share, 1).to(dtype);
   result.kernel = "plain";
   return result;
 }

@@ -18,7 +18,8 @@ ProbeBuffers::ProbeBuffers(const ProbeRequest& request, const kernels::Attention
     outputs_.rows.max_key = result_.max_key.mutable_data_ptr<std::int32_t>();
   }
   add_windows(request.windows);
-  if (request.bucket_edges.size() > 1) add_buckets(request.bucket_edges, shape);
+  if (request.top_keys > 0) add_top_keys(request.top_keys);
+  if (request.bucket_edges.size() > 1) add_buckets(request, shape);
 }
 
 ProbeResult ProbeBuffers::take(const std::string& kernel) {
@@ -41,20 +42,33 @@ void ProbeBuffers::add_windows(const std::vector<std::int64_t>& windows) {
   }
 }
 
-void ProbeBuffers::add_buckets(const std::vector<std::int64_t>& edges,
-                               const kernels::AttentionShape& shape) {
+void ProbeBuffers::add_buckets(const ProbeRequest& request, const kernels::AttentionShape& shape) {
   kernels::BucketProbes& buckets = outputs_.buckets;
-  buckets.edges = edges.data();
-  buckets.count = static_cast<std::int64_t>(edges.size()) - 1;
+  buckets.edges = request.bucket_edges.data();
+  buckets.count = static_cast<std::int64_t>(request.bucket_edges.size()) - 1;
   const std::vector<std::int64_t> sizes = {shape.batch, shape.heads, buckets.count};
   result_.bucket_pairs = at::zeros(sizes, at::kLong);
-  result_.bucket_weight = at::zeros(sizes, at::kDouble);
-  result_.bucket_score = at::zeros(sizes, at::kDouble);
-  result_.bucket_score_square = at::zeros(sizes, at::kDouble);
   buckets.pairs = result_.bucket_pairs.mutable_data_ptr<std::int64_t>();
-  buckets.weight = result_.bucket_weight.mutable_data_ptr<double>();
-  buckets.score = result_.bucket_score.mutable_data_ptr<double>();
-  buckets.score_square = result_.bucket_score_square.mutable_data_ptr<double>();
+  const auto sums = [&sizes](at::Tensor& tensor) {
+    tensor = at::zeros(sizes, at::kDouble);
+    return tensor.mutable_data_ptr<double>();
+  };
+  buckets.weight = sums(result_.bucket_weight);
+  buckets.score = sums(result_.bucket_score);
+  buckets.score_square = sums(result_.bucket_score_square);
+  if (!request.content) return;
+  buckets.content = sums(result_.bucket_content);
+  buckets.content_square = sums(result_.bucket_content_square);
+}
+
+void ProbeBuffers::add_top_keys(std::int64_t count) {
+  std::vector<std::int64_t> sizes = rows_;
+  sizes.push_back(count);
+  result_.top_key = at::empty(sizes, at::kInt);
+  result_.top_weight = at::empty(sizes, at::kFloat);
+  outputs_.rows.top_count = count;
+  outputs_.rows.top_key = result_.top_key.mutable_data_ptr<std::int32_t>();
+  outputs_.rows.top_weight = result_.top_weight.mutable_data_ptr<float>();
 }
 
 }  // namespace phasescope::model

@@ -24,7 +24,8 @@ class ProbeBuffers {
  private:
   void add_row(bool wanted, at::Tensor& tensor, float*& pointer);
   void add_windows(const std::vector<std::int64_t>& windows);
-  void add_buckets(const std::vector<std::int64_t>& edges, const kernels::AttentionShape& shape);
+  void add_buckets(const ProbeRequest& request, const kernels::AttentionShape& shape);
+  void add_top_keys(std::int64_t count);
 
   std::vector<std::int64_t> rows_;
   ProbeResult result_;

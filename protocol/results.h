@@ -251,6 +251,18 @@ struct Form<HeadsResult> {
 
 // ---- map ----------------------------------------------------------------------------------------
 
+// The keys a query gives most weight to, largest first, of equal scores the lower key first; fewer
+// than asked for where it sees fewer.
+struct TopKeys {
+  int64_t query = 0;
+  std::vector<int64_t> keys;
+  std::vector<double> weights;
+  template <class V>
+  void fields(V& v) {
+    v("query", query), v("keys", keys), v("weights", weights);
+  }
+};
+
 // Tensor `map` (h, w), f64 where the model was computed in it and f32 otherwise: rows are queries
 // from the top, columns keys from the left, -inf where the mask hides every pair of a cell (a NaN
 // cell holds a NaN). Tensors `row_profile` (h) and `column_profile` (w): means over the unmasked
@@ -266,6 +278,7 @@ struct MapResult {
   std::string of = "weight";  // weight, score, content, positional
   std::string pool = "mean";  // mean, max
   double low = 0, high = 0;   // of the cells
+  std::vector<TopKeys> top;   // of each query shown, among all keys; on request
   Provenance provenance;
   template <class V>
   void fields(V& v) {
@@ -273,7 +286,7 @@ struct MapResult {
     v("tokens", tokens), v("keys", keys);
     v("row_begin", row_begin), v("row_end", row_end), v("column_begin", column_begin);
     v("column_end", column_end), v("height", height), v("width", width), v("of", of);
-    v("pool", pool), v("low", low), v("high", high), v("provenance", provenance);
+    v("pool", pool), v("low", low), v("high", high), v("top", top), v("provenance", provenance);
   }
 };
 

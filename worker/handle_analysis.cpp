@@ -127,6 +127,7 @@ Reply map(const json& params, RequestContext& context) {
   }
   options.of = params.value("of", options.of);
   options.pool = params.value("pool", options.pool);
+  options.top = number_param<std::int64_t>(params, "top", options.top);
   const auto pass = pass_cache().get(model, texts.items[0], backend_of(params), context);
   analysis::MapOutput out = analysis::analyse_map(*pass, options);
   out.result.provenance =

@@ -192,6 +192,8 @@ KernelCase probe_case(const std::string& probed, const model::ProbeRequest& prob
   return {row_of("plain", "forward", probed, request), probing(probes, request), {}};
 }
 
+// "all" are those of head statistics and the maximum. Content scores are the scores in plain
+// attention (kernels_bench has what they cost), and top keys are no statistic: a row of their own.
 void add_probe_cases(const KernelRequest& request, std::vector<KernelCase>& cases) {
   model::ProbeRequest probes;
   probes.entropy = probes.max_score = probes.max_key = true;
@@ -200,6 +202,10 @@ void add_probe_cases(const KernelRequest& request, std::vector<KernelCase>& case
   probes.windows = {16, 64, 256};
   probes.bucket_edges = analysis::distance_edges(request.size.n);
   cases.push_back(probe_case("all", probes, request));
+  if (on_device(request)) return;
+  model::ProbeRequest top;
+  top.top_keys = 8;
+  cases.push_back(probe_case("8 top keys", top, request));
 }
 
 // ---- statistics of every head of a model -------------------------------------------------------

@@ -1,3 +1,5 @@
+#include <cstdio>
+
 #include "app/verbs/factories.h"
 #include "app/verbs/verb_tools.h"
 #include "formats/error.h"
@@ -5,6 +7,22 @@
 namespace phasescope::app {
 
 namespace {
+
+// A line a query: its keys with their weights.
+Table top_keys_table(const std::vector<protocol::TopKeys>& queries) {
+  Table table{.title = "largest weights of each query", .columns = {"query", "keys"}};
+  for (const protocol::TopKeys& top : queries) {
+    std::string keys;
+    for (std::size_t n = 0; n < top.keys.size(); ++n) {
+      char words[48];
+      std::snprintf(words, sizeof words, "%s%lld (%.3f)", n > 0 ? ", " : "",
+                    static_cast<long long>(top.keys[n]), top.weights[n]);
+      keys += words;
+    }
+    table.rows.push_back({{"query", top.query}, {"keys", keys}});
+  }
+  return table;
+}
 
 class MapVerb : public Verb {
  public:
@@ -25,6 +43,7 @@ class MapVerb : public Verb {
     options.option("--size", size_, "cells HxW (default 256x256)");
     options.choice("--of", of_, {"weight", "score", "content", "positional"}, "what is shown");
     options.choice("--pool", pool_, {"mean", "max"}, "how a cell's pairs are pooled");
+    options.option("--top", top_, "also the keys of each query's N largest weights, of one head");
   }
   Output run(Run& run) override {
     nlohmann::json params{{"model", model_}, {"head", head_}, {"of", of_}, {"pool", pool_}};
@@ -32,6 +51,7 @@ class MapVerb : public Verb {
     set_.add_to(params);
     if (!rows_.empty()) params["rows"] = integer_range(rows_, "--rows");
     if (!columns_.empty()) params["cols"] = integer_range(columns_, "--cols");
+    if (top_ != 0) params["top"] = top_;
     params["size"] = cells();
     protocol::Reply reply = run.call("map", std::move(params));
     const auto map = result_of<protocol::MapResult>(reply);
@@ -47,6 +67,7 @@ class MapVerb : public Verb {
     if (!map.stack.empty()) facts.notes.push_back(stack_note(map.stack));
     facts.notes.push_back(map.provenance.note);
     output.text = text_of(facts);
+    if (!map.top.empty()) output.text += "\n" + text_of(top_keys_table(map.top));
     return output;
   }
 
@@ -63,6 +84,7 @@ class MapVerb : public Verb {
 
   std::string model_, head_ = "L0H0", rows_, columns_, size_ = "256x256", of_ = "weight",
                       pool_ = "mean";
+  int64_t top_ = 0;
   InputOptions input_;
   SetOptions set_;
 };

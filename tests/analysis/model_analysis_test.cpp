@@ -309,6 +309,28 @@ TEST_P(EveryEncoding, MapsAreExactAndKeepTheirSums) {
   EXPECT_NEAR(profile[7], 5 / keys, 1e-6);
 }
 
+// Of all keys, whichever are shown.
+TEST_P(EveryEncoding, MapsNameTheTopKeysOfTheirQueries) {
+  const auto passes = passes_for(small_model(GetParam()), 1, 40);
+  MapOptions options;
+  options.head = parse_head("L1H1");
+  options.rows = {{1, 14}}, options.columns = {{3, 9}};
+  options.top = 3;
+  const auto out = analyse_map(*passes[0], options);
+  ASSERT_EQ(out.result.top.size(), 13u);
+  const at::Tensor weights = weights_of(*passes[0], 1)[1];
+  for (const protocol::TopKeys& top : out.result.top) {
+    const at::Tensor row = weights[top.query].slice(0, 0, top.query + 1);
+    const auto largest = to_vector<double>(std::get<0>(row.sort(0, true)));
+    ASSERT_EQ(top.keys.size(), std::min<std::size_t>(3, largest.size())) << top.query;
+    for (std::size_t n = 0; n < top.keys.size(); ++n) {
+      EXPECT_NEAR(top.weights[n], largest[n], 1e-6);
+      EXPECT_NEAR(row[top.keys[n]].item<double>(), largest[n], 1e-6);
+    }
+  }
+  EXPECT_EQ(out.result.top[0].query, 1);
+}
+
 // Profiles are means over the pairs that the model lets be seen, whichever those are.
 TEST(Map, ProfilesCountThePairsThatAreSeen) {
   for (const bool causal : {true, false}) {
@@ -335,6 +357,35 @@ TEST(Map, ProfilesCountThePairsThatAreSeen) {
           EXPECT_NEAR(got[i], expected[i], 1e-5) << causal << ' ' << window << ' ' << n << ' ' << i;
         }
       }
+    }
+  }
+}
+
+// Padding is a mask too.
+TEST(Map, ProfilesCountNoPadding) {
+  const auto model = model::random_model(small_config("alibi"), 2);
+  model::ForwardOptions padded;
+  padded.key_mask = (at::arange(24) < 20).unsqueeze(0);
+  TextPass pass(model, ids_tensor(random_texts(1, 24, model->config().vocab_size, 5).items[0].ids),
+                padded, std::int64_t{1} << 30);
+  MapOptions options;
+  options.head = parse_head("L0H1");
+  options.height = options.width = 24;
+  const auto out = analyse_map(pass, options);
+  const auto by_query = out.tensors[1].values<float>(), by_key = out.tensors[2].values<float>();
+  // A row's weights sum to 1 over the keys up to its own that are no padding.
+  for (std::size_t q = 0; q < 24; ++q) {
+    EXPECT_NEAR(by_query[q], 1.0 / static_cast<double>(std::min<std::size_t>(q + 1, 20)), 1e-6)
+        << q;
+  }
+  const at::Tensor weights = weights_of(pass, 0)[1].to(at::kDouble);
+  for (std::int64_t k = 0; k < 24; ++k) {
+    const float got = by_key[static_cast<std::size_t>(k)];
+    if (k >= 20) {
+      EXPECT_EQ(got, kMasked) << k;
+    } else {
+      const double sum = weights.select(1, k).sum().item<double>();
+      EXPECT_NEAR(got, sum / static_cast<double>(24 - k), 1e-6) << k;
     }
   }
 }
@@ -566,6 +617,15 @@ TEST(Map, RefusesWhatIsNotThere) {
   options.head = parse_head("L0");
   options.rows = {{4, 99}};
   EXPECT_THROW(analyse_map(*passes[0], options), formats::Error);
+  options.rows.reset();
+  options.top = 2;  // of no single head
+  EXPECT_THROW(analyse_map(*passes[0], options), formats::Error);
+  options.head = parse_head("L0H1");
+  EXPECT_NO_THROW(analyse_map(*passes[0], options));
+  for (const std::int64_t top : {-1, 65}) {
+    options.top = top;
+    EXPECT_THROW(analyse_map(*passes[0], options), formats::Error) << top;
+  }
 }
 
 }  // namespace

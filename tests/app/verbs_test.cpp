@@ -69,6 +69,18 @@ TEST(Verbs, MapSaysWhichPartOfAnEncoderDecoderItShows) {
   EXPECT_FALSE(has_note(plain.notes, "attention"));
 }
 
+TEST(Verbs, MapListsTheTopKeysItWasAskedFor) {
+  protocol::MapResult map{.model = "rope"};
+  map.top = {{4, {2, 0}, {0.75, 0.125}}};
+  FakeRun run;
+  protocol::Reply& reply = run.replies["map"] = {protocol::to_json_form(map), {}};
+  reply.tensors.push_back(
+      protocol::TensorRef::own<float>("map", {1, 1}, std::vector<float>(1, 0.2F)));
+  const Output output = map_verb()->run(run);
+  EXPECT_NE(output.text.find("2 (0.750), 0 (0.125)"), std::string::npos) << output.text;
+  EXPECT_EQ(output.result["top"][0]["query"], 4);
+}
+
 TEST(Figures, HeadsSayWhichPartOfAnEncoderDecoderTheyAreOf) {
   protocol::HeadsResult heads{.model = "t5", .stack = "enc", .layers = 1, .heads = 1};
   heads.rows.push_back({0, 0, {{"entropy", {1, 1, 1, 1}}}, {}});

@@ -186,6 +186,27 @@ TEST_F(CudaBackend, MeasuresWhatPlainOpsMeasure) {
   EXPECT_LT(difference(measured.bucket_score_square, expected.bucket_score_square), 1e-1);
 }
 
+// What those kernels cannot measure is left to a pass on the CPU, which says so.
+TEST_F(CudaBackend, LeavesContentScoresAndTopKeysToAnotherPass) {
+  const at::NoGradGuard no_grad;
+  const auto layer =
+      first_layer(*tiny_model({"alibi", "alibi", Json::object()}, at::kBFloat16), 40);
+  for (const ProbeRequest& request :
+       {ProbeRequest{.bucket_edges = {0, 1, 8, 40}, .content = true}, ProbeRequest{.top_keys = 3}}) {
+    const AttentionResult cuda =
+        attention(layer->program(), layer->v(),
+                  {.backend = Backend::cuda_unverified, .want_lse = true, .probes = &request});
+    EXPECT_EQ(cuda.kernel, "cuda-unverified");
+    EXPECT_EQ(cuda.probes, nullptr);
+    const LayerAttention kept(0, layer->program(), layer->v(), cuda.lse, {},
+                              Backend::cuda_unverified, cuda.kernel, {request, cuda.probes});
+    const ProbeResult probe = kept.probe(request);
+    EXPECT_EQ(probe.kernel, fused_kernel_name());
+    EXPECT_EQ(probe.bucket_content.defined(), request.content);
+    EXPECT_EQ(probe.top_key.defined(), request.top_keys > 0);
+  }
+}
+
 TEST_F(CudaBackend, WholeModelsNameWhatRan) {
   const at::NoGradGuard no_grad;
   const auto ran = [](at::ScalarType dtype) {

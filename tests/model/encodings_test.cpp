@@ -182,6 +182,30 @@ void expect_same_probes(const ProbeResult& fused, const ProbeResult& plain) {
   EXPECT_LT(difference(fused.bucket_weight, plain.bucket_weight), 1e-3);
   EXPECT_LT(relative_error(fused.bucket_score, plain.bucket_score), 1e-4);
   EXPECT_LT(relative_error(fused.bucket_score_square, plain.bucket_score_square), 1e-4);
+  if (fused.bucket_content.defined()) {
+    EXPECT_LT(relative_error(fused.bucket_content, plain.bucket_content), 1e-4);
+    EXPECT_LT(relative_error(fused.bucket_content_square, plain.bucket_content_square), 1e-4);
+  }
+  EXPECT_LT(difference(fused.top_weight, plain.top_weight), 1e-5);
+  EXPECT_TRUE((fused.top_key < 0).equal(plain.top_key < 0));
+}
+
+// Each weight is that of its key, the keys of a row differ, and no other key has more.
+void expect_top_keys(const ProbeResult& probe, const LayerAttention& layer) {
+  const at::Tensor weights = layer.weights(layer.whole());
+  const at::Tensor key = probe.top_key.to(at::kLong), none = key < 0;
+  const at::Tensor there = weights.gather(-1, key.clamp_min(0)).masked_fill(none, 0.0);
+  // Scores and log-sum-exp of two implementations, whose phases may be hundreds of radians.
+  EXPECT_LT(difference(probe.top_weight, there), 5e-5);
+  const std::int64_t count = key.size(-1);
+  EXPECT_LT(difference(probe.top_weight, std::get<0>(weights.topk(count, -1))), 5e-5);
+  for (std::int64_t n = 1; n < count; ++n) {
+    const at::Tensor same = key.slice(-1, n) == key.slice(-1, 0, count - n);
+    EXPECT_FALSE((same & none.slice(-1, n).logical_not()).any().item<bool>());
+  }
+  // The first query sees itself alone.
+  EXPECT_TRUE((key.select(2, 0).select(-1, 0) == 0).all().item<bool>());
+  EXPECT_TRUE((key.select(2, 0).slice(-1, 1) == -1).all().item<bool>());
 }
 
 // After the forward pass, and on its way.
@@ -194,6 +218,8 @@ TEST_P(EveryEncoding, ProbesAndMapsOfTheKernelAreThePlainOnes) {
   request.first_key_weight = request.mean_distance = true;
   request.windows = {1, 16, 64};
   request.bucket_edges = {0, 1, 2, 5, 17, 64};
+  request.content = true;
+  request.top_keys = 5;
   AttentionKeeper keeper, measured;
   measured.probes = &request;
   const at::Tensor hidden = model->decoder.hidden(ids, {}, &keeper);
@@ -208,6 +234,11 @@ TEST_P(EveryEncoding, ProbesAndMapsOfTheKernelAreThePlainOnes) {
     EXPECT_EQ(fused.kernel, layer->kernel());
     EXPECT_EQ(fused.kernel.starts_with("plain ("), !runs_fused);
     expect_same_probes(fused, plain);
+    expect_top_keys(fused, *layer);
+    expect_top_keys(plain, *layer);
+    // One pass has both scores where nothing was rotated for it.
+    const AttentionProgram& program = layer->program();
+    EXPECT_EQ(fused.bucket_content.defined(), !runs_fused || program.q.is_same(program.q_plain));
     expect_same_probes(measured.layers[n]->probe(request), plain);
     // The pass had the answer: it is the same memory each time.
     const auto again = [&] { return measured.layers[n]->probe(request).bucket_score; };
@@ -219,6 +250,7 @@ TEST_P(EveryEncoding, ProbesAndMapsOfTheKernelAreThePlainOnes) {
       view.height = 16;
       view.width = 90;
       view.quantity = quantity;
+      view.share = true;
       const MapResult ours = layer->map(view);
       const MapResult reference = plain_map(*layer, view);
       // Scores of order ten, but a power of the distance grows to thousands.
@@ -226,6 +258,7 @@ TEST_P(EveryEncoding, ProbesAndMapsOfTheKernelAreThePlainOnes) {
       const double allowed = 1e-4 + 1e-6 * finite.abs().max().item<double>();
       EXPECT_LT(difference(ours.mean, reference.mean), allowed);
       EXPECT_LT(difference(ours.maximum, reference.maximum), allowed);
+      EXPECT_LT(difference(ours.share, reference.share), 1e-6);
     }
   }
 }

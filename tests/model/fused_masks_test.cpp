@@ -121,6 +121,7 @@ TEST_P(EveryEncodingMasked, CountsAndSumsTheSamePairs) {
   ProbeRequest request;
   request.entropy = request.top1_mass = true;
   request.bucket_edges = {0, 1, 2, 5, 17, 64};
+  request.content = true;
   for (const Mask& mask : masks()) {
     SCOPED_TRACE(mask.name);
     AttentionProgram masked = program();
@@ -134,6 +135,10 @@ TEST_P(EveryEncodingMasked, CountsAndSumsTheSamePairs) {
     EXPECT_TRUE(fused.bucket_pairs.equal(plain.bucket_pairs));
     EXPECT_LT(difference(fused.bucket_score, plain.bucket_score),
               1e-5 * (1 + plain.bucket_score.abs().max().item<double>()));
+    if (masked.q.is_same(masked.q_plain)) {
+      EXPECT_LT(difference(fused.bucket_content, plain.bucket_content),
+                1e-5 * (1 + plain.bucket_content.abs().max().item<double>()));
+    }
     if (mask.name == "all") continue;  // has rows that see no key
     EXPECT_LT(difference(fused.bucket_weight, plain.bucket_weight), 1e-3);
     EXPECT_LT(difference(fused.top1_mass, plain.top1_mass), 1e-4);

@@ -48,6 +48,7 @@ TEST(BenchKernels, HasARowForEveryVariantPassAndRival) {
       "plain/forward/none/PyTorch SDPA, math",
       "plain/forward/maximum, entropy/",
       "plain/forward/all/",
+      "plain/forward/8 top keys/",
       "table/forward/none/PyTorch SDPA, flash, with a dense bias made before",
       "tapa/forward/none/eager tensor operations",
       "tape/forward/none/three PyTorch SDPA calls, flash",

@@ -389,6 +389,15 @@ TEST(Requests, MapGivesItsTensors) {
   EXPECT_EQ(reply.tensor("row_profile").shape[0], 2);
   EXPECT_EQ(reply.tensor("column_profile").shape[0], 3);
   EXPECT_EQ(reply.result["head"], -1);
+  EXPECT_TRUE(reply.result["top"].empty());
+  const auto top = ask(
+      "map",
+      rope_with(
+          {{"input", {{"prompt", "abcdefghij"}}}, {"head", "L1H0"}, {"rows", "2:6"}, {"top", 2}}));
+  ASSERT_EQ(top.result["top"].size(), 4u);
+  EXPECT_EQ(top.result["top"][0]["query"], 2);
+  EXPECT_EQ(top.result["top"][3]["keys"].size(), 2u);
+  EXPECT_EQ(top.result["top"][3]["weights"].size(), 2u);
 }
 
 TEST(Requests, SeveralModels) {
