@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <variant>
 
 namespace phasescope::kernels {
@@ -92,29 +93,6 @@ struct TapeVariant {
   std::int64_t state_dim = 0;
 };
 
-/// CAPE (arXiv 2405.14722, published as DAPE too). With A_h = scale * q.k of head h, B_h the
-/// table's entry (values[h][max(lambda, 0)]) and f(x) = w2 leaky_relu(w1 x + b1) + b2, slope 0.01:
-enum class CapeForm {
-  concat_residual,  ///< s = A + B + f([A, B]), w1 (hidden, 2 heads)
-  concat,           ///< s = A + f([A, B]),     w1 (hidden, 2 heads)
-  add_residual,     ///< s = A + B + f(A + B),  w1 (hidden, heads)
-  content           ///< s = A + f(A),          w1 (hidden, heads), values unused (may be null)
-};
-
-/// All heads of a pair of tokens are corrected together. Weights contiguous, as torch's Linear has
-/// them: w1 (hidden, in), b1 (hidden), w2 (heads, hidden), b2 (heads).
-struct CapeVariant {
-  CapeForm form = CapeForm::concat_residual;
-  const float* values = nullptr;  ///< (heads, length), entry for lambda = 0, 1, ...; finite
-  std::int64_t head_stride = 0;
-  std::int64_t length = 0;
-  std::int64_t hidden = 32;
-  const float* w1 = nullptr;
-  const float* b1 = nullptr;
-  const float* w2 = nullptr;
-  const float* b2 = nullptr;
-};
-
 /// FIRE (arXiv 2310.04418, Eq. 7-8) where rows differ in their normaliser. Its network reads one
 /// number, u = distance[lambda] * factor[i], and is piecewise linear in it, with knots that all
 /// heads share:
@@ -132,6 +110,34 @@ struct FireVariant {
   const float* intercept = nullptr;  ///< (heads, segments)
   std::int64_t head_stride = 0;      ///< of slope and intercept, elements
 };
+
+/// CAPE (arXiv 2405.14722, published as DAPE too). With A_h = scale * q.k of head h, B_h the
+/// table's entry (values[h][max(lambda, 0)]) or what FIRE adds to the pair's score, and
+/// f(x) = w2 leaky_relu(w1 x + b1) + b2, slope 0.01:
+enum class CapeForm {
+  concat_residual,  ///< s = A + B + f([A, B]), w1 (hidden, 2 heads)
+  concat,           ///< s = A + f([A, B]),     w1 (hidden, 2 heads)
+  add_residual,     ///< s = A + B + f(A + B),  w1 (hidden, heads)
+  content           ///< s = A + f(A),          w1 (hidden, heads), no B: values and fire unused
+};
+
+/// All heads of a pair of tokens are corrected together. Weights contiguous, as torch's Linear has
+/// them: w1 (hidden, in), b1 (hidden), w2 (heads, hidden), b2 (heads).
+struct CapeVariant {
+  CapeForm form = CapeForm::concat_residual;
+  const float* values = nullptr;  ///< (heads, length), entry for lambda = 0, 1, ...; finite
+  std::int64_t head_stride = 0;
+  std::int64_t length = 0;
+  std::int64_t hidden = 32;
+  const float* w1 = nullptr;
+  const float* b1 = nullptr;
+  const float* w2 = nullptr;
+  const float* b2 = nullptr;
+  /// B in place of `values`, where rows differ in their normaliser; causal alone.
+  std::optional<FireVariant> fire = {};
+};
+/// At most so many numbers of hidden units and heads x segments of CAPE over FIRE.
+inline constexpr std::int64_t kCapePieces = std::int64_t{1} << 18;
 
 /// The list of variants. A new one adds its struct here and its traits in kernels/variants/.
 using Variant =
@@ -226,16 +232,6 @@ struct TapeGradients {
   OutputTensor d_state;     ///< (B, kv_heads, keys, state_dim)
 };
 
-/// Same shapes as CapeVariant's weights, contiguous.
-struct CapeGradients {
-  float* values = nullptr;  ///< (heads, length)
-  std::int64_t head_stride = 0;
-  float* w1 = nullptr;
-  float* b1 = nullptr;
-  float* w2 = nullptr;
-  float* b2 = nullptr;
-};
-
 /// Same shapes as FireVariant's arrays. distance and factor are sums over batch and heads, slope
 /// and intercept over batch, queries and keys. Entries that no visible pair reads get 0.
 struct FireGradients {
@@ -244,6 +240,17 @@ struct FireGradients {
   float* slope = nullptr;      ///< (heads, segments)
   float* intercept = nullptr;  ///< (heads, segments)
   std::int64_t head_stride = 0;
+};
+
+/// Same shapes as CapeVariant's weights, contiguous.
+struct CapeGradients {
+  float* values = nullptr;  ///< (heads, length)
+  std::int64_t head_stride = 0;
+  float* w1 = nullptr;
+  float* b1 = nullptr;
+  float* w2 = nullptr;
+  float* b2 = nullptr;
+  FireGradients fire = {};  ///< where CapeVariant has one
 };
 
 using VariantGradients =

@@ -87,9 +87,18 @@ struct CheckVariant {
             "expected cape's hidden width of 1 to 1024 but got " + number(cape.hidden));
     require(cape.w1 && cape.b1 && cape.w2 && cape.b2,
             "expected cape's four weights but a pointer is null");
+    if (cape.form == CapeForm::content) return;
+    if (cape.fire) {
+      (*this)(*cape.fire);
+      require((cape.hidden + inputs.shape.heads) * cape.fire->segments <= kCapePieces,
+              "expected at most " + number(kCapePieces) +
+                  " numbers of cape's hidden units and heads x fire's segments but got " +
+                  number((cape.hidden + inputs.shape.heads) * cape.fire->segments));
+      return;
+    }
     std::int64_t least = 0;
     const std::int64_t most = largest_distance(inputs.shape, least);
-    if (most < 0 || cape.form == CapeForm::content) return;
+    if (most < 0) return;
     const std::int64_t last = inputs.shape.query_offset + inputs.shape.queries - 1;
     require(cape.values && std::max<std::int64_t>(last, 0) < cape.length,
             "expected cape's table of biases to reach distance " + number(last) + " but it has " +

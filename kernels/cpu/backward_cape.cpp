@@ -46,7 +46,8 @@ HWY_INLINE void lane_tile(const float* x, const float* y, std::int64_t depth, fl
   }
 }
 
-/// All rows of x (rows, kBackwardRow) against all rows of y; sums: (rows, columns, kLanes).
+/// Adds all rows of x (rows, kBackwardRow) times all rows of y, `depth` vectors each; sums: (rows,
+/// columns, kLanes).
 HWY_NOINLINE void add_lane_products(const float* x, std::int64_t rows, const float* y,
                                     std::int64_t columns, std::int64_t depth, float* sums) {
   for (std::int64_t r = 0; r < rows;) {
@@ -87,9 +88,14 @@ class CapeBackward {
     panels_ = (shape_.queries + kPanel - 1) / kPanel;
     AttentionShape one = shape_;
     one.kv_heads = 1;
-    // Of each key: dk and dv of all heads, and float64 sums of its distance.
+    // Of each key: dk and dv of all heads, and its share of the float64 sums, by distance or, over
+    // FIRE, two a segment.
+    const std::int64_t share =
+        net_.pieces ? 2 * net_.pieces->fire().segments / std::max<std::int64_t>(1, shape_.keys) + 1
+                    : 1;
     chunks_ = backward_chunks(
-        one, panels_, shape_.kv_heads * (key_width_ + value_width_) + 2 * (heads_ + hidden_));
+        one, panels_,
+        shape_.kv_heads * (key_width_ + value_width_) + 2 * share * (heads_ + hidden_));
   }
 
   void run() {
@@ -97,7 +103,7 @@ class CapeBackward {
     const std::int64_t size = shape_.kv_heads * shape_.keys * (key_width_ + value_width_);
     KeptBuffer sums(items * size);
     std::vector<CapeSums> network(static_cast<std::size_t>(items),
-                                  CapeSums(heads_, hidden_, net_.tables.range()));
+                                  CapeSums(inputs_, net_.range, pieces()));
     std::vector<FloatBuffer> buffers(static_cast<std::size_t>(parallel_threads()));
     for (FloatBuffer& buffer : buffers) buffer = FloatBuffer(buffer_size());
     parallel_items(items, [&](std::int64_t item, int thread) {
@@ -114,7 +120,7 @@ class CapeBackward {
     });
     for (std::size_t n = 1; n < network.size(); ++n) network[0].add(network[n]);
     if (const auto* wanted = std::get_if<CapeGradients>(&gradients_.variant)) {
-      write_cape_gradients(inputs_, net_.tables.range(), network[0], *wanted);
+      write_cape_gradients(inputs_, net_.range, network[0], *wanted);
     }
   }
 
@@ -137,21 +143,40 @@ class CapeBackward {
     float* d_hidden;
     float* w1_sums;             ///< (hidden, heads, kLanes)
     float* w2_sums;             ///< (heads, hidden, kLanes)
-    float* d_hidden_diagonals;  ///< (hidden, range)
+    float* d_hidden_diagonals;  ///< (hidden, range); over a table, as the next
     float* d_score_diagonals;   ///< (heads, range)
+    float* d_base;              ///< of the heads, behind d_hidden: d score; over FIRE, as the rest
+    float* biases;              ///< (hidden + heads, kPanel)
+    float* members;             ///< (kPieceGroup, 2), of a group of segments
+    float* member_sums;         ///< (hidden + heads, kPieceGroup, 2, kLanes)
+    float* d_places;            ///< two rows: what reaches u, and of it what one segment's pairs do
+    float* d_factor;            ///< (kPanel)
+    float* d_distance;          ///< (range)
     float* dk;                  ///< (kv_heads, keys, padded dim)
     float* dv;
   };
 
   static std::int64_t padded(std::int64_t dim) { return round_up(dim, kLanes); }
 
-  std::int64_t diagonals() const { return (hidden_ + heads_) * net_.tables.range().size(); }
+  const CapePieces* pieces() const { return net_.pieces ? &*net_.pieces : nullptr; }
+
+  /// Floats of the panel's sums by distance, and over FIRE by query.
+  std::int64_t diagonals() const {
+    return pieces() ? kPanel + net_.range.size() : (hidden_ + heads_) * net_.range.size();
+  }
+  /// Floats of what FIRE alone needs, without these.
+  std::int64_t piece_floats() const {
+    const std::int64_t rows = hidden_ + heads_;
+    return pieces() ? (heads_ + 2 * kPieceGroup + 2) * kBackwardRow + rows * kPanel +
+                          rows * kPieceGroup * 2 * kLanes
+                    : 0;
+  }
 
   std::int64_t buffer_size() const {
     const std::int64_t rows =
         2 * shape_.head_dim + value_dim(shape_) + 2 + key_width_ + value_width_;
     return heads_ * rows * kPanel + 3 * (heads_ + hidden_) * kBackwardRow +
-           2 * heads_ * hidden_ * kLanes + round_up(diagonals(), kLanes);
+           2 * heads_ * hidden_ * kLanes + piece_floats() + round_up(diagonals(), kLanes);
   }
 
   Work place_buffers(std::int64_t batch, float* sums, float* at) const {
@@ -171,13 +196,29 @@ class CapeBackward {
     w.row_sum = take(heads_ * kPanel);
     for (float** array : {&w.content, &w.weights, &w.d_score}) *array = take(heads_ * kBackwardRow);
     for (float** array : {&w.before, &w.active, &w.d_hidden}) *array = take(hidden_ * kBackwardRow);
+    if (pieces()) place_piece_buffers(w, take);
     w.w1_sums = take(heads_ * hidden_ * kLanes);
     w.w2_sums = take(heads_ * hidden_ * kLanes);
-    w.d_hidden_diagonals = take(hidden_ * net_.tables.range().size());
-    w.d_score_diagonals = take(heads_ * net_.tables.range().size());
+    if (pieces()) {
+      w.d_factor = take(kPanel);
+      w.d_distance = take(net_.range.size());
+    } else {
+      w.d_hidden_diagonals = take(hidden_ * net_.range.size());
+      w.d_score_diagonals = take(heads_ * net_.range.size());
+    }
     w.dk = sums;
     w.dv = sums + shape_.kv_heads * shape_.keys * key_width_;
     return w;
+  }
+
+  /// Right behind d_hidden.
+  template <class Take>
+  void place_piece_buffers(Work& w, const Take& take) const {
+    w.d_base = take(heads_ * kBackwardRow);
+    w.members = take(2 * kPieceGroup * kBackwardRow);
+    w.d_places = take(2 * kBackwardRow);
+    w.biases = take((hidden_ + heads_) * kPanel);
+    w.member_sums = take((hidden_ + heads_) * kPieceGroup * 2 * kLanes);
   }
 
   void run_item(std::int64_t batch, std::int64_t chunk, float* sums, CapeSums& network,
@@ -188,13 +229,13 @@ class CapeBackward {
       w.row = panel * kPanel;
       w.queries = std::min<std::int64_t>(kPanel, shape_.queries - w.row);
       std::fill(w.w1_sums, w.w1_sums + 2 * heads_ * hidden_ * kLanes, 0.0f);
-      std::fill(w.d_hidden_diagonals, w.d_hidden_diagonals + diagonals(), 0.0f);
+      std::fill_n(pieces() ? w.d_factor : w.d_hidden_diagonals, diagonals(), 0.0f);
       for (std::int64_t h = 0; h < heads_; ++h) pack_head(w, h);
       const KeyRange keys = visibility_.keys(batch, w.row, w.row + w.queries - 1);
       for (std::int64_t key = keys.begin; key < keys.end; key += kBackwardKeys) {
         const std::int64_t count = std::min<std::int64_t>(kBackwardKeys, keys.end - key);
         if (!visibility_.may_share_document(batch, w.row, w.queries, key, count)) continue;
-        run_block(w, key, count);
+        run_block(w, key, count, network);
       }
       flush(w, network);
       for (std::int64_t h = 0; h < heads_; ++h) write_queries(w, h);
@@ -236,7 +277,7 @@ class CapeBackward {
     return one;
   }
 
-  void run_block(Work& w, std::int64_t key, std::int64_t keys) const {
+  void run_block(Work& w, std::int64_t key, std::int64_t keys, CapeSums& network) const {
     const TilePlace place = tile_place(shape_, visibility_, w.batch, w.row, w.queries, key);
     for (std::int64_t h = 0; h < heads_; ++h) {
       cape_content(place, keys, w.q_lanes + h * shape_.head_dim * kPanel,
@@ -244,15 +285,21 @@ class CapeBackward {
     }
     for (std::int64_t r = 0; r < keys; ++r) {
       const std::int64_t at = r * kPanel;
-      const CapeKey numbers{place.query - key - r, w.content + at, kBackwardRow,
-                            w.before + at,         w.active + at,  kBackwardRow};
+      const CapeKey numbers{net_.biases(place.query, key + r, w.biases),
+                            w.content + at,
+                            kBackwardRow,
+                            w.before + at,
+                            w.active + at,
+                            kBackwardRow};
       cape_first_layer<true>(net_, numbers);
       cape_second_layer(net_, numbers, w.weights + at);
     }
     for (std::int64_t h = 0; h < heads_; ++h) weigh_head(w, place, keys, h);
     // d w2 before d_score becomes d content.
     add_lane_products(w.d_score, heads_, w.active, hidden_, keys * kVecs, w.w2_sums);
+    if (pieces()) std::copy_n(w.d_score, heads_ * kBackwardRow, w.d_base);
     for (std::int64_t r = 0; r < keys; ++r) through_network(w, r, place.query - key - r);
+    if (pieces()) add_pieces(w, place.query - key, keys, network.d_pieces);
     add_lane_products(w.d_hidden, hidden_, w.content, heads_, keys * kVecs, w.w1_sums);
     for (std::int64_t h = 0; h < heads_; ++h) add_head(w, key, keys, h);
   }
@@ -301,10 +348,11 @@ class CapeBackward {
     }
   }
 
-  /// d score of one key's heads back through both layers: d hidden, d content, sums by distance.
+  /// d score of one key's heads back through both layers: d hidden, d content, and over a table
+  /// sums by distance.
   void through_network(Work& w, std::int64_t r, std::int64_t distance) const {
-    const std::int64_t range = net_.tables.range().size();
-    const std::int64_t shift = distance - net_.tables.range().first;
+    const std::int64_t range = net_.range.size(), shift = distance - net_.range.first;
+    const bool by_distance = !pieces();
     float* d_score = w.d_score + r * kPanel;
     float* d_hidden = w.d_hidden + r * kPanel;
     for (std::int64_t d = 0; d < hidden_; ++d) fill_panel(d_hidden + d * kBackwardRow, 0);
@@ -317,10 +365,12 @@ class CapeBackward {
         const Vec g = load(d_hidden + at);
         const Vec through = hn::IfThenElse(positive, g, hn::Mul(g, set(0.01f)));
         store(through, d_hidden + at);
-        add_unaligned(w.d_hidden_diagonals + d * range + shift + v * kLanes, through);
+        if (by_distance) {
+          add_unaligned(w.d_hidden_diagonals + d * range + shift + v * kLanes, through);
+        }
       }
     }
-    for (std::int64_t h = 0; h < heads_; ++h) {
+    for (std::int64_t h = 0; h < heads_ && by_distance; ++h) {
       for (int v = 0; v < kVecs; ++v) {
         add_unaligned(w.d_score_diagonals + h * range + shift + v * kLanes,
                       load(d_score + h * kBackwardRow + v * kLanes));
@@ -329,6 +379,69 @@ class CapeBackward {
     multiply_panel({net_.cape.w1, 1, net_.layout.width, d_hidden, kBackwardRow, d_score,
                     kBackwardRow, hidden_},
                    heads_);
+  }
+
+  /// A block's d hidden and d score into the sums by segment, and what reaches u into those by
+  /// distance and query. distance: of the first query and key.
+  void add_pieces(Work& w, std::int64_t distance, std::int64_t keys, CapePieceSums& sums) const {
+    const CapePieces& pieces = *net_.pieces;
+    const SegmentSpan span = segment_span(pieces, distance, w.row, keys);
+    std::fill_n(w.d_places, keys * kPanel, 0.0f);
+    for (std::int64_t n = span.first; n <= span.last; n += kPieceGroup) {
+      const std::int64_t count = std::min(kPieceGroup, span.last - n + 1);
+      for (std::int64_t r = 0; r < keys; ++r) {
+        Vec u[kVecs];
+        piece_places(pieces, distance - r, w.row, u);
+        segment_members(pieces, span, n, count, u, w.members + r * kPanel, kBackwardRow);
+      }
+      add_member_sums(w, n, count, keys, sums);
+      for (std::int64_t c = 0; c < count; ++c) add_places(w, n + c, c, keys);
+    }
+    for (int v = 0; v < kVecs; ++v) {
+      const Vec factor = load_unaligned(pieces.factor(w.row) + v * kLanes);
+      Vec d_factor = zero();
+      for (std::int64_t r = 0; r < keys; ++r) {
+        const std::int64_t lambda = distance - r;
+        const Vec d_place = load(w.d_places + r * kPanel + v * kLanes);
+        d_factor =
+            hn::MulAdd(d_place, load_unaligned(pieces.distance(lambda) + v * kLanes), d_factor);
+        add_unaligned(w.d_distance + (lambda - net_.range.first) + v * kLanes,
+                      hn::Mul(d_place, factor));
+      }
+      store(hn::Add(load(w.d_factor + v * kLanes), d_factor), w.d_factor + v * kLanes);
+    }
+  }
+
+  /// Of segments n .. n + count - 1, whose members are known.
+  void add_member_sums(Work& w, std::int64_t n, std::int64_t count, std::int64_t keys,
+                       CapePieceSums& sums) const {
+    const std::int64_t rows = hidden_ + heads_, columns = 2 * count;
+    std::fill_n(w.member_sums, rows * columns * kLanes, 0.0f);
+    add_lane_products(w.d_hidden, rows, w.members, columns, keys * kVecs, w.member_sums);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      double* to = sums.d_rows.data() + (r * net_.pieces->fire().segments + n) * 2;
+      const float* from = w.member_sums + r * columns * kLanes;
+      for (std::int64_t c = 0; c < count; ++c, from += 2 * kLanes) {
+        const auto sum = static_cast<double>(sum_lanes(load(from)));
+        const auto start = static_cast<double>(segment_start(*net_.pieces, n + c));
+        to[2 * c] += sum;
+        to[2 * c + 1] += static_cast<double>(sum_lanes(load(from + kLanes))) + start * sum;
+      }
+    }
+  }
+
+  /// Adds to d places what the pairs of segment n do, number c of the group.
+  void add_places(Work& w, std::int64_t n, std::int64_t c, std::int64_t keys) const {
+    const std::int64_t rows = hidden_ + heads_, count = keys * kPanel;
+    float* of_all = w.d_places + kBackwardRow;
+    std::fill_n(of_all, count, 0.0f);
+    multiply_wide({net_.pieces->slopes(n), rows, 1, w.d_hidden, kBackwardRow, of_all, 0, rows}, 1,
+                  keys * kVecs);
+    const float* members = w.members + 2 * c * kBackwardRow;
+    for (std::int64_t at = 0; at < count; at += kLanes) {
+      store(hn::MulAdd(load(of_all + at), load(members + at), load(w.d_places + at)),
+            w.d_places + at);
+    }
   }
 
   static HWY_INLINE void add_unaligned(float* at, Vec x) {
@@ -365,8 +478,16 @@ class CapeBackward {
         }
       }
     };
-    add(network.d_hidden, w.d_hidden_diagonals);
-    add(network.d_score, w.d_score_diagonals);
+    if (pieces()) {
+      add(network.d_pieces.d_distance, w.d_distance);
+      for (std::int64_t n = 0; n < w.queries; ++n) {
+        network.d_pieces.d_factor[static_cast<std::size_t>(w.row + n)] +=
+            static_cast<double>(w.d_factor[n]);
+      }
+    } else {
+      add(network.d_hidden, w.d_hidden_diagonals);
+      add(network.d_score, w.d_score_diagonals);
+    }
     add_lanes(network.d_w1, w.w1_sums);
     add_lanes(network.d_w2, w.w2_sums);
   }

@@ -182,7 +182,7 @@ class CapeForward {
         }
       }
     }
-    scorer_.score(place.query - key, keys, item.scores, item.scratch);
+    scorer_.score(place.query, key, keys, item.scores, item.scratch);
   }
 
   /// Calls use(place, first row, scores in log2 units) for the tiles of one head's block.

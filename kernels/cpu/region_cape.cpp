@@ -46,10 +46,9 @@ class CapeScores {
                    scores_.data() + h * kCapeRow);
     }
     // Pairs above the diagonal have no entry in the tables and no score.
-    const std::int64_t distance = place_.query - key;
-    std::int64_t seen = s.causal ? std::min(count, distance + kPanel) : count;
+    std::int64_t seen = s.causal ? std::min(count, place_.query - key + kPanel) : count;
     if (!visibility_.may_share_document(batch_, row_, place_.queries, key, count)) seen = 0;
-    if (seen > 0) scorer_.score(distance, seen, scores_.data(), scratch_.data());
+    if (seen > 0) scorer_.score(place_.query, key, seen, scores_.data(), scratch_.data());
     for (std::int64_t h = 0; h < net_.heads; ++h) finish_head(key, count, h);
   }
 

@@ -87,6 +87,7 @@ struct CheckVariant {
   }
 
   void operator()(const CapeVariant& cape) const {
+    require(!cape.fire || cape.form == CapeForm::content, "expected cape over a table, not fire");
     require(cape.hidden >= 1 && cape.hidden <= kCudaHiddenUnits,
             "expected cape's hidden width of 1 to 64");
     // The network's weights, as cape_network_kernel keeps them.

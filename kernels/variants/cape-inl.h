@@ -7,11 +7,13 @@
 #endif
 
 #include <array>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
 #include "kernels/cpu/panel-inl.h"
 #include "kernels/cpu/softmax-inl.h"
+#include "kernels/variants/cape_pieces-inl.h"
 #include "kernels/variants/cape_tables.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -25,18 +27,47 @@ constexpr std::int64_t cape_row(std::int64_t keys) { return (keys + 1) * kPanel;
 inline constexpr int kCapeKeys = 64;
 inline constexpr std::int64_t kCapeRow = cape_row(kCapeKeys);
 
-/// Network and tables of one call.
+/// What the biases add to the numbers of one key and a panel of queries: rows of the hidden units
+/// (w1_B B + b1) and of the heads' scores (B + b2), `row` apart.
+struct CapeBiases {
+  const float* hidden;
+  const float* base;
+  std::int64_t row;
+};
+
+/// Network of one call, and its tables or, over FIRE, its pieces.
 struct CapeNetwork {
   CapeNetwork(const AttentionInputs& inputs)
       : cape(std::get<CapeVariant>(inputs.variant)),
         heads(inputs.shape.heads),
+        query_offset(inputs.shape.query_offset),
         layout(cape_layout(cape, heads)),
-        tables(inputs, distance_range(inputs.shape, kPanel)) {}
+        range(distance_range(inputs.shape, kPanel)) {
+    if (is_on_fire(cape)) {
+      pieces.emplace(inputs, range, kPanel);
+    } else {
+      tables.emplace(inputs, range);
+    }
+  }
+
+  /// Floats that biases() may write, with rows kPanel apart.
+  std::int64_t biases_size() const { return pieces ? pieces->rows() * kPanel : 0; }
+
+  /// Of the queries from key index `query` and one key; `memory`: biases_size() floats.
+  CapeBiases biases(std::int64_t query, std::int64_t key, float* memory) const {
+    const std::int64_t distance = query - key;
+    if (tables) return {tables->hidden(0) + distance, tables->base(0) + distance, range.size()};
+    fill_pieces(*pieces, distance, query - query_offset, memory, kPanel);
+    return {memory, memory + cape.hidden * kPanel, kPanel};
+  }
 
   const CapeVariant& cape;
   std::int64_t heads;
+  std::int64_t query_offset;
   CapeLayout layout;
-  CapeTables tables;
+  DistanceRange range;
+  std::optional<CapeTables> tables;
+  std::optional<CapePieces> pieces;
 };
 
 /// Content scores (natural units) of `keys` keys from place.key, one head, to (keys, kPanel); rows
@@ -62,15 +93,10 @@ inline HWY_NOINLINE void cape_content(const TilePlace& place, std::int64_t keys,
 
 HWY_INLINE Vec leaky(Vec x) { return hn::Max(x, hn::Mul(x, set(0.01f))); }
 
-/// acc[r] = sum_n weights[r * stride + n] * x[n], rows of x `x_row` apart.
+/// acc[r] += sum_n weights[r * stride + n] * x[n], rows of x `x_row` apart.
 template <int R>
 HWY_INLINE void cape_sums(const float* weights, std::int64_t stride, const float* x,
                           std::int64_t x_row, std::int64_t count, Vec (&acc)[R][kVecs]) {
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 4
-    for (int v = 0; v < kVecs; ++v) acc[r][v] = zero();
-  }
   for (std::int64_t n = 0; n < count; ++n) {
     Vec xs[kVecs];
 #pragma GCC unroll 4
@@ -98,7 +124,7 @@ HWY_INLINE void cape_tiles(std::int64_t rows, const Tile& tile) {
 /// Where the numbers of one key are: its heads' content scores, and its hidden units before (where
 /// wanted) and after the rectifier. content_row, hidden_row: from one head or unit to the next.
 struct CapeKey {
-  std::int64_t distance;
+  CapeBiases biases;
   const float* content;
   std::int64_t content_row;
   float* before;
@@ -106,45 +132,54 @@ struct CapeKey {
   std::int64_t hidden_row;
 };
 
-/// leaky(u), u = w1_A a + (w1_B B + b1)(lambda), of one key. kBefore: u is wanted too.
+/// leaky(u), u = w1_A a + w1_B B + b1, of one key. kBefore: u is wanted too.
 template <bool kBefore>
 HWY_NOINLINE void cape_first_layer(const CapeNetwork& net, const CapeKey& key) {
   const std::int64_t width = net.layout.width, heads = net.heads, row = key.hidden_row;
-  const std::int64_t size = net.tables.range().size();
-  const float* tables = net.tables.hidden(0) + key.distance;
+  const std::int64_t size = key.biases.row;
+  const float* tables = key.biases.hidden;
   cape_tiles(
       net.cape.hidden, [&](std::int64_t d, auto rows) __attribute__((always_inline)) {
         constexpr int kRows = decltype(rows)::value;
-        Vec u[kRows][kVecs];
-        cape_sums(net.cape.w1 + d * width, width, key.content, key.content_row, heads, u);
         const float* table = tables + d * size;
+        Vec u[kRows][kVecs];
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+          for (int v = 0; v < kVecs; ++v) {
+            u[r][v] = load_unaligned(table + r * size + v * kLanes);
+          }
+        }
+        cape_sums(net.cape.w1 + d * width, width, key.content, key.content_row, heads, u);
         float* active = key.active + d * row;
         float* before = kBefore ? key.before + d * row : nullptr;
 #pragma GCC unroll 8
         for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
           for (int v = 0; v < kVecs; ++v) {
-            const Vec sum = hn::Add(load_unaligned(table + v * kLanes), u[r][v]);
-            if constexpr (kBefore) store(sum, before + r * row + v * kLanes);
-            store(leaky(sum), active + v * kLanes);
+            if constexpr (kBefore) store(u[r][v], before + r * row + v * kLanes);
+            store(leaky(u[r][v]), active + r * row + v * kLanes);
           }
-          table += size;
-          active += row;
         }
       });
 }
 
-/// scores = a + base(lambda) + w2 leaky(u), of one key, rows like the content scores'; may be
+/// scores = a + base + w2 leaky(u), of one key, rows like the content scores'; may be
 /// these.
 inline HWY_NOINLINE void cape_second_layer(const CapeNetwork& net, const CapeKey& key,
                                            float* scores) {
   const std::int64_t hidden = net.cape.hidden, row = key.content_row;
-  const std::int64_t size = net.tables.range().size();
-  const float* bases = net.tables.base(0) + key.distance;
+  const std::int64_t size = key.biases.row;
+  const float* bases = key.biases.base;
   cape_tiles(
       net.heads, [&](std::int64_t h, auto rows) __attribute__((always_inline)) {
         constexpr int kRows = decltype(rows)::value;
         Vec f[kRows][kVecs];
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+          for (int v = 0; v < kVecs; ++v) f[r][v] = zero();
+        }
         cape_sums(net.cape.w2 + h * hidden, hidden, key.active, key.hidden_row, hidden, f);
 #pragma GCC unroll 8
         for (int r = 0; r < kRows; ++r) {
@@ -161,15 +196,17 @@ inline HWY_NOINLINE void cape_second_layer(const CapeNetwork& net, const CapeKey
 }
 
 // Up to so many heads the network of a vector of pairs stays in registers: content scores and sums
-// of all heads, and a hidden unit. More go layer by layer through memory.
+// of all heads, and a hidden unit. More go layer by layer through memory, in the same order of
+// additions: the backward pass gets the bits of the forward pass's scores, or a row's d scores
+// would not sum to 0.
 inline constexpr int kCapeRegisterHeads = kLanes >= 16 ? 12 : 5;
 // Distances of a block of keys and a panel, whole vectors.
 inline constexpr std::int64_t kCapeWindow = kCapeKeys + kPanel;
 
-/// scores = a + base(lambda) + w2 leaky(u) of one key, both layers at once, V vectors of queries at
+/// scores = a + base + w2 leaky(u) of one key, both layers at once, V vectors of queries at
 /// a time, as many as fit the registers. pairs: for every hidden unit its weights w1_A of the
-/// heads, then w2. tables: rows of kCapeWindow at the key's first distance, hidden units and then
-/// heads.
+/// heads, then w2. tables: rows of kCapeWindow with what the biases add to the key's hidden units,
+/// then to its heads.
 template <int H>
 inline HWY_NOINLINE void cape_in_registers(std::int64_t hidden, const float* HWY_RESTRICT pairs,
                                            const float* HWY_RESTRICT tables, float* scores) {
@@ -234,22 +271,27 @@ class CapeScorer {
   /// Floats of memory for one thread, aligned.
   std::int64_t scratch_size() const {
     return in_registers_ ? (net_.cape.hidden + net_.heads) * kCapeWindow
-                         : net_.cape.hidden * kPanel;
+                         : net_.cape.hidden * kPanel + net_.biases_size();
   }
 
-  /// scores: (heads, kCapeRow), up to kCapeKeys keys; distance: of the first query and the first
-  /// key. The tables must hold the distances of all `keys` keys.
-  void score(std::int64_t distance, std::int64_t keys, float* scores, float* scratch) const {
-    const std::int64_t last = distance - keys + 1;
-    if (in_registers_) copy_tables(last, keys, scratch);
+  /// scores: (heads, kCapeRow), up to kCapeKeys keys; query: the key index of the first query. The
+  /// tables must hold the distances of all `keys` keys.
+  void score(std::int64_t query, std::int64_t key, std::int64_t keys, float* scores,
+             float* scratch) const {
+    if (in_registers_ && net_.tables) copy_tables(query - key - keys + 1, keys, scratch);
     for (std::int64_t r = 0; r < keys; ++r, scores += kPanel) {
-      if (in_registers_) {
+      if (in_registers_ && net_.tables) {
         in_registers_(net_.cape.hidden, pairs_.data(), scratch + keys - 1 - r, scores);
-        continue;
+      } else if (in_registers_) {
+        fill_pieces(*net_.pieces, query - key - r, query - net_.query_offset, scratch, kCapeWindow);
+        in_registers_(net_.cape.hidden, pairs_.data(), scratch, scores);
+      } else {
+        float* memory = scratch + net_.cape.hidden * kPanel;
+        const CapeKey numbers{
+            net_.biases(query, key + r, memory), scores, kCapeRow, nullptr, scratch, kPanel};
+        cape_first_layer<false>(net_, numbers);
+        cape_second_layer(net_, numbers, scores);
       }
-      const CapeKey numbers{distance - r, scores, kCapeRow, nullptr, scratch, kPanel};
-      cape_first_layer<false>(net_, numbers);
-      cape_second_layer(net_, numbers, scores);
     }
   }
 
@@ -265,8 +307,8 @@ class CapeScorer {
       for (std::int64_t n = 0; n < count; n += kLanes) store(load_unaligned(row + n), to + n);
       to += kCapeWindow;
     };
-    for (std::int64_t d = 0; d < net_.cape.hidden; ++d) copy(net_.tables.hidden(d) + from);
-    for (std::int64_t h = 0; h < net_.heads; ++h) copy(net_.tables.base(h) + from);
+    for (std::int64_t d = 0; d < net_.cape.hidden; ++d) copy(net_.tables->hidden(d) + from);
+    for (std::int64_t h = 0; h < net_.heads; ++h) copy(net_.tables->base(h) + from);
   }
 
   template <int... kHeads>

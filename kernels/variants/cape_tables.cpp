@@ -30,6 +30,8 @@ CapeLayout cape_layout(const CapeVariant& cape, std::int64_t heads) {
   return {heads, 0, false, false};
 }
 
+bool is_on_fire(const CapeVariant& cape) { return cape.fire && cape.form != CapeForm::content; }
+
 CapeTables::CapeTables(const AttentionInputs& inputs, const DistanceRange& range) : range_(range) {
   const auto& cape = std::get<CapeVariant>(inputs.variant);
   const std::int64_t heads = inputs.shape.heads;
@@ -59,20 +61,29 @@ CapeTables::CapeTables(const AttentionInputs& inputs, const DistanceRange& range
   }
 }
 
-CapeSums::CapeSums(std::int64_t heads, std::int64_t hidden, const DistanceRange& range)
-    : d_hidden(index(hidden * range.size())),
-      d_score(index(heads * range.size())),
-      d_w1(index(hidden * heads)),
-      d_w2(index(heads * hidden)) {}
+CapeSums::CapeSums(const AttentionInputs& inputs, const DistanceRange& range,
+                   const CapePieces* pieces) {
+  const std::int64_t heads = inputs.shape.heads;
+  const std::int64_t hidden = std::get<CapeVariant>(inputs.variant).hidden;
+  d_w1.resize(index(hidden * heads));
+  d_w2.resize(index(heads * hidden));
+  if (pieces) {
+    d_pieces = CapePieceSums(*pieces, range, inputs.shape.queries);
+    return;
+  }
+  d_hidden.resize(index(hidden * range.size()));
+  d_score.resize(index(heads * range.size()));
+}
 
 void CapeSums::add(const CapeSums& other) {
   const auto sum = [](std::vector<double>& to, const std::vector<double>& from) {
     for (std::size_t n = 0; n < to.size(); ++n) to[n] += from[n];
   };
-  sum(d_hidden, other.d_hidden);
-  sum(d_score, other.d_score);
   sum(d_w1, other.d_w1);
   sum(d_w2, other.d_w2);
+  sum(d_hidden, other.d_hidden);
+  sum(d_score, other.d_score);
+  d_pieces.add(other.d_pieces);
 }
 
 namespace {
@@ -97,6 +108,21 @@ void first_layer_gradients(const CapeVariant& cape, std::int64_t heads, const Di
   }
 }
 
+/// What is added to the content score besides the network's output: d b2, and what reaches the bias.
+void base_gradients(const CapeVariant& cape, std::int64_t heads, const DistanceRange& range,
+                    const CapeSums& sums, std::vector<double>& d_b2,
+                    std::vector<double>& d_values) {
+  const CapeLayout layout = cape_layout(cape, heads);
+  for (std::int64_t h = 0; h < heads; ++h) {
+    for (std::int64_t n = 0; n < range.size(); ++n) {
+      const double g = sums.d_score[index(h * range.size() + n)];
+      d_b2[index(h)] += g;
+      const std::int64_t lambda = std::max<std::int64_t>(range.first + n, 0);
+      if (layout.adds_bias && lambda < cape.length) d_values[index(h * cape.length + lambda)] += g;
+    }
+  }
+}
+
 void write(float* to, const std::vector<double>& from) {
   for (std::size_t n = 0; n < from.size() && to; ++n) to[n] = static_cast<float>(from[n]);
 }
@@ -109,31 +135,29 @@ void write_cape_gradients(const AttentionInputs& inputs, const DistanceRange& ra
   const std::int64_t heads = inputs.shape.heads;
   const CapeLayout layout = cape_layout(cape, heads);
   std::vector<double> d_w1(index(cape.hidden * layout.width)), d_b1(index(cape.hidden)),
-      d_b2(index(heads)), d_values(index(heads * cape.length));
+      d_b2(index(heads));
   for (std::int64_t d = 0; d < cape.hidden; ++d) {
     for (std::int64_t h = 0; h < heads; ++h) {
       d_w1[index(d * layout.width + h)] = sums.d_w1[index(d * heads + h)];
     }
   }
-  first_layer_gradients(cape, heads, range, sums, d_w1, d_b1, d_values);
-  for (std::int64_t h = 0; h < heads; ++h) {
-    for (std::int64_t n = 0; n < range.size(); ++n) {
-      const double g = sums.d_score[index(h * range.size() + n)];
-      d_b2[index(h)] += g;
-      const std::int64_t lambda = std::max<std::int64_t>(range.first + n, 0);
-      if (layout.adds_bias && lambda < cape.length) d_values[index(h * cape.length + lambda)] += g;
+  if (is_on_fire(cape)) {
+    add_piece_gradients(inputs, range, sums.d_pieces, gradients.fire, d_w1, d_b1, d_b2);
+  } else {
+    std::vector<double> d_values(index(heads * cape.length));
+    first_layer_gradients(cape, heads, range, sums, d_w1, d_b1, d_values);
+    base_gradients(cape, heads, range, sums, d_b2, d_values);
+    for (std::int64_t h = 0; h < heads && gradients.values; ++h) {
+      for (std::int64_t n = 0; n < cape.length; ++n) {
+        gradients.values[h * gradients.head_stride + n] =
+            static_cast<float>(d_values[index(h * cape.length + n)]);
+      }
     }
   }
   write(gradients.w1, d_w1);
   write(gradients.b1, d_b1);
   write(gradients.w2, sums.d_w2);
   write(gradients.b2, d_b2);
-  for (std::int64_t h = 0; h < heads && gradients.values; ++h) {
-    for (std::int64_t n = 0; n < cape.length; ++n) {
-      gradients.values[h * gradients.head_stride + n] =
-          static_cast<float>(d_values[index(h * cape.length + n)]);
-    }
-  }
 }
 
 }  // namespace phasescope::kernels

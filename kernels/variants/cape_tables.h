@@ -9,6 +9,7 @@
 #include "kernels/attention.h"
 #include "kernels/cpu/buffer.h"
 #include "kernels/cpu/diagonals.h"
+#include "kernels/variants/cape_pieces.h"
 
 namespace phasescope::kernels {
 
@@ -43,16 +44,22 @@ class CapeTables {
   FloatBuffer base_;
 };
 
-/// Sums of one item of the backward pass, in float64: d hidden (before the rectifier) and d score
-/// by distance, d w1_A (hidden, heads) and d w2 (heads, hidden).
+/// Whether the biases come from FIRE, not from a table by distance.
+bool is_on_fire(const CapeVariant& cape);
+
+/// Sums of one item of the backward pass, in float64: d w1_A (hidden, heads), d w2 (heads, hidden)
+/// and, by distance, d hidden (before the rectifier) and d score; over FIRE those by its pieces.
 struct CapeSums {
-  CapeSums(std::int64_t heads, std::int64_t hidden, const DistanceRange& range);
+  /// pieces: of CAPE over FIRE, null over a table.
+  CapeSums(const AttentionInputs& inputs, const DistanceRange& range, const CapePieces* pieces);
   void add(const CapeSums& other);
 
-  std::vector<double> d_hidden, d_score, d_w1, d_w2;
+  std::vector<double> d_w1, d_w2;
+  std::vector<double> d_hidden, d_score;
+  CapePieceSums d_pieces;
 };
 
-/// Turns the sums of all items into the gradients of the table and the network.
+/// Turns the sums of all items into the gradients of the table or FIRE and of the network.
 void write_cape_gradients(const AttentionInputs& inputs, const DistanceRange& range,
                           const CapeSums& sums, const CapeGradients& gradients);
 

@@ -35,8 +35,6 @@ Tensor4<T> contiguous(T* data, std::int64_t heads, std::int64_t rows, std::int64
 
 std::int64_t values_of(const AttentionShape& s) { return s.value_dim ? s.value_dim : s.head_dim; }
 
-bool is_cape(Kind kind) { return kind >= Kind::cape; }
-
 /// The document of each of a text's tokens.
 std::vector<std::int32_t> draw_documents(Documents documents, std::int64_t text,
                                          std::int64_t tokens) {
@@ -85,16 +83,34 @@ const std::vector<Kind>& all_kinds() {
                                        Kind::cape,
                                        Kind::cape_concat,
                                        Kind::cape_add_residual,
-                                       Kind::cape_content};
+                                       Kind::cape_content,
+                                       Kind::cape_fire,
+                                       Kind::cape_fire_concat,
+                                       Kind::cape_fire_add_residual};
   return kinds;
 }
 
 std::string kind_name(Kind kind) {
-  static const char* const names[] = {
-      "plain", "table", "table_signed", "table_multiplied",  "tapa",        "tapa_linear", "tape",
-      "fire",  "cape",  "cape_concat",  "cape_add_residual", "cape_content"};
+  static const char* const names[] = {"plain",
+                                      "table",
+                                      "table_signed",
+                                      "table_multiplied",
+                                      "tapa",
+                                      "tapa_linear",
+                                      "tape",
+                                      "fire",
+                                      "cape",
+                                      "cape_concat",
+                                      "cape_add_residual",
+                                      "cape_content",
+                                      "cape_fire",
+                                      "cape_fire_concat",
+                                      "cape_fire_add_residual"};
   return names[static_cast<int>(kind)];
 }
+
+bool is_cape(Kind kind) { return kind >= Kind::cape; }
+bool is_on_fire(Kind kind) { return kind == Kind::fire || kind >= Kind::cape_fire; }
 
 std::string problem_name(const Problem& p) {
   const AttentionShape& s = p.shape;
@@ -176,7 +192,7 @@ std::vector<Problem> soft_cap_problems(Kind kind, const MaskSizes& sizes) {
 Case::Case(const Problem& problem) {
   Random random(problem.seed);
   AttentionShape s = problem.shape;
-  s.causal = s.causal || problem.kind == Kind::fire;
+  s.causal = s.causal || is_on_fire(problem.kind);
   inputs.shape = s;
   inputs.scale = 1 / std::sqrt(static_cast<float>(s.head_dim));
   inputs.soft_cap = problem.soft_cap;
@@ -252,28 +268,9 @@ void Case::make_variant(const Problem& problem, Random& random) {
     state = random.normal(s.batch * s.kv_heads * s.keys * dim);
     inputs.variant = TapeVariant{interleaved(state, s.kv_heads, s.keys, dim), dim};
   } else if (problem.kind == Kind::fire) {
-    make_fire(problem, random);
+    inputs.variant = make_fire(problem, random);
   } else if (is_cape(problem.kind)) {
-    CapeVariant cape;
-    cape.form = problem.kind == Kind::cape                ? CapeForm::concat_residual
-                : problem.kind == Kind::cape_concat       ? CapeForm::concat
-                : problem.kind == Kind::cape_add_residual ? CapeForm::add_residual
-                                                          : CapeForm::content;
-    const bool wide = problem.kind == Kind::cape || problem.kind == Kind::cape_concat;
-    const std::int64_t width = wide ? 2 * s.heads : s.heads;
-    cape.hidden = problem.hidden;
-    table = random.normal(s.heads * length);
-    w1 = random.normal(cape.hidden * width, 1 / std::sqrt(static_cast<float>(width)));
-    b1 = random.normal(cape.hidden);
-    w2 = random.normal(s.heads * cape.hidden, 0.3f);
-    b2 = random.normal(s.heads);
-    cape.values = problem.kind == Kind::cape_content ? nullptr : table.data();
-    cape.head_stride = cape.length = length;
-    cape.w1 = w1.data();
-    cape.b1 = b1.data();
-    cape.w2 = w2.data();
-    cape.b2 = b2.data();
-    inputs.variant = cape;
+    inputs.variant = make_cape(problem, random);
   }
   if (problem.kind == Kind::tape) {
     const std::int64_t dim = std::get<TapeVariant>(inputs.variant).state_dim;
@@ -283,9 +280,39 @@ void Case::make_variant(const Problem& problem, Random& random) {
   }
 }
 
+CapeVariant Case::make_cape(const Problem& problem, Random& random) {
+  const AttentionShape& s = problem.shape;
+  const Kind kind = problem.kind;
+  CapeVariant cape;
+  cape.form = kind == Kind::cape || kind == Kind::cape_fire ? CapeForm::concat_residual
+              : kind == Kind::cape_concat || kind == Kind::cape_fire_concat ? CapeForm::concat
+              : kind == Kind::cape_content                                  ? CapeForm::content
+                                           : CapeForm::add_residual;
+  const bool wide = cape.form == CapeForm::concat_residual || cape.form == CapeForm::concat;
+  const std::int64_t width = wide ? 2 * s.heads : s.heads;
+  cape.hidden = problem.hidden;
+  if (is_on_fire(kind)) {
+    cape.fire = make_fire(problem, random);
+  } else {
+    const std::int64_t length = s.queries + s.keys + std::abs(s.query_offset) + 3;
+    table = random.normal(s.heads * length);
+    cape.values = kind == Kind::cape_content ? nullptr : table.data();
+    cape.head_stride = cape.length = length;
+  }
+  w1 = random.normal(cape.hidden * width, 1 / std::sqrt(static_cast<float>(width)));
+  b1 = random.normal(cape.hidden);
+  w2 = random.normal(s.heads * cape.hidden, 0.3f);
+  b2 = random.normal(s.heads);
+  cape.w1 = w1.data();
+  cape.b1 = b1.data();
+  cape.w2 = w2.data();
+  cape.b2 = b2.data();
+  return cape;
+}
+
 /// c = 0.5, and a threshold of a third of the keys (a place at least: without one, the first row's
 /// factor is a million).
-void Case::make_fire(const Problem& problem, Random& random) {
+FireVariant Case::make_fire(const Problem& problem, Random& random) {
   const AttentionShape& s = problem.shape;
   const std::int64_t length = s.queries + s.keys + std::abs(s.query_offset) + 3;
   const auto log_place = [](std::int64_t place) {
@@ -314,14 +341,38 @@ void Case::make_fire(const Problem& problem, Random& random) {
       b -= bend * static_cast<double>(knots[static_cast<std::size_t>(n)]);
     }
   }
-  inputs.variant = FireVariant{.distance = table.data(),
-                               .length = length,
-                               .factor = factor.data(),
-                               .knots = knots.data(),
-                               .segments = problem.knots + 1,
-                               .slope = slope.data(),
-                               .intercept = intercept.data(),
-                               .head_stride = problem.knots + 1};
+  return {.distance = table.data(),
+          .length = length,
+          .factor = factor.data(),
+          .knots = knots.data(),
+          .segments = problem.knots + 1,
+          .slope = slope.data(),
+          .intercept = intercept.data(),
+          .head_stride = problem.knots + 1};
+}
+
+FireGradients Case::make_fire_gradients(const FireVariant& fire) {
+  d_table.resize(table.size());
+  d_factor.resize(factor.size());
+  d_slope.resize(slope.size());
+  d_intercept.resize(intercept.size());
+  return {d_table.data(), d_factor.data(), d_slope.data(), d_intercept.data(), fire.head_stride};
+}
+
+CapeGradients Case::make_cape_gradients(const CapeVariant& cape) {
+  d_w1.resize(w1.size());
+  d_b1.resize(b1.size());
+  d_w2.resize(w2.size());
+  d_b2.resize(b2.size());
+  CapeGradients result{.w1 = d_w1.data(), .b1 = d_b1.data(), .w2 = d_w2.data(), .b2 = d_b2.data()};
+  if (cape.fire) {
+    result.fire = make_fire_gradients(*cape.fire);
+  } else {
+    d_table.resize(table.size());
+    result.values = cape.values ? d_table.data() : nullptr;
+    result.head_stride = cape.length;
+  }
+  return result;
 }
 
 void Case::make_gradients() {
@@ -347,24 +398,9 @@ void Case::make_gradients() {
         contiguous<const float>(d_out_state.data(), s.heads, s.queries, tape->state_dim),
         contiguous(d_state.data(), s.kv_heads, s.keys, tape->state_dim)};
   } else if (const auto* fire = std::get_if<FireVariant>(&inputs.variant)) {
-    d_table.resize(table.size());
-    d_factor.resize(factor.size());
-    d_slope.resize(slope.size());
-    d_intercept.resize(intercept.size());
-    gradients.variant = FireGradients{d_table.data(), d_factor.data(), d_slope.data(),
-                                      d_intercept.data(), fire->head_stride};
+    gradients.variant = make_fire_gradients(*fire);
   } else if (const auto* cape = std::get_if<CapeVariant>(&inputs.variant)) {
-    d_table.resize(table.size());
-    d_w1.resize(w1.size());
-    d_b1.resize(b1.size());
-    d_w2.resize(w2.size());
-    d_b2.resize(b2.size());
-    gradients.variant = CapeGradients{cape->values ? d_table.data() : nullptr,
-                                      cape->length,
-                                      d_w1.data(),
-                                      d_b1.data(),
-                                      d_w2.data(),
-                                      d_b2.data()};
+    gradients.variant = make_cape_gradients(*cape);
   }
 }
 

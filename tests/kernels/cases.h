@@ -22,10 +22,16 @@ enum class Kind {
   cape,
   cape_concat,
   cape_add_residual,
-  cape_content
+  cape_content,
+  cape_fire,  ///< over FIRE, always causal too; so are the next two
+  cape_fire_concat,
+  cape_fire_add_residual
 };
 const std::vector<Kind>& all_kinds();
 std::string kind_name(Kind kind);
+/// Whether scores come out of CAPE's network, and whether their biases are FIRE's.
+bool is_cape(Kind kind);
+bool is_on_fire(Kind kind);
 
 /// Which keys are padding: of batch entry b the first or last b + 1 thirds, or every fifth key.
 enum class Padding { none, left, right, holes };
@@ -43,7 +49,7 @@ struct Problem {
   Padding padding = Padding::none;
   Documents documents = Documents::none;
   std::uint32_t seed = 1;
-  std::int64_t knots = 9;    ///< of fire
+  std::int64_t knots = 9;    ///< of fire, and of cape over it
   bool steep = false;        ///< fire's factors fall faster than its distances rise
   std::int64_t hidden = 19;  ///< of cape; not a multiple of any tile
 };
@@ -90,8 +96,11 @@ class Case {
 
  private:
   void make_documents(const Problem& problem);
-  void make_fire(const Problem& problem, class Random& random);
+  FireVariant make_fire(const Problem& problem, class Random& random);
+  CapeVariant make_cape(const Problem& problem, class Random& random);
   void make_variant(const Problem& problem, class Random& random);
+  FireGradients make_fire_gradients(const FireVariant& fire);
+  CapeGradients make_cape_gradients(const CapeVariant& cape);
   void make_gradients();
 };
 

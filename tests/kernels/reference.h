@@ -99,6 +99,13 @@ struct Reference {
     return n;
   }
 
+  /// What FIRE adds to a pair's score.
+  Real fire_bias(const FireVariant& fire, std::int64_t h, std::int64_t i, std::int64_t j) const {
+    const Real u = Real(fire.distance[distance(i, j)]) * Real(fire.factor[i]);
+    const std::int64_t piece = h * fire.head_stride + segment(fire, u);
+    return Real(fire.slope[piece]) * u + Real(fire.intercept[piece]);
+  }
+
   /// Inputs of CAPE's network for one pair.
   std::vector<Real> cape_input(const CapeVariant& c, std::int64_t b, std::int64_t i, std::int64_t j,
                                std::vector<Real>& content, std::vector<Real>& bias) const {
@@ -107,8 +114,12 @@ struct Reference {
     bias.clear();
     for (std::int64_t h = 0; h < s.heads; ++h) {
       content.push_back(Real(in.scale) * dot(b, h, i, j, 0, s.head_dim));
-      bias.push_back(c.form == CapeForm::content ? Real(0)
-                                                 : Real(c.values[h * c.head_stride + lambda]));
+      if (c.form == CapeForm::content) {
+        bias.push_back(0);
+      } else {
+        bias.push_back(c.fire ? fire_bias(*c.fire, h, i, j)
+                              : Real(c.values[h * c.head_stride + lambda]));
+      }
     }
     std::vector<Real> x = content;
     if (c.form == CapeForm::add_residual) {
@@ -162,9 +173,7 @@ struct Reference {
           const Real entry = Real(table_value(*table, h, distance(i, j)));
           to = table->multiplies ? to * entry : to + entry;
         } else if (const auto* fire = std::get_if<FireVariant>(&in.variant)) {
-          const Real u = Real(fire->distance[distance(i, j)]) * Real(fire->factor[i]);
-          const std::int64_t piece = h * fire->head_stride + segment(*fire, u);
-          to += Real(fire->slope[piece]) * u + Real(fire->intercept[piece]);
+          to += fire_bias(*fire, h, i, j);
         }
       }
       if (in.soft_cap > 0 && visible(b, i, j)) {
@@ -240,13 +249,15 @@ struct Reference {
     if (const auto* t = std::get_if<TapeVariant>(&in.variant)) {
       d_state = sized(s.batch * s.kv_heads * s.keys * t->state_dim);
     }
-    if (const auto* fire = std::get_if<FireVariant>(&in.variant)) {
-      d_table = sized(fire->length);
+    const auto size_fire = [&](const FireVariant& fire) {
+      d_table = sized(fire.length);
       d_factor = sized(s.queries);
-      d_slope = d_intercept = sized(s.heads * fire->segments);
-    }
+      d_slope = d_intercept = sized(s.heads * fire.segments);
+    };
+    if (const auto* fire = std::get_if<FireVariant>(&in.variant)) size_fire(*fire);
     if (const auto* c = std::get_if<CapeVariant>(&in.variant)) {
       d_table = sized(s.heads * c->length);
+      if (c->fire) size_fire(*c->fire);
       d_w1 = sized(c->hidden * cape_width(*c));
       d_b1 = sized(c->hidden);
       d_w2 = sized(s.heads * c->hidden);
@@ -407,8 +418,12 @@ struct Reference {
       if (c.form == CapeForm::content) continue;
       const Real through =
           c.form == CapeForm::add_residual ? dx[n] : dx[n + static_cast<std::size_t>(s.heads)];
-      d_table[static_cast<std::size_t>(h * c.length + lambda)] +=
-          through + (adds_bias(c) ? g : Real(0));
+      const Real d_bias = through + (adds_bias(c) ? g : Real(0));
+      if (c.fire) {
+        fire_gradient(*c.fire, h, i, j, d_bias);
+      } else {
+        d_table[static_cast<std::size_t>(h * c.length + lambda)] += d_bias;
+      }
     }
   }
 

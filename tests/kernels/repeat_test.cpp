@@ -226,12 +226,19 @@ TEST(Arguments, AreCheckedBeforeAnyWork) {
                std::invalid_argument);
 }
 
-TEST(Arguments, OfFireAreCheckedBeforeAnyWork) {
-  Problem problem{Kind::fire};
+class FireArguments : public ::testing::TestWithParam<Kind> {};
+
+FireVariant& fire_of(Case& c) {
+  if (auto* fire = std::get_if<FireVariant>(&c.inputs.variant)) return *fire;
+  return *std::get<CapeVariant>(c.inputs.variant).fire;
+}
+
+TEST_P(FireArguments, AreCheckedBeforeAnyWork) {
+  Problem problem{GetParam()};
   problem.shape = {1, 2, 2, 20, 20, 16};
   const auto refuses = [&](const std::function<void(Case&, FireVariant&)>& spoil) {
     Case c(problem);
-    spoil(c, std::get<FireVariant>(c.inputs.variant));
+    spoil(c, fire_of(c));
     EXPECT_THROW(c.forward(), std::invalid_argument);
     for (const float x : c.out) EXPECT_EQ(x, 0.0f);
   };
@@ -246,6 +253,16 @@ TEST(Arguments, OfFireAreCheckedBeforeAnyWork) {
   refuses([](Case& c, FireVariant&) { std::swap(c.knots[1], c.knots[8]); });
   good.gradients.variant = TableGradients{};
   EXPECT_THROW(good.backward(), std::invalid_argument);
+}
+
+TEST(Arguments, OfCapeOverFireMayNotHaveMorePiecesThanItKeeps) {
+  Problem problem{Kind::cape_fire};
+  problem.shape = {1, 4, 4, 2, 2, 8};
+  problem.hidden = 1020;
+  problem.knots = kCapePieces / 1024 - 1;
+  EXPECT_NO_THROW(Case(problem).forward());
+  problem.knots += 1;
+  EXPECT_THROW(Case(problem).forward(), std::invalid_argument);
 }
 
 // A tapa score with one content channel of 1 and one phase channel is the cosine itself.
@@ -368,11 +385,13 @@ TEST(Memory, HoldsNoMapOfTheWholeSequence) {
   // A map of one head would be 400 MB.
   EXPECT_LT(memory_of_forward(Kind::table, 2, 10000), std::int64_t{64} << 20);
   EXPECT_LT(memory_of_forward(Kind::cape, 2, 10000), std::int64_t{64} << 20);
+  EXPECT_LT(memory_of_forward(Kind::cape_fire, 2, 10000), std::int64_t{64} << 20);
 }
 
 // The full size: minutes, so by the label `long` alone. As maps it would be 137 GB.
 TEST(LongMemory, ReadsThirtyTwoHeadsOfThirtyTwoThousandTokens) {
-  for (const Kind kind : {Kind::table, Kind::tapa, Kind::tape, Kind::fire, Kind::cape}) {
+  for (const Kind kind :
+       {Kind::table, Kind::tapa, Kind::tape, Kind::fire, Kind::cape, Kind::cape_fire}) {
     const std::int64_t bytes = memory_of_forward(kind, 32, 32768);
     RecordProperty(kind_name(kind), std::to_string(bytes >> 20) + " MB");
     EXPECT_LT(bytes, std::int64_t{256} << 20) << kind_name(kind);
@@ -381,6 +400,8 @@ TEST(LongMemory, ReadsThirtyTwoHeadsOfThirtyTwoThousandTokens) {
 
 }  // namespace
 
+INSTANTIATE_TEST_SUITE_P(Kernels, FireArguments, ::testing::Values(Kind::fire, Kind::cape_fire),
+                         [](const auto& info) { return kind_name(info.param); });
 INSTANTIATE_TEST_SUITE_P(Kernels, EveryVariantRepeats, ::testing::ValuesIn(all_kinds()),
                          [](const auto& info) { return kind_name(info.param); });
 
