@@ -44,8 +44,15 @@ std::string fused_obstacle(const AttentionProgram& program, const at::Tensor& v)
   if (program.kind == AttentionProgram::Kind::term) {
     return "a term that is no table of distances has no fused form";
   }
-  if (program.kind == AttentionProgram::Kind::fire && !program.causal) {
+  if (program.fire.slope.defined() && !program.causal) {
     return "fire past its threshold has no fused form without a causal mask";
+  }
+  if (program.kind == AttentionProgram::Kind::cape && program.fire.slope.defined()) {
+    const std::int64_t units = program.cape.w1.size(0), pieces = program.fire.slope.size(1);
+    if ((units + program.q.size(1)) * pieces > kernels::kCapePieces) {
+      return "a correction of " + std::to_string(units) + " hidden units of a bias of " +
+             std::to_string(pieces) + " pieces has no fused form";
+    }
   }
   if (program.kind == AttentionProgram::Kind::tape && program.tape.state.size(-1) > 512) {
     return "a position state of more than 512 numbers a head has no fused form";

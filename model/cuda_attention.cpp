@@ -366,6 +366,9 @@ std::string cuda_obstacle(const AttentionProgram& program, const at::Tensor& v) 
   }
   if (std::string obstacle = fused_obstacle(program, v); !obstacle.empty()) return obstacle;
   const std::int64_t heads = program.q.size(1);
+  if (program.kind == Kind::cape && program.fire.slope.defined()) {
+    return "cape over fire past its threshold has no form in the CUDA kernels";
+  }
   if (program.kind == Kind::cape) {
     const std::int64_t units = program.cape.w1.size(0);
     if (units > kernels::kCudaHiddenUnits ||

@@ -21,17 +21,6 @@ at::Tensor with_contiguous_channels(const at::Tensor& tensor) {
   return tensor.stride(-1) == 1 || tensor.size(-1) == 1 ? tensor : tensor.contiguous();
 }
 
-kernels::FireVariant fire_variant(const FireProgram& fire) {
-  return {.distance = fire.distance.const_data_ptr<float>(),
-          .length = fire.distance.size(0),
-          .factor = fire.factor.const_data_ptr<float>(),
-          .knots = fire.knots.const_data_ptr<float>(),
-          .segments = fire.slope.size(1),
-          .slope = fire.slope.const_data_ptr<float>(),
-          .intercept = fire.intercept.const_data_ptr<float>(),
-          .head_stride = fire.slope.size(1)};
-}
-
 // What the forward pass computes, without autograd.
 AttentionResult run_forward(const AttentionProgram& program, const at::Tensor& v,
                             const AttentionOptions& options) {
@@ -106,6 +95,14 @@ float* make_buffer(at::Tensor& buffer, const at::Tensor& like) {
   return buffer.mutable_data_ptr<float>();
 }
 
+kernels::FireGradients fire_gradients(const FireProgram& fire, GradientBuffers& buffers) {
+  return {.distance = make_buffer(buffers.distance, fire.distance),
+          .factor = make_buffer(buffers.factor, fire.factor),
+          .slope = make_buffer(buffers.slope, fire.slope),
+          .intercept = make_buffer(buffers.intercept, fire.intercept),
+          .head_stride = fire.slope.size(1)};
+}
+
 kernels::VariantGradients variant_gradients(const AttentionProgram& program,
                                             const at::Tensor& d_state, GradientBuffers& buffers) {
   if (program.kind == Kind::table) {
@@ -113,12 +110,7 @@ kernels::VariantGradients variant_gradients(const AttentionProgram& program,
                                    program.table.values.size(1)};
   }
   if (program.kind == Kind::fire) {
-    const FireProgram& fire = program.fire;
-    return kernels::FireGradients{.distance = make_buffer(buffers.distance, fire.distance),
-                                  .factor = make_buffer(buffers.factor, fire.factor),
-                                  .slope = make_buffer(buffers.slope, fire.slope),
-                                  .intercept = make_buffer(buffers.intercept, fire.intercept),
-                                  .head_stride = fire.slope.size(1)};
+    return fire_gradients(program.fire, buffers);
   }
   if (program.kind == Kind::tape) {
     const at::Tensor& q = program.q;
@@ -139,6 +131,7 @@ kernels::VariantGradients variant_gradients(const AttentionProgram& program,
   gradients.b1 = make_buffer(buffers.b1, cape.b1);
   gradients.w2 = make_buffer(buffers.w2, cape.w2);
   gradients.b2 = make_buffer(buffers.b2, cape.b2);
+  if (program.fire.slope.defined()) gradients.fire = fire_gradients(program.fire, buffers);
   return gradients;
 }
 
@@ -328,16 +321,25 @@ KernelInputs::KernelInputs(const AttentionProgram& program, const at::Tensor& v)
         keep(state.expand({inputs_.shape.batch, inputs_.shape.heads, -1, -1}));
     inputs_.variant = kernels::TapeVariant{input_tensor(values), values.size(-1)};
   } else if (program.kind == Kind::cape) {
-    inputs_.variant = cape_variant(program.cape);
+    inputs_.variant = cape_variant(program);
   } else if (program.kind == Kind::fire) {
-    const FireProgram& fire = program.fire;
-    inputs_.variant =
-        fire_variant({keep(fire.distance), keep(fire.factor), keep(fire.knots),
-                      keep(fire.slope.contiguous()), keep(fire.intercept.contiguous())});
+    inputs_.variant = fire_variant(program.fire);
   }
 }
 
-kernels::CapeVariant KernelInputs::cape_variant(const CapeProgram& cape) {
+kernels::FireVariant KernelInputs::fire_variant(const FireProgram& fire) {
+  return {.distance = keep(fire.distance).const_data_ptr<float>(),
+          .length = fire.distance.size(0),
+          .factor = keep(fire.factor).const_data_ptr<float>(),
+          .knots = keep(fire.knots).const_data_ptr<float>(),
+          .segments = fire.slope.size(1),
+          .slope = keep(fire.slope.contiguous()).const_data_ptr<float>(),
+          .intercept = keep(fire.intercept.contiguous()).const_data_ptr<float>(),
+          .head_stride = fire.slope.size(1)};
+}
+
+kernels::CapeVariant KernelInputs::cape_variant(const AttentionProgram& program) {
+  const CapeProgram& cape = program.cape;
   kernels::CapeVariant variant;
   variant.form = cape_form(cape.form);
   if (cape.values.defined()) {
@@ -351,6 +353,7 @@ kernels::CapeVariant KernelInputs::cape_variant(const CapeProgram& cape) {
   variant.b1 = keep(cape.b1.contiguous()).const_data_ptr<float>();
   variant.w2 = keep(cape.w2.contiguous()).const_data_ptr<float>();
   variant.b2 = keep(cape.b2.contiguous()).const_data_ptr<float>();
+  if (program.fire.slope.defined()) variant.fire = fire_variant(program.fire);
   return variant;
 }
 

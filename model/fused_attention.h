@@ -60,7 +60,8 @@ class KernelInputs {
   const kernels::AttentionInputs& inputs() const { return inputs_; }
 
  private:
-  kernels::CapeVariant cape_variant(const CapeProgram& cape);
+  kernels::FireVariant fire_variant(const FireProgram& fire);
+  kernels::CapeVariant cape_variant(const AttentionProgram& program);
   at::Tensor keep(const at::Tensor& tensor);
 
   std::vector<at::Tensor> kept_;

@@ -332,7 +332,8 @@ ScoreParts plain_pair_scores(const AttentionProgram& program, const at::Tensor& 
   ScoreParts parts;
   parts.content = of_head(content_scores(program, pairs(program.q_plain, program.k_plain)));
   at::Tensor score;
-  if (program.kind == Kind::fire) {  // reads ids and nothing else, so that each pair is a region
+  // Fire, and cape over it, read ids and content alone, so that each pair is a region.
+  if (program.term.score && program.kind != Kind::term) {
     const Operands x = pairs(program.q, program.k);
     score = of_head(program.term.score(
         {products(x.q, x.k) * program.scale, query_id.view({-1, 1, 1}), key_id.view({-1, 1, 1})}));
@@ -379,7 +380,7 @@ AttentionBlock plain_block(const AttentionProgram& program, const at::Tensor& v,
 std::int64_t plain_block_rows(const AttentionProgram& program) {
   // Scores of a block and what is made of them: about eight arrays, cape's hidden layer far more.
   std::int64_t arrays = 8 * program.q.size(0) * program.q.size(1);
-  if (program.kind == Kind::cape) {
+  if (program.kind == Kind::cape && !program.term.score) {
     arrays += program.q.size(0) * (4 * program.q.size(1) + 3 * program.cape.w1.size(0));
   }
   if (program.term.score) arrays += program.q.size(0) * program.term.arrays;

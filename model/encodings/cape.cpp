@@ -81,10 +81,15 @@ struct CapeTerm {
   Parameters layer;
   bool conv = false, causal = true;
 
+  CapeProgram in_dtype(at::ScalarType dtype) const {
+    return {cape.form,        {}, cape.w1.to(dtype), cape.b1.to(dtype), cape.w2.to(dtype),
+            cape.b2.to(dtype)};
+  }
+
   at::Tensor operator()(const TermRegion& region) const {
     const at::Tensor& content = region.content;
     const at::Tensor bias = base->bias(layer, region);
-    if (!conv) return cape_scores(cape, content, bias);
+    if (!conv) return cape_scores(in_dtype(content.scalar_type()), content, bias);
     at::Tensor both = at::cat({content, bias.expand_as(content)}, 1);
     if (causal) {
       const at::Tensor row =
@@ -170,10 +175,16 @@ class Cape final : public Encoding {
     program.kind = AttentionProgram::Kind::cape;
     program.cape = cape;
     if (!base_) return program;
-    // FIRE's is one by distance within its threshold alone.
     const AttentionProgram base = base_->program(layer, q, k, state);
-    if (base.kind != AttentionProgram::Kind::table) return as_term(program, cape, layer);
-    program.cape.values = base.table.values;
+    if (base.kind == AttentionProgram::Kind::table) {
+      program.cape.values = base.table.values;
+      return program;
+    }
+    // FIRE's is one by distance within its threshold alone; past it the kernel reads its pieces.
+    program = as_term(program, cape, layer);
+    if (base.kind != AttentionProgram::Kind::fire) return program;
+    program.kind = AttentionProgram::Kind::cape;
+    program.fire = base.fire;
     return program;
   }
 
@@ -185,7 +196,8 @@ class Cape final : public Encoding {
     const char* name = "correction of the scores";
     const double macs = (reads_both() ? 3 : 2) * s.heads * number("hidden") * (conv_ ? 3 : 1);
     std::vector<EncodingCost> costs;
-    if (conv_ || (on_fire() && s.tokens * step_ > number("base_threshold"))) {
+    const bool past = on_fire() && s.tokens * step_ > number("base_threshold");
+    if (conv_ || (past && !causal_)) {
       // By tensor operations, and the base with it.
       if (on_fire()) {
         costs.push_back(pair_cost("network of the bias", s, number("base_hidden") * (1 + s.heads)));
@@ -193,12 +205,21 @@ class Cape final : public Encoding {
       costs.push_back(pair_cost(name, s, macs));
     } else {
       if (on_fire()) costs = base_->cost(s);
+      if (past) costs[0].executed_macs = pieces_cost(s);
       costs.push_back({name, s.layers * macs * s.all_pairs, s.layers * macs * s.seen_pairs, 0, 0});
     }
     return costs;
   }
 
  private:
+  // Of FIRE's pieces, at most one a unit and one more: made once with their sums over the heads for
+  // each unit of the correction, and read by a multiply-add for each of both at a pair.
+  double pieces_cost(const CostSizes& s) const {
+    const double fire = number("base_hidden"), units = number("hidden");
+    const double pieces = 2 * (fire + 1) * s.heads * (fire + units);
+    return s.layers * (pieces + (units + s.heads) * s.seen_pairs);
+  }
+
   bool on_fire() const { return base_ && text("base") == "fire"; }
 
   AttentionProgram as_term(AttentionProgram program, const CapeProgram& cape,

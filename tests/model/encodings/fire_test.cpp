@@ -1,5 +1,5 @@
-// FIRE past its threshold: the pieces of its network in the fused kernel against the network
-// itself.
+// FIRE past its threshold, by itself and under CAPE: the pieces of its network in the fused kernel
+// against the network itself.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
@@ -19,12 +19,24 @@ namespace {
 
 using Kind = AttentionProgram::Kind;
 
-constexpr std::int64_t kHeads = 4, kKvHeads = 2, kDim = 16, kHidden = 12;
+constexpr std::int64_t kHeads = 4, kKvHeads = 2, kDim = 16, kHidden = 12, kUnits = 7;
 
 // A threshold of 40 * 1.25 = 50 places.
 ModelConfig fire_config(const std::string& activation = "relu") {
   ModelConfig config = layer_config(
       "fire", {{"hidden", kHidden}, {"threshold", 40.0}, {"activation", activation}}, kHeads, kDim);
+  config.kv_heads = kKvHeads;
+  return config;
+}
+
+ModelConfig cape_config(const std::string& form) {
+  ModelConfig config = layer_config("cape",
+                                    {{"form", form},
+                                     {"hidden", kUnits},
+                                     {"base", "fire"},
+                                     {"base_hidden", kHidden},
+                                     {"base_threshold", 40.0}},
+                                    kHeads, kDim);
   config.kv_heads = kKvHeads;
   return config;
 }
@@ -47,6 +59,19 @@ Parameters fire_parameters(at::ScalarType dtype) {
   return layer;
 }
 
+// The same with those of CAPE's correction where `config` has one.
+Parameters parameters_of(const ModelConfig& config, at::ScalarType dtype) {
+  Parameters layer = fire_parameters(dtype);
+  for (const ParameterSpec& spec : make_encoding(config)->parameters()) {
+    if (spec.name.rfind("mlp.", 0) != 0) continue;
+    layer[spec.name] = (at::randn(spec.shape, at::kDouble) * 0.5).to(dtype);
+  }
+  return layer;
+}
+
+// The first length at which a query is past the threshold has one token more.
+constexpr std::int64_t kLastWithin = 50;
+
 struct Inputs {
   Parameters layer;
   at::Tensor q, k, v;
@@ -58,8 +83,8 @@ struct Inputs {
   }
 };
 
-Inputs random_inputs(std::int64_t length, at::ScalarType dtype) {
-  Inputs inputs{fire_parameters(dtype), {}, {}, {}};
+Inputs random_inputs(const ModelConfig& config, std::int64_t length, at::ScalarType dtype) {
+  Inputs inputs{parameters_of(config, dtype), {}, {}, {}};
   at::manual_seed(9);
   inputs.q = at::randn({2, kHeads, length, kDim}, at::kDouble).to(dtype);
   inputs.k = at::randn({2, kKvHeads, length, kDim}, at::kDouble).to(dtype);
@@ -76,10 +101,10 @@ AttentionProgram program_of(const ModelConfig& config, const Inputs& inputs,
 // The output, and the gradients of its weighted sum: q, k, v, then the parameters by name.
 std::vector<at::Tensor> run(const ModelConfig& config, std::int64_t length, at::ScalarType dtype,
                             Backend backend, std::int64_t window) {
-  Inputs inputs = random_inputs(length, dtype);
+  Inputs inputs = random_inputs(config, length, dtype);
   for (at::Tensor* tensor : inputs.all()) tensor->requires_grad_();
   AttentionProgram program = program_of(config, inputs);
-  EXPECT_EQ(program.kind, Kind::fire);
+  EXPECT_EQ(program.fire.slope.defined(), length > kLastWithin);
   program.window = window;
   const AttentionResult result = attention(program, inputs.v, {.backend = backend});
   EXPECT_EQ(result.kernel, backend == Backend::fused ? fused_kernel_name() : "plain");
@@ -90,37 +115,51 @@ std::vector<at::Tensor> run(const ModelConfig& config, std::int64_t length, at::
   return results;
 }
 
+void expect_near(const ModelConfig& config, std::int64_t length, std::int64_t window) {
+  SCOPED_TRACE(config.encoding.options.dump() + " " + std::to_string(length) + " " +
+               std::to_string(window));
+  const auto exact = run(config, length, at::kDouble, Backend::plain, window);
+  const auto plain = run(config, length, at::kFloat, Backend::plain, window);
+  const auto fused = run(config, length, at::kFloat, Backend::fused, window);
+  ASSERT_EQ(exact.size(), 4 + parameters_of(config, at::kFloat).size());
+  for (std::size_t n = 0; n < exact.size(); ++n) {
+    ASSERT_EQ(exact[n].defined(), fused[n].defined()) << n;
+    if (!exact[n].defined()) continue;
+    // The last bias moves all scores of a row alike: its gradient is 0 but for the rounding of
+    // terms of order one.
+    const double scale = std::max(1.0, exact[n].abs().max().item<double>());
+    const auto error = [&](const at::Tensor& ours) {
+      return (ours.to(at::kDouble) - exact[n]).abs().max().item<double>() / scale;
+    };
+    // Weights from a float32 log-sum-exp of about 5, and sums of up to 90,000 of them.
+    EXPECT_LE(error(fused[n]), 2 * error(plain[n]) + 2e-5) << n;
+  }
+}
+
 TEST(FirePastItsThreshold, IsAsNearToFloat64AsPlainWithAllGradients) {
-  const std::vector<std::string> names = {"out", "q", "k", "v"};
-  for (const std::string activation : {"relu", "leaky_relu"}) {
-    const ModelConfig config = fire_config(activation);
+  for (const char* activation : {"relu", "leaky_relu"}) {
     for (const std::int64_t length : {52, 129, 300}) {
       for (const std::int64_t window : {0, 70}) {
-        SCOPED_TRACE(activation + " " + std::to_string(length) + " " + std::to_string(window));
-        const auto exact = run(config, length, at::kDouble, Backend::plain, window);
-        const auto plain = run(config, length, at::kFloat, Backend::plain, window);
-        const auto fused = run(config, length, at::kFloat, Backend::fused, window);
-        ASSERT_EQ(exact.size(), 4 + fire_parameters(at::kFloat).size());
-        for (std::size_t n = 0; n < exact.size(); ++n) {
-          ASSERT_TRUE(exact[n].defined() && fused[n].defined()) << n;
-          // The last bias moves all scores of a row alike: its gradient is 0 but for the rounding
-          // of terms of order one.
-          const double scale = std::max(1.0, exact[n].abs().max().item<double>());
-          const auto error = [&](const at::Tensor& ours) {
-            return (ours.to(at::kDouble) - exact[n]).abs().max().item<double>() / scale;
-          };
-          // Weights from a float32 log-sum-exp of about 5, and sums of up to 90,000 of them.
-          EXPECT_LE(error(fused[n]), 2 * error(plain[n]) + 2e-5) << n;
-        }
+        expect_near(fire_config(activation), length, window);
       }
     }
+  }
+}
+
+TEST(CapeOverFire, IsAsNearToFloat64AsPlainWithAllGradients) {
+  for (const char* form : {"concat_residual", "concat", "add_residual"}) {
+    // Below the threshold, at it, and past it.
+    for (const std::int64_t length : {kLastWithin - 10, kLastWithin, kLastWithin + 1}) {
+      expect_near(cape_config(form), length, 0);
+    }
+    expect_near(cape_config(form), 150, 70);
   }
 }
 
 // What the kernel is given, put together again: float32 numbers of a float64 network.
 TEST(FirePastItsThreshold, HasThePiecesOfTheNetwork) {
   for (const std::string activation : {"relu", "leaky_relu"}) {
-    const Inputs inputs = random_inputs(90, at::kDouble);
+    const Inputs inputs = random_inputs(fire_config(), 90, at::kDouble);
     for (const std::int64_t shift : {0, 37}) {
       const AttentionProgram program = program_of(fire_config(activation), inputs, shift);
       ASSERT_EQ(program.kind, Kind::fire);
@@ -148,26 +187,40 @@ TEST(FirePastItsThreshold, HasThePiecesOfTheNetwork) {
 
 TEST(FirePastItsThreshold, GivesSinglePairsAsItGivesRegions) {
   const at::NoGradGuard no_grad;
-  const AttentionProgram program = program_of(fire_config(), random_inputs(70, at::kDouble), 11);
-  const at::Tensor all = plain_scores(program, {0, kHeads}, {0, 70}, {0, 70});
-  const auto some = [](std::int64_t high) { return at::randint(high, {200}, at::kLong); };
-  const at::Tensor batch = some(2), head = some(kHeads), row = some(70), column = some(70);
-  const at::Tensor pairs = plain_pair_scores(program, batch, head, row, column).score;
-  const at::Tensor want = all.index({batch, head, row, column});
-  EXPECT_TRUE(pairs.isfinite().equal(want.isfinite()));
-  EXPECT_LT(relative_error(pairs.nan_to_num(0, 0, 0), want.nan_to_num(0, 0, 0)), 1e-12);
+  for (const ModelConfig& config : {fire_config(), cape_config("concat_residual")}) {
+    const AttentionProgram program = program_of(config, random_inputs(config, 70, at::kDouble), 11);
+    const at::Tensor all = plain_scores(program, {0, kHeads}, {0, 70}, {0, 70});
+    const auto some = [](std::int64_t high) { return at::randint(high, {200}, at::kLong); };
+    const at::Tensor batch = some(2), head = some(kHeads), row = some(70), column = some(70);
+    const at::Tensor pairs = plain_pair_scores(program, batch, head, row, column).score;
+    const at::Tensor want = all.index({batch, head, row, column});
+    EXPECT_TRUE(pairs.isfinite().equal(want.isfinite()));
+    EXPECT_LT(relative_error(pairs.nan_to_num(0, 0, 0), want.nan_to_num(0, 0, 0)), 1e-12);
+  }
 }
 
 TEST(FirePastItsThreshold, SaysWhatHasNoFusedForm) {
-  Inputs inputs = random_inputs(70, at::kFloat);
-  AttentionProgram program = program_of(fire_config(), inputs);
-  EXPECT_EQ(fused_obstacle(program, inputs.v), "");
-  program.causal = false;
+  for (const ModelConfig& config : {fire_config(), cape_config("concat_residual")}) {
+    const Inputs inputs = random_inputs(config, 70, at::kFloat);
+    AttentionProgram program = program_of(config, inputs);
+    EXPECT_EQ(fused_obstacle(program, inputs.v), "");
+    program.causal = false;
+    EXPECT_EQ(fused_obstacle(program, inputs.v),
+              "fire past its threshold has no fused form without a causal mask");
+    const PositionState given{{70, 0, at::arange(70, at::kLong) * 2}, {}};
+    program = make_encoding(config)->program(inputs.layer, inputs.q, inputs.k, given);
+    EXPECT_EQ(fused_obstacle(program, inputs.v), "given position ids have no fused form with term");
+  }
+}
+
+TEST(CapeOverFire, HasNoFusedFormOfMorePiecesThanTheKernelKeeps) {
+  const Inputs inputs = random_inputs(cape_config("concat"), 70, at::kFloat);
+  AttentionProgram program = program_of(cape_config("concat"), inputs);
+  program.fire.slope = at::zeros({1, 23'832}).expand({kHeads, -1});  // times 11 rows: 2^18 and 8
   EXPECT_EQ(fused_obstacle(program, inputs.v),
-            "fire past its threshold has no fused form without a causal mask");
-  const PositionState given{{70, 0, at::arange(70, at::kLong) * 2}, {}};
-  program = make_encoding(fire_config())->program(inputs.layer, inputs.q, inputs.k, given);
-  EXPECT_EQ(fused_obstacle(program, inputs.v), "given position ids have no fused form with term");
+            "a correction of 7 hidden units of a bias of 23832 pieces has no fused form");
+  program.fire.slope = at::zeros({1, 23'831}).expand({kHeads, -1});
+  EXPECT_EQ(fused_obstacle(program, inputs.v), "");
 }
 
 }  // namespace
