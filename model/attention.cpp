@@ -47,12 +47,19 @@ std::string fused_obstacle(const AttentionProgram& program, const at::Tensor& v)
   if (program.fire.slope.defined() && !program.causal) {
     return "fire past its threshold has no fused form without a causal mask";
   }
-  if (program.kind == AttentionProgram::Kind::cape && program.fire.slope.defined()) {
+  const bool cape = program.kind == AttentionProgram::Kind::cape;
+  if (cape && program.cape.w1.size(0) > 1024) {
+    return "a correction of more than 1024 hidden units has no fused form";
+  }
+  if (cape && program.fire.slope.defined()) {
     const std::int64_t units = program.cape.w1.size(0), pieces = program.fire.slope.size(1);
     if ((units + program.q.size(1)) * pieces > kernels::kCapePieces) {
       return "a correction of " + std::to_string(units) + " hidden units of a bias of " +
              std::to_string(pieces) + " pieces has no fused form";
     }
+  }
+  if (program.q.size(-1) > 512 || v.size(-1) > 512) {
+    return "a head of more than 512 channels has no fused form";
   }
   if (program.kind == AttentionProgram::Kind::tape && program.tape.state.size(-1) > 512) {
     return "a position state of more than 512 numbers a head has no fused form";

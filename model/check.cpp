@@ -176,14 +176,19 @@ class Checker {
     }
   }
 
-  // (B, N), true for tokens that see padding alone: what a model makes of them is nobody's text,
-  // and implementations differ. Undefined where there are none.
+  // (B, N), true for tokens that see padding alone, of their own document: what a model makes of
+  // them is nobody's text, and implementations differ. Undefined where there are none.
   static at::Tensor blind_tokens(const ModelConfig& config, const ForwardOptions& options) {
     if (!options.key_mask.defined() || !config.attention.causal || config.encoder_layers > 0 ||
         config.attention.padding != "hidden") {
       return {};
     }
-    const at::Tensor blind = options.key_mask.ne(0).cumsum(1).eq(0);
+    at::Tensor seen = options.key_mask.ne(0).unsqueeze(1);
+    if (options.document_ids.defined()) {
+      seen = seen & options.document_ids.unsqueeze(2).eq(options.document_ids.unsqueeze(1));
+    }
+    const std::int64_t length = options.key_mask.size(1);
+    const at::Tensor blind = seen.expand({-1, length, -1}).tril().any(-1).logical_not();
     return blind.any().item<bool>() ? blind : at::Tensor();
   }
 

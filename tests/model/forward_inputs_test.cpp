@@ -144,18 +144,28 @@ TEST_F(ForwardInputs, ChecksLeaveOutTokensThatSeePaddingAlone) {
   const at::Tensor ids = random_ids(1, 9, model->config().vocab_size);
   at::Tensor mask = at::ones({1, 9}, at::kLong);
   mask.slice(1, 0, 3).zero_();
-  at::Tensor logits = model->decoder.forward(ids, {.key_mask = mask});
+  mask[0][5] = 0;
+  // The sixth token is the first of its document.
+  const at::Tensor documents = at::arange(9, at::kLong).ge(5).to(at::kLong).unsqueeze(0);
+  at::Tensor logits = model->decoder.forward(ids, {.key_mask = mask, .document_ids = documents});
   const std::filesystem::path file = folder_.path() / "reference.safetensors";
   const auto passes = [&] {
     write_tensors(formats::real_file_system(), file,
-                  {{"input_ids", ids}, {"attention_mask", mask}, {"logits", logits}});
+                  {{"input_ids", ids},
+                   {"attention_mask", mask},
+                   {"document_ids", documents},
+                   {"logits", logits}});
     return check_against(llama, file).passed;
   };
   EXPECT_TRUE(passes());
   logits.slice(1, 0, 3).fill_(7);
+  logits[0][5].fill_(7);
   EXPECT_TRUE(passes());
-  logits[0][3][0] += 1;
-  EXPECT_FALSE(passes());
+  for (const std::int64_t token : {3, 4, 6}) {
+    logits[0][token][0] += 1;
+    EXPECT_FALSE(passes()) << token;
+    logits[0][token][0] -= 1;
+  }
 }
 
 }  // namespace

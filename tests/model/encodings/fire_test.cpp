@@ -213,6 +213,22 @@ TEST(FirePastItsThreshold, SaysWhatHasNoFusedForm) {
   }
 }
 
+// What the kernels refuse has to run plain.
+TEST(CapeOverFire, HasNoFusedFormOfMoreUnitsOrChannelsThanTheKernelsTake) {
+  const Inputs inputs = random_inputs(cape_config("concat"), 20, at::kFloat);
+  AttentionProgram program = program_of(cape_config("concat"), inputs);
+  const at::Tensor w1 = program.cape.w1;
+  program.cape.w1 = w1.new_zeros({1024, w1.size(1)});
+  EXPECT_EQ(fused_obstacle(program, inputs.v), "");
+  program.cape.w1 = w1.new_zeros({1025, w1.size(1)});
+  EXPECT_EQ(fused_obstacle(program, inputs.v),
+            "a correction of more than 1024 hidden units has no fused form");
+  program.cape.w1 = w1;
+  program.q = program.q.new_zeros({2, kHeads, 20, 513});
+  EXPECT_EQ(fused_obstacle(program, inputs.v),
+            "a head of more than 512 channels has no fused form");
+}
+
 TEST(CapeOverFire, HasNoFusedFormOfMorePiecesThanTheKernelKeeps) {
   const Inputs inputs = random_inputs(cape_config("concat"), 70, at::kFloat);
   AttentionProgram program = program_of(cape_config("concat"), inputs);
