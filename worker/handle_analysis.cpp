@@ -105,8 +105,8 @@ Reply heads(const json& params, RequestContext& context) {
   const Passes passes = passes_of(model, texts, params, context);
   analysis::HeadsOutput out = analysis::analyse_heads(passes, options, context);
   texts.add_note(out.result.provenance.note);
-  out.result.provenance = provenance_of("heads", params, context, {model}, &texts,
-                                        passes[0]->kernel());
+  out.result.provenance =
+      provenance_of("heads", params, context, {model}, &texts, passes[0]->kernel());
   return reply_of(out.result, std::move(out.tensors));
 }
 
@@ -149,8 +149,8 @@ Reply patterns(const json& params, RequestContext& context) {
   }
   const Passes passes = passes_of(model, texts, params, context);
   analysis::PatternsOutput out = analysis::analyse_patterns(passes, options, context);
-  out.result.provenance = provenance_of("patterns", params, context, {model}, &texts,
-                                        passes[0]->kernel());
+  out.result.provenance =
+      provenance_of("patterns", params, context, {model}, &texts, passes[0]->kernel());
   return reply_of(out.result, std::move(out.tensors));
 }
 
@@ -358,8 +358,8 @@ Reply compare(const json& params, RequestContext& context) {
   protocol::CompareResult result =
       analysis::analyse_compare(passes, passes_of(b.model, b.texts, b.params, context), context);
   a.texts.add_note(result.provenance.note);
-  result.provenance = provenance_of("compare", both, context, {a.model, b.model}, &a.texts,
-                                    passes[0]->kernel());
+  result.provenance =
+      provenance_of("compare", both, context, {a.model, b.model}, &a.texts, passes[0]->kernel());
   return reply_of(result);
 }
 

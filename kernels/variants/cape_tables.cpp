@@ -108,7 +108,8 @@ void first_layer_gradients(const CapeVariant& cape, std::int64_t heads, const Di
   }
 }
 
-/// What is added to the content score besides the network's output: d b2, and what reaches the bias.
+/// What is added to the content score besides the network's output: d b2, and what reaches the
+/// bias.
 void base_gradients(const CapeVariant& cape, std::int64_t heads, const DistanceRange& range,
                     const CapeSums& sums, std::vector<double>& d_b2,
                     std::vector<double>& d_values) {

@@ -191,8 +191,8 @@ TEST_F(CudaBackend, LeavesContentScoresAndTopKeysToAnotherPass) {
   const at::NoGradGuard no_grad;
   const auto layer =
       first_layer(*tiny_model({"alibi", "alibi", Json::object()}, at::kBFloat16), 40);
-  for (const ProbeRequest& request :
-       {ProbeRequest{.bucket_edges = {0, 1, 8, 40}, .content = true}, ProbeRequest{.top_keys = 3}}) {
+  for (const ProbeRequest& request : {ProbeRequest{.bucket_edges = {0, 1, 8, 40}, .content = true},
+                                      ProbeRequest{.top_keys = 3}}) {
     const AttentionResult cuda =
         attention(layer->program(), layer->v(),
                   {.backend = Backend::cuda_unverified, .want_lse = true, .probes = &request});
