@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "model/attention.h"
+#include "model/fused_attention.h"
 
 namespace phasescope::worker {
 namespace {
@@ -86,7 +87,8 @@ RivalInfo three_calls_rival(const Sdpa& sdpa) {
 RivalInfo eager_rival(double backward_maps) {
   return {"eager tensor operations",
           [](const KernelProblem& p) -> std::vector<Tensor> {
-            return {model::attention(p.program, p.v, {.backend = model::Backend::plain}).out};
+            const auto program = model::in_dtype(p.program, p.v.scalar_type());
+            return {model::attention(program, p.v, {.backend = model::Backend::plain}).out};
           },
           0, backward_maps};
 }
