@@ -31,8 +31,8 @@ speed* are given for both, wall time first. GFLOP/s counts the products of plain
 measured in the same run, by processor time. MB is what a call holds at its peak above what was there
 before, its results among it. *Probes: all* are entropy, largest score and its key, largest weight,
 weight on key 0 and within three windows, mean distance, and by distance the number of pairs and the
-sums of weights, scores and squared scores. On a GPU a time is that of 20 calls one after the other, without what
-crosses to it, there is no processor time, and the peak is that of a large matrix product.
+sums of weights, scores and squared scores. On a GPU a time is that of 20 calls one after the other,
+without what crosses to it, there is no processor time, and the peak is that of a large matrix product.
 )";
 
 std::string number(double value) { return std::isnan(value) ? "-" : widgets::short_number(value); }
