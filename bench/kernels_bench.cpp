@@ -1,7 +1,7 @@
-// The CPU attention: every variant against our own plain, probes against none, and the share of the
-// multiply-add peak measured in the same run. Medians of interleaved runs, one process, random
-// data. PyTorch's attention is the worker's rival (`phasescope bench kernels`); this program has no
-// torch.
+// The CPU attention: every variant against our own plain, probes against none, 16-bit storage
+// against float32, and the share of the multiply-add peak measured in the same run. Medians of
+// interleaved runs, one process, random data. PyTorch's attention is the worker's rival
+// (`phasescope bench kernels`); this program has no torch.
 //
 //   kernels_bench [tokens] [head_dim] [heads] [rounds]     (defaults 2048 64 4 7)
 
@@ -14,9 +14,11 @@
 #include <functional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/attention.h"
+#include "kernels/cpu/storage.h"
 #include "kernels/fma_peak.h"
 
 namespace {
@@ -64,9 +66,52 @@ struct Data {
     return values;
   }
 
-  template <typename T>
-  Tensor4<T> tensor(T* data, std::int64_t dim) const {
+  InputTensor tensor(const float* data, std::int64_t dim) const {
     return {data, h * n * dim, n * dim, dim};
+  }
+  OutputTensor tensor(float* data, std::int64_t dim) const {
+    return {data, h * n * dim, n * dim, dim};
+  }
+
+  /// The tensors of one call that grow with the text, in 16 bits. Random bits would be NaNs.
+  struct Narrow {
+    std::vector<std::uint16_t> q, k, v, d_out, out, dq, dk, dv;
+  };
+  Narrow& narrow(Storage storage) {
+    Narrow& numbers = storage == Storage::bfloat16 ? bfloats : halves;
+    if (!numbers.q.empty()) return numbers;
+    const auto round = [&](const std::vector<float>& from) {
+      std::vector<std::uint16_t> bits(from.size());
+      write_numbers(storage, from.data(), static_cast<std::int64_t>(from.size()), bits.data());
+      return bits;
+    };
+    numbers = {round(q), round(k), round(v), round(d_out), round(out), {}, {}, {}};
+    numbers.dq = numbers.dk = numbers.dv = numbers.q;
+    return numbers;
+  }
+
+  void run_narrow(Storage storage, const Variant& variant, bool with_backward) {
+    Narrow& numbers = narrow(storage);
+    const auto put = [&](auto& tensor, std::vector<std::uint16_t>& bits) {
+      tensor.data = bits.data();
+      tensor.storage = storage;
+    };
+    AttentionInputs in = inputs(variant);
+    put(in.q, numbers.q);
+    put(in.k, numbers.k);
+    put(in.v, numbers.v);
+    ForwardOutputs o = outputs();
+    put(o.out, numbers.out);
+    attention_forward(in, o);
+    if (!with_backward) return;
+    SavedForward s = saved();
+    put(s.out, numbers.out);
+    put(s.d_out, numbers.d_out);
+    Gradients g = gradients({});
+    put(g.dq, numbers.dq);
+    put(g.dk, numbers.dk);
+    put(g.dv, numbers.dv);
+    attention_backward(in, s, g);
   }
 
   AttentionInputs inputs(const Variant& variant) const {
@@ -152,6 +197,7 @@ struct Data {
   std::vector<std::int64_t> edges, bucket_pairs;
   std::vector<double> bucket_weight, bucket_score, bucket_square, bucket_content;
   std::vector<double> bucket_content_square;
+  Narrow bfloats, halves;
   std::vector<float> dq, dk, dv, d_state, d_table, d_w1, d_b1, d_w2, d_b2;
 };
 
@@ -182,7 +228,7 @@ std::vector<Entry> entries(Data& data) {
       {"plain", PlainVariant{}},
       {"table", TableVariant{data.table.data(), n, n, 0}},
       {"tapa", TapaVariant{d / 2, half, half, TapaPhase::quadratic, data.power.data(), n}},
-      {"tape", TapeVariant{data.tensor<const float>(data.state.data(), d / 2), d / 2}},
+      {"tape", TapeVariant{data.tensor(std::as_const(data.state).data(), d / 2), d / 2}},
       {"cape", CapeVariant{CapeForm::concat_residual, data.table.data(), n, n, 32, data.w1.data(),
                            data.b1.data(), data.w2.data(), data.b2.data()}}};
   const std::vector<VariantGradients> gradients{
@@ -211,6 +257,21 @@ std::vector<Entry> entries(Data& data) {
                     "plain backward",
                     forward * 3.5,
                     {}});
+  }
+  for (const auto& [name, storage] :
+       {std::pair{"bfloat16", Storage::bfloat16}, std::pair{"float16", Storage::float16}}) {
+    for (const std::size_t v : {std::size_t{0}, variants.size() - 1}) {
+      const auto& [variant_name, variant] = variants[v];
+      for (const bool backward : {false, true}) {
+        const std::string base = variant_name + (backward ? " backward" : "");
+        list.push_back(
+            {base + ", " + name,
+             [&data, storage, variant, backward] { data.run_narrow(storage, variant, backward); },
+             base,
+             forward * (backward ? 3.5 : 1),
+             {}});
+      }
+    }
   }
   // Probes of a variant, `wanted` of them.
   const auto probes = [&](std::size_t v, const std::string& name, const auto& wanted) {
@@ -266,12 +327,12 @@ int main(int argc, char** argv) {
       "interleaved runs of processor time; multiply-add peak of a core %.1f GFLOP/s\n",
       attention_target(), static_cast<long>(data.n), static_cast<long>(data.d),
       static_cast<long>(data.h), rounds, peak * 1e-9);
-  std::printf("%-20s %10s %10s %8s %10s\n", "", "ms", "GFLOP/s", "of peak", "over base");
+  std::printf("%-24s %10s %10s %8s %10s\n", "", "ms", "GFLOP/s", "of peak", "over base");
   for (const Entry& entry : list) {
     const auto base = std::find_if(list.begin(), list.end(),
                                    [&](const Entry& e) { return e.name == entry.base; });
     const double seconds = median(entry.seconds);
-    std::printf("%-20s %10.3f %10.1f %7.0f%% %10.2f\n", entry.name.c_str(), seconds * 1e3,
+    std::printf("%-24s %10.3f %10.1f %7.0f%% %10.2f\n", entry.name.c_str(), seconds * 1e3,
                 entry.flops / seconds * 1e-9, 100 * entry.flops / seconds / peak,
                 seconds / median(base->seconds));
   }

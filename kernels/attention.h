@@ -1,6 +1,7 @@
 #pragma once
 // The streaming attention of Phasescope on the CPU: one forward, one backward, and reading a region
-// of the map, for every variant. Float32 arithmetic; no array of queries x keys ever exists.
+// of the map, for every variant. Float32 arithmetic on float32 or 16-bit tensors; no array of
+// queries x keys ever exists, nor a float32 copy of a 16-bit tensor.
 //
 // Sections: tensors, shape, variants, probes, forward, backward, regions of the map.
 //
@@ -18,17 +19,22 @@ namespace phasescope::kernels {
 
 // ---- Tensors -----------------------------------------------------------------------------------
 
+/// How the numbers of a tensor are stored: IEEE 754 binary32, its upper half, or binary16.
+enum class Storage : std::uint8_t { float32, bfloat16, float16 };
+
 /// A (B, H, N, d) tensor owned by the caller: strides in elements, channels contiguous (stride 1).
-/// A stride may be 0 (broadcast) for inputs.
-template <typename T>
+/// A stride may be 0 (broadcast) for inputs. Tensors of one call may be stored differently; results
+/// are computed in float32 and rounded to nearest even once, when they are stored.
+template <typename Void>
 struct Tensor4 {
-  T* data = nullptr;
+  Void* data = nullptr;
   std::int64_t batch = 0;
   std::int64_t head = 0;
   std::int64_t row = 0;
+  Storage storage = Storage::float32;
 };
-using InputTensor = Tensor4<const float>;
-using OutputTensor = Tensor4<float>;
+using InputTensor = Tensor4<const void>;
+using OutputTensor = Tensor4<void>;
 
 // ---- Shape -------------------------------------------------------------------------------------
 

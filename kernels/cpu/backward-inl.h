@@ -1,7 +1,9 @@
 // The backward pass of variants whose heads stand alone. Weights are computed again from the saved
 // log-sum-exp. A work item is a share (chunk) of the queries of one key/value head and its group;
 // it walks 192 queries x 128 keys at a time: p and d s of the block, then dq (lanes are queries),
-// dk and dv (lanes are channels). Sums start at 0 for every block and are added to memory once.
+// dk and dv (lanes are channels). Sums start at 0 for every block and are added to memory once, in
+// float32 whatever the tensors have: 16-bit rows are widened where they are packed (queries) and a
+// block at a time (keys and values), and gradients rounded where they are written.
 #if defined(PHASESCOPE_CPU_BACKWARD_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef PHASESCOPE_CPU_BACKWARD_INL_H
 #undef PHASESCOPE_CPU_BACKWARD_INL_H
@@ -72,14 +74,15 @@ class BackwardPass {
   struct Block {
     std::int64_t batch, head, kv_head, query;
     typename V::Head variant_head;
-    InputTensor k[2], v[2];
+    FloatRows k[2], v[2];  ///< of the block of keys
     std::int64_t dim[2];
+    float* spare;                 ///< a block of keys and values, or rows of queries
     float* q_lanes[kPanels][2];   ///< (dim, kPanel), scaled like the forward pass has them
     float* dq_lanes[kPanels][2];  ///< (dim, kPanel)
     float* d_out_lanes[kPanels][2];
     float* q_rows[2];      ///< (kQueryBlock, padded dim), times the dot's scale
     float* d_out_rows[2];  ///< (kQueryBlock, padded dim)
-    float* lse;            ///< (kQueryBlock), log2 units
+    float* lse;            ///< (kPanels, 2, kPanel), Log2Lse::high and low
     float* row_sum;        ///< (kQueryBlock), sum d_out . out
     float* weights;        ///< (kKeyBlock, kQueryBlock)
     float* d_dots[2];      ///< (kKeyBlock, kQueryBlock)
@@ -99,11 +102,18 @@ class BackwardPass {
   }
 
   std::int64_t buffer_size() const {
-    std::int64_t floats = 2;  // lse, row_sum
-    for (int n = 0; n < V::kDots; ++n) floats += 2 * dots_[n].dim + padded(dots_[n].dim);
-    for (int n = 0; n < V::kValues; ++n) floats += values_[n].dim + padded(values_[n].dim);
+    std::int64_t floats = 3;  // lse, row_sum
+    std::int64_t spare = 0;
+    for (int n = 0; n < V::kDots; ++n) {
+      floats += 2 * dots_[n].dim + padded(dots_[n].dim);
+      spare += dots_[n].dim;
+    }
+    for (int n = 0; n < V::kValues; ++n) {
+      floats += values_[n].dim + padded(values_[n].dim);
+      spare += values_[n].dim;
+    }
     floats += kKeyBlock * (1 + V::kDots);
-    return floats * kQueryBlock + variant_.scratch_size();
+    return floats * kQueryBlock + kKeyBlock * spare + variant_.scratch_size();
   }
 
   void run_item(std::int64_t kv, std::int64_t chunk, float* sums, float* buffer) {
@@ -132,8 +142,6 @@ class BackwardPass {
     };
     for (int n = 0; n < V::kDots; ++n) {
       block.dim[n] = dots_[n].dim;
-      block.k[n] = dots_[n].k;
-      block.k[n].data = row_pointer(dots_[n].k, block.batch, block.kv_head, 0);
       for (int p = 0; p < kPanels; ++p) {
         block.q_lanes[p][n] = take(dots_[n].dim * kPanel);
         block.dq_lanes[p][n] = take(dots_[n].dim * kPanel);
@@ -144,16 +152,17 @@ class BackwardPass {
       sums += shape_.keys * padded(dots_[n].dim);
     }
     for (int n = 0; n < V::kValues; ++n) {
-      block.v[n] = values_[n].v;
-      block.v[n].data = row_pointer(values_[n].v, block.batch, block.kv_head, 0);
       for (int p = 0; p < kPanels; ++p) block.d_out_lanes[p][n] = take(values_[n].dim * kPanel);
       block.d_out_rows[n] = take(kQueryBlock * padded(values_[n].dim));
       block.dv[n] = sums;
       sums += shape_.keys * padded(values_[n].dim);
     }
-    block.lse = take(kQueryBlock);
+    block.lse = take(2 * kQueryBlock);
     block.row_sum = take(kQueryBlock);
     block.weights = take(kQueryBlock * kKeyBlock);
+    block.spare = at;
+    for (int n = 0; n < V::kDots; ++n) take(kKeyBlock * dots_[n].dim);
+    for (int n = 0; n < V::kValues; ++n) take(kKeyBlock * values_[n].dim);
     block.scratch = take(variant_.scratch_size());
   }
 
@@ -168,6 +177,7 @@ class BackwardPass {
     const KeyRange keys = visibility_.keys(block.batch, block.query, last);
     for (std::int64_t key = keys.begin; key < keys.end; key += kKeyBlock) {
       const std::int64_t count = std::min<std::int64_t>(kKeyBlock, keys.end - key);
+      load_keys(block, key, count);
       // Panels first .. end - 1 see keys of the block.
       int first = 0;
       while (first < kPanels && keys_of(block, first).end <= key) ++first;
@@ -180,6 +190,18 @@ class BackwardPass {
     for (int p = 0; p < kPanels; ++p) write_queries(block, p);
   }
 
+  /// The keys and values of a block.
+  void load_keys(Block& block, std::int64_t key, std::int64_t count) const {
+    float* spare = block.spare;
+    const auto load = [&](const InputTensor& tensor, std::int64_t dim) {
+      float* to = spare;
+      spare += kKeyBlock * dim;
+      return float_rows(tensor, block.batch, block.kv_head, key, count, dim, to);
+    };
+    for (int n = 0; n < V::kDots; ++n) block.k[n] = load(dots_[n].k, dots_[n].dim);
+    for (int n = 0; n < V::kValues; ++n) block.v[n] = load(values_[n].v, values_[n].dim);
+  }
+
   /// Keys that some query of panel p sees.
   KeyRange keys_of(const Block& block, int p) const {
     const std::int64_t rows = rows_of(block, p), first = block.query + p * kPanel;
@@ -187,69 +209,72 @@ class BackwardPass {
   }
 
   void pack_block(Block& block) const {
-    const std::int64_t rows = std::min<std::int64_t>(kQueryBlock, shape_.queries - block.query);
-    const auto pack_rows = [rows](const float* from, std::int64_t stride, std::int64_t dim,
-                                  float scale, float* to) {
-      std::fill(to, to + kQueryBlock * padded(dim), 0.0f);
-      for (std::int64_t n = 0; n < rows; ++n) {
-        for (std::int64_t d = 0; d < dim; ++d)
-          to[n * padded(dim) + d] = scale * from[n * stride + d];
-      }
-    };
-    for (int n = 0; n < V::kDots; ++n) {
-      const DotStream& dot = dots_[n];
-      const float* q = row_pointer(dot.q, block.batch, block.head, block.query);
-      pack_rows(q, dot.q.row, dot.dim, dot.scale, block.q_rows[n]);
-      for (int p = 0; p < kPanels; ++p) {
-        pack_panel(q + p * kPanel * dot.q.row, dot.q.row, rows_of(block, p), dot.dim,
-                   n == 0 ? dot.scale * kLog2e : dot.scale, block.q_lanes[p][n]);
+    std::fill(block.row_sum, block.row_sum + kQueryBlock, 0.0f);
+    for (int p = 0; p < kPanels; ++p) {
+      for (int n = 0; n < V::kDots; ++n) {
+        const DotStream& dot = dots_[n];
+        pack_queries(block, p, dot.q, dot.dim, n == 0 ? dot.scale * kLog2e : dot.scale, dot.scale,
+                     block.q_lanes[p][n], block.q_rows[n]);
         std::fill(block.dq_lanes[p][n], block.dq_lanes[p][n] + dot.dim * kPanel, 0.0f);
       }
-    }
-    const InputTensor d_outs[2] = {saved_.d_out, d_out_state()};
-    for (int n = 0; n < V::kValues; ++n) {
-      const bool given = d_outs[n].data != nullptr;
-      const float* d_out =
-          given ? row_pointer(d_outs[n], block.batch, block.head, block.query) : nullptr;
-      const std::int64_t dim = values_[n].dim;
-      if (given) {
-        pack_rows(d_out, d_outs[n].row, dim, 1, block.d_out_rows[n]);
-      } else {
-        std::fill(block.d_out_rows[n], block.d_out_rows[n] + kQueryBlock * padded(dim), 0.0f);
+      for (int n = 0; n < V::kValues; ++n) {
+        pack_queries(block, p, d_out(n), values_[n].dim, 1, 1, block.d_out_lanes[p][n],
+                     block.d_out_rows[n]);
       }
-      for (int p = 0; p < kPanels; ++p) {
-        pack_panel(given ? d_out + p * kPanel * d_outs[n].row : nullptr, d_outs[n].row,
-                   given ? rows_of(block, p) : 0, dim, 1, block.d_out_lanes[p][n]);
-      }
+      pack_row_numbers(block, p);
     }
-    pack_row_numbers(block, rows, d_outs);
   }
 
-  InputTensor d_out_state() const {
+  /// Panel p of a tensor of queries: `lanes` (dim, kPanel) and its rows of the block's `all_rows`.
+  /// What does not exist is 0, all of a tensor without data.
+  void pack_queries(const Block& block, int p, const InputTensor& tensor, std::int64_t dim,
+                    float lane_scale, float row_scale, float* lanes, float* all_rows) const {
+    const std::int64_t count = tensor.data ? rows_of(block, p) : 0, width = padded(dim);
+    FloatRows from{nullptr, 0, 0};
+    if (count > 0) {
+      from = float_rows(tensor, block.batch, block.head, block.query + p * kPanel, count, dim,
+                        block.spare);
+    }
+    pack_panel(from.data, from.row, count, dim, lane_scale, lanes);
+    float* rows = all_rows + p * kPanel * width;
+    std::fill(rows, rows + kPanel * width, 0.0f);
+    for (std::int64_t n = 0; n < count; ++n) {
+      const float* row = from.data + n * from.row;
+      for (std::int64_t d = 0; d < dim; ++d) rows[n * width + d] = row_scale * row[d];
+    }
+  }
+
+  /// What comes in for a value stream; may have no data.
+  InputTensor d_out(int n) const {
+    if (n == 0) return saved_.d_out;
     const auto* tape = std::get_if<TapeGradients>(&gradients_.variant);
     return tape ? tape->d_out_state : InputTensor{};
   }
 
-  /// lse in log2 units (so large that every weight is 0 for rows that see no key or do not exist),
-  /// and sum d_out . out.
-  void pack_row_numbers(Block& block, std::int64_t rows, const InputTensor (&d_outs)[2]) const {
-    std::fill(block.lse, block.lse + kQueryBlock, -kMaskedScore);
-    std::fill(block.row_sum, block.row_sum + kQueryBlock, 0.0f);
+  /// lse and sum d_out . out of panel p, whose d_out_rows are there. Rows that see no key or do not
+  /// exist have weights of 0 and no sum.
+  void pack_row_numbers(Block& block, int p) const {
     const InputTensor outs[2] = {saved_.out, saved_.out_state};
-    const std::int64_t first =
-        (block.batch * shape_.heads + block.head) * shape_.queries + block.query;
-    for (std::int64_t n = 0; n < rows; ++n) {
-      const float lse = saved_.lse[first + n];
-      if (lse == -std::numeric_limits<float>::infinity()) continue;
-      block.lse[n] = static_cast<float>(static_cast<double>(lse) * 1.4426950408889634);
+    const std::int64_t first = block.query + p * kPanel, count = rows_of(block, p);
+    const float* lse =
+        saved_.lse + (block.batch * shape_.heads + block.head) * shape_.queries + first;
+    for (std::int64_t n = 0; n < kPanel; ++n) {
+      const Log2Lse split = n < count ? log2_lse(lse[n]) : Log2Lse{};
+      block.lse[2 * p * kPanel + n] = split.high;
+      block.lse[(2 * p + 1) * kPanel + n] = split.low;
+    }
+    for (std::int64_t n = 0; n < count; ++n) {
+      if (lse[n] == -std::numeric_limits<float>::infinity()) continue;
       double sum = 0;
       for (int s = 0; s < V::kValues; ++s) {
-        if (!d_outs[s].data) continue;
-        const float* a = row_pointer(outs[s], block.batch, block.head, block.query + n);
-        const float* b = row_pointer(d_outs[s], block.batch, block.head, block.query + n);
-        for (std::int64_t d = 0; d < values_[s].dim; ++d) sum += static_cast<double>(a[d]) * b[d];
+        if (!d_out(s).data) continue;
+        const std::int64_t dim = values_[s].dim;
+        const FloatRows out =
+            float_rows(outs[s], block.batch, block.head, first + n, 1, dim, block.spare);
+        const float* row = block.d_out_rows[s] + (p * kPanel + n) * padded(dim);
+        for (std::int64_t d = 0; d < dim; ++d) sum += static_cast<double>(out.data[d]) * row[d];
       }
-      block.row_sum[n] = static_cast<float>(sum);
+      block.row_sum[p * kPanel + n] = static_cast<float>(sum);
     }
   }
 
@@ -271,7 +296,7 @@ class BackwardPass {
     clear_rows(block, p, 0, skip);
     clear_rows(block, p, round_up(end - key, kTileKeys), count);
     for (int n = 0; n < V::kDots; ++n) {
-      multiply_panel({block.k[n].data + (key + skip) * block.k[n].row, 1, block.k[n].row,
+      multiply_panel({block.k[n].at(key + skip), 1, block.k[n].row,
                       block.d_dots[n] + skip * kQueryBlock + p * kPanel, kQueryBlock,
                       block.dq_lanes[p][n], kPanel, end - key - skip},
                      block.dim[n]);
@@ -307,13 +332,12 @@ class BackwardPass {
     }
     if (is_masked(place)) mask_tile(place, t);
     float* weights = block.weights + row * kQueryBlock + p * kPanel;
-    const float* lse = block.lse + p * kPanel;
+    const float* lse = block.lse + 2 * p * kPanel;
 #pragma GCC unroll 8
     for (int r = 0; r < kTileKeys; ++r) {
 #pragma GCC unroll 4
       for (int v = 0; v < kVecs; ++v) {
-        store(exp2_any(hn::Sub(t[r][v], load(lse + v * kLanes))),
-              weights + r * kQueryBlock + v * kLanes);
+        store(weight_of(t[r][v], lse + v * kLanes), weights + r * kQueryBlock + v * kLanes);
         t[r][v] = zero();
       }
     }
@@ -388,9 +412,8 @@ class BackwardPass {
     float factor[kPanel];
     for (int n = 0; n < V::kDots && rows > 0; ++n) {
       std::fill(factor, factor + kPanel, dots_[n].scale);
-      unpack_panel(block.dq_lanes[p][n], factor, rows, block.dim[n],
-                   row_pointer(dq_[n], block.batch, block.head, block.query + p * kPanel),
-                   dq_[n].row);
+      unpack_panel(block.dq_lanes[p][n], factor, rows, block.dim[n], dq_[n], block.batch,
+                   block.head, block.query + p * kPanel);
     }
   }
 
@@ -399,7 +422,7 @@ class BackwardPass {
     const std::int64_t batch = kv / shape_.kv_heads, head = kv % shape_.kv_heads;
     const auto write = [&](const OutputTensor& to, std::int64_t dim) {
       for (std::int64_t n = 0; n < shape_.keys && to.data; ++n) {
-        std::copy_n(sums + n * padded(dim), dim, row_pointer(to, batch, head, n));
+        store_row(sums + n * padded(dim), dim, to, batch, head, n);
       }
       sums += shape_.keys * padded(dim);
     };

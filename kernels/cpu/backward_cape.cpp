@@ -133,7 +133,8 @@ class CapeBackward {
     float* d_out_lanes;  ///< (heads, value dim, kPanel)
     float* q_rows;       ///< (heads, kPanel, padded dim), times scale
     float* d_out_rows;   ///< (heads, kPanel, padded value dim)
-    float* lse;          ///< (heads, kPanel), log2 units
+    float* spare;        ///< keys or values of a head and block, or rows of its queries
+    float* lse;          ///< (heads, 2, kPanel), Log2Lse::high and low
     float* row_sum;      ///< (heads, kPanel)
     float* content;      ///< of the heads
     float* weights;      ///< of the heads: scores, then weights
@@ -172,10 +173,14 @@ class CapeBackward {
                     : 0;
   }
 
+  std::int64_t spare_size() const {
+    return std::max(kPanel, kBackwardKeys) * std::max(key_width_, value_width_);
+  }
+
   std::int64_t buffer_size() const {
     const std::int64_t rows =
-        2 * shape_.head_dim + value_dim(shape_) + 2 + key_width_ + value_width_;
-    return heads_ * rows * kPanel + 3 * (heads_ + hidden_) * kBackwardRow +
+        2 * shape_.head_dim + value_dim(shape_) + 3 + key_width_ + value_width_;
+    return spare_size() + heads_ * rows * kPanel + 3 * (heads_ + hidden_) * kBackwardRow +
            2 * heads_ * hidden_ * kLanes + piece_floats() + round_up(diagonals(), kLanes);
   }
 
@@ -187,12 +192,13 @@ class CapeBackward {
     };
     Work w{};
     w.batch = batch;
+    w.spare = take(spare_size());
     w.q_lanes = take(heads_ * shape_.head_dim * kPanel);
     w.dq_lanes = take(heads_ * shape_.head_dim * kPanel);
     w.d_out_lanes = take(heads_ * value_dim(shape_) * kPanel);
     w.q_rows = take(heads_ * key_width_ * kPanel);
     w.d_out_rows = take(heads_ * value_width_ * kPanel);
-    w.lse = take(heads_ * kPanel);
+    w.lse = take(2 * heads_ * kPanel);
     w.row_sum = take(heads_ * kPanel);
     for (float** array : {&w.content, &w.weights, &w.d_score}) *array = take(heads_ * kBackwardRow);
     for (float** array : {&w.before, &w.active, &w.d_hidden}) *array = take(hidden_ * kBackwardRow);
@@ -244,44 +250,54 @@ class CapeBackward {
 
   void pack_head(const Work& w, std::int64_t h) const {
     const std::int64_t dim = shape_.head_dim, values = value_dim(shape_);
-    const float* q = row_pointer(inputs_.q, w.batch, h, w.row);
-    const float* d_out = row_pointer(saved_.d_out, w.batch, h, w.row);
-    pack_panel(q, inputs_.q.row, w.queries, dim, inputs_.scale, w.q_lanes + h * dim * kPanel);
-    pack_panel(d_out, saved_.d_out.row, w.queries, values, 1, w.d_out_lanes + h * values * kPanel);
+    const auto load = [&](const InputTensor& tensor, std::int64_t channels) {
+      return float_rows(tensor, w.batch, h, w.row, w.queries, channels, w.spare);
+    };
     std::fill_n(w.dq_lanes + h * dim * kPanel, dim * kPanel, 0.0f);
     float* q_rows = w.q_rows + h * key_width_ * kPanel;
     float* d_out_rows = w.d_out_rows + h * value_width_ * kPanel;
     std::fill_n(q_rows, key_width_ * kPanel, 0.0f);
     std::fill_n(d_out_rows, value_width_ * kPanel, 0.0f);
-    std::fill_n(w.lse + h * kPanel, kPanel, -kMaskedScore);
-    std::fill_n(w.row_sum + h * kPanel, kPanel, 0.0f);
+    const FloatRows q = load(inputs_.q, dim);
+    pack_panel(q.data, q.row, w.queries, dim, inputs_.scale, w.q_lanes + h * dim * kPanel);
     for (std::int64_t n = 0; n < w.queries; ++n) {
       for (std::int64_t d = 0; d < dim; ++d) {
-        q_rows[n * key_width_ + d] = inputs_.scale * q[n * inputs_.q.row + d];
+        q_rows[n * key_width_ + d] = inputs_.scale * q.data[n * q.row + d];
       }
-      const float* g = d_out + n * saved_.d_out.row;
-      std::copy_n(g, values, d_out_rows + n * value_width_);
-      const float lse = saved_.lse[(w.batch * heads_ + h) * shape_.queries + w.row + n];
-      if (lse == -std::numeric_limits<float>::infinity()) continue;
-      w.lse[h * kPanel + n] = static_cast<float>(static_cast<double>(lse) * 1.4426950408889634);
-      const float* out = row_pointer(saved_.out, w.batch, h, w.row + n);
+    }
+    const FloatRows d_out = load(saved_.d_out, values);
+    pack_panel(d_out.data, d_out.row, w.queries, values, 1, w.d_out_lanes + h * values * kPanel);
+    for (std::int64_t n = 0; n < w.queries; ++n) {
+      std::copy_n(d_out.data + n * d_out.row, values, d_out_rows + n * value_width_);
+    }
+    const FloatRows out = load(saved_.out, values);
+    const float* lse = saved_.lse + (w.batch * heads_ + h) * shape_.queries + w.row;
+    for (std::int64_t n = 0; n < kPanel; ++n) {
+      const Log2Lse split = n < w.queries ? log2_lse(lse[n]) : Log2Lse{};
+      w.lse[2 * h * kPanel + n] = split.high;
+      w.lse[(2 * h + 1) * kPanel + n] = split.low;
+      w.row_sum[h * kPanel + n] = 0;
+      if (n >= w.queries || lse[n] == -std::numeric_limits<float>::infinity()) continue;
+      const float* a = out.data + n * out.row;
+      const float* g = d_out_rows + n * value_width_;
       double sum = 0;
-      for (std::int64_t d = 0; d < values; ++d) sum += static_cast<double>(out[d]) * g[d];
+      for (std::int64_t d = 0; d < values; ++d) sum += static_cast<double>(a[d]) * g[d];
       w.row_sum[h * kPanel + n] = static_cast<float>(sum);
     }
   }
 
-  InputTensor head_of(const InputTensor& tensor, std::int64_t batch, std::int64_t h) const {
-    InputTensor one = tensor;
-    one.data = row_pointer(tensor, batch, h / (heads_ / shape_.kv_heads), 0);
-    return one;
+  /// Keys key .. key + keys - 1 of the key/value head that head h reads.
+  FloatRows rows_of(const Work& w, const InputTensor& tensor, std::int64_t dim, std::int64_t h,
+                    std::int64_t key, std::int64_t keys) const {
+    return float_rows(tensor, w.batch, h / (heads_ / shape_.kv_heads), key, keys, dim, w.spare);
   }
 
   void run_block(Work& w, std::int64_t key, std::int64_t keys, CapeSums& network) const {
     const TilePlace place = tile_place(shape_, visibility_, w.batch, w.row, w.queries, key);
     for (std::int64_t h = 0; h < heads_; ++h) {
       cape_content(place, keys, w.q_lanes + h * shape_.head_dim * kPanel,
-                   head_of(inputs_.k, w.batch, h), shape_.head_dim, w.content + h * kBackwardRow);
+                   rows_of(w, inputs_.k, shape_.head_dim, h, key, keys), shape_.head_dim,
+                   w.content + h * kBackwardRow);
     }
     for (std::int64_t r = 0; r < keys; ++r) {
       const std::int64_t at = r * kPanel;
@@ -306,8 +322,8 @@ class CapeBackward {
 
   /// Weights and d score of one head.
   void weigh_head(Work& w, TilePlace place, std::int64_t keys, std::int64_t h) const {
-    const InputTensor values = head_of(inputs_.v, w.batch, h);
     const std::int64_t key = place.key;
+    const FloatRows values = rows_of(w, inputs_.v, value_dim(shape_), h, key, keys);
     for (std::int64_t n = 0; n < keys; n += kTileKeys) {
       place.key = key + n;
       place.keys = static_cast<int>(std::min<std::int64_t>(kTileKeys, keys - n));
@@ -327,8 +343,8 @@ class CapeBackward {
       if (is_masked(place)) mask_tile(place, t);
       for (int r = 0; r < kTileKeys; ++r) {
         for (int v = 0; v < kVecs; ++v) {
-          const Vec lse = load(w.lse + h * kPanel + v * kLanes);
-          store(exp2_any(hn::Sub(t[r][v], lse)), weights + r * kPanel + v * kLanes);
+          const Vec weight = weight_of(t[r][v], w.lse + 2 * h * kPanel + v * kLanes);
+          store(weight, weights + r * kPanel + v * kLanes);
           t[r][v] = zero();
         }
       }
@@ -450,11 +466,11 @@ class CapeBackward {
 
   /// dq, dk and dv of one head from d content and the weights.
   void add_head(Work& w, std::int64_t key, std::int64_t keys, std::int64_t h) const {
-    const InputTensor k = head_of(inputs_.k, w.batch, h);
+    const FloatRows k = rows_of(w, inputs_.k, shape_.head_dim, h, key, keys);
     const std::int64_t kv = h / (heads_ / shape_.kv_heads);
     const float* d_content = w.d_score + h * kBackwardRow;
-    multiply_panel({k.data + key * k.row, 1, k.row, d_content, kPanel,
-                    w.dq_lanes + h * shape_.head_dim * kPanel, kPanel, keys},
+    multiply_panel({k.data, 1, k.row, d_content, kPanel, w.dq_lanes + h * shape_.head_dim * kPanel,
+                    kPanel, keys},
                    shape_.head_dim);
     const std::int64_t row = kv * shape_.keys + key;
     multiply_wide({d_content, kPanel, 1, w.q_rows + h * key_width_ * kPanel, key_width_,
@@ -496,14 +512,14 @@ class CapeBackward {
     float factor[kPanel];
     std::fill(factor, factor + kPanel, inputs_.scale);
     unpack_panel(w.dq_lanes + h * shape_.head_dim * kPanel, factor, w.queries, shape_.head_dim,
-                 row_pointer(gradients_.dq, w.batch, h, w.row), gradients_.dq.row);
+                 gradients_.dq, w.batch, h, w.row);
   }
 
   void write_keys(std::int64_t batch, const float* sums) const {
     const auto write = [&](const OutputTensor& to, std::int64_t dim) {
       for (std::int64_t h = 0; h < shape_.kv_heads; ++h) {
         for (std::int64_t n = 0; n < shape_.keys; ++n, sums += padded(dim)) {
-          std::copy_n(sums, dim, row_pointer(to, batch, h, n));
+          store_row(sums, dim, to, batch, h, n);
         }
       }
     };

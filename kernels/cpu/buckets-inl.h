@@ -20,8 +20,6 @@
 #endif
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <vector>
 
 #include "kernels/cpu/buckets.h"
@@ -43,7 +41,7 @@ class BucketPanel {
   static constexpr std::int64_t kBlock = (kKeys + 1) * kPanel;
   /// Floats of memory for one panel of which `kept` blocks are kept.
   static std::int64_t size(const BucketPlan& plan, std::int64_t kept) {
-    return plan.wanted() ? (plan.wide_count() * 2 + 1) * kPanel + kept * kBlock : 0;
+    return plan.wanted() ? (plan.wide_count() * 2 + 2) * kPanel + kept * kBlock : 0;
   }
 
   /// `queries` queries from key index `query`; by_distance: their item's. lse: theirs, where it is
@@ -61,13 +59,11 @@ class BucketPanel {
         content_(probes.content),
         wide_(at),
         lse_(lse ? at + plan.wide_count() * 2 * kPanel : nullptr),
-        kept_weights_(at + (plan.wide_count() * 2 + 1) * kPanel) {
-    // So large where there is no row, or one without a key, that every weight is 0.
-    if (lse_) fill_panel(lse_, -kMaskedScore);
-    for (std::int64_t n = 0; lse_ && n < queries; ++n) {
-      if (lse[n] > -std::numeric_limits<float>::infinity() || std::isnan(lse[n])) {
-        lse_[n] = static_cast<float>(static_cast<double>(lse[n]) * 1.4426950408889634);
-      }
+        kept_weights_(at + (plan.wide_count() * 2 + 2) * kPanel) {
+    for (std::int64_t n = 0; lse_ && n < kPanel; ++n) {
+      const Log2Lse split = n < queries ? log2_lse(lse[n]) : Log2Lse{};
+      lse_[n] = split.high;
+      lse_[kPanel + n] = split.low;
     }
     for (std::int64_t n = 0; n < plan.wide_count(); ++n) {
       fill_panel(wide_ + 2 * n * kPanel, kFirstMaximum);
@@ -111,7 +107,7 @@ class BucketPanel {
       hide_missing(weights_);
       HWY_ALIGN float factor[kPanel];
       for (int v = 0; v < kVecs; ++v) {
-        store(exp2_any(hn::Sub(load(panel.reference + v * kLanes), load(lse_ + v * kLanes))),
+        store(weight_of(load(panel.reference + v * kLanes), lse_ + v * kLanes),
               factor + v * kLanes);
       }
       add_diagonals<true, true>(block_, scores_, kScoreSum, weights_, factor);
@@ -295,7 +291,7 @@ class BucketPanel {
   float* scores_;
   float* content_;  ///< null where no sums of it are wanted
   float* wide_;     ///< for every wide bucket: reference and sum, kPanel each
-  float* lse_;      ///< kPanel, log2 units; null where it is not known yet
+  float* lse_;      ///< Log2Lse::high of the panel, then `low`; null where it is not known yet
   float* kept_weights_;
   std::vector<Block> kept_, skipped_;
   Block block_{};

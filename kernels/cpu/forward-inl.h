@@ -1,5 +1,7 @@
 // The forward pass of variants whose heads stand alone. A work item is 192 queries of one head; it
 // walks the keys in blocks of 128, each block panel by panel: scores, weights, weighted values.
+// 16-bit rows become float32 where they are packed (queries), a block at a time (keys and values,
+// once for 192 queries) and where they are written.
 #if defined(PHASESCOPE_CPU_FORWARD_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef PHASESCOPE_CPU_FORWARD_INL_H
 #undef PHASESCOPE_CPU_FORWARD_INL_H
@@ -62,9 +64,9 @@ class ForwardPass {
     std::int64_t batch, head, kv_head, query;
     typename V::Head variant_head;
     const float* q[kPanels][2];
-    InputTensor k[2];
-    InputTensor v[2];
+    FloatRows k[2], v[2];  ///< of the block of keys
     std::int64_t dim[2];
+    float* spare;  ///< a block of keys and values, or the queries of a panel
     Panel panels[kPanels];
     std::vector<Buckets> buckets;  ///< one a panel, where sums by distance are wanted
     DistanceSums by_distance;
@@ -78,8 +80,14 @@ class ForwardPass {
     for (int n = 0; n < V::kValues; ++n) rows += values_[n].dim;
     return rows * kPanel;
   }
+  std::int64_t spare_size() const {
+    std::int64_t rows = 0;
+    for (int n = 0; n < V::kDots; ++n) rows += dots_[n].dim;
+    for (int n = 0; n < V::kValues; ++n) rows += values_[n].dim;
+    return rows * kKeyBlock;
+  }
   std::int64_t buffer_size() const {
-    return kPanels * (panel_size() + Buckets::size(plan_, kept_)) +
+    return spare_size() + kPanels * (panel_size() + Buckets::size(plan_, kept_)) +
            (1 + score_blocks()) * kKeyBlock * kPanel +
            (plan_.wanted() ? DistanceSums::size(plan_.stats(), kQueryBlock, shape_.keys, kLanes)
                            : 0);
@@ -96,29 +104,33 @@ class ForwardPass {
     item.query = query;
     item.variant_head = variant_.head(item.batch, item.head);
     item.sums = sums;
-    prepare_streams(item);
+    item.spare = buffer;
+    buffer += spare_size();
     for (int p = 0; p < kPanels; ++p) buffer = prepare_panel(item, p, buffer);
     item.weights = buffer;
     const std::int64_t last = std::min(query + kQueryBlock, shape_.queries) - 1;
     const KeyRange keys = visibility_.keys(item.batch, query, last);
     if (plan_.wanted()) prepare_buckets(item, keys, buffer + kKeyBlock * kPanel);
     for (std::int64_t key = keys.begin / kKeyBlock * kKeyBlock; key < keys.end; key += kKeyBlock) {
-      for (int p = 0; p < kPanels; ++p) attend(item, p, {key, key + kKeyBlock});
+      const KeyRange block{std::max(key, keys.begin), std::min(key + kKeyBlock, keys.end)};
+      load_keys(item, block);
+      for (int p = 0; p < kPanels; ++p) attend(item, p, block);
     }
     for (int p = 0; p < kPanels; ++p) write_panel(item, p);
     if (plan_.wanted()) item.by_distance.drain(plan_, item.sums);
   }
 
-  void prepare_streams(Item& item) const {
-    for (int n = 0; n < V::kDots; ++n) {
-      item.k[n] = dots_[n].k;
-      item.k[n].data = row_pointer(dots_[n].k, item.batch, item.kv_head, 0);
-      item.dim[n] = dots_[n].dim;
-    }
-    for (int n = 0; n < V::kValues; ++n) {
-      item.v[n] = values_[n].v;
-      item.v[n].data = row_pointer(values_[n].v, item.batch, item.kv_head, 0);
-    }
+  /// The keys and values of a block.
+  void load_keys(Item& item, const KeyRange& block) const {
+    float* spare = item.spare;
+    const auto load = [&](const InputTensor& tensor, std::int64_t dim) {
+      float* to = spare;
+      spare += kKeyBlock * dim;
+      return float_rows(tensor, item.batch, item.kv_head, block.begin, block.end - block.begin, dim,
+                        to);
+    };
+    for (int n = 0; n < V::kDots; ++n) item.k[n] = load(dots_[n].k, dots_[n].dim);
+    for (int n = 0; n < V::kValues; ++n) item.v[n] = load(values_[n].v, values_[n].dim);
   }
 
   std::int64_t rows_of(const Item& item, int p) const {
@@ -129,9 +141,12 @@ class ForwardPass {
     const std::int64_t row = item.query + p * kPanel;
     for (int n = 0; n < V::kDots; ++n) {
       const DotStream& dot = dots_[n];
-      pack_panel(row_pointer(dot.q, item.batch, item.head, row), dot.q.row, rows_of(item, p),
-                 dot.dim, n == 0 ? dot.scale * kLog2e : dot.scale, at);
+      const FloatRows q =
+          float_rows(dot.q, item.batch, item.head, row, rows_of(item, p), dot.dim, item.spare);
+      pack_panel(q.data, q.row, rows_of(item, p), dot.dim, n == 0 ? dot.scale * kLog2e : dot.scale,
+                 at);
       item.q[p][n] = at;
+      item.dim[n] = dot.dim;
       at += dot.dim * kPanel;
     }
     Panel& panel = item.panels[p];
@@ -195,9 +210,9 @@ class ForwardPass {
           }
         });
     for (int n = 0; n < V::kValues; ++n) {
-      multiply_panel({item.v[n].data + key * item.v[n].row, 1, item.v[n].row, weights, kPanel,
-                      panel.out[n], kPanel, end - key},
-                     panel.out_dim[n]);
+      multiply_panel(
+          {item.v[n].at(key), 1, item.v[n].row, weights, kPanel, panel.out[n], kPanel, end - key},
+          panel.out_dim[n]);
     }
     if (buckets) buckets->close(panel, masked, item.sums);
   }
@@ -229,6 +244,7 @@ class ForwardPass {
     const Panel& panel = item.panels[p];
     buckets.finish(panel, item.sums);
     for (const auto& block : buckets.skipped()) {
+      load_keys(item, {block.key, block.key + block.keys});
       for_tiles(
           item, p, block.key, block.key + block.keys,
           [&](const TilePlace& place, Vec(&t)[kTileKeys][kVecs]) __attribute__((always_inline)) {
@@ -251,8 +267,8 @@ class ForwardPass {
     }
     const OutputTensor outs[2] = {outputs_.out, outputs_.out_state};
     for (int n = 0; n < V::kValues && queries > 0; ++n) {
-      unpack_panel(panel.out[n], factor, queries, panel.out_dim[n],
-                   row_pointer(outs[n], item.batch, item.head, row), outs[n].row);
+      unpack_panel(panel.out[n], factor, queries, panel.out_dim[n], outs[n], item.batch, item.head,
+                   row);
     }
     const std::int64_t first = (item.batch * shape_.heads + item.head) * shape_.queries + row;
     write_lse(panel, queries, first, outputs_.lse);

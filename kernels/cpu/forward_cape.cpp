@@ -70,13 +70,19 @@ class CapeForward {
     std::vector<Buckets> buckets;  ///< one a head, where sums by distance are wanted
     float* scores;   ///< (heads, kCapeKeys, kPanel), content, then scores, then weights
     float* scratch;  ///< the network's
+    float* spare;    ///< keys or values of a head and block, or the queries of a head
   };
+
+  std::int64_t spare_size() const {
+    static_assert(kCapeKeys >= kPanel);
+    return kCapeKeys * std::max(shape_.head_dim, value_dim(shape_));
+  }
 
   std::int64_t buffer_size() const {
     const std::int64_t rows =
         shape_.head_dim + value_dim(shape_) + 2 + (kProbes ? probe_rows(outputs_.rows) : 0);
-    return net_.heads * (rows * kPanel + kCapeRow + bucket_size()) + scorer_.scratch_size() +
-           (plan_.wanted() ? kCapeKeys * kPanel : 0);
+    return spare_size() + net_.heads * (rows * kPanel + kCapeRow + bucket_size()) +
+           scorer_.scratch_size() + (plan_.wanted() ? kCapeKeys * kPanel : 0);
   }
   /// Of one head.
   std::int64_t bucket_size() const {
@@ -88,7 +94,12 @@ class CapeForward {
 
   void run_item(std::int64_t batch, std::int64_t row, BucketSums& sums, std::int64_t slot,
                 float* buffer) const {
-    Item item{batch, row, std::min<std::int64_t>(kPanel, shape_.queries - row), {}, {}, {}, {}};
+    Item item{};
+    item.batch = batch;
+    item.row = row;
+    item.queries = std::min<std::int64_t>(kPanel, shape_.queries - row);
+    item.spare = buffer;
+    buffer += spare_size();
     for (std::int64_t h = 0; h < net_.heads; ++h) buffer = prepare_head(item, h, buffer);
     item.scores = buffer;
     item.scratch = buffer + net_.heads * kCapeRow;
@@ -126,8 +137,9 @@ class CapeForward {
   }
 
   float* prepare_head(Item& item, std::int64_t h, float* at) const {
-    pack_panel(row_pointer(inputs_.q, item.batch, h, item.row), inputs_.q.row, item.queries,
-               shape_.head_dim, inputs_.scale, at);
+    const FloatRows queries =
+        float_rows(inputs_.q, item.batch, h, item.row, item.queries, shape_.head_dim, item.spare);
+    pack_panel(queries.data, queries.row, item.queries, shape_.head_dim, inputs_.scale, at);
     const float* q = at;
     at += shape_.head_dim * kPanel;
     Panel panel{};
@@ -144,11 +156,12 @@ class CapeForward {
     return at + panel.out_dim[0] * kPanel;
   }
 
-  InputTensor head_of(const InputTensor& tensor, std::int64_t batch, std::int64_t h) const {
-    InputTensor one = tensor;
-    one.data = row_pointer(tensor, batch, h / (shape_.heads / shape_.kv_heads), 0);
-    return one;
+  /// Keys key .. key + keys - 1 of the key/value head that head h reads.
+  FloatRows rows_of(const Item& item, const InputTensor& tensor, std::int64_t dim, std::int64_t h,
+                    std::int64_t key, std::int64_t keys) const {
+    return float_rows(tensor, item.batch, kv_head(h), key, keys, dim, item.spare);
   }
+  std::int64_t kv_head(std::int64_t h) const { return h / (shape_.heads / shape_.kv_heads); }
 
   TilePlace place_of(const Item& item, std::int64_t key) const {
     return tile_place(shape_, visibility_, item.batch, item.row, item.queries, key);
@@ -166,7 +179,8 @@ class CapeForward {
     for (std::int64_t h = 0; h < net_.heads; ++h) {
       const Head& head = item.heads[static_cast<std::size_t>(h)];
       float* scores = item.scores + h * kCapeRow;
-      cape_content(place, keys, head.q, head_of(inputs_.k, item.batch, h), shape_.head_dim, scores);
+      cape_content(place, keys, head.q, rows_of(item, inputs_.k, shape_.head_dim, h, key, keys),
+                   shape_.head_dim, scores);
       if (kProbes && head.panel.probes.content) {
         for (std::int64_t n = 0; n < keys * kPanel; n += kLanes) {
           store(hn::Mul(load(scores + n), set(kLog2e)), head.panel.probes.content + n);
@@ -175,11 +189,11 @@ class CapeForward {
     }
     // The values are needed next; beside the network they arrive for nothing.
     for (std::int64_t h = 0; h < net_.heads; ++h) {
-      const InputTensor v = head_of(inputs_.v, item.batch, h);
+      const std::int64_t bytes = value_dim(shape_) * storage_bytes(inputs_.v.storage);
       for (std::int64_t r = key; r < key + keys; ++r) {
-        for (std::int64_t d = 0; d < value_dim(shape_); d += 16) {
-          __builtin_prefetch(v.data + r * v.row + d, 0, 2);
-        }
+        const auto* row =
+            static_cast<const char*>(row_pointer(inputs_.v, item.batch, kv_head(h), r));
+        for (std::int64_t n = 0; n < bytes; n += 64) __builtin_prefetch(row + n, 0, 2);
       }
     }
     scorer_.score(place.query, key, keys, item.scores, item.scratch);
@@ -224,8 +238,8 @@ class CapeForward {
                 softmax_tile<kProbes, false>(place, t, weights, row, panel);
               }
             });
-    const InputTensor v = head_of(inputs_.v, item.batch, h);
-    multiply_panel({v.data + key * v.row, 1, v.row, weights, kPanel, panel.out[0], kPanel, keys},
+    const FloatRows v = rows_of(item, inputs_.v, panel.out_dim[0], h, key, keys);
+    multiply_panel({v.data, 1, v.row, weights, kPanel, panel.out[0], kPanel, keys},
                    panel.out_dim[0]);
     if (buckets) buckets->close(panel, masked, item.heads[index].sums);
   }
@@ -260,8 +274,8 @@ class CapeForward {
     for (std::int64_t n = 0; n < item.queries; ++n) {
       factor[n] = panel.normaliser[n] == 0 ? 0 : 1 / panel.normaliser[n];
     }
-    unpack_panel(panel.out[0], factor, item.queries, panel.out_dim[0],
-                 row_pointer(outputs_.out, item.batch, h, item.row), outputs_.out.row);
+    unpack_panel(panel.out[0], factor, item.queries, panel.out_dim[0], outputs_.out, item.batch, h,
+                 item.row);
     const std::int64_t first = (item.batch * shape_.heads + h) * shape_.queries + item.row;
     write_lse(panel, item.queries, first, outputs_.lse);
     if constexpr (kProbes) write_probes(panel, item.queries, first, outputs_.rows);

@@ -9,10 +9,45 @@
 #include <algorithm>
 
 #include "kernels/cpu/gemm-inl.h"
+#include "kernels/cpu/storage.h"
 #include "kernels/cpu/streams-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace phasescope::kernels::HWY_NAMESPACE {
+
+/// Rows of one head as float32: where they lie, or widened.
+struct FloatRows {
+  const float* data;
+  std::int64_t row;    ///< from one to the next
+  std::int64_t first;  ///< which row is at `data`
+
+  const float* at(std::int64_t n) const { return data + (n - first) * row; }
+};
+
+inline HWY_NOINLINE void widen_rows(const InputTensor& tensor, std::int64_t batch,
+                                    std::int64_t head, std::int64_t first, std::int64_t count,
+                                    std::int64_t dim, float* to) {
+  for (std::int64_t n = 0; n < count; ++n) {
+    read_numbers(tensor.storage, row_pointer(tensor, batch, head, first + n), dim, to + n * dim);
+  }
+}
+
+/// Rows first .. first + count - 1 of a head of `dim` channels. spare: count * dim floats, which
+/// 16-bit rows are widened into.
+inline FloatRows float_rows(const InputTensor& tensor, std::int64_t batch, std::int64_t head,
+                            std::int64_t first, std::int64_t count, std::int64_t dim,
+                            float* spare) {
+  if (HWY_LIKELY(tensor.storage == Storage::float32)) {
+    return {static_cast<const float*>(row_pointer(tensor, batch, head, first)), tensor.row, first};
+  }
+  widen_rows(tensor, batch, head, first, count, dim, spare);
+  return {spare, dim, first};
+}
+
+inline HWY_NOINLINE void store_row(const float* from, std::int64_t dim, const OutputTensor& to,
+                                   std::int64_t batch, std::int64_t head, std::int64_t row) {
+  write_numbers(to.storage, from, dim, row_pointer(to, batch, head, row));
+}
 
 /// to[d][lane] = scale * from[lane][d] for `count` rows of `dim` channels; other lanes 0.
 inline void pack_panel(const float* from, std::int64_t row_stride, std::int64_t count,
@@ -24,28 +59,31 @@ inline void pack_panel(const float* from, std::int64_t row_stride, std::int64_t 
   }
 }
 
-/// to[lane][d] = factor[lane] * from[d][lane] for the first `count` lanes.
+/// Rows `first` and up of a head: to[lane][d] = factor[lane] * from[d][lane] for the first `count`
+/// lanes.
 inline void unpack_panel(const float* from, const float* factor, std::int64_t count,
-                         std::int64_t dim, float* to, std::int64_t row_stride) {
+                         std::int64_t dim, const OutputTensor& to, std::int64_t batch,
+                         std::int64_t head, std::int64_t first) {
+  float values[kMaxChannels];
   for (std::int64_t n = 0; n < count; ++n) {
-    float* row = to + n * row_stride;
+    void* at = row_pointer(to, batch, head, first + n);
+    float* row = to.storage == Storage::float32 ? static_cast<float*>(at) : values;
     for (std::int64_t d = 0; d < dim; ++d) row[d] = factor[n] * from[d * kPanel + n];
+    if (row == values) write_numbers(to.storage, values, dim, at);
   }
 }
 
-/// Rows of the tile's keys in a (keys, dim) tensor; rows past the last key repeat it.
-HWY_INLINE void tile_rows(const TilePlace& place, const InputTensor& tensor,
+/// Rows of the tile's keys; rows past the last key repeat it.
+HWY_INLINE void tile_rows(const TilePlace& place, const FloatRows& keys,
                           const float* (&rows)[kTileKeys]) {
-  for (int r = 0; r < kTileKeys; ++r) {
-    rows[r] = tensor.data + (place.key + std::min(r, place.keys - 1)) * tensor.row;
-  }
+  for (int r = 0; r < kTileKeys; ++r) rows[r] = keys.at(place.key + std::min(r, place.keys - 1));
 }
 
 /// The dot products of one tile against one panel. q[n]: packed queries of dot n (dim[n], kPanel);
-/// k[n]: the head's keys. `second` is set by variants with two dots alone.
+/// k[n]: the keys of its block. `second` is set by variants with two dots alone.
 template <class V>
 HWY_INLINE void dot_tiles(const TilePlace& place, const float* const (&q)[2],
-                          const InputTensor (&k)[2], const std::int64_t (&dim)[2],
+                          const FloatRows (&k)[2], const std::int64_t (&dim)[2],
                           Vec (&first)[kTileKeys][kVecs], Vec (&second)[kTileKeys][kVecs]) {
   const float* rows[kTileKeys];
   for (int n = V::kDots - 1; n >= 0; --n) {

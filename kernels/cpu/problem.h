@@ -1,7 +1,9 @@
 #pragma once
 // Plain data and constants shared by the CPU kernels of every target.
 
+#include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "kernels/attention.h"
 
@@ -33,6 +35,20 @@ struct ValueStream {
   std::int64_t dim = 0;
 };
 
+/// A row's log-sum-exp in log2 units, as two floats that hold 48 bits of it. A score less `high` is
+/// exact where its weight is more than nothing, so what the weight loses is the rounding of the
+/// float32 that was given; one float would lose as much again and more.
+struct Log2Lse {
+  float high = -kMaskedScore;  ///< so large that every weight is 0, for rows that see no key
+  float low = 0;
+};
+inline Log2Lse log2_lse(float lse) {
+  if (lse == -std::numeric_limits<float>::infinity()) return {};
+  const double exact = static_cast<double>(lse) * 1.4426950408889634;
+  const auto high = static_cast<float>(exact);
+  return {high, std::isfinite(high) ? static_cast<float>(exact - static_cast<double>(high)) : 0};
+}
+
 /// A region to write out (scores and weights, either may be null), or with a map to pool.
 struct RegionCall {
   const AttentionInputs& inputs;
@@ -47,11 +63,6 @@ inline bool wants_top_keys(const RowProbes& rows) { return rows.top_key || rows.
 
 inline std::int64_t value_dim(const AttentionShape& shape) {
   return shape.value_dim ? shape.value_dim : shape.head_dim;
-}
-
-template <typename T>
-T* row_pointer(const Tensor4<T>& tensor, std::int64_t batch, std::int64_t head, std::int64_t row) {
-  return tensor.data + batch * tensor.batch + head * tensor.head + row * tensor.row;
 }
 
 inline std::int64_t round_up(std::int64_t value, std::int64_t multiple) {

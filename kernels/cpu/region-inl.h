@@ -24,6 +24,7 @@ template <HeadVariant V>
 class HeadScores {
  public:
   static constexpr std::int64_t kKeys = 64;
+  static_assert(kKeys >= kPanel);  // 16-bit queries are widened where keys are later
   static constexpr bool kHeadsTogether = false;
 
   HeadScores(const AttentionInputs& inputs, const V& variant)
@@ -35,6 +36,7 @@ class HeadScores {
     for (int n = 0; n < V::kDots; ++n) {
       dots_[n] = variant.dot(n);
       packed_[n] = FloatBuffer(dots_[n].dim * kPanel);
+      spare_[n] = FloatBuffer(dots_[n].dim * kKeys);
     }
   }
 
@@ -43,12 +45,13 @@ class HeadScores {
     const AttentionShape& s = inputs_.shape;
     for (int n = 0; n < V::kDots; ++n) {
       const DotStream& dot = dots_[n];
-      pack_panel(row_pointer(dot.q, batch, head, row), dot.q.row, count, dot.dim,
-                 n == 0 ? dot.scale * kLog2e : dot.scale, packed_[n].data());
-      k_[n] = dot.k;
-      k_[n].data = row_pointer(dot.k, batch, head / (s.heads / s.kv_heads), 0);
+      const FloatRows q = float_rows(dot.q, batch, head, row, count, dot.dim, spare_[n].data());
+      pack_panel(q.data, q.row, count, dot.dim, n == 0 ? dot.scale * kLog2e : dot.scale,
+                 packed_[n].data());
       dim_[n] = dot.dim;
     }
+    batch_ = batch;
+    kv_head_ = head / (s.heads / s.kv_heads);
     head_ = variant_.head(batch, head);
     place_ = tile_place(s, visibility_, batch, row, count, 0);
   }
@@ -56,6 +59,10 @@ class HeadScores {
   /// Scores of keys key .. key + count - 1 (at most kKeys), log2 units, masked ones kMaskedScore.
   void compute(std::int64_t key, std::int64_t count) {
     const float* q[2] = {packed_[0].data(), packed_[1].data()};
+    FloatRows k[2];
+    for (int n = 0; n < V::kDots; ++n) {
+      k[n] = float_rows(dots_[n].k, batch_, kv_head_, key, count, dim_[n], spare_[n].data());
+    }
     for (std::int64_t n = 0; n < count; n += kTileKeys) {
       place_.key = key + n;
       place_.keys = static_cast<int>(std::min<std::int64_t>(kTileKeys, count - n));
@@ -66,7 +73,7 @@ class HeadScores {
       }
       Vec t[kTileKeys][kVecs];
       Vec second[kTileKeys][kVecs];
-      dot_tiles<V>(place_, q, k_, dim_, t, second);
+      dot_tiles<V>(place_, q, k, dim_, t, second);
       variant_.score(head_, place_, t, second);
       cap_tile(cap_, t);
       if (is_masked(place_)) mask_tile(place_, t);
@@ -87,9 +94,9 @@ class HeadScores {
   float cap_;
   const V& variant_;
   DotStream dots_[2];
-  FloatBuffer packed_[2];
+  FloatBuffer packed_[2], spare_[2];
   FloatBuffer scores_;
-  InputTensor k_[2];
+  std::int64_t batch_ = 0, kv_head_ = 0;
   std::int64_t dim_[2] = {};
   typename V::Head head_{};
   TilePlace place_{};
@@ -170,31 +177,28 @@ class RegionPass {
     }
   }
 
-  /// lse of a panel's rows in log2 units; so large that weights are 0 where a row has no key.
+  /// lse of a panel's rows: `high` of Log2Lse, then `low`.
   void load_lse(std::int64_t head, std::int64_t row, std::int64_t count, float* to) const {
     const std::int64_t first =
         (region_.batch * inputs_.shape.heads + region_.head_begin + head) * inputs_.shape.queries +
         row;
     for (std::int64_t n = 0; n < kPanel; ++n) {
-      const float lse =
-          n < count && lse_ ? lse_[first + n] : -std::numeric_limits<float>::infinity();
-      to[n] = lse == -std::numeric_limits<float>::infinity()
-                  ? -kMaskedScore
-                  : static_cast<float>(static_cast<double>(lse) * 1.4426950408889634);
+      const Log2Lse lse = n < count && lse_ ? log2_lse(lse_[first + n]) : Log2Lse{};
+      to[n] = lse.high;
+      to[kPanel + n] = lse.low;
     }
   }
 
   void write_block(std::int64_t head, std::int64_t row, std::int64_t count, std::int64_t key,
                    std::int64_t keys, const float* t, float* scores, float* weights) const {
-    HWY_ALIGN float lse[kPanel];
+    HWY_ALIGN float lse[2 * kPanel];
     load_lse(head, row, count, lse);
     const std::int64_t rows = region_.row_end - region_.row_begin;
     const std::int64_t width = region_.col_end - region_.col_begin;
     for (std::int64_t r = 0; r < keys; ++r) {
       HWY_ALIGN float p[kPanel];
       for (int v = 0; v < kVecs; ++v) {
-        store(exp2_any(hn::Sub(load(t + r * kPanel + v * kLanes), load(lse + v * kLanes))),
-              p + v * kLanes);
+        store(weight_of(load(t + r * kPanel + v * kLanes), lse + v * kLanes), p + v * kLanes);
       }
       for (std::int64_t n = 0; n < count; ++n) {
         const std::int64_t at =
@@ -263,7 +267,7 @@ class RegionPass {
   void pool_columns(const MapOutputs& map, const CellGroup& share, std::int64_t head,
                     std::int64_t row, std::int64_t count, std::int64_t key, std::int64_t keys,
                     const float* t, float* stats) const {
-    HWY_ALIGN float lse[kPanel];
+    HWY_ALIGN float lse[2 * kPanel];
     load_lse(head, row, count, lse);
     const bool weights = map.quantity == MapQuantity::weight;
     const std::int64_t width = columns_.end - columns_.begin;
@@ -281,8 +285,7 @@ class RegionPass {
     for (int v = 0; v < kVecs; ++v) {
       const Vec score = load(t + v * kLanes);
       const LaneMask visible = seen(score);
-      const Vec value =
-          weights ? exp2_any(hn::Sub(score, load(lse + v * kLanes))) : hn::Mul(score, set(kLn2));
+      const Vec value = weights ? weight_of(score, lse + v * kLanes) : hn::Mul(score, set(kLn2));
       float* sum = cell + v * kLanes;
       float* maximum = sum + kPanel;
       float* number = maximum + kPanel;

@@ -21,6 +21,7 @@ class CapeScores {
         visibility_(inputs),
         net_(net),
         packed_(net.heads * inputs.shape.head_dim * kPanel),
+        spare_(kKeys * inputs.shape.head_dim),
         scores_(net.heads * kCapeRow),
         scorer_(net),
         scratch_(scorer_.scratch_size()) {}
@@ -30,8 +31,9 @@ class CapeScores {
     batch_ = batch;
     row_ = row;
     for (std::int64_t h = 0; h < net_.heads; ++h) {
-      pack_panel(row_pointer(inputs_.q, batch, h, row), inputs_.q.row, count, s.head_dim,
-                 inputs_.scale, packed_.data() + h * s.head_dim * kPanel);
+      const FloatRows q = float_rows(inputs_.q, batch, h, row, count, s.head_dim, spare_.data());
+      pack_panel(q.data, q.row, count, s.head_dim, inputs_.scale,
+                 packed_.data() + h * s.head_dim * kPanel);
     }
     place_ = tile_place(s, visibility_, batch, row, count, 0);
   }
@@ -40,8 +42,8 @@ class CapeScores {
     const AttentionShape& s = inputs_.shape;
     place_.key = key;
     for (std::int64_t h = 0; h < net_.heads; ++h) {
-      InputTensor k = inputs_.k;
-      k.data = row_pointer(inputs_.k, batch_, h / (s.heads / s.kv_heads), 0);
+      const FloatRows k = float_rows(inputs_.k, batch_, h / (s.heads / s.kv_heads), key, count,
+                                     s.head_dim, spare_.data());
       cape_content(place_, count, packed_.data() + h * s.head_dim * kPanel, k, s.head_dim,
                    scores_.data() + h * kCapeRow);
     }
@@ -79,7 +81,7 @@ class CapeScores {
   const AttentionInputs& inputs_;
   Visibility visibility_;
   const CapeNetwork& net_;
-  FloatBuffer packed_, scores_;
+  FloatBuffer packed_, spare_, scores_;
   CapeScorer scorer_;
   FloatBuffer scratch_;
   std::int64_t batch_ = 0, row_ = 0;

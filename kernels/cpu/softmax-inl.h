@@ -43,6 +43,11 @@ struct Panel {
 
 inline constexpr int kProbeRows = 5 + kMaxWindows;
 
+/// Weight of a score. lse: where the panel's Log2Lse::high of the lane lies, `low` kPanel further.
+HWY_INLINE Vec weight_of(Vec score, const float* lse) {
+  return exp2_any(hn::Sub(hn::Sub(score, load(lse)), load(lse + kPanel)));
+}
+
 HWY_INLINE void fill_panel(float* p, float value) {
   for (int v = 0; v < kVecs; ++v) store(set(value), p + v * kLanes);
 }

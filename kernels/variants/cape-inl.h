@@ -73,7 +73,7 @@ struct CapeNetwork {
 /// Content scores (natural units) of `keys` keys from place.key, one head, to (keys, kPanel); rows
 /// up to the next whole tile are written too.
 inline HWY_NOINLINE void cape_content(const TilePlace& place, std::int64_t keys, const float* q,
-                                      const InputTensor& k, std::int64_t dim, float* to) {
+                                      const FloatRows& k, std::int64_t dim, float* to) {
   TilePlace tile = place;
   for (std::int64_t n = 0; n < keys; n += kTileKeys) {
     tile.key = place.key + n;

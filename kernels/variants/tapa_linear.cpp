@@ -1,12 +1,16 @@
 #include "kernels/variants/tapa_linear.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 namespace phasescope::kernels {
 namespace {
 
-template <typename T>
-Tensor4<T> pairs_tensor(T* data, std::int64_t heads, std::int64_t rows) {
+OutputTensor pairs_tensor(float* data, std::int64_t heads, std::int64_t rows) {
+  return {data, heads * rows * 2, rows * 2, 2};
+}
+
+InputTensor pairs_tensor(const float* data, std::int64_t heads, std::int64_t rows) {
   return {data, heads * rows * 2, rows * 2, 2};
 }
 
@@ -15,12 +19,14 @@ FloatBuffer channel_sums(const InputTensor& from, std::int64_t batch, std::int64
                          std::int64_t rows, std::int64_t begin, std::int64_t end, int place) {
   FloatBuffer sums(batch * heads * rows * 2);
   float* to = sums.data();
+  float channels[kMaxChannels];
+  const InputTensor summed = skip_channels(from, begin);
   for (std::int64_t b = 0; b < batch; ++b) {
     for (std::int64_t h = 0; h < heads; ++h) {
       for (std::int64_t n = 0; n < rows; ++n, to += 2) {
-        const float* row = row_pointer(from, b, h, n);
+        read_numbers(from.storage, row_pointer(summed, b, h, n), end - begin, channels);
         double sum = 0;
-        for (std::int64_t d = begin; d < end; ++d) sum += static_cast<double>(row[d]);
+        for (std::int64_t d = 0; d < end - begin; ++d) sum += static_cast<double>(channels[d]);
         to[place] = static_cast<float>(sum);
         to[1 - place] = 1;
       }
@@ -33,11 +39,13 @@ FloatBuffer channel_sums(const InputTensor& from, std::int64_t batch, std::int64
 void spread(const float* d_pairs, int place, const OutputTensor& to, std::int64_t batch,
             std::int64_t heads, std::int64_t rows, std::int64_t begin, std::int64_t end) {
   if (!to.data) return;
+  float channels[kMaxChannels];
+  const OutputTensor summed = skip_channels(to, begin);
   for (std::int64_t b = 0; b < batch; ++b) {
     for (std::int64_t h = 0; h < heads; ++h) {
       for (std::int64_t n = 0; n < rows; ++n, d_pairs += 2) {
-        float* row = row_pointer(to, b, h, n);
-        for (std::int64_t d = begin; d < end; ++d) row[d] = d_pairs[place];
+        std::fill_n(channels, end - begin, d_pairs[place]);
+        write_numbers(to.storage, channels, end - begin, row_pointer(summed, b, h, n));
       }
     }
   }

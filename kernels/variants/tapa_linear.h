@@ -8,16 +8,16 @@
 #include "kernels/cpu/buffer.h"
 #include "kernels/cpu/diagonals.h"
 #include "kernels/cpu/problem.h"
+#include "kernels/cpu/storage.h"
 
 namespace phasescope::kernels {
 
 /// power[|distance|] for every distance of the range; 0 past the table (masked pairs).
 FloatBuffer padded_power(const TapaVariant& tapa, const DistanceRange& range);
 
-template <typename T>
-Tensor4<T> skip_channels(Tensor4<T> tensor, std::int64_t channels) {
-  if (tensor.data) tensor.data += channels;
-  return tensor;
+template <typename Void>
+Tensor4<Void> skip_channels(const Tensor4<Void>& tensor, std::int64_t channels) {
+  return tensor.data ? skip_numbers(tensor, channels) : tensor;
 }
 
 /// q' = (sum qP, 1) and k' = (1, sum kP), each with 2 channels, and the gradients that go back to

@@ -5,6 +5,8 @@
 #include <limits>
 #include <random>
 
+#include "tests/kernels/half_types.h"
+
 namespace phasescope::kernels::testing {
 
 class Random {
@@ -28,9 +30,11 @@ InputTensor interleaved(const std::vector<float>& data, std::int64_t heads, std:
   return {data.data(), rows * heads * dim, dim, heads * dim};
 }
 
-template <typename T>
-Tensor4<T> contiguous(T* data, std::int64_t heads, std::int64_t rows, std::int64_t dim) {
-  return {data, heads * rows * dim, rows * dim, dim};
+/// InputTensor or OutputTensor.
+template <typename Tensor>
+Tensor contiguous(std::vector<float>& data, std::int64_t heads, std::int64_t rows,
+                  std::int64_t dim) {
+  return {data.data(), heads * rows * dim, rows * dim, dim};
 }
 
 std::int64_t values_of(const AttentionShape& s) { return s.value_dim ? s.value_dim : s.head_dim; }
@@ -121,7 +125,15 @@ std::string problem_name(const Problem& p) {
          number(s.query_offset) + " magnitude" + std::to_string(p.magnitude) +
          (p.infinite_table ? " -inf" : "") + " window" + number(s.window) + " cap" +
          std::to_string(p.soft_cap) + " padding" + number(static_cast<int>(p.padding)) +
-         " documents" + number(static_cast<int>(p.documents));
+         " documents" + number(static_cast<int>(p.documents)) +
+         (p.storage == Storage::bfloat16  ? " bfloat16"
+          : p.storage == Storage::float16 ? " float16"
+                                          : "");
+}
+
+void round_to(Storage storage, std::vector<float>& values) {
+  if (storage == Storage::float32) return;
+  for (float& value : values) value = half_type(storage).round(value);
 }
 
 std::vector<Problem> window_problems(Kind kind, const MaskSizes& sizes) {
@@ -189,7 +201,7 @@ std::vector<Problem> soft_cap_problems(Kind kind, const MaskSizes& sizes) {
   return problems;
 }
 
-Case::Case(const Problem& problem) {
+Case::Case(const Problem& problem) : storage_(problem.storage) {
   Random random(problem.seed);
   AttentionShape s = problem.shape;
   s.causal = s.causal || is_on_fire(problem.kind);
@@ -215,9 +227,10 @@ Case::Case(const Problem& problem) {
   make_variant(problem, random);
   out.resize(d_out.size());
   lse.resize(static_cast<std::size_t>(s.batch * s.heads * s.queries));
-  outputs.out = contiguous(out.data(), s.heads, s.queries, dim);
+  outputs.out = contiguous<OutputTensor>(out, s.heads, s.queries, dim);
   outputs.lse = lse.data();
   make_gradients();
+  store_as(problem.storage);
 }
 
 void Case::make_documents(const Problem& problem) {
@@ -276,7 +289,7 @@ void Case::make_variant(const Problem& problem, Random& random) {
     const std::int64_t dim = std::get<TapeVariant>(inputs.variant).state_dim;
     d_out_state = random.normal(s.batch * s.heads * s.queries * dim);
     out_state.resize(d_out_state.size());
-    outputs.out_state = contiguous(out_state.data(), s.heads, s.queries, dim);
+    outputs.out_state = contiguous<OutputTensor>(out_state, s.heads, s.queries, dim);
   }
 }
 
@@ -378,25 +391,25 @@ CapeGradients Case::make_cape_gradients(const CapeVariant& cape) {
 void Case::make_gradients() {
   const AttentionShape& s = inputs.shape;
   const std::int64_t dim = values_of(s);
-  saved.out = contiguous<const float>(out.data(), s.heads, s.queries, dim);
-  saved.d_out = contiguous<const float>(d_out.data(), s.heads, s.queries, dim);
+  saved.out = contiguous<InputTensor>(out, s.heads, s.queries, dim);
+  saved.d_out = contiguous<InputTensor>(d_out, s.heads, s.queries, dim);
   saved.lse = lse.data();
   dq.resize(q.size());
   dk.resize(k.size());
   dv.resize(v.size());
-  gradients.dq = contiguous(dq.data(), s.heads, s.queries, s.head_dim);
-  gradients.dk = contiguous(dk.data(), s.kv_heads, s.keys, s.head_dim);
-  gradients.dv = contiguous(dv.data(), s.kv_heads, s.keys, dim);
+  gradients.dq = contiguous<OutputTensor>(dq, s.heads, s.queries, s.head_dim);
+  gradients.dk = contiguous<OutputTensor>(dk, s.kv_heads, s.keys, s.head_dim);
+  gradients.dv = contiguous<OutputTensor>(dv, s.kv_heads, s.keys, dim);
   if (const auto* t = std::get_if<TableVariant>(&inputs.variant)) {
     d_table.resize(table.size());
     gradients.variant = TableGradients{d_table.data(), t->length};
   } else if (const auto* tape = std::get_if<TapeVariant>(&inputs.variant)) {
     d_state.resize(state.size());
-    saved.out_state =
-        contiguous<const float>(out_state.data(), s.heads, s.queries, tape->state_dim);
-    gradients.variant = TapeGradients{
-        contiguous<const float>(d_out_state.data(), s.heads, s.queries, tape->state_dim),
-        contiguous(d_state.data(), s.kv_heads, s.keys, tape->state_dim)};
+    const std::int64_t width = tape->state_dim;
+    saved.out_state = contiguous<InputTensor>(out_state, s.heads, s.queries, width);
+    gradients.variant =
+        TapeGradients{contiguous<InputTensor>(d_out_state, s.heads, s.queries, width),
+                      contiguous<OutputTensor>(d_state, s.kv_heads, s.keys, width)};
   } else if (const auto* fire = std::get_if<FireVariant>(&inputs.variant)) {
     gradients.variant = make_fire_gradients(*fire);
   } else if (const auto* cape = std::get_if<CapeVariant>(&inputs.variant)) {
@@ -404,7 +417,58 @@ void Case::make_gradients() {
   }
 }
 
-void Case::forward() { attention_forward(inputs, outputs); }
-void Case::backward() { attention_backward(inputs, saved, gradients); }
+void Case::store_as(Storage storage) {
+  if (storage == Storage::float32) return;
+  const auto put = [&](std::vector<float>& values, bool is_result, auto&... tensors) {
+    narrow_.push_back({&values, std::vector<std::uint16_t>(values.size()), is_result});
+    ((tensors.data = narrow_.back().bits.data(), tensors.storage = storage), ...);
+  };
+  put(q, false, inputs.q);
+  put(k, false, inputs.k);
+  put(v, false, inputs.v);
+  put(d_out, false, saved.d_out);
+  put(out, true, outputs.out, saved.out);
+  put(dq, true, gradients.dq);
+  put(dk, true, gradients.dk);
+  put(dv, true, gradients.dv);
+  if (auto* tape = std::get_if<TapeVariant>(&inputs.variant)) {
+    auto& wanted = std::get<TapeGradients>(gradients.variant);
+    put(state, false, tape->state);
+    put(d_out_state, false, wanted.d_out_state);
+    put(out_state, true, outputs.out_state, saved.out_state);
+    put(d_state, true, wanted.d_state);
+  }
+  write_narrow();
+}
+
+void Case::write_narrow() {
+  for (Narrow& one : narrow_) {
+    round_to(storage_, *one.values);
+    for (std::size_t n = 0; n < one.bits.size(); ++n) {
+      one.bits[n] = half_type(storage_).to((*one.values)[n]);
+    }
+  }
+}
+
+void Case::read_narrow() {
+  for (const Narrow& one : narrow_) {
+    if (!one.is_result) continue;
+    for (std::size_t n = 0; n < one.bits.size(); ++n) {
+      (*one.values)[n] = half_type(storage_).from(one.bits[n]);
+    }
+  }
+}
+
+void Case::forward() {
+  write_narrow();
+  attention_forward(inputs, outputs);
+  read_narrow();
+}
+
+void Case::backward() {
+  write_narrow();
+  attention_backward(inputs, saved, gradients);
+  read_narrow();
+}
 
 }  // namespace phasescope::kernels::testing

@@ -40,6 +40,11 @@ enum class Padding { none, left, right, holes };
 /// documents in turn; any of three documents. Queries before the first key have one of their own.
 enum class Documents { none, packed, in_turn, mixed };
 
+/// The storages of q, k, v, out and their gradients, for tests to take in turn.
+inline constexpr Storage kStorages[] = {Storage::float32, Storage::bfloat16, Storage::float16};
+/// Rounds each value to what the storage can hold.
+void round_to(Storage storage, std::vector<float>& values);
+
 struct Problem {
   Kind kind = Kind::plain;
   AttentionShape shape;
@@ -52,6 +57,7 @@ struct Problem {
   std::int64_t knots = 9;    ///< of fire, and of cape over it
   bool steep = false;        ///< fire's factors fall faster than its distances rise
   std::int64_t hidden = 19;  ///< of cape; not a multiple of any tile
+  Storage storage = Storage::float32;
 };
 std::string problem_name(const Problem& problem);
 
@@ -73,7 +79,8 @@ std::vector<Problem> document_problems(Kind kind, const MaskSizes& sizes);
 std::vector<Problem> soft_cap_problems(Kind kind, const MaskSizes& sizes);
 
 /// Owns the arrays of one problem. q, k, v lie as (B, N, H, d), the way a model's projections leave
-/// them, so that strides matter; results are contiguous.
+/// them, so that strides matter; results are contiguous. In a 16-bit storage the kernels are given
+/// arrays of that; the float32 ones hold the same numbers and take the results back.
 class Case {
  public:
   explicit Case(const Problem& problem);
@@ -95,6 +102,16 @@ class Case {
   std::vector<float> d_factor, d_slope, d_intercept;
 
  private:
+  /// 16-bit numbers of one of the arrays above.
+  struct Narrow {
+    std::vector<float>* values;
+    std::vector<std::uint16_t> bits;
+    bool is_result;
+  };
+
+  void store_as(Storage storage);
+  void write_narrow();
+  void read_narrow();
   void make_documents(const Problem& problem);
   FireVariant make_fire(const Problem& problem, class Random& random);
   CapeVariant make_cape(const Problem& problem, class Random& random);
@@ -102,6 +119,9 @@ class Case {
   FireGradients make_fire_gradients(const FireVariant& fire);
   CapeGradients make_cape_gradients(const CapeVariant& cape);
   void make_gradients();
+
+  Storage storage_;
+  std::vector<Narrow> narrow_;
 };
 
 }  // namespace phasescope::kernels::testing

@@ -14,18 +14,12 @@
 
 namespace phasescope::kernels::testing {
 
-struct HalfType {
+struct HalfType : HalfFormat {
   const char* name;
   CudaType type;
-  std::uint16_t (*to)(float);
-  float (*from)(std::uint16_t);
-  double epsilon;  ///< half a unit in the last place of 1
-
-  float round(float x) const { return from(to(x)); }
 };
-inline const HalfType kTypes[] = {
-    {"bfloat16", CudaType::bfloat16, to_bfloat16, from_bfloat16, 0x1p-9},
-    {"float16", CudaType::float16, to_float16, from_float16, 0x1p-12}};
+inline const HalfType kTypes[] = {{half_type(Storage::bfloat16), "bfloat16", CudaType::bfloat16},
+                                  {half_type(Storage::float16), "float16", CudaType::float16}};
 
 /// Device memory of some values.
 template <typename T>

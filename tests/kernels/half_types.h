@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/attention.h"
+
 namespace phasescope::kernels::testing {
 
 inline std::uint16_t to_bfloat16(float x) {
@@ -41,6 +43,22 @@ inline std::uint16_t to_float16(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(a);
   const std::uint32_t rounded = bits + 0xFFF + ((bits >> 13) & 1);
   return static_cast<std::uint16_t>(sign | ((rounded >> 13) - (112u << 10)));
+}
+
+/// One of them.
+struct HalfFormat {
+  std::uint16_t (*to)(float);
+  float (*from)(std::uint16_t);
+  double epsilon;  ///< half a unit in the last place of 1
+
+  float round(float x) const { return from(to(x)); }
+};
+
+/// Of a storage that is not float32.
+inline const HalfFormat& half_type(Storage storage) {
+  static constexpr HalfFormat kBfloat16{to_bfloat16, from_bfloat16, 0x1p-9};
+  static constexpr HalfFormat kFloat16{to_float16, from_float16, 0x1p-12};
+  return storage == Storage::bfloat16 ? kBfloat16 : kFloat16;
 }
 
 }  // namespace phasescope::kernels::testing

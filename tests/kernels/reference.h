@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/attention.h"
+#include "tests/kernels/half_types.h"
 
 namespace phasescope::kernels::testing {
 
@@ -48,10 +49,11 @@ struct Reference {
   std::int64_t distance(std::int64_t i, std::int64_t j) const { return i + s.query_offset - j; }
   std::int64_t kv(std::int64_t h) const { return h / (s.heads / s.kv_heads); }
 
-  template <typename T>
-  static T& element(const Tensor4<T>& t, std::int64_t b, std::int64_t h, std::int64_t n,
-                    std::int64_t d) {
-    return t.data[b * t.batch + h * t.head + n * t.row + d];
+  static float element(const InputTensor& t, std::int64_t b, std::int64_t h, std::int64_t n,
+                       std::int64_t d) {
+    const std::int64_t place = b * t.batch + h * t.head + n * t.row + d;
+    if (t.storage == Storage::float32) return static_cast<const float*>(t.data)[place];
+    return half_type(t.storage).from(static_cast<const std::uint16_t*>(t.data)[place]);
   }
 
   Real dot(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j, std::int64_t from,

@@ -91,6 +91,7 @@ TEST_P(EveryVariantRepeats, GivesTheSameBitsForAnyNumberOfThreads) {
   problem.shape.window = 130;
   problem.padding = Padding::right;
   problem.soft_cap = 3;
+  problem.storage = Storage::bfloat16;
   expect_same_bits(problem);
   problem.documents = Documents::in_turn;
   expect_same_bits(problem);
@@ -386,6 +387,16 @@ TEST(Memory, HoldsNoMapOfTheWholeSequence) {
   EXPECT_LT(memory_of_forward(Kind::table, 2, 10000), std::int64_t{64} << 20);
   EXPECT_LT(memory_of_forward(Kind::cape, 2, 10000), std::int64_t{64} << 20);
   EXPECT_LT(memory_of_forward(Kind::cape_fire, 2, 10000), std::int64_t{64} << 20);
+}
+
+TEST(Memory, HoldsNoFloat32CopyOfA16BitTensor) {
+  // Each would be 16 MB. A window of one key makes it a matter of moments.
+  Problem problem{.storage = Storage::bfloat16};
+  problem.shape = {1, 16, 16, 4096, 4096, 64, 0, true, 0, 1};
+  Case c(problem);
+  const Threads scope(2);
+  EXPECT_LT(memory_of([&c] { c.forward(); }), std::int64_t{8} << 20);
+  EXPECT_LT(memory_of([&c] { c.backward(); }), std::int64_t{12} << 20);
 }
 
 // The full size: minutes, so by the label `long` alone. As maps it would be 137 GB.

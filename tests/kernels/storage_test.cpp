@@ -1,0 +1,173 @@
+// 16-bit storage: the conversions against IEEE 754, and every pass against float32 storage of the
+// same numbers, whose results it must give rounded, bit for bit: the arithmetic is the same.
+
+#include "kernels/cpu/storage.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "tests/kernels/cases.h"
+#include "tests/kernels/half_types.h"
+
+namespace phasescope::kernels::testing {
+namespace {
+
+template <typename T>
+bool same(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+}
+
+// Not inlined: the compiler would look at float32's branch with an array of 16-bit numbers.
+[[gnu::noinline]] void read(Storage storage, const void* from, std::vector<float>& to) {
+  read_numbers(storage, from, static_cast<std::int64_t>(to.size()), to.data());
+}
+[[gnu::noinline]] void write(Storage storage, const std::vector<float>& from, void* to) {
+  write_numbers(storage, from.data(), static_cast<std::int64_t>(from.size()), to);
+}
+
+class EveryNarrowStorage : public ::testing::TestWithParam<Storage> {};
+
+TEST_P(EveryNarrowStorage, ReadsEveryBitPattern) {
+  std::vector<std::uint16_t> bits(0x10000);
+  for (std::size_t n = 0; n < bits.size(); ++n) bits[n] = static_cast<std::uint16_t>(n);
+  std::vector<float> values(bits.size());
+  read(GetParam(), bits.data(), values);
+  for (std::size_t n = 0; n < bits.size(); ++n) {
+    const float want = half_type(GetParam()).from(bits[n]);
+    ASSERT_EQ(std::isnan(values[n]), std::isnan(want)) << n;
+    if (std::isnan(want)) continue;
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(values[n]), std::bit_cast<std::uint32_t>(want)) << n;
+  }
+}
+
+// All signs, exponents and leading digits; of what follows, nothing, halfway cases and their
+// neighbours.
+TEST_P(EveryNarrowStorage, RoundsToNearestEven) {
+  std::vector<float> values;
+  for (std::uint32_t high = 0; high < 0x10000; ++high) {
+    for (const std::uint32_t low : {0x0000u, 0x0001u, 0x0FFFu, 0x1000u, 0x1001u, 0x2FFFu, 0x3000u,
+                                    0x7FFFu, 0x8000u, 0x8001u, 0xEFFFu, 0xF000u, 0xFFFFu}) {
+      values.push_back(std::bit_cast<float>((high << 16) | low));
+    }
+  }
+  std::vector<std::uint16_t> bits(values.size());
+  write(GetParam(), values, bits.data());
+  for (std::size_t n = 0; n < bits.size(); ++n) {
+    const float got = half_type(GetParam()).from(bits[n]);
+    ASSERT_EQ(std::isnan(got), std::isnan(values[n])) << values[n];
+    if (std::isnan(got)) continue;
+    ASSERT_EQ(bits[n], half_type(GetParam()).to(values[n])) << values[n];
+  }
+}
+
+/// Row probes, sums by distance, a region and a map of a case that ran.
+struct Measured {
+  explicit Measured(Case& c)
+      : entropy(c.lse.size()), weight(count(c)), score(count(c)), scores(kCells), weights(kCells) {
+    c.outputs.rows.entropy = entropy.data();
+    c.outputs.buckets.edges = edges.data();
+    c.outputs.buckets.count = kBuckets;
+    c.outputs.buckets.weight = weight.data();
+    c.outputs.buckets.score = score.data();
+    c.forward();
+    const AttentionShape& s = c.inputs.shape;
+    const Region region{s.batch - 1, s.heads - 1, 1, s.queries - 40, s.queries, 5, 75};
+    attention_region(c.inputs, c.lse.data(), region, scores.data(), weights.data());
+  }
+  static std::size_t count(const Case& c) {
+    return static_cast<std::size_t>(c.inputs.shape.batch * c.inputs.shape.heads * kBuckets);
+  }
+
+  static constexpr std::int64_t kBuckets = 4;
+  static constexpr std::size_t kCells = 40 * 70;
+  const std::vector<std::int64_t> edges{0, 1, 5, 40, 1000};
+  std::vector<float> entropy;
+  std::vector<double> weight, score;
+  std::vector<float> scores, weights;
+};
+
+void expect_rounded(Storage storage, const char* what, const std::vector<float>& narrow,
+                    std::vector<float> wide) {
+  round_to(storage, wide);
+  EXPECT_TRUE(same(narrow, wide)) << what;
+}
+
+void expect_as_float32(Problem problem) {
+  SCOPED_TRACE(problem_name(problem));
+  Case narrow(problem);
+  problem.storage = Storage::float32;
+  Case wide(problem);
+  wide.q = narrow.q;
+  wide.k = narrow.k;
+  wide.v = narrow.v;
+  wide.state = narrow.state;
+  wide.d_out = narrow.d_out;
+  wide.d_out_state = narrow.d_out_state;
+  const Storage storage = narrow.inputs.q.storage;
+  const Measured ours(narrow), theirs(wide);
+  expect_rounded(storage, "out", narrow.out, wide.out);
+  expect_rounded(storage, "out_state", narrow.out_state, wide.out_state);
+  EXPECT_TRUE(same(narrow.lse, wide.lse));
+  EXPECT_TRUE(same(ours.entropy, theirs.entropy));
+  EXPECT_TRUE(same(ours.weight, theirs.weight) && same(ours.score, theirs.score));
+  EXPECT_TRUE(same(ours.scores, theirs.scores) && same(ours.weights, theirs.weights));
+  wide.out = narrow.out;
+  wide.out_state = narrow.out_state;
+  narrow.backward();
+  wide.backward();
+  expect_rounded(storage, "dq", narrow.dq, wide.dq);
+  expect_rounded(storage, "dk", narrow.dk, wide.dk);
+  expect_rounded(storage, "dv", narrow.dv, wide.dv);
+  expect_rounded(storage, "d_state", narrow.d_state, wide.d_state);
+  EXPECT_TRUE(same(narrow.d_table, wide.d_table));
+  EXPECT_TRUE(same(narrow.d_w1, wide.d_w1) && same(narrow.d_b1, wide.d_b1));
+  EXPECT_TRUE(same(narrow.d_w2, wide.d_w2) && same(narrow.d_b2, wide.d_b2));
+  EXPECT_TRUE(same(narrow.d_factor, wide.d_factor) && same(narrow.d_slope, wide.d_slope));
+}
+
+TEST_P(EveryNarrowStorage, GivesTheRoundedResultsOfFloat32) {
+  for (const Kind kind : all_kinds()) {
+    Problem problem{kind};
+    problem.storage = GetParam();
+    problem.shape = {2, 4, 2, 230, 230, 24};
+    expect_as_float32(problem);
+    problem.shape.window = 90;
+    problem.padding = Padding::holes;
+    problem.soft_cap = 3;
+    expect_as_float32(problem);
+    problem = {.kind = kind, .storage = GetParam()};
+    problem.shape = {2, 2, 1, 60, 330, 21};
+    problem.shape.value_dim = 13;
+    problem.shape.query_offset = 270;
+    problem.shape.causal = false;
+    expect_as_float32(problem);
+  }
+}
+
+// A result above 65504, and one that is no number, stay what they are.
+TEST(NarrowStorage, KeepsInfinityAndNaN) {
+  Problem problem;
+  problem.shape = {1, 1, 1, 3, 3, 8};
+  problem.storage = Storage::float16;
+  Case c(problem);
+  c.v[0] = std::numeric_limits<float>::infinity();
+  c.v[1] = std::numeric_limits<float>::quiet_NaN();
+  c.forward();
+  EXPECT_EQ(c.out[0], std::numeric_limits<float>::infinity());
+  EXPECT_TRUE(std::isnan(c.out[1]));
+  EXPECT_TRUE(std::isfinite(c.out[2]));
+}
+
+}  // namespace
+
+INSTANTIATE_TEST_SUITE_P(Kernels, EveryNarrowStorage,
+                         ::testing::Values(Storage::bfloat16, Storage::float16),
+                         [](const auto& info) {
+                           return info.param == Storage::bfloat16 ? "bfloat16" : "float16";
+                         });
+
+}  // namespace phasescope::kernels::testing
