@@ -304,7 +304,8 @@ enum class MapQuantity { weight, score };
 
 /// A region pooled to height x width cells. Cell (y, x) covers rows floor(y R / height) up to
 /// max(that + 1, floor((y + 1) R / height)), columns alike, so a view with fewer rows than cells
-/// repeats them. Each array (head_count, height, width) contiguous or null.
+/// repeats them; one row of cells as wide as the region gives every column's mean over its rows.
+/// Each array (head_count, height, width) contiguous or null.
 struct MapOutputs {
   std::int64_t height = 0;
   std::int64_t width = 0;
@@ -322,7 +323,7 @@ struct MapOutputs {
 void attention_map(const AttentionInputs& inputs, const float* lse, const Region& region,
                    const MapOutputs& outputs);
 
-/// Name of the instruction set in use: "avx3", "avx2" or "sse4".
+/// Name of the instruction set in use: "avx3", "avx2", "sse4", or "scalar" (those of any x86-64).
 const char* attention_target();
 
 }  // namespace phasescope::kernels

@@ -70,9 +70,9 @@ void check_probes(const ProbeRequest& request);
 
 // Attention of v (B, kv heads, M, d) under a program. Differentiable in all backends with respect
 // to q, k, v, tables, the correction's weights and the state. Fused: float32 and 16-bit tensors on
-// the CPU, computed in float32, causal or not, windows, padding, soft caps; what fused_obstacle()
-// names runs plain and says why. CUDA: 16-bit tensors alone (cuda_attention.h). Plain without
-// gradients works in blocks of rows, so no backend holds N x N then.
+// the CPU, computed in float32, causal or not, windows, padding, documents, soft caps; what
+// fused_obstacle() names runs plain and says why. CUDA: 16-bit tensors alone (cuda_attention.h).
+// Plain without gradients works in blocks of rows, so no backend holds N x N then.
 AttentionResult attention(const AttentionProgram& program, const at::Tensor& v,
                           const AttentionOptions& options);
 

@@ -42,10 +42,10 @@ class Observer {
 
 struct ForwardOptions {
   Backend backend = Backend::fused;
-  // Position ids start here; or are given: (N) or (B, N) int64. Given ids run plain.
+  // Position ids start here; or are given: (N) or (B, N) int64.
   std::int64_t shift = 0;
   at::Tensor position_ids;
-  // (B, N), 0 for padding, which no query sees; runs plain. An encoder's in an encoder-decoder.
+  // (B, N), 0 for padding, which no query sees. An encoder's in an encoder-decoder.
   at::Tensor key_mask;
   at::Tensor token_types;  // (B, N) int64, of models that have types; all 0 where undefined
   // (B, M) int64, what the decoder of an encoder-decoder reads; where undefined it reads the text

@@ -21,6 +21,17 @@ at::Tensor with_contiguous_channels(const at::Tensor& tensor) {
   return tensor.stride(-1) == 1 || tensor.size(-1) == 1 ? tensor : tensor.contiguous();
 }
 
+// What the kernels read a tensor of this dtype as, and write its gradient as.
+at::ScalarType stored_dtype(at::ScalarType dtype) {
+  return dtype == at::kBFloat16 || dtype == at::kHalf ? dtype : at::kFloat;
+}
+
+kernels::Storage storage_of(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kBFloat16 ? kernels::Storage::bfloat16
+         : tensor.scalar_type() == at::kHalf   ? kernels::Storage::float16
+                                               : kernels::Storage::float32;
+}
+
 // What the forward pass computes, without autograd.
 AttentionResult run_forward(const AttentionProgram& program, const at::Tensor& v,
                             const AttentionOptions& options) {
@@ -33,11 +44,12 @@ AttentionResult run_forward(const AttentionProgram& program, const at::Tensor& v
   ProbeBuffers probes(request, shape);
   AttentionResult result;
   kernels::ForwardOutputs& outputs = probes.outputs();
-  result.out = empty_by_token(shape.batch, shape.heads, shape.queries, shape.value_dim);
+  result.out =
+      empty_by_token(shape.batch, shape.heads, shape.queries, shape.value_dim, v.scalar_type());
   outputs.out = output_tensor(result.out);
   if (program.kind == Kind::tape) {
-    result.state =
-        empty_by_token(shape.batch, shape.heads, shape.queries, program.tape.state.size(-1));
+    result.state = empty_by_token(shape.batch, shape.heads, shape.queries,
+                                  program.tape.state.size(-1), v.scalar_type());
     outputs.out_state = output_tensor(result.state);
   }
   if (options.want_lse || options.want_entropy) {
@@ -114,7 +126,9 @@ kernels::VariantGradients variant_gradients(const AttentionProgram& program,
   }
   if (program.kind == Kind::tape) {
     const at::Tensor& q = program.q;
-    buffers.state = empty_by_token(q.size(0), q.size(1), q.size(2), program.tape.state.size(-1));
+    const at::Tensor& state = program.tape.state;
+    buffers.state = empty_by_token(q.size(0), q.size(1), q.size(2), state.size(-1),
+                                   stored_dtype(state.scalar_type()));
     kernels::TapeGradients gradients;
     if (d_state.defined()) gradients.d_out_state = input_tensor(d_state);
     gradients.d_state = output_tensor(buffers.state);
@@ -142,9 +156,12 @@ GradientBuffers run_backward(const AttentionProgram& program, const at::Tensor& 
   const KernelInputs kernel(program, v);
   const kernels::AttentionShape& shape = kernel.inputs().shape;
   GradientBuffers gradients;
-  gradients.dq = empty_by_token(shape.batch, shape.heads, shape.queries, shape.head_dim);
-  gradients.dk = empty_by_token(shape.batch, shape.kv_heads, shape.keys, shape.head_dim);
-  gradients.dv = empty_by_token(shape.batch, shape.kv_heads, shape.keys, shape.value_dim);
+  gradients.dq = empty_by_token(shape.batch, shape.heads, shape.queries, shape.head_dim,
+                                stored_dtype(program.q.scalar_type()));
+  gradients.dk = empty_by_token(shape.batch, shape.kv_heads, shape.keys, shape.head_dim,
+                                stored_dtype(program.k.scalar_type()));
+  gradients.dv =
+      empty_by_token(shape.batch, shape.kv_heads, shape.keys, shape.value_dim, v.scalar_type());
   const at::Tensor d_out =
       d_out_given.defined() ? with_contiguous_channels(d_out_given) : at::zeros_like(forward.out);
   const at::Tensor d_state =
@@ -228,7 +245,8 @@ class FusedAttention : public torch::autograd::Function<FusedAttention> {
 }  // namespace
 
 kernels::InputTensor input_tensor(const at::Tensor& tensor) {
-  return {tensor.const_data_ptr<float>(), tensor.stride(0), tensor.stride(1), tensor.stride(2)};
+  return {tensor.const_data_ptr(), tensor.stride(0), tensor.stride(1), tensor.stride(2),
+          storage_of(tensor)};
 }
 
 kernels::AttentionShape shape_of(const AttentionProgram& program, const at::Tensor& v) {
@@ -273,12 +291,13 @@ kernels::TapaVariant tapa_variant(const TapaProgram& tapa) {
 }
 
 kernels::OutputTensor output_tensor(const at::Tensor& tensor) {
-  return {tensor.mutable_data_ptr<float>(), tensor.stride(0), tensor.stride(1), tensor.stride(2)};
+  return {tensor.mutable_data_ptr(), tensor.stride(0), tensor.stride(1), tensor.stride(2),
+          storage_of(tensor)};
 }
 
 at::Tensor empty_by_token(std::int64_t batch, std::int64_t heads, std::int64_t rows,
-                          std::int64_t channels) {
-  return at::empty({batch, rows, heads, channels}, at::kFloat).transpose(1, 2);
+                          std::int64_t channels, at::ScalarType dtype) {
+  return at::empty({batch, rows, heads, channels}, dtype).transpose(1, 2);
 }
 
 ProbeRequest in_one_pass(const AttentionProgram& program, const ProbeRequest& request) {
@@ -305,7 +324,7 @@ KernelInputs::KernelInputs(const AttentionProgram& program, const at::Tensor& v)
     inputs_.query_documents = inputs_.key_documents = kept_.back().const_data_ptr<std::int32_t>();
   }
   if (program.kind == Kind::table) {
-    const at::Tensor values = keep(program.table.values);
+    const at::Tensor values = floats(program.table.values);
     inputs_.variant = kernels::TableVariant{.values = values.const_data_ptr<float>(),
                                             .head_stride = values.stride(0),
                                             .length = values.size(1),
@@ -313,7 +332,7 @@ KernelInputs::KernelInputs(const AttentionProgram& program, const at::Tensor& v)
                                             .multiplies = program.table.multiplies};
   } else if (program.kind == Kind::tapa) {
     kernels::TapaVariant variant = tapa_variant(program.tapa);
-    variant.power = keep(program.tapa.power).const_data_ptr<float>();
+    variant.power = floats(program.tapa.power).const_data_ptr<float>();
     inputs_.variant = variant;
   } else if (program.kind == Kind::tape) {
     const at::Tensor& state = program.tape.state;
@@ -328,13 +347,13 @@ KernelInputs::KernelInputs(const AttentionProgram& program, const at::Tensor& v)
 }
 
 kernels::FireVariant KernelInputs::fire_variant(const FireProgram& fire) {
-  return {.distance = keep(fire.distance).const_data_ptr<float>(),
+  return {.distance = floats(fire.distance).const_data_ptr<float>(),
           .length = fire.distance.size(0),
-          .factor = keep(fire.factor).const_data_ptr<float>(),
-          .knots = keep(fire.knots).const_data_ptr<float>(),
+          .factor = floats(fire.factor).const_data_ptr<float>(),
+          .knots = floats(fire.knots).const_data_ptr<float>(),
           .segments = fire.slope.size(1),
-          .slope = keep(fire.slope.contiguous()).const_data_ptr<float>(),
-          .intercept = keep(fire.intercept.contiguous()).const_data_ptr<float>(),
+          .slope = floats(fire.slope.contiguous()).const_data_ptr<float>(),
+          .intercept = floats(fire.intercept.contiguous()).const_data_ptr<float>(),
           .head_stride = fire.slope.size(1)};
 }
 
@@ -343,23 +362,34 @@ kernels::CapeVariant KernelInputs::cape_variant(const AttentionProgram& program)
   kernels::CapeVariant variant;
   variant.form = cape_form(cape.form);
   if (cape.values.defined()) {
-    const at::Tensor values = keep(cape.values);
+    const at::Tensor values = floats(cape.values);
     variant.values = values.const_data_ptr<float>();
     variant.head_stride = values.stride(0);
     variant.length = values.size(1);
   }
   variant.hidden = cape.w1.size(0);
-  variant.w1 = keep(cape.w1.contiguous()).const_data_ptr<float>();
-  variant.b1 = keep(cape.b1.contiguous()).const_data_ptr<float>();
-  variant.w2 = keep(cape.w2.contiguous()).const_data_ptr<float>();
-  variant.b2 = keep(cape.b2.contiguous()).const_data_ptr<float>();
+  variant.w1 = floats(cape.w1.contiguous()).const_data_ptr<float>();
+  variant.b1 = floats(cape.b1.contiguous()).const_data_ptr<float>();
+  variant.w2 = floats(cape.w2.contiguous()).const_data_ptr<float>();
+  variant.b2 = floats(cape.b2.contiguous()).const_data_ptr<float>();
   if (program.fire.slope.defined()) variant.fire = fire_variant(program.fire);
   return variant;
 }
 
 at::Tensor KernelInputs::keep(const at::Tensor& tensor) {
-  kept_.push_back(with_contiguous_channels(tensor.to(at::kFloat)));
+  kept_.push_back(with_contiguous_channels(tensor.to(stored_dtype(tensor.scalar_type()))));
   return kept_.back();
+}
+
+at::Tensor KernelInputs::floats(const at::Tensor& table) { return keep(table.to(at::kFloat)); }
+
+AttentionProgram with_float_tables(const AttentionProgram& program) {
+  AttentionProgram result = program;
+  for (at::Tensor* tensor : {&result.table.values, &result.tapa.power, &result.cape.values,
+                             &result.cape.w1, &result.cape.b1, &result.cape.w2, &result.cape.b2}) {
+    if (tensor->defined()) *tensor = tensor->to(at::kFloat);
+  }
+  return result;
 }
 
 AttentionProgram in_dtype(const AttentionProgram& program, at::ScalarType dtype) {
@@ -380,15 +410,7 @@ AttentionProgram in_dtype(const AttentionProgram& program, at::ScalarType dtype)
 
 AttentionResult fused_attention(const AttentionProgram& program, const at::Tensor& v,
                                 const AttentionOptions& options) {
-  if (v.scalar_type() != at::kFloat) {
-    // Nothing of size N x N is stored in either dtype, so the copies are of the inputs' size.
-    AttentionResult result =
-        fused_attention(in_dtype(program, at::kFloat), v.to(at::kFloat), options);
-    result.out = result.out.to(v.scalar_type());
-    if (result.state.defined()) result.state = result.state.to(v.scalar_type());
-    return result;
-  }
-  return run_passes({&run_forward, &run_backward}, program, v, options);
+  return run_passes({&run_forward, &run_backward}, with_float_tables(program), v, options);
 }
 
 AttentionResult run_passes(const AttentionPasses& passes, const AttentionProgram& program,

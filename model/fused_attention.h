@@ -7,7 +7,8 @@
 #include "kernels/attention.h"
 #include "model/attention.h"
 
-// The bridge from tensors to kernels/ on the CPU: float32 arithmetic on float32 or 16-bit tensors.
+// The bridge from tensors to kernels/ on the CPU: float32 arithmetic on float32 or 16-bit tensors,
+// which are read and written as they are. Tables and the correction's weights come as float32.
 
 namespace phasescope::model {
 
@@ -50,6 +51,9 @@ kernels::CapeForm cape_form(CapeProgram::Form form);
 // Without the powers' memory.
 kernels::TapaVariant tapa_variant(const TapaProgram& tapa);
 
+// The program with its tables and the correction's weights in float32; gradients flow through.
+AttentionProgram with_float_tables(const AttentionProgram& program);
+
 // The program with every tensor that scores are computed from in `dtype`; gradients flow through.
 AttentionProgram in_dtype(const AttentionProgram& program, at::ScalarType dtype);
 
@@ -62,7 +66,9 @@ class KernelInputs {
  private:
   kernels::FireVariant fire_variant(const FireProgram& fire);
   kernels::CapeVariant cape_variant(const AttentionProgram& program);
+  // As it is stored; tables in float32.
   at::Tensor keep(const at::Tensor& tensor);
+  at::Tensor floats(const at::Tensor& table);
 
   std::vector<at::Tensor> kept_;
   kernels::AttentionInputs inputs_;
@@ -72,9 +78,8 @@ class KernelInputs {
 kernels::InputTensor input_tensor(const at::Tensor& tensor);
 kernels::OutputTensor output_tensor(const at::Tensor& tensor);
 
-// An empty (B, H, N, d) float32 tensor whose memory is (B, N, H, d), so that joining the heads is
-// free.
+// An empty (B, H, N, d) tensor whose memory is (B, N, H, d), so that joining the heads is free.
 at::Tensor empty_by_token(std::int64_t batch, std::int64_t heads, std::int64_t rows,
-                          std::int64_t channels);
+                          std::int64_t channels, at::ScalarType dtype);
 
 }  // namespace phasescope::model

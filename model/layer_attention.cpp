@@ -28,12 +28,14 @@ ProbeResult fused_probe(const LayerAttention& attention, const ProbeRequest& req
   const kernels::AttentionShape& shape = kernel.inputs().shape;
   const ProbeRequest wanted = in_one_pass(attention.program(), request);
   ProbeBuffers buffers(wanted, shape);
-  const at::Tensor out = empty_by_token(shape.batch, shape.heads, shape.queries, shape.value_dim);
+  const at::ScalarType dtype = attention.v().scalar_type();
+  const at::Tensor out =
+      empty_by_token(shape.batch, shape.heads, shape.queries, shape.value_dim, dtype);
   buffers.outputs().out = output_tensor(out);
   at::Tensor state;
   if (attention.program().kind == AttentionProgram::Kind::tape) {
     state = empty_by_token(shape.batch, shape.heads, shape.queries,
-                           attention.program().tape.state.size(-1));
+                           attention.program().tape.state.size(-1), dtype);
     buffers.outputs().out_state = output_tensor(state);
   }
   const at::Tensor known = attention.lse().defined() ? attention.lse().contiguous() : at::Tensor();

@@ -289,10 +289,10 @@ class ForwardPass {
 
 template <HeadVariant V>
 void run_forward(const AttentionInputs& inputs, const ForwardOutputs& outputs, bool probes) {
-  if (probes) {
+  if (probes || !kCompilesWithoutProbes) {
     ForwardPass<V, true>(inputs, outputs).run();
   } else {
-    ForwardPass<V, false>(inputs, outputs).run();
+    ForwardPass<V, !kCompilesWithoutProbes>(inputs, outputs).run();
   }
 }
 

@@ -292,10 +292,10 @@ class CapeForward {
 };
 
 void forward_cape(const AttentionInputs& inputs, const ForwardOutputs& outputs, bool probes) {
-  if (probes) {
+  if (probes || !kCompilesWithoutProbes) {
     CapeForward<true>(inputs, outputs).run();
   } else {
-    CapeForward<false>(inputs, outputs).run();
+    CapeForward<!kCompilesWithoutProbes>(inputs, outputs).run();
   }
 }
 

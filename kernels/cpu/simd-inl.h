@@ -32,6 +32,10 @@ inline constexpr int kKeyBlock = 128;
 inline constexpr int kPanels = kQueryBlock / kPanel;
 static_assert(kPanels * kPanel == kQueryBlock && kKeyBlock % kTileKeys == 0);
 
+// The forward pass is compiled with probes and without, but for the fallback, where those cost
+// little beside the rest and compiling would cost as much as for any other target.
+inline constexpr bool kCompilesWithoutProbes = HWY_TARGET != HWY_EMU128;
+
 HWY_INLINE Vec set(float x) { return hn::Set(Tag(), x); }
 HWY_INLINE Vec zero() { return hn::Zero(Tag()); }
 HWY_INLINE Vec load(const float* p) { return hn::Load(Tag(), p); }

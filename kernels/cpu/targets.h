@@ -3,16 +3,21 @@
 // each kernel file once a target (foreach_target.h); the choice is made here, so that Highway stays
 // a header and nothing has to be linked or shipped.
 
-// SSE4 is the least a processor must have. Wider subsets give the same code for what is used here.
-#define HWY_WANT_SSE4 1
+// SSE4, and wider subsets that give other code for what is used here. Where a processor has none of
+// them, Highway's EMU128: four lanes like SSE4, in the instructions that every program may use.
+// (The fault of GCC before 12.3 for which Highway leaves it out is in the upper halves of integer
+// products, which nothing here takes.)
 #define HWY_DISABLED_TARGETS HWY_SSSE3
+#define HWY_BROKEN_EMU128 0
 
 namespace phasescope::kernels {
 
-enum class Target { sse4, avx2, avx3 };
+/// From the least to the best.
+enum class Target { scalar, sse4, avx2, avx3 };
+inline constexpr Target kTargets[] = {Target::scalar, Target::sse4, Target::avx2, Target::avx3};
 
 /// The best target of this processor, unless choose_target() or the environment variable
-/// PHASESCOPE_SIMD (sse4, avx2, avx3) named a lesser one.
+/// PHASESCOPE_SIMD (scalar, sse4, avx2, avx3) named a lesser one.
 Target current_target();
 
 /// For tests and benchmarks: false when the processor has no such target.
@@ -27,7 +32,8 @@ const char* target_name(Target target);
 #define PHASESCOPE_SELECT_TARGET(function)                \
   (current_target() == Target::avx3   ? &N_AVX3::function \
    : current_target() == Target::avx2 ? &N_AVX2::function \
-                                      : &N_SSE4::function)
+   : current_target() == Target::sse4 ? &N_SSE4::function \
+                                      : &N_EMU128::function)
 #else
 #define PHASESCOPE_SELECT_TARGET(function) (&HWY_STATIC_DISPATCH(function))
 #endif

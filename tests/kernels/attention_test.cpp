@@ -246,7 +246,7 @@ TEST_P(EveryVariant, IsRightWithDocuments) {
   const Target best = current_target();
   InTurn turn;
   for (const Problem& problem : document_problems(GetParam(), kMasks)) turn.expect_right(problem);
-  for (const Target target : {Target::sse4, Target::avx2, Target::avx3}) {
+  for (const Target target : kTargets) {
     if (!choose_target(target)) continue;
     Problem problem{.kind = GetParam(), .shape = {1, 2, 1, 200, 200, 16}};
     problem.documents = Documents::in_turn;
@@ -262,7 +262,7 @@ TEST_P(EveryVariant, IsRightWithASoftCap) {
 
 TEST_P(EveryVariant, IsRightOnEveryInstructionSet) {
   const Target best = current_target();
-  for (const Target target : {Target::sse4, Target::avx2, Target::avx3}) {
+  for (const Target target : kTargets) {
     if (!choose_target(target)) continue;
     SCOPED_TRACE(target_name(target));
     Problem problem{GetParam()};
@@ -311,7 +311,7 @@ TEST_P(LongEveryVariant, IsRightInEveryCombination) {
 // the widest target, 5 and 6 on others.
 TEST(Cape, IsRightForEveryNumberOfHeads) {
   const Target best = current_target();
-  for (const Target target : {Target::sse4, Target::avx2, Target::avx3}) {
+  for (const Target target : kTargets) {
     if (!choose_target(target)) continue;
     SCOPED_TRACE(target_name(target));
     for (std::int64_t heads = 1; heads <= 14; ++heads) {
@@ -333,7 +333,7 @@ class EveryFire : public ::testing::TestWithParam<Kind> {};
 // dozens do.
 TEST_P(EveryFire, IsRightForEveryNumberOfKnots) {
   const Target best = current_target();
-  for (const Target target : {Target::sse4, Target::avx2, Target::avx3}) {
+  for (const Target target : kTargets) {
     if (!choose_target(target)) continue;
     SCOPED_TRACE(target_name(target));
     for (const std::int64_t knots : {0, 1, 2, 32, 300}) {
