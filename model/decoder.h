@@ -42,7 +42,7 @@ class Observer {
 
 struct ForwardOptions {
   Backend backend = Backend::fused;
-  // Position ids start here; or are given: (N) or (B, N) int64.
+  // Position ids start here; or are given, (N) or (B, N) int64: terms of distance run plain then.
   std::int64_t shift = 0;
   at::Tensor position_ids;
   // (B, N), 0 for padding, which no query sees. An encoder's in an encoder-decoder.
