@@ -136,17 +136,31 @@ void expect_right(const Problem& problem) {
   expect_fire_gradients(problem, c, truth, plain, floor, sums * size);
 }
 
-/// In float32 and then in the 16-bit storages, which take turns.
+/// Each problem twice: in float32 on the best instruction set, and in one of the other combinations
+/// of storage and instruction set, which take turns; variants begin at different ones.
 class InTurn {
  public:
+  explicit InTurn(Kind kind) : turn_(static_cast<std::size_t>(kind)) {}
+  ~InTurn() { choose_target(best_); }
+  InTurn(const InTurn&) = delete;
+  InTurn& operator=(const InTurn&) = delete;
+
   void expect_right(Problem problem) {
     testing::expect_right(problem);
-    problem.storage = kStorages[1 + turn_++ % 2];
+    constexpr std::size_t storages = std::size(kStorages), targets = std::size(kTargets);
+    do {
+      turn_ += 5;  // no divisor of their number, so that both change and all come
+      problem.storage = kStorages[turn_ % storages];
+      if (!choose_target(kTargets[turn_ / storages % targets])) choose_target(best_);
+    } while (problem.storage == Storage::float32 && current_target() == best_);
+    SCOPED_TRACE(target_name(current_target()));
     testing::expect_right(problem);
+    choose_target(best_);
   }
 
  private:
-  int turn_ = 0;
+  std::size_t turn_;
+  const Target best_ = current_target();
 };
 
 constexpr std::int64_t kSizes[] = {1, 2, 17, 63, 64, 65, 81, 127, 128, 129, 1000};
@@ -160,7 +174,7 @@ class EveryVariant : public ::testing::TestWithParam<Kind> {};
 // somewhere among so many numbers, which no bound on gradients foresees.
 TEST_P(EveryVariant, IsRightAtEverySize) {
   std::size_t n = static_cast<std::size_t>(GetParam());
-  InTurn turn;
+  InTurn turn(GetParam());
   for (const std::int64_t size : kSizes) {
     Problem problem{GetParam()};
     const bool large = size == 1000;
@@ -172,7 +186,7 @@ TEST_P(EveryVariant, IsRightAtEverySize) {
 }
 
 TEST_P(EveryVariant, IsRightAtEveryHeadDimension) {
-  InTurn turn;
+  InTurn turn(GetParam());
   for (const std::int64_t dim : kDims) {
     Problem problem{GetParam()};
     problem.shape = {2, 2, 2, 19, 19, dim};
@@ -186,7 +200,7 @@ TEST_P(EveryVariant, IsRightAtEveryHeadDimension) {
 
 TEST_P(EveryVariant, IsRightForOtherNumbersOfQueriesThanKeys) {
   Problem problem{GetParam()};
-  InTurn turn;
+  InTurn turn(GetParam());
   problem.shape = {1, 2, 2, 50, 203, 16};
   problem.shape.query_offset = 153;
   turn.expect_right(problem);
@@ -233,18 +247,18 @@ const MaskSizes kMasks{
 };
 
 TEST_P(EveryVariant, IsRightWithAWindow) {
-  InTurn turn;
+  InTurn turn(GetParam());
   for (const Problem& problem : window_problems(GetParam(), kMasks)) turn.expect_right(problem);
 }
 
 TEST_P(EveryVariant, IsRightWithPadding) {
-  InTurn turn;
+  InTurn turn(GetParam());
   for (const Problem& problem : padding_problems(GetParam(), kMasks)) turn.expect_right(problem);
 }
 
 TEST_P(EveryVariant, IsRightWithDocuments) {
   const Target best = current_target();
-  InTurn turn;
+  InTurn turn(GetParam());
   for (const Problem& problem : document_problems(GetParam(), kMasks)) turn.expect_right(problem);
   for (const Target target : kTargets) {
     if (!choose_target(target)) continue;
@@ -256,7 +270,7 @@ TEST_P(EveryVariant, IsRightWithDocuments) {
 }
 
 TEST_P(EveryVariant, IsRightWithASoftCap) {
-  InTurn turn;
+  InTurn turn(GetParam());
   for (const Problem& problem : soft_cap_problems(GetParam(), kMasks)) turn.expect_right(problem);
 }
 
@@ -351,6 +365,10 @@ TEST_P(EveryFire, IsRightForEveryNumberOfKnots) {
     }
   }
   choose_target(best);
+  Problem problem{GetParam()};
+  problem.knots = 300;
+  problem.shape = {1, 1, 1, 1000, 1000, 16};
+  expect_right(problem);
 }
 
 TEST(Table, MasksWithMinusInfinity) {

@@ -131,12 +131,27 @@ void expect_gradient(Case& c, const char* what, std::vector<float>& values,
   }
 }
 
+/// (B, H, N, d) as (B, N, H, d).
+std::vector<float> by_token(const AttentionShape& s, const std::vector<float>& values) {
+  std::vector<float> result;
+  for (std::int64_t b = 0; b < s.batch; ++b) {
+    for (std::int64_t n = 0; n < s.queries; ++n) {
+      for (std::int64_t h = 0; h < s.heads; ++h) {
+        const auto from = values.begin() + ((b * s.heads + h) * s.queries + n) * s.head_dim;
+        result.insert(result.end(), from, from + s.head_dim);
+      }
+    }
+  }
+  return result;
+}
+
 void expect_gradients(const Problem& problem) {
   Case c(problem);
   c.forward();
   c.backward();
   // Gradients are contiguous (B, H, N, d) and q, k, v lie as (B, N, H, d): with one kv head that is
-  // the same order for k, v and the state; q is checked through the reference elsewhere.
+  // the same order for k, v and the state.
+  expect_gradient(c, "dq", c.q, by_token(problem.shape, c.dq), 12);
   expect_gradient(c, "dk", c.k, c.dk, 12);
   expect_gradient(c, "dv", c.v, c.dv, 12);
   expect_gradient(c, "d_state", c.state, c.d_state, 6);
@@ -146,6 +161,7 @@ void expect_gradients(const Problem& problem) {
   expect_gradient(c, "d_w1", c.w1, c.d_w1, 12);
   expect_gradient(c, "d_b1", c.b1, c.d_b1, 8);
   expect_gradient(c, "d_w2", c.w2, c.d_w2, 12);
+  expect_gradient(c, "d_b2", c.b2, c.d_b2, 2);
   expect_gradient(c, "d_factor", c.factor, c.d_factor, 6);
   expect_gradient(c, "d_slope", c.slope, c.d_slope, 20);
   expect_gradient(c, "d_intercept", c.intercept, c.d_intercept, 20);
