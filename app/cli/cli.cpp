@@ -73,7 +73,12 @@ void print(const Output& output, const CommonOptions& common) {
   }
 }
 
-int run_verb(Verb& verb, const CommonOptions& common, const std::string& command) {
+int run_verb(Verb& verb, CommonOptions common, const std::string& command) {
+  const std::string argument = verb.out_argument();
+  if (!argument.empty() && !common.out.empty()) {
+    throw formats::bad_usage("two places are named to write to", argument, "give one of them");
+  }
+  if (!argument.empty()) common.out = argument;
   const bool exports = !common.out.empty() && verb.exports();
   if (exports) require_writable_form(common.out);
   WorkerRun run(common, command);

@@ -50,6 +50,7 @@ class BenchVerb : public Verb {
   }
   void declare(Options& options) override {
     options.argument("WHAT", what_, "kernels, load, map, protocol or window", false);
+    options.argument("OUT", out_, "file or folder to write, as --out", false);
     options.option(
         "--variants", variants_,
         "of bench kernels: plain, table, tapa, tape, cape, fire; layer, heads: all statistics of "
@@ -61,6 +62,7 @@ class BenchVerb : public Verb {
     options.option("--write", page_, "page whose section of this device bench kernels replaces");
     options.option("--runs", runs_, "runs each");
   }
+  std::string out_argument() const override { return out_; }
   Output run(Run& run) override {
     if (what_ == "kernels") return kernels(run);
     if (what_ == "load") return rows_output(run.call("bench.load", {{"runs", runs_}}).result);
@@ -132,7 +134,7 @@ class BenchVerb : public Verb {
     return output;
   }
 
-  std::string what_ = "kernels", variants_, passes_, page_;
+  std::string what_ = "kernels", out_, variants_, passes_, page_;
   std::string lengths_ = "512,2048,8192", dims_ = "64,128", heads_ = "4";
   int64_t runs_ = 5;
 };

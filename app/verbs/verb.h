@@ -51,6 +51,8 @@ class Verb {
   virtual std::string example() const = 0;
   // False where run() itself writes what --out names.
   virtual bool exports() const { return true; }
+  // What an argument of the verb named in place of --out.
+  virtual std::string out_argument() const { return ""; }
   virtual void declare(Options& options) = 0;
   virtual Output run(Run& run) = 0;
 };

@@ -474,6 +474,11 @@ TEST(Program, BadUsageGivesStatusTwo) {
   EXPECT_EQ(run_words({"train"}), 2);
 }
 
+TEST(Program, ThePlaceOfABenchmarkIsNamedOnceAndLookedAtFirst) {
+  EXPECT_EQ(run_words({"bench", "kernels", "--json", "/nowhere/at/all/k.parquet"}), 2);
+  EXPECT_EQ(run_words({"bench", "kernels", "a.json", "--out", "b.json"}), 2);
+}
+
 TEST(Program, NumbersAreReadWholeOrRefused) {
   // Clamped to the largest integer, it would read everything and say so nowhere.
   EXPECT_NE(complaint({"heads", "rope", "--length", "99999999999999999999"}).find("--length"),

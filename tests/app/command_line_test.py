@@ -90,6 +90,14 @@ class Names(InAFolder):
             self.assertEqual(done.returncode, 0, command + done.stderr)
             self.assertEqual((out / name).read_bytes(), made[name], command)
 
+    def test_a_benchmark_takes_its_file_after_json(self):
+        done = phasescope("bench", "kernels", "--variants", "plain", "--passes", "forward", "--lengths", "16",
+                          "--dims", "8", "--heads", "1", "--runs", "1", "--json", "out/k.json", folder=self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        written = json.loads((self.folder / "out/k.json").read_text(encoding="utf-8"))
+        self.assertEqual(written, json.loads(done.stdout))
+        self.assertTrue((self.folder / "out/k.json.json").exists())
+
     def test_a_folder_that_a_bundled_name_hides_is_told_of(self):
         shutil.copytree(SOURCE / "assets/models/alibi", self.folder / "rope")
         bundled = phasescope("info", "rope", folder=self.folder)
