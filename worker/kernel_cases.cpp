@@ -27,7 +27,7 @@ using model::AttentionProgram;
 // A launch takes less than the clock can tell.
 constexpr std::int64_t kGpuCalls = 20;
 
-bool on_device(const KernelRequest& request) {
+bool runs_on_gpu(const KernelRequest& request) {
   return request.backend == model::Backend::cuda_unverified;
 }
 
@@ -38,7 +38,7 @@ protocol::AttentionBenchRow row_of(const std::string& variant, const std::string
   row.pass = pass;
   row.dtype = request.dtype == at::kFloat ? "f32" : "bf16";
   row.probes = probes;
-  row.kernel = on_device(request) ? kernels::kCudaBackend : model::fused_kernel_name();
+  row.kernel = runs_on_gpu(request) ? kernels::kCudaBackend : model::fused_kernel_name();
   row.heads = request.size.heads;
   row.n = request.size.n;
   row.d = request.size.d;
@@ -164,7 +164,7 @@ KernelCase gpu_case(const KernelVariant& variant, const KernelRequest& request, 
 // Leaves out rivals whose maps do not fit.
 void leave_out(const KernelVariant& variant, const KernelRequest& request, bool gradients,
                KernelCase& result) {
-  const double most_megabytes = on_device(request) ? 40'000 : 6000;
+  const double most_megabytes = runs_on_gpu(request) ? 40'000 : 6000;
   for (std::size_t n = 0; n < variant.rivals.size(); ++n) {
     const double maps =
         gradients ? variant.rivals[n].backward_maps : variant.rivals[n].forward_maps;
@@ -180,15 +180,16 @@ void leave_out(const KernelVariant& variant, const KernelRequest& request, bool 
 
 KernelCase variant_case(const KernelVariant& variant, const KernelRequest& request,
                         bool gradients) {
-  KernelCase result = on_device(request) ? gpu_case(variant, request, gradients)
-                                         : cpu_case(variant, request, gradients);
+  KernelCase result = runs_on_gpu(request) ? gpu_case(variant, request, gradients)
+                                           : cpu_case(variant, request, gradients);
   leave_out(variant, request, gradients, result);
   return result;
 }
 
 KernelCase probe_case(const std::string& probed, const model::ProbeRequest& probes,
                       const KernelRequest& request) {
-  if (on_device(request)) return gpu_case({"plain", nullptr, {}}, request, false, probed, &probes);
+  if (runs_on_gpu(request))
+    return gpu_case({"plain", nullptr, {}}, request, false, probed, &probes);
   return {row_of("plain", "forward", probed, request), probing(probes, request), {}};
 }
 
@@ -202,7 +203,7 @@ void add_probe_cases(const KernelRequest& request, std::vector<KernelCase>& case
   probes.windows = {16, 64, 256};
   probes.bucket_edges = analysis::distance_edges(request.size.n);
   cases.push_back(probe_case("all", probes, request));
-  if (on_device(request)) return;
+  if (runs_on_gpu(request)) return;
   model::ProbeRequest top;
   top.top_keys = 8;
   cases.push_back(probe_case("8 top keys", top, request));
@@ -334,14 +335,14 @@ std::vector<KernelCase> kernel_cases(const KernelRequest& request) {
   check_names(variants, kernel_variants(), "variant");
   check_names(request.passes, {"forward", "backward"}, "passe");
   const bool layer = wanted(variants, "layer"), heads = wanted(variants, "heads");
-  if ((layer || heads) && (on_device(request) || request.dtype != at::kFloat)) {
+  if ((layer || heads) && (runs_on_gpu(request) || request.dtype != at::kFloat)) {
     throw formats::bad_usage("layer and heads are timed in f32 on the processor alone", "variants");
   }
   std::vector<KernelCase> cases;
   for (const char* pass : {"forward", "backward"}) {
     if (!request.passes.empty() && !wanted(request.passes, pass)) continue;
     const bool backward = pass == std::string("backward");
-    for (const KernelVariant& variant : kernel_variants_at(request.size, on_device(request))) {
+    for (const KernelVariant& variant : kernel_variants_at(request.size, runs_on_gpu(request))) {
       if (!variants.empty() && !wanted(variants, variant.name)) continue;
       cases.push_back(variant_case(variant, request, backward));
       if (variant.name == "plain" && !backward) add_probe_cases(request, cases);

@@ -55,13 +55,13 @@ double plain_cpu_ms(const AttentionBench& bench, const AttentionBenchRow& like) 
   return std::nan("");
 }
 
-bool on_gpu(const AttentionBench& bench) { return bench.device == "cuda"; }
+bool runs_on_gpu(const AttentionBench& bench) { return bench.device == "cuda"; }
 
 // Share of the peak; of what the threads' processor time allows.
 std::string of_peak(const AttentionBench& bench, const AttentionBenchRow& row) {
   const double one = bench.fma_peak_gflops / static_cast<double>(bench.threads);
-  const double share =
-      on_gpu(bench) ? row.gflops / bench.fma_peak_gflops : row.gflops * row.ms / row.cpu_ms / one;
+  const double share = runs_on_gpu(bench) ? row.gflops / bench.fma_peak_gflops
+                                          : row.gflops * row.ms / row.cpu_ms / one;
   return std::isnan(share) ? "-" : std::to_string(std::lround(100 * share)) + " %";
 }
 
@@ -127,7 +127,7 @@ std::string heading_of(const std::string& section) { return section.substr(0, se
 
 std::string bench_device(const AttentionBench& bench) {
   const std::string dtype = dtype_of(bench) == "f32" ? "" : ", " + dtype_of(bench);
-  const std::string threads = on_gpu(bench) ? "" : ", " + counted(bench.threads, "thread");
+  const std::string threads = runs_on_gpu(bench) ? "" : ", " + counted(bench.threads, "thread");
   return bench.processor + ", " + last_word(bench.kernel) + threads + dtype;
 }
 
