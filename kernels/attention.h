@@ -1,7 +1,8 @@
 #pragma once
 // The streaming attention of Phasescope on the CPU: one forward, one backward, and reading a region
 // of the map, for every variant. Float32 arithmetic on float32 or 16-bit tensors; no array of
-// queries x keys ever exists, nor a float32 copy of a 16-bit tensor.
+// queries x keys ever exists, nor a float32 copy of a 16-bit input. (The backward pass sums dk and
+// dv in float32 before it stores them.)
 //
 // Sections: tensors, shape, variants, probes, forward, backward, regions of the map.
 //
@@ -19,12 +20,16 @@ namespace phasescope::kernels {
 
 // ---- Tensors -----------------------------------------------------------------------------------
 
+/// Widest row of any tensor.
+inline constexpr std::int64_t kMaxChannels = 512;
+
 /// How the numbers of a tensor are stored: IEEE 754 binary32, its upper half, or binary16.
 enum class Storage : std::uint8_t { float32, bfloat16, float16 };
 
 /// A (B, H, N, d) tensor owned by the caller: strides in elements, channels contiguous (stride 1).
 /// A stride may be 0 (broadcast) for inputs. Tensors of one call may be stored differently; results
-/// are computed in float32 and rounded to nearest even once, when they are stored.
+/// are computed in float32 and rounded to nearest even once, when they are stored. A backward pass
+/// reads the `out` that was stored, so gradients of 16-bit tensors carry its rounding.
 template <typename Void>
 struct Tensor4 {
   Void* data = nullptr;

@@ -22,10 +22,11 @@ void check_shape(const AttentionShape& s) {
   require(s.heads % s.kv_heads == 0, "expected kv_heads to divide heads but got " +
                                          number(s.kv_heads) + " and " + number(s.heads));
   require(s.queries >= 0 && s.keys >= 0, "expected non-negative numbers of queries and keys");
-  require(s.head_dim >= 1 && s.head_dim <= 512,
-          "expected a head_dim of 1 to 512 but got " + number(s.head_dim));
-  require(s.value_dim >= 0 && s.value_dim <= 512,
-          "expected a value_dim of at most 512 but got " + number(s.value_dim));
+  require(s.head_dim >= 1 && s.head_dim <= kMaxChannels,
+          "expected a head_dim of 1 to " + number(kMaxChannels) + " but got " + number(s.head_dim));
+  require(s.value_dim >= 0 && s.value_dim <= kMaxChannels, "expected a value_dim of at most " +
+                                                               number(kMaxChannels) + " but got " +
+                                                               number(s.value_dim));
   require(s.window >= 0, "expected a window of at least 0 but got " + number(s.window));
 }
 
@@ -76,8 +77,9 @@ struct CheckVariant {
   }
 
   void operator()(const TapeVariant& tape) const {
-    require(tape.state_dim >= 1 && tape.state_dim <= 512,
-            "expected a state_dim of 1 to 512 but got " + number(tape.state_dim));
+    require(tape.state_dim >= 1 && tape.state_dim <= kMaxChannels,
+            "expected a state_dim of 1 to " + number(kMaxChannels) + " but got " +
+                number(tape.state_dim));
     require(tape.state.data || inputs.shape.keys == 0,
             "expected tape's states but their pointer is null");
   }

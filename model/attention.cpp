@@ -58,11 +58,14 @@ std::string fused_obstacle(const AttentionProgram& program, const at::Tensor& v)
              std::to_string(pieces) + " pieces has no fused form";
     }
   }
-  if (program.q.size(-1) > 512 || v.size(-1) > 512) {
-    return "a head of more than 512 channels has no fused form";
+  if (program.q.size(-1) > kernels::kMaxChannels || v.size(-1) > kernels::kMaxChannels) {
+    return "a head of more than " + std::to_string(kernels::kMaxChannels) +
+           " channels has no fused form";
   }
-  if (program.kind == AttentionProgram::Kind::tape && program.tape.state.size(-1) > 512) {
-    return "a position state of more than 512 numbers a head has no fused form";
+  if (program.kind == AttentionProgram::Kind::tape &&
+      program.tape.state.size(-1) > kernels::kMaxChannels) {
+    return "a position state of more than " + std::to_string(kernels::kMaxChannels) +
+           " numbers a head has no fused form";
   }
   if (program.gain != 1.0) return "a gain by layer has no fused form";
   if (program.token_bias.defined()) return "a bias rounded by token has no fused form";

@@ -27,9 +27,11 @@ at::ScalarType stored_dtype(at::ScalarType dtype) {
 }
 
 kernels::Storage storage_of(const at::Tensor& tensor) {
-  return tensor.scalar_type() == at::kBFloat16 ? kernels::Storage::bfloat16
-         : tensor.scalar_type() == at::kHalf   ? kernels::Storage::float16
-                                               : kernels::Storage::float32;
+  const at::ScalarType dtype = tensor.scalar_type();
+  if (dtype == at::kBFloat16) return kernels::Storage::bfloat16;
+  if (dtype == at::kHalf) return kernels::Storage::float16;
+  TORCH_CHECK(dtype == at::kFloat, "the kernels store no ", dtype);
+  return kernels::Storage::float32;
 }
 
 // What the forward pass computes, without autograd.

@@ -35,9 +35,9 @@ struct ValueStream {
   std::int64_t dim = 0;
 };
 
-/// A row's log-sum-exp in log2 units, as two floats that hold 48 bits of it. A score less `high` is
-/// exact where its weight is more than nothing, so what the weight loses is the rounding of the
-/// float32 that was given; one float would lose as much again and more.
+/// A row's log-sum-exp in log2 units, as two floats that hold 48 bits of it. Where both are
+/// large beside their difference, a score less `high` is exact, so that what its weight loses is
+/// the rounding of the float32 that was given; one float would lose as much again and more.
 struct Log2Lse {
   float high = -kMaskedScore;  ///< so large that every weight is 0, for rows that see no key
   float low = 0;

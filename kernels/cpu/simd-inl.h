@@ -64,8 +64,24 @@ HWY_INLINE Vec exp2_clamped(Vec x) {
   return hn::Mul(p, power);
 }
 
-/// The larger of x and -127; NaN stays NaN (x86's maximum gives its second operand then).
-HWY_INLINE Vec clamp_exponent(Vec x) { return hn::Max(set(-127.0f), x); }
+/// The larger, or the smaller, of a bound and x; NaN stays NaN. x86's instructions give their
+/// second operand then, EMU128's functions the one that is a number.
+HWY_INLINE Vec at_least(float bound, Vec x) {
+#if HWY_TARGET == HWY_EMU128
+  return hn::IfThenElse(hn::Lt(x, set(bound)), set(bound), x);
+#else
+  return hn::Max(set(bound), x);
+#endif
+}
+HWY_INLINE Vec at_most(float bound, Vec x) {
+#if HWY_TARGET == HWY_EMU128
+  return hn::IfThenElse(hn::Gt(x, set(bound)), set(bound), x);
+#else
+  return hn::Min(set(bound), x);
+#endif
+}
+
+HWY_INLINE Vec clamp_exponent(Vec x) { return at_least(-127, x); }
 
 /// 2^x for x <= 127; 0 below -127.
 HWY_INLINE Vec exp2_any(Vec x) { return exp2_clamped(clamp_exponent(x)); }
@@ -81,7 +97,7 @@ HWY_INLINE Vec hyperbolic_tangent(Vec x) {
   p = hn::MulAdd(p, y, set(-0.333332819420f));
   const Vec near = hn::MulAdd(hn::Mul(p, y), x, x);
   // e^2x overflows nothing: from 18 on the result is 1.
-  const Vec e = exp2_any(hn::Min(set(60.0f), hn::Mul(size, set(2.88539008f))));
+  const Vec e = exp2_any(at_most(60, hn::Mul(size, set(2.88539008f))));
   const Vec far = hn::Sub(set(1.0f), hn::Div(set(2.0f), hn::Add(e, set(1.0f))));
   return hn::IfThenElse(hn::Lt(size, set(0.625f)), near, hn::CopySign(far, x));
 }

@@ -11,9 +11,6 @@
 
 namespace phasescope::kernels {
 
-/// Widest row of any tensor (check.cpp).
-inline constexpr std::int64_t kMaxChannels = 512;
-
 inline std::int64_t storage_bytes(Storage storage) { return storage == Storage::float32 ? 4 : 2; }
 
 /// `tensor` from its n-th number on.
@@ -48,12 +45,16 @@ Void* row_pointer(const Tensor4<Void>& tensor, std::int64_t batch, std::int64_t 
 
 [[gnu::always_inline]] inline float from_float16(std::uint16_t x) {
   const std::uint32_t size = (x & 0x7FFFu) << 13;
-  // As a float its exponent is 112 too small; multiplying also gives the small ones their leading
-  // bit. The largest exponent stands for no number. (Masks, no choices: those around floating-point
-  // operations keep the compiler from vectors.)
-  const auto scaled = std::bit_cast<std::uint32_t>(std::bit_cast<float>(size) * 0x1p112f);
-  const std::uint32_t special = mask_of(size >= 0x0F800000) & 0x7F800000;
-  return std::bit_cast<float>(scaled | special | (static_cast<std::uint32_t>(x & 0x8000u) << 16));
+  // As a float its exponent is 112 too small, and the largest one stands for no number.
+  const std::uint32_t normal = (size + (112u << 23)) | (mask_of(size >= 0x0F800000) & 0x7F800000);
+  // Those without a leading bit are the digits after 2^-14. (Masks, no choices: those around
+  // floating-point operations keep the compiler from vectors. No operand is subnormal as a float,
+  // which a thread may be set to take for 0.)
+  const auto small =
+      std::bit_cast<std::uint32_t>(std::bit_cast<float>(size | 0x38800000) - 0x1p-14f);
+  const std::uint32_t is_small = mask_of(size < 0x00800000);
+  return std::bit_cast<float>((small & is_small) | (normal & ~is_small) |
+                              (static_cast<std::uint32_t>(x & 0x8000u) << 16));
 }
 
 [[gnu::always_inline]] inline std::uint16_t to_float16(float x) {

@@ -7,7 +7,8 @@
 // them, Highway's EMU128: four lanes like SSE4, in the instructions that every program may use.
 // (The fault of GCC before 12.3 for which Highway leaves it out is in the upper halves of integer
 // products, which nothing here takes.)
-#define HWY_DISABLED_TARGETS HWY_SSSE3
+// Later versions have SSE2 too, by the bit 14, which would stand for it.
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | (1LL << 14))
 #define HWY_BROKEN_EMU128 0
 
 namespace phasescope::kernels {

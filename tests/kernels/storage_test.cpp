@@ -10,6 +10,7 @@
 #include <limits>
 #include <vector>
 
+#include "kernels/cpu/targets.h"
 #include "tests/kernels/cases.h"
 #include "tests/kernels/half_types.h"
 
@@ -96,9 +97,14 @@ void expect_rounded(Storage storage, const char* what, const std::vector<float>&
   EXPECT_TRUE(same(narrow, wide)) << what;
 }
 
-void expect_as_float32(Problem problem) {
+/// value_scale, gradient_scale: of v and d_out.
+void expect_as_float32(Problem problem, float value_scale = 1, float gradient_scale = 1) {
   SCOPED_TRACE(problem_name(problem));
   Case narrow(problem);
+  for (float& x : narrow.v) x *= value_scale;
+  for (float& x : narrow.d_out) x *= gradient_scale;
+  round_to(problem.storage, narrow.v);
+  round_to(problem.storage, narrow.d_out);
   problem.storage = Storage::float32;
   Case wide(problem);
   wide.q = narrow.q;
@@ -127,28 +133,60 @@ void expect_as_float32(Problem problem) {
   EXPECT_TRUE(same(narrow.d_w1, wide.d_w1) && same(narrow.d_b1, wide.d_b1));
   EXPECT_TRUE(same(narrow.d_w2, wide.d_w2) && same(narrow.d_b2, wide.d_b2));
   EXPECT_TRUE(same(narrow.d_factor, wide.d_factor) && same(narrow.d_slope, wide.d_slope));
+  EXPECT_TRUE(same(narrow.d_intercept, wide.d_intercept));
 }
 
+// Values of about 2^-16 are below float16's least exponent, and so are most results; gradients of
+// 2^13 times as much pass its largest number.
 TEST_P(EveryNarrowStorage, GivesTheRoundedResultsOfFloat32) {
+  const Target best = current_target();
+  for (const Target target : kTargets) {
+    if (!choose_target(target)) continue;
+    SCOPED_TRACE(target_name(target));
+    for (const Kind kind : all_kinds()) {
+      Problem problem{kind};
+      problem.storage = GetParam();
+      problem.shape = {2, 4, 2, 230, 230, 24};
+      expect_as_float32(problem);
+      problem.shape.window = 90;
+      problem.padding = Padding::holes;
+      problem.soft_cap = 3;
+      expect_as_float32(problem, 0x1p-16f);
+      problem = {.kind = kind, .storage = GetParam()};
+      problem.shape = {2, 2, 1, 60, 330, 21};
+      problem.shape.value_dim = 13;
+      problem.shape.query_offset = 270;
+      problem.shape.causal = false;
+      expect_as_float32(problem, 1, 0x1p13f);
+    }
+  }
+  choose_target(best);
+}
+
+// The tensors of one call each in their own storage.
+TEST_P(EveryNarrowStorage, MixesWithFloat32) {
   for (const Kind kind : all_kinds()) {
-    Problem problem{kind};
-    problem.storage = GetParam();
-    problem.shape = {2, 4, 2, 230, 230, 24};
-    expect_as_float32(problem);
-    problem.shape.window = 90;
-    problem.padding = Padding::holes;
-    problem.soft_cap = 3;
-    expect_as_float32(problem);
-    problem = {.kind = kind, .storage = GetParam()};
-    problem.shape = {2, 2, 1, 60, 330, 21};
-    problem.shape.value_dim = 13;
-    problem.shape.query_offset = 270;
-    problem.shape.causal = false;
-    expect_as_float32(problem);
+    Problem problem{.kind = kind, .shape = {1, 4, 2, 150, 150, 24}, .storage = GetParam()};
+    SCOPED_TRACE(problem_name(problem));
+    Case narrow(problem), mixed(problem);
+    problem.storage = Storage::float32;
+    Case wide(problem);
+    wide.k = narrow.k;
+    wide.d_out = narrow.d_out;
+    mixed.inputs.k = wide.inputs.k;
+    mixed.saved.d_out = wide.saved.d_out;
+    mixed.gradients.dv = wide.gradients.dv;
+    for (Case* c : {&narrow, &mixed}) {
+      c->forward();
+      c->backward();
+    }
+    EXPECT_TRUE(same(mixed.out, narrow.out) && same(mixed.lse, narrow.lse));
+    EXPECT_TRUE(same(mixed.dq, narrow.dq) && same(mixed.dk, narrow.dk));
+    expect_rounded(GetParam(), "dv", narrow.dv, wide.dv);
   }
 }
 
-// A result above 65504, and one that is no number, stay what they are.
+// A result above 65504, and one that is no number.
 TEST(NarrowStorage, KeepsInfinityAndNaN) {
   Problem problem;
   problem.shape = {1, 1, 1, 3, 3, 8};
@@ -156,10 +194,14 @@ TEST(NarrowStorage, KeepsInfinityAndNaN) {
   Case c(problem);
   c.v[0] = std::numeric_limits<float>::infinity();
   c.v[1] = std::numeric_limits<float>::quiet_NaN();
+  for (std::size_t n = 0; n < 3; ++n) c.d_out[n * 8 + 2] = 65504;
   c.forward();
   EXPECT_EQ(c.out[0], std::numeric_limits<float>::infinity());
   EXPECT_TRUE(std::isnan(c.out[1]));
   EXPECT_TRUE(std::isfinite(c.out[2]));
+  c.backward();
+  // Key 0 has the weight 1 of row 0 and parts of the others'.
+  EXPECT_EQ(c.dv[2], std::numeric_limits<float>::infinity());
 }
 
 }  // namespace
