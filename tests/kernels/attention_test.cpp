@@ -310,7 +310,6 @@ TEST_P(EveryVariant, PassesNaNOn) {
       EXPECT_TRUE(std::isnan(c.dq[40 * 16]));
       EXPECT_TRUE(std::isfinite(c.dq[39 * 16]));
       EXPECT_TRUE(std::isnan(c.dv[0]));
-      EXPECT_TRUE(std::isfinite(c.dv[41 * 16]));
     }
   }
   choose_target(best);
