@@ -5,6 +5,7 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <set>
 
@@ -263,8 +264,9 @@ TEST_P(EveryEncoding, ProbesAndMapsOfTheKernelAreThePlainOnes) {
   }
 }
 
-TEST_P(EveryEncoding, SixteenBitTensorsLoseNoMoreInTheKernelThanInPlainOps) {
-  const auto model = tiny_model(GetParam(), at::kBFloat16);
+// digits: of the dtype, its leading one among them.
+void expect_no_more_lost(const Variant& encoding, at::ScalarType dtype, int digits) {
+  const auto model = tiny_model(encoding, dtype);
   AttentionKeeper keeper;
   {
     const at::NoGradGuard no_grad;
@@ -274,18 +276,27 @@ TEST_P(EveryEncoding, SixteenBitTensorsLoseNoMoreInTheKernelThanInPlainOps) {
   if (!fused_obstacle(layer.program(), layer.v()).empty()) return;  // runs plain, and says so
   EXPECT_EQ(layer.kernel(), fused_kernel_name());
   const auto exact = output_and_gradients(layer, at::kDouble, Backend::plain);
-  const auto plain = output_and_gradients(layer, at::kBFloat16, Backend::plain);
-  const auto fused = output_and_gradients(layer, at::kBFloat16, Backend::fused);
+  const auto plain = output_and_gradients(layer, dtype, Backend::plain);
+  const auto fused = output_and_gradients(layer, dtype, Backend::fused);
   // What is read of the layer afterwards belongs to the log-sum-exp and entropy of the pass.
   const at::Tensor weights = layer.weights(layer.whole());
   EXPECT_LT((weights.sum(-1) - 1).abs().max().item<double>(), 1e-4);
   const at::Tensor entropy = -at::xlogy(weights, weights).sum(-1);
   EXPECT_LT(difference(entropy, layer.entropy()), 1e-3);
   for (std::size_t n = 0; n < exact.size(); ++n) {
-    // Half a unit in the last of bfloat16's 8 digits, of the largest entry, is lost by storing it.
-    const double rounding = exact[n].abs().max().item<double>() / 512;
+    // Half a unit in the last digit of the largest entry is lost by storing it.
+    const double rounding = std::ldexp(exact[n].abs().max().item<double>(), -digits - 1);
     EXPECT_LE(difference(fused[n], exact[n]), 2 * difference(plain[n], exact[n]) + rounding) << n;
   }
+}
+
+TEST_P(EveryEncoding, SixteenBitTensorsLoseNoMoreInTheKernelThanInPlainOps) {
+  {
+    SCOPED_TRACE("bfloat16");
+    expect_no_more_lost(GetParam(), at::kBFloat16, 8);
+  }
+  SCOPED_TRACE("float16");
+  expect_no_more_lost(GetParam(), at::kHalf, 11);
 }
 
 class StartKeeper : public Observer {
