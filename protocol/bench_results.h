@@ -13,13 +13,15 @@ namespace phasescope::protocol {
 struct AttentionBenchRow {
   std::string variant, pass, dtype, probes, kernel, rival;
   int64_t heads = 0, n = 0, d = 0;
-  double ms = 0, gflops = 0, over_plain = 0, rival_ms = 0, speedup_over_rival = 0;
+  double ms = 0, ms_min = 0, ms_max = 0;  // of our runs
+  double gflops = 0, over_plain = 0, rival_ms = 0, speedup_over_rival = 0;
   double peak_mb = 0, rival_peak_mb = 0;  // held at the peak above what was there before
   double cpu_ms = 0, rival_cpu_ms = 0;    // processor time of all threads
   template <class V>
   void fields(V& v) {
     v("variant", variant), v("pass", pass), v("dtype", dtype), v("heads", heads), v("n", n);
-    v("d", d), v("probes", probes), v("kernel", kernel), v("ms", ms), v("gflops", gflops);
+    v("d", d), v("probes", probes), v("kernel", kernel), v("ms", ms);
+    v("ms_min", ms_min), v("ms_max", ms_max), v("gflops", gflops);
     v("over_plain", over_plain), v("rival", rival), v("rival_ms", rival_ms);
     v("speedup_over_rival", speedup_over_rival), v("peak_mb", peak_mb);
     v("rival_peak_mb", rival_peak_mb), v("cpu_ms", cpu_ms), v("rival_cpu_ms", rival_cpu_ms);
@@ -28,7 +30,7 @@ struct AttentionBenchRow {
 
 struct AttentionBench {
   std::string device;     // "cpu", "cuda"
-  std::string processor;  // its name, or the GPU's
+  std::string processor;  // "AMD EPYC (family 25, model 17)", or the GPU's name
   std::string kernel;     // "fused cpu avx3", "cuda-unverified"
   std::string build;      // the same, compiler, LibTorch
   int64_t threads = 0;    // of the processor

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <ctime>
 #include <fstream>
+#include <istream>
+#include <map>
 #include <sstream>
 #include <string>
 
@@ -62,6 +64,19 @@ double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const std::size_t half = values.size() / 2;
   return values.size() % 2 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+std::string processor_name(std::istream& cpuinfo) {
+  std::map<std::string, std::string> first;  // value by key
+  for (std::string line; std::getline(cpuinfo, line) && !line.empty();) {
+    const std::size_t colon = line.find(": ");
+    const std::size_t key = line.find_first_of("\t:");
+    if (colon != std::string::npos) first.emplace(line.substr(0, key), line.substr(colon + 2));
+  }
+  const std::string name = first.contains("model name") ? first["model name"] : "unknown processor";
+  const bool numbered = name.find_first_of("0123456789") != std::string::npos;
+  if (numbered || !first.contains("cpu family") || !first.contains("model")) return name;
+  return name + " (family " + first["cpu family"] + ", model " + first["model"] + ")";
 }
 
 }  // namespace phasescope::worker

@@ -1,7 +1,9 @@
-// Time and memory of a call in this process.
+// Time and memory of a call in this process, and what it runs on.
 #pragma once
 
 #include <functional>
+#include <iosfwd>
+#include <string>
 #include <vector>
 
 namespace phasescope::worker {
@@ -23,5 +25,9 @@ double peak_mb_of(const std::function<void()>& call);
 
 // NaN of nothing.
 double median(std::vector<double> values);
+
+// The first processor that Linux's /proc/cpuinfo lists: "Intel(R) Xeon(R) CPU @ 2.20GHz", and with
+// its numbers where the name has none: "AMD EPYC (family 25, model 17)".
+std::string processor_name(std::istream& cpuinfo);
 
 }  // namespace phasescope::worker

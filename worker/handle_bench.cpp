@@ -58,6 +58,8 @@ class InterleavedRuns {
     for (std::size_t n = 0; n < cases_.size(); ++n) {
       AttentionBenchRow row = cases_[n].row;
       row.ms = median(ours_[n].wall);
+      row.ms_min = *std::ranges::min_element(ours_[n].wall);
+      row.ms_max = *std::ranges::max_element(ours_[n].wall);
       row.cpu_ms = median(ours_[n].cpu);
       row.peak_mb = ours_[n].peak_mb;
       row.gflops = row.variant == "heads" ? std::nan("") : flops_of(row) / row.ms / 1e6;
@@ -151,18 +153,6 @@ class InterleavedRuns {
   std::vector<std::vector<Timed>> rivals_;
 };
 
-// "AMD EPYC 9B14", as /proc/cpuinfo has it.
-std::string processor_name() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);) {
-    const std::size_t colon = line.find(": ");
-    if (line.rfind("model name", 0) == 0 && colon != std::string::npos) {
-      return line.substr(colon + 2);
-    }
-  }
-  return "unknown processor";
-}
-
 std::vector<std::int64_t> positive_list(const json& params, const char* name,
                                         std::vector<std::int64_t> fallback) {
   std::vector<std::int64_t> values = params.value(name, std::move(fallback));
@@ -195,7 +185,8 @@ protocol::AttentionBench bench_on(const KernelRequest& request) {
     bench.fma_peak_gflops = rivals_have_gpu() ? gpu_product_gflops(request.dtype) : std::nan("");
   } else {
     bench.device = "cpu";
-    bench.processor = processor_name();
+    std::ifstream cpuinfo("/proc/cpuinfo");
+    bench.processor = processor_name(cpuinfo);
     bench.kernel = model::fused_kernel_name();
     bench.threads = at::get_num_threads();
     bench.fma_peak_gflops = kernels::fma_peak(at::get_num_threads()) * 1e-9;

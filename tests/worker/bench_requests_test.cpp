@@ -4,6 +4,8 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <sstream>
+#include <string>
 
 #include "protocol/bench_results.h"
 #include "tests/worker/fake_context.h"
@@ -24,12 +26,16 @@ TEST(BenchKernels, HasARowForEveryVariantPassAndRival) {
   const auto result = bench({{"lengths", {33}}, {"dims", {8}}, {"heads", {2}}, {"runs", 2}});
   std::set<std::string> seen;
   std::map<std::string, double> plain;  // by pass
+  bool spread = false;
   for (const protocol::AttentionBenchRow& row : result.rows) {
     seen.insert(row.variant + "/" + row.pass + "/" + row.probes + "/" + row.rival);
     EXPECT_EQ(row.n, 33);
     EXPECT_EQ(row.d, 8);
     EXPECT_EQ(row.heads, 2);
-    EXPECT_GT(row.ms, 0) << row.variant;
+    EXPECT_GT(row.ms_min, 0) << row.variant;
+    EXPECT_NEAR(row.ms, (row.ms_min + row.ms_max) / 2, 1e-9 * row.ms);  // of two runs
+    EXPECT_LE(row.ms_min, row.ms_max) << row.variant;
+    spread = spread || row.ms_min < row.ms_max;
     EXPECT_GT(row.cpu_ms, 0) << row.variant;
     EXPECT_GE(row.peak_mb, 0) << row.variant;
     EXPECT_EQ(row.kernel.rfind("fused cpu", 0), 0u) << row.kernel;
@@ -62,6 +68,7 @@ TEST(BenchKernels, HasARowForEveryVariantPassAndRival) {
       "cape/backward/none/eager tensor operations",
       "fire/backward/none/PyTorch SDPA, flash, with a dense bias made before"};
   EXPECT_EQ(seen, want);
+  EXPECT_TRUE(spread);
   EXPECT_GT(result.fma_peak_gflops, 0);
   EXPECT_FALSE(result.processor.empty());
 }
@@ -127,6 +134,19 @@ TEST(BenchTiming, MeasuresMemoryAndMedians) {
   EXPECT_EQ(median({3, 1, 2}), 2);
   EXPECT_EQ(median({4, 1, 2, 3}), 2.5);
   EXPECT_TRUE(std::isnan(median({})));
+}
+
+TEST(BenchTiming, NamesTheProcessorWithItsNumbersWhereTheNameHasNone) {
+  const auto name = [](const std::string& text) {
+    std::istringstream cpuinfo(text);
+    return processor_name(cpuinfo);
+  };
+  const std::string numbers = "cpu family\t: 25\nmodel\t\t: 17\n";
+  EXPECT_EQ(name("processor\t: 0\n" + numbers + "model name\t: AMD EPYC\n\nmodel\t\t: 18\n"),
+            "AMD EPYC (family 25, model 17)");
+  EXPECT_EQ(name(numbers + "model name\t: AMD EPYC 9B14\n"), "AMD EPYC 9B14");
+  EXPECT_EQ(name("processor\t: 0\nmodel name\t: Cortex\n"), "Cortex");
+  EXPECT_EQ(name("BogoMIPS\t: 50.00\n"), "unknown processor");
 }
 
 }  // namespace
