@@ -136,6 +136,26 @@ void round_to(Storage storage, std::vector<float>& values) {
   for (float& value : values) value = half_type(storage).round(value);
 }
 
+std::vector<Problem> paired_problems(Kind kind) {
+  std::vector<Problem> problems;
+  const auto add = [&](std::int64_t group, std::int64_t size, std::int64_t dim, bool causal) {
+    Problem problem{kind};
+    problem.shape = {1, group, 1, size, size, dim};
+    problem.shape.causal = causal;
+    problems.push_back(problem);
+  };
+  for (std::size_t i = 0; i < std::size(kSizes); ++i) {
+    for (std::size_t j = 0; j < std::size(kDims); ++j) {
+      // Large in all three costs most of the time and adds no pair.
+      const bool large = kSizes[i] > 100 && kDims[j] >= 80;
+      add(kGroups[(i + j) % (large ? 2 : 3)], kSizes[i], kDims[j], (i + j / 2) % 2 == 0);
+    }
+  }
+  add(1, kLongSize, 16, true);
+  add(1, kLongSize, 64, false);
+  return problems;
+}
+
 std::vector<Problem> window_problems(Kind kind, const MaskSizes& sizes) {
   std::vector<Problem> problems;
   const auto add = [&](const AttentionShape& shape) {

@@ -61,6 +61,15 @@ struct Problem {
 };
 std::string problem_name(const Problem& problem);
 
+/// What every implementation is held to.
+inline constexpr std::int64_t kSizes[] = {1, 2, 17, 63, 64, 65, 81, 127, 128, 129};
+inline constexpr std::int64_t kLongSize = 1000;
+inline constexpr std::int64_t kDims[] = {8, 16, 32, 48, 64, 80, 96, 128};
+inline constexpr std::int64_t kGroups[] = {1, 2, 7};
+/// Every size with every dimension, each pair with one of the groups and causal or not: any two of
+/// the four come together. The long size comes with two of the dimensions.
+std::vector<Problem> paired_problems(Kind kind);
+
 /// Sizes of the problems with masks that every implementation is held to, chosen for its tiles.
 struct MaskSizes {
   AttentionShape window;  ///< causal and not, with each of `windows`

@@ -24,6 +24,7 @@ inline void expect_close(const std::string& what, const std::vector<float>& got,
       ASSERT_EQ(static_cast<double>(got[n]), truth[n]) << what << " at " << n;
       continue;
     }
+    ASSERT_TRUE(std::isfinite(truth[n])) << what << " at " << n << ": no truth to compare with";
     ASSERT_TRUE(std::isfinite(got[n])) << what << " at " << n;
     largest = std::max(largest, std::abs(truth[n]));
     plain_error = std::max(plain_error, std::abs(static_cast<double>(plain[n]) - truth[n]));
@@ -32,6 +33,7 @@ inline void expect_close(const std::string& what, const std::vector<float>& got,
       worst = n;
     }
   }
+  ASSERT_TRUE(std::isfinite(plain_error)) << what << ": the plain operation has no bound";
   const double bound = 2 * plain_error + floor * 0x1p-24 * largest;
   EXPECT_TRUE(error <= bound) << what << ": error " << error << " against " << plain_error
                               << " of the plain operation, bound " << bound << ", largest "

@@ -463,6 +463,10 @@ TEST_P(Cuda, PassesNaNOn) {
   EXPECT_TRUE(std::isfinite(c.lse[41]));
 }
 
+TEST_P(Cuda, LongIsRightInEveryPairOfSizes) {
+  for (const Problem& problem : paired_problems(GetParam())) check(problem);
+}
+
 TEST_P(Cuda, LongIsRightInLongTexts) {
   for (const HalfType& type : kTypes) {
     for (const std::int64_t dim : {64, 128}) {
