@@ -111,11 +111,24 @@ TEST_P(EveryVariantWithLargeScores, IsRightAtTenThousand) {
     for (const float x : c.out) EXPECT_TRUE(std::isfinite(x));
     return;
   }
-  const Reference<double> truth(c.inputs);
-  const Reference<float> plain(c.inputs);
+  Reference<double> truth(c.inputs);
+  Reference<float> plain(c.inputs);
+  // A score's rounding is a share of its weight, and values are about 1.
   expect_close("out", c.out, plain.out, truth.out, 8, 1e4);
   expect_close("lse", c.lse, plain.lse, truth.lse, 8, 1);
-  expect_weights(c, 8 + half_unit(largest_lse(truth)) / 0x1p-24);
+  const double stored_lse = half_unit(largest_lse(truth)) / 0x1p-24;
+  expect_weights(c, 8 + stored_lse);
+  c.backward();
+  const auto* tape = std::get_if<TapeGradients>(&c.gradients.variant);
+  const InputTensor d_state = tape ? tape->d_out_state : InputTensor{};
+  truth.backward(c.saved.d_out, d_state);
+  plain.backward(c.saved.d_out, d_state);
+  // What a weight loses is that share of d score too, a difference of two sums of this size; dk
+  // multiplies it with q.
+  const double size = std::sqrt(static_cast<double>(2 * truth.values()));
+  expect_close("dq", c.dq, plain.dq, truth.dq, 16 + stored_lse, size);
+  expect_close("dk", c.dk, plain.dk, truth.dk, 16 + stored_lse, 1e4 * size);
+  expect_close("dv", c.dv, plain.dv, truth.dv, 16 + stored_lse, size);
 }
 
 // Scores about 6400 that float32 holds without rounding, in natural and in log2 units: whole
