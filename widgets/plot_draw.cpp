@@ -68,11 +68,49 @@ void draw_dashed(const Series& series) {
   ImPlot::PopPlotClipRect();
 }
 
+// As plot_svg.cpp has them.
+void draw_point(ImDrawList* list, PointShape shape, ImVec2 at, ImU32 color) {
+  const float r = 3.2F, x = at.x, y = at.y;
+  switch (shape) {
+    case PointShape::none:
+      return;
+    case PointShape::circle:
+      return list->AddCircleFilled(at, r, color);
+    case PointShape::square:
+      return list->AddRectFilled({x - 0.9F * r, y - 0.9F * r}, {x + 0.9F * r, y + 0.9F * r}, color);
+    case PointShape::triangle:
+      return list->AddTriangleFilled({x, y - 1.3F * r}, {x + 1.2F * r, y + 0.9F * r},
+                                     {x - 1.2F * r, y + 0.9F * r}, color);
+    case PointShape::diamond:
+      return list->AddQuadFilled({x, y - 1.4F * r}, {x + 1.2F * r, y}, {x, y + 1.4F * r},
+                                 {x - 1.2F * r, y}, color);
+    case PointShape::wedge:
+      return list->AddTriangleFilled({x, y + 1.3F * r}, {x - 1.2F * r, y - 0.9F * r},
+                                     {x + 1.2F * r, y - 0.9F * r}, color);
+    case PointShape::cross:
+      list->AddLine({x - r, y - r}, {x + r, y + r}, color, 1.6F);
+      list->AddLine({x - r, y + r}, {x + r, y - r}, color, 1.6F);
+  }
+}
+
+void draw_points(const Series& series) {
+  if (series.points == PointShape::none) return;
+  const ImU32 color = ImGui::ColorConvertFloat4ToU32(line_look(series).LineColor);
+  ImPlot::PushPlotClipRect();
+  for (int i = 0; i < count_of(series); ++i) {
+    const ImVec2 at = ImPlot::PlotToPixels(series.x[i], series.y[i]);
+    if (std::isfinite(at.x) && std::isfinite(at.y))
+      draw_point(ImPlot::GetPlotDrawList(), series.points, at, color);
+  }
+  ImPlot::PopPlotClipRect();
+}
+
 void draw_line(const Series& series, const char* name) {
   const int count = count_of(series);
   if (has_band(series))
     ImPlot::PlotShaded(name, series.x.data(), series.low.data(), series.high.data(), count,
                        fill_look(series, 0.22F));
+  draw_points(series);
   if (series.dashed || series.quiet) return draw_dashed(series);
   ImPlot::PlotLine(name, series.x.data(), series.y.data(), count, line_look(series));
 }
@@ -301,6 +339,8 @@ void draw_swatch(const Series& series) {
                     {at.x + width * (0.4F + 0.55F * static_cast<float>(part)), middle}, color, 2);
   else
     list->AddLine({at.x, middle}, {at.x + width, middle}, color, 2.4F);
+  if (series.kind == SeriesKind::line)
+    draw_point(list, series.points, {at.x + width / 2, middle}, color);
   ImGui::Dummy({width, line});
 }
 

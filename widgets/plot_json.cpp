@@ -64,12 +64,23 @@ SeriesKind kind_named(const std::string& name) {
   throw std::invalid_argument("unknown series kind '" + name + "'");
 }
 
+constexpr const char* kShapes[] = {"none",    "circle", "square", "triangle",
+                                   "diamond", "wedge",  "cross"};
+
+PointShape shape_named(const std::string& name) {
+  for (int i = 0; i < 7; ++i)
+    if (name == kShapes[i]) return static_cast<PointShape>(i);
+  throw std::invalid_argument("unknown shape of points '" + name + "'");
+}
+
 json json_of(const Series& series) {
-  return {{"label", series.label},           {"kind", kKinds[static_cast<int>(series.kind)]},
-          {"x", json_numbers(series.x)},     {"y", json_numbers(series.y)},
-          {"low", json_numbers(series.low)}, {"high", json_numbers(series.high)},
-          {"color", series.color},           {"width", series.width},
-          {"dashed", series.dashed},         {"quiet", series.quiet}};
+  json out{{"label", series.label},           {"kind", kKinds[static_cast<int>(series.kind)]},
+           {"x", json_numbers(series.x)},     {"y", json_numbers(series.y)},
+           {"low", json_numbers(series.low)}, {"high", json_numbers(series.high)},
+           {"color", series.color},           {"width", series.width},
+           {"dashed", series.dashed},         {"quiet", series.quiet}};
+  if (series.points != PointShape::none) out["points"] = kShapes[static_cast<int>(series.points)];
+  return out;
 }
 
 Series series_of(const json& in) {
@@ -83,6 +94,7 @@ Series series_of(const json& in) {
   series.color = in.value("color", 0);
   series.width = in.value("width", 1.6);
   series.dashed = in.value("dashed", false);
+  series.points = shape_named(in.value("points", "none"));
   series.quiet = in.value("quiet", false);
   return series;
 }

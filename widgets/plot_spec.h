@@ -36,6 +36,9 @@ struct AxisSpec {
 // scatter: x, y, with error bars where low and high are given.
 enum class SeriesKind { line, bars, histogram, scatter };
 
+// What stands at each value of a line, so that lines are told apart without their colours.
+enum class PointShape { none, circle, square, triangle, diamond, wedge, cross };
+
 struct Series {
   std::string label;
   SeriesKind kind = SeriesKind::line;
@@ -45,6 +48,7 @@ struct Series {
   double width = 1.6;             // of the line, in pixels
   bool dashed = false;
   bool quiet = false;  // published figures: thin and pale, never mistaken for measured ones
+  PointShape points = PointShape::none;  // of a line
 };
 
 // A labelled line across the plot: the trained length, a mean, zero.

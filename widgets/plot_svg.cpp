@@ -41,6 +41,31 @@ struct Page {
 
 std::string color_text(int index) { return hex_of(series_color(index)); }
 
+// Filled, about as large as a circle of this radius; a wedge is a triangle that points down.
+void draw_point(SvgWriter& svg, PointShape shape, double x, double y, const std::string& color) {
+  constexpr double r = 3.2;
+  switch (shape) {
+    case PointShape::none:
+      return;
+    case PointShape::circle:
+      return svg.circle(x, y, r, color);
+    case PointShape::square:
+      return svg.rect(x - 0.9 * r, y - 0.9 * r, 1.8 * r, 1.8 * r, color);
+    case PointShape::triangle:
+      return svg.polygon({{x, y - 1.3 * r}, {x + 1.2 * r, y + 0.9 * r}, {x - 1.2 * r, y + 0.9 * r}},
+                         color, 1);
+    case PointShape::diamond:
+      return svg.polygon({{x, y - 1.4 * r}, {x + 1.2 * r, y}, {x, y + 1.4 * r}, {x - 1.2 * r, y}},
+                         color, 1);
+    case PointShape::wedge:
+      return svg.polygon({{x, y + 1.3 * r}, {x + 1.2 * r, y - 0.9 * r}, {x - 1.2 * r, y - 0.9 * r}},
+                         color, 1);
+    case PointShape::cross:
+      svg.line(x - r, y - r, x + r, y + r, color, 1.6);
+      svg.line(x - r, y + r, x + r, y - r, color, 1.6);
+  }
+}
+
 struct LegendEntry {
   const Series* series;
   double x = 0, y = 0;
@@ -72,6 +97,8 @@ void draw_legend(SvgWriter& svg, const std::vector<LegendEntry>& entries) {
     else
       svg.line(entry.x, entry.y - 4, entry.x + 18, entry.y - 4, color, entry.series->quiet ? 1 : 2,
                entry.series->dashed || entry.series->quiet);
+    if (kind == SeriesKind::line)
+      draw_point(svg, entry.series->points, entry.x + 9, entry.y - 4, color);
     svg.text(entry.x + 24, entry.y, entry.series->label, {11.5, kInk});
   }
 }
@@ -128,16 +155,18 @@ void draw_line(Page& page, const Series& series, const std::string& color) {
     if (run.size() > 1)
       page.svg.polyline(run, color, series.quiet ? 1 : series.width, series.dashed || series.quiet,
                         opacity);
-    else if (run.size() == 1)
+    else if (run.size() == 1 && series.points == PointShape::none)
       page.svg.circle(run[0].first, run[0].second, 2.5, color);
     run.clear();
   };
   for (std::size_t i = 0; i < std::min(series.x.size(), series.y.size()); ++i) {
     const double x = page.x(series.x[i]), y = page.y(series.y[i]);
-    if (std::isfinite(x) && std::isfinite(y))  // 0 has no place on a log axis
-      run.emplace_back(x, y);
-    else
+    if (!std::isfinite(x) || !std::isfinite(y)) {  // 0 has no place on a log axis
       flush();
+      continue;
+    }
+    run.emplace_back(x, y);
+    draw_point(page.svg, series.points, x, y, color);
   }
   flush();
 }

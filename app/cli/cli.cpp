@@ -7,11 +7,13 @@
 #include <cstring>
 #include <filesystem>
 #include <new>
+#include <optional>
 
 #include "app/cli/output.h"
 #include "app/cli/worker_run.h"
 #include "app/verbs/verbs.h"
 #include "formats/error.h"
+#include "formats/file_system.h"
 #include "protocol/error_info.h"
 #include "protocol/shell_word.h"
 
@@ -73,6 +75,39 @@ void print(const Output& output, const CommonOptions& common) {
   }
 }
 
+// Exports and files of an output, and a line about each.
+void write_files(const Output& output, const CommonOptions& common, bool exports, WorkerRun& run) {
+  for (const TextFile& file : output.files) {
+    if (file.path.has_parent_path()) {
+      formats::make_directories(formats::real_file_system(), file.path.parent_path());
+    }
+    formats::write_file_atomically(formats::real_file_system(), file.path, file.text);
+    run.say("wrote " + file.path.string());
+  }
+  if (!exports) return;
+  export_output(output, common.out, run.sidecar(output.result));
+  run.say("wrote " + common.out + what_else(output, common.out));
+}
+
+// Files first: a reader of standard output who goes away must not cost them. What cannot be written
+// is printed all the same, with --json in one document with the error.
+int deliver(Output& output, const CommonOptions& common, bool exports, WorkerRun& run) {
+  std::optional<ErrorInfo> failed;
+  try {
+    write_files(output, common, exports, run);
+  } catch (const formats::Error& error) {
+    failed = info_of(error);
+    if (common.json) output.result.update(protocol::error_document(*failed));
+  }
+  print(output, common);
+  if (std::fflush(stdout) != 0) {
+    throw formats::bad_input(
+        "the result could not be written: " + std::string(std::strerror(errno)), "standard output");
+  }
+  if (!failed) return output.status;
+  return common.json ? protocol::exit_status(failed->code) : report_error(*failed, false);
+}
+
 int run_verb(Verb& verb, CommonOptions common, const std::string& command) {
   const std::string argument = verb.out_argument();
   if (!argument.empty() && !common.out.empty()) {
@@ -80,19 +115,10 @@ int run_verb(Verb& verb, CommonOptions common, const std::string& command) {
   }
   if (!argument.empty()) common.out = argument;
   const bool exports = !common.out.empty() && verb.exports();
-  if (exports) require_writable_form(common.out);
+  if (exports) require_writable_form(common.out, verb.missing_forms());
   WorkerRun run(common, command);
   Output output = verb.run(run);
-  if (exports) {
-    export_output(output, common.out, run.sidecar(output.result));
-    run.say("wrote " + common.out + what_else(output, common.out));
-  }
-  print(output, common);
-  if (std::fflush(stdout) != 0) {
-    throw formats::bad_input(
-        "the result could not be written: " + std::string(std::strerror(errno)), "standard output");
-  }
-  return output.status;
+  return deliver(output, common, exports, run);
 }
 
 // CLI11 speaks of itself in its messages; ours is one sentence.

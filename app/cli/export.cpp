@@ -230,22 +230,34 @@ json json_of_grid(const widgets::GridSpec& grid) {
 
 }  // namespace
 
-void require_writable_form(const fs::path& path) {
-  if (!is_folder(path)) {
-    const std::string forms = std::string(kForms) + " ";
-    if (forms.find(path.extension().string() + " ") == forms.npos) throw unknown_form(path);
+void require_writable_form(const fs::path& path, const std::string& missing) {
+  const fs::path place = fs::absolute(path).lexically_normal();
+  if (is_folder(path)) return require_writable_place(place);
+  const std::string form = path.extension().string() + " ";
+  if ((std::string(kForms) + " ").find(form) == std::string::npos) throw unknown_form(path);
+  if ((missing + " ").find(form) != std::string::npos) {
+    throw bad_usage("this command has nothing to write as " + path.extension().string(),
+                    path.string(), "write .json, .csv or a folder");
   }
-  fs::path place = fs::absolute(path).lexically_normal();
-  if (!is_folder(path)) place = place.parent_path();
+  require_writable_place(place.parent_path());
+}
+
+void require_writable_place(const fs::path& folder) {
+  fs::path place = fs::absolute(folder).lexically_normal();
   while (!fs::exists(place) && place.has_relative_path()) place = place.parent_path();
   if (!fs::is_directory(place)) {
     throw formats::bad_input("this is a file, and a folder is needed to write into",
                              place.string());
   }
-  if (access(place.c_str(), W_OK) != 0) {
+  // Permission alone says too little: folders of /proc take no file from anybody.
+  std::string probe = (place / ".phasescope-XXXXXX").string();
+  const int file = mkostemp(probe.data(), O_CLOEXEC);
+  if (file < 0) {
     throw formats::bad_input("this folder cannot be written to: " + std::string(strerror(errno)),
-                             place.string(), "name another place with --out");
+                             place.string(), "name another place");
   }
+  close(file);
+  unlink(probe.c_str());
 }
 
 std::string what_else(const Output& output, const fs::path& path) {

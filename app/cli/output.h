@@ -21,12 +21,19 @@ struct Table {
   std::vector<std::string> counts = {};
 };
 
+// A file beside what --out names, written as it is.
+struct TextFile {
+  std::filesystem::path path;
+  std::string text;
+};
+
 struct Output {
   nlohmann::json result;  // the one JSON document of --json
   std::vector<Table> tables;
   std::vector<widgets::PlotSpec> figures;
   std::vector<widgets::GridSpec> grids;
   std::vector<protocol::TensorRef> tensors;
+  std::vector<TextFile> files;
   std::string text;  // printed as it is, before the tables
   int status = 0;    // 1 where a check or verdict failed
 };
@@ -42,9 +49,11 @@ std::string csv_of(const Table& table);
 void export_output(const Output& output, const std::filesystem::path& path,
                    const nlohmann::json& sidecar);
 
-// Before anything is computed: is `path` a form that is known, in a place that can be written?
-// Throws Error "bad_usage" or "bad_input" if not.
-void require_writable_form(const std::filesystem::path& path);
+// Before anything is computed: is `path` a form that is known and not among `missing` (".npy
+// .svg"), in a place that can be written? Throws Error "bad_usage" or "bad_input" if not.
+void require_writable_form(const std::filesystem::path& path, const std::string& missing = "");
+// The place alone, of a file or a folder that need not be there. Throws Error "bad_input".
+void require_writable_place(const std::filesystem::path& folder);
 
 // What a single picture leaves out, for a line on the terminal; empty where it is all there is.
 std::string what_else(const Output& output, const std::filesystem::path& path);

@@ -1,15 +1,18 @@
 #pragma once
 // Figures of benchmarks.
+#include <string>
+#include <vector>
+
 #include "protocol/bench_results.h"
 #include "widgets/plot_spec.h"
 
 namespace phasescope::app {
 
-// GFLOP/s against the number of tokens, one line for each variant and head dimension of a pass,
-// plain attention's products counted for all; the multiply-add peak across.
-widgets::PlotSpec kernel_speed_figure(const protocol::AttentionBench& bench,
-                                      const std::string& pass);
-// How many times the rivals' speed, the same way.
-widgets::PlotSpec rival_figure(const protocol::AttentionBench& bench, const std::string& pass);
+// For each pass, head dimension and number of heads, over the number of tokens: GFLOP/s of every
+// variant below the multiply-add peak, with plain attention's products counted for all; times the
+// rivals' speed; and the time of plain attention with probes over that without. Medians of wall
+// times. A figure that would have no point is left out. `note` stands below each: what it ran on.
+std::vector<widgets::PlotSpec> bench_figures(const protocol::AttentionBench& bench,
+                                             const std::string& note);
 
 }  // namespace phasescope::app

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <filesystem>
 
 #include "app/figures/bench_figures.h"
@@ -8,7 +9,6 @@
 #include "app/verbs/verb_tools.h"
 #include "app/window_main.h"
 #include "formats/error.h"
-#include "formats/file_system.h"
 #include "formats/text_input.h"
 #include "protocol/bench_results.h"
 
@@ -16,6 +16,7 @@ namespace phasescope::app {
 
 namespace {
 
+using nlohmann::json;
 using protocol::BenchResult;
 using protocol::BenchRow;
 
@@ -60,21 +61,35 @@ class BenchVerb : public Verb {
     options.option("--dims", dims_, "head dimensions of bench kernels");
     options.option("--heads", heads_, "heads of bench kernels");
     options.option("--write", page_, "page whose section of this device bench kernels replaces");
-    options.option("--runs", runs_, "runs each");
+    options.option("--runs", runs_, "runs each", 1, 10'000);
   }
   std::string out_argument() const override { return out_; }
+  std::string missing_forms() const override {
+    return what_ == "kernels" ? ".npy .safetensors" : ".npy .safetensors .svg .pdf .png";
+  }
   Output run(Run& run) override {
     if (what_ == "kernels") return kernels(run);
-    if (what_ == "load") return rows_output(run.call("bench.load", {{"runs", runs_}}).result);
-    if (what_ == "window") return rows_output(protocol::to_json_form(bench_window()));
-    if (what_ == "map") return rows_output(protocol::to_json_form(map(run)));
-    if (what_ == "protocol") return rows_output(protocol::to_json_form(protocol_rows(run)));
-    throw formats::bad_usage("bench does not know \"" + what_ + "\"", "WHAT",
-                             "kernels, load, map, protocol, window");
+    if (!page_.empty()) throw formats::bad_usage("this benchmark has no page", "--write");
+    if (what_ == "window") {
+      return rows_output(protocol::to_json_form(bench_window()), provenance(run));
+    }
+    json result;
+    if (what_ == "load") {
+      result = run.call("bench.load", {{"runs", runs_}}).result;
+    } else if (what_ == "map") {
+      result = protocol::to_json_form(map(run));
+    } else if (what_ == "protocol") {
+      result = protocol::to_json_form(protocol_rows(run));
+    } else {
+      throw formats::bad_usage("bench does not know \"" + what_ + "\"", "WHAT",
+                               "kernels, load, map, protocol, window");
+    }
+    return rows_output(std::move(result), worker_provenance(run));
   }
 
  private:
   Output kernels(Run& run) {
+    if (!page_.empty()) page_before();
     const auto bench = protocol::from_json_form<protocol::AttentionBench>(
         run.call("bench.kernels", {{"variants", split_list(variants_)},
                                    {"passes", split_list(passes_)},
@@ -83,37 +98,95 @@ class BenchVerb : public Verb {
                                    {"heads", integer_list(heads_, "--heads")},
                                    {"runs", runs_}})
             .result);
+    const std::string date = today();
+    const std::string facts = bench_facts(bench, date);
     Output output{.result = protocol::to_json_form(bench)};
-    Table table = table_of("", output.result["rows"],
-                           {"variant", "pass", "dtype", "probes", "n", "d", "heads", "ms", "cpu_ms",
-                            "gflops", "over_plain", "rival", "rival_ms", "rival_cpu_ms",
-                            "speedup_over_rival", "peak_mb", "rival_peak_mb"});
-    table.notes.push_back(bench_device(bench) + ", " + bench.build + bench_peak(bench));
+    output.result["provenance"] = provenance_of(bench, date, run);
+    Table table = table_of(
+        "", output.result["rows"],
+        {"variant", "pass",         "dtype", "probes",   "kernel",       "n",
+         "d",       "heads",        "ms",    "ms_min",   "ms_max",       "cpu_ms",
+         "gflops",  "over_plain",   "rival", "rival_ms", "rival_cpu_ms", "speedup_over_rival",
+         "peak_mb", "rival_peak_mb"});
+    table.notes.push_back(facts);
     output.tables = {std::move(table)};
-    for (const char* pass : {"forward", "backward"}) {
-      for (const auto& figure : {kernel_speed_figure, rival_figure}) {
-        widgets::PlotSpec plot = figure(bench, pass);
-        if (!plot.series.empty()) output.figures.push_back(std::move(plot));
-      }
+    output.figures = bench_figures(bench, facts);
+    if (!page_.empty()) {
+      output.files.push_back(
+          {page_, with_bench_section(page_before(), bench_section(bench, run.command(), date))});
     }
-    if (!page_.empty()) write_page(bench, run.command());
     return output;
   }
 
-  void write_page(const protocol::AttentionBench& bench, const std::string& command) const {
-    const std::string old =
-        std::filesystem::exists(page_) ? formats::read_text_file(page_) : std::string();
-    formats::write_file_atomically(formats::real_file_system(), page_,
-                                   with_bench_section(old, bench_section(bench, command)));
+  // What the page holds now; nothing where there is none. Throws Error "bad_usage" or "bad_input"
+  // for what is no page of benchmarks, or cannot be written.
+  std::string page_before() const {
+    const std::filesystem::path path = page_;
+    if (path.extension() != ".md") {
+      throw formats::bad_usage("a page of benchmarks is a .md file", page_, "--write FILE.md");
+    }
+    require_writable_place(std::filesystem::absolute(path).parent_path());
+    std::error_code none;
+    if (!std::filesystem::exists(path) || std::filesystem::file_size(path, none) == 0) return "";
+    std::string page = formats::read_text_file(path);
+    if (!is_bench_page(page)) {
+      throw formats::bad_usage("this file is no page of benchmarks, and is left as it is", page_,
+                               "its first line would be \"# Benchmarks\"");
+    }
+    return page;
   }
+
+  // ---- provenance ------------------------------------------------------------------------------
+
+  static std::string today() {
+    const std::time_t now = std::time(nullptr);
+    std::tm utc{};
+    gmtime_r(&now, &utc);
+    char text[16];
+    std::strftime(text, sizeof text, "%Y-%m-%d", &utc);
+    return text;
+  }
+
+  json provenance(Run& run) const {
+    json made = protocol::to_json_form(protocol::Provenance{
+        .command = run.command(), .version = PHASESCOPE_VERSION, .seed = run.common().seed});
+    made["runs"] = runs_;
+    made["date"] = today();
+    return made;
+  }
+
+  // With the worker that was measured: another program, maybe on another host.
+  json worker_provenance(Run& run) const {
+    const json facts = run.call("worker.info", json::object()).result;
+    json made = provenance(run);
+    made["version"] = facts.at("version");
+    for (const char* key : {"torch", "threads"}) made[key] = facts.at(key);
+    return made;
+  }
+
+  json provenance_of(const protocol::AttentionBench& bench, const std::string& date,
+                     Run& run) const {
+    json made = worker_provenance(run);
+    made["device"] = bench.device;
+    made["processor"] = bench.processor;
+    made["kernel"] = bench.kernel;
+    made["build"] = bench.build;
+    made["threads"] = bench.threads;
+    made["fma_peak_gflops"] = protocol::detail::write_double(bench.fma_peak_gflops);
+    if (!bench.rows.empty()) made["dtype"] = bench.rows[0].dtype;
+    made["date"] = date;
+    return made;
+  }
+
+  // ---- the other benchmarks --------------------------------------------------------------------
 
   // One 256 x 256 view of a map whose text has been read already: what a zoom step costs.
   BenchResult map(Run& run) const {
-    const nlohmann::json params{{"model", "rope"},
-                                {"head", "L1H1"},
-                                {"size", {256, 256}},
-                                {"of", "weight"},
-                                {"pool", "max"}};
+    const json params{{"model", "rope"},
+                      {"head", "L1H1"},
+                      {"size", {256, 256}},
+                      {"of", "weight"},
+                      {"pool", "max"}};
     run.call("map", params);
     return {.device = "cpu",
             .rows = {timed_row("map view of a text read before", runs_, 1e3, "ms",
@@ -121,14 +194,15 @@ class BenchVerb : public Verb {
   }
 
   BenchResult protocol_rows(Run& run) const {
-    run.call("worker.info", nlohmann::json::object());
+    run.call("worker.info", json::object());
     return {.device = "cpu",
             .rows = {timed_row("round trip of a small request", 50 * runs_, 1e3, "ms",
-                               [&] { run.call("worker.info", nlohmann::json::object()); })}};
+                               [&] { run.call("worker.info", json::object()); })}};
   }
 
-  static Output rows_output(nlohmann::json result) {
+  static Output rows_output(json result, json provenance) {
     Output output{.result = std::move(result)};
+    output.result["provenance"] = std::move(provenance);
     output.tables = {
         table_of("", output.result["rows"], {"name", "value", "unit", "min", "max", "runs"})};
     return output;

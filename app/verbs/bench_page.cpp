@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <set>
 
+#include "app/verbs/bench_goals.h"
 #include "widgets/plot_spec.h"
 
 namespace phasescope::app {
@@ -15,25 +16,43 @@ using protocol::AttentionBenchRow;
 
 namespace {
 
-// Above the first section.
+// Above the first section; the page is written anew with it each time.
 constexpr const char* kIntroduction =
     R"(# Benchmarks
 
-Written by `phasescope bench kernels --write docs/benchmarks.md`: a run replaces the section of the
-processor, instruction set, thread count and number of heads it ran on and keeps the others; a GPU
-and a dtype other than float32 have sections of their own, and so has `--variants layer,heads` alone.
+Written by `phasescope bench kernels --write docs/benchmarks.md`: a run replaces this introduction and
+the section of the processor, instruction set, thread count and number of heads it ran on and keeps the
+rest; a GPU and a dtype other than float32 have sections of their own, and so has `--variants
+layer,heads` alone. *Slower than aimed at* compares the rows of a section with the limits of
+`app/verbs/bench_goals.cpp`: what must be reached at least, and the aim.
 
-Every case runs once, then all of them again, in one process on random data: what drifts on a
-shared machine drifts for all. Numbers are medians. *ms* is wall time and *CPU ms* the processor time
-of all threads, which on a busy machine is nearer the truth; *over plain* and *times the rival's
-speed* are given for both, wall time first. GFLOP/s counts the products of plain causal attention
-(two forward, five backward) for every variant, and *of peak* compares with the multiply-add peak
-measured in the same run, by processor time. MB is what a call holds at its peak above what was there
-before, its results among it. *Probes: all* are entropy, largest score and its key, largest weight,
-weight on key 0 and within three windows, mean distance, and by distance the number of pairs and the
-sums of weights, scores and squared scores. On a GPU a time is that of 20 calls one after the other,
-without what crosses to it, there is no processor time, and the peak is that of a large matrix product.
+At each number of heads, length N and head dimension D every case runs once, then all of them again,
+in one process on random data: within a size, what drifts on a shared machine drifts for all; sizes
+follow one another. Numbers are medians, in brackets the least and the largest of the runs where these
+are several. *ms* is wall time and *CPU ms* the processor time of all threads, which on a busy machine
+is nearer the truth; *over plain* and *times the rival's speed* are given for both, wall time first.
+GFLOP/s counts the products of plain causal attention (two forward, five backward) for every variant,
+and *of peak* compares with the multiply-add peak measured in the same run, by processor time. MB is
+what a call holds at its peak above what was there before, its results among it. A variant that has no
+fused form at a size says what ran in its place.
+
+*Eager tensor operations* are this program's own twin of a variant, written with LibTorch's operations:
+forward in blocks of rows, backward with whole maps. Backward, our kernels give the gradients of all
+that a variant has (its table, its state, its small network), and the rivals those of q, k and v alone.
+A *dense bias made before* is in neither the rival's time nor its memory, and no gradient of it is asked
+for.
+
+*Probes: all* are entropy, largest score and its key, largest weight, weight on key 0 and within three
+windows, mean distance, and by distance the number of pairs and the sums of weights, scores and squared
+scores.
+
+The CUDA kernels have never run on a device, so there is no section of a GPU yet. In one a time would be
+that of 20 calls one after the other, without what crosses to the GPU, there would be no processor time,
+and the peak would be that of a large matrix product.
 )";
+
+// Written by hand, at the page's end.
+constexpr const char* kExplanations = "\n## Why some are slower than aimed at\n";
 
 std::string number(double value) { return std::isnan(value) ? "-" : widgets::short_number(value); }
 
@@ -44,37 +63,33 @@ std::string ratio(double value) {
   return text;
 }
 
-// Of plain without probes at the same size and pass.
-double plain_cpu_ms(const AttentionBench& bench, const AttentionBenchRow& like) {
-  for (const AttentionBenchRow& row : bench.rows) {
-    if (row.variant == "plain" && row.probes == "none" && row.pass == like.pass &&
-        row.n == like.n && row.d == like.d && row.heads == like.heads) {
-      return row.cpu_ms;
-    }
-  }
-  return std::nan("");
-}
-
-bool runs_on_gpu(const AttentionBench& bench) { return bench.device == "cuda"; }
-
 // Share of the peak; of what the threads' processor time allows.
 std::string of_peak(const AttentionBench& bench, const AttentionBenchRow& row) {
-  const double one = bench.fma_peak_gflops / static_cast<double>(bench.threads);
-  const double share = runs_on_gpu(bench) ? row.gflops / bench.fma_peak_gflops
-                                          : row.gflops * row.ms / row.cpu_ms / one;
+  const double share =
+      runs_on_gpu(bench) ? wall_share_of_peak(bench, row) : cpu_share_of_peak(bench, row);
   return std::isnan(share) ? "-" : std::to_string(std::lround(100 * share)) + " %";
 }
 
+std::string spread(const AttentionBenchRow& row) {
+  if (!(row.ms_max > row.ms_min)) return number(row.ms);
+  return number(row.ms) + " [" + number(row.ms_min) + ", " + number(row.ms_max) + "]";
+}
+
+// "tape, probes: all, ran as plain (...)" where it was not what the section is headed by.
+std::string case_of(const AttentionBench& bench, const AttentionBenchRow& row) {
+  std::string name = row.variant;
+  if (row.probes != "none") name += ", probes: " + row.probes;
+  if (row.kernel != bench.kernel) name += ", ran as " + row.kernel;
+  return name;
+}
+
 std::string line_of(const AttentionBench& bench, const AttentionBenchRow& row) {
-  const double plain = row.variant == "heads" ? std::nan("") : plain_cpu_ms(bench, row);
-  const std::string name =
-      row.probes == "none" ? row.variant : row.variant + ", probes: " + row.probes;
   std::string line;
   for (const std::string& cell :
-       {name, std::to_string(row.heads), std::to_string(row.n), std::to_string(row.d),
-        number(row.ms), number(row.cpu_ms), number(row.gflops), of_peak(bench, row),
-        ratio(row.over_plain) + ", " + ratio(row.cpu_ms / plain), number(row.peak_mb),
-        row.rival.empty() ? "-" : row.rival, number(row.rival_ms),
+       {case_of(bench, row), std::to_string(row.heads), std::to_string(row.n),
+        std::to_string(row.d), spread(row), number(row.cpu_ms), number(row.gflops),
+        of_peak(bench, row), ratio(row.over_plain) + ", " + ratio(cpu_over_plain(bench, row)),
+        number(row.peak_mb), row.rival.empty() ? "-" : row.rival, number(row.rival_ms),
         ratio(row.speedup_over_rival) + ", " + ratio(row.rival_cpu_ms / row.cpu_ms),
         number(row.rival_peak_mb)}) {
     line += "| " + cell + " ";
@@ -89,9 +104,9 @@ std::string table_of_pass(const AttentionBench& bench, const std::string& pass) 
   }
   if (lines.empty()) return "";
   return "\n### " + std::string(pass == "forward" ? "Forward" : "Backward") +
-         "\n\n| variant | heads | N | D | ms | CPU ms | GFLOP/s | of peak | over plain | MB | "
-         "rival "
-         "| rival ms | times the rival's speed | rival MB |\n" +
+         "\n\n| variant | heads | N | D | ms [least, most] | CPU ms | GFLOP/s | of peak | over "
+         "plain | MB | "
+         "rival | rival ms | times the rival's speed | rival MB |\n" +
          "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|--:|--:|--:|\n" + lines;
 }
 
@@ -123,6 +138,17 @@ std::string last_word(const std::string& text) { return text.substr(text.rfind('
 
 std::string heading_of(const std::string& section) { return section.substr(0, section.find('\n')); }
 
+std::string peak_of(const AttentionBench& bench) {
+  if (std::isnan(bench.fma_peak_gflops)) return "";
+  return "; multiply-add peak " + number(bench.fma_peak_gflops) + " GFLOP/s";
+}
+
+// Build, sizes in common, runs, day and peak.
+std::string conditions_of(const AttentionBench& bench, const std::string& date) {
+  return bench.build + "; causal, batch 1, " + dtype_of(bench) + "; medians of " +
+         counted(bench.runs, "interleaved run") + ", " + date + peak_of(bench);
+}
+
 }  // namespace
 
 std::string bench_device(const AttentionBench& bench) {
@@ -131,37 +157,43 @@ std::string bench_device(const AttentionBench& bench) {
   return bench.processor + ", " + last_word(bench.kernel) + threads + dtype;
 }
 
-std::string bench_peak(const AttentionBench& bench) {
-  if (std::isnan(bench.fma_peak_gflops)) return "";
-  return "; multiply-add peak " + number(bench.fma_peak_gflops) + " GFLOP/s";
+std::string bench_facts(const AttentionBench& bench, const std::string& date) {
+  const std::string threads = runs_on_gpu(bench) ? "" : ", " + counted(bench.threads, "thread");
+  return bench.processor + threads + ", " + conditions_of(bench, date);
 }
 
-std::string bench_section(const AttentionBench& bench, const std::string& command) {
+std::string bench_section(const AttentionBench& bench, const std::string& command,
+                          const std::string& date) {
   const bool statistics_alone =
       std::all_of(bench.rows.begin(), bench.rows.end(), [](const AttentionBenchRow& row) {
         return row.variant == "layer" || row.variant == "heads";
       });
-  std::string text =
+  const std::string heading =
       "## " + bench_device(bench) + ", " + heads_of(bench) +
       (statistics_alone ? ": every statistic of every head, of one layer's attention "
                           "and of a 12-layer model with all its products"
-                        : "") +
-      "\n\n";
-  text += bench.build + "; causal, batch 1, " + dtype_of(bench) + "; medians of " +
-          std::to_string(bench.runs) + " interleaved runs" + bench_peak(bench) + ". `" + command +
-          "`\n";
-  return text + table_of_pass(bench, "forward") + table_of_pass(bench, "backward");
+                        : "");
+  return heading + "\n\n" + conditions_of(bench, date) + ". `" + command + "`\n" +
+         table_of_pass(bench, "forward") + table_of_pass(bench, "backward") + goals_section(bench);
+}
+
+bool is_bench_page(const std::string& page) {
+  return page.empty() || page.rfind("# Benchmarks\n", 0) == 0;
 }
 
 std::string with_bench_section(std::string page, const std::string& section) {
-  if (page.empty()) page = kIntroduction;
+  const size_t first = page.find("\n## ");
+  page = kIntroduction + (first == std::string::npos ? "" : page.substr(first));
   if (page.back() != '\n') page += '\n';
   const std::string heading = "\n" + heading_of(section) + "\n";
-  const size_t begin = page.find(heading);
-  if (begin == std::string::npos) return page + "\n" + section;
-  const size_t next = page.find("\n## ", begin + heading.size() - 1);
-  const std::string rest = next == std::string::npos ? "" : page.substr(next);
-  return page.substr(0, begin + 1) + section + rest;
+  const size_t same = page.find(heading);
+  if (same != std::string::npos) {
+    const size_t next = page.find("\n## ", same + heading.size() - 1);
+    const std::string rest = next == std::string::npos ? "" : page.substr(next);
+    return page.substr(0, same + 1) + section + rest;
+  }
+  const size_t end = std::min(page.find(kExplanations), page.size());
+  return page.substr(0, end) + "\n" + section + page.substr(end);
 }
 
 }  // namespace phasescope::app

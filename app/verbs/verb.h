@@ -53,6 +53,8 @@ class Verb {
   virtual bool exports() const { return true; }
   // What an argument of the verb named in place of --out.
   virtual std::string out_argument() const { return ""; }
+  // Forms of --out that there is nothing for, ".npy .svg", refused before run().
+  virtual std::string missing_forms() const { return ""; }
   virtual void declare(Options& options) = 0;
   virtual Output run(Run& run) = 0;
 };

@@ -477,6 +477,37 @@ TEST(Program, BadUsageGivesStatusTwo) {
 TEST(Program, ThePlaceOfABenchmarkIsNamedOnceAndLookedAtFirst) {
   EXPECT_EQ(run_words({"bench", "kernels", "--json", "/nowhere/at/all/k.parquet"}), 2);
   EXPECT_EQ(run_words({"bench", "kernels", "a.json", "--out", "b.json"}), 2);
+  // Whoever may write anywhere may not write there.
+  EXPECT_NE(complaint({"bench", "kernels", "--out", "/proc/x/k.json"}).find("cannot be written to"),
+            std::string::npos);
+  EXPECT_NE(complaint({"bench", "kernels", "--out", "k.npy"}).find("nothing to write as .npy"),
+            std::string::npos);
+  EXPECT_NE(complaint({"bench", "load", "--out", "k.png"}).find("nothing to write as .png"),
+            std::string::npos);
+}
+
+TEST(Program, ABenchmarkRunsAtLeastOnce) {
+  for (const char* what : {"kernels", "load", "map", "protocol"}) {
+    EXPECT_NE(complaint({"bench", what, "--runs", "0"}).find("from 1 to"), std::string::npos);
+    EXPECT_EQ(run_words({"bench", what, "--runs", "-1"}), 2);
+  }
+}
+
+TEST(Program, ThePageOfABenchmarkIsLookedAtFirst) {
+  const Folder folder;
+  const std::string other = folder / "other.md", data = folder / "data.json";
+  std::ofstream(other) << "{}\n";
+  std::ofstream(data) << "# Benchmarks\n";
+  const auto refused = [](const std::string& page) {
+    return complaint({"bench", "kernels", "--write", page});
+  };
+  EXPECT_NE(refused(other).find("no page of benchmarks"), std::string::npos);
+  EXPECT_EQ(content(other), "{}\n");
+  EXPECT_NE(refused(data).find("is a .md file"), std::string::npos);
+  EXPECT_NE(refused("/proc/x/page.md").find("cannot be written to"), std::string::npos);
+  EXPECT_NE(refused(data + "/page.md").find("a folder is needed"), std::string::npos);
+  const std::string page = folder / "page.md";
+  EXPECT_NE(complaint({"bench", "map", "--write", page}).find("has no page"), std::string::npos);
 }
 
 TEST(Program, NumbersAreReadWholeOrRefused) {

@@ -96,7 +96,37 @@ class Names(InAFolder):
         self.assertEqual(done.returncode, 0, done.stderr)
         written = json.loads((self.folder / "out/k.json").read_text(encoding="utf-8"))
         self.assertEqual(written, json.loads(done.stdout))
-        self.assertTrue((self.folder / "out/k.json.json").exists())
+        sidecar = json.loads((self.folder / "out/k.json.json").read_text(encoding="utf-8"))
+        made = sidecar["provenance"][0]
+        for key in ("version", "processor", "kernel", "threads", "fma_peak_gflops", "date"):
+            self.assertTrue(made[key], key)
+        self.assertEqual((made["device"], made["seed"], made["runs"]), ("cpu", 0, 1))
+
+    def test_a_measurement_is_not_lost_where_it_cannot_be_written(self):
+        (self.folder / "k.json.json").mkdir()  # where the sidecar would stand
+        words = ("bench", "kernels", "--variants", "plain", "--passes", "forward", "--lengths", "16",
+                 "--dims", "8", "--heads", "1", "--runs", "1", "--out", "k.json")
+        printed = phasescope(*words, folder=self.folder)
+        self.assertEqual(printed.returncode, 2, printed.stderr)
+        self.assertRegex(printed.stdout, r"(?m)^plain +forward")
+        self.assertIn("k.json.json", printed.stderr)
+        document = json.loads(phasescope(*words, "--json", folder=self.folder).stdout)
+        self.assertEqual(document["rows"][0]["variant"], "plain")
+        self.assertEqual(document["error"]["code"], "bad_input")
+
+    def test_a_benchmark_writes_its_page(self):
+        page = self.folder / "docs/page.md"
+        words = ("bench", "kernels", "--variants", "plain", "--passes", "forward", "--lengths", "16",
+                 "--dims", "8", "--heads", "1", "--runs", "1", "--write", "docs/page.md")
+        for _ in range(2):  # a new page, then its own section again
+            done = phasescope(*words, folder=self.folder)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            text = page.read_text(encoding="utf-8")
+            self.assertEqual(text.count("\n## "), 1, text)
+            self.assertTrue(text.startswith("# Benchmarks\n"))
+        page.write_text("", encoding="utf-8")
+        self.assertEqual(phasescope(*words, folder=self.folder).returncode, 0)
+        self.assertIn("| plain, probes: all | 1 | 16 | 8 |", page.read_text(encoding="utf-8"))
 
     def test_a_folder_that_a_bundled_name_hides_is_told_of(self):
         shutil.copytree(SOURCE / "assets/models/alibi", self.folder / "rope")

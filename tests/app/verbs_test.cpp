@@ -9,6 +9,7 @@
 #include "app/verbs/factories.h"
 #include "app/verbs/verb_tools.h"
 #include "fake_run.h"
+#include "protocol/bench_results.h"
 #include "protocol/results.h"
 
 namespace phasescope::app {
@@ -79,6 +80,54 @@ TEST(Verbs, MapListsTheTopKeysItWasAskedFor) {
   const Output output = map_verb()->run(run);
   EXPECT_NE(output.text.find("2 (0.750), 0 (0.125)"), std::string::npos) << output.text;
   EXPECT_EQ(output.result["top"][0]["query"], 4);
+}
+
+TEST(Verbs, BenchSaysWhatMeasuredAndWhatRan) {
+  protocol::AttentionBench bench{.device = "cpu",
+                                 .processor = "Chip A",
+                                 .kernel = "fused cpu avx3",
+                                 .build = "fused cpu avx3, a compiler",
+                                 .threads = 2,
+                                 .runs = 5,
+                                 .fma_peak_gflops = 400};
+  protocol::AttentionBenchRow row{.variant = "tape", .pass = "forward", .dtype = "bf16"};
+  row.probes = "none", row.kernel = "plain (no form)", row.ms_min = 0.5, row.ms_max = 1.5;
+  row.heads = 2, row.n = 64, row.d = 8, row.ms = 1;
+  bench.rows = {row};
+  FakeRun run;
+  run.options().seed = 7;
+  run.replies["bench.kernels"] = {protocol::to_json_form(bench), {}};
+  run.replies["worker.info"] = {{{"version", "1.2.3"}, {"torch", "2.11"}, {"threads", 9}}, {}};
+  const Output output = bench_verb()->run(run);
+  const json sidecar = run.sidecar(output.result);
+  ASSERT_EQ(sidecar["provenance"].size(), 1u) << sidecar;
+  json made = sidecar["provenance"][0];
+  EXPECT_EQ(made["date"].get<std::string>().size(), 10u);
+  made.erase("date");
+  EXPECT_EQ(made, (json{{"command", "phasescope test"},
+                        {"models", json::array()},
+                        {"model_hashes", json::array()},
+                        {"text_hash", ""},
+                        {"version", "1.2.3"},
+                        {"torch", "2.11"},
+                        {"device", "cpu"},
+                        {"processor", "Chip A"},
+                        {"kernel", "fused cpu avx3"},
+                        {"build", "fused cpu avx3, a compiler"},
+                        {"threads", 2},
+                        {"fma_peak_gflops", 400.0},
+                        {"dtype", "bf16"},
+                        {"seed", 7},
+                        {"runs", 5},
+                        {"note", ""}}));
+  const std::string csv = csv_of(output.tables.at(0));
+  EXPECT_NE(csv.find("tape,forward,bf16,none,plain (no form),64,8,2,1.0,0.5,1.5,"),
+            std::string::npos)
+      << csv;
+  EXPECT_TRUE(has_note(output.tables[0].notes, "Chip A, 2 threads"));
+  ASSERT_FALSE(output.figures.empty());
+  EXPECT_TRUE(has_note(output.figures[0].notes, "Chip A, 2 threads"));
+  EXPECT_TRUE(output.files.empty());
 }
 
 TEST(Figures, HeadsSayWhichPartOfAnEncoderDecoderTheyAreOf) {

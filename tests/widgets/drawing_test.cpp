@@ -40,6 +40,19 @@ TEST(DrawPlot, EmptyAndFull) {
   EXPECT_GT(full, empty + 100);
 }
 
+TEST(DrawPlot, PointsOfEveryShape) {
+  HeadlessImGui gui;
+  PlotSpec plot;
+  plot.series.push_back({.x = {1, 2, 3}, .y = {1, 2, 3}});
+  const int plain = drawn_vertices(gui, [&] { draw_plot(plot, {}); });
+  for (const PointShape shape : {PointShape::circle, PointShape::square, PointShape::triangle,
+                                 PointShape::diamond, PointShape::wedge, PointShape::cross}) {
+    plot.series[0].points = shape;
+    // At least a triangle each.
+    EXPECT_GE(drawn_vertices(gui, [&] { draw_plot(plot, {}); }), plain + 9) << int(shape);
+  }
+}
+
 TEST(DrawPlot, LogAxesAndValuesThatAreNotFinite) {
   HeadlessImGui gui;
   PlotSpec plot = full_plot();

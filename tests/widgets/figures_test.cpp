@@ -119,7 +119,10 @@ TEST(MapImage, DataUriIsBase64) {
 TEST(PlotSpec, JsonRoundTripDrawsTheSamePicture) {
   PlotSpec plot = sample_plot();
   plot.map = sample_map();
+  plot.series[0].points = PointShape::wedge;
   const PlotSpec again = plot_of(json_of(plot));
+  EXPECT_EQ(again.series[0].points, PointShape::wedge);
+  EXPECT_EQ(again.series[1].points, PointShape::none);
   EXPECT_EQ(json_of(again).dump(), json_of(plot).dump());
   EXPECT_EQ(svg_of(again), svg_of(plot));
 }
@@ -128,6 +131,9 @@ TEST(PlotSpec, WrongJsonIsNamed) {
   EXPECT_THROW(plot_of(nlohmann::json::array()), std::invalid_argument);
   nlohmann::json json = json_of(sample_plot());
   json["series"][0]["kind"] = "pie";
+  EXPECT_THROW(plot_of(json), std::invalid_argument);
+  json = json_of(sample_plot());
+  json["series"][0]["points"] = "star";
   EXPECT_THROW(plot_of(json), std::invalid_argument);
 }
 
@@ -173,6 +179,14 @@ TEST(PlotSvg, ZeroHasNoPlaceOnALogAxis) {
   const std::string svg = svg_of(plot);
   EXPECT_EQ(svg.find("inf"), std::string::npos);
   EXPECT_EQ(svg.find("nan"), std::string::npos);
+}
+
+TEST(PlotSvg, PointsStandAtTheValuesOfALineAndInTheLegend) {
+  PlotSpec plot;
+  plot.series.push_back({.label = "a", .x = {1, 2, 3, 4}, .y = {1, NAN, 3, 2}});
+  EXPECT_EQ(count_of(svg_of(plot), "<polygon "), 0);
+  plot.series[0].points = PointShape::diamond;
+  EXPECT_EQ(count_of(svg_of(plot), "<polygon "), 3 + 1);
 }
 
 TEST(PlotSvg, SmallMapsCarryTheirNumbersAndLargeOnesAreSquare) {
