@@ -20,11 +20,15 @@ struct CallTime {
 };
 CallTime time_of(const Preparation& prepare);
 
-// What a call holds at its peak above what was there before, in MB (2^20 bytes).
-double peak_mb_of(const std::function<void()>& call);
+// What the call holds at its peak above what was there before it, in MB (2^20 bytes), whatever ran
+// before it. Linux counts pages by processor and adds up late: 0.1 MB a processor may be missing.
+double peak_mb_of(const Preparation& prepare);
 
-// NaN of nothing.
-double median(std::vector<double> values);
+// All NaN of nothing.
+struct Spread {
+  double median, least, largest;
+};
+Spread spread_of(std::vector<double> values);
 
 // The first processor that Linux's /proc/cpuinfo lists: "Intel(R) Xeon(R) CPU @ 2.20GHz", and with
 // its numbers where the name has none: "AMD EPYC (family 25, model 17)".

@@ -34,14 +34,6 @@ void empty_device_cache() {
   if (at::hasCUDA()) at::accelerator::emptyCache();
 }
 
-// Bytes that programs can still get, caches that would be given up included; 0 when not known.
-std::int64_t available_bytes() {
-  std::ifstream info("/proc/meminfo");
-  for (std::string line; std::getline(info, line);)
-    if (line.starts_with("MemAvailable:")) return std::stoll(line.substr(13)) * 1024;
-  return 0;
-}
-
 // `wanted` is known of the CPU's allocator; a device's says both numbers in its own sentence.
 Failure out_of_memory(std::optional<std::int64_t> wanted, const std::string& message) {
   empty_device_cache();
@@ -120,6 +112,13 @@ void check_device(const std::string& name) {
                          "device", "Use cpu, or look at the driver and CUDA_VISIBLE_DEVICES");
   throw formats::Error(std::string(code::device_unavailable),
                        "Models are computed on the CPU in this version", "device", "Use cpu");
+}
+
+std::int64_t available_bytes() {
+  std::ifstream info("/proc/meminfo");
+  for (std::string line; std::getline(info, line);)
+    if (line.starts_with("MemAvailable:")) return std::stoll(line.substr(13)) * 1024;
+  return 0;
 }
 
 std::optional<Failure> translate_torch(std::exception_ptr exception) {

@@ -1,6 +1,7 @@
 // What this machine computes on, and what LibTorch's errors about it mean.
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -18,6 +19,9 @@ nlohmann::json worker_facts(const WorkerSettings& settings, const std::string& v
 // Throws Error "device_unavailable" for a device that models cannot be computed on here,
 // "bad_usage" for a name that is none ("cpu", "cuda", "cuda:1").
 void check_device(const std::string& name);
+
+// Bytes that programs can still get, caches that would be given up included; 0 when not known.
+std::int64_t available_bytes();
 
 // LibTorch's exceptions: out of memory (bytes wanted and free, after its cache was emptied), device
 // faults (fatal), and its other errors without their stack traces.

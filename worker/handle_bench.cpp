@@ -17,6 +17,7 @@
 #include "model/open_model.h"
 #include "protocol/results.h"
 #include "worker/bench_timing.h"
+#include "worker/devices.h"
 #include "worker/kernel_cases.h"
 #include "worker/kernel_rivals.h"
 
@@ -57,10 +58,11 @@ class InterleavedRuns {
     const std::map<std::string, double> plain = plain_ms();
     for (std::size_t n = 0; n < cases_.size(); ++n) {
       AttentionBenchRow row = cases_[n].row;
-      row.ms = median(ours_[n].wall);
-      row.ms_min = *std::ranges::min_element(ours_[n].wall);
-      row.ms_max = *std::ranges::max_element(ours_[n].wall);
-      row.cpu_ms = median(ours_[n].cpu);
+      const Spread wall = spread_of(ours_[n].wall);
+      row.ms = wall.median;
+      row.ms_min = wall.least;
+      row.ms_max = wall.largest;
+      row.cpu_ms = spread_of(ours_[n].cpu).median;
       row.peak_mb = ours_[n].peak_mb;
       row.gflops = row.variant == "heads" ? std::nan("") : flops_of(row) / row.ms / 1e6;
       const auto base = plain.find(row.pass);
@@ -70,8 +72,8 @@ class InterleavedRuns {
       if (rivals_[n].empty()) rows.push_back(row);
       for (std::size_t r = 0; r < rivals_[n].size(); ++r) {
         row.rival = cases_[n].rivals[r].name;
-        row.rival_ms = median(rivals_[n][r].wall);
-        row.rival_cpu_ms = median(rivals_[n][r].cpu);
+        row.rival_ms = spread_of(rivals_[n][r].wall).median;
+        row.rival_cpu_ms = spread_of(rivals_[n][r].cpu).median;
         row.rival_peak_mb = rivals_[n][r].peak_mb;
         row.speedup_over_rival = row.rival_ms / row.ms;
         rows.push_back(row);
@@ -93,7 +95,8 @@ class InterleavedRuns {
 
   // Runs once; MB held at the peak.
   static double warm_up(const KernelCase& one) {
-    if (!one.gpu) return peak_mb_of(one.ours());
+    if (!one.ours) return std::nan("");
+    if (!one.gpu) return peak_mb_of(one.ours);
     one.ours()();
     return one.row.peak_mb;
   }
@@ -101,8 +104,7 @@ class InterleavedRuns {
   static double warm_up(Rival& rival, bool gpu) {
     if (!rival.run) return std::nan("");
     try {
-      const std::function<void()> call = rival.run();
-      return gpu ? gpu_peak_mb_of(call) : peak_mb_of(call);
+      return gpu ? gpu_peak_mb_of(rival.run()) : peak_mb_of(rival.run);
     } catch (const c10::Error& error) {
       rival.name += left_out(error.what_without_backtrace());
     } catch (const std::exception& error) {
@@ -120,7 +122,7 @@ class InterleavedRuns {
       const AttentionBenchRow& row = cases_[n].row;
       context_.progress(static_cast<double>(run) / static_cast<double>(runs_),
                         row.variant + " " + row.pass + " N " + std::to_string(row.n));
-      ours_[n].run(cases_[n].ours, cases_[n]);
+      if (cases_[n].ours) ours_[n].run(cases_[n].ours, cases_[n]);
       for (std::size_t r = 0; r < rivals_[n].size(); ++r) {
         context_.throw_if_cancelled();
         if (cases_[n].rivals[r].run) rivals_[n][r].run(cases_[n].rivals[r].run, cases_[n]);
@@ -134,7 +136,9 @@ class InterleavedRuns {
     std::map<std::string, double> ms;
     for (std::size_t n = 0; n < cases_.size(); ++n) {
       const AttentionBenchRow& row = cases_[n].row;
-      if (row.variant == "plain" && row.probes == "none") ms[row.pass] = median(ours_[n].wall);
+      if (row.variant == "plain" && row.probes == "none") {
+        ms[row.pass] = spread_of(ours_[n].wall).median;
+      }
     }
     return ms;
   }
@@ -153,13 +157,32 @@ class InterleavedRuns {
   std::vector<std::vector<Timed>> rivals_;
 };
 
+// Ascending, each once.
 std::vector<std::int64_t> positive_list(const json& params, const char* name,
                                         std::vector<std::int64_t> fallback) {
   std::vector<std::int64_t> values = params.value(name, std::move(fallback));
-  for (const std::int64_t value : values) {
-    if (value < 1) throw formats::bad_usage(std::string(name) + " must be at least 1", name);
-  }
+  if (values.empty()) throw formats::bad_usage(std::string(name) + " are none", name);
+  std::ranges::sort(values);
+  if (values[0] < 1) throw formats::bad_usage(std::string(name) + " must be at least 1", name);
+  values.erase(std::unique(values.begin(), values.end()), values.end());
   return values;
+}
+
+std::int64_t runs_of(const json& params) {
+  const std::int64_t runs = params.value("runs", std::int64_t{5});
+  if (runs < 1) throw formats::bad_usage("runs must be at least 1", "runs");
+  return runs;
+}
+
+// Throws Error "bad_usage" where no case could run.
+void require_times(const std::vector<AttentionBenchRow>& rows) {
+  if (rows.empty()) {
+    throw formats::bad_usage("layer and heads are timed in the forward pass alone", "passes");
+  }
+  for (const AttentionBenchRow& row : rows) {
+    if (!std::isnan(row.ms)) return;
+  }
+  throw formats::bad_usage(rows[0].variant + " is " + rows[0].kernel, "dims");
 }
 
 // "f32" or "bf16"; nothing for what the backend takes.
@@ -206,34 +229,45 @@ Reply bench_kernels(const json& params, RequestContext& context) {
   if (request.backend == model::Backend::plain) {
     throw formats::bad_usage("plain is a rival; use fused or cuda-unverified", "backend");
   }
+  // The CUDA kernels' own backend runs on the device whatever else is computed where.
+  if (request.backend != model::Backend::cuda_unverified) {
+    check_device(params.value("device", context.settings().device));
+  }
   request.dtype = dtype_named(params.value("dtype", std::string()), request.backend);
-  const std::int64_t runs = params.value("runs", std::int64_t{5});
-  if (runs < 1) throw formats::bad_usage("runs must be at least 1", "runs");
-  protocol::AttentionBench bench = bench_on(request);
-  bench.runs = runs;
+  request.seed = params.value("seed", std::uint64_t{0});
+  const std::int64_t runs = runs_of(params);
+  std::vector<KernelRequest> requests;
   for (const std::int64_t h : heads)
     for (const std::int64_t n : lengths)
       for (const std::int64_t d : dims) {
         request.size = {h, n, d};
-        InterleavedRuns(kernel_cases(request), runs, context).add_rows(bench.rows);
+        check_kernel_request(request);
+        requests.push_back(request);
       }
+  protocol::AttentionBench bench = bench_on(request);
+  bench.runs = runs;
+  for (const KernelRequest& one : requests) {
+    InterleavedRuns(kernel_cases(one), runs, context).add_rows(bench.rows);
+  }
+  require_times(bench.rows);
   return {protocol::to_json_form(bench), {}};
 }
 
 // ---- bench.load --------------------------------------------------------------------------------
 
 protocol::BenchRow seconds_row(const std::string& name, const std::vector<double>& ms) {
-  const auto [low, high] = std::minmax_element(ms.begin(), ms.end());
+  const Spread spread = spread_of(ms);
   return {.name = name,
           .unit = "s",
-          .value = median(ms) / 1e3,
-          .min = *low / 1e3,
-          .max = *high / 1e3,
+          .value = spread.median / 1e3,
+          .min = spread.least / 1e3,
+          .max = spread.largest / 1e3,
           .runs = static_cast<std::int64_t>(ms.size())};
 }
 
 Reply bench_load(const json& params, RequestContext& context) {
-  const std::int64_t runs = params.value("runs", std::int64_t{5});
+  check_device(params.value("device", context.settings().device));
+  const std::int64_t runs = runs_of(params);
   protocol::BenchResult bench{.device = "cpu"};
   std::vector<std::string> names = params.value("models", std::vector<std::string>{});
   if (names.empty())

@@ -20,9 +20,9 @@ struct Rival {
 
 struct KernelCase {
   protocol::AttentionBenchRow row;  // what is known before it runs; peak_mb too on a GPU
-  Preparation ours;
-  std::vector<Rival> rivals;  // may be empty
-  std::int64_t calls = 1;     // that what is timed makes, on a GPU many
+  Preparation ours;                 // empty where it was left out; the row's kernel says why
+  std::vector<Rival> rivals;        // may be empty
+  std::int64_t calls = 1;           // that what is timed makes, on a GPU many
   bool gpu = false;
 };
 
@@ -32,13 +32,18 @@ struct KernelRequest {
   std::vector<std::string> passes = {};    // "forward", "backward"; both where none is named
   model::Backend backend = model::Backend::fused;  // or the CUDA kernels
   at::ScalarType dtype = at::kFloat;               // of q, k, v; bfloat16 for the CUDA kernels
+  std::uint64_t seed = 0;                          // of all numbers
 };
 
 // Names for `--variants`.
 std::vector<std::string> kernel_variants();
 
-// Cases at one size, causal, batch 1. Throws Error "bad_usage" for names that do not exist, and for
-// "layer" and "heads" in anything but float32 on the processor.
+// Before anything runs. Throws Error "bad_usage" for names that do not exist, and for "layer" and
+// "heads" in anything but float32 on the processor; "out_of_memory" where operands and results of
+// the cases of this size are more than is free.
+void check_kernel_request(const KernelRequest& request);
+
+// Cases at one size, causal, batch 1, of a request that was checked.
 std::vector<KernelCase> kernel_cases(const KernelRequest& request);
 
 }  // namespace phasescope::worker

@@ -2,9 +2,11 @@
 // `bench kernels` times. A new variant adds its function here and a line in kernel_rivals.cpp.
 #pragma once
 
+#include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 
 #include "model/encoding.h"
 
@@ -17,19 +19,28 @@ struct KernelSize {
 // q, k, v and a state in one dtype; everything else float32.
 struct KernelProblem {
   KernelSize size;
+  at::Generator random;  // of what `make` draws
   model::AttentionProgram program;
   at::Tensor v;
   bool gradients = false;  // q, k and v ask for them
+  // What the program adds to the scores of all pairs, for rivals that read it from memory; copies
+  // of the problem share it. Undefined before make_dense_bias().
+  std::shared_ptr<at::Tensor> bias = std::make_shared<at::Tensor>();
 };
 
-// Causal, of one text; `make` adds what a variant has, null for plain.
+// Causal, of one text; `make` adds what a variant has, null for plain. One seed, one problem.
 KernelProblem random_problem(void (*make)(KernelProblem&), const KernelSize& size,
-                             at::ScalarType dtype, bool gradients);
+                             at::ScalarType dtype, std::uint64_t seed);
+// The same numbers, of which the gradients are wanted.
+KernelProblem with_gradients(const KernelProblem& problem);
 
 void make_table(KernelProblem& problem);
 void make_tapa(KernelProblem& problem);
 void make_tape(KernelProblem& problem);
 void make_cape(KernelProblem& problem);
 void make_fire(KernelProblem& problem);
+
+// (1, H, N, N) where q is and of its dtype, -inf above the diagonal; once a problem.
+void make_dense_bias(const KernelProblem& problem);
 
 }  // namespace phasescope::worker

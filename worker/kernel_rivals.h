@@ -21,12 +21,14 @@ struct RivalInfo {
   std::string name;
   AttentionCall call;
   double forward_maps = 0, backward_maps = 0;
+  void (*prepare)(const KernelProblem&) = nullptr;  // what `call` needs made before, not timed
 };
 
 struct KernelVariant {
   std::string name;
   void (*make)(KernelProblem&);  // null: plain
   std::vector<RivalInfo> rivals;
+  bool halves = false;  // takes the two halves of a head's numbers for two things
 };
 
 // Rivals on the processor; or on a GPU, for which the problem's q, k, v and state are there

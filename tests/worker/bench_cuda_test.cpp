@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
+#include <string>
 
 #include "kernels/cuda/cuda_kernels.h"
 #include "model/cuda_attention.h"
@@ -60,6 +62,33 @@ TEST_F(BenchCuda, RefusesWhatItCannotTime) {
     params.update({{"backend", "cuda-unverified"}, {"lengths", {16}}, {"heads", {1}}});
     EXPECT_EQ(code_of(bench_handlers(), "bench.kernels", params), "bad_usage") << text;
   }
+}
+
+TEST_F(BenchCuda, LeavesOutSizesThatTheKernelsDoNotTake) {
+  FakeContext context;
+  const nlohmann::json params{{"backend", "cuda-unverified"},
+                              {"variants", {"plain", "tape"}},
+                              {"passes", {"forward"}},
+                              {"lengths", {9}},
+                              {"dims", {8, 9}},
+                              {"heads", {1}},
+                              {"runs", 1}};
+  const auto result = protocol::from_json_form<protocol::AttentionBench>(
+      ask(bench_handlers(), "bench.kernels", params, context).result);
+  std::multiset<std::string> left_out;
+  for (const protocol::AttentionBenchRow& row : result.rows) {
+    if (row.d == 8) {
+      EXPECT_GT(row.ms, 0) << row.variant;
+    } else {
+      EXPECT_TRUE(std::isnan(row.ms)) << row.variant;
+      left_out.insert(row.variant + " " + row.kernel);
+    }
+  }
+  // Without probes and with two sets of them.
+  const std::string plain = "plain left out: heads of 9 channels have no form in the CUDA kernels";
+  EXPECT_EQ(left_out,
+            (std::multiset<std::string>{plain, plain, plain,
+                                        "tape left out: a head of 9 numbers has no halves"}));
 }
 
 }  // namespace
