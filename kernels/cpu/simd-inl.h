@@ -1,4 +1,5 @@
-// Vectors, exp2, cosine. Included once for every target (Highway's foreach_target.h).
+// Vectors, exp2, tanh, sine and cosine. Included once for every target (Highway's
+// foreach_target.h).
 #if defined(PHASESCOPE_CPU_SIMD_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef PHASESCOPE_CPU_SIMD_INL_H
 #undef PHASESCOPE_CPU_SIMD_INL_H
@@ -47,9 +48,13 @@ HWY_INLINE Vec iota(float first) { return hn::Iota(Tag(), first); }
 HWY_INLINE float sum_lanes(Vec x) { return hn::GetLane(hn::SumOfLanes(Tag(), x)); }
 
 inline constexpr float kRoundingBias = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+// Bound of an angle reduced by pi, beyond pi/2 and its rounding: what was too large to be reduced
+// is cut, or the polynomials would make infinities of it.
+inline constexpr float kReducedMost = 2.0f;
 
-/// 2^x for x in [-127, 127]; exactly 0 below -126.5. Degree 5, minimax on [-1/2, 1/2], relative
-/// error 7.5e-8 and two roundings (2^0 is 1 + 2^-23). NaN gives NaN.
+/// 2^x for x in [-127, 127]; exactly 0 below -126.5. Degree 5, minimax on [-1/2, 1/2]; relative
+/// error below 2.5e-7: 7.7e-8, 1.6e-7 with float coefficients (2^0 is 1 + 2^-23), and the last
+/// roundings. NaN gives NaN.
 HWY_INLINE Vec exp2_clamped(Vec x) {
   const IntTag di;
   const Vec shifted = hn::Add(x, set(kRoundingBias));
@@ -105,7 +110,7 @@ HWY_INLINE Vec hyperbolic_tangent(Vec x) {
 /// x - n pi for the n nearest, n's parity as a sign bit: |x| up to 2.5e4 (n < 2^13) is reduced with
 /// an absolute error below 1e-7. Fused multiply-adds round once, and x less n times pi's nearest
 /// float is a float: two parts of pi do. Without them pi comes in four parts of 11 bits each, so
-/// that every n * part is exact.
+/// that every n * part is exact. From |x| of 1e7 on the result may be any number.
 HWY_INLINE Vec reduce_by_pi(Vec x, Vec& sign) {
   const IntTag di;
   const Vec shifted = hn::MulAdd(x, set(0.318309886f), set(kRoundingBias));
@@ -122,35 +127,36 @@ HWY_INLINE Vec reduce_by_pi(Vec x, Vec& sign) {
   return r;
 }
 
-/// Cosine in radians, absolute error below 2e-7 for |x| <= 2.5e4 (of the float it is given). Even
-/// polynomial of degree 10 on [-pi/2, pi/2] (minimax, 2.5e-10), exactly 1 at 0.
+/// cos r of y = r^2, |r| up to pi/2: even polynomial of degree 10, exactly 1 at 0; minimax among
+/// those whose second coefficient is -1/2, 4.4e-10 with float coefficients.
+HWY_INLINE Vec cosine_polynomial(Vec y) {
+  Vec p = hn::MulAdd(set(-2.620901966565725e-07f), y, set(2.4770179152255878e-05f));
+  p = hn::MulAdd(p, y, set(-0.001388858538120985f));
+  p = hn::MulAdd(p, y, set(0.041666656732559204f));
+  p = hn::MulAdd(p, y, set(-0.5f));
+  return hn::MulAdd(p, y, set(1.0f));
+}
+
+/// Cosine in radians, absolute error below 2e-7 for |x| <= 2.5e4 (of the float it is given), within
+/// [-1, 1] for every finite x. Infinity and NaN give NaN.
 HWY_INLINE Vec cosine(Vec x) {
   Vec sign;
   const Vec r = reduce_by_pi(x, sign);
-  const Vec y = hn::Mul(r, r);
-  Vec p = hn::MulAdd(set(-2.607526710107777e-07f), y, set(2.4761786335147917e-05f));
-  p = hn::MulAdd(p, y, set(-0.0013888401445001364f));
-  p = hn::MulAdd(p, y, set(0.04166664183139801f));
-  p = hn::MulAdd(p, y, set(-0.5f));
-  p = hn::MulAdd(p, y, set(1.0f));
-  return hn::Xor(p, sign);
+  return hn::Xor(cosine_polynomial(at_most(kReducedMost * kReducedMost, hn::Mul(r, r))), sign);
 }
 
-/// Sine and cosine together, same range and errors.
+/// Sine and cosine together, same range and errors; of |x| < pi/2 the sine's relative error is
+/// below 2e-7. Odd polynomial of degree 9, minimax on [-pi/2, pi/2], 5.0e-9 with float
+/// coefficients.
 HWY_INLINE void sine_cosine(Vec x, Vec& sine, Vec& cosine_out) {
   Vec sign;
-  const Vec r = reduce_by_pi(x, sign);
+  const Vec r = at_least(-kReducedMost, at_most(kReducedMost, reduce_by_pi(x, sign)));
   const Vec y = hn::Mul(r, r);
-  Vec c = hn::MulAdd(set(-2.607526710107777e-07f), y, set(2.4761786335147917e-05f));
-  c = hn::MulAdd(c, y, set(-0.0013888401445001364f));
-  c = hn::MulAdd(c, y, set(0.04166664183139801f));
-  c = hn::MulAdd(c, y, set(-0.5f));
-  c = hn::MulAdd(c, y, set(1.0f));
-  Vec s = hn::MulAdd(set(2.752253067228594e-06f), y, set(-0.00019840802997350693f));
-  s = hn::MulAdd(s, y, set(0.008333330042660236f));
-  s = hn::MulAdd(s, y, set(-0.1666666716337204f));
+  Vec s = hn::MulAdd(set(2.5988933884946164e-06f), y, set(-0.00019806044292636216f));
+  s = hn::MulAdd(s, y, set(0.008333008736371994f));
+  s = hn::MulAdd(s, y, set(-0.16666656732559204f));
   s = hn::MulAdd(hn::Mul(s, y), r, r);
-  cosine_out = hn::Xor(c, sign);
+  cosine_out = hn::Xor(cosine_polynomial(y), sign);
   sine = hn::Xor(s, sign);
 }
 

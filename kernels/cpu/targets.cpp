@@ -2,6 +2,8 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <stdexcept>
+#include <string>
 #include <string_view>
 
 namespace phasescope::kernels {
@@ -25,23 +27,27 @@ bool has_target(Target target) {
                                   : true;
 }
 
-Target best_target() {
-  const char* wanted = std::getenv("PHASESCOPE_SIMD");
-  Target best = Target::scalar;
-  for (const Target target : kTargets) {
-    if (!has_target(target)) break;
-    best = target;
-    if (wanted && std::string_view(wanted) == target_name(target)) break;
-  }
-  return best;
-}
-
 std::atomic<Target>& chosen() {
-  static std::atomic<Target> target{best_target()};
+  static std::atomic<Target> target{best_target(std::getenv("PHASESCOPE_SIMD"))};
   return target;
 }
 
 }  // namespace
+
+Target best_target(const char* wanted) {
+  const std::string_view name = wanted ? wanted : "";
+  Target best = Target::scalar;
+  for (const Target target : kTargets) {
+    if (!has_target(target)) break;
+    best = target;
+    if (name == target_name(target)) return best;
+  }
+  if (name.empty()) return best;
+  throw std::invalid_argument(
+      "[attention] expected PHASESCOPE_SIMD to be one of scalar, sse4, avx2 and avx3, as far as "
+      "this processor has them (up to " +
+      std::string(target_name(best)) + "), but got \"" + std::string(name) + "\"");
+}
 
 Target current_target() { return chosen().load(std::memory_order_relaxed); }
 

@@ -17,8 +17,13 @@ namespace phasescope::kernels {
 enum class Target { scalar, sse4, avx2, avx3 };
 inline constexpr Target kTargets[] = {Target::scalar, Target::sse4, Target::avx2, Target::avx3};
 
+/// The target called `wanted`, or this processor's best where that is null or empty. Throws
+/// std::invalid_argument where the processor has none of that name.
+Target best_target(const char* wanted);
+
 /// The best target of this processor, unless choose_target() or the environment variable
-/// PHASESCOPE_SIMD (scalar, sse4, avx2, avx3) named a lesser one.
+/// PHASESCOPE_SIMD (scalar, sse4, avx2, avx3) named a lesser one. Throws std::invalid_argument for
+/// another name.
 Target current_target();
 
 /// For tests and benchmarks: false when the processor has no such target.
