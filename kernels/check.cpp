@@ -10,6 +10,8 @@
 namespace phasescope::kernels {
 namespace {
 
+constexpr std::int64_t kMaxKeys = std::int64_t{1} << 24;  // up to here every integer is a float
+
 void require(bool holds, const std::string& sentence) {
   if (!holds) throw std::invalid_argument("[attention] " + sentence);
 }
@@ -22,6 +24,9 @@ void check_shape(const AttentionShape& s) {
   require(s.heads % s.kv_heads == 0, "expected kv_heads to divide heads but got " +
                                          number(s.kv_heads) + " and " + number(s.heads));
   require(s.queries >= 0 && s.keys >= 0, "expected non-negative numbers of queries and keys");
+  require(s.keys <= kMaxKeys, "expected at most " + number(kMaxKeys) +
+                                  " keys, which the kernels number in float32, but got " +
+                                  number(s.keys));
   require(s.head_dim >= 1 && s.head_dim <= kMaxChannels,
           "expected a head_dim of 1 to " + number(kMaxChannels) + " but got " + number(s.head_dim));
   require(s.value_dim >= 0 && s.value_dim <= kMaxChannels, "expected a value_dim of at most " +

@@ -66,7 +66,7 @@ struct AllProbes {
     const float inverse = empty ? 0 : 1 / l;
     if (out.entropy) out.entropy[at] = empty ? 0 : kNatural * (log2f(l) - entropy * inverse);
     if (out.max_score) out.max_score[at] = empty ? -INFINITY : top * kNatural;
-    if (out.max_key) out.max_key[at] = empty ? -1 : key;
+    if (out.max_key) out.max_key[at] = empty || key == INT32_MAX ? -1 : key;  // NaN alone: none
     if (out.top1_mass) out.top1_mass[at] = empty ? 0 : exp2f(top - m) * inverse;
     if (out.first_key_weight) out.first_key_weight[at] = empty ? 0 : exp2f(first - m) * inverse;
     if (out.mean_distance) out.mean_distance[at] = distance * inverse;

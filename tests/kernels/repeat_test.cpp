@@ -1,5 +1,5 @@
 // The same bits twice and for any number of threads; gradients by finite differences; bad
-// arguments; the vector functions.
+// arguments; memory.
 
 #include <gtest/gtest.h>
 #include <omp.h>
@@ -208,6 +208,11 @@ TEST(Arguments, AreCheckedBeforeAnyWork) {
     EXPECT_THROW(c.forward(), std::invalid_argument);
   }
   {
+    Case c(problem);  // keys are numbered in float32
+    c.inputs.shape.keys = (std::int64_t{1} << 24) + 1;
+    EXPECT_THROW(c.forward(), std::invalid_argument);
+  }
+  {
     Case c(problem);
     c.inputs.soft_cap = std::numeric_limits<float>::quiet_NaN();
     EXPECT_THROW(c.forward(), std::invalid_argument);
@@ -280,52 +285,6 @@ TEST(Arguments, OfCapeOverFireMayNotHaveMorePiecesThanItKeeps) {
   EXPECT_NO_THROW(Case(problem).forward());
   problem.knots += 1;
   EXPECT_THROW(Case(problem).forward(), std::invalid_argument);
-}
-
-// A tapa score with one content channel of 1 and one phase channel is the cosine itself.
-TEST(Cosine, IsAccurateForLargeArguments) {
-  const std::int64_t keys = 20000;
-  std::vector<float> q{1, 1}, k, v(static_cast<std::size_t>(keys), 0.0f),
-      power(static_cast<std::size_t>(keys), 1.0f), out(1);
-  for (std::int64_t n = 0; n < keys; ++n) {
-    k.push_back(1);
-    k.push_back(static_cast<float>(n - keys / 2) * 1.2345f);  // up to 1.2e4 radians
-  }
-  AttentionInputs in;
-  in.shape = {1, 1, 1, 1, keys, 2};
-  in.shape.value_dim = 1;
-  in.shape.query_offset = keys - 1;
-  in.q = {q.data(), 0, 0, 2};
-  in.k = {k.data(), 0, 0, 2};
-  in.v = {v.data(), 0, 0, 1};
-  TapaVariant tapa;
-  tapa.content_dim = 1;
-  tapa.power = power.data();
-  tapa.power_length = keys;
-  in.variant = tapa;
-  std::vector<float> scores(static_cast<std::size_t>(keys));
-  attention_region(in, nullptr, {0, 0, 1, 0, 1, 0, keys}, scores.data(), nullptr);
-  double worst = 0;
-  for (std::size_t n = 0; n < scores.size(); ++n) {
-    const double want = std::cos(static_cast<double>(k[2 * n + 1]));
-    worst = std::max(worst, std::abs(static_cast<double>(scores[n]) - want));
-  }
-  // The stated error of the vector cosine, and the two roundings of log2 units and back.
-  EXPECT_TRUE(worst <= 4e-7) << worst;
-}
-
-TEST(Cosine, IsOneAtDistanceZero) {
-  Problem problem{Kind::tapa};
-  problem.shape = {1, 1, 1, 1, 1, 16};
-  Case c(problem);
-  std::vector<float> score(1);
-  c.forward();
-  attention_region(c.inputs, nullptr, {0, 0, 1, 0, 1, 0, 1}, score.data(), nullptr);
-  double content = 0;
-  for (std::size_t d = 0; d < 8; ++d) {
-    content += static_cast<double>(c.q[d]) * static_cast<double>(c.k[d]);
-  }
-  EXPECT_NEAR(score[0], content / std::sqrt(8.0), 1e-6);
 }
 
 /// A line of /proc/self/status, in bytes: VmRSS is the memory in use, VmHWM its highest so far.
