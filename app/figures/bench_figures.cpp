@@ -180,7 +180,7 @@ std::string rivals_named(const Panel& panel) {
 
 PlotSpec rivals_figure(const Panel& panel) {
   PlotSpec plot = figure_of(panel, "kernel_rivals", "Times the rivals' speed");
-  plot.y.label = "rival's time / ours";
+  plot.y.label = "rival's wall time / ours";
   plot.y.scale = widgets::Scale::log10;
   add_lines(
       panel, variant_and_rival, without_probes,
@@ -192,7 +192,7 @@ PlotSpec rivals_figure(const Panel& panel) {
 
 PlotSpec probes_figure(const Panel& panel) {
   PlotSpec plot = figure_of(panel, "kernel_probes", "Cost of probes in plain attention");
-  plot.y.label = "time / time without probes";
+  plot.y.label = "wall time / that without probes";
   add_lines(
       panel, probes_of, probes_of, [](const AttentionBenchRow& row) { return row.over_plain; },
       plot);

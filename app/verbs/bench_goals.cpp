@@ -39,8 +39,18 @@ double cpu_share_of_peak(const AttentionBench& bench, const AttentionBenchRow& r
 
 namespace {
 
-enum class On { avx512, avx2, cpu, h200 };
+enum class On { avx512, avx2, any_cpu, h200 };
 enum class Measure { over_plain, over_rival, rival_memory, of_peak, tflops };
+using enum On;
+using enum Measure;
+
+struct Rows {
+  const char *variant, *pass = "forward", *probes = "none";
+};
+constexpr Rows kPlain{"plain"}, kBackward{"plain", "backward"};
+constexpr Rows kExtremes{"plain", "forward", "maximum, entropy"};
+constexpr Rows kProbes{"plain", "forward", "all"}, kLayer{"layer", "forward", "all"};
+constexpr Rows kTable{"table"}, kFire{"fire"}, kTapa{"tapa"}, kTape{"tape"}, kCape{"cape"};
 
 struct Range {
   std::int64_t low = 0, high = INT64_MAX;
@@ -49,226 +59,79 @@ struct Range {
 constexpr Range kAny;
 constexpr Range only(std::int64_t value) { return {value, value}; }
 
-constexpr const char* kFlash = "PyTorch SDPA, flash";
+// Head dimensions; all where none is named.
+struct Dims {
+  std::int64_t one = 0, other = 0;
+  bool has(std::int64_t value) const { return one == 0 || value == one || value == other; }
+};
+
+// What the name of the rival compared with begins with; "" where none is.
+constexpr const char *kNone = "", *kFlash = "PyTorch SDPA, flash", *kEager = "eager";
 
 struct Limit {
   On on;
-  const char *variant, *pass, *probes, *rival;  // rival: what its name begins with
-  Range n, d, heads;
+  Rows rows;
+  const char* rival;
+  Range n;
+  Dims d;
+  Range heads;
   Measure measure;
-  double at_least, aim;
+  double at_least, aim;  // a share of the peak in per cent
 };
 
-// Of what covers both head dimensions; a share of a peak is in per cent.
 constexpr Limit kLimits[] = {
-    // Processor: plain forward and backward over PyTorch's, and as a share of the peak.
-    {On::avx512,
-     "plain",
-     "forward",
-     "none",
-     kFlash,
-     {1, 512},
-     {64, 128},
-     kAny,
-     Measure::over_rival,
-     1.7,
-     2.2},
-    {On::avx512,
-     "plain",
-     "forward",
-     "none",
-     kFlash,
-     only(2048),
-     {64, 128},
-     kAny,
-     Measure::over_rival,
-     1.3,
-     1.6},
-    {On::avx512,
-     "plain",
-     "forward",
-     "none",
-     kFlash,
-     only(8192),
-     {64, 128},
-     kAny,
-     Measure::over_rival,
-     1.2,
-     1.45},
-    {On::avx512,
-     "plain",
-     "forward",
-     "none",
-     "",
-     only(2048),
-     {64, 128},
-     kAny,
-     Measure::of_peak,
-     62,
-     75},
-    {On::avx512,
-     "plain",
-     "forward",
-     "none",
-     "",
-     only(8192),
-     {64, 128},
-     kAny,
-     Measure::of_peak,
-     70,
-     82},
-    {On::avx2,
-     "plain",
-     "forward",
-     "none",
-     "",
-     {2048, 8192},
-     {64, 128},
-     kAny,
-     Measure::of_peak,
-     75,
-     83},
-    {On::cpu, "plain", "backward", "none", kFlash, only(2048), kAny, kAny, Measure::over_rival, 1.2,
-     1.5},
-    {On::cpu, "plain", "backward", "none", kFlash, only(8192), kAny, kAny, Measure::over_rival, 1.0,
-     1.3},
+    // Plain attention over PyTorch's, and its share of the peak.
+    {avx512, kPlain, kFlash, {1, 512}, {64, 128}, kAny, over_rival, 1.7, 2.2},
+    {avx512, kPlain, kFlash, only(2048), {64, 128}, kAny, over_rival, 1.3, 1.6},
+    {avx512, kPlain, kFlash, only(8192), {64, 128}, kAny, over_rival, 1.2, 1.45},
+    {avx512, kPlain, kNone, only(2048), {64, 128}, kAny, of_peak, 62, 75},
+    {avx512, kPlain, kNone, only(8192), {64, 128}, kAny, of_peak, 70, 82},
+    {avx2, kPlain, kNone, {2048, 8192}, {64, 128}, kAny, of_peak, 75, 83},
+    {any_cpu, kBackward, kFlash, only(2048), {}, kAny, over_rival, 1.2, 1.5},
+    {any_cpu, kBackward, kFlash, only(8192), {}, kAny, over_rival, 1.0, 1.3},
     // Variants over plain.
-    {On::cpu,
-     "table",
-     "forward",
-     "none",
-     "",
-     {2048, 8192},
-     kAny,
-     kAny,
-     Measure::over_plain,
-     1.03,
-     1.00},
-    {On::cpu,
-     "tapa",
-     "forward",
-     "none",
-     "",
-     {2048, 8192},
-     only(64),
-     kAny,
-     Measure::over_plain,
-     1.12,
-     1.07},
-    {On::cpu,
-     "tapa",
-     "forward",
-     "none",
-     "",
-     {2048, 8192},
-     only(128),
-     kAny,
-     Measure::over_plain,
-     1.06,
-     1.04},
-    {On::cpu,
-     "tape",
-     "forward",
-     "none",
-     "",
-     {2048, 8192},
-     kAny,
-     kAny,
-     Measure::over_plain,
-     1.6,
-     1.48},
-    {On::cpu,
-     "cape",
-     "forward",
-     "none",
-     "",
-     {2048, 8192},
-     only(64),
-     {1, 12},
-     Measure::over_plain,
-     1.9,
-     1.65},
-    {On::cpu,
-     "cape",
-     "forward",
-     "none",
-     "",
-     {2048, 8192},
-     only(128),
-     {1, 12},
-     Measure::over_plain,
-     1.6,
-     1.4},
-    {On::cpu,
-     "cape",
-     "forward",
-     "none",
-     "",
-     {2048, 8192},
-     only(128),
-     only(32),
-     Measure::over_plain,
-     2.3,
-     1.7},
+    {any_cpu, kTable, kNone, {2048, 8192}, {}, kAny, over_plain, 1.03, 1.00},
+    {any_cpu, kTapa, kNone, {2048, 8192}, {64}, kAny, over_plain, 1.12, 1.07},
+    {any_cpu, kTapa, kNone, {2048, 8192}, {128}, kAny, over_plain, 1.06, 1.04},
+    {any_cpu, kTape, kNone, {2048, 8192}, {}, kAny, over_plain, 1.6, 1.48},
+    {any_cpu, kCape, kNone, {2048, 8192}, {64}, {1, 12}, over_plain, 1.9, 1.65},
+    {any_cpu, kCape, kNone, {2048, 8192}, {128}, {1, 12}, over_plain, 1.6, 1.4},
+    {any_cpu, kCape, kNone, {2048, 8192}, {128}, only(32), over_plain, 2.3, 1.7},
     // Probes over none.
-    {On::cpu, "plain", "forward", "maximum, entropy", "", kAny, kAny, kAny, Measure::over_plain,
-     1.02, 1.00},
-    {On::cpu, "plain", "forward", "all", "", only(512), kAny, kAny, Measure::over_plain, 1.35, 1.2},
-    {On::cpu, "plain", "forward", "all", "", only(2048), kAny, kAny, Measure::over_plain, 1.20,
-     1.10},
-    {On::cpu, "plain", "forward", "all", "", only(8192), kAny, kAny, Measure::over_plain, 1.12,
-     1.05},
+    {any_cpu, kExtremes, kNone, kAny, {}, kAny, over_plain, 1.02, 1.00},
+    {any_cpu, kProbes, kNone, only(512), {}, kAny, over_plain, 1.35, 1.2},
+    {any_cpu, kProbes, kNone, only(2048), {}, kAny, over_plain, 1.20, 1.10},
+    {any_cpu, kProbes, kNone, only(8192), {}, kAny, over_plain, 1.12, 1.05},
     // Every statistic of a layer's heads over eager attention and its maps.
-    {On::cpu, "layer", "forward", "all", "eager", only(4096), kAny, only(12), Measure::over_rival,
-     20, 55},
-    {On::cpu, "layer", "forward", "all", "eager", only(4096), kAny, only(12), Measure::rival_memory,
-     10, 10},
+    {any_cpu, kLayer, kEager, only(4096), {}, only(12), over_rival, 20, 55},
+    {any_cpu, kLayer, kEager, only(4096), {}, only(12), rival_memory, 10, 10},
     // NVIDIA H200, 16-bit numbers.
-    {On::h200,
-     "plain",
-     "forward",
-     "none",
-     "",
-     {8192, 32768},
-     only(128),
-     kAny,
-     Measure::tflops,
-     500,
-     640},
-    {On::h200,
-     "plain",
-     "backward",
-     "none",
-     "",
-     {8192, 32768},
-     only(128),
-     kAny,
-     Measure::tflops,
-     330,
-     540},
-    {On::h200, "table", "forward", "none", "", kAny, kAny, kAny, Measure::over_plain, 1.08, 1.03},
-    {On::h200, "fire", "forward", "none", "", kAny, kAny, kAny, Measure::over_plain, 1.25, 1.10},
-    {On::h200, "tapa", "forward", "none", "", kAny, kAny, kAny, Measure::over_plain, 1.35, 1.12},
-    {On::h200, "tape", "forward", "none", "", kAny, kAny, kAny, Measure::over_plain, 1.50, 1.33},
-    {On::h200, "cape", "forward", "none", "", kAny, kAny, kAny, Measure::over_plain, 3.0, 1.6},
-    {On::h200, "plain", "forward", "all", "", kAny, kAny, kAny, Measure::over_plain, 1.35, 1.15},
+    {h200, kPlain, kNone, {8192, 32768}, {128}, kAny, tflops, 500, 640},
+    {h200, kBackward, kNone, {8192, 32768}, {128}, kAny, tflops, 330, 540},
+    {h200, kTable, kNone, kAny, {}, kAny, over_plain, 1.08, 1.03},
+    {h200, kFire, kNone, kAny, {}, kAny, over_plain, 1.25, 1.10},
+    {h200, kTapa, kNone, kAny, {}, kAny, over_plain, 1.35, 1.12},
+    {h200, kTape, kNone, kAny, {}, kAny, over_plain, 1.50, 1.33},
+    {h200, kCape, kNone, kAny, {}, kAny, over_plain, 3.0, 1.6},
+    {h200, kProbes, kNone, kAny, {}, kAny, over_plain, 1.35, 1.15},
 };
 
 bool covers(On on, const AttentionBench& bench, const AttentionBenchRow& row) {
-  if (on == On::h200) {
+  if (on == h200) {
     return runs_on_gpu(bench) && bench.processor.find("H200") != std::string::npos;
   }
   if (runs_on_gpu(bench) || row.dtype != "f32") return false;
   const auto runs = [&](const char* target) {
     return row.kernel.find(target) != std::string::npos;
   };
-  return on == On::cpu || runs(on == On::avx512 ? " avx3" : " avx2");
+  return on == any_cpu || runs(on == avx512 ? " avx3" : " avx2");
 }
 
 bool covers(const Limit& limit, const AttentionBench& bench, const AttentionBenchRow& row) {
-  return row.variant == limit.variant && row.pass == limit.pass && row.probes == limit.probes &&
-         row.rival.rfind(limit.rival, 0) == 0 && limit.n.has(row.n) && limit.d.has(row.d) &&
-         limit.heads.has(row.heads) && covers(limit.on, bench, row);
+  return row.variant == limit.rows.variant && row.pass == limit.rows.pass &&
+         row.probes == limit.rows.probes && row.rival.rfind(limit.rival, 0) == 0 &&
+         limit.n.has(row.n) && limit.d.has(row.d) && limit.heads.has(row.heads) &&
+         covers(limit.on, bench, row);
 }
 
 double rounded(double value, int digits) {
@@ -281,26 +144,26 @@ GoalCheck check_of(const Limit& limit, const AttentionBench& bench, const Attent
   if (row.probes != "none") check.what += ", probes: " + row.probes;
   check.what += ", " + row.pass + ", ";
   check.at_least = limit.at_least, check.aim = limit.aim, check.cpu = std::nan("");
-  check.more_is_better = limit.measure != Measure::over_plain;
+  check.more_is_better = limit.measure != over_plain;
   switch (limit.measure) {
-    case Measure::over_plain:
+    case over_plain:
       check.what += "over plain";
       check.wall = row.over_plain, check.cpu = cpu_over_plain(bench, row);
       break;
-    case Measure::over_rival:
+    case over_rival:
       check.what += "times the speed of " + row.rival;
       check.wall = row.speedup_over_rival, check.cpu = row.rival_cpu_ms / row.cpu_ms;
       break;
-    case Measure::rival_memory:
+    case rival_memory:
       check.what += "memory of " + row.rival + " over ours";
       check.wall = row.rival_peak_mb / row.peak_mb;
       break;
-    case Measure::of_peak:
+    case of_peak:
       check.what += "of the multiply-add peak", check.unit = " %", check.digits = 0;
       check.wall = 100 * wall_share_of_peak(bench, row);
       check.cpu = 100 * cpu_share_of_peak(bench, row);
       break;
-    case Measure::tflops:
+    case tflops:
       check.what += "speed", check.unit = " TFLOP/s", check.digits = 0;
       check.wall = row.gflops / 1e3;
       break;

@@ -34,7 +34,7 @@ is nearer the truth; *over plain* and *times the rival's speed* are given for bo
 GFLOP/s counts the products of plain causal attention (two forward, five backward) for every variant,
 and *of peak* compares with the multiply-add peak measured in the same run, by processor time. MB is
 what a call holds at its peak above what was there before, its results among it. A variant that has no
-fused form at a size says what ran in its place.
+fused form at a size, or that has no such size, says so.
 
 *Eager tensor operations* are this program's own twin of a variant, written with LibTorch's operations:
 forward in blocks of rows, backward with whole maps. Backward, our kernels give the gradients of all
@@ -44,7 +44,8 @@ for.
 
 *Probes: all* are entropy, largest score and its key, largest weight, weight on key 0 and within three
 windows, mean distance, and by distance the number of pairs and the sums of weights, scores and squared
-scores.
+scores, in one pass with attention itself; *all, log-sum-exp known* is what they take in a second pass over
+a layer, after one that left its log-sum-exp.
 
 The CUDA kernels have never run on a device, so there is no section of a GPU yet. In one a time would be
 that of 20 calls one after the other, without what crosses to the GPU, there would be no processor time,
@@ -79,7 +80,8 @@ std::string spread(const AttentionBenchRow& row) {
 std::string case_of(const AttentionBench& bench, const AttentionBenchRow& row) {
   std::string name = row.variant;
   if (row.probes != "none") name += ", probes: " + row.probes;
-  if (row.kernel != bench.kernel) name += ", ran as " + row.kernel;
+  const bool left_out = row.kernel.rfind("left out", 0) == 0;
+  if (row.kernel != bench.kernel) name += (left_out ? ", " : ", ran as ") + row.kernel;
   return name;
 }
 

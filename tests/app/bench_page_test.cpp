@@ -161,6 +161,9 @@ TEST(BenchPage, SaysTheDayTheSpreadAndWhatRanInstead) {
   EXPECT_NE(section.find("| tape, ran as plain (no form for D 7) | 4 | 512 | 64 | 2 | 8 |"),
             std::string::npos)
       << section;
+  bench.rows[1].kernel = "left out: it has no halves";
+  EXPECT_NE(bench_section(bench, "bench", kDay).find("| tape, left out: it has no halves | 4 |"),
+            std::string::npos);
 }
 
 // ---- limits --------------------------------------------------------------------------------------
@@ -232,7 +235,9 @@ TEST(BenchGoals, CompareWithTheRivalThatTheyName) {
   EXPECT_EQ(miss_of(bench), "-");
   bench.rows[0].rival = "PyTorch SDPA, flash";
   EXPECT_EQ(miss_of(bench), "");  // 3 and 2.5 times; 1.7 and 2.2 at 512 tokens
-  bench.rows[0].rival_cpu_ms = 4.2;
+  bench.rows[0].d = 96;
+  EXPECT_EQ(miss_of(bench), "-");
+  bench.rows[0].d = 128, bench.rows[0].rival_cpu_ms = 4.2;
   EXPECT_EQ(miss_of(bench), "aim, by processor time alone");
   // The same row beside another rival is not counted twice.
   bench.rows.push_back(bench.rows[0]);
