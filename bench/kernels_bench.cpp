@@ -1,7 +1,8 @@
 // The CPU attention: every variant against our own plain, probes against none, 16-bit storage
 // against float32, and the share of the multiply-add peak measured in the same run. Medians of
-// interleaved runs, one process, random data. PyTorch's attention is the worker's rival
-// (`phasescope bench kernels`); this program has no torch.
+// interleaved runs, one process, random data. "and backward" is the forward pass and the backward
+// one after it. PyTorch's attention is the worker's rival (`phasescope bench kernels`); this
+// program has no torch.
 //
 //   kernels_bench [tokens] [head_dim] [heads] [rounds]     (defaults 2048 64 4 7)
 
@@ -45,10 +46,12 @@ struct Data {
     b1 = draw(32);
     w2 = draw(h * 32);
     b2 = draw(h);
+    make_fire();
     out.resize(q.size());
     out_state.resize(state.size());
     lse.resize(static_cast<std::size_t>(h * n));
-    entropy = max_score = first = distance = lse;
+    entropy = max_score = top1 = first = distance = lse;
+    window_mass.assign(kMaxWindows, lse);
     max_key.resize(lse.size());
     dq = dk = dv = q;
     d_state = state;
@@ -57,6 +60,38 @@ struct Data {
     d_b1 = b1;
     d_w2 = w2;
     d_b2 = b2;
+    d_fire_distance = fire_distance;
+    d_fire_factor = fire_factor;
+    d_fire_slope = fire_slope;
+    d_fire_intercept = fire_intercept;
+  }
+
+  /// A network of 32 hidden units over u in 0..1; a quarter of the text within FIRE's threshold.
+  void make_fire() {
+    const auto bend = [](std::int64_t t) { return std::log(0.1f * static_cast<float>(t) + 1); };
+    for (std::int64_t t = 0; t < n; ++t) {
+      fire_distance.push_back(bend(t));
+      fire_factor.push_back(1 / (bend(std::max(t, n / 4)) + 1e-6f));
+    }
+    for (std::int64_t knot = 1; knot <= kKnots; ++knot) {
+      fire_knots.push_back(static_cast<float>(knot) / (kKnots + 1));
+    }
+    fire_slope = draw(h * (kKnots + 1));
+    for (std::int64_t head = 0; head < h; ++head) {
+      const float* slope = fire_slope.data() + head * (kKnots + 1);
+      fire_intercept.push_back(0);
+      for (std::int64_t knot = 0; knot < kKnots; ++knot) {  // the pieces meet
+        fire_intercept.push_back(fire_intercept.back() +
+                                 (slope[knot] - slope[knot + 1]) *
+                                     fire_knots[static_cast<std::size_t>(knot)]);
+      }
+    }
+  }
+
+  FireVariant fire() const {
+    return {fire_distance.data(),  n,          fire_factor.data(),
+            fire_knots.data(),     kKnots + 1, fire_slope.data(),
+            fire_intercept.data(), kKnots + 1};
   }
 
   std::vector<float> draw(std::int64_t count) {
@@ -138,6 +173,8 @@ struct Data {
     r.entropy = entropy.data();
     r.max_score = max_score.data();
     r.max_key = max_key.data();
+    r.top1_mass = top1.data();
+    for (std::size_t w = 0; w < kMaxWindows; ++w) r.window_mass[w] = window_mass[w].data();
     r.first_key_weight = first.data();
     r.mean_distance = distance.data();
     return r;
@@ -189,16 +226,21 @@ struct Data {
             tensor(d_out.data(), d)};
   }
 
+  static constexpr std::int64_t kKnots = 32;
+
   std::int64_t n, d, h;
   std::mt19937 engine{1};
   std::vector<float> q, k, v, state, d_out, table, power, w1, b1, w2, b2, out, out_state, lse;
-  std::vector<float> entropy, max_score, first, distance, top_weight;
+  std::vector<float> fire_distance, fire_factor, fire_knots, fire_slope, fire_intercept;
+  std::vector<float> entropy, max_score, top1, first, distance, top_weight;
+  std::vector<std::vector<float>> window_mass;
   std::vector<std::int32_t> max_key, top_key;
   std::vector<std::int64_t> edges, bucket_pairs;
   std::vector<double> bucket_weight, bucket_score, bucket_square, bucket_content;
   std::vector<double> bucket_content_square;
   Narrow bfloats, halves;
   std::vector<float> dq, dk, dv, d_state, d_table, d_w1, d_b1, d_w2, d_b2;
+  std::vector<float> d_fire_distance, d_fire_factor, d_fire_slope, d_fire_intercept;
 };
 
 struct Entry {
@@ -221,6 +263,9 @@ double cpu_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
+const std::string kAndBackward = " and backward";
+constexpr std::size_t kPlain = 0, kTable = 1, kCape = 4;  // in the list of variants
+
 std::vector<Entry> entries(Data& data) {
   const std::int64_t n = data.n, d = data.d;
   const float half = 1 / std::sqrt(static_cast<float>(d / 2));
@@ -230,14 +275,17 @@ std::vector<Entry> entries(Data& data) {
       {"tapa", TapaVariant{d / 2, half, half, TapaPhase::quadratic, data.power.data(), n}},
       {"tape", TapeVariant{data.tensor(std::as_const(data.state).data(), d / 2), d / 2}},
       {"cape", CapeVariant{CapeForm::concat_residual, data.table.data(), n, n, 32, data.w1.data(),
-                           data.b1.data(), data.w2.data(), data.b2.data()}}};
+                           data.b1.data(), data.w2.data(), data.b2.data()}},
+      {"fire", data.fire()}};
   const std::vector<VariantGradients> gradients{
       {},
       TableGradients{data.d_table.data(), n},
       {},
       TapeGradients{{}, data.tensor(data.d_state.data(), d / 2)},
       CapeGradients{data.d_table.data(), n, data.d_w1.data(), data.d_b1.data(), data.d_w2.data(),
-                    data.d_b2.data()}};
+                    data.d_b2.data()},
+      FireGradients{data.d_fire_distance.data(), data.d_fire_factor.data(),
+                    data.d_fire_slope.data(), data.d_fire_intercept.data(), Data::kKnots + 1}};
   // Two products of n^2 / 2 pairs forward, five backward.
   const double pairs = 0.5 * static_cast<double>(n * (n + 1) * data.h);
   const double forward = 4 * pairs * static_cast<double>(d);
@@ -249,21 +297,21 @@ std::vector<Entry> entries(Data& data) {
                     "plain",
                     forward,
                     {}});
-    list.push_back({variants[v].first + " backward",
+    list.push_back({variants[v].first + kAndBackward,
                     [&data, in, g = gradients[v]] {
                       attention_forward(in, data.outputs());
                       attention_backward(in, data.saved(), data.gradients(g));
                     },
-                    "plain backward",
+                    "plain" + kAndBackward,
                     forward * 3.5,
                     {}});
   }
   for (const auto& [name, storage] :
        {std::pair{"bfloat16", Storage::bfloat16}, std::pair{"float16", Storage::float16}}) {
-    for (const std::size_t v : {std::size_t{0}, variants.size() - 1}) {
+    for (const std::size_t v : {kPlain, kCape}) {
       const auto& [variant_name, variant] = variants[v];
       for (const bool backward : {false, true}) {
-        const std::string base = variant_name + (backward ? " backward" : "");
+        const std::string base = variant_name + (backward ? kAndBackward : "");
         list.push_back(
             {base + ", " + name,
              [&data, storage, variant, backward] { data.run_narrow(storage, variant, backward); },
@@ -285,18 +333,18 @@ std::vector<Entry> entries(Data& data) {
                     forward,
                     {}});
   };
-  probes(0, "row probes", [&data](ForwardOutputs& o) { o.rows = data.rows(); });
-  probes(0, "buckets", [&data](ForwardOutputs& o) { o.buckets = data.buckets(); });
-  probes(0, "all probes", [&data](ForwardOutputs& o) {
+  probes(kPlain, "row probes", [&data](ForwardOutputs& o) { o.rows = data.rows(); });
+  probes(kPlain, "buckets", [&data](ForwardOutputs& o) { o.buckets = data.buckets(); });
+  probes(kPlain, "all probes", [&data](ForwardOutputs& o) {
     o.rows = data.rows();
     o.buckets = data.buckets();
   });
-  for (const std::size_t v : {std::size_t{1}, std::size_t{4}}) {
+  for (const std::size_t v : {kTable, kCape}) {
     probes(v, "buckets", [&data](ForwardOutputs& o) { o.buckets = data.buckets(); });
     probes(v, "and content",
            [&data](ForwardOutputs& o) { o.buckets = data.buckets_with_content(); });
   }
-  for (const std::size_t v : {std::size_t{0}, std::size_t{1}}) {
+  for (const std::size_t v : {kPlain, kTable}) {
     for (const std::int64_t count : {8, 32}) {
       probes(v, std::to_string(count) + " top keys",
              [&data, count](ForwardOutputs& o) { o.rows = data.top_keys(count); });

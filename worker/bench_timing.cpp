@@ -85,6 +85,7 @@ CallTime time_of(const Preparation& prepare) {
 }
 
 double peak_mb_of(const Preparation& prepare) {
+  prepare()();
   kernels::release_scratch();
   const PagesOfTheirOwn pages;
   const std::function<void()> call = prepare();

@@ -21,7 +21,9 @@ struct CallTime {
 CallTime time_of(const Preparation& prepare);
 
 // What the call holds at its peak above what was there before it, in MB (2^20 bytes), whatever ran
-// before it. Linux counts pages by processor and adds up late: 0.1 MB a processor may be missing.
+// before it: it runs once without being measured, since a first call brings in code and buffers
+// that libraries keep. The kernels' kept scratch counts as the call's. Linux counts pages by
+// processor and adds up late: 0.1 MB a processor may be missing.
 double peak_mb_of(const Preparation& prepare);
 
 // All NaN of nothing.
