@@ -1,5 +1,5 @@
 // CAPE's backward pass. A work item is a share of the panels of one batch entry, all heads at once:
-// the network's gradient at a pair needs d score of every head.
+// the network's gradient at a pair needs d score of every head. cape_plan() divides a long text.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/backward_cape.cpp"
 #include "kernels/cpu/targets.h"
@@ -8,69 +8,13 @@
 #include <vector>
 
 #include "hwy/foreach_target.h"
-#include "kernels/cpu/chunks.h"
+#include "kernels/cpu/cape_plan.h"
 #include "kernels/cpu/entries.h"
 #include "kernels/variants/cape-inl.h"
+#include "kernels/variants/cape_products-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace phasescope::kernels::HWY_NAMESPACE {
-
-// Keys of a block: six arrays of a block are in use at once.
-constexpr int kBackwardKeys = 16;
-constexpr std::int64_t kBackwardRow = cape_row(kBackwardKeys);
-
-/// sums[r][c] (vectors of lanes) += sum over `depth` vectors of x[r] * y[c].
-template <int R, int C>
-HWY_INLINE void lane_tile(const float* x, const float* y, std::int64_t depth, float* sums,
-                          std::int64_t columns) {
-  Vec acc[R][C];
-  for (int r = 0; r < R; ++r) {
-    for (int c = 0; c < C; ++c) acc[r][c] = zero();
-  }
-  for (std::int64_t n = 0; n < depth; ++n) {
-    Vec ys[C];
-#pragma GCC unroll 4
-    for (int c = 0; c < C; ++c) ys[c] = load(y + c * kBackwardRow + n * kLanes);
-#pragma GCC unroll 4
-    for (int r = 0; r < R; ++r) {
-      const Vec a = load(x + r * kBackwardRow + n * kLanes);
-#pragma GCC unroll 4
-      for (int c = 0; c < C; ++c) acc[r][c] = hn::MulAdd(a, ys[c], acc[r][c]);
-    }
-  }
-  for (int r = 0; r < R; ++r) {
-    for (int c = 0; c < C; ++c) {
-      float* at = sums + (r * columns + c) * kLanes;
-      store(hn::Add(load(at), acc[r][c]), at);
-    }
-  }
-}
-
-/// Adds all rows of x (rows, kBackwardRow) times all rows of y, `depth` vectors each; sums: (rows,
-/// columns, kLanes).
-HWY_NOINLINE void add_lane_products(const float* x, std::int64_t rows, const float* y,
-                                    std::int64_t columns, std::int64_t depth, float* sums) {
-  for (std::int64_t r = 0; r < rows;) {
-    const bool tall = r + 2 <= rows;
-    for (std::int64_t c = 0; c < columns;) {
-      const bool wide = c + 4 <= columns;
-      float* at = sums + (r * columns + c) * kLanes;
-      const float* a = x + r * kBackwardRow;
-      const float* b = y + c * kBackwardRow;
-      if (tall && wide) {
-        lane_tile<2, 4>(a, b, depth, at, columns);
-      } else if (wide) {
-        lane_tile<1, 4>(a, b, depth, at, columns);
-      } else if (tall) {
-        lane_tile<2, 1>(a, b, depth, at, columns);
-      } else {
-        lane_tile<1, 1>(a, b, depth, at, columns);
-      }
-      c += wide ? 4 : 1;
-    }
-    r += tall ? 2 : 1;
-  }
-}
 
 class CapeBackward {
  public:
@@ -86,74 +30,71 @@ class CapeBackward {
         key_width_(padded(shape_.head_dim)),
         value_width_(padded(value_dim(shape_))) {
     panels_ = (shape_.queries + kPanel - 1) / kPanel;
-    AttentionShape one = shape_;
-    one.kv_heads = 1;
-    // Of each key: dk and dv of all heads, and its share of the float64 sums, by distance or, over
-    // FIRE, two a segment.
-    const std::int64_t share =
-        net_.pieces ? 2 * net_.pieces->fire().segments / std::max<std::int64_t>(1, shape_.keys) + 1
-                    : 1;
-    chunks_ = backward_chunks(
-        one, panels_,
-        shape_.kv_heads * (key_width_ + value_width_) + 2 * share * (heads_ + hidden_));
+    // Over FIRE little goes by distance, and all of it waits for the end.
+    plan_ = cape_plan(shape_, kPanel, shape_.kv_heads * (key_width_ + value_width_),
+                      pieces() ? 1 : heads_ + hidden_);
+    if (pieces()) plan_.panels = std::max<std::int64_t>(1, panels_);
+    sums_size_ = plan_.keys * shape_.kv_heads * (key_width_ + value_width_);
+    place_partial();
   }
 
   void run() {
-    const std::int64_t items = shape_.batch * chunks_;
-    const std::int64_t size = shape_.kv_heads * shape_.keys * (key_width_ + value_width_);
-    KeptBuffer sums(items * size);
-    std::vector<CapeSums> network(static_cast<std::size_t>(items),
-                                  CapeSums(inputs_, net_.range, pieces()));
+    CapeSums total(inputs_, net_.range, pieces());
+    std::vector<CapeSums> network(
+        static_cast<std::size_t>(plan_.items()),
+        CapeSums(inputs_, pieces() ? net_.range : tile_distances(Tile{}), pieces()));
+    KeptBuffer sums(plan_.items() * sums_size_);
     std::vector<FloatBuffer> buffers(static_cast<std::size_t>(parallel_threads()));
     for (FloatBuffer& buffer : buffers) buffer = FloatBuffer(buffer_size());
-    parallel_items(items, [&](std::int64_t item, int thread) {
-      run_item(item / chunks_, item % chunks_, sums.data() + item * size,
-               network[static_cast<std::size_t>(item)],
-               buffers[static_cast<std::size_t>(thread)].data());
-    });
-    parallel_items(shape_.batch, [&](std::int64_t batch, int) {
-      float* first = sums.data() + batch * chunks_ * size;
-      for (std::int64_t c = 1; c < chunks_; ++c) {
-        for (std::int64_t n = 0; n < size; ++n) first[n] += first[c * size + n];
-      }
-      write_keys(batch, first);
-    });
-    for (std::size_t n = 1; n < network.size(); ++n) network[0].add(network[n]);
+    for (std::int64_t batch = 0; batch < shape_.batch; batch += plan_.batches) {
+      run_entries(batch, std::min(plan_.batches, shape_.batch - batch), sums.data(), network, total,
+                  buffers);
+    }
+    for (const CapeSums& item : network) total.add_rest(item);
     if (const auto* wanted = std::get_if<CapeGradients>(&gradients_.variant)) {
-      write_cape_gradients(inputs_, net_.range, network[0], *wanted);
+      write_cape_gradients(inputs_, net_.range, total, *wanted);
     }
   }
 
  private:
+  /// What is gone through between two additions of sums by distance: panels x keys.
+  struct Tile {
+    std::int64_t panel_begin = 0, panel_end = 0;
+    KeyRange keys;
+  };
+
   /// Arrays of one panel; (rows, kBackwardKeys, kPanel) where nothing else is said.
   struct Work {
     std::int64_t batch, row, queries;
-    float* q_lanes;      ///< (heads, dim, kPanel), times scale
-    float* dq_lanes;     ///< (heads, dim, kPanel)
-    float* d_out_lanes;  ///< (heads, value dim, kPanel)
-    float* q_rows;       ///< (heads, kPanel, padded dim), times scale
-    float* d_out_rows;   ///< (heads, kPanel, padded value dim)
-    float* spare;        ///< keys or values of a head and block, or rows of its queries
-    float* lse;          ///< (heads, 2, kPanel), Log2Lse::high and low
-    float* row_sum;      ///< (heads, kPanel)
-    float* content;      ///< of the heads
-    float* weights;      ///< of the heads: scores, then weights
-    float* d_score;      ///< of the heads: d score, then d content
-    float* before;       ///< of the hidden units: before the rectifier
-    float* active;       ///< after it
+    std::int64_t first_key;          ///< of the range
+    std::int64_t first_distance;     ///< of the sums by distance
+    bool wants_queries, wants_keys;  ///< dq, and the other gradients
+    float* q_lanes;                  ///< (heads, dim, kPanel), times scale
+    float* dq_lanes;                 ///< (heads, dim, kPanel)
+    float* d_out_lanes;              ///< (heads, value dim, kPanel)
+    float* q_rows;                   ///< (heads, kPanel, padded dim), times scale
+    float* d_out_rows;               ///< (heads, kPanel, padded value dim)
+    float* spare;                    ///< keys or values of a head and block, or rows of its queries
+    float* lse;                      ///< (heads, 2, kPanel), Log2Lse::high and low
+    float* row_sum;                  ///< (heads, kPanel)
+    float* content;                  ///< of the heads
+    float* weights;                  ///< of the heads: scores, then weights
+    float* d_score;                  ///< of the heads: d score, then d content
+    float* before;                   ///< of the hidden units: before the rectifier
+    float* active;                   ///< after it
     float* d_hidden;
     float* w1_sums;             ///< (hidden, heads, kLanes)
     float* w2_sums;             ///< (heads, hidden, kLanes)
-    float* d_hidden_diagonals;  ///< (hidden, range); over a table, as the next
-    float* d_score_diagonals;   ///< (heads, range)
+    float* d_hidden_diagonals;  ///< (hidden, distances); over a table, as the next
+    float* d_score_diagonals;   ///< (heads, distances)
     float* d_base;              ///< of the heads, behind d_hidden: d score; over FIRE, as the rest
     float* biases;              ///< (hidden + heads, kPanel)
     float* members;             ///< (kPieceGroup, 2), of a group of segments
     float* member_sums;         ///< (hidden + heads, kPieceGroup, 2, kLanes)
     float* d_places;            ///< two rows: what reaches u, and of it what one segment's pairs do
     float* d_factor;            ///< (kPanel)
-    float* d_distance;          ///< (range)
-    float* dk;                  ///< (kv_heads, keys, padded dim)
+    float* d_distance;          ///< (distances)
+    float* dk;                  ///< (kv_heads, keys of a range, padded dim)
     float* dv;
   };
 
@@ -161,9 +102,11 @@ class CapeBackward {
 
   const CapePieces* pieces() const { return net_.pieces ? &*net_.pieces : nullptr; }
 
+  /// Distances of a panel and the keys of a range.
+  std::int64_t distances() const { return plan_.keys + kPanel; }
   /// Floats of the panel's sums by distance, and over FIRE by query.
   std::int64_t diagonals() const {
-    return pieces() ? kPanel + net_.range.size() : (hidden_ + heads_) * net_.range.size();
+    return pieces() ? kPanel + distances() : (hidden_ + heads_) * distances();
   }
   /// Floats of what FIRE alone needs, without these.
   std::int64_t piece_floats() const {
@@ -207,13 +150,13 @@ class CapeBackward {
     w.w2_sums = take(heads_ * hidden_ * kLanes);
     if (pieces()) {
       w.d_factor = take(kPanel);
-      w.d_distance = take(net_.range.size());
+      w.d_distance = take(distances());
     } else {
-      w.d_hidden_diagonals = take(hidden_ * net_.range.size());
-      w.d_score_diagonals = take(heads_ * net_.range.size());
+      w.d_hidden_diagonals = take(hidden_ * distances());
+      w.d_score_diagonals = take(heads_ * distances());
     }
     w.dk = sums;
-    w.dv = sums + shape_.kv_heads * shape_.keys * key_width_;
+    w.dv = sums + shape_.kv_heads * plan_.keys * key_width_;
     return w;
   }
 
@@ -227,33 +170,119 @@ class CapeBackward {
     w.member_sums = take((hidden_ + heads_) * kPieceGroup * 2 * kLanes);
   }
 
-  void run_item(std::int64_t batch, std::int64_t chunk, float* sums, CapeSums& network,
-                float* buffer) const {
-    std::fill(sums, sums + shape_.kv_heads * shape_.keys * (key_width_ + value_width_), 0.0f);
-    Work w = place_buffers(batch, sums, buffer);
-    for (std::int64_t panel = chunk; panel < panels_; panel += chunks_) {
-      w.row = panel * kPanel;
-      w.queries = std::min<std::int64_t>(kPanel, shape_.queries - w.row);
-      std::fill(w.w1_sums, w.w1_sums + 2 * heads_ * hidden_ * kLanes, 0.0f);
-      std::fill_n(pieces() ? w.d_factor : w.d_hidden_diagonals, diagonals(), 0.0f);
-      for (std::int64_t h = 0; h < heads_; ++h) pack_head(w, h);
-      const KeyRange keys = visibility_.keys(batch, w.row, w.row + w.queries - 1);
-      for (std::int64_t key = keys.begin; key < keys.end; key += kBackwardKeys) {
-        const std::int64_t count = std::min<std::int64_t>(kBackwardKeys, keys.end - key);
-        if (!visibility_.may_share_document(batch, w.row, w.queries, key, count)) continue;
-        run_block(w, key, count, network);
+  /// Where dq waits between ranges of keys: in its own tensor, or, of 16 bits, in memory of its
+  /// own. What would take more than 64 MB is not kept: dq comes from a pass of its own.
+  void place_partial() {
+    if (plan_.keys >= shape_.keys) return;
+    partial_ = gradients_.dq;
+    if (partial_.storage == Storage::float32) return;
+    constexpr std::int64_t kMost = std::int64_t{16} << 20;
+    const std::int64_t head = shape_.queries * shape_.head_dim;
+    dq_apart_ = heads_ * head > kMost;
+    if (dq_apart_) return;
+    partial_memory_ = FloatBuffer(heads_ * head);
+    partial_ = {partial_memory_.data(), 0, head, shape_.head_dim, Storage::float32};
+  }
+
+  /// Distances of a tile, as many for each of them.
+  DistanceRange tile_distances(const Tile& tile) const {
+    const std::int64_t first = shape_.query_offset + tile.panel_begin * kPanel - tile.keys.end + 1;
+    return {first, first + plan_.panels * plan_.shares * kPanel + plan_.keys + kPanel - 1};
+  }
+
+  /// Entries batch .. batch + count - 1.
+  void run_entries(std::int64_t batch, std::int64_t count, float* sums,
+                   std::vector<CapeSums>& network, CapeSums& total,
+                   std::vector<FloatBuffer>& buffers) {
+    const std::int64_t items = count * plan_.shares, step = plan_.panels * plan_.shares;
+    const std::int64_t heads = shape_.kv_heads;
+    for (std::int64_t key = 0; key == 0 || key < shape_.keys; key += plan_.keys) {
+      const KeyRange keys{key, std::min(key + plan_.keys, shape_.keys)};
+      parallel_items(items, [&](std::int64_t item, int) {
+        std::fill_n(sums + item * sums_size_, sums_size_, 0.0f);
+      });
+      for (std::int64_t panel = 0; panel < panels_; panel += step) {
+        const Tile tile{panel, std::min(panel + step, panels_), keys};
+        if (key > 0 && shape_.causal && shape_.query_offset + tile.panel_end * kPanel <= key) {
+          continue;
+        }
+        parallel_items(items, [&](std::int64_t item, int thread) {
+          CapeSums& own = network[static_cast<std::size_t>(item)];
+          if (!pieces()) own.range = tile_distances(tile);
+          run_item(batch + item / plan_.shares, item % plan_.shares, tile, sums + item * sums_size_,
+                   own, buffers[static_cast<std::size_t>(thread)].data());
+        });
+        if (pieces()) continue;
+        parallel_items(hidden_ + heads_, [&](std::int64_t row, int) {
+          for (std::int64_t n = 0; n < items; ++n) {
+            total.take_row(network[static_cast<std::size_t>(n)], row);
+          }
+        });
       }
-      flush(w, network);
-      for (std::int64_t h = 0; h < heads_; ++h) write_queries(w, h);
+      parallel_items(count * heads, [&](std::int64_t n, int) {
+        write_keys(batch + n / heads, n % heads, keys,
+                   sums + n / heads * plan_.shares * sums_size_);
+      });
+    }
+    if (!dq_apart_) return;
+    parallel_items(count * panels_, [&](std::int64_t n, int thread) {
+      Work w = place_buffers(batch + n / panels_, sums,
+                             buffers[static_cast<std::size_t>(thread)].data());
+      w.wants_queries = true;
+      CapeSums none;
+      run_panel(w, n % panels_, {0, shape_.keys}, none);
+    });
+  }
+
+  /// A share of a tile.
+  void run_item(std::int64_t batch, std::int64_t share, const Tile& tile, float* sums,
+                CapeSums& network, float* buffer) const {
+    Work w = place_buffers(batch, sums, buffer);
+    w.wants_queries = !dq_apart_;
+    w.wants_keys = true;
+    for (std::int64_t n = tile.panel_begin + share; n < tile.panel_end; n += plan_.shares) {
+      run_panel(w, n, tile.keys, network);
     }
   }
 
-  void pack_head(const Work& w, std::int64_t h) const {
+  /// One panel and a range of keys.
+  void run_panel(Work& w, std::int64_t panel, const KeyRange& range, CapeSums& network) const {
+    w.row = panel * kPanel;
+    w.queries = std::min<std::int64_t>(kPanel, shape_.queries - w.row);
+    w.first_key = range.begin;
+    const KeyRange all = visibility_.keys(w.batch, w.row, w.row + w.queries - 1);
+    const KeyRange keys{std::max(all.begin, range.begin), std::min(all.end, range.end)};
+    // Rows that see no key have a dq of 0.
+    const bool none = all.begin >= all.end && range.begin == 0;
+    if (keys.begin >= keys.end && !none) return;
+    w.first_distance = shape_.query_offset + w.row - keys.end + 1;
+    const bool begins = none || all.begin >= range.begin, ends = none || all.end <= range.end;
+    if (w.wants_keys) {
+      std::fill(w.w1_sums, w.w1_sums + 2 * heads_ * hidden_ * kLanes, 0.0f);
+      std::fill_n(pieces() ? w.d_factor : w.d_hidden_diagonals, diagonals(), 0.0f);
+    }
+    for (std::int64_t h = 0; h < heads_; ++h) pack_head(w, h, begins || !w.wants_queries);
+    for (std::int64_t key = keys.begin; key < keys.end; key += kBackwardKeys) {
+      const std::int64_t count = std::min<std::int64_t>(kBackwardKeys, keys.end - key);
+      if (!visibility_.may_share_document(w.batch, w.row, w.queries, key, count)) continue;
+      run_block(w, key, count, network);
+    }
+    if (w.wants_keys && !none) flush(w, network);
+    for (std::int64_t h = 0; h < heads_ && w.wants_queries; ++h) write_queries(w, h, ends);
+  }
+
+  /// begins: no sum of its dq waits from an earlier range.
+  void pack_head(const Work& w, std::int64_t h, bool begins) const {
     const std::int64_t dim = shape_.head_dim, values = value_dim(shape_);
     const auto load = [&](const InputTensor& tensor, std::int64_t channels) {
       return float_rows(tensor, w.batch, h, w.row, w.queries, channels, w.spare);
     };
-    std::fill_n(w.dq_lanes + h * dim * kPanel, dim * kPanel, 0.0f);
+    if (begins) {
+      std::fill_n(w.dq_lanes + h * dim * kPanel, dim * kPanel, 0.0f);
+    } else {
+      const auto* waiting = static_cast<const float*>(row_pointer(partial_, w.batch, h, w.row));
+      pack_panel(waiting, partial_.row, w.queries, dim, 1, w.dq_lanes + h * dim * kPanel);
+    }
     float* q_rows = w.q_rows + h * key_width_ * kPanel;
     float* d_out_rows = w.d_out_rows + h * value_width_ * kPanel;
     std::fill_n(q_rows, key_width_ * kPanel, 0.0f);
@@ -312,11 +341,15 @@ class CapeBackward {
     }
     for (std::int64_t h = 0; h < heads_; ++h) weigh_head(w, place, keys, h);
     // d w2 before d_score becomes d content.
-    add_lane_products(w.d_score, heads_, w.active, hidden_, keys * kVecs, w.w2_sums);
-    if (pieces()) std::copy_n(w.d_score, heads_ * kBackwardRow, w.d_base);
+    if (w.wants_keys) {
+      add_lane_products(w.d_score, heads_, w.active, hidden_, keys * kVecs, w.w2_sums);
+      if (pieces()) std::copy_n(w.d_score, heads_ * kBackwardRow, w.d_base);
+    }
     for (std::int64_t r = 0; r < keys; ++r) through_network(w, r, place.query - key - r);
-    if (pieces()) add_pieces(w, place.query - key, keys, network.d_pieces);
-    add_lane_products(w.d_hidden, hidden_, w.content, heads_, keys * kVecs, w.w1_sums);
+    if (w.wants_keys) {
+      if (pieces()) add_pieces(w, place.query - key, keys, network.d_pieces);
+      add_lane_products(w.d_hidden, hidden_, w.content, heads_, keys * kVecs, w.w1_sums);
+    }
     for (std::int64_t h = 0; h < heads_; ++h) add_head(w, key, keys, h);
   }
 
@@ -367,8 +400,8 @@ class CapeBackward {
   /// d score of one key's heads back through both layers: d hidden, d content, and over a table
   /// sums by distance.
   void through_network(Work& w, std::int64_t r, std::int64_t distance) const {
-    const std::int64_t range = net_.range.size(), shift = distance - net_.range.first;
-    const bool by_distance = !pieces();
+    const std::int64_t range = distances(), shift = distance - w.first_distance;
+    const bool by_distance = !pieces() && w.wants_keys;
     float* d_score = w.d_score + r * kPanel;
     float* d_hidden = w.d_hidden + r * kPanel;
     for (std::int64_t d = 0; d < hidden_; ++d) fill_panel(d_hidden + d * kBackwardRow, 0);
@@ -421,7 +454,7 @@ class CapeBackward {
         const Vec d_place = load(w.d_places + r * kPanel + v * kLanes);
         d_factor =
             hn::MulAdd(d_place, load_unaligned(pieces.distance(lambda) + v * kLanes), d_factor);
-        add_unaligned(w.d_distance + (lambda - net_.range.first) + v * kLanes,
+        add_unaligned(w.d_distance + (lambda - w.first_distance) + v * kLanes,
                       hn::Mul(d_place, factor));
       }
       store(hn::Add(load(w.d_factor + v * kLanes), d_factor), w.d_factor + v * kLanes);
@@ -460,19 +493,18 @@ class CapeBackward {
     }
   }
 
-  static HWY_INLINE void add_unaligned(float* at, Vec x) {
-    store_unaligned(hn::Add(load_unaligned(at), x), at);
-  }
-
   /// dq, dk and dv of one head from d content and the weights.
   void add_head(Work& w, std::int64_t key, std::int64_t keys, std::int64_t h) const {
     const FloatRows k = rows_of(w, inputs_.k, shape_.head_dim, h, key, keys);
     const std::int64_t kv = h / (heads_ / shape_.kv_heads);
     const float* d_content = w.d_score + h * kBackwardRow;
-    multiply_panel({k.data, 1, k.row, d_content, kPanel, w.dq_lanes + h * shape_.head_dim * kPanel,
-                    kPanel, keys},
-                   shape_.head_dim);
-    const std::int64_t row = kv * shape_.keys + key;
+    if (w.wants_queries) {
+      multiply_panel({k.data, 1, k.row, d_content, kPanel,
+                      w.dq_lanes + h * shape_.head_dim * kPanel, kPanel, keys},
+                     shape_.head_dim);
+    }
+    if (!w.wants_keys) return;
+    const std::int64_t row = kv * plan_.keys + (key - w.first_key);
     multiply_wide({d_content, kPanel, 1, w.q_rows + h * key_width_ * kPanel, key_width_,
                    w.dk + row * key_width_, key_width_, w.queries},
                   keys, key_width_ / kLanes);
@@ -484,47 +516,53 @@ class CapeBackward {
 
   /// The panel's float sums into the item's float64 ones.
   void flush(const Work& w, CapeSums& network) const {
-    const auto add = [](std::vector<double>& to, const float* from) {
-      for (std::size_t n = 0; n < to.size(); ++n) to[n] += static_cast<double>(from[n]);
-    };
-    const auto add_lanes = [](std::vector<double>& to, const float* from) {
-      for (std::size_t n = 0; n < to.size(); ++n) {
-        for (std::size_t lane = 0; lane < kLanes; ++lane) {
-          to[n] += static_cast<double>(from[n * kLanes + lane]);
+    const std::int64_t skip = w.first_distance - network.range.first;
+    const auto add = [&](std::vector<double>& to, std::int64_t rows, const float* from) {
+      const std::int64_t count = std::min(distances(), network.range.size() - skip);
+      for (std::int64_t r = 0; r < rows; ++r) {
+        double* row = to.data() + r * network.range.size() + skip;
+        for (std::int64_t n = 0; n < count; ++n) {
+          row[n] += static_cast<double>(from[r * distances() + n]);
         }
       }
     };
     if (pieces()) {
-      add(network.d_pieces.d_distance, w.d_distance);
+      add(network.d_pieces.d_distance, 1, w.d_distance);
       for (std::int64_t n = 0; n < w.queries; ++n) {
         network.d_pieces.d_factor[static_cast<std::size_t>(w.row + n)] +=
             static_cast<double>(w.d_factor[n]);
       }
     } else {
-      add(network.d_hidden, w.d_hidden_diagonals);
-      add(network.d_score, w.d_score_diagonals);
+      add(network.d_hidden, hidden_, w.d_hidden_diagonals);
+      add(network.d_score, heads_, w.d_score_diagonals);
     }
-    add_lanes(network.d_w1, w.w1_sums);
-    add_lanes(network.d_w2, w.w2_sums);
+    add_lane_sums(network.d_w1, w.w1_sums);
+    add_lane_sums(network.d_w2, w.w2_sums);
   }
 
-  void write_queries(const Work& w, std::int64_t h) const {
+  /// ends: no later range adds to its dq.
+  void write_queries(const Work& w, std::int64_t h, bool ends) const {
     float factor[kPanel];
-    std::fill(factor, factor + kPanel, inputs_.scale);
+    std::fill(factor, factor + kPanel, ends ? inputs_.scale : 1.0f);
     unpack_panel(w.dq_lanes + h * shape_.head_dim * kPanel, factor, w.queries, shape_.head_dim,
-                 gradients_.dq, w.batch, h, w.row);
+                 ends ? gradients_.dq : partial_, w.batch, h, w.row);
   }
 
-  void write_keys(std::int64_t batch, const float* sums) const {
-    const auto write = [&](const OutputTensor& to, std::int64_t dim) {
-      for (std::int64_t h = 0; h < shape_.kv_heads; ++h) {
-        for (std::int64_t n = 0; n < shape_.keys; ++n, sums += padded(dim)) {
-          store_row(sums, dim, to, batch, h, n);
-        }
+  /// dk and dv of one key/value head and a range of keys. sums: of the entry's first item.
+  void write_keys(std::int64_t batch, std::int64_t head, const KeyRange& keys, float* sums) const {
+    const auto write = [&](const OutputTensor& to, std::int64_t dim, float* first) {
+      const std::int64_t width = padded(dim), size = (keys.end - keys.begin) * width;
+      for (std::int64_t share = 1; share < plan_.shares; ++share) {
+        const float* other = first + share * sums_size_;
+        for (std::int64_t n = 0; n < size; ++n) first[n] += other[n];
+      }
+      for (std::int64_t key = keys.begin; key < keys.end; ++key, first += width) {
+        store_row(first, dim, to, batch, head, key);
       }
     };
-    write(gradients_.dk, shape_.head_dim);
-    write(gradients_.dv, value_dim(shape_));
+    write(gradients_.dk, shape_.head_dim, sums + head * plan_.keys * key_width_);
+    sums += shape_.kv_heads * plan_.keys * key_width_;
+    write(gradients_.dv, value_dim(shape_), sums + head * plan_.keys * value_width_);
   }
 
   const AttentionInputs& inputs_;
@@ -534,7 +572,12 @@ class CapeBackward {
   Visibility visibility_;
   CapeNetwork net_;
   std::int64_t heads_, hidden_, key_width_, value_width_;
-  std::int64_t panels_ = 0, chunks_ = 1;
+  std::int64_t panels_ = 0;
+  CapePlan plan_;
+  std::int64_t sums_size_ = 0;  ///< floats of an item: dk and dv of a range
+  OutputTensor partial_;        ///< sums of dq between ranges of keys, without its scale
+  FloatBuffer partial_memory_;
+  bool dq_apart_ = false;  ///< dq comes from a pass of its own
 };
 
 void backward_cape(const AttentionInputs& inputs, const SavedForward& saved,

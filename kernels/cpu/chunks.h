@@ -10,7 +10,8 @@
 namespace phasescope::kernels {
 
 /// Shares of the query blocks of one key/value head, each with its own sums of dk and dv
-/// (`row_floats` for every key): enough for a few threads, within 128 MB in all.
+/// (`row_floats` for every key): enough for a few threads. More than one only within 128 MB in all;
+/// with one, as many sums are held as there are threads, whatever they take.
 inline std::int64_t backward_chunks(const AttentionShape& shape, std::int64_t blocks,
                                     std::int64_t row_floats) {
   constexpr std::int64_t kItems = 16;

@@ -1,6 +1,7 @@
 #include "kernels/variants/cape_tables.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace phasescope::kernels {
 namespace {
@@ -62,7 +63,8 @@ CapeTables::CapeTables(const AttentionInputs& inputs, const DistanceRange& range
 }
 
 CapeSums::CapeSums(const AttentionInputs& inputs, const DistanceRange& range,
-                   const CapePieces* pieces) {
+                   const CapePieces* pieces)
+    : range(range) {
   const std::int64_t heads = inputs.shape.heads;
   const std::int64_t hidden = std::get<CapeVariant>(inputs.variant).hidden;
   d_w1.resize(index(hidden * heads));
@@ -75,14 +77,25 @@ CapeSums::CapeSums(const AttentionInputs& inputs, const DistanceRange& range,
   d_score.resize(index(heads * range.size()));
 }
 
-void CapeSums::add(const CapeSums& other) {
+void CapeSums::take_row(CapeSums& other, std::int64_t row) {
+  const auto hidden = static_cast<std::int64_t>(d_hidden.size()) / range.size();
+  const bool of_head = row >= hidden;
+  const std::int64_t n = of_head ? row - hidden : row;
+  double* to = (of_head ? d_score : d_hidden).data() + n * range.size();
+  double* from = (of_head ? other.d_score : other.d_hidden).data() + n * other.range.size();
+  const std::int64_t first = std::max(range.first, other.range.first);
+  const std::int64_t last = std::min(range.last, other.range.last);
+  for (std::int64_t d = first; d <= last; ++d) {
+    to[d - range.first] += std::exchange(from[d - other.range.first], 0.0);
+  }
+}
+
+void CapeSums::add_rest(const CapeSums& other) {
   const auto sum = [](std::vector<double>& to, const std::vector<double>& from) {
     for (std::size_t n = 0; n < to.size(); ++n) to[n] += from[n];
   };
   sum(d_w1, other.d_w1);
   sum(d_w2, other.d_w2);
-  sum(d_hidden, other.d_hidden);
-  sum(d_score, other.d_score);
   d_pieces.add(other.d_pieces);
 }
 

@@ -50,10 +50,16 @@ bool is_on_fire(const CapeVariant& cape);
 /// Sums of one item of the backward pass, in float64: d w1_A (hidden, heads), d w2 (heads, hidden)
 /// and, by distance, d hidden (before the rectifier) and d score; over FIRE those by its pieces.
 struct CapeSums {
+  CapeSums() = default;
   /// pieces: of CAPE over FIRE, null over a table.
   CapeSums(const AttentionInputs& inputs, const DistanceRange& range, const CapePieces* pieces);
-  void add(const CapeSums& other);
+  /// Moves one row (of the hidden units, then of the heads) of another's sums by distance here,
+  /// where its range may be a part of this one or reach beyond it with nothing but 0.
+  void take_row(CapeSums& other, std::int64_t row);
+  /// Adds the others.
+  void add_rest(const CapeSums& other);
 
+  DistanceRange range;  ///< of the sums by distance
   std::vector<double> d_w1, d_w2;
   std::vector<double> d_hidden, d_score;
   CapePieceSums d_pieces;

@@ -2,8 +2,10 @@
 // arguments; memory.
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <omp.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <fstream>
@@ -14,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/scratch.h"
 #include "tests/kernels/cases.h"
 #include "tests/kernels/reference.h"
 
@@ -182,6 +185,72 @@ TEST_P(EveryVariantRepeats, HasTheGradientOfFiniteDifferencesWithWindowPaddingAn
   expect_gradients(problem);
 }
 
+/// Largest difference, relative to the largest of `want`.
+double relative_error(const std::vector<float>& got, const std::vector<double>& want) {
+  double most = 0, error = 0;
+  EXPECT_EQ(got.size(), want.size());
+  for (std::size_t n = 0; n < want.size(); ++n) {
+    const double difference = std::abs(static_cast<double>(got[n]) - want[n]);
+    most = std::max(most, std::abs(want[n]));
+    if (!(difference <= error)) error = difference;
+  }
+  return error / most;
+}
+
+struct LongText {
+  Kind kind;
+  Storage storage;
+  AttentionShape shape;
+};
+
+class CapeInRanges : public ::testing::TestWithParam<LongText> {};
+
+// CAPE's sums of dk and dv take so much here that keys are gone through in ranges, and dq waits in
+// its own tensor, in scratch memory or, the last, for a pass of its own.
+TEST_P(CapeInRanges, HasTheSameGradients) {
+  Problem problem{GetParam().kind};
+  problem.storage = GetParam().storage;
+  problem.shape = GetParam().shape;
+  Case c(problem);
+  {
+    const Threads scope(2);
+    c.forward();
+    c.backward();
+  }
+  Reference<double> truth(c.inputs);
+  truth.backward(c.saved.d_out, {});
+  // Float32 sums of hundreds of terms and weights of a float32 lse; 16-bit gradients are rounded,
+  // and carry the rounding of the `out` that they were made from.
+  const double bound = problem.storage == Storage::float32 ? 2e-5 : 0x1p-7;
+  EXPECT_TRUE(relative_error(c.dq, truth.dq) <= bound) << relative_error(c.dq, truth.dq);
+  EXPECT_TRUE(relative_error(c.dk, truth.dk) <= bound) << relative_error(c.dk, truth.dk);
+  EXPECT_TRUE(relative_error(c.dv, truth.dv) <= bound) << relative_error(c.dv, truth.dv);
+  EXPECT_TRUE(relative_error(c.d_w1, truth.d_w1) <= bound) << relative_error(c.d_w1, truth.d_w1);
+  EXPECT_TRUE(relative_error(c.d_w2, truth.d_w2) <= bound) << relative_error(c.d_w2, truth.d_w2);
+  if (problem.kind == Kind::cape) {
+    EXPECT_TRUE(relative_error(c.d_table, truth.d_table) <= bound)
+        << relative_error(c.d_table, truth.d_table);
+  }
+}
+
+TEST_P(CapeInRanges, HasTheSameBitsForAnyNumberOfThreads) {
+  Problem problem{GetParam().kind};
+  problem.storage = GetParam().storage;
+  problem.shape = GetParam().shape;
+  const auto gradients = [&](int threads) {
+    const Threads scope(threads);
+    Case c(problem);
+    c.forward();
+    c.backward();
+    std::vector<float> all;
+    for (const auto* part : {&c.dq, &c.dk, &c.dv, &c.d_table, &c.d_w1, &c.d_w2, &c.d_factor}) {
+      all.insert(all.end(), part->begin(), part->end());
+    }
+    return all;
+  };
+  EXPECT_TRUE(same_bits(gradients(1), gradients(3)));
+}
+
 TEST(Arguments, AreCheckedBeforeAnyWork) {
   Problem problem{Kind::table};
   problem.shape = {1, 2, 2, 20, 20, 16};
@@ -297,9 +366,12 @@ std::int64_t memory_line(const std::string& name) {
   return -1;
 }
 
-/// How far `run` raised the memory in use at its highest, whatever the process held before.
+/// How far `run` raised the memory in use at its highest, beyond what it could not have used again:
+/// scratch and freed blocks of earlier calls are given back first.
 template <class Run>
 std::int64_t memory_of(const Run& run) {
+  release_scratch();
+  malloc_trim(0);
   std::ofstream("/proc/self/clear_refs") << "5";  // forgets the highest so far
   const std::int64_t before = memory_line("VmRSS");
   run();
@@ -348,6 +420,59 @@ std::int64_t memory_of_forward(Kind kind, std::int64_t heads, std::int64_t token
   return bytes;
 }
 
+/// Memory of a backward pass of `tokens` x 128 on eight threads, beyond inputs and outputs. They
+/// are 0 and one array, and a window of one key makes it a matter of moments: neither changes what
+/// the pass holds.
+std::int64_t memory_of_backward(Kind kind, Storage storage, std::int64_t heads,
+                                std::int64_t tokens) {
+  constexpr std::int64_t kDim = 128;
+  Problem problem{kind};
+  problem.shape = {1, heads, heads, tokens, tokens, 1, 0, true, 0, 1};
+  Case c(problem);
+  c.inputs.shape.head_dim = kDim;
+  const auto bytes = static_cast<std::size_t>(heads * tokens * kDim) *
+                     (storage == Storage::float32 ? sizeof(float) : sizeof(std::uint16_t));
+  const std::vector<char> zeros(bytes);
+  std::vector<char> results(3 * bytes, 1);
+  const auto place = [&](auto& tensor, auto* data) {
+    tensor = {data, 0, tokens * kDim, kDim, storage};
+  };
+  for (InputTensor* tensor :
+       {&c.inputs.q, &c.inputs.k, &c.inputs.v, &c.saved.out, &c.saved.d_out}) {
+    place(*tensor, zeros.data());
+  }
+  std::size_t n = 0;
+  for (OutputTensor* tensor : {&c.gradients.dq, &c.gradients.dk, &c.gradients.dv}) {
+    place(*tensor, results.data() + n++ * bytes);
+  }
+  c.saved.lse = c.lse.data();
+  const Threads scope(8);
+  const std::int64_t used = memory_of([&c] { attention_backward(c.inputs, c.saved, c.gradients); });
+  EXPECT_EQ(std::count(results.begin(), results.end(), 1), 0);  // all of them are written
+  return used;
+}
+
+void expect_backward_within_256_mb(const std::vector<Kind>& kinds, std::int64_t heads,
+                                   std::int64_t tokens) {
+  for (const Kind kind : kinds) {
+    for (const Storage storage : {Storage::float32, Storage::bfloat16}) {
+      const std::int64_t bytes = memory_of_backward(kind, storage, heads, tokens);
+      EXPECT_LT(bytes, std::int64_t{256} << 20)
+          << kind_name(kind) << (storage == Storage::float32 ? "" : ", bfloat16");
+    }
+  }
+}
+
+TEST(Memory, OfTheBackwardPassIsBounded) {
+  // As sums of dk and dv of every head it would be 268 MB.
+  expect_backward_within_256_mb({Kind::plain, Kind::table, Kind::cape, Kind::cape_fire}, 32, 8192);
+}
+
+// Where heads stand alone, each thread holds dk and dv of one: here 34 MB, 270 in all.
+TEST(LongMemory, OfCapesBackwardPassIsBounded) {
+  expect_backward_within_256_mb({Kind::cape, Kind::cape_fire}, 32, 32768);
+}
+
 TEST(Memory, IsMeasured) {
   const std::int64_t bytes = memory_of([] {
     const std::vector<float> held(std::size_t{4} << 20, 1.0f);
@@ -388,6 +513,18 @@ TEST(LongMemory, ReadsThirtyTwoHeadsOfThirtyTwoThousandTokens) {
 
 INSTANTIATE_TEST_SUITE_P(Kernels, FireArguments, ::testing::Values(Kind::fire, Kind::cape_fire),
                          [](const auto& info) { return kind_name(info.param); });
+// 16 heads of 512 channels are 64 KB of dk and dv a key.
+INSTANTIATE_TEST_SUITE_P(
+    Kernels, CapeInRanges,
+    ::testing::Values(
+        LongText{Kind::cape, Storage::float32, {1, 16, 16, 300, 300, 512, 0, true, 0, 40}},
+        LongText{Kind::cape_fire, Storage::float32, {1, 16, 16, 300, 300, 512, 0, true, 0, 40}},
+        LongText{Kind::cape, Storage::float32, {2, 16, 16, 120, 700, 512, 0, true, 580, 40}},
+        LongText{Kind::cape, Storage::bfloat16, {1, 16, 16, 300, 300, 512, 0, true, 0, 40}}));
+INSTANTIATE_TEST_SUITE_P(LongKernels, CapeInRanges,
+                         ::testing::Values(LongText{Kind::cape,
+                                                    Storage::bfloat16,
+                                                    {1, 16, 2, 2100, 2100, 512, 0, true, 0, 8}}));
 INSTANTIATE_TEST_SUITE_P(Kernels, EveryVariantRepeats, ::testing::ValuesIn(all_kinds()),
                          [](const auto& info) { return kind_name(info.param); });
 
