@@ -2,6 +2,10 @@
 // walks the keys in blocks of 128, each block panel by panel: scores, weights, weighted values.
 // 16-bit rows become float32 where they are packed (queries), a block at a time (keys and values,
 // once for 192 queries) and where they are written.
+//
+// Versions that were measured, in the time of the plain variant: references of a panel raised
+// together, ALiBi 1.16 to 1.02; distances summed over a work item before they go to buckets, all
+// probes 1.24 to 1.15.
 #if defined(PHASESCOPE_CPU_FORWARD_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef PHASESCOPE_CPU_FORWARD_INL_H
 #undef PHASESCOPE_CPU_FORWARD_INL_H
