@@ -75,7 +75,9 @@ double gradient_floor(const Problem& problem, const Reference<double>& truth) {
   for (const double lse : truth.lse) {
     if (std::isfinite(lse)) largest = std::max(largest, std::abs(lse));
   }
-  return (has_phase(problem.kind) ? 256 : 2 * score_floor(problem)) + largest;
+  // CAPE's go through its network once more, of twenty terms either way.
+  const double twice = is_cape(problem.kind) ? 32 : 2 * score_floor(problem);
+  return (has_phase(problem.kind) ? 256 : twice) + largest;
 }
 
 /// Half a unit in the last place of what a storage holds beyond float32, in units of 2^-24.
