@@ -182,7 +182,7 @@ void require_times(const std::vector<AttentionBenchRow>& rows) {
   for (const AttentionBenchRow& row : rows) {
     if (!std::isnan(row.ms)) return;
   }
-  throw formats::bad_usage(rows[0].variant + " is timed by no kernel: " + rows[0].kernel, "dims");
+  throw formats::bad_usage(rows[0].variant + " is " + rows[0].kernel, "dims");
 }
 
 // "f32" or "bf16"; nothing for what the backend takes.

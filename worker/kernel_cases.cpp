@@ -50,7 +50,7 @@ protocol::AttentionBenchRow row_of(const std::string& variant, const std::string
 }
 
 KernelCase left_out(KernelCase result, const std::string& reason) {
-  result.row.kernel = "none (" + reason + ")";
+  result.row.kernel = "left out: " + reason;
   result.row.peak_mb = std::nan("");
   return result;
 }

@@ -85,9 +85,10 @@ TEST_F(BenchCuda, LeavesOutSizesThatTheKernelsDoNotTake) {
     }
   }
   // Without probes and with two sets of them.
-  const std::string plain = "plain none (heads of 9 channels have no form in the CUDA kernels)";
-  EXPECT_EQ(left_out, (std::multiset<std::string>{
-                          plain, plain, plain, "tape none (a head of 9 numbers has no halves)"}));
+  const std::string plain = "plain left out: heads of 9 channels have no form in the CUDA kernels";
+  EXPECT_EQ(left_out,
+            (std::multiset<std::string>{plain, plain, plain,
+                                        "tape left out: a head of 9 numbers has no halves"}));
 }
 
 }  // namespace
