@@ -50,6 +50,7 @@ struct Rows {
 constexpr Rows kPlain{"plain"}, kBackward{"plain", "backward"};
 constexpr Rows kExtremes{"plain", "forward", "maximum, entropy"};
 constexpr Rows kProbes{"plain", "forward", "all"}, kLayer{"layer", "forward", "all"};
+constexpr Rows kModel{"heads", "forward", "all"};
 constexpr Rows kTable{"table"}, kFire{"fire"}, kTapa{"tapa"}, kTape{"tape"}, kCape{"cape"};
 
 struct Range {
@@ -102,9 +103,11 @@ constexpr Limit kLimits[] = {
     {any_cpu, kProbes, kNone, only(512), {}, kAny, over_plain, 1.35, 1.2},
     {any_cpu, kProbes, kNone, only(2048), {}, kAny, over_plain, 1.20, 1.10},
     {any_cpu, kProbes, kNone, only(8192), {}, kAny, over_plain, 1.12, 1.05},
-    // Every statistic of a layer's heads over eager attention and its maps.
+    // Every statistic of a layer's heads, and of a model's, over eager attention and its maps.
     {any_cpu, kLayer, kEager, only(4096), {}, only(12), over_rival, 20, 55},
     {any_cpu, kLayer, kEager, only(4096), {}, only(12), rival_memory, 10, 10},
+    {any_cpu, kModel, kEager, only(4096), {}, only(12), over_rival, 20, 20},
+    {any_cpu, kModel, kEager, only(4096), {}, only(12), rival_memory, 10, 10},
     // NVIDIA H200, 16-bit numbers.
     {h200, kPlain, kNone, {8192, 32768}, {128}, kAny, tflops, 500, 640},
     {h200, kBackward, kNone, {8192, 32768}, {128}, kAny, tflops, 330, 540},
