@@ -58,6 +58,13 @@ std::int32_t BucketPlan::common_place(std::int64_t first, std::int64_t last) con
   return place(near) == place(far) ? place(near) : kSeveral;
 }
 
+std::int64_t BucketPlan::edge_within(std::int64_t first, std::int64_t last) const {
+  const std::int32_t near = place(first), far = place(last);
+  const auto has_sums = [&](std::int32_t n) { return !holds(n) || wide(n) >= 0; };
+  if (far != near + 1 || !has_sums(near) || !has_sums(far)) return -1;
+  return std::lower_bound(place_.begin(), place_.end(), far) - place_.begin();
+}
+
 std::int64_t BucketPlan::kept_blocks(std::int64_t panels, std::int64_t block) const {
   if (!wanted()) return 0;
   const std::int64_t all = (keys_ + block_keys_ - 1) / block_keys_;

@@ -37,6 +37,9 @@ class BucketPlan {
   /// kSeveral.
   std::int32_t common_place(std::int64_t first, std::int64_t last) const;
   static constexpr std::int32_t kSeveral = -2;
+  /// Where distances 0 <= first .. last have just two places and every bucket of these has sums of
+  /// its own for a block (wide()): the first distance of the farther one; otherwise -1.
+  std::int64_t edge_within(std::int64_t first, std::int64_t last) const;
 
   /// Number of a bucket among those wide enough for all distances of a block; -1 for others.
   std::int32_t wide(std::int32_t place) const { return wide_[static_cast<std::size_t>(place)]; }
