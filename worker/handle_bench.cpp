@@ -198,6 +198,8 @@ at::ScalarType dtype_named(const std::string& name, model::Backend backend) {
 }
 
 // What ran, but for its rows.
+double cpu_peak_gflops() { return kernels::fma_peak(at::get_num_threads()) * 1e-9; }
+
 protocol::AttentionBench bench_on(const KernelRequest& request) {
   protocol::AttentionBench bench;
   const std::string libraries = std::string(kCompiler) + ", LibTorch " TORCH_VERSION;
@@ -212,7 +214,7 @@ protocol::AttentionBench bench_on(const KernelRequest& request) {
     bench.processor = processor_name(cpuinfo);
     bench.kernel = model::fused_kernel_name();
     bench.threads = at::get_num_threads();
-    bench.fma_peak_gflops = kernels::fma_peak(at::get_num_threads()) * 1e-9;
+    bench.fma_peak_gflops = cpu_peak_gflops();
   }
   bench.build = bench.kernel + ", " + libraries;
   return bench;
@@ -248,6 +250,10 @@ Reply bench_kernels(const json& params, RequestContext& context) {
   bench.runs = runs;
   for (const KernelRequest& one : requests) {
     InterleavedRuns(kernel_cases(one), runs, context).add_rows(bench.rows);
+    // A neighbour on the machine can halve it while it is measured: the largest is the processor's.
+    if (bench.device == "cpu") {
+      bench.fma_peak_gflops = std::max(bench.fma_peak_gflops, cpu_peak_gflops());
+    }
   }
   require_times(bench.rows);
   return {protocol::to_json_form(bench), {}};
