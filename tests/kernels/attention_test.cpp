@@ -14,8 +14,6 @@
 namespace phasescope::kernels::testing {
 namespace {
 
-bool has_phase(Kind kind) { return kind == Kind::tapa || kind == Kind::tapa_linear; }
-
 void expect_network_gradients(const Problem& problem, const Case& c, const Reference<double>& truth,
                               const Reference<float>& plain, double floor, double size) {
   if (c.d_w1.empty()) return;

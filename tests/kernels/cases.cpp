@@ -114,6 +114,7 @@ std::string kind_name(Kind kind) {
 }
 
 bool is_cape(Kind kind) { return kind >= Kind::cape; }
+bool has_phase(Kind kind) { return kind == Kind::tapa || kind == Kind::tapa_linear; }
 bool is_on_fire(Kind kind) { return kind == Kind::fire || kind >= Kind::cape_fire; }
 
 std::string problem_name(const Problem& p) {

@@ -32,6 +32,8 @@ std::string kind_name(Kind kind);
 /// Whether scores come out of CAPE's network, and whether their biases are FIRE's.
 bool is_cape(Kind kind);
 bool is_on_fire(Kind kind);
+/// Whether a cosine of a phase is among the score's factors.
+bool has_phase(Kind kind);
 
 /// Which keys are padding: of batch entry b the first or last b + 1 thirds, or every fifth key.
 enum class Padding { none, left, right, holes };

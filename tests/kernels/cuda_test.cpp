@@ -24,8 +24,6 @@ std::vector<Kind> cuda_kinds() {
   return kinds;
 }
 
-bool has_phase(Kind kind) { return kind == Kind::tapa || kind == Kind::tapa_linear; }
-
 /// All row probes of a case.
 struct DeviceProbes {
   explicit DeviceProbes(std::size_t rows)
@@ -345,8 +343,7 @@ TEST_P(Cuda, IsRightAtEverySize) {
   for (const std::int64_t size : {1, 2, 17, 64, 65, 81, 129}) {
     Problem problem{GetParam()};
     const std::int64_t dims[] = {16, 64, 80, 128};
-    const std::int64_t groups[] = {1, 2, 7};
-    problem.shape = {1, size > 100 ? 2 : groups[turn_ % 3], 1, size, size, dims[turn_ % 4]};
+    problem.shape = {1, size > 100 ? 2 : kGroups[turn_ % 3], 1, size, size, dims[turn_ % 4]};
     check(problem);
   }
 }

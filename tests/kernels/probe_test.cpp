@@ -92,8 +92,6 @@ struct RowTruth {
   std::vector<Real> entropy, distance, max_score, top1, first, windows[3];
 };
 
-bool has_phase(Kind kind) { return kind == Kind::tapa || kind == Kind::tapa_linear; }
-
 /// Sums by bucket of head h (batch included) of the reference.
 struct BucketTruth {
   double pairs = 0, weight = 0, score = 0, square = 0, content = 0, content_square = 0;
