@@ -186,15 +186,18 @@ void add_probes(const kernels::ForwardOutputs& host, const kernels::CudaAttentio
     *probe = memory.mirror(*probe, rows);
   }
   row.max_key = memory.mirror(row.max_key, rows);
+  row.top_key = memory.mirror(row.top_key, rows * row.top_count);
+  row.top_weight = memory.mirror(row.top_weight, rows * row.top_count);
   if (host.buckets.count == 0) return;
   kernels::BucketProbes& buckets = outputs.buckets = host.buckets;
   const std::int64_t sums = shape.batch * shape.heads * buckets.count;
   buckets.edges = memory.copy(buckets.edges, buckets.count + 1);
   buckets.pairs = memory.mirror(buckets.pairs, sums);
-  for (double** sum : {&buckets.weight, &buckets.score, &buckets.score_square}) {
+  for (double** sum : {&buckets.weight, &buckets.score, &buckets.score_square, &buckets.content,
+                       &buckets.content_square}) {
     *sum = memory.mirror(*sum, sums);
   }
-  outputs.workspace = memory.allocate(memory.cuda().bucket_workspace(inputs));
+  outputs.workspace = memory.allocate(memory.cuda().bucket_workspace(inputs, buckets));
 }
 
 }  // namespace
@@ -252,18 +255,12 @@ class ForwardPass final : public CudaPass {
 AttentionResult run_forward(const AttentionProgram& program, const at::Tensor& v,
                             const AttentionOptions& options) {
   const at::NoGradGuard no_grad;
-  // These kernels sum no content scores and keep no top keys: a request for such is left whole to
-  // who asks for it afterwards, and measured by another pass (LayerAttention::probe).
-  AttentionOptions measured = options;
-  if (options.probes != nullptr && (options.probes->content || options.probes->top_keys > 0)) {
-    measured.probes = nullptr;
-  }
   ProbeRequest request;
-  if (measured.probes != nullptr) request = *measured.probes;
+  if (options.probes != nullptr) request = in_one_pass(program, *options.probes);
   request.entropy = request.entropy || options.want_entropy;
   ForwardPass pass(program, v, request);
   pass.enqueue();
-  return pass.finish(measured);
+  return pass.finish(options);
 }
 
 class BackwardPass final : public CudaPass {

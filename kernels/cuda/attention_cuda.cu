@@ -183,11 +183,17 @@ void cuda_attention_forward(const CudaAttention& attention, const CudaForwardOut
     require(attention.shape.batch * attention.shape.heads < 65536,
             "expected fewer than 65536 heads in a batch for the distance buckets");
   }
+  if (cuda::wants_top_keys(outputs.rows)) {
+    const std::int64_t count = outputs.rows.top_count;
+    require(outputs.lse && count >= 1 && count <= kMaxTopKeys,
+            "expected lse for the largest weights of a row, and 1 to 64 of them");
+  }
   std::visit(Forward{attention, outputs}, attention.variant);
 }
 
-std::size_t cuda_bucket_workspace(const CudaAttention& attention) {
-  return static_cast<std::size_t>(cuda::distance_sums_bytes(attention.shape));
+std::size_t cuda_bucket_workspace(const CudaAttention& attention, const BucketProbes& buckets) {
+  const std::size_t bytes = buckets.count == 0 ? 0 : cuda::wants_content(buckets) ? 24 : 16;
+  return static_cast<std::size_t>(cuda::distance_sums(attention.shape)) * bytes;
 }
 
 std::size_t cuda_score_workspace(const CudaAttention& attention) {

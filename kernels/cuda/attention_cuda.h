@@ -74,6 +74,7 @@ struct CudaForwardOutputs {
   CudaTensor out;
   CudaTensor out_state;  ///< TAPE alone
   float* lse = nullptr;  ///< (B, heads, queries), or null
+  /// Device memory. The largest weights need lse, and cost a second pass over the scores.
   RowProbes rows;
   /// All pointers, the edges' too, are device memory. Needs lse and a workspace, and costs a second
   /// pass over the scores. At most 65535 heads over the whole batch.
@@ -83,8 +84,8 @@ struct CudaForwardOutputs {
   void* score_workspace = nullptr;
 };
 
-/// Linear in queries and keys.
-std::size_t cuda_bucket_workspace(const CudaAttention& attention);
+/// Linear in queries and keys; 0 without buckets.
+std::size_t cuda_bucket_workspace(const CudaAttention& attention, const BucketProbes& buckets);
 /// The same; 0 for all but CAPE.
 std::size_t cuda_score_workspace(const CudaAttention& attention);
 

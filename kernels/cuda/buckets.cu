@@ -9,69 +9,86 @@ namespace {
 
 struct BucketsLaunch {
   AttentionShape shape;
-  const DistanceSums* sums;
+  SumsByDistance sums;
   BucketProbes buckets;
 };
+
+/// Of some distances; scores in log2 units, content scores in natural ones.
+struct Totals {
+  double weight = 0, score = 0, square = 0, content = 0, content_square = 0;
+  std::int64_t pairs = 0;
+
+  __device__ void add(const DistanceSums& part) {
+    weight += static_cast<double>(part.weight);
+    score += static_cast<double>(part.score);
+    square += static_cast<double>(part.square);
+    pairs += part.pairs;
+  }
+  __device__ void add(const ContentSums& part) {
+    content += static_cast<double>(part.content);
+    content_square += static_cast<double>(part.square);
+  }
+  __device__ void add(const Totals& part) {
+    weight += part.weight;
+    score += part.score;
+    square += part.square;
+    content += part.content;
+    content_square += part.content_square;
+    pairs += part.pairs;
+  }
+};
+
+/// What a thread finds in its share of the distances of a bucket of a head.
+__device__ Totals totals_of(const BucketsLaunch& launch, std::int64_t head, std::int64_t bucket) {
+  const AttentionShape& shape = launch.shape;
+  const std::int64_t sums = head * tile_distances(shape) * kThreads;
+  const std::int64_t farthest = shape.queries + shape.keys +
+                                (shape.query_offset < 0 ? -shape.query_offset : shape.query_offset);
+  const std::int64_t last = min(launch.buckets.edges[bucket + 1], farthest);
+  Totals totals;
+  const auto add = [&](std::int64_t tile, int n) {
+    const std::int64_t at = sums + tile * kThreads + n;
+    totals.add(launch.sums.all[at]);
+    if (launch.sums.content) totals.add(launch.sums.content[at]);
+  };
+  for (std::int64_t d = launch.buckets.edges[bucket] + threadIdx.x; d < last; d += kThreads) {
+    for_each_part(shape, d, add);
+    if (d > 0) for_each_part(shape, -d, add);
+  }
+  return totals;
+}
 
 /// A block for each bucket of a head: the threads go over its distances in turn, then their sums
 /// are joined in order.
 __global__ void __launch_bounds__(kThreads)
     attention_buckets_kernel(const __grid_constant__ BucketsLaunch launch) {
-  struct Totals {
-    double weight, score, square;
-    std::int64_t pairs;
-  };
   const std::int64_t head = blockIdx.y;  // batch included
-  const DistanceSums* sums = launch.sums + head * tile_distances(launch.shape) * kThreads;
-  const std::int64_t farthest =
-      launch.shape.queries + launch.shape.keys +
-      (launch.shape.query_offset < 0 ? -launch.shape.query_offset : launch.shape.query_offset);
-  const std::int64_t first = launch.buckets.edges[blockIdx.x];
-  const std::int64_t last = min(launch.buckets.edges[blockIdx.x + 1], farthest);
-  Totals own{};
-  const auto add = [&](std::int64_t tile, int n) {
-    const DistanceSums& part = sums[tile * kThreads + n];
-    own.weight += static_cast<double>(part.weight);
-    own.score += static_cast<double>(part.score);
-    own.square += static_cast<double>(part.square);
-    own.pairs += part.pairs;
-  };
-  for (std::int64_t d = first + threadIdx.x; d < last; d += kThreads) {
-    for_each_part(launch.shape, d, add);
-    if (d > 0) for_each_part(launch.shape, -d, add);
-  }
-  store_shared(shared_memory() + threadIdx.x * 32, own.weight);
-  store_shared(shared_memory() + threadIdx.x * 32 + 8, own.score);
-  store_shared(shared_memory() + threadIdx.x * 32 + 16, own.square);
-  store_shared(shared_memory() + threadIdx.x * 32 + 24, own.pairs);
+  store_shared(shared_memory() + threadIdx.x * sizeof(Totals), totals_of(launch, head, blockIdx.x));
   __syncthreads();
   if (threadIdx.x != 0) return;
-  Totals all{};
+  Totals all;
   for (std::uint32_t n = 0; n < kThreads; ++n) {
-    all.weight += load_shared<double>(shared_memory() + n * 32);
-    all.score += load_shared<double>(shared_memory() + n * 32 + 8);
-    all.square += load_shared<double>(shared_memory() + n * 32 + 16);
-    all.pairs += load_shared<std::int64_t>(shared_memory() + n * 32 + 24);
+    all.add(load_shared<Totals>(shared_memory() + n * sizeof(Totals)));
   }
   constexpr double kNatural = 0.693147180559945309;
-  const std::int64_t at = head * launch.buckets.count + blockIdx.x;
-  if (launch.buckets.pairs) launch.buckets.pairs[at] = all.pairs;
-  if (launch.buckets.weight) launch.buckets.weight[at] = all.weight;
-  if (launch.buckets.score) launch.buckets.score[at] = all.score * kNatural;
-  if (launch.buckets.score_square) {
-    launch.buckets.score_square[at] = all.square * kNatural * kNatural;
-  }
+  const BucketProbes& buckets = launch.buckets;
+  const std::int64_t at = head * buckets.count + blockIdx.x;
+  if (buckets.pairs) buckets.pairs[at] = all.pairs;
+  if (buckets.weight) buckets.weight[at] = all.weight;
+  if (buckets.score) buckets.score[at] = all.score * kNatural;
+  if (buckets.score_square) buckets.score_square[at] = all.square * kNatural * kNatural;
+  if (buckets.content) buckets.content[at] = all.content;
+  if (buckets.content_square) buckets.content_square[at] = all.content_square;
 }
 
 }  // namespace
 
 void launch_buckets(const CudaAttention& a, const CudaForwardOutputs& outputs) {
-  launch(
-      "buckets", &attention_buckets_kernel,
-      dim3{static_cast<unsigned>(outputs.buckets.count),
-           static_cast<unsigned>(a.shape.heads * a.shape.batch), 1},
-      kThreads, kThreads * 32, a.stream,
-      BucketsLaunch{a.shape, static_cast<const DistanceSums*>(outputs.workspace), outputs.buckets});
+  launch("buckets", &attention_buckets_kernel,
+         dim3{static_cast<unsigned>(outputs.buckets.count),
+              static_cast<unsigned>(a.shape.heads * a.shape.batch), 1},
+         kThreads, kThreads * static_cast<int>(sizeof(Totals)), a.stream,
+         BucketsLaunch{a.shape, SumsByDistance(a.shape, outputs), outputs.buckets});
 }
 
 }  // namespace phasescope::kernels::cuda

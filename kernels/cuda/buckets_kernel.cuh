@@ -14,31 +14,57 @@ namespace phasescope::kernels::cuda {
 struct DistanceSums {
   float weight = 0, score = 0, square = 0;
   std::int32_t pairs = 0;
+
+  __device__ void add(const DistanceSums& other) {
+    *this = {weight + other.weight, score + other.score, square + other.square,
+             pairs + other.pairs};
+  }
 };
-static_assert(sizeof(DistanceSums) == 16, "distance_sums_bytes() counts on it");
-__device__ inline DistanceSums joined(const DistanceSums& a, const DistanceSums& b) {
-  return {a.weight + b.weight, a.score + b.score, a.square + b.square, a.pairs + b.pairs};
-}
+/// The same of the content score, in natural units.
+struct ContentSums {
+  float content = 0, square = 0;
+
+  __device__ void add(const ContentSums& other) {
+    *this = {content + other.content, square + other.square};
+  }
+};
+static_assert(sizeof(DistanceSums) == 16 && sizeof(ContentSums) == 8,
+              "cuda_bucket_workspace() counts on it");
+
+/// Where they lie in the workspace: (B, heads, tile_distances(), kThreads) each.
+struct SumsByDistance {
+  DistanceSums* all;
+  ContentSums* content;  // null where none are wanted
+
+  SumsByDistance(const AttentionShape& shape, const CudaForwardOutputs& outputs)
+      : all(static_cast<DistanceSums*>(outputs.workspace)),
+        content(wants_content(outputs.buckets)
+                    ? reinterpret_cast<ContentSums*>(all + distance_sums(shape))
+                    : nullptr) {}
+};
 
 template <DeviceScore Score>
 struct DistancesLaunch {
   BackwardLaunch<Score> pairs;
-  DistanceSums* sums;  // (B, heads, tile_distances(), kThreads)
+  DistanceSums* sums;    // as in SumsByDistance
+  ContentSums* content;  // likewise; with content scores alone
 };
 
 template <typename T, int D, DeviceScore Score>
 __global__ void __launch_bounds__(kThreads)
     attention_distances_kernel(const __grid_constant__ DistancesLaunch<Score> launch) {
+  const Problem<Score>& problem = launch.pairs.problem;
   TilePair<T, D, false, Score, false> pair(launch.pairs);
-  const AttentionShape& shape = launch.pairs.problem.shape;
-  const int batch = batch_of(launch.pairs.problem), head = static_cast<int>(blockIdx.y);
+  const int batch = batch_of(problem), head = static_cast<int>(blockIdx.y);
   const int thread = static_cast<int>(threadIdx.x);
-  const TileDistance tiles(shape, blockIdx.x);
-  const Visibility visibility(launch.pairs.problem, batch);
+  const TileDistance tiles(problem.shape, blockIdx.x);
+  const Visibility visibility(problem, batch);
+  const bool with_content = Score::kProducts && launch.content;
   DistanceSums sums;
+  ContentSums contents;
   int first_tile = tiles.first(), last_tile = tiles.last();
   if constexpr (Score::kStored) {
-    const Strip& strip = launch.pairs.problem.score.strip;
+    const Strip& strip = problem.score.strip;
     first_tile = max(first_tile, static_cast<int>(strip.first / kRows));
     last_tile = min(last_tile, static_cast<int>(tiles_of(strip.last)));
     if (first_tile >= last_tile && strip.first > 0) return;
@@ -49,35 +75,43 @@ __global__ void __launch_bounds__(kThreads)
     pair.fetch_queries(batch, head, query);
     pair.fetch_keys(batch, head / pair.group(), key);
     pair.begin(head, query, key);
-    for (int first = 0; first < kRows; first += kColumns) {
-      Dots<kColumns, Score> dots;
-      float t[kColumns / 8][4];
-      pair.compute_scores(visibility, query, key, first, dots, t);
-#pragma unroll
-      for (int n = 0; n < kColumns / 8; ++n) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) pair.store(first, n, e, t[n][e]);
-      }
-    }
+    pair.store_scores(visibility, query, key, with_content);
     __syncthreads();
     DistanceSums part;
+    ContentSums part_of_content;
+    const auto hidden = [&](int row, float t) {
+      return t == -INFINITY || query + row >= pair.queries();
+    };
     pair.for_diagonal(thread, [&](int row, float t) {
-      if (t == -INFINITY || query + row >= pair.queries()) return;
+      if (hidden(row, t)) return;
       part.weight += fast_exp2(t - pair.lse_of_row(row));
       part.score += t;
       part.square += t * t;
       ++part.pairs;
     });
-    sums = joined(sums, part);
+    if (with_content) {
+      pair.for_diagonal(thread, [&](int row, float t) {
+        if (hidden(row, t)) return;
+        const float content = pair.stored(row, pair.column_on_diagonal(thread, row), 1);
+        part_of_content.content += content;
+        part_of_content.square += content * content;
+      });
+    }
+    sums.add(part);
+    contents.add(part_of_content);
     __syncthreads();
   }
   const std::int64_t at =
-      ((batch * shape.heads + head) * gridDim.x + blockIdx.x) * kThreads + thread;
+      ((batch * problem.shape.heads + head) * gridDim.x + blockIdx.x) * kThreads + thread;
   if constexpr (Score::kStored) {
     // After the batch entry's first rows, to what the rows before left.
-    if (launch.pairs.problem.score.strip.first > 0) sums = joined(launch.sums[at], sums);
+    if (problem.score.strip.first > 0) {
+      sums.add(launch.sums[at]);
+      if (with_content) contents.add(launch.content[at]);
+    }
   }
   launch.sums[at] = sums;
+  if (with_content) launch.content[at] = contents;
 }
 
 }  // namespace phasescope::kernels::cuda

@@ -46,8 +46,9 @@ class Kernels final : public CudaKernels {
   std::size_t score_workspace(const CudaAttention& attention) const override {
     return cuda_score_workspace(attention);
   }
-  std::size_t bucket_workspace(const CudaAttention& attention) const override {
-    return cuda_bucket_workspace(attention);
+  std::size_t bucket_workspace(const CudaAttention& attention,
+                               const BucketProbes& buckets) const override {
+    return cuda_bucket_workspace(attention, buckets);
   }
   std::size_t backward_workspace(const CudaAttention& attention) const override {
     return cuda_backward_workspace(attention);

@@ -32,7 +32,8 @@ class CudaKernels {
   virtual void backward(const CudaAttention& attention, const CudaSavedForward& saved,
                         const CudaGradients& gradients) const = 0;
   virtual std::size_t score_workspace(const CudaAttention& attention) const = 0;
-  virtual std::size_t bucket_workspace(const CudaAttention& attention) const = 0;
+  virtual std::size_t bucket_workspace(const CudaAttention& attention,
+                                       const BucketProbes& buckets) const = 0;
   virtual std::size_t backward_workspace(const CudaAttention& attention) const = 0;
 };
 

@@ -11,6 +11,7 @@
 #include "kernels/cuda/backward_kernel.cuh"
 #include "kernels/cuda/buckets_kernel.cuh"
 #include "kernels/cuda/forward_kernel.cuh"
+#include "kernels/cuda/top_keys_kernel.cuh"
 
 namespace phasescope::kernels::cuda {
 
@@ -59,22 +60,54 @@ inline bool wants_probes(const RowProbes& rows) {
 }
 
 inline bool wants_buckets(const BucketProbes& b) {
-  return b.count > 0 && (b.pairs || b.weight || b.score || b.score_square);
+  return b.count > 0 && (b.pairs || b.weight || b.score || b.score_square || wants_content(b));
+}
+
+/// Pairs of tiles whose scores alone are computed again.
+template <DeviceScore Score>
+BackwardLaunch<Score> pairs_of(const Problem<Score>& problem, const CudaForwardOutputs& outputs) {
+  BackwardLaunch<Score> pairs{problem, {}, {}, nullptr, nullptr, nullptr, nullptr};
+  pairs.saved.lse = outputs.lse;
+  return pairs;
+}
+
+/// A problem of stored scores, whose products are to be computed beside them.
+inline Problem<StoredScoreWithContent> with_content(const CudaAttention& a,
+                                                    const Problem<StoredScore>& problem) {
+  return problem_of(a, StoredScoreWithContent{problem.score, a.scale});
 }
 
 /// The sums by distance take two launches: this one by diagonals, launch_buckets() of those.
 template <typename T, int D, DeviceScore Score>
 void launch_distances(const CudaAttention& a, const CudaForwardOutputs& outputs,
                       const Problem<Score>& problem, unsigned batch) {
-  BackwardLaunch<Score> pairs{problem, {}, {}, nullptr, nullptr, nullptr, nullptr};
-  pairs.saved.lse = outputs.lse;
+  const bool content = wants_content(outputs.buckets);
+  if constexpr (!Score::kProducts) {
+    if (content) {
+      launch_distances<T, D>(a, outputs, with_content(a, problem), batch);
+      return;
+    }
+  }
+  using Layout = PairLayout<D, Score, false>;
+  const int bytes = Layout::kBytesWithPairs + (content ? Layout::kPairBytes : 0);
   const unsigned heads = static_cast<unsigned>(a.shape.heads);
+  const SumsByDistance sums(a.shape, outputs);
   launch("distances", &attention_distances_kernel<T, D, Score>,
-         dim3{tile_distances(a.shape), heads, batch}, kThreads,
-         PairLayout<D, Score, false>::kBytesWithPairs, a.stream,
-         DistancesLaunch<Score>{pairs, static_cast<DistanceSums*>(outputs.workspace)});
+         dim3{tile_distances(a.shape), heads, batch}, kThreads, bytes, a.stream,
+         DistancesLaunch<Score>{pairs_of(problem, outputs), sums.all, sums.content});
 }
 
+template <typename T, int D, DeviceScore Score>
+void launch_top_keys(const CudaAttention& a, const ForwardLaunch<Score>& parameters,
+                     const dim3& grid) {
+  const RowProbes& rows = parameters.outputs.rows;
+  const int bytes =
+      PairLayout<D, Score, false>::kBytesWithPairs + LargestOfRow::bytes(rows.top_count);
+  launch("top keys", &attention_top_keys_kernel<T, D, Score>, grid, kThreads, bytes, a.stream,
+         TopKeysLaunch<Score>{pairs_of(parameters.problem, parameters.outputs), rows});
+}
+
+/// The forward pass with its row probes; the keys of the largest weights take a second launch.
 template <typename T, int D, DeviceScore Score>
 void launch_forward(const CudaAttention& a, const ForwardLaunch<Score>& parameters,
                     const dim3& grid) {
@@ -82,6 +115,7 @@ void launch_forward(const CudaAttention& a, const ForwardLaunch<Score>& paramete
                           ? &attention_forward_kernel<T, D, AllProbes, Score>
                           : &attention_forward_kernel<T, D, NoProbes, Score>;
   launch("forward", kernel, grid, kThreads, ForwardLayout<D, Score>::kBytes, a.stream, parameters);
+  if (wants_top_keys(parameters.outputs.rows)) launch_top_keys<T, D>(a, parameters, grid);
 }
 
 template <DeviceScore Score>

@@ -51,15 +51,15 @@ __device__ void for_each_part(const AttentionShape& shape, std::int64_t distance
 }
 
 /// Shared memory: of the rows and of the columns their q or k and, backward, d_out or v,
-/// d_out_state or state; then entries, log-sum-exp and delta of 64 queries, pieces, and one number
-/// for each pair.
+/// d_out_state or state; then entries, log-sum-exp and delta of 64 queries, pieces, and arrays of
+/// one number for each pair.
 template <int D, DeviceScore Score, bool kBackward = true>
 struct PairLayout {
   static constexpr int kStateDim = D;
   struct Tiles {
     std::uint32_t dots, values, state;
   };
-  static constexpr std::uint32_t kDots = Score::kStored ? 0 : kTileBytes<D>;
+  static constexpr std::uint32_t kDots = Score::kProducts ? kTileBytes<D> : 0;
   static constexpr std::uint32_t kTiles =
       kDots + (kBackward ? kTileBytes<D> + (Score::kState ? kTileBytes<kStateDim> : 0) : 0);
   static constexpr Tiles tiles(std::uint32_t first) {
@@ -71,7 +71,8 @@ struct PairLayout {
   static constexpr std::uint32_t kPieces = kDelta + kRows * 4;
   static constexpr std::uint32_t kPairs = kPieces + Pieces<Score::kPieces>::kBytes;
   static constexpr int kBytes = static_cast<int>(kPairs);
-  static constexpr int kBytesWithPairs = kBytes + kRows * kRows * 4;
+  static constexpr int kPairBytes = kRows * kRows * 4;
+  static constexpr int kBytesWithPairs = kBytes + kPairBytes;
 };
 
 /// What the kernels over tile pairs share. Rows are queries and columns keys, or, transposed, the
@@ -113,7 +114,7 @@ class TilePair {
   __device__ void fetch_queries(int batch, int head, int first) {
     const auto tiles = kTransposed ? columns_ : rows_;
     const CudaSavedForward& saved = launch_.saved;
-    if constexpr (!Score::kStored) {
+    if constexpr (Score::kProducts) {
       copy_tile<T, D>(tiles.dots, pointer<T>(problem_.q, batch, head), problem_.q.row, first,
                       queries(), channels());
     }
@@ -144,7 +145,7 @@ class TilePair {
   /// Starts copying 64 keys of a kv head.
   __device__ void fetch_keys(int batch, int kv_head, int first) {
     const auto tiles = kTransposed ? rows_ : columns_;
-    if constexpr (!Score::kStored) {
+    if constexpr (Score::kProducts) {
       copy_tile<T, D>(tiles.dots, pointer<T>(problem_.k, batch, kv_head), problem_.k.row, first,
                       keys(), channels());
     }
@@ -181,11 +182,14 @@ class TilePair {
     const int query = position(first_query);
     const Chunk<kTransposed> chunk(kTransposed ? first_key : query, kTransposed ? query : first_key,
                                    first, warp_, lane_);
+    if constexpr (Score::kProducts) {
+      multiply_rows<T, D>(problem_.score, dot_rows(), row_sum_, columns_.dots, first, lane_, dots);
+    }
     if constexpr (Score::kStored) {
       for_each_stored<kColumns>(problem_.score.strip, head_, first_query, first_key, chunk,
                                 [&](int n, int e, float stored) {
                                   t[n][e] = stored;
-                                  dots.dot[n][e] = 0;
+                                  if constexpr (!Score::kProducts) dots.dot[n][e] = 0;
                                 });
     } else {
       compute_new_scores(visibility, chunk, first, dots, t);
@@ -251,19 +255,44 @@ class TilePair {
     }
   }
 
-  /// Keeps a number for element e of [n] of the chunk from `first`.
-  __device__ void store(int first, int n, int e, float value) const {
+  /// Keeps a number for element e of [n] of the chunk from `first`, in one of the pair's arrays.
+  __device__ void store(int first, int n, int e, float value, int array = 0) const {
     const Chunk<kTransposed> chunk(0, 0, first, warp_, lane_);
-    store_shared(pair_address(chunk.row_of(e), chunk.column_of(n, e)), value);
+    store_shared(pair_address(chunk.row_of(e), chunk.column_of(n, e), array), value);
+  }
+  /// Scores of the pair to its first array; content scores, where wanted, to its second.
+  __device__ void store_scores(const Visibility& visibility, int first_query, int first_key,
+                               bool content = false) const {
+    for (int first = 0; first < kRows; first += kColumns) {
+      Dots<kColumns, Score> dots;
+      float t[kColumns / 8][4];
+      compute_scores(visibility, first_query, first_key, first, dots, t);
+#pragma unroll
+      for (int n = 0; n < kColumns / 8; ++n) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) store(first, n, e, t[n][e]);
+      }
+      if (!content) continue;
+      const float factor = problem_.score.factor(0);
+#pragma unroll
+      for (int n = 0; n < kColumns / 8; ++n) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) store(first, n, e, factor * dots.dot[n][e], 1);
+      }
+    }
+  }
+  __device__ float stored(int row, int column, int array = 0) const {
+    return load_shared<float>(pair_address(row, column, array));
   }
   /// The numbers kept on diagonal `n` of the pair, as call(row, number): row r and column r + 63 -
   /// n where there is one.
   template <class Call>
   __device__ void for_diagonal(int n, const Call& call) const {
     for (int row = max(0, n - (kRows - 1)); row < min(kRows, n + 1); ++row) {
-      call(row, load_shared<float>(pair_address(row, row + kRows - 1 - n)));
+      call(row, stored(row, column_on_diagonal(n, row)));
     }
   }
+  __device__ static int column_on_diagonal(int n, int row) { return row + kRows - 1 - n; }
   __device__ float lse_of_row(int row) const {
     return load_shared<float>(shared_ + Layout::kLse + static_cast<std::uint32_t>(row) * 4);
   }
@@ -297,15 +326,15 @@ class TilePair {
     };
   }
   __device__ auto dot_rows() const { return rows_of(rows_.dots); }
-  __device__ std::uint32_t pair_address(int row, int column) const {
-    return shared_ + Layout::kPairs + static_cast<std::uint32_t>(row * kRows + column) * 4;
+  __device__ std::uint32_t pair_address(int row, int column, int array) const {
+    return shared_ + Layout::kPairs +
+           static_cast<std::uint32_t>((array * kRows + row) * kRows + column) * 4;
   }
 
   __device__ __forceinline__ void compute_new_scores(const Visibility& visibility,
                                                      const Chunk<kTransposed>& chunk, int first,
-                                                     Dots<kColumns, Score>& dots,
+                                                     const Dots<kColumns, Score>& dots,
                                                      float (&t)[kColumns / 8][4]) const {
-    multiply_rows<T, D>(problem_.score, dot_rows(), row_sum_, columns_.dots, first, lane_, dots);
     score_chunk(problem_, dots, entries(), chunk, t);
     const int row = chunk.row + warp_ * 16, last_row = row + 15;
     const int column = chunk.column + first, last_column = column + kColumns - 1;

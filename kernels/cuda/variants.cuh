@@ -33,10 +33,13 @@ concept DeviceScore = requires(const S& score, float x, std::int64_t n) {
   // Whether the scores of some rows lie in memory, masked, and nothing is computed but what follows
   // from them: score.strip.
   { S::kStored } -> std::convertible_to<bool>;
+  // Whether its pairs' dot products are computed beside that.
+  { S::kProducts } -> std::convertible_to<bool>;
   // Score in log2 units from the dot products and the entry.
   { score.score(x, x, x) } -> std::same_as<float>;
   // Gradients of the dot products from that of the score (natural units); what is q.k's alone,
-  // factor(channel), multiplies a channel's gradient in the end.
+  // factor(channel), multiplies a channel's gradient in the end. The content score is
+  // factor(0) times the first dot product.
   { score.gradient(x, x, x, x) } -> std::same_as<DotGradients>;
   { score.factor(0) } -> std::same_as<float>;
   // Gradient of the entry, from that of the score and the first dot product.
@@ -49,6 +52,7 @@ struct ScoreDefaults {
   static constexpr bool kPieces = false;
   static constexpr bool kState = false;
   static constexpr bool kStored = false;
+  static constexpr bool kProducts = true;
   __device__ const float* entry(std::int64_t, std::int64_t) const { return nullptr; }
   __device__ __forceinline__ DotGradients gradient(float d_score, float, float, float) const {
     return {d_score, 0};
@@ -181,11 +185,21 @@ struct Strip {
 /// Scores that other kernels left (CAPE's), in log2 units, capped, -inf where masked.
 struct StoredScore : ScoreDefaults {
   static constexpr bool kStored = true;
+  static constexpr bool kProducts = false;
   Strip strip;
 
   __device__ float score(float, float, float) const { return 0; }
   __device__ float factor(int) const { return 1; }
 };
 static_assert(DeviceScore<StoredScore>);
+
+/// The same, with the content scores of their pairs computed again.
+struct StoredScoreWithContent : StoredScore {
+  static constexpr bool kProducts = true;
+  float scale = 1;
+
+  __device__ float factor(int) const { return scale; }
+};
+static_assert(DeviceScore<StoredScoreWithContent>);
 
 }  // namespace phasescope::kernels::cuda

@@ -12,145 +12,11 @@
 #include "tests/kernels/cases.h"
 #include "tests/kernels/compare.h"
 #include "tests/kernels/device_case.h"
+#include "tests/kernels/device_probes.h"
 #include "tests/kernels/reference.h"
 
 namespace phasescope::kernels::testing {
 namespace {
-
-/// Those that the CUDA form has.
-std::vector<Kind> cuda_kinds() {
-  std::vector<Kind> kinds = all_kinds();
-  std::erase_if(kinds, [](Kind kind) { return is_cape(kind) && is_on_fire(kind); });
-  return kinds;
-}
-
-/// All row probes of a case.
-struct DeviceProbes {
-  explicit DeviceProbes(std::size_t rows)
-      : entropy(rows), score(rows), top1(rows), first(rows), distance(rows), key(rows) {
-    for (int n = 0; n < kMaxWindows; ++n) windows.emplace_back(rows);
-  }
-  RowProbes probes() const {
-    RowProbes rows{entropy.data(), score.data(), key.data(),
-                   top1.data(),    first.data(), distance.data()};
-    rows.windows = {3, 16, 100};
-    for (std::size_t n = 0; n < kMaxWindows; ++n) rows.window_mass[n] = windows[n].data();
-    return rows;
-  }
-  DeviceArray<float> entropy, score, top1, first, distance;
-  DeviceArray<std::int32_t> key;
-  std::vector<DeviceArray<float>> windows;
-};
-
-/// What the probes of one row should be, from its true scores and weights.
-struct TrueRow {
-  double entropy = 0, score = -std::numeric_limits<double>::infinity(), top1 = 0, first = 0,
-         distance = 0, windows[kMaxWindows] = {};
-
-  TrueRow(const Reference<double>& truth, std::int64_t row, const RowProbes& rows) {
-    const AttentionShape& s = truth.s;
-    for (std::int64_t j = 0; j < s.keys; ++j) {
-      const double p = truth.weight[static_cast<std::size_t>(row * s.keys + j)];
-      const std::int64_t lambda = truth.distance(row % s.queries, j);
-      if (p > 0) entropy -= p * std::log(p);
-      score = std::max(score, truth.score[static_cast<std::size_t>(row * s.keys + j)]);
-      top1 = std::max(top1, p);
-      if (j == 0) first = p;
-      distance += p * static_cast<double>(lambda);
-      for (std::size_t n = 0; n < kMaxWindows; ++n) {
-        if (std::abs(lambda) < rows.windows[n]) windows[n] += p;
-      }
-    }
-  }
-};
-
-/// Float32 arithmetic on rows of at most some hundred keys; TAPA's phases of hundreds of radians
-/// carry their rounding as an absolute error into the cosine.
-void expect_probes(const Problem& problem, const DeviceProbes& device,
-                   const Reference<double>& truth) {
-  const double bound = has_phase(problem.kind) ? 2e-3 : 1e-4;
-  const RowProbes rows = device.probes();
-  const auto entropy = device.entropy.values(), score = device.score.values(),
-             top1 = device.top1.values(), first = device.first.values(),
-             distance = device.distance.values();
-  const auto key = device.key.values();
-  for (std::size_t r = 0; r < entropy.size(); ++r) {
-    const TrueRow expected(truth, static_cast<std::int64_t>(r), rows);
-    EXPECT_NEAR(entropy[r], expected.entropy, bound);
-    EXPECT_NEAR(top1[r], expected.top1, bound);
-    EXPECT_NEAR(first[r], expected.first, bound);
-    EXPECT_NEAR(distance[r], expected.distance, bound * (1 + std::abs(expected.distance)));
-    for (std::size_t n = 0; n < kMaxWindows; ++n) {
-      EXPECT_NEAR(device.windows[n].values()[r], expected.windows[n], bound);
-    }
-    if (std::isinf(expected.score)) {
-      EXPECT_EQ(score[r], -std::numeric_limits<float>::infinity());
-      EXPECT_EQ(key[r], -1);
-      continue;
-    }
-    EXPECT_NEAR(score[r], expected.score, bound * (1 + std::abs(expected.score)));
-    ASSERT_GE(key[r], 0);
-    const double there =
-        truth.score[r * static_cast<std::size_t>(truth.s.keys) + static_cast<std::size_t>(key[r])];
-    EXPECT_NEAR(there, expected.score, bound * (1 + std::abs(expected.score)));
-  }
-}
-
-/// Distance buckets of a case, from unlike widths: some empty, one beyond every distance.
-struct DeviceBuckets {
-  explicit DeviceBuckets(const CudaAttention& a)
-      : heads(static_cast<std::size_t>(a.shape.batch * a.shape.heads)),
-        pairs(heads * count),
-        weight(heads * count),
-        score(heads * count),
-        square(heads * count),
-        workspace(cuda_bucket_workspace(a)) {}
-
-  void put(CudaForwardOutputs& outputs) const {
-    outputs.buckets = {edges.data(), static_cast<std::int64_t>(count),
-                       pairs.data(), weight.data(),
-                       score.data(), square.data()};
-    outputs.workspace = workspace.data();
-  }
-
-  static constexpr std::size_t count = 7;
-  const std::vector<std::int64_t> steps{0, 1, 2, 17, 64, 100, 3000, 4000};
-  std::size_t heads;
-  DeviceArray<std::int64_t> edges{steps}, pairs;
-  DeviceArray<double> weight, score, square;
-  DeviceArray<char> workspace;
-};
-
-/// Sums of float32 numbers of the size of the probes' errors.
-void expect_buckets(const Problem& problem, const DeviceBuckets& device,
-                    const Reference<double>& truth) {
-  const double bound = has_phase(problem.kind) ? 2e-3 : 1e-4;
-  const AttentionShape& s = truth.s;
-  const auto pairs = device.pairs.values();
-  const auto weight = device.weight.values(), score = device.score.values(),
-             square = device.square.values();
-  for (std::size_t at = 0; at < pairs.size(); ++at) {
-    const std::size_t b = at % device.count, head = at / device.count;
-    std::int64_t count = 0;
-    double weights = 0, scores = 0, sizes = 0, squares = 0;
-    for (std::int64_t n = 0; n < s.queries * s.keys; ++n) {
-      const std::int64_t far = std::abs(truth.distance(n / s.keys, n % s.keys));
-      const std::size_t pair =
-          head * static_cast<std::size_t>(s.queries * s.keys) + static_cast<std::size_t>(n);
-      if (far < device.steps[b] || far >= device.steps[b + 1]) continue;
-      if (std::isinf(truth.score[pair])) continue;
-      ++count;
-      weights += truth.weight[pair];
-      scores += truth.score[pair];
-      sizes += std::abs(truth.score[pair]);
-      squares += truth.score[pair] * truth.score[pair];
-    }
-    EXPECT_EQ(pairs[at], count) << "bucket " << b;
-    EXPECT_NEAR(weight[at], weights, bound * (1 + weights)) << "bucket " << b;
-    EXPECT_NEAR(score[at], scores, bound * (1 + sizes)) << "bucket " << b;
-    EXPECT_NEAR(square[at], squares, bound * (1 + squares)) << "bucket " << b;
-  }
-}
 
 /// The plain operation in a 16-bit type: weights and results are rounded to it.
 struct PlainForward {
@@ -299,12 +165,9 @@ void expect_right(const HalfType& type, const Problem& problem, bool with_probes
   // Strips of CAPE of 64 rows, and of all.
   if (with_probes) device.attention.cape_bytes = 1;
   std::unique_ptr<DeviceProbes> probes;
-  std::unique_ptr<DeviceBuckets> buckets;
   if (with_probes) {
-    probes = std::make_unique<DeviceProbes>(c.lse.size());
-    device.outputs.rows = probes->probes();
-    buckets = std::make_unique<DeviceBuckets>(device.attention);
-    buckets->put(device.outputs);
+    probes = std::make_unique<DeviceProbes>(device.attention, 9);
+    probes->put(device.outputs);
   }
   device.forward();
   Reference<double> truth(c.inputs);
@@ -315,10 +178,7 @@ void expect_right(const HalfType& type, const Problem& problem, bool with_probes
     expect_close("out_state", c.out_state, twin.plain.out_state, truth.out_state,
                  result_floor(type), 1);
   }
-  if (with_probes) {
-    expect_probes(problem, *probes, truth);
-    expect_buckets(problem, *buckets, truth);
-  }
+  if (with_probes) probes->expect_right(problem, truth);
   device.backward();
   expect_right_gradients(type, c, truth, twin.plain, result_floor(type));
 }

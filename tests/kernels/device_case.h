@@ -2,6 +2,7 @@
 // A case of the CPU tests in a 16-bit type on the device: its inputs there, and what comes back.
 
 #include <cuda_runtime.h>
+#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -20,6 +21,13 @@ struct HalfType : HalfFormat {
 };
 inline const HalfType kTypes[] = {{half_type(Storage::bfloat16), "bfloat16", CudaType::bfloat16},
                                   {half_type(Storage::float16), "float16", CudaType::float16}};
+
+/// The variants that the CUDA form has.
+inline std::vector<Kind> cuda_kinds() {
+  std::vector<Kind> kinds = all_kinds();
+  std::erase_if(kinds, [](Kind kind) { return is_cape(kind) && is_on_fire(kind); });
+  return kinds;
+}
 
 /// Device memory of some values.
 template <typename T>

@@ -1,10 +1,11 @@
-// The keys of a row's largest weights against the reference's rows sorted.
+// The keys of a row's largest weights on the CPU.
+
+#include "tests/kernels/top_keys.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
-#include <set>
+#include <vector>
 
 #include "tests/kernels/cases.h"
 #include "tests/kernels/reference.h"
@@ -13,57 +14,20 @@ namespace phasescope::kernels::testing {
 namespace {
 
 /// The probe of a case, switched on.
-struct TopKeys {
-  TopKeys(Case& c, std::int64_t most) : count(most) {
-    key.resize(c.lse.size() * static_cast<std::size_t>(count));
-    weight.resize(key.size());
-    RowProbes& rows = c.outputs.rows;
-    rows.top_count = count;
-    rows.top_key = key.data();
-    rows.top_weight = weight.data();
-  }
-
-  std::int64_t count;
-  std::vector<std::int32_t> key;
-  std::vector<float> weight;
-};
-
-/// One row: its keys and weights, and the reference's scores and weights.
-void expect_row(const TopKeys& top, std::size_t row, const double* score, const double* weight,
-                std::int64_t keys, double tolerance) {
-  std::vector<std::int64_t> order;
-  for (std::int64_t j = 0; j < keys; ++j) {
-    if (!std::isinf(score[j])) order.push_back(j);
-  }
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::int64_t a, std::int64_t b) { return score[a] > score[b]; });
-  std::set<std::int32_t> seen;
-  for (std::int64_t n = 0; n < top.count; ++n) {
-    const std::size_t at = row * static_cast<std::size_t>(top.count) + static_cast<std::size_t>(n);
-    const std::int32_t key = top.key[at];
-    if (n >= static_cast<std::int64_t>(order.size())) {
-      EXPECT_EQ(key, -1) << "rank " << n;
-      EXPECT_EQ(top.weight[at], 0) << "rank " << n;
-      continue;
-    }
-    ASSERT_TRUE(key >= 0 && key < keys && seen.insert(key).second) << "rank " << n;
-    // Another key than the reference's only where float32 scores tie, nearly.
-    const std::int64_t wanted = order[static_cast<std::size_t>(n)];
-    ASSERT_NEAR(score[key], score[wanted], tolerance * (1 + std::abs(score[wanted])));
-    // A weight carries its score's error as a relative one.
-    ASSERT_NEAR(top.weight[at], weight[key], 2 * tolerance * (1 + std::abs(score[wanted])));
-  }
+TopKeys switched_on(Case& c, std::int64_t count) {
+  const std::size_t size = c.lse.size() * static_cast<std::size_t>(count);
+  TopKeys top{count, std::vector<std::int32_t>(size), std::vector<float>(size)};
+  RowProbes& rows = c.outputs.rows;
+  rows.top_count = count;
+  rows.top_key = top.key.data();
+  rows.top_weight = top.weight.data();
+  return top;
 }
 
 void expect_top_keys(Case& c, std::int64_t count, double tolerance) {
-  const TopKeys top(c, count);
+  const TopKeys top = switched_on(c, count);
   c.forward();
-  const Reference<double> truth(c.inputs);
-  for (std::size_t row = 0; row < c.lse.size(); ++row) {
-    const auto at = static_cast<std::ptrdiff_t>(row) * c.inputs.shape.keys;
-    expect_row(top, row, truth.score.data() + at, truth.weight.data() + at, c.inputs.shape.keys,
-               tolerance);
-  }
+  expect_top_keys(top, Reference<double>(c.inputs), tolerance);
 }
 
 void expect_top_keys(const Problem& problem, std::int64_t count) {
@@ -124,7 +88,7 @@ TEST(TopKeys, TakeTheLowerOfEqualKeys) {
   problem.shape.window = 60;
   Case c(problem);
   std::fill(c.q.begin(), c.q.end(), 0.0f);
-  const TopKeys top(c, 8);
+  const TopKeys top = switched_on(c, 8);
   c.forward();
   for (std::int64_t i = 0; i < 90; ++i) {
     const std::int64_t first = std::max<std::int64_t>(0, i - 59), seen = i - first + 1;
@@ -143,7 +107,7 @@ TEST(TopKeys, KeepTheOrderOfEqualKeysThatMoveDown) {
   Case c(problem);
   std::fill(c.q.begin(), c.q.end(), 1.0f);
   for (std::size_t n = 0; n < c.k.size(); ++n) c.k[n] = n / 16 % 7 == 5 ? 1.0f : 0.0f;
-  const TopKeys top(c, 6);
+  const TopKeys top = switched_on(c, 6);
   c.forward();
   const std::int32_t wanted[] = {5, 12, 19, 0, 1, 2};  // of the query at 20
   for (std::size_t n = 0; n < 6; ++n) EXPECT_EQ(top.key[6 * 20 + n], wanted[n]);

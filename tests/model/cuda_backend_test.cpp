@@ -149,7 +149,9 @@ TEST_F(CudaBackend, MeasuresWhatPlainOpsMeasure) {
                                 .first_key_weight = true,
                                 .mean_distance = true,
                                 .windows = {1, 4, 16},
-                                .bucket_edges = {0, 1, 2, 4, 8, 16, 32, 70}};
+                                .bucket_edges = {0, 1, 2, 4, 8, 16, 32, 70},
+                                .content = true,
+                                .top_keys = 5};
   const AttentionProgram exactly = in_dtype(program, at::kDouble);
   const at::Tensor v = layer->v();
   const AttentionResult cuda = attention(program, v,
@@ -184,27 +186,23 @@ TEST_F(CudaBackend, MeasuresWhatPlainOpsMeasure) {
   EXPECT_LT(difference(measured.bucket_weight, expected.bucket_weight), 1e-2);
   EXPECT_LT(difference(measured.bucket_score, expected.bucket_score), 1e-1);
   EXPECT_LT(difference(measured.bucket_score_square, expected.bucket_score_square), 1e-1);
+  EXPECT_LT(difference(measured.bucket_content, expected.bucket_content), 1e-1);
+  EXPECT_LT(difference(measured.bucket_content_square, expected.bucket_content_square), 1e-1);
+  EXPECT_TRUE(measured.top_key.equal(expected.top_key));
+  EXPECT_LT(difference(measured.top_weight, expected.top_weight), 1e-4);
 }
 
-// What those kernels cannot measure is left to a pass on the CPU, which says so.
-TEST_F(CudaBackend, LeavesContentScoresAndTopKeysToAnotherPass) {
+// As on the CPU: the kernels have no other q and k than those that were rotated.
+TEST_F(CudaBackend, SumsNoContentScoresOfRotatedQueries) {
   const at::NoGradGuard no_grad;
-  const auto layer =
-      first_layer(*tiny_model({"alibi", "alibi", Json::object()}, at::kBFloat16), 40);
-  for (const ProbeRequest& request : {ProbeRequest{.bucket_edges = {0, 1, 8, 40}, .content = true},
-                                      ProbeRequest{.top_keys = 3}}) {
-    const AttentionResult cuda =
-        attention(layer->program(), layer->v(),
-                  {.backend = Backend::cuda_unverified, .want_lse = true, .probes = &request});
-    EXPECT_EQ(cuda.kernel, "cuda-unverified");
-    EXPECT_EQ(cuda.probes, nullptr);
-    const LayerAttention kept(0, layer->program(), layer->v(), cuda.lse, {},
-                              Backend::cuda_unverified, cuda.kernel, {request, cuda.probes});
-    const ProbeResult probe = kept.probe(request);
-    EXPECT_EQ(probe.kernel, fused_kernel_name());
-    EXPECT_EQ(probe.bucket_content.defined(), request.content);
-    EXPECT_EQ(probe.top_key.defined(), request.top_keys > 0);
-  }
+  const auto layer = first_layer(*tiny_model({"rope", "rope", Json::object()}, at::kBFloat16), 40);
+  const ProbeRequest request = {.bucket_edges = {0, 1, 8, 40}, .content = true};
+  const AttentionResult cuda =
+      attention(layer->program(), layer->v(),
+                {.backend = Backend::cuda_unverified, .want_lse = true, .probes = &request});
+  ASSERT_NE(cuda.probes, nullptr);
+  EXPECT_TRUE(cuda.probes->bucket_score.defined());
+  EXPECT_FALSE(cuda.probes->bucket_content.defined());
 }
 
 TEST_F(CudaBackend, WholeModelsNameWhatRan) {
@@ -268,7 +266,10 @@ class NoDevice final : public kernels::CudaKernels {
   void backward(const kernels::CudaAttention&, const kernels::CudaSavedForward&,
                 const kernels::CudaGradients&) const override {}
   std::size_t score_workspace(const kernels::CudaAttention&) const override { return 0; }
-  std::size_t bucket_workspace(const kernels::CudaAttention&) const override { return 0; }
+  std::size_t bucket_workspace(const kernels::CudaAttention&,
+                               const kernels::BucketProbes&) const override {
+    return 0;
+  }
   std::size_t backward_workspace(const kernels::CudaAttention&) const override { return 0; }
 };
 

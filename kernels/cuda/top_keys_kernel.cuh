@@ -1,0 +1,114 @@
+#pragma once
+// The largest weights of a row and their keys, after the forward pass and from its log-sum-exp: one
+// more q.k product. A block of 64 queries goes over the tiles of keys like the forward pass; the
+// scores of a pair of tiles pass through shared memory, where a thread keeps the list of each row.
+//
+// Ladder of versions (gains are measured on a device, none has been so far):
+//   1. this one: half of the threads wait while a tile's scores are looked through; not yet run.
+
+#include <cuda_runtime.h>
+
+#include "kernels/cuda/attention_cuda.h"
+#include "kernels/cuda/tile_pair.cuh"
+
+namespace phasescope::kernels::cuda {
+
+/// The largest scores of a row so far and their keys, in shared memory: the order of keys that come
+/// does not matter. At first, and where there are fewer, -inf and -1.
+class LargestOfRow {
+ public:
+  /// Of the lists of 64 rows.
+  static constexpr int bytes(std::int64_t count) { return static_cast<int>(count) * kRows * 8; }
+
+  __device__ LargestOfRow(std::uint32_t shared, int row, int count)
+      : first_(shared + static_cast<std::uint32_t>(row) * 8), count_(count) {
+    for (int n = 0; n < count; ++n) put(n, {});
+  }
+
+  __device__ void add(float score, int key) {
+    const Entry added{score, key};
+    if (!added.precedes(last_)) return;
+    int n = count_ - 1;
+    for (; n > 0 && added.precedes(get(n - 1)); --n) put(n, get(n - 1));
+    put(n, added);
+    last_ = get(count_ - 1);
+  }
+
+  __device__ float score(int n) const { return get(n).score; }
+  __device__ std::int32_t key(int n) const { return get(n).key; }
+
+ private:
+  struct alignas(8) Entry {
+    float score = -INFINITY;
+    std::int32_t key = -1;
+
+    /// NaN comes before nothing, and -inf not before an empty place.
+    __device__ bool precedes(const Entry& other) const {
+      return score > other.score || (score == other.score && key < other.key);
+    }
+  };
+
+  /// Neighbouring rows lie beside each other.
+  __device__ std::uint32_t place(int n) const {
+    return first_ + static_cast<std::uint32_t>(n * kRows * 8);
+  }
+  __device__ Entry get(int n) const { return load_shared<Entry>(place(n)); }
+  __device__ void put(int n, const Entry& entry) { store_shared(place(n), entry); }
+
+  std::uint32_t first_;
+  int count_;
+  Entry last_;
+};
+
+template <DeviceScore Score>
+struct TopKeysLaunch {
+  BackwardLaunch<Score> pairs;
+  RowProbes rows;
+};
+
+/// grid.x tiles of queries (of a strip where scores are stored), grid.y heads, grid.z batch
+/// entries.
+template <typename T, int D, DeviceScore Score>
+__global__ void __launch_bounds__(kThreads)
+    attention_top_keys_kernel(const __grid_constant__ TopKeysLaunch<Score> launch) {
+  using Layout = PairLayout<D, Score, false>;
+  static_assert(Layout::kBytesWithPairs + LargestOfRow::bytes(kMaxTopKeys) <= kCudaSharedBytes);
+  const Problem<Score>& problem = launch.pairs.problem;
+  TilePair<T, D, false, Score, false> pair(launch.pairs);
+  const int batch = batch_of(problem), head = static_cast<int>(blockIdx.y);
+  // The longest rows first.
+  const int query = first_row(problem) + static_cast<int>(gridDim.x - 1 - blockIdx.x) * kRows;
+  const int row = static_cast<int>(threadIdx.x), count = static_cast<int>(launch.rows.top_count);
+  const bool keeps = row < kRows;
+  const Visibility visibility(problem, batch);
+  const Stretch seen =
+      visibility.keys({pair.position(query), pair.position(min(query + kRows, pair.queries()))});
+  LargestOfRow largest(shared_memory() + Layout::kBytesWithPairs, row, keeps ? count : 0);
+  pair.fetch_queries(batch, head, query);
+  for (int key = seen.first / kRows * kRows; key < seen.last; key += kRows) {
+    pair.fetch_keys(batch, head / pair.group(), key);
+    pair.begin(head, query, key);
+    pair.store_scores(visibility, query, key);
+    __syncthreads();
+    // From a column of its own, so that a warp's threads read from different banks.
+    for (int n = 0; keeps && n < kRows; ++n) {
+      const int column = (row + n) % kRows;
+      largest.add(pair.stored(row, column), key + column);
+    }
+  }
+  commit_copies();
+  wait_copies<0>();
+  if (!keeps || query + row >= pair.queries()) return;
+  const std::int64_t first =
+      ((batch * problem.shape.heads + head) * problem.shape.queries + query + row) * count;
+  const float lse = pair.lse_of_row(row);
+  for (int n = 0; n < count; ++n) {
+    const std::int32_t key = largest.key(n);
+    if (launch.rows.top_key) launch.rows.top_key[first + n] = key;
+    if (launch.rows.top_weight) {
+      launch.rows.top_weight[first + n] = key < 0 ? 0 : fast_exp2(largest.score(n) - lse);
+    }
+  }
+}
+
+}  // namespace phasescope::kernels::cuda
