@@ -191,7 +191,10 @@ struct Data {
     const std::size_t count = edges.size() - 1;
     bucket_pairs.resize(static_cast<std::size_t>(h) * count);
     bucket_weight.resize(bucket_pairs.size());
-    bucket_score = bucket_square = bucket_content = bucket_content_square = bucket_weight;
+    for (auto* sums : {&bucket_score, &bucket_square, &bucket_content, &bucket_content_square,
+                       &bucket_term, &bucket_term_square}) {
+      sums->resize(bucket_pairs.size());
+    }
     return {.edges = edges.data(),
             .count = static_cast<std::int64_t>(count),
             .pairs = bucket_pairs.data(),
@@ -204,6 +207,13 @@ struct Data {
     BucketProbes b = buckets();
     b.content = bucket_content.data();
     b.content_square = bucket_content_square.data();
+    return b;
+  }
+
+  BucketProbes buckets_with_term() {
+    BucketProbes b = buckets_with_content();
+    b.term = bucket_term.data();
+    b.term_square = bucket_term_square.data();
     return b;
   }
 
@@ -237,7 +247,7 @@ struct Data {
   std::vector<std::int32_t> max_key, top_key;
   std::vector<std::int64_t> edges, bucket_pairs;
   std::vector<double> bucket_weight, bucket_score, bucket_square, bucket_content;
-  std::vector<double> bucket_content_square;
+  std::vector<double> bucket_content_square, bucket_term, bucket_term_square;
   Narrow bfloats, halves;
   std::vector<float> dq, dk, dv, d_state, d_table, d_w1, d_b1, d_w2, d_b2;
   std::vector<float> d_fire_distance, d_fire_factor, d_fire_slope, d_fire_intercept;
@@ -343,6 +353,8 @@ std::vector<Entry> entries(Data& data) {
     probes(v, "buckets", [&data](ForwardOutputs& o) { o.buckets = data.buckets(); });
     probes(v, "and content",
            [&data](ForwardOutputs& o) { o.buckets = data.buckets_with_content(); });
+    probes(v, "content and term",
+           [&data](ForwardOutputs& o) { o.buckets = data.buckets_with_term(); });
   }
   for (const std::size_t v : {kPlain, kTable}) {
     for (const std::int64_t count : {8, 32}) {

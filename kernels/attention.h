@@ -194,6 +194,11 @@ struct BucketProbes {
   /// (tapa: scale_content * qA.kA), before its term, its correction and the cap.
   double* content = nullptr;
   double* content_square = nullptr;
+  /// The same of the positional term, score - content score. Pair by pair and in float64: of a term
+  /// that is the same wherever the distance is, the deviation is what the scores' rounding makes
+  /// it.
+  double* term = nullptr;
+  double* term_square = nullptr;
 };
 
 // ---- Forward -----------------------------------------------------------------------------------

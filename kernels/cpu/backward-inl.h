@@ -4,6 +4,10 @@
 // dk and dv (lanes are channels). Sums start at 0 for every block and are added to memory once, in
 // float32 whatever the tensors have: 16-bit rows are widened where they are packed (queries) and a
 // block at a time (keys and values), and gradients rounded where they are written.
+//
+// A thread holds dk and dv of its head; where all threads' would take too much, keys are gone
+// through in ranges (chunks.h), and dq waits between them in its own tensor, in scratch memory or,
+// where that would take too much too, for a pass of its own.
 #if defined(PHASESCOPE_CPU_BACKWARD_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef PHASESCOPE_CPU_BACKWARD_INL_H
 #undef PHASESCOPE_CPU_BACKWARD_INL_H
@@ -36,6 +40,7 @@ class BackwardPass {
     for (int n = 0; n < V::kDots; ++n) dots_[n] = variant_.dot(n);
     for (int n = 0; n < V::kValues; ++n) values_[n] = variant_.value(n);
     blocks_ = (shape_.queries + kQueryBlock - 1) / kQueryBlock;
+    group_ = shape_.heads / shape_.kv_heads;
     chunks_ = backward_chunks(shape_, blocks_, row_floats());
   }
 
@@ -45,34 +50,61 @@ class BackwardPass {
       dq_[n] = variant_.dot_gradient_q(gradients_, n);
       dk_[n] = variant_.dot_gradient_k(gradients_, n);
     }
-    const std::int64_t threads = parallel_threads();
-    std::vector<FloatBuffer> buffers(static_cast<std::size_t>(threads));
-    for (FloatBuffer& buffer : buffers) buffer = FloatBuffer(buffer_size());
     const std::int64_t heads = shape_.batch * shape_.kv_heads;
-    const std::int64_t sums_size = shape_.keys * row_floats();
-    KeptBuffer sums((chunks_ == 1 ? threads : heads * chunks_) * sums_size);
-    parallel_items(heads * chunks_, [&](std::int64_t item, int thread) {
-      float* own = sums.data() + (chunks_ == 1 ? thread : item) * sums_size;
-      run_item(item / chunks_, item % chunks_, own,
-               buffers[static_cast<std::size_t>(thread)].data());
-      if (chunks_ == 1) write_keys(item, own);
-    });
-    if (chunks_ > 1) {
-      parallel_items(heads, [&](std::int64_t head, int) {
-        float* first = sums.data() + head * chunks_ * sums_size;
-        for (std::int64_t c = 1; c < chunks_; ++c) {
-          for (std::int64_t i = 0; i < sums_size; ++i) first[i] += first[c * sums_size + i];
-        }
-        write_keys(head, first);
-      });
+    ranges_.threads = std::min<std::int64_t>(parallel_threads(), heads * chunks_);
+    ranges_.keys = shape_.keys;
+    if (chunks_ == 1) {
+      ranges_ = backward_ranges(ranges_.threads, shape_.keys, 4 * row_floats(), 4 * buffer_size(),
+                                4 * waiting_floats());
+    }
+    std::vector<FloatBuffer> buffers(static_cast<std::size_t>(ranges_.threads));
+    for (FloatBuffer& buffer : buffers) buffer = FloatBuffer(buffer_size());
+    if (chunks_ == 1) {
+      run_heads(heads, buffers);
+    } else {
+      run_chunks(heads, buffers);
     }
     variant_.finish_gradients(gradients_);
   }
 
  private:
+  /// An item each.
+  void run_heads(std::int64_t heads, std::vector<FloatBuffer>& buffers) {
+    const bool waits = ranges_.keys < shape_.keys && ranges_.keeps_dq;
+    const std::int64_t size =
+        round_up(ranges_.keys * row_floats() + (waits ? waiting_floats() : 0), kLanes);
+    KeptBuffer sums(ranges_.threads * size);
+    parallel_items(
+        heads,
+        [&](std::int64_t head, int thread) {
+          run_item(head, 0, sums.data() + thread * size,
+                   buffers[static_cast<std::size_t>(thread)].data());
+        },
+        static_cast<int>(ranges_.threads));
+  }
+
+  /// Items with sums of their own, which are added up when all are done.
+  void run_chunks(std::int64_t heads, std::vector<FloatBuffer>& buffers) {
+    const std::int64_t size = shape_.keys * row_floats();
+    KeptBuffer sums(heads * chunks_ * size);
+    parallel_items(heads * chunks_, [&](std::int64_t item, int thread) {
+      run_item(item / chunks_, item % chunks_, sums.data() + item * size,
+               buffers[static_cast<std::size_t>(thread)].data());
+    });
+    parallel_items(heads, [&](std::int64_t head, int) {
+      float* first = sums.data() + head * chunks_ * size;
+      for (std::int64_t c = 1; c < chunks_; ++c) {
+        for (std::int64_t i = 0; i < size; ++i) first[i] += first[c * size + i];
+      }
+      write_keys(head, {0, shape_.keys}, first);
+    });
+  }
+
   /// What one block of 192 queries of one head needs; rows that do not exist are 0.
   struct Block {
     std::int64_t batch, head, kv_head, query;
+    KeyRange range;                  ///< of the keys that are gone through
+    bool wants_queries, wants_keys;  ///< dq, and the other gradients
     typename V::Head variant_head;
     FloatRows k[2], v[2];  ///< of the block of keys
     std::int64_t dim[2];
@@ -87,8 +119,9 @@ class BackwardPass {
     float* weights;        ///< (kKeyBlock, kQueryBlock)
     float* d_dots[2];      ///< (kKeyBlock, kQueryBlock)
     float* scratch;        ///< of the variant
-    float* dk[2];          ///< sums over the item, (keys, padded dim)
+    float* dk[2];          ///< sums over the item, (keys of the range, padded dim)
     float* dv[2];
+    float* waiting_dq[2];  ///< (group, queries, dim), where dq has no memory of its own
   };
 
   static std::int64_t padded(std::int64_t dim) { return round_up(dim, kLanes); }
@@ -99,6 +132,15 @@ class BackwardPass {
     for (int n = 0; n < V::kDots; ++n) floats += padded(dots_[n].dim);
     for (int n = 0; n < V::kValues; ++n) floats += padded(values_[n].dim);
     return floats;
+  }
+
+  /// Whether dq's own tensor can hold partial sums.
+  bool holds_sums(int n) const { return dq_[n].storage == Storage::float32; }
+  /// Floats of an item's partial sums of dq that have no such tensor.
+  std::int64_t waiting_floats() const {
+    std::int64_t floats = 0;
+    for (int n = 0; n < V::kDots; ++n) floats += holds_sums(n) ? 0 : dots_[n].dim;
+    return group_ * shape_.queries * floats;
   }
 
   std::int64_t buffer_size() const {
@@ -117,19 +159,34 @@ class BackwardPass {
   }
 
   void run_item(std::int64_t kv, std::int64_t chunk, float* sums, float* buffer) {
-    std::fill(sums, sums + shape_.keys * row_floats(), 0.0f);
     Block block{};
     block.batch = kv / shape_.kv_heads;
     block.kv_head = kv % shape_.kv_heads;
     place_buffers(block, sums, buffer);
-    const std::int64_t group = shape_.heads / shape_.kv_heads;
-    for (std::int64_t g = 0; g < group; ++g) {
-      block.head = block.kv_head * group + g;
+    std::fill(block.scratch, block.scratch + variant_.scratch_size(), 0.0f);
+    block.wants_queries = ranges_.keeps_dq;
+    block.wants_keys = true;
+    do {
+      block.range = {block.range.end, std::min(block.range.end + ranges_.keys, shape_.keys)};
+      std::fill(sums, sums + ranges_.keys * row_floats(), 0.0f);
+      run_range(block, chunk);
+      if (chunks_ == 1) write_keys(kv, block.range, sums);
+    } while (block.range.end < shape_.keys);
+    if (ranges_.keeps_dq) return;
+    block.wants_queries = true;
+    block.wants_keys = false;
+    block.range = {0, shape_.keys};
+    run_range(block, chunk);
+  }
+
+  /// All queries of an item against the keys of a range.
+  void run_range(Block& block, std::int64_t chunk) {
+    for (std::int64_t g = 0; g < group_; ++g) {
+      block.head = block.kv_head * group_ + g;
       block.variant_head = variant_.head(block.batch, block.head);
       for (std::int64_t b = chunk; b < blocks_; b += chunks_) {
         block.query = b * kQueryBlock;
-        run_block(block);
-        variant_.flush(block.head, block.batch * chunks_ + chunk, block.query, block.scratch);
+        run_block(block, block.batch * chunks_ + chunk);
       }
     }
   }
@@ -149,13 +206,17 @@ class BackwardPass {
       block.q_rows[n] = take(kQueryBlock * padded(dots_[n].dim));
       block.d_dots[n] = take(kQueryBlock * kKeyBlock);
       block.dk[n] = sums;
-      sums += shape_.keys * padded(dots_[n].dim);
+      sums += ranges_.keys * padded(dots_[n].dim);
     }
     for (int n = 0; n < V::kValues; ++n) {
       for (int p = 0; p < kPanels; ++p) block.d_out_lanes[p][n] = take(values_[n].dim * kPanel);
       block.d_out_rows[n] = take(kQueryBlock * padded(values_[n].dim));
       block.dv[n] = sums;
-      sums += shape_.keys * padded(values_[n].dim);
+      sums += ranges_.keys * padded(values_[n].dim);
+    }
+    for (int n = 0; n < V::kDots; ++n) {
+      block.waiting_dq[n] = sums;
+      if (!holds_sums(n)) sums += group_ * shape_.queries * dots_[n].dim;
     }
     block.lse = take(2 * kQueryBlock);
     block.row_sum = take(kQueryBlock);
@@ -170,24 +231,41 @@ class BackwardPass {
     return std::clamp<std::int64_t>(shape_.queries - block.query - p * kPanel, 0, kPanel);
   }
 
-  void run_block(Block& block) const {
-    std::fill(block.scratch, block.scratch + variant_.scratch_size(), 0.0f);
-    pack_block(block);
+  /// slot: of the variant's sums.
+  void run_block(Block& block, std::int64_t slot) {
     const std::int64_t last = std::min(block.query + kQueryBlock, shape_.queries) - 1;
-    const KeyRange keys = visibility_.keys(block.batch, block.query, last);
-    for (std::int64_t key = keys.begin; key < keys.end; key += kKeyBlock) {
-      const std::int64_t count = std::min<std::int64_t>(kKeyBlock, keys.end - key);
-      load_keys(block, key, count);
-      // Panels first .. end - 1 see keys of the block.
-      int first = 0;
-      while (first < kPanels && keys_of(block, first).end <= key) ++first;
-      int end = first;
-      while (end < kPanels && rows_of(block, end) > 0 && keys_of(block, end).begin < key + count) {
-        run_panel(block, end++, key, count);
+    const KeyRange seen = visibility_.keys(block.batch, block.query, last);
+    const KeyRange keys{std::max(seen.begin, block.range.begin),
+                        std::min(seen.end, block.range.end)};
+    const bool sees = seen.begin < seen.end;
+    // With the first range also where no key is seen, for dq is 0 then.
+    if (keys.begin >= keys.end && (sees || block.range.begin > 0)) return;
+    pack_block(block, sees && seen.begin < keys.begin);
+    // Blocks from multiples of their size on, so that no range divides one.
+    for (std::int64_t key = keys.begin / kKeyBlock * kKeyBlock; key < keys.end; key += kKeyBlock) {
+      const KeyRange part{std::max(key, keys.begin), std::min(key + kKeyBlock, keys.end)};
+      run_keys(block, part.begin, part.end - part.begin);
+      static_assert(kRangeKeys % kKeyBlock == 0);
+      if (block.wants_keys && (part.end == keys.end || part.end % kRangeKeys == 0)) {
+        const std::int64_t begin = std::max(keys.begin, (part.end - 1) / kRangeKeys * kRangeKeys);
+        variant_.flush(block.head, slot, block.query, {begin, part.end}, block.scratch);
       }
-      add_keys(block, first, end, key, count);
     }
-    for (int p = 0; p < kPanels; ++p) write_queries(block, p);
+    if (!block.wants_queries) return;
+    for (int p = 0; p < kPanels; ++p) write_queries(block, p, sees && keys.end < seen.end);
+  }
+
+  /// The block's queries against keys key .. key + count - 1.
+  void run_keys(Block& block, std::int64_t key, std::int64_t count) const {
+    load_keys(block, key, count);
+    // Panels first .. end - 1 see keys of the block.
+    int first = 0;
+    while (first < kPanels && keys_of(block, first).end <= key) ++first;
+    int end = first;
+    while (end < kPanels && rows_of(block, end) > 0 && keys_of(block, end).begin < key + count) {
+      run_panel(block, end++, key, count);
+    }
+    if (block.wants_keys) add_keys(block, first, end, key, count);
   }
 
   /// The keys and values of a block.
@@ -208,14 +286,19 @@ class BackwardPass {
     return rows == 0 ? KeyRange{} : visibility_.keys(block.batch, first, first + rows - 1);
   }
 
-  void pack_block(Block& block) const {
+  /// resumes: dq goes on from what an earlier range of keys left.
+  void pack_block(Block& block, bool resumes) const {
     std::fill(block.row_sum, block.row_sum + kQueryBlock, 0.0f);
     for (int p = 0; p < kPanels; ++p) {
       for (int n = 0; n < V::kDots; ++n) {
         const DotStream& dot = dots_[n];
         pack_queries(block, p, dot.q, dot.dim, n == 0 ? dot.scale * kLog2e : dot.scale, dot.scale,
                      block.q_lanes[p][n], block.q_rows[n]);
-        std::fill(block.dq_lanes[p][n], block.dq_lanes[p][n] + dot.dim * kPanel, 0.0f);
+        if (resumes && block.wants_queries) {
+          resume_queries(block, p, n);
+        } else {
+          std::fill(block.dq_lanes[p][n], block.dq_lanes[p][n] + dot.dim * kPanel, 0.0f);
+        }
       }
       for (int n = 0; n < V::kValues; ++n) {
         pack_queries(block, p, d_out(n), values_[n].dim, 1, 1, block.d_out_lanes[p][n],
@@ -295,7 +378,7 @@ class BackwardPass {
     }
     clear_rows(block, p, 0, skip);
     clear_rows(block, p, round_up(end - key, kTileKeys), count);
-    for (int n = 0; n < V::kDots; ++n) {
+    for (int n = 0; n < V::kDots && block.wants_queries; ++n) {
       multiply_panel({block.k[n].at(key + skip), 1, block.k[n].row,
                       block.d_dots[n] + skip * kQueryBlock + p * kPanel, kQueryBlock,
                       block.dq_lanes[p][n], kPanel, end - key - skip},
@@ -395,8 +478,8 @@ class BackwardPass {
         std::min<std::int64_t>(end * kPanel, shape_.queries - block.query) - skip;
     const auto add = [&](const float* pairs, const float* rows, std::int64_t dim, float* sums) {
       const std::int64_t width = padded(dim);
-      multiply_wide({pairs + skip, kQueryBlock, 1, rows + skip * width, width, sums + key * width,
-                     width, depth},
+      float* const at = sums + (key - block.range.begin) * width;
+      multiply_wide({pairs + skip, kQueryBlock, 1, rows + skip * width, width, at, width, depth},
                     count, width / kLanes);
     };
     for (int n = 0; n < V::kDots; ++n) {
@@ -407,24 +490,47 @@ class BackwardPass {
     }
   }
 
-  void write_queries(const Block& block, int p) const {
+  /// Where a dot's dq is between ranges of keys, not yet times the dot's scale.
+  struct Waiting {
+    OutputTensor tensor;
+    std::int64_t batch, head;
+  };
+  Waiting waiting(const Block& block, int n) const {
+    if (holds_sums(n)) return {dq_[n], block.batch, block.head};
+    const std::int64_t dim = dots_[n].dim;
+    return {{block.waiting_dq[n], 0, shape_.queries * dim, dim}, 0, block.head % group_};
+  }
+
+  void resume_queries(const Block& block, int p, int n) const {
+    const std::int64_t rows = rows_of(block, p);
+    const auto [from, batch, head] = waiting(block, n);
+    const void* first =
+        rows > 0 ? row_pointer(from, batch, head, block.query + p * kPanel) : nullptr;
+    pack_panel(static_cast<const float*>(first), from.row, rows, dots_[n].dim, 1,
+               block.dq_lanes[p][n]);
+  }
+
+  /// waits: more is added with a later range of keys.
+  void write_queries(const Block& block, int p, bool waits) const {
     const std::int64_t rows = rows_of(block, p);
     float factor[kPanel];
     for (int n = 0; n < V::kDots && rows > 0; ++n) {
-      std::fill(factor, factor + kPanel, dots_[n].scale);
-      unpack_panel(block.dq_lanes[p][n], factor, rows, block.dim[n], dq_[n], block.batch,
-                   block.head, block.query + p * kPanel);
+      std::fill(factor, factor + kPanel, waits ? 1 : dots_[n].scale);
+      const auto [to, batch, head] =
+          waits ? waiting(block, n) : Waiting{dq_[n], block.batch, block.head};
+      unpack_panel(block.dq_lanes[p][n], factor, rows, block.dim[n], to, batch, head,
+                   block.query + p * kPanel);
     }
   }
 
-  /// The sums of one key/value head to its gradients.
-  void write_keys(std::int64_t kv, const float* sums) const {
+  /// The sums of a range of keys of one key/value head to its gradients.
+  void write_keys(std::int64_t kv, const KeyRange& range, const float* sums) const {
     const std::int64_t batch = kv / shape_.kv_heads, head = kv % shape_.kv_heads;
     const auto write = [&](const OutputTensor& to, std::int64_t dim) {
-      for (std::int64_t n = 0; n < shape_.keys && to.data; ++n) {
-        store_row(sums + n * padded(dim), dim, to, batch, head, n);
+      for (std::int64_t n = range.begin; n < range.end && to.data; ++n) {
+        store_row(sums + (n - range.begin) * padded(dim), dim, to, batch, head, n);
       }
-      sums += shape_.keys * padded(dim);
+      sums += ranges_.keys * padded(dim);
     };
     const auto* tape = std::get_if<TapeGradients>(&gradients_.variant);
     const OutputTensor d_values[2] = {gradients_.dv, tape ? tape->d_state : OutputTensor{}};
@@ -443,7 +549,9 @@ class BackwardPass {
   ValueStream values_[2];
   OutputTensor dq_[2], dk_[2];
   std::int64_t blocks_ = 0;
+  std::int64_t group_ = 1;  ///< query heads of a key/value head
   std::int64_t chunks_ = 1;
+  BackwardRanges ranges_;
 };
 
 }  // namespace phasescope::kernels::HWY_NAMESPACE

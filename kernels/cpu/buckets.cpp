@@ -15,8 +15,9 @@ std::atomic<std::int64_t>& kept_limit() {
 }  // namespace
 
 bool wants_buckets(const BucketProbes& buckets) {
-  return buckets.count > 0 && (buckets.pairs || buckets.weight || buckets.score ||
-                               buckets.score_square || buckets.content || buckets.content_square);
+  return buckets.count > 0 &&
+         (buckets.pairs || buckets.weight || buckets.score || buckets.score_square ||
+          buckets.content || buckets.content_square || buckets.term || buckets.term_square);
 }
 
 std::int64_t kept_bytes() { return kept_limit().load(std::memory_order_relaxed); }
@@ -25,7 +26,8 @@ void set_kept_bytes(std::int64_t bytes) { kept_limit().store(bytes, std::memory_
 BucketPlan::BucketPlan(const BucketProbes& buckets, const AttentionShape& shape, std::int64_t panel,
                        std::int64_t keys)
     : causal_(shape.causal),
-      content_(buckets.content || buckets.content_square),
+      content_(buckets.content || buckets.content_square || buckets.term || buckets.term_square),
+      term_(buckets.term || buckets.term_square),
       count_(buckets.count),
       keys_(shape.keys),
       block_keys_(keys) {
@@ -75,7 +77,7 @@ void DistanceSums::drain(const BucketPlan& plan, double* buckets) const {
   // Neighbours mostly share a bucket; its sums in memory are touched once.
   std::int32_t place = -1;
   const int stats = plan.stats();
-  double sum[kContentSquare + 1] = {};
+  double sum[kStats] = {};
   const auto flush = [&] {
     for (int stat = 0; stat < stats && plan.holds(place); ++stat) {
       buckets[stat * plan.count() + place] += sum[stat];
@@ -87,7 +89,9 @@ void DistanceSums::drain(const BucketPlan& plan, double* buckets) const {
     if (!same) flush();
     place = here;
     for (int stat = 0; stat < stats; ++stat) {
-      sum[stat] = (same ? sum[stat] : 0) + static_cast<double>(sums_[stat * count_ + n]);
+      const double here_sum = stat < kTermSum ? static_cast<double>(sums_[stat * count_ + n])
+                                              : wide_sums_[(stat - kTermSum) * count_ + n];
+      sum[stat] = (same ? sum[stat] : 0) + here_sum;
     }
   }
   flush();
@@ -109,9 +113,11 @@ BucketSums::BucketSums(const BucketPlan& plan, std::int64_t heads, std::int64_t 
 void BucketSums::write(const BucketProbes& buckets) const {
   if (sums_.empty()) return;
   constexpr double kNatural = 0.6931471805599453;
-  double* const to[] = {buckets.weight, buckets.score, buckets.score_square, buckets.content,
-                        buckets.content_square};
-  const double unit[] = {1, kNatural, kNatural * kNatural, kNatural, kNatural * kNatural};
+  constexpr double kSquare = kNatural * kNatural;
+  double* const to[] = {buckets.weight,     buckets.score,          buckets.score_square,
+                        buckets.content,    buckets.content_square, buckets.term,
+                        buckets.term_square};
+  const double unit[] = {1, kNatural, kSquare, kNatural, kSquare, kNatural, kSquare};
   for (std::int64_t h = 0; h < heads_; ++h) {
     for (std::int64_t n = 0; n < stats_ * count_; ++n) {
       const std::int64_t stat = n / count_;

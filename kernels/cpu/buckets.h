@@ -2,7 +2,9 @@
 // Sums by distance that ride along with the forward pass: what is known before it runs, and how the
 // sums of its work items come together.
 
+#include <algorithm>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/attention.h"
@@ -22,10 +24,13 @@ class BucketPlan {
   bool wanted() const { return !place_.empty(); }
   bool causal() const { return causal_; }
   std::int64_t count() const { return count_; }
-  /// Sums of a bucket: weight, score and its square, and, where wanted, content and its square.
-  int stats() const { return content_ ? 5 : 3; }
-  /// Whether sums of the content score are wanted.
+  /// Sums of a bucket: weight, score and its square; where wanted, content and its square; where
+  /// wanted, the term and its square behind these.
+  int stats() const { return term_ ? 7 : content_ ? 5 : 3; }
+  /// Whether content scores are needed.
   bool content() const { return content_; }
+  /// Whether sums of the positional term are wanted.
+  bool term() const { return term_; }
 
   /// Place of |lambda| among the buckets: -1 before the first, count() after the last.
   std::int32_t place(std::int64_t distance) const {
@@ -51,7 +56,7 @@ class BucketPlan {
 
  private:
   bool causal_ = true;
-  bool content_ = false;
+  bool content_ = false, term_ = false;
   std::int64_t count_ = 0;
   std::int64_t keys_ = 0;  ///< of the shape
   std::int64_t block_keys_ = 1;
@@ -64,11 +69,21 @@ std::int64_t kept_bytes();
 void set_kept_bytes(std::int64_t bytes);
 inline constexpr std::int64_t kKeptBytes = std::int64_t{8} << 20;
 
-/// The sums of a bucket or distance, in this order; those of content only where they are wanted.
-enum BucketStat { kWeightSum, kScoreSum, kScoreSquare, kContentSum, kContentSquare };
+/// The sums of a bucket or distance, in this order; see BucketPlan::stats().
+enum BucketStat {
+  kWeightSum,
+  kScoreSum,
+  kScoreSquare,
+  kContentSum,
+  kContentSquare,
+  kTermSum,
+  kTermSquare,
+  kStats
+};
 
 /// Sums of one head and work item by distance, of BucketPlan::stats() kinds; scores in log2 units.
-/// float32, of a few hundred pairs a distance at most; drained into buckets when the item ends.
+/// float32, of a few hundred pairs a distance at most, but for the term's: these are float64.
+/// Drained into buckets when the item ends.
 class DistanceSums {
  public:
   DistanceSums() = default;
@@ -78,17 +93,25 @@ class DistanceSums {
                std::int64_t slack, float* at)
       : first_(query - keys.end - slack),
         count_(size(1, queries, keys.end - keys.begin, slack)),
-        sums_(at) {
-    for (std::int64_t n = 0; n < stats * count_; ++n) sums_[n] = 0;
+        sums_(at),
+        wide_sums_(reinterpret_cast<double*>(at + kTermSum * count_)) {
+    for (std::int64_t n = 0; n < std::min<int>(stats, kTermSum) * count_; ++n) sums_[n] = 0;
+    for (std::int64_t n = 0; n < (stats - kTermSum) * count_; ++n) wide_sums_[n] = 0;
   }
   static std::int64_t size(int stats, std::int64_t queries, std::int64_t keys, std::int64_t slack) {
     constexpr std::int64_t kWhole = 16;  // so that what follows is aligned as before
-    return stats * ((queries + keys + slack) / kWhole + 1) * kWhole;
+    const std::int64_t floats = stats + std::max(0, stats - kTermSum);
+    return floats * ((queries + keys + slack) / kWhole + 1) * kWhole;
   }
 
-  /// From the sum of a distance upwards.
-  float* at(int stat, std::int64_t distance) const {
-    return sums_ + stat * count_ + distance - first_;
+  /// From the sum of a distance upwards; double: of a stat from kTermSum on.
+  template <typename Real>
+  Real* at(int stat, std::int64_t distance) const {
+    if constexpr (std::is_same_v<Real, double>) {
+      return wide_sums_ + (stat - kTermSum) * count_ + distance - first_;
+    } else {
+      return sums_ + stat * count_ + distance - first_;
+    }
   }
   /// Adds all sums to `buckets`, plan.stats() x plan.count() of them.
   void drain(const BucketPlan& plan, double* buckets) const;
@@ -96,6 +119,7 @@ class DistanceSums {
  private:
   std::int64_t first_ = 0, count_ = 0;
   float* sums_ = nullptr;
+  double* wide_sums_ = nullptr;
 };
 
 /// Float64 sums of every head and slot (a share of a head's queries that one thread walks in

@@ -2,6 +2,7 @@
 
 #include <omp.h>
 
+#include <atomic>
 #include <mutex>
 #include <utility>
 
@@ -59,13 +60,22 @@ KeptBuffer::~KeptBuffer() {
 
 int parallel_threads() { return omp_get_max_threads(); }
 
-void parallel_items(std::int64_t count, const std::function<void(std::int64_t, int)>& run) {
+void parallel_items(std::int64_t count, const std::function<void(std::int64_t, int)>& run,
+                    int threads) {
   if (count == 1) {
     run(0, 0);
     return;
   }
-#pragma omp parallel for schedule(dynamic)
-  for (std::int64_t item = 0; item < count; ++item) run(item, omp_get_thread_num());
+  std::atomic<int> numbered{0};  // those with an item: of many threads few may have one
+#pragma omp parallel num_threads(threads)
+  {
+    int thread = -1;
+#pragma omp for schedule(dynamic)
+    for (std::int64_t item = 0; item < count; ++item) {
+      if (thread < 0) thread = numbered++;
+      run(item, thread);
+    }
+  }
 }
 
 }  // namespace phasescope::kernels

@@ -48,11 +48,13 @@ class KeptBuffer {
   std::int64_t size_;
 };
 
-/// Number of threads parallel_items() will use.
+/// Number of OpenMP's threads.
 int parallel_threads();
 
-/// Calls run(item, thread) for items 0..count-1 on OpenMP's threads, in no fixed order; thread is
-/// 0..parallel_threads()-1. `run` must not throw.
-void parallel_items(std::int64_t count, const std::function<void(std::int64_t, int)>& run);
+/// Calls run(item, thread) for items 0..count-1 on OpenMP's threads, at most `threads` of them, in
+/// no fixed order; thread is from 0 on, below `count` and the number of threads. `run` must not
+/// throw.
+void parallel_items(std::int64_t count, const std::function<void(std::int64_t, int)>& run,
+                    int threads = parallel_threads());
 
 }  // namespace phasescope::kernels

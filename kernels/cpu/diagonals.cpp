@@ -22,6 +22,12 @@ DistanceRange distance_range(const AttentionShape& shape, std::int64_t panel) {
   return {first, std::max(first, last)};
 }
 
+DistanceRange touched_distances(const DistanceRange& range, std::int64_t query,
+                                std::int64_t queries, const KeyRange& keys) {
+  return {std::max(range.first, query - keys.end - kTileReach),
+          std::min(range.last, query + queries - 1 - keys.begin)};
+}
+
 std::int64_t table_index(std::int64_t distance, std::int64_t length, std::int64_t first_distance) {
   const std::int64_t index = first_distance == 0 ? std::abs(distance) : distance - first_distance;
   return index >= 0 && index < length ? index : -1;
@@ -50,10 +56,14 @@ DiagonalSums::DiagonalSums(const DistanceRange& range, std::int64_t heads, std::
       slots_(slots),
       sums_(static_cast<std::size_t>(heads * slots * range.size())) {}
 
-void DiagonalSums::add(std::int64_t head, std::int64_t slot, const float* scratch) {
+void DiagonalSums::take(std::int64_t head, std::int64_t slot, const DistanceRange& part,
+                        float* scratch) {
   if (!wanted()) return;
   double* sums = sums_.data() + (head * slots_ + slot) * range_.size();
-  for (std::int64_t n = 0; n < range_.size(); ++n) sums[n] += static_cast<double>(scratch[n]);
+  for (std::int64_t n = part.first - range_.first; n <= part.last - range_.first; ++n) {
+    sums[n] += static_cast<double>(scratch[n]);
+    scratch[n] = 0;
+  }
 }
 
 void DiagonalSums::add_head(std::int64_t head, std::int64_t first_distance,

@@ -6,6 +6,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/cpu/buffer.h"
+#include "kernels/cpu/visibility.h"
 
 namespace phasescope::kernels {
 
@@ -18,6 +19,10 @@ struct DistanceRange {
 
 /// Of a shape whose queries come in panels of `panel` lanes.
 DistanceRange distance_range(const AttentionShape& shape, std::int64_t panel);
+
+/// Those of `range` that `queries` queries from key index `query` and keys of a range can touch.
+DistanceRange touched_distances(const DistanceRange& range, std::int64_t query,
+                                std::int64_t queries, const KeyRange& keys);
 
 /// The entry of a table for a distance, or -1 when it has none: see TableVariant.
 std::int64_t table_index(std::int64_t distance, std::int64_t length, std::int64_t first_distance);
@@ -33,8 +38,9 @@ class DiagonalSums {
   DiagonalSums(const DistanceRange& range, std::int64_t heads, std::int64_t slots);
 
   bool wanted() const { return !sums_.empty(); }
-  /// Adds one item's float sums, range.size() of them.
-  void add(std::int64_t head, std::int64_t slot, const float* scratch);
+  /// Adds the float sums of some distances and leaves 0 in their place. scratch: of the whole
+  /// range.
+  void take(std::int64_t head, std::int64_t slot, const DistanceRange& part, float* scratch);
   /// Overwrites values[head][entry] with the sum over slots of all distances that read the entry.
   void write(float* values, std::int64_t head_stride, std::int64_t length,
              std::int64_t first_distance) const;

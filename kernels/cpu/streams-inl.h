@@ -66,7 +66,7 @@ struct DotGradients {
 /// needs, and `scratch` the sums of one work item of the backward pass.
 template <class V>
 concept HeadVariant = requires(V& v, std::int64_t i, const typename V::Head& head,
-                               const typename V::Tile& state, float* scratch,
+                               const typename V::Tile& state, float* scratch, const KeyRange& keys,
                                const TilePlace& place, Vec x, Vec (&tile)[kTileKeys][kVecs],
                                const Gradients& gradients) {
   requires std::constructible_from<V, const AttentionInputs&>;
@@ -88,11 +88,11 @@ concept HeadVariant = requires(V& v, std::int64_t i, const typename V::Head& hea
   // d score (of row r, vector n of the tile) -> d dots; a, b: the dots as score() had them, 0 where
   // it does not read them.
   { v.gradient(head, state, place, 0, 0, x, x, x, scratch) } -> std::same_as<DotGradients>;
-  // Scratch of an item (zeroed before each block of queries), where it goes after the block (head,
-  // slot, first query row), and what is left to do when all blocks are done.
+  // Scratch of an item (0 when it begins), where a block of queries' sums over some keys go from
+  // there (head, slot, first query row), 0 staying behind, and what is left to do in the end.
   { v.scratch_size() } -> std::convertible_to<std::int64_t>;
   v.begin_gradients(gradients, i);
-  v.flush(i, i, i, scratch);
+  v.flush(i, i, i, keys, scratch);
   v.finish_gradients(gradients);
   // Where the gradients of the dots' q and k go.
   { v.dot_gradient_q(gradients, 0) } -> std::same_as<OutputTensor>;
@@ -128,7 +128,7 @@ class VariantDefaults {
 
   std::int64_t scratch_size() const { return 0; }
   void begin_gradients(const Gradients&, std::int64_t) {}
-  void flush(std::int64_t, std::int64_t, std::int64_t, const float*) {}
+  void flush(std::int64_t, std::int64_t, std::int64_t, const KeyRange&, float*) {}
   void finish_gradients(const Gradients&) {}
   OutputTensor dot_gradient_q(const Gradients& gradients, int) const { return gradients.dq; }
   OutputTensor dot_gradient_k(const Gradients& gradients, int) const { return gradients.dk; }

@@ -129,8 +129,9 @@ class FireScore : public VariantDefaults {
     return {d_score, zero()};
   }
 
-  void flush(std::int64_t head, std::int64_t slot, std::int64_t query, const float* scratch) {
-    sums_.add(head, slot, query, scratch);
+  void flush(std::int64_t head, std::int64_t slot, std::int64_t query, const KeyRange& keys,
+             float* scratch) {
+    sums_.take(head, slot, query, keys, scratch);
   }
 
   void finish_gradients(const Gradients& gradients) {

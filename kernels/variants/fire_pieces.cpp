@@ -33,14 +33,19 @@ FloatBuffer log2_pieces(const FireVariant& fire, const float* from, std::int64_t
 
 FireSums::FireSums(const AttentionInputs& inputs, const DistanceRange& range, std::int64_t block,
                    std::int64_t slots)
-    : inputs_(&inputs), block_(block), slots_(slots), diagonals_(range, inputs.shape.heads, slots) {
+    : inputs_(&inputs),
+      range_(range),
+      block_(block),
+      slots_(slots),
+      diagonals_(range, inputs.shape.heads, slots) {
   const AttentionShape& s = inputs.shape;
   const std::int64_t segments = std::get<FireVariant>(inputs.variant).segments;
   pieces_.resize(static_cast<std::size_t>(s.heads * slots * segments * 2));
   rows_.resize(static_cast<std::size_t>(s.heads * s.batch * s.queries));
 }
 
-void FireSums::add(std::int64_t head, std::int64_t slot, std::int64_t query, const float* scratch) {
+void FireSums::take(std::int64_t head, std::int64_t slot, std::int64_t query, const KeyRange& keys,
+                    float* scratch) {
   if (!inputs_) return;
   const AttentionShape& s = inputs_->shape;
   const auto& fire = std::get<FireVariant>(inputs_->variant);
@@ -49,16 +54,28 @@ void FireSums::add(std::int64_t head, std::int64_t slot, std::int64_t query, con
   double* pieces = pieces_.data() + (head * slots_ + slot) * fire.segments * 2;
   double* rows = rows_.data() + (head * s.batch + batch) * s.queries + query;
   const float* factor = fire.factor + query;
-  for (std::int64_t n = 0; n < fire.segments; ++n, scratch += 2 * block_) {
+  const DistanceRange part = touched_distances(range_, query + s.query_offset, block_, keys);
+  // The segments that these distances have with the first and the last factor; see FireScore.
+  const auto distance = [&](std::int64_t lambda) {
+    return lambda < 0 ? 0.0f : fire.distance[std::min(lambda, fire.length - 1)];
+  };
+  const float* const end = fire.knots + (fire.segments - 1);
+  const float* const first =
+      std::lower_bound(fire.knots, end, distance(part.first) * factor[count - 1]);
+  const std::int64_t last =
+      std::lower_bound(first, end, distance(part.last) * factor[0]) - fire.knots;
+  for (std::int64_t n = first - fire.knots; n <= last; ++n) {
+    float* const by_query = scratch + n * 2 * block_;
     const double slope = static_cast<double>(fire.slope[head * fire.head_stride + n]);
     for (std::int64_t i = 0; i < count; ++i) {
-      const double by_distance = static_cast<double>(scratch[block_ + i]);
+      const double by_distance = static_cast<double>(by_query[block_ + i]);
       pieces[2 * n] += by_distance * static_cast<double>(factor[i]);
-      pieces[2 * n + 1] += static_cast<double>(scratch[i]);
+      pieces[2 * n + 1] += static_cast<double>(by_query[i]);
       rows[i] += slope * by_distance;
     }
+    std::fill(by_query, by_query + 2 * block_, 0.0f);
   }
-  diagonals_.add(head, slot, scratch);
+  diagonals_.take(head, slot, part, scratch + fire.segments * 2 * block_);
 }
 
 void FireSums::write(const FireGradients& gradients) const {

@@ -35,12 +35,15 @@ class FireSums {
     return segments * 2 * block + range.size();
   }
 
-  /// Adds the sums of the queries from `query` of one head; slots are in order of the batch.
-  void add(std::int64_t head, std::int64_t slot, std::int64_t query, const float* scratch);
+  /// Adds the sums of the queries from `query` of one head and of some keys, and leaves 0 in their
+  /// place; slots are in order of the batch.
+  void take(std::int64_t head, std::int64_t slot, std::int64_t query, const KeyRange& keys,
+            float* scratch);
   void write(const FireGradients& gradients) const;
 
  private:
   const AttentionInputs* inputs_ = nullptr;
+  DistanceRange range_;
   std::int64_t block_ = 0, slots_ = 0;
   DiagonalSums diagonals_;
   std::vector<double> pieces_;  ///< (heads, slots, segments, 2): of slope and intercept

@@ -69,8 +69,10 @@ class TableScore : public VariantDefaults {
     return {d_score, zero()};
   }
 
-  void flush(std::int64_t head, std::int64_t slot, std::int64_t, const float* scratch) {
-    sums_.add(head, slot, scratch);
+  void flush(std::int64_t head, std::int64_t slot, std::int64_t query, const KeyRange& keys,
+             float* scratch) {
+    const std::int64_t first = query + inputs_.shape.query_offset;
+    sums_.take(head, slot, touched_distances(range_, first, kQueryBlock, keys), scratch);
   }
 
   void finish_gradients(const Gradients& gradients) {

@@ -46,18 +46,22 @@ struct Probes {
     square.resize(sums);
     content.resize(sums);
     content_square.resize(sums);
+    term.resize(sums);
+    term_square.resize(sums);
     b.pairs = pairs.data();
     b.weight = weight.data();
     b.score = score.data();
     b.score_square = square.data();
     b.content = content.data();
     b.content_square = content_square.data();
+    b.term = term.data();
+    b.term_square = term_square.data();
   }
 
   std::vector<std::int64_t> edges, pairs;
   std::vector<float> entropy, max_score, top1, first, distance, windows[3];
   std::vector<std::int32_t> max_key;
-  std::vector<double> weight, score, square, content, content_square;
+  std::vector<double> weight, score, square, content, content_square, term, term_square;
 };
 
 /// One number a row of the reference.
@@ -95,6 +99,7 @@ struct RowTruth {
 /// Sums by bucket of head h (batch included) of the reference.
 struct BucketTruth {
   double pairs = 0, weight = 0, score = 0, square = 0, content = 0, content_square = 0;
+  double term = 0, term_square = 0;
 };
 
 BucketTruth bucket_truth(const Reference<double>& ref, std::int64_t head, std::int64_t low,
@@ -112,6 +117,9 @@ BucketTruth bucket_truth(const Reference<double>& ref, std::int64_t head, std::i
     const double content = ref.content(head / s.heads, head % s.heads, n / s.keys, n % s.keys);
     sum.content += content;
     sum.content_square += content * content;
+    const double term = ref.score[at] - content;
+    sum.term += term;
+    sum.term_square += term * term;
   }
   return sum;
 }
@@ -136,6 +144,9 @@ void expect_sums(const Problem& problem, const Probes& probes, const Reference<d
     EXPECT_NEAR(probes.content[at], want.content, 2e-6 * plain);
     EXPECT_NEAR(probes.content_square[at], want.content_square,
                 4e-6 * (plain + want.content_square));
+    // A difference of the two, with both their roundings.
+    EXPECT_NEAR(probes.term[at], want.term, 3e-6 * scale);
+    EXPECT_NEAR(probes.term_square[at], want.term_square, 6e-6 * (scale + want.term_square));
   }
 }
 
@@ -335,6 +346,38 @@ TEST(Probes, TakeTheContentBeforeALargeBias) {
                                           probes.edges[n % 5], probes.edges[n % 5 + 1]);
     EXPECT_NEAR(probes.content[n], want.content, 2e-6 * (1 + want.pairs));
     EXPECT_NEAR(probes.content_square[n], want.content_square, 6e-6 * (1 + want.pairs));
+  }
+}
+
+// ALiBi's term is -m lambda of every pair of a distance: no deviation but what a score's rounding
+// leaves, 1e-7 of it. As float32 sums of squares it would be a thousandth of the term.
+TEST(Probes, GiveATermOfTheDistanceAloneNoDeviation) {
+  constexpr std::int64_t kTokens = 700;
+  Problem problem{Kind::table};
+  problem.shape = {1, 1, 1, kTokens, kTokens, 16};
+  Case c(problem);
+  for (std::size_t n = 0; n < c.table.size(); ++n) c.table[n] = -0.5f * static_cast<float>(n);
+  // Each distance to 300, then buckets wider than a block.
+  std::vector<std::int64_t> edges;
+  for (std::int64_t n = 0; n <= 300; ++n) edges.push_back(n);
+  edges.insert(edges.end(), {500, kTokens});
+  const Probes probes(c, edges);
+  c.forward();
+  for (std::size_t b = 0; b + 1 < edges.size(); ++b) {
+    double mean = 0, square = 0, pairs = 0;
+    for (std::int64_t d = edges[b]; d < edges[b + 1]; ++d) {
+      const auto n = static_cast<double>(kTokens - d), term = -0.5 * static_cast<double>(d);
+      pairs += n, mean += n * term, square += n * term * term;
+    }
+    mean /= pairs, square /= pairs;
+    const double rounding = 4e-7 * (1 - mean);
+    const double got = probes.term[b] / pairs;
+    EXPECT_NEAR(got, mean, rounding) << edges[b];
+    const double variance = probes.term_square[b] / pairs - got * got;
+    const double deviation = std::sqrt(std::max(0.0, square - mean * mean));
+    // Of float64, the root of what the difference of two squares loses.
+    EXPECT_NEAR(std::sqrt(std::max(0.0, variance)), deviation, rounding + 1e-7 * (1 - mean))
+        << edges[b];
   }
 }
 
