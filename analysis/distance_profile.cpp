@@ -16,15 +16,24 @@
 namespace phasescope::analysis {
 namespace {
 
-// Sums of content scores by bucket, (B, H, buckets): what a pass over the scores found beside them
-// (`probe`), or a pass over the content scores alone, where q and k were rotated.
-at::Tensor content_sums(const model::LayerAttention& attention, const model::ProbeRequest& request,
-                        const model::ProbeResult& probe) {
-  if (!request.content) return probe.bucket_score;
-  if (probe.bucket_content.defined()) return probe.bucket_content;
+// Adds to `probe` what a pass over the scores could not find beside them: the content score is the
+// score, or q and k were rotated and a pass over the content scores alone sums these. Then no terms
+// are squared.
+void complete_parts(const model::LayerAttention& attention, const model::ProbeRequest& request,
+                    model::ProbeResult& probe) {
+  if (probe.bucket_content.defined()) return;
+  if (!request.content) {
+    probe.bucket_content = probe.bucket_score;
+    probe.bucket_content_square = probe.bucket_score_square;
+    probe.bucket_term = probe.bucket_term_square = at::zeros_like(probe.bucket_score);
+    return;
+  }
   model::ProbeRequest again;
   again.bucket_edges = request.bucket_edges;
-  return content_attention(attention).probe(again).bucket_score;
+  const model::ProbeResult content = content_attention(attention).probe(again);
+  probe.bucket_content = content.bucket_score;
+  probe.bucket_content_square = content.bucket_score_square;
+  probe.bucket_term = probe.bucket_score - content.bucket_score;
 }
 
 // Adds the sums of row q's first `keys` keys; `bucket` maps a distance to its bucket.
@@ -34,12 +43,15 @@ void add_row(ProfileSums& out, const std::vector<std::size_t>& bucket, std::int6
   for (std::int64_t k = 0; k < keys; ++k) {
     if (score[k] == -std::numeric_limits<T>::infinity()) continue;  // masked; a NaN is not
     const std::size_t b = bucket[static_cast<std::size_t>(std::abs(q - k))];
-    const double s = score[k];
+    const double s = score[k], c = content[k], t = s - c;
     ++out.sums.pairs[b];
     out.sums.score[b] += s;
     out.sums.score_square[b] += s * s;
     out.sums.weight[b] += weight[k];
-    out.content[b] += content[k];
+    out.content[b] += c;
+    out.content_square[b] += c * c;
+    out.term[b] += t;
+    out.term_square[b] += t * t;
   }
 }
 
@@ -72,23 +84,37 @@ std::vector<ProfileSums> sums_of_rows(const at::Tensor& score, const at::Tensor&
   return heads;
 }
 
+double deviation(double mean_square, double mean) {
+  return std::sqrt(std::max(0.0, mean_square - mean * mean));
+}
+
 }  // namespace
 
 ProfileSums::ProfileSums(const std::vector<std::int64_t>& edges)
-    : sums(edges), content(edges.size() - 1) {}
+    : sums(edges),
+      content(edges.size() - 1),
+      content_square(content),
+      term(content),
+      term_square(content) {}
 
 void ProfileSums::add(const ProfileSums& other) {
   sums.add(other.sums);
-  for (std::size_t b = 0; b < content.size(); ++b) content[b] += other.content[b];
+  for (std::size_t b = 0; b < content.size(); ++b) {
+    content[b] += other.content[b];
+    content_square[b] += other.content_square[b];
+    term[b] += other.term[b];
+  }
+  if (other.term_square.empty()) term_square.clear();  // a sum over some pairs alone says nothing
+  for (std::size_t b = 0; b < term_square.size(); ++b) term_square[b] += other.term_square[b];
 }
 
 std::vector<ProfileSums> probe_profile(const model::LayerAttention& attention,
                                        const std::vector<std::int64_t>& edges) {
   model::ProbeRequest request;
   request.bucket_edges = edges;
-  request.content = !content_is_score(attention.program());
-  const model::ProbeResult probe = attention.probe(request);
-  const at::Tensor content = content_sums(attention, request, probe);
+  request.content = request.term = !content_is_score(attention.program());
+  model::ProbeResult probe = attention.probe(request);
+  complete_parts(attention, request, probe);
   std::vector<ProfileSums> heads;
   for (std::int64_t head = 0; head < attention.heads(); ++head) {
     ProfileSums& profile = heads.emplace_back(edges);
@@ -96,7 +122,13 @@ std::vector<ProfileSums> probe_profile(const model::LayerAttention& attention,
     profile.sums.weight = to_vector<double>(probe.bucket_weight[0][head]);
     profile.sums.score = to_vector<double>(probe.bucket_score[0][head]);
     profile.sums.score_square = to_vector<double>(probe.bucket_score_square[0][head]);
-    profile.content = to_vector<double>(content[0][head]);
+    profile.content = to_vector<double>(probe.bucket_content[0][head]);
+    profile.content_square = to_vector<double>(probe.bucket_content_square[0][head]);
+    profile.term = to_vector<double>(probe.bucket_term[0][head]);
+    profile.term_square.clear();
+    if (probe.bucket_term_square.defined()) {
+      profile.term_square = to_vector<double>(probe.bucket_term_square[0][head]);
+    }
   }
   return heads;
 }
@@ -136,11 +168,14 @@ std::vector<protocol::DistancePoint> ProfileGroup::points() const {
     point.distance = sums.edges[b], point.distance_end = sums.edges[b + 1];
     point.count = sums.pairs[b];
     point.score_mean = sums.score[b] / n;
-    const double variance = sums.score_square[b] / n - point.score_mean * point.score_mean;
-    point.score_sd = std::sqrt(std::max(0.0, variance));
+    point.score_sd = deviation(sums.score_square[b] / n, point.score_mean);
     point.weight_mean = sums.weight[b] / n;
     point.content_mean = total_.content[b] / n;
-    point.positional_mean = point.score_mean - point.content_mean;
+    point.content_sd = deviation(total_.content_square[b] / n, point.content_mean);
+    point.positional_mean = total_.term[b] / n;
+    if (!total_.term_square.empty()) {
+      point.positional_sd = deviation(total_.term_square[b] / n, point.positional_mean);
+    }
     std::vector<double> means;
     for (const ProfileSums& cluster : clusters_) {
       const auto count = static_cast<double>(cluster.sums.pairs[b]);

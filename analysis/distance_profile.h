@@ -11,10 +11,12 @@
 
 namespace phasescope::analysis {
 
-// Of the pairs of one head and cluster. `content` is the sum of content scores by bucket.
+// Of the pairs of one head and cluster, by bucket: sums of content scores and positional terms
+// (score - content score) too, and of their squares. term_square is empty where q and k are rotated
+// and a pass of the kernel sees no content score beside a score.
 struct ProfileSums {
   DistanceSums sums;
-  std::vector<double> content;
+  std::vector<double> content, content_square, term, term_square;
 
   ProfileSums() = default;
   explicit ProfileSums(const std::vector<std::int64_t>& edges);

@@ -31,7 +31,9 @@ struct ProbeRequest {
   bool first_key_weight = false, mean_distance = false;
   std::vector<std::int64_t> windows;       // at most 3; weight on the last w keys, self counted
   std::vector<std::int64_t> bucket_edges;  // ascending, bucket b = [edges[b], edges[b+1]); or empty
-  bool content = false;  // by bucket, sums of the content score too, where a term is added to it
+  // By bucket, sums of the content score too, and of the positional term (ScoreParts::positional),
+  // where q and k are not rotated for the score.
+  bool content = false, term = false;
   std::int64_t top_keys = 0;  // so many of a row's largest weights and their keys
 
   bool operator==(const ProbeRequest&) const = default;
@@ -42,7 +44,7 @@ struct ProbeResult {
   std::vector<at::Tensor> window_mass;                          // one a window
   at::Tensor bucket_pairs;                                      // (B, H, buckets) int64
   at::Tensor bucket_weight, bucket_score, bucket_score_square;  // the same shape, float64 sums
-  at::Tensor bucket_content, bucket_content_square;             // likewise
+  at::Tensor bucket_content, bucket_content_square, bucket_term, bucket_term_square;  // likewise
   at::Tensor top_key, top_weight;  // (B, H, N, top_keys) int32 (-1: none) and float, largest first
   std::string kernel;
 };

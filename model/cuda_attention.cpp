@@ -255,12 +255,19 @@ class ForwardPass final : public CudaPass {
 AttentionResult run_forward(const AttentionProgram& program, const at::Tensor& v,
                             const AttentionOptions& options) {
   const at::NoGradGuard no_grad;
+  AttentionOptions measured = options;
   ProbeRequest request;
   if (options.probes != nullptr) request = in_one_pass(program, *options.probes);
+  if (request.term) {
+    // These kernels sum no positional terms: such a request is left whole to who asks for it
+    // afterwards, and measured by another pass (LayerAttention::probe).
+    request = {};
+    measured.probes = nullptr;
+  }
   request.entropy = request.entropy || options.want_entropy;
   ForwardPass pass(program, v, request);
   pass.enqueue();
-  return pass.finish(options);
+  return pass.finish(measured);
 }
 
 class BackwardPass final : public CudaPass {

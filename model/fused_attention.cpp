@@ -304,8 +304,8 @@ at::Tensor empty_by_token(std::int64_t batch, std::int64_t heads, std::int64_t r
 
 ProbeRequest in_one_pass(const AttentionProgram& program, const ProbeRequest& request) {
   ProbeRequest result = request;
-  result.content =
-      result.content && program.q.is_same(program.q_plain) && program.k.is_same(program.k_plain);
+  const bool rotates = !program.q.is_same(program.q_plain) || !program.k.is_same(program.k_plain);
+  if (rotates) result.content = result.term = false;
   return result;
 }
 

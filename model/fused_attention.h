@@ -21,8 +21,8 @@ struct SavedResult {
   at::Tensor out, lse, state;
 };
 
-// What a pass of the CPU kernel measures of a request: no sums of content scores where q and k were
-// rotated for it, which leaves ProbeResult::bucket_content undefined.
+// What a pass of the CPU kernel measures of a request: no sums of content scores and terms where q
+// and k were rotated, which leaves ProbeResult::bucket_content and the like undefined.
 ProbeRequest in_one_pass(const AttentionProgram& program, const ProbeRequest& request);
 
 // Gradients of everything a kind has.

@@ -76,8 +76,8 @@ class LayerAttention {
   ScoreParts pair_scores(const at::Tensor& batch, const at::Tensor& head, const at::Tensor& row,
                          const at::Tensor& column) const;
 
-  // What the forward pass has measured already, or another pass. Sums of content scores come back
-  // undefined where that pass is fused and q and k were rotated for it.
+  // What the forward pass has measured already, or another pass. Sums of content scores and terms
+  // come back undefined where that pass is fused and q and k were rotated for it.
   ProbeResult probe(const ProbeRequest& request) const;
   MapResult map(const MapRequest& request) const;
 

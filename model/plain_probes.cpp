@@ -39,9 +39,14 @@ class ProbeCollector {
     result_.bucket_weight = at::zeros(sizes, at::kDouble);
     result_.bucket_score = at::zeros(sizes, at::kDouble);
     result_.bucket_score_square = at::zeros(sizes, at::kDouble);
-    if (!request.content) return;
-    result_.bucket_content = at::zeros(sizes, at::kDouble);
-    result_.bucket_content_square = at::zeros(sizes, at::kDouble);
+    if (request.content) {
+      result_.bucket_content = at::zeros(sizes, at::kDouble);
+      result_.bucket_content_square = at::zeros(sizes, at::kDouble);
+    }
+    if (request.term) {
+      result_.bucket_term = at::zeros(sizes, at::kDouble);
+      result_.bucket_term_square = at::zeros(sizes, at::kDouble);
+    }
   }
 
   void add(const AttentionProgram& program, const AttentionBlock& block, Range rows) {
@@ -112,12 +117,19 @@ class ProbeCollector {
     add_by_bucket(result_.bucket_weight, bucket, block.weights);
     add_by_bucket(result_.bucket_score, bucket, scores);
     add_by_bucket(result_.bucket_score_square, bucket, scores.square());
-    if (!request_.content) return;
+    if (!request_.content && !request_.term) return;
     const Range heads{0, program.q.size(1)}, columns{0, block.scores.size(-1)};
     at::Tensor content = plain_content(program, heads, rows, columns).to(at::kDouble);
     if (hidden.defined()) content = content.masked_fill(hidden, 0);
-    add_by_bucket(result_.bucket_content, bucket, content);
-    add_by_bucket(result_.bucket_content_square, bucket, content.square());
+    if (request_.content) {
+      add_by_bucket(result_.bucket_content, bucket, content);
+      add_by_bucket(result_.bucket_content_square, bucket, content.square());
+    }
+    if (request_.term) {
+      const at::Tensor term = scores - content;
+      add_by_bucket(result_.bucket_term, bucket, term);
+      add_by_bucket(result_.bucket_term_square, bucket, term.square());
+    }
   }
 
   const ProbeRequest& request_;

@@ -56,9 +56,14 @@ void ProbeBuffers::add_buckets(const ProbeRequest& request, const kernels::Atten
   buckets.weight = sums(result_.bucket_weight);
   buckets.score = sums(result_.bucket_score);
   buckets.score_square = sums(result_.bucket_score_square);
-  if (!request.content) return;
-  buckets.content = sums(result_.bucket_content);
-  buckets.content_square = sums(result_.bucket_content_square);
+  if (request.content) {
+    buckets.content = sums(result_.bucket_content);
+    buckets.content_square = sums(result_.bucket_content_square);
+  }
+  if (request.term) {
+    buckets.term = sums(result_.bucket_term);
+    buckets.term_square = sums(result_.bucket_term_square);
+  }
 }
 
 void ProbeBuffers::add_top_keys(std::int64_t count) {

@@ -335,18 +335,23 @@ struct PatternsResult {
 
 // ---- distance -----------------------------------------------------------------------------------
 
-// A distance, or the distances [distance, distance_end) of long texts; count: pairs.
+// A distance, or the distances [distance, distance_end) of long texts; count: pairs. sd: standard
+// deviation over the pairs, of the positional term where content score and score were seen
+// together.
 struct DistancePoint {
   int64_t distance = 0, distance_end = 0, count = 0;
   double score_mean = 0, score_sd = 0, weight_mean = 0;
-  double content_mean = 0, positional_mean = 0;
+  double content_mean = 0, content_sd = 0, positional_mean = 0;
+  std::optional<double> positional_sd;
   double score_low = 0, score_high = 0;  // 95 % band of the mean
   template <class V>
   void fields(V& v) {
     v("distance", distance), v("distance_end", distance_end), v("count", count);
     v("score_mean", score_mean);
-    v("score_sd", score_sd), v("weight_mean", weight_mean), v("content_mean", content_mean);
-    v("positional_mean", positional_mean), v("score_low", score_low), v("score_high", score_high);
+    v("score_sd", score_sd), v("weight_mean", weight_mean);
+    v("content_mean", content_mean), v("content_sd", content_sd);
+    v("positional_mean", positional_mean), v("positional_sd", positional_sd);
+    v("score_low", score_low), v("score_high", score_high);
   }
 };
 

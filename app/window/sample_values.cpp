@@ -205,7 +205,8 @@ Reply distance(const nlohmann::json& params, const SampleShape& shape) {
     DistancePoint point;
     point.distance = d, point.count = shape.tokens - d;
     point.score_mean = strength * std::exp(-d / 60.0), point.score_sd = 2;
-    point.content_mean = 0.3 * point.score_mean, point.positional_mean = 0.7 * point.score_mean;
+    point.content_mean = 0.3 * point.score_mean, point.content_sd = 2;
+    point.positional_mean = 0.7 * point.score_mean;
     point.weight_mean = 0.2 / (1.0 + d);
     point.score_low = point.score_mean - 0.1, point.score_high = point.score_mean + 0.1;
     model.profile.push_back(point);

@@ -206,12 +206,20 @@ class Cape final : public Encoding {
     } else {
       if (on_fire()) costs = base_->cost(s);
       if (past) costs[0].executed_macs = pieces_cost(s);
-      costs.push_back({name, s.layers * macs * s.all_pairs, s.layers * macs * s.seen_pairs, 0, 0});
+      costs.push_back({name, s.layers * macs * s.all_pairs, fused_cost(s, past), 0, 0});
     }
     return costs;
   }
 
  private:
+  // Of the correction's two layers on the content scores. What the biases add to a unit is read:
+  // from a table by distance, made once, or from FIRE's pieces.
+  double fused_cost(const CostSizes& s, bool pieces) const {
+    const bool table = !pieces && form_ != CapeProgram::Form::content;
+    const double numbers = 2 * s.seen_pairs + (table ? s.tokens : 0);
+    return s.layers * s.heads * number("hidden") * numbers;
+  }
+
   // Of FIRE's pieces, at most one a unit and one more: made once with their sums over the heads for
   // each unit of the correction, and read by a multiply-add for each of both at a pair.
   double pieces_cost(const CostSizes& s) const {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <tuple>
 
 #include "formats/error.h"
 #include "model/config_without_weights.h"
@@ -79,7 +80,8 @@ TEST(Cost, HalfWidthStateCostsHalfOfAStream) {
 
 // A multiply-add for each score and, for each head, two sums over at most 33 pieces of 32 units.
 // Under CAPE one for each head and hidden unit of a pair, and sums of the pieces for each of its 32
-// units too; without a causal mask the whole network for each pair.
+// units too, in place of a table of them by distance; without a causal mask the whole network for
+// each pair.
 TEST(Cost, FirePastItsThresholdRunsByThePiecesOfItsNetwork) {
   const double n = 1024, layers = 12, heads = 12;  // the threshold is 512
   auto config = paper_config("none");
@@ -92,11 +94,33 @@ TEST(Cost, FirePastItsThresholdRunsByThePiecesOfItsNetwork) {
   const model::Json kerple = {{"base", "kerple_log"}}, fire = {{"base", "fire"}};
   EXPECT_NEAR(added("fire", model::Json::object()),
               layers * heads * (n * (n + 1) / 2 + 2 * 32 * 33), 1);
-  EXPECT_NEAR(added("cape", fire) - added("cape", kerple),
-              layers * ((32 + heads) * n * (n + 1) / 2 + heads * 2 * 33 * (32 + 32)), 1);
+  EXPECT_NEAR(
+      added("cape", fire) - added("cape", kerple),
+      layers * ((32 + heads) * n * (n + 1) / 2 + heads * 2 * 33 * (32 + 32) - heads * 32 * n), 1);
   const double network = layers * 32 * (1 + heads) * n * n;
   config.attention.causal = false;
   EXPECT_NEAR(added("fire", model::Json::object()), network, 1);
+}
+
+// The kernel multiplies the content scores alone with the correction's first layer; the biases'
+// half goes by distance.
+TEST(Cost, CapesBiasesGoThroughItsFirstLayerOnce) {
+  const double n = 256, layers = 12, heads = 12, units = 32;
+  const auto none = analyse_cost(paper_config("none"), "none", 256);
+  for (const auto& [form, inputs, table] :
+       {std::tuple{"concat_residual", 2, 1}, std::tuple{"add_residual", 1, 1},
+        std::tuple{"content", 1, 0}}) {
+    auto config = paper_config("cape");
+    config.encoding.options = {{"form", form}};
+    if (table) config.encoding.options["base"] = "kerple_log";
+    const auto cape = analyse_cost(config, "cape", 256);
+    EXPECT_NEAR(cape.published.macs - none.published.macs,
+                layers * heads * units * (inputs + 1) * n * n, 1)
+        << form;
+    EXPECT_NEAR(cape.executed.macs - none.executed.macs,
+                layers * heads * units * (n * (n + 1) + table * n), 1)
+        << form;
+  }
 }
 
 TEST(Cost, WithoutAGateTheMlpHasTwoMatrices) {

@@ -94,7 +94,7 @@ TEST_P(EveryEncoding, ProfileEqualsBruteForce) {
   ASSERT_EQ(by_probes.profile.size(), 33u);
   for (const protocol::DistanceGroup& group : by_probes.heads) {
     for (const std::int64_t d : {0, 1, 7, 32}) {
-      double score = 0, content = 0, weight = 0, pairs = 0;
+      double score = 0, content = 0, square = 0, weight = 0, pairs = 0;
       for (const auto& pass : corpus) {
         const AttentionPointer attention = pass->layer(*group.layer);
         const auto parts = attention->scores(attention->whole());
@@ -103,6 +103,7 @@ TEST_P(EveryEncoding, ProfileEqualsBruteForce) {
         };
         score += diagonal(parts.score[0]);
         content += diagonal(parts.content[0]);
+        square += diagonal(parts.content[0].square());
         weight += diagonal(weights_of(*pass, *group.layer));
         pairs += static_cast<double>(33 - d);
       }
@@ -112,6 +113,9 @@ TEST_P(EveryEncoding, ProfileEqualsBruteForce) {
       EXPECT_NEAR(point.score_mean, score / pairs, 2e-4 * (1 + std::abs(score / pairs)));
       EXPECT_NEAR(point.content_mean, content / pairs, 2e-4 * (1 + std::abs(content / pairs)));
       EXPECT_NEAR(point.positional_mean, (score - content) / pairs, 1e-3);
+      const double mean = content / pairs;
+      const double deviation = std::sqrt(std::max(0.0, square / pairs - mean * mean));
+      EXPECT_NEAR(point.content_sd, deviation, 1e-3 * (1 + deviation));
       EXPECT_NEAR(point.weight_mean, weight / pairs, 1e-5);
     }
   }
@@ -126,15 +130,51 @@ TEST_P(EveryEncoding, OneTextByRowsEqualsProbes) {
   const auto rows = analyse_distance(one, options, progress);
   const auto probes = analyse_distance({one[0], one[0]}, options, progress);  // as a corpus of two
   ASSERT_EQ(rows.profile.size(), 40u);
+  const auto attention = one[0]->layer(0);
+  const bool rotates = !attention->q().is_same(attention->q_rotated());
   for (std::size_t d = 0; d < 40; ++d) {
     const auto &a = rows.profile[d], &b = probes.profile[d];
     EXPECT_EQ(2 * a.count, b.count);
     EXPECT_NEAR(a.score_mean, b.score_mean, 1e-3 * (1 + std::abs(b.score_mean)));
     EXPECT_NEAR(a.score_sd, b.score_sd, 1e-3 * (1 + b.score_sd));
     EXPECT_NEAR(a.content_mean, b.content_mean, 1e-3 * (1 + std::abs(b.content_mean)));
+    EXPECT_NEAR(a.content_sd, b.content_sd, 1e-3 * (1 + b.content_sd));
+    EXPECT_NEAR(a.positional_mean, b.positional_mean, 1e-3 * (1 + std::abs(b.positional_mean)));
+    // Rows see both scores of a pair; the kernel does where it does not rotate q and k before.
+    ASSERT_TRUE(a.positional_sd);
+    EXPECT_EQ(b.positional_sd.has_value(), !rotates);
+    if (b.positional_sd) {
+      EXPECT_NEAR(*a.positional_sd, *b.positional_sd, 1e-3 * (1 + *b.positional_sd));
+    }
     EXPECT_NEAR(a.weight_mean, b.weight_mean, 1e-5);
     if (d < 20) {  // several blocks of queries reach it
       EXPECT_TRUE(std::isfinite(a.score_low)) << d;
+    }
+  }
+}
+
+// Its term is -m lambda for every pair of a distance, m = 1/16 and 1/256.
+TEST(DistanceProfile, OfAlibiHasItsSlopes) {
+  const auto model = small_model("alibi");
+  protocol::NoProgress progress;
+  DistanceOptions options;
+  options.per_head = true;
+  options.histogram = options.intrinsic = false;
+  for (const std::int64_t texts : {1, 3}) {  // by rows, by probes
+    const auto out = analyse_distance(passes_for(model, texts, 60), options, progress);
+    for (const protocol::DistanceGroup& group : out.heads) {
+      const double slope = *group.head == 0 ? 1.0 / 16 : 1.0 / 256;
+      for (const protocol::DistancePoint& point : group.profile) {
+        // Float32 scores of order one to ten.
+        EXPECT_NEAR(point.positional_mean, -slope * static_cast<double>(point.distance), 2e-6);
+        ASSERT_TRUE(point.positional_sd);
+        EXPECT_LT(*point.positional_sd, 2e-6) << point.distance;
+      }
+    }
+    // Heads of both slopes, as often: half their difference.
+    for (const protocol::DistancePoint& point : out.profile) {
+      const double expected = 0.5 * (1.0 / 16 - 1.0 / 256) * static_cast<double>(point.distance);
+      EXPECT_NEAR(point.positional_sd.value(), expected, 2e-6) << point.distance;
     }
   }
 }

@@ -205,6 +205,24 @@ TEST_F(CudaBackend, SumsNoContentScoresOfRotatedQueries) {
   EXPECT_FALSE(cuda.probes->bucket_content.defined());
 }
 
+// What those kernels cannot measure is left to a pass on the CPU, which says so.
+TEST_F(CudaBackend, LeavesPositionalTermsToAnotherPass) {
+  const at::NoGradGuard no_grad;
+  const auto layer =
+      first_layer(*tiny_model({"alibi", "alibi", Json::object()}, at::kBFloat16), 40);
+  const ProbeRequest request = {.bucket_edges = {0, 1, 8, 40}, .term = true};
+  const AttentionResult cuda =
+      attention(layer->program(), layer->v(),
+                {.backend = Backend::cuda_unverified, .want_lse = true, .probes = &request});
+  EXPECT_EQ(cuda.kernel, "cuda-unverified");
+  EXPECT_EQ(cuda.probes, nullptr);
+  const LayerAttention kept(0, layer->program(), layer->v(), cuda.lse, {}, Backend::cuda_unverified,
+                            cuda.kernel, {request, cuda.probes});
+  const ProbeResult probe = kept.probe(request);
+  EXPECT_EQ(probe.kernel, fused_kernel_name());
+  EXPECT_TRUE(probe.bucket_term_square.defined());
+}
+
 TEST_F(CudaBackend, WholeModelsNameWhatRan) {
   const at::NoGradGuard no_grad;
   const auto ran = [](at::ScalarType dtype) {

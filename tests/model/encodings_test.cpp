@@ -186,6 +186,11 @@ void expect_same_probes(const ProbeResult& fused, const ProbeResult& plain) {
   if (fused.bucket_content.defined()) {
     EXPECT_LT(relative_error(fused.bucket_content, plain.bucket_content), 1e-4);
     EXPECT_LT(relative_error(fused.bucket_content_square, plain.bucket_content_square), 1e-4);
+    // Differences of scores of order ten; where there is no term, nothing but their roundings.
+    EXPECT_LT(difference(fused.bucket_term, plain.bucket_term),
+              1e-4 * (1 + plain.bucket_term.abs().max().item<double>()));
+    EXPECT_LT(difference(fused.bucket_term_square, plain.bucket_term_square),
+              1e-4 * (1 + plain.bucket_term_square.abs().max().item<double>()));
   }
   EXPECT_LT(difference(fused.top_weight, plain.top_weight), 1e-5);
   EXPECT_TRUE((fused.top_key < 0).equal(plain.top_key < 0));
@@ -219,7 +224,7 @@ TEST_P(EveryEncoding, ProbesAndMapsOfTheKernelAreThePlainOnes) {
   request.first_key_weight = request.mean_distance = true;
   request.windows = {1, 16, 64};
   request.bucket_edges = {0, 1, 2, 5, 17, 64};
-  request.content = true;
+  request.content = request.term = true;
   request.top_keys = 5;
   AttentionKeeper keeper, measured;
   measured.probes = &request;
@@ -240,6 +245,7 @@ TEST_P(EveryEncoding, ProbesAndMapsOfTheKernelAreThePlainOnes) {
     // One pass has both scores where nothing was rotated for it.
     const AttentionProgram& program = layer->program();
     EXPECT_EQ(fused.bucket_content.defined(), !runs_fused || program.q.is_same(program.q_plain));
+    EXPECT_EQ(fused.bucket_term_square.defined(), fused.bucket_content.defined());
     expect_same_probes(measured.layers[n]->probe(request), plain);
     // The pass had the answer: it is the same memory each time.
     const auto again = [&] { return measured.layers[n]->probe(request).bucket_score; };

@@ -121,7 +121,7 @@ TEST_P(EveryEncodingMasked, CountsAndSumsTheSamePairs) {
   ProbeRequest request;
   request.entropy = request.top1_mass = true;
   request.bucket_edges = {0, 1, 2, 5, 17, 64};
-  request.content = true;
+  request.content = request.term = true;
   for (const Mask& mask : masks()) {
     SCOPED_TRACE(mask.name);
     AttentionProgram masked = program();
@@ -138,6 +138,10 @@ TEST_P(EveryEncodingMasked, CountsAndSumsTheSamePairs) {
     if (masked.q.is_same(masked.q_plain)) {
       EXPECT_LT(difference(fused.bucket_content, plain.bucket_content),
                 1e-5 * (1 + plain.bucket_content.abs().max().item<double>()));
+      EXPECT_LT(difference(fused.bucket_term, plain.bucket_term),
+                1e-5 * (1 + plain.bucket_score.abs().max().item<double>()));
+      EXPECT_LT(difference(fused.bucket_term_square, plain.bucket_term_square),
+                1e-5 * (1 + plain.bucket_score_square.abs().max().item<double>()));
     }
     if (mask.name == "all") continue;  // has rows that see no key
     EXPECT_LT(difference(fused.bucket_weight, plain.bucket_weight), 1e-3);
