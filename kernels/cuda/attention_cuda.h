@@ -64,8 +64,10 @@ struct CudaAttention {
   /// Masked pair by pair: tiles of other documents are not left out.
   const std::int32_t* query_documents = nullptr;
   const std::int32_t* key_documents = nullptr;
-  /// CAPE: about so many bytes of its workspace hold the scores of some query rows, of all heads
-  /// and keys; at least those of 64 rows.
+  /// CAPE: its workspace takes at most so many bytes, of which most hold the scores of some query
+  /// rows and keys, of all heads; more of them make it faster. At least it takes those of 64 rows
+  /// and 64 keys and what is linear in the lengths: for each token, hidden unit and head 4 bytes
+  /// forward and up to 28 backward.
   std::size_t cape_bytes = std::size_t{192} << 20;
   void* stream = nullptr;  ///< cudaStream_t
 };
@@ -86,7 +88,7 @@ struct CudaForwardOutputs {
 
 /// Linear in queries and keys; 0 without buckets.
 std::size_t cuda_bucket_workspace(const CudaAttention& attention, const BucketProbes& buckets);
-/// The same; 0 for all but CAPE.
+/// Of CAPE: see cape_bytes; 0 for all others.
 std::size_t cuda_score_workspace(const CudaAttention& attention);
 
 /// Enqueues the forward pass. Throws std::invalid_argument for what it cannot do, and
@@ -114,7 +116,7 @@ struct CudaGradients {
   void* workspace = nullptr;
 };
 
-/// Linear in queries and keys.
+/// Linear in queries and keys; of CAPE, see cape_bytes.
 std::size_t cuda_backward_workspace(const CudaAttention& attention);
 
 /// Enqueues the backward pass; the same bits every time. Throws like the forward pass.

@@ -1,29 +1,44 @@
 #include "kernels/cuda/cape_dispatch.cuh"
-#include "kernels/cuda/cape_gradients.cuh"
+#include "kernels/cuda/cape_sums.cuh"
 #include "kernels/cuda/launchers.h"
 
 namespace phasescope::kernels::cuda {
 namespace {
 
+/// A strip's sums, with those of all keys.
+void launch_gather(const CudaAttention& a, const CapeGradientLaunch& parameters,
+                   std::int64_t tile_distances) {
+  const CapeSlot& slot = parameters.memory.slot;
+  const std::int64_t sums = std::max(slot.totals, tile_distances * slot.by_place);
+  launch("cape gather", &cape_gather_kernel, dim3{blocks_of(sums), 2, 1}, kThreads, 0, a.stream,
+         parameters);
+}
+
 /// What a strip adds to the gradients; alone, of no rows, it ends dk and dv.
 template <typename T, int D>
-void launch_strip(const CudaAttention& a, const CapeGradientLaunch& parameters) {
+void launch_strip(const CudaAttention& a, const CapeGradientLaunch& parameters, bool with_dq) {
   const Strip& strip = parameters.content;
   const CapeLaunch scores{parameters.pairs.problem, strip, parameters.network, a.scale};
   const unsigned heads = static_cast<unsigned>(a.shape.heads);
-  const dim3 keys{tiles_of(a.shape.keys), static_cast<unsigned>(a.shape.kv_heads), 1};
+  const dim3 keys{tiles_of(strip.last_key - strip.first_key),
+                  static_cast<unsigned>(a.shape.kv_heads), 1};
   const dim3 queries{tiles_of(strip.last - strip.first), heads, 1};
   if (queries.x > 0) launch_scores<T, D>(a, scores);
   launch("cape dv", &cape_dv_kernel<T, D>, keys, kThreads, PairLayout<D, StoredScore>::kBytes,
          a.stream, parameters);
-  launch("cape gradients", &cape_gradients_kernel, dim3{tile_distances(a.shape), 1, 1}, kThreads,
-         static_cast<int>(cuda_cape_bytes(a.shape.heads, parameters.network.cape.hidden)), a.stream,
-         parameters);
   if (queries.x > 0) {
+    launch("cape gradients", &cape_gradients_kernel, dim3{queries.x * keys.x, 1, 1}, kThreads,
+           static_cast<int>(cuda_cape_bytes(a.shape.heads, parameters.network.cape.hidden)),
+           a.stream, parameters);
+    if (parameters.with_sums) launch_gather(a, parameters, queries.x + keys.x - 1);
+  }
+  if (queries.x > 0 && with_dq) {
     launch("cape dq", &cape_dq_kernel<T, D>, queries, kThreads, kTileBytes<D>, a.stream,
            parameters);
   }
-  launch("cape dk", &cape_dk_kernel<T, D>, keys, kThreads, kTileBytes<D>, a.stream, parameters);
+  if (parameters.with_sums) {
+    launch("cape dk", &cape_dk_kernel<T, D>, keys, kThreads, kTileBytes<D>, a.stream, parameters);
+  }
 }
 
 void launch_joins(const CudaAttention& a, const CapeJoinLaunch& parameters) {
@@ -49,11 +64,14 @@ void backward_cape(const CudaAttention& a, const CudaSavedForward& saved,
   const CapeMemory memory(a, gradients.workspace, true);
   const CapeNetwork network = cape_network(a, memory);
   launch_cape_tables(a, network);
+  launch("cape clear", &cape_clear_kernel, dim3{blocks_of(memory.sum_floats), 1, 1}, kThreads, 0,
+         a.stream, CapeClearLaunch{reinterpret_cast<float*>(memory.totals), memory.sum_floats});
+  const std::vector<Range> all_rows = row_ranges(a, memory), all_keys = key_ranges(a, memory);
   with_type_and_dim(a, [&](auto type, auto dim) {
     using T = decltype(type);
-    constexpr int kDim = decltype(dim)::value;
-    if (a.shape.queries > 0) launch_delta<T>(a, saved, 0, memory.delta);
-    for_each_strip(a, memory, [&](const Strip& strip) {
+    const auto take = [&](std::int64_t batch, const Range& rows, const Range& keys, bool with_sums,
+                          bool with_dq) {
+      const Strip strip = strip_of(memory, batch, rows, keys);
       Strip content = strip;
       content.data = memory.content;
       const BackwardLaunch<StoredScore> pairs{problem_of(a, StoredScore{.strip = strip}),
@@ -63,10 +81,20 @@ void backward_cape(const CudaAttention& a, const CudaSavedForward& saved,
                                               nullptr,
                                               nullptr,
                                               nullptr};
-      launch_strip<T, kDim>(
-          a, {pairs, content, network, memory, a.scale, strip.batch == 0 && strip.first == 0,
-              strip.last == a.shape.queries});
-    });
+      launch_strip<T, decltype(dim)::value>(
+          a, {pairs, content, network, memory, a.scale, with_sums}, with_dq);
+    };
+    if (a.shape.queries > 0) launch_delta<T>(a, saved, 0, memory.delta);
+    const bool at_once = all_keys.size() == 1;
+    for (std::int64_t batch = 0; batch < a.shape.batch; ++batch) {
+      for (const Range& keys : all_keys) {
+        for (const Range& rows : all_rows) take(batch, rows, keys, true, at_once);
+      }
+      if (at_once || a.shape.queries == 0) continue;
+      for (const Range& rows : all_rows) {
+        for (const Range& keys : all_keys) take(batch, rows, keys, false, true);
+      }
+    }
   });
   launch_joins(a, {a.shape, network, memory, gradients.cape});
 }

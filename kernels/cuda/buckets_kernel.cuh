@@ -62,14 +62,15 @@ __global__ void __launch_bounds__(kThreads)
   const bool with_content = Score::kProducts && launch.content;
   DistanceSums sums;
   ContentSums contents;
-  int first_tile = tiles.first(), last_tile = tiles.last();
+  Stretch own{tiles.first(), tiles.last()};
+  bool begins = true;
   if constexpr (Score::kStored) {
     const Strip& strip = problem.score.strip;
-    first_tile = max(first_tile, static_cast<int>(strip.first / kRows));
-    last_tile = min(last_tile, static_cast<int>(tiles_of(strip.last)));
-    if (first_tile >= last_tile && strip.first > 0) return;
+    own = tiles_of_strip(strip, tiles);
+    begins = strip.first == 0 && strip.first_key == 0;
+    if (own.first >= own.last && !begins) return;
   }
-  for (int tile = first_tile; tile < last_tile; ++tile) {
+  for (int tile = own.first; tile < own.last; ++tile) {
     const int query = tile * kRows, key = (tile - tiles.ahead) * kRows;
     if (!visibility.sees(query, key)) continue;
     pair.fetch_queries(batch, head, query);
@@ -103,12 +104,10 @@ __global__ void __launch_bounds__(kThreads)
   }
   const std::int64_t at =
       ((batch * problem.shape.heads + head) * gridDim.x + blockIdx.x) * kThreads + thread;
-  if constexpr (Score::kStored) {
-    // After the batch entry's first rows, to what the rows before left.
-    if (problem.score.strip.first > 0) {
-      sums.add(launch.sums[at]);
-      if (with_content) contents.add(launch.content[at]);
-    }
+  if (!begins) {
+    // After the batch entry's first strip, to what the strips before left.
+    sums.add(launch.sums[at]);
+    if (with_content) contents.add(launch.content[at]);
   }
   launch.sums[at] = sums;
   if (with_content) launch.content[at] = contents;

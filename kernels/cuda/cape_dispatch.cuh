@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "kernels/cuda/cape_kernel.cuh"
 #include "kernels/cuda/cape_memory.h"
@@ -15,25 +16,38 @@ inline CapeNetwork cape_network(const CudaAttention& a, const CapeMemory& memory
   return {cape, cape_layout(cape, a.shape.heads), a.shape.heads, memory.distances, memory.tables};
 }
 
-/// Calls call(strip) in order: of each batch entry its rows, at least once where there are none.
-template <class Call>
-void for_each_strip(const CudaAttention& a, const CapeMemory& memory, const Call& call) {
-  for (std::int64_t batch = 0; batch < a.shape.batch; ++batch) {
-    std::int64_t first = 0;
-    do {
-      const std::int64_t last = std::min(first + memory.rows, a.shape.queries);
-      call(Strip{memory.scores, batch, first, last, memory.rows, memory.keys});
-      first = last;
-    } while (first < a.shape.queries);
+/// From first to last - 1, in order; one of none where there are none.
+struct Range {
+  std::int64_t first, last;
+};
+inline std::vector<Range> ranges(std::int64_t count, std::int64_t step) {
+  std::vector<Range> result{{0, std::min(step, count)}};
+  while (result.back().last < count) {
+    const std::int64_t first = result.back().last;
+    result.push_back({first, std::min(first + step, count)});
   }
+  return result;
+}
+inline std::vector<Range> row_ranges(const CudaAttention& a, const CapeMemory& memory) {
+  return ranges(a.shape.queries, memory.rows);
+}
+inline std::vector<Range> key_ranges(const CudaAttention& a, const CapeMemory& memory) {
+  return ranges(a.shape.keys, memory.keys);
+}
+inline Strip strip_of(const CapeMemory& memory, std::int64_t batch, const Range& rows,
+                      const Range& keys) {
+  return {memory.scores, batch,     rows.first,  rows.last,
+          keys.first,    keys.last, memory.rows, memory.keys};
 }
 
 template <int kUnits>
 void launch_network(const CudaAttention& a, const CapeLaunch& parameters) {
   using Block = CapeBlock<kUnits>;
+  const Strip& strip = parameters.content;
   // Whole tiles: rows past the last query are read too, and what they hold must be numbers.
-  const unsigned tiles = tiles_of(parameters.content.last - parameters.content.first);
-  const unsigned blocks = tiles * (kRows / Block::kQueries) * tiles_of(a.shape.keys);
+  const unsigned tiles = tiles_of(strip.last - strip.first);
+  const unsigned blocks =
+      tiles * (kRows / Block::kQueries) * tiles_of(strip.last_key - strip.first_key);
   launch("cape network", &cape_network_kernel<kUnits>, dim3{blocks, 1, 1}, kThreads,
          Block::bytes(a.shape.heads), a.stream, parameters);
 }
@@ -42,7 +56,8 @@ void launch_network(const CudaAttention& a, const CapeLaunch& parameters) {
 template <typename T, int D>
 void launch_scores(const CudaAttention& a, const CapeLaunch& parameters) {
   const Strip& strip = parameters.content;
-  const unsigned tiles = tiles_of(strip.last - strip.first) * tiles_of(a.shape.keys);
+  const unsigned tiles =
+      tiles_of(strip.last - strip.first) * tiles_of(strip.last_key - strip.first_key);
   launch("cape content", &cape_content_kernel<T, D>,
          dim3{tiles, static_cast<unsigned>(a.shape.heads), 1}, kThreads, 2 * kTileBytes<D>,
          a.stream, parameters);

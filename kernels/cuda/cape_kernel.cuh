@@ -1,14 +1,14 @@
 #pragma once
-// CAPE's scores, for a strip of query rows of one batch entry and all its keys. A score needs the
-// content scores of all heads of its pair, so these go through memory:
+// CAPE's scores, for a strip of query rows and keys of one batch entry. A score needs the content
+// scores of all heads of its pair, so these go through memory:
 //
 //   cape_tables_kernel   the part of the network that depends on the distance alone (once)
 //   cape_content_kernel  scale q.k of a head and a pair of tiles, by products of 16-bit values
 //   cape_network_kernel  a thread takes all heads of two or four pairs through the network, in
 //                        float32, and masks and caps the scores
 //
-// and then the forward pass over stored scores (StoredScore). Strips follow each other, so that
-// memory is linear in the length.
+// and then the forward pass over stored scores (StoredScore). Strips follow each other; where those
+// of some rows do not have all keys, the pass keeps its rows in memory between them (KeptRows).
 //
 // Ladder of versions (gains are measured on a device, none has been so far):
 //   1. this one: 16 bytes of memory traffic a score and the network on the float32 pipe, which
@@ -37,8 +37,10 @@ __global__ void __launch_bounds__(kThreads)
   const Problem<StoredScore>& problem = launch.problem;
   const AttentionShape& shape = problem.shape;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const int key_tiles = static_cast<int>(tiles_of(shape.keys));
-  const int key = static_cast<int>(blockIdx.x) % key_tiles * kRows;
+  const Strip& strip = launch.content;
+  const int key_tiles = static_cast<int>(tiles_of(strip.last_key - strip.first_key));
+  const int key =
+      static_cast<int>(strip.first_key) + static_cast<int>(blockIdx.x) % key_tiles * kRows;
   const int query = first_row(problem) + static_cast<int>(blockIdx.x) / key_tiles * kRows;
   const int batch = batch_of(problem), head = static_cast<int>(blockIdx.y);
   const int kv_head = head / static_cast<int>(shape.heads / shape.kv_heads);
@@ -60,9 +62,9 @@ __global__ void __launch_bounds__(kThreads)
     float dots[kWidth / 8][4] = {};
     add_products<T, D, kWidth>(operand, columns, first, lane, dots);
     const Chunk<false> chunk(0, 0, first, warp, lane);
-    for_each_stored<kWidth>(
-        launch.content, head, query, key, chunk,
-        [&](int n, int e, float& content) { content = launch.scale * dots[n][e]; });
+    for_each_stored<kWidth>(strip, head, query, key, chunk, [&](int n, int e, float& content) {
+      content = launch.scale * dots[n][e];
+    });
   }
 }
 
@@ -139,8 +141,10 @@ __global__ void __launch_bounds__(kThreads)
   const Problem<StoredScore>& problem = launch.problem;
   const CapeNetwork& net = launch.network;
   const int thread = static_cast<int>(threadIdx.x), heads = static_cast<int>(net.heads);
-  const int key_tiles = static_cast<int>(tiles_of(problem.shape.keys));
-  const int tile = static_cast<int>(blockIdx.x) % key_tiles * kRows;
+  const Strip& strip = problem.score.strip;
+  const int key_tiles = static_cast<int>(tiles_of(strip.last_key - strip.first_key));
+  const int tile =
+      static_cast<int>(strip.first_key) + static_cast<int>(blockIdx.x) % key_tiles * kRows;
   const int key = tile + thread % Block::kThreadsOfRow * kPairs;
   const int query = first_row(problem) +
                     static_cast<int>(blockIdx.x) / key_tiles * Block::kQueries +
@@ -163,7 +167,7 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
   const auto content_of = [&](int head) {
-    return *reinterpret_cast<const Numbers<kPairs>*>(launch.content.row(head, query) + key);
+    return *reinterpret_cast<const Numbers<kPairs>*>(launch.content.at(head, query, key));
   };
   constexpr std::uint32_t kRow = kUnits * 4;
   std::uint32_t weights = shared_memory();
@@ -183,7 +187,7 @@ __global__ void __launch_bounds__(kThreads)
       if (problem.soft_cap > 0) t = capped(t, problem.soft_cap, 1 / problem.soft_cap);
       score.x[e] = visibility.visible(position, key + e) ? t : -INFINITY;
     }
-    *reinterpret_cast<Numbers<kPairs>*>(problem.score.strip.row(h, query) + key) = score;
+    *reinterpret_cast<Numbers<kPairs>*>(strip.at(h, query, key)) = score;
   }
 }
 

@@ -6,30 +6,30 @@
 namespace phasescope::kernels::cuda {
 namespace {
 
-/// Arrays of floats one after the other, each on a boundary of 256 bytes.
+/// Arrays one after the other, each on a boundary of 256 bytes.
 class Arrays {
  public:
-  explicit Arrays(void* memory) : memory_(static_cast<float*>(memory)) {}
+  explicit Arrays(void* memory) : memory_(static_cast<char*>(memory)) {}
 
-  float* take(std::int64_t floats) {
-    float* array = memory_ ? memory_ + taken_ : nullptr;
-    taken_ += (floats + 63) / 64 * 64;
-    return array;
+  template <typename T = float>
+  T* take(std::int64_t count) {
+    char* array = memory_ ? memory_ + taken_ : nullptr;
+    taken_ += (count * static_cast<std::int64_t>(sizeof(T)) + 255) / 256 * 256;
+    return reinterpret_cast<T*>(array);
   }
-  std::size_t bytes() const { return static_cast<std::size_t>(taken_) * sizeof(float); }
+  std::int64_t bytes() const { return taken_; }
 
  private:
-  float* memory_;
+  char* memory_;
   std::int64_t taken_ = 0;
 };
 
-/// As many rows as cape_bytes hold, in whole tiles, and one tile at least.
-std::int64_t strip_rows(const CudaAttention& a, std::int64_t keys) {
-  const AttentionShape& s = a.shape;
-  const auto wanted = static_cast<std::int64_t>(a.cape_bytes / sizeof(float));
-  const std::int64_t tiles = wanted / (s.heads * keys * kRows);
-  return std::clamp<std::int64_t>(tiles, 1, tiles_of(std::max<std::int64_t>(s.queries, 1))) * kRows;
-}
+std::int64_t padded_dim(const AttentionShape& s) { return s.head_dim <= 64 ? 64 : 128; }
+
+/// Bytes of a strip: of each pair of tiles, and of each tile of queries and of keys.
+struct StripCost {
+  std::int64_t pair, queries, keys;
+};
 
 }  // namespace
 
@@ -38,22 +38,57 @@ CapeMemory::CapeMemory(const CudaAttention& attention, void* memory, bool backwa
   const auto& cape = std::get<CapeVariant>(attention.variant);
   Arrays arrays(memory);
   distances = std::max<std::int64_t>(s.query_offset + s.queries, 1);
-  keys = std::int64_t{tiles_of(s.keys)} * kRows;
-  rows = strip_rows(attention, keys);
   units = (cape.hidden + 3) / 4 * 4;
   tables = arrays.take((cape.hidden + s.heads) * distances);
-  scores = arrays.take(s.heads * rows * keys);
   if (backward) {
-    const std::int64_t tiles = tile_distances(s), dim = s.head_dim <= 64 ? 64 : 128;
+    slot = {2 * s.heads * units, (cape.hidden + s.heads) * kThreads};
     delta = arrays.take(delta_size(s));
-    content = arrays.take(s.heads * rows * keys);
-    dk = arrays.take(s.kv_heads * keys * dim);
-    dv = arrays.take(s.kv_heads * keys * dim);
-    by_distance = arrays.take(tiles * (cape.hidden + s.heads) * kThreads);
-    weights = arrays.take(tiles * 2 * s.heads * units);
     joined = arrays.take((cape.hidden + s.heads) * distances);
+    const std::int64_t before = arrays.bytes();
+    totals = arrays.take<double>(slot.totals);
+    by_distance = arrays.take(tile_distances(s) * slot.by_place);
+    sum_floats = (arrays.bytes() - before) / 4;
   }
-  bytes = arrays.bytes();
+  divide(attention, arrays.bytes(), backward);
+  scores = arrays.take(s.heads * rows * keys);
+  const bool several = keys < s.keys;
+  if (!backward) {
+    if (several) kept = arrays.take(s.heads * (rows / kRows) * kept_floats(padded_dim(s)));
+  } else {
+    content = arrays.take(s.heads * rows * keys);
+    slots = arrays.take((rows / kRows) * (keys / kRows) * slot.floats());
+    dk = arrays.take(s.kv_heads * keys * padded_dim(s));
+    dv = arrays.take(s.kv_heads * keys * padded_dim(s));
+    if (several) dq = arrays.take(s.heads * rows * padded_dim(s));
+  }
+  bytes = static_cast<std::size_t>(arrays.bytes());
+}
+
+/// All keys and as many rows as there is room for; where not even 64 rows of all keys have it, as
+/// many keys as rows.
+void CapeMemory::divide(const CudaAttention& a, std::int64_t taken, bool backward) {
+  const AttentionShape& s = a.shape;
+  const std::int64_t score = s.heads * kRows * kRows, sums = kRows * padded_dim(s);
+  const StripCost floats =
+      backward ? StripCost{2 * score + slot.floats(), s.heads * sums, 2 * s.kv_heads * sums}
+               : StripCost{score, s.heads * kept_floats(padded_dim(s)), 0};
+  constexpr std::size_t kMost = std::size_t{1} << 50;
+  const std::int64_t room = (static_cast<std::int64_t>(std::min(a.cape_bytes, kMost)) - taken) / 4;
+  const std::int64_t query_tiles = tiles_of(std::max<std::int64_t>(s.queries, 1));
+  const std::int64_t key_tiles = tiles_of(s.keys);
+  std::int64_t row_tiles = (room - key_tiles * floats.keys) / (key_tiles * floats.pair);
+  std::int64_t columns = key_tiles;
+  if (row_tiles < 1) {
+    row_tiles = 1;
+    while ((row_tiles + 1) * ((row_tiles + 1) * floats.pair + floats.queries + floats.keys) <=
+           room) {
+      ++row_tiles;
+    }
+    row_tiles = std::min(row_tiles, query_tiles);
+    columns = (room - row_tiles * floats.queries) / (row_tiles * floats.pair + floats.keys);
+  }
+  rows = std::min(row_tiles, query_tiles) * kRows;
+  keys = std::clamp<std::int64_t>(columns, 1, key_tiles) * kRows;
 }
 
 }  // namespace phasescope::kernels::cuda

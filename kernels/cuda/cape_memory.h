@@ -1,6 +1,6 @@
 #pragma once
-// The device memory of CAPE's passes, linear in queries and keys: scores of all heads exist for one
-// strip of query rows at a time.
+// The device memory of CAPE's passes: scores of all heads exist for one strip of query rows and
+// keys at a time, as large as CudaAttention::cape_bytes let it be.
 
 #include <cstddef>
 #include <cstdint>
@@ -9,6 +9,15 @@
 
 namespace phasescope::kernels::cuda {
 
+/// What the network's backward pass leaves for a pair of tiles, one after the other: sums of all
+/// its pairs, and of each diagonal.
+struct CapeSlot {
+  std::int64_t totals = 0;    ///< d w1_A and d w2: (2, heads, units)
+  std::int64_t by_place = 0;  ///< d hidden and d score by diagonal: (hidden + heads, kThreads)
+
+  constexpr std::int64_t floats() const { return (totals + by_place + 63) / 64 * 64; }
+};
+
 /// Sizes of arrays, and where they lie in the memory given.
 struct CapeMemory {
   /// memory null: the sizes alone. Throws nothing; the problem has been checked.
@@ -16,20 +25,30 @@ struct CapeMemory {
 
   std::int64_t distances = 0;  ///< lambda from 0 on: every one in use
   std::int64_t rows = 0;       ///< of a strip: whole tiles
-  std::int64_t keys = 0;       ///< in whole tiles
+  std::int64_t keys = 0;       ///< likewise
   std::int64_t units = 0;      ///< hidden units, whole fours
+  CapeSlot slot;
 
   float* tables = nullptr;  ///< (hidden + heads, distances)
   float* scores = nullptr;  ///< (heads, rows, keys)
+  // Where keys come in several strips.
+  float* kept = nullptr;  ///< (heads, rows in tiles, kept_floats())
+  float* dq = nullptr;    ///< (heads, rows, head_dim in whole tiles)
   // Backward alone.
-  float* delta = nullptr;        ///< (B, heads, queries)
-  float* content = nullptr;      ///< (heads, rows, keys)
-  float* dk = nullptr;           ///< (kv_heads, keys, head_dim in whole tiles)
-  float* dv = nullptr;           ///< like dk
-  float* by_distance = nullptr;  ///< (tile distances, hidden + heads, kThreads)
-  float* weights = nullptr;      ///< (tile distances, 2, heads, units)
-  float* joined = nullptr;       ///< (hidden + heads, distances)
+  float* delta = nullptr;    ///< (B, heads, queries)
+  float* content = nullptr;  ///< (heads, rows, keys)
+  float* dk = nullptr;       ///< (kv_heads, keys, head_dim in whole tiles)
+  float* dv = nullptr;       ///< like dk
+  float* slots = nullptr;    ///< (rows in tiles, keys in tiles, slot.floats())
+  float* joined = nullptr;   ///< (hidden + heads, distances)
+  // Sums over strips, one after the other.
+  double* totals = nullptr;      ///< (slot.totals)
+  float* by_distance = nullptr;  ///< (tile distances, slot.by_place)
+  std::int64_t sum_floats = 0;   ///< from `totals` on
   std::size_t bytes = 0;
+
+ private:
+  void divide(const CudaAttention& attention, std::int64_t taken, bool backward);
 };
 
 }  // namespace phasescope::kernels::cuda

@@ -104,10 +104,11 @@ void launch_top_keys(const CudaAttention& a, const ForwardLaunch<Score>& paramet
   const int bytes =
       PairLayout<D, Score, false>::kBytesWithPairs + LargestOfRow::bytes(rows.top_count);
   launch("top keys", &attention_top_keys_kernel<T, D, Score>, grid, kThreads, bytes, a.stream,
-         TopKeysLaunch<Score>{pairs_of(parameters.problem, parameters.outputs), rows});
+         TopKeysLaunch<Score>{pairs_of(parameters.problem, parameters.outputs), rows,
+                              parameters.kept});
 }
 
-/// The forward pass with its row probes; the keys of the largest weights take a second launch.
+/// The forward pass with its row probes but for the largest weights.
 template <typename T, int D, DeviceScore Score>
 void launch_forward(const CudaAttention& a, const ForwardLaunch<Score>& parameters,
                     const dim3& grid) {
@@ -115,7 +116,6 @@ void launch_forward(const CudaAttention& a, const ForwardLaunch<Score>& paramete
                           ? &attention_forward_kernel<T, D, AllProbes, Score>
                           : &attention_forward_kernel<T, D, NoProbes, Score>;
   launch("forward", kernel, grid, kThreads, ForwardLayout<D, Score>::kBytes, a.stream, parameters);
-  if (wants_top_keys(parameters.outputs.rows)) launch_top_keys<T, D>(a, parameters, grid);
 }
 
 template <DeviceScore Score>
@@ -127,6 +127,7 @@ void forward_with(const CudaAttention& a, const CudaForwardOutputs& outputs, con
     using T = decltype(type);
     constexpr int kDim = decltype(dim)::value;
     launch_forward<T, kDim>(a, parameters, grid);
+    if (wants_top_keys(outputs.rows)) launch_top_keys<T, kDim>(a, parameters, grid);
     if (!wants_buckets(outputs.buckets)) return;
     launch_distances<T, kDim>(a, outputs, parameters.problem, grid.z);
     launch_buckets(a, outputs);

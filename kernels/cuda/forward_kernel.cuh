@@ -19,6 +19,7 @@ template <DeviceScore Score>
 struct ForwardLaunch {
   Problem<Score> problem;
   CudaForwardOutputs outputs;
+  float* kept = nullptr;  // of stored scores whose keys come in several strips: see KeptRows
 };
 
 /// Two rows of a warp's 16 that a thread holds: lane / 4 and that + 8.
@@ -27,6 +28,20 @@ struct RowState {
   float maximum[2] = {-INFINITY, -INFINITY};
   float sum[2] = {0, 0};  // this thread's columns
   Probes probes[2];
+};
+
+/// What a block keeps of its rows from one strip of keys to the next: of each thread its sums and
+/// its RowState, as they stand in its registers, so that strips change no bit.
+template <int D, class Probes>
+struct KeptRows {
+  float* sums;  // (D / 2, kThreads)
+
+  __device__ KeptRows(float* kept, std::int64_t block)
+      : sums(kept + block * kept_floats(D) + threadIdx.x) {}
+  __device__ RowState<Probes>& rows() const {
+    static_assert(sizeof(RowState<Probes>) <= kRowStateBytes);
+    return reinterpret_cast<RowState<Probes>*>(sums - threadIdx.x + D / 2 * kThreads)[threadIdx.x];
+  }
 };
 
 /// Shared memory: the queries, two stages of keys, values, states and entries, then pieces. Scores
@@ -58,6 +73,7 @@ class BlockForward {
   __device__ explicit BlockForward(const ForwardLaunch<Score>& launch)
       : problem_(launch.problem),
         outputs_(launch.outputs),
+        kept_(launch.kept),
         shape_(launch.problem.shape),
         batch_(batch_of(launch.problem)),
         head_(static_cast<int>(blockIdx.y)),
@@ -72,7 +88,11 @@ class BlockForward {
 
   __device__ void run() {
     const int last = min(first_ + kRows, static_cast<int>(shape_.queries));
-    const Stretch keys = visibility_.keys({position(), position() + last - first_});
+    const Stretch keys =
+        given_keys(problem_, visibility_.keys({position(), position() + last - first_}));
+    if constexpr (Score::kStored) {
+      if (problem_.score.strip.first_key > 0) take_rows();
+    }
     const int begin = keys.first / kRows, end = (keys.last + kRows - 1) / kRows;
     if constexpr (!Score::kStored) {
       copy_tile<T, D>(queries_, pointer<T>(problem_.q, batch_, head_), problem_.q.row, first_,
@@ -101,6 +121,12 @@ class BlockForward {
       __syncthreads();
     }
     wait_copies<0>();
+    if constexpr (Score::kStored) {
+      if (problem_.score.strip.last_key < shape_.keys) {
+        keep_rows();
+        return;
+      }
+    }
     write();
   }
 
@@ -227,6 +253,23 @@ class BlockForward {
     }
   }
 
+  __device__ KeptRows<D, Probes> kept_rows() const {
+    const int tiles = static_cast<int>(gridDim.x);
+    return {kept_, head_ * tiles + (first_ - first_row(problem_)) / kRows};
+  }
+  __device__ void take_rows() {
+    const KeptRows<D, Probes> kept = kept_rows();
+#pragma unroll
+    for (int n = 0; n < D / 2; ++n) out_[n / 4][n % 4] = kept.sums[n * kThreads];
+    rows_ = kept.rows();
+  }
+  __device__ void keep_rows() const {
+    const KeptRows<D, Probes> kept = kept_rows();
+#pragma unroll
+    for (int n = 0; n < D / 2; ++n) kept.sums[n * kThreads] = out_[n / 4][n % 4];
+    kept.rows() = rows_;
+  }
+
   __device__ void write() {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -255,6 +298,7 @@ class BlockForward {
 
   const Problem<Score>& problem_;
   const CudaForwardOutputs& outputs_;
+  float* kept_;
   const AttentionShape& shape_;
   int batch_, head_, first_, warp_, lane_;
   Visibility visibility_;

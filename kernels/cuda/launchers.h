@@ -13,6 +13,13 @@ inline constexpr int kThreads = 128;  // of a block: four warps of 16 rows
 /// Of CAPE's gradients: floats from one row of 32 pairs to the next (cuda_cape_bytes() has two rows
 /// of each head and each unit).
 inline constexpr int kPairRow = 36;
+/// Of the forward pass over stored scores: what a thread keeps of two rows between strips of keys,
+/// besides the sums of the padded head_dim, and floats of a block of threads.
+inline constexpr int kRowStateBytes = 128;
+constexpr std::int64_t kept_floats(std::int64_t dim) {
+  return kThreads * (dim / 2 + kRowStateBytes / 4);
+}
+static_assert(kept_floats(64) >= kRows * kMaxTopKeys * 2, "lists of the largest weights lie there");
 inline constexpr int kMostSegments = static_cast<int>(kCudaSegments);
 
 /// Of one thread an entry.

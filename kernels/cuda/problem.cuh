@@ -53,6 +53,18 @@ struct Stretch {
   int first = 0, last = 0;
 };
 
+/// Those of some keys whose scores a launch has: a strip's.
+template <class Score>
+__device__ Stretch given_keys(const Problem<Score>& problem, const Stretch& keys) {
+  if constexpr (Score::kStored) {
+    const Strip& strip = problem.score.strip;
+    return {max(keys.first, static_cast<int>(strip.first_key)),
+            min(keys.last, static_cast<int>(strip.last_key))};
+  } else {
+    return keys;
+  }
+}
+
 /// The mask of one batch entry. A query's position is its index plus query_offset, so that position
 /// - key is the distance.
 class Visibility {

@@ -110,7 +110,7 @@ template <int kColumns, bool kTransposed, class Call>
 __device__ __forceinline__ void for_each_stored(const Strip& strip, std::int64_t head, int query,
                                                 int key, const Chunk<kTransposed>& chunk,
                                                 const Call& call) {
-  float* first = strip.row(head, query) + key;
+  float* first = strip.at(head, query, key);
 #pragma unroll
   for (int n = 0; n < kColumns / 8; ++n) {
 #pragma unroll

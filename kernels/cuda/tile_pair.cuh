@@ -37,6 +37,14 @@ struct TileDistance {
   __device__ int last() const { return min(query_tiles, key_tiles + ahead); }
 };
 
+/// Those of them that are a strip's.
+__device__ inline Stretch tiles_of_strip(const Strip& strip, const TileDistance& tiles) {
+  const int first_key = static_cast<int>(strip.first_key / kRows);
+  const int last_key = static_cast<int>(tiles_of(strip.last_key));
+  return {max(max(tiles.first(), static_cast<int>(strip.first / kRows)), tiles.ahead + first_key),
+          min(min(tiles.last(), static_cast<int>(tiles_of(strip.last))), tiles.ahead + last_key)};
+}
+
 /// The places (tile distance, diagonal) that hold a distance, as call(tile, n): one or two.
 template <class Call>
 __device__ void for_each_part(const AttentionShape& shape, std::int64_t distance,

@@ -34,6 +34,15 @@ class LargestOfRow {
     last_ = get(count_ - 1);
   }
 
+  /// From and to memory, of the row in (count, kRows): what earlier strips of keys left.
+  __device__ void take(const float* kept) {
+    for (int n = 0; n < count_; ++n) put(n, reinterpret_cast<const Entry*>(kept)[n * kRows]);
+    if (count_ > 0) last_ = get(count_ - 1);
+  }
+  __device__ void keep(float* kept) const {
+    for (int n = 0; n < count_; ++n) reinterpret_cast<Entry*>(kept)[n * kRows] = get(n);
+  }
+
   __device__ float score(int n) const { return get(n).score; }
   __device__ std::int32_t key(int n) const { return get(n).key; }
 
@@ -64,6 +73,7 @@ template <DeviceScore Score>
 struct TopKeysLaunch {
   BackwardLaunch<Score> pairs;
   RowProbes rows;
+  float* kept;  // as ForwardLaunch's, once the forward pass over all strips has ended
 };
 
 /// grid.x tiles of queries (of a strip where scores are stored), grid.y heads, grid.z batch
@@ -81,9 +91,16 @@ __global__ void __launch_bounds__(kThreads)
   const int row = static_cast<int>(threadIdx.x), count = static_cast<int>(launch.rows.top_count);
   const bool keeps = row < kRows;
   const Visibility visibility(problem, batch);
-  const Stretch seen =
-      visibility.keys({pair.position(query), pair.position(min(query + kRows, pair.queries()))});
+  const Stretch seen = given_keys(
+      problem,
+      visibility.keys({pair.position(query), pair.position(min(query + kRows, pair.queries()))}));
   LargestOfRow largest(shared_memory() + Layout::kBytesWithPairs, row, keeps ? count : 0);
+  float* kept = launch.kept;
+  if constexpr (Score::kStored) {
+    const int block = head * static_cast<int>(gridDim.x) + (query - first_row(problem)) / kRows;
+    kept += block * kept_floats(D) + row * 2;
+    if (problem.score.strip.first_key > 0) largest.take(kept);
+  }
   pair.fetch_queries(batch, head, query);
   for (int key = seen.first / kRows * kRows; key < seen.last; key += kRows) {
     pair.fetch_keys(batch, head / pair.group(), key);
@@ -98,6 +115,12 @@ __global__ void __launch_bounds__(kThreads)
   }
   commit_copies();
   wait_copies<0>();
+  if constexpr (Score::kStored) {
+    if (problem.score.strip.last_key < pair.keys()) {
+      largest.keep(kept);
+      return;
+    }
+  }
   if (!keeps || query + row >= pair.queries()) return;
   const std::int64_t first =
       ((batch * problem.shape.heads + head) * problem.shape.queries + query + row) * count;

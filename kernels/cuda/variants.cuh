@@ -30,8 +30,8 @@ concept DeviceScore = requires(const S& score, float x, std::int64_t n) {
   { S::kPieces } -> std::convertible_to<bool>;
   // Whether the weights average a second value stream.
   { S::kState } -> std::convertible_to<bool>;
-  // Whether the scores of some rows lie in memory, masked, and nothing is computed but what follows
-  // from them: score.strip.
+  // Whether the scores of some rows and keys lie in memory, masked, and nothing is computed but
+  // what follows from them: score.strip.
   { S::kStored } -> std::convertible_to<bool>;
   // Whether its pairs' dot products are computed beside that.
   { S::kProducts } -> std::convertible_to<bool>;
@@ -167,18 +167,17 @@ struct TapaScore : ScoreDefaults {
 };
 static_assert(DeviceScore<TapaScore>);
 
-/// One number for each pair of some query rows of a batch entry and all its keys, for all heads:
+/// One number for each pair of some query rows and some keys of a batch entry, for all heads:
 /// (heads, rows, keys), rows and keys in whole tiles.
 struct Strip {
   float* data = nullptr;
   std::int64_t batch = 0;
-  std::int64_t first = 0, last = 0;  // rows of the queries; first is a tile's
-  std::int64_t rows = 0;             // that there is room for
-  std::int64_t keys = 0;             // in whole tiles
+  std::int64_t first = 0, last = 0;          // query rows; first is a tile's
+  std::int64_t first_key = 0, last_key = 0;  // likewise
+  std::int64_t rows = 0, keys = 0;           // that there is room for
 
-  /// Of a query row of a head and key 0.
-  __device__ float* row(std::int64_t head, std::int64_t query) const {
-    return data + (head * rows + (query - first)) * keys;
+  __device__ float* at(std::int64_t head, std::int64_t query, std::int64_t key) const {
+    return data + (head * rows + (query - first)) * keys + (key - first_key);
   }
 };
 

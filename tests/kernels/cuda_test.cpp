@@ -13,6 +13,7 @@
 #include "tests/kernels/compare.h"
 #include "tests/kernels/device_case.h"
 #include "tests/kernels/device_probes.h"
+#include "tests/kernels/expect_right.h"
 #include "tests/kernels/reference.h"
 
 namespace phasescope::kernels::testing {
@@ -158,12 +159,16 @@ double result_floor(const HalfType& type) { return 4 * type.epsilon / 0x1p-24; }
 /// moves a cosine by 200 units.
 double lse_floor(const Problem& problem) { return has_phase(problem.kind) ? 200 : 16; }
 
-void expect_right(const HalfType& type, const Problem& problem, bool with_probes) {
+}  // namespace
+
+void expect_right(const HalfType& type, const Problem& problem, bool with_probes,
+                  std::size_t cape_bytes) {
   SCOPED_TRACE(std::string(type.name) + " " + problem_name(problem));
   Case c(problem);
   DeviceCase device(type, c);
-  // Strips of CAPE of 64 rows, and of all.
-  if (with_probes) device.attention.cape_bytes = 1;
+  if (with_probes || cape_bytes > 0) {
+    device.attention.cape_bytes = std::max<std::size_t>(cape_bytes, 1);
+  }
   std::unique_ptr<DeviceProbes> probes;
   if (with_probes) {
     probes = std::make_unique<DeviceProbes>(device.attention, 9);
@@ -182,6 +187,8 @@ void expect_right(const HalfType& type, const Problem& problem, bool with_probes
   device.backward();
   expect_right_gradients(type, c, truth, twin.plain, result_floor(type));
 }
+
+namespace {
 
 class Cuda : public ::testing::TestWithParam<Kind> {
  protected:
@@ -366,32 +373,6 @@ TEST_P(CudaFire, IsRightForEveryNumberOfKnots) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(Kernels, CudaFire, ::testing::Values(Kind::fire),
-                         [](const auto& info) { return kind_name(info.param); });
-
-class CudaCape : public Cuda {};
-
-// Both numbers of units that a thread keeps, full and not, and 32 heads.
-TEST_P(CudaCape, IsRightForManyHeadsAndUnits) {
-  Problem problem{GetParam()};
-  for (const auto& [heads, hidden] : {std::pair{1, 1}, {3, 64}, {5, 33}, {32, 32}}) {
-    problem.shape = {2, heads, heads, 70, 70, 16};
-    problem.hidden = hidden;
-    check(problem);
-    check(problem);
-  }
-}
-
-// The gradient of the table's first entry is of all keys after their query.
-TEST_P(CudaCape, IsRightForLaterKeysInStrips) {
-  for (const HalfType& type : kTypes) {
-    Problem problem{GetParam()};
-    problem.shape = {2, 4, 2, 200, 150, 24};
-    problem.shape.query_offset = -30;
-    problem.shape.causal = false;
-    expect_right(type, problem, true);
-  }
-}
-INSTANTIATE_TEST_SUITE_P(Kernels, CudaCape, ::testing::Values(Kind::cape, Kind::cape_add_residual),
                          [](const auto& info) { return kind_name(info.param); });
 
 TEST(CudaChecks, RefuseWhatTheKernelsCannotDo) {

@@ -1,0 +1,142 @@
+// CAPE on CUDA, where it differs from other variants: its network's sizes, and strips of scores
+// within a given memory.
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "kernels/cuda/attention_cuda.h"
+#include "tests/kernels/cases.h"
+#include "tests/kernels/device_case.h"
+#include "tests/kernels/expect_right.h"
+
+namespace phasescope::kernels::testing {
+namespace {
+
+class CudaCape : public ::testing::TestWithParam<Kind> {
+ protected:
+  void SetUp() override {
+    std::string reason;
+    if (!cuda_available(reason)) GTEST_SKIP() << reason;
+  }
+};
+
+// Both numbers of units that a thread keeps, full and not, and 32 heads.
+TEST_P(CudaCape, IsRightForManyHeadsAndUnits) {
+  Problem problem{GetParam()};
+  for (const auto& [heads, hidden] : {std::pair{1, 1}, {3, 64}, {5, 33}, {32, 32}}) {
+    problem.shape = {2, heads, heads, 70, 70, 16};
+    problem.hidden = hidden;
+    expect_right(kTypes[0], problem, hidden > 32);
+    expect_right(kTypes[1], problem, hidden <= 32);
+  }
+}
+
+// The gradient of the table's first entry is of all keys after their query.
+TEST_P(CudaCape, IsRightForLaterKeysInStrips) {
+  for (const HalfType& type : kTypes) {
+    Problem problem{GetParam()};
+    problem.shape = {2, 4, 2, 200, 150, 24};
+    problem.shape.query_offset = -30;
+    problem.shape.causal = false;
+    expect_right(type, problem, true);
+  }
+}
+
+/// From one pair of tiles at a time to all of them at once, by way of strips of some rows and some
+/// keys, and of some rows and all keys.
+std::vector<std::size_t> strip_bytes(CudaAttention attention,
+                                     std::size_t (*workspace)(const CudaAttention&)) {
+  std::vector<std::size_t> bytes{1};
+  attention.cape_bytes = ~std::size_t{0};
+  const std::size_t most = workspace(attention);
+  attention.cape_bytes = 1;
+  for (std::size_t n = workspace(attention); n < most; n += n / 2) bytes.push_back(n);
+  bytes.push_back(most);
+  return bytes;
+}
+
+/// Two tiles of queries and ten of keys, of heads in groups.
+Problem of_many_tiles(Kind kind) {
+  Problem problem{kind};
+  problem.shape = {1, 2, 1, 70, 590, 16, 0, true, 520};
+  return problem;
+}
+
+TEST_P(CudaCape, IsRightInStripsOfEverySize) {
+  const Problem problem = of_many_tiles(GetParam());
+  Case c(problem);
+  const DeviceCase device(kTypes[0], c);
+  std::size_t turn = 0;
+  for (const std::size_t bytes : strip_bytes(device.attention, &cuda_backward_workspace)) {
+    expect_right(kTypes[turn % 2], problem, turn % 2 == 1, bytes);
+    ++turn;
+  }
+}
+
+// A block takes up its rows as it left them.
+TEST_P(CudaCape, StripsChangeNoBitOfTheForwardPass) {
+  Problem problem = of_many_tiles(GetParam());
+  problem.shape.window = 300;
+  Case c(problem);
+  DeviceCase device(kTypes[1], c);
+  const std::size_t rows = c.lse.size();
+  const DeviceArray<float> entropy(rows), distance(rows), weight(rows * 16);
+  device.outputs.rows.entropy = entropy.data();
+  device.outputs.rows.mean_distance = distance.data();
+  device.outputs.rows.top_weight = weight.data();
+  device.outputs.rows.top_count = 16;
+  std::vector<std::vector<float>> first;
+  for (const std::size_t bytes : strip_bytes(device.attention, &cuda_score_workspace)) {
+    device.attention.cape_bytes = bytes;
+    device.forward();
+    const std::vector<std::vector<float>> results{c.out, c.lse, entropy.values(), distance.values(),
+                                                  weight.values()};
+    if (first.empty()) first = results;
+    EXPECT_TRUE(results == first) << bytes;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, CudaCape, ::testing::Values(Kind::cape, Kind::cape_add_residual),
+                         [](const auto& info) { return kind_name(info.param); });
+
+/// 32 heads of 128 channels with 32 hidden units; nothing of it is read for a workspace's size.
+CudaAttention many_heads(std::int64_t tokens) {
+  CudaAttention attention;
+  attention.shape = {1, 32, 32, tokens, tokens, 128};
+  attention.variant = CapeVariant{};
+  return attention;
+}
+
+TEST(CudaChecks, CapeStaysWithinItsBytes) {
+  CudaAttention attention = many_heads(32768);
+  const std::size_t bound = attention.cape_bytes;
+  EXPECT_LE(bound, std::size_t{200} * 1000 * 1000 + (std::size_t{2} << 20));
+  for (const std::size_t bytes : {bound, bound / 2, 4 * bound, std::size_t{64} << 20}) {
+    attention.cape_bytes = bytes;
+    for (const auto workspace : {&cuda_score_workspace, &cuda_backward_workspace}) {
+      EXPECT_LE(workspace(attention), bytes);
+      EXPECT_GT(workspace(attention), bytes / 2);  // used, too
+    }
+  }
+  // No more than a short text needs.
+  attention.cape_bytes = bound;
+  attention.shape.queries = attention.shape.keys = 128;
+  EXPECT_LT(cuda_backward_workspace(attention), bound / 4);
+}
+
+// What attention_cuda.h says of the least.
+TEST(CudaChecks, CapesLeastMemoryIsThatOfTilesAndLengths) {
+  for (const std::int64_t tokens : {1024, 32768, 262144}) {
+    CudaAttention attention = many_heads(tokens);
+    attention.cape_bytes = 0;
+    const auto numbers = static_cast<std::size_t>(tokens) * (32 + 32);
+    EXPECT_LT(cuda_score_workspace(attention), 4 * numbers + (std::size_t{5} << 20));
+    EXPECT_LT(cuda_backward_workspace(attention), 28 * numbers + (std::size_t{5} << 20));
+  }
+}
+
+}  // namespace
+}  // namespace phasescope::kernels::testing
