@@ -1,11 +1,12 @@
 // Sums by distance of one panel of queries, beside its running softmax.
 //
-// Scores are summed block by block. Weights are relative to a reference maximum until the row's
-// normaliser is known, and a diagonal crosses rows, so they wait: a block whose distances share one
-// bucket leaves one sum a query, with the reference it is relative to, and one that the edge of two
-// wide buckets crosses leaves two; of other blocks the weights themselves are kept until the end (a
-// panel's rows x the keys of narrow buckets, never N x N), and what exceeds the memory for that is
-// computed again then.
+// Weights are relative to a reference maximum until the row's normaliser is known, and a diagonal
+// crosses rows, so they wait: a block whose distances share one bucket leaves one sum a query, with
+// the reference it is relative to, and one that the edge of two wide buckets crosses leaves two; of
+// other blocks the weights themselves are kept until the end (a panel's rows x the keys of narrow
+// buckets, never N x N), and what exceeds the memory for that is computed again then. Scores of the
+// former are summed tile by tile while they are in registers (PanelProbes::tally), unless contents
+// are wanted or the variant masks pairs; those of the others are stored and summed block by block.
 //
 // Versions, all probes over none with the log-sum-exp known (Zen 4, AVX-512, D 64, 512, 2048 and
 // 8192 tokens):
@@ -14,7 +15,8 @@
 //     without multiplications (softmax-inl.h)                                 1.23, 1.21, 1.14
 //   sums by distance of an item, all in one walk, drained into buckets once   1.18, 1.15, 1.11
 // In one pass from nothing, at 8192 tokens (three runs each): weights kept wherever an edge crosses
-// a block 1.14, 1.14, 1.25; sums on both sides of the edge 1.05, 1.12, 1.16.
+// a block 1.14, 1.14, 1.25; sums on both sides of the edge 1.05, 1.12, 1.16; scores of wide buckets
+// summed while they are in registers 0.97 of that.
 #if defined(PHASESCOPE_CPU_BUCKETS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef PHASESCOPE_CPU_BUCKETS_INL_H
 #undef PHASESCOPE_CPU_BUCKETS_INL_H
@@ -23,6 +25,7 @@
 #endif
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "kernels/cpu/buckets.h"
@@ -115,7 +118,7 @@ class BucketPanel {
   static constexpr std::int64_t kBlock = (kKeys + 1) * kPanel;
   /// Floats of memory for one panel of which `kept` blocks are kept.
   static std::int64_t size(const BucketPlan& plan, std::int64_t kept) {
-    return plan.wanted() ? (plan.wide_count() * 2 + 2) * kPanel + kept * kBlock : 0;
+    return plan.wanted() ? (plan.wide_count() * 2 + 2 + kTallyRows) * kPanel + kept * kBlock : 0;
   }
 
   /// `queries` queries from key index `query`; by_distance: their item's. lse: theirs, where it is
@@ -133,7 +136,8 @@ class BucketPanel {
         content_(probes.content),
         wide_(at),
         lse_(lse ? at + plan.wide_count() * 2 * kPanel : nullptr),
-        kept_weights_(at + (plan.wide_count() * 2 + 2) * kPanel) {
+        tally_(at + (plan.wide_count() * 2 + 2) * kPanel),
+        kept_weights_(at + (plan.wide_count() * 2 + 2 + kTallyRows) * kPanel) {
     for (std::int64_t n = 0; lse_ && n < kPanel; ++n) {
       const Log2Lse split = n < queries ? log2_lse(lse[n]) : Log2Lse{};
       lse_[n] = split.high;
@@ -146,7 +150,8 @@ class BucketPanel {
   }
 
   /// Begins a block of `keys` keys; where its weights shall go: `spare`, or where they are kept.
-  float* open(std::int64_t key, std::int64_t keys, float* spare) {
+  /// masks: the variant masks some of its pairs.
+  float* open(PanelProbes& probes, std::int64_t key, std::int64_t keys, bool masks, float* spare) {
     block_ = {key, keys};
     weights_ = spare;
     keeps_ = false;
@@ -156,6 +161,14 @@ class BucketPanel {
     edge_ = place_ == BucketPlan::kSeveral && nearest >= 0
                 ? plan_.edge_within(nearest, query_ + queries_ - 1 - key)
                 : -1;
+    const bool counts = place_ == BucketPlan::kSeveral || plan_.holds(place_);
+    tallies_ = counts && (place_ != BucketPlan::kSeveral || edge_ >= 0) && !content_ && !masks;
+    probes.scores = counts && !tallies_ ? scores_ : nullptr;
+    probes.tally = tallies_ ? tally_ : nullptr;
+    if (tallies_) {
+      probes.edge = edge_ >= 0 ? edge_ : std::numeric_limits<std::int64_t>::max();
+      std::fill_n(tally_, kTallyRows * kPanel, 0.0f);
+    }
     if (place_ != BucketPlan::kSeveral || edge_ >= 0 || lse_) return weights_;
     const auto kept = static_cast<std::int64_t>(kept_.size());
     keeps_ = kept < kept_limit_;
@@ -171,6 +184,10 @@ class BucketPanel {
   /// Ends the block: its scores and weights are there. masked: some of its pairs are.
   void close(const Panel& panel, bool masked, double* sums) {
     if (place_ != BucketPlan::kSeveral && !plan_.holds(place_)) return;
+    if (tallies_) {
+      add_tally(panel, sums);
+      return;
+    }
     const std::int64_t rows = round_up(block_.keys, kLanes);
     if (masked) hide_masked();
     hide_missing(scores_);
@@ -273,6 +290,20 @@ class BucketPanel {
     std::fill(block + block_.keys * kPanel, block + rows * kPanel, 0.0f);
     for (std::int64_t r = 0; r < block_.keys && queries_ < kPanel; ++r) {
       std::fill(block + r * kPanel + queries_, block + (r + 1) * kPanel, 0.0f);
+    }
+  }
+
+  /// What the tiles summed into their buckets.
+  void add_tally(const Panel& panel, double* sums) {
+    for (int n = 0; n < (edge_ >= 0 ? 2 : 1); ++n) {
+      const std::int32_t place = edge_ >= 0 ? place_beside_edge(n) : place_;
+      if (!plan_.holds(place)) continue;
+      const float* at = tally_ + n * kPanel;
+      for (int v = 0; v < kVecs; ++v) add_to_wide(panel, place, v, load(at + v * kLanes));
+      for (std::int64_t lane = 0; lane < queries_; ++lane) {
+        sums[kScoreSum * plan_.count() + place] += static_cast<double>(at[2 * kPanel + lane]);
+        sums[kScoreSquare * plan_.count() + place] += static_cast<double>(at[4 * kPanel + lane]);
+      }
     }
   }
 
@@ -419,11 +450,13 @@ class BucketPanel {
   float* content_;  ///< null where no sums of it are wanted
   float* wide_;     ///< for every wide bucket: reference and sum, kPanel each
   float* lse_;      ///< Log2Lse::high of the panel, then `low`; null where it is not known yet
+  float* tally_;    ///< PanelProbes::tally
   float* kept_weights_;
   std::vector<Block> kept_, skipped_;
   Block block_{};
   float* weights_ = nullptr;
   bool keeps_ = false;
+  bool tallies_ = false;  ///< the block's tiles are summed one by one
   std::int32_t place_ = 0;
   std::int64_t edge_ = -1;  ///< within the block: BucketPlan::edge_within()
 };

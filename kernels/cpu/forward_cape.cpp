@@ -225,7 +225,7 @@ class CapeForward {
     Panel& panel = item.heads[index].panel;
     Buckets* buckets = kProbes && plan_.wanted() ? &item.buckets[index] : nullptr;
     float* weights = item.scores + h * kCapeRow;
-    if (buckets) weights = buckets->open(key, keys, weights);
+    if (buckets) weights = buckets->open(panel.probes, key, keys, false, weights);
     bool masked = false;
     for_tiles(
         item, key, keys, h,

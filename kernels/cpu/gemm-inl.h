@@ -9,39 +9,41 @@
 #define PHASESCOPE_CPU_GEMM_INL_H
 #endif
 
+#include <algorithm>
+
 #include "kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace phasescope::kernels::HWY_NAMESPACE {
 
-/// acc[r][v] += sum_d rows[r][d] * x[d][v]: scores of R keys and one panel of queries.
-/// x: (dim, kPanel) aligned. `rows` may repeat a row. The sums are an array of their own: what
-/// others index in loops the compiler keeps in memory, and would store after every step (half the
-/// speed).
-template <int R>
+/// acc[r][v] += sum_d rows[r][d] * x[d][v]: scores of R keys and one panel of queries, whose
+/// vectors before kFirst are left out. x: (dim, kPanel) aligned. `rows` may repeat a row. The sums
+/// are an array of their own: what others index in loops the compiler keeps in memory, and would
+/// store after every step (half the speed).
+template <int kFirst = 0, int R>
 HWY_INLINE void dot_tile(const float* const (&rows)[R], const float* HWY_RESTRICT x,
                          std::int64_t dim, Vec (&acc)[R][kVecs]) {
   Vec sums[R][kVecs];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
-    for (int v = 0; v < kVecs; ++v) sums[r][v] = acc[r][v];
+    for (int v = kFirst; v < kVecs; ++v) sums[r][v] = acc[r][v];
   }
   for (std::int64_t d = 0; d < dim; ++d) {
     Vec xs[kVecs];
 #pragma GCC unroll 4
-    for (int v = 0; v < kVecs; ++v) xs[v] = load(x + d * kPanel + v * kLanes);
+    for (int v = kFirst; v < kVecs; ++v) xs[v] = load(x + d * kPanel + v * kLanes);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       const Vec a = set(rows[r][d]);
 #pragma GCC unroll 4
-      for (int v = 0; v < kVecs; ++v) sums[r][v] = hn::MulAdd(a, xs[v], sums[r][v]);
+      for (int v = kFirst; v < kVecs; ++v) sums[r][v] = hn::MulAdd(a, xs[v], sums[r][v]);
     }
   }
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
-    for (int v = 0; v < kVecs; ++v) acc[r][v] = sums[r][v];
+    for (int v = kFirst; v < kVecs; ++v) acc[r][v] = sums[r][v];
   }
 }
 
@@ -111,6 +113,26 @@ inline HWY_NOINLINE void multiply_panel(const Product& p, std::int64_t rows) {
     product_rows<true, kTileKeys, kVecs>(p, rows, 0);
   } else {
     product_rows<false, kTileKeys, kVecs>(p, rows, 0);
+  }
+}
+
+/// The same, a_row 1, where the first vector of x is 0 from row `end` on (which may lie before the
+/// first), the second kLanes rows later: a triangle of weights costs little more than its half.
+inline HWY_NOINLINE void multiply_triangle(Product p, std::int64_t rows, std::int64_t end) {
+  static_assert(kVecs == 3);
+  const std::int64_t depth = p.depth;
+  std::int64_t begin = 0;
+  for (int v = 0; v < kVecs; ++v) {
+    const std::int64_t next =
+        v + 1 < kVecs ? std::clamp<std::int64_t>(end + v * kLanes, begin, depth) : depth;
+    p.depth = next - begin;
+    if (p.depth == 0) continue;
+    if (v == 0) product_rows<true, kTileKeys, 3>(p, rows, 0);
+    if (v == 1) product_rows<true, kTileKeys, 2>(p, rows, kLanes);
+    if (v == 2) product_rows<true, kTileKeys, 1>(p, rows, 2 * kLanes);
+    p.a += p.depth * p.a_col;
+    p.x += p.depth * p.x_row;
+    begin = next;
   }
 }
 

@@ -49,27 +49,84 @@ inline HWY_NOINLINE void store_row(const float* from, std::int64_t dim, const Ou
   write_numbers(to.storage, from, dim, row_pointer(to, batch, head, row));
 }
 
-/// to[d][lane] = scale * from[lane][d] for `count` rows of `dim` channels; other lanes 0.
-inline void pack_panel(const float* from, std::int64_t row_stride, std::int64_t count,
-                       std::int64_t dim, float scale, float* to) {
+using Quad = hn::FixedTag<float, 4>;
+
+/// x[m][n] to x[n][m].
+HWY_INLINE void transpose(hn::Vec<Quad> (&x)[4]) {
+  const Quad d;
+  const auto lower02 = hn::InterleaveLower(d, x[0], x[1]),
+             lower13 = hn::InterleaveUpper(d, x[0], x[1]);
+  const auto upper02 = hn::InterleaveLower(d, x[2], x[3]),
+             upper13 = hn::InterleaveUpper(d, x[2], x[3]);
+  x[0] = hn::ConcatLowerLower(d, upper02, lower02);
+  x[1] = hn::ConcatUpperUpper(d, upper02, lower02);
+  x[2] = hn::ConcatLowerLower(d, upper13, lower13);
+  x[3] = hn::ConcatUpperUpper(d, upper13, lower13);
+}
+
+/// to[d][lane] = scale * from[lane][d] for `count` rows of `dim` channels; other lanes 0. All rows
+/// at a time, so that their cache lines are on the way together.
+inline HWY_NOINLINE void pack_panel(const float* from, std::int64_t row_stride, std::int64_t count,
+                                    std::int64_t dim, float scale, float* to) {
+  const Quad quad;
+  const std::int64_t quads = std::max<std::int64_t>(count, 0) / 4 * 4;
+  for (std::int64_t d = 0; d + 4 <= dim; d += 4) {
+    for (std::int64_t n = 0; n < quads; n += 4) {
+      hn::Vec<Quad> x[4];
+      for (int m = 0; m < 4; ++m) x[m] = hn::LoadU(quad, from + (n + m) * row_stride + d);
+      transpose(x);
+      for (int m = 0; m < 4; ++m) {
+        hn::Store(hn::Mul(hn::Set(quad, scale), x[m]), quad, to + (d + m) * kPanel + n);
+      }
+    }
+  }
   for (std::int64_t d = 0; d < dim; ++d) {
     float* lanes = to + d * kPanel;
-    for (std::int64_t n = 0; n < count; ++n) lanes[n] = scale * from[n * row_stride + d];
+    for (std::int64_t n = d < dim / 4 * 4 ? quads : 0; n < count; ++n) {
+      lanes[n] = scale * from[n * row_stride + d];
+    }
     std::fill(lanes + std::max<std::int64_t>(count, 0), lanes + kPanel, 0.0f);
   }
 }
 
-/// Rows `first` and up of a head: to[lane][d] = factor[lane] * from[d][lane] for the first `count`
-/// lanes.
+/// to[lane][d] = factor[lane] * from[d][lane] for the first `count` lanes.
+inline HWY_NOINLINE void unpack_rows(const float* from, const float* factor, std::int64_t count,
+                                     std::int64_t dim, float* to, std::int64_t row_stride) {
+  const Quad quad;
+  const std::int64_t quads = count / 4 * 4;
+  for (std::int64_t d = 0; d + 4 <= dim; d += 4) {
+    for (std::int64_t n = 0; n < quads; n += 4) {
+      hn::Vec<Quad> x[4];
+      for (int m = 0; m < 4; ++m) x[m] = hn::LoadU(quad, from + (d + m) * kPanel + n);
+      transpose(x);
+      for (int m = 0; m < 4; ++m) {
+        hn::StoreU(hn::Mul(hn::Set(quad, factor[n + m]), x[m]), quad,
+                   to + (n + m) * row_stride + d);
+      }
+    }
+  }
+  for (std::int64_t n = 0; n < count; ++n) {
+    for (std::int64_t d = n < quads ? dim / 4 * 4 : 0; d < dim; ++d) {
+      to[n * row_stride + d] = factor[n] * from[d * kPanel + n];
+    }
+  }
+}
+
+/// The same to the rows `first` and up of a head.
 inline void unpack_panel(const float* from, const float* factor, std::int64_t count,
                          std::int64_t dim, const OutputTensor& to, std::int64_t batch,
                          std::int64_t head, std::int64_t first) {
-  float values[kMaxChannels];
-  for (std::int64_t n = 0; n < count; ++n) {
-    void* at = row_pointer(to, batch, head, first + n);
-    float* row = to.storage == Storage::float32 ? static_cast<float*>(at) : values;
-    for (std::int64_t d = 0; d < dim; ++d) row[d] = factor[n] * from[d * kPanel + n];
-    if (row == values) write_numbers(to.storage, values, dim, at);
+  if (HWY_LIKELY(to.storage == Storage::float32)) {
+    unpack_rows(from, factor, count, dim, static_cast<float*>(row_pointer(to, batch, head, first)),
+                to.row);
+    return;
+  }
+  float values[4][kMaxChannels];
+  for (std::int64_t n = 0; n < count; n += 4) {
+    const std::int64_t rows = std::min<std::int64_t>(4, count - n);
+    unpack_rows(from + n, factor + n, rows, dim, values[0], kMaxChannels);
+    for (std::int64_t m = 0; m < rows; ++m)
+      store_row(values[m], dim, to, batch, head, first + n + m);
   }
 }
 
@@ -80,8 +137,9 @@ HWY_INLINE void tile_rows(const TilePlace& place, const FloatRows& keys,
 }
 
 /// The dot products of one tile against one panel. q[n]: packed queries of dot n (dim[n], kPanel);
-/// k[n]: the keys of its block. `second` is set by variants with two dots alone.
-template <class V>
+/// k[n]: the keys of its block. `second` is set by variants with two dots alone. Vectors of queries
+/// before kFirst are left at 0.
+template <class V, int kFirst = 0>
 HWY_INLINE void dot_tiles(const TilePlace& place, const float* const (&q)[2],
                           const FloatRows (&k)[2], const std::int64_t (&dim)[2],
                           Vec (&first)[kTileKeys][kVecs], Vec (&second)[kTileKeys][kVecs]) {
@@ -92,7 +150,7 @@ HWY_INLINE void dot_tiles(const TilePlace& place, const float* const (&q)[2],
     for (int r = 0; r < kTileKeys; ++r) {
       for (int v = 0; v < kVecs; ++v) acc[r][v] = zero();
     }
-    dot_tile(rows, q[n], dim[n], acc);
+    dot_tile<kFirst>(rows, q[n], dim[n], acc);
   }
 }
 
@@ -114,6 +172,15 @@ HWY_INLINE bool is_hidden(const TilePlace& place) {
   if (HWY_LIKELY(!place.key_documents)) return false;
   const DocumentRange keys = key_documents(place);
   return keys.least > place.documents.most || keys.most < place.documents.least;
+}
+
+/// The first vector of queries that causality does not hide from the tile's keys, of which some
+/// query of the panel sees one.
+HWY_INLINE int first_vector(const TilePlace& place) {
+  if (!kTriangles || !place.causal) return 0;
+  int first = 0;
+  while (first + 1 < kVecs && place.key >= place.query + (first + 1) * kLanes) ++first;
+  return first;
 }
 
 /// True where some pair of the tile is masked.

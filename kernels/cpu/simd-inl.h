@@ -33,6 +33,10 @@ inline constexpr int kKeyBlock = 128;
 inline constexpr int kPanels = kQueryBlock / kPanel;
 static_assert(kPanels * kPanel == kQueryBlock && kKeyBlock % kTileKeys == 0);
 
+// Whether the forward pass leaves out the vectors of a panel that causality hides from a tile of
+// keys: three forms of a tile, worth compiling where a panel is wide.
+inline constexpr bool kTriangles = kLanes >= 16;
+
 // The forward pass is compiled with probes and without, but for the fallback, where those cost
 // little beside the rest and compiling would cost as much as for any other target.
 inline constexpr bool kCompilesWithoutProbes = HWY_TARGET != HWY_EMU128;

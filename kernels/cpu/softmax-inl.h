@@ -29,7 +29,12 @@ struct PanelProbes {
   std::int64_t width[kMaxWindows];
   float* scores;   ///< where a block's scores are left, rows like its weights'; null: nowhere
   float* content;  ///< likewise its content scores
+  /// Sums over a block's keys, of distances below `edge` and from there on: of weights (2 rows),
+  /// then of scores and of their squares (2 each); null: not wanted.
+  float* tally;
+  std::int64_t edge;
 };
+inline constexpr int kTallyRows = 6;
 
 /// The state of a panel: reference maximum and normaliser (kPanel floats each), accumulated values
 /// (dim, kPanel) of each stream.
@@ -92,6 +97,7 @@ HWY_NOINLINE void raise_reference(Panel& panel, const float* maximum, float* wei
     scale_rows(panel.probes.entropy, 1, factor);
     if (panel.probes.distance) scale_rows(panel.probes.distance, 1, factor);
     for (float* window : panel.probes.window) scale_rows(window, 1, factor);
+    if (panel.probes.tally) scale_rows(panel.probes.tally, 2, factor);
   }
 }
 
@@ -122,12 +128,14 @@ HWY_INLINE void mask_documents(const TilePlace& place, Vec (&t)[kTileKeys][kVecs
   }
 }
 
+/// Vectors of queries before kFirst are masked already.
+template <int kFirst = 0>
 HWY_INLINE void mask_tile(const TilePlace& place, Vec (&t)[kTileKeys][kVecs]) {
 #pragma GCC unroll 8
   for (int r = 0; r < kTileKeys; ++r) {
     const LaneRange seeing = seeing_lanes(place, r);
 #pragma GCC unroll 4
-    for (int v = 0; v < kVecs; ++v) {
+    for (int v = kFirst; v < kVecs; ++v) {
       const Vec lane = iota(static_cast<float>(v * kLanes));
       const LaneMask seen =
           hn::And(hn::Ge(lane, set(seeing.first)), hn::Lt(lane, set(seeing.last)));
@@ -244,6 +252,84 @@ HWY_INLINE void probe_windows(const TilePlace& place, const float* weights, cons
   }
 }
 
+/// On which side of the edge a tile's distances lie: 0 below it, 1 from there on, 2 both.
+HWY_INLINE int side_of_edge(const TilePlace& place, std::int64_t edge) {
+  if (HWY_LIKELY(place.query + kPanel - 1 - place.key < edge)) return 0;
+  return place.query - place.key - (kTileKeys - 1) >= edge ? 1 : 2;
+}
+
+/// Adds the rows of a tile to those of a tally: to `sum`, squares (where wanted) to `sum` two rows
+/// further, those of the queries beyond the edge one row further.
+template <bool kSquares>
+HWY_NOINLINE void tally_both_sides(const TilePlace& place, const float* tile, std::int64_t edge,
+                                   float* sum) {
+  for (int v = 0; v < kVecs; ++v) {
+    Vec sums[2] = {zero(), zero()}, squares[2] = {zero(), zero()};
+    for (int r = 0; r < kTileKeys; ++r) {
+      const Vec x = load(tile + r * kPanel + v * kLanes);
+      const LaneMask near = hn::Lt(iota(static_cast<float>(v * kLanes)),
+                                   set(static_cast<float>(edge + place.key + r - place.query)));
+      const Vec side[2] = {hn::IfThenElseZero(near, x), hn::IfThenZeroElse(near, x)};
+      for (int n = 0; n < 2; ++n) {
+        sums[n] = hn::Add(sums[n], side[n]);
+        if constexpr (kSquares) squares[n] = hn::MulAdd(side[n], side[n], squares[n]);
+      }
+    }
+    for (int n = 0; n < 2; ++n) {
+      float* at = sum + n * kPanel + v * kLanes;
+      store(hn::Add(load(at), sums[n]), at);
+      if constexpr (kSquares) store(hn::Add(load(at + 2 * kPanel), squares[n]), at + 2 * kPanel);
+    }
+  }
+}
+
+/// Scores of a tile to the tally. A NaN is no masked score.
+template <bool kMasked, int kFirst>
+HWY_INLINE void tally_scores(const TilePlace& place, const Vec (&t)[kTileKeys][kVecs],
+                             const PanelProbes& probes) {
+  const int side = side_of_edge(place, probes.edge);
+  float* sum = probes.tally + 2 * kPanel;
+  const auto shown = [](Vec x) {
+    return kMasked ? hn::IfThenZeroElse(hn::Le(x, set(kFirstMaximum)), x) : x;
+  };
+  if (HWY_UNLIKELY(side == 2)) {
+    HWY_ALIGN float tile[kTileKeys * kPanel];
+    for (int r = 0; r < kTileKeys; ++r) {
+      for (int v = 0; v < kVecs; ++v) store(shown(t[r][v]), tile + r * kPanel + v * kLanes);
+    }
+    tally_both_sides<true>(place, tile, probes.edge, sum);
+    return;
+  }
+  sum += side * kPanel;
+#pragma GCC unroll 4
+  for (int v = kFirst; v < kVecs; ++v) {
+    float* at = sum + v * kLanes;
+    Vec total = zero(), squares = zero();
+#pragma GCC unroll 8
+    for (int r = 0; r < kTileKeys; ++r) {
+      const Vec x = shown(t[r][v]);
+      total = hn::Add(total, x);
+      squares = hn::MulAdd(x, x, squares);
+    }
+    store(hn::Add(load(at), total), at);
+    store(hn::Add(load(at + 2 * kPanel), squares), at + 2 * kPanel);
+  }
+}
+
+/// Weights of a tile likewise; sum: over its keys.
+HWY_INLINE void tally_weights(const TilePlace& place, const float* weights, const Vec (&sum)[kVecs],
+                              const PanelProbes& probes) {
+  const int side = side_of_edge(place, probes.edge);
+  if (HWY_UNLIKELY(side == 2)) {
+    tally_both_sides<false>(place, weights, probes.edge, probes.tally);
+    return;
+  }
+  for (int v = 0; v < kVecs; ++v) {
+    float* at = probes.tally + side * kPanel + v * kLanes;
+    store(hn::Add(load(at), sum[v]), at);
+  }
+}
+
 /// True where some lane's maximum lies further above its reference than the bound.
 HWY_INLINE bool exceeds_bound(const float* reference, const float* maximum) {
   for (int v = 0; v < kVecs; ++v) {
@@ -254,15 +340,21 @@ HWY_INLINE bool exceeds_bound(const float* reference, const float* maximum) {
 }
 
 /// Turns a tile of scores into weights relative to the panel's reference, written to row `rows` and
-/// up of `block` (rows of kPanel), and adds them to the normaliser and the row probes.
-template <bool kProbes, bool kMasked>
+/// up of `block` (rows of kPanel), and adds them to the normaliser and the row probes. Vectors of
+/// queries before kFirst see none of the keys; their scores are masked already.
+template <bool kProbes, bool kMasked, int kFirst = 0>
 HWY_INLINE void softmax_tile(const TilePlace& place, Vec (&t)[kTileKeys][kVecs], float* block,
                              std::int64_t rows, Panel& panel) {
-  if constexpr (kMasked) mask_tile(place, t);
+  if constexpr (kMasked) mask_tile<kFirst>(place, t);
   Vec maximum[kVecs];
   LaneMask exceeds[kVecs];
 #pragma GCC unroll 4
-  for (int v = 0; v < kVecs; ++v) {
+  for (int v = 0; v < kFirst; ++v) {
+    maximum[v] = set(kMaskedScore);
+    exceeds[v] = hn::Ne(maximum[v], maximum[v]);
+  }
+#pragma GCC unroll 4
+  for (int v = kFirst; v < kVecs; ++v) {
     maximum[v] = t[0][v];
 #pragma GCC unroll 8
     for (int r = 1; r < kTileKeys; ++r) maximum[v] = hn::Max(maximum[v], t[r][v]);
@@ -291,12 +383,22 @@ HWY_INLINE void softmax_tile(const TilePlace& place, Vec (&t)[kTileKeys][kVecs],
     if (place.key == 0) {
       for (int v = 0; v < kVecs; ++v) store(t[0][v], panel.probes.first_score + v * kLanes);
     }
-    if (panel.probes.scores) store_tile(t, panel.probes.scores + rows * kPanel);
+    if (panel.probes.tally) {
+      tally_scores<kMasked, kFirst>(place, t, panel.probes);
+    } else if (panel.probes.scores) {
+      store_tile(t, panel.probes.scores + rows * kPanel);
+    }
   }
   float* weights = block + rows * kPanel;
   Vec sum[kVecs];
 #pragma GCC unroll 4
-  for (int v = 0; v < kVecs; ++v) {
+  for (int v = 0; v < kFirst; ++v) {
+    sum[v] = zero();
+#pragma GCC unroll 8
+    for (int r = 0; r < kTileKeys; ++r) store(zero(), weights + r * kPanel + v * kLanes);
+  }
+#pragma GCC unroll 4
+  for (int v = kFirst; v < kVecs; ++v) {
     const Vec reference = load(panel.reference + v * kLanes);
     Vec entropy = zero(), moment = zero();
     sum[v] = zero();
@@ -325,7 +427,10 @@ HWY_INLINE void softmax_tile(const TilePlace& place, Vec (&t)[kTileKeys][kVecs],
       }
     }
   }
-  if constexpr (kProbes) probe_windows(place, weights, sum, panel.probes);
+  if constexpr (kProbes) {
+    probe_windows(place, weights, sum, panel.probes);
+    if (panel.probes.tally) tally_weights(place, weights, sum, panel.probes);
+  }
 }
 
 /// Weights relative to a reference that is not raised any more, rows of kPanel.

@@ -16,9 +16,10 @@
 namespace phasescope::kernels::testing {
 namespace {
 
-/// Every probe of a case, switched on.
+/// Every probe of a case, switched on; with_content: the sums of content scores too, without which
+/// those of scores come about in another way.
 struct Probes {
-  explicit Probes(Case& c, std::vector<std::int64_t> bucket_edges)
+  explicit Probes(Case& c, std::vector<std::int64_t> bucket_edges, bool with_content = true)
       : edges(std::move(bucket_edges)) {
     const AttentionShape& s = c.inputs.shape;
     const auto rows = static_cast<std::size_t>(s.batch * s.heads * s.queries);
@@ -44,14 +45,15 @@ struct Probes {
     weight.resize(sums);
     score.resize(sums);
     square.resize(sums);
-    content.resize(sums);
-    content_square.resize(sums);
-    term.resize(sums);
-    term_square.resize(sums);
     b.pairs = pairs.data();
     b.weight = weight.data();
     b.score = score.data();
     b.score_square = square.data();
+    if (!with_content) return;
+    content.resize(sums);
+    content_square.resize(sums);
+    term.resize(sums);
+    term_square.resize(sums);
     b.content = content.data();
     b.content_square = content_square.data();
     b.term = term.data();
@@ -139,6 +141,7 @@ void expect_sums(const Problem& problem, const Probes& probes, const Reference<d
     EXPECT_NEAR(probes.weight[at], want.weight, 4e-6 * (problem.magnitude + want.weight));
     EXPECT_NEAR(probes.score[at], want.score, 2e-6 * scale);
     EXPECT_NEAR(probes.square[at], want.square, 4e-6 * (scale + want.square));
+    if (probes.content.empty()) continue;
     // A product alone: no phase, and of the magnitude of q.
     const double plain = problem.magnitude * (1 + want.pairs);
     EXPECT_NEAR(probes.content[at], want.content, 2e-6 * plain);
@@ -151,24 +154,28 @@ void expect_sums(const Problem& problem, const Probes& probes, const Reference<d
 }
 
 void expect_buckets(const Problem& problem, const std::vector<std::int64_t>& edges) {
-  SCOPED_TRACE(problem_name(problem));
-  Case c(problem);
-  const Probes probes(c, edges);
-  c.forward();
-  expect_sums(problem, probes, Reference<double>(c.inputs));
+  for (const bool with_content : {true, false}) {
+    SCOPED_TRACE(problem_name(problem) + (with_content ? "" : ", no content"));
+    Case c(problem);
+    const Probes probes(c, edges, with_content);
+    c.forward();
+    expect_sums(problem, probes, Reference<double>(c.inputs));
+  }
 }
 
 /// The same sums where the log-sum-exp of an earlier pass is given.
 void expect_buckets_again(const Problem& problem, const std::vector<std::int64_t>& edges) {
-  SCOPED_TRACE(problem_name(problem) + ", known lse");
-  Case c(problem);
-  c.forward();
-  const std::vector<float> known = c.lse;
-  const Probes probes(c, edges);
-  c.outputs.known_lse = known.data();
-  c.forward();
-  expect_sums(problem, probes, Reference<double>(c.inputs));
-  EXPECT_EQ(std::memcmp(known.data(), c.lse.data(), known.size() * sizeof(float)), 0);
+  for (const bool with_content : {true, false}) {
+    SCOPED_TRACE(problem_name(problem) + ", known lse" + (with_content ? "" : ", no content"));
+    Case c(problem);
+    c.forward();
+    const std::vector<float> known = c.lse;
+    const Probes probes(c, edges, with_content);
+    c.outputs.known_lse = known.data();
+    c.forward();
+    expect_sums(problem, probes, Reference<double>(c.inputs));
+    EXPECT_EQ(std::memcmp(known.data(), c.lse.data(), known.size() * sizeof(float)), 0);
+  }
 }
 
 void expect_probes(const Problem& problem, const std::vector<std::int64_t>& edges) {
@@ -208,6 +215,10 @@ void expect_probes(const Problem& problem, const std::vector<std::int64_t>& edge
     EXPECT_NEAR(there, rows.max_score[r], 1e-4 * (1 + std::abs(rows.max_score[r])));
   }
   expect_sums(problem, probes, truth);
+  Case again(problem);
+  const Probes without_content(again, edges, false);
+  again.forward();
+  expect_sums(problem, without_content, truth);
 }
 
 class EveryProbe : public ::testing::TestWithParam<Kind> {};
