@@ -87,16 +87,20 @@ struct CheckVariant {
   }
 
   void operator()(const CapeVariant& cape) const {
-    require(!cape.fire || cape.form == CapeForm::content, "expected cape over a table, not fire");
     require(cape.hidden >= 1 && cape.hidden <= kCudaHiddenUnits,
             "expected cape's hidden width of 1 to 64");
     // The network's weights, as cape_network_kernel keeps them.
     require(a.shape.heads * kCudaHiddenUnits * 8 <= kCudaSharedBytes,
             "expected at most 198 heads with cape");
     require(cape.w1 && cape.b1 && cape.w2 && cape.b2, "expected cape's four weights");
+    if (cape.form == CapeForm::content) return;
+    if (cape.fire) {
+      (*this)(*cape.fire);
+      return;
+    }
     std::int64_t least = 0;
     const std::int64_t last = last_distance(a.shape, least);
-    if (last < least || cape.form == CapeForm::content) return;
+    if (last < least) return;
     require(cape.values && std::max<std::int64_t>(last, 0) < cape.length,
             "expected cape's table of biases to have every distance in use");
   }

@@ -43,7 +43,7 @@ inline constexpr std::int64_t kCudaSegments = 64, kCudaHiddenUnits = 64;
 /// compute capability 8.0 and more have.
 constexpr std::int64_t cuda_cape_bytes(std::int64_t heads, std::int64_t hidden) {
   const std::int64_t units = (hidden + 3) / 4 * 4;
-  return 4 * (72 * (heads + units) + 128 * (heads + hidden) + 2 * heads * units);
+  return 4 * (72 * (heads + units) + 128 * (heads + hidden) + 2 * heads * units + 384);
 }
 inline constexpr std::int64_t kCudaSharedBytes = 99 * 1024;
 
@@ -111,7 +111,7 @@ struct CudaGradients {
   float* d_table = nullptr;  ///< like TableVariant::values, or null: not wanted
   std::int64_t d_table_stride = 0;
   FireGradients fire;  ///< FIRE alone, in device memory
-  CapeGradients cape;  ///< CAPE alone, in device memory
+  CapeGradients cape;  ///< CAPE alone, in device memory, like its own `fire`
   /// cuda_backward_workspace() bytes of device memory on a 16-byte boundary.
   void* workspace = nullptr;
 };

@@ -9,8 +9,9 @@ namespace {
 void launch_gather(const CudaAttention& a, const CapeGradientLaunch& parameters,
                    std::int64_t tile_distances) {
   const CapeSlot& slot = parameters.memory.slot;
-  const std::int64_t sums = std::max(slot.totals, tile_distances * slot.by_place);
-  launch("cape gather", &cape_gather_kernel, dim3{blocks_of(sums), 2, 1}, kThreads, 0, a.stream,
+  const std::int64_t sums = std::max(
+      {slot.totals, tile_distances * slot.by_diagonal, slot.by_query > 0 ? a.shape.queries : 0});
+  launch("cape gather", &cape_gather_kernel, dim3{blocks_of(sums), 3, 1}, kThreads, 0, a.stream,
          parameters);
 }
 
@@ -27,7 +28,10 @@ void launch_strip(const CudaAttention& a, const CapeGradientLaunch& parameters, 
   launch("cape dv", &cape_dv_kernel<T, D>, keys, kThreads, PairLayout<D, StoredScore>::kBytes,
          a.stream, parameters);
   if (queries.x > 0) {
-    launch("cape gradients", &cape_gradients_kernel, dim3{queries.x * keys.x, 1, 1}, kThreads,
+    launch("cape gradients",
+           is_on_fire(parameters.network.cape) ? &cape_gradients_kernel<true>
+                                               : &cape_gradients_kernel<false>,
+           dim3{queries.x * keys.x, 1, 1}, kThreads,
            static_cast<int>(cuda_cape_bytes(a.shape.heads, parameters.network.cape.hidden)),
            a.stream, parameters);
     if (parameters.with_sums) launch_gather(a, parameters, queries.x + keys.x - 1);
@@ -45,16 +49,24 @@ void launch_joins(const CudaAttention& a, const CapeJoinLaunch& parameters) {
   const CapeNetwork& net = parameters.network;
   const unsigned heads = static_cast<unsigned>(net.heads);
   const std::int64_t hidden = net.cape.hidden;
-  launch("cape join", &cape_join_kernel,
-         dim3{blocks_of(net.distances), static_cast<unsigned>(hidden) + heads, 1}, kThreads, 0,
-         a.stream, parameters);
-  if (parameters.to.values) {
+  const bool on_fire = is_on_fire(net.cape);
+  if (on_fire) {
+    const std::int64_t entries =
+        std::max({net.fire.length, a.shape.queries, net.heads * net.fire.segments});
+    launch("cape fire", &cape_fire_kernel, dim3{blocks_of(entries), 3, 1}, kThreads, 0, a.stream,
+           parameters);
+  } else {
+    launch("cape join", &cape_join_kernel,
+           dim3{blocks_of(net.distances), static_cast<unsigned>(hidden) + heads, 1}, kThreads, 0,
+           a.stream, parameters);
+  }
+  if (!on_fire && parameters.to.values) {
     launch("cape values", &cape_values_kernel, dim3{blocks_of(net.cape.length), heads, 1}, kThreads,
            0, a.stream, parameters);
   }
   const std::int64_t numbers = hidden * std::max(net.layout.width, net.heads);
-  launch("cape weights", &cape_weights_kernel, dim3{static_cast<unsigned>(numbers), 4, 1}, kThreads,
-         kThreads * 8, a.stream, parameters);
+  launch("cape weights", on_fire ? &cape_weights_kernel<true> : &cape_weights_kernel<false>,
+         dim3{static_cast<unsigned>(numbers), 4, 1}, kThreads, kThreads * 8, a.stream, parameters);
 }
 
 }  // namespace

@@ -13,7 +13,13 @@ namespace phasescope::kernels::cuda {
 
 inline CapeNetwork cape_network(const CudaAttention& a, const CapeMemory& memory) {
   const auto& cape = std::get<CapeVariant>(a.variant);
-  return {cape, cape_layout(cape, a.shape.heads), a.shape.heads, memory.distances, memory.tables};
+  return {cape,
+          cape_layout(cape, a.shape.heads),
+          cape.fire.value_or(FireVariant{}),
+          a.shape.heads,
+          a.shape.queries,
+          memory.distances,
+          memory.tables};
 }
 
 /// From first to last - 1, in order; one of none where there are none.
@@ -40,7 +46,7 @@ inline Strip strip_of(const CapeMemory& memory, std::int64_t batch, const Range&
           keys.first,    keys.last, memory.rows, memory.keys};
 }
 
-template <int kUnits>
+template <int kUnits, bool kFire>
 void launch_network(const CudaAttention& a, const CapeLaunch& parameters) {
   using Block = CapeBlock<kUnits>;
   const Strip& strip = parameters.content;
@@ -48,7 +54,7 @@ void launch_network(const CudaAttention& a, const CapeLaunch& parameters) {
   const unsigned tiles = tiles_of(strip.last - strip.first);
   const unsigned blocks =
       tiles * (kRows / Block::kQueries) * tiles_of(strip.last_key - strip.first_key);
-  launch("cape network", &cape_network_kernel<kUnits>, dim3{blocks, 1, 1}, kThreads,
+  launch("cape network", &cape_network_kernel<kUnits, kFire>, dim3{blocks, 1, 1}, kThreads,
          Block::bytes(a.shape.heads), a.stream, parameters);
 }
 
@@ -61,10 +67,11 @@ void launch_scores(const CudaAttention& a, const CapeLaunch& parameters) {
   launch("cape content", &cape_content_kernel<T, D>,
          dim3{tiles, static_cast<unsigned>(a.shape.heads), 1}, kThreads, 2 * kTileBytes<D>,
          a.stream, parameters);
-  if (parameters.network.cape.hidden <= 32) {
-    launch_network<32>(a, parameters);
+  const bool few = parameters.network.cape.hidden <= 32;
+  if (is_on_fire(parameters.network.cape)) {
+    (few ? &launch_network<32, true> : &launch_network<64, true>)(a, parameters);
   } else {
-    launch_network<64>(a, parameters);
+    (few ? &launch_network<32, false> : &launch_network<64, false>)(a, parameters);
   }
 }
 

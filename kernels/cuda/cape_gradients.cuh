@@ -19,6 +19,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/cape_fire.cuh"
 #include "kernels/cuda/cape_kernel.cuh"
 #include "kernels/cuda/cape_memory.h"
 #include "kernels/cuda/tile_pair.cuh"
@@ -195,11 +196,14 @@ __global__ void __launch_bounds__(kThreads)
                  dk);
 }
 
-static_assert(cuda_cape_bytes(4, 4) == 4 * (4 * kPairRow * 4 + 2 * kThreads * 4 + 2 * 4 * 4),
-              "what CapeGradientBlock places");
+static_assert(cuda_cape_bytes(4, 4) == 4 * (4 * kPairRow * 4 + 2 * kThreads * 4 + 2 * 4 * 4 +
+                                            kThreads + kRows + 6 * 32) &&
+                  kThreads == 2 * kMostSegments,
+              "what CapeGradientBlock places, over FIRE or not");
 
 /// The network's backward pass over a pair of tiles, 32 pairs of a query row at a time: a lane has
 /// a pair, a warp every fourth head or four hidden units.
+template <bool kFire>
 class CapeGradientBlock {
  public:
   __device__ explicit CapeGradientBlock(const CapeGradientLaunch& launch)
@@ -217,7 +221,8 @@ class CapeGradientBlock {
         active_(d_score_ + size(heads_ * kPairRow)),
         d_hidden_(active_ + size(units_ * kPairRow)),
         weights_(d_hidden_ + size(units_ * kPairRow)),
-        diagonals_(weights_ + size(2 * heads_ * units_)) {}
+        diagonals_(weights_ + size(2 * heads_ * units_)),
+        fire_(diagonals_, hidden_, heads_) {}
 
   __device__ void run() {
     const Visibility visibility(launch_.pairs.problem, strip_.batch);
@@ -241,7 +246,9 @@ class CapeGradientBlock {
     return static_cast<std::uint32_t>(floats) * 4;
   }
   /// That a slot has.
-  __device__ int sums() const { return 2 * heads_ * units_ + (hidden_ + heads_) * kThreads; }
+  __device__ int sums() const {
+    return 2 * heads_ * units_ + (hidden_ + heads_) * kThreads + (kFire ? kThreads + kRows : 0);
+  }
   __device__ static float get(std::uint32_t array, int n) {
     return load_shared<float>(array + size(n));
   }
@@ -262,28 +269,52 @@ class CapeGradientBlock {
       put(content_, h * kPairRow + lane_, *launch_.content.at(h, query + row, key + column));
       put(d_score_, h * kPairRow + lane_, *strip_.at(h, query + row, key + column));
     }
-    __syncthreads();
     const int diagonal = row - column + kRows - 1;
     const int position = query + row + static_cast<int>(launch_.pairs.problem.shape.query_offset);
-    const std::int64_t entry = net_.entry(position - (key + column));
-    for (int unit = warp_ * 4; unit < units_; unit += 16) through_units(unit, entry, diagonal);
+    const int distance = position - (key + column);
+    const auto place = net_.template place<kFire>(query + row, distance);
+    if constexpr (kFire) {
+      if (warp_ == 0) fire_.keep(net_, place, lane_);
+    }
+    __syncthreads();
+    float d_place = 0;
+    for (int unit = warp_ * 4; unit < units_; unit += 16) {
+      through_units(unit, place, diagonal, d_place);
+    }
     __syncthreads();
     for (int h = warp_; h < heads_; h += 4) {
       *strip_.at(h, query + row, key + column) = d_content(h);
-      add(diagonals_, (hidden_ + h) * kThreads + diagonal, get(d_score_, h * kPairRow + lane_));
+      add_row(hidden_ + h, place, diagonal, get(d_score_, h * kPairRow + lane_), d_place);
     }
     if (!launch_.with_sums) return;
     for (int n = thread_; n < heads_ * units_ / 4; n += kThreads) {
       add_weights(n / (units_ / 4), n % (units_ / 4) * 4);
     }
+    if constexpr (kFire) {
+      fire_.add_pieces(d_hidden_, d_score_);
+      fire_.keep_part(warp_, lane_, d_place);
+      __syncthreads();
+      if (warp_ == 0) fire_.add_places(net_, lane_, query + row, distance, row, diagonal);
+    }
+  }
+
+  /// The gradient of a row of the biases' part.
+  __device__ void add_row(int row, const CapePlace<kFire>& place, int diagonal, float gradient,
+                          float& d_place) const {
+    if constexpr (kFire) {
+      d_place = fmaf(gradient, net_.piece(row, place.segment).x, d_place);
+    } else {
+      add(diagonals_, row * kThreads + diagonal, gradient);
+    }
   }
 
   /// Four hidden units after the rectifier, and the gradients before it.
-  __device__ void through_units(int unit, std::int64_t entry, int diagonal) {
+  __device__ void through_units(int unit, const CapePlace<kFire>& place, int diagonal,
+                                float& d_place) {
     const CapeVariant& cape = net_.cape;
     const int count = min(4, hidden_ - unit);
     float before[4], d[4] = {};
-    for (int n = 0; n < 4; ++n) before[n] = n < count ? net_.hidden(unit + n)[entry] : 0;
+    for (int n = 0; n < 4; ++n) before[n] = n < count ? net_.at(unit + n, place) : 0;
     for (int h = 0; h < heads_; ++h) {
       const float content = get(content_, h * kPairRow + lane_);
       const float d_score = get(d_score_, h * kPairRow + lane_);
@@ -296,7 +327,7 @@ class CapeGradientBlock {
       const float d_hidden = before[n] > 0 ? d[n] : 0.01f * d[n];
       put(active_, (unit + n) * kPairRow + lane_, leaky(before[n]));
       put(d_hidden_, (unit + n) * kPairRow + lane_, d_hidden);
-      if (n < count) add(diagonals_, (unit + n) * kThreads + diagonal, d_hidden);
+      if (n < count) add_row(unit + n, place, diagonal, d_hidden, d_place);
     }
   }
 
@@ -339,13 +370,15 @@ class CapeGradientBlock {
   std::uint32_t content_, d_score_;  // (heads, kPairRow)
   std::uint32_t active_, d_hidden_;  // (units, kPairRow)
   std::uint32_t weights_;            // (2, heads, units)
-  std::uint32_t diagonals_;          // (hidden + heads, kThreads)
+  std::uint32_t diagonals_;          // (hidden + heads, kThreads), or fire_'s
+  CapeFireSums fire_;
 };
 
 /// grid.x the strip's pairs of tiles, keys first.
+template <bool kFire>
 __global__ void __launch_bounds__(kThreads)
     cape_gradients_kernel(const __grid_constant__ CapeGradientLaunch launch) {
-  CapeGradientBlock(launch).run();
+  CapeGradientBlock<kFire>(launch).run();
 }
 
 }  // namespace phasescope::kernels::cuda

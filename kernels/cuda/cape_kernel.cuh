@@ -2,7 +2,8 @@
 // CAPE's scores, for a strip of query rows and keys of one batch entry. A score needs the content
 // scores of all heads of its pair, so these go through memory:
 //
-//   cape_tables_kernel   the part of the network that depends on the distance alone (once)
+//   cape_tables_kernel   the biases' part of the network, which depends on the distance alone, or
+//                        over FIRE its pieces (once)
 //   cape_content_kernel  scale q.k of a head and a pair of tiles, by products of 16-bit values
 //   cape_network_kernel  a thread takes all heads of two or four pairs through the network, in
 //                        float32, and masks and caps the scores
@@ -133,7 +134,7 @@ __device__ __forceinline__ void add_units(std::uint32_t weights,
 }
 
 /// A block for each kQueries rows of a tile of keys: grid.x of them, keys first.
-template <int kUnits>
+template <int kUnits, bool kFire>
 __global__ void __launch_bounds__(kThreads)
     cape_network_kernel(const __grid_constant__ CapeLaunch launch) {
   using Block = CapeBlock<kUnits>;
@@ -155,15 +156,17 @@ __global__ void __launch_bounds__(kThreads)
   __syncthreads();
 
   const int position = query + static_cast<int>(problem.shape.query_offset);
-  std::int64_t entry[kPairs];
+  CapePlace<kFire> place[kPairs];
 #pragma unroll
-  for (int e = 0; e < kPairs; ++e) entry[e] = net.entry(position - key - e);
+  for (int e = 0; e < kPairs; ++e) {
+    place[e] = net.template place<kFire>(query, position - key - e);
+  }
   float units[kUnits][kPairs];
 #pragma unroll
   for (int m = 0; m < kUnits; ++m) {
 #pragma unroll
     for (int e = 0; e < kPairs; ++e) {
-      units[m][e] = m < net.cape.hidden ? net.hidden(m)[entry[e]] : 0.0f;
+      units[m][e] = m < net.cape.hidden ? net.at(m, place[e]) : 0.0f;
     }
   }
   const auto content_of = [&](int head) {
@@ -183,7 +186,7 @@ __global__ void __launch_bounds__(kThreads)
     const Numbers<kPairs> content = content_of(h);
 #pragma unroll
     for (int e = 0; e < kPairs; ++e) {
-      float t = (content.x[e] + net.base(h)[entry[e]] + score.x[e]) * kLog2e;
+      float t = (content.x[e] + net.at(net.cape.hidden + h, place[e]) + score.x[e]) * kLog2e;
       if (problem.soft_cap > 0) t = capped(t, problem.soft_cap, 1 / problem.soft_cap);
       score.x[e] = visibility.visible(position, key + e) ? t : -INFINITY;
     }

@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/cape_memory.h"
 #include "kernels/cuda/launchers.h"
+#include "kernels/variants/cape_tables.h"
 
 namespace phasescope::kernels::cuda {
 namespace {
@@ -39,14 +40,19 @@ CapeMemory::CapeMemory(const CudaAttention& attention, void* memory, bool backwa
   Arrays arrays(memory);
   distances = std::max<std::int64_t>(s.query_offset + s.queries, 1);
   units = (cape.hidden + 3) / 4 * 4;
-  tables = arrays.take((cape.hidden + s.heads) * distances);
+  const bool on_fire = is_on_fire(cape);
+  const std::int64_t network_rows = cape.hidden + s.heads;
+  tables = arrays.take(network_rows * (on_fire ? 2 * cape.fire->segments : distances));
   if (backward) {
-    slot = {2 * s.heads * units, (cape.hidden + s.heads) * kThreads};
+    const std::int64_t weights = 2 * s.heads * units;
+    slot = on_fire ? CapeSlot{weights + network_rows * kMostSegments * 2, kThreads, kRows}
+                   : CapeSlot{weights, network_rows * kThreads, 0};
     delta = arrays.take(delta_size(s));
-    joined = arrays.take((cape.hidden + s.heads) * distances);
+    if (!on_fire) joined = arrays.take(network_rows * distances);
     const std::int64_t before = arrays.bytes();
     totals = arrays.take<double>(slot.totals);
-    by_distance = arrays.take(tile_distances(s) * slot.by_place);
+    if (on_fire) by_query = arrays.take<double>(s.queries);
+    by_distance = arrays.take(tile_distances(s) * slot.by_diagonal);
     sum_floats = (arrays.bytes() - before) / 4;
   }
   divide(attention, arrays.bytes(), backward);

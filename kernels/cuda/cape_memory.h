@@ -9,13 +9,15 @@
 
 namespace phasescope::kernels::cuda {
 
-/// What the network's backward pass leaves for a pair of tiles, one after the other: sums of all
-/// its pairs, and of each diagonal.
+/// What the network's backward pass leaves for a pair of tiles, one after the other: floats of sums
+/// over all its pairs, by diagonal and by query.
 struct CapeSlot {
-  std::int64_t totals = 0;    ///< d w1_A and d w2: (2, heads, units)
-  std::int64_t by_place = 0;  ///< d hidden and d score by diagonal: (hidden + heads, kThreads)
+  std::int64_t totals = 0;  ///< d w1_A and d w2: (2, heads, units); over FIRE then CapeFireSums'
+  /// d hidden and d score, (hidden + heads, kThreads); over FIRE of the distances, (kThreads).
+  std::int64_t by_diagonal = 0;
+  std::int64_t by_query = 0;  ///< over FIRE alone, of the factors: (kRows)
 
-  constexpr std::int64_t floats() const { return (totals + by_place + 63) / 64 * 64; }
+  constexpr std::int64_t floats() const { return (totals + by_diagonal + by_query + 63) / 64 * 64; }
 };
 
 /// Sizes of arrays, and where they lie in the memory given.
@@ -29,7 +31,7 @@ struct CapeMemory {
   std::int64_t units = 0;      ///< hidden units, whole fours
   CapeSlot slot;
 
-  float* tables = nullptr;  ///< (hidden + heads, distances)
+  float* tables = nullptr;  ///< CapeNetwork::tables
   float* scores = nullptr;  ///< (heads, rows, keys)
   // Where keys come in several strips.
   float* kept = nullptr;  ///< (heads, rows in tiles, kept_floats())
@@ -40,10 +42,11 @@ struct CapeMemory {
   float* dk = nullptr;       ///< (kv_heads, keys, head_dim in whole tiles)
   float* dv = nullptr;       ///< like dk
   float* slots = nullptr;    ///< (rows in tiles, keys in tiles, slot.floats())
-  float* joined = nullptr;   ///< (hidden + heads, distances)
+  float* joined = nullptr;   ///< (hidden + heads, distances); not over FIRE
   // Sums over strips, one after the other.
   double* totals = nullptr;      ///< (slot.totals)
-  float* by_distance = nullptr;  ///< (tile distances, slot.by_place)
+  double* by_query = nullptr;    ///< (queries), where a slot has them
+  float* by_distance = nullptr;  ///< (tile distances, slot.by_diagonal)
   std::int64_t sum_floats = 0;   ///< from `totals` on
   std::size_t bytes = 0;
 

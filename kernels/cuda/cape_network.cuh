@@ -1,5 +1,6 @@
 #pragma once
-// CAPE's network on the device, and its tables by distance.
+// CAPE's network on the device, and what the biases' part of it is made of: tables by distance, or
+// over FIRE the pieces that both the first layer's part and the biases are linear in.
 
 #include <cuda_runtime.h>
 
@@ -10,19 +11,67 @@
 
 namespace phasescope::kernels::cuda {
 
-/// All pointers are device memory.
+/// Where a pair reads the biases' part: at its distance, or at u in a segment of FIRE.
+template <bool kFire>
+struct CapePlace {
+  std::int64_t entry;
+};
+template <>
+struct CapePlace<true> {
+  float u;
+  int segment;
+};
+
+/// All pointers are device memory. The biases' part has a row for each hidden unit, w1_B B + b1,
+/// then one for each head, B (residual forms) + b2.
 struct CapeNetwork {
   CapeVariant cape;
   CapeLayout layout;
+  FireVariant fire;  // of CAPE over it
   std::int64_t heads;
+  std::int64_t queries;
   std::int64_t distances;  // lambda from 0 on: every one in use
-  float* tables;           // (hidden + heads, distances): w1_B B + b1, then B (residual forms) + b2
+  float* tables;           // (rows, distances), or (rows, segments, 2): slopes and intercepts
 
-  __device__ const float* hidden(std::int64_t unit) const { return tables + unit * distances; }
-  __device__ const float* base(std::int64_t head) const { return hidden(cape.hidden + head); }
-  /// Of pairs that a mask leaves out, some entry.
-  __device__ std::int64_t entry(std::int64_t distance) const {
-    return clamped(distance, distances);
+  /// Of pairs that a mask leaves out, some place.
+  template <bool kFire>
+  __device__ CapePlace<kFire> place(std::int64_t query, std::int64_t lambda) const {
+    if constexpr (kFire) {
+      const float u = distance(lambda) * factor(query);
+      return {u, knots_below(u)};
+    } else {
+      return {clamped(lambda, distances)};
+    }
+  }
+  __device__ float at(std::int64_t row, const CapePlace<false>& place) const {
+    return tables[row * distances + place.entry];
+  }
+  __device__ float at(std::int64_t row, const CapePlace<true>& place) const {
+    const float2 line = piece(row, place.segment);
+    return fmaf(line.x, place.u, line.y);
+  }
+
+  __device__ float2 piece(std::int64_t row, int segment) const {
+    return reinterpret_cast<const float2*>(tables)[row * fire.segments + segment];
+  }
+  __device__ float distance(std::int64_t lambda) const {
+    return fire.distance[clamped(lambda, fire.length)];
+  }
+  __device__ float factor(std::int64_t query) const { return fire.factor[clamped(query, queries)]; }
+  __device__ float start(std::int64_t segment) const {
+    return segment > 0 ? fire.knots[segment - 1] : 0;
+  }
+  __device__ int knots_below(float u) const {
+    int first = 0, last = static_cast<int>(fire.segments) - 1;
+    while (first < last) {
+      const int middle = (first + last) / 2;
+      if (fire.knots[middle] < u) {
+        first = middle + 1;
+      } else {
+        last = middle;
+      }
+    }
+    return first;
   }
   /// Bias of a head; 0 where the form reads none.
   __device__ float bias(std::int64_t head, std::int64_t lambda) const {
@@ -31,7 +80,7 @@ struct CapeNetwork {
   }
 };
 
-/// Computes network.tables.
+/// Computes network.tables, of FIRE or not.
 void launch_cape_tables(const CudaAttention& attention, const CapeNetwork& network);
 
 }  // namespace phasescope::kernels::cuda

@@ -8,6 +8,7 @@
 //
 //   cape_join_kernel     sums by distance from those of tile distances
 //   cape_values_kernel   the table's gradient
+//   cape_fire_kernel     over FIRE, in place of these two: those of its arrays
 //   cape_weights_kernel  those of both layers
 
 #include <cuda_runtime.h>
@@ -46,7 +47,25 @@ __device__ void for_each_slot(const CapeGradientLaunch& launch, int ahead, const
   }
 }
 
-/// One thread a sum; grid.y: of all pairs, by diagonal.
+/// Of one query of the strip, by its number.
+__device__ inline double sum_of_query(const CapeGradientLaunch& launch, int query) {
+  const Strip& strip = launch.content;
+  const CapeSlot& slot = launch.memory.slot;
+  const Visibility visibility(launch.pairs.problem, strip.batch);
+  const int columns = launch.key_tiles(), tile = query / kRows;
+  double sum = 0;
+  for (int column = 0; column < columns; ++column) {
+    if (!visibility.sees(static_cast<int>(strip.first) + tile * kRows,
+                         static_cast<int>(strip.first_key) + column * kRows)) {
+      continue;
+    }
+    const float* sums = launch.memory.slots + (tile * columns + column) * slot.floats();
+    sum += static_cast<double>(sums[slot.totals + slot.by_diagonal + query % kRows]);
+  }
+  return sum;
+}
+
+/// One thread a sum; grid.y: of all pairs, by diagonal, by query.
 __global__ void __launch_bounds__(kThreads)
     cape_gather_kernel(const __grid_constant__ CapeGradientLaunch launch) {
   const std::int64_t n = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
@@ -63,14 +82,19 @@ __global__ void __launch_bounds__(kThreads)
     launch.memory.totals[n] += sum;
     return;
   }
-  if (n >= (rows + columns - 1) * slot.by_place) return;
-  const int ahead = static_cast<int>(n / slot.by_place) - (columns - 1);
-  const std::int64_t place = n % slot.by_place;
+  if (blockIdx.y == 2) {
+    if (slot.by_query == 0 || n >= strip.last - strip.first) return;
+    launch.memory.by_query[strip.first + n] += sum_of_query(launch, static_cast<int>(n));
+    return;
+  }
+  if (n >= (rows + columns - 1) * slot.by_diagonal) return;
+  const int ahead = static_cast<int>(n / slot.by_diagonal) - (columns - 1);
+  const std::int64_t place = n % slot.by_diagonal;
   const std::int64_t tile = ahead + strip.first / kRows - strip.first_key / kRows +
                             tiles_of(launch.pairs.problem.shape.keys) - 1;
   float sum = 0;
   for_each_slot(launch, ahead, [&](const float* sums) { sum += sums[slot.totals + place]; });
-  launch.memory.by_distance[tile * slot.by_place + place] += sum;
+  launch.memory.by_distance[tile * slot.by_diagonal + place] += sum;
 }
 
 struct CapeJoinLaunch {
@@ -80,12 +104,13 @@ struct CapeJoinLaunch {
   CapeGradients to;
 };
 
+/// Of a row of kThreads sums by diagonal.
 __device__ inline double distance_sum(const CapeJoinLaunch& launch, std::int64_t row,
                                       std::int64_t distance) {
-  const std::int64_t rows = launch.network.cape.hidden + launch.network.heads;
+  const float* sums = launch.memory.by_distance + row * kThreads;
   double sum = 0;
   for_each_part(launch.shape, distance, [&](std::int64_t tile, int n) {
-    sum += static_cast<double>(launch.memory.by_distance[(tile * rows + row) * kThreads + n]);
+    sum += static_cast<double>(sums[tile * launch.memory.slot.by_diagonal + n]);
   });
   return sum;
 }
@@ -127,7 +152,41 @@ __global__ void __launch_bounds__(kThreads)
   launch.to.values[head * launch.to.head_stride + lambda] = static_cast<float>(sum);
 }
 
-/// The thread's part of a weight's gradient. Rows of `joined` are summed over distances.
+__device__ inline CapePieceTotals piece_totals(const CapeJoinLaunch& launch) {
+  return {launch.network, launch.memory.totals + 2 * launch.network.heads * launch.memory.units};
+}
+
+/// One thread an entry of FIRE's arrays; grid.y: distances, factors, pieces.
+__global__ void __launch_bounds__(kThreads)
+    cape_fire_kernel(const __grid_constant__ CapeJoinLaunch launch) {
+  const std::int64_t n = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  const FireVariant& fire = launch.network.fire;
+  const FireGradients& to = launch.to.fire;
+  if (blockIdx.y == 0) {
+    if (!to.distance || n >= fire.length) return;
+    to.distance[n] = static_cast<float>(distance_sum(launch, 0, n));
+  } else if (blockIdx.y == 1) {
+    if (!to.factor || n >= launch.shape.queries) return;
+    to.factor[n] = static_cast<float>(launch.memory.by_query[n]);
+  } else {
+    const std::int64_t head = n / fire.segments, segment = n % fire.segments;
+    if (head >= launch.shape.heads) return;
+    const CapePieceTotals totals = piece_totals(launch);
+    const std::int64_t at = head * to.head_stride + segment;
+    if (to.slope) {
+      to.slope[at] = static_cast<float>(
+          totals.of_head(head, [&](std::int64_t row) { return totals.places(row, segment); }));
+    }
+    if (to.intercept) {
+      to.intercept[at] = static_cast<float>(
+          totals.of_head(head, [&](std::int64_t row) { return totals.ones(row, segment); }));
+    }
+  }
+}
+
+/// The thread's part of a weight's gradient. Rows of the biases' part are summed over distances, or
+/// over the segments of FIRE.
+template <bool kFire>
 class CapeWeightSums {
  public:
   __device__ explicit CapeWeightSums(const CapeJoinLaunch& launch)
@@ -137,8 +196,12 @@ class CapeWeightSums {
     double sum = column < net_.heads ? total(column, unit) : 0;
     const std::int64_t head = column - net_.layout.bias_column;
     if (!net_.layout.reads_bias || head < 0) return sum;
-    for (std::int64_t n = threadIdx.x; n < launch_.memory.distances; n += kThreads) {
-      sum += joined(unit, n) * static_cast<double>(net_.bias(head, n));
+    for (std::int64_t n = threadIdx.x; n < places(); n += kThreads) {
+      if constexpr (kFire) {
+        sum += piece_totals(launch_).biases(unit, head, n);
+      } else {
+        sum += joined(unit, n) * static_cast<double>(net_.bias(head, n));
+      }
     }
     return sum;
   }
@@ -147,15 +210,17 @@ class CapeWeightSums {
   }
   __device__ double bias(std::int64_t row) const {
     double sum = 0;
-    for (std::int64_t n = threadIdx.x; n < launch_.memory.distances; n += kThreads) {
-      sum += joined(row, n);
-    }
+    for (std::int64_t n = threadIdx.x; n < places(); n += kThreads) sum += joined(row, n);
     return sum;
   }
 
  private:
-  __device__ double joined(std::int64_t row, std::int64_t lambda) const {
-    return static_cast<double>(launch_.memory.joined[row * launch_.memory.distances + lambda]);
+  __device__ std::int64_t places() const {
+    return kFire ? net_.fire.segments : launch_.memory.distances;
+  }
+  __device__ double joined(std::int64_t row, std::int64_t place) const {
+    if constexpr (kFire) return piece_totals(launch_).ones(row, place);
+    return static_cast<double>(launch_.memory.joined[row * launch_.memory.distances + place]);
   }
   __device__ double total(std::int64_t row, std::int64_t unit) const {
     return threadIdx.x == 0 ? launch_.memory.totals[row * launch_.memory.units + unit] : 0;
@@ -166,6 +231,7 @@ class CapeWeightSums {
 };
 
 /// A block for each number: grid.y w1, b1, w2, b2, grid.x the numbers of the longest of them.
+template <bool kFire>
 __global__ void __launch_bounds__(kThreads)
     cape_weights_kernel(const __grid_constant__ CapeJoinLaunch launch) {
   const CapeNetwork& net = launch.network;
@@ -174,7 +240,7 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t counts[] = {hidden * width, hidden, net.heads * hidden, net.heads};
   float* const arrays[] = {to.w1, to.b1, to.w2, to.b2};
   if (n >= counts[blockIdx.y] || !arrays[blockIdx.y]) return;
-  const CapeWeightSums sums(launch);
+  const CapeWeightSums<kFire> sums(launch);
   const double part = blockIdx.y == 0   ? sums.w1(n / width, n % width)
                       : blockIdx.y == 1 ? sums.bias(n)
                       : blockIdx.y == 2 ? sums.w2(n / hidden, n % hidden)

@@ -28,10 +28,40 @@ __global__ void __launch_bounds__(kThreads)
   net.tables[row * net.distances + lambda] = static_cast<float>(sum);
 }
 
+/// One thread a segment; grid.y as above.
+__global__ void __launch_bounds__(kThreads)
+    cape_pieces_kernel(const __grid_constant__ CapeNetwork net) {
+  const std::int64_t segment = threadIdx.x;
+  if (segment >= net.fire.segments) return;
+  const CapeVariant& cape = net.cape;
+  const std::int64_t row = blockIdx.y, head = row - cape.hidden;
+  double slope = 0, intercept = 0;
+  const auto add = [&](std::int64_t h, double weight) {
+    const std::int64_t at = h * net.fire.head_stride + segment;
+    slope += weight * static_cast<double>(net.fire.slope[at]);
+    intercept += weight * static_cast<double>(net.fire.intercept[at]);
+  };
+  if (row < cape.hidden) {
+    intercept = static_cast<double>(cape.b1[row]);
+    const float* w = cape.w1 + row * net.layout.width + net.layout.bias_column;
+    for (std::int64_t h = 0; h < net.heads; ++h) add(h, static_cast<double>(w[h]));
+  } else {
+    intercept = static_cast<double>(cape.b2[head]);
+    if (net.layout.adds_bias) add(head, 1);
+  }
+  reinterpret_cast<float2*>(net.tables)[row * net.fire.segments + segment] = {
+      static_cast<float>(slope), static_cast<float>(intercept)};
+}
+
 }  // namespace
 
 void launch_cape_tables(const CudaAttention& a, const CapeNetwork& network) {
   const std::int64_t rows = network.cape.hidden + network.heads;
+  if (is_on_fire(network.cape)) {
+    launch("cape pieces", &cape_pieces_kernel, dim3{1, static_cast<unsigned>(rows), 1}, kThreads, 0,
+           a.stream, network);
+    return;
+  }
   launch("cape tables", &cape_tables_kernel,
          dim3{blocks_of(network.distances), static_cast<unsigned>(rows), 1}, kThreads, 0, a.stream,
          network);

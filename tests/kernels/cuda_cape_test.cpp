@@ -99,8 +99,45 @@ TEST_P(CudaCape, StripsChangeNoBitOfTheForwardPass) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kernels, CudaCape, ::testing::Values(Kind::cape, Kind::cape_add_residual),
+INSTANTIATE_TEST_SUITE_P(Kernels, CudaCape,
+                         ::testing::Values(Kind::cape, Kind::cape_add_residual, Kind::cape_fire,
+                                           Kind::cape_fire_add_residual),
                          [](const auto& info) { return kind_name(info.param); });
+
+class CudaCapeOnFire : public CudaCape {};
+
+// No knot, one, as many as an MLP of 33 units has, and the most; u that falls along a diagonal.
+TEST_P(CudaCapeOnFire, IsRightForEveryNumberOfKnots) {
+  Problem problem{GetParam()};
+  for (const std::int64_t knots : {0, 1, 33, 63}) {
+    problem.knots = knots;
+    problem.steep = false;
+    problem.shape = {2, 2, 1, 130, 130, 16};
+    expect_right(kTypes[0], problem, knots == 33);
+    problem.steep = true;
+    problem.shape = {1, 3, 3, 90, 90, 16};
+    expect_right(kTypes[1], problem, knots == 63);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Kernels, CudaCapeOnFire,
+                         ::testing::Values(Kind::cape_fire, Kind::cape_fire_concat),
+                         [](const auto& info) { return kind_name(info.param); });
+
+TEST(CudaChecks, RefuseWhatCapeOnFireCannotDo) {
+  std::string reason;
+  if (!cuda_available(reason)) GTEST_SKIP() << reason;
+  Problem problem{Kind::cape_fire};
+  problem.shape = {1, 2, 1, 20, 20, 64};
+  problem.knots = 64;
+  Case many(problem);
+  EXPECT_THROW(DeviceCase(kTypes[0], many).forward(), std::invalid_argument);
+  problem.knots = 63;
+  Case full(problem);
+  DeviceCase device(kTypes[0], full);
+  EXPECT_NO_THROW(device.forward());
+  device.attention.shape.causal = false;
+  EXPECT_THROW(device.forward(), std::invalid_argument);
+}
 
 /// 32 heads of 128 channels with 32 hidden units; nothing of it is read for a workspace's size.
 CudaAttention many_heads(std::int64_t tokens) {

@@ -88,17 +88,18 @@ struct PlainBackward {
   Reference<float>& plain;
 };
 
+double largest(const std::vector<float>& values) {
+  float most = 0;
+  for (const float x : values) most = std::max(most, std::abs(x));
+  return static_cast<double>(most);
+}
+
 /// Sums over pairs of d score times up to |slope| factor, |slope| distance, u or 1. Like a table's
 /// entry, each carries the rounding of d channels of out for each of its rows, here of all heads or
 /// all distances.
 void expect_right_fire(const Case& c, const Reference<double>& truth, const Reference<float>& plain,
                        double floor) {
   const AttentionShape& s = truth.s;
-  const auto largest = [](const std::vector<float>& values) {
-    float most = 0;
-    for (const float x : values) most = std::max(most, std::abs(x));
-    return static_cast<double>(most);
-  };
   const double rows = std::sqrt(static_cast<double>(s.head_dim * s.batch * s.queries));
   const double slope = largest(c.slope), heads = std::sqrt(static_cast<double>(s.heads));
   expect_close("d_distance", c.d_table, plain.d_table, truth.d_table, floor,
@@ -111,17 +112,19 @@ void expect_right_fire(const Case& c, const Reference<double>& truth, const Refe
 }
 
 /// Sums over the pairs of all rows, whose scores' gradients carry the rounding of d channels of
-/// out.
+/// out; of weights times an input or a hidden unit, which over FIRE are of the size of its slopes.
 void expect_right_network(const Case& c, const Reference<double>& truth,
                           const Reference<float>& plain, double floor) {
   const AttentionShape& s = truth.s;
   const double rows = std::sqrt(static_cast<double>(s.head_dim * s.batch * s.queries));
-  if (std::get<CapeVariant>(c.inputs.variant).form != CapeForm::content) {
+  const auto& cape = std::get<CapeVariant>(c.inputs.variant);
+  if (cape.form != CapeForm::content && !cape.fire) {
     expect_close("d_table", c.d_table, plain.d_table, truth.d_table, floor, rows);
   }
-  expect_close("d_w1", c.d_w1, plain.d_w1, truth.d_w1, floor, rows);
+  const double units = cape.fire ? std::max(1.0, largest(c.slope)) : 1;
+  expect_close("d_w1", c.d_w1, plain.d_w1, truth.d_w1, floor, rows * units);
   expect_close("d_b1", c.d_b1, plain.d_b1, truth.d_b1, floor, rows);
-  expect_close("d_w2", c.d_w2, plain.d_w2, truth.d_w2, floor, rows);
+  expect_close("d_w2", c.d_w2, plain.d_w2, truth.d_w2, floor, rows * units);
   expect_close("d_b2", c.d_b2, plain.d_b2, truth.d_b2, floor, rows);
 }
 
@@ -341,7 +344,7 @@ TEST_P(Cuda, LongIsRightInLongTexts) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kernels, Cuda, ::testing::ValuesIn(cuda_kinds()),
+INSTANTIATE_TEST_SUITE_P(Kernels, Cuda, ::testing::ValuesIn(all_kinds()),
                          [](const auto& info) { return kind_name(info.param); });
 
 class CudaTables : public Cuda {};
@@ -434,7 +437,7 @@ TEST(CudaChecks, RefuseMoreOfFireAndCapeThanTheyKeep) {
   EXPECT_THROW(device.forward(), std::invalid_argument);
   std::get<CapeVariant>(device.attention.variant).length = last;
   EXPECT_NO_THROW(device.forward());
-  std::get<CapeVariant>(device.attention.variant).fire.emplace();  // has no form here
+  std::get<CapeVariant>(device.attention.variant).fire.emplace();  // without its arrays
   EXPECT_THROW(device.forward(), std::invalid_argument);
 }
 

@@ -22,13 +22,6 @@ struct HalfType : HalfFormat {
 inline const HalfType kTypes[] = {{half_type(Storage::bfloat16), "bfloat16", CudaType::bfloat16},
                                   {half_type(Storage::float16), "float16", CudaType::float16}};
 
-/// The variants that the CUDA form has.
-inline std::vector<Kind> cuda_kinds() {
-  std::vector<Kind> kinds = all_kinds();
-  std::erase_if(kinds, [](Kind kind) { return is_cape(kind) && is_on_fire(kind); });
-  return kinds;
-}
-
 /// Device memory of some values.
 template <typename T>
 class DeviceArray {
@@ -169,15 +162,15 @@ class DeviceCase {
       gradients.d_table = d_table_.data();
       gradients.d_table_stride = table->head_stride;
     } else if (const auto* fire = std::get_if<FireGradients>(&c_.gradients.variant)) {
-      gradients.fire = {d_table_.data(), d_factor_.data(), d_slope_.data(), d_intercept_.data(),
-                        fire->head_stride};
+      gradients.fire = fire_gradients(*fire);
     } else if (const auto* cape = std::get_if<CapeGradients>(&c_.gradients.variant)) {
       gradients.cape = {cape->values ? d_table_.data() : nullptr,
                         cape->head_stride,
                         d_w1_.data(),
                         d_b1_.data(),
                         d_w2_.data(),
-                        d_b2_.data()};
+                        d_b2_.data(),
+                        fire_gradients(cape->fire)};
     }
     cuda_attention_backward(attention, saved, gradients);
     PHASESCOPE_CUDA(cudaDeviceSynchronize());
@@ -185,7 +178,8 @@ class DeviceCase {
     c_.dk = dk_.values();
     c_.dv = dv_.values();
     c_.d_state = d_state_.values();
-    if (gradients.d_table || gradients.fire.distance || gradients.cape.values) {
+    if (gradients.d_table || gradients.fire.distance || gradients.cape.values ||
+        gradients.cape.fire.distance) {
       c_.d_table = d_table_.values();
     }
     c_.d_factor = d_factor_.values();
@@ -201,6 +195,20 @@ class DeviceCase {
   CudaForwardOutputs outputs;
 
  private:
+  FireVariant fire_variant(const FireVariant& fire) const {
+    FireVariant result = fire;
+    result.distance = table_.data();
+    result.factor = factor_.data();
+    result.knots = knots_.data();
+    result.slope = slope_.data();
+    result.intercept = intercept_.data();
+    return result;
+  }
+  FireGradients fire_gradients(const FireGradients& fire) const {
+    if (!fire.distance) return {};
+    return {d_table_.data(), d_factor_.data(), d_slope_.data(), d_intercept_.data(),
+            fire.head_stride};
+  }
   CudaVariant variant() const {
     if (const auto* table = std::get_if<TableVariant>(&c_.inputs.variant)) {
       TableVariant result = *table;
@@ -216,17 +224,12 @@ class DeviceCase {
       return CudaTapeVariant{state_.tensor(tape->state), tape->state_dim};
     }
     if (const auto* fire = std::get_if<FireVariant>(&c_.inputs.variant)) {
-      FireVariant result = *fire;
-      result.distance = table_.data();
-      result.factor = factor_.data();
-      result.knots = knots_.data();
-      result.slope = slope_.data();
-      result.intercept = intercept_.data();
-      return result;
+      return fire_variant(*fire);
     }
     if (const auto* cape = std::get_if<CapeVariant>(&c_.inputs.variant)) {
       CapeVariant result = *cape;
       result.values = cape->values ? table_.data() : nullptr;
+      if (cape->fire) result.fire = fire_variant(*cape->fire);
       result.w1 = w1_.data();
       result.b1 = b1_.data();
       result.w2 = w2_.data();
