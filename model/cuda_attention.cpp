@@ -99,6 +99,17 @@ class DeviceMemory {
   std::size_t bytes_ = 0;
 };
 
+kernels::FireVariant fire_variant(const FireProgram& fire, DeviceMemory& memory) {
+  return {.distance = memory.floats(fire.distance),
+          .length = fire.distance.size(0),
+          .factor = memory.floats(fire.factor),
+          .knots = memory.floats(fire.knots),
+          .segments = fire.slope.size(1),
+          .slope = memory.floats(fire.slope),
+          .intercept = memory.floats(fire.intercept),
+          .head_stride = fire.slope.size(1)};
+}
+
 kernels::CudaVariant variant_of(const AttentionProgram& program, at::ScalarType type,
                                 DeviceMemory& memory) {
   if (program.kind == Kind::table) {
@@ -119,17 +130,7 @@ kernels::CudaVariant variant_of(const AttentionProgram& program, at::ScalarType 
         program.tape.state.expand({program.q.size(0), program.k.size(1), -1, -1});
     return kernels::CudaTapeVariant{memory.input(state, type), state.size(-1)};
   }
-  if (program.kind == Kind::fire) {
-    const FireProgram& fire = program.fire;
-    return kernels::FireVariant{.distance = memory.floats(fire.distance),
-                                .length = fire.distance.size(0),
-                                .factor = memory.floats(fire.factor),
-                                .knots = memory.floats(fire.knots),
-                                .segments = fire.slope.size(1),
-                                .slope = memory.floats(fire.slope),
-                                .intercept = memory.floats(fire.intercept),
-                                .head_stride = fire.slope.size(1)};
-  }
+  if (program.kind == Kind::fire) return fire_variant(program.fire, memory);
   if (program.kind == Kind::cape) {
     const CapeProgram& cape = program.cape;
     kernels::CapeVariant variant;
@@ -138,6 +139,7 @@ kernels::CudaVariant variant_of(const AttentionProgram& program, at::ScalarType 
       variant.values = memory.floats(cape.values);
       variant.head_stride = variant.length = cape.values.size(1);
     }
+    if (program.fire.slope.defined()) variant.fire = fire_variant(program.fire, memory);
     variant.hidden = cape.w1.size(0);
     variant.w1 = memory.floats(cape.w1);
     variant.b1 = memory.floats(cape.b1);
@@ -306,6 +308,14 @@ class BackwardPass final : public CudaPass {
     return memory.mirror(buffer.mutable_data_ptr<float>(), buffer.numel());
   }
 
+  kernels::FireGradients fire_gradients(const FireProgram& fire) {
+    return {.distance = gradient(result_.distance, fire.distance),
+            .factor = gradient(result_.factor, fire.factor),
+            .slope = gradient(result_.slope, fire.slope),
+            .intercept = gradient(result_.intercept, fire.intercept),
+            .head_stride = fire.slope.size(1)};
+  }
+
   void add_variant(const AttentionProgram& program, at::ScalarType type) {
     if (program.kind == Kind::tape) {
       const at::Tensor& state = program.tape.state;
@@ -317,14 +327,7 @@ class BackwardPass final : public CudaPass {
       gradients_.d_table = gradient(result_.values, program.table.values);
       gradients_.d_table_stride = program.table.values.size(1);
     }
-    if (program.kind == Kind::fire) {
-      const FireProgram& fire = program.fire;
-      gradients_.fire = {.distance = gradient(result_.distance, fire.distance),
-                         .factor = gradient(result_.factor, fire.factor),
-                         .slope = gradient(result_.slope, fire.slope),
-                         .intercept = gradient(result_.intercept, fire.intercept),
-                         .head_stride = fire.slope.size(1)};
-    }
+    if (program.kind == Kind::fire) gradients_.fire = fire_gradients(program.fire);
     if (program.kind == Kind::cape) {
       const CapeProgram& cape = program.cape;
       gradients_.cape = {.values = gradient(result_.values, cape.values),
@@ -333,6 +336,7 @@ class BackwardPass final : public CudaPass {
                          .b1 = gradient(result_.b1, cape.b1),
                          .w2 = gradient(result_.w2, cape.w2),
                          .b2 = gradient(result_.b2, cape.b2)};
+      if (program.fire.slope.defined()) gradients_.cape.fire = fire_gradients(program.fire);
     }
   }
 
@@ -370,9 +374,6 @@ std::string cuda_obstacle(const AttentionProgram& program, const at::Tensor& v) 
   }
   if (std::string obstacle = fused_obstacle(program, v); !obstacle.empty()) return obstacle;
   const std::int64_t heads = program.q.size(1);
-  if (program.kind == Kind::cape && program.fire.slope.defined()) {
-    return "cape over fire past its threshold has no form in the CUDA kernels";
-  }
   if (program.kind == Kind::cape) {
     const std::int64_t units = program.cape.w1.size(0);
     if (units > kernels::kCudaHiddenUnits ||
@@ -381,7 +382,7 @@ std::string cuda_obstacle(const AttentionProgram& program, const at::Tensor& v) 
              " hidden units has no form in the CUDA kernels";
     }
   }
-  if (program.kind == Kind::fire && program.fire.slope.size(1) > kernels::kCudaSegments) {
+  if (program.fire.slope.defined() && program.fire.slope.size(1) > kernels::kCudaSegments) {
     return "a network of more than 63 knots has no form in the CUDA kernels";
   }
   const std::int64_t width = program.q.size(-1);

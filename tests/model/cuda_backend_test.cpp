@@ -90,6 +90,7 @@ struct Operand {
 
 std::vector<Operand> operands() {
   const Json none = Json::object(), near = {{"threshold", 20.5}};
+  const Json on_fire = {{"base", "fire"}, {"base_threshold", 20.5}};
   using Program = AttentionProgram;
   return {
       {"kerple_log", none, "values", [](Program& p) -> at::Tensor& { return p.table.values; }},
@@ -102,6 +103,12 @@ std::vector<Operand> operands() {
       {"cape", none, "w1", [](Program& p) -> at::Tensor& { return p.cape.w1; }},
       {"cape", none, "b1", [](Program& p) -> at::Tensor& { return p.cape.b1; }},
       {"cape", none, "w2", [](Program& p) -> at::Tensor& { return p.cape.w2; }},
+      {"cape", on_fire, "w1", [](Program& p) -> at::Tensor& { return p.cape.w1; }},
+      {"cape", on_fire, "b1", [](Program& p) -> at::Tensor& { return p.cape.b1; }},
+      {"cape", on_fire, "slope", [](Program& p) -> at::Tensor& { return p.fire.slope; }},
+      {"cape", on_fire, "intercept", [](Program& p) -> at::Tensor& { return p.fire.intercept; }},
+      {"cape", on_fire, "distance", [](Program& p) -> at::Tensor& { return p.fire.distance; }},
+      {"cape", on_fire, "factor", [](Program& p) -> at::Tensor& { return p.fire.factor; }},
   };
 }
 
