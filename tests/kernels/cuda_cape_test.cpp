@@ -140,28 +140,30 @@ TEST(CudaChecks, RefuseWhatCapeOnFireCannotDo) {
 }
 
 /// 32 heads of 128 channels with 32 hidden units; nothing of it is read for a workspace's size.
-CudaAttention many_heads(std::int64_t tokens) {
+CudaAttention many_heads(std::int64_t tokens, bool on_fire = false) {
   CudaAttention attention;
   attention.shape = {1, 32, 32, tokens, tokens, 128};
-  attention.variant = CapeVariant{};
+  CapeVariant cape;
+  if (on_fire) cape.fire = FireVariant{.segments = kCudaSegments};
+  attention.variant = cape;
   return attention;
 }
 
 TEST(CudaChecks, CapeStaysWithinItsBytes) {
-  CudaAttention attention = many_heads(32768);
-  const std::size_t bound = attention.cape_bytes;
+  const std::size_t bound = CudaAttention{}.cape_bytes;
   EXPECT_LE(bound, std::size_t{200} * 1000 * 1000 + (std::size_t{2} << 20));
   for (const std::size_t bytes : {bound, bound / 2, 4 * bound, std::size_t{64} << 20}) {
-    attention.cape_bytes = bytes;
-    for (const auto workspace : {&cuda_score_workspace, &cuda_backward_workspace}) {
-      EXPECT_LE(workspace(attention), bytes);
-      EXPECT_GT(workspace(attention), bytes / 2);  // used, too
+    for (const bool on_fire : {false, true}) {
+      CudaAttention attention = many_heads(32768, on_fire);
+      attention.cape_bytes = bytes;
+      for (const auto workspace : {&cuda_score_workspace, &cuda_backward_workspace}) {
+        EXPECT_LE(workspace(attention), bytes);
+        EXPECT_GT(workspace(attention), bytes / 2);  // used, too
+      }
     }
   }
   // No more than a short text needs.
-  attention.cape_bytes = bound;
-  attention.shape.queries = attention.shape.keys = 128;
-  EXPECT_LT(cuda_backward_workspace(attention), bound / 4);
+  EXPECT_LT(cuda_backward_workspace(many_heads(128)), bound / 4);
 }
 
 // What attention_cuda.h says of the least.
