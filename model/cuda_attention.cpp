@@ -172,6 +172,7 @@ kernels::CudaAttention inputs_of(const AttentionProgram& program, const at::Tens
     const at::Tensor documents = numbered_documents(program);
     inputs.query_documents = inputs.key_documents =
         memory.copy(documents.const_data_ptr<std::int32_t>(), documents.numel());
+    inputs.document_workspace = memory.allocate(kernels::cuda_document_bytes(inputs.shape));
   }
   return inputs;
 }

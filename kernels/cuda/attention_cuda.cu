@@ -121,6 +121,8 @@ void check(const CudaAttention& a) {
   require(s.window >= 0, "expected a window of at least 0");
   require(!a.query_documents == !a.key_documents,
           "expected the documents of both queries and keys, or of neither");
+  require(!a.key_documents || is_aligned(a.document_workspace),
+          "expected a workspace for the documents on a 16-byte boundary");
   require(a.soft_cap >= 0 && std::isfinite(a.soft_cap), "expected a finite soft_cap of at least 0");
   for (const CudaTensor* t : {&a.q, &a.k, &a.v}) check_alignment(*t);
   std::visit(CheckVariant{a}, a.variant);
@@ -192,6 +194,7 @@ void cuda_attention_forward(const CudaAttention& attention, const CudaForwardOut
     require(outputs.lse && count >= 1 && count <= kMaxTopKeys,
             "expected lse for the largest weights of a row, and 1 to 64 of them");
   }
+  if (attention.key_documents) cuda::launch_documents(attention);
   std::visit(Forward{attention, outputs}, attention.variant);
 }
 
@@ -228,6 +231,7 @@ void cuda_attention_backward(const CudaAttention& attention, const CudaSavedForw
   check_alignment(gradients.dk);
   check_alignment(gradients.dv);
   require(is_aligned(gradients.workspace), "expected a workspace on a 16-byte boundary");
+  if (attention.key_documents) cuda::launch_documents(attention);
   std::visit(Backward{attention, saved, gradients}, attention.variant);
 }
 

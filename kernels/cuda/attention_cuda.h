@@ -52,6 +52,11 @@ inline constexpr std::int64_t kCudaSharedBytes = 99 * 1024;
 using CudaVariant = std::variant<PlainVariant, TableVariant, TapaVariant, CudaTapeVariant,
                                  FireVariant, CapeVariant>;
 
+/// Bytes of the workspace that documents take: 8 for every 64 queries and every 64 keys.
+constexpr std::size_t cuda_document_bytes(const AttentionShape& s) {
+  return static_cast<std::size_t>(s.batch * ((s.queries + 63) / 64 + (s.keys + 63) / 64) * 8);
+}
+
 /// What forward and backward read.
 struct CudaAttention {
   AttentionShape shape;  ///< head_dim a multiple of 8 up to 128, value_dim 0 or head_dim
@@ -61,9 +66,12 @@ struct CudaAttention {
   CudaVariant variant;
   float soft_cap = 0;
   const std::uint8_t* key_mask = nullptr;
-  /// Masked pair by pair: tiles of other documents are not left out.
   const std::int32_t* query_documents = nullptr;
   const std::int32_t* key_documents = nullptr;
+  /// With documents: cuda_document_bytes() of device memory on a 16-byte boundary. Every pass
+  /// writes there, of each 64 queries and 64 keys, between which numbers their documents lie: where
+  /// these have none in common, no kernel looks at the pairs.
+  void* document_workspace = nullptr;
   /// CAPE: its workspace takes at most so many bytes, of which most hold the scores of some query
   /// rows and keys, of all heads; more of them make it faster. At least it takes those of 64 rows
   /// and 64 keys and what is linear in the lengths: for each token, hidden unit and head 4 bytes

@@ -69,12 +69,13 @@ __global__ void __launch_bounds__(kThreads)
   // The longest rows first.
   const int query = static_cast<int>(gridDim.x - 1 - blockIdx.x) * kRows;
   const Visibility visibility(launch.problem, batch);
-  const Stretch seen =
-      visibility.keys({pair.position(query), pair.position(min(query + kRows, pair.queries()))});
+  const Stretch tiles = visibility.key_tiles(query);
   float dq[D / 8][4] = {};
   [[maybe_unused]] float d_factor[2] = {0, 0};
   pair.fetch_queries(batch, head, query);
-  for (int key = seen.first / kRows * kRows; key < seen.last; key += kRows) {
+  for (int tile = tiles.first; tile < tiles.last; ++tile) {
+    const int key = tile * kRows;
+    if (!visibility.may_share_document(query, key)) continue;
     pair.fetch_keys(batch, head / pair.group(), key);
     pair.begin(head, query, key);
     for (int first = 0; first < kRows; first += kColumns) {
@@ -103,13 +104,15 @@ __global__ void __launch_bounds__(kThreads)
   const int batch = static_cast<int>(blockIdx.z), kv_head = static_cast<int>(blockIdx.y);
   const int key = static_cast<int>(blockIdx.x) * kRows;  // the longest columns first
   const Visibility visibility(launch.problem, batch);
-  const Stretch seen = visibility.queries({key, min(key + kRows, pair.keys())});
+  const Stretch tiles = visibility.query_tiles(key);
   float dk[D / 8][4] = {}, dv[D / 8][4] = {};
   [[maybe_unused]] float d_state[Score::kState ? Pair::kStateDim / 8 : 1][4] = {};
   pair.fetch_keys(batch, kv_head, key);
   for (int n = 0; n < pair.group(); ++n) {
     const int head = kv_head * pair.group() + n;
-    for (int query = seen.first / kRows * kRows; query < seen.last; query += kRows) {
+    for (int tile = tiles.first; tile < tiles.last; ++tile) {
+      const int query = tile * kRows;
+      if (!visibility.may_share_document(query, key)) continue;
       pair.fetch_queries(batch, head, query);
       pair.begin(head, query, key);
       for (int first = 0; first < kRows; first += kColumns) {

@@ -27,7 +27,8 @@ Problem<Score> problem_of(const CudaAttention& a, const Score& score) {
                          a.soft_cap * kLog2e,
                          a.key_mask,
                          a.query_documents,
-                         a.key_documents};
+                         a.key_documents,
+                         static_cast<const DocumentRange*>(a.document_workspace)};
   if (const auto* tape = std::get_if<CudaTapeVariant>(&a.variant)) {
     problem.state = tape->state;
     problem.state_dim = tape->state_dim;

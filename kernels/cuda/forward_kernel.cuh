@@ -87,13 +87,10 @@ class BlockForward {
         pieces_(queries_ + Layout::kPieces) {}
 
   __device__ void run() {
-    const int last = min(first_ + kRows, static_cast<int>(shape_.queries));
-    const Stretch keys =
-        given_keys(problem_, visibility_.keys({position(), position() + last - first_}));
+    const Stretch tiles = given_tiles(problem_, visibility_.key_tiles(first_));
     if constexpr (Score::kStored) {
       if (problem_.score.strip.first_key > 0) take_rows();
     }
-    const int begin = keys.first / kRows, end = (keys.last + kRows - 1) / kRows;
     if constexpr (!Score::kStored) {
       copy_tile<T, D>(queries_, pointer<T>(problem_.q, batch_, head_), problem_.q.row, first_,
                       static_cast<int>(shape_.queries), channels());
@@ -106,15 +103,16 @@ class BlockForward {
       load_queries();
       __syncthreads();
     }
-    if (begin < end) fetch(begin);
+    if (tiles.first < tiles.last) fetch(tiles.first);
     commit_copies();
-    for (int tile = begin; tile < end; ++tile) {
-      if (tile + 1 < end) fetch(tile + 1);
+    for (int tile = tiles.first; tile < tiles.last; ++tile) {
+      if (tile + 1 < tiles.last && sees(tile + 1)) fetch(tile + 1);
       commit_copies();
+      if (!sees(tile)) continue;
       wait_copies<1>();
       __syncthreads();
       if constexpr (!Score::kStored && !Score::kState) {
-        if (tile == begin) load_queries();
+        if (tile == tiles.first) load_queries();
       }
       pieces_.begin(stage(tile) + Layout::kEntries);
       for (int first = 0; first < kRows; first += kWidth) attend(tile, first);
@@ -137,10 +135,13 @@ class BlockForward {
   }
   /// Of the first query.
   __device__ int position() const { return first_ + static_cast<int>(shape_.query_offset); }
+  /// Whether a tile of those that key_tiles() gave may hold what the queries see.
+  __device__ bool sees(int tile) const {
+    return visibility_.may_share_document(first_, tile * kRows);
+  }
   __device__ std::uint32_t stage(int tile) const {
     return stages_ + static_cast<std::uint32_t>(tile % 2) * Layout::kStage;
   }
-
   __device__ std::uint32_t state_tile(int tile) const {
     return queries_ + (tile % 2 == 0 ? Layout::kEvenState : 0);
   }

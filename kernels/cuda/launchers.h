@@ -53,6 +53,13 @@ constexpr bool wants_content(const BucketProbes& b) {
   return b.count > 0 && (b.content || b.content_square);
 }
 
+/// The numbers that the documents of a tile's tokens lie between, ends included.
+struct DocumentRange {
+  std::int32_t least, most;
+};
+/// Those of every tile of queries, then of keys, to the workspace: (B, tile_distances()).
+void launch_documents(const CudaAttention& attention);
+
 using ForwardLauncher = void(const CudaAttention&, const CudaForwardOutputs&);
 ForwardLauncher forward_plain, forward_table, forward_table_multiplied, forward_tapa, forward_tape,
     forward_fire, forward_cape;

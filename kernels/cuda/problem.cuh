@@ -22,6 +22,7 @@ struct Problem {
   const std::uint8_t* key_mask = nullptr;
   const std::int32_t* query_documents = nullptr;
   const std::int32_t* key_documents = nullptr;
+  const DocumentRange* document_ranges = nullptr;  // as launch_documents() leaves them
 };
 
 template <typename T>
@@ -53,15 +54,15 @@ struct Stretch {
   int first = 0, last = 0;
 };
 
-/// Those of some keys whose scores a launch has: a strip's.
+/// Those of some tiles of keys whose scores a launch has: a strip's.
 template <class Score>
-__device__ Stretch given_keys(const Problem<Score>& problem, const Stretch& keys) {
+__device__ Stretch given_tiles(const Problem<Score>& problem, const Stretch& tiles) {
   if constexpr (Score::kStored) {
     const Strip& strip = problem.score.strip;
-    return {max(keys.first, static_cast<int>(strip.first_key)),
-            min(keys.last, static_cast<int>(strip.last_key))};
+    return {max(tiles.first, static_cast<int>(strip.first_key / kRows)),
+            min(tiles.last, static_cast<int>(tiles_of(strip.last_key)))};
   } else {
-    return keys;
+    return tiles;
   }
 }
 
@@ -84,7 +85,10 @@ class Visibility {
                              ? problem.query_documents + batch * problem.shape.queries
                              : nullptr),
         key_documents_(problem.key_documents ? problem.key_documents + batch * problem.shape.keys
-                                             : nullptr) {}
+                                             : nullptr),
+        document_ranges_(problem.key_documents
+                             ? problem.document_ranges + batch * tile_distances(problem.shape)
+                             : nullptr) {}
 
   __device__ bool visible(int position, int key) const {
     return key < keys_ && (!causal_ || key <= position) && abs(position - key) < window_ &&
@@ -108,7 +112,7 @@ class Visibility {
   /// kernels leave out the same tiles.
   __device__ bool sees(int query, int key) const {
     const Stretch seen = keys({query + offset_, min(query + kRows, queries_) + offset_});
-    return key < seen.last && key + kRows > seen.first;
+    return key < seen.last && key + kRows > seen.first && may_share_document(query, key);
   }
 
   /// Query indices outside it see no key in first .. last - 1.
@@ -117,7 +121,51 @@ class Visibility {
     return {max(0, first - offset_), min(keys.last + window_ - 1 - offset_, queries_)};
   }
 
+  /// The tiles of keys that the tile of queries from index `query` goes over, and the tiles of
+  /// queries for the tile of keys from `key`: [first, last). Between those at the ends some may be
+  /// left out (may_share_document). All lanes of a warp call it.
+  __device__ Stretch key_tiles(int query) const {
+    return in_documents(tiles_with(keys({query + offset_, min(query + kRows, queries_) + offset_})),
+                        [&](int tile) { return may_share_document(query, tile * kRows); });
+  }
+  __device__ Stretch query_tiles(int key) const {
+    return in_documents(tiles_with(queries({key, min(key + kRows, keys_)})),
+                        [&](int tile) { return may_share_document(tile * kRows, key); });
+  }
+
+  /// False where the tiles from query index `query` and from `key` on surely have no document in
+  /// common.
+  __device__ bool may_share_document(int query, int key) const {
+    if (!document_ranges_) return true;
+    const DocumentRange a = document_ranges_[query / kRows];
+    const DocumentRange b = document_ranges_[static_cast<int>(tiles_of(queries_)) + key / kRows];
+    return a.least <= b.most && b.least <= a.most;
+  }
+
  private:
+  __device__ static Stretch tiles_with(Stretch rows) {
+    return {rows.first / kRows, (rows.last + kRows - 1) / kRows};
+  }
+
+  /// Without the tiles at either end for which shares(tile) is false: a lane asks for one tile.
+  template <class Shares>
+  __device__ Stretch in_documents(Stretch tiles, const Shares& shares) const {
+    if (!document_ranges_) return tiles;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const auto skipped = [&](int tile) {
+      const bool inside = tiles.first <= tile && tile < tiles.last;
+      const unsigned shared = __ballot_sync(0xffffffffu, inside && shares(tile));
+      return shared ? __ffs(static_cast<int>(shared)) - 1 : 32;
+    };
+    for (int step = 32; step == 32 && tiles.first < tiles.last; tiles.first += step) {
+      step = skipped(tiles.first + lane);
+    }
+    for (int step = 32; step == 32 && tiles.first < tiles.last; tiles.last -= step) {
+      step = skipped(tiles.last - 1 - lane);
+    }
+    return tiles;
+  }
+
   /// Rows of a tile may lie past the last query.
   __device__ bool shares_document(int position, int key) const {
     return query_documents_[min(position - offset_, queries_ - 1)] == key_documents_[key];
@@ -128,6 +176,7 @@ class Visibility {
   int window_;
   const std::uint8_t* mask_;
   const std::int32_t *query_documents_, *key_documents_;
+  const DocumentRange* document_ranges_;
 };
 
 }  // namespace phasescope::kernels::cuda

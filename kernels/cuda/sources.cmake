@@ -12,6 +12,7 @@ set(PHASESCOPE_CUDA_SOURCES
   cape_memory.cu
   cape_tables.cu
   cuda_kernels.cu
+  documents.cu
   forward_cape.cu
   forward_fire.cu
   forward_plain.cu

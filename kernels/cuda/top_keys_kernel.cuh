@@ -91,9 +91,7 @@ __global__ void __launch_bounds__(kThreads)
   const int row = static_cast<int>(threadIdx.x), count = static_cast<int>(launch.rows.top_count);
   const bool keeps = row < kRows;
   const Visibility visibility(problem, batch);
-  const Stretch seen = given_keys(
-      problem,
-      visibility.keys({pair.position(query), pair.position(min(query + kRows, pair.queries()))}));
+  const Stretch tiles = given_tiles(problem, visibility.key_tiles(query));
   LargestOfRow largest(shared_memory() + Layout::kBytesWithPairs, row, keeps ? count : 0);
   float* kept = launch.kept;
   if constexpr (Score::kStored) {
@@ -102,7 +100,9 @@ __global__ void __launch_bounds__(kThreads)
     if (problem.score.strip.first_key > 0) largest.take(kept);
   }
   pair.fetch_queries(batch, head, query);
-  for (int key = seen.first / kRows * kRows; key < seen.last; key += kRows) {
+  for (int tile = tiles.first; tile < tiles.last; ++tile) {
+    const int key = tile * kRows;
+    if (!visibility.may_share_document(query, key)) continue;
     pair.fetch_keys(batch, head / pair.group(), key);
     pair.begin(head, query, key);
     pair.store_scores(visibility, query, key);

@@ -166,8 +166,13 @@ double lse_floor(const Problem& problem) { return has_phase(problem.kind) ? 200 
 
 void expect_right(const HalfType& type, const Problem& problem, bool with_probes,
                   std::size_t cape_bytes) {
-  SCOPED_TRACE(std::string(type.name) + " " + problem_name(problem));
   Case c(problem);
+  expect_right(type, problem, c, with_probes, cape_bytes);
+}
+
+void expect_right(const HalfType& type, const Problem& problem, Case& c, bool with_probes,
+                  std::size_t cape_bytes) {
+  SCOPED_TRACE(std::string(type.name) + " " + problem_name(problem));
   DeviceCase device(type, c);
   if (with_probes || cape_bytes > 0) {
     device.attention.cape_bytes = std::max<std::size_t>(cape_bytes, 1);
@@ -296,6 +301,81 @@ TEST_P(Cuda, IsRightWithDocuments) {
   for (const Problem& problem : document_problems(GetParam(), kMasks)) check(problem);
 }
 
+/// Two documents whose tokens come in turns of 64: between the tokens of one of them lie whole
+/// tiles of the other.
+void put_in_turns_of_tiles(Case& c) {
+  const auto tokens = static_cast<std::size_t>(c.inputs.shape.keys);
+  for (std::size_t n = 0; n < c.key_documents.size(); ++n) {
+    c.query_documents[n] = c.key_documents[n] = n % tokens / 64 % 2 == 0
+                                                    ? std::numeric_limits<std::int32_t>::max()
+                                                    : std::numeric_limits<std::int32_t>::min();
+  }
+}
+std::vector<Problem> problems_in_turns_of_tiles(Kind kind) {
+  Problem problem{.kind = kind, .shape = {2, 2, 1, 270, 270, 16}, .documents = Documents::mixed};
+  std::vector<Problem> problems{problem};
+  problem.shape = {1, 2, 2, 200, 200, 16};
+  problem.shape.causal = false;
+  problem.shape.window = 140;
+  problems.push_back(problem);
+  return problems;
+}
+
+TEST_P(Cuda, IsRightWithTilesOfOtherDocuments) {
+  for (const Problem& problem : problems_in_turns_of_tiles(GetParam())) {
+    for (const bool with_probes : {true, false}) {
+      Case c(problem);
+      put_in_turns_of_tiles(c);
+      expect_right(kTypes[turn_++ % 2], problem, c, with_probes);
+    }
+  }
+}
+
+/// The tiles 1, 3, ... of tokens, of (.., tokens, row) numbers.
+bool is_of_odd_tile(std::size_t n, std::int64_t tokens, std::int64_t row) {
+  return static_cast<std::int64_t>(n) / row % tokens / 64 % 2 == 1;
+}
+
+// A weight of 0 times NaN would be NaN: the tiles are left out, not masked.
+TEST_P(Cuda, LeavesOutTilesOfOtherDocuments) {
+  for (Problem problem : problems_in_turns_of_tiles(GetParam())) {
+    problem.shape.kv_heads = problem.shape.heads;
+    const std::int64_t tokens = problem.shape.keys, batch = problem.shape.batch;
+    Case whole(problem), spoilt(problem);
+    const auto row = [&](const std::vector<float>& values, std::int64_t rows) {
+      return std::max<std::int64_t>(static_cast<std::int64_t>(values.size()) / rows, 1);
+    };
+    const auto spoil = [&](std::vector<float>& values, std::int64_t rows) {
+      for (std::size_t n = 0; n < values.size(); ++n) {
+        if (is_of_odd_tile(n, tokens, row(values, rows))) {
+          values[n] = std::numeric_limits<float>::quiet_NaN();
+        }
+      }
+    };
+    const std::int64_t rows = batch * problem.shape.heads * tokens;
+    // (B, N, H, d), then (B, H, N, d).
+    for (auto* values : {&spoilt.q, &spoilt.k, &spoilt.v, &spoilt.state}) {
+      spoil(*values, batch * tokens);
+    }
+    for (auto* values : {&spoilt.d_out, &spoilt.d_out_state}) spoil(*values, rows);
+    for (Case* c : {&whole, &spoilt}) {
+      put_in_turns_of_tiles(*c);
+      DeviceCase device(kTypes[turn_ % 2], *c);
+      device.forward();
+      device.backward();
+    }
+    ++turn_;
+    for (const auto result : {&Case::out, &Case::out_state, &Case::lse, &Case::dq, &Case::dk,
+                              &Case::dv, &Case::d_state}) {
+      const std::vector<float>&expected = whole.*result, &got = spoilt.*result;
+      for (std::size_t n = 0; n < got.size(); ++n) {
+        if (is_of_odd_tile(n, tokens, row(got, rows))) continue;
+        ASSERT_EQ(got[n], expected[n]) << n;
+      }
+    }
+  }
+}
+
 TEST_P(Cuda, IsRightWithASoftCap) {
   for (const Problem& problem : soft_cap_problems(GetParam(), kMasks)) check(problem);
 }
@@ -378,6 +458,26 @@ TEST_P(CudaFire, IsRightForEveryNumberOfKnots) {
 INSTANTIATE_TEST_SUITE_P(Kernels, CudaFire, ::testing::Values(Kind::fire),
                          [](const auto& info) { return kind_name(info.param); });
 
+// One document among 23 of 100 tokens each: in the first, the middle and the last of 36 tiles, of
+// which a warp asks for 32 at a time.
+TEST(CudaChecks, FindADocumentAmongManyTiles) {
+  std::string reason;
+  if (!cuda_available(reason)) GTEST_SKIP() << reason;
+  for (const std::int32_t document : {0, 11, 22}) {
+    for (const bool among_keys : {true, false}) {
+      Problem problem{.kind = Kind::plain, .documents = Documents::mixed};
+      problem.shape = {1, 1, 1, among_keys ? 10 : 2300, among_keys ? 2300 : 10, 16};
+      problem.shape.query_offset = among_keys ? 2290 : 0;
+      Case c(problem);
+      std::vector<std::int32_t>& few = among_keys ? c.query_documents : c.key_documents;
+      std::vector<std::int32_t>& many = among_keys ? c.key_documents : c.query_documents;
+      std::fill(few.begin(), few.end(), document);
+      for (std::size_t n = 0; n < many.size(); ++n) many[n] = static_cast<std::int32_t>(n / 100);
+      expect_right(kTypes[0], problem, c, true);
+    }
+  }
+}
+
 TEST(CudaChecks, RefuseWhatTheKernelsCannotDo) {
   std::string reason;
   if (!cuda_available(reason)) GTEST_SKIP() << reason;
@@ -397,6 +497,7 @@ TEST(CudaChecks, RefuseWhatTheKernelsCannotDo) {
   refuses([](CudaAttention& a) { a.k.row = 65; });
   refuses([](CudaAttention& a) { a.soft_cap = -1; });
   refuses([&](CudaAttention& a) { a.key_documents = documents.data(); });
+  refuses([&](CudaAttention& a) { a.query_documents = a.key_documents = documents.data(); });
   refuses([](CudaAttention& a) { std::get<TableVariant>(a.variant).length = 10; });
   refuses([](CudaAttention& a) { a.variant = TapaVariant{}; });
   refuses([](CudaAttention& a) { a.variant = FireVariant{}; });

@@ -104,6 +104,7 @@ class DeviceCase {
         real_(c.real),
         query_documents_(c.query_documents),
         key_documents_(c.key_documents),
+        document_workspace_(c.key_documents.empty() ? 0 : cuda_document_bytes(c.inputs.shape)),
         lse_(c.lse.size()),
         d_out_(type, c.d_out),
         d_out_state_(type, c.d_out_state),
@@ -126,6 +127,7 @@ class DeviceCase {
     attention.key_mask = real_.data();
     attention.query_documents = query_documents_.data();
     attention.key_documents = key_documents_.data();
+    attention.document_workspace = document_workspace_.data();
     attention.q = q_.tensor(c.inputs.q);
     attention.k = k_.tensor(c.inputs.k);
     attention.v = v_.tensor(c.inputs.v);
@@ -244,6 +246,7 @@ class DeviceCase {
   DeviceArray<float> table_, factor_, knots_, slope_, intercept_, w1_, b1_, w2_, b2_;
   DeviceArray<std::uint8_t> real_;
   DeviceArray<std::int32_t> query_documents_, key_documents_;
+  DeviceArray<char> document_workspace_;
   DeviceArray<float> lse_;
   HalfArray d_out_, d_out_state_, dq_, dk_, dv_, d_state_;
   DeviceArray<float> d_table_, d_factor_, d_slope_, d_intercept_, d_w1_, d_b1_, d_w2_, d_b2_;

@@ -14,5 +14,8 @@ namespace phasescope::kernels::testing {
 /// all.
 void expect_right(const HalfType& type, const Problem& problem, bool with_probes,
                   std::size_t cape_bytes = 0);
+/// The same with a case of the problem that the test has changed.
+void expect_right(const HalfType& type, const Problem& problem, Case& c, bool with_probes,
+                  std::size_t cape_bytes = 0);
 
 }  // namespace phasescope::kernels::testing

@@ -124,6 +124,8 @@ inline unsigned __ballot_sync(unsigned, bool condition,
       &lane, where);
   return lane.result;
 }
+/// The place of the lowest bit from 1 on, 0 for none.
+inline int __ffs(int bits) { return bits ? std::countr_zero(static_cast<unsigned>(bits)) + 1 : 0; }
 inline int __popc(unsigned bits) { return std::popcount(bits); }
 
 inline float __cosf(float x) { return std::cos(x); }
