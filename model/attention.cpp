@@ -109,7 +109,8 @@ AttentionResult run_attention(const AttentionProgram& program, const at::Tensor&
                               const AttentionOptions& options) {
   if (options.backend == Backend::plain) return plain_attention(program, v, options);
   const bool cuda = options.backend == Backend::cuda_unverified;
-  const std::string obstacle = cuda ? cuda_obstacle(program, v) : fused_obstacle(program, v);
+  const std::string obstacle =
+      cuda ? cuda_obstacle(program, v, wants_gradients(program, v)) : fused_obstacle(program, v);
   if (obstacle.empty()) {
     AttentionResult result =
         cuda ? cuda_attention(program, v, options) : fused_attention(program, v, options);

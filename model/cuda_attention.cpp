@@ -197,7 +197,7 @@ void add_probes(const kernels::ForwardOutputs& host, const kernels::CudaAttentio
   buckets.edges = memory.copy(buckets.edges, buckets.count + 1);
   buckets.pairs = memory.mirror(buckets.pairs, sums);
   for (double** sum : {&buckets.weight, &buckets.score, &buckets.score_square, &buckets.content,
-                       &buckets.content_square}) {
+                       &buckets.content_square, &buckets.term, &buckets.term_square}) {
     *sum = memory.mirror(*sum, sums);
   }
   outputs.workspace = memory.allocate(memory.cuda().bucket_workspace(inputs, buckets));
@@ -258,19 +258,12 @@ class ForwardPass final : public CudaPass {
 AttentionResult run_forward(const AttentionProgram& program, const at::Tensor& v,
                             const AttentionOptions& options) {
   const at::NoGradGuard no_grad;
-  AttentionOptions measured = options;
   ProbeRequest request;
   if (options.probes != nullptr) request = in_one_pass(program, *options.probes);
-  if (request.term) {
-    // These kernels sum no positional terms: such a request is left whole to who asks for it
-    // afterwards, and measured by another pass (LayerAttention::probe).
-    request = {};
-    measured.probes = nullptr;
-  }
   request.entropy = request.entropy || options.want_entropy;
   ForwardPass pass(program, v, request);
   pass.enqueue();
-  return pass.finish(measured);
+  return pass.finish(options);
 }
 
 class BackwardPass final : public CudaPass {
@@ -367,7 +360,20 @@ void require_cuda_kernels() {
   throw formats::Error("device_unavailable", reason, "backend", "Use fused or plain");
 }
 
-std::string cuda_obstacle(const AttentionProgram& program, const at::Tensor& v) {
+bool wants_gradients(const AttentionProgram& program, const at::Tensor& v) {
+  if (!at::GradMode::is_enabled()) return false;
+  const CapeProgram& cape = program.cape;
+  const FireProgram& fire = program.fire;
+  for (const at::Tensor* tensor :
+       {&program.q, &program.k, &v, &program.table.values, &program.tape.state, &cape.values,
+        &cape.w1, &cape.b1, &cape.w2, &cape.b2, &fire.distance, &fire.factor, &fire.slope,
+        &fire.intercept}) {
+    if (tensor->defined() && tensor->requires_grad()) return true;
+  }
+  return false;
+}
+
+std::string cuda_obstacle(const AttentionProgram& program, const at::Tensor& v, bool gradients) {
   constexpr std::int64_t kLongestHead = 128;
   const at::ScalarType dtype = v.scalar_type();
   if (dtype != at::kBFloat16 && dtype != at::kHalf) {
@@ -377,9 +383,11 @@ std::string cuda_obstacle(const AttentionProgram& program, const at::Tensor& v) 
   const std::int64_t heads = program.q.size(1);
   if (program.kind == Kind::cape) {
     const std::int64_t units = program.cape.w1.size(0);
-    if (units > kernels::kCudaHiddenUnits ||
-        kernels::cuda_cape_bytes(heads, units) > kernels::kCudaSharedBytes) {
-      return "a correction of " + std::to_string(heads) + " heads by " + std::to_string(units) +
+    const bool fits = heads <= kernels::kCudaCapeHeads && units <= kernels::kCudaHiddenUnits;
+    if (!fits ||
+        (gradients && kernels::cuda_cape_bytes(heads, units) > kernels::kCudaSharedBytes)) {
+      return (fits ? "the gradient of a correction of " : "a correction of ") +
+             std::to_string(heads) + " heads by " + std::to_string(units) +
              " hidden units has no form in the CUDA kernels";
     }
   }

@@ -21,8 +21,12 @@ void use_cuda_kernels(const kernels::CudaKernels* kernels);
 // Throws Error "device_unavailable" where there are none, or no device.
 void require_cuda_kernels();
 
-// Why the CUDA kernels cannot run this; empty where they can.
-std::string cuda_obstacle(const AttentionProgram& program, const at::Tensor& v);
+// Whether a backward pass may follow a forward pass over these.
+bool wants_gradients(const AttentionProgram& program, const at::Tensor& v);
+
+// Why the CUDA kernels cannot run this, with its backward pass too where gradients are wanted;
+// empty where they can.
+std::string cuda_obstacle(const AttentionProgram& program, const at::Tensor& v, bool gradients);
 
 // As fused_attention().
 AttentionResult cuda_attention(const AttentionProgram& program, const at::Tensor& v,

@@ -336,7 +336,7 @@ class Pass {
       if (tensor->defined()) *tensor = tensor->to(narrow);
     }
     const at::Tensor values = v.to(narrow);
-    if (!cuda_obstacle(given, values).empty()) return;
+    if (!cuda_obstacle(given, values, wants_gradients(given, values)).empty()) return;
     program = std::move(given);
     v = values;
   }

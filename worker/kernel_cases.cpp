@@ -157,7 +157,8 @@ Preparation rival_on_gpu(const KernelProblem& problem, const RivalInfo& info) {
 
 KernelCase gpu_case(const KernelVariant& variant, const KernelProblem& problem, KernelCase result,
                     const model::ProbeRequest* probes = nullptr) {
-  if (const std::string obstacle = model::cuda_obstacle(problem.program, problem.v);
+  if (const std::string obstacle =
+          model::cuda_obstacle(problem.program, problem.v, problem.gradients);
       !obstacle.empty()) {
     return left_out(std::move(result), obstacle);
   }

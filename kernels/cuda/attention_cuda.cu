@@ -89,9 +89,7 @@ struct CheckVariant {
   void operator()(const CapeVariant& cape) const {
     require(cape.hidden >= 1 && cape.hidden <= kCudaHiddenUnits,
             "expected cape's hidden width of 1 to 64");
-    // The network's weights, as cape_network_kernel keeps them.
-    require(a.shape.heads * kCudaHiddenUnits * 8 <= kCudaSharedBytes,
-            "expected at most 198 heads with cape");
+    require(a.shape.heads <= kCudaCapeHeads, "expected at most 198 heads with cape");
     require(cape.w1 && cape.b1 && cape.w2 && cape.b2, "expected cape's four weights");
     if (cape.form == CapeForm::content) return;
     if (cape.fire) {
@@ -199,7 +197,9 @@ void cuda_attention_forward(const CudaAttention& attention, const CudaForwardOut
 }
 
 std::size_t cuda_bucket_workspace(const CudaAttention& attention, const BucketProbes& buckets) {
-  const std::size_t bytes = buckets.count == 0 ? 0 : cuda::wants_content(buckets) ? 24 : 16;
+  if (buckets.count == 0) return 0;
+  const std::size_t bytes =
+      16 + (cuda::wants_term(buckets) ? 16 : 0) + (cuda::wants_content(buckets) ? 8 : 0);
   return static_cast<std::size_t>(cuda::distance_sums(attention.shape)) * bytes;
 }
 

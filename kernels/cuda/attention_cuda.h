@@ -46,6 +46,8 @@ constexpr std::int64_t cuda_cape_bytes(std::int64_t heads, std::int64_t hidden) 
   return 4 * (72 * (heads + units) + 128 * (heads + hidden) + 2 * heads * units + 384);
 }
 inline constexpr std::int64_t kCudaSharedBytes = 99 * 1024;
+/// At most so many heads of CAPE, whose forward pass keeps the network's weights there.
+inline constexpr std::int64_t kCudaCapeHeads = kCudaSharedBytes / (kCudaHiddenUnits * 8);
 
 /// All arrays are float32 in device memory. CAPE's forward pass takes up to kCudaHiddenUnits, its
 /// backward pass what fits kCudaSharedBytes.

@@ -13,9 +13,10 @@ struct BucketsLaunch {
   BucketProbes buckets;
 };
 
-/// Of some distances; scores in log2 units, content scores in natural ones.
+/// Of some distances; scores in log2 units, content scores and terms in natural ones.
 struct Totals {
-  double weight = 0, score = 0, square = 0, content = 0, content_square = 0;
+  double weight = 0, score = 0, square = 0, content = 0, content_square = 0, term = 0,
+         term_square = 0;
   std::int64_t pairs = 0;
 
   __device__ void add(const DistanceSums& part) {
@@ -28,12 +29,18 @@ struct Totals {
     content += static_cast<double>(part.content);
     content_square += static_cast<double>(part.square);
   }
+  __device__ void add(const TermSums& part) {
+    term += part.term;
+    term_square += part.square;
+  }
   __device__ void add(const Totals& part) {
     weight += part.weight;
     score += part.score;
     square += part.square;
     content += part.content;
     content_square += part.content_square;
+    term += part.term;
+    term_square += part.term_square;
     pairs += part.pairs;
   }
 };
@@ -50,6 +57,7 @@ __device__ Totals totals_of(const BucketsLaunch& launch, std::int64_t head, std:
     const std::int64_t at = sums + tile * kThreads + n;
     totals.add(launch.sums.all[at]);
     if (launch.sums.content) totals.add(launch.sums.content[at]);
+    if (launch.sums.term) totals.add(launch.sums.term[at]);
   };
   for (std::int64_t d = launch.buckets.edges[bucket] + threadIdx.x; d < last; d += kThreads) {
     for_each_part(shape, d, add);
@@ -70,7 +78,6 @@ __global__ void __launch_bounds__(kThreads)
   for (std::uint32_t n = 0; n < kThreads; ++n) {
     all.add(load_shared<Totals>(shared_memory() + n * sizeof(Totals)));
   }
-  constexpr double kNatural = 0.693147180559945309;
   const BucketProbes& buckets = launch.buckets;
   const std::int64_t at = head * buckets.count + blockIdx.x;
   if (buckets.pairs) buckets.pairs[at] = all.pairs;
@@ -79,6 +86,8 @@ __global__ void __launch_bounds__(kThreads)
   if (buckets.score_square) buckets.score_square[at] = all.square * kNatural * kNatural;
   if (buckets.content) buckets.content[at] = all.content;
   if (buckets.content_square) buckets.content_square[at] = all.content_square;
+  if (buckets.term) buckets.term[at] = all.term;
+  if (buckets.term_square) buckets.term_square[at] = all.term_square;
 }
 
 }  // namespace

@@ -10,6 +10,9 @@
 
 namespace phasescope::kernels::cuda {
 
+/// From log2 units.
+inline constexpr double kNatural = 0.693147180559945309;
+
 /// Of one diagonal of a tile distance; scores in log2 units.
 struct DistanceSums {
   float weight = 0, score = 0, square = 0;
@@ -28,26 +31,37 @@ struct ContentSums {
     *this = {content + other.content, square + other.square};
   }
 };
-static_assert(sizeof(DistanceSums) == 16 && sizeof(ContentSums) == 8,
+/// The same of score - content score: in float64, as the deviation of a term that the distance
+/// alone decides would be lost in float32.
+struct TermSums {
+  double term = 0, square = 0;
+
+  __device__ void add(const TermSums& other) { *this = {term + other.term, square + other.square}; }
+};
+static_assert(sizeof(DistanceSums) == 16 && sizeof(ContentSums) == 8 && sizeof(TermSums) == 16,
               "cuda_bucket_workspace() counts on it");
 
 /// Where they lie in the workspace: (B, heads, tile_distances(), kThreads) each.
 struct SumsByDistance {
   DistanceSums* all;
-  ContentSums* content;  // null where none are wanted
+  TermSums* term = nullptr;        // null where none are wanted
+  ContentSums* content = nullptr;  // likewise
 
   SumsByDistance(const AttentionShape& shape, const CudaForwardOutputs& outputs)
-      : all(static_cast<DistanceSums*>(outputs.workspace)),
-        content(wants_content(outputs.buckets)
-                    ? reinterpret_cast<ContentSums*>(all + distance_sums(shape))
-                    : nullptr) {}
+      : all(static_cast<DistanceSums*>(outputs.workspace)) {
+    void* next = all + distance_sums(shape);
+    if (wants_term(outputs.buckets)) {
+      term = static_cast<TermSums*>(next);
+      next = term + distance_sums(shape);
+    }
+    if (wants_content(outputs.buckets)) content = static_cast<ContentSums*>(next);
+  }
 };
 
 template <DeviceScore Score>
 struct DistancesLaunch {
   BackwardLaunch<Score> pairs;
-  DistanceSums* sums;    // as in SumsByDistance
-  ContentSums* content;  // likewise; with content scores alone
+  SumsByDistance sums;  // of content scores and terms with products alone
 };
 
 template <typename T, int D, DeviceScore Score>
@@ -59,9 +73,11 @@ __global__ void __launch_bounds__(kThreads)
   const int thread = static_cast<int>(threadIdx.x);
   const TileDistance tiles(problem.shape, blockIdx.x);
   const Visibility visibility(problem, batch);
-  const bool with_content = Score::kProducts && launch.content;
+  const SumsByDistance& to = launch.sums;
+  const bool with_content = Score::kProducts && (to.content || to.term);
   DistanceSums sums;
   ContentSums contents;
+  TermSums terms;
   Stretch own{tiles.first(), tiles.last()};
   bool begins = true;
   if constexpr (Score::kStored) {
@@ -80,6 +96,7 @@ __global__ void __launch_bounds__(kThreads)
     __syncthreads();
     DistanceSums part;
     ContentSums part_of_content;
+    TermSums part_of_term;
     const auto hidden = [&](int row, float t) {
       return t == -INFINITY || query + row >= pair.queries();
     };
@@ -96,21 +113,28 @@ __global__ void __launch_bounds__(kThreads)
         const float content = pair.stored(row, pair.column_on_diagonal(thread, row), 1);
         part_of_content.content += content;
         part_of_content.square += content * content;
+        if (!to.term) return;
+        const double term = static_cast<double>(t) * kNatural - static_cast<double>(content);
+        part_of_term.term += term;
+        part_of_term.square += term * term;
       });
     }
     sums.add(part);
     contents.add(part_of_content);
+    terms.add(part_of_term);
     __syncthreads();
   }
   const std::int64_t at =
       ((batch * problem.shape.heads + head) * gridDim.x + blockIdx.x) * kThreads + thread;
   if (!begins) {
     // After the batch entry's first strip, to what the strips before left.
-    sums.add(launch.sums[at]);
-    if (with_content) contents.add(launch.content[at]);
+    sums.add(to.all[at]);
+    if (to.content) contents.add(to.content[at]);
+    if (to.term) terms.add(to.term[at]);
   }
-  launch.sums[at] = sums;
-  if (with_content) launch.content[at] = contents;
+  to.all[at] = sums;
+  if (to.content) to.content[at] = contents;
+  if (to.term) to.term[at] = terms;
 }
 
 }  // namespace phasescope::kernels::cuda

@@ -61,7 +61,8 @@ inline bool wants_probes(const RowProbes& rows) {
 }
 
 inline bool wants_buckets(const BucketProbes& b) {
-  return b.count > 0 && (b.pairs || b.weight || b.score || b.score_square || wants_content(b));
+  return b.count > 0 &&
+         (b.pairs || b.weight || b.score || b.score_square || wants_content(b) || wants_term(b));
 }
 
 /// Pairs of tiles whose scores alone are computed again.
@@ -82,7 +83,7 @@ inline Problem<StoredScoreWithContent> with_content(const CudaAttention& a,
 template <typename T, int D, DeviceScore Score>
 void launch_distances(const CudaAttention& a, const CudaForwardOutputs& outputs,
                       const Problem<Score>& problem, unsigned batch) {
-  const bool content = wants_content(outputs.buckets);
+  const bool content = wants_content(outputs.buckets) || wants_term(outputs.buckets);
   if constexpr (!Score::kProducts) {
     if (content) {
       launch_distances<T, D>(a, outputs, with_content(a, problem), batch);
@@ -92,10 +93,9 @@ void launch_distances(const CudaAttention& a, const CudaForwardOutputs& outputs,
   using Layout = PairLayout<D, Score, false>;
   const int bytes = Layout::kBytesWithPairs + (content ? Layout::kPairBytes : 0);
   const unsigned heads = static_cast<unsigned>(a.shape.heads);
-  const SumsByDistance sums(a.shape, outputs);
   launch("distances", &attention_distances_kernel<T, D, Score>,
          dim3{tile_distances(a.shape), heads, batch}, kThreads, bytes, a.stream,
-         DistancesLaunch<Score>{pairs_of(problem, outputs), sums.all, sums.content});
+         DistancesLaunch<Score>{pairs_of(problem, outputs), SumsByDistance(a.shape, outputs)});
 }
 
 template <typename T, int D, DeviceScore Score>

@@ -43,14 +43,16 @@ constexpr std::int64_t pieces_size(const AttentionShape& s) {
   return s.heads * tile_distances(s) * kMostSegments * 2;
 }
 
-/// Of the sums by distance: so many diagonals of tile distances, of 16 bytes each, and 8 bytes more
-/// for the content score.
+/// Diagonals of tile distances, each with sums of its own (SumsByDistance).
 constexpr std::int64_t distance_sums(const AttentionShape& s) {
   return s.batch * s.heads * tile_distances(s) * kThreads;
 }
 constexpr bool wants_top_keys(const RowProbes& r) { return r.top_key || r.top_weight; }
 constexpr bool wants_content(const BucketProbes& b) {
   return b.count > 0 && (b.content || b.content_square);
+}
+constexpr bool wants_term(const BucketProbes& b) {
+  return b.count > 0 && (b.term || b.term_square);
 }
 
 /// The numbers that the documents of a tile's tokens lie between, ends included.

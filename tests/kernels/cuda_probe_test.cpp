@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "kernels/cuda/attention_cuda.h"
@@ -109,6 +111,40 @@ TEST(CudaChecks, OrderEqualTopKeys) {
     for (std::size_t n = 0; n < 30; ++n) {
       EXPECT_EQ(top.key[static_cast<std::size_t>(i) * 30 + n], expected[n]) << i << " " << n;
     }
+  }
+}
+
+// ALiBi's term is -m lambda of every pair of a distance: no deviation but what a score's rounding
+// leaves, 1e-7 of it. As float32 sums of squares it would be a thousandth of the term.
+TEST(CudaChecks, GiveATermOfTheDistanceAloneNoDeviation) {
+  std::string reason;
+  if (!cuda_available(reason)) GTEST_SKIP() << reason;
+  constexpr std::int64_t kTokens = 300;
+  Problem problem{Kind::table};
+  problem.shape = {1, 1, 1, kTokens, kTokens, 16};
+  Case c(problem);
+  for (std::size_t n = 0; n < c.table.size(); ++n) c.table[n] = -0.5f * static_cast<float>(n);
+  DeviceCase device(kTypes[0], c);
+  std::vector<std::int64_t> edges;
+  for (std::int64_t n = 0; n <= kTokens; ++n) edges.push_back(n);
+  const DeviceArray<std::int64_t> there(edges);
+  const DeviceArray<double> term(kTokens), square(kTokens);
+  // Terms alone: no content scores are kept for them.
+  BucketProbes& buckets = device.outputs.buckets;
+  buckets = {
+      .edges = there.data(), .count = kTokens, .term = term.data(), .term_square = square.data()};
+  const DeviceArray<char> workspace(cuda_bucket_workspace(device.attention, buckets));
+  device.outputs.workspace = workspace.data();
+  device.forward();
+  const std::vector<double> sums = term.values(), squares = square.values();
+  for (std::int64_t d = 0; d < kTokens; ++d) {
+    const auto at = static_cast<std::size_t>(d);
+    const double pairs = static_cast<double>(kTokens - d), expected = -0.5 * static_cast<double>(d);
+    const double rounding = 4e-7 * (1 - expected), mean = sums[at] / pairs;
+    EXPECT_NEAR(mean, expected, rounding) << d;
+    // Of float64, the root of what the difference of two squares loses.
+    const double variance = squares[at] / pairs - mean * mean;
+    EXPECT_LT(std::sqrt(std::max(0.0, variance)), rounding + 1e-7 * (1 - expected)) << d;
   }
 }
 

@@ -35,7 +35,8 @@ struct TrueRow {
 /// What a bucket of a head should sum up to.
 struct TrueBucket {
   std::int64_t pairs = 0;
-  double weight = 0, score = 0, square = 0, content = 0, content_square = 0;
+  double weight = 0, score = 0, square = 0, content = 0, content_square = 0, term = 0,
+         term_square = 0;
   double size = 0, content_size = 0;  // sums of absolute values
 
   /// Batch entry, head, query, key.
@@ -52,6 +53,8 @@ struct TrueBucket {
     content += c;
     content_square += c * c;
     content_size += std::abs(c);
+    term += t - c;
+    term_square += (t - c) * (t - c);
   }
 };
 
@@ -75,6 +78,8 @@ DeviceProbes::DeviceProbes(const CudaAttention& attention, std::int64_t top_coun
       bucket_square_(heads_ * kBuckets),
       bucket_content_(heads_ * kBuckets),
       bucket_content_square_(heads_ * kBuckets),
+      bucket_term_(heads_ * kBuckets),
+      bucket_term_square_(heads_ * kBuckets),
       workspace_(cuda_bucket_workspace(attention, bucket_probes())) {
   for (int n = 0; n < kMaxWindows; ++n) windows_.emplace_back(rows_);
 }
@@ -112,7 +117,7 @@ std::vector<char> DeviceProbes::bytes() const {
   for (const auto* array : {&key_, &top_key_}) add(*array);
   add(bucket_pairs_);
   for (const auto* array : {&bucket_weight_, &bucket_score_, &bucket_square_, &bucket_content_,
-                            &bucket_content_square_}) {
+                            &bucket_content_square_, &bucket_term_, &bucket_term_square_}) {
     add(*array);
   }
   return all;
@@ -137,7 +142,9 @@ BucketProbes DeviceProbes::bucket_probes() const {
           .score = bucket_score_.data(),
           .score_square = bucket_square_.data(),
           .content = bucket_content_.data(),
-          .content_square = bucket_content_square_.data()};
+          .content_square = bucket_content_square_.data(),
+          .term = bucket_term_.data(),
+          .term_square = bucket_term_square_.data()};
 }
 
 void DeviceProbes::expect_rows(double bound, const Reference<double>& truth) const {
@@ -174,7 +181,8 @@ void DeviceProbes::expect_buckets(double bound, const Reference<double>& truth) 
   const auto pairs = bucket_pairs_.values();
   const auto weight = bucket_weight_.values(), score = bucket_score_.values(),
              square = bucket_square_.values(), content = bucket_content_.values(),
-             content_square = bucket_content_square_.values();
+             content_square = bucket_content_square_.values(), term = bucket_term_.values(),
+             term_square = bucket_term_square_.values();
   for (std::size_t head = 0; head < heads_; ++head) {
     const std::int64_t b = static_cast<std::int64_t>(head) / s.heads;
     const std::int64_t h = static_cast<std::int64_t>(head) % s.heads;
@@ -196,6 +204,9 @@ void DeviceProbes::expect_buckets(double bound, const Reference<double>& truth) 
       // Products of up to 128 channels, summed over up to 64 pairs and some tiles in float32.
       EXPECT_NEAR(content[at], sum.content, 1e-5 * (1 + sum.content_size));
       EXPECT_NEAR(content_square[at], sum.content_square, 1e-5 * (1 + sum.content_square));
+      // With the roundings of both.
+      EXPECT_NEAR(term[at], sum.term, bound * (1 + sum.size + sum.content_size));
+      EXPECT_NEAR(term_square[at], sum.term_square, bound * (1 + sum.square + sum.content_square));
     }
   }
 }

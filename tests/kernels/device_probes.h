@@ -40,7 +40,7 @@ class DeviceProbes {
   std::vector<DeviceArray<float>> windows_;
   DeviceArray<std::int64_t> edges_{steps_}, bucket_pairs_;
   DeviceArray<double> bucket_weight_, bucket_score_, bucket_square_, bucket_content_,
-      bucket_content_square_;
+      bucket_content_square_, bucket_term_, bucket_term_square_;
   DeviceArray<char> workspace_;
 };
 
