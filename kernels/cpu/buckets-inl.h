@@ -16,7 +16,8 @@
 //   sums by distance of an item, all in one walk, drained into buckets once   1.18, 1.15, 1.11
 // In one pass from nothing, at 8192 tokens (three runs each): weights kept wherever an edge crosses
 // a block 1.14, 1.14, 1.25; sums on both sides of the edge 1.05, 1.12, 1.16; scores of wide buckets
-// summed while they are in registers 0.97 of that.
+// summed while they are in registers 0.97 of that; in float64, without which deviations under a
+// large bias are wrong, 1.03 of it again.
 #if defined(PHASESCOPE_CPU_BUCKETS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef PHASESCOPE_CPU_BUCKETS_INL_H
 #undef PHASESCOPE_CPU_BUCKETS_INL_H
@@ -33,77 +34,6 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace phasescope::kernels::HWY_NAMESPACE {
-
-HWY_INLINE void add_unaligned(Vec x, float* at) {
-  store_unaligned(hn::Add(load_unaligned(at), x), at);
-}
-
-/// Lanes of a sum and of the sum of squares, of scores or contents.
-struct Moments {
-  using Real = float;
-  Vec sum, square;
-
-  // By hand: what the compiler writes itself is not for the target.
-  HWY_INLINE Moments() : sum(zero()), square(zero()) {}
-  HWY_INLINE void add(Vec t) {
-    sum = hn::Add(sum, t);
-    square = hn::MulAdd(t, t, square);
-  }
-  /// To sums that a vector of distances has in memory.
-  HWY_INLINE void add_to(float* sums, float* squares) const {
-    add_unaligned(sum, sums);
-    add_unaligned(square, squares);
-  }
-  static double total(Vec x) {
-    HWY_ALIGN float lanes[kLanes];
-    store(x, lanes);
-    double all = 0;
-    for (const float lane : lanes) all += static_cast<double>(lane);
-    return all;
-  }
-  double total_sum() const { return total(sum); }
-  double total_square() const { return total(square); }
-};
-
-/// Likewise in float64: of positional terms. Those of one distance often are one number c, whose
-/// deviation 0 would come out as up to 3e-4 c of squares that were rounded to float32.
-struct WideMoments {
-  using Real = double;
-  using Tag64 = hn::Repartition<double, Tag>;
-  using Vec64 = hn::Vec<Tag64>;
-  static constexpr int kLanes64 = kLanes / 2;
-  Vec64 sum[2], square[2];
-
-  HWY_INLINE WideMoments()
-      : sum{hn::Zero(Tag64()), hn::Zero(Tag64())}, square{hn::Zero(Tag64()), hn::Zero(Tag64())} {}
-  HWY_INLINE void add(Vec t) {
-    const hn::Half<Tag> half;
-    const Vec64 parts[2] = {hn::PromoteTo(Tag64(), hn::LowerHalf(half, t)),
-                            hn::PromoteTo(Tag64(), hn::UpperHalf(half, t))};
-    for (int n = 0; n < 2; ++n) {
-      sum[n] = hn::Add(sum[n], parts[n]);
-      square[n] = hn::MulAdd(parts[n], parts[n], square[n]);
-    }
-  }
-  HWY_INLINE void add_to(double* sums, double* squares) const {
-    const auto put = [](Vec64 x, double* at) {
-      hn::StoreU(hn::Add(hn::LoadU(Tag64(), at), x), Tag64(), at);
-    };
-    for (int n = 0; n < 2; ++n) {
-      put(sum[n], sums + n * kLanes64);
-      put(square[n], squares + n * kLanes64);
-    }
-  }
-  static double total(const Vec64 (&x)[2]) {
-    HWY_ALIGN double lanes[kLanes64];
-    hn::Store(hn::Add(x[0], x[1]), Tag64(), lanes);
-    double all = 0;
-    for (const double lane : lanes) all += lane;
-    return all;
-  }
-  double total_sum() const { return total(sum); }
-  double total_square() const { return total(square); }
-};
 
 /// kKeys: keys of a block, a multiple of kLanes and of kTileKeys.
 template <int kKeys>
@@ -193,13 +123,13 @@ class BucketPanel {
     hide_missing(scores_);
     if (content_) add_content(rows, sums);
     if (place_ != BucketPlan::kSeveral) {
-      add_scores<Moments>(scores_, kScoreSum, rows, sums);
+      add_scores(scores_, kScoreSum, rows, sums);
       hide_missing(weights_);
       add_wide(panel, rows);
       return;
     }
     if (edge_ >= 0) {
-      add_split_scores<Moments>(scores_, kScoreSum, rows, sums);
+      add_split_scores(scores_, kScoreSum, rows, sums);
       hide_missing(weights_);
       add_split_wide(panel, rows);
       return;
@@ -264,23 +194,22 @@ class BucketPanel {
   /// Contents of a block like its scores, and then, in their place, its terms.
   void add_content(std::int64_t rows, double* sums) const {
     hide_missing(content_);
-    add_moments<Moments>(kContentSum, rows, sums);
+    add_moments(kContentSum, rows, sums);
     if (!plan_.term()) return;
     for (std::int64_t n = 0; n < rows * kPanel; n += kLanes) {
       store(hn::Sub(load(scores_ + n), load(content_ + n)), content_ + n);
     }
-    add_moments<WideMoments>(kTermSum, rows, sums);
+    add_moments(kTermSum, rows, sums);
   }
 
   /// What is in the place of the block's contents; stat: of their sum.
-  template <class M>
   void add_moments(BucketStat stat, std::int64_t rows, double* sums) const {
     if (place_ != BucketPlan::kSeveral) {
-      add_scores<M>(content_, stat, rows, sums);
+      add_scores(content_, stat, rows, sums);
     } else if (edge_ >= 0) {
-      add_split_scores<M>(content_, stat, rows, sums);
+      add_split_scores(content_, stat, rows, sums);
     } else {
-      add_diagonals<true, false, M>(block_, content_, stat, nullptr, nullptr);
+      add_diagonals<true, false>(block_, content_, stat, nullptr, nullptr);
     }
   }
 
@@ -298,22 +227,23 @@ class BucketPanel {
     for (int n = 0; n < (edge_ >= 0 ? 2 : 1); ++n) {
       const std::int32_t place = edge_ >= 0 ? place_beside_edge(n) : place_;
       if (!plan_.holds(place)) continue;
-      const float* at = tally_ + n * kPanel;
-      for (int v = 0; v < kVecs; ++v) add_to_wide(panel, place, v, load(at + v * kLanes));
+      for (int v = 0; v < kVecs; ++v) {
+        add_to_wide(panel, place, v, load(tally_ + n * kPanel + v * kLanes));
+      }
+      const double* at = score_tally(tally_) + 2 * n * kPanel;
       for (std::int64_t lane = 0; lane < queries_; ++lane) {
-        sums[kScoreSum * plan_.count() + place] += static_cast<double>(at[2 * kPanel + lane]);
-        sums[kScoreSquare * plan_.count() + place] += static_cast<double>(at[4 * kPanel + lane]);
+        sums[kScoreSum * plan_.count() + place] += at[lane];
+        sums[kScoreSquare * plan_.count() + place] += at[kPanel + lane];
       }
     }
   }
 
   /// All scores into the block's one bucket; stat: of their sum, their squares' is the next.
-  template <class M>
   void add_scores(const float* scores, BucketStat stat, std::int64_t rows, double* sums) const {
     for (int v = 0; v < kVecs; ++v) {
-      M part[2];
+      Moments part[2];
       for (std::int64_t r = 0; r < rows; r += 2) {
-        for (int n = 0; n < 2; ++n) part[n].add(load(scores + (r + n) * kPanel + v * kLanes));
+        for (int n = 0; n < 2; ++n) part[n].add(scores + (r + n) * kPanel + v * kLanes);
       }
       sums[stat * plan_.count() + place_] += part[0].total_sum() + part[1].total_sum();
       sums[(stat + 1) * plan_.count() + place_] += part[0].total_square() + part[1].total_square();
@@ -349,11 +279,10 @@ class BucketPanel {
   std::int32_t place_beside_edge(int side) const { return plan_.place(edge_ - 1 + side); }
 
   /// add_scores() of a block with an edge within.
-  template <class M>
   void add_split_scores(const float* scores, BucketStat stat, std::int64_t rows,
                         double* sums) const {
     for (int v = 0; v < kVecs; ++v) {
-      M side[2];
+      Moments side[2];
       for (std::int64_t r = 0; r < rows; ++r) {
         const Vec t = load(scores + r * kPanel + v * kLanes);
         const LaneMask near = nearer(v, r);
@@ -404,40 +333,41 @@ class BucketPanel {
   /// `factor` to the sums by distance. kLanes neighbouring distances are in lane v of row r + n
   /// kLanes, v = n + d: a vector of sums for every r and d. No two of one r touch the same
   /// distance, so that sums in memory need not wait for each other.
-  template <bool kScores, bool kWeights, class M = Moments>
+  template <bool kScores, bool kWeights>
   HWY_NOINLINE void add_diagonals(const Block& block, const float* scores, BucketStat stat,
                                   const float* weights, const float* factor) const {
     const std::int64_t rows = round_up(block.keys, kLanes);
     if (rows == kKeys) {
-      add_diagonals<kScores, kWeights, M>(block.key, kKeys / kLanes, scores, stat, weights, factor);
+      add_diagonals<kScores, kWeights>(block.key, kKeys / kLanes, scores, stat, weights, factor);
     } else {
-      add_diagonals<kScores, kWeights, M>(block.key, rows / kLanes, scores, stat, weights, factor);
+      add_diagonals<kScores, kWeights>(block.key, rows / kLanes, scores, stat, weights, factor);
     }
   }
 
   /// Inlined twice: all counts are constants where a block is whole.
-  template <bool kScores, bool kWeights, class M>
+  template <bool kScores, bool kWeights>
   HWY_INLINE void add_diagonals(std::int64_t key, const std::int64_t steps, const float* scores,
                                 BucketStat stat, const float* weights, const float* factor) const {
     const std::int64_t nearest = query_ - key - steps * kLanes + 1;
-    using Real = typename M::Real;
-    float* const weight = by_distance_.at<float>(kWeightSum, nearest);
-    Real* const score = by_distance_.at<Real>(stat, nearest);
-    Real* const square = by_distance_.at<Real>(stat + 1, nearest);
+    float* const weight = by_distance_.weight(nearest);
+    double* const score = by_distance_.at(stat, nearest);
+    double* const square = by_distance_.at(stat + 1, nearest);
     for (std::int64_t r = 0; r < kLanes; ++r) {
 #pragma GCC unroll 16
       for (std::int64_t d = 1 - steps; d < kVecs; ++d) {
         Vec w = zero();
-        M moments;
+        Moments moments;
 #pragma GCC unroll 4
         for (int v = 0; v < kVecs; ++v) {
           if (v < d || v >= steps + d) continue;
           const std::int64_t at = ((v - d) * kLanes + r) * kPanel + v * kLanes;
           if constexpr (kWeights) w = hn::MulAdd(load(weights + at), load(factor + v * kLanes), w);
-          if constexpr (kScores) moments.add(load(scores + at));
+          if constexpr (kScores) moments.add(scores + at);
         }
         const std::int64_t to = (d + steps) * kLanes - r - 1;
-        if constexpr (kWeights) add_unaligned(w, weight + to);
+        if constexpr (kWeights) {
+          store_unaligned(hn::Add(load_unaligned(weight + to), w), weight + to);
+        }
         if constexpr (kScores) moments.add_to(score + to, square + to);
       }
     }

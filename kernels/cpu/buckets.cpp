@@ -89,8 +89,8 @@ void DistanceSums::drain(const BucketPlan& plan, double* buckets) const {
     if (!same) flush();
     place = here;
     for (int stat = 0; stat < stats; ++stat) {
-      const double here_sum = stat < kTermSum ? static_cast<double>(sums_[stat * count_ + n])
-                                              : wide_sums_[(stat - kTermSum) * count_ + n];
+      const double here_sum =
+          stat == kWeightSum ? static_cast<double>(weights_[n]) : sums_[(stat - 1) * count_ + n];
       sum[stat] = (same ? sum[stat] : 0) + here_sum;
     }
   }

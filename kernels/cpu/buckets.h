@@ -2,9 +2,7 @@
 // Sums by distance that ride along with the forward pass: what is known before it runs, and how the
 // sums of its work items come together.
 
-#include <algorithm>
 #include <cstdint>
-#include <type_traits>
 #include <vector>
 
 #include "kernels/attention.h"
@@ -82,7 +80,7 @@ enum BucketStat {
 };
 
 /// Sums of one head and work item by distance, of BucketPlan::stats() kinds; scores in log2 units.
-/// float32, of a few hundred pairs a distance at most, but for the term's: these are float64.
+/// Those of weights, of a few hundred pairs a distance at most, in float32, the others in float64.
 /// Drained into buckets when the item ends.
 class DistanceSums {
  public:
@@ -92,34 +90,34 @@ class DistanceSums {
   DistanceSums(int stats, std::int64_t query, std::int64_t queries, const KeyRange& keys,
                std::int64_t slack, float* at)
       : first_(query - keys.end - slack),
-        count_(size(1, queries, keys.end - keys.begin, slack)),
-        sums_(at),
-        wide_sums_(reinterpret_cast<double*>(at + kTermSum * count_)) {
-    for (std::int64_t n = 0; n < std::min<int>(stats, kTermSum) * count_; ++n) sums_[n] = 0;
-    for (std::int64_t n = 0; n < (stats - kTermSum) * count_; ++n) wide_sums_[n] = 0;
+        count_(distances(queries, keys.end - keys.begin, slack)),
+        weights_(at),
+        sums_(reinterpret_cast<double*>(at + count_)) {
+    for (std::int64_t n = 0; n < count_; ++n) weights_[n] = 0;
+    for (std::int64_t n = 0; n < (stats - 1) * count_; ++n) sums_[n] = 0;
   }
   static std::int64_t size(int stats, std::int64_t queries, std::int64_t keys, std::int64_t slack) {
-    constexpr std::int64_t kWhole = 16;  // so that what follows is aligned as before
-    const std::int64_t floats = stats + std::max(0, stats - kTermSum);
-    return floats * ((queries + keys + slack) / kWhole + 1) * kWhole;
+    return (2 * stats - 1) * distances(queries, keys, slack);
   }
 
-  /// From the sum of a distance upwards; double: of a stat from kTermSum on.
-  template <typename Real>
-  Real* at(int stat, std::int64_t distance) const {
-    if constexpr (std::is_same_v<Real, double>) {
-      return wide_sums_ + (stat - kTermSum) * count_ + distance - first_;
-    } else {
-      return sums_ + stat * count_ + distance - first_;
-    }
+  /// From the sum of a distance upwards.
+  float* weight(std::int64_t distance) const { return weights_ + distance - first_; }
+  /// The same of the other sums.
+  double* at(int stat, std::int64_t distance) const {
+    return sums_ + (stat - 1) * count_ + distance - first_;
   }
   /// Adds all sums to `buckets`, plan.stats() x plan.count() of them.
   void drain(const BucketPlan& plan, double* buckets) const;
 
  private:
+  static std::int64_t distances(std::int64_t queries, std::int64_t keys, std::int64_t slack) {
+    constexpr std::int64_t kWhole = 16;  // so that what follows is aligned as before
+    return ((queries + keys + slack) / kWhole + 1) * kWhole;
+  }
+
   std::int64_t first_ = 0, count_ = 0;
-  float* sums_ = nullptr;
-  double* wide_sums_ = nullptr;
+  float* weights_ = nullptr;
+  double* sums_ = nullptr;
 };
 
 /// Float64 sums of every head and slot (a share of a head's queries that one thread walks in

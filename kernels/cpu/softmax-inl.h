@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "kernels/cpu/moments-inl.h"
 #include "kernels/cpu/streams-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -30,11 +31,16 @@ struct PanelProbes {
   float* scores;   ///< where a block's scores are left, rows like its weights'; null: nowhere
   float* content;  ///< likewise its content scores
   /// Sums over a block's keys, of distances below `edge` and from there on: of weights (2 rows),
-  /// then of scores and of their squares (2 each); null: not wanted.
+  /// then of scores and of their squares (score_tally()); null: not wanted.
   float* tally;
   std::int64_t edge;
 };
-inline constexpr int kTallyRows = 6;
+
+inline constexpr int kTallyRows = 2 + 2 * 2 * 2;  // of floats
+/// (2, 2, kPanel): below the edge and from there on, sums of scores and of their squares.
+HWY_INLINE double* score_tally(float* tally) {
+  return reinterpret_cast<double*>(tally + 2 * kPanel);
+}
 
 /// The state of a panel: reference maximum and normaliser (kPanel floats each), accumulated values
 /// (dim, kPanel) of each stream.
@@ -258,27 +264,43 @@ HWY_INLINE int side_of_edge(const TilePlace& place, std::int64_t edge) {
   return place.query - place.key - (kTileKeys - 1) >= edge ? 1 : 2;
 }
 
-/// Adds the rows of a tile to those of a tally: to `sum`, squares (where wanted) to `sum` two rows
-/// further, those of the queries beyond the edge one row further.
-template <bool kSquares>
-HWY_NOINLINE void tally_both_sides(const TilePlace& place, const float* tile, std::int64_t edge,
-                                   float* sum) {
+/// The lanes of vector v whose queries are nearer to the tile's key r than the edge.
+HWY_INLINE LaneMask nearer_lanes(const TilePlace& place, std::int64_t edge, int v, int r) {
+  return hn::Lt(iota(static_cast<float>(v * kLanes)),
+                set(static_cast<float>(edge + place.key + r - place.query)));
+}
+
+/// The rows of a tile of scores, or of weights, to both sides of a tally.
+inline HWY_NOINLINE void tally_scores_beside_edge(const TilePlace& place, const float* tile,
+                                                  const PanelProbes& probes) {
+  double* sums = score_tally(probes.tally);
   for (int v = 0; v < kVecs; ++v) {
-    Vec sums[2] = {zero(), zero()}, squares[2] = {zero(), zero()};
+    Moments side[2];
     for (int r = 0; r < kTileKeys; ++r) {
       const Vec x = load(tile + r * kPanel + v * kLanes);
-      const LaneMask near = hn::Lt(iota(static_cast<float>(v * kLanes)),
-                                   set(static_cast<float>(edge + place.key + r - place.query)));
-      const Vec side[2] = {hn::IfThenElseZero(near, x), hn::IfThenZeroElse(near, x)};
-      for (int n = 0; n < 2; ++n) {
-        sums[n] = hn::Add(sums[n], side[n]);
-        if constexpr (kSquares) squares[n] = hn::MulAdd(side[n], side[n], squares[n]);
-      }
+      const LaneMask near = nearer_lanes(place, probes.edge, v, r);
+      side[0].add(hn::IfThenElseZero(near, x));
+      side[1].add(hn::IfThenZeroElse(near, x));
     }
     for (int n = 0; n < 2; ++n) {
-      float* at = sum + n * kPanel + v * kLanes;
-      store(hn::Add(load(at), sums[n]), at);
-      if constexpr (kSquares) store(hn::Add(load(at + 2 * kPanel), squares[n]), at + 2 * kPanel);
+      double* at = sums + 2 * n * kPanel + v * kLanes;
+      side[n].add_to(at, at + kPanel);
+    }
+  }
+}
+inline HWY_NOINLINE void tally_weights_beside_edge(const TilePlace& place, const float* tile,
+                                                   const PanelProbes& probes) {
+  for (int v = 0; v < kVecs; ++v) {
+    Vec side[2] = {zero(), zero()};
+    for (int r = 0; r < kTileKeys; ++r) {
+      const Vec x = load(tile + r * kPanel + v * kLanes);
+      const LaneMask near = nearer_lanes(place, probes.edge, v, r);
+      side[0] = hn::Add(side[0], hn::IfThenElseZero(near, x));
+      side[1] = hn::Add(side[1], hn::IfThenZeroElse(near, x));
+    }
+    for (int n = 0; n < 2; ++n) {
+      float* at = probes.tally + n * kPanel + v * kLanes;
+      store(hn::Add(load(at), side[n]), at);
     }
   }
 }
@@ -288,7 +310,6 @@ template <bool kMasked, int kFirst>
 HWY_INLINE void tally_scores(const TilePlace& place, const Vec (&t)[kTileKeys][kVecs],
                              const PanelProbes& probes) {
   const int side = side_of_edge(place, probes.edge);
-  float* sum = probes.tally + 2 * kPanel;
   const auto shown = [](Vec x) {
     return kMasked ? hn::IfThenZeroElse(hn::Le(x, set(kFirstMaximum)), x) : x;
   };
@@ -297,22 +318,16 @@ HWY_INLINE void tally_scores(const TilePlace& place, const Vec (&t)[kTileKeys][k
     for (int r = 0; r < kTileKeys; ++r) {
       for (int v = 0; v < kVecs; ++v) store(shown(t[r][v]), tile + r * kPanel + v * kLanes);
     }
-    tally_both_sides<true>(place, tile, probes.edge, sum);
+    tally_scores_beside_edge(place, tile, probes);
     return;
   }
-  sum += side * kPanel;
+  double* sums = score_tally(probes.tally) + 2 * side * kPanel;
 #pragma GCC unroll 4
   for (int v = kFirst; v < kVecs; ++v) {
-    float* at = sum + v * kLanes;
-    Vec total = zero(), squares = zero();
+    Moments moments;
 #pragma GCC unroll 8
-    for (int r = 0; r < kTileKeys; ++r) {
-      const Vec x = shown(t[r][v]);
-      total = hn::Add(total, x);
-      squares = hn::MulAdd(x, x, squares);
-    }
-    store(hn::Add(load(at), total), at);
-    store(hn::Add(load(at + 2 * kPanel), squares), at + 2 * kPanel);
+    for (int r = 0; r < kTileKeys; ++r) moments.add(shown(t[r][v]));
+    moments.add_to(sums + v * kLanes, sums + kPanel + v * kLanes);
   }
 }
 
@@ -321,7 +336,7 @@ HWY_INLINE void tally_weights(const TilePlace& place, const float* weights, cons
                               const PanelProbes& probes) {
   const int side = side_of_edge(place, probes.edge);
   if (HWY_UNLIKELY(side == 2)) {
-    tally_both_sides<false>(place, weights, probes.edge, probes.tally);
+    tally_weights_beside_edge(place, weights, probes);
     return;
   }
   for (int v = 0; v < kVecs; ++v) {

@@ -199,7 +199,7 @@ void cuda_attention_forward(const CudaAttention& attention, const CudaForwardOut
 std::size_t cuda_bucket_workspace(const CudaAttention& attention, const BucketProbes& buckets) {
   if (buckets.count == 0) return 0;
   const std::size_t bytes =
-      16 + (cuda::wants_term(buckets) ? 16 : 0) + (cuda::wants_content(buckets) ? 8 : 0);
+      24 + (cuda::wants_term(buckets) ? 16 : 0) + (cuda::wants_content(buckets) ? 16 : 0);
   return static_cast<std::size_t>(cuda::distance_sums(attention.shape)) * bytes;
 }
 

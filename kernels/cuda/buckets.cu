@@ -15,32 +15,20 @@ struct BucketsLaunch {
 
 /// Of some distances; scores in log2 units, content scores and terms in natural ones.
 struct Totals {
-  double weight = 0, score = 0, square = 0, content = 0, content_square = 0, term = 0,
-         term_square = 0;
+  Moments score, content, term;
+  double weight = 0;
   std::int64_t pairs = 0;
 
   __device__ void add(const DistanceSums& part) {
+    score.add(part.score);
     weight += static_cast<double>(part.weight);
-    score += static_cast<double>(part.score);
-    square += static_cast<double>(part.square);
     pairs += part.pairs;
   }
-  __device__ void add(const ContentSums& part) {
-    content += static_cast<double>(part.content);
-    content_square += static_cast<double>(part.square);
-  }
-  __device__ void add(const TermSums& part) {
-    term += part.term;
-    term_square += part.square;
-  }
   __device__ void add(const Totals& part) {
+    score.add(part.score);
+    content.add(part.content);
+    term.add(part.term);
     weight += part.weight;
-    score += part.score;
-    square += part.square;
-    content += part.content;
-    content_square += part.content_square;
-    term += part.term;
-    term_square += part.term_square;
     pairs += part.pairs;
   }
 };
@@ -56,8 +44,8 @@ __device__ Totals totals_of(const BucketsLaunch& launch, std::int64_t head, std:
   const auto add = [&](std::int64_t tile, int n) {
     const std::int64_t at = sums + tile * kThreads + n;
     totals.add(launch.sums.all[at]);
-    if (launch.sums.content) totals.add(launch.sums.content[at]);
-    if (launch.sums.term) totals.add(launch.sums.term[at]);
+    if (launch.sums.content) totals.content.add(launch.sums.content[at]);
+    if (launch.sums.term) totals.term.add(launch.sums.term[at]);
   };
   for (std::int64_t d = launch.buckets.edges[bucket] + threadIdx.x; d < last; d += kThreads) {
     for_each_part(shape, d, add);
@@ -82,12 +70,12 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t at = head * buckets.count + blockIdx.x;
   if (buckets.pairs) buckets.pairs[at] = all.pairs;
   if (buckets.weight) buckets.weight[at] = all.weight;
-  if (buckets.score) buckets.score[at] = all.score * kNatural;
-  if (buckets.score_square) buckets.score_square[at] = all.square * kNatural * kNatural;
-  if (buckets.content) buckets.content[at] = all.content;
-  if (buckets.content_square) buckets.content_square[at] = all.content_square;
-  if (buckets.term) buckets.term[at] = all.term;
-  if (buckets.term_square) buckets.term_square[at] = all.term_square;
+  if (buckets.score) buckets.score[at] = all.score.sum * kNatural;
+  if (buckets.score_square) buckets.score_square[at] = all.score.square * kNatural * kNatural;
+  if (buckets.content) buckets.content[at] = all.content.sum;
+  if (buckets.content_square) buckets.content_square[at] = all.content.square;
+  if (buckets.term) buckets.term[at] = all.term.sum;
+  if (buckets.term_square) buckets.term_square[at] = all.term.square;
 }
 
 }  // namespace

@@ -13,48 +13,50 @@ namespace phasescope::kernels::cuda {
 /// From log2 units.
 inline constexpr double kNatural = 0.693147180559945309;
 
+/// Of scores, content scores or terms, in float64: a deviation is what is left of a mean square
+/// less a squared mean, and would be lost in float32 where a bias is large beside the spread.
+struct Moments {
+  double sum = 0, square = 0;
+
+  __device__ void add(double x) {
+    sum += x;
+    square += x * x;
+  }
+  __device__ void add(const Moments& other) {
+    sum += other.sum;
+    square += other.square;
+  }
+};
+
 /// Of one diagonal of a tile distance; scores in log2 units.
 struct DistanceSums {
-  float weight = 0, score = 0, square = 0;
+  Moments score;
+  float weight = 0;
   std::int32_t pairs = 0;
 
   __device__ void add(const DistanceSums& other) {
-    *this = {weight + other.weight, score + other.score, square + other.square,
-             pairs + other.pairs};
+    score.add(other.score);
+    weight += other.weight;
+    pairs += other.pairs;
   }
 };
-/// The same of the content score, in natural units.
-struct ContentSums {
-  float content = 0, square = 0;
-
-  __device__ void add(const ContentSums& other) {
-    *this = {content + other.content, square + other.square};
-  }
-};
-/// The same of score - content score: in float64, as the deviation of a term that the distance
-/// alone decides would be lost in float32.
-struct TermSums {
-  double term = 0, square = 0;
-
-  __device__ void add(const TermSums& other) { *this = {term + other.term, square + other.square}; }
-};
-static_assert(sizeof(DistanceSums) == 16 && sizeof(ContentSums) == 8 && sizeof(TermSums) == 16,
+static_assert(sizeof(DistanceSums) == 24 && sizeof(Moments) == 16,
               "cuda_bucket_workspace() counts on it");
 
 /// Where they lie in the workspace: (B, heads, tile_distances(), kThreads) each.
 struct SumsByDistance {
   DistanceSums* all;
-  TermSums* term = nullptr;        // null where none are wanted
-  ContentSums* content = nullptr;  // likewise
+  Moments* term = nullptr;     // score - content score; null where none are wanted
+  Moments* content = nullptr;  // likewise; both in natural units
 
   SumsByDistance(const AttentionShape& shape, const CudaForwardOutputs& outputs)
       : all(static_cast<DistanceSums*>(outputs.workspace)) {
-    void* next = all + distance_sums(shape);
+    auto* next = reinterpret_cast<Moments*>(all + distance_sums(shape));
     if (wants_term(outputs.buckets)) {
-      term = static_cast<TermSums*>(next);
-      next = term + distance_sums(shape);
+      term = next;
+      next += distance_sums(shape);
     }
-    if (wants_content(outputs.buckets)) content = static_cast<ContentSums*>(next);
+    if (wants_content(outputs.buckets)) content = next;
   }
 };
 
@@ -76,8 +78,7 @@ __global__ void __launch_bounds__(kThreads)
   const SumsByDistance& to = launch.sums;
   const bool with_content = Score::kProducts && (to.content || to.term);
   DistanceSums sums;
-  ContentSums contents;
-  TermSums terms;
+  Moments contents, terms;
   Stretch own{tiles.first(), tiles.last()};
   bool begins = true;
   if constexpr (Score::kStored) {
@@ -95,33 +96,25 @@ __global__ void __launch_bounds__(kThreads)
     pair.store_scores(visibility, query, key, with_content);
     __syncthreads();
     DistanceSums part;
-    ContentSums part_of_content;
-    TermSums part_of_term;
     const auto hidden = [&](int row, float t) {
       return t == -INFINITY || query + row >= pair.queries();
     };
     pair.for_diagonal(thread, [&](int row, float t) {
       if (hidden(row, t)) return;
       part.weight += fast_exp2(t - pair.lse_of_row(row));
-      part.score += t;
-      part.square += t * t;
+      part.score.add(static_cast<double>(t));
       ++part.pairs;
     });
     if (with_content) {
       pair.for_diagonal(thread, [&](int row, float t) {
         if (hidden(row, t)) return;
-        const float content = pair.stored(row, pair.column_on_diagonal(thread, row), 1);
-        part_of_content.content += content;
-        part_of_content.square += content * content;
-        if (!to.term) return;
-        const double term = static_cast<double>(t) * kNatural - static_cast<double>(content);
-        part_of_term.term += term;
-        part_of_term.square += term * term;
+        const auto content =
+            static_cast<double>(pair.stored(row, pair.column_on_diagonal(thread, row), 1));
+        contents.add(content);
+        terms.add(static_cast<double>(t) * kNatural - content);
       });
     }
     sums.add(part);
-    contents.add(part_of_content);
-    terms.add(part_of_term);
     __syncthreads();
   }
   const std::int64_t at =

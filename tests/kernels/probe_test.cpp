@@ -360,6 +360,38 @@ TEST(Probes, TakeTheContentBeforeALargeBias) {
   }
 }
 
+double deviation(double sum, double square, double pairs) {
+  const double mean = sum / pairs;
+  return std::sqrt(std::max(0.0, square / pairs - mean * mean));
+}
+
+// Far from the diagonal a bias of thousands hides scores that differ by one: squares that were
+// rounded to float32 would give a deviation of several, or 0.
+TEST(Probes, GiveScoresUnderALargeBiasTheirDeviation) {
+  constexpr std::int64_t kTokens = 700;
+  Problem problem{Kind::table};
+  problem.shape = {1, 1, 1, kTokens, kTokens, 16};
+  // Each distance to 300, then buckets wider than a block.
+  std::vector<std::int64_t> edges;
+  for (std::int64_t n = 0; n <= 300; ++n) edges.push_back(n);
+  edges.insert(edges.end(), {500, kTokens});
+  for (const bool with_content : {true, false}) {
+    Case c(problem);
+    for (std::size_t n = 0; n < c.table.size(); ++n) c.table[n] = -8.0f * static_cast<float>(n);
+    const Probes probes(c, edges, with_content);
+    c.forward();
+    const Reference<double> truth(c.inputs);
+    for (std::size_t b = 0; b + 1 < edges.size(); ++b) {
+      const BucketTruth want = bucket_truth(truth, 0, edges[b], edges[b + 1]);
+      const double expected = deviation(want.score, want.square, want.pairs);
+      // Scores are rounded to 5e-4 at most, each by itself.
+      EXPECT_NEAR(deviation(probes.score[b], probes.square[b], want.pairs), expected,
+                  5e-4 * (1 + expected))
+          << edges[b];
+    }
+  }
+}
+
 // ALiBi's term is -m lambda of every pair of a distance: no deviation but what a score's rounding
 // leaves, 1e-7 of it. As float32 sums of squares it would be a thousandth of the term.
 TEST(Probes, GiveATermOfTheDistanceAloneNoDeviation) {
@@ -382,12 +414,10 @@ TEST(Probes, GiveATermOfTheDistanceAloneNoDeviation) {
     }
     mean /= pairs, square /= pairs;
     const double rounding = 4e-7 * (1 - mean);
-    const double got = probes.term[b] / pairs;
-    EXPECT_NEAR(got, mean, rounding) << edges[b];
-    const double variance = probes.term_square[b] / pairs - got * got;
-    const double deviation = std::sqrt(std::max(0.0, square - mean * mean));
+    EXPECT_NEAR(probes.term[b] / pairs, mean, rounding) << edges[b];
     // Of float64, the root of what the difference of two squares loses.
-    EXPECT_NEAR(std::sqrt(std::max(0.0, variance)), deviation, rounding + 1e-7 * (1 - mean))
+    EXPECT_NEAR(deviation(probes.term[b], probes.term_square[b], pairs),
+                std::sqrt(std::max(0.0, square - mean * mean)), rounding + 1e-7 * (1 - mean))
         << edges[b];
   }
 }

@@ -1,0 +1,68 @@
+// Sums of scores and of their squares, lane by lane.
+#if defined(PHASESCOPE_CPU_MOMENTS_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef PHASESCOPE_CPU_MOMENTS_INL_H
+#undef PHASESCOPE_CPU_MOMENTS_INL_H
+#else
+#define PHASESCOPE_CPU_MOMENTS_INL_H
+#endif
+
+#include "kernels/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace phasescope::kernels::HWY_NAMESPACE {
+
+/// Of scores, content scores or positional terms, in float64: a deviation is what is left of a mean
+/// square less a squared mean, and where a bias is large beside the spread of scores (ALiBi far
+/// away: -1000 and 1), squares that were rounded to float32 leave nothing right of it.
+struct Moments {
+  using Tag64 = hn::Repartition<double, Tag>;
+  using Vec64 = hn::Vec<Tag64>;
+  static constexpr int kLanes64 = kLanes / 2;
+  Vec64 sum[2], square[2];
+
+  // By hand: what the compiler writes itself is not for the target.
+  HWY_INLINE Moments()
+      : sum{hn::Zero(Tag64()), hn::Zero(Tag64())}, square{hn::Zero(Tag64()), hn::Zero(Tag64())} {}
+  HWY_INLINE void add(Vec t) {
+    const hn::Half<Tag> half;
+    add(hn::PromoteTo(Tag64(), hn::LowerHalf(half, t)),
+        hn::PromoteTo(Tag64(), hn::UpperHalf(half, t)));
+  }
+  /// From memory, whose halves need not be taken apart.
+  HWY_INLINE void add(const float* t) {
+    const hn::Half<Tag> half;
+    add(hn::PromoteTo(Tag64(), hn::Load(half, t)),
+        hn::PromoteTo(Tag64(), hn::Load(half, t + kLanes64)));
+  }
+  HWY_INLINE void add_to(double* sums, double* squares) const {
+    const auto put = [](Vec64 x, double* at) {
+      hn::StoreU(hn::Add(hn::LoadU(Tag64(), at), x), Tag64(), at);
+    };
+    for (int n = 0; n < 2; ++n) {
+      put(sum[n], sums + n * kLanes64);
+      put(square[n], squares + n * kLanes64);
+    }
+  }
+  static double total(const Vec64 (&x)[2]) {
+    HWY_ALIGN double lanes[kLanes64];
+    hn::Store(hn::Add(x[0], x[1]), Tag64(), lanes);
+    double all = 0;
+    for (const double lane : lanes) all += lane;
+    return all;
+  }
+  double total_sum() const { return total(sum); }
+  double total_square() const { return total(square); }
+
+ private:
+  HWY_INLINE void add(Vec64 lower, Vec64 upper) {
+    sum[0] = hn::Add(sum[0], lower);
+    sum[1] = hn::Add(sum[1], upper);
+    square[0] = hn::MulAdd(lower, lower, square[0]);
+    square[1] = hn::MulAdd(upper, upper, square[1]);
+  }
+};
+
+}  // namespace phasescope::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif
