@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -233,6 +234,7 @@ class ForwardPass final : public CudaPass {
     result_.lse = at::empty({shape.batch, shape.heads, shape.queries}, at::kFloat);
     outputs_.lse = memory.mirror(result_.lse.mutable_data_ptr<float>(), result_.lse.numel());
     add_probes(probes_.outputs(), inputs_, memory, outputs_);
+    inputs_.cape_bytes = std::min(inputs_.cape_bytes, room_beside(probes_.outputs().buckets));
     if (const std::size_t bytes = memory.cuda().score_workspace(inputs_); bytes > 0) {
       outputs_.score_workspace = memory.allocate(bytes);
     }
@@ -249,6 +251,14 @@ class ForwardPass final : public CudaPass {
   }
 
  private:
+  // What is left of 250 MB, all that a pass may hold besides inputs and outputs; 16 MiB at least,
+  // below which CAPE's strips would become very many.
+  std::size_t room_beside(const kernels::BucketProbes& buckets) const {
+    constexpr std::size_t kAll = 250'000'000, kLeast = std::size_t{16} << 20;
+    const std::size_t taken = memory.cuda().bucket_workspace(inputs_, buckets);
+    return std::max(kAll - std::min(kAll, taken), kLeast);
+  }
+
   kernels::CudaAttention inputs_;
   ProbeBuffers probes_;
   AttentionResult result_;

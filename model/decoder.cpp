@@ -335,6 +335,8 @@ class Pass {
     for (at::Tensor* tensor : {&given.q, &given.k, &given.tape.state}) {
       if (tensor->defined()) *tensor = tensor->to(narrow);
     }
+    if (program.q_plain.is_same(program.q)) given.q_plain = given.q;
+    if (program.k_plain.is_same(program.k)) given.k_plain = given.k;
     const at::Tensor values = v.to(narrow);
     if (!cuda_obstacle(given, values, wants_gradients(given, values)).empty()) return;
     program = std::move(given);

@@ -2,6 +2,7 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <utility>
@@ -59,6 +60,11 @@ KeptBuffer::~KeptBuffer() {
 }
 
 int parallel_threads() { return omp_get_max_threads(); }
+
+int threads_with(std::int64_t floats) {
+  const std::int64_t bytes = floats * std::int64_t{sizeof(float)};
+  return static_cast<int>(std::clamp<std::int64_t>(kBuffersBytes / bytes, 1, parallel_threads()));
+}
 
 void parallel_items(std::int64_t count, const std::function<void(std::int64_t, int)>& run,
                     int threads) {

@@ -50,6 +50,9 @@ class KeptBuffer {
 
 /// Number of OpenMP's threads.
 int parallel_threads();
+/// So many of them that buffers of `floats` each stay within kBuffersBytes together, at least one.
+int threads_with(std::int64_t floats);
+inline constexpr std::int64_t kBuffersBytes = std::int64_t{160} << 20;
 
 /// Calls run(item, thread) for items 0..count-1 on OpenMP's threads, at most `threads` of them, in
 /// no fixed order; thread is from 0 on, below `count` and the number of threads. `run` must not

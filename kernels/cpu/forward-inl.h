@@ -49,16 +49,20 @@ class ForwardPass {
     const std::int64_t blocks = (shape_.queries + kQueryBlock - 1) / kQueryBlock;
     const std::int64_t heads = shape_.batch * shape_.heads;
     BucketSums sums(plan_, heads, 1, blocks);
-    std::vector<FloatBuffer> buffers(static_cast<std::size_t>(parallel_threads()));
+    const int threads = threads_with(buffer_size());
+    std::vector<FloatBuffer> buffers(static_cast<std::size_t>(threads));
     for (FloatBuffer& buffer : buffers) buffer = FloatBuffer(buffer_size());
-    parallel_items(heads * sums.slots(), [&](std::int64_t item, int thread) {
-      const std::int64_t slot = item / heads, head = item % heads;
-      // The longest rows first, so that threads end together.
-      for (std::int64_t block = blocks - 1 - slot; block >= 0; block -= sums.slots()) {
-        run_item(head, block * kQueryBlock, plan_.wanted() ? sums.at(head, slot) : nullptr,
-                 buffers[static_cast<std::size_t>(thread)].data());
-      }
-    });
+    parallel_items(
+        heads * sums.slots(),
+        [&](std::int64_t item, int thread) {
+          const std::int64_t slot = item / heads, head = item % heads;
+          // The longest rows first, so that threads end together.
+          for (std::int64_t block = blocks - 1 - slot; block >= 0; block -= sums.slots()) {
+            run_item(head, block * kQueryBlock, plan_.wanted() ? sums.at(head, slot) : nullptr,
+                     buffers[static_cast<std::size_t>(thread)].data());
+          }
+        },
+        threads);
     sums.write(outputs_.buckets);
     write_pairs(
         outputs_.buckets, plan_, shape_, visibility_,

@@ -39,16 +39,20 @@ class CapeForward {
   void run() {
     const std::int64_t panels = (shape_.queries + kPanel - 1) / kPanel;
     BucketSums sums(plan_, shape_.batch * shape_.heads, shape_.heads, panels);
-    std::vector<FloatBuffer> buffers(static_cast<std::size_t>(parallel_threads()));
+    const int threads = threads_with(buffer_size());
+    std::vector<FloatBuffer> buffers(static_cast<std::size_t>(threads));
     for (FloatBuffer& buffer : buffers) buffer = FloatBuffer(buffer_size());
-    parallel_items(shape_.batch * sums.slots(), [&](std::int64_t item, int thread) {
-      const std::int64_t slot = item / shape_.batch, batch = item % shape_.batch;
-      // The longest rows first, so that threads end together.
-      for (std::int64_t panel = panels - 1 - slot; panel >= 0; panel -= sums.slots()) {
-        run_item(batch, panel * kPanel, sums, slot,
-                 buffers[static_cast<std::size_t>(thread)].data());
-      }
-    });
+    parallel_items(
+        shape_.batch * sums.slots(),
+        [&](std::int64_t item, int thread) {
+          const std::int64_t slot = item / shape_.batch, batch = item % shape_.batch;
+          // The longest rows first, so that threads end together.
+          for (std::int64_t panel = panels - 1 - slot; panel >= 0; panel -= sums.slots()) {
+            run_item(batch, panel * kPanel, sums, slot,
+                     buffers[static_cast<std::size_t>(thread)].data());
+          }
+        },
+        threads);
     sums.write(outputs_.buckets);
     write_pairs(outputs_.buckets, plan_, shape_, visibility_,
                 [](std::int64_t, std::int64_t) { return false; });

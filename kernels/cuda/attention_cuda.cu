@@ -182,8 +182,8 @@ void cuda_attention_forward(const CudaAttention& attention, const CudaForwardOut
   check(attention);
   check_alignment(outputs.out);
   if (outputs.buckets.count > 0) {
-    require(outputs.lse && outputs.workspace && outputs.buckets.edges,
-            "expected edges, lse and a workspace for the distance buckets");
+    require(outputs.lse && is_aligned(outputs.workspace) && outputs.buckets.edges,
+            "expected edges, lse and a workspace on a 16-byte boundary for the distance buckets");
     require(attention.shape.batch * attention.shape.heads < 65536,
             "expected fewer than 65536 heads in a batch for the distance buckets");
   }

@@ -60,7 +60,7 @@ void launch_joins(const CudaAttention& a, const CapeJoinLaunch& parameters) {
            dim3{blocks_of(net.distances), static_cast<unsigned>(hidden) + heads, 1}, kThreads, 0,
            a.stream, parameters);
   }
-  if (!on_fire && parameters.to.values) {
+  if (!on_fire && parameters.to.values && net.cape.length > 0) {
     launch("cape values", &cape_values_kernel, dim3{blocks_of(net.cape.length), heads, 1}, kThreads,
            0, a.stream, parameters);
   }

@@ -103,7 +103,8 @@ class BlockForward {
       load_queries();
       __syncthreads();
     }
-    if (tiles.first < tiles.last) fetch(tiles.first);
+    // Those of a strip may begin with one that sees nothing, whose copies no one would wait for.
+    if (tiles.first < tiles.last && sees(tiles.first)) fetch(tiles.first);
     commit_copies();
     for (int tile = tiles.first; tile < tiles.last; ++tile) {
       if (tile + 1 < tiles.last && sees(tile + 1)) fetch(tile + 1);

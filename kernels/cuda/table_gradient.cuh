@@ -46,7 +46,7 @@ template <DeviceScore Score>
 void backward_with_table(const CudaAttention& a, const CudaSavedForward& saved,
                          const CudaGradients& gradients, const Score& score) {
   backward_with(a, saved, gradients, score, [&](auto type, auto dim, const auto& parameters) {
-    if (!gradients.d_table) return;
+    if (!gradients.d_table || std::get<TableVariant>(a.variant).length == 0) return;
     launch_table<decltype(type), decltype(dim)::value>(a, parameters);
   });
 }

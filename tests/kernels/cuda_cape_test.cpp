@@ -76,6 +76,27 @@ TEST_P(CudaCape, IsRightInStripsOfEverySize) {
   }
 }
 
+// Documents in turns of two tiles: a strip may begin with tiles that a block does not see.
+TEST_P(CudaCape, IsRightInStripsThatBeginInAnotherDocument) {
+  Problem problem = of_many_tiles(GetParam());
+  problem.documents = Documents::mixed;
+  Case c(problem);
+  const auto tile = [&](std::int64_t position) { return position / 64 / 2 % 2; };
+  for (std::int64_t n = 0; n < problem.shape.keys; ++n) {
+    c.key_documents[static_cast<std::size_t>(n)] = static_cast<std::int32_t>(tile(n));
+  }
+  for (std::int64_t n = 0; n < problem.shape.queries; ++n) {
+    c.query_documents[static_cast<std::size_t>(n)] =
+        static_cast<std::int32_t>(tile(n + problem.shape.query_offset));
+  }
+  const DeviceCase device(kTypes[0], c);
+  std::size_t turn = 0;
+  for (const std::size_t bytes : strip_bytes(device.attention, &cuda_score_workspace)) {
+    expect_right(kTypes[turn % 2], problem, c, turn % 2 == 1, bytes);
+    ++turn;
+  }
+}
+
 // A block takes up its rows as it left them.
 TEST_P(CudaCape, StripsChangeNoBitOfTheForwardPass) {
   Problem problem = of_many_tiles(GetParam());
