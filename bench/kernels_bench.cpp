@@ -180,11 +180,14 @@ struct Data {
     return r;
   }
 
-  /// Every distance to 2048 by itself, then about six buckets an octave.
+  /// As the analyses ask: every distance to 2048 by itself, then 32 buckets an octave.
   BucketProbes buckets() {
     if (edges.empty()) {
-      for (std::int64_t edge = 0; edge < n; edge += edge < 2048 ? 1 : edge / 8) {
+      for (std::int64_t edge = 0; edge < std::min<std::int64_t>(n, 2048); ++edge) {
         edges.push_back(edge);
+      }
+      for (double edge = 2048; edge < static_cast<double>(n); edge *= std::exp2(1.0 / 32)) {
+        edges.push_back(static_cast<std::int64_t>(edge));
       }
       edges.push_back(n);
     }

@@ -7,6 +7,8 @@
 #include <limits>
 #include <string>
 
+#include "tests/kernels/bucket_truth.h"
+
 namespace phasescope::kernels::testing {
 namespace {
 
@@ -29,32 +31,6 @@ struct TrueRow {
         if (std::abs(lambda) < rows.windows[n]) windows[n] += p;
       }
     }
-  }
-};
-
-/// What a bucket of a head should sum up to.
-struct TrueBucket {
-  std::int64_t pairs = 0;
-  double weight = 0, score = 0, square = 0, content = 0, content_square = 0, term = 0,
-         term_square = 0;
-  double size = 0, content_size = 0;  // sums of absolute values
-
-  /// Batch entry, head, query, key.
-  void add(const Reference<double>& truth, std::int64_t b, std::int64_t h, std::int64_t i,
-           std::int64_t j) {
-    const auto pair = static_cast<std::size_t>(truth.at(b, h, i, j));
-    const double t = truth.score[pair], c = truth.content(b, h, i, j);
-    if (std::isinf(t)) return;
-    ++pairs;
-    weight += truth.weight[pair];
-    score += t;
-    square += t * t;
-    size += std::abs(t);
-    content += c;
-    content_square += c * c;
-    content_size += std::abs(c);
-    term += t - c;
-    term_square += (t - c) * (t - c);
   }
 };
 
@@ -186,7 +162,7 @@ void DeviceProbes::expect_buckets(double bound, const Reference<double>& truth) 
   for (std::size_t head = 0; head < heads_; ++head) {
     const std::int64_t b = static_cast<std::int64_t>(head) / s.heads;
     const std::int64_t h = static_cast<std::int64_t>(head) % s.heads;
-    std::vector<TrueBucket> expected(kBuckets);
+    std::vector<BucketTruth> expected(kBuckets);
     for (std::int64_t n = 0; n < s.queries * s.keys; ++n) {
       const std::int64_t i = n / s.keys, j = n % s.keys, far = std::abs(truth.distance(i, j));
       const auto next = std::upper_bound(steps_.begin(), steps_.end(), far);
@@ -195,9 +171,9 @@ void DeviceProbes::expect_buckets(double bound, const Reference<double>& truth) 
     }
     for (std::size_t n = 0; n < kBuckets; ++n) {
       SCOPED_TRACE("bucket " + std::to_string(n));
-      const TrueBucket& sum = expected[n];
+      const BucketTruth& sum = expected[n];
       const std::size_t at = head * kBuckets + n;
-      EXPECT_EQ(pairs[at], sum.pairs);
+      EXPECT_EQ(pairs[at], static_cast<std::int64_t>(sum.pairs));
       EXPECT_NEAR(weight[at], sum.weight, bound * (1 + sum.weight));
       EXPECT_NEAR(score[at], sum.score, bound * (1 + sum.size));
       EXPECT_NEAR(square[at], sum.square, bound * (1 + sum.square));
