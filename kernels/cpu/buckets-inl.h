@@ -1,12 +1,14 @@
 // Sums by distance of one panel of queries, beside its running softmax.
 //
 // Weights are relative to a reference maximum until the row's normaliser is known, and a diagonal
-// crosses rows, so they wait: a block whose distances share one bucket leaves one sum a query, with
-// the reference it is relative to, and one that the edge of two wide buckets crosses leaves two; of
-// other blocks the weights themselves are kept until the end (a panel's rows x the keys of narrow
-// buckets, never N x N), and what exceeds the memory for that is computed again then. Scores of the
-// former are summed tile by tile while they are in registers (PanelProbes::tally), unless contents
-// are wanted or the variant masks pairs; those of the others are stored and summed block by block.
+// crosses rows, so they wait: a block whose distances lie in wide buckets leaves one sum a query
+// and bucket, with the reference it is relative to; of other blocks the weights themselves are kept
+// until the end (a panel's rows x the keys of narrow buckets, never N x N), and what exceeds the
+// memory for that is computed again then. Scores of one bucket or two are summed tile by tile while
+// they are in registers (PanelProbes::tally), unless contents are wanted or the variant masks
+// pairs; those of others are stored and summed block by block, distance by distance, relative to
+// one score of each (moments-inl.h says why; pairs that padding or documents mask in between, in
+// float64).
 //
 // Versions, all probes over none with the log-sum-exp known (Zen 4, AVX-512, D 64, 512, 2048 and
 // 8192 tokens):
@@ -14,11 +16,13 @@
 //   the keys of larger scores looked for where there is one, mean distances
 //     without multiplications (softmax-inl.h)                                 1.23, 1.21, 1.14
 //   sums by distance of an item, all in one walk, drained into buckets once   1.18, 1.15, 1.11
-// In one pass from nothing, at 8192 tokens (three runs each): weights kept wherever an edge crosses
-// a block 1.14, 1.14, 1.25; sums on both sides of the edge 1.05, 1.12, 1.16; scores of wide buckets
-// summed while they are in registers 0.97 of that (eight buckets an octave); in float64, without
-// which deviations under a large bias are wrong, 1.03 of it again, but 1.2 with 32 buckets an
-// octave, where each distance is summed by itself (1.17 to 1.40 over none).
+// In one pass from nothing, least times, every distance below 2048 and 32 buckets an octave from
+// there on; in brackets three buckets an octave:
+//   everything in float64, weights kept wherever two edges cross a block
+//                                 1.24, 1.18, 1.34 (1.20, 1.15, 1.19; D 128 at 8192: 1.16)
+//   relative scores, weights of wide buckets summed by query
+//                                 1.22, 1.16, 1.25 (1.19, 1.15, 1.09; D 128 at 8192: 1.06)
+// No difference: two panels an item, so that what is kept fits the second cache.
 #if defined(PHASESCOPE_CPU_BUCKETS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef PHASESCOPE_CPU_BUCKETS_INL_H
 #undef PHASESCOPE_CPU_BUCKETS_INL_H
@@ -52,17 +56,19 @@ class BucketPanel {
     return plan.wanted() ? (plan.wide_count() * 2 + 2 + kTallyRows) * kPanel + kept * kBlock : 0;
   }
 
-  /// `queries` queries from key index `query`; by_distance: their item's. lse: theirs, where it is
-  /// known, or null; probes: where the block's scores and contents will be, kKeys rows each; at:
-  /// size() floats.
+  /// `queries` queries from key index `query`; by_distance: their item's. holes: something else
+  /// than their distance may mask some of their pairs with the keys of a block. lse: theirs, where
+  /// it is known, or null; probes: where the block's scores and contents will be, kKeys rows each;
+  /// at: size() floats.
   BucketPanel(const BucketPlan& plan, const DistanceSums& by_distance, std::int64_t query,
-              std::int64_t queries, const float* lse, std::int64_t kept, const PanelProbes& probes,
-              float* at)
+              std::int64_t queries, bool holes, const float* lse, std::int64_t kept,
+              const PanelProbes& probes, float* at)
       : plan_(plan),
         by_distance_(by_distance),
         query_(query),
         queries_(queries),
         kept_limit_(kept),
+        holes_(holes),
         scores_(probes.scores),
         content_(probes.content),
         wide_(at),
@@ -86,21 +92,17 @@ class BucketPanel {
     block_ = {key, keys};
     weights_ = spare;
     keeps_ = false;
-    place_ = plan_.common_place(query_ - key - keys + 1, query_ + queries_ - 1 - key);
-    if (plan_.holds(place_) && plan_.wide(place_) < 0) place_ = BucketPlan::kSeveral;
-    const std::int64_t nearest = query_ - key - keys + 1;
-    edge_ = place_ == BucketPlan::kSeveral && nearest >= 0
-                ? plan_.edge_within(nearest, query_ + queries_ - 1 - key)
-                : -1;
-    const bool counts = place_ == BucketPlan::kSeveral || plan_.holds(place_);
-    tallies_ = counts && (place_ != BucketPlan::kSeveral || edge_ >= 0) && !content_ && !masks;
-    probes.scores = counts && !tallies_ ? scores_ : nullptr;
+    run_count_ = plan_.runs(query_ - key - keys + 1, query_ + queries_ - 1 - key, runs_);
+    counts_ = run_count_ == 0;
+    for (int n = 0; n < run_count_; ++n) counts_ = counts_ || plan_.holds(runs_[n].place);
+    tallies_ = counts_ && (run_count_ == 1 || run_count_ == 2) && !content_ && !masks;
+    probes.scores = counts_ && !tallies_ ? scores_ : nullptr;
     probes.tally = tallies_ ? tally_ : nullptr;
     if (tallies_) {
-      probes.edge = edge_ >= 0 ? edge_ : std::numeric_limits<std::int64_t>::max();
+      probes.edge = run_count_ == 2 ? runs_[0].first : std::numeric_limits<std::int64_t>::min();
       std::fill_n(tally_, kTallyRows * kPanel, 0.0f);
     }
-    if (place_ != BucketPlan::kSeveral || edge_ >= 0 || lse_) return weights_;
+    if (run_count_ > 0 || lse_) return weights_;
     const auto kept = static_cast<std::int64_t>(kept_.size());
     keeps_ = kept < kept_limit_;
     if (keeps_) {
@@ -114,41 +116,36 @@ class BucketPanel {
 
   /// Ends the block: its scores and weights are there. masked: some of its pairs are.
   void close(const Panel& panel, bool masked, double* sums) {
-    if (place_ != BucketPlan::kSeveral && !plan_.holds(place_)) return;
+    if (!counts_) return;
     if (tallies_) {
       add_tally(panel, sums);
       return;
     }
-    const std::int64_t rows = round_up(block_.keys, kLanes);
-    if (masked) hide_masked();
+    shifts_ = !holes_ && !misses_pairs();
+    if (masked && !shifts_) hide_masked();
     hide_missing(scores_);
-    if (content_) add_content(rows, sums);
-    if (place_ != BucketPlan::kSeveral) {
-      add_scores(scores_, kScoreSum, rows, sums);
-      hide_missing(weights_);
-      add_wide(panel, rows);
+    if (content_) add_content();
+    if (run_count_ > 0) {
+      add_scores(scores_, kScoreSum);
+      add_runs(panel);
       return;
     }
-    if (edge_ >= 0) {
-      add_split_scores(scores_, kScoreSum, rows, sums);
-      hide_missing(weights_);
-      add_split_wide(panel, rows);
+    if (lse_ || keeps_) hide_missing(weights_);
+    if (keeps_) std::copy_n(panel.reference, kPanel, weights_ + kKeys * kPanel);
+    if (!lse_) {
+      add_scores(scores_, kScoreSum);
       return;
     }
-    if (lse_) {
-      hide_missing(weights_);
-      HWY_ALIGN float factor[kPanel];
-      for (int v = 0; v < kVecs; ++v) {
-        store(weight_of(load(panel.reference + v * kLanes), lse_ + v * kLanes),
-              factor + v * kLanes);
-      }
-      add_diagonals<true, true>(block_, scores_, kScoreSum, weights_, factor);
-      return;
+    HWY_ALIGN float factor[kPanel];
+    for (int v = 0; v < kVecs; ++v) {
+      store(weight_of(load(panel.reference + v * kLanes), lse_ + v * kLanes), factor + v * kLanes);
     }
-    add_diagonals<true, false>(block_, scores_, kScoreSum, nullptr, nullptr);
-    if (!keeps_) return;
-    hide_missing(weights_);
-    std::copy_n(panel.reference, kPanel, weights_ + kKeys * kPanel);
+    if (shifts_) {
+      add_shifted<true>(scores_, kScoreSum, weights_, factor);
+    } else {
+      add_pairs(scores_, kScoreSum);
+      add_weights(block_, weights_, factor);
+    }
   }
 
   /// Ends the panel, whose normaliser is final now.
@@ -165,7 +162,7 @@ class BucketPanel {
     for (std::size_t n = 0; n < kept_.size(); ++n) {
       const float* weights = kept_weights_ + static_cast<std::int64_t>(n) * kBlock;
       find_factors(panel, weights + kKeys * kPanel, factor);
-      add_diagonals<false, true>(kept_[n], nullptr, kScoreSum, weights, factor);
+      add_weights(kept_[n], weights, factor);
     }
   }
 
@@ -178,46 +175,54 @@ class BucketPanel {
     block_ = block;
     hide_missing(weights);
     find_factors(panel, panel.reference, factor);
-    add_diagonals<false, true>(block, nullptr, kScoreSum, weights, factor);
+    add_weights(block, weights, factor);
   }
 
  private:
-  /// Scores and contents of the block's masked pairs to 0. A NaN is no masked score.
+  /// Whether the block lacks pairs at distances that its other pairs are seen at: of queries that
+  /// do not exist, or of keys in its last rows that causality does not hide.
+  bool misses_pairs() const {
+    if (queries_ < kPanel) return true;
+    return rows() > block_.keys && !(plan_.causal() && query_ + kPanel <= block_.key + block_.keys);
+  }
+
+  /// Scores and contents of the block's masked pairs to 0.
   void hide_masked() {
     for (std::int64_t n = 0; n < block_.keys * kPanel; n += kLanes) {
       const Vec t = load(scores_ + n);
-      const LaneMask hidden = hn::Le(t, set(kFirstMaximum));
+      const LaneMask hidden = is_masked_score(t);
       store(hn::IfThenZeroElse(hidden, t), scores_ + n);
       if (content_) store(hn::IfThenZeroElse(hidden, load(content_ + n)), content_ + n);
     }
   }
 
   /// Contents of a block like its scores, and then, in their place, its terms.
-  void add_content(std::int64_t rows, double* sums) const {
+  void add_content() const {
     hide_missing(content_);
-    add_moments(kContentSum, rows, sums);
+    add_scores(content_, kContentSum);
     if (!plan_.term()) return;
-    for (std::int64_t n = 0; n < rows * kPanel; n += kLanes) {
+    for (std::int64_t n = 0; n < rows() * kPanel; n += kLanes) {
       store(hn::Sub(load(scores_ + n), load(content_ + n)), content_ + n);
     }
-    add_moments(kTermSum, rows, sums);
+    add_scores(content_, kTermSum);
   }
 
-  /// What is in the place of the block's contents; stat: of their sum.
-  void add_moments(BucketStat stat, std::int64_t rows, double* sums) const {
-    if (place_ != BucketPlan::kSeveral) {
-      add_scores(content_, stat, rows, sums);
-    } else if (edge_ >= 0) {
-      add_split_scores(content_, stat, rows, sums);
+  /// Scores of the block, its contents or its terms to the sums by distance; stat: of their sum,
+  /// their squares' is the next.
+  void add_scores(const float* scores, BucketStat stat) const {
+    if (shifts_) {
+      add_shifted<false>(scores, stat, nullptr, nullptr);
     } else {
-      add_diagonals<true, false>(block_, content_, stat, nullptr, nullptr);
+      add_pairs(scores, stat);
     }
   }
+
+  /// Rows of the block's keys, up to whole vectors of them.
+  std::int64_t rows() const { return round_up(block_.keys, kLanes); }
 
   /// Rows of keys and lanes of queries that do not exist to 0, up to whole vectors of rows.
   void hide_missing(float* block) const {
-    const std::int64_t rows = round_up(block_.keys, kLanes);
-    std::fill(block + block_.keys * kPanel, block + rows * kPanel, 0.0f);
+    std::fill(block + block_.keys * kPanel, block + rows() * kPanel, 0.0f);
     for (std::int64_t r = 0; r < block_.keys && queries_ < kPanel; ++r) {
       std::fill(block + r * kPanel + queries_, block + (r + 1) * kPanel, 0.0f);
     }
@@ -225,41 +230,55 @@ class BucketPanel {
 
   /// What the tiles summed into their buckets.
   void add_tally(const Panel& panel, double* sums) {
-    for (int n = 0; n < (edge_ >= 0 ? 2 : 1); ++n) {
-      const std::int32_t place = edge_ >= 0 ? place_beside_edge(n) : place_;
+    for (int n = 0; n < run_count_; ++n) {
+      const std::int32_t place = runs_[n].place;
       if (!plan_.holds(place)) continue;
+      const int side = 1 - n;  // from the edge on, or below it
+      Moments all;
       for (int v = 0; v < kVecs; ++v) {
-        add_to_wide(panel, place, v, load(tally_ + n * kPanel + v * kLanes));
+        add_to_wide(panel, place, v, load(tally_ + side * kPanel + v * kLanes));
+        const float* at = score_tally(tally_, side) + v * kLanes;
+        const LaneMask missing =
+            hn::Ge(iota(static_cast<float>(v * kLanes)), set(static_cast<float>(queries_)));
+        ShiftedMoments{load(at), load(at + kPanel), load(at + 2 * kPanel)}.add_to(
+            load(at + 3 * kPanel), missing, all);
       }
-      const double* at = score_tally(tally_) + 2 * n * kPanel;
-      for (std::int64_t lane = 0; lane < queries_; ++lane) {
-        sums[kScoreSum * plan_.count() + place] += at[lane];
-        sums[kScoreSquare * plan_.count() + place] += at[kPanel + lane];
-      }
+      sums[kScoreSum * plan_.count() + place] += all.total_sum();
+      sums[kScoreSquare * plan_.count() + place] += all.total_square();
     }
   }
 
-  /// All scores into the block's one bucket; stat: of their sum, their squares' is the next.
-  void add_scores(const float* scores, BucketStat stat, std::int64_t rows, double* sums) const {
+  /// The weights of each query and run: rows whose distances a vector of queries has all in the
+  /// run, and rows that the edge between two runs crosses.
+  void add_runs(const Panel& panel) {
     for (int v = 0; v < kVecs; ++v) {
-      Moments part[2];
-      for (std::int64_t r = 0; r < rows; r += 2) {
-        for (int n = 0; n < 2; ++n) part[n].add(scores + (r + n) * kPanel + v * kLanes);
-      }
-      sums[stat * plan_.count() + place_] += part[0].total_sum() + part[1].total_sum();
-      sums[(stat + 1) * plan_.count() + place_] += part[0].total_square() + part[1].total_square();
-    }
-  }
-
-  void add_wide(const Panel& panel, std::int64_t rows) {
-    for (int v = 0; v < kVecs; ++v) {
-      Vec sum[2] = {zero(), zero()};
-      for (std::int64_t r = 0; r < rows; r += 2) {
-        for (int n = 0; n < 2; ++n) {
-          sum[n] = hn::Add(sum[n], load(weights_ + (r + n) * kPanel + v * kLanes));
+      const std::int64_t rows = block_.keys;
+      const std::int64_t first = query_ + v * kLanes - block_.key;  // distance of row 0, lane 0
+      std::int64_t r = 0;
+      Vec sum = zero();
+      for (int n = 0; n < run_count_; ++n) {
+        const bool last = n + 1 == run_count_;
+        const std::int64_t edge = runs_[n].first;
+        const std::int64_t whole = last ? rows : std::clamp(first - edge + 1, r, rows);
+        const std::int64_t crossed = last ? rows : std::clamp(first - edge + kLanes, whole, rows);
+        Vec even = zero();
+        for (; r + 1 < whole; r += 2) {
+          sum = hn::Add(sum, load(weights_ + r * kPanel + v * kLanes));
+          even = hn::Add(even, load(weights_ + (r + 1) * kPanel + v * kLanes));
         }
+        if (r < whole) sum = hn::Add(sum, load(weights_ + r++ * kPanel + v * kLanes));
+        Vec nearer = zero();
+        for (; r < crossed; ++r) {
+          const Vec p = load(weights_ + r * kPanel + v * kLanes);
+          const LaneMask near = hn::Lt(iota(0), set(static_cast<float>(edge - first + r)));
+          nearer = hn::Add(nearer, hn::IfThenElseZero(near, p));
+          even = hn::Add(even, hn::IfThenZeroElse(near, p));
+        }
+        if (plan_.holds(runs_[n].place)) {
+          add_to_wide(panel, runs_[n].place, v, hn::Add(sum, even));
+        }
+        sum = nearer;
       }
-      add_to_wide(panel, place_, v, hn::Add(sum[0], sum[1]));
     }
   }
 
@@ -269,51 +288,6 @@ class BucketPanel {
     const Vec old = load(reference), now = load(panel.reference + v * kLanes);
     store(hn::MulAdd(load(reference + kPanel), ratio(old, now), sum), reference + kPanel);
     store(now, reference);
-  }
-
-  /// The queries of a vector that are nearer to the block's key r than the edge.
-  LaneMask nearer(int v, std::int64_t r) const {
-    const auto lanes = static_cast<float>(edge_ + block_.key + r - query_);
-    return hn::Lt(iota(static_cast<float>(v * kLanes)), set(lanes));
-  }
-  /// Places on both sides of the edge.
-  std::int32_t place_beside_edge(int side) const { return plan_.place(edge_ - 1 + side); }
-
-  /// add_scores() of a block with an edge within.
-  void add_split_scores(const float* scores, BucketStat stat, std::int64_t rows,
-                        double* sums) const {
-    for (int v = 0; v < kVecs; ++v) {
-      Moments side[2];
-      for (std::int64_t r = 0; r < rows; ++r) {
-        const Vec t = load(scores + r * kPanel + v * kLanes);
-        const LaneMask near = nearer(v, r);
-        side[0].add(hn::IfThenElseZero(near, t));
-        side[1].add(hn::IfThenZeroElse(near, t));
-      }
-      for (int n = 0; n < 2; ++n) {
-        const std::int32_t place = place_beside_edge(n);
-        if (!plan_.holds(place)) continue;
-        sums[stat * plan_.count() + place] += side[n].total_sum();
-        sums[(stat + 1) * plan_.count() + place] += side[n].total_square();
-      }
-    }
-  }
-
-  /// add_wide() of such a block.
-  void add_split_wide(const Panel& panel, std::int64_t rows) {
-    for (int v = 0; v < kVecs; ++v) {
-      Vec sum[2] = {zero(), zero()};
-      for (std::int64_t r = 0; r < rows; ++r) {
-        const Vec p = load(weights_ + r * kPanel + v * kLanes);
-        const LaneMask near = nearer(v, r);
-        sum[0] = hn::Add(sum[0], hn::IfThenElseZero(near, p));
-        sum[1] = hn::Add(sum[1], hn::IfThenZeroElse(near, p));
-      }
-      for (int n = 0; n < 2; ++n) {
-        const std::int32_t place = place_beside_edge(n);
-        if (plan_.holds(place)) add_to_wide(panel, place, v, sum[n]);
-      }
-    }
   }
 
   /// 2^(from - to), exactly 1 where they are the same.
@@ -330,53 +304,144 @@ class BucketPanel {
     }
   }
 
-  /// Adds a block's scores (stat: of their sum, their squares' is the next) and weights times
-  /// `factor` to the sums by distance. kLanes neighbouring distances are in lane v of row r + n
-  /// kLanes, v = n + d: a vector of sums for every r and d. No two of one r touch the same
-  /// distance, so that sums in memory need not wait for each other.
-  template <bool kScores, bool kWeights>
-  HWY_NOINLINE void add_diagonals(const Block& block, const float* scores, BucketStat stat,
-                                  const float* weights, const float* factor) const {
-    const std::int64_t rows = round_up(block.keys, kLanes);
-    if (rows == kKeys) {
-      add_diagonals<kScores, kWeights>(block.key, kKeys / kLanes, scores, stat, weights, factor);
-    } else {
-      add_diagonals<kScores, kWeights>(block.key, rows / kLanes, scores, stat, weights, factor);
-    }
+  /// Distances of a block: the n-th is nearest() + n.
+  static constexpr std::int64_t kDistances = kKeys + kPanel;
+  std::int64_t nearest(const Block& block) const {
+    return query_ - block.key - round_up(block.keys, kLanes) + 1;
   }
 
+  /// Walks the pairs of a block along its diagonals. kLanes neighbouring distances are in lane v of
+  /// row r + n kLanes, v = n + d: one sum, sums.begin(n), for every r and d, of the distances from
+  /// the n-th on. No two of one r touch the same distance, so that sums in memory need not wait for
+  /// each other.
+  template <class Sums>
+  HWY_INLINE static void walk(const Block& block, const Sums& sums) {
+    const std::int64_t rows = round_up(block.keys, kLanes);
+    if (rows == kKeys) {
+      walk_steps(kKeys / kLanes, sums);
+    } else {
+      walk_steps(rows / kLanes, sums);
+    }
+  }
   /// Inlined twice: all counts are constants where a block is whole.
-  template <bool kScores, bool kWeights>
-  HWY_INLINE void add_diagonals(std::int64_t key, const std::int64_t steps, const float* scores,
-                                BucketStat stat, const float* weights, const float* factor) const {
-    const std::int64_t nearest = query_ - key - steps * kLanes + 1;
-    float* const weight = by_distance_.weight(nearest);
-    double* const score = by_distance_.at(stat, nearest);
-    double* const square = by_distance_.at(stat + 1, nearest);
+  template <class Sums>
+  HWY_INLINE static void walk_steps(const std::int64_t steps, const Sums& sums) {
     for (std::int64_t r = 0; r < kLanes; ++r) {
 #pragma GCC unroll 16
       for (std::int64_t d = 1 - steps; d < kVecs; ++d) {
-        Vec w = zero();
-        Moments moments;
+        const std::int64_t n = (d + steps) * kLanes - r - 1;
+        auto sum = sums.begin(n);
 #pragma GCC unroll 4
         for (int v = 0; v < kVecs; ++v) {
           if (v < d || v >= steps + d) continue;
-          const std::int64_t at = ((v - d) * kLanes + r) * kPanel + v * kLanes;
-          if constexpr (kWeights) w = hn::MulAdd(load(weights + at), load(factor + v * kLanes), w);
-          if constexpr (kScores) moments.add(scores + at);
+          sums.add(((v - d) * kLanes + r) * kPanel + v * kLanes, v, sum);
         }
-        const std::int64_t to = (d + steps) * kLanes - r - 1;
-        if constexpr (kWeights) {
-          store_unaligned(hn::Add(load_unaligned(weight + to), w), weight + to);
-        }
-        if constexpr (kScores) moments.add_to(score + to, square + to);
+        sums.end(n, sum);
       }
     }
+  }
+
+  static HWY_INLINE void add_at(float* to, Vec x) {
+    store_unaligned(hn::Add(load_unaligned(to), x), to);
+  }
+
+  struct WeightWalk {
+    const float *weights, *factor;
+    float* to;
+
+    HWY_INLINE Vec begin(std::int64_t) const { return zero(); }
+    HWY_INLINE void add(std::int64_t at, int v, Vec& sum) const {
+      sum = hn::MulAdd(load(weights + at), load(factor + v * kLanes), sum);
+    }
+    HWY_INLINE void end(std::int64_t n, Vec sum) const { add_at(to + n, sum); }
+  };
+  /// Adds a block's weights, each times the factor of its query, to the sums by distance.
+  HWY_NOINLINE void add_weights(const Block& block, const float* weights,
+                                const float* factor) const {
+    walk(block, WeightWalk{weights, factor, by_distance_.weight(nearest(block))});
+  }
+
+  struct PairWalk {
+    const float* scores;
+    double *sums, *squares;
+
+    HWY_INLINE Moments begin(std::int64_t) const { return Moments(); }
+    HWY_INLINE void add(std::int64_t at, int, Moments& sum) const { sum.add(scores + at); }
+    HWY_INLINE void end(std::int64_t n, const Moments& sum) const {
+      sum.add_to(sums + n, squares + n);
+    }
+  };
+  /// Adds the block's scores, 0 of masked pairs; stat: of their sum, their squares' is the next.
+  HWY_NOINLINE void add_pairs(const float* scores, BucketStat stat) const {
+    const std::int64_t first = nearest(block_);
+    walk(block_, PairWalk{scores, by_distance_.at(stat, first), by_distance_.at(stat + 1, first)});
+  }
+
+  struct ShiftedSum {
+    ShiftedMoments scores;
+    Vec weights;
+  };
+  template <bool kWeights>
+  struct ShiftedWalk {
+    const float *scores, *shifts;
+    float *sums, *squares;
+    WeightWalk weights;
+
+    HWY_INLINE ShiftedSum begin(std::int64_t n) const {
+      return {{load_unaligned(shifts + n), zero(), zero()}, zero()};
+    }
+    HWY_INLINE void add(std::int64_t at, int v, ShiftedSum& sum) const {
+      sum.scores.add(load(scores + at));
+      if constexpr (kWeights) weights.add(at, v, sum.weights);
+    }
+    HWY_INLINE void end(std::int64_t n, const ShiftedSum& sum) const {
+      add_at(sums + n, sum.scores.sum);
+      add_at(squares + n, sum.scores.square);
+      if constexpr (kWeights) weights.end(n, sum.weights);
+    }
+  };
+  /// add_pairs() where a distance of the block is masked as a whole or not at all: relative to one
+  /// score of each distance. With the block's weights, or without.
+  template <bool kWeights>
+  HWY_NOINLINE void add_shifted(const float* scores, BucketStat stat, const float* weights,
+                                const float* factor) const {
+    HWY_ALIGN float shifts[kDistances], masks[kDistances];
+    HWY_ALIGN float sums[kDistances] = {}, squares[kDistances] = {};
+    copy_samples(scores, shifts);
+    copy_samples(scores_, masks);
+    const std::int64_t first = nearest(block_);
+    walk(block_, ShiftedWalk<kWeights>{
+                     scores, shifts, sums, squares, {weights, factor, by_distance_.weight(first)}});
+    for (std::int64_t n = 0; n < rows() + kPanel; n += kLanes) {
+      // Of a distance, the lane in row 0; it has as many pairs as lanes and rows from there on.
+      const Vec lane = iota(static_cast<float>(n - rows() + 1));
+      const Vec pairs =
+          hn::Sub(hn::Min(set(static_cast<float>(block_.keys)), hn::Sub(set(kPanel), lane)),
+                  hn::Max(hn::Neg(lane), zero()));
+      Moments moments;
+      ShiftedMoments{load(shifts + n), load(sums + n), load(squares + n)}.add_to(
+          pairs, is_masked_score(load(masks + n)), moments);
+      moments.add_to(by_distance_.at(stat, first + n), by_distance_.at(stat + 1, first + n));
+    }
+  }
+  /// One of a block's scores for each distance: those of the last row, of the first lanes of a row
+  /// in kLanes, and of row 0.
+  void copy_samples(const float* scores, float* samples) const {
+    const std::int64_t last = rows() - 1;
+    store(load(scores + last * kPanel), samples);
+    for (std::int64_t n = kLanes - 1; n < last; n += kLanes) {
+      store_unaligned(load(scores + (last - n) * kPanel), samples + n);
+    }
+    for (int v = 0; v < kVecs; ++v) {
+      store_unaligned(load(scores + v * kLanes), samples + last + v * kLanes);
+    }
+    samples[last + kPanel] = 0;
   }
 
   const BucketPlan& plan_;
   const DistanceSums& by_distance_;
   std::int64_t query_, queries_, kept_limit_;
+  bool holes_;
   float* scores_;
   float* content_;  ///< null where no sums of it are wanted
   float* wide_;     ///< for every wide bucket: reference and sum, kPanel each
@@ -388,8 +453,10 @@ class BucketPanel {
   float* weights_ = nullptr;
   bool keeps_ = false;
   bool tallies_ = false;  ///< the block's tiles are summed one by one
-  std::int32_t place_ = 0;
-  std::int64_t edge_ = -1;  ///< within the block: BucketPlan::edge_within()
+  bool shifts_ = false;   ///< its distances are masked as a whole or not at all: add_shifted()
+  bool counts_ = false;   ///< some of its distances are in a bucket
+  int run_count_ = 0;     ///< 0: its buckets are narrow, weights are summed distance by distance
+  BucketRun runs_[BucketPlan::kMostRuns];
 };
 
 }  // namespace phasescope::kernels::HWY_NAMESPACE

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <limits>
 
 namespace phasescope::kernels {
 namespace {
@@ -11,6 +12,9 @@ std::atomic<std::int64_t>& kept_limit() {
   static std::atomic<std::int64_t> bytes{kKeptBytes};
   return bytes;
 }
+
+// Narrower buckets would cost more by themselves than distance by distance.
+constexpr std::int64_t kLeastWide = 16;
 
 }  // namespace
 
@@ -23,54 +27,67 @@ bool wants_buckets(const BucketProbes& buckets) {
 std::int64_t kept_bytes() { return kept_limit().load(std::memory_order_relaxed); }
 void set_kept_bytes(std::int64_t bytes) { kept_limit().store(bytes, std::memory_order_relaxed); }
 
-BucketPlan::BucketPlan(const BucketProbes& buckets, const AttentionShape& shape, std::int64_t panel,
-                       std::int64_t keys)
+BucketPlan::BucketPlan(const BucketProbes& buckets, const AttentionShape& shape,
+                       const BucketWalk& walk)
     : causal_(shape.causal),
       content_(buckets.content || buckets.content_square || buckets.term || buckets.term_square),
       term_(buckets.term || buckets.term_square),
       count_(buckets.count),
+      edges_(buckets.edges),
       keys_(shape.keys),
-      block_keys_(keys) {
+      walk_(walk) {
   if (!wants_buckets(buckets)) return;
   // Panels and blocks reach past the queries and keys that exist.
-  const std::int64_t longest = std::max(std::abs(shape.query_offset + shape.queries + panel),
-                                        std::abs(shape.query_offset - shape.keys - keys)) +
-                               panel + keys;
-  const std::int64_t last = std::min(longest, buckets.edges[count_] - 1);
+  const std::int64_t longest = std::max(std::abs(shape.query_offset + shape.queries + walk.panel),
+                                        std::abs(shape.query_offset - shape.keys - walk.keys)) +
+                               walk.panel + walk.keys;
+  const std::int64_t last = std::min(longest, edges_[count_] - 1);
   place_.resize(static_cast<std::size_t>(last + 1));
   std::int32_t place = -1;
   for (std::int64_t distance = 0; distance <= last; ++distance) {
-    while (place < count_ && buckets.edges[place + 1] <= distance) ++place;
+    while (place < count_ && edges_[place + 1] <= distance) ++place;
     place_[static_cast<std::size_t>(distance)] = place;
   }
-  wide_.assign(static_cast<std::size_t>(count_), -1);
-  for (std::int64_t b = 0; b < count_; ++b) {
-    const std::int64_t width = std::min(buckets.edges[b + 1], longest) - buckets.edges[b];
-    if (width >= panel + keys - 1) {
+  // The widest, if not all have room.
+  const std::int64_t bytes = 2 * walk.panel * walk.panels * std::int64_t{sizeof(float)};
+  for (std::int64_t least = std::max(walk.lanes, kLeastWide);
+       wide_.empty() || wide_count_ * bytes > kept_bytes(); least *= 2) {
+    wide_.assign(static_cast<std::size_t>(count_), -1);
+    wide_count_ = 0;
+    for (std::int64_t b = 0; b < count_; ++b) {
+      if (std::min(edges_[b + 1], longest) - edges_[b] < least) continue;
       wide_[static_cast<std::size_t>(b)] = static_cast<std::int32_t>(wide_count_++);
     }
   }
 }
 
-std::int32_t BucketPlan::common_place(std::int64_t first, std::int64_t last) const {
-  if (causal_) first = std::max<std::int64_t>(first, 0);
-  if (last < first) return -1;
-  const std::int64_t far = std::max(std::abs(first), std::abs(last));
-  const std::int64_t near = first <= 0 && last >= 0 ? 0 : std::min(std::abs(first), std::abs(last));
-  return place(near) == place(far) ? place(near) : kSeveral;
+int BucketPlan::runs(std::int64_t first, std::int64_t last, BucketRun* runs) const {
+  std::int64_t distance = last;
+  for (int count = 0; count < kMostRuns;) {
+    const std::int32_t here = place(distance);
+    if (holds(here) && wide(here) < 0) return 0;
+    const std::int64_t next = farthest_after(distance);
+    if (next < first) {
+      runs[count] = {here, first};
+      return count + 1;
+    }
+    if (count > 0 && distance - next < walk_.lanes) return 0;
+    runs[count++] = {here, next + 1};
+    distance = next;
+  }
+  return 0;
 }
 
-std::int64_t BucketPlan::edge_within(std::int64_t first, std::int64_t last) const {
-  const std::int32_t near = place(first), far = place(last);
-  const auto has_sums = [&](std::int32_t n) { return !holds(n) || wide(n) >= 0; };
-  if (far != near + 1 || !has_sums(near) || !has_sums(far)) return -1;
-  return std::lower_bound(place_.begin(), place_.end(), far) - place_.begin();
+std::int64_t BucketPlan::farthest_after(std::int64_t distance) const {
+  const std::int32_t here = place(distance);
+  if (distance >= 0 && here >= 0 && edges_[here] > 0) return edges_[here] - 1;
+  return causal_ || here >= count_ ? std::numeric_limits<std::int64_t>::min() : -edges_[here + 1];
 }
 
-std::int64_t BucketPlan::kept_blocks(std::int64_t panels, std::int64_t block) const {
+std::int64_t BucketPlan::kept_blocks(std::int64_t block) const {
   if (!wanted()) return 0;
-  const std::int64_t all = (keys_ + block_keys_ - 1) / block_keys_;
-  return std::min(all, kept_bytes() / (panels * block * std::int64_t{sizeof(float)}));
+  const std::int64_t all = (keys_ + walk_.keys - 1) / walk_.keys;
+  return std::min(all, kept_bytes() / (walk_.panels * block * std::int64_t{sizeof(float)}));
 }
 
 void DistanceSums::drain(const BucketPlan& plan, double* buckets) const {

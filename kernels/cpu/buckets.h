@@ -13,11 +13,25 @@ namespace phasescope::kernels {
 /// True where some sum by distance is wanted.
 bool wants_buckets(const BucketProbes& buckets);
 
-/// Which bucket every distance belongs to, for panels of `panel` queries and blocks of `keys` keys.
+/// Neighbouring distances of a block in one place (BucketPlan::place()), the farthest first: down
+/// to `first` from where the run before ends.
+struct BucketRun {
+  std::int32_t place;
+  std::int64_t first;
+};
+
+/// How the forward pass walks a problem.
+struct BucketWalk {
+  std::int64_t panel;   ///< queries of one
+  std::int64_t keys;    ///< of a block
+  std::int64_t lanes;   ///< queries of a vector
+  std::int64_t panels;  ///< whose sums a thread holds at a time
+};
+
+/// Which bucket every distance belongs to.
 class BucketPlan {
  public:
-  BucketPlan(const BucketProbes& buckets, const AttentionShape& shape, std::int64_t panel,
-             std::int64_t keys);
+  BucketPlan(const BucketProbes& buckets, const AttentionShape& shape, const BucketWalk& walk);
 
   bool wanted() const { return !place_.empty(); }
   bool causal() const { return causal_; }
@@ -36,33 +50,37 @@ class BucketPlan {
     return n < place_.size() ? place_[n] : static_cast<std::int32_t>(count_);
   }
   bool holds(std::int32_t place) const { return place >= 0 && place < count_; }
-  /// The place that all distances first .. last share (those below 0 masked, if causal), or
-  /// kSeveral.
-  std::int32_t common_place(std::int64_t first, std::int64_t last) const;
-  static constexpr std::int32_t kSeveral = -2;
-  /// Where distances 0 <= first .. last have just two places and every bucket of these has sums of
-  /// its own for a block (wide()): the first distance of the farther one; otherwise -1.
-  std::int64_t edge_within(std::int64_t first, std::int64_t last) const;
 
-  /// Number of a bucket among those wide enough for all distances of a block; -1 for others.
+  /// The runs of the distances first .. last (those below 0 masked, if causal, and part of the last
+  /// run). Their number, at most kMostRuns; 0 where a bucket among them is not wide(), or a run
+  /// between others is narrower than a vector.
+  int runs(std::int64_t first, std::int64_t last, BucketRun* runs) const;
+  static constexpr int kMostRuns = 48;
+
+  /// Number of a bucket among those that have sums of their own for each query; -1 for others.
   std::int32_t wide(std::int32_t place) const { return wide_[static_cast<std::size_t>(place)]; }
   std::int64_t wide_count() const { return wide_count_; }
 
-  /// Blocks of weights (of `block` floats) that each of the `panels` panels of a thread may keep
-  /// until their rows' sums are known. Others are computed again: the same numbers, more time.
-  std::int64_t kept_blocks(std::int64_t panels, std::int64_t block) const;
+  /// Blocks of weights (of `block` floats) that each panel may keep until its rows' sums are known.
+  /// Others are computed again: the same numbers, more time.
+  std::int64_t kept_blocks(std::int64_t block) const;
 
  private:
+  /// The next distance below this one in another place; the least there is if there is none.
+  std::int64_t farthest_after(std::int64_t distance) const;
+
   bool causal_ = true;
   bool content_ = false, term_ = false;
   std::int64_t count_ = 0;
+  const std::int64_t* edges_ = nullptr;
   std::int64_t keys_ = 0;  ///< of the shape
-  std::int64_t block_keys_ = 1;
+  BucketWalk walk_;
   std::int64_t wide_count_ = 0;
   std::vector<std::int32_t> place_, wide_;
 };
 
-/// Bytes of weights a thread may keep: BucketPlan::kept_blocks(). For tests, which set less.
+/// Bytes of weights a thread may keep (BucketPlan::kept_blocks()), and of sums of wide buckets. For
+/// tests, which set less.
 std::int64_t kept_bytes();
 void set_kept_bytes(std::int64_t bytes);
 inline constexpr std::int64_t kKeptBytes = std::int64_t{8} << 20;

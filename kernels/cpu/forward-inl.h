@@ -39,8 +39,8 @@ class ForwardPass {
         visibility_(inputs),
         cap_(inputs.soft_cap * kLog2e),
         variant_(inputs),
-        plan_(outputs.buckets, inputs.shape, kPanel, kKeyBlock),
-        kept_(outputs.known_lse ? 0 : plan_.kept_blocks(kPanels, Buckets::kBlock)) {
+        plan_(outputs.buckets, inputs.shape, {kPanel, kKeyBlock, kLanes, kPanels}),
+        kept_(outputs.known_lse ? 0 : plan_.kept_blocks(Buckets::kBlock)) {
     for (int n = 0; n < V::kDots; ++n) dots_[n] = variant_.dot(n);
     for (int n = 0; n < V::kValues; ++n) values_[n] = variant_.value(n);
   }
@@ -189,9 +189,10 @@ class ForwardPass {
       probes.content = plan_.content() ? scores + kKeyBlock * kPanel : nullptr;
       const std::int64_t row = item.query + p * kPanel;
       const std::int64_t first = (item.batch * shape_.heads + item.head) * shape_.queries + row;
-      item.buckets.emplace_back(
-          plan_, item.by_distance, row + shape_.query_offset, rows_of(item, p),
-          outputs_.known_lse ? outputs_.known_lse + first : nullptr, kept_, probes, at);
+      item.buckets.emplace_back(plan_, item.by_distance, row + shape_.query_offset,
+                                rows_of(item, p), visibility_.has_holes(item.batch),
+                                outputs_.known_lse ? outputs_.known_lse + first : nullptr, kept_,
+                                probes, at);
     }
   }
 

@@ -33,8 +33,8 @@ class CapeForward {
         visibility_(inputs),
         net_(inputs),
         scorer_(net_),
-        plan_(outputs.buckets, inputs.shape, kPanel, kCapeKeys),
-        kept_(outputs.known_lse ? 0 : plan_.kept_blocks(inputs.shape.heads, Buckets::kBlock)) {}
+        plan_(outputs.buckets, inputs.shape, {kPanel, kCapeKeys, kLanes, inputs.shape.heads}),
+        kept_(outputs.known_lse ? 0 : plan_.kept_blocks(Buckets::kBlock)) {}
 
   void run() {
     const std::int64_t panels = (shape_.queries + kPanel - 1) / kPanel;
@@ -134,9 +134,9 @@ class CapeForward {
       }
       head.sums = sums.at(item.batch * net_.heads + h, slot);
       const std::int64_t first = (item.batch * net_.heads + h) * shape_.queries + item.row;
-      item.buckets.emplace_back(plan_, head.by_distance, query, item.queries,
-                                outputs_.known_lse ? outputs_.known_lse + first : nullptr, kept_,
-                                head.panel.probes, at);
+      item.buckets.emplace_back(
+          plan_, head.by_distance, query, item.queries, visibility_.has_holes(item.batch),
+          outputs_.known_lse ? outputs_.known_lse + first : nullptr, kept_, head.panel.probes, at);
     }
   }
 

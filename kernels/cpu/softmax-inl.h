@@ -31,16 +31,15 @@ struct PanelProbes {
   float* scores;   ///< where a block's scores are left, rows like its weights'; null: nowhere
   float* content;  ///< likewise its content scores
   /// Sums over a block's keys, of distances below `edge` and from there on: of weights (2 rows),
-  /// then of scores and of their squares (score_tally()); null: not wanted.
+  /// then of scores (score_tally()); null: not wanted.
   float* tally;
   std::int64_t edge;
 };
 
-inline constexpr int kTallyRows = 2 + 2 * 2 * 2;  // of floats
-/// (2, 2, kPanel): below the edge and from there on, sums of scores and of their squares.
-HWY_INLINE double* score_tally(float* tally) {
-  return reinterpret_cast<double*>(tally + 2 * kPanel);
-}
+inline constexpr int kTallyRows = 2 + 2 * 4;  // of floats
+/// A vector of ShiftedMoments of scores of one side: the shift, the two sums and the number of
+/// scores, kPanel further each. 0 of lanes that have none yet.
+HWY_INLINE float* score_tally(float* tally, int side) { return tally + (2 + 4 * side) * kPanel; }
 
 /// The state of a panel: reference maximum and normaliser (kPanel floats each), accumulated values
 /// (dim, kPanel) of each stream.
@@ -270,22 +269,50 @@ HWY_INLINE LaneMask nearer_lanes(const TilePlace& place, std::int64_t edge, int 
                 set(static_cast<float>(edge + place.key + r - place.query)));
 }
 
+/// Scores of one vector of queries, of the lanes that are not hidden(row), to the tally of their
+/// side. A lane's first score is its shift: within a block, scores of a bucket as wide as the block
+/// differ by no more than within the bucket, whose deviation is what counts.
+template <bool kHides, class Score, class Hidden>
+HWY_INLINE void add_to_tally(float* tally, const Score& score, const Hidden& hidden) {
+  Vec shift = load(tally), count = load(tally + 3 * kPanel);
+  const LaneMask none = hn::Eq(count, zero());
+  if constexpr (kHides) {
+#pragma GCC unroll 8
+    for (int r = kTileKeys - 1; r >= 0; --r) {
+      shift = hn::IfThenElse(hn::AndNot(hidden(r), none), score(r), shift);
+    }
+  } else {
+    shift = hn::IfThenElse(none, score(0), shift);
+  }
+  ShiftedMoments moments{shift, load(tally + kPanel), load(tally + 2 * kPanel)};
+#pragma GCC unroll 8
+  for (int r = 0; r < kTileKeys; ++r) {
+    if constexpr (kHides) {
+      moments.add_unless(hidden(r), score(r));
+      count = hn::Add(count, hn::IfThenZeroElse(hidden(r), set(1.0f)));
+    } else {
+      moments.add(score(r));
+    }
+  }
+  store(shift, tally);
+  store(moments.sum, tally + kPanel);
+  store(moments.square, tally + 2 * kPanel);
+  store(kHides ? count : hn::Add(count, set(kTileKeys)), tally + 3 * kPanel);
+}
+
+/// A NaN is none.
+HWY_INLINE LaneMask is_masked_score(Vec score) { return hn::Le(score, set(kFirstMaximum)); }
+
 /// The rows of a tile of scores, or of weights, to both sides of a tally.
 inline HWY_NOINLINE void tally_scores_beside_edge(const TilePlace& place, const float* tile,
                                                   const PanelProbes& probes) {
-  double* sums = score_tally(probes.tally);
   for (int v = 0; v < kVecs; ++v) {
-    Moments side[2];
-    for (int r = 0; r < kTileKeys; ++r) {
-      const Vec x = load(tile + r * kPanel + v * kLanes);
-      const LaneMask near = nearer_lanes(place, probes.edge, v, r);
-      side[0].add(hn::IfThenElseZero(near, x));
-      side[1].add(hn::IfThenZeroElse(near, x));
-    }
-    for (int n = 0; n < 2; ++n) {
-      double* at = sums + 2 * n * kPanel + v * kLanes;
-      side[n].add_to(at, at + kPanel);
-    }
+    const auto score = [&](int r) { return load(tile + r * kPanel + v * kLanes); };
+    const auto near = [&](int r) { return nearer_lanes(place, probes.edge, v, r); };
+    add_to_tally<true>(score_tally(probes.tally, 0) + v * kLanes, score,
+                       [&](int r) { return hn::Or(hn::Not(near(r)), is_masked_score(score(r))); });
+    add_to_tally<true>(score_tally(probes.tally, 1) + v * kLanes, score,
+                       [&](int r) { return hn::Or(near(r), is_masked_score(score(r))); });
   }
 }
 inline HWY_NOINLINE void tally_weights_beside_edge(const TilePlace& place, const float* tile,
@@ -305,29 +332,22 @@ inline HWY_NOINLINE void tally_weights_beside_edge(const TilePlace& place, const
   }
 }
 
-/// Scores of a tile to the tally. A NaN is no masked score.
+/// Scores of a tile to the tally.
 template <bool kMasked, int kFirst>
 HWY_INLINE void tally_scores(const TilePlace& place, const Vec (&t)[kTileKeys][kVecs],
                              const PanelProbes& probes) {
   const int side = side_of_edge(place, probes.edge);
-  const auto shown = [](Vec x) {
-    return kMasked ? hn::IfThenZeroElse(hn::Le(x, set(kFirstMaximum)), x) : x;
-  };
   if (HWY_UNLIKELY(side == 2)) {
     HWY_ALIGN float tile[kTileKeys * kPanel];
-    for (int r = 0; r < kTileKeys; ++r) {
-      for (int v = 0; v < kVecs; ++v) store(shown(t[r][v]), tile + r * kPanel + v * kLanes);
-    }
+    store_tile(t, tile);
     tally_scores_beside_edge(place, tile, probes);
     return;
   }
-  double* sums = score_tally(probes.tally) + 2 * side * kPanel;
 #pragma GCC unroll 4
   for (int v = kFirst; v < kVecs; ++v) {
-    Moments moments;
-#pragma GCC unroll 8
-    for (int r = 0; r < kTileKeys; ++r) moments.add(shown(t[r][v]));
-    moments.add_to(sums + v * kLanes, sums + kPanel + v * kLanes);
+    add_to_tally<kMasked>(
+        score_tally(probes.tally, side) + v * kLanes, [&](int r) { return t[r][v]; },
+        [&](int r) { return is_masked_score(t[r][v]); });
   }
 }
 

@@ -46,11 +46,14 @@ Visibility::Visibility(const AttentionInputs& inputs)
       mask_(inputs.key_mask),
       key_documents_(inputs.key_documents) {
   real_.assign(static_cast<std::size_t>(shape_.batch), {0, shape_.keys});
+  holes_.assign(real_.size(), false);
   for (std::int64_t b = 0; mask_ && b < shape_.batch; ++b) {
     const std::uint8_t* row = mask(b);
     KeyRange& real = real_[static_cast<std::size_t>(b)];
     while (real.end > 0 && !row[real.end - 1]) --real.end;
     while (real.begin < real.end && !row[real.begin]) ++real.begin;
+    holes_[static_cast<std::size_t>(b)] =
+        std::find(row + real.begin, row + real.end, std::uint8_t{0}) != row + real.end;
   }
   if (!has_documents()) return;
   const std::int64_t queries = shape_.batch * shape_.queries;

@@ -53,6 +53,12 @@ class Visibility {
     return query_documents_.data() + batch * shape_.queries + row;
   }
 
+  /// Whether something else than their distance may hide pairs of a batch entry's queries from the
+  /// keys that keys() gives: documents, or padding between real keys.
+  bool has_holes(std::int64_t batch) const {
+    return has_documents() || holes_[static_cast<std::size_t>(batch)];
+  }
+
   /// The distances that pairs() counts, from the least.
   std::int64_t least_distance() const { return shape_.query_offset - shape_.keys + 1; }
   /// Number of pairs of one head of a batch entry that no mask hides, at each distance from
@@ -74,6 +80,7 @@ class Visibility {
   std::int64_t window_;
   const std::uint8_t* mask_;
   std::vector<KeyRange> real_;  ///< of each batch entry: first real key to last
+  std::vector<bool> holes_;     ///< of each batch entry: padding in between
   const std::int32_t* key_documents_;
   std::vector<std::int32_t> query_documents_;  ///< (B, queries), and lanes behind the last
   /// (B, queries): a query and those after it see no key of their documents before `begin`, it and

@@ -296,6 +296,27 @@ TEST_P(EveryProbe, SumsOverBucketsWiderThanABlock) {
   expect_buckets(problem, {0, 1, 2, 250, 600});
 }
 
+// Several edges in a block: as near to each other as a vector of queries is wide and nearer, some
+// of them before the first bucket or behind the last.
+TEST_P(EveryProbe, SumsOverBucketsNarrowerThanABlock) {
+  Problem problem{GetParam()};
+  problem.shape = {1, 2, 1, 420, 420, 16};
+  if (!has_phase(GetParam())) problem.magnitude = 30;
+  const std::vector<std::int64_t> many{5, 21, 37, 54, 90, 106, 125, 200, 216, 300, 340};
+  expect_buckets(problem, many);
+  expect_buckets_again(problem, many);
+  expect_buckets(problem, {0, 16, 32, 40, 56, 72, 73, 90, 130, 150, 380});
+  problem.shape.window = 210;
+  problem.padding = Padding::right;
+  expect_buckets(problem, many);
+  problem.shape = {1, 2, 2, 260, 420, 16};
+  problem.shape.query_offset = 150;
+  problem.shape.causal = false;
+  problem.padding = Padding::left;
+  expect_buckets(problem, many);
+  expect_buckets_again(problem, {0, 30, 60, 76, 92, 120, 420});
+}
+
 TEST_P(EveryProbe, SumsTheSameWithALogSumExpOfBefore) {
   Problem problem{GetParam()};
   problem.shape = {2, 2, 1, 330, 330, 16};
@@ -373,6 +394,34 @@ TEST(Probes, GiveScoresUnderALargeBiasTheirDeviation) {
       EXPECT_NEAR(deviation(probes.score[b], probes.square[b], want.pairs), expected,
                   5e-4 * (1 + expected))
           << edges[b];
+    }
+  }
+}
+
+// A table may all but mask what lies beyond a distance: scores on one side of the step say nothing
+// of how those on the other differ.
+TEST(Probes, GiveScoresBesideAStepTheirDeviation) {
+  constexpr std::int64_t kTokens = 700, kStep = 150;
+  Problem problem{Kind::table};
+  problem.shape = {1, 1, 1, kTokens, kTokens, 16};
+  std::vector<std::int64_t> narrow;
+  for (std::int64_t n = 0; n <= kTokens; n += 5) narrow.push_back(n);
+  const std::vector<std::int64_t> wide{0, 1, 20, 60, 100, kStep, 200, 260, kTokens};
+  for (const auto& edges : {narrow, wide, std::vector<std::int64_t>{0, kStep, kTokens}}) {
+    for (const bool with_content : {true, false}) {
+      Case c(problem);
+      for (std::size_t n = 0; n < c.table.size(); ++n) c.table[n] = n < kStep ? 0.0f : -20000.0f;
+      const Probes probes(c, edges, with_content);
+      c.forward();
+      const Reference<double> truth(c.inputs);
+      for (std::size_t b = 0; b + 1 < edges.size(); ++b) {
+        const BucketTruth want = bucket_truth(truth, 0, edges[b], edges[b + 1]);
+        const double expected = deviation(want.score, want.square, want.pairs);
+        // Scores are rounded to 1e-3 at most, each by itself.
+        EXPECT_NEAR(deviation(probes.score[b], probes.square[b], want.pairs), expected,
+                    1e-3 * (1 + expected))
+            << edges[b];
+      }
     }
   }
 }

@@ -61,6 +61,7 @@ TEST(BenchKernels, HasARowForEveryVariantPassAndRival) {
       "plain/forward/maximum, entropy/",
       "plain/forward/all/",
       "plain/forward/all, log-sum-exp known/",
+      "plain/forward/all, about 32 buckets/",
       "plain/forward/8 top keys/",
       "table/forward/none/PyTorch SDPA, flash, with a dense bias made before",
       "tapa/forward/none/eager tensor operations",
