@@ -194,9 +194,9 @@ struct BucketProbes {
   /// (tapa: scale_content * qA.kA), before its term, its correction and the cap.
   double* content = nullptr;
   double* content_square = nullptr;
-  /// The same of the positional term, score - content score. Pair by pair and in float64: of a term
-  /// that is the same wherever the distance is, the deviation is what the scores' rounding makes
-  /// it.
+  /// The same of the positional term, score - content score, pair by pair: of a term that is the
+  /// same wherever the distance is, the deviation is what the scores' rounding makes it. Squares
+  /// of differences within a block that exceed 1e38 are infinite, here and above.
   double* term = nullptr;
   double* term_square = nullptr;
 };

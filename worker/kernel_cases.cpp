@@ -229,11 +229,12 @@ void add_probe_cases(const KernelProblem& problem, const KernelRequest& request,
   probes.windows = {16, 64, 256};
   probes.bucket_edges = analysis::distance_edges(request.size.n);
   add("all", probes, probing);
+  model::ProbeRequest few = probes;
+  const double octaves = std::log2(static_cast<double>(request.size.n) + 1);
+  few.bucket_edges = analysis::distance_edges(request.size.n, 1, std::llround(32 / octaves));
+  add("all, about 32 buckets", few, probing);
   if (runs_on_gpu(request)) return;
   add("all, log-sum-exp known", probes, probing_again);
-  const double octaves = std::log2(static_cast<double>(request.size.n) + 1);
-  probes.bucket_edges = analysis::distance_edges(request.size.n, 1, std::llround(32 / octaves));
-  add("all, about 32 buckets", probes, probing);
   model::ProbeRequest top;
   top.top_keys = 8;
   add("8 top keys", top, probing);

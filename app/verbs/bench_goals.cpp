@@ -49,8 +49,8 @@ struct Rows {
 };
 constexpr Rows kPlain{"plain"}, kBackward{"plain", "backward"};
 constexpr Rows kExtremes{"plain", "forward", "maximum, entropy"};
-constexpr Rows kProbes{"plain", "forward", "all"}, kLayer{"layer", "forward", "all"};
-constexpr Rows kModel{"heads", "forward", "all"};
+constexpr Rows kProbes{"plain", "forward", "all, about 32 buckets"};
+constexpr Rows kLayer{"layer", "forward", "all"}, kModel{"heads", "forward", "all"};
 constexpr Rows kTable{"table"}, kFire{"fire"}, kTapa{"tapa"}, kTape{"tape"}, kCape{"cape"};
 
 struct Range {

@@ -45,9 +45,9 @@ for.
 *Probes: all* are entropy, largest score and its key, largest weight, weight on key 0 and within three
 windows, mean distance, and by distance the number of pairs and the sums of weights, scores and squared
 scores, in one pass with attention itself. By distance means what head statistics ask for: each distance
-below 2048, then 32 buckets an octave; *all, about 32 buckets* has so many over the whole text, evenly spaced
-in the logarithm. *All, log-sum-exp known* is what they take in a second pass over a layer, after one that
-left its log-sum-exp.
+below 2048, then 32 buckets an octave. *All, about 32 buckets* has so many over the whole text, as many in
+one octave as in another; the limits are for these. *All, log-sum-exp known* is what the first take in a
+second pass over a layer, after one that left its log-sum-exp.
 
 The CUDA kernels have never run on a device, so there is no section of a GPU yet. In one a time would be
 that of 20 calls one after the other, without what crosses to the GPU, there would be no processor time,

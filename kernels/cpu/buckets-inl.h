@@ -7,8 +7,8 @@
 // memory for that is computed again then. Scores of one bucket or two are summed tile by tile while
 // they are in registers (PanelProbes::tally), unless contents are wanted or the variant masks
 // pairs; those of others are stored and summed block by block, distance by distance, relative to
-// one score of each (moments-inl.h says why; pairs that padding or documents mask in between, in
-// float64).
+// one score of each (moments-inl.h says why), or in float64 where a block lacks some pairs of a
+// distance: documents, padding between real keys, its own ends.
 //
 // Versions, all probes over none with the log-sum-exp known (Zen 4, AVX-512, D 64, 512, 2048 and
 // 8192 tokens):
@@ -252,15 +252,15 @@ class BucketPanel {
   /// run, and rows that the edge between two runs crosses.
   void add_runs(const Panel& panel) {
     for (int v = 0; v < kVecs; ++v) {
-      const std::int64_t rows = block_.keys;
+      const std::int64_t keys = block_.keys;
       const std::int64_t first = query_ + v * kLanes - block_.key;  // distance of row 0, lane 0
       std::int64_t r = 0;
       Vec sum = zero();
       for (int n = 0; n < run_count_; ++n) {
         const bool last = n + 1 == run_count_;
         const std::int64_t edge = runs_[n].first;
-        const std::int64_t whole = last ? rows : std::clamp(first - edge + 1, r, rows);
-        const std::int64_t crossed = last ? rows : std::clamp(first - edge + kLanes, whole, rows);
+        const std::int64_t whole = last ? keys : std::clamp(first - edge + 1, r, keys);
+        const std::int64_t crossed = last ? keys : std::clamp(first - edge + kLanes, whole, keys);
         Vec even = zero();
         for (; r + 1 < whole; r += 2) {
           sum = hn::Add(sum, load(weights_ + r * kPanel + v * kLanes));

@@ -79,8 +79,8 @@ class BucketPlan {
   std::vector<std::int32_t> place_, wide_;
 };
 
-/// Bytes of weights a thread may keep (BucketPlan::kept_blocks()), and of sums of wide buckets. For
-/// tests, which set less.
+/// Bytes of weights a thread may keep (BucketPlan::kept_blocks()), and as many of sums of wide
+/// buckets. For tests, which set less.
 std::int64_t kept_bytes();
 void set_kept_bytes(std::int64_t bytes);
 inline constexpr std::int64_t kKeptBytes = std::int64_t{8} << 20;

@@ -23,16 +23,13 @@ struct Moments {
   // By hand: what the compiler writes itself is not for the target.
   HWY_INLINE Moments()
       : sum{hn::Zero(Tag64()), hn::Zero(Tag64())}, square{hn::Zero(Tag64()), hn::Zero(Tag64())} {}
-  HWY_INLINE void add(Vec t) {
-    const hn::Half<Tag> half;
-    add(hn::PromoteTo(Tag64(), hn::LowerHalf(half, t)),
-        hn::PromoteTo(Tag64(), hn::UpperHalf(half, t)));
-  }
-  /// From memory, whose halves need not be taken apart.
   HWY_INLINE void add(const float* t) {
     const hn::Half<Tag> half;
-    add(hn::PromoteTo(Tag64(), hn::Load(half, t)),
-        hn::PromoteTo(Tag64(), hn::Load(half, t + kLanes64)));
+    for (int n = 0; n < 2; ++n) {
+      const Vec64 wide = hn::PromoteTo(Tag64(), hn::Load(half, t + n * kLanes64));
+      sum[n] = hn::Add(sum[n], wide);
+      square[n] = hn::MulAdd(wide, wide, square[n]);
+    }
   }
   HWY_INLINE void add_to(double* sums, double* squares) const {
     const auto put = [](Vec64 x, double* at) {
@@ -52,18 +49,12 @@ struct Moments {
   }
   double total_sum() const { return total(sum); }
   double total_square() const { return total(square); }
-
- private:
-  HWY_INLINE void add(Vec64 lower, Vec64 upper) {
-    sum[0] = hn::Add(sum[0], lower);
-    sum[1] = hn::Add(sum[1], upper);
-    square[0] = hn::MulAdd(lower, lower, square[0]);
-    square[1] = hn::MulAdd(upper, upper, square[1]);
-  }
 };
 
-/// The same at less than half the work, where all scores of a lane are alike: float32 sums of what
-/// they differ by from one of them, and of its square.
+/// The same at less than half the work, of at most a block's keys a lane: float32 sums of what they
+/// differ by from one of them, and of its square. Exact to 1e-5 of the largest square, which says
+/// something of a deviation only where all of a lane are scores of one bucket or distance; of
+/// differences beyond 1e19 squares are infinite.
 struct ShiftedMoments {
   Vec shift, sum, square;
 

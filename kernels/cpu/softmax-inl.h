@@ -270,8 +270,8 @@ HWY_INLINE LaneMask nearer_lanes(const TilePlace& place, std::int64_t edge, int 
 }
 
 /// Scores of one vector of queries, of the lanes that are not hidden(row), to the tally of their
-/// side. A lane's first score is its shift: within a block, scores of a bucket as wide as the block
-/// differ by no more than within the bucket, whose deviation is what counts.
+/// side. A lane's first score there is its shift: all of them belong to one bucket, and differ by
+/// no more than scores of that bucket do, whose deviation is what counts.
 template <bool kHides, class Score, class Hidden>
 HWY_INLINE void add_to_tally(float* tally, const Score& score, const Hidden& hidden) {
   Vec shift = load(tally), count = load(tally + 3 * kPanel);

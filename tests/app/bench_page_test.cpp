@@ -199,6 +199,15 @@ TEST(BenchGoals, TellTheLeastFromTheAimAndOneClockFromTheOther) {
   EXPECT_EQ(miss_of(variant_beside_plain("table", 101, 104)), "at least, by processor time alone");
 }
 
+TEST(BenchGoals, ProbesAreLimitedWithAFewBuckets) {
+  auto bench = variant_beside_plain("plain", 113, 113);
+  for (auto& row : bench.rows) row.n = 8192;
+  bench.rows[1].probes = "all";
+  EXPECT_EQ(miss_of(bench), "-");
+  bench.rows[1].probes = "all, about 32 buckets";
+  EXPECT_EQ(miss_of(bench), "at least");  // 1.12
+}
+
 TEST(BenchGoals, ApplyWhereTheyWereMade) {
   auto bench = variant_beside_plain("cape", 161, 161);
   EXPECT_EQ(miss_of(bench), "");  // 1.9 and 1.65 at D 64

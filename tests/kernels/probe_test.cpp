@@ -119,8 +119,9 @@ void expect_sums(const Problem& problem, const Probes& probes, const Reference<d
     const auto b = static_cast<std::size_t>(n % count), at = static_cast<std::size_t>(n);
     const BucketTruth want = bucket_truth(truth, n / count, probes.edges[b], probes.edges[b + 1]);
     EXPECT_EQ(probes.pairs[at], static_cast<std::int64_t>(want.pairs)) << "bucket " << b;
-    // Float32 scores and weights, a few roundings each, summed without loss. A phase of 50 radians
-    // carries a relative rounding into its cosine as an absolute one.
+    // Float32 scores and weights, a few roundings each, that stay by themselves in the sums, and
+    // scores' sums relative to one of their like: no more of it. A phase of 50 radians carries a
+    // relative rounding into its cosine as an absolute one.
     const double phase = has_phase(problem.kind) ? 4 : 1;
     const double scale = phase * problem.magnitude * (1 + want.pairs);
     EXPECT_NEAR(probes.weight[at], want.weight, 4e-6 * (problem.magnitude + want.weight));
@@ -343,6 +344,9 @@ TEST_P(EveryProbe, SumsTheSameWithoutMemoryForWeights) {
     set_kept_bytes(bytes);
     expect_buckets(problem, edges);
   }
+  // Sums by query for the wider half of these alone.
+  set_kept_bytes(7000);
+  expect_buckets(problem, {0, 16, 32, 48, 64, 104, 144, 224, 460});
   set_kept_bytes(kKeptBytes);
 }
 

@@ -53,6 +53,10 @@ std::vector<float> all_results(const Problem& problem, int threads) {
   c.outputs.buckets.content = contents.data();
   c.outputs.buckets.term_square = terms.data();
   c.forward();
+  std::vector<float> all(sums.begin(), sums.end());
+  // Without contents scores are summed in another way.
+  c.outputs.buckets.content = c.outputs.buckets.term_square = nullptr;
+  c.forward();
   c.backward();
   MapOutputs map;
   map.height = 7;
@@ -65,7 +69,7 @@ std::vector<float> all_results(const Problem& problem, int threads) {
   map.width = s.keys;
   map.mean = columns.data();
   attention_map(c.inputs, c.lse.data(), {0, 0, 1, 0, s.queries, 0, s.keys}, map);
-  std::vector<float> all(sums.begin(), sums.end());
+  all.insert(all.end(), sums.begin(), sums.end());
   all.insert(all.end(), weights.begin(), weights.end());
   all.insert(all.end(), contents.begin(), contents.end());
   all.insert(all.end(), terms.begin(), terms.end());
