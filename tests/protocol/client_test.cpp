@@ -81,9 +81,9 @@ TEST(WorkerClient, DeliversThroughDrainInOrderAndWakes) {
   EXPECT_EQ(client.pending(), 3u);
   std::this_thread::sleep_for(milliseconds(50));
   EXPECT_TRUE(events.empty()) << "a callback ran outside drain()";
-  EXPECT_TRUE(drain_until(client, [&] { return events.size() == 4; }));
+  // An event may be drained before the call that wakes for it.
+  EXPECT_TRUE(drain_until(client, [&] { return events.size() == 4 && woken >= 4; }));
   EXPECT_EQ(events, (std::vector<std::string>{"ready", "0", "1", "2"}));
-  EXPECT_GE(woken, 4);
   EXPECT_EQ(client.pending(), 0u);
 }
 
