@@ -39,8 +39,8 @@ TEST_F(BenchCuda, HasRowsForEveryVariantWithTheDeviceNamed) {
   EXPECT_EQ(result.processor, model::cuda_device_name());
   EXPECT_FALSE(result.processor.empty());
   EXPECT_EQ(result.kernel, "cuda-unverified");
-  // Four forms of SDPA for plain, one rival for each other variant, and two rows of probes.
-  EXPECT_EQ(result.rows.size(), 2u * (4 + 5) + 2);
+  // Four forms of SDPA for plain, one rival for each other variant, and three rows of probes.
+  EXPECT_EQ(result.rows.size(), 2u * (4 + 5) + 3);
   for (const protocol::AttentionBenchRow& row : result.rows) {
     EXPECT_EQ(row.kernel, "cuda-unverified");
     EXPECT_EQ(row.dtype, "bf16");
@@ -84,10 +84,10 @@ TEST_F(BenchCuda, LeavesOutSizesThatTheKernelsDoNotTake) {
       left_out.insert(row.variant + " " + row.kernel);
     }
   }
-  // Without probes and with two sets of them.
+  // Without probes and with three sets of them.
   const std::string plain = "plain left out: heads of 9 channels have no form in the CUDA kernels";
   EXPECT_EQ(left_out,
-            (std::multiset<std::string>{plain, plain, plain,
+            (std::multiset<std::string>{plain, plain, plain, plain,
                                         "tape left out: a head of 9 numbers has no halves"}));
 }
 

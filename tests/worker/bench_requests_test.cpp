@@ -92,7 +92,7 @@ TEST(BenchKernels, CountsTheMemoryOfResultsWhateverRanBefore) {
                                  {"dims", {64, 128}},
                                  {"heads", {2}},
                                  {"runs", 1}});
-      ASSERT_EQ(result.rows.size(), 2u * (2 + 4 + 2));
+      ASSERT_EQ(result.rows.size(), 2u * (2 + 5 + 2));
       for (const protocol::AttentionBenchRow& row : result.rows) {
         // out, or dq, dk and dv. Each processor's count of pages may be 32 behind, the peak's too.
         const double late = 2 * 32 * 4096.0 * at::get_num_threads() / (1 << 20);
@@ -206,7 +206,7 @@ TEST(BenchKernels, TimesSixteenBitNumbers) {
                              {"runs", 1},
                              {"dtype", "bf16"},
                              {"passes", {"forward", "backward"}}});
-  EXPECT_EQ(result.rows.size(), 18u);
+  EXPECT_EQ(result.rows.size(), 19u);
   for (const protocol::AttentionBenchRow& row : result.rows) {
     EXPECT_EQ(row.dtype, "bf16");
     EXPECT_GT(row.ms, 0);
