@@ -16,9 +16,7 @@ function(phasescope_warnings target)
     target_compile_options(${target} PRIVATE
       "$<${host}:-Werror>" "$<${gpu}:-Xcompiler=-Werror;SHELL:-Werror all-warnings>")
     if(PHASESCOPE_PCH)
-      # What is read from a precompiled header loses its system header's silence: alarms as above.
-      target_compile_options(${target} PRIVATE
-        "$<${host}:-Wno-error=invalid-pch;-Wno-error=stringop-overflow;-Wno-error=array-bounds>")
+      target_compile_options(${target} PRIVATE "$<${host}:-Wno-error=invalid-pch>")
     endif()
   endif()
 endfunction()
