@@ -39,8 +39,6 @@ def in_ci():
 def options(preset, werror):
     """The -D words that depend on the machine; the fixed ones are in CMakePresets.json."""
     words = {"PHASESCOPE_WERROR": "ON" if werror or in_ci() else "OFF"}
-    # Twenty minutes of two cores; what was forgotten to include, builds outside of CI see.
-    words["PHASESCOPE_PCH"] = "ON" if in_ci() else "OFF"
     if preset == "release":
         words["PHASESCOPE_CUDA"] = "ON" if (CUDA / "bin" / "nvcc").exists() else "OFF"
     ccache = shutil.which("ccache")
