@@ -355,11 +355,14 @@ Reply compare(const json& params, RequestContext& context) {
                              "give ids, or a length that both read");
   }
   const Passes passes = passes_of(a.model, a.texts, a.params, context);
-  protocol::CompareResult result =
-      analysis::analyse_compare(passes, passes_of(b.model, b.texts, b.params, context), context);
+  const Passes others = passes_of(b.model, b.texts, b.params, context);
+  protocol::CompareResult result = analysis::analyse_compare(passes, others, context);
   a.texts.add_note(result.provenance.note);
-  result.provenance =
-      provenance_of("compare", both, context, {a.model, b.model}, &a.texts, passes[0]->kernel());
+  std::string kernel = passes[0]->kernel();
+  if (const std::string& other = others[0]->kernel(); other != kernel) {
+    kernel = first + ": " + kernel + ", " + second + ": " + other;
+  }
+  result.provenance = provenance_of("compare", both, context, {a.model, b.model}, &a.texts, kernel);
   return reply_of(result);
 }
 

@@ -319,6 +319,19 @@ TEST(Shifting, RunsTheBackendThatIsAskedFor) {
   EXPECT_EQ(kernel(), "plain (f32), plain (f64)");
 }
 
+TEST(Comparing, SaysWhatRanForEachModel) {
+  const std::string rope = model_folder("rope"), cope = model_folder("cope");
+  const auto kernel = [](const std::string& a, const std::string& b) {
+    const json text = {{"prompt", "a text"}};
+    return ask("compare", {{"models", {a, b}}, {"input", text}}).result["provenance"]["kernel"];
+  };
+  const std::string fused = kernel(rope, rope).get<std::string>();
+  EXPECT_EQ(fused.rfind("fused", 0), 0u) << fused;
+  EXPECT_EQ(kernel(rope, cope),
+            rope + ": " + fused + ", " + cope +
+                ": plain (a term that is no table of distances has no fused form)");
+}
+
 // ---- capture and check --------------------------------------------------------------------------
 
 TEST(Capturing, SaysWhatRanWhateverIsCaptured) {
