@@ -58,7 +58,7 @@ def configure(found):
 
 
 def test(extra):
-    """Builds kernels/, formats/, model/ and runs the tests with the label gpu."""
+    """Builds the tests with the label gpu and what they need, and runs them."""
     found = tools()
     with one_at_a_time("build-gpu"):
         configure(found)
