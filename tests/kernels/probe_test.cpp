@@ -375,6 +375,18 @@ double deviation(double sum, double square, double pairs) {
   return std::sqrt(std::max(0.0, square / pairs - mean * mean));
 }
 
+/// Every bucket's deviation of scores, of one head: within `rounding` (of a score) of what it is.
+void expect_deviations(const Case& c, const Probes& probes, double rounding) {
+  const Reference<double> truth(c.inputs);
+  for (std::size_t b = 0; b + 1 < probes.edges.size(); ++b) {
+    const BucketTruth want = bucket_truth(truth, 0, probes.edges[b], probes.edges[b + 1]);
+    const double expected = deviation(want.score, want.square, want.pairs);
+    EXPECT_NEAR(deviation(probes.score[b], probes.square[b], want.pairs), expected,
+                rounding * (1 + expected))
+        << probes.edges[b];
+  }
+}
+
 // Far from the diagonal a bias of thousands hides scores that differ by one: squares that were
 // rounded to float32 would give a deviation of several, or 0.
 TEST(Probes, GiveScoresUnderALargeBiasTheirDeviation) {
@@ -390,15 +402,7 @@ TEST(Probes, GiveScoresUnderALargeBiasTheirDeviation) {
     for (std::size_t n = 0; n < c.table.size(); ++n) c.table[n] = -8.0f * static_cast<float>(n);
     const Probes probes(c, edges, with_content);
     c.forward();
-    const Reference<double> truth(c.inputs);
-    for (std::size_t b = 0; b + 1 < edges.size(); ++b) {
-      const BucketTruth want = bucket_truth(truth, 0, edges[b], edges[b + 1]);
-      const double expected = deviation(want.score, want.square, want.pairs);
-      // Scores are rounded to 5e-4 at most, each by itself.
-      EXPECT_NEAR(deviation(probes.score[b], probes.square[b], want.pairs), expected,
-                  5e-4 * (1 + expected))
-          << edges[b];
-    }
+    expect_deviations(c, probes, 5e-4);  // scores are rounded to that at most, each by itself
   }
 }
 
@@ -417,15 +421,7 @@ TEST(Probes, GiveScoresBesideAStepTheirDeviation) {
       for (std::size_t n = 0; n < c.table.size(); ++n) c.table[n] = n < kStep ? 0.0f : -20000.0f;
       const Probes probes(c, edges, with_content);
       c.forward();
-      const Reference<double> truth(c.inputs);
-      for (std::size_t b = 0; b + 1 < edges.size(); ++b) {
-        const BucketTruth want = bucket_truth(truth, 0, edges[b], edges[b + 1]);
-        const double expected = deviation(want.score, want.square, want.pairs);
-        // Scores are rounded to 1e-3 at most, each by itself.
-        EXPECT_NEAR(deviation(probes.score[b], probes.square[b], want.pairs), expected,
-                    1e-3 * (1 + expected))
-            << edges[b];
-      }
+      expect_deviations(c, probes, 1e-3);  // likewise
     }
   }
 }
