@@ -19,7 +19,8 @@ from unittest import mock
 SOURCE = Path(os.environ.get("PHASESCOPE_SOURCE", Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(SOURCE / "tools"))
 
-from dev_tool import build, cli, console, debian, paths, sources, test, wheels  # noqa: E402
+from dev_tool import (build, cli, console, debian, gpu_test, paths, sources, test,  # noqa: E402
+                      wheels)
 
 
 class Pins(unittest.TestCase):
@@ -201,6 +202,51 @@ class Counting(unittest.TestCase):
 
     def test_a_cut_case_file_is_a_failure(self):
         self.assertEqual(self.count(b=self.CASES[:60]), "1 passed, 2 failed, 1 skipped")
+
+
+class GpuTests(unittest.TestCase):
+    """./dev test --gpu, with the builds and the test run left out."""
+
+    def run_it(self, gpu, tools, good=True):
+        """Its status, and the names of what it called."""
+        calls = []
+
+        def called(name, result):
+            return lambda *_, **__: calls.append(name) or result
+
+        with tempfile.TemporaryDirectory() as folder, \
+                mock.patch.object(gpu_test, "FOLDER", Path(folder)), \
+                mock.patch.object(gpu_test, "has_gpu", lambda: gpu), \
+                mock.patch.object(gpu_test, "python_torch", lambda: None), \
+                mock.patch.object(gpu_test, "first", lambda _: Path("there") if tools else None), \
+                mock.patch.object(gpu_test, "one_at_a_time", mock.MagicMock()), \
+                mock.patch.object(gpu_test, "run_quietly", called("build", None)), \
+                mock.patch.object(test, "run_ctest", called("ctest", good)), \
+                mock.patch.object(sys, "stderr", io.StringIO()) as said:
+            return gpu_test.test([]), calls, said.getvalue()
+
+    def test_without_a_gpu_nothing_is_built_and_all_is_well(self):
+        status, calls, said = self.run_it(gpu=False, tools=False)
+        self.assertEqual((status, calls), (0, []))
+        self.assertIn("there is no GPU here", said)
+
+    def test_with_a_gpu_the_tests_are_built_and_run(self):
+        self.assertEqual(self.run_it(gpu=True, tools=True)[:2], (0, ["build", "build", "ctest"]))
+        self.assertEqual(self.run_it(gpu=True, tools=True, good=False)[0], 1)
+
+    def test_with_a_gpu_missing_tools_are_named(self):
+        with self.assertRaisesRegex(console.DevError, "nvcc, torch$"):
+            self.run_it(gpu=True, tools=False)
+
+
+class Options(unittest.TestCase):
+    def test_ci_builds_with_precompiled_headers_and_warnings_as_errors(self):
+        for ci, want in (("true", {"-DPHASESCOPE_PCH=ON", "-DPHASESCOPE_WERROR=ON"}),
+                         ("", {"-DPHASESCOPE_WERROR=OFF"})):
+            with mock.patch.dict(os.environ, {"CI": ci}):
+                words = {word for word in build.options("release", werror=False)
+                         if "PCH" in word or "WERROR" in word}
+            self.assertEqual(words, want)
 
 
 class Times(unittest.TestCase):

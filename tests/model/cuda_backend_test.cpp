@@ -1,5 +1,5 @@
-// A model's attention by kernels/cuda, whose sources run here in their emulation: which layers
-// reach them, what crosses to the device and back, and what is said where they cannot run.
+// A model's attention by kernels/cuda, on a device or in their emulation: which layers reach them,
+// what crosses to the device and back, and what is said where they cannot run.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
@@ -33,6 +33,10 @@ class CudaBackend : public testing::Test {
   CudaBackend() {
     at::set_num_threads(1);
     use_cuda_kernels(&kernels::cuda_kernels());
+  }
+  void SetUp() override {
+    std::string reason;
+    if (!kernels::cuda_kernels().available(reason)) GTEST_SKIP() << reason;
   }
   ~CudaBackend() override { use_cuda_kernels(nullptr); }
 };
@@ -327,6 +331,8 @@ TEST(BackendNames, AreRefusedInWordsWhereNothingRunsThem) {
   use_cuda_kernels(&without);
   EXPECT_EQ(code_of_backend("cuda-unverified"), "device_unavailable");
   use_cuda_kernels(&kernels::cuda_kernels());
+  std::string reason;
+  if (!kernels::cuda_kernels().available(reason)) GTEST_SKIP() << reason;
   EXPECT_EQ(backend_named("cuda-unverified"), Backend::cuda_unverified);
   use_cuda_kernels(nullptr);
 }

@@ -58,17 +58,17 @@ def configure(found):
 
 
 def test(extra):
-    """Builds the tests with the label gpu and what they need, and runs them."""
+    """Builds the tests with the label gpu and what they need, and runs them; nothing without a GPU."""
+    counts = tests.Counts()
+    if not has_gpu():
+        say("there is no GPU here (nvidia-smi lists none): nothing to run; ./dev build compiles its tests")
+        print(counts.line(), file=sys.stderr)
+        return 0
     found = tools()
     with one_at_a_time("build-gpu"):
         configure(found)
         run_quietly([found["ninja"], "-C", FOLDER, f"-j{build.jobs()}", "phasescope_gpu_tests"],
                     FOLDER / "build.log", "building the GPU tests")
-    counts = tests.Counts()
-    if not has_gpu():
-        say("built, but there is no GPU here (nvidia-smi lists none): nothing to run")
-        print(counts.line(), file=sys.stderr)
-        return 0
     good = tests.run_ctest(FOLDER, ["-L", "^gpu$", *extra], counts, found["ctest"])
     print(counts.line(), file=sys.stderr)
     return 0 if good and counts.failed == 0 else 1
