@@ -141,7 +141,7 @@ void bundle_model(formats::FileSystem& files, const fs::path& job, const fs::pat
   formats::write_file_atomically(files, out / "run.json", to_json(config).dump(1) + "\n");
   formats::write_file_atomically(files, out / "training.jsonl", thinned_log(points));
   formats::write_file_atomically(files, out / "history.json",
-                                 json{{"checkpoints", history}}.dump(1) + "\n");
+                                 json{{"checkpoints", history}}.dump() + "\n");
 }
 
 }  // namespace phasescope::training
