@@ -27,14 +27,26 @@ def compiler():
     return found[1] if found and Path(found[1]).exists() else None
 
 
-def spilled_bytes(log):
-    """{forward kernel: bytes stored and loaded} of one compilation's log."""
-    spilled = {}
+def costs(log):
+    """{forward kernel: (bytes spilled, registers)} of one compilation's log."""
+    found = {}
     for part in re.split(r"Compiling entry function ", log)[1:]:
         stores, loads = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads",
                                   part).groups()
-        spilled[part.split("'")[1]] = int(stores) + int(loads)
-    return {name: count for name, count in spilled.items() if FORWARD in name}
+        registers = re.search(r"Used (\d+) registers", part)[1]
+        found[part.split("'")[1]] = (int(stores) + int(loads), int(registers))
+    return {name: cost for name, cost in found.items() if FORWARD in name}
+
+
+def code_bytes(cubin):
+    """{forward kernel: bytes of machine code}."""
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(cubin)
+        file.flush()
+        sections = subprocess.run(["readelf", "-SW", file.name], capture_output=True, text=True,
+                                  check=True).stdout
+    sizes = re.findall(r"\.text\.(\w+) +PROGBITS +\w+ +\w+ +(\w+)", sections)
+    return {name: int(size, 16) for name, size in sizes if FORWARD in name}
 
 
 def kernels_of(ptx):
@@ -55,13 +67,23 @@ class Compiled(unittest.TestCase):
             self.assertEqual(done.returncode, 0)
             return done.stdout + done.stderr, path.read_bytes()
 
-    def test_the_plain_forward_spills_nothing(self):
+    def test_the_plain_forward_spills_nothing_and_pays_for_no_probe_that_is_off(self):
         for architecture in ARCHITECTURES:
             with self.subTest(architecture=architecture):
-                log, _ = self.compile("forward_plain", "-cubin", f"-arch={architecture}", "-Xptxas", "-v")
-                spilled = spilled_bytes(log)
-                self.assertEqual(len(spilled), 8)  # 2 types, 2 head dimensions, probes off and on
-                self.assertEqual(set(spilled.values()), {0})
+                log, cubin = self.compile("forward_plain", "-cubin", f"-arch={architecture}",
+                                          "-Xptxas", "-v")
+                cost, code = costs(log), code_bytes(cubin)
+                self.assertEqual(len(cost), 8)  # 2 types, 2 head dimensions, probes off and on
+                self.assertEqual({spilled for spilled, _ in cost.values()}, {0})
+                off = [name for name in cost if "NoProbes" in name]
+                self.assertEqual(len(off), 4)
+                for name in off:
+                    other = name.replace("8NoProbes", "9AllProbes")
+                    print(f"{name}: {cost[name][1]} registers, {code[name]} bytes of machine code; "
+                          f"with probes {cost[other][1]}, {code[other]}")
+                    self.assertLess(code[name], code[other])
+                    if "Li64E" in name:  # at 128 both may take all that a thread can have
+                        self.assertLess(cost[name][1], cost[other][1])
 
     def ptx(self, name):
         return kernels_of(self.compile(name, "-ptx", "-arch=compute_80")[1].decode())
