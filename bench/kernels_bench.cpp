@@ -32,7 +32,7 @@ struct Data {
     q = draw(h * n * d);
     k = draw(h * n * d);
     v = draw(h * n * d);
-    state = draw(h * n * d / 2);
+    state = draw(h * n * d);
     d_out = draw(h * n * d);
     // Slopes as ALiBi has them: a bias that grows towards the diagonal raises the rows' maxima.
     for (std::int64_t head = 1; head <= h; ++head) {
@@ -163,7 +163,7 @@ struct Data {
   ForwardOutputs outputs() {
     ForwardOutputs o;
     o.out = tensor(out.data(), d);
-    o.out_state = tensor(out_state.data(), d / 2);
+    o.out_state = tensor(out_state.data(), d);
     o.lse = lse.data();
     return o;
   }
@@ -235,7 +235,7 @@ struct Data {
   }
 
   SavedForward saved() const {
-    return {tensor(out.data(), d), tensor(out_state.data(), d / 2), lse.data(),
+    return {tensor(out.data(), d), tensor(out_state.data(), d), lse.data(),
             tensor(d_out.data(), d)};
   }
 
@@ -286,7 +286,7 @@ std::vector<Entry> entries(Data& data) {
       {"plain", PlainVariant{}},
       {"table", TableVariant{data.table.data(), n, n, 0}},
       {"tapa", TapaVariant{d / 2, half, half, TapaPhase::quadratic, data.power.data(), n}},
-      {"tape", TapeVariant{data.tensor(std::as_const(data.state).data(), d / 2), d / 2}},
+      {"tape", TapeVariant{data.tensor(std::as_const(data.state).data(), d), d}},
       {"cape", CapeVariant{CapeForm::concat_residual, data.table.data(), n, n, 32, data.w1.data(),
                            data.b1.data(), data.w2.data(), data.b2.data()}},
       {"fire", data.fire()}};
@@ -294,7 +294,7 @@ std::vector<Entry> entries(Data& data) {
       {},
       TableGradients{data.d_table.data(), n},
       {},
-      TapeGradients{{}, data.tensor(data.d_state.data(), d / 2)},
+      TapeGradients{{}, data.tensor(data.d_state.data(), d)},
       CapeGradients{data.d_table.data(), n, data.d_w1.data(), data.d_b1.data(), data.d_w2.data(),
                     data.d_b2.data()},
       FireGradients{data.d_fire_distance.data(), data.d_fire_factor.data(),

@@ -8,6 +8,11 @@
 // A thread holds dk and dv of its head; where all threads' would take too much, keys are gone
 // through in ranges (chunks.h), and dq waits between them in its own tensor, in scratch memory or,
 // where that would take too much too, for a pass of its own.
+//
+// Versions that were measured, plain variant: the sums of a score tile kept in registers, as in the
+// forward pass, which became 1.7 times as fast; scratch for dk and dv kept from call to call, 0.75
+// of the time at 2048 x 128 (page faults). No difference: ranges of keys, and 16-bit tensors read
+// as they are beside copies in float32.
 #if defined(PHASESCOPE_CPU_BACKWARD_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef PHASESCOPE_CPU_BACKWARD_INL_H
 #undef PHASESCOPE_CPU_BACKWARD_INL_H

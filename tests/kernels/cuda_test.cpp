@@ -397,17 +397,59 @@ TEST_P(Cuda, GivesTheSameBitsEveryTime) {
   }
 }
 
+// A score of s carries a rounding of 2^-24 s, which is that share of its weight, and the backward
+// pass reads weights from a float32 log-sum-exp with a rounding of its own. Rows are near to one
+// weight alone here: gradients of scores are small, those that the score's rounding makes of them
+// (times q of 3000, in dk) are as large, so that of dk nothing but finite numbers can be asked.
+TEST_P(Cuda, IsRightWithScoresOfTenThousand) {
+  for (const HalfType& type : kTypes) {
+    SCOPED_TRACE(type.name);
+    Problem problem{GetParam()};
+    problem.shape = {1, 2, 2, 70, 70, 32};
+    problem.magnitude = 3e3f;
+    Case c(problem);
+    DeviceCase device(type, c);
+    device.forward();
+    if (has_phase(GetParam())) {
+      // Phases of 1e5 radians are noise in float32; finite is what can be asked.
+      for (const float x : c.out) EXPECT_TRUE(std::isfinite(x));
+      continue;
+    }
+    Reference<double> truth(c.inputs);
+    PlainForward twin(type, c.inputs);
+    const double largest = *std::max_element(truth.lse.begin(), truth.lse.end());
+    EXPECT_GT(largest, 8e3);
+    const double floor = result_floor(type) + 2 * largest;  // a score's and the log-sum-exp's
+    expect_close("out", c.out, twin.plain.out, truth.out, floor, 1);
+    expect_close("lse", c.lse, twin.plain.lse, truth.lse, 16, 1);
+    device.backward();
+    const auto* tape = std::get_if<TapeGradients>(&c.gradients.variant);
+    const InputTensor d_state = tape ? tape->d_out_state : InputTensor{};
+    truth.backward(c.saved.d_out, d_state);
+    const PlainBackward back(type, twin.plain, c.saved.d_out, d_state);
+    const double size = std::sqrt(static_cast<double>(2 * truth.values()));
+    expect_close("dq", c.dq, back.plain.dq, truth.dq, floor, size);
+    expect_close("dv", c.dv, back.plain.dv, truth.dv, floor, size);
+    for (const float x : c.dk) EXPECT_TRUE(std::isfinite(x));
+  }
+}
+
 TEST_P(Cuda, PassesNaNOn) {
   Problem problem{GetParam()};
   problem.shape = {1, 2, 2, 70, 70, 16};
   Case c(problem);
   // Row 40 of batch 0, head 0; q lies as (B, N, H, d).
   c.q[40 * 2 * 16] = std::numeric_limits<float>::quiet_NaN();
-  DeviceCase(kTypes[0], c).forward();
+  DeviceCase device(kTypes[0], c);
+  device.forward();
   EXPECT_TRUE(std::isnan(c.out[40 * 16]));
   EXPECT_TRUE(std::isnan(c.lse[40]));
   EXPECT_TRUE(std::isfinite(c.out[39 * 16]));
   EXPECT_TRUE(std::isfinite(c.lse[41]));
+  device.backward();
+  EXPECT_TRUE(std::isnan(c.dq[40 * 16]));
+  EXPECT_TRUE(std::isfinite(c.dq[39 * 16]));
+  EXPECT_TRUE(std::isnan(c.dv[0]));
 }
 
 TEST_P(Cuda, LongIsRightInEveryPairOfSizes) {

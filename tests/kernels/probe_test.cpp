@@ -10,62 +10,13 @@
 #include "kernels/cpu/buckets.h"
 #include "kernels/cpu/targets.h"
 #include "tests/kernels/bucket_truth.h"
+#include "tests/kernels/case_probes.h"
 #include "tests/kernels/cases.h"
 #include "tests/kernels/compare.h"
 #include "tests/kernels/reference.h"
 
 namespace phasescope::kernels::testing {
 namespace {
-
-/// Every probe of a case, switched on; with_content: the sums of content scores too, without which
-/// those of scores come about in another way.
-struct Probes {
-  explicit Probes(Case& c, std::vector<std::int64_t> bucket_edges, bool with_content = true)
-      : edges(std::move(bucket_edges)) {
-    const AttentionShape& s = c.inputs.shape;
-    const auto rows = static_cast<std::size_t>(s.batch * s.heads * s.queries);
-    for (auto* array :
-         {&entropy, &max_score, &top1, &first, &distance, &windows[0], &windows[1], &windows[2]}) {
-      array->resize(rows);
-    }
-    max_key.resize(rows);
-    RowProbes& r = c.outputs.rows;
-    r.entropy = entropy.data();
-    r.max_score = max_score.data();
-    r.max_key = max_key.data();
-    r.top1_mass = top1.data();
-    r.first_key_weight = first.data();
-    r.mean_distance = distance.data();
-    r.windows = {1, 16, 64};
-    for (std::size_t w = 0; w < 3; ++w) r.window_mass[w] = windows[w].data();
-    BucketProbes& b = c.outputs.buckets;
-    b.edges = edges.data();
-    b.count = static_cast<std::int64_t>(edges.size()) - 1;
-    const auto sums = static_cast<std::size_t>(s.batch * s.heads * b.count);
-    pairs.resize(sums);
-    weight.resize(sums);
-    score.resize(sums);
-    square.resize(sums);
-    b.pairs = pairs.data();
-    b.weight = weight.data();
-    b.score = score.data();
-    b.score_square = square.data();
-    if (!with_content) return;
-    content.resize(sums);
-    content_square.resize(sums);
-    term.resize(sums);
-    term_square.resize(sums);
-    b.content = content.data();
-    b.content_square = content_square.data();
-    b.term = term.data();
-    b.term_square = term_square.data();
-  }
-
-  std::vector<std::int64_t> edges, pairs;
-  std::vector<float> entropy, max_score, top1, first, distance, windows[3];
-  std::vector<std::int32_t> max_key;
-  std::vector<double> weight, score, square, content, content_square, term, term_square;
-};
 
 /// One number a row of the reference.
 template <typename Real>
@@ -178,6 +129,7 @@ void expect_probes(const Problem& problem, const std::vector<std::int64_t>& edge
   const double floor = has_phase(problem.kind) ? 32 : 8;
   // A score's rounding is a share of a weight.
   const double size = std::max(1.0, static_cast<double>(problem.magnitude));
+  round_to(problem.storage, plain.out);
   expect_close("out", c.out, plain.out, truth.out, floor, size);
   expect_close("entropy", probes.entropy, plain_rows.entropy, rows.entropy, 2 * floor, size);
   expect_close("max_score", probes.max_score, plain_rows.max_score, rows.max_score, floor, 1);
@@ -216,8 +168,32 @@ TEST_P(EveryProbe, IsRightAtEverySize) {
   auto turn = static_cast<std::size_t>(GetParam());
   for (const std::int64_t size : sizes) {
     Problem problem{GetParam()};
-    problem.shape = {1, 2, 1, size, size, kDims[turn++ % std::size(kDims)]};
+    problem.shape = {1, 2, 1, size, size, kDims[turn % std::size(kDims)]};
+    problem.storage = kStorages[turn++ % std::size(kStorages)];
     expect_probes(problem, log_spaced);
+  }
+}
+
+// Every size with every dimension and storage; groups, and causal or not, in turn; the long size
+// with two of the dimensions. By the label `long` alone.
+class LongEveryProbe : public ::testing::TestWithParam<Kind> {};
+
+TEST_P(LongEveryProbe, IsRightInEveryCombination) {
+  std::vector<std::int64_t> sizes(std::begin(kSizes), std::end(kSizes));
+  sizes.push_back(kLongSize);
+  std::size_t turn = 0;
+  for (const std::int64_t size : sizes) {
+    for (const std::int64_t dim : kDims) {
+      if (size == kLongSize && dim != 32 && dim != 128) continue;
+      for (const Storage storage : kStorages) {
+        Problem problem{.kind = GetParam(), .storage = storage};
+        problem.shape = {1, kGroups[turn % 3], 1, size, size, dim};
+        problem.shape.causal = turn / 3 % 2 == 0;
+        expect_probes(problem, {0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024});
+        ++turn;
+      }
+      ++turn;  // other storages for the same groups
+    }
   }
 }
 
@@ -471,6 +447,8 @@ TEST(Probes, CountNoPairOfAMaskedDistance) {
 }  // namespace
 
 INSTANTIATE_TEST_SUITE_P(Kernels, EveryProbe, ::testing::ValuesIn(all_kinds()),
+                         [](const auto& info) { return kind_name(info.param); });
+INSTANTIATE_TEST_SUITE_P(Kernels, LongEveryProbe, ::testing::ValuesIn(all_kinds()),
                          [](const auto& info) { return kind_name(info.param); });
 
 }  // namespace phasescope::kernels::testing

@@ -18,6 +18,7 @@
 
 #include "kernels/cpu/chunks.h"
 #include "kernels/scratch.h"
+#include "tests/kernels/case_probes.h"
 #include "tests/kernels/cases.h"
 #include "tests/kernels/reference.h"
 
@@ -425,47 +426,23 @@ std::int64_t memory_of(const Run& run) {
 }
 
 /// Memory of a forward pass with every probe, beyond inputs and outputs.
-std::int64_t memory_of_forward(Kind kind, std::int64_t heads, std::int64_t tokens, int threads) {
+std::int64_t memory_of_forward(Kind kind, std::int64_t heads, std::int64_t tokens, int threads,
+                               std::int64_t dim = 8) {
   Problem problem{kind};
-  problem.shape = {1, heads, heads, tokens, tokens, 8};
+  problem.shape = {1, heads, heads, tokens, tokens, dim};
   Case c(problem);
-  std::vector<std::vector<float>> rows(8, std::vector<float>(c.lse.size()));
-  std::vector<std::int32_t> max_key(c.lse.size());
-  RowProbes& probes = c.outputs.rows;
-  float** const wanted[] = {&probes.entropy,          &probes.max_score,     &probes.top1_mass,
-                            &probes.first_key_weight, &probes.mean_distance, &probes.window_mass[0],
-                            &probes.window_mass[1],   &probes.window_mass[2]};
-  for (std::size_t n = 0; n < rows.size(); ++n) *wanted[n] = rows[n].data();
-  probes.max_key = max_key.data();
-  std::vector<float> top(8 * c.lse.size());
-  probes.top_count = 8;
-  probes.top_weight = top.data();
   // As the head statistics ask: every distance to 2048, then wider and wider.
   std::vector<std::int64_t> edges;
   for (std::int64_t edge = 0; edge < tokens; edge += edge < 2048 ? 1 : edge / 6) {
     edges.push_back(edge);
   }
   edges.push_back(tokens);
-  const std::size_t count = edges.size() - 1;
-  std::vector<std::int64_t> pairs(static_cast<std::size_t>(heads) * count);
-  std::vector<double> weight(pairs.size()), score(pairs.size()), square(pairs.size());
-  std::vector<double> content(pairs.size()), content_square(pairs.size());
-  std::vector<double> term(pairs.size()), term_square(pairs.size());
-  c.outputs.buckets = {.edges = edges.data(),
-                       .count = static_cast<std::int64_t>(count),
-                       .pairs = pairs.data(),
-                       .weight = weight.data(),
-                       .score = score.data(),
-                       .score_square = square.data(),
-                       .content = content.data(),
-                       .content_square = content_square.data(),
-                       .term = term.data(),
-                       .term_square = term_square.data()};
+  const Probes probes(c, edges, true, 8);
   const Threads scope(threads);
   const std::int64_t bytes = memory_of([&c] { c.forward(); });
   EXPECT_TRUE(std::isfinite(c.out.back()));
   double sum = 0;
-  for (const double w : weight) sum += w;
+  for (const double w : probes.weight) sum += w;
   EXPECT_NEAR(sum / static_cast<double>(heads * tokens), 1, 1e-5);  // a row's weights sum to 1
   return bytes;
 }
@@ -559,11 +536,11 @@ TEST(Memory, HoldsNoFloat32CopyOfA16BitTensor) {
   EXPECT_LT(memory_of([&c] { c.backward(); }), std::int64_t{12} << 20);
 }
 
-// The full size: minutes, so by the label `long` alone. As maps it would be 137 GB.
+// The full size: long, so by that label alone. As maps it would be 137 GB.
 TEST(LongMemory, ReadsThirtyTwoHeadsOfThirtyTwoThousandTokens) {
   for (const Kind kind :
        {Kind::table, Kind::tapa, Kind::tape, Kind::fire, Kind::cape, Kind::cape_fire}) {
-    const std::int64_t bytes = memory_of_forward(kind, 32, 32768, 16);
+    const std::int64_t bytes = memory_of_forward(kind, 32, 32768, 16, 64);
     RecordProperty(kind_name(kind), std::to_string(bytes >> 20) + " MB");
     EXPECT_LT(bytes, std::int64_t{256} << 20) << kind_name(kind);
   }

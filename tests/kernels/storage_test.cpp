@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/cpu/targets.h"
+#include "tests/kernels/case_probes.h"
 #include "tests/kernels/cases.h"
 #include "tests/kernels/half_types.h"
 
@@ -65,31 +66,41 @@ TEST_P(EveryNarrowStorage, RoundsToNearestEven) {
   }
 }
 
-/// Row probes, sums by distance, a region and a map of a case that ran.
+/// Every probe of a case, with its forward pass; a region and a map of weights of its last head.
 struct Measured {
-  explicit Measured(Case& c)
-      : entropy(c.lse.size()), weight(count(c)), score(count(c)), scores(kCells), weights(kCells) {
-    c.outputs.rows.entropy = entropy.data();
-    c.outputs.buckets.edges = edges.data();
-    c.outputs.buckets.count = kBuckets;
-    c.outputs.buckets.weight = weight.data();
-    c.outputs.buckets.score = score.data();
+  explicit Measured(Case& c) : probes(c, {0, 1, 5, 40, 1000}, true, 3) {
     c.forward();
     const AttentionShape& s = c.inputs.shape;
     const Region region{s.batch - 1, s.heads - 1, 1, s.queries - 40, s.queries, 5, 75};
     attention_region(c.inputs, c.lse.data(), region, scores.data(), weights.data());
-  }
-  static std::size_t count(const Case& c) {
-    return static_cast<std::size_t>(c.inputs.shape.batch * c.inputs.shape.heads * kBuckets);
+    MapOutputs map;
+    map.height = 6;
+    map.width = 11;
+    map.mean = mean.data();
+    map.maximum = maximum.data();
+    attention_map(c.inputs, c.lse.data(), region, map);
   }
 
-  static constexpr std::int64_t kBuckets = 4;
-  static constexpr std::size_t kCells = 40 * 70;
-  const std::vector<std::int64_t> edges{0, 1, 5, 40, 1000};
-  std::vector<float> entropy;
-  std::vector<double> weight, score;
-  std::vector<float> scores, weights;
+  static constexpr std::size_t kPairs = 40 * 70, kCells = 6 * 11;
+  Probes probes;
+  std::vector<float> scores = std::vector<float>(kPairs), weights = scores;
+  std::vector<float> mean = std::vector<float>(kCells), maximum = mean;
 };
+
+void expect_same(const Measured& ours, const Measured& theirs) {
+  const Probes &a = ours.probes, &b = theirs.probes;
+  EXPECT_TRUE(same(a.entropy, b.entropy) && same(a.max_score, b.max_score));
+  EXPECT_TRUE(same(a.max_key, b.max_key) && same(a.top1, b.top1) && same(a.first, b.first));
+  EXPECT_TRUE(same(a.distance, b.distance));
+  for (std::size_t w = 0; w < 3; ++w) EXPECT_TRUE(same(a.windows[w], b.windows[w])) << w;
+  EXPECT_TRUE(same(a.top_key, b.top_key) && same(a.top_weight, b.top_weight));
+  EXPECT_TRUE(same(a.pairs, b.pairs) && same(a.weight, b.weight));
+  EXPECT_TRUE(same(a.score, b.score) && same(a.square, b.square));
+  EXPECT_TRUE(same(a.content, b.content) && same(a.content_square, b.content_square));
+  EXPECT_TRUE(same(a.term, b.term) && same(a.term_square, b.term_square));
+  EXPECT_TRUE(same(ours.scores, theirs.scores) && same(ours.weights, theirs.weights));
+  EXPECT_TRUE(same(ours.mean, theirs.mean) && same(ours.maximum, theirs.maximum));
+}
 
 void expect_rounded(Storage storage, const char* what, const std::vector<float>& narrow,
                     std::vector<float> wide) {
@@ -118,9 +129,7 @@ void expect_as_float32(Problem problem, float value_scale = 1, float gradient_sc
   expect_rounded(storage, "out", narrow.out, wide.out);
   expect_rounded(storage, "out_state", narrow.out_state, wide.out_state);
   EXPECT_TRUE(same(narrow.lse, wide.lse));
-  EXPECT_TRUE(same(ours.entropy, theirs.entropy));
-  EXPECT_TRUE(same(ours.weight, theirs.weight) && same(ours.score, theirs.score));
-  EXPECT_TRUE(same(ours.scores, theirs.scores) && same(ours.weights, theirs.weights));
+  expect_same(ours, theirs);
   wide.out = narrow.out;
   wide.out_state = narrow.out_state;
   narrow.backward();
