@@ -27,10 +27,9 @@ model::LayerAttention content_attention(const model::LayerAttention& attention) 
   program.key_mask = from.key_mask;
   program.documents = from.documents;
   program.mask = from.mask;
-  const bool fused = attention.kernel().starts_with("fused");
   return {attention.layer(),   program,
           attention.v(),       attention.lse(),
-          attention.entropy(), fused ? model::Backend::fused : model::Backend::plain,
+          attention.entropy(), attention.is_fused() ? model::Backend::fused : model::Backend::plain,
           attention.kernel()};
 }
 

@@ -133,12 +133,12 @@ class DistanceAnalysis {
       if (rotation_) add_plane_means(*attention, pairs);
     });
     pairs_ += pairs;
-    kernel_ = pass.kernel();
+    kernels_.insert(pass.kernels().begin(), pass.kernels().end());
   }
 
   void add_profile(const model::LayerAttention& attention, std::int64_t t) {
     if (!by_rows()) {
-      groups_->add(attention.layer(), t, probe_profile(attention, edges_));
+      groups_->add(attention.layer(), t, probe_profile(attention, edges_, kernels_));
       return;
     }
     const std::int64_t tokens = attention.length();
@@ -154,7 +154,7 @@ class DistanceAnalysis {
     if (options_.profile) groups_->fill(out_);
     if (options_.histogram) fill_histograms();
     if (rotation_) add_intrinsic();
-    out_.provenance.kernel = kernel_;
+    out_.provenance.kernel = model::joined(kernels_);
     const auto texts = static_cast<std::int64_t>(passes_.size());
     if (plan_ && plan_->reaching() < texts) {
       add_note(std::to_string(texts - plan_->reaching()) +
@@ -255,7 +255,7 @@ class DistanceAnalysis {
   std::optional<Rotation> rotation_;    // where the intrinsic bias is wanted and there is one
   std::vector<PlaneMeans> plane_sums_;  // over pairs, a head each
   double pairs_ = 0;                    // causal pairs of the texts read
-  std::string kernel_;
+  model::KernelNames kernels_;
   protocol::DistanceModel out_;
 };
 

@@ -38,12 +38,12 @@ DistanceSums sums_of(const model::ProbeResult& probe, std::int64_t head,
 }
 
 TextValues values_of(TextPass& pass, Stack stack, const std::vector<HeadMetric>& metrics,
-                     std::vector<DistanceSums>* profile) {
+                     std::vector<DistanceSums>* profile, model::KernelNames& kernels) {
   const model::ProbeRequest probes = head_probes(
       profile != nullptr ? distance_edges(pass.tokens(stack)) : std::vector<std::int64_t>{0, 1, 2});
   TextValues values;
   const auto read = [&](const AttentionPointer& attention) {
-    std::vector<HeadReading> readings = read_heads(*attention, probes);
+    std::vector<HeadReading> readings = read_heads(*attention, probes, kernels);
     for (HeadReading& reading : readings) {
       MetricInput input{&reading, nullptr, 0};
       std::vector<double>& row = values.emplace_back();
@@ -54,6 +54,7 @@ TextValues values_of(TextPass& pass, Stack stack, const std::vector<HeadMetric>&
     }
   };
   pass.visit_layers(read, &probes, stack);
+  kernels.insert(pass.kernels().begin(), pass.kernels().end());
   return values;
 }
 
@@ -78,7 +79,8 @@ std::int64_t default_period(const TextPass& pass) {
 }
 
 RepeatedValues repeated_values(const TextPass& like, const std::vector<HeadMetric>& metrics,
-                               const HeadsOptions& options, int draws) {
+                               const HeadsOptions& options, int draws,
+                               model::KernelNames& kernels) {
   const std::int64_t period = options.period > 0 ? options.period : default_period(like);
   const auto& tokenizer = like.model().tokenizer;
   const std::int64_t first_id = tokenizer && tokenizer->bos_id() == 0 ? 1 : 0;
@@ -94,7 +96,7 @@ RepeatedValues repeated_values(const TextPass& like, const std::vector<HeadMetri
                                          with_inputs_of({.ids = ids}, like.options()));
     TextValues& values = out.draws.emplace_back();
     const auto read = [&](const AttentionPointer& attention) {
-      for (const HeadReading& reading : read_heads(*attention, probes)) {
+      for (const HeadReading& reading : read_heads(*attention, probes, kernels)) {
         const MetricInput input{nullptr, &reading, period};
         std::vector<double>& row = values.emplace_back();
         for (const HeadMetric& metric : metrics) {
@@ -104,6 +106,7 @@ RepeatedValues repeated_values(const TextPass& like, const std::vector<HeadMetri
       }
     };
     pass->visit_layers(read, &probes);
+    kernels.insert(pass->kernels().begin(), pass->kernels().end());
     if (!loss_obstacle(like.model().config()).empty()) continue;
     // Entry n is the loss of token n + 1.
     out.losses.push_back(pass->losses().slice(1, period - 1).mean().item<double>());
@@ -146,10 +149,11 @@ void add_profiles(std::vector<DistanceSums>& total, std::vector<DistanceSums>&& 
   }
 }
 
-void add_thumbnails(TextPass& pass, Stack stack, std::int64_t side, HeadsOutput& out) {
+void add_thumbnails(TextPass& pass, Stack stack, std::int64_t side, model::KernelNames& kernels,
+                    HeadsOutput& out) {
   std::vector<at::Tensor> layers;
   const auto picture = [&](const AttentionPointer& attention) {
-    layers.push_back(layer_thumbnails(*attention, side));
+    layers.push_back(layer_thumbnails(*attention, side, kernels));
   };
   pass.visit_layers(picture, nullptr, stack);
   out.tensors.push_back(tensor_ref("thumbnails", at::stack(layers)));
@@ -167,8 +171,10 @@ model::ProbeRequest head_probes(std::vector<std::int64_t> bucket_edges) {
 }
 
 std::vector<HeadReading> read_heads(const model::LayerAttention& attention,
-                                    const model::ProbeRequest& probes) {
+                                    const model::ProbeRequest& probes,
+                                    model::KernelNames& kernels) {
   const model::ProbeResult probe = attention.probe(probes);
+  kernels.insert(probe.kernel);
   std::vector<HeadReading> readings;
   for (std::int64_t head = 0; head < attention.heads(); ++head) {
     HeadReading& reading = readings.emplace_back();
@@ -186,12 +192,15 @@ std::vector<HeadReading> read_heads(const model::LayerAttention& attention,
   return readings;
 }
 
-at::Tensor layer_thumbnails(const model::LayerAttention& attention, std::int64_t side) {
+at::Tensor layer_thumbnails(const model::LayerAttention& attention, std::int64_t side,
+                            model::KernelNames& kernels) {
   model::MapRequest request;
   request.region = attention.whole();
   request.height = request.width = side;
   request.maximum = true;
-  return attention.map(request).maximum.to(at::kFloat);
+  const model::MapResult map = attention.map(request);
+  kernels.insert(map.kernel);
+  return map.maximum.to(at::kFloat);
 }
 
 namespace {
@@ -212,6 +221,7 @@ class HeadsAnalysis {
     read_repeated(progress);
     fill_rows();
     fill_extras();
+    out_.result.provenance.kernel = model::joined(kernels_);
     return std::move(out_);
   }
 
@@ -244,8 +254,8 @@ class HeadsAnalysis {
       progress.progress(0.9 * static_cast<double>(n) / static_cast<double>(passes_.size()),
                         "reading heads");
       std::vector<DistanceSums> profile;
-      texts_.push_back(
-          values_of(*passes_[n], stack_, metrics_, wants("distance_profile") ? &profile : nullptr));
+      texts_.push_back(values_of(*passes_[n], stack_, metrics_,
+                                 wants("distance_profile") ? &profile : nullptr, kernels_));
       if (!profile.empty()) add_profiles(profiles_, std::move(profile));
     }
   }
@@ -254,7 +264,8 @@ class HeadsAnalysis {
     if (!wants_repeated()) return;
     progress.throw_if_cancelled();
     progress.progress(0.92, "reading repeated random tokens");
-    repeated_ = repeated_values(*passes_[0], metrics_, options_, out_.result.corpus ? kDraws : 1);
+    repeated_ =
+        repeated_values(*passes_[0], metrics_, options_, out_.result.corpus ? kDraws : 1, kernels_);
   }
 
   void fill_rows() {
@@ -285,7 +296,8 @@ class HeadsAnalysis {
     }
     result.sink_rate = sinks / static_cast<double>(result.rows.size());
     if (wants_repeated() || wants("induction_loss")) add_induction_loss();
-    if (options_.thumbnails > 0) add_thumbnails(*passes_[0], stack_, options_.thumbnails, out_);
+    if (options_.thumbnails > 0)
+      add_thumbnails(*passes_[0], stack_, options_.thumbnails, kernels_, out_);
     if (wants("js_divergence")) add_divergence();
   }
 
@@ -322,6 +334,7 @@ class HeadsAnalysis {
   std::vector<TextValues> texts_;
   std::vector<DistanceSums> profiles_;
   RepeatedValues repeated_;
+  model::KernelNames kernels_;
   HeadsOutput out_;
 };
 

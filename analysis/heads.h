@@ -37,11 +37,13 @@ HeadsOutput analyse_heads(const std::vector<std::shared_ptr<TextPass>>& passes,
 
 // What every statistic of a head is computed from; sums by distance in the buckets of these edges.
 model::ProbeRequest head_probes(std::vector<std::int64_t> bucket_edges);
-// What one layer's probes, those of head_probes(), say of each head.
+// What one layer's probes, those of head_probes(), say of each head. `kernels` gathers what
+// measured them.
 std::vector<HeadReading> read_heads(const model::LayerAttention& attention,
-                                    const model::ProbeRequest& probes);
+                                    const model::ProbeRequest& probes, model::KernelNames& kernels);
 
 // (H, S, S) pictures of a layer's heads: weights pooled by their maximum, -inf where masked.
-at::Tensor layer_thumbnails(const model::LayerAttention& attention, std::int64_t side);
+at::Tensor layer_thumbnails(const model::LayerAttention& attention, std::int64_t side,
+                            model::KernelNames& kernels);
 
 }  // namespace phasescope::analysis

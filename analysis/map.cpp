@@ -94,22 +94,25 @@ class MapAnalysis {
 
   MapOutput run() {
     const at::NoGradGuard no_gradients;
+    kernels_ = {attention_->kernel()};
     const model::MapResult map = map_of(request_);
     const at::Tensor cells = (request_.maximum ? map.maximum : map.mean).mean(0);
     MapOutput out;
-    describe(cells, map.kernel, out.result);
+    describe(cells, out.result);
     out.tensors.push_back(tensor_ref("map", cells));
     add_profiles(out);
     if (options_.top != 0) add_top_keys(out.result);
+    out.result.provenance.kernel = model::joined(kernels_);
     return out;
   }
 
  private:
   // Those of all keys, whichever are shown: one pass over the layer.
-  void add_top_keys(protocol::MapResult& result) const {
+  void add_top_keys(protocol::MapResult& result) {
     model::ProbeRequest request;
     request.top_keys = options_.top;
     const model::ProbeResult probe = attention_->probe(request);
+    kernels_.insert(probe.kernel);
     const model::Range rows = request_.region.rows;
     const auto of_rows = [&](const at::Tensor& x) {
       return x[0][options_.head.head].slice(0, rows.begin, rows.end);
@@ -126,25 +129,30 @@ class MapAnalysis {
     }
   }
 
+  model::MapResult recorded(model::MapResult map) {
+    kernels_.insert(map.kernel);
+    return map;
+  }
+
   // Content scores are a pass of their own over the region, and positional terms are what they
   // lack; only the largest positional term of a cell needs every pair's.
-  model::MapResult map_of(const model::MapRequest& request) const {
+  model::MapResult map_of(const model::MapRequest& request) {
     const bool content = request.quantity == MapQuantity::content;
     const bool positional = request.quantity == MapQuantity::positional;
     if ((!content && !positional) || (positional && request.maximum)) {
-      return attention_->map(request);
+      return recorded(attention_->map(request));
     }
     model::MapRequest scores = request;
     scores.quantity = MapQuantity::score;
-    model::MapResult map = content_attention(*attention_).map(scores);
+    model::MapResult map = recorded(content_attention(*attention_).map(scores));
     if (positional) {
-      const at::Tensor score = attention_->map(scores).mean;
+      const at::Tensor score = recorded(attention_->map(scores)).mean;
       map.mean = at::where(score.isneginf(), score, score - map.mean);  // masked cells: -inf
     }
     return map;
   }
 
-  void describe(const at::Tensor& cells, const std::string& kernel, protocol::MapResult& result) {
+  void describe(const at::Tensor& cells, protocol::MapResult& result) {
     result.layer = options_.head.layer, result.head = options_.head.head;
     result.tokens = attention_->length(), result.keys = attention_->keys();
     result.row_begin = request_.region.rows.begin, result.row_end = request_.region.rows.end;
@@ -152,7 +160,6 @@ class MapAnalysis {
     result.column_end = request_.region.columns.end;
     result.height = request_.height, result.width = request_.width;
     result.of = options_.of, result.pool = options_.pool;
-    result.provenance.kernel = kernel;
     const std::vector<double> values = to_vector<double>(cells);
     result.low = std::numeric_limits<double>::infinity(), result.high = -result.low;
     for (const double value : values) {
@@ -184,6 +191,7 @@ class MapAnalysis {
   Stack stack_;
   AttentionPointer attention_;
   model::MapRequest request_;
+  model::KernelNames kernels_;
 };
 
 }  // namespace

@@ -108,7 +108,7 @@ class ShiftAnalysis {
     }
   }
 
-  const std::string& kernel() const { return base_.kernel(); }
+  std::string kernel() const { return base_.kernel(); }
 
  private:
   model::ForwardOptions options_at(std::int64_t shift) const {

@@ -157,12 +157,11 @@ void TextPass::run_with(const LayerVisitor* layers, const PositionVisitor* posit
   layers_ = {};
   positions_.clear();
   Recorder recorder(*this, layers, positions, probes, stack);
-  model::KernelNames kernels;
+  kernels_.clear();
   model::ForwardOptions options = options_;
-  options.kernels = &kernels;
+  options.kernels = &kernels_;
   hidden_ = model_->decoder.hidden(ids_, options, &recorder);
-  kernel_ = model::joined(kernels);
-  if (options_.kernels != nullptr) options_.kernels->merge(kernels);
+  if (options_.kernels != nullptr) options_.kernels->insert(kernels_.begin(), kernels_.end());
   has_run_ = true;
 }
 

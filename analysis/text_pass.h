@@ -85,8 +85,9 @@ class TextPass {
   // Runs what has not run yet.
   void run();
   std::int64_t kept_bytes() const;
-  // What ran attention, of all layers; "none" where nothing has run yet.
-  const std::string& kernel() const { return kernel_; }
+  // What ran attention, of all layers; empty, and "none", where nothing has run yet.
+  const model::KernelNames& kernels() const { return kernels_; }
+  std::string kernel() const { return model::joined(kernels_); }
 
  private:
   class Recorder;
@@ -104,7 +105,7 @@ class TextPass {
   std::array<std::vector<AttentionPointer>, 3> layers_;  // by stack
   std::vector<model::PositionState> positions_;
   at::Tensor hidden_;
-  std::string kernel_ = model::joined({});
+  model::KernelNames kernels_;
 };
 
 }  // namespace phasescope::analysis

@@ -114,7 +114,7 @@ ScoreParts LayerAttention::scores(const Region& region) const {
   check_range("heads", region.heads, heads());
   check_range("rows", region.rows, length());
   check_range("columns", region.columns, keys());
-  return plain_score_parts(as_computed(program_, use_fused()), region.heads, region.rows,
+  return plain_score_parts(as_computed(program_, is_fused()), region.heads, region.rows,
                            region.columns);
 }
 
@@ -124,7 +124,7 @@ at::Tensor LayerAttention::weights(const Region& region) const {
   check_range("rows", region.rows, length());
   check_range("columns", region.columns, keys());
   const at::Tensor scores =
-      plain_scores(as_computed(program_, use_fused()), region.heads, region.rows, region.columns);
+      plain_scores(as_computed(program_, is_fused()), region.heads, region.rows, region.columns);
   const at::Tensor lse = lse_.slice(1, region.heads.begin, region.heads.end)
                              .slice(2, region.rows.begin, region.rows.end);
   // A row that sees no key has lse -inf, and exp(-inf + inf) is no number; a NaN score stays one.
@@ -134,7 +134,7 @@ at::Tensor LayerAttention::weights(const Region& region) const {
 ScoreParts LayerAttention::pair_scores(const at::Tensor& batch, const at::Tensor& head,
                                        const at::Tensor& row, const at::Tensor& column) const {
   const at::NoGradGuard no_grad;
-  const AttentionProgram program = as_computed(program_, use_fused());
+  const AttentionProgram program = as_computed(program_, is_fused());
   constexpr std::int64_t kStep = 4096;  // all heads of a pair's tokens are gathered
   std::vector<at::Tensor> score, content, positional;
   for (std::int64_t begin = 0; begin < row.size(0); begin += kStep) {
@@ -150,7 +150,7 @@ ScoreParts LayerAttention::pair_scores(const at::Tensor& batch, const at::Tensor
   return {at::cat(score), at::cat(content), at::cat(positional)};
 }
 
-bool LayerAttention::use_fused() const {
+bool LayerAttention::is_fused() const {
   return backend_ != Backend::plain && fused_obstacle(program_, v_).empty();
 }
 
@@ -158,7 +158,7 @@ ProbeResult LayerAttention::probe(const ProbeRequest& request) const {
   const at::NoGradGuard no_grad;
   check_probes(request);
   if (measured_.result && measured_.request == request) return *measured_.result;
-  if (use_fused()) return fused_probe(*this, request);
+  if (is_fused()) return fused_probe(*this, request);
   ProbeResult result = plain_probe(*this, request);
   result.kernel = plain_name(kernel_);
   return result;
@@ -175,7 +175,7 @@ MapResult LayerAttention::map(const MapRequest& request) const {
   }
   const bool streams =
       request.quantity == MapQuantity::weight || request.quantity == MapQuantity::score;
-  if (use_fused() && streams) return fused_map(*this, request);
+  if (is_fused() && streams) return fused_map(*this, request);
   MapResult result = plain_map(*this, request);
   result.kernel = plain_name(kernel_);
   return result;

@@ -66,6 +66,8 @@ class LayerAttention {
   const at::Tensor& entropy() const { return entropy_; }  // (B, H, N), nats
   // Which implementation ran the forward pass.
   const std::string& kernel() const { return kernel_; }
+  // Whether passes over its scores run fused, on the CPU.
+  bool is_fused() const;
 
   Region whole() const;
   // (B, heads, rows, columns) of the region; plain ops.
@@ -82,8 +84,6 @@ class LayerAttention {
   MapResult map(const MapRequest& request) const;
 
  private:
-  bool use_fused() const;
-
   std::int64_t layer_;
   AttentionProgram program_;
   at::Tensor v_, lse_, entropy_;

@@ -26,8 +26,10 @@ struct Provenance {
   std::vector<std::string> model_hashes;  // SHA-256 of the weights files
   std::string text_hash;                  // SHA-256 of the token ids
   std::string version;                    // of the program
-  std::string device = "cpu";
-  std::string kernel;  // which implementation ran: "fused cpu avx512", "plain", ...
+  std::string device = "cpu";             // with "attention on cuda" where the CUDA kernels ran
+  // What ran attention and the passes over its scores: "fused cpu avx3", "plain (why)", several
+  // with commas. Weights and scores of chosen pairs and regions are plain tensor operations always.
+  std::string kernel;
   std::string dtype = "f32";
   int64_t seed = 0;
   std::string note;  // e.g. "text cut to 256 of 914 tokens"
@@ -739,6 +741,7 @@ struct JobStatus {
   std::string dir, name, kind, state, message;
   int64_t pid = 0, step = 0, steps = 0, tokens = 0;
   double seconds = 0, seconds_left = 0;
+  std::string kernel;  // what has run a training's attention since it was last started or resumed
   std::optional<MetricPoint> last;
   std::vector<MetricPoint> curve;  // jobs.show, thinned to at most 1000 points
   std::vector<std::string> checkpoints;
@@ -747,8 +750,8 @@ struct JobStatus {
   void fields(V& v) {
     v("dir", dir), v("name", name), v("kind", kind), v("state", state), v("message", message);
     v("pid", pid), v("step", step), v("steps", steps), v("tokens", tokens);
-    v("seconds", seconds), v("seconds_left", seconds_left), v("last", last), v("curve", curve);
-    v("checkpoints", checkpoints), v("config", config);
+    v("seconds", seconds), v("seconds_left", seconds_left), v("kernel", kernel), v("last", last);
+    v("curve", curve), v("checkpoints", checkpoints), v("config", config);
   }
 };
 

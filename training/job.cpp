@@ -106,10 +106,7 @@ class TrainingJob {
 
   void one_step(Trainer& trainer) {
     protocol::MetricPoint point = trainer.step();
-    if (const std::string kernel = trainer.kernel(); kernel != kernel_) {
-      kernel_ = kernel;
-      log_line("attention: " + kernel);
-    }
+    reporter_.set_kernel(trainer.kernel());
     const bool last = trainer.done();
     const int64_t every = config_.eval.every;
     if (last || (every > 0 && point.step % every == 0)) {
@@ -149,7 +146,6 @@ class TrainingJob {
   RunConfig config_;
   JobReporter& reporter_;
   JobControl control_;
-  std::string kernel_;  // what the log has said ran attention
 };
 
 void run_eval(formats::FileSystem& files, const fs::path& dir, const json& request,

@@ -47,6 +47,12 @@ void JobReporter::guarded(const std::string& what, Function&& function) {
   }
 }
 
+void JobReporter::set_kernel(const std::string& kernel) {
+  if (kernel == status_.kernel) return;
+  status_.kernel = kernel;
+  log_line("attention: " + kernel);
+}
+
 void JobReporter::set_state(const std::string& state, const std::string& message) {
   status_.state = state;
   status_.message = message;

@@ -27,6 +27,8 @@ class JobReporter {
 
   void set_kind(const std::string& kind) { status_.kind = kind; }
   void set_steps(int64_t steps) { status_.steps = steps; }
+  // What ran attention; said in the log too, when it changes.
+  void set_kernel(const std::string& kernel);
   void set_state(const std::string& state, const std::string& message = {});
   // The steps done before, and the seconds they took: metrics.jsonl goes on from there, without the
   // lines after.

@@ -73,6 +73,13 @@ void note_stack(const model::Model& model, Texts& texts) {
   }
 }
 
+// What ran attention in all of them.
+std::string kernel_of(const Passes& passes) {
+  model::KernelNames kernels;
+  for (const auto& pass : passes) kernels.insert(pass->kernels().begin(), pass->kernels().end());
+  return model::joined(kernels);
+}
+
 template <class T>
 T number_param(const json& params, const char* name, T fallback) {
   const auto at = params.find(name);
@@ -106,7 +113,7 @@ Reply heads(const json& params, RequestContext& context) {
   analysis::HeadsOutput out = analysis::analyse_heads(passes, options, context);
   texts.add_note(out.result.provenance.note);
   out.result.provenance =
-      provenance_of("heads", params, context, {model}, &texts, passes[0]->kernel());
+      provenance_of("heads", params, context, {model}, &texts, out.result.provenance.kernel);
   return reply_of(out.result, std::move(out.tensors));
 }
 
@@ -150,7 +157,7 @@ Reply patterns(const json& params, RequestContext& context) {
   const Passes passes = passes_of(model, texts, params, context);
   analysis::PatternsOutput out = analysis::analyse_patterns(passes, options, context);
   out.result.provenance =
-      provenance_of("patterns", params, context, {model}, &texts, passes[0]->kernel());
+      provenance_of("patterns", params, context, {model}, &texts, kernel_of(passes));
   return reply_of(out.result, std::move(out.tensors));
 }
 
@@ -358,8 +365,8 @@ Reply compare(const json& params, RequestContext& context) {
   const Passes others = passes_of(b.model, b.texts, b.params, context);
   protocol::CompareResult result = analysis::analyse_compare(passes, others, context);
   a.texts.add_note(result.provenance.note);
-  std::string kernel = passes[0]->kernel();
-  if (const std::string& other = others[0]->kernel(); other != kernel) {
+  std::string kernel = kernel_of(passes);
+  if (const std::string other = kernel_of(others); other != kernel) {
     kernel = first + ": " + kernel + ", " + second + ": " + other;
   }
   result.provenance = provenance_of("compare", both, context, {a.model, b.model}, &a.texts, kernel);

@@ -13,6 +13,7 @@
 #include "formats/safetensors.h"
 #include "formats/tokenizers/base64.h"
 #include "formats/utf8.h"
+#include "kernels/cuda/attention_cuda.h"
 #include "model/forward_inputs.h"
 #include "model/tensor_io.h"
 #include "protocol/shell_word.h"
@@ -412,6 +413,7 @@ protocol::Provenance provenance_of(const std::string& method, const json& params
   out.version = context.facts().value("version", "");
   out.device = context.settings().device;
   out.kernel = kernel;
+  if (kernel.find(kernels::kCudaBackend) != std::string::npos) out.device += ", attention on cuda";
   out.seed = integer_param(params, "seed", 0);
   return out;
 }

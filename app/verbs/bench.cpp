@@ -51,7 +51,7 @@ class BenchVerb : public Verb {
   }
   void declare(Options& options) override {
     options.argument("WHAT", what_, "kernels, load, map, protocol or window", false);
-    options.argument("OUT", out_, "file or folder to write, as --out", false);
+    options.argument("OUT", out_, "file to write, or a folder for the plots too, as --out", false);
     options.option(
         "--variants", variants_,
         "of bench kernels: plain, table, tapa, tape, cape, fire; layer, heads: all statistics of "

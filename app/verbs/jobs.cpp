@@ -58,7 +58,7 @@ class JobsVerb : public Verb {
     Output output{.result = std::move(reply.result)};
     output.tables = {facts_table("", output.result,
                                  {"dir", "name", "kind", "state", "message", "pid", "step", "steps",
-                                  "tokens", "seconds", "seconds_left", "checkpoints"})};
+                                  "tokens", "seconds", "seconds_left", "kernel", "checkpoints"})};
     output.figures = {job_curve_figure(job)};
     return output;
   }

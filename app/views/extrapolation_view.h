@@ -15,6 +15,9 @@ class ExtrapolationView : public View {
   std::string help_text() const override;
   void ask(Desk& desk) override;
   void draw_content(Desk& desk) override;
+  std::string kernels(const Desk& desk) const override {
+    return kernels_of(desk, &ModelQuestions::eval);
+  }
   Output exported(Desk& desk) override;
   std::string command_line(const Session& session) const override;
 

@@ -67,6 +67,7 @@ std::string progress_words(const JobStatus& job) {
   if (job.state == "running" && job.seconds_left > 0)
     words += ", " + time_text(job.seconds_left) + " left";
   if (job.last) words += ", loss " + widgets::short_number(job.last->loss) + " nats a token";
+  if (!job.kernel.empty()) words += "; attention by " + job.kernel;
   return words;
 }
 

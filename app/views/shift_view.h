@@ -13,6 +13,9 @@ class ShiftView : public View {
   std::string help_text() const override;
   void ask(Desk& desk) override;
   void draw_content(Desk& desk) override;
+  std::string kernels(const Desk& desk) const override {
+    return kernels_of(desk, &ModelQuestions::shift);
+  }
   Output exported(Desk& desk) override;
   std::string command_line(const Session& session) const override;
 

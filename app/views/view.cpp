@@ -1,6 +1,8 @@
 #include "app/views/view.h"
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 
 #include "app/window/commands.h"
 #include "app/window/requests.h"
@@ -86,30 +88,50 @@ void View::draw_tool_menu(Desk& desk, const std::string& command) {
   ImGui::EndPopup();
 }
 
+void View::draw_command_tools(Desk& desk, const std::string& command, bool folded) {
+  if (command.empty()) return;
+  if (folded) {
+    draw_tool_menu(desk, command);
+    ImGui::SameLine(0, 0);
+    return;
+  }
+  if (has_figures()) {
+    if (link("Save")) save(desk);
+    tooltip("Save these figures as SVG, PNG, CSV and JSON, each with a sidecar that repeats it");
+    ImGui::SameLine(0, 0);
+  }
+  if (link("Command")) copy_command(desk, command);
+  tooltip("Copy the command line that gives the same:\n" + command);
+  ImGui::SameLine(0, 0);
+}
+
 void View::draw_tools(Desk& desk) {
-  const std::string command = command_of(desk);
+  const std::string command = command_of(desk), ran = kernels(desk);
+  const ImVec4& color = kernel_color(ran);
   ImGui::SameLine();
   const float room = ImGui::GetContentRegionAvail().x;
   float width = link_width("?");
   const float words = link_width("Command") + (has_figures() ? link_width("Save") : 0);
   const bool folded = width + words > room;
   if (!command.empty()) width += folded ? link_width("...") : words;
+  const float ran_width =
+      ran.empty() ? 0 : ImGui::CalcTextSize(ran.c_str()).x + ImGui::GetFontSize();
+  const bool fits = width + ran_width <= room;
+  if (fits) width += ran_width;
   ImGui::SetCursorPosX(ImGui::GetCursorPosX() + std::max(0.0F, room - width));
-  if (!command.empty() && folded) {
-    draw_tool_menu(desk, command);
-    ImGui::SameLine(0, 0);
-  } else if (!command.empty()) {
-    if (has_figures()) {
-      if (link("Save")) save(desk);
-      tooltip("Save these figures as SVG, PNG, CSV and JSON, each with a sidecar that repeats it");
-      ImGui::SameLine(0, 0);
-    }
-    if (link("Command")) copy_command(desk, command);
-    tooltip("Copy the command line that gives the same:\n" + command);
-    ImGui::SameLine(0, 0);
+  if (fits && !ran.empty()) {
+    ImGui::AlignTextToFramePadding();
+    ImGui::TextColored(color, "%s", ran.c_str());
+    tooltip("What ran attention");
+    ImGui::SameLine(0, ImGui::GetFontSize());
   }
+  draw_command_tools(desk, command, folded);
   link("?");
-  tooltip(help_text());
+  tooltip(help_text() + (ran.empty() ? "" : "\n\nAttention was run by: " + ran));
+  if (fits || &color != &widgets::palette().warn) return;
+  ImGui::PushTextWrapPos(0.0F);
+  ImGui::TextColored(color, "%s", ran.c_str());
+  ImGui::PopTextWrapPos();
 }
 
 void View::save(Desk& desk) {
@@ -138,6 +160,31 @@ void draw_question(Desk& desk, Question& question, const std::string& who) {
   ImGui::PopID();
   if (action == widgets::BusyAction::cancel) desk.lab.cancel(question);
   if (action == widgets::BusyAction::retry) desk.lab.retry(question);
+}
+
+std::string kernel_words(std::vector<ModelKernel> models) {
+  std::erase_if(models, [](const ModelKernel& model) {
+    return model.kernel.empty() || model.kernel == "none";
+  });
+  if (models.empty()) return "";
+  const auto first = [&](const ModelKernel& one) { return one.kernel == models.front().kernel; };
+  if (std::ranges::all_of(models, first)) return models.front().kernel;
+  std::set<std::string> said;
+  std::string words;
+  for (const ModelKernel& model : models) {
+    const std::string one = model.model + ": " + model.kernel;
+    if (said.insert(one).second) words += (words.empty() ? "" : "; ") + one;
+  }
+  return words;
+}
+
+const ImVec4& kernel_color(const std::string& words) {
+  constexpr std::string_view kPlain = "plain (", kFloat64 = "plain (Double has no fused form)";
+  for (std::size_t at = words.find(kPlain); at != std::string::npos;
+       at = words.find(kPlain, at + 1)) {
+    if (words.compare(at, kFloat64.size(), kFloat64) != 0) return widgets::palette().warn;
+  }
+  return widgets::palette().quiet;
 }
 
 bool draw_choice(const char* label, std::string& value, const std::vector<std::string>& words,

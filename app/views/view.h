@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/cli/output.h"
@@ -29,12 +30,16 @@ class View {
   virtual bool has_figures() const { return true; }
   // Its questions are about the open models, and wait until those are known.
   virtual bool about_models() const { return true; }
+  // What ran attention for the answers shown, as kernels_of() says it; empty where the view says so
+  // in a place of its own.
+  virtual std::string kernels(const Desk&) const { return ""; }
   // The command line that gives the same; empty where there is none.
   virtual std::string command_line(const Session&) const { return ""; }
 
   // The window around it: asks, draws the content, marks the view as closed when its tab is closed.
   void draw(Desk& desk);
-  // "Save", "Command", "?" at the right end of the present line.
+  // What ran attention, "Save", "Command", "?" at the right end of the present line. What ran plain
+  // for want of a fused form is said in any case, if need be below it.
   void draw_tools(Desk& desk);
   bool visible() const { return visible_; }
   // The tab's name for Dear ImGui: shown title and stable id.
@@ -45,6 +50,7 @@ class View {
   std::string command_of(const Desk& desk) const;
   void copy_command(Desk& desk, const std::string& command);
   void draw_tool_menu(Desk& desk, const std::string& command);
+  void draw_command_tools(Desk& desk, const std::string& command, bool folded);
   void ask_what_changed(Desk& desk);
 
   bool visible_ = false;
@@ -98,6 +104,39 @@ std::string serials_of(const Answers*... answers) {
   std::string key;
   ((key += std::to_string(answers ? answers->serial : 0) + "/"), ...);
   return key;
+}
+
+// What ran attention, of one model or one way to run it.
+struct ModelKernel {
+  std::string model, kernel;
+};
+// "fused cpu avx3", or "A: fused cpu avx3; B: plain (why)" where they differ; empty where nothing
+// ran.
+std::string kernel_words(std::vector<ModelKernel> models);
+// The colour of such words: that of warnings where something ran plain for want of a fused form.
+// Float64 has none, and who computes in it knows.
+const ImVec4& kernel_color(const std::string& words);
+
+template <class T>
+void add_kernels(const std::string& model, const T& result, std::vector<ModelKernel>& kernels) {
+  if constexpr (requires { result.provenance.kernel; }) {
+    kernels.push_back({model, result.provenance.kernel});
+  } else if constexpr (requires { result.provenance; }) {
+    for (const protocol::Provenance& one : result.provenance)
+      kernels.push_back({model, one.kernel});
+  } else {
+    for (const auto& one : result.models) kernels.push_back({model, one.provenance.kernel});
+  }
+}
+
+// What ran attention for one question's answers.
+template <class T>
+std::string kernels_of(const Desk& desk, QuestionOf<T> ModelQuestions::*question) {
+  std::vector<ModelKernel> kernels;
+  for (std::size_t i = 0; i < desk.models(); ++i)
+    if (const auto* answer = (desk.of(i).*question).answer())
+      add_kernels(short_name(desk.session(), desk.session().models[i]), answer->result, kernels);
+  return kernel_words(std::move(kernels));
 }
 
 // A key that differs whenever a model is named otherwise.

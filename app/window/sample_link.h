@@ -16,7 +16,8 @@ struct SampleShape {
   int map = 0;         // cells of a map's edge; 0: as the request asks
   bool losses = true;  // false: as of a model without a head, which sees both ways
   bool tokenizer = true;
-  std::string shallow = {};  // the name of a model of one layer among the others
+  std::string shallow = {};        // the name of a model of one layer among the others
+  std::string kernel = "made up";  // what ran attention
 };
 
 // A link without a worker: it answers every request by itself with smooth made-up values that

@@ -29,6 +29,12 @@ double weight_at(double query, double key, double reach) {
   return std::exp(-(query - key) / reach) * (1 - std::exp(-1 / reach)) * 3;
 }
 
+Provenance made_up(const SampleShape& shape) {
+  Provenance provenance;
+  provenance.kernel = shape.kernel;
+  return provenance;
+}
+
 ModelSummary summary(const std::string& name, const SampleShape& shape) {
   ModelSummary model;
   model.name = name, model.title = "made-up model", model.encoding = "rope";
@@ -76,6 +82,7 @@ Reply text_read(const nlohmann::json& params, const SampleShape& shape) {
   }
   result.loss = shape.losses ? 1.42 : std::nan("");
   result.bits_per_byte = shape.losses ? 2.05 : std::nan("");
+  result.provenance = made_up(shape);
   if (!shape.losses) result.provenance.note = result.model + " has no loss of the next token";
   return {to_json_form(result), {}};
 }
@@ -105,7 +112,7 @@ Reply heads(const nlohmann::json& params, const SampleShape& shape) {
           cells.push_back(k > q ? kMasked
                                 : static_cast<float>(std::min(1.0, weight_at(q, k, reach))));
     }
-  result.provenance.kernel = "made up";
+  result.provenance = made_up(shape);
   Reply reply{to_json_form(result), {}};
   reply.tensors.push_back(TensorRef::own<float>(
       "thumbnails", {shape.layers, shape.heads, side, side}, std::move(cells)));
@@ -178,6 +185,7 @@ Reply patterns(const nlohmann::json& params, const SampleShape& shape) {
   }
   for (int i = 0; i < side; ++i) result.positions.push_back(i * 4);
   for (int m = 0; m < 24; ++m) result.frequencies.push_back(std::pow(10000.0, -m / 24.0));
+  result.provenance = made_up(shape);
   reply.result = to_json_form(result);
   return reply;
 }
@@ -218,6 +226,7 @@ Reply distance(const nlohmann::json& params, const SampleShape& shape) {
     group.histogram = near_far(strength * (0.2 + 0.4 * layer), 2.5);
     model.layers.push_back(std::move(group));
   }
+  model.provenance = made_up(shape);
   return {to_json_form(DistanceResult{{model}}), {}};
 }
 
@@ -234,10 +243,11 @@ Reply shift(const nlohmann::json& params, const SampleShape& shape) {
         result.rows.push_back(row);
       }
   result.formula = "mean over heads and queries of sum_j |a_ij - a'_ij|, in 0.01";
+  result.provenance = {made_up(shape)};
   return {to_json_form(result), {}};
 }
 
-Reply theory(const nlohmann::json& params, const SampleShape&) {
+Reply theory(const nlohmann::json& params, const SampleShape& shape) {
   TheoryResult result;
   int place = 0;
   for (const char* id :
@@ -260,6 +270,7 @@ Reply theory(const nlohmann::json& params, const SampleShape&) {
     check.curves = {curve};
     result.checks.push_back(std::move(check));
   }
+  result.provenance = {made_up(shape)};
   return {to_json_form(result), {}};
 }
 
@@ -287,6 +298,7 @@ Reply eval(const nlohmann::json& params, const SampleShape& shape) {
     curve.high.push_back(curve.bits.back() + 0.08);
   }
   result.positions = {curve};
+  result.provenance = {made_up(shape)};
   return {to_json_form(result), {}};
 }
 
@@ -294,6 +306,7 @@ JobStatus job(const std::string& dir) {
   JobStatus status;
   status.dir = dir, status.name = "tapa", status.kind = "train", status.state = "running";
   status.step = 120, status.steps = 200, status.seconds = 64, status.seconds_left = 42;
+  status.kernel = "made up";
   for (int step = 0; step < 120; step += 4) {
     MetricPoint point;
     point.step = step, point.loss = 2 + 3 * std::exp(-step / 30.0), point.lr = 2e-3;

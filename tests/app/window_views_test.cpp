@@ -1,11 +1,14 @@
 // Every view of views.cpp, drawn headless: empty, busy, failed and full.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "app/window/commands.h"
 #include "app/window/desktop.h"
 #include "app/window/sample_link.h"
 #include "tests/widgets/headless_imgui.h"
 #include "widgets/plot_svg.h"
+#include "widgets/theme.h"
 
 namespace phasescope::app {
 namespace {
@@ -30,10 +33,11 @@ class Views : public ::testing::TestWithParam<std::string> {
       gui_.begin_frame(0.1F);
       lab.begin_frame();
       ImGui::SetNextWindowPos({0, 0});
-      ImGui::SetNextWindowSize({700, 500});
+      ImGui::SetNextWindowSize({width_, 500});
       view->draw(desk);
       vertices = gui_.end_frame();
     }
+    kernels_ = view->kernels(desk);
     exported_ = view->exported(desk);
     command_ = view->command_line(edit.session());
     return vertices;
@@ -42,7 +46,8 @@ class Views : public ::testing::TestWithParam<std::string> {
   HeadlessImGui gui_;
   SampleLink link_;
   Output exported_;
-  std::string command_;
+  std::string command_, kernels_;
+  float width_ = 700;
 };
 
 TEST_P(Views, Empty) {
@@ -89,6 +94,53 @@ TEST_P(Views, FullHasFiguresACommandAndHelp) {
     if (view->id() == GetParam()) {
       EXPECT_GT(view->help_text().size(), 40U);
     }
+}
+
+TEST_P(Views, SayWhatRanAttention) {
+  const std::set<std::string> say{"text",  "patterns", "distance",
+                                  "shift", "theory",   "extrapolation"};
+  Session session = default_session();
+  session.models = {"rope", "tapa"};
+  draw(session);
+  // The others have it in a place of their own, or show no result.
+  EXPECT_EQ(kernels_, say.contains(GetParam()) ? "made up" : "");
+  session.models.clear();
+  draw(session);
+  EXPECT_EQ(kernels_, "");
+}
+
+// Where a line has no room for it, a fallback takes another one; what is as it should be does not.
+TEST_P(Views, SayInANarrowWindowTooThatSomethingRanPlain) {
+  const auto vertices = [&](const std::string& kernel, float width) {
+    link_ = SampleLink({.kernel = kernel});
+    width_ = width;
+    return draw(default_session());
+  };
+  const std::string words = " (a reason that is told in so many words)";
+  const int fused = vertices("fused" + words, 260);
+  if (kernels_.empty()) return;
+  EXPECT_EQ(vertices("fused" + words + words, 260), fused);
+  EXPECT_NE(vertices("plain" + words, 260), fused);
+}
+
+TEST(KernelWords, AreModelByModelWhereTheyDiffer) {
+  EXPECT_EQ(kernel_words({}), "");
+  EXPECT_EQ(kernel_words({{"a", "none"}, {"b", ""}}), "");
+  EXPECT_EQ(kernel_words({{"a", "fused"}, {"b", "fused"}}), "fused");
+  EXPECT_EQ(kernel_words({{"a", "fused"}, {"b", "none"}}), "fused");
+  EXPECT_EQ(kernel_words({{"a", "none"}, {"b", "fused"}, {"c", "fused"}}), "fused");
+  EXPECT_EQ(kernel_words({{"a", "fused"}, {"a", "fused"}, {"b", "plain (why)"}}),
+            "a: fused; b: plain (why)");
+}
+
+TEST(KernelWords, WarnOfWhatRanPlainForWantOfAFusedForm) {
+  const auto& colors = widgets::palette();
+  EXPECT_EQ(&kernel_color("fused cpu avx3"), &colors.quiet);
+  EXPECT_EQ(&kernel_color("plain"), &colors.quiet);  // as asked for
+  EXPECT_EQ(&kernel_color("fused cpu avx3 (f32), plain (Double has no fused form) (f64)"),
+            &colors.quiet);
+  EXPECT_EQ(&kernel_color("a: fused cpu avx3; b: plain (why)"), &colors.warn);
+  EXPECT_EQ(&kernel_color("plain (Double has no fused form); b: plain (why)"), &colors.warn);
 }
 
 TEST_P(Views, OneTokenModelOfOneHead) {

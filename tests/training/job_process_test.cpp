@@ -103,6 +103,7 @@ TEST_F(JobProcess, RunsToItsEndAndIsFoundAgain) {
       << log_tail(dir, 50);
   const JobStatus ended = read_job(dir, CurveDetail::thinned);
   EXPECT_EQ(ended.step, 20);
+  EXPECT_EQ(ended.kernel.rfind("fused cpu ", 0), 0u) << ended.kernel;
   EXPECT_EQ(ended.curve.size(), 20u);
   EXPECT_TRUE(ended.curve.back().validation_bits);
   EXPECT_EQ(ended.config.at("data").at("corpus_sha256").get<std::string>().size(), 64u);
