@@ -138,7 +138,7 @@ class DistanceAnalysis {
 
   void add_profile(const model::LayerAttention& attention, std::int64_t t) {
     if (!by_rows()) {
-      groups_->add(attention.layer(), t, probe_profile(attention, edges_, kernels_));
+      groups_->add(attention.layer(), t, probe_profile(attention, edges_, &kernels_));
       return;
     }
     const std::int64_t tokens = attention.length();

@@ -25,10 +25,10 @@ struct ProfileSums {
 
 // All pairs of a layer that a query sees, one entry a head, at distances |i - j|, by probes of the
 // streaming kernel: one pass, and where q and k are rotated another for the content scores.
-// `kernels` gathers what ran these.
+// `kernels` gathers what ran these; null for nobody.
 std::vector<ProfileSums> probe_profile(const model::LayerAttention& attention,
                                        const std::vector<std::int64_t>& edges,
-                                       model::KernelNames& kernels);
+                                       model::KernelNames* kernels = nullptr);
 
 // The pairs of queries [begin, end), one entry a head, from explicit rows.
 std::vector<ProfileSums> row_profile(const model::LayerAttention& attention,

@@ -38,7 +38,7 @@ DistanceSums sums_of(const model::ProbeResult& probe, std::int64_t head,
 }
 
 TextValues values_of(TextPass& pass, Stack stack, const std::vector<HeadMetric>& metrics,
-                     std::vector<DistanceSums>* profile, model::KernelNames& kernels) {
+                     std::vector<DistanceSums>* profile, model::KernelNames* kernels) {
   const model::ProbeRequest probes = head_probes(
       profile != nullptr ? distance_edges(pass.tokens(stack)) : std::vector<std::int64_t>{0, 1, 2});
   TextValues values;
@@ -54,7 +54,7 @@ TextValues values_of(TextPass& pass, Stack stack, const std::vector<HeadMetric>&
     }
   };
   pass.visit_layers(read, &probes, stack);
-  kernels.insert(pass.kernels().begin(), pass.kernels().end());
+  kernels->insert(pass.kernels().begin(), pass.kernels().end());
   return values;
 }
 
@@ -80,7 +80,7 @@ std::int64_t default_period(const TextPass& pass) {
 
 RepeatedValues repeated_values(const TextPass& like, const std::vector<HeadMetric>& metrics,
                                const HeadsOptions& options, int draws,
-                               model::KernelNames& kernels) {
+                               model::KernelNames* kernels) {
   const std::int64_t period = options.period > 0 ? options.period : default_period(like);
   const auto& tokenizer = like.model().tokenizer;
   const std::int64_t first_id = tokenizer && tokenizer->bos_id() == 0 ? 1 : 0;
@@ -106,7 +106,7 @@ RepeatedValues repeated_values(const TextPass& like, const std::vector<HeadMetri
       }
     };
     pass->visit_layers(read, &probes);
-    kernels.insert(pass->kernels().begin(), pass->kernels().end());
+    kernels->insert(pass->kernels().begin(), pass->kernels().end());
     if (!loss_obstacle(like.model().config()).empty()) continue;
     // Entry n is the loss of token n + 1.
     out.losses.push_back(pass->losses().slice(1, period - 1).mean().item<double>());
@@ -149,7 +149,7 @@ void add_profiles(std::vector<DistanceSums>& total, std::vector<DistanceSums>&& 
   }
 }
 
-void add_thumbnails(TextPass& pass, Stack stack, std::int64_t side, model::KernelNames& kernels,
+void add_thumbnails(TextPass& pass, Stack stack, std::int64_t side, model::KernelNames* kernels,
                     HeadsOutput& out) {
   std::vector<at::Tensor> layers;
   const auto picture = [&](const AttentionPointer& attention) {
@@ -172,9 +172,9 @@ model::ProbeRequest head_probes(std::vector<std::int64_t> bucket_edges) {
 
 std::vector<HeadReading> read_heads(const model::LayerAttention& attention,
                                     const model::ProbeRequest& probes,
-                                    model::KernelNames& kernels) {
+                                    model::KernelNames* kernels) {
   const model::ProbeResult probe = attention.probe(probes);
-  kernels.insert(probe.kernel);
+  if (kernels != nullptr) kernels->insert(probe.kernel);
   std::vector<HeadReading> readings;
   for (std::int64_t head = 0; head < attention.heads(); ++head) {
     HeadReading& reading = readings.emplace_back();
@@ -193,13 +193,13 @@ std::vector<HeadReading> read_heads(const model::LayerAttention& attention,
 }
 
 at::Tensor layer_thumbnails(const model::LayerAttention& attention, std::int64_t side,
-                            model::KernelNames& kernels) {
+                            model::KernelNames* kernels) {
   model::MapRequest request;
   request.region = attention.whole();
   request.height = request.width = side;
   request.maximum = true;
   const model::MapResult map = attention.map(request);
-  kernels.insert(map.kernel);
+  if (kernels != nullptr) kernels->insert(map.kernel);
   return map.maximum.to(at::kFloat);
 }
 
@@ -255,7 +255,7 @@ class HeadsAnalysis {
                         "reading heads");
       std::vector<DistanceSums> profile;
       texts_.push_back(values_of(*passes_[n], stack_, metrics_,
-                                 wants("distance_profile") ? &profile : nullptr, kernels_));
+                                 wants("distance_profile") ? &profile : nullptr, &kernels_));
       if (!profile.empty()) add_profiles(profiles_, std::move(profile));
     }
   }
@@ -264,8 +264,8 @@ class HeadsAnalysis {
     if (!wants_repeated()) return;
     progress.throw_if_cancelled();
     progress.progress(0.92, "reading repeated random tokens");
-    repeated_ =
-        repeated_values(*passes_[0], metrics_, options_, out_.result.corpus ? kDraws : 1, kernels_);
+    repeated_ = repeated_values(*passes_[0], metrics_, options_, out_.result.corpus ? kDraws : 1,
+                                &kernels_);
   }
 
   void fill_rows() {
@@ -297,7 +297,7 @@ class HeadsAnalysis {
     result.sink_rate = sinks / static_cast<double>(result.rows.size());
     if (wants_repeated() || wants("induction_loss")) add_induction_loss();
     if (options_.thumbnails > 0)
-      add_thumbnails(*passes_[0], stack_, options_.thumbnails, kernels_, out_);
+      add_thumbnails(*passes_[0], stack_, options_.thumbnails, &kernels_, out_);
     if (wants("js_divergence")) add_divergence();
   }
 

@@ -40,10 +40,11 @@ model::ProbeRequest head_probes(std::vector<std::int64_t> bucket_edges);
 // What one layer's probes, those of head_probes(), say of each head. `kernels` gathers what
 // measured them.
 std::vector<HeadReading> read_heads(const model::LayerAttention& attention,
-                                    const model::ProbeRequest& probes, model::KernelNames& kernels);
+                                    const model::ProbeRequest& probes,
+                                    model::KernelNames* kernels = nullptr);
 
 // (H, S, S) pictures of a layer's heads: weights pooled by their maximum, -inf where masked.
 at::Tensor layer_thumbnails(const model::LayerAttention& attention, std::int64_t side,
-                            model::KernelNames& kernels);
+                            model::KernelNames* kernels = nullptr);
 
 }  // namespace phasescope::analysis

@@ -67,7 +67,8 @@ class MapAnalysis {
   MapAnalysis(TextPass& pass, const MapOptions& options)
       : options_(options),
         stack_(stack_named(options.head.stack, pass.model().config())),
-        attention_(pass.layer(options.head.layer, stack_)) {
+        attention_(pass.layer(options.head.layer, stack_)),
+        kernels_(pass.kernels()) {
     const std::int64_t heads = attention_->heads();
     if (options.head.head >= heads) {
       throw formats::bad_usage("there is no head " + std::to_string(options.head.head) +
@@ -94,7 +95,6 @@ class MapAnalysis {
 
   MapOutput run() {
     const at::NoGradGuard no_gradients;
-    kernels_ = {attention_->kernel()};
     const model::MapResult map = map_of(request_);
     const at::Tensor cells = (request_.maximum ? map.maximum : map.mean).mean(0);
     MapOutput out;

@@ -70,7 +70,7 @@ void NearFarGroups::add_heads(const model::LayerAttention& attention,
 
 Clusters sample_near_far(const std::shared_ptr<const model::Model>& model, const Texts& texts,
                          const NearFarSpec& spec, model::Backend backend,
-                         protocol::Progress& progress) {
+                         protocol::Progress& progress, model::KernelNames* kernels) {
   require_one_stack(model->config(), "near - far");
   std::vector<std::int64_t> tokens;
   for (const Text& text : texts.items) {
@@ -83,6 +83,7 @@ Clusters sample_near_far(const std::shared_ptr<const model::Model>& model, const
   NearFarGroups groups(model->config().layers, model->config().heads, count, false);
   model::ForwardOptions options;
   options.backend = backend;
+  options.kernels = kernels;
   for (std::size_t t = 0; t < tokens.size(); ++t) {
     progress.throw_if_cancelled();
     progress.progress(static_cast<double>(t) / static_cast<double>(count), "sampling pairs");

@@ -57,9 +57,10 @@ class NearFarGroups {
   std::vector<Clusters> by_layer_, by_head_;
 };
 
-// The whole model's deltas, one cluster a text.
+// The whole model's deltas, one cluster a text. `kernels` gathers what runs attention; null for
+// nobody.
 Clusters sample_near_far(const std::shared_ptr<const model::Model>& model, const Texts& texts,
                          const NearFarSpec& spec, model::Backend backend,
-                         protocol::Progress& progress);
+                         protocol::Progress& progress, model::KernelNames* kernels = nullptr);
 
 }  // namespace phasescope::analysis

@@ -95,6 +95,9 @@ class ShiftAnalysis {
     const auto ids = tokens ? with_tokens_before(*model_, ids_, by) : ids_;
     TextPass moved(model_, ids_tensor(ids), options_at(tokens ? 0 : by));
     const RunDifference difference = run_difference(base_, moved, tokens ? by : 0);
+    for (const TextPass* pass : {&base_, &moved}) {
+      kernels_.insert(pass->kernels().begin(), pass->kernels().end());
+    }
     for (std::size_t l = 0; l < difference.attention.size(); ++l) {
       protocol::ShiftRow& row = rows.emplace_back();
       row.model = model_->report.name, row.method = name_of(method);
@@ -108,7 +111,8 @@ class ShiftAnalysis {
     }
   }
 
-  std::string kernel() const { return base_.kernel(); }
+  // What ran attention of all that was added.
+  std::string kernel() const { return model::joined(kernels_); }
 
  private:
   model::ForwardOptions options_at(std::int64_t shift) const {
@@ -123,6 +127,7 @@ class ShiftAnalysis {
   std::string dtype_;
   model::Backend backend_;
   TextPass base_;
+  model::KernelNames kernels_;
 };
 
 // Whether the encoding takes position ids [shift, shift + tokens): a table ends somewhere.

@@ -13,6 +13,8 @@
 #include "analysis/statistics.h"
 #include "analysis/texts.h"
 #include "formats/error.h"
+#include "kernels/cuda/attention_cuda.h"
+#include "model/cuda_attention.h"
 #include "model/loss.h"
 #include "training/corpus.h"
 
@@ -350,6 +352,7 @@ protocol::Provenance provenance_of(const EvalModel& entry, const Request& reques
   provenance.models = {entry.name};
   provenance.model_hashes = {entry.model->report.sha256};
   provenance.kernel = model::joined(kernels);
+  if (kernels.contains(kernels::kCudaBackend)) provenance.device += model::kAttentionOnCuda;
   provenance.seed = static_cast<int64_t>(request.seed);
   provenance.note = std::to_string(reading.texts.size()) + " " + reading.source +
                     "; interval by text bootstrap; window rule: " + request.rule.name();

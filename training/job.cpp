@@ -161,6 +161,7 @@ void run_eval(formats::FileSystem& files, const fs::path& dir, const json& reque
   }
   const EvalTask& task = eval_task(request.at("task").get<std::string>());
   const protocol::EvalResult result = task.run(models, request, progress);
+  for (const protocol::Provenance& one : result.provenance) reporter.set_kernel(one.kernel);
   formats::write_file_atomically(files, dir / job_file::result,
                                  protocol::to_json_form(result).dump(1) + "\n");
   reporter.fraction(1, "");

@@ -367,7 +367,7 @@ Reply compare(const json& params, RequestContext& context) {
   a.texts.add_note(result.provenance.note);
   std::string kernel = kernel_of(passes);
   if (const std::string other = kernel_of(others); other != kernel) {
-    kernel = first + ": " + kernel + ", " + second + ": " + other;
+    kernel = first + ": " + kernel + "; " + second + ": " + other;
   }
   result.provenance = provenance_of("compare", both, context, {a.model, b.model}, &a.texts, kernel);
   return reply_of(result);

@@ -325,12 +325,8 @@ KernelCase heads_case(const KernelRequest& request) {
     });
   };
   KernelCase result{row_of("heads", "forward", "all", request), {}, {}};
-  result.ours = visiting(
-      [=](const auto& attention) {
-        model::KernelNames kernels;
-        analysis::read_heads(*attention, probes, kernels);
-      },
-      true);
+  result.ours =
+      visiting([=](const auto& attention) { analysis::read_heads(*attention, probes); }, true);
   const auto from_map = [](const analysis::AttentionPointer& attention) {
     const Tensor scores = whole_map(attention->program());
     statistics_of_map(scores, at::softmax(scores, -1));

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <regex>
 #include <sstream>
 
 #include "analysis/tensors.h"
@@ -14,6 +15,7 @@
 #include "formats/tokenizers/base64.h"
 #include "formats/utf8.h"
 #include "kernels/cuda/attention_cuda.h"
+#include "model/cuda_attention.h"
 #include "model/forward_inputs.h"
 #include "model/tensor_io.h"
 #include "protocol/shell_word.h"
@@ -413,7 +415,9 @@ protocol::Provenance provenance_of(const std::string& method, const json& params
   out.version = context.facts().value("version", "");
   out.device = context.settings().device;
   out.kernel = kernel;
-  if (kernel.find(kernels::kCudaBackend) != std::string::npos) out.device += ", attention on cuda";
+  // Between the names that a model or other kernels have before and after it.
+  static const std::regex cuda("(^|[:,] )" + std::string(kernels::kCudaBackend) + "($|[,;])");
+  if (std::regex_search(kernel, cuda)) out.device += model::kAttentionOnCuda;
   out.seed = integer_param(params, "seed", 0);
   return out;
 }

@@ -89,9 +89,8 @@ CheckResult run(const CheckContext& context) {
   check_near_far(spec, context.texts->longest());
   TextPass first(context.model, first_ids(context, 64), asked_options(context));
   const BiasClaim claim = claim_of(first);
-  first.run();
-  const Clusters deltas =
-      sample_near_far(context.model, *context.texts, spec, context.backend, *context.progress);
+  const Clusters deltas = sample_near_far(context.model, *context.texts, spec, context.backend,
+                                          *context.progress, context.kernels);
   const NearFar histogram = near_far_of(spec, deltas, "clustered by text");
   if (histogram.texts == 0) {
     CheckResult result;

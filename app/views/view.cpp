@@ -107,7 +107,6 @@ void View::draw_command_tools(Desk& desk, const std::string& command, bool folde
 
 void View::draw_tools(Desk& desk) {
   const std::string command = command_of(desk), ran = kernels(desk);
-  const ImVec4& color = kernel_color(ran);
   ImGui::SameLine();
   const float room = ImGui::GetContentRegionAvail().x;
   float width = link_width("?");
@@ -121,16 +120,16 @@ void View::draw_tools(Desk& desk) {
   ImGui::SetCursorPosX(ImGui::GetCursorPosX() + std::max(0.0F, room - width));
   if (fits && !ran.empty()) {
     ImGui::AlignTextToFramePadding();
-    ImGui::TextColored(color, "%s", ran.c_str());
+    ImGui::TextColored(kernel_color(ran), "%s", ran.c_str());
     tooltip("What ran attention");
     ImGui::SameLine(0, ImGui::GetFontSize());
   }
   draw_command_tools(desk, command, folded);
   link("?");
   tooltip(help_text() + (ran.empty() ? "" : "\n\nAttention was run by: " + ran));
-  if (fits || &color != &widgets::palette().warn) return;
+  if (fits || !fell_back(ran)) return;
   ImGui::PushTextWrapPos(0.0F);
-  ImGui::TextColored(color, "%s", ran.c_str());
+  ImGui::TextColored(kernel_color(ran), "%s", ran.c_str());
   ImGui::PopTextWrapPos();
 }
 
@@ -178,13 +177,17 @@ std::string kernel_words(std::vector<ModelKernel> models) {
   return words;
 }
 
-const ImVec4& kernel_color(const std::string& words) {
-  constexpr std::string_view kPlain = "plain (", kFloat64 = "plain (Double has no fused form)";
+bool fell_back(const std::string& words) {
+  constexpr std::string_view kPlain = "plain (", kFloat64 = "plain (Double has no ";
   for (std::size_t at = words.find(kPlain); at != std::string::npos;
        at = words.find(kPlain, at + 1)) {
-    if (words.compare(at, kFloat64.size(), kFloat64) != 0) return widgets::palette().warn;
+    if (words.compare(at, kFloat64.size(), kFloat64) != 0) return true;
   }
-  return widgets::palette().quiet;
+  return false;
+}
+
+const ImVec4& kernel_color(const std::string& words) {
+  return fell_back(words) ? widgets::palette().warn : widgets::palette().quiet;
 }
 
 bool draw_choice(const char* label, std::string& value, const std::vector<std::string>& words,

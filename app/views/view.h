@@ -106,15 +106,17 @@ std::string serials_of(const Answers*... answers) {
   return key;
 }
 
-// What ran attention, of one model or one way to run it.
+// What ran attention of a model.
 struct ModelKernel {
   std::string model, kernel;
 };
 // "fused cpu avx3", or "A: fused cpu avx3; B: plain (why)" where they differ; empty where nothing
 // ran.
 std::string kernel_words(std::vector<ModelKernel> models);
-// The colour of such words: that of warnings where something ran plain for want of a fused form.
-// Float64 has none, and who computes in it knows.
+// Whether such words say that something ran plain for want of a fused form. Float64 has none, and
+// who computes in it knows.
+bool fell_back(const std::string& words);
+// Their colour: that of warnings for a fallback.
 const ImVec4& kernel_color(const std::string& words);
 
 template <class T>

@@ -154,6 +154,7 @@ Reply map(const nlohmann::json& params, const SampleShape& shape) {
   for (int64_t c = 0; c < result.width; ++c)
     by_column.push_back(static_cast<float>(0.02 + 0.01 * std::sin(0.05 * static_cast<double>(c))));
   result.low = 0, result.high = 1;
+  result.provenance = made_up(shape);
   Reply reply{to_json_form(result), {}};
   reply.tensors.push_back(
       TensorRef::own<float>("map", {result.height, result.width}, std::move(cells)));
@@ -302,11 +303,11 @@ Reply eval(const nlohmann::json& params, const SampleShape& shape) {
   return {to_json_form(result), {}};
 }
 
-JobStatus job(const std::string& dir) {
+JobStatus job(const std::string& dir, const SampleShape& shape) {
   JobStatus status;
   status.dir = dir, status.name = "tapa", status.kind = "train", status.state = "running";
   status.step = 120, status.steps = 200, status.seconds = 64, status.seconds_left = 42;
-  status.kernel = "made up";
+  status.kernel = shape.kernel;
   for (int step = 0; step < 120; step += 4) {
     MetricPoint point;
     point.step = step, point.loss = 2 + 3 * std::exp(-step / 30.0), point.lr = 2e-3;
@@ -316,16 +317,16 @@ JobStatus job(const std::string& dir) {
   return status;
 }
 
-Reply jobs_list(const nlohmann::json&, const SampleShape&) {
-  return {to_json_form(JobsResult{{job("jobs/tapa")}}), {}};
+Reply jobs_list(const nlohmann::json&, const SampleShape& shape) {
+  return {to_json_form(JobsResult{{job("jobs/tapa", shape)}}), {}};
 }
 
-Reply jobs_show(const nlohmann::json& params, const SampleShape&) {
-  return {to_json_form(job(params.value("dir", std::string("jobs/tapa")))), {}};
+Reply jobs_show(const nlohmann::json& params, const SampleShape& shape) {
+  return {to_json_form(job(params.value("dir", std::string("jobs/tapa")), shape)), {}};
 }
 
-Reply jobs_start(const nlohmann::json&, const SampleShape&) {
-  return {to_json_form(job("jobs/tapa")), {}};
+Reply jobs_start(const nlohmann::json&, const SampleShape& shape) {
+  return {to_json_form(job("jobs/tapa", shape)), {}};
 }
 
 Reply jobs_control(const nlohmann::json&, const SampleShape&) {

@@ -426,7 +426,7 @@ TEST_P(EveryEncoding, ANaNIsNoMask) {
     EXPECT_EQ(std::isnan(pooled.tensors[0].values<float>()[7 * 8 + x]), x == 4) << x;
   }
   model::KernelNames kernels;
-  const auto thumbnail = to_vector<float>(layer_thumbnails(*pass.layer(0), 40, kernels)[0]);
+  const auto thumbnail = to_vector<float>(layer_thumbnails(*pass.layer(0), 40, &kernels)[0]);
   EXPECT_EQ(kernels, pass.kernels());
   EXPECT_EQ(thumbnail[1], kMasked);
   EXPECT_TRUE(std::isfinite(thumbnail[19 * 40]));

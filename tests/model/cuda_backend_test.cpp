@@ -332,8 +332,9 @@ TEST(BackendNames, AreRefusedInWordsWhereNothingRunsThem) {
   EXPECT_EQ(code_of_backend("cuda-unverified"), "device_unavailable");
   use_cuda_kernels(&kernels::cuda_kernels());
   std::string reason;
-  if (!kernels::cuda_kernels().available(reason)) GTEST_SKIP() << reason;
-  EXPECT_EQ(backend_named("cuda-unverified"), Backend::cuda_unverified);
+  if (kernels::cuda_kernels().available(reason)) {
+    EXPECT_EQ(backend_named("cuda-unverified"), Backend::cuda_unverified);
+  }
   use_cuda_kernels(nullptr);
 }
 

@@ -43,7 +43,7 @@ TEST_F(CudaRequests, NameTheKernelsThatMeasuredBesideTheOneOfTheForwardPass) {
   EXPECT_EQ(provenance("map", {{"of", "positional"}, {"pool", "max"}})["kernel"],
             both + ", plain");  // the profiles beside the map are means
   EXPECT_EQ(provenance("map", {{"top", 2}})["kernel"], both);
-  // One short text is read by rows, of several the content scores by another pass.
+  // One short text is read by rows of plain operations, several by passes over their scores.
   EXPECT_EQ(provenance("distance", json::object())["kernel"], "cuda-unverified");
   const json texts = {{"ids", {{5, 6, 7, 8, 9, 10, 11}, {7, 8, 9, 11, 13, 14, 15}}}};
   EXPECT_EQ(provenance("distance", {{"input", texts}})["kernel"], both);

@@ -328,7 +328,7 @@ TEST(Comparing, SaysWhatRanForEachModel) {
   const std::string fused = kernel(rope, rope).get<std::string>();
   EXPECT_EQ(fused.rfind("fused", 0), 0u) << fused;
   EXPECT_EQ(kernel(rope, cope),
-            rope + ": " + fused + ", " + cope +
+            rope + ": " + fused + "; " + cope +
                 ": plain (a term that is no table of distances has no fused form)");
 }
 
