@@ -177,13 +177,14 @@ void HeadsView::draw_model(Desk& desk, std::size_t index) {
   draw_question(desk, question, "");
   const auto* answer = question.answer();
   if (!answer) return;
-  const std::string& kernel = answer->result.provenance.kernel;
-  ImGui::SameLine();
-  ImGui::TextColored(kernel_color(kernel), "%s", kernel.c_str());
   ImGui::SameLine();
   ImGui::TextColored(widgets::palette().quiet, "sinks %s %%",
                      widgets::short_number(100 * answer->result.sink_rate).c_str());
   tooltip("Sink rate: share of heads whose weight on key 0 is above 0.3");
+  const std::string& kernel = answer->result.provenance.kernel;
+  ImGui::SameLine();
+  ImGui::TextColored(kernel_color(kernel), "%s", kernel.c_str());
+  tooltip("Attention was run by: " + kernel);
   Grid& grid = grids_[desk.session().models[index]];
   const auto* tensor = protocol::find_tensor(answer->tensors, "thumbnails");
   if (tensor && grid.atlas_serial != answer->serial) {
