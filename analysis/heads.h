@@ -37,8 +37,8 @@ HeadsOutput analyse_heads(const std::vector<std::shared_ptr<TextPass>>& passes,
 
 // What every statistic of a head is computed from; sums by distance in the buckets of these edges.
 model::ProbeRequest head_probes(std::vector<std::int64_t> bucket_edges);
-// What one layer's probes, those of head_probes(), say of each head. `kernels` gathers what
-// measured them.
+// What one layer's probes, those of head_probes(), say of each head. `kernels`, here and below:
+// gathers what measured it; null for nobody.
 std::vector<HeadReading> read_heads(const model::LayerAttention& attention,
                                     const model::ProbeRequest& probes,
                                     model::KernelNames* kernels = nullptr);
