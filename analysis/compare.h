@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "analysis/text_pass.h"
+#include "protocol/messages/compare.h"
 #include "protocol/progress.h"
-#include "protocol/results.h"
 
 namespace phasescope::analysis {
 

@@ -1,6 +1,6 @@
 #pragma once
 // A layer's content scores as if they were its scores, so that every probe and map can read them.
-#include "model/layer_attention.h"
+#include "model/attention/layer_attention.h"
 
 namespace phasescope::analysis {
 

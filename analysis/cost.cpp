@@ -7,10 +7,10 @@
 #include <memory>
 
 #include "formats/limits.h"
+#include "model/checkpoints/open_model.h"
+#include "model/checkpoints/weights.h"
 #include "model/encoding.h"
 #include "model/encoding_cost.h"
-#include "model/open_model.h"
-#include "model/weights.h"
 
 namespace phasescope::analysis {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "model/config.h"
-#include "protocol/results.h"
+#include "protocol/messages/cost.h"
 
 namespace phasescope::analysis {
 

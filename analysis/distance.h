@@ -7,8 +7,8 @@
 
 #include "analysis/near_far.h"
 #include "analysis/text_pass.h"
+#include "protocol/messages/distance.h"
 #include "protocol/progress.h"
-#include "protocol/results.h"
 
 namespace phasescope::analysis {
 

@@ -7,7 +7,7 @@
 
 #include "analysis/head_reading.h"
 #include "analysis/text_pass.h"
-#include "protocol/results.h"
+#include "protocol/messages/distance.h"
 
 namespace phasescope::analysis {
 

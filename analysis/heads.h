@@ -8,9 +8,9 @@
 
 #include "analysis/head_reading.h"
 #include "analysis/text_pass.h"
+#include "protocol/messages/heads.h"
 #include "protocol/progress.h"
 #include "protocol/reply.h"
-#include "protocol/results.h"
 
 namespace phasescope::analysis {
 

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "analysis/text_pass.h"
-#include "protocol/results.h"
 
 namespace phasescope::analysis {
 

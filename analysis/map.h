@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "analysis/text_pass.h"
+#include "protocol/messages/map.h"
 #include "protocol/reply.h"
-#include "protocol/results.h"
 
 namespace phasescope::analysis {
 

@@ -7,7 +7,7 @@
 
 #include "analysis/random.h"
 #include "analysis/statistics.h"
-#include "protocol/results.h"
+#include "protocol/messages/distance.h"
 
 namespace phasescope::analysis {
 

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "analysis/text_pass.h"
+#include "protocol/messages/patterns.h"
 #include "protocol/progress.h"
 #include "protocol/reply.h"
-#include "protocol/results.h"
 
 namespace phasescope::analysis {
 

@@ -8,8 +8,9 @@
 
 #include "analysis/text_pass.h"
 #include "analysis/texts.h"
+#include "protocol/messages/generate.h"
+#include "protocol/messages/text.h"
 #include "protocol/progress.h"
-#include "protocol/results.h"
 
 namespace phasescope::analysis {
 

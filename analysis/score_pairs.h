@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "analysis/near_far.h"
-#include "model/layer_attention.h"
+#include "model/attention/layer_attention.h"
 
 namespace phasescope::analysis {
 

@@ -8,7 +8,7 @@
 
 #include "analysis/worst.h"
 #include "formats/error.h"
-#include "model/tensor_io.h"
+#include "model/checkpoints/tensor_io.h"
 
 namespace phasescope::analysis {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "protocol/results.h"
+#include "protocol/messages/provenance.h"
 
 namespace phasescope::analysis {
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "analysis/texts.h"
+#include "model/checkpoints/open_model.h"
 #include "model/decoder.h"
-#include "model/open_model.h"
 #include "protocol/progress.h"
 
 namespace phasescope::analysis {

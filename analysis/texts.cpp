@@ -5,7 +5,7 @@
 #include "analysis/random.h"
 #include "formats/error.h"
 #include "formats/sha256.h"
-#include "model/open_model.h"
+#include "model/checkpoints/open_model.h"
 
 namespace phasescope::analysis {
 namespace {

@@ -10,9 +10,9 @@
 #include <fstream>
 #include <sstream>
 
-#include "app/window/desktop.h"
-#include "app/window/sample_link.h"
-#include "app/window/surface.h"
+#include "app/window/gl_window.h"
+#include "app/window/made_up_worker.h"
+#include "app/window/main_window.h"
 #include "formats/text_input.h"
 #include "protocol/error_info.h"
 #include "widgets/map_image.h"
@@ -49,62 +49,62 @@ LoadedSession session_of(const WindowOptions& options) {
   return loaded;
 }
 
-void save(Desktop& desktop, const WindowOptions& options) {
+void save(MainWindow& main_window, const WindowOptions& options) {
   const fs::path path = options.session.empty() ? default_session_path() : options.session;
   try {
-    save_session(formats::real_file_system(), path, desktop.session_to_save());
+    save_session(formats::real_file_system(), path, main_window.session_to_save());
   } catch (const formats::Error& error) {
     std::fprintf(stderr, "phasescope: the session was not saved: %s\n", error.full_text().c_str());
-    desktop.shell().say("The session was not saved: " + error.full_text(), true);
+    main_window.window().say("The session was not saved: " + error.full_text(), true);
   }
 }
 
-void draw_frame(Surface& surface, Desktop& desktop) {
-  surface.begin_frame();
-  desktop.draw(surface.scale());
+void draw_frame(GlWindow& gl_window, MainWindow& main_window) {
+  gl_window.begin_frame();
+  main_window.draw(gl_window.scale());
   ImGui::Render();
 }
 
 // Draws while something happens and sleeps otherwise.
-void run_until_closed(Surface& surface, Desktop& desktop, const WindowOptions& options) {
+void run_until_closed(GlWindow& gl_window, MainWindow& main_window, const WindowOptions& options) {
   int frames = kFramesAfterEvent;
-  while (!surface.closed() && !desktop.shell().quit) {
-    const bool animated = desktop.animated();
+  while (!gl_window.closed() && !main_window.window().quit) {
+    const bool animated = main_window.animated();
     const double pause = frames > 0 ? 0 : animated ? kAnimatedWait : kIdleWait;
-    if (surface.wait(pause)) frames = kFramesAfterEvent;
-    const bool jobs_seen = desktop.view("jobs")->visible();
+    if (gl_window.wait(pause)) frames = kFramesAfterEvent;
+    const bool jobs_seen = main_window.view("jobs")->visible();
     if (frames <= 0 && !animated && !jobs_seen && !ImGui::GetIO().WantTextInput) continue;
-    draw_frame(surface, desktop);
-    surface.present();
-    desktop.start_asking();
+    draw_frame(gl_window, main_window);
+    gl_window.present();
+    main_window.start_asking();
     frames = std::max(0, frames - 1);
-    if (desktop.shell().save_session) {
-      desktop.shell().save_session = false;
-      save(desktop, options);
-      desktop.shell().say("The session was saved");
+    if (main_window.window().save_session) {
+      main_window.window().save_session = false;
+      save(main_window, options);
+      main_window.window().say("The session was saved");
     }
   }
 }
 
 // Draws until every answer is there, then some frames more, and saves what is seen.
-void take_screenshot(Surface& surface, Desktop& desktop, const WindowOptions& options) {
+void take_screenshot(GlWindow& gl_window, MainWindow& main_window, const WindowOptions& options) {
   const auto begin = Clock::now();
   const auto waited = [&] { return std::chrono::duration<double>(Clock::now() - begin).count(); };
-  desktop.start_asking();
+  main_window.start_asking();
   int calm = 0;
   while (calm < std::max(2, options.frames) && waited() < options.patience) {
-    draw_frame(surface, desktop);
-    calm = desktop.settled() && !desktop.animated() ? calm + 1 : 0;
+    draw_frame(gl_window, main_window);
+    calm = main_window.settled() && !main_window.animated() ? calm + 1 : 0;
     // Nobody sees the frames before the last ones: rasterising them would slow the workers down.
     if (calm > 0)
-      surface.present();
+      gl_window.present();
     else
-      surface.wait(kHeadlessWait);
+      gl_window.wait(kHeadlessWait);
   }
-  if (calm == 0) surface.present();
-  if (desktop.lab().waiting() > 0)
+  if (calm == 0) gl_window.present();
+  if (main_window.requests().waiting() > 0)
     std::fprintf(stderr, "phasescope: the picture was taken before every answer had come\n");
-  const std::string png = widgets::png_of(surface.picture());
+  const std::string png = widgets::png_of(gl_window.picture());
   formats::FileSystem& files = formats::real_file_system();
   if (options.screenshot.has_parent_path())
     formats::make_directories(files, options.screenshot.parent_path());
@@ -130,11 +130,11 @@ double process_age() {
          std::stod(field) / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
-std::unique_ptr<Surface> any_surface(int width, int height) {
+std::unique_ptr<GlWindow> any_surface(int width, int height) {
   try {
-    return std::make_unique<Surface>(SurfaceOptions{width, height, false, "Phasescope"});
+    return std::make_unique<GlWindow>(GlWindowOptions{width, height, false, "Phasescope"});
   } catch (const formats::Error&) {
-    return std::make_unique<Surface>(SurfaceOptions{width, height, true, "Phasescope"});
+    return std::make_unique<GlWindow>(GlWindowOptions{width, height, true, "Phasescope"});
   }
 }
 
@@ -155,49 +155,49 @@ protocol::BenchRow row_of(const std::string& name, const std::string& unit,
 int run_window(const WindowOptions& options) {
   LoadedSession loaded = session_of(options);
   const bool picture = !options.screenshot.empty();
-  // Workers outlive neither the questions that wait for them nor the surface they wake.
-  Surface surface({options.width, options.height, picture, "Phasescope"});
+  // Workers outlive neither the questions that wait for them nor the window they wake.
+  GlWindow gl_window({options.width, options.height, picture, "Phasescope"});
   const auto quick = link_to(worker_command(options));
   const auto slow = link_to(worker_command(options));
-  quick->set_wake([&surface] { surface.wake(); });
-  slow->set_wake([&surface] { surface.wake(); });
-  Desktop desktop(std::move(loaded.session), *quick, *slow);
-  if (!loaded.warning.empty()) desktop.shell().say(loaded.warning, true);
+  quick->set_wake([&gl_window] { gl_window.wake(); });
+  slow->set_wake([&gl_window] { gl_window.wake(); });
+  MainWindow main_window(std::move(loaded.session), *quick, *slow);
+  if (!loaded.warning.empty()) main_window.window().say(loaded.warning, true);
   if (picture) {
-    take_screenshot(surface, desktop, options);
-    if (!desktop.lab().gave_up()) return 0;
-    std::fprintf(stderr, "phasescope: %s\n", desktop.lab().death_notice().c_str());
+    take_screenshot(gl_window, main_window, options);
+    if (!main_window.requests().gave_up()) return 0;
+    std::fprintf(stderr, "phasescope: %s\n", main_window.requests().death_notice().c_str());
     return protocol::exit_status(protocol::error_code::worker_died);
   }
-  run_until_closed(surface, desktop, options);
-  save(desktop, options);
+  run_until_closed(gl_window, main_window, options);
+  save(main_window, options);
   return 0;
 }
 
 protocol::BenchResult bench_window(int frames) {
-  const auto surface = any_surface(1600, 1000);
-  SampleLink link({32, 32, 4096, 64, 4096});
+  const auto gl_window = any_surface(1600, 1000);
+  MadeUpWorker link({32, 32, 4096, 64, 4096});
   Session session = default_session();
   session.models = {"bench"};
-  Desktop desktop(std::move(session), link, link);
-  draw_frame(*surface, desktop);
-  surface->present();
+  MainWindow main_window(std::move(session), link, link);
+  draw_frame(*gl_window, main_window);
+  gl_window->present();
   const double first = process_age();
-  desktop.start_asking();
+  main_window.start_asking();
   std::vector<double> own, whole;
   for (int i = 0; i < frames + 20; ++i) {
     const auto begin = Clock::now();
     const double before = thread_cpu_ms();
-    surface->wait(0);
-    draw_frame(*surface, desktop);
+    gl_window->wait(0);
+    draw_frame(*gl_window, main_window);
     const double after = thread_cpu_ms();
-    surface->present();
+    gl_window->present();
     if (i < 20) continue;  // answers arrive and textures are made
     own.push_back(after - before);
     whole.push_back(std::chrono::duration<double, std::milli>(Clock::now() - begin).count());
   }
   protocol::BenchResult result;
-  result.device = surface->renderer();
+  result.device = gl_window->renderer();
   result.rows.push_back({"first_frame", "s", first, first, first, 1});
   result.rows.push_back(row_of("frame_own_p99", "ms", own, 0.99));
   result.rows.push_back(row_of("frame_own_median", "ms", own, 0.5));

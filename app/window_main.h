@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "protocol/results.h"
+#include "protocol/messages/bench.h"
 
 namespace phasescope::app {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "formats/error.h"
-#include "model/cuda_attention.h"
+#include "model/attention/cuda_attention.h"
 #include "model/forward_inputs.h"
 #include "model/rms_norm.h"
 

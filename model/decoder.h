@@ -8,11 +8,11 @@
 #include <optional>
 #include <string>
 
-#include "model/attention.h"
+#include "model/attention/attention.h"
+#include "model/attention/layer_attention.h"
+#include "model/checkpoints/weights.h"
 #include "model/config.h"
 #include "model/encoding.h"
-#include "model/layer_attention.h"
-#include "model/weights.h"
 
 namespace phasescope::model {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "formats/error.h"
-#include "model/tensor_io.h"
+#include "model/checkpoints/tensor_io.h"
 
 namespace phasescope::model {
 namespace {

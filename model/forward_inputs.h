@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "formats/safetensors.h"
+#include "formats/tensors/safetensors.h"
 #include "model/decoder.h"
 
 namespace phasescope::model {

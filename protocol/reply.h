@@ -10,7 +10,7 @@
 namespace phasescope::protocol {
 
 struct Reply {
-  nlohmann::json result;           // the JSON form of a struct of protocol/results.h
+  nlohmann::json result;           // the JSON form of a struct of protocol/messages/
   std::vector<TensorRef> tensors;  // bulk arrays of it, found by name
 
   // Throws RequestError("internal") when the reply has no tensor of that name.

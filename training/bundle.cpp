@@ -8,12 +8,12 @@
 #include "analysis/text_pass.h"
 #include "analysis/texts.h"
 #include "formats/error.h"
+#include "model/checkpoints/open_model.h"
 #include "model/encodings/tapa.h"
-#include "model/open_model.h"
 #include "protocol/json_form.h"
 #include "training/checkpoint.h"
-#include "training/job_folder.h"
-#include "training/metrics_log.h"
+#include "training/jobs/job_folder.h"
+#include "training/jobs/metrics_log.h"
 #include "training/run_config.h"
 
 namespace phasescope::training {

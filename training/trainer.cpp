@@ -13,10 +13,10 @@
 #include <thread>
 
 #include "formats/error.h"
-#include "formats/safetensors.h"
+#include "formats/tensors/safetensors.h"
+#include "model/checkpoints/open_model.h"
+#include "model/checkpoints/tensor_io.h"
 #include "model/loss.h"
-#include "model/open_model.h"
-#include "model/tensor_io.h"
 #include "training/counter_random.h"
 #include "training/schedule.h"
 

@@ -12,7 +12,7 @@
 
 #include "formats/error.h"
 #include "kernels/cuda/cuda_error.h"
-#include "training/out_of_memory.h"
+#include "training/jobs/out_of_memory.h"
 
 namespace phasescope::worker {
 

@@ -2,7 +2,7 @@
 
 #include "formats/error.h"
 #include "protocol/json_form.h"
-#include "training/eval_task.h"
+#include "training/evals/eval_task.h"
 #include "worker/model_cache.h"
 #include "worker/request_input.h"
 

@@ -6,9 +6,9 @@
 #include "formats/error.h"
 #include "formats/file_system.h"
 #include "protocol/json_form.h"
-#include "protocol/results.h"
-#include "training/job.h"
-#include "training/job_folder.h"
+#include "protocol/messages/jobs.h"
+#include "training/jobs/job.h"
+#include "training/jobs/job_folder.h"
 
 namespace phasescope::worker {
 namespace {

@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <iterator>
 
+#include "worker/bench/handle_bench.h"
 #include "worker/handle_analysis.h"
-#include "worker/handle_bench.h"
 #include "worker/handle_eval.h"
 #include "worker/handle_jobs.h"
 #include "worker/handle_models.h"

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "model/cuda_attention.h"
-#include "training/job.h"
+#include "model/attention/cuda_attention.h"
+#include "training/jobs/job.h"
 #include "worker/devices.h"
 #include "worker/handlers.h"
 #include "worker/model_cache.h"

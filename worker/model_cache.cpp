@@ -6,8 +6,8 @@
 
 #include "formats/error.h"
 #include "formats/gathered_errors.h"
-#include "model/model_files.h"
-#include "model/tensor_io.h"
+#include "model/checkpoints/model_files.h"
+#include "model/checkpoints/tensor_io.h"
 #include "worker/devices.h"
 
 namespace phasescope::worker {

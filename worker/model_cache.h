@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "model/open_model.h"
+#include "model/checkpoints/open_model.h"
 #include "protocol/model_reading.h"
 #include "protocol/progress.h"
 #include "worker/handlers.h"

@@ -13,8 +13,8 @@
 
 #include "analysis/text_pass.h"
 #include "analysis/texts.h"
-#include "model/open_model.h"
-#include "protocol/results.h"
+#include "model/checkpoints/open_model.h"
+#include "protocol/messages/provenance.h"
 #include "worker/handlers.h"
 
 namespace phasescope::worker {

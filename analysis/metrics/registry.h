@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "analysis/head_reading.h"
-#include "protocol/results.h"
+#include "protocol/messages/heads.h"
 
 namespace phasescope::analysis {
 

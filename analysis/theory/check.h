@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "analysis/texts.h"
-#include "model/open_model.h"
+#include "model/checkpoints/open_model.h"
+#include "protocol/messages/theory.h"
 #include "protocol/progress.h"
-#include "protocol/results.h"
 
 namespace phasescope::analysis {
 

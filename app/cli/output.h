@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "protocol/results.h"
 #include "protocol/tensor.h"
 #include "widgets/plot_spec.h"
 

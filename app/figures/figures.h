@@ -8,7 +8,17 @@
 #include <string>
 #include <vector>
 
-#include "protocol/results.h"
+#include "protocol/messages/compare.h"
+#include "protocol/messages/distance.h"
+#include "protocol/messages/eval.h"
+#include "protocol/messages/heads.h"
+#include "protocol/messages/jobs.h"
+#include "protocol/messages/map.h"
+#include "protocol/messages/patterns.h"
+#include "protocol/messages/provenance.h"
+#include "protocol/messages/shift.h"
+#include "protocol/messages/text.h"
+#include "protocol/messages/theory.h"
 #include "widgets/plot_spec.h"
 
 namespace phasescope::app {

@@ -7,7 +7,10 @@
 
 #include "app/figures/figures.h"
 #include "app/verbs/verb.h"
-#include "protocol/results.h"
+#include "protocol/messages/compare.h"
+#include "protocol/messages/distance.h"
+#include "protocol/messages/heads.h"
+#include "protocol/messages/shift.h"
 
 namespace phasescope::app {
 

@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "app/figures/figures.h"
-#include "app/window/requests.h"
+#include "app/window/session_requests.h"
 #include "widgets/theme.h"
 
 namespace phasescope::app {
@@ -31,21 +31,21 @@ DistanceModel at_layer(DistanceModel model, int64_t layer) {
   return model;
 }
 
-std::vector<DistanceModel> models_of(const Desk& desk, int64_t layer) {
+std::vector<DistanceModel> models_of(const ViewContext& context, int64_t layer) {
   std::vector<DistanceModel> models;
-  for (std::size_t i = 0; i < desk.models(); ++i)
-    if (const auto* answer = desk.of(i).distance.answer())
+  for (std::size_t i = 0; i < context.models(); ++i)
+    if (const auto* answer = context.of(i).distance.answer())
       for (const DistanceModel& model : answer->result.models) {
         models.push_back(at_layer(model, layer));
-        models.back().model = short_name(desk.session(), desk.session().models[i]);
+        models.back().model = short_name(context.session(), context.session().models[i]);
       }
   return models;
 }
 
 // Differs with the answers and with the layer that is shown.
-std::string distance_key(const Desk& desk) {
-  return std::to_string(desk.session().distance.layer) + "|" + names_key(desk) +
-         answers_key(desk, &ModelQuestions::distance);
+std::string distance_key(const ViewContext& context) {
+  return std::to_string(context.session().distance.layer) + "|" + names_key(context) +
+         answers_key(context, &ModelQuestions::distance);
 }
 
 std::vector<PlotSpec> distance_plots(const std::string& figure,
@@ -92,29 +92,30 @@ std::string DistanceView::command_line(const Session& session) const {
          (session.distance.corpus ? " --corpus" : text_option(session));
 }
 
-void DistanceView::ask(Desk& desk) {
-  for (const std::string& model : desk.session().models) {
-    const Session session = desk.session_for(model);
-    desk.lab.ask(desk.lab.of(model).distance, distance_params(session, model), session.text.words);
+void DistanceView::ask(ViewContext& context) {
+  for (const std::string& model : context.session().models) {
+    const Session session = context.session_for(model);
+    context.requests.ask(context.requests.of(model).distance, distance_params(session, model),
+                         session.text.words);
   }
 }
 
-Output DistanceView::exported(Desk& desk) {
+Output DistanceView::exported(ViewContext& context) {
   Output output;
-  for (std::size_t i = 0; i < desk.models(); ++i)
-    if (const auto* answer = desk.of(i).distance.answer())
+  for (std::size_t i = 0; i < context.models(); ++i)
+    if (const auto* answer = context.of(i).distance.answer())
       output.result["answers"].push_back(protocol::to_json_form(answer->result));
-  const auto models = models_of(desk, desk.session().distance.layer);
-  if (!models.empty()) output.figures = distance_plots(desk.session().distance.figure, models);
+  const auto models = models_of(context, context.session().distance.layer);
+  if (!models.empty()) output.figures = distance_plots(context.session().distance.figure, models);
   return output;
 }
 
-void DistanceView::draw_controls(Desk& desk) {
-  DistanceState state = desk.session().distance;
+void DistanceView::draw_controls(ViewContext& context) {
+  DistanceState state = context.session().distance;
   bool changed = draw_choice("##figure", state.figure, distance_figures());
   std::vector<std::string> layers{"all layers"};
   const auto& models =
-      models_.get(distance_key(desk), [&] { return models_of(desk, state.layer); });
+      models_.get(distance_key(context), [&] { return models_of(context, state.layer); });
   const std::size_t count = models.empty() ? 0 : models.front().layers.size();
   for (std::size_t i = 0; i < count; ++i) layers.push_back("L" + std::to_string(i));
   const auto place = static_cast<std::size_t>(state.layer + 1);
@@ -133,8 +134,8 @@ void DistanceView::draw_controls(Desk& desk) {
   }
   tooltip("corpus: the bundled validation texts");
   if (changed)
-    desk.edit.apply("Change the distance figure", [&](Session& s) { s.distance = state; });
-  draw_tools(desk);
+    context.edit.apply("Change the distance figure", [&](Session& s) { s.distance = state; });
+  draw_tools(context);
 }
 
 void DistanceView::draw_table(const std::vector<DistanceModel>& models) {
@@ -170,17 +171,18 @@ void DistanceView::draw_table(const std::vector<DistanceModel>& models) {
   ImGui::EndTable();
 }
 
-void DistanceView::draw_content(Desk& desk) {
-  draw_controls(desk);
-  if (desk.models() == 0)
+void DistanceView::draw_content(ViewContext& context) {
+  draw_controls(context);
+  if (context.models() == 0)
     return widgets::draw_empty("Tick models to compare how they favour near keys.");
-  for (std::size_t i = 0; i < desk.models(); ++i)
-    draw_question(desk, desk.of(i).distance, short_name(desk.session(), desk.session().models[i]));
-  const DistanceState& state = desk.session().distance;
+  for (std::size_t i = 0; i < context.models(); ++i)
+    draw_question(context, context.of(i).distance,
+                  short_name(context.session(), context.session().models[i]));
+  const DistanceState& state = context.session().distance;
   const auto& models =
-      models_.get(distance_key(desk), [&] { return models_of(desk, state.layer); });
+      models_.get(distance_key(context), [&] { return models_of(context, state.layer); });
   if (models.empty()) return;
-  const auto& plots = plots_.get(distance_key(desk) + state.figure, [&] {
+  const auto& plots = plots_.get(distance_key(context) + state.figure, [&] {
     auto made = distance_plots(state.figure, models);
     shorten_labels(made);
     return made;

@@ -11,16 +11,16 @@ class DistanceView : public View {
   std::string id() const override { return "distance"; }
   std::string title() const override { return "Distance bias"; }
   std::string help_text() const override;
-  void ask(Desk& desk) override;
-  void draw_content(Desk& desk) override;
-  std::string kernels(const Desk& desk) const override {
-    return kernels_of(desk, &ModelQuestions::distance);
+  void ask(ViewContext& context) override;
+  void draw_content(ViewContext& context) override;
+  std::string kernels(const ViewContext& context) const override {
+    return kernels_of(context, &ModelQuestions::distance);
   }
-  Output exported(Desk& desk) override;
+  Output exported(ViewContext& context) override;
   std::string command_line(const Session& session) const override;
 
  private:
-  void draw_controls(Desk& desk);
+  void draw_controls(ViewContext& context);
   void draw_table(const std::vector<protocol::DistanceModel>& models);
 
   Cached<std::vector<protocol::DistanceModel>> models_;

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "app/figures/figures.h"
-#include "app/window/requests.h"
+#include "app/window/session_requests.h"
 #include "widgets/theme.h"
 
 namespace phasescope::app {
@@ -15,10 +15,10 @@ using protocol::EvalResult;
 using protocol::EvalRow;
 using widgets::PlotSpec;
 
-EvalResult merged_eval(const Desk& desk) {
+EvalResult merged_eval(const ViewContext& context) {
   EvalResult all;
-  for (std::size_t i = 0; i < desk.models(); ++i) {
-    const auto* answer = desk.of(i).eval.answer();
+  for (std::size_t i = 0; i < context.models(); ++i) {
+    const auto* answer = context.of(i).eval.answer();
     if (!answer) continue;
     const EvalResult& one = answer->result;
     const bool alike = all.metric.empty() || all.metric == one.metric;
@@ -76,27 +76,27 @@ std::string ExtrapolationView::command_line(const Session& session) const {
          " --trials " + std::to_string(session.extrapolation.trials);
 }
 
-void ExtrapolationView::ask(Desk& desk) {
-  for (const std::string& model : desk.session().models) {
-    auto& questions = desk.lab.of(model);
+void ExtrapolationView::ask(ViewContext& context) {
+  for (const std::string& model : context.session().models) {
+    auto& questions = context.requests.of(model);
     const auto* info = questions.info.answer();
     lengths_[model] = info ? eval_lengths(info->result) : std::vector<int64_t>();
-    desk.lab.ask(questions.eval, eval_params(desk.session(), model, lengths_[model]));
+    context.requests.ask(questions.eval, eval_params(context.session(), model, lengths_[model]));
   }
 }
 
-Output ExtrapolationView::exported(Desk& desk) {
+Output ExtrapolationView::exported(ViewContext& context) {
   Output output;
-  const EvalResult measured = merged_eval(desk);
+  const EvalResult measured = merged_eval(context);
   output.result = protocol::to_json_form(measured);
-  const EvalResult result = as_shown(desk.session(), measured);
+  const EvalResult result = as_shown(context.session(), measured);
   if (!result.rows.empty()) output.figures.push_back(eval_figure(result));
   if (!result.positions.empty()) output.figures.push_back(position_loss_figure(result));
   return output;
 }
 
-void ExtrapolationView::draw_controls(Desk& desk) {
-  ExtrapolationState state = desk.session().extrapolation;
+void ExtrapolationView::draw_controls(ViewContext& context) {
+  ExtrapolationState state = context.session().extrapolation;
   bool changed = draw_choice("##figure", state.figure, {"loss by position", "loss by length"});
   ImGui::SameLine();
   int texts = static_cast<int>(state.trials);
@@ -108,11 +108,11 @@ void ExtrapolationView::draw_controls(Desk& desk) {
   }
   tooltip("More texts, narrower intervals, more time");
   if (changed)
-    desk.edit.apply("Change the evaluation", [&](Session& s) { s.extrapolation = state; });
-  draw_tools(desk);
+    context.edit.apply("Change the evaluation", [&](Session& s) { s.extrapolation = state; });
+  draw_tools(context);
 }
 
-void ExtrapolationView::draw_table(const Desk& desk, const EvalResult& result) {
+void ExtrapolationView::draw_table(const ViewContext& context, const EvalResult& result) {
   std::set<int64_t> lengths;
   for (const EvalRow& row : result.rows) lengths.insert(row.length);
   const ImGuiTableFlags flags = ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_BordersInnerH;
@@ -121,11 +121,11 @@ void ExtrapolationView::draw_table(const Desk& desk, const EvalResult& result) {
   ImGui::TableSetupColumn((in_words(result.metric) + window).c_str());
   for (int64_t length : lengths) ImGui::TableSetupColumn(std::to_string(length).c_str());
   ImGui::TableHeadersRow();
-  for (const std::string& model : desk.session().models) {
+  for (const std::string& model : context.session().models) {
     ImGui::TableNextRow();
     ImGui::TableNextColumn();
-    const std::string name = short_name(desk.session(), model);
-    ImGui::TextColored(widgets::series_vec(color_of_model(desk.session(), model)), "%s",
+    const std::string name = short_name(context.session(), model);
+    ImGui::TextColored(widgets::series_vec(color_of_model(context.session(), model)), "%s",
                        name.c_str());
     if (name != model) tooltip(model);
     const auto own = std::ranges::find(result.rows, name, &EvalRow::model);
@@ -147,30 +147,31 @@ void ExtrapolationView::draw_table(const Desk& desk, const EvalResult& result) {
   ImGui::EndTable();
 }
 
-void ExtrapolationView::draw_content(Desk& desk) {
-  draw_controls(desk);
-  if (desk.models() == 0)
+void ExtrapolationView::draw_content(ViewContext& context) {
+  draw_controls(context);
+  if (context.models() == 0)
     return widgets::draw_empty("Tick models to see how they read past their trained length.");
-  for (std::size_t i = 0; i < desk.models(); ++i)
-    draw_question(desk, desk.of(i).eval, short_name(desk.session(), desk.session().models[i]));
-  const std::string key = names_key(desk) + answers_key(desk, &ModelQuestions::eval);
+  for (std::size_t i = 0; i < context.models(); ++i)
+    draw_question(context, context.of(i).eval,
+                  short_name(context.session(), context.session().models[i]));
+  const std::string key = names_key(context) + answers_key(context, &ModelQuestions::eval);
   const EvalResult& result =
-      result_.get(key, [&] { return as_shown(desk.session(), merged_eval(desk)); });
+      result_.get(key, [&] { return as_shown(context.session(), merged_eval(context)); });
   if (result.rows.empty() && result.positions.empty()) return;
-  const std::string& figure = desk.session().extrapolation.figure;
+  const std::string& figure = context.session().extrapolation.figure;
   const PlotSpec& plot = plot_.get(key + figure, [&] {
     const bool by_position = figure == "loss by position" && !result.positions.empty();
     PlotSpec made = by_position ? position_loss_figure(result) : eval_figure(result);
     // The table below has the numbers of each model.
-    for (const std::string& model : desk.session().models)
+    for (const std::string& model : context.session().models)
       std::erase_if(made.notes, [&](const auto& note) {
-        return note.rfind(short_name(desk.session(), model) + ":", 0) == 0;
+        return note.rfind(short_name(context.session(), model) + ":", 0) == 0;
       });
     return made;
   });
   const float line = ImGui::GetTextLineHeightWithSpacing();
   const float below =
-      result.rows.empty() ? 0 : line * (1.5F + 1.15F * static_cast<float>(desk.models()));
+      result.rows.empty() ? 0 : line * (1.5F + 1.15F * static_cast<float>(context.models()));
   const float height = std::max(120.0F, ImGui::GetContentRegionAvail().y - below);
   if (ImGui::BeginChild("plot", {0, height})) {
     widgets::PlotDraw options;
@@ -178,7 +179,7 @@ void ExtrapolationView::draw_content(Desk& desk) {
     widgets::draw_plot(plot, options);
   }
   ImGui::EndChild();
-  if (!result.rows.empty()) draw_table(desk, result);
+  if (!result.rows.empty()) draw_table(context, result);
 }
 
 }  // namespace phasescope::app

@@ -13,17 +13,17 @@ class ExtrapolationView : public View {
   std::string id() const override { return "extrapolation"; }
   std::string title() const override { return "Extrapolation"; }
   std::string help_text() const override;
-  void ask(Desk& desk) override;
-  void draw_content(Desk& desk) override;
-  std::string kernels(const Desk& desk) const override {
-    return kernels_of(desk, &ModelQuestions::eval);
+  void ask(ViewContext& context) override;
+  void draw_content(ViewContext& context) override;
+  std::string kernels(const ViewContext& context) const override {
+    return kernels_of(context, &ModelQuestions::eval);
   }
-  Output exported(Desk& desk) override;
+  Output exported(ViewContext& context) override;
   std::string command_line(const Session& session) const override;
 
  private:
-  void draw_controls(Desk& desk);
-  void draw_table(const Desk& desk, const protocol::EvalResult& result);
+  void draw_controls(ViewContext& context);
+  void draw_table(const ViewContext& context, const protocol::EvalResult& result);
 
   std::map<std::string, std::vector<int64_t>> lengths_;  // asked of each model
   Cached<protocol::EvalResult> result_;

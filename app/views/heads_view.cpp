@@ -7,7 +7,7 @@
 #include "app/figures/figures.h"
 #include "app/verbs/verb.h"
 #include "app/window/commands.h"
-#include "app/window/requests.h"
+#include "app/window/session_requests.h"
 #include "widgets/plot_draw.h"
 #include "widgets/theme.h"
 
@@ -56,9 +56,9 @@ std::vector<int> order_by(const HeadsResult& result, const std::string& metric) 
   return order;
 }
 
-const Answer<HeadsResult>* first_answer(const Desk& desk) {
-  for (std::size_t i = 0; i < desk.models(); ++i)
-    if (const auto* answer = desk.of(i).heads.answer()) return answer;
+const Answer<HeadsResult>* first_answer(const ViewContext& context) {
+  for (std::size_t i = 0; i < context.models(); ++i)
+    if (const auto* answer = context.of(i).heads.answer()) return answer;
   return nullptr;
 }
 
@@ -81,23 +81,24 @@ std::string HeadsView::command_line(const Session& session) const {
   return line;
 }
 
-void HeadsView::ask(Desk& desk) {
-  for (const std::string& model : desk.session().models) {
-    const Session session = desk.session_for(model);
-    desk.lab.ask(desk.lab.of(model).heads, heads_params(session, model), session.text.words);
+void HeadsView::ask(ViewContext& context) {
+  for (const std::string& model : context.session().models) {
+    const Session session = context.session_for(model);
+    context.requests.ask(context.requests.of(model).heads, heads_params(session, model),
+                         session.text.words);
   }
 }
 
-Output HeadsView::exported(Desk& desk) {
+Output HeadsView::exported(ViewContext& context) {
   Output output;
-  for (std::size_t i = 0; i < desk.models(); ++i) {
-    const auto* answer = desk.of(i).heads.answer();
+  for (std::size_t i = 0; i < context.models(); ++i) {
+    const auto* answer = context.of(i).heads.answer();
     if (!answer) continue;
     output.result["models"].push_back(protocol::to_json_form(answer->result));
-    output.figures.push_back(metric_map_figure(answer->result, desk.session().heads.metric));
+    output.figures.push_back(metric_map_figure(answer->result, context.session().heads.metric));
     if (const auto* tensor = protocol::find_tensor(answer->tensors, "thumbnails"))
       output.grids.push_back(
-          head_grid_figure(answer->result, grid_of(*tensor), desk.session().heads.metric));
+          head_grid_figure(answer->result, grid_of(*tensor), context.session().heads.metric));
   }
   return output;
 }
@@ -125,12 +126,13 @@ widgets::HeadGridSpec HeadsView::spec_of(const Session& session, std::size_t ind
   return spec;
 }
 
-void HeadsView::draw_head_tooltip(const Desk& desk, const HeadsAnswer& answer, int cell) const {
+void HeadsView::draw_head_tooltip(const ViewContext& context, const HeadsAnswer& answer,
+                                  int cell) const {
   const HeadsResult& result = answer.result;
   const auto* row = row_of(result, cell / result.heads, cell % result.heads);
   if (!row || !ImGui::BeginTooltip()) return;
   ImGui::PushFont(widgets::fonts().bold, 0.0F);
-  ImGui::Text("%s %s", short_name(desk.session(), result.model).c_str(),
+  ImGui::Text("%s %s", short_name(context.session(), result.model).c_str(),
               name_of_head(row->layer, row->head).c_str());
   ImGui::PopFont();
   if (ImGui::BeginTable("metrics", 2)) {
@@ -147,9 +149,9 @@ void HeadsView::draw_head_tooltip(const Desk& desk, const HeadsAnswer& answer, i
   ImGui::EndTooltip();
 }
 
-void HeadsView::draw_controls(Desk& desk) {
-  HeadsState state = desk.session().heads;
-  const auto* answer = first_answer(desk);
+void HeadsView::draw_controls(ViewContext& context) {
+  HeadsState state = context.session().heads;
+  const auto* answer = first_answer(context);
   const auto keys = answer ? metric_keys(answer->result) : std::vector<std::string>{state.metric};
   bool changed = draw_choice("##metric", state.metric, keys);
   if (answer)
@@ -167,14 +169,14 @@ void HeadsView::draw_controls(Desk& desk) {
     ImGui::SetNextItemWidth(ImGui::GetFontSize() * 5);
     changed |= ImGui::InputDouble("##least", &state.at_least, 0, 0, "%.3g");
   }
-  if (changed) desk.edit.apply("Arrange heads", [&](Session& s) { s.heads = state; });
-  draw_tools(desk);
+  if (changed) context.edit.apply("Arrange heads", [&](Session& s) { s.heads = state; });
+  draw_tools(context);
 }
 
-void HeadsView::draw_model(Desk& desk, std::size_t index) {
-  auto& question = desk.of(index).heads;
-  draw_model_name(desk.session(), index);
-  draw_question(desk, question, "");
+void HeadsView::draw_model(ViewContext& context, std::size_t index) {
+  auto& question = context.of(index).heads;
+  draw_model_name(context.session(), index);
+  draw_question(context, question, "");
   const auto* answer = question.answer();
   if (!answer) return;
   ImGui::SameLine();
@@ -185,7 +187,7 @@ void HeadsView::draw_model(Desk& desk, std::size_t index) {
   ImGui::SameLine();
   ImGui::TextColored(kernel_color(kernel), "%s", kernel.c_str());
   tooltip("Attention was run by: " + kernel);
-  Grid& grid = grids_[desk.session().models[index]];
+  Grid& grid = grids_[context.session().models[index]];
   const auto* tensor = protocol::find_tensor(answer->tensors, "thumbnails");
   if (tensor && grid.atlas_serial != answer->serial) {
     const auto atlas = widgets::atlas_of(
@@ -195,9 +197,9 @@ void HeadsView::draw_model(Desk& desk, std::size_t index) {
     grid.marks = widgets::marks_of(atlas.values);
     grid.atlas_serial = answer->serial;
   }
-  const std::string key = serials_of(answer) + std::to_string(desk.edit.revision());
+  const std::string key = serials_of(answer) + std::to_string(context.edit.revision());
   widgets::HeadGridSpec spec =
-      grid.spec.get(key, [&] { return spec_of(desk.session(), index, *answer); });
+      grid.spec.get(key, [&] { return spec_of(context.session(), index, *answer); });
   const ImVec2 room = ImGui::GetContentRegionAvail();
   const float line = ImGui::GetFontSize() * 1.35F;
   const float gap = ImGui::GetFontSize() * 0.45F;
@@ -209,28 +211,28 @@ void HeadsView::draw_model(Desk& desk, std::size_t index) {
     spec.cell_pixels = std::min(wide, (room.y - 4) / static_cast<float>(spec.layers) - gap);
   }
   const auto drawn = widgets::draw_head_grid(spec, grid.atlas);
-  if (drawn.hovered >= 0) draw_head_tooltip(desk, *answer, drawn.hovered);
+  if (drawn.hovered >= 0) draw_head_tooltip(context, *answer, drawn.hovered);
   if (drawn.clicked >= 0)
-    select_head(desk, static_cast<int64_t>(index), drawn.clicked / spec.heads,
+    select_head(context, static_cast<int64_t>(index), drawn.clicked / spec.heads,
                 drawn.clicked % spec.heads);
 }
 
-void HeadsView::draw_content(Desk& desk) {
-  draw_controls(desk);
-  if (desk.models() == 0)
+void HeadsView::draw_content(ViewContext& context) {
+  draw_controls(context);
+  if (context.models() == 0)
     return widgets::draw_empty("Every head of the open models will be here. Tick a model.");
   std::vector<std::string> notes;
-  if (const auto* answer = first_answer(desk)) {
-    if (const MetricInfo* metric = metric_of(answer->result, desk.session().heads.metric))
+  if (const auto* answer = first_answer(context)) {
+    if (const MetricInfo* metric = metric_of(answer->result, context.session().heads.metric))
       notes.push_back(metric->title + " = " + metric->formula);
-    for (std::size_t i = 0; i < desk.models(); ++i) {
-      const auto* own = desk.of(i).heads.answer();
+    for (std::size_t i = 0; i < context.models(); ++i) {
+      const auto* own = context.of(i).heads.answer();
       if (!own || own->result.stack.empty()) continue;
-      notes.push_back(short_name(desk.session(), desk.session().models[i]) + ": " +
+      notes.push_back(short_name(context.session(), context.session().models[i]) + ": " +
                       stack_note(own->result.stack));
     }
     widgets::CellMarks marks;
-    for (const std::string& model : desk.session().models) {
+    for (const std::string& model : context.session().models) {
       marks.masked += grids_[model].marks.masked;
       marks.not_finite += grids_[model].marks.not_finite;
     }
@@ -241,12 +243,12 @@ void HeadsView::draw_content(Desk& desk) {
   const float below = widgets::notes_height(notes, width) + 6;
   const float height = std::max(120.0F, ImGui::GetContentRegionAvail().y - below);
   if (ImGui::BeginChild("grids", {0, height})) {
-    const int columns = static_cast<int>(desk.models());
+    const int columns = static_cast<int>(context.models());
     if (ImGui::BeginTable("models", columns, ImGuiTableFlags_SizingStretchSame)) {
-      for (std::size_t i = 0; i < desk.models(); ++i) {
+      for (std::size_t i = 0; i < context.models(); ++i) {
         ImGui::TableNextColumn();
         ImGui::PushID(static_cast<int>(i));
-        if (ImGui::BeginChild("grid", {0, height - 8})) draw_model(desk, i);
+        if (ImGui::BeginChild("grid", {0, height - 8})) draw_model(context, i);
         ImGui::EndChild();
         ImGui::PopID();
       }

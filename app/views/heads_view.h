@@ -13,9 +13,9 @@ class HeadsView : public View {
   std::string id() const override { return "heads"; }
   std::string title() const override { return "Heads"; }
   std::string help_text() const override;
-  void ask(Desk& desk) override;
-  void draw_content(Desk& desk) override;
-  Output exported(Desk& desk) override;
+  void ask(ViewContext& context) override;
+  void draw_content(ViewContext& context) override;
+  Output exported(ViewContext& context) override;
   std::string command_line(const Session& session) const override;
 
  private:
@@ -26,9 +26,9 @@ class HeadsView : public View {
     widgets::CellMarks marks;
     Cached<widgets::HeadGridSpec> spec;
   };
-  void draw_controls(Desk& desk);
-  void draw_model(Desk& desk, std::size_t index);
-  void draw_head_tooltip(const Desk& desk, const HeadsAnswer& answer, int cell) const;
+  void draw_controls(ViewContext& context);
+  void draw_model(ViewContext& context, std::size_t index);
+  void draw_head_tooltip(const ViewContext& context, const HeadsAnswer& answer, int cell) const;
   widgets::HeadGridSpec spec_of(const Session& session, std::size_t index,
                                 const HeadsAnswer& answer) const;
 

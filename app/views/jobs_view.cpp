@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "app/figures/figures.h"
-#include "app/window/requests.h"
+#include "app/window/session_requests.h"
 #include "formats/json.h"
 #include "widgets/theme.h"
 
@@ -84,16 +84,16 @@ std::string JobsView::command_line(const Session& session) const {
                                   : "phasescope jobs show " + shell_word(session.jobs.dir);
 }
 
-void JobsView::ask(Desk& desk) {
+void JobsView::ask(ViewContext& context) {
   if (configs_.empty()) configs_ = config_names();
-  desk.lab.ask(desk.lab.jobs, nlohmann::json::object());
-  if (!desk.session().jobs.dir.empty())
-    desk.lab.ask(desk.lab.job, {{"dir", desk.session().jobs.dir}});
+  context.requests.ask(context.requests.jobs, nlohmann::json::object());
+  if (!context.session().jobs.dir.empty())
+    context.requests.ask(context.requests.job, {{"dir", context.session().jobs.dir}});
 }
 
-Output JobsView::exported(Desk& desk) {
+Output JobsView::exported(ViewContext& context) {
   Output output;
-  if (const auto* answer = desk.lab.job.answer()) {
+  if (const auto* answer = context.requests.job.answer()) {
     output.result = protocol::to_json_form(answer->result);
     output.figures = {job_curve_figure(answer->result)};
   }
@@ -101,38 +101,41 @@ Output JobsView::exported(Desk& desk) {
 }
 
 // A job's state changes by itself: its folder is read again every second while the view is seen.
-void JobsView::poll(Desk& desk) {
+void JobsView::poll(ViewContext& context) {
   const auto now = std::chrono::steady_clock::now();
-  if (!desk.shell.may_ask || now - polled_at_ < kPollEvery || desk.lab.jobs.failed()) return;
+  if (!context.window.may_ask || now - polled_at_ < kPollEvery || context.requests.jobs.failed())
+    return;
   polled_at_ = now;
-  desk.lab.ask_again(desk.lab.jobs, nlohmann::json::object());
-  if (!desk.session().jobs.dir.empty() && !desk.lab.job.failed())
-    desk.lab.ask_again(desk.lab.job, {{"dir", desk.session().jobs.dir}});
+  context.requests.ask_again(context.requests.jobs, nlohmann::json::object());
+  if (!context.session().jobs.dir.empty() && !context.requests.job.failed())
+    context.requests.ask_again(context.requests.job, {{"dir", context.session().jobs.dir}});
 }
 
-void JobsView::start_training(Desk& desk) {
-  const JobsState& form = desk.session().jobs;
+void JobsView::start_training(ViewContext& context) {
+  const JobsState& form = context.session().jobs;
   try {
     const auto config = formats::json_from_file(config_folder() / (form.config + ".json"));
-    desk.lab.ask_again(desk.lab.start, {{"kind", "train"},
-                                        {"resume", false},
-                                        {"config", config},
-                                        {"name", form.config},
-                                        {"set", {"train.steps=" + std::to_string(form.steps)}}});
+    context.requests.ask_again(context.requests.start,
+                               {{"kind", "train"},
+                                {"resume", false},
+                                {"config", config},
+                                {"name", form.config},
+                                {"set", {"train.steps=" + std::to_string(form.steps)}}});
   } catch (const formats::Error& error) {
-    desk.shell.say(error.full_text(), true);
+    context.window.say(error.full_text(), true);
   }
 }
 
-void JobsView::start_eval(Desk& desk) {
+void JobsView::start_eval(ViewContext& context) {
   // At the lengths that the worker takes by itself, which follow the trained ones.
-  nlohmann::json config{{"task", "perplexity"}, {"models", desk.session().models}};
-  desk.lab.ask_again(desk.lab.start,
-                     {{"kind", "eval"}, {"name", "perplexity"}, {"config", std::move(config)}});
+  nlohmann::json config{{"task", "perplexity"}, {"models", context.session().models}};
+  context.requests.ask_again(
+      context.requests.start,
+      {{"kind", "eval"}, {"name", "perplexity"}, {"config", std::move(config)}});
 }
 
-void JobsView::draw_form(Desk& desk) {
-  JobsState state = desk.session().jobs;
+void JobsView::draw_form(ViewContext& context) {
+  JobsState state = context.session().jobs;
   bool changed = draw_choice("##config", state.config, configs_, ImGui::GetFontSize() * 8);
   tooltip("The run configuration: sample_configs/desk");
   ImGui::SameLine();
@@ -143,22 +146,22 @@ void JobsView::draw_form(Desk& desk) {
     changed = true;
   }
   if (changed)
-    desk.edit.apply(
+    context.edit.apply(
         "Change the form", [&](Session& s) { s.jobs = state; }, "form");
   ImGui::SameLine();
-  ImGui::BeginDisabled(desk.lab.start.waiting() || configs_.empty());
-  if (ImGui::Button("Train")) start_training(desk);
+  ImGui::BeginDisabled(context.requests.start.waiting() || configs_.empty());
+  if (ImGui::Button("Train")) start_training(context);
   ImGui::SameLine();
   ImGui::EndDisabled();
-  ImGui::BeginDisabled(desk.lab.start.waiting() || desk.models() == 0);
-  if (ImGui::Button("Evaluate")) start_eval(desk);
+  ImGui::BeginDisabled(context.requests.start.waiting() || context.models() == 0);
+  if (ImGui::Button("Evaluate")) start_eval(context);
   tooltip("Perplexity of the open models over all validation texts, as a job");
   ImGui::EndDisabled();
-  draw_tools(desk);
+  draw_tools(context);
 }
 
-void JobsView::draw_list(Desk& desk) {
-  const auto* answer = desk.lab.jobs.answer();
+void JobsView::draw_list(ViewContext& context) {
+  const auto* answer = context.requests.jobs.answer();
   if (!answer || answer->result.jobs.empty())
     return widgets::draw_empty(
         "No jobs yet. Start a training above: it runs beside this window "
@@ -174,9 +177,9 @@ void JobsView::draw_list(Desk& desk) {
     ImGui::TableNextColumn();
     ImGui::PushID(job.dir.c_str());
     const std::string name = job.name.empty() ? fs::path(job.dir).filename().string() : job.name;
-    if (ImGui::Selectable(name.c_str(), job.dir == desk.session().jobs.dir,
+    if (ImGui::Selectable(name.c_str(), job.dir == context.session().jobs.dir,
                           ImGuiSelectableFlags_SpanAllColumns))
-      desk.edit.apply(
+      context.edit.apply(
           "Show a job", [&](Session& s) { s.jobs.dir = job.dir; }, "job");
     tooltip(job.dir);
     ImGui::PopID();
@@ -191,11 +194,11 @@ void JobsView::draw_list(Desk& desk) {
   ImGui::EndTable();
 }
 
-void JobsView::draw_buttons(Desk& desk, const JobStatus& job) {
+void JobsView::draw_buttons(ViewContext& context, const JobStatus& job) {
   const auto act = [&](const char* word, const char* action, bool enabled) {
-    ImGui::BeginDisabled(!enabled || desk.lab.control.waiting());
+    ImGui::BeginDisabled(!enabled || context.requests.control.waiting());
     if (ImGui::SmallButton(word))
-      desk.lab.ask_again(desk.lab.control, {{"dir", job.dir}, {"action", action}});
+      context.requests.ask_again(context.requests.control, {{"dir", job.dir}, {"action", action}});
     ImGui::EndDisabled();
     ImGui::SameLine();
   };
@@ -205,14 +208,14 @@ void JobsView::draw_buttons(Desk& desk, const JobStatus& job) {
   ImGui::NewLine();
 }
 
-void JobsView::draw_job(Desk& desk, const JobStatus& job) {
+void JobsView::draw_job(ViewContext& context, const JobStatus& job) {
   ImGui::PushFont(widgets::fonts().bold, 0.0F);
   ImGui::TextUnformatted(job.name.empty() ? job.dir.c_str() : job.name.c_str());
   ImGui::PopFont();
   ImGui::SameLine();
   ImGui::TextColored(state_color(job.state), "%s", job.state.c_str());
   ImGui::SameLine();
-  draw_buttons(desk, job);
+  draw_buttons(context, job);
   if (!job.message.empty()) {
     const auto& colors = widgets::palette();
     ImGui::PushTextWrapPos(0.0F);
@@ -233,27 +236,28 @@ void JobsView::draw_job(Desk& desk, const JobStatus& job) {
   widgets::draw_plot(plot, options);
 }
 
-void JobsView::draw_content(Desk& desk) {
-  poll(desk);
-  draw_form(desk);
-  draw_question(desk, desk.lab.start, "start");
-  if (desk.lab.control.failed()) draw_question(desk, desk.lab.control, "control");
-  if (desk.lab.jobs.failed()) draw_question(desk, desk.lab.jobs, "jobs");
-  if (const auto* started = desk.lab.start.answer();
+void JobsView::draw_content(ViewContext& context) {
+  poll(context);
+  draw_form(context);
+  draw_question(context, context.requests.start, "start");
+  if (context.requests.control.failed())
+    draw_question(context, context.requests.control, "control");
+  if (context.requests.jobs.failed()) draw_question(context, context.requests.jobs, "jobs");
+  if (const auto* started = context.requests.start.answer();
       started && started->serial != started_serial_) {
     started_serial_ = started->serial;
-    desk.edit.apply(
+    context.edit.apply(
         "Show a job", [&](Session& s) { s.jobs.dir = started->result.dir; }, "job");
   }
-  const auto* job = desk.lab.job.answer();
-  const bool shown = job && !desk.session().jobs.dir.empty();
+  const auto* job = context.requests.job.answer();
+  const bool shown = job && !context.session().jobs.dir.empty();
   const float height = ImGui::GetContentRegionAvail().y;
-  if (ImGui::BeginChild("list", {0, shown ? height * 0.35F : 0})) draw_list(desk);
+  if (ImGui::BeginChild("list", {0, shown ? height * 0.35F : 0})) draw_list(context);
   ImGui::EndChild();
   if (!shown) return;
   ImGui::Separator();
-  if (desk.lab.job.failed()) draw_question(desk, desk.lab.job, "job");
-  if (ImGui::BeginChild("job")) draw_job(desk, job->result);
+  if (context.requests.job.failed()) draw_question(context, context.requests.job, "job");
+  if (ImGui::BeginChild("job")) draw_job(context, job->result);
   ImGui::EndChild();
 }
 

@@ -14,19 +14,19 @@ class JobsView : public View {
   bool about_models() const override { return false; }
   std::string title() const override { return "Jobs"; }
   std::string help_text() const override;
-  void ask(Desk& desk) override;
-  void draw_content(Desk& desk) override;
-  Output exported(Desk& desk) override;
+  void ask(ViewContext& context) override;
+  void draw_content(ViewContext& context) override;
+  Output exported(ViewContext& context) override;
   std::string command_line(const Session& session) const override;
 
  private:
-  void poll(Desk& desk);
-  void draw_form(Desk& desk);
-  void draw_list(Desk& desk);
-  void draw_job(Desk& desk, const protocol::JobStatus& job);
-  void draw_buttons(Desk& desk, const protocol::JobStatus& job);
-  void start_training(Desk& desk);
-  void start_eval(Desk& desk);
+  void poll(ViewContext& context);
+  void draw_form(ViewContext& context);
+  void draw_list(ViewContext& context);
+  void draw_job(ViewContext& context, const protocol::JobStatus& job);
+  void draw_buttons(ViewContext& context, const protocol::JobStatus& job);
+  void start_training(ViewContext& context);
+  void start_eval(ViewContext& context);
 
   Cached<widgets::PlotSpec> plot_;
   std::vector<std::string> configs_;  // names of shipped run configurations

@@ -7,7 +7,7 @@
 
 #include "app/verbs/verb.h"
 #include "app/window/commands.h"
-#include "app/window/requests.h"
+#include "app/window/session_requests.h"
 #include "widgets/theme.h"
 
 namespace phasescope::app {
@@ -23,8 +23,8 @@ constexpr int kCellStep = 64, kMostCells = 768;
 // In lines of text: a map with less room than this has no curves beside it.
 constexpr float kRoomForCurves = 18, kCurveHeight = 5, kCurveWidth = 5;
 
-const Answer<MapResult>* answer_of(const Desk& desk, std::size_t index) {
-  const auto* answer = desk.of(index).map.answer();
+const Answer<MapResult>* answer_of(const ViewContext& context, std::size_t index) {
+  const auto* answer = context.of(index).map.answer();
   return answer && protocol::find_tensor(answer->tensors, "map") ? answer : nullptr;
 }
 
@@ -64,21 +64,21 @@ std::string words_of_show(const std::string& show) {
 }
 
 // None of a model without the selected head, whose last answer is of another one.
-const Answer<MapResult>* shown_answer(const Desk& desk, std::size_t index) {
-  return head_obstacle(desk, index).empty() ? answer_of(desk, index) : nullptr;
+const Answer<MapResult>* shown_answer(const ViewContext& context, std::size_t index) {
+  return head_obstacle(context, index).empty() ? answer_of(context, index) : nullptr;
 }
 
 // The head as the command line names it, of an encoder-decoder with its stack.
-std::string head_words(const Desk& desk) {
-  const Selection& at = desk.session().selection;
+std::string head_words(const ViewContext& context) {
+  const Selection& at = context.session().selection;
   const std::string name = name_of_head(at.layer, at.head);
   const auto model = static_cast<std::size_t>(at.model);
-  const auto* answer = model < desk.models() ? answer_of(desk, model) : nullptr;
+  const auto* answer = model < context.models() ? answer_of(context, model) : nullptr;
   return answer && !answer->result.stack.empty() ? answer->result.stack + "." + name : name;
 }
 
-std::string token_text(const Desk& desk, std::size_t model, int64_t place) {
-  const auto* answer = desk.of(model).text.answer();
+std::string token_text(const ViewContext& context, std::size_t model, int64_t place) {
+  const auto* answer = context.of(model).text.answer();
   if (!answer || place < 0 || place >= static_cast<int64_t>(answer->result.tokens.size()))
     return "";
   return " \"" + answer->result.tokens[static_cast<std::size_t>(place)].text + "\"";
@@ -117,13 +117,13 @@ std::vector<std::size_t> MapView::shown_models(const Session& session) const {
   return {first, first == 0 ? std::size_t{1} : std::size_t{0}};
 }
 
-void MapView::ask(Desk& desk) {
-  for (std::size_t index : shown_models(desk.session())) {
-    if (!head_obstacle(desk, index).empty()) continue;
-    const std::string& model = desk.session().models[index];
-    const Session session = desk.session_for(model);
-    desk.lab.ask(desk.lab.of(model).map, map_params(session, model, cells_, cells_),
-                 session.text.words);
+void MapView::ask(ViewContext& context) {
+  for (std::size_t index : shown_models(context.session())) {
+    if (!head_obstacle(context, index).empty()) continue;
+    const std::string& model = context.session().models[index];
+    const Session session = context.session_for(model);
+    context.requests.ask(context.requests.of(model).map, map_params(session, model, cells_, cells_),
+                         session.text.words);
   }
 }
 
@@ -139,16 +139,16 @@ PlotSpec MapView::plot_of(const Session& session, const MapAnswer& answer) const
   return plot;
 }
 
-Output MapView::exported(Desk& desk) {
+Output MapView::exported(ViewContext& context) {
   Output output;
   std::vector<const MapAnswer*> answers;
-  for (std::size_t index : shown_models(desk.session()))
-    if (const auto* answer = shown_answer(desk, index)) answers.push_back(answer);
+  for (std::size_t index : shown_models(context.session()))
+    if (const auto* answer = shown_answer(context, index)) answers.push_back(answer);
   for (const auto* answer : answers) {
     output.result["maps"].push_back(protocol::to_json_form(answer->result));
-    output.figures.push_back(plot_of(desk.session(), *answer));
+    output.figures.push_back(plot_of(context.session(), *answer));
   }
-  if (answers.size() == 2 && desk.session().map.show == "difference") {
+  if (answers.size() == 2 && context.session().map.show == "difference") {
     const Grid a = grid_of(*protocol::find_tensor(answers[0]->tensors, "map"));
     const Grid b = grid_of(*protocol::find_tensor(answers[1]->tensors, "map"));
     if (a.values.size() == b.values.size())
@@ -157,14 +157,14 @@ Output MapView::exported(Desk& desk) {
   return output;
 }
 
-void MapView::draw_controls(Desk& desk) {
-  MapState state = desk.session().map;
-  const Selection& at = desk.session().selection;
+void MapView::draw_controls(ViewContext& context) {
+  MapState state = context.session().map;
+  const Selection& at = context.session().selection;
   ImGui::PushFont(widgets::fonts().bold, 0.0F);
   ImGui::AlignTextToFramePadding();
-  const std::string model = selected_model(desk.session());
-  const std::string name = short_name(desk.session(), model);
-  ImGui::Text("%s %s", name.c_str(), head_words(desk).c_str());
+  const std::string model = selected_model(context.session());
+  const std::string name = short_name(context.session(), model);
+  ImGui::Text("%s %s", name.c_str(), head_words(context).c_str());
   ImGui::PopFont();
   tooltip((name == model ? "" : model + "\n") +
           (at.head < 0 ? "Mean of all heads of the layer" : "Alt and the arrow keys change it"));
@@ -187,13 +187,13 @@ void MapView::draw_controls(Desk& desk) {
     ImGui::SameLine();
     changed |= ImGui::Checkbox("log", &state.logarithmic);
   }
-  if (changed) desk.edit.apply("Change the map", [&](Session& s) { s.map = state; });
-  draw_tools(desk);
+  if (changed) context.edit.apply("Change the map", [&](Session& s) { s.map = state; });
+  draw_tools(context);
 }
 
 // Sets the axes where the session's region is another one than they were last set to.
-void MapView::follow_session(Desk& desk, int64_t tokens) {
-  const MapState& now = desk.session().map;
+void MapView::follow_session(ViewContext& context, int64_t tokens) {
+  const MapState& now = context.session().map;
   const bool same = applied_tokens_ == tokens && now.row_begin == applied_.row_begin &&
                     now.row_end == applied_.row_end && now.col_begin == applied_.col_begin &&
                     now.col_end == applied_.col_end;
@@ -207,7 +207,7 @@ void MapView::follow_session(Desk& desk, int64_t tokens) {
 }
 
 // Once the axes rest, their region becomes the session's, and with it the next question.
-void MapView::settle(Desk& desk, int64_t tokens) {
+void MapView::settle(ViewContext& context, int64_t tokens) {
   const auto now = std::chrono::steady_clock::now();
   const auto differs = [](const AxisLink& a, const AxisLink& b) {
     return std::abs(a.low - b.low) > 1e-6 || std::abs(a.high - b.high) > 1e-6;
@@ -216,19 +216,19 @@ void MapView::settle(Desk& desk, int64_t tokens) {
     seen_x_ = x_, seen_y_ = y_;
     moved_at_ = now, moving_ = true;
   }
-  desk.shell.moving = desk.shell.moving || moving_;
+  context.window.moving = context.window.moving || moving_;
   if (!moving_ || now - moved_at_ < kRest) return;
   moving_ = false;
   int64_t r0 = whole(std::floor(y_.low), tokens), r1 = whole(std::ceil(y_.high), tokens);
   int64_t c0 = whole(std::floor(x_.low), tokens), c1 = whole(std::ceil(x_.high), tokens);
   if (r1 <= r0 || c1 <= c0) return;
   if (r0 == 0 && c0 == 0 && r1 == tokens && c1 == tokens) r1 = c1 = 0;
-  zoom_map(desk, r0, r1, c0, c1);
-  applied_ = desk.session().map;  // the axes stay as the hand left them
+  zoom_map(context, r0, r1, c0, c1);
+  applied_ = context.session().map;  // the axes stay as the hand left them
 }
 
-void MapView::draw_one(Desk& desk, const char* name, const PlotSpec& plot, Picture& picture,
-                       ImVec2 size, bool alone) {
+void MapView::draw_one(ViewContext& context, const char* name, const PlotSpec& plot,
+                       Picture& picture, ImVec2 size, bool alone) {
   if (picture.texture_version != picture.plot.version()) {
     picture.texture.set_values(plot.map->rows, plot.map->cols, plot.map->values);
     picture.texture_version = picture.plot.version();
@@ -238,7 +238,7 @@ void MapView::draw_one(Desk& desk, const char* name, const PlotSpec& plot, Pictu
   options.texture = &picture.texture;
   options.link_x = &x_, options.link_y = &y_;
   options.notes = false;
-  const Selection& at = desk.session().selection;
+  const Selection& at = context.session().selection;
   if (at.query) options.mark_y = static_cast<double>(*at.query) + 0.5;
   if (at.key) options.mark_x = static_cast<double>(*at.key) + 0.5;
   options.axis_labels = alone, options.color_scale = false;
@@ -247,29 +247,29 @@ void MapView::draw_one(Desk& desk, const char* name, const PlotSpec& plot, Pictu
   ImGui::PopID();
   if (drawn.pointer) pointer_text_ = widgets::cell_text(*plot.map, *drawn.pointer);
   if (drawn.clicked && drawn.pointer)
-    select_pair(desk, static_cast<int64_t>(std::floor(drawn.pointer->y)),
+    select_pair(context, static_cast<int64_t>(std::floor(drawn.pointer->y)),
                 static_cast<int64_t>(std::floor(drawn.pointer->x)));
-  if (drawn.double_clicked) zoom_map(desk, 0, 0, 0, 0), applied_tokens_ = 0;
+  if (drawn.double_clicked) zoom_map(context, 0, 0, 0, 0), applied_tokens_ = 0;
   const int wanted = std::clamp(
       static_cast<int>(std::max(drawn.plot_size.x, drawn.plot_size.y)) / kCellStep * kCellStep,
       2 * kCellStep, kMostCells);
   if (std::abs(wanted - cells_) > kCellStep) {
     cells_ = wanted;
-    ask(desk);
+    ask(context);
   }
 }
 
 // The maps on show with their pictures: A, B, and A - B where the two can be subtracted.
-MapView::Scene MapView::scene_of(Desk& desk) {
+MapView::Scene MapView::scene_of(ViewContext& context) {
   Scene scene;
-  for (std::size_t index : shown_models(desk.session()))
-    if (const auto* answer = shown_answer(desk, index)) scene.answers.push_back(answer);
-  const std::string look = std::to_string(desk.session().map.logarithmic);
+  for (std::size_t index : shown_models(context.session()))
+    if (const auto* answer = shown_answer(context, index)) scene.answers.push_back(answer);
+  const std::string look = std::to_string(context.session().map.logarithmic);
   const auto& answers = scene.answers;
   for (std::size_t i = 0; i < answers.size(); ++i)
     scene.plots.push_back(&pictures_[i].plot.get(
-        serials_of(answers[i]) + look, [&] { return plot_of(desk.session(), *answers[i]); }));
-  scene.difference = desk.session().map.show == "difference" && answers.size() == 2 &&
+        serials_of(answers[i]) + look, [&] { return plot_of(context.session(), *answers[i]); }));
+  scene.difference = context.session().map.show == "difference" && answers.size() == 2 &&
                      answers[0]->result.height == answers[1]->result.height &&
                      answers[0]->result.width == answers[1]->result.width;
   if (scene.difference)
@@ -282,7 +282,7 @@ MapView::Scene MapView::scene_of(Desk& desk) {
 }
 
 // One map with its scale, and the curves where there is room for them.
-void MapView::draw_single(Desk& desk, const Scene& scene, ImVec2 room) {
+void MapView::draw_single(ViewContext& context, const Scene& scene, ImVec2 room) {
   const float line = ImGui::GetTextLineHeightWithSpacing();
   const ImVec2 gap = ImGui::GetStyle().ItemSpacing;
   const bool below = room.y > line * kRoomForCurves, beside = below && room.x > line * 16;
@@ -298,7 +298,7 @@ void MapView::draw_single(Desk& desk, const Scene& scene, ImVec2 room) {
   options.version = profiles_.version();
   ImGui::BeginGroup();
   if (ImPlot::BeginAlignedPlots("##aligned")) {
-    draw_one(desk, "a", *scene.plots[0], pictures_[0], size, true);
+    draw_one(context, "a", *scene.plots[0], pictures_[0], size, true);
     options.link_x = &x_;
     options.size = {size.x, low - gap.y};
     if (below) widgets::draw_plot(curves[0], options);
@@ -315,7 +315,7 @@ void MapView::draw_single(Desk& desk, const Scene& scene, ImVec2 room) {
   widgets::draw_plot(curves[1], options);
 }
 
-void MapView::draw_side_by_side(Desk& desk, const Scene& scene, ImVec2 room) {
+void MapView::draw_side_by_side(ViewContext& context, const Scene& scene, ImVec2 room) {
   const auto count = scene.plots.size();
   const float gap = ImGui::GetStyle().ItemSpacing.x, parts = static_cast<float>(count);
   const ImVec2 size{(room.x - gap * (parts - 1)) / parts,
@@ -325,23 +325,23 @@ void MapView::draw_side_by_side(Desk& desk, const Scene& scene, ImVec2 room) {
     if (i > 0) ImGui::SameLine();
     ImGui::BeginGroup();
     const std::string model = difference ? "A - B" : scene.answers[i]->result.model;
-    const std::string words = difference ? model : short_name(desk.session(), model);
+    const std::string words = difference ? model : short_name(context.session(), model);
     ImGui::TextUnformatted(words.c_str());
     if (words != model) tooltip(model);
     ImGui::SameLine();
     ImGui::TextColored(widgets::palette().quiet, "%s",
                        widgets::scale_text(*scene.plots[i]->map).c_str());
     const char* name = difference ? "difference" : i == 0 ? "a" : "b";
-    draw_one(desk, name, *scene.plots[i], pictures_[difference ? 2 : i], size, false);
+    draw_one(context, name, *scene.plots[i], pictures_[difference ? 2 : i], size, false);
     ImGui::EndGroup();
   }
 }
 
-void MapView::draw_maps(Desk& desk) {
-  const Scene scene = scene_of(desk);
+void MapView::draw_maps(ViewContext& context) {
+  const Scene scene = scene_of(context);
   if (scene.answers.empty()) return;
   const int64_t tokens = scene.answers[0]->result.tokens;
-  follow_session(desk, tokens);
+  follow_session(context, tokens);
   const auto& notes = scene.plots.back()->notes;
   ImVec2 room = ImGui::GetContentRegionAvail();
   room.y -= ImGui::GetTextLineHeightWithSpacing() + widgets::notes_height(notes, room.x) +
@@ -349,42 +349,43 @@ void MapView::draw_maps(Desk& desk) {
   room.y = std::max(room.y, 80.0F);
   pointer_text_.clear();
   if (scene.plots.size() == 1)
-    draw_single(desk, scene, room);
+    draw_single(context, scene, room);
   else
-    draw_side_by_side(desk, scene, room);
-  draw_selection(desk);
+    draw_side_by_side(context, scene, room);
+  draw_selection(context);
   widgets::draw_notes(notes);
-  settle(desk, tokens);
+  settle(context, tokens);
 }
 
 // One line: what is under the mouse, or the marked pair with its tokens.
-void MapView::draw_selection(Desk& desk) {
-  const Selection& at = desk.session().selection;
+void MapView::draw_selection(ViewContext& context) {
+  const Selection& at = context.session().selection;
   if (!pointer_text_.empty()) {
     ImGui::TextUnformatted(pointer_text_.c_str());
   } else if (at.query) {
     const auto model = static_cast<std::size_t>(at.model);
-    std::string words = "query " + std::to_string(*at.query) + token_text(desk, model, *at.query);
-    if (at.key) words += ", key " + std::to_string(*at.key) + token_text(desk, model, *at.key);
+    std::string words =
+        "query " + std::to_string(*at.query) + token_text(context, model, *at.query);
+    if (at.key) words += ", key " + std::to_string(*at.key) + token_text(context, model, *at.key);
     ImGui::TextUnformatted(words.c_str());
   } else {
     ImGui::TextColored(widgets::palette().quiet, "wheel: zoom   drag: move   double click: all");
   }
 }
 
-void MapView::draw_content(Desk& desk) {
-  draw_controls(desk);
-  if (desk.models() == 0)
+void MapView::draw_content(ViewContext& context) {
+  draw_controls(context);
+  if (context.models() == 0)
     return widgets::draw_empty("The map of a head will be here. Tick a model, pick a head.");
-  for (std::size_t index : shown_models(desk.session())) {
-    const std::string obstacle = head_obstacle(desk, index);
+  for (std::size_t index : shown_models(context.session())) {
+    const std::string obstacle = head_obstacle(context, index);
     if (obstacle.empty())
-      draw_question(desk, desk.of(index).map,
-                    short_name(desk.session(), desk.session().models[index]));
+      draw_question(context, context.of(index).map,
+                    short_name(context.session(), context.session().models[index]));
     else
       ImGui::TextWrapped("%s", obstacle.c_str());
   }
-  draw_maps(desk);
+  draw_maps(context);
 }
 
 }  // namespace phasescope::app

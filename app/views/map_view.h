@@ -17,9 +17,9 @@ class MapView : public View {
   std::string id() const override { return "map"; }
   std::string title() const override { return "Attention map"; }
   std::string help_text() const override;
-  void ask(Desk& desk) override;
-  void draw_content(Desk& desk) override;
-  Output exported(Desk& desk) override;
+  void ask(ViewContext& context) override;
+  void draw_content(ViewContext& context) override;
+  Output exported(ViewContext& context) override;
   std::string command_line(const Session& session) const override;
 
  private:
@@ -34,17 +34,17 @@ class MapView : public View {
     std::vector<const widgets::PlotSpec*> plots;  // one for each answer, then the difference
     bool difference = false;
   };
-  Scene scene_of(Desk& desk);
-  void draw_controls(Desk& desk);
-  void draw_maps(Desk& desk);
-  void draw_one(Desk& desk, const char* name, const widgets::PlotSpec& plot, Picture& picture,
-                ImVec2 size, bool alone);
-  void draw_single(Desk& desk, const Scene& scene, ImVec2 room);
-  void draw_side_by_side(Desk& desk, const Scene& scene, ImVec2 room);
-  void draw_selection(Desk& desk);
+  Scene scene_of(ViewContext& context);
+  void draw_controls(ViewContext& context);
+  void draw_maps(ViewContext& context);
+  void draw_one(ViewContext& context, const char* name, const widgets::PlotSpec& plot,
+                Picture& picture, ImVec2 size, bool alone);
+  void draw_single(ViewContext& context, const Scene& scene, ImVec2 room);
+  void draw_side_by_side(ViewContext& context, const Scene& scene, ImVec2 room);
+  void draw_selection(ViewContext& context);
   widgets::PlotSpec plot_of(const Session& session, const MapAnswer& answer) const;
-  void follow_session(Desk& desk, int64_t tokens);
-  void settle(Desk& desk, int64_t tokens);
+  void follow_session(ViewContext& context, int64_t tokens);
+  void settle(ViewContext& context, int64_t tokens);
   std::vector<std::size_t> shown_models(const Session& session) const;
 
   std::array<Picture, 3> pictures_;

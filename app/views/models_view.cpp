@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "app/window/commands.h"
-#include "app/window/requests.h"
+#include "app/window/session_requests.h"
 #include "protocol/model_reading.h"
 #include "widgets/theme.h"
 
@@ -59,15 +59,15 @@ std::string dtypes_of(const LoadReport& report) {
 }
 
 // With those that were opened from a path, which the worker does not list.
-std::vector<ModelSummary> with_opened(const Desk& desk, std::vector<ModelSummary> list) {
-  std::vector<std::string> names = desk.session().models;
-  names.insert(names.end(), desk.session().recent.begin(), desk.session().recent.end());
+std::vector<ModelSummary> with_opened(const ViewContext& context, std::vector<ModelSummary> list) {
+  std::vector<std::string> names = context.session().models;
+  names.insert(names.end(), context.session().recent.begin(), context.session().recent.end());
   for (const std::string& name : names) {
     const bool known = std::any_of(list.begin(), list.end(),
                                    [&](const ModelSummary& model) { return model.name == name; });
     if (known) continue;
     ModelSummary model;
-    if (const auto* info = desk.lab.of(name).info.answer()) model = info->result.model;
+    if (const auto* info = context.requests.of(name).info.answer()) model = info->result.model;
     model.name = name;
     list.push_back(std::move(model));
   }
@@ -125,13 +125,13 @@ std::string ModelsView::command_line(const Session& session) const {
   return model.empty() ? "phasescope models" : "phasescope info " + shell_word(model);
 }
 
-void ModelsView::ask(Desk& desk) {
-  desk.lab.ask(desk.lab.models, nlohmann::json::object());
-  desk.models_known();
+void ModelsView::ask(ViewContext& context) {
+  context.requests.ask(context.requests.models, nlohmann::json::object());
+  context.models_known();
 }
 
-void ModelsView::draw_row(Desk& desk, const ModelSummary& model, const Names& listed) {
-  const Session& session = desk.session();
+void ModelsView::draw_row(ViewContext& context, const ModelSummary& model, const Names& listed) {
+  const Session& session = context.session();
   const int place = place_of(session, model.name);
   bool open = place >= 0;
   ImGui::TableNextRow();
@@ -139,14 +139,14 @@ void ModelsView::draw_row(Desk& desk, const ModelSummary& model, const Names& li
   ImGui::PushID(model.name.c_str());
   if (open) ImGui::PushStyleColor(ImGuiCol_CheckMark, widgets::series_vec(place));
   if (ImGui::Checkbox("##open", &open))
-    open ? open_model(desk, model.name) : close_model(desk, model.name);
+    open ? open_model(context, model.name) : close_model(context, model.name);
   if (place >= 0) ImGui::PopStyleColor();
   ImGui::TableNextColumn();
   ImGui::AlignTextToFramePadding();
   const bool selected = place >= 0 && place == session.selection.model;
   const std::string name = short_name(listed, model.name);
   if (ImGui::Selectable(name.c_str(), selected, ImGuiSelectableFlags_SpanAllColumns))
-    place >= 0 ? select_model(desk, place) : open_model(desk, model.name);
+    place >= 0 ? select_model(context, place) : open_model(context, model.name);
   tooltip(model.title + (model.note.empty() ? "" : "\n" + model.note) +
           (model.path.empty() ? "" : "\n" + model.path) +
           (name == model.name || model.name == model.path ? "" : "\n" + model.name));
@@ -158,10 +158,10 @@ void ModelsView::draw_row(Desk& desk, const ModelSummary& model, const Names& li
   ImGui::PopID();
 }
 
-void ModelsView::draw_list(Desk& desk) {
+void ModelsView::draw_list(ViewContext& context) {
   std::vector<ModelSummary> list;
-  if (const auto* answer = desk.lab.models.answer()) list = answer->result.models;
-  list = with_opened(desk, std::move(list));
+  if (const auto* answer = context.requests.models.answer()) list = answer->result.models;
+  list = with_opened(context, std::move(list));
   if (!ImGui::BeginTable("models", 4, ImGuiTableFlags_SizingStretchProp)) return;
   ImGui::TableSetupColumn("open", ImGuiTableColumnFlags_WidthFixed);
   ImGui::TableSetupColumn("name", 0, 1.8F);
@@ -169,7 +169,7 @@ void ModelsView::draw_list(Desk& desk) {
   ImGui::TableSetupColumn("parameters", 0, 0.9F);
   Names listed;
   for (const ModelSummary& model : list) listed.push_back(model.name);
-  for (const ModelSummary& model : list) draw_row(desk, model, listed);
+  for (const ModelSummary& model : list) draw_row(context, model, listed);
   ImGui::EndTable();
 }
 
@@ -208,8 +208,8 @@ void ModelsView::draw_report(const LoadReport& report) {
   ImGui::EndTable();
 }
 
-void ModelsView::draw_reading(Desk& desk, const std::string& name) {
-  const auto* info = desk.lab.of(name).info.answer();
+void ModelsView::draw_reading(ViewContext& context, const std::string& name) {
+  const auto* info = context.requests.of(name).info.answer();
   const auto& options = info->result.encoding_options;
   if (!options.contains("scaling") || !options.contains("base")) return;
   ImGui::AlignTextToFramePadding();
@@ -229,23 +229,23 @@ void ModelsView::draw_reading(Desk& desk, const std::string& name) {
   tooltip("How many times longer than trained");
   same_line_for("Open reading");
   const protocol::Settings settings = settings_of(info->result, scaling_, amount_);
-  if (ImGui::Button("Open reading")) open_reading(desk, name, settings);
+  if (ImGui::Button("Open reading")) open_reading(context, name, settings);
   tooltip("Opens " + protocol::name_of({protocol::model_reading(name).model, settings}) +
           " beside it: the same weights, nothing is trained");
 }
 
-void ModelsView::draw_content(Desk& desk) {
-  if (ImGui::Button("Open...")) desk.shell.open_dialog = "model";
+void ModelsView::draw_content(ViewContext& context) {
+  if (ImGui::Button("Open...")) context.window.open_dialog = "model";
   tooltip("A folder (HF layout, a job, a checkpoint) or a .safetensors or .bin file");
-  draw_tools(desk);
-  draw_question(desk, desk.lab.models, "models");
-  draw_list(desk);
-  const std::string model = selected_model(desk.session());
+  draw_tools(context);
+  draw_question(context, context.requests.models, "models");
+  draw_list(context);
+  const std::string model = selected_model(context.session());
   if (model.empty()) return;
-  auto& info = desk.lab.of(model).info;
-  draw_question(desk, info, short_name(desk.session(), model));
+  auto& info = context.requests.of(model).info;
+  draw_question(context, info, short_name(context.session(), model));
   if (!info.answer()) return;
-  draw_reading(desk, model);
+  draw_reading(context, model);
   draw_report(info.answer()->result);
 }
 

@@ -5,7 +5,7 @@
 
 #include "app/figures/figures.h"
 #include "app/verbs/verb.h"
-#include "app/window/requests.h"
+#include "app/window/session_requests.h"
 #include "widgets/theme.h"
 
 namespace phasescope::app {
@@ -41,11 +41,12 @@ int64_t layer_at_most(const std::vector<int64_t>& layers, int64_t wanted) {
   return found;
 }
 
-std::vector<int64_t> layers_of_all(const Desk& desk) {
+std::vector<int64_t> layers_of_all(const ViewContext& context) {
   std::set<int64_t> layers;
-  for (std::size_t i = 0; i < desk.models(); ++i)
-    if (const auto* answer = desk.of(i).patterns.answer())
-      for (int64_t layer : layers_of(*answer, desk.session().patterns.figure)) layers.insert(layer);
+  for (std::size_t i = 0; i < context.models(); ++i)
+    if (const auto* answer = context.of(i).patterns.answer())
+      for (int64_t layer : layers_of(*answer, context.session().patterns.figure))
+        layers.insert(layer);
   return {layers.begin(), layers.end()};
 }
 
@@ -71,10 +72,11 @@ std::string PatternsView::command_line(const Session& session) const {
   return model.empty() ? "" : "phasescope patterns " + shell_word(model) + text_option(session);
 }
 
-void PatternsView::ask(Desk& desk) {
-  for (const std::string& model : desk.session().models) {
-    const Session session = desk.session_for(model);
-    desk.lab.ask(desk.lab.of(model).patterns, patterns_params(session, model), session.text.words);
+void PatternsView::ask(ViewContext& context) {
+  for (const std::string& model : context.session().models) {
+    const Session session = context.session_for(model);
+    context.requests.ask(context.requests.of(model).patterns, patterns_params(session, model),
+                         session.text.words);
   }
 }
 
@@ -96,21 +98,21 @@ std::optional<PlotSpec> PatternsView::plot_of(const Session& session,
   return std::nullopt;
 }
 
-Output PatternsView::exported(Desk& desk) {
+Output PatternsView::exported(ViewContext& context) {
   Output output;
-  for (std::size_t i = 0; i < desk.models(); ++i) {
-    const auto* answer = desk.of(i).patterns.answer();
+  for (std::size_t i = 0; i < context.models(); ++i) {
+    const auto* answer = context.of(i).patterns.answer();
     if (!answer) continue;
     output.result["models"].push_back(protocol::to_json_form(answer->result));
-    if (auto plot = plot_of(desk.session(), *answer)) output.figures.push_back(std::move(*plot));
+    if (auto plot = plot_of(context.session(), *answer)) output.figures.push_back(std::move(*plot));
   }
   return output;
 }
 
-void PatternsView::draw_controls(Desk& desk) {
-  PatternsState state = desk.session().patterns;
+void PatternsView::draw_controls(ViewContext& context) {
+  PatternsState state = context.session().patterns;
   bool changed = draw_choice("##figure", state.figure, pattern_figures());
-  const auto layers = layers_of_all(desk);
+  const auto layers = layers_of_all(context);
   if (layers.size() > 1) {
     std::vector<std::string> words;
     for (int64_t layer : layers) words.push_back(layer_words(state.figure, layer));
@@ -123,26 +125,26 @@ void PatternsView::draw_controls(Desk& desk) {
     }
   }
   if (changed)
-    desk.edit.apply(
+    context.edit.apply(
         "Change the pattern", [&](Session& s) { s.patterns = state; }, "patterns");
-  draw_tools(desk);
+  draw_tools(context);
 }
 
-void PatternsView::draw_model(Desk& desk, std::size_t index) {
-  auto& question = desk.of(index).patterns;
-  draw_model_name(desk.session(), index);
+void PatternsView::draw_model(ViewContext& context, std::size_t index) {
+  auto& question = context.of(index).patterns;
+  draw_model_name(context.session(), index);
   if (question.answer()) {
     ImGui::SameLine();
     ImGui::TextColored(widgets::palette().quiet, "%s", question.answer()->result.encoding.c_str());
   }
-  draw_question(desk, question, "");
+  draw_question(context, question, "");
   const auto* answer = question.answer();
   if (!answer) return;
-  Picture& picture = pictures_[desk.session().models[index]];
-  const PatternsState& state = desk.session().patterns;
+  Picture& picture = pictures_[context.session().models[index]];
+  const PatternsState& state = context.session().patterns;
   const std::string key = serials_of(answer) + state.figure + std::to_string(state.layer);
-  const PlotSpec& plot =
-      picture.plot.get(key, [&] { return plot_of(desk.session(), *answer).value_or(PlotSpec{}); });
+  const PlotSpec& plot = picture.plot.get(
+      key, [&] { return plot_of(context.session(), *answer).value_or(PlotSpec{}); });
   if (plot.id.empty()) {
     const std::string& why = answer->result.why_empty;
     return widgets::draw_empty(why.empty() ? "This encoding has no " + state.figure + "." : why);
@@ -158,16 +160,16 @@ void PatternsView::draw_model(Desk& desk, std::size_t index) {
   widgets::draw_plot(plot, options);
 }
 
-void PatternsView::draw_content(Desk& desk) {
-  draw_controls(desk);
-  const int columns = static_cast<int>(desk.models());
+void PatternsView::draw_content(ViewContext& context) {
+  draw_controls(context);
+  const int columns = static_cast<int>(context.models());
   if (columns == 0) return widgets::draw_empty("Tick a model to see what its encoding does.");
   const float height = ImGui::GetContentRegionAvail().y - 8;
   if (!ImGui::BeginTable("models", columns, ImGuiTableFlags_SizingStretchSame)) return;
-  for (std::size_t i = 0; i < desk.models(); ++i) {
+  for (std::size_t i = 0; i < context.models(); ++i) {
     ImGui::TableNextColumn();
     ImGui::PushID(static_cast<int>(i));
-    if (ImGui::BeginChild("model", {0, height})) draw_model(desk, i);
+    if (ImGui::BeginChild("model", {0, height})) draw_model(context, i);
     ImGui::EndChild();
     ImGui::PopID();
   }

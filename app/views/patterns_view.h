@@ -13,12 +13,12 @@ class PatternsView : public View {
   std::string id() const override { return "patterns"; }
   std::string title() const override { return "PE patterns"; }
   std::string help_text() const override;
-  void ask(Desk& desk) override;
-  void draw_content(Desk& desk) override;
-  std::string kernels(const Desk& desk) const override {
-    return kernels_of(desk, &ModelQuestions::patterns);
+  void ask(ViewContext& context) override;
+  void draw_content(ViewContext& context) override;
+  std::string kernels(const ViewContext& context) const override {
+    return kernels_of(context, &ModelQuestions::patterns);
   }
-  Output exported(Desk& desk) override;
+  Output exported(ViewContext& context) override;
   std::string command_line(const Session& session) const override;
 
  private:
@@ -28,8 +28,8 @@ class PatternsView : public View {
     Cached<widgets::PlotSpec> plot;
     std::uint64_t texture_version = 0;
   };
-  void draw_controls(Desk& desk);
-  void draw_model(Desk& desk, std::size_t index);
+  void draw_controls(ViewContext& context);
+  void draw_model(ViewContext& context, std::size_t index);
   // No plot where the encoding has no such thing.
   std::optional<widgets::PlotSpec> plot_of(const Session& session,
                                            const PatternsAnswer& answer) const;

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "app/figures/figures.h"
-#include "app/window/requests.h"
+#include "app/window/session_requests.h"
 #include "widgets/theme.h"
 
 namespace phasescope::app {
@@ -14,10 +14,10 @@ namespace {
 using protocol::ShiftResult;
 using protocol::ShiftRow;
 
-ShiftResult merged_shift(const Desk& desk) {
+ShiftResult merged_shift(const ViewContext& context) {
   ShiftResult all;
-  for (std::size_t i = 0; i < desk.models(); ++i) {
-    const auto* answer = desk.of(i).shift.answer();
+  for (std::size_t i = 0; i < context.models(); ++i) {
+    const auto* answer = context.of(i).shift.answer();
     if (!answer) continue;
     const ShiftResult& one = answer->result;
     all.rows.insert(all.rows.end(), one.rows.begin(), one.rows.end());
@@ -74,22 +74,23 @@ std::string ShiftView::command_line(const Session& session) const {
   return line;
 }
 
-void ShiftView::ask(Desk& desk) {
-  for (const std::string& model : desk.session().models) {
-    const Session session = desk.session_for(model);
-    desk.lab.ask(desk.lab.of(model).shift, shift_params(session, model), session.text.words);
+void ShiftView::ask(ViewContext& context) {
+  for (const std::string& model : context.session().models) {
+    const Session session = context.session_for(model);
+    context.requests.ask(context.requests.of(model).shift, shift_params(session, model),
+                         session.text.words);
   }
 }
 
-Output ShiftView::exported(Desk& desk) {
+Output ShiftView::exported(ViewContext& context) {
   Output output;
-  const ShiftResult result = merged_shift(desk);
+  const ShiftResult result = merged_shift(context);
   output.result = protocol::to_json_form(result);
-  if (!result.rows.empty()) output.figures = {shift_figure(as_shown(desk.session(), result))};
+  if (!result.rows.empty()) output.figures = {shift_figure(as_shown(context.session(), result))};
   return output;
 }
 
-void ShiftView::draw_table(const Desk& desk, const ShiftResult& result) {
+void ShiftView::draw_table(const ViewContext& context, const ShiftResult& result) {
   const std::vector<Line> lines = lines_of(result);
   int64_t layers = 0;
   for (const ShiftRow& row : result.rows) layers = std::max(layers, row.layer + 1);
@@ -107,7 +108,7 @@ void ShiftView::draw_table(const Desk& desk, const ShiftResult& result) {
   for (const Line& line : lines) {
     ImGui::TableNextRow();
     ImGui::TableNextColumn();
-    ImGui::TextColored(widgets::series_vec(color_of_model(desk.session(), line.model)), "%s",
+    ImGui::TextColored(widgets::series_vec(color_of_model(context.session(), line.model)), "%s",
                        line.model.c_str());
     ImGui::TableNextColumn();
     ImGui::Text("%lld %s", static_cast<long long>(line.by), line.method.c_str());
@@ -128,47 +129,48 @@ void ShiftView::draw_table(const Desk& desk, const ShiftResult& result) {
   ImGui::EndTable();
 }
 
-void ShiftView::draw_controls(Desk& desk) {
+void ShiftView::draw_controls(ViewContext& context) {
   ImGui::AlignTextToFramePadding();
   ImGui::TextUnformatted("shifted by");
   ImGui::SameLine();
-  ShiftState state = desk.session().shift;
+  ShiftState state = context.session().shift;
   std::vector<std::string> words;
   for (int64_t by : state.by) words.push_back(std::to_string(by));
   std::string shown = std::to_string(state.shown);
   if (draw_choice("##by", shown, words)) {
     state.shown = std::stoll(shown);
-    desk.edit.apply("Show another shift", [&](Session& s) { s.shift = state; });
+    context.edit.apply("Show another shift", [&](Session& s) { s.shift = state; });
   }
   tooltip("The shift of the figure; the table has all");
-  draw_tools(desk);
+  draw_tools(context);
 }
 
 // One shift, a model's colour for both of its methods.
-widgets::PlotSpec ShiftView::plot_of(const Desk& desk, ShiftResult result) const {
-  const int64_t shown = desk.session().shift.shown;
+widgets::PlotSpec ShiftView::plot_of(const ViewContext& context, ShiftResult result) const {
+  const int64_t shown = context.session().shift.shown;
   std::erase_if(result.rows, [&](const ShiftRow& row) { return row.by != shown; });
   widgets::PlotSpec plot = shift_figure(result);
   // A label is "MODEL METHOD by SHIFT", and a model's name may have spaces.
   for (widgets::Series& series : plot.series) {
     const std::string model = series.label.substr(0, series.label.rfind(" by "));
-    series.color = color_of_model(desk.session(), model.substr(0, model.rfind(' ')));
+    series.color = color_of_model(context.session(), model.substr(0, model.rfind(' ')));
   }
   return plot;
 }
 
-void ShiftView::draw_content(Desk& desk) {
-  draw_controls(desk);
-  if (desk.models() == 0)
+void ShiftView::draw_content(ViewContext& context) {
+  draw_controls(context);
+  if (context.models() == 0)
     return widgets::draw_empty("Tick models to see what moving a text does to them.");
-  for (std::size_t i = 0; i < desk.models(); ++i)
-    draw_question(desk, desk.of(i).shift, short_name(desk.session(), desk.session().models[i]));
-  const std::string key = names_key(desk) + answers_key(desk, &ModelQuestions::shift);
+  for (std::size_t i = 0; i < context.models(); ++i)
+    draw_question(context, context.of(i).shift,
+                  short_name(context.session(), context.session().models[i]));
+  const std::string key = names_key(context) + answers_key(context, &ModelQuestions::shift);
   const ShiftResult& result =
-      result_.get(key, [&] { return as_shown(desk.session(), merged_shift(desk)); });
+      result_.get(key, [&] { return as_shown(context.session(), merged_shift(context)); });
   if (result.rows.empty()) return;
-  const auto& plot = plot_.get(key + std::to_string(desk.session().shift.shown),
-                               [&] { return plot_of(desk, result); });
+  const auto& plot = plot_.get(key + std::to_string(context.session().shift.shown),
+                               [&] { return plot_of(context, result); });
   const float height = ImGui::GetContentRegionAvail().y;
   if (ImGui::BeginChild("plot", {0, std::max(140.0F, height * 0.55F)})) {
     widgets::PlotDraw options;
@@ -179,7 +181,7 @@ void ShiftView::draw_content(Desk& desk) {
   ImGui::EndChild();
   if (ImGui::BeginChild(
           "table", {0, -widgets::notes_height(plot.notes, ImGui::GetContentRegionAvail().x) - 6}))
-    draw_table(desk, result);
+    draw_table(context, result);
   ImGui::EndChild();
   widgets::draw_notes(plot.notes);
 }

@@ -11,18 +11,18 @@ class ShiftView : public View {
   std::string id() const override { return "shift"; }
   std::string title() const override { return "Shift stability"; }
   std::string help_text() const override;
-  void ask(Desk& desk) override;
-  void draw_content(Desk& desk) override;
-  std::string kernels(const Desk& desk) const override {
-    return kernels_of(desk, &ModelQuestions::shift);
+  void ask(ViewContext& context) override;
+  void draw_content(ViewContext& context) override;
+  std::string kernels(const ViewContext& context) const override {
+    return kernels_of(context, &ModelQuestions::shift);
   }
-  Output exported(Desk& desk) override;
+  Output exported(ViewContext& context) override;
   std::string command_line(const Session& session) const override;
 
  private:
-  void draw_controls(Desk& desk);
-  widgets::PlotSpec plot_of(const Desk& desk, protocol::ShiftResult result) const;
-  void draw_table(const Desk& desk, const protocol::ShiftResult& result);
+  void draw_controls(ViewContext& context);
+  widgets::PlotSpec plot_of(const ViewContext& context, protocol::ShiftResult result) const;
+  void draw_table(const ViewContext& context, const protocol::ShiftResult& result);
 
   Cached<protocol::ShiftResult> result_;
   Cached<widgets::PlotSpec> plot_;

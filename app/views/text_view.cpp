@@ -7,7 +7,7 @@
 
 #include "app/figures/figures.h"
 #include "app/window/commands.h"
-#include "app/window/requests.h"
+#include "app/window/session_requests.h"
 #include "widgets/plot_draw.h"
 #include "widgets/theme.h"
 
@@ -65,33 +65,34 @@ std::string TextView::command_line(const Session& session) const {
   return verb_line(session, "report") + text_option(session);
 }
 
-void TextView::ask(Desk& desk) {
-  for (const std::string& model : desk.session().models) {
-    const Session session = desk.session_for(model);
-    desk.lab.ask(desk.lab.of(model).text, text_params(session, model), session.text.words);
+void TextView::ask(ViewContext& context) {
+  for (const std::string& model : context.session().models) {
+    const Session session = context.session_for(model);
+    context.requests.ask(context.requests.of(model).text, text_params(session, model),
+                         session.text.words);
   }
 }
 
-Output TextView::exported(Desk& desk) {
+Output TextView::exported(ViewContext& context) {
   Output output;
   std::vector<TextResult> texts;
-  for (std::size_t i = 0; i < desk.models(); ++i)
-    if (const auto* answer = desk.of(i).text.answer()) {
+  for (std::size_t i = 0; i < context.models(); ++i)
+    if (const auto* answer = context.of(i).text.answer()) {
       texts.push_back(answer->result);
-      texts.back().model = short_name(desk.session(), desk.session().models[i]);
+      texts.back().model = short_name(context.session(), context.session().models[i]);
       output.result["texts"].push_back(protocol::to_json_form(answer->result));
     }
   if (!texts.empty()) output.figures = {token_loss_figure(texts)};
   return output;
 }
 
-void TextView::draw_editor(Desk& desk) {
+void TextView::draw_editor(ViewContext& context) {
   ImGui::InputTextMultiline("##draft", &draft_, {-1, ImGui::GetFontSize() * 9},
                             ImGuiInputTextFlags_WordWrap);
   const bool keys = ImGui::IsItemFocused() && ImGui::GetIO().KeyCtrl &&
                     ImGui::IsKeyPressed(ImGuiKey_Enter, false);
   if ((ImGui::Button("Read") || keys) && !draft_.empty()) {
-    read_text(desk, "typed", draft_);
+    read_text(context, "typed", draft_);
     editing_ = false;
   }
   tooltip("Ctrl+Enter");
@@ -99,41 +100,41 @@ void TextView::draw_editor(Desk& desk) {
   if (ImGui::Button("Back")) editing_ = false;
 }
 
-void TextView::draw_input(Desk& desk) {
+void TextView::draw_input(ViewContext& context) {
   if (ImGui::Button("Edit") && !editing_) {
     editing_ = true;
-    draft_ = desk.session().text.words.str();
+    draft_ = context.session().text.words.str();
   }
   tooltip("Type or paste a text of your own");
   ImGui::SameLine();
-  if (ImGui::Button("Open...")) desk.shell.open_dialog = "text";
+  if (ImGui::Button("Open...")) context.window.open_dialog = "text";
   ImGui::SameLine();
   ImGui::AlignTextToFramePadding();
-  const std::string& name = desk.session().text.name;
+  const std::string& name = context.session().text.name;
   const std::size_t slash = name.rfind('/');
   ImGui::TextUnformatted(name.c_str() + (slash == std::string::npos ? 0 : slash + 1));
   tooltip(name);
-  draw_tools(desk);
+  draw_tools(context);
 }
 
-void TextView::draw_model(Desk& desk, std::size_t index) {
-  auto& question = desk.of(index).text;
-  draw_model_name(desk.session(), index);
+void TextView::draw_model(ViewContext& context, std::size_t index) {
+  auto& question = context.of(index).text;
+  draw_model_name(context.session(), index);
   if (const auto* answer = question.answer()) {
     ImGui::SameLine();
     ImGui::PushTextWrapPos(0.0F);
     ImGui::TextColored(widgets::palette().quiet, "%s", headline(answer->result).c_str());
     ImGui::PopTextWrapPos();
   }
-  draw_question(desk, question, "");
+  draw_question(context, question, "");
   if (!question.answer()) return;
   const std::string& note = question.answer()->result.provenance.note;
   if (!note.empty()) widgets::draw_notes({note});
-  Strip& strip = strips_[desk.session().models[index]];
+  Strip& strip = strips_[context.session().models[index]];
   const auto& tokens = strip.tokens.get(serials_of(question.answer()),
                                         [&] { return strip_tokens(question.answer()->result); });
   widgets::TokenStripSpec spec{&tokens, strip.tokens.version(), kHighLoss, -1, -1};
-  const Selection& at = desk.session().selection;
+  const Selection& at = context.session().selection;
   spec.selected = static_cast<int>(at.query.value_or(-1));
   spec.second = static_cast<int>(at.key.value_or(-1));
   ImGui::PushID(static_cast<int>(index));
@@ -142,24 +143,24 @@ void TextView::draw_model(Desk& desk, std::size_t index) {
   if (drawn.hovered >= 0) hovered_ = drawn.hovered;
   if (drawn.clicked >= 0) {
     const bool again = at.query == drawn.clicked;
-    select_query(desk, again ? std::nullopt : std::optional<int64_t>(drawn.clicked));
+    select_query(context, again ? std::nullopt : std::optional<int64_t>(drawn.clicked));
   }
   ImGui::Dummy({0, 4});
 }
 
-void TextView::draw_guesses(Desk& desk) {
-  const int64_t token = hovered_ >= 0 ? hovered_ : desk.session().selection.query.value_or(-1);
+void TextView::draw_guesses(ViewContext& context) {
+  const int64_t token = hovered_ >= 0 ? hovered_ : context.session().selection.query.value_or(-1);
   if (token < 0) {
     widgets::draw_notes({"Colour: loss, 0 .. 6 nats. Hover a token to see what was expected."});
     return;
   }
-  if (!ImGui::BeginTable("guesses", std::max(1, static_cast<int>(desk.models())))) return;
-  for (std::size_t i = 0; i < desk.models(); ++i) {
+  if (!ImGui::BeginTable("guesses", std::max(1, static_cast<int>(context.models())))) return;
+  for (std::size_t i = 0; i < context.models(); ++i) {
     ImGui::TableNextColumn();
-    const auto* answer = desk.of(i).text.answer();
+    const auto* answer = context.of(i).text.answer();
     if (!answer || token >= static_cast<int64_t>(answer->result.tokens.size())) continue;
     const TokenReading& reading = answer->result.tokens[static_cast<std::size_t>(token)];
-    draw_model_name(desk.session(), i);
+    draw_model_name(context.session(), i);
     ImGui::SameLine();
     ImGui::TextColored(
         widgets::palette().quiet, "%d \"%s\" %s", static_cast<int>(token), reading.text.c_str(),
@@ -171,17 +172,17 @@ void TextView::draw_guesses(Desk& desk) {
   ImGui::EndTable();
 }
 
-void TextView::draw_content(Desk& desk) {
-  draw_input(desk);
-  if (editing_) draw_editor(desk);
-  if (desk.models() == 0) return widgets::draw_empty("Open a model to read this text with it.");
+void TextView::draw_content(ViewContext& context) {
+  draw_input(context);
+  if (editing_) draw_editor(context);
+  if (context.models() == 0) return widgets::draw_empty("Open a model to read this text with it.");
   const float below = ImGui::GetTextLineHeightWithSpacing() * 6.6F;
   hovered_ = -1;
   if (ImGui::BeginChild("tokens", {0, std::max(80.0F, ImGui::GetContentRegionAvail().y - below)}))
-    for (std::size_t i = 0; i < desk.models(); ++i) draw_model(desk, i);
+    for (std::size_t i = 0; i < context.models(); ++i) draw_model(context, i);
   ImGui::EndChild();
   ImGui::Separator();
-  draw_guesses(desk);
+  draw_guesses(context);
 }
 
 }  // namespace phasescope::app

@@ -13,12 +13,12 @@ class TextView : public View {
   std::string id() const override { return "text"; }
   std::string title() const override { return "Text"; }
   std::string help_text() const override;
-  void ask(Desk& desk) override;
-  void draw_content(Desk& desk) override;
-  std::string kernels(const Desk& desk) const override {
-    return kernels_of(desk, &ModelQuestions::text);
+  void ask(ViewContext& context) override;
+  void draw_content(ViewContext& context) override;
+  std::string kernels(const ViewContext& context) const override {
+    return kernels_of(context, &ModelQuestions::text);
   }
-  Output exported(Desk& desk) override;
+  Output exported(ViewContext& context) override;
   std::string command_line(const Session& session) const override;
 
  private:
@@ -26,10 +26,10 @@ class TextView : public View {
     widgets::TokenStrip strip;
     Cached<std::vector<widgets::StripToken>> tokens;
   };
-  void draw_input(Desk& desk);
-  void draw_editor(Desk& desk);
-  void draw_model(Desk& desk, std::size_t index);
-  void draw_guesses(Desk& desk);
+  void draw_input(ViewContext& context);
+  void draw_editor(ViewContext& context);
+  void draw_model(ViewContext& context, std::size_t index);
+  void draw_guesses(ViewContext& context);
 
   std::map<std::string, Strip> strips_;
   std::string draft_;

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "app/figures/figures.h"
-#include "app/window/requests.h"
+#include "app/window/session_requests.h"
 #include "widgets/theme.h"
 
 namespace phasescope::app {
@@ -11,10 +11,10 @@ namespace {
 
 using protocol::CheckResult;
 
-std::vector<const CheckResult*> checks_of(const Desk& desk) {
+std::vector<const CheckResult*> checks_of(const ViewContext& context) {
   std::vector<const CheckResult*> checks;
-  for (std::size_t i = 0; i < desk.models(); ++i)
-    if (const auto* answer = desk.of(i).theory.answer())
+  for (std::size_t i = 0; i < context.models(); ++i)
+    if (const auto* answer = context.of(i).theory.answer())
       for (const CheckResult& check : answer->result.checks) checks.push_back(&check);
   return checks;
 }
@@ -70,21 +70,22 @@ std::string TheoryView::command_line(const Session& session) const {
   return session.models.empty() ? "" : verb_line(session, "theory");
 }
 
-void TheoryView::ask(Desk& desk) {
-  for (const std::string& model : desk.session().models)
-    desk.lab.ask(desk.lab.of(model).theory, theory_params(desk.session(), model));
+void TheoryView::ask(ViewContext& context) {
+  for (const std::string& model : context.session().models)
+    context.requests.ask(context.requests.of(model).theory,
+                         theory_params(context.session(), model));
 }
 
-Output TheoryView::exported(Desk& desk) {
+Output TheoryView::exported(ViewContext& context) {
   Output output;
-  for (const CheckResult* check : checks_of(desk)) {
+  for (const CheckResult* check : checks_of(context)) {
     output.result["checks"].push_back(protocol::to_json_form(*check));
     for (const auto& curve : check->curves) output.figures.push_back(check_figure(*check, curve));
   }
   return output;
 }
 
-void TheoryView::draw_list(Desk& desk, const std::vector<const CheckResult*>& checks) {
+void TheoryView::draw_list(ViewContext& context, const std::vector<const CheckResult*>& checks) {
   const ImGuiTableFlags flags =
       ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_BordersInnerH | ImGuiTableFlags_ScrollY;
   if (!ImGui::BeginTable("checks", 6, flags)) return;
@@ -97,14 +98,14 @@ void TheoryView::draw_list(Desk& desk, const std::vector<const CheckResult*>& ch
     ImGui::TableNextColumn();
     ImGui::PushID(check);
     const std::string name = name_of_check(*check);
-    if (ImGui::Selectable(check->id.c_str(), desk.session().theory.check == name,
+    if (ImGui::Selectable(check->id.c_str(), context.session().theory.check == name,
                           ImGuiSelectableFlags_SpanAllColumns))
-      desk.edit.apply(
+      context.edit.apply(
           "Show a check", [&](Session& s) { s.theory.check = name; }, "check");
     tooltip(check->statement);
     ImGui::PopID();
     ImGui::TableNextColumn();
-    ImGui::TextUnformatted(short_name(desk.session(), check->model).c_str());
+    ImGui::TextUnformatted(short_name(context.session(), check->model).c_str());
     tooltip(check->model);
     ImGui::TableNextColumn();
     draw_verdict(check->verdict);
@@ -151,21 +152,22 @@ void TheoryView::draw_check(const CheckResult& check) {
   }
 }
 
-void TheoryView::draw_content(Desk& desk) {
+void TheoryView::draw_content(ViewContext& context) {
   ImGui::AlignTextToFramePadding();
-  const auto checks = checks_of(desk);
+  const auto checks = checks_of(context);
   ImGui::Text("%d checks", static_cast<int>(checks.size()));
-  draw_tools(desk);
-  if (desk.models() == 0) return widgets::draw_empty("Tick models to check the theory on them.");
-  for (std::size_t i = 0; i < desk.models(); ++i)
-    draw_question(desk, desk.of(i).theory, short_name(desk.session(), desk.session().models[i]));
+  draw_tools(context);
+  if (context.models() == 0) return widgets::draw_empty("Tick models to check the theory on them.");
+  for (std::size_t i = 0; i < context.models(); ++i)
+    draw_question(context, context.of(i).theory,
+                  short_name(context.session(), context.session().models[i]));
   if (checks.empty()) return;
   const float height = ImGui::GetContentRegionAvail().y;
-  if (ImGui::BeginChild("list", {0, height * 0.45F})) draw_list(desk, checks);
+  if (ImGui::BeginChild("list", {0, height * 0.45F})) draw_list(context, checks);
   ImGui::EndChild();
   ImGui::Separator();
   const auto found = std::find_if(checks.begin(), checks.end(), [&](const CheckResult* check) {
-    return name_of_check(*check) == desk.session().theory.check;
+    return name_of_check(*check) == context.session().theory.check;
   });
   if (ImGui::BeginChild("check")) draw_check(found == checks.end() ? *checks.front() : **found);
   ImGui::EndChild();

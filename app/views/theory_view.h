@@ -11,16 +11,16 @@ class TheoryView : public View {
   std::string id() const override { return "theory"; }
   std::string title() const override { return "Theory"; }
   std::string help_text() const override;
-  void ask(Desk& desk) override;
-  void draw_content(Desk& desk) override;
-  std::string kernels(const Desk& desk) const override {
-    return kernels_of(desk, &ModelQuestions::theory);
+  void ask(ViewContext& context) override;
+  void draw_content(ViewContext& context) override;
+  std::string kernels(const ViewContext& context) const override {
+    return kernels_of(context, &ModelQuestions::theory);
   }
-  Output exported(Desk& desk) override;
+  Output exported(ViewContext& context) override;
   std::string command_line(const Session& session) const override;
 
  private:
-  void draw_list(Desk& desk, const std::vector<const protocol::CheckResult*>& checks);
+  void draw_list(ViewContext& context, const std::vector<const protocol::CheckResult*>& checks);
   void draw_check(const protocol::CheckResult& check);
 
   Cached<std::vector<widgets::PlotSpec>> plots_;

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "app/window/commands.h"
-#include "app/window/requests.h"
+#include "app/window/session_requests.h"
 #include "widgets/theme.h"
 
 namespace phasescope::app {
@@ -39,74 +39,74 @@ float link_width(const char* word) { return ImGui::CalcTextSize(word).x + 8; }
 
 }  // namespace
 
-void View::draw(Desk& desk) {
+void View::draw(ViewContext& context) {
   bool open = true;
   const ImGuiWindowFlags flags = ImGuiWindowFlags_NoCollapse;
   visible_ = ImGui::Begin(window_name().c_str(), &open, flags);
   if (visible_) {
-    ask_what_changed(desk);
+    ask_what_changed(context);
     if (about_models())
-      for (std::size_t i = 0; i < desk.models(); ++i)
-        if (auto& info = desk.of(i).info; info.waiting() && !info.answer())
-          draw_question(desk, info, short_name(desk.session(), desk.session().models[i]));
-    draw_content(desk);
+      for (std::size_t i = 0; i < context.models(); ++i)
+        if (auto& info = context.of(i).info; info.waiting() && !info.answer())
+          draw_question(context, info, short_name(context.session(), context.session().models[i]));
+    draw_content(context);
   }
   ImGui::End();
   if (!open)
-    desk.edit.apply("Close " + title(), [&](Session& s) { s.closed_views.push_back(id()); });
+    context.edit.apply("Close " + title(), [&](Session& s) { s.closed_views.push_back(id()); });
 }
 
-void View::ask_what_changed(Desk& desk) {
-  if (!desk.shell.may_ask) return;
-  const bool changed =
-      desk.edit.revision() != asked_revision_ || desk.lab.generation() != asked_generation_;
+void View::ask_what_changed(ViewContext& context) {
+  if (!context.window.may_ask) return;
+  const bool changed = context.edit.revision() != asked_revision_ ||
+                       context.requests.generation() != asked_generation_;
   if (!changed) return;
-  asked_generation_ = desk.lab.generation();  // which grows when the last model is known
-  const bool ready = !about_models() || desk.models_known();
-  if (ready && about_models()) fit_selection(desk);
-  asked_revision_ = desk.edit.revision();
-  if (ready) ask(desk);
+  asked_generation_ = context.requests.generation();  // which grows when the last model is known
+  const bool ready = !about_models() || context.models_known();
+  if (ready && about_models()) fit_selection(context);
+  asked_revision_ = context.edit.revision();
+  if (ready) ask(context);
 }
 
 // Of the selected model where the open ones do not read the same.
-std::string View::command_of(const Desk& desk) const {
-  const std::string model = selected_model(desk.session());
-  return command_line(model.empty() ? desk.session() : desk.session_for(model));
+std::string View::command_of(const ViewContext& context) const {
+  const std::string model = selected_model(context.session());
+  return command_line(model.empty() ? context.session() : context.session_for(model));
 }
 
-void View::copy_command(Desk& desk, const std::string& command) {
-  if (desk.shell.copy) desk.shell.copy(command);
-  desk.shell.say("Copied: " + command);
+void View::copy_command(ViewContext& context, const std::string& command) {
+  if (context.window.copy) context.window.copy(command);
+  context.window.say("Copied: " + command);
 }
 
 // Where the line is full the tools fold into a menu.
-void View::draw_tool_menu(Desk& desk, const std::string& command) {
+void View::draw_tool_menu(ViewContext& context, const std::string& command) {
   if (link("...")) ImGui::OpenPopup("tools");
   if (!ImGui::BeginPopup("tools")) return;
-  if (has_figures() && ImGui::MenuItem("Save these figures")) save(desk);
-  if (ImGui::MenuItem("Copy the command")) copy_command(desk, command);
+  if (has_figures() && ImGui::MenuItem("Save these figures")) save(context);
+  if (ImGui::MenuItem("Copy the command")) copy_command(context, command);
   ImGui::EndPopup();
 }
 
-void View::draw_command_tools(Desk& desk, const std::string& command, bool folded) {
+void View::draw_command_tools(ViewContext& context, const std::string& command, bool folded) {
   if (command.empty()) return;
   if (folded) {
-    draw_tool_menu(desk, command);
+    draw_tool_menu(context, command);
     ImGui::SameLine(0, 0);
     return;
   }
   if (has_figures()) {
-    if (link("Save")) save(desk);
+    if (link("Save")) save(context);
     tooltip("Save these figures as SVG, PNG, CSV and JSON, each with a sidecar that repeats it");
     ImGui::SameLine(0, 0);
   }
-  if (link("Command")) copy_command(desk, command);
+  if (link("Command")) copy_command(context, command);
   tooltip("Copy the command line that gives the same:\n" + command);
   ImGui::SameLine(0, 0);
 }
 
-void View::draw_tools(Desk& desk) {
-  const std::string command = command_of(desk), ran = kernels(desk);
+void View::draw_tools(ViewContext& context) {
+  const std::string command = command_of(context), ran = kernels(context);
   ImGui::SameLine();
   const float room = ImGui::GetContentRegionAvail().x;
   float width = link_width("?");
@@ -124,7 +124,7 @@ void View::draw_tools(Desk& desk) {
     tooltip("What ran attention");
     ImGui::SameLine(0, ImGui::GetFontSize());
   }
-  draw_command_tools(desk, command, folded);
+  draw_command_tools(context, command, folded);
   link("?");
   tooltip(help_text() + (ran.empty() ? "" : "\n\nAttention was run by: " + ran));
   if (fits || !fell_back(ran)) return;
@@ -133,32 +133,33 @@ void View::draw_tools(Desk& desk) {
   ImGui::PopTextWrapPos();
 }
 
-void View::save(Desk& desk) {
-  Output output = exported(desk);
+void View::save(ViewContext& context) {
+  Output output = exported(context);
   if (output.figures.empty() && output.grids.empty()) {
-    desk.shell.say("There is nothing to save yet");
+    context.window.say("There is nothing to save yet");
     return;
   }
   nlohmann::json found = nlohmann::json::array();
   collect_provenance(output.result, found);
-  const nlohmann::json sidecar{
-      {"command", command_of(desk)}, {"program", "phasescope"}, {"provenance", std::move(found)}};
+  const nlohmann::json sidecar{{"command", command_of(context)},
+                               {"program", "phasescope"},
+                               {"provenance", std::move(found)}};
   const std::string folder = std::string(kFigureFolder) + "/" + id();
-  desk.shell.run_aside([output = std::move(output), sidecar, folder] {
+  context.window.run_aside([output = std::move(output), sidecar, folder] {
     export_output(output, folder, sidecar);
     return "Saved to " + folder;
   });
 }
 
-void draw_question(Desk& desk, Question& question, const std::string& who) {
-  widgets::BusySpec spec = desk.lab.busy(question);
+void draw_question(ViewContext& context, Question& question, const std::string& who) {
+  widgets::BusySpec spec = context.requests.busy(question);
   if (spec.state == widgets::BusyState::idle || spec.state == widgets::BusyState::answered) return;
   if (!who.empty()) spec.text = who + ": " + spec.text;
   ImGui::PushID(&question);
   const widgets::BusyAction action = widgets::draw_busy(spec);
   ImGui::PopID();
-  if (action == widgets::BusyAction::cancel) desk.lab.cancel(question);
-  if (action == widgets::BusyAction::retry) desk.lab.retry(question);
+  if (action == widgets::BusyAction::cancel) context.requests.cancel(question);
+  if (action == widgets::BusyAction::retry) context.requests.retry(question);
 }
 
 std::string kernel_words(std::vector<ModelKernel> models) {

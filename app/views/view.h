@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "app/cli/output.h"
-#include "app/window/desk.h"
+#include "app/window/view_context.h"
 
 namespace phasescope::app {
 
@@ -23,35 +23,35 @@ class View {
 
   // Sends the questions whose answers are shown. Called while the view is visible, whenever the
   // session has changed; asking again for what is known costs nothing.
-  virtual void ask(Desk&) {}
-  virtual void draw_content(Desk& desk) = 0;
+  virtual void ask(ViewContext&) {}
+  virtual void draw_content(ViewContext& context) = 0;
   // The figures as they are now, for files; empty where there are none.
-  virtual Output exported(Desk&) { return {}; }
+  virtual Output exported(ViewContext&) { return {}; }
   virtual bool has_figures() const { return true; }
   // Its questions are about the open models, and wait until those are known.
   virtual bool about_models() const { return true; }
   // What ran attention for the answers shown, as kernels_of() says it; empty where the view says so
   // in a place of its own.
-  virtual std::string kernels(const Desk&) const { return ""; }
+  virtual std::string kernels(const ViewContext&) const { return ""; }
   // The command line that gives the same; empty where there is none.
   virtual std::string command_line(const Session&) const { return ""; }
 
   // The window around it: asks, draws the content, marks the view as closed when its tab is closed.
-  void draw(Desk& desk);
+  void draw(ViewContext& context);
   // What ran attention, "Save", "Command", "?" at the right end of the present line. What ran plain
   // for want of a fused form is said in any case, if need be below it.
-  void draw_tools(Desk& desk);
+  void draw_tools(ViewContext& context);
   bool visible() const { return visible_; }
   // The tab's name for Dear ImGui: shown title and stable id.
   std::string window_name() const { return title() + "###" + id(); }
 
  private:
-  void save(Desk& desk);
-  std::string command_of(const Desk& desk) const;
-  void copy_command(Desk& desk, const std::string& command);
-  void draw_tool_menu(Desk& desk, const std::string& command);
-  void draw_command_tools(Desk& desk, const std::string& command, bool folded);
-  void ask_what_changed(Desk& desk);
+  void save(ViewContext& context);
+  std::string command_of(const ViewContext& context) const;
+  void copy_command(ViewContext& context, const std::string& command);
+  void draw_tool_menu(ViewContext& context, const std::string& command);
+  void draw_command_tools(ViewContext& context, const std::string& command, bool folded);
+  void ask_what_changed(ViewContext& context);
 
   bool visible_ = false;
   std::uint64_t asked_revision_ = 0, asked_generation_ = 0;
@@ -60,7 +60,7 @@ class View {
 // --- pieces that several views use ------------------------------------------------------------
 
 // Progress or failure of a question, with its button; nothing when there is nothing to say.
-void draw_question(Desk& desk, Question& question, const std::string& who);
+void draw_question(ViewContext& context, Question& question, const std::string& who);
 
 // A labelled choice among words; returns true when another one was taken.
 bool draw_choice(const char* label, std::string& value, const std::vector<std::string>& words,
@@ -133,28 +133,29 @@ void add_kernels(const std::string& model, const T& result, std::vector<ModelKer
 
 // What ran attention for one question's answers.
 template <class T>
-std::string kernels_of(const Desk& desk, QuestionOf<T> ModelQuestions::*question) {
+std::string kernels_of(const ViewContext& context, QuestionOf<T> ModelQuestions::*question) {
   std::vector<ModelKernel> kernels;
-  for (std::size_t i = 0; i < desk.models(); ++i)
-    if (const auto* answer = (desk.of(i).*question).answer())
-      add_kernels(short_name(desk.session(), desk.session().models[i]), answer->result, kernels);
+  for (std::size_t i = 0; i < context.models(); ++i)
+    if (const auto* answer = (context.of(i).*question).answer())
+      add_kernels(short_name(context.session(), context.session().models[i]), answer->result,
+                  kernels);
   return kernel_words(std::move(kernels));
 }
 
 // A key that differs whenever a model is named otherwise.
-inline std::string names_key(const Desk& desk) {
+inline std::string names_key(const ViewContext& context) {
   std::string key;
-  for (const std::string& model : desk.session().models)
-    key += short_name(desk.session(), model) + "/";
+  for (const std::string& model : context.session().models)
+    key += short_name(context.session(), model) + "/";
   return key;
 }
 
 // The same for one question of every open model.
 template <class T>
-std::string answers_key(const Desk& desk, QuestionOf<T> ModelQuestions::*question) {
+std::string answers_key(const ViewContext& context, QuestionOf<T> ModelQuestions::*question) {
   std::string key;
-  for (std::size_t i = 0; i < desk.models(); ++i)
-    key += serials_of((desk.of(i).*question).answer());
+  for (std::size_t i = 0; i < context.models(); ++i)
+    key += serials_of((context.of(i).*question).answer());
   return key;
 }
 

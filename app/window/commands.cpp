@@ -16,61 +16,65 @@ constexpr std::size_t kRecent = 8;
 int64_t last_of(int64_t count) { return std::max<int64_t>(0, count - 1); }
 
 // Moves the selected head within the selected model's shape, as far as it is known.
-void step_head(Desk& desk, int64_t layers, int64_t heads) {
-  const std::string model = selected_model(desk.session());
+void step_head(ViewContext& context, int64_t layers, int64_t heads) {
+  const std::string model = selected_model(context.session());
   if (model.empty()) return;
-  const auto* info = desk.lab.of(model).info.answer();
+  const auto* info = context.requests.of(model).info.answer();
   if (!info) return;
-  const Selection at = desk.session().selection;
+  const Selection at = context.session().selection;
   const int64_t layer =
       std::clamp<int64_t>(at.layer + layers, 0, last_of(info->result.model.layers));
   const int64_t head = std::clamp<int64_t>(at.head + heads, 0, last_of(info->result.model.heads));
-  select_head(desk, at.model, layer, head);
+  select_head(context, at.model, layer, head);
 }
 
 void edit_commands(std::vector<Command>& list) {
   list.push_back({"edit.undo", "Undo", "Take the last change back", ImGuiMod_Ctrl | ImGuiKey_Z,
-                  [](Desk& desk) {
-                    if (!desk.edit.undo()) desk.shell.say("There is nothing to undo");
+                  [](ViewContext& context) {
+                    if (!context.edit.undo()) context.window.say("There is nothing to undo");
                   }});
   list.push_back({"edit.redo", "Redo", "Make the change again",
-                  ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_Z, [](Desk& desk) {
-                    if (!desk.edit.redo()) desk.shell.say("There is nothing to redo");
+                  ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_Z, [](ViewContext& context) {
+                    if (!context.edit.redo()) context.window.say("There is nothing to redo");
                   }});
 }
 
 void file_commands(std::vector<Command>& list) {
   list.push_back({"file.open_model", "Open a model...", "A folder or a file from this machine",
                   ImGuiMod_Ctrl | ImGuiKey_O,
-                  [](Desk& desk) { desk.shell.open_dialog = "model"; }});
+                  [](ViewContext& context) { context.window.open_dialog = "model"; }});
   list.push_back({"file.open_text", "Open a text...", "A text file that all open models read",
                   ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_O,
-                  [](Desk& desk) { desk.shell.open_dialog = "text"; }});
+                  [](ViewContext& context) { context.window.open_dialog = "text"; }});
   list.push_back({"file.save_session", "Save the session", "Also done when the window is closed",
-                  ImGuiMod_Ctrl | ImGuiKey_S, [](Desk& desk) { desk.shell.save_session = true; }});
+                  ImGuiMod_Ctrl | ImGuiKey_S,
+                  [](ViewContext& context) { context.window.save_session = true; }});
   list.push_back({"file.quit", "Quit", "Jobs go on without the window", ImGuiMod_Ctrl | ImGuiKey_Q,
-                  [](Desk& desk) { desk.shell.quit = true; }});
+                  [](ViewContext& context) { context.window.quit = true; }});
 }
 
 void look_commands(std::vector<Command>& list) {
   list.push_back({"look.theme", "Switch between light and dark", "The theme of the window",
-                  ImGuiMod_Ctrl | ImGuiKey_T, [](Desk& desk) {
-                    set_theme(desk, desk.session().theme == "dark" ? "light" : "dark");
+                  ImGuiMod_Ctrl | ImGuiKey_T, [](ViewContext& context) {
+                    set_theme(context, context.session().theme == "dark" ? "light" : "dark");
                   }});
   list.push_back({"look.layout", "Reset the layout", "All views back where they were at first", 0,
-                  [](Desk& desk) {
-                    desk.edit.apply("Reset the layout", [](Session& s) { s.closed_views.clear(); });
-                    desk.shell.reset_layout = true;
+                  [](ViewContext& context) {
+                    context.edit.apply("Reset the layout",
+                                       [](Session& s) { s.closed_views.clear(); });
+                    context.window.reset_layout = true;
                   }});
   list.push_back({"look.palette", "Command palette", "Find a command by its name",
-                  ImGuiMod_Ctrl | ImGuiKey_K, [](Desk& desk) { desk.shell.palette_open = true; }});
+                  ImGuiMod_Ctrl | ImGuiKey_K,
+                  [](ViewContext& context) { context.window.palette_open = true; }});
   list.push_back({"look.shortcuts", "Keyboard shortcuts", "What the keys do", ImGuiKey_F1,
-                  [](Desk& desk) { desk.shell.help_open = true; }});
+                  [](ViewContext& context) { context.window.help_open = true; }});
 }
 
 void map_commands(std::vector<Command>& list) {
   list.push_back({"map.all", "Map: show all queries and keys", "Undo every zoom",
-                  ImGuiMod_Ctrl | ImGuiKey_0, [](Desk& desk) { zoom_map(desk, 0, 0, 0, 0); }});
+                  ImGuiMod_Ctrl | ImGuiKey_0,
+                  [](ViewContext& context) { zoom_map(context, 0, 0, 0, 0); }});
   struct Of {
     const char *word, *title;
   };
@@ -78,46 +82,48 @@ void map_commands(std::vector<Command>& list) {
        {Of{"weight", "Map: weights"}, Of{"score", "Map: scores"},
         Of{"content", "Map: content scores"}, Of{"positional", "Map: positional terms"}})
     list.push_back({std::string("map.") + of.word, of.title, "What the attention map shows", 0,
-                    [word = std::string(of.word)](Desk& desk) {
-                      desk.edit.apply("Show " + word, [&](Session& s) { s.map.of = word; });
+                    [word = std::string(of.word)](ViewContext& context) {
+                      context.edit.apply("Show " + word, [&](Session& s) { s.map.of = word; });
                     }});
   for (const Of of :
        {Of{"a", "Map: the selected model alone"}, Of{"both", "Map: two models side by side"},
         Of{"difference", "Map: A, B and their difference"}})
     list.push_back({std::string("map.show_") + of.word, of.title, "Which maps are shown", 0,
-                    [word = std::string(of.word)](Desk& desk) {
-                      desk.edit.apply("Compare maps", [&](Session& s) { s.map.show = word; });
+                    [word = std::string(of.word)](ViewContext& context) {
+                      context.edit.apply("Compare maps", [&](Session& s) { s.map.show = word; });
                     }});
 }
 
 void head_commands(std::vector<Command>& list) {
   list.push_back({"head.next", "Next head", "", ImGuiMod_Alt | ImGuiKey_RightArrow,
-                  [](Desk& desk) { step_head(desk, 0, 1); }});
+                  [](ViewContext& context) { step_head(context, 0, 1); }});
   list.push_back({"head.previous", "Previous head", "", ImGuiMod_Alt | ImGuiKey_LeftArrow,
-                  [](Desk& desk) { step_head(desk, 0, -1); }});
+                  [](ViewContext& context) { step_head(context, 0, -1); }});
   list.push_back({"head.deeper", "Same head, next layer", "", ImGuiMod_Alt | ImGuiKey_DownArrow,
-                  [](Desk& desk) { step_head(desk, 1, 0); }});
+                  [](ViewContext& context) { step_head(context, 1, 0); }});
   list.push_back({"head.higher", "Same head, layer before", "", ImGuiMod_Alt | ImGuiKey_UpArrow,
-                  [](Desk& desk) { step_head(desk, -1, 0); }});
-  list.push_back({"head.mean", "Mean of the layer's heads", "", 0, [](Desk& desk) {
-                    const Selection at = desk.session().selection;
-                    select_head(desk, at.model, at.layer, -1);
-                  }});
-  list.push_back({"heads.sort", "Heads: sort by the metric, or not", "", 0, [](Desk& desk) {
-                    desk.edit.apply("Sort heads",
-                                    [](Session& s) { s.heads.sorted = !s.heads.sorted; });
+                  [](ViewContext& context) { step_head(context, -1, 0); }});
+  list.push_back({"head.mean", "Mean of the layer's heads", "", 0, [](ViewContext& context) {
+                    const Selection at = context.session().selection;
+                    select_head(context, at.model, at.layer, -1);
                   }});
   list.push_back(
-      {"model.swap", "Select the next model", "", ImGuiMod_Ctrl | ImGuiKey_M, [](Desk& desk) {
-         const auto count = static_cast<int64_t>(desk.models());
-         if (count > 0) select_model(desk, (desk.session().selection.model + 1) % count);
+      {"heads.sort", "Heads: sort by the metric, or not", "", 0, [](ViewContext& context) {
+         context.edit.apply("Sort heads", [](Session& s) { s.heads.sorted = !s.heads.sorted; });
        }});
+  list.push_back({"model.swap", "Select the next model", "", ImGuiMod_Ctrl | ImGuiKey_M,
+                  [](ViewContext& context) {
+                    const auto count = static_cast<int64_t>(context.models());
+                    if (count > 0)
+                      select_model(context, (context.session().selection.model + 1) % count);
+                  }});
   list.push_back(
       {"model.yarn", "Read the selected model twice as long (YaRN)",
-       "A second reading of a model that rotates q and k; others are in Models", 0, [](Desk& desk) {
-         const std::string model = selected_model(desk.session());
+       "A second reading of a model that rotates q and k; others are in Models", 0,
+       [](ViewContext& context) {
+         const std::string model = selected_model(context.session());
          if (model.empty()) return;
-         open_reading(desk, model, {{"encoding.scaling", "yarn"}, {"encoding.factor", "2"}});
+         open_reading(context, model, {{"encoding.scaling", "yarn"}, {"encoding.factor", "2"}});
        }});
 }
 
@@ -150,7 +156,7 @@ std::vector<Command> all_commands(const std::vector<ViewName>& views) {
   edit_commands(list);
   for (const ViewName& view : views)
     list.push_back({"view." + view.id, "Show " + view.title, "Open this view or bring it forward",
-                    0, [id = view.id](Desk& desk) { show_view(desk, id); }});
+                    0, [id = view.id](ViewContext& context) { show_view(context, id); }});
   head_commands(list);
   map_commands(list);
   look_commands(list);
@@ -175,8 +181,8 @@ std::string shortcut_text(const Command& command) {
   return command.shortcut ? ImGui::GetKeyChordName(command.shortcut) : "";
 }
 
-void open_model(Desk& desk, const std::string& name) {
-  desk.edit.apply("Open " + name, [&](Session& s) {
+void open_model(ViewContext& context, const std::string& name) {
+  context.edit.apply("Open " + name, [&](Session& s) {
     if (std::find(s.models.begin(), s.models.end(), name) == s.models.end())
       s.models.push_back(name);
     const auto place = std::find(s.models.begin(), s.models.end(), name) - s.models.begin();
@@ -188,85 +194,87 @@ void open_model(Desk& desk, const std::string& name) {
   });
 }
 
-void open_reading(Desk& desk, const std::string& name, const protocol::Settings& settings) {
-  open_model(desk, protocol::name_of({protocol::model_reading(name).model, settings}));
+void open_reading(ViewContext& context, const std::string& name,
+                  const protocol::Settings& settings) {
+  open_model(context, protocol::name_of({protocol::model_reading(name).model, settings}));
 }
 
-void close_model(Desk& desk, const std::string& name) {
-  desk.edit.apply("Close " + name, [&](Session& s) {
+void close_model(ViewContext& context, const std::string& name) {
+  context.edit.apply("Close " + name, [&](Session& s) {
     std::erase(s.models, name);
     s.selection.model = std::min(s.selection.model, last_of(static_cast<int64_t>(s.models.size())));
   });
 }
 
-void select_model(Desk& desk, int64_t index) {
-  desk.edit.apply(
+void select_model(ViewContext& context, int64_t index) {
+  context.edit.apply(
       "Select a model", [&](Session& s) { s.selection.model = index; }, "select");
 }
 
-void select_head(Desk& desk, int64_t model, int64_t layer, int64_t head) {
-  desk.edit.apply("Select " + name_of_head(layer, head), [&](Session& s) {
+void select_head(ViewContext& context, int64_t model, int64_t layer, int64_t head) {
+  context.edit.apply("Select " + name_of_head(layer, head), [&](Session& s) {
     s.selection.model = model, s.selection.layer = layer, s.selection.head = head;
   });
 }
 
-void fit_selection(Desk& desk) {
-  const std::string model = selected_model(desk.session());
-  const auto* info = model.empty() ? nullptr : desk.lab.of(model).info.answer();
+void fit_selection(ViewContext& context) {
+  const std::string model = selected_model(context.session());
+  const auto* info = model.empty() ? nullptr : context.requests.of(model).info.answer();
   if (!info || info->result.model.layers < 1 || info->result.model.heads < 1) return;
-  Selection at = desk.session().selection;
+  Selection at = context.session().selection;
   at.layer = std::clamp<int64_t>(at.layer, 0, last_of(info->result.model.layers));
   at.head = std::clamp<int64_t>(at.head, -1, last_of(info->result.model.heads));
-  if (at == desk.session().selection) return;
-  desk.edit.apply_silently([&](Session& s) { s.selection = at; });
+  if (at == context.session().selection) return;
+  context.edit.apply_silently([&](Session& s) { s.selection = at; });
 }
 
-std::string head_obstacle(const Desk& desk, std::size_t index) {
-  const Selection& at = desk.session().selection;
+std::string head_obstacle(const ViewContext& context, std::size_t index) {
+  const Selection& at = context.session().selection;
   const auto selected = static_cast<std::size_t>(at.model);
-  const auto* info = desk.of(index).info.answer();
+  const auto* info = context.of(index).info.answer();
   if (!info || index == selected || info->result.model.layers < 1) return "";
   const protocol::ModelSummary& shape = info->result.model;
   if (at.layer < shape.layers && at.head < shape.heads) return "";
   const auto sized = [&](std::size_t of, const protocol::ModelSummary& model) {
-    return short_name(desk.session(), desk.session().models[of]) + " has " +
+    return short_name(context.session(), context.session().models[of]) + " has " +
            std::to_string(model.layers) + (model.layers == 1 ? " layer" : " layers") + " of " +
            std::to_string(model.heads) + (model.heads == 1 ? " head" : " heads");
   };
   std::string words = sized(index, shape);
-  const auto* other = selected < desk.models() ? desk.of(selected).info.answer() : nullptr;
+  const auto* other = selected < context.models() ? context.of(selected).info.answer() : nullptr;
   if (other) words += " and " + sized(selected, other->result.model);
   return words + ": " + name_of_head(at.layer, at.head) +
          " is not in both, so that only one is shown";
 }
 
-void select_query(Desk& desk, std::optional<int64_t> query) {
-  desk.edit.apply("Select a query", [&](Session& s) {
+void select_query(ViewContext& context, std::optional<int64_t> query) {
+  context.edit.apply("Select a query", [&](Session& s) {
     s.selection.query = query;
     s.selection.key.reset();
   });
 }
 
-void select_pair(Desk& desk, int64_t query, int64_t key) {
-  desk.edit.apply("Select a pair",
-                  [&](Session& s) { s.selection.query = query, s.selection.key = key; });
+void select_pair(ViewContext& context, int64_t query, int64_t key) {
+  context.edit.apply("Select a pair",
+                     [&](Session& s) { s.selection.query = query, s.selection.key = key; });
 }
 
-void read_text(Desk& desk, const std::string& name, const std::string& words) {
-  desk.edit.apply("Read " + name, [&](Session& s) {
+void read_text(ViewContext& context, const std::string& name, const std::string& words) {
+  context.edit.apply("Read " + name, [&](Session& s) {
     s.text.name = name, s.text.words = words;
     s.selection.query.reset(), s.selection.key.reset();
     s.map.row_begin = s.map.row_end = s.map.col_begin = s.map.col_end = 0;
   });
 }
 
-void read_text_file_into(Desk& desk, const std::string& path) {
+void read_text_file_into(ViewContext& context, const std::string& path) {
   const std::string words = formats::read_text_file(path, std::uintmax_t{16} << 20);
-  read_text(desk, path, words);
+  read_text(context, path, words);
 }
 
-void zoom_map(Desk& desk, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end) {
-  desk.edit.apply(
+void zoom_map(ViewContext& context, int64_t row_begin, int64_t row_end, int64_t col_begin,
+              int64_t col_end) {
+  context.edit.apply(
       "Zoom the map",
       [&](Session& s) {
         s.map.row_begin = row_begin, s.map.row_end = row_end;
@@ -275,13 +283,13 @@ void zoom_map(Desk& desk, int64_t row_begin, int64_t row_end, int64_t col_begin,
       "zoom");
 }
 
-void set_theme(Desk& desk, const std::string& theme) {
-  desk.edit.apply("Theme " + theme, [&](Session& s) { s.theme = theme; });
+void set_theme(ViewContext& context, const std::string& theme) {
+  context.edit.apply("Theme " + theme, [&](Session& s) { s.theme = theme; });
 }
 
-void show_view(Desk& desk, const std::string& id) {
-  desk.edit.apply("Show " + id, [&](Session& s) { std::erase(s.closed_views, id); });
-  desk.shell.focus_view = id;
+void show_view(ViewContext& context, const std::string& id) {
+  context.edit.apply("Show " + id, [&](Session& s) { std::erase(s.closed_views, id); });
+  context.window.focus_view = id;
 }
 
 }  // namespace phasescope::app

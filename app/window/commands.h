@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "app/window/desk.h"
+#include "app/window/view_context.h"
 #include "protocol/model_reading.h"
 
 namespace phasescope::app {
@@ -14,7 +14,7 @@ struct Command {
   std::string title;  // as the palette shows it
   std::string help;
   int shortcut = 0;  // an ImGuiKeyChord, 0: none
-  std::function<void(Desk&)> run;
+  std::function<void(ViewContext&)> run;
 };
 
 struct ViewName {
@@ -33,27 +33,29 @@ std::string shortcut_text(const Command& command);
 
 // --- commands with a parameter ------------------------------------------------------------
 
-void open_model(Desk& desk, const std::string& name);
+void open_model(ViewContext& context, const std::string& name);
 // Opens the model once more with other settings, named by them: "rope (yarn x2)". A reading of
 // `name` is one of the model itself.
-void open_reading(Desk& desk, const std::string& name, const protocol::Settings& settings);
-void close_model(Desk& desk, const std::string& name);
-void select_model(Desk& desk, int64_t index);
-void select_head(Desk& desk, int64_t model, int64_t layer, int64_t head);
+void open_reading(ViewContext& context, const std::string& name,
+                  const protocol::Settings& settings);
+void close_model(ViewContext& context, const std::string& name);
+void select_model(ViewContext& context, int64_t index);
+void select_head(ViewContext& context, int64_t model, int64_t layer, int64_t head);
 // Moves the selected layer and head to the last ones of the selected model where it has fewer, as
 // far as its shape is known. No step of undo: the user chose nothing.
-void fit_selection(Desk& desk);
+void fit_selection(ViewContext& context);
 // Why a model cannot be shown beside the selected one at the selected head: one sentence that names
 // both; empty where it can, and before its shape is known.
-std::string head_obstacle(const Desk& desk, std::size_t index);
-void select_query(Desk& desk, std::optional<int64_t> query);
-void select_pair(Desk& desk, int64_t query, int64_t key);
-void read_text(Desk& desk, const std::string& name, const std::string& words);
+std::string head_obstacle(const ViewContext& context, std::size_t index);
+void select_query(ViewContext& context, std::optional<int64_t> query);
+void select_pair(ViewContext& context, int64_t query, int64_t key);
+void read_text(ViewContext& context, const std::string& name, const std::string& words);
 // Reads the file and makes it the text. Throws formats::Error.
-void read_text_file_into(Desk& desk, const std::string& path);
+void read_text_file_into(ViewContext& context, const std::string& path);
 // Queries [row_begin, row_end) and keys [col_begin, col_end) fill the map; ends of 0 show all.
-void zoom_map(Desk& desk, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end);
-void set_theme(Desk& desk, const std::string& theme);
-void show_view(Desk& desk, const std::string& id);
+void zoom_map(ViewContext& context, int64_t row_begin, int64_t row_end, int64_t col_begin,
+              int64_t col_end);
+void set_theme(ViewContext& context, const std::string& theme);
+void show_view(ViewContext& context, const std::string& id);
 
 }  // namespace phasescope::app

@@ -37,20 +37,20 @@ void FileDialog::enter(const fs::path& folder) {
   path_ = folder.string();
 }
 
-void FileDialog::choose(Desk& desk, const fs::path& path) {
+void FileDialog::choose(ViewContext& context, const fs::path& path) {
   try {
-    if (desk.shell.open_dialog == "text")
-      read_text_file_into(desk, path.string());
+    if (context.window.open_dialog == "text")
+      read_text_file_into(context, path.string());
     else
-      open_model(desk, path.string());
-    desk.shell.open_dialog.clear();
+      open_model(context, path.string());
+    context.window.open_dialog.clear();
     ImGui::CloseCurrentPopup();
   } catch (const formats::Error& error) {
     trouble_ = error.full_text();
   }
 }
 
-void FileDialog::draw_entries(Desk& desk) {
+void FileDialog::draw_entries(ViewContext& context) {
   if (ImGui::BeginChild("entries", {0, ImGui::GetFontSize() * 22}, ImGuiChildFlags_Borders)) {
     if (ImGui::Selectable("..")) enter(folder_.parent_path());
     fs::path next;
@@ -65,28 +65,28 @@ void FileDialog::draw_entries(Desk& desk) {
       if (entry.folder)
         next = path;
       else
-        choose(desk, path);
+        choose(context, path);
     }
     if (!next.empty()) enter(next);
   }
   ImGui::EndChild();
 }
 
-void FileDialog::draw(Desk& desk) {
-  if (desk.shell.open_dialog.empty()) return;
+void FileDialog::draw(ViewContext& context) {
+  if (context.window.open_dialog.empty()) return;
   if (!ImGui::IsPopupOpen(kTextTitle)) {
     ImGui::OpenPopup(kTextTitle);
     std::error_code error;
     enter(folder_.empty() ? fs::current_path(error) : folder_);
   }
-  const bool text = desk.shell.open_dialog == "text";
+  const bool text = context.window.open_dialog == "text";
   const ImGuiViewport* view = ImGui::GetMainViewport();
   ImGui::SetNextWindowPos(view->GetCenter(), ImGuiCond_Appearing, {0.5F, 0.5F});
   ImGui::SetNextWindowSize({ImGui::GetFontSize() * 40, 0});
   bool open = true;
   if (!ImGui::BeginPopupModal(text ? kTextTitle : kModelTitle, &open,
                               ImGuiWindowFlags_NoSavedSettings)) {
-    desk.shell.open_dialog.clear();  // closed with its cross
+    context.window.open_dialog.clear();  // closed with its cross
     return;
   }
   ImGui::TextColored(widgets::palette().quiet, "%s",
@@ -94,12 +94,12 @@ void FileDialog::draw(Desk& desk) {
                           : "A folder with config.json, a .safetensors or .bin file, or a job");
   ImGui::SetNextItemWidth(-1);
   const bool entered = ImGui::InputText("##path", &path_, ImGuiInputTextFlags_EnterReturnsTrue);
-  draw_entries(desk);
+  draw_entries(context);
   if (!trouble_.empty()) ImGui::TextColored(widgets::palette().bad, "%s", trouble_.c_str());
-  if (ImGui::Button("Open") || entered) choose(desk, path_);
+  if (ImGui::Button("Open") || entered) choose(context, path_);
   ImGui::SameLine();
   if (ImGui::Button("Cancel") || ImGui::IsKeyPressed(ImGuiKey_Escape)) {
-    desk.shell.open_dialog.clear();
+    context.window.open_dialog.clear();
     ImGui::CloseCurrentPopup();
   }
   ImGui::EndPopup();

@@ -4,15 +4,15 @@
 #include <string>
 #include <vector>
 
-#include "app/window/desk.h"
+#include "app/window/view_context.h"
 
 namespace phasescope::app {
 
 // A file chooser of our own, so that one is always there and tests can drive it. Shown while
-// shell.open_dialog is "model" or "text".
+// window.open_dialog is "model" or "text".
 class FileDialog {
  public:
-  void draw(Desk& desk);
+  void draw(ViewContext& context);
 
  private:
   struct Entry {
@@ -20,8 +20,8 @@ class FileDialog {
     bool folder = false;
   };
   void enter(const std::filesystem::path& folder);
-  void draw_entries(Desk& desk);
-  void choose(Desk& desk, const std::filesystem::path& path);
+  void draw_entries(ViewContext& context);
+  void choose(ViewContext& context, const std::filesystem::path& path);
 
   std::filesystem::path folder_;
   std::vector<Entry> entries_;

@@ -14,7 +14,7 @@ constexpr const char* kPaletteName = "##palette";
 
 }  // namespace
 
-void CommandPalette::draw_list(Desk& desk, const std::vector<const Command*>& found) {
+void CommandPalette::draw_list(ViewContext& context, const std::vector<const Command*>& found) {
   const Command* run =
       run_chosen_ && !found.empty() ? found[static_cast<std::size_t>(chosen_)] : nullptr;
   const float line = ImGui::GetTextLineHeightWithSpacing();
@@ -35,25 +35,25 @@ void CommandPalette::draw_list(Desk& desk, const std::vector<const Command*>& fo
   }
   ImGui::EndChild();
   if (!run) return;
-  desk.shell.palette_open = false;
+  context.window.palette_open = false;
   ImGui::CloseCurrentPopup();
-  run->run(desk);
+  run->run(context);
 }
 
-void CommandPalette::draw(Desk& desk, const std::vector<Command>& commands) {
-  if (desk.shell.palette_open && !shown_) {
+void CommandPalette::draw(ViewContext& context, const std::vector<Command>& commands) {
+  if (context.window.palette_open && !shown_) {
     ImGui::OpenPopup(kPaletteName);
     words_.clear();
     chosen_ = 0;
   }
-  shown_ = desk.shell.palette_open;
+  shown_ = context.window.palette_open;
   if (!shown_) return;
   const ImGuiViewport* view = ImGui::GetMainViewport();
   ImGui::SetNextWindowPos({view->GetCenter().x, view->WorkPos.y + view->WorkSize.y * 0.12F},
                           ImGuiCond_Always, {0.5F, 0});
   ImGui::SetNextWindowSize({std::min(view->WorkSize.x * 0.9F, ImGui::GetFontSize() * 44), 0});
   if (!ImGui::BeginPopup(kPaletteName)) {
-    desk.shell.palette_open = shown_ = false;  // closed by a click elsewhere
+    context.window.palette_open = shown_ = false;  // closed by a click elsewhere
     return;
   }
   if (ImGui::IsWindowAppearing()) ImGui::SetKeyboardFocusHere();
@@ -66,9 +66,9 @@ void CommandPalette::draw(Desk& desk, const std::vector<Command>& commands) {
   const int last = std::max(0, static_cast<int>(found.size()) - 1);
   if (ImGui::IsKeyPressed(ImGuiKey_DownArrow)) chosen_ = std::min(chosen_ + 1, last);
   if (ImGui::IsKeyPressed(ImGuiKey_UpArrow)) chosen_ = std::max(chosen_ - 1, 0);
-  draw_list(desk, found);
+  draw_list(context, found);
   if (ImGui::IsKeyPressed(ImGuiKey_Escape)) {
-    desk.shell.palette_open = false;
+    context.window.palette_open = false;
     ImGui::CloseCurrentPopup();
   }
   ImGui::EndPopup();

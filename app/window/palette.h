@@ -4,13 +4,13 @@
 
 namespace phasescope::app {
 
-// The command palette: type part of a name, Enter runs it. Shown while shell.palette_open is set.
+// The command palette: type part of a name, Enter runs it. Shown while window.palette_open is set.
 class CommandPalette {
  public:
-  void draw(Desk& desk, const std::vector<Command>& commands);
+  void draw(ViewContext& context, const std::vector<Command>& commands);
 
  private:
-  void draw_list(Desk& desk, const std::vector<const Command*>& found);
+  void draw_list(ViewContext& context, const std::vector<const Command*>& found);
 
   std::string words_;
   int chosen_ = 0;

@@ -4,9 +4,9 @@
 
 #include <cmath>
 
+#include "model/attention/plain_attention.h"
 #include "model/encoding_cost.h"
 #include "model/encodings/rotation.h"
-#include "model/plain_attention.h"
 
 namespace phasescope::model {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "model/checkpoints/weights.h"
 #include "model/encoding.h"
-#include "model/weights.h"
 
 namespace phasescope::model {
 

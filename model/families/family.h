@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/safetensors.h"
+#include "formats/tensors/safetensors.h"
 #include "model/config.h"
 
 // A checkpoint family: how to know its files, its configuration in ours, its tensors' names in

@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "formats/error.h"
-#include "model/config_without_weights.h"
+#include "model/checkpoints/config_without_weights.h"
 #include "tests/golden_folder.h"
 
 namespace phasescope::analysis {

@@ -2,8 +2,8 @@
 
 #include <ATen/ATen.h>
 
-#include "formats/safetensors.h"
-#include "model/tensor_io.h"
+#include "formats/tensors/safetensors.h"
+#include "model/checkpoints/tensor_io.h"
 
 namespace phasescope::analysis::testing {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "analysis/texts.h"
 #include "formats/json.h"
-#include "model/open_model.h"
+#include "model/checkpoints/open_model.h"
 
 namespace phasescope::analysis::testing {
 

@@ -12,9 +12,9 @@
 #include "analysis/tensors.h"
 #include "analysis/text_pass.h"
 #include "formats/error.h"
-#include "formats/safetensors.h"
+#include "formats/tensors/safetensors.h"
 #include "golden_tape.h"
-#include "model/tensor_io.h"
+#include "model/checkpoints/tensor_io.h"
 #include "tests/golden_folder.h"
 
 namespace phasescope::analysis {

@@ -21,8 +21,16 @@
 #include "app/verbs/verbs.h"
 #include "fake_run.h"
 #include "formats/error.h"
-#include "formats/safetensors.h"
-#include "protocol/results.h"
+#include "formats/tensors/safetensors.h"
+#include "protocol/messages/compare.h"
+#include "protocol/messages/distance.h"
+#include "protocol/messages/generate.h"
+#include "protocol/messages/heads.h"
+#include "protocol/messages/map.h"
+#include "protocol/messages/models.h"
+#include "protocol/messages/shift.h"
+#include "protocol/messages/text.h"
+#include "protocol/messages/theory.h"
 #include "widgets/plot_svg.h"
 
 namespace phasescope::app {

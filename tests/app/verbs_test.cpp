@@ -10,7 +10,10 @@
 #include "app/verbs/verb_tools.h"
 #include "fake_run.h"
 #include "protocol/bench_results.h"
-#include "protocol/results.h"
+#include "protocol/messages/eval.h"
+#include "protocol/messages/heads.h"
+#include "protocol/messages/map.h"
+#include "protocol/messages/models.h"
 
 namespace phasescope::app {
 namespace {

@@ -7,17 +7,17 @@
 #include <optional>
 #include <thread>
 
-#include "app/window/desktop.h"
-#include "app/window/sample_link.h"
+#include "app/window/made_up_worker.h"
+#include "app/window/main_window.h"
 #include "tests/widgets/headless_imgui.h"
 
 namespace phasescope::app {
 namespace {
 
 struct Stage {
-  SampleLink link;
-  Desktop desktop{default_session(), link, link};
-  const Session& session() { return desktop.edit().session(); }
+  MadeUpWorker link;
+  MainWindow main_window{default_session(), link, link};
+  const Session& session() { return main_window.edit().session(); }
 };
 
 using Step = void (*)(ImGuiTestContext*);
@@ -49,10 +49,10 @@ void play(Step step) {
   test->TestFunc = step;
   test->UserData = stage.get();
   ImGuiTestEngine_Start(engine, ImGui::GetCurrentContext());
-  stage->desktop.start_asking();
+  stage->main_window.start_asking();
   const auto frame = [&] {
     gui->begin_frame();
-    stage->desktop.draw();
+    stage->main_window.draw();
     gui->end_frame();
     ImGuiTestEngine_PostSwap(engine);
   };
@@ -73,7 +73,7 @@ TEST(Scenario, OpenAModel) {
     IM_CHECK_EQ(stage.session().models.size(), std::size_t{3});
     IM_CHECK(stage.session().models.back() == "tape");
     ctx->Yield(3);
-    IM_CHECK(stage.desktop.lab().of("tape").heads.answer() != nullptr);
+    IM_CHECK(stage.main_window.requests().of("tape").heads.answer() != nullptr);
     ctx->ItemClick("//###models/models/tape/##open");
     IM_CHECK_EQ(stage.session().models.size(), std::size_t{2});
   });
@@ -85,7 +85,7 @@ TEST(Scenario, ReadAModelWithAnotherScaling) {
     ctx->ItemClick("//###models/Open reading");
     IM_CHECK_EQ(stage.session().models.size(), std::size_t{3});
     IM_CHECK(stage.session().models.back() == "rope (yarn x2)");
-    const auto& heads = stage.desktop.lab().of("rope (yarn x2)").heads;
+    const auto& heads = stage.main_window.requests().of("rope (yarn x2)").heads;
     IM_CHECK(wait_for(ctx, [&] { return heads.answer() != nullptr; }));
     ctx->ItemClick("//###models/Open reading");  // it is open already
     IM_CHECK_EQ(stage.session().models.size(), std::size_t{3});
@@ -124,10 +124,10 @@ TEST(Scenario, ZoomTheMapFromAllToSinglePairsAndBack) {
     IM_CHECK(wait_for(ctx, [&] { return span() < wide; }));
     // The worker was asked for the region only, and gave each pair a cell of its own.
     IM_CHECK(wait_for(ctx, [&] {
-      const auto* map = stage.desktop.lab().of("rope").map.answer();
+      const auto* map = stage.main_window.requests().of("rope").map.answer();
       return map && map->result.row_end - map->result.row_begin == span();
     }));
-    const auto* map = stage.desktop.lab().of("rope").map.answer();
+    const auto* map = stage.main_window.requests().of("rope").map.answer();
     IM_CHECK_EQ(map->result.height, map->result.row_end - map->result.row_begin);
     ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_0);
     IM_CHECK_EQ(span(), 0);
@@ -137,7 +137,7 @@ TEST(Scenario, ZoomTheMapFromAllToSinglePairsAndBack) {
 TEST(Scenario, BothCurvesStandBesideASingleMap) {
   play([](ImGuiTestContext* ctx) {
     ctx->ItemClick("//###models/models/tapa_norm/##open");  // leaves one model
-    const auto* map = &stage_of(ctx).desktop.lab().of("rope").map;
+    const auto* map = &stage_of(ctx).main_window.requests().of("rope").map;
     IM_CHECK(wait_for(ctx, [&] { return map->answer() != nullptr; }));
     ctx->Yield(2);
     IM_CHECK(ctx->ItemInfo("//###map/by_key/##plot", ImGuiTestOpFlags_NoError).ID != 0);
@@ -156,7 +156,7 @@ TEST(Scenario, PaletteIsClosedByEscapeAndByAClickElsewhere) {
     for (const bool by_key : {true, false}) {
       ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_K);
       ctx->Yield(3);
-      IM_CHECK(stage.desktop.shell().palette_open);
+      IM_CHECK(stage.main_window.window().palette_open);
       if (by_key) {
         ctx->KeyPress(ImGuiKey_Escape);
       } else {
@@ -164,7 +164,7 @@ TEST(Scenario, PaletteIsClosedByEscapeAndByAClickElsewhere) {
         ctx->MouseClick();
       }
       ctx->Yield(3);
-      IM_CHECK(!stage.desktop.shell().palette_open);
+      IM_CHECK(!stage.main_window.window().palette_open);
     }
   });
 }
@@ -174,10 +174,10 @@ TEST(Scenario, EscapeClosesDialogs) {
     Stage& stage = stage_of(ctx);
     ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_O);
     ctx->Yield(3);
-    IM_CHECK(stage.desktop.shell().open_dialog == "model");
+    IM_CHECK(stage.main_window.window().open_dialog == "model");
     ctx->KeyPress(ImGuiKey_Escape);
     ctx->Yield(3);
-    IM_CHECK(stage.desktop.shell().open_dialog.empty());
+    IM_CHECK(stage.main_window.window().open_dialog.empty());
     ctx->KeyPress(ImGuiKey_F1);
     ctx->Yield(3);
     IM_CHECK(ctx->GetWindowByRef("//Keyboard shortcuts")->Active);
@@ -197,7 +197,7 @@ TEST(Scenario, PaletteSwitchesTheThemeAndUndoTakesItBack) {
     ctx->Yield(2);
     IM_CHECK(stage.session().theme == "dark");
     IM_CHECK(widgets::is_dark());
-    IM_CHECK(!stage.desktop.shell().palette_open);
+    IM_CHECK(!stage.main_window.window().palette_open);
     ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_Z);
     ctx->Yield(2);
     IM_CHECK(stage.session().theme == "light");
@@ -208,50 +208,50 @@ TEST(Scenario, PaletteSwitchesTheThemeAndUndoTakesItBack) {
 TEST(Scenario, PaletteBringsAHiddenViewForward) {
   play([](ImGuiTestContext* ctx) {
     Stage& stage = stage_of(ctx);
-    IM_CHECK(!stage.desktop.view("theory")->visible());
+    IM_CHECK(!stage.main_window.view("theory")->visible());
     ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_K);
     ctx->Yield(3);
     ctx->KeyChars("show theory");
     ctx->KeyPress(ImGuiKey_Enter);
-    IM_CHECK(wait_for(ctx, [&] { return stage.desktop.view("theory")->visible(); }));
-    IM_CHECK(
-        wait_for(ctx, [&] { return stage.desktop.lab().of("rope").theory.answer() != nullptr; }));
+    IM_CHECK(wait_for(ctx, [&] { return stage.main_window.view("theory")->visible(); }));
+    IM_CHECK(wait_for(
+        ctx, [&] { return stage.main_window.requests().of("rope").theory.answer() != nullptr; }));
   });
 }
 
 TEST(Scenario, AWorkerThatIsKilledIsNamedAndReplaced) {
   play([](ImGuiTestContext* ctx) {
     Stage& stage = stage_of(ctx);
-    const auto picture = stage.desktop.lab().of("rope").heads.answer()->serial;
-    stage.link.set_manner("map", SampleLink::Manner::hold);
+    const auto picture = stage.main_window.requests().of("rope").heads.answer()->serial;
+    stage.link.set_manner("map", MadeUpWorker::Manner::hold);
     ctx->KeyPress(ImGuiMod_Alt | ImGuiKey_RightArrow);
     ctx->Yield(2);
-    IM_CHECK(stage.desktop.lab().of("rope").map.waiting());
+    IM_CHECK(stage.main_window.requests().of("rope").map.waiting());
     stage.link.die("killed by SIGKILL");
     ctx->Yield(3);
     IM_CHECK_EQ(stage.link.starts(), 2);
-    IM_CHECK(stage.desktop.lab().death_notice().find("SIGKILL") != std::string::npos);
-    IM_CHECK_EQ(stage.desktop.lab().of("rope").heads.answer()->serial, picture);
-    stage.link.set_manner("map", SampleLink::Manner::answer);
+    IM_CHECK(stage.main_window.requests().death_notice().find("SIGKILL") != std::string::npos);
+    IM_CHECK_EQ(stage.main_window.requests().of("rope").heads.answer()->serial, picture);
+    stage.link.set_manner("map", MadeUpWorker::Manner::answer);
     IM_CHECK(wait_for(ctx, [&] {
-      const auto* map = stage.desktop.lab().of("rope").map.answer();
+      const auto* map = stage.main_window.requests().of("rope").map.answer();
       return map && map->result.head == 2;
     }));
     ctx->ItemClick("//##banner/Dismiss");
     ctx->Yield();
-    IM_CHECK(stage.desktop.lab().death_notice().empty());
+    IM_CHECK(stage.main_window.requests().death_notice().empty());
   });
 }
 
 TEST(Scenario, ATrainingIsStartedFromTheForm) {
   play([](ImGuiTestContext* ctx) {
     Stage& stage = stage_of(ctx);
-    stage.desktop.shell().focus_view = "jobs";
-    IM_CHECK(wait_for(ctx, [&] { return stage.desktop.view("jobs")->visible(); }));
+    stage.main_window.window().focus_view = "jobs";
+    IM_CHECK(wait_for(ctx, [&] { return stage.main_window.view("jobs")->visible(); }));
     ctx->ItemClick("//###jobs/Evaluate");
     IM_CHECK(wait_for(ctx, [&] { return !stage.session().jobs.dir.empty(); }));
     IM_CHECK_EQ(stage.link.counts().at("jobs.start"), 1);
-    IM_CHECK(wait_for(ctx, [&] { return stage.desktop.lab().job.answer() != nullptr; }));
+    IM_CHECK(wait_for(ctx, [&] { return stage.main_window.requests().job.answer() != nullptr; }));
   });
 }
 

@@ -4,9 +4,9 @@
 #include <fstream>
 
 #include "app/window/commands.h"
-#include "app/window/editor.h"
-#include "app/window/requests.h"
-#include "app/window/sample_link.h"
+#include "app/window/made_up_worker.h"
+#include "app/window/session_history.h"
+#include "app/window/session_requests.h"
 
 namespace phasescope::app {
 namespace {
@@ -48,16 +48,16 @@ TEST_F(SessionFile, RoundTrip) {
 }
 
 TEST(Readings, AreModelsOfTheirOwnBesideTheFirst) {
-  SampleLink link;
-  Editor edit(default_session());
-  Lab lab(link, link);
-  Shell shell;
-  Desk desk{edit, lab, shell};
-  open_reading(desk, "rope", {{"encoding.scaling", "yarn"}, {"encoding.factor", "2"}});
+  MadeUpWorker link;
+  SessionHistory edit(default_session());
+  WorkerRequests requests(link, link);
+  WindowState window;
+  ViewContext context{edit, requests, window};
+  open_reading(context, "rope", {{"encoding.scaling", "yarn"}, {"encoding.factor", "2"}});
   EXPECT_EQ(edit.session().models.back(), "rope (yarn x2)");
   EXPECT_EQ(selected_model(edit.session()), "rope (yarn x2)");
   // Another one of the same model, not of the reading.
-  open_reading(desk, "rope (yarn x2)", {{"encoding.base", "40000"}});
+  open_reading(context, "rope (yarn x2)", {{"encoding.base", "40000"}});
   EXPECT_EQ(edit.session().models.back(), "rope (base=40000)");
   EXPECT_EQ(edit.session().models.size(), 4U);
   EXPECT_EQ(verb_line(edit.session(), "eval perplexity"),
@@ -83,8 +83,8 @@ TEST_F(SessionFile, CorruptIsKeptAsBadAndDefaultsAreUsed) {
   }
 }
 
-TEST(Editor, UndoAndRedoRestoreTheSession) {
-  Editor edit(default_session());
+TEST(SessionHistory, UndoAndRedoRestoreTheSession) {
+  SessionHistory edit(default_session());
   const Session first = edit.session();
   edit.apply("theme", [](Session& s) { s.theme = "dark"; });
   edit.apply("head", [](Session& s) { s.selection.head = 2; });
@@ -102,8 +102,8 @@ TEST(Editor, UndoAndRedoRestoreTheSession) {
   EXPECT_FALSE(edit.redo());
 }
 
-TEST(Editor, MergedChangesAreOneStepAndNoChangeIsNone) {
-  Editor edit(default_session());
+TEST(SessionHistory, MergedChangesAreOneStepAndNoChangeIsNone) {
+  SessionHistory edit(default_session());
   for (int i = 1; i < 5; ++i)
     edit.apply(
         "zoom", [&](Session& s) { s.map.row_end = i; }, "zoom");
@@ -115,8 +115,8 @@ TEST(Editor, MergedChangesAreOneStepAndNoChangeIsNone) {
   EXPECT_FALSE(edit.undo());
 }
 
-TEST(Editor, ANewChangeForgetsWhatWasUndone) {
-  Editor edit(default_session());
+TEST(SessionHistory, ANewChangeForgetsWhatWasUndone) {
+  SessionHistory edit(default_session());
   edit.apply("a", [](Session& s) { s.selection.layer = 1; });
   edit.undo();
   edit.apply("b", [](Session& s) { s.selection.layer = 2; });
@@ -124,8 +124,8 @@ TEST(Editor, ANewChangeForgetsWhatWasUndone) {
 }
 
 // A step of undo keeps a whole session: with a copy of a long text in each, memory would run out.
-TEST(Editor, StepsOfUndoShareTheText) {
-  Editor edit(default_session());
+TEST(SessionHistory, StepsOfUndoShareTheText) {
+  SessionHistory edit(default_session());
   const std::string* words = &edit.session().text.words.str();
   for (int i = 0; i < 5; ++i) edit.apply("head", [&](Session& s) { s.selection.head = 10 + i; });
   EXPECT_EQ(&edit.session().text.words.str(), words);
@@ -135,22 +135,22 @@ TEST(Editor, StepsOfUndoShareTheText) {
 
 class Commands : public ::testing::Test {
  protected:
-  SampleLink link_;
-  Editor edit_{default_session()};
-  Lab lab_{link_, link_};
-  Shell shell_;
-  Desk desk_{edit_, lab_, shell_};
+  MadeUpWorker link_;
+  SessionHistory edit_{default_session()};
+  WorkerRequests requests_{link_, link_};
+  WindowState window_;
+  ViewContext context_{edit_, requests_, window_};
 };
 
 TEST_F(Commands, ModelsAreOpenedOnceAndClosed) {
-  open_model(desk_, "tape");
-  open_model(desk_, "tape");
+  open_model(context_, "tape");
+  open_model(context_, "tape");
   EXPECT_EQ(edit_.session().models, (std::vector<std::string>{"rope", "tapa_norm", "tape"}));
   EXPECT_EQ(selected_model(edit_.session()), "tape");
-  close_model(desk_, "tape");
-  close_model(desk_, "rope");
+  close_model(context_, "tape");
+  close_model(context_, "rope");
   EXPECT_EQ(selected_model(edit_.session()), "tapa_norm");
-  close_model(desk_, "tapa_norm");
+  close_model(context_, "tapa_norm");
   EXPECT_EQ(selected_model(edit_.session()), "");
 }
 
@@ -190,21 +190,21 @@ TEST(Selection, StaysWithinTheModelOnceItsShapeIsKnown) {
   };
   for (const Case& c : {Case{default_session().selection, 1, 0}, Case{{0, 9, 7, {}, {}}, 1, 0},
                         Case{{0, 0, -1, {}, {}}, 0, -1}, Case{{0, 1, -5, {}, {}}, 1, -1}}) {
-    SampleLink link({.layers = 2, .heads = 1});
+    MadeUpWorker link({.layers = 2, .heads = 1});
     Session session = default_session();
     session.selection = c.saved;
-    Editor edit(session);
-    Lab lab(link, link);
-    Shell shell;
-    Desk desk{edit, lab, shell};
-    fit_selection(desk);  // nothing is known yet
+    SessionHistory edit(session);
+    WorkerRequests requests(link, link);
+    WindowState window;
+    ViewContext context{edit, requests, window};
+    fit_selection(context);  // nothing is known yet
     EXPECT_TRUE(edit.session() == session);
-    EXPECT_FALSE(desk.models_known());
-    const auto generation = lab.generation();
-    lab.begin_frame();
-    EXPECT_TRUE(desk.models_known());
-    EXPECT_GT(lab.generation(), generation);  // so that views ask
-    fit_selection(desk);
+    EXPECT_FALSE(context.models_known());
+    const auto generation = requests.generation();
+    requests.begin_frame();
+    EXPECT_TRUE(context.models_known());
+    EXPECT_GT(requests.generation(), generation);  // so that views ask
+    fit_selection(context);
     EXPECT_EQ(edit.session().selection.layer, c.layer);
     EXPECT_EQ(edit.session().selection.head, c.head);
     EXPECT_FALSE(edit.undo());
@@ -212,12 +212,12 @@ TEST(Selection, StaysWithinTheModelOnceItsShapeIsKnown) {
 }
 
 TEST_F(Commands, ReadingATextShowsAllOfIt) {
-  zoom_map(desk_, 10, 20, 0, 20);
-  select_pair(desk_, 12, 3);
-  read_text(desk_, "typed", "new words");
+  zoom_map(context_, 10, 20, 0, 20);
+  select_pair(context_, 12, 3);
+  read_text(context_, "typed", "new words");
   EXPECT_EQ(edit_.session().map.row_end, 0);
   EXPECT_FALSE(edit_.session().selection.query);
-  EXPECT_THROW(read_text_file_into(desk_, "/no/such/file"), formats::Error);
+  EXPECT_THROW(read_text_file_into(context_, "/no/such/file"), formats::Error);
   EXPECT_EQ(edit_.session().text.words.str(), "new words");
 }
 

@@ -4,8 +4,8 @@
 #include <set>
 
 #include "app/window/commands.h"
-#include "app/window/desktop.h"
-#include "app/window/sample_link.h"
+#include "app/window/made_up_worker.h"
+#include "app/window/main_window.h"
 #include "tests/widgets/headless_imgui.h"
 #include "widgets/plot_svg.h"
 #include "widgets/theme.h"
@@ -13,38 +13,38 @@
 namespace phasescope::app {
 namespace {
 
-using Manner = SampleLink::Manner;
+using Manner = MadeUpWorker::Manner;
 using phasescope::testing::HeadlessImGui;
 
 class Views : public ::testing::TestWithParam<std::string> {
  protected:
   // One view floating alone in a small window; vertices of the last of several frames.
   int draw(Session session) {
-    Editor edit(std::move(session));
-    Lab lab(link_, link_);
-    Shell shell;
-    shell.may_ask = true;
-    Desk desk{edit, lab, shell};
+    SessionHistory edit(std::move(session));
+    WorkerRequests requests(link_, link_);
+    WindowState window;
+    window.may_ask = true;
+    ViewContext context{edit, requests, window};
     std::unique_ptr<View> view;
     for (auto& each : all_views())
       if (each->id() == GetParam()) view = std::move(each);
     int vertices = 0;
     for (int frame = 0; frame < 6; ++frame) {
       gui_.begin_frame(0.1F);
-      lab.begin_frame();
+      requests.begin_frame();
       ImGui::SetNextWindowPos({0, 0});
       ImGui::SetNextWindowSize({width_, 500});
-      view->draw(desk);
+      view->draw(context);
       vertices = gui_.end_frame();
     }
-    kernels_ = view->kernels(desk);
-    exported_ = view->exported(desk);
+    kernels_ = view->kernels(context);
+    exported_ = view->exported(context);
     command_ = view->command_line(edit.session());
     return vertices;
   }
 
   HeadlessImGui gui_;
-  SampleLink link_;
+  MadeUpWorker link_;
   Output exported_;
   std::string command_, kernels_;
   float width_ = 700;
@@ -101,7 +101,7 @@ TEST_P(Views, SayWhatRanAttention) {
   session.models = {"rope", "tapa"};
   session.jobs.dir = "jobs/tapa";
   const auto vertices = [&](const std::string& kernel) {
-    link_ = SampleLink({.kernel = kernel});
+    link_ = MadeUpWorker({.kernel = kernel});
     width_ = 1400;
     return draw(session);
   };
@@ -123,7 +123,7 @@ TEST_P(Views, SayWhatRanAttention) {
 // Where a line has no room for it, a fallback takes another one; what is as it should be does not.
 TEST_P(Views, SayInANarrowWindowTooThatSomethingRanPlain) {
   const auto vertices = [&](const std::string& kernel, float width) {
-    link_ = SampleLink({.kernel = kernel});
+    link_ = MadeUpWorker({.kernel = kernel});
     width_ = width;
     return draw(default_session());
   };
@@ -156,7 +156,7 @@ TEST(KernelWords, WarnOfWhatRanPlainForWantOfAFusedForm) {
 }
 
 TEST_P(Views, OneTokenModelOfOneHead) {
-  link_ = SampleLink({1, 1, 1, 1});
+  link_ = MadeUpWorker({1, 1, 1, 1});
   EXPECT_GT(draw(default_session()), 0);
   // The session opens on L3H1, which this model does not have.
   if (GetParam() == "map") {
@@ -167,7 +167,7 @@ TEST_P(Views, OneTokenModelOfOneHead) {
 
 // The text that nobody chose is not sent to a model without a tokenizer, a typed one is.
 TEST_P(Views, ModelWithoutATokenizer) {
-  link_ = SampleLink({.tokenizer = false});
+  link_ = MadeUpWorker({.tokenizer = false});
   Session session = default_session();
   session.distance.corpus = false;
   draw(session);
@@ -185,7 +185,7 @@ TEST_P(Views, ModelWithoutATokenizer) {
 
 // As a model without a head answers, or one that sees both ways.
 TEST_P(Views, ModelWithoutLosses) {
-  link_ = SampleLink({.losses = false});
+  link_ = MadeUpWorker({.losses = false});
   Session session = default_session();
   session.jobs.dir = "jobs/tapa";
   EXPECT_GT(draw(session), 0);
@@ -201,37 +201,37 @@ TEST_P(Views, ModelWithoutLosses) {
 // is what was answered for another head shown.
 TEST(MapOfTwoModels, AHeadThatOneHasNotIsShownOfTheOther) {
   HeadlessImGui gui;
-  SampleLink link({.layers = 4, .shallow = "tapa_norm"});
+  MadeUpWorker link({.layers = 4, .shallow = "tapa_norm"});
   Session session = default_session();
   session.map.show = "difference";
   session.selection = {0, 0, 2, {}, {}};
-  Editor edit(session);
-  Lab lab(link, link);
-  Shell shell;
-  shell.may_ask = true;
-  Desk desk{edit, lab, shell};
+  SessionHistory edit(session);
+  WorkerRequests requests(link, link);
+  WindowState window;
+  window.may_ask = true;
+  ViewContext context{edit, requests, window};
   std::unique_ptr<View> view;
   for (auto& each : all_views())
     if (each->id() == "map") view = std::move(each);
   const auto draw = [&] {
     for (int frame = 0; frame < 6; ++frame) {
       gui.begin_frame(0.1F);
-      lab.begin_frame();
-      view->draw(desk);
+      requests.begin_frame();
+      view->draw(context);
       gui.end_frame();
     }
-    return view->exported(desk).figures.size();
+    return view->exported(context).figures.size();
   };
   EXPECT_EQ(draw(), 3U);  // A, B and their difference
-  EXPECT_EQ(head_obstacle(desk, 1), "");
-  const auto* before = lab.of("tapa_norm").map.answer();
+  EXPECT_EQ(head_obstacle(context, 1), "");
+  const auto* before = requests.of("tapa_norm").map.answer();
   ASSERT_NE(before, nullptr);
-  select_head(desk, 0, 3, 2);
+  select_head(context, 0, 3, 2);
   EXPECT_EQ(draw(), 1U);
-  EXPECT_EQ(lab.of("tapa_norm").map.answer(), before);  // not asked again
-  EXPECT_EQ(head_obstacle(desk, 0), "");
+  EXPECT_EQ(requests.of("tapa_norm").map.answer(), before);  // not asked again
+  EXPECT_EQ(head_obstacle(context, 0), "");
   EXPECT_EQ(
-      head_obstacle(desk, 1),
+      head_obstacle(context, 1),
       "tapa_norm has 1 layer of 4 heads and rope has 4 layers of 4 heads: L3H2 is not in both, "
       "so that only one is shown");
 }
@@ -247,15 +247,15 @@ INSTANTIATE_TEST_SUITE_P(All, Views, ::testing::ValuesIn(view_ids()),
 
 TEST(DesktopTest, FirstFrameAsksNothing) {
   HeadlessImGui gui;
-  SampleLink link;
-  Desktop desktop(default_session(), link, link);
+  MadeUpWorker link;
+  MainWindow main_window(default_session(), link, link);
   gui.begin_frame();
-  desktop.draw();
+  main_window.draw();
   gui.end_frame();
   EXPECT_EQ(link.starts(), 0);
   EXPECT_TRUE(link.counts().empty());
-  desktop.start_asking();
-  for (int i = 0; i < 8; ++i) gui.begin_frame(), desktop.draw(), gui.end_frame();
+  main_window.start_asking();
+  for (int i = 0; i < 8; ++i) gui.begin_frame(), main_window.draw(), gui.end_frame();
   EXPECT_EQ(link.starts(), 1);
   EXPECT_GT(link.counts().at("heads"), 0);
   EXPECT_EQ(link.counts().count("theory"), 0U);  // its tab is behind another one
@@ -263,11 +263,11 @@ TEST(DesktopTest, FirstFrameAsksNothing) {
 
 TEST(DesktopTest, ASmallerWindowShrinksAllViewsAlike) {
   HeadlessImGui gui;
-  SampleLink link;
-  Desktop desktop(default_session(), link, link);
-  desktop.start_asking();
+  MadeUpWorker link;
+  MainWindow main_window(default_session(), link, link);
+  main_window.start_asking();
   const auto frames = [&] {
-    for (int i = 0; i < 20; ++i) gui.begin_frame(), desktop.draw(), gui.end_frame();
+    for (int i = 0; i < 20; ++i) gui.begin_frame(), main_window.draw(), gui.end_frame();
   };
   const auto width = [](const char* name) { return ImGui::FindWindowByName(name)->Size.x; };
   frames();
@@ -283,14 +283,14 @@ TEST(DesktopTest, ASmallerWindowShrinksAllViewsAlike) {
 
 TEST(DesktopTest, SettlesAndKeepsItsLayout) {
   HeadlessImGui gui;
-  SampleLink link;
-  Desktop desktop(default_session(), link, link);
-  desktop.start_asking();
-  for (int i = 0; i < 60; ++i) gui.begin_frame(), desktop.draw(), gui.end_frame();
-  EXPECT_TRUE(desktop.settled());
+  MadeUpWorker link;
+  MainWindow main_window(default_session(), link, link);
+  main_window.start_asking();
+  for (int i = 0; i < 60; ++i) gui.begin_frame(), main_window.draw(), gui.end_frame();
+  EXPECT_TRUE(main_window.settled());
   for (const char* id : {"models", "text", "heads", "map", "extrapolation", "distance"})
-    EXPECT_TRUE(desktop.view(id)->visible()) << id;
-  EXPECT_NE(desktop.session_to_save().layout.find("[Docking]"), std::string::npos);
+    EXPECT_TRUE(main_window.view(id)->visible()) << id;
+  EXPECT_NE(main_window.session_to_save().layout.find("[Docking]"), std::string::npos);
 }
 
 }  // namespace

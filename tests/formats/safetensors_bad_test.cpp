@@ -6,8 +6,8 @@
 #include <cstring>
 #include <limits>
 
-#include "formats/safetensors.h"
-#include "formats/safetensors_header.h"
+#include "formats/tensors/safetensors.h"
+#include "formats/tensors/safetensors_header.h"
 #include "support.h"
 
 namespace phasescope::formats {

@@ -1,6 +1,6 @@
 // Reading and writing sound safetensors files, compared with files of the Python package.
 
-#include "formats/safetensors.h"
+#include "formats/tensors/safetensors.h"
 
 #include <cmath>
 #include <cstring>

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "formats/gathered_errors.h"
-#include "formats/npy.h"
 #include "formats/sha256.h"
+#include "formats/tensors/npy.h"
 #include "formats/text_input.h"
 #include "formats/utf8.h"
 #include "support.h"

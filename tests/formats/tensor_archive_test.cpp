@@ -5,7 +5,7 @@
 #include <set>
 
 #include "formats/json.h"
-#include "formats/safetensors.h"
+#include "formats/tensors/safetensors.h"
 #include "support.h"
 #include "torch_writer.h"
 

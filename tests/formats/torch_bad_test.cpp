@@ -4,8 +4,8 @@
 
 #include <limits>
 
-#include "formats/safetensors.h"
-#include "formats/torch_file.h"
+#include "formats/tensors/safetensors.h"
+#include "formats/tensors/torch_file.h"
 #include "support.h"
 #include "torch_writer.h"
 

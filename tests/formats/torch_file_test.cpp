@@ -1,13 +1,13 @@
 // Sound files of torch.save, compared with what torch itself reads from them.
 
-#include "formats/torch_file.h"
+#include "formats/tensors/torch_file.h"
 
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 
-#include "formats/safetensors.h"
-#include "formats/strided.h"
+#include "formats/tensors/safetensors.h"
+#include "formats/tensors/strided.h"
 #include "support.h"
 #include "tests/golden_folder.h"
 #include "torch_writer.h"

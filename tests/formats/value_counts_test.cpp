@@ -1,6 +1,6 @@
 // Row 19 of the table of faults: NaN, Inf and all-zero weights load and are flagged.
 
-#include "formats/value_counts.h"
+#include "formats/tensors/value_counts.h"
 
 #include <cmath>
 #include <limits>

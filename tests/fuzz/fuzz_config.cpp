@@ -12,7 +12,7 @@
 #include "formats/error.h"
 #include "formats/hf_config.h"
 #include "formats/json.h"
-#include "formats/safetensors.h"
+#include "formats/tensors/safetensors.h"
 #include "formats/tokenizer.h"
 #include "tests/fuzz/fuzz.h"
 

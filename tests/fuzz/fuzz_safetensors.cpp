@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "formats/error.h"
-#include "formats/safetensors.h"
-#include "formats/safetensors_header.h"
+#include "formats/tensors/safetensors.h"
+#include "formats/tensors/safetensors_header.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace {

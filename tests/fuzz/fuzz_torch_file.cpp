@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "formats/error.h"
-#include "formats/torch_file.h"
+#include "formats/tensors/torch_file.h"
 #include "tests/formats/torch_writer.h"
 #include "tests/fuzz/fuzz.h"
 

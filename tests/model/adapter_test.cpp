@@ -1,4 +1,4 @@
-#include "model/adapter.h"
+#include "model/checkpoints/adapter.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -13,9 +13,9 @@
 
 #include "formats/file_system.h"
 #include "golden.h"
-#include "model/checkpoint_reader.h"
-#include "model/open_model.h"
-#include "model/tensor_io.h"
+#include "model/checkpoints/checkpoint_reader.h"
+#include "model/checkpoints/open_model.h"
+#include "model/checkpoints/tensor_io.h"
 #include "tests/model/case_copy.h"
 #include "tests/model/open_error.h"
 #include "tests/model/torch_state.h"

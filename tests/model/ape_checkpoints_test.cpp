@@ -12,8 +12,8 @@
 
 #include "formats/error.h"
 #include "golden.h"
-#include "model/open_model.h"
-#include "model/tensor_io.h"
+#include "model/checkpoints/open_model.h"
+#include "model/checkpoints/tensor_io.h"
 
 namespace phasescope::model {
 namespace {

@@ -5,9 +5,9 @@
 
 #include "formats/error.h"
 #include "golden.h"
-#include "model/check.h"
-#include "model/open_model.h"
-#include "model/tensor_io.h"
+#include "model/checkpoints/check.h"
+#include "model/checkpoints/open_model.h"
+#include "model/checkpoints/tensor_io.h"
 
 namespace phasescope::model {
 namespace {

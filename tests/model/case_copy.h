@@ -5,9 +5,9 @@
 #include <string>
 
 #include "formats/json.h"
-#include "formats/safetensors.h"
+#include "formats/tensors/safetensors.h"
 #include "golden.h"
-#include "model/tensor_io.h"
+#include "model/checkpoints/tensor_io.h"
 #include "tests/model/open_error.h"
 
 namespace phasescope::model {

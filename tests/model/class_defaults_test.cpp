@@ -13,10 +13,10 @@
 
 #include "formats/file_system.h"
 #include "golden.h"
-#include "model/check.h"
+#include "model/checkpoints/check.h"
+#include "model/checkpoints/open_model.h"
+#include "model/checkpoints/tensor_io.h"
 #include "model/families/family.h"
-#include "model/open_model.h"
-#include "model/tensor_io.h"
 #include "tests/model/case_copy.h"
 
 namespace phasescope::model {

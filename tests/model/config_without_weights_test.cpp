@@ -1,4 +1,4 @@
-#include "model/config_without_weights.h"
+#include "model/checkpoints/config_without_weights.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include "formats/error.h"
 #include "formats/json.h"
 #include "golden.h"
-#include "model/checkpoint_reader.h"
+#include "model/checkpoints/checkpoint_reader.h"
 
 namespace phasescope::model {
 namespace {

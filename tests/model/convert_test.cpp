@@ -1,4 +1,4 @@
-#include "model/convert.h"
+#include "model/checkpoints/convert.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -10,8 +10,8 @@
 #include "formats/error.h"
 #include "formats/json.h"
 #include "golden.h"
-#include "model/conversions/ape_to_rope.h"
-#include "model/tensor_io.h"
+#include "model/checkpoints/conversions/ape_to_rope.h"
+#include "model/checkpoints/tensor_io.h"
 #include "tests/model/torch_state.h"
 
 namespace phasescope::model {

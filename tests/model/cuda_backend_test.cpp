@@ -14,8 +14,8 @@
 #include "formats/error.h"
 #include "golden.h"
 #include "kernels/cuda/cuda_kernels.h"
-#include "model/cuda_attention.h"
-#include "model/fused_attention.h"
+#include "model/attention/cuda_attention.h"
+#include "model/attention/fused_attention.h"
 #include "model/loss.h"
 
 namespace phasescope::model {

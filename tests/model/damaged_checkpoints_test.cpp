@@ -17,9 +17,9 @@
 #include "formats/error.h"
 #include "formats/json.h"
 #include "golden.h"
-#include "model/checkpoint_reader.h"
-#include "model/open_model.h"
-#include "model/tensor_io.h"
+#include "model/checkpoints/checkpoint_reader.h"
+#include "model/checkpoints/open_model.h"
+#include "model/checkpoints/tensor_io.h"
 #include "tests/model/open_error.h"
 
 namespace phasescope::model {

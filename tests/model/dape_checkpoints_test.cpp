@@ -13,10 +13,10 @@
 
 #include "attention_keeper.h"
 #include "formats/error.h"
-#include "formats/safetensors.h"
+#include "formats/tensors/safetensors.h"
 #include "golden.h"
-#include "model/open_model.h"
-#include "model/tensor_io.h"
+#include "model/checkpoints/open_model.h"
+#include "model/checkpoints/tensor_io.h"
 #include "tests/model/open_error.h"
 
 namespace phasescope::model {

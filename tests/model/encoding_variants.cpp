@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "golden.h"
-#include "model/fused_attention.h"
+#include "model/attention/fused_attention.h"
 
 namespace phasescope::model {
 namespace {

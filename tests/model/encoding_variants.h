@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "model/layer_attention.h"
-#include "model/open_model.h"
+#include "model/attention/layer_attention.h"
+#include "model/checkpoints/open_model.h"
 
 // The encodings that generated tests run over, made from the registry.
 

@@ -13,9 +13,9 @@
 #include "encoding_variants.h"
 #include "formats/error.h"
 #include "golden.h"
-#include "model/fused_attention.h"
+#include "model/attention/fused_attention.h"
+#include "model/checkpoints/open_model.h"
 #include "model/loss.h"
-#include "model/open_model.h"
 
 namespace phasescope::model {
 namespace {

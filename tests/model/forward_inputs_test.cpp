@@ -10,8 +10,8 @@
 
 #include "formats/error.h"
 #include "golden.h"
-#include "model/check.h"
-#include "model/tensor_io.h"
+#include "model/checkpoints/check.h"
+#include "model/checkpoints/tensor_io.h"
 
 namespace phasescope::model {
 namespace {

@@ -8,9 +8,9 @@
 
 #include "attention_keeper.h"
 #include "golden.h"
-#include "model/attention.h"
-#include "model/layer_attention.h"
-#include "model/open_model.h"
+#include "model/attention/attention.h"
+#include "model/attention/layer_attention.h"
+#include "model/checkpoints/open_model.h"
 
 namespace phasescope::model {
 namespace {

@@ -10,8 +10,8 @@
 #include <map>
 #include <sstream>
 
-#include "formats/safetensors.h"
-#include "model/tensor_io.h"
+#include "formats/tensors/safetensors.h"
+#include "model/checkpoints/tensor_io.h"
 #include "tests/golden_folder.h"
 
 namespace phasescope::model {

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "golden.h"
+#include "model/checkpoints/open_model.h"
 #include "model/encoding.h"
-#include "model/open_model.h"
 
 namespace phasescope::model {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "model/attention.h"
+#include "model/attention/attention.h"
 #include "model/encoding.h"
 
 // Single attention layers against the papers' public modules and float64 references.

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "formats/error.h"
-#include "model/open_model.h"
+#include "model/checkpoints/open_model.h"
 
 namespace phasescope::model {
 

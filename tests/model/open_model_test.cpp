@@ -1,4 +1,4 @@
-#include "model/open_model.h"
+#include "model/checkpoints/open_model.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -15,10 +15,10 @@
 #include "formats/json.h"
 #include "formats/sha256.h"
 #include "golden.h"
-#include "model/check.h"
-#include "model/checkpoint_reader.h"
+#include "model/checkpoints/check.h"
+#include "model/checkpoints/checkpoint_reader.h"
+#include "model/checkpoints/tensor_io.h"
 #include "model/families/structure.h"
-#include "model/tensor_io.h"
 #include "tests/model/case_copy.h"
 #include "tests/model/open_error.h"
 

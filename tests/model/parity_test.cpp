@@ -8,12 +8,12 @@
 #include <nlohmann/json.hpp>
 
 #include "formats/json.h"
-#include "formats/safetensors.h"
+#include "formats/tensors/safetensors.h"
 #include "golden.h"
 #include "model/capture.h"
-#include "model/check.h"
+#include "model/checkpoints/check.h"
+#include "model/checkpoints/open_model.h"
 #include "model/loss.h"
-#include "model/open_model.h"
 
 namespace phasescope::model {
 namespace {

@@ -9,9 +9,9 @@
 #include "formats/json.h"
 #include "golden.h"
 #include "layer_case.h"
-#include "model/attention.h"
+#include "model/attention/attention.h"
+#include "model/checkpoints/open_model.h"
 #include "model/encodings/tapa.h"
-#include "model/open_model.h"
 #include "model/rms_norm.h"
 
 namespace phasescope::model {

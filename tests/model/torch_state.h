@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "model/weights.h"
+#include "model/checkpoints/weights.h"
 #include "tests/formats/torch_writer.h"
 
 namespace phasescope::model {

@@ -1,4 +1,4 @@
-#include "training/job_folder.h"
+#include "training/jobs/job_folder.h"
 
 #include <gtest/gtest.h>
 
@@ -9,9 +9,9 @@
 
 #include "formats/faulty_file_system.h"
 #include "tests/training/temporary_folder.h"
-#include "training/job_reporter.h"
-#include "training/metrics_log.h"
-#include "training/out_of_memory.h"
+#include "training/jobs/job_reporter.h"
+#include "training/jobs/metrics_log.h"
+#include "training/jobs/out_of_memory.h"
 
 namespace phasescope::training {
 namespace {

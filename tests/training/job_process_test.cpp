@@ -14,9 +14,9 @@
 #include "tests/training/small_run.h"
 #include "tests/training/temporary_folder.h"
 #include "training/checkpoint.h"
-#include "training/job.h"
-#include "training/job_folder.h"
-#include "training/metrics_log.h"
+#include "training/jobs/job.h"
+#include "training/jobs/job_folder.h"
+#include "training/jobs/metrics_log.h"
 
 namespace phasescope::training {
 namespace {

@@ -2,7 +2,7 @@
 #include <cstring>
 #include <iostream>
 
-#include "training/job.h"
+#include "training/jobs/job.h"
 
 int main(int count, char** words) {
   if (count != 3 || std::strcmp(words[1], phasescope::training::kJobArgument) != 0) {

@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "analysis/cost.h"
+#include "model/checkpoints/config_without_weights.h"
+#include "model/checkpoints/open_model.h"
 #include "model/config.h"
-#include "model/config_without_weights.h"
 #include "model/encoding.h"
-#include "model/open_model.h"
 #include "tests/training/small_run.h"
 #include "training/run_config.h"
 #include "training/trainer.h"

@@ -12,14 +12,14 @@
 
 #include "formats/error.h"
 #include "formats/faulty_file_system.h"
+#include "model/checkpoints/open_model.h"
 #include "model/loss.h"
-#include "model/open_model.h"
 #include "tests/training/small_run.h"
 #include "tests/training/temporary_folder.h"
-#include "training/eval_perplexity.h"
-#include "training/job.h"
-#include "training/job_folder.h"
-#include "training/metrics_log.h"
+#include "training/evals/eval_perplexity.h"
+#include "training/jobs/job.h"
+#include "training/jobs/job_folder.h"
+#include "training/jobs/metrics_log.h"
 
 namespace phasescope::training {
 namespace {

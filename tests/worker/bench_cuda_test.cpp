@@ -8,11 +8,11 @@
 #include <string>
 
 #include "kernels/cuda/cuda_kernels.h"
-#include "model/cuda_attention.h"
+#include "model/attention/cuda_attention.h"
 #include "protocol/bench_results.h"
 #include "tests/worker/fake_context.h"
-#include "worker/handle_bench.h"
-#include "worker/kernel_rivals.h"
+#include "worker/bench/handle_bench.h"
+#include "worker/bench/kernel_rivals.h"
 
 namespace phasescope::worker {
 namespace {

@@ -15,9 +15,9 @@
 #include "formats/error.h"
 #include "protocol/bench_results.h"
 #include "tests/worker/fake_context.h"
-#include "worker/bench_timing.h"
-#include "worker/handle_bench.h"
-#include "worker/kernel_cases.h"
+#include "worker/bench/bench_timing.h"
+#include "worker/bench/handle_bench.h"
+#include "worker/bench/kernel_cases.h"
 
 namespace phasescope::worker {
 namespace {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "model/attention.h"
-#include "worker/kernel_problems.h"
-#include "worker/kernel_rivals.h"
+#include "model/attention/attention.h"
+#include "worker/bench/kernel_problems.h"
+#include "worker/bench/kernel_rivals.h"
 
 namespace phasescope::worker {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "kernels/cuda/cuda_kernels.h"
-#include "model/attention.h"
-#include "model/cuda_attention.h"
+#include "model/attention/attention.h"
+#include "model/attention/cuda_attention.h"
 #include "tests/worker/model_requests.h"
 
 namespace phasescope::worker {

@@ -2,8 +2,8 @@
 #include <cmath>
 #include <map>
 
-#include "model/attention.h"
-#include "protocol/results.h"
+#include "model/attention/attention.h"
+#include "protocol/messages/eval.h"
 #include "tests/worker/fake_context.h"
 #include "worker/handle_eval.h"
 

@@ -11,7 +11,7 @@
 
 #include "formats/error.h"
 #include "formats/file_system.h"
-#include "model/open_model.h"
+#include "model/checkpoints/open_model.h"
 #include "worker/handlers.h"
 #include "worker/model_cache.h"
 

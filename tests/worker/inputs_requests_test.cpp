@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "formats/file_system.h"
-#include "model/tensor_io.h"
+#include "model/checkpoints/tensor_io.h"
 #include "tests/worker/model_requests.h"
 
 namespace phasescope::worker {

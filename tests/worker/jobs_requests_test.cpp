@@ -8,10 +8,10 @@
 #include <thread>
 
 #include "protocol/client.h"
-#include "protocol/results.h"
+#include "protocol/messages/jobs.h"
 #include "tests/training/small_run.h"
 #include "tests/training/temporary_folder.h"
-#include "training/job_folder.h"
+#include "training/jobs/job_folder.h"
 
 namespace phasescope::worker {
 namespace {

@@ -9,8 +9,9 @@
 #include <vector>
 
 #include "formats/error.h"
-#include "model/tensor_io.h"
-#include "protocol/results.h"
+#include "model/checkpoints/tensor_io.h"
+#include "protocol/messages/convert.h"
+#include "protocol/messages/heads.h"
 #include "tests/worker/model_requests.h"
 
 namespace phasescope::worker {

@@ -21,15 +21,23 @@ COMPLETE = VENV / "complete"
 PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in range(28, 4, -1)] + [
     "manylinux2014_x86_64", "manylinux2010_x86_64", "manylinux1_x86_64"]
 DOWNLOADS_AT_ONCE = 3
+ASKED_FOR_CUDA = "PHASESCOPE_DEV_CUDA"
 # On Linux, and in Windows' Linux.
 GPU_DRIVER = ("/proc/driver/nvidia/version", "/dev/dxg")
 
 
-def pins(gpu=True):
-    """The requirement lines of the lock file, by package name; `gpu`: those for a GPU too."""
+def pins(gpu=True, nvcc=True):
+    """The requirement lines of the lock file, by package name; `gpu`: with what only a machine with a
+    GPU runs; `nvcc`: with the CUDA compiler."""
+    wanted = {"?": gpu, "+": nvcc}
     lines = (line.strip() for line in LOCK.read_text(encoding="utf-8").splitlines())
-    lines = (line.lstrip("?") for line in lines if gpu or not line.startswith("?"))
+    lines = (line.lstrip("?+") for line in lines if wanted.get(line[:1], True))
     return {line.split("==")[0]: line for line in lines if line and not line.startswith("#")}
+
+
+def pins_here():
+    """Those that this machine needs."""
+    return pins(has_gpu_driver(), wants_nvcc())
 
 
 def has_gpu_driver():
@@ -37,12 +45,19 @@ def has_gpu_driver():
     return any(Path(path).exists() for path in GPU_DRIVER)
 
 
+def wants_nvcc():
+    """The CUDA kernels are compiled where a GPU could run them, in CI, and where --cuda asked for it
+    (which puts 1 into the environment) or once did: nvcc is there then."""
+    return (has_gpu_driver() or bool(os.environ.get("CI")) or os.environ.get(ASKED_FOR_CUDA) == "1"
+            or (CUDA / "bin" / "nvcc").exists())
+
+
 def ready():
     return read_mark(COMPLETE) == complete_mark()
 
 
 def complete_mark():
-    return digest(*pins(has_gpu_driver()).values())
+    return digest(*pins_here().values())
 
 
 def install():
@@ -55,10 +70,9 @@ def install():
         if ready():
             return
         drop_other_versions()
-        gpu = has_gpu_driver()
-        todo = [line for line in pins(gpu).values() if not mark_of(line).exists()]
+        todo = [line for line in pins_here().values() if not mark_of(line).exists()]
         if todo:
-            size = "4.1 GB" if gpu else "1.7 GB, there being no GPU driver"
+            size = "4.1 GB" if has_gpu_driver() else "1.7 GB, there being no GPU driver"
             say(f"wheels: {len(todo)} to fetch and unpack ({size} when all are there)")
         with concurrent.futures.ThreadPoolExecutor(DOWNLOADS_AT_ONCE) as pool:
             jobs = [pool.submit(fetch_and_unpack, line) for line in todo]

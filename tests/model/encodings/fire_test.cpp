@@ -10,9 +10,9 @@
 
 #include "../golden.h"
 #include "../layer_case.h"
-#include "model/attention.h"
-#include "model/fused_attention.h"
-#include "model/plain_attention.h"
+#include "model/attention/attention.h"
+#include "model/attention/fused_attention.h"
+#include "model/attention/plain_attention.h"
 
 namespace phasescope::model {
 namespace {

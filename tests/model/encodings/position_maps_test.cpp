@@ -12,7 +12,7 @@
 #include "../golden.h"
 #include "../layer_case.h"
 #include "formats/error.h"
-#include "model/open_model.h"
+#include "model/checkpoints/open_model.h"
 
 namespace phasescope::model {
 namespace {

@@ -13,12 +13,12 @@
 #include "../layer_case.h"
 #include "formats/error.h"
 #include "formats/json.h"
-#include "formats/safetensors.h"
+#include "formats/tensors/safetensors.h"
+#include "model/attention/fused_attention.h"
+#include "model/checkpoints/open_model.h"
+#include "model/checkpoints/tensor_io.h"
 #include "model/encodings/orthogonal_powers.h"
 #include "model/forward_inputs.h"
-#include "model/fused_attention.h"
-#include "model/open_model.h"
-#include "model/tensor_io.h"
 
 namespace phasescope::model {
 namespace {

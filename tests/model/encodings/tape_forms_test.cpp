@@ -10,8 +10,8 @@
 #include <string>
 
 #include "../golden.h"
-#include "model/attention.h"
-#include "model/open_model.h"
+#include "model/attention/attention.h"
+#include "model/checkpoints/open_model.h"
 
 namespace phasescope::model {
 namespace {

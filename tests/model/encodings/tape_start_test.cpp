@@ -11,7 +11,7 @@
 #include "../golden.h"
 #include "formats/error.h"
 #include "formats/file_system.h"
-#include "model/open_model.h"
+#include "model/checkpoints/open_model.h"
 
 namespace phasescope::model {
 namespace {

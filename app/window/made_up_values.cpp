@@ -1,0 +1,368 @@
+#include <cmath>
+#include <functional>
+
+#include "app/window/made_up_worker.h"
+#include "protocol/messages/distance.h"
+#include "protocol/messages/eval.h"
+#include "protocol/messages/heads.h"
+#include "protocol/messages/jobs.h"
+#include "protocol/messages/map.h"
+#include "protocol/messages/models.h"
+#include "protocol/messages/patterns.h"
+#include "protocol/messages/provenance.h"
+#include "protocol/messages/shift.h"
+#include "protocol/messages/text.h"
+#include "protocol/messages/theory.h"
+
+namespace phasescope::app {
+namespace {
+
+using namespace protocol;
+
+constexpr float kMasked = -std::numeric_limits<float>::infinity();
+
+std::string model_of(const nlohmann::json& params) {
+  if (params.contains("model")) return params["model"].get<std::string>();
+  if (params.contains("models") && !params["models"].empty())
+    return params["models"][0].get<std::string>();
+  return "sample";
+}
+
+// A model's own tint, so that two models differ in every figure.
+double tint(const std::string& model) {
+  double sum = 0;
+  for (char c : model) sum += c;
+  return std::fmod(sum * 0.137, 1.0);
+}
+
+double weight_at(double query, double key, double reach) {
+  return std::exp(-(query - key) / reach) * (1 - std::exp(-1 / reach)) * 3;
+}
+
+Provenance made_up(const MadeUpShape& shape) {
+  Provenance provenance;
+  provenance.kernel = shape.kernel;
+  return provenance;
+}
+
+ModelSummary summary(const std::string& name, const MadeUpShape& shape) {
+  ModelSummary model;
+  model.name = name, model.title = "made-up model", model.encoding = "rope";
+  model.bundled = true, model.layers = shape.layers, model.heads = shape.heads;
+  model.width = 192, model.context = shape.tokens, model.parameters = 1'900'000;
+  if (name == shape.shallow) model.layers = 1;
+  if (name == "tapa_norm") model.note = "departs from the paper: q_P and k_P are RMS-normed";
+  return model;
+}
+
+Reply models_list(const nlohmann::json&, const MadeUpShape& shape) {
+  ModelsResult result;
+  for (const char* name : {"none", "rope", "alibi", "cape_kerple", "tape", "tapa", "tapa_norm"})
+    result.models.push_back(summary(name, shape));
+  return {to_json_form(result), {}};
+}
+
+Reply model_info(const nlohmann::json& params, const MadeUpShape& shape) {
+  LoadReport report;
+  report.model = summary(model_of(params), shape);
+  report.encoding = "rope", report.encoding_why = "rope_theta in config.json";
+  report.encoding_source = "Su et al. 2021, Eq. 34";
+  report.dtypes = {{"bf16", 38}};
+  report.encoding_options = {{"base", 10000.0}, {"scaling", "none"}};
+  report.head_dim = 48, report.weight_bytes = 3'800'000;
+  report.tokenizer = shape.tokenizer ? "bytes" : "";
+  report.dtype = "f32", report.length = shape.tokens, report.memory_bytes = 9'000'000;
+  return {to_json_form(report), {}};
+}
+
+Reply text_read(const nlohmann::json& params, const MadeUpShape& shape) {
+  TextResult result;
+  result.model = model_of(params);
+  const std::string words =
+      params.value("input", nlohmann::json::object()).value("text", std::string("made-up text "));
+  for (int i = 0; i < shape.tokens && !words.empty(); ++i) {
+    TokenReading token;
+    const char c = words[static_cast<std::size_t>(i) % words.size()];
+    token.id = static_cast<unsigned char>(c);
+    token.text = c == ' ' ? "\u00b7" : c == '\n' ? "\u21b5" : std::string(1, c);
+    if (i > 0 && shape.losses) token.loss = 3 + 2.5 * std::sin(i * 0.7 + tint(result.model) * 6);
+    if (shape.losses)
+      token.guesses = {{token.id, token.text, 0.5}, {101, "e", 0.2}, {116, "t", 0.1}};
+    result.tokens.push_back(std::move(token));
+  }
+  result.loss = shape.losses ? 1.42 : std::nan("");
+  result.bits_per_byte = shape.losses ? 2.05 : std::nan("");
+  result.provenance = made_up(shape);
+  if (!shape.losses) result.provenance.note = result.model + " has no loss of the next token";
+  return {to_json_form(result), {}};
+}
+
+Reply heads(const nlohmann::json& params, const MadeUpShape& shape) {
+  HeadsResult result;
+  result.model = model_of(params);
+  result.layers = shape.layers, result.heads = shape.heads;
+  result.metrics = {{"entropy", "entropy", "-sum_k A ln A", "row 0 left out"},
+                    {"sink", "sink", "mean_q A[q, 0]", ""},
+                    {"mean_distance", "mean distance", "sum A (q - k) / sum A", ""}};
+  const int side = shape.thumbnail;
+  std::vector<float> cells;
+  for (int layer = 0; layer < shape.layers; ++layer)
+    for (int head = 0; head < shape.heads; ++head) {
+      const double reach = 1 + 3.0 * head + layer + 8 * tint(result.model);
+      HeadRow row;
+      row.layer = layer, row.head = head;
+      for (const auto& [key, value] :
+           {std::pair{"entropy", std::log(reach)}, std::pair{"sink", 0.1 / reach},
+            std::pair{"mean_distance", reach}})
+        if (shape.losses || std::string(key) != "mean_distance")
+          row.values[key] = {value, value, value, 1};
+      result.rows.push_back(std::move(row));
+      for (int q = 0; q < side; ++q)
+        for (int k = 0; k < side; ++k)
+          cells.push_back(k > q ? kMasked
+                                : static_cast<float>(std::min(1.0, weight_at(q, k, reach))));
+    }
+  result.provenance = made_up(shape);
+  Reply reply{to_json_form(result), {}};
+  reply.tensors.push_back(TensorRef::own<float>(
+      "thumbnails", {shape.layers, shape.heads, side, side}, std::move(cells)));
+  return reply;
+}
+
+Reply map(const nlohmann::json& params, const MadeUpShape& shape) {
+  MapResult result;
+  result.model = model_of(params);
+  const std::string head = params.value("head", std::string("L0H0"));
+  const auto mark = head.find('H');
+  result.layer = std::stoll(head.substr(1, mark - 1));
+  result.head = mark == std::string::npos ? -1 : std::stoll(head.substr(mark + 1));
+  result.tokens = shape.tokens;
+  result.row_end = result.column_end = shape.tokens;
+  if (params.contains("rows")) {
+    result.row_begin = params["rows"][0], result.row_end = params["rows"][1];
+    result.column_begin = params["cols"][0], result.column_end = params["cols"][1];
+  }
+  result.of = params.value("of", std::string("weight"));
+  result.pool = params.value("pool", std::string("max"));
+  const int64_t asked = shape.map ? shape.map : params["size"][0].get<int64_t>();
+  result.height = std::min<int64_t>(asked, result.row_end - result.row_begin);
+  result.width = std::min<int64_t>(asked, result.column_end - result.column_begin);
+  const double reach = 4 + 6.0 * static_cast<double>(result.head + 1) + 20 * tint(result.model);
+  std::vector<float> cells, by_row, by_column;
+  for (int64_t r = 0; r < result.height; ++r)
+    for (int64_t c = 0; c < result.width; ++c) {
+      const double q = static_cast<double>(result.row_begin +
+                                           r * (result.row_end - result.row_begin) / result.height);
+      const double k = static_cast<double>(
+          result.column_begin + c * (result.column_end - result.column_begin) / result.width);
+      const double value = result.of == "weight" ? std::min(1.0, weight_at(q, k, reach))
+                                                 : 4 * std::cos((q - k) / reach);
+      cells.push_back(k > q ? kMasked : static_cast<float>(value));
+    }
+  for (int64_t r = 0; r < result.height; ++r)
+    by_row.push_back(static_cast<float>(1.0 / (1.0 + static_cast<double>(r))));
+  for (int64_t c = 0; c < result.width; ++c)
+    by_column.push_back(static_cast<float>(0.02 + 0.01 * std::sin(0.05 * static_cast<double>(c))));
+  result.low = 0, result.high = 1;
+  result.provenance = made_up(shape);
+  Reply reply{to_json_form(result), {}};
+  reply.tensors.push_back(
+      TensorRef::own<float>("map", {result.height, result.width}, std::move(cells)));
+  reply.tensors.push_back(TensorRef::own<float>("row_profile", {result.height}, std::move(by_row)));
+  reply.tensors.push_back(
+      TensorRef::own<float>("column_profile", {result.width}, std::move(by_column)));
+  return reply;
+}
+
+Reply patterns(const nlohmann::json& params, const MadeUpShape& shape) {
+  PatternsResult result;
+  result.model = model_of(params), result.encoding = "rope";
+  result.formula = "G_ij = sum_m Re(z_i conj z_j)";
+  const int side = 64;
+  Reply reply;
+  for (int layer = 0; layer <= shape.layers; ++layer) {
+    PatternsLayer row;
+    row.layer = layer, row.mean_abs_z = 1 - 0.05 * layer, row.sd_abs_z = 0.02 * layer;
+    row.drift = 0.1 * layer;
+    std::vector<float> grid;
+    for (int i = 0; i < side; ++i)
+      for (int j = 0; j < side; ++j)
+        grid.push_back(
+            static_cast<float>(24 * std::exp(-std::abs(i - j) / 6.0) * std::cos((i - j) * 0.4)));
+    for (int d = 0; d < side; ++d) row.mean_by_distance.push_back(24 * std::exp(-d / 6.0));
+    result.layers.push_back(row);
+    reply.tensors.push_back(
+        TensorRef::own<float>("pe_dot." + std::to_string(layer), {side, side}, std::move(grid)));
+  }
+  for (int i = 0; i < side; ++i) result.positions.push_back(i * 4);
+  for (int m = 0; m < 24; ++m) result.frequencies.push_back(std::pow(10000.0, -m / 24.0));
+  result.provenance = made_up(shape);
+  reply.result = to_json_form(result);
+  return reply;
+}
+
+NearFar near_far(double mean, double sigma) {
+  NearFar n;
+  n.near_begin = 1, n.near_end = 16, n.far_begin = 240, n.far_end = 256;
+  n.texts = 64, n.pairs = 40000, n.mean = mean, n.sigma = sigma, n.skewness = 0.1;
+  n.share_positive = 0.5 + 0.5 * std::erf(mean / sigma / std::sqrt(2.0));
+  n.mean_low = mean - 0.2, n.mean_high = mean + 0.2;
+  n.interval = "clustered by text (64 texts)";
+  for (int i = 0; i <= 60; ++i) n.edges.push_back(-15 + 0.5 * i);
+  for (int i = 0; i < 60; ++i) {
+    const double z = (n.edges[static_cast<std::size_t>(i)] + 0.25 - mean) / sigma;
+    n.counts.push_back(static_cast<int64_t>(40000 * 0.5 / sigma * 0.4 * std::exp(-z * z / 2)));
+  }
+  return n;
+}
+
+Reply distance(const nlohmann::json& params, const MadeUpShape& shape) {
+  DistanceModel model;
+  model.model = model_of(params), model.encoding = "rope";
+  const double strength = 1 + 4 * tint(model.model);
+  for (int d = 0; d < shape.tokens; d += 2) {
+    DistancePoint point;
+    point.distance = d, point.count = shape.tokens - d;
+    point.score_mean = strength * std::exp(-d / 60.0), point.score_sd = 2;
+    point.content_mean = 0.3 * point.score_mean, point.content_sd = 2;
+    point.positional_mean = 0.7 * point.score_mean;
+    point.weight_mean = 0.2 / (1.0 + d);
+    point.score_low = point.score_mean - 0.1, point.score_high = point.score_mean + 0.1;
+    model.profile.push_back(point);
+  }
+  model.histogram = near_far(strength, 2.5);
+  for (int layer = 0; layer < shape.layers; ++layer) {
+    DistanceGroup group;
+    group.layer = layer, group.profile = model.profile;
+    group.histogram = near_far(strength * (0.2 + 0.4 * layer), 2.5);
+    model.layers.push_back(std::move(group));
+  }
+  model.provenance = made_up(shape);
+  return {to_json_form(DistanceResult{{model}}), {}};
+}
+
+Reply shift(const nlohmann::json& params, const MadeUpShape& shape) {
+  ShiftResult result;
+  for (const char* method : {"ids", "tokens"})
+    for (int by : {1, 3, 16})
+      for (int layer = 0; layer < shape.layers; ++layer) {
+        const bool tokens = std::string(method) == "tokens";
+        ShiftRow row;
+        row.model = model_of(params), row.method = method, row.by = by, row.layer = layer;
+        row.attention_difference = tokens ? 5.0 + by * 0.1 + layer + tint(row.model) : 1e-5 * by;
+        row.logits_difference = !shape.losses ? std::nan("") : tokens ? 0.02 : 1e-7;
+        result.rows.push_back(row);
+      }
+  result.formula = "mean over heads and queries of sum_j |a_ij - a'_ij|, in 0.01";
+  result.provenance = {made_up(shape)};
+  return {to_json_form(result), {}};
+}
+
+Reply theory(const nlohmann::json& params, const MadeUpShape& shape) {
+  TheoryResult result;
+  int place = 0;
+  for (const char* id :
+       {"tape.shift", "rope.intrinsic_bias", "tapa.histogram", "tape.permutation"}) {
+    CheckResult check;
+    check.id = id, check.model = model_of(params);
+    check.verdict = name_of(static_cast<Verdict>(place++ % 4));
+    check.value = 3e-12, check.bound = 1e-10, check.noise = 1e-12, check.samples = 5;
+    check.statement = "All quantities are unchanged when the position ids are shifted.";
+    check.source = "TAPE, Proposition 4.2";
+    check.detail = "largest residual over shifts 1, 3, 16, 1000 and 10^6";
+    CheckCurve curve{"residual",
+                     "shift",
+                     "relative residual",
+                     true,
+                     true,
+                     {1, 10, 100, 1000},
+                     {1e-13, 2e-13, 1e-12, 3e-12},
+                     {1e-10, 1e-10, 1e-10, 1e-10}};
+    check.curves = {curve};
+    result.checks.push_back(std::move(check));
+  }
+  result.provenance = {made_up(shape)};
+  return {to_json_form(result), {}};
+}
+
+Reply eval(const nlohmann::json& params, const MadeUpShape& shape) {
+  EvalResult result;
+  result.task = "perplexity", result.metric = "perplexity";
+  const std::string model = model_of(params);
+  const double climb = tint(model) > 0.5 ? 0.0 : 2.0;
+  for (int64_t length : {256, 512, 1024}) {
+    EvalRow row;
+    row.model = model, row.metric = result.metric, row.length = length;
+    row.n = 16, row.window = "disjoint";
+    row.value = std::exp(1.42 + climb * (static_cast<double>(length) - 256) / 768);
+    row.low = row.value * 0.97, row.high = row.value * 1.03;
+    result.rows.push_back(row);
+  }
+  PositionCurve curve;
+  curve.model = model, curve.trained_length = 256, curve.texts = 16;
+  curve.metric = "bits_per_token", curve.source = "validation texts";
+  for (int p = 16; p < 4 * shape.tokens; p += 32) {
+    const double past = std::max(0, p - 256) / 768.0;
+    curve.position.push_back(p);
+    curve.bits.push_back(2.05 + climb * past + 0.4 * std::exp(-p / 30.0));
+    curve.low.push_back(curve.bits.back() - 0.08);
+    curve.high.push_back(curve.bits.back() + 0.08);
+  }
+  result.positions = {curve};
+  result.provenance = {made_up(shape)};
+  return {to_json_form(result), {}};
+}
+
+JobStatus job(const std::string& dir, const MadeUpShape& shape) {
+  JobStatus status;
+  status.dir = dir, status.name = "tapa", status.kind = "train", status.state = "running";
+  status.step = 120, status.steps = 200, status.seconds = 64, status.seconds_left = 42;
+  status.kernel = shape.kernel;
+  for (int step = 0; step < 120; step += 4) {
+    MetricPoint point;
+    point.step = step, point.loss = 2 + 3 * std::exp(-step / 30.0), point.lr = 2e-3;
+    status.curve.push_back(point);
+  }
+  status.last = status.curve.back();
+  return status;
+}
+
+Reply jobs_list(const nlohmann::json&, const MadeUpShape& shape) {
+  return {to_json_form(JobsResult{{job("jobs/tapa", shape)}}), {}};
+}
+
+Reply jobs_show(const nlohmann::json& params, const MadeUpShape& shape) {
+  return {to_json_form(job(params.value("dir", std::string("jobs/tapa")), shape)), {}};
+}
+
+Reply jobs_start(const nlohmann::json&, const MadeUpShape& shape) {
+  return {to_json_form(job("jobs/tapa", shape)), {}};
+}
+
+Reply jobs_control(const nlohmann::json&, const MadeUpShape&) {
+  return {nlohmann::json::object(), {}};
+}
+
+}  // namespace
+
+Reply made_up_reply(const std::string& method, const nlohmann::json& params,
+                    const MadeUpShape& shape) {
+  using Make = Reply (*)(const nlohmann::json&, const MadeUpShape&);
+  static const std::map<std::string, Make> kMakers{{"models.list", models_list},
+                                                   {"model.info", model_info},
+                                                   {"text.read", text_read},
+                                                   {"heads", heads},
+                                                   {"map", map},
+                                                   {"patterns", patterns},
+                                                   {"distance", distance},
+                                                   {"shift", shift},
+                                                   {"theory", theory},
+                                                   {"eval", eval},
+                                                   {"jobs.list", jobs_list},
+                                                   {"jobs.show", jobs_show},
+                                                   {"jobs.start", jobs_start},
+                                                   {"jobs.control", jobs_control}};
+  return kMakers.at(method)(params, shape);
+}
+
+}  // namespace phasescope::app

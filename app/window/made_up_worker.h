@@ -1,0 +1,76 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "app/window/worker_link.h"
+
+namespace phasescope::app {
+
+// Shape of the made-up model.
+struct MadeUpShape {
+  int layers = 4, heads = 4;
+  int tokens = 256;
+  int thumbnail = 32;  // cells of a thumbnail's edge
+  int map = 0;         // cells of a map's edge; 0: as the request asks
+  bool losses = true;  // false: as of a model without a head, which sees both ways
+  bool tokenizer = true;
+  std::string shallow = {};        // the name of a model of one layer among the others
+  std::string kernel = "made up";  // what ran attention
+};
+
+// A link without a worker: it answers every request by itself with smooth made-up values that
+// depend only on the request. The benchmark of the window and its tests use it.
+class MadeUpWorker : public WorkerLink {
+ public:
+  enum class Manner { answer, hold, fail };
+
+  explicit MadeUpWorker(MadeUpShape shape = {}) : shape_(shape) {}
+
+  // How requests of a method end; "" sets it for all methods without a manner of their own.
+  void set_manner(const std::string& method, Manner manner) { manners_[method] = manner; }
+  // Every request that is held ends with "worker_died", and so does every later one until
+  // restart().
+  void die(const std::string& how);
+  int starts() const { return starts_; }
+  // Requests that came, by method.
+  const std::map<std::string, int>& counts() const { return counts_; }
+
+  void start() override;
+  void restart() override { start(); }
+  protocol::RequestId submit(const std::string& method, nlohmann::json params,
+                             protocol::Callbacks callbacks, const std::string& tag) override;
+  void cancel(protocol::RequestId id) override;
+  std::size_t drain() override;
+  protocol::WorkerState state() const override { return state_; }
+  std::optional<protocol::DeathNotice> death() const override { return death_; }
+  std::string description() const override { return "made-up values"; }
+  void set_wake(std::function<void()>) override {}
+
+ private:
+  struct Request {
+    protocol::RequestId id = 0;
+    std::string method, tag;
+    nlohmann::json params;
+    protocol::Callbacks callbacks;
+    bool cancelled = false;
+  };
+  Manner manner_of(const std::string& method) const;
+  void finish(const Request& request);
+
+  MadeUpShape shape_;
+  std::map<std::string, Manner> manners_;
+  std::map<std::string, int> counts_;
+  std::vector<Request> requests_;
+  protocol::RequestId last_id_ = 0;
+  protocol::WorkerState state_ = protocol::WorkerState::not_started;
+  std::optional<protocol::DeathNotice> death_;
+  int starts_ = 0;
+};
+
+// The made-up answer to one request. Throws std::out_of_range for an unknown method.
+protocol::Reply made_up_reply(const std::string& method, const nlohmann::json& params,
+                              const MadeUpShape& shape);
+
+}  // namespace phasescope::app

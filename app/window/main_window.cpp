@@ -1,0 +1,327 @@
+#include "app/window/main_window.h"
+
+#include <imgui.h>
+#include <imgui_internal.h>
+
+#include <algorithm>
+
+#include "widgets/theme.h"
+
+namespace phasescope::app {
+namespace {
+
+constexpr double kNoticeSeconds = 6;
+
+std::vector<ViewName> names_of(const std::vector<std::unique_ptr<View>>& views) {
+  std::vector<ViewName> names;
+  for (const auto& view : views) names.push_back({view->id(), view->title()});
+  return names;
+}
+
+bool starts_with(const std::string& text, const char* prefix) { return text.rfind(prefix, 0) == 0; }
+
+bool is_closed(const Session& session, const std::string& id) {
+  return std::find(session.closed_views.begin(), session.closed_views.end(), id) !=
+         session.closed_views.end();
+}
+
+void scale_nodes(ImGuiDockNode* node, ImVec2 by) {
+  if (!node) return;
+  node->SizeRef = {node->SizeRef.x * by.x, node->SizeRef.y * by.y};
+  for (ImGuiDockNode* child : node->ChildNodes) scale_nodes(child, by);
+}
+
+}  // namespace
+
+MainWindow::MainWindow(Session session, WorkerLink& quick, WorkerLink& slow)
+    : edit_(std::move(session)),
+      requests_(quick, slow),
+      context_{edit_, requests_, window_},
+      views_(all_views()),
+      commands_(all_commands(names_of(views_))) {
+  window_.copy = [](const std::string& text) { ImGui::SetClipboardText(text.c_str()); };
+  // Dear ImGui takes a layout only before its first frame.
+  const std::string& layout = edit_.session().layout;
+  if (!layout.empty()) ImGui::LoadIniSettingsFromMemory(layout.c_str(), layout.size());
+}
+
+const View* MainWindow::view(const std::string& id) const {
+  for (const auto& view : views_)
+    if (view->id() == id) return view.get();
+  return nullptr;
+}
+
+bool MainWindow::settled() const {
+  return window_.may_ask && requests_.waiting() == 0 && !window_.working() && to_focus_.empty();
+}
+
+bool MainWindow::animated() const {
+  return requests_.waiting() > 0 || window_.working() || !window_.notices.empty() ||
+         !to_focus_.empty() || window_.moving;
+}
+
+Session MainWindow::session_to_save() {
+  Session session = edit_.session();
+  std::size_t size = 0;
+  const char* text = ImGui::SaveIniSettingsToMemory(&size);
+  session.layout.assign(text, size);
+  return session;
+}
+
+void MainWindow::apply_look(float scale) {
+  const std::string& theme = edit_.session().theme;
+  if (theme == shown_theme_ && scale == shown_scale_) return;
+  widgets::apply_theme(theme, scale);
+  shown_theme_ = theme, shown_scale_ = scale;
+}
+
+// A shortcut works wherever the focus is, but never while it would be typed into a text.
+void MainWindow::run_shortcuts() {
+  for (const Command& command : commands_) {
+    if (!command.shortcut) continue;
+    const auto flags = ImGuiInputFlags_RouteGlobal | ImGuiInputFlags_RouteOverActive;
+    const bool typed = ImGui::GetIO().WantTextInput && starts_with(command.id, "edit.");
+    if (!typed && ImGui::Shortcut(command.shortcut, flags)) command.run(context_);
+  }
+}
+
+void MainWindow::draw_command_menu(const char* title, const std::vector<const char*>& prefixes) {
+  if (!ImGui::BeginMenu(title)) return;
+  for (const Command& command : commands_) {
+    const bool wanted = std::any_of(prefixes.begin(), prefixes.end(), [&](const char* prefix) {
+      return starts_with(command.id, prefix);
+    });
+    if (!wanted) continue;
+    if (ImGui::MenuItem(command.title.c_str(), shortcut_text(command).c_str()))
+      command.run(context_);
+  }
+  ImGui::EndMenu();
+}
+
+void MainWindow::draw_view_menu() {
+  if (!ImGui::BeginMenu("View")) return;
+  for (const auto& view : views_) {
+    const bool open = !is_closed(edit_.session(), view->id());
+    if (!ImGui::MenuItem(view->title().c_str(), nullptr, open)) continue;
+    if (open)
+      edit_.apply("Close " + view->title(),
+                  [&](Session& s) { s.closed_views.push_back(view->id()); });
+    else
+      show_view(context_, view->id());
+  }
+  ImGui::Separator();
+  for (const Command& command : commands_)
+    if (starts_with(command.id, "look."))
+      if (ImGui::MenuItem(command.title.c_str(), shortcut_text(command).c_str()))
+        command.run(context_);
+  ImGui::EndMenu();
+}
+
+// At the right end of the menu: what the worker is, and what it is doing.
+void MainWindow::draw_status() {
+  const auto& colors = widgets::palette();
+  const protocol::WorkerState state = requests_.state();
+  std::string words = "worker ready";
+  ImVec4 color = colors.good;
+  if (state == protocol::WorkerState::not_started) words = "no worker yet", color = colors.quiet;
+  if (state == protocol::WorkerState::starting) words = "worker starting", color = colors.warn;
+  if (state == protocol::WorkerState::dead) words = "worker died", color = colors.bad;
+  if (const int waiting = requests_.waiting(); waiting > 0)
+    words = requests_.doing() + (waiting > 1 ? "  +" + std::to_string(waiting - 1) : "");
+  const float dot = ImGui::GetFontSize() * 0.28F;
+  const float width = ImGui::CalcTextSize(words.c_str()).x + dot * 6 + 12;
+  ImGui::SameLine(std::max(ImGui::GetCursorPosX() + 8, ImGui::GetWindowWidth() - width));
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  ImGui::GetWindowDrawList()->AddCircleFilled({at.x + dot, at.y + ImGui::GetFrameHeight() / 2}, dot,
+                                              ImGui::ColorConvertFloat4ToU32(color));
+  ImGui::SetCursorPosX(ImGui::GetCursorPosX() + dot * 3.4F);
+  ImGui::TextColored(colors.quiet, "%s", words.c_str());
+}
+
+void MainWindow::draw_menu() {
+  if (!ImGui::BeginMainMenuBar()) return;
+  ImGui::PushFont(widgets::fonts().bold, 0.0F);
+  ImGui::TextUnformatted("Phasescope");
+  ImGui::PopFont();
+  draw_command_menu("File", {"file."});
+  draw_command_menu("Edit", {"edit."});
+  draw_command_menu("Head", {"head.", "heads.", "model."});
+  draw_command_menu("Map", {"map."});
+  draw_view_menu();
+  if (ImGui::MenuItem("Commands", "Ctrl+K")) window_.palette_open = true;
+  draw_status();
+  ImGui::EndMainMenuBar();
+}
+
+// How a worker died, across the window; returns its height.
+float MainWindow::draw_banner() {
+  if (requests_.death_notice().empty()) return 0;
+  const ImGuiViewport* view = ImGui::GetMainViewport();
+  const float height = ImGui::GetFrameHeight() + 10;
+  ImGui::SetNextWindowPos(view->WorkPos);
+  ImGui::SetNextWindowSize({view->WorkSize.x, height});
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {12, 5});
+  const ImGuiWindowFlags flags = ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoDocking |
+                                 ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoSavedSettings;
+  if (ImGui::Begin("##banner", nullptr, flags)) {
+    ImGui::AlignTextToFramePadding();
+    ImGui::TextColored(widgets::palette().bad, "%s", requests_.death_notice().c_str());
+    ImGui::SameLine();
+    ImGui::TextUnformatted(requests_.gave_up()
+                               ? "It died several times; no other one is started by itself."
+                               : "Another one was started and has the models again.");
+    ImGui::SameLine();
+    if (ImGui::Button(requests_.gave_up() ? "Start again" : "Dismiss")) {
+      if (requests_.gave_up())
+        requests_.start_again();
+      else
+        requests_.dismiss_death();
+    }
+  }
+  ImGui::End();
+  ImGui::PopStyleVar();
+  return height;
+}
+
+// Left: what is read and by what. Middle: heads over extrapolation. Right: map over distance.
+void MainWindow::build_layout(unsigned dock) {
+  ImGui::DockBuilderRemoveNode(dock);
+  ImGui::DockBuilderAddNode(dock, ImGuiDockNodeFlags_DockSpace);
+  ImGui::DockBuilderSetNodeSize(dock, ImGui::GetMainViewport()->WorkSize);
+  ImGuiID left = 0, middle = 0, right = 0;
+  ImGui::DockBuilderSplitNode(dock, ImGuiDir_Left, 0.215F, &left, &middle);
+  ImGui::DockBuilderSplitNode(middle, ImGuiDir_Right, 0.425F, &right, &middle);
+  ImGuiID left_low = 0, middle_low = 0, right_low = 0;
+  ImGui::DockBuilderSplitNode(left, ImGuiDir_Down, 0.55F, &left_low, &left);
+  ImGui::DockBuilderSplitNode(middle, ImGuiDir_Down, 0.41F, &middle_low, &middle);
+  ImGui::DockBuilderSplitNode(right, ImGuiDir_Down, 0.44F, &right_low, &right);
+  struct Place {
+    const char* id;
+    ImGuiID node;
+  };
+  for (const Place& place :
+       {Place{"models", left}, Place{"text", left_low}, Place{"heads", middle},
+        Place{"patterns", middle}, Place{"theory", middle}, Place{"extrapolation", middle_low},
+        Place{"jobs", middle_low}, Place{"map", right}, Place{"distance", right_low},
+        Place{"shift", right_low}})
+    if (const View* shown = view(place.id))
+      ImGui::DockBuilderDockWindow(shown->window_name().c_str(), place.node);
+  ImGui::DockBuilderFinish(dock);
+  to_focus_ = {"extrapolation", "distance", "map", "heads"};
+}
+
+// Dear ImGui takes what a smaller window lacks from the middle alone, until nothing is left of it.
+void MainWindow::scale_layout(unsigned dock) {
+  ImGuiDockNode* root = ImGui::DockBuilderGetNode(dock);
+  const ImVec2 now = ImGui::GetMainViewport()->WorkSize;
+  const ImVec2 before = layout_width_ > 0 ? ImVec2(layout_width_, layout_height_) : root->SizeRef;
+  layout_width_ = now.x, layout_height_ = now.y;
+  if (now.x < 1 || now.y < 1 || before.x < 1 || before.y < 1) return;
+  if (now.x != before.x || now.y != before.y)
+    scale_nodes(root, {now.x / before.x, now.y / before.y});
+}
+
+void MainWindow::draw_dock(float top) {
+  const ImGuiViewport* view = ImGui::GetMainViewport();
+  ImGui::SetNextWindowPos({view->WorkPos.x, view->WorkPos.y + top});
+  ImGui::SetNextWindowSize({view->WorkSize.x, view->WorkSize.y - top});
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {0, 0});
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowBorderSize, 0);
+  const ImGuiWindowFlags flags = ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoDocking |
+                                 ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoSavedSettings |
+                                 ImGuiWindowFlags_NoBringToFrontOnFocus |
+                                 ImGuiWindowFlags_NoNavFocus | ImGuiWindowFlags_NoBackground;
+  ImGui::Begin("##dock", nullptr, flags);
+  ImGui::PopStyleVar(2);
+  const ImGuiID dock = ImGui::GetID("dock");
+  if (window_.reset_layout || !ImGui::DockBuilderGetNode(dock)) build_layout(dock);
+  window_.reset_layout = false;
+  scale_layout(dock);
+  ImGui::DockSpace(dock);
+  ImGui::End();
+}
+
+void MainWindow::draw_views() {
+  for (const auto& view : views_)
+    if (!is_closed(edit_.session(), view->id())) view->draw(context_);
+  if (!window_.focus_view.empty()) to_focus_.push_back(window_.focus_view);
+  window_.focus_view.clear();
+  // One a frame: Dear ImGui shows the tab of the window that was focused last.
+  if (to_focus_.empty()) return;
+  if (const View* next = view(to_focus_.front()))
+    ImGui::SetWindowFocus(next->window_name().c_str());
+  to_focus_.erase(to_focus_.begin());
+}
+
+void MainWindow::draw_notices() {
+  const ImGuiViewport* view = ImGui::GetMainViewport();
+  const double now = ImGui::GetTime();
+  for (WindowState::Notice& notice : window_.notices)
+    if (notice.born == 0) notice.born = now;
+  std::erase_if(window_.notices, [&](const WindowState::Notice& notice) {
+    return !notice.error && now - notice.born > kNoticeSeconds;
+  });
+  float bottom = view->WorkPos.y + view->WorkSize.y - 14;
+  int dismissed = -1;
+  for (std::size_t i = 0; i < window_.notices.size(); ++i) {
+    const WindowState::Notice& notice = window_.notices[i];
+    ImGui::SetNextWindowPos({view->WorkPos.x + view->WorkSize.x - 14, bottom}, ImGuiCond_Always,
+                            {1, 1});
+    ImGui::SetNextWindowSizeConstraints({0, 0}, {view->WorkSize.x * 0.45F, 400});
+    const ImGuiWindowFlags flags = ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoDocking |
+                                   ImGuiWindowFlags_NoMove | ImGuiWindowFlags_AlwaysAutoResize |
+                                   ImGuiWindowFlags_NoSavedSettings |
+                                   ImGuiWindowFlags_NoFocusOnAppearing | ImGuiWindowFlags_NoNav;
+    if (ImGui::Begin(("##notice" + std::to_string(i)).c_str(), nullptr, flags)) {
+      ImGui::PushTextWrapPos(ImGui::GetFontSize() * 38);
+      ImGui::TextColored(
+          notice.error ? widgets::palette().bad : ImGui::GetStyleColorVec4(ImGuiCol_Text), "%s",
+          notice.text.c_str());
+      ImGui::PopTextWrapPos();
+      if (ImGui::IsWindowHovered() && ImGui::IsMouseClicked(ImGuiMouseButton_Left))
+        dismissed = static_cast<int>(i);
+      bottom -= ImGui::GetWindowHeight() + 8;
+    }
+    ImGui::End();
+  }
+  if (dismissed >= 0) window_.notices.erase(window_.notices.begin() + dismissed);
+}
+
+void MainWindow::draw_shortcuts() {
+  if (window_.help_open) ImGui::OpenPopup("Keyboard shortcuts");
+  window_.help_open = false;
+  ImGui::SetNextWindowPos(ImGui::GetMainViewport()->GetCenter(), ImGuiCond_Appearing, {0.5F, 0.5F});
+  bool open = true;
+  if (!ImGui::BeginPopupModal("Keyboard shortcuts", &open,
+                              ImGuiWindowFlags_AlwaysAutoResize | ImGuiWindowFlags_NoSavedSettings))
+    return;
+  if (ImGui::IsKeyPressed(ImGuiKey_Escape)) ImGui::CloseCurrentPopup();
+  if (ImGui::BeginTable("keys", 2)) {
+    for (const Command& command : commands_) {
+      if (!command.shortcut) continue;
+      ImGui::TableNextColumn();
+      ImGui::TextUnformatted(command.title.c_str());
+      ImGui::TableNextColumn();
+      ImGui::TextColored(widgets::palette().quiet, "%s", shortcut_text(command).c_str());
+    }
+    ImGui::EndTable();
+  }
+  ImGui::EndPopup();
+}
+
+void MainWindow::draw(float scale) {
+  if (window_.may_ask) requests_.begin_frame();
+  window_.collect();
+  window_.moving = false;
+  apply_look(scale);
+  run_shortcuts();
+  draw_menu();
+  draw_dock(draw_banner());
+  draw_views();
+  palette_.draw(context_, commands_);
+  dialog_.draw(context_);
+  draw_shortcuts();
+  draw_notices();
+}
+
+}  // namespace phasescope::app

@@ -1,0 +1,65 @@
+#pragma once
+// All that is drawn, in whatever ImGui context is current: menu, docked views, palette, dialogs,
+// notices. Needs no display, so tests draw it with a null back end.
+#include <memory>
+#include <vector>
+
+#include "app/views/views.h"
+#include "app/window/file_dialog.h"
+#include "app/window/palette.h"
+
+namespace phasescope::app {
+
+class MainWindow {
+ public:
+  MainWindow(Session session, WorkerLink& quick, WorkerLink& slow);
+
+  // One frame between ImGui::NewFrame and ImGui::Render. `scale` is that of the display.
+  void draw(float scale = 1.0F);
+
+  // Nothing is asked of a worker before this: the first frame comes before anything loads.
+  void start_asking() { window_.may_ask = true; }
+
+  SessionHistory& edit() { return edit_; }
+  WorkerRequests& requests() { return requests_; }
+  WindowState& window() { return window_; }
+  const std::vector<Command>& commands() const { return commands_; }
+  ViewContext& context() { return context_; }
+  const View* view(const std::string& id) const;
+  // Nothing is under way: no question waits, no axis moves, no file is being written.
+  bool settled() const;
+  // True while something moves by itself and frames must go on (progress, notices).
+  bool animated() const;
+  // The session as it is to be saved, with the present layout.
+  Session session_to_save();
+
+ private:
+  void apply_look(float scale);
+  void run_shortcuts();
+  void draw_menu();
+  void draw_command_menu(const char* title, const std::vector<const char*>& prefixes);
+  void draw_view_menu();
+  void draw_status();
+  float draw_banner();
+  void draw_dock(float top);
+  void build_layout(unsigned dock);
+  void scale_layout(unsigned dock);
+  void draw_views();
+  void draw_notices();
+  void draw_shortcuts();
+
+  SessionHistory edit_;
+  WorkerRequests requests_;
+  WindowState window_;
+  ViewContext context_;
+  std::vector<std::unique_ptr<View>> views_;
+  std::vector<Command> commands_;
+  CommandPalette palette_;
+  FileDialog dialog_;
+  std::string shown_theme_;
+  float shown_scale_ = 0;
+  float layout_width_ = 0, layout_height_ = 0;  // of the window that the layout was made for
+  std::vector<std::string> to_focus_;  // views to bring forward, a frame after the layout is made
+};
+
+}  // namespace phasescope::app

@@ -1,0 +1,135 @@
+#include "model/attention/attention.h"
+
+#include <ATen/ATen.h>
+
+#include "formats/error.h"
+#include "kernels/attention.h"
+#include "kernels/cuda/attention_cuda.h"
+#include "model/attention/cuda_attention.h"
+#include "model/attention/fused_attention.h"
+#include "model/attention/plain_attention.h"
+
+namespace phasescope::model {
+
+std::string fused_kernel_name() { return std::string("fused cpu ") + kernels::attention_target(); }
+
+namespace {
+
+// Whether some query may see padding alone.
+bool may_lose_rows(const AttentionProgram& program) {
+  if (!program.key_mask.defined()) return false;
+  if (program.window > 0 || program.documents.defined()) return true;
+  const at::Tensor sees = program.causal ? program.key_mask.select(1, 0) : program.key_mask.any(1);
+  return !sees.all().item<bool>();
+}
+
+}  // namespace
+
+std::string fused_obstacle(const AttentionProgram& program, const at::Tensor& v) {
+  const at::ScalarType dtype = v.scalar_type();
+  if (dtype != at::kFloat && dtype != at::kBFloat16 && dtype != at::kHalf) {
+    return std::string(at::toString(dtype)) + " has no fused form";
+  }
+  if (!v.device().is_cpu()) return "the fused form runs on the CPU";
+  // Rotations have been applied by now; other kinds read distances from the tokens' places.
+  const bool reads_distances =
+      program.kind != AttentionProgram::Kind::plain && program.kind != AttentionProgram::Kind::tape;
+  if (reads_distances && !program.positions.consecutive()) {
+    return std::string("given position ids have no fused form with ") + name_of(program.kind);
+  }
+  if (program.mask.defined()) return "a given mask has no fused form";
+  if (program.padding_added && may_lose_rows(program)) {
+    return "rows that see nothing but padding have no fused form where padding is added";
+  }
+  if (program.kind == AttentionProgram::Kind::term) {
+    return "a term that is no table of distances has no fused form";
+  }
+  if (program.fire.slope.defined() && !program.causal) {
+    return "fire past its threshold has no fused form without a causal mask";
+  }
+  const bool cape = program.kind == AttentionProgram::Kind::cape;
+  if (cape && program.cape.w1.size(0) > 1024) {
+    return "a correction of more than 1024 hidden units has no fused form";
+  }
+  if (cape && program.fire.slope.defined()) {
+    const std::int64_t units = program.cape.w1.size(0), pieces = program.fire.slope.size(1);
+    if ((units + program.q.size(1)) * pieces > kernels::kCapePieces) {
+      return "a correction of " + std::to_string(units) + " hidden units of a bias of " +
+             std::to_string(pieces) + " pieces has no fused form";
+    }
+  }
+  if (program.q.size(-1) > kernels::kMaxChannels || v.size(-1) > kernels::kMaxChannels) {
+    return "a head of more than " + std::to_string(kernels::kMaxChannels) +
+           " channels has no fused form";
+  }
+  if (program.kind == AttentionProgram::Kind::tape &&
+      program.tape.state.size(-1) > kernels::kMaxChannels) {
+    return "a position state of more than " + std::to_string(kernels::kMaxChannels) +
+           " numbers a head has no fused form";
+  }
+  if (program.gain != 1.0) return "a gain by layer has no fused form";
+  if (program.token_bias.defined()) return "a bias rounded by token has no fused form";
+  return {};
+}
+
+void check_probes(const ProbeRequest& request) {
+  if (request.windows.size() > static_cast<std::size_t>(kernels::kMaxWindows)) {
+    throw formats::bad_usage("at most " + std::to_string(kernels::kMaxWindows) +
+                             " windows can be measured in one pass");
+  }
+  if (request.top_keys < 0 || request.top_keys > kernels::kMaxTopKeys) {
+    throw formats::bad_usage("between 1 and " + std::to_string(kernels::kMaxTopKeys) +
+                                 " largest keys of a row can be kept, not " +
+                                 std::to_string(request.top_keys),
+                             "top");
+  }
+}
+
+Backend backend_named(const std::string& name) {
+  if (name.empty() || name == "auto" || name == "fused") return Backend::fused;
+  if (name == "plain") return Backend::plain;
+  if (name != kernels::kCudaBackend) {
+    throw formats::bad_usage(
+        "there is no backend \"" + name + "\"; use fused, plain or " + kernels::kCudaBackend,
+        "backend");
+  }
+  require_cuda_kernels();
+  return Backend::cuda_unverified;
+}
+
+std::string joined(const KernelNames& kernels) {
+  std::string list;
+  for (const std::string& kernel : kernels) list += (list.empty() ? "" : ", ") + kernel;
+  return list.empty() ? "none" : list;
+}
+
+namespace {
+
+AttentionResult run_attention(const AttentionProgram& program, const at::Tensor& v,
+                              const AttentionOptions& options) {
+  if (options.backend == Backend::plain) return plain_attention(program, v, options);
+  const bool cuda = options.backend == Backend::cuda_unverified;
+  const std::string obstacle =
+      cuda ? cuda_obstacle(program, v, wants_gradients(program, v)) : fused_obstacle(program, v);
+  if (obstacle.empty()) {
+    AttentionResult result =
+        cuda ? cuda_attention(program, v, options) : fused_attention(program, v, options);
+    result.kernel = cuda ? kernels::kCudaBackend : fused_kernel_name();
+    return result;
+  }
+  AttentionResult result = plain_attention(program, v, options);
+  result.kernel = "plain (" + obstacle + ")";
+  return result;
+}
+
+}  // namespace
+
+AttentionResult attention(const AttentionProgram& program, const at::Tensor& v,
+                          const AttentionOptions& options) {
+  if (options.probes != nullptr) check_probes(*options.probes);
+  AttentionResult result = run_attention(program, v, options);
+  if (options.kernels != nullptr) options.kernels->insert(result.kernel);
+  return result;
+}
+
+}  // namespace phasescope::model

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "kernels/cuda/cuda_kernels.h"
+#include "model/attention/attention.h"
+
+// Attention by the CUDA kernels of kernels/cuda, for models on the CPU: what a pass reads is copied
+// to the device, and what it makes comes back. For 16-bit tensors alone, which the kernels compute
+// on as they are, with float32 sums.
+
+namespace phasescope::model {
+
+// What follows the device of a model whose attention these kernels ran.
+inline constexpr const char* kAttentionOnCuda = ", attention on cuda";
+
+// The kernels that this program links, said once at its start; null for none.
+void use_cuda_kernels(const kernels::CudaKernels* kernels);
+
+// Throws Error "device_unavailable" where there are none, or no device.
+void require_cuda_kernels();
+
+// Whether a backward pass may follow a forward pass over these.
+bool wants_gradients(const AttentionProgram& program, const at::Tensor& v);
+
+// Why the CUDA kernels cannot run this, with its backward pass too where gradients are wanted;
+// empty where they can.
+std::string cuda_obstacle(const AttentionProgram& program, const at::Tensor& v, bool gradients);
+
+// As fused_attention().
+AttentionResult cuda_attention(const AttentionProgram& program, const at::Tensor& v,
+                               const AttentionOptions& options);
+
+class CudaPass;
+
+// One pass over operands that stay in device memory, so that it alone can be repeated and timed.
+class CudaCall {
+ public:
+  // The forward pass with `probes` (null for none), or the backward pass for a gradient of ones,
+  // after a forward pass. For what cuda_obstacle() lets run.
+  CudaCall(const AttentionProgram& program, const at::Tensor& v, const ProbeRequest* probes);
+  static CudaCall backward(const AttentionProgram& program, const at::Tensor& v);
+  CudaCall(CudaCall&&) noexcept;
+  ~CudaCall();
+
+  void enqueue() const;
+  // Until all that was enqueued has ended.
+  void wait() const;
+  // Of device memory for results and workspaces.
+  std::size_t bytes() const;
+
+ private:
+  explicit CudaCall(std::unique_ptr<CudaPass> pass);
+  std::unique_ptr<CudaPass> pass_;
+};
+
+// The name of the device that the kernels run on.
+std::string cuda_device_name();
+
+}  // namespace phasescope::model

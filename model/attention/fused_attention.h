@@ -1,0 +1,85 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "kernels/attention.h"
+#include "model/attention/attention.h"
+
+// The bridge from tensors to kernels/ on the CPU: float32 arithmetic on float32 or 16-bit tensors,
+// which are read and written as they are. Tables and the correction's weights come as float32.
+
+namespace phasescope::model {
+
+// Results in v's dtype, log-sum-exp and probes in float32; does not name the kernel.
+AttentionResult fused_attention(const AttentionProgram& program, const at::Tensor& v,
+                                const AttentionOptions& options);
+
+// What a forward pass leaves for the backward one.
+struct SavedResult {
+  at::Tensor out, lse, state;
+};
+
+// What a pass of the CPU kernel measures of a request: no sums of content scores and terms where q
+// and k were rotated, which leaves ProbeResult::bucket_content and the like undefined.
+ProbeRequest in_one_pass(const AttentionProgram& program, const ProbeRequest& request);
+
+// Gradients of everything a kind has.
+struct GradientBuffers {
+  at::Tensor dq, dk, dv, state, values, w1, b1, w2, b2, distance, factor, slope, intercept;
+};
+
+// One implementation of the two passes, both without autograd.
+struct AttentionPasses {
+  AttentionResult (*forward)(const AttentionProgram& program, const at::Tensor& v,
+                             const AttentionOptions& options);
+  GradientBuffers (*backward)(const AttentionProgram& program, const at::Tensor& v,
+                              const SavedResult& forward, const at::Tensor& d_out,
+                              const at::Tensor& d_state);
+};
+
+// The passes as one differentiable operation, where gradients are wanted.
+AttentionResult run_passes(const AttentionPasses& passes, const AttentionProgram& program,
+                           const at::Tensor& v, const AttentionOptions& options);
+
+// Sizes and mask of a program.
+kernels::AttentionShape shape_of(const AttentionProgram& program, const at::Tensor& v);
+// (B, N) int32 contiguous, the program's documents counted from 0: ids of 64 bits do not fit.
+at::Tensor numbered_documents(const AttentionProgram& program);
+kernels::CapeForm cape_form(CapeProgram::Form form);
+// Without the powers' memory.
+kernels::TapaVariant tapa_variant(const TapaProgram& tapa);
+
+// The program with its tables and the correction's weights in float32; gradients flow through.
+AttentionProgram with_float_tables(const AttentionProgram& program);
+
+// The program with every tensor that scores are computed from in `dtype`; gradients flow through.
+AttentionProgram in_dtype(const AttentionProgram& program, at::ScalarType dtype);
+
+// A program as the kernels take it. Keeps every tensor alive that the pointers point into.
+class KernelInputs {
+ public:
+  KernelInputs(const AttentionProgram& program, const at::Tensor& v);
+  const kernels::AttentionInputs& inputs() const { return inputs_; }
+
+ private:
+  kernels::FireVariant fire_variant(const FireProgram& fire);
+  kernels::CapeVariant cape_variant(const AttentionProgram& program);
+  // As it is stored; tables in float32.
+  at::Tensor keep(const at::Tensor& tensor);
+  at::Tensor floats(const at::Tensor& table);
+
+  std::vector<at::Tensor> kept_;
+  kernels::AttentionInputs inputs_;
+};
+
+// (B, H, N, d) with contiguous channels, as the kernels take them.
+kernels::InputTensor input_tensor(const at::Tensor& tensor);
+kernels::OutputTensor output_tensor(const at::Tensor& tensor);
+
+// An empty (B, H, N, d) tensor whose memory is (B, N, H, d), so that joining the heads is free.
+at::Tensor empty_by_token(std::int64_t batch, std::int64_t heads, std::int64_t rows,
+                          std::int64_t channels, at::ScalarType dtype);
+
+}  // namespace phasescope::model

@@ -1,0 +1,184 @@
+#include "model/attention/layer_attention.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "formats/error.h"
+#include "model/attention/fused_attention.h"
+#include "model/attention/plain_attention.h"
+#include "model/attention/probe_buffers.h"
+
+namespace phasescope::model {
+namespace {
+
+void check_range(const char* what, Range range, std::int64_t size) {
+  if (range.begin >= 0 && range.begin < range.end && range.end <= size) return;
+  throw formats::bad_usage(std::string(what) + " " + std::to_string(range.begin) + ":" +
+                               std::to_string(range.end) +
+                               " is empty or outside 0:" + std::to_string(size),
+                           what);
+}
+
+ProbeResult fused_probe(const LayerAttention& attention, const ProbeRequest& request) {
+  const KernelInputs kernel(attention.program(), attention.v());
+  const kernels::AttentionShape& shape = kernel.inputs().shape;
+  const ProbeRequest wanted = in_one_pass(attention.program(), request);
+  ProbeBuffers buffers(wanted, shape);
+  const at::ScalarType dtype = attention.v().scalar_type();
+  const at::Tensor out =
+      empty_by_token(shape.batch, shape.heads, shape.queries, shape.value_dim, dtype);
+  buffers.outputs().out = output_tensor(out);
+  at::Tensor state;
+  if (attention.program().kind == AttentionProgram::Kind::tape) {
+    state = empty_by_token(shape.batch, shape.heads, shape.queries,
+                           attention.program().tape.state.size(-1), dtype);
+    buffers.outputs().out_state = output_tensor(state);
+  }
+  const at::Tensor known = attention.lse().defined() ? attention.lse().contiguous() : at::Tensor();
+  if (known.defined()) buffers.outputs().known_lse = known.const_data_ptr<float>();
+  kernels::attention_forward(kernel.inputs(), buffers.outputs());
+  return buffers.take(fused_kernel_name());
+}
+
+MapResult fused_map(const LayerAttention& attention, const MapRequest& request) {
+  const KernelInputs kernel(attention.program(), attention.v());
+  const Region& region = request.region;
+  MapResult result;
+  result.mean = at::empty({region.heads.size(), request.height, request.width}, at::kFloat);
+  kernels::MapOutputs outputs;
+  outputs.height = request.height;
+  outputs.width = request.width;
+  outputs.quantity = request.quantity == MapQuantity::weight ? kernels::MapQuantity::weight
+                                                             : kernels::MapQuantity::score;
+  outputs.mean = result.mean.mutable_data_ptr<float>();
+  if (request.maximum) {
+    result.maximum = at::empty_like(result.mean);
+    outputs.maximum = result.maximum.mutable_data_ptr<float>();
+  }
+  if (request.share) {
+    result.share = at::empty_like(result.mean);
+    outputs.share = result.share.mutable_data_ptr<float>();
+  }
+  kernels::attention_map(kernel.inputs(), attention.lse().const_data_ptr<float>(),
+                         {.batch = request.batch,
+                          .head_begin = region.heads.begin,
+                          .head_count = region.heads.size(),
+                          .row_begin = region.rows.begin,
+                          .row_end = region.rows.end,
+                          .col_begin = region.columns.begin,
+                          .col_end = region.columns.end},
+                         outputs);
+  result.kernel = fused_kernel_name();
+  return result;
+}
+
+// The kernel computes in float32 whatever the tensors have, and leaves a log-sum-exp of that.
+AttentionProgram as_computed(const AttentionProgram& program, bool fused) {
+  const bool narrow = at::elementSize(program.q.scalar_type()) < 4;
+  return fused && narrow ? in_dtype(program, at::kFloat) : program;
+}
+
+// Of the plain twins, with the reason that the pass gave; `kernel` is what ran there.
+std::string plain_name(const std::string& kernel) {
+  return kernel.starts_with("plain") ? kernel : "plain";
+}
+
+}  // namespace
+
+LayerAttention::LayerAttention(std::int64_t layer, AttentionProgram program, at::Tensor v,
+                               at::Tensor lse, at::Tensor entropy, Backend backend,
+                               std::string kernel, MeasuredProbes measured)
+    : layer_(layer),
+      program_(std::move(program)),
+      v_(std::move(v)),
+      lse_(std::move(lse)),
+      entropy_(std::move(entropy)),
+      backend_(backend),
+      kernel_(std::move(kernel)),
+      measured_(std::move(measured)) {}
+
+std::int64_t LayerAttention::batch() const { return program_.q.size(0); }
+std::int64_t LayerAttention::heads() const { return program_.q.size(1); }
+std::int64_t LayerAttention::kv_heads() const { return program_.k.size(1); }
+std::int64_t LayerAttention::length() const { return program_.q.size(2); }
+std::int64_t LayerAttention::keys() const { return program_.k.size(2); }
+
+Region LayerAttention::whole() const { return {{0, heads()}, {0, length()}, {0, keys()}}; }
+
+ScoreParts LayerAttention::scores(const Region& region) const {
+  const at::NoGradGuard no_grad;
+  check_range("heads", region.heads, heads());
+  check_range("rows", region.rows, length());
+  check_range("columns", region.columns, keys());
+  return plain_score_parts(as_computed(program_, is_fused()), region.heads, region.rows,
+                           region.columns);
+}
+
+at::Tensor LayerAttention::weights(const Region& region) const {
+  const at::NoGradGuard no_grad;
+  check_range("heads", region.heads, heads());
+  check_range("rows", region.rows, length());
+  check_range("columns", region.columns, keys());
+  const at::Tensor scores =
+      plain_scores(as_computed(program_, is_fused()), region.heads, region.rows, region.columns);
+  const at::Tensor lse = lse_.slice(1, region.heads.begin, region.heads.end)
+                             .slice(2, region.rows.begin, region.rows.end);
+  // A row that sees no key has lse -inf, and exp(-inf + inf) is no number; a NaN score stays one.
+  return at::exp(scores - lse.unsqueeze(-1)).masked_fill(scores.isneginf(), 0.0);
+}
+
+ScoreParts LayerAttention::pair_scores(const at::Tensor& batch, const at::Tensor& head,
+                                       const at::Tensor& row, const at::Tensor& column) const {
+  const at::NoGradGuard no_grad;
+  const AttentionProgram program = as_computed(program_, is_fused());
+  constexpr std::int64_t kStep = 4096;  // all heads of a pair's tokens are gathered
+  std::vector<at::Tensor> score, content, positional;
+  for (std::int64_t begin = 0; begin < row.size(0); begin += kStep) {
+    const std::int64_t end = std::min(row.size(0), begin + kStep);
+    const ScoreParts parts =
+        plain_pair_scores(program, batch.slice(0, begin, end), head.slice(0, begin, end),
+                          row.slice(0, begin, end), column.slice(0, begin, end));
+    score.push_back(parts.score);
+    content.push_back(parts.content);
+    positional.push_back(parts.positional);
+  }
+  if (score.empty()) return {};
+  return {at::cat(score), at::cat(content), at::cat(positional)};
+}
+
+bool LayerAttention::is_fused() const {
+  return backend_ != Backend::plain && fused_obstacle(program_, v_).empty();
+}
+
+ProbeResult LayerAttention::probe(const ProbeRequest& request) const {
+  const at::NoGradGuard no_grad;
+  check_probes(request);
+  if (measured_.result && measured_.request == request) return *measured_.result;
+  if (is_fused()) return fused_probe(*this, request);
+  ProbeResult result = plain_probe(*this, request);
+  result.kernel = plain_name(kernel_);
+  return result;
+}
+
+MapResult LayerAttention::map(const MapRequest& request) const {
+  const at::NoGradGuard no_grad;
+  check_range("heads", request.region.heads, heads());
+  check_range("rows", request.region.rows, length());
+  check_range("columns", request.region.columns, keys());
+  check_range("batch", {request.batch, request.batch + 1}, batch());
+  if (request.height < 1 || request.width < 1) {
+    throw formats::bad_usage("a map needs at least one cell", "size");
+  }
+  const bool streams =
+      request.quantity == MapQuantity::weight || request.quantity == MapQuantity::score;
+  if (is_fused() && streams) return fused_map(*this, request);
+  MapResult result = plain_map(*this, request);
+  result.kernel = plain_name(kernel_);
+  return result;
+}
+
+}  // namespace phasescope::model

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/attention/attention.h"
+
+namespace phasescope::model {
+
+struct Region {
+  Range heads, rows, columns;
+};
+
+enum class MapQuantity { weight, score, content, positional };
+
+// A region pooled to height x width cells (cells as in kernels/attention.h's MapOutputs).
+struct MapRequest {
+  std::int64_t batch = 0;
+  Region region;
+  std::int64_t height = 256, width = 256;
+  MapQuantity quantity = MapQuantity::weight;
+  bool maximum = true;
+  bool share = false;
+};
+
+struct MapResult {
+  // (heads, height, width), -inf where every pair is masked; float32, of float64 models float64.
+  at::Tensor mean, maximum;
+  at::Tensor share;  // of unmasked pairs, 0..1; the same for all heads
+  std::string kernel;
+};
+
+// What a forward pass measured on its way, and for which request; null where it measured nothing.
+struct MeasuredProbes {
+  ProbeRequest request;
+  std::shared_ptr<const ProbeResult> result;
+};
+
+// Everything one layer's attention was computed with, alive as long as somebody holds it. All is
+// lazy: nothing of size N x N is made unless a region that large is asked for.
+class LayerAttention {
+ public:
+  LayerAttention(std::int64_t layer, AttentionProgram program, at::Tensor v, at::Tensor lse,
+                 at::Tensor entropy, Backend backend, std::string kernel,
+                 MeasuredProbes measured = {});
+
+  std::int64_t layer() const { return layer_; }
+  std::int64_t batch() const;
+  std::int64_t heads() const;
+  std::int64_t kv_heads() const;
+  std::int64_t length() const;
+  std::int64_t keys() const;  // length() but in cross attention
+  const AttentionProgram& program() const { return program_; }
+  const at::Tensor& q() const { return program_.q_plain; }  // (B, H, N, d)
+  const at::Tensor& k() const { return program_.k_plain; }  // (B, kv heads, N, d)
+  const at::Tensor& v() const { return v_; }                // (B, kv heads, N, d)
+  const at::Tensor& q_rotated() const { return program_.q; }
+  const at::Tensor& k_rotated() const { return program_.k; }
+  const at::Tensor& lse() const { return lse_; }          // (B, H, N)
+  const at::Tensor& entropy() const { return entropy_; }  // (B, H, N), nats
+  // Which implementation ran the forward pass.
+  const std::string& kernel() const { return kernel_; }
+  // Whether passes over its scores run fused, on the CPU.
+  bool is_fused() const;
+
+  Region whole() const;
+  // (B, heads, rows, columns) of the region; plain ops.
+  ScoreParts scores(const Region& region) const;
+  // exp(score - lse); masked pairs have weight 0.
+  at::Tensor weights(const Region& region) const;
+  // Scores of chosen pairs: batch, head, row, column are (P) int64; (P) each in the result.
+  ScoreParts pair_scores(const at::Tensor& batch, const at::Tensor& head, const at::Tensor& row,
+                         const at::Tensor& column) const;
+
+  // What the forward pass has measured already, or another pass. Sums of content scores and terms
+  // come back undefined where that pass is fused and q and k were rotated for it.
+  ProbeResult probe(const ProbeRequest& request) const;
+  MapResult map(const MapRequest& request) const;
+
+ private:
+  std::int64_t layer_;
+  AttentionProgram program_;
+  at::Tensor v_, lse_, entropy_;
+  Backend backend_;
+  std::string kernel_;
+  MeasuredProbes measured_;
+};
+
+// The plain twins of probe and map, by row blocks: reference, documentation, fallback.
+ProbeResult plain_probe(const LayerAttention& attention, const ProbeRequest& request);
+MapResult plain_map(const LayerAttention& attention, const MapRequest& request);
+
+}  // namespace phasescope::model

@@ -1,0 +1,413 @@
+// The plain tensor form of every attention variant: definition, reference and fallback.
+#include "model/attention/plain_attention.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "model/attention/attention.h"
+
+namespace phasescope::model {
+namespace {
+
+using Kind = AttentionProgram::Kind;
+
+at::Tensor rows_of(const at::Tensor& x, Range range) { return x.slice(-2, range.begin, range.end); }
+
+// k or v (B, kv heads, n, d) for query heads [begin, end): (B, heads, n, d).
+at::Tensor for_query_heads(const at::Tensor& x, std::int64_t heads, Range range) {
+  const std::int64_t group = heads / x.size(1);
+  if (group == 1) return x.slice(1, range.begin, range.end);
+  const at::Tensor index = at::arange(range.begin, range.end, at::kLong).floor_divide(group);
+  return x.index_select(1, index);
+}
+
+// Position ids of some tokens, (B or 1, size) int64.
+at::Tensor ids_of(const Positions& positions, Range range) {
+  if (positions.consecutive()) {
+    return at::arange(range.begin, range.end, at::kLong).unsqueeze(0) + positions.shift;
+  }
+  const at::Tensor ids = positions.ids.dim() == 2 ? positions.ids : positions.ids.unsqueeze(0);
+  return ids.slice(1, range.begin, range.end);
+}
+
+// lambda = position of query - position of key, (B or 1, rows, columns) int64.
+at::Tensor distances(const Positions& positions, Range rows, Range columns) {
+  return ids_of(positions, rows).unsqueeze(2) - ids_of(positions, columns).unsqueeze(1);
+}
+
+// table (H, L) at distances (B or 1, rows, columns): (B or 1, H, rows, columns).
+at::Tensor look_up(const at::Tensor& table, const at::Tensor& distance) {
+  return table.index_select(1, distance.flatten()).unflatten(1, distance.sizes()).transpose(0, 1);
+}
+
+// The entries of a table program for heads [begin, end), as above.
+at::Tensor table_entries(const TableProgram& table, Range heads, const at::Tensor& distance) {
+  const at::Tensor values = table.values.slice(0, heads.begin, heads.end);
+  return look_up(values,
+                 table.first_distance == 0 ? distance.abs() : distance - table.first_distance);
+}
+
+at::Tensor products(const at::Tensor& q, const at::Tensor& k) {
+  return at::matmul(q, k.transpose(-1, -2));
+}
+
+struct Operands {
+  at::Tensor q, k;  // (B, heads, rows, d), (B, heads, columns, d)
+};
+
+Operands operands(const at::Tensor& q, const at::Tensor& k, Range heads, Range rows,
+                  Range columns) {
+  return {rows_of(q.slice(1, heads.begin, heads.end), rows),
+          rows_of(for_query_heads(k, q.size(1), heads), columns)};
+}
+
+at::Tensor tapa_scores(const AttentionProgram& program, const Operands& x,
+                       const at::Tensor& distance) {
+  const std::int64_t a = program.tapa.content_dim;
+  const std::int64_t p = x.q.size(-1) - a;
+  const at::Tensor content =
+      products(x.q.narrow(-1, 0, a), x.k.narrow(-1, 0, a)) * program.tapa.scale_content;
+  const at::Tensor qp = x.q.narrow(-1, a, p);
+  const at::Tensor kp = x.k.narrow(-1, a, p);
+  const at::Tensor phase =
+      program.tapa.linear_phase
+          ? (qp.sum(-1, true) + kp.sum(-1, true).transpose(-1, -2)) * program.tapa.scale_phase
+          : products(qp, kp) * program.tapa.scale_phase;
+  const at::Tensor power =
+      program.tapa.power.index_select(0, distance.abs().flatten()).view(distance.sizes());
+  return content * at::cos(power.unsqueeze(1) * phase);
+}
+
+at::Tensor cape_table_scores(const CapeProgram& cape, const at::Tensor& content,
+                             const at::Tensor& distance) {
+  if (cape.form == CapeProgram::Form::content) return cape_scores(cape, content, {});
+  return cape_scores(cape, content, look_up(cape.values, distance.clamp_min(0)));
+}
+
+// A term's scores: of what it reads, cut down to what is wanted.
+at::Tensor term_scores(const AttentionProgram& program, Range heads, Range rows, Range columns) {
+  const bool all = program.term.reads_rows;
+  const Range read_heads = all ? Range{0, program.q.size(1)} : heads;
+  const Range read_columns = all ? Range{0, program.k.size(2)} : columns;
+  const Operands x = operands(program.q, program.k, read_heads, rows, read_columns);
+  const at::Tensor scores = program.term.score(
+      {products(x.q, x.k) * program.scale, ids_of(program.positions, rows).unsqueeze(2),
+       ids_of(program.positions, read_columns).unsqueeze(1), read_heads.begin, rows.begin,
+       read_columns.begin});
+  if (!all) return scores;
+  return scores.slice(1, heads.begin, heads.end).slice(3, columns.begin, columns.end);
+}
+
+// The same of single pairs (P), row by row.
+at::Tensor term_pair_scores(const AttentionProgram& program, const at::Tensor& batch,
+                            const at::Tensor& head, const at::Tensor& row,
+                            const at::Tensor& column) {
+  at::Tensor scores = at::empty(row.sizes(), program.q.options());
+  const at::Tensor rows = std::get<0>(at::_unique2(row));
+  for (std::int64_t n = 0; n < rows.size(0); ++n) {
+    const std::int64_t begin = rows[n].item<std::int64_t>();
+    const at::Tensor of_row =
+        term_scores(program, {0, program.q.size(1)}, {begin, begin + 1}, {0, program.k.size(2)});
+    const at::Tensor here = (row == begin).nonzero().squeeze(1);
+    scores.index_put_({here}, of_row.squeeze(2).index(
+                                  {batch.index({here}), head.index({here}), column.index({here})}));
+  }
+  return scores;
+}
+
+}  // namespace
+
+at::Tensor cape_scores(const CapeProgram& cape, const at::Tensor& content, const at::Tensor& bias) {
+  using Form = CapeProgram::Form;
+  const auto corrected = [&](const at::Tensor& x) {  // x (B, in, rows, columns)
+    const at::Tensor hidden = at::leaky_relu(at::linear(x.movedim(1, -1), cape.w1, cape.b1), 0.01);
+    return at::linear(hidden, cape.w2, cape.b2).movedim(-1, 1);
+  };
+  const auto both = [&] { return at::cat({content, bias.expand_as(content)}, 1); };
+  switch (cape.form) {
+    case Form::concat_residual:
+      return content + bias + corrected(both());
+    case Form::concat:
+      return content + corrected(both());
+    case Form::add_residual:
+      return content + bias + corrected(content + bias);
+    case Form::content:
+      return content + corrected(content);
+  }
+  return {};
+}
+
+namespace {
+
+// Scores without the mask. For cape `x` holds all heads, `heads` says which are wanted.
+at::Tensor open_scores(const AttentionProgram& program, const Operands& x,
+                       const at::Tensor& distance, Range heads) {
+  if (program.kind == Kind::tapa) return tapa_scores(program, x, distance);
+  const at::Tensor scores = products(x.q, x.k) * program.scale;
+  if (program.kind == Kind::cape) {
+    return cape_table_scores(program.cape, scores, distance).slice(1, heads.begin, heads.end);
+  }
+  if (program.kind != Kind::table) return scores;
+  const at::Tensor entries = table_entries(program.table, heads, distance);
+  return program.table.multiplies ? scores * entries : scores + entries;
+}
+
+at::Tensor gained(const AttentionProgram& program, const at::Tensor& scores) {
+  return program.gain == 1.0 ? scores : scores * program.gain;
+}
+
+at::Tensor capped(const AttentionProgram& program, const at::Tensor& scores) {
+  const double cap = program.soft_cap;
+  return cap > 0 ? cap * at::tanh(scores / cap) : scores;
+}
+
+// program.token_bias of heads and columns less that of rows, (B or 1, heads, rows, columns).
+at::Tensor token_biases(const AttentionProgram& program, Range heads, Range rows, Range columns) {
+  const at::Tensor bias = program.token_bias.slice(1, heads.begin, heads.end);
+  return bias.slice(2, columns.begin, columns.end).unsqueeze(2) -
+         bias.slice(2, rows.begin, rows.end).unsqueeze(3);
+}
+
+at::Tensor content_scores(const AttentionProgram& program, const Operands& x) {
+  if (program.kind != Kind::tapa) return gained(program, products(x.q, x.k) * program.scale);
+  const std::int64_t a = program.tapa.content_dim;
+  return products(x.q.narrow(-1, 0, a), x.k.narrow(-1, 0, a)) * program.tapa.scale_content;
+}
+
+Range heads_read(const AttentionProgram& program, Range wanted) {
+  return program.kind == Kind::cape ? Range{0, program.q.size(1)} : wanted;
+}
+
+// One token pair an entry: x (B, heads, N, d) at batch and token (P): (P, heads, 1, d).
+at::Tensor tokens_of(const at::Tensor& x, const at::Tensor& batch, const at::Tensor& token) {
+  return x.transpose(1, 2).index({batch, token}).unsqueeze(2);
+}
+
+// Whether pairs are masked by the causal mask or the window; row and column may be any shapes that
+// broadcast.
+at::Tensor hidden_by_index(const AttentionProgram& program, const at::Tensor& row,
+                           const at::Tensor& column) {
+  at::Tensor hidden = program.causal ? column > row : at::zeros({}, at::kBool);
+  if (program.window > 0) hidden = hidden | ((row - column).abs() >= program.window);
+  return hidden;
+}
+
+// Whether padding is added to the causal mask, where there is any.
+bool spreads_padding(const AttentionProgram& program) {
+  return program.padding_added && program.key_mask.defined();
+}
+
+// (rows, M), what the mask alone hides of all keys, documents left out.
+at::Tensor hidden_of_all_keys(const AttentionProgram& program, const at::Tensor& row) {
+  if (program.mask.defined()) return program.mask.index_select(0, row).logical_not();
+  const at::Tensor column = at::arange(program.k.size(2), at::kLong);
+  return hidden_by_index(program, row.unsqueeze(1), column).expand({row.size(0), column.size(0)});
+}
+
+// (B, rows, columns), true for pairs of different documents.
+at::Tensor of_other_documents(const AttentionProgram& program, Range rows, Range columns) {
+  const at::Tensor& ids = program.documents;
+  return ids.slice(1, rows.begin, rows.end).unsqueeze(2) !=
+         ids.slice(1, columns.begin, columns.end).unsqueeze(1);
+}
+
+// (B, 1, rows, 1): the rows all of whose visible keys are padded.
+at::Tensor lost_rows(const AttentionProgram& program, Range rows) {
+  at::Tensor hidden = hidden_of_all_keys(program, at::arange(rows.begin, rows.end, at::kLong));
+  if (program.documents.defined()) {
+    hidden = hidden | of_other_documents(program, rows, {0, program.k.size(2)});
+  }
+  const at::Tensor seen = hidden.logical_not();
+  return (seen & program.key_mask.unsqueeze(1)).any(-1).logical_not().unsqueeze(1).unsqueeze(-1);
+}
+
+// The same of single rows, batch and row (P): (P).
+at::Tensor lost_of_pairs(const AttentionProgram& program, const at::Tensor& batch,
+                         const at::Tensor& row) {
+  at::Tensor seen = hidden_of_all_keys(program, row).logical_not();
+  if (const at::Tensor& ids = program.documents; ids.defined()) {
+    seen = seen & (ids.index({batch, row}).unsqueeze(1) == ids.index_select(0, batch));
+  }
+  return (seen & program.key_mask.index_select(0, batch)).any(-1).logical_not();
+}
+
+// Whether each pair (P) is masked.
+at::Tensor hidden_of_pairs(const AttentionProgram& program, const at::Tensor& batch,
+                           const at::Tensor& row, const at::Tensor& column) {
+  at::Tensor hidden = program.mask.defined() ? program.mask.index({row, column}).logical_not()
+                                             : hidden_by_index(program, row, column);
+  if (const at::Tensor& ids = program.documents; ids.defined()) {
+    hidden = hidden | (ids.index({batch, row}) != ids.index({batch, column}));
+  }
+  if (!program.key_mask.defined()) return hidden;
+  const at::Tensor padded = program.key_mask.index({batch, column}).logical_not();
+  if (!spreads_padding(program)) return hidden | padded;
+  return at::where(lost_of_pairs(program, batch, row), hidden & padded, hidden | padded);
+}
+
+// (rows, columns), or undefined where nothing is masked but padding and documents.
+at::Tensor hidden_of_all_texts(const AttentionProgram& program, Range rows, Range columns) {
+  if (program.mask.defined()) {
+    return program.mask.slice(0, rows.begin, rows.end)
+        .slice(1, columns.begin, columns.end)
+        .logical_not();
+  }
+  const bool all_before = columns.end <= rows.begin + 1;
+  if ((!program.causal || all_before) && program.window == 0) return {};
+  return hidden_by_index(program, at::arange(rows.begin, rows.end, at::kLong).unsqueeze(1),
+                         at::arange(columns.begin, columns.end, at::kLong).unsqueeze(0));
+}
+
+}  // namespace
+
+at::Tensor hidden_pairs(const AttentionProgram& program, Range rows, Range columns) {
+  at::Tensor hidden = hidden_of_all_texts(program, rows, columns);
+  if (program.documents.defined()) {
+    const at::Tensor other = of_other_documents(program, rows, columns).unsqueeze(1);
+    hidden = hidden.defined() ? other | hidden : other;
+  }
+  if (!program.key_mask.defined()) return hidden;
+  const at::Tensor padding = program.key_mask.slice(1, columns.begin, columns.end)
+                                 .logical_not()
+                                 .unsqueeze(1)
+                                 .unsqueeze(1)
+                                 .expand({-1, 1, rows.size(), -1});
+  const at::Tensor either = hidden.defined() ? padding | hidden : padding;
+  if (!spreads_padding(program)) return either;
+  const at::Tensor both = hidden.defined() ? padding & hidden : at::zeros_like(padding);
+  return at::where(lost_rows(program, rows), both, either);
+}
+
+at::Tensor plain_scores(const AttentionProgram& program, Range heads, Range rows, Range columns) {
+  at::Tensor scores =
+      program.term.score
+          ? term_scores(program, heads, rows, columns)
+          : open_scores(program,
+                        operands(program.q, program.k, heads_read(program, heads), rows, columns),
+                        distances(program.positions, rows, columns), heads);
+  if (program.token_bias.defined()) {
+    scores = scores + token_biases(program, heads, rows, columns);
+  }
+  scores = capped(program, gained(program, scores));
+  const at::Tensor hidden = hidden_pairs(program, rows, columns);
+  if (!hidden.defined()) return scores;
+  if (spreads_padding(program)) scores = scores.masked_fill(lost_rows(program, rows), 0.0);
+  return scores.masked_fill(hidden, -std::numeric_limits<double>::infinity());
+}
+
+at::Tensor plain_content(const AttentionProgram& program, Range heads, Range rows, Range columns) {
+  return content_scores(program, operands(program.q_plain, program.k_plain, heads, rows, columns));
+}
+
+ScoreParts plain_score_parts(const AttentionProgram& program, Range heads, Range rows,
+                             Range columns) {
+  ScoreParts parts;
+  parts.content = plain_content(program, heads, rows, columns);
+  parts.score = plain_scores(program, heads, rows, columns);
+  parts.positional = parts.score - parts.content;
+  return parts;
+}
+
+ScoreParts plain_pair_scores(const AttentionProgram& program, const at::Tensor& batch,
+                             const at::Tensor& head, const at::Tensor& row,
+                             const at::Tensor& column) {
+  const Range heads{0, program.q.size(1)};
+  const auto pairs = [&](const at::Tensor& q, const at::Tensor& k) {
+    return Operands{tokens_of(q, batch, row),
+                    tokens_of(for_query_heads(k, heads.end, heads), batch, column)};
+  };
+  const auto of_head = [&](const at::Tensor& scores) {  // (P, heads, 1, 1)
+    return scores.flatten(1).gather(1, head.unsqueeze(1)).squeeze(1);
+  };
+  const auto position = [&](const at::Tensor& token) {
+    const at::Tensor& ids = program.positions.ids;
+    if (!ids.defined()) return token + program.positions.shift;
+    return ids.dim() == 2 ? ids.index({batch, token}) : ids.index({token});
+  };
+  const at::Tensor query_id = position(row), key_id = position(column);
+  ScoreParts parts;
+  parts.content = of_head(content_scores(program, pairs(program.q_plain, program.k_plain)));
+  at::Tensor score;
+  // Fire, and cape over it, read ids and content alone, so that each pair is a region.
+  if (program.term.score && program.kind != Kind::term) {
+    const Operands x = pairs(program.q, program.k);
+    score = of_head(program.term.score(
+        {products(x.q, x.k) * program.scale, query_id.view({-1, 1, 1}), key_id.view({-1, 1, 1})}));
+  } else if (program.term.score) {
+    score = term_pair_scores(program, batch, head, row, column);
+  } else {
+    score = of_head(open_scores(program, pairs(program.q, program.k),
+                                (query_id - key_id).view({-1, 1, 1}), heads));
+  }
+  if (program.token_bias.defined()) {
+    const at::Tensor bias = program.token_bias.expand({program.q.size(0), -1, -1});
+    score = score + bias.index({batch, head, column}) - bias.index({batch, head, row});
+  }
+  score = capped(program, gained(program, score));
+  if (spreads_padding(program)) score = score.masked_fill(lost_of_pairs(program, batch, row), 0.0);
+  parts.score = score.masked_fill(hidden_of_pairs(program, batch, row, column),
+                                  -std::numeric_limits<double>::infinity());
+  parts.positional = parts.score - parts.content;
+  return parts;
+}
+
+AttentionBlock plain_block(const AttentionProgram& program, const at::Tensor& v, Range rows) {
+  const Range heads{0, program.q.size(1)};
+  // Keys after the block's last row are masked for all of it.
+  const bool cut = program.causal && !program.mask.defined() && !spreads_padding(program) &&
+                   program.q.size(2) == program.k.size(2);
+  const Range columns{0, cut ? rows.end : program.k.size(2)};
+  AttentionBlock block;
+  block.scores = plain_scores(program, heads, rows, columns);
+  block.weights = at::softmax(block.scores, -1);
+  // A row that sees no key has no weights.
+  if (program.mask.defined() || program.key_mask.defined()) {
+    block.weights = block.weights.masked_fill(hidden_pairs(program, rows, columns), 0.0);
+  }
+  block.out = at::matmul(block.weights, rows_of(for_query_heads(v, heads.end, heads), columns));
+  if (program.kind == Kind::tape) {
+    const at::Tensor& state = program.tape.state;
+    const at::Tensor values = state.expand({state.size(0), heads.end, -1, -1});
+    block.state = at::matmul(block.weights, rows_of(values, columns));
+  }
+  return block;
+}
+
+std::int64_t plain_block_rows(const AttentionProgram& program) {
+  // Scores of a block and what is made of them: about eight arrays, cape's hidden layer far more.
+  std::int64_t arrays = 8 * program.q.size(0) * program.q.size(1);
+  if (program.kind == Kind::cape && !program.term.score) {
+    arrays += program.q.size(0) * (4 * program.q.size(1) + 3 * program.cape.w1.size(0));
+  }
+  if (program.term.score) arrays += program.q.size(0) * program.term.arrays;
+  constexpr std::int64_t kBudget = std::int64_t{24} << 20;  // elements
+  return std::clamp<std::int64_t>(kBudget / (arrays * program.k.size(2)), 1, program.q.size(2));
+}
+
+AttentionResult plain_attention(const AttentionProgram& program, const at::Tensor& v,
+                                const AttentionOptions& options) {
+  const std::int64_t queries = program.q.size(2);
+  // Autograd keeps every block anyway, so with gradients there is one.
+  const std::int64_t step = at::GradMode::is_enabled() ? queries : plain_block_rows(program);
+  std::vector<at::Tensor> out, state, lse, entropy;
+  for (std::int64_t begin = 0; begin < queries; begin += step) {
+    const AttentionBlock block = plain_block(program, v, {begin, std::min(queries, begin + step)});
+    out.push_back(block.out);
+    if (block.state.defined()) state.push_back(block.state);
+    if (options.want_lse || options.want_entropy) lse.push_back(at::logsumexp(block.scores, -1));
+    if (options.want_entropy) entropy.push_back(row_entropy(block.weights));
+  }
+  const auto joined = [](const std::vector<at::Tensor>& parts) {
+    if (parts.empty()) return at::Tensor();
+    return parts.size() == 1 ? parts[0] : at::cat(parts, 2);
+  };
+  return {joined(out), joined(state), joined(lse), joined(entropy), {}, "plain"};
+}
+
+at::Tensor row_entropy(const at::Tensor& weights) { return at::special_entr(weights).sum(-1); }
+
+}  // namespace phasescope::model

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "model/attention/attention.h"
+
+// Pieces of the plain form that attention, LayerAttention and the plain probes share.
+
+namespace phasescope::model {
+
+struct AttentionBlock {
+  at::Tensor scores, weights;  // (B, H, rows, columns); columns end at the last visible key
+  at::Tensor out, state;       // (B, H, rows, d); state for the tape kind alone
+};
+
+// All of one block of query rows.
+AttentionBlock plain_block(const AttentionProgram& program, const at::Tensor& v, Range rows);
+
+// How many rows a block may have so that it stays within some hundred megabytes.
+std::int64_t plain_block_rows(const AttentionProgram& program);
+
+AttentionResult plain_attention(const AttentionProgram& program, const at::Tensor& v,
+                                const AttentionOptions& options);
+
+// (rows, columns) bool, true where a query may not see a key; (B, 1, rows, columns) where texts are
+// padded or have documents; undefined where all is seen. Where padding is added (config.h), a row
+// all of whose visible keys are padded sees those, and the later ones that are not, with the score
+// 0 each: the huge numbers of the public code's masks swallow the scores there.
+at::Tensor hidden_pairs(const AttentionProgram& program, Range rows, Range columns);
+
+// ScoreParts::content alone.
+at::Tensor plain_content(const AttentionProgram& program, Range heads, Range rows, Range columns);
+
+// Scores of single pairs: batch, head, row and column (P) int64; (P) each in the result.
+ScoreParts plain_pair_scores(const AttentionProgram& program, const at::Tensor& batch,
+                             const at::Tensor& head, const at::Tensor& row,
+                             const at::Tensor& column);
+
+// CAPE's scores from the content scores and base biases of all heads, (B, H, rows, columns) and (B
+// or 1, H, rows, columns); `content` reads no bias. `cape.values` is not read.
+at::Tensor cape_scores(const CapeProgram& cape, const at::Tensor& content, const at::Tensor& bias);
+
+// -sum w ln w over the last dimension, in nats; 0 for weight 0.
+at::Tensor row_entropy(const at::Tensor& weights);
+
+}  // namespace phasescope::model

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernels/attention.h"
+#include "model/attention/attention.h"
+
+namespace phasescope::model {
+
+// Memory for what a request measures, and a kernel's outputs that point at it.
+class ProbeBuffers {
+ public:
+  // `request` is read as long as the kernel runs.
+  ProbeBuffers(const ProbeRequest& request, const kernels::AttentionShape& shape);
+
+  kernels::ForwardOutputs& outputs() { return outputs_; }
+  // What the kernel of that name has written; once, after it ran.
+  ProbeResult take(const std::string& kernel);
+
+ private:
+  void add_row(bool wanted, at::Tensor& tensor, float*& pointer);
+  void add_windows(const std::vector<std::int64_t>& windows);
+  void add_buckets(const ProbeRequest& request, const kernels::AttentionShape& shape);
+  void add_top_keys(std::int64_t count);
+
+  std::vector<std::int64_t> rows_;
+  ProbeResult result_;
+  kernels::ForwardOutputs outputs_;
+};
+
+}  // namespace phasescope::model

@@ -1,0 +1,87 @@
+#include "model/checkpoints/config_without_weights.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "formats/hf_config.h"  // ConfigProblems
+#include "formats/json.h"
+#include "formats/tensors/safetensors.h"
+#include "model/checkpoints/checkpoint_reader.h"
+#include "model/checkpoints/model_files.h"
+#include "model/families/family.h"
+#include "model/near_names.h"
+
+namespace phasescope::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool has_key(const Json& object, const char* key) {
+  return object.is_object() && object.contains(key);
+}
+
+// The sections of a run configuration. A model's own configuration has "encoding" and "positions"
+// too, and a file of these two alone means the same as either; the others tell which it is.
+const std::vector<std::string>& run_sections() {
+  static const std::vector<std::string> names = {"model", "encoding", "positions",
+                                                 "data",  "train",    "eval"};
+  return names;
+}
+
+bool is_run_config(const Json& object) {
+  return !has_key(object, "model_type") && (has_key(object, "model") || has_key(object, "data") ||
+                                            has_key(object, "train") || has_key(object, "eval"));
+}
+
+// The model that a run configuration is about. What it leaves out has ModelConfig's defaults.
+ModelConfig model_of_run(const Json& object, const std::string& where) {
+  formats::ConfigProblems problems;
+  for (const auto& [key, value] : object.items()) {
+    if (std::ranges::find(run_sections(), key) == run_sections().end()) {
+      problems.add(key, "unknown key" + near_names(key, run_sections()));
+    } else if (!value.is_object()) {
+      problems.add(key, "must be an object");
+    }
+  }
+  problems.throw_if_any(where);
+  Json model = object.value("model", Json::object());
+  // A default of its own, where a model's own configuration has as many as heads.
+  if (!model.contains("kv_heads")) model["kv_heads"] = ModelConfig().kv_heads;
+  for (const char* key : {"encoding", "positions"}) {
+    if (object.contains(key)) model[key] = object[key];
+  }
+  return read_model_config(model, where);
+}
+
+ModelConfig config_of_file(const fs::path& file) {
+  Json object = formats::json_from_file(file);
+  if (is_run_config(object)) return model_of_run(object, file.string());
+  if (!has_key(object, "model_type")) return read_model_config(object, file.string());
+  const std::vector<formats::TensorEntry> none;
+  std::string family;
+  return translate({object, none, file.string(), true}, family).config;
+}
+
+// A file of settings, not the index of a sharded checkpoint.
+bool is_config_file(const std::string& name) {
+  std::error_code error;
+  return name.ends_with(".json") && !name.ends_with(".index.json") &&
+         fs::is_regular_file(name, error);
+}
+
+}  // namespace
+
+ModelConfig config_without_weights(const std::string& path_or_name,
+                                   const std::function<bool()>& cancelled) {
+  if (is_config_file(path_or_name)) return config_of_file(path_or_name);
+  const ModelFiles files = find_model_files(path_or_name);
+  std::error_code error;
+  const bool alone = files.adapter.empty() && fs::is_directory(files.weights, error) &&
+                     !formats::holds_weights(files.weights);
+  if (alone) return config_of_file(files.config);
+  return CheckpointReader(path_or_name, cancelled).config();
+}
+
+}  // namespace phasescope::model

@@ -1,0 +1,194 @@
+#include "model/checkpoints/model_files.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "formats/error.h"
+#include "formats/json.h"
+#include "formats/sha256.h"
+#include "model/checkpoints/open_model.h"
+#include "model/near_names.h"
+
+namespace phasescope::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_folder(const fs::path& path) {
+  std::error_code error;
+  return fs::is_directory(path, error);
+}
+
+bool is_file(const fs::path& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error);
+}
+
+// The N of "step-N".
+std::optional<std::int64_t> step_of(const std::string& name) {
+  if (!name.starts_with("step-")) return std::nullopt;
+  std::int64_t step = 0;
+  const char* end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(name.data() + 5, end, step);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return step;
+}
+
+// Why a checkpoint's manifest does not fit its files; empty where it does.
+std::string manifest_fault(const fs::path& folder) {
+  try {
+    const formats::Json manifest = formats::json_from_file(folder / "manifest.json");
+    for (const formats::Json& file : manifest.at("files")) {
+      const fs::path path = folder / fs::path(file.at("name").get<std::string>()).filename();
+      if (!is_file(path) || fs::file_size(path) != file.at("size").get<std::uintmax_t>()) {
+        return path.filename().string() + " is missing or has another size";
+      }
+      if (formats::sha256_of_file(path) != file.at("sha256").get<std::string>()) {
+        return path.filename().string() + " has another SHA-256";
+      }
+    }
+  } catch (const formats::Error& error) {
+    return error.message();
+  } catch (const nlohmann::json::exception&) {
+    return "manifest.json has not the fields of a manifest";
+  }
+  return {};
+}
+
+// The newest checkpoint of a job's folder whose manifest fits.
+ModelFiles newest_checkpoint(const fs::path& job) {
+  std::vector<std::pair<std::int64_t, fs::path>> steps;
+  for (const fs::directory_entry& entry : fs::directory_iterator(job / "checkpoints")) {
+    if (const auto step = step_of(entry.path().filename().string())) {
+      steps.emplace_back(*step, entry.path());
+    }
+  }
+  std::sort(steps.rbegin(), steps.rend());
+  ModelFiles files;
+  for (const auto& [step, folder] : steps) {
+    const std::string fault = manifest_fault(folder);
+    if (fault.empty()) {
+      files.config = folder / "config.json";
+      files.weights = folder;
+      files.name = job.filename().string() + " at step " + std::to_string(step);
+      return files;
+    }
+    files.notes.push_back("step-" + std::to_string(step) + " was skipped: " + fault);
+  }
+  throw formats::bad_input("the job has no checkpoint that can be read yet", job.string(),
+                           files.notes.empty() ? "" : files.notes.front());
+}
+
+ModelFiles files_in_folder(const fs::path& given);
+
+// The base model that an adapter's configuration names: the folder itself, that path, a folder of
+// that name beside the adapter's, or the one the adapter lies in.
+ModelFiles files_of_adapter(const fs::path& folder) {
+  const fs::path file = folder / "adapter_config.json";
+  const formats::Json config = formats::json_from_file(file);
+  std::string base;
+  if (config.contains("base_model_name_or_path") && config["base_model_name_or_path"].is_string()) {
+    base = config["base_model_name_or_path"].get<std::string>();
+  }
+  std::vector<fs::path> candidates = {folder};
+  if (!base.empty()) {
+    candidates.insert(candidates.end(), {folder / base, fs::path(base),
+                                         folder.parent_path() / fs::path(base).filename()});
+  }
+  candidates.push_back(folder.parent_path());
+  for (const fs::path& candidate : candidates) {
+    if (!is_file(candidate / "config.json")) continue;
+    ModelFiles files{candidate / "config.json", candidate, folder.filename().string()};
+    files.adapter = folder;
+    files.notes.push_back("the adapter is merged into " + candidate.string());
+    return files;
+  }
+  throw formats::bad_input("the adapter's base model \"" + base + "\" is not here", file.string(),
+                           "put its folder beside the adapter's");
+}
+
+ModelFiles files_in_folder(const fs::path& given) {
+  fs::path folder = given;
+  if (!folder.has_filename()) folder = folder.parent_path();  // "models/a/" -> "models/a"
+  if (is_file(folder / "adapter_config.json")) return files_of_adapter(folder);
+  if (is_folder(folder / "checkpoints") && !is_file(folder / "model.safetensors")) {
+    return newest_checkpoint(folder);
+  }
+  if (!is_file(folder / "config.json")) {
+    throw formats::bad_input("the folder has no config.json", folder.string(),
+                             "name a folder that holds config.json and .safetensors files");
+  }
+  return {folder / "config.json", folder, folder.filename().string(), false, {}};
+}
+
+ModelFiles files_of_weights(const fs::path& weights) {
+  const fs::path config = weights.parent_path() / "config.json";
+  if (!is_file(config)) {
+    throw formats::bad_input("there is no config.json beside the weights", weights.string());
+  }
+  return {config, weights, weights.filename().string(), false, {}};
+}
+
+std::vector<std::string> bundled_names() {
+  std::vector<std::string> names;
+  if (!is_folder(models_folder())) return names;
+  for (const fs::directory_entry& entry : fs::directory_iterator(models_folder())) {
+    if (is_file(entry.path() / "config.json")) names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+fs::path program_folder() {
+  std::error_code error;
+  return fs::read_symlink("/proc/self/exe", error).parent_path();
+}
+
+}  // namespace
+
+fs::path assets_folder() {
+  if (const char* given = std::getenv("PHASESCOPE_ASSETS")) return given;
+  const fs::path installed = program_folder().parent_path() / "share" / "phasescope";
+  return is_folder(installed) ? installed : fs::path(PHASESCOPE_SOURCE_ASSETS);
+}
+
+fs::path models_folder() { return assets_folder() / "models"; }
+
+std::vector<BundledModel> bundled_models() {
+  std::vector<BundledModel> models;
+  for (const std::string& name : bundled_names()) {
+    const fs::path folder = models_folder() / name;
+    try {
+      const fs::path config = folder / "config.json";
+      models.push_back(
+          {name, folder, read_model_config(formats::json_from_file(config), config.string())});
+    } catch (const formats::Error&) {
+      continue;  // opening it by name says what is wrong
+    }
+  }
+  return models;
+}
+
+ModelFiles find_model_files(const std::string& path_or_name) {
+  const bool plain_name = !path_or_name.empty() && path_or_name.find('/') == std::string::npos;
+  if (plain_name && is_file(models_folder() / path_or_name / "config.json")) {
+    ModelFiles files = files_in_folder(models_folder() / path_or_name);
+    files.bundled = true;
+    if (is_folder(path_or_name)) {
+      files.notes.push_back("this is the bundled model; the folder of that name here is ./" +
+                            path_or_name);
+    }
+    return files;
+  }
+  if (is_folder(path_or_name)) return files_in_folder(path_or_name);
+  if (is_file(path_or_name)) return files_of_weights(path_or_name);
+  throw formats::bad_input("there is no model \"" + path_or_name +
+                               "\": neither a file, nor a folder, nor a bundled one" +
+                               near_names(path_or_name, bundled_names()),
+                           path_or_name);
+}
+
+}  // namespace phasescope::model

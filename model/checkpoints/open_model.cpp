@@ -1,0 +1,192 @@
+#include "model/checkpoints/open_model.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "formats/error.h"
+#include "formats/tokenizer_files.h"
+#include "model/checkpoints/checkpoint_reader.h"
+#include "model/checkpoints/tensor_io.h"
+#include "model/idle_settings.h"
+#include "model/settings.h"
+
+namespace phasescope::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+void fill_sizes(const ModelConfig& config, std::int64_t parameters, at::ScalarType dtype,
+                LoadReport& report) {
+  report.parameters = parameters;
+  const std::int64_t item = static_cast<std::int64_t>(at::elementSize(dtype));
+  report.weight_bytes = report.parameters * item;
+  report.memory_bytes_at_context = memory_bytes(config, report.weight_bytes, item, config.context);
+}
+
+// Once, however often a report is handed on.
+void warn_of_idle_settings(const ModelConfig& config, LoadReport& report) {
+  std::vector<std::string>& warnings = report.warnings;
+  for (const std::string& sentence : idle_settings(config)) {
+    const bool there = std::find(warnings.begin(), warnings.end(), sentence) != warnings.end();
+    if (!there) warnings.push_back(sentence);
+  }
+}
+
+std::shared_ptr<const formats::Tokenizer> tokenizer_of(const ModelConfig& config,
+                                                       const std::string& where) {
+  if (config.tokenizer.is_null()) return nullptr;
+  return formats::make_tokenizer(config.tokenizer, where, config.vocab_size);
+}
+
+// The configuration's, else the file beside it. A model whose tokenizer cannot be read still reads
+// ids, so that this is a warning until a text is given.
+std::shared_ptr<const formats::Tokenizer> tokenizer_beside(const fs::path& config_file,
+                                                           const ModelConfig& config,
+                                                           LoadReport& report) {
+  if (!config.tokenizer.is_null()) return tokenizer_of(config, config_file.string());
+  const auto file = formats::find_tokenizer_file(config_file);
+  if (!file) return nullptr;
+  try {
+    return formats::open_tokenizer(*file, config.vocab_size);
+  } catch (const formats::Error& error) {
+    report.tokenizer_fault = error.full_text();
+    report.warnings.push_back("the tokenizer cannot be read: " + report.tokenizer_fault);
+    return nullptr;
+  }
+}
+
+std::shared_ptr<const Model> assembled(LoadReport report, ModelConfig config, Weights weights,
+                                       std::shared_ptr<const formats::Tokenizer> tokenizer) {
+  std::shared_ptr<const Encoding> encoding = make_encoding(config);
+  fill_sizes(config, parameter_count(named_tensors(config, *encoding, weights)),
+             weights.embedding.scalar_type(), report);
+  warn_of_idle_settings(config, report);
+  report.tokenizer = tokenizer ? tokenizer->name() : "";
+  return std::make_shared<const Model>(
+      Model{std::move(report), std::move(tokenizer),
+            Decoder(std::move(config), std::move(encoding), std::move(weights))});
+}
+
+// Weights of one encoding may not do for another one.
+void check_parameters(const ModelConfig& config, const Encoding& encoding, const Weights& weights) {
+  Weights view = weights;
+  for (const auto& [asked, there] :
+       {std::pair{config.layers, weights.layers.size()},
+        std::pair{config.encoder_layers, weights.encoder.layers.size()}}) {
+    if (asked <= static_cast<std::int64_t>(there)) continue;
+    throw formats::bad_input("the weights have " + std::to_string(there) +
+                                 " layers, the changed configuration asks for " +
+                                 std::to_string(asked),
+                             "--set");
+  }
+  formats::ConfigProblems problems;
+  for (const TensorSpec& spec : tensor_specs(config, encoding)) {
+    const at::Tensor& tensor = tensor_at(view, spec.name);
+    if (!tensor.defined() ? !spec.optional : tensor.sizes() != at::IntArrayRef(spec.shape)) {
+      problems.add(spec.name, "is not there in the shape the changed configuration asks for");
+    }
+  }
+  problems.throw_if_any("--set");
+}
+
+}  // namespace
+
+std::int64_t memory_bytes(const ModelConfig& config, std::int64_t weight_bytes,
+                          std::int64_t item_bytes, std::int64_t length) {
+  constexpr std::int64_t kLogits = std::int64_t{16} << 20;  // a block of rows: model/loss.cpp
+  const std::int64_t heads = 3 * (config.heads + config.kv_heads) * config.head_dim;
+  const std::int64_t mlp = (config.mlp.gated ? 3 : 2) * config.ffn_width;
+  const std::int64_t memory = config.encoder_layers > 0 ? config.width : 0;  // the encoder's output
+  const std::int64_t per_token = 4 * config.width + heads + mlp + memory;
+  const std::int64_t logits =
+      config.head.present ? std::min(length, 1 + kLogits / config.vocab_size) * config.vocab_size
+                          : 0;
+  return weight_bytes + (length * per_token + logits) * item_bytes;
+}
+
+std::shared_ptr<const Model> open_model(const std::string& path_or_name,
+                                        const OpenModelOptions& options) {
+  const at::NoGradGuard no_grad;
+  CheckpointReader reader(path_or_name, options.cancelled);
+  Weights weights = reader.load(options.dtype, options.progress);
+  LoadReport report = std::move(reader.report());
+  auto tokenizer = tokenizer_beside(reader.files().config, reader.config(), report);
+  const auto model =
+      assembled(std::move(report), reader.config(), std::move(weights), std::move(tokenizer));
+  return options.overrides.empty() ? model : with_overrides(model, options.overrides);
+}
+
+LoadReport unread_report(CheckpointReader& reader, at::ScalarType dtype) {
+  reader.look_at_values();
+  LoadReport report = reader.report();
+  std::int64_t parameters = 0;
+  for (const std::string& name : reader.names()) parameters += reader.elements(name);
+  fill_sizes(reader.config(), parameters, dtype, report);
+  warn_of_idle_settings(reader.config(), report);
+  const auto tokenizer = tokenizer_beside(reader.files().config, reader.config(), report);
+  report.tokenizer = tokenizer ? tokenizer->name() : "";
+  report.sha256 = reader.hash();
+  return report;
+}
+
+std::shared_ptr<const Model> with_overrides(
+    const std::shared_ptr<const Model>& model,
+    const std::vector<std::pair<std::string, std::string>>& overrides, const std::string& name) {
+  ModelConfig config = model->config();
+  LoadReport report = model->report;
+  if (!name.empty()) report.name = name;
+  // What was idle may be so no longer.
+  for (const std::string& sentence : idle_settings(config)) {
+    std::erase(report.warnings, sentence);
+  }
+  set_fields(config, overrides);
+  for (const auto& [key, value] : overrides) {
+    report.quirks.push_back("--set " + key + "=" + value);
+  }
+  const std::unique_ptr<Encoding> encoding = make_encoding(config);
+  check_parameters(config, *encoding, model->decoder.weights());
+  return assembled(std::move(report), config, model->decoder.weights(), model->tokenizer);
+}
+
+std::shared_ptr<const Model> in_dtype(const std::shared_ptr<const Model>& model,
+                                      at::ScalarType dtype) {
+  if (model->decoder.dtype() == dtype) return model;
+  const at::NoGradGuard no_grad;
+  return assembled(model->report, model->config(), converted(model->decoder.weights(), dtype),
+                   model->tokenizer);
+}
+
+std::shared_ptr<const Model> random_model(const ModelConfig& config, std::uint64_t seed,
+                                          at::ScalarType dtype) {
+  formats::ConfigProblems problems;
+  check_model_config(config, problems);
+  problems.throw_if_any("random model");
+  const std::unique_ptr<Encoding> encoding = make_encoding(config);
+  return model_of(config, converted(init_weights(config, *encoding, seed), dtype),
+                  "random, seed " + std::to_string(seed));
+}
+
+std::shared_ptr<const Model> model_of(ModelConfig config, Weights weights,
+                                      const std::string& name) {
+  LoadReport report;
+  report.name = name;
+  report.family = config.family;
+  report.encoding_why = "its configuration";
+  auto tokenizer = tokenizer_of(config, name);
+  return assembled(std::move(report), std::move(config), std::move(weights), std::move(tokenizer));
+}
+
+void save_model(formats::FileSystem& fs, const std::filesystem::path& folder,
+                const ModelConfig& config, const Encoding& encoding, const Weights& weights,
+                at::ScalarType dtype) {
+  NamedTensors tensors = named_tensors(config, encoding, weights);
+  for (auto& [name, tensor] : tensors) tensor = tensor.detach().to(dtype);
+  write_tensors(fs, folder / "model.safetensors", tensors, {{"format", "pt"}});
+  formats::write_file_atomically(fs, folder / "config.json",
+                                 write_model_config(config).dump(2) + "\n");
+}
+
+}  // namespace phasescope::model

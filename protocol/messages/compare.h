@@ -1,0 +1,33 @@
+#pragma once
+// The same text through two models.
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "protocol/json_form.h"
+#include "protocol/messages/provenance.h"
+
+namespace phasescope::protocol {
+
+struct HeadDivergence {
+  int64_t layer = 0, head = 0;
+  double js_divergence = 0;  // nats, mean over rows
+  template <class V>
+  void fields(V& v) {
+    v("layer", layer), v("head", head), v("js_divergence", js_divergence);
+  }
+};
+
+struct CompareResult {
+  std::string a, b;
+  std::map<std::string, double> loss;  // "a", "b", "difference": nats a token
+  std::vector<HeadDivergence> heads;
+  Provenance provenance;
+  template <class V>
+  void fields(V& v) {
+    v("a", a), v("b", b), v("loss", loss), v("heads", heads), v("provenance", provenance);
+  }
+};
+
+}  // namespace phasescope::protocol

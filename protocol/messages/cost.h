@@ -1,0 +1,47 @@
+#pragma once
+// Operations, parameters and memory.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "protocol/json_form.h"
+
+namespace phasescope::protocol {
+
+// parameters_mi: the same in units of 2^20, as the paper prints them.
+struct Count {
+  double flops = 0, macs = 0, parameters = 0, parameters_mi = 0;
+  template <class V>
+  void fields(V& v) {
+    v("flops", flops), v("macs", macs), v("parameters", parameters);
+    v("parameters_mi", parameters_mi);
+  }
+};
+
+struct CostPart {
+  std::string name;
+  double macs = 0, parameters = 0;
+  template <class V>
+  void fields(V& v) {
+    v("name", name), v("macs", macs), v("parameters", parameters);
+  }
+};
+
+// flops, macs, parameters are those of `executed`. `published` follows the conventions of TAPE's
+// Table 3 (full N x N, head not tied), `executed` counts what the kernels do (causal, half width).
+struct CostResult {
+  std::string model;
+  int64_t length = 0;
+  double flops = 0, macs = 0, parameters = 0, memory_bytes = 0;
+  std::vector<CostPart> parts;
+  Count published, executed;
+  std::vector<std::string> conventions;
+  template <class V>
+  void fields(V& v) {
+    v("model", model), v("length", length), v("flops", flops), v("macs", macs);
+    v("parameters", parameters), v("memory_bytes", memory_bytes), v("parts", parts);
+    v("published", published), v("executed", executed), v("conventions", conventions);
+  }
+};
+
+}  // namespace phasescope::protocol

@@ -1,0 +1,133 @@
+#pragma once
+// Scores and weights by distance, near-far histograms.
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "protocol/json_form.h"
+#include "protocol/messages/provenance.h"
+
+namespace phasescope::protocol {
+
+// A distance, or the distances [distance, distance_end) of long texts; count: pairs. sd: standard
+// deviation over the pairs, of the positional term where content score and score were seen
+// together.
+struct DistancePoint {
+  int64_t distance = 0, distance_end = 0, count = 0;
+  double score_mean = 0, score_sd = 0, weight_mean = 0;
+  double content_mean = 0, content_sd = 0, positional_mean = 0;
+  std::optional<double> positional_sd;
+  double score_low = 0, score_high = 0;  // 95 % band of the mean
+  template <class V>
+  void fields(V& v) {
+    v("distance", distance), v("distance_end", distance_end), v("count", count);
+    v("score_mean", score_mean);
+    v("score_sd", score_sd), v("weight_mean", weight_mean);
+    v("content_mean", content_mean), v("content_sd", content_sd);
+    v("positional_mean", positional_mean), v("positional_sd", positional_sd);
+    v("score_low", score_low), v("score_high", score_high);
+  }
+};
+
+// Delta = score(near key) - score(far key) of one query (TAPA Appendix I).
+struct NearFar {
+  int64_t near_begin = 0, near_end = 0, far_begin = 0, far_end = 0;
+  int64_t texts = 0;
+  int64_t pairs = 0;
+  double mean = 0, sigma = 0, skewness = 0, share_positive = 0;
+  double mean_low = 0, mean_high = 0;
+  std::string interval;  // how the interval was made: "clustered by text (64 texts)", ...
+  std::vector<double> edges;
+  std::vector<int64_t> counts;
+};
+
+namespace detail {
+
+template <>
+struct Form<NearFar> {
+  static json write(const NearFar& n) {
+    return {{"near", {n.near_begin, n.near_end}},
+            {"far", {n.far_begin, n.far_end}},
+            {"texts", n.texts},
+            {"pairs", n.pairs},
+            {"mean", write_double(n.mean)},
+            {"sigma", write_double(n.sigma)},
+            {"skewness", write_double(n.skewness)},
+            {"share_positive", write_double(n.share_positive)},
+            {"mean_low", write_double(n.mean_low)},
+            {"mean_high", write_double(n.mean_high)},
+            {"interval", n.interval},
+            {"edges", Form<std::vector<double>>::write(n.edges)},
+            {"counts", n.counts}};
+  }
+  static void read(const json& j, NearFar& n) {
+    n.near_begin = j.at("near").at(0);
+    n.near_end = j.at("near").at(1);
+    n.far_begin = j.at("far").at(0);
+    n.far_end = j.at("far").at(1);
+    n.texts = j.value("texts", int64_t{0});
+    n.pairs = j.at("pairs");
+    n.mean = read_double(j.at("mean"));
+    n.sigma = read_double(j.at("sigma"));
+    n.skewness = read_double(j.at("skewness"));
+    n.share_positive = read_double(j.at("share_positive"));
+    n.mean_low = read_double(j.at("mean_low"));
+    n.mean_high = read_double(j.at("mean_high"));
+    n.interval = j.value("interval", std::string{});
+    Form<std::vector<double>>::read(j.at("edges"), n.edges);
+    n.counts = j.at("counts").get<std::vector<int64_t>>();
+  }
+  static void put(json& out, const char* name, const NearFar& n) { out[name] = write(n); }
+};
+
+}  // namespace detail
+
+// One group of heads: the whole model (layer and head empty), a layer, or a head.
+struct DistanceGroup {
+  std::optional<int64_t> layer, head;
+  std::vector<DistancePoint> profile;
+  std::optional<NearFar> histogram;
+  template <class V>
+  void fields(V& v) {
+    v("layer", layer), v("head", head), v("profile", profile), v("histogram", histogram);
+  }
+};
+
+// Gamma(lambda) of theory.md (TAPA Definition 2.1) and what it predicts, rope only.
+struct IntrinsicBias {
+  int64_t layer = 0, head = -1;
+  double mu = 0, nu = 0;
+  std::vector<double> distances, sqrt_d_gamma, per_plane;
+  template <class V>
+  void fields(V& v) {
+    v("layer", layer), v("head", head), v("mu", mu), v("nu", nu), v("distances", distances);
+    v("sqrt_d_gamma", sqrt_d_gamma), v("per_plane", per_plane);
+  }
+};
+
+struct DistanceModel {
+  std::string model, encoding, note;
+  std::vector<DistanceGroup> layers;   // one a layer, all its heads pooled
+  std::vector<DistanceGroup> heads;    // with per_head
+  std::vector<DistancePoint> profile;  // all layers and heads pooled
+  std::optional<NearFar> histogram;    // the same
+  std::vector<IntrinsicBias> intrinsic;
+  Provenance provenance;
+  template <class V>
+  void fields(V& v) {
+    v("model", model), v("encoding", encoding), v("note", note), v("layers", layers);
+    v("heads", heads), v("profile", profile), v("histogram", histogram);
+    v("intrinsic", intrinsic), v("provenance", provenance);
+  }
+};
+
+struct DistanceResult {
+  std::vector<DistanceModel> models;
+  template <class V>
+  void fields(V& v) {
+    v("models", models);
+  }
+};
+
+}  // namespace phasescope::protocol

@@ -1,0 +1,115 @@
+#pragma once
+// Statistics of every head.
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "protocol/json_form.h"
+#include "protocol/messages/distance.h"
+#include "protocol/messages/provenance.h"
+
+namespace phasescope::protocol {
+
+// P(d), the mean weight over the valid rows at each distance, with the number of rows.
+struct DistanceProfile {
+  std::vector<int64_t> distance, count;
+  std::vector<double> weight;
+  template <class V>
+  void fields(V& v) {
+    v("distance", distance), v("count", count), v("weight", weight);
+  }
+};
+
+// `values` holds one entry for each metric that was asked for. Its JSON form is flat:
+// {"layer", "head", "entropy", ...}; over a corpus each metric is an Interval.
+struct HeadRow {
+  int64_t layer = 0, head = 0;
+  std::map<std::string, Interval> values;
+  std::optional<DistanceProfile> distance_profile;
+};
+
+struct MetricInfo {
+  std::string key, title, formula, note;
+  template <class V>
+  void fields(V& v) {
+    v("key", key), v("title", title), v("formula", formula), v("note", note);
+  }
+};
+
+// Tensor `thumbnails` (L, H, S, S) f32, on request: max-pooled weights, -inf in cells that the
+// mask hides wholly (a NaN cell is a NaN weight).
+struct HeadsResult {
+  std::string model;
+  // Of an encoder-decoder: whose heads, by the prefixes of `capture`: "enc", "dec" or "cross" (the
+  // decoder's attention to the encoder). Empty for a model of one stack.
+  std::string stack;
+  bool corpus = false;  // values carry intervals over texts
+  int64_t layers = 0, heads = 0;
+  std::vector<MetricInfo> metrics;
+  std::vector<HeadRow> rows;
+  double sink_rate = 0;  // share of heads whose sink is above 0.3 (arXiv 2410.10781)
+  std::map<std::string, Interval> model_values;  // of the model, not of a head: "induction_loss"
+  Provenance provenance;
+};
+
+namespace detail {
+
+template <>
+struct Form<HeadsResult> {
+  static json write(const HeadsResult& r) {
+    json out = {{"model", r.model},     {"stack", r.stack},
+                {"corpus", r.corpus},   {"layers", r.layers},
+                {"heads", r.heads},     {"sink_rate", write_double(r.sink_rate)},
+                {"rows", json::array()}};
+    out["metrics"] = Form<std::vector<MetricInfo>>::write(r.metrics);
+    out["model_values"] = Form<std::map<std::string, Interval>>::write(r.model_values);
+    out["provenance"] = Form<Provenance>::write(r.provenance);
+    for (const HeadRow& row : r.rows) {
+      json item = {{"layer", row.layer}, {"head", row.head}};
+      for (const auto& [key, value] : row.values) {
+        item[key] = r.corpus ? Form<Interval>::write(value) : write_double(value.mean);
+      }
+      Form<std::optional<DistanceProfile>>::put(item, "distance_profile", row.distance_profile);
+      out["rows"].push_back(std::move(item));
+    }
+    return out;
+  }
+  static void read(const json& j, HeadsResult& r) {
+    j.at("model").get_to(r.model);
+    r.stack = j.value("stack", std::string{});
+    j.at("corpus").get_to(r.corpus);
+    j.at("layers").get_to(r.layers);
+    j.at("heads").get_to(r.heads);
+    r.sink_rate = read_double(j.at("sink_rate"));
+    Form<std::vector<MetricInfo>>::read(j.at("metrics"), r.metrics);
+    if (j.contains("provenance")) Form<Provenance>::read(j.at("provenance"), r.provenance);
+    if (j.contains("model_values")) {
+      Form<std::map<std::string, Interval>>::read(j.at("model_values"), r.model_values);
+    }
+    for (const json& item : j.at("rows")) {
+      HeadRow row;
+      for (const auto& [key, value] : item.items()) {
+        if (key == "layer") {
+          value.get_to(row.layer);
+        } else if (key == "head") {
+          value.get_to(row.head);
+        } else if (key == "distance_profile") {
+          Form<std::optional<DistanceProfile>>::read(value, row.distance_profile);
+        } else if (value.is_object()) {
+          Form<Interval>::read(value, row.values[key]);
+        } else {
+          const double x = read_double(value);
+          row.values[key] = {x, x, x, 1};
+        }
+      }
+      r.rows.push_back(std::move(row));
+    }
+  }
+  static void put(json& out, const char* name, const HeadsResult& v) { out[name] = write(v); }
+};
+
+}  // namespace detail
+
+}  // namespace phasescope::protocol

@@ -1,0 +1,70 @@
+#pragma once
+// Models: the list of them and the load report.
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "protocol/json_form.h"
+
+namespace phasescope::protocol {
+
+struct ModelSummary {
+  std::string name, path, encoding, title, note;  // note: a departure from a paper, shown always
+  bool bundled = false;
+  int64_t layers = 0, heads = 0, width = 0, context = 0, parameters = 0;
+  template <class V>
+  void fields(V& v) {
+    v("name", name), v("path", path), v("encoding", encoding), v("title", title), v("note", note);
+    v("bundled", bundled), v("layers", layers), v("heads", heads), v("width", width);
+    v("context", context), v("parameters", parameters);
+  }
+};
+
+struct ModelsResult {
+  std::vector<ModelSummary> models;
+  template <class V>
+  void fields(V& v) {
+    v("models", models);
+  }
+};
+
+struct TensorInfo {
+  std::string name, dtype;
+  std::vector<int64_t> shape;
+  std::string flag;  // "", "nan", "inf", "all zero", "unsupported"
+  template <class V>
+  void fields(V& v) {
+    v("name", name), v("dtype", dtype), v("shape", shape), v("flag", flag);
+  }
+};
+
+struct LoadReport {
+  ModelSummary model;
+  std::string family, encoding, encoding_why, encoding_title, encoding_source;
+  std::string scaling;  // in force: "yarn x2 over 256 tokens"; empty where there is none
+  json encoding_options = json::object();
+  std::map<std::string, int64_t> dtypes;  // tensors of each stored dtype
+  std::vector<std::string> missing, unexpected, tied, quirks, warnings;
+  std::vector<TensorInfo> flagged;  // NaN, Inf, all-zero or unsupported tensors
+  int64_t vocab_size = 0, kv_heads = 0, head_dim = 0, ffn_width = 0;
+  int64_t weight_bytes = 0, memory_bytes_at_context = 0;
+  int64_t length = 0, memory_bytes = 0;  // memory of a text as long as was asked for
+  std::string dtype;                     // computed in
+  std::string tokenizer, hash;
+  template <class V>
+  void fields(V& v) {
+    v("model", model), v("family", family), v("encoding", encoding), v("scaling", scaling);
+    v("length", length), v("memory_bytes", memory_bytes), v("dtype", dtype);
+    v("encoding_why", encoding_why), v("encoding_title", encoding_title);
+    v("encoding_source", encoding_source), v("encoding_options", encoding_options);
+    v("dtypes", dtypes), v("missing", missing), v("unexpected", unexpected), v("tied", tied);
+    v("quirks", quirks), v("warnings", warnings), v("flagged", flagged);
+    v("vocab_size", vocab_size), v("kv_heads", kv_heads), v("head_dim", head_dim);
+    v("ffn_width", ffn_width), v("weight_bytes", weight_bytes);
+    v("memory_bytes_at_context", memory_bytes_at_context), v("tokenizer", tokenizer);
+    v("hash", hash);
+  }
+};
+
+}  // namespace phasescope::protocol

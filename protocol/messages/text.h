@@ -1,0 +1,49 @@
+#pragma once
+// A text as a model reads it: tokens, losses, guesses.
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "protocol/json_form.h"
+#include "protocol/messages/provenance.h"
+
+namespace phasescope::protocol {
+
+struct Guess {
+  int64_t id = 0;
+  std::string text;
+  double probability = 0;
+  template <class V>
+  void fields(V& v) {
+    v("id", id), v("text", text), v("probability", probability);
+  }
+};
+
+struct TokenReading {
+  int64_t id = 0;
+  std::string text;            // visible whitespace
+  int64_t begin = 0, end = 0;  // byte offsets in the text
+  std::optional<double> loss;  // nats, of predicting this token; none for the first
+  std::vector<Guess> guesses;  // what the model expected here, best first
+  template <class V>
+  void fields(V& v) {
+    v("id", id), v("text", text), v("begin", begin), v("end", end), v("loss", loss);
+    v("guesses", guesses);
+  }
+};
+
+struct TextResult {
+  std::string model;
+  std::vector<TokenReading> tokens;
+  double loss = 0;           // nats a token
+  double bits_per_byte = 0;  // nan where the tokenizer is not by bytes and there is no text
+  Provenance provenance;
+  template <class V>
+  void fields(V& v) {
+    v("model", model), v("tokens", tokens), v("loss", loss), v("bits_per_byte", bits_per_byte);
+    v("provenance", provenance);
+  }
+};
+
+}  // namespace phasescope::protocol

@@ -1,0 +1,72 @@
+#pragma once
+// Theorem checks with verdicts.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "protocol/json_form.h"
+#include "protocol/messages/provenance.h"
+
+namespace phasescope::protocol {
+
+enum class Verdict { holds, fails, premise_not_met, undecided };
+
+inline const char* name_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::holds:
+      return "holds";
+    case Verdict::fails:
+      return "fails";
+    case Verdict::premise_not_met:
+      return "premise_not_met";
+    case Verdict::undecided:
+      return "undecided";
+  }
+  return "";
+}
+
+// Points of the plot that shows a check: `bound` and `noise` may be empty.
+struct CheckCurve {
+  std::string label, x_label, y_label;
+  bool log_x = false, log_y = false;
+  std::vector<double> x, y, bound;
+  template <class V>
+  void fields(V& v) {
+    v("label", label), v("x_label", x_label), v("y_label", y_label), v("log_x", log_x);
+    v("log_y", log_y), v("x", x), v("y", y), v("bound", bound);
+  }
+};
+
+struct CheckResult {
+  std::string id, model;
+  std::string verdict = "undecided";  // name_of(Verdict)
+  double value = 0, bound = 0, noise = 0;
+  int64_t samples = 0, seed = 0;
+  std::string detail, source, statement;
+  std::vector<CheckCurve> curves;
+  template <class V>
+  void fields(V& v) {
+    v("id", id), v("model", model), v("verdict", verdict), v("value", value), v("bound", bound);
+    v("noise", noise), v("samples", samples), v("seed", seed), v("detail", detail);
+    v("source", source), v("statement", statement), v("curves", curves);
+  }
+};
+
+struct TheoryResult {
+  std::vector<CheckResult> checks;
+  std::vector<Provenance> provenance;
+  template <class V>
+  void fields(V& v) {
+    v("checks", checks), v("provenance", provenance);
+  }
+};
+
+struct CheckInfo {
+  std::string id, statement, source;
+  template <class V>
+  void fields(V& v) {
+    v("id", id), v("statement", statement), v("source", source);
+  }
+};
+
+}  // namespace phasescope::protocol

@@ -1,0 +1,151 @@
+#include "app/window/worker_requests.h"
+
+#include <gtest/gtest.h>
+
+#include "app/window/made_up_worker.h"
+
+namespace phasescope::app {
+namespace {
+
+using Manner = MadeUpWorker::Manner;
+
+class LabTest : public ::testing::Test {
+ protected:
+  MadeUpWorker link_;
+  WorkerRequests requests_{link_, link_};
+  QuestionOf<protocol::HeadsResult>& heads() { return requests_.of("rope").heads; }
+  void ask(const std::string& text) {
+    requests_.ask(heads(), {{"model", "rope"}, {"input", {{"text", text}}}});
+  }
+};
+
+TEST_F(LabTest, AnAnswerStaysUntilTheNextOneCame) {
+  ask("a");
+  EXPECT_TRUE(heads().waiting());
+  requests_.begin_frame();
+  ASSERT_TRUE(heads().answer());
+  const auto first = heads().answer()->serial;
+  link_.set_manner("heads", Manner::hold);
+  ask("b");
+  requests_.begin_frame();
+  EXPECT_TRUE(heads().waiting());
+  EXPECT_EQ(heads().answer()->serial, first);
+  link_.set_manner("heads", Manner::answer);
+  requests_.begin_frame();
+  EXPECT_FALSE(heads().waiting());
+  EXPECT_NE(heads().answer()->serial, first);
+}
+
+TEST_F(LabTest, TheSameQuestionIsSentOnce) {
+  for (int i = 0; i < 3; ++i) ask("a"), requests_.begin_frame();
+  EXPECT_EQ(link_.counts().at("heads"), 1);
+}
+
+TEST_F(LabTest, ALateAnswerToAnOldQuestionIsDropped) {
+  link_.set_manner("heads", Manner::hold);
+  ask("a");
+  ask("b");
+  link_.set_manner("heads", Manner::answer);
+  requests_.begin_frame();
+  ASSERT_TRUE(heads().answer());
+  EXPECT_NE(heads().answer()->key.find("\"b\""), std::string::npos);
+}
+
+TEST_F(LabTest, AFailureIsKeptAndSentAgainOnlyWhenAsked) {
+  link_.set_manner("", Manner::fail);
+  ask("a");
+  requests_.begin_frame();
+  EXPECT_TRUE(heads().failed());
+  EXPECT_NE(heads().busy().text.find("config.json"), std::string::npos);
+  ask("a");
+  EXPECT_EQ(link_.counts().at("heads"), 1);
+  requests_.retry(heads());
+  ask("a");
+  EXPECT_EQ(link_.counts().at("heads"), 2);
+}
+
+TEST_F(LabTest, ADeadWorkerIsReplacedAndItsQuestionsAreAskedAgain) {
+  ask("a");
+  requests_.begin_frame();
+  const auto picture = heads().answer()->serial;
+  link_.set_manner("heads", Manner::hold);
+  ask("b");
+  requests_.begin_frame();
+  link_.die("killed by SIGKILL");
+  requests_.begin_frame();
+  EXPECT_NE(requests_.death_notice().find("SIGKILL"), std::string::npos);
+  EXPECT_EQ(link_.starts(), 2);
+  EXPECT_EQ(heads().answer()->serial, picture);  // the last picture stays
+  link_.set_manner("heads", Manner::answer);
+  ask("b");
+  requests_.begin_frame();
+  EXPECT_GT(heads().answer()->serial, picture);
+}
+
+TEST_F(LabTest, AQuestionThatTwoWorkersDiedOnIsNotSentToAThird) {
+  link_.set_manner("heads", Manner::hold);
+  for (int death = 0; death < 2; ++death) {
+    ask("a");
+    requests_.begin_frame();
+    link_.die("killed by SIGSEGV");
+    requests_.begin_frame();
+  }
+  EXPECT_TRUE(heads().failed());
+  ask("a");
+  EXPECT_EQ(link_.counts().at("heads"), 2);
+}
+
+TEST_F(LabTest, AfterThreeDeathsNoWorkerIsStartedUnasked) {
+  link_.set_manner("", Manner::hold);
+  for (int death = 0; death < 3; ++death) {
+    ask(std::string(1, static_cast<char>('a' + death)));
+    requests_.begin_frame();
+    link_.die("killed by SIGKILL");
+    requests_.begin_frame();
+  }
+  EXPECT_TRUE(requests_.gave_up());
+  EXPECT_EQ(link_.starts(), 3);
+  requests_.start_again();
+  EXPECT_EQ(link_.starts(), 4);
+  EXPECT_FALSE(requests_.gave_up());
+}
+
+TEST_F(LabTest, AQuestionSaysHowManyAreBeforeIt) {
+  link_.set_manner("", Manner::hold);
+  ask("a");
+  requests_.ask(requests_.of("rope").map, {{"model", "rope"}});
+  EXPECT_EQ(requests_.busy(heads()).text, "measuring the heads");
+  EXPECT_EQ(requests_.busy(requests_.of("rope").map).text, "waits for 1 before it,");
+  link_.set_manner("heads", Manner::answer);
+  requests_.begin_frame();
+  EXPECT_EQ(requests_.busy(requests_.of("rope").map).text, "reading texts");  // as its worker says
+}
+
+TEST_F(LabTest, ATextGoesWithTheQuestionAndIsToldFromAnother) {
+  const SharedText one("in the beginning"), same(one), other("in the end");
+  const auto read = [&](const SharedText& text) {
+    requests_.ask(requests_.of("rope").text, {{"model", "rope"}, {"input", {{"name", "typed"}}}},
+                  text);
+    requests_.begin_frame();
+    return requests_.of("rope").text.answer()->result.tokens.at(7).text;
+  };
+  EXPECT_EQ(read(one), "b");
+  EXPECT_EQ(read(same), "b");
+  EXPECT_EQ(link_.counts().at("text.read"), 1);
+  EXPECT_EQ(read(other), "e");
+  EXPECT_EQ(link_.counts().at("text.read"), 2);
+}
+
+TEST_F(LabTest, CancelEndsTheQuestion) {
+  link_.set_manner("", Manner::hold);
+  ask("a");
+  requests_.begin_frame();
+  EXPECT_EQ(requests_.waiting(), 1);
+  requests_.cancel(heads());
+  requests_.begin_frame();
+  EXPECT_EQ(requests_.waiting(), 0);
+  EXPECT_EQ(heads().error().code, "cancelled");
+}
+
+}  // namespace
+}  // namespace phasescope::app

@@ -1,0 +1,230 @@
+#include "training/jobs/job.h"
+
+#include "formats/error.h"
+#include "formats/json.h"
+#include "model/checkpoints/open_model.h"
+#include "protocol/json_form.h"
+#include "protocol/model_reading.h"
+#include "protocol/progress.h"
+#include "training/evals/eval_task.h"
+#include "training/jobs/job_folder.h"
+#include "training/jobs/job_reporter.h"
+#include "training/jobs/out_of_memory.h"
+#include "training/trainer.h"
+
+namespace phasescope::training {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+enum ExitStatus { kDone = 0, kBadInput = 2, kInternal = 4, kOutOfMemory = 5, kCancelled = 130 };
+
+int status_of_code(const std::string& code) {
+  if (code == "bad_input" || code == "bad_usage") return kBadInput;
+  if (code == "out_of_memory") return kOutOfMemory;
+  return code == "cancelled" ? kCancelled : kInternal;
+}
+
+class TrainingJob {
+ public:
+  TrainingJob(formats::FileSystem& files, fs::path dir, RunConfig config, JobReporter& reporter)
+      : files_(files),
+        dir_(std::move(dir)),
+        checkpoints_(dir_ / job_file::checkpoints),
+        config_(std::move(config)),
+        reporter_(reporter),
+        control_(dir_, reporter_) {}
+
+  void run() {
+    reporter_.set_steps(config_.train.steps);
+    Trainer trainer = prepared();
+    try {
+      while (!trainer.done()) {
+        control_.obey([&] { save(trainer); });
+        one_step(trainer);
+      }
+    } catch (const JobCancelled&) {
+      save(trainer);
+      reporter_.sync_metrics();
+      throw;
+    }
+    reporter_.sync_metrics();
+    require_last_checkpoint();
+    reporter_.set_state("done");
+  }
+
+ private:
+  Trainer prepared() {
+    reporter_.set_state("running");
+    const fs::path text = find_corpus(config_.data.corpus, log_line);
+    auto corpus =
+        std::make_shared<const Corpus>(Corpus::open(text, config_.data, config_.model.context));
+    log_line("training text " + text.string() + ", " + std::to_string(corpus->bytes()) +
+             " bytes, SHA-256 " + corpus->sha256());
+    record_corpus(*corpus);
+    Trainer trainer(config_, corpus, read_validation_texts(config_.data.validation));
+    formats::make_directories(files_, checkpoints_);
+    remove_litter();
+    load_newest(trainer);
+    reporter_.begin_after(trainer.steps_done(), trainer.seconds());
+    return trainer;
+  }
+
+  // The configuration says from then on which text it is about.
+  void record_corpus(const Corpus& corpus) {
+    if (config_.data.corpus_sha256 == corpus.sha256()) return;
+    if (!config_.data.corpus_sha256.empty()) {
+      throw formats::bad_input("the training text is not the one this job began with",
+                               "data.corpus", "put the old text back, or start another job");
+    }
+    config_.data.corpus_sha256 = corpus.sha256();
+    formats::write_file_atomically(files_, dir_ / job_file::config,
+                                   to_json(config_).dump(1) + "\n");
+  }
+
+  void remove_litter() {
+    try {
+      remove_checkpoint_litter(files_, checkpoints_);
+    } catch (const formats::Error& error) {
+      log_line("warning: litter of an earlier save stays: " + error.full_text());
+    }
+  }
+
+  void load_newest(Trainer& trainer) {
+    const FoundCheckpoint found = find_newest_checkpoint(files_, checkpoints_);
+    for (const std::string& skipped : found.skipped) {
+      reporter_.warn("skipped checkpoint " + skipped);
+    }
+    if (!found.newest) {
+      log_line("begins at step 0");
+      return;
+    }
+    trainer.load(*found.newest);
+    log_line("goes on from checkpoint step-" + std::to_string(found.newest->step));
+  }
+
+  void one_step(Trainer& trainer) {
+    protocol::MetricPoint point = trainer.step();
+    reporter_.set_kernel(trainer.kernel());
+    const bool last = trainer.done();
+    const int64_t every = config_.eval.every;
+    if (last || (every > 0 && point.step % every == 0)) {
+      // A cancel is obeyed after the step: a checkpoint without its metrics line would leave a
+      // hole.
+      protocol::NoProgress undisturbed;
+      point.validation_bits = trainer.validation_bits(undisturbed);
+      log_line("step " + std::to_string(point.step) + ", loss " + std::to_string(point.loss) +
+               ", validation " + std::to_string(*point.validation_bits) + " bits a byte");
+    }
+    reporter_.point(point);
+    if (last || point.step % config_.train.checkpoint_every == 0) save(trainer);
+  }
+
+  // A training whose result is nowhere is not done; resumed, it makes the lost steps again.
+  void require_last_checkpoint() {
+    const std::vector<int64_t> steps = checkpoint_steps(files_, checkpoints_);
+    if (!steps.empty() && steps.back() == config_.train.steps) return;
+    throw formats::Error("internal", "the last checkpoint could not be saved", dir_.string(),
+                         "make room and resume the job: it repeats the steps since the one before");
+  }
+
+  void save(const Trainer& trainer) {
+    reporter_.sync_metrics();
+    CheckpointOptions options;
+    options.keep = config_.train.keep_checkpoints;
+    options.keep_steps = config_.train.keep_steps;
+    options.state = trainer.state();
+    const SaveOutcome outcome = save_checkpoint(
+        files_, checkpoints_, trainer.steps_done(),
+        [&](const fs::path& folder) { trainer.write_files(files_, folder); }, options);
+    if (!outcome.message.empty()) reporter_.warn(outcome.message);
+  }
+
+  formats::FileSystem& files_;
+  fs::path dir_, checkpoints_;
+  RunConfig config_;
+  JobReporter& reporter_;
+  JobControl control_;
+};
+
+void run_eval(formats::FileSystem& files, const fs::path& dir, const json& request,
+              JobReporter& reporter) {
+  JobControl control(dir, reporter);
+  JobProgress progress(reporter, control);
+  reporter.set_state("running");
+  std::vector<EvalModel> models;
+  for (const std::string& name : request.at("models").get<std::vector<std::string>>()) {
+    progress.throw_if_cancelled();
+    const protocol::ModelReading reading = protocol::model_reading(name);
+    models.push_back({name, model::open_model(reading.model, {.overrides = reading.settings})});
+  }
+  const EvalTask& task = eval_task(request.at("task").get<std::string>());
+  const protocol::EvalResult result = task.run(models, request, progress);
+  for (const protocol::Provenance& one : result.provenance) reporter.set_kernel(one.kernel);
+  formats::write_file_atomically(files, dir / job_file::result,
+                                 protocol::to_json_form(result).dump(1) + "\n");
+  reporter.fraction(1, "");
+  reporter.set_state("done");
+}
+
+// Turns whatever ends `work` into a state, a line of the log and an exit status.
+template <class Function>
+int ended(JobReporter& reporter, Function&& work) {
+  try {
+    work();
+    return kDone;
+  } catch (const JobCancelled&) {
+    reporter.set_state("cancelled");
+    return kCancelled;
+  } catch (const protocol::Cancelled&) {
+    reporter.set_state("cancelled");
+    return kCancelled;
+  } catch (const formats::Error& error) {
+    // A forward pass that was told to stop says so in this way.
+    const bool cancelled = error.code() == "cancelled";
+    reporter.set_state(cancelled ? "cancelled" : "failed", cancelled ? "" : error.full_text());
+    return status_of_code(error.code());
+  } catch (const std::exception& exception) {
+    const formats::Error error = memory_or_internal_error(exception);
+    reporter.set_state("failed", error.full_text());
+    return status_of_code(error.code());
+  }
+}
+
+int run_by_kind(formats::FileSystem& files, const fs::path& dir) {
+  JobReporter reporter(files, dir);
+  return ended(reporter, [&] {
+    const fs::path path = dir / job_file::config;
+    const json config = formats::json_from_file(path);
+    if (config.contains("eval_job")) {
+      reporter.set_kind("eval");
+      run_eval(files, dir, config.at("eval_job"), reporter);
+    } else {
+      TrainingJob(files, dir, run_config_from_json(config, path.string()), reporter).run();
+    }
+  });
+}
+
+}  // namespace
+
+int run_job(formats::FileSystem& files, const fs::path& dir) {
+  try {
+    const std::optional<JobLock> lock = JobLock::try_take(dir);
+    if (!lock) {
+      log_line("error: another process runs the job in " + dir.string());
+      return kBadInput;
+    }
+    return run_by_kind(files, dir);
+  } catch (const formats::Error& error) {
+    log_line("error: " + error.full_text());
+    return status_of_code(error.code());
+  } catch (const std::exception& exception) {
+    log_line(std::string("error: ") + exception.what());
+    return kInternal;
+  }
+}
+
+int run_job(const fs::path& dir) { return run_job(formats::real_file_system(), dir); }
+
+}  // namespace phasescope::training

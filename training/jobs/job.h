@@ -1,0 +1,54 @@
+#pragma once
+// Runs a job, that is a folder (job_folder.h), and starts one as a process of its own.
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "formats/file_system.h"
+#include "protocol/messages/jobs.h"
+
+namespace phasescope::training {
+
+// The worker's argument that makes it run a job: `phasescope-worker --job DIR`.
+inline constexpr const char* kJobArgument = "--job";
+
+// Runs the job in `dir` in this process, to its end, or until a request stops it: takes the lock,
+// goes on from the newest checkpoint that verifies (saying on stderr, which is log.txt in a started
+// job, what was skipped) or from step 0, obeys control.json at every step. What goes wrong ends in
+// status.json and the log. Returns the exit status of cli.md: 0 done, 130 cancelled, 2 bad input or
+// the folder is in use, 4 internal, 5 out of memory.
+int run_job(const std::filesystem::path& dir);
+int run_job(formats::FileSystem& files, const std::filesystem::path& dir);
+
+enum class ExistingJob { refuse, resume };
+
+struct JobStart {
+  std::filesystem::path dir;          // empty: a new folder in the default root ...
+  std::string name;                   // ... of this name (default: the encoding's, the task's)
+  nlohmann::json config;              // run configuration; null when a job that is there goes on
+  std::vector<std::string> settings;  // "train.steps=200", applied to `config`
+  ExistingJob existing = ExistingJob::refuse;
+  // The program that runs kJobArgument; by default the one that is running.
+  std::filesystem::path program = "/proc/self/exe";
+};
+
+// Starts a training as a detached process (its own session, no terminal, output to log.txt) that
+// outlives this one, and waits until it holds its lock or has ended. With ExistingJob::resume a
+// live job is left alone, a finished one too, a dead one goes on with the configuration it has
+// (`message` names keys in which the one given differs). Throws Error for a bad configuration, for
+// a folder that holds a job already, and when the process cannot be started.
+protocol::JobStatus start_training(formats::FileSystem& files, const JobStart& start);
+
+// The same for an eval: `request` holds "task", "models" (names) and the task's options.
+protocol::JobStatus start_eval(formats::FileSystem& files, const JobStart& start,
+                               const nlohmann::json& request);
+
+// pause, resume, cancel. Resuming a job that is not alive starts it again; cancelling one marks it.
+// Throws Error "bad_usage" for a request that the job's state does not allow.
+protocol::JobStatus control_job(formats::FileSystem& files, const std::filesystem::path& dir,
+                                const std::string& request,
+                                const std::filesystem::path& program = "/proc/self/exe");
+
+}  // namespace phasescope::training

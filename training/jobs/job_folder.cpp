@@ -1,0 +1,276 @@
+#include "training/jobs/job_folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <thread>
+#include <utility>
+
+#include "formats/error.h"
+#include "formats/sha256.h"
+#include "protocol/json_form.h"
+#include "training/checkpoint.h"
+#include "training/jobs/metrics_log.h"
+
+namespace phasescope::training {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr std::size_t kCurvePoints = 1000;
+constexpr const char* kPointer = ".job";
+// A started job takes its lock within this time or has died; an ended one gives it back within it.
+constexpr std::chrono::seconds kStartLimit{20};
+
+struct RequestName {
+  JobRequest request;
+  const char* name;
+};
+constexpr RequestName kRequestNames[] = {
+    {JobRequest::pause, "pause"}, {JobRequest::resume, "resume"}, {JobRequest::cancel, "cancel"}};
+
+int open_folder(const fs::path& dir) {
+  const int fd = open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) throw formats::FileError("the job's folder cannot be opened", dir, errno);
+  return fd;
+}
+
+json read_json_or_null(const fs::path& path) {
+  std::ifstream file(path);
+  if (!file) return nullptr;
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  json value = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  return value.is_discarded() ? json(nullptr) : value;
+}
+
+bool lately_written(const fs::path& path) {
+  std::error_code error;
+  const auto written = fs::last_write_time(path, error);
+  return !error && fs::file_time_type::clock::now() - written < kStartLimit;
+}
+
+std::string state_now(const std::string& state, const fs::path& dir) {
+  if (state != "running" && state != "paused" && state != "queued") return state;
+  if (job_is_alive(dir)) return state;
+  if (state == "queued" && lately_written(dir / job_file::status)) return state;
+  return "died";
+}
+
+// What stands in status.json; of one that cannot be read, what config.json tells.
+protocol::JobStatus written_status(const fs::path& dir, const json& config) {
+  if (!formats::real_file_system().exists(dir / job_file::status)) {
+    throw formats::bad_input("this folder is no job: it has no status.json", dir.string());
+  }
+  try {
+    const json form = read_json_or_null(dir / job_file::status);
+    if (form.is_object()) return protocol::from_json_form<protocol::JobStatus>(form);
+  } catch (const std::exception&) {
+    // A member of another type.
+  }
+  protocol::JobStatus status;
+  status.name = fs::absolute(dir).lexically_normal().filename().string();
+  status.kind = config.is_object() && config.contains("eval_job") ? "eval" : "train";
+  status.state = "running";
+  status.message = "status.json cannot be read";
+  return status;
+}
+
+fs::file_time_type change_time(const fs::path& dir) {
+  std::error_code error;
+  const auto time = fs::last_write_time(dir / job_file::status, error);
+  return error ? fs::file_time_type::min() : time;
+}
+
+}  // namespace
+
+// ---- The lock ------------------------------------------------------------------------------------
+
+std::optional<JobLock> JobLock::try_take(const fs::path& dir) {
+  const int fd = open_folder(dir);
+  // Somebody who only asks whether the job is alive holds a shared lock for a moment.
+  for (int attempt = 0; attempt < 20; ++attempt) {
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) return JobLock(fd);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  close(fd);
+  return std::nullopt;
+}
+
+JobLock::JobLock(JobLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+
+JobLock& JobLock::operator=(JobLock&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+JobLock::~JobLock() {
+  if (fd_ >= 0) close(fd_);
+}
+
+bool job_is_alive(const fs::path& dir) {
+  const int fd = open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const bool held = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  close(fd);
+  return held;
+}
+
+bool job_is_running(const fs::path& dir) {
+  const auto limit = std::chrono::steady_clock::now() + kStartLimit;
+  while (job_is_alive(dir)) {
+    const std::string state = is_job(dir) ? read_job(dir, CurveDetail::none).state : "queued";
+    const bool leaving = state == "done" || state == "failed" || state == "cancelled";
+    if (!leaving || std::chrono::steady_clock::now() > limit) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return false;
+}
+
+// ---- Requests ------------------------------------------------------------------------------------
+
+JobRequest job_request_of(const std::string& name) {
+  for (const RequestName& entry : kRequestNames) {
+    if (name == entry.name) return entry.request;
+  }
+  throw formats::bad_usage("no such request: \"" + name + "\"", "request",
+                           "one of pause, resume, cancel, remove");
+}
+
+void write_request(formats::FileSystem& files, const fs::path& dir, JobRequest request) {
+  for (const RequestName& entry : kRequestNames) {
+    if (entry.request == request) {
+      formats::write_file_atomically(files, dir / job_file::control,
+                                     json{{"request", entry.name}}.dump() + "\n");
+    }
+  }
+}
+
+void clear_request(formats::FileSystem& files, const fs::path& dir) {
+  files.remove(dir / job_file::control);
+}
+
+JobRequest read_request(const fs::path& dir) {
+  const json control = read_json_or_null(dir / job_file::control);
+  if (!control.is_object() || !control.contains("request")) return JobRequest::none;
+  for (const RequestName& entry : kRequestNames) {
+    if (control.at("request") == entry.name) return entry.request;
+  }
+  return JobRequest::none;
+}
+
+// ---- Status --------------------------------------------------------------------------------------
+
+void write_status(formats::FileSystem& files, const fs::path& dir,
+                  const protocol::JobStatus& status) {
+  json form = protocol::to_json_form(status);
+  // These are read from their own files.
+  for (const char* elsewhere : {"curve", "checkpoints", "config"}) form.erase(elsewhere);
+  formats::write_file_atomically(files, dir / job_file::status, form.dump(1) + "\n");
+}
+
+bool is_job(const fs::path& dir) {
+  const formats::FileSystem& files = formats::real_file_system();
+  return files.exists(dir / job_file::config) && files.exists(dir / job_file::status);
+}
+
+protocol::JobStatus read_job(const fs::path& dir, CurveDetail detail) {
+  const json config = read_json_or_null(dir / job_file::config);
+  protocol::JobStatus status = written_status(dir, config);
+  status.dir = fs::absolute(dir).lexically_normal().string();
+  status.state = state_now(status.state, dir);
+  if (status.state != "running" && status.state != "paused") status.seconds_left = 0;
+  if (config.is_object()) status.config = config;
+  for (const int64_t step :
+       checkpoint_steps(formats::real_file_system(), dir / job_file::checkpoints)) {
+    status.checkpoints.push_back("step-" + std::to_string(step));
+  }
+  const auto points = read_metrics(dir / job_file::metrics);
+  if (!points.empty()) status.last = points.back();
+  // status.json is written about once a second, the metrics at every step.
+  if (status.last && status.kind == "train") {
+    status.step = status.last->step;
+    status.tokens = status.last->tokens;
+  }
+  if (detail == CurveDetail::thinned) status.curve = thinned(points, kCurvePoints);
+  return status;
+}
+
+std::string log_tail(const fs::path& dir, std::size_t lines) {
+  std::ifstream file(dir / job_file::log);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::size_t at = text.size();
+  if (at > 0 && text.back() == '\n') --at;
+  for (std::size_t line = 0; line < lines && at != std::string::npos; ++line) {
+    at = at == 0 ? std::string::npos : text.rfind('\n', at - 1);
+  }
+  return at == std::string::npos ? text : text.substr(at + 1);
+}
+
+// ---- Where jobs are ------------------------------------------------------------------------------
+
+fs::path default_jobs_root() {
+  const char* data = std::getenv("XDG_DATA_HOME");
+  if (data && *data) return fs::path(data) / "phasescope/jobs";
+  const char* home = std::getenv("HOME");
+  return (home && *home ? fs::path(home) : fs::temp_directory_path()) /
+         ".local/share/phasescope/jobs";
+}
+
+fs::path new_job_folder(const std::string& name) {
+  const fs::path root = default_jobs_root();
+  fs::path dir = root / name;
+  for (int n = 2; fs::exists(dir); ++n) dir = root / (name + "-" + std::to_string(n));
+  return dir;
+}
+
+void remember_job(formats::FileSystem& files, const fs::path& dir) {
+  const fs::path whole = fs::absolute(dir).lexically_normal();
+  const fs::path root = default_jobs_root();
+  if (whole.parent_path() == root.lexically_normal()) return;
+  formats::make_directories(files, root);
+  const std::string key = formats::sha256_hex(std::string_view(whole.string())).substr(0, 16);
+  formats::write_file_atomically(files, root / (key + kPointer), whole.string() + "\n");
+}
+
+std::vector<fs::path> find_jobs() {
+  std::vector<fs::path> dirs;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(default_jobs_root(), error)) {
+    fs::path dir = entry.path();
+    if (dir.extension() == kPointer) {
+      std::ifstream file(dir);
+      std::string line;
+      std::getline(file, line);
+      dir = line;
+    }
+    if (!dir.empty() && is_job(dir)) dirs.push_back(dir);
+  }
+  std::sort(dirs.begin(), dirs.end(), [](const fs::path& a, const fs::path& b) {
+    return std::pair(change_time(b), a) < std::pair(change_time(a), b);
+  });
+  return dirs;
+}
+
+void remove_job(formats::FileSystem& files, const fs::path& dir) {
+  if (!is_job(dir)) throw formats::bad_input("this folder is no job", dir.string());
+  if (job_is_running(dir)) {
+    throw formats::bad_usage("the job is running", dir.string(), "cancel it first");
+  }
+  // Only what a job writes: the folder may be one that holds other things too.
+  for (const char* name : {job_file::control, job_file::metrics, job_file::checkpoints,
+                           job_file::log, job_file::result, job_file::config, job_file::status}) {
+    formats::remove_tree(files, dir / name);
+  }
+  std::error_code error;
+  if (fs::is_empty(dir, error)) files.remove(dir);
+}
+
+}  // namespace phasescope::training

@@ -1,0 +1,92 @@
+#pragma once
+// A job is a folder. This file knows what stands in it and nothing of what a job computes:
+//
+//   config.json    the run configuration; of an eval job {"eval_job": {...}}
+//   status.json    state, progress, the worker's pid (for information)
+//   control.json   what somebody asked for: {"request": "pause" | "resume" | "cancel"}
+//   metrics.jsonl  a line a step    checkpoints/step-N/    log.txt    result.json (eval jobs)
+//
+// A job is alive while its worker holds a lock (flock) on the folder itself, never by process id.
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/file_system.h"
+#include "protocol/messages/jobs.h"
+
+namespace phasescope::training {
+
+namespace job_file {
+inline constexpr const char* config = "config.json";
+inline constexpr const char* status = "status.json";
+inline constexpr const char* control = "control.json";
+inline constexpr const char* metrics = "metrics.jsonl";
+inline constexpr const char* checkpoints = "checkpoints";
+inline constexpr const char* log = "log.txt";
+inline constexpr const char* result = "result.json";
+}  // namespace job_file
+
+// ---- The lock ------------------------------------------------------------------------------------
+
+// Holds the lock of a job's folder for as long as it lives; a killed process loses it by itself.
+class JobLock {
+ public:
+  // Empty when somebody else has it. Throws FileError when the folder cannot be opened.
+  static std::optional<JobLock> try_take(const std::filesystem::path& dir);
+  JobLock(JobLock&& other) noexcept;
+  JobLock& operator=(JobLock&& other) noexcept;
+  ~JobLock();
+
+ private:
+  explicit JobLock(int fd) : fd_(fd) {}
+  int fd_ = -1;
+};
+
+bool job_is_alive(const std::filesystem::path& dir);
+// The same, but a process that has written its last state is waited for while it leaves.
+bool job_is_running(const std::filesystem::path& dir);
+
+// ---- Requests ------------------------------------------------------------------------------------
+
+enum class JobRequest { none, pause, resume, cancel };
+
+// Throws Error "bad_usage" for a name that is none of them.
+JobRequest job_request_of(const std::string& name);
+void write_request(formats::FileSystem& fs, const std::filesystem::path& dir, JobRequest request);
+void clear_request(formats::FileSystem& fs, const std::filesystem::path& dir);
+// The request that stands in control.json; none where there is no file or it cannot be read.
+JobRequest read_request(const std::filesystem::path& dir);
+
+// ---- Status --------------------------------------------------------------------------------------
+
+void write_status(formats::FileSystem& fs, const std::filesystem::path& dir,
+                  const protocol::JobStatus& status);
+
+enum class CurveDetail { none, thinned };
+// What the folder says, with `state` "died" where it says running and nobody holds the lock. Of a
+// damaged status.json only that, so that the job can still be resumed or removed. Throws Error
+// "bad_input" when the folder is no job.
+protocol::JobStatus read_job(const std::filesystem::path& dir, CurveDetail detail);
+bool is_job(const std::filesystem::path& dir);
+
+// The last `lines` lines of log.txt; empty where there is none.
+std::string log_tail(const std::filesystem::path& dir, std::size_t lines);
+
+// ---- Where jobs are ------------------------------------------------------------------------------
+
+// $XDG_DATA_HOME/phasescope/jobs (default ~/.local/share).
+std::filesystem::path default_jobs_root();
+// A folder below the default root that is not there yet: NAME, NAME-2, ...
+std::filesystem::path new_job_folder(const std::string& name);
+// So that a job that lies elsewhere is found again: a pointer file in the default root.
+void remember_job(formats::FileSystem& fs, const std::filesystem::path& dir);
+// All jobs below the default root and those remembered there, newest first. Pointers to folders
+// that are gone are passed over.
+std::vector<std::filesystem::path> find_jobs();
+
+// Deletes the folder of a job that is not alive; throws Error "bad_usage" otherwise.
+void remove_job(formats::FileSystem& fs, const std::filesystem::path& dir);
+
+}  // namespace phasescope::training

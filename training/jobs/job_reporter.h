@@ -1,0 +1,100 @@
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "formats/file_system.h"
+#include "protocol/messages/jobs.h"
+#include "protocol/progress.h"
+#include "training/jobs/job_folder.h"
+#include "training/jobs/metrics_log.h"
+
+namespace phasescope::training {
+
+// A line of log.txt, with the time: standard error, which a started job has there.
+void log_line(const std::string& text);
+
+// What a running job tells its folder: status.json at every change of state and otherwise about
+// once a second, metrics.jsonl at every step. A disk that refuses does not end the job: each kind
+// of failure is logged once, and what could not be written is lost.
+class JobReporter {
+ public:
+  // Of a training, until set_kind says otherwise; without it progress is counted in hundredths.
+  JobReporter(formats::FileSystem& files, std::filesystem::path dir);
+
+  void set_kind(const std::string& kind) { status_.kind = kind; }
+  void set_steps(int64_t steps) { status_.steps = steps; }
+  // What ran attention; said in the log too, when it changes.
+  void set_kernel(const std::string& kernel);
+  void set_state(const std::string& state, const std::string& message = {});
+  // The steps done before, and the seconds they took: metrics.jsonl goes on from there, without the
+  // lines after.
+  void begin_after(int64_t steps_done, double seconds);
+  void point(const protocol::MetricPoint& point);
+  void fraction(double done, std::string_view text);
+  void warn(const std::string& text);
+  void sync_metrics();
+
+  const std::string& state() const { return status_.state; }
+
+ private:
+  void write(bool at_once);
+  template <class Function>
+  void guarded(const std::string& what, Function&& function);
+
+  formats::FileSystem& files_;
+  std::filesystem::path dir_;
+  protocol::JobStatus status_;
+  std::unique_ptr<MetricsLog> metrics_;
+  std::set<std::string> failed_;
+  std::chrono::steady_clock::time_point last_write_{};
+  double step_seconds_ = 0;  // smoothed
+  double last_time_ = 0;
+};
+
+// Thrown when control.json says cancel.
+struct JobCancelled {};
+
+// Obeys control.json. `before_pause` runs when a pause begins (a checkpoint is saved).
+class JobControl {
+ public:
+  JobControl(std::filesystem::path dir, JobReporter& reporter)
+      : dir_(std::move(dir)), reporter_(reporter) {}
+
+  // Returns when the job may go on; throws JobCancelled.
+  template <class Function>
+  void obey(Function&& before_pause) {
+    if (read_request(dir_) == JobRequest::pause) {
+      before_pause();
+      wait_while_paused();
+    }
+    if (read_request(dir_) == JobRequest::cancel) throw JobCancelled();
+  }
+  bool cancel_wanted() const { return read_request(dir_) == JobRequest::cancel; }
+
+ private:
+  void wait_while_paused();
+
+  std::filesystem::path dir_;
+  JobReporter& reporter_;
+};
+
+// A job's folder as the Progress of what it runs.
+class JobProgress final : public protocol::Progress {
+ public:
+  JobProgress(JobReporter& reporter, const JobControl& control)
+      : reporter_(reporter), control_(control) {}
+  void progress(double fraction, std::string_view text) override {
+    reporter_.fraction(fraction, text);
+  }
+  bool cancelled() const override { return control_.cancel_wanted(); }
+
+ private:
+  JobReporter& reporter_;
+  const JobControl& control_;
+};
+
+}  // namespace phasescope::training

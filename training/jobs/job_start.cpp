@@ -1,0 +1,165 @@
+#include <chrono>
+#include <thread>
+
+#include "formats/error.h"
+#include "formats/gathered_errors.h"
+#include "formats/json.h"
+#include "training/corpus.h"
+#include "training/evals/eval_task.h"
+#include "training/jobs/detached.h"
+#include "training/jobs/job.h"
+#include "training/jobs/job_folder.h"
+#include "training/trainer.h"
+
+namespace phasescope::training {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using protocol::JobStatus;
+
+constexpr std::chrono::seconds kStartLimit{20};
+
+// The worker that runs the job takes its lock when it is up; one that cannot start ends before.
+JobStatus wait_until_running(const fs::path& dir) {
+  const auto limit = std::chrono::steady_clock::now() + kStartLimit;
+  while (std::chrono::steady_clock::now() < limit) {
+    JobStatus status = read_job(dir, CurveDetail::none);
+    if (status.state != "queued") return status;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  JobStatus status = read_job(dir, CurveDetail::none);
+  status.message = "the job's process has not begun yet; see log.txt";
+  return status;
+}
+
+JobStatus launch(formats::FileSystem& files, const fs::path& dir, const std::string& kind,
+                 int64_t steps, const fs::path& program) {
+  clear_request(files, dir);
+  JobStatus status;
+  status.dir = fs::absolute(dir).string();
+  status.name = fs::absolute(dir).filename().string();
+  status.kind = kind;
+  status.state = "queued";
+  status.steps = steps;
+  write_status(files, dir, status);
+  remember_job(files, dir);
+  start_detached(program, {kJobArgument, fs::absolute(dir).string()}, dir / job_file::log);
+  return wait_until_running(dir);
+}
+
+void make_job_folder(formats::FileSystem& files, const fs::path& dir, const json& config) {
+  formats::make_directories(files, dir);
+  formats::write_file_atomically(files, dir / job_file::config, config.dump(1) + "\n");
+}
+
+// Paths of a configuration are meant from where the job was started.
+void make_paths_absolute(RunConfig& config) {
+  for (std::string* path : {&config.data.corpus, &config.data.validation}) {
+    if (*path != "desk" && !path->empty()) *path = fs::absolute(*path).string();
+  }
+}
+
+RunConfig config_to_start(const JobStart& start) {
+  json given = start.config;
+  formats::GatheredErrors errors;
+  for (const std::string& setting : start.settings) {
+    errors.run([&] { apply_setting(given, setting); });
+  }
+  errors.throw_if_any("settings");
+  RunConfig config = run_config_from_json(given, "the run configuration");
+  make_paths_absolute(config);
+  model_config_of(config);             // sizes and options of the encoding
+  if (config.data.corpus != "desk") {  // a missing text is said here, not in a log
+    Corpus::open(find_corpus(config.data.corpus), config.data, config.model.context);
+  }
+  return config;
+}
+
+std::string differences(const JobStart& start, const json& own) {
+  if (!start.config.is_object()) return {};
+  json wanted = to_json(config_to_start(start));
+  wanted["data"]["corpus_sha256"] = own.value("/data/corpus_sha256"_json_pointer, "");
+  std::string list;
+  for (const std::string& key : differing_keys(wanted, own)) {
+    list += (list.empty() ? "" : ", ") + key;
+  }
+  if (list.empty()) return {};
+  return "the job goes on with its own configuration, which differs from the one given in: " + list;
+}
+
+std::string name_of(const JobStart& start, const std::string& fallback) {
+  return start.name.empty() ? fallback : start.name;
+}
+
+JobStatus resume(formats::FileSystem& files, const JobStart& start) {
+  const json own = formats::json_from_file(start.dir / job_file::config);
+  const std::string note = differences(start, own);
+  const bool alive = job_is_running(start.dir);
+  JobStatus status = fs::exists(start.dir / job_file::status)
+                         ? read_job(start.dir, CurveDetail::none)
+                         : JobStatus{};
+  if (!alive && status.state != "done") {
+    const RunConfig config = run_config_from_json(own, (start.dir / job_file::config).string());
+    status = launch(files, start.dir, "train", config.train.steps, start.program);
+  }
+  if (!note.empty()) status.message = note;
+  return status;
+}
+
+}  // namespace
+
+JobStatus start_training(formats::FileSystem& files, const JobStart& start) {
+  const bool there = !start.dir.empty() && fs::exists(start.dir / job_file::config);
+  if (there && start.existing == ExistingJob::resume) return resume(files, start);
+  if (there) {
+    throw formats::bad_usage("the folder holds a job already", start.dir.string(),
+                             "add --resume to go on with it, or name another folder");
+  }
+  if (!start.config.is_object()) {
+    throw formats::bad_usage("there is no job in the folder and no configuration to start one",
+                             start.dir.string());
+  }
+  const RunConfig config = config_to_start(start);
+  const fs::path dir =
+      start.dir.empty() ? new_job_folder(name_of(start, config.encoding.at("key"))) : start.dir;
+  make_job_folder(files, dir, to_json(config));
+  return launch(files, dir, "train", config.train.steps, start.program);
+}
+
+JobStatus start_eval(formats::FileSystem& files, const JobStart& start, const json& request) {
+  const EvalTask& task = eval_task(request.value("task", ""));
+  if (!request.contains("models") || request.at("models").empty()) {
+    throw formats::bad_usage("an eval needs at least one model", "models");
+  }
+  const fs::path dir =
+      start.dir.empty() ? new_job_folder(name_of(start, "eval-" + task.key)) : start.dir;
+  if (fs::exists(dir / job_file::config)) {
+    throw formats::bad_usage("the folder holds a job already", dir.string(), "name another folder");
+  }
+  make_job_folder(files, dir, {{"eval_job", request}});
+  return launch(files, dir, "eval", 100, start.program);
+}
+
+JobStatus control_job(formats::FileSystem& files, const fs::path& dir, const std::string& request,
+                      const fs::path& program) {
+  const JobRequest wanted = job_request_of(request);
+  const bool alive = job_is_running(dir);
+  JobStatus status = read_job(dir, CurveDetail::none);
+  if (alive) {
+    write_request(files, dir, wanted);
+    return status;
+  }
+  if (status.state == "done") throw formats::bad_usage("the job is done", dir.string());
+  if (wanted == JobRequest::resume) {
+    return launch(files, dir, status.kind, status.steps, program);
+  }
+  if (wanted == JobRequest::pause) {
+    throw formats::bad_usage("the job is not running", dir.string(), "resume starts it again");
+  }
+  status.state = "cancelled";
+  write_status(files, dir, status);
+  return status;
+}
+
+}  // namespace phasescope::training

@@ -1,0 +1,83 @@
+#include "training/jobs/metrics_log.h"
+
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <utility>
+
+#include "protocol/json_form.h"
+
+namespace phasescope::training {
+namespace {
+
+std::vector<protocol::MetricPoint> points_of(std::istream& lines) {
+  std::vector<protocol::MetricPoint> points;
+  for (std::string line; std::getline(lines, line);) {
+    const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object() || !json.contains("step")) continue;
+    try {
+      points.push_back(protocol::from_json_form<protocol::MetricPoint>(json));
+    } catch (const std::exception&) {
+      // A line that some other program wrote; it is no point of ours.
+    }
+  }
+  return points;
+}
+
+}  // namespace
+
+std::vector<protocol::MetricPoint> read_metrics(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return points_of(file);
+}
+
+std::vector<protocol::MetricPoint> thinned(const std::vector<protocol::MetricPoint>& points,
+                                           std::size_t limit) {
+  if (points.size() <= limit || limit == 0) return points;
+  const std::size_t stride = (points.size() + limit - 1) / limit;
+  std::vector<protocol::MetricPoint> kept;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const bool last = i + 1 == points.size();
+    if (last || i % stride == 0 || points[i].validation_bits) kept.push_back(points[i]);
+  }
+  while (kept.size() > limit) {
+    std::vector<protocol::MetricPoint> fewer;
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+      if (i % 2 == 0 || i + 1 == kept.size()) fewer.push_back(kept[i]);
+    }
+    if (fewer.size() == kept.size()) break;
+    kept = std::move(fewer);
+  }
+  return kept;
+}
+
+std::string metrics_line(const protocol::MetricPoint& point) {
+  return protocol::to_json_form(point).dump() + "\n";
+}
+
+MetricsLog::MetricsLog(formats::FileSystem& fs, const std::filesystem::path& path,
+                       int64_t last_step) {
+  if (fs.exists(path)) {
+    const std::string before = fs.read(path);
+    std::istringstream lines(before);
+    std::string kept;
+    for (const protocol::MetricPoint& point : points_of(lines)) {
+      if (point.step <= last_step) kept += metrics_line(point);
+    }
+    if (kept != before) formats::write_file_atomically(fs, path, kept);
+  }
+  file_ = fs.append(path);
+}
+
+MetricsLog::~MetricsLog() = default;
+
+void MetricsLog::append(const protocol::MetricPoint& point) {
+  const std::string line = metrics_line(point);
+  const bool after_torn = std::exchange(torn_, true);
+  file_->write_text(after_torn ? "\n" + line : line);
+  torn_ = false;
+}
+
+void MetricsLog::sync() { file_->sync(); }
+
+}  // namespace phasescope::training
