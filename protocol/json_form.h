@@ -7,6 +7,7 @@
 //     template <class V> void fields(V& v) { v("layer", layer); v("entropy", entropy); }
 //   };
 //
+// (a field may be followed by what is said of it, about.h)
 // and to_json(row) / from_json<Row>(json) follow from that. Numbers are plain; NaN and infinities
 // are the strings "nan", "inf", "-inf" (JSON has no other form for them). An empty optional is left
 // out when writing and stays empty when absent. Members that are absent when reading keep their
@@ -22,6 +23,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "protocol/about.h"
+
 namespace phasescope::protocol {
 
 using nlohmann::json;
@@ -30,7 +33,7 @@ namespace detail {
 
 struct AnyVisitor {
   template <class T>
-  void operator()(const char*, T&) {}
+  void operator()(const char*, T&, const About& = {}) {}
 };
 
 template <class T>
@@ -60,7 +63,7 @@ struct Form {
       return write_double(static_cast<double>(value));
     } else if constexpr (HasFields<T>) {
       json out = json::object();
-      auto visit = [&out]<class M>(const char* name, M& member) {
+      auto visit = [&out]<class M>(const char* name, M& member, const About& = {}) {
         Form<M>::put(out, name, member);
       };
       const_cast<T&>(value).fields(visit);  // fields() only hands out references
@@ -73,7 +76,7 @@ struct Form {
     if constexpr (std::is_floating_point_v<T>) {
       value = static_cast<T>(read_double(j));
     } else if constexpr (HasFields<T>) {
-      auto visit = [&j]<class M>(const char* name, M& member) {
+      auto visit = [&j]<class M>(const char* name, M& member, const About& = {}) {
         const auto it = j.find(name);
         if (it != j.end() && !it->is_null()) Form<M>::read(*it, member);
       };

@@ -13,6 +13,9 @@
 #include "formats/error.h"
 #include "protocol/messages/compare.h"
 #include "protocol/messages/distance.h"
+#include "protocol/messages/heads.h"
+#include "protocol/messages/map.h"
+#include "protocol/messages/patterns.h"
 #include "protocol/messages/shift.h"
 #include "protocol/messages/theory.h"
 #include "worker/model_cache.h"
@@ -23,29 +26,22 @@ namespace phasescope::worker {
 namespace {
 
 using analysis::Texts;
-using nlohmann::json;
 using protocol::Reply;
 
 using ModelPointer = std::shared_ptr<const model::Model>;
 using Passes = std::vector<std::shared_ptr<analysis::TextPass>>;
 
-constexpr std::int64_t kThumbnailSide = 64;
-
-template <class T>
-Reply reply_of(const T& result, std::vector<protocol::TensorRef> tensors = {}) {
-  return {protocol::to_json_form(result), std::move(tensors)};
-}
-
 // One text comes from the cache; a corpus is read text by text and nothing of it is kept.
-Passes passes_of(const ModelPointer& model, const Texts& texts, const json& params,
+Passes passes_of(const ModelPointer& model, const Texts& texts, const std::string& backend,
                  RequestContext& context) {
   Passes passes;
   if (texts.items.size() == 1) {
-    passes.push_back(pass_cache().get(model, texts.items[0], backend_of(params), context));
+    passes.push_back(
+        pass_cache().get(model, texts.items[0], model::backend_named(backend), context));
     return passes;
   }
   model::ForwardOptions options;
-  options.backend = backend_of(params);
+  options.backend = model::backend_named(backend);
   for (const analysis::Text& text : texts.items) {
     passes.push_back(std::make_shared<analysis::TextPass>(
         model, analysis::ids_tensor(text.ids), analysis::with_inputs_of(text, options), 0));
@@ -53,20 +49,32 @@ Passes passes_of(const ModelPointer& model, const Texts& texts, const json& para
   return passes;
 }
 
-// A model of a request about several, with its texts and its share of the progress.
+// A model of a request, with its texts.
 struct ModelTexts {
   ModelPointer model;
-  json params;
   Texts texts;
 };
 
-ModelTexts open_with_texts(const json& params, const std::string& name, RequestContext& context,
+template <class R>
+ModelTexts open_with_texts(const R& request, const std::string& name, RequestContext& context,
                            DefaultInput fallback) {
-  ModelTexts out;
-  out.params = params_for(params, name);
-  out.model = context.models().open(out.params, context);
-  out.texts = read_input(out.params, context, *out.model, fallback);
+  ModelTexts out{context.models().open(name, request.running, context), {}};
+  protocol::Corpus corpus;
+  if constexpr (requires { request.reading.corpus; }) corpus = request.reading.corpus;
+  out.texts = read_input(request.reading, corpus, context, *out.model, fallback);
   return out;
+}
+
+// The same request about one of its models, whose result says how it is made again.
+template <class R>
+R of_model(R request, const std::string& name) {
+  request.models = {name};
+  return request;
+}
+
+using Bounds = std::optional<std::pair<std::int64_t, std::int64_t>>;
+Bounds bounds_of(const std::optional<protocol::Range>& range) {
+  return range ? Bounds({range->begin, range->end}) : std::nullopt;
 }
 
 // What is measured of an encoder-decoder where nobody can choose.
@@ -83,97 +91,79 @@ std::string kernel_of(const Passes& passes) {
   return model::joined(kernels);
 }
 
-template <class T>
-T number_param(const json& params, const char* name, T fallback) {
-  const auto at = params.find(name);
-  if (at == params.end() || at->is_null()) return fallback;
-  if (!at->is_number()) throw formats::bad_usage(std::string(name) + " must be a number", name);
-  return at->get<T>();
-}
-
 // ---- heads --------------------------------------------------------------------------------------
 
-std::int64_t thumbnail_side(const json& params) {
-  const auto at = params.find("thumbnails");
-  if (at == params.end() || at->is_null()) return 0;
-  if (at->is_boolean()) return at->get<bool>() ? kThumbnailSide : 0;
-  return std::clamp<std::int64_t>(number_param<std::int64_t>(params, "thumbnails", 0), 0, 512);
-}
-
-Reply heads(const json& params, RequestContext& context) {
-  const ModelPointer model = context.models().open(params, context);
-  Texts texts = read_input(params, context, *model, DefaultInput::first_session);
+Reply heads(const protocol::HeadsRequest& request, RequestContext& context) {
+  auto [model, texts] =
+      open_with_texts(request, request.model, context, DefaultInput::first_session);
   analysis::HeadsOptions options;
-  options.stack = params.value("stack", "");
-  options.metrics = words_param(params, "metrics");
-  options.thumbnails = thumbnail_side(params);
-  options.period = number_param<std::int64_t>(params, "period", 0);
-  options.seed = number_param<std::uint64_t>(params, "seed", 0);
-  options.open_pass = [&](const std::vector<std::int64_t>& ids) {
-    return pass_cache().get(model, {.ids = ids}, backend_of(params), context);
+  options.stack = request.stack;
+  options.metrics = request.metrics;
+  options.thumbnails = request.thumbnails;
+  options.period = request.period;
+  options.seed = static_cast<std::uint64_t>(request.reading.seed);
+  const model::Backend backend = model::backend_named(request.running.backend);
+  options.open_pass = [&, model = model](const std::vector<std::int64_t>& ids) {
+    return pass_cache().get(model, {.ids = ids}, backend, context);
   };
-  const Passes passes = passes_of(model, texts, params, context);
+  const Passes passes = passes_of(model, texts, request.running.backend, context);
   analysis::HeadsOutput out = analysis::analyse_heads(passes, options, context);
   texts.add_note(out.result.provenance.note);
   out.result.provenance =
-      provenance_of("heads", params, context, {model}, &texts, out.result.provenance.kernel);
+      provenance_of(asked(request), context, {model}, &texts, out.result.provenance.kernel);
   return reply_of(out.result, std::move(out.tensors));
 }
 
 // ---- map ----------------------------------------------------------------------------------------
 
-Reply map(const json& params, RequestContext& context) {
-  const ModelPointer model = context.models().open(params, context);
-  const Texts texts = only_first(read_input(params, context, *model, DefaultInput::first_session));
+Reply map(const protocol::MapRequest& request, RequestContext& context) {
+  auto [model, texts] =
+      open_with_texts(request, request.model, context, DefaultInput::first_session);
+  texts = only_first(std::move(texts));
   analysis::MapOptions options;
-  options.head = analysis::parse_head(params.value("head", "L0H0"));
-  options.rows = range_param(params, "rows");
-  options.columns = range_param(params, "cols");
-  if (const auto size = integers_param(params, "size")) {
-    options.height = size->front(), options.width = size->back();
-    if (size->size() > 2 || options.height < 1 || options.width < 1) {
-      throw formats::bad_usage("a size is HxW, both at least 1", "size");
-    }
-  }
-  options.of = params.value("of", options.of);
-  options.pool = params.value("pool", options.pool);
-  options.top = number_param<std::int64_t>(params, "top", options.top);
-  const auto pass = pass_cache().get(model, texts.items[0], backend_of(params), context);
+  options.head = analysis::parse_head(request.head);
+  options.rows = bounds_of(request.rows);
+  options.columns = bounds_of(request.cols);
+  options.height = request.size.height, options.width = request.size.width;
+  options.of = request.of;
+  options.pool = request.pool;
+  options.top = request.top;
+  const auto pass = pass_cache().get(model, texts.items[0],
+                                     model::backend_named(request.running.backend), context);
   analysis::MapOutput out = analysis::analyse_map(*pass, options);
   out.result.provenance =
-      provenance_of("map", params, context, {model}, &texts, out.result.provenance.kernel);
+      provenance_of(asked(request), context, {model}, &texts, out.result.provenance.kernel);
   return reply_of(out.result, std::move(out.tensors));
 }
 
 // ---- patterns -----------------------------------------------------------------------------------
 
-Reply patterns(const json& params, RequestContext& context) {
-  const ModelPointer model = context.models().open(params, context);
-  Texts texts = read_input(params, context, *model, DefaultInput::first_session);
+Reply patterns(const protocol::PatternsRequest& request, RequestContext& context) {
+  auto [model, texts] =
+      open_with_texts(request, request.model, context, DefaultInput::first_session);
   note_stack(*model, texts);
   analysis::PatternsOptions options;
-  options.positions = number_param<std::int64_t>(params, "positions", options.positions);
-  options.layers = integers_param(params, "layers");
-  if (params.contains("query")) {
-    options.query = number_param<std::int64_t>(params, "query", 0);
-  }
-  const Passes passes = passes_of(model, texts, params, context);
+  options.positions = request.positions;
+  options.layers = request.layers;
+  options.query = request.query;
+  const Passes passes = passes_of(model, texts, request.running.backend, context);
   analysis::PatternsOutput out = analysis::analyse_patterns(passes, options, context);
   out.result.provenance =
-      provenance_of("patterns", params, context, {model}, &texts, kernel_of(passes));
+      provenance_of(asked(request), context, {model}, &texts, kernel_of(passes));
   return reply_of(out.result, std::move(out.tensors));
 }
 
 // ---- distance -----------------------------------------------------------------------------------
 
-analysis::DistanceOptions distance_options(const json& params, const Texts& texts) {
+analysis::DistanceOptions distance_options(const protocol::DistanceRequest& request,
+                                           const Texts& texts) {
   analysis::DistanceOptions options;
-  options.near = range_param(params, "near");
-  options.far = range_param(params, "far");
-  options.pairs = number_param<std::int64_t>(params, "pairs", options.pairs);
-  options.leave_out_first = params.value("leave_out_first", texts.starts_with_bos);
-  options.per_head = params.value("per_head", false);
-  options.seed = number_param<std::uint64_t>(params, "seed", 0);
+  options.near = bounds_of(request.near);
+  options.far = bounds_of(request.far);
+  options.pairs = request.pairs;
+  options.leave_out_first = request.leave_out_first.value_or(texts.starts_with_bos);
+  options.per_head = request.per_head;
+  options.seed = static_cast<std::uint64_t>(request.reading.seed);
   return options;
 }
 
@@ -190,21 +180,23 @@ void require_steps_of_one(const Texts& texts) {
   }
 }
 
-Reply distance(const json& params, RequestContext& context) {
-  const std::vector<std::string> names = model_names(params);
+Reply distance(const protocol::DistanceRequest& request, RequestContext& context) {
+  const std::vector<std::string>& names = request.models;
+  require_models(names);
   protocol::DistanceResult result;
   for (std::size_t n = 0; n < names.size(); ++n) {
     const auto share = static_cast<double>(names.size());
     protocol::PartOfProgress part(context, static_cast<double>(n) / share,
                                   static_cast<double>(n + 1) / share);
     const ModelTexts in =
-        open_with_texts(params, names[n], context, DefaultInput::validation_texts);
+        open_with_texts(request, names[n], context, DefaultInput::validation_texts);
     require_steps_of_one(in.texts);
-    const analysis::DistanceOptions options = distance_options(in.params, in.texts);
+    const analysis::DistanceOptions options = distance_options(request, in.texts);
     protocol::DistanceModel model = analysis::analyse_distance(
-        passes_of(in.model, in.texts, in.params, context), options, part);
+        passes_of(in.model, in.texts, request.running.backend, context), options, part);
     const std::string kernel = model.provenance.kernel;
-    model.provenance = provenance_of("distance", in.params, context, {in.model}, &in.texts, kernel);
+    model.provenance =
+        provenance_of(asked(of_model(request, names[n])), context, {in.model}, &in.texts, kernel);
     if (options.leave_out_first) {
       model.note += std::string(model.note.empty() ? "" : "; ") +
                     "key 0 ([BOS]) is left out of the histograms";
@@ -233,23 +225,17 @@ void check_shifts(const analysis::ShiftOptions& options) {
   }
 }
 
-analysis::ShiftOptions shift_options(const json& params) {
+analysis::ShiftOptions shift_options(const protocol::ShiftRequest& request) {
   analysis::ShiftOptions options;
-  if (const auto by = integers_param(params, "by")) options.by = *by;
-  const std::vector<std::string> methods = words_param(params, "method");
-  if (!methods.empty()) options.methods.clear();
-  for (const std::string& method : methods) {
-    if (method != "ids" && method != "tokens") {
-      throw formats::bad_usage("a shift is made by ids or tokens, not \"" + method + "\"",
-                               "method");
-    }
+  options.by = request.by;
+  options.methods.clear();
+  for (const std::string& method : request.methods) {
     options.methods.push_back(method == "ids" ? analysis::ShiftMethod::ids
                                               : analysis::ShiftMethod::tokens);
   }
-  const std::vector<std::string> dtypes = words_param(params, "dtypes");
-  if (!dtypes.empty()) options.dtypes = dtypes;
-  if (params.contains("dtype")) options.dtypes = {params["dtype"].get<std::string>()};
-  options.backend = backend_of(params);
+  const std::string& dtype = request.running.dtype;
+  options.dtypes = dtype.empty() ? request.dtypes : std::vector<std::string>{dtype};
+  options.backend = model::backend_named(request.running.backend);
   check_shifts(options);
   return options;
 }
@@ -269,43 +255,44 @@ void leave_room(Texts& texts, const model::Model& model, const std::vector<std::
                  " positions");
 }
 
-Reply shift(const json& params, RequestContext& context) {
-  const std::vector<std::string> names = model_names(params);
-  const analysis::ShiftOptions options = shift_options(params);
+Reply shift(const protocol::ShiftRequest& request, RequestContext& context) {
+  const std::vector<std::string>& names = request.models;
+  require_models(names);
+  const analysis::ShiftOptions options = shift_options(request);
   protocol::ShiftResult result;
   result.formula = analysis::shift_formula();
   for (std::size_t n = 0; n < names.size(); ++n) {
     const auto share = static_cast<double>(names.size());
     protocol::PartOfProgress part(context, static_cast<double>(n) / share,
                                   static_cast<double>(n + 1) / share);
-    ModelTexts in = open_with_texts(params, names[n], context, DefaultInput::first_session);
+    ModelTexts in = open_with_texts(request, names[n], context, DefaultInput::first_session);
     in.texts = only_first(std::move(in.texts));
     require_ids_alone(in.texts, "shift");
     note_stack(*in.model, in.texts);
-    const bool length_given = number_param<std::int64_t>(in.params, "length", 0) > 0;
-    if (!length_given) leave_room(in.texts, *in.model, options.by);
+    if (request.reading.length == 0) leave_room(in.texts, *in.model, options.by);
     if (!in.model->config().head.present) {
       in.texts.add_note(in.model->report.name + " has no head, so logits have no difference");
     }
     analysis::ShiftOutput out =
         analysis::analyse_shift(in.model, in.texts.items[0].ids, options, part);
     std::ranges::move(out.rows, std::back_inserter(result.rows));
-    result.provenance.push_back(
-        provenance_of("shift", in.params, context, {in.model}, &in.texts, out.kernel));
+    result.provenance.push_back(provenance_of(asked(of_model(request, names[n])), context,
+                                              {in.model}, &in.texts, out.kernel));
   }
   return reply_of(result);
 }
 
 // ---- theory -------------------------------------------------------------------------------------
 
-Reply theory(const json& params, RequestContext& context) {
-  const std::vector<std::string> names = model_names(params);
-  const auto checks = analysis::select_checks(words_param(params, "check"));
+Reply theory(const protocol::TheoryRequest& request, RequestContext& context) {
+  const std::vector<std::string>& names = request.models;
+  require_models(names);
+  const auto checks = analysis::select_checks(request.check);
   protocol::TheoryResult result;
   const auto steps = static_cast<double>(names.size() * checks.size());
   double done = 0;
   for (const std::string& name : names) {
-    const ModelTexts in = open_with_texts(params, name, context, DefaultInput::validation_texts);
+    const ModelTexts in = open_with_texts(request, name, context, DefaultInput::validation_texts);
     require_ids_alone(in.texts, "theory");
     model::KernelNames kernels;  // checks whose premise is not met may run nothing
     for (const analysis::TheoryCheck& check : checks) {
@@ -316,20 +303,20 @@ Reply theory(const json& params, RequestContext& context) {
       analysis::CheckContext given;
       given.model = model::in_dtype(in.model, at::kFloat);
       given.texts = &in.texts;
-      given.pairs = number_param<std::int64_t>(params, "pairs", 0);
-      given.seed = number_param<std::uint64_t>(params, "seed", 0);
+      given.pairs = request.pairs;
+      given.seed = static_cast<std::uint64_t>(request.reading.seed);
       given.progress = &part;
-      given.backend = backend_of(in.params);
+      given.backend = model::backend_named(request.running.backend);
       given.kernels = &kernels;
       result.checks.push_back(analysis::run_check(check, given));
     }
-    result.provenance.push_back(
-        provenance_of("theory", in.params, context, {in.model}, &in.texts, model::joined(kernels)));
+    result.provenance.push_back(provenance_of(asked(of_model(request, name)), context, {in.model},
+                                              &in.texts, model::joined(kernels)));
   }
   return reply_of(result);
 }
 
-Reply theory_list(const json&, RequestContext&) {
+Reply theory_list(const protocol::TheoryListRequest&, RequestContext&) {
   std::vector<protocol::CheckInfo> checks;
   for (const analysis::TheoryCheck& check : analysis::theory_checks()) {
     checks.push_back(check.info);
@@ -339,40 +326,40 @@ Reply theory_list(const json&, RequestContext&) {
 
 // ---- compare ------------------------------------------------------------------------------------
 
-std::pair<std::string, std::string> compared_models(const json& params) {
-  if (params.contains("a") && params.contains("b")) {
-    return {params["a"].get<std::string>(), params["b"].get<std::string>()};
+// With both models in a and b, and a length that both were trained for.
+protocol::CompareRequest completed(protocol::CompareRequest request, RequestContext& context) {
+  if (request.a.empty() && request.b.empty() && request.models.size() == 2) {
+    request.a = request.models[0], request.b = request.models[1];
   }
-  const std::vector<std::string> names = model_names(params);
-  if (names.size() != 2) throw formats::bad_usage("compare takes two models", "models");
-  return {names[0], names[1]};
+  request.models.clear();
+  if (request.a.empty() || request.b.empty()) {
+    throw formats::bad_usage("compare takes two models", "models");
+  }
+  if (request.reading.length > 0) return request;
+  const auto context_of = [&](const std::string& name) {
+    return context.models().open(name, request.running, context)->config().context;
+  };
+  request.reading.length = std::min(context_of(request.a), context_of(request.b));
+  return request;
 }
 
-Reply compare(const json& params, RequestContext& context) {
-  const auto [first, second] = compared_models(params);
-  json both = params;
-  both["models"] = {first, second};
-  if (!both.contains("length")) {  // one that both were trained for
-    const auto context_of = [&](const std::string& name) {
-      return context.models().open(params_for(params, name), context)->config().context;
-    };
-    both["length"] = std::min(context_of(first), context_of(second));
-  }
-  ModelTexts a = open_with_texts(both, first, context, DefaultInput::first_session);
-  const ModelTexts b = open_with_texts(both, second, context, DefaultInput::first_session);
+Reply compare(const protocol::CompareRequest& given, RequestContext& context) {
+  const protocol::CompareRequest request = completed(given, context);
+  ModelTexts a = open_with_texts(request, request.a, context, DefaultInput::first_session);
+  const ModelTexts b = open_with_texts(request, request.b, context, DefaultInput::first_session);
   if (a.texts.hash() != b.texts.hash()) {
     throw formats::bad_input("the two models read the text as different tokens", "input",
                              "give ids, or a length that both read");
   }
-  const Passes passes = passes_of(a.model, a.texts, a.params, context);
-  const Passes others = passes_of(b.model, b.texts, b.params, context);
+  const Passes passes = passes_of(a.model, a.texts, request.running.backend, context);
+  const Passes others = passes_of(b.model, b.texts, request.running.backend, context);
   protocol::CompareResult result = analysis::analyse_compare(passes, others, context);
   a.texts.add_note(result.provenance.note);
   std::string kernel = kernel_of(passes);
   if (const std::string other = kernel_of(others); other != kernel) {
-    kernel = first + ": " + kernel + "; " + second + ": " + other;
+    kernel = request.a + ": " + kernel + "; " + request.b + ": " + other;
   }
-  result.provenance = provenance_of("compare", both, context, {a.model, b.model}, &a.texts, kernel);
+  result.provenance = provenance_of(asked(request), context, {a.model, b.model}, &a.texts, kernel);
   return reply_of(result);
 }
 
@@ -380,14 +367,14 @@ Reply compare(const json& params, RequestContext& context) {
 
 std::vector<Handler> analysis_handlers() {
   return {
-      {"heads", "every statistic of every head", heads},
-      {"map", "the attention map of a head", map},
-      {"patterns", "position products, frequencies, bias curves", patterns},
-      {"distance", "score and weight by distance, near-far histograms", distance},
-      {"shift", "what a shift of the text changes", shift},
-      {"theory", "theorem checks with verdicts", theory},
-      {"theory.list", "the theorem checks", theory_list},
-      {"compare", "the same text through two models", compare},
+      method("every statistic of every head", heads),
+      method("the attention map of a head", map),
+      method("position products, frequencies, bias curves", patterns),
+      method("score and weight by distance, near-far histograms", distance),
+      method("what a shift of the text changes", shift),
+      method("theorem checks with verdicts", theory),
+      method("the theorem checks", theory_list),
+      method("the same text through two models", compare),
   };
 }
 

@@ -1,7 +1,7 @@
 #include "worker/handle_eval.h"
 
 #include "formats/error.h"
-#include "protocol/json_form.h"
+#include "protocol/messages/eval.h"
 #include "training/evals/eval_task.h"
 #include "worker/model_cache.h"
 #include "worker/request_input.h"
@@ -12,7 +12,7 @@ namespace {
 using nlohmann::json;
 using protocol::Reply;
 
-Reply eval_list(const json&, RequestContext&) {
+Reply eval_list(const protocol::EvalListRequest&, RequestContext&) {
   json tasks = json::array();
   for (const training::EvalTask& task : training::eval_tasks()) {
     tasks.push_back({{"key", task.key},
@@ -24,24 +24,25 @@ Reply eval_list(const json&, RequestContext&) {
   return {{{"tasks", std::move(tasks)}}, {}};
 }
 
-Reply eval(const json& params, RequestContext& context) {
-  const training::EvalTask& task = training::eval_task(params.value("task", ""));
+Reply eval(const protocol::EvalRequest& request, RequestContext& context) {
+  const training::EvalTask& task = training::eval_task(request.task);
+  require_models(request.models);
   std::vector<training::EvalModel> models;
   std::vector<std::shared_ptr<const model::Model>> opened;
-  for (const std::string& name : model_names(params)) {
+  for (const std::string& name : request.models) {
     context.progress(-1, "opening " + name);
     context.throw_if_cancelled();
-    const json own = params_for(params, name);
-    opened.push_back(context.models().open(own, context));
+    opened.push_back(context.models().open(name, request.running, context));
     // As asked for, with the settings that all of them got.
+    const protocol::Assignments& set = request.running.set;
     models.push_back(
-        {params.contains("set") ? protocol::name_of(reading_of(own)) : name, opened.back()});
+        {set.list.empty() ? name : protocol::name_of(reading_of(name, set)), opened.back()});
   }
-  protocol::EvalResult result = task.run(models, params, context);
+  protocol::EvalResult result = task.run(models, protocol::params_of(request), context);
   for (std::size_t m = 0; m < models.size() && m < result.provenance.size(); ++m) {
     protocol::Provenance& entry = result.provenance[m];
     const protocol::Provenance whole =
-        provenance_of("eval", params, context, {opened[m]}, nullptr, entry.kernel);
+        provenance_of(asked(request), context, {opened[m]}, nullptr, entry.kernel);
     entry.command = whole.command;
     entry.version = whole.version;
     entry.device = whole.device;
@@ -53,8 +54,8 @@ Reply eval(const json& params, RequestContext& context) {
 }  // namespace
 
 std::vector<Handler> eval_handlers() {
-  return {{"eval.list", "extrapolation tasks and their options", eval_list},
-          {"eval", "a task against length, for one model or several", eval}};
+  return {method("extrapolation tasks and their options", eval_list),
+          method("a task against length, for one model or several", eval)};
 }
 
 }  // namespace phasescope::worker

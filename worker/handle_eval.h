@@ -7,9 +7,7 @@
 
 namespace phasescope::worker {
 
-// eval.list: {"tasks": [{"key", "title", "help", "source", "options": [...]}]}.
-// eval {"task", "models", options of the task}: EvalResult. The same as a background job:
-// jobs.start with "kind": "eval".
+// The same as a background job: jobs.start with "kind": "eval".
 std::vector<Handler> eval_handlers();
 
 }  // namespace phasescope::worker

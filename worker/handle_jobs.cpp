@@ -5,7 +5,6 @@
 
 #include "formats/error.h"
 #include "formats/file_system.h"
-#include "protocol/json_form.h"
 #include "protocol/messages/jobs.h"
 #include "training/jobs/job.h"
 #include "training/jobs/job_folder.h"
@@ -14,14 +13,10 @@ namespace phasescope::worker {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 using protocol::JobStatus;
 using protocol::Reply;
 
-constexpr std::size_t kLogLines = 1000;
-
-fs::path dir_of(const json& params) {
-  const std::string dir = params.value("dir", "");
+fs::path required(const std::string& dir) {
   if (dir.empty()) throw formats::bad_usage("the job's folder is missing", "dir");
   return dir;
 }
@@ -38,70 +33,63 @@ std::vector<fs::path> jobs_below(const fs::path& root) {
   return dirs;
 }
 
-Reply jobs_list(const json& params, RequestContext&) {
-  const std::string root = params.value("root", "");
+Reply jobs_list(const protocol::JobsRequest& request, RequestContext&) {
+  const std::string& root = request.root;
   protocol::JobsResult result;
   for (const fs::path& dir : root.empty() ? training::find_jobs() : jobs_below(root)) {
     result.jobs.push_back(training::read_job(dir, training::CurveDetail::none));
   }
-  return {protocol::to_json_form(result), {}};
+  return reply_of(result);
 }
 
-Reply jobs_show(const json& params, RequestContext&) {
-  return {
-      protocol::to_json_form(training::read_job(dir_of(params), training::CurveDetail::thinned)),
-      {}};
+Reply jobs_show(const protocol::JobRequest& request, RequestContext&) {
+  return reply_of(training::read_job(required(request.dir), training::CurveDetail::thinned));
 }
 
-training::JobStart start_of(const json& params) {
+training::JobStart start_of(const protocol::StartRequest& request) {
   training::JobStart start;
-  start.dir = params.value("dir", "");
-  start.name = params.value("name", "");
-  start.config = params.value("config", json());
-  if (params.contains("set")) params.at("set").get_to(start.settings);
-  if (params.value("resume", false)) start.existing = training::ExistingJob::resume;
+  start.dir = request.dir;
+  start.name = request.name;
+  start.config = request.config;
+  start.settings = request.set.list;
+  if (request.resume) start.existing = training::ExistingJob::resume;
   return start;
 }
 
-Reply jobs_start(const json& params, RequestContext&) {
-  const training::JobStart start = start_of(params);
-  const std::string kind = params.value("kind", "train");
+Reply jobs_start(const protocol::StartRequest& request, RequestContext&) {
+  const training::JobStart start = start_of(request);
   formats::FileSystem& files = formats::real_file_system();
-  if (kind == "train") return {protocol::to_json_form(training::start_training(files, start)), {}};
-  if (kind == "eval") {
-    return {protocol::to_json_form(training::start_eval(files, start, start.config)), {}};
-  }
-  throw formats::bad_usage("no such kind of job: \"" + kind + "\"", "kind", "train or eval");
+  return reply_of(request.kind == "train" ? training::start_training(files, start)
+                                          : training::start_eval(files, start, start.config));
 }
 
-Reply jobs_control(const json& params, RequestContext&) {
-  const fs::path dir = dir_of(params);
-  const std::string action = params.value("action", "");
+Reply jobs_control(const protocol::ControlRequest& request, RequestContext&) {
+  const fs::path dir = required(request.dir);
   formats::FileSystem& files = formats::real_file_system();
-  if (action != "remove") {
-    return {protocol::to_json_form(training::control_job(files, dir, action)), {}};
+  if (request.action != "remove") {
+    return reply_of(training::control_job(files, dir, request.action));
   }
   const JobStatus status = training::read_job(dir, training::CurveDetail::none);
   training::remove_job(files, dir);
-  return {protocol::to_json_form(status), {}};
+  return reply_of(status);
 }
 
-Reply jobs_log(const json& params, RequestContext&) {
-  const fs::path dir = dir_of(params);
+Reply jobs_log(const protocol::LogRequest& request, RequestContext&) {
+  const fs::path dir = required(request.dir);
   if (!training::is_job(dir)) throw formats::bad_input("this folder is no job", dir.string());
-  return {
-      {{"dir", dir.string()}, {"log", training::log_tail(dir, params.value("lines", kLogLines))}},
-      {}};
+  return {{{"dir", dir.string()},
+           {"log", training::log_tail(dir, static_cast<std::size_t>(request.lines))}},
+          {}};
 }
 
 }  // namespace
 
 std::vector<Handler> jobs_handlers() {
-  return {{"jobs.list", "trainings and evals, running and ended", jobs_list},
-          {"jobs.show", "one job with its curve", jobs_show},
-          {"jobs.start", "starts or resumes a job as a process of its own", jobs_start},
-          {"jobs.control", "pause, resume, cancel or remove a job", jobs_control},
-          {"jobs.log", "the last lines of a job's log", jobs_log}};
+  return {method("trainings and evals, running and ended", jobs_list),
+          method("one job with its curve", jobs_show),
+          method("starts or resumes a job as a process of its own", jobs_start),
+          method("pauses, resumes, cancels or removes a job", jobs_control),
+          method("the last lines of a job's log", jobs_log)};
 }
 
 }  // namespace phasescope::worker

@@ -8,13 +8,8 @@
 
 namespace phasescope::worker {
 
-// jobs.list {"root"?}: JobsResult, newest first, without curves.
-// jobs.show {"dir"}: JobStatus with its curve.
-// jobs.start {"kind": "train"|"eval", "config", "set": ["a.b=c"], "dir"?, "name"?, "resume"?}:
-//   JobStatus of the job as it then is. With "resume" a live job is left alone, a dead one goes on.
-// jobs.control {"dir", "action": "pause"|"resume"|"cancel"|"remove"}: JobStatus; after "remove" the
-//   one it had.
-// jobs.log {"dir", "lines"?}: {"dir", "log"}.
+// jobs.list gives the newest first, without curves; jobs.start, with "resume", leaves a live job
+// alone and lets a dead one go on; jobs.control after "remove" gives the state that the job had.
 std::vector<Handler> jobs_handlers();
 
 }  // namespace phasescope::worker

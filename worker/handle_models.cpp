@@ -24,9 +24,12 @@
 #include "model/settings.h"
 #include "protocol/messages/capture.h"
 #include "protocol/messages/convert.h"
+#include "protocol/messages/cost.h"
 #include "protocol/messages/generate.h"
 #include "protocol/messages/models.h"
 #include "protocol/messages/text.h"
+#include "protocol/messages/tokenize.h"
+#include "protocol/shell_word.h"
 #include "worker/model_cache.h"
 #include "worker/pass_cache.h"
 #include "worker/request_input.h"
@@ -39,11 +42,6 @@ using nlohmann::json;
 using protocol::Reply;
 
 using ModelPointer = std::shared_ptr<const model::Model>;
-
-template <class T>
-Reply reply_of(const T& result, std::vector<protocol::TensorRef> tensors = {}) {
-  return {protocol::to_json_form(result), std::move(tensors)};
-}
 
 // ---- what a model is ----------------------------------------------------------------------------
 
@@ -74,7 +72,7 @@ std::int64_t parameters_of(const model::ModelConfig& config, const model::Encodi
   return count;
 }
 
-Reply models_list(const json&, RequestContext&) {
+Reply models_list(const protocol::ModelsRequest&, RequestContext&) {
   protocol::ModelsResult result;
   for (const model::BundledModel& model : model::bundled_models()) {
     const auto encoding = model::make_encoding(model.config);
@@ -147,20 +145,19 @@ protocol::LoadReport load_report(const model::LoadReport& from, const model::Mod
   return out;
 }
 
-Reply model_info(const json& params, RequestContext& context) {
-  const std::int64_t length = params.value("length", std::int64_t{0});
-  if (length != 0) formats::require_length(length);
+Reply model_info(const protocol::InfoRequest& request, RequestContext& context) {
+  const std::int64_t length = request.length;
   try {
-    const ModelPointer model = context.models().open(params, context);
+    const ModelPointer model = context.models().open(request.model, request.opening, context);
     return reply_of(load_report(model->report, model->config(), model->encoding(),
                                 model->decoder.dtype(), length));
   } catch (const formats::Error& error) {
     if (error.code() != "bad_input") throw;
     // What is in a file can be told where its types, or what it lacks, keep it from being run.
-    model::CheckpointReader reader(reading_of(params).model,
+    model::CheckpointReader reader(reading_of(request.model, request.opening.set).model,
                                    [&context] { return context.cancelled(); });
     if (reader.readable()) throw;
-    const at::ScalarType dtype = model::dtype_of_name(params.value("dtype", "f32"));
+    const at::ScalarType dtype = model::dtype_of_name(request.opening.dtype);
     model::LoadReport report = model::unread_report(reader, dtype);
     report.warnings.push_back("the model cannot be run: " + error.message());
     return reply_of(load_report(report, reader.config(), reader.encoding(), dtype, length));
@@ -170,12 +167,12 @@ Reply model_info(const json& params, RequestContext& context) {
 // ---- texts --------------------------------------------------------------------------------------
 
 // The tokenizer of a request's model: where it has a file of its own, weights stay untouched.
-std::shared_ptr<const formats::Tokenizer> tokenizer_of(const json& params,
+std::shared_ptr<const formats::Tokenizer> tokenizer_of(const std::string& name,
                                                        RequestContext& context) {
-  if (const auto file = formats::find_tokenizer_file(reading_of(params).model)) {
+  if (const auto file = formats::find_tokenizer_file(reading_of(name, {}).model)) {
     return formats::open_tokenizer(*file);
   }
-  const ModelPointer model = context.models().open(params, context);
+  const ModelPointer model = context.models().open(name, {}, context);
   if (!model->tokenizer) {
     throw formats::bad_input("the model has no tokenizer", model->report.path);
   }
@@ -208,55 +205,61 @@ Reply back_from_ids(const formats::Tokenizer& tokenizer, const IdLists& lists, b
   return {{{"items", std::move(items)}}, {}};
 }
 
-Reply tokenize(const json& params, RequestContext& context) {
-  const auto tokenizer = tokenizer_of(params, context);
-  const bool plain = params.value("no_special", false);
-  if (params.contains("texts")) {
+Reply tokenize(const protocol::TokenizeRequest& request, RequestContext& context) {
+  const auto tokenizer = tokenizer_of(request.model, context);
+  const bool plain = request.no_special;
+  if (!request.texts.empty()) {
     json items = json::array();
-    for (const std::string& text : words_param(params, "texts")) {
+    for (const std::string& text : request.texts) {
       context.throw_if_cancelled();
       items.push_back(tokenized(*tokenizer, text, plain));
     }
     return {{{"items", std::move(items)}}, {}};
   }
-  const json input = params.value("input", json::object());
+  const protocol::Input& input = request.input;
   if (const auto text = given_text(input)) return {tokenized(*tokenizer, text->text, plain), {}};
-  if (input.contains("ids")) return back_from_ids(*tokenizer, id_lists(input), plain);
-  if (input.empty()) return {tokenized(*tokenizer, analysis::first_session_text().text, plain), {}};
-  json all = params;
-  if (!all.contains("length")) all["length"] = std::int64_t{1} << 40;  // nothing is cut
-  const ModelPointer model = context.models().open(params, context);
+  if (!input.ids.is_null()) return back_from_ids(*tokenizer, id_lists(input), plain);
+  if (input == protocol::Input{}) {
+    return {tokenized(*tokenizer, analysis::first_session_text().text, plain), {}};
+  }
+  protocol::Reading all{.input = input, .length = request.length};
+  if (all.length == 0) all.length = formats::kMostTokens;  // nothing is cut
+  const ModelPointer model = context.models().open(request.model, {}, context);
   IdLists lists;
-  for (analysis::Text& text : read_input(all, context, *model, DefaultInput::first_session).items) {
+  for (analysis::Text& text :
+       read_input(all, {}, context, *model, DefaultInput::first_session).items) {
     lists.push_back(std::move(text.ids));
   }
   return back_from_ids(*tokenizer, lists, plain);
 }
 
-Reply text_read(const json& params, RequestContext& context) {
-  const ModelPointer model = context.models().open(params, context);
-  Texts texts = only_first(read_input(params, context, *model, DefaultInput::first_session));
-  const auto pass = pass_cache().get(model, texts.items[0], backend_of(params), context);
+Reply text_read(const protocol::TextRequest& request, RequestContext& context) {
+  const ModelPointer model = context.models().open(request.model, request.running, context);
+  Texts texts =
+      only_first(read_input(request.reading, {}, context, *model, DefaultInput::first_session));
+  const auto pass = pass_cache().get(model, texts.items[0],
+                                     model::backend_named(request.running.backend), context);
   protocol::TextResult result =
-      analysis::analyse_text(*pass, texts.items[0], params.value("guesses", 5));
+      analysis::analyse_text(*pass, texts.items[0], static_cast<int>(request.guesses));
   texts.add_note(result.provenance.note);
-  result.provenance = provenance_of("text.read", params, context, {model}, &texts, pass->kernel());
+  result.provenance = provenance_of(asked(request), context, {model}, &texts, pass->kernel());
   return reply_of(result);
 }
 
-Reply generate(const json& params, RequestContext& context) {
-  const ModelPointer model = context.models().open(params, context);
-  Texts texts = only_first(read_input(params, context, *model, DefaultInput::first_session));
+Reply generate(const protocol::GenerateRequest& request, RequestContext& context) {
+  const ModelPointer model = context.models().open(request.model, request.running, context);
+  Texts texts =
+      only_first(read_input(request.reading, {}, context, *model, DefaultInput::first_session));
   require_ids_alone(texts, "generate");
   analysis::GenerateOptions options;
-  options.tokens = params.value("tokens", options.tokens);
-  options.temperature = params.value("temperature", options.temperature);
-  options.seed = params.value("seed", options.seed);
-  options.backend = backend_of(params);
+  options.tokens = request.tokens;
+  options.temperature = request.temperature;
+  options.seed = static_cast<std::uint64_t>(request.reading.seed);
+  options.backend = model::backend_named(request.running.backend);
   protocol::GenerateResult result = analysis::generate(*model, texts.items[0], options, context);
   texts.add_note(result.provenance.note);
   const std::string kernel = result.provenance.kernel;
-  result.provenance = provenance_of("generate", params, context, {model}, &texts, kernel);
+  result.provenance = provenance_of(asked(request), context, {model}, &texts, kernel);
   return reply_of(result);
 }
 
@@ -273,53 +276,47 @@ at::Tensor batch_of(Texts& texts) {
 // Of capture: the ids that were read, which make what is written a reference for check.
 constexpr const char* kInputIds = "input_ids";
 
-bool wants_ids(const json& params) {
-  const std::vector<std::string> what = words_param(params, "what");
-  return std::count(what.begin(), what.end(), kInputIds) > 0;
+bool wants_ids(const protocol::CaptureRequest& request) {
+  return std::count(request.what.begin(), request.what.end(), kInputIds) > 0;
 }
 
 // What an inputs file holds beside the ids.
-void add_inputs(const json& params, const at::Tensor& ids, const model::ModelConfig& config,
-                model::ForwardOptions& options) {
-  const json input = params.value("input", json::object());
-  if (!input.contains("inputs") || !input["inputs"].is_string()) return;
-  const std::string path = input["inputs"];
-  if (path.empty()) return;  // the tensors came with the request
-  model::read_forward_inputs(formats::SafetensorsFile::open(path), "", ids, config, options);
+void add_inputs(const protocol::Input& input, const at::Tensor& ids,
+                const model::ModelConfig& config, model::ForwardOptions& options) {
+  if (input.inputs.value_or("").empty()) return;  // or the tensors came with the request
+  model::read_forward_inputs(formats::SafetensorsFile::open(*input.inputs), "", ids, config,
+                             options);
 }
 
-model::CaptureSpec capture_spec(const json& params) {
+model::CaptureSpec capture_spec(const protocol::CaptureRequest& request) {
   model::CaptureSpec spec;
-  spec.what = words_param(params, "what");
+  spec.what = request.what;
   std::erase(spec.what, kInputIds);
   if (spec.what.empty()) spec.what = {"logits"};
-  spec.layers = integers_param(params, "layers");
-  spec.heads = integers_param(params, "heads");
-  if (const auto rows = range_param(params, "rows")) {
-    spec.rows = model::Range{rows->first, rows->second};
-  }
-  if (const auto columns = range_param(params, "cols")) {
-    spec.columns = model::Range{columns->first, columns->second};
-  }
+  spec.layers = request.layers;
+  spec.heads = request.heads;
+  if (request.rows) spec.rows = model::Range{request.rows->begin, request.rows->end};
+  if (request.cols) spec.columns = model::Range{request.cols->begin, request.cols->end};
   return spec;
 }
 
-Reply capture(const json& params, RequestContext& context) {
-  const ModelPointer model = context.models().open(params, context);
-  Texts texts = read_input(params, context, *model, DefaultInput::first_session, Padding::keep);
+Reply capture(const protocol::CaptureRequest& request, RequestContext& context) {
+  const ModelPointer model = context.models().open(request.model, request.running, context);
+  Texts texts =
+      read_input(request.reading, {}, context, *model, DefaultInput::first_session, Padding::keep);
   const at::Tensor ids = batch_of(texts);
   model::ForwardOptions options;
-  options.backend = backend_of(params);
-  add_inputs(params, ids, model->config(), options);
+  options.backend = model::backend_named(request.running.backend);
+  add_inputs(request.reading.input, ids, model->config(), options);
   options.progress = [&context](double done) { context.progress(done, "reading the text"); };
   options.cancelled = [&context] { return context.cancelled(); };
   const model::Captured captured =
-      model::capture(model->decoder, ids, capture_spec(params), options);
+      model::capture(model->decoder, ids, capture_spec(request), options);
   protocol::CaptureResult result;
   result.model = model->report.name;
   std::vector<protocol::TensorRef> tensors;
   std::map<std::string, at::Tensor> named = captured.tensors;
-  if (wants_ids(params)) named.emplace(kInputIds, ids);
+  if (wants_ids(request)) named.emplace(kInputIds, ids);
   for (const auto& [name, tensor] : named) {
     result.names.push_back(name);
     tensors.push_back(analysis::tensor_ref(name, tensor));
@@ -328,26 +325,25 @@ Reply capture(const json& params, RequestContext& context) {
   for (const std::string& note : captured.notes) {
     texts.add_note(note);
   }
-  result.provenance = provenance_of("capture", params, context, {model}, &texts, captured.kernel);
+  result.provenance = provenance_of(asked(request), context, {model}, &texts, captured.kernel);
   return reply_of(result, std::move(tensors));
 }
 
-Reply check(const json& params, RequestContext& context) {
-  if (!params.contains("reference") || !params["reference"].is_string()) {
+Reply check(const protocol::CheckRequest& request, RequestContext& context) {
+  if (request.reference.empty()) {
     throw formats::bad_usage("check needs the path of a reference file", "reference");
   }
   model::CheckOptions options;
-  const std::string dtype = params.value("dtype", "f32");
-  options.dtype = model::dtype_of_name(dtype);
-  if (params.contains("tolerance")) options.tolerance = params["tolerance"].get<double>();
+  options.dtype = model::dtype_of_name(request.running.dtype);
+  options.tolerance = request.tolerance;
   if (options.tolerance && !(*options.tolerance > 0)) {
     throw formats::bad_usage("a tolerance must be above 0", "tolerance");
   }
-  options.forward.backend = backend_of(params);
+  options.forward.backend = model::backend_named(request.running.backend);
   options.forward.progress = [&context](double done) { context.progress(done, "comparing"); };
   options.forward.cancelled = [&context] { return context.cancelled(); };
-  const std::string name = model_names(params)[0], reference = params["reference"];
-  const protocol::ModelReading reading = reading_of(params);
+  const std::string name = request.model, reference = request.reference;
+  const protocol::ModelReading reading = reading_of(name, request.running.set);
   options.overrides = reading.settings;
   const model::ReferenceCheck checked = model::check_against(reading.model, reference, options);
   protocol::ReferenceCheckResult result;
@@ -363,7 +359,7 @@ Reply check(const json& params, RequestContext& context) {
   for (const model::NotCompared& tensor : checked.not_compared) {
     result.not_compared.push_back(tensor.name + ": " + tensor.reason);
   }
-  result.provenance = provenance_of("check", params, context, {}, nullptr, checked.kernel);
+  result.provenance = provenance_of(asked(request), context, {}, nullptr, checked.kernel);
   result.provenance.models = {name};
   result.provenance.dtype = checked.dtype;
   result.provenance.note = checked.tolerance_rule;
@@ -382,15 +378,15 @@ void write_sidecar(const std::filesystem::path& folder, const protocol::ConvertR
                                  sidecar.dump(2) + "\n");
 }
 
-Reply convert(const json& params, RequestContext& context) {
-  const protocol::ModelReading reading = reading_of(params);
+Reply convert(const protocol::ConvertRequest& request, RequestContext& context) {
+  const protocol::ModelReading reading = reading_of(request.model, request.set);
   model::ConvertOptions options;
   options.overrides = reading.settings;
-  if (params.contains("dtype")) options.dtype = model::dtype_of_name(params["dtype"]);
+  if (!request.dtype.empty()) options.dtype = model::dtype_of_name(request.dtype);
   options.progress = [&context](double done) { context.progress(done, "writing tensors"); };
   options.cancelled = [&context] { return context.cancelled(); };
-  const std::filesystem::path out = params.value("out", "");
-  const std::string to = params.value("to", "");
+  const std::filesystem::path out = request.out;
+  const std::string to = request.to;
   context.progress(0, "opening " + reading.model);
   const model::Converted done =
       model::convert_model(formats::real_file_system(), reading.model, to, out, options);
@@ -399,7 +395,9 @@ Reply convert(const json& params, RequestContext& context) {
   result.files = done.files, result.notes = done.notes;
   result.tensors = done.tensors, result.bytes = static_cast<std::int64_t>(done.bytes);
   result.parameters_before = done.parameters_before, result.parameters = done.parameters;
-  result.provenance = provenance_of("convert", params, context, {}, nullptr, "");
+  Asked how = asked(request);
+  how.command += " --out " + protocol::shell_word(request.out);
+  result.provenance = provenance_of(how, context, {}, nullptr, "");
   result.provenance.models = {done.model};
   result.provenance.model_hashes = {done.sha256};
   result.provenance.dtype = options.dtype ? model::name_of_dtype(*options.dtype) : "";
@@ -408,7 +406,7 @@ Reply convert(const json& params, RequestContext& context) {
   return reply_of(result);
 }
 
-Reply convert_list(const json&, RequestContext&) {
+Reply convert_list(const protocol::ConvertListRequest&, RequestContext&) {
   json forms = json::array();
   for (const model::ConversionForm& form : model::conversion_forms()) {
     forms.push_back({{"key", form.key}, {"help", form.help}});
@@ -418,30 +416,29 @@ Reply convert_list(const json&, RequestContext&) {
 
 // ---- cost ---------------------------------------------------------------------------------------
 
-Reply cost(const json& params, RequestContext& context) {
-  const protocol::ModelReading reading = reading_of(params);
-  const std::int64_t length = params.value("length", std::int64_t{1024});
+Reply cost(const protocol::CostRequest& request, RequestContext& context) {
+  const protocol::ModelReading reading = reading_of(request.model, request.set);
   model::ModelConfig config =
       model::config_without_weights(reading.model, [&context] { return context.cancelled(); });
   // Settings may ask for what the weights do not have: nothing is run.
   model::set_fields(config, reading.settings);
-  return reply_of(analysis::analyse_cost(config, protocol::name_of(reading), length));
+  return reply_of(analysis::analyse_cost(config, protocol::name_of(reading), request.length));
 }
 
 }  // namespace
 
 std::vector<Handler> models_handlers() {
   return {
-      {"models.list", "the bundled models", models_list},
-      {"model.info", "load report of a model", model_info},
-      {"tokenize", "text to ids and back", tokenize},
-      {"text.read", "loss and guesses of every token", text_read},
-      {"generate", "continues a text", generate},
-      {"capture", "tensors of a forward pass", capture},
-      {"check", "compares a model with a reference file", check},
-      {"convert", "writes a model in another form", convert},
-      {"convert.list", "the forms a model can be converted to", convert_list},
-      {"cost", "FLOPs, multiply-accumulates, parameters, memory", cost},
+      method("the bundled models", models_list),
+      method("load report of a model", model_info),
+      method("text to ids and back", tokenize),
+      method("loss and guesses of every token", text_read),
+      method("continues a text", generate),
+      method("tensors of a forward pass", capture),
+      method("compares a model with a reference file", check),
+      method("writes a model in another form", convert),
+      method("the forms a model can be converted to", convert_list),
+      method("FLOPs, multiply-accumulates, parameters, memory", cost),
   };
 }
 

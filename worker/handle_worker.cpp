@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "protocol/messages/worker.h"
 #include "worker/failure.h"
 
 namespace phasescope::worker {
@@ -21,16 +22,16 @@ using nlohmann::json;
 using protocol::Reply;
 using std::chrono::milliseconds;
 
-Reply worker_info(const json&, RequestContext& context) {
+Reply worker_info(const protocol::WorkerInfoRequest&, RequestContext& context) {
   json facts = context.facts();
   facts["device"] = context.settings().device;
   facts["process_id"] = ::getpid();
   return {std::move(facts), {}};
 }
 
-Reply worker_sleep(const json& params, RequestContext& context) {
+Reply worker_sleep(const protocol::SleepRequest& request, RequestContext& context) {
   constexpr milliseconds step{10};
-  const milliseconds total(static_cast<int>(params.value("seconds", 1.0) * 1000));
+  const milliseconds total(static_cast<int>(request.seconds * 1000));
   for (milliseconds slept{0}; slept < total; slept += step) {
     context.throw_if_cancelled();
     context.progress(static_cast<double>(slept / step) / static_cast<double>(total / step),
@@ -76,8 +77,8 @@ Reply worker_echo(const json& params, RequestContext& context) {
 }  // namespace
 
 std::vector<Handler> worker_handlers() {
-  return {{"worker.info", "versions, devices and threads of the worker", worker_info},
-          {"worker.sleep", "does nothing for some seconds", worker_sleep}};
+  return {method("versions, devices and threads of the worker", worker_info),
+          method("does nothing for some seconds", worker_sleep)};
 }
 
 std::vector<Handler> test_handlers() {

@@ -16,22 +16,10 @@ namespace {
 
 using nlohmann::json;
 
-std::string name_of(const json& params) {
-  const auto found = params.find("model");
-  if (found == params.end() || !found->is_string() || found->get<std::string>().empty())
-    throw formats::bad_usage("No model is named", "model",
-                             "Give a bundled model's name, a folder or a file");
-  return found->get<std::string>();
-}
-
-std::string value_text(const json& value) {
-  return value.is_string() ? value.get<std::string>() : value.dump();
-}
-
 std::pair<std::string, std::string> assignment_of(const std::string& text) {
   const auto equals = text.find('=');
   if (equals == std::string::npos || equals == 0)
-    throw formats::bad_usage("'" + text + "' sets nothing", "set", "Write it as key=value");
+    throw formats::bad_usage("'" + text + "' sets nothing", "set", "write it as key=value");
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
@@ -57,25 +45,17 @@ std::string files_state(const std::filesystem::path& path) {
 
 }  // namespace
 
-protocol::Settings own_settings(const json& set) {
-  protocol::Settings settings;
-  if (set.is_object()) {
-    for (const auto& [key, value] : set.items()) settings.emplace_back(key, value_text(value));
-  } else {
-    formats::GatheredErrors errors;
-    for (const auto& text : set) {
-      errors.run([&] { settings.push_back(assignment_of(text.get<std::string>())); });
-    }
-    errors.throw_if_any("settings");
+protocol::ModelReading reading_of(const std::string& model, const protocol::Assignments& set) {
+  if (model.empty()) {
+    throw formats::bad_usage("no model is named", "model",
+                             "give a bundled model's name, a folder or a file");
   }
-  return settings;
-}
-
-protocol::ModelReading reading_of(const json& params) {
-  protocol::ModelReading reading = protocol::model_reading(name_of(params));
-  for (auto& setting : own_settings(params.value("set", json::array()))) {
-    reading.settings.push_back(std::move(setting));
+  protocol::ModelReading reading = protocol::model_reading(model);
+  formats::GatheredErrors errors;
+  for (const std::string& text : set.list) {
+    errors.run([&] { reading.settings.push_back(assignment_of(text)); });
   }
+  errors.throw_if_any("settings");
   return reading;
 }
 
@@ -96,12 +76,13 @@ void ModelCache::keep(const std::string& key, const ModelPointer& model) {
   if (entries_.size() > most_models_) entries_.pop_back();
 }
 
-std::shared_ptr<const model::Model> ModelCache::open(const json& params,
+std::shared_ptr<const model::Model> ModelCache::open(const std::string& name,
+                                                     const protocol::Opening& opening,
                                                      protocol::Progress& progress) {
-  const protocol::ModelReading reading = reading_of(params);
-  check_device(params.value("device", settings_.device));
+  const protocol::ModelReading reading = reading_of(name, opening.set);
+  check_device(opening.device.empty() ? settings_.device : opening.device);
   model::OpenModelOptions options;
-  const std::string dtype = params.value("dtype", "f32");
+  const std::string dtype = opening.dtype.empty() ? "f32" : opening.dtype;
   options.dtype = model::dtype_of_name(dtype);
   options.cancelled = [&progress] { return progress.cancelled(); };
   options.progress = [&progress, &reading](double done) {

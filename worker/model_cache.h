@@ -4,20 +4,19 @@
 #include <cstdint>
 #include <list>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "model/checkpoints/open_model.h"
+#include "protocol/messages/common.h"
 #include "protocol/model_reading.h"
 #include "protocol/progress.h"
 #include "worker/handlers.h"
 
 namespace phasescope::worker {
 
-// The settings of a "set": ["a.b=c"] or {"a.b": c}. Throws Error "bad_usage".
-protocol::Settings own_settings(const nlohmann::json& set);
-// The model and the settings of a request: those of its name first, then those of its "set".
-protocol::ModelReading reading_of(const nlohmann::json& params);
+// The model and the settings of a request: those of its name first, then those of its "set". Throws
+// Error "bad_usage" where no model is named or a setting sets nothing.
+protocol::ModelReading reading_of(const std::string& model, const protocol::Assignments& set);
 
 class ModelCache {
  public:
@@ -25,12 +24,13 @@ class ModelCache {
   explicit ModelCache(WorkerSettings settings, std::size_t most_models = 6)
       : settings_(std::move(settings)), most_models_(most_models) {}
 
-  // The model of {"model", "dtype"? ("f32"), "set"? (["a.b=c"] or {"a.b": c}), "device"?}. Its name
-  // may carry settings of its own, "rope (yarn x2)" (protocol/model_reading.h); readings of one
-  // file share its weights. Opened again when its files have changed since (a job's newest
-  // checkpoint). `progress` hears of the reading and may cancel it. Throws Error "bad_usage" for
-  // parameters that are none, "device_unavailable", and what model::open_model throws.
-  std::shared_ptr<const model::Model> open(const nlohmann::json& params,
+  // A name may carry settings of its own, "rope (yarn x2)" (protocol/model_reading.h); readings of
+  // one file share its weights. Without a dtype it is f32. Opened again when its files have changed
+  // since (a job's newest checkpoint). `progress` hears of the reading and may cancel it. Throws
+  // Error "bad_usage" for parameters that are none, "device_unavailable", and what
+  // model::open_model throws.
+  std::shared_ptr<const model::Model> open(const std::string& name,
+                                           const protocol::Opening& opening,
                                            protocol::Progress& progress);
   void clear() { entries_.clear(); }
   std::size_t size() const { return entries_.size(); }

@@ -3,10 +3,8 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <regex>
-#include <sstream>
 
 #include "analysis/tensors.h"
 #include "formats/error.h"
@@ -18,7 +16,6 @@
 #include "model/attention/cuda_attention.h"
 #include "model/checkpoints/tensor_io.h"
 #include "model/forward_inputs.h"
-#include "protocol/shell_word.h"
 #include "worker/model_cache.h"
 
 namespace phasescope::worker {
@@ -27,8 +24,10 @@ namespace {
 using analysis::Texts;
 using nlohmann::json;
 
-[[noreturn]] void wrong_type(const char* name, const char* wanted) {
-  throw formats::bad_usage(std::string(name) + " must be " + wanted, name);
+[[noreturn]] void wrong_corpus() {
+  throw formats::bad_usage(
+      "a corpus is true, a list of texts or of {\"name\", \"text\"}, or the path of a file",
+      "corpus");
 }
 
 IdLists rows_of(const std::vector<std::int64_t>& values, const std::vector<std::int64_t>& shape,
@@ -208,12 +207,14 @@ Texts texts_of_file(const std::string& path, const model::Model& model, std::int
   return texts;
 }
 
+std::string name_of(const protocol::Input& input, const char* fallback) {
+  return input.name.empty() ? fallback : input.name;
+}
+
 std::vector<formats::NamedText> corpus_texts(const json& corpus) {
   if (corpus.is_boolean()) return analysis::bundled_validation_texts();
   if (corpus.is_string()) return formats::read_text_collection(corpus.get<std::string>());
-  if (!corpus.is_array() || corpus.empty()) {
-    wrong_type("corpus", "true, a list of texts, or the path of a .jsonl file");
-  }
+  if (!corpus.is_array() || corpus.empty()) wrong_corpus();
   std::vector<formats::NamedText> texts;
   for (const json& item : corpus) {
     const std::string name = "text " + std::to_string(texts.size());
@@ -222,7 +223,7 @@ std::vector<formats::NamedText> corpus_texts(const json& corpus) {
     } else if (item.is_object() && item.contains("text") && item["text"].is_string()) {
       texts.push_back({item.value("name", name), item["text"].get<std::string>()});
     } else {
-      wrong_type("corpus", "a list of texts or of {\"name\", \"text\"}");
+      wrong_corpus();
     }
   }
   return texts;
@@ -238,53 +239,38 @@ Texts through_tokenizer(const std::vector<formats::NamedText>& texts, const mode
   return analysis::tokenised(texts, *model.tokenizer, length);
 }
 
-Texts given_input(const json& input, RequestContext& context, const model::Model& model,
+Texts given_input(const protocol::Input& input, RequestContext& context, const model::Model& model,
                   std::int64_t length, Padding padding) {
   const std::int64_t vocabulary = model.config().vocab_size;
   if (const auto text = given_text(input)) return through_tokenizer({*text}, model, length);
-  if (input.contains("corpus")) {
-    return through_tokenizer(corpus_texts(input["corpus"]), model, length);
-  }
-  if (input.contains("ids")) {
-    return analysis::texts_of_ids(id_lists(input), vocabulary, length, input.value("name", "ids"));
+  if (!input.corpus.is_null()) return through_tokenizer(corpus_texts(input.corpus), model, length);
+  if (!input.ids.is_null()) {
+    return analysis::texts_of_ids(id_lists(input), vocabulary, length, name_of(input, "ids"));
   }
   if (const auto* sent = protocol::find_tensor(context.tensors(), "input_ids")) {
     const auto values = sent->values<std::int64_t>();
     return analysis::texts_of_ids(rows_of({values.begin(), values.end()}, sent->shape, "input_ids"),
                                   vocabulary, length);
   }
-  if (input.contains("inputs") && input["inputs"].is_string()) {
-    return texts_of_file(input["inputs"].get<std::string>(), model, length, padding);
-  }
+  if (input.inputs) return texts_of_file(*input.inputs, model, length, padding);
   throw formats::bad_usage("the input has none of text, prompt, ids, inputs, corpus", "input");
-}
-
-std::int64_t integer_param(const json& params, const char* name, std::int64_t fallback) {
-  const auto at = params.find(name);
-  if (at == params.end() || at->is_null()) return fallback;
-  if (!at->is_number_integer()) wrong_type(name, "an integer");
-  return at->get<std::int64_t>();
 }
 
 }  // namespace
 
-std::optional<formats::NamedText> given_text(const json& input) {
-  for (const char* key : {"text", "prompt", "base64"}) {
-    if (!input.contains(key)) continue;
-    if (!input[key].is_string()) wrong_type(key, "a string");
-    const auto given = input[key].get<std::string>();
-    const bool bytes = key == std::string_view("base64");
-    return formats::NamedText{input.value("name", key),
-                              bytes ? formats::decoded_base64(given, key) : given};
-  }
-  return std::nullopt;
+std::optional<formats::NamedText> given_text(const protocol::Input& input) {
+  if (input.text) return formats::NamedText{name_of(input, "text"), *input.text};
+  if (input.prompt) return formats::NamedText{name_of(input, "prompt"), *input.prompt};
+  if (!input.base64) return std::nullopt;
+  return formats::NamedText{name_of(input, "base64"),
+                            formats::decoded_base64(*input.base64, "base64")};
 }
 
-IdLists id_lists(const json& input) {
-  const json& ids = input.at("ids");
+IdLists id_lists(const protocol::Input& input) {
+  const json& ids = input.ids;
   const auto refuse = [&](const std::string& found) {
     throw formats::bad_input("expected a list of token ids, or lists of them, but found " + found,
-                             input.value("name", "ids"));
+                             name_of(input, "ids"));
   };
   if (!ids.is_array()) refuse(formats::shortened(ids.dump()));
   const bool nested = !ids.empty() && ids[0].is_array();
@@ -300,28 +286,21 @@ IdLists id_lists(const json& input) {
   return lists;
 }
 
-Texts read_input(const json& params, RequestContext& context, const model::Model& model,
-                 DefaultInput fallback, Padding padding) {
-  const std::int64_t asked = integer_param(params, "length", 0);
-  if (asked != 0) formats::require_length(asked);
-  const std::int64_t length = asked > 0 ? asked : model.config().context;
-  const auto input = params.find("input");
-  if (input != params.end() && !input->is_null()) {
-    if (!input->is_object()) wrong_type("input", "an object");
-    if (!input->empty()) return given_input(*input, context, model, length, padding);
+Texts read_input(const protocol::Reading& reading, const protocol::Corpus& corpus,
+                 RequestContext& context, const model::Model& model, DefaultInput fallback,
+                 Padding padding) {
+  const std::int64_t length = reading.length > 0 ? reading.length : model.config().context;
+  if (!(reading.input == protocol::Input{})) {
+    return given_input(reading.input, context, model, length, padding);
   }
-  const auto corpus = params.find("corpus");
-  const bool many = fallback == DefaultInput::validation_texts ||
-                    (corpus != params.end() && *corpus != json(false) && !corpus->is_null());
+  const bool many = fallback == DefaultInput::validation_texts || corpus.asked;
   if (!model.tokenizer) {
-    const auto seed = static_cast<std::uint64_t>(integer_param(params, "seed", 0));
     return analysis::random_texts(many ? analysis::kRandomTexts : 1, length,
-                                  model.config().vocab_size, seed);
+                                  model.config().vocab_size,
+                                  static_cast<std::uint64_t>(reading.seed));
   }
   if (!many) return through_tokenizer({analysis::first_session_text()}, model, length);
-  const json which =
-      corpus == params.end() || corpus->is_null() || *corpus == json(false) ? json(true) : *corpus;
-  return through_tokenizer(corpus_texts(which), model, length);
+  return through_tokenizer(corpus_texts(corpus.asked ? corpus.form() : json(true)), model, length);
 }
 
 void require_ids_alone(const Texts& texts, const std::string& what) {
@@ -343,69 +322,11 @@ Texts only_first(Texts texts) {
   return texts;
 }
 
-model::Backend backend_of(const json& params) {
-  return model::backend_named(params.value("backend", "fused"));
-}
-
-namespace {
-
-using protocol::shell_word;
-
-std::string text_of(const json& value) {
-  return value.is_string() ? value.get<std::string>() : value.dump();
-}
-
-// The parameters as the options of the command line, for whoever asked without one.
-std::string command_of(const std::string& method, const json& params) {
-  std::ostringstream out;
-  std::string verb = method;
-  if (verb == "text.read") verb = "view";
-  out << "phasescope " << verb;
-  if (params.contains("task")) out << ' ' << shell_word(text_of(params["task"]));
-  for (const std::string& name : model_names(params)) out << ' ' << shell_word(name);
-  for (const auto& [key, value] : params.items()) {
-    if (key == "model" || key == "models" || key == "input" || key == "a" || key == "b") continue;
-    if (key == "task") continue;
-    if (value.is_null() || value == json(false) || value == json("")) continue;
-    if (key == "set") {
-      for (const auto& [name, setting] : own_settings(value)) {
-        out << " --set " << shell_word(name + "=" + setting);
-      }
-      continue;
-    }
-    std::string option = key;
-    std::ranges::replace(option, '_', '-');
-    out << " --" << option;
-    if (value == json(true)) continue;
-    if (!value.is_array()) {
-      out << ' ' << shell_word(text_of(value));
-      continue;
-    }
-    const bool pair = key == "near" || key == "far" || key == "rows" || key == "cols";
-    const char* between = key == "size" ? "x" : pair ? ":" : ",";
-    std::string list;
-    for (const json& item : value) list += (list.empty() ? "" : between) + text_of(item);
-    out << ' ' << shell_word(list);
-  }
-  const auto input = params.find("input");
-  if (input == params.end() || !input->is_object()) return out.str();
-  for (const auto& [key, option] :
-       {std::pair{"name", "text"}, {"prompt", "prompt"}, {"inputs", "inputs"}}) {
-    if (!input->contains(key) || input->contains("base64") || input->contains("ids")) continue;
-    out << " --" << option << ' ' << shell_word(text_of((*input)[key]));
-  }
-  if (input->contains("ids")) out << " --ids " << shell_word(input->value("name", "ids.json"));
-  return out.str();
-}
-
-}  // namespace
-
-protocol::Provenance provenance_of(const std::string& method, const json& params,
-                                   RequestContext& context,
+protocol::Provenance provenance_of(const Asked& asked, RequestContext& context,
                                    const std::vector<std::shared_ptr<const model::Model>>& models,
                                    const Texts* texts, const std::string& kernel) {
   protocol::Provenance out;
-  out.command = command_of(method, params);
+  out.command = asked.command;
   for (const auto& model : models) {
     out.models.push_back(model->report.name);
     out.model_hashes.push_back(model->report.sha256);
@@ -418,70 +339,12 @@ protocol::Provenance provenance_of(const std::string& method, const json& params
   // Between the names that a model or other kernels have before and after it.
   static const std::regex cuda("(^|[:,] )" + std::string(kernels::kCudaBackend) + "($|[,;])");
   if (std::regex_search(kernel, cuda)) out.device += model::kAttentionOnCuda;
-  out.seed = integer_param(params, "seed", 0);
+  out.seed = asked.seed;
   return out;
 }
 
-json params_for(const json& params, const std::string& model) {
-  json out = params;
-  out["model"] = model;
-  return out;
-}
-
-std::vector<std::string> model_names(const json& params) {
-  std::vector<std::string> names = words_param(params, "models");
-  if (names.empty() && params.contains("model") && params["model"].is_string()) {
-    names.push_back(params["model"].get<std::string>());
-  }
+void require_models(const std::vector<std::string>& names) {
   if (names.empty()) throw formats::bad_usage("the request names no model", "model");
-  return names;
-}
-
-std::optional<std::pair<std::int64_t, std::int64_t>> range_param(const json& params,
-                                                                 const char* name) {
-  const auto at = params.find(name);
-  if (at == params.end() || at->is_null()) return std::nullopt;
-  if (at->is_array() && at->size() == 2 && (*at)[0].is_number_integer() &&
-      (*at)[1].is_number_integer()) {
-    return std::pair{(*at)[0].get<std::int64_t>(), (*at)[1].get<std::int64_t>()};
-  }
-  if (at->is_string()) {
-    std::istringstream in(at->get<std::string>());
-    std::int64_t begin = 0, end = 0;
-    char colon = 0;
-    if (in >> begin >> colon >> end && colon == ':' && in.eof()) return std::pair{begin, end};
-  }
-  wrong_type(name, "a range a:b");
-}
-
-std::vector<std::string> words_param(const json& params, const char* name) {
-  std::vector<std::string> words;
-  const auto at = params.find(name);
-  if (at == params.end() || at->is_null()) return words;
-  if (at->is_string()) {
-    std::istringstream in(at->get<std::string>());
-    for (std::string word; std::getline(in, word, ',');) {
-      if (!word.empty()) words.push_back(word);
-    }
-    return words;
-  }
-  if (!at->is_array()) wrong_type(name, "a list of names");
-  for (const json& item : *at) {
-    if (!item.is_string()) wrong_type(name, "a list of names");
-    words.push_back(item.get<std::string>());
-  }
-  return words;
-}
-
-std::optional<std::vector<std::int64_t>> integers_param(const json& params, const char* name) {
-  const auto at = params.find(name);
-  if (at == params.end() || at->is_null()) return std::nullopt;
-  std::vector<std::int64_t> values;
-  for (const json& item : at->is_array() ? *at : json::array({*at})) {
-    if (!item.is_number_integer()) wrong_type(name, "a list of integers");
-    values.push_back(item.get<std::int64_t>());
-  }
-  return values;
 }
 
 }  // namespace phasescope::worker

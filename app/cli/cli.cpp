@@ -29,19 +29,16 @@ std::string command_line(const std::vector<std::string>& words) {
   return line;
 }
 
-void declare_common(Options& options, CommonOptions& common) {
-  options.option("--out", common.out,
-                 "file (.json .csv .svg .pdf .png .npy .safetensors) or folder to write");
-  options.flag("--json", common.json, "one JSON document on standard output");
-  options.flag("--quiet", common.quiet, "nothing but results and errors");
-  options.option("--device", common.device, "cpu or cuda[:i]");
-  options.option("--threads", common.threads, "threads of the worker", 1, 1024);
-  options.choice("--dtype", common.dtype, {"f32", "f64", "bf16"},
-                 "computed in f32 (default), f64 or bf16");
-  options.choice("--backend", common.backend, {"fused", "plain", "cuda-unverified"},
-                 "fused (default), plain, or the CUDA kernels, which have never run on a device");
-  options.option("--seed", common.seed, "seed of everything drawn");
-  options.option("--remote", common.remote, "host whose worker is used, over ssh");
+void declare_common(Options& options, const Verb::Takes& takes, CommonOptions& common) {
+  if (takes.out) {
+    options.option("--out", common.out,
+                   "file (.json .csv .svg .pdf .png .npy .safetensors) or folder to write");
+  }
+  if (takes.json) options.flag("--json", common.json, "one JSON document on standard output");
+  if (takes.quiet) options.flag("--quiet", common.quiet, "nothing but results and errors");
+  if (takes.remote) {
+    options.option("--remote", common.remote, "host whose worker is used, over ssh");
+  }
 }
 
 // The command line may hold bytes that are not UTF-8; they become U+FFFD.
@@ -85,7 +82,7 @@ void write_files(const Output& output, const CommonOptions& common, bool exports
     run.say("wrote " + file.path.string());
   }
   if (!exports) return;
-  export_output(output, common.out, run.sidecar(output.result));
+  export_output(output, common.out, run.sidecar(output.provenance));
   run.say("wrote " + common.out + what_else(output, common.out));
 }
 
@@ -187,7 +184,7 @@ int run_program(int argc, char** argv) {
     sub->footer("Example, in the project's folder:\n" + verb->example());
     Options options(*sub);
     verb->declare(options);
-    declare_common(options, common);
+    declare_common(options, verb->takes(), common);
     parsers.push_back(sub);
   }
   const std::vector<std::string> given(argv + 1, argv + argc);

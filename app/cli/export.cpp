@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "app/cli/output.h"
+#include "app/figures/plot_json.h"
 #include "formats/error.h"
 #include "formats/file_system.h"
 #include "formats/tensors/npy.h"
 #include "formats/tensors/safetensors.h"
-#include "widgets/plot_json.h"
 #include "widgets/plot_svg.h"
 #include "widgets/plot_table.h"
 
@@ -223,7 +223,7 @@ json json_of_grid(const widgets::GridSpec& grid) {
   json out{
       {"id", grid.id}, {"title", grid.title}, {"columns", grid.columns}, {"notes", grid.notes}};
   for (const widgets::GridCell& cell : grid.cells) {
-    out["cells"].push_back({{"caption", cell.caption}, {"map", widgets::json_of(cell.map)}});
+    out["cells"].push_back({{"caption", cell.caption}, {"map", json_of(cell.map)}});
   }
   return out;
 }
@@ -284,7 +284,7 @@ void export_figure(const widgets::PlotSpec& figure, const fs::path& folder, cons
   write_with_sidecar(folder / (figure.id + ".svg"), svg, sidecar);
   write_with_sidecar(folder / (figure.id + ".png"), convert_svg(svg, "png"), sidecar);
   write_with_sidecar(folder / (figure.id + ".csv"), widgets::csv_of(figure), sidecar);
-  json data = widgets::json_of(figure);
+  json data = json_of(figure);
   data["provenance"] = sidecar;
   write_text(folder / (figure.id + ".json"), document(data) + "\n");
 }

@@ -3,7 +3,10 @@
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <cmath>
+#include <memory>
+#include <utility>
 
+#include "app/cli/given_input.h"
 #include "formats/error.h"
 
 namespace phasescope::app {
@@ -42,6 +45,19 @@ double finite(std::string_view text, const std::string& option) {
     throw formats::bad_usage("expected a finite number but got " + std::string(text), option);
   }
   return value;
+}
+
+// "what it does: a, b or c, from 1 to 10 (default: 2)"
+std::string help_of(const protocol::BoundField& field) {
+  const protocol::FieldInfo info = protocol::described({field}).front();
+  std::string help = info.help;
+  for (const std::string& more : {info.choices, info.range}) {
+    if (!more.empty()) help += (&more == &info.range ? ", " : ": ") + more;
+  }
+  const std::vector<std::string> words = field.words();
+  const bool said = help.find("default") != std::string::npos || info.fallback.empty();
+  if (!said && !words.empty()) help += " (default: " + words.front() + ")";
+  return help;
 }
 
 }  // namespace
@@ -101,21 +117,68 @@ void Options::flag(const std::string& name, bool& value, const std::string& help
   parser_.add_flag(name, value, help);
 }
 
-std::vector<std::string> split_list(const std::string& text) {
-  std::vector<std::string> parts;
-  size_t begin = 0;
-  while (begin <= text.size()) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    if (end > begin) parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
+void Options::declare_argument(protocol::BoundField field, Arguments arguments) {
+  const std::string name = field.about.argument, help = help_of(field);
+  const bool required = field.about.required && arguments == Arguments::needed;
+  if (field.kind != protocol::FieldKind::list) {
+    parser_.add_option_function<std::string>(name, field.parse, help)->required(required);
+    return;
   }
-  return parts;
+  const auto read = [field](const std::vector<std::string>& words) {
+    std::string all;
+    for (const std::string& word : words) all += (all.empty() ? "" : ",") + word;
+    field.parse(all);
+  };
+  parser_.add_option_function<std::vector<std::string>>(name, read, help)->required(required);
 }
 
-std::vector<int64_t> integer_list(const std::string& text, const std::string& option) {
-  std::vector<int64_t> values;
-  for (const std::string& part : split_list(text)) values.push_back(integer(part, option));
-  return values;
+void Options::declare_input(const protocol::BoundField& field) {
+  // One of the four; given empty is not the same as not given: an empty text is refused.
+  const auto taken = std::make_shared<bool>(false);
+  const auto add = [&](const char* option, const char* help,
+                       nlohmann::json (*input)(const std::string&)) {
+    const auto read = [field, taken, input](const std::string& word) {
+      if (std::exchange(*taken, true)) {
+        throw formats::bad_usage("give one of --text, --prompt, --ids, --inputs, not several");
+      }
+      field.read(input(word));
+    };
+    parser_.add_option_function<std::string>(option, read, help);
+  };
+  add("--text", "file to read (- is standard input)", input_of_file);
+  add("--prompt", "the text itself", input_of_prompt);
+  add("--ids", "JSON file: a list of token ids, or lists of equal length", input_of_ids);
+  add("--inputs", "safetensors file: input_ids (B, N), masks, positions, token types",
+      [](const std::string& path) {
+        return nlohmann::json{{"inputs", path}};
+      });
+}
+
+void Options::declare(protocol::BoundField field, Arguments arguments) {
+  using protocol::FieldKind;
+  if (field.about.wire_only) return;
+  if (*field.about.argument) return declare_argument(std::move(field), arguments);
+  if (field.kind == FieldKind::object) return declare_input(field);
+  const std::string name = protocol::option_name(field.key), help = help_of(field);
+  if (field.kind == FieldKind::flag) {
+    parser_.add_flag_callback(
+        name, [field] { field.read(true); }, help);
+    return;
+  }
+  const auto read = [field](const std::vector<std::string>& words) {
+    if (words.empty() ||
+        (words.size() == 1 && words[0].empty() && field.kind == FieldKind::optional_value)) {
+      field.read(true);
+    }
+    for (const std::string& word : words) {
+      if (!word.empty() || field.kind != FieldKind::optional_value) field.parse(word);
+    }
+  };
+  CLI::Option* option =
+      parser_.add_option_function<std::vector<std::string>>(name, read, help)->type_name("");
+  if (field.kind == FieldKind::optional_value) option->expected(0, 1)->type_name("[PATH]");
+  if (field.kind == FieldKind::repeated) option->expected(1)->take_all();
+  if (field.kind == FieldKind::value || field.kind == FieldKind::list) option->expected(1);
 }
 
 std::vector<int64_t> integer_range(const std::string& text, const std::string& option) {

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "protocol/request.h"
+
 namespace CLI {
 class App;
 }
@@ -36,14 +38,25 @@ class Options {
   void repeated(const std::string& name, std::vector<std::string>& values, const std::string& help);
   void flag(const std::string& name, bool& value, const std::string& help);
 
+  // Every field of a request as its argument or option, with its help, choices and range; what is
+  // given goes into `request`. A field of type Input has --text, --prompt, --ids and --inputs,
+  // whose files are read here. `arguments`: whether those that the request needs must be there.
+  enum class Arguments { needed, optional };
+  template <class R>
+  void request(R& request, Arguments arguments = Arguments::needed) {
+    for (protocol::BoundField& field : protocol::detail::bound_fields(request)) {
+      declare(std::move(field), arguments);
+    }
+  }
+
  private:
+  void declare(protocol::BoundField field, Arguments arguments);
+  void declare_argument(protocol::BoundField field, Arguments arguments);
+  void declare_input(const protocol::BoundField& field);
+
   CLI::App& parser_;
 };
 
-// "a,b,c" -> {"a", "b", "c"}; empty parts are dropped.
-std::vector<std::string> split_list(const std::string& text);
-// "256,512" -> {256, 512}. Throws Error "bad_usage" that names the option.
-std::vector<int64_t> integer_list(const std::string& text, const std::string& option);
 // "a:b" -> {a, b}. Throws Error "bad_usage" that names the option.
 std::vector<int64_t> integer_range(const std::string& text, const std::string& option);
 

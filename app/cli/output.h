@@ -28,6 +28,8 @@ struct TextFile {
 
 struct Output {
   nlohmann::json result;  // the one JSON document of --json
+  // What makes it repeatable, for the sidecars of its files: JSON forms of Provenance.
+  nlohmann::json provenance = nlohmann::json::array();
   std::vector<Table> tables;
   std::vector<widgets::PlotSpec> figures;
   std::vector<widgets::GridSpec> grids;

@@ -24,33 +24,15 @@ void note_interrupt(int) {
   if (interrupt_seen.exchange(true)) _exit(130);
 }
 
-std::vector<std::string> worker_arguments(const CommonOptions& common) {
+// What the worker that is started for a request is told of it.
+std::vector<std::string> worker_arguments(const json& params) {
   std::vector<std::string> arguments;
-  if (!common.device.empty()) arguments.insert(arguments.end(), {"--device", common.device});
-  if (common.threads > 0) {
-    arguments.insert(arguments.end(), {"--threads", std::to_string(common.threads)});
+  const std::string device = params.value("device", "");
+  if (!device.empty()) arguments.insert(arguments.end(), {"--device", device});
+  if (const int threads = params.value("threads", 0); threads > 0) {
+    arguments.insert(arguments.end(), {"--threads", std::to_string(threads)});
   }
   return arguments;
-}
-
-// Results say which command makes them again; only this side knows it.
-void set_command(json& value, const std::string& command) {
-  if (value.is_object() && value.contains("text_hash") && value.contains("command")) {
-    value["command"] = command;
-  }
-  if (!value.is_structured()) return;
-  for (json& item : value) set_command(item, command);
-}
-
-// What ran attention where it was not what was asked for: "plain (Double has no fused form)".
-void add_fallbacks(const json& value, std::set<std::string>& kernels) {
-  if (!value.is_structured()) return;
-  if (value.is_object() && value.contains("text_hash") && value.contains("kernel") &&
-      value["kernel"].is_string()) {
-    const std::string kernel = value["kernel"];
-    if (kernel.find("plain (") != std::string::npos) kernels.insert(kernel);
-  }
-  for (const json& item : value) add_fallbacks(item, kernels);
 }
 
 // Without the settings that a name may carry.
@@ -79,16 +61,11 @@ protocol::Reply WorkerRun::call(const std::string& method, json params) {
   if (!client_) {
     protocol::ClientOptions options;
     options.command = common_.remote.empty()
-                          ? protocol::local_worker(worker_arguments(common_))
-                          : protocol::remote_worker(common_.remote, worker_arguments(common_));
+                          ? protocol::local_worker(worker_arguments(params))
+                          : protocol::remote_worker(common_.remote, worker_arguments(params));
     client_ = std::make_unique<protocol::WorkerClient>(std::move(options));
   }
   tell_hidden_folders(params);
-  if (!common_.device.empty()) params["device"] = common_.device;
-  if (!common_.dtype.empty()) params["dtype"] = common_.dtype;
-  if (!common_.backend.empty()) params["backend"] = common_.backend;
-  if (common_.threads > 0) params["threads"] = common_.threads;
-  if (!params.contains("seed")) params["seed"] = common_.seed;
   protocol::CallOptions options;
   options.on_progress = [this](double fraction, const std::string& text) {
     show_progress(fraction, text);
@@ -102,13 +79,13 @@ protocol::Reply WorkerRun::call(const std::string& method, json params) {
     throw;
   }
   show_progress(0, "");
-  set_command(reply.result, command_);
-  std::set<std::string> fallbacks;
-  add_fallbacks(reply.result, fallbacks);
-  for (const std::string& kernel : fallbacks) {
-    if (told_.insert(kernel).second) say("attention ran " + kernel);
-  }
   return reply;
+}
+
+void WorkerRun::tell_fallback(const protocol::Provenance& provenance) {
+  const std::string& kernel = provenance.kernel;
+  if (kernel.find("plain (") == std::string::npos) return;
+  if (told_.insert(kernel).second) say("attention ran " + kernel);
 }
 
 // A folder here that a bundled model's name hides is worth a line.

@@ -15,6 +15,7 @@ class WorkerRun : public Run {
 
   const CommonOptions& common() const override { return common_; }
   protocol::Reply call(const std::string& method, nlohmann::json params) override;
+  void tell_fallback(const protocol::Provenance& provenance) override;
   void say(const std::string& line) override;
   void show_progress(double fraction, const std::string& text) override;
   bool interrupted() const override;

@@ -8,6 +8,13 @@
 #include "app/report/page.h"
 #include "app/verbs/verb_tools.h"
 #include "protocol/error_info.h"
+#include "protocol/messages/cost.h"
+#include "protocol/messages/eval.h"
+#include "protocol/messages/map.h"
+#include "protocol/messages/models.h"
+#include "protocol/messages/patterns.h"
+#include "protocol/messages/text.h"
+#include "protocol/messages/theory.h"
 
 namespace phasescope::app {
 
@@ -17,11 +24,17 @@ namespace {
 
 // Enough for a readable band; all of them take minutes on two cores.
 constexpr int kPositionTexts = 24;
+constexpr int64_t kThumbnailSide = 64;
+
+template <class Result>
+Grid grid_named(const Answered<Result>& answer, const char* name) {
+  return grid_of(*protocol::find_tensor(answer.tensors, name));
+}
 
 class Report {
  public:
-  Report(Run& run, const ReportOptions& options)
-      : run_(run), options_(options), page_(options.folder, title(options.models)) {}
+  Report(Run& run, const ReportRequest& request, const std::filesystem::path& folder)
+      : run_(run), request_(request), page_(folder, title(request.models)) {}
 
   Output write() {
     struct Part {
@@ -47,7 +60,7 @@ class Report {
       or_refused(part.name, [&] { (this->*part.write)(); });
     }
     made();
-    Output output{.result = {{"page", page_.finish().string()}, {"models", options_.models}}};
+    Output output{.result = {{"page", page_.finish().string()}, {"models", request_.models}}};
     output.result["refused"] = refused_;
     output.text = output.result["page"].get<std::string>() + "\n";
     return output;
@@ -73,18 +86,54 @@ class Report {
     }
   }
 
-  // The reply also goes to data/NAME.json.
-  protocol::Reply ask(const std::string& method, json params, const std::string& name) {
-    protocol::Reply reply = run_.call(method, std::move(params));
-    page_.data(name, reply.result);
-    sidecar_ = run_.sidecar(reply.result);
-    for (const json& one : sidecar_["provenance"]) add_provenance(one);
-    return reply;
+  // A request about `model` (with `models` of it, where it takes several), computed as all are.
+  template <class Request>
+  Request about(const std::string& model) const {
+    Request request = computed<Request>();
+    if constexpr (requires { request.model; }) {
+      request.model = model;
+    } else {
+      request.models = {model};
+    }
+    return request;
   }
 
-  protocol::Reply ask_of_text(const std::string& method, json params, const std::string& name) {
-    params.update(options_.input);
-    return ask(method, std::move(params), name);
+  // The same about all models.
+  template <class Request>
+  Request about_all() const {
+    Request request = computed<Request>();
+    request.models = request_.models;
+    return request;
+  }
+
+  template <class Request>
+  Request computed() const {
+    Request request;
+    if constexpr (requires { request.running; }) {
+      const std::string dtype = request.running.dtype;
+      request.running = request_.running;
+      // One that computes in several dtypes keeps doing so where none was asked for.
+      if (request.running.dtype == protocol::Running{}.dtype) request.running.dtype = dtype;
+    }
+    return request;
+  }
+
+  // What the report was told to read.
+  template <class Request>
+  Request of_text(Request request) const {
+    static_cast<protocol::Reading&>(request.reading) = request_.reading;
+    return request;
+  }
+
+  // The result also goes to data/NAME.json.
+  template <class Result, class Request>
+  Answered<Result> ask(const Request& request, const std::string& name) {
+    Answered<Result> answer = run_.ask<Result>(request);
+    page_.data(name, answer.json);
+    const json provenance = provenance_of(answer.result);
+    sidecar_ = run_.sidecar(provenance);
+    for (const json& one : provenance) add_provenance(one);
+    return answer;
   }
 
   void add_provenance(const json& one) {
@@ -118,25 +167,23 @@ class Report {
   }
 
   std::string text_name() const {
-    const json input = options_.input.value("input", json::object());
-    const std::string name = input.value("name", "");
-    if (!name.empty()) return name == "-" ? "standard input" : name;
-    if (input.contains("prompt")) return "the prompt";
-    if (input.contains("ids") || input.contains("inputs")) return "the ids given";
+    const protocol::Input& input = request_.reading.input;
+    if (input.prompt) return "the prompt";
+    if (!input.name.empty()) return input.name == "-" ? "standard input" : input.name;
+    if (!input.ids.is_null() || input.inputs) return "the ids given";
     return "the bundled text";
   }
-
-  json many() const { return {{"models", options_.models}}; }
 
   void models() {
     page_.section("Models", "Loss on " + text_name() + ".");
     Table table{.columns = {"model", "encoding", "parameters", "layers", "heads", "trained context",
                             "tokens", "loss (nats)", "bits per byte", "note"}};
-    for (const std::string& model : options_.models) {
-      const auto report = result_of<protocol::LoadReport>(
-          ask("model.info", {{"model", model}}, "info_" + file_name(model)));
-      const auto text = result_of<protocol::TextResult>(
-          ask_of_text("text.read", {{"model", model}}, "text_" + file_name(model)));
+    for (const std::string& model : request_.models) {
+      protocol::InfoRequest info{.model = model, .opening = request_.running};
+      const auto report = ask<protocol::LoadReport>(info, "info_" + file_name(model)).result;
+      const auto text = ask<protocol::TextResult>(of_text(about<protocol::TextRequest>(model)),
+                                                  "text_" + file_name(model))
+                            .result;
       table.rows.push_back(
           {{"model", model},
            {"encoding", report.encoding_title.empty() ? report.encoding : report.encoding_title},
@@ -173,9 +220,11 @@ class Report {
   }
 
   void positions() {
-    json params = many();
-    params.update({{"task", "perplexity"}, {"window", "per_position"}, {"trials", kPositionTexts}});
-    const auto eval = result_of<protocol::EvalResult>(ask("eval", std::move(params), "eval"));
+    auto request = about_all<protocol::EvalRequest>();
+    request.task = "perplexity";
+    request.window = "per_position";
+    request.trials = kPositionTexts;
+    const auto eval = ask<protocol::EvalResult>(request, "eval").result;
     int64_t longest = 0;
     for (const protocol::EvalRow& row : eval.rows) longest = std::max(longest, row.length);
     page_.section(
@@ -200,10 +249,9 @@ class Report {
 
   // Over the bundled texts: an interval clustered by text needs many of them.
   void distance() {
-    json params = many();
-    params["corpus"] = true;
-    const auto result =
-        result_of<protocol::DistanceResult>(ask("distance", std::move(params), "distance"));
+    auto request = about_all<protocol::DistanceRequest>();
+    request.reading.corpus.asked = true;
+    const auto result = ask<protocol::DistanceResult>(request, "distance").result;
     page_.section("Near minus far",
                   "One query, one near and one far key: the difference of their scores before "
                   "the softmax, on the bundled validation texts (TAPA, arXiv 2509.12635, "
@@ -219,10 +267,8 @@ class Report {
   }
 
   void shift() {
-    json params = many();
-    params.update({{"by", {1, 3, 16}}, {"method", {"ids", "tokens"}}});
     const auto result =
-        result_of<protocol::ShiftResult>(ask_of_text("shift", std::move(params), "shift"));
+        ask<protocol::ShiftResult>(of_text(about_all<protocol::ShiftRequest>()), "shift").result;
     page_.section("Shift stability",
                   "ids: position ids start at k. tokens: k [BOS] tokens stand before the text.");
     page_.figure(shift_figure(result), sidecar_);
@@ -234,13 +280,14 @@ class Report {
     page_.section("Every head",
                   "Weights over " + text_name() + "; under each head, its mean distance.");
     Table formulas{.columns = {"statistic", "formula", "note"}};
-    for (const std::string& model : options_.models) {
-      protocol::Reply reply = ask_of_text("heads", {{"model", model}, {"thumbnails", true}},
-                                          "heads_" + file_name(model));
-      const auto heads = result_of<protocol::HeadsResult>(reply);
-      page_.grid(head_grid_figure(heads, grid_of(reply.tensor("thumbnails")), "mean_distance"),
+    for (const std::string& model : request_.models) {
+      auto request = of_text(about<protocol::HeadsRequest>(model));
+      request.thumbnails = kThumbnailSide;
+      const auto answer = ask<protocol::HeadsResult>(request, "heads_" + file_name(model));
+      const protocol::HeadsResult& heads = answer.result;
+      page_.grid(head_grid_figure(heads, grid_named(answer, "thumbnails"), "mean_distance"),
                  sidecar_);
-      Table table = heads_table(heads, reply.result["rows"]);
+      Table table = heads_table(heads, answer.json["rows"]);
       table.title = model;
       page_.table(table, sidecar_, "heads_" + file_name(model));
       heads_[model] = heads;
@@ -258,7 +305,7 @@ class Report {
     page_.section("Two heads of each model",
                   "The head with the smallest and the one with the largest mean distance; where a "
                   "model sees both ways, entropy.");
-    for (const std::string& model : options_.models) {
+    for (const std::string& model : request_.models) {
       const auto& rows = heads_[model].rows;
       if (rows.empty()) continue;
       const char* metric = rows[0].values.contains("mean_distance") ? "mean_distance" : "entropy";
@@ -269,16 +316,12 @@ class Report {
       page_.begin_row();
       for (const auto& row : {*near, *far}) {
         const std::string head = "L" + std::to_string(row.layer) + "H" + std::to_string(row.head);
-        protocol::Reply reply = ask_of_text("map",
-                                            {{"model", model},
-                                             {"head", head},
-                                             {"size", {256, 256}},
-                                             {"of", "weight"},
-                                             {"pool", "max"}},
-                                            "map_" + file_name(model) + "_" + head);
-        page_.figure(attention_map_figure(result_of<protocol::MapResult>(reply),
-                                          grid_of(reply.tensor("map"))),
-                     sidecar_);
+        auto request = of_text(about<protocol::MapRequest>(model));
+        request.head = head;
+        request.pool = "max";
+        const auto answer =
+            ask<protocol::MapResult>(request, "map_" + file_name(model) + "_" + head);
+        page_.figure(attention_map_figure(answer.result, grid_named(answer, "map")), sidecar_);
       }
       page_.end_row();
     }
@@ -287,15 +330,15 @@ class Report {
   void patterns() {
     page_.section("Positions");
     std::vector<protocol::PatternsResult> all;
-    for (const std::string& model : options_.models) {
-      protocol::Reply reply =
-          ask_of_text("patterns", {{"model", model}}, "patterns_" + file_name(model));
-      const auto result = result_of<protocol::PatternsResult>(reply);
+    for (const std::string& model : request_.models) {
+      const auto answer = ask<protocol::PatternsResult>(
+          of_text(about<protocol::PatternsRequest>(model)), "patterns_" + file_name(model));
+      const protocol::PatternsResult& result = answer.result;
       if (!result.why_empty.empty()) page_.paragraph(model + ": " + result.why_empty);
       page_.begin_row();
       for (const protocol::PatternsLayer& layer : result.layers) {
         const auto* grid =
-            protocol::find_tensor(reply.tensors, "pe_dot." + std::to_string(layer.layer));
+            protocol::find_tensor(answer.tensors, "pe_dot." + std::to_string(layer.layer));
         if (grid) page_.figure(pe_dot_figure(result, layer.layer, grid_of(*grid)), sidecar_);
       }
       int64_t last = -1;
@@ -312,7 +355,8 @@ class Report {
   }
 
   void theory() {
-    const auto result = result_of<protocol::TheoryResult>(ask("theory", many(), "theory"));
+    const auto result =
+        ask<protocol::TheoryResult>(about_all<protocol::TheoryRequest>(), "theory").result;
     page_.section("Theory", "What the papers' statements give on these models.");
     page_.table(table_of("", protocol::to_json_form(result)["checks"],
                          {"id", "model", "verdict", "value", "bound", "noise", "samples", "seed"}),
@@ -329,23 +373,25 @@ class Report {
   }
 
   void compare() {
-    if (options_.models.size() < 2) return;
+    if (request_.models.size() < 2) return;
     page_.section("Model against model",
                   "Jensen-Shannon divergence of the same head's rows on the same text, and the "
                   "difference of the head that differs most.");
-    for (size_t i = 1; i < options_.models.size(); ++i) {
+    for (size_t i = 1; i < request_.models.size(); ++i) {
       or_refused("Model against model",
-                 [&] { compare_two(options_.models[0], options_.models[i]); });
+                 [&] { compare_two(request_.models[0], request_.models[i]); });
     }
   }
 
   void compare_two(const std::string& a, const std::string& b) {
-    const auto result = result_of<protocol::CompareResult>(
-        ask_of_text("compare", {{"a", a}, {"b", b}, {"models", {a, b}}},
-                    "compare_" + file_name(a) + "_" + file_name(b)));
+    auto request = of_text(computed<protocol::CompareRequest>());
+    request.a = a, request.b = b;
+    const auto result =
+        ask<protocol::CompareResult>(request, "compare_" + file_name(a) + "_" + file_name(b))
+            .result;
     page_.begin_row();
     page_.figure(divergence_figure(result), sidecar_);
-    const auto difference = largest_difference(run_, result, {a, b}, options_.input);
+    const auto difference = largest_difference(run_, result, request);
     if (difference) page_.figure(*difference, sidecar_);
     page_.end_row();
   }
@@ -353,18 +399,16 @@ class Report {
   void cost() {
     page_.section("Cost", "Of one forward pass at 1024 tokens.");
     Table table{.columns = {"model", "count", "flops", "macs", "parameters"}};
-    for (const std::string& model : options_.models) {
-      protocol::Reply reply =
-          ask("cost", {{"model", model}, {"length", 1024}}, "cost_" + file_name(model));
+    for (const std::string& model : request_.models) {
+      const auto answer = ask<protocol::CostResult>(protocol::CostRequest{.model = model},
+                                                    "cost_" + file_name(model));
       for (const char* count : {"published", "executed"}) {
-        json row = reply.result[count];
+        json row = answer.json[count];
         row["model"] = model;
         row["count"] = count;
         table.rows.push_back(std::move(row));
       }
-      for (const auto& line : reply.result.value("conventions", json::array())) {
-        add_note(table, line.get<std::string>());
-      }
+      for (const std::string& line : answer.result.conventions) add_note(table, line);
     }
     page_.table(table, sidecar_, "cost");
   }
@@ -381,7 +425,7 @@ class Report {
   }
 
   Run& run_;
-  const ReportOptions& options_;
+  const ReportRequest& request_;
   Page page_;
   json sidecar_;
   json refused_ = json::array();
@@ -392,6 +436,8 @@ class Report {
 
 }  // namespace
 
-Output make_report(Run& run, const ReportOptions& options) { return Report(run, options).write(); }
+Output make_report(Run& run, const ReportRequest& request, const std::filesystem::path& folder) {
+  return Report(run, request, folder).write();
+}
 
 }  // namespace phasescope::app

@@ -10,15 +10,25 @@
 
 namespace phasescope::app {
 
-struct ReportOptions {
+// What all requests of a report have in common.
+struct ReportRequest {
+  static constexpr const char* method = "report";
+  static constexpr const char* verb = "report";
   std::vector<std::string> models;
-  nlohmann::json input = nlohmann::json::object();  // `input` and `length` of every request
-  std::filesystem::path folder;
+  protocol::Running running;
+  protocol::Reading reading;
+  template <class V>
+  void fields(V& v) {
+    v("models", models,
+      protocol::About{.help = protocol::kModelsHelp, .argument = "MODEL", .alias = "model"});
+    reading.fields(v);
+    running.fields(v);
+  }
 };
 
 // Writes folder/index.html, folder/figures and folder/data (results as JSON, tables as CSV). A
 // section whose measurement is refused (text too short, ...) says so and the rest goes on; a dead
 // worker ends the report.
-Output make_report(Run& run, const ReportOptions& options);
+Output make_report(Run& run, const ReportRequest& request, const std::filesystem::path& folder);
 
 }  // namespace phasescope::app

@@ -1,3 +1,5 @@
+#include "protocol/messages/bench.h"
+
 #include <algorithm>
 #include <chrono>
 #include <ctime>
@@ -11,6 +13,8 @@
 #include "formats/error.h"
 #include "formats/text_input.h"
 #include "protocol/bench_results.h"
+#include "protocol/messages/map.h"
+#include "protocol/messages/worker.h"
 
 namespace phasescope::app {
 
@@ -52,16 +56,8 @@ class BenchVerb : public Verb {
   void declare(Options& options) override {
     options.argument("WHAT", what_, "kernels, load, map, protocol or window", false);
     options.argument("OUT", out_, "file to write, or a folder for the plots too, as --out", false);
-    options.option(
-        "--variants", variants_,
-        "of bench kernels: plain, table, tapa, tape, cape, fire; layer, heads: all statistics of "
-        "a layer's and of a 12-layer model's heads");
-    options.option("--passes", passes_, "of bench kernels: forward, backward");
-    options.option("--lengths", lengths_, "tokens in bench kernels");
-    options.option("--dims", dims_, "head dimensions of bench kernels");
-    options.option("--heads", heads_, "heads of bench kernels");
+    options.request(request_);
     options.option("--write", page_, "page whose section of this device bench kernels replaces");
-    options.option("--runs", runs_, "runs each", 1, 10'000);
   }
   std::string out_argument() const override { return out_; }
   std::string missing_forms() const override {
@@ -75,7 +71,9 @@ class BenchVerb : public Verb {
     }
     json result;
     if (what_ == "load") {
-      result = run.call("bench.load", {{"runs", runs_}}).result;
+      result =
+          run.call(protocol::LoadBenchRequest{.device = request_.device, .runs = request_.runs})
+              .result;
     } else if (what_ == "map") {
       result = protocol::to_json_form(map(run));
     } else if (what_ == "protocol") {
@@ -90,18 +88,13 @@ class BenchVerb : public Verb {
  private:
   Output kernels(Run& run) {
     if (!page_.empty()) page_before();
-    const auto bench = protocol::from_json_form<protocol::AttentionBench>(
-        run.call("bench.kernels", {{"variants", split_list(variants_)},
-                                   {"passes", split_list(passes_)},
-                                   {"lengths", integer_list(lengths_, "--lengths")},
-                                   {"dims", integer_list(dims_, "--dims")},
-                                   {"heads", integer_list(heads_, "--heads")},
-                                   {"runs", runs_}})
-            .result);
+    const auto bench =
+        protocol::from_json_form<protocol::AttentionBench>(run.call(request_).result);
     const std::string date = today();
     const std::string facts = bench_facts(bench, date);
     Output output{.result = protocol::to_json_form(bench)};
     output.result["provenance"] = provenance_of(bench, date, run);
+    output.provenance.push_back(output.result["provenance"]);
     Table table = table_of(
         "", output.result["rows"],
         {"variant", "pass",         "dtype", "probes",   "kernel",       "n",
@@ -149,15 +142,15 @@ class BenchVerb : public Verb {
 
   json provenance(Run& run) const {
     json made = protocol::to_json_form(protocol::Provenance{
-        .command = run.command(), .version = PHASESCOPE_VERSION, .seed = run.common().seed});
-    made["runs"] = runs_;
+        .command = run.command(), .version = PHASESCOPE_VERSION, .seed = request_.seed});
+    made["runs"] = request_.runs;
     made["date"] = today();
     return made;
   }
 
   // With the worker that was measured: another program, maybe on another host.
   json worker_provenance(Run& run) const {
-    const json facts = run.call("worker.info", json::object()).result;
+    const json facts = run.call(protocol::WorkerInfoRequest{}).result;
     json made = provenance(run);
     made["version"] = facts.at("version");
     for (const char* key : {"torch", "threads"}) made[key] = facts.at(key);
@@ -182,35 +175,31 @@ class BenchVerb : public Verb {
 
   // One 256 x 256 view of a map whose text has been read already: what a zoom step costs.
   BenchResult map(Run& run) const {
-    const json params{{"model", "rope"},
-                      {"head", "L1H1"},
-                      {"size", {256, 256}},
-                      {"of", "weight"},
-                      {"pool", "max"}};
-    run.call("map", params);
+    protocol::MapRequest request{.model = "rope", .head = "L1H1", .pool = "max"};
+    run.call(request);
     return {.device = "cpu",
-            .rows = {timed_row("map view of a text read before", runs_, 1e3, "ms",
-                               [&] { run.call("map", params); })}};
+            .rows = {timed_row("map view of a text read before", request_.runs, 1e3, "ms",
+                               [&] { run.call(request); })}};
   }
 
   BenchResult protocol_rows(Run& run) const {
-    run.call("worker.info", json::object());
+    run.call(protocol::WorkerInfoRequest{});
     return {.device = "cpu",
-            .rows = {timed_row("round trip of a small request", 50 * runs_, 1e3, "ms",
-                               [&] { run.call("worker.info", json::object()); })}};
+            .rows = {timed_row("round trip of a small request", 50 * request_.runs, 1e3, "ms",
+                               [&] { run.call(protocol::WorkerInfoRequest{}); })}};
   }
 
   static Output rows_output(json result, json provenance) {
     Output output{.result = std::move(result)};
+    output.provenance.push_back(provenance);
     output.result["provenance"] = std::move(provenance);
     output.tables = {
         table_of("", output.result["rows"], {"name", "value", "unit", "min", "max", "runs"})};
     return output;
   }
 
-  std::string what_ = "kernels", out_, variants_, passes_, page_;
-  std::string lengths_ = "512,2048,8192", dims_ = "64,128", heads_ = "4";
-  int64_t runs_ = 5;
+  std::string what_ = "kernels", out_, page_;
+  protocol::KernelsBenchRequest request_;
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "app/verbs/factories.h"
 #include "app/verbs/verb_tools.h"
 #include "formats/error.h"
+#include "protocol/messages/capture.h"
 
 namespace phasescope::app {
 
@@ -18,34 +19,23 @@ class CheckVerb : public Verb {
            "--out out/reference.safetensors\n"
            "phasescope check rope --reference out/reference.safetensors";
   }
-  void declare(Options& options) override {
-    options.argument("MODEL", model_, kModelHelp);
-    options.option("--reference", reference_, "safetensors file with inputs and expected tensors");
-    options.option("--tolerance", tolerance_,
-                   "relative to each tensor's largest magnitude (default: 1e-10 in f64; in f32 "
-                   "1e-5 or 3 x the reference's own loss)");
-    set_.declare(options);
-  }
+  void declare(Options& options) override { options.request(request_); }
   Output run(Run& run) override {
-    if (reference_.empty()) {
+    if (request_.reference.empty()) {
       throw formats::bad_usage("check needs a reference file", "--reference");
     }
-    const bool given = !std::isnan(tolerance_);  // the parser takes finite numbers alone
-    if (given && !(tolerance_ > 0)) {
+    if (request_.tolerance && !(*request_.tolerance > 0)) {
       throw formats::bad_usage("a tolerance must be above 0", "--tolerance");
     }
-    nlohmann::json params{{"model", model_}, {"reference", reference_}};
-    if (given) params["tolerance"] = tolerance_;
-    set_.add_to(params);
-    Output output{.result = run.call("check", std::move(params)).result};
-    const std::string verdict = output.result.value("verdict", "");
+    auto [check, json, tensors] = run.ask<protocol::ReferenceCheckResult>(request_);
+    Output output{.result = std::move(json), .provenance = provenance_of(check)};
     Table table =
         table_of("", output.result["tensors"], {"name", "dtype", "error", "tolerance", "ok"});
     const auto& left_out = output.result["not_compared"];
     if (!left_out.empty()) table.notes.push_back("not compared: " + joined(left_out));
-    table.notes.push_back("verdict: " + verdict);
+    table.notes.push_back("verdict: " + check.verdict);
     output.tables = {std::move(table)};
-    output.status = verdict == "equal" ? 0 : 1;
+    output.status = check.verdict == "equal" ? 0 : 1;
     return output;
   }
 
@@ -56,9 +46,7 @@ class CheckVerb : public Verb {
     return text;
   }
 
-  std::string model_, reference_;
-  double tolerance_ = std::numeric_limits<double>::quiet_NaN();
-  SetOptions set_;
+  protocol::CheckRequest request_;
 };
 
 }  // namespace

@@ -1,3 +1,5 @@
+#include "protocol/messages/convert.h"
+
 #include <filesystem>
 
 #include "app/verbs/factories.h"
@@ -18,37 +20,26 @@ class ConvertVerb : public Verb {
     return "phasescope convert rope --to tape --out out/tape";
   }
   bool exports() const override { return false; }
-  void declare(Options& options) override {
-    options.argument("MODEL", model_, kModelHelp);
-    options.option(
-        "--to", to_,
-        "safetensors (one file, tensors unchanged), phasescope (our own form), tape, ape "
-        "or rope");
-    set_.declare(options);
-  }
+  void declare(Options& options) override { options.request(request_); }
   Output run(Run& run) override {
-    if (to_.empty()) throw formats::bad_usage("say what to convert to", "--to");
+    if (request_.to.empty()) throw formats::bad_usage("say what to convert to", "--to");
     if (run.common().out.empty()) throw formats::bad_usage("name a folder to write to", "--out");
     // A worker may have another folder than this program.
-    const std::string out = run.common().remote.empty()
-                                ? std::filesystem::absolute(run.common().out).string()
-                                : run.common().out;
-    nlohmann::json params{{"model", model_}, {"to", to_}, {"out", out}};
-    set_.add_to(params);
-    Output output{.result = run.call("convert", std::move(params)).result};
+    request_.out = run.common().remote.empty()
+                       ? std::filesystem::absolute(run.common().out).string()
+                       : run.common().out;
+    auto [converted, json, tensors] = run.ask<protocol::ConvertResult>(request_);
+    Output output{.result = std::move(json), .provenance = provenance_of(converted)};
     Table table = facts_table(
         "", output.result,
         {"model", "to", "out", "files", "tensors", "parameters_before", "parameters", "bytes"});
-    for (const auto& note : output.result.value("notes", nlohmann::json::array())) {
-      table.notes.push_back(note);
-    }
+    table.notes = converted.notes;
     output.tables = {std::move(table)};
     return output;
   }
 
  private:
-  std::string model_, to_;
-  SetOptions set_;
+  protocol::ConvertRequest request_;
 };
 
 }  // namespace

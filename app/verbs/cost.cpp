@@ -1,3 +1,5 @@
+#include "protocol/messages/cost.h"
+
 #include "app/verbs/factories.h"
 #include "app/verbs/verb_tools.h"
 #include "formats/limits.h"
@@ -11,16 +13,10 @@ class CostVerb : public Verb {
   std::string name() const override { return "cost"; }
   std::string help() const override { return "FLOPs, MACs, parameters and memory at a length"; }
   std::string example() const override { return "phasescope cost rope --length 1024"; }
-  void declare(Options& options) override {
-    options.argument("MODEL", model_,
-                     "model, or a config.json or run configuration: no weights are read");
-    options.option("--length", length_, "tokens of one forward pass", 1, formats::kMostTokens);
-    set_.declare(options);
-  }
+  void declare(Options& options) override { options.request(request_); }
   Output run(Run& run) override {
-    nlohmann::json params{{"model", model_}, {"length", length_}};
-    set_.add_to(params);
-    Output output{.result = run.call("cost", std::move(params)).result};
+    auto [cost, json, tensors] = run.ask<protocol::CostResult>(request_);
+    Output output{.result = std::move(json)};
     const std::vector<std::string> numbers = {"flops", "macs", "parameters", "parameters_mi",
                                               "memory_bytes"};
     nlohmann::json counts = nlohmann::json::array();
@@ -34,9 +30,7 @@ class CostVerb : public Verb {
         "", counts, {"count", "flops", "macs", "parameters", "parameters_mi", "memory_bytes"});
     table.counts = numbers;
     table.notes.push_back("parameters_mi: in units of 2^20");
-    for (const auto& line : output.result.value("conventions", nlohmann::json::array())) {
-      table.notes.push_back(line);
-    }
+    for (const std::string& line : cost.conventions) table.notes.push_back(line);
     Table parts = table_of("Parts", output.result["parts"], {"name", "macs", "parameters"});
     parts.counts = numbers;
     output.tables = {std::move(table), std::move(parts)};
@@ -44,9 +38,7 @@ class CostVerb : public Verb {
   }
 
  private:
-  std::string model_;
-  int64_t length_ = 1024;
-  SetOptions set_;
+  protocol::CostRequest request_;
 };
 
 }  // namespace

@@ -1,6 +1,9 @@
+#include "protocol/messages/eval.h"
+
 #include "app/verbs/factories.h"
 #include "app/verbs/verb_tools.h"
 #include "formats/error.h"
+#include "protocol/messages/jobs.h"
 
 namespace phasescope::app {
 
@@ -14,25 +17,13 @@ class EvalVerb : public Verb {
     return "phasescope eval perplexity rope 'rope (yarn x2)' alibi --lengths 256,512 --trials 4";
   }
   void declare(Options& options) override {
-    options.argument("TASK", task_, "perplexity");
-    options.arguments("MODEL", models_, kModelsHelp);
-    options.option("--lengths", lengths_, "comma separated");
-    options.option("--window", window_, "disjoint, sliding:STRIDE, last_k:K or per_position");
-    options.option("--trials", trials_, "texts read (default: all)");
+    options.request(request_);
     options.option("--job", job_, "run as a background job in this folder");
-    set_.declare(options);
   }
   Output run(Run& run) override {
-    nlohmann::json params{{"task", task_},
-                          {"models", models_param(models_)},
-                          {"lengths", integer_list(lengths_, "--lengths")}};
-    if (!window_.empty()) params["window"] = window_;
-    if (trials_ > 0) params["trials"] = trials_;
-    if (!job_.empty()) return start_job(run, std::move(params));
-    set_.add_to(params);
-    protocol::Reply reply = run.call("eval", std::move(params));
-    const auto eval = result_of<protocol::EvalResult>(reply);
-    Output output{.result = std::move(reply.result)};
+    if (!job_.empty()) return start_job(run);
+    auto [eval, json, tensors] = run.ask<protocol::EvalResult>(request_);
+    Output output{.result = std::move(json), .provenance = provenance_of(eval)};
     output.tables = {
         table_of(eval.task + ": " + eval.metric, output.result["rows"],
                  {"model", "metric", "length", "value", "low", "high", "n", "window"})};
@@ -43,22 +34,20 @@ class EvalVerb : public Verb {
   }
 
  private:
-  Output start_job(Run& run, nlohmann::json params) {
-    for (nlohmann::json& model : params["models"]) {
-      model = set_.applied_to(model.get<std::string>());
+  Output start_job(Run& run) {
+    for (std::string& model : request_.models) {
+      model = with_settings(model, request_.running.set);
     }
-    Output output{
-        .result =
-            run.call("jobs.start", {{"kind", "eval"}, {"dir", job_}, {"config", std::move(params)}})
-                .result};
+    request_.running.set = {};
+    const protocol::StartRequest start{
+        .kind = "eval", .dir = job_, .config = protocol::params_of(request_)};
+    Output output{.result = run.call(start).result};
     output.text = "job " + output.result.value("dir", job_) + " started\n";
     return output;
   }
 
-  std::string task_, lengths_ = "256,512,1024", window_, job_;
-  std::vector<std::string> models_;
-  int64_t trials_ = 0;
-  SetOptions set_;
+  protocol::EvalRequest request_;
+  std::string job_;
 };
 
 }  // namespace

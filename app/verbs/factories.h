@@ -18,6 +18,7 @@ std::unique_ptr<Verb> map_verb();
 std::unique_ptr<Verb> patterns_verb();
 std::unique_ptr<Verb> distance_verb();
 std::unique_ptr<Verb> shift_verb();
+std::unique_ptr<Verb> text_verb();
 std::unique_ptr<Verb> theory_verb();
 std::unique_ptr<Verb> compare_verb();
 std::unique_ptr<Verb> convert_verb();

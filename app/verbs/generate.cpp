@@ -1,3 +1,5 @@
+#include "protocol/messages/generate.h"
+
 #include "app/verbs/factories.h"
 #include "app/verbs/verb_tools.h"
 
@@ -12,19 +14,10 @@ class GenerateVerb : public Verb {
   std::string example() const override {
     return "phasescope generate rope --prompt 'And it came to pass' --tokens 80";
   }
-  void declare(Options& options) override {
-    options.argument("MODEL", model_, kModelHelp);
-    input_.declare(options);
-    set_.declare(options);
-    options.option("--tokens", tokens_, "how many to add");
-    options.option("--temperature", temperature_, "0 is greedy");
-  }
+  void declare(Options& options) override { options.request(request_); }
   Output run(Run& run) override {
-    nlohmann::json params{{"model", model_}, {"tokens", tokens_}, {"temperature", temperature_}};
-    input_.add_to(params);
-    set_.add_to(params);
-    Output output{.result = run.call("generate", std::move(params)).result};
-    const auto written = result_of<protocol::GenerateResult>({output.result, {}});
+    auto [written, json, tensors] = run.ask<protocol::GenerateResult>(request_);
+    Output output{.result = std::move(json), .provenance = provenance_of(written)};
     output.text = (written.text.empty() ? ids_of(written) : written.text) + "\n";
     if (!written.provenance.note.empty()) run.say(written.provenance.note);
     return output;
@@ -38,11 +31,7 @@ class GenerateVerb : public Verb {
     return line;
   }
 
-  std::string model_;
-  int64_t tokens_ = 64;
-  double temperature_ = 0;
-  InputOptions input_;
-  SetOptions set_;
+  protocol::GenerateRequest request_;
 };
 
 }  // namespace

@@ -14,24 +14,13 @@ class HeadsVerb : public Verb {
   std::string help() const override { return "every head statistic, over one text or a corpus"; }
   std::string example() const override { return "phasescope heads tapa --prompt 'a b a b a b'"; }
   void declare(Options& options) override {
-    options.argument("MODEL", model_, kModelHelp);
-    input_.declare(options);
-    set_.declare(options);
-    options.option("--stack", stack_, "of an encoder-decoder: dec (default), enc or cross");
-    options.flag("--corpus", corpus_, "over the bundled validation texts, with 95 % intervals");
-    options.option("--metrics", metrics_,
-                   "comma separated (default: all but js_divergence and distance_profile)");
+    options.request(request_);
     options.option("--sort", sort_, "metric to sort by, highest first");
   }
   Output run(Run& run) override {
-    nlohmann::json params{{"model", model_}, {"corpus", corpus_}, {"thumbnails", true}};
-    input_.add_to(params);
-    set_.add_to(params);
-    if (!stack_.empty()) params["stack"] = stack_;
-    if (!metrics_.empty()) params["metrics"] = split_list(metrics_);
-    protocol::Reply reply = run.call("heads", std::move(params));
-    const auto heads = result_of<protocol::HeadsResult>(reply);
-    Output output{.result = std::move(reply.result)};
+    request_.thumbnails = kThumbnailSide;
+    auto [heads, json, tensors] = run.ask<protocol::HeadsResult>(request_);
+    Output output{.result = std::move(json), .provenance = provenance_of(heads)};
     Table table = heads_table(heads, sorted(output.result["rows"]));
     for (const protocol::MetricInfo& metric : heads.metrics) {
       table.notes.push_back(metric.key + ": " + metric.formula +
@@ -44,7 +33,7 @@ class HeadsVerb : public Verb {
     table.notes.push_back(heads.provenance.note);
     output.tables = {std::move(table)};
     const std::string shown = sort_.empty() ? "entropy" : sort_;
-    for (const protocol::TensorRef& tensor : reply.tensors) {
+    for (const protocol::TensorRef& tensor : tensors) {
       if (tensor.name == "thumbnails") {
         output.grids.push_back(head_grid_figure(heads, grid_of(tensor), shown));
       }
@@ -70,10 +59,11 @@ class HeadsVerb : public Verb {
     return rows;
   }
 
-  std::string model_, stack_, metrics_, sort_;
-  bool corpus_ = false;
-  InputOptions input_;
-  SetOptions set_;
+  // Of the pictures that the figure of all heads is made of.
+  static constexpr int64_t kThumbnailSide = 64;
+
+  protocol::HeadsRequest request_;
+  std::string sort_;
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "app/verbs/factories.h"
 #include "app/verbs/verb_tools.h"
 #include "formats/limits.h"
+#include "protocol/messages/models.h"
 
 namespace phasescope::app {
 
@@ -13,17 +14,9 @@ class InfoVerb : public Verb {
     return "load report: family, encoding, dtypes, tensors, parameters, memory, quirks";
   }
   std::string example() const override { return "phasescope info rope"; }
-  void declare(Options& options) override {
-    options.argument("MODEL", model_, kModelHelp);
-    options.option("--length", length_,
-                   "tokens whose memory is told (default: the trained context)", 1,
-                   formats::kMostTokens);
-    set_.declare(options);
-  }
+  void declare(Options& options) override { options.request(request_); }
   Output run(Run& run) override {
-    nlohmann::json params{{"model", model_}, {"length", length_}};
-    set_.add_to(params);
-    Output output{.result = run.call("model.info", std::move(params)).result};
+    Output output{.result = run.call(request_).result};
     nlohmann::json facts = output.result;
     facts.update(output.result.value("model", nlohmann::json::object()));
     facts["encoding_options"] = facts.value("encoding_options", nlohmann::json::object()).dump();
@@ -70,9 +63,7 @@ class InfoVerb : public Verb {
   }
 
  private:
-  std::string model_;
-  int64_t length_ = 0;
-  SetOptions set_;
+  protocol::InfoRequest request_;
 };
 
 }  // namespace

@@ -1,3 +1,5 @@
+#include "protocol/messages/jobs.h"
+
 #include <filesystem>
 
 #include "app/verbs/factories.h"
@@ -25,14 +27,14 @@ class JobsVerb : public Verb {
     const std::string dir = std::filesystem::absolute(dir_).lexically_normal().string();
     if (action_ == "show") return show(run, dir);
     if (action_ == "log") {
-      Output output{.result = run.call("jobs.log", {{"dir", dir}}).result};
+      Output output{.result = run.call(protocol::LogRequest{.dir = dir}).result};
       output.text = output.result.value("log", "");
       return output;
     }
     for (const char* known : {"pause", "resume", "cancel", "remove"}) {
       if (action_ == known) {
         Output output{.result =
-                          run.call("jobs.control", {{"dir", dir}, {"action", action_}}).result};
+                          run.call(protocol::ControlRequest{.dir = dir, .action = action_}).result};
         output.text = action_ + ": " + dir + "\n";
         return output;
       }
@@ -43,9 +45,7 @@ class JobsVerb : public Verb {
 
  private:
   Output list(Run& run) {
-    nlohmann::json params = nlohmann::json::object();
-    if (!dir_.empty()) params["root"] = dir_;
-    Output output{.result = run.call("jobs.list", std::move(params)).result};
+    Output output{.result = run.call(protocol::JobsRequest{.root = dir_}).result};
     output.tables = {
         table_of("", output.result["jobs"], {"name", "kind", "state", "step", "steps", "dir"})};
     if (output.result["jobs"].empty()) output.tables[0].notes.push_back("no jobs");
@@ -53,7 +53,7 @@ class JobsVerb : public Verb {
   }
 
   static Output show(Run& run, const std::string& dir) {
-    protocol::Reply reply = run.call("jobs.show", {{"dir", dir}});
+    protocol::Reply reply = run.call(protocol::JobRequest{.dir = dir});
     const auto job = result_of<protocol::JobStatus>(reply);
     Output output{.result = std::move(reply.result)};
     output.tables = {facts_table("", output.result,

@@ -1,3 +1,5 @@
+#include "protocol/messages/map.h"
+
 #include <cstdio>
 
 #include "app/verbs/factories.h"
@@ -31,31 +33,11 @@ class MapVerb : public Verb {
   std::string example() const override {
     return "phasescope map rope --head L2H1 --out out/map.svg";
   }
-  void declare(Options& options) override {
-    options.argument("MODEL", model_, kModelHelp);
-    input_.declare(options);
-    set_.declare(options);
-    options.option("--head", head_,
-                   "L3H5, or L3 for the mean of a layer's heads; of an encoder-decoder enc.L3H5, "
-                   "dec.L3H5 (what L3H5 means there) or cross.L3H5");
-    options.option("--rows", rows_, "queries a:b");
-    options.option("--cols", columns_, "keys a:b");
-    options.option("--size", size_, "cells HxW (default 256x256)");
-    options.choice("--of", of_, {"weight", "score", "content", "positional"}, "what is shown");
-    options.choice("--pool", pool_, {"mean", "max"}, "how a cell's pairs are pooled");
-    options.option("--top", top_, "also the keys of each query's N largest weights, of one head");
-  }
+  void declare(Options& options) override { options.request(request_); }
   Output run(Run& run) override {
-    nlohmann::json params{{"model", model_}, {"head", head_}, {"of", of_}, {"pool", pool_}};
-    input_.add_to(params);
-    set_.add_to(params);
-    if (!rows_.empty()) params["rows"] = integer_range(rows_, "--rows");
-    if (!columns_.empty()) params["cols"] = integer_range(columns_, "--cols");
-    if (top_ != 0) params["top"] = top_;
-    params["size"] = cells();
-    protocol::Reply reply = run.call("map", std::move(params));
-    const auto map = result_of<protocol::MapResult>(reply);
-    Output output{.result = std::move(reply.result), .tensors = std::move(reply.tensors)};
+    auto [map, json, tensors] = run.ask<protocol::MapResult>(request_);
+    Output output{
+        .result = std::move(json), .provenance = provenance_of(map), .tensors = std::move(tensors)};
     for (const protocol::TensorRef& tensor : output.tensors) {
       if (tensor.name == "map") output.figures = {attention_map_figure(map, grid_of(tensor))};
     }
@@ -72,21 +54,7 @@ class MapVerb : public Verb {
   }
 
  private:
-  std::vector<int64_t> cells() const {
-    std::string size = size_;
-    const size_t cross = size.find('x');
-    if (cross == std::string::npos) {
-      throw formats::bad_usage("expected HxW but got \"" + size_ + "\"", "--size");
-    }
-    size[cross] = ':';
-    return integer_range(size, "--size");
-  }
-
-  std::string model_, head_ = "L0H0", rows_, columns_, size_ = "256x256", of_ = "weight",
-                      pool_ = "mean";
-  int64_t top_ = 0;
-  InputOptions input_;
-  SetOptions set_;
+  protocol::MapRequest request_;
 };
 
 }  // namespace

@@ -1,3 +1,5 @@
+#include "protocol/messages/models.h"
+
 #include "app/verbs/factories.h"
 #include "app/verbs/verb_tools.h"
 
@@ -12,7 +14,7 @@ class ModelsVerb : public Verb {
   std::string example() const override { return "phasescope models"; }
   void declare(Options&) override {}
   Output run(Run& run) override {
-    Output output{.result = run.call("models.list", nlohmann::json::object()).result};
+    Output output{.result = run.call(protocol::ModelsRequest{}).result};
     Table table = table_of(
         "", output.result["models"],
         {"name", "encoding", "layers", "heads", "width", "context", "parameters", "title"});

@@ -10,21 +10,12 @@ class PatternsVerb : public Verb {
   std::string name() const override { return "patterns"; }
   std::string help() const override { return "PE dot products, spectra, bias curves, drift"; }
   std::string example() const override { return "phasescope patterns tape --out out/patterns"; }
-  void declare(Options& options) override {
-    options.argument("MODEL", model_, kModelHelp);
-    input_.declare(options);
-    set_.declare(options);
-    options.option("--layers", layers_, "e.g. 0,3 (default: all; 0 is the start)");
-    options.option("--positions", positions_, "how many positions are sampled");
-  }
+  void declare(Options& options) override { options.request(request_); }
   Output run(Run& run) override {
-    nlohmann::json params{{"model", model_}, {"positions", positions_}};
-    input_.add_to(params);
-    set_.add_to(params);
-    if (!layers_.empty()) params["layers"] = integer_list(layers_, "--layers");
-    protocol::Reply reply = run.call("patterns", std::move(params));
-    const auto patterns = result_of<protocol::PatternsResult>(reply);
-    Output output{.result = std::move(reply.result), .tensors = std::move(reply.tensors)};
+    auto [patterns, json, tensors] = run.ask<protocol::PatternsResult>(request_);
+    Output output{.result = std::move(json),
+                  .provenance = provenance_of(patterns),
+                  .tensors = std::move(tensors)};
     add_figures(patterns, output);
     Table table =
         table_of("", output.result["layers"], {"layer", "mean_abs_z", "sd_abs_z", "drift"});
@@ -57,10 +48,7 @@ class PatternsVerb : public Verb {
     }
   }
 
-  std::string model_, layers_;
-  int64_t positions_ = 128;
-  InputOptions input_;
-  SetOptions set_;
+  protocol::PatternsRequest request_;
 };
 
 }  // namespace

@@ -16,25 +16,18 @@ class ReportVerb : public Verb {
   }
   std::string example() const override { return "phasescope report rope tapa --out out/report"; }
   bool exports() const override { return false; }
-  void declare(Options& options) override {
-    options.arguments("MODEL", models_, kModelsHelp);
-    input_.declare(options);
-    set_.declare(options);
-  }
+  void declare(Options& options) override { options.request(request_); }
   Output run(Run& run) override {
     if (run.common().out.empty()) throw formats::bad_usage("report needs a folder", "--out");
-    ReportOptions options{.folder = run.common().out};
-    for (const auto& model : models_param(models_)) {
-      options.models.push_back(set_.applied_to(model));
+    for (std::string& model : request_.models) {
+      model = with_settings(model, request_.running.set);
     }
-    input_.add_to(options.input);
-    return make_report(run, options);
+    request_.running.set = {};
+    return make_report(run, request_, run.common().out);
   }
 
  private:
-  std::vector<std::string> models_;
-  InputOptions input_;
-  SetOptions set_;
+  ReportRequest request_;
 };
 
 }  // namespace

@@ -10,23 +10,10 @@ class ShiftVerb : public Verb {
   std::string name() const override { return "shift"; }
   std::string help() const override { return "shift stability (TAPE Table 8)"; }
   std::string example() const override { return "phasescope shift rope tape tapa --by 3"; }
-  void declare(Options& options) override {
-    options.arguments("MODEL", models_, kModelsHelp);
-    input_.declare(options);
-    set_.declare(options);
-    options.option("--by", by_, "shifts, e.g. 1,3,16");
-    options.option("--method", method_,
-                   "ids (position ids start at k), tokens (k [BOS] tokens before the text)");
-  }
+  void declare(Options& options) override { options.request(request_); }
   Output run(Run& run) override {
-    nlohmann::json params{{"models", models_param(models_)},
-                          {"by", integer_list(by_, "--by")},
-                          {"method", split_list(method_)}};
-    input_.add_to(params);
-    set_.add_to(params);
-    protocol::Reply reply = run.call("shift", std::move(params));
-    const auto shift = result_of<protocol::ShiftResult>(reply);
-    Output output{.result = std::move(reply.result)};
+    auto [shift, json, tensors] = run.ask<protocol::ShiftResult>(request_);
+    Output output{.result = std::move(json), .provenance = provenance_of(shift)};
     Table table = table_of("", output.result["rows"],
                            {"model", "method", "by", "layer", "attention_difference",
                             "position_difference", "logits_difference", "dtype"});
@@ -38,10 +25,7 @@ class ShiftVerb : public Verb {
   }
 
  private:
-  std::vector<std::string> models_;
-  std::string by_ = "1,3,16", method_ = "ids,tokens";
-  InputOptions input_;
-  SetOptions set_;
+  protocol::ShiftRequest request_;
 };
 
 }  // namespace

@@ -1,3 +1,5 @@
+#include "protocol/messages/theory.h"
+
 #include "app/verbs/factories.h"
 #include "app/verbs/verb_tools.h"
 #include "formats/error.h"
@@ -12,22 +14,16 @@ class TheoryVerb : public Verb {
   std::string help() const override { return "theorem checks with verdicts"; }
   std::string example() const override { return "phasescope theory tape --check tape.shift"; }
   void declare(Options& options) override {
-    options.arguments("MODEL", models_, kModelsHelp, false);
-    input_.declare(options);
-    set_.declare(options);
-    options.option("--check", checks_, "ids, comma separated (default: all)");
+    options.request(request_, Options::Arguments::optional);
     options.flag("--list", list_, "the checks and their statements");
   }
   Output run(Run& run) override {
     if (list_) return run_list(run);
-    if (models_.empty()) throw formats::bad_usage("theory needs a model", "MODEL", "or --list");
-    nlohmann::json params{{"models", models_param(models_)}};
-    if (!checks_.empty()) params["check"] = split_list(checks_);
-    input_.add_to(params);
-    set_.add_to(params);
-    protocol::Reply reply = run.call("theory", std::move(params));
-    const auto theory = result_of<protocol::TheoryResult>(reply);
-    Output output{.result = std::move(reply.result)};
+    if (request_.models.empty()) {
+      throw formats::bad_usage("theory needs a model", "MODEL", "or --list");
+    }
+    auto [theory, json, tensors] = run.ask<protocol::TheoryResult>(request_);
+    Output output{.result = std::move(json), .provenance = provenance_of(theory)};
     Table table =
         table_of("", output.result["checks"],
                  {"id", "model", "verdict", "value", "bound", "noise", "samples", "detail"});
@@ -42,16 +38,13 @@ class TheoryVerb : public Verb {
 
  private:
   static Output run_list(Run& run) {
-    Output output{.result = run.call("theory.list", nlohmann::json::object()).result};
+    Output output{.result = run.call(protocol::TheoryListRequest{}).result};
     output.tables = {table_of("", output.result["checks"], {"id", "statement", "source"})};
     return output;
   }
 
-  std::vector<std::string> models_;
-  std::string checks_;
+  protocol::TheoryRequest request_;
   bool list_ = false;
-  InputOptions input_;
-  SetOptions set_;
 };
 
 }  // namespace

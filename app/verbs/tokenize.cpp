@@ -1,3 +1,5 @@
+#include "protocol/messages/tokenize.h"
+
 #include <iostream>
 
 #include "app/verbs/factories.h"
@@ -18,19 +20,14 @@ class TokenizeVerb : public Verb {
   std::string help() const override { return "text to ids and back"; }
   std::string example() const override { return "phasescope tokenize rope --prompt 'a text'"; }
   void declare(Options& options) override {
-    options.argument("MODEL", model_,
-                     "folder, .safetensors file, bundled name, tokenizer.json or .model file");
-    input_.declare(options);
+    options.request(request_);
     options.flag("--jsonl", lines_,
                  "{\"text\"} a line on stdin, {\"ids\", \"decoded\"} a line out");
-    options.flag("--no-special", no_special_, "no template");
     options.flag("--pre-tokens", pre_tokens_, "with --jsonl: what the text was cut into, too");
   }
   Output run(Run& run) override {
     if (lines_) return run_lines(run);
-    nlohmann::json params = request();
-    input_.add_to(params);
-    Output output{.result = run.call("tokenize", std::move(params)).result};
+    Output output{.result = run.call(request_).result};
     const nlohmann::json& result = output.result;
     const nlohmann::json one = nlohmann::json::array({result});
     for (const nlohmann::json& item : result.contains("items") ? result["items"] : one) {
@@ -40,11 +37,9 @@ class TokenizeVerb : public Verb {
   }
 
  private:
-  nlohmann::json request() const { return {{"model", model_}, {"no_special", no_special_}}; }
-
   Output run_lines(Run& run) {
     Output output{.result = nlohmann::json::array()};
-    nlohmann::json texts = nlohmann::json::array();
+    std::vector<std::string> texts;
     std::size_t bytes = 0, lines = 0;
     for (std::string line; std::getline(std::cin, line);) {
       ++lines;
@@ -68,10 +63,9 @@ class TokenizeVerb : public Verb {
     return output;
   }
 
-  void answer(Run& run, const nlohmann::json& texts, Output& output) const {
-    nlohmann::json params = request();
-    params["texts"] = texts;
-    const auto reply = run.call("tokenize", std::move(params));
+  void answer(Run& run, const std::vector<std::string>& texts, Output& output) {
+    request_.texts = texts;
+    const auto reply = run.call(request_);
     for (const nlohmann::json& item : reply.result["items"]) {
       nlohmann::json line{{"ids", item["ids"]}, {"decoded", item["decoded"]}};
       if (pre_tokens_) line["pre_tokens"] = item["pre_tokens"];
@@ -80,9 +74,8 @@ class TokenizeVerb : public Verb {
     }
   }
 
-  std::string model_;
-  bool lines_ = false, no_special_ = false, pre_tokens_ = false;
-  InputOptions input_;
+  protocol::TokenizeRequest request_;
+  bool lines_ = false, pre_tokens_ = false;
 };
 
 }  // namespace

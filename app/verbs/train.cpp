@@ -7,6 +7,7 @@
 #include "formats/error.h"
 #include "formats/json.h"
 #include "protocol/error_info.h"
+#include "protocol/messages/jobs.h"
 
 namespace phasescope::app {
 
@@ -26,13 +27,15 @@ class TrainVerb : public Verb {
   void declare(Options& options) override {
     options.argument("CONFIG", config_, "run configuration; not needed with --resume", false);
     options.option("--job", job_, "the job's folder (default: a new one in the user's jobs)");
-    options.flag("--resume", resume_,
+    options.flag("--resume", start_.resume,
                  "follow a live job, continue a dead one from its newest verified checkpoint");
+    options.repeated("--set", start_.set.list,
+                     "override of the configuration, e.g. train.steps=100 (may be repeated)");
     options.flag("--background", background_, "start and return");
-    set_.declare(options);
   }
   Output run(Run& run) override {
-    protocol::Reply reply = run.call("jobs.start", start_params());
+    fill_start();
+    protocol::Reply reply = run.call(start_);
     const JobStatus started = result_of<JobStatus>(reply);
     run.say("job " + started.dir);
     if (background_) return Output{.result = std::move(reply.result)};
@@ -40,19 +43,17 @@ class TrainVerb : public Verb {
   }
 
  private:
-  nlohmann::json start_params() const {
-    if (config_.empty() && !resume_) {
+  void fill_start() {
+    if (config_.empty() && !start_.resume) {
       throw formats::bad_usage("train needs a run configuration", "CONFIG");
     }
-    if (resume_ && job_.empty()) throw formats::bad_usage("--resume needs the folder", "--job");
-    nlohmann::json params{{"kind", "train"}, {"resume", resume_}};
+    if (start_.resume && job_.empty())
+      throw formats::bad_usage("--resume needs the folder", "--job");
     if (!config_.empty()) {
-      params["config"] = formats::json_from_file(config_);
-      params["name"] = std::filesystem::path(config_).stem().string();
+      start_.config = formats::json_from_file(config_);
+      start_.name = std::filesystem::path(config_).stem().string();
     }
-    if (!job_.empty()) params["dir"] = std::filesystem::absolute(job_).lexically_normal().string();
-    set_.add_to(params);
-    return params;
+    if (!job_.empty()) start_.dir = std::filesystem::absolute(job_).lexically_normal().string();
   }
 
   static bool ended(const std::string& state) {
@@ -73,7 +74,7 @@ class TrainVerb : public Verb {
     bool asked = false;
     int64_t said = 0;
     while (true) {
-      protocol::Reply reply = run.call("jobs.show", {{"dir", dir}});
+      protocol::Reply reply = run.call(protocol::JobRequest{.dir = dir});
       const JobStatus job = result_of<JobStatus>(reply);
       if (ended(job.state)) return finish(job, std::move(reply.result));
       const double fraction = job.steps > 0 ? double(job.step) / double(job.steps) : 0;
@@ -83,7 +84,7 @@ class TrainVerb : public Verb {
         run.say(line_of(job));
       }
       if (run.interrupted() && !asked) {
-        run.call("jobs.control", {{"dir", dir}, {"action", "cancel"}});
+        run.call(protocol::ControlRequest{.dir = dir, .action = "cancel"});
         asked = true;
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(250));
@@ -105,9 +106,9 @@ class TrainVerb : public Verb {
     return output;
   }
 
+  protocol::StartRequest start_;
   std::string config_, job_;
-  bool resume_ = false, background_ = false;
-  SetOptions set_;
+  bool background_ = false;
 };
 
 }  // namespace

@@ -11,15 +11,25 @@
 
 #include "app/cli/options.h"
 #include "app/cli/output.h"
+#include "protocol/messages/common.h"
+#include "protocol/messages/provenance.h"
 #include "protocol/reply.h"
+#include "protocol/request.h"
 
 namespace phasescope::app {
 
-// What every verb has in common (cli.md, "Common").
+// What verbs have in common beside their requests (cli.md, "Common").
 struct CommonOptions {
-  std::string out, device, dtype, backend, remote;
-  int64_t threads = 0, seed = 0;
+  std::string out, remote;
   bool json = false, quiet = false;
+};
+
+// The answer to a request: as a struct, as the JSON that came, and the tensors beside it.
+template <class Result>
+struct Answered {
+  Result result;
+  nlohmann::json json;
+  std::vector<protocol::TensorRef> tensors;
 };
 
 // What a verb runs with: the worker, and what was asked for on the command line.
@@ -27,9 +37,22 @@ class Run {
  public:
   virtual ~Run() = default;
   virtual const CommonOptions& common() const = 0;
-  // Sends a request (the common options are added to `params`), shows its progress on a terminal,
-  // cancels it on Ctrl-C. Throws protocol::RequestError.
+  // Sends a request, shows its progress, cancels it on Ctrl-C. Throws protocol::RequestError.
   virtual protocol::Reply call(const std::string& method, nlohmann::json params) = 0;
+  template <class Request>
+  protocol::Reply call(const Request& request) {
+    return call(Request::method, protocol::params_of(request));
+  }
+  // The same with its result read; a line is said where attention ran plain for want of a form.
+  template <class Result, class Request>
+  Answered<Result> ask(const Request& request) {
+    protocol::Reply reply = call(request);
+    Answered<Result> out{protocol::from_json_form<Result>(reply.result), std::move(reply.result),
+                         std::move(reply.tensors)};
+    for (const protocol::Provenance& one : protocol::provenances(out.result)) tell_fallback(one);
+    return out;
+  }
+  virtual void tell_fallback(const protocol::Provenance& provenance) = 0;
   // A line on standard error, unless --quiet.
   virtual void say(const std::string& line) = 0;
   // A bar on standard error where that is a terminal; an empty text clears it.
@@ -37,8 +60,8 @@ class Run {
   virtual bool interrupted() const = 0;
   // The command line as it was given, quoted for a shell.
   virtual const std::string& command() const = 0;
-  // The sidecar of exported files: command, provenance found in `result`.
-  nlohmann::json sidecar(const nlohmann::json& result) const;
+  // The sidecar of exported files: the command, and what makes their results repeatable.
+  nlohmann::json sidecar(const nlohmann::json& provenance) const;
 };
 
 class Verb {
@@ -49,6 +72,11 @@ class Verb {
   // Runs as it stands on a bundled model, in the project's folder; shown by --help. A command a
   // line.
   virtual std::string example() const = 0;
+  // Which of the common options it takes; the others are refused.
+  struct Takes {
+    bool out = true, json = true, quiet = true, remote = true;
+  };
+  virtual Takes takes() const { return {}; }
   // False where run() itself writes what --out names.
   virtual bool exports() const { return true; }
   // What an argument of the verb named in place of --out.
@@ -59,33 +87,9 @@ class Verb {
   virtual Output run(Run& run) = 0;
 };
 
-// --text, --prompt, --ids, --inputs, --length: what is read.
-struct InputOptions {
-  // Given empty is not the same as not given: an empty text is refused.
-  std::optional<std::string> text, prompt, ids, inputs;
-  int64_t length = 0;
-  void declare(Options& options);
-  // Adds `input` and `length` to the params of a request. Reads the files named; throws Error.
-  void add_to(nlohmann::json& params) const;
-};
-
-// What MODEL may be, for the help of the verbs.
-inline constexpr const char* kModelHelp =
-    "bundled name, or a folder or .safetensors file; ./NAME is the folder where a bundled model "
-    "has "
-    "that name too";
-inline constexpr const char* kModelsHelp =
-    "one or more: bundled names, folders, .safetensors files; ./NAME is the folder where a bundled "
-    "model has that name too";
-
-// Overrides of a model's configuration, --set key=value.
-struct SetOptions {
-  std::vector<std::string> assignments;
-  void declare(Options& options);
-  void add_to(nlohmann::json& params) const;
-  // The model's name with these settings, "rope (yarn x2)", for requests about many models.
-  std::string applied_to(const std::string& model) const;
-};
+// A model's name with settings, "rope (yarn x2)", for requests about many models. Throws Error
+// "bad_usage" for what sets nothing.
+std::string with_settings(const std::string& model, const protocol::Assignments& set);
 
 // A float32 tensor of a reply (float64 is narrowed), e.g. for a figure's map.
 struct Grid;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "protocol/messages/map.h"
+
 namespace phasescope::app {
 
 using nlohmann::json;
@@ -43,24 +45,6 @@ Table facts_table(std::string title, const json& object, const std::vector<std::
   return table;
 }
 
-json models_param(const std::vector<std::string>& models) {
-  json list = json::array();
-  for (const std::string& word : models) {
-    std::string name;
-    int depth = 0;
-    for (const char c : word + ",") {
-      depth += (c == '(') - (c == ')');
-      if (c != ',' || depth > 0) {
-        name += c;
-      } else if (!name.empty()) {
-        list.push_back(std::exchange(name, {}));
-      }
-    }
-    if (!name.empty()) list.push_back(name.substr(0, name.size() - 1));  // "(" never closed
-  }
-  return list;
-}
-
 Table heads_table(const protocol::HeadsResult& heads, json rows) {
   Table table{.columns = {"layer", "head"}, .rows = std::move(rows)};
   for (const protocol::MetricInfo& metric : heads.metrics) table.columns.push_back(metric.key);
@@ -97,34 +81,30 @@ Table shift_table(const protocol::ShiftResult& result) {
 }
 
 std::optional<widgets::PlotSpec> largest_difference(Run& run, const protocol::CompareResult& result,
-                                                    const std::array<std::string, 2>& models,
-                                                    const json& params) {
+                                                    const protocol::CompareRequest& request) {
   const auto largest = std::max_element(
       result.heads.begin(), result.heads.end(),
       [](const auto& x, const auto& y) { return x.js_divergence < y.js_divergence; });
   if (largest == result.heads.end()) return std::nullopt;
-  json request = params;
-  request.update(
-      {{"head", "L" + std::to_string(largest->layer) + "H" + std::to_string(largest->head)},
-       {"size", {256, 256}},
-       {"of", "weight"},
-       {"pool", "mean"}});
-  std::array<protocol::Reply, 2> replies;
-  std::array<protocol::MapResult, 2> maps;
+  protocol::MapRequest map{.running = request.running, .reading = request.reading};
+  map.head = "L" + std::to_string(largest->layer) + "H" + std::to_string(largest->head);
+  const std::array<std::string, 2> models{request.a, request.b};
+  std::array<Answered<protocol::MapResult>, 2> maps;
   const auto ask = [&](size_t which) {
-    request["model"] = models[which];
-    replies[which] = run.call("map", request);
-    maps[which] = result_of<protocol::MapResult>(replies[which]);
+    map.model = models[which];
+    maps[which] = run.ask<protocol::MapResult>(map);
   };
   ask(0);
   ask(1);
-  if (maps[0].tokens != maps[1].tokens) {  // trained for different lengths: as far as both go
-    const size_t longer = maps[0].tokens > maps[1].tokens ? 0 : 1;
-    request["length"] = maps[1 - longer].tokens;
+  const auto tokens = [&](size_t which) { return maps[which].result.tokens; };
+  if (tokens(0) != tokens(1)) {  // trained for different lengths: as far as both go
+    const size_t longer = tokens(0) > tokens(1) ? 0 : 1;
+    map.reading.length = tokens(1 - longer);
     ask(longer);
   }
-  return map_difference_figure(maps[0], grid_of(replies[0].tensor("map")), maps[1],
-                               grid_of(replies[1].tensor("map")));
+  return map_difference_figure(
+      maps[0].result, grid_of(*protocol::find_tensor(maps[0].tensors, "map")), maps[1].result,
+      grid_of(*protocol::find_tensor(maps[1].tensors, "map")));
 }
 
 Table near_far_table(const protocol::DistanceResult& result) {

@@ -26,21 +26,22 @@ R result_of(const protocol::Reply& reply) {
   return protocol::from_json_form<R>(reply.result);
 }
 
-// "rope,tapa" or several words: the models of a request. Commas within parentheses belong to a
-// name.
-nlohmann::json models_param(const std::vector<std::string>& models);
-
 // `rows` of a heads result, its metrics in the order of the result.
 Table heads_table(const protocol::HeadsResult& heads, nlohmann::json rows);
 
 // One row for each model, method, shift and dtype, the attention differences of the layers across.
 Table shift_table(const protocol::ShiftResult& result);
 
-// A - B of the weights of the head whose rows differ most between two models; nothing where no head
-// was compared. `models`: as they were named in the request; `params`: the input of both.
+// A - B of the weights of the head whose rows differ most between the two models of a request;
+// nothing where no head was compared.
 std::optional<widgets::PlotSpec> largest_difference(Run& run, const protocol::CompareResult& result,
-                                                    const std::array<std::string, 2>& models,
-                                                    const nlohmann::json& params);
+                                                    const protocol::CompareRequest& request);
+
+// What makes a result repeatable, as Output has it.
+template <class Result>
+nlohmann::json provenance_of(const Result& result) {
+  return protocol::to_json_form(protocol::provenances(result));
+}
 
 // Mean, interval, sigma, skewness and share above 0 of every histogram of a distance result.
 Table near_far_table(const protocol::DistanceResult& result);

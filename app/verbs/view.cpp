@@ -14,31 +14,34 @@ class ViewVerb : public Verb {
   std::string example() const override {
     return "phasescope view rope tapa_norm --screenshot out/window.png";
   }
+  Takes takes() const override { return {.out = false, .json = false}; }
   void declare(Options& options) override {
     options.arguments("MODEL", models_, "models to open (default: those of the last session)",
                       false);
-    set_.declare(options);
+    options.repeated("--set", set_.list, "override, e.g. encoding.base=1e6 (may be repeated)");
     options.option("--text", text_, "file that the models read");
     options.option("--session", session_, "session file (default: the user's own)");
     options.option("--screenshot", screenshot_, "draw without a display, save this .png, leave");
     options.option("--frames", frames_, "frames drawn after the last answer has come");
     options.choice("--theme", theme_, {"light", "dark"}, "instead of the session's");
     options.option("--size", size_, "of the window, WxH pixels");
+    options.option("--device", device_, "of the worker: cpu or cuda[:i]");
+    options.option("--threads", threads_, "threads of the worker", 1, 1024);
   }
   Output run(Run& run) override {
     const CommonOptions& common = run.common();
     WindowOptions window;
-    for (const std::string& model : models_) window.models.push_back(set_.applied_to(model));
+    for (const std::string& model : models_) window.models.push_back(with_settings(model, set_));
     window.text_file = text_;
     window.session = session_;
     window.screenshot = screenshot_;
     window.theme = theme_;
     window.frames = static_cast<int>(frames_);
     window.remote = common.remote;
-    if (!common.device.empty()) window.worker_arguments = {"--device", common.device};
-    if (common.threads > 0) {
+    if (!device_.empty()) window.worker_arguments = {"--device", device_};
+    if (threads_ > 0) {
       window.worker_arguments.push_back("--threads");
-      window.worker_arguments.push_back(std::to_string(common.threads));
+      window.worker_arguments.push_back(std::to_string(threads_));
     }
     read_size(window);
     Output output;
@@ -61,8 +64,9 @@ class ViewVerb : public Verb {
 
   std::vector<std::string> models_;
   std::string text_, session_, screenshot_, theme_, size_;
-  int64_t frames_ = 3;
-  SetOptions set_;
+  int64_t frames_ = 3, threads_ = 0;
+  std::string device_;
+  protocol::Assignments set_;
 };
 
 }  // namespace

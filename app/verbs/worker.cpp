@@ -19,12 +19,18 @@ class WorkerVerb : public Verb {
   std::string name() const override { return "worker"; }
   std::string help() const override { return "serve the protocol on standard input and output"; }
   std::string example() const override { return "phasescope worker < /dev/null | wc --bytes"; }
-  void declare(Options&) override {}
-  Output run(Run& run) override {
+  Takes takes() const override {
+    return {.out = false, .json = false, .quiet = false, .remote = false};
+  }
+  void declare(Options& options) override {
+    options.option("--device", device_, "cpu or cuda[:i]");
+    options.option("--threads", threads_, "threads it computes with", 1, 1024);
+  }
+  Output run(Run&) override {
     std::vector<std::string> arguments;
-    if (!run.common().device.empty()) arguments = {"--device", run.common().device};
-    if (run.common().threads > 0) {
-      arguments.insert(arguments.end(), {"--threads", std::to_string(run.common().threads)});
+    if (!device_.empty()) arguments = {"--device", device_};
+    if (threads_ > 0) {
+      arguments.insert(arguments.end(), {"--threads", std::to_string(threads_)});
     }
     protocol::WorkerCommand command = protocol::local_worker(std::move(arguments));
     std::vector<char*> argv;
@@ -35,6 +41,10 @@ class WorkerVerb : public Verb {
         "the worker program could not be started: " + std::string(std::strerror(errno)),
         command.argv[0]);
   }
+
+ private:
+  std::string device_;
+  int64_t threads_ = 0;
 };
 
 }  // namespace

@@ -23,7 +23,9 @@ void add_range(json& params, const char* name, int64_t begin, int64_t end) {
 }  // namespace
 
 json info_params(const Session& session, const std::string& model) {
-  return {{"model", model}, {"length", session.text.length}};
+  json params{{"model", model}};
+  if (session.text.length > 0) params["length"] = session.text.length;
+  return params;
 }
 
 json text_params(const Session& session, const std::string& model) {

@@ -5,8 +5,52 @@
 #include <vector>
 
 #include "protocol/json_form.h"
+#include "protocol/messages/common.h"
 
 namespace phasescope::protocol {
+
+// Times the attention kernels beside their rivals: an AttentionBenchResult.
+struct KernelsBenchRequest {
+  static constexpr const char* method = "bench.kernels";
+  static constexpr const char* verb = "";
+  std::vector<std::string> variants, passes;
+  std::vector<std::int64_t> lengths{512, 2048, 8192}, dims{64, 128}, heads{4};
+  std::string dtype, backend = "fused", device;
+  std::int64_t runs = 5, seed = 0, threads = 0;
+  template <class V>
+  void fields(V& v) {
+    v("variants", variants,
+      About{.help = "plain, table, tapa, tape, cape, fire; layer, heads: all statistics of a "
+                    "layer's and of a 12-layer model's heads"});
+    v("passes", passes, About{.help = "forward, backward"});
+    v("lengths", lengths, About{.help = "tokens", .low = 1});
+    v("dims", dims, About{.help = "head dimensions", .low = 1});
+    v("heads", heads, About{.help = "heads", .low = 1});
+    v("dtype", dtype, About{.help = "of the inputs", .choices = "f32|f64|bf16|f16"});
+    v("backend", backend,
+      About{.help = "what runs attention", .choices = "fused|plain|cuda-unverified|auto"});
+    v("device", device, About{.help = "cpu or cuda[:i] (default: the worker's)"});
+    v("threads", threads,
+      About{.help = "threads of the worker that is started for it", .low = 1, .high = 1024});
+    v("runs", runs, About{.help = "runs each", .low = 1, .high = 10'000});
+    v("seed", seed, About{.help = "seed of everything drawn"});
+  }
+};
+
+// Times how models are opened: a BenchResult.
+struct LoadBenchRequest {
+  static constexpr const char* method = "bench.load";
+  static constexpr const char* verb = "";
+  std::vector<std::string> models;
+  std::string device;
+  std::int64_t runs = 5;
+  template <class V>
+  void fields(V& v) {
+    v("models", models, About{.help = "of them (default: the bundled ones)"});
+    v("device", device, About{.help = "cpu or cuda[:i] (default: the worker's)"});
+    v("runs", runs, About{.help = "runs each", .low = 1, .high = 10'000});
+  }
+};
 
 struct BenchRow {
   std::string name, unit;

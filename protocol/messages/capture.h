@@ -1,13 +1,61 @@
 #pragma once
 // Captured tensors, and checks against a reference.
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "protocol/json_form.h"
+#include "protocol/messages/common.h"
 #include "protocol/messages/provenance.h"
 
 namespace phasescope::protocol {
+
+// Tensors of a forward pass: a CaptureResult.
+struct CaptureRequest {
+  static constexpr const char* method = "capture";
+  static constexpr const char* verb = "capture";
+  std::string model;
+  Running running;
+  Reading reading;
+  std::vector<std::string> what{"logits"};
+  std::optional<std::vector<std::int64_t>> layers, heads;
+  std::optional<Range> rows, cols;
+  template <class V>
+  void fields(V& v) {
+    v("model", model, About{.help = kModelHelp, .argument = "MODEL"});
+    reading.fields(v);
+    running.fields(v);
+    v("what", what,
+      About{.help =
+                "input_ids, logits, hidden, attn, scores, content, positional, position, q, k, v, "
+                "rotated (q.L.rotated, k.L.rotated), lse, entropy, or one tensor (attn.2); comma "
+                "separated"});
+    v("layers", layers, About{.help = "e.g. 0,3 (default: all)", .low = 0});
+    v("heads", heads, About{.help = "e.g. 0,3 (default: all)", .low = 0});
+    v("rows", rows, About{.help = "queries a:b of attention tensors"});
+    v("cols", cols, About{.help = "keys a:b of attention tensors"});
+  }
+};
+
+// Compares a model with a reference file: a ReferenceCheckResult.
+struct CheckRequest {
+  static constexpr const char* method = "check";
+  static constexpr const char* verb = "check";
+  std::string model;
+  Running running;
+  std::string reference;
+  std::optional<double> tolerance;
+  template <class V>
+  void fields(V& v) {
+    v("model", model, About{.help = kModelHelp, .argument = "MODEL"});
+    v("reference", reference, About{.help = "safetensors file with inputs and expected tensors"});
+    v("tolerance", tolerance,
+      About{.help = "relative to each tensor's largest magnitude (default: 1e-10 in f64; in f32 "
+                    "1e-5 or 3 x the reference's own loss)"});
+    running.fields(v);
+  }
+};
 
 // The tensors themselves are those of the reply, under cli.md's names.
 struct CaptureResult {

@@ -6,9 +6,28 @@
 #include <vector>
 
 #include "protocol/json_form.h"
+#include "protocol/messages/common.h"
 #include "protocol/messages/provenance.h"
 
 namespace phasescope::protocol {
+
+// The same text through two models: a CompareResult.
+struct CompareRequest {
+  static constexpr const char* method = "compare";
+  static constexpr const char* verb = "compare";
+  std::string a, b;
+  std::vector<std::string> models;
+  Running running;
+  ReadingMany reading;
+  template <class V>
+  void fields(V& v) {
+    v("a", a, About{.help = "first model", .argument = "A"});
+    v("b", b, About{.help = "second model", .argument = "B"});
+    v("models", models, About{.help = "both, in place of a and b", .wire_only = true});
+    reading.fields(v);
+    running.fields(v);
+  }
+};
 
 struct HeadDivergence {
   int64_t layer = 0, head = 0;

@@ -5,9 +5,40 @@
 #include <vector>
 
 #include "protocol/json_form.h"
+#include "protocol/messages/common.h"
 #include "protocol/messages/provenance.h"
 
 namespace phasescope::protocol {
+
+// Writes a model in another form: a ConvertResult.
+struct ConvertRequest {
+  static constexpr const char* method = "convert";
+  static constexpr const char* verb = "convert";
+  std::string model;
+  Assignments set;
+  std::string to, out, dtype;
+  template <class V>
+  void fields(V& v) {
+    v("model", model, About{.help = kModelHelp, .argument = "MODEL"});
+    v("to", to,
+      About{.help =
+                "safetensors (one file, tensors unchanged), phasescope (our own form), tape, ape "
+                "or rope"});
+    v("set", set, About{.help = "override, e.g. encoding.base=1e6 (may be repeated)"});
+    v("dtype", dtype,
+      About{.help = "that tensors are written in (default: as they are)",
+            .choices = "f32|f64|bf16|f16"});
+    v("out", out, About{.help = "folder to write", .wire_only = true});
+  }
+};
+
+// The forms a model can be converted to: {"forms": [{"key", "help"}]}.
+struct ConvertListRequest {
+  static constexpr const char* method = "convert.list";
+  static constexpr const char* verb = "";
+  template <class V>
+  void fields(V&) {}
+};
 
 // The files lie in the folder `out`.
 struct ConvertResult {

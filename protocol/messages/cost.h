@@ -5,8 +5,26 @@
 #include <vector>
 
 #include "protocol/json_form.h"
+#include "protocol/messages/common.h"
 
 namespace phasescope::protocol {
+
+// FLOPs, multiply-accumulates, parameters, memory: a CostResult.
+struct CostRequest {
+  static constexpr const char* method = "cost";
+  static constexpr const char* verb = "cost";
+  std::string model;
+  Assignments set;
+  std::int64_t length = 1024;
+  template <class V>
+  void fields(V& v) {
+    v("model", model,
+      About{.help = "model, or a config.json or run configuration: no weights are read",
+            .argument = "MODEL"});
+    v("length", length, About{.help = "tokens of one forward pass", .low = 1, .high = kMostTokens});
+    v("set", set, About{.help = "override, e.g. encoding.base=1e6 (may be repeated)"});
+  }
+};
 
 // parameters_mi: the same in units of 2^20, as the paper prints them.
 struct Count {

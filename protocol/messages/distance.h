@@ -6,9 +6,36 @@
 #include <vector>
 
 #include "protocol/json_form.h"
+#include "protocol/messages/common.h"
 #include "protocol/messages/provenance.h"
 
 namespace phasescope::protocol {
+
+// Scores and weights by distance, near-far histograms: a DistanceResult.
+struct DistanceRequest {
+  static constexpr const char* method = "distance";
+  static constexpr const char* verb = "distance";
+  std::vector<std::string> models;
+  Running running;
+  ReadingMany reading;
+  std::optional<Range> near, far;
+  std::int64_t pairs = 10000;
+  std::optional<bool> leave_out_first;
+  bool per_head = false;
+  template <class V>
+  void fields(V& v) {
+    v("models", models, About{.help = kModelsHelp, .argument = "MODEL", .alias = "model"});
+    reading.fields(v);
+    running.fields(v);
+    v("near", near, About{.help = "near distances a:b (default 1:N/16)"});
+    v("far", far, About{.help = "far distances a:b (default 15N/16:N)"});
+    v("pairs", pairs, About{.help = "samples for each histogram", .low = 1, .high = 1e9});
+    v("leave_out_first", leave_out_first,
+      About{.help = "key 0 is no key of the histogram (default: where it is [BOS])",
+            .wire_only = true});
+    v("per_head", per_head, About{.help = "the same for every head"});
+  }
+};
 
 // A distance, or the distances [distance, distance_end) of long texts; count: pairs. sd: standard
 // deviation over the pairs, of the positional term where content score and score were seen

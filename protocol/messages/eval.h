@@ -5,9 +5,54 @@
 #include <vector>
 
 #include "protocol/json_form.h"
+#include "protocol/messages/common.h"
 #include "protocol/messages/provenance.h"
 
 namespace phasescope::protocol {
+
+// A task against length, for one model or several: an EvalResult.
+struct EvalRequest {
+  static constexpr const char* method = "eval";
+  static constexpr const char* verb = "eval";
+  std::string task;
+  std::vector<std::string> models;
+  Running running;
+  Input input;
+  Corpus corpus;
+  std::vector<std::int64_t> lengths;
+  std::string window = "disjoint";
+  std::string metric = "bits_per_byte";
+  std::int64_t trials = 0;
+  std::int64_t seed = 0;
+  template <class V>
+  void fields(V& v) {
+    v("task", task, About{.help = "perplexity", .argument = "TASK"});
+    v("models", models, About{.help = kModelsHelp, .argument = "MODEL", .alias = "model"});
+    v("lengths", lengths,
+      About{.help = "tokens of a window, comma separated (default: the longest trained context of "
+                    "the models, twice and four times it)",
+            .low = 1,
+            .high = kMostTokens});
+    v("window", window, About{.help = "disjoint, sliding:STRIDE, last_k:K or per_position"});
+    v("metric", metric,
+      About{.help = "what is measured", .choices = "bits_per_byte|bits_per_token|perplexity"});
+    v("trials", trials, About{.help = "texts read (default: all)", .low = 0, .high = 1e9});
+    v("input", input, About{.help = "one text in place of many"});
+    v("corpus", corpus,
+      About{.help = "the bundled validation texts (default), or those of a file, a folder or a "
+                    ".jsonl file"});
+    running.fields(v);
+    v("seed", seed, About{.help = "seed of everything drawn"});
+  }
+};
+
+// The extrapolation tasks: {"tasks": [{"key", "title", "help", "source", "options"}]}.
+struct EvalListRequest {
+  static constexpr const char* method = "eval.list";
+  static constexpr const char* verb = "";
+  template <class V>
+  void fields(V&) {}
+};
 
 struct EvalRow {
   std::string model;

@@ -7,10 +7,44 @@
 #include <vector>
 
 #include "protocol/json_form.h"
+#include "protocol/messages/common.h"
 #include "protocol/messages/distance.h"
 #include "protocol/messages/provenance.h"
 
 namespace phasescope::protocol {
+
+// Every statistic of every head: a HeadsResult.
+struct HeadsRequest {
+  static constexpr const char* method = "heads";
+  static constexpr const char* verb = "heads";
+  std::string model;
+  Running running;
+  ReadingMany reading;
+  std::string stack;
+  std::vector<std::string> metrics;
+  std::int64_t thumbnails = 0;
+  std::int64_t period = 0;
+  template <class V>
+  void fields(V& v) {
+    v("model", model, About{.help = kModelHelp, .argument = "MODEL"});
+    reading.fields(v);
+    running.fields(v);
+    v("stack", stack, About{.help = "of an encoder-decoder: dec (default), enc or cross"});
+    v("metrics", metrics,
+      About{.help = "comma separated (default: all but js_divergence and distance_profile)"});
+    v("thumbnails", thumbnails,
+      About{.help = "side of each head's picture; true is 64",
+            .low = 0,
+            .high = 512,
+            .wire_only = true,
+            .when_true = 64});
+    v("period", period,
+      About{
+          .help = "tokens that repeat, of induction and duplicate_token (default: by the context)",
+          .low = 0,
+          .high = kMostTokens});
+  }
+};
 
 // P(d), the mean weight over the valid rows at each distance, with the number of rows.
 struct DistanceProfile {

@@ -6,8 +6,78 @@
 #include <vector>
 
 #include "protocol/json_form.h"
+#include "protocol/messages/common.h"
 
 namespace phasescope::protocol {
+
+// Trainings and evals, running and ended: a JobsResult.
+struct JobsRequest {
+  static constexpr const char* method = "jobs.list";
+  static constexpr const char* verb = "";
+  std::string root;
+  template <class V>
+  void fields(V& v) {
+    v("root", root, About{.help = "folder whose jobs are listed (default: the user's jobs)"});
+  }
+};
+
+// One job with its curve: a JobStatus.
+struct JobRequest {
+  static constexpr const char* method = "jobs.show";
+  static constexpr const char* verb = "";
+  std::string dir;
+  template <class V>
+  void fields(V& v) {
+    v("dir", dir, About{.help = "the job's folder"});
+  }
+};
+
+// Starts or resumes a job as a process of its own: a JobStatus.
+struct StartRequest {
+  static constexpr const char* method = "jobs.start";
+  static constexpr const char* verb = "";
+  std::string kind = "train";
+  std::string dir, name;
+  json config;
+  Assignments set;
+  bool resume = false;
+  template <class V>
+  void fields(V& v) {
+    v("kind", kind, About{.help = "what is started", .choices = "train|eval"});
+    v("dir", dir, About{.help = "the job's folder (default: a new one in the user's jobs)"});
+    v("name", name, About{.help = "of the new folder"});
+    v("config", config,
+      About{.help = "a run configuration or its path; of an eval its parameters, with its task"});
+    v("set", set, About{.help = "override of the configuration, e.g. train.steps=100"});
+    v("resume", resume,
+      About{.help = "follow a live job, continue a dead one from its newest verified checkpoint"});
+  }
+};
+
+// Pauses, resumes, cancels or removes a job: its JobStatus.
+struct ControlRequest {
+  static constexpr const char* method = "jobs.control";
+  static constexpr const char* verb = "";
+  std::string dir, action;
+  template <class V>
+  void fields(V& v) {
+    v("dir", dir, About{.help = "the job's folder"});
+    v("action", action, About{.help = "what it is told", .choices = "pause|resume|cancel|remove"});
+  }
+};
+
+// The last lines of a job's log: {"dir", "log"}.
+struct LogRequest {
+  static constexpr const char* method = "jobs.log";
+  static constexpr const char* verb = "";
+  std::string dir;
+  std::int64_t lines = 1000;
+  template <class V>
+  void fields(V& v) {
+    v("dir", dir, About{.help = "the job's folder"});
+    v("lines", lines, About{.help = "how many lines", .low = 1, .high = 1e6});
+  }
+};
 
 struct MetricPoint {
   int64_t step = 0, tokens = 0;

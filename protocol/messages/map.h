@@ -1,14 +1,49 @@
 #pragma once
 // The attention map of a head.
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "protocol/json_form.h"
+#include "protocol/messages/common.h"
 #include "protocol/messages/heads.h"
 #include "protocol/messages/provenance.h"
 
 namespace phasescope::protocol {
+
+// The attention map of a head: a MapResult.
+struct MapRequest {
+  static constexpr const char* method = "map";
+  static constexpr const char* verb = "map";
+  std::string model;
+  Running running;
+  Reading reading;
+  std::string head = "L0H0";
+  std::optional<Range> rows, cols;
+  Size size{256, 256};
+  std::string of = "weight";
+  std::string pool = "mean";
+  std::int64_t top = 0;
+  template <class V>
+  void fields(V& v) {
+    v("model", model, About{.help = kModelHelp, .argument = "MODEL"});
+    reading.fields(v);
+    running.fields(v);
+    v("head", head,
+      About{.help = "L3H5, or L3 for the mean of a layer's heads; of an encoder-decoder enc.L3H5, "
+                    "dec.L3H5 (what L3H5 means there) or cross.L3H5"});
+    v("rows", rows, About{.help = "queries a:b"});
+    v("cols", cols, About{.help = "keys a:b"});
+    v("size", size, About{.help = "cells HxW, at most", .low = 1, .high = 8192});
+    v("of", of, About{.help = "what is shown", .choices = "weight|score|content|positional"});
+    v("pool", pool, About{.help = "how a cell's pairs are pooled", .choices = "mean|max"});
+    v("top", top,
+      About{.help = "also the keys of each query's N largest weights, of one head",
+            .low = 0,
+            .high = 64});
+  }
+};
 
 // The keys a query gives most weight to, largest first, of equal scores the lower key first; fewer
 // than asked for where it sees fewer.

@@ -6,8 +6,35 @@
 #include <vector>
 
 #include "protocol/json_form.h"
+#include "protocol/messages/common.h"
 
 namespace phasescope::protocol {
+
+// The bundled models: a ModelsResult.
+struct ModelsRequest {
+  static constexpr const char* method = "models.list";
+  static constexpr const char* verb = "models";
+  template <class V>
+  void fields(V&) {}
+};
+
+// The load report of a model: a LoadReport.
+struct InfoRequest {
+  static constexpr const char* method = "model.info";
+  static constexpr const char* verb = "info";
+  std::string model;
+  Opening opening;
+  std::int64_t length = 0;
+  template <class V>
+  void fields(V& v) {
+    v("model", model, About{.help = kModelHelp, .argument = "MODEL"});
+    opening.fields(v);
+    v("length", length,
+      About{.help = "tokens whose memory is told (default: the trained context)",
+            .low = 1,
+            .high = kMostTokens});
+  }
+};
 
 struct ModelSummary {
   std::string name, path, encoding, title, note;  // note: a departure from a paper, shown always

@@ -1,13 +1,37 @@
 #pragma once
 // Position products, drift of the state, bias curves.
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "protocol/json_form.h"
+#include "protocol/messages/common.h"
 #include "protocol/messages/provenance.h"
 
 namespace phasescope::protocol {
+
+// Position products, frequencies, bias curves: a PatternsResult.
+struct PatternsRequest {
+  static constexpr const char* method = "patterns";
+  static constexpr const char* verb = "patterns";
+  std::string model;
+  Running running;
+  Reading reading;
+  std::int64_t positions = 128;
+  std::optional<std::vector<std::int64_t>> layers;
+  std::optional<std::int64_t> query;
+  template <class V>
+  void fields(V& v) {
+    v("model", model, About{.help = kModelHelp, .argument = "MODEL"});
+    reading.fields(v);
+    running.fields(v);
+    v("layers", layers, About{.help = "e.g. 0,3 (default: all; 0 is the start)", .low = 0});
+    v("positions", positions,
+      About{.help = "how many positions are sampled", .low = 2, .high = 4096});
+    v("query", query, About{.help = "of the bias curves (default: the last token)", .low = 0});
+  }
+};
 
 // PE dot products G_ij = sum_m Re(z_i conj z_j) (TAPE Figures 7 and 8), drift of the state with
 // depth, bias curves. Tensors: `pe_dot.L` (S, S) the layer's mean over heads, sampled at

@@ -30,6 +30,23 @@ struct Provenance {
   }
 };
 
+// Those of a result: its own, one of each model, or those of its models' parts; none where it has
+// none.
+template <class Result>
+std::vector<Provenance> provenances(const Result& result) {
+  if constexpr (requires { result.provenance.command; }) {
+    return {result.provenance};
+  } else if constexpr (requires { result.provenance; }) {
+    return result.provenance;
+  } else if constexpr (requires { result.models.front().provenance; }) {
+    std::vector<Provenance> all;
+    for (const auto& model : result.models) all.push_back(model.provenance);
+    return all;
+  } else {
+    return {};
+  }
+}
+
 // A number measured on samples: mean and its 95 % interval, n samples (texts unless said).
 struct Interval {
   double mean = 0, low = 0, high = 0;

@@ -6,9 +6,37 @@
 #include <vector>
 
 #include "protocol/json_form.h"
+#include "protocol/messages/common.h"
 #include "protocol/messages/provenance.h"
 
 namespace phasescope::protocol {
+
+// What a shift of the text changes: a ShiftResult. Computed in every one of `dtypes`, or in the one
+// dtype that is given.
+struct ShiftRequest {
+  static constexpr const char* method = "shift";
+  static constexpr const char* verb = "shift";
+  std::vector<std::string> models;
+  Running running{Opening{.dtype = ""}};
+  Reading reading;
+  std::vector<std::int64_t> by{1, 3, 16};
+  std::vector<std::string> methods{"ids", "tokens"};
+  std::vector<std::string> dtypes{"f32", "f64"};
+  template <class V>
+  void fields(V& v) {
+    v("models", models, About{.help = kModelsHelp, .argument = "MODEL", .alias = "model"});
+    reading.fields(v);
+    running.fields(v);
+    v("by", by, About{.help = "shifts, e.g. 1,3,16", .low = 0});
+    v("method", methods,
+      About{.help = "ids (position ids start at k), tokens (k [BOS] tokens before the text)",
+            .choices = "ids|tokens"});
+    v("dtypes", dtypes,
+      About{.help = "computed in each of them, where no dtype is given",
+            .choices = "f32|f64|bf16|f16",
+            .wire_only = true});
+  }
+};
 
 struct ShiftRow {
   std::string model, method;  // method: ids, tokens

@@ -6,9 +6,28 @@
 #include <vector>
 
 #include "protocol/json_form.h"
+#include "protocol/messages/common.h"
 #include "protocol/messages/provenance.h"
 
 namespace phasescope::protocol {
+
+// Loss and guesses of every token: a TextResult.
+struct TextRequest {
+  static constexpr const char* method = "text.read";
+  static constexpr const char* verb = "text";
+  std::string model;
+  Running running;
+  Reading reading;
+  std::int64_t guesses = 5;
+  template <class V>
+  void fields(V& v) {
+    v("model", model, About{.help = kModelHelp, .argument = "MODEL"});
+    reading.fields(v);
+    running.fields(v);
+    v("guesses", guesses,
+      About{.help = "what the model expected of each token, so many", .low = 0, .high = 100});
+  }
+};
 
 struct Guess {
   int64_t id = 0;

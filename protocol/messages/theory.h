@@ -5,9 +5,40 @@
 #include <vector>
 
 #include "protocol/json_form.h"
+#include "protocol/messages/common.h"
 #include "protocol/messages/provenance.h"
 
 namespace phasescope::protocol {
+
+// Theorem checks with verdicts: a TheoryResult.
+struct TheoryRequest {
+  static constexpr const char* method = "theory";
+  static constexpr const char* verb = "theory";
+  std::vector<std::string> models;
+  Running running;
+  ReadingMany reading;
+  std::vector<std::string> check;
+  std::int64_t pairs = 0;
+  template <class V>
+  void fields(V& v) {
+    v("models", models, About{.help = kModelsHelp, .argument = "MODEL", .alias = "model"});
+    reading.fields(v);
+    running.fields(v);
+    v("check", check, About{.help = "ids, comma separated (default: all)"});
+    v("pairs", pairs,
+      About{.help = "samples of the checks that draw pairs (default: each check's own)",
+            .low = 0,
+            .high = 1e9});
+  }
+};
+
+// The theorem checks: {"checks": [CheckInfo]}.
+struct TheoryListRequest {
+  static constexpr const char* method = "theory.list";
+  static constexpr const char* verb = "";
+  template <class V>
+  void fields(V&) {}
+};
 
 enum class Verdict { holds, fails, premise_not_met, undecided };
 

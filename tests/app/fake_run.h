@@ -25,6 +25,8 @@ class FakeRun : public Run {
     }
     return found->second;
   }
+  using Run::call;
+  void tell_fallback(const protocol::Provenance&) override {}
   void say(const std::string& line) override { said.push_back(line); }
   void show_progress(double, const std::string&) override {}
   bool interrupted() const override { return false; }

@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include "widgets/map_image.h"
-#include "widgets/plot_json.h"
 #include "widgets/plot_svg.h"
 #include "widgets/plot_table.h"
 
@@ -114,27 +113,6 @@ TEST(MapImage, DataUriIsBase64) {
   EXPECT_EQ(data_uri_of_png("Man"), "data:image/png;base64,TWFu");
   EXPECT_EQ(data_uri_of_png("Ma"), "data:image/png;base64,TWE=");
   EXPECT_EQ(data_uri_of_png("M"), "data:image/png;base64,TQ==");
-}
-
-TEST(PlotSpec, JsonRoundTripDrawsTheSamePicture) {
-  PlotSpec plot = sample_plot();
-  plot.map = sample_map();
-  plot.series[0].points = PointShape::wedge;
-  const PlotSpec again = plot_of(json_of(plot));
-  EXPECT_EQ(again.series[0].points, PointShape::wedge);
-  EXPECT_EQ(again.series[1].points, PointShape::none);
-  EXPECT_EQ(json_of(again).dump(), json_of(plot).dump());
-  EXPECT_EQ(svg_of(again), svg_of(plot));
-}
-
-TEST(PlotSpec, WrongJsonIsNamed) {
-  EXPECT_THROW(plot_of(nlohmann::json::array()), std::invalid_argument);
-  nlohmann::json json = json_of(sample_plot());
-  json["series"][0]["kind"] = "pie";
-  EXPECT_THROW(plot_of(json), std::invalid_argument);
-  json = json_of(sample_plot());
-  json["series"][0]["points"] = "star";
-  EXPECT_THROW(plot_of(json), std::invalid_argument);
 }
 
 TEST(PlotSpec, TicksAreRoundAndInside) {

@@ -86,6 +86,9 @@ inline std::string code_of(const std::vector<Handler>& handlers, const std::stri
   } catch (const formats::Error& error) {
     EXPECT_FALSE(error.message().empty());
     return error.code();
+  } catch (const protocol::RequestError& error) {
+    EXPECT_FALSE(error.info().message.empty());
+    return error.info().code;
   } catch (const protocol::Cancelled&) {
     return "cancelled";
   }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <set>
@@ -9,19 +10,51 @@
 namespace phasescope::worker {
 namespace {
 
-TEST(Handlers, AreUniqueHaveHelpAndStandInTheDocumentation) {
-  std::ifstream file(PHASESCOPE_SOURCE "/docs/protocol.md");
-  const std::string documentation{std::istreambuf_iterator<char>(file), {}};
+constexpr const char* kPage = PHASESCOPE_SOURCE "/docs/protocol.md";
+constexpr const char* kBegin = "<!-- methods: made by ./dev docs, do not edit -->\n";
+constexpr const char* kEnd = "<!-- end of methods -->\n";
+
+std::string page() {
+  std::ifstream file(kPage);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// What stands between the two marks of the page.
+std::pair<std::size_t, std::size_t> generated_part(const std::string& text) {
+  const std::size_t begin = text.find(kBegin) + std::string(kBegin).size();
+  return {begin, text.find(kEnd) - begin};
+}
+
+TEST(Handlers, AreUniqueAndHaveHelp) {
   std::set<std::string> names;
   for (const auto& handler : all_handlers()) {
     EXPECT_TRUE(names.insert(handler.name).second) << handler.name << " is there twice";
     EXPECT_FALSE(handler.help.empty()) << handler.name;
     EXPECT_TRUE(handler.run) << handler.name;
-    EXPECT_NE(documentation.find('`' + handler.name + '`'), std::string::npos)
-        << handler.name << " is not in docs/protocol.md";
+    for (const auto& field : handler.fields) {
+      EXPECT_FALSE(field.help.empty()) << handler.name << " " << field.key;
+    }
   }
   EXPECT_TRUE(names.contains("worker.info"));
   EXPECT_FALSE(names.contains("worker.crash"));
+}
+
+// 17.B12: the page of methods follows from the requests' fields. `./dev docs` makes it again.
+TEST(Handlers, ThePageOfMethodsIsFresh) {
+  std::vector<protocol::MethodInfo> methods;
+  for (const auto& handler : all_handlers()) {
+    methods.push_back({handler.name, handler.help, handler.fields});
+  }
+  const std::string made = protocol::page_of(methods);
+  std::string text = page();
+  ASSERT_NE(text.find(kBegin), std::string::npos);
+  ASSERT_NE(text.find(kEnd), std::string::npos);
+  const auto [begin, size] = generated_part(text);
+  if (std::getenv("PHASESCOPE_WRITE_DOCS")) {
+    std::ofstream(kPage) << text.replace(begin, size, made);
+    return;
+  }
+  EXPECT_EQ(text.substr(begin, size), made) << "run ./dev docs";
 }
 
 }  // namespace

@@ -57,14 +57,12 @@ TEST(FilesOfInputs, PositionIdsAreReadOrRefused) {
   const std::string spread = inputs_file(
       "spread.safetensors", {{"position_ids", 3 * at::arange(6, at::kLong).unsqueeze(0)}});
   const auto params = [&](const std::string& path) {
-    return rope_with({{"input", {{"inputs", path}}},
-                      {"what", "content"},
-                      {"head", "L0H0"},
-                      {"size", {6, 6}},
-                      {"of", "positional"}});
+    return rope_with({{"input", {{"inputs", path}}}});
   };
   const auto map = [&](const std::string& path) {
-    const auto reply = ask("map", params(path));
+    json asked = params(path);
+    asked.update({{"head", "L0H0"}, {"size", {6, 6}}, {"of", "positional"}});
+    const auto reply = ask("map", asked);
     const auto values = reply.tensor("map").values<float>();
     return std::vector<float>(values.begin(), values.end());
   };

@@ -44,6 +44,8 @@ inline std::string message_of(const std::string& method, const nlohmann::json& p
     ask(method, params);
   } catch (const formats::Error& error) {
     return error.full_text();
+  } catch (const protocol::RequestError& error) {
+    return error.what();
   }
   return "nothing was refused";
 }

@@ -50,14 +50,13 @@ std::vector<std::string> words_of(const std::string& command) {
 
 TEST(Requests, CommandsAreWhatAShellReadsBack) {
   const std::string odd = "it's \"$HOME\" `ls` \\ *;&\n#";
-  const auto reply = ask("text.read", rope_with({{"input", {{"prompt", odd}}},
-                                                 {"what", {"logits", odd}},
-                                                 {"out", odd},
-                                                 {"rows", {0, 4}}}));
-  EXPECT_EQ(
-      words_of(reply.result["provenance"]["command"]),
-      (std::vector<std::string>{"phasescope", "view", model_folder("rope"), "--out", odd, "--rows",
-                                "0:4", "--what", "logits," + odd, "--prompt", odd}));
+  const auto reply =
+      ask("map",
+          rope_with(
+              {{"input", {{"prompt", odd}}}, {"head", "L0H0"}, {"pool", "max"}, {"rows", {0, 4}}}));
+  EXPECT_EQ(words_of(reply.result["provenance"]["command"]),
+            (std::vector<std::string>{"phasescope", "map", model_folder("rope"), "--prompt", odd,
+                                      "--rows", "0:4", "--pool", "max"}));
   const auto named = ask("text.read", rope_with({{"input", {{"text", "a text"}, {"name", odd}}}}));
   const auto words = words_of(named.result["provenance"]["command"]);
   EXPECT_EQ(words.back(), odd);
@@ -129,8 +128,8 @@ TEST(Readings, ANameOrASetReadsTheModelWithAnotherScaling) {
       {{"model", rope}, {"set", {"encoding.scaling=linear", "encoding.factor=2"}}}, context);
   EXPECT_TRUE(named.equal(set));
   // Position interpolation by its definition: at doubled positions it is the model as it stands.
-  const auto model = context.models().open({{"model", rope}}, context);
-  const auto reading = context.models().open({{"model", rope + " (linear x2)"}}, context);
+  const auto model = context.models().open(rope, {}, context);
+  const auto reading = context.models().open(rope + " (linear x2)", {}, context);
   EXPECT_TRUE(reading->decoder.weights().embedding.is_same(model->decoder.weights().embedding));
   EXPECT_EQ(reading->report.name, model->report.name + " (linear x2)");
   const at::NoGradGuard no_grad;

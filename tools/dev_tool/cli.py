@@ -64,6 +64,7 @@ def parser():
     verbs.add_parser("setup", help="fetch everything that is missing")
     verbs.add_parser("doctor", help="what this machine has and lacks")
     verbs.add_parser("parity", help="make docs/parity.md again from the tests that compare with references")
+    verbs.add_parser("docs", help="make the page of methods in docs/protocol.md again")
     verbs.add_parser("carry", help="collect into .carry/ what test --gpu needs on a machine without network")
     return top
 
@@ -110,6 +111,15 @@ def run_tests(options):
     return test.test(options.quick, options.long, options.werror, options.extra)
 
 
+def make_docs():
+    """The page of methods, written by the test that says whether it is fresh."""
+    folder = build.build("release", ["worker_test"])
+    done = subprocess.run([folder / "bin" / "worker_test", "--gtest_filter=Handlers.ThePageOfMethods*"],
+                          env={**os.environ, "PHASESCOPE_WRITE_DOCS": "1"}, stdin=subprocess.DEVNULL,
+                          stdout=sys.stderr.fileno())
+    return done.returncode
+
+
 def set_up(_):
     build.set_up()
     say("everything is there")
@@ -122,5 +132,6 @@ VERBS = {
     "setup": set_up,
     "doctor": lambda _: doctor.doctor(),
     "parity": lambda _: parity.parity(),
+    "docs": lambda _: make_docs(),
     "carry": lambda _: carry.carry(),
 }

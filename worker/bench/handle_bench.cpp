@@ -15,6 +15,7 @@
 #include "model/attention/attention.h"
 #include "model/attention/cuda_attention.h"
 #include "model/checkpoints/open_model.h"
+#include "protocol/bench_results.h"
 #include "protocol/messages/bench.h"
 #include "worker/bench/bench_timing.h"
 #include "worker/bench/kernel_cases.h"
@@ -24,7 +25,6 @@
 namespace phasescope::worker {
 namespace {
 
-using nlohmann::json;
 using protocol::AttentionBenchRow;
 using protocol::Reply;
 
@@ -158,20 +158,11 @@ class InterleavedRuns {
 };
 
 // Ascending, each once.
-std::vector<std::int64_t> positive_list(const json& params, const char* name,
-                                        std::vector<std::int64_t> fallback) {
-  std::vector<std::int64_t> values = params.value(name, std::move(fallback));
+std::vector<std::int64_t> ascending(std::vector<std::int64_t> values, const char* name) {
   if (values.empty()) throw formats::bad_usage(std::string(name) + " are none", name);
   std::ranges::sort(values);
-  if (values[0] < 1) throw formats::bad_usage(std::string(name) + " must be at least 1", name);
   values.erase(std::unique(values.begin(), values.end()), values.end());
   return values;
-}
-
-std::int64_t runs_of(const json& params) {
-  const std::int64_t runs = params.value("runs", std::int64_t{5});
-  if (runs < 1) throw formats::bad_usage("runs must be at least 1", "runs");
-  return runs;
 }
 
 // Throws Error "bad_usage" where no case could run.
@@ -220,24 +211,23 @@ protocol::AttentionBench bench_on(const KernelRequest& request) {
   return bench;
 }
 
-Reply bench_kernels(const json& params, RequestContext& context) {
-  const auto lengths = positive_list(params, "lengths", {512, 2048, 8192});
-  const auto dims = positive_list(params, "dims", {64, 128});
-  const auto heads = positive_list(params, "heads", {4});
+Reply bench_kernels(const protocol::KernelsBenchRequest& asked, RequestContext& context) {
+  const auto lengths = ascending(asked.lengths, "lengths");
+  const auto dims = ascending(asked.dims, "dims");
+  const auto heads = ascending(asked.heads, "heads");
   KernelRequest request;
-  request.variants = params.value("variants", std::vector<std::string>{});
-  request.passes = params.value("passes", std::vector<std::string>{});
-  request.backend = model::backend_named(params.value("backend", std::string()));
+  request.variants = asked.variants;
+  request.passes = asked.passes;
+  request.backend = model::backend_named(asked.backend);
   if (request.backend == model::Backend::plain) {
     throw formats::bad_usage("plain is a rival; use fused or cuda-unverified", "backend");
   }
   // The CUDA kernels' own backend runs on the device whatever else is computed where.
   if (request.backend != model::Backend::cuda_unverified) {
-    check_device(params.value("device", context.settings().device));
+    check_device(asked.device.empty() ? context.settings().device : asked.device);
   }
-  request.dtype = dtype_named(params.value("dtype", std::string()), request.backend);
-  request.seed = params.value("seed", std::uint64_t{0});
-  const std::int64_t runs = runs_of(params);
+  request.dtype = dtype_named(asked.dtype, request.backend);
+  request.seed = static_cast<std::uint64_t>(asked.seed);
   std::vector<KernelRequest> requests;
   for (const std::int64_t h : heads)
     for (const std::int64_t n : lengths)
@@ -247,16 +237,16 @@ Reply bench_kernels(const json& params, RequestContext& context) {
         requests.push_back(request);
       }
   protocol::AttentionBench bench = bench_on(request);
-  bench.runs = runs;
+  bench.runs = asked.runs;
   for (const KernelRequest& one : requests) {
-    InterleavedRuns(kernel_cases(one), runs, context).add_rows(bench.rows);
+    InterleavedRuns(kernel_cases(one), asked.runs, context).add_rows(bench.rows);
     // A neighbour on the machine can halve it while it is measured: the largest is the processor's.
     if (bench.device == "cpu") {
       bench.fma_peak_gflops = std::max(bench.fma_peak_gflops, cpu_peak_gflops());
     }
   }
   require_times(bench.rows);
-  return {protocol::to_json_form(bench), {}};
+  return reply_of(bench);
 }
 
 // ---- bench.load --------------------------------------------------------------------------------
@@ -271,31 +261,30 @@ protocol::BenchRow seconds_row(const std::string& name, const std::vector<double
           .runs = static_cast<std::int64_t>(ms.size())};
 }
 
-Reply bench_load(const json& params, RequestContext& context) {
-  check_device(params.value("device", context.settings().device));
-  const std::int64_t runs = runs_of(params);
+Reply bench_load(const protocol::LoadBenchRequest& asked, RequestContext& context) {
+  check_device(asked.device.empty() ? context.settings().device : asked.device);
   protocol::BenchResult bench{.device = "cpu"};
-  std::vector<std::string> names = params.value("models", std::vector<std::string>{});
+  std::vector<std::string> names = asked.models;
   if (names.empty())
     for (const model::BundledModel& bundled : model::bundled_models())
       names.push_back(bundled.name);
   for (std::size_t i = 0; i < names.size(); ++i) {
     context.progress(static_cast<double>(i) / static_cast<double>(names.size()), names[i]);
     std::vector<double> ms;
-    for (std::int64_t run = 0; run < runs; ++run) {
+    for (std::int64_t run = 0; run < asked.runs; ++run) {
       context.throw_if_cancelled();
       ms.push_back(time_of(timed_whole([&] { model::open_model(names[i]); })).wall);
     }
     bench.rows.push_back(seconds_row("open " + names[i], ms));
   }
-  return {protocol::to_json_form(bench), {}};
+  return reply_of(bench);
 }
 
 }  // namespace
 
 std::vector<Handler> bench_handlers() {
-  return {{"bench.kernels", "attention kernels against named rivals", bench_kernels},
-          {"bench.load", "time to open models", bench_load}};
+  return {method("attention kernels against named rivals", bench_kernels),
+          method("time to open models", bench_load)};
 }
 
 }  // namespace phasescope::worker

@@ -1,0 +1,44 @@
+#include "app/cli/given_input.h"
+
+#include <cstdint>
+#include <string_view>
+
+#include "formats/error.h"
+#include "formats/json.h"
+#include "formats/text_input.h"
+#include "formats/tokenizers/base64.h"
+
+namespace phasescope::app {
+
+using nlohmann::json;
+
+namespace {
+
+// A request holds the text in memory, more than once.
+constexpr std::uintmax_t kMostTextBytes = std::uintmax_t{256} << 20;
+
+}  // namespace
+
+json input_of_text(const char* key, const std::string& words, const std::string& name) {
+  if (formats::first_invalid_utf8(words) < words.size()) {
+    return {{"base64", formats::base64_of(words)}, {"name", name}};
+  }
+  json input{{key, words}};
+  if (key == std::string_view("text")) input["name"] = name;
+  return input;
+}
+
+json input_of_file(const std::string& path) {
+  return input_of_text("text", formats::read_text_file(path, kMostTextBytes), path);
+}
+
+json input_of_prompt(const std::string& words) {
+  if (words.empty()) throw formats::bad_input("the text is empty", "--prompt");
+  return input_of_text("prompt", words, "prompt");
+}
+
+json input_of_ids(const std::string& path) {
+  return {{"ids", formats::json_from_file(path)}, {"name", path}};
+}
+
+}  // namespace phasescope::app

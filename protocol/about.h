@@ -1,0 +1,22 @@
+#pragma once
+// What is said of a field beside its name: fields() gives it as a third word.
+#include <limits>
+
+namespace phasescope::protocol {
+
+struct About {
+  const char* help = "";  // of a request's field: what it does, for --help and the page of methods
+  const char* title =
+      "";                 // of a result's field: its heading in tables, where the name is not clear
+  const char* unit = "";  // "bits a token"
+  const char* choices = "";  // "mean|max": what it, or each word of a list, may be
+  double low = -std::numeric_limits<double>::infinity();  // of numbers, both ends allowed
+  double high = std::numeric_limits<double>::infinity();
+  const char* argument = "";  // it is no option but an argument of the command line: "MODEL"
+  bool required = true;       // of an argument
+  bool wire_only = false;     // the command line has no option for it
+  const char* alias = "";     // another name that requests may use
+  int when_true = 0;          // what a number is where a request says true
+};
+
+}  // namespace phasescope::protocol

@@ -1,0 +1,162 @@
+// 17.A7: no option is accepted and dropped. Every option of every verb's help, given beside the
+// verb's own example, must change what is asked of the worker; what no candidate can change is a
+// fault.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <set>
+#include <sstream>
+
+#include "app/verbs/verbs.h"
+#include "fake_run.h"
+#include "formats/error.h"
+
+namespace phasescope::app {
+namespace {
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+// What these change is seen in what is printed, written or waited for, not in a request.
+const std::set<std::string> kOfTheOutput = {
+    "heads --sort",          "theory --list",      "tokenize --jsonl",
+    "tokenize --pre-tokens", "train --background", "bench --write",
+};
+// These have no worker of their own to ask: a window, and a worker in this program's place.
+const std::set<std::string> kWithoutRequests = {"view", "worker"};
+
+// The words of the first line of an example, without "phasescope" and the verb. Quotes are single.
+Words words_of(const std::string& example) {
+  Words words;
+  std::string word;
+  bool quoted = false, any = false;
+  for (const char c : example.substr(0, example.find('\n')) + " ") {
+    if (c == '\'') {
+      quoted = !quoted, any = true;
+    } else if (c == ' ' && !quoted) {
+      if (any || !word.empty()) words.push_back(word);
+      word.clear(), any = false;
+    } else {
+      word += c;
+    }
+  }
+  words.erase(words.begin(), words.begin() + 2);
+  return words;
+}
+
+// Without an option and its value, and without what cli.cpp declares for all verbs.
+Words without(const Words& words, const std::set<std::string>& options) {
+  Words kept;
+  for (std::size_t n = 0; n < words.size(); ++n) {
+    if (!options.contains(words[n])) {
+      kept.push_back(words[n]);
+    } else if (n + 1 < words.size() && !words[n + 1].starts_with("--")) {
+      ++n;
+    }
+  }
+  return kept;
+}
+
+std::unique_ptr<Verb> verb_named(const std::string& name) {
+  for (auto& verb : all_verbs()) {
+    if (verb->name() == name) return std::move(verb);
+  }
+  return nullptr;
+}
+
+// The requests that a verb makes of these words; nothing where it refuses them.
+std::optional<std::string> requests_of(const std::string& name, const Words& words) {
+  const auto verb = verb_named(name);
+  CLI::App parser;
+  Options options(parser);
+  verb->declare(options);
+  FakeRun run;
+  run.options().out = (fs::path(testing::TempDir()) / "options_test").string();
+  try {
+    parser.parse(Words(words.rbegin(), words.rend()));
+    verb->run(run);
+  } catch (const CLI::ParseError&) {
+    return std::nullopt;
+  } catch (const formats::Error&) {
+    return std::nullopt;
+  } catch (const protocol::RequestError& error) {
+    // The worker that has no reply says bad_input; the rest was refused before it was asked.
+    if (error.info().code != "bad_input") return std::nullopt;
+  }
+  std::ostringstream text;
+  for (const auto& request : run.requests) text << request.method << " " << request.params << "\n";
+  return text.str();
+}
+
+Words options_of(const std::string& name) {
+  CLI::App parser;
+  Options options(parser);
+  verb_named(name)->declare(options);
+  Words names;
+  for (const CLI::Option* option : parser.get_options()) {
+    const std::string long_name = option->get_name();
+    if (long_name.starts_with("--") && long_name != "--help") names.push_back(long_name);
+  }
+  return names;
+}
+
+// One of these is a value for every option there is.
+const Words kCandidates = {"3",
+                           "17:29",
+                           "9x5",
+                           "positional",
+                           "max",
+                           "plain",
+                           "f64",
+                           "ids",
+                           "tape",
+                           "encoding.base=5e4",
+                           "sink",
+                           "tape.shift",
+                           "cpu",
+                           "L1H0",
+                           "enc",
+                           "out/elsewhere",
+                           "perplexity",
+                           "last_k:3",
+                           "logits",
+                           "README.md",
+                           "tests/data/formats/small.safetensors",
+                           "out/ids.json"};
+
+TEST(Options, EveryOptionChangesTheRequestOrIsRefused) {
+  const fs::path before = fs::current_path();
+  fs::current_path(PHASESCOPE_SOURCE);
+  fs::create_directories("out");
+  std::ofstream("out/ids.json") << "[1, 2, 3]";
+  for (const auto& verb : all_verbs()) {
+    const std::string name = verb->name();
+    if (kWithoutRequests.contains(name)) continue;
+    const Words example =
+        without(words_of(verb->example()), {"--out", "--json", "--quiet", "--remote"});
+    for (const std::string& option : options_of(name)) {
+      if (kOfTheOutput.contains(name + " " + option)) continue;
+      const Words base = without(example, {option});
+      const auto plain = requests_of(name, base);
+      const bool matters = std::ranges::any_of(kCandidates, [&](const std::string& value) {
+        Words words = base;
+        words.insert(words.end(), {option, value});
+        const auto with = requests_of(name, words);
+        return with && with != plain;
+      });
+      Words flagged = base;
+      flagged.push_back(option);
+      const auto with = requests_of(name, flagged);
+      EXPECT_TRUE(matters || (with && with != plain)) << name << " drops " << option;
+    }
+  }
+  fs::current_path(before);
+}
+
+}  // namespace
+}  // namespace phasescope::app

@@ -1,0 +1,132 @@
+// Requests as structs: one list of fields gives JSON, the command line, help and the page of
+// methods.
+#include "protocol/request.h"
+
+#include <gtest/gtest.h>
+
+#include "protocol/error_info.h"
+#include "protocol/messages/compare.h"
+#include "protocol/messages/distance.h"
+#include "protocol/messages/heads.h"
+#include "protocol/messages/map.h"
+#include "protocol/messages/shift.h"
+#include "protocol/messages/tokenize.h"
+
+namespace phasescope::protocol {
+namespace {
+
+using nlohmann::json;
+
+template <class R>
+ErrorInfo refusal(const json& params) {
+  try {
+    request_of<R>(params);
+  } catch (const RequestError& error) {
+    return error.info();
+  }
+  ADD_FAILURE() << params << " was taken";
+  return {};
+}
+
+TEST(Request, WritesWhatDiffersFromItsDefaultsAlone) {
+  MapRequest request{.model = "rope"};
+  EXPECT_EQ(params_of(request), json({{"model", "rope"}}));
+  request.pool = "max";
+  request.rows = Range{10, 20};
+  request.size = {64, 32};
+  request.running.set.list = {"encoding.factor=2"};
+  request.reading.input.prompt = "a b";
+  EXPECT_EQ(params_of(request), json({{"model", "rope"},
+                                      {"pool", "max"},
+                                      {"rows", {10, 20}},
+                                      {"size", {64, 32}},
+                                      {"set", {"encoding.factor=2"}},
+                                      {"input", {{"prompt", "a b"}}}}));
+}
+
+TEST(Request, ReadsBackWhatItWrites) {
+  MapRequest request{.model = "rope", .head = "L2H1", .of = "content", .top = 3};
+  request.cols = Range{0, 7};
+  request.reading.length = 99;
+  request.running.dtype = "f64";
+  const json params = params_of(request);
+  EXPECT_EQ(params_of(request_of<MapRequest>(params)), params);
+}
+
+TEST(Request, TakesTheFormsThatRequestsHaveAlwaysHad) {
+  const auto map = request_of<MapRequest>(
+      {{"model", "rope"}, {"rows", "3:9"}, {"set", {{"encoding.base", 1e6}}}, {"cols", nullptr}});
+  EXPECT_EQ(map.rows, (Range{3, 9}));
+  EXPECT_EQ(map.running.set.list, std::vector<std::string>{"encoding.base=1000000.0"});
+  const auto heads = request_of<HeadsRequest>(
+      {{"model", "rope"}, {"corpus", true}, {"metrics", "entropy,sink"}, {"thumbnails", true}});
+  EXPECT_EQ(heads.metrics, (std::vector<std::string>{"entropy", "sink"}));
+  EXPECT_TRUE(heads.reading.corpus.asked);
+  EXPECT_EQ(heads.thumbnails, 64);
+  const auto shift = request_of<ShiftRequest>({{"model", "rope (yarn x2)"}, {"by", 3}});
+  EXPECT_EQ(shift.models, std::vector<std::string>{"rope (yarn x2)"});
+  EXPECT_EQ(shift.by, std::vector<std::int64_t>{3});
+}
+
+TEST(Request, RefusesNamesThatNoFieldHas) {
+  const ErrorInfo error = refusal<MapRequest>({{"model", "rope"}, {"poool", "mean"}});
+  EXPECT_EQ(error.code, "bad_usage");
+  EXPECT_EQ(error.message, "map has no parameter \"poool\"");
+  EXPECT_NE(error.hint.find("pool"), std::string::npos);
+  const ErrorInfo within = refusal<MapRequest>({{"model", "rope"}, {"input", {{"txt", "a"}}}});
+  EXPECT_EQ(within.message, "input has no parameter \"txt\"");
+}
+
+TEST(Request, RefusesValuesOfAnotherFormRangeOrChoiceByTheirName) {
+  EXPECT_EQ(refusal<MapRequest>({{"top", 1.9}}).message, "expected a whole number but got 1.9");
+  EXPECT_EQ(refusal<MapRequest>({{"top", 1.9}}).where, "top");
+  EXPECT_EQ(refusal<MapRequest>({{"pool", "most"}}).message,
+            "expected mean or max but got \"most\"");
+  EXPECT_EQ(refusal<MapRequest>({{"size", {999999, 999999}}}).where, "size");
+  EXPECT_EQ(refusal<MapRequest>({{"rows", {9, 3}}}).where, "rows");
+  EXPECT_EQ(refusal<DistanceRequest>({{"pairs", 0}}).message,
+            "expected a number from 1 to 1000000000 but got 0");
+  EXPECT_EQ(refusal<ShiftRequest>({{"method", {"ids", "both"}}}).where, "method");
+  EXPECT_EQ(refusal<HeadsRequest>({{"corpus", 3}}).where, "corpus");
+  EXPECT_EQ(refusal<CompareRequest>(json::array()).message, "compare must be an object");
+}
+
+TEST(Request, SaysItselfAsACommandLine) {
+  MapRequest map{.model = "my model", .head = "L2H1"};
+  map.rows = Range{100, 200};
+  map.size = {64, 32};
+  map.reading.input = {.prompt = "it's", .name = "prompt"};
+  map.running.set.list = {"encoding.scaling=yarn", "encoding.factor=2"};
+  EXPECT_EQ(command_line(map),
+            "phasescope map 'my model' --prompt 'it'\\''s' --set encoding.scaling=yarn --set "
+            "encoding.factor=2 --head L2H1 --rows 100:200 --size 64x32");
+  ShiftRequest shift{.models = {"rope", "rope (yarn x2)"}};
+  shift.by = {1, 5};
+  EXPECT_EQ(command_line(shift), "phasescope shift rope 'rope (yarn x2)' --by 1,5");
+  HeadsRequest heads{.model = "rope", .thumbnails = 64};  // which the command line always asks for
+  heads.reading.corpus.asked = true;
+  EXPECT_EQ(command_line(heads), "phasescope heads rope --corpus");
+}
+
+TEST(Request, PutsWordsThatBeginWithADashBehindTheirOption) {
+  MapRequest map{.model = "rope"};
+  map.reading.input.prompt = "--json";
+  EXPECT_EQ(command_line(map), "phasescope map rope --prompt=--json");
+}
+
+TEST(Request, CutsWordsAtCommasOutsideParentheses) {
+  EXPECT_EQ(split_words("rope (scaling=yarn, factor=2),tapa,"),
+            (std::vector<std::string>{"rope (scaling=yarn, factor=2)", "tapa"}));
+}
+
+TEST(Request, DescribesItsFieldsForThePageOfMethods) {
+  const std::string page =
+      page_of({{"map", "the attention map of a head", fields_of<MapRequest>()}});
+  EXPECT_NE(
+      page.find("| `pool` | a word | `\"mean\"` | how a cell's pairs are pooled: mean or max |"),
+      std::string::npos)
+      << page;
+}
+
+}  // namespace
+}  // namespace phasescope::protocol
