@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "formats/error.h"
+#include "protocol/error_info.h"
 #include "formats/file_system.h"
 #include "model/checkpoints/open_model.h"
 #include "worker/handlers.h"

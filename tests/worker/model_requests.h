@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "formats/error.h"
+#include "protocol/error_info.h"
 #include "tests/worker/fake_context.h"
 #include "worker/handle_analysis.h"
 #include "worker/handle_models.h"
