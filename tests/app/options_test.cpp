@@ -30,12 +30,14 @@ const std::set<std::string> kOfTheOutput = {
 // These have no worker of their own to ask: a window, and a worker in this program's place.
 const std::set<std::string> kWithoutRequests = {"view", "worker"};
 
-// The words of the first line of an example, without "phasescope" and the verb. Quotes are single.
-Words words_of(const std::string& example) {
+// The words of an example's line of this verb, without "phasescope" and the verb. Quotes are
+// single.
+Words words_of(const std::string& example, const std::string& verb) {
   Words words;
   std::string word;
   bool quoted = false, any = false;
-  for (const char c : example.substr(0, example.find('\n')) + " ") {
+  const std::string line = example.substr(example.find("phasescope " + verb));
+  for (const char c : line.substr(0, line.find('\n')) + " ") {
     if (c == '\'') {
       quoted = !quoted, any = true;
     } else if (c == ' ' && !quoted) {
@@ -138,10 +140,13 @@ TEST(Options, EveryOptionChangesTheRequestOrIsRefused) {
     const std::string name = verb->name();
     if (kWithoutRequests.contains(name)) continue;
     const Words example =
-        without(words_of(verb->example()), {"--out", "--json", "--quiet", "--remote"});
+        without(words_of(verb->example(), name), {"--out", "--json", "--quiet", "--remote"});
     for (const std::string& option : options_of(name)) {
       if (kOfTheOutput.contains(name + " " + option)) continue;
-      const Words base = without(example, {option});
+      // Of these a verb takes one.
+      static const std::set<std::string> inputs{"--text", "--prompt", "--ids", "--inputs"};
+      const Words base =
+          without(example, inputs.contains(option) ? inputs : std::set<std::string>{option});
       const auto plain = requests_of(name, base);
       const bool matters = std::ranges::any_of(kCandidates, [&](const std::string& value) {
         Words words = base;
