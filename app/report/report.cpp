@@ -8,6 +8,7 @@
 #include "app/report/page.h"
 #include "app/verbs/verb_tools.h"
 #include "protocol/error_info.h"
+#include "protocol/messages/models.h"
 
 namespace phasescope::app {
 

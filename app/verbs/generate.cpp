@@ -1,3 +1,5 @@
+#include "protocol/messages/generate.h"
+
 #include "app/verbs/factories.h"
 #include "app/verbs/verb_tools.h"
 
