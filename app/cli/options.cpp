@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -51,13 +52,24 @@ double finite(std::string_view text, const std::string& option) {
 std::string help_of(const protocol::BoundField& field) {
   const protocol::FieldInfo info = protocol::described({field}).front();
   std::string help = info.help;
-  for (const std::string& more : {info.choices, info.range}) {
-    if (!more.empty()) help += (&more == &info.range ? ", " : ": ") + more;
-  }
+  if (!info.choices.empty()) help += ": " + info.choices;
+  if (!info.range.empty()) help += ", " + info.range;
   const std::vector<std::string> words = field.words();
+  // A number below its own range stands for what the help says of it.
+  const bool stands_in = info.fallback == "0" && field.about.low > 0;
   const bool said = help.find("default") != std::string::npos || info.fallback.empty();
-  if (!said && !words.empty()) help += " (default: " + words.front() + ")";
+  if (!said && !stands_in && !words.empty()) help += " (default: " + words.front() + ")";
   return help;
+}
+
+// What the help shows behind an option's name.
+std::string placeholder_of(const protocol::BoundField& field) {
+  static const std::map<std::string, std::string> placeholders = {
+      {"a whole number", "INT"}, {"a number", "FLOAT"},       {"[a, b]", "A:B"},
+      {"[H, W]", "HxW"},         {"words", "LIST"},           {"whole numbers", "LIST"},
+      {"settings", "KEY=VALUE"}, {"true or a path", "[PATH]"}};
+  const auto found = placeholders.find(field.type);
+  return found == placeholders.end() ? "TEXT" : found->second;
 }
 
 }  // namespace
@@ -174,9 +186,9 @@ void Options::declare(protocol::BoundField field, Arguments arguments) {
       if (!word.empty() || field.kind != FieldKind::optional_value) field.parse(word);
     }
   };
-  CLI::Option* option =
-      parser_.add_option_function<std::vector<std::string>>(name, read, help)->type_name("");
-  if (field.kind == FieldKind::optional_value) option->expected(0, 1)->type_name("[PATH]");
+  CLI::Option* option = parser_.add_option_function<std::vector<std::string>>(name, read, help)
+                            ->type_name(placeholder_of(field));
+  if (field.kind == FieldKind::optional_value) option->expected(0, 1);
   if (field.kind == FieldKind::repeated) option->expected(1)->take_all();
   if (field.kind == FieldKind::value || field.kind == FieldKind::list) option->expected(1);
 }
