@@ -1,10 +1,12 @@
 #include "analysis/texts.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "analysis/random.h"
 #include "formats/error.h"
 #include "formats/sha256.h"
+#include "formats/tokenizers/base64.h"
 #include "model/checkpoints/open_model.h"
 
 namespace phasescope::analysis {
@@ -29,6 +31,54 @@ void cut(Texts& texts, std::int64_t length) {
           : std::to_string(cut_texts) + " of " + std::to_string(texts.items.size()) + " texts cut";
   texts.note = what + " to " + std::to_string(length) + " of " + (cut_texts > 1 ? "up to " : "") +
                std::to_string(longest) + " tokens";
+}
+
+std::vector<formats::NamedText> bundled(const char* file) {
+  return formats::read_text_collection(model::assets_folder() / "texts" / file);
+}
+
+// Of the texts, as far as one has to look to find kEnoughTexts.
+std::int64_t count_reaching(const std::vector<formats::NamedText>& texts, const TokenCount& tokens,
+                            std::int64_t length) {
+  std::int64_t reaching = 0;
+  for (const formats::NamedText& text : texts) {
+    if (reaching == kEnoughTexts) break;
+    if (tokens(text.text) >= length) ++reaching;
+  }
+  return reaching;
+}
+
+// Bytes of pieces that have `length` tokens each, a tenth more than the text's own mean says.
+std::size_t piece_bytes(const std::string& text, const TokenCount& tokens, std::int64_t length) {
+  constexpr std::size_t kLookedAt = 1 << 16, kLeast = 4096;
+  std::size_t end = std::min(text.size(), kLookedAt);
+  while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) ++end;
+  const std::string head = text.substr(0, end);
+  const auto read = static_cast<double>(std::max<std::int64_t>(1, tokens(head)));
+  const double bytes = static_cast<double>(head.size()) / read * static_cast<double>(length);
+  return std::max(kLeast, static_cast<std::size_t>(1.1 * bytes));
+}
+
+Collection texts_of_path(const std::filesystem::path& path, const TokenCount& tokens,
+                         std::int64_t length) {
+  Collection read{formats::read_corpus(path), "texts of " + path.string(), ""};
+  std::error_code error;
+  if (path.extension() == ".jsonl" || std::filesystem::is_directory(path, error)) return read;
+  const formats::NamedText whole = read.texts.at(0);
+  const std::size_t bytes = piece_bytes(whole.text, tokens, length);
+  read.texts = formats::cut_at_lines(whole, bytes);
+  if (read.texts.size() > 1) {
+    read.note = whole.name + " is cut into " + std::to_string(read.texts.size()) + " texts of " +
+                std::to_string(bytes) + " bytes and more";
+  }
+  return read;
+}
+
+[[noreturn]] void wrong_corpus() {
+  throw formats::bad_usage(
+      "a corpus is true, a list of texts or of {\"name\", \"text\"}, or the path of a file, a "
+      "folder or a .jsonl file",
+      "corpus");
 }
 
 }  // namespace
@@ -59,13 +109,53 @@ std::string Texts::hash() const {
   return formats::sha256_hex(std::as_bytes(std::span(all)));
 }
 
-std::vector<formats::NamedText> bundled_validation_texts() {
-  return formats::read_text_collection(model::assets_folder() / "texts" / "validation.jsonl");
-}
-
 formats::NamedText first_session_text() {
   const auto path = model::assets_folder() / "texts" / "default.txt";
   return {"first session", formats::read_text_file(path)};
+}
+
+TokenCount counted_by(const formats::Tokenizer& tokenizer, formats::Template use) {
+  return [&tokenizer, use](const std::string& text) {
+    return static_cast<std::int64_t>(tokenizer.encode(text, use).ids.size());
+  };
+}
+
+Collection bundled_texts(const TokenCount& tokens, std::int64_t length) {
+  std::vector<formats::NamedText> texts = bundled("validation.jsonl");
+  const std::int64_t reaching = count_reaching(texts, tokens, length);
+  if (reaching >= kEnoughTexts) return {std::move(texts), "validation texts", ""};
+  const std::size_t all = texts.size();
+  texts = bundled("long.jsonl");
+  return {std::move(texts), "long texts",
+          "the long texts are read, since only " + std::to_string(reaching) + " of the " +
+              std::to_string(all) + " validation texts have " + std::to_string(length) + " tokens"};
+}
+
+std::optional<formats::NamedText> given_text(const protocol::Input& input) {
+  const auto name = [&input](const char* kind) { return input.name.empty() ? kind : input.name; };
+  if (input.text) return formats::NamedText{name("text"), *input.text};
+  if (input.prompt) return formats::NamedText{name("prompt"), *input.prompt};
+  if (!input.base64) return std::nullopt;
+  return formats::NamedText{name("base64"), formats::decoded_base64(*input.base64, "base64")};
+}
+
+Collection corpus_texts(const nlohmann::json& corpus, const TokenCount& tokens,
+                        std::int64_t length) {
+  if (corpus == true || corpus == "desk") return bundled_texts(tokens, length);
+  if (corpus.is_string()) return texts_of_path(corpus.get<std::string>(), tokens, length);
+  if (!corpus.is_array() || corpus.empty()) wrong_corpus();
+  Collection given{{}, "given texts", ""};
+  for (const nlohmann::json& item : corpus) {
+    const std::string name = "text " + std::to_string(given.texts.size());
+    if (item.is_string()) {
+      given.texts.push_back({name, item.get<std::string>()});
+    } else if (item.is_object() && item.contains("text") && item["text"].is_string()) {
+      given.texts.push_back({item.value("name", name), item["text"].get<std::string>()});
+    } else {
+      wrong_corpus();
+    }
+  }
+  return given;
 }
 
 Texts tokenised(const std::vector<formats::NamedText>& texts, const formats::Tokenizer& tokenizer,

@@ -2,11 +2,15 @@
 // Texts as an analysis reads them: token ids with the template of the model's tokenizer, cut to a
 // length, and what has to be said about that.
 #include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "formats/text_input.h"
 #include "formats/tokenizer.h"
+#include "protocol/field_types.h"
 
 namespace phasescope::analysis {
 
@@ -41,9 +45,37 @@ struct Texts {
   std::string hash() const;
 };
 
-// The bundled texts: the validation texts (assets/texts/validation.jsonl), and the first session's.
-std::vector<formats::NamedText> bundled_validation_texts();
+// The text of a first session (assets/texts/default.txt).
 formats::NamedText first_session_text();
+
+// Texts that somebody reads, what they are, and what has to be said of the choice.
+struct Collection {
+  std::vector<formats::NamedText> texts;
+  std::string source, note;
+};
+
+// How many tokens a reader makes of a text.
+using TokenCount = std::function<std::int64_t(const std::string& text)>;
+// By a tokenizer that outlives it.
+TokenCount counted_by(const formats::Tokenizer& tokenizer,
+                      formats::Template use = formats::Template::apply);
+
+// So many texts give an interval that is worth something.
+inline constexpr std::int64_t kEnoughTexts = 24;
+
+// The bundled texts for a reader of `length` tokens: the validation texts
+// (assets/texts/validation.jsonl, 4 to 7 kB each), or, where fewer than kEnoughTexts of them have
+// so many, the long ones (assets/texts/long.jsonl, 37 to 39 kB each); the note says so.
+Collection bundled_texts(const TokenCount& tokens, std::int64_t length);
+
+// The text of an input, of whichever kind; nothing where it gives something else.
+std::optional<formats::NamedText> given_text(const protocol::Input& input);
+
+// The texts of a corpus as requests have it: true or "desk", the bundled ones; a path as
+// formats::read_corpus() has it; or a list of texts or of {"name", "text"}. A file of plain text is
+// cut into texts of somewhat more than `length` tokens, which the note says. Throws Error.
+Collection corpus_texts(const nlohmann::json& corpus, const TokenCount& tokens,
+                        std::int64_t length);
 
 // Texts through a tokenizer with its own template, each cut to `length` tokens (0: not cut).
 // Throws Error "bad_input" for an empty text.

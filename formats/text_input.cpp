@@ -61,6 +61,19 @@ std::string read_file_text(const std::filesystem::path& path, std::uintmax_t max
   return real_file_system().read(path);
 }
 
+// Where a piece ends that shall have the bytes before `least_end`: after a line, or a word where
+// the line goes on for `reach` bytes, or between two characters.
+std::size_t end_of_piece(std::string_view all, std::size_t least_end, std::size_t reach) {
+  if (least_end >= all.size()) return all.size();
+  const std::string_view near = all.substr(least_end - 1, reach);
+  for (const char boundary : {'\n', ' '}) {
+    if (const std::size_t at = near.find(boundary); at != near.npos) return least_end + at;
+  }
+  std::size_t end = least_end;
+  while (end < all.size() && (static_cast<unsigned char>(all[end]) & 0xC0) == 0x80) ++end;
+  return end;
+}
+
 }  // namespace
 
 std::string read_text_file(const std::filesystem::path& path, std::uintmax_t max_bytes) {
@@ -94,6 +107,35 @@ std::vector<NamedText> read_text_collection(const std::filesystem::path& path) {
   }
   if (texts.empty()) throw bad_input("the file holds no text", path.string());
   return texts;
+}
+
+std::vector<NamedText> read_corpus(const std::filesystem::path& path) {
+  if (path.extension() == ".jsonl") return read_text_collection(path);
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) {
+    return {{path.filename().string(), read_text_file(path)}};
+  }
+  std::vector<NamedText> texts;
+  for (const std::string& name : real_file_system().list(path)) {
+    if (name.starts_with('.') || std::filesystem::is_directory(path / name, error)) continue;
+    texts.push_back({name, read_text_file(path / name)});
+  }
+  if (texts.empty()) throw bad_input("the folder holds no text", path.string());
+  return texts;
+}
+
+std::vector<NamedText> cut_at_lines(const NamedText& text, std::size_t bytes) {
+  std::vector<NamedText> pieces;
+  const std::string_view all = text.text;
+  const std::size_t least = std::max<std::size_t>(bytes, 1);
+  for (std::size_t begin = 0; begin < all.size();) {
+    std::size_t end = end_of_piece(all, begin + least, least);
+    if (all.size() - end < least) end = all.size();
+    pieces.push_back(
+        {text.name + ":" + std::to_string(begin), std::string(all.substr(begin, end - begin))});
+    begin = end;
+  }
+  return pieces;
 }
 
 }  // namespace phasescope::formats

@@ -22,6 +22,15 @@ struct NamedText {
 // name the line.
 std::vector<NamedText> read_text_collection(const std::filesystem::path& path);
 
+// The texts of a corpus: of a .jsonl file its lines, of a folder its files (a text each, in the
+// order of their names; folders in it and hidden files are not read), of any other file the whole.
+// Throws Error "bad_input".
+std::vector<NamedText> read_corpus(const std::filesystem::path& path);
+
+// A text in pieces of at least `bytes` each, which end with a line, or with a word where lines are
+// longer than that; a shorter rest belongs to the last piece. Names are NAME:OFFSET.
+std::vector<NamedText> cut_at_lines(const NamedText& text, std::size_t bytes);
+
 // The byte offset of the first byte that is not valid UTF-8; text.size() where all is.
 std::size_t first_invalid_utf8(std::string_view text);
 

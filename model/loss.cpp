@@ -7,6 +7,12 @@
 #include "formats/error.h"
 
 namespace phasescope::model {
+namespace {
+
+// The decoder of an encoder-decoder reads the text one token later: row i speaks of token i.
+bool reads_one_later(const Decoder& decoder) { return decoder.config().encoder_layers > 0; }
+
+}  // namespace
 
 at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets) {
   return at::cross_entropy_loss(logits.flatten(0, -2), targets.flatten(), {}, at::Reduction::Mean,
@@ -24,8 +30,7 @@ at::Tensor token_losses_of(const Decoder& decoder, const at::Tensor& hidden, con
     throw formats::bad_input("a model that sees both ways has no loss of the next token", "loss");
   }
   const std::int64_t predicted = ids.size(1) - 1;
-  // The decoder of an encoder-decoder reads the text one token later: row i speaks of token i.
-  const std::int64_t later = config.encoder_layers > 0 ? 1 : 0;
+  const std::int64_t later = reads_one_later(decoder) ? 1 : 0;
   constexpr std::int64_t kBudget = std::int64_t{16} << 20;  // logits held at once
   const std::int64_t step = std::max<std::int64_t>(
       1, kBudget / (decoder.config().vocab_size * std::max<std::int64_t>(1, ids.size(0))));
@@ -42,7 +47,9 @@ at::Tensor token_losses_of(const Decoder& decoder, const at::Tensor& hidden, con
 
 at::Tensor token_losses(const Decoder& decoder, const at::Tensor& ids,
                         const ForwardOptions& options, Observer* observer) {
-  return token_losses_of(decoder, decoder.hidden(ids, options, observer), ids, options);
+  const bool whole = reads_one_later(decoder) || ids.size(1) < 2;
+  const at::Tensor read = whole ? ids : ids.slice(1, 0, -1);
+  return token_losses_of(decoder, decoder.hidden(read, options, observer), ids, options);
 }
 
 }  // namespace phasescope::model

@@ -12,13 +12,15 @@ at::Tensor next_token_loss(const at::Tensor& logits, const at::Tensor& ids);
 // The same with the targets given: (B, N) int64, negative ones left out.
 at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets);
 
-// Loss in nats of each predicted token, (B, N - 1): entry n is that of token n + 1. Throws Error
-// "bad_input" for models that see both ways or have no head. Logits are made
-// for a few rows at a time, so that (N, V) never exists.
+// Loss in nats of each predicted token, (B, N - 1): entry n is that of token n + 1. The last of the
+// ids is a target alone and is not read, so that N - 1 losses take N - 1 positions; whatever the
+// options give token by token is of those N - 1. (An encoder-decoder reads all N, its decoder one
+// token later.) Throws Error "bad_input" for models that see both ways or have no head. Logits are
+// made for a few rows at a time, so that (N, V) never exists.
 at::Tensor token_losses(const Decoder& decoder, const at::Tensor& ids,
                         const ForwardOptions& options = {}, Observer* observer = nullptr);
 
-// The same from hidden() of the same ids.
+// The same from hidden() of these ids, or of all but the last.
 at::Tensor token_losses_of(const Decoder& decoder, const at::Tensor& hidden, const at::Tensor& ids,
                            const ForwardOptions& options = {});
 

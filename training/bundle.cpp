@@ -39,11 +39,12 @@ std::string thinned_log(const std::vector<protocol::MetricPoint>& points) {
 }
 
 Passes passes_of(const std::shared_ptr<const model::Model>& model) {
-  std::vector<formats::NamedText> texts = analysis::bundled_validation_texts();
+  const std::int64_t context = model->config().context;
+  std::vector<formats::NamedText> texts =
+      analysis::bundled_texts(analysis::counted_by(*model->tokenizer), context).texts;
   texts.resize(std::min(texts.size(), kHistoryTexts));
   Passes passes;
-  for (const analysis::Text& text :
-       analysis::tokenised(texts, *model->tokenizer, model->config().context).items) {
+  for (const analysis::Text& text : analysis::tokenised(texts, *model->tokenizer, context).items) {
     passes.push_back(std::make_shared<analysis::TextPass>(model, analysis::ids_tensor(text.ids)));
   }
   return passes;

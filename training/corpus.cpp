@@ -3,6 +3,7 @@
 #include <spawn.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "analysis/texts.h"
@@ -98,15 +99,19 @@ fs::path find_corpus(const std::string& corpus,
   return make_desk_corpus(notice);
 }
 
-std::vector<formats::NamedText> read_validation_texts(const std::string& validation) {
-  if (validation == "desk") return analysis::bundled_validation_texts();
+std::vector<formats::NamedText> read_validation_texts(const std::string& validation,
+                                                      int64_t window) {
+  if (validation == "desk") {
+    const auto bytes = [](const std::string& text) { return static_cast<int64_t>(text.size()); };
+    return analysis::bundled_texts(bytes, window).texts;
+  }
   const fs::path path = validation;
   if (path.extension() == ".jsonl") return formats::read_text_collection(path);
   const std::string text = formats::read_text_file(path);
+  const std::size_t piece = std::max(kValidationBytes, static_cast<std::size_t>(window));
   std::vector<formats::NamedText> texts;
-  for (std::size_t at = 0; at < text.size(); at += kValidationBytes) {
-    texts.push_back(
-        {path.filename().string() + ":" + std::to_string(at), text.substr(at, kValidationBytes)});
+  for (std::size_t at = 0; at < text.size(); at += piece) {
+    texts.push_back({path.filename().string() + ":" + std::to_string(at), text.substr(at, piece)});
   }
   return texts;
 }

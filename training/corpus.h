@@ -23,9 +23,11 @@ std::vector<std::filesystem::path> desk_corpus_places();
 std::filesystem::path find_corpus(const std::string& corpus,
                                   const std::function<void(const std::string&)>& notice = {});
 
-// Held-out texts: "desk" the bundled ones, a .jsonl collection, or one text file cut into texts of
-// 4096 bytes.
-std::vector<formats::NamedText> read_validation_texts(const std::string& validation);
+// Held-out texts for windows of `window` bytes: "desk" the bundled ones (analysis/texts.h says
+// which), a .jsonl collection, or one text file cut into texts of 4096 bytes, or of a window where
+// that is longer.
+std::vector<formats::NamedText> read_validation_texts(const std::string& validation,
+                                                      int64_t window);
 
 // Tokens of one step. Inputs (windows, length): the beginning id, then the text; targets the same
 // shape: the text itself, one place further.

@@ -38,7 +38,7 @@ Reply eval(const protocol::EvalRequest& request, RequestContext& context) {
     models.push_back(
         {set.list.empty() ? name : protocol::name_of(reading_of(name, set)), opened.back()});
   }
-  protocol::EvalResult result = task.run(models, protocol::params_of(request), context);
+  protocol::EvalResult result = task.run(models, request, context);
   for (std::size_t m = 0; m < models.size() && m < result.provenance.size(); ++m) {
     protocol::Provenance& entry = result.provenance[m];
     const protocol::Provenance whole =

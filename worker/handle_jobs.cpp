@@ -8,6 +8,7 @@
 #include "protocol/messages/jobs.h"
 #include "training/jobs/job.h"
 #include "training/jobs/job_folder.h"
+#include "worker/devices.h"
 
 namespace phasescope::worker {
 namespace {
@@ -16,9 +17,9 @@ namespace fs = std::filesystem;
 using protocol::JobStatus;
 using protocol::Reply;
 
-fs::path required(const std::string& dir) {
-  if (dir.empty()) throw formats::bad_usage("the job's folder is missing", "dir");
-  return dir;
+fs::path named(const std::string& job) {
+  if (job.empty()) throw formats::bad_usage("the job's folder or name is missing", "dir");
+  return training::job_named(job);
 }
 
 // The jobs right below a folder that was named.
@@ -43,7 +44,7 @@ Reply jobs_list(const protocol::JobsRequest& request, RequestContext&) {
 }
 
 Reply jobs_show(const protocol::JobRequest& request, RequestContext&) {
-  return reply_of(training::read_job(required(request.dir), training::CurveDetail::thinned));
+  return reply_of(training::read_job(named(request.dir), training::CurveDetail::thinned));
 }
 
 training::JobStart start_of(const protocol::StartRequest& request) {
@@ -59,24 +60,24 @@ training::JobStart start_of(const protocol::StartRequest& request) {
 Reply jobs_start(const protocol::StartRequest& request, RequestContext&) {
   const training::JobStart start = start_of(request);
   formats::FileSystem& files = formats::real_file_system();
-  return reply_of(request.kind == "train" ? training::start_training(files, start)
-                                          : training::start_eval(files, start, start.config));
+  if (request.kind == "train") return reply_of(training::start_training(files, start));
+  if (start.config.is_object()) check_device(start.config.value("device", "cpu"));
+  return reply_of(training::start_eval(files, start, start.config));
 }
 
 Reply jobs_control(const protocol::ControlRequest& request, RequestContext&) {
-  const fs::path dir = required(request.dir);
+  const fs::path dir = named(request.dir);
   formats::FileSystem& files = formats::real_file_system();
   if (request.action != "remove") {
     return reply_of(training::control_job(files, dir, request.action));
   }
-  const JobStatus status = training::read_job(dir, training::CurveDetail::none);
-  training::remove_job(files, dir);
+  JobStatus status = training::read_job(dir, training::CurveDetail::none);
+  status.message = "removed " + training::remove_job(files, dir);
   return reply_of(status);
 }
 
 Reply jobs_log(const protocol::LogRequest& request, RequestContext&) {
-  const fs::path dir = required(request.dir);
-  if (!training::is_job(dir)) throw formats::bad_input("this folder is no job", dir.string());
+  const fs::path dir = named(request.dir);
   return {{{"dir", dir.string()},
            {"log", training::log_tail(dir, static_cast<std::size_t>(request.lines))}},
           {}};

@@ -24,12 +24,6 @@ namespace {
 using analysis::Texts;
 using nlohmann::json;
 
-[[noreturn]] void wrong_corpus() {
-  throw formats::bad_usage(
-      "a corpus is true, a list of texts or of {\"name\", \"text\"}, or the path of a file",
-      "corpus");
-}
-
 IdLists rows_of(const std::vector<std::int64_t>& values, const std::vector<std::int64_t>& shape,
                 const std::string& where) {
   if (shape.size() != 2 || shape[0] < 1 || shape[1] < 1) {
@@ -211,39 +205,32 @@ std::string name_of(const protocol::Input& input, const char* fallback) {
   return input.name.empty() ? fallback : input.name;
 }
 
-std::vector<formats::NamedText> corpus_texts(const json& corpus) {
-  if (corpus.is_boolean()) return analysis::bundled_validation_texts();
-  if (corpus.is_string()) return formats::read_text_collection(corpus.get<std::string>());
-  if (!corpus.is_array() || corpus.empty()) wrong_corpus();
-  std::vector<formats::NamedText> texts;
-  for (const json& item : corpus) {
-    const std::string name = "text " + std::to_string(texts.size());
-    if (item.is_string()) {
-      texts.push_back({name, item.get<std::string>()});
-    } else if (item.is_object() && item.contains("text") && item["text"].is_string()) {
-      texts.push_back({item.value("name", name), item["text"].get<std::string>()});
-    } else {
-      wrong_corpus();
-    }
-  }
-  return texts;
+const formats::Tokenizer& tokenizer_of(const model::Model& model) {
+  if (model.tokenizer) return *model.tokenizer;
+  throw formats::bad_input(
+      "the model has no tokenizer, so it cannot read text", model.report.path,
+      model.report.tokenizer_fault.empty() ? "give ids instead" : model.report.tokenizer_fault);
 }
 
 Texts through_tokenizer(const std::vector<formats::NamedText>& texts, const model::Model& model,
                         std::int64_t length) {
-  if (!model.tokenizer) {
-    throw formats::bad_input(
-        "the model has no tokenizer, so it cannot read text", model.report.path,
-        model.report.tokenizer_fault.empty() ? "give ids instead" : model.report.tokenizer_fault);
-  }
-  return analysis::tokenised(texts, *model.tokenizer, length);
+  return analysis::tokenised(texts, tokenizer_of(model), length);
+}
+
+Texts of_corpus(const json& corpus, const model::Model& model, std::int64_t length) {
+  const auto tokens = analysis::counted_by(tokenizer_of(model));
+  const analysis::Collection read = analysis::corpus_texts(corpus, tokens, length);
+  Texts texts = through_tokenizer(read.texts, model, length);
+  texts.add_note(read.note);
+  return texts;
 }
 
 Texts given_input(const protocol::Input& input, RequestContext& context, const model::Model& model,
                   std::int64_t length, Padding padding) {
   const std::int64_t vocabulary = model.config().vocab_size;
-  if (const auto text = given_text(input)) return through_tokenizer({*text}, model, length);
-  if (!input.corpus.is_null()) return through_tokenizer(corpus_texts(input.corpus), model, length);
+  if (const auto text = analysis::given_text(input))
+    return through_tokenizer({*text}, model, length);
+  if (!input.corpus.is_null()) return of_corpus(input.corpus, model, length);
   if (!input.ids.is_null()) {
     return analysis::texts_of_ids(id_lists(input), vocabulary, length, name_of(input, "ids"));
   }
@@ -257,14 +244,6 @@ Texts given_input(const protocol::Input& input, RequestContext& context, const m
 }
 
 }  // namespace
-
-std::optional<formats::NamedText> given_text(const protocol::Input& input) {
-  if (input.text) return formats::NamedText{name_of(input, "text"), *input.text};
-  if (input.prompt) return formats::NamedText{name_of(input, "prompt"), *input.prompt};
-  if (!input.base64) return std::nullopt;
-  return formats::NamedText{name_of(input, "base64"),
-                            formats::decoded_base64(*input.base64, "base64")};
-}
 
 IdLists id_lists(const protocol::Input& input) {
   const json& ids = input.ids;
@@ -294,13 +273,14 @@ Texts read_input(const protocol::Reading& reading, const protocol::Corpus& corpu
     return given_input(reading.input, context, model, length, padding);
   }
   const bool many = fallback == DefaultInput::validation_texts || corpus.asked;
-  if (!model.tokenizer) {
+  const bool named = corpus.asked && corpus.form() != json(true);
+  if (!model.tokenizer && !named) {
     return analysis::random_texts(many ? analysis::kRandomTexts : 1, length,
                                   model.config().vocab_size,
                                   static_cast<std::uint64_t>(reading.seed));
   }
   if (!many) return through_tokenizer({analysis::first_session_text()}, model, length);
-  return through_tokenizer(corpus_texts(corpus.asked ? corpus.form() : json(true)), model, length);
+  return of_corpus(corpus.asked ? corpus.form() : json(true), model, length);
 }
 
 void require_ids_alone(const Texts& texts, const std::string& what) {

@@ -36,9 +36,6 @@ analysis::Texts read_input(const protocol::Reading& reading, const protocol::Cor
                            RequestContext& context, const model::Model& model,
                            DefaultInput fallback, Padding padding = Padding::leave_out);
 
-// The text of an input, of whichever kind; nothing where it gives something else.
-std::optional<formats::NamedText> given_text(const protocol::Input& input);
-
 using IdLists = std::vector<std::vector<std::int64_t>>;
 // The lists of an input of ids. Throws Error "bad_input" for anything but lists of whole numbers.
 IdLists id_lists(const protocol::Input& input);

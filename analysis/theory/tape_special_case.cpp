@@ -105,7 +105,7 @@ std::vector<double> loss_changes(const CheckContext& context) {
     const at::Tensor ids = ids_tensor(text.ids);
     const model::ForwardOptions asked = asked_options(context);
     model::ForwardOptions reset = asked;
-    reset.initial_state = initial_state(decoder, ids.size(1));
+    reset.initial_state = initial_state(decoder, ids.size(1) - 1);  // the last is a target alone
     changes.push_back(mean_loss(rope, ids, reset) - mean_loss(decoder, ids, asked));
   }
   return changes;

@@ -1,6 +1,8 @@
 #include "protocol/messages/jobs.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 
 #include "app/verbs/factories.h"
 #include "app/verbs/verb_tools.h"
@@ -19,31 +21,41 @@ class JobsVerb : public Verb {
   std::string example() const override { return "phasescope jobs list"; }
   void declare(Options& options) override {
     options.argument("ACTION", action_, "list, show, pause, resume, cancel, log or remove", false);
-    options.argument("DIR", dir_, "the job's folder", false);
+    options.argument("JOB", dir_, "the job's name as `jobs list` prints it, or its folder", false);
   }
   Output run(Run& run) override {
     if (action_ == "list") return list(run);
-    if (dir_.empty()) throw formats::bad_usage("jobs " + action_ + " needs a folder", "DIR");
-    const std::string dir = std::filesystem::absolute(dir_).lexically_normal().string();
-    if (action_ == "show") return show(run, dir);
+    if (std::ranges::find(kActions, action_) == std::end(kActions)) {
+      throw formats::bad_usage("jobs does not know \"" + action_ + "\"", "ACTION",
+                               "list, show, pause, resume, cancel, log or remove");
+    }
+    if (dir_.empty()) {
+      throw formats::bad_usage("jobs " + action_ + " needs a job's name or folder", "JOB");
+    }
+    const std::string job = named();
+    if (action_ == "show") return show(run, job);
     if (action_ == "log") {
-      Output output{.result = run.call(protocol::LogRequest{.dir = dir}).result};
+      Output output{.result = run.call(protocol::LogRequest{.dir = job}).result};
       output.text = output.result.value("log", "");
       return output;
     }
-    for (const char* known : {"pause", "resume", "cancel", "remove"}) {
-      if (action_ == known) {
-        Output output{.result =
-                          run.call(protocol::ControlRequest{.dir = dir, .action = action_}).result};
-        output.text = action_ + ": " + dir + "\n";
-        return output;
-      }
-    }
-    throw formats::bad_usage("jobs does not know \"" + action_ + "\"", "ACTION",
-                             "list, show, pause, resume, cancel, log, remove");
+    Output output{.result =
+                      run.call(protocol::ControlRequest{.dir = job, .action = action_}).result};
+    output.text = action_ + ": " + output.result.value("dir", job) + "\n";
+    if (action_ == "remove") output.text += output.result.value("message", "") + "\n";
+    return output;
   }
 
  private:
+  static constexpr const char* kActions[] = {"show", "pause", "resume", "cancel", "log", "remove"};
+
+  // A folder from here; any other word is a name, which the worker looks up.
+  std::string named() const {
+    std::error_code error;
+    const bool folder = dir_.find('/') != dir_.npos || std::filesystem::is_directory(dir_, error);
+    return folder ? std::filesystem::absolute(dir_).lexically_normal().string() : dir_;
+  }
+
   Output list(Run& run) {
     Output output{.result = run.call(protocol::JobsRequest{.root = dir_}).result};
     output.tables = {

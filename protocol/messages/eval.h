@@ -10,6 +10,33 @@
 
 namespace phasescope::protocol {
 
+// What the task "perplexity" takes. Each task has such a struct: the command line, the window's
+// forms, jobs and the worker have its options from this list.
+struct PerplexityOptions {
+  std::vector<std::int64_t> lengths;
+  std::string window = "disjoint";
+  std::string metric = "bits_per_byte";
+  std::int64_t trials = 0;
+  template <class V>
+  void fields(V& v) {
+    v("lengths", lengths,
+      About{.help = "tokens of a window, comma separated (default: the longest trained context of "
+                    "the models, twice and four times it)",
+            .low = 1,
+            .high = kMostTokens});
+    v("window", window,
+      About{.help = "which tokens count: disjoint, sliding:STRIDE, last_k:K or per_position"});
+    v("metric", metric,
+      About{.help = "what is measured; ids without bytes have bits_per_token for bits_per_byte",
+            .choices = "bits_per_byte|bits_per_token|perplexity"});
+    v("trials", trials,
+      About{.help = "texts read, evenly spread over those that are long enough (default: all)",
+            .low = 0,
+            .high = 1e9});
+  }
+  bool operator==(const PerplexityOptions&) const = default;
+};
+
 // A task against length, for one model or several: an EvalResult.
 struct EvalRequest {
   static constexpr const char* method = "eval";
@@ -19,24 +46,13 @@ struct EvalRequest {
   Running running;
   Input input;
   Corpus corpus;
-  std::vector<std::int64_t> lengths;
-  std::string window = "disjoint";
-  std::string metric = "bits_per_byte";
-  std::int64_t trials = 0;
+  PerplexityOptions perplexity;
   std::int64_t seed = 0;
   template <class V>
   void fields(V& v) {
     v("task", task, About{.help = "perplexity", .argument = "TASK"});
     v("models", models, About{.help = kModelsHelp, .argument = "MODEL", .alias = "model"});
-    v("lengths", lengths,
-      About{.help = "tokens of a window, comma separated (default: the longest trained context of "
-                    "the models, twice and four times it)",
-            .low = 1,
-            .high = kMostTokens});
-    v("window", window, About{.help = "disjoint, sliding:STRIDE, last_k:K or per_position"});
-    v("metric", metric,
-      About{.help = "what is measured", .choices = "bits_per_byte|bits_per_token|perplexity"});
-    v("trials", trials, About{.help = "texts read (default: all)", .low = 0, .high = 1e9});
+    perplexity.fields(v);
     v("input", input, About{.help = "one text in place of many"});
     v("corpus", corpus,
       About{.help = "the bundled validation texts (default), or those of a file, a folder or a "
@@ -59,12 +75,16 @@ struct EvalRow {
   std::string metric;  // of `value`: "bits_per_byte", "bits_per_token" or "perplexity" (a token)
   int64_t length = 0;
   double value = 0, low = 0, high = 0;
-  int64_t n = 0, seed = 0;
+  int64_t n = 0;         // texts
+  int64_t tokens = 0;    // that the value is a mean over
+  int64_t left_out = 0;  // tokens of these texts that the window rule does not count
+  int64_t seed = 0;
   std::string window;
   template <class V>
   void fields(V& v) {
     v("model", model), v("metric", metric), v("length", length), v("value", value);
-    v("low", low), v("high", high), v("n", n), v("seed", seed), v("window", window);
+    v("low", low), v("high", high), v("n", n), v("tokens", tokens), v("left_out", left_out);
+    v("seed", seed), v("window", window);
   }
 };
 

@@ -28,7 +28,7 @@ struct JobRequest {
   std::string dir;
   template <class V>
   void fields(V& v) {
-    v("dir", dir, About{.help = "the job's folder"});
+    v("dir", dir, About{.help = "the job's folder, or the name that jobs.list gives it"});
   }
 };
 
@@ -61,7 +61,7 @@ struct ControlRequest {
   std::string dir, action;
   template <class V>
   void fields(V& v) {
-    v("dir", dir, About{.help = "the job's folder"});
+    v("dir", dir, About{.help = "the job's folder, or the name that jobs.list gives it"});
     v("action", action, About{.help = "what it is told", .choices = "pause|resume|cancel|remove"});
   }
 };
@@ -74,7 +74,7 @@ struct LogRequest {
   std::int64_t lines = 1000;
   template <class V>
   void fields(V& v) {
-    v("dir", dir, About{.help = "the job's folder"});
+    v("dir", dir, About{.help = "the job's folder, or the name that jobs.list gives it"});
     v("lines", lines, About{.help = "how many lines", .low = 1, .high = 1e6});
   }
 };

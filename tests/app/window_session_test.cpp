@@ -176,6 +176,9 @@ TEST(EvalLengths, FollowTheModel) {
   EXPECT_EQ(eval_lengths(report), (Lengths{4096, 8192, 16384}));
   report.encoding = "learned", report.model.context = 48;
   EXPECT_EQ(eval_lengths(report), (Lengths{12, 24, 48}));
+  report.model.context = 64;  // tests/worker/eval_requests_test.cpp reads them
+  EXPECT_EQ(eval_lengths(report), (Lengths{16, 32, 64}));
+  report.model.context = 48;
   report.encoding_options = {{"max_positions", 100}};
   EXPECT_EQ(eval_lengths(report), (Lengths{48, 96}));
   Session session;

@@ -6,12 +6,14 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "formats/gathered_errors.h"
+#include "formats/json.h"
 #include "formats/sha256.h"
 #include "formats/tensors/npy.h"
 #include "formats/text_input.h"
@@ -115,6 +117,59 @@ TEST(TextCollection, ReadsTheBundledValidationTexts) {
     EXPECT_GE(text.text.size(), 2200u) << text.name;
     EXPECT_EQ(first_invalid_utf8(text.text), text.text.size()) << text.name;
   }
+}
+
+// The bundled models are measured on them: they stay as they are, byte for byte.
+TEST(TextCollection, TheValidationTextsAreThoseOfTheCorpus) {  // 17.A8
+  const auto texts = std::filesystem::path(PHASESCOPE_SOURCE) / "assets/texts";
+  const Json corpus = json_from_file(texts / "corpus.json");
+  EXPECT_EQ(sha256_hex(std::string_view(read_text_file(texts / "validation.jsonl"))),
+            corpus["validation"]["sha256"].get<std::string>());
+}
+
+// Long enough for 8192 tokens of 4.5 bytes.
+TEST(TextCollection, ReadsTheBundledLongTexts) {  // 17.A8
+  const auto path = std::filesystem::path(PHASESCOPE_SOURCE) / "assets/texts/long.jsonl";
+  const auto texts = read_text_collection(path);
+  EXPECT_GE(texts.size(), 24u);
+  for (const NamedText& text : texts) {
+    EXPECT_GE(text.text.size(), 36'864u) << text.name;
+    EXPECT_EQ(first_invalid_utf8(text.text), text.text.size()) << text.name;
+  }
+}
+
+TEST(Corpus, IsAFileAFolderOrACollection) {  // 17.A8
+  const TemporaryFolder folder;
+  const std::filesystem::path file = folder.file("a.txt", "one");
+  const auto names = [](const std::vector<NamedText>& texts) {
+    std::string all;
+    for (const NamedText& text : texts) all += text.name + "=" + text.text + ";";
+    return all;
+  };
+  EXPECT_EQ(names(read_corpus(file)), "a.txt=one;");
+  EXPECT_EQ(names(read_corpus(folder.file("c.jsonl", R"({"name": "x", "text": "y"})"))), "x=y;");
+  std::filesystem::remove(folder.path() / "c.jsonl");
+  folder.file("b.md", "two");
+  folder.file(".hidden", "not read");
+  std::filesystem::create_directory(folder.path() / "c");
+  EXPECT_EQ(names(read_corpus(folder.path())), "a.txt=one;b.md=two;");
+  EXPECT_TRUE(tells(error_of([&] { read_corpus(folder.path() / "c"); }), "holds no text"));
+  EXPECT_TRUE(tells(error_of([&] { read_corpus(folder.path() / "d"); }), "no such file"));
+}
+
+TEST(Corpus, IsCutAfterLines) {  // 17.A8
+  const auto cut = [](const std::string& text, std::size_t bytes) {
+    std::string all;
+    for (const NamedText& piece : cut_at_lines({"t", text}, bytes)) all += piece.text + "|";
+    return all;
+  };
+  EXPECT_EQ(cut("aa\nbb\ncc\ndd\n", 4), "aa\nbb\n|cc\ndd\n|");
+  EXPECT_EQ(cut("aa\nbb\ncc\n", 3), "aa\n|bb\n|cc\n|");
+  EXPECT_EQ(cut("aa\nbb\ncc", 4), "aa\nbb\ncc|");  // the rest is too short for a piece
+  EXPECT_EQ(cut("no end of a line", 4), "no end |of a |line|");
+  EXPECT_EQ(cut("\u00e9\u00e9\u00e9\u00e9", 3),
+            "\u00e9\u00e9|\u00e9\u00e9|");  // no character is cut
+  EXPECT_EQ(cut_at_lines({"t", "aa\nbb\n"}, 3).at(1).name, "t:3");
 }
 
 TEST(TextCollection, NamesTheBadLine) {

@@ -67,7 +67,7 @@ TEST(MetricsLog, GoingOnFromACheckpointDropsTheLaterAndTornLines) {
             metrics_line(point_at(1)) + metrics_line(point_at(2)) + metrics_line(point_at(3)));
 }
 
-// reliability.md, row 26: a full disk costs the lines it refused and no others.
+// reliability.md, row 26: what a full disk refused is written when there is room.
 TEST(MetricsLog, Row26ALineThatWasHalfWrittenSpoilsNoOther) {
   TemporaryFolder folder;
   formats::FaultyFileSystem files(folder.path());
@@ -80,7 +80,23 @@ TEST(MetricsLog, Row26ALineThatWasHalfWrittenSpoilsNoOther) {
   log.append(point_at(4));
   std::vector<int64_t> steps;
   for (const MetricPoint& point : read_metrics(path)) steps.push_back(point.step);
-  EXPECT_EQ(steps, (std::vector<int64_t>{1, 3, 4}));
+  EXPECT_EQ(steps, (std::vector<int64_t>{1, 2, 3, 4}));
+}
+
+// A resumed run on a disk without room for the shortened log: the old lines of later steps stay,
+// and those that the run makes again overrule them.
+TEST(MetricsLog, ALogThatCannotBeShortenedGoesOnAllTheSame) {  // 17.A6
+  TemporaryFolder folder;
+  const fs::path path = folder.path() / "metrics.jsonl";
+  std::ofstream(path) << metrics_line(point_at(1)) << metrics_line(point_at(2))
+                      << metrics_line({.step = 3, .loss = 9}) << "{\"step\": 4, \"lo";
+  formats::FaultyFileSystem files(folder.path());
+  files.fail_at(1, ENOSPC);
+  MetricsLog log(files, path, 2);
+  for (int64_t step = 3; step <= 5; ++step) log.append(point_at(step));
+  std::vector<double> losses;
+  for (const MetricPoint& point : read_metrics(path)) losses.push_back(point.loss);
+  EXPECT_EQ(losses, (std::vector<double>{1, 1.0 / 2, 1.0 / 3, 1.0 / 4, 1.0 / 5}));
 }
 
 TEST(MetricsLog, ThinningKeepsEndsAndValidation) {
@@ -167,6 +183,40 @@ TEST(JobFolder, ADamagedStatusHidesNeitherItsJobNorOthers) {
   }
   remove_job(real(), bad);
   EXPECT_EQ(find_jobs(), std::vector<fs::path>{good});
+}
+
+// `jobs cancel NAME` takes what `jobs list` prints.
+TEST(JobFolder, IsFoundByNameOrFolder) {  // 17.A7
+  TemporaryFolder folder;
+  setenv("XDG_DATA_HOME", (folder.path() / "data").c_str(), 1);
+  const fs::path one = made_job(default_jobs_root() / "tapa", "done");
+  const fs::path far = made_job(folder.path() / "elsewhere/rope", "done");
+  remember_job(real(), far);
+  EXPECT_EQ(job_named("tapa"), one);
+  EXPECT_EQ(job_named("rope"), far);
+  EXPECT_EQ(job_named(far.string()), far);
+  const auto refused = [](const std::string& word) -> std::string {
+    try {
+      return job_named(word).string();
+    } catch (const formats::Error& error) {
+      return error.full_text();
+    }
+  };
+  EXPECT_NE(refused("tappa").find("near: tapa"), std::string::npos) << refused("tappa");
+  const fs::path same = made_job(folder.path() / "again/rope", "done");
+  remember_job(real(), same);
+  EXPECT_NE(refused("rope").find(same.string()), std::string::npos) << refused("rope");
+}
+
+TEST(JobFolder, SaysWhatIsRemoved) {  // 17.A7
+  TemporaryFolder folder;
+  const fs::path dir = made_job(folder.path() / "j", "done");
+  std::ofstream(dir / "metrics.jsonl") << "";
+  EXPECT_EQ(remove_job(real(), dir), "metrics.jsonl, config.json, status.json and the folder");
+  made_job(dir, "done");
+  std::ofstream(dir / "notes.txt") << "mine";
+  EXPECT_EQ(remove_job(real(), dir), "config.json, status.json; what else the folder holds stays");
+  EXPECT_TRUE(fs::exists(dir / "notes.txt"));
 }
 
 // Two seconds a step after a resume, whatever the steps before it took.

@@ -13,10 +13,8 @@
 #include "formats/error.h"
 #include "formats/faulty_file_system.h"
 #include "model/checkpoints/open_model.h"
-#include "model/loss.h"
 #include "tests/training/small_run.h"
 #include "tests/training/temporary_folder.h"
-#include "training/evals/eval_perplexity.h"
 #include "training/jobs/job.h"
 #include "training/jobs/job_folder.h"
 #include "training/jobs/metrics_log.h"
@@ -30,7 +28,8 @@ using nlohmann::json;
 Trainer trainer_of(const RunConfig& config) {
   auto corpus = std::make_shared<const Corpus>(
       Corpus::open(config.data.corpus, config.data, config.model.context));
-  return Trainer(config, corpus, read_validation_texts(config.data.validation));
+  return Trainer(config, corpus,
+                 read_validation_texts(config.data.validation, config.model.context));
 }
 
 std::vector<double> losses_of(Trainer& trainer, int64_t until) {
@@ -260,6 +259,23 @@ std::vector<double> curve_of(const fs::path& dir) {
   return losses;
 }
 
+// A table of learned positions ends with the trained length: a validation that read the target of
+// its last position would fall off it, and so would every resume.
+TEST(Trainer, ValidatesAndResumesALearnedTableAtItsEnd) {  // 17.A1
+  TemporaryFolder folder;
+  const fs::path dir = folder.path() / "j";
+  const RunConfig config = small_run(folder.path(), 12, {{"key", "learned"}});
+  ASSERT_EQ(config.eval.every, 10);
+  write_job(dir, config);
+  ASSERT_EQ(run_job(dir), 0);
+  const auto points = read_metrics(dir / "metrics.jsonl");
+  ASSERT_EQ(points.size(), 12u);
+  EXPECT_TRUE(std::isfinite(points[9].validation_bits.value()));
+  fs::remove_all(dir / "checkpoints/step-12");
+  EXPECT_EQ(run_job(dir), 0);
+  EXPECT_EQ(read_metrics(dir / "metrics.jsonl").size(), 12u);
+}
+
 // reliability.md, row 26: training goes on with a warning and the last checkpoint is whole.
 TEST(Job, Row26GoesOnWhenASaveFails) {
   TemporaryFolder folder;
@@ -278,6 +294,7 @@ TEST(Job, Row26GoesOnWhenASaveFails) {
     ASSERT_TRUE(newest) << operation;
     EXPECT_EQ(newest->step, 20) << operation;
     EXPECT_EQ(read_job(dir, CurveDetail::none).state, "done");
+    EXPECT_EQ(curve_of(dir), wanted) << operation;
   }
 }
 
@@ -293,6 +310,27 @@ TEST(Job, ADiskThatIsFullAtTheEndFailsAndTheJobCanBeResumed) {
   }
   EXPECT_EQ(run_job(dir), 0);
   EXPECT_EQ(curve_of(dir).size(), 20u);
+}
+
+// A metrics line that the disk refused is written with the next one, and what a resumed job could
+// not drop is overruled: whichever operation fails, the curve is that of an unbroken run.
+TEST(Job, AResumedJobKeepsItsMetricsOnADiskThatRefusesForAWhile) {  // 17.A6
+  TemporaryFolder folder;
+  const RunConfig config = small_run(folder.path(), 20);
+  write_job(folder.path() / "whole", config);
+  ASSERT_EQ(run_job(folder.path() / "whole"), 0);
+  const auto wanted = curve_of(folder.path() / "whole");
+  for (const int64_t operation : {1, 2, 3, 4, 5, 6, 8, 10, 14, 20}) {
+    const fs::path dir = folder.path() / ("j" + std::to_string(operation));
+    write_job(dir, config);
+    formats::FaultyFileSystem files(dir);
+    files.fail_from(70, ENOSPC);
+    ASSERT_EQ(run_job(files, dir), 4);
+    files.clear_faults();
+    files.fail_at(operation, ENOSPC);
+    EXPECT_EQ(run_job(files, dir), 0) << operation;
+    EXPECT_EQ(curve_of(dir), wanted) << operation;
+  }
 }
 
 TEST(Job, AFolderInUseIsRefused) {
@@ -315,123 +353,6 @@ TEST(Job, ABadConfigurationIsAStateAndAStatus) {
     EXPECT_EQ(status.state, "failed") << text;
     EXPECT_NE(status.message.find(told), std::string::npos) << status.message;
   }
-}
-
-// ---- Window rules --------------------------------------------------------------------------------
-
-TEST(WindowRule, IsReadAndNamed) {
-  EXPECT_EQ(WindowRule::read("disjoint").name(), "disjoint");
-  EXPECT_EQ(WindowRule::read("sliding").name(), "sliding, stride 256");
-  EXPECT_EQ(WindowRule::read("sliding:64").name(), "sliding, stride 64");
-  EXPECT_EQ(WindowRule::read("last_k:128").name(), "last_k, k 128");
-  EXPECT_EQ(WindowRule::read("per_position").name(), "per_position");
-  for (const char* bad : {"", "slidng", "sliding:", "sliding:0", "last_k:x", "disjoint:4"}) {
-    EXPECT_THROW(WindowRule::read(bad), formats::Error) << bad;
-  }
-}
-
-TEST(WindowRule, WindowsAreThoseOfTheirDefinition) {
-  EXPECT_EQ(windows_of(WindowRule::read("disjoint"), 10, 4),
-            (std::vector<EvalWindow>{{0, 4, 0}, {4, 4, 0}}));
-  EXPECT_EQ(windows_of(WindowRule::read("sliding:2"), 9, 4),
-            (std::vector<EvalWindow>{{0, 4, 0}, {2, 4, 2}, {4, 4, 2}}));
-  EXPECT_EQ(windows_of(WindowRule::read("last_k:2"), 9, 4),
-            (std::vector<EvalWindow>{{0, 4, 2}, {2, 4, 2}, {4, 4, 2}}));
-  EXPECT_TRUE(windows_of(WindowRule::read("disjoint"), 3, 4).empty());
-}
-
-// Each token counts once in a sliding evaluation.
-TEST(WindowRule, SlidingCountsEachTokenOnce) {
-  std::vector<int> counted(100, 0);
-  for (const EvalWindow& window : windows_of(WindowRule::read("sliding:7"), 100, 23)) {
-    for (int64_t i = window.count_from; i < window.length; ++i) {
-      ++counted[static_cast<std::size_t>(window.begin + i)];
-    }
-  }
-  for (std::size_t i = 0; i < 100; ++i) EXPECT_LE(counted[i], 1) << i;
-  EXPECT_EQ(counted[0] + counted[50] + counted[92], 3);
-}
-
-// ---- The perplexity task -------------------------------------------------------------------------
-
-class PerplexityTask : public testing::Test {
- protected:
-  PerplexityTask() {
-    const RunConfig config = small_run(folder_.path(), 1);
-    model::ModelConfig model = model_config_of(config);
-    // All logits are equal, so every byte costs exactly 8 bits.
-    model.init_std = 1e-30;
-    models_.push_back({"even", model::random_model(model, 1)});
-    corpus_ = config.data.corpus;
-  }
-
-  protocol::EvalResult run(json params) {
-    params["corpus"] = corpus_;
-    protocol::NoProgress progress;
-    return eval_task("perplexity").run(models_, params, progress);
-  }
-
-  TemporaryFolder folder_;
-  std::vector<EvalModel> models_;
-  std::string corpus_;
-};
-
-TEST_F(PerplexityTask, AnEvenModelCostsEightBitsAByteByEveryRule) {
-  for (const char* rule : {"disjoint", "sliding:16", "last_k:16", "per_position"}) {
-    const auto result = run({{"lengths", {32, 64}}, {"window", rule}, {"trials", 3}});
-    ASSERT_EQ(result.rows.size(), 2u) << rule;
-    for (const auto& row : result.rows) {
-      EXPECT_NEAR(row.value, 8, 1e-5) << rule;
-      EXPECT_NEAR(row.low, 8, 1e-5) << rule;
-      EXPECT_EQ(row.n, 3);
-      EXPECT_EQ(row.window, WindowRule::read(rule).name());
-    }
-    ASSERT_EQ(result.positions.size(), 1u);
-    EXPECT_EQ(result.positions[0].position.size(), 64u);
-    EXPECT_NEAR(result.positions[0].bits.back(), 8, 1e-5);
-  }
-  const auto result = run({{"lengths", {32}}, {"metric", "perplexity"}, {"trials", 2}});
-  EXPECT_NEAR(result.rows[0].value, 256, 1e-3);
-}
-
-TEST_F(PerplexityTask, WithoutABosTheFirstTokenOfATextIsNotScored) {
-  model::ModelConfig config = models_[0].model->config();
-  config.tokenizer.erase("bos");
-  config.init_std = 0.3;
-  models_ = {{"no bos", model::random_model(config, 1)}};
-  const std::string text = "abcdefgh";
-  double bits = 0;
-  for (std::size_t i = 1; i < text.size(); ++i) {
-    const at::Tensor pair =
-        at::tensor({int64_t{text[i - 1]}, int64_t{text[i]}}, at::kLong).view({1, 2});
-    bits += model::token_losses(models_[0].model->decoder, pair, {}).item<double>() / std::log(2);
-  }
-  const auto result = run({{"lengths", {1}}, {"input", {{"text", text}}}});
-  EXPECT_NEAR(result.rows.at(0).value, bits / 7, 1e-5);
-}
-
-TEST_F(PerplexityTask, DefaultLengthsGoToFourTimesTheTrainedOne) {
-  const auto result = run({{"trials", 2}});
-  ASSERT_EQ(result.rows.size(), 3u);
-  EXPECT_EQ(result.rows[0].length, 32);
-  EXPECT_EQ(result.rows[2].length, 128);
-  EXPECT_EQ(result.positions[0].trained_length, 32);
-}
-
-TEST_F(PerplexityTask, WhatCannotBeReadIsAnError) {
-  EXPECT_THROW(run({{"lengths", {100'000}}}), formats::Error);
-  EXPECT_THROW(run({{"lengths", {0}}}), formats::Error);
-  EXPECT_THROW(run({{"metric", "bits"}}), formats::Error);
-  EXPECT_THROW(run({{"trials", "many"}}), formats::Error);
-  EXPECT_THROW(eval_task("perplexty"), formats::Error);
-}
-
-TEST_F(PerplexityTask, CanBeCancelled) {
-  class Cancelled final : public protocol::Progress {
-    void progress(double, std::string_view) override {}
-    bool cancelled() const override { return true; }
-  } progress;
-  EXPECT_ANY_THROW(eval_task("perplexity").run(models_, {{"corpus", corpus_}}, progress));
 }
 
 }  // namespace

@@ -61,6 +61,28 @@ TEST(EvalRequests, EveryModelHasARowALengthAndSaysWhereItComesFrom) {
   EXPECT_EQ(context.last_fraction, 1);
 }
 
+// What the window asks of a table of 64 positions (tests/app/window_session_test.cpp, EvalLengths).
+TEST(EvalRequests, ALearnedTableIsReadAtItsWholeLength) {  // 17.A1
+  FakeContext context;
+  json params = with("models", {model_folder("learned")});
+  params["lengths"] = {16, 32, 64};
+  const auto reply = ask(eval_handlers(), "eval", params, context);
+  const auto result = protocol::from_json_form<protocol::EvalResult>(reply.result);
+  ASSERT_EQ(result.rows.size(), 3u);
+  EXPECT_EQ(result.rows[2].length, 64);
+  EXPECT_TRUE(std::isfinite(result.rows[2].value));
+}
+
+// One length that no text has does not cost the others.
+TEST(EvalRequests, ALengthWithoutATextIsLeftOutAlone) {  // 17.A8
+  FakeContext context;
+  const auto reply = ask(eval_handlers(), "eval", with("lengths", {32, 512}), context);
+  const auto result = protocol::from_json_form<protocol::EvalResult>(reply.result);
+  ASSERT_EQ(result.rows.size(), 2u);  // a model each
+  EXPECT_EQ(result.rows[1].length, 32);
+  EXPECT_NE(result.provenance.at(0).note.find("left out is a length of 512"), std::string::npos);
+}
+
 // CoPE's positions depend on the content, which has no fused form; asked for or not, that is said.
 TEST(EvalRequests, AFallbackIsNamed) {
   FakeContext context;

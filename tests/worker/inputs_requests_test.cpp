@@ -187,5 +187,41 @@ TEST(FilesOfIds, TokenizeReadsAllLists) {
   EXPECT_EQ(ask("tokenize", params).result["items"].size(), 2u);
 }
 
+// ---- corpora ------------------------------------------------------------------------------------
+
+// `"corpus": PATH` of whatever form, and what a context that the validation texts are too short for
+// reads in their place.
+TEST(Corpora, AreFilesFoldersAndCollections) {  // 17.A8
+  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "corpus";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  const auto write = [&](const char* name, const std::string& text) {
+    formats::write_file_atomically(formats::real_file_system(), folder / name, text);
+    return (folder / name).string();
+  };
+  const auto texts = [&](const std::string& path) {
+    const auto reply = ask("heads", rope_with({{"corpus", path}, {"metrics", {"entropy"}}}));
+    return reply.result["rows"][0]["entropy"]["n"].get<int>();
+  };
+  write("one.txt", std::string(80, 'a') + " end\n");
+  write("two.txt", std::string(90, 'b') + " end\n");
+  EXPECT_EQ(texts(folder.string()), 2);
+  std::string lines;
+  for (int i = 0; i < 1000; ++i) lines += "a line of some twenty bytes\n";
+  EXPECT_EQ(texts(write("long.txt", lines)), 6);  // of 4096 bytes and more
+  EXPECT_EQ(texts(write("c.jsonl", "{\"text\": \"x y z\"}\n{\"text\": \"u v w\"}\n")), 2);
+  EXPECT_EQ(code_of("heads", rope_with({{"corpus", (folder / "none").string()}})), "bad_input");
+}
+
+TEST(Corpora, ALongContextReadsLongTexts) {  // 17.A8
+  const json params =
+      rope_with({{"corpus", true}, {"length", 16384}, {"metrics", {"previous_token"}}});
+  FakeContext context;
+  context.cancel_when_told = true;
+  EXPECT_ANY_THROW(ask("heads", params, context));  // that many are not read in a test
+  const auto reply = ask("map", rope_with({{"head", "L0H0"}, {"corpus", true}, {"length", 8192}}));
+  EXPECT_TRUE(notes(reply, "long texts are read")) << reply.result["provenance"];
+}
+
 }  // namespace
 }  // namespace phasescope::worker

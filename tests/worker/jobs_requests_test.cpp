@@ -130,6 +130,17 @@ TEST_F(JobsRequests, AnEvalRunsAsAJob) {
   EXPECT_EQ(status("jobs.show", {{"dir", dir}}).kind, "eval");
 }
 
+TEST_F(JobsRequests, GoByTheirName) {  // 17.A7
+  const json config = to_json(training::small_run(folder_.path(), 3));
+  const fs::path dir = status("jobs.start", {{"config", config}, {"name", "mine"}}).dir;
+  started_.push_back(dir);
+  ASSERT_TRUE(reaches(dir, "done")) << log(dir);
+  EXPECT_EQ(status("jobs.show", {{"dir", "mine"}}).dir, dir);
+  const JobStatus removed = status("jobs.control", {{"dir", "mine"}, {"action", "remove"}});
+  EXPECT_EQ(removed.message.find("removed 1 checkpoint, metrics.jsonl"), 0u) << removed.message;
+  EXPECT_FALSE(fs::exists(dir));
+}
+
 TEST_F(JobsRequests, WhatIsWrongIsSaid) {
   const fs::path nothing = folder_.path() / "nothing";
   EXPECT_EQ(error_code("jobs.show", json::object()), "bad_usage");
@@ -140,6 +151,19 @@ TEST_F(JobsRequests, WhatIsWrongIsSaid) {
   EXPECT_EQ(error_code("jobs.control", {{"dir", nothing}, {"action", "cancel"}}), "bad_input");
   EXPECT_EQ(error_code("jobs.control", {{"dir", nothing}, {"action", "remove"}}), "bad_input");
   EXPECT_EQ(error_code("jobs.start", {{"kind", "dance"}}), "bad_usage");
+  const json eval = {{"task", "perplexity"}, {"models", {"rope"}}};
+  for (const auto& [key, value] :
+       {std::pair<const char*, json>{"lengthz", {16}}, {"dtype", "f12"}, {"metric", "bits"}}) {
+    json config = eval;
+    config[key] = value;
+    EXPECT_EQ(error_code("jobs.start", {{"kind", "eval"}, {"dir", nothing}, {"config", config}}),
+              "bad_usage")
+        << key;
+  }
+  json config = eval;
+  config["device"] = "cuda:99";
+  EXPECT_EQ(error_code("jobs.start", {{"kind", "eval"}, {"dir", nothing}, {"config", config}}),
+            "device_unavailable");
   EXPECT_EQ(error_code("jobs.start", {{"dir", nothing}}), "bad_usage");
   EXPECT_EQ(error_code("jobs.start", {{"dir", nothing}, {"config", {{"trian", 1}}}}), "bad_input");
   EXPECT_EQ(

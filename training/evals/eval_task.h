@@ -1,6 +1,8 @@
 #pragma once
-// Extrapolation tasks: what a task is, and the list of them. To add one: a file pair eval_NAME, a
-// line in eval_task.cpp, a line in CMakeLists.txt, a test.
+// Extrapolation tasks: what a task is, and the list of them. To add one: its struct of options in
+// protocol/messages/eval.h and their line in EvalRequest, a file pair eval_NAME, a line in
+// eval_task.cpp, a line in CMakeLists.txt, a test. Texts (eval_texts), window rules (eval_windows)
+// and sums by text with their intervals (eval_sums) are shared.
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -9,6 +11,7 @@
 #include "model/checkpoints/open_model.h"
 #include "protocol/messages/eval.h"
 #include "protocol/progress.h"
+#include "protocol/request.h"
 
 namespace phasescope::training {
 
@@ -17,23 +20,35 @@ struct EvalModel {
   std::shared_ptr<const model::Model> model;
 };
 
+// One option as eval.list tells of it.
 struct EvalOption {
   std::string key;
   nlohmann::json fallback;
-  std::string help;
+  std::string help, choices;
   template <class V>
   void fields(V& v) {
-    v("key", key), v("fallback", fallback), v("help", help);
+    v("key", key), v("fallback", fallback), v("help", help), v("choices", choices);
   }
 };
+
+// Those of a task's struct of options (protocol/messages/eval.h).
+template <class Options>
+std::vector<EvalOption> options_of() {
+  Options options;
+  std::vector<EvalOption> list;
+  for (const protocol::BoundField& field : protocol::detail::bound_fields(options)) {
+    list.push_back({field.key, field.write(), field.about.help, field.about.choices});
+  }
+  return list;
+}
 
 struct EvalTask {
   std::string key, title, help;
   std::string source;  // where the task and its published numbers come from
   std::vector<EvalOption> options;
-  // `params` holds the options by name; those that are absent take their default. Throws
-  // formats::Error, protocol::Cancelled.
-  protocol::EvalResult (*run)(const std::vector<EvalModel>& models, const nlohmann::json& params,
+  // Throws formats::Error, protocol::RequestError, protocol::Cancelled.
+  protocol::EvalResult (*run)(const std::vector<EvalModel>& models,
+                              const protocol::EvalRequest& request,
                               protocol::Progress& progress) = nullptr;
 };
 

@@ -1,11 +1,18 @@
 #include "training/jobs/job.h"
 
+#include <ATen/Parallel.h>
+
+#include <set>
+
 #include "formats/error.h"
 #include "formats/json.h"
 #include "model/checkpoints/open_model.h"
+#include "model/checkpoints/tensor_io.h"
+#include "protocol/error_info.h"
 #include "protocol/json_form.h"
 #include "protocol/model_reading.h"
 #include "protocol/progress.h"
+#include "protocol/request.h"
 #include "training/evals/eval_task.h"
 #include "training/jobs/job_folder.h"
 #include "training/jobs/job_reporter.h"
@@ -63,7 +70,8 @@ class TrainingJob {
     log_line("training text " + text.string() + ", " + std::to_string(corpus->bytes()) +
              " bytes, SHA-256 " + corpus->sha256());
     record_corpus(*corpus);
-    Trainer trainer(config_, corpus, read_validation_texts(config_.data.validation));
+    Trainer trainer(config_, corpus,
+                    read_validation_texts(config_.data.validation, config_.model.context));
     formats::make_directories(files_, checkpoints_);
     remove_litter();
     load_newest(trainer);
@@ -148,20 +156,47 @@ class TrainingJob {
   JobControl control_;
 };
 
-void run_eval(formats::FileSystem& files, const fs::path& dir, const json& request,
-              JobReporter& reporter) {
+// Paths are meant from where the job was started, which a resume may not be.
+std::string found_from(const fs::path& folder, const std::string& name) {
+  const bool path = name.find('/') != std::string::npos && fs::path(name).is_relative();
+  return path ? (folder / name).lexically_normal().string() : name;
+}
+
+std::vector<EvalModel> opened_models(const protocol::EvalRequest& request, const fs::path& folder,
+                                     protocol::Progress& progress) {
+  std::vector<EvalModel> models;
+  for (const std::string& name : request.models) {
+    progress.throw_if_cancelled();
+    const protocol::ModelReading reading = protocol::model_reading(name);
+    model::OpenModelOptions options;
+    options.overrides = reading.settings;
+    options.dtype = model::dtype_of_name(request.running.dtype);
+    models.push_back({name, model::open_model(found_from(folder, reading.model), options)});
+  }
+  return models;
+}
+
+std::string joined(const std::set<std::string>& words) {
+  std::string all;
+  for (const std::string& word : words) all += (all.empty() ? "" : ", ") + word;
+  return all;
+}
+
+void run_eval(formats::FileSystem& files, const fs::path& dir, json asked, JobReporter& reporter) {
+  const fs::path folder = asked.value("folder", "");
+  asked.erase("folder");
+  const auto request = protocol::request_of<protocol::EvalRequest>(asked);
   JobControl control(dir, reporter);
   JobProgress progress(reporter, control);
   reporter.set_state("running");
-  std::vector<EvalModel> models;
-  for (const std::string& name : request.at("models").get<std::vector<std::string>>()) {
-    progress.throw_if_cancelled();
-    const protocol::ModelReading reading = protocol::model_reading(name);
-    models.push_back({name, model::open_model(reading.model, {.overrides = reading.settings})});
+  if (const auto threads = static_cast<int>(request.running.threads); threads > 0) {
+    at::set_num_threads(threads);
   }
-  const EvalTask& task = eval_task(request.at("task").get<std::string>());
-  const protocol::EvalResult result = task.run(models, request, progress);
-  for (const protocol::Provenance& one : result.provenance) reporter.set_kernel(one.kernel);
+  const std::vector<EvalModel> models = opened_models(request, folder, progress);
+  const protocol::EvalResult result = eval_task(request.task).run(models, request, progress);
+  std::set<std::string> kernels;
+  for (const protocol::Provenance& one : result.provenance) kernels.insert(one.kernel);
+  reporter.set_kernel(joined(kernels));
   formats::write_file_atomically(files, dir / job_file::result,
                                  protocol::to_json_form(result).dump(1) + "\n");
   reporter.fraction(1, "");
@@ -180,6 +215,9 @@ int ended(JobReporter& reporter, Function&& work) {
   } catch (const protocol::Cancelled&) {
     reporter.set_state("cancelled");
     return kCancelled;
+  } catch (const protocol::RequestError& error) {
+    reporter.set_state("failed", error.what());
+    return status_of_code(error.info().code);
   } catch (const formats::Error& error) {
     // A forward pass that was told to stop says so in this way.
     const bool cancelled = error.code() == "cancelled";

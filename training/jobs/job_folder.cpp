@@ -15,6 +15,7 @@
 
 #include "formats/error.h"
 #include "formats/sha256.h"
+#include "model/near_names.h"
 #include "protocol/json_form.h"
 #include "training/checkpoint.h"
 #include "training/jobs/metrics_log.h"
@@ -259,18 +260,45 @@ std::vector<fs::path> find_jobs() {
   return dirs;
 }
 
-void remove_job(formats::FileSystem& files, const fs::path& dir) {
+fs::path job_named(const std::string& word) {
+  if (is_job(word)) return fs::absolute(word).lexically_normal();
+  std::vector<std::string> names, same;
+  for (const fs::path& dir : find_jobs()) {
+    names.push_back(dir.filename().string());
+    if (names.back() == word) same.push_back(dir.string());
+  }
+  if (same.size() == 1) return same.front();
+  if (same.empty()) {
+    throw formats::bad_input("no job has that name or folder" + model::near_names(word, names),
+                             word, "jobs list prints those that are there");
+  }
+  std::string folders;
+  for (const std::string& dir : same) folders += (folders.empty() ? "" : ", ") + dir;
+  throw formats::bad_input("several jobs have that name", word, "name the folder: " + folders);
+}
+
+std::string remove_job(formats::FileSystem& files, const fs::path& dir) {
   if (!is_job(dir)) throw formats::bad_input("this folder is no job", dir.string());
   if (job_is_running(dir)) {
     throw formats::bad_usage("the job is running", dir.string(), "cancel it first");
   }
+  std::string removed;
+  const auto say = [&removed](const std::string& what) {
+    removed += (removed.empty() ? "" : ", ") + what;
+  };
+  if (const auto steps = checkpoint_steps(files, dir / job_file::checkpoints); !steps.empty()) {
+    say(std::to_string(steps.size()) + (steps.size() == 1 ? " checkpoint" : " checkpoints"));
+  }
   // Only what a job writes: the folder may be one that holds other things too.
   for (const char* name : {job_file::control, job_file::metrics, job_file::checkpoints,
                            job_file::log, job_file::result, job_file::config, job_file::status}) {
+    if (files.exists(dir / name) && name != job_file::checkpoints) say(name);
     formats::remove_tree(files, dir / name);
   }
   std::error_code error;
-  if (fs::is_empty(dir, error)) files.remove(dir);
+  if (!fs::is_empty(dir, error)) return removed + "; what else the folder holds stays";
+  files.remove(dir);
+  return removed + " and the folder";
 }
 
 }  // namespace phasescope::training

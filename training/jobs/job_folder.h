@@ -86,7 +86,14 @@ void remember_job(formats::FileSystem& fs, const std::filesystem::path& dir);
 // that are gone are passed over.
 std::vector<std::filesystem::path> find_jobs();
 
-// Deletes the folder of a job that is not alive; throws Error "bad_usage" otherwise.
-void remove_job(formats::FileSystem& fs, const std::filesystem::path& dir);
+// The folder of the job that `word` names: a job's folder, or else the one job of that name among
+// find_jobs(). Throws Error "bad_input" that lists near names, or the folders of several jobs of
+// that name.
+std::filesystem::path job_named(const std::string& word);
+
+// Deletes what a job that is not alive has written, and its folder where nothing else is in it, and
+// says what that was in words: "3 checkpoints, metrics.jsonl, log.txt". Throws Error "bad_usage"
+// where the job is alive.
+std::string remove_job(formats::FileSystem& fs, const std::filesystem::path& dir);
 
 }  // namespace phasescope::training

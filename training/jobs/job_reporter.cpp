@@ -63,9 +63,8 @@ void JobReporter::set_state(const std::string& state, const std::string& message
 void JobReporter::begin_after(int64_t steps_done, double seconds) {
   status_.step = steps_done;
   status_.seconds = last_time_ = seconds;
-  guarded("metrics.jsonl cannot be written", [&] {
-    metrics_ = std::make_unique<MetricsLog>(files_, dir_ / job_file::metrics, steps_done);
-  });
+  metrics_ = std::make_unique<MetricsLog>(files_, dir_ / job_file::metrics, steps_done);
+  sync_metrics();
 }
 
 void JobReporter::point(const protocol::MetricPoint& point) {

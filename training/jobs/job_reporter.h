@@ -19,7 +19,7 @@ void log_line(const std::string& text);
 
 // What a running job tells its folder: status.json at every change of state and otherwise about
 // once a second, metrics.jsonl at every step. A disk that refuses does not end the job: each kind
-// of failure is logged once, and what could not be written is lost.
+// of failure is logged once, and lines of metrics.jsonl are written as soon as there is room again.
 class JobReporter {
  public:
   // Of a training, until set_kind says otherwise; without it progress is counted in hundredths.
@@ -71,30 +71,36 @@ class JobControl {
       before_pause();
       wait_while_paused();
     }
-    if (read_request(dir_) == JobRequest::cancel) throw JobCancelled();
+    if (cancel_wanted()) throw JobCancelled();
   }
-  bool cancel_wanted() const { return read_request(dir_) == JobRequest::cancel; }
+  // Waits while the job is paused, and says whether it is to end.
+  bool cancelled_after_pause() {
+    if (read_request(dir_) == JobRequest::pause) wait_while_paused();
+    return cancel_wanted();
+  }
 
  private:
+  bool cancel_wanted() const { return read_request(dir_) == JobRequest::cancel; }
   void wait_while_paused();
 
   std::filesystem::path dir_;
   JobReporter& reporter_;
 };
 
-// A job's folder as the Progress of what it runs.
+// A job's folder as the Progress of what it runs, which is paused wherever it asks whether it is
+// cancelled: a model's forward pass does so at every layer.
 class JobProgress final : public protocol::Progress {
  public:
-  JobProgress(JobReporter& reporter, const JobControl& control)
+  JobProgress(JobReporter& reporter, JobControl& control)
       : reporter_(reporter), control_(control) {}
   void progress(double fraction, std::string_view text) override {
     reporter_.fraction(fraction, text);
   }
-  bool cancelled() const override { return control_.cancel_wanted(); }
+  bool cancelled() const override { return control_.cancelled_after_pause(); }
 
  private:
   JobReporter& reporter_;
-  const JobControl& control_;
+  JobControl& control_;
 };
 
 }  // namespace phasescope::training

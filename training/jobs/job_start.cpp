@@ -4,6 +4,9 @@
 #include "formats/error.h"
 #include "formats/gathered_errors.h"
 #include "formats/json.h"
+#include "model/checkpoints/tensor_io.h"
+#include "protocol/model_reading.h"
+#include "protocol/request.h"
 #include "training/corpus.h"
 #include "training/evals/eval_task.h"
 #include "training/jobs/detached.h"
@@ -76,6 +79,29 @@ RunConfig config_to_start(const JobStart& start) {
   return config;
 }
 
+// Settings for all models become part of their names, and paths are kept as they are meant here.
+json eval_to_start(protocol::EvalRequest request) {
+  eval_task(request.task);
+  if (request.models.empty()) {
+    throw formats::bad_usage("an eval needs at least one model", "models");
+  }
+  model::dtype_of_name(request.running.dtype);
+  for (const std::string& setting : std::exchange(request.running.set.list, {})) {
+    const std::size_t equals = setting.find('=');
+    if (equals == setting.npos) throw formats::bad_usage("a setting is key=value", setting);
+    for (std::string& name : request.models) {
+      protocol::ModelReading reading = protocol::model_reading(name);
+      reading.settings.emplace_back(setting.substr(0, equals), setting.substr(equals + 1));
+      name = protocol::name_of(reading);
+    }
+  }
+  std::string& corpus = request.corpus.path;
+  if (!corpus.empty() && corpus != "desk") corpus = fs::absolute(corpus).lexically_normal();
+  json asked = protocol::params_of(request);
+  asked["folder"] = fs::current_path().string();
+  return asked;
+}
+
 std::string differences(const JobStart& start, const json& own) {
   if (!start.config.is_object()) return {};
   json wanted = to_json(config_to_start(start));
@@ -128,16 +154,15 @@ JobStatus start_training(formats::FileSystem& files, const JobStart& start) {
 }
 
 JobStatus start_eval(formats::FileSystem& files, const JobStart& start, const json& request) {
-  const EvalTask& task = eval_task(request.value("task", ""));
-  if (!request.contains("models") || request.at("models").empty()) {
-    throw formats::bad_usage("an eval needs at least one model", "models");
-  }
+  const json asked = eval_to_start(protocol::request_of<protocol::EvalRequest>(request));
   const fs::path dir =
-      start.dir.empty() ? new_job_folder(name_of(start, "eval-" + task.key)) : start.dir;
+      start.dir.empty()
+          ? new_job_folder(name_of(start, "eval-" + asked.at("task").get<std::string>()))
+          : start.dir;
   if (fs::exists(dir / job_file::config)) {
     throw formats::bad_usage("the folder holds a job already", dir.string(), "name another folder");
   }
-  make_job_folder(files, dir, {{"eval_job", request}});
+  make_job_folder(files, dir, {{"eval_job", asked}});
   return launch(files, dir, "eval", 100, start.program);
 }
 

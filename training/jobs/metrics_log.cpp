@@ -16,7 +16,9 @@ std::vector<protocol::MetricPoint> points_of(std::istream& lines) {
     const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!json.is_object() || !json.contains("step")) continue;
     try {
-      points.push_back(protocol::from_json_form<protocol::MetricPoint>(json));
+      auto point = protocol::from_json_form<protocol::MetricPoint>(json);
+      while (!points.empty() && points.back().step >= point.step) points.pop_back();
+      points.push_back(std::move(point));
     } catch (const std::exception&) {
       // A line that some other program wrote; it is no point of ours.
     }
@@ -55,29 +57,53 @@ std::string metrics_line(const protocol::MetricPoint& point) {
   return protocol::to_json_form(point).dump() + "\n";
 }
 
-MetricsLog::MetricsLog(formats::FileSystem& fs, const std::filesystem::path& path,
-                       int64_t last_step) {
-  if (fs.exists(path)) {
-    const std::string before = fs.read(path);
-    std::istringstream lines(before);
-    std::string kept;
-    for (const protocol::MetricPoint& point : points_of(lines)) {
-      if (point.step <= last_step) kept += metrics_line(point);
-    }
-    if (kept != before) formats::write_file_atomically(fs, path, kept);
-  }
-  file_ = fs.append(path);
-}
+MetricsLog::MetricsLog(formats::FileSystem& fs, std::filesystem::path path, int64_t last_step)
+    : fs_(fs), path_(std::move(path)), last_step_(last_step) {}
 
 MetricsLog::~MetricsLog() = default;
 
-void MetricsLog::append(const protocol::MetricPoint& point) {
-  const std::string line = metrics_line(point);
-  const bool after_torn = std::exchange(torn_, true);
-  file_->write_text(after_torn ? "\n" + line : line);
-  torn_ = false;
+void MetricsLog::open() {
+  if (file_) return;
+  if (fs_.exists(path_)) {
+    const std::string before = fs_.read(path_);
+    torn_ = !before.empty() && before.back() != '\n';
+    drop_later_lines(before);
+  }
+  file_ = fs_.append(path_);
 }
 
-void MetricsLog::sync() { file_->sync(); }
+void MetricsLog::drop_later_lines(const std::string& before) {
+  std::istringstream lines(before);
+  std::string kept;
+  for (const protocol::MetricPoint& point : points_of(lines)) {
+    if (point.step <= last_step_) kept += metrics_line(point);
+  }
+  if (kept == before) return;
+  try {
+    formats::write_file_atomically(fs_, path_, kept);
+    torn_ = false;
+  } catch (const formats::FileError&) {
+    // A full disk. The lines that follow overrule those that stay (read_metrics).
+  }
+}
+
+void MetricsLog::append(const protocol::MetricPoint& point) {
+  waiting_ += metrics_line(point);
+  write_waiting();
+}
+
+void MetricsLog::write_waiting() {
+  open();
+  if (waiting_.empty()) return;
+  const bool after_torn = std::exchange(torn_, true);
+  file_->write_text(after_torn ? "\n" + waiting_ : waiting_);
+  torn_ = false;
+  waiting_.clear();
+}
+
+void MetricsLog::sync() {
+  write_waiting();
+  file_->sync();
+}
 
 }  // namespace phasescope::training

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "formats/file_system.h"
@@ -10,8 +11,10 @@
 
 namespace phasescope::training {
 
-// The points of a metrics.jsonl. Lines that are no JSON object (a last one that was torn by a
-// kill) are passed over; a file that is not there has no points.
+// The points of a metrics.jsonl, their steps rising: a line overrules those before it that are of
+// its step or of later ones, which a run made before it went on from a checkpoint. Lines that are
+// no JSON object (a last one that was torn by a kill) are passed over; a file that is not there has
+// no points.
 std::vector<protocol::MetricPoint> read_metrics(const std::filesystem::path& path);
 
 // At most `limit` of the points, evenly spread, always with the last one and every point that has
@@ -22,20 +25,31 @@ std::vector<protocol::MetricPoint> thinned(const std::vector<protocol::MetricPoi
 // One line of metrics.jsonl, with its line end.
 std::string metrics_line(const protocol::MetricPoint& point);
 
-// metrics.jsonl open for appending: one line a step.
+// metrics.jsonl, appended to: a line a step. Lines that the disk refuses are kept and written with
+// the next ones.
 class MetricsLog {
  public:
-  // Keeps the lines of steps up to `last_step` and drops the rest, torn ones too: a run that goes
-  // on from a checkpoint writes the later steps again. Throws FileError.
-  MetricsLog(formats::FileSystem& fs, const std::filesystem::path& path, int64_t last_step);
+  // The first write keeps the lines of steps up to `last_step` and drops the rest, torn ones too: a
+  // run that goes on from a checkpoint makes the later steps again. Where the disk is too full for
+  // that they stay, overruled.
+  MetricsLog(formats::FileSystem& fs, std::filesystem::path path, int64_t last_step);
   ~MetricsLog();
-  // Throws FileError; the line is lost then, those after it are not.
+  // Throws FileError; the line then waits for the next call.
   void append(const protocol::MetricPoint& point);
+  // Writes what waits, and syncs. Throws FileError.
   void sync();
 
  private:
+  void open();
+  void drop_later_lines(const std::string& before);
+  void write_waiting();
+
+  formats::FileSystem& fs_;
+  std::filesystem::path path_;
+  int64_t last_step_;
   std::unique_ptr<formats::WritableFile> file_;
-  bool torn_ = false;  // the last line may be half there
+  std::string waiting_;  // whole lines
+  bool torn_ = false;    // the last line of the file may be half there
 };
 
 }  // namespace phasescope::training

@@ -1,0 +1,92 @@
+// Which texts an extrapolation task reads at which length.
+#include "training/evals/eval_texts.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "formats/error.h"
+#include "model/checkpoints/open_model.h"
+#include "tests/training/small_run.h"
+#include "tests/training/temporary_folder.h"
+#include "training/trainer.h"
+
+namespace phasescope::training {
+namespace {
+
+class TextsOfAnEval : public testing::Test {
+ protected:
+  TextsOfAnEval() {
+    entry_ = {"bytes", model::random_model(model_config_of(small_run(folder_.path(), 1)), 1)};
+  }
+
+  // A collection of texts of so many bytes.
+  EvalSource collection(const std::vector<std::size_t>& sizes) {
+    const auto path = folder_.path() / "texts.jsonl";
+    std::ofstream file(path);
+    for (const std::size_t size : sizes) {
+      file << nlohmann::json{{"name", std::to_string(size)}, {"text", std::string(size, 'x')}}
+           << "\n";
+    }
+    return {.corpus = path.string()};
+  }
+
+  TemporaryFolder folder_;
+  EvalModel entry_;
+};
+
+std::vector<std::size_t> sizes_of(const EvalTexts& texts) {
+  std::vector<std::size_t> sizes;
+  for (const EvalText& text : texts.items) sizes.push_back(text.ids.size());
+  return sizes;
+}
+
+TEST_F(TextsOfAnEval, AreThoseThatAreLongEnoughForTheLongest) {  // 17.A8
+  const EvalTexts texts = eval_texts(entry_, collection({10, 40, 20, 30}), {10, 30});
+  EXPECT_EQ(sizes_of(texts), (std::vector<std::size_t>{40, 30}));
+  EXPECT_EQ(texts.lengths, (std::vector<int64_t>{10, 30}));
+  EXPECT_NE(texts.note.find("2 of 4 texts have the 30 tokens"), std::string::npos) << texts.note;
+}
+
+TEST_F(TextsOfAnEval, ALengthThatNoneReachesIsLeftOutAlone) {  // 17.A8
+  const EvalTexts texts = eval_texts(entry_, collection({10, 40, 20}), {10, 20, 64, 128});
+  EXPECT_EQ(texts.lengths, (std::vector<int64_t>{10, 20}));
+  EXPECT_EQ(sizes_of(texts), (std::vector<std::size_t>{40, 20}));
+  EXPECT_NE(texts.note.find("left out is a length of 64 and 128: the longest text has 40 tokens"),
+            std::string::npos)
+      << texts.note;
+  EXPECT_THROW(eval_texts(entry_, collection({10, 40}), {64}), formats::Error);
+}
+
+TEST_F(TextsOfAnEval, AreSpreadOverThoseThatAreLongEnough) {  // 17.A8
+  EvalSource source = collection({5, 31, 5, 32, 5, 33, 5, 34});
+  source.texts = 2;
+  EXPECT_EQ(sizes_of(eval_texts(entry_, source, {30})), (std::vector<std::size_t>{31, 33}));
+}
+
+TEST_F(TextsOfAnEval, AreTheLongOnesWhereTheOthersAreTooShort) {  // 17.A8
+  const EvalTexts near = eval_texts(entry_, {}, {1024, 4096});
+  EXPECT_EQ(near.items.size(), 70u);
+  EXPECT_EQ(near.source, "validation texts");
+  const EvalTexts far = eval_texts(entry_, {}, {2048, 8192, 32768});
+  EXPECT_EQ(far.source, "long texts");
+  EXPECT_GE(far.items.size(), 24u);
+  EXPECT_NE(far.note.find("validation texts have 32768 tokens"), std::string::npos) << far.note;
+}
+
+TEST_F(TextsOfAnEval, OfAFolderOrAFileAreRead) {  // 17.A8
+  const auto folder = folder_.path() / "corpus";
+  std::filesystem::create_directory(folder);
+  std::ofstream(folder / "b.txt") << std::string(50, 'b');
+  std::ofstream(folder / "a.txt") << std::string(60, 'a');
+  EXPECT_EQ(sizes_of(eval_texts(entry_, {.corpus = folder.string()}, {32})),
+            (std::vector<std::size_t>{60, 50}));
+  EXPECT_EQ(sizes_of(eval_texts(entry_, {.corpus = (folder / "b.txt").string()}, {32})),
+            (std::vector<std::size_t>{50}));
+}
+
+}  // namespace
+}  // namespace phasescope::training

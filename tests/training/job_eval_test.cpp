@@ -1,0 +1,104 @@
+// Evaluations as jobs, run in this process.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "formats/json.h"
+#include "model/checkpoints/open_model.h"
+#include "protocol/messages/eval.h"
+#include "tests/training/small_run.h"
+#include "tests/training/temporary_folder.h"
+#include "training/jobs/job.h"
+#include "training/jobs/job_folder.h"
+#include "training/trainer.h"
+
+namespace phasescope::training {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+class EvalJob : public testing::Test {
+ protected:
+  EvalJob() {
+    const RunConfig config = small_run(folder_.path(), 1);
+    model::ModelConfig model = model_config_of(config);
+    model.init_std = 0.3;
+    const auto random = model::random_model(model, 1);
+    fs::create_directory(folder_.path() / "m");
+    model::save_model(formats::real_file_system(), folder_.path() / "m", random->config(),
+                      random->encoding(), random->decoder.weights());
+    request_ = {{"task", "perplexity"},
+                {"models", {(folder_.path() / "m").string()}},
+                {"lengths", {32}},
+                {"trials", 3},
+                {"corpus", config.data.corpus}};
+  }
+
+  fs::path job(const json& changes) {
+    json request = request_;
+    request.update(changes);
+    const fs::path dir = folder_.path() / ("j" + std::to_string(++jobs_));
+    fs::create_directories(dir);
+    std::ofstream(dir / "config.json") << json{{"eval_job", request}};
+    return dir;
+  }
+
+  protocol::EvalResult result(const json& changes) {
+    const fs::path dir = job(changes);
+    EXPECT_EQ(run_job(dir), 0);
+    return protocol::from_json_form<protocol::EvalResult>(
+        formats::json_from_file(dir / "result.json"));
+  }
+
+  TemporaryFolder folder_;
+  json request_;
+  int jobs_ = 0;
+};
+
+TEST_F(EvalJob, HasTheOptionsItWasAskedWith) {  // 17.A7
+  const auto plain = result(json::object());
+  EXPECT_EQ(plain.provenance.at(0).dtype, "f32");
+  const auto narrow = result({{"dtype", "bf16"}});
+  EXPECT_EQ(narrow.provenance.at(0).dtype, "bf16");
+  EXPECT_NE(narrow.rows.at(0).value, plain.rows.at(0).value);
+  EXPECT_EQ(result({{"seed", 5}}).rows.at(0).seed, 5);
+  EXPECT_EQ(result({{"backend", "plain"}}).provenance.at(0).kernel, "plain");
+}
+
+// Paths are meant from where the job was started.
+TEST_F(EvalJob, FindsAModelFromTheFolderItWasStartedIn) {
+  const auto found = result({{"models", {"./m"}}, {"folder", folder_.path().string()}});
+  EXPECT_EQ(found.rows.at(0).model, "./m");
+}
+
+bool within(int seconds, const std::function<bool()>& condition) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > limit) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return true;
+}
+
+TEST_F(EvalJob, ObeysPauseAndResume) {  // 17.A7
+  const fs::path dir = job(json::object());
+  write_request(formats::real_file_system(), dir, JobRequest::pause);
+  std::thread running([&] { run_job(dir); });
+  const auto state = [&] { return is_job(dir) ? read_job(dir, CurveDetail::none).state : ""; };
+  EXPECT_TRUE(within(30, [&] { return state() == "paused"; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_EQ(state(), "paused");
+  EXPECT_FALSE(fs::exists(dir / "result.json"));
+  write_request(formats::real_file_system(), dir, JobRequest::resume);
+  running.join();
+  EXPECT_EQ(state(), "done");
+  EXPECT_TRUE(fs::exists(dir / "result.json"));
+}
+
+}  // namespace
+}  // namespace phasescope::training

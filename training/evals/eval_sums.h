@@ -1,0 +1,50 @@
+#pragma once
+// Losses of windows, gathered by text and by position.
+#include <cstdint>
+#include <vector>
+
+#include "protocol/messages/provenance.h"
+#include "training/evals/eval_texts.h"
+#include "training/evals/eval_windows.h"
+
+namespace phasescope::training {
+
+// A text's share in a mean: the sum of the losses and what they are divided by.
+struct TextSum {
+  double sum = 0, weight = 0;
+};
+
+// Mean over all tokens (or bytes) of all texts with a 95 % interval over texts. The same seed gives
+// the same interval.
+protocol::Interval interval_of(const std::vector<TextSum>& sums, std::uint64_t seed);
+
+// What a mean is divided by.
+enum class Per { byte, token };
+
+// Sums by text: of the tokens that count, and of every position of windows of n tokens.
+class LossSums {
+ public:
+  LossSums(std::size_t texts, int64_t n, Per per);
+
+  // Losses in nats of the window's tokens from the one at `first_known` on.
+  void add(std::size_t text_index, const EvalText& text, const EvalWindow& window,
+           const double* losses, int64_t first_known);
+
+  // Of the tokens that the window rule counts.
+  const std::vector<TextSum>& counted() const { return counted_; }
+  // Of positions [begin, end) in the windows, whatever the rule.
+  std::vector<TextSum> between(int64_t begin, int64_t end) const;
+  // Texts of which tokens count, and these tokens.
+  int64_t texts_read() const;
+  int64_t tokens_counted() const { return tokens_; }
+  int64_t tokens_between(int64_t begin, int64_t end) const;
+
+ private:
+  Per per_;
+  int64_t tokens_ = 0;
+  std::vector<int64_t> tokens_at_;
+  std::vector<TextSum> counted_;
+  std::vector<std::vector<TextSum>> by_position_;
+};
+
+}  // namespace phasescope::training

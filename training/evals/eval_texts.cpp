@@ -1,0 +1,140 @@
+#include "training/evals/eval_texts.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "analysis/texts.h"
+#include "formats/error.h"
+
+namespace phasescope::training {
+namespace {
+
+std::vector<EvalText> tokenised(const formats::Tokenizer& tokenizer,
+                                const std::vector<formats::NamedText>& texts) {
+  std::vector<EvalText> read;
+  for (const formats::NamedText& named : texts) {
+    formats::TokenizedText tokens = tokenizer.encode(named.text, formats::Template::leave_out);
+    EvalText text{named.name, std::move(tokens.ids), {}};
+    for (const formats::TextSpan& span : tokens.spans) {
+      text.bytes.push_back(static_cast<double>(span.end - span.begin));
+    }
+    read.push_back(std::move(text));
+  }
+  return read;
+}
+
+int64_t tokens_of(const EvalText& text) { return static_cast<int64_t>(text.ids.size()); }
+
+int64_t longest_of(const std::vector<EvalText>& texts) {
+  int64_t longest = 0;
+  for (const EvalText& text : texts) longest = std::max(longest, tokens_of(text));
+  return longest;
+}
+
+std::string joined(const std::vector<int64_t>& numbers) {
+  std::string words;
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const char* between = i == 0 ? "" : i + 1 == numbers.size() ? " and " : ", ";
+    words += between + std::to_string(numbers[i]);
+  }
+  return words;
+}
+
+void add(std::string& note, const std::string& more) {
+  if (!more.empty()) note += (note.empty() ? "" : "; ") + more;
+}
+
+// Leaves the lengths that a text reaches, and the texts that reach the longest of these.
+void keep_what_reaches(EvalTexts& read) {
+  const int64_t longest_text = longest_of(read.items);
+  const auto beyond = std::upper_bound(read.lengths.begin(), read.lengths.end(), longest_text);
+  const std::vector<int64_t> left_out(beyond, read.lengths.end());
+  if (beyond == read.lengths.begin()) {
+    throw formats::bad_input(
+        "no text has the " + std::to_string(read.lengths.front()) + " tokens of one window",
+        read.source,
+        "the longest has " + std::to_string(longest_text) +
+            ": ask for a smaller length or give longer texts");
+  }
+  read.lengths.erase(beyond, read.lengths.end());
+  if (!left_out.empty()) {
+    add(read.note, "left out is a length of " + joined(left_out) + ": the longest text has " +
+                       std::to_string(longest_text) + " tokens");
+  }
+  const std::size_t all = read.items.size();
+  const int64_t longest = read.lengths.back();
+  std::erase_if(read.items, [&](const EvalText& text) { return tokens_of(text) < longest; });
+  if (read.items.size() < all) {
+    add(read.note, std::to_string(read.items.size()) + " of " + std::to_string(all) +
+                       " texts have the " + std::to_string(longest) +
+                       " tokens of the longest window, and are read at every length");
+  }
+}
+
+// `texts` of them, evenly spread; all where that is 0.
+void choose(std::vector<EvalText>& items, int64_t texts) {
+  const std::size_t all = items.size();
+  if (texts == 0 || static_cast<std::size_t>(texts) >= all) return;
+  const auto wanted = static_cast<std::size_t>(texts);
+  std::vector<EvalText> chosen;
+  for (std::size_t i = 0; i < wanted; ++i) chosen.push_back(std::move(items[i * all / wanted]));
+  items = std::move(chosen);
+}
+
+// One window of the largest length each.
+EvalTexts drawn_texts(const model::ModelConfig& config, const EvalSource& source,
+                      const std::vector<int64_t>& lengths) {
+  const int64_t count = source.texts > 0 ? source.texts : analysis::kRandomTexts;
+  EvalTexts read{{}, lengths, "texts of seeded random ids", "", true};
+  for (analysis::Text& text :
+       analysis::random_texts(count, lengths.back(), config.vocab_size, source.seed).items) {
+    read.items.push_back({text.name, std::move(text.ids), {}});
+  }
+  add(read.note, "the model has no tokenizer, so that its ids have no bytes");
+  return read;
+}
+
+}  // namespace
+
+EvalSource source_of(const protocol::EvalRequest& request, int64_t texts) {
+  EvalSource source;
+  source.texts = texts;
+  source.seed = static_cast<std::uint64_t>(request.seed);
+  const protocol::Input& input = request.input;
+  source.given = analysis::given_text(input);
+  if (!input.corpus.is_null()) {
+    source.corpus = input.corpus;
+  } else if (request.corpus.asked) {
+    source.corpus = request.corpus.form();
+  } else if (!source.given && !input.empty()) {
+    throw formats::bad_usage("an eval reads a text or a corpus, no ids", "input",
+                             "give --text, --prompt or --corpus");
+  }
+  return source;
+}
+
+EvalTexts eval_texts(const EvalModel& entry, const EvalSource& source,
+                     const std::vector<int64_t>& lengths) {
+  const formats::Tokenizer* tokenizer = entry.model->tokenizer.get();
+  if (tokenizer == nullptr) {
+    if (!source.given && (source.corpus == true || source.corpus == "desk")) {
+      return drawn_texts(entry.model->config(), source, lengths);
+    }
+    throw formats::bad_input("the model has no tokenizer, so it cannot read a text", entry.name,
+                             "leave the text out, and it reads seeded random ids");
+  }
+  analysis::Collection collection;
+  if (source.given) {
+    collection = {{*source.given}, "given text", ""};
+  } else {
+    const auto tokens = analysis::counted_by(*tokenizer, formats::Template::leave_out);
+    collection = analysis::corpus_texts(source.corpus, tokens, lengths.back());
+  }
+  EvalTexts read{tokenised(*tokenizer, collection.texts), lengths, collection.source,
+                 collection.note, false};
+  keep_what_reaches(read);
+  choose(read.items, source.texts);
+  return read;
+}
+
+}  // namespace phasescope::training
