@@ -5,8 +5,7 @@
 namespace phasescope::analysis {
 
 bool content_is_score(const model::AttentionProgram& program) {
-  return program.kind == model::AttentionProgram::Kind::plain &&
-         program.q.is_same(program.q_plain) && program.k.is_same(program.k_plain) &&
+  return program.kind == model::AttentionProgram::Kind::plain && !program.transformed &&
          program.soft_cap == 0 && !program.token_bias.defined();
 }
 

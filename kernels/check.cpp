@@ -27,6 +27,12 @@ void check_shape(const AttentionShape& s) {
   require(s.keys <= kMaxKeys, "expected at most " + number(kMaxKeys) +
                                   " keys, which the kernels number in float32, but got " +
                                   number(s.keys));
+  require(s.queries <= kMaxKeys && s.query_offset <= kMaxKeys - s.queries &&
+              s.query_offset >= s.keys - kMaxKeys,
+          "expected queries at most " + number(kMaxKeys) +
+              " tokens from every key, which the kernels count in float32, but got " +
+              number(s.queries) + " queries from " + number(s.query_offset) + " and " +
+              number(s.keys) + " keys");
   require(s.head_dim >= 1 && s.head_dim <= kMaxChannels,
           "expected a head_dim of 1 to " + number(kMaxChannels) + " but got " + number(s.head_dim));
   require(s.value_dim >= 0 && s.value_dim <= kMaxChannels, "expected a value_dim of at most " +
@@ -130,6 +136,23 @@ struct CheckVariant {
   }
 };
 
+/// Whether gradients are those of the variant; none fit every one.
+struct GradientsFit {
+  const Variant& variant;
+
+  bool operator()(std::monostate) const { return true; }
+  bool operator()(const TableGradients&) const { return is<TableVariant>(); }
+  bool operator()(const TapeGradients&) const { return is<TapeVariant>(); }
+  bool operator()(const CapeGradients&) const { return is<CapeVariant>(); }
+  bool operator()(const FireGradients&) const { return is<FireVariant>(); }
+
+ private:
+  template <typename V>
+  bool is() const {
+    return std::holds_alternative<V>(variant);
+  }
+};
+
 void check_rows(const RowProbes& rows) {
   require(!wants_top_keys(rows) || (rows.top_count >= 1 && rows.top_count <= kMaxTopKeys),
           "expected 1 to " + number(kMaxTopKeys) + " top keys of a row but got " +
@@ -180,13 +203,8 @@ void check_backward(const AttentionInputs& inputs, const SavedForward& saved,
   require(no_rows || gradients.dq.data, "expected dq but its pointer is null");
   require(inputs.shape.keys == 0 || (gradients.dk.data && gradients.dv.data),
           "expected dk and dv but a pointer is null");
-  const std::size_t want = inputs.variant.index();
   const auto& got = gradients.variant;
-  require(std::holds_alternative<std::monostate>(got) ||
-              (std::holds_alternative<TableGradients>(got) && want == 1) ||
-              (std::holds_alternative<TapeGradients>(got) && want == 3) ||
-              (std::holds_alternative<CapeGradients>(got) && want == 4) ||
-              (std::holds_alternative<FireGradients>(got) && want == 5),
+  require(std::visit(GradientsFit{inputs.variant}, got),
           "expected the variant's own kind of gradients");
   if (const auto* tape = std::get_if<TapeGradients>(&got)) {
     require(!tape->d_out_state.data || saved.out_state.data || no_rows,

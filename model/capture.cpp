@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "formats/error.h"
-#include "model/near_names.h"
+#include "formats/near_names.h"
 
 namespace phasescope::model {
 namespace {
@@ -110,8 +110,8 @@ class Wanted {
     } else if (is_capture_tensor(item, config)) {
       named_.insert(item);
     } else {
-      throw formats::bad_usage("\"" + item + "\" cannot be captured" + near_names(item, kinds),
-                               "--what");
+      throw formats::bad_usage(
+          "\"" + item + "\" cannot be captured" + formats::near_names(item, kinds), "--what");
     }
   }
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "formats/error.h"
+#include "formats/near_names.h"
 #include "formats/utf8.h"
 #include "model/encoding.h"
-#include "model/near_names.h"
 
 namespace phasescope::model {
 namespace {
@@ -191,7 +191,7 @@ void refuse_unknown_keys(const Json& object, const std::vector<std::string>& kno
                          const std::string& prefix, formats::ConfigProblems& problems) {
   for (const auto& [key, value] : object.items()) {
     if (std::find(known.begin(), known.end(), key) == known.end()) {
-      problems.add(prefix + key, "unknown key" + near_names(key, known));
+      problems.add(prefix + key, "unknown key" + formats::near_names(key, known));
     }
   }
 }
@@ -279,7 +279,8 @@ void require_option(const std::string& key, const std::string& option) {
     known.push_back(info.key);
   }
   throw formats::bad_usage(
-      key + " has no option " + formats::in_quotes(option) + near_names(option, known), "--set");
+      key + " has no option " + formats::in_quotes(option) + formats::near_names(option, known),
+      "--set");
 }
 
 void set_encoding_option(ModelConfig& config, const std::string& option, const Json& value) {
@@ -445,9 +446,9 @@ void set_field(ModelConfig& config, const std::string& name, const std::string& 
   } else if (head == "encoding" || head == config.encoding.key) {
     set_encoding_option(config, rest, parsed);
   } else {
-    throw formats::bad_usage(
-        "\"" + name + "\" is no field of this model" + near_names(name, settable_names(config)),
-        "--set");
+    throw formats::bad_usage("\"" + name + "\" is no field of this model" +
+                                 formats::near_names(name, settable_names(config)),
+                             "--set");
   }
   if (problems.empty()) check_model_config(config, problems);
   problems.throw_if_any("--set " + name + "=" + value);

@@ -284,8 +284,9 @@ class Pass {
 
   // ln(i + 1) / ln(log_scale) of each token, (N, 1): 0 for the first one.
   at::Tensor log_factors(std::int64_t length) const {
-    const at::Tensor counts = at::arange(1, length + 1, at::TensorOptions(dtype_));
-    return (counts.log() / std::log(config_.attention.log_scale)).unsqueeze(1);
+    const at::Tensor counts = at::arange(1, length + 1, at::kDouble);
+    const at::Tensor factors = counts.log() / std::log(config_.attention.log_scale);
+    return factors.to(table_dtype(dtype_)).unsqueeze(1);
   }
 
   at::Tensor attend(std::int64_t index, const LayerWeights& w, const at::Tensor& read,
@@ -294,9 +295,9 @@ class Pass {
     const at::Tensor q = query_or_key(read, w.wq, w.bq, {w.q_norm, w.q_norm_bias});
     const at::Tensor k = query_or_key(read, w.wk, w.bk, {w.k_norm, w.k_norm_bias});
     const bool grows = config_.attention.log_scale > 0;
-    AttentionProgram program =
-        encoding.program(w.encoding, grows ? q * log_factors(read.size(1)) : q, k, state);
-    if (grows) program.q_plain = q;
+    AttentionProgram program = encoding.program(
+        w.encoding, grows ? (q * log_factors(read.size(1))).to(q.scalar_type()) : q, k, state);
+    if (grows) program.q_plain = q, program.transformed = true;
     if (config_.attention.scale_by_layer) program.scale /= static_cast<double>(index + 1);
     if (config_.attention.layer_gain) add_gain(program, std::max<std::int64_t>(1, index));
     program.soft_cap = config_.attention.soft_cap;
@@ -335,8 +336,7 @@ class Pass {
     for (at::Tensor* tensor : {&given.q, &given.k, &given.tape.state}) {
       if (tensor->defined()) *tensor = tensor->to(narrow);
     }
-    if (program.q_plain.is_same(program.q)) given.q_plain = given.q;
-    if (program.k_plain.is_same(program.k)) given.k_plain = given.k;
+    if (!program.transformed) given.q_plain = given.q, given.k_plain = given.k;
     const at::Tensor values = v.to(narrow);
     if (!cuda_obstacle(given, values, wants_gradients(given, values)).empty()) return;
     program = std::move(given);

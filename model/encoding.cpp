@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "formats/error.h"
+#include "formats/near_names.h"
 #include "formats/utf8.h"
 #include "model/encoding_cost.h"
-#include "model/near_names.h"
 
 namespace phasescope::model {
 namespace {
@@ -94,6 +94,8 @@ at::Tensor drawn_positions(std::int64_t length, std::int64_t range, std::uint64_
   return std::get<0>(all.slice(0, 0, length).sort());
 }
 
+at::ScalarType table_dtype(at::ScalarType dtype) { return at::promote_types(dtype, at::kFloat); }
+
 at::Tensor whole_places(const at::Tensor& tokens, double step) {
   return step == 1.0 ? tokens : (tokens.to(at::kDouble) * step).trunc().to(at::kLong);
 }
@@ -149,8 +151,8 @@ at::Tensor Encoding::bias_table(const Parameters&, std::int64_t, at::ScalarType)
   return {};
 }
 
-at::Tensor Encoding::distances(std::int64_t length, at::ScalarType dtype) const {
-  return at::arange(length, at::TensorOptions(dtype)) * step_;
+at::Tensor Encoding::distances(std::int64_t length) const {
+  return at::arange(length, at::kDouble) * step_;
 }
 
 void Encoding::refuse_interpolation(const char* key) const {
@@ -223,7 +225,7 @@ Json resolve_options(const EncodingInfo& info, const Json& options,
   }
   for (const auto& [key, value] : options.items()) {
     if (!resolved.contains(key)) {
-      problems.add(info.key + "." + key, "unknown option" + near_names(key, known));
+      problems.add(info.key + "." + key, "unknown option" + formats::near_names(key, known));
     }
   }
   return resolved;
@@ -249,7 +251,7 @@ const EncodingEntry* resolve(const EncodingConfig& asked, Json& options,
     for (const EncodingEntry& other : encodings()) known.push_back(other.info->key);
     problems.add("encoding.key", formats::in_quotes(asked.key) +
                                      " is no encoding this program knows" +
-                                     near_names(asked.key, known));
+                                     formats::near_names(asked.key, known));
   }
   return entry;
 }

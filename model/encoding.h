@@ -39,6 +39,10 @@ struct Positions {
 // (length) int64. At most `range` can be drawn.
 at::Tensor drawn_positions(std::int64_t length, std::int64_t range, std::uint64_t seed);
 
+// What a table by distance is kept in for a model of `dtype`: float64 for float64, float32 for all
+// others. In 16 bits neighbours far from a query would share an entry, and float16 ends at 65,504.
+at::ScalarType table_dtype(at::ScalarType dtype);
+
 // Tokens (int64) times `step`, rounded towards 0: for encodings that know whole places alone.
 at::Tensor whole_places(const at::Tensor& tokens, double step);
 
@@ -98,7 +102,8 @@ struct FireProgram {
 
 // A region of the scores, as a term is asked for it: content (B, heads, rows, columns), scale * q.k
 // of q and k as transformed, with the index of its first head, row and column; the position ids of
-// its queries (B or 1, rows, 1) and keys (B or 1, 1, columns), int64.
+// its queries (B or 1, rows, 1) and keys (B or 1, 1, columns), int64. The content's dtype is a
+// table_dtype(), and terms compute in it.
 struct TermRegion {
   at::Tensor content;
   at::Tensor query_id, key_id;
@@ -118,6 +123,7 @@ struct AttentionProgram {
   at::Tensor q, k;  // (B, H, N, d), (B, kv heads, M, d), transformed; any strides. M is N
                     // but in cross attention
   at::Tensor q_plain, k_plain;  // the same before the transform
+  bool transformed = false;     // whether q and k are others than these
   double scale = 1;             // of q.k; also of the content score where `kind` is not tapa
   TableProgram table;
   TapaProgram tapa;
@@ -137,6 +143,10 @@ struct AttentionProgram {
   bool padding_added = false;  // AttentionConfig::padding is "added"
   at::Tensor documents = {};   // (B, N) int64: a query sees the keys of its own document alone
   at::Tensor mask;  // (N, M) bool, true where a query sees a key; replaces `causal` and `window`
+
+  void transform(const at::Tensor& new_q, const at::Tensor& new_k) {
+    q = new_q, k = new_k, transformed = true;
+  }
 };
 
 const char* name_of(AttentionProgram::Kind kind);
@@ -247,8 +257,9 @@ class Encoding {
   virtual void after_mlp(const Parameters& layer, const MlpContext& context,
                          PositionState& state) const;
 
-  // Bias of each head at distances 0..length-1, (H, length) of `dtype`, for encodings that add one
-  // that depends on nothing else; undefined for the others. Differentiable.
+  // Bias of each head at distances 0..length-1, (H, length), computed in float64 and kept in the
+  // table_dtype() of `dtype`, for encodings that add one that depends on nothing else; undefined
+  // for the others. Differentiable.
   virtual at::Tensor bias_table(const Parameters& layer, std::int64_t length,
                                 at::ScalarType dtype) const;
   // The same of a region's pairs and all heads, (B or 1, H, rows, columns), keys after the query
@@ -268,8 +279,9 @@ class Encoding {
  protected:
   Encoding(const Json& options, const ModelConfig& model);
 
-  // Distances 0..length-1 in places: tokens times step_.
-  at::Tensor distances(std::int64_t length, at::ScalarType dtype) const;
+  // Distances 0..length-1 in places, tokens times step_: float64, in which what depends on them is
+  // computed before it is kept in its table_dtype().
+  at::Tensor distances(std::int64_t length) const;
   // Throws Error "bad_input" where positions are interpolated.
   void refuse_interpolation(const char* key) const;
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "protocol/event_queue.h"
+#include "protocol/shell_word.h"
 #include "protocol/spawn.h"
 #include "protocol/worker_session.h"
 
@@ -15,14 +16,6 @@ namespace phasescope::protocol {
 namespace {
 
 constexpr std::chrono::milliseconds call_step{50};
-
-// The far side's shell reads the command line that ssh puts together.
-std::string shell_quoted(const std::string& text) {
-  std::string quoted = "'";
-  for (const char character : text)
-    quoted += character == '\'' ? "'\\''" : std::string(1, character);
-  return quoted + "'";
-}
 
 ErrorInfo died(std::string message) {
   return {std::string(error_code::worker_died), std::move(message), "", ""};
@@ -52,8 +45,8 @@ WorkerCommand remote_worker(const std::string& host, std::vector<std::string> ar
                   "--",
                   host,
                   "phasescope worker"};
-  for (const auto& argument : arguments)
-    command.argv.back().append(" ").append(shell_quoted(argument));
+  // The far side's shell reads the command line that ssh puts together.
+  for (const auto& argument : arguments) command.argv.back() += " " + shell_word(argument);
   return command;
 }
 

@@ -1,6 +1,7 @@
 #include "protocol/spawn.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -8,7 +9,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <system_error>
 #include <thread>
@@ -51,6 +54,21 @@ Ends make_pipe() {
   return {above_standard(UniqueFd(ends[0])), above_standard(UniqueFd(ends[1]))};
 }
 
+ProcessEnd from_status(int status) {
+  ProcessEnd end;
+  if (WIFEXITED(status)) end.exit_status = WEXITSTATUS(status);
+  if (WIFSIGNALED(status)) end.signal = WTERMSIG(status);
+  return end;
+}
+
+ProcessEnd wait_for(pid_t id) {
+  int status = 0;
+  while (::waitpid(id, &status, 0) < 0) {
+    if (errno != EINTR) return {};
+  }
+  return from_status(status);
+}
+
 // From here to exec only system calls: the child of a process with threads may take no lock.
 
 [[noreturn]] void report_and_exit(int report) {
@@ -73,29 +91,63 @@ void reset_signals() {
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
+// With us: in our process group, for as long as we live. Apart: in a group of its own, for as long
+// as we live. Outliving us: in a session of its own.
+enum class Place { with_us, apart, outliving_us };
+
+// Descriptors above 2 for the child's standard ones; -1: ours.
 struct Standard {
-  int in_out, error, report;  // report closes by itself when exec succeeds
+  int in = -1, out = -1, error = -1;
 };
 
-[[noreturn]] void become(char* const* argv, const Standard& fds, pid_t parent) {
+// Leaves the session that we are in, and the process that waits for us.
+void leave_parent(int report) {
+  ::setsid();
+  const pid_t id = ::fork();
+  if (id < 0) report_and_exit(report);
+  if (id > 0) ::_exit(0);
+}
+
+// `report` closes by itself when exec succeeds.
+[[noreturn]] void become(char* const* argv, char* const* environment, const Standard& fds,
+                         Place place, int report, pid_t parent) {
   reset_signals();
-  die_with(parent);
-  ::setpgid(0, 0);
-  if (::dup2(fds.in_out, 0) < 0 || ::dup2(fds.in_out, 1) < 0 || ::dup2(fds.error, 2) < 0)
-    report_and_exit(fds.report);
-  if (fds.report != 3 && ::dup3(fds.report, 3, O_CLOEXEC) < 0) report_and_exit(fds.report);
+  if (place == Place::outliving_us) leave_parent(report);
+  if (place != Place::outliving_us) die_with(parent);
+  if (place == Place::apart) ::setpgid(0, 0);
+  const int given[] = {fds.in, fds.out, fds.error};
+  for (int standard = 0; standard < 3; ++standard) {
+    if (given[standard] >= 0 && ::dup2(given[standard], standard) < 0) report_and_exit(report);
+  }
+  if (report != 3 && ::dup3(report, 3, O_CLOEXEC) < 0) report_and_exit(report);
   ::closefrom(4);
-  ::execvp(argv[0], argv);
+  ::execvpe(argv[0], argv, environment);
   report_and_exit(3);
 }
 
-// The process id; throws what exec said.
-pid_t start(const std::vector<std::string>& argv, int in_out, int error) {
+// Ours, and before it what is given where we have none of that name.
+std::vector<char*> environment_with(const std::vector<std::string>& defaults) {
+  std::vector<char*> all;
+  for (const std::string& variable : defaults) {
+    const std::string name = variable.substr(0, variable.find('='));
+    if (std::getenv(name.c_str()) == nullptr) all.push_back(const_cast<char*>(variable.c_str()));
+  }
+  for (char** variable = environ; *variable != nullptr; ++variable) all.push_back(*variable);
+  all.push_back(nullptr);
+  return all;
+}
+
+// The process id (of one that outlives us: of nothing that is still there); throws what exec said.
+pid_t start(const std::vector<std::string>& argv, const Standard& standard, Place place,
+            const std::vector<std::string>& environment = {}) {
   auto report = make_pipe();
   const auto words = pointers(argv);
+  const auto variables = environment_with(environment);
   const pid_t parent = ::getpid();
   const pid_t id = ::fork();
-  if (id == 0) become(words.data(), {in_out, error, report.theirs.get()}, parent);
+  if (id == 0) {
+    become(words.data(), variables.data(), standard, place, report.theirs.get(), parent);
+  }
   if (id < 0) throw_errno(errno, "fork");
   report.theirs.reset();
   int failed = 0;
@@ -103,19 +155,63 @@ pid_t start(const std::vector<std::string>& argv, int in_out, int error) {
   do {
     got = ::read(report.ours.get(), &failed, sizeof failed);
   } while (got < 0 && errno == EINTR);
-  if (got != sizeof failed) return id;
-  ::waitpid(id, nullptr, 0);
-  throw_errno(failed, argv[0]);
+  if (place == Place::outliving_us || got == sizeof failed) wait_for(id);
+  if (got == sizeof failed) throw_errno(failed, argv[0]);
+  return id;
 }
 
-ProcessEnd from_status(int status) {
-  ProcessEnd end;
-  if (WIFEXITED(status)) end.exit_status = WEXITSTATUS(status);
-  if (WIFSIGNALED(status)) end.signal = WTERMSIG(status);
-  return end;
+UniqueFd open_above_standard(const std::string& path, int flags) {
+  UniqueFd fd(::open(path.c_str(), flags | O_CLOEXEC, 0666));
+  if (!fd) throw_errno(errno, path);
+  return above_standard(std::move(fd));
+}
+
+// Both directions of a filter's socket are served at once, so that neither side waits for the
+// other.
+std::string exchange(int socket, std::string_view input) {
+  std::string output;
+  std::array<char, 65536> piece;
+  bool sending = true;
+  while (true) {
+    if (sending && input.empty()) ::shutdown(socket, SHUT_WR), sending = false;
+    pollfd ready{socket, static_cast<short>(POLLIN | (sending ? POLLOUT : 0)), 0};
+    if (::poll(&ready, 1, -1) < 0 && errno != EINTR) return output;
+    if (sending && (ready.revents & POLLOUT)) {
+      // A filter that ended early reads no more: its status says why.
+      const ssize_t sent = ::send(socket, input.data(), input.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (sent > 0) input.remove_prefix(static_cast<std::size_t>(sent));
+      if (sent < 0 && errno != EAGAIN && errno != EINTR) input = {};
+    }
+    if ((ready.revents & ~POLLOUT) == 0) continue;
+    const ssize_t got = ::recv(socket, piece.data(), piece.size(), MSG_DONTWAIT);
+    if (got > 0) output.append(piece.data(), static_cast<std::size_t>(got));
+    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return output;
+  }
 }
 
 }  // namespace
+
+ProcessEnd run_program(const std::vector<std::string>& argv) {
+  return wait_for(start(argv, {}, Place::with_us));
+}
+
+FilterResult run_filter(const std::vector<std::string>& argv, std::string_view input,
+                        const std::vector<std::string>& environment) {
+  auto ends = make_socket_pair();
+  const int theirs = ends.theirs.get();
+  const pid_t id = start(argv, {.in = theirs, .out = theirs}, Place::with_us, environment);
+  ends.theirs.reset();
+  FilterResult result;
+  result.output = exchange(ends.ours.get(), input);
+  result.end = wait_for(id);
+  return result;
+}
+
+void start_detached(const std::vector<std::string>& argv, const std::string& log) {
+  const UniqueFd input = open_above_standard("/dev/null", O_RDONLY);
+  const UniqueFd output = open_above_standard(log, O_WRONLY | O_CREAT | O_APPEND);
+  start(argv, {input.get(), output.get(), output.get()}, Place::outliving_us);
+}
 
 std::string program_folder() {
   std::error_code error;
@@ -133,7 +229,8 @@ std::string describe(const ProcessEnd& end) {
 ChildProcess::ChildProcess(const std::vector<std::string>& argv) {
   auto frames = make_socket_pair();
   auto errors = make_pipe();
-  id_ = start(argv, frames.theirs.get(), errors.theirs.get());
+  const int theirs = frames.theirs.get();
+  id_ = start(argv, {theirs, theirs, errors.theirs.get()}, Place::apart);
   socket_ = std::move(frames.ours);
   stderr_ = std::move(errors.ours);
 }

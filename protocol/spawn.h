@@ -1,4 +1,5 @@
-// Starting a program that speaks frames.
+// Starting other programs: the only place that forks. Where one cannot be started, all of these
+// throw std::system_error with what exec said.
 #pragma once
 
 #include <sys/types.h>
@@ -6,6 +7,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -23,6 +25,22 @@ struct ProcessEnd {
 };
 // "left with status 1", "was killed by SIGKILL".
 std::string describe(const ProcessEnd& end);
+
+// Runs a program with our standard descriptors, and waits for its end.
+ProcessEnd run_program(const std::vector<std::string>& argv);
+
+// What a program writes that reads `input`. Its standard error is ours; `environment`
+// ("NAME=value") holds what it gets of names that we have none of.
+struct FilterResult {
+  ProcessEnd end;
+  std::string output;
+};
+FilterResult run_filter(const std::vector<std::string>& argv, std::string_view input,
+                        const std::vector<std::string>& environment = {});
+
+// Starts a program that outlives this one: a session of its own, a parent that is gone, standard
+// input from /dev/null, both outputs appended to `log`, no other descriptor inherited.
+void start_detached(const std::vector<std::string>& argv, const std::string& log);
 
 // A child whose standard input and output are one end of a unix socket pair, and whose standard
 // error is a pipe. It inherits no other descriptor, stands in a process group of its own (Ctrl-C in

@@ -1,10 +1,10 @@
 #include "training/checkpoint.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "formats/error.h"
 #include "formats/json.h"
+#include "formats/manifest.h"
 #include "formats/sha256.h"
 
 namespace phasescope::training {
@@ -14,17 +14,7 @@ using nlohmann::json;
 using std::filesystem::path;
 
 constexpr int kSchemaVersion = 1;
-constexpr const char* kManifest = "manifest.json";
 constexpr std::string_view kTemporary = ".tmp";
-
-std::optional<int64_t> step_of_name(std::string_view name) {
-  if (!name.starts_with("step-")) return std::nullopt;
-  name.remove_prefix(5);
-  int64_t step = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
-  if (error != std::errc() || end != name.data() + name.size() || step < 0) return std::nullopt;
-  return step;
-}
 
 void write_synced(formats::FileSystem& fs, const path& file, const std::string& text) {
   auto out = fs.create(file);
@@ -50,7 +40,8 @@ void write_temporary(formats::FileSystem& fs, const path& folder, int64_t step,
                      const std::function<void(const path&)>& write_files, const json& state) {
   fs.make_directory(folder);
   write_files(folder);
-  write_synced(fs, folder / kManifest, manifest_of(fs, folder, step, state).dump(1) + "\n");
+  write_synced(fs, folder / formats::kManifestName,
+               manifest_of(fs, folder, step, state).dump(1) + "\n");
   fs.sync_directory(folder);
 }
 
@@ -140,25 +131,19 @@ SaveOutcome save_checkpoint(formats::FileSystem& fs, const path& root, int64_t s
 }
 
 Checkpoint verify_checkpoint(const formats::FileSystem& fs, const path& folder) {
-  const path manifest_path = folder / kManifest;
+  const path manifest_path = folder / formats::kManifestName;
   if (!fs.exists(manifest_path)) throw formats::bad_input("it has no manifest", folder.string());
-  const json manifest = formats::parse_json(fs.read(manifest_path), manifest_path.string());
+  const json manifest = formats::verified_manifest(
+      folder, formats::parse_json(fs.read(manifest_path), manifest_path.string()),
+      [&fs](const path& file) -> formats::FileDigest {
+        const std::string bytes = fs.read(file);
+        return {bytes.size(), formats::sha256_hex(std::string_view(bytes))};
+      });
   try {
     if (manifest.at("schema_version") != kSchemaVersion) {
       throw formats::bad_input("its manifest has schema version " +
                                    manifest.at("schema_version").dump() + ", this program reads 1",
                                manifest_path.string());
-    }
-    for (const json& file : manifest.at("files")) {
-      const auto name = file.at("name").get<std::string>();
-      const std::string bytes = fs.read(folder / name);
-      if (bytes.size() != file.at("size").get<std::size_t>()) {
-        throw formats::bad_input(name + " has another size than in the manifest", folder.string());
-      }
-      if (formats::sha256_hex(std::string_view(bytes)) != file.at("sha256").get<std::string>()) {
-        throw formats::bad_input(name + " has another SHA-256 than in the manifest",
-                                 folder.string());
-      }
     }
     return {manifest.at("step").get<int64_t>(), folder, manifest.at("state")};
   } catch (const nlohmann::json::exception&) {
@@ -170,7 +155,7 @@ std::vector<int64_t> checkpoint_steps(const formats::FileSystem& fs, const path&
   std::vector<int64_t> steps;
   if (!fs.is_directory(root)) return steps;
   for (const std::string& name : fs.list(root)) {
-    if (const auto step = step_of_name(name)) steps.push_back(*step);
+    if (const auto step = formats::step_of_checkpoint(name)) steps.push_back(*step);
   }
   std::sort(steps.begin(), steps.end());
   return steps;

@@ -1,19 +1,18 @@
 #include "training/corpus.h"
 
-#include <spawn.h>
-#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <system_error>
 
 #include "analysis/texts.h"
 #include "formats/error.h"
 #include "formats/file_system.h"
 #include "formats/sha256.h"
+#include "protocol/spawn.h"
 #include "training/counter_random.h"
 #include "training/schedule.h"
-
-extern char** environ;
 
 namespace phasescope::training {
 namespace {
@@ -32,19 +31,6 @@ fs::path user_cache() {
   if (const auto cache = environment("XDG_CACHE_HOME")) return *cache;
   const auto home = environment("HOME");
   return home ? fs::path(*home) / ".cache" : fs::temp_directory_path();
-}
-
-// Runs a program found on PATH; its exit status, or 127 where it cannot be started.
-int run_program(const std::vector<std::string>& arguments) {
-  std::vector<char*> argv;
-  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
-  argv.push_back(nullptr);
-  pid_t pid = 0;
-  if (posix_spawnp(&pid, argv[0], nullptr, nullptr, argv.data(), environ) != 0) return 127;
-  int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
 bool writable(const fs::path& folder) {
@@ -68,10 +54,14 @@ fs::path make_desk_corpus(const std::function<void(const std::string&)>& notice)
     const fs::path folder = place.parent_path();
     if (!writable(folder)) continue;
     if (notice) notice("making the training text in " + folder.string());
-    const int status = run_program({"python3", tool.string(), "--out", folder.string()});
-    if (status == 0 && fs::exists(place)) return place;
-    throw no_corpus(status == 127 ? "python3 cannot be started"
-                                  : "tools/make_corpus.py failed; it says why above");
+    try {
+      const protocol::ProcessEnd end =
+          protocol::run_program({"python3", tool.string(), "--out", folder.string()});
+      if (end.exit_status == 0 && fs::exists(place)) return place;
+    } catch (const std::system_error&) {
+      throw no_corpus("python3 cannot be started");
+    }
+    throw no_corpus("tools/make_corpus.py failed; it says why above");
   }
   throw no_corpus("no folder for it can be written to");
 }

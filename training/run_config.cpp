@@ -8,8 +8,8 @@
 #include "formats/error.h"
 #include "formats/hf_config.h"
 #include "formats/json.h"
+#include "formats/near_names.h"
 #include "kernels/cuda/attention_cuda.h"
-#include "model/near_names.h"
 #include "protocol/json_form.h"
 
 namespace phasescope::training {
@@ -26,11 +26,11 @@ json schema() {
 // finds "model.context".
 std::string unknown_key_sentence(const std::string& key) {
   const std::vector<std::string> known = known_keys();
-  const std::string own = model::near_names(key, known);
+  const std::string own = formats::near_names(key, known);
   if (own.find("near:") != own.npos) return "no such key" + own;
   const std::string name = key.substr(key.rfind('.') + 1);
   for (const char* section : {"model.", "encoding.", "positions.", "data.", "train.", "eval."}) {
-    const std::string near = model::near_names(section + name, known);
+    const std::string near = formats::near_names(section + name, known);
     if (near.find("near:") != near.npos) return "no such key" + near;
   }
   return "no such key";

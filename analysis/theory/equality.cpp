@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "analysis/random.h"
@@ -19,6 +20,21 @@ std::shared_ptr<const model::Model> with_weights(const model::Model& model,
   return std::make_shared<const model::Model>(model::Model{
       model.report, model.tokenizer,
       model::Decoder(model.config(), model.decoder.shared_encoding(), std::move(weights))});
+}
+
+// Of a norm, and of the product that reads it.
+std::int64_t norm_and_product_terms(const model::ModelConfig& config) { return 2 * config.width; }
+
+// Terms of the sums of one layer, one after another: queries and keys, scores, averages, their
+// projection, the MLP, and what the encoding's own matrices add to it.
+std::int64_t layer_terms(const model::Decoder& decoder, std::int64_t tokens) {
+  const model::ModelConfig& config = decoder.config();
+  std::int64_t terms = 2 * norm_and_product_terms(config) + config.head_dim + tokens +
+                       config.heads * config.head_dim + config.ffn_width;
+  for (const auto& [name, matrix] : decoder.weights().layers.at(0).encoding) {
+    if (matrix.dim() >= 2) terms += matrix.size(-1);
+  }
+  return terms;
 }
 
 }  // namespace
@@ -74,10 +90,18 @@ std::shared_ptr<const model::Model> reordered(const std::shared_ptr<const model:
   return with_weights(*model, std::move(weights));
 }
 
-Residuals reordering_noise(const CheckContext& context, const at::Tensor& ids) {
+double rounding_floor(const model::Decoder& decoder, std::int64_t tokens, at::ScalarType dtype) {
+  const model::ModelConfig& config = decoder.config();
+  const double unit = dtype == at::kDouble ? 0x1p-53 : 0x1p-24;
+  return unit * std::sqrt(static_cast<double>(config.layers * layer_terms(decoder, tokens) +
+                                              norm_and_product_terms(config)));
+}
+
+Residuals rounding_noise(const CheckContext& context, const at::Tensor& ids) {
   const model::ForwardOptions plain = plain_options(context);
   TextPass base(context.model, ids, plain);
-  Residuals noise;
+  const double least = rounding_floor(context.model->decoder, ids.size(1), at::kFloat);
+  Residuals noise{least, least, least};
   for (std::uint64_t order = 0; order < 3; ++order) {
     TextPass other(reordered(context.model, context.seed + order), ids,
                    order == 0 ? asked_options(context) : plain);

@@ -41,9 +41,17 @@ std::shared_ptr<const model::Model> in_float64(const std::shared_ptr<const model
 std::shared_ptr<const model::Model> reordered(const std::shared_ptr<const model::Model>& model,
                                               std::uint64_t seed);
 
-// What reordering alone moves in the dtype of the context's model: the largest of a few other
-// orders (permuted channels, and the context's backend in place of plain operations).
-Residuals reordering_noise(const CheckContext& context, const at::Tensor& ids);
+// What rounding may move in a run of `tokens` tokens whatever the order of its sums: half a unit in
+// the last place of `dtype` (float32 or float64) for each term of the sums that a number comes
+// through one after another, from the embedding to the outputs, added up as a random walk. Relative
+// to the largest number. It is the least that a check allows: a few orders of summation may agree
+// by chance, and on another processor do not.
+double rounding_floor(const model::Decoder& decoder, std::int64_t tokens, at::ScalarType dtype);
+
+// What rounding moves in the dtype of the context's model: the largest of a few other orders of
+// summation (permuted channels, and the context's backend in place of plain operations), and at
+// least rounding_floor().
+Residuals rounding_noise(const CheckContext& context, const at::Tensor& ids);
 
 // The backend that the context asks for, and plain operations; the context hears what ran.
 model::ForwardOptions asked_options(const CheckContext& context);

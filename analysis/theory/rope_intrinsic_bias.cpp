@@ -21,7 +21,12 @@ namespace {
 constexpr std::int64_t kPairs = 20000;  // a head
 constexpr std::int64_t kDistances = 12;
 constexpr std::int64_t kFewestTexts = 8;  // below, standard errors by text mean nothing
-constexpr double kIdentityBound = 1e-4;  // float32 scores of size 1 to 100, by two ways of rounding
+
+// float32 scores by two ways of rounding: 1e-4 of their size, and half a unit in the last place of
+// the angles of the last token, of so many radians.
+double rounding_of_scores(std::int64_t tokens) {
+  return std::max(1e-4, 0x1p-24 * static_cast<double>(tokens));
+}
 
 PlaneMeans pooled_over_distances(const BiasText& text) {
   const std::size_t planes = text.planes[0].mu.size();
@@ -85,6 +90,7 @@ BiasJudgement judge_bias(const BiasSample& sample, std::span<const double> frequ
   const PlaneMeans means = mean_of_texts(pooled);
   out.gamma = formulas.gamma(means, frequencies, sample.distances);
   out.per_plane = formulas.per_plane(means, frequencies, sample.distances);
+  double largest = 0;
   for (std::size_t at = 0; at < sample.distances.size(); ++at) {
     const std::span<const double> here(&sample.distances[at], 1);
     std::vector<PlaneMeans> planes;
@@ -100,10 +106,12 @@ BiasJudgement judge_bias(const BiasSample& sample, std::span<const double> frequ
     const double same_pairs = formulas.per_plane(mean_of_texts(planes), frequencies, here)[0];
     out.identity = worst_of(out.identity, std::abs(out.measured.back() - same_pairs));
     const double size = largest_abs(scores);
+    largest = worst_of(largest, size);
     out.gamma_z = worst_of(out.gamma_z, z_of(from_gamma, size));
     out.per_plane_z = worst_of(out.per_plane_z, z_of(from_planes, size));
   }
-  out.identity /= worst_of(largest_abs(out.measured), 1e-30);
+  // Means that cancel over texts are no more exact than what they are means of.
+  out.identity /= worst_of(worst_of(largest_abs(out.measured), 0.1 * largest), 1e-30);
   out.distance_z = out.per_plane_z;
   out.planes_z = planes_z_of(pooled);
   return out;
@@ -327,7 +335,7 @@ CheckResult run(const CheckContext& context) {
   }
   CheckResult result =
       judge_heads(heads, distances, used, static_cast<std::int64_t>(rotation->frequencies.size()),
-                  kIdentityBound);
+                  rounding_of_scores(context.texts->longest()));
   result.samples = used * share * static_cast<std::int64_t>(distances.size());
   result.detail += "; " + std::to_string(used) + " texts";
   if (used < texts) {

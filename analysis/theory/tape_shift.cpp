@@ -98,7 +98,7 @@ CheckResult run(const CheckContext& context) {
     refused.detail = "positions cannot be shifted: " + error.message();
     return refused;
   }
-  CheckResult result = judge_shift(measured, reordering_noise(context, ids));
+  CheckResult result = judge_shift(measured, rounding_noise(context, ids));
   if (!context.model->config().head.present) {
     result.detail += "; the model has no head: logits stands for its last hidden states";
   }
@@ -146,8 +146,8 @@ CheckResult judge_shift(const std::vector<ShiftMeasurement>& measured, const Res
   result.detail += "; float32 logits at " + std::to_string(last.shift) + ": " +
                    short_number(last.float32.logits) +
                    ", of which rounded angles and their sines explain " +
-                   short_number(last.float64_on_float32_angles.logits) + " and reordering " +
-                   short_number(noise.logits);
+                   short_number(last.float64_on_float32_angles.logits) +
+                   " and the rounding of sums " + short_number(noise.logits);
   const bool holds = worst64 <= 1 && worst32 <= 1;
   result.verdict = name_of(holds ? Verdict::holds : Verdict::fails);
   result.samples = static_cast<std::int64_t>(measured.size());

@@ -18,8 +18,8 @@ struct ShiftMeasurement {
 double shift_bound(std::int64_t shift);
 
 // holds where every float64 residual is below shift_bound and every float32 one below 3 times what
-// rounding of angles, of their sines and cosines (the float64 model on float32's) and reordering
-// explain together.
+// rounding of angles, of their sines and cosines (the float64 model on float32's) and that of sums,
+// `noise`, explain together.
 CheckResult judge_shift(const std::vector<ShiftMeasurement>& measured, const Residuals& noise);
 
 }  // namespace phasescope::analysis

@@ -14,6 +14,7 @@
 #include "app/verbs/verbs.h"
 #include "formats/error.h"
 #include "formats/file_system.h"
+#include "formats/near_names.h"
 #include "protocol/error_info.h"
 #include "protocol/shell_word.h"
 
@@ -131,26 +132,16 @@ ErrorInfo usage_error(const CLI::ParseError& error, const std::string& verb,
           "phasescope " + verb + " --help lists its options"};
 }
 
-bool one_edit_apart(const std::string& a, const std::string& b) {
-  if (a == b) return true;
-  if (a.size() > b.size()) return one_edit_apart(b, a);
-  if (b.size() - a.size() > 1) return false;
-  size_t same = 0;
-  while (same < a.size() && a[same] == b[same]) ++same;
-  const size_t skipped = a.size() == b.size() ? same + 1 : same;
-  return a.compare(std::min(skipped, a.size()), a.npos, b, same + 1, b.npos) == 0;
-}
-
 // A word that names no verb is a model, unless it is almost a verb and no such file exists.
 void refuse_misspelt_verb(const std::string& word,
                           const std::vector<std::unique_ptr<Verb>>& verbs) {
   if (word.size() < 4 || word[0] == '-' || std::filesystem::exists(word)) return;
-  for (const auto& verb : verbs) {
-    const std::string name = verb->name();
-    if (name.rfind(word, 0) != 0 && !one_edit_apart(word, name)) continue;
-    throw formats::bad_usage("there is no verb and no file \"" + word + "\"", "",
-                             "did you mean " + name + "? phasescope --help lists the verbs");
-  }
+  std::vector<std::string> names;
+  for (const auto& verb : verbs) names.push_back(verb->name());
+  const std::vector<std::string> near = formats::names_near(word, names);
+  if (near.empty()) return;
+  throw formats::bad_usage("there is no verb and no file \"" + word + "\"", "",
+                           "did you mean " + near.front() + "? phasescope --help lists the verbs");
 }
 
 // A word that names no verb is a model for the window: `phasescope rope tapa`.

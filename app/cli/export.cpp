@@ -1,15 +1,14 @@
 #include <fcntl.h>
-#include <poll.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
-#include <csignal>
+#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "app/cli/output.h"
@@ -18,10 +17,9 @@
 #include "formats/file_system.h"
 #include "formats/tensors/npy.h"
 #include "formats/tensors/safetensors.h"
+#include "protocol/spawn.h"
 #include "widgets/plot_svg.h"
 #include "widgets/plot_table.h"
-
-extern char** environ;
 
 namespace phasescope::app {
 
@@ -45,98 +43,6 @@ void write_with_sidecar(const fs::path& path, std::string_view bytes, const json
   write_text(path, bytes);
   write_text(path.string() + ".json", document(sidecar) + "\n");
 }
-
-// Ours, with a fixed date for the files that a child makes: two exports of the same figure are the
-// same bytes. A date that is set already stays.
-std::vector<char*> environment_of_children() {
-  static std::string date = "SOURCE_DATE_EPOCH=0";
-  std::vector<char*> variables;
-  bool dated = false;
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    dated = dated || std::string_view(*variable).starts_with("SOURCE_DATE_EPOCH=");
-    variables.push_back(*variable);
-  }
-  if (!dated) variables.push_back(date.data());
-  variables.push_back(nullptr);
-  return variables;
-}
-
-// A child that reads `input` and writes what is returned. Both pipes are served at once, so that
-// neither side waits for the other.
-class Filter {
- public:
-  explicit Filter(std::vector<std::string> argv) { start(argv); }
-  ~Filter() {
-    for (int fd : {to_[1], from_[0]}) {
-      if (fd >= 0) close(fd);
-    }
-    if (pid_ > 0) waitpid(pid_, nullptr, 0);
-  }
-  Filter(const Filter&) = delete;
-  Filter& operator=(const Filter&) = delete;
-
-  std::string run(std::string_view input) {
-    std::string output;
-    size_t sent = 0;
-    while (true) {
-      std::array<pollfd, 2> fds{pollfd{from_[0], POLLIN, 0}, pollfd{to_[1], POLLOUT, 0}};
-      if (poll(fds.data(), fds.size(), -1) < 0 && errno != EINTR) break;
-      if (fds[1].revents) sent = send_some(input, sent);
-      if (fds[0].revents && !receive_some(output)) break;
-    }
-    int status = 0;
-    waitpid(pid_, &status, 0);
-    pid_ = -1;
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-      throw formats::internal_error("rsvg-convert could not draw the figure");
-    }
-    return output;
-  }
-
- private:
-  void start(std::vector<std::string>& argv) {
-    if (pipe2(to_.data(), O_CLOEXEC) != 0 || pipe2(from_.data(), O_CLOEXEC) != 0) {
-      throw formats::internal_error("no pipe could be opened: " + std::string(strerror(errno)));
-    }
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, to_[0], 0);
-    posix_spawn_file_actions_adddup2(&actions, from_[1], 1);
-    std::vector<char*> arguments;
-    for (std::string& argument : argv) arguments.push_back(argument.data());
-    arguments.push_back(nullptr);
-    const int error = posix_spawnp(&pid_, argv[0].c_str(), &actions, nullptr, arguments.data(),
-                                   environment_of_children().data());
-    posix_spawn_file_actions_destroy(&actions);
-    close(to_[0]);
-    close(from_[1]);
-    if (error != 0) {
-      pid_ = -1;
-      throw formats::bad_input("PDF and PNG figures need the program " + argv[0], "",
-                               "apt install librsvg2-bin, or write SVG");
-    }
-  }
-
-  size_t send_some(std::string_view input, size_t sent) {
-    const ssize_t count = write(to_[1], input.data() + sent, input.size() - sent);
-    if (count > 0) sent += size_t(count);
-    if (count < 0 || sent == input.size()) {
-      close(to_[1]);
-      to_[1] = -1;  // poll passes over negative descriptors
-    }
-    return sent;
-  }
-
-  bool receive_some(std::string& output) {
-    std::array<char, 65536> buffer;
-    const ssize_t count = read(from_[0], buffer.data(), buffer.size());
-    if (count > 0) output.append(buffer.data(), size_t(count));
-    return count > 0;
-  }
-
-  std::array<int, 2> to_{-1, -1}, from_{-1, -1};
-  pid_t pid_ = -1;
-};
 
 constexpr const char* kForms = ".json .csv .svg .pdf .png .npy .safetensors";
 
@@ -270,13 +176,20 @@ std::string what_else(const Output& output, const fs::path& path) {
 }
 
 std::string convert_svg(const std::string& svg, const std::string& format) {
-  // A child that dies early must not end us through SIGPIPE.
-  const auto before = std::signal(SIGPIPE, SIG_IGN);
   std::vector<std::string> argv{"rsvg-convert", "--format", format};
   if (format == "png") argv.insert(argv.end(), {"--zoom", "2"});
-  std::string bytes = Filter(std::move(argv)).run(svg);
-  std::signal(SIGPIPE, before);
-  return bytes;
+  try {
+    // With a fixed date two exports of the same figure are the same bytes; one that is set stays.
+    protocol::FilterResult drawn = protocol::run_filter(argv, svg, {"SOURCE_DATE_EPOCH=0"});
+    if (drawn.end.exit_status == 0) return drawn.output;
+  } catch (const std::system_error& error) {
+    if (error.code() != std::errc::no_such_file_or_directory) {
+      throw formats::internal_error(argv[0] + " cannot be started: " + error.code().message());
+    }
+    throw formats::bad_input("PDF and PNG figures need the program " + argv[0], "",
+                             "apt install librsvg2-bin, or write SVG");
+  }
+  throw formats::internal_error("rsvg-convert could not draw the figure");
 }
 
 void export_figure(const widgets::PlotSpec& figure, const fs::path& folder, const json& sidecar) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <mutex>
 #include <utility>
 
@@ -73,15 +74,24 @@ void parallel_items(std::int64_t count, const std::function<void(std::int64_t, i
     return;
   }
   std::atomic<int> numbered{0};  // those with an item: of many threads few may have one
+  // An exception that left the parallel region would end the process.
+  std::atomic<bool> failed{false};
+  std::exception_ptr failure;
 #pragma omp parallel num_threads(threads)
   {
     int thread = -1;
 #pragma omp for schedule(dynamic)
     for (std::int64_t item = 0; item < count; ++item) {
+      if (failed.load(std::memory_order_relaxed)) continue;
       if (thread < 0) thread = numbered++;
-      run(item, thread);
+      try {
+        run(item, thread);
+      } catch (...) {
+        if (!failed.exchange(true)) failure = std::current_exception();
+      }
     }
   }
+  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace phasescope::kernels

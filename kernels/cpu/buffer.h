@@ -55,8 +55,9 @@ int threads_with(std::int64_t floats);
 inline constexpr std::int64_t kBuffersBytes = std::int64_t{160} << 20;
 
 /// Calls run(item, thread) for items 0..count-1 on OpenMP's threads, at most `threads` of them, in
-/// no fixed order; thread is from 0 on, below `count` and the number of threads. `run` must not
-/// throw.
+/// no fixed order; thread is from 0 on, below `count` and the number of threads. What `run` throws
+/// (an allocation that fails) is thrown from here once all threads have ended: the first of them;
+/// items that no thread has begun by then are left out.
 void parallel_items(std::int64_t count, const std::function<void(std::int64_t, int)>& run,
                     int threads = parallel_threads());
 

@@ -9,6 +9,7 @@
 namespace phasescope::kernels {
 namespace {
 
+#if defined(__x86_64__) || defined(_M_X64)
 /// What Highway takes each target to have.
 bool has_target(Target target) {
   __builtin_cpu_init();
@@ -26,6 +27,9 @@ bool has_target(Target target) {
          : target == Target::sse4 ? sse4
                                   : true;
 }
+#else
+bool has_target(Target target) { return target == Target::scalar; }
+#endif
 
 std::atomic<Target>& chosen() {
   static std::atomic<Target> target{best_target(std::getenv("PHASESCOPE_SIMD"))};

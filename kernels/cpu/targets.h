@@ -7,13 +7,16 @@
 // them, Highway's EMU128: four lanes like SSE4, in the instructions that every program may use.
 // (The fault of GCC before 12.3 for which Highway leaves it out is in the upper halves of integer
 // products, which nothing here takes.)
-// Later versions have SSE2 too, by the bit 14, which would stand for it.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | (1LL << 14))
+// Later versions have SSE2 too, by the bit 14, which would stand for it. SVE's vectors have no size
+// that arrays of them could have; NEON runs where it is.
+#define HWY_DISABLED_TARGETS \
+  (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | (1LL << 14))
 #define HWY_BROKEN_EMU128 0
 
 namespace phasescope::kernels {
 
-/// From the least to the best.
+/// From the least to the best. Other processors than x86-64 have one, NEON on aarch64, which goes
+/// by the least name.
 enum class Target { scalar, sse4, avx2, avx3 };
 inline constexpr Target kTargets[] = {Target::scalar, Target::sse4, Target::avx2, Target::avx3};
 

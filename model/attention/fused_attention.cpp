@@ -304,8 +304,7 @@ at::Tensor empty_by_token(std::int64_t batch, std::int64_t heads, std::int64_t r
 
 ProbeRequest in_one_pass(const AttentionProgram& program, const ProbeRequest& request) {
   ProbeRequest result = request;
-  const bool rotates = !program.q.is_same(program.q_plain) || !program.k.is_same(program.k_plain);
-  if (rotates) result.content = result.term = false;
+  if (program.transformed) result.content = result.term = false;
   return result;
 }
 
@@ -396,17 +395,15 @@ AttentionProgram with_float_tables(const AttentionProgram& program) {
 
 AttentionProgram in_dtype(const AttentionProgram& program, at::ScalarType dtype) {
   AttentionProgram result = program;
-  const bool q_plain = program.q.is_same(program.q_plain);
-  const bool k_plain = program.k.is_same(program.k_plain);
   for (at::Tensor* tensor :
-       {&result.q, &result.k, &result.q_plain, &result.k_plain, &result.table.values,
-        &result.tapa.power, &result.tape.state, &result.cape.values, &result.cape.w1,
+       {&result.q, &result.k, &result.q_plain, &result.k_plain, &result.tape.state, &result.cape.w1,
         &result.cape.b1, &result.cape.w2, &result.cape.b2}) {
     if (tensor->defined()) *tensor = tensor->to(dtype);
   }
-  // What is one tensor stays one: that is how a program says that it does not rotate.
-  if (q_plain) result.q_plain = result.q;
-  if (k_plain) result.k_plain = result.k;
+  for (at::Tensor* table : {&result.table.values, &result.tapa.power, &result.cape.values}) {
+    if (table->defined()) *table = table->to(table_dtype(dtype));
+  }
+  if (!program.transformed) result.q_plain = result.q, result.k_plain = result.k;  // one copy
   return result;
 }
 

@@ -82,8 +82,13 @@ at::Tensor tapa_scores(const AttentionProgram& program, const Operands& x,
   return content * at::cos(power.unsqueeze(1) * phase);
 }
 
-at::Tensor cape_table_scores(const CapeProgram& cape, const at::Tensor& content,
+at::Tensor in_table_dtype(const at::Tensor& scores) {
+  return scores.to(table_dtype(scores.scalar_type()));
+}
+
+at::Tensor cape_table_scores(const CapeProgram& cape, const at::Tensor& given,
                              const at::Tensor& distance) {
+  const at::Tensor content = in_table_dtype(given);
   if (cape.form == CapeProgram::Form::content) return cape_scores(cape, content, {});
   return cape_scores(cape, content, look_up(cape.values, distance.clamp_min(0)));
 }
@@ -94,10 +99,11 @@ at::Tensor term_scores(const AttentionProgram& program, Range heads, Range rows,
   const Range read_heads = all ? Range{0, program.q.size(1)} : heads;
   const Range read_columns = all ? Range{0, program.k.size(2)} : columns;
   const Operands x = operands(program.q, program.k, read_heads, rows, read_columns);
-  const at::Tensor scores = program.term.score(
-      {products(x.q, x.k) * program.scale, ids_of(program.positions, rows).unsqueeze(2),
-       ids_of(program.positions, read_columns).unsqueeze(1), read_heads.begin, rows.begin,
-       read_columns.begin});
+  const at::Tensor scores =
+      program.term.score({in_table_dtype(products(x.q, x.k) * program.scale),
+                          ids_of(program.positions, rows).unsqueeze(2),
+                          ids_of(program.positions, read_columns).unsqueeze(1), read_heads.begin,
+                          rows.begin, read_columns.begin});
   if (!all) return scores;
   return scores.slice(1, heads.begin, heads.end).slice(3, columns.begin, columns.end);
 }
@@ -106,7 +112,8 @@ at::Tensor term_scores(const AttentionProgram& program, Range heads, Range rows,
 at::Tensor term_pair_scores(const AttentionProgram& program, const at::Tensor& batch,
                             const at::Tensor& head, const at::Tensor& row,
                             const at::Tensor& column) {
-  at::Tensor scores = at::empty(row.sizes(), program.q.options());
+  at::Tensor scores =
+      at::empty(row.sizes(), program.q.options().dtype(table_dtype(program.q.scalar_type())));
   const at::Tensor rows = std::get<0>(at::_unique2(row));
   for (std::int64_t n = 0; n < rows.size(0); ++n) {
     const std::int64_t begin = rows[n].item<std::int64_t>();
@@ -124,8 +131,11 @@ at::Tensor term_pair_scores(const AttentionProgram& program, const at::Tensor& b
 at::Tensor cape_scores(const CapeProgram& cape, const at::Tensor& content, const at::Tensor& bias) {
   using Form = CapeProgram::Form;
   const auto corrected = [&](const at::Tensor& x) {  // x (B, in, rows, columns)
-    const at::Tensor hidden = at::leaky_relu(at::linear(x.movedim(1, -1), cape.w1, cape.b1), 0.01);
-    return at::linear(hidden, cape.w2, cape.b2).movedim(-1, 1);
+    const auto layer = [](const at::Tensor& of, const at::Tensor& w, const at::Tensor& b) {
+      return at::linear(of, w.to(of.scalar_type()), b.to(of.scalar_type()));
+    };
+    const at::Tensor hidden = at::leaky_relu(layer(x.movedim(1, -1), cape.w1, cape.b1), 0.01);
+    return layer(hidden, cape.w2, cape.b2).movedim(-1, 1);
   };
   const auto both = [&] { return at::cat({content, bias.expand_as(content)}, 1); };
   switch (cape.form) {
@@ -335,8 +345,8 @@ ScoreParts plain_pair_scores(const AttentionProgram& program, const at::Tensor& 
   // Fire, and cape over it, read ids and content alone, so that each pair is a region.
   if (program.term.score && program.kind != Kind::term) {
     const Operands x = pairs(program.q, program.k);
-    score = of_head(program.term.score(
-        {products(x.q, x.k) * program.scale, query_id.view({-1, 1, 1}), key_id.view({-1, 1, 1})}));
+    score = of_head(program.term.score({in_table_dtype(products(x.q, x.k) * program.scale),
+                                        query_id.view({-1, 1, 1}), key_id.view({-1, 1, 1})}));
   } else if (program.term.score) {
     score = term_pair_scores(program, batch, head, row, column);
   } else {
@@ -368,11 +378,14 @@ AttentionBlock plain_block(const AttentionProgram& program, const at::Tensor& v,
   if (program.mask.defined() || program.key_mask.defined()) {
     block.weights = block.weights.masked_fill(hidden_pairs(program, rows, columns), 0.0);
   }
-  block.out = at::matmul(block.weights, rows_of(for_query_heads(v, heads.end, heads), columns));
+  // Scores that met a table are float32, the values what the model has.
+  const auto averaged = [&](const at::Tensor& values) {
+    return at::matmul(block.weights.to(values.scalar_type()), rows_of(values, columns));
+  };
+  block.out = averaged(for_query_heads(v, heads.end, heads));
   if (program.kind == Kind::tape) {
     const at::Tensor& state = program.tape.state;
-    const at::Tensor values = state.expand({state.size(0), heads.end, -1, -1});
-    block.state = at::matmul(block.weights, rows_of(values, columns));
+    block.state = averaged(state.expand({state.size(0), heads.end, -1, -1}));
   }
   return block;
 }

@@ -9,8 +9,10 @@
 namespace phasescope::model {
 
 struct AttentionBlock {
-  at::Tensor scores, weights;  // (B, H, rows, columns); columns end at the last visible key
-  at::Tensor out, state;       // (B, H, rows, d); state for the tape kind alone
+  // (B, H, rows, columns); columns end at the last visible key. Of the table_dtype() where scores
+  // have a table or a term.
+  at::Tensor scores, weights;
+  at::Tensor out, state;  // (B, H, rows, d); state for the tape kind alone
 };
 
 // All of one block of query rows.
@@ -37,7 +39,8 @@ ScoreParts plain_pair_scores(const AttentionProgram& program, const at::Tensor& 
                              const at::Tensor& column);
 
 // CAPE's scores from the content scores and base biases of all heads, (B, H, rows, columns) and (B
-// or 1, H, rows, columns); `content` reads no bias. `cape.values` is not read.
+// or 1, H, rows, columns); `content` reads no bias. `cape.values` is not read, and the weights are
+// taken in the content's dtype.
 at::Tensor cape_scores(const CapeProgram& cape, const at::Tensor& content, const at::Tensor& bias);
 
 // -sum w ln w over the last dimension, in nats; 0 for weight 0.

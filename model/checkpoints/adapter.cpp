@@ -223,15 +223,17 @@ at::Tensor Adapter::delta(const Change& change, at::ScalarType dtype) const {
   return at::matmul(change.b.to(dtype), change.a.to(dtype)) * change.scale;
 }
 
-at::Tensor Adapter::merged(const std::string& name, const at::Tensor& tensor) const {
+at::Tensor Adapter::merged(const std::string& name, const at::Tensor& tensor,
+                           at::ScalarType dtype) const {
   const auto found = changes_.find(name);
-  if (found == changes_.end()) return tensor;
+  if (found == changes_.end()) return tensor.to(dtype);
   const Change& change = found->second;
-  if (change.whole.defined()) return change.whole.to(tensor.scalar_type());
-  const at::Tensor added = delta(change, tensor.scalar_type());
+  if (change.whole.defined()) return change.whole.to(dtype);
+  const at::ScalarType computed = at::promote_types(dtype, at::kFloat);
+  const at::Tensor added = delta(change, computed);
   const bool square = added.size(0) == added.size(1);
   const bool turned = square ? transposed_ || change.embedding : added.sizes() != tensor.sizes();
-  return tensor + (turned ? added.t() : added);
+  return (tensor.to(computed) + (turned ? added.t() : added)).to(dtype);
 }
 
 }  // namespace phasescope::model

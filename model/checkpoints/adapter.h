@@ -28,8 +28,9 @@ class Adapter {
   // Finds the base tensor of every tensor here. Throws Error "bad_input" that lists those that have
   // none or do not fit.
   void check(const formats::TensorArchive& base, const std::string& where);
-  // `tensor` of the base file with this name, with what belongs to it added.
-  at::Tensor merged(const std::string& name, const at::Tensor& tensor) const;
+  // `tensor` of the base file with this name, in the file's dtype, with what belongs to it added:
+  // the product and the sum in float32 at least, rounded once to `dtype`.
+  at::Tensor merged(const std::string& name, const at::Tensor& tensor, at::ScalarType dtype) const;
   // For the load report: remarks, and what the file's tensors hold (names as in the adapter's file;
   // flag as in LoadReport::Flagged, empty for nothing to tell).
   const std::vector<std::string>& notes() const { return notes_; }

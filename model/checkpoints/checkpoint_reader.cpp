@@ -233,8 +233,8 @@ struct CheckpointReader::Contents {
 
   // The same in `dtype`, with what an adapter adds.
   at::Tensor read_source(Source& source, at::ScalarType dtype) {
-    const at::Tensor tensor = read_entry(source).to(dtype);
-    return adapter ? adapter->merged(source.entry->name, tensor) : tensor;
+    const at::Tensor tensor = read_entry(source);
+    return adapter ? adapter->merged(source.entry->name, tensor, dtype) : tensor.to(dtype);
   }
 
   at::Tensor part_of(const Source& source, const TensorPlace& part,

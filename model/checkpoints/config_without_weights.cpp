@@ -7,11 +7,11 @@
 
 #include "formats/hf_config.h"  // ConfigProblems
 #include "formats/json.h"
+#include "formats/near_names.h"
 #include "formats/tensors/safetensors.h"
 #include "model/checkpoints/checkpoint_reader.h"
 #include "model/checkpoints/model_files.h"
 #include "model/families/family.h"
-#include "model/near_names.h"
 
 namespace phasescope::model {
 namespace {
@@ -40,7 +40,7 @@ ModelConfig model_of_run(const Json& object, const std::string& where) {
   formats::ConfigProblems problems;
   for (const auto& [key, value] : object.items()) {
     if (std::ranges::find(run_sections(), key) == run_sections().end()) {
-      problems.add(key, "unknown key" + near_names(key, run_sections()));
+      problems.add(key, "unknown key" + formats::near_names(key, run_sections()));
     } else if (!value.is_object()) {
       problems.add(key, "must be an object");
     }

@@ -1,16 +1,16 @@
 #include "model/checkpoints/model_files.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "formats/error.h"
 #include "formats/json.h"
+#include "formats/manifest.h"
+#include "formats/near_names.h"
 #include "formats/sha256.h"
 #include "model/checkpoints/open_model.h"
-#include "model/near_names.h"
 
 namespace phasescope::model {
 namespace {
@@ -27,33 +27,19 @@ bool is_file(const fs::path& path) {
   return fs::is_regular_file(path, error);
 }
 
-// The N of "step-N".
-std::optional<std::int64_t> step_of(const std::string& name) {
-  if (!name.starts_with("step-")) return std::nullopt;
-  std::int64_t step = 0;
-  const char* end = name.data() + name.size();
-  const auto [stop, error] = std::from_chars(name.data() + 5, end, step);
-  if (error != std::errc() || stop != end) return std::nullopt;
-  return step;
-}
-
 // Why a checkpoint's manifest does not fit its files; empty where it does.
 std::string manifest_fault(const fs::path& folder) {
   try {
-    const formats::Json manifest = formats::json_from_file(folder / "manifest.json");
-    for (const formats::Json& file : manifest.at("files")) {
-      const fs::path path = folder / fs::path(file.at("name").get<std::string>()).filename();
-      if (!is_file(path) || fs::file_size(path) != file.at("size").get<std::uintmax_t>()) {
-        return path.filename().string() + " is missing or has another size";
-      }
-      if (formats::sha256_of_file(path) != file.at("sha256").get<std::string>()) {
-        return path.filename().string() + " has another SHA-256";
-      }
-    }
+    formats::verified_manifest(
+        folder, formats::json_from_file(folder / formats::kManifestName),
+        [](const fs::path& file) -> formats::FileDigest {
+          if (!is_file(file)) {
+            throw formats::bad_input(file.filename().string() + " is missing");
+          }
+          return {fs::file_size(file), formats::sha256_of_file(file)};
+        });
   } catch (const formats::Error& error) {
     return error.message();
-  } catch (const nlohmann::json::exception&) {
-    return "manifest.json has not the fields of a manifest";
   }
   return {};
 }
@@ -62,7 +48,7 @@ std::string manifest_fault(const fs::path& folder) {
 ModelFiles newest_checkpoint(const fs::path& job) {
   std::vector<std::pair<std::int64_t, fs::path>> steps;
   for (const fs::directory_entry& entry : fs::directory_iterator(job / "checkpoints")) {
-    if (const auto step = step_of(entry.path().filename().string())) {
+    if (const auto step = formats::step_of_checkpoint(entry.path().filename().string())) {
       steps.emplace_back(*step, entry.path());
     }
   }
@@ -187,7 +173,7 @@ ModelFiles find_model_files(const std::string& path_or_name) {
   if (is_file(path_or_name)) return files_of_weights(path_or_name);
   throw formats::bad_input("there is no model \"" + path_or_name +
                                "\": neither a file, nor a folder, nor a bundled one" +
-                               near_names(path_or_name, bundled_names()),
+                               formats::near_names(path_or_name, bundled_names()),
                            path_or_name);
 }
 

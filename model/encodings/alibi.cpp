@@ -85,9 +85,9 @@ class Alibi final : public Encoding {
 
   at::Tensor bias_table(const Parameters& layer, std::int64_t length,
                         at::ScalarType dtype) const override {
-    const at::Tensor distance = distances(length, dtype);
-    const at::Tensor table = -slopes(layer, dtype).unsqueeze(1) * distance.unsqueeze(0);
-    return flag("scaled") ? table * scale_ : table;
+    const at::Tensor distance = distances(length);
+    const at::Tensor table = -slopes(layer, at::kDouble).unsqueeze(1) * distance.unsqueeze(0);
+    return (flag("scaled") ? table * scale_ : table).to(table_dtype(dtype));
   }
 
   AttentionProgram program(const Parameters& layer, const at::Tensor& q, const at::Tensor& k,

@@ -91,8 +91,7 @@ class ApeGrid final : public Encoding {
                            const PositionState& state) const override {
     AttentionProgram program = unrotated(q, k, state);
     const at::Tensor ids = position_ids(state.positions);
-    program.q = placed(q, state.table, ids);
-    program.k = placed(k, state.table, ids);
+    program.transform(placed(q, state.table, ids), placed(k, state.table, ids));
     if (number("decay") < 1) {
       program.kind = AttentionProgram::Kind::term;
       const auto distance = text("distance") == "manhattan" ? &manhattan : &euclidean;

@@ -82,8 +82,8 @@ class ApePeriodic final : public Encoding {
   AttentionProgram program(const Parameters&, const at::Tensor& q, const at::Tensor& k,
                            const PositionState& state) const override {
     AttentionProgram program = unrotated(q, k, state);
-    program.q = rotate(at::matmul(q, state.table), state.z, RotationLayout::interleaved);
-    program.k = rotate(at::matmul(k, state.table), state.z, RotationLayout::interleaved);
+    program.transform(rotate(at::matmul(q, state.table), state.z, RotationLayout::interleaved),
+                      rotate(at::matmul(k, state.table), state.z, RotationLayout::interleaved));
     return program;
   }
 

@@ -28,8 +28,8 @@ const EncodingInfo& ape_sequence_info() {
 
 // decay^n of the distances n of a text, (H, length).
 at::Tensor powers_of(double decay, std::int64_t heads, std::int64_t length, at::ScalarType dtype) {
-  const at::Tensor steps = at::arange(length, at::TensorOptions(dtype));
-  return at::pow(at::Scalar(decay), steps).expand({heads, -1});
+  const at::Tensor steps = at::arange(length, at::kDouble);
+  return at::pow(at::Scalar(decay), steps).to(table_dtype(dtype)).expand({heads, -1});
 }
 
 at::Tensor token_distance(const TermRegion& region) {
@@ -72,8 +72,7 @@ class ApeSequence final : public Encoding {
     const Positions& positions = state.positions;
     const at::Tensor exponents = positions.consecutive() ? at::arange(positions.length, at::kLong)
                                                          : exponents_of(positions.ids);
-    program.q = raised(q, state.table, exponents);
-    program.k = raised(k, state.table, exponents);
+    program.transform(raised(q, state.table, exponents), raised(k, state.table, exponents));
     const double decay = std::pow(number("decay"), step_);
     if (decay < 1 && positions.consecutive()) {
       program.kind = AttentionProgram::Kind::table;

@@ -181,8 +181,7 @@ class ApeTree final : public Encoding {
     AttentionProgram program = unrotated(q, k, state);
     const at::Tensor ids = position_ids(state.positions);
     const at::Tensor paths = numbering_.paths(ids.dim() == 2 ? ids : ids.unsqueeze(0));
-    program.q = placed(q, paths, state.table);
-    program.k = placed(k, paths, state.table);
+    program.transform(placed(q, paths, state.table), placed(k, paths, state.table));
     if (number("decay") < 1) {
       program.kind = AttentionProgram::Kind::term;
       const std::int64_t longest = text("steps") == "public" ? paths.size(-1) : -1;
@@ -205,7 +204,7 @@ class ApeTree final : public Encoding {
   // M x of each token: x (B, H, N, d), paths (B or 1, N, depth), w (branches, d, d). The last
   // branch comes first: M = W_b1^T ... W_bn^T.
   static at::Tensor placed(const at::Tensor& x, const at::Tensor& paths, const at::Tensor& w) {
-    at::Tensor result = x;
+    at::Tensor result = x.to(w.scalar_type());
     for (std::int64_t step = paths.size(-1) - 1; step >= 0; --step) {
       const at::Tensor branch = paths.select(-1, step).unsqueeze(1).unsqueeze(-1);
       at::Tensor moved = result;
@@ -214,7 +213,7 @@ class ApeTree final : public Encoding {
       }
       result = moved;
     }
-    return result;
+    return result.to(x.scalar_type());
   }
 
   Numbering numbering_;

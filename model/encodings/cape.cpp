@@ -81,15 +81,10 @@ struct CapeTerm {
   Parameters layer;
   bool conv = false, causal = true;
 
-  CapeProgram in_dtype(at::ScalarType dtype) const {
-    return {cape.form,        {}, cape.w1.to(dtype), cape.b1.to(dtype), cape.w2.to(dtype),
-            cape.b2.to(dtype)};
-  }
-
   at::Tensor operator()(const TermRegion& region) const {
     const at::Tensor& content = region.content;
     const at::Tensor bias = base->bias(layer, region);
-    if (!conv) return cape_scores(in_dtype(content.scalar_type()), content, bias);
+    if (!conv) return cape_scores(cape, content, bias);
     at::Tensor both = at::cat({content, bias.expand_as(content)}, 1);
     if (causal) {
       const at::Tensor row =
@@ -97,8 +92,11 @@ struct CapeTerm {
       const at::Tensor later = at::arange(content.size(3), at::kLong) > row.unsqueeze(1);
       both = both.masked_fill(later, 0.0);
     }
-    const at::Tensor hidden = at::leaky_relu(along_keys(both, cape.w1, cape.b1), 0.01);
-    return content + bias + along_keys(hidden, cape.w2, cape.b2);
+    const auto layer_of = [&](const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) {
+      return along_keys(x, w.to(content.scalar_type()), b.to(content.scalar_type()));
+    };
+    const at::Tensor hidden = at::leaky_relu(layer_of(both, cape.w1, cape.b1), 0.01);
+    return content + bias + layer_of(hidden, cape.w2, cape.b2);
   }
 };
 
@@ -162,8 +160,8 @@ class Cape final : public Encoding {
                            const PositionState& state) const override {
     AttentionProgram program = unrotated(q, k, state);
     if (state.table.defined()) {
-      program.q = rotate(q, state.table, RotationLayout::half);
-      program.k = rotate(k, state.table, RotationLayout::half);
+      program.transform(rotate(q, state.table, RotationLayout::half),
+                        rotate(k, state.table, RotationLayout::half));
     }
     const CapeProgram cape = {form_,
                               {},

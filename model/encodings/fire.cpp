@@ -38,7 +38,7 @@ const EncodingInfo& fire_info() {
 
 // One layer's tensors, and what the bias is made of beside them.
 struct FireBias {
-  at::Tensor c, multiplier, threshold;  // scalars
+  at::Tensor c, multiplier, threshold;  // scalars; the threshold is float64
   at::Tensor w1, b1, w2, b2;            // (D, 1), (D), (H, D), (H)
   bool leaky = false, causal = true;
   double step = 1;  // places a token
@@ -52,7 +52,8 @@ struct FireBias {
     return at::linear(leaky ? at::leaky_relu(x, kLeak) : at::relu(x), w2.to(dtype), b2.to(dtype));
   }
 
-  at::Tensor least_normaliser() const { return (multiplier * threshold).abs(); }
+  // Float64.
+  at::Tensor least_normaliser() const { return (multiplier.to(at::kDouble) * threshold).abs(); }
 
   // The same network by pieces, of consecutive tokens: their distances from the first one, and
   // places, both float64.
@@ -72,7 +73,7 @@ struct FireBias {
 FireProgram FireBias::pieces(const at::Tensor& distance, const at::Tensor& place) const {
   const at::Tensor w = w1.flatten().to(at::kDouble), b = b1.to(at::kDouble);
   const at::Tensor out = w2.to(at::kDouble), scale = c.to(at::kDouble);
-  const at::Tensor normaliser = at::maximum(place, least_normaliser().to(at::kDouble));
+  const at::Tensor normaliser = at::maximum(place, least_normaliser());
   at::Tensor knots, rectified;
   {
     // A unit switches at a knot; those that some pair can reach lie in 0 <= u < 1. The network is
@@ -130,26 +131,26 @@ class Fire final : public Encoding {
   }
 
   at::Tensor bias(const Parameters& layer, const TermRegion& region) const override {
-    const at::ScalarType dtype = region.content.scalar_type();
-    return fire_of(layer, dtype)(region, dtype);
+    return fire_of(layer)(region, region.content.scalar_type());
   }
 
   AttentionProgram program(const Parameters& layer, const at::Tensor& q, const at::Tensor& k,
                            const PositionState& state) const override {
     AttentionProgram program = unrotated(q, k, state);
-    const FireBias fire = fire_of(layer, q.scalar_type());
+    const FireBias fire = fire_of(layer);
     if (within_threshold(fire, state.positions)) {
       program.kind = AttentionProgram::Kind::table;
-      const at::Tensor distance = distances(state.positions.length, q.scalar_type());
-      program.table.values = fire.network(distance, fire.least_normaliser()).t();
+      const at::Tensor distance = distances(state.positions.length);
+      program.table.values =
+          fire.network(distance, fire.least_normaliser()).t().to(table_dtype(q.scalar_type()));
       return program;
     }
     program.kind = AttentionProgram::Kind::term;
     if (state.positions.consecutive()) {
       program.kind = AttentionProgram::Kind::fire;
       const std::int64_t length = state.positions.length, shift = state.positions.shift;
-      program.fire = fire.pieces(distances(length, at::kDouble),
-                                 at::arange(shift, shift + length, at::kDouble) * step_);
+      program.fire =
+          fire.pieces(distances(length), at::arange(shift, shift + length, at::kDouble) * step_);
     }
     program.term.arrays = 3 * integer("hidden");
     program.term.score = [fire](const TermRegion& region) { return with_bias(fire, region); };
@@ -179,11 +180,11 @@ class Fire final : public Encoding {
     return last < fire.least_normaliser().item<double>();
   }
 
-  FireBias fire_of(const Parameters& layer, at::ScalarType dtype) const {
+  FireBias fire_of(const Parameters& layer) const {
     const auto stored = layer.find("init_L");
     const at::Tensor threshold = stored != layer.end()
-                                     ? stored->second.to(dtype)
-                                     : at::full({}, number("threshold"), at::TensorOptions(dtype));
+                                     ? stored->second.to(at::kDouble)
+                                     : at::full({}, number("threshold"), at::kDouble);
     return {layer.at("c"),
             layer.at("L_multiplier"),
             threshold,

@@ -30,9 +30,9 @@ std::vector<ParameterSpec> Kerple::parameters() const {
 
 at::Tensor Kerple::bias_table(const Parameters& layer, std::int64_t length,
                               at::ScalarType dtype) const {
-  const at::Tensor p = layer.at("p").to(dtype).clamp_min(kSmallest).unsqueeze(1);
-  const at::Tensor a = layer.at("a").to(dtype).clamp(kSmallest, largest_).unsqueeze(1);
-  return -p * growth(a, distances(length, dtype).unsqueeze(0));
+  const at::Tensor p = layer.at("p").to(at::kDouble).clamp_min(kSmallest).unsqueeze(1);
+  const at::Tensor a = layer.at("a").to(at::kDouble).clamp(kSmallest, largest_).unsqueeze(1);
+  return (-p * growth(a, distances(length).unsqueeze(0))).to(table_dtype(dtype));
 }
 
 AttentionProgram Kerple::program(const Parameters& layer, const at::Tensor& q, const at::Tensor& k,

@@ -52,23 +52,24 @@ at::Tensor orthogonal_powers(const at::Tensor& generator, std::int64_t largest,
                              at::ScalarType dtype) {
   const at::Tensor a = generator.to(at::kDouble);
   at::Tensor power = at::linalg_matrix_exp(a - a.transpose(-1, -2));
-  std::vector<at::Tensor> powers = {power.to(dtype)};
+  const at::ScalarType kept = table_dtype(dtype);
+  std::vector<at::Tensor> powers = {power.to(kept)};
   for (std::int64_t reached = 1; reached < largest; reached = 2 * reached + 1) {
     power = at::matmul(power, power);
-    powers.push_back(power.to(dtype));
+    powers.push_back(power.to(kept));
   }
   return at::stack(powers);
 }
 
 at::Tensor raised(const at::Tensor& x, const at::Tensor& powers, const at::Tensor& exponents) {
   const at::Tensor by_text = exponents.dim() == 2 ? exponents : exponents.unsqueeze(0);
-  at::Tensor result = x;
+  at::Tensor result = x.to(powers.scalar_type());
   for (std::int64_t bit = 0; bit < powers.size(0); ++bit) {
     const at::Tensor wanted = by_text.bitwise_right_shift(at::Scalar(bit)).bitwise_and(1).ne(0);
     result = at::where(wanted.unsqueeze(1).unsqueeze(-1),
                        at::matmul(result, powers[bit].transpose(-1, -2)), result);
   }
-  return result;
+  return result.to(x.scalar_type());
 }
 
 TermProgram decaying(double decay, std::function<at::Tensor(const TermRegion&)> distance) {

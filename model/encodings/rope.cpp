@@ -91,8 +91,7 @@ class Rope final : public Encoding {
   AttentionProgram program(const Parameters&, const at::Tensor& q, const at::Tensor& k,
                            const PositionState& state) const override {
     AttentionProgram program = unrotated(q, k, state);
-    program.q = rotate(q, state.z, layout_);
-    program.k = rotate(k, state.z, layout_);
+    program.transform(rotate(q, state.z, layout_), rotate(k, state.z, layout_));
     return program;
   }
 

@@ -77,7 +77,7 @@ class T5 final : public Encoding {
                         at::ScalarType dtype) const override {
     const auto table = layer.find("table");
     if (table == layer.end()) return {};
-    return table->second.to(dtype)
+    return table->second.to(table_dtype(dtype))
         .index_select(0, bucket(whole_places(at::arange(length, at::kLong), step_)))
         .t();
   }
@@ -112,7 +112,9 @@ class T5 final : public Encoding {
   at::Tensor values(const at::Tensor& table, const Positions& positions) const {
     const at::Tensor distance =
         at::arange(first_distance(positions), positions.largest_distance() + 1, at::kLong);
-    return table.index_select(0, bucket(whole_places(distance, step_))).t();
+    return table.to(table_dtype(table.scalar_type()))
+        .index_select(0, bucket(whole_places(distance, step_)))
+        .t();
   }
 };
 

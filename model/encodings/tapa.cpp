@@ -79,8 +79,7 @@ class Tapa final : public Encoding {
     const double phase_dim = static_cast<double>(head_dim_ - content_dim_);
     AttentionProgram program = unrotated(q, k, state);
     program.kind = AttentionProgram::Kind::tapa;
-    program.q = with_phase_part(q);
-    program.k = with_phase_part(k);
+    if (changes_phase_part()) program.transform(with_phase_part(q), with_phase_part(k));
     program.scale = 1.0 / std::sqrt(content_dim);
     program.tapa = {content_dim_, program.scale, 1.0 / std::sqrt(phase_dim),
                     text("phase") == "linear",
@@ -94,22 +93,25 @@ class Tapa final : public Encoding {
   }
 
  private:
+  bool changes_phase_part() const {
+    return number("phase_norm") > 0 || number("phase_gain") != 1.0;
+  }
+
   // The phase part brought to its norm, or multiplied by its gain.
   at::Tensor with_phase_part(const at::Tensor& x) const {
     const double norm = number("phase_norm");
     const double gain = number("phase_gain");
-    if (norm <= 0 && gain == 1.0) return x;
     const at::Tensor part = x.narrow(-1, content_dim_, head_dim_ - content_dim_);
     const at::Tensor changed =
         norm > 0 ? part * (norm * at::rsqrt(part.square().mean(-1, true) + kNormEps)) : part * gain;
     return at::cat({x.narrow(-1, 0, content_dim_), changed}, -1);
   }
 
-  // |lambda|^alpha, formed in float64 for either dtype.
+  // |lambda|^alpha, with any 2 pi.
   at::Tensor powers(std::int64_t length, at::ScalarType dtype) const {
-    const at::Tensor distance = distances(length, at::kDouble);
+    const at::Tensor distance = distances(length);
     const double turn = flag("two_pi") ? 2 * std::numbers::pi : 1.0;
-    return (turn * distance.pow(number("alpha"))).to(dtype);
+    return (turn * distance.pow(number("alpha"))).to(table_dtype(dtype));
   }
 
   std::int64_t content_dim_ = 0;

@@ -242,8 +242,7 @@ class Tape final : public Encoding {
                            const PositionState& state) const override {
     AttentionProgram program = unrotated(q, k, state);
     const at::Tensor z = by_token(state);
-    program.q = placed(q, z);
-    program.k = placed(k, z);
+    program.transform(placed(q, z), placed(k, z));
     if (updates_in_attention()) {
       program.kind = AttentionProgram::Kind::tape;
       program.tape.state = state.z.flatten(-2);

@@ -35,6 +35,7 @@ struct RelativeTerm {
     const auto heads = [&](const at::Tensor& x, std::int64_t dim) {
       return x.slice(dim, region.first_head, region.first_head + content.size(1));
     };
+    const at::ScalarType dtype = content.scalar_type();
     const at::Tensor rows =
         heads(q, 1).slice(2, region.first_row, region.first_row + content.size(2));
     const at::Tensor columns =
@@ -43,11 +44,11 @@ struct RelativeTerm {
     const at::Tensor distance = region.query_id - region.key_id;  // (B or 1, rows, columns)
     const std::int64_t first = distance.min().item<std::int64_t>();
     const at::Tensor all = at::arange(first, distance.max().item<std::int64_t>() + 1, at::kDouble);
-    const at::Tensor r = sinusoids(all * step, base, w.size(1)).to(w.scalar_type());
+    const at::Tensor r = sinusoids(all * step, base, w.size(1)).to(dtype);
     const at::Tensor keys =
-        heads(at::matmul(r, w.t()).unflatten(1, {u.size(0), -1}).transpose(0, 1), 0);
-    const at::Tensor by_distance =
-        at::matmul(rows + heads(v, 0).unsqueeze(1), keys.transpose(-1, -2));  // (B, heads, rows, L)
+        heads(at::matmul(r, w.to(dtype).t()).unflatten(1, {u.size(0), -1}).transpose(0, 1), 0);
+    const at::Tensor by_distance = at::matmul(rows.to(dtype) + heads(v, 0).unsqueeze(1),
+                                              keys.transpose(-1, -2));  // (B, heads, rows, L)
     const at::Tensor of_pair =
         by_distance.gather(-1, (distance - first).unsqueeze(1).expand(content.sizes()));
     return content + (of_key + of_pair) * scale;

@@ -3,7 +3,11 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
 
+#include "formats/error.h"
 #include "model/encoding_cost.h"
 #include "model/encodings/rotation.h"
 
@@ -46,6 +50,22 @@ at::Tensor centred(const at::Tensor& ids, std::int64_t center, at::ScalarType dt
   return (ids - ids.amin(-1, true) - center).to(dtype);
 }
 
+// q is multiplied by what k is divided by, both up to exp(largest exponent * steepest). Throws
+// Error "bad_input" where `dtype` cannot hold that: infinite times 0 would be no number.
+void require_range(const at::Tensor& exponents, double steepest, at::ScalarType dtype) {
+  if (exponents.numel() == 0) return;
+  const double largest = exponents.abs().max().item<double>() * steepest;
+  const double limit = dtype == at::kHalf ? 65504.0
+                       : dtype == at::kDouble
+                           ? std::numeric_limits<double>::max()
+                           : static_cast<double>(std::numeric_limits<float>::max());
+  if (largest < std::log(limit)) return;
+  throw formats::bad_input(std::string("xpos's decay over ") + std::to_string(exponents.size(-1)) +
+                               " tokens is more than " + at::toString(dtype) +
+                               " can hold; read fewer tokens, or in a wider dtype",
+                           "positions");
+}
+
 class Xpos final : public Encoding {
  public:
   Xpos(const Json& options, const ModelConfig& model) : Encoding(options, model) {
@@ -70,6 +90,7 @@ class Xpos final : public Encoding {
     const double d = static_cast<double>(head_dim_);
     const at::Tensor zeta =
         (at::arange(0, head_dim_, 2, at::TensorOptions(context.angle_dtype)) + 0.4 * d) / (1.4 * d);
+    require_range(exponents, std::log(1.4 / 0.4), context.dtype);
     const at::Tensor scales =
         at::pow(zeta, exponents.unsqueeze(-1)).to(context.dtype).unsqueeze(-2);  // ([B,] N, 1, d/2)
     state.table = scales.dim() == 4 ? scales.unsqueeze(1) : scales.unsqueeze(0).unsqueeze(0);
@@ -79,8 +100,8 @@ class Xpos final : public Encoding {
   AttentionProgram program(const Parameters&, const at::Tensor& q, const at::Tensor& k,
                            const PositionState& state) const override {
     AttentionProgram program = unrotated(q, k, state);
-    program.q = rotate(q, state.z * state.table, layout_);
-    program.k = rotate(k, state.z / state.table, layout_);
+    program.transform(rotate(q, state.z * state.table, layout_),
+                      rotate(k, state.z / state.table, layout_));
     return program;
   }
 

@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <set>
 #include <string>
 
@@ -192,7 +193,8 @@ TEST(TapeShift, HoldsOnTextsOfAFewTokens) {
   }
 }
 
-// Another order of the same sums, for MLPs with and without a gate.
+// Another order of the same sums, for MLPs with and without a gate, moves what it sums and no more
+// than rounding does.
 TEST(TapeShift, NoiseIsOfRounding) {
   auto config = testing::small_config("rope");
   for (const bool gated : {true, false}) {
@@ -202,10 +204,44 @@ TEST(TapeShift, NoiseIsOfRounding) {
     CheckContext context;
     context.model = model;
     context.seed = 1;
-    const Residuals noise = reordering_noise(context, first_ids_of(texts_for(model)));
-    EXPECT_GT(noise.logits, 0) << gated;
+    const at::Tensor ids = first_ids_of(texts_for(model));
+    TextPass base(model, ids, plain_options(context));
+    TextPass other(reordered(model, 1), ids, plain_options(context));
+    EXPECT_GT(residuals_of(base, other).logits, 0) << gated;
+    const Residuals noise = rounding_noise(context, ids);
     EXPECT_LT(noise.largest(), 1e-4) << gated;  // some hundred float32 roundings
   }
+}
+
+// 17.A0: orders of summation that agree by chance leave no allowance of 0. RoPE's state is summed
+// by nothing that an order changes, and a single token has few sums: with what the orders showed
+// alone, a unit in the last place was a failure.
+TEST(TapeShift, AllowsAUnitInTheLastPlace) {
+  for (const std::string key : {"rope", "tape"}) {
+    const auto model = key == "tape" ? updated_tape() : small_model(key);
+    const Texts texts = random_texts(1, 1, 32, 1);
+    CheckContext context;
+    context.model = model;
+    const Residuals noise = rounding_noise(context, first_ids_of(texts));
+    for (auto part : {&Residuals::logits, &Residuals::attention, &Residuals::products}) {
+      ShiftMeasurement m;
+      m.shift = 1;
+      m.float32.*part = 0x1p-23;
+      EXPECT_EQ(judge_shift({m}, noise).verdict, "holds") << key;
+      m.float32.*part = 1e-3;  // no rounding of 2 layers of 16 channels
+      EXPECT_EQ(judge_shift({m}, noise).verdict, "fails") << key;
+    }
+  }
+}
+
+// 17.A0: half a unit in the last place for each term of the longest chain of sums: of 2 layers (two
+// norms and products of 16 channels, a head of 8, 5 tokens, 2 heads of 8, an MLP of 24) and of the
+// last norm and the logits.
+TEST(TapeShift, RoundingGrowsWithTheRootOfItsSums) {
+  const auto model = small_model("rope");
+  const double terms = 2 * (4 * 16 + 8 + 5 + 2 * 8 + 24) + 2 * 16;
+  EXPECT_DOUBLE_EQ(rounding_floor(model->decoder, 5, at::kFloat), 0x1p-24 * std::sqrt(terms));
+  EXPECT_DOUBLE_EQ(rounding_floor(model->decoder, 5, at::kDouble), 0x1p-53 * std::sqrt(terms));
 }
 
 // Without a head the last hidden states stand for the logits, and the verdicts stay what they are.

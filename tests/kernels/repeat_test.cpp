@@ -328,6 +328,19 @@ TEST(Arguments, AreCheckedBeforeAnyWork) {
     c.inputs.shape.keys = (std::int64_t{1} << 24) + 1;
     EXPECT_THROW(c.forward(), std::invalid_argument);
   }
+  // And so are distances: of the last query to the first key, of the first query to the last key.
+  for (const std::int64_t offset : {(std::int64_t{1} << 24) - 19, 19 - (std::int64_t{1} << 24)}) {
+    Case c(Problem{Kind::plain, problem.shape});
+    c.inputs.shape.query_offset = offset;
+    EXPECT_THROW(c.forward(), std::invalid_argument) << offset;
+    c.inputs.shape.query_offset += offset > 0 ? -1 : 1;
+    EXPECT_NO_THROW(c.forward()) << offset;
+  }
+  {
+    Case c(Problem{Kind::plain, problem.shape});
+    c.inputs.shape.queries = (std::int64_t{1} << 24) + 1;
+    EXPECT_THROW(c.forward(), std::invalid_argument);
+  }
   {
     Case c(problem);
     c.inputs.soft_cap = std::numeric_limits<float>::quiet_NaN();

@@ -9,6 +9,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "formats/file_system.h"
@@ -175,6 +176,21 @@ class TwoModules : public testing::Test {
   TemporaryFolder folder_;
   std::vector<at::Tensor> a_, b_;
 };
+
+// 17.A2: the product and the sum are float32's, and what 16 bits hold of them is rounded once: half
+// a unit in the last of 8 bits of bfloat16, 11 of float16 (a part of 10^4 more for float32 itself).
+TEST_F(TwoModules, AreRoundedOnceInSixteenBits) {
+  write_config("{}");
+  const std::string name = module(0) + ".weight";
+  const at::Tensor exact = CheckpointReader(path().string()).read(name, at::kDouble);
+  for (const auto& [dtype, half_unit] :
+       {std::pair{at::kBFloat16, 0x1p-8}, std::pair{at::kHalf, 0x1p-11}}) {
+    const at::Tensor merged = CheckpointReader(path().string()).read(name, dtype).to(at::kDouble);
+    // Numbers about 1; near 0 float16 has fewer bits.
+    const at::Tensor off = (merged - exact).abs() / exact.abs().clamp_min(1e-3);
+    EXPECT_LT(off.max().item<double>(), 1.0001 * half_unit) << dtype;
+  }
+}
 
 // As PEFT's get_pattern_key: re.match("(.*\\.)?(KEY)$", module), the file's first key that matches.
 TEST_F(TwoModules, TakeTheAlphaOfTheFirstKeyThatMatchesTheirNames) {

@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "formats/error.h"
+#include "formats/near_names.h"
 #include "golden.h"
 #include "model/encoding.h"
-#include "model/near_names.h"
 
 namespace phasescope::model {
 namespace {
@@ -180,9 +180,9 @@ TEST(Encodings, SayWhatTheyAre) {
 }
 
 TEST(NearNames, FindsMisspellingsAndParts) {
-  EXPECT_EQ(near_names("bsae", {"base", "layout"}), "; near: base");
-  EXPECT_EQ(near_names("factor", {"rope_factor", "x"}), "; near: rope_factor");
-  EXPECT_EQ(near_names("qqqqqq", {"a1", "b2"}), "; known: a1, b2");
+  EXPECT_EQ(formats::near_names("bsae", {"base", "layout"}), "; near: base");
+  EXPECT_EQ(formats::near_names("factor", {"rope_factor", "x"}), "; near: rope_factor");
+  EXPECT_EQ(formats::near_names("qqqqqq", {"a1", "b2"}), "; known: a1, b2");
 }
 
 }  // namespace

@@ -278,7 +278,7 @@ TEST(RemoteWorker, QuotesForTheShellOnTheFarSide) {
   const auto command = remote_worker("-oProxyCommand=x", {"--device", "it's"});
   EXPECT_TRUE(command.relayed);
   EXPECT_EQ(command.argv.front(), "ssh");
-  EXPECT_EQ(command.argv.back(), R"(phasescope worker '--device' 'it'\''s')");
+  EXPECT_EQ(command.argv.back(), R"(phasescope worker --device 'it'\''s')");
   EXPECT_EQ(*(command.argv.end() - 3), "--") << "a host is never an option";
 }
 

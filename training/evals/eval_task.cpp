@@ -1,7 +1,7 @@
 #include "training/evals/eval_task.h"
 
 #include "formats/error.h"
-#include "model/near_names.h"
+#include "formats/near_names.h"
 #include "training/evals/eval_perplexity.h"
 
 namespace phasescope::training {
@@ -17,7 +17,8 @@ const EvalTask& eval_task(const std::string& key) {
     if (task.key == key) return task;
     known.push_back(task.key);
   }
-  throw formats::bad_usage("no such task: \"" + key + "\"" + model::near_names(key, known), "task");
+  throw formats::bad_usage("no such task: \"" + key + "\"" + formats::near_names(key, known),
+                           "task");
 }
 
 }  // namespace phasescope::training

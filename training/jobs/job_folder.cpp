@@ -38,9 +38,9 @@ struct RequestName {
 constexpr RequestName kRequestNames[] = {
     {JobRequest::pause, "pause"}, {JobRequest::resume, "resume"}, {JobRequest::cancel, "cancel"}};
 
-int open_folder(const fs::path& dir) {
-  const int fd = open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) throw formats::FileError("the job's folder cannot be opened", dir, errno);
+protocol::UniqueFd open_folder(const fs::path& dir) {
+  protocol::UniqueFd fd(open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd) throw formats::FileError("the job's folder cannot be opened", dir, errno);
   return fd;
 }
 
@@ -95,33 +95,18 @@ fs::file_time_type change_time(const fs::path& dir) {
 // ---- The lock ------------------------------------------------------------------------------------
 
 std::optional<JobLock> JobLock::try_take(const fs::path& dir) {
-  const int fd = open_folder(dir);
+  protocol::UniqueFd folder = open_folder(dir);
   // Somebody who only asks whether the job is alive holds a shared lock for a moment.
   for (int attempt = 0; attempt < 20; ++attempt) {
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0) return JobLock(fd);
+    if (flock(folder.get(), LOCK_EX | LOCK_NB) == 0) return JobLock(std::move(folder));
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  close(fd);
   return std::nullopt;
 }
 
-JobLock::JobLock(JobLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-
-JobLock& JobLock::operator=(JobLock&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  return *this;
-}
-
-JobLock::~JobLock() {
-  if (fd_ >= 0) close(fd_);
-}
-
 bool job_is_alive(const fs::path& dir) {
-  const int fd = open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return false;
-  const bool held = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  close(fd);
-  return held;
+  const protocol::UniqueFd folder(open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  return folder && flock(folder.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
 bool job_is_running(const fs::path& dir) {

@@ -11,10 +11,12 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "formats/file_system.h"
 #include "protocol/messages/jobs.h"
+#include "protocol/unique_fd.h"
 
 namespace phasescope::training {
 
@@ -35,13 +37,10 @@ class JobLock {
  public:
   // Empty when somebody else has it. Throws FileError when the folder cannot be opened.
   static std::optional<JobLock> try_take(const std::filesystem::path& dir);
-  JobLock(JobLock&& other) noexcept;
-  JobLock& operator=(JobLock&& other) noexcept;
-  ~JobLock();
 
  private:
-  explicit JobLock(int fd) : fd_(fd) {}
-  int fd_ = -1;
+  explicit JobLock(protocol::UniqueFd folder) : folder_(std::move(folder)) {}
+  protocol::UniqueFd folder_;
 };
 
 bool job_is_alive(const std::filesystem::path& dir);

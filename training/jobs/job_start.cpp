@@ -1,4 +1,5 @@
 #include <chrono>
+#include <system_error>
 #include <thread>
 
 #include "formats/error.h"
@@ -7,9 +8,9 @@
 #include "model/checkpoints/tensor_io.h"
 #include "protocol/model_reading.h"
 #include "protocol/request.h"
+#include "protocol/spawn.h"
 #include "training/corpus.h"
 #include "training/evals/eval_task.h"
-#include "training/jobs/detached.h"
 #include "training/jobs/job.h"
 #include "training/jobs/job_folder.h"
 #include "training/trainer.h"
@@ -47,7 +48,12 @@ JobStatus launch(formats::FileSystem& files, const fs::path& dir, const std::str
   status.steps = steps;
   write_status(files, dir, status);
   remember_job(files, dir);
-  start_detached(program, {kJobArgument, fs::absolute(dir).string()}, dir / job_file::log);
+  try {
+    protocol::start_detached({program.string(), kJobArgument, status.dir}, dir / job_file::log);
+  } catch (const std::system_error& error) {
+    throw formats::internal_error("the job's process cannot be started: " + error.code().message(),
+                                  program.string());
+  }
   return wait_until_running(dir);
 }
 

@@ -1,9 +1,9 @@
-#include "model/near_names.h"
+#include "formats/near_names.h"
 
 #include <algorithm>
 #include <cstddef>
 
-namespace phasescope::model {
+namespace phasescope::formats {
 namespace {
 
 // Insertions, deletions, replacements and swaps of neighbours (optimal string alignment).
@@ -30,15 +30,21 @@ std::string joined(const std::vector<std::string>& names) {
 
 }  // namespace
 
-std::string near_names(const std::string& name, const std::vector<std::string>& known) {
+std::vector<std::string> names_near(const std::string& name,
+                                    const std::vector<std::string>& known) {
   std::vector<std::string> near;
   for (const std::string& candidate : known) {
     const std::size_t allowed = std::max<std::size_t>(1, name.size() / 3);
     const bool contains = name.size() >= 3 && candidate.find(name) != std::string::npos;
     if (contains || edit_distance(name, candidate) <= allowed) near.push_back(candidate);
   }
+  return near;
+}
+
+std::string near_names(const std::string& name, const std::vector<std::string>& known) {
+  const std::vector<std::string> near = names_near(name, known);
   if (!near.empty()) return "; near: " + joined(near);
   return known.size() <= 12 && !known.empty() ? "; known: " + joined(known) : "";
 }
 
-}  // namespace phasescope::model
+}  // namespace phasescope::formats
