@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "analysis/divergence.h"
+#include "analysis/intervals/intervals.h"
+#include "analysis/tensors.h"
 #include "formats/error.h"
 
 namespace phasescope::analysis {
@@ -43,17 +45,14 @@ std::string left_out(const model::Model& a, const model::Model& b) {
   return note;
 }
 
-// Summed over the texts of one model; NaN, and why, where it has none.
-struct Loss {
-  explicit Loss(const TextPass& first) : obstacle(first.loss_obstacle()) {}
-  void add(TextPass& pass) {
-    sum += obstacle.empty() ? pass.losses().sum().item<double>() : std::nan("");
-  }
-  std::string obstacle;
-  double sum = 0;
-};
+// Losses of the predicted tokens of one text by one model; NaN where it has none.
+at::Tensor losses_of(TextPass& pass) {
+  if (!pass.loss_obstacle().empty())
+    return at::full({pass.tokens() - 1}, std::nan(""), at::kDouble);
+  return pass.losses()[0].to(at::kDouble);
+}
 
-// Divergence of every common head on one text, (L, H).
+// Divergence of every row of every common head on one text, (L, H, N).
 at::Tensor text_divergence(TextPass& a, TextPass& b) {
   if (a.tokens() != b.tokens()) {
     throw formats::bad_input("the models read different numbers of tokens, " +
@@ -70,6 +69,23 @@ at::Tensor text_divergence(TextPass& a, TextPass& b) {
   return at::stack(rows);
 }
 
+// One quantity of every row, text by text: its mean over all rows of all texts.
+class RowMean {
+ public:
+  void add(const at::Tensor& rows) {
+    texts_.push_back({rows.sum().item<double>(), static_cast<double>(rows.numel())});
+    last_ = rows;
+  }
+  Interval interval(const Draws& draws) const {
+    return texts_.size() == 1 ? rows_interval(to_vector<double>(last_))
+                              : ratio_interval(texts_, draws);
+  }
+
+ private:
+  std::vector<Part> texts_;
+  at::Tensor last_;  // the rows of the only text
+};
+
 }  // namespace
 
 protocol::CompareResult analyse_compare(const std::vector<std::shared_ptr<TextPass>>& a,
@@ -80,33 +96,37 @@ protocol::CompareResult analyse_compare(const std::vector<std::shared_ptr<TextPa
   out.b = b[0]->model().report.name;
   require_same_sides(a[0]->model(), b[0]->model());
   out.provenance.note = left_out(a[0]->model(), b[0]->model());
-  at::Tensor divergence;
-  double tokens = 0, predicted = 0;
-  Loss loss_a(*a[0]), loss_b(*b[0]);
+  RowMean loss_a, loss_b, difference;
+  std::vector<RowMean> heads;
+  std::int64_t heads_a_layer = 0;
   for (std::size_t t = 0; t < a.size(); ++t) {
     progress.throw_if_cancelled();
     progress.progress(static_cast<double>(t) / static_cast<double>(a.size()), "comparing");
-    const auto count = static_cast<double>(a[t]->tokens());
-    const at::Tensor weighted = text_divergence(*a[t], *b[t]) * count;
-    divergence = divergence.defined() ? divergence + weighted : weighted;
-    tokens += count;
-    predicted += count - 1;
-    loss_a.add(*a[t]);
-    loss_b.add(*b[t]);
-  }
-  out.loss = {{"a", loss_a.sum / predicted},
-              {"b", loss_b.sum / predicted},
-              {"difference", (loss_b.sum - loss_a.sum) / predicted}};
-  for (const auto& [model, loss] : {std::pair{out.a, &loss_a}, {out.b, &loss_b}}) {
-    if (loss->obstacle.empty()) continue;
-    std::string& note = out.provenance.note;
-    note +=
-        (note.empty() ? "" : "; ") + model + " has no loss of the next token: " + loss->obstacle;
-  }
-  for (std::int64_t l = 0; l < divergence.size(0); ++l) {
-    for (std::int64_t h = 0; h < divergence.size(1); ++h) {
-      out.heads.push_back({l, h, divergence[l][h].item<double>() / tokens});
+    const at::Tensor divergence = text_divergence(*a[t], *b[t]);
+    heads_a_layer = divergence.size(1);
+    heads.resize(static_cast<std::size_t>(divergence.size(0) * heads_a_layer));
+    for (std::size_t n = 0; n < heads.size(); ++n) {
+      heads[n].add(divergence.flatten(0, 1)[static_cast<std::int64_t>(n)]);
     }
+    const at::Tensor first = losses_of(*a[t]), second = losses_of(*b[t]);
+    loss_a.add(first), loss_b.add(second), difference.add(second - first);
+  }
+  const Draws draws;
+  out.loss_difference = difference.interval(draws);
+  out.loss = {{"a", loss_a.interval(draws).mean},
+              {"b", loss_b.interval(draws).mean},
+              {"difference", out.loss_difference.mean}};
+  for (TextPass* pass : {a[0].get(), b[0].get()}) {
+    if (pass->loss_obstacle().empty()) continue;
+    std::string& note = out.provenance.note;
+    note += (note.empty() ? "" : "; ") + pass->model().report.name +
+            " has no loss of the next token: " + pass->loss_obstacle();
+  }
+  for (std::size_t n = 0; n < heads.size(); ++n) {
+    const auto number = static_cast<std::int64_t>(n);
+    const Interval interval = heads[n].interval(draws);
+    out.heads.push_back({number / heads_a_layer, number % heads_a_layer, interval.mean,
+                         interval.low, interval.high, interval.n, interval.method});
   }
   return out;
 }

@@ -9,7 +9,8 @@
 
 namespace phasescope::analysis {
 
-// Passes of the same texts, one each a model. Divergences are means over the rows of all texts;
+// Passes of the same texts, one each a model. Divergences are means over the rows of all texts with
+// intervals by text (of one text by 8 blocks of its rows), the loss difference one paired by text;
 // heads that only one of the models has are left out, and the result's note says so. A model
 // without a loss of the next token has the loss NaN, and the result's note says why. Throws Error
 // "bad_input" where the texts are cut differently, and for a causal model beside one that sees both

@@ -9,12 +9,12 @@
 #include "analysis/intrinsic_bias.h"
 #include "analysis/model_sides.h"
 #include "analysis/near_far_sampler.h"
+#include "analysis/tensors.h"
 #include "formats/error.h"
 
 namespace phasescope::analysis {
 namespace {
 
-constexpr std::int64_t kBlocks = 8;         // of queries, where there is one text
 constexpr std::int64_t kRowsLimit = 2048;   // longer single texts get no band
 constexpr std::int64_t kCurvePoints = 160;  // of the intrinsic bias
 constexpr double kLastDistance = 1e7;       // of the intrinsic bias (theory.md's axis)
@@ -43,10 +43,14 @@ class Groups {
     }
   }
 
-  void fill(protocol::DistanceModel& out) const {
-    out.profile = all_.points();
-    for (std::size_t l = 0; l < layers_.size(); ++l) out.layers[l].profile = layers_[l].points();
-    for (std::size_t h = 0; h < by_head_.size(); ++h) out.heads[h].profile = by_head_[h].points();
+  void fill(const Sampled& sampled, const Draws& draws, protocol::DistanceModel& out) const {
+    out.profile = all_.points(sampled, draws);
+    for (std::size_t l = 0; l < layers_.size(); ++l) {
+      out.layers[l].profile = layers_[l].points(sampled, draws);
+    }
+    for (std::size_t h = 0; h < by_head_.size(); ++h) {
+      out.heads[h].profile = by_head_[h].points(sampled, draws);
+    }
   }
 
  private:
@@ -68,7 +72,10 @@ NearFarSpec spec_of(const DistanceOptions& options, std::int64_t tokens) {
 class DistanceAnalysis {
  public:
   DistanceAnalysis(const Passes& passes, const DistanceOptions& options)
-      : passes_(passes), options_(options), config_(passes[0]->model().config()) {
+      : passes_(passes),
+        options_(options),
+        config_(passes[0]->model().config()),
+        draws_(options.seed) {
     for (const auto& pass : passes) longest_ = std::max(longest_, pass->tokens());
   }
 
@@ -107,6 +114,10 @@ class DistanceAnalysis {
   void prepare() {
     edges_ = distance_edges(longest_);
     groups_.emplace(config_, options_.per_head, edges_);
+    if (options_.intrinsic && !both_sides()) {
+      rotation_ = rotation_of(
+          **std::ranges::max_element(passes_, {}, [](const auto& pass) { return pass->tokens(); }));
+    }
     if (!options_.histogram) return;
     spec_ = spec_of(options_, longest_);
     spec_.both_sides = both_sides();
@@ -122,17 +133,18 @@ class DistanceAnalysis {
     NearFarPlan::TextSamples samples;
     if (plan_) samples = plan_->samples_of(static_cast<std::size_t>(t));
     const auto cluster_of = [this, t, &pass](std::int64_t query) {
-      return single() ? block_of_query(spec_, pass.tokens(), query, kBlocks) : t;
+      return single() ? block_of_query(spec_, pass.tokens(), query) : t;
     };
-    if (options_.intrinsic && t == 0 && !both_sides()) rotation_ = rotation_of(pass);
     const auto tokens = static_cast<double>(pass.tokens());
     const double pairs = tokens * (tokens + 1) / 2;
+    const bool turned_alike = rotation_ && has_its_angles(pass);
     pass.visit_layers([&](const AttentionPointer& attention) {
       if (options_.profile) add_profile(*attention, t);
       if (samples_) samples_->add(*attention, samples, cluster_of);
-      if (rotation_) add_plane_means(*attention, pairs);
+      if (turned_alike) add_plane_means(*attention, pairs);
     });
-    pairs_ += pairs;
+    if (turned_alike) pairs_ += pairs;
+    other_angles_ += rotation_ && !turned_alike;
     kernels_.insert(pass.kernels().begin(), pass.kernels().end());
   }
 
@@ -141,17 +153,30 @@ class DistanceAnalysis {
       groups_->add(attention.layer(), t, probe_profile(attention, edges_, &kernels_));
       return;
     }
-    const std::int64_t tokens = attention.length();
+    const std::int64_t tokens = attention.length(), length = tokens / kBlocks;
+    const auto add = [&](std::int64_t block, std::int64_t begin, std::int64_t end) {
+      if (end <= begin) return;
+      groups_->add(attention.layer(), block, row_profile(attention, edges_, begin, end));
+    };
     for (std::int64_t block = 0; block < kBlocks; ++block) {
-      const std::int64_t begin = tokens * block / kBlocks, end = tokens * (block + 1) / kBlocks;
-      if (end > begin) {
-        groups_->add(attention.layer(), block, row_profile(attention, edges_, begin, end));
-      }
+      add(block, block * length, (block + 1) * length);
     }
+    add(-1, kBlocks * length, tokens);
+  }
+
+  // Whether a text's length gives the frequencies of the longest one.
+  bool has_its_angles(const TextPass& pass) const {
+    const model::Decoder& decoder = pass.model().decoder;
+    const at::Tensor own =
+        decoder.encoding().frequencies(start_context(decoder, pass.tokens(), at::kDouble));
+    return to_vector<double>(own) == rotation_->frequencies;
   }
 
   void finish() {
-    if (options_.profile) groups_->fill(out_);
+    if (options_.profile) {
+      groups_->fill({by_rows(), longest_}, draws_, out_);
+      out_.bands = bands();
+    }
     if (options_.histogram) fill_histograms();
     if (rotation_) add_intrinsic();
     out_.provenance.kernel = model::joined(kernels_);
@@ -167,11 +192,21 @@ class DistanceAnalysis {
       add_note(std::to_string(samples_->hidden()) +
                " samples of single layers are left out: a window hides one of their keys");
     }
-    if (single() && options_.profile) {
-      add_note(by_rows()
-                   ? "bands from " + std::to_string(kBlocks) + " blocks of queries of one text"
-                   : "no bands: one text of more than " + std::to_string(kRowsLimit) + " tokens");
+    if (other_angles_ > 0) {
+      add_note("the intrinsic bias is at the angles of " + std::to_string(longest_) + " tokens; " +
+               std::to_string(other_angles_) + " shorter texts turn by others and are left out");
     }
+  }
+
+  std::string bands() const {
+    if (!single()) {
+      return "by text: jackknife t over n texts below 30, bootstrap-t of the ratio from there";
+    }
+    if (!by_rows()) return "none: one text of more than " + std::to_string(kRowsLimit) + " tokens";
+    if (longest_ < kFewestRows) {
+      return "none: one text of fewer than " + std::to_string(kFewestRows) + " tokens";
+    }
+    return "8 blocks of queries of one text, at distances that all of them have";
   }
 
   void fill_histograms() {
@@ -182,32 +217,16 @@ class DistanceAnalysis {
     for (std::size_t h = 0; h < out_.heads.size(); ++h) {
       out_.heads[h].histogram = histogram_of_group(samples_->heads()[h]);
     }
-    if (single()) set_texts(1);
   }
 
   // None where windows hide a key of every sample.
   std::optional<NearFar> histogram_of_group(const Clusters& deltas) const {
     if (deltas.pooled().empty()) return std::nullopt;
-    return near_far_of(spec_, deltas, interval_text());
-  }
-
-  // Blocks of queries are clusters, but no texts.
-  void set_texts(std::int64_t texts) {
-    if (out_.histogram) out_.histogram->texts = texts;
-    for (auto* groups : {&out_.layers, &out_.heads}) {
-      for (protocol::DistanceGroup& group : *groups) {
-        if (group.histogram) group.histogram->texts = texts;
-      }
-    }
+    return near_far_of(spec_, deltas, {single(), queries_of_blocks(spec_, longest_)}, draws_);
   }
 
   void add_note(const std::string& note) {
     out_.note += std::string(out_.note.empty() ? "" : "; ") + note;
-  }
-
-  std::string interval_text() const {
-    if (single()) return "by " + std::to_string(kBlocks) + " blocks of queries of one text";
-    return "clustered by text (" + std::to_string(plan_->reaching()) + " texts)";
   }
 
   // Adds the sums over the causal pairs of one text's layer to those of its heads.
@@ -224,7 +243,7 @@ class DistanceAnalysis {
     }
   }
 
-  // Means over all causal pairs of all texts.
+  // Means over all causal pairs of the texts that turn by these angles.
   void add_intrinsic() {
     const std::vector<double> distances = log_distances(kLastDistance, kCurvePoints);
     for (std::size_t n = 0; n < plane_sums_.size(); ++n) {
@@ -254,7 +273,9 @@ class DistanceAnalysis {
   std::optional<NearFarGroups> samples_;
   std::optional<Rotation> rotation_;    // where the intrinsic bias is wanted and there is one
   std::vector<PlaneMeans> plane_sums_;  // over pairs, a head each
-  double pairs_ = 0;                    // causal pairs of the texts read
+  double pairs_ = 0;                    // causal pairs of the texts in them
+  std::int64_t other_angles_ = 0;       // texts that are not
+  Draws draws_;
   model::KernelNames kernels_;
   protocol::DistanceModel out_;
 };

@@ -23,11 +23,13 @@ struct DistanceOptions {
 
 // One pass a text. Profiles hold all pairs that a query sees, at distances |i - j|: in a model that
 // sees both ways keys on both sides count, in profiles and in histograms (NearFarSpec::both_sides).
-// A band is the 95 % interval of the mean over texts, for a single text over blocks of queries (and
-// then `note` says so). Histograms hold `pairs` samples each: sample s of a layer is of head s mod
-// heads, of the model of layer (s / heads) mod layers; samples of which a layer's window hides a
-// key are left out of it. The intrinsic bias is one of causal pairs. Throws Error "bad_input" where
-// the intervals do not fit the texts.
+// Bands and intervals of the histograms are those of analysis/intervals/ over texts, for a single
+// text over 8 blocks of its queries; `bands` and the intervals say which. RoPE's intrinsic bias is
+// at the angles of the longest text: where a scaling has others for shorter ones, these are left
+// out, and `note` says so. Histograms hold `pairs` samples each: sample s of a layer is of head s
+// mod heads, of the model of layer (s / heads) mod layers; samples of which a layer's window hides
+// a key are left out of it. The intrinsic bias is one of causal pairs. Throws Error "bad_input"
+// where the intervals do not fit the texts.
 protocol::DistanceModel analyse_distance(const std::vector<std::shared_ptr<TextPass>>& passes,
                                          const DistanceOptions& options,
                                          protocol::Progress& progress);

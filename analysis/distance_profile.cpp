@@ -89,6 +89,11 @@ double deviation(double mean_square, double mean) {
   return std::sqrt(std::max(0.0, mean_square - mean * mean));
 }
 
+const std::vector<double>& scores(const ProfileSums& sums) { return sums.sums.score; }
+const std::vector<double>& weights(const ProfileSums& sums) { return sums.sums.weight; }
+const std::vector<double>& contents(const ProfileSums& sums) { return sums.content; }
+const std::vector<double>& terms(const ProfileSums& sums) { return sums.term; }
+
 }  // namespace
 
 ProfileSums::ProfileSums(const std::vector<std::int64_t>& edges)
@@ -155,39 +160,49 @@ ProfileGroup::ProfileGroup(std::vector<std::int64_t> edges) : total_(edges) {}
 
 void ProfileGroup::add(std::int64_t cluster, const ProfileSums& sums) {
   total_.add(sums);
+  if (cluster < 0) return;
   while (static_cast<std::int64_t>(clusters_.size()) <= cluster) {
     clusters_.emplace_back(total_.sums.edges);
   }
   clusters_[static_cast<std::size_t>(cluster)].add(sums);
 }
 
-std::vector<protocol::DistancePoint> ProfileGroup::points() const {
+Interval ProfileGroup::band(std::size_t bucket, Sums sums, const Sampled& sampled,
+                            const Draws& draws) const {
+  std::vector<Part> parts;
+  for (const ProfileSums& cluster : clusters_) {
+    parts.push_back({sums(cluster)[bucket], static_cast<double>(cluster.sums.pairs[bucket])});
+  }
+  if (!sampled.blocks) return ratio_interval(parts, draws);
+  const double whole = sums(total_)[bucket] / static_cast<double>(total_.sums.pairs[bucket]);
+  return blocks_interval(whole, parts, sampled.rows);
+}
+
+std::vector<protocol::DistancePoint> ProfileGroup::points(const Sampled& sampled,
+                                                          const Draws& draws) const {
   const DistanceSums& sums = total_.sums;
   std::vector<protocol::DistancePoint> points;
   for (std::size_t b = 0; b < sums.size(); ++b) {
     if (sums.pairs[b] == 0) continue;
     const auto n = static_cast<double>(sums.pairs[b]);
-    protocol::DistancePoint point;
+    protocol::DistancePoint& point = points.emplace_back();
     point.distance = sums.edges[b], point.distance_end = sums.edges[b + 1];
     point.count = sums.pairs[b];
-    point.score_mean = sums.score[b] / n;
+    const auto mean = [&](Sums of, double& value, protocol::IntervalEnd& low,
+                          protocol::IntervalEnd& high) {
+      const Interval interval = band(b, of, sampled, draws);
+      value = of(total_)[b] / n, low = interval.low, high = interval.high;
+      point.n = interval.n;
+    };
+    mean(&scores, point.score_mean, point.score_low, point.score_high);
+    mean(&weights, point.weight_mean, point.weight_low, point.weight_high);
+    mean(&contents, point.content_mean, point.content_low, point.content_high);
+    mean(&terms, point.positional_mean, point.positional_low, point.positional_high);
     point.score_sd = deviation(sums.score_square[b] / n, point.score_mean);
-    point.weight_mean = sums.weight[b] / n;
-    point.content_mean = total_.content[b] / n;
     point.content_sd = deviation(total_.content_square[b] / n, point.content_mean);
-    point.positional_mean = total_.term[b] / n;
     if (!total_.term_square.empty()) {
       point.positional_sd = deviation(total_.term_square[b] / n, point.positional_mean);
     }
-    std::vector<double> means;
-    for (const ProfileSums& cluster : clusters_) {
-      const auto count = static_cast<double>(cluster.sums.pairs[b]);
-      if (count > 0) means.push_back(cluster.sums.score[b] / count);
-    }
-    const Interval band = mean_interval(means);
-    point.score_low = point.score_mean + (band.low - band.mean);
-    point.score_high = point.score_mean + (band.high - band.mean);
-    points.push_back(point);
   }
   return points;
 }

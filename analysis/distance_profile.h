@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "analysis/head_reading.h"
+#include "analysis/intervals/intervals.h"
 #include "analysis/text_pass.h"
 #include "protocol/messages/distance.h"
 
@@ -35,17 +36,21 @@ std::vector<ProfileSums> row_profile(const model::LayerAttention& attention,
                                      const std::vector<std::int64_t>& edges, std::int64_t begin,
                                      std::int64_t end);
 
-// One group of heads over clusters: totals, and each cluster's mean score for the band.
+// One group of heads over clusters: totals, and each cluster's sums for the bands.
 class ProfileGroup {
  public:
   explicit ProfileGroup(std::vector<std::int64_t> edges);
-  // Every head of the group and cluster, one cluster after another.
+  // Every head of the group and cluster, one cluster after another; -1: of no cluster.
   void add(std::int64_t cluster, const ProfileSums& sums);
-  std::vector<protocol::DistancePoint> points() const;
+  // Bands over texts by ratio_interval(), or over blocks of one text by blocks_interval().
+  std::vector<protocol::DistancePoint> points(const Sampled& sampled, const Draws& draws) const;
 
  private:
+  using Sums = const std::vector<double>& (*)(const ProfileSums&);
+  Interval band(std::size_t bucket, Sums sums, const Sampled& sampled, const Draws& draws) const;
+
   ProfileSums total_;
-  std::vector<ProfileSums> clusters_;  // scores and counts only
+  std::vector<ProfileSums> clusters_;
 };
 
 }  // namespace phasescope::analysis

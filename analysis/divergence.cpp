@@ -29,15 +29,15 @@ at::Tensor divergence_of(const model::LayerAttention& a, const model::LayerAtten
   const at::NoGradGuard no_gradients;
   const std::int64_t tokens = a.length(), heads = std::min(a.heads(), b.heads());
   const std::int64_t step = rows_per_block(heads, tokens);
-  at::Tensor sum = at::zeros({heads}, at::kDouble);
+  std::vector<at::Tensor> blocks;
   for (std::int64_t begin = 0; begin < tokens; begin += step) {
     const std::int64_t end = std::min(begin + step, tokens);
     const at::Tensor p = block_of(a, heads, begin, end), q = block_of(b, heads, begin, end);
     const at::Tensor mixed = entropy_rows((p + q) / 2);
     const at::Tensor rows = mixed - (entropy_rows(p) + entropy_rows(q)) / 2;
-    sum += rows.clamp_min(0).sum(-1, false, at::kDouble);
+    blocks.push_back(rows.clamp_min(0).to(at::kDouble));
   }
-  return sum / static_cast<double>(tokens);
+  return at::cat(blocks, 1);
 }
 
 at::Tensor divergence_within(TextPass& pass, Stack stack) {

@@ -6,8 +6,8 @@
 
 namespace phasescope::analysis {
 
-// (H): mean over rows of the divergence of head h of `a` and head h of `b`, nats, for the heads
-// that both have. Lengths must be equal.
+// (H, N): the divergence of each row of head h of `a` and head h of `b`, nats, for the heads that
+// both have. Lengths must be equal.
 at::Tensor divergence_of(const model::LayerAttention& a, const model::LayerAttention& b);
 
 // (L H, L H), symmetric with zeros on its diagonal: every two heads of a model on one text.

@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "analysis/divergence.h"
+#include "analysis/intervals/intervals.h"
 #include "analysis/metrics/registry.h"
 #include "analysis/metrics/repeated.h"
 #include "analysis/model_sides.h"
-#include "analysis/statistics.h"
 #include "analysis/tensors.h"
 #include "model/loss.h"
 
@@ -83,11 +83,11 @@ RepeatedValues repeated_values(const TextPass& like, const std::vector<HeadMetri
                                model::KernelNames* kernels) {
   const std::int64_t period = options.period > 0 ? options.period : default_period(like);
   const auto& tokenizer = like.model().tokenizer;
-  const std::int64_t first_id = tokenizer && tokenizer->bos_id() == 0 ? 1 : 0;
+  const std::optional<std::int64_t> bos = tokenizer ? tokenizer->bos_id() : std::nullopt;
   const model::ProbeRequest probes = head_probes({period - 1, period, period + 1});
   RepeatedValues out;
   for (int draw = 0; draw < draws; ++draw) {
-    const auto ids = repeated_tokens(period, first_id, like.model().config().vocab_size,
+    const auto ids = repeated_tokens(period, bos, like.model().config().vocab_size,
                                      options.seed + static_cast<std::uint64_t>(draw));
     const std::shared_ptr<TextPass> pass =
         options.open_pass
@@ -114,12 +114,14 @@ RepeatedValues repeated_values(const TextPass& like, const std::vector<HeadMetri
   return out;
 }
 
+// One value a text, those left out that are too short for the statistic.
 Interval interval_of(const std::vector<TextValues>& texts, std::size_t head, std::size_t metric,
-                     std::uint64_t seed) {
+                     const Draws& draws) {
   std::vector<double> values;
-  for (const TextValues& text : texts) values.push_back(text[head][metric]);
-  const std::vector<double> ones(values.size(), 1.0);
-  return bootstrap_interval(values, ones, seed, 1000);
+  for (const TextValues& text : texts) {
+    if (std::isfinite(text[head][metric])) values.push_back(text[head][metric]);
+  }
+  return mean_interval(values, draws);
 }
 
 protocol::DistanceProfile profile_of(const DistanceSums& sums) {
@@ -213,7 +215,8 @@ class HeadsAnalysis {
         options_(options),
         stack_(stack_named(options.stack, passes[0]->model().config())),
         causal_(is_causal(stack_, passes[0]->model().config())),
-        metrics_(metrics_of(causal_, select_metrics(options.metrics))) {}
+        metrics_(metrics_of(causal_, select_metrics(options.metrics))),
+        draws_(options.seed) {}
 
   HeadsOutput run(protocol::Progress& progress) {
     start_result();
@@ -226,7 +229,8 @@ class HeadsAnalysis {
   }
 
  private:
-  static constexpr int kDraws = 4;  // of the random tokens, for the interval
+  // Random texts written twice over a corpus; one where a single text is asked about.
+  static constexpr int kRepetitions = 16;
 
   bool wants(std::string_view key) const { return asks_for(options_.metrics, key); }
   bool wants_repeated() const {
@@ -264,8 +268,8 @@ class HeadsAnalysis {
     if (!wants_repeated()) return;
     progress.throw_if_cancelled();
     progress.progress(0.92, "reading repeated random tokens");
-    repeated_ = repeated_values(*passes_[0], metrics_, options_, out_.result.corpus ? kDraws : 1,
-                                &kernels_);
+    repeated_ = repeated_values(*passes_[0], metrics_, options_,
+                                out_.result.corpus ? kRepetitions : 1, &kernels_);
   }
 
   void fill_rows() {
@@ -275,8 +279,9 @@ class HeadsAnalysis {
       const auto at = static_cast<std::size_t>(n);
       for (std::size_t m = 0; m < metrics_.size(); ++m) {
         const bool repeated = metrics_[m].source == MetricSource::repeated;
-        row.values[metrics_[m].info.key] =
-            interval_of(repeated ? repeated_.draws : texts_, at, m, options_.seed);
+        Interval& value = row.values[metrics_[m].info.key];
+        value = interval_of(repeated ? repeated_.draws : texts_, at, m, draws_);
+        if (repeated) value.unit = "draws";
       }
       if (!profiles_.empty()) row.distance_profile = profile_of(profiles_[at]);
       out_.result.rows.push_back(std::move(row));
@@ -284,21 +289,29 @@ class HeadsAnalysis {
   }
 
   void fill_extras() {
-    protocol::HeadsResult& result = out_.result;
-    double sinks = 0;
-    for (const protocol::HeadRow& row : result.rows) {
-      const auto sink = row.values.find("sink");
-      if (sink == row.values.end()) {
-        sinks = std::nan("");
-      } else if (sink->second.mean > kSinkShare) {
-        sinks += 1;
-      }
-    }
-    result.sink_rate = sinks / static_cast<double>(result.rows.size());
+    add_sink_rate();
     if (wants_repeated() || wants("induction_loss")) add_induction_loss();
     if (options_.thumbnails > 0)
       add_thumbnails(*passes_[0], stack_, options_.thumbnails, &kernels_, out_);
     if (wants("js_divergence")) add_divergence();
+  }
+
+  // All texts have the same heads, so that there is no interval over heads: the rate is one of each
+  // text.
+  void add_sink_rate() {
+    out_.result.sink_rate = std::nan("");
+    const auto sink = std::ranges::find(metrics_, "sink", [](const auto& m) { return m.info.key; });
+    if (sink == metrics_.end()) return;
+    const auto m = static_cast<std::size_t>(sink - metrics_.begin());
+    std::vector<double> rates;
+    for (const TextValues& text : texts_) {
+      const auto count =
+          std::ranges::count_if(text, [m](const auto& head) { return head[m] > kSinkShare; });
+      rates.push_back(static_cast<double>(count) / static_cast<double>(text.size()));
+    }
+    const Interval rate = mean_interval(rates, draws_);
+    out_.result.sink_rate = rate.mean;
+    out_.result.model_values["sink_rate"] = rate;
   }
 
   void add_induction_loss() {
@@ -306,11 +319,10 @@ class HeadsAnalysis {
     Interval& value = result.model_values["induction_loss"];
     const std::string obstacle = loss_obstacle(passes_[0]->model().config());
     if (obstacle.empty()) {
-      const std::vector<double> ones(repeated_.losses.size(), 1.0);
-      value = bootstrap_interval(repeated_.losses, ones, options_.seed);
+      value = counted_in("draws", mean_interval(repeated_.losses, draws_));
       return;
     }
-    value.mean = value.low = value.high = std::nan("");
+    value.mean = std::nan("");
     result.provenance.note = result.model + " has no induction loss: " + obstacle;
   }
 
@@ -321,8 +333,7 @@ class HeadsAnalysis {
     if (count < 2) return;
     const auto mean = to_vector<double>(pairs.sum(1) / static_cast<double>(count - 1));
     for (std::size_t n = 0; n < mean.size(); ++n) {
-      const double none = std::nan("");  // one text has no interval
-      out_.result.rows[n].values["js_divergence"] = {mean[n], none, none, 1};
+      out_.result.rows[n].values["js_divergence"] = {mean[n], {}, {}, 1};  // of one text
     }
   }
 
@@ -334,6 +345,7 @@ class HeadsAnalysis {
   std::vector<TextValues> texts_;
   std::vector<DistanceSums> profiles_;
   RepeatedValues repeated_;
+  Draws draws_;
   model::KernelNames kernels_;
   HeadsOutput out_;
 };

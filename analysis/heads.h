@@ -29,7 +29,9 @@ struct HeadsOutput {
   std::vector<protocol::TensorRef> tensors;
 };
 
-// One pass a text; of an encoder-decoder the heads of one stack. The thumbnails and js_divergence
+// One pass a text; of an encoder-decoder the heads of one stack. Over a corpus every number is a
+// mean over texts (induction, duplicate_token and induction_loss: over draws of random tokens) with
+// the interval of mean_interval(); a single text has none. The thumbnails and js_divergence
 // are of the first one. The induction loss is NaN, and the result's note says why, where the model
 // has no loss of the next token. Throws Error "bad_usage" for a metric that does not exist.
 HeadsOutput analyse_heads(const std::vector<std::shared_ptr<TextPass>>& passes,

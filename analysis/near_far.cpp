@@ -91,31 +91,40 @@ std::vector<PairSample> draw_pairs(const NearFarSpec& spec, std::int64_t tokens,
   return samples;
 }
 
-NearFar near_far_of(const NearFarSpec& spec, const Clusters& deltas, const std::string& interval) {
+NearFar near_far_of(const NearFarSpec& spec, const Clusters& deltas, const Sampled& sampled,
+                    const Draws& draws) {
+  const ShapeIntervals shape = shape_intervals(deltas, sampled, draws);
   const std::vector<double> pooled = deltas.pooled();
-  const Moments moments = moments_of(pooled);
-  const Interval spread = clustered_interval(deltas);
   Histogram histogram = histogram_of(pooled);
   NearFar out;
   out.near_begin = spec.near_begin, out.near_end = spec.near_end;
   out.far_begin = spec.far_begin, out.far_end = spec.far_end;
-  out.texts = spread.n;
-  out.pairs = moments.n;
-  out.mean = moments.mean, out.sigma = moments.sigma;
-  out.skewness = moments.skewness, out.share_positive = moments.share_positive;
-  out.mean_low = moments.mean + (spread.low - spread.mean);
-  out.mean_high = moments.mean + (spread.high - spread.mean);
-  out.interval = interval;
+  out.texts = sampled.blocks ? 1 : shape.mean.n;
+  out.pairs = static_cast<std::int64_t>(pooled.size());
+  out.mean = shape.mean.mean, out.sigma = shape.sigma.mean;
+  out.skewness = shape.skewness.mean, out.share_positive = shape.share_positive.mean;
+  out.intervals = {shape.mean, shape.sigma, shape.skewness, shape.share_positive};
   out.edges = std::move(histogram.edges);
   out.counts = std::move(histogram.counts);
   return out;
 }
 
-std::int64_t block_of_query(const NearFarSpec& spec, std::int64_t tokens, std::int64_t query,
-                            std::int64_t blocks) {
-  const std::int64_t first =
-      spec.both_sides ? 0 : std::min(spec.far_begin + spec.first_key, tokens - 1);
-  return std::clamp<std::int64_t>((query - first) * blocks / (tokens - first), 0, blocks - 1);
+namespace {
+
+std::int64_t first_query(const NearFarSpec& spec, std::int64_t tokens) {
+  return spec.both_sides ? 0 : std::min(spec.far_begin + spec.first_key, tokens - 1);
+}
+
+}  // namespace
+
+std::int64_t queries_of_blocks(const NearFarSpec& spec, std::int64_t tokens) {
+  return tokens - first_query(spec, tokens);
+}
+
+std::int64_t block_of_query(const NearFarSpec& spec, std::int64_t tokens, std::int64_t query) {
+  const std::int64_t length = queries_of_blocks(spec, tokens) / kBlocks;
+  const std::int64_t place = query - first_query(spec, tokens);
+  return place < length * kBlocks ? place / length : -1;
 }
 
 }  // namespace phasescope::analysis

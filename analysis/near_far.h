@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/intervals/intervals.h"
 #include "analysis/random.h"
 #include "analysis/statistics.h"
 #include "protocol/messages/distance.h"
@@ -44,14 +45,15 @@ struct PairSample {
 std::vector<PairSample> draw_pairs(const NearFarSpec& spec, std::int64_t tokens, std::int64_t count,
                                    Random& random);
 
-// Everything about a histogram but its groups. `interval` says how the clusters were made:
-// "clustered by text (64 texts)". The interval is the Student-t one of the cluster means, laid
-// around the mean of all samples.
-NearFar near_far_of(const NearFarSpec& spec, const Clusters& deltas, const std::string& interval);
+// Everything about a histogram but its groups. Samples of one text are not independent: intervals
+// are those of shape_intervals().
+NearFar near_far_of(const NearFarSpec& spec, const Clusters& deltas, const Sampled& sampled,
+                    const Draws& draws);
 
-// Clusters for a single text: which of `blocks` equal parts of the queries that have a far key,
-// [far_begin, tokens), or all with both sides, a query lies in.
-std::int64_t block_of_query(const NearFarSpec& spec, std::int64_t tokens, std::int64_t query,
-                            std::int64_t blocks);
+// Clusters for a single text: the queries that have a far key, [far_begin, tokens), or all with
+// both sides, cut into kBlocks blocks of equal length, the last few left over.
+std::int64_t queries_of_blocks(const NearFarSpec& spec, std::int64_t tokens);
+// Which block a query lies in; -1 for those left over.
+std::int64_t block_of_query(const NearFarSpec& spec, std::int64_t tokens, std::int64_t query);
 
 }  // namespace phasescope::analysis

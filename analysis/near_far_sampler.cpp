@@ -2,6 +2,7 @@
 
 #include "analysis/model_sides.h"
 #include "analysis/score_pairs.h"
+#include "analysis/shuffled_positions.h"
 
 namespace phasescope::analysis {
 
@@ -44,11 +45,11 @@ void NearFarGroups::add(const model::LayerAttention& attention,
       ++hidden_;
       continue;
     }
-    const auto cluster = static_cast<std::size_t>(cluster_of(text.samples[s].query));
-    layer.values[cluster].push_back(deltas.values[s]);
+    const std::int64_t cluster = cluster_of(text.samples[s].query);
+    layer.add(cluster, deltas.values[s]);
     const std::int64_t number = text.first + static_cast<std::int64_t>(s);
     if ((number / heads_) % layers_ == attention.layer()) {
-      all_.values[cluster].push_back(deltas.values[s]);
+      all_.add(cluster, deltas.values[s]);
     }
   }
   if (!by_head_.empty()) add_heads(attention, text, cluster_of);
@@ -62,15 +63,61 @@ void NearFarGroups::add_heads(const model::LayerAttention& attention,
     Clusters& group = by_head_[static_cast<std::size_t>(attention.layer() * heads_ + head)];
     for (std::size_t s = 0; s < text.samples.size(); ++s) {
       if (!deltas.seen[s]) continue;
-      group.values[static_cast<std::size_t>(cluster_of(text.samples[s].query))].push_back(
-          deltas.values[s]);
+      group.add(cluster_of(text.samples[s].query), deltas.values[s]);
     }
   }
 }
 
-Clusters sample_near_far(const std::shared_ptr<const model::Model>& model, const Texts& texts,
-                         const NearFarSpec& spec, model::Backend backend,
-                         protocol::Progress& progress, model::KernelNames* kernels) {
+namespace {
+
+// Samples of the whole model alone, each of one layer and head.
+class ModelSamples {
+ public:
+  ModelSamples(const model::Model& model, std::size_t texts, std::uint64_t seed)
+      : model_(model), seed_(seed) {
+    out_.measured.values.resize(texts);
+    out_.shuffled.emplace(out_.measured);
+  }
+
+  void add(const model::LayerAttention& attention, const NearFarPlan::TextSamples& text,
+           std::size_t text_index) {
+    std::vector<PairSample> samples;
+    std::vector<std::int64_t> heads;
+    const std::int64_t layers = model_.config().layers, count = model_.config().heads;
+    for (std::size_t s = 0; s < text.samples.size(); ++s) {
+      const std::int64_t number = text.first + static_cast<std::int64_t>(s);
+      if ((number / count) % layers != attention.layer()) continue;
+      samples.push_back(text.samples[s]);
+      heads.push_back(number % count);
+    }
+    if (samples.empty()) return;
+    const NearFarDeltas deltas = near_far_deltas(attention, samples, heads);
+    std::optional<model::LayerAttention> control;
+    if (out_.shuffled) control = with_positions_shuffled(model_, attention, seed_ + text_index);
+    if (!control) out_.shuffled.reset();
+    NearFarDeltas without;
+    if (control) without = near_far_deltas(*control, samples, heads);
+    const auto cluster = static_cast<std::int64_t>(text_index);
+    for (std::size_t s = 0; s < samples.size(); ++s) {
+      if (!deltas.seen[s]) continue;
+      out_.measured.add(cluster, deltas.values[s]);
+      if (control) out_.shuffled->add(cluster, without.values[s]);
+    }
+  }
+
+  NearFarSamples take() { return std::move(out_); }
+
+ private:
+  const model::Model& model_;
+  std::uint64_t seed_;
+  NearFarSamples out_;
+};
+
+}  // namespace
+
+NearFarSamples sample_near_far(const std::shared_ptr<const model::Model>& model, const Texts& texts,
+                               const NearFarSpec& spec, model::Backend backend,
+                               protocol::Progress& progress, model::KernelNames* kernels) {
   require_one_stack(model->config(), "near - far");
   std::vector<std::int64_t> tokens;
   for (const Text& text : texts.items) {
@@ -79,22 +126,21 @@ Clusters sample_near_far(const std::shared_ptr<const model::Model>& model, const
   NearFarSpec own = spec;
   own.both_sides = sees_both_ways(model->config());
   const NearFarPlan plan(own, tokens);
-  const auto count = static_cast<std::int64_t>(tokens.size());
-  NearFarGroups groups(model->config().layers, model->config().heads, count, false);
+  const auto count = static_cast<double>(tokens.size());
+  ModelSamples samples(*model, tokens.size(), spec.seed);
   model::ForwardOptions options;
   options.backend = backend;
   options.kernels = kernels;
   for (std::size_t t = 0; t < tokens.size(); ++t) {
     progress.throw_if_cancelled();
-    progress.progress(static_cast<double>(t) / static_cast<double>(count), "sampling pairs");
-    const NearFarPlan::TextSamples samples = plan.samples_of(t);
-    if (samples.samples.empty()) continue;
+    progress.progress(static_cast<double>(t) / count, "sampling pairs");
+    const NearFarPlan::TextSamples drawn = plan.samples_of(t);
+    if (drawn.samples.empty()) continue;
     TextPass pass(model, ids_tensor(texts.items[t].ids), options);
-    pass.visit_layers([&](const AttentionPointer& attention) {
-      groups.add(*attention, samples, [t](std::int64_t) { return static_cast<std::int64_t>(t); });
-    });
+    pass.visit_layers(
+        [&](const AttentionPointer& attention) { samples.add(*attention, drawn, t); });
   }
-  return groups.all();
+  return samples.take();
 }
 
 }  // namespace phasescope::analysis

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "analysis/near_far.h"
@@ -35,6 +36,7 @@ class NearFarPlan {
 // whole model of layer (s / heads) mod layers: every group has as many samples as the plan.
 class NearFarGroups {
  public:
+  // -1 for none: such a sample belongs to the whole alone.
   using ClusterOf = std::function<std::int64_t(std::int64_t query)>;
 
   NearFarGroups(std::int64_t layers, std::int64_t heads, std::int64_t clusters, bool per_head);
@@ -57,10 +59,16 @@ class NearFarGroups {
   std::vector<Clusters> by_layer_, by_head_;
 };
 
-// The whole model's deltas, one cluster a text. `kernels` gathers what runs attention; null for
-// nobody.
-Clusters sample_near_far(const std::shared_ptr<const model::Model>& model, const Texts& texts,
-                         const NearFarSpec& spec, model::Backend backend,
-                         protocol::Progress& progress, model::KernelNames* kernels = nullptr);
+// The whole model's deltas, one cluster a text, and those of the very same queries and keys with
+// the positions of each text shuffled (shuffled_positions.h): what is left of a preference for near
+// keys there does not come from their distance. None where the encoding allows no such thing.
+struct NearFarSamples {
+  Clusters measured;
+  std::optional<Clusters> shuffled;
+};
+// `kernels` gathers what runs attention; null for nobody.
+NearFarSamples sample_near_far(const std::shared_ptr<const model::Model>& model, const Texts& texts,
+                               const NearFarSpec& spec, model::Backend backend,
+                               protocol::Progress& progress, model::KernelNames* kernels = nullptr);
 
 }  // namespace phasescope::analysis

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/tensors.h"
 #include "analysis/worst.h"
 #include "formats/error.h"
 #include "model/checkpoints/tensor_io.h"
@@ -20,7 +21,8 @@ std::int64_t block_rows(const model::LayerAttention& attention) {
 }
 
 struct AttentionDifference {
-  double mean = 0, largest = 0;
+  std::vector<double> rows;  // mean over heads
+  double largest = 0;
 };
 
 AttentionDifference attention_difference(const model::LayerAttention& a,
@@ -28,7 +30,7 @@ AttentionDifference attention_difference(const model::LayerAttention& a,
   const at::NoGradGuard no_gradients;
   const std::int64_t tokens = a.length(), step = block_rows(a);
   const model::Range heads = a.whole().heads;
-  double sum = 0, largest = 0;
+  AttentionDifference out;
   for (std::int64_t begin = 0; begin < tokens; begin += step) {
     const std::int64_t end = std::min(begin + step, tokens);
     const std::int64_t columns = a.program().causal ? end : tokens;
@@ -36,29 +38,46 @@ AttentionDifference attention_difference(const model::LayerAttention& a,
     const at::Tensor y =
         b.weights({heads, {begin + offset, end + offset}, {offset, columns + offset}});
     const at::Tensor difference = (x - y).abs();
-    sum += difference.sum(at::kDouble).item<double>();
-    largest = worst_of(largest, difference.max().item<double>());
+    const auto rows = to_vector<double>(difference[0].sum(-1, false, at::kDouble).mean(0));
+    out.rows.insert(out.rows.end(), rows.begin(), rows.end());
+    out.largest = worst_of(out.largest, difference.max().item<double>());
   }
-  return {sum / static_cast<double>(heads.size() * tokens), largest};
+  return out;
+}
+
+// Consecutive rows in kBlocks blocks of equal length, those left over in none.
+Interval ratio_of_rows(const std::vector<Part>& rows) {
+  std::vector<Part> blocks(kBlocks);
+  Part whole;
+  const auto length = rows.size() / kBlocks;
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    whole.sum += rows[row].sum, whole.weight += rows[row].weight;
+    if (length == 0 || row / length >= kBlocks) continue;
+    blocks[row / length].sum += rows[row].sum;
+    blocks[row / length].weight += rows[row].weight;
+  }
+  return blocks_interval(whole.sum / whole.weight, blocks, static_cast<std::int64_t>(rows.size()));
 }
 
 // ||G - G'||_F / ||G||_F over heads, by blocks of rows. (The norms have a closed form without rows,
 // but their difference would lose half of the digits.)
-double product_difference(const at::Tensor& z, const at::Tensor& other, std::int64_t offset) {
+Interval product_difference(const at::Tensor& z, const at::Tensor& other, std::int64_t offset) {
   const at::NoGradGuard no_gradients;
   const std::int64_t tokens = z.size(2);
   const at::Tensor a = z[0].flatten(-2).to(at::kDouble);
   const at::Tensor b = other[0].narrow(1, offset, tokens).flatten(-2).to(at::kDouble).expand_as(a);
-  double difference = 0, norm = 0;
+  std::vector<Part> parts;
   constexpr std::int64_t step = 256;
   for (std::int64_t begin = 0; begin < tokens; begin += step) {
     const std::int64_t rows = std::min(step, tokens - begin);
     const at::Tensor g = at::matmul(a.narrow(1, begin, rows), a.transpose(1, 2));
     const at::Tensor h = at::matmul(b.narrow(1, begin, rows), b.transpose(1, 2));
-    difference += (g - h).square().sum().item<double>();
-    norm += g.square().sum().item<double>();
+    const auto difference = to_vector<double>((g - h).square().sum({0, 2}));
+    const auto norm = to_vector<double>(g.square().sum({0, 2}));
+    for (std::size_t row = 0; row < norm.size(); ++row)
+      parts.push_back({difference[row], norm[row]});
   }
-  return std::sqrt(difference / norm);
+  return transformed(ratio_of_rows(parts), [](double x) { return x < 0 ? 0 : std::sqrt(x); });
 }
 
 std::vector<at::Tensor> states_of(TextPass& pass) {
@@ -79,6 +98,10 @@ std::vector<std::int64_t> with_tokens_before(const model::Model& model,
 }
 
 const char* name_of(ShiftMethod method) { return method == ShiftMethod::ids ? "ids" : "tokens"; }
+
+Interval in_percent(const Interval& interval) {
+  return transformed(interval, [](double x) { return 100 * x; });
+}
 
 class ShiftAnalysis {
  public:
@@ -102,10 +125,15 @@ class ShiftAnalysis {
       protocol::ShiftRow& row = rows.emplace_back();
       row.model = model_->report.name, row.method = name_of(method);
       row.by = by, row.layer = static_cast<std::int64_t>(l), row.dtype = dtype_;
-      row.attention_difference = 100 * difference.attention[l];
+      const Interval attention = in_percent(difference.attention[l]);
+      row.attention_difference = attention.mean;
+      row.attention_low = attention.low, row.attention_high = attention.high;
+      row.n = attention.n, row.method = attention.method;
       if (!difference.position.empty()) {
-        row.position_difference =
-            100 * difference.position[std::min(l + 1, difference.position.size() - 1)];
+        const Interval position =
+            in_percent(difference.position[std::min(l + 1, difference.position.size() - 1)]);
+        row.position_difference = position.mean;
+        row.position_low = position.low, row.position_high = position.high;
       }
       row.logits_difference = difference.logits;
     }
@@ -182,7 +210,7 @@ RunDifference run_difference(TextPass& run, TextPass& other, std::int64_t offset
   other.visit_layers([&](const AttentionPointer& attention) {
     const auto& layer = layers[static_cast<std::size_t>(attention->layer())];
     const AttentionDifference difference = attention_difference(*layer, *attention, offset);
-    out.attention.push_back(difference.mean);
+    out.attention.push_back(rows_interval(difference.rows));
     out.attention_largest.push_back(difference.largest);
   });
   const std::vector<at::Tensor> states = states_of(run), moved = states_of(other);
@@ -243,7 +271,8 @@ const char* shift_formula() {
          "tokens; position: 100 x ||G - G'||_F / ||G||_F of the PE dot products of the state after "
          "the layer; logits: largest difference over the largest magnitude. ids: position ids "
          "start "
-         "at k; tokens: k [BOS] tokens (id 0 where the tokenizer has none) stand before the text";
+         "at k; tokens: k [BOS] tokens (id 0 where the tokenizer has none) stand before the text; "
+         "intervals: 8 blocks of rows of the text, 95 % and of this text alone";
 }
 
 }  // namespace phasescope::analysis

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/intervals/intervals.h"
 #include "analysis/text_pass.h"
 #include "protocol/messages/shift.h"
 #include "protocol/progress.h"
@@ -14,15 +15,15 @@ namespace phasescope::analysis {
 
 enum class ShiftMethod { ids, tokens };
 
-// How far one run is from another, over the original tokens. `offset` tokens stand before them in
-// the second run.
+// How far one run is from another, over the original tokens; intervals are of 8 blocks of rows.
+// `offset` tokens stand before them in the second run.
 struct RunDifference {
-  // Each layer: mean over heads and query rows of sum_j |a_ij - a'_ij|.
-  std::vector<double> attention;
+  // Each layer: mean over heads and query rows of sum_j |a_ij - a'_ij|, by rows.
+  std::vector<Interval> attention;
   // Each layer: largest |a_ij - a'_ij|.
   std::vector<double> attention_largest;
-  // State 0..n: ||G - G'||_F / ||G||_F over heads and tokens; empty without a state.
-  std::vector<double> position;
+  // State 0..n: ||G - G'||_F / ||G||_F over heads and tokens, by rows of G; empty without a state.
+  std::vector<Interval> position;
   // Largest absolute difference over the largest magnitude: of the logits (NaN without a head), and
   // of the last hidden states, after the final norm.
   double logits = 0, hidden = 0;

@@ -1,16 +1,12 @@
 #pragma once
-// Statistics on plain numbers: moments, intervals that respect clusters, histograms, divergences.
-// Nothing here knows of models.
+// Statistics on plain numbers: moments, histograms, divergences. Nothing here knows of models.
+// Intervals are in analysis/intervals/.
 #include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "protocol/messages/provenance.h"
-
 namespace phasescope::analysis {
-
-using protocol::Interval;
 
 // Mean, spread and shape of a sample. sigma and skewness divide by n (TAPA, Appendix I).
 struct Moments {
@@ -24,30 +20,15 @@ Moments moments_of(std::span<const double> values);
 // Standard deviation dividing by n - 1; NaN below two values.
 double sample_deviation(std::span<const double> values);
 
-// x with P(T <= x) = p for Student's t. p in (0, 1), degrees > 0.
-double student_t_quantile(double p, double degrees);
-// x with P(Z <= x) = p for the standard normal. p in (0, 1).
-double normal_quantile(double p);
-
-// Mean of the values and its 95 % Student-t interval with n - 1 degrees of freedom. Give one value
-// a cluster (a text): pairs of one text are not independent. With one value the ends are NaN.
-Interval mean_interval(std::span<const double> cluster_means);
-
-// Mean and 95 % percentile bootstrap over documents, each with its mean and its weight (the number
-// of samples in it; all 1 where every document counts the same). NaN means are left out.
-Interval bootstrap_interval(std::span<const double> document_means, std::span<const double> weights,
-                            std::uint64_t seed, int replicates = 2000);
-
 // Values that belong to clusters, as samples of one quantity.
 struct Clusters {
   std::vector<std::vector<double>> values;  // one list a cluster
+  std::vector<double> rest = {};            // samples of no cluster: block_of_query() < 0
+  void add(std::int64_t cluster, double value) {
+    (cluster < 0 ? rest : values[static_cast<std::size_t>(cluster)]).push_back(value);
+  }
   std::vector<double> pooled() const;
-  std::vector<double> means() const;  // of the clusters that have values
 };
-
-// Mean over all values and an interval clustered by list: Student t on the lists' means, around
-// their mean.
-Interval clustered_interval(const Clusters& clusters);
 
 struct Histogram {
   std::vector<double> edges;         // counts.size() + 1, equally spaced

@@ -107,9 +107,9 @@ void draw_points(const Series& series) {
 
 void draw_line(const Series& series, const char* name) {
   const int count = count_of(series);
-  if (has_band(series))
-    ImPlot::PlotShaded(name, series.x.data(), series.low.data(), series.high.data(), count,
-                       fill_look(series, 0.22F));
+  for (const auto& [begin, end] : band_runs(series))
+    ImPlot::PlotShaded(name, &series.x[begin], &series.low[begin], &series.high[begin],
+                       static_cast<int>(end - begin), fill_look(series, 0.22F));
   draw_points(series);
   if (series.dashed || series.quiet) return draw_dashed(series);
   ImPlot::PlotLine(name, series.x.data(), series.y.data(), count, line_look(series));
@@ -141,8 +141,9 @@ void draw_scatter(const Series& series, const char* name) {
   if (has_band(series)) {
     std::vector<double> below(series.y.size()), above(series.y.size());
     for (std::size_t i = 0; i < series.y.size(); ++i) {
-      below[i] = series.y[i] - series.low[i];
-      above[i] = series.high[i] - series.y[i];
+      const bool known = std::isfinite(series.low[i]) && std::isfinite(series.high[i]);
+      below[i] = known ? series.y[i] - series.low[i] : 0;
+      above[i] = known ? series.high[i] - series.y[i] : 0;
     }
     ImPlot::PlotErrorBars(name, series.x.data(), series.y.data(), below.data(), above.data(), count,
                           line_look(series));

@@ -103,6 +103,20 @@ std::vector<AxisTick> log_ticks(double low, double high) {
 
 }  // namespace
 
+std::vector<std::pair<std::size_t, std::size_t>> band_runs(const Series& series, Scale scale) {
+  std::vector<std::pair<std::size_t, std::size_t>> runs;
+  const std::size_t count = std::min({series.x.size(), series.low.size(), series.high.size()});
+  bool open = false;
+  for (std::size_t i = 0; i < count; ++i) {
+    const bool known = std::isfinite(series.low[i]) && std::isfinite(series.high[i]) &&
+                       (scale == Scale::linear || series.low[i] > 0);
+    if (known && !open) runs.emplace_back(i, i);
+    if (known) runs.back().second = i + 1;
+    open = known;
+  }
+  return runs;
+}
+
 std::string short_number(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";

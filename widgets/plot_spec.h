@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "widgets/colormap.h"
@@ -43,7 +44,7 @@ struct Series {
   std::string label;
   SeriesKind kind = SeriesKind::line;
   std::vector<double> x, y;
-  std::vector<double> low, high;  // empty, or as long as y
+  std::vector<double> low, high;  // empty, or as long as y; NaN where there is no interval
   int color = 0;                  // index for series_color
   double width = 1.6;             // of the line, in pixels
   bool dashed = false;
@@ -103,6 +104,11 @@ struct PlotSpec {
   std::vector<std::string> notes;  // formula, number of samples; printed under the plot
   bool legend = true;
 };
+
+// Runs [begin, end) of points of a series that have both ends of an interval, above 0 on a log
+// axis.
+std::vector<std::pair<std::size_t, std::size_t>> band_runs(const Series& series,
+                                                           Scale scale = Scale::linear);
 
 // --- grids of maps ------------------------------------------------------------------------
 

@@ -138,13 +138,14 @@ void draw_axis_labels(Page& page) {
 }
 
 void draw_band(Page& page, const Series& series, const std::string& color) {
-  if (series.low.size() != series.x.size() || series.high.size() != series.x.size()) return;
-  SvgPoints outline;
-  for (std::size_t i = 0; i < series.x.size(); ++i)
-    outline.emplace_back(page.x(series.x[i]), page.y(series.high[i]));
-  for (std::size_t i = series.x.size(); i-- > 0;)
-    outline.emplace_back(page.x(series.x[i]), page.y(series.low[i]));
-  page.svg.polygon(outline, color, 0.16);
+  for (const auto& [begin, end] : band_runs(series, page.y.scale)) {
+    SvgPoints outline;
+    for (std::size_t i = begin; i < end; ++i)
+      outline.emplace_back(page.x(series.x[i]), page.y(series.high[i]));
+    for (std::size_t i = end; i-- > begin;)
+      outline.emplace_back(page.x(series.x[i]), page.y(series.low[i]));
+    page.svg.polygon(outline, color, 0.16);
+  }
 }
 
 void draw_line(Page& page, const Series& series, const std::string& color) {
@@ -207,7 +208,8 @@ void draw_scatter(Page& page, const Series& series, const std::string& color) {
   for (std::size_t i = 0; i < std::min(series.x.size(), series.y.size()); ++i) {
     const double x = page.x(series.x[i]);
     if (!std::isfinite(x) || !std::isfinite(page.y(series.y[i]))) continue;
-    if (bars) page.svg.line(x, page.y(series.low[i]), x, page.y(series.high[i]), color, 1.4);
+    if (bars && std::isfinite(series.low[i]) && std::isfinite(series.high[i]))
+      page.svg.line(x, page.y(series.low[i]), x, page.y(series.high[i]), color, 1.4);
     page.svg.circle(x, page.y(series.y[i]), 3.5, color);
   }
 }

@@ -23,7 +23,7 @@ std::string quoted(const std::string& words) {
 }
 
 std::string optional_at(const std::vector<double>& values, std::size_t i) {
-  return i < values.size() ? exact(values[i]) : "";
+  return i < values.size() && !std::isnan(values[i]) ? exact(values[i]) : "";
 }
 
 std::string lines_of(const Series& series) {

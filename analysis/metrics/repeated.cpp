@@ -29,12 +29,14 @@ double induction(const MetricInput& input) {
   return sum / static_cast<double>(input.period);
 }
 
-std::vector<std::int64_t> repeated_tokens(std::int64_t period, std::int64_t first_id,
+std::vector<std::int64_t> repeated_tokens(std::int64_t period, std::optional<std::int64_t> left_out,
                                           std::int64_t vocabulary, std::uint64_t seed) {
   Random random(seed);
   std::vector<std::int64_t> ids(static_cast<std::size_t>(2 * period));
   for (std::int64_t i = 0; i < period; ++i) {
-    ids[i] = ids[i + period] = random.between(first_id, vocabulary);
+    std::int64_t id = random.below(vocabulary - (left_out ? 1 : 0));
+    if (left_out && id >= *left_out) ++id;
+    ids[i] = ids[i + period] = id;
   }
   return ids;
 }

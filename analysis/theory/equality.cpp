@@ -54,7 +54,7 @@ Residuals residuals_of(TextPass& run, TextPass& other) {
   Residuals out;
   out.logits = run.model().config().head.present ? difference.logits : difference.hidden;
   for (const double x : difference.attention_largest) out.attention = worst_of(out.attention, x);
-  for (const double x : difference.position) out.products = worst_of(out.products, x);
+  for (const Interval& of : difference.position) out.products = worst_of(out.products, of.mean);
   return out;
 }
 

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "analysis/intervals/student_t.h"
 #include "analysis/random.h"
 #include "analysis/score_pairs.h"
 #include "analysis/statistics.h"

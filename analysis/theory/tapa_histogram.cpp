@@ -15,9 +15,10 @@ namespace {
 constexpr std::int64_t kPairs = 10000;
 constexpr double kWidestInterval = 0.25;  // half-width of a decided interval around 0, in sigma
 
-std::string interval_text(const NearFar& h) {
-  return short_number(h.mean) + " [" + short_number(h.mean_low) + ", " + short_number(h.mean_high) +
-         "]";
+std::string interval_text(const Interval& interval) {
+  const std::string value = short_number(interval.mean);
+  if (!interval.low || !interval.high) return value + " [-]";
+  return value + " [" + short_number(*interval.low) + ", " + short_number(*interval.high) + "]";
 }
 
 CheckCurve curve_of(const NearFar& histogram, const std::string& label) {
@@ -29,17 +30,45 @@ CheckCurve curve_of(const NearFar& histogram, const std::string& label) {
   return curve;
 }
 
-Verdict verdict_of(const NearFar& histogram, BiasClaim claim, double half,
-                   std::int64_t fewest_texts) {
+bool above_zero(const Interval& interval) { return interval.low && *interval.low > 0; }
+bool below_zero(const Interval& interval) { return interval.high && *interval.high < 0; }
+
+// Whether near keys are as much preferred where they are no longer near.
+bool stays_without_distances(const ShuffledDistances* shuffled) {
+  return shuffled != nullptr && above_zero(shuffled->histogram.intervals.mean) &&
+         !above_zero(shuffled->difference);
+}
+
+Verdict near_verdict(const Interval& mean, const ShuffledDistances* shuffled) {
+  if (stays_without_distances(shuffled)) return Verdict::fails;
+  if (above_zero(mean)) return Verdict::holds;
+  return *mean.high > 0 ? Verdict::undecided : Verdict::fails;
+}
+
+Verdict verdict_of(const NearFar& histogram, const ShuffledDistances* shuffled, BiasClaim claim,
+                   double half, std::int64_t fewest_texts) {
   if (claim == BiasClaim::no_claim) return Verdict::premise_not_met;
-  if (histogram.texts < fewest_texts || !std::isfinite(half)) return Verdict::undecided;
-  if (claim == BiasClaim::near_favoured) {
-    if (histogram.mean_low > 0) return Verdict::holds;
-    return histogram.mean_high > 0 ? Verdict::undecided : Verdict::fails;
-  }
-  const bool holds_zero = histogram.mean_low <= 0 && histogram.mean_high >= 0;
-  if (!holds_zero) return Verdict::fails;
+  const Interval& mean = histogram.intervals.mean;
+  if (histogram.texts < fewest_texts || !mean.known()) return Verdict::undecided;
+  if (claim == BiasClaim::near_favoured) return near_verdict(mean, shuffled);
+  if (above_zero(mean) || below_zero(mean)) return Verdict::fails;
   return half <= kWidestInterval * histogram.sigma ? Verdict::holds : Verdict::undecided;
+}
+
+// What the control says, as the end of a sentence.
+std::string control_text(const ShuffledDistances* shuffled) {
+  if (shuffled == nullptr) {
+    return "; layers update the positions, which cannot be shuffled for a control";
+  }
+  const Interval& mean = shuffled->histogram.intervals.mean;
+  std::string text = "; with the positions shuffled " + interval_text(mean) +
+                     ", so that the distances make " + interval_text(shuffled->difference);
+  if (stays_without_distances(shuffled)) {
+    text += " (near keys are preferred wherever they are placed: not by their distance)";
+  } else if (above_zero(mean) || below_zero(mean)) {
+    text += " (the rest is in what near and far keys hold)";
+  }
+  return text;
 }
 
 BiasClaim claim_of(TextPass& pass) {
@@ -89,9 +118,10 @@ CheckResult run(const CheckContext& context) {
   check_near_far(spec, context.texts->longest());
   TextPass first(context.model, first_ids(context, 64), asked_options(context));
   const BiasClaim claim = claim_of(first);
-  const Clusters deltas = sample_near_far(context.model, *context.texts, spec, context.backend,
-                                          *context.progress, context.kernels);
-  const NearFar histogram = near_far_of(spec, deltas, "clustered by text");
+  const NearFarSamples samples = sample_near_far(
+      context.model, *context.texts, spec, context.backend, *context.progress, context.kernels);
+  const Draws draws(context.seed);
+  const NearFar histogram = near_far_of(spec, samples.measured, {}, draws);
   if (histogram.texts == 0) {
     CheckResult result;
     result.verdict = name_of(Verdict::premise_not_met);
@@ -101,9 +131,9 @@ CheckResult run(const CheckContext& context) {
         std::to_string(spec.far_begin) + " tokens away or more";
     return result;
   }
-  const NearFar shuffled =
-      near_far_of(spec, shuffled_deltas(deltas, context.seed), "clustered by text");
-  CheckResult result = judge_histogram(histogram, shuffled, claim);
+  std::optional<ShuffledDistances> shuffled;
+  if (samples.shuffled) shuffled = shuffled_distances(spec, samples, draws);
+  CheckResult result = judge_histogram(histogram, shuffled ? &*shuffled : nullptr, claim);
   result.detail += "; near [" + std::to_string(spec.near_begin) + ", " +
                    std::to_string(spec.near_end) + "), far [" + std::to_string(spec.far_begin) +
                    ", " + std::to_string(spec.far_end) + "), " + claim_text(claim);
@@ -112,31 +142,34 @@ CheckResult run(const CheckContext& context) {
 
 }  // namespace
 
-Clusters shuffled_deltas(const Clusters& deltas, std::uint64_t seed) {
-  Random random(seed ^ 0x5bd1e995);
-  Clusters shuffled = deltas;
-  for (auto& list : shuffled.values) {
-    for (double& delta : list) {
-      if (random.next() >> 63) delta = -delta;
+ShuffledDistances shuffled_distances(const NearFarSpec& spec, const NearFarSamples& samples,
+                                     const Draws& draws) {
+  std::vector<Part> parts;
+  for (std::size_t t = 0; t < samples.measured.values.size(); ++t) {
+    const std::vector<double>& measured = samples.measured.values[t];
+    Part& part = parts.emplace_back();
+    part.weight = static_cast<double>(measured.size());
+    for (std::size_t s = 0; s < measured.size(); ++s) {
+      part.sum += measured[s] - samples.shuffled->values[t][s];
     }
   }
-  return shuffled;
+  return {near_far_of(spec, *samples.shuffled, {}, draws), ratio_interval(parts, draws)};
 }
 
-CheckResult judge_histogram(const NearFar& histogram, const NearFar& shuffled, BiasClaim claim,
-                            std::int64_t fewest_texts) {
+CheckResult judge_histogram(const NearFar& histogram, const ShuffledDistances* shuffled,
+                            BiasClaim claim, std::int64_t fewest_texts) {
   CheckResult result;
-  const double half = (histogram.mean_high - histogram.mean_low) / 2;
+  const Interval& mean = histogram.intervals.mean;
+  const double half = mean.known() ? (*mean.high - *mean.low) / 2 : std::nan("");
   result.value = histogram.mean;
   result.bound = 0;
   result.noise = half;
   result.samples = histogram.pairs;
-  result.verdict = name_of(verdict_of(histogram, claim, half, fewest_texts));
-  result.detail = "mean " + interval_text(histogram) + " over " + std::to_string(histogram.texts) +
-                  " texts, sigma " + short_number(histogram.sigma) + ", skewness " +
-                  short_number(histogram.skewness) + ", " +
-                  short_number(100 * histogram.share_positive) +
-                  " % above 0; with the distances shuffled " + interval_text(shuffled);
+  result.verdict = name_of(verdict_of(histogram, shuffled, claim, half, fewest_texts));
+  result.detail = "mean " + interval_text(mean) + " (" + words_of(mean) + "), sigma " +
+                  short_number(histogram.sigma) + ", skewness " + short_number(histogram.skewness) +
+                  ", " + short_number(100 * histogram.share_positive) + " % above 0" +
+                  control_text(shuffled);
   if (result.verdict == name_of(Verdict::undecided)) {
     const double target = kWidestInterval * histogram.sigma;
     const double texts = static_cast<double>(histogram.texts) * std::pow(half / target, 2);
@@ -144,11 +177,10 @@ CheckResult judge_histogram(const NearFar& histogram, const NearFar& shuffled, B
     result.detail +=
         "; about " + std::to_string(std::max(fewest_texts, needed)) + " texts would decide";
   }
-  // Signs drawn at random leave nothing but noise; more than that is a fault of the sampling.
-  if (shuffled.mean_low > 0 || shuffled.mean_high < 0) {
-    result.detail += " (the shuffled mean is off 0 by more than its interval, which 1 of 20 is)";
+  result.curves = {curve_of(histogram, "measured")};
+  if (shuffled != nullptr) {
+    result.curves.push_back(curve_of(shuffled->histogram, "positions shuffled"));
   }
-  result.curves = {curve_of(histogram, "measured"), curve_of(shuffled, "distances shuffled")};
   return result;
 }
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/intervals/intervals.h"
 #include "analysis/model_sides.h"
-#include "analysis/statistics.h"
 #include "analysis/worst.h"
 #include "model/loss.h"
 
@@ -113,12 +113,12 @@ std::vector<double> loss_changes(const CheckContext& context) {
 void describe_losses(const std::vector<double>& changes, const std::string& start,
                      CheckResult& result) {
   if (changes.empty()) return;
-  const Interval change = mean_interval(changes);
+  const Interval change = mean_interval(changes, Draws(result.seed));
   result.detail += "; resetting the positions to " + start + " changes the loss by " +
                    short_number(change.mean) + " nats a token";
-  if (changes.size() > 1) {
-    result.detail += " [" + short_number(change.low) + ", " + short_number(change.high) +
-                     "] over " + std::to_string(changes.size()) + " texts";
+  if (change.known()) {
+    result.detail += " [" + short_number(*change.low) + ", " + short_number(*change.high) + "] (" +
+                     words_of(change) + ")";
   }
   CheckCurve curve{"change in loss", "text", "nats a token", false, false, {}, {}, {}};
   for (std::size_t n = 0; n < changes.size(); ++n) {

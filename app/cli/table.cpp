@@ -23,8 +23,9 @@ std::string short_text(const json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_number_float()) return widgets::short_number(value.get<double>());
   if (value.is_object() && value.contains("mean")) {  // an interval
-    return short_text(value["mean"]) + " [" + short_text(value["low"]) + ", " +
-           short_text(value["high"]) + "]";
+    const json &low = cell(value, "low"), &high = cell(value, "high");
+    if (low.is_null() && high.is_null()) return short_text(value["mean"]) + " [-]";
+    return short_text(value["mean"]) + " [" + short_text(low) + ", " + short_text(high) + "]";
   }
   if (value.is_array()) {
     std::string text;

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "app/figures/figures.h"
+#include "app/figures/intervals.h"
 
 namespace phasescope::app {
 
@@ -22,15 +23,15 @@ std::string in_words(std::string key) {
 
 // "1.86 at 256, 2.28 at 512; n 24 texts": what the figure of a model says, in numbers.
 std::string numbers_of(const protocol::EvalResult& result, const std::string& model) {
-  std::string text;
+  std::string text, method;
   int64_t n = 0;
   for (const protocol::EvalRow& row : result.rows) {
     if (row.model != model) continue;
-    text += (text.empty() ? "" : ", ") + short_number(row.value) + " [" + short_number(row.low) +
-            ", " + short_number(row.high) + "] at " + std::to_string(row.length);
-    n = row.n;
+    text += (text.empty() ? "" : ", ") + with_ends(row.value, row.low, row.high) + " at " +
+            std::to_string(row.length);
+    n = row.n, method = row.method;
   }
-  return text + "; n = " + std::to_string(n) + " texts";
+  return text + "; n = " + std::to_string(n) + " texts, interval: " + method;
 }
 
 // What of a result all models have alike; empty where they differ, or where there is none.
@@ -95,6 +96,7 @@ PlotSpec shift_figure(const protocol::ShiftResult& result) {
     }
     plot.series[place].x.push_back(double(row.layer));
     plot.series[place].y.push_back(row.attention_difference);
+    add_ends(plot.series[place], row.attention_low, row.attention_high);
     if (place_of(row.layer, layers) == plot.x.ticks.size()) {
       plot.x.ticks.push_back({double(row.layer), "L" + std::to_string(row.layer)});
     }
@@ -136,12 +138,12 @@ PlotSpec position_loss_figure(const protocol::EvalResult& result) {
   int64_t trained = 0;
   std::vector<std::string> read;
   for (const protocol::PositionCurve& curve : result.positions) {
-    plot.series.push_back({.label = label_of(curve, metric),
-                           .x = curve.position,
-                           .y = curve.bits,
-                           .low = curve.low,
-                           .high = curve.high,
-                           .color = color++});
+    Series& series = plot.series.emplace_back();
+    series.label = label_of(curve, metric);
+    series.x = curve.position, series.y = curve.bits, series.color = color++;
+    for (size_t i = 0; i < std::min(curve.low.size(), curve.high.size()); ++i) {
+      add_ends(series, curve.low[i], curve.high[i]);
+    }
     place_of(std::to_string(curve.texts) + " " + curve.source, read);
     if (curve.trained_length != trained) {
       trained = curve.trained_length;
@@ -151,7 +153,7 @@ PlotSpec position_loss_figure(const protocol::EvalResult& result) {
   std::string sources;
   for (const std::string& one : read) sources += (sources.empty() ? "" : " or ") + one;
   plot.notes.push_back("mean over " + sources +
-                       ", band: 95 % interval by text bootstrap; window rule: per_position");
+                       ", band: 95 % interval by text; window rule: per_position");
   for (const protocol::PositionCurve& curve : result.positions) {
     plot.notes.push_back(curve.model + ": " + numbers_of(result, curve.model));
   }
@@ -177,15 +179,14 @@ PlotSpec eval_figure(const protocol::EvalResult& result) {
     Series& series = plot.series[found->second];
     series.x.push_back(double(row.length));
     series.y.push_back(row.value);
-    series.low.push_back(row.low);
-    series.high.push_back(row.high);
+    add_ends(series, row.low, row.high);
     lengths[row.length] = true;
     window = row.window;
   }
   for (const auto& [length, unused] : lengths) {
     plot.x.ticks.push_back({double(length), std::to_string(length)});
   }
-  plot.notes.push_back("window rule: " + window + "; band: 95 % interval by text bootstrap");
+  plot.notes.push_back("window rule: " + window + "; band: 95 % interval by text");
   return plot;
 }
 

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "app/figures/figures.h"
+#include "app/figures/intervals.h"
 
 namespace phasescope::app {
 
@@ -16,9 +17,8 @@ namespace {
 
 std::string histogram_label(const DistanceModel& model) {
   const protocol::NearFar& h = *model.histogram;
-  return model.model + ": mean " + short_number(h.mean) + " [" + short_number(h.mean_low) + ", " +
-         short_number(h.mean_high) + "], sigma " + short_number(h.sigma) + ", above 0 " +
-         short_number(100 * h.share_positive) + " %";
+  return model.model + ": mean " + with_ends(h.intervals.mean) + ", sigma " +
+         short_number(h.sigma) + ", above 0 " + short_number(100 * h.share_positive) + " %";
 }
 
 // Counts as a density, so that models with other numbers of pairs compare.
@@ -41,7 +41,7 @@ std::string histogram_note(const DistanceModel& model) {
   const protocol::NearFar& h = *model.histogram;
   return model.model + ": " + std::to_string(h.pairs) + " pairs, near " +
          range_text(h.near_begin, h.near_end) + ", far " + range_text(h.far_begin, h.far_end) +
-         ", interval of the mean " + h.interval;
+         ", interval of the mean: " + words_of(h.intervals.mean);
 }
 
 // "rope: 1.5e+06 pairs at distances 0 .. 255, 70 texts".
@@ -62,8 +62,11 @@ std::string profile_note(const DistanceModel& model) {
 
 using Pick = double (*)(const DistancePoint&);
 
-// One line a model; `low` and `high` give the band where the measurement has one.
-PlotSpec profile_figure(std::span<const DistanceModel> models, Pick value, Pick low, Pick high) {
+using PickEnd = const protocol::IntervalEnd& (*)(const DistancePoint&);
+
+// One line a model, with its band.
+PlotSpec profile_figure(std::span<const DistanceModel> models, Pick value, PickEnd low,
+                        PickEnd high) {
   PlotSpec plot;
   plot.x.label = "distance (tokens)";
   int color = 0;
@@ -72,11 +75,11 @@ PlotSpec profile_figure(std::span<const DistanceModel> models, Pick value, Pick 
     for (const DistancePoint& point : model.profile) {
       series.x.push_back(double(point.distance));
       series.y.push_back(value(point));
-      if (low) series.low.push_back(low(point));
-      if (high) series.high.push_back(high(point));
+      add_ends(series, low(point), high(point));
     }
     plot.series.push_back(std::move(series));
-    plot.notes.push_back(profile_note(model) + (model.note.empty() ? "" : "; " + model.note));
+    plot.notes.push_back(profile_note(model) + (model.note.empty() ? "" : "; " + model.note) +
+                         "; bands " + model.bands);
   }
   return plot;
 }
@@ -127,8 +130,8 @@ PlotSpec near_far_by_layer_figure(std::span<const DistanceModel> models) {
       pairs = group.histogram->pairs;
       series.x.push_back(double(*group.layer) + offset);
       series.y.push_back(group.histogram->mean);
-      series.low.push_back(group.histogram->mean_low);
-      series.high.push_back(group.histogram->mean_high);
+      const protocol::Interval& mean = group.histogram->intervals.mean;
+      add_ends(series, mean.low, mean.high);
       if (color == 0) {
         plot.x.ticks.push_back({double(*group.layer), "L" + std::to_string(*group.layer)});
       }
@@ -144,8 +147,8 @@ PlotSpec near_far_by_layer_figure(std::span<const DistanceModel> models) {
 PlotSpec score_profile_figure(std::span<const DistanceModel> models) {
   PlotSpec plot = profile_figure(
       models, [](const DistancePoint& p) { return p.score_mean; },
-      [](const DistancePoint& p) { return p.score_low; },
-      [](const DistancePoint& p) { return p.score_high; });
+      [](const DistancePoint& p) -> const auto& { return p.score_low; },
+      [](const DistancePoint& p) -> const auto& { return p.score_high; });
   plot.id = "score_by_distance";
   plot.title = "Mean score by distance";
   plot.y.label = "score (before softmax)";
@@ -155,12 +158,16 @@ PlotSpec score_profile_figure(std::span<const DistanceModel> models) {
 
 PlotSpec weight_profile_figure(std::span<const DistanceModel> models) {
   PlotSpec plot = profile_figure(
-      models, [](const DistancePoint& p) { return p.weight_mean; }, nullptr, nullptr);
+      models, [](const DistancePoint& p) { return p.weight_mean; },
+      [](const DistancePoint& p) -> const auto& { return p.weight_low; },
+      [](const DistancePoint& p) -> const auto& { return p.weight_high; });
   plot.id = "weight_by_distance";
   plot.title = "Mean weight by distance";
   plot.y.label = "weight";
   plot.y.scale = widgets::Scale::log10;
-  plot.notes.push_back("P(d): mean over valid queries of A[q, q - d], all layers and heads pooled");
+  plot.notes.push_back(
+      "P(d): mean over valid queries of A[q, q - d], all layers and heads pooled; band: 95 % "
+      "interval of the mean");
   return plot;
 }
 
@@ -178,9 +185,13 @@ PlotSpec score_parts_figure(const DistanceModel& model) {
     total.y.push_back(point.score_mean);
     content.y.push_back(point.content_mean);
     positional.y.push_back(point.positional_mean);
+    add_ends(total, point.score_low, point.score_high);
+    add_ends(content, point.content_low, point.content_high);
+    add_ends(positional, point.positional_low, point.positional_high);
   }
   plot.series = {total, content, positional};
-  plot.notes.push_back("positional = score - content, so that the parts add up");
+  plot.notes.push_back("positional = score - content, so that the parts add up; bands " +
+                       model.bands);
   return plot;
 }
 

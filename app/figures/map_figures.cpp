@@ -75,7 +75,7 @@ std::string samples_of(const HeadsResult& result, const std::string& metric) {
   if (!result.corpus || result.rows.empty()) return "";
   const auto found = result.rows.front().values.find(metric);
   if (found == result.rows.front().values.end()) return "";
-  return "; mean of n = " + std::to_string(found->second.n) + " texts";
+  return "; means over n = " + std::to_string(found->second.n) + " " + found->second.unit;
 }
 
 std::string caption(const HeadsResult& result, int64_t layer, int64_t head,

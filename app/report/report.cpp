@@ -241,8 +241,8 @@ class Report {
     Table table = table_of("", protocol::to_json_form(eval)["rows"],
                            {"model", "metric", "length", "value", "low", "high", "n", "window"});
     table.notes.push_back(
-        "value: of the last positions below the length; low, high: 95 % interval by text "
-        "bootstrap; n: texts");
+        "value: of the last positions below the length; low, high: 95 % interval by text; n: "
+        "texts");
     add_notes(table.notes, eval.provenance);
     page_.table(table, sidecar_, "eval");
   }

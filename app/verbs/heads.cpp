@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "app/figures/intervals.h"
 #include "app/verbs/factories.h"
 #include "app/verbs/verb_tools.h"
 #include "formats/error.h"
@@ -27,7 +28,8 @@ class HeadsVerb : public Verb {
                             (metric.note.empty() ? "" : " (" + metric.note + ")"));
     }
     for (const auto& [key, value] : heads.model_values) {
-      table.notes.push_back(key + " of the model: " + widgets::short_number(value.mean));
+      table.notes.push_back(key + " of the model: " + with_ends(value) +
+                            ", interval: " + words_of(value));
     }
     if (!heads.stack.empty()) table.notes.push_back(stack_note(heads.stack));
     table.notes.push_back(heads.provenance.note);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "app/figures/intervals.h"
 #include "protocol/messages/map.h"
 
 namespace phasescope::app {
@@ -16,8 +17,9 @@ void add_row(Table& table, const std::string& model, const std::string& where,
   table.rows.push_back({{"model", model},
                         {"heads", where},
                         {"mean", h.mean},
-                        {"low", h.mean_low},
-                        {"high", h.mean_high},
+                        {"low", protocol::to_json_form(h.intervals.mean.low)},
+                        {"high", protocol::to_json_form(h.intervals.mean.high)},
+                        {"n", h.intervals.mean.n},
                         {"sigma", h.sigma},
                         {"skewness", h.skewness},
                         {"above 0", h.share_positive},
@@ -109,8 +111,8 @@ std::optional<widgets::PlotSpec> largest_difference(Run& run, const protocol::Co
 
 Table near_far_table(const protocol::DistanceResult& result) {
   Table table{.title = "score(near key) - score(far key)",
-              .columns = {"model", "heads", "mean", "low", "high", "sigma", "skewness", "above 0",
-                          "pairs"}};
+              .columns = {"model", "heads", "mean", "low", "high", "n", "sigma", "skewness",
+                          "above 0", "pairs"}};
   for (const protocol::DistanceModel& model : result.models) {
     if (model.histogram) add_row(table, model.model, "all", *model.histogram);
     for (const protocol::DistanceGroup& group : model.layers) {
@@ -125,7 +127,12 @@ Table near_far_table(const protocol::DistanceResult& result) {
               *group.histogram);
     }
     if (model.histogram) {
-      table.notes.push_back(model.model + ": interval of the mean " + model.histogram->interval);
+      const protocol::NearFarIntervals& intervals = model.histogram->intervals;
+      table.notes.push_back(model.model + ": interval of the mean: " + words_of(intervals.mean) +
+                            "; sigma " + with_ends(intervals.sigma) + ", skewness " +
+                            with_ends(intervals.skewness) + ", above 0 " +
+                            with_ends(intervals.share_positive) + " (" +
+                            words_of(intervals.share_positive) + ")");
     }
     if (!model.note.empty()) table.notes.push_back(model.model + ": " + model.note);
   }

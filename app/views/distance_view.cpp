@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "app/figures/figures.h"
+#include "app/figures/intervals.h"
 #include "app/window/session_requests.h"
 #include "widgets/theme.h"
 
@@ -155,15 +156,20 @@ void DistanceView::draw_table(const std::vector<DistanceModel>& models) {
     ImGui::TextColored(color, "%s", model.model.c_str());
     tooltip("near [" + std::to_string(h.near_begin) + ", " + std::to_string(h.near_end) +
             "), far [" + std::to_string(h.far_begin) + ", " + std::to_string(h.far_end) + ")\n" +
-            h.interval + (model.note.empty() ? "" : "\n" + model.note));
+            "interval of the mean: " + words_of(h.intervals.mean) +
+            (model.note.empty() ? "" : "\n" + model.note));
     ImGui::TableNextColumn();
-    ImGui::Text("%.2f  [%.2f, %.2f]", h.mean, h.mean_low, h.mean_high);
+    ImGui::TextUnformatted(with_ends(h.intervals.mean).c_str());
+    tooltip(words_of(h.intervals.mean));
     ImGui::TableNextColumn();
     ImGui::Text("%.2f", h.sigma);
+    tooltip(with_ends(h.intervals.sigma) + ", " + words_of(h.intervals.sigma));
     ImGui::TableNextColumn();
     ImGui::Text("%.2f", h.skewness);
+    tooltip(with_ends(h.intervals.skewness) + ", " + words_of(h.intervals.skewness));
     ImGui::TableNextColumn();
     ImGui::Text("%.1f %%", 100 * h.share_positive);
+    tooltip(with_ends(h.intervals.share_positive) + ", " + words_of(h.intervals.share_positive));
     ImGui::TableNextColumn();
     ImGui::Text("%lld", static_cast<long long>(h.pairs));
     tooltip(std::to_string(h.texts) + " texts");

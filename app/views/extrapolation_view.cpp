@@ -5,6 +5,7 @@
 #include <set>
 
 #include "app/figures/figures.h"
+#include "app/figures/intervals.h"
 #include "app/window/session_requests.h"
 #include "widgets/theme.h"
 
@@ -59,7 +60,7 @@ std::string ExtrapolationView::help_text() const {
          "length, but no further than 16384 tokens and the end of a table of learned positions. By "
          "length: mean loss; the window rule is always named, four of them circulate. A "
          "model without a tokenizer reads seeded random ids, and its bits are those of a token. "
-         "Bands are 95 % intervals by bootstrap over texts.";
+         "Bands are 95 % intervals by text.";
 }
 
 std::string ExtrapolationView::command_line(const Session& session) const {
@@ -138,9 +139,9 @@ void ExtrapolationView::draw_table(const ViewContext& context, const EvalResult&
       for (const EvalRow& row : result.rows) {
         if (row.model != name || row.length != length) continue;
         ImGui::TextUnformatted(widgets::short_number(row.value).c_str());
-        tooltip(in_words(row.metric) + " [" + widgets::short_number(row.low) + ", " +
-                widgets::short_number(row.high) + "], " + std::to_string(row.n) +
-                " texts, window " + row.window);
+        tooltip(in_words(row.metric) + " " + with_ends(row.value, row.low, row.high) + ", " +
+                std::to_string(row.n) + " texts, interval: " + row.method + "; window " +
+                row.window);
       }
     }
   }

@@ -115,7 +115,7 @@ Reply heads(const nlohmann::json& params, const MadeUpShape& shape) {
            {std::pair{"entropy", std::log(reach)}, std::pair{"sink", 0.1 / reach},
             std::pair{"mean_distance", reach}})
         if (shape.losses || std::string(key) != "mean_distance")
-          row.values[key] = {value, value, value, 1};
+          row.values[key] = {value, {}, {}, 1};
       result.rows.push_back(std::move(row));
       for (int q = 0; q < side; ++q)
         for (int k = 0; k < side; ++k)
@@ -206,8 +206,12 @@ NearFar near_far(double mean, double sigma) {
   n.near_begin = 1, n.near_end = 16, n.far_begin = 240, n.far_end = 256;
   n.texts = 64, n.pairs = 40000, n.mean = mean, n.sigma = sigma, n.skewness = 0.1;
   n.share_positive = 0.5 + 0.5 * std::erf(mean / sigma / std::sqrt(2.0));
-  n.mean_low = mean - 0.2, n.mean_high = mean + 0.2;
-  n.interval = "clustered by text (64 texts)";
+  const std::string method = "bootstrap-t of the ratio";
+  n.intervals = {
+      {mean, mean - 0.2, mean + 0.2, 64, method},
+      {sigma, sigma - 0.1, sigma + 0.1, 64, method},
+      {0.1, 0.0, 0.2, 64, method},
+      {n.share_positive, n.share_positive - 0.02, n.share_positive + 0.02, 64, "Wilson"}};
   for (int i = 0; i <= 60; ++i) n.edges.push_back(-15 + 0.5 * i);
   for (int i = 0; i < 60; ++i) {
     const double z = (n.edges[static_cast<std::size_t>(i)] + 0.25 - mean) / sigma;
@@ -218,7 +222,7 @@ NearFar near_far(double mean, double sigma) {
 
 Reply distance(const nlohmann::json& params, const MadeUpShape& shape) {
   DistanceModel model;
-  model.model = model_of(params), model.encoding = "rope";
+  model.model = model_of(params), model.encoding = "rope", model.bands = "by text";
   const double strength = 1 + 4 * tint(model.model);
   for (int d = 0; d < shape.tokens; d += 2) {
     DistancePoint point;
@@ -228,6 +232,8 @@ Reply distance(const nlohmann::json& params, const MadeUpShape& shape) {
     point.positional_mean = 0.7 * point.score_mean;
     point.weight_mean = 0.2 / (1.0 + d);
     point.score_low = point.score_mean - 0.1, point.score_high = point.score_mean + 0.1;
+    point.weight_low = 0.9 * point.weight_mean, point.weight_high = 1.1 * point.weight_mean;
+    point.n = 64;
     model.profile.push_back(point);
   }
   model.histogram = near_far(strength, 2.5);
@@ -293,7 +299,7 @@ Reply eval(const nlohmann::json& params, const MadeUpShape& shape) {
   for (int64_t length : {256, 512, 1024}) {
     EvalRow row;
     row.model = model, row.metric = result.metric, row.length = length;
-    row.n = 16, row.window = "disjoint";
+    row.n = 16, row.window = "disjoint", row.method = "jackknife t";
     row.value = std::exp(1.42 + climb * (static_cast<double>(length) - 256) / 768);
     row.low = row.value * 0.97, row.high = row.value * 1.03;
     result.rows.push_back(row);

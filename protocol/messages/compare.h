@@ -32,20 +32,26 @@ struct CompareRequest {
 struct HeadDivergence {
   int64_t layer = 0, head = 0;
   double js_divergence = 0;  // nats, mean over rows
+  IntervalEnd low, high;     // 95 % interval over n texts, or over the 8 blocks of one
+  int64_t n = 0;
+  std::string method = "none";
   template <class V>
   void fields(V& v) {
     v("layer", layer), v("head", head), v("js_divergence", js_divergence);
+    v("low", low), v("high", high), v("n", n), v("method", method);
   }
 };
 
 struct CompareResult {
   std::string a, b;
   std::map<std::string, double> loss;  // "a", "b", "difference": nats a token
+  Interval loss_difference;            // b - a, text by text
   std::vector<HeadDivergence> heads;
   Provenance provenance;
   template <class V>
   void fields(V& v) {
-    v("a", a), v("b", b), v("loss", loss), v("heads", heads), v("provenance", provenance);
+    v("a", a), v("b", b), v("loss", loss);
+    v("loss_difference", loss_difference), v("heads", heads), v("provenance", provenance);
   }
 };
 

@@ -45,7 +45,10 @@ struct DistancePoint {
   double score_mean = 0, score_sd = 0, weight_mean = 0;
   double content_mean = 0, content_sd = 0, positional_mean = 0;
   std::optional<double> positional_sd;
-  double score_low = 0, score_high = 0;  // 95 % band of the mean
+  // 95 % bands of the means over n texts, or over the 8 blocks of one.
+  IntervalEnd score_low, score_high, weight_low, weight_high;
+  IntervalEnd content_low, content_high, positional_low, positional_high;
+  int64_t n = 0;
   template <class V>
   void fields(V& v) {
     v("distance", distance), v("distance_end", distance_end), v("count", count);
@@ -54,17 +57,31 @@ struct DistancePoint {
     v("content_mean", content_mean), v("content_sd", content_sd);
     v("positional_mean", positional_mean), v("positional_sd", positional_sd);
     v("score_low", score_low), v("score_high", score_high);
+    v("weight_low", weight_low), v("weight_high", weight_high);
+    v("content_low", content_low), v("content_high", content_high);
+    v("positional_low", positional_low), v("positional_high", positional_high);
+    v("n", n);
   }
 };
 
-// Delta = score(near key) - score(far key) of one query (TAPA Appendix I).
+// The moments of Delta with their intervals.
+struct NearFarIntervals {
+  Interval mean, sigma, skewness, share_positive;
+  template <class V>
+  void fields(V& v) {
+    v("mean", mean), v("sigma", sigma), v("skewness", skewness);
+    v("share_positive", share_positive);
+  }
+};
+
+// Delta = score(near key) - score(far key) of one query (TAPA Appendix I). In JSON "mean_low" and
+// "mean_high" are the ends of intervals.mean, and "interval" says in words how it was made.
 struct NearFar {
   int64_t near_begin = 0, near_end = 0, far_begin = 0, far_end = 0;
   int64_t texts = 0;
   int64_t pairs = 0;
   double mean = 0, sigma = 0, skewness = 0, share_positive = 0;
-  double mean_low = 0, mean_high = 0;
-  std::string interval;  // how the interval was made: "clustered by text (64 texts)", ...
+  NearFarIntervals intervals;
   std::vector<double> edges;
   std::vector<int64_t> counts;
 };
@@ -82,9 +99,10 @@ struct Form<NearFar> {
             {"sigma", write_double(n.sigma)},
             {"skewness", write_double(n.skewness)},
             {"share_positive", write_double(n.share_positive)},
-            {"mean_low", write_double(n.mean_low)},
-            {"mean_high", write_double(n.mean_high)},
-            {"interval", n.interval},
+            {"mean_low", Form<IntervalEnd>::write(n.intervals.mean.low)},
+            {"mean_high", Form<IntervalEnd>::write(n.intervals.mean.high)},
+            {"interval", words_of(n.intervals.mean)},
+            {"intervals", Form<NearFarIntervals>::write(n.intervals)},
             {"edges", Form<std::vector<double>>::write(n.edges)},
             {"counts", n.counts}};
   }
@@ -99,9 +117,15 @@ struct Form<NearFar> {
     n.sigma = read_double(j.at("sigma"));
     n.skewness = read_double(j.at("skewness"));
     n.share_positive = read_double(j.at("share_positive"));
-    n.mean_low = read_double(j.at("mean_low"));
-    n.mean_high = read_double(j.at("mean_high"));
-    n.interval = j.value("interval", std::string{});
+    if (j.contains("intervals")) {
+      Form<NearFarIntervals>::read(j.at("intervals"), n.intervals);
+    } else {  // a file of before, which had that of the mean alone
+      Form<IntervalEnd>::read(j.at("mean_low"), n.intervals.mean.low);
+      Form<IntervalEnd>::read(j.at("mean_high"), n.intervals.mean.high);
+      n.intervals.mean.mean = n.mean;
+      n.intervals.mean.n = n.texts;
+      n.intervals.mean.method = j.value("interval", std::string{});
+    }
     Form<std::vector<double>>::read(j.at("edges"), n.edges);
     n.counts = j.at("counts").get<std::vector<int64_t>>();
   }
@@ -135,6 +159,7 @@ struct IntrinsicBias {
 
 struct DistanceModel {
   std::string model, encoding, note;
+  std::string bands;                   // how the bands of the profiles were made, in words
   std::vector<DistanceGroup> layers;   // one a layer, all its heads pooled
   std::vector<DistanceGroup> heads;    // with per_head
   std::vector<DistancePoint> profile;  // all layers and heads pooled
@@ -143,8 +168,8 @@ struct DistanceModel {
   Provenance provenance;
   template <class V>
   void fields(V& v) {
-    v("model", model), v("encoding", encoding), v("note", note), v("layers", layers);
-    v("heads", heads), v("profile", profile), v("histogram", histogram);
+    v("model", model), v("encoding", encoding), v("note", note), v("bands", bands);
+    v("layers", layers), v("heads", heads), v("profile", profile), v("histogram", histogram);
     v("intrinsic", intrinsic), v("provenance", provenance);
   }
 };

@@ -74,17 +74,19 @@ struct EvalRow {
   std::string model;
   std::string metric;  // of `value`: "bits_per_byte", "bits_per_token" or "perplexity" (a token)
   int64_t length = 0;
-  double value = 0, low = 0, high = 0;
-  int64_t n = 0;         // texts
-  int64_t tokens = 0;    // that the value is a mean over
-  int64_t left_out = 0;  // tokens of these texts that the window rule does not count
+  double value = 0;
+  IntervalEnd low, high;  // 95 % interval over n texts, none of one text
+  int64_t n = 0;          // texts
+  int64_t tokens = 0;     // that the value is a mean over
+  int64_t left_out = 0;   // tokens of these texts that the window rule does not count
   int64_t seed = 0;
+  std::string method = "none";  // of the interval, as in Interval
   std::string window;
   template <class V>
   void fields(V& v) {
     v("model", model), v("metric", metric), v("length", length), v("value", value);
-    v("low", low), v("high", high), v("n", n), v("tokens", tokens), v("left_out", left_out);
-    v("seed", seed), v("window", window);
+    v("low", low), v("high", high), v("n", n), v("method", method), v("tokens", tokens);
+    v("left_out", left_out), v("seed", seed), v("window", window);
   }
 };
 
@@ -94,12 +96,15 @@ struct PositionCurve {
   std::string metric;  // of `bits`: "bits_per_byte" or "bits_per_token"
   std::string source;  // what was read: "validation texts", "texts of seeded random ids", ...
   int64_t trained_length = 0, texts = 0;
-  std::vector<double> position, bits, low, high;  // centre of the bucket, bits a byte or token
+  std::vector<double> position, bits;  // centre of the bucket, bits a byte or token
+  std::vector<IntervalEnd> low, high;
+  std::string method = "none";  // of the intervals
   template <class V>
   void fields(V& v) {
     v("model", model), v("metric", metric), v("source", source);
     v("trained_length", trained_length), v("texts", texts);
     v("position", position), v("bits", bits), v("low", low), v("high", high);
+    v("method", method);
   }
 };
 

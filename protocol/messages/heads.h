@@ -57,7 +57,8 @@ struct DistanceProfile {
 };
 
 // `values` holds one entry for each metric that was asked for. Its JSON form is flat:
-// {"layer", "head", "entropy", ...}; over a corpus each metric is an Interval.
+// {"layer", "head", "entropy", ...}; over a corpus each metric is an Interval, of one text a
+// number.
 struct HeadRow {
   int64_t layer = 0, head = 0;
   std::map<std::string, Interval> values;
@@ -83,8 +84,10 @@ struct HeadsResult {
   int64_t layers = 0, heads = 0;
   std::vector<MetricInfo> metrics;
   std::vector<HeadRow> rows;
-  double sink_rate = 0;  // share of heads whose sink is above 0.3 (arXiv 2410.10781)
-  std::map<std::string, Interval> model_values;  // of the model, not of a head: "induction_loss"
+  // Share of heads whose sink is above 0.3 (arXiv 2410.10781), mean over texts.
+  double sink_rate = 0;
+  // Of the model, not of a head: "induction_loss", and "sink_rate" with its interval.
+  std::map<std::string, Interval> model_values;
   Provenance provenance;
 };
 
@@ -135,7 +138,7 @@ struct Form<HeadsResult> {
           Form<Interval>::read(value, row.values[key]);
         } else {
           const double x = read_double(value);
-          row.values[key] = {x, x, x, 1};
+          row.values[key] = {x, {}, {}, 1};  // one text
         }
       }
       r.rows.push_back(std::move(row));

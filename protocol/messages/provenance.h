@@ -1,6 +1,8 @@
 #pragma once
 // What makes a result repeatable, and a number with its interval.
+#include <cmath>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,14 +49,53 @@ std::vector<Provenance> provenances(const Result& result) {
   }
 }
 
-// A number measured on samples: mean and its 95 % interval, n samples (texts unless said).
+// One end of an interval; none, and null in JSON, where there is no interval or where it is open.
+struct IntervalEnd : std::optional<double> {
+  using std::optional<double>::optional;
+  friend bool operator==(const IntervalEnd& a, const IntervalEnd& b) {
+    return a.has_value() == b.has_value() && (!a || *a == *b);
+  }
+};
+
+namespace detail {
+
+template <>
+struct Form<IntervalEnd> {
+  static json write(const IntervalEnd& end) { return end ? write_double(*end) : json(nullptr); }
+  // Files of before had "nan" where there was no interval.
+  static void read(const json& j, IntervalEnd& end) {
+    const double x = j.is_null() ? std::nan("") : read_double(j);
+    end = std::isnan(x) ? IntervalEnd() : IntervalEnd(x);
+  }
+  static void put(json& out, const char* name, const IntervalEnd& end) { out[name] = write(end); }
+};
+
+}  // namespace detail
+
+// A number measured on n units and its 95 % interval. The units (texts unless said) are independent
+// of each other; `method` names the rule that made the interval (docs/equations.md, "Intervals"),
+// "none" where there is none.
 struct Interval {
-  double mean = 0, low = 0, high = 0;
+  double mean = 0;
+  IntervalEnd low, high;
   int64_t n = 0;
+  std::string method = "none", unit = "texts";
+  bool known() const { return low.has_value() || high.has_value(); }
   template <class V>
   void fields(V& v) {
     v("mean", mean), v("low", low), v("high", high), v("n", n);
+    v("method", method), v("unit", unit);
   }
 };
+
+// What made the interval, and of how many units: "bootstrap-t, n = 64 texts", "8 blocks of one
+// text", "none (one text)".
+inline std::string words_of(const Interval& interval) {
+  if (interval.unit == "blocks") return interval.method;
+  const std::string units = std::to_string(interval.n) + " " + interval.unit;
+  if (interval.known()) return interval.method + ", n = " + units;
+  const std::string one = "one " + interval.unit.substr(0, interval.unit.size() - 1);
+  return interval.method + " (" + (interval.n == 1 ? one : units) + ")";
+}
 
 }  // namespace phasescope::protocol

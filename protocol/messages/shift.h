@@ -41,7 +41,11 @@ struct ShiftRequest {
 struct ShiftRow {
   std::string model, method;  // method: ids, tokens
   int64_t by = 0, layer = 0;
-  double attention_difference = 0;            // in 1e-2 units (TAPE Table 8)
+  double attention_difference = 0;  // in 1e-2 units (TAPE Table 8)
+  // 95 % intervals over the 8 blocks of rows of the text; the logits' difference is an extreme.
+  IntervalEnd attention_low, attention_high, position_low, position_high;
+  int64_t n = 0;
+  std::string method = "none";
   std::optional<double> position_difference;  // 100 ||G - G'||_F / ||G||_F; none without a state
   double logits_difference = 0;               // largest absolute difference over largest logit
   std::string dtype = "f32";
@@ -49,6 +53,9 @@ struct ShiftRow {
   void fields(V& v) {
     v("model", model), v("method", method), v("by", by), v("layer", layer);
     v("attention_difference", attention_difference);
+    v("attention_low", attention_low), v("attention_high", attention_high);
+    v("position_low", position_low), v("position_high", position_high);
+    v("n", n), v("method", method);
     v("position_difference", position_difference), v("logits_difference", logits_difference);
     v("dtype", dtype);
   }

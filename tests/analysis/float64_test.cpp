@@ -100,7 +100,7 @@ TEST(Float64, RepeatedTokensAndLosses) {
   options.period = 10;
   options.metrics = {"duplicate_token", "induction", "induction_loss"};
   const auto out = analyse_heads({pass_of(model, some_ids(12))}, options, progress);
-  const auto ids = repeated_tokens(10, 0, 32, 0);
+  const auto ids = repeated_tokens(10, {}, 32, 0);
   const auto pass = pass_of(model, ids);
   for (const protocol::HeadRow& row : out.result.rows) {
     const at::Tensor map = exact_weights(*pass, row.layer)[row.head];

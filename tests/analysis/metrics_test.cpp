@@ -109,15 +109,15 @@ TEST(Metrics, InductionUsesTheExactIndexSet) {
 }
 
 TEST(Metrics, RepeatedTokensRepeat) {
-  const auto ids = repeated_tokens(30, 1, 256, 9);
+  const auto ids = repeated_tokens(30, 0, 256, 9);
   ASSERT_EQ(ids.size(), 60u);
   for (std::size_t n = 0; n < 30; ++n) {
     EXPECT_EQ(ids[n], ids[n + 30]);
     EXPECT_GE(ids[n], 1);
     EXPECT_LT(ids[n], 256);
   }
-  EXPECT_EQ(ids, repeated_tokens(30, 1, 256, 9));
-  EXPECT_NE(ids, repeated_tokens(30, 1, 256, 10));
+  EXPECT_EQ(ids, repeated_tokens(30, 0, 256, 9));
+  EXPECT_NE(ids, repeated_tokens(30, 0, 256, 10));
 }
 
 TEST(Metrics, ProfileCountsFallWithDistance) {

@@ -66,7 +66,7 @@ TEST_P(EveryEncoding, RepeatedTokensEqualTheExplicitMap) {
   options.seed = 3;
   options.metrics = {"duplicate_token", "induction", "induction_loss"};
   const auto out = analyse_heads(passes_for(model, 1, 12), options, progress);
-  TextPass pass(model, ids_tensor(repeated_tokens(10, 0, 32, 3)));
+  TextPass pass(model, ids_tensor(repeated_tokens(10, {}, 32, 3)));
   for (const protocol::HeadRow& row : out.result.rows) {
     const at::Tensor map = weights_of(pass, row.layer)[row.head];
     double duplicate = 0, induction = 0;
@@ -147,9 +147,6 @@ TEST_P(EveryEncoding, OneTextByRowsEqualsProbes) {
       EXPECT_NEAR(*a.positional_sd, *b.positional_sd, 1e-3 * (1 + *b.positional_sd));
     }
     EXPECT_NEAR(a.weight_mean, b.weight_mean, 1e-5);
-    if (d < 20) {  // several blocks of queries reach it
-      EXPECT_TRUE(std::isfinite(a.score_low)) << d;
-    }
   }
 }
 
@@ -239,7 +236,7 @@ TEST(Compare, ModelsThatSeeBothWaysByTheirWholeRows) {
   config.attention.causal = false;
   const auto a = passes_for(model::random_model(config, 2), 1, 20);
   const auto b = passes_for(model::random_model(config, 3), 1, 20);
-  const at::Tensor divergence = divergence_of(*a[0]->layer(0), *b[0]->layer(0));
+  const at::Tensor divergence = divergence_of(*a[0]->layer(0), *b[0]->layer(0)).mean(1);
   const at::Tensor p = weights_of(*a[0], 0).to(at::kDouble),
                    q = weights_of(*b[0], 0).to(at::kDouble);
   const auto entropy = [](const at::Tensor& x) { return -at::xlogy(x, x).sum(-1); };
@@ -481,8 +478,8 @@ TEST(Heads, CorpusHasIntervals) {
   EXPECT_TRUE(out.result.corpus);
   const Interval entropy = out.result.rows[0].values.at("entropy");
   EXPECT_EQ(entropy.n, 6);
-  EXPECT_LT(entropy.low, entropy.mean);
-  EXPECT_GT(entropy.high, entropy.mean);
+  EXPECT_LT(*entropy.low, entropy.mean);
+  EXPECT_GT(*entropy.high, entropy.mean);
   EXPECT_EQ(out.result.rows[0].distance_profile->count[0], 6 * 20);
   // js_divergence reads one text, and one text has no interval.
   options.metrics = {"js_divergence"};
@@ -490,7 +487,7 @@ TEST(Heads, CorpusHasIntervals) {
   const Interval divergence = one.result.rows[0].values.at("js_divergence");
   EXPECT_EQ(divergence.n, 1);
   EXPECT_GT(divergence.mean, 0);
-  EXPECT_TRUE(std::isnan(divergence.low) && std::isnan(divergence.high));
+  EXPECT_FALSE(divergence.known());
 }
 
 // The means that Gamma is made of are those of all texts, as the measured scores are.

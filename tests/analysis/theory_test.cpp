@@ -437,10 +437,12 @@ Clusters drawn_deltas(double mean, double text_sigma, std::int64_t texts, std::u
   return deltas;
 }
 
-std::string histogram_verdict(const Clusters& deltas, BiasClaim claim) {
-  const NearFar measured = near_far_of({}, deltas, "");
-  const NearFar shuffled = near_far_of({}, shuffled_deltas(deltas, 1), "");
-  return judge_histogram(measured, shuffled, claim).verdict;
+std::string histogram_verdict(const Clusters& deltas, BiasClaim claim,
+                              const Clusters* shuffled = nullptr) {
+  const NearFar measured = near_far_of({}, deltas, {}, Draws());
+  if (shuffled == nullptr) return judge_histogram(measured, nullptr, claim).verdict;
+  const ShuffledDistances control = shuffled_distances({}, {deltas, *shuffled}, Draws());
+  return judge_histogram(measured, &control, claim).verdict;
 }
 
 TEST(TapaHistogram, Verdicts) {
@@ -452,14 +454,55 @@ TEST(TapaHistogram, Verdicts) {
   EXPECT_EQ(histogram_verdict(shifted, BiasClaim::no_claim), "premise_not_met");
   EXPECT_EQ(histogram_verdict(drawn_deltas(1, 0.1, 20, 2), BiasClaim::none_left), "undecided");
   EXPECT_EQ(histogram_verdict(drawn_deltas(0, 5, 60, 3), BiasClaim::none_left), "undecided");
+  // What the distances make is told from what is there without them.
+  const Clusters same = drawn_deltas(1, 0.1, 60, 9), some = drawn_deltas(0.3, 0.1, 60, 9);
+  EXPECT_EQ(histogram_verdict(shifted, BiasClaim::near_favoured, &centred), "holds");
+  EXPECT_EQ(histogram_verdict(shifted, BiasClaim::near_favoured, &some), "holds");
+  EXPECT_EQ(histogram_verdict(shifted, BiasClaim::near_favoured, &same), "fails");
 }
 
-TEST(TapaHistogram, ShuffledDistancesHaveMeanZero) {
-  const Clusters deltas = drawn_deltas(4, 0.5, 60, 5);
-  const NearFar shuffled = near_far_of({}, shuffled_deltas(deltas, 3), "");
-  EXPECT_LE(shuffled.mean_low, 0);
-  EXPECT_GE(shuffled.mean_high, 0);
-  EXPECT_NEAR(shuffled.mean, 0, 4 * shuffled.sigma / std::sqrt(6000.0));
+// RoPE with scores that fall by a twentieth a token of distance: of position ids, or of the places
+// of the tokens in memory, which an encoding has no business to read.
+class Falling final : public testing::Wrapped {
+ public:
+  Falling(std::shared_ptr<const model::Encoding> inner, const model::ModelConfig& config,
+          bool by_index)
+      : Wrapped(std::move(inner), config), by_index_(by_index) {}
+  model::AttentionProgram program(const model::Parameters& layer, const at::Tensor& q,
+                                  const at::Tensor& k,
+                                  const model::PositionState& state) const override {
+    model::AttentionProgram program = inner_->program(layer, q, k, state);
+    const bool by_id = !by_index_ && !state.positions.consecutive();
+    const at::Tensor place = by_id ? state.positions.ids : at::arange(q.size(2), at::kLong);
+    program.token_bias = (0.05 * place.to(at::kFloat)).view({1, 1, -1}).repeat({1, q.size(1), 1});
+    return program;
+  }
+
+ private:
+  bool by_index_;
+};
+
+// 17.A5, 17.A6: the control of distances can fail. A random sign in its place could not.
+TEST(TapaHistogram, FailsWhereNearKeysArePreferredWithoutTheirDistance) {
+  const auto rope = small_model("rope");
+  for (const bool by_index : {false, true}) {
+    const auto model = model_with(
+        rope, std::make_shared<Falling>(rope->decoder.shared_encoding(), rope->config(), by_index));
+    const CheckResult got = run("tapa.histogram", model, texts_for(model, 60, 64));
+    EXPECT_EQ(got.verdict, by_index ? "fails" : "holds") << got.detail;
+    EXPECT_EQ(got.detail.find("not by their distance") != std::string::npos, by_index)
+        << got.detail;
+    EXPECT_GT(got.value, 1);  // .05 times some 55 tokens
+    EXPECT_EQ(got.curves.size(), 2u);
+  }
+}
+
+// Layers that update the positions leave nothing to shuffle; the verdict is that of the mean.
+TEST(TapaHistogram, SaysWhereThereIsNoControl) {
+  const auto model = updated_tape();
+  const CheckResult got = run("tapa.histogram", model, texts_for(model, 60, 64));
+  EXPECT_NE(got.detail.find("layers update the positions"), std::string::npos) << got.detail;
+  EXPECT_EQ(got.curves.size(), 1u);
 }
 
 // All tokens alike: the amplitude is one positive number, the phase another, and near keys differ

@@ -11,6 +11,7 @@
 #include <span>
 #include <utility>
 
+#include "analysis/intervals/intervals.h"
 #include "formats/error.h"
 #include "kernels/cuda/attention_cuda.h"
 #include "model/attention/cuda_attention.h"
@@ -165,6 +166,7 @@ class ModelEvaluation {
         request_(request),
         progress_(progress),
         texts_(eval_texts(entry, request.source, request.lengths)),
+        draws_(request.source.seed),
         metric_(texts_.drawn && request.metric == Metric::bits_per_byte ? Metric::bits_per_token
                                                                         : request.metric) {
     options_.backend = request.backend;
@@ -222,15 +224,16 @@ class ModelEvaluation {
   }
 
   protocol::EvalRow row_of(int64_t n, const std::vector<TextSum>& sums, int64_t tokens) const {
-    const protocol::Interval interval = interval_of(sums, request_.source.seed);
+    const analysis::Interval interval =
+        analysis::transformed(analysis::ratio_interval(sums, draws_),
+                              [this](double nats) { return in_unit(nats, metric_); });
     protocol::EvalRow row;
     row.model = entry_.name;
     row.metric = name_of(metric_);
     row.length = n;
-    row.value = in_unit(interval.mean, metric_);
-    row.low = in_unit(interval.low, metric_);
-    row.high = in_unit(interval.high, metric_);
-    row.n = interval.n;
+    row.value = interval.mean;
+    row.low = interval.low, row.high = interval.high;
+    row.n = interval.n, row.method = interval.method;
     row.tokens = tokens;
     row.seed = static_cast<int64_t>(request_.source.seed);
     row.window = request_.rule.name(n);
@@ -247,11 +250,13 @@ class ModelEvaluation {
     const int64_t width = bucket_width(reading.n);
     for (int64_t begin = 0; begin < reading.n; begin += width) {
       const int64_t end = std::min(begin + width, reading.n);
-      const auto interval = interval_of(reading.sums.between(begin, end), request_.source.seed);
+      const analysis::Interval interval = analysis::transformed(
+          analysis::ratio_interval(reading.sums.between(begin, end), draws_), in_bits);
       curve.position.push_back(0.5 * static_cast<double>(begin + end - 1));
-      curve.bits.push_back(in_bits(interval.mean));
-      curve.low.push_back(in_bits(interval.low));
-      curve.high.push_back(in_bits(interval.high));
+      curve.bits.push_back(interval.mean);
+      curve.low.push_back(interval.low);
+      curve.high.push_back(interval.high);
+      if (interval.known()) curve.method = interval.method;
     }
     return curve;
   }
@@ -265,7 +270,7 @@ class ModelEvaluation {
     if (kernels_.contains(kernels::kCudaBackend)) provenance.device += model::kAttentionOnCuda;
     provenance.seed = static_cast<int64_t>(request_.source.seed);
     provenance.note = std::to_string(texts_.items.size()) + " " + texts_.source +
-                      "; interval by text bootstrap; window rule: " + request_.rule.name(longest_) +
+                      "; intervals by text; window rule: " + request_.rule.name(longest_) +
                       left_out_words();
     if (!texts_.note.empty()) provenance.note += "; " + texts_.note;
     provenance.note += notes_;
@@ -288,6 +293,7 @@ class ModelEvaluation {
   const Request& request_;
   protocol::Progress& progress_;
   EvalTexts texts_;
+  analysis::Draws draws_;
   Metric metric_;
   model::ForwardOptions options_;
   model::KernelNames kernels_;

@@ -3,18 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "analysis/statistics.h"
-
 namespace phasescope::training {
-
-protocol::Interval interval_of(const std::vector<TextSum>& sums, std::uint64_t seed) {
-  std::vector<double> means, weights;
-  for (const TextSum& text : sums) {
-    means.push_back(text.sum / text.weight);  // NaN of a text of which nothing counts: left out
-    weights.push_back(text.weight);
-  }
-  return analysis::bootstrap_interval(means, weights, seed);
-}
 
 LossSums::LossSums(std::size_t texts, int64_t n, Per per)
     : per_(per), tokens_at_(static_cast<std::size_t>(n)), counted_(texts), by_position_(texts) {

@@ -3,20 +3,14 @@
 #include <cstdint>
 #include <vector>
 
-#include "protocol/messages/provenance.h"
+#include "analysis/intervals/intervals.h"
 #include "training/evals/eval_texts.h"
 #include "training/evals/eval_windows.h"
 
 namespace phasescope::training {
 
-// A text's share in a mean: the sum of the losses and what they are divided by.
-struct TextSum {
-  double sum = 0, weight = 0;
-};
-
-// Mean over all tokens (or bytes) of all texts with a 95 % interval over texts. The same seed gives
-// the same interval.
-protocol::Interval interval_of(const std::vector<TextSum>& sums, std::uint64_t seed);
+// A text's part in a mean: the sum of the losses and what they are divided by.
+using TextSum = analysis::Part;
 
 // What a mean is divided by.
 enum class Per { byte, token };

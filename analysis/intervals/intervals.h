@@ -1,0 +1,105 @@
+#pragma once
+// Intervals: one rule for every number shown, 95 % each. The units are independent of each other
+// (texts, seeds); rows, pairs and heads inside of a unit are averaged first. Differences of models
+// or treatments are made unit by unit, and then are values like any others (weights equal on both
+// sides). Simulated coverage: docs/equations.md, "Intervals", and tests/analysis/coverage_test.cpp.
+//
+// Where there is no interval (one unit, too few rows, a value that is not finite) both ends are
+// none and the method is "none"; a value whose units are all equal has width 0 and the method
+// "constant". `unit` of the answer is "texts" unless the function says otherwise.
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "analysis/intervals/draws.h"
+#include "analysis/statistics.h"
+#include "protocol/messages/provenance.h"
+
+namespace phasescope::analysis {
+
+using protocol::Interval;
+
+// The words of Interval::method.
+namespace method {
+inline constexpr const char* kNone = "none";
+inline constexpr const char* kConstant = "constant";
+inline constexpr const char* kStudentT = "Student t";
+inline constexpr const char* kBootstrapT = "bootstrap-t";
+inline constexpr const char* kJackknifeT = "jackknife t";
+inline constexpr const char* kRatioBootstrapT = "bootstrap-t of the ratio";
+inline constexpr const char* kWilson = "Wilson";
+inline constexpr const char* kOrderStatistics = "order statistics";
+inline constexpr const char* kSharesReadBack = "t of the shares below";
+inline constexpr const char* kBlocks = "8 blocks of one text";
+}  // namespace method
+
+// Below it a bootstrap-t is much wider than Student's t, from it on it covers skewed values better.
+inline constexpr std::size_t kBootstrapFrom = 30;
+inline constexpr std::int64_t kBlocks = 8;       // of one text
+inline constexpr std::int64_t kFewestRows = 64;  // of a text that blocks are made of
+inline constexpr std::size_t kFewestForMedian = 6;
+
+// A unit's part in a weighted mean: the sum over its samples, and how many they are.
+struct Part {
+  double sum = 0, weight = 0;
+};
+
+// Mean of one value a unit: Student t with n - 1 degrees below 30 units, bootstrap-t from there.
+Interval mean_interval(std::span<const double> values, const Draws& draws);
+
+// sum of sums / sum of weights: jackknife over units and Student t below 30 units, bootstrap-t of
+// the ratio from there. Units without weight are left out.
+Interval ratio_interval(std::span<const Part> parts, const Draws& draws);
+
+// The same of a share, `sum` of `weight` samples having a property: Wilson's interval with the
+// number of independent samples that the standard error of the ratio speaks of.
+Interval share_interval(std::span<const Part> parts, const Draws& draws);
+
+// sum of differences / sum of other differences (a returned share), by the jackknife; none where
+// the interval of the denominator holds 0.
+Interval ratio_of_differences(std::span<const Part> parts, const Draws& draws);
+
+// Median of one value a unit, from order statistics: the narrowest pair of which at most 2.5 % of
+// samples have the median beyond each. None below 6 units.
+Interval median_interval(std::span<const double> values);
+
+// Quantile p of the samples of all units taken together: the share of each unit's samples below it
+// has a Student-t interval, which the pooled quantiles read back. An end outside of them is open.
+Interval pooled_quantile_interval(const Clusters& samples, double p);
+
+// One text: the mean of its rows, and Student t with 7 degrees over 8 blocks of consecutive rows of
+// equal length, about that mean. It speaks of this text alone. `unit` is "blocks", n is 8.
+Interval rows_interval(std::span<const double> rows);
+// The same where blocks have parts in a weighted mean of which `value` is the whole; `rows` is how
+// many rows the blocks are made of.
+Interval blocks_interval(double value, std::span<const Part> blocks, std::int64_t rows);
+
+// Whether the clusters of samples are texts, or the 8 blocks of one text of `rows` rows.
+struct Sampled {
+  bool blocks = false;
+  std::int64_t rows = 0;
+};
+// Moments of the samples of all units together, with n units each.
+struct ShapeIntervals {
+  Interval mean, sigma, skewness, share_positive;
+};
+// The mean as ratio_interval, sigma and skewness (functions of sums over units as it is) likewise,
+// the share as share_interval.
+ShapeIntervals shape_intervals(const Clusters& samples, const Sampled& sampled, const Draws& draws);
+
+// An interval of f(value), f growing: perplexity of a loss, another unit.
+template <class F>
+Interval transformed(Interval interval, F f) {
+  interval.mean = f(interval.mean);
+  if (interval.low) interval.low = f(*interval.low);
+  if (interval.high) interval.high = f(*interval.high);
+  return interval;
+}
+
+// Counts of `n` of something else than texts.
+inline Interval counted_in(const char* unit, Interval interval) {
+  interval.unit = unit;
+  return interval;
+}
+
+}  // namespace phasescope::analysis

@@ -1,0 +1,19 @@
+#pragma once
+// What a layer's scores would be if its tokens stood elsewhere: the control of whatever is said of
+// distances.
+#include <cstdint>
+#include <optional>
+
+#include "analysis/text_pass.h"
+
+namespace phasescope::analysis {
+
+// The same layer of the same q and k, with the position ids of its tokens shuffled (seeded): a key
+// before its query may then be at a negative distance. Scores alone mean something in the result,
+// and every query sees every key. Empty where the encoding does not make the layer's own scores
+// from its q and k and the position ids alone (layers that update the positions).
+std::optional<model::LayerAttention> with_positions_shuffled(const model::Model& model,
+                                                             const model::LayerAttention& attention,
+                                                             std::uint64_t seed);
+
+}  // namespace phasescope::analysis

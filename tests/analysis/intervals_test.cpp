@@ -1,0 +1,246 @@
+#include "analysis/intervals/intervals.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "analysis/intervals/smooth.h"
+#include "analysis/intervals/student_t.h"
+#include "analysis/random.h"
+
+// 17.A5: one rule for every number. Values of other code are those of numpy 2.4.6 and scipy 1.17.1,
+// whose t quantiles are good to 1e-11 of themselves.
+namespace phasescope::analysis {
+namespace {
+
+constexpr double kScipy = 1e-9;
+
+const Draws& draws() {
+  static const Draws same(7);
+  return same;
+}
+
+void expect_interval(const Interval& got, double value, double low, double high,
+                     const char* method) {
+  EXPECT_NEAR(got.mean, value, kScipy);
+  ASSERT_TRUE(got.low && got.high) << got.method;
+  EXPECT_NEAR(*got.low, low, kScipy);
+  EXPECT_NEAR(*got.high, high, kScipy);
+  EXPECT_EQ(got.method, method);
+}
+
+void expect_none(const Interval& got) {
+  EXPECT_FALSE(got.low.has_value());
+  EXPECT_FALSE(got.high.has_value());
+  EXPECT_EQ(got.method, method::kNone);
+}
+
+const std::vector<Part> kParts{{3.1, 2}, {-0.4, 1}, {2.2, 3}, {7.9, 5},
+                               {1.5, 1}, {0.3, 2},  {4.8, 4}};
+
+TEST(StudentT, EqualsItsClosedForms) {
+  for (const double p : {0.6, 0.975, 0.9995}) {
+    EXPECT_NEAR(student_t_quantile(p, 1) / std::tan((p - 0.5) * std::numbers::pi), 1, 1e-12);
+    const double a = 4 * p * (1 - p), root = std::sqrt(a);
+    EXPECT_NEAR(student_t_quantile(p, 2) / ((2 * p - 1) * std::sqrt(2 / a)), 1, 1e-12);
+    const double q = std::cos(std::acos(root) / 3) / root;
+    EXPECT_NEAR(student_t_quantile(p, 4) / (2 * std::sqrt(q - 1)), 1, 1e-11);
+    EXPECT_NEAR(student_t_quantile(1 - p, 4), -student_t_quantile(p, 4), 1e-10);
+  }
+  EXPECT_NEAR(student_t_quantile(0.975, 11), 2.200985160091640, 1e-12);  // mpmath, 30 digits
+  EXPECT_NEAR(student_t_quantile(0.5, 5), 0, 1e-12);
+  EXPECT_EQ(two_sided_t(11), student_t_quantile(0.975, 11));
+}
+
+TEST(Intervals, MeanOfFewTextsIsStudentT) {
+  std::vector<double> values;
+  for (const Part& part : kParts) values.push_back(part.sum);
+  const Interval got = mean_interval(values, draws());
+  expect_interval(got, 2.771428571428572, 0.13834314051989782, 5.404514002337246, "Student t");
+  EXPECT_EQ(got.n, 7);
+  EXPECT_EQ(got.unit, "texts");
+}
+
+TEST(Intervals, RatioOfFewTextsIsTheJackknife) {
+  const Interval got = ratio_interval(kParts, draws());
+  expect_interval(got, 1.077777777777778, 0.48636667937500533, 1.6691888761805505, "jackknife t");
+  // A text without a sample is no text.
+  std::vector<Part> with_empty = kParts;
+  with_empty.push_back({0, 0});
+  EXPECT_EQ(ratio_interval(with_empty, draws()).n, 7);
+}
+
+TEST(Intervals, ShareIsWilsonOfTheSamplesThatTheTextsAreWorth) {
+  const std::vector<Part> parts{{12, 40}, {30, 40}, {7, 20}, {22, 50},
+                                {18, 40}, {25, 30}, {9, 40}, {40, 60}};
+  expect_interval(share_interval(parts, draws()), 0.509375, 0.34015499492265183, 0.6764735282112138,
+                  "Wilson");
+  // A share of 0 is worth as many samples as texts, however many samples there are.
+  std::vector<Part> none = parts;
+  for (Part& part : none) part.sum = 0;
+  expect_interval(share_interval(none, draws()), 0, 0, 0.41139457049960504, "Wilson");
+}
+
+TEST(Intervals, RatioOfDifferencesNeedsADenominatorOffZero) {
+  const std::vector<Part> parts{{0.5, 1.0}, {0.9, 1.4}, {0.4, 0.9},
+                                {0.7, 1.6}, {0.6, 1.2}, {1.1, 1.5}};
+  expect_interval(ratio_of_differences(parts, draws()), 0.5526315789473684, 0.4098194375831089,
+                  0.6954437203116278, "jackknife t");
+  const std::vector<Part> nothing{{0.5, -1.0}, {0.9, 1.4}, {0.4, 0.1}, {0.7, -0.2}};
+  expect_none(ratio_of_differences(nothing, draws()));
+}
+
+TEST(Intervals, ShapeIsThatOfAllSamplesByText) {
+  const Clusters samples{
+      {{1, 2, 4}, {0.5, -1, 3, 2}, {6, 1}, {2.5, 2.5, -0.5, 1, 0}, {}, {3, 3.5, -2}}};
+  const ShapeIntervals got = shape_intervals(samples, {}, draws());
+  expect_interval(got.mean, 1.6764705882352942, 0.6645928992170278, 2.6883482772535605,
+                  "jackknife t");
+  expect_interval(got.sigma, 1.9322432594890402, 1.0740292996654488, 2.7904572193126316,
+                  "jackknife t");
+  expect_interval(got.skewness, 0.15333010252411974, -1.8396201167962667, 2.146280321844506,
+                  "jackknife t");
+  EXPECT_EQ(got.share_positive.method, "Wilson");
+  EXPECT_EQ(got.skewness.n, 5);  // one text has no sample
+}
+
+// 2 000 000 draws of other code: their quantiles of T are -2.591 and 1.727, of the ratio -3.187 and
+// 1.660. Those of 1999 draws are off by sqrt(.025 * .975 / 1999) / density, the density at these
+// places being about .03 and .07 (low) and .08 (high): four of that.
+TEST(Intervals, ManyTextsAreStudentised) {
+  std::vector<double> values;
+  std::vector<Part> parts;
+  for (int i = 0; i < 40; ++i) {
+    values.push_back(-std::log(1 - (i + 0.5) / 40));
+    const double weight = 1 + i % 5;
+    parts.push_back({weight * values.back(), weight});
+  }
+  const Interval mean = mean_interval(values, draws());
+  const double error = 0.15320715989254982;
+  EXPECT_EQ(mean.method, "bootstrap-t");
+  EXPECT_NEAR(mean.mean, 0.9913617009604192, 1e-12);
+  EXPECT_NEAR((mean.mean - *mean.low) / error, 1.727, 0.17);
+  EXPECT_NEAR((*mean.high - mean.mean) / error, 2.591, 0.35);
+  const Interval ratio = ratio_interval(parts, draws());
+  const double ratio_error = 0.19803077780585862;
+  EXPECT_EQ(ratio.method, "bootstrap-t of the ratio");
+  EXPECT_NEAR((ratio.mean - *ratio.low) / ratio_error, 1.660, 0.17);
+  EXPECT_NEAR((*ratio.high - ratio.mean) / ratio_error, 3.187, 0.45);
+  // The same draws for every interval of a seed, and others for another seed.
+  EXPECT_EQ(mean.low, mean_interval(values, Draws(7)).low);
+  EXPECT_NE(mean.low, mean_interval(values, Draws(8)).low);
+}
+
+// 30 values of which one differs: a draw without it, (1 - 1/30)^30 = 36 % of all, has no spread.
+TEST(Intervals, TooManyDrawsWithoutSpreadLeaveStudentT) {
+  std::vector<double> values(30, 1.0);
+  values[3] = 2;
+  const Interval got = mean_interval(values, draws());
+  const double half = two_sided_t(29) * std::sqrt(1.0 / 30) / std::sqrt(30.0);
+  expect_interval(got, 31.0 / 30, 31.0 / 30 - half, 31.0 / 30 + half, "Student t");
+}
+
+TEST(Intervals, EqualUnitsAreAConstant) {
+  for (const std::size_t n : {2u, 10u, 40u}) {
+    const Interval got = mean_interval(std::vector<double>(n, 0.1), draws());
+    EXPECT_EQ(got.method, "constant");
+    EXPECT_EQ(got.mean, 0.1);
+    EXPECT_EQ(got.low, got.high);
+  }
+  EXPECT_EQ(ratio_interval(std::vector<Part>{{1, 2}, {2, 4}, {3, 6}}, draws()).method, "constant");
+}
+
+// One text says nothing of other texts: no rule makes a width of 0 of it.
+TEST(Intervals, OneUnitHasNone) {
+  const std::vector<double> one{3};
+  const std::vector<Part> part{{3, 4}};
+  expect_none(mean_interval(one, draws()));
+  expect_none(ratio_interval(part, draws()));
+  expect_none(share_interval(part, draws()));
+  expect_none(ratio_of_differences(part, draws()));
+  expect_none(median_interval(one));
+  expect_none(pooled_quantile_interval({{{1, 2, 3}}}, 0.5));
+  const ShapeIntervals shape = shape_intervals({{{1, 2, 3}, {}}}, {}, draws());
+  for (const Interval& got : {shape.mean, shape.sigma, shape.skewness, shape.share_positive}) {
+    expect_none(got);
+    EXPECT_EQ(got.n, 1);
+  }
+  EXPECT_EQ(mean_interval(one, draws()).mean, 3);
+  EXPECT_EQ(mean_interval({}, draws()).n, 0);
+  EXPECT_TRUE(std::isnan(mean_interval({}, draws()).mean));
+}
+
+// What is not finite is never left out, and has no interval.
+TEST(Intervals, ANaNIsNoText) {
+  for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity()}) {
+    const Interval mean = mean_interval(std::vector<double>{1, bad, 3}, draws());
+    EXPECT_FALSE(std::isfinite(mean.mean));
+    expect_none(mean);
+    expect_none(ratio_interval(std::vector<Part>{{1, 1}, {bad, 1}, {2, 2}}, draws()));
+    expect_none(shape_intervals({{{1, 2}, {bad}, {2, 3}}}, {}, draws()).sigma);
+    expect_none(median_interval(std::vector<double>{1, 2, 3, 4, 5, 6, bad}));
+    expect_none(rows_interval(std::vector<double>(80, bad)));
+  }
+}
+
+TEST(Intervals, MediansAreOrderStatistics) {
+  std::vector<double> values{5, 3, 1, 2, 4};
+  expect_none(median_interval(values));
+  EXPECT_EQ(median_interval(values).mean, 3);
+  values.push_back(6);
+  expect_interval(median_interval(values), 3.5, 1, 6, "order statistics");
+  // P(Bin(30, 1/2) <= 9) = .0214 and of 10 .0494: the 10th from either end. Of 70: 26 of .0206.
+  std::vector<double> many;
+  for (int i = 1; i <= 30; ++i) many.push_back(i);
+  expect_interval(median_interval(many), 15.5, 10, 21, "order statistics");
+  for (int i = 31; i <= 70; ++i) many.push_back(i);
+  expect_interval(median_interval(many), 35.5, 27, 44, "order statistics");
+  // Of 4000 texts 2^-n is no float64; the normal limit is 2000 - 1.96 sqrt(1000) = 1938.
+  many.clear();
+  for (int i = 1; i <= 4000; ++i) many.push_back(i);
+  EXPECT_NEAR(*median_interval(many).low, 1938, 2);
+}
+
+TEST(Intervals, PooledQuantilesReadBackTheSharesOfTexts) {
+  // Ten texts of the same hundred values: every text has the same share below, so the ends meet.
+  Clusters same;
+  for (int text = 0; text < 10; ++text) {
+    std::vector<double>& list = same.values.emplace_back();
+    for (int i = 0; i < 100; ++i) list.push_back(i);
+  }
+  const Interval equal = pooled_quantile_interval(same, 0.5);
+  EXPECT_NEAR(equal.mean, 49.5, 0.5);
+  EXPECT_NEAR(*equal.low, *equal.high, 1);
+  // Two texts far apart: a share of 0 in one and 1 in the other leaves both ends open.
+  const Interval open = pooled_quantile_interval({{{1, 2, 3}, {11, 12, 13}}}, 0.5);
+  EXPECT_EQ(open.mean, 7);
+  EXPECT_FALSE(open.low || open.high);
+}
+
+TEST(Intervals, OneTextHasEightBlocks) {
+  std::vector<double> rows;
+  for (int i = 0; i < 70; ++i) rows.push_back(std::sin(0.3 * i) + 0.01 * i);
+  const Interval got = rows_interval(rows);  // the last 6 rows are in no block
+  expect_interval(got, 0.4121716902686918, -0.0372977373001418, 0.8616411178375254,
+                  "8 blocks of one text");
+  EXPECT_EQ(got.n, 8);
+  EXPECT_EQ(got.unit, "blocks");
+  rows.resize(63);
+  expect_none(rows_interval(rows));
+  EXPECT_EQ(rows_interval(rows).n, 1);
+  EXPECT_EQ(rows_interval(rows).unit, "texts");
+}
+
+TEST(Intervals, OtherUnitsOfTheValueMoveTheEnds) {
+  const Interval got =
+      transformed(ratio_interval(kParts, draws()), [](double x) { return std::exp(x); });
+  EXPECT_DOUBLE_EQ(got.mean, std::exp(1.077777777777778));
+  EXPECT_NEAR(*got.low, std::exp(0.48636667937500533), 1e-9);
+  expect_none(
+      transformed(mean_interval(std::vector<double>{1}, draws()), [](double x) { return 2 * x; }));
+}
+
+}  // namespace
+}  // namespace phasescope::analysis
