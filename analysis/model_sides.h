@@ -24,11 +24,12 @@ inline std::string loss_obstacle(const model::ModelConfig& config) {
   return {};
 }
 
-// For analyses of one stack of layers. Throws Error "bad_input" for an encoder-decoder; `what`
+// For analyses of one stack of layers. Throws Error "not_applicable" for an encoder-decoder; `what`
 // names the analysis.
 inline void require_one_stack(const model::ModelConfig& config, const std::string& what) {
   if (config.encoder_layers == 0) return;
-  throw formats::bad_input(
+  throw formats::Error(
+      "not_applicable",
       what + " is of one stack of layers, but this model has an encoder and a decoder", "model",
       "choose a decoder or an encoder alone");
 }

@@ -16,7 +16,9 @@ struct PatternsOptions {
   std::int64_t positions = 128;  // sampled for the pictures, evenly
   // States 0..n, or bias curves of layers 0..n-1; all where empty.
   std::optional<std::vector<std::int64_t>> layers;
-  std::optional<std::int64_t> query;  // of the bias curves; the last token else
+  std::optional<std::int64_t> query;  // of the curves that are measured; the last token else
+  // Of the curves of tables, from distance 0 on; as many as the query has keys else.
+  std::optional<std::int64_t> distances;
 };
 
 struct PatternsOutput {
@@ -25,8 +27,11 @@ struct PatternsOutput {
 };
 
 // State 0 is the initial one, n the one after n layers; an encoding whose state never changes
-// (rope) has state 0 alone. Bias curves: the encoding's own table where it has one; for a corrected
-// bias (cape) the positional term of one query's row, averaged over the texts, beside its base.
+// (rope) has state 0 alone. Where positions are added to the embedding (learned tables, sinusoids)
+// state 0 is what is added, of every position of the model's table or context: G = P P^T. Bias
+// curves: the encoding's own table where it has one; for a corrected bias (cape) the positional
+// term of one query's row, averaged over the texts that reach it, beside its base. Throws Error
+// "bad_usage" for layers, positions, a query and distances that are not there.
 PatternsOutput analyse_patterns(const std::vector<std::shared_ptr<TextPass>>& passes,
                                 const PatternsOptions& options, protocol::Progress& progress);
 

@@ -186,7 +186,7 @@ void check_generate(const model::ModelConfig& config, const GenerateOptions& opt
     throw formats::bad_usage("the temperature must be 0 or above", "temperature");
   }
   if (const std::string why = loss_obstacle(config); !why.empty()) {
-    throw formats::bad_input("the model cannot continue a text: " + why, "model");
+    throw formats::Error("not_applicable", "the model cannot continue a text: " + why, "model");
   }
 }
 

@@ -233,7 +233,8 @@ at::Tensor TextPass::logits() {
 at::Tensor TextPass::losses() {
   const at::NoGradGuard no_gradients;
   if (const std::string why = loss_obstacle(); !why.empty()) {
-    throw formats::bad_input("the model has no loss of the next token: " + why, "loss");
+    throw formats::Error("not_applicable", "the model has no loss of the next token: " + why,
+                         "loss");
   }
   return model::token_losses_of(model_->decoder, hidden(), ids_, options_);
 }

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "app/cli/progress_lines.h"
 #include "app/window/gl_window.h"
 #include "app/window/made_up_worker.h"
 #include "app/window/main_window.h"
@@ -86,15 +87,33 @@ void run_until_closed(GlWindow& gl_window, MainWindow& main_window, const Window
   }
 }
 
+// How many of the answers asked for so far are still to come, every few seconds.
+class WaitingLines {
+ public:
+  void tell(std::size_t waiting) {
+    most_ = std::max(most_, waiting);
+    const double done =
+        1 - static_cast<double>(waiting) / std::max(1.0, static_cast<double>(most_));
+    const auto line = lines_.line(done, std::to_string(waiting) + " answers to come");
+    if (line) std::fprintf(stderr, "%s\n", line->c_str());
+  }
+
+ private:
+  ProgressLines lines_;
+  std::size_t most_ = 0;
+};
+
 // Draws until every answer is there, then some frames more, and saves what is seen.
 void take_screenshot(GlWindow& gl_window, MainWindow& main_window, const WindowOptions& options) {
   const auto begin = Clock::now();
   const auto waited = [&] { return std::chrono::duration<double>(Clock::now() - begin).count(); };
   main_window.start_asking();
   int calm = 0;
+  WaitingLines lines;
   while (calm < std::max(2, options.frames) && waited() < options.patience) {
     draw_frame(gl_window, main_window);
     calm = main_window.settled() && !main_window.animated() ? calm + 1 : 0;
+    if (!options.quiet) lines.tell(static_cast<std::size_t>(main_window.requests().waiting()));
     // Nobody sees the frames before the last ones: rasterising them would slow the workers down.
     if (calm > 0)
       gl_window.present();

@@ -18,6 +18,7 @@ struct WindowOptions {
   int frames = 3;                             // drawn after the last answer, before the screenshot
   std::string theme;                          // "light", "dark"; empty: the session's
   int width = 1600, height = 1000;
+  bool quiet = false;     // says nothing while a screenshot waits
   double patience = 600;  // seconds that a screenshot waits for answers
 };
 

@@ -27,7 +27,8 @@ at::Tensor token_losses_of(const Decoder& decoder, const at::Tensor& hidden, con
                            const ForwardOptions& options) {
   const ModelConfig& config = decoder.config();
   if (!config.attention.causal) {
-    throw formats::bad_input("a model that sees both ways has no loss of the next token", "loss");
+    throw formats::Error("not_applicable",
+                         "a model that sees both ways has no loss of the next token", "loss");
   }
   const std::int64_t predicted = ids.size(1) - 1;
   const std::int64_t later = reads_one_later(decoder) ? 1 : 0;

@@ -143,7 +143,7 @@ void WorkerClient::Impl::restart(std::optional<WorkerCommand> command) {
       session_->stop();
       retired_.push_back(std::move(session_));
     }
-    fail_all(died("The worker was restarted before it answered"));
+    fail_all(died("the worker was restarted before it answered"));
     begin_session();
   }
   wake();

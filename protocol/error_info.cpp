@@ -14,10 +14,10 @@ struct CodeStatus {
 
 // cli.md's list, the same for every program of ours.
 constexpr std::array code_statuses = {
-    CodeStatus{error_code::bad_usage, 2},          CodeStatus{error_code::bad_input, 2},
-    CodeStatus{error_code::device_unavailable, 3}, CodeStatus{error_code::worker_died, 4},
-    CodeStatus{error_code::internal, 4},           CodeStatus{error_code::out_of_memory, 5},
-    CodeStatus{error_code::cancelled, 130},
+    CodeStatus{error_code::bad_usage, 2},      CodeStatus{error_code::bad_input, 2},
+    CodeStatus{error_code::not_applicable, 1}, CodeStatus{error_code::device_unavailable, 3},
+    CodeStatus{error_code::worker_died, 4},    CodeStatus{error_code::internal, 4},
+    CodeStatus{error_code::out_of_memory, 5},  CodeStatus{error_code::cancelled, 130},
 };
 
 std::string text_field(const nlohmann::json& json, const char* key) {

@@ -12,6 +12,7 @@ namespace phasescope::protocol {
 namespace error_code {
 inline constexpr std::string_view bad_usage = "bad_usage";
 inline constexpr std::string_view bad_input = "bad_input";
+inline constexpr std::string_view not_applicable = "not_applicable";
 inline constexpr std::string_view device_unavailable = "device_unavailable";
 inline constexpr std::string_view worker_died = "worker_died";
 inline constexpr std::string_view internal = "internal";

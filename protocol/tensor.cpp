@@ -108,7 +108,7 @@ const TensorRef* find_tensor(std::span<const TensorRef> tensors, std::string_vie
 const TensorRef& Reply::tensor(std::string_view name) const {
   if (const auto* found = find_tensor(tensors, name)) return *found;
   throw RequestError({std::string(error_code::internal),
-                      "The worker's answer has no tensor '" + std::string(name) + "'", "", ""});
+                      "the worker's answer has no tensor '" + std::string(name) + "'", "", ""});
 }
 
 }  // namespace phasescope::protocol

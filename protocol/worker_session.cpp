@@ -70,7 +70,7 @@ void WorkerSession::run() {
     death = notice(end_process(child));
   } catch (const std::system_error& error) {
     death.error = {std::string(error_code::worker_died),
-                   std::string("The worker could not be started: ") + error.what(),
+                   std::string("the worker could not be started: ") + error.what(),
                    options_.command.argv.empty() ? "" : options_.command.argv.front(), ""};
     death.how = "was not started";
   }
@@ -117,7 +117,7 @@ void WorkerSession::deliver(Frame frame) {
 
 // A request that no frame can hold ends as if the worker had refused it.
 void WorkerSession::refuse(const Frame& frame, const std::string& reason) {
-  const ErrorInfo error{std::string(error_code::bad_input), "The request cannot be sent: " + reason,
+  const ErrorInfo error{std::string(error_code::bad_input), "the request cannot be sent: " + reason,
                         "", ""};
   events_.frame({FrameType::error, frame.id, error, {}});
 }
@@ -135,10 +135,10 @@ ProcessEnd WorkerSession::end_process(ChildProcess& child) const {
 }
 
 std::string WorkerSession::death_message(const ProcessEnd& end) const {
-  const std::string how = "The worker " + describe(end);
-  if (stopping_) return "The worker was ended";
+  const std::string how = "the worker " + describe(end);
+  if (stopping_) return "the worker was ended";
   if (last_words_) return how + " after a fatal error: " + last_words_->message;
-  if (!closed_by_worker_) return "The connection to the worker was given up: " + reason_;
+  if (!closed_by_worker_) return "the connection to the worker was given up: " + reason_;
   return ready_ ? how : how + " before it was ready";
 }
 

@@ -430,8 +430,10 @@ std::string cell_text(const MapSpec& map, PlotPointer pointer) {
     return last <= first ? std::to_string(first)
                          : std::to_string(first) + ".." + std::to_string(last);
   };
-  const std::string where = "query " + place(map.row_begin + row * row_step, row_step) + ", key " +
-                            place(map.col_begin + col * col_step, col_step);
+  const bool samples = !map.samples.empty();  // a cell is one place, whatever it covers
+  const std::string where = map.row_name + " " +
+                            place(row_place(map, row), samples ? 1 : row_step) + ", " +
+                            map.col_name + " " + place(col_place(map, col), samples ? 1 : col_step);
   if (value == kMaskedCell) return where + ": masked (the query cannot see later keys)";
   if (std::isnan(value)) return where + ": NaN, not a number";
   return where + ": " + (map.value_label.empty() ? "" : map.value_label + " ") +

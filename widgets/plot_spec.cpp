@@ -154,6 +154,25 @@ ValueRange axis_range(const PlotSpec& plot, bool vertical) {
   return range;
 }
 
+namespace {
+
+double place(const MapSpec& map, int n, double begin, double step) {
+  const auto at = static_cast<std::size_t>(n);
+  return at < map.samples.size() ? map.samples[at] : begin + n * step;
+}
+
+}  // namespace
+
+double row_place(const MapSpec& map, int row) {
+  const double end = map.row_end > 0 ? map.row_end : map.rows;
+  return place(map, row, map.row_begin, (end - map.row_begin) / std::max(1, map.rows));
+}
+
+double col_place(const MapSpec& map, int col) {
+  const double end = map.col_end > 0 ? map.col_end : map.cols;
+  return place(map, col, map.col_begin, (end - map.col_begin) / std::max(1, map.cols));
+}
+
 double scale_place(const MapSpec& map, double value) {
   const ValueRange range = drawn_range(map.colormap, map.range);
   if (map.log_decades > 0)

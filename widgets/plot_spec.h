@@ -73,7 +73,13 @@ struct MapSpec {
   ValueRange range;         // what the ends of the colour scale mean; always printed
   std::string value_label;  // "weight", "score"
   int log_decades = 0;      // above 0: a log scale over so many decades below range.high
+  std::string row_name = "query", col_name = "key";
+  // Where a cell is one sample of what it covers: the place that row n and column n are of.
+  std::vector<double> samples;
 };
+// The place that row n or column n of a map is of: its sample, or where it begins.
+double row_place(const MapSpec& map, int row);
+double col_place(const MapSpec& map, int col);
 
 // Where a value stands on the map's colour scale, 0 to 1 inside its range.
 double scale_place(const MapSpec& map, double value);

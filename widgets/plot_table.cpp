@@ -41,16 +41,13 @@ std::string lines_of(const Series& series) {
 }  // namespace
 
 std::string csv_of(const MapSpec& map) {
-  const double row_step =
-      ((map.row_end > 0 ? map.row_end : map.rows) - map.row_begin) / std::max(1, map.rows);
-  const double col_step =
-      ((map.col_end > 0 ? map.col_end : map.cols) - map.col_begin) / std::max(1, map.cols);
-  std::string text = "query,key," + (map.value_label.empty() ? "value" : quoted(map.value_label));
+  std::string text = quoted(map.row_name) + "," + quoted(map.col_name) + "," +
+                     (map.value_label.empty() ? "value" : quoted(map.value_label));
   text += "\n";
   for (int r = 0; r < map.rows; ++r)
     for (int c = 0; c < map.cols; ++c)
-      text += exact(map.row_begin + r * row_step) + "," + exact(map.col_begin + c * col_step) +
-              "," + exact(map.values[static_cast<std::size_t>(r) * map.cols + c]) + "\n";
+      text += exact(row_place(map, r)) + "," + exact(col_place(map, c)) + "," +
+              exact(map.values[static_cast<std::size_t>(r) * map.cols + c]) + "\n";
   return text;
 }
 

@@ -39,10 +39,10 @@ Failure out_of_memory(std::optional<std::int64_t> wanted, const std::string& mes
   empty_device_cache();
   std::string sentence = message;
   if (wanted)
-    sentence = "Not enough memory: " + std::to_string(*wanted) + " bytes were wanted, " +
+    sentence = "not enough memory: " + std::to_string(*wanted) + " bytes were wanted, " +
                std::to_string(available_bytes()) + " are free";
   return {{std::string(code::out_of_memory), sentence, "",
-           "Ask for fewer rows, columns or layers, or a shorter text"},
+           "ask for fewer rows, columns or layers, or a shorter text"},
           false};
 }
 
@@ -55,7 +55,7 @@ Failure describe_torch(const c10::Error& error) {
 
 Failure device_failure(int number, const std::string& message) {
   const bool fatal = number >= first_fatal_code && number <= last_fatal_code;
-  return {{std::string(code::internal), "The device failed: " + message, "", ""}, fatal};
+  return {{std::string(code::internal), "the device failed: " + message, "", ""}, fatal};
 }
 
 // LibTorch's CUDA half registers itself when it is loaded. That takes a third of a worker's start
@@ -101,17 +101,17 @@ nlohmann::json worker_facts(const WorkerSettings& settings, const std::string& v
 void check_device(const std::string& name) {
   static const std::regex form("cpu|cuda(:[0-9]{1,3})?");
   if (!std::regex_match(name, form))
-    throw formats::bad_usage("'" + name + "' is no device", "device", "Write cpu, cuda or cuda:1");
+    throw formats::bad_usage("'" + name + "' is no device", "device", "write cpu, cuda or cuda:1");
   if (name == "cpu") return;
   const std::size_t index = name == "cuda" ? 0 : std::stoul(name.substr(5));
   const std::size_t there = cuda_devices();
   if (index >= there)
     throw formats::Error(std::string(code::device_unavailable),
-                         "The device " + name + " is not there: this machine shows " +
+                         "the device " + name + " is not there: this machine shows " +
                              std::to_string(there) + " CUDA devices",
-                         "device", "Use cpu, or look at the driver and CUDA_VISIBLE_DEVICES");
+                         "device", "use cpu, or look at the driver and CUDA_VISIBLE_DEVICES");
   throw formats::Error(std::string(code::device_unavailable),
-                       "Models are computed on the CPU in this version", "device", "Use cpu");
+                       "models are computed on the CPU in this version", "device", "use cpu");
 }
 
 std::int64_t available_bytes() {

@@ -27,12 +27,12 @@ Failure describe_known(std::exception_ptr exception) {
   } catch (const formats::Error& error) {
     return {{error.code(), error.message(), error.where(), error.hint()}, false};
   } catch (const protocol::Cancelled&) {
-    return failure(code::cancelled, "The request was cancelled");
+    return failure(code::cancelled, "the request was cancelled");
   } catch (const FatalError& error) {
     return {{std::string(code::internal), error.what(), "", ""}, true};
   } catch (const std::bad_alloc&) {
-    return failure(code::out_of_memory, "There was not enough memory",
-                   "Ask for fewer rows, columns or layers, or a shorter text");
+    return failure(code::out_of_memory, "there was not enough memory",
+                   "ask for fewer rows, columns or layers, or a shorter text");
   } catch (const nlohmann::json::exception& error) {
     return failure(code::bad_usage, std::string("A parameter has the wrong form: ") + error.what());
   } catch (const std::invalid_argument& error) {
@@ -45,7 +45,7 @@ Failure describe_known(std::exception_ptr exception) {
   } catch (const std::exception& error) {
     return failure(code::internal, error.what());
   } catch (...) {
-    return failure(code::internal, "Something went wrong that has no description");
+    return failure(code::internal, "something went wrong that has no description");
   }
 }
 

@@ -146,6 +146,7 @@ Reply patterns(const protocol::PatternsRequest& request, RequestContext& context
   options.positions = request.positions;
   options.layers = request.layers;
   options.query = request.query;
+  options.distances = request.distances;
   const Passes passes = passes_of(model, texts, request.running.backend, context);
   analysis::PatternsOutput out = analysis::analyse_patterns(passes, options, context);
   out.result.provenance =
@@ -180,6 +181,24 @@ void require_steps_of_one(const Texts& texts) {
   }
 }
 
+protocol::DistanceModel distance_of(const protocol::DistanceRequest& request,
+                                    RequestContext& context, protocol::Progress& progress) {
+  const ModelTexts in =
+      open_with_texts(request, request.models.front(), context, DefaultInput::validation_texts);
+  require_steps_of_one(in.texts);
+  const analysis::DistanceOptions options = distance_options(request, in.texts);
+  protocol::DistanceModel model = analysis::analyse_distance(
+      passes_of(in.model, in.texts, request.running.backend, context), options, progress);
+  const std::string kernel = model.provenance.kernel;
+  model.provenance = provenance_of(asked(request), context, {in.model}, &in.texts, kernel);
+  if (options.leave_out_first) {
+    model.note +=
+        std::string(model.note.empty() ? "" : "; ") + "key 0 ([BOS]) is left out of the histograms";
+  }
+  return model;
+}
+
+// A model that has no such thing is said to be one beside others; alone it is the answer.
 Reply distance(const protocol::DistanceRequest& request, RequestContext& context) {
   const std::vector<std::string>& names = request.models;
   require_models(names);
@@ -188,20 +207,12 @@ Reply distance(const protocol::DistanceRequest& request, RequestContext& context
     const auto share = static_cast<double>(names.size());
     protocol::PartOfProgress part(context, static_cast<double>(n) / share,
                                   static_cast<double>(n + 1) / share);
-    const ModelTexts in =
-        open_with_texts(request, names[n], context, DefaultInput::validation_texts);
-    require_steps_of_one(in.texts);
-    const analysis::DistanceOptions options = distance_options(request, in.texts);
-    protocol::DistanceModel model = analysis::analyse_distance(
-        passes_of(in.model, in.texts, request.running.backend, context), options, part);
-    const std::string kernel = model.provenance.kernel;
-    model.provenance =
-        provenance_of(asked(of_model(request, names[n])), context, {in.model}, &in.texts, kernel);
-    if (options.leave_out_first) {
-      model.note += std::string(model.note.empty() ? "" : "; ") +
-                    "key 0 ([BOS]) is left out of the histograms";
+    try {
+      result.models.push_back(distance_of(of_model(request, names[n]), context, part));
+    } catch (const formats::Error& error) {
+      if (error.code() != "not_applicable" || names.size() == 1) throw;
+      result.models.push_back({.model = names[n], .note = error.message()});
     }
-    result.models.push_back(std::move(model));
   }
   return reply_of(result);
 }
@@ -240,6 +251,12 @@ analysis::ShiftOptions shift_options(const protocol::ShiftRequest& request) {
   return options;
 }
 
+// Ids, and texts whose length was asked for, are read as they are.
+bool text_may_be_cut(const protocol::Reading& reading) {
+  const bool ids = !reading.input.ids.is_null() || reading.input.inputs.has_value();
+  return !ids && reading.length == 0;
+}
+
 // A text of no length that was asked for leaves room for the shifts in a table of positions.
 void leave_room(Texts& texts, const model::Model& model, const std::vector<std::int64_t>& by) {
   analysis::Text& text = texts.items[0];
@@ -269,7 +286,7 @@ Reply shift(const protocol::ShiftRequest& request, RequestContext& context) {
     in.texts = only_first(std::move(in.texts));
     require_ids_alone(in.texts, "shift");
     note_stack(*in.model, in.texts);
-    if (request.reading.length == 0) leave_room(in.texts, *in.model, options.by);
+    if (text_may_be_cut(request.reading)) leave_room(in.texts, *in.model, options.by);
     if (!in.model->config().head.present) {
       in.texts.add_note(in.model->report.name + " has no head, so logits have no difference");
     }
@@ -335,7 +352,7 @@ protocol::CompareRequest completed(protocol::CompareRequest request, RequestCont
   if (request.a.empty() || request.b.empty()) {
     throw formats::bad_usage("compare takes two models", "models");
   }
-  if (request.reading.length > 0) return request;
+  if (!text_may_be_cut(request.reading)) return request;
   const auto context_of = [&](const std::string& name) {
     return context.models().open(name, request.running, context)->config().context;
   };

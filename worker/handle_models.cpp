@@ -265,9 +265,14 @@ Reply generate(const protocol::GenerateRequest& request, RequestContext& context
 
 // ---- tensors ------------------------------------------------------------------------------------
 
-// (B, N) of all texts where they have one length, of the first one otherwise.
-at::Tensor batch_of(Texts& texts) {
-  if (texts.shortest() != texts.longest()) texts = only_first(std::move(texts));
+// (B, N) of all texts. Throws Error "bad_input" where they differ in length.
+at::Tensor batch_of(const Texts& texts) {
+  if (texts.shortest() != texts.longest()) {
+    throw formats::bad_input("a batch has lists of one length, and these have from " +
+                                 std::to_string(texts.shortest()) + " to " +
+                                 std::to_string(texts.longest()) + " ids",
+                             "input", "give lists of equal length, or one at a time");
+  }
   std::vector<at::Tensor> rows;
   for (const analysis::Text& text : texts.items) rows.push_back(analysis::ids_tensor(text.ids));
   return at::cat(rows);

@@ -197,7 +197,7 @@ Texts texts_of_file(const std::string& path, const model::Model& model, std::int
       rows_of(analysis::to_vector<std::int64_t>(ids), ids.sizes().vec(), path),
       model.config().vocab_size, length, path);
   if (padding == Padding::keep) return texts;
-  FileInputs(file, ids.slice(1, 0, length), model).add_to(texts);
+  FileInputs(file, length > 0 ? ids.slice(1, 0, length) : ids, model).add_to(texts);
   return texts;
 }
 
@@ -212,34 +212,43 @@ const formats::Tokenizer& tokenizer_of(const model::Model& model) {
       model.report.tokenizer_fault.empty() ? "give ids instead" : model.report.tokenizer_fault);
 }
 
-Texts through_tokenizer(const std::vector<formats::NamedText>& texts, const model::Model& model,
-                        std::int64_t length) {
-  return analysis::tokenised(texts, tokenizer_of(model), length);
+// Cut to `asked` tokens, or where that is 0 to the trained length, which is said.
+Texts through_tokenizer(const std::vector<formats::NamedText>& given, const model::Model& model,
+                        std::int64_t asked) {
+  const formats::Tokenizer& tokenizer = tokenizer_of(model);
+  const std::int64_t length = asked > 0 ? asked : model.config().context;
+  Texts texts = analysis::tokenised(given, tokenizer, length);
+  const bool cut = !texts.note.empty();
+  if (cut && asked == 0) texts.note += ", the trained length (--length reads more)";
+  return texts;
 }
 
-Texts of_corpus(const json& corpus, const model::Model& model, std::int64_t length) {
+Texts of_corpus(const json& corpus, const model::Model& model, std::int64_t asked) {
   const auto tokens = analysis::counted_by(tokenizer_of(model));
+  const std::int64_t length = asked > 0 ? asked : model.config().context;
   const analysis::Collection read = analysis::corpus_texts(corpus, tokens, length);
-  Texts texts = through_tokenizer(read.texts, model, length);
+  Texts texts = through_tokenizer(read.texts, model, asked);
   texts.add_note(read.note);
   return texts;
 }
 
+// Ids are read whole, but for a length that is asked for.
 Texts given_input(const protocol::Input& input, RequestContext& context, const model::Model& model,
-                  std::int64_t length, Padding padding) {
+                  std::int64_t asked, Padding padding) {
   const std::int64_t vocabulary = model.config().vocab_size;
-  if (const auto text = analysis::given_text(input))
-    return through_tokenizer({*text}, model, length);
-  if (!input.corpus.is_null()) return of_corpus(input.corpus, model, length);
+  if (const auto text = analysis::given_text(input)) {
+    return through_tokenizer({*text}, model, asked);
+  }
+  if (!input.corpus.is_null()) return of_corpus(input.corpus, model, asked);
   if (!input.ids.is_null()) {
-    return analysis::texts_of_ids(id_lists(input), vocabulary, length, name_of(input, "ids"));
+    return analysis::texts_of_ids(id_lists(input), vocabulary, asked, name_of(input, "ids"));
   }
   if (const auto* sent = protocol::find_tensor(context.tensors(), "input_ids")) {
     const auto values = sent->values<std::int64_t>();
     return analysis::texts_of_ids(rows_of({values.begin(), values.end()}, sent->shape, "input_ids"),
-                                  vocabulary, length);
+                                  vocabulary, asked);
   }
-  if (input.inputs) return texts_of_file(*input.inputs, model, length, padding);
+  if (input.inputs) return texts_of_file(*input.inputs, model, asked, padding);
   throw formats::bad_usage("the input has none of text, prompt, ids, inputs, corpus", "input");
 }
 
@@ -268,19 +277,19 @@ IdLists id_lists(const protocol::Input& input) {
 Texts read_input(const protocol::Reading& reading, const protocol::Corpus& corpus,
                  RequestContext& context, const model::Model& model, DefaultInput fallback,
                  Padding padding) {
-  const std::int64_t length = reading.length > 0 ? reading.length : model.config().context;
+  const std::int64_t asked = reading.length;
   if (!(reading.input == protocol::Input{})) {
-    return given_input(reading.input, context, model, length, padding);
+    return given_input(reading.input, context, model, asked, padding);
   }
   const bool many = fallback == DefaultInput::validation_texts || corpus.asked;
   const bool named = corpus.asked && corpus.form() != json(true);
   if (!model.tokenizer && !named) {
-    return analysis::random_texts(many ? analysis::kRandomTexts : 1, length,
-                                  model.config().vocab_size,
-                                  static_cast<std::uint64_t>(reading.seed));
+    return analysis::random_texts(
+        many ? analysis::kRandomTexts : 1, asked > 0 ? asked : model.config().context,
+        model.config().vocab_size, static_cast<std::uint64_t>(reading.seed));
   }
-  if (!many) return through_tokenizer({analysis::first_session_text()}, model, length);
-  return of_corpus(corpus.asked ? corpus.form() : json(true), model, length);
+  if (!many) return through_tokenizer({analysis::first_session_text()}, model, asked);
+  return of_corpus(corpus.asked ? corpus.form() : json(true), model, asked);
 }
 
 void require_ids_alone(const Texts& texts, const std::string& what) {

@@ -56,7 +56,7 @@ class RunningRequest final : public RequestContext {
   ModelCache& models() const override {
     if (options_.models) return *options_.models;
     throw protocol::RequestError(
-        error_of(protocol::error_code::internal, "This worker opens no models"));
+        error_of(protocol::error_code::internal, "this worker opens no models"));
   }
   std::uint64_t id() const { return request_.id; }
 
@@ -107,8 +107,8 @@ Server::Server(std::unique_ptr<protocol::Channel> channel, ServerOptions options
       outbox_(*channel_, options_.times.heartbeat,
               [this](const Frame& frame, const std::string& reason) {
                 send_error(frame.id, error_of(protocol::error_code::bad_input,
-                                              "The answer cannot be sent: " + reason,
-                                              "Ask for fewer rows, columns or layers"));
+                                              "the answer cannot be sent: " + reason,
+                                              "ask for fewer rows, columns or layers"));
               }) {
   for (const auto& handler : options_.handlers) methods_.emplace(handler.name, handler.run);
 }
@@ -166,12 +166,12 @@ void Server::accept(Frame frame) {
     send_error(result.replaced,
                error_of(protocol::error_code::cancelled, "A newer request replaced this one"));
   if (result.outcome == RequestQueue::Pushed::full)
-    send_error(frame.id, error_of(protocol::error_code::bad_usage, "Too many requests wait"));
+    send_error(frame.id, error_of(protocol::error_code::bad_usage, "too many requests wait"));
 }
 
 void Server::cancel(std::uint64_t id) {
   if (queue_.remove(id))
-    return send_error(id, error_of(protocol::error_code::cancelled, "The request was cancelled"));
+    return send_error(id, error_of(protocol::error_code::cancelled, "the request was cancelled"));
   std::lock_guard lock(mutex_);
   if (running_ && running_->id() == id) {
     running_->cancel();
@@ -218,10 +218,10 @@ Frame Server::answer(const Request& request, RunningRequest& running) {
     const auto method = methods_.find(request.method);
     if (method == methods_.end())
       throw protocol::RequestError(
-          error_of(protocol::error_code::bad_usage, "There is no method '" + request.method + "'"));
+          error_of(protocol::error_code::bad_usage, "there is no method '" + request.method + "'"));
     if (!request.params.is_object())
       throw protocol::RequestError(
-          error_of(protocol::error_code::bad_usage, "The parameters are not an object"));
+          error_of(protocol::error_code::bad_usage, "the parameters are not an object"));
     protocol::Reply reply = method->second(request.params, running);
     return {FrameType::result, request.id, std::move(reply.result), std::move(reply.tensors)};
   } catch (...) {

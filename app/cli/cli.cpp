@@ -1,13 +1,18 @@
 #include "app/cli/cli.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <iostream>
 #include <new>
 #include <optional>
+#include <sstream>
 
 #include "app/cli/output.h"
 #include "app/cli/worker_run.h"
@@ -60,17 +65,39 @@ ErrorInfo info_of(const formats::Error& error) {
   return {error.code(), error.message(), error.where(), error.hint()};
 }
 
-void print(const Output& output, const CommonOptions& common) {
-  if (common.json) {
-    std::printf("%s\n", document(output.result, 1).c_str());
-    return;
+// A descriptor that the shell closed would be the next file or socket that is opened, and what is
+// printed would go there. In its place stands one that nothing can be written to, or read from.
+void hold_standard_descriptors() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(fd, F_GETFD) >= 0) continue;
+    if (::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd) return;
   }
-  std::fputs(output.text.c_str(), stdout);
-  bool first = output.text.empty();
+}
+
+// What was not written may be lost in any of the writes, of which the last tells nothing.
+void print(const std::string& text) {
+  const bool lost = std::fwrite(text.data(), 1, text.size(), stdout) < text.size();
+  if (!lost && std::fflush(stdout) == 0) return;
+  throw formats::bad_input("the result could not be written: " + std::string(std::strerror(errno)),
+                           "standard output");
+}
+
+std::string printed(const Output& output, const CommonOptions& common) {
+  if (common.json) return document(output.result, 1) + "\n";
+  std::string text = output.text;
   for (const Table& table : output.tables) {
-    std::printf("%s%s", first ? "" : "\n", text_of(table).c_str());
-    first = false;
+    if (table.for_files) continue;
+    text += (text.empty() ? "" : "\n") + text_of(table);
   }
+  return text;
+}
+
+// Help and version: what the parser prints.
+int print_help(const CLI::App& parser, const CLI::Success& done) {
+  std::ostringstream text;
+  const int status = parser.exit(done, text, std::cerr);
+  print(text.str());
+  return status;
 }
 
 // Exports and files of an output, and a line about each.
@@ -97,11 +124,7 @@ int deliver(Output& output, const CommonOptions& common, bool exports, WorkerRun
     failed = info_of(error);
     if (common.json) output.result.update(protocol::error_document(*failed));
   }
-  print(output, common);
-  if (std::fflush(stdout) != 0) {
-    throw formats::bad_input(
-        "the result could not be written: " + std::string(std::strerror(errno)), "standard output");
-  }
+  print(printed(output, common));
   if (!failed) return output.status;
   return common.json ? protocol::exit_status(failed->code) : report_error(*failed, false);
 }
@@ -161,6 +184,7 @@ std::vector<std::string> with_view(std::vector<std::string> words,
 }  // namespace
 
 int run_program(int argc, char** argv) {
+  hold_standard_descriptors();
   // Workers inherit it. OpenMP threads that spin while they wait cost most where cores are shared:
   // with the window, with jobs.
   ::setenv("OMP_WAIT_POLICY", "passive", 0);
@@ -184,13 +208,15 @@ int run_program(int argc, char** argv) {
   try {
     words = with_view(given, verbs);
     std::vector<std::string> reversed(words.rbegin(), words.rend());
-    parser.parse(reversed);
+    try {
+      parser.parse(reversed);
+    } catch (const CLI::Success& done) {
+      return print_help(parser, done);
+    }
     for (size_t i = 0; i < verbs.size(); ++i) {
       if (parsers[i]->parsed()) return run_verb(*verbs[i], common, command_line(given));
     }
     return 0;
-  } catch (const CLI::Success& done) {
-    return parser.exit(done);
   } catch (const CLI::ParseError& error) {
     return report_error(usage_error(error, words[0], parser.remaining(true)), json);
   } catch (const protocol::RequestError& error) {

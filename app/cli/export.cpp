@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -44,6 +45,14 @@ void write_with_sidecar(const fs::path& path, std::string_view bytes, const json
   write_text(path.string() + ".json", document(sidecar) + "\n");
 }
 
+// A result with what its sidecar would say. A list has no place for that, so it is wrapped.
+std::string document_of_result(const json& result, const json& sidecar) {
+  json whole = result.is_array() ? json{{"items", result}} : result;
+  whole["made_by"] = sidecar;
+  return document(whole) + "\n";
+}
+
+constexpr const char* kConverter = "rsvg-convert";
 constexpr const char* kForms = ".json .csv .svg .pdf .png .npy .safetensors";
 
 // "out/v1.5/" and a folder that is there already are folders, whatever their names end in.
@@ -96,17 +105,15 @@ std::string tables_as_csv(const Output& output, const fs::path& path) {
 
 void export_folder(const Output& output, const fs::path& folder, const json& sidecar) {
   formats::make_directories(real_file_system(), folder);
-  write_with_sidecar(folder / "result.json", document(output.result) + "\n", sidecar);
+  write_text(folder / "result.json", document_of_result(output.result, sidecar));
   for (size_t i = 0; i < output.tables.size(); ++i) {
     const std::string name = i == 0 ? "table.csv" : "table_" + std::to_string(i) + ".csv";
-    write_with_sidecar(folder / name, csv_of(output.tables[i]), sidecar);
+    write_text(folder / name, csv_of(output.tables[i]));
   }
   for (const widgets::PlotSpec& figure : output.figures) export_figure(figure, folder, sidecar);
   for (const widgets::GridSpec& grid : output.grids) export_grid(grid, folder, sidecar);
-  if (!output.tensors.empty()) {
-    write_safetensors_file(output, folder / "tensors.safetensors", sidecar);
-    write_text(folder / "tensors.safetensors.json", document(sidecar) + "\n");
-  }
+  if (output.tensors.empty()) return;
+  write_safetensors_file(output, folder / "tensors.safetensors", sidecar);
 }
 
 std::string csv_of_grid(const widgets::GridSpec& grid) {
@@ -166,9 +173,21 @@ void require_writable_place(const fs::path& folder) {
   unlink(probe.c_str());
 }
 
+bool can_convert_svg() {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "" : path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    if (access((fs::path(folder) / kConverter).c_str(), X_OK) == 0) return true;
+  }
+  return false;
+}
+
 std::string what_else(const Output& output, const fs::path& path) {
   const std::string form = path.extension().string();
   const size_t pictures = output.figures.size() + output.grids.size();
+  if (is_folder(path) && pictures > 0 && !can_convert_svg()) {
+    return std::string(" (no PNG: ") + kConverter + " is not there; apt install librsvg2-bin)";
+  }
   if (is_folder(path) || pictures < 2 || (form != ".svg" && form != ".pdf" && form != ".png")) {
     return "";
   }
@@ -176,7 +195,7 @@ std::string what_else(const Output& output, const fs::path& path) {
 }
 
 std::string convert_svg(const std::string& svg, const std::string& format) {
-  std::vector<std::string> argv{"rsvg-convert", "--format", format};
+  std::vector<std::string> argv{kConverter, "--format", format};
   if (format == "png") argv.insert(argv.end(), {"--zoom", "2"});
   try {
     // With a fixed date two exports of the same figure are the same bytes; one that is set stays.
@@ -192,33 +211,35 @@ std::string convert_svg(const std::string& svg, const std::string& format) {
   throw formats::internal_error("rsvg-convert could not draw the figure");
 }
 
-void export_figure(const widgets::PlotSpec& figure, const fs::path& folder, const json& sidecar) {
-  const std::string svg = widgets::svg_of(figure);
-  write_with_sidecar(folder / (figure.id + ".svg"), svg, sidecar);
-  write_with_sidecar(folder / (figure.id + ".png"), convert_svg(svg, "png"), sidecar);
-  write_with_sidecar(folder / (figure.id + ".csv"), widgets::csv_of(figure), sidecar);
-  json data = json_of(figure);
+namespace {
+
+// A figure in every form; its JSON is the sidecar of all of them.
+void export_forms(const fs::path& folder, const std::string& id, const std::string& svg,
+                  const std::string& csv, json data, const json& sidecar) {
+  write_text(folder / (id + ".svg"), svg);
+  if (can_convert_svg()) write_text(folder / (id + ".png"), convert_svg(svg, "png"));
+  write_text(folder / (id + ".csv"), csv);
   data["provenance"] = sidecar;
-  write_text(folder / (figure.id + ".json"), document(data) + "\n");
+  write_text(folder / (id + ".json"), document(data) + "\n");
+}
+
+}  // namespace
+
+void export_figure(const widgets::PlotSpec& figure, const fs::path& folder, const json& sidecar) {
+  export_forms(folder, figure.id, widgets::svg_of(figure), widgets::csv_of(figure), json_of(figure),
+               sidecar);
 }
 
 void export_grid(const widgets::GridSpec& grid, const fs::path& folder, const json& sidecar) {
-  const std::string svg = widgets::svg_of(grid);
-  write_with_sidecar(folder / (grid.id + ".svg"), svg, sidecar);
-  write_with_sidecar(folder / (grid.id + ".png"), convert_svg(svg, "png"), sidecar);
-  write_with_sidecar(folder / (grid.id + ".csv"), csv_of_grid(grid), sidecar);
-  json data = json_of_grid(grid);
-  data["provenance"] = sidecar;
-  write_text(folder / (grid.id + ".json"), document(data) + "\n");
+  export_forms(folder, grid.id, widgets::svg_of(grid), csv_of_grid(grid), json_of_grid(grid),
+               sidecar);
 }
 
 void export_output(const Output& output, const fs::path& path, const json& sidecar) {
   const std::string extension = path.extension().string();
   if (is_folder(path)) return export_folder(output, path, sidecar);
   if (path.has_parent_path()) formats::make_directories(real_file_system(), path.parent_path());
-  if (extension == ".json") {
-    return write_with_sidecar(path, document(output.result) + "\n", sidecar);
-  }
+  if (extension == ".json") return write_text(path, document_of_result(output.result, sidecar));
   if (extension == ".csv") return write_with_sidecar(path, tables_as_csv(output, path), sidecar);
   if (extension == ".svg") return write_with_sidecar(path, svg_of_output(output, path), sidecar);
   if (extension == ".pdf" || extension == ".png") {

@@ -18,6 +18,7 @@ struct Table {
   std::vector<std::string> notes;
   // Columns of numbers shown with five digits and a unit, "361.44 G".
   std::vector<std::string> counts = {};
+  bool for_files = false;  // exported, not printed: too long for a terminal
 };
 
 // A file beside what --out names, written as it is.
@@ -44,9 +45,10 @@ std::string text_of(const Table& table);
 std::string csv_of(const Table& table);
 
 // Writes an output to a file whose extension chooses the form (.json .csv .svg .pdf .png .npy
-// .safetensors), or into a folder in every form it has. Beside each FILE goes FILE.json: the
-// command that makes it again and all provenance. Throws Error "bad_usage" for a form that this
-// output does not have, naming those it has.
+// .safetensors), or into a folder in every form it has. The command that makes it again and all
+// provenance stand in "made_by" of a .json; beside any other FILE in FILE.json, and of a folder in
+// result.json and in ID.json of each figure. Throws Error "bad_usage" for a form that this output
+// does not have, naming those it has.
 void export_output(const Output& output, const std::filesystem::path& path,
                    const nlohmann::json& sidecar);
 
@@ -59,7 +61,8 @@ void require_writable_place(const std::filesystem::path& folder);
 // What a single picture leaves out, for a line on the terminal; empty where it is all there is.
 std::string what_else(const Output& output, const std::filesystem::path& path);
 
-// One figure in every form into a folder: ID.svg, ID.png, ID.csv, ID.json and sidecars.
+// One figure in every form into a folder: ID.svg, ID.png where it can be made, ID.csv, and ID.json,
+// which has the figure's data and says how they were made.
 void export_figure(const widgets::PlotSpec& figure, const std::filesystem::path& folder,
                    const nlohmann::json& sidecar);
 void export_grid(const widgets::GridSpec& grid, const std::filesystem::path& folder,
@@ -68,5 +71,7 @@ void export_grid(const widgets::GridSpec& grid, const std::filesystem::path& fol
 // An SVG as PDF or PNG bytes through the rsvg-convert program. Throws Error "bad_input" that names
 // the Debian package when it is not there.
 std::string convert_svg(const std::string& svg, const std::string& format);
+// Whether that program is in the path.
+bool can_convert_svg();
 
 }  // namespace phasescope::app

@@ -66,6 +66,7 @@ protocol::Reply WorkerRun::call(const std::string& method, json params) {
     client_ = std::make_unique<protocol::WorkerClient>(std::move(options));
   }
   tell_hidden_folders(params);
+  progress_.restart();
   protocol::CallOptions options;
   options.on_progress = [this](double fraction, const std::string& text) {
     show_progress(fraction, text);
@@ -74,9 +75,9 @@ protocol::Reply WorkerRun::call(const std::string& method, json params) {
   protocol::Reply reply;
   try {
     reply = client_->call(method, std::move(params), options);
-  } catch (...) {
+  } catch (const protocol::RequestError& error) {
     show_progress(0, "");
-    throw;
+    throw protocol::RequestError(as_unreachable(error.info()));
   }
   show_progress(0, "");
   return reply;
@@ -86,6 +87,17 @@ void WorkerRun::tell_fallback(const protocol::Provenance& provenance) {
   const std::string& kernel = provenance.kernel;
   if (kernel.find("plain (") == std::string::npos) return;
   if (told_.insert(kernel).second) say("attention ran " + kernel);
+}
+
+// A worker on another host that never said hello is not there: ssh did not get to it, or the host
+// has none.
+protocol::ErrorInfo WorkerRun::as_unreachable(protocol::ErrorInfo error) const {
+  const bool never_there = !common_.remote.empty() && !client_->worker_hello();
+  if (!never_there || error.code != protocol::error_code::worker_died) return error;
+  error.code = protocol::error_code::device_unavailable;
+  error.message = "no worker could be reached on this host";
+  error.where = common_.remote;
+  return error;
 }
 
 // A folder here that a bundled model's name hides is worth a line.
@@ -109,15 +121,21 @@ void WorkerRun::say(const std::string& line) {
   std::fprintf(stderr, "%s\n", line.c_str());
 }
 
-void WorkerRun::show_progress(double fraction, const std::string& text) {
+void WorkerRun::show_progress(double told, const std::string& text) {
   static const bool terminal = isatty(STDERR_FILENO);
-  if (!terminal || common_.quiet) return;
+  if (common_.quiet) return;
+  if (!terminal) {
+    const auto line = progress_.line(told, text);
+    if (line) std::fprintf(stderr, "%s\n", line->c_str());
+    return;
+  }
   if (text.empty()) {
     if (bar_shown_) std::fprintf(stderr, "\r\033[K");
     bar_shown_ = false;
     return;
   }
   constexpr int width = 30;
+  const double fraction = progress_.fraction(told);
   const int filled = int(fraction * width + 0.5);
   const std::string bar(size_t(std::clamp(filled, 0, width)), '#');
   std::fprintf(stderr, "\r\033[K[%-30s] %3.0f %% %s", bar.c_str(), 100 * fraction, text.c_str());

@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 
+#include "app/cli/progress_lines.h"
 #include "app/verbs/verb.h"
 #include "protocol/client.h"
 
@@ -22,11 +23,13 @@ class WorkerRun : public Run {
   const std::string& command() const override { return command_; }
 
  private:
+  protocol::ErrorInfo as_unreachable(protocol::ErrorInfo error) const;
   void tell_hidden_folders(const nlohmann::json& params);
 
   CommonOptions common_;
   std::string command_;
   bool bar_shown_ = false;
+  ProgressLines progress_;
   std::set<std::string> told_;  // hidden folders and fallbacks
   std::unique_ptr<protocol::WorkerClient> client_;
 };

@@ -109,6 +109,30 @@ PlotSpec shift_figure(const protocol::ShiftResult& result) {
   return plot;
 }
 
+std::vector<PlotSpec> distance_profile_figures(const protocol::HeadsResult& result) {
+  std::map<int64_t, PlotSpec> by_layer;
+  for (const protocol::HeadRow& row : result.rows) {
+    if (!row.distance_profile) continue;
+    const std::string layer = "L" + std::to_string(row.layer);
+    PlotSpec& plot = by_layer[row.layer];
+    plot.id = "distance_profile_" + result.model + "_" + layer;
+    plot.title = result.model + " " + layer + ": weight by distance of every head";
+    plot.x.label = "distance (tokens)";
+    plot.y.label = "mean weight";
+    const protocol::DistanceProfile& profile = *row.distance_profile;
+    Series series{.label = "H" + std::to_string(row.head), .color = int(plot.series.size())};
+    series.x.assign(profile.distance.begin(), profile.distance.end());
+    series.y = profile.weight;
+    plot.series.push_back(std::move(series));
+  }
+  std::vector<PlotSpec> figures;
+  for (auto& [layer, plot] : by_layer) {
+    if (!result.stack.empty()) plot.notes.push_back(stack_note(result.stack));
+    figures.push_back(std::move(plot));
+  }
+  return figures;
+}
+
 PlotSpec token_loss_figure(std::span<const protocol::TextResult> texts) {
   PlotSpec plot{.id = "token_loss", .title = "Loss by token"};
   plot.x.label = "position (token)";
@@ -199,10 +223,12 @@ PlotSpec pe_by_distance_figure(const protocol::PatternsResult& result) {
     Series series{.label = layer.layer == 0 ? "start" : "after L" + std::to_string(layer.layer - 1),
                   .color = int(layer.layer)};
     series.y = layer.mean_by_distance;
-    for (size_t d = 0; d < series.y.size(); ++d) series.x.push_back(double(d));
+    series.x.assign(result.distances.begin(), result.distances.end());
     plot.series.push_back(std::move(series));
   }
-  plot.notes.push_back(result.formula);
+  plot.notes = {result.products, result.formula,
+                "mean over all pairs of " + std::to_string(result.position_count) + " positions"};
+  std::erase(plot.notes, "");
   return plot;
 }
 
@@ -241,9 +267,11 @@ PlotSpec bias_curves_figure(const protocol::PatternsResult& result, int64_t laye
         .label = "H" + std::to_string(curve.head) + (curve.label.empty() ? "" : " " + curve.label),
         .color = int(plot.series.size())};
     series.y = curve.values;
-    for (int64_t distance : result.bias_distances) series.x.push_back(double(distance));
+    series.x.assign(result.bias_distances.begin(),
+                    result.bias_distances.begin() + std::ptrdiff_t(curve.values.size()));
     plot.series.push_back(std::move(series));
   }
+  if (!result.bias_note.empty()) plot.notes.push_back(result.bias_note);
   return plot;
 }
 
@@ -328,6 +356,10 @@ PlotSpec job_curve_figure(const protocol::JobStatus& job) {
     if (!point.validation_bits) continue;
     validation.x.push_back(double(point.step));
     validation.y.push_back(*point.validation_bits);
+  }
+  if (const auto shown = int64_t(job.curve.size()); shown < job.curve_of) {
+    plot.notes.push_back(std::to_string(shown) + " of " + std::to_string(job.curve_of) +
+                         " points are drawn, evenly over them; metrics.jsonl has all");
   }
   plot.series.push_back(std::move(loss));
   if (!validation.x.empty()) plot.series.push_back(std::move(validation));

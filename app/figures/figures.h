@@ -48,6 +48,8 @@ widgets::GridSpec head_grid_figure(const protocol::HeadsResult& result, const Gr
                                    const std::string& metric);
 // One metric of every head as a map, layers down, heads across.
 widgets::PlotSpec metric_map_figure(const protocol::HeadsResult& result, const std::string& metric);
+// Weight by distance of every head of a layer, a figure for each layer that has profiles.
+std::vector<widgets::PlotSpec> distance_profile_figures(const protocol::HeadsResult& result);
 
 // ---- distance ----
 // Near-far histograms of the models over each other, as densities, with mean, interval and sigma.
@@ -75,6 +77,8 @@ widgets::PlotSpec position_loss_figure(const protocol::EvalResult& result);
 widgets::PlotSpec eval_figure(const protocol::EvalResult& result);
 
 // ---- patterns ----
+// "G shows 128 of 1024 positions, every 8th", "G shows all 64 positions"; empty without a G.
+std::string sampling_note(const protocol::PatternsResult& result);
 // PE dot products of one layer, `grid` (S, S).
 widgets::PlotSpec pe_dot_figure(const protocol::PatternsResult& result, int64_t layer,
                                 const Grid& grid);

@@ -176,6 +176,7 @@ PlotSpec metric_map_figure(const HeadsResult& result, const std::string& metric)
                 .title = result.model + ": " + metric};
   label_head_axes(plot, result.layers, result.heads);
   MapSpec map{.rows = int(result.layers), .cols = int(result.heads)};
+  map.row_name = "layer", map.col_name = "head";
   map.values.assign(size_t(result.layers * result.heads), std::nanf(""));
   for (const protocol::HeadRow& row : result.rows) {
     const auto found = row.values.find(metric);
@@ -195,6 +196,16 @@ PlotSpec metric_map_figure(const HeadsResult& result, const std::string& metric)
   return plot;
 }
 
+std::string sampling_note(const protocol::PatternsResult& result) {
+  const auto shown = static_cast<int64_t>(result.positions.size());
+  const int64_t all = std::max(result.position_count, shown);
+  if (shown == 0) return "";
+  if (shown == all) return "G shows all " + std::to_string(all) + " positions";
+  const std::string of = std::to_string(shown) + " of " + std::to_string(all) + " positions";
+  if (all % shown != 0) return "G shows " + of + ", evenly over them";
+  return "G shows " + of + ", one of every " + std::to_string(all / shown);
+}
+
 PlotSpec pe_dot_figure(const protocol::PatternsResult& result, int64_t layer, const Grid& grid) {
   PlotSpec plot{
       .id = "pe_dot_" + result.model + "_L" + std::to_string(layer),
@@ -205,14 +216,16 @@ PlotSpec pe_dot_figure(const protocol::PatternsResult& result, int64_t layer, co
   plot.legend = false;
   MapSpec map{.rows = int(grid.shape.at(0)), .cols = int(grid.shape.at(1)), .values = grid.values};
   if (!result.positions.empty()) {
-    map.row_begin = map.col_begin = double(result.positions.front());
-    map.row_end = map.col_end = double(result.positions.back() + 1);
+    map.row_end = map.col_end =
+        double(std::max(result.position_count, result.positions.back() + 1));
+    map.samples.assign(result.positions.begin(), result.positions.end());
   }
+  map.row_name = "position i", map.col_name = "position j";
   map.colormap = Colormap::signed_values;
   map.range = widgets::value_range(grid.values);
   map.value_label = "G";
-  plot.notes.push_back("G_ij = sum_m Re(z_i conj z_j), mean over heads");
-  plot.notes.push_back(widgets::scale_note(map));
+  plot.notes = {result.products, sampling_note(result), widgets::scale_note(map)};
+  std::erase(plot.notes, "");
   plot.map = std::move(map);
   return plot;
 }
@@ -227,6 +240,7 @@ PlotSpec divergence_figure(const protocol::CompareResult& result) {
   }
   label_head_axes(plot, layers, heads);
   MapSpec map{.rows = int(layers), .cols = int(heads)};
+  map.row_name = "layer", map.col_name = "head";
   map.values.assign(size_t(layers * heads), std::nanf(""));
   for (const auto& head : result.heads) {
     map.values[size_t(head.layer * heads + head.head)] = float(head.js_divergence);

@@ -60,6 +60,9 @@ json json_of(const MapSpec& map) {
           {"range", {to_json_form(map.range.low), to_json_form(map.range.high)}},
           {"value_label", map.value_label},
           {"log_decades", map.log_decades},
+          {"row_name", map.row_name},
+          {"col_name", map.col_name},
+          {"samples", protocol::to_json_form(map.samples)},
           {"values", to_json_form(map.values)}};
 }
 

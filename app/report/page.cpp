@@ -135,7 +135,8 @@ void Page::write(const std::string& file, const std::string& text) const {
 
 void Page::add_svg(const std::string& svg, const std::string& id) {
   std::string links;
-  for (const char* form : {"svg", "png", "csv", "json"}) {
+  for (const std::string form : {"svg", "png", "csv", "json"}) {
+    if (form == "png" && !can_convert_svg()) continue;
     links += "<a href=\"figures/" + html_escaped(id) + "." + form + "\">" + form + "</a> ";
   }
   body_ += "<figure>" + inline_svg(svg) + "<figcaption>" + links + "</figcaption></figure>\n";

@@ -79,7 +79,10 @@ class Report {
     try {
       measure();
     } catch (const protocol::RequestError& error) {
-      if (error.info().code != protocol::error_code::bad_input) throw;
+      const std::string& code = error.info().code;
+      const bool refused =
+          code == protocol::error_code::bad_input || code == protocol::error_code::not_applicable;
+      if (!refused) throw;
       page_.section(name);
       page_.paragraph("Not measured: " + protocol::describe(error.info()));
       refused_.push_back({{"part", name}, {"why", error.info().message}});
@@ -257,10 +260,9 @@ class Report {
                   "the softmax, on the bundled validation texts (TAPA, arXiv 2509.12635, "
                   "Appendix I).");
     page_.begin_row();
-    page_.figure(near_far_figure(result.models), sidecar_);
-    page_.figure(near_far_by_layer_figure(result.models), sidecar_);
-    page_.figure(score_profile_figure(result.models), sidecar_);
-    page_.figure(weight_profile_figure(result.models), sidecar_);
+    for (const widgets::PlotSpec& plot : distance_figures(measured(result), false)) {
+      page_.figure(plot, sidecar_);
+    }
     page_.end_row();
     page_.table(near_far_table(result), sidecar_, "near_far");
     page_.paragraph(kPublishedNearFar);
@@ -336,22 +338,23 @@ class Report {
       const protocol::PatternsResult& result = answer.result;
       if (!result.why_empty.empty()) page_.paragraph(model + ": " + result.why_empty);
       page_.begin_row();
-      for (const protocol::PatternsLayer& layer : result.layers) {
-        const auto* grid =
-            protocol::find_tensor(answer.tensors, "pe_dot." + std::to_string(layer.layer));
-        if (grid) page_.figure(pe_dot_figure(result, layer.layer, grid_of(*grid)), sidecar_);
-      }
-      int64_t last = -1;
-      for (const protocol::BiasCurve& curve : result.bias) {
-        if (curve.layer != last) {
-          last = curve.layer;
-          page_.figure(bias_curves_figure(result, last), sidecar_);
-        }
+      for (const widgets::PlotSpec& plot : patterns_figures(result, answer.tensors)) {
+        if (plot.id != "state_drift") page_.figure(plot, sidecar_);  // all models in one, below
       }
       page_.end_row();
+      const std::string name = "patterns_" + file_name(model);
+      if (!result.layers.empty()) page_.table(titled(model, states_table(result)), sidecar_, name);
+      if (!result.bias.empty()) {
+        page_.table(titled(model, bias_table(result)), sidecar_, name + "_bias");
+      }
       if (result.layers.size() > 1) all.push_back(result);  // fixed positions do not drift
     }
     if (!all.empty()) page_.figure(state_drift_figure(all), sidecar_);
+  }
+
+  static Table titled(const std::string& model, Table table) {
+    table.title = model + (table.title.empty() ? "" : ": " + table.title);
+    return table;
   }
 
   void theory() {
@@ -394,6 +397,7 @@ class Report {
     const auto difference = largest_difference(run_, result, request);
     if (difference) page_.figure(*difference, sidecar_);
     page_.end_row();
+    page_.table(losses_table(result), sidecar_, "losses_" + file_name(a) + "_" + file_name(b));
   }
 
   void cost() {

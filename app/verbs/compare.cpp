@@ -16,20 +16,9 @@ class CompareVerb : public Verb {
   Output run(Run& run) override {
     auto [compare, json, tensors] = run.ask<protocol::CompareResult>(request_);
     Output output{.result = std::move(json), .provenance = provenance_of(compare)};
-    Table losses{.title = "loss (nats a token)", .columns = {"model", "loss", "low", "high"}};
-    for (const auto& [name, value] : compare.loss) {
-      const std::string label = name == "a" ? compare.a : name == "b" ? compare.b : name;
-      losses.rows.push_back({{"model", label}, {"loss", protocol::detail::write_double(value)}});
-      if (name != "difference") continue;
-      losses.rows.back()["low"] = protocol::to_json_form(compare.loss_difference.low);
-      losses.rows.back()["high"] = protocol::to_json_form(compare.loss_difference.high);
-    }
-    losses.notes.push_back("difference: b - a on the same tokens; interval: " +
-                           words_of(compare.loss_difference));
-    losses.notes.push_back(compare.provenance.note);
     output.tables = {table_of("", output.result["heads"],
                               {"layer", "head", "js_divergence", "low", "high", "n"}),
-                     std::move(losses)};
+                     losses_table(compare)};
     output.figures = {divergence_figure(compare)};
     if (auto difference = largest_difference(run, compare, request_)) {
       output.figures.push_back(std::move(*difference));

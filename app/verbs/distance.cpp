@@ -17,15 +17,7 @@ class DistanceVerb : public Verb {
     auto [distance, json, tensors] = run.ask<protocol::DistanceResult>(request_);
     Output output{.result = std::move(json), .provenance = provenance_of(distance)};
     output.tables = {near_far_table(distance)};
-    output.figures = {near_far_figure(distance.models), near_far_by_layer_figure(distance.models),
-                      score_profile_figure(distance.models),
-                      weight_profile_figure(distance.models)};
-    for (const protocol::DistanceModel& model : distance.models) {
-      output.figures.push_back(score_parts_figure(model));
-      for (size_t i = 0; i < model.intrinsic.size(); ++i) {
-        output.figures.push_back(intrinsic_bias_figure(model, i));
-      }
-    }
+    output.figures = distance_figures(measured(distance), request_.per_head);
     return output;
   }
 

@@ -16,38 +16,18 @@ class PatternsVerb : public Verb {
     Output output{.result = std::move(json),
                   .provenance = provenance_of(patterns),
                   .tensors = std::move(tensors)};
-    add_figures(patterns, output);
-    Table table =
-        table_of("", output.result["layers"], {"layer", "mean_abs_z", "sd_abs_z", "drift"});
-    for (const std::string& note : {patterns.formula, patterns.why_empty}) {
-      if (!note.empty()) table.notes.push_back(note);
+    output.figures = patterns_figures(patterns, output.tensors);
+    if (!patterns.layers.empty()) output.tables.push_back(states_table(patterns));
+    if (!patterns.bias.empty()) output.tables.push_back(bias_table(patterns));
+    if (output.tables.empty()) output.tables.push_back({});
+    for (const std::string& note :
+         {patterns.formula, patterns.why_empty, patterns.provenance.note}) {
+      if (!note.empty()) output.tables.back().notes.push_back(note);
     }
-    output.tables = {std::move(table)};
     return output;
   }
 
  private:
-  static void add_figures(const protocol::PatternsResult& patterns, Output& output) {
-    const std::string prefix = "pe_dot.";
-    for (const protocol::TensorRef& tensor : output.tensors) {
-      if (tensor.name.rfind(prefix, 0) != 0) continue;
-      const int64_t layer = std::stoll(tensor.name.substr(prefix.size()));
-      output.figures.push_back(pe_dot_figure(patterns, layer, grid_of(tensor)));
-    }
-    if (!patterns.layers.empty()) {
-      output.figures.push_back(pe_by_distance_figure(patterns));
-      // One layer's state has no drift to show: fixed positions are the same in every layer.
-      if (patterns.layers.size() > 1) output.figures.push_back(state_drift_figure({&patterns, 1}));
-    }
-    if (!patterns.frequencies.empty()) output.figures.push_back(frequencies_figure(patterns));
-    int64_t last = -1;
-    for (const protocol::BiasCurve& curve : patterns.bias) {
-      if (curve.layer == last) continue;
-      last = curve.layer;
-      output.figures.push_back(bias_curves_figure(patterns, last));
-    }
-  }
-
   protocol::PatternsRequest request_;
 };
 

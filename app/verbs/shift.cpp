@@ -14,12 +14,9 @@ class ShiftVerb : public Verb {
   Output run(Run& run) override {
     auto [shift, json, tensors] = run.ask<protocol::ShiftResult>(request_);
     Output output{.result = std::move(json), .provenance = provenance_of(shift)};
-    Table table = table_of("", output.result["rows"],
-                           {"model", "method", "by", "layer", "attention_difference",
-                            "position_difference", "logits_difference", "dtype"});
-    table.notes.push_back(shift.formula);
+    Table table = shift_table(shift);
     add_notes(table.notes, shift.provenance);
-    output.tables = {std::move(table)};
+    output.tables = {std::move(table), shift_rows_table(output.result)};
     output.figures = {shift_figure(shift)};
     return output;
   }

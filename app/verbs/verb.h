@@ -55,7 +55,8 @@ class Run {
   virtual void tell_fallback(const protocol::Provenance& provenance) = 0;
   // A line on standard error, unless --quiet.
   virtual void say(const std::string& line) = 0;
-  // A bar on standard error where that is a terminal; an empty text clears it.
+  // A bar on standard error where that is a terminal, a line every few seconds elsewhere; an empty
+  // text clears the bar. A fraction below 0 is not known.
   virtual void show_progress(double fraction, const std::string& text) = 0;
   virtual bool interrupted() const = 0;
   // The command line as it was given, quoted for a shell.

@@ -1,6 +1,7 @@
 #include "app/verbs/verb_tools.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "app/figures/intervals.h"
@@ -11,6 +12,8 @@ namespace phasescope::app {
 using nlohmann::json;
 
 namespace {
+
+// An end of an interval that could not be made is a "-", not a number that is none.
 
 void add_row(Table& table, const std::string& model, const std::string& where,
              const protocol::NearFar& h) {
@@ -29,7 +32,13 @@ void add_row(Table& table, const std::string& model, const std::string& where,
 }  // namespace
 
 Table table_of(std::string title, const json& rows, std::vector<std::string> columns) {
-  return {.title = std::move(title), .columns = std::move(columns), .rows = rows};
+  Table table{.title = std::move(title), .columns = std::move(columns), .rows = rows};
+  for (json& row : table.rows) {
+    for (const char* end : {"low", "high"}) {
+      if (row.contains(end) && row[end] == "nan") row[end] = nullptr;
+    }
+  }
+  return table;
 }
 
 Table facts_table(std::string title, const json& object, const std::vector<std::string>& keys) {
@@ -47,23 +56,104 @@ Table facts_table(std::string title, const json& object, const std::vector<std::
   return table;
 }
 
+bool has_values(const protocol::HeadsResult& heads, const std::string& metric) {
+  return std::ranges::any_of(heads.rows,
+                             [&](const auto& row) { return row.values.contains(metric); });
+}
+
 Table heads_table(const protocol::HeadsResult& heads, json rows) {
   Table table{.columns = {"layer", "head"}, .rows = std::move(rows)};
-  for (const protocol::MetricInfo& metric : heads.metrics) table.columns.push_back(metric.key);
+  for (const protocol::MetricInfo& metric : heads.metrics) {
+    if (has_values(heads, metric.key)) table.columns.push_back(metric.key);
+  }
+  return table;
+}
+
+Table distance_profiles_table(const protocol::HeadsResult& heads) {
+  Table table{.title = "weight by distance",
+              .columns = {"layer", "head", "distance", "weight", "rows"},
+              .for_files = true};
+  for (const protocol::HeadRow& row : heads.rows) {
+    if (!row.distance_profile) continue;
+    const protocol::DistanceProfile& profile = *row.distance_profile;
+    for (size_t n = 0; n < profile.distance.size(); ++n) {
+      table.rows.push_back({{"layer", row.layer},
+                            {"head", row.head},
+                            {"distance", profile.distance[n]},
+                            {"weight", protocol::detail::write_double(profile.weight[n])},
+                            {"rows", profile.count[n]}});
+    }
+  }
+  return table;
+}
+
+std::vector<widgets::PlotSpec> patterns_figures(const protocol::PatternsResult& patterns,
+                                                std::span<const protocol::TensorRef> tensors) {
+  std::vector<widgets::PlotSpec> figures;
+  for (const protocol::PatternsLayer& layer : patterns.layers) {
+    const auto* grid = protocol::find_tensor(tensors, "pe_dot." + std::to_string(layer.layer));
+    if (grid) figures.push_back(pe_dot_figure(patterns, layer.layer, grid_of(*grid)));
+  }
+  if (!patterns.layers.empty()) {
+    figures.push_back(pe_by_distance_figure(patterns));
+    // One layer's state has no drift to show: fixed positions are the same in every layer.
+    if (patterns.layers.size() > 1) figures.push_back(state_drift_figure({&patterns, 1}));
+  }
+  if (!patterns.frequencies.empty()) figures.push_back(frequencies_figure(patterns));
+  int64_t last = -1;
+  for (const protocol::BiasCurve& curve : patterns.bias) {
+    if (curve.layer == last) continue;
+    last = curve.layer;
+    figures.push_back(bias_curves_figure(patterns, last));
+  }
+  return figures;
+}
+
+Table states_table(const protocol::PatternsResult& patterns) {
+  Table table{.columns = {"layer", "mean_abs_z", "sd_abs_z", "drift"}};
+  for (const protocol::PatternsLayer& layer : patterns.layers) {
+    table.rows.push_back({{"layer", layer.layer},
+                          {"mean_abs_z", protocol::detail::write_double(layer.mean_abs_z)},
+                          {"sd_abs_z", protocol::detail::write_double(layer.sd_abs_z)},
+                          {"drift", protocol::detail::write_double(layer.drift)}});
+  }
+  table.notes = {patterns.products, sampling_note(patterns)};
+  return table;
+}
+
+Table bias_table(const protocol::PatternsResult& patterns) {
+  Table table{.title = "bias added to the score, by distance", .columns = {"curve"}};
+  const auto last = static_cast<int64_t>(patterns.bias_distances.size()) - 1;
+  std::vector<int64_t> places;
+  for (int64_t n = 0; n < last; n = n == 0 ? 1 : 2 * n) places.push_back(n);
+  places.push_back(last);
+  for (const int64_t place : places) {
+    table.columns.push_back(std::to_string(patterns.bias_distances[size_t(place)]));
+  }
+  for (const protocol::BiasCurve& curve : patterns.bias) {
+    json row{{"curve", curve.label}};
+    for (const int64_t place : places) {
+      if (size_t(place) >= curve.values.size()) continue;
+      row[std::to_string(patterns.bias_distances[size_t(place)])] =
+          protocol::detail::write_double(curve.values[size_t(place)]);
+    }
+    table.rows.push_back(std::move(row));
+  }
+  table.notes.push_back(patterns.bias_note);
   return table;
 }
 
 Table shift_table(const protocol::ShiftResult& result) {
   Table table{.title = "attention difference (1e-2) by layer; position and logits difference",
-              .columns = {"model", "method", "by", "dtype"}};
+              .columns = {"model", "method", "by"}};
+  const std::string dtype = result.rows.empty() ? "" : result.rows.front().dtype;
   for (const protocol::ShiftRow& row : result.rows) {
+    if (row.dtype != dtype) continue;
     const auto same = [&](const json& line) {
-      return line["model"] == row.model && line["method"] == row.method && line["by"] == row.by &&
-             line["dtype"] == row.dtype;
+      return line["model"] == row.model && line["method"] == row.method && line["by"] == row.by;
     };
     if (table.rows.empty() || !same(table.rows.back())) {
-      table.rows.push_back(
-          {{"model", row.model}, {"method", row.method}, {"by", row.by}, {"dtype", row.dtype}});
+      table.rows.push_back({{"model", row.model}, {"method", row.method}, {"by", row.by}});
     }
     const std::string layer = "L" + std::to_string(row.layer);
     if (std::find(table.columns.begin(), table.columns.end(), layer) == table.columns.end()) {
@@ -77,8 +167,35 @@ Table shift_table(const protocol::ShiftResult& result) {
     line["logits"] = protocol::detail::write_double(row.logits_difference);
   }
   table.columns.insert(table.columns.end(), {"position", "logits"});
-  table.notes.push_back(result.formula);
-  table.notes.push_back("position: of the last layer shown");
+  table.notes = {result.formula, "position: of the last layer shown"};
+  if (std::ranges::any_of(result.rows, [&](const auto& row) { return row.dtype != dtype; })) {
+    table.notes.push_back("in " + dtype +
+                          "; --json and --out have the other dtypes too, which "
+                          "tell rounding apart");
+  }
+  return table;
+}
+
+Table shift_rows_table(const json& result) {
+  Table table = table_of("", result.at("rows"),
+                         {"model", "method", "by", "layer", "attention_difference",
+                          "position_difference", "logits_difference", "dtype"});
+  table.for_files = true;
+  return table;
+}
+
+Table losses_table(const protocol::CompareResult& compare) {
+  Table table{.title = "loss (nats a token)", .columns = {"model", "loss", "low", "high"}};
+  for (const auto& [name, value] : compare.loss) {
+    const std::string label = name == "a" ? compare.a : name == "b" ? compare.b : name;
+    table.rows.push_back({{"model", label}, {"loss", protocol::detail::write_double(value)}});
+    if (name != "difference") continue;
+    table.rows.back()["low"] = protocol::to_json_form(compare.loss_difference.low);
+    table.rows.back()["high"] = protocol::to_json_form(compare.loss_difference.high);
+  }
+  table.notes.push_back("difference: b - a on the same tokens; interval: " +
+                        words_of(compare.loss_difference));
+  table.notes.push_back(compare.provenance.note);
   return table;
 }
 
@@ -109,6 +226,27 @@ std::optional<widgets::PlotSpec> largest_difference(Run& run, const protocol::Co
       grid_of(*protocol::find_tensor(maps[1].tensors, "map")));
 }
 
+std::vector<protocol::DistanceModel> measured(const protocol::DistanceResult& result) {
+  std::vector<protocol::DistanceModel> models = result.models;
+  std::erase_if(models, [](const auto& model) { return model.profile.empty(); });
+  return models;
+}
+
+std::vector<widgets::PlotSpec> distance_figures(std::span<const protocol::DistanceModel> models,
+                                                bool per_head) {
+  std::vector<widgets::PlotSpec> figures = {
+      near_far_figure(models), near_far_by_layer_figure(models), score_profile_figure(models),
+      weight_profile_figure(models)};
+  for (const protocol::DistanceModel& model : models) {
+    figures.push_back(score_parts_figure(model));
+    if (!per_head) continue;  // the intrinsic bias is one of each head
+    for (size_t i = 0; i < model.intrinsic.size(); ++i) {
+      figures.push_back(intrinsic_bias_figure(model, i));
+    }
+  }
+  return figures;
+}
+
 Table near_far_table(const protocol::DistanceResult& result) {
   Table table{.title = "score(near key) - score(far key)",
               .columns = {"model", "heads", "mean", "low", "high", "n", "sigma", "skewness",
@@ -134,7 +272,9 @@ Table near_far_table(const protocol::DistanceResult& result) {
                             with_ends(intervals.share_positive) + " (" +
                             words_of(intervals.share_positive) + ")");
     }
-    if (!model.note.empty()) table.notes.push_back(model.model + ": " + model.note);
+    for (const std::string& note : {model.note, model.provenance.note}) {
+      if (!note.empty()) table.notes.push_back(model.model + ": " + note);
+    }
   }
   return table;
 }

@@ -2,6 +2,7 @@
 // Small pieces that several verbs use.
 #include <array>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "protocol/messages/compare.h"
 #include "protocol/messages/distance.h"
 #include "protocol/messages/heads.h"
+#include "protocol/messages/patterns.h"
 #include "protocol/messages/shift.h"
 
 namespace phasescope::app {
@@ -26,11 +28,31 @@ R result_of(const protocol::Reply& reply) {
   return protocol::from_json_form<R>(reply.result);
 }
 
+// Whether a metric of a heads result is one number of each head: some are curves, or of the model.
+bool has_values(const protocol::HeadsResult& heads, const std::string& metric);
 // `rows` of a heads result, its metrics in the order of the result.
 Table heads_table(const protocol::HeadsResult& heads, nlohmann::json rows);
 
-// One row for each model, method, shift and dtype, the attention differences of the layers across.
+// Every figure of a patterns result: products and curves by layer, drift, frequencies.
+std::vector<widgets::PlotSpec> patterns_figures(const protocol::PatternsResult& patterns,
+                                                std::span<const protocol::TensorRef> tensors);
+// Magnitude and drift of the position states of a patterns result, and what its G is.
+Table states_table(const protocol::PatternsResult& patterns);
+// A row for each bias curve, its values at distances 0, 1, 2, 4, .. and the last.
+Table bias_table(const protocol::PatternsResult& patterns);
+
+// The distance profiles of every head, a row for each distance; without rows where the result has
+// none.
+Table distance_profiles_table(const protocol::HeadsResult& heads);
+
+// One row for each model, method and shift, the attention differences of the layers across. Of
+// several dtypes the first one's, which a note says; `shift_rows_table` has all.
 Table shift_table(const protocol::ShiftResult& result);
+// Every row as it is, for files.
+Table shift_rows_table(const nlohmann::json& result);
+
+// The loss of both models of a comparison, and their difference.
+Table losses_table(const protocol::CompareResult& compare);
 
 // A - B of the weights of the head whose rows differ most between the two models of a request;
 // nothing where no head was compared.
@@ -42,6 +64,13 @@ template <class Result>
 nlohmann::json provenance_of(const Result& result) {
   return protocol::to_json_form(protocol::provenances(result));
 }
+
+// The models of a distance result that something was measured of.
+std::vector<protocol::DistanceModel> measured(const protocol::DistanceResult& result);
+
+// Their figures; of each head too where `per_head`.
+std::vector<widgets::PlotSpec> distance_figures(std::span<const protocol::DistanceModel> models,
+                                                bool per_head);
 
 // Mean, interval, sigma, skewness and share above 0 of every histogram of a distance result.
 Table near_far_table(const protocol::DistanceResult& result);

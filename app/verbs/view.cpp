@@ -38,6 +38,7 @@ class ViewVerb : public Verb {
     window.theme = theme_;
     window.frames = static_cast<int>(frames_);
     window.remote = common.remote;
+    window.quiet = common.quiet;
     if (!device_.empty()) window.worker_arguments = {"--device", device_};
     if (threads_ > 0) {
       window.worker_arguments.push_back("--threads");

@@ -59,7 +59,9 @@ std::string layer_words(const std::string& figure, int64_t layer) {
 }  // namespace
 
 std::string PatternsView::help_text() const {
-  return "What the encoding does by itself. Dot products of position states by layer (TAPE, "
+  return "What the encoding does by itself. Dot products of position states by layer, or of a "
+         "table of "
+         "positions that is added to the embedding (TAPE, "
          "Figures "
          "7 and 8; 0 is the start, n the state after n layers), their mean by distance, how far "
          "the "
@@ -80,10 +82,20 @@ void PatternsView::ask(ViewContext& context) {
   }
 }
 
+// Whoever has not chosen sees the first figure that the encoding has.
 std::optional<PlotSpec> PatternsView::plot_of(const Session& session,
                                               const PatternsAnswer& answer) const {
+  const std::vector<std::string>& names = pattern_figures();
+  const std::string& chosen = session.patterns.figure;
+  std::optional<PlotSpec> plot = plot_of(session, answer, chosen);
+  for (std::size_t n = 1; !plot && chosen == names[0] && n < names.size(); ++n)
+    plot = plot_of(session, answer, names[n]);
+  return plot;
+}
+
+std::optional<PlotSpec> PatternsView::plot_of(const Session& session, const PatternsAnswer& answer,
+                                              const std::string& figure) const {
   const PatternsResult& result = answer.result;
-  const std::string& figure = session.patterns.figure;
   const auto layers = layers_of(answer, figure);
   const int64_t layer = layer_at_most(layers, session.patterns.layer);
   if (figure == "dot products" && !layers.empty())

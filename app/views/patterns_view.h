@@ -33,6 +33,8 @@ class PatternsView : public View {
   // No plot where the encoding has no such thing.
   std::optional<widgets::PlotSpec> plot_of(const Session& session,
                                            const PatternsAnswer& answer) const;
+  std::optional<widgets::PlotSpec> plot_of(const Session& session, const PatternsAnswer& answer,
+                                           const std::string& figure) const;
 
   std::map<std::string, Picture> pictures_;
 };

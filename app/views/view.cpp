@@ -6,6 +6,7 @@
 
 #include "app/window/commands.h"
 #include "app/window/session_requests.h"
+#include "protocol/error_info.h"
 #include "widgets/theme.h"
 
 namespace phasescope::app {
@@ -97,7 +98,7 @@ void View::draw_command_tools(ViewContext& context, const std::string& command, 
   }
   if (has_figures()) {
     if (link("Save")) save(context);
-    tooltip("Save these figures as SVG, PNG, CSV and JSON, each with a sidecar that repeats it");
+    tooltip("Save these figures as SVG, PNG, CSV and JSON, which says how they were made");
     ImGui::SameLine(0, 0);
   }
   if (link("Command")) copy_command(context, command);
@@ -155,6 +156,12 @@ void draw_question(ViewContext& context, Question& question, const std::string& 
   widgets::BusySpec spec = context.requests.busy(question);
   if (spec.state == widgets::BusyState::idle || spec.state == widgets::BusyState::answered) return;
   if (!who.empty()) spec.text = who + ": " + spec.text;
+  if (question.failed() && question.error().code == protocol::error_code::not_applicable) {
+    ImGui::PushStyleColor(ImGuiCol_Text, widgets::palette().quiet);
+    ImGui::TextWrapped("%s", spec.text.c_str());
+    ImGui::PopStyleColor();
+    return;
+  }
   ImGui::PushID(&question);
   const widgets::BusyAction action = widgets::draw_busy(spec);
   ImGui::PopID();

@@ -54,10 +54,24 @@ struct GlWindow::Impl {
   std::condition_variable woken_up;
 };
 
+namespace {
+
+// Without the folder where its socket would be there is no Wayland, and its library says so on
+// standard error when it is asked.
+int platform_of(const GlWindowOptions& options) {
+  if (options.headless) return GLFW_PLATFORM_NULL;
+  const char* folder = std::getenv("XDG_RUNTIME_DIR");
+  const bool wayland = folder != nullptr && folder[0] == '/';
+  return wayland || !glfwPlatformSupported(GLFW_PLATFORM_X11) ? GLFW_ANY_PLATFORM
+                                                              : GLFW_PLATFORM_X11;
+}
+
+}  // namespace
+
 GlWindow::GlWindow(const GlWindowOptions& options) : impl_(std::make_unique<Impl>()) {
   impl_->headless = options.headless;
   glfwSetErrorCallback(remember_error);
-  glfwInitHint(GLFW_PLATFORM, options.headless ? GLFW_PLATFORM_NULL : GLFW_ANY_PLATFORM);
+  glfwInitHint(GLFW_PLATFORM, platform_of(options));
   if (!glfwInit()) throw no_display();
   impl_->window = open_window(options);
   if (!impl_->window) {

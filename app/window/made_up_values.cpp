@@ -194,7 +194,8 @@ Reply patterns(const nlohmann::json& params, const MadeUpShape& shape) {
     reply.tensors.push_back(
         TensorRef::own<float>("pe_dot." + std::to_string(layer), {side, side}, std::move(grid)));
   }
-  for (int i = 0; i < side; ++i) result.positions.push_back(i * 4);
+  for (int i = 0; i < side; ++i) result.positions.push_back(i * 4), result.distances.push_back(i);
+  result.position_count = 4 * side;
   for (int m = 0; m < 24; ++m) result.frequencies.push_back(std::pow(10000.0, -m / 24.0));
   result.provenance = made_up(shape);
   reply.result = to_json_form(result);

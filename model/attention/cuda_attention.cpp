@@ -364,10 +364,10 @@ GradientBuffers run_backward(const AttentionProgram& program, const at::Tensor& 
 void use_cuda_kernels(const kernels::CudaKernels* kernels) { cuda_kernels = kernels; }
 
 void require_cuda_kernels() {
-  std::string reason = "This build has no CUDA kernels";
+  std::string reason = "this build has no CUDA kernels";
   const kernels::CudaKernels* kernels = cuda_kernels;
   if (kernels != nullptr && kernels->available(reason)) return;
-  throw formats::Error("device_unavailable", reason, "backend", "Use fused or plain");
+  throw formats::Error("device_unavailable", reason, "backend", "use fused or plain");
 }
 
 bool wants_gradients(const AttentionProgram& program, const at::Tensor& v) {

@@ -100,6 +100,7 @@ struct JobStatus {
   std::string kernel;  // what has run a training's attention since it was last started or resumed
   std::optional<MetricPoint> last;
   std::vector<MetricPoint> curve;  // jobs.show, thinned to at most 1000 points
+  int64_t curve_of = 0;            // points that the job has written
   std::vector<std::string> checkpoints;
   json config = json::object();
   template <class V>
@@ -107,7 +108,8 @@ struct JobStatus {
     v("dir", dir), v("name", name), v("kind", kind), v("state", state), v("message", message);
     v("pid", pid), v("step", step), v("steps", steps), v("tokens", tokens);
     v("seconds", seconds), v("seconds_left", seconds_left), v("kernel", kernel), v("last", last);
-    v("curve", curve), v("checkpoints", checkpoints), v("config", config);
+    v("curve", curve), v("curve_of", curve_of);
+    v("checkpoints", checkpoints), v("config", config);
   }
 };
 

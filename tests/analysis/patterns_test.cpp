@@ -157,5 +157,141 @@ TEST(Patterns, BiasCurves) {
   EXPECT_FALSE(none.result.why_empty.empty());
 }
 
+// 17.A10: GPT-2's and BERT's tables have the picture that is best known: P P^T, of every row of the
+// table however short the text.
+TEST(Patterns, ALearnedTableHasItsDotProducts) {
+  protocol::NoProgress progress;
+  const auto model = small_model("learned");
+  const at::Tensor table = model->decoder.weights().encoding.at("table").to(at::kDouble);
+  const std::int64_t rows = table.size(0);
+  PatternsOptions options;
+  options.positions = rows;
+  const auto out = analyse_patterns(passes_for(model, 1, 5), options, progress);
+  ASSERT_EQ(out.result.layers.size(), 1u) << out.result.why_empty;
+  EXPECT_EQ(out.result.position_count, rows);
+  const at::Tensor products = at::matmul(table, table.t());
+  const auto* shown = protocol::find_tensor(out.tensors, "pe_dot.0");
+  ASSERT_NE(shown, nullptr);
+  ASSERT_EQ(shown->shape, (std::vector<std::int64_t>{rows, rows}));
+  const auto values = shown->values<float>();
+  const double largest = products.abs().max().item<double>();
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t j = 0; j < rows; ++j) {
+      // Computed in float64 and rounded once to float32.
+      EXPECT_NEAR(values[static_cast<std::size_t>(i * rows + j)], products[i][j].item<double>(),
+                  1e-7 * largest);
+    }
+  }
+  ASSERT_EQ(out.result.layers[0].mean_by_distance.size(), static_cast<std::size_t>(rows));
+  for (std::int64_t d = 0; d < rows; ++d) {
+    EXPECT_NEAR(out.result.layers[0].mean_by_distance[static_cast<std::size_t>(d)],
+                products.diagonal(-d).mean().item<double>(), 1e-10);
+  }
+  EXPECT_NEAR(out.result.layers[0].mean_abs_z, table.norm(2, {1}).mean().item<double>(), 1e-12);
+}
+
+// sin a sin b + cos a cos b is cos (a - b): the closed form of sinusoids.
+TEST(Patterns, SinusoidsProductsAreCosinesOfTheDistance) {
+  protocol::NoProgress progress;
+  const auto model = small_model("sinusoidal");
+  const auto width = static_cast<double>(model->config().width);
+  const auto out = analyse_patterns(passes_for(model, 1, 20), {}, progress);
+  ASSERT_EQ(out.result.layers.size(), 1u) << out.result.why_empty;
+  for (const std::size_t d : {0, 1, 7, 19}) {
+    double expected = 0;
+    for (double m = 0; m < width / 2; ++m) {
+      expected += std::cos(static_cast<double>(d) * std::pow(10000.0, -2 * m / width));
+    }
+    // The model adds them in float32.
+    EXPECT_NEAR(out.result.layers[0].mean_by_distance[d], expected, 1e-6 * width) << d;
+  }
+}
+
+// The bucket of a distance as the paper's public code has it (Mesh TensorFlow, one-sided).
+std::int64_t bucket_of(std::int64_t distance, std::int64_t buckets, double most) {
+  const std::int64_t exact = buckets / 2;
+  if (distance < exact) return distance;
+  const double place = std::log(static_cast<double>(distance) / static_cast<double>(exact)) /
+                       std::log(most / static_cast<double>(exact)) *
+                       static_cast<double>(buckets - exact);
+  return std::min(buckets - 1, exact + static_cast<std::int64_t>(place));
+}
+
+// 17.A6: bias curves go as far as asked, past 4096 and past the text.
+TEST(Patterns, CurvesOfTablesGoAsFarAsAsked) {
+  protocol::NoProgress progress;
+  PatternsOptions options;
+  options.distances = 10000;
+  const auto model = small_model("t5");
+  const auto t5 = analyse_patterns(passes_for(model, 1, 20), options, progress);
+  const auto& options_of_t5 = model->encoding().options();
+  const at::Tensor table = model->decoder.weights().encoding.at("table").to(at::kDouble);
+  ASSERT_EQ(t5.result.bias_distances.size(), 10000u);
+  for (const protocol::BiasCurve& curve : t5.result.bias) {
+    ASSERT_EQ(curve.values.size(), 10000u);
+    for (const std::int64_t d : {0, 3, 15, 60, 4095, 4096, 9999}) {
+      const std::int64_t row = bucket_of(d, options_of_t5.at("buckets").get<std::int64_t>(),
+                                         options_of_t5.at("max_distance").get<double>());
+      EXPECT_EQ(curve.values[static_cast<std::size_t>(d)], table[row][curve.head].item<double>())
+          << d;
+    }
+  }
+  const auto alibi = analyse_patterns(passes_for(small_model("alibi"), 1, 20), options, progress);
+  EXPECT_NEAR(alibi.result.bias[0].values.at(9999), -9999.0 / 16, 1e-9);
+  EXPECT_NE(alibi.result.bias_note.find("the same of every query"), std::string::npos);
+}
+
+// More than a result can carry is thinned out and says so.
+TEST(Patterns, DistancesThatAreLeftOutAreSaid) {
+  protocol::NoProgress progress;
+  PatternsOptions options;
+  options.distances = protocol::kMostDistances;
+  const auto out = analyse_patterns(passes_for(small_model("alibi"), 1, 20), options, progress);
+  const auto& distances = out.result.bias_distances;
+  ASSERT_LT(distances.size(), static_cast<std::size_t>(protocol::kMostDistances));
+  EXPECT_NE(
+      out.result.bias_note.find(std::to_string(distances.size()) + " of " +
+                                std::to_string(protocol::kMostDistances) + " distances are shown"),
+      std::string::npos)
+      << out.result.bias_note;
+  EXPECT_EQ(distances.back(), protocol::kMostDistances - 1);
+  EXPECT_TRUE(std::ranges::is_sorted(distances, std::ranges::less_equal{}) &&
+              std::ranges::adjacent_find(distances) == distances.end());
+  for (const std::size_t n : {std::size_t{100}, distances.size() - 1}) {
+    EXPECT_NEAR(out.result.bias[0].values[n], -static_cast<double>(distances[n]) / 16, 1e-9);
+  }
+}
+
+TEST(Patterns, MeasuredCurvesSayTheirQuery) {
+  protocol::NoProgress progress;
+  PatternsOptions options;
+  options.query = 7;
+  Passes passes = passes_for(small_model("cape"), 2, 20);
+  passes.push_back(passes_for(small_model("cape"), 1, 5)[0]);
+  const auto out = analyse_patterns(passes, options, progress);
+  EXPECT_EQ(out.result.bias_distances.size(), 8u);
+  EXPECT_NE(out.result.bias_note.find("of query 7, mean over the 2 of 3 texts that reach it"),
+            std::string::npos)
+      << out.result.bias_note;
+  options.query = 20;
+  EXPECT_THROW(analyse_patterns(passes, options, progress), formats::Error);
+  options = {};
+  for (const std::int64_t distances : {std::int64_t{0}, protocol::kMostDistances + 1}) {
+    options.distances = distances;
+    EXPECT_THROW(analyse_patterns(passes, options, progress), formats::Error);
+  }
+}
+
+// 17.A6: what the picture leaves out is counted.
+TEST(Patterns, SampledPositionsAreOfAllPositions) {
+  protocol::NoProgress progress;
+  PatternsOptions options;
+  options.positions = 10;
+  const auto out = analyse_patterns(passes_for(small_model("rope"), 1, 40), options, progress);
+  EXPECT_EQ(out.result.position_count, 40);
+  EXPECT_EQ(out.result.positions, (std::vector<std::int64_t>{0, 4, 8, 12, 16, 20, 24, 28, 32, 36}));
+  EXPECT_EQ(out.result.distances.size(), 40u);
+}
+
 }  // namespace
 }  // namespace phasescope::analysis

@@ -1,11 +1,15 @@
 // The command line without a worker: tables, exports, parameters, exit statuses.
 #include "app/cli/cli.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -15,6 +19,7 @@
 #include "app/cli/given_input.h"
 #include "app/cli/options.h"
 #include "app/cli/output.h"
+#include "app/cli/progress_lines.h"
 #include "app/figures/figures.h"
 #include "app/report/report.h"
 #include "app/verbs/factories.h"
@@ -101,6 +106,78 @@ TEST(Table, CsvQuotesWhatNeedsIt) {
   Table table{.columns = {"a", "b"}};
   table.rows = {{{"a", "x,\"y\""}, {"b", 0.1}}, {{"a", nullptr}}};
   EXPECT_EQ(csv_of(table), "a,b\n\"x,\"\"y\"\"\",0.1\n,\n");
+}
+
+// 17.A10: from 0 %, every few seconds, and nothing of what is over before.
+TEST(ProgressLines, AreToldEveryFewSeconds) {
+  using std::chrono::seconds;
+  ProgressLines lines;
+  const auto begin = ProgressLines::Clock::now();
+  EXPECT_FALSE(lines.line(-1, "opening rope", begin));
+  EXPECT_FALSE(lines.line(-1, "opening rope", begin + seconds(4)));
+  EXPECT_EQ(lines.line(-1, "opening rope", begin + seconds(5)), "  0 % opening rope");
+  EXPECT_FALSE(lines.line(0.25, "reading", begin + seconds(9)));
+  EXPECT_EQ(lines.line(-1, "reading", begin + seconds(10)), " 25 % reading");
+  EXPECT_FALSE(lines.line(1, "", begin + seconds(20)));
+  EXPECT_EQ(lines.line(1.5, "done", begin + seconds(20)), "100 % done");
+  lines.restart();
+  EXPECT_EQ(lines.fraction(-1), 0);
+}
+
+std::set<std::string> names_in(const fs::path& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) names.insert(entry.path().filename());
+  return names;
+}
+
+// 17.A10: what was asked for, one sidecar a figure, and no x.json.json.
+TEST(Export, AFolderHasWhatWasAskedFor) {
+  Folder folder;
+  widgets::PlotSpec plot{.id = "loss", .title = "Loss"};
+  plot.series.push_back({.label = "a", .x = {0, 1}, .y = {3, 2}});
+  Output output{.result = {{"x", 1}}, .figures = {plot}};
+  output.tables.push_back({.columns = {"a"}});
+  export_output(output, folder / "all", {{"command", "c"}});
+  EXPECT_EQ(names_in(folder / "all"), (std::set<std::string>{"result.json", "table.csv", "loss.svg",
+                                                             "loss.png", "loss.csv", "loss.json"}));
+  EXPECT_EQ(json::parse(content(folder / "all" / "loss.json"))["provenance"]["command"], "c");
+  const json result = json::parse(content(folder / "all" / "result.json"));
+  EXPECT_EQ(result, (json{{"x", 1}, {"made_by", {{"command", "c"}}}}));
+  export_output(output, folder / "one" / "x.json", {{"command", "c"}});
+  EXPECT_EQ(names_in(folder / "one"), std::set<std::string>{"x.json"});
+  EXPECT_EQ(json::parse(content(folder / "one" / "x.json")), result);
+  output.result = json::array({1, 2});
+  export_output(output, folder / "one" / "list.json", {{"command", "c"}});
+  EXPECT_EQ(json::parse(content(folder / "one" / "list.json"))["items"], json({1, 2}));
+}
+
+// Without the program that draws PNGs the rest is written, and the line on the terminal says so.
+TEST(Export, WithoutAConverterThereIsNoPng) {
+  Folder folder;
+  Output output{.result = json::object()};
+  output.figures.push_back({.id = "loss", .title = "Loss"});
+  const std::string path = std::getenv("PATH");
+  ::setenv("PATH", (folder / "nothing").c_str(), 1);
+  export_output(output, folder / "all", {{"command", "c"}});
+  const std::string said = what_else(output, folder / "all");
+  ::setenv("PATH", path.c_str(), 1);
+  EXPECT_EQ(names_in(folder / "all"),
+            (std::set<std::string>{"result.json", "loss.svg", "loss.csv", "loss.json"}));
+  EXPECT_NE(said.find("no PNG: rsvg-convert is not there"), std::string::npos) << said;
+  EXPECT_EQ(what_else(output, folder / "all"), "");
+}
+
+// 17.A10: help is a result too.
+TEST(Output, HelpThatCannotBeWrittenIsAnError) {
+  std::fflush(stdout);
+  const int before = ::dup(STDOUT_FILENO);
+  const int full = ::open("/dev/full", O_WRONLY);
+  ::dup2(full, STDOUT_FILENO);
+  const std::string said = complaint({"models", "--help"});
+  ::dup2(before, STDOUT_FILENO);
+  ::close(before), ::close(full);
+  std::clearerr(stdout);
+  EXPECT_NE(said.find("the result could not be written: No space left"), std::string::npos) << said;
 }
 
 TEST(Export, SafetensorsHoldTheTensorsAndTheCommand) {

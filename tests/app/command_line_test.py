@@ -3,6 +3,7 @@ names that are odd or a bundled model's, and damaged checkpoints, which get one 
 
 import json
 import os
+import re
 import shutil
 import signal
 import struct
@@ -34,8 +35,11 @@ def shell(command, folder, seconds=600):
 
 
 def phasescope(*words, folder=None, seconds=60):
-    return subprocess.run([str(PROGRAMS / "phasescope"), *words], cwd=folder, capture_output=True,
+    """A command; without the lines of progress that a busy machine makes it say."""
+    done = subprocess.run([str(PROGRAMS / "phasescope"), *words], cwd=folder, capture_output=True,
                           text=True, errors="replace", timeout=seconds, stdin=subprocess.DEVNULL)
+    done.stderr = re.sub(r"(?m)^ *\d+ % .*\n", "", done.stderr)
+    return done
 
 
 def verbs():
@@ -82,8 +86,9 @@ class Names(InAFolder):
             done = phasescope(*words, folder=self.folder)
             self.assertEqual(done.returncode, 0, done.stderr)
         made = {name: (out / name).read_bytes() for name in asked}
-        commands = {name: json.loads((out / f"{name}.json").read_text(encoding="utf-8"))["command"]
-                    for name in asked}
+        sidecar = json.loads((out / "tape/model.safetensors.json").read_text(encoding="utf-8"))
+        commands = {"tape/model.safetensors": sidecar["command"],
+                    "heads.json": json.loads(made["heads.json"])["made_by"]["command"]}
         shutil.rmtree(out)
         for name, command in commands.items():
             done = shell(command, self.folder)
@@ -95,21 +100,20 @@ class Names(InAFolder):
                           "--dims", "8", "--heads", "1", "--runs", "1", "--json", "out/k.json", folder=self.folder)
         self.assertEqual(done.returncode, 0, done.stderr)
         written = json.loads((self.folder / "out/k.json").read_text(encoding="utf-8"))
+        made = written.pop("made_by")["provenance"][0]
         self.assertEqual(written, json.loads(done.stdout))
-        sidecar = json.loads((self.folder / "out/k.json.json").read_text(encoding="utf-8"))
-        made = sidecar["provenance"][0]
         for key in ("version", "processor", "kernel", "threads", "fma_peak_gflops", "date"):
             self.assertTrue(made[key], key)
         self.assertEqual((made["device"], made["seed"], made["runs"]), ("cpu", 0, 1))
 
     def test_a_measurement_is_not_lost_where_it_cannot_be_written(self):
-        (self.folder / "k.json.json").mkdir()  # where the sidecar would stand
+        (self.folder / "k.csv.json").mkdir()  # where the sidecar would stand
         words = ("bench", "kernels", "--variants", "plain", "--passes", "forward", "--lengths", "16",
-                 "--dims", "8", "--heads", "1", "--runs", "1", "--out", "k.json")
+                 "--dims", "8", "--heads", "1", "--runs", "1", "--out", "k.csv")
         printed = phasescope(*words, folder=self.folder)
         self.assertEqual(printed.returncode, 2, printed.stderr)
         self.assertRegex(printed.stdout, r"(?m)^plain +forward")
-        self.assertIn("k.json.json", printed.stderr)
+        self.assertIn("k.csv.json", printed.stderr)
         document = json.loads(phasescope(*words, "--json", folder=self.folder).stdout)
         self.assertEqual(document["rows"][0]["variant"], "plain")
         self.assertEqual(document["error"]["code"], "bad_input")
@@ -148,6 +152,30 @@ class Names(InAFolder):
             self.assertIn('"plain (Double has no fused form)"', done.stdout)
             self.assertEqual(phasescope(*asked, "--dtype", "f64", "--backend", "plain").stderr, "")
             self.assertEqual(phasescope(*asked, "--dtype", "f64", "--quiet").stderr, "")
+
+
+class Writing(InAFolder):
+    """What a shell sees where a result cannot be written, or no worker is there."""
+
+    def test_a_result_that_cannot_be_written_is_an_error(self):
+        asked = "phasescope heads rope --prompt hello --metrics entropy"
+        for command in (asked, asked + " --json", "phasescope models --json", "phasescope models", "phasescope --help"):
+            for lost in ("> /dev/full", ">&-"):
+                with self.subTest(command=f"{command} {lost}"):
+                    done = shell(f"{command} {lost}", self.folder)
+                    self.assertEqual(done.returncode, 2, done.stderr)
+                    self.assertIn("the result could not be written", done.stderr)
+        for closed in ("<&-", "2>&-"):
+            done = shell(f"{asked} --json {closed}", self.folder)
+            self.assertEqual(json.loads(done.stdout)["rows"][0]["layer"], 0)
+
+    def test_a_host_that_cannot_be_reached_is_a_device_that_is_not_there(self):
+        (self.folder / "ssh").write_text("#!/bin/sh\necho could not resolve hostname >&2\nexit 255\n")
+        (self.folder / "ssh").chmod(0o755)
+        done = shell("PATH=.:$PATH phasescope models --remote nohost.invalid", self.folder)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("nohost.invalid", done.stderr)
+        self.assertIn("could not resolve hostname", done.stderr)
 
 
 class Bytes(InAFolder):

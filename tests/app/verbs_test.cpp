@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -10,10 +11,15 @@
 #include "app/verbs/verb_tools.h"
 #include "fake_run.h"
 #include "protocol/bench_results.h"
+#include "protocol/messages/distance.h"
 #include "protocol/messages/eval.h"
 #include "protocol/messages/heads.h"
+#include "protocol/messages/jobs.h"
 #include "protocol/messages/map.h"
 #include "protocol/messages/models.h"
+#include "protocol/messages/patterns.h"
+#include "protocol/messages/shift.h"
+#include "widgets/plot_table.h"
 
 namespace phasescope::app {
 namespace {
@@ -83,6 +89,126 @@ TEST(Verbs, MapListsTheTopKeysItWasAskedFor) {
   const Output output = map_verb()->run(run);
   EXPECT_NE(output.text.find("2 (0.750), 0 (0.125)"), std::string::npos) << output.text;
   EXPECT_EQ(output.result["top"][0]["query"], 4);
+}
+
+// 17.A10: a table one can read: the layers as columns, however many, one dtype, and all of it in a
+// file.
+TEST(Verbs, ShiftPrintsLayersAsColumns) {
+  protocol::ShiftResult shift{.formula = "the formula"};
+  for (const char* dtype : {"f32", "f64"}) {
+    for (const std::int64_t by : {1, 3}) {
+      for (std::int64_t layer = 0; layer < 14; ++layer) {
+        protocol::ShiftRow row{.model = "rope", .method = "ids", .by = by, .layer = layer};
+        row.attention_difference = static_cast<double>(100 * by + layer), row.dtype = dtype;
+        shift.rows.push_back(row);
+      }
+    }
+  }
+  FakeRun run;
+  run.replies["shift"] = {protocol::to_json_form(shift), {}};
+  const Output output = shift_verb()->run(run);
+  const Table& shown = output.tables.at(0);
+  ASSERT_EQ(shown.rows.size(), 2u);
+  EXPECT_EQ(shown.rows[1]["L13"], 313.0);
+  EXPECT_EQ(std::ranges::count(shown.columns, "L13"), 1);
+  EXPECT_EQ(std::ranges::count(shown.columns, "dtype"), 0);
+  EXPECT_TRUE(has_note(shown.notes, "in f32; --json and --out have the other dtypes too"));
+  const Table& all = output.tables.at(1);
+  EXPECT_TRUE(all.for_files);
+  EXPECT_EQ(all.rows.size(), 56u);
+}
+
+// 17.A10: a curve is no cell of raw JSON.
+TEST(Verbs, HeadsDrawDistanceProfiles) {
+  protocol::HeadsResult heads{.model = "rope", .layers = 1, .heads = 2};
+  heads.metrics = {{.key = "entropy"}, {.key = "distance_profile"}, {.key = "sink_rate"}};
+  for (const std::int64_t head : {0, 1}) {
+    heads.rows.push_back({0, head, {{"entropy", {1, 1, 1, 1}}}, {}});
+    heads.rows.back().distance_profile = {{0, 1, 2}, {3, 2, 1}, {0.5, 0.25, 0.125}};
+  }
+  FakeRun run;
+  run.replies["heads"] = {protocol::to_json_form(heads), {}};
+  const Output output = heads_verb()->run(run);
+  EXPECT_EQ(output.tables.at(0).columns, (std::vector<std::string>{"layer", "head", "entropy"}));
+  EXPECT_EQ(text_of(output.tables[0]).find('{'), std::string::npos) << text_of(output.tables[0]);
+  ASSERT_EQ(output.tables.size(), 2u);
+  EXPECT_TRUE(output.tables[1].for_files);
+  EXPECT_EQ(csv_of(output.tables[1]).substr(0, 48),
+            "layer,head,distance,weight,rows\n0,0,0,0.5,3\n0,0,1");
+  ASSERT_EQ(output.figures.size(), 2u);
+  EXPECT_EQ(output.figures[0].id, "distance_profile_rope_L0");
+  EXPECT_EQ(output.figures[0].series.at(1).y, (std::vector<double>{0.5, 0.25, 0.125}));
+  EXPECT_EQ(output.figures[1].id, "metric_entropy_rope");
+}
+
+protocol::DistanceModel measured_model(const std::string& name) {
+  protocol::DistanceModel model{.model = name};
+  model.profile.push_back({.distance = 1, .count = 1});
+  model.histogram = protocol::NearFar{.mean = 2, .edges = {0, 1}, .counts = {1}};
+  model.histogram->mean_low = model.histogram->mean_high = std::nan("");
+  for (const std::int64_t head : {0, 1}) model.intrinsic.push_back({.layer = 0, .head = head});
+  return model;
+}
+
+// 17.A10: the intrinsic bias is a figure of each head, for who asks for each head; an interval that
+// could not be made is a dash; a model that has no such thing is said to be one.
+TEST(Verbs, DistanceWritesWhatWasAskedFor) {
+  protocol::DistanceResult distance;
+  distance.models = {measured_model("rope"), {.model = "t5", .note = "it has two stacks"}};
+  FakeRun run;
+  run.replies["distance"] = {protocol::to_json_form(distance), {}};
+  const Output output = distance_verb()->run(run);
+  for (const widgets::PlotSpec& plot : output.figures) {
+    EXPECT_EQ(plot.id.find("intrinsic"), std::string::npos) << plot.id;
+    for (const widgets::Series& series : plot.series) EXPECT_NE(series.label, "t5") << plot.id;
+  }
+  const std::string table = text_of(output.tables.at(0));
+  EXPECT_EQ(table.find("nan"), std::string::npos) << table;
+  EXPECT_NE(table.find("2    -     -"), std::string::npos) << table;
+  EXPECT_NE(table.find("t5: it has two stacks"), std::string::npos) << table;
+}
+
+TEST(Verbs, PatternsListBiasCurves) {
+  protocol::PatternsResult patterns{.model = "t5"};
+  for (std::int64_t d = 0; d < 100; ++d) patterns.bias_distances.push_back(d);
+  protocol::BiasCurve curve{.layer = 0, .head = 0, .label = "L0H0 bias"};
+  for (double d = 0; d < 100; ++d) curve.values.push_back(-d);
+  patterns.bias = {curve};
+  patterns.bias_note = "the same of every query";
+  FakeRun run;
+  run.replies["patterns"] = {protocol::to_json_form(patterns), {}};
+  const Output output = patterns_verb()->run(run);
+  ASSERT_EQ(output.tables.size(), 1u);
+  EXPECT_EQ(output.tables[0].columns,
+            (std::vector<std::string>{"curve", "0", "1", "2", "4", "8", "16", "32", "64", "99"}));
+  EXPECT_EQ(output.tables[0].rows.at(0)["64"], -64.0);
+  EXPECT_TRUE(has_note(output.tables[0].notes, "the same of every query"));
+  EXPECT_TRUE(has_note(output.figures.at(0).notes, "the same of every query"));
+}
+
+// 17.A6: a picture says which positions it shows.
+TEST(Figures, PositionProductsSayWhichPositionsTheyShow) {
+  protocol::PatternsResult patterns{.model = "rope", .products = "G is this"};
+  patterns.positions = {0, 8}, patterns.position_count = 16;
+  const Grid grid{{2, 2}, {1, 2, 3, 4}};
+  const auto plot = pe_dot_figure(patterns, 0, grid);
+  EXPECT_TRUE(has_note(plot.notes, "2 of 16 positions, one of every 8"));
+  EXPECT_TRUE(has_note(plot.notes, "G is this"));
+  EXPECT_EQ(plot.map->row_end, 16);
+  EXPECT_EQ(widgets::csv_of(plot), "position i,position j,G\n0,0,1\n0,8,2\n8,0,3\n8,8,4\n");
+  patterns.positions = {0, 5, 10};
+  EXPECT_EQ(sampling_note(patterns), "G shows 3 of 16 positions, evenly over them");
+  patterns.positions = {0, 1}, patterns.position_count = 2;
+  EXPECT_EQ(sampling_note(patterns), "G shows all 2 positions");
+}
+
+TEST(Figures, AThinnedJobCurveSaysSo) {
+  protocol::JobStatus job{.name = "j"};
+  job.curve = {{.step = 1, .loss = 2}, {.step = 5, .loss = 1}};
+  job.curve_of = 5;
+  EXPECT_TRUE(has_note(job_curve_figure(job).notes, "2 of 5 points are drawn"));
+  job.curve_of = 2;
+  EXPECT_TRUE(job_curve_figure(job).notes.empty());
 }
 
 TEST(Verbs, BenchSaysWhatMeasuredAndWhatRan) {

@@ -187,6 +187,53 @@ TEST(FilesOfIds, TokenizeReadsAllLists) {
   EXPECT_EQ(ask("tokenize", params).result["items"].size(), 2u);
 }
 
+// 17.A6: a trained length (64 here) cuts text alone.
+TEST(FilesOfIds, AreReadWhole) {
+  std::vector<std::int64_t> list;
+  for (std::int64_t n = 0; n < 150; ++n) list.push_back(n);
+  const auto captured = ask("capture", of_ids(list));
+  EXPECT_EQ(captured.tensor("logits").shape, (std::vector<std::int64_t>{1, 150, 256}));
+  EXPECT_FALSE(notes(captured, "cut"));
+  const std::string file = inputs_file("long_ids.safetensors", {});
+  model::write_tensors(formats::real_file_system(), file,
+                       {{"input_ids", at::arange(300, at::kLong).remainder(256).view({2, 150})}});
+  const json of_file = {{"inputs", file}};
+  EXPECT_EQ(ask("map", rope_with({{"input", of_file}})).result["tokens"], 150);
+  EXPECT_EQ(ask("capture", rope_with({{"input", of_file}})).tensor("logits").shape,
+            (std::vector<std::int64_t>{2, 150, 256}));
+  const json shifted = ask("shift", rope_with({{"input", {{"ids", list}}}, {"by", {3}}})).result;
+  EXPECT_FALSE(shifted["rows"].empty());
+  json both = {{"a", model_folder("rope")}, {"b", model_folder("alibi")}};
+  both["input"] = {{"ids", list}};
+  EXPECT_FALSE(notes(ask("compare", both), "cut"));
+  // A table of 64 positions has no room for them, which is said and not mended.
+  const json learned = {{"model", model_folder("learned")}, {"input", {{"ids", list}}}};
+  EXPECT_EQ(code_of("heads", learned), "bad_input");
+  EXPECT_EQ(code_of("shift", learned), "bad_input");
+  // Whoever asks for a length gets it.
+  json first = of_ids(list);
+  first["length"] = 9;
+  EXPECT_EQ(ask("capture", first).tensor("logits").shape[1], 9);
+  const auto text = ask("map", rope_with({{"input", {{"text", std::string(500, 'x')}}}}));
+  EXPECT_TRUE(notes(text, "cut to 64 of 501 tokens, the trained length (--length reads more)"));
+}
+
+// 17.A6: a batch is captured as a batch, or not at all.
+TEST(FilesOfIds, ABatchIsCapturedAsABatch) {
+  const auto batch = ask("capture", of_ids({{1, 2, 3}, {4, 5, 6}}));
+  ASSERT_EQ(batch.tensor("logits").shape, (std::vector<std::int64_t>{2, 3, 256}));
+  const auto second = ask("capture", of_ids({4, 5, 6}));
+  const auto rows = batch.tensor("logits").values<float>(),
+             row = second.tensor("logits").values<float>();
+  for (std::size_t n = 0; n < row.size(); ++n) {
+    // One token's sums run over 16 or 24 products, in an order that a batch may change.
+    EXPECT_NEAR(rows[row.size() + n], row[n], 1e-5);
+  }
+  EXPECT_EQ(code_of("capture", of_ids({{1, 2, 3}, {4, 5}})), "bad_input");
+  EXPECT_NE(message_of("capture", of_ids({{1, 2, 3}, {4, 5}})).find("from 2 to 3 ids"),
+            std::string::npos);
+}
+
 // ---- corpora ------------------------------------------------------------------------------------
 
 // `"corpus": PATH` of whatever form, and what a context that the validation texts are too short for

@@ -490,5 +490,45 @@ TEST(Requests, GenerateAndPatterns) {
   EXPECT_FALSE(ask("theory.list", json::object()).result["checks"].empty());
 }
 
+// 17.A10: what no request means is refused with one sentence that names the option.
+TEST(Requests, NumbersThatMeanNothingAreRefused) {
+  const json distance = rope_with({{"input", {{"prompt", "a few words to read"}}}});
+  for (const std::int64_t pairs : {0, -5}) {
+    json params = distance;
+    params["pairs"] = pairs;
+    EXPECT_NE(message_of("distance", params).find("pairs must be at least 1"), std::string::npos);
+  }
+  for (const json& size : {json{999999, 999999}, json{0, 4}, json{4, -1}, json{1, 2, 3}}) {
+    EXPECT_EQ(code_of("map", rope_with({{"size", size}})), "bad_usage") << size;
+  }
+  EXPECT_EQ(code_of("map", rope_with({{"size", {8192, 1}}})), "");
+  const std::string none = message_of("heads", rope_with({{"metrics", json::array()}}));
+  EXPECT_NE(none.find("no metric is named"), std::string::npos) << none;
+  EXPECT_NE(none.find("entropy"), std::string::npos) << none;
+  const std::string wrong = message_of("heads", rope_with({{"metrics", {"entropie"}}}));
+  EXPECT_NE(wrong.find("there is no metric \"entropie\""), std::string::npos) << wrong;
+  EXPECT_EQ(code_of("patterns", rope_with({{"distances", 0}})), "bad_usage");
+  EXPECT_EQ(code_of("patterns", rope_with({{"query", 5000}})), "bad_usage");
+}
+
+// 17.A10: nothing is wrong with a model that has no such thing.
+TEST(Requests, WhatAModelHasNotIsNoError) {
+  model::ModelConfig config = byte_config("t5");
+  config.encoder_layers = 2;
+  const std::string two_stacks = model_folder("two_stacks", config);
+  const json input = {{"prompt", "a few words to read"}};
+  EXPECT_EQ(code_of("distance", {{"model", two_stacks}, {"input", input}}), "not_applicable");
+  EXPECT_EQ(code_of("generate", {{"model", both_ways_folder("rope")}, {"input", input}}),
+            "not_applicable");
+  const json models =
+      ask("distance", {{"models", {two_stacks, model_folder("rope")}}, {"input", input}})
+          .result["models"];
+  ASSERT_EQ(models.size(), 2u);
+  EXPECT_NE(models[0]["note"].get<std::string>().find("an encoder and a decoder"),
+            std::string::npos);
+  EXPECT_TRUE(models[0]["profile"].empty());
+  EXPECT_FALSE(models[1]["profile"].empty());
+}
+
 }  // namespace
 }  // namespace phasescope::worker

@@ -185,6 +185,7 @@ protocol::JobStatus read_job(const fs::path& dir, CurveDetail detail) {
     status.step = status.last->step;
     status.tokens = status.last->tokens;
   }
+  status.curve_of = static_cast<int64_t>(points.size());
   if (detail == CurveDetail::thinned) status.curve = thinned(points, kCurvePoints);
   return status;
 }
