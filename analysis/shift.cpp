@@ -128,7 +128,7 @@ class ShiftAnalysis {
       const Interval attention = in_percent(difference.attention[l]);
       row.attention_difference = attention.mean;
       row.attention_low = attention.low, row.attention_high = attention.high;
-      row.n = attention.n, row.method = attention.method;
+      row.n = attention.n, row.interval = attention.method;
       if (!difference.position.empty()) {
         const Interval position =
             in_percent(difference.position[std::min(l + 1, difference.position.size() - 1)]);

@@ -1,19 +1,14 @@
 #include "app/window_main.h"
 
 #include <imgui.h>
-#include <time.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <cmath>
+#include <csignal>
 #include <cstdio>
-#include <fstream>
-#include <sstream>
 
 #include "app/cli/progress_lines.h"
 #include "app/window/gl_window.h"
-#include "app/window/made_up_worker.h"
 #include "app/window/main_window.h"
+#include "app/window/session_file.h"
 #include "formats/text_input.h"
 #include "protocol/error_info.h"
 #include "widgets/map_image.h"
@@ -42,23 +37,69 @@ LoadedSession session_of(const WindowOptions& options) {
     loaded = load_session(formats::real_file_system(), default_session_path());
   Session& session = loaded.session;
   if (!options.models.empty()) session.models = options.models;
+  // A worker elsewhere has other folders.
+  if (options.remote.empty())
+    for (std::string& model : session.models) model = lasting_name(model);
   if (!options.theme.empty()) session.theme = options.theme;
   if (!options.text_file.empty()) {
     session.text.words = formats::read_text_file(options.text_file);
-    session.text.name = options.text_file;
+    session.text.name = fs::absolute(options.text_file).lexically_normal().string();
+    session.region = {};
   }
   return loaded;
 }
 
-void save(MainWindow& main_window, const WindowOptions& options) {
-  const fs::path path = options.session.empty() ? default_session_path() : options.session;
-  try {
-    save_session(formats::real_file_system(), path, main_window.session_to_save());
-  } catch (const formats::Error& error) {
-    std::fprintf(stderr, "phasescope: the session was not saved: %s\n", error.full_text().c_str());
-    main_window.window().say("The session was not saved: " + error.full_text(), true);
-  }
+// Set by a signal that asks the program to end; the loop sees it within a second.
+volatile std::sig_atomic_t ended_by = 0;
+
+void note_end(int signal) { ended_by = signal; }
+
+void hear_of_the_end() {
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) std::signal(signal, note_end);
 }
+
+// Keeps the session in its file as it changes.
+class SessionKeeper {
+ public:
+  SessionKeeper(MainWindow& main_window, const WindowOptions& options, bool occupied)
+      : main_window_(main_window),
+        saver_(formats::real_file_system(),
+               options.session.empty() ? default_session_path() : options.session),
+        occupied_(occupied) {}
+
+  // Once in each turn of the loop, after a frame.
+  void look() {
+    if (occupied_) return;
+    const auto now = Clock::now();
+    if (main_window_.edit().revision() != revision_ || ImGui::GetIO().WantSaveIniSettings)
+      saver_.changed(now);
+    revision_ = main_window_.edit().revision();
+    ImGui::GetIO().WantSaveIniSettings = false;
+    if (saver_.due(now)) saver_.write_aside(main_window_.session_to_save());
+    if (const std::string trouble = saver_.trouble(); !trouble.empty())
+      main_window_.window().say(trouble, true);
+    if (std::exchange(main_window_.window().save_session, false)) save_now();
+  }
+
+  // The last time.
+  void finish() {
+    if (occupied_) return;
+    const std::string trouble = saver_.write_now(main_window_.session_to_save());
+    if (!trouble.empty()) std::fprintf(stderr, "phasescope: %s\n", trouble.c_str());
+  }
+
+ private:
+  void save_now() {
+    const std::string trouble = saver_.write_now(main_window_.session_to_save());
+    main_window_.window().say(trouble.empty() ? "The session was saved" : trouble,
+                              !trouble.empty());
+  }
+
+  MainWindow& main_window_;
+  SessionSaver saver_;
+  bool occupied_;  // by a file that may not be written over
+  std::uint64_t revision_ = 1;
+};
 
 void draw_frame(GlWindow& gl_window, MainWindow& main_window) {
   gl_window.begin_frame();
@@ -67,23 +108,19 @@ void draw_frame(GlWindow& gl_window, MainWindow& main_window) {
 }
 
 // Draws while something happens and sleeps otherwise.
-void run_until_closed(GlWindow& gl_window, MainWindow& main_window, const WindowOptions& options) {
+void run_until_closed(GlWindow& gl_window, MainWindow& main_window, SessionKeeper& keeper) {
   int frames = kFramesAfterEvent;
-  while (!gl_window.closed() && !main_window.window().quit) {
+  while (!gl_window.closed() && !main_window.window().quit && !ended_by) {
     const bool animated = main_window.animated();
     const double pause = frames > 0 ? 0 : animated ? kAnimatedWait : kIdleWait;
     if (gl_window.wait(pause)) frames = kFramesAfterEvent;
-    const bool jobs_seen = main_window.view("jobs")->visible();
-    if (frames <= 0 && !animated && !jobs_seen && !ImGui::GetIO().WantTextInput) continue;
+    keeper.look();
+    const bool wanted = animated || main_window.polled() || ImGui::GetIO().WantTextInput;
+    if (frames <= 0 && !wanted) continue;
     draw_frame(gl_window, main_window);
     gl_window.present();
     main_window.start_asking();
     frames = std::max(0, frames - 1);
-    if (main_window.window().save_session) {
-      main_window.window().save_session = false;
-      save(main_window, options);
-      main_window.window().say("The session was saved");
-    }
   }
 }
 
@@ -130,45 +167,6 @@ void take_screenshot(GlWindow& gl_window, MainWindow& main_window, const WindowO
   formats::write_file_atomically(files, options.screenshot, std::string_view(png));
 }
 
-double thread_cpu_ms() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) * 1e-6;
-}
-
-// Seconds since this process was started, to the 10 ms of /proc.
-double process_age() {
-  std::ifstream file("/proc/self/stat");
-  std::string text((std::istreambuf_iterator<char>(file)), {});
-  std::istringstream fields(text.substr(text.rfind(')') + 2));
-  std::string field;
-  for (int i = 3; i <= 22; ++i) fields >> field;
-  timespec now{};
-  clock_gettime(CLOCK_BOOTTIME, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9 -
-         std::stod(field) / static_cast<double>(sysconf(_SC_CLK_TCK));
-}
-
-std::unique_ptr<GlWindow> any_surface(int width, int height) {
-  try {
-    return std::make_unique<GlWindow>(GlWindowOptions{width, height, false, "Phasescope"});
-  } catch (const formats::Error&) {
-    return std::make_unique<GlWindow>(GlWindowOptions{width, height, true, "Phasescope"});
-  }
-}
-
-protocol::BenchRow row_of(const std::string& name, const std::string& unit,
-                          std::vector<double> values, double part) {
-  std::sort(values.begin(), values.end());
-  const auto last = static_cast<double>(values.size() - 1);
-  protocol::BenchRow row;
-  row.name = name, row.unit = unit;
-  row.value = values[static_cast<std::size_t>(std::lround(part * last))];
-  row.min = values.front(), row.max = values.back();
-  row.runs = static_cast<int64_t>(values.size());
-  return row;
-}
-
 }  // namespace
 
 int run_window(const WindowOptions& options) {
@@ -188,41 +186,11 @@ int run_window(const WindowOptions& options) {
     std::fprintf(stderr, "phasescope: %s\n", main_window.requests().death_notice().c_str());
     return protocol::exit_status(protocol::error_code::worker_died);
   }
-  run_until_closed(gl_window, main_window, options);
-  save(main_window, options);
-  return 0;
-}
-
-protocol::BenchResult bench_window(int frames) {
-  const auto gl_window = any_surface(1600, 1000);
-  MadeUpWorker link({32, 32, 4096, 64, 4096});
-  Session session = default_session();
-  session.models = {"bench"};
-  MainWindow main_window(std::move(session), link, link);
-  draw_frame(*gl_window, main_window);
-  gl_window->present();
-  const double first = process_age();
-  main_window.start_asking();
-  std::vector<double> own, whole;
-  for (int i = 0; i < frames + 20; ++i) {
-    const auto begin = Clock::now();
-    const double before = thread_cpu_ms();
-    gl_window->wait(0);
-    draw_frame(*gl_window, main_window);
-    const double after = thread_cpu_ms();
-    gl_window->present();
-    if (i < 20) continue;  // answers arrive and textures are made
-    own.push_back(after - before);
-    whole.push_back(std::chrono::duration<double, std::milli>(Clock::now() - begin).count());
-  }
-  protocol::BenchResult result;
-  result.device = gl_window->renderer();
-  result.rows.push_back({"first_frame", "s", first, first, first, 1});
-  result.rows.push_back(row_of("frame_own_p99", "ms", own, 0.99));
-  result.rows.push_back(row_of("frame_own_median", "ms", own, 0.5));
-  result.rows.push_back(row_of("frame_whole_median", "ms", whole, 0.5));
-  result.rows.push_back(row_of("frame_whole_p99", "ms", whole, 0.99));
-  return result;
+  hear_of_the_end();
+  SessionKeeper keeper(main_window, options, loaded.occupied);
+  run_until_closed(gl_window, main_window, keeper);
+  keeper.finish();
+  return ended_by ? 128 + ended_by : 0;
 }
 
 }  // namespace phasescope::app

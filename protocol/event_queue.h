@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <iterator>
 #include <mutex>
 #include <utility>
 
@@ -21,15 +22,22 @@ class EventQueue {
   // a request is of interest. Keys are not 0.
   void push_newest(std::uint64_t key, Event event) { put(key, std::move(event)); }
 
-  // Runs what waits now, not what comes meanwhile. Returns how many.
+  // Runs what waits now, not what comes meanwhile. Returns how many. What an event throws goes
+  // through; those after it wait for the next run.
   std::size_t run() {
     std::deque<Entry> entries;
     {
       std::lock_guard lock(mutex_);
       entries.swap(entries_);
     }
-    for (auto& entry : entries) entry.event();
-    return entries.size();
+    const std::size_t count = entries.size();
+    const PutBack put_back{*this, entries};
+    while (!entries.empty()) {
+      const Event event = std::move(entries.front().event);
+      entries.pop_front();
+      event();
+    }
+    return count;
   }
 
   bool wait(std::chrono::milliseconds limit) {
@@ -41,6 +49,19 @@ class EventQueue {
   struct Entry {
     std::uint64_t key;
     Event event;
+  };
+
+  // Puts what was not run before what has come since.
+  struct PutBack {
+    EventQueue& queue;
+    std::deque<Entry>& left;
+    ~PutBack() {
+      if (left.empty()) return;
+      std::lock_guard lock(queue.mutex_);
+      left.insert(left.end(), std::move_iterator(queue.entries_.begin()),
+                  std::move_iterator(queue.entries_.end()));
+      queue.entries_.swap(left);
+    }
   };
 
   void put(std::uint64_t key, Event event) {

@@ -85,7 +85,17 @@ void Outbox::send_one(const Frame& frame) {
   } catch (const ChannelClosed&) {
     stop();
   } catch (const std::exception& error) {  // too large, or no memory to pass it in
-    refused_(frame, error.what());
+    refuse(frame, error.what());
+  }
+}
+
+// Where not even that can be said, whoever waits for an answer learns it from the channel's end.
+void Outbox::refuse(const Frame& frame, const std::string& why) {
+  try {
+    refused_(frame, why);
+  } catch (const std::exception&) {
+    channel_.close("a frame could neither be sent nor refused");
+    stop();
   }
 }
 

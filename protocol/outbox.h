@@ -37,6 +37,7 @@ class Outbox {
  private:
   void run();
   void send_one(const Frame& frame);
+  void refuse(const Frame& frame, const std::string& why);
   void stop();
 
   Channel& channel_;

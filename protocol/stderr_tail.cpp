@@ -46,7 +46,10 @@ bool StderrTail::read_once() {
   std::array<char, 4096> buffer;
   const ssize_t count = ::read(pipe_.get(), buffer.data(), buffer.size());
   if (count <= 0) return false;
-  add({buffer.data(), static_cast<std::size_t>(count)});
+  try {
+    add({buffer.data(), static_cast<std::size_t>(count)});
+  } catch (const std::exception&) {  // without memory for them these lines are lost
+  }
   return true;
 }
 

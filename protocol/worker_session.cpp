@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <system_error>
+#include <new>
 #include <utility>
 
 namespace phasescope::protocol {
@@ -65,18 +65,36 @@ void WorkerSession::run() {
   try {
     ChildProcess child(options_.command.argv);
     process_id_ = child.id();
-    connect(child);
-    converse();
+    connect_and_converse(child);
     death = notice(end_process(child));
-  } catch (const std::system_error& error) {
+  } catch (const std::exception& error) {
     death.error = {std::string(error_code::worker_died),
                    std::string("the worker could not be started: ") + error.what(),
                    options_.command.argv.empty() ? "" : options_.command.argv.front(), ""};
     death.how = "was not started";
   }
   process_id_ = 0;
-  events_.ended(std::move(death));
+  try {
+    events_.ended(std::move(death));
+  } catch (const std::exception&) {  // whoever hears of it has failed, not this thread
+  }
   finished_ = true;
+}
+
+// Nothing that goes wrong here, the memory for a large answer for instance, may end the whole
+// program: it ends this worker.
+void WorkerSession::connect_and_converse(ChildProcess& child) {
+  try {
+    connect(child);
+    converse();
+  } catch (const ChannelClosed& closed) {
+    reason_ = closed.what();
+    closed_by_worker_ = closed.end_of_input();
+  } catch (const std::bad_alloc&) {
+    reason_ = "there is no memory for what it sent";
+  } catch (const std::exception& error) {
+    reason_ = error.what();
+  }
 }
 
 void WorkerSession::connect(ChildProcess& child) {
@@ -94,17 +112,12 @@ void WorkerSession::connect(ChildProcess& child) {
 }
 
 void WorkerSession::converse() {
-  try {
-    const Hello hello = channel_->handshake(our_hello(options_), options_.handshake_limit);
-    ready_ = true;
-    outbox_->start();
-    events_.ready(hello);
-    while (!stopping_)
-      if (auto frame = channel_->receive(receive_step)) deliver(std::move(*frame));
-  } catch (const ChannelClosed& closed) {
-    reason_ = closed.what();
-    closed_by_worker_ = closed.end_of_input();
-  }
+  const Hello hello = channel_->handshake(our_hello(options_), options_.handshake_limit);
+  ready_ = true;
+  outbox_->start();
+  events_.ready(hello);
+  while (!stopping_)
+    if (auto frame = channel_->receive(receive_step)) deliver(std::move(*frame));
 }
 
 void WorkerSession::deliver(Frame frame) {
@@ -130,7 +143,7 @@ ProcessEnd WorkerSession::end_process(ChildProcess& child) const {
   } else {
     end = child.end(exit_grace);
   }
-  stderr_->finish();
+  if (stderr_) stderr_->finish();
   return end;
 }
 
@@ -148,10 +161,10 @@ DeathNotice WorkerSession::notice(const ProcessEnd& end) const {
   death.signal = end.signal;
   death.how = describe(end);
   death.last_words = last_words_;
-  death.stderr_tail = stderr_->lines();
+  death.stderr_tail = stderr_tail();
   death.error = {std::string(error_code::worker_died), death_message(end), "", ""};
   if (!death.stderr_tail.empty()) death.error.hint = death.stderr_tail.back();
-  if (!ready_ && death.error.hint.empty()) death.error.hint = channel_->banner();
+  if (!ready_ && channel_ && death.error.hint.empty()) death.error.hint = channel_->banner();
   return death;
 }
 

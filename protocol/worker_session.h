@@ -44,6 +44,7 @@ class WorkerSession {
 
  private:
   void run();
+  void connect_and_converse(ChildProcess& child);
   void converse();
   void connect(ChildProcess& child);
   void deliver(Frame frame);

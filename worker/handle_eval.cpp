@@ -33,10 +33,7 @@ Reply eval(const protocol::EvalRequest& request, RequestContext& context) {
     context.progress(-1, "opening " + name);
     context.throw_if_cancelled();
     opened.push_back(context.models().open(name, request.running, context));
-    // As asked for, with the settings that all of them got.
-    const protocol::Assignments& set = request.running.set;
-    models.push_back(
-        {set.list.empty() ? name : protocol::name_of(reading_of(name, set)), opened.back()});
+    models.push_back({opened.back()->report.name, opened.back()});
   }
   protocol::EvalResult result = task.run(models, request, context);
   for (std::size_t m = 0; m < models.size() && m < result.provenance.size(); ++m) {

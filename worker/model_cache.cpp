@@ -59,6 +59,10 @@ protocol::ModelReading reading_of(const std::string& model, const protocol::Assi
   return reading;
 }
 
+std::string asked_name(const std::string& model, const protocol::Assignments& set) {
+  return set.list.empty() ? model : protocol::name_of(reading_of(model, set));
+}
+
 ModelCache::ModelPointer ModelCache::find(const std::string& key) {
   const auto found = std::find_if(entries_.begin(), entries_.end(),
                                   [&](const Entry& entry) { return entry.key == key; });
@@ -93,10 +97,10 @@ std::shared_ptr<const model::Model> ModelCache::open(const std::string& name,
   if (!model) keep(key, model = model::open_model(reading.model, options));
   if (reading.settings.empty()) return model;
 
-  const std::string changed_key = json({reading.model, dtype, reading.settings}).dump();
+  const std::string asked = asked_name(name, opening.set);
+  const std::string changed_key = json({asked, dtype, reading.settings}).dump();
   if (ModelPointer known = find(changed_key)) return known;
-  model = model::with_overrides(model, reading.settings,
-                                protocol::name_of({model->report.name, reading.settings}));
+  model = model::with_overrides(model, reading.settings, asked);
   keep(changed_key, model);
   return model;
 }

@@ -17,6 +17,9 @@ namespace phasescope::worker {
 // The model and the settings of a request: those of its name first, then those of its "set". Throws
 // Error "bad_usage" where no model is named or a setting sets nothing.
 protocol::ModelReading reading_of(const std::string& model, const protocol::Assignments& set);
+// The name that a request's results give its model: as it was asked for, with the settings of a
+// "set" written into it.
+std::string asked_name(const std::string& model, const protocol::Assignments& set);
 
 class ModelCache {
  public:
@@ -28,7 +31,8 @@ class ModelCache {
   // one file share its weights. Without a dtype it is f32. Opened again when its files have changed
   // since (a job's newest checkpoint). `progress` hears of the reading and may cancel it. Throws
   // Error "bad_usage" for parameters that are none, "device_unavailable", and what
-  // model::open_model throws.
+  // model::open_model throws. Its report is named as
+  // asked_name() says.
   std::shared_ptr<const model::Model> open(const std::string& name,
                                            const protocol::Opening& opening,
                                            protocol::Progress& progress);

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -103,6 +104,12 @@ std::string tables_as_csv(const Output& output, const fs::path& path) {
   throw bad_usage("this verb has no table", path.string(), "write .json");
 }
 
+// The id, with a number behind it where a figure before this one has that id too.
+std::string file_of_its_own(const std::string& id, std::map<std::string, int>& written) {
+  const int count = ++written[id];
+  return count == 1 ? id : id + "__" + std::to_string(count);
+}
+
 void export_folder(const Output& output, const fs::path& folder, const json& sidecar) {
   formats::make_directories(real_file_system(), folder);
   write_text(folder / "result.json", document_of_result(output.result, sidecar));
@@ -110,8 +117,15 @@ void export_folder(const Output& output, const fs::path& folder, const json& sid
     const std::string name = i == 0 ? "table.csv" : "table_" + std::to_string(i) + ".csv";
     write_text(folder / name, csv_of(output.tables[i]));
   }
-  for (const widgets::PlotSpec& figure : output.figures) export_figure(figure, folder, sidecar);
-  for (const widgets::GridSpec& grid : output.grids) export_grid(grid, folder, sidecar);
+  std::map<std::string, int> written;
+  for (widgets::PlotSpec figure : output.figures) {
+    figure.id = file_of_its_own(figure.id, written);
+    export_figure(figure, folder, sidecar);
+  }
+  for (widgets::GridSpec grid : output.grids) {
+    grid.id = file_of_its_own(grid.id, written);
+    export_grid(grid, folder, sidecar);
+  }
   if (output.tensors.empty()) return;
   write_safetensors_file(output, folder / "tensors.safetensors", sidecar);
 }
@@ -142,6 +156,10 @@ json json_of_grid(const widgets::GridSpec& grid) {
 }
 
 }  // namespace
+
+json sidecar_of(const std::string& command, const json& provenance) {
+  return {{"command", command}, {"program", "phasescope"}, {"provenance", provenance}};
+}
 
 void require_writable_form(const fs::path& path, const std::string& missing) {
   const fs::path place = fs::absolute(path).lexically_normal();

@@ -44,6 +44,9 @@ struct Output {
 std::string text_of(const Table& table);
 std::string csv_of(const Table& table);
 
+// What goes beside a file: the command line that makes it again and what made the results in it.
+nlohmann::json sidecar_of(const std::string& command, const nlohmann::json& provenance);
+
 // Writes an output to a file whose extension chooses the form (.json .csv .svg .pdf .png .npy
 // .safetensors), or into a folder in every form it has. The command that makes it again and all
 // provenance stand in "made_by" of a .json; beside any other FILE in FILE.json, and of a folder in

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <string_view>
 
 #include "app/figures/figures.h"
 #include "app/figures/intervals.h"
@@ -44,9 +45,10 @@ std::string common(const std::vector<T>& list, std::string T::*what) {
 
 // A model's name, with the metric where another model has another one.
 template <class T>
-std::string label_of(const T& of_model, const std::string& common_metric) {
-  if (!common_metric.empty() || of_model.metric.empty()) return of_model.model;
-  return of_model.model + " (" + in_words(of_model.metric) + ")";
+std::string label_of(const T& of_model, const std::string& common_metric, const ModelNames& names) {
+  const std::string name = names.short_name(of_model.model);
+  if (!common_metric.empty() || of_model.metric.empty()) return name;
+  return name + " (" + in_words(of_model.metric) + ")";
 }
 
 template <class T>
@@ -70,27 +72,30 @@ std::string unmoved_note(const PlotSpec& plot) {
 
 }  // namespace
 
-void add_notes(std::vector<std::string>& notes, std::span<const protocol::Provenance> provenance) {
+void add_notes(std::vector<std::string>& notes, std::span<const protocol::Provenance> provenance,
+               const ModelNames& names) {
   for (const protocol::Provenance& one : provenance) {
     if (one.note.empty()) continue;
-    notes.push_back((one.models.empty() ? "" : one.models.front() + ": ") + one.note);
+    const bool named = !one.models.empty();
+    notes.push_back((named ? names.short_name(one.models.front()) + ": " : "") + one.note);
   }
 }
 
-PlotSpec shift_figure(const protocol::ShiftResult& result) {
+PlotSpec shift_figure(const protocol::ShiftResult& result, const ModelNames& names) {
   PlotSpec plot{.id = "shift", .title = "Shift stability: attention difference by layer"};
   plot.x.label = "layer";
   plot.y.label = "attention difference (1e-2)";
   plot.y.scale = Scale::log10;
-  std::vector<std::string> names, models;
+  std::vector<std::string> labels;
   std::vector<int64_t> shifts, layers;
   for (const protocol::ShiftRow& row : result.rows) {
     if (row.dtype == "f64") continue;  // the float64 rows tell rounding apart; the table has them
-    const std::string name = row.model + " " + row.method + " by " + std::to_string(row.by);
-    const size_t place = place_of(name, names);
+    const std::string label =
+        names.short_name(row.model) + " " + row.method + " by " + std::to_string(row.by);
+    const size_t place = place_of(label, labels);
     if (place == plot.series.size()) {
-      plot.series.push_back({.label = name,
-                             .color = int(place_of(row.model, models)),
+      plot.series.push_back({.label = label,
+                             .color = names.color(row.model),
                              .width = 1.0 + 0.9 * double(place_of(row.by, shifts)),
                              .dashed = row.method == "tokens"});
     }
@@ -105,18 +110,19 @@ PlotSpec shift_figure(const protocol::ShiftResult& result) {
       "colour: model; full line: ids, dashed: tokens; thicker: larger shift; float32");
   if (std::string note = unmoved_note(plot); !note.empty()) plot.notes.push_back(std::move(note));
   plot.notes.push_back(result.formula);
-  add_notes(plot.notes, result.provenance);
+  add_notes(plot.notes, result.provenance, names);
   return plot;
 }
 
-std::vector<PlotSpec> distance_profile_figures(const protocol::HeadsResult& result) {
+std::vector<PlotSpec> distance_profile_figures(const protocol::HeadsResult& result,
+                                               const ModelNames& names) {
   std::map<int64_t, PlotSpec> by_layer;
   for (const protocol::HeadRow& row : result.rows) {
     if (!row.distance_profile) continue;
     const std::string layer = "L" + std::to_string(row.layer);
     PlotSpec& plot = by_layer[row.layer];
-    plot.id = "distance_profile_" + result.model + "_" + layer;
-    plot.title = result.model + " " + layer + ": weight by distance of every head";
+    plot.id = "distance_profile_" + names.file_name(result.model) + "_" + layer;
+    plot.title = names.short_name(result.model) + " " + layer + ": weight by distance of every head";
     plot.x.label = "distance (tokens)";
     plot.y.label = "mean weight";
     const protocol::DistanceProfile& profile = *row.distance_profile;
@@ -133,38 +139,37 @@ std::vector<PlotSpec> distance_profile_figures(const protocol::HeadsResult& resu
   return figures;
 }
 
-PlotSpec token_loss_figure(std::span<const protocol::TextResult> texts) {
+PlotSpec token_loss_figure(std::span<const protocol::TextResult> texts, const ModelNames& names) {
   PlotSpec plot{.id = "token_loss", .title = "Loss by token"};
   plot.x.label = "position (token)";
   plot.y.label = "loss (nats)";
-  int color = 0;
   for (const protocol::TextResult& text : texts) {
-    Series series{.label = text.model, .color = color++, .width = 1.0};
+    const std::string name = names.short_name(text.model);
+    Series series{.label = name, .color = names.color(text.model), .width = 1.0};
     if (std::isfinite(text.loss)) series.label += ": mean " + short_number(text.loss) + " nats";
     for (size_t i = 0; i < text.tokens.size(); ++i) {
       if (!text.tokens[i].loss) continue;
       series.x.push_back(double(i));
       series.y.push_back(*text.tokens[i].loss);
     }
-    plot.notes.push_back(text.model + ": " + std::to_string(series.y.size()) + " predicted tokens" +
+    plot.notes.push_back(name + ": " + std::to_string(series.y.size()) + " predicted tokens" +
                          (text.provenance.note.empty() ? "" : "; " + text.provenance.note));
     if (!series.y.empty()) plot.series.push_back(std::move(series));
   }
   return plot;
 }
 
-PlotSpec position_loss_figure(const protocol::EvalResult& result) {
+PlotSpec position_loss_figure(const protocol::EvalResult& result, const ModelNames& names) {
   PlotSpec plot{.id = "loss_by_position", .title = "Loss against position"};
   const std::string metric = common(result.positions, &protocol::PositionCurve::metric);
   plot.x.label = "position (token)";
   plot.y.label = metric.empty() ? "bits" : in_words(metric);
-  int color = 0;
   int64_t trained = 0;
   std::vector<std::string> read;
   for (const protocol::PositionCurve& curve : result.positions) {
     Series& series = plot.series.emplace_back();
-    series.label = label_of(curve, metric);
-    series.x = curve.position, series.y = curve.bits, series.color = color++;
+    series.label = label_of(curve, metric, names);
+    series.x = curve.position, series.y = curve.bits, series.color = names.color(curve.model);
     for (size_t i = 0; i < std::min(curve.low.size(), curve.high.size()); ++i) {
       add_ends(series, curve.low[i], curve.high[i]);
     }
@@ -179,12 +184,12 @@ PlotSpec position_loss_figure(const protocol::EvalResult& result) {
   plot.notes.push_back("mean over " + sources +
                        ", band: 95 % interval by text; window rule: per_position");
   for (const protocol::PositionCurve& curve : result.positions) {
-    plot.notes.push_back(curve.model + ": " + numbers_of(result, curve.model));
+    plot.notes.push_back(names.short_name(curve.model) + ": " + numbers_of(result, curve.model));
   }
   return plot;
 }
 
-PlotSpec eval_figure(const protocol::EvalResult& result) {
+PlotSpec eval_figure(const protocol::EvalResult& result, const ModelNames& names) {
   PlotSpec plot{.id = "eval_" + result.task,
                 .title = result.task + " against length: " + in_words(result.metric)};
   plot.x.label = "length (tokens)";
@@ -197,8 +202,9 @@ PlotSpec eval_figure(const protocol::EvalResult& result) {
   for (const protocol::EvalRow& row : result.rows) {
     const auto [found, added] = index.try_emplace(row.model, plot.series.size());
     if (added) {
-      plot.series.push_back({.label = label_of(row, metric), .color = int(found->second)});
-      plot.notes.push_back(row.model + ": " + numbers_of(result, row.model));
+      plot.series.push_back(
+          {.label = label_of(row, metric, names), .color = names.color(row.model)});
+      plot.notes.push_back(names.short_name(row.model) + ": " + numbers_of(result, row.model));
     }
     Series& series = plot.series[found->second];
     series.x.push_back(double(row.length));
@@ -214,9 +220,20 @@ PlotSpec eval_figure(const protocol::EvalResult& result) {
   return plot;
 }
 
-PlotSpec pe_by_distance_figure(const protocol::PatternsResult& result) {
-  PlotSpec plot{.id = "pe_by_distance_" + result.model,
-                .title = result.model + ": PE dot product by distance"};
+std::vector<GroupedFigure> figures_of(const protocol::EvalResult& result, const ModelNames& names) {
+  std::vector<GroupedFigure> figures;
+  if (!result.rows.empty()) {
+    figures.push_back({"loss by length", -1, eval_figure(result, names)});
+  }
+  if (!result.positions.empty()) {
+    figures.push_back({"loss by position", -1, position_loss_figure(result, names)});
+  }
+  return figures;
+}
+
+PlotSpec pe_by_distance_figure(const protocol::PatternsResult& result, const ModelNames& names) {
+  PlotSpec plot{.id = "pe_by_distance_" + names.file_name(result.model),
+                .title = names.short_name(result.model) + ": PE dot product by distance"};
   plot.x.label = "distance (tokens)";
   plot.y.label = "mean G";
   for (const protocol::PatternsLayer& layer : result.layers) {
@@ -232,15 +249,18 @@ PlotSpec pe_by_distance_figure(const protocol::PatternsResult& result) {
   return plot;
 }
 
-PlotSpec state_drift_figure(std::span<const protocol::PatternsResult> results) {
+PlotSpec state_drift_figure(std::span<const protocol::PatternsResult> results,
+                            const ModelNames& names) {
   PlotSpec plot{.id = "state_drift", .title = "Drift of the position state with depth"};
   plot.x.label = "layers passed";
   plot.y.label = "|z| (mean) and drift";
-  int color = 0;
+  if (results.size() == 1) plot.id += "_" + names.file_name(results.front().model);
   for (const protocol::PatternsResult& result : results) {
     if (result.layers.empty()) continue;
-    Series size{.label = result.model + " mean |z|", .color = color};
-    Series drift{.label = result.model + " ||z - z0|| / ||z0||", .color = color++, .dashed = true};
+    const std::string name = names.short_name(result.model);
+    const int color = names.color(result.model);
+    Series size{.label = name + " mean |z|", .color = color};
+    Series drift{.label = name + " ||z - z0|| / ||z0||", .color = color, .dashed = true};
     for (const protocol::PatternsLayer& layer : result.layers) {
       size.x.push_back(double(layer.layer));
       size.y.push_back(layer.mean_abs_z);
@@ -256,9 +276,11 @@ PlotSpec state_drift_figure(std::span<const protocol::PatternsResult> results) {
   return plot;
 }
 
-PlotSpec bias_curves_figure(const protocol::PatternsResult& result, int64_t layer) {
-  PlotSpec plot{.id = "bias_" + result.model + "_L" + std::to_string(layer),
-                .title = result.model + " L" + std::to_string(layer) + ": bias of every head"};
+PlotSpec bias_curves_figure(const protocol::PatternsResult& result, int64_t layer,
+                            const ModelNames& names) {
+  PlotSpec plot{.id = "bias_" + names.file_name(result.model) + "_L" + std::to_string(layer),
+                .title = names.short_name(result.model) + " L" + std::to_string(layer) +
+                         ": bias of every head"};
   plot.x.label = "distance (tokens)";
   plot.y.label = "bias added to the score";
   for (const protocol::BiasCurve& curve : result.bias) {
@@ -275,17 +297,57 @@ PlotSpec bias_curves_figure(const protocol::PatternsResult& result, int64_t laye
   return plot;
 }
 
-PlotSpec frequencies_figure(const protocol::PatternsResult& result) {
-  PlotSpec plot{.id = "frequencies_" + result.model,
-                .title = result.model + ": rotation frequencies"};
+PlotSpec frequencies_figure(const protocol::PatternsResult& result, const ModelNames& names) {
+  PlotSpec plot{.id = "frequencies_" + names.file_name(result.model),
+                .title = names.short_name(result.model) + ": rotation frequencies"};
   plot.x.label = "plane";
   plot.y.label = "radians a token";
   plot.y.scale = Scale::log10;
-  Series series{.label = result.model, .kind = SeriesKind::scatter};
+  Series series{.label = names.short_name(result.model),
+                .kind = SeriesKind::scatter,
+                .color = names.color(result.model)};
   series.y = result.frequencies;
   for (size_t m = 0; m < series.y.size(); ++m) series.x.push_back(double(m));
   plot.series.push_back(std::move(series));
   return plot;
+}
+
+namespace {
+
+// Bias curves of every layer that has some, in the order of the result.
+std::vector<int64_t> layers_with_bias(const protocol::PatternsResult& result) {
+  std::vector<int64_t> layers;
+  for (const protocol::BiasCurve& curve : result.bias) place_of(curve.layer, layers);
+  return layers;
+}
+
+}  // namespace
+
+std::vector<GroupedFigure> figures_of(const protocol::PatternsResult& result,
+                                      std::span<const protocol::TensorRef> tensors,
+                                      const ModelNames& names) {
+  std::vector<GroupedFigure> figures;
+  const std::string_view prefix = "pe_dot.";
+  for (const protocol::TensorRef& tensor : tensors) {
+    if (!tensor.name.starts_with(prefix)) continue;
+    const int64_t layer = std::stoll(tensor.name.substr(prefix.size()));
+    figures.push_back(
+        {"dot products", layer, pe_dot_figure(result, layer, grid_of(tensor), names)});
+  }
+  if (!result.layers.empty()) {
+    figures.push_back({"by distance", -1, pe_by_distance_figure(result, names)});
+  }
+  // One layer's state has no drift to show: fixed positions are the same in every layer.
+  if (result.layers.size() > 1) {
+    figures.push_back({"drift with depth", -1, state_drift_figure({&result, 1}, names)});
+  }
+  for (const int64_t layer : layers_with_bias(result)) {
+    figures.push_back({"bias curves", layer, bias_curves_figure(result, layer, names)});
+  }
+  if (!result.frequencies.empty()) {
+    figures.push_back({"frequencies", -1, frequencies_figure(result, names)});
+  }
+  return figures;
 }
 
 namespace {
@@ -307,28 +369,10 @@ bool same_axes(const protocol::CheckCurve& a, const protocol::CheckCurve& b) {
          a.log_y == b.log_y && a.bound == b.bound;
 }
 
-}  // namespace
-
-std::vector<PlotSpec> check_figures(const protocol::CheckResult& check) {
-  std::vector<PlotSpec> figures;
-  std::vector<const protocol::CheckCurve*> first;
-  for (const protocol::CheckCurve& curve : check.curves) {
-    const auto found = std::find_if(first.begin(), first.end(),
-                                    [&](const auto* other) { return same_axes(*other, curve); });
-    if (found != first.end()) {
-      PlotSpec& plot = figures[size_t(found - first.begin())];
-      plot.series.push_back(series_of(curve, int(plot.series.size())));
-      continue;
-    }
-    first.push_back(&curve);
-    figures.push_back(check_figure(check, curve));
-    if (figures.size() > 1) figures.back().id += "_" + std::to_string(figures.size() - 1);
-  }
-  return figures;
-}
-
-PlotSpec check_figure(const protocol::CheckResult& check, const protocol::CheckCurve& curve) {
-  PlotSpec plot{.id = check.id + "_" + check.model, .title = check.id + " on " + check.model};
+PlotSpec check_figure(const protocol::CheckResult& check, const protocol::CheckCurve& curve,
+                      const ModelNames& names) {
+  PlotSpec plot{.id = check.id + "_" + names.file_name(check.model),
+                .title = check.id + " on " + names.short_name(check.model)};
   plot.x = {.label = curve.x_label, .scale = curve.log_x ? Scale::log10 : Scale::linear};
   plot.y = {.label = curve.y_label, .scale = curve.log_y ? Scale::log10 : Scale::linear};
   plot.series.push_back(series_of(curve, 0));
@@ -342,6 +386,26 @@ PlotSpec check_figure(const protocol::CheckResult& check, const protocol::CheckC
                        " samples");
   if (!check.source.empty()) plot.notes.push_back(check.source);
   return plot;
+}
+
+}  // namespace
+
+std::vector<PlotSpec> check_figures(const protocol::CheckResult& check, const ModelNames& names) {
+  std::vector<PlotSpec> figures;
+  std::vector<const protocol::CheckCurve*> first;
+  for (const protocol::CheckCurve& curve : check.curves) {
+    const auto found = std::find_if(first.begin(), first.end(),
+                                    [&](const auto* other) { return same_axes(*other, curve); });
+    if (found != first.end()) {
+      PlotSpec& plot = figures[size_t(found - first.begin())];
+      plot.series.push_back(series_of(curve, int(plot.series.size())));
+      continue;
+    }
+    first.push_back(&curve);
+    figures.push_back(check_figure(check, curve, names));
+    if (figures.size() > 1) figures.back().id += "_" + std::to_string(figures.size() - 1);
+  }
+  return figures;
 }
 
 PlotSpec job_curve_figure(const protocol::JobStatus& job) {

@@ -1,13 +1,15 @@
 #pragma once
 // From results to figures: one builder for each figure of the program. Views, exports and the
 // report page all call these, so that a picture looks the same and says the same everywhere.
-// Builders only copy numbers; none computes statistics.
+// Builders only copy numbers; none computes statistics. `names` says what the models are called and
+// which colours they have.
 //
 // Sections: maps | heads | distance | shift | text and eval | patterns | theory | compare | jobs
 #include <span>
 #include <string>
 #include <vector>
 
+#include "app/figures/model_names.h"
 #include "protocol/messages/compare.h"
 #include "protocol/messages/distance.h"
 #include "protocol/messages/eval.h"
@@ -19,6 +21,7 @@
 #include "protocol/messages/shift.h"
 #include "protocol/messages/text.h"
 #include "protocol/messages/theory.h"
+#include "protocol/tensor.h"
 #include "widgets/plot_spec.h"
 
 namespace phasescope::app {
@@ -28,73 +31,111 @@ struct Grid {
   std::vector<int64_t> shape;
   std::vector<float> values;
 };
+// float64 is narrowed.
+Grid grid_of(const protocol::TensorRef& tensor);
+
+// One of the figures of a result, in the order in which they are exported. Those of one group stand
+// beside each other in the window, those of a group by layers one layer at a time.
+struct GroupedFigure {
+  std::string group;
+  int64_t layer = -1;  // -1: of no one layer
+  widgets::PlotSpec plot;
+};
+std::vector<widgets::PlotSpec> plots_of(std::vector<GroupedFigure> figures);
+// Those of the other groups.
+std::vector<GroupedFigure> without(const std::string& group, std::vector<GroupedFigure> figures);
 
 // What has to be said of each model's measurement, "MODEL: NOTE", to `notes`.
-void add_notes(std::vector<std::string>& notes, std::span<const protocol::Provenance> provenance);
+void add_notes(std::vector<std::string>& notes, std::span<const protocol::Provenance> provenance,
+               const ModelNames& names);
 
 // What is shown of an encoder-decoder: "shown: decoder self-attention (dec.)".
 std::string stack_note(const std::string& stack);
 
 // ---- maps ----
 // `map` (h, w). Weights are drawn on 0..1, signed values centred at 0.
-widgets::PlotSpec attention_map_figure(const protocol::MapResult& result, const Grid& map);
+widgets::PlotSpec attention_map_figure(const protocol::MapResult& result, const Grid& map,
+                                       const ModelNames& names);
 // A - B of two maps of equal size, centred at 0.
 widgets::PlotSpec map_difference_figure(const protocol::MapResult& a, const Grid& map_a,
-                                        const protocol::MapResult& b, const Grid& map_b);
+                                        const protocol::MapResult& b, const Grid& map_b,
+                                        const ModelNames& names);
 
 // ---- heads ----
 // `thumbnails` (L, H, S, S); captions name the head and its value of `metric`.
 widgets::GridSpec head_grid_figure(const protocol::HeadsResult& result, const Grid& thumbnails,
-                                   const std::string& metric);
+                                   const std::string& metric, const ModelNames& names);
 // One metric of every head as a map, layers down, heads across.
-widgets::PlotSpec metric_map_figure(const protocol::HeadsResult& result, const std::string& metric);
+widgets::PlotSpec metric_map_figure(const protocol::HeadsResult& result, const std::string& metric,
+                                    const ModelNames& names);
 // Weight by distance of every head of a layer, a figure for each layer that has profiles.
-std::vector<widgets::PlotSpec> distance_profile_figures(const protocol::HeadsResult& result);
+std::vector<widgets::PlotSpec> distance_profile_figures(const protocol::HeadsResult& result,
+                                                        const ModelNames& names);
 
 // ---- distance ----
+// Every figure, of all layers pooled or of the heads of one. Groups: "near - far", "score",
+// "weight", "score parts", "intrinsic bias".
+std::vector<GroupedFigure> figures_of(std::span<const protocol::DistanceModel> models,
+                                      const ModelNames& names, int64_t layer = -1);
 // Near-far histograms of the models over each other, as densities, with mean, interval and sigma.
-widgets::PlotSpec near_far_figure(std::span<const protocol::DistanceModel> models);
+widgets::PlotSpec near_far_figure(std::span<const protocol::DistanceModel> models,
+                                  const ModelNames& names);
 // Mean of the near-far difference by layer, with its interval and the number of pairs.
-widgets::PlotSpec near_far_by_layer_figure(std::span<const protocol::DistanceModel> models);
+widgets::PlotSpec near_far_by_layer_figure(std::span<const protocol::DistanceModel> models,
+                                           const ModelNames& names);
 // Mean score by distance with its 95 % band.
-widgets::PlotSpec score_profile_figure(std::span<const protocol::DistanceModel> models);
-widgets::PlotSpec weight_profile_figure(std::span<const protocol::DistanceModel> models);
+widgets::PlotSpec score_profile_figure(std::span<const protocol::DistanceModel> models,
+                                       const ModelNames& names);
+widgets::PlotSpec weight_profile_figure(std::span<const protocol::DistanceModel> models,
+                                        const ModelNames& names);
 // Content and positional parts of one model's mean score.
-widgets::PlotSpec score_parts_figure(const protocol::DistanceModel& model);
+widgets::PlotSpec score_parts_figure(const protocol::DistanceModel& model, const ModelNames& names);
 // sqrt(D) Gamma and the prediction with one mean a plane, beside the measured mean score.
-widgets::PlotSpec intrinsic_bias_figure(const protocol::DistanceModel& model, size_t which);
+widgets::PlotSpec intrinsic_bias_figure(const protocol::DistanceModel& model, size_t which,
+                                        const ModelNames& names);
 
 // ---- shift ----
 // Attention difference by layer, one line for each model (colour), method (dash) and shift (width).
-widgets::PlotSpec shift_figure(const protocol::ShiftResult& result);
+widgets::PlotSpec shift_figure(const protocol::ShiftResult& result, const ModelNames& names);
 
 // ---- text and eval ----
+// Groups: "loss by length", "loss by position".
+std::vector<GroupedFigure> figures_of(const protocol::EvalResult& result, const ModelNames& names);
 // Loss of each token of one text.
-widgets::PlotSpec token_loss_figure(std::span<const protocol::TextResult> texts);
+widgets::PlotSpec token_loss_figure(std::span<const protocol::TextResult> texts,
+                                    const ModelNames& names);
 // Loss against position to several times the trained length.
-widgets::PlotSpec position_loss_figure(const protocol::EvalResult& result);
+widgets::PlotSpec position_loss_figure(const protocol::EvalResult& result, const ModelNames& names);
 // The task's metric against length.
-widgets::PlotSpec eval_figure(const protocol::EvalResult& result);
+widgets::PlotSpec eval_figure(const protocol::EvalResult& result, const ModelNames& names);
 
 // ---- patterns ----
 // "G shows 128 of 1024 positions, every 8th", "G shows all 64 positions"; empty without a G.
 std::string sampling_note(const protocol::PatternsResult& result);
+// Groups: "dot products" and "bias curves" by layer, "by distance", "drift with depth",
+// "frequencies"; those that the encoding has. `tensors`: of the reply.
+std::vector<GroupedFigure> figures_of(const protocol::PatternsResult& result,
+                                      std::span<const protocol::TensorRef> tensors,
+                                      const ModelNames& names);
 // PE dot products of one layer, `grid` (S, S).
 widgets::PlotSpec pe_dot_figure(const protocol::PatternsResult& result, int64_t layer,
-                                const Grid& grid);
-widgets::PlotSpec pe_by_distance_figure(const protocol::PatternsResult& result);
-widgets::PlotSpec state_drift_figure(std::span<const protocol::PatternsResult> results);
-widgets::PlotSpec bias_curves_figure(const protocol::PatternsResult& result, int64_t layer);
-widgets::PlotSpec frequencies_figure(const protocol::PatternsResult& result);
+                                const Grid& grid, const ModelNames& names);
+widgets::PlotSpec pe_by_distance_figure(const protocol::PatternsResult& result,
+                                        const ModelNames& names);
+widgets::PlotSpec state_drift_figure(std::span<const protocol::PatternsResult> results,
+                                     const ModelNames& names);
+widgets::PlotSpec bias_curves_figure(const protocol::PatternsResult& result, int64_t layer,
+                                     const ModelNames& names);
+widgets::PlotSpec frequencies_figure(const protocol::PatternsResult& result,
+                                     const ModelNames& names);
 
 // ---- theory ----
 // Every curve of a check; curves with the same axes and bound stand in one figure.
-std::vector<widgets::PlotSpec> check_figures(const protocol::CheckResult& check);
-widgets::PlotSpec check_figure(const protocol::CheckResult& check,
-                               const protocol::CheckCurve& curve);
+std::vector<widgets::PlotSpec> check_figures(const protocol::CheckResult& check,
+                                             const ModelNames& names);
 
 // ---- compare ----
-widgets::PlotSpec divergence_figure(const protocol::CompareResult& result);
+widgets::PlotSpec divergence_figure(const protocol::CompareResult& result, const ModelNames& names);
 
 // ---- jobs ----
 // Loss of a byte-level job in bits against step, with validation bits per byte.

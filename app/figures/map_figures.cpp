@@ -88,6 +88,29 @@ std::string caption(const HeadsResult& result, int64_t layer, int64_t head,
 
 }  // namespace
 
+Grid grid_of(const protocol::TensorRef& tensor) {
+  Grid grid{.shape = tensor.shape};
+  if (tensor.dtype == "F64") {
+    const auto values = tensor.values<double>();
+    grid.values.assign(values.begin(), values.end());
+  } else {
+    const auto values = tensor.values<float>();
+    grid.values.assign(values.begin(), values.end());
+  }
+  return grid;
+}
+
+std::vector<PlotSpec> plots_of(std::vector<GroupedFigure> figures) {
+  std::vector<PlotSpec> plots;
+  for (GroupedFigure& figure : figures) plots.push_back(std::move(figure.plot));
+  return plots;
+}
+
+std::vector<GroupedFigure> without(const std::string& group, std::vector<GroupedFigure> figures) {
+  std::erase_if(figures, [&](const GroupedFigure& figure) { return figure.group == group; });
+  return figures;
+}
+
 std::string stack_note(const std::string& stack) {
   const std::string words = stack == "enc"     ? "encoder self-attention"
                             : stack == "cross" ? "the decoder's attention to the encoder"
@@ -95,9 +118,10 @@ std::string stack_note(const std::string& stack) {
   return "shown: " + words + " (" + stack + ".)";
 }
 
-PlotSpec attention_map_figure(const MapResult& result, const Grid& map) {
-  PlotSpec plot{.id = "map_" + result.model + "_" + head_id(result),
-                .title = result.model + " " + head_name(result) + ": " + result.of};
+PlotSpec attention_map_figure(const MapResult& result, const Grid& map, const ModelNames& names) {
+  PlotSpec plot{
+      .id = "map_" + names.file_name(result.model) + "_" + head_id(result),
+      .title = names.short_name(result.model) + " " + head_name(result) + ": " + result.of};
   label_axes(plot);
   plot.map = map_spec(result, map);
   plot.notes.push_back(
@@ -110,7 +134,7 @@ PlotSpec attention_map_figure(const MapResult& result, const Grid& map) {
 }
 
 PlotSpec map_difference_figure(const MapResult& a, const Grid& map_a, const MapResult& b,
-                               const Grid& map_b) {
+                               const Grid& map_b, const ModelNames& names) {
   if (map_a.values.size() != map_b.values.size()) {
     throw formats::internal_error("two maps of different sizes have no difference");
   }
@@ -120,9 +144,11 @@ PlotSpec map_difference_figure(const MapResult& a, const Grid& map_a, const MapR
         map_a.values[i] == widgets::kMaskedCell || map_b.values[i] == widgets::kMaskedCell;
     difference.values[i] = masked ? widgets::kMaskedCell : map_a.values[i] - map_b.values[i];
   }
-  PlotSpec plot = attention_map_figure(a, difference);
-  plot.id = "difference_" + a.model + "_" + b.model + "_" + head_id(a);
-  plot.title = a.model + " " + head_name(a) + " - " + b.model + " " + head_name(b) + ": " + a.of;
+  PlotSpec plot = attention_map_figure(a, difference, names);
+  plot.id =
+      "difference_" + names.file_name(a.model) + "_" + names.file_name(b.model) + "_" + head_id(a);
+  plot.title = names.short_name(a.model) + " " + head_name(a) + " - " + names.short_name(b.model) +
+               " " + head_name(b) + ": " + a.of;
   plot.map->colormap = Colormap::signed_values;
   plot.map->range = widgets::value_range(difference.values);
   plot.notes.back() = widgets::scale_note(*plot.map);
@@ -130,9 +156,9 @@ PlotSpec map_difference_figure(const MapResult& a, const Grid& map_a, const MapR
 }
 
 widgets::GridSpec head_grid_figure(const HeadsResult& result, const Grid& thumbnails,
-                                   const std::string& metric) {
-  widgets::GridSpec grid{.id = "heads_" + result.model,
-                         .title = result.model + ": every head",
+                                   const std::string& metric, const ModelNames& names) {
+  widgets::GridSpec grid{.id = "heads_" + names.file_name(result.model),
+                         .title = names.short_name(result.model) + ": every head",
                          .columns = int(result.heads)};
   const int side = int(thumbnails.shape.at(2));
   const size_t cell_size = size_t(side) * size_t(side);
@@ -171,9 +197,10 @@ void label_head_axes(PlotSpec& plot, int64_t layers, int64_t heads) {
 
 }  // namespace
 
-PlotSpec metric_map_figure(const HeadsResult& result, const std::string& metric) {
-  PlotSpec plot{.id = "metric_" + metric + "_" + result.model,
-                .title = result.model + ": " + metric};
+PlotSpec metric_map_figure(const HeadsResult& result, const std::string& metric,
+                           const ModelNames& names) {
+  PlotSpec plot{.id = "metric_" + metric + "_" + names.file_name(result.model),
+                .title = names.short_name(result.model) + ": " + metric};
   label_head_axes(plot, result.layers, result.heads);
   MapSpec map{.rows = int(result.layers), .cols = int(result.heads)};
   map.row_name = "layer", map.col_name = "head";
@@ -206,10 +233,11 @@ std::string sampling_note(const protocol::PatternsResult& result) {
   return "G shows " + of + ", one of every " + std::to_string(all / shown);
 }
 
-PlotSpec pe_dot_figure(const protocol::PatternsResult& result, int64_t layer, const Grid& grid) {
+PlotSpec pe_dot_figure(const protocol::PatternsResult& result, int64_t layer, const Grid& grid,
+                       const ModelNames& names) {
   PlotSpec plot{
-      .id = "pe_dot_" + result.model + "_L" + std::to_string(layer),
-      .title = result.model + ": PE dot products " +
+      .id = "pe_dot_" + names.file_name(result.model) + "_L" + std::to_string(layer),
+      .title = names.short_name(result.model) + ": PE dot products " +
                (layer == 0 ? "at the start" : "after layer " + std::to_string(layer - 1))};
   plot.x.label = "position j";
   plot.y.label = "position i";
@@ -230,9 +258,10 @@ PlotSpec pe_dot_figure(const protocol::PatternsResult& result, int64_t layer, co
   return plot;
 }
 
-PlotSpec divergence_figure(const protocol::CompareResult& result) {
-  PlotSpec plot{.id = "divergence_" + result.a + "_" + result.b,
-                .title = "Jensen-Shannon divergence, " + result.a + " against " + result.b};
+PlotSpec divergence_figure(const protocol::CompareResult& result, const ModelNames& names) {
+  PlotSpec plot{.id = "divergence_" + names.file_name(result.a) + "_" + names.file_name(result.b),
+                .title = "Jensen-Shannon divergence, " + names.short_name(result.a) + " against " +
+                         names.short_name(result.b)};
   int64_t layers = 0, heads = 0;
   for (const auto& head : result.heads) {
     layers = std::max(layers, head.layer + 1);

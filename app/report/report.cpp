@@ -34,7 +34,10 @@ Grid grid_named(const Answered<Result>& answer, const char* name) {
 class Report {
  public:
   Report(Run& run, const ReportRequest& request, const std::filesystem::path& folder)
-      : run_(run), request_(request), page_(folder, title(request.models)) {}
+      : run_(run),
+        request_(request),
+        names_(request.models),
+        page_(folder, title(request.models)) {}
 
   Output write() {
     struct Part {
@@ -154,20 +157,8 @@ class Report {
     }
   }
 
-  // A model that is named by its path or with settings: "models/rope" -> "models_rope", "rope (yarn
-  // x2)" -> "rope_yarn_x2".
-  static std::string file_name(const std::string& model) {
-    std::string name;
-    for (const char c : model) {
-      const bool plain = std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '.';
-      if (plain) {
-        name += c;
-      } else if (c != ')' && !name.ends_with('_')) {
-        name += '_';
-      }
-    }
-    return name;
-  }
+  // A model in the name of a file.
+  std::string file_name(const std::string& model) const { return names_.file_name(model); }
 
   std::string text_name() const {
     const protocol::Input& input = request_.reading.input;
@@ -218,15 +209,15 @@ class Report {
       if (token.text.ends_with("\u23CE")) read += "\n";  // a line break, shown and made
     }
     page_.verbatim(read);
-    const widgets::PlotSpec losses = token_loss_figure(texts_);
+    const widgets::PlotSpec losses = token_loss_figure(texts_, names_);
     if (!losses.series.empty()) page_.figure(losses, sidecar_);
   }
 
   void positions() {
     auto request = about_all<protocol::EvalRequest>();
     request.task = "perplexity";
-    request.window = "per_position";
-    request.trials = kPositionTexts;
+    request.perplexity.window = "per_position";
+    request.perplexity.trials = kPositionTexts;
     const auto eval = ask<protocol::EvalResult>(request, "eval").result;
     int64_t longest = 0;
     for (const protocol::EvalRow& row : eval.rows) longest = std::max(longest, row.length);
@@ -238,15 +229,15 @@ class Report {
             " tokens: past the trained length, what was learnt about positions has to "
             "carry on by itself.");
     page_.begin_row();
-    if (!eval.positions.empty()) page_.figure(position_loss_figure(eval), sidecar_);
-    page_.figure(eval_figure(eval), sidecar_);
+    if (!eval.positions.empty()) page_.figure(position_loss_figure(eval, names_), sidecar_);
+    page_.figure(eval_figure(eval, names_), sidecar_);
     page_.end_row();
     Table table = table_of("", protocol::to_json_form(eval)["rows"],
                            {"model", "metric", "length", "value", "low", "high", "n", "window"});
     table.notes.push_back(
         "value: of the last positions below the length; low, high: 95 % interval by text; n: "
         "texts");
-    add_notes(table.notes, eval.provenance);
+    add_notes(table.notes, eval.provenance, names_);
     page_.table(table, sidecar_, "eval");
   }
 
@@ -260,7 +251,8 @@ class Report {
                   "the softmax, on the bundled validation texts (TAPA, arXiv 2509.12635, "
                   "Appendix I).");
     page_.begin_row();
-    for (const widgets::PlotSpec& plot : distance_figures(measured(result), false)) {
+    const auto figures = figures_of(measured(result), names_);
+    for (const widgets::PlotSpec& plot : plots_of(without("intrinsic bias", figures))) {
       page_.figure(plot, sidecar_);
     }
     page_.end_row();
@@ -273,7 +265,7 @@ class Report {
         ask<protocol::ShiftResult>(of_text(about_all<protocol::ShiftRequest>()), "shift").result;
     page_.section("Shift stability",
                   "ids: position ids start at k. tokens: k [BOS] tokens stand before the text.");
-    page_.figure(shift_figure(result), sidecar_);
+    page_.figure(shift_figure(result, names_), sidecar_);
     page_.table(shift_table(result), sidecar_, "shift");
     page_.paragraph(kPublishedShift);
   }
@@ -287,7 +279,7 @@ class Report {
       request.thumbnails = kThumbnailSide;
       const auto answer = ask<protocol::HeadsResult>(request, "heads_" + file_name(model));
       const protocol::HeadsResult& heads = answer.result;
-      page_.grid(head_grid_figure(heads, grid_named(answer, "thumbnails"), "mean_distance"),
+      page_.grid(head_grid_figure(heads, grid_named(answer, "thumbnails"), "mean_distance", names_),
                  sidecar_);
       Table table = heads_table(heads, answer.json["rows"]);
       table.title = model;
@@ -323,7 +315,8 @@ class Report {
         request.pool = "max";
         const auto answer =
             ask<protocol::MapResult>(request, "map_" + file_name(model) + "_" + head);
-        page_.figure(attention_map_figure(answer.result, grid_named(answer, "map")), sidecar_);
+        page_.figure(attention_map_figure(answer.result, grid_named(answer, "map"), names_),
+                     sidecar_);
       }
       page_.end_row();
     }
@@ -338,8 +331,10 @@ class Report {
       const protocol::PatternsResult& result = answer.result;
       if (!result.why_empty.empty()) page_.paragraph(model + ": " + result.why_empty);
       page_.begin_row();
-      for (const widgets::PlotSpec& plot : patterns_figures(result, answer.tensors)) {
-        if (plot.id != "state_drift") page_.figure(plot, sidecar_);  // all models in one, below
+      // The drift of all models stands in one figure, below.
+      const auto figures = figures_of(result, answer.tensors, names_);
+      for (const widgets::PlotSpec& plot : plots_of(without("drift with depth", figures))) {
+        page_.figure(plot, sidecar_);
       }
       page_.end_row();
       const std::string name = "patterns_" + file_name(model);
@@ -349,7 +344,7 @@ class Report {
       }
       if (result.layers.size() > 1) all.push_back(result);  // fixed positions do not drift
     }
-    if (!all.empty()) page_.figure(state_drift_figure(all), sidecar_);
+    if (!all.empty()) page_.figure(state_drift_figure(all, names_), sidecar_);
   }
 
   static Table titled(const std::string& model, Table table) {
@@ -370,7 +365,8 @@ class Report {
     }
     page_.begin_row();
     for (const protocol::CheckResult& check : result.checks) {
-      for (const widgets::PlotSpec& plot : check_figures(check)) page_.figure(plot, sidecar_);
+      for (const widgets::PlotSpec& plot : check_figures(check, names_))
+        page_.figure(plot, sidecar_);
     }
     page_.end_row();
   }
@@ -393,7 +389,7 @@ class Report {
         ask<protocol::CompareResult>(request, "compare_" + file_name(a) + "_" + file_name(b))
             .result;
     page_.begin_row();
-    page_.figure(divergence_figure(result), sidecar_);
+    page_.figure(divergence_figure(result, names_), sidecar_);
     const auto difference = largest_difference(run_, result, request);
     if (difference) page_.figure(*difference, sidecar_);
     page_.end_row();
@@ -430,6 +426,7 @@ class Report {
 
   Run& run_;
   const ReportRequest& request_;
+  ModelNames names_;
   Page page_;
   json sidecar_;
   json refused_ = json::array();

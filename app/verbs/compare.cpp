@@ -19,7 +19,7 @@ class CompareVerb : public Verb {
     output.tables = {table_of("", output.result["heads"],
                               {"layer", "head", "js_divergence", "low", "high", "n"}),
                      losses_table(compare)};
-    output.figures = {divergence_figure(compare)};
+    output.figures = {divergence_figure(compare, names_in(compare))};
     if (auto difference = largest_difference(run, compare, request_)) {
       output.figures.push_back(std::move(*difference));
     }

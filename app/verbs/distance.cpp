@@ -17,7 +17,10 @@ class DistanceVerb : public Verb {
     auto [distance, json, tensors] = run.ask<protocol::DistanceResult>(request_);
     Output output{.result = std::move(json), .provenance = provenance_of(distance)};
     output.tables = {near_far_table(distance)};
-    output.figures = distance_figures(measured(distance), request_.per_head);
+    auto figures = figures_of(measured(distance), names_in(distance));
+    // The intrinsic bias is one of each head.
+    if (!request_.per_head) figures = without("intrinsic bias", std::move(figures));
+    output.figures = plots_of(std::move(figures));
     return output;
   }
 

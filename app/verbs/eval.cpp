@@ -24,12 +24,8 @@ class EvalVerb : public Verb {
     if (!job_.empty()) return start_job(run);
     auto [eval, json, tensors] = run.ask<protocol::EvalResult>(request_);
     Output output{.result = std::move(json), .provenance = provenance_of(eval)};
-    output.tables = {
-        table_of(eval.task + ": " + eval.metric, output.result["rows"],
-                 {"model", "metric", "length", "value", "low", "high", "n", "window"})};
-    add_notes(output.tables[0].notes, eval.provenance);
-    output.figures = {eval_figure(eval)};
-    if (!eval.positions.empty()) output.figures.push_back(position_loss_figure(eval));
+    output.tables = {eval_table(eval)};
+    output.figures = plots_of(figures_of(eval, names_in(eval)));
     return output;
   }
 

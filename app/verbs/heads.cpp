@@ -34,20 +34,21 @@ class HeadsVerb : public Verb {
     if (!heads.stack.empty()) table.notes.push_back(stack_note(heads.stack));
     table.notes.push_back(heads.provenance.note);
     output.tables = {std::move(table)};
+    const ModelNames names({heads.model});
     if (Table profiles = distance_profiles_table(heads); !profiles.rows.empty()) {
       output.tables[0].notes.push_back("distance_profile is a curve: --out FOLDER draws it");
       output.tables.push_back(std::move(profiles));
-      output.figures = distance_profile_figures(heads);
+      output.figures = distance_profile_figures(heads, names);
     }
     const std::string shown = sort_.empty() ? "entropy" : sort_;
     for (const protocol::TensorRef& tensor : tensors) {
       if (tensor.name == "thumbnails") {
-        output.grids.push_back(head_grid_figure(heads, grid_of(tensor), shown));
+        output.grids.push_back(head_grid_figure(heads, grid_of(tensor), shown, names));
       }
     }
     for (const protocol::MetricInfo& metric : heads.metrics) {
       if (!has_values(heads, metric.key)) continue;
-      output.figures.push_back(metric_map_figure(heads, metric.key));
+      output.figures.push_back(metric_map_figure(heads, metric.key, names));
     }
     return output;
   }

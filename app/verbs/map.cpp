@@ -39,7 +39,8 @@ class MapVerb : public Verb {
     Output output{
         .result = std::move(json), .provenance = provenance_of(map), .tensors = std::move(tensors)};
     for (const protocol::TensorRef& tensor : output.tensors) {
-      if (tensor.name == "map") output.figures = {attention_map_figure(map, grid_of(tensor))};
+      if (tensor.name != "map") continue;
+      output.figures = {attention_map_figure(map, grid_of(tensor), ModelNames({map.model}))};
     }
     // As text, so that a .csv holds the map itself.
     Table facts =

@@ -16,7 +16,7 @@ class PatternsVerb : public Verb {
     Output output{.result = std::move(json),
                   .provenance = provenance_of(patterns),
                   .tensors = std::move(tensors)};
-    output.figures = patterns_figures(patterns, output.tensors);
+    output.figures = plots_of(figures_of(patterns, output.tensors, ModelNames({patterns.model})));
     if (!patterns.layers.empty()) output.tables.push_back(states_table(patterns));
     if (!patterns.bias.empty()) output.tables.push_back(bias_table(patterns));
     if (output.tables.empty()) output.tables.push_back({});

@@ -15,9 +15,10 @@ class ShiftVerb : public Verb {
     auto [shift, json, tensors] = run.ask<protocol::ShiftResult>(request_);
     Output output{.result = std::move(json), .provenance = provenance_of(shift)};
     Table table = shift_table(shift);
-    add_notes(table.notes, shift.provenance);
+    const ModelNames names = names_in(shift);
+    add_notes(table.notes, shift.provenance, names);
     output.tables = {std::move(table), shift_rows_table(output.result)};
-    output.figures = {shift_figure(shift)};
+    output.figures = {shift_figure(shift, names)};
     return output;
   }
 

@@ -26,7 +26,7 @@ class TextVerb : public Verb {
                        widgets::short_number(text.loss),
                    "guess: the likeliest token here, and its probability", text.provenance.note};
     output.tables = {std::move(table)};
-    const widgets::PlotSpec losses = token_loss_figure({&text, 1});
+    const widgets::PlotSpec losses = token_loss_figure({&text, 1}, ModelNames({text.model}));
     if (!losses.series.empty()) output.figures = {losses};
     return output;
   }

@@ -30,7 +30,7 @@ class TheoryVerb : public Verb {
     output.tables = {std::move(table)};
     for (const protocol::CheckResult& check : theory.checks) {
       if (check.verdict == "fails") output.status = 1;
-      for (widgets::PlotSpec& plot : check_figures(check))
+      for (widgets::PlotSpec& plot : check_figures(check, names_in(theory)))
         output.figures.push_back(std::move(plot));
     }
     return output;

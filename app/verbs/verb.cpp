@@ -8,9 +8,7 @@ namespace phasescope::app {
 
 using nlohmann::json;
 
-json Run::sidecar(const json& provenance) const {
-  return {{"command", command()}, {"program", "phasescope"}, {"provenance", provenance}};
-}
+json Run::sidecar(const json& provenance) const { return sidecar_of(command(), provenance); }
 
 std::string with_settings(const std::string& model, const protocol::Assignments& set) {
   protocol::ModelReading reading = protocol::model_reading(model);
@@ -23,18 +21,6 @@ std::string with_settings(const std::string& model, const protocol::Assignments&
     reading.settings.emplace_back(assignment.substr(0, equals), assignment.substr(equals + 1));
   }
   return protocol::name_of(reading);
-}
-
-Grid grid_of(const protocol::TensorRef& tensor) {
-  Grid grid{.shape = tensor.shape};
-  if (tensor.dtype == "F64") {
-    const auto values = tensor.values<double>();
-    grid.values.assign(values.begin(), values.end());
-  } else {
-    const auto values = tensor.values<float>();
-    grid.values.assign(values.begin(), values.end());
-  }
-  return grid;
 }
 
 }  // namespace phasescope::app

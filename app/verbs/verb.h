@@ -92,8 +92,4 @@ class Verb {
 // "bad_usage" for what sets nothing.
 std::string with_settings(const std::string& model, const protocol::Assignments& set);
 
-// A float32 tensor of a reply (float64 is narrowed), e.g. for a figure's map.
-struct Grid;
-Grid grid_of(const protocol::TensorRef& tensor);
-
 }  // namespace phasescope::app

@@ -87,28 +87,6 @@ Table distance_profiles_table(const protocol::HeadsResult& heads) {
   return table;
 }
 
-std::vector<widgets::PlotSpec> patterns_figures(const protocol::PatternsResult& patterns,
-                                                std::span<const protocol::TensorRef> tensors) {
-  std::vector<widgets::PlotSpec> figures;
-  for (const protocol::PatternsLayer& layer : patterns.layers) {
-    const auto* grid = protocol::find_tensor(tensors, "pe_dot." + std::to_string(layer.layer));
-    if (grid) figures.push_back(pe_dot_figure(patterns, layer.layer, grid_of(*grid)));
-  }
-  if (!patterns.layers.empty()) {
-    figures.push_back(pe_by_distance_figure(patterns));
-    // One layer's state has no drift to show: fixed positions are the same in every layer.
-    if (patterns.layers.size() > 1) figures.push_back(state_drift_figure({&patterns, 1}));
-  }
-  if (!patterns.frequencies.empty()) figures.push_back(frequencies_figure(patterns));
-  int64_t last = -1;
-  for (const protocol::BiasCurve& curve : patterns.bias) {
-    if (curve.layer == last) continue;
-    last = curve.layer;
-    figures.push_back(bias_curves_figure(patterns, last));
-  }
-  return figures;
-}
-
 Table states_table(const protocol::PatternsResult& patterns) {
   Table table{.columns = {"layer", "mean_abs_z", "sd_abs_z", "drift"}};
   for (const protocol::PatternsLayer& layer : patterns.layers) {
@@ -223,28 +201,20 @@ std::optional<widgets::PlotSpec> largest_difference(Run& run, const protocol::Co
   }
   return map_difference_figure(
       maps[0].result, grid_of(*protocol::find_tensor(maps[0].tensors, "map")), maps[1].result,
-      grid_of(*protocol::find_tensor(maps[1].tensors, "map")));
+      grid_of(*protocol::find_tensor(maps[1].tensors, "map")), names_in(result));
+}
+
+Table eval_table(const protocol::EvalResult& result) {
+  Table table = table_of(result.task + ": " + result.metric, protocol::to_json_form(result)["rows"],
+                         {"model", "metric", "length", "value", "low", "high", "n", "window"});
+  add_notes(table.notes, result.provenance, names_in(result));
+  return table;
 }
 
 std::vector<protocol::DistanceModel> measured(const protocol::DistanceResult& result) {
   std::vector<protocol::DistanceModel> models = result.models;
   std::erase_if(models, [](const auto& model) { return model.profile.empty(); });
   return models;
-}
-
-std::vector<widgets::PlotSpec> distance_figures(std::span<const protocol::DistanceModel> models,
-                                                bool per_head) {
-  std::vector<widgets::PlotSpec> figures = {
-      near_far_figure(models), near_far_by_layer_figure(models), score_profile_figure(models),
-      weight_profile_figure(models)};
-  for (const protocol::DistanceModel& model : models) {
-    figures.push_back(score_parts_figure(model));
-    if (!per_head) continue;  // the intrinsic bias is one of each head
-    for (size_t i = 0; i < model.intrinsic.size(); ++i) {
-      figures.push_back(intrinsic_bias_figure(model, i));
-    }
-  }
-  return figures;
 }
 
 Table near_far_table(const protocol::DistanceResult& result) {

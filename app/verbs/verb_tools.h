@@ -10,6 +10,7 @@
 #include "app/verbs/verb.h"
 #include "protocol/messages/compare.h"
 #include "protocol/messages/distance.h"
+#include "protocol/messages/eval.h"
 #include "protocol/messages/heads.h"
 #include "protocol/messages/patterns.h"
 #include "protocol/messages/shift.h"
@@ -32,14 +33,6 @@ R result_of(const protocol::Reply& reply) {
 bool has_values(const protocol::HeadsResult& heads, const std::string& metric);
 // `rows` of a heads result, its metrics in the order of the result.
 Table heads_table(const protocol::HeadsResult& heads, nlohmann::json rows);
-
-// Every figure of a patterns result: products and curves by layer, drift, frequencies.
-std::vector<widgets::PlotSpec> patterns_figures(const protocol::PatternsResult& patterns,
-                                                std::span<const protocol::TensorRef> tensors);
-// Magnitude and drift of the position states of a patterns result, and what its G is.
-Table states_table(const protocol::PatternsResult& patterns);
-// A row for each bias curve, its values at distances 0, 1, 2, 4, .. and the last.
-Table bias_table(const protocol::PatternsResult& patterns);
 
 // The distance profiles of every head, a row for each distance; without rows where the result has
 // none.
@@ -65,12 +58,16 @@ nlohmann::json provenance_of(const Result& result) {
   return protocol::to_json_form(protocol::provenances(result));
 }
 
+// Magnitude and drift of the position states of a patterns result, and what its G is.
+Table states_table(const protocol::PatternsResult& patterns);
+// A row for each bias curve, its values at distances 0, 1, 2, 4, .. and the last.
+Table bias_table(const protocol::PatternsResult& patterns);
+
 // The models of a distance result that something was measured of.
 std::vector<protocol::DistanceModel> measured(const protocol::DistanceResult& result);
 
-// Their figures; of each head too where `per_head`.
-std::vector<widgets::PlotSpec> distance_figures(std::span<const protocol::DistanceModel> models,
-                                                bool per_head);
+// One row for each model and length.
+Table eval_table(const protocol::EvalResult& result);
 
 // Mean, interval, sigma, skewness and share above 0 of every histogram of a distance result.
 Table near_far_table(const protocol::DistanceResult& result);

@@ -5,7 +5,7 @@
 
 #include "app/figures/figures.h"
 #include "app/figures/intervals.h"
-#include "app/window/session_requests.h"
+#include "app/verbs/verb_tools.h"
 #include "widgets/theme.h"
 
 namespace phasescope::app {
@@ -14,53 +14,36 @@ namespace {
 using protocol::DistanceModel;
 using widgets::PlotSpec;
 
+using protocol::DistanceResult;
+using DistanceAnswers = ShownAnswers<DistanceResult>;
+
 const std::vector<std::string>& distance_figures() {
   static const std::vector<std::string> names{"near - far", "score", "weight", "score parts",
                                               "intrinsic bias"};
   return names;
 }
 
-// The model as it is over one layer only; unchanged for -1.
-DistanceModel at_layer(DistanceModel model, int64_t layer) {
-  if (layer < 0) return model;
+DistanceResult merged(const DistanceAnswers& answers) {
+  DistanceResult all;
+  for (const auto* answer : answers.list)
+    for (const DistanceModel& model : answer->result.models) all.models.push_back(model);
+  return all;
+}
+
+// What is shown of a result: one group of its figures, of one layer or all of them.
+std::vector<PlotSpec> plots_shown(const DistanceResult& result, const DistanceState& state,
+                                  const ModelNames& names) {
+  std::vector<GroupedFigure> figures = figures_of(result.models, names, state.layer);
+  std::erase_if(figures, [&](const GroupedFigure& one) { return one.group != state.figure; });
+  return plots_of(std::move(figures));
+}
+
+// Of all layers, or of one where the model has it.
+const protocol::NearFar* histogram_of(const DistanceModel& model, int64_t layer) {
+  if (layer < 0) return model.histogram ? &*model.histogram : nullptr;
   for (const protocol::DistanceGroup& group : model.layers)
-    if (group.layer == layer) {
-      model.profile = group.profile;
-      model.histogram = group.histogram;
-    }
-  std::erase_if(model.intrinsic, [&](const auto& curve) { return curve.layer != layer; });
-  return model;
-}
-
-std::vector<DistanceModel> models_of(const ViewContext& context, int64_t layer) {
-  std::vector<DistanceModel> models;
-  for (std::size_t i = 0; i < context.models(); ++i)
-    if (const auto* answer = context.of(i).distance.answer())
-      for (const DistanceModel& model : answer->result.models) {
-        models.push_back(at_layer(model, layer));
-        models.back().model = short_name(context.session(), context.session().models[i]);
-      }
-  return models;
-}
-
-// Differs with the answers and with the layer that is shown.
-std::string distance_key(const ViewContext& context) {
-  return std::to_string(context.session().distance.layer) + "|" + names_key(context) +
-         answers_key(context, &ModelQuestions::distance);
-}
-
-std::vector<PlotSpec> distance_plots(const std::string& figure,
-                                     const std::vector<DistanceModel>& models) {
-  std::vector<PlotSpec> plots;
-  if (figure == "near - far") plots = {near_far_figure(models), near_far_by_layer_figure(models)};
-  if (figure == "score") plots = {score_profile_figure(models)};
-  if (figure == "weight") plots = {weight_profile_figure(models)};
-  if (figure == "score parts")
-    for (const DistanceModel& model : models) plots.push_back(score_parts_figure(model));
-  if (figure == "intrinsic bias")
-    for (const DistanceModel& model : models)
-      if (!model.intrinsic.empty()) plots.push_back(intrinsic_bias_figure(model, 0));
-  return plots;
+    if (group.layer == layer && group.histogram) return &*group.histogram;
+  return nullptr;
 }
 
 // In the window the table below holds the numbers; the legend only names the models.
@@ -69,7 +52,7 @@ void shorten_labels(std::vector<PlotSpec>& plots) {
     for (widgets::Series& series : plot.series)
       series.label = series.label.substr(0, series.label.find(':'));
     for (widgets::Marker& marker : plot.markers) marker.label.clear();
-    if (plot.id == "near_far") plot.notes.clear();
+    if (plot.id.starts_with("near_far") && !plot.id.starts_with("near_far_by")) plot.notes.clear();
   }
 }
 
@@ -87,37 +70,36 @@ std::string DistanceView::help_text() const {
          "shown is what was measured.";
 }
 
-std::string DistanceView::command_line(const Session& session) const {
-  if (session.models.empty()) return "";
-  return verb_line(session, "distance") +
-         (session.distance.corpus ? " --corpus" : text_option(session));
-}
-
 void DistanceView::ask(ViewContext& context) {
-  for (const std::string& model : context.session().models) {
-    const Session session = context.session_for(model);
-    context.requests.ask(context.requests.of(model).distance, distance_params(session, model),
-                         session.text.words);
-  }
+  const bool corpus = context.state<DistanceState>().corpus;
+  ask_of_all(context, kDistance, [&](const std::string& model, const TextInput& text) {
+    protocol::DistanceRequest request{.models = {model}};
+    if (corpus)
+      request.reading.corpus.asked = true;
+    else
+      set_text(request.reading, text);
+    return request;
+  });
 }
 
-Output DistanceView::exported(ViewContext& context) {
-  Output output;
-  for (std::size_t i = 0; i < context.models(); ++i)
-    if (const auto* answer = context.of(i).distance.answer())
-      output.result["answers"].push_back(protocol::to_json_form(answer->result));
-  const auto models = models_of(context, context.session().distance.layer);
-  if (!models.empty()) output.figures = distance_plots(context.session().distance.figure, models);
-  return output;
+std::vector<Saved> DistanceView::saved(ViewContext& context) {
+  const DistanceAnswers answers = shown_answers(context, kDistance);
+  if (answers.empty()) return {};
+  const DistanceResult result = merged(answers);
+  Output output{.result = protocol::to_json_form(result), .provenance = provenance_of(result)};
+  output.tables = {near_far_table(result)};
+  output.figures = plots_shown(result, context.state<DistanceState>(), names_of(context.session()));
+  return {{"", std::move(output), command_of<protocol::DistanceRequest>(answers.asked())}};
 }
 
 void DistanceView::draw_controls(ViewContext& context) {
-  DistanceState state = context.session().distance;
+  auto state = context.state<DistanceState>();
   bool changed = draw_choice("##figure", state.figure, distance_figures());
   std::vector<std::string> layers{"all layers"};
-  const auto& models =
-      models_.get(distance_key(context), [&] { return models_of(context, state.layer); });
-  const std::size_t count = models.empty() ? 0 : models.front().layers.size();
+  std::size_t count = 0;
+  for (const auto* answer : shown_answers(context, kDistance).list)
+    for (const DistanceModel& model : answer->result.models)
+      count = std::max(count, model.layers.size());
   for (std::size_t i = 0; i < count; ++i) layers.push_back("L" + std::to_string(i));
   const auto place = static_cast<std::size_t>(state.layer + 1);
   std::string layer = place < layers.size() ? layers[place] : layers[0];
@@ -134,26 +116,25 @@ void DistanceView::draw_controls(ViewContext& context) {
     changed = true;
   }
   tooltip("corpus: the bundled validation texts");
-  if (changed)
-    context.edit.apply("Change the distance figure", [&](Session& s) { s.distance = state; });
+  if (changed) context.set_state("Change the distance figure", state);
   draw_tools(context);
 }
 
-void DistanceView::draw_table(const std::vector<DistanceModel>& models) {
+void DistanceView::draw_table(const ViewContext& context, const DistanceResult& result) {
   const ImGuiTableFlags flags = ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_BordersInnerH;
   if (!ImGui::BeginTable("numbers", 6, flags)) return;
   for (const char* name : {"near - far", "mean  [95 %]", "sigma", "skew", "above 0", "pairs"})
     ImGui::TableSetupColumn(name);
   ImGui::TableHeadersRow();
-  int index = 0;
-  for (const DistanceModel& model : models) {
-    const ImVec4 color = widgets::series_vec(index++);
-    if (!model.histogram) continue;
-    const protocol::NearFar& h = *model.histogram;
+  const int64_t layer = context.state<DistanceState>().layer;
+  for (const DistanceModel& model : result.models) {
+    const protocol::NearFar* found = histogram_of(model, layer);
+    if (!found) continue;
+    const protocol::NearFar& h = *found;
     using widgets::short_number;
     ImGui::TableNextRow();
     ImGui::TableNextColumn();
-    ImGui::TextColored(color, "%s", model.model.c_str());
+    draw_name_in_color(context.session(), model.model);
     tooltip("near [" + std::to_string(h.near_begin) + ", " + std::to_string(h.near_end) +
             "), far [" + std::to_string(h.far_begin) + ", " + std::to_string(h.far_end) + ")\n" +
             "interval of the mean: " + words_of(h.intervals.mean) +
@@ -181,15 +162,17 @@ void DistanceView::draw_content(ViewContext& context) {
   draw_controls(context);
   if (context.models() == 0)
     return widgets::draw_empty("Tick models to compare how they favour near keys.");
-  for (std::size_t i = 0; i < context.models(); ++i)
-    draw_question(context, context.of(i).distance,
-                  short_name(context.session(), context.session().models[i]));
-  const DistanceState& state = context.session().distance;
-  const auto& models =
-      models_.get(distance_key(context), [&] { return models_of(context, state.layer); });
-  if (models.empty()) return;
-  const auto& plots = plots_.get(distance_key(context) + state.figure, [&] {
-    auto made = distance_plots(state.figure, models);
+  draw_questions(context, kDistance);
+  const DistanceAnswers answers = shown_answers(context, kDistance);
+  if (!answers.empty()) draw_results(context, answers);
+}
+
+void DistanceView::draw_results(ViewContext& context, const DistanceAnswers& answers) {
+  const auto state = context.state<DistanceState>();
+  const std::string key = answers.key(context);
+  const DistanceResult& result = result_.get(key, [&] { return merged(answers); });
+  const auto& plots = plots_.get(key + state.figure + std::to_string(state.layer), [&] {
+    auto made = plots_shown(result, state, names_of(context.session()));
     shorten_labels(made);
     return made;
   });
@@ -197,9 +180,10 @@ void DistanceView::draw_content(ViewContext& context) {
     return widgets::draw_empty(
         "None of the open models has an intrinsic bias: it is defined for "
         "rotary encodings.");
+  const Dimmed dimmed(answers.old);
   const bool table = state.figure == "near - far";
   const float line = ImGui::GetTextLineHeightWithSpacing();
-  const float below = table ? line * (1.4F + 1.15F * static_cast<float>(models.size())) : 0;
+  const float below = table ? line * (1.4F + 1.15F * static_cast<float>(result.models.size())) : 0;
   const auto count = static_cast<int>(plots.size());
   const float height = ImGui::GetContentRegionAvail().y - below;
   if (ImGui::BeginTable("plots", count, ImGuiTableFlags_SizingStretchSame)) {
@@ -207,6 +191,7 @@ void DistanceView::draw_content(ViewContext& context) {
       ImGui::TableNextColumn();
       ImGui::PushID(&plot);
       if (ImGui::BeginChild("plot", {0, std::max(120.0F, height)})) {
+        const Dimmed in_child(answers.old);
         widgets::PlotDraw options;
         options.version = plots_.version();
         options.title = true;
@@ -217,7 +202,7 @@ void DistanceView::draw_content(ViewContext& context) {
     }
     ImGui::EndTable();
   }
-  if (table) draw_table(models);
+  if (table) draw_table(context, result);
 }
 
 }  // namespace phasescope::app

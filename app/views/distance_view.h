@@ -1,9 +1,24 @@
 #pragma once
 
 #include "app/views/view.h"
+#include "protocol/messages/distance.h"
 #include "widgets/plot_draw.h"
 
 namespace phasescope::app {
+
+struct DistanceState {
+  static constexpr const char* kView = "distance";
+  std::string figure = "near - far";
+  bool corpus = true;
+  int64_t layer = -1;  // -1: all layers pooled
+  template <class V>
+  void fields(V& v) {
+    v("figure", figure), v("corpus", corpus), v("layer", layer);
+  }
+};
+
+inline constexpr Asks<protocol::DistanceResult> kDistance{
+    "distance", protocol::DistanceRequest::method, "measuring distances", Lane::slow};
 
 // How scores and weights depend on distance, for all open models over each other.
 class DistanceView : public View {
@@ -11,19 +26,23 @@ class DistanceView : public View {
   std::string id() const override { return "distance"; }
   std::string title() const override { return "Distance bias"; }
   std::string help_text() const override;
+  Slot slot() const override { return Slot::right_bottom; }
   void ask(ViewContext& context) override;
   void draw_content(ViewContext& context) override;
   std::string kernels(const ViewContext& context) const override {
-    return kernels_of(context, &ModelQuestions::distance);
+    return kernels_of(context, kDistance);
   }
-  Output exported(ViewContext& context) override;
-  std::string command_line(const Session& session) const override;
+  std::vector<Saved> saved(ViewContext& context) override;
+  std::string command_line(const ViewContext& context) const override {
+    return command_of<protocol::DistanceRequest>(asked_of_all(context, kDistance));
+  }
 
  private:
   void draw_controls(ViewContext& context);
-  void draw_table(const std::vector<protocol::DistanceModel>& models);
+  void draw_results(ViewContext& context, const ShownAnswers<protocol::DistanceResult>& answers);
+  void draw_table(const ViewContext& context, const protocol::DistanceResult& result);
 
-  Cached<std::vector<protocol::DistanceModel>> models_;
+  Cached<protocol::DistanceResult> result_;
   Cached<std::vector<widgets::PlotSpec>> plots_;
 };
 

@@ -6,7 +6,7 @@
 
 #include "app/figures/figures.h"
 #include "app/figures/intervals.h"
-#include "app/window/session_requests.h"
+#include "app/verbs/verb_tools.h"
 #include "widgets/theme.h"
 
 namespace phasescope::app {
@@ -16,11 +16,11 @@ using protocol::EvalResult;
 using protocol::EvalRow;
 using widgets::PlotSpec;
 
-EvalResult merged_eval(const ViewContext& context) {
+using EvalAnswers = ShownAnswers<EvalResult>;
+
+EvalResult merged(const EvalAnswers& answers) {
   EvalResult all;
-  for (std::size_t i = 0; i < context.models(); ++i) {
-    const auto* answer = context.of(i).eval.answer();
-    if (!answer) continue;
+  for (const auto* answer : answers.list) {
     const EvalResult& one = answer->result;
     const bool alike = all.metric.empty() || all.metric == one.metric;
     all.task = one.task, all.metric = alike ? one.metric : "bits";
@@ -32,24 +32,10 @@ EvalResult merged_eval(const ViewContext& context) {
   return all;
 }
 
-// With the models' short names, for figures and tables.
-EvalResult as_shown(const Session& session, EvalResult result) {
-  for (EvalRow& row : result.rows) row.model = short_name(session, row.model);
-  for (protocol::PositionCurve& curve : result.positions)
-    curve.model = short_name(session, curve.model);
-  return result;
-}
-
 // "bits per byte" for "bits_per_byte".
 std::string in_words(std::string key) {
   std::replace(key.begin(), key.end(), '_', ' ');
   return key;
-}
-
-std::string lengths_text(const std::vector<int64_t>& lengths) {
-  std::string words;
-  for (int64_t length : lengths) words += (words.empty() ? "" : ",") + std::to_string(length);
-  return words;
 }
 
 }  // namespace
@@ -63,41 +49,41 @@ std::string ExtrapolationView::help_text() const {
          "Bands are 95 % intervals by text.";
 }
 
-std::string ExtrapolationView::command_line(const Session& session) const {
-  if (session.models.empty()) return "";
-  // Models of other lengths have a line of their own.
-  const auto lengths_of = [&](const std::string& model) {
-    const auto found = lengths_.find(model);
-    return found == lengths_.end() ? std::string() : lengths_text(found->second);
-  };
-  const std::string lengths = lengths_of(selected_model(session));
-  Session alike = session;
-  std::erase_if(alike.models, [&](const auto& model) { return lengths_of(model) != lengths; });
-  return verb_line(alike, "eval perplexity") + (lengths.empty() ? "" : " --lengths " + lengths) +
-         " --trials " + std::to_string(session.extrapolation.trials);
+std::vector<int64_t> eval_lengths(const protocol::LoadReport& report) {
+  const int64_t trained = std::min(report.model.context, kLongestRead / 4);
+  if (trained < 1) return {};
+  if (report.encoding != "learned") return {trained, 2 * trained, 4 * trained};
+  const int64_t stated = report.encoding_options.value("max_positions", int64_t{0});
+  const int64_t rows = stated > 0 ? stated : report.model.context;
+  std::vector<int64_t> lengths{trained, 2 * trained, 4 * trained};
+  std::erase_if(lengths, [&](int64_t length) { return length > rows; });
+  if (lengths.size() < 2) lengths = {trained / 4, trained / 2, trained};
+  std::erase_if(lengths, [](int64_t length) { return length < 1; });
+  return lengths;
 }
 
 void ExtrapolationView::ask(ViewContext& context) {
-  for (const std::string& model : context.session().models) {
-    auto& questions = context.requests.of(model);
-    const auto* info = questions.info.answer();
-    lengths_[model] = info ? eval_lengths(info->result) : std::vector<int64_t>();
-    context.requests.ask(questions.eval, eval_params(context.session(), model, lengths_[model]));
-  }
+  const int64_t trials = context.state<ExtrapolationState>().trials;
+  ask_of_all(context, kEval, [&](const std::string& model, const TextInput&) {
+    protocol::EvalRequest request{.task = "perplexity", .models = {model}};
+    request.trials = trials;
+    if (const auto* report = context.info(model)) request.lengths = eval_lengths(*report);
+    return request;
+  });
 }
 
-Output ExtrapolationView::exported(ViewContext& context) {
-  Output output;
-  const EvalResult measured = merged_eval(context);
-  output.result = protocol::to_json_form(measured);
-  const EvalResult result = as_shown(context.session(), measured);
-  if (!result.rows.empty()) output.figures.push_back(eval_figure(result));
-  if (!result.positions.empty()) output.figures.push_back(position_loss_figure(result));
-  return output;
+std::vector<Saved> ExtrapolationView::saved(ViewContext& context) {
+  const EvalAnswers answers = shown_answers(context, kEval);
+  if (answers.empty()) return {};
+  const EvalResult result = merged(answers);
+  Output output{.result = protocol::to_json_form(result), .provenance = provenance_of(result)};
+  output.tables = {eval_table(result)};
+  output.figures = plots_of(figures_of(result, names_of(context.session())));
+  return {{"", std::move(output), command_of<protocol::EvalRequest>(answers.asked())}};
 }
 
 void ExtrapolationView::draw_controls(ViewContext& context) {
-  ExtrapolationState state = context.session().extrapolation;
+  auto state = context.state<ExtrapolationState>();
   bool changed = draw_choice("##figure", state.figure, {"loss by position", "loss by length"});
   ImGui::SameLine();
   int texts = static_cast<int>(state.trials);
@@ -108,8 +94,7 @@ void ExtrapolationView::draw_controls(ViewContext& context) {
     changed = true;
   }
   tooltip("More texts, narrower intervals, more time");
-  if (changed)
-    context.edit.apply("Change the evaluation", [&](Session& s) { s.extrapolation = state; });
+  if (changed) context.set_state("Change the evaluation", state);
   draw_tools(context);
 }
 
@@ -125,11 +110,8 @@ void ExtrapolationView::draw_table(const ViewContext& context, const EvalResult&
   for (const std::string& model : context.session().models) {
     ImGui::TableNextRow();
     ImGui::TableNextColumn();
-    const std::string name = short_name(context.session(), model);
-    ImGui::TextColored(widgets::series_vec(color_of_model(context.session(), model)), "%s",
-                       name.c_str());
-    if (name != model) tooltip(model);
-    const auto own = std::ranges::find(result.rows, name, &EvalRow::model);
+    draw_name_in_color(context.session(), model);
+    const auto own = std::ranges::find(result.rows, model, &EvalRow::model);
     if (own != result.rows.end() && own->metric != result.metric) {
       ImGui::SameLine();
       ImGui::TextColored(widgets::palette().quiet, "%s", in_words(own->metric).c_str());
@@ -137,7 +119,7 @@ void ExtrapolationView::draw_table(const ViewContext& context, const EvalResult&
     for (int64_t length : lengths) {
       ImGui::TableNextColumn();
       for (const EvalRow& row : result.rows) {
-        if (row.model != name || row.length != length) continue;
+        if (row.model != model || row.length != length) continue;
         ImGui::TextUnformatted(widgets::short_number(row.value).c_str());
         tooltip(in_words(row.metric) + " " + with_ends(row.value, row.low, row.high) + ", " +
                 std::to_string(row.n) + " texts, interval: " + row.method + "; window " +
@@ -152,34 +134,44 @@ void ExtrapolationView::draw_content(ViewContext& context) {
   draw_controls(context);
   if (context.models() == 0)
     return widgets::draw_empty("Tick models to see how they read past their trained length.");
-  for (std::size_t i = 0; i < context.models(); ++i)
-    draw_question(context, context.of(i).eval,
-                  short_name(context.session(), context.session().models[i]));
-  const std::string key = names_key(context) + answers_key(context, &ModelQuestions::eval);
-  const EvalResult& result =
-      result_.get(key, [&] { return as_shown(context.session(), merged_eval(context)); });
+  draw_questions(context, kEval);
+  const EvalAnswers answers = shown_answers(context, kEval);
+  if (!answers.empty()) draw_results(context, answers);
+}
+
+PlotSpec ExtrapolationView::plot_of(const ViewContext& context, const EvalResult& result) const {
+  const ModelNames names = names_of(context.session());
+  const std::string figure = context.state<ExtrapolationState>().figure;
+  PlotSpec plot;
+  // The one that was chosen, or the other where the answers do not have it.
+  for (GroupedFigure& one : figures_of(result, names))
+    if (plot.id.empty() || one.group == figure) plot = std::move(one.plot);
+  // The table below has the numbers of each model.
+  for (const std::string& model : names.models())
+    std::erase_if(plot.notes, [&](const auto& note) {
+      return note.starts_with(names.short_name(model) + ":");
+    });
+  return plot;
+}
+
+void ExtrapolationView::draw_results(ViewContext& context, const EvalAnswers& answers) {
+  const std::string key = answers.key(context);
+  const EvalResult& result = result_.get(key, [&] { return merged(answers); });
   if (result.rows.empty() && result.positions.empty()) return;
-  const std::string& figure = context.session().extrapolation.figure;
-  const PlotSpec& plot = plot_.get(key + figure, [&] {
-    const bool by_position = figure == "loss by position" && !result.positions.empty();
-    PlotSpec made = by_position ? position_loss_figure(result) : eval_figure(result);
-    // The table below has the numbers of each model.
-    for (const std::string& model : context.session().models)
-      std::erase_if(made.notes, [&](const auto& note) {
-        return note.rfind(short_name(context.session(), model) + ":", 0) == 0;
-      });
-    return made;
-  });
+  const PlotSpec& plot = plot_.get(key + context.state<ExtrapolationState>().figure,
+                                   [&] { return plot_of(context, result); });
   const float line = ImGui::GetTextLineHeightWithSpacing();
   const float below =
       result.rows.empty() ? 0 : line * (1.5F + 1.15F * static_cast<float>(context.models()));
   const float height = std::max(120.0F, ImGui::GetContentRegionAvail().y - below);
   if (ImGui::BeginChild("plot", {0, height})) {
+    const Dimmed dimmed(answers.old);
     widgets::PlotDraw options;
     options.version = plot_.version();
     widgets::draw_plot(plot, options);
   }
   ImGui::EndChild();
+  const Dimmed dimmed(answers.old);
   if (!result.rows.empty()) draw_table(context, result);
 }
 

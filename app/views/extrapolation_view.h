@@ -1,11 +1,30 @@
 #pragma once
 
-#include <map>
-
 #include "app/views/view.h"
+#include "protocol/messages/eval.h"
 #include "widgets/plot_draw.h"
 
 namespace phasescope::app {
+
+struct ExtrapolationState {
+  static constexpr const char* kView = "extrapolation";
+  std::string figure = "loss by position";
+  int64_t trials = 16;  // texts; the interval says what that is worth
+  template <class V>
+  void fields(V& v) {
+    v("figure", figure), v("trials", trials);
+  }
+};
+
+inline constexpr Asks<protocol::EvalResult> kEval{"extrapolation", protocol::EvalRequest::method,
+                                                  "evaluating", Lane::slow};
+
+// Tokens of the texts that show how a model reads past its trained length: that length, twice and
+// four times it. A table of learned positions ends, so those that it has, or else a quarter, half
+// and all of the trained length. Of a trained length above kLongestRead / 4 that much stands in for
+// it, since the question asks itself; none where the trained length is not known.
+constexpr int64_t kLongestRead = 16384;
+std::vector<int64_t> eval_lengths(const protocol::LoadReport& report);
 
 // Loss past the trained length: against position, and perplexity against length.
 class ExtrapolationView : public View {
@@ -13,19 +32,23 @@ class ExtrapolationView : public View {
   std::string id() const override { return "extrapolation"; }
   std::string title() const override { return "Extrapolation"; }
   std::string help_text() const override;
+  Slot slot() const override { return Slot::middle_bottom; }
   void ask(ViewContext& context) override;
   void draw_content(ViewContext& context) override;
   std::string kernels(const ViewContext& context) const override {
-    return kernels_of(context, &ModelQuestions::eval);
+    return kernels_of(context, kEval);
   }
-  Output exported(ViewContext& context) override;
-  std::string command_line(const Session& session) const override;
+  std::vector<Saved> saved(ViewContext& context) override;
+  std::string command_line(const ViewContext& context) const override {
+    return command_of<protocol::EvalRequest>(asked_of_all(context, kEval));
+  }
 
  private:
   void draw_controls(ViewContext& context);
+  widgets::PlotSpec plot_of(const ViewContext& context, const protocol::EvalResult& result) const;
+  void draw_results(ViewContext& context, const ShownAnswers<protocol::EvalResult>& answers);
   void draw_table(const ViewContext& context, const protocol::EvalResult& result);
 
-  std::map<std::string, std::vector<int64_t>> lengths_;  // asked of each model
   Cached<protocol::EvalResult> result_;
   Cached<widgets::PlotSpec> plot_;
 };

@@ -5,9 +5,7 @@
 #include <limits>
 
 #include "app/figures/figures.h"
-#include "app/verbs/verb.h"
-#include "app/window/commands.h"
-#include "app/window/session_requests.h"
+#include "app/verbs/verb_tools.h"
 #include "widgets/plot_draw.h"
 #include "widgets/theme.h"
 
@@ -16,6 +14,8 @@ namespace {
 
 // Below so many font sizes a thumbnail has no room for its caption.
 constexpr float kReadable = 2.8F;
+// Cells of a thumbnail's edge, as asked for.
+constexpr int64_t kThumbnailSide = 64;
 
 using protocol::HeadsResult;
 using protocol::MetricInfo;
@@ -57,9 +57,8 @@ std::vector<int> order_by(const HeadsResult& result, const std::string& metric) 
 }
 
 const Answer<HeadsResult>* first_answer(const ViewContext& context) {
-  for (std::size_t i = 0; i < context.models(); ++i)
-    if (const auto* answer = context.of(i).heads.answer()) return answer;
-  return nullptr;
+  const auto answers = shown_answers(context, kHeads);
+  return answers.empty() ? nullptr : answers.list.front();
 }
 
 }  // namespace
@@ -73,37 +72,50 @@ std::string HeadsView::help_text() const {
          "any metric; hover for all of them; click to open a head in the other views.";
 }
 
-std::string HeadsView::command_line(const Session& session) const {
-  const std::string model = selected_model(session);
+void HeadsView::add_commands(std::vector<Command>& list) const {
+  list.push_back(
+      {"heads.sort", "Heads: sort by the metric, or not", "", 0, [](ViewContext& context) {
+         auto state = context.state<HeadsState>();
+         state.sorted = !state.sorted;
+         context.set_state("Sort heads", state);
+       }});
+}
+
+std::string HeadsView::command_line(const ViewContext& context) const {
+  const std::string model = selected_model(context.session());
   if (model.empty()) return "";
-  std::string line = "phasescope heads " + shell_word(model) + text_option(session);
-  if (session.heads.sorted) line += " --sort " + session.heads.metric;
-  return line;
+  const auto state = context.state<HeadsState>();
+  return command_of<protocol::HeadsRequest>({context.requests.of(kHeads, model).asked()}) +
+         (state.sorted ? " --sort " + state.metric : "");
 }
 
 void HeadsView::ask(ViewContext& context) {
-  for (const std::string& model : context.session().models) {
-    const Session session = context.session_for(model);
-    context.requests.ask(context.requests.of(model).heads, heads_params(session, model),
-                         session.text.words);
-  }
+  ask_of_all(context, kHeads, [](const std::string& model, const TextInput& text) {
+    protocol::HeadsRequest request{.model = model};
+    request.thumbnails = kThumbnailSide;
+    set_text(request.reading, text);
+    return request;
+  });
 }
 
-Output HeadsView::exported(ViewContext& context) {
-  Output output;
-  for (std::size_t i = 0; i < context.models(); ++i) {
-    const auto* answer = context.of(i).heads.answer();
-    if (!answer) continue;
-    output.result["models"].push_back(protocol::to_json_form(answer->result));
-    output.figures.push_back(metric_map_figure(answer->result, context.session().heads.metric));
+std::vector<Saved> HeadsView::saved(ViewContext& context) {
+  std::vector<Saved> all;
+  const ModelNames names = names_of(context.session());
+  const std::string metric = context.state<HeadsState>().metric;
+  for (const auto* answer : shown_answers(context, kHeads).list) {
+    Output output{.result = protocol::to_json_form(answer->result),
+                  .provenance = provenance_of(answer->result)};
+    output.tables = {heads_table(answer->result, output.result["rows"])};
+    output.figures = {metric_map_figure(answer->result, metric, names)};
     if (const auto* tensor = protocol::find_tensor(answer->tensors, "thumbnails"))
-      output.grids.push_back(
-          head_grid_figure(answer->result, grid_of(*tensor), context.session().heads.metric));
+      output.grids = {head_grid_figure(answer->result, grid_of(*tensor), metric, names)};
+    all.push_back({names.file_name(answer->result.model), std::move(output),
+                   command_of<protocol::HeadsRequest>({answer->asked})});
   }
-  return output;
+  return all;
 }
 
-widgets::HeadGridSpec HeadsView::spec_of(const Session& session, std::size_t index,
+widgets::HeadGridSpec HeadsView::spec_of(const ViewContext& context, std::size_t index,
                                          const HeadsAnswer& answer) const {
   const HeadsResult& result = answer.result;
   widgets::HeadGridSpec spec;
@@ -111,15 +123,17 @@ widgets::HeadGridSpec HeadsView::spec_of(const Session& session, std::size_t ind
   spec.heads = static_cast<int>(result.heads);
   const auto* tensor = protocol::find_tensor(answer.tensors, "thumbnails");
   spec.side = tensor && tensor->shape.size() == 4 ? static_cast<int>(tensor->shape[3]) : 0;
-  const std::string& metric = session.heads.metric;
+  const Session& session = context.session();
+  const auto state = context.state<HeadsState>();
+  const std::string& metric = state.metric;
   for (int cell = 0; cell < spec.layers * spec.heads; ++cell) {
     const double value = value_of(result, cell, metric);
     std::string caption = name_of_head(cell / spec.heads, cell % spec.heads);
     if (!std::isnan(value)) caption += "  " + widgets::short_number(value);
     spec.captions.push_back(std::move(caption));
-    spec.dimmed.push_back(session.heads.filtered && !(value >= session.heads.at_least));
+    spec.dimmed.push_back(state.filtered && !(value >= state.at_least));
   }
-  if (session.heads.sorted) spec.order = order_by(result, metric);
+  if (state.sorted) spec.order = order_by(result, metric);
   if (session.selection.model == static_cast<int64_t>(index) && session.selection.head >= 0)
     spec.selected =
         static_cast<int>(session.selection.layer * result.heads + session.selection.head);
@@ -150,7 +164,7 @@ void HeadsView::draw_head_tooltip(const ViewContext& context, const HeadsAnswer&
 }
 
 void HeadsView::draw_controls(ViewContext& context) {
-  HeadsState state = context.session().heads;
+  auto state = context.state<HeadsState>();
   const auto* answer = first_answer(context);
   const auto keys = answer ? metric_keys(answer->result) : std::vector<std::string>{state.metric};
   bool changed = draw_choice("##metric", state.metric, keys);
@@ -169,12 +183,12 @@ void HeadsView::draw_controls(ViewContext& context) {
     ImGui::SetNextItemWidth(ImGui::GetFontSize() * 5);
     changed |= ImGui::InputDouble("##least", &state.at_least, 0, 0, "%.3g");
   }
-  if (changed) context.edit.apply("Arrange heads", [&](Session& s) { s.heads = state; });
+  if (changed) context.set_state("Arrange heads", state);
   draw_tools(context);
 }
 
 void HeadsView::draw_model(ViewContext& context, std::size_t index) {
-  auto& question = context.of(index).heads;
+  auto& question = context.of(kHeads, index);
   draw_model_name(context.session(), index);
   draw_question(context, question, "");
   const auto* answer = question.answer();
@@ -198,8 +212,7 @@ void HeadsView::draw_model(ViewContext& context, std::size_t index) {
     grid.atlas_serial = answer->serial;
   }
   const std::string key = serials_of(answer) + std::to_string(context.edit.revision());
-  widgets::HeadGridSpec spec =
-      grid.spec.get(key, [&] { return spec_of(context.session(), index, *answer); });
+  widgets::HeadGridSpec spec = grid.spec.get(key, [&] { return spec_of(context, index, *answer); });
   const ImVec2 room = ImGui::GetContentRegionAvail();
   const float line = ImGui::GetFontSize() * 1.35F;
   const float gap = ImGui::GetFontSize() * 0.45F;
@@ -210,7 +223,10 @@ void HeadsView::draw_model(ViewContext& context, std::size_t index) {
     spec.captions.clear();
     spec.cell_pixels = std::min(wide, (room.y - 4) / static_cast<float>(spec.layers) - gap);
   }
-  const auto drawn = widgets::draw_head_grid(spec, grid.atlas);
+  const auto drawn = [&] {
+    const Dimmed dimmed(!question.answers_now());
+    return widgets::draw_head_grid(spec, grid.atlas);
+  }();
   if (drawn.hovered >= 0) draw_head_tooltip(context, *answer, drawn.hovered);
   if (drawn.clicked >= 0)
     select_head(context, static_cast<int64_t>(index), drawn.clicked / spec.heads,
@@ -223,10 +239,10 @@ void HeadsView::draw_content(ViewContext& context) {
     return widgets::draw_empty("Every head of the open models will be here. Tick a model.");
   std::vector<std::string> notes;
   if (const auto* answer = first_answer(context)) {
-    if (const MetricInfo* metric = metric_of(answer->result, context.session().heads.metric))
+    if (const MetricInfo* metric = metric_of(answer->result, context.state<HeadsState>().metric))
       notes.push_back(metric->title + " = " + metric->formula);
     for (std::size_t i = 0; i < context.models(); ++i) {
-      const auto* own = context.of(i).heads.answer();
+      const auto* own = context.of(kHeads, i).answer();
       if (!own || own->result.stack.empty()) continue;
       notes.push_back(short_name(context.session(), context.session().models[i]) + ": " +
                       stack_note(own->result.stack));

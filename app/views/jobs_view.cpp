@@ -4,8 +4,9 @@
 #include <cmath>
 
 #include "app/figures/figures.h"
-#include "app/window/session_requests.h"
+#include "formats/error.h"
 #include "formats/json.h"
+#include "protocol/shell_word.h"
 #include "widgets/theme.h"
 
 namespace phasescope::app {
@@ -71,6 +72,12 @@ std::string progress_words(const JobStatus& job) {
   return words;
 }
 
+void show_job(ViewContext& context, const std::string& dir) {
+  auto state = context.state<JobsState>();
+  state.dir = dir;
+  context.set_state("Show a job", state, "job");
+}
+
 }  // namespace
 
 std::string JobsView::help_text() const {
@@ -79,48 +86,48 @@ std::string JobsView::help_text() const {
          "resumed from its newest verified checkpoint.";
 }
 
-std::string JobsView::command_line(const Session& session) const {
-  return session.jobs.dir.empty() ? "phasescope jobs list"
-                                  : "phasescope jobs show " + shell_word(session.jobs.dir);
+std::string JobsView::command_line(const ViewContext& context) const {
+  const std::string dir = context.state<JobsState>().dir;
+  return dir.empty() ? "phasescope jobs list" : "phasescope jobs show " + protocol::shell_word(dir);
 }
 
 void JobsView::ask(ViewContext& context) {
   if (configs_.empty()) configs_ = config_names();
-  context.requests.ask(context.requests.jobs, nlohmann::json::object());
-  if (!context.session().jobs.dir.empty())
-    context.requests.ask(context.requests.job, {{"dir", context.session().jobs.dir}});
+  context.requests.ask(context.requests.of(kJobs), protocol::JobsRequest{});
+  const std::string dir = context.state<JobsState>().dir;
+  if (!dir.empty())
+    context.requests.ask(context.requests.of(kJob), protocol::JobRequest{.dir = dir});
 }
 
-Output JobsView::exported(ViewContext& context) {
-  Output output;
-  if (const auto* answer = context.requests.job.answer()) {
-    output.result = protocol::to_json_form(answer->result);
-    output.figures = {job_curve_figure(answer->result)};
-  }
-  return output;
+std::vector<Saved> JobsView::saved(ViewContext& context) {
+  const auto* answer = context.requests.of(kJob).answer();
+  if (!answer) return {};
+  Output output{.result = protocol::to_json_form(answer->result)};
+  output.figures = {job_curve_figure(answer->result)};
+  return {
+      {"", std::move(output), "phasescope jobs show " + protocol::shell_word(answer->result.dir)}};
 }
 
 // A job's state changes by itself: its folder is read again every second while the view is seen.
 void JobsView::poll(ViewContext& context) {
   const auto now = std::chrono::steady_clock::now();
-  if (!context.window.may_ask || now - polled_at_ < kPollEvery || context.requests.jobs.failed())
+  if (!context.window.may_ask || now - polled_at_ < kPollEvery ||
+      context.requests.of(kJobs).failed())
     return;
   polled_at_ = now;
-  context.requests.ask_again(context.requests.jobs, nlohmann::json::object());
-  if (!context.session().jobs.dir.empty() && !context.requests.job.failed())
-    context.requests.ask_again(context.requests.job, {{"dir", context.session().jobs.dir}});
+  context.requests.ask_again(context.requests.of(kJobs), protocol::JobsRequest{});
+  const std::string dir = context.state<JobsState>().dir;
+  if (!dir.empty() && !context.requests.of(kJob).failed())
+    context.requests.ask_again(context.requests.of(kJob), protocol::JobRequest{.dir = dir});
 }
 
 void JobsView::start_training(ViewContext& context) {
-  const JobsState& form = context.session().jobs;
+  const auto form = context.state<JobsState>();
   try {
     const auto config = formats::json_from_file(config_folder() / (form.config + ".json"));
-    context.requests.ask_again(context.requests.start,
-                               {{"kind", "train"},
-                                {"resume", false},
-                                {"config", config},
-                                {"name", form.config},
-                                {"set", {"train.steps=" + std::to_string(form.steps)}}});
+    protocol::StartRequest request{.kind = "train", .name = form.config, .config = config};
+    request.set.list = {"train.steps=" + std::to_string(form.steps)};
+    context.requests.ask_again(context.requests.of(kStart), request);
   } catch (const formats::Error& error) {
     context.window.say(error.full_text(), true);
   }
@@ -130,12 +137,12 @@ void JobsView::start_eval(ViewContext& context) {
   // At the lengths that the worker takes by itself, which follow the trained ones.
   nlohmann::json config{{"task", "perplexity"}, {"models", context.session().models}};
   context.requests.ask_again(
-      context.requests.start,
-      {{"kind", "eval"}, {"name", "perplexity"}, {"config", std::move(config)}});
+      context.requests.of(kStart),
+      protocol::StartRequest{.kind = "eval", .name = "perplexity", .config = std::move(config)});
 }
 
 void JobsView::draw_form(ViewContext& context) {
-  JobsState state = context.session().jobs;
+  auto state = context.state<JobsState>();
   bool changed = draw_choice("##config", state.config, configs_, ImGui::GetFontSize() * 8);
   tooltip("The run configuration: sample_configs/desk");
   ImGui::SameLine();
@@ -145,15 +152,13 @@ void JobsView::draw_form(ViewContext& context) {
     state.steps = std::clamp(steps, 1, 10'000'000);
     changed = true;
   }
-  if (changed)
-    context.edit.apply(
-        "Change the form", [&](Session& s) { s.jobs = state; }, "form");
+  if (changed) context.set_state("Change the form", state, "form");
   ImGui::SameLine();
-  ImGui::BeginDisabled(context.requests.start.waiting() || configs_.empty());
+  ImGui::BeginDisabled(context.requests.of(kStart).waiting() || configs_.empty());
   if (ImGui::Button("Train")) start_training(context);
   ImGui::SameLine();
   ImGui::EndDisabled();
-  ImGui::BeginDisabled(context.requests.start.waiting() || context.models() == 0);
+  ImGui::BeginDisabled(context.requests.of(kStart).waiting() || context.models() == 0);
   if (ImGui::Button("Evaluate")) start_eval(context);
   tooltip("Perplexity of the open models over all validation texts, as a job");
   ImGui::EndDisabled();
@@ -161,7 +166,7 @@ void JobsView::draw_form(ViewContext& context) {
 }
 
 void JobsView::draw_list(ViewContext& context) {
-  const auto* answer = context.requests.jobs.answer();
+  const auto* answer = context.requests.of(kJobs).answer();
   if (!answer || answer->result.jobs.empty())
     return widgets::draw_empty(
         "No jobs yet. Start a training above: it runs beside this window "
@@ -172,15 +177,14 @@ void JobsView::draw_list(ViewContext& context) {
   ImGui::TableSetupScrollFreeze(0, 1);
   for (const char* name : {"job", "state", "step", "left"}) ImGui::TableSetupColumn(name);
   ImGui::TableHeadersRow();
+  const std::string shown = context.state<JobsState>().dir;
   for (const JobStatus& job : answer->result.jobs) {
     ImGui::TableNextRow();
     ImGui::TableNextColumn();
     ImGui::PushID(job.dir.c_str());
     const std::string name = job.name.empty() ? fs::path(job.dir).filename().string() : job.name;
-    if (ImGui::Selectable(name.c_str(), job.dir == context.session().jobs.dir,
-                          ImGuiSelectableFlags_SpanAllColumns))
-      context.edit.apply(
-          "Show a job", [&](Session& s) { s.jobs.dir = job.dir; }, "job");
+    if (ImGui::Selectable(name.c_str(), job.dir == shown, ImGuiSelectableFlags_SpanAllColumns))
+      show_job(context, job.dir);
     tooltip(job.dir);
     ImGui::PopID();
     ImGui::TableNextColumn();
@@ -196,9 +200,10 @@ void JobsView::draw_list(ViewContext& context) {
 
 void JobsView::draw_buttons(ViewContext& context, const JobStatus& job) {
   const auto act = [&](const char* word, const char* action, bool enabled) {
-    ImGui::BeginDisabled(!enabled || context.requests.control.waiting());
+    ImGui::BeginDisabled(!enabled || context.requests.of(kControl).waiting());
     if (ImGui::SmallButton(word))
-      context.requests.ask_again(context.requests.control, {{"dir", job.dir}, {"action", action}});
+      context.requests.ask_again(context.requests.of(kControl),
+                                 protocol::ControlRequest{.dir = job.dir, .action = action});
     ImGui::EndDisabled();
     ImGui::SameLine();
   };
@@ -239,24 +244,24 @@ void JobsView::draw_job(ViewContext& context, const JobStatus& job) {
 void JobsView::draw_content(ViewContext& context) {
   poll(context);
   draw_form(context);
-  draw_question(context, context.requests.start, "start");
-  if (context.requests.control.failed())
-    draw_question(context, context.requests.control, "control");
-  if (context.requests.jobs.failed()) draw_question(context, context.requests.jobs, "jobs");
-  if (const auto* started = context.requests.start.answer();
+  draw_question(context, context.requests.of(kStart), "start");
+  if (context.requests.of(kControl).failed())
+    draw_question(context, context.requests.of(kControl), "control");
+  if (context.requests.of(kJobs).failed())
+    draw_question(context, context.requests.of(kJobs), "jobs");
+  if (const auto* started = context.requests.of(kStart).answer();
       started && started->serial != started_serial_) {
     started_serial_ = started->serial;
-    context.edit.apply(
-        "Show a job", [&](Session& s) { s.jobs.dir = started->result.dir; }, "job");
+    show_job(context, started->result.dir);
   }
-  const auto* job = context.requests.job.answer();
-  const bool shown = job && !context.session().jobs.dir.empty();
+  const auto* job = context.requests.of(kJob).answer();
+  const bool shown = job && !context.state<JobsState>().dir.empty();
   const float height = ImGui::GetContentRegionAvail().y;
   if (ImGui::BeginChild("list", {0, shown ? height * 0.35F : 0})) draw_list(context);
   ImGui::EndChild();
   if (!shown) return;
   ImGui::Separator();
-  if (context.requests.job.failed()) draw_question(context, context.requests.job, "job");
+  if (context.requests.of(kJob).failed()) draw_question(context, context.requests.of(kJob), "job");
   if (ImGui::BeginChild("job")) draw_job(context, job->result);
   ImGui::EndChild();
 }

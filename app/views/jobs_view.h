@@ -3,9 +3,30 @@
 #include <chrono>
 
 #include "app/views/view.h"
+#include "protocol/messages/jobs.h"
 #include "widgets/plot_draw.h"
 
 namespace phasescope::app {
+
+struct JobsState {
+  static constexpr const char* kView = "jobs";
+  std::string dir;              // the job shown in full
+  std::string config = "tapa";  // of the training form
+  int64_t steps = 200;
+  template <class V>
+  void fields(V& v) {
+    v("dir", dir), v("config", config), v("steps", steps);
+  }
+};
+
+inline constexpr Asks<protocol::JobsResult> kJobs{"jobs", protocol::JobsRequest::method,
+                                                  "listing jobs", Lane::quick, true};
+inline constexpr Asks<protocol::JobStatus> kJob{"jobs", protocol::JobRequest::method,
+                                                "reading the job", Lane::quick, true};
+inline constexpr Asks<protocol::JobStatus> kStart{"jobs", protocol::StartRequest::method,
+                                                  "starting the job"};
+inline constexpr Asks<nlohmann::json> kControl{"jobs", protocol::ControlRequest::method,
+                                               "telling the job"};
 
 // Trainings and evaluations in the background: start one, watch its curve, pause, resume, cancel.
 class JobsView : public View {
@@ -14,10 +35,12 @@ class JobsView : public View {
   bool about_models() const override { return false; }
   std::string title() const override { return "Jobs"; }
   std::string help_text() const override;
+  Slot slot() const override { return Slot::middle_bottom; }
+  bool polls() const override { return true; }
   void ask(ViewContext& context) override;
   void draw_content(ViewContext& context) override;
-  Output exported(ViewContext& context) override;
-  std::string command_line(const Session& session) const override;
+  std::vector<Saved> saved(ViewContext& context) override;
+  std::string command_line(const ViewContext& context) const override;
 
  private:
   void poll(ViewContext& context);

@@ -5,9 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "app/verbs/verb.h"
-#include "app/window/commands.h"
-#include "app/window/session_requests.h"
+#include "app/verbs/verb_tools.h"
+#include "app/views/text_view.h"
 #include "widgets/theme.h"
 
 namespace phasescope::app {
@@ -24,7 +23,7 @@ constexpr int kCellStep = 64, kMostCells = 768;
 constexpr float kRoomForCurves = 18, kCurveHeight = 5, kCurveWidth = 5;
 
 const Answer<MapResult>* answer_of(const ViewContext& context, std::size_t index) {
-  const auto* answer = context.of(index).map.answer();
+  const auto* answer = context.of(kMap, index).answer();
   return answer && protocol::find_tensor(answer->tensors, "map") ? answer : nullptr;
 }
 
@@ -63,22 +62,45 @@ std::string words_of_show(const std::string& show) {
   return show == "a" ? "A" : show == "both" ? "A | B" : "A | B | A-B";
 }
 
-// None of a model without the selected head, whose last answer is of another one.
-const Answer<MapResult>* shown_answer(const ViewContext& context, std::size_t index) {
-  return head_obstacle(context, index).empty() ? answer_of(context, index) : nullptr;
+// "rope L3H1", of an encoder-decoder with its stack.
+std::string words_of(const Session& session, const MapResult& map) {
+  return short_name(session, map.model) + " " + (map.stack.empty() ? "" : map.stack + ".") +
+         name_of_head(map.layer, map.head);
 }
 
-// The head as the command line names it, of an encoder-decoder with its stack.
-std::string head_words(const ViewContext& context) {
-  const Selection& at = context.session().selection;
-  const std::string name = name_of_head(at.layer, at.head);
-  const auto model = static_cast<std::size_t>(at.model);
-  const auto* answer = model < context.models() ? answer_of(context, model) : nullptr;
-  return answer && !answer->result.stack.empty() ? answer->result.stack + "." + name : name;
+// Tokens of the session's text as a model reads it; 0 before it has read it.
+int64_t tokens_of(const ViewContext& context, const std::string& model) {
+  const auto* answer = context.requests.of(kMap, model).answer();
+  const TextInput text = context.text_for(model);
+  const bool same = answer && answer->asked.text.serial() == text.words.serial() &&
+                    answer->asked.params.value("length", int64_t{0}) == text.length;
+  return same ? answer->result.tokens : 0;
+}
+
+// [begin, end) of a text of so many tokens; the whole of it where nothing of it is left.
+std::optional<protocol::Range> range_of(int64_t begin, int64_t end, int64_t tokens) {
+  if (tokens > 0) end = std::min(end, tokens);
+  if (end <= begin) return std::nullopt;
+  return protocol::Range{begin, end};
+}
+
+const Grid map_of(const Answer<MapResult>& answer) {
+  return grid_of(*protocol::find_tensor(answer.tensors, "map"));
+}
+
+// Why A - B cannot be drawn: they were asked for differently, as while one is not there yet, or are
+// not about the same tokens. Empty where it can.
+std::string difference_obstacle(const Answer<MapResult>& a, const Answer<MapResult>& b) {
+  if (!alike(a.asked, b.asked)) return "A - B is drawn once both maps are there.";
+  if (a.result.provenance.text_hash != b.result.provenance.text_hash)
+    return "A - B is not drawn: the two models read the text as different tokens.";
+  if (a.result.height != b.result.height || a.result.width != b.result.width)
+    return "A - B is not drawn: the two maps are not of the same queries and keys.";
+  return "";
 }
 
 std::string token_text(const ViewContext& context, std::size_t model, int64_t place) {
-  const auto* answer = context.of(model).text.answer();
+  const auto* answer = context.of(kText, model).answer();
   if (!answer || place < 0 || place >= static_cast<int64_t>(answer->result.tokens.size()))
     return "";
   return " \"" + answer->result.tokens[static_cast<std::size_t>(place)].text + "\"";
@@ -95,42 +117,86 @@ std::string MapView::help_text() const {
          "each query at the right.";
 }
 
-std::string MapView::command_line(const Session& session) const {
-  const std::string model = selected_model(session);
-  if (model.empty()) return "";
-  const MapState& map = session.map;
-  std::string line = "phasescope map " + shell_word(model) + " --head " +
-                     name_of_head(session.selection.layer, session.selection.head) + " --of " +
-                     map.of + " --pool " + map.pool + " --size " + std::to_string(cells_) + "x" +
-                     std::to_string(cells_);
-  if (map.row_end > 0)
-    line += " --rows " + std::to_string(map.row_begin) + ":" + std::to_string(map.row_end) +
-            " --cols " + std::to_string(map.col_begin) + ":" + std::to_string(map.col_end);
-  return line + text_option(session);
+void MapView::add_commands(std::vector<Command>& list) const {
+  list.push_back({"map.all", "Map: show all queries and keys", "Undo every zoom",
+                  ImGuiMod_Ctrl | ImGuiKey_0,
+                  [](ViewContext& context) { show_region(context, {}); }});
+  struct Choice {
+    const char *word, *title;
+  };
+  for (const Choice of :
+       {Choice{"weight", "Map: weights"}, Choice{"score", "Map: scores"},
+        Choice{"content", "Map: content scores"}, Choice{"positional", "Map: positional terms"}})
+    list.push_back({std::string("map.") + of.word, of.title, "What the attention map shows", 0,
+                    [word = std::string(of.word)](ViewContext& context) {
+                      auto state = context.state<MapState>();
+                      state.of = word;
+                      context.set_state("Show " + word, state);
+                    }});
+  for (const Choice show : {Choice{"a", "Map: the selected model alone"},
+                            Choice{"both", "Map: two models side by side"},
+                            Choice{"difference", "Map: A, B and their difference"}})
+    list.push_back({std::string("map.show_") + show.word, show.title, "Which maps are shown", 0,
+                    [word = std::string(show.word)](ViewContext& context) {
+                      auto state = context.state<MapState>();
+                      state.show = word;
+                      context.set_state("Compare maps", state);
+                    }});
 }
 
-std::vector<std::size_t> MapView::shown_models(const Session& session) const {
+std::string MapView::command_line(const ViewContext& context) const {
+  const std::string model = selected_model(context.session());
+  if (model.empty()) return "";
+  return command_of<protocol::MapRequest>({context.requests.of(kMap, model).asked()});
+}
+
+std::vector<std::size_t> MapView::shown_models(const ViewContext& context) const {
+  const Session& session = context.session();
   if (session.models.empty()) return {};
   const std::size_t first =
       std::min(static_cast<std::size_t>(session.selection.model), session.models.size() - 1);
-  if (session.map.show == "a" || session.models.size() < 2) return {first};
+  if (context.state<MapState>().show == "a" || session.models.size() < 2) return {first};
   return {first, first == 0 ? std::size_t{1} : std::size_t{0}};
 }
 
 void MapView::ask(ViewContext& context) {
-  for (std::size_t index : shown_models(context.session())) {
+  const auto state = context.state<MapState>();
+  const Selection& at = context.session().selection;
+  const Region& region = context.session().region;
+  for (std::size_t index : shown_models(context)) {
     if (!head_obstacle(context, index).empty()) continue;
     const std::string& model = context.session().models[index];
-    const Session session = context.session_for(model);
-    context.requests.ask(context.requests.of(model).map, map_params(session, model, cells_, cells_),
-                         session.text.words);
+    const TextInput text = context.text_for(model);
+    const int64_t tokens = tokens_of(context, model);
+    protocol::MapRequest request{.model = model};
+    request.head = name_of_head(at.layer, at.head);
+    request.of = state.of, request.pool = state.pool;
+    request.size = {cells_, cells_};
+    request.rows = range_of(region.row_begin, region.row_end, tokens);
+    request.cols = range_of(region.col_begin, region.col_end, tokens);
+    set_text(request.reading, text);
+    context.requests.ask(context.of(kMap, index), request, text.words);
   }
 }
 
-PlotSpec MapView::plot_of(const Session& session, const MapAnswer& answer) const {
-  const auto* tensor = protocol::find_tensor(answer.tensors, "map");
-  PlotSpec plot = attention_map_figure(answer.result, grid_of(*tensor));
-  if (session.map.logarithmic && answer.result.of == "weight") {
+// None of a model without the selected head, whose last answer is of another one.
+std::vector<MapView::Shown> MapView::maps_shown(const ViewContext& context) const {
+  std::vector<Shown> maps;
+  for (std::size_t index : shown_models(context))
+    if (head_obstacle(context, index).empty())
+      if (const auto* answer = answer_of(context, index))
+        maps.push_back({answer, !context.of(kMap, index).answers_now()});
+  return maps;
+}
+
+bool MapView::Scene::old(std::size_t plot) const {
+  if (plot < maps.size()) return maps[plot].old;
+  return maps[0].old || maps[1].old;
+}
+
+PlotSpec MapView::plot_of(const ViewContext& context, const MapAnswer& answer) const {
+  PlotSpec plot = attention_map_figure(answer.result, map_of(answer), names_of(context.session()));
+  if (context.state<MapState>().logarithmic && answer.result.of == "weight") {
     plot.map->log_decades = 4;
     plot.notes.back() = widgets::scale_note(*plot.map);
   }
@@ -139,35 +205,47 @@ PlotSpec MapView::plot_of(const Session& session, const MapAnswer& answer) const
   return plot;
 }
 
-Output MapView::exported(ViewContext& context) {
-  Output output;
-  std::vector<const MapAnswer*> answers;
-  for (std::size_t index : shown_models(context.session()))
-    if (const auto* answer = shown_answer(context, index)) answers.push_back(answer);
-  for (const auto* answer : answers) {
-    output.result["maps"].push_back(protocol::to_json_form(answer->result));
-    output.figures.push_back(plot_of(context.session(), *answer));
+std::vector<Saved> MapView::saved(ViewContext& context) {
+  std::vector<Saved> all;
+  const ModelNames names = names_of(context.session());
+  const std::vector<Shown> maps = maps_shown(context);
+  for (const Shown& shown : maps) {
+    const MapAnswer& answer = *shown.answer;
+    Output output{.result = protocol::to_json_form(answer.result),
+                  .provenance = provenance_of(answer.result)};
+    output.figures = {plot_of(context, answer)};
+    all.push_back({names.file_name(answer.result.model), std::move(output),
+                   command_of<protocol::MapRequest>({answer.asked})});
   }
-  if (answers.size() == 2 && context.session().map.show == "difference") {
-    const Grid a = grid_of(*protocol::find_tensor(answers[0]->tensors, "map"));
-    const Grid b = grid_of(*protocol::find_tensor(answers[1]->tensors, "map"));
-    if (a.values.size() == b.values.size())
-      output.figures.push_back(map_difference_figure(answers[0]->result, a, answers[1]->result, b));
-  }
-  return output;
+  if (context.state<MapState>().show != "difference" || maps.size() < 2) return all;
+  const MapAnswer &a = *maps[0].answer, &b = *maps[1].answer;
+  if (!difference_obstacle(a, b).empty()) return all;
+  Output output{.result = {{"a", all[0].output.result}, {"b", all[1].output.result}}};
+  for (const Saved& one : {all[0], all[1]})
+    for (const nlohmann::json& made : one.output.provenance) output.provenance.push_back(made);
+  output.figures = {map_difference_figure(a.result, map_of(a), b.result, map_of(b), names)};
+  all.push_back({"difference", std::move(output), all[0].command + " && " + all[1].command});
+  return all;
+}
+
+// What is drawn, which is not yet what is selected while its answer is on its way.
+void MapView::draw_title(ViewContext& context) {
+  const Selection& at = context.session().selection;
+  const std::string model = selected_model(context.session());
+  const auto maps = maps_shown(context);
+  std::string words = short_name(context.session(), model) + " " + name_of_head(at.layer, at.head);
+  if (!maps.empty()) words = words_of(context.session(), maps[0].answer->result);
+  ImGui::PushFont(widgets::fonts().bold, 0.0F);
+  ImGui::AlignTextToFramePadding();
+  ImGui::TextUnformatted(words.c_str());
+  ImGui::PopFont();
+  tooltip(model + "\n" +
+          (at.head < 0 ? "Mean of all heads of the layer" : "Alt and the arrow keys change it"));
 }
 
 void MapView::draw_controls(ViewContext& context) {
-  MapState state = context.session().map;
-  const Selection& at = context.session().selection;
-  ImGui::PushFont(widgets::fonts().bold, 0.0F);
-  ImGui::AlignTextToFramePadding();
-  const std::string model = selected_model(context.session());
-  const std::string name = short_name(context.session(), model);
-  ImGui::Text("%s %s", name.c_str(), head_words(context).c_str());
-  ImGui::PopFont();
-  tooltip((name == model ? "" : model + "\n") +
-          (at.head < 0 ? "Mean of all heads of the layer" : "Alt and the arrow keys change it"));
+  auto state = context.state<MapState>();
+  draw_title(context);
   ImGui::SameLine();
   bool changed = draw_choice("##of", state.of, {"weight", "score", "content", "positional"});
   tooltip(
@@ -187,17 +265,14 @@ void MapView::draw_controls(ViewContext& context) {
     ImGui::SameLine();
     changed |= ImGui::Checkbox("log", &state.logarithmic);
   }
-  if (changed) context.edit.apply("Change the map", [&](Session& s) { s.map = state; });
+  if (changed) context.set_state("Change the map", state);
   draw_tools(context);
 }
 
 // Sets the axes where the session's region is another one than they were last set to.
 void MapView::follow_session(ViewContext& context, int64_t tokens) {
-  const MapState& now = context.session().map;
-  const bool same = applied_tokens_ == tokens && now.row_begin == applied_.row_begin &&
-                    now.row_end == applied_.row_end && now.col_begin == applied_.col_begin &&
-                    now.col_end == applied_.col_end;
-  if (same) return;
+  const Region& now = context.session().region;
+  if (applied_tokens_ == tokens && now == applied_) return;
   const auto end = [&](int64_t value) { return static_cast<double>(value > 0 ? value : tokens); };
   y_ = {static_cast<double>(now.row_begin), end(now.row_end)};
   x_ = {static_cast<double>(now.col_begin), end(now.col_end)};
@@ -223,8 +298,8 @@ void MapView::settle(ViewContext& context, int64_t tokens) {
   int64_t c0 = whole(std::floor(x_.low), tokens), c1 = whole(std::ceil(x_.high), tokens);
   if (r1 <= r0 || c1 <= c0) return;
   if (r0 == 0 && c0 == 0 && r1 == tokens && c1 == tokens) r1 = c1 = 0;
-  zoom_map(context, r0, r1, c0, c1);
-  applied_ = context.session().map;  // the axes stay as the hand left them
+  show_region(context, {r0, r1, c0, c1});
+  applied_ = context.session().region;  // the axes stay as the hand left them
 }
 
 void MapView::draw_one(ViewContext& context, const char* name, const PlotSpec& plot,
@@ -249,7 +324,7 @@ void MapView::draw_one(ViewContext& context, const char* name, const PlotSpec& p
   if (drawn.clicked && drawn.pointer)
     select_pair(context, static_cast<int64_t>(std::floor(drawn.pointer->y)),
                 static_cast<int64_t>(std::floor(drawn.pointer->x)));
-  if (drawn.double_clicked) zoom_map(context, 0, 0, 0, 0), applied_tokens_ = 0;
+  if (drawn.double_clicked) show_region(context, {}), applied_tokens_ = 0;
   const int wanted = std::clamp(
       static_cast<int>(std::max(drawn.plot_size.x, drawn.plot_size.y)) / kCellStep * kCellStep,
       2 * kCellStep, kMostCells);
@@ -262,21 +337,21 @@ void MapView::draw_one(ViewContext& context, const char* name, const PlotSpec& p
 // The maps on show with their pictures: A, B, and A - B where the two can be subtracted.
 MapView::Scene MapView::scene_of(ViewContext& context) {
   Scene scene;
-  for (std::size_t index : shown_models(context.session()))
-    if (const auto* answer = shown_answer(context, index)) scene.answers.push_back(answer);
-  const std::string look = std::to_string(context.session().map.logarithmic);
-  const auto& answers = scene.answers;
-  for (std::size_t i = 0; i < answers.size(); ++i)
-    scene.plots.push_back(&pictures_[i].plot.get(
-        serials_of(answers[i]) + look, [&] { return plot_of(context.session(), *answers[i]); }));
-  scene.difference = context.session().map.show == "difference" && answers.size() == 2 &&
-                     answers[0]->result.height == answers[1]->result.height &&
-                     answers[0]->result.width == answers[1]->result.width;
+  scene.maps = maps_shown(context);
+  const auto state = context.state<MapState>();
+  const std::string look = names_key(context) + std::to_string(state.logarithmic);
+  for (std::size_t i = 0; i < scene.maps.size(); ++i) {
+    const MapAnswer& answer = *scene.maps[i].answer;
+    scene.plots.push_back(&pictures_[i].plot.get(look + serials_of(&answer),
+                                                 [&] { return plot_of(context, answer); }));
+  }
+  if (state.show != "difference" || scene.maps.size() < 2) return scene;
+  const MapAnswer &a = *scene.maps[0].answer, &b = *scene.maps[1].answer;
+  scene.difference = difference_obstacle(a, b).empty();
   if (scene.difference)
-    scene.plots.push_back(&pictures_[2].plot.get(serials_of(answers[0], answers[1]), [&] {
-      return map_difference_figure(
-          answers[0]->result, grid_of(*protocol::find_tensor(answers[0]->tensors, "map")),
-          answers[1]->result, grid_of(*protocol::find_tensor(answers[1]->tensors, "map")));
+    scene.plots.push_back(&pictures_[2].plot.get(look + serials_of(&a, &b), [&] {
+      return map_difference_figure(a.result, map_of(a), b.result, map_of(b),
+                                   names_of(context.session()));
     }));
   return scene;
 }
@@ -289,10 +364,11 @@ void MapView::draw_single(ViewContext& context, const Scene& scene, ImVec2 room)
   const float low = below ? line * kCurveHeight + gap.y : 0;
   const float side = beside ? line * kCurveWidth + gap.x : 0;
   const ImVec2 size{room.x - widgets::color_scale_width() - gap.x - side, room.y - low};
-  const auto& curves = profiles_.get(serials_of(scene.answers[0]), [&] {
-    return std::array<PlotSpec, 2>{profile_plot(*scene.answers[0], false),
-                                   profile_plot(*scene.answers[0], true)};
+  const MapAnswer& answer = *scene.maps[0].answer;
+  const auto& curves = profiles_.get(serials_of(&answer), [&] {
+    return std::array<PlotSpec, 2>{profile_plot(answer, false), profile_plot(answer, true)};
   });
+  const Dimmed dimmed(scene.old(0));
   widgets::PlotDraw options;
   options.notes = false;
   options.version = profiles_.version();
@@ -324,24 +400,35 @@ void MapView::draw_side_by_side(ViewContext& context, const Scene& scene, ImVec2
     const bool difference = scene.difference && i + 1 == count;
     if (i > 0) ImGui::SameLine();
     ImGui::BeginGroup();
-    const std::string model = difference ? "A - B" : scene.answers[i]->result.model;
-    const std::string words = difference ? model : short_name(context.session(), model);
-    ImGui::TextUnformatted(words.c_str());
-    if (words != model) tooltip(model);
+    const MapResult* map = difference ? nullptr : &scene.maps[i].answer->result;
+    ImGui::TextUnformatted(map ? words_of(context.session(), *map).c_str() : "A - B");
+    if (map) tooltip(map->model);
     ImGui::SameLine();
     ImGui::TextColored(widgets::palette().quiet, "%s",
                        widgets::scale_text(*scene.plots[i]->map).c_str());
     const char* name = difference ? "difference" : i == 0 ? "a" : "b";
-    draw_one(context, name, *scene.plots[i], pictures_[difference ? 2 : i], size, false);
+    {
+      const Dimmed dimmed(scene.old(i));
+      draw_one(context, name, *scene.plots[i], pictures_[difference ? 2 : i], size, false);
+    }
     ImGui::EndGroup();
   }
 }
 
+// Why there is no A - B, where it is wanted.
+void MapView::draw_obstacle(ViewContext& context, const Scene& scene) {
+  const bool wanted = context.state<MapState>().show == "difference" && scene.maps.size() == 2;
+  if (!wanted || scene.difference) return;
+  const std::string why = difference_obstacle(*scene.maps[0].answer, *scene.maps[1].answer);
+  ImGui::TextWrapped("%s", why.c_str());
+}
+
 void MapView::draw_maps(ViewContext& context) {
   const Scene scene = scene_of(context);
-  if (scene.answers.empty()) return;
-  const int64_t tokens = scene.answers[0]->result.tokens;
+  if (scene.maps.empty()) return;
+  const int64_t tokens = scene.maps[0].answer->result.tokens;
   follow_session(context, tokens);
+  draw_obstacle(context, scene);
   const auto& notes = scene.plots.back()->notes;
   ImVec2 room = ImGui::GetContentRegionAvail();
   room.y -= ImGui::GetTextLineHeightWithSpacing() + widgets::notes_height(notes, room.x) +
@@ -377,10 +464,10 @@ void MapView::draw_content(ViewContext& context) {
   draw_controls(context);
   if (context.models() == 0)
     return widgets::draw_empty("The map of a head will be here. Tick a model, pick a head.");
-  for (std::size_t index : shown_models(context.session())) {
+  for (std::size_t index : shown_models(context)) {
     const std::string obstacle = head_obstacle(context, index);
     if (obstacle.empty())
-      draw_question(context, context.of(index).map,
+      draw_question(context, context.of(kMap, index),
                     short_name(context.session(), context.session().models[index]));
     else
       ImGui::TextWrapped("%s", obstacle.c_str());

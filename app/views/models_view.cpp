@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "app/window/commands.h"
-#include "app/window/session_requests.h"
 #include "protocol/model_reading.h"
 #include "widgets/theme.h"
 
@@ -67,7 +65,7 @@ std::vector<ModelSummary> with_opened(const ViewContext& context, std::vector<Mo
                                    [&](const ModelSummary& model) { return model.name == name; });
     if (known) continue;
     ModelSummary model;
-    if (const auto* info = context.requests.of(name).info.answer()) model = info->result.model;
+    if (const auto* report = context.info(name)) model = report->model;
     model.name = name;
     list.push_back(std::move(model));
   }
@@ -120,17 +118,19 @@ std::string ModelsView::help_text() const {
          "what that does past the trained length.";
 }
 
-std::string ModelsView::command_line(const Session& session) const {
-  const std::string model = selected_model(session);
-  return model.empty() ? "phasescope models" : "phasescope info " + shell_word(model);
+std::string ModelsView::command_line(const ViewContext& context) const {
+  const std::string model = selected_model(context.session());
+  if (model.empty()) return "phasescope models";
+  return command_of<protocol::InfoRequest>({context.requests.of(kInfo, model).asked()});
 }
 
 void ModelsView::ask(ViewContext& context) {
-  context.requests.ask(context.requests.models, nlohmann::json::object());
+  context.requests.ask(context.requests.of(kModels), protocol::ModelsRequest{});
   context.models_known();
 }
 
-void ModelsView::draw_row(ViewContext& context, const ModelSummary& model, const Names& listed) {
+void ModelsView::draw_row(ViewContext& context, const ModelSummary& model,
+                          const ModelNames& listed) {
   const Session& session = context.session();
   const int place = place_of(session, model.name);
   bool open = place >= 0;
@@ -144,7 +144,7 @@ void ModelsView::draw_row(ViewContext& context, const ModelSummary& model, const
   ImGui::TableNextColumn();
   ImGui::AlignTextToFramePadding();
   const bool selected = place >= 0 && place == session.selection.model;
-  const std::string name = short_name(listed, model.name);
+  const std::string name = listed.short_name(model.name);
   if (ImGui::Selectable(name.c_str(), selected, ImGuiSelectableFlags_SpanAllColumns))
     place >= 0 ? select_model(context, place) : open_model(context, model.name);
   tooltip(model.title + (model.note.empty() ? "" : "\n" + model.note) +
@@ -160,23 +160,24 @@ void ModelsView::draw_row(ViewContext& context, const ModelSummary& model, const
 
 void ModelsView::draw_list(ViewContext& context) {
   std::vector<ModelSummary> list;
-  if (const auto* answer = context.requests.models.answer()) list = answer->result.models;
+  if (const auto* answer = context.requests.of(kModels).answer()) list = answer->result.models;
   list = with_opened(context, std::move(list));
   if (!ImGui::BeginTable("models", 4, ImGuiTableFlags_SizingStretchProp)) return;
   ImGui::TableSetupColumn("open", ImGuiTableColumnFlags_WidthFixed);
   ImGui::TableSetupColumn("name", 0, 1.8F);
   ImGui::TableSetupColumn("encoding", 0, 1.1F);
   ImGui::TableSetupColumn("parameters", 0, 0.9F);
-  Names listed;
-  for (const ModelSummary& model : list) listed.push_back(model.name);
+  std::vector<std::string> names;
+  for (const ModelSummary& model : list) names.push_back(model.name);
+  const ModelNames listed(names);
   for (const ModelSummary& model : list) draw_row(context, model, listed);
   ImGui::EndTable();
 }
 
-void ModelsView::draw_report(const LoadReport& report) {
+void ModelsView::draw_report(const LoadReport& report, const std::string& name) {
   const ModelSummary& model = report.model;
   const auto& colors = widgets::palette();
-  ImGui::SeparatorText((model.name + ": load report").c_str());
+  ImGui::SeparatorText((name + ": load report").c_str());
   if (!model.note.empty()) {
     ImGui::PushTextWrapPos(0.0F);
     ImGui::TextColored(colors.warn, "%s", model.note.c_str());
@@ -209,8 +210,8 @@ void ModelsView::draw_report(const LoadReport& report) {
 }
 
 void ModelsView::draw_reading(ViewContext& context, const std::string& name) {
-  const auto* info = context.requests.of(name).info.answer();
-  const auto& options = info->result.encoding_options;
+  const LoadReport& report = *context.info(name);
+  const auto& options = report.encoding_options;
   if (!options.contains("scaling") || !options.contains("base")) return;
   ImGui::AlignTextToFramePadding();
   ImGui::TextColored(widgets::palette().quiet, "read it with");
@@ -228,7 +229,7 @@ void ModelsView::draw_reading(ViewContext& context, const std::string& name) {
     amount_ = factor.substr(1);
   tooltip("How many times longer than trained");
   same_line_for("Open reading");
-  const protocol::Settings settings = settings_of(info->result, scaling_, amount_);
+  const protocol::Settings settings = settings_of(report, scaling_, amount_);
   if (ImGui::Button("Open reading")) open_reading(context, name, settings);
   tooltip("Opens " + protocol::name_of({protocol::model_reading(name).model, settings}) +
           " beside it: the same weights, nothing is trained");
@@ -238,15 +239,15 @@ void ModelsView::draw_content(ViewContext& context) {
   if (ImGui::Button("Open...")) context.window.open_dialog = "model";
   tooltip("A folder (HF layout, a job, a checkpoint) or a .safetensors or .bin file");
   draw_tools(context);
-  draw_question(context, context.requests.models, "models");
+  draw_question(context, context.requests.of(kModels), "models");
   draw_list(context);
   const std::string model = selected_model(context.session());
   if (model.empty()) return;
-  auto& info = context.requests.of(model).info;
+  auto& info = context.requests.of(kInfo, model);
   draw_question(context, info, short_name(context.session(), model));
   if (!info.answer()) return;
   draw_reading(context, model);
-  draw_report(info.answer()->result);
+  draw_report(info.answer()->result, short_name(context.session(), model));
 }
 
 }  // namespace phasescope::app

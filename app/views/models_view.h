@@ -1,8 +1,12 @@
 #pragma once
 
 #include "app/views/view.h"
+#include "protocol/messages/models.h"
 
 namespace phasescope::app {
+
+inline constexpr Asks<protocol::ModelsResult> kModels{"models", protocol::ModelsRequest::method,
+                                                      "listing models"};
 
 // What can be opened, what is open, and the load report of the selected model.
 class ModelsView : public View {
@@ -11,16 +15,17 @@ class ModelsView : public View {
   bool about_models() const override { return false; }
   std::string title() const override { return "Models"; }
   std::string help_text() const override;
+  Slot slot() const override { return Slot::left_top; }
   void ask(ViewContext& context) override;
   void draw_content(ViewContext& context) override;
   bool has_figures() const override { return false; }
-  std::string command_line(const Session& session) const override;
+  std::string command_line(const ViewContext& context) const override;
 
  private:
   void draw_list(ViewContext& context);
-  using Names = std::vector<std::string>;
-  void draw_row(ViewContext& context, const protocol::ModelSummary& model, const Names& listed);
-  void draw_report(const protocol::LoadReport& report);
+  void draw_row(ViewContext& context, const protocol::ModelSummary& model,
+                const ModelNames& listed);
+  void draw_report(const protocol::LoadReport& report, const std::string& name);
   void draw_reading(ViewContext& context, const std::string& name);
 
   // What the next reading of the selected model is to be.

@@ -4,8 +4,7 @@
 #include <set>
 
 #include "app/figures/figures.h"
-#include "app/verbs/verb.h"
-#include "app/window/session_requests.h"
+#include "app/verbs/verb_tools.h"
 #include "widgets/theme.h"
 
 namespace phasescope::app {
@@ -20,19 +19,6 @@ const std::vector<std::string>& pattern_figures() {
   return names;
 }
 
-// Layers of a model that a figure can show; empty where its encoding has no such figure, or where
-// the figure has no layers.
-std::vector<int64_t> layers_of(const Answer<PatternsResult>& answer, const std::string& figure) {
-  std::set<int64_t> layers;
-  if (figure == "dot products")
-    for (const auto& layer : answer.result.layers)
-      if (protocol::find_tensor(answer.tensors, "pe_dot." + std::to_string(layer.layer)))
-        layers.insert(layer.layer);
-  if (figure == "bias curves")
-    for (const auto& curve : answer.result.bias) layers.insert(curve.layer);
-  return {layers.begin(), layers.end()};
-}
-
 // The wanted layer, or the last one before it that the model has: a state that stays as it was.
 int64_t layer_at_most(const std::vector<int64_t>& layers, int64_t wanted) {
   int64_t found = layers.empty() ? wanted : layers.front();
@@ -41,13 +27,16 @@ int64_t layer_at_most(const std::vector<int64_t>& layers, int64_t wanted) {
   return found;
 }
 
-std::vector<int64_t> layers_of_all(const ViewContext& context) {
-  std::set<int64_t> layers;
-  for (std::size_t i = 0; i < context.models(); ++i)
-    if (const auto* answer = context.of(i).patterns.answer())
-      for (int64_t layer : layers_of(*answer, context.session().patterns.figure))
-        layers.insert(layer);
-  return {layers.begin(), layers.end()};
+// The figure on show; nullptr where the encoding has no such thing.
+const GroupedFigure* figure_shown(const std::vector<GroupedFigure>& figures,
+                                  const PatternsState& state) {
+  std::vector<int64_t> layers;
+  for (const GroupedFigure& one : figures)
+    if (one.group == state.figure) layers.push_back(one.layer);
+  const int64_t layer = layer_at_most(layers, state.layer);
+  for (const GroupedFigure& one : figures)
+    if (one.group == state.figure && one.layer == layer) return &one;
+  return nullptr;
 }
 
 // States are counted from the start: state n is the one after n layers.
@@ -69,60 +58,53 @@ std::string PatternsView::help_text() const {
          "frequencies of the rotation.";
 }
 
-std::string PatternsView::command_line(const Session& session) const {
-  const std::string model = selected_model(session);
-  return model.empty() ? "" : "phasescope patterns " + shell_word(model) + text_option(session);
+std::string PatternsView::command_line(const ViewContext& context) const {
+  const std::string model = selected_model(context.session());
+  if (model.empty()) return "";
+  return command_of<protocol::PatternsRequest>({context.requests.of(kPatterns, model).asked()});
 }
 
 void PatternsView::ask(ViewContext& context) {
-  for (const std::string& model : context.session().models) {
-    const Session session = context.session_for(model);
-    context.requests.ask(context.requests.of(model).patterns, patterns_params(session, model),
-                         session.text.words);
+  ask_of_all(context, kPatterns, [](const std::string& model, const TextInput& text) {
+    protocol::PatternsRequest request{.model = model};
+    set_text(request.reading, text);
+    return request;
+  });
+}
+
+const std::vector<GroupedFigure>& PatternsView::figures_of_answer(const ViewContext& context,
+                                                                  const PatternsAnswer& answer) {
+  return pictures_[answer.result.model].figures.get(names_key(context) + serials_of(&answer), [&] {
+    return figures_of(answer.result, answer.tensors, names_of(context.session()));
+  });
+}
+
+std::vector<int64_t> PatternsView::layers_of_all(const ViewContext& context) {
+  std::set<int64_t> layers;
+  for (std::size_t i = 0; i < context.models(); ++i)
+    if (const auto* answer = context.of(kPatterns, i).answer())
+      for (const GroupedFigure& one : figures_of_answer(context, *answer))
+        if (one.group == context.state<PatternsState>().figure && one.layer >= 0)
+          layers.insert(one.layer);
+  return {layers.begin(), layers.end()};
+}
+
+std::vector<Saved> PatternsView::saved(ViewContext& context) {
+  std::vector<Saved> all;
+  for (const auto* answer : shown_answers(context, kPatterns).list) {
+    Output output{.result = protocol::to_json_form(answer->result),
+                  .provenance = provenance_of(answer->result)};
+    const auto* figure =
+        figure_shown(figures_of_answer(context, *answer), context.state<PatternsState>());
+    if (figure) output.figures = {figure->plot};
+    all.push_back({names_of(context.session()).file_name(answer->result.model), std::move(output),
+                   command_of<protocol::PatternsRequest>({answer->asked})});
   }
-}
-
-// Whoever has not chosen sees the first figure that the encoding has.
-std::optional<PlotSpec> PatternsView::plot_of(const Session& session,
-                                              const PatternsAnswer& answer) const {
-  const std::vector<std::string>& names = pattern_figures();
-  const std::string& chosen = session.patterns.figure;
-  std::optional<PlotSpec> plot = plot_of(session, answer, chosen);
-  for (std::size_t n = 1; !plot && chosen == names[0] && n < names.size(); ++n)
-    plot = plot_of(session, answer, names[n]);
-  return plot;
-}
-
-std::optional<PlotSpec> PatternsView::plot_of(const Session& session, const PatternsAnswer& answer,
-                                              const std::string& figure) const {
-  const PatternsResult& result = answer.result;
-  const auto layers = layers_of(answer, figure);
-  const int64_t layer = layer_at_most(layers, session.patterns.layer);
-  if (figure == "dot products" && !layers.empty())
-    return pe_dot_figure(
-        result, layer,
-        grid_of(*protocol::find_tensor(answer.tensors, "pe_dot." + std::to_string(layer))));
-  if (figure == "by distance" && !result.layers.empty()) return pe_by_distance_figure(result);
-  if (figure == "drift with depth" && !result.layers.empty())
-    return state_drift_figure({&result, 1});
-  if (figure == "bias curves" && !layers.empty()) return bias_curves_figure(result, layer);
-  if (figure == "frequencies" && !result.frequencies.empty()) return frequencies_figure(result);
-  return std::nullopt;
-}
-
-Output PatternsView::exported(ViewContext& context) {
-  Output output;
-  for (std::size_t i = 0; i < context.models(); ++i) {
-    const auto* answer = context.of(i).patterns.answer();
-    if (!answer) continue;
-    output.result["models"].push_back(protocol::to_json_form(answer->result));
-    if (auto plot = plot_of(context.session(), *answer)) output.figures.push_back(std::move(*plot));
-  }
-  return output;
+  return all;
 }
 
 void PatternsView::draw_controls(ViewContext& context) {
-  PatternsState state = context.session().patterns;
+  auto state = context.state<PatternsState>();
   bool changed = draw_choice("##figure", state.figure, pattern_figures());
   const auto layers = layers_of_all(context);
   if (layers.size() > 1) {
@@ -136,14 +118,12 @@ void PatternsView::draw_controls(ViewContext& context) {
       changed = true;
     }
   }
-  if (changed)
-    context.edit.apply(
-        "Change the pattern", [&](Session& s) { s.patterns = state; }, "patterns");
+  if (changed) context.set_state("Change the pattern", state, "patterns");
   draw_tools(context);
 }
 
 void PatternsView::draw_model(ViewContext& context, std::size_t index) {
-  auto& question = context.of(index).patterns;
+  auto& question = context.of(kPatterns, index);
   draw_model_name(context.session(), index);
   if (question.answer()) {
     ImGui::SameLine();
@@ -152,15 +132,20 @@ void PatternsView::draw_model(ViewContext& context, std::size_t index) {
   draw_question(context, question, "");
   const auto* answer = question.answer();
   if (!answer) return;
-  Picture& picture = pictures_[context.session().models[index]];
-  const PatternsState& state = context.session().patterns;
-  const std::string key = serials_of(answer) + state.figure + std::to_string(state.layer);
-  const PlotSpec& plot = picture.plot.get(
-      key, [&] { return plot_of(context.session(), *answer).value_or(PlotSpec{}); });
+  const auto state = context.state<PatternsState>();
+  const auto& figures = figures_of_answer(context, *answer);
+  Picture& picture = pictures_[answer->result.model];
+  const std::string key =
+      std::to_string(picture.figures.version()) + "/" + state.figure + std::to_string(state.layer);
+  const PlotSpec& plot = picture.plot.get(key, [&] {
+    const GroupedFigure* figure = figure_shown(figures, state);
+    return figure ? figure->plot : PlotSpec{};
+  });
   if (plot.id.empty()) {
     const std::string& why = answer->result.why_empty;
     return widgets::draw_empty(why.empty() ? "This encoding has no " + state.figure + "." : why);
   }
+  const Dimmed dimmed(!question.answers_now());
   if (plot.map && picture.texture_version != picture.plot.version()) {
     picture.texture.set_values(plot.map->rows, plot.map->cols, plot.map->values);
     picture.texture_version = picture.plot.version();

@@ -2,10 +2,24 @@
 
 #include <map>
 
+#include "app/figures/figures.h"
 #include "app/views/view.h"
 #include "widgets/plot_draw.h"
 
 namespace phasescope::app {
+
+struct PatternsState {
+  static constexpr const char* kView = "patterns";
+  int64_t layer = 0;
+  std::string figure = "dot products";
+  template <class V>
+  void fields(V& v) {
+    v("layer", layer), v("figure", figure);
+  }
+};
+
+inline constexpr Asks<protocol::PatternsResult> kPatterns{
+    "patterns", protocol::PatternsRequest::method, "computing the patterns"};
 
 // What the encoding itself does: dot products of positions, drift with depth, bias, frequencies.
 class PatternsView : public View {
@@ -13,28 +27,29 @@ class PatternsView : public View {
   std::string id() const override { return "patterns"; }
   std::string title() const override { return "PE patterns"; }
   std::string help_text() const override;
+  Slot slot() const override { return Slot::middle; }
   void ask(ViewContext& context) override;
   void draw_content(ViewContext& context) override;
   std::string kernels(const ViewContext& context) const override {
-    return kernels_of(context, &ModelQuestions::patterns);
+    return kernels_of(context, kPatterns);
   }
-  Output exported(ViewContext& context) override;
-  std::string command_line(const Session& session) const override;
+  std::vector<Saved> saved(ViewContext& context) override;
+  std::string command_line(const ViewContext& context) const override;
 
  private:
   using PatternsAnswer = Answer<protocol::PatternsResult>;
   struct Picture {
     widgets::HeatmapTexture texture;
-    Cached<widgets::PlotSpec> plot;
+    Cached<std::vector<GroupedFigure>> figures;  // all that the encoding has
+    Cached<widgets::PlotSpec> plot;              // the one on show
     std::uint64_t texture_version = 0;
   };
   void draw_controls(ViewContext& context);
   void draw_model(ViewContext& context, std::size_t index);
-  // No plot where the encoding has no such thing.
-  std::optional<widgets::PlotSpec> plot_of(const Session& session,
-                                           const PatternsAnswer& answer) const;
-  std::optional<widgets::PlotSpec> plot_of(const Session& session, const PatternsAnswer& answer,
-                                           const std::string& figure) const;
+  const std::vector<GroupedFigure>& figures_of_answer(const ViewContext& context,
+                                                      const PatternsAnswer& answer);
+  // Layers of which some model has the figure on show.
+  std::vector<int64_t> layers_of_all(const ViewContext& context);
 
   std::map<std::string, Picture> pictures_;
 };

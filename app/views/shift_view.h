@@ -1,9 +1,23 @@
 #pragma once
 
 #include "app/views/view.h"
+#include "protocol/messages/shift.h"
 #include "widgets/plot_draw.h"
 
 namespace phasescope::app {
+
+struct ShiftState {
+  static constexpr const char* kView = "shift";
+  std::vector<int64_t> by{1, 3, 16};  // measured
+  int64_t shown = 3;                  // in the figure; the table has all
+  template <class V>
+  void fields(V& v) {
+    v("by", by), v("shown", shown);
+  }
+};
+
+inline constexpr Asks<protocol::ShiftResult> kShift{"shift", protocol::ShiftRequest::method,
+                                                    "shifting", Lane::slow};
 
 // What moving a text does to a model: its position ids shifted, or tokens put before it.
 class ShiftView : public View {
@@ -11,17 +25,21 @@ class ShiftView : public View {
   std::string id() const override { return "shift"; }
   std::string title() const override { return "Shift stability"; }
   std::string help_text() const override;
+  Slot slot() const override { return Slot::right_bottom; }
   void ask(ViewContext& context) override;
   void draw_content(ViewContext& context) override;
   std::string kernels(const ViewContext& context) const override {
-    return kernels_of(context, &ModelQuestions::shift);
+    return kernels_of(context, kShift);
   }
-  Output exported(ViewContext& context) override;
-  std::string command_line(const Session& session) const override;
+  std::vector<Saved> saved(ViewContext& context) override;
+  std::string command_line(const ViewContext& context) const override {
+    return command_of<protocol::ShiftRequest>(asked_of_all(context, kShift));
+  }
 
  private:
   void draw_controls(ViewContext& context);
   widgets::PlotSpec plot_of(const ViewContext& context, protocol::ShiftResult result) const;
+  void draw_results(ViewContext& context, const ShownAnswers<protocol::ShiftResult>& answers);
   void draw_table(const ViewContext& context, const protocol::ShiftResult& result);
 
   Cached<protocol::ShiftResult> result_;

@@ -6,8 +6,6 @@
 #include <cmath>
 
 #include "app/figures/figures.h"
-#include "app/window/commands.h"
-#include "app/window/session_requests.h"
 #include "widgets/plot_draw.h"
 #include "widgets/theme.h"
 
@@ -61,29 +59,26 @@ std::string TextView::help_text() const {
          "the token the query of the other views.";
 }
 
-std::string TextView::command_line(const Session& session) const {
-  return verb_line(session, "report") + text_option(session);
-}
-
 void TextView::ask(ViewContext& context) {
-  for (const std::string& model : context.session().models) {
-    const Session session = context.session_for(model);
-    context.requests.ask(context.requests.of(model).text, text_params(session, model),
-                         session.text.words);
-  }
+  ask_of_all(context, kText, [](const std::string& model, const TextInput& text) {
+    protocol::TextRequest request{.model = model};
+    set_text(request.reading, text);
+    return request;
+  });
 }
 
-Output TextView::exported(ViewContext& context) {
+std::vector<Saved> TextView::saved(ViewContext& context) {
+  const auto answers = shown_answers(context, kText);
+  if (answers.empty()) return {};
   Output output;
   std::vector<TextResult> texts;
-  for (std::size_t i = 0; i < context.models(); ++i)
-    if (const auto* answer = context.of(i).text.answer()) {
-      texts.push_back(answer->result);
-      texts.back().model = short_name(context.session(), context.session().models[i]);
-      output.result["texts"].push_back(protocol::to_json_form(answer->result));
-    }
-  if (!texts.empty()) output.figures = {token_loss_figure(texts)};
-  return output;
+  for (const auto* answer : answers.list) {
+    texts.push_back(answer->result);
+    output.result["texts"].push_back(protocol::to_json_form(answer->result));
+    output.provenance.push_back(protocol::to_json_form(answer->result.provenance));
+  }
+  output.figures = {token_loss_figure(texts, names_of(context.session()))};
+  return {{"", std::move(output), command_of<protocol::TextRequest>(answers.asked())}};
 }
 
 void TextView::draw_editor(ViewContext& context) {
@@ -92,7 +87,7 @@ void TextView::draw_editor(ViewContext& context) {
   const bool keys = ImGui::IsItemFocused() && ImGui::GetIO().KeyCtrl &&
                     ImGui::IsKeyPressed(ImGuiKey_Enter, false);
   if ((ImGui::Button("Read") || keys) && !draft_.empty()) {
-    read_text(context, "typed", draft_);
+    read_text(context, TextInput::kTyped, draft_);
     editing_ = false;
   }
   tooltip("Ctrl+Enter");
@@ -118,7 +113,7 @@ void TextView::draw_input(ViewContext& context) {
 }
 
 void TextView::draw_model(ViewContext& context, std::size_t index) {
-  auto& question = context.of(index).text;
+  auto& question = context.of(kText, index);
   draw_model_name(context.session(), index);
   if (const auto* answer = question.answer()) {
     ImGui::SameLine();
@@ -130,6 +125,7 @@ void TextView::draw_model(ViewContext& context, std::size_t index) {
   if (!question.answer()) return;
   const std::string& note = question.answer()->result.provenance.note;
   if (!note.empty()) widgets::draw_notes({note});
+  const Dimmed dimmed(!question.answers_now());
   Strip& strip = strips_[context.session().models[index]];
   const auto& tokens = strip.tokens.get(serials_of(question.answer()),
                                         [&] { return strip_tokens(question.answer()->result); });
@@ -157,7 +153,7 @@ void TextView::draw_guesses(ViewContext& context) {
   if (!ImGui::BeginTable("guesses", std::max(1, static_cast<int>(context.models())))) return;
   for (std::size_t i = 0; i < context.models(); ++i) {
     ImGui::TableNextColumn();
-    const auto* answer = context.of(i).text.answer();
+    const auto* answer = context.of(kText, i).answer();
     if (!answer || token >= static_cast<int64_t>(answer->result.tokens.size())) continue;
     const TokenReading& reading = answer->result.tokens[static_cast<std::size_t>(token)];
     draw_model_name(context.session(), i);

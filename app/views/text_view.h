@@ -3,9 +3,13 @@
 #include <map>
 
 #include "app/views/view.h"
+#include "protocol/messages/text.h"
 #include "widgets/token_strip.h"
 
 namespace phasescope::app {
+
+inline constexpr Asks<protocol::TextResult> kText{"text", protocol::TextRequest::method,
+                                                  "reading the text"};
 
 // The text that all open models read, token by token, coloured by each model's loss.
 class TextView : public View {
@@ -13,13 +17,16 @@ class TextView : public View {
   std::string id() const override { return "text"; }
   std::string title() const override { return "Text"; }
   std::string help_text() const override;
+  Slot slot() const override { return Slot::left_bottom; }
   void ask(ViewContext& context) override;
   void draw_content(ViewContext& context) override;
   std::string kernels(const ViewContext& context) const override {
-    return kernels_of(context, &ModelQuestions::text);
+    return kernels_of(context, kText);
   }
-  Output exported(ViewContext& context) override;
-  std::string command_line(const Session& session) const override;
+  std::vector<Saved> saved(ViewContext& context) override;
+  std::string command_line(const ViewContext& context) const override {
+    return command_of<protocol::TextRequest>(asked_of_all(context, kText));
+  }
 
  private:
   struct Strip {

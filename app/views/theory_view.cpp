@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "app/figures/figures.h"
-#include "app/window/session_requests.h"
+#include "app/verbs/verb_tools.h"
 #include "widgets/theme.h"
 
 namespace phasescope::app {
@@ -11,11 +11,12 @@ namespace {
 
 using protocol::CheckResult;
 
-std::vector<const CheckResult*> checks_of(const ViewContext& context) {
+using TheoryAnswers = ShownAnswers<protocol::TheoryResult>;
+
+std::vector<const CheckResult*> checks_of(const TheoryAnswers& answers) {
   std::vector<const CheckResult*> checks;
-  for (std::size_t i = 0; i < context.models(); ++i)
-    if (const auto* answer = context.of(i).theory.answer())
-      for (const CheckResult& check : answer->result.checks) checks.push_back(&check);
+  for (const auto* answer : answers.list)
+    for (const CheckResult& check : answer->result.checks) checks.push_back(&check);
   return checks;
 }
 
@@ -66,23 +67,27 @@ std::string TheoryView::help_text() const {
          "its number, its bound and its noise.";
 }
 
-std::string TheoryView::command_line(const Session& session) const {
-  return session.models.empty() ? "" : verb_line(session, "theory");
-}
-
 void TheoryView::ask(ViewContext& context) {
-  for (const std::string& model : context.session().models)
-    context.requests.ask(context.requests.of(model).theory,
-                         theory_params(context.session(), model));
+  ask_of_all(context, kTheory, [](const std::string& model, const TextInput&) {
+    return protocol::TheoryRequest{.models = {model}};
+  });
 }
 
-Output TheoryView::exported(ViewContext& context) {
+std::vector<Saved> TheoryView::saved(ViewContext& context) {
+  const auto answers = shown_answers(context, kTheory);
+  protocol::TheoryResult all;
   Output output;
-  for (const CheckResult* check : checks_of(context)) {
-    output.result["checks"].push_back(protocol::to_json_form(*check));
-    for (const auto& curve : check->curves) output.figures.push_back(check_figure(*check, curve));
+  for (const auto* answer : answers.list) {
+    const protocol::TheoryResult& one = answer->result;
+    all.checks.insert(all.checks.end(), one.checks.begin(), one.checks.end());
+    all.provenance.insert(all.provenance.end(), one.provenance.begin(), one.provenance.end());
   }
-  return output;
+  for (const CheckResult& check : all.checks)
+    for (widgets::PlotSpec& plot : check_figures(check, names_of(context.session())))
+      output.figures.push_back(std::move(plot));
+  output.result = protocol::to_json_form(all);
+  output.provenance = provenance_of(all);
+  return {{"", std::move(output), command_of<protocol::TheoryRequest>(answers.asked())}};
 }
 
 void TheoryView::draw_list(ViewContext& context, const std::vector<const CheckResult*>& checks) {
@@ -93,15 +98,14 @@ void TheoryView::draw_list(ViewContext& context, const std::vector<const CheckRe
   for (const char* name : {"check", "model", "verdict", "value", "bound", "samples"})
     ImGui::TableSetupColumn(name);
   ImGui::TableHeadersRow();
+  const std::string chosen = context.state<TheoryState>().check;
   for (const CheckResult* check : checks) {
     ImGui::TableNextRow();
     ImGui::TableNextColumn();
     ImGui::PushID(check);
     const std::string name = name_of_check(*check);
-    if (ImGui::Selectable(check->id.c_str(), context.session().theory.check == name,
-                          ImGuiSelectableFlags_SpanAllColumns))
-      context.edit.apply(
-          "Show a check", [&](Session& s) { s.theory.check = name; }, "check");
+    if (ImGui::Selectable(check->id.c_str(), chosen == name, ImGuiSelectableFlags_SpanAllColumns))
+      context.set_state("Show a check", TheoryState{name}, "check");
     tooltip(check->statement);
     ImGui::PopID();
     ImGui::TableNextColumn();
@@ -121,9 +125,9 @@ void TheoryView::draw_list(ViewContext& context, const std::vector<const CheckRe
   ImGui::EndTable();
 }
 
-void TheoryView::draw_check(const CheckResult& check) {
+void TheoryView::draw_check(const ViewContext& context, const CheckResult& check) {
   ImGui::PushFont(widgets::fonts().bold, 0.0F);
-  ImGui::Text("%s on %s", check.id.c_str(), check.model.c_str());
+  ImGui::Text("%s on %s", check.id.c_str(), short_name(context.session(), check.model).c_str());
   ImGui::PopFont();
   ImGui::SameLine();
   ImGui::Dummy({4, 0});
@@ -137,11 +141,9 @@ void TheoryView::draw_check(const CheckResult& check) {
               ", " + std::to_string(check.samples) + " samples, seed " +
               std::to_string(check.seed));
   paragraph(check.detail);
-  const auto& plots = plots_.get(name_of_check(check) + widgets::short_number(check.value), [&] {
-    std::vector<widgets::PlotSpec> made;
-    for (const auto& curve : check.curves) made.push_back(check_figure(check, curve));
-    return made;
-  });
+  const std::string key = shown_answers(context, kTheory).key(context);
+  const auto& plots = plots_.get(key + name_of_check(check),
+                                 [&] { return check_figures(check, names_of(context.session())); });
   for (const widgets::PlotSpec& plot : plots) {
     ImGui::PushID(&plot);
     widgets::PlotDraw options;
@@ -154,22 +156,27 @@ void TheoryView::draw_check(const CheckResult& check) {
 
 void TheoryView::draw_content(ViewContext& context) {
   ImGui::AlignTextToFramePadding();
-  const auto checks = checks_of(context);
+  const auto answers = shown_answers(context, kTheory);
+  const auto checks = checks_of(answers);
   ImGui::Text("%d checks", static_cast<int>(checks.size()));
   draw_tools(context);
   if (context.models() == 0) return widgets::draw_empty("Tick models to check the theory on them.");
-  for (std::size_t i = 0; i < context.models(); ++i)
-    draw_question(context, context.of(i).theory,
-                  short_name(context.session(), context.session().models[i]));
+  draw_questions(context, kTheory);
   if (checks.empty()) return;
   const float height = ImGui::GetContentRegionAvail().y;
-  if (ImGui::BeginChild("list", {0, height * 0.45F})) draw_list(context, checks);
+  if (ImGui::BeginChild("list", {0, height * 0.45F})) {
+    const Dimmed dimmed(answers.old);
+    draw_list(context, checks);
+  }
   ImGui::EndChild();
   ImGui::Separator();
   const auto found = std::find_if(checks.begin(), checks.end(), [&](const CheckResult* check) {
-    return name_of_check(*check) == context.session().theory.check;
+    return name_of_check(*check) == context.state<TheoryState>().check;
   });
-  if (ImGui::BeginChild("check")) draw_check(found == checks.end() ? *checks.front() : **found);
+  if (ImGui::BeginChild("check")) {
+    const Dimmed dimmed(answers.old);
+    draw_check(context, found == checks.end() ? *checks.front() : **found);
+  }
   ImGui::EndChild();
 }
 

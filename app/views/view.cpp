@@ -4,8 +4,6 @@
 #include <set>
 #include <string_view>
 
-#include "app/window/commands.h"
-#include "app/window/session_requests.h"
 #include "protocol/error_info.h"
 #include "widgets/theme.h"
 
@@ -13,16 +11,6 @@ namespace phasescope::app {
 namespace {
 
 constexpr const char* kFigureFolder = "phasescope-figures";
-
-void collect_provenance(const nlohmann::json& value, nlohmann::json& found) {
-  if (!value.is_structured()) return;
-  for (const auto& [key, item] : value.items()) {
-    if (key == "provenance")
-      found.push_back(item);
-    else
-      collect_provenance(item, found);
-  }
-}
 
 // A quiet word that acts like a link.
 bool link(const char* word) {
@@ -48,7 +36,7 @@ void View::draw(ViewContext& context) {
     ask_what_changed(context);
     if (about_models())
       for (std::size_t i = 0; i < context.models(); ++i)
-        if (auto& info = context.of(i).info; info.waiting() && !info.answer())
+        if (auto& info = context.of(kInfo, i); info.waiting() && !info.answer())
           draw_question(context, info, short_name(context.session(), context.session().models[i]));
     draw_content(context);
   }
@@ -69,30 +57,25 @@ void View::ask_what_changed(ViewContext& context) {
   if (ready) ask(context);
 }
 
-// Of the selected model where the open ones do not read the same.
-std::string View::command_of(const ViewContext& context) const {
-  const std::string model = selected_model(context.session());
-  return command_line(model.empty() ? context.session() : context.session_for(model));
-}
-
-void View::copy_command(ViewContext& context, const std::string& command) {
+void View::copy_command(ViewContext& context) {
+  const std::string command = command_line(context);
+  if (command.empty()) return context.window.say("There is no command yet");
   if (context.window.copy) context.window.copy(command);
   context.window.say("Copied: " + command);
 }
 
 // Where the line is full the tools fold into a menu.
-void View::draw_tool_menu(ViewContext& context, const std::string& command) {
+void View::draw_tool_menu(ViewContext& context) {
   if (link("...")) ImGui::OpenPopup("tools");
   if (!ImGui::BeginPopup("tools")) return;
   if (has_figures() && ImGui::MenuItem("Save these figures")) save(context);
-  if (ImGui::MenuItem("Copy the command")) copy_command(context, command);
+  if (ImGui::MenuItem("Copy the command")) copy_command(context);
   ImGui::EndPopup();
 }
 
-void View::draw_command_tools(ViewContext& context, const std::string& command, bool folded) {
-  if (command.empty()) return;
+void View::draw_command_tools(ViewContext& context, bool folded) {
   if (folded) {
-    draw_tool_menu(context, command);
+    draw_tool_menu(context);
     ImGui::SameLine(0, 0);
     return;
   }
@@ -101,19 +84,21 @@ void View::draw_command_tools(ViewContext& context, const std::string& command, 
     tooltip("Save these figures as SVG, PNG, CSV and JSON, which says how they were made");
     ImGui::SameLine(0, 0);
   }
-  if (link("Command")) copy_command(context, command);
-  tooltip("Copy the command line that gives the same:\n" + command);
+  if (link("Command")) copy_command(context);
+  // A long typed text is part of the line: it is made on hover alone.
+  if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip))
+    tooltip("Copy the command line that gives the same:\n" + command_line(context));
   ImGui::SameLine(0, 0);
 }
 
 void View::draw_tools(ViewContext& context) {
-  const std::string command = command_of(context), ran = kernels(context);
+  const std::string ran = kernels(context);
   ImGui::SameLine();
   const float room = ImGui::GetContentRegionAvail().x;
   float width = link_width("?");
   const float words = link_width("Command") + (has_figures() ? link_width("Save") : 0);
   const bool folded = width + words > room;
-  if (!command.empty()) width += folded ? link_width("...") : words;
+  width += folded ? link_width("...") : words;
   const float ran_width =
       ran.empty() ? 0 : ImGui::CalcTextSize(ran.c_str()).x + ImGui::GetFontSize();
   const bool fits = width + ran_width <= room;
@@ -125,7 +110,7 @@ void View::draw_tools(ViewContext& context) {
     tooltip("What ran attention");
     ImGui::SameLine(0, ImGui::GetFontSize());
   }
-  draw_command_tools(context, command, folded);
+  draw_command_tools(context, folded);
   link("?");
   tooltip(help_text() + (ran.empty() ? "" : "\n\nAttention was run by: " + ran));
   if (fits || !fell_back(ran)) return;
@@ -135,21 +120,34 @@ void View::draw_tools(ViewContext& context) {
 }
 
 void View::save(ViewContext& context) {
-  Output output = exported(context);
-  if (output.figures.empty() && output.grids.empty()) {
-    context.window.say("There is nothing to save yet");
-    return;
-  }
-  nlohmann::json found = nlohmann::json::array();
-  collect_provenance(output.result, found);
-  const nlohmann::json sidecar{{"command", command_of(context)},
-                               {"program", "phasescope"},
-                               {"provenance", std::move(found)}};
+  std::vector<Saved> all = saved(context);
+  std::erase_if(
+      all, [](const Saved& one) { return one.output.figures.empty() && one.output.grids.empty(); });
+  if (all.empty()) return context.window.say("There is nothing to save yet");
   const std::string folder = std::string(kFigureFolder) + "/" + id();
-  context.window.run_aside([output = std::move(output), sidecar, folder] {
-    export_output(output, folder, sidecar);
+  context.window.run_aside([all = std::move(all), folder] {
+    for (const Saved& one : all)
+      export_output(one.output, std::filesystem::path(folder) / one.folder,
+                    sidecar_of(one.command, one.output.provenance));
     return "Saved to " + folder;
   });
+}
+
+Dimmed::Dimmed(bool old) : old_(old) {
+  if (!old_) return;
+  ImGui::PushStyleVar(ImGuiStyleVar_Alpha, 0.5F);
+  ImGui::BeginGroup();
+}
+
+Dimmed::~Dimmed() {
+  if (!old_) return;
+  ImGui::EndGroup();
+  ImGui::PopStyleVar();
+  ImVec4 ground = ImGui::GetStyleColorVec4(ImGuiCol_WindowBg);
+  ground.w = 0.5F;  // pictures do not follow the style
+  ImGui::GetWindowDrawList()->AddRectFilled(ImGui::GetItemRectMin(), ImGui::GetItemRectMax(),
+                                            ImGui::ColorConvertFloat4ToU32(ground));
+  tooltip("What was asked for before; the new answer is not here yet");
 }
 
 void draw_question(ViewContext& context, Question& question, const std::string& who) {
@@ -232,11 +230,11 @@ void draw_model_name(const Session& session, std::size_t index) {
   if (name != model) tooltip(model);
 }
 
-int color_of_model(const Session& session, const std::string& model) {
-  const auto found = std::find_if(
-      session.models.begin(), session.models.end(),
-      [&](const std::string& name) { return name == model || short_name(session, name) == model; });
-  return static_cast<int>(found - session.models.begin());
+void draw_name_in_color(const Session& session, const std::string& model) {
+  const ModelNames names = names_of(session);
+  const std::string name = names.short_name(model);
+  ImGui::TextColored(widgets::series_vec(names.color(model)), "%s", name.c_str());
+  if (name != model) tooltip(model);
 }
 
 void tooltip(const std::string& words) {

@@ -1,7 +1,9 @@
 #pragma once
 // A view of the window. To add one: a pair app/views/NAME_view.{h,cpp} with a class derived from
-// View, its line in views.cpp and its line in app/CMakeLists.txt. tests/app/window_views_test.cpp
-// draws all that views.cpp lists empty, busy, failed and full.
+// View, its line in views.cpp and its line in app/CMakeLists.txt. What it shows is a state of its
+// own (window/view_states.h), what it asks an Asks constant (window/worker_requests.h), its place
+// slot(). tests/app/window_views_test.cpp draws all that views.cpp lists empty, busy, failed and
+// full.
 #include <imgui.h>
 
 #include <memory>
@@ -10,9 +12,22 @@
 #include <vector>
 
 #include "app/cli/output.h"
-#include "app/window/view_context.h"
+#include "app/window/commands.h"
+#include "app/window/session_requests.h"
 
 namespace phasescope::app {
+
+// Where a view stands in the default layout; several in one slot are tabs, the first one of
+// views.cpp in front.
+enum class Slot { left_top, left_bottom, middle, middle_bottom, right, right_bottom };
+
+// What a view shows, for files: with the command line that makes it again, which is that of the
+// answers shown, whatever is asked by now. `folder` tells several apart.
+struct Saved {
+  std::string folder;
+  Output output;
+  std::string command;
+};
 
 class View {
  public:
@@ -20,21 +35,26 @@ class View {
   virtual std::string id() const = 0;     // "heads": names it in sessions and commands
   virtual std::string title() const = 0;  // on its tab
   virtual std::string help_text() const = 0;
+  virtual Slot slot() const = 0;
+  // Commands of its own, for palette and menu.
+  virtual void add_commands(std::vector<Command>&) const {}
 
   // Sends the questions whose answers are shown. Called while the view is visible, whenever the
   // session has changed; asking again for what is known costs nothing.
   virtual void ask(ViewContext&) {}
   virtual void draw_content(ViewContext& context) = 0;
-  // The figures as they are now, for files; empty where there are none.
-  virtual Output exported(ViewContext&) { return {}; }
+  // The figures as they are now; empty where there are none.
+  virtual std::vector<Saved> saved(ViewContext&) { return {}; }
   virtual bool has_figures() const { return true; }
   // Its questions are about the open models, and wait until those are known.
   virtual bool about_models() const { return true; }
+  // It asks again by itself while it is seen, and needs frames for that.
+  virtual bool polls() const { return false; }
   // What ran attention for the answers shown, as kernels_of() says it; empty where the view says so
   // in a place of its own.
   virtual std::string kernels(const ViewContext&) const { return ""; }
-  // The command line that gives the same; empty where there is none.
-  virtual std::string command_line(const Session&) const { return ""; }
+  // The command line that gives what is asked for now; empty where there is none.
+  virtual std::string command_line(const ViewContext&) const { return ""; }
 
   // The window around it: asks, draws the content, marks the view as closed when its tab is closed.
   void draw(ViewContext& context);
@@ -47,10 +67,9 @@ class View {
 
  private:
   void save(ViewContext& context);
-  std::string command_of(const ViewContext& context) const;
-  void copy_command(ViewContext& context, const std::string& command);
-  void draw_tool_menu(ViewContext& context, const std::string& command);
-  void draw_command_tools(ViewContext& context, const std::string& command, bool folded);
+  void copy_command(ViewContext& context);
+  void draw_tool_menu(ViewContext& context);
+  void draw_command_tools(ViewContext& context, bool folded);
   void ask_what_changed(ViewContext& context);
 
   bool visible_ = false;
@@ -68,8 +87,8 @@ bool draw_choice(const char* label, std::string& value, const std::vector<std::s
 // The colour of the session's i-th model as a small square, then its short name; the whole on
 // hover.
 void draw_model_name(const Session& session, std::size_t index);
-// Index of the colour that a model's curves have, for series_color; `model` may be its short name.
-int color_of_model(const Session& session, const std::string& model);
+// A model's short name in the colour of its curves, for a cell of a table; the whole on hover.
+void draw_name_in_color(const Session& session, const std::string& model);
 // Shown on hover of the last item.
 void tooltip(const std::string& words);
 // One number in a table cell, right-aligned.
@@ -120,26 +139,18 @@ bool fell_back(const std::string& words);
 const ImVec4& kernel_color(const std::string& words);
 
 template <class T>
-void add_kernels(const std::string& model, const T& result, std::vector<ModelKernel>& kernels) {
+void add_kernels(const Session& session, const T& result, std::vector<ModelKernel>& kernels) {
+  const auto add = [&](const protocol::Provenance& made) {
+    const std::string model = made.models.empty() ? "" : made.models.front();
+    kernels.push_back({short_name(session, model), made.kernel});
+  };
   if constexpr (requires { result.provenance.kernel; }) {
-    kernels.push_back({model, result.provenance.kernel});
+    add(result.provenance);
   } else if constexpr (requires { result.provenance; }) {
-    for (const protocol::Provenance& one : result.provenance)
-      kernels.push_back({model, one.kernel});
+    for (const protocol::Provenance& one : result.provenance) add(one);
   } else {
-    for (const auto& one : result.models) kernels.push_back({model, one.provenance.kernel});
+    for (const auto& one : result.models) add(one.provenance);
   }
-}
-
-// What ran attention for one question's answers.
-template <class T>
-std::string kernels_of(const ViewContext& context, QuestionOf<T> ModelQuestions::*question) {
-  std::vector<ModelKernel> kernels;
-  for (std::size_t i = 0; i < context.models(); ++i)
-    if (const auto* answer = (context.of(i).*question).answer())
-      add_kernels(short_name(context.session(), context.session().models[i]), answer->result,
-                  kernels);
-  return kernel_words(std::move(kernels));
 }
 
 // A key that differs whenever a model is named otherwise.
@@ -150,13 +161,80 @@ inline std::string names_key(const ViewContext& context) {
   return key;
 }
 
-// The same for one question of every open model.
+// The answers of a view that may stand in one figure, in one table and in one file.
 template <class T>
-std::string answers_key(const ViewContext& context, QuestionOf<T> ModelQuestions::*question) {
-  std::string key;
+struct ShownAnswers {
+  std::vector<const Answer<T>*> list;  // in the order of the models, of those that have one
+  // None of them answers what is asked now: they are what was asked before, all alike.
+  bool old = false;
+
+  bool empty() const { return list.empty(); }
+  std::string key(const ViewContext& context) const {
+    std::string key = names_key(context);
+    for (const Answer<T>* answer : list) key += serials_of(answer);
+    return key;
+  }
+  std::vector<Asked> asked() const {
+    std::vector<Asked> all;
+    for (const Answer<T>* answer : list) all.push_back(answer->asked);
+    return all;
+  }
+};
+
+// Those that answer what is asked now; before there is any, older ones that were asked alike.
+template <class T>
+ShownAnswers<T> shown_answers(const ViewContext& context, const Asks<T>& asks) {
+  ShownAnswers<T> shown;
   for (std::size_t i = 0; i < context.models(); ++i)
-    key += serials_of((context.of(i).*question).answer());
-  return key;
+    if (const auto& question = context.of(asks, i); question.answers_now())
+      shown.list.push_back(question.answer());
+  if (!shown.empty()) return shown;
+  shown.old = true;
+  for (std::size_t i = 0; i < context.models(); ++i)
+    if (const auto* answer = context.of(asks, i).answer())
+      if (shown.empty() || alike(shown.list.front()->asked, answer->asked))
+        shown.list.push_back(answer);
+  return shown;
 }
+
+// What was asked last of every open model.
+template <class T>
+std::vector<Asked> asked_of_all(const ViewContext& context, const Asks<T>& asks) {
+  std::vector<Asked> all;
+  for (std::size_t i = 0; i < context.models(); ++i)
+    if (const Asked& asked = context.of(asks, i).asked(); !asked.params.is_null())
+      all.push_back(asked);
+  return all;
+}
+
+// Progress and failures of a view's question about every open model.
+template <class T>
+void draw_questions(ViewContext& context, const Asks<T>& asks) {
+  for (std::size_t i = 0; i < context.models(); ++i)
+    draw_question(context, context.of(asks, i),
+                  short_name(context.session(), context.session().models[i]));
+}
+
+// What ran attention for the answers shown.
+template <class T>
+std::string kernels_of(const ViewContext& context, const Asks<T>& asks) {
+  std::vector<ModelKernel> kernels;
+  for (const Answer<T>* answer : shown_answers(context, asks).list)
+    add_kernels(context.session(), answer->result, kernels);
+  return kernel_words(std::move(kernels));
+}
+
+// While it lives, what is drawn in the present ImGui window is drawn as what it is: not yet, or no
+// more, what was asked for.
+class Dimmed {
+ public:
+  explicit Dimmed(bool old);
+  ~Dimmed();
+  Dimmed(const Dimmed&) = delete;
+  Dimmed& operator=(const Dimmed&) = delete;
+
+ private:
+  bool old_;
+};
 
 }  // namespace phasescope::app

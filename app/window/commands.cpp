@@ -19,12 +19,11 @@ int64_t last_of(int64_t count) { return std::max<int64_t>(0, count - 1); }
 void step_head(ViewContext& context, int64_t layers, int64_t heads) {
   const std::string model = selected_model(context.session());
   if (model.empty()) return;
-  const auto* info = context.requests.of(model).info.answer();
-  if (!info) return;
+  const auto* report = context.info(model);
+  if (!report) return;
   const Selection at = context.session().selection;
-  const int64_t layer =
-      std::clamp<int64_t>(at.layer + layers, 0, last_of(info->result.model.layers));
-  const int64_t head = std::clamp<int64_t>(at.head + heads, 0, last_of(info->result.model.heads));
+  const int64_t layer = std::clamp<int64_t>(at.layer + layers, 0, last_of(report->model.layers));
+  const int64_t head = std::clamp<int64_t>(at.head + heads, 0, last_of(report->model.heads));
   select_head(context, at.model, layer, head);
 }
 
@@ -46,7 +45,7 @@ void file_commands(std::vector<Command>& list) {
   list.push_back({"file.open_text", "Open a text...", "A text file that all open models read",
                   ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_O,
                   [](ViewContext& context) { context.window.open_dialog = "text"; }});
-  list.push_back({"file.save_session", "Save the session", "Also done when the window is closed",
+  list.push_back({"file.save_session", "Save the session", "Also done by itself",
                   ImGuiMod_Ctrl | ImGuiKey_S,
                   [](ViewContext& context) { context.window.save_session = true; }});
   list.push_back({"file.quit", "Quit", "Jobs go on without the window", ImGuiMod_Ctrl | ImGuiKey_Q,
@@ -71,29 +70,6 @@ void look_commands(std::vector<Command>& list) {
                   [](ViewContext& context) { context.window.help_open = true; }});
 }
 
-void map_commands(std::vector<Command>& list) {
-  list.push_back({"map.all", "Map: show all queries and keys", "Undo every zoom",
-                  ImGuiMod_Ctrl | ImGuiKey_0,
-                  [](ViewContext& context) { zoom_map(context, 0, 0, 0, 0); }});
-  struct Of {
-    const char *word, *title;
-  };
-  for (const Of of :
-       {Of{"weight", "Map: weights"}, Of{"score", "Map: scores"},
-        Of{"content", "Map: content scores"}, Of{"positional", "Map: positional terms"}})
-    list.push_back({std::string("map.") + of.word, of.title, "What the attention map shows", 0,
-                    [word = std::string(of.word)](ViewContext& context) {
-                      context.edit.apply("Show " + word, [&](Session& s) { s.map.of = word; });
-                    }});
-  for (const Of of :
-       {Of{"a", "Map: the selected model alone"}, Of{"both", "Map: two models side by side"},
-        Of{"difference", "Map: A, B and their difference"}})
-    list.push_back({std::string("map.show_") + of.word, of.title, "Which maps are shown", 0,
-                    [word = std::string(of.word)](ViewContext& context) {
-                      context.edit.apply("Compare maps", [&](Session& s) { s.map.show = word; });
-                    }});
-}
-
 void head_commands(std::vector<Command>& list) {
   list.push_back({"head.next", "Next head", "", ImGuiMod_Alt | ImGuiKey_RightArrow,
                   [](ViewContext& context) { step_head(context, 0, 1); }});
@@ -107,10 +83,6 @@ void head_commands(std::vector<Command>& list) {
                     const Selection at = context.session().selection;
                     select_head(context, at.model, at.layer, -1);
                   }});
-  list.push_back(
-      {"heads.sort", "Heads: sort by the metric, or not", "", 0, [](ViewContext& context) {
-         context.edit.apply("Sort heads", [](Session& s) { s.heads.sorted = !s.heads.sorted; });
-       }});
   list.push_back({"model.swap", "Select the next model", "", ImGuiMod_Ctrl | ImGuiKey_M,
                   [](ViewContext& context) {
                     const auto count = static_cast<int64_t>(context.models());
@@ -150,15 +122,11 @@ int match_score(const std::string& title, const std::string& words) {
 
 }  // namespace
 
-std::vector<Command> all_commands(const std::vector<ViewName>& views) {
+std::vector<Command> window_commands() {
   std::vector<Command> list;
   file_commands(list);
   edit_commands(list);
-  for (const ViewName& view : views)
-    list.push_back({"view." + view.id, "Show " + view.title, "Open this view or bring it forward",
-                    0, [id = view.id](ViewContext& context) { show_view(context, id); }});
   head_commands(list);
-  map_commands(list);
   look_commands(list);
   return list;
 }
@@ -219,11 +187,11 @@ void select_head(ViewContext& context, int64_t model, int64_t layer, int64_t hea
 
 void fit_selection(ViewContext& context) {
   const std::string model = selected_model(context.session());
-  const auto* info = model.empty() ? nullptr : context.requests.of(model).info.answer();
-  if (!info || info->result.model.layers < 1 || info->result.model.heads < 1) return;
+  const auto* report = model.empty() ? nullptr : context.info(model);
+  if (!report || report->model.layers < 1 || report->model.heads < 1) return;
   Selection at = context.session().selection;
-  at.layer = std::clamp<int64_t>(at.layer, 0, last_of(info->result.model.layers));
-  at.head = std::clamp<int64_t>(at.head, -1, last_of(info->result.model.heads));
+  at.layer = std::clamp<int64_t>(at.layer, 0, last_of(report->model.layers));
+  at.head = std::clamp<int64_t>(at.head, -1, last_of(report->model.heads));
   if (at == context.session().selection) return;
   context.edit.apply_silently([&](Session& s) { s.selection = at; });
 }
@@ -231,9 +199,9 @@ void fit_selection(ViewContext& context) {
 std::string head_obstacle(const ViewContext& context, std::size_t index) {
   const Selection& at = context.session().selection;
   const auto selected = static_cast<std::size_t>(at.model);
-  const auto* info = context.of(index).info.answer();
-  if (!info || index == selected || info->result.model.layers < 1) return "";
-  const protocol::ModelSummary& shape = info->result.model;
+  const auto* report = context.info(context.session().models[index]);
+  if (!report || index == selected || report->model.layers < 1) return "";
+  const protocol::ModelSummary& shape = report->model;
   if (at.layer < shape.layers && at.head < shape.heads) return "";
   const auto sized = [&](std::size_t of, const protocol::ModelSummary& model) {
     return short_name(context.session(), context.session().models[of]) + " has " +
@@ -241,8 +209,9 @@ std::string head_obstacle(const ViewContext& context, std::size_t index) {
            std::to_string(model.heads) + (model.heads == 1 ? " head" : " heads");
   };
   std::string words = sized(index, shape);
-  const auto* other = selected < context.models() ? context.of(selected).info.answer() : nullptr;
-  if (other) words += " and " + sized(selected, other->result.model);
+  const auto* other =
+      selected < context.models() ? context.info(context.session().models[selected]) : nullptr;
+  if (other) words += " and " + sized(selected, other->model);
   return words + ": " + name_of_head(at.layer, at.head) +
          " is not in both, so that only one is shown";
 }
@@ -263,24 +232,18 @@ void read_text(ViewContext& context, const std::string& name, const std::string&
   context.edit.apply("Read " + name, [&](Session& s) {
     s.text.name = name, s.text.words = words;
     s.selection.query.reset(), s.selection.key.reset();
-    s.map.row_begin = s.map.row_end = s.map.col_begin = s.map.col_end = 0;
+    s.region = {};
   });
 }
 
 void read_text_file_into(ViewContext& context, const std::string& path) {
   const std::string words = formats::read_text_file(path, std::uintmax_t{16} << 20);
-  read_text(context, path, words);
+  read_text(context, std::filesystem::absolute(path).lexically_normal().string(), words);
 }
 
-void zoom_map(ViewContext& context, int64_t row_begin, int64_t row_end, int64_t col_begin,
-              int64_t col_end) {
+void show_region(ViewContext& context, const Region& region) {
   context.edit.apply(
-      "Zoom the map",
-      [&](Session& s) {
-        s.map.row_begin = row_begin, s.map.row_end = row_end;
-        s.map.col_begin = col_begin, s.map.col_end = col_end;
-      },
-      "zoom");
+      "Zoom the map", [&](Session& s) { s.region = region; }, "zoom");
 }
 
 void set_theme(ViewContext& context, const std::string& theme) {

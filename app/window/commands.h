@@ -17,12 +17,8 @@ struct Command {
   std::function<void(ViewContext&)> run;
 };
 
-struct ViewName {
-  std::string id, title;
-};
-
-// Every command, those of the given views among them.
-std::vector<Command> all_commands(const std::vector<ViewName>& views);
+// The commands of the window itself; views add theirs.
+std::vector<Command> window_commands();
 
 // The commands whose title or id holds the letters of `words` in order, best first.
 std::vector<const Command*> matching(const std::vector<Command>& commands,
@@ -52,9 +48,8 @@ void select_pair(ViewContext& context, int64_t query, int64_t key);
 void read_text(ViewContext& context, const std::string& name, const std::string& words);
 // Reads the file and makes it the text. Throws formats::Error.
 void read_text_file_into(ViewContext& context, const std::string& path);
-// Queries [row_begin, row_end) and keys [col_begin, col_end) fill the map; ends of 0 show all.
-void zoom_map(ViewContext& context, int64_t row_begin, int64_t row_end, int64_t col_begin,
-              int64_t col_end);
+// This part of the text fills the map.
+void show_region(ViewContext& context, const Region& region);
 void set_theme(ViewContext& context, const std::string& theme);
 void show_view(ViewContext& context, const std::string& id);
 

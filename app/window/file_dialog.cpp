@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "app/window/commands.h"
+#include "formats/error.h"
 #include "widgets/theme.h"
 
 namespace phasescope::app {

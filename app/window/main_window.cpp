@@ -2,6 +2,8 @@
 
 #include <imgui.h>
 #include <imgui_internal.h>
+#include <implot.h>
+#include <implot_internal.h>
 
 #include <algorithm>
 
@@ -12,10 +14,15 @@ namespace {
 
 constexpr double kNoticeSeconds = 6;
 
-std::vector<ViewName> names_of(const std::vector<std::unique_ptr<View>>& views) {
-  std::vector<ViewName> names;
-  for (const auto& view : views) names.push_back({view->id(), view->title()});
-  return names;
+std::vector<Command> commands_of(const std::vector<std::unique_ptr<View>>& views) {
+  std::vector<Command> list = window_commands();
+  for (const auto& view : views) {
+    list.push_back({"view." + view->id(), "Show " + view->title(),
+                    "Open this view or bring it forward", 0,
+                    [id = view->id()](ViewContext& context) { show_view(context, id); }});
+    view->add_commands(list);
+  }
+  return list;
 }
 
 bool starts_with(const std::string& text, const char* prefix) { return text.rfind(prefix, 0) == 0; }
@@ -38,7 +45,7 @@ MainWindow::MainWindow(Session session, WorkerLink& quick, WorkerLink& slow)
       requests_(quick, slow),
       context_{edit_, requests_, window_},
       views_(all_views()),
-      commands_(all_commands(names_of(views_))) {
+      commands_(commands_of(views_)) {
   window_.copy = [](const std::string& text) { ImGui::SetClipboardText(text.c_str()); };
   // Dear ImGui takes a layout only before its first frame.
   const std::string& layout = edit_.session().layout;
@@ -196,18 +203,24 @@ void MainWindow::build_layout(unsigned dock) {
   ImGui::DockBuilderSplitNode(middle, ImGuiDir_Down, 0.41F, &middle_low, &middle);
   ImGui::DockBuilderSplitNode(right, ImGuiDir_Down, 0.44F, &right_low, &right);
   struct Place {
-    const char* id;
+    Slot slot;
     ImGuiID node;
   };
+  // Views come forward in this order: the last one has the focus.
+  to_focus_.clear();
   for (const Place& place :
-       {Place{"models", left}, Place{"text", left_low}, Place{"heads", middle},
-        Place{"patterns", middle}, Place{"theory", middle}, Place{"extrapolation", middle_low},
-        Place{"jobs", middle_low}, Place{"map", right}, Place{"distance", right_low},
-        Place{"shift", right_low}})
-    if (const View* shown = view(place.id))
+       {Place{Slot::left_top, left}, Place{Slot::left_bottom, left_low},
+        Place{Slot::middle_bottom, middle_low}, Place{Slot::right_bottom, right_low},
+        Place{Slot::right, right}, Place{Slot::middle, middle}}) {
+    bool first = true;
+    for (const auto& shown : views_) {
+      if (shown->slot() != place.slot) continue;
       ImGui::DockBuilderDockWindow(shown->window_name().c_str(), place.node);
+      if (first) to_focus_.push_back(shown->id());
+      first = false;
+    }
+  }
   ImGui::DockBuilderFinish(dock);
-  to_focus_ = {"extrapolation", "distance", "map", "heads"};
 }
 
 // Dear ImGui takes what a smaller window lacks from the middle alone, until nothing is left of it.
@@ -241,9 +254,31 @@ void MainWindow::draw_dock(float top) {
   ImGui::End();
 }
 
+// An exception while a view is drawn leaves Dear ImGui in the middle of it: both are brought back
+// to where they were before, and the window goes on.
+void MainWindow::draw_guarded(View& view) {
+  ImGuiErrorRecoveryState before;
+  ImGui::ErrorRecoveryStoreState(&before);
+  try {
+    view.draw(context_);
+  } catch (const std::exception& error) {
+    if (ImPlot::GetCurrentContext()) ImPlot::ResetCtxForNextPlot(ImPlot::GetCurrentContext());
+    ImGuiIO& io = ImGui::GetIO();
+    io.ConfigErrorRecoveryEnableAssert = io.ConfigErrorRecoveryEnableTooltip = false;
+    ImGui::ErrorRecoveryTryToRecoverState(&before);
+    io.ConfigErrorRecoveryEnableAssert = io.ConfigErrorRecoveryEnableTooltip = true;
+    window_.say(view.title() + " could not be drawn: " + error.what(), true);
+  }
+}
+
+bool MainWindow::polled() const {
+  return std::ranges::any_of(views_,
+                             [](const auto& view) { return view->visible() && view->polls(); });
+}
+
 void MainWindow::draw_views() {
   for (const auto& view : views_)
-    if (!is_closed(edit_.session(), view->id())) view->draw(context_);
+    if (!is_closed(edit_.session(), view->id())) draw_guarded(*view);
   if (!window_.focus_view.empty()) to_focus_.push_back(window_.focus_view);
   window_.focus_view.clear();
   // One a frame: Dear ImGui shows the tab of the window that was focused last.
@@ -310,7 +345,11 @@ void MainWindow::draw_shortcuts() {
 }
 
 void MainWindow::draw(float scale) {
-  if (window_.may_ask) requests_.begin_frame();
+  try {
+    if (window_.may_ask) requests_.begin_frame();
+  } catch (const std::exception& error) {
+    window_.say(std::string("An answer could not be taken: ") + error.what(), true);
+  }
   window_.collect();
   window_.moving = false;
   apply_look(scale);

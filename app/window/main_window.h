@@ -30,6 +30,8 @@ class MainWindow {
   bool settled() const;
   // True while something moves by itself and frames must go on (progress, notices).
   bool animated() const;
+  // A view is seen that asks again by itself.
+  bool polled() const;
   // The session as it is to be saved, with the present layout.
   Session session_to_save();
 
@@ -45,6 +47,7 @@ class MainWindow {
   void build_layout(unsigned dock);
   void scale_layout(unsigned dock);
   void draw_views();
+  void draw_guarded(View& view);
   void draw_notices();
   void draw_shortcuts();
 

@@ -3,15 +3,14 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "formats/json.h"
+#include "formats/error.h"
 #include "formats/text_input.h"
+#include "protocol/model_reading.h"
 
 namespace phasescope::app {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr int64_t kVersion = 1;
 
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
@@ -24,26 +23,6 @@ std::string default_text() {
   } catch (const formats::Error&) {
     return "To every thing there is a season, and a time to every purpose under the heaven.";
   }
-}
-
-// The last `parts` parts of a path, or all of it where it has no more.
-std::string end_of_path(std::string path, int parts) {
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
-  std::size_t begin = path.size();
-  for (int i = 0; i < parts; ++i) {
-    begin = begin > 0 ? path.rfind('/', begin - 1) : std::string::npos;
-    if (begin == std::string::npos) return path;
-  }
-  return path.substr(begin + 1);
-}
-
-// Values that no command would ever have set, e.g. edited by hand.
-void check(const Session& session) {
-  if (session.version != kVersion)
-    throw formats::bad_input("it was written by another version of the program");
-  if (session.map.row_begin < 0 || session.map.row_end < 0 || session.map.col_begin < 0 ||
-      session.map.col_end < 0 || session.text.length < 0 || session.selection.layer < 0)
-    throw formats::bad_input("it holds a place below 0");
 }
 
 }  // namespace
@@ -70,19 +49,10 @@ std::string selected_model(const Session& session) {
       .models[static_cast<std::size_t>(std::clamp<int64_t>(session.selection.model, 0, last))];
 }
 
-std::string short_name(const std::vector<std::string>& models, const std::string& model) {
-  for (const int parts : {1, 2}) {
-    const std::string name = end_of_path(model, parts);
-    const bool alone = std::none_of(models.begin(), models.end(), [&](const std::string& other) {
-      return other != model && end_of_path(other, parts) == name;
-    });
-    if (alone) return name;
-  }
-  return model;
-}
+ModelNames names_of(const Session& session) { return ModelNames(session.models); }
 
 std::string short_name(const Session& session, const std::string& model) {
-  return short_name(session.models, model);
+  return names_of(session).short_name(model);
 }
 
 std::string name_of_head(int64_t layer, int64_t head) {
@@ -90,38 +60,15 @@ std::string name_of_head(int64_t layer, int64_t head) {
   return head < 0 ? name : name + "H" + std::to_string(head);
 }
 
-LoadedSession load_session(formats::FileSystem& files, const fs::path& path) {
-  if (!files.exists(path)) return {default_session(), ""};
-  try {
-    const auto json = formats::parse_json(files.read(path), path.string());
-    if (!json.is_object()) throw formats::bad_input("it is not a JSON object");
-    Session session = protocol::from_json_form<Session>(json);
-    check(session);
-    return {std::move(session), ""};
-  } catch (const std::exception& error) {
-    const fs::path kept = path.string() + ".bad";
-    std::string warning = "The session " + path.string() + " could not be read: " + error.what();
-    try {
-      files.rename(path, kept);
-      warning += ". It was kept as " + kept.string() + ".";
-    } catch (const formats::Error&) {
-      warning += ".";
-    }
-    return {default_session(), warning};
-  }
-}
-
-void save_session(formats::FileSystem& files, const fs::path& path, const Session& session) {
-  if (path.has_parent_path()) formats::make_directories(files, path.parent_path());
-  const std::string text = protocol::to_json_form(session).dump(1) + "\n";
-  formats::write_file_atomically(files, path, std::string_view(text));
-}
-
-fs::path default_session_path() {
-  if (const std::string state = environment("XDG_STATE_HOME"); !state.empty())
-    return fs::path(state) / "phasescope" / "session.json";
-  const std::string home = environment("HOME");
-  return fs::path(home.empty() ? "." : home) / ".local" / "state" / "phasescope" / "session.json";
+std::string lasting_name(const std::string& model) {
+  const std::string path = protocol::model_reading(model).model;
+  std::error_code error;
+  const bool bundled = path.find('/') == std::string::npos &&
+                       fs::exists(assets_folder() / "models" / path / "config.json", error);
+  if (path.empty() || bundled || !fs::exists(path, error)) return model;
+  fs::path whole = fs::absolute(path, error).lexically_normal();
+  if (!whole.has_filename()) whole = whole.parent_path();  // "runs/a/"
+  return whole.string() + model.substr(path.size());
 }
 
 fs::path assets_folder() {

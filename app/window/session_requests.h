@@ -1,38 +1,55 @@
 #pragma once
-// From the session to the params of requests and to command lines that ask the same. Params that
-// have an `input` want the session's text with them (WorkerRequests::ask).
+// From the session to the requests of views, and from those to command lines that ask the same.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <type_traits>
 #include <vector>
 
-#include "app/window/session.h"
-#include "protocol/messages/models.h"
+#include "app/window/worker_requests.h"
+#include "protocol/messages/common.h"
+#include "protocol/messages/distance.h"
+#include "protocol/request.h"
 
 namespace phasescope::app {
 
-nlohmann::json info_params(const Session& session, const std::string& model);
-nlohmann::json text_params(const Session& session, const std::string& model);
-nlohmann::json heads_params(const Session& session, const std::string& model);
-// The region of session.map at `height` x `width` cells at most.
-nlohmann::json map_params(const Session& session, const std::string& model, int height, int width);
-nlohmann::json patterns_params(const Session& session, const std::string& model);
-nlohmann::json distance_params(const Session& session, const std::string& model);
-nlohmann::json shift_params(const Session& session, const std::string& model);
-nlohmann::json theory_params(const Session& session, const std::string& model);
-nlohmann::json eval_params(const Session& session, const std::string& model,
-                           const std::vector<int64_t>& lengths);
-// Tokens of the texts that show how a model reads past its trained length: that length, twice and
-// four times it. A table of learned positions ends, so those that it has, or else a quarter, half
-// and all of the trained length. Of a trained length above kLongestRead / 4 that much stands in for
-// it, since the question asks itself; none where the trained length is not known.
-constexpr int64_t kLongestRead = 16384;
-std::vector<int64_t> eval_lengths(const protocol::LoadReport& report);
+// What is read, for a request that WorkerRequests::ask sends with the text's words. Of no text the
+// worker takes what the command line takes without --text: bundled texts.
+void set_text(protocol::Reading& reading, const TextInput& text);
 
-// A word as a POSIX shell reads it back.
-std::string shell_word(const std::string& word);
-// "phasescope VERB MODEL..." with the session's open models.
-std::string verb_line(const Session& session, const std::string& verb);
-// " --text FILE", or " --prompt '...'" for a typed text.
-std::string text_option(const Session& session);
+// The text of a question as the command line gives it: typed words as a prompt, a file by its path,
+// the text that nobody chose not at all, unless `always` names its file.
+void set_option_of_text(protocol::Input& input, const SharedText& words, bool always);
+
+// Command lines that ask the same, joined with && where one does not do: questions that differ by
+// their models alone have one together. Empty for no question.
+template <class Request>
+std::string command_of(const std::vector<Asked>& asked) {
+  std::vector<Asked> lines;
+  for (const Asked& one : asked) {
+    const auto same = [&](const Asked& line) {
+      nlohmann::json a = line.params, b = one.params;
+      a.erase("models"), b.erase("models");
+      return a == b && line.text.serial() == one.text.serial();
+    };
+    const auto found = std::ranges::find_if(lines, same);
+    if (found == lines.end() || !one.params.contains("models")) {
+      lines.push_back(one);
+    } else {
+      for (const auto& model : one.params["models"]) found->params["models"].push_back(model);
+    }
+  }
+  std::string command;
+  for (const Asked& line : lines) {
+    Request request = protocol::request_of<Request>(line.params);
+    if constexpr (requires { request.reading.input; }) {
+      // Without a text this one reads many.
+      const bool always = std::is_same_v<Request, protocol::DistanceRequest>;
+      set_option_of_text(request.reading.input, line.text, always);
+    }
+    command += (command.empty() ? "" : " && ") + protocol::command_line(request);
+  }
+  return command;
+}
 
 }  // namespace phasescope::app

@@ -1,10 +1,16 @@
 #include "app/window/view_context.h"
 
+#include <algorithm>
 #include <chrono>
 
-#include "app/window/session_requests.h"
-
 namespace phasescope::app {
+
+void WindowState::say(std::string text, bool error) {
+  const bool stands = error && std::ranges::any_of(notices, [&](const Notice& notice) {
+                        return notice.error && notice.text == text;
+                      });
+  if (!stands) notices.push_back({std::move(text), error, 0});
+}
 
 void WindowState::run_aside(std::function<std::string()> work) {
   tasks.push_back(std::async(std::launch::async, std::move(work)));
@@ -25,25 +31,28 @@ void WindowState::collect() {
   }
 }
 
+const protocol::LoadReport* ViewContext::info(const std::string& model) const {
+  const auto* answer = requests.of(kInfo, model).answer();
+  return answer ? &answer->result : nullptr;
+}
+
 bool ViewContext::models_known() const {
   bool known = true;
   for (const std::string& model : session().models) {
-    auto& info = requests.of(model).info;
-    requests.ask(info, info_params(session(), model));
-    known = known && (info.answer() || !info.waiting());
+    auto& question = requests.of(kInfo, model);
+    protocol::InfoRequest request{.model = model};
+    request.length = session().text.length;
+    requests.ask(question, request);
+    known = known && (question.answer() || !question.waiting());
   }
   return known;
 }
 
-bool ViewContext::reads_text(const std::string& model) const {
-  const auto* info = requests.of(model).info.answer();
-  return !session().text.untouched() || !info || !info->result.tokenizer.empty();
-}
-
-Session ViewContext::session_for(const std::string& model) const {
-  Session asked = session();
-  if (!reads_text(model)) asked.text.words = {};
-  return asked;
+TextInput ViewContext::text_for(const std::string& model) const {
+  TextInput text = session().text;
+  const auto* report = info(model);
+  if (text.untouched() && report && report->tokenizer.empty()) text.words = {};
+  return text;
 }
 
 }  // namespace phasescope::app

@@ -30,7 +30,8 @@ struct WindowState {
     double born = 0;
   };
   std::vector<Notice> notices;
-  void say(std::string text, bool error = false) { notices.push_back({std::move(text), error, 0}); }
+  // An error that stands there already is not said again.
+  void say(std::string text, bool error = false);
 
   // Runs `work` beside the window; the sentence it returns, or its error, becomes a notice.
   void run_aside(std::function<std::string()> work);
@@ -47,17 +48,42 @@ struct ViewContext {
   WindowState& window;
 
   const Session& session() const { return edit.session(); }
-  // Questions of the session's i-th model.
-  ModelQuestions& of(std::size_t index) const { return requests.of(session().models[index]); }
   std::size_t models() const { return session().models.size(); }
+  // What a view asks about the session's i-th model.
+  template <class T>
+  QuestionOf<T>& of(const Asks<T>& asks, std::size_t index) const {
+    return requests.of(asks, session().models[index]);
+  }
+  // What the model is; nullptr before that is known.
+  const protocol::LoadReport* info(const std::string& model) const;
   // Asks what every open model is. False while an answer is missing: what a view asks depends on
   // the model's shape and its tokenizer.
   bool models_known() const;
-  // False where nobody chose the text and the model has no tokenizer: its questions then go without
-  // an input, and the worker takes seeded random ids.
-  bool reads_text(const std::string& model) const;
-  // What is asked of a model: the session, without the text where it does not read it.
-  Session session_for(const std::string& model) const;
+  // The session's text; without its words for a model that does not read it. Nobody chose the text
+  // that the window opens on: a model without a tokenizer is asked without an input, and the worker
+  // takes seeded random ids.
+  TextInput text_for(const std::string& model) const;
+
+  // A view's own state, and a change of it as one step of undo.
+  template <class State>
+  State state() const {
+    return session().views.get<State>();
+  }
+  template <class State>
+  void set_state(const std::string& title, const State& state, const std::string& merge = "") {
+    edit.apply(
+        title, [&](Session& s) { s.views.set(state); }, merge);
+  }
 };
+
+// Sends a view's question about every open model. `request_of(model, text)` makes the request, with
+// set_text() where it reads the text.
+template <class T, class Make>
+void ask_of_all(ViewContext& context, const Asks<T>& asks, Make request_of) {
+  for (const std::string& model : context.session().models) {
+    const TextInput text = context.text_for(model);
+    context.requests.ask(context.requests.of(asks, model), request_of(model, text), text.words);
+  }
+}
 
 }  // namespace phasescope::app

@@ -2,6 +2,8 @@
 
 #include <limits>
 
+#include "app/cli/given_input.h"
+
 namespace phasescope::app {
 namespace {
 
@@ -14,9 +16,14 @@ constexpr std::size_t kDeathsTooMany = 3;
 // A request that two workers died on is not sent to a third.
 constexpr int kDeathsOfOne = 2;
 
-std::string key_of(const nlohmann::json& params) {
-  return params.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+// One text for all questions without a text, so that they are equal.
+const SharedText& no_text() {
+  static const SharedText none;
+  return none;
 }
+
+// Names of what differs between the models of one figure: the model and its own lengths.
+constexpr const char* kOfTheModel[] = {"model", "models", "lengths"};
 
 }  // namespace
 
@@ -27,24 +34,27 @@ std::uint64_t next_serial() {
 
 // --- one question ---------------------------------------------------------------------------
 
+bool alike(const Asked& a, const Asked& b) {
+  nlohmann::json one = a.params, other = b.params;
+  for (const char* name : kOfTheModel) one.erase(name), other.erase(name);
+  return one == other && a.text.serial() == b.text.serial();
+}
+
 void Question::ask(WorkerLink& link, const nlohmann::json& params, const SharedText& text) {
-  const bool reads = params.contains("input") && !text.empty();
-  std::string key = key_of(params);
-  if (reads) key += "#" + std::to_string(text.serial());
-  if (key == key_ && state_ != BusyState::idle) return;
-  if (key != key_) deaths_ = 0;
-  nlohmann::json whole = params;
-  if (reads) whole["input"]["text"] = text.str();
-  send(link, std::move(whole), std::move(key));
+  Asked asked{params, no_text()};
+  if (params.contains("input") && !text.empty()) asked.text = text;
+  if (asked == asked_ && state_ != BusyState::idle) return;
+  if (!(asked == asked_)) deaths_ = 0;
+  send(link, std::move(asked));
 }
 
 void Question::ask_again(WorkerLink& link, const nlohmann::json& params) {
-  if (!waiting()) send(link, params, key_of(params));
+  if (!waiting()) send(link, {params, no_text()});
 }
 
-void Question::send(WorkerLink& link, nlohmann::json params, std::string key) {
+void Question::send(WorkerLink& link, Asked asked) {
   if (waiting()) link.cancel(request_);
-  key_ = std::move(key);
+  asked_ = std::move(asked);
   state_ = BusyState::busy;
   fraction_ = -1;
   progress_.clear();
@@ -60,6 +70,11 @@ void Question::send(WorkerLink& link, nlohmann::json params, std::string key) {
   callbacks.on_progress = [this, ticket](double fraction, const std::string& text) {
     if (ticket == ticket_) fraction_ = fraction, progress_ = text;
   };
+  nlohmann::json params = asked_.params;
+  if (!asked_.text.empty()) {
+    const std::string name = params["input"].value("name", "");
+    params["input"] = input_of_text("text", asked_.text.str(), name);
+  }
   request_ = link.submit(method_, std::move(params), std::move(callbacks), tag_);
 }
 
@@ -75,7 +90,7 @@ void Question::reset() {
 void Question::on_result(std::uint64_t ticket, protocol::Reply reply) {
   if (ticket != ticket_) return;
   try {
-    take(std::move(reply), key_);
+    take(std::move(reply), asked_);
     state_ = BusyState::answered;
     deaths_ = 0;
     ++ends_;
@@ -106,32 +121,9 @@ widgets::BusySpec Question::busy() const {
   return spec;
 }
 
-// --- the questions of a model ----------------------------------------------------------------
-
-ModelQuestions::ModelQuestions(const std::string& model)
-    : info("model.info", "info/" + model, "opening"),
-      text("text.read", "text/" + model, "reading the text"),
-      heads("heads", "heads/" + model, "measuring the heads"),
-      map("map", "map/" + model, "computing the map"),
-      patterns("patterns", "patterns/" + model, "computing the patterns"),
-      distance("distance", "distance/" + model, "measuring distances", Lane::slow),
-      shift("shift", "shift/" + model, "shifting", Lane::slow),
-      theory("theory", "theory/" + model, "checking", Lane::slow),
-      eval("eval", "eval/" + model, "evaluating", Lane::slow) {}
-
-std::vector<Question*> ModelQuestions::all() {
-  return {&info, &text, &heads, &map, &patterns, &distance, &shift, &theory, &eval};
-}
-
 // --- the requests ---------------------------------------------------------------------------------
 
 WorkerRequests::WorkerRequests(WorkerLink& quick, WorkerLink& slow) : quick_{quick}, slow_{slow} {}
-
-ModelQuestions& WorkerRequests::of(const std::string& model) {
-  auto& questions = by_model_[model];
-  if (!questions) questions = std::make_unique<ModelQuestions>(model);
-  return *questions;
-}
 
 WorkerRequests::Side& WorkerRequests::side_of(const Question& question) {
   Side& side = question.lane() == Lane::slow && !one_worker() ? slow_ : quick_;
@@ -140,11 +132,12 @@ WorkerRequests::Side& WorkerRequests::side_of(const Question& question) {
   return side;
 }
 
-void WorkerRequests::ask(Question& question, const nlohmann::json& params, const SharedText& text) {
+void WorkerRequests::ask_params(Question& question, const nlohmann::json& params,
+                                const SharedText& text) {
   question.ask(side_of(question).link, params, text);
 }
 
-void WorkerRequests::ask_again(Question& question, const nlohmann::json& params) {
+void WorkerRequests::ask_params_again(Question& question, const nlohmann::json& params) {
   question.ask_again(side_of(question).link, params);
 }
 
@@ -155,20 +148,17 @@ void WorkerRequests::retry(Question& question) {
   ++generation_;
 }
 
-std::vector<Question*> WorkerRequests::every() const {
-  auto* self =
-      const_cast<WorkerRequests*>(this);  // the list is read by const members and reset by others
-  std::vector<Question*> list{&self->models, &self->jobs, &self->job, &self->start, &self->control};
-  for (const auto& [name, questions] : by_model_)
-    for (Question* question : questions->all()) list.push_back(question);
-  return list;
+std::uint64_t WorkerRequests::ends_of_info() const {
+  std::uint64_t ends = 0;
+  for (const auto& [key, entry] : questions_)
+    if (std::get<1>(key) == kInfo.method) ends += entry.question->ends();
+  return ends;
 }
 
 void WorkerRequests::begin_frame() {
   look_after(quick_);
   look_after(slow_);
-  std::uint64_t ends = 0;
-  for (const auto& [name, questions] : by_model_) ends += questions->info.ends();
+  const std::uint64_t ends = ends_of_info();
   if (ends != info_ends_) ++generation_;
   info_ends_ = ends;
 }
@@ -182,6 +172,8 @@ void WorkerRequests::look_after(Side& side) {
   }
   const auto notice = side.link.death();
   if (side.dead || !notice) return;
+  // It may have died after the draining above: what its requests ended with has come by now.
+  side.link.drain();
   side.dead = true;
   on_death(side, *notice);
 }
@@ -199,10 +191,12 @@ void WorkerRequests::on_death(Side& side, const protocol::DeathNotice& notice) {
 }
 
 void WorkerRequests::reset_orphans(int below_deaths) {
-  for (Question* question : every())
-    if (question->failed() && question->error().code == protocol::error_code::worker_died &&
-        question->deaths() < below_deaths)
-      question->reset();
+  for (auto& [key, entry] : questions_) {
+    Question& question = *entry.question;
+    if (question.failed() && question.error().code == protocol::error_code::worker_died &&
+        question.deaths() < below_deaths)
+      question.reset();
+  }
   ++generation_;
 }
 
@@ -222,25 +216,30 @@ widgets::BusySpec WorkerRequests::busy(const Question& question) const {
   widgets::BusySpec spec = question.busy();
   if (!question.waiting() || question.begun()) return spec;
   int before = 0;  // a worker answers one question after the other
-  for (const Question* other : every())
-    before += other->waiting() && (one_worker() || other->lane() == question.lane()) &&
-              other->asked_at() < question.asked_at();
+  for (const auto& [key, entry] : questions_) {
+    const Question& other = *entry.question;
+    before += other.waiting() && (one_worker() || other.lane() == question.lane()) &&
+              other.asked_at() < question.asked_at();
+  }
   if (before > 0) spec.text = "waits for " + std::to_string(before) + " before it,";
   return spec;
 }
 
-// Jobs are looked at every second; once there is an answer that is nothing to wait for.
+// What is polled is nothing to wait for once it was answered.
 int WorkerRequests::waiting() const {
   int count = 0;
-  for (const Question* question : every()) count += question->waiting();
-  return count - (jobs.waiting() && jobs.answer()) - (job.waiting() && job.answer());
+  for (const auto& [key, entry] : questions_)
+    count += entry.question->waiting() && !(entry.polled && entry.question->ends() > 0);
+  return count;
 }
 
 std::string WorkerRequests::doing() const {
   const Question* longest = nullptr;
-  for (const Question* question : every())
+  for (const auto& [key, entry] : questions_) {
+    const Question* question = entry.question.get();
     if (question->waiting() && (!longest || question->asked_at() < longest->asked_at()))
       longest = question;
+  }
   return longest ? longest->busy().text : "";
 }
 

@@ -3,24 +3,17 @@
 // again costs nothing, another question of the same kind replaces the one that waits, and the old
 // answer stays until a new one has come.
 //
-// Sections: one question | the questions of a model | the requests.
+// Sections: one question | what is asked of a model | the requests.
 #include <chrono>
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 
 #include "app/window/session.h"
 #include "app/window/worker_link.h"
-#include "protocol/messages/distance.h"
-#include "protocol/messages/eval.h"
-#include "protocol/messages/heads.h"
-#include "protocol/messages/jobs.h"
-#include "protocol/messages/map.h"
 #include "protocol/messages/models.h"
-#include "protocol/messages/patterns.h"
-#include "protocol/messages/shift.h"
-#include "protocol/messages/text.h"
-#include "protocol/messages/theory.h"
+#include "protocol/request.h"
 #include "widgets/busy.h"
 
 namespace phasescope::app {
@@ -30,6 +23,19 @@ namespace phasescope::app {
 // quick: answered while the user looks on. slow: over many texts; a worker of its own answers it,
 // so that a map never waits for an evaluation.
 enum class Lane { quick, slow };
+
+// A question as it was asked: the params of the request, without the words of a text, and those
+// where the params have an input. Two equal ones have the same answer.
+struct Asked {
+  nlohmann::json params;
+  SharedText text;
+  bool operator==(const Asked& other) const {
+    return params == other.params && text.serial() == other.text.serial();
+  }
+};
+
+// Whether two questions are the same but for the model, and for the lengths that follow from it.
+bool alike(const Asked& a, const Asked& b);
 
 class Question {
  public:
@@ -41,7 +47,7 @@ class Question {
   Question& operator=(const Question&) = delete;
 
   // Sends the request unless just this one was sent last and has not been reset. `text` goes with
-  // it as input.text where `params` have an input; it is told from others without being read.
+  // it where `params` have an input; it is told from others without being read.
   void ask(WorkerLink& link, const nlohmann::json& params, const SharedText& text = {});
   // Sends it though it was sent before (a job's state changes by itself).
   void ask_again(WorkerLink& link, const nlohmann::json& params);
@@ -49,6 +55,8 @@ class Question {
   // Forgets the failure and what was asked, so that the next ask() sends.
   void reset();
 
+  // What was asked last, whether it was answered or not.
+  const Asked& asked() const { return asked_; }
   widgets::BusySpec busy() const;
   bool waiting() const { return state_ == widgets::BusyState::busy; }
   bool failed() const { return state_ == widgets::BusyState::failed; }
@@ -64,14 +72,15 @@ class Question {
 
  protected:
   // Parses and keeps the answer; throws where it is not what it should be.
-  virtual void take(protocol::Reply reply, const std::string& key) = 0;
+  virtual void take(protocol::Reply reply, const Asked& asked) = 0;
 
  private:
-  void send(WorkerLink& link, nlohmann::json params, std::string key);
+  void send(WorkerLink& link, Asked asked);
   void on_result(std::uint64_t ticket, protocol::Reply reply);
   void on_error(std::uint64_t ticket, const protocol::ErrorInfo& error);
 
-  std::string method_, tag_, doing_, key_;
+  std::string method_, tag_, doing_;
+  Asked asked_;
   Lane lane_;
   widgets::BusyState state_ = widgets::BusyState::idle;
   protocol::ErrorInfo error_;
@@ -89,7 +98,7 @@ template <class T>
 struct Answer {
   T result;
   std::vector<protocol::TensorRef> tensors;
-  std::string key;
+  Asked asked;
   std::uint64_t serial = 0;
 };
 
@@ -101,34 +110,38 @@ class QuestionOf : public Question {
   using Question::Question;
   // The newest answer, or nullptr before the first.
   const Answer<T>* answer() const { return answer_.get(); }
-  std::shared_ptr<const Answer<T>> shared_answer() const { return answer_; }
+  // Whether that is the answer to what was asked last.
+  bool answers_now() const { return answer_ && answer_->asked == asked(); }
 
  protected:
-  void take(protocol::Reply reply, const std::string& key) override {
+  void take(protocol::Reply reply, const Asked& asked) override {
     answer_ = std::make_shared<const Answer<T>>(Answer<T>{
-        protocol::from_json_form<T>(reply.result), std::move(reply.tensors), key, next_serial()});
+        protocol::from_json_form<T>(reply.result), std::move(reply.tensors), asked, next_serial()});
   }
 
  private:
   std::shared_ptr<const Answer<T>> answer_;
 };
 
-// --- the questions of a model ----------------------------------------------------------------
+// --- what is asked of a model ----------------------------------------------------------------
 
-struct ModelQuestions {
-  explicit ModelQuestions(const std::string& model);
-  QuestionOf<protocol::LoadReport> info;
-  QuestionOf<protocol::TextResult> text;
-  QuestionOf<protocol::HeadsResult> heads;
-  QuestionOf<protocol::MapResult> map;
-  QuestionOf<protocol::PatternsResult> patterns;
-  QuestionOf<protocol::DistanceResult> distance;
-  QuestionOf<protocol::ShiftResult> shift;
-  QuestionOf<protocol::TheoryResult> theory;
-  QuestionOf<protocol::EvalResult> eval;
-
-  std::vector<Question*> all();
+// What a view asks of a worker, about each model or, with "" for the model, about none. A view has
+// one for each method that it calls:
+//   inline constexpr Asks<protocol::ShiftResult> kShift{"shift", protocol::ShiftRequest::method,
+//                                                       "shifting", Lane::slow};
+template <class Result>
+struct Asks {
+  const char* view;    // id of the view that asks
+  const char* method;  // of the worker
+  const char* doing;   // what the worker does with it, while the worker itself says nothing
+  Lane lane = Lane::quick;
+  // Asked again and again, so that waiting for a new answer is nothing to tell of.
+  bool polled = false;
 };
+
+// What a model is; every view's questions wait for it.
+inline constexpr Asks<protocol::LoadReport> kInfo{"models", protocol::InfoRequest::method,
+                                                  "opening"};
 
 // --- the requests ---------------------------------------------------------------------------------
 
@@ -137,23 +150,33 @@ class WorkerRequests {
   // Both links may be the same object. The slow one is started with its first question.
   WorkerRequests(WorkerLink& quick, WorkerLink& slow);
 
-  // The questions about a model; made when first asked for and kept, so that a model that is opened
-  // again shows at once.
-  ModelQuestions& of(const std::string& model);
+  // What a view asks about a model; made when first asked for and kept until forget(), so that a
+  // model that is opened again shows at once.
+  template <class T>
+  QuestionOf<T>& of(const Asks<T>& asks, const std::string& model = "") {
+    auto& entry = questions_[{asks.view, asks.method, model}];
+    if (!entry.question) {
+      const std::string tag = std::string(asks.view) + "/" + asks.method + "/" + model;
+      entry.question = std::make_unique<QuestionOf<T>>(asks.method, tag, asks.doing, asks.lane);
+      entry.polled = asks.polled;
+    }
+    return dynamic_cast<QuestionOf<T>&>(*entry.question);
+  }
 
-  QuestionOf<protocol::ModelsResult> models{"models.list", "models", "listing models"};
-  QuestionOf<protocol::JobsResult> jobs{"jobs.list", "jobs", "listing jobs"};
-  QuestionOf<protocol::JobStatus> job{"jobs.show", "job", "reading the job"};
-  QuestionOf<protocol::JobStatus> start{"jobs.start", "start", "starting the job"};
-  QuestionOf<nlohmann::json> control{"jobs.control", "control", "telling the job"};
-
-  void ask(Question& question, const nlohmann::json& params, const SharedText& text = {});
-  void ask_again(Question& question, const nlohmann::json& params);
+  template <class Request>
+  void ask(Question& question, const Request& request, const SharedText& text = {}) {
+    ask_params(question, protocol::params_of(request), text);
+  }
+  template <class Request>
+  void ask_again(Question& question, const Request& request) {
+    ask_params_again(question, protocol::params_of(request));
+  }
   void cancel(Question& question);
   // Sends a failed or cancelled question again when its view next asks.
   void retry(Question& question);
 
-  // Runs what has come; once at the start of a frame. Sees to workers that have died.
+  // Runs what has come; once at the start of a frame. Sees to workers that have died. Throws what
+  // an answer's reader threw; what came after it waits for the next frame.
   void begin_frame();
   // What a view says of a question: also that the worker has others to answer first.
   widgets::BusySpec busy(const Question& question) const;
@@ -180,15 +203,24 @@ class WorkerRequests {
     bool started = false;
     bool dead = false;  // its death was seen to
   };
+  void ask_params(Question& question, const nlohmann::json& params, const SharedText& text);
+  void ask_params_again(Question& question, const nlohmann::json& params);
   Side& side_of(const Question& question);
   bool one_worker() const { return &slow_.link == &quick_.link; }
-  std::vector<Question*> every() const;
   void look_after(Side& side);
   void on_death(Side& side, const protocol::DeathNotice& notice);
   void reset_orphans(int below_deaths);
 
+  // By view, method and model.
+  using Key = std::tuple<std::string, std::string, std::string>;
+  struct Entry {
+    std::unique_ptr<Question> question;
+    bool polled = false;
+  };
+  std::uint64_t ends_of_info() const;
+
   Side quick_, slow_;
-  std::map<std::string, std::unique_ptr<ModelQuestions>> by_model_;
+  std::map<Key, Entry> questions_;
   std::string death_notice_;
   std::vector<std::chrono::steady_clock::time_point> deaths_;
   bool gave_up_ = false;

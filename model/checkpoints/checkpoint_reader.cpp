@@ -53,7 +53,7 @@ struct CheckpointReader::Contents {
         json(formats::json_from_file(files.config)),
         archive(formats::TensorArchive::open(files.weights, {.cancelled = cancelled})) {
     if (!files.adapter.empty()) adapter = Adapter::open(files.adapter);
-    report.name = files.bundled ? path_or_name : files.name;
+    report.name = path_or_name;
     report.path = (adapter ? files.adapter : files.weights).string();
     report.bundled = files.bundled;
     translation = translate({json, archive.tensors(), files.config.string()}, report.family);

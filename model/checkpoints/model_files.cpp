@@ -59,7 +59,6 @@ ModelFiles newest_checkpoint(const fs::path& job) {
     if (fault.empty()) {
       files.config = folder / "config.json";
       files.weights = folder;
-      files.name = job.filename().string() + " at step " + std::to_string(step);
       return files;
     }
     files.notes.push_back("step-" + std::to_string(step) + " was skipped: " + fault);
@@ -87,7 +86,7 @@ ModelFiles files_of_adapter(const fs::path& folder) {
   candidates.push_back(folder.parent_path());
   for (const fs::path& candidate : candidates) {
     if (!is_file(candidate / "config.json")) continue;
-    ModelFiles files{candidate / "config.json", candidate, folder.filename().string()};
+    ModelFiles files{candidate / "config.json", candidate};
     files.adapter = folder;
     files.notes.push_back("the adapter is merged into " + candidate.string());
     return files;
@@ -107,7 +106,7 @@ ModelFiles files_in_folder(const fs::path& given) {
     throw formats::bad_input("the folder has no config.json", folder.string(),
                              "name a folder that holds config.json and .safetensors files");
   }
-  return {folder / "config.json", folder, folder.filename().string(), false, {}};
+  return {folder / "config.json", folder};
 }
 
 ModelFiles files_of_weights(const fs::path& weights) {
@@ -115,7 +114,7 @@ ModelFiles files_of_weights(const fs::path& weights) {
   if (!is_file(config)) {
     throw formats::bad_input("there is no config.json beside the weights", weights.string());
   }
-  return {config, weights, weights.filename().string(), false, {}};
+  return {config, weights};
 }
 
 std::vector<std::string> bundled_names() {

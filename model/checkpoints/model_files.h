@@ -11,10 +11,9 @@ namespace phasescope::model {
 struct ModelFiles {
   std::filesystem::path config;   // config.json
   std::filesystem::path weights;  // a .safetensors file, an index, or a folder with either
-  std::string name;
   bool bundled = false;
-  std::filesystem::path adapter = {};  // folder of a LoRA adapter to merge; empty for none
-  std::vector<std::string> notes;      // checkpoints that were skipped, and why
+  std::filesystem::path adapter = {};   // folder of a LoRA adapter to merge; empty for none
+  std::vector<std::string> notes = {};  // checkpoints that were skipped, and why
 };
 
 // Throws Error "bad_input" that says what was looked for.

@@ -45,7 +45,7 @@ struct ShiftRow {
   // 95 % intervals over the 8 blocks of rows of the text; the logits' difference is an extreme.
   IntervalEnd attention_low, attention_high, position_low, position_high;
   int64_t n = 0;
-  std::string method = "none";
+  std::string interval = "none";  // how they were made, as Interval::method
   std::optional<double> position_difference;  // 100 ||G - G'||_F / ||G||_F; none without a state
   double logits_difference = 0;               // largest absolute difference over largest logit
   std::string dtype = "f32";
@@ -55,7 +55,7 @@ struct ShiftRow {
     v("attention_difference", attention_difference);
     v("attention_low", attention_low), v("attention_high", attention_high);
     v("position_low", position_low), v("position_high", position_high);
-    v("n", n), v("method", method);
+    v("n", n), v("interval", interval);
     v("position_difference", position_difference), v("logits_difference", logits_difference);
     v("dtype", dtype);
   }

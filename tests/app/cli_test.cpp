@@ -290,7 +290,7 @@ protocol::DistanceResult two_models() {
 
 TEST(Figures, NearFarHistogramIsADensity) {
   const auto result = two_models();
-  const widgets::PlotSpec plot = near_far_figure(result.models);
+  const widgets::PlotSpec plot = near_far_figure(result.models, names_in(result));
   ASSERT_EQ(plot.series.size(), 2u);
   const widgets::Series& series = plot.series[0];
   double area = 0;
@@ -320,7 +320,7 @@ protocol::ShiftResult two_shifted() {
 }
 
 TEST(Figures, EveryLineOfTheShiftFigureLooksDifferent) {
-  const widgets::PlotSpec plot = shift_figure(two_shifted());
+  const widgets::PlotSpec plot = shift_figure(two_shifted(), names_in(two_shifted()));
   ASSERT_EQ(plot.series.size(), 12u);
   std::set<std::tuple<int, bool, double>> looks;
   for (const widgets::Series& series : plot.series) {
@@ -340,7 +340,7 @@ TEST(Figures, CurvesOfACheckWithTheSameAxesShareAFigure) {
   check.curves.push_back({.label = "measured", .x_label = "distance", .x = {1, 2}, .y = {1, 2}});
   check.curves.push_back({.label = "expected", .x_label = "distance", .x = {1, 2}, .y = {2, 1}});
   check.curves.push_back({.label = "other", .x_label = "shift", .x = {1, 2}, .y = {3, 3}});
-  const auto figures = check_figures(check);
+  const auto figures = check_figures(check, ModelNames({"rope"}));
   ASSERT_EQ(figures.size(), 2u);
   ASSERT_EQ(figures[0].series.size(), 2u);
   EXPECT_EQ(figures[0].series[1].label, "expected");
@@ -361,7 +361,7 @@ TEST(Figures, WhatIsAbsentIsDrawnAsAbsent) {
   protocol::ShiftResult shift = two_shifted();
   for (protocol::ShiftRow& row : shift.rows) row.logits_difference = std::nan("");
   shift.provenance.push_back({.models = {"rope"}, .note = "it has no head"});
-  const widgets::PlotSpec plot = shift_figure(shift);
+  const widgets::PlotSpec plot = shift_figure(shift, names_in(shift));
   EXPECT_EQ(plot.notes.back(), "rope: it has no head");
   EXPECT_NE(widgets::svg_of(plot).find("</svg>"), std::string::npos);
   EXPECT_EQ(shift_table(shift).rows[0]["logits"], "nan");
@@ -370,12 +370,13 @@ TEST(Figures, WhatIsAbsentIsDrawnAsAbsent) {
   text.tokens = {{.id = 0, .text = "a"}, {.id = 60, .text = "b"}};
   text.loss = std::nan("");
   text.provenance.note = "it sees both ways";
-  const widgets::PlotSpec losses = token_loss_figure(std::vector{text});
+  const widgets::PlotSpec losses = token_loss_figure(std::vector{text}, ModelNames({"bert"}));
   EXPECT_TRUE(losses.series.empty());
   EXPECT_NE(widgets::svg_of(losses).find("sees both ways"), std::string::npos);
 
   const protocol::CompareResult nothing{.a = "x", .b = "y"};
-  EXPECT_NE(widgets::svg_of(divergence_figure(nothing)).find("</svg>"), std::string::npos);
+  EXPECT_NE(widgets::svg_of(divergence_figure(nothing, names_in(nothing))).find("</svg>"),
+            std::string::npos);
 }
 
 TEST(Verbs, CompareTellsAnAbsentLoss) {

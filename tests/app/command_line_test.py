@@ -143,6 +143,19 @@ class Names(InAFolder):
         self.assertEqual(phasescope("info", "tapa", folder=self.folder).stderr, "")
         self.assertEqual(phasescope("info", "rope", "--quiet", folder=self.folder).stderr, "")
 
+    def test_two_folders_of_one_name_are_two_models(self):  # 17.A3
+        for folder, model in (("a", "rope"), ("b", "tapa")):
+            shutil.copytree(SOURCE / "assets/models" / model, self.folder / folder / "ck")
+        done = phasescope("distance", "a/ck", "b/ck", "--prompt", "some text that is read twice " * 4,
+                          "--pairs", "20", "--out", "out", folder=self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        result = json.loads((self.folder / "out/result.json").read_text(encoding="utf-8"))
+        self.assertEqual([model["model"] for model in result["models"]], ["a/ck", "b/ck"])
+        curves = json.loads((self.folder / "out/score_by_distance.json").read_text(encoding="utf-8"))["series"]
+        self.assertEqual([(curve["label"], curve.get("color", 0)) for curve in curves], [("a/ck", 0), ("b/ck", 1)])
+        for name in ("score_parts_a_ck", "score_parts_b_ck"):
+            self.assertTrue((self.folder / f"out/{name}.svg").is_file(), name)
+
     def test_a_fallback_of_attention_is_told_of_once(self):
         for verb in ("heads", "map"):
             asked = [verb, "rope", "--prompt", "a few words", "--json"]

@@ -73,7 +73,8 @@ TEST(Verbs, MapSaysWhichPartOfAnEncoderDecoderItShows) {
 
   map.stack = "";
   map.model = "rope", map.keys = 3;
-  const auto plain = attention_map_figure(map, {{3, 5}, std::vector<float>(15, 0.2F)});
+  const auto plain =
+      attention_map_figure(map, {{3, 5}, std::vector<float>(15, 0.2F)}, ModelNames());
   EXPECT_EQ(plain.title, "rope L1H0: weight");
   EXPECT_TRUE(has_note(plain.notes, "of 3 tokens"));
   EXPECT_FALSE(has_note(plain.notes, "attention"));
@@ -262,12 +263,12 @@ TEST(Figures, HeadsSayWhichPartOfAnEncoderDecoderTheyAreOf) {
   protocol::HeadsResult heads{.model = "t5", .stack = "enc", .layers = 1, .heads = 1};
   heads.rows.push_back({0, 0, {{"entropy", {1, 1, 1, 1}}}, {}});
   const Grid pictures{{1, 1, 2, 2}, {1, 0, 0, 1}};
-  for (const auto& notes : {head_grid_figure(heads, pictures, "entropy").notes,
-                            metric_map_figure(heads, "entropy").notes}) {
+  for (const auto& notes : {head_grid_figure(heads, pictures, "entropy", ModelNames()).notes,
+                            metric_map_figure(heads, "entropy", ModelNames()).notes}) {
     EXPECT_TRUE(has_note(notes, "encoder self-attention (enc.)"));
   }
   heads.stack = "";
-  EXPECT_FALSE(has_note(metric_map_figure(heads, "entropy").notes, "self-attention"));
+  EXPECT_FALSE(has_note(metric_map_figure(heads, "entropy", ModelNames()).notes, "self-attention"));
 }
 
 protocol::EvalResult evaluated(const std::vector<std::string>& metrics) {
@@ -295,22 +296,24 @@ protocol::EvalResult evaluated(const std::vector<std::string>& metrics) {
 // Bits of a byte are no bits of a token: each curve says which it has where they differ.
 TEST(Figures, LossesNameTheirUnit) {
   const auto mixed = evaluated({"bits_per_byte", "bits_per_token"});
-  for (const auto& plot : {eval_figure(mixed), position_loss_figure(mixed)}) {
+  for (const auto& plot :
+       {eval_figure(mixed, names_in(mixed)), position_loss_figure(mixed, names_in(mixed))}) {
     EXPECT_EQ(plot.y.label, "bits");
     EXPECT_EQ(plot.series.at(0).label, "model 0 (bits per byte)");
     EXPECT_EQ(plot.series.at(1).label, "model 1 (bits per token)");
   }
-  EXPECT_TRUE(has_note(position_loss_figure(mixed).notes,
+  EXPECT_TRUE(has_note(position_loss_figure(mixed, names_in(mixed)).notes,
                        "mean over 2 validation texts or 2 texts of seeded random ids"));
   const auto alone = evaluated({"bits_per_token"});
-  for (const auto& plot : {eval_figure(alone), position_loss_figure(alone)}) {
+  for (const auto& plot :
+       {eval_figure(alone, names_in(alone)), position_loss_figure(alone, names_in(alone))}) {
     EXPECT_EQ(plot.y.label, "bits per token");
     EXPECT_EQ(plot.series.at(0).label, "model 0");
   }
   // A perplexity has a curve in bits beside it.
   const auto exponentials = evaluated({"perplexity"});
-  EXPECT_EQ(eval_figure(exponentials).y.label, "perplexity");
-  EXPECT_EQ(position_loss_figure(exponentials).y.label, "bits per token");
+  EXPECT_EQ(eval_figure(exponentials, ModelNames()).y.label, "perplexity");
+  EXPECT_EQ(position_loss_figure(exponentials, ModelNames()).y.label, "bits per token");
 }
 
 }  // namespace

@@ -7,8 +7,12 @@
 #include <optional>
 #include <thread>
 
-#include "app/window/made_up_worker.h"
+#include "app/views/heads_view.h"
+#include "app/views/jobs_view.h"
+#include "app/views/map_view.h"
+#include "app/views/theory_view.h"
 #include "app/window/main_window.h"
+#include "tests/app/made_up_worker.h"
 #include "tests/widgets/headless_imgui.h"
 
 namespace phasescope::app {
@@ -73,7 +77,7 @@ TEST(Scenario, OpenAModel) {
     IM_CHECK_EQ(stage.session().models.size(), std::size_t{3});
     IM_CHECK(stage.session().models.back() == "tape");
     ctx->Yield(3);
-    IM_CHECK(stage.main_window.requests().of("tape").heads.answer() != nullptr);
+    IM_CHECK(stage.main_window.requests().of(kHeads, "tape").answer() != nullptr);
     ctx->ItemClick("//###models/models/tape/##open");
     IM_CHECK_EQ(stage.session().models.size(), std::size_t{2});
   });
@@ -85,7 +89,7 @@ TEST(Scenario, ReadAModelWithAnotherScaling) {
     ctx->ItemClick("//###models/Open reading");
     IM_CHECK_EQ(stage.session().models.size(), std::size_t{3});
     IM_CHECK(stage.session().models.back() == "rope (yarn x2)");
-    const auto& heads = stage.main_window.requests().of("rope (yarn x2)").heads;
+    const auto& heads = stage.main_window.requests().of(kHeads, "rope (yarn x2)");
     IM_CHECK(wait_for(ctx, [&] { return heads.answer() != nullptr; }));
     ctx->ItemClick("//###models/Open reading");  // it is open already
     IM_CHECK_EQ(stage.session().models.size(), std::size_t{3});
@@ -115,7 +119,9 @@ TEST(Scenario, ZoomTheMapFromAllToSinglePairsAndBack) {
     IM_CHECK(window != nullptr);
     ctx->MouseMoveToPos(
         {window->Pos.x + window->Size.x * 0.4F, window->Pos.y + window->Size.y * 0.45F});
-    const auto span = [&] { return stage.session().map.row_end - stage.session().map.row_begin; };
+    const auto span = [&] {
+      return stage.session().region.row_end - stage.session().region.row_begin;
+    };
     ctx->MouseWheelY(6);
     IM_CHECK(wait_for(ctx, [&] { return span() > 0; }));
     const auto wide = span();
@@ -124,10 +130,10 @@ TEST(Scenario, ZoomTheMapFromAllToSinglePairsAndBack) {
     IM_CHECK(wait_for(ctx, [&] { return span() < wide; }));
     // The worker was asked for the region only, and gave each pair a cell of its own.
     IM_CHECK(wait_for(ctx, [&] {
-      const auto* map = stage.main_window.requests().of("rope").map.answer();
+      const auto* map = stage.main_window.requests().of(kMap, "rope").answer();
       return map && map->result.row_end - map->result.row_begin == span();
     }));
-    const auto* map = stage.main_window.requests().of("rope").map.answer();
+    const auto* map = stage.main_window.requests().of(kMap, "rope").answer();
     IM_CHECK_EQ(map->result.height, map->result.row_end - map->result.row_begin);
     ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_0);
     IM_CHECK_EQ(span(), 0);
@@ -137,7 +143,7 @@ TEST(Scenario, ZoomTheMapFromAllToSinglePairsAndBack) {
 TEST(Scenario, BothCurvesStandBesideASingleMap) {
   play([](ImGuiTestContext* ctx) {
     ctx->ItemClick("//###models/models/tapa_norm/##open");  // leaves one model
-    const auto* map = &stage_of(ctx).main_window.requests().of("rope").map;
+    const auto* map = &stage_of(ctx).main_window.requests().of(kMap, "rope");
     IM_CHECK(wait_for(ctx, [&] { return map->answer() != nullptr; }));
     ctx->Yield(2);
     IM_CHECK(ctx->ItemInfo("//###map/by_key/##plot", ImGuiTestOpFlags_NoError).ID != 0);
@@ -215,26 +221,26 @@ TEST(Scenario, PaletteBringsAHiddenViewForward) {
     ctx->KeyPress(ImGuiKey_Enter);
     IM_CHECK(wait_for(ctx, [&] { return stage.main_window.view("theory")->visible(); }));
     IM_CHECK(wait_for(
-        ctx, [&] { return stage.main_window.requests().of("rope").theory.answer() != nullptr; }));
+        ctx, [&] { return stage.main_window.requests().of(kTheory, "rope").answer() != nullptr; }));
   });
 }
 
 TEST(Scenario, AWorkerThatIsKilledIsNamedAndReplaced) {
   play([](ImGuiTestContext* ctx) {
     Stage& stage = stage_of(ctx);
-    const auto picture = stage.main_window.requests().of("rope").heads.answer()->serial;
+    const auto picture = stage.main_window.requests().of(kHeads, "rope").answer()->serial;
     stage.link.set_manner("map", MadeUpWorker::Manner::hold);
     ctx->KeyPress(ImGuiMod_Alt | ImGuiKey_RightArrow);
     ctx->Yield(2);
-    IM_CHECK(stage.main_window.requests().of("rope").map.waiting());
+    IM_CHECK(stage.main_window.requests().of(kMap, "rope").waiting());
     stage.link.die("killed by SIGKILL");
     ctx->Yield(3);
     IM_CHECK_EQ(stage.link.starts(), 2);
     IM_CHECK(stage.main_window.requests().death_notice().find("SIGKILL") != std::string::npos);
-    IM_CHECK_EQ(stage.main_window.requests().of("rope").heads.answer()->serial, picture);
+    IM_CHECK_EQ(stage.main_window.requests().of(kHeads, "rope").answer()->serial, picture);
     stage.link.set_manner("map", MadeUpWorker::Manner::answer);
     IM_CHECK(wait_for(ctx, [&] {
-      const auto* map = stage.main_window.requests().of("rope").map.answer();
+      const auto* map = stage.main_window.requests().of(kMap, "rope").answer();
       return map && map->result.head == 2;
     }));
     ctx->ItemClick("//##banner/Dismiss");
@@ -249,9 +255,10 @@ TEST(Scenario, ATrainingIsStartedFromTheForm) {
     stage.main_window.window().focus_view = "jobs";
     IM_CHECK(wait_for(ctx, [&] { return stage.main_window.view("jobs")->visible(); }));
     ctx->ItemClick("//###jobs/Evaluate");
-    IM_CHECK(wait_for(ctx, [&] { return !stage.session().jobs.dir.empty(); }));
+    IM_CHECK(wait_for(ctx, [&] { return !stage.session().views.get<JobsState>().dir.empty(); }));
     IM_CHECK_EQ(stage.link.counts().at("jobs.start"), 1);
-    IM_CHECK(wait_for(ctx, [&] { return stage.main_window.requests().job.answer() != nullptr; }));
+    IM_CHECK(
+        wait_for(ctx, [&] { return stage.main_window.requests().of(kJob).answer() != nullptr; }));
   });
 }
 

@@ -1,51 +1,12 @@
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <fstream>
-
-#include "app/window/commands.h"
-#include "app/window/made_up_worker.h"
-#include "app/window/session_history.h"
-#include "app/window/session_requests.h"
+#include "app/views/extrapolation_view.h"
+#include "app/window/main_window.h"
+#include "formats/error.h"
+#include "tests/app/made_up_worker.h"
 
 namespace phasescope::app {
 namespace {
-
-namespace fs = std::filesystem;
-
-class SessionFile : public ::testing::Test {
- protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() / ("phasescope_session_" + std::to_string(getpid()));
-    fs::create_directories(folder_);
-    path_ = folder_ / "session.json";
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-  void write(const std::string& text) { std::ofstream(path_) << text; }
-
-  fs::path folder_, path_;
-};
-
-Session full_session() {
-  Session session = default_session();
-  session.models = {"rope", "/a/b c", "tapa"};
-  session.text = {"typed", "with \"quotes\"\nand lines \u00e4", 128};
-  session.selection = {1, 3, 2, 17, 5};
-  session.map.of = "score", session.map.logarithmic = true, session.map.row_end = 64;
-  session.theme = "dark";
-  session.recent = {"/a/b c"};
-  session.closed_views = {"jobs"};
-  session.layout = "[Docking][Data]\n";
-  session.shift.by = {7};
-  return session;
-}
-
-TEST_F(SessionFile, RoundTrip) {
-  save_session(formats::real_file_system(), path_, full_session());
-  const LoadedSession loaded = load_session(formats::real_file_system(), path_);
-  EXPECT_EQ(loaded.warning, "");
-  EXPECT_TRUE(loaded.session == full_session());
-}
 
 TEST(Readings, AreModelsOfTheirOwnBesideTheFirst) {
   MadeUpWorker link;
@@ -60,27 +21,6 @@ TEST(Readings, AreModelsOfTheirOwnBesideTheFirst) {
   open_reading(context, "rope (yarn x2)", {{"encoding.base", "40000"}});
   EXPECT_EQ(edit.session().models.back(), "rope (base=40000)");
   EXPECT_EQ(edit.session().models.size(), 4U);
-  EXPECT_EQ(verb_line(edit.session(), "eval perplexity"),
-            "phasescope eval perplexity rope tapa_norm 'rope (yarn x2)' 'rope (base=40000)'");
-}
-
-TEST_F(SessionFile, MissingIsNoFault) {
-  const LoadedSession loaded = load_session(formats::real_file_system(), path_);
-  EXPECT_EQ(loaded.warning, "");
-  EXPECT_TRUE(loaded.session == default_session());
-}
-
-TEST_F(SessionFile, CorruptIsKeptAsBadAndDefaultsAreUsed) {
-  for (const char* text : {"", "{", "[1, 2]", "{\"version\": 1, \"models\": 3}",
-                           "{\"version\": 99}", "{\"version\": 1, \"map\": {\"row_end\": -4}}"}) {
-    write(text);
-    fs::remove(path_.string() + ".bad");
-    const LoadedSession loaded = load_session(formats::real_file_system(), path_);
-    EXPECT_NE(loaded.warning, "") << text;
-    EXPECT_TRUE(loaded.session == default_session()) << text;
-    EXPECT_TRUE(fs::exists(path_.string() + ".bad")) << text;
-    EXPECT_FALSE(fs::exists(path_)) << text;
-  }
 }
 
 TEST(SessionHistory, UndoAndRedoRestoreTheSession) {
@@ -106,12 +46,12 @@ TEST(SessionHistory, MergedChangesAreOneStepAndNoChangeIsNone) {
   SessionHistory edit(default_session());
   for (int i = 1; i < 5; ++i)
     edit.apply(
-        "zoom", [&](Session& s) { s.map.row_end = i; }, "zoom");
+        "zoom", [&](Session& s) { s.region.row_end = i; }, "zoom");
   const auto revision = edit.revision();
   edit.apply("nothing", [](Session&) {});
   EXPECT_EQ(edit.revision(), revision);
   EXPECT_TRUE(edit.undo());
-  EXPECT_EQ(edit.session().map.row_end, 0);
+  EXPECT_EQ(edit.session().region.row_end, 0);
   EXPECT_FALSE(edit.undo());
 }
 
@@ -154,17 +94,6 @@ TEST_F(Commands, ModelsAreOpenedOnceAndClosed) {
   EXPECT_EQ(selected_model(edit_.session()), "");
 }
 
-TEST(Names, AreTheLastPartOfAPathAndMoreWhereTheyEndAlike) {
-  Session session;
-  session.models = {"rope",       "/a/hf/llama", "/b/hf/gpt2/",          "./jobs/gpt2",
-                    "/a/hf/bert", "/b/hf/bert",  "/a/hf/llama (yarn x2)"};
-  const std::vector<std::string> expected{"rope",       "llama",      "hf/gpt2",        "jobs/gpt2",
-                                          "/a/hf/bert", "/b/hf/bert", "llama (yarn x2)"};
-  for (std::size_t i = 0; i < expected.size(); ++i)
-    EXPECT_EQ(short_name(session, session.models[i]), expected[i]);
-  EXPECT_EQ(short_name(session, "/not/open"), "open");
-}
-
 // Trained length n: n, 2n, 4n. A table of 48 rows has no 96th.
 TEST(EvalLengths, FollowTheModel) {
   protocol::LoadReport report;
@@ -181,9 +110,6 @@ TEST(EvalLengths, FollowTheModel) {
   report.model.context = 48;
   report.encoding_options = {{"max_positions", 100}};
   EXPECT_EQ(eval_lengths(report), (Lengths{48, 96}));
-  Session session;
-  EXPECT_EQ(eval_params(session, "m", {12, 24}).at("lengths"), nlohmann::json({12, 24}));
-  EXPECT_FALSE(eval_params(session, "m", {}).contains("lengths"));
 }
 
 TEST(Selection, StaysWithinTheModelOnceItsShapeIsKnown) {
@@ -215,17 +141,18 @@ TEST(Selection, StaysWithinTheModelOnceItsShapeIsKnown) {
 }
 
 TEST_F(Commands, ReadingATextShowsAllOfIt) {
-  zoom_map(context_, 10, 20, 0, 20);
+  show_region(context_, {10, 20, 0, 20});
   select_pair(context_, 12, 3);
   read_text(context_, "typed", "new words");
-  EXPECT_EQ(edit_.session().map.row_end, 0);
+  EXPECT_EQ(edit_.session().region.row_end, 0);
   EXPECT_FALSE(edit_.session().selection.query);
   EXPECT_THROW(read_text_file_into(context_, "/no/such/file"), formats::Error);
   EXPECT_EQ(edit_.session().text.words.str(), "new words");
 }
 
 TEST_F(Commands, PaletteFindsByPartsOfNames) {
-  const auto commands = all_commands({{"heads", "Heads"}, {"map", "Attention map"}});
+  MainWindow main_window(default_session(), link_, link_);
+  const auto& commands = main_window.commands();
   ASSERT_FALSE(matching(commands, "undo").empty());
   EXPECT_EQ(matching(commands, "undo").front()->id, "edit.undo");
   EXPECT_EQ(matching(commands, "dark").front()->id, "look.theme");
@@ -235,7 +162,8 @@ TEST_F(Commands, PaletteFindsByPartsOfNames) {
 }
 
 TEST_F(Commands, HaveDistinctNamesAndShortcuts) {
-  const auto commands = all_commands({{"heads", "Heads"}});
+  MainWindow main_window(default_session(), link_, link_);
+  const auto& commands = main_window.commands();
   for (std::size_t i = 0; i < commands.size(); ++i)
     for (std::size_t j = 0; j < i; ++j) {
       EXPECT_NE(commands[i].id, commands[j].id);

@@ -3,9 +3,12 @@
 
 #include <set>
 
+#include "app/views/distance_view.h"
+#include "app/views/jobs_view.h"
+#include "app/views/map_view.h"
 #include "app/window/commands.h"
-#include "app/window/made_up_worker.h"
 #include "app/window/main_window.h"
+#include "tests/app/made_up_worker.h"
 #include "tests/widgets/headless_imgui.h"
 #include "widgets/plot_svg.h"
 #include "widgets/theme.h"
@@ -38,14 +41,20 @@ class Views : public ::testing::TestWithParam<std::string> {
       vertices = gui_.end_frame();
     }
     kernels_ = view->kernels(context);
-    exported_ = view->exported(context);
-    command_ = view->command_line(edit.session());
+    saved_ = view->saved(context);
+    command_ = view->command_line(context);
     return vertices;
   }
 
   HeadlessImGui gui_;
   MadeUpWorker link_;
-  Output exported_;
+  std::vector<widgets::PlotSpec> figures() const {
+    std::vector<widgets::PlotSpec> all;
+    for (const Saved& one : saved_)
+      all.insert(all.end(), one.output.figures.begin(), one.output.figures.end());
+    return all;
+  }
+  std::vector<Saved> saved_;
   std::string command_, kernels_;
   float width_ = 700;
 };
@@ -56,38 +65,38 @@ TEST_P(Views, Empty) {
   EXPECT_GT(draw(session), 0);
   // A job is listed whether models are open or not.
   if (GetParam() != "jobs") {
-    EXPECT_TRUE(exported_.figures.empty());
+    EXPECT_TRUE(figures().empty());
   }
 }
 
 TEST_P(Views, Busy) {
   link_.set_manner("", Manner::hold);
   EXPECT_GT(draw(default_session()), 0);
-  EXPECT_TRUE(exported_.figures.empty());
+  EXPECT_TRUE(figures().empty());
 }
 
 TEST_P(Views, Failed) {
   link_.set_manner("", Manner::fail);
   EXPECT_GT(draw(default_session()), 0);
-  EXPECT_TRUE(exported_.figures.empty());
+  EXPECT_TRUE(figures().empty());
 }
 
 TEST_P(Views, Full) {
   Session session = default_session();
-  session.jobs.dir = "jobs/tapa";
+  session.views.set(JobsState{"jobs/tapa"});
   session.selection.query = 20, session.selection.key = 3;
   const int full = draw(session);
-  session.models.clear(), session.jobs.dir.clear();
+  session.models.clear(), session.views = {};
   EXPECT_GT(full, draw(session) / 2);
   EXPECT_GT(full, 500);
 }
 
 TEST_P(Views, FullHasFiguresACommandAndHelp) {
   Session session = default_session();
-  session.jobs.dir = "jobs/tapa";
+  session.views.set(JobsState{"jobs/tapa"});
   draw(session);
   if (GetParam() != "models") {
-    EXPECT_FALSE(exported_.figures.empty());
+    EXPECT_FALSE(figures().empty());
   }
   EXPECT_EQ(command_.rfind("phasescope ", 0), 0U);
   for (const auto& view : all_views())
@@ -99,7 +108,7 @@ TEST_P(Views, FullHasFiguresACommandAndHelp) {
 TEST_P(Views, SayWhatRanAttention) {
   Session session = default_session();
   session.models = {"rope", "tapa"};
-  session.jobs.dir = "jobs/tapa";
+  session.views.set(JobsState{"jobs/tapa"});
   const auto vertices = [&](const std::string& kernel) {
     link_ = MadeUpWorker({.kernel = kernel});
     width_ = 1400;
@@ -160,8 +169,8 @@ TEST_P(Views, OneTokenModelOfOneHead) {
   EXPECT_GT(draw(default_session()), 0);
   // The session opens on L3H1, which this model does not have.
   if (GetParam() == "map") {
-    EXPECT_EQ(exported_.result.at("maps").at(0).at("layer"), 0);
-    EXPECT_EQ(exported_.result.at("maps").at(0).at("head"), 0);
+    EXPECT_EQ(saved_.at(0).output.result.at("layer"), 0);
+    EXPECT_EQ(saved_.at(0).output.result.at("head"), 0);
   }
 }
 
@@ -169,16 +178,16 @@ TEST_P(Views, OneTokenModelOfOneHead) {
 TEST_P(Views, ModelWithoutATokenizer) {
   link_ = MadeUpWorker({.tokenizer = false});
   Session session = default_session();
-  session.distance.corpus = false;
+  session.views.set(DistanceState{.corpus = false});
   draw(session);
   if (GetParam() != "models" && GetParam() != "jobs") {
-    EXPECT_FALSE(exported_.figures.empty());
+    EXPECT_FALSE(figures().empty());
   }
   session.text.name = "typed";
   draw(session);
   for (const char* reads : {"text", "heads", "map", "patterns", "distance", "shift"}) {
     if (GetParam() == reads) {
-      EXPECT_TRUE(exported_.figures.empty());
+      EXPECT_TRUE(figures().empty());
     }
   }
 }
@@ -187,12 +196,12 @@ TEST_P(Views, ModelWithoutATokenizer) {
 TEST_P(Views, ModelWithoutLosses) {
   link_ = MadeUpWorker({.losses = false});
   Session session = default_session();
-  session.jobs.dir = "jobs/tapa";
+  session.views.set(JobsState{"jobs/tapa"});
   EXPECT_GT(draw(session), 0);
   if (GetParam() != "models") {
-    EXPECT_FALSE(exported_.figures.empty());
+    EXPECT_FALSE(figures().empty());
   }
-  for (const widgets::PlotSpec& figure : exported_.figures) {
+  for (const widgets::PlotSpec& figure : figures()) {
     EXPECT_NE(widgets::svg_of(figure).find("</svg>"), std::string::npos) << figure.id;
   }
 }
@@ -203,7 +212,7 @@ TEST(MapOfTwoModels, AHeadThatOneHasNotIsShownOfTheOther) {
   HeadlessImGui gui;
   MadeUpWorker link({.layers = 4, .shallow = "tapa_norm"});
   Session session = default_session();
-  session.map.show = "difference";
+  session.views.set(MapState{.show = "difference"});
   session.selection = {0, 0, 2, {}, {}};
   SessionHistory edit(session);
   WorkerRequests requests(link, link);
@@ -220,15 +229,15 @@ TEST(MapOfTwoModels, AHeadThatOneHasNotIsShownOfTheOther) {
       view->draw(context);
       gui.end_frame();
     }
-    return view->exported(context).figures.size();
+    return view->saved(context).size();
   };
   EXPECT_EQ(draw(), 3U);  // A, B and their difference
   EXPECT_EQ(head_obstacle(context, 1), "");
-  const auto* before = requests.of("tapa_norm").map.answer();
+  const auto* before = requests.of(kMap, "tapa_norm").answer();
   ASSERT_NE(before, nullptr);
   select_head(context, 0, 3, 2);
   EXPECT_EQ(draw(), 1U);
-  EXPECT_EQ(requests.of("tapa_norm").map.answer(), before);  // not asked again
+  EXPECT_EQ(requests.of(kMap, "tapa_norm").answer(), before);  // not asked again
   EXPECT_EQ(head_obstacle(context, 0), "");
   EXPECT_EQ(
       head_obstacle(context, 1),

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include "app/window/made_up_worker.h"
+#include "app/views/heads_view.h"
+#include "app/views/map_view.h"
+#include "app/views/text_view.h"
+#include "tests/app/made_up_worker.h"
 
 namespace phasescope::app {
 namespace {
@@ -13,9 +16,11 @@ class LabTest : public ::testing::Test {
  protected:
   MadeUpWorker link_;
   WorkerRequests requests_{link_, link_};
-  QuestionOf<protocol::HeadsResult>& heads() { return requests_.of("rope").heads; }
+  QuestionOf<protocol::HeadsResult>& heads() { return requests_.of(kHeads, "rope"); }
   void ask(const std::string& text) {
-    requests_.ask(heads(), {{"model", "rope"}, {"input", {{"text", text}}}});
+    protocol::HeadsRequest request{.model = "rope"};
+    request.reading.input.text = text;
+    requests_.ask(heads(), request);
   }
 };
 
@@ -48,7 +53,7 @@ TEST_F(LabTest, ALateAnswerToAnOldQuestionIsDropped) {
   link_.set_manner("heads", Manner::answer);
   requests_.begin_frame();
   ASSERT_TRUE(heads().answer());
-  EXPECT_NE(heads().answer()->key.find("\"b\""), std::string::npos);
+  EXPECT_EQ(heads().answer()->asked.params["input"]["text"], "b");
 }
 
 TEST_F(LabTest, AFailureIsKeptAndSentAgainOnlyWhenAsked) {
@@ -113,21 +118,23 @@ TEST_F(LabTest, AfterThreeDeathsNoWorkerIsStartedUnasked) {
 TEST_F(LabTest, AQuestionSaysHowManyAreBeforeIt) {
   link_.set_manner("", Manner::hold);
   ask("a");
-  requests_.ask(requests_.of("rope").map, {{"model", "rope"}});
+  requests_.ask(requests_.of(kMap, "rope"), protocol::MapRequest{.model = "rope"});
   EXPECT_EQ(requests_.busy(heads()).text, "measuring the heads");
-  EXPECT_EQ(requests_.busy(requests_.of("rope").map).text, "waits for 1 before it,");
+  EXPECT_EQ(requests_.busy(requests_.of(kMap, "rope")).text, "waits for 1 before it,");
   link_.set_manner("heads", Manner::answer);
   requests_.begin_frame();
-  EXPECT_EQ(requests_.busy(requests_.of("rope").map).text, "reading texts");  // as its worker says
+  EXPECT_EQ(requests_.busy(requests_.of(kMap, "rope")).text,
+            "reading texts");  // as its worker says
 }
 
 TEST_F(LabTest, ATextGoesWithTheQuestionAndIsToldFromAnother) {
   const SharedText one("in the beginning"), same(one), other("in the end");
   const auto read = [&](const SharedText& text) {
-    requests_.ask(requests_.of("rope").text, {{"model", "rope"}, {"input", {{"name", "typed"}}}},
-                  text);
+    protocol::TextRequest request{.model = "rope"};
+    request.reading.input.name = TextInput::kTyped;
+    requests_.ask(requests_.of(kText, "rope"), request, text);
     requests_.begin_frame();
-    return requests_.of("rope").text.answer()->result.tokens.at(7).text;
+    return requests_.of(kText, "rope").answer()->result.tokens.at(7).text;
   };
   EXPECT_EQ(read(one), "b");
   EXPECT_EQ(read(same), "b");

@@ -283,10 +283,12 @@ TEST(SavedModels, AJobOpensItsNewestCheckpointThatVerifies) {
     write_text(folder / "manifest.json", Json{{"files", files}}.dump());
   }
   write_text(job.path() / "config.json", "{\"model\": {}}");  // the run's, not a model's
-  EXPECT_NE(open_model(job.path().string())->report.name.find("step 1000"), std::string::npos);
+  const auto newest = open_model(job.path().string());
+  EXPECT_EQ(newest->report.name, job.path().string());  // as asked for
+  EXPECT_TRUE(newest->report.path.ends_with("step-1000")) << newest->report.path;
   write_text(job.path() / "checkpoints/step-1000/config.json", "{}");
   const auto older = open_model(job.path().string());
-  EXPECT_NE(older->report.name.find("step 200"), std::string::npos);
+  EXPECT_TRUE(older->report.path.ends_with("step-200")) << older->report.path;
   EXPECT_EQ(older->report.warnings.size(), 1u);
 }
 

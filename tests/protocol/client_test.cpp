@@ -5,7 +5,10 @@
 #include <signal.h>
 
 #include <atomic>
+#include <stdexcept>
 #include <thread>
+
+#include "protocol/event_queue.h"
 
 namespace phasescope::protocol {
 namespace {
@@ -65,6 +68,37 @@ TEST(WorkerClient, ErrorsKeepTheirFourFields) {
   } catch (const RequestError& error) {
     EXPECT_EQ(error.info(), (ErrorInfo{"bad_input", "No such model", "models/x", "See models"}));
   }
+}
+
+// 17.A9: an exception in the session's own thread ends the worker, not the program.
+TEST(WorkerClient, WhatIsThrownInTheSessionsThreadEndsTheWorkerAlone) {
+  WorkerClient client(options());
+  std::atomic<int> woken{0};
+  client.set_wake([&] {
+    if (++woken == 1) throw std::runtime_error("nobody can be woken");
+  });
+  const DeathNotice death = death_of(client);
+  EXPECT_TRUE(contains(death.error.message, "nobody can be woken")) << death.error.message;
+  EXPECT_EQ(death.error.code, "worker_died");
+  client.restart();
+  EXPECT_EQ(client.call("echo", {{"a", 1}}).result["a"], 1);
+}
+
+// 17.A9
+TEST(EventQueue, WhatOneEventThrowsLeavesTheOthersToTheNextRun) {
+  EventQueue queue;
+  std::string ran;
+  queue.push([&] { ran += "a"; });
+  queue.push([&] {
+    queue.push([&] { ran += "d"; });
+    throw std::runtime_error("the second");
+  });
+  queue.push([&] { ran += "c"; });
+  EXPECT_THROW(queue.run(), std::runtime_error);
+  EXPECT_EQ(ran, "a");
+  EXPECT_EQ(queue.run(), 2U);
+  EXPECT_EQ(ran, "acd");
+  EXPECT_EQ(queue.run(), 0U);
 }
 
 TEST(WorkerClient, DeliversThroughDrainInOrderAndWakes) {

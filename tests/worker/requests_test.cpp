@@ -442,6 +442,44 @@ TEST(Requests, SeveralModels) {
   EXPECT_EQ(compare.result["heads"].size(), 4u);
 }
 
+// 17.A3
+TEST(Requests, TwoFoldersOfOneNameAreTwoModels) {
+  namespace fs = std::filesystem;
+  const fs::path top = fs::path(model_folder("rope")).parent_path() / "of_one_name";
+  const std::string a = top / "a" / "ck", b = top / "b" / "ck";
+  for (const auto& [folder, encoding] : {std::pair{a, "rope"}, std::pair{b, "tapa"}}) {
+    fs::create_directories(folder);
+    fs::copy(model_folder(encoding), folder, fs::copy_options::overwrite_existing);
+  }
+  const json both = {a, b}, text = {{"prompt", "some text that is read"}};
+  for (const char* method : {"heads", "map", "patterns", "text.read", "capture"}) {
+    const json result = ask(method, {{"model", a}, {"input", text}}).result;
+    EXPECT_EQ(result["model"], a) << method;
+    EXPECT_EQ(result["provenance"]["models"], json({a})) << method;
+  }
+  EXPECT_EQ(ask("model.info", {{"model", b}}).result["model"]["name"], b);
+  const auto names = [](const json& rows) {
+    json list = json::array();
+    for (const json& row : rows) {
+      if (list.empty() || list.back() != row["model"]) list.push_back(row["model"]);
+    }
+    return list;
+  };
+  const json of_text = {{"models", both}, {"input", text}, {"pairs", 20}, {"by", {1}}};
+  EXPECT_EQ(names(ask("distance", of_text).result["models"]), both);
+  EXPECT_EQ(names(ask("shift", of_text).result["rows"]), both);
+  const json theory = ask("theory", {{"models", both}, {"check", "tape.shift"}}).result;
+  EXPECT_EQ(names(theory["checks"]), both);
+  EXPECT_EQ(theory["provenance"][1]["models"], json({b}));
+  const json compare = ask("compare", {{"models", both}, {"input", text}}).result;
+  EXPECT_EQ(json({compare["a"], compare["b"]}), both);
+  // A reading keeps the words it was asked for by; a "set" is written into the name.
+  const json read = {{"model", a + " (scaling=linear, factor=2)"}, {"input", text}};
+  EXPECT_EQ(ask("text.read", read).result["model"], read["model"]);
+  const json set = {{"model", a}, {"input", text}, {"set", {"encoding.base=40000"}}};
+  EXPECT_EQ(ask("text.read", set).result["model"], a + " (base=40000)");
+}
+
 TEST(Requests, AboutModels) {
   const auto info = ask("model.info", rope_with(json::object()));
   EXPECT_EQ(info.result["encoding"], "rope");

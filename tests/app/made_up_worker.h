@@ -18,10 +18,13 @@ struct MadeUpShape {
   bool tokenizer = true;
   std::string shallow = {};        // the name of a model of one layer among the others
   std::string kernel = "made up";  // what ran attention
+  std::string other_tokens = {};   // the name of a model that reads the text as other tokens
+  int curves = 1;                  // of each check, on axes of their own
+  bool flat_thumbnails = false;    // a tensor of another shape than it should have
 };
 
 // A link without a worker: it answers every request by itself with smooth made-up values that
-// depend only on the request. The benchmark of the window and its tests use it.
+// depend only on the request. For tests of the window.
 class MadeUpWorker : public WorkerLink {
  public:
   enum class Manner { answer, hold, fail };
@@ -30,6 +33,10 @@ class MadeUpWorker : public WorkerLink {
 
   // How requests of a method end; "" sets it for all methods without a manner of their own.
   void set_manner(const std::string& method, Manner manner) { manners_[method] = manner; }
+  // The same for the requests about one model, before what is set for their methods.
+  void set_manner_of_model(const std::string& model, Manner manner) { of_models_[model] = manner; }
+  // Of the newest request of a method.
+  const nlohmann::json& last_params(const std::string& method) const { return params_.at(method); }
   // Every request that is held ends with "worker_died", and so does every later one until
   // restart().
   void die(const std::string& how);
@@ -56,12 +63,14 @@ class MadeUpWorker : public WorkerLink {
     protocol::Callbacks callbacks;
     bool cancelled = false;
   };
-  Manner manner_of(const std::string& method) const;
+  Manner manner_of(const Request& request) const;
   void finish(const Request& request);
 
   MadeUpShape shape_;
   std::map<std::string, Manner> manners_;
+  std::map<std::string, Manner> of_models_;
   std::map<std::string, int> counts_;
+  std::map<std::string, nlohmann::json> params_;
   std::vector<Request> requests_;
   protocol::RequestId last_id_ = 0;
   protocol::WorkerState state_ = protocol::WorkerState::not_started;
@@ -69,6 +78,8 @@ class MadeUpWorker : public WorkerLink {
   int starts_ = 0;
 };
 
+// The model that a request is about, the first of several; "sample" where it names none.
+std::string model_of(const nlohmann::json& params);
 // The made-up answer to one request. Throws std::out_of_range for an unknown method.
 protocol::Reply made_up_reply(const std::string& method, const nlohmann::json& params,
                               const MadeUpShape& shape);

@@ -1,7 +1,6 @@
 #include <cmath>
 #include <functional>
 
-#include "app/window/made_up_worker.h"
 #include "protocol/messages/distance.h"
 #include "protocol/messages/eval.h"
 #include "protocol/messages/heads.h"
@@ -13,6 +12,7 @@
 #include "protocol/messages/shift.h"
 #include "protocol/messages/text.h"
 #include "protocol/messages/theory.h"
+#include "tests/app/made_up_worker.h"
 
 namespace phasescope::app {
 namespace {
@@ -20,13 +20,6 @@ namespace {
 using namespace protocol;
 
 constexpr float kMasked = -std::numeric_limits<float>::infinity();
-
-std::string model_of(const nlohmann::json& params) {
-  if (params.contains("model")) return params["model"].get<std::string>();
-  if (params.contains("models") && !params["models"].empty())
-    return params["models"][0].get<std::string>();
-  return "sample";
-}
 
 // A model's own tint, so that two models differ in every figure.
 double tint(const std::string& model) {
@@ -124,8 +117,9 @@ Reply heads(const nlohmann::json& params, const MadeUpShape& shape) {
     }
   result.provenance = made_up(shape);
   Reply reply{to_json_form(result), {}};
-  reply.tensors.push_back(TensorRef::own<float>(
-      "thumbnails", {shape.layers, shape.heads, side, side}, std::move(cells)));
+  std::vector<int64_t> edges{shape.layers, shape.heads, side, side};
+  if (shape.flat_thumbnails) edges = {static_cast<int64_t>(cells.size())};
+  reply.tensors.push_back(TensorRef::own<float>("thumbnails", edges, std::move(cells)));
   return reply;
 }
 
@@ -144,7 +138,8 @@ Reply map(const nlohmann::json& params, const MadeUpShape& shape) {
   }
   result.of = params.value("of", std::string("weight"));
   result.pool = params.value("pool", std::string("max"));
-  const int64_t asked = shape.map ? shape.map : params["size"][0].get<int64_t>();
+  const auto size = params.value("size", nlohmann::json({256, 256}));
+  const int64_t asked = shape.map ? shape.map : size[0].get<int64_t>();
   result.height = std::min<int64_t>(asked, result.row_end - result.row_begin);
   result.width = std::min<int64_t>(asked, result.column_end - result.column_begin);
   const double reach = 4 + 6.0 * static_cast<double>(result.head + 1) + 20 * tint(result.model);
@@ -165,6 +160,7 @@ Reply map(const nlohmann::json& params, const MadeUpShape& shape) {
     by_column.push_back(static_cast<float>(0.02 + 0.01 * std::sin(0.05 * static_cast<double>(c))));
   result.low = 0, result.high = 1;
   result.provenance = made_up(shape);
+  result.provenance.text_hash = result.model == shape.other_tokens ? "others" : "tokens";
   Reply reply{to_json_form(result), {}};
   reply.tensors.push_back(
       TensorRef::own<float>("map", {result.height, result.width}, std::move(cells)));
@@ -285,7 +281,10 @@ Reply theory(const nlohmann::json& params, const MadeUpShape& shape) {
                      {1, 10, 100, 1000},
                      {1e-13, 2e-13, 1e-12, 3e-12},
                      {1e-10, 1e-10, 1e-10, 1e-10}};
-    check.curves = {curve};
+    for (int c = 0; c < shape.curves; ++c) {
+      curve.y_label = "relative residual " + std::to_string(c);
+      check.curves.push_back(curve);
+    }
     result.checks.push_back(std::move(check));
   }
   result.provenance = {made_up(shape)};
@@ -351,6 +350,13 @@ Reply jobs_control(const nlohmann::json&, const MadeUpShape&) {
 }
 
 }  // namespace
+
+std::string model_of(const nlohmann::json& params) {
+  if (params.contains("model")) return params["model"].get<std::string>();
+  if (params.contains("models") && !params["models"].empty())
+    return params["models"][0].get<std::string>();
+  return "sample";
+}
 
 Reply made_up_reply(const std::string& method, const nlohmann::json& params,
                     const MadeUpShape& shape) {

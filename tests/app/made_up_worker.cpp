@@ -1,12 +1,15 @@
-#include "app/window/made_up_worker.h"
+#include "tests/app/made_up_worker.h"
 
 #include <algorithm>
 #include <cmath>
 
 namespace phasescope::app {
 
-MadeUpWorker::Manner MadeUpWorker::manner_of(const std::string& method) const {
-  const auto found = manners_.find(method);
+MadeUpWorker::Manner MadeUpWorker::manner_of(const Request& request) const {
+  const auto of_model = of_models_.find(model_of(request.params));
+  // What a model is has to be known before anything is asked of it.
+  if (of_model != of_models_.end() && request.method != "model.info") return of_model->second;
+  const auto found = manners_.find(request.method);
   if (found != manners_.end()) return found->second;
   const auto all = manners_.find("");
   return all != manners_.end() ? all->second : Manner::answer;
@@ -30,6 +33,7 @@ void MadeUpWorker::die(const std::string& how) {
 protocol::RequestId MadeUpWorker::submit(const std::string& method, nlohmann::json params,
                                          protocol::Callbacks callbacks, const std::string& tag) {
   ++counts_[method];
+  params_[method] = params;
   requests_.push_back({++last_id_, method, tag, std::move(params), std::move(callbacks), false});
   return last_id_;
 }
@@ -60,7 +64,7 @@ void MadeUpWorker::finish(const Request& request) {
 std::size_t MadeUpWorker::drain() {
   std::vector<Request> held, now;
   for (Request& request : requests_) {
-    const bool hold = !death_ && !request.cancelled && manner_of(request.method) == Manner::hold;
+    const bool hold = !death_ && !request.cancelled && manner_of(request) == Manner::hold;
     (hold ? held : now).push_back(std::move(request));
   }
   requests_ = std::move(held);
@@ -71,7 +75,7 @@ std::size_t MadeUpWorker::drain() {
       request.callbacks.on_error(death_->error);
     else if (request.cancelled)
       request.callbacks.on_error({"cancelled", "cancelled", "", ""});
-    else if (manner_of(request.method) == Manner::fail)
+    else if (manner_of(request) == Manner::fail)
       request.callbacks.on_error({"bad_input", "The file is not a model", "config.json",
                                   "choose a folder with a config.json"});
     else

@@ -1,0 +1,92 @@
+#include "app/figures/model_names.h"
+
+#include <algorithm>
+#include <cctype>
+#include <string_view>
+
+namespace phasescope::app {
+namespace {
+
+// The last `parts` parts of a path, or all of it where it has no more. Settings in parentheses
+// belong to the last part, whatever is in them.
+std::string end_of_path(const std::string& model, std::size_t parts) {
+  const std::size_t open = model.ends_with(')') ? model.rfind(" (") : std::string::npos;
+  std::string_view end = std::string_view(model).substr(0, open);
+  const std::string_view settings = std::string_view(model).substr(end.size());
+  while (end.size() > 1 && end.back() == '/') end.remove_suffix(1);
+  std::size_t begin = end.size();
+  for (std::size_t i = 0; i < parts; ++i) {
+    begin = begin > 0 ? end.rfind('/', begin - 1) : std::string::npos;
+    if (begin == std::string::npos) return std::string(end) + std::string(settings);
+  }
+  return std::string(end.substr(begin + 1)) + std::string(settings);
+}
+
+// "models/rope" -> "models_rope", "rope (yarn x2)" -> "rope_yarn_x2".
+std::string plain_letters(const std::string& name) {
+  std::string plain;
+  for (const char c : name) {
+    const bool kept = std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '.';
+    if (kept) {
+      plain += c;
+    } else if (c != ')' && !plain.ends_with('_')) {
+      plain += '_';
+    }
+  }
+  return plain;
+}
+
+}  // namespace
+
+ModelNames::ModelNames(const std::vector<std::string>& models) {
+  for (const std::string& model : models)
+    if (std::ranges::find(models_, model) == models_.end()) models_.push_back(model);
+}
+
+std::string ModelNames::short_name(const std::string& model) const {
+  const auto parts = static_cast<std::size_t>(std::ranges::count(model, '/')) + 1;
+  for (std::size_t taken = 1; taken <= parts; ++taken) {
+    const std::string name = end_of_path(model, taken);
+    const bool alone = std::ranges::none_of(models_, [&](const std::string& other) {
+      return other != model && end_of_path(other, taken) == name;
+    });
+    if (alone) return name;
+  }
+  return model;
+}
+
+std::string ModelNames::file_name(const std::string& model) const {
+  const std::string name = plain_letters(short_name(model));
+  std::size_t alike = 0;  // models before this one that end in the same letters
+  for (const std::string& other : models_) {
+    if (other == model) break;
+    alike += plain_letters(short_name(other)) == name;
+  }
+  return alike == 0 ? name : name + "__" + std::to_string(alike + 1);
+}
+
+int ModelNames::color(const std::string& model) const {
+  return static_cast<int>(std::ranges::find(models_, model) - models_.begin());
+}
+
+ModelNames names_in(const protocol::CompareResult& result) {
+  return ModelNames({result.a, result.b});
+}
+
+namespace {
+
+template <class Rows>
+ModelNames names_of(const Rows& rows) {
+  std::vector<std::string> models;
+  for (const auto& row : rows) models.push_back(row.model);
+  return ModelNames(models);
+}
+
+}  // namespace
+
+ModelNames names_in(const protocol::DistanceResult& result) { return names_of(result.models); }
+ModelNames names_in(const protocol::EvalResult& result) { return names_of(result.rows); }
+ModelNames names_in(const protocol::ShiftResult& result) { return names_of(result.rows); }
+ModelNames names_in(const protocol::TheoryResult& result) { return names_of(result.checks); }
+
+}  // namespace phasescope::app

@@ -1,0 +1,236 @@
+// What a view shows, combines and saves while answers are on their way.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "app/cli/given_input.h"
+#include "app/views/distance_view.h"
+#include "app/views/extrapolation_view.h"
+#include "app/views/heads_view.h"
+#include "app/views/map_view.h"
+#include "app/views/text_view.h"
+#include "app/views/theory_view.h"
+#include "app/window/main_window.h"
+#include "formats/file_system.h"
+#include "tests/app/made_up_worker.h"
+#include "tests/widgets/headless_imgui.h"
+
+namespace phasescope::app {
+namespace {
+
+using Manner = MadeUpWorker::Manner;
+using phasescope::testing::HeadlessImGui;
+
+// One view alone, drawn as often as it takes.
+class Answers : public ::testing::Test {
+ protected:
+  void open(const std::string& id, Session session = default_session()) {
+    edit_.apply("open", [&](Session& s) { s = std::move(session); });
+    window_.may_ask = true;
+    for (auto& each : all_views())
+      if (each->id() == id) view_ = std::move(each);
+    draw();
+  }
+  void draw() {
+    for (int frame = 0; frame < 4; ++frame) {
+      gui_.begin_frame(0.1F);
+      requests_.begin_frame();
+      view_->draw(context_);
+      gui_.end_frame();
+    }
+    saved_ = view_->saved(context_);
+  }
+
+  HeadlessImGui gui_;
+  MadeUpWorker link_;
+  SessionHistory edit_{default_session()};
+  WorkerRequests requests_{link_, link_};
+  WindowState window_;
+  ViewContext context_{edit_, requests_, window_};
+  std::unique_ptr<View> view_;
+  std::vector<Saved> saved_;
+};
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// 17.A4: of 16 texts and of 64 there is no one figure.
+TEST_F(Answers, OnlyThoseToOneQuestionAreCombined) {
+  open("extrapolation");
+  ASSERT_EQ(saved_.size(), 1U);
+  EXPECT_EQ(saved_[0].output.figures[0].series.size(), 2U);
+  link_.set_manner_of_model("rope", Manner::hold);
+  context_.set_state("texts", ExtrapolationState{.trials = 64});
+  draw();
+  const auto shown = shown_answers(context_, kEval);
+  EXPECT_FALSE(shown.old);
+  ASSERT_EQ(shown.list.size(), 1U);
+  EXPECT_EQ(shown.list[0]->result.rows[0].model, "tapa_norm");
+  for (const widgets::PlotSpec& figure : saved_.at(0).output.figures) {
+    ASSERT_EQ(figure.series.size(), 1U);
+    EXPECT_EQ(figure.series[0].color, 1) << "the colour is the model's";  // 17.A3
+  }
+  EXPECT_EQ(saved_[0].command,
+            "phasescope eval perplexity tapa_norm --lengths 256,512,1024 --trials 64");
+  link_.set_manner_of_model("rope", Manner::answer);
+  draw();
+  EXPECT_EQ(saved_.at(0).output.figures[0].series.size(), 2U);
+}
+
+// 17.A4: what is saved meanwhile is what is seen, with the command that it answers.
+TEST_F(Answers, WhileAllAreOnTheirWayTheOldOnesAreShownAndSavedAsWhatTheyAre) {
+  open("extrapolation");
+  link_.set_manner("eval", Manner::hold);
+  context_.set_state("texts", ExtrapolationState{.trials = 64});
+  draw();
+  EXPECT_TRUE(shown_answers(context_, kEval).old);
+  ASSERT_EQ(saved_.size(), 1U);
+  EXPECT_TRUE(has(saved_[0].command, "--trials 16")) << saved_[0].command;
+  EXPECT_TRUE(has(view_->command_line(context_), "--trials 64"));
+  link_.set_manner("eval", Manner::fail);
+  draw();
+  EXPECT_TRUE(shown_answers(context_, kEval).old);
+  EXPECT_TRUE(has(saved_.at(0).command, "--trials 16"));
+}
+
+Session with_difference() {
+  Session session = default_session();
+  session.views.set(MapState{.show = "difference"});
+  session.selection = {0, 3, 1, {}, {}};
+  return session;
+}
+
+// 17.A4: until the slower model answers there is no A - B.
+TEST_F(Answers, MapsOfTwoHeadsAreNotSubtracted) {
+  open("map", with_difference());
+  ASSERT_EQ(saved_.size(), 3U);
+  link_.set_manner_of_model("tapa_norm", Manner::hold);
+  select_head(context_, 0, 2, 2);
+  draw();
+  ASSERT_EQ(saved_.size(), 2U);
+  EXPECT_EQ(saved_[0].output.figures[0].title, "rope L2H2: weight");
+  EXPECT_TRUE(has(saved_[0].command, "--head L2H2"));
+  EXPECT_EQ(saved_[1].output.figures[0].title, "tapa_norm L3H1: weight");
+  EXPECT_TRUE(has(saved_[1].command, "--head L3H1"));
+  link_.set_manner_of_model("tapa_norm", Manner::answer);
+  draw();
+  ASSERT_EQ(saved_.size(), 3U);
+  EXPECT_TRUE(has(saved_[2].command, " && ")) << saved_[2].command;
+}
+
+// 17.A4: after a failure the old picture keeps its own head.
+TEST_F(Answers, APictureIsTitledWithItsOwnHead) {
+  open("map");
+  EXPECT_EQ(saved_.at(0).output.figures[0].title, "rope L3H1: weight");
+  link_.set_manner("map", Manner::fail);
+  select_head(context_, 0, 0, 0);
+  draw();
+  EXPECT_FALSE(context_.of(kMap, 0).answers_now());
+  EXPECT_EQ(saved_.at(0).output.figures[0].title, "rope L3H1: weight");
+  EXPECT_TRUE(has(saved_.at(0).command, "--head L3H1"));
+}
+
+// 17.A4
+TEST_F(Answers, MapsOfDifferentTokensAreNotSubtracted) {
+  link_ = MadeUpWorker({.other_tokens = "tapa_norm"});
+  open("map", with_difference());
+  EXPECT_EQ(saved_.size(), 2U);
+}
+
+// 17.A4: the second model has fewer tokens than the region that is shown of the first.
+TEST_F(Answers, ARegionIsNoLongerThanTheTextOfEachModel) {
+  link_ = MadeUpWorker({.tokens = 40});
+  Session session = with_difference();
+  open("map", session);
+  show_region(context_, {10, 200, 0, 200});
+  draw();
+  EXPECT_EQ(link_.last_params("map")["rows"], nlohmann::json({10, 40}));
+  EXPECT_EQ(saved_.size(), 3U);
+}
+
+// 17.A3: two checkpoints of one folder name have a curve, a colour and files of their own.
+TEST_F(Answers, TwoFoldersOfOneNameAreTwoModels) {
+  Session session = default_session();
+  session.models = {"/runs/a/checkpoint-1000", "/runs/b/checkpoint-1000"};
+  for (const char* id : {"extrapolation", "distance", "shift", "theory", "text"}) {
+    open(id, session);
+    ASSERT_EQ(saved_.size(), 1U) << id;
+    std::set<std::string> files, labels;
+    for (const widgets::PlotSpec& figure : saved_[0].output.figures) {
+      EXPECT_TRUE(files.insert(figure.id).second) << figure.id;
+      for (const widgets::Series& series : figure.series) labels.insert(series.label);
+    }
+    const auto of = [&](const std::string& name) {
+      return std::ranges::any_of(labels, [&](const auto& label) { return has(label, name); }) ||
+             std::ranges::any_of(files, [&](const auto& file) { return has(file, name); });
+    };
+    EXPECT_TRUE(of("a/checkpoint-1000") || of("a_checkpoint-1000")) << id;
+    EXPECT_TRUE(of("b/checkpoint-1000") || of("b_checkpoint-1000")) << id;
+  }
+  for (const char* id : {"heads", "map", "patterns"}) {
+    session.views.set(MapState{.show = "both"});
+    open(id, session);
+    ASSERT_EQ(saved_.size(), 2U) << id;
+    EXPECT_EQ(saved_[0].folder, "a_checkpoint-1000");
+    EXPECT_EQ(saved_[1].folder, "b_checkpoint-1000");
+    EXPECT_NE(saved_[0].output.figures[0].id, saved_[1].output.figures[0].id);
+  }
+}
+
+// 17.A4: of one layer, the figure says that of itself; the pooled one does not stand for it.
+TEST_F(Answers, ADistanceFigureSaysWhatIsPooled) {
+  for (const char* figure : {"near - far", "score", "weight", "score parts"}) {
+    for (const int64_t layer : {-1, 2}) {
+      Session session = default_session();
+      session.views.set(DistanceState{.figure = figure, .layer = layer});
+      open("distance", session);
+      const widgets::PlotSpec& plot = saved_.at(0).output.figures.at(0);
+      const bool all = std::ranges::count(plot.notes, "all layers and heads pooled") > 0;
+      EXPECT_EQ(all, layer < 0) << figure;
+      EXPECT_EQ(std::ranges::count(plot.notes, "heads of L2 pooled") > 0, layer == 2) << figure;
+      EXPECT_EQ(has(plot.title, ", L2"), layer == 2) << plot.title;
+    }
+  }
+}
+
+// 17.A4: several curves of a check do not overwrite each other's file.
+TEST_F(Answers, EveryCurveOfACheckHasAFile) {
+  link_ = MadeUpWorker({.curves = 3});
+  open("theory");
+  std::set<std::string> files;
+  for (const widgets::PlotSpec& figure : saved_.at(0).output.figures)
+    EXPECT_TRUE(files.insert(figure.id).second) << figure.id;
+  EXPECT_EQ(files.size(), 2U * 4 * 3);
+  EXPECT_FALSE(saved_[0].output.provenance.empty());
+}
+
+// 17.A9: the command line and the window send the same bytes.
+TEST_F(Answers, ATextThatIsNoUtf8IsSentAsTheCommandLineSendsIt) {
+  const std::filesystem::path file = ::testing::TempDir() + "latin1.txt";
+  const std::string words = "caf\xE9 au lait";
+  formats::write_file_atomically(formats::real_file_system(), file, std::string_view(words));
+  open("text");
+  read_text_file_into(context_, file.string());
+  draw();
+  const nlohmann::json input = input_of_file(file.string());
+  EXPECT_EQ(link_.last_params("text.read")["input"], input);
+  EXPECT_TRUE(input.contains("base64"));
+}
+
+// 17.A9: a worker of another version answers with other shapes.
+TEST(AViewThatThrows, IsSaidAndTheOthersAreDrawn) {
+  HeadlessImGui gui;
+  MadeUpWorker link({.flat_thumbnails = true});
+  MainWindow main_window(default_session(), link, link);
+  main_window.start_asking();
+  for (int i = 0; i < 20; ++i) gui.begin_frame(), main_window.draw(), gui.end_frame();
+  ASSERT_FALSE(main_window.window().notices.empty());
+  EXPECT_TRUE(has(main_window.window().notices[0].text, "Heads could not be drawn"));
+  EXPECT_EQ(main_window.window().notices.size(), 1U);  // said once, not in every frame
+  EXPECT_TRUE(main_window.requests().of(kMap, "rope").answers_now());
+}
+
+}  // namespace
+}  // namespace phasescope::app

@@ -1,0 +1,200 @@
+// The session's file: what it holds, and that nothing of it is lost.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+
+#include "app/views/distance_view.h"
+#include "app/views/extrapolation_view.h"
+#include "app/views/heads_view.h"
+#include "app/views/jobs_view.h"
+#include "app/views/map_view.h"
+#include "app/views/patterns_view.h"
+#include "app/views/shift_view.h"
+#include "app/views/theory_view.h"
+#include "app/window/session_file.h"
+#include "formats/faulty_file_system.h"
+
+namespace phasescope::app {
+namespace {
+
+namespace fs = std::filesystem;
+using formats::real_file_system;
+
+class SessionFile : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("phasescope_session_" + std::to_string(getpid()));
+    fs::create_directories(folder_);
+    path_ = folder_ / "session.json";
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  void write(const std::string& text) { std::ofstream(path_) << text; }
+  Session loaded() {
+    const LoadedSession loaded = load_session(real_file_system(), path_);
+    EXPECT_EQ(loaded.warning, "");
+    EXPECT_FALSE(loaded.occupied);
+    return loaded.session;
+  }
+
+  fs::path folder_, path_;
+};
+
+Session full_session() {
+  Session session = default_session();
+  session.models = {"rope", "/a/b c", "tapa"};
+  session.text = {TextInput::kTyped, "with \"quotes\"\nand lines \u00e4", 128};
+  session.selection = {1, 3, 2, 17, 5};
+  session.region = {0, 64, 0, 0};
+  MapState map;
+  map.of = "score", map.logarithmic = true;
+  session.views.set(map);
+  session.views.set(ShiftState{{7}, 3});
+  session.theme = "dark";
+  session.recent = {"/a/b c"};
+  session.closed_views = {"jobs"};
+  session.layout = "[Docking][Data]\n";
+  return session;
+}
+
+TEST_F(SessionFile, RoundTrip) {
+  save_session(real_file_system(), path_, full_session());
+  EXPECT_TRUE(loaded() == full_session());
+}
+
+// 17.A9: bytes of another coding, in a text and in the name of a folder.
+TEST_F(SessionFile, BytesThatAreNoUtf8ComeBackAsTheyWere) {
+  Session session = full_session();
+  session.text = {"/texts/caf\xE9.txt", "na\xEFve caf\xE9\xFF", 0};
+  session.models = {"/mod\xE8les/rope"};
+  save_session(real_file_system(), path_, session);
+  EXPECT_TRUE(loaded() == session);
+}
+
+TEST_F(SessionFile, MissingIsNoFault) { EXPECT_TRUE(loaded() == default_session()); }
+
+// 17.B14: what version 1 of the format wrote still opens, each view as it was.
+TEST_F(SessionFile, OfTheVersionBefore) {
+  fs::copy(fs::path(PHASESCOPE_TEST_DATA) / "window/session_1.json", path_);
+  const Session session = loaded();
+  EXPECT_EQ(session.version, 2);
+  EXPECT_EQ(session.models, (std::vector<std::string>{"rope", "/srv/runs/a/checkpoint-1000"}));
+  EXPECT_EQ(session.text.words.str(), "In the beginning");
+  EXPECT_TRUE(session.selection == (Selection{1, 2, -1, 7, {}}));
+  EXPECT_TRUE(session.region == (Region{3, 12, 0, 9}));
+  EXPECT_EQ(session.views.get<HeadsState>().metric, "sink");
+  EXPECT_EQ(session.views.get<HeadsState>().at_least, 0.25);
+  EXPECT_EQ(session.views.get<MapState>().of, "score");
+  EXPECT_EQ(session.views.get<MapState>().show, "both");
+  EXPECT_EQ(session.views.get<PatternsState>().figure, "drift with depth");
+  EXPECT_EQ(session.views.get<DistanceState>().layer, 1);
+  EXPECT_EQ(session.views.get<ShiftState>().by, (std::vector<int64_t>{2, 5}));
+  EXPECT_EQ(session.views.get<TheoryState>().check, "tape.shift rope");
+  EXPECT_EQ(session.views.get<ExtrapolationState>().trials, 64);
+  EXPECT_EQ(session.views.get<JobsState>().steps, 500);
+  EXPECT_EQ(session.closed_views, std::vector<std::string>{"theory"});
+  save_session(real_file_system(), path_, session);
+  EXPECT_TRUE(loaded() == session);
+}
+
+// Of a view that this program does not have.
+TEST_F(SessionFile, StatesOfOtherViewsAreKept) {
+  write(R"({"version": 2, "views": {"later": {"a": 1}, "shift": {"shown": "three"}}})");
+  const Session session = loaded();
+  EXPECT_EQ(session.views.get<ShiftState>().shown, 3);  // it cannot be read
+  save_session(real_file_system(), path_, session);
+  EXPECT_NE(real_file_system().read(path_).find("\"later\""), std::string::npos);
+}
+
+TEST_F(SessionFile, CorruptIsKeptAsBadAndDefaultsAreUsed) {
+  for (const char* text :
+       {"", "{", "[1, 2]", "{\"version\": 1, \"models\": 3}", "{\"version\": 99}",
+        "{\"version\": 1, \"map\": {\"row_end\": -4}}", "{\"version\": 1, \"heads\": 3}",
+        "{\"version\": 2, \"views\": [1]}", "{\"version\": 2, \"region\": {\"row_end\": -4}}"}) {
+    write(text);
+    fs::remove(path_.string() + ".bad");
+    const LoadedSession loaded = load_session(real_file_system(), path_);
+    EXPECT_NE(loaded.warning, "") << text;
+    EXPECT_TRUE(loaded.session == default_session()) << text;
+    EXPECT_TRUE(fs::exists(path_.string() + ".bad")) << text;
+    EXPECT_FALSE(fs::exists(path_)) << text;
+    EXPECT_FALSE(loaded.occupied) << text;
+  }
+}
+
+// 17.A9: a second one does not take the place of the first.
+TEST_F(SessionFile, EveryUnreadableOneIsKept) {
+  for (const char* text : {"first", "second", "third"}) {
+    write(text);
+    load_session(real_file_system(), path_);
+  }
+  EXPECT_EQ(real_file_system().read(path_.string() + ".bad"), "first");
+  EXPECT_EQ(real_file_system().read(path_.string() + ".bad2"), "second");
+  EXPECT_EQ(real_file_system().read(path_.string() + ".bad3"), "third");
+}
+
+// 17.A9: what can neither be read nor moved stays, and nothing is written over it.
+TEST_F(SessionFile, WhatCannotBeMovedIsNotWrittenOver) {
+  write("{");
+  formats::FaultyFileSystem disk(folder_);
+  disk.fail_from(1, EROFS);
+  const LoadedSession loaded = load_session(disk, path_);
+  EXPECT_TRUE(loaded.occupied);
+  EXPECT_NE(loaded.warning.find("will not be saved"), std::string::npos) << loaded.warning;
+  EXPECT_EQ(real_file_system().read(path_), "{");
+}
+
+using Clock = SessionSaver::Clock;
+using std::chrono::milliseconds;
+
+// 17.A9: one second after the last change, five after the first.
+TEST_F(SessionFile, IsWrittenAfterEveryChange) {
+  SessionSaver saver(real_file_system(), path_);
+  const auto start = Clock::now();
+  EXPECT_FALSE(saver.due(start + std::chrono::hours(1)));  // nothing has changed
+  saver.changed(start);
+  EXPECT_FALSE(saver.due(start + milliseconds(900)));
+  EXPECT_TRUE(saver.due(start + milliseconds(1100)));
+  for (int i = 1; i < 10; ++i) saver.changed(start + milliseconds(500 * i));
+  EXPECT_FALSE(saver.due(start + milliseconds(4900)));
+  EXPECT_TRUE(saver.due(start + milliseconds(5100)));
+  saver.write_aside(full_session());
+  EXPECT_EQ(saver.write_now(full_session()), "");  // after the other one
+  EXPECT_FALSE(saver.due(start + std::chrono::hours(1)));
+  EXPECT_TRUE(loaded() == full_session());
+}
+
+// 17.A9: a full disk is told of, and the session before stays.
+TEST_F(SessionFile, WhatCannotBeWrittenLeavesTheOneBefore) {
+  save_session(real_file_system(), path_, full_session());
+  formats::FaultyFileSystem disk(folder_);
+  disk.fail_from(1, ENOSPC);
+  SessionSaver saver(disk, path_);
+  EXPECT_NE(saver.write_now(default_session()).find("was not saved"), std::string::npos);
+  saver.write_aside(default_session());
+  std::string trouble;
+  for (int i = 0; i < 1000 && trouble.empty(); ++i) {
+    usleep(5000);
+    trouble = saver.trouble();
+  }
+  EXPECT_NE(trouble.find("was not saved"), std::string::npos);
+  EXPECT_EQ(saver.trouble(), "");
+  EXPECT_TRUE(loaded() == full_session());
+}
+
+TEST(LastingNames, AreBundledOnesAndAbsolutePaths) {
+  EXPECT_EQ(lasting_name("rope"), "rope");
+  EXPECT_EQ(lasting_name("rope (yarn x2)"), "rope (yarn x2)");
+  EXPECT_EQ(lasting_name("/no/such/model"), "/no/such/model");
+  const fs::path before = fs::current_path();
+  fs::current_path(assets_folder() / "models");
+  const std::string rope = (assets_folder() / "models/rope").lexically_normal().string();
+  EXPECT_EQ(lasting_name("./rope"), rope);
+  EXPECT_EQ(lasting_name("./rope/"), rope);
+  EXPECT_EQ(lasting_name("../models/rope (yarn x2)"), rope + " (yarn x2)");
+  fs::current_path(before);
+}
+
+}  // namespace
+}  // namespace phasescope::app
