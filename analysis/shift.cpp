@@ -72,8 +72,8 @@ Interval product_difference(const at::Tensor& z, const at::Tensor& other, std::i
     const std::int64_t rows = std::min(step, tokens - begin);
     const at::Tensor g = at::matmul(a.narrow(1, begin, rows), a.transpose(1, 2));
     const at::Tensor h = at::matmul(b.narrow(1, begin, rows), b.transpose(1, 2));
-    const auto difference = to_vector<double>((g - h).square().sum({0, 2}));
-    const auto norm = to_vector<double>(g.square().sum({0, 2}));
+    const auto difference = to_vector<double>((g - h).square().sum(at::IntArrayRef{0, 2}));
+    const auto norm = to_vector<double>(g.square().sum(at::IntArrayRef{0, 2}));
     for (std::size_t row = 0; row < norm.size(); ++row)
       parts.push_back({difference[row], norm[row]});
   }

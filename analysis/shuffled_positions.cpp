@@ -54,6 +54,7 @@ std::optional<model::LayerAttention> with_positions_shuffled(const model::Model&
   const at::Tensor own = some_scores(attention);
   const at::Tensor again = some_scores(at_positions(model, attention, ids));
   const at::Tensor seen = own.isfinite();  // a window hides the others
+  if (!seen.any().item<bool>()) return std::nullopt;
   // Two ways of rounding a float32 score, or a float64 one.
   const at::Tensor size = own.masked_select(seen).abs().max();
   const at::Tensor off = (own - again).masked_select(seen).abs().max();

@@ -217,7 +217,8 @@ Reply tokenize(const protocol::TokenizeRequest& request, RequestContext& context
     return {{{"items", std::move(items)}}, {}};
   }
   const protocol::Input& input = request.input;
-  if (const auto text = given_text(input)) return {tokenized(*tokenizer, text->text, plain), {}};
+  if (const auto text = analysis::given_text(input))
+    return {tokenized(*tokenizer, text->text, plain), {}};
   if (!input.ids.is_null()) return back_from_ids(*tokenizer, id_lists(input), plain);
   if (input == protocol::Input{}) {
     return {tokenized(*tokenizer, analysis::first_session_text().text, plain), {}};

@@ -53,11 +53,13 @@ std::string document(const nlohmann::json& value, int indent) {
 }
 
 int report_error(const ErrorInfo& error, bool json) {
+  bool told = false;
   if (json) {
     std::printf("%s\n", document(protocol::error_document(error), -1).c_str());
-  } else {
-    std::fprintf(stderr, "phasescope: %s\n", protocol::describe(error).c_str());
+    told = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
   }
+  // Also where standard output is what could not be written to.
+  if (!told) std::fprintf(stderr, "phasescope: %s\n", protocol::describe(error).c_str());
   return protocol::exit_status(error.code);
 }
 

@@ -122,7 +122,8 @@ std::vector<PlotSpec> distance_profile_figures(const protocol::HeadsResult& resu
     const std::string layer = "L" + std::to_string(row.layer);
     PlotSpec& plot = by_layer[row.layer];
     plot.id = "distance_profile_" + names.file_name(result.model) + "_" + layer;
-    plot.title = names.short_name(result.model) + " " + layer + ": weight by distance of every head";
+    plot.title =
+        names.short_name(result.model) + " " + layer + ": weight by distance of every head";
     plot.x.label = "distance (tokens)";
     plot.y.label = "mean weight";
     const protocol::DistanceProfile& profile = *row.distance_profile;

@@ -18,7 +18,8 @@ namespace {
 
 std::string histogram_label(const DistanceModel& model, const ModelNames& names) {
   const protocol::NearFar& h = *model.histogram;
-  return names.short_name(model.model) + ": mean " + with_ends(h.intervals.mean) + ", sigma " +
+  return names.short_name(model.model) + ": mean " +
+         with_ends(h.mean, h.intervals.mean.low, h.intervals.mean.high) + ", sigma " +
          short_number(h.sigma) + ", above 0 " + short_number(100 * h.share_positive) + " %";
 }
 
@@ -198,7 +199,8 @@ PlotSpec weight_profile_figure(std::span<const DistanceModel> models, const Mode
   plot.title = "Mean weight by distance";
   plot.y.label = "weight";
   plot.y.scale = widgets::Scale::log10;
-  plot.notes.push_back("P(d): mean over valid queries of A[q, q - d]; band: 95 % interval of the mean");
+  plot.notes.push_back(
+      "P(d): mean over valid queries of A[q, q - d]; band: 95 % interval of the mean");
   return plot;
 }
 

@@ -66,8 +66,8 @@ void ExtrapolationView::ask(ViewContext& context) {
   const int64_t trials = context.state<ExtrapolationState>().trials;
   ask_of_all(context, kEval, [&](const std::string& model, const TextInput&) {
     protocol::EvalRequest request{.task = "perplexity", .models = {model}};
-    request.trials = trials;
-    if (const auto* report = context.info(model)) request.lengths = eval_lengths(*report);
+    request.perplexity.trials = trials;
+    if (const auto* report = context.info(model)) request.perplexity.lengths = eval_lengths(*report);
     return request;
   });
 }

@@ -27,6 +27,7 @@ template <class Request>
 std::string command_of(const std::vector<Asked>& asked) {
   std::vector<Asked> lines;
   for (const Asked& one : asked) {
+    if (!one.params.is_object()) continue;  // not asked yet
     const auto same = [&](const Asked& line) {
       nlohmann::json a = line.params, b = one.params;
       a.erase("models"), b.erase("models");

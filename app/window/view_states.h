@@ -10,6 +10,7 @@
 //
 // A session keeps them all, of views that are not in this program too.
 #include <map>
+#include <stdexcept>
 #include <string>
 
 #include "protocol/json_form.h"
@@ -52,6 +53,9 @@ struct phasescope::protocol::detail::Form<phasescope::app::ViewStates> {
   using States = phasescope::app::ViewStates;
   using Map = std::map<std::string, json>;
   static json write(const States& states) { return Form<Map>::write(states.by_view_); }
-  static void read(const json& j, States& states) { Form<Map>::read(j, states.by_view_); }
+  static void read(const json& j, States& states) {
+    if (!j.is_object()) throw std::invalid_argument("\"views\" is no object");
+    Form<Map>::read(j, states.by_view_);
+  }
   static void put(json& out, const char* name, const States& states) { out[name] = write(states); }
 };

@@ -45,7 +45,7 @@ struct ShiftRow {
   // 95 % intervals over the 8 blocks of rows of the text; the logits' difference is an extreme.
   IntervalEnd attention_low, attention_high, position_low, position_high;
   int64_t n = 0;
-  std::string interval = "none";  // how they were made, as Interval::method
+  std::string interval = "none";              // how they were made, as Interval::method
   std::optional<double> position_difference;  // 100 ||G - G'||_F / ||G||_F; none without a state
   double logits_difference = 0;               // largest absolute difference over largest logit
   std::string dtype = "f32";

@@ -210,8 +210,8 @@ TEST(ShiftIntervals, AreOfTheBlocksOfTheText) {
   };
   const protocol::ShiftRow brief = rows_of(40)[1], longer = rows_of(100)[1];
   EXPECT_FALSE(brief.attention_low || brief.position_low);
-  EXPECT_EQ(brief.method, "none");
-  EXPECT_EQ(longer.method, "8 blocks of one text");
+  EXPECT_EQ(brief.interval, "none");
+  EXPECT_EQ(longer.interval, "8 blocks of one text");
   EXPECT_EQ(longer.n, 8);
   EXPECT_LT(*longer.attention_low, longer.attention_difference);
   EXPECT_GT(*longer.attention_high, longer.attention_difference);

@@ -124,6 +124,24 @@ TEST(ProgressLines, AreToldEveryFewSeconds) {
   EXPECT_EQ(lines.fraction(-1), 0);
 }
 
+// 17.A10: refused before anything runs, with one sentence that names the option.
+TEST(Options, NumbersThatMeanNothingAreRefused) {
+  const std::vector<std::vector<std::string>> refused = {
+      {"distance", "rope", "--pairs", "0"},
+      {"distance", "rope", "--pairs", "-5"},
+      {"eval", "perplexity", "rope", "--trials", "-1"},
+      {"heads", "rope", "--metrics", ""},
+      {"map", "rope", "--size", "999999x999999"},
+      {"shift", "rope", "--by", ""},
+      {"patterns", "rope", "--distances", "0"},
+  };
+  for (const std::vector<std::string>& words : refused) {
+    const std::string said = complaint(words);
+    EXPECT_NE(said.find(words[words.size() - 2]), std::string::npos) << said;
+    EXPECT_EQ(std::ranges::count(said, '\n'), 1) << said;
+  }
+}
+
 std::set<std::string> names_in(const fs::path& folder) {
   std::set<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder)) names.insert(entry.path().filename());
@@ -290,7 +308,7 @@ protocol::DistanceResult two_models() {
 
 TEST(Figures, NearFarHistogramIsADensity) {
   const auto result = two_models();
-  const widgets::PlotSpec plot = near_far_figure(result.models, names_in(result));
+  const widgets::PlotSpec plot = near_far_figure(result.models, app::names_in(result));
   ASSERT_EQ(plot.series.size(), 2u);
   const widgets::Series& series = plot.series[0];
   double area = 0;
@@ -320,7 +338,7 @@ protocol::ShiftResult two_shifted() {
 }
 
 TEST(Figures, EveryLineOfTheShiftFigureLooksDifferent) {
-  const widgets::PlotSpec plot = shift_figure(two_shifted(), names_in(two_shifted()));
+  const widgets::PlotSpec plot = shift_figure(two_shifted(), app::names_in(two_shifted()));
   ASSERT_EQ(plot.series.size(), 12u);
   std::set<std::tuple<int, bool, double>> looks;
   for (const widgets::Series& series : plot.series) {
@@ -361,7 +379,7 @@ TEST(Figures, WhatIsAbsentIsDrawnAsAbsent) {
   protocol::ShiftResult shift = two_shifted();
   for (protocol::ShiftRow& row : shift.rows) row.logits_difference = std::nan("");
   shift.provenance.push_back({.models = {"rope"}, .note = "it has no head"});
-  const widgets::PlotSpec plot = shift_figure(shift, names_in(shift));
+  const widgets::PlotSpec plot = shift_figure(shift, app::names_in(shift));
   EXPECT_EQ(plot.notes.back(), "rope: it has no head");
   EXPECT_NE(widgets::svg_of(plot).find("</svg>"), std::string::npos);
   EXPECT_EQ(shift_table(shift).rows[0]["logits"], "nan");
@@ -375,7 +393,7 @@ TEST(Figures, WhatIsAbsentIsDrawnAsAbsent) {
   EXPECT_NE(widgets::svg_of(losses).find("sees both ways"), std::string::npos);
 
   const protocol::CompareResult nothing{.a = "x", .b = "y"};
-  EXPECT_NE(widgets::svg_of(divergence_figure(nothing, names_in(nothing))).find("</svg>"),
+  EXPECT_NE(widgets::svg_of(divergence_figure(nothing, app::names_in(nothing))).find("</svg>"),
             std::string::npos);
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/figures/figures.h"
+#include "app/figures/intervals.h"
 #include "app/verbs/factories.h"
 #include "app/verbs/verb_tools.h"
 #include "fake_run.h"
@@ -17,6 +18,7 @@
 #include "protocol/messages/jobs.h"
 #include "protocol/messages/map.h"
 #include "protocol/messages/models.h"
+#include "widgets/plot_svg.h"
 #include "protocol/messages/patterns.h"
 #include "protocol/messages/shift.h"
 #include "widgets/plot_table.h"
@@ -134,7 +136,7 @@ TEST(Verbs, HeadsDrawDistanceProfiles) {
   EXPECT_EQ(text_of(output.tables[0]).find('{'), std::string::npos) << text_of(output.tables[0]);
   ASSERT_EQ(output.tables.size(), 2u);
   EXPECT_TRUE(output.tables[1].for_files);
-  EXPECT_EQ(csv_of(output.tables[1]).substr(0, 48),
+  EXPECT_EQ(csv_of(output.tables[1]).substr(0, 49),
             "layer,head,distance,weight,rows\n0,0,0,0.5,3\n0,0,1");
   ASSERT_EQ(output.figures.size(), 2u);
   EXPECT_EQ(output.figures[0].id, "distance_profile_rope_L0");
@@ -146,7 +148,6 @@ protocol::DistanceModel measured_model(const std::string& name) {
   protocol::DistanceModel model{.model = name};
   model.profile.push_back({.distance = 1, .count = 1});
   model.histogram = protocol::NearFar{.mean = 2, .edges = {0, 1}, .counts = {1}};
-  model.histogram->mean_low = model.histogram->mean_high = std::nan("");
   for (const std::int64_t head : {0, 1}) model.intrinsic.push_back({.layer = 0, .head = head});
   return model;
 }
@@ -192,7 +193,7 @@ TEST(Figures, PositionProductsSayWhichPositionsTheyShow) {
   protocol::PatternsResult patterns{.model = "rope", .products = "G is this"};
   patterns.positions = {0, 8}, patterns.position_count = 16;
   const Grid grid{{2, 2}, {1, 2, 3, 4}};
-  const auto plot = pe_dot_figure(patterns, 0, grid);
+  const auto plot = pe_dot_figure(patterns, 0, grid, ModelNames({"rope"}));
   EXPECT_TRUE(has_note(plot.notes, "2 of 16 positions, one of every 8"));
   EXPECT_TRUE(has_note(plot.notes, "G is this"));
   EXPECT_EQ(plot.map->row_end, 16);
@@ -291,6 +292,29 @@ protocol::EvalResult evaluated(const std::vector<std::string>& metrics) {
     if (metrics[m] != metrics[0]) result.metric = "bits";
   }
   return result;
+}
+
+// 17.A5: where there is no interval none is drawn or printed, and no "nan" in its place.
+TEST(Figures, ATextAloneHasNoInterval) {
+  auto result = evaluated({"bits_per_byte"});
+  result.rows[0].low = result.rows[0].high = {};
+  auto& curve = result.positions[0];
+  curve.low[1] = curve.high[1] = {};
+  const ModelNames names = names_in(result);
+  for (const auto& plot : {eval_figure(result, names), position_loss_figure(result, names)}) {
+    EXPECT_TRUE(has_note(plot.notes, "3 [-] at 64"));
+    EXPECT_EQ(widgets::svg_of(plot).find("nan"), std::string::npos);
+  }
+  EXPECT_EQ(widgets::band_runs(position_loss_figure(result, names).series[0]).size(), 1u);
+  EXPECT_TRUE(widgets::band_runs(eval_figure(result, names).series[0]).empty());
+  EXPECT_EQ(with_ends({2.5, {}, {}, 1}), "2.5 [-]");
+  EXPECT_EQ(with_ends({2.5, 2, {}, 9}), "2.5 [2, -]");
+  Table table{.columns = {"loss"}};
+  table.rows.push_back({{"loss", protocol::to_json_form(protocol::Interval{2.5, {}, {}, 1})}});
+  table.rows.push_back({{"loss", protocol::to_json_form(protocol::Interval{2.5, 2, 3, 9})}});
+  const std::string text = text_of(table);
+  EXPECT_NE(text.find("2.5 [-]"), std::string::npos) << text;
+  EXPECT_NE(text.find("2.5 [2, 3]"), std::string::npos) << text;
 }
 
 // Bits of a byte are no bits of a token: each curve says which it has where they differ.

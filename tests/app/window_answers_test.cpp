@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "app/cli/given_input.h"
@@ -13,6 +14,7 @@
 #include "app/views/theory_view.h"
 #include "app/window/main_window.h"
 #include "formats/file_system.h"
+#include "protocol/shell_word.h"
 #include "tests/app/made_up_worker.h"
 #include "tests/widgets/headless_imgui.h"
 
@@ -204,6 +206,35 @@ TEST_F(Answers, EveryCurveOfACheckHasAFile) {
     EXPECT_TRUE(files.insert(figure.id).second) << figure.id;
   EXPECT_EQ(files.size(), 2U * 4 * 3);
   EXPECT_FALSE(saved_[0].output.provenance.empty());
+}
+
+// 17.A10: what the first session's views copy.
+TEST_F(Answers, CommandsOfTheTextThatNobodyChoseNameNone) {
+  const std::map<std::string, std::string> expected{
+      {"models", "phasescope info rope"},
+      {"text", "phasescope text rope && phasescope text tapa_norm"},
+      {"heads", "phasescope heads rope"},
+      {"patterns", "phasescope patterns rope"},
+      {"distance", "phasescope distance rope tapa_norm --corpus"},
+      {"shift", "phasescope shift rope tapa_norm"},
+      {"theory", "phasescope theory rope tapa_norm"},
+      {"jobs", "phasescope jobs list"}};
+  for (const auto& [id, command] : expected) {
+    open(id);
+    EXPECT_EQ(view_->command_line(context_), command);
+  }
+  open("map");
+  EXPECT_TRUE(view_->command_line(context_).starts_with("phasescope map rope --head L3H1 "));
+  EXPECT_FALSE(has(view_->command_line(context_), "--text"));
+  Session session = default_session();
+  session.views.set(DistanceState{.corpus = false});  // without a text it would read many
+  open("distance", session);
+  const std::string file = (assets_folder() / "texts/default.txt").string();
+  EXPECT_EQ(view_->command_line(context_),
+            "phasescope distance rope tapa_norm --text " + protocol::shell_word(file));
+  session.text = {TextInput::kTyped, "two words", 0};
+  open("heads", session);
+  EXPECT_EQ(view_->command_line(context_), "phasescope heads rope --prompt 'two words'");
 }
 
 // 17.A9: the command line and the window send the same bytes.

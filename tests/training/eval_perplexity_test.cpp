@@ -58,7 +58,7 @@ TEST_F(PerplexityTask, AnEvenModelCostsEightBitsAByteByEveryRule) {
     ASSERT_EQ(result.rows.size(), 2u) << rule;
     for (const auto& row : result.rows) {
       EXPECT_NEAR(row.value, 8, 1e-5) << rule;
-      EXPECT_NEAR(row.low, 8, 1e-5) << rule;
+      EXPECT_NEAR(row.low.value(), 8, 1e-5) << rule;
       EXPECT_EQ(row.n, 3);
       EXPECT_EQ(row.window, WindowRule::read(rule).name(row.length));
     }

@@ -260,15 +260,5 @@ TEST(Corpora, AreFilesFoldersAndCollections) {  // 17.A8
   EXPECT_EQ(code_of("heads", rope_with({{"corpus", (folder / "none").string()}})), "bad_input");
 }
 
-TEST(Corpora, ALongContextReadsLongTexts) {  // 17.A8
-  const json params =
-      rope_with({{"corpus", true}, {"length", 16384}, {"metrics", {"previous_token"}}});
-  FakeContext context;
-  context.cancel_when_told = true;
-  EXPECT_ANY_THROW(ask("heads", params, context));  // that many are not read in a test
-  const auto reply = ask("map", rope_with({{"head", "L0H0"}, {"corpus", true}, {"length", 8192}}));
-  EXPECT_TRUE(notes(reply, "long texts are read")) << reply.result["provenance"];
-}
-
 }  // namespace
 }  // namespace phasescope::worker

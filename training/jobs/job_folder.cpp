@@ -15,7 +15,7 @@
 
 #include "formats/error.h"
 #include "formats/sha256.h"
-#include "model/near_names.h"
+#include "formats/near_names.h"
 #include "protocol/json_form.h"
 #include "training/checkpoint.h"
 #include "training/jobs/metrics_log.h"
@@ -255,7 +255,7 @@ fs::path job_named(const std::string& word) {
   }
   if (same.size() == 1) return same.front();
   if (same.empty()) {
-    throw formats::bad_input("no job has that name or folder" + model::near_names(word, names),
+    throw formats::bad_input("no job has that name or folder" + formats::near_names(word, names),
                              word, "jobs list prints those that are there");
   }
   std::string folders;
