@@ -67,7 +67,8 @@ void ExtrapolationView::ask(ViewContext& context) {
   ask_of_all(context, kEval, [&](const std::string& model, const TextInput&) {
     protocol::EvalRequest request{.task = "perplexity", .models = {model}};
     request.perplexity.trials = trials;
-    if (const auto* report = context.info(model)) request.perplexity.lengths = eval_lengths(*report);
+    if (const auto* report = context.info(model))
+      request.perplexity.lengths = eval_lengths(*report);
     return request;
   });
 }

@@ -18,9 +18,9 @@
 #include "protocol/messages/jobs.h"
 #include "protocol/messages/map.h"
 #include "protocol/messages/models.h"
-#include "widgets/plot_svg.h"
 #include "protocol/messages/patterns.h"
 #include "protocol/messages/shift.h"
+#include "widgets/plot_svg.h"
 #include "widgets/plot_table.h"
 
 namespace phasescope::app {

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "formats/error.h"
-#include "protocol/error_info.h"
 #include "formats/file_system.h"
 #include "model/checkpoints/open_model.h"
+#include "protocol/error_info.h"
 #include "worker/handlers.h"
 #include "worker/model_cache.h"
 

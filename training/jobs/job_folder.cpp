@@ -14,8 +14,8 @@
 #include <utility>
 
 #include "formats/error.h"
-#include "formats/sha256.h"
 #include "formats/near_names.h"
+#include "formats/sha256.h"
 #include "protocol/json_form.h"
 #include "training/checkpoint.h"
 #include "training/jobs/metrics_log.h"

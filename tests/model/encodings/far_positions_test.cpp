@@ -104,7 +104,8 @@ std::vector<FarCase> far_cases() {
     const bool table = variant.encoding == "alibi" || variant.encoding == "fire" ||
                        variant.encoding == "cape" || variant.encoding == "t5";
     if (variant.name != variant.encoding && !table) continue;
-    // A form that rounds its bias to 16 bits, as the code does whose checkpoints it reads, means to.
+    // A form that rounds its bias to 16 bits, as the code does whose checkpoints it reads, means
+    // to.
     if (variant.name.find("rounding") != std::string::npos) continue;
     cases.push_back({variant, at::kBFloat16});
     cases.push_back({variant, at::kHalf});
