@@ -33,7 +33,7 @@ struct GenerateOptions {
 // token is seen at a position the model was not trained for. An encoder-decoder's encoder reads the
 // text, and its decoder writes from its start token on. Without a tokenizer the result has ids and
 // no text, and its note says so; its kernel is what ran. Throws Error "bad_usage" for options,
-// "bad_input" for a model that has no loss of the next token, and so no next token.
+// "not_applicable" for a model that has no loss of the next token, and so no next token.
 protocol::GenerateResult generate(const model::Model& model, const Text& prompt,
                                   const GenerateOptions& options, protocol::Progress& progress);
 

@@ -75,7 +75,8 @@ class TextPass {
   const at::Tensor& hidden();
   // (B, N, V); made anew at every call.
   at::Tensor logits();
-  // Loss in nats of each predicted token, (B, N - 1). Throws Error "bad_input" where there is none.
+  // Loss in nats of each predicted token, (B, N - 1). Throws Error "not_applicable" where there is
+  // none.
   at::Tensor losses();
   // Why losses() has none, as a clause ("it has no head"); empty where it has them.
   std::string loss_obstacle() const;

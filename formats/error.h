@@ -9,8 +9,8 @@ namespace phasescope::formats {
 // the matter: one sentence, the place, and a hint. Across processes the same four fields travel as
 // protocol::ErrorInfo.
 //
-// Codes: "bad_usage", "bad_input", "device_unavailable", "worker_died", "internal",
-// "out_of_memory", "cancelled".
+// Codes: "bad_usage", "bad_input", "not_applicable", "device_unavailable", "worker_died",
+// "internal", "out_of_memory", "cancelled".
 class Error : public std::runtime_error {
  public:
   Error(std::string code, const std::string& message, std::string where = {},

@@ -63,13 +63,13 @@ std::string help_of(const protocol::BoundField& field) {
 }
 
 // What the help shows behind an option's name.
-std::string placeholder_of(const protocol::BoundField& field) {
-  static const std::map<std::string, std::string> placeholders = {
+std::string value_name_of(const protocol::BoundField& field) {
+  static const std::map<std::string, std::string> names = {
       {"a whole number", "INT"}, {"a number", "FLOAT"},       {"[a, b]", "A:B"},
       {"[H, W]", "HxW"},         {"words", "LIST"},           {"whole numbers", "LIST"},
       {"settings", "KEY=VALUE"}, {"true or a path", "[PATH]"}};
-  const auto found = placeholders.find(field.type);
-  return found == placeholders.end() ? "TEXT" : found->second;
+  const auto found = names.find(field.type);
+  return found == names.end() ? "TEXT" : found->second;
 }
 
 }  // namespace
@@ -187,7 +187,7 @@ void Options::declare(protocol::BoundField field, Arguments arguments) {
     }
   };
   CLI::Option* option = parser_.add_option_function<std::vector<std::string>>(name, read, help)
-                            ->type_name(placeholder_of(field));
+                            ->type_name(value_name_of(field));
   if (field.kind == FieldKind::optional_value) option->expected(0, 1);
   if (field.kind == FieldKind::repeated) option->expected(1)->take_all();
   if (field.kind == FieldKind::value || field.kind == FieldKind::list) option->expected(1);
