@@ -8,7 +8,9 @@
 #include "app/cli/progress_lines.h"
 #include "app/window/gl_window.h"
 #include "app/window/main_window.h"
+#include "app/window/recorded_link.h"
 #include "app/window/session_file.h"
+#include "formats/error.h"
 #include "formats/text_input.h"
 #include "protocol/error_info.h"
 #include "widgets/map_image.h"
@@ -21,6 +23,10 @@ using Clock = std::chrono::steady_clock;
 
 // After input or an answer so many frames are drawn: ImGui needs a second one to settle sizes.
 constexpr int kFramesAfterEvent = 3;
+// What was not recorded does not come before the worker.
+constexpr double kPatienceWithoutWorker = 5;
+// Of the bundled files.
+constexpr const char* kRecording = "first_session.safetensors";
 constexpr double kAnimatedWait = 0.08, kIdleWait = 1.0, kHeadlessWait = 0.25;
 
 protocol::WorkerCommand worker_command(const WindowOptions& options) {
@@ -28,7 +34,24 @@ protocol::WorkerCommand worker_command(const WindowOptions& options) {
                                 : protocol::remote_worker(options.remote, options.worker_arguments);
 }
 
-// A screenshot shows what anyone gets, not what this user had open last.
+// The worker, or the recording of the first session while it is still being built.
+std::unique_ptr<WorkerLink> worker_link(const WindowOptions& options,
+                                        std::shared_ptr<const Recording>& recording) {
+  auto live = link_to(worker_command(options));
+  if (!options.remote.empty()) return live;
+  WorkerWatch watch(protocol::local_worker().argv[0]);
+  if (!watch.awaited()) return live;
+  try {
+    if (!recording)
+      recording = std::make_shared<const Recording>(Recording::read(assets_folder() / kRecording));
+  } catch (const formats::Error& error) {
+    std::fprintf(stderr, "phasescope: %s\n", error.full_text().c_str());
+    recording = std::make_shared<const Recording>();  // everything waits for the worker
+  }
+  return std::make_unique<RecordedLink>(recording, std::move(live), std::move(watch));
+}
+
+// A picture shows what anyone gets, not what this user had open last.
 LoadedSession session_of(const WindowOptions& options) {
   LoadedSession loaded{default_session(), ""};
   if (!options.session.empty())
@@ -140,14 +163,17 @@ class WaitingLines {
   std::size_t most_ = 0;
 };
 
-// Draws until every answer is there, then some frames more, and saves what is seen.
-void take_screenshot(GlWindow& gl_window, MainWindow& main_window, const WindowOptions& options) {
+// Draws until every answer is there, then some frames more.
+void draw_until_settled(GlWindow& gl_window, MainWindow& main_window,
+                        const WindowOptions& options) {
   const auto begin = Clock::now();
   const auto waited = [&] { return std::chrono::duration<double>(Clock::now() - begin).count(); };
   main_window.start_asking();
   int calm = 0;
   WaitingLines lines;
-  while (calm < std::max(2, options.frames) && waited() < options.patience) {
+  const bool recorded = !main_window.requests().recorded().empty();
+  const double patience = recorded ? kPatienceWithoutWorker : options.patience;
+  while (calm < std::max(2, options.frames) && waited() < patience) {
     draw_frame(gl_window, main_window);
     calm = main_window.settled() && !main_window.animated() ? calm + 1 : 0;
     if (!options.quiet) lines.tell(static_cast<std::size_t>(main_window.requests().waiting()));
@@ -160,6 +186,10 @@ void take_screenshot(GlWindow& gl_window, MainWindow& main_window, const WindowO
   if (calm == 0) gl_window.present();
   if (main_window.requests().waiting() > 0)
     std::fprintf(stderr, "phasescope: the picture was taken before every answer had come\n");
+}
+
+void take_screenshot(GlWindow& gl_window, MainWindow& main_window, const WindowOptions& options) {
+  draw_until_settled(gl_window, main_window, options);
   const std::string png = widgets::png_of(gl_window.picture());
   formats::FileSystem& files = formats::real_file_system();
   if (options.screenshot.has_parent_path())
@@ -167,15 +197,34 @@ void take_screenshot(GlWindow& gl_window, MainWindow& main_window, const WindowO
   formats::write_file_atomically(files, options.screenshot, std::string_view(png));
 }
 
+// Brings every view of the first session forward, and keeps what workers answer.
+int record_first_session(const WindowOptions& options) {
+  GlWindow gl_window({options.width, options.height, true, "Phasescope"});
+  const auto recording = std::make_shared<Recording>();
+  const auto quick = recording_link(link_to(worker_command(options)), recording);
+  const auto slow = recording_link(link_to(worker_command(options)), recording);
+  MainWindow main_window(default_session(), *quick, *slow);
+  for (const std::string& id : main_window.view_ids()) {
+    show_view(main_window.context(), id);
+    draw_until_settled(gl_window, main_window, options);
+    if (main_window.requests().waiting() > 0 || main_window.requests().gave_up())
+      throw formats::internal_error("the answers of the view '" + id + "' did not come");
+  }
+  recording->write(formats::real_file_system(), options.record);
+  return 0;
+}
+
 }  // namespace
 
 int run_window(const WindowOptions& options) {
+  if (!options.record.empty()) return record_first_session(options);
   LoadedSession loaded = session_of(options);
   const bool picture = !options.screenshot.empty();
   // Workers outlive neither the questions that wait for them nor the window they wake.
   GlWindow gl_window({options.width, options.height, picture, "Phasescope"});
-  const auto quick = link_to(worker_command(options));
-  const auto slow = link_to(worker_command(options));
+  std::shared_ptr<const Recording> recording;
+  const auto quick = worker_link(options, recording);
+  const auto slow = worker_link(options, recording);
   quick->set_wake([&gl_window] { gl_window.wake(); });
   slow->set_wake([&gl_window] { gl_window.wake(); });
   MainWindow main_window(std::move(loaded.session), *quick, *slow);

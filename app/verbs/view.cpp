@@ -22,6 +22,8 @@ class ViewVerb : public Verb {
     options.option("--text", text_, "file that the models read");
     options.option("--session", session_, "session file (default: the user's own)");
     options.option("--screenshot", screenshot_, "draw without a display, save this .png, leave");
+    options.option("--record", record_,
+                   "draw every view of the first session without a display, keep the answers here");
     options.option("--frames", frames_, "frames drawn after the last answer has come");
     options.choice("--theme", theme_, {"light", "dark"}, "instead of the session's");
     options.option("--size", size_, "of the window, WxH pixels");
@@ -35,6 +37,7 @@ class ViewVerb : public Verb {
     window.text_file = text_;
     window.session = session_;
     window.screenshot = screenshot_;
+    window.record = record_;
     window.theme = theme_;
     window.frames = static_cast<int>(frames_);
     window.remote = common.remote;
@@ -47,7 +50,8 @@ class ViewVerb : public Verb {
     read_size(window);
     Output output;
     output.status = run_window(window);
-    if (!screenshot_.empty()) run.say("wrote " + screenshot_);
+    for (const std::string& file : {screenshot_, record_})
+      if (!file.empty()) run.say("wrote " + file);
     return output;
   }
 
@@ -64,7 +68,7 @@ class ViewVerb : public Verb {
   }
 
   std::vector<std::string> models_;
-  std::string text_, session_, screenshot_, theme_, size_;
+  std::string text_, session_, screenshot_, record_, theme_, size_;
   int64_t frames_ = 3, threads_ = 0;
   std::string device_;
   protocol::Assignments set_;

@@ -58,6 +58,12 @@ const View* MainWindow::view(const std::string& id) const {
   return nullptr;
 }
 
+std::vector<std::string> MainWindow::view_ids() const {
+  std::vector<std::string> ids;
+  for (const auto& view : views_) ids.push_back(view->id());
+  return ids;
+}
+
 bool MainWindow::settled() const {
   return window_.may_ask && requests_.waiting() == 0 && !window_.working() && to_focus_.empty();
 }
@@ -130,6 +136,8 @@ void MainWindow::draw_status() {
   const protocol::WorkerState state = requests_.state();
   std::string words = "worker ready";
   ImVec4 color = colors.good;
+  const bool recorded = !requests_.recorded().empty();
+  if (recorded) words = "recorded", color = colors.warn;
   if (state == protocol::WorkerState::not_started) words = "no worker yet", color = colors.quiet;
   if (state == protocol::WorkerState::starting) words = "worker starting", color = colors.warn;
   if (state == protocol::WorkerState::dead) words = "worker died", color = colors.bad;
@@ -160,9 +168,8 @@ void MainWindow::draw_menu() {
   ImGui::EndMainMenuBar();
 }
 
-// How a worker died, across the window; returns its height.
-float MainWindow::draw_banner() {
-  if (requests_.death_notice().empty()) return 0;
+// A line across the window, and its height.
+float MainWindow::draw_line(const std::function<void()>& draw) {
   const ImGuiViewport* view = ImGui::GetMainViewport();
   const float height = ImGui::GetFrameHeight() + 10;
   ImGui::SetNextWindowPos(view->WorkPos);
@@ -172,22 +179,39 @@ float MainWindow::draw_banner() {
                                  ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoSavedSettings;
   if (ImGui::Begin("##banner", nullptr, flags)) {
     ImGui::AlignTextToFramePadding();
-    ImGui::TextColored(widgets::palette().bad, "%s", requests_.death_notice().c_str());
-    ImGui::SameLine();
-    ImGui::TextUnformatted(requests_.gave_up()
-                               ? "It died several times; no other one is started by itself."
-                               : "Another one was started and has the models again.");
-    ImGui::SameLine();
-    if (ImGui::Button(requests_.gave_up() ? "Start again" : "Dismiss")) {
-      if (requests_.gave_up())
-        requests_.start_again();
-      else
-        requests_.dismiss_death();
-    }
+    draw();
   }
   ImGui::End();
   ImGui::PopStyleVar();
   return height;
+}
+
+// How a worker died.
+void MainWindow::draw_death() {
+  ImGui::TextColored(widgets::palette().bad, "%s", requests_.death_notice().c_str());
+  ImGui::SameLine();
+  ImGui::TextUnformatted(requests_.gave_up()
+                             ? "It died several times; no other one is started by itself."
+                             : "Another one was started and has the models again.");
+  ImGui::SameLine();
+  if (ImGui::Button(requests_.gave_up() ? "Start again" : "Dismiss")) {
+    if (requests_.gave_up())
+      requests_.start_again();
+    else
+      requests_.dismiss_death();
+  }
+}
+
+float MainWindow::draw_banner() {
+  if (!requests_.death_notice().empty()) return draw_line([this] { draw_death(); });
+  const std::string why = requests_.recorded();
+  if (why.empty()) return 0;
+  return draw_line([&] {
+    ImGui::TextColored(widgets::palette().warn, "%s.", why.c_str());
+    ImGui::SameLine();
+    ImGui::TextUnformatted(
+        "What is shown was recorded; the rest waits for the worker, which then answers all anew.");
+  });
 }
 
 // Left: what is read and by what. Middle: heads over extrapolation. Right: map over distance.
@@ -272,8 +296,9 @@ void MainWindow::draw_guarded(View& view) {
 }
 
 bool MainWindow::polled() const {
-  return std::ranges::any_of(views_,
-                             [](const auto& view) { return view->visible() && view->polls(); });
+  return !requests_.recorded().empty() || std::ranges::any_of(views_, [](const auto& view) {
+    return view->visible() && view->polls();
+  });
 }
 
 void MainWindow::draw_views() {

@@ -1,7 +1,9 @@
 #pragma once
 // All that is drawn, in whatever ImGui context is current: menu, docked views, palette, dialogs,
 // notices. Needs no display, so tests draw it with a null back end.
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "app/views/views.h"
@@ -26,11 +28,12 @@ class MainWindow {
   const std::vector<Command>& commands() const { return commands_; }
   ViewContext& context() { return context_; }
   const View* view(const std::string& id) const;
+  std::vector<std::string> view_ids() const;
   // Nothing is under way: no question waits, no axis moves, no file is being written.
   bool settled() const;
   // True while something moves by itself and frames must go on (progress, notices).
   bool animated() const;
-  // A view is seen that asks again by itself.
+  // A view is seen that asks again by itself, or a worker is awaited.
   bool polled() const;
   // The session as it is to be saved, with the present layout.
   Session session_to_save();
@@ -43,6 +46,8 @@ class MainWindow {
   void draw_view_menu();
   void draw_status();
   float draw_banner();
+  float draw_line(const std::function<void()>& draw);
+  void draw_death();
   void draw_dock(float top);
   void build_layout(unsigned dock);
   void scale_layout(unsigned dock);

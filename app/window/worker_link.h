@@ -23,6 +23,8 @@ class WorkerLink {
   // "cpu, version 0.1.0"; empty before the worker is ready.
   virtual std::string description() const = 0;
   virtual void set_wake(std::function<void()> wake) = 0;
+  // Why there is no worker yet and answers are recorded ones, in a sentence; empty otherwise.
+  virtual std::string recorded() const { return ""; }
 };
 
 std::unique_ptr<WorkerLink> link_to(protocol::WorkerCommand command);

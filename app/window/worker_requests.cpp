@@ -1,6 +1,7 @@
 #include "app/window/worker_requests.h"
 
 #include <limits>
+#include <utility>
 
 #include "app/cli/given_input.h"
 
@@ -166,6 +167,8 @@ void WorkerRequests::begin_frame() {
 void WorkerRequests::look_after(Side& side) {
   if (!side.started) return;
   side.link.drain();
+  if (std::exchange(side.recorded, !side.link.recorded().empty()) && !side.recorded)
+    ask_the_worker();
   if (side.link.state() != protocol::WorkerState::dead) {
     side.dead = false;
     return;
@@ -176,6 +179,13 @@ void WorkerRequests::look_after(Side& side) {
   side.link.drain();
   side.dead = true;
   on_death(side, *notice);
+}
+
+// What was recorded stands until the worker has answered the same.
+void WorkerRequests::ask_the_worker() {
+  for (auto& [key, entry] : questions_)
+    if (!entry.question->waiting()) entry.question->reset();
+  ++generation_;
 }
 
 void WorkerRequests::on_death(Side& side, const protocol::DeathNotice& notice) {
@@ -225,11 +235,13 @@ widgets::BusySpec WorkerRequests::busy(const Question& question) const {
   return spec;
 }
 
-// What is polled is nothing to wait for once it was answered.
+// What is polled is nothing to wait for once it was answered, or while there is no worker.
 int WorkerRequests::waiting() const {
+  const bool recorded = !this->recorded().empty();
   int count = 0;
   for (const auto& [key, entry] : questions_)
-    count += entry.question->waiting() && !(entry.polled && entry.question->ends() > 0);
+    count +=
+        entry.question->waiting() && !(entry.polled && (recorded || entry.question->ends() > 0));
   return count;
 }
 

@@ -186,6 +186,8 @@ class WorkerRequests {
   std::string doing() const;
   protocol::WorkerState state() const { return quick_.link.state(); }
   std::string description() const { return quick_.link.description(); }
+  // Why answers are recorded ones; empty with a worker.
+  std::string recorded() const { return quick_.link.recorded(); }
 
   // How the last worker ended, until dismissed; empty when all is well.
   const std::string& death_notice() const { return death_notice_; }
@@ -202,6 +204,7 @@ class WorkerRequests {
     WorkerLink& link;
     bool started = false;
     bool dead = false;  // its death was seen to
+    bool recorded = false;
   };
   void ask_params(Question& question, const nlohmann::json& params, const SharedText& text);
   void ask_params_again(Question& question, const nlohmann::json& params);
@@ -209,6 +212,7 @@ class WorkerRequests {
   bool one_worker() const { return &slow_.link == &quick_.link; }
   void look_after(Side& side);
   void on_death(Side& side, const protocol::DeathNotice& notice);
+  void ask_the_worker();
   void reset_orphans(int below_deaths);
 
   // By view, method and model.

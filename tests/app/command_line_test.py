@@ -291,6 +291,58 @@ class Damaged(InAFolder):
         self.assertFalse((self.folder / "out").exists())
 
 
+def read_recording(path):
+    """{question: (result, {tensor: (dtype, shape, numbers)})} of what `view --record` wrote."""
+    data = path.read_bytes()
+    (size,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8:8 + size])
+    answers = {}
+    for number, answer in enumerate(json.loads(header["__metadata__"]["answers"])):
+        tensors = {}
+        for name in answer["tensors"]:
+            entry = header[f"{number}/{name}"]
+            code = {"F32": "f", "F64": "d", "I32": "i", "I64": "q", "U8": "B"}[entry["dtype"]]
+            begin, end = (8 + size + offset for offset in entry["data_offsets"])
+            numbers = [value for (value,) in struct.iter_unpack("<" + code, data[begin:end])]
+            tensors[name] = (entry["dtype"], entry["shape"], numbers)
+        answers[answer["question"]] = (answer["result"], tensors)
+    return answers
+
+
+class Recorded(InAFolder):
+    """The bundled recording of the first session is what the worker answers today."""
+
+    # Sums of float32 in another order through four layers, as other processors have them, relative to
+    # the larger number, and what is left of a difference of two equal numbers of a score's size.
+    RELATIVE, ABSOLUTE = 1e-3, 1e-4
+
+    def near(self, a, b, where):
+        if isinstance(a, dict):
+            self.assertEqual(a.keys(), b.keys(), where)
+            for key in a.keys() - {"provenance", "seconds"}:
+                self.near(a[key], b[key], f"{where}.{key}")
+        elif isinstance(a, list):
+            self.assertEqual(len(a), len(b), where)
+            for number, (one, other) in enumerate(zip(a, b)):
+                self.near(one, other, f"{where}[{number}]")
+        elif isinstance(a, float) and isinstance(b, float):
+            if a != b and not (a != a and b != b):
+                self.assertLessEqual(abs(a - b), self.ABSOLUTE + self.RELATIVE * max(abs(a), abs(b)), where)
+        else:
+            self.assertEqual(a, b, where)
+
+    def test_the_bundled_recording_is_fresh(self):
+        again = self.folder / "again.safetensors"
+        done = phasescope("view", "--record", str(again), "--quiet", seconds=900)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        old, new = read_recording(SOURCE / "assets/first_session.safetensors"), read_recording(again)
+        self.assertEqual(old.keys(), new.keys(), "./dev record makes it again")
+        for question, (result, tensors) in old.items():
+            self.near(result, new[question][0], question)
+            self.near({name: list(parts) for name, parts in tensors.items()},
+                      {name: list(parts) for name, parts in new[question][1].items()}, question)
+
+
 if __name__ == "__main__":
     if not (PROGRAMS / "phasescope-worker").exists():
         print("skipped: phasescope-worker is not built")
