@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What ./dev does by itself: pins, unpacking, marks of finished work, counting of tests."""
 
+import faulthandler
 import fcntl
 import io
 import os
@@ -19,8 +20,7 @@ from unittest import mock
 SOURCE = Path(os.environ.get("PHASESCOPE_SOURCE", Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(SOURCE / "tools"))
 
-from dev_tool import (build, cli, console, debian, gpu_test, paths, sources, test,  # noqa: E402
-                      wheels)
+from dev_tool import build, cli, console, gpu_test, paths, sources, test, wheels  # noqa: E402
 
 
 class Pins(unittest.TestCase):
@@ -53,11 +53,6 @@ class Pins(unittest.TestCase):
             self.assertRegex(version, r"^[0-9.]+$")
             self.assertRegex(sha256, r"^[0-9a-f]{64}$")
             self.assertTrue(folder and kept)
-
-    def test_debian_packages_are_read_with_their_mark(self):
-        packages = dict(debian.wanted())
-        self.assertFalse(packages["g++"])
-        self.assertTrue(packages["ccache"])
 
 
 class Unpacking(unittest.TestCase):
@@ -114,14 +109,6 @@ class Interruptions(unittest.TestCase):
                     mock.patch.object(wheels, "pip_download", side_effect=KeyboardInterrupt):
                 self.assertRaises(KeyboardInterrupt, wheels.fetch_and_unpack, "x==1 --hash=sha256:0")
                 self.assertFalse(wheels.mark_of("x==1 --hash=sha256:0").exists())
-
-    def test_wheels_of_other_versions_start_the_folder_over(self):
-        with tempfile.TemporaryDirectory() as folder:
-            with mock.patch.object(wheels, "VENV", Path(folder) / "venv"):
-                paths.write_mark(wheels.VENV / "marks" / "torch==1.0-0000", "")
-                wheels.drop_other_versions()
-                self.assertFalse(wheels.VENV.exists())
-
 
     def test_a_lock_is_held_until_what_was_started_under_it_is_gone(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -248,6 +235,21 @@ class Options(unittest.TestCase):
                          if "PCH" in word or "WERROR" in word}
             self.assertEqual(words, want)
 
+    def words(self, **how):
+        with mock.patch.object(wheels, "wants_nvcc", lambda: True), \
+                mock.patch.object(build, "CUDA", Path("/")), mock.patch.object(Path, "exists", lambda _: True):
+            return build.options("release", False, **how)
+
+    def test_without_libtorch_nothing_that_needs_it_is_configured(self):
+        self.assertLess({"-DPHASESCOPE_TORCH_DIR=", "-DPHASESCOPE_CUDA=OFF"}, set(self.words(torch=False)))
+        self.assertLess({f"-DPHASESCOPE_TORCH_DIR={paths.SITE}/torch", "-DPHASESCOPE_CUDA=ON"},
+                        set(self.words(torch=True)))
+
+    def test_without_googletest_the_programs_are_built_and_tests_are_asked_for(self):
+        with mock.patch.object(build, "has_googletest", lambda: False):
+            self.assertIn("-DPHASESCOPE_TESTS=OFF", build.options("release", False, tests=False))
+            self.assertIn("-DPHASESCOPE_TESTS=ON", build.options("release", False, tests=True))
+
 
 class Times(unittest.TestCase):
     def test_object_files_of_a_folder_count_once_and_since_a_time(self):
@@ -262,6 +264,8 @@ class Times(unittest.TestCase):
                            "0\t800\t102\tmodel/c.o\tf\n", encoding="utf-8")
             self.assertEqual(build.compiled(log, "kernels/", 100), (2, 3.0))
             self.assertIn("kernels/: 2 files in 3 s", build.kernels_line(Path(folder), 100))
+            self.assertEqual(build.slowest_line(Path(folder), 100),
+                             "slowest to compile: kernels/a 2 s, model/c 1 s, kernels/cuda/b 0 s")
         self.assertEqual(build.compiled(log, "kernels/", 0), (0, 0))
 
 
@@ -279,6 +283,32 @@ class Verbs(unittest.TestCase):
                 mock.patch.object(cli, "PROGRAM", Path(sys.executable)):
             cli.main(["run", "capture", "rope", "--help"])
         self.assertEqual(execv.call_args.args[1][1:], ["capture", "rope", "--help"])
+
+    def test_cuda_before_the_programs_own_arguments_is_ours(self):
+        for given, want in ((["--cuda", "map", "--cuda"], ["map", "--cuda"]), (["map", "--cuda"], None)):
+            with mock.patch.object(build, "build"), mock.patch.object(os, "execv") as execv, \
+                    mock.patch.object(cli, "PROGRAM", Path(sys.executable)), \
+                    mock.patch.dict(os.environ, {wheels.ASKED_FOR_CUDA: ""}):
+                cli.main(["run", *given])
+                asked = os.environ[wheels.ASKED_FOR_CUDA] == "1"
+            self.assertEqual((execv.call_args.args[1][1:], asked), (want or given, want is not None))
+
+    def test_build_and_test_take_cuda_too(self):
+        for verb, called in (("build", (build, "build")), ("test", (test, "test"))):
+            with mock.patch.object(*called, return_value=0), \
+                    mock.patch.dict(os.environ, {wheels.ASKED_FOR_CUDA: ""}):
+                cli.main([verb, "--cuda"])
+                self.assertEqual(os.environ[wheels.ASKED_FOR_CUDA], "1")
+
+    def test_a_recording_is_made_by_the_program_that_was_built(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(build, "build") as built, \
+                mock.patch.object(cli, "ROOT", Path(folder)), \
+                mock.patch.object(cli, "RECORDING", Path(folder) / "first.gz"), \
+                mock.patch.object(cli, "run_on_stderr", return_value=0) as ran:
+            cli.RECORDING.write_text("1234")
+            self.assertEqual(cli.main(["record"]), 0)
+            self.assertEqual(ran.call_args.args[0][:4], ["view", "rope", "tapa_norm", "--record"])
+        self.assertEqual(built.call_args.args[1], ["phasescope_programs"])
 
     def test_further_options_of_test_go_to_ctest(self):
         with mock.patch.object(test, "test", return_value=0) as run:
@@ -302,4 +332,5 @@ class Verbs(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    faulthandler.dump_traceback_later(120, exit=True)  # a test that hangs says where
     unittest.main()

@@ -3,46 +3,47 @@
 import os
 import shutil
 import time
+from pathlib import Path
 
-from . import debian, sources, wheels
-from .console import run_quietly, say
-from .paths import (BUILD, CMAKE, CUDA, NINJA, ROOT, VENV, digest, one_at_a_time, read_mark,
+from . import machine, wheels
+from .console import run_quietly, say, short_step
+from .fetching import Fetching
+from .paths import (BUILD, CMAKE, CUDA, NINJA, ROOT, SITE, VENV, digest, one_at_a_time, read_mark,
                     write_mark)
 
 PRESETS = ("release", "debug", "asan", "fuzz")
-GIB = 1 << 30
-# A translation unit that includes LibTorch's headers takes up to this much memory to compile.
-MEMORY_PER_JOB = 2 * GIB
+# What `./dev run` needs, and the first of it: neither LibTorch nor the worker.
+PROGRAMS = "phasescope_programs"
+WINDOW = "phasescope"
+# What other targets have in common, and needs no LibTorch.
+COMMON = ["phasescope_kernels", "phasescope_formats", "phasescope_protocol"]
+SLOWEST = 10
 
 
-def set_up():
+def set_up(tests=True):
     """Everything that has to be fetched; nothing when it is all there."""
-    debian.install()
-    wheels.install()
-    sources.install()
-
-
-def jobs():
-    """Compile jobs at once: the cores this process may use, as far as memory reaches."""
-    cores = len(os.sched_getaffinity(0))
-    try:
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError):
-        return cores
-    return max(1, min(cores, memory // MEMORY_PER_JOB))
+    Fetching(tests).wait()
 
 
 def in_ci():
     return os.environ.get("CI", "").lower() in ("1", "true", "yes")
 
 
-def options(preset, werror):
+def has_googletest():
+    """Where it is not, the programs are configured without the tests."""
+    return any(Path(path).exists() for path in ("/usr/include/gtest/gtest.h", "/usr/local/include/gtest/gtest.h"))
+
+
+def options(preset, werror, torch=True, tests=True):
     """The -D words that depend on the machine; the fixed ones are in CMakePresets.json."""
-    words = {"PHASESCOPE_WERROR": "ON" if werror or in_ci() else "OFF"}
-    # From nothing this halves the build. What it hides, a forgotten include, one job of CI looks for.
-    words["PHASESCOPE_PCH"] = "ON"
+    words = {"PHASESCOPE_WERROR": "ON" if werror or in_ci() else "OFF",
+             "PHASESCOPE_TESTS": "ON" if tests or has_googletest() else "OFF",
+             # From nothing this halves the build; what it hides tests/build/includes_test.py looks for.
+             "PHASESCOPE_PCH": "ON"}
     if preset == "release":
-        words["PHASESCOPE_CUDA"] = "ON" if (CUDA / "bin" / "nvcc").exists() else "OFF"
+        cuda = torch and wheels.wants_nvcc() and (CUDA / "bin" / "nvcc").exists()
+        words["PHASESCOPE_CUDA"] = "ON" if cuda else "OFF"
+        words["PHASESCOPE_TORCH_DIR"] = str(SITE / "torch") if torch else ""
     ccache = shutil.which("ccache")
     for language in ("C", "CXX", "CUDA") if ccache else ():
         name = f"CMAKE_{language}_COMPILER_LAUNCHER"
@@ -57,10 +58,11 @@ def environment():
             "PATH": f"{VENV / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"}
 
 
-def configure(preset, werror):
-    """Runs CMake when its options changed or it never finished; ninja does it for changed files."""
+def configure(preset, werror, torch=True, tests=True):
+    """Runs CMake when its options changed or it never finished; ninja does it for changed files. Without
+    LibTorch the same folder has the same files to compile but for those that need it."""
     folder = BUILD / preset
-    words = options(preset, werror)
+    words = options(preset, werror, torch, tests)
     presets = (ROOT / "CMakePresets.json").read_text(encoding="utf-8")
     mark = digest(presets, str(ROOT), *words)
     if read_mark(folder / "configured") == mark and (folder / "build.ninja").exists():
@@ -68,21 +70,72 @@ def configure(preset, werror):
     # The mark goes first: a configure that fails or is interrupted is done again.
     (folder / "configured").unlink(missing_ok=True)
     run_quietly([CMAKE, "--preset", preset, *words], folder / "configure.log",
-                f"configuring {preset}", env=environment(), cwd=ROOT)
+                f"configuring {preset}" + ("" if torch else " without LibTorch"), env=environment(), cwd=ROOT)
     write_mark(folder / "configured", mark)
+    if machine.limits_line():
+        say(machine.limits_line())
 
 
-def build(preset="release", targets=(), werror=False):
-    """Builds targets (all without any) of a preset, fetching and configuring first if need be."""
-    set_up()
+def build(preset="release", targets=(), werror=False, tests=True, window_built=None, on_step=None):
+    """Builds targets (all without any) of a preset, fetching and configuring first if need be. While
+    LibTorch is on its way, what does without it is compiled. `tests`: fetch what only tests need, too;
+    `window_built` is called as soon as the window's program is there, before the worker is begun;
+    `on_step` with (done, total, words) of each step after that."""
+    fetching = Fetching(tests)
+    fetching.wait_for_compiling()
+    begin = time.time_ns()
+    if preset == "release" and (window_built or not fetching.has_torch()):
+        build_first(fetching, targets, lambda: configure("release", werror, fetching.has_torch(), tests),
+                    window_built, on_step)
+    if on_step and not fetching.has_torch():
+        on_step(0, 1, "fetching LibTorch")
+    fetching.wait()
     with one_at_a_time(f"build-{preset}"):
-        configure(preset, werror)
-        begin = time.time_ns()
-        run_quietly([NINJA, "-C", BUILD / preset, f"-j{jobs()}", *targets],
-                    BUILD / preset / "build.log", f"building {preset}", env=environment(), cwd=ROOT)
+        configure(preset, werror, tests=tests)
+        if ninja(preset, targets, on_step) and preset == "release" and (not targets or PROGRAMS in targets):
+            say("the worker is built" if targets else "everything is built")
     if in_ci():
         say(kernels_line(BUILD / preset, begin))
+        say(slowest_line(BUILD / preset, begin))
     return BUILD / preset
+
+
+def build_first(fetching, targets, configured, window_built, on_step):
+    """The window, and what else needs no LibTorch as long as that is not there; `configured` is called
+    to configure what is possible."""
+    with one_at_a_time("build-release"):
+        configured()
+        for group in first_groups(targets):
+            changed = ninja("release", group, on_step)
+            if group == [WINDOW]:
+                if changed:
+                    say("the window is built")
+                if window_built:
+                    window_built()
+            if fetching.has_torch():
+                break
+
+
+def first_groups(targets):
+    """What is built before LibTorch is there, in this order; [] is everything that was configured."""
+    if not targets:
+        return [[WINDOW], []]
+    return [[WINDOW], COMMON] if PROGRAMS in targets else [COMMON]
+
+
+def ninja(preset, targets, on_step=None):
+    """Runs ninja; returns whether there was anything to do."""
+    steps = []
+
+    def noted(done, total, words):
+        steps.append(done)
+        if on_step:
+            on_step(done, total, words)
+
+    run_quietly([NINJA, "-C", BUILD / preset, f"-j{machine.jobs()}", *targets],
+                BUILD / preset / "build.log", f"building {preset}", env=environment(), cwd=ROOT,
+                on_step=noted)
+    return bool(steps)
 
 
 def kernels_line(folder, since):
@@ -91,15 +144,27 @@ def kernels_line(folder, since):
     return f"kernels/: {count} files in {seconds:.0f} s of one core (at most 960)"
 
 
+def slowest_line(folder, since=0):
+    """The translation units that took longest since a time in nanoseconds."""
+    times = sorted(object_times(folder / ".ninja_log", since).items(), key=lambda item: -item[1])
+    return "slowest to compile: " + (", ".join(
+        f"{short_step(name)} {seconds:.0f} s" for name, seconds in times[:SLOWEST]) or "nothing was compiled")
+
+
 def compiled(log, prefix, since):
     """How many object files ninja made below a folder since a time, and their seconds together."""
+    mine = [seconds for name, seconds in object_times(log, since).items() if name.startswith(prefix)]
+    return len(mine), sum(mine)
+
+
+def object_times(log, since):
+    """{object file: seconds} of what ninja compiled since a time; of each file the last time."""
     times = {}
     try:
         for line in log.read_text(encoding="utf-8").splitlines():
             words = line.split("\t")
-            if len(words) == 5 and int(words[2]) >= since and words[3].endswith(".o"):
+            if len(words) == 5 and int(words[2]) >= since and words[3].endswith((".o", ".gch")):
                 times[words[3]] = (int(words[1]) - int(words[0])) / 1000
     except OSError:
         pass
-    mine = [seconds for name, seconds in times.items() if name.startswith(prefix)]
-    return len(mine), sum(mine)
+    return times

@@ -6,11 +6,13 @@ import signal
 import subprocess
 import sys
 
-from . import build, carry, doctor, gpu_test, lint, parity, test
-from .console import DevError, clear_progress, say
-from .paths import BUILD, OUT
+from . import build, carry, debian, doctor, first_window, gpu_test, lint, parity, test, wheels
+from .console import STOPPING, DevError, clear_progress, end_running, say
+from .first_window import PICTURE, PROGRAM, WORKER, FirstPicture
+from .paths import OUT, ROOT
 
-PROGRAM = BUILD / "release" / "bin" / "phasescope"
+CUDA_HELP = "compile the CUDA kernels where there is no GPU driver, too"
+RECORDING = ROOT / "assets" / "first_session.gz"
 
 
 def main(arguments):
@@ -18,12 +20,15 @@ def main(arguments):
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, interrupt)
+    STOPPING.clear()
     try:
         return dispatch(arguments)
     except DevError as error:
+        end_running()
         say(str(error))
         return error.status
     except KeyboardInterrupt:
+        end_running()
         clear_progress()
         say("interrupted; the same command goes on from here")
         return 130
@@ -34,30 +39,44 @@ def interrupt(*_):
 
 
 def dispatch(arguments):
-    # What follows `run` and `bench` belongs to the program, options included.
+    # What follows `run` and `bench` belongs to the program, options included; --cuda before that is ours.
     if arguments[:1] == ["run"]:
-        return run(arguments[1:])
+        return run(without_cuda(arguments[1:]))
     if arguments[:1] == ["bench"]:
-        return run_program(["bench", *arguments[1:]])
+        return run_program(["bench", *without_cuda(arguments[1:])])
     options, extra = parser().parse_known_args(arguments)
+    if getattr(options, "cuda", False):
+        without_cuda(["--cuda"])
     if extra and options.verb != "test":
         raise DevError(f"./dev {options.verb} does not take {' '.join(extra)}; see ./dev --help", 2)
     options.extra = [word for word in extra if word != "--"]
     return VERBS[options.verb](options) or 0
 
 
+def without_cuda(arguments):
+    """The arguments after a leading --cuda, which asks for the CUDA kernels where no driver is."""
+    if arguments[:1] != ["--cuda"]:
+        return arguments
+    os.environ[wheels.ASKED_FOR_CUDA] = "1"
+    return arguments[1:]
+
+
 def parser():
     top = argparse.ArgumentParser(prog="./dev", description="Builds, runs and tests Phasescope.")
     verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB")
-    verbs.add_parser("run", help="build and run phasescope with the arguments that follow")
+    verbs.add_parser("run", help="build and run phasescope with the arguments that follow (--cuda first: "
+                    "with the CUDA kernels)")
     verbs.add_parser("bench", help="build and run phasescope bench with the arguments that follow")
     one = verbs.add_parser("test", help="build and run the tests; further options go to ctest")
     one.add_argument("--quick", action="store_true", help="leave out slow tests and the sanitizers")
     one.add_argument("--long", action="store_true", help="run the long tests too")
+    one.add_argument("--cuda", action="store_true", help=CUDA_HELP)
     one.add_argument("--gpu", action="store_true", help="the GPU tests, with what this machine has")
     one.add_argument("--werror", action="store_true", help="warnings are errors (CI=true does it too)")
     one = verbs.add_parser("build", help="fetch, configure and build")
     one.add_argument("--preset", choices=build.PRESETS, default="release")
+    one.add_argument("--cuda", action="store_true", help=CUDA_HELP)
+    one.add_argument("--slowest", action="store_true", help="name the files that took longest to compile")
     one.add_argument("--werror", action="store_true", help="warnings are errors (CI=true does it too)")
     one = verbs.add_parser("lint", help="formatting and layers")
     one.add_argument("--fix", action="store_true", help="format the files instead of naming them")
@@ -65,20 +84,25 @@ def parser():
     verbs.add_parser("doctor", help="what this machine has and lacks")
     verbs.add_parser("parity", help="make docs/parity.md again from the tests that compare with references")
     verbs.add_parser("docs", help="make the page of methods in docs/protocol.md again")
+    verbs.add_parser("record", help="make the recording anew that the window shows before it has a worker")
     verbs.add_parser("carry", help="collect into .carry/ what test --gpu needs on a machine without network")
     return top
 
 
 def run(arguments):
-    if arguments or has_display():
+    if arguments:
         return run_program(arguments)
-    build.build("release", ["phasescope_programs"])
+    if has_display():
+        return run_program([]) if WORKER.exists() else first_window.run()
+    picture = FirstPicture()
+    build.build("release", [build.PROGRAMS], tests=False, window_built=None if WORKER.exists() else picture.begin)
+    picture.end()
     return first_session_without_display()
 
 
 def run_program(arguments):
     """Becomes phasescope: its output, its signals and its exit status are the program's own."""
-    build.build("release", ["phasescope_programs"])
+    build.build("release", [build.PROGRAMS], tests=False)
     clear_progress()
     if not PROGRAM.exists():
         raise DevError(f"the build made no {PROGRAM}; ./dev doctor says what is missing")
@@ -93,16 +117,27 @@ def first_session_without_display():
     """The picture of the window and the report that a newcomer would have looked at."""
     say(f"no display (neither DISPLAY nor WAYLAND_DISPLAY is set): rendering the first session into {OUT}/")
     OUT.mkdir(exist_ok=True)
-    for arguments in (
-            ["view", "rope", "tapa_norm", "--screenshot", OUT / "window.png", "--frames", "3"],
-            ["report", "rope", "tapa", "--out", OUT / "report"]):
+    for arguments in (PICTURE, ["report", "rope", "tapa", "--out", OUT / "report"]):
         say("phasescope " + " ".join(map(str, arguments)))
-        done = subprocess.run([str(PROGRAM), *map(str, arguments)], stdin=subprocess.DEVNULL,
-                              stdout=sys.stderr.fileno())
-        if done.returncode != 0:
-            return done.returncode
+        status = run_on_stderr(arguments)
+        if status != 0:
+            return status
     say(f"look at {OUT}/window.png and {OUT}/report/")
     return 0
+
+
+def run_on_stderr(arguments):
+    """The exit status of phasescope, whose output goes to stderr."""
+    return subprocess.run([str(PROGRAM), *map(str, arguments)], stdin=subprocess.DEVNULL,
+                          stdout=sys.stderr.fileno()).returncode
+
+
+def record():
+    build.build("release", [build.PROGRAMS], tests=False)
+    status = run_on_stderr(["view", "rope", "tapa_norm", "--record", RECORDING])
+    if status == 0:
+        say(f"recorded {RECORDING.relative_to(ROOT)}: {RECORDING.stat().st_size} bytes")
+    return status
 
 
 def run_tests(options):
@@ -120,18 +155,27 @@ def make_docs():
     return done.returncode
 
 
+def build_preset(options):
+    folder = build.build(options.preset, werror=options.werror)
+    if options.slowest:
+        say(build.slowest_line(folder))
+    return 0
+
+
 def set_up(_):
+    debian.try_again()
     build.set_up()
     say("everything is there")
 
 
 VERBS = {
     "test": run_tests,
-    "build": lambda options: build.build(options.preset, werror=options.werror) and 0,
+    "build": build_preset,
     "lint": lambda options: lint.lint(options.fix),
     "setup": set_up,
     "doctor": lambda _: doctor.doctor(),
     "parity": lambda _: parity.parity(),
     "docs": lambda _: make_docs(),
+    "record": lambda _: record(),
     "carry": lambda _: carry.carry(),
 }

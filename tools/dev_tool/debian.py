@@ -2,23 +2,34 @@
 
 import os
 import shutil
+from collections import namedtuple
 from pathlib import Path
 
-from .console import DevError, output_of, run_quietly, say
-from .paths import DEPS, PINS, read_mark, write_mark
+from . import other_systems
+from .console import DevError, Stopped, output_of, run_quietly, say
+from .paths import DEPS, PINS, one_at_a_time, read_mark, write_mark
 
+# Optional ones that this release does not have.
 ABSENT = DEPS / "debian_absent"
+# Optional ones that could not be installed; ./dev setup tries again.
+WITHOUT = DEPS / "debian_without"
 # Not empty where dpkg was interrupted; apt-get then refuses to go on.
 UNFINISHED = Path("/var/lib/dpkg/updates")
+INSTALL = "apt-get install -y --no-install-recommends "
+NO_RECOMMENDED = ["install", "-y", "--no-install-recommends"]
+
+Package = namedtuple("Package", "name optional tests use")
 
 
-def wanted():
-    """(name, optional) for each line of pins/debian.txt."""
+def wanted(tests=True):
+    """A Package for each line of pins/debian.txt; without `tests` those that the programs need."""
     packages = []
     for line in (PINS / "debian.txt").read_text(encoding="utf-8").splitlines():
-        name = line.split("#")[0].strip()
-        if name:
-            packages.append((name.lstrip("?"), name.startswith("?")))
+        marked, _, use = (word.strip() for word in line.partition("#"))
+        name = marked.lstrip("?%")
+        marks = marked[:len(marked) - len(name)]
+        if name and (tests or "%" not in marks):
+            packages.append(Package(name, "?" in marks, "%" in marks, use))
     return packages
 
 
@@ -30,13 +41,13 @@ def installed(names):
     return {row[0] for row in rows if row[1:] == ["installed"]}
 
 
-def missing():
-    """Packages that are wanted, not there, and not known to be absent from this release."""
-    packages = wanted()
-    there = installed([name for name, _ in packages])
-    absent = set(read_mark(ABSENT).split())
-    return [(name, optional) for name, optional in packages
-            if name not in there and not (optional and name in absent)]
+def missing(tests=True):
+    """Packages that are wanted, not there, and not known to be out of reach."""
+    packages = wanted(tests)
+    there = installed([package.name for package in packages])
+    unreachable = set((read_mark(ABSENT) + " " + read_mark(WITHOUT)).split())
+    return [package for package in packages if package.name not in there
+            and not (package.optional and package.name in unreachable)]
 
 
 def apt_prefix():
@@ -48,35 +59,85 @@ def apt_prefix():
     return None
 
 
-def install():
-    """Installs what is missing, or says the line to type."""
+def install(tests=True):
+    """Installs what is missing, or says the line to type; goes on without what is optional. Returns
+    whether anything was installed."""
     if not shutil.which("dpkg-query"):
-        say("no Debian packages on this system; looking for the libraries as they are")
-        return
-    lacking = missing()
-    if not lacking:
-        return
-    prefix = apt_prefix()
-    if prefix is None:
-        line = "sudo apt-get install -y --no-install-recommends " + " ".join(n for n, _ in lacking)
-        raise DevError("Debian packages are missing and this user may not install them; type\n  " + line)
-    log = DEPS / "logs" / "apt.log"
+        other_systems.say_what_is_needed()
+        return False
+    if not missing(tests):
+        return False
+    with one_at_a_time("debian"):
+        lacking = missing(tests)
+        prefix = apt_prefix()
+        if lacking and prefix is None:
+            give_up(lacking, "this user may not install them")
+        elif lacking:
+            run_apt(prefix, lacking)
+    return True
+
+
+def run_apt(prefix, lacking):
+    """Installs all of them; where that fails, at least what is needed."""
     apt = prefix + ["apt-get", "-o", "DPkg::Lock::Timeout=300"]
     say(f"Debian packages: {len(lacking)} to install")
-    run_quietly(apt + ["update"], log, "apt-get update")
+    try:
+        prepare(prefix, apt)
+        names = leave_out_absent(lacking)
+        if names:
+            run(apt + [*NO_RECOMMENDED, *names], "apt-get install")
+        return
+    except Stopped:
+        raise
+    except DevError as error:
+        fault = str(error)
+    needed = [package.name for package in lacking if not package.optional]
+    if needed:
+        # What is optional may be what failed; and lists fetched earlier may do.
+        run_quietly(apt + [*NO_RECOMMENDED, *needed], DEPS / "logs" / "apt.log", "apt-get install")
+    there = installed([package.name for package in lacking])
+    give_up([package for package in lacking if package.name not in there], fault)
+
+
+def prepare(prefix, apt):
+    run(apt + ["update"], "apt-get update")
     if UNFINISHED.is_dir() and any(UNFINISHED.iterdir()):
-        run_quietly(prefix + ["dpkg", "--configure", "-a"], log, "dpkg, which was interrupted")
-    names = leave_out_absent(lacking)
-    run_quietly(apt + ["install", "-y", "--no-install-recommends", *names], log, "apt-get install")
+        run(prefix + ["dpkg", "--configure", "-a"], "dpkg, which was interrupted")
+
+
+def run(command, title):
+    run_quietly(command, DEPS / "logs" / "apt.log", title, show_failure=False)
 
 
 def leave_out_absent(lacking):
-    """Notes the optional packages that this release does not have, and returns the others."""
-    absent = [name for name, optional in lacking
-              if optional and not output_of(["apt-cache", "show", "--no-all-versions", name])]
+    """Notes the optional packages that this release does not have, and returns the others' names."""
+    absent = [package.name for package in lacking
+              if package.optional and not output_of(["apt-cache", "show", "--no-all-versions", package.name])]
     if absent:
         say("not in this release, going on without: " + " ".join(absent))
-        write_mark(ABSENT, " ".join(sorted(set(read_mark(ABSENT).split()) | set(absent))))
-    return [name for name, _ in lacking if name not in absent]
+        note(ABSENT, absent)
+    return [package.name for package in lacking if package.name not in absent]
 
 
+def give_up(lacking, fault):
+    """A DevError if something needed is among what is lacking; else says what going on without it costs."""
+    needed = [package.name for package in lacking if not package.optional]
+    if needed:
+        raise DevError(f"Debian packages are missing ({fault}); type\n  sudo {INSTALL}" + " ".join(needed))
+    if lacking:
+        uses = {}
+        for package in lacking:
+            uses.setdefault(package.use, []).append(package.name)
+        what = "; ".join(f"{', '.join(names)} ({use})" for use, names in uses.items())
+        say(f"going on without optional Debian packages ({fault}): {what}; to have them: sudo {INSTALL}"
+            + " ".join(package.name for package in lacking))
+        note(WITHOUT, [package.name for package in lacking])
+
+
+def note(mark, names):
+    write_mark(mark, " ".join(sorted(set(read_mark(mark).split()) | set(names))))
+
+
+def try_again():
+    """Forgets which optional packages could not be installed."""
+    WITHOUT.unlink(missing_ok=True)

@@ -5,7 +5,7 @@ import platform
 import shutil
 import sys
 
-from . import debian, sources, wheels
+from . import debian, machine, sources, wheels
 from .console import output_of
 from .paths import BUILD, CARRY, CMAKE, CUDA, NINJA
 
@@ -25,7 +25,7 @@ def doctor():
 
 def rows():
     """(name, what was found, whether it is needed)."""
-    lacking = [name for name, optional in debian.missing() if not optional]
+    lacking = [package.name for package in debian.missing() if not package.optional]
     yield "system", system(), True
     yield "python", f"{platform.python_version()} at {sys.executable}", True
     yield "pip", output_of([sys.executable, "-m", "pip", "--version"]), True
@@ -35,6 +35,9 @@ def rows():
     yield "source archives", "all there" if sources.ready() else "", True
     yield "cmake", first_line(output_of([CMAKE, "--version"])), True
     yield "ninja", output_of([NINJA, "--version"]), True
+    why = wheels.why_cuda()
+    yield "CUDA kernels", (f"compiled here, since {why}" if why else "not compiled here, since there is no GPU "
+                           "driver (./dev build --cuda compiles them)"), False
     yield "nvcc", last_line(output_of([CUDA / "bin" / "nvcc", "--version"])), False
     yield "ccache", shutil.which("ccache"), False
     yield "GPU", first_line(output_of(["nvidia-smi", "--query-gpu=name,memory.total,driver_version",
@@ -47,9 +50,8 @@ def rows():
 
 
 def system():
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / (1 << 30)
-    return (f"{distribution()}, {platform.machine()}, {len(os.sched_getaffinity(0))} cores, "
-            f"{memory:.0f} GiB memory")
+    return (f"{distribution()}, {platform.machine()}, {machine.cores()} cores, "
+            f"{machine.memory() / machine.GIB:.0f} GiB memory, {machine.jobs()} compile jobs at once")
 
 
 def distribution():

@@ -5,7 +5,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from . import build
+from . import machine
 from . import test as tests
 from .console import DevError, output_of, run_quietly, say
 from .paths import BUILD, CARRY, CMAKE, CTEST, CUDA, NINJA, ROOT, SITE, one_at_a_time
@@ -67,7 +67,7 @@ def test(extra):
     found = tools()
     with one_at_a_time("build-gpu"):
         configure(found)
-        run_quietly([found["ninja"], "-C", FOLDER, f"-j{build.jobs()}", "phasescope_gpu_tests"],
+        run_quietly([found["ninja"], "-C", FOLDER, f"-j{machine.jobs()}", "phasescope_gpu_tests"],
                     FOLDER / "build.log", "building the GPU tests")
     good = tests.run_ctest(FOLDER, ["-L", "^gpu$", *extra], counts, found["ctest"])
     print(counts.line(), file=sys.stderr)

@@ -6,7 +6,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from .console import INHERITED, say
+from .console import INHERITED, STARTING, say
 
 ROOT = Path(__file__).resolve().parents[2]
 PINS = Path(__file__).resolve().parent / "pins"
@@ -49,17 +49,20 @@ def digest(*texts):
 @contextlib.contextmanager
 def one_at_a_time(name):
     """Two ./dev at once wait for each other instead of writing into the same folder. What was started
-    meanwhile holds the lock too: compilers outlive a ./dev that is killed."""
-    DEPS.mkdir(exist_ok=True)
+    meanwhile holds the lock too: compilers outlive a ./dev that is killed. So do two threads of one ./dev;
+    a thread that holds a lock must not ask for the same one again, it would wait for itself."""
+    DEPS.mkdir(parents=True, exist_ok=True)
     with open(DEPS / f"{name}.lock", "w", encoding="utf-8") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             say(f"another ./dev is busy here ({name}); waiting for it")
             fcntl.flock(lock, fcntl.LOCK_EX)
-        INHERITED.add(lock.fileno())
+        with STARTING:
+            INHERITED.add(lock.fileno())
         try:
             yield
         finally:
-            INHERITED.discard(lock.fileno())
+            with STARTING:
+                INHERITED.discard(lock.fileno())
             fcntl.flock(lock, fcntl.LOCK_UN)

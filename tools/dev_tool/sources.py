@@ -26,8 +26,8 @@ def pins():
 
 
 def install():
-    for entry in pins():
-        install_one(*entry)
+    """Fetches and unpacks the archives that are not there yet; returns whether there were any."""
+    return any([install_one(*entry) for entry in pins()])
 
 
 def ready():
@@ -39,13 +39,14 @@ def mark_text(entry):
 
 
 def install_one(folder, package, version, sha256, paths):
+    """Fetches and unpacks one archive where it is not there; returns whether it was so."""
     target = DEPS / folder
     mark = mark_text((folder, package, version, sha256, paths))
     if read_mark(target / ".complete") == mark:
-        return
+        return False
     with one_at_a_time("sources"):
         if read_mark(target / ".complete") == mark:
-            return
+            return False
         say(f"source archive: {package} {version}")
         archive = fetch(package, version, sha256)
         partial = DEPS / (folder + ".partial")
@@ -55,6 +56,7 @@ def install_one(folder, package, version, sha256, paths):
         shutil.rmtree(target, ignore_errors=True)
         partial.rename(target)
         shutil.rmtree(archive.parent)
+    return True
 
 
 def fetch(package, version, sha256):

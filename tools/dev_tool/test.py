@@ -1,12 +1,11 @@
 """Building and running the tests, and counting what ran."""
 
-import os
 import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 
-from . import build
+from . import build, machine
 from .console import say
 from .paths import CTEST
 
@@ -55,7 +54,7 @@ def run_ctest(folder, arguments, counts, ctest, env=None):
     report = results / "ctest-report.xml"
     say(f"testing {folder.name}")
     command = [ctest, "--test-dir", folder, "--output-on-failure", "--timeout", str(TIMEOUT_S),
-               "--no-tests=ignore", "--output-junit", report, f"-j{len(os.sched_getaffinity(0))}",
+               "--no-tests=ignore", "--output-junit", report, f"-j{machine.cores()}",
                *arguments]
     done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL,
                           stdout=sys.stderr.fileno(), env=env or build.environment())

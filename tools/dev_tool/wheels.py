@@ -5,6 +5,7 @@ every Python on the machine and one hash pins the file.
 """
 
 import concurrent.futures
+import csv
 import os
 import re
 import shutil
@@ -12,7 +13,8 @@ import sys
 import zipfile
 from pathlib import Path
 
-from .console import DevError, end_running, output_of, progress, run_quietly, say
+from . import machine
+from .console import STOPPING, DevError, Stopped, output_of, progress, run_quietly, say, showing
 from .paths import CUDA, DEPS, PINS, SITE, VENV, digest, one_at_a_time, read_mark, write_mark
 
 LOCK = PINS / "wheels.txt"
@@ -21,6 +23,15 @@ COMPLETE = VENV / "complete"
 PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in range(28, 4, -1)] + [
     "manylinux2014_x86_64", "manylinux2010_x86_64", "manylinux1_x86_64"]
 DOWNLOADS_AT_ONCE = 3
+# Fetched first: with them compiling begins while the others are on their way.
+TOOLS = ("cmake", "ninja")
+# What of LibTorch's wheel only its CUDA half, Python or its own build use: not unpacked where there is
+# no GPU driver. libtorch_cpu.so and libc10.so, which the worker links, ask for none of it.
+TORCH_WITHOUT_GPU = re.compile(
+    r"torch/lib/lib(torch|torch_cuda|torch_cuda_linalg|torch_nvshmem|torch_python|c10_cuda|caffe2_nvrtc)\.so$|"
+    r"torch/bin/|(torch|functorch|torchgen)/.*\.pyi?$")
+# What fetching and a release build with its tests take on disk, the archives themselves included.
+DISK_BYTES = {False: 6_000_000_000, True: 12_000_000_000}
 ASKED_FOR_CUDA = "PHASESCOPE_DEV_CUDA"
 # On Linux, and in Windows' Linux.
 GPU_DRIVER = ("/proc/driver/nvidia/version", "/dev/dxg")
@@ -46,10 +57,19 @@ def has_gpu_driver():
 
 
 def wants_nvcc():
-    """The CUDA kernels are compiled where a GPU could run them, in CI, and where --cuda asked for it
-    (which puts 1 into the environment) or once did: nvcc is there then."""
-    return (has_gpu_driver() or bool(os.environ.get("CI")) or os.environ.get(ASKED_FOR_CUDA) == "1"
-            or (CUDA / "bin" / "nvcc").exists())
+    return bool(why_cuda())
+
+
+def why_cuda():
+    """Why the CUDA kernels are compiled here: a GPU could run them, this is CI, or --cuda asked for it
+    (which puts 1 into the environment) or once did: nvcc is there then. Empty where they are not."""
+    if has_gpu_driver():
+        return "there is a GPU driver"
+    if os.environ.get("CI"):
+        return "this is CI"
+    if os.environ.get(ASKED_FOR_CUDA) == "1":
+        return "--cuda asks for it"
+    return "an earlier --cuda fetched nvcc" if (CUDA / "bin" / "nvcc").exists() else ""
 
 
 def ready():
@@ -57,29 +77,67 @@ def ready():
 
 
 def complete_mark():
+    """Differs with the lock file and with what of it this machine needs: a driver that comes later, for
+    one, asks for more wheels and for the rest of LibTorch's."""
     return digest(*pins_here().values())
 
 
-def install():
+def there(names):
+    """Whether the wheels so named are unpacked."""
+    lines = pins_here()
+    return all(is_there(lines[name]) for name in names)
+
+
+def is_there(line):
+    return mark_of(line).exists() or (not has_gpu_driver() and mark_of(line, part=True).exists())
+
+
+def install(tools_there=None):
     """Fetches and unpacks what is not there yet; each finished wheel leaves a mark, so that an
-    interrupted set-up goes on where it stopped."""
+    interrupted set-up goes on where it stopped. The event `tools_there` is set as soon as cmake and
+    ninja are there. Returns whether anything was fetched."""
     if ready():
-        return
+        tell(tools_there)
+        return False
     need_pip()
     with one_at_a_time("wheels"):
-        if ready():
-            return
-        drop_other_versions()
-        todo = [line for line in pins_here().values() if not mark_of(line).exists()]
+        drop_outdated()
+        tell(tools_there)
+        todo = [line for line in pins_here().values() if not is_there(line)]
         if todo:
-            size = "4.1 GB" if has_gpu_driver() else "1.7 GB, there being no GPU driver"
+            machine.check_disk(DISK_BYTES[has_gpu_driver()])
+            size = "4.1 GB" if has_gpu_driver() else "0.7 GB, there being no GPU driver"
             say(f"wheels: {len(todo)} to fetch and unpack ({size} when all are there)")
-        with concurrent.futures.ThreadPoolExecutor(DOWNLOADS_AT_ONCE) as pool:
-            jobs = [pool.submit(fetch_and_unpack, line) for line in todo]
-            wait_for(jobs)
+        fetch_all(in_order(todo), tools_there)
         make_links()
         write_mark(COMPLETE, complete_mark())
         shutil.rmtree(DEPS / "download", ignore_errors=True)
+    return bool(todo)
+
+
+def tell(tools_there):
+    """Sets the event where cmake and ninja are there."""
+    if tools_there and there(TOOLS):
+        tools_there.set()
+
+
+def in_order(lines):
+    """The small tools first, then LibTorch, which takes longest."""
+    first = [*TOOLS, "torch"]
+    return sorted(lines, key=lambda line: (first + [line.split("==")[0]]).index(line.split("==")[0]))
+
+
+def fetch_all(lines, tools_there):
+    pool = concurrent.futures.ThreadPoolExecutor(DOWNLOADS_AT_ONCE)
+    jobs = [pool.submit(fetch_and_unpack, line) for line in lines]
+    try:
+        with showing(None):
+            for count, job in enumerate(concurrent.futures.as_completed(jobs), 1):
+                progress(f"wheels: {count} of {len(jobs)}, {job.result()}")
+                tell(tools_there)
+    finally:
+        # After a failure those that are under way end by themselves, or with this ./dev.
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def need_pip():
@@ -87,32 +145,36 @@ def need_pip():
         raise DevError(f"{sys.executable} has no pip; type\n  sudo apt-get install -y python3-pip")
 
 
-def wait_for(jobs):
-    try:
-        for count, job in enumerate(concurrent.futures.as_completed(jobs), 1):
-            progress(f"wheels: {count} of {len(jobs)}, {job.result()}")
-    except BaseException:
-        for job in jobs:
-            job.cancel()
-        end_running()
-        raise
+def mark_of(line, part=False):
+    """The mark of a wheel that is unpacked; `part`: without what only machines with a GPU need."""
+    return VENV / "marks" / (line.split()[0] + "-" + digest(line) + ("-without-gpu" if part else ""))
 
 
-def mark_of(line):
-    return VENV / "marks" / (line.split()[0] + "-" + digest(line))
-
-
-def drop_other_versions():
-    """A wheel that the lock file no longer names cannot be taken out file by file: start over."""
+def drop_outdated():
+    """Removes the files of wheels that the lock file no longer names, then their marks."""
+    expected = {mark_of(line, part).name for line in pins().values() for part in (False, True)}
     marks = VENV / "marks"
-    dropped = VENV.with_name(VENV.name + ".dropped")
-    shutil.rmtree(dropped, ignore_errors=True)
-    expected = {mark_of(line).name for line in pins().values()}
-    if marks.is_dir() and {path.name for path in marks.iterdir()} - expected:
-        say("wheels: the pinned versions have changed, starting over")
-        # Renamed first: half of it, with its marks, must not look like a whole one.
-        VENV.rename(dropped)
-        shutil.rmtree(dropped)
+    outdated = [mark for mark in sorted(marks.iterdir()) if mark.name not in expected] if marks.is_dir() else []
+    for mark in outdated:
+        say(f"wheels: {mark.name.rsplit('-', 1)[0].split('-without')[0]} is no longer pinned, removing it")
+        remove(record_of(mark))
+        mark.unlink()
+
+
+def record_of(mark):
+    """The list of files of the wheel whose mark this is: the mark holds the wheel's name."""
+    project, version = (read_mark(mark).strip().split("-") + ["", ""])[:2]
+    return SITE / f"{project}-{version}.dist-info" / "RECORD"
+
+
+def remove(record):
+    """Removes the files that a wheel's RECORD lists, the list itself last: it is gone when all are."""
+    names = [row[0] for row in csv.reader(read_mark(record).splitlines()) if row]
+    for name in names:
+        target = target_of(name)
+        if target is not None and target != record and ".." not in Path(name).parts:
+            target.unlink(missing_ok=True)
+    record.unlink(missing_ok=True)
 
 
 def fetch_and_unpack(line):
@@ -121,9 +183,10 @@ def fetch_and_unpack(line):
     shutil.rmtree(folder, ignore_errors=True)
     pip_download(line, folder)
     (wheel,) = folder.glob("*.whl")
-    unpack(wheel)
+    part = name.startswith("torch==") and not has_gpu_driver()
+    unpack(wheel, TORCH_WITHOUT_GPU if part else None)
     shutil.rmtree(folder)
-    write_mark(mark_of(line), wheel.name + "\n")
+    write_mark(mark_of(line, part), wheel.name + "\n")
     return name
 
 
@@ -139,14 +202,19 @@ def pip_download(line, folder):
     run_quietly(command, DEPS / "logs" / f"pip-{name}.log", f"fetching {name}")
 
 
-def unpack(wheel):
-    """Unpacks a wheel into SITE, the programs of its .data/scripts into .venv/bin."""
+def unpack(wheel, left_out=None):
+    """Unpacks a wheel into SITE, the programs of its .data/scripts into .venv/bin, but no member whose
+    name the pattern `left_out` matches."""
     with zipfile.ZipFile(wheel) as archive:
         for info in archive.infolist():
+            if STOPPING.is_set():
+                raise Stopped()
             target = target_of(info.filename)
-            if target is None or info.is_dir():
+            if target is None or info.is_dir() or (left_out and left_out.match(info.filename)):
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)
+            # A library that a running worker has loaded stays as it is for that worker.
+            target.unlink(missing_ok=True)
             with archive.open(info) as source, open(target, "wb") as out:
                 shutil.copyfileobj(source, out, 1 << 20)
             mode = info.external_attr >> 16
@@ -166,6 +234,7 @@ def make_links():
     for library in (CUDA / "lib").glob("lib*.so.*"):
         plain = library.with_name(library.name.split(".so.")[0] + ".so")
         if not plain.exists():
+            plain.unlink(missing_ok=True)  # a link to an older version's file
             plain.symlink_to(library.name)
     if not (CUDA / "lib64").exists():
         (CUDA / "lib64").symlink_to("lib")
