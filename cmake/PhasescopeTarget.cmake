@@ -31,14 +31,29 @@ function(phasescope_library folder)
   phasescope_warnings(phasescope_${folder})
 endfunction()
 
-# ./dev test counts the cases in the file that it writes.
+# ./dev test counts the cases in the file that it writes. Slow ones are begun first (COST), or the last
+# of them would run alone. OpenMP threads that wait leave their core to the other tests.
 function(phasescope_add_test name program labels filter)
   add_test(NAME ${name} COMMAND ${program})
-  set_tests_properties(${name} PROPERTIES LABELS "${labels}"
+  if("slow" IN_LIST labels)
+    set_tests_properties(${name} PROPERTIES COST 100)
+  endif()
+  set_tests_properties(${name} PROPERTIES LABELS "${labels}" ENVIRONMENT OMP_WAIT_POLICY=passive
     ENVIRONMENT_MODIFICATION "GTEST_OUTPUT=set:xml:${CMAKE_BINARY_DIR}/test-results/${name}.xml")
   if(filter)
     set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "GTEST_FILTER=${filter}")
   endif()
+endfunction()
+
+# The same cases in `parts` tests named <name>_1, <name>_2, ...: GoogleTest deals them out, each to one.
+function(phasescope_add_parts name program labels filter parts)
+  math(EXPR last "${parts} - 1")
+  foreach(part RANGE ${last})
+    math(EXPR number "${part} + 1")
+    phasescope_add_test(${name}_${number} ${program} "${labels}" "${filter}")
+    set_property(TEST ${name}_${number} APPEND PROPERTY ENVIRONMENT
+      GTEST_TOTAL_SHARDS=${parts} GTEST_SHARD_INDEX=${part})
+  endforeach()
 endfunction()
 
 function(phasescope_test folder)

@@ -12,7 +12,7 @@ function(phasescope_test_on_path folder filter path mkl simd label)
   set(name ${folder}_on_${path})
   phasescope_add_test(${name} ${folder}_test "${label}" "${filter}")
   set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT ATEN_CPU_CAPABILITY=${path}
-    MKL_CBWR=${mkl} PHASESCOPE_SIMD=${simd} OMP_WAIT_POLICY=passive)
+    MKL_CBWR=${mkl} PHASESCOPE_SIMD=${simd})
 endfunction()
 
 function(phasescope_test_on_paths folder filter)

@@ -15,7 +15,7 @@ class Fetching:
         self._tools = threading.Event()
         self._packages = Background("Debian packages", lambda: debian.install(tests))
         self._archives = Background("Dear ImGui", sources.install)
-        self._wheels = Background("cmake, ninja, LibTorch", self._fetch_wheels)
+        self._wheels = Background("LibTorch and tools", self._fetch_wheels)
 
     def _fetch_wheels(self):
         try:

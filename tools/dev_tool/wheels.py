@@ -30,8 +30,8 @@ TOOLS = ("cmake", "ninja")
 TORCH_WITHOUT_GPU = re.compile(
     r"torch/lib/lib(torch|torch_cuda|torch_cuda_linalg|torch_nvshmem|torch_python|c10_cuda|caffe2_nvrtc)\.so$|"
     r"torch/bin/|(torch|functorch|torchgen)/.*\.pyi?$")
-# What fetching and a release build with its tests take on disk, the archives themselves included.
-DISK_BYTES = {False: 6_000_000_000, True: 12_000_000_000}
+# What fetching and building take on disk, the archives themselves included.
+DISK_BYTES = {False: 3_000_000_000, True: 10_000_000_000}
 ASKED_FOR_CUDA = "PHASESCOPE_DEV_CUDA"
 # On Linux, and in Windows' Linux.
 GPU_DRIVER = ("/proc/driver/nvidia/version", "/dev/dxg")
@@ -106,13 +106,19 @@ def install(tools_there=None):
         todo = [line for line in pins_here().values() if not is_there(line)]
         if todo:
             machine.check_disk(DISK_BYTES[has_gpu_driver()])
-            size = "4.1 GB" if has_gpu_driver() else "0.7 GB, there being no GPU driver"
-            say(f"wheels: {len(todo)} to fetch and unpack ({size} when all are there)")
+            say(f"wheels: {len(todo)} to fetch and unpack ({size_here()} when all are there)")
         fetch_all(in_order(todo), tools_there)
         make_links()
         write_mark(COMPLETE, complete_mark())
         shutil.rmtree(DEPS / "download", ignore_errors=True)
     return bool(todo)
+
+
+def size_here():
+    """What the unpacked wheels take here, for the person who waits."""
+    if has_gpu_driver():
+        return "4.1 GB"
+    return f"{'0.9' if wants_nvcc() else '0.6'} GB, there being no GPU driver"
 
 
 def tell(tools_there):

@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""Every case of a GoogleTest program runs exactly once: where ctest runs a program in pieces, by filters or
+by parts, the pieces together are all of it and share nothing. Programs that are not built are left out."""
+
+import json
+import os
+import subprocess
+import sys
+import unittest
+from collections import Counter, defaultdict
+from pathlib import Path
+
+SOURCE = Path(os.environ.get("PHASESCOPE_SOURCE", Path(__file__).resolve().parents[2]))
+BUILD = Path(os.environ.get("PHASESCOPE_BUILD", SOURCE / "build/release"))
+sys.path.insert(0, str(SOURCE / "tools"))
+
+from dev_tool import paths  # noqa: E402
+
+# A test with one of these repeats cases in another way; it is no piece.
+REPEATS = ("PHASESCOPE_SIMD", "ATEN_CPU_CAPABILITY")
+PATIENCE_S = 120
+
+
+def pieces():
+    """{program: [the environment of each of its tests]} by ctest's own list."""
+    listing = subprocess.run([paths.CTEST, "--test-dir", BUILD, "--show-only=json-v1"], capture_output=True,
+                             text=True, check=True, timeout=PATIENCE_S).stdout
+    found = defaultdict(list)
+    for test in json.loads(listing)["tests"]:
+        program = Path(test.get("command", ["-"])[0])
+        properties = {one["name"]: one["value"] for one in test["properties"]}
+        words = dict(word.split("=", 1) for word in properties.get("ENVIRONMENT", []))
+        by_googletest = "GTEST_OUTPUT" in json.dumps(properties.get("ENVIRONMENT_MODIFICATION", ""))
+        if by_googletest and program.exists() and not any(name in words for name in REPEATS):
+            found[program].append(words)
+    return found
+
+
+def cases(program, only="*"):
+    """The names that a filter leaves."""
+    listing = subprocess.run([program, "--gtest_list_tests", f"--gtest_filter={only}"], capture_output=True,
+                             text=True, check=True, timeout=PATIENCE_S).stdout
+    suite, names = "", []
+    for line in listing.splitlines():
+        word = line.split("#")[0].strip()
+        if line.startswith("  "):
+            names.append(suite + word)
+        elif word.endswith("."):
+            suite = word
+    return names
+
+
+def times_run(program, environments):
+    """How often each case runs. A part of a piece has its share of each: they must add up to one."""
+    counts = Counter()
+    by_filter = defaultdict(list)
+    for words in environments:
+        by_filter[words.get("GTEST_FILTER", "*")].append(words)
+    for only, alike in by_filter.items():
+        parts = Counter((words.get("GTEST_TOTAL_SHARDS", "1"), words.get("GTEST_SHARD_INDEX", "0")) for words in alike)
+        total = int(next(iter(parts))[0])
+        whole = parts == Counter({(str(total), str(index)): 1 for index in range(total)})
+        counts.update({name: 1 if whole else 2 for name in cases(program, only)})
+    return counts
+
+
+class Cases(unittest.TestCase):
+    def test_every_case_runs_once(self):
+        for program, environments in sorted(pieces().items()):
+            with self.subTest(program=program.name):
+                counts = times_run(program, environments)
+                expected = set(cases(program))
+                self.assertEqual(expected - set(counts), set(), "run by no test")
+                self.assertEqual([name for name, count in counts.items() if count != 1], [], "run more than once")
+
+    def test_parts_that_miss_or_repeat_one_are_found(self):
+        for program in list(pieces())[:1]:
+            part = [{"GTEST_TOTAL_SHARDS": "2", "GTEST_SHARD_INDEX": index} for index in ("0", "1")]
+            self.assertEqual(set(times_run(program, part).values()), {1})
+            self.assertEqual(set(times_run(program, part[:1]).values()), {2})
+            self.assertEqual(set(times_run(program, part + part[1:]).values()), {2})
+
+
+if __name__ == "__main__":
+    if not (BUILD / "CTestTestfile.cmake").exists() or not paths.CTEST.exists():
+        print("skipped: no build folder")
+        sys.exit(77)
+    unittest.main()

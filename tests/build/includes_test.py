@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""No include is forgotten where a precompiled header hides that. The builds of ./dev read LibTorch's
+headers, and through them most of the standard library's, before every file of model/, analysis/, training/,
+worker/ and their tests; here the compiler goes over those files without, headers each alone, and writes
+nothing.
+
+A file that asks for all of <ATen/ATen.h>, itself or through a header of ours, has what was precompiled
+anyway: only the others are looked at. All of them take the two cores of a small machine five minutes, so
+that is a long test (--all); without it, those that differ from the main branch, or from the last commit.
+"""
+
+import concurrent.futures
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+SOURCE = Path(os.environ.get("PHASESCOPE_SOURCE", Path(__file__).resolve().parents[2]))
+BUILD = Path(os.environ.get("PHASESCOPE_BUILD", SOURCE / "build/release"))
+FOLDERS = ("model", "analysis", "training", "worker")
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
+# What is precompiled (cmake/PhasescopePch.cmake), and what includes it whole.
+PRECOMPILED = re.compile(r"ATen/ATen\.h$|torch/(torch|all|extension|types)\.h$|torch/csrc/autograd/")
+FILE_S = 300
+# A change of more files than that is looked at by the long test.
+MOST_CHANGED = 40
+
+
+def includes_precompiled(path, seen=None):
+    """Whether a file reaches <ATen/ATen.h> by includes of ours."""
+    seen = set() if seen is None else seen
+    if path in seen:
+        return False
+    seen.add(path)
+    for name in INCLUDE.findall(path.read_text(encoding="utf-8")):
+        if PRECOMPILED.match(name):
+            return True
+        inner = next((place / name for place in (SOURCE, path.parent) if (place / name).is_file()), None)
+        if inner and includes_precompiled(inner, seen):
+            return True
+    return False
+
+
+def commands():
+    """{source file: its words for the compiler, which writes nothing}, without the precompiled header."""
+    entries = json.loads((BUILD / "compile_commands.json").read_text(encoding="utf-8"))
+    return {Path(entry["file"]): without_precompiled(shlex.split(entry["command"])) for entry in entries}
+
+
+def without_precompiled(words):
+    kept = []
+    words = iter(words[1:] if words[0].endswith("ccache") else words)
+    for word in words:
+        if word in ("-o", "-c", "-include"):
+            next(words)
+        elif not re.match(r"-(O|W|g|fpch)", word):
+            kept.append(word)
+    return [*kept, "-w", "-fsyntax-only", "-xc++", "-"]
+
+
+def looked_at():
+    """The files of ours that what is precompiled could hide something of."""
+    files = []
+    for folder in FOLDERS:
+        for root in (SOURCE / folder, SOURCE / "tests" / folder):
+            files += [path for path in sorted(root.rglob("*")) if path.suffix in (".h", ".cpp")]
+    return [path for path in files if not includes_precompiled(path)]
+
+
+def git(*words):
+    done = subprocess.run(["git", "-C", SOURCE, *words], capture_output=True, text=True, check=False, timeout=60)
+    return done.stdout.split() if done.returncode == 0 else []
+
+
+def changed():
+    """Files that differ from the main branch or, on it, from the commit before; none without git."""
+    head = git("rev-parse", "HEAD")
+    bases = [git("merge-base", "HEAD", branch) for branch in ("origin/main", "main")]
+    base = next((found for found in bases if found and found != head), git("rev-parse", "HEAD~1"))
+    names = git("diff", "--name-only", *base) + git("ls-files", "--others", "--exclude-standard") if base else []
+    return {SOURCE / name for name in names}
+
+
+def words_for(path, known):
+    """Those of the file itself; for a header those of a neighbour. None where nothing there is built."""
+    folder = path.relative_to(SOURCE).parts[:2 if path.is_relative_to(SOURCE / "tests") else 1]
+    neighbours = (other for other in sorted(known) if other.is_relative_to(SOURCE.joinpath(*folder)))
+    return known.get(path) or next((known[other] for other in neighbours), None)
+
+
+def fault(text, words):
+    """The compiler's first words on a text that lacks an include; empty where it lacks none."""
+    done = subprocess.run(words, input=text, capture_output=True, text=True, check=False, timeout=FILE_S, cwd=SOURCE)
+    return "" if done.returncode == 0 else done.stderr[:600]
+
+
+class Includes(unittest.TestCase):
+    def test_a_forgotten_include_is_found(self):
+        words = words_for(SOURCE / "model" / "x.h", commands())
+        self.assertEqual(fault("#include <vector>\nstd::vector<int> f();", words), "")
+        self.assertIn("vector", fault("std::vector<int> f();", words))
+
+    def test_no_include_is_forgotten(self):
+        known, files = commands(), looked_at()
+        self.assertGreater(len(files), 200)
+        if not ALL:
+            new = changed()
+            files = [path for path in files if path in new][:MOST_CHANGED]
+        texts = [(f'#include "{path}"\n', words_for(path, known)) for path in files]
+        with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            faults = list(pool.map(lambda case: fault(*case) if case[1] else "", texts))
+        print(f"{len(files)} files", file=sys.stderr)
+        self.assertFalse([fault for fault in faults if fault], "\n".join(faults))
+
+
+ALL = "--all" in sys.argv
+if __name__ == "__main__":
+    if not (BUILD / "compile_commands.json").exists() or "model/" not in (
+            BUILD / "compile_commands.json").read_text(encoding="utf-8"):
+        print("skipped: no build folder with LibTorch")
+        sys.exit(77)
+    sys.argv = [word for word in sys.argv if word != "--all"]
+    unittest.main()
