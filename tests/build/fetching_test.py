@@ -264,6 +264,15 @@ class Wheels(Quiet):
         self.assertFalse({"torch/only_1.h", "torch-1.dist-info/RECORD"} & self.files())
         self.assertFalse(wheels.mark_of(self.OLD, part=True).exists())
 
+    def test_a_wheel_that_was_fetched_and_not_unpacked_is_not_fetched_again(self):
+        self.pin(self.NEW)
+        with mock.patch.object(wheels, "unpack", side_effect=console.Stopped):
+            self.assertRaises(console.Stopped, wheels.install)
+        self.assertEqual(self.files(), set())
+        wheels.install()
+        self.assertEqual(self.fetched, ["torch"])
+        self.assertIn("torch/lib/libtorch_cpu.so", self.files())
+
     def test_a_removal_that_was_interrupted_is_done_again(self):
         self.pin(self.OLD, self.OTHER)
         wheels.install()

@@ -186,8 +186,11 @@ def remove(record):
 def fetch_and_unpack(line):
     name = line.split()[0]
     folder = DEPS / "download" / name
-    shutil.rmtree(folder, ignore_errors=True)
-    pip_download(line, folder)
+    # A download that was finished, and not unpacked, is there to stay.
+    if read_mark(folder / "fetched") != digest(line):
+        shutil.rmtree(folder, ignore_errors=True)
+        pip_download(line, folder)
+        write_mark(folder / "fetched", digest(line))
     (wheel,) = folder.glob("*.whl")
     part = name.startswith("torch==") and not has_gpu_driver()
     unpack(wheel, TORCH_WITHOUT_GPU if part else None)
