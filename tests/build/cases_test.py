@@ -85,4 +85,7 @@ if __name__ == "__main__":
     if not (BUILD / "CTestTestfile.cmake").exists() or not paths.CTEST.exists():
         print("skipped: no build folder")
         sys.exit(77)
+    if not pieces():
+        print("skipped: no test program is built")
+        sys.exit(77)
     unittest.main()

@@ -68,6 +68,10 @@ class Machine(Quiet):
             with mock.patch.object(machine, "JSON_HEADERS", ("/nowhere", header)):
                 self.assertRaisesRegex(console.DevError, r"3\.10, and 3\.11 is needed", machine.check_compiler)
 
+    def test_a_python_without_pip_is_told_what_to_type(self):
+        with mock.patch.object(machine, "output_of", lambda _: None):
+            self.assertRaisesRegex(console.DevError, "install -y python3-pip", machine.check_pip)
+
     def test_too_small_a_disk_is_named(self):
         machine.check_disk(1, self.folder)
         self.assertRaisesRegex(console.DevError, "about 1000000.0 GB", machine.check_disk, 10**15, self.folder)
@@ -191,7 +195,8 @@ class Wheels(Quiet):
         super().setUp()
         self.replace(wheels, DEPS=self.folder / "deps", VENV=self.folder / "venv", SITE=self.folder / "venv/site",
                      CUDA=self.folder / "venv/site/cuda", COMPLETE=self.folder / "venv/complete",
-                     pip_download=self.download, need_pip=lambda: None)
+                     pip_download=self.download)
+        self.replace(machine, check_pip=lambda: None)
         (wheels.CUDA / "lib").mkdir(parents=True)
         self.driver(False)
         self.fetched = []

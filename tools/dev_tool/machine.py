@@ -5,6 +5,7 @@ import os
 import platform
 import re
 import shutil
+import sys
 from pathlib import Path
 
 from .console import DevError, output_of
@@ -48,6 +49,12 @@ def check_compiler():
     if json and json < OLDEST_JSON:
         raise DevError(f"nlohmann-json is version {dotted(json)}, and {dotted(OLDEST_JSON)} is needed, which Debian "
                        "12 and Ubuntu 24.04 have")
+
+
+def check_pip():
+    """A DevError where this Python has no pip, which fetches everything but Debian packages."""
+    if output_of([sys.executable, "-m", "pip", "--version"]) is None:
+        raise DevError(f"{sys.executable} has no pip; type\n  sudo apt-get install -y python3-pip")
 
 
 def check_disk(needed, folder=ROOT):

@@ -6,6 +6,7 @@ import shutil
 import sys
 import tarfile
 
+from . import machine
 from .console import run_quietly, say
 from .paths import DEPS, PINS, ROOT, digest, one_at_a_time, read_mark, write_mark
 
@@ -47,6 +48,7 @@ def install_one(folder, package, version, sha256, paths):
     with one_at_a_time("sources"):
         if read_mark(target / ".complete") == mark:
             return False
+        machine.check_pip()
         say(f"source archive: {package} {version}")
         archive = fetch(package, version, sha256)
         partial = DEPS / (folder + ".partial")

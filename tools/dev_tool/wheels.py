@@ -14,7 +14,7 @@ import zipfile
 from pathlib import Path
 
 from . import machine
-from .console import STOPPING, DevError, Stopped, output_of, progress, run_quietly, say, showing
+from .console import STOPPING, Stopped, progress, run_quietly, say, showing
 from .paths import CUDA, DEPS, PINS, SITE, VENV, digest, one_at_a_time, read_mark, write_mark
 
 LOCK = PINS / "wheels.txt"
@@ -99,7 +99,7 @@ def install(tools_there=None):
     if ready():
         tell(tools_there)
         return False
-    need_pip()
+    machine.check_pip()
     with one_at_a_time("wheels"):
         drop_outdated()
         tell(tools_there)
@@ -144,11 +144,6 @@ def fetch_all(lines, tools_there):
     finally:
         # After a failure those that are under way end by themselves, or with this ./dev.
         pool.shutdown(wait=False, cancel_futures=True)
-
-
-def need_pip():
-    if output_of([sys.executable, "-m", "pip", "--version"]) is None:
-        raise DevError(f"{sys.executable} has no pip; type\n  sudo apt-get install -y python3-pip")
 
 
 def mark_of(line, part=False):
