@@ -305,7 +305,6 @@ class Verbs(unittest.TestCase):
                 mock.patch.object(cli, "ROOT", Path(folder)), \
                 mock.patch.object(cli, "RECORDING", Path(folder) / "first.gz"), \
                 mock.patch.object(cli, "run_on_stderr", return_value=0) as ran:
-            cli.RECORDING.write_text("1234")
             self.assertEqual(cli.main(["record"]), 0)
             self.assertEqual(ran.call_args.args[0][:4], ["view", "rope", "tapa_norm", "--record"])
         self.assertEqual(built.call_args.args[1], ["phasescope_programs"])

@@ -136,7 +136,7 @@ def record():
     build.build("release", [build.PROGRAMS], tests=False)
     status = run_on_stderr(["view", "rope", "tapa_norm", "--record", RECORDING])
     if status == 0:
-        say(f"recorded {RECORDING.relative_to(ROOT)}: {RECORDING.stat().st_size} bytes")
+        say(f"wrote {RECORDING.relative_to(ROOT)}")
     return status
 
 
