@@ -5,7 +5,7 @@ worker/ and their tests; here the compiler goes over those files without, header
 nothing.
 
 A file that asks for all of <ATen/ATen.h>, itself or through a header of ours, has what was precompiled
-anyway: only the others are looked at. All of them take the two cores of a small machine five minutes, so
+anyway: only the others are looked at. All of them take the two cores of a small machine several minutes, so
 that is a long test (--all); without it, those that differ from the main branch, or from the last commit.
 """
 
