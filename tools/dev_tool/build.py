@@ -88,7 +88,7 @@ def build(preset="release", targets=(), werror=False, tests=True, window_built=N
         build_first(fetching, targets, lambda: configure("release", werror, fetching.has_torch(), tests),
                     window_built, on_step)
     if on_step and not fetching.has_torch():
-        on_step(0, 1, "fetching LibTorch")
+        on_step(0, 0, "fetching LibTorch")
     fetching.wait()
     with one_at_a_time(f"build-{preset}"):
         configure(preset, werror, tests=tests)

@@ -12,7 +12,7 @@ from .first_window import PICTURE, PROGRAM, WORKER, FirstPicture
 from .paths import OUT, ROOT
 
 CUDA_HELP = "compile the CUDA kernels where there is no GPU driver, too"
-RECORDING = ROOT / "assets" / "first_session.gz"
+RECORDING = ROOT / "assets" / "first_session.safetensors"
 
 
 def main(arguments):
@@ -134,7 +134,7 @@ def run_on_stderr(arguments):
 
 def record():
     build.build("release", [build.PROGRAMS], tests=False)
-    status = run_on_stderr(["view", "rope", "tapa_norm", "--record", RECORDING])
+    status = run_on_stderr(["view", "--record", RECORDING])
     if status == 0:
         say(f"wrote {RECORDING.relative_to(ROOT)}")
     return status

@@ -24,8 +24,9 @@ class WorkerStatus:
     """What the window is told of the worker's build, written whole at each step."""
 
     def __init__(self):
-        self._last = {"state": "building", "done": 0, "total": 1, "step": "fetching LibTorch",
-                      "log": str(BUILD_LOG)}
+        # A file whose process is gone counts for nothing.
+        self._last = {"state": "building", "done": 0, "total": 0, "step": "fetching LibTorch",
+                      "log": str(BUILD_LOG), "pid": os.getpid()}
 
     def begin(self):
         self._write()
@@ -114,19 +115,20 @@ class FirstPicture:
         self._work = None
 
     def begin(self):
+        WorkerStatus().begin()
         self._work = Background("first picture", draw_recorded)
 
     def end(self):
         if self._work:
             self._work.join(PICTURE_S)
+            STATUS.unlink(missing_ok=True)
 
 
 def draw_recorded():
     OUT.mkdir(exist_ok=True)
     try:
         done = subprocess.run([PROGRAM, *PICTURE], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                              stderr=subprocess.DEVNULL, timeout=PICTURE_S,
-                              env={**os.environ, "PHASESCOPE_RECORDED": "1"})
+                              stderr=subprocess.DEVNULL, timeout=PICTURE_S)
     except (OSError, subprocess.TimeoutExpired):
         return
     if done.returncode == 0 and PICTURE[4].exists():
