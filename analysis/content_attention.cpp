@@ -29,7 +29,7 @@ model::LayerAttention content_attention(const model::LayerAttention& attention) 
   return {attention.layer(),   program,
           attention.v(),       attention.lse(),
           attention.entropy(), attention.is_fused() ? model::Backend::fused : model::Backend::plain,
-          attention.kernel()};
+          attention.ran()};
 }
 
 }  // namespace phasescope::analysis

@@ -179,7 +179,7 @@ class DistanceAnalysis {
     }
     if (options_.histogram) fill_histograms();
     if (rotation_) add_intrinsic();
-    out_.provenance.kernel = model::joined(kernels_);
+    out_.provenance.set_ran(protocol::listed(kernels_));
     const auto texts = static_cast<std::int64_t>(passes_.size());
     if (plan_ && plan_->reaching() < texts) {
       add_note(std::to_string(texts - plan_->reaching()) +
@@ -276,7 +276,7 @@ class DistanceAnalysis {
   double pairs_ = 0;                    // causal pairs of the texts in them
   std::int64_t other_angles_ = 0;       // texts that are not
   Draws draws_;
-  model::KernelNames kernels_;
+  model::AllRan kernels_;
   protocol::DistanceModel out_;
 };
 

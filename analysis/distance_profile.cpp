@@ -20,7 +20,7 @@ namespace {
 // score, or q and k were rotated and a pass over the content scores alone sums these. Then no terms
 // are squared.
 void complete_parts(const model::LayerAttention& attention, const model::ProbeRequest& request,
-                    model::ProbeResult& probe, model::KernelNames* kernels) {
+                    model::ProbeResult& probe, model::AllRan* kernels) {
   if (probe.bucket_content.defined()) return;
   if (!request.content) {
     probe.bucket_content = probe.bucket_score;
@@ -31,7 +31,7 @@ void complete_parts(const model::LayerAttention& attention, const model::ProbeRe
   model::ProbeRequest again;
   again.bucket_edges = request.bucket_edges;
   const model::ProbeResult content = content_attention(attention).probe(again);
-  if (kernels != nullptr) kernels->insert(content.kernel);
+  if (kernels != nullptr) kernels->insert(content.ran);
   probe.bucket_content = content.bucket_score;
   probe.bucket_content_square = content.bucket_score_square;
   probe.bucket_term = probe.bucket_score - content.bucket_score;
@@ -116,12 +116,12 @@ void ProfileSums::add(const ProfileSums& other) {
 
 std::vector<ProfileSums> probe_profile(const model::LayerAttention& attention,
                                        const std::vector<std::int64_t>& edges,
-                                       model::KernelNames* kernels) {
+                                       model::AllRan* kernels) {
   model::ProbeRequest request;
   request.bucket_edges = edges;
   request.content = request.term = !content_is_score(attention.program());
   model::ProbeResult probe = attention.probe(request);
-  if (kernels != nullptr) kernels->insert(probe.kernel);
+  if (kernels != nullptr) kernels->insert(probe.ran);
   complete_parts(attention, request, probe, kernels);
   std::vector<ProfileSums> heads;
   for (std::int64_t head = 0; head < attention.heads(); ++head) {

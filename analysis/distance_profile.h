@@ -29,7 +29,7 @@ struct ProfileSums {
 // `kernels` gathers what ran these; null for nobody.
 std::vector<ProfileSums> probe_profile(const model::LayerAttention& attention,
                                        const std::vector<std::int64_t>& edges,
-                                       model::KernelNames* kernels = nullptr);
+                                       model::AllRan* kernels = nullptr);
 
 // The pairs of queries [begin, end), one entry a head, from explicit rows.
 std::vector<ProfileSums> row_profile(const model::LayerAttention& attention,

@@ -38,7 +38,7 @@ DistanceSums sums_of(const model::ProbeResult& probe, std::int64_t head,
 }
 
 TextValues values_of(TextPass& pass, Stack stack, const std::vector<HeadMetric>& metrics,
-                     std::vector<DistanceSums>* profile, model::KernelNames* kernels) {
+                     std::vector<DistanceSums>* profile, model::AllRan* kernels) {
   const model::ProbeRequest probes = head_probes(
       profile != nullptr ? distance_edges(pass.tokens(stack)) : std::vector<std::int64_t>{0, 1, 2});
   TextValues values;
@@ -79,8 +79,7 @@ std::int64_t default_period(const TextPass& pass) {
 }
 
 RepeatedValues repeated_values(const TextPass& like, const std::vector<HeadMetric>& metrics,
-                               const HeadsOptions& options, int draws,
-                               model::KernelNames* kernels) {
+                               const HeadsOptions& options, int draws, model::AllRan* kernels) {
   const std::int64_t period = options.period > 0 ? options.period : default_period(like);
   const auto& tokenizer = like.model().tokenizer;
   const std::optional<std::int64_t> bos = tokenizer ? tokenizer->bos_id() : std::nullopt;
@@ -151,7 +150,7 @@ void add_profiles(std::vector<DistanceSums>& total, std::vector<DistanceSums>&& 
   }
 }
 
-void add_thumbnails(TextPass& pass, Stack stack, std::int64_t side, model::KernelNames* kernels,
+void add_thumbnails(TextPass& pass, Stack stack, std::int64_t side, model::AllRan* kernels,
                     HeadsOutput& out) {
   std::vector<at::Tensor> layers;
   const auto picture = [&](const AttentionPointer& attention) {
@@ -173,10 +172,9 @@ model::ProbeRequest head_probes(std::vector<std::int64_t> bucket_edges) {
 }
 
 std::vector<HeadReading> read_heads(const model::LayerAttention& attention,
-                                    const model::ProbeRequest& probes,
-                                    model::KernelNames* kernels) {
+                                    const model::ProbeRequest& probes, model::AllRan* kernels) {
   const model::ProbeResult probe = attention.probe(probes);
-  if (kernels != nullptr) kernels->insert(probe.kernel);
+  if (kernels != nullptr) kernels->insert(probe.ran);
   std::vector<HeadReading> readings;
   for (std::int64_t head = 0; head < attention.heads(); ++head) {
     HeadReading& reading = readings.emplace_back();
@@ -195,13 +193,13 @@ std::vector<HeadReading> read_heads(const model::LayerAttention& attention,
 }
 
 at::Tensor layer_thumbnails(const model::LayerAttention& attention, std::int64_t side,
-                            model::KernelNames* kernels) {
+                            model::AllRan* kernels) {
   model::MapRequest request;
   request.region = attention.whole();
   request.height = request.width = side;
   request.maximum = true;
   const model::MapResult map = attention.map(request);
-  if (kernels != nullptr) kernels->insert(map.kernel);
+  if (kernels != nullptr) kernels->insert(map.ran);
   return map.maximum.to(at::kFloat);
 }
 
@@ -224,7 +222,7 @@ class HeadsAnalysis {
     read_repeated(progress);
     fill_rows();
     fill_extras();
-    out_.result.provenance.kernel = model::joined(kernels_);
+    out_.result.provenance.set_ran(protocol::listed(kernels_));
     return std::move(out_);
   }
 
@@ -346,7 +344,7 @@ class HeadsAnalysis {
   std::vector<DistanceSums> profiles_;
   RepeatedValues repeated_;
   Draws draws_;
-  model::KernelNames kernels_;
+  model::AllRan kernels_;
   HeadsOutput out_;
 };
 

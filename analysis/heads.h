@@ -43,10 +43,10 @@ model::ProbeRequest head_probes(std::vector<std::int64_t> bucket_edges);
 // gathers what measured it; null for nobody.
 std::vector<HeadReading> read_heads(const model::LayerAttention& attention,
                                     const model::ProbeRequest& probes,
-                                    model::KernelNames* kernels = nullptr);
+                                    model::AllRan* kernels = nullptr);
 
 // (H, S, S) pictures of a layer's heads: weights pooled by their maximum, -inf where masked.
 at::Tensor layer_thumbnails(const model::LayerAttention& attention, std::int64_t side,
-                            model::KernelNames* kernels = nullptr);
+                            model::AllRan* kernels = nullptr);
 
 }  // namespace phasescope::analysis

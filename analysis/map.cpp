@@ -102,7 +102,7 @@ class MapAnalysis {
     out.tensors.push_back(tensor_ref("map", cells));
     add_profiles(out);
     if (options_.top != 0) add_top_keys(out.result);
-    out.result.provenance.kernel = model::joined(kernels_);
+    out.result.provenance.set_ran(protocol::listed(kernels_));
     return out;
   }
 
@@ -112,7 +112,7 @@ class MapAnalysis {
     model::ProbeRequest request;
     request.top_keys = options_.top;
     const model::ProbeResult probe = attention_->probe(request);
-    kernels_.insert(probe.kernel);
+    kernels_.insert(probe.ran);
     const model::Range rows = request_.region.rows;
     const auto of_rows = [&](const at::Tensor& x) {
       return x[0][options_.head.head].slice(0, rows.begin, rows.end);
@@ -130,7 +130,7 @@ class MapAnalysis {
   }
 
   model::MapResult recorded(model::MapResult map) {
-    kernels_.insert(map.kernel);
+    kernels_.insert(map.ran);
     return map;
   }
 
@@ -191,7 +191,7 @@ class MapAnalysis {
   Stack stack_;
   AttentionPointer attention_;
   model::MapRequest request_;
-  model::KernelNames kernels_;
+  model::AllRan kernels_;
 };
 
 }  // namespace

@@ -117,7 +117,7 @@ class ModelSamples {
 
 NearFarSamples sample_near_far(const std::shared_ptr<const model::Model>& model, const Texts& texts,
                                const NearFarSpec& spec, model::Backend backend,
-                               protocol::Progress& progress, model::KernelNames* kernels) {
+                               protocol::Progress& progress, model::AllRan* kernels) {
   require_one_stack(model->config(), "near - far");
   std::vector<std::int64_t> tokens;
   for (const Text& text : texts.items) {

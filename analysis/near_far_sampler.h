@@ -69,6 +69,6 @@ struct NearFarSamples {
 // `kernels` gathers what runs attention; null for nobody.
 NearFarSamples sample_near_far(const std::shared_ptr<const model::Model>& model, const Texts& texts,
                                const NearFarSpec& spec, model::Backend backend,
-                               protocol::Progress& progress, model::KernelNames* kernels = nullptr);
+                               protocol::Progress& progress, model::AllRan* kernels = nullptr);
 
 }  // namespace phasescope::analysis

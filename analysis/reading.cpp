@@ -141,7 +141,7 @@ class Writer {
     ids_.push_back(chosen(next_logits()));
     return ids_.back();
   }
-  std::string kernel() const { return model::joined(kernels_); }
+  const model::AllRan& kernels() const { return kernels_; }
 
  private:
   bool encodes() const { return model_.config().encoder_layers > 0; }
@@ -177,7 +177,7 @@ class Writer {
   model::ForwardOptions forward_;
   at::Tensor read_;                // by the encoder
   std::vector<std::int64_t> ids_;  // the text so far; of an encoder-decoder, what it has written
-  model::KernelNames kernels_;
+  model::AllRan kernels_;
 };
 
 void check_generate(const model::ModelConfig& config, const GenerateOptions& options) {
@@ -204,7 +204,7 @@ protocol::GenerateResult generate(const model::Model& model, const Text& prompt,
   }
   out.model = model.report.name;
   out.prompt = as_utf8(prompt.text);
-  out.provenance.kernel = writer.kernel();
+  out.provenance.set_ran(protocol::listed(writer.kernels()));
   if (model.tokenizer) {
     out.text = model.tokenizer->decode_text(out.ids);
   } else {

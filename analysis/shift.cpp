@@ -140,7 +140,7 @@ class ShiftAnalysis {
   }
 
   // What ran attention of all that was added.
-  std::string kernel() const { return model::joined(kernels_); }
+  const model::AllRan& kernels() const { return kernels_; }
 
  private:
   model::ForwardOptions options_at(std::int64_t shift) const {
@@ -155,7 +155,7 @@ class ShiftAnalysis {
   std::string dtype_;
   model::Backend backend_;
   TextPass base_;
-  model::KernelNames kernels_;
+  model::AllRan kernels_;
 };
 
 // Whether the encoding takes position ids [shift, shift + tokens): a table ends somewhere.
@@ -260,7 +260,7 @@ ShiftOutput analyse_shift(const std::shared_ptr<const model::Model>& model,
         analysis.add(method, by, out.rows);
       }
     }
-    out.kernel += (out.kernel.empty() ? "" : ", ") + analysis.kernel() + " (" + dtype + ")";
+    out.ran.insert(out.ran.end(), analysis.kernels().begin(), analysis.kernels().end());
   }
   return out;
 }

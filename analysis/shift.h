@@ -45,7 +45,7 @@ std::int64_t tokens_that_shift(const model::Model& model, std::int64_t tokens,
 
 struct ShiftOutput {
   std::vector<protocol::ShiftRow> rows;  // for every method, shift, dtype and layer
-  std::string kernel;                    // what ran: "fused cpu avx3 (f32), plain (f64)"
+  std::vector<protocol::Ran> ran;        // attention, dtype by dtype
 };
 
 // Position differences of layer l are those of the

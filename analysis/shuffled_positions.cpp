@@ -28,8 +28,8 @@ model::LayerAttention at_positions(const model::Model& model,
   const model::AttentionProgram& from = attention.program();
   program.scale = from.scale, program.gain = from.gain, program.soft_cap = from.soft_cap;
   program.causal = false;
-  return {attention.layer(),     program,           attention.v(), {}, {},
-          model::Backend::plain, attention.kernel()};
+  return {attention.layer(),     program,        attention.v(), {}, {},
+          model::Backend::plain, attention.ran()};
 }
 
 // A few scores of every head, near and far.

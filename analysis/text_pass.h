@@ -86,9 +86,8 @@ class TextPass {
   // Runs what has not run yet.
   void run();
   std::int64_t kept_bytes() const;
-  // What ran attention, of all layers; empty, and "none", where nothing has run yet.
-  const model::KernelNames& kernels() const { return kernels_; }
-  std::string kernel() const { return model::joined(kernels_); }
+  // What ran attention, of all layers; empty where nothing has run yet.
+  const model::AllRan& kernels() const { return kernels_; }
 
  private:
   class Recorder;
@@ -106,7 +105,7 @@ class TextPass {
   std::array<std::vector<AttentionPointer>, 3> layers_;  // by stack
   std::vector<model::PositionState> positions_;
   at::Tensor hidden_;
-  model::KernelNames kernels_;
+  model::AllRan kernels_;
 };
 
 }  // namespace phasescope::analysis

@@ -407,11 +407,11 @@ Captured capture(const Decoder& decoder, const at::Tensor& ids, const CaptureSpe
   SizeEstimate(decoder, ids, decoder_length, spec, wanted).refuse_if_too_large();
   Captured result;
   Collector collector(config, 0, ids.size(0), spec, wanted, result);
-  KernelNames kernels;
+  AllRan kernels;
   ForwardOptions forward = options;
   forward.kernels = &kernels;
   const at::Tensor hidden = decoder.hidden(ids, forward, &collector);
-  result.kernel = joined(kernels);
+  result.ran = std::move(kernels);
   if (wanted.logits() && config.head.present) {
     const Range rows = spec.rows.value_or(Range{0, decoder_length});
     result.tensors["logits"] =

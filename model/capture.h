@@ -26,7 +26,7 @@ struct CaptureSpec {
 struct Captured {
   std::map<std::string, at::Tensor> tensors;  // contiguous, in the dtype computed
   std::vector<std::string> notes;             // what was asked for and does not exist here
-  std::string kernel;
+  AllRan ran;                                 // attention
 };
 
 const std::vector<std::string>& capture_kinds();

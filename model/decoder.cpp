@@ -322,7 +322,7 @@ class Pass {
     encoding.after_attention(w.encoding, averaged, state);
     if (observed) {
       observer_->on_attention(std::make_shared<LayerAttention>(
-          index, program, v, result.lse, result.entropy, options_.backend, result.kernel,
+          index, program, v, result.lse, result.entropy, options_.backend, result.ran,
           result.probes ? MeasuredProbes{*probes, result.probes} : MeasuredProbes{}));
     }
     return project(result.out.to(dtype_).transpose(1, 2).flatten(2), w.wo, w.bo);
@@ -363,7 +363,7 @@ class Pass {
                                               .kernels = options_.kernels});
     if (observed) {
       observer_->on_cross_attention(std::make_shared<LayerAttention>(
-          index, program, v, result.lse, result.entropy, options_.backend, result.kernel));
+          index, program, v, result.lse, result.entropy, options_.backend, result.ran));
     }
     return project(result.out.transpose(1, 2).flatten(2), w.cross_wo, w.cross_bo);
   }

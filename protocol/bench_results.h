@@ -1,17 +1,22 @@
 #pragma once
 // Results of `bench kernels`: fields may be added, never renamed (cli.md, "JSON forms").
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "protocol/json_form.h"
+#include "protocol/messages/ran.h"
 
 namespace phasescope::protocol {
 
 // One implementation of ours beside one rival. Times are medians of interleaved runs; what could
 // not be measured is NaN. `over_plain` and `speedup_over_rival` are quotients of wall times.
 struct AttentionBenchRow {
-  std::string variant, pass, dtype, probes, kernel, rival;
+  std::string variant, pass, dtype, probes, rival;
+  // What was timed; none where nothing was, which was left out. `kernel` has its words, or why.
+  std::optional<Ran> ran;
+  std::string kernel;
   int64_t heads = 0, n = 0, d = 0;
   double ms = 0, ms_min = 0, ms_max = 0;  // of our runs
   double gflops = 0, over_plain = 0, rival_ms = 0, speedup_over_rival = 0;
@@ -19,12 +24,21 @@ struct AttentionBenchRow {
   double cpu_ms = 0, rival_cpu_ms = 0;    // processor time of all threads
   template <class V>
   void fields(V& v) {
-    v("variant", variant), v("pass", pass), v("dtype", dtype), v("heads", heads), v("n", n);
-    v("d", d), v("probes", probes), v("kernel", kernel), v("ms", ms);
-    v("ms_min", ms_min), v("ms_max", ms_max), v("gflops", gflops);
-    v("over_plain", over_plain), v("rival", rival), v("rival_ms", rival_ms);
-    v("speedup_over_rival", speedup_over_rival), v("peak_mb", peak_mb);
-    v("rival_peak_mb", rival_peak_mb), v("cpu_ms", cpu_ms), v("rival_cpu_ms", rival_cpu_ms);
+    v("variant", variant), v("pass", pass), v("dtype", dtype), v("heads", heads);
+    v("n", n, About{.title = "N", .unit = "tokens"});
+    v("d", d, About{.title = "D", .unit = "channels"}), v("probes", probes), v("kernel", kernel);
+    v("ran", ran);
+    v("ms", ms, About{.title = "time", .unit = "ms"});
+    v("ms_min", ms_min, About{.title = "shortest", .unit = "ms"});
+    v("ms_max", ms_max, About{.title = "longest", .unit = "ms"});
+    v("gflops", gflops, About{.title = "GFLOP/s"});
+    v("over_plain", over_plain, About{.title = "over plain"}), v("rival", rival);
+    v("rival_ms", rival_ms, About{.title = "rival's time", .unit = "ms"});
+    v("speedup_over_rival", speedup_over_rival, About{.title = "speedup over rival"});
+    v("peak_mb", peak_mb, About{.title = "peak", .unit = "MB"});
+    v("rival_peak_mb", rival_peak_mb, About{.title = "rival's peak", .unit = "MB"});
+    v("cpu_ms", cpu_ms, About{.title = "processor time", .unit = "ms"});
+    v("rival_cpu_ms", rival_cpu_ms, About{.title = "rival's processor time", .unit = "ms"});
   }
 };
 

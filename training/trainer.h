@@ -51,7 +51,7 @@ class Trainer {
   const RunConfig& config() const { return config_; }
   const model::Decoder& decoder() const { return decoder_; }
   // What ran attention in the steps so far: "fused cpu avx3", "plain"; "none" before the first.
-  std::string kernel() const { return model::joined(kernels_); }
+  std::string kernel() const { return protocol::words_of(protocol::listed(kernels_)); }
 
   // How step `step` reads its windows: backend, dtype, and the shift and the draw of its positions,
   // which depend on train.seed and the step alone.
@@ -63,7 +63,7 @@ class Trainer {
   std::vector<formats::NamedText> validation_;
   model::Decoder decoder_;
   AdamW optimiser_;
-  model::KernelNames kernels_;
+  model::AllRan kernels_;
   double seconds_ = 0;
 };
 

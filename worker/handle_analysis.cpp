@@ -85,10 +85,10 @@ void note_stack(const model::Model& model, Texts& texts) {
 }
 
 // What ran attention in all of them.
-std::string kernel_of(const Passes& passes) {
-  model::KernelNames kernels;
-  for (const auto& pass : passes) kernels.insert(pass->kernels().begin(), pass->kernels().end());
-  return model::joined(kernels);
+std::vector<protocol::Ran> ran_of(const Passes& passes) {
+  protocol::AllRan all;
+  for (const auto& pass : passes) all.insert(pass->kernels().begin(), pass->kernels().end());
+  return protocol::listed(all);
 }
 
 // ---- heads --------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ Reply heads(const protocol::HeadsRequest& request, RequestContext& context) {
   analysis::HeadsOutput out = analysis::analyse_heads(passes, options, context);
   texts.add_note(out.result.provenance.note);
   out.result.provenance =
-      provenance_of(asked(request), context, {model}, &texts, out.result.provenance.kernel);
+      provenance_of(asked(request), context, {model}, &texts, out.result.provenance.ran);
   return reply_of(out.result, std::move(out.tensors));
 }
 
@@ -132,7 +132,7 @@ Reply map(const protocol::MapRequest& request, RequestContext& context) {
                                      model::backend_named(request.running.backend), context);
   analysis::MapOutput out = analysis::analyse_map(*pass, options);
   out.result.provenance =
-      provenance_of(asked(request), context, {model}, &texts, out.result.provenance.kernel);
+      provenance_of(asked(request), context, {model}, &texts, out.result.provenance.ran);
   return reply_of(out.result, std::move(out.tensors));
 }
 
@@ -149,8 +149,7 @@ Reply patterns(const protocol::PatternsRequest& request, RequestContext& context
   options.distances = request.distances;
   const Passes passes = passes_of(model, texts, request.running.backend, context);
   analysis::PatternsOutput out = analysis::analyse_patterns(passes, options, context);
-  out.result.provenance =
-      provenance_of(asked(request), context, {model}, &texts, kernel_of(passes));
+  out.result.provenance = provenance_of(asked(request), context, {model}, &texts, ran_of(passes));
   return reply_of(out.result, std::move(out.tensors));
 }
 
@@ -189,8 +188,8 @@ protocol::DistanceModel distance_of(const protocol::DistanceRequest& request,
   const analysis::DistanceOptions options = distance_options(request, in.texts);
   protocol::DistanceModel model = analysis::analyse_distance(
       passes_of(in.model, in.texts, request.running.backend, context), options, progress);
-  const std::string kernel = model.provenance.kernel;
-  model.provenance = provenance_of(asked(request), context, {in.model}, &in.texts, kernel);
+  model.provenance =
+      provenance_of(asked(request), context, {in.model}, &in.texts, model.provenance.ran);
   if (options.leave_out_first) {
     model.note +=
         std::string(model.note.empty() ? "" : "; ") + "key 0 ([BOS]) is left out of the histograms";
@@ -293,8 +292,9 @@ Reply shift(const protocol::ShiftRequest& request, RequestContext& context) {
     analysis::ShiftOutput out =
         analysis::analyse_shift(in.model, in.texts.items[0].ids, options, part);
     std::ranges::move(out.rows, std::back_inserter(result.rows));
-    result.provenance.push_back(provenance_of(asked(of_model(request, names[n])), context,
-                                              {in.model}, &in.texts, out.kernel));
+    protocol::Provenance& made = result.provenance.emplace_back(
+        provenance_of(asked(of_model(request, names[n])), context, {in.model}, &in.texts, out.ran));
+    made.kernel = protocol::words_of(made.ran, protocol::DtypesInWords::said);
   }
   return reply_of(result);
 }
@@ -311,7 +311,7 @@ Reply theory(const protocol::TheoryRequest& request, RequestContext& context) {
   for (const std::string& name : names) {
     const ModelTexts in = open_with_texts(request, name, context, DefaultInput::validation_texts);
     require_ids_alone(in.texts, "theory");
-    model::KernelNames kernels;  // checks whose premise is not met may run nothing
+    model::AllRan kernels;  // checks whose premise is not met may run nothing
     for (const analysis::TheoryCheck& check : checks) {
       context.throw_if_cancelled();
       protocol::PartOfProgress part(context, done / steps, (done + 1) / steps);
@@ -328,7 +328,7 @@ Reply theory(const protocol::TheoryRequest& request, RequestContext& context) {
       result.checks.push_back(analysis::run_check(check, given));
     }
     result.provenance.push_back(provenance_of(asked(of_model(request, name)), context, {in.model},
-                                              &in.texts, model::joined(kernels)));
+                                              &in.texts, protocol::listed(kernels)));
   }
   return reply_of(result);
 }
@@ -360,6 +360,17 @@ protocol::CompareRequest completed(protocol::CompareRequest request, RequestCont
   return request;
 }
 
+// With the models' names where their words differ.
+std::vector<protocol::Ran> ran_of_both(const protocol::CompareRequest& request,
+                                       std::vector<protocol::Ran> a, std::vector<protocol::Ran> b) {
+  const bool differ = protocol::words_of(a) != protocol::words_of(b);
+  if (!differ) return a;
+  for (protocol::Ran& one : a) one.model = request.a;
+  for (protocol::Ran& one : b) one.model = request.b;
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
 Reply compare(const protocol::CompareRequest& given, RequestContext& context) {
   const protocol::CompareRequest request = completed(given, context);
   ModelTexts a = open_with_texts(request, request.a, context, DefaultInput::first_session);
@@ -372,11 +383,8 @@ Reply compare(const protocol::CompareRequest& given, RequestContext& context) {
   const Passes others = passes_of(b.model, b.texts, request.running.backend, context);
   protocol::CompareResult result = analysis::analyse_compare(passes, others, context);
   a.texts.add_note(result.provenance.note);
-  std::string kernel = kernel_of(passes);
-  if (const std::string other = kernel_of(others); other != kernel) {
-    kernel = request.a + ": " + kernel + "; " + request.b + ": " + other;
-  }
-  result.provenance = provenance_of(asked(request), context, {a.model, b.model}, &a.texts, kernel);
+  result.provenance = provenance_of(asked(request), context, {a.model, b.model}, &a.texts,
+                                    ran_of_both(request, ran_of(passes), ran_of(others)));
   return reply_of(result);
 }
 

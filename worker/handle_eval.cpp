@@ -39,7 +39,7 @@ Reply eval(const protocol::EvalRequest& request, RequestContext& context) {
   for (std::size_t m = 0; m < models.size() && m < result.provenance.size(); ++m) {
     protocol::Provenance& entry = result.provenance[m];
     const protocol::Provenance whole =
-        provenance_of(asked(request), context, {opened[m]}, nullptr, entry.kernel);
+        provenance_of(asked(request), context, {opened[m]}, nullptr, entry.ran);
     entry.command = whole.command;
     entry.version = whole.version;
     entry.device = whole.device;

@@ -243,7 +243,8 @@ Reply text_read(const protocol::TextRequest& request, RequestContext& context) {
   protocol::TextResult result =
       analysis::analyse_text(*pass, texts.items[0], static_cast<int>(request.guesses));
   texts.add_note(result.provenance.note);
-  result.provenance = provenance_of(asked(request), context, {model}, &texts, pass->kernel());
+  result.provenance =
+      provenance_of(asked(request), context, {model}, &texts, protocol::listed(pass->kernels()));
   return reply_of(result);
 }
 
@@ -259,8 +260,8 @@ Reply generate(const protocol::GenerateRequest& request, RequestContext& context
   options.backend = model::backend_named(request.running.backend);
   protocol::GenerateResult result = analysis::generate(*model, texts.items[0], options, context);
   texts.add_note(result.provenance.note);
-  const std::string kernel = result.provenance.kernel;
-  result.provenance = provenance_of(asked(request), context, {model}, &texts, kernel);
+  result.provenance =
+      provenance_of(asked(request), context, {model}, &texts, result.provenance.ran);
   return reply_of(result);
 }
 
@@ -331,7 +332,8 @@ Reply capture(const protocol::CaptureRequest& request, RequestContext& context) 
   for (const std::string& note : captured.notes) {
     texts.add_note(note);
   }
-  result.provenance = provenance_of(asked(request), context, {model}, &texts, captured.kernel);
+  result.provenance =
+      provenance_of(asked(request), context, {model}, &texts, protocol::listed(captured.ran));
   return reply_of(result, std::move(tensors));
 }
 
@@ -365,7 +367,8 @@ Reply check(const protocol::CheckRequest& request, RequestContext& context) {
   for (const model::NotCompared& tensor : checked.not_compared) {
     result.not_compared.push_back(tensor.name + ": " + tensor.reason);
   }
-  result.provenance = provenance_of(asked(request), context, {}, nullptr, checked.kernel);
+  result.provenance =
+      provenance_of(asked(request), context, {}, nullptr, protocol::listed(checked.ran));
   result.provenance.models = {name};
   result.provenance.dtype = checked.dtype;
   result.provenance.note = checked.tolerance_rule;
@@ -403,7 +406,7 @@ Reply convert(const protocol::ConvertRequest& request, RequestContext& context) 
   result.parameters_before = done.parameters_before, result.parameters = done.parameters;
   Asked how = asked(request);
   how.command += " --out " + protocol::shell_word(request.out);
-  result.provenance = provenance_of(how, context, {}, nullptr, "");
+  result.provenance = provenance_of(how, context, {}, nullptr);
   result.provenance.models = {done.model};
   result.provenance.model_hashes = {done.sha256};
   result.provenance.dtype = options.dtype ? model::name_of_dtype(*options.dtype) : "";

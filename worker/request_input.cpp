@@ -4,7 +4,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <filesystem>
-#include <regex>
+#include <utility>
 
 #include "analysis/tensors.h"
 #include "formats/error.h"
@@ -12,8 +12,6 @@
 #include "formats/tensors/safetensors.h"
 #include "formats/tokenizers/base64.h"
 #include "formats/utf8.h"
-#include "kernels/cuda/attention_cuda.h"
-#include "model/attention/cuda_attention.h"
 #include "model/checkpoints/tensor_io.h"
 #include "model/forward_inputs.h"
 #include "worker/model_cache.h"
@@ -313,7 +311,7 @@ Texts only_first(Texts texts) {
 
 protocol::Provenance provenance_of(const Asked& asked, RequestContext& context,
                                    const std::vector<std::shared_ptr<const model::Model>>& models,
-                                   const Texts* texts, const std::string& kernel) {
+                                   const Texts* texts) {
   protocol::Provenance out;
   out.command = asked.command;
   for (const auto& model : models) {
@@ -324,11 +322,15 @@ protocol::Provenance provenance_of(const Asked& asked, RequestContext& context,
   if (texts != nullptr) out.text_hash = texts->hash(), out.note = texts->note;
   out.version = context.facts().value("version", "");
   out.device = context.settings().device;
-  out.kernel = kernel;
-  // Between the names that a model or other kernels have before and after it.
-  static const std::regex cuda("(^|[:,] )" + std::string(kernels::kCudaBackend) + "($|[,;])");
-  if (std::regex_search(kernel, cuda)) out.device += model::kAttentionOnCuda;
   out.seed = asked.seed;
+  return out;
+}
+
+protocol::Provenance provenance_of(const Asked& asked, RequestContext& context,
+                                   const std::vector<std::shared_ptr<const model::Model>>& models,
+                                   const Texts* texts, std::vector<protocol::Ran> ran) {
+  protocol::Provenance out = provenance_of(asked, context, models, texts);
+  out.set_ran(std::move(ran));
   return out;
 }
 

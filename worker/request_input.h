@@ -48,7 +48,8 @@ void require_ids_alone(const analysis::Texts& texts, const std::string& what);
 // The first of several texts, with a note that the others are not read.
 analysis::Texts only_first(analysis::Texts texts);
 
-// Sidecar facts of a result. `command`: the command line that asks the same; `kernel`: what ran.
+// Sidecar facts of a result. `command`: the command line that asks the same; `ran`:
+// attention; left out where a method runs none.
 struct Asked {
   std::string command;
   std::int64_t seed = 0;
@@ -62,7 +63,10 @@ Asked asked(const R& request) {
 }
 protocol::Provenance provenance_of(const Asked& asked, RequestContext& context,
                                    const std::vector<std::shared_ptr<const model::Model>>& models,
-                                   const analysis::Texts* texts, const std::string& kernel);
+                                   const analysis::Texts* texts);
+protocol::Provenance provenance_of(const Asked& asked, RequestContext& context,
+                                   const std::vector<std::shared_ptr<const model::Model>>& models,
+                                   const analysis::Texts* texts, std::vector<protocol::Ran> ran);
 
 // Throws Error "bad_usage" where no model is named.
 void require_models(const std::vector<std::string>& names);

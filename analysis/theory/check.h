@@ -25,7 +25,7 @@ struct CheckContext {
   protocol::Progress* progress = nullptr;
   // Of passes that a check does not run by plain operations whatever is asked.
   model::Backend backend = model::Backend::fused;
-  model::KernelNames* kernels = nullptr;  // gathers what ran attention; null for nobody
+  model::AllRan* kernels = nullptr;  // gathers what ran attention; null for nobody
 };
 
 // `id`, `statement`, `source`, `model` and `seed` of the answer are filled in by run_check.

@@ -89,7 +89,7 @@ CheckResult run(const CheckContext& context) {
                                  "shifting by " + std::to_string(shift));
       measured.push_back(runs.at(shift));
     }
-    const model::KernelNames& ran = runs.pass().kernels();
+    const model::AllRan& ran = runs.pass().kernels();
     if (context.kernels != nullptr) context.kernels->insert(ran.begin(), ran.end());
   } catch (const formats::Error& error) {
     if (error.code() != "bad_input") throw;

@@ -84,9 +84,9 @@ protocol::Reply WorkerRun::call(const std::string& method, json params) {
 }
 
 void WorkerRun::tell_fallback(const protocol::Provenance& provenance) {
-  const std::string& kernel = provenance.kernel;
-  if (kernel.find("plain (") == std::string::npos) return;
-  if (told_.insert(kernel).second) say("attention ran " + kernel);
+  const auto has_reason = [](const protocol::Ran& ran) { return !ran.reason.empty(); };
+  if (std::ranges::none_of(provenance.ran, has_reason)) return;
+  if (told_.insert(provenance.kernel).second) say("attention ran " + provenance.kernel);
 }
 
 // A worker on another host that never said hello is not there: ssh did not get to it, or the host

@@ -34,8 +34,7 @@ bool probed(const AttentionBenchRow& row) { return row.variant == "plain" && row
 
 // A variant that ran as something else is another line.
 std::string variant_of(const AttentionBenchRow& row) {
-  const bool fell_back = row.kernel.rfind("plain", 0) == 0;
-  return row.variant + (fell_back ? ", not fused" : "");
+  return row.variant + (row.ran && !row.ran->reason.empty() ? ", not fused" : "");
 }
 
 // "plain (math)" where a variant has several rivals; which they are stands below the figure.

@@ -125,7 +125,7 @@ bool covers(On on, const AttentionBench& bench, const AttentionBenchRow& row) {
   }
   if (runs_on_gpu(bench) || row.dtype != "f32") return false;
   const auto runs = [&](const char* target) {
-    return row.kernel.find(target) != std::string::npos;
+    return row.ran && row.ran->implementation.ends_with(target);
   };
   return on == any_cpu || runs(on == avx512 ? " avx3" : " avx2");
 }

@@ -29,7 +29,7 @@ class DistanceView : public View {
   Slot slot() const override { return Slot::right_bottom; }
   void ask(ViewContext& context) override;
   void draw_content(ViewContext& context) override;
-  std::string kernels(const ViewContext& context) const override {
+  WhatRan kernels(const ViewContext& context) const override {
     return kernels_of(context, kDistance);
   }
   std::vector<Saved> saved(ViewContext& context) override;

@@ -35,9 +35,7 @@ class ExtrapolationView : public View {
   Slot slot() const override { return Slot::middle_bottom; }
   void ask(ViewContext& context) override;
   void draw_content(ViewContext& context) override;
-  std::string kernels(const ViewContext& context) const override {
-    return kernels_of(context, kEval);
-  }
+  WhatRan kernels(const ViewContext& context) const override { return kernels_of(context, kEval); }
   std::vector<Saved> saved(ViewContext& context) override;
   std::string command_line(const ViewContext& context) const override {
     return command_of<protocol::EvalRequest>(asked_of_all(context, kEval));

@@ -197,10 +197,10 @@ void HeadsView::draw_model(ViewContext& context, std::size_t index) {
   ImGui::TextColored(widgets::palette().quiet, "sinks %s %%",
                      widgets::short_number(100 * answer->result.sink_rate).c_str());
   tooltip("Sink rate: share of heads whose weight on key 0 is above 0.3");
-  const std::string& kernel = answer->result.provenance.kernel;
+  const WhatRan ran = what_ran(answer->result.provenance);
   ImGui::SameLine();
-  ImGui::TextColored(kernel_color(kernel), "%s", kernel.c_str());
-  tooltip("Attention was run by: " + kernel);
+  ImGui::TextColored(kernel_color(ran), "%s", ran.words.c_str());
+  tooltip("Attention was run by: " + ran.words);
   Grid& grid = grids_[context.session().models[index]];
   const auto* tensor = protocol::find_tensor(answer->tensors, "thumbnails");
   if (tensor && grid.atlas_serial != answer->serial) {

@@ -30,7 +30,7 @@ class PatternsView : public View {
   Slot slot() const override { return Slot::middle; }
   void ask(ViewContext& context) override;
   void draw_content(ViewContext& context) override;
-  std::string kernels(const ViewContext& context) const override {
+  WhatRan kernels(const ViewContext& context) const override {
     return kernels_of(context, kPatterns);
   }
   std::vector<Saved> saved(ViewContext& context) override;

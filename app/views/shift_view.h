@@ -28,9 +28,7 @@ class ShiftView : public View {
   Slot slot() const override { return Slot::right_bottom; }
   void ask(ViewContext& context) override;
   void draw_content(ViewContext& context) override;
-  std::string kernels(const ViewContext& context) const override {
-    return kernels_of(context, kShift);
-  }
+  WhatRan kernels(const ViewContext& context) const override { return kernels_of(context, kShift); }
   std::vector<Saved> saved(ViewContext& context) override;
   std::string command_line(const ViewContext& context) const override {
     return command_of<protocol::ShiftRequest>(asked_of_all(context, kShift));

@@ -20,9 +20,7 @@ class TextView : public View {
   Slot slot() const override { return Slot::left_bottom; }
   void ask(ViewContext& context) override;
   void draw_content(ViewContext& context) override;
-  std::string kernels(const ViewContext& context) const override {
-    return kernels_of(context, kText);
-  }
+  WhatRan kernels(const ViewContext& context) const override { return kernels_of(context, kText); }
   std::vector<Saved> saved(ViewContext& context) override;
   std::string command_line(const ViewContext& context) const override {
     return command_of<protocol::TextRequest>(asked_of_all(context, kText));

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <set>
-#include <string_view>
 
 #include "protocol/error_info.h"
 #include "widgets/theme.h"
@@ -92,7 +91,7 @@ void View::draw_command_tools(ViewContext& context, bool folded) {
 }
 
 void View::draw_tools(ViewContext& context) {
-  const std::string ran = kernels(context);
+  const auto [ran, fell_back] = kernels(context);
   ImGui::SameLine();
   const float room = ImGui::GetContentRegionAvail().x;
   float width = link_width("?");
@@ -106,16 +105,16 @@ void View::draw_tools(ViewContext& context) {
   ImGui::SetCursorPosX(ImGui::GetCursorPosX() + std::max(0.0F, room - width));
   if (fits && !ran.empty()) {
     ImGui::AlignTextToFramePadding();
-    ImGui::TextColored(kernel_color(ran), "%s", ran.c_str());
+    ImGui::TextColored(kernel_color({ran, fell_back}), "%s", ran.c_str());
     tooltip("What ran attention");
     ImGui::SameLine(0, ImGui::GetFontSize());
   }
   draw_command_tools(context, folded);
   link("?");
   tooltip(help_text() + (ran.empty() ? "" : "\n\nAttention was run by: " + ran));
-  if (fits || !fell_back(ran)) return;
+  if (fits || !fell_back) return;
   ImGui::PushTextWrapPos(0.0F);
-  ImGui::TextColored(kernel_color(ran), "%s", ran.c_str());
+  ImGui::TextColored(kernel_color({ran, fell_back}), "%s", ran.c_str());
   ImGui::PopTextWrapPos();
 }
 
@@ -167,33 +166,29 @@ void draw_question(ViewContext& context, Question& question, const std::string& 
   if (action == widgets::BusyAction::retry) context.requests.retry(question);
 }
 
-std::string kernel_words(std::vector<ModelKernel> models) {
-  std::erase_if(models, [](const ModelKernel& model) {
-    return model.kernel.empty() || model.kernel == "none";
-  });
-  if (models.empty()) return "";
-  const auto first = [&](const ModelKernel& one) { return one.kernel == models.front().kernel; };
-  if (std::ranges::all_of(models, first)) return models.front().kernel;
+WhatRan what_ran(const protocol::Provenance& made) {
+  if (made.ran.empty()) return {};
+  return {made.kernel, std::ranges::any_of(made.ran, &protocol::Ran::fell_back)};
+}
+
+WhatRan what_ran(std::vector<ModelRan> models) {
+  std::erase_if(models, [](const ModelRan& model) { return model.ran.words.empty(); });
+  if (models.empty()) return {};
+  const WhatRan& first = models.front().ran;
+  if (std::ranges::all_of(models, [&](const ModelRan& one) { return one.ran == first; }))
+    return first;
   std::set<std::string> said;
-  std::string words;
-  for (const ModelKernel& model : models) {
-    const std::string one = model.model + ": " + model.kernel;
-    if (said.insert(one).second) words += (words.empty() ? "" : "; ") + one;
+  WhatRan all;
+  for (const ModelRan& model : models) {
+    const std::string one = model.model + ": " + model.ran.words;
+    if (said.insert(one).second) all.words += (all.words.empty() ? "" : "; ") + one;
+    all.fell_back = all.fell_back || model.ran.fell_back;
   }
-  return words;
+  return all;
 }
 
-bool fell_back(const std::string& words) {
-  constexpr std::string_view kPlain = "plain (", kFloat64 = "plain (Double has no ";
-  for (std::size_t at = words.find(kPlain); at != std::string::npos;
-       at = words.find(kPlain, at + 1)) {
-    if (words.compare(at, kFloat64.size(), kFloat64) != 0) return true;
-  }
-  return false;
-}
-
-const ImVec4& kernel_color(const std::string& words) {
-  return fell_back(words) ? widgets::palette().warn : widgets::palette().quiet;
+const ImVec4& kernel_color(const WhatRan& ran) {
+  return ran.fell_back ? widgets::palette().warn : widgets::palette().quiet;
 }
 
 bool draw_choice(const char* label, std::string& value, const std::vector<std::string>& words,

@@ -14,6 +14,7 @@
 #include "app/cli/output.h"
 #include "app/window/commands.h"
 #include "app/window/session_requests.h"
+#include "protocol/messages/provenance.h"
 
 namespace phasescope::app {
 
@@ -28,6 +29,14 @@ struct Saved {
   Output output;
   std::string command;
 };
+
+// What ran attention, in words; none where nothing did.
+struct WhatRan {
+  std::string words;
+  bool fell_back = false;  // something ran plain for want of a fused form
+  bool operator==(const WhatRan&) const = default;
+};
+WhatRan what_ran(const protocol::Provenance& made);
 
 class View {
  public:
@@ -52,7 +61,7 @@ class View {
   virtual bool polls() const { return false; }
   // What ran attention for the answers shown, as kernels_of() says it; empty where the view says so
   // in a place of its own.
-  virtual std::string kernels(const ViewContext&) const { return ""; }
+  virtual WhatRan kernels(const ViewContext&) const { return {}; }
   // The command line that gives what is asked for now; empty where there is none.
   virtual std::string command_line(const ViewContext&) const { return ""; }
 
@@ -126,32 +135,14 @@ std::string serials_of(const Answers*... answers) {
 }
 
 // What ran attention of a model.
-struct ModelKernel {
-  std::string model, kernel;
+struct ModelRan {
+  std::string model;
+  WhatRan ran;
 };
-// "fused cpu avx3", or "A: fused cpu avx3; B: plain (why)" where they differ; empty where nothing
-// ran.
-std::string kernel_words(std::vector<ModelKernel> models);
-// Whether such words say that something ran plain for want of a fused form. Float64 has none, and
-// who computes in it knows.
-bool fell_back(const std::string& words);
-// Their colour: that of warnings for a fallback.
-const ImVec4& kernel_color(const std::string& words);
-
-template <class T>
-void add_kernels(const Session& session, const T& result, std::vector<ModelKernel>& kernels) {
-  const auto add = [&](const protocol::Provenance& made) {
-    const std::string model = made.models.empty() ? "" : made.models.front();
-    kernels.push_back({short_name(session, model), made.kernel});
-  };
-  if constexpr (requires { result.provenance.kernel; }) {
-    add(result.provenance);
-  } else if constexpr (requires { result.provenance; }) {
-    for (const protocol::Provenance& one : result.provenance) add(one);
-  } else {
-    for (const auto& one : result.models) add(one.provenance);
-  }
-}
+// "fused cpu avx3", or "A: fused cpu avx3; B: plain (why)" where they differ.
+WhatRan what_ran(std::vector<ModelRan> models);
+// Its colour: that of warnings for a fallback.
+const ImVec4& kernel_color(const WhatRan& ran);
 
 // A key that differs whenever a model is named otherwise.
 inline std::string names_key(const ViewContext& context) {
@@ -217,11 +208,14 @@ void draw_questions(ViewContext& context, const Asks<T>& asks) {
 
 // What ran attention for the answers shown.
 template <class T>
-std::string kernels_of(const ViewContext& context, const Asks<T>& asks) {
-  std::vector<ModelKernel> kernels;
+WhatRan kernels_of(const ViewContext& context, const Asks<T>& asks) {
+  std::vector<ModelRan> models;
   for (const Answer<T>* answer : shown_answers(context, asks).list)
-    add_kernels(context.session(), answer->result, kernels);
-  return kernel_words(std::move(kernels));
+    for (const protocol::Provenance& made : protocol::provenances(answer->result)) {
+      const std::string model = made.models.empty() ? "" : made.models.front();
+      models.push_back({short_name(context.session(), model), what_ran(made)});
+    }
+  return what_ran(std::move(models));
 }
 
 // While it lives, what is drawn in the present ImGui window is drawn as what it is: not yet, or no

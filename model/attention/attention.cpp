@@ -2,16 +2,36 @@
 
 #include <ATen/ATen.h>
 
+#include <utility>
+
 #include "formats/error.h"
 #include "kernels/attention.h"
 #include "kernels/cuda/attention_cuda.h"
 #include "model/attention/cuda_attention.h"
 #include "model/attention/fused_attention.h"
 #include "model/attention/plain_attention.h"
+#include "model/checkpoints/tensor_io.h"
 
 namespace phasescope::model {
 
 std::string fused_kernel_name() { return std::string("fused cpu ") + kernels::attention_target(); }
+
+Ran ran_fused(const at::Tensor& v) {
+  return {.implementation = fused_kernel_name(), .dtype = name_of_dtype(v.scalar_type())};
+}
+
+Ran ran_on_cuda(const at::Tensor& v) {
+  return {.implementation = kernels::kCudaBackend,
+          .device = "cuda",
+          .dtype = name_of_dtype(v.scalar_type())};
+}
+
+Ran ran_plain(const at::Tensor& v, std::string reason) {
+  return {.implementation = "plain",
+          .device = at::DeviceTypeName(v.device().type(), true),
+          .reason = std::move(reason),
+          .dtype = name_of_dtype(v.scalar_type())};
+}
 
 namespace {
 
@@ -97,12 +117,6 @@ Backend backend_named(const std::string& name) {
   return Backend::cuda_unverified;
 }
 
-std::string joined(const KernelNames& kernels) {
-  std::string list;
-  for (const std::string& kernel : kernels) list += (list.empty() ? "" : ", ") + kernel;
-  return list.empty() ? "none" : list;
-}
-
 namespace {
 
 AttentionResult run_attention(const AttentionProgram& program, const at::Tensor& v,
@@ -114,11 +128,11 @@ AttentionResult run_attention(const AttentionProgram& program, const at::Tensor&
   if (obstacle.empty()) {
     AttentionResult result =
         cuda ? cuda_attention(program, v, options) : fused_attention(program, v, options);
-    result.kernel = cuda ? kernels::kCudaBackend : fused_kernel_name();
+    result.ran = cuda ? ran_on_cuda(v) : ran_fused(v);
     return result;
   }
   AttentionResult result = plain_attention(program, v, options);
-  result.kernel = "plain (" + obstacle + ")";
+  result.ran = ran_plain(v, obstacle);
   return result;
 }
 
@@ -128,7 +142,7 @@ AttentionResult attention(const AttentionProgram& program, const at::Tensor& v,
                           const AttentionOptions& options) {
   if (options.probes != nullptr) check_probes(*options.probes);
   AttentionResult result = run_attention(program, v, options);
-  if (options.kernels != nullptr) options.kernels->insert(result.kernel);
+  if (options.kernels != nullptr) options.kernels->insert(result.ran);
   return result;
 }
 

@@ -4,11 +4,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "model/encoding.h"
+#include "protocol/messages/ran.h"
 
 namespace phasescope::model {
 
@@ -19,10 +19,8 @@ enum class Backend { fused, plain, cuda_unverified };
 // names, and "device_unavailable" where the CUDA kernels cannot be used.
 Backend backend_named(const std::string& name);
 
-// What ran attention, each kernel once: {"fused cpu avx3"}.
-using KernelNames = std::set<std::string>;
-// "fused cpu avx3, plain (Double has no fused form)"; "none" for none.
-std::string joined(const KernelNames& kernels);
+using protocol::AllRan;
+using protocol::Ran;
 
 // What one pass over a layer's scores shall measure; see kernels/attention.h for each. Arrays come
 // back (B, H, N) for rows and (B, H, buckets) for buckets.
@@ -46,7 +44,7 @@ struct ProbeResult {
   at::Tensor bucket_weight, bucket_score, bucket_score_square;  // the same shape, float64 sums
   at::Tensor bucket_content, bucket_content_square, bucket_term, bucket_term_square;  // likewise
   at::Tensor top_key, top_weight;  // (B, H, N, top_keys) int32 (-1: none) and float, largest first
-  std::string kernel;
+  Ran ran;
 };
 
 struct AttentionOptions {
@@ -55,7 +53,7 @@ struct AttentionOptions {
   bool want_entropy = false;  // forward only; implies lse
   // Measured in the same pass where it runs fused and without gradients; null for nothing.
   const ProbeRequest* probes = nullptr;
-  KernelNames* kernels = nullptr;  // gathers what runs; null for nobody
+  AllRan* kernels = nullptr;  // gathers what runs; null for nobody
 };
 
 struct AttentionResult {
@@ -64,7 +62,7 @@ struct AttentionResult {
   at::Tensor lse;      // (B, H, N), natural logarithm; where asked for
   at::Tensor entropy;  // (B, H, N), nats; where asked for
   std::shared_ptr<const ProbeResult> probes;  // null where the pass measured none
-  std::string kernel;  // what ran: "fused cpu avx3", "plain", "plain (Double has no fused form)"
+  Ran ran;
 };
 
 // Throws Error "bad_usage" for a request that no pass can measure.
@@ -83,6 +81,12 @@ std::string fused_obstacle(const AttentionProgram& program, const at::Tensor& v)
 
 // "fused cpu avx3"
 std::string fused_kernel_name();
+
+// Of tensors like v: by the fused kernels, by the CUDA kernels, and plain, with the reason where
+// that was not asked for.
+Ran ran_fused(const at::Tensor& v);
+Ran ran_on_cuda(const at::Tensor& v);
+Ran ran_plain(const at::Tensor& v, std::string reason = {});
 
 // Half-open range of indices.
 struct Range {

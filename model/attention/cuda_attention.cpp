@@ -221,7 +221,9 @@ namespace {
 class ForwardPass final : public CudaPass {
  public:
   ForwardPass(const AttentionProgram& program, const at::Tensor& v, const ProbeRequest& request)
-      : inputs_(inputs_of(program, v, memory)), probes_(request, inputs_.shape) {
+      : inputs_(inputs_of(program, v, memory)),
+        probes_(request, inputs_.shape),
+        ran_(ran_on_cuda(v)) {
     operand_bytes = memory.bytes();
     const kernels::AttentionShape& shape = inputs_.shape;
     outputs_.out = memory.output(
@@ -244,7 +246,7 @@ class ForwardPass final : public CudaPass {
 
   AttentionResult finish(const AttentionOptions& options) {
     memory.finish();
-    auto measured = std::make_shared<const ProbeResult>(probes_.take(kernels::kCudaBackend));
+    auto measured = std::make_shared<const ProbeResult>(probes_.take(ran_));
     if (options.want_entropy) result_.entropy = measured->entropy;
     if (options.probes != nullptr) result_.probes = std::move(measured);
     return std::move(result_);
@@ -261,6 +263,7 @@ class ForwardPass final : public CudaPass {
 
   kernels::CudaAttention inputs_;
   ProbeBuffers probes_;
+  Ran ran_;
   AttentionResult result_;
   kernels::CudaForwardOutputs outputs_;
 };

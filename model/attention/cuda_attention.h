@@ -15,9 +15,6 @@
 
 namespace phasescope::model {
 
-// What follows the device of a model whose attention these kernels ran.
-inline constexpr const char* kAttentionOnCuda = ", attention on cuda";
-
 // The kernels that this program links, said once at its start; null for none.
 void use_cuda_kernels(const kernels::CudaKernels* kernels);
 

@@ -59,7 +59,7 @@ AttentionResult run_forward(const AttentionProgram& program, const at::Tensor& v
     outputs.lse = result.lse.mutable_data_ptr<float>();
   }
   kernels::attention_forward(kernel.inputs(), outputs);
-  auto measured = std::make_shared<const ProbeResult>(probes.take(fused_kernel_name()));
+  auto measured = std::make_shared<const ProbeResult>(probes.take(ran_fused(v)));
   if (options.want_entropy) result.entropy = measured->entropy;
   if (options.probes != nullptr) result.probes = std::move(measured);
   return result;

@@ -41,7 +41,7 @@ ProbeResult fused_probe(const LayerAttention& attention, const ProbeRequest& req
   const at::Tensor known = attention.lse().defined() ? attention.lse().contiguous() : at::Tensor();
   if (known.defined()) buffers.outputs().known_lse = known.const_data_ptr<float>();
   kernels::attention_forward(kernel.inputs(), buffers.outputs());
-  return buffers.take(fused_kernel_name());
+  return buffers.take(ran_fused(attention.v()));
 }
 
 MapResult fused_map(const LayerAttention& attention, const MapRequest& request) {
@@ -72,7 +72,7 @@ MapResult fused_map(const LayerAttention& attention, const MapRequest& request) 
                           .col_begin = region.columns.begin,
                           .col_end = region.columns.end},
                          outputs);
-  result.kernel = fused_kernel_name();
+  result.ran = ran_fused(attention.v());
   return result;
 }
 
@@ -82,23 +82,24 @@ AttentionProgram as_computed(const AttentionProgram& program, bool fused) {
   return fused && narrow ? in_dtype(program, at::kFloat) : program;
 }
 
-// Of the plain twins, with the reason that the pass gave; `kernel` is what ran there.
-std::string plain_name(const std::string& kernel) {
-  return kernel.starts_with("plain") ? kernel : "plain";
+// Of the plain twins, with the reason that the pass gave where it was plain too.
+Ran ran_by_twin(const LayerAttention& attention) {
+  const Ran plain = ran_plain(attention.v());
+  return attention.ran().implementation == plain.implementation ? attention.ran() : plain;
 }
 
 }  // namespace
 
 LayerAttention::LayerAttention(std::int64_t layer, AttentionProgram program, at::Tensor v,
-                               at::Tensor lse, at::Tensor entropy, Backend backend,
-                               std::string kernel, MeasuredProbes measured)
+                               at::Tensor lse, at::Tensor entropy, Backend backend, Ran ran,
+                               MeasuredProbes measured)
     : layer_(layer),
       program_(std::move(program)),
       v_(std::move(v)),
       lse_(std::move(lse)),
       entropy_(std::move(entropy)),
       backend_(backend),
-      kernel_(std::move(kernel)),
+      ran_(std::move(ran)),
       measured_(std::move(measured)) {}
 
 std::int64_t LayerAttention::batch() const { return program_.q.size(0); }
@@ -160,7 +161,7 @@ ProbeResult LayerAttention::probe(const ProbeRequest& request) const {
   if (measured_.result && measured_.request == request) return *measured_.result;
   if (is_fused()) return fused_probe(*this, request);
   ProbeResult result = plain_probe(*this, request);
-  result.kernel = plain_name(kernel_);
+  result.ran = ran_by_twin(*this);
   return result;
 }
 
@@ -177,7 +178,7 @@ MapResult LayerAttention::map(const MapRequest& request) const {
       request.quantity == MapQuantity::weight || request.quantity == MapQuantity::score;
   if (is_fused() && streams) return fused_map(*this, request);
   MapResult result = plain_map(*this, request);
-  result.kernel = plain_name(kernel_);
+  result.ran = ran_by_twin(*this);
   return result;
 }
 

@@ -33,7 +33,7 @@ struct MapResult {
   // (heads, height, width), -inf where every pair is masked; float32, of float64 models float64.
   at::Tensor mean, maximum;
   at::Tensor share;  // of unmasked pairs, 0..1; the same for all heads
-  std::string kernel;
+  Ran ran;
 };
 
 // What a forward pass measured on its way, and for which request; null where it measured nothing.
@@ -47,8 +47,7 @@ struct MeasuredProbes {
 class LayerAttention {
  public:
   LayerAttention(std::int64_t layer, AttentionProgram program, at::Tensor v, at::Tensor lse,
-                 at::Tensor entropy, Backend backend, std::string kernel,
-                 MeasuredProbes measured = {});
+                 at::Tensor entropy, Backend backend, Ran ran, MeasuredProbes measured = {});
 
   std::int64_t layer() const { return layer_; }
   std::int64_t batch() const;
@@ -64,8 +63,8 @@ class LayerAttention {
   const at::Tensor& k_rotated() const { return program_.k; }
   const at::Tensor& lse() const { return lse_; }          // (B, H, N)
   const at::Tensor& entropy() const { return entropy_; }  // (B, H, N), nats
-  // Which implementation ran the forward pass.
-  const std::string& kernel() const { return kernel_; }
+  // What ran the forward pass.
+  const Ran& ran() const { return ran_; }
   // Whether passes over its scores run fused, on the CPU.
   bool is_fused() const;
 
@@ -88,7 +87,7 @@ class LayerAttention {
   AttentionProgram program_;
   at::Tensor v_, lse_, entropy_;
   Backend backend_;
-  std::string kernel_;
+  Ran ran_;
   MeasuredProbes measured_;
 };
 

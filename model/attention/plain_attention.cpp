@@ -418,7 +418,7 @@ AttentionResult plain_attention(const AttentionProgram& program, const at::Tenso
     if (parts.empty()) return at::Tensor();
     return parts.size() == 1 ? parts[0] : at::cat(parts, 2);
   };
-  return {joined(out), joined(state), joined(lse), joined(entropy), {}, "plain"};
+  return {joined(out), joined(state), joined(lse), joined(entropy), {}, ran_plain(v)};
 }
 
 at::Tensor row_entropy(const at::Tensor& weights) { return at::special_entr(weights).sum(-1); }

@@ -70,7 +70,6 @@ class ProbeCollector {
     join(top_weight_, result_.top_weight);
     result_.window_mass.resize(request_.windows.size());
     for (std::size_t n = 0; n < windows_.size(); ++n) join(windows_[n], result_.window_mass[n]);
-    result_.kernel = "plain";
     return std::move(result_);
   }
 
@@ -219,7 +218,9 @@ ProbeResult plain_probe(const LayerAttention& attention, const ProbeRequest& req
     const Range rows{begin, std::min(attention.length(), begin + step)};
     collector.add(program, plain_block(program, attention.v(), rows), rows);
   }
-  return collector.take();
+  ProbeResult result = collector.take();
+  result.ran = ran_plain(attention.v());
+  return result;
 }
 
 MapResult plain_map(const LayerAttention& attention, const MapRequest& request) {
@@ -246,7 +247,7 @@ MapResult plain_map(const LayerAttention& attention, const MapRequest& request) 
   result.mean = at::stack(mean, 1).to(dtype);
   if (request.maximum) result.maximum = at::stack(maximum, 1).to(dtype);
   if (request.share) result.share = at::stack(share, 1).to(dtype);
-  result.kernel = "plain";
+  result.ran = ran_plain(attention.v());
   return result;
 }
 

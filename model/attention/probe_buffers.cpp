@@ -22,9 +22,9 @@ ProbeBuffers::ProbeBuffers(const ProbeRequest& request, const kernels::Attention
   if (request.bucket_edges.size() > 1) add_buckets(request, shape);
 }
 
-ProbeResult ProbeBuffers::take(const std::string& kernel) {
+ProbeResult ProbeBuffers::take(Ran ran) {
   if (result_.max_key.defined()) result_.max_key = result_.max_key.to(at::kLong);
-  result_.kernel = kernel;
+  result_.ran = std::move(ran);
   return std::move(result_);
 }
 

@@ -18,8 +18,8 @@ class ProbeBuffers {
   ProbeBuffers(const ProbeRequest& request, const kernels::AttentionShape& shape);
 
   kernels::ForwardOutputs& outputs() { return outputs_; }
-  // What the kernel of that name has written; once, after it ran.
-  ProbeResult take(const std::string& kernel);
+  // What the kernel has written; once, after it ran.
+  ProbeResult take(Ran ran);
 
  private:
   void add_row(bool wanted, at::Tensor& tensor, float*& pointer);

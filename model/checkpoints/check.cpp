@@ -169,7 +169,7 @@ class Checker {
     ForwardOptions forward = options_.forward;
     read_forward_inputs(file_, group.targets.front().prefix, ids, model->config(), forward);
     const Captured captured = capture(model->decoder, ids, spec, forward);
-    if (!float64) result_.kernel = captured.kernel;
+    if (!float64) result_.ran = captured.ran;
     const at::Tensor blind = blind_tokens(model->config(), forward);
     for (const Target& target : group.targets) {
       if (target.float64 == float64) compare_tensor(group, target, captured, blind);

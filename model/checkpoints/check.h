@@ -28,7 +28,8 @@ struct ReferenceCheck {
   std::vector<TensorComparison> compared;  // worst (error over tolerance) first
   std::vector<NotCompared> not_compared;
   bool passed = false;  // something was compared, and all of it passed
-  std::string dtype, kernel, tolerance_rule;
+  std::string dtype, tolerance_rule;
+  AllRan ran;  // attention
 };
 
 struct CheckOptions {

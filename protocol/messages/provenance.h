@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "protocol/json_form.h"
+#include "protocol/messages/ran.h"
 
 namespace phasescope::protocol {
 
@@ -18,8 +20,9 @@ struct Provenance {
   std::string text_hash;                  // SHA-256 of the token ids
   std::string version;                    // of the program
   std::string device = "cpu";             // with "attention on cuda" where the CUDA kernels ran
-  // What ran attention and the passes over its scores: "fused cpu avx3", "plain (why)", several
-  // with commas. Weights and scores of chosen pairs and regions are plain tensor operations always.
+  // What ran attention and the passes over its scores, and its words_of(). Weights and scores of
+  // chosen pairs and regions are plain tensor operations always.
+  std::vector<Ran> ran;
   std::string kernel;
   std::string dtype = "f32";
   int64_t seed = 0;
@@ -28,7 +31,17 @@ struct Provenance {
   void fields(V& v) {
     v("command", command), v("models", models), v("model_hashes", model_hashes);
     v("text_hash", text_hash), v("version", version), v("device", device), v("kernel", kernel);
-    v("dtype", dtype), v("seed", seed), v("note", note);
+    v("ran", ran), v("dtype", dtype), v("seed", seed), v("note", note);
+  }
+  // With the words that follow from it; `device` is known by then.
+  void set_ran(std::vector<Ran> all, DtypesInWords dtypes = DtypesInWords::left_out) {
+    ran = std::move(all);
+    kernel = words_of(ran, dtypes);
+    for (const Ran& one : ran) {
+      if (device.starts_with(one.device)) continue;
+      device += ", attention on " + one.device;
+      break;
+    }
   }
 };
 

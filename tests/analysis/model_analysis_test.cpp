@@ -424,7 +424,7 @@ TEST_P(EveryEncoding, ANaNIsNoMask) {
   for (std::size_t x = 0; x < 8; ++x) {  // the last row of cells: only column 20 has a NaN
     EXPECT_EQ(std::isnan(pooled.tensors[0].values<float>()[7 * 8 + x]), x == 4) << x;
   }
-  model::KernelNames kernels;
+  model::AllRan kernels;
   const auto thumbnail = to_vector<float>(layer_thumbnails(*pass.layer(0), 40, &kernels)[0]);
   EXPECT_EQ(kernels, pass.kernels());
   EXPECT_EQ(thumbnail[1], kMasked);

@@ -367,7 +367,7 @@ std::set<std::string> kernels_of(const std::string& id, const ModelPointer& mode
                                  model::Backend backend) {
   protocol::NoProgress progress;
   const Texts texts = texts_for(model, 10);
-  std::set<std::string> kernels;
+  model::AllRan kernels;
   CheckContext context;
   context.model = model;
   context.texts = &texts;
@@ -376,7 +376,9 @@ std::set<std::string> kernels_of(const std::string& id, const ModelPointer& mode
   context.pairs = 200;  // what runs is the same with few
   context.kernels = &kernels;
   run_check(select_checks({id}).at(0), context);
-  return kernels;
+  std::set<std::string> words;
+  for (const model::Ran& one : kernels) words.insert(one.text());
+  return words;
 }
 
 TEST(TheoryChecks, RunTheBackendAskedForAndSayWhatRan) {
@@ -418,7 +420,8 @@ TEST(TapaHistogram, PairScoresEqualTheReference) {
     const at::Tensor x = at::cat({get("q"), get("k")}).view({1, 1, 2 * count, -1});
     model::AttentionProgram program = encoding->program({}, x, x, state);
     program.causal = false;
-    const model::LayerAttention attention(0, program, x, {}, {}, model::Backend::plain, "plain");
+    const model::LayerAttention attention(0, program, x, {}, {}, model::Backend::plain,
+                                          model::ran_plain(x));
     const at::Tensor rows = at::arange(count, at::kLong), none = at::zeros({count}, at::kLong);
     const auto scores = attention.pair_scores(none, none, rows, rows + count);
     EXPECT_LT(relative_difference(scores.score, get("score_" + phase)), 1e-12) << phase;

@@ -15,6 +15,15 @@ namespace {
 
 constexpr const char* kDay = "2026-11-22";
 
+void set_ran(protocol::AttentionBenchRow& row, protocol::Ran ran) {
+  row.kernel = ran.text();
+  row.ran = std::move(ran);
+}
+
+void set_plain(protocol::AttentionBenchRow& row) {
+  set_ran(row, {.implementation = "plain", .reason = "no form for D 7", .dtype = "f32"});
+}
+
 protocol::AttentionBench bench_of(const std::string& processor, double ms) {
   protocol::AttentionBench bench;
   bench.processor = processor;
@@ -25,7 +34,7 @@ protocol::AttentionBench bench_of(const std::string& processor, double ms) {
   bench.fma_peak_gflops = 400;
   protocol::AttentionBenchRow row;
   row.variant = "plain", row.pass = "forward", row.probes = "none", row.dtype = "f32";
-  row.kernel = bench.kernel;
+  set_ran(row, {.implementation = bench.kernel, .dtype = row.dtype});
   row.heads = 4, row.n = 512, row.d = 64;
   row.ms = ms, row.cpu_ms = 2 * ms, row.gflops = 100, row.over_plain = 1;
   row.rival = "SDPA", row.rival_ms = 3 * ms, row.rival_cpu_ms = 5 * ms;
@@ -101,7 +110,7 @@ TEST(BenchPage, GivesAGpuAndOtherNumbersSectionsOfTheirOwn) {
   EXPECT_NE(sixteen.find("causal, batch 1, bf16; medians"), std::string::npos);
   bench.device = "cuda", bench.kernel = "cuda-unverified", bench.threads = 0;
   for (auto& row : bench.rows) {
-    row.kernel = bench.kernel;
+    set_ran(row, {.implementation = bench.kernel, .dtype = row.dtype});
     row.cpu_ms = row.rival_cpu_ms = std::nan("");
   }
   const std::string gpu = bench_section(bench, "bench kernels --backend cuda-unverified", kDay);
@@ -148,7 +157,7 @@ TEST(BenchPage, NoOtherFileIsOne) {
 TEST(BenchPage, SaysTheDayTheSpreadAndWhatRanInstead) {
   auto bench = bench_of("Chip A", 2);
   bench.rows[0].ms_min = 1.5, bench.rows[0].ms_max = 3.25;
-  bench.rows[1].kernel = "plain (no form for D 7)";
+  set_plain(bench.rows[1]);
   bench.rows[1].ms_min = bench.rows[1].ms_max = 2;
   const std::string section = bench_section(bench, "bench", "2026-02-03");
   EXPECT_NE(
@@ -161,7 +170,7 @@ TEST(BenchPage, SaysTheDayTheSpreadAndWhatRanInstead) {
   EXPECT_NE(section.find("| tape, ran as plain (no form for D 7) | 4 | 512 | 64 | 2 | 8 |"),
             std::string::npos)
       << section;
-  bench.rows[1].kernel = "left out: it has no halves";
+  bench.rows[1].ran.reset(), bench.rows[1].kernel = "left out: it has no halves";
   EXPECT_NE(bench_section(bench, "bench", kDay).find("| tape, left out: it has no halves | 4 |"),
             std::string::npos);
 }
@@ -175,7 +184,8 @@ protocol::AttentionBench variant_beside_plain(const std::string& variant, double
     row.n = 4096, row.cpu_ms = 100, row.rival = "none";
     row.rival_ms = row.rival_cpu_ms = row.speedup_over_rival = std::nan("");
   }
-  bench.rows[1].variant = variant, bench.rows[1].kernel = bench.kernel;
+  bench.rows[1].variant = variant;
+  set_ran(bench.rows[1], {.implementation = bench.kernel, .dtype = "f32"});
   bench.rows[1].over_plain = wall / 100, bench.rows[1].cpu_ms = cpu;
   return bench;
 }
@@ -229,11 +239,11 @@ TEST(BenchGoals, ShareOfThePeakDependsOnTheInstructions) {
   // 292 of 400 GFLOP/s by wall time; by processor time, which all threads spent, the same.
   bench.rows[0].n = 8192, bench.rows[0].gflops = 292, bench.rows[0].rival = "another";
   EXPECT_EQ(miss_of(bench), "aim");  // 70 and 82 %
-  bench.rows[0].kernel = "fused cpu avx2";
+  set_ran(bench.rows[0], {.implementation = "fused cpu avx2", .dtype = "f32"});
   EXPECT_EQ(miss_of(bench), "at least");  // 75 and 83 %
   bench.rows[0].cpu_ms = 1.5;             // 97 % of what they were given
   EXPECT_EQ(miss_of(bench), "at least, by wall time alone");
-  bench.rows[0].kernel = "fused cpu sse4";
+  set_ran(bench.rows[0], {.implementation = "fused cpu sse4", .dtype = "f32"});
   EXPECT_EQ(miss_of(bench), "-");
 }
 
@@ -357,7 +367,7 @@ TEST(BenchFigures, TellRivalsOfAVariantApartAndNameThem) {
 
 TEST(BenchFigures, SayWhereAVariantWasNotFused) {
   auto bench = bench_of("Chip A", 1);
-  bench.rows[1].kernel = "plain (no form for D 7)";
+  set_plain(bench.rows[1]);
   EXPECT_EQ(bench_figures(bench, "")[0].series[1].label, "tape, not fused");
 }
 

@@ -34,7 +34,7 @@ double weight_at(double query, double key, double reach) {
 
 Provenance made_up(const MadeUpShape& shape) {
   Provenance provenance;
-  provenance.kernel = shape.kernel;
+  if (!shape.ran.implementation.empty()) provenance.set_ran({shape.ran});
   return provenance;
 }
 
@@ -323,7 +323,7 @@ JobStatus job(const std::string& dir, const MadeUpShape& shape) {
   JobStatus status;
   status.dir = dir, status.name = "tapa", status.kind = "train", status.state = "running";
   status.step = 120, status.steps = 200, status.seconds = 64, status.seconds_left = 42;
-  status.kernel = shape.kernel;
+  status.kernel = shape.ran.text();
   for (int step = 0; step < 120; step += 4) {
     MetricPoint point;
     point.step = step, point.loss = 2 + 3 * std::exp(-step / 30.0), point.lr = 2e-3;

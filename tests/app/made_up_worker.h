@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "app/window/worker_link.h"
+#include "protocol/messages/ran.h"
 
 namespace phasescope::app {
 
@@ -16,11 +17,11 @@ struct MadeUpShape {
   int map = 0;         // cells of a map's edge; 0: as the request asks
   bool losses = true;  // false: as of a model without a head, which sees both ways
   bool tokenizer = true;
-  std::string shallow = {};        // the name of a model of one layer among the others
-  std::string kernel = "made up";  // what ran attention
-  std::string other_tokens = {};   // the name of a model that reads the text as other tokens
-  int curves = 1;                  // of each check, on axes of their own
-  bool flat_thumbnails = false;    // a tensor of another shape than it should have
+  std::string shallow = {};  // the name of a model of one layer among the others
+  protocol::Ran ran{.implementation = "made up"};  // attention; nothing where it has no name
+  std::string other_tokens = {};  // the name of a model that reads the text as other tokens
+  int curves = 1;                 // of each check, on axes of their own
+  bool flat_thumbnails = false;   // a tensor of another shape than it should have
 };
 
 // A link without a worker: it answers every request by itself with smooth made-up values that

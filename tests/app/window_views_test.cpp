@@ -55,7 +55,8 @@ class Views : public ::testing::TestWithParam<std::string> {
     return all;
   }
   std::vector<Saved> saved_;
-  std::string command_, kernels_;
+  std::string command_;
+  WhatRan kernels_;
   float width_ = 700;
 };
 
@@ -109,8 +110,8 @@ TEST_P(Views, SayWhatRanAttention) {
   Session session = default_session();
   session.models = {"rope", "tapa"};
   session.views.set(JobsState{"jobs/tapa"});
-  const auto vertices = [&](const std::string& kernel) {
-    link_ = MadeUpWorker({.kernel = kernel});
+  const auto vertices = [&](const std::string& implementation) {
+    link_ = MadeUpWorker({.ran = {.implementation = implementation}});
     width_ = 1400;
     return draw(session);
   };
@@ -123,45 +124,58 @@ TEST_P(Views, SayWhatRanAttention) {
   }
   // These have it in a place of their own.
   const std::set<std::string> own{"heads", "map", "jobs", "models"};
-  EXPECT_EQ(kernels_, own.contains(GetParam()) ? "" : "made up");
+  EXPECT_EQ(kernels_.words, own.contains(GetParam()) ? "" : "made up");
   session.models.clear();
   draw(session);
-  EXPECT_EQ(kernels_, "");
+  EXPECT_EQ(kernels_.words, "");
 }
 
 // Where a line has no room for it, a fallback takes another one; what is as it should be does not.
 TEST_P(Views, SayInANarrowWindowTooThatSomethingRanPlain) {
-  const auto vertices = [&](const std::string& kernel, float width) {
-    link_ = MadeUpWorker({.kernel = kernel});
+  const auto vertices = [&](const protocol::Ran& ran, float width) {
+    link_ = MadeUpWorker({.ran = ran});
     width_ = width;
     return draw(default_session());
   };
-  const std::string words = " (a reason that is told in so many words)";
-  const int fused = vertices("fused" + words, 260);
-  if (kernels_.empty()) return;
-  EXPECT_EQ(vertices("fused" + words + words, 260), fused);
-  EXPECT_NE(vertices("plain" + words, 260), fused);
+  const std::string words = "a reason that is told in so many words";
+  const int fused = vertices({.implementation = "fused " + words}, 260);
+  if (kernels_.words.empty()) return;
+  EXPECT_EQ(vertices({.implementation = "fused " + words + words}, 260), fused);
+  EXPECT_NE(vertices({.implementation = "plain", .reason = words}, 260), fused);
 }
 
-TEST(KernelWords, AreModelByModelWhereTheyDiffer) {
-  EXPECT_EQ(kernel_words({}), "");
-  EXPECT_EQ(kernel_words({{"a", "none"}, {"b", ""}}), "");
-  EXPECT_EQ(kernel_words({{"a", "fused"}, {"b", "fused"}}), "fused");
-  EXPECT_EQ(kernel_words({{"a", "fused"}, {"b", "none"}}), "fused");
-  EXPECT_EQ(kernel_words({{"a", "none"}, {"b", "fused"}, {"c", "fused"}}), "fused");
-  EXPECT_EQ(kernel_words({{"a", "fused"}, {"a", "fused"}, {"b", "plain (why)"}}),
-            "a: fused; b: plain (why)");
+TEST(WhatRan, IsSaidModelByModelWhereTheyDiffer) {
+  const WhatRan none, fused{"fused"}, plain{"plain (why)", true};
+  EXPECT_EQ(what_ran(std::vector<ModelRan>{}), none);
+  EXPECT_EQ(what_ran({{"a", none}, {"b", none}}), none);
+  EXPECT_EQ(what_ran({{"a", fused}, {"b", fused}}), fused);
+  EXPECT_EQ(what_ran({{"a", fused}, {"b", none}}), fused);
+  EXPECT_EQ(what_ran({{"a", none}, {"b", fused}, {"c", fused}}), fused);
+  EXPECT_EQ(what_ran({{"a", fused}, {"a", fused}, {"b", plain}}),
+            (WhatRan{"a: fused; b: plain (why)", true}));
 }
 
-TEST(KernelWords, WarnOfWhatRanPlainForWantOfAFusedForm) {
-  const auto& colors = widgets::palette();
-  EXPECT_EQ(&kernel_color("fused cpu avx3"), &colors.quiet);
-  EXPECT_EQ(&kernel_color("plain (why)"), &colors.warn);
-  EXPECT_FALSE(fell_back("plain"));  // as asked for
-  EXPECT_FALSE(fell_back("fused cpu avx3 (f32), plain (Double has no fused form) (f64)"));
-  EXPECT_FALSE(fell_back("plain (Double has no form in the CUDA kernels)"));
-  EXPECT_TRUE(fell_back("a: fused cpu avx3; b: plain (why)"));
-  EXPECT_TRUE(fell_back("plain (Double has no fused form); b: plain (why)"));
+TEST(WhatRan, WarnsOfWhatRanPlainForWantOfAFusedForm) {
+  const auto fell_back = [](std::vector<protocol::Ran> ran) {
+    protocol::Provenance made;
+    made.set_ran(std::move(ran));
+    const WhatRan said = what_ran(made);
+    const auto& colors = widgets::palette();
+    EXPECT_EQ(&kernel_color(said), said.fell_back ? &colors.warn : &colors.quiet);
+    EXPECT_EQ(said.words.empty(), made.ran.empty());
+    return said.fell_back;
+  };
+  const protocol::Ran fused{.implementation = "fused cpu avx3", .dtype = "f32"};
+  const protocol::Ran asked_for{.implementation = "plain", .dtype = "f32"};
+  protocol::Ran in_place = asked_for, in_double = asked_for;
+  in_place.reason = "why";
+  in_double.reason = "Double has no fused form", in_double.dtype = "f64";
+  EXPECT_FALSE(fell_back({}));
+  EXPECT_FALSE(fell_back({fused}));
+  EXPECT_FALSE(fell_back({asked_for}));
+  EXPECT_FALSE(fell_back({fused, in_double}));  // who computes in float64 knows
+  EXPECT_TRUE(fell_back({fused, in_place}));
+  EXPECT_TRUE(fell_back({in_double, in_place}));
 }
 
 TEST_P(Views, OneTokenModelOfOneHead) {

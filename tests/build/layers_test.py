@@ -22,7 +22,7 @@ DIRECT = {
     "widgets": set(),
     "training": {"analysis", "model", "protocol"},
     "analysis": {"model", "protocol"},
-    "model": {"formats", "kernels"},
+    "model": {"formats", "kernels", "protocol"},
     "formats": set(),
     "kernels": set(),
     "protocol": set(),

@@ -55,18 +55,18 @@ std::shared_ptr<const LayerAttention> first_layer(const Model& model, std::int64
 TEST_P(EveryEncodingOnCuda, LosesNoMoreThanPlainOps) {
   for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
     const auto layer = first_layer(*tiny_model(GetParam(), dtype), 81);
-    KernelNames kernels;
+    AllRan kernels;
     const at::Tensor out = attention(layer->program(), layer->v(),
                                      {.backend = Backend::cuda_unverified, .kernels = &kernels})
                                .out;
     const std::string obstacle = cuda_obstacle(layer->program(), layer->v(), true);
     if (!obstacle.empty()) {
-      EXPECT_EQ(kernels, KernelNames{"plain (" + obstacle + ")"});
+      EXPECT_EQ(kernels, AllRan{ran_plain(layer->v(), obstacle)});
       EXPECT_TRUE(
           out.equal(attention(layer->program(), layer->v(), {.backend = Backend::plain}).out));
       continue;
     }
-    EXPECT_EQ(kernels, KernelNames{"cuda-unverified"});
+    EXPECT_EQ(kernels, AllRan{ran_on_cuda(layer->v())});
     const auto exact = output_and_gradients(*layer, at::kDouble, Backend::plain);
     const auto plain = output_and_gradients(*layer, dtype, Backend::plain);
     const auto cuda = output_and_gradients(*layer, dtype, Backend::cuda_unverified);
@@ -158,10 +158,11 @@ TEST_F(CudaBackend, GivesGradientsOfEveryOperand) {
       AttentionProgram program = in_dtype(layer->program(), dtype);
       at::Tensor& leaf = operand.of(program);
       leaf = leaf.detach().clone().requires_grad_();
-      KernelNames kernels;
+      AllRan kernels;
       const AttentionResult result =
           attention(program, layer->v().to(dtype), {.backend = backend, .kernels = &kernels});
-      EXPECT_EQ(joined(kernels), kernel) << operand.encoding << " " << operand.name;
+      EXPECT_EQ(protocol::words_of(protocol::listed(kernels)), kernel)
+          << operand.encoding << " " << operand.name;
       at::Tensor sum = weighted_sum(result.out);
       if (result.state.defined()) sum = sum + weighted_sum(result.state);
       sum.backward();
@@ -203,7 +204,7 @@ TEST_F(CudaBackend, MeasuresWhatPlainOpsMeasure) {
                                           .want_lse = true,
                                           .want_entropy = true,
                                           .probes = &request});
-  EXPECT_EQ(cuda.kernel, "cuda-unverified");
+  EXPECT_EQ(cuda.ran.text(), "cuda-unverified");
   const AttentionResult exact =
       attention(exactly, v.to(at::kDouble),
                 {.backend = Backend::plain, .want_lse = true, .want_entropy = true});
@@ -211,10 +212,10 @@ TEST_F(CudaBackend, MeasuresWhatPlainOpsMeasure) {
   EXPECT_LT(difference(cuda.lse, exact.lse), 1e-4);
   EXPECT_LT(difference(cuda.entropy, exact.entropy), 1e-4);
   const LayerAttention twin(0, exactly, v.to(at::kDouble), exact.lse, exact.entropy, Backend::plain,
-                            "plain");
+                            ran_plain(v));
   const ProbeResult expected = twin.probe(request);
   const ProbeResult& measured = *cuda.probes;
-  EXPECT_EQ(measured.kernel, "cuda-unverified");
+  EXPECT_EQ(measured.ran.text(), "cuda-unverified");
   EXPECT_LT(difference(measured.entropy, expected.entropy), 1e-4);
   EXPECT_LT(difference(measured.max_score, expected.max_score), 1e-4);
   EXPECT_LT(difference(measured.top1_mass, expected.top1_mass), 1e-4);
@@ -256,10 +257,10 @@ TEST_F(CudaBackend, WholeModelsNameWhatRan) {
   const at::NoGradGuard no_grad;
   const auto ran = [](at::ScalarType dtype) {
     const auto model = tiny_model({"rope", "rope", Json::object()}, dtype);
-    KernelNames kernels;
+    AllRan kernels;
     model->decoder.forward(random_ids(1, 9, model->config().vocab_size),
                            {.backend = Backend::cuda_unverified, .kernels = &kernels});
-    return joined(kernels);
+    return protocol::words_of(protocol::listed(kernels));
   };
   EXPECT_EQ(ran(at::kBFloat16), "cuda-unverified");
   EXPECT_EQ(ran(at::kFloat), "plain (Float has no form in the CUDA kernels)");
@@ -270,7 +271,7 @@ TEST_F(CudaBackend, TrainsWithSixteenBitProducts) {
   for (const char* encoding : {"rope", "tape", "fire"}) {
     const auto model = tiny_model({encoding, encoding, Json::object()}, at::kFloat);
     const at::Tensor ids = random_ids(2, 33, model->config().vocab_size);
-    const auto gradient = [&](Backend backend, KernelNames* kernels) {
+    const auto gradient = [&](Backend backend, AllRan* kernels) {
       Weights weights = model->decoder.weights();
       weights.layers[0].wq = weights.layers[0].wq.detach().clone().requires_grad_();
       const Decoder decoder(model->config(), model->decoder.shared_encoding(), weights);
@@ -279,9 +280,9 @@ TEST_F(CudaBackend, TrainsWithSixteenBitProducts) {
       next_token_loss(decoder.forward(ids, options), ids).backward();
       return weights.layers[0].wq.grad();
     };
-    KernelNames kernels;
+    AllRan kernels;
     const at::Tensor cuda = gradient(Backend::cuda_unverified, &kernels);
-    EXPECT_EQ(joined(kernels), "cuda-unverified") << encoding;
+    EXPECT_EQ(protocol::words_of(protocol::listed(kernels)), "cuda-unverified") << encoding;
     const at::Tensor fused = gradient(Backend::fused, nullptr);
     // bfloat16 keeps 8 bits; a few roundings a layer.
     EXPECT_LT(difference(cuda, fused), 0.1 * fused.abs().max().item<double>()) << encoding;

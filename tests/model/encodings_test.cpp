@@ -253,10 +253,11 @@ TEST_P(EveryEncoding, ProbesAndMapsOfTheKernelAreThePlainOnes) {
     const ProbeResult fused = layer->probe(request);
     const ProbeResult plain = plain_probe(*layer, request);
     const bool runs_fused = fused_obstacle(layer->program(), layer->v()).empty();
-    EXPECT_EQ(plain.kernel, "plain");
+    EXPECT_EQ(plain.ran.text(), "plain");
     // What runs plain says why, in the words of the pass.
-    EXPECT_EQ(fused.kernel, layer->kernel());
-    EXPECT_EQ(fused.kernel.starts_with("plain ("), !runs_fused);
+    EXPECT_EQ(fused.ran, layer->ran());
+    EXPECT_EQ(fused.ran.implementation == "plain", !runs_fused);
+    EXPECT_EQ(fused.ran.reason, fused_obstacle(layer->program(), layer->v()));
     expect_same_probes(fused, plain);
     expect_top_keys(fused, *layer);
     expect_top_keys(plain, *layer);
@@ -298,7 +299,7 @@ void expect_no_more_lost(const Variant& encoding, at::ScalarType dtype, int digi
   }
   const LayerAttention& layer = *keeper.layers[0];
   if (!fused_obstacle(layer.program(), layer.v()).empty()) return;  // runs plain, and says so
-  EXPECT_EQ(layer.kernel(), fused_kernel_name());
+  EXPECT_EQ(layer.ran().text(), fused_kernel_name());
   const auto exact = output_and_gradients(layer, at::kDouble, Backend::plain);
   const auto plain = output_and_gradients(layer, dtype, Backend::plain);
   const auto fused = output_and_gradients(layer, dtype, Backend::fused);

@@ -127,11 +127,11 @@ TEST_F(ForwardInputs, DocumentsRunFused) {
   const at::Tensor documents = at::stack(
       {at::arange(12, at::kLong).floor_divide(5), at::arange(12, at::kLong).floor_divide(2)});
   const auto model = random_model(tiny_config("rope"), 1);
-  KernelNames kernels;
+  AllRan kernels;
   ForwardOptions options = read({{"document_ids", documents}}, model->config());
   options.kernels = &kernels;
   const at::Tensor fused = model->decoder.forward(ids_, options);
-  EXPECT_EQ(joined(kernels), fused_kernel_name());
+  EXPECT_EQ(protocol::words_of(protocol::listed(kernels)), fused_kernel_name());
   options.backend = Backend::plain;
   // Float32 through two layers.
   EXPECT_LT(relative_error(fused, model->decoder.forward(ids_, options)), 1e-5);

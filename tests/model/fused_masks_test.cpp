@@ -103,8 +103,8 @@ TEST_P(EveryEncodingMasked, RunsFusedAndEqualsPlain) {
       return attention(masked, v(), {.backend = backend, .want_lse = true, .want_entropy = true});
     };
     const AttentionResult fused = run(Backend::fused), plain = run(Backend::plain);
-    EXPECT_EQ(fused.kernel, fused_kernel_name());
-    EXPECT_EQ(plain.kernel, "plain");
+    EXPECT_EQ(fused.ran.text(), fused_kernel_name());
+    EXPECT_EQ(plain.ran.text(), "plain");
     // Float32 sums of up to 81 terms of order one to ten. A row that sees no key has no entropy.
     const at::Tensor seeing = plain.lse.isfinite();
     EXPECT_TRUE(seeing.equal(fused.lse.isfinite()));
@@ -129,9 +129,9 @@ TEST_P(EveryEncodingMasked, CountsAndSumsTheSamePairs) {
     // No row without a key: those differ in what they are called, not in what is summed.
     if (mask.name == "left_padding") masked.causal = false;
     if (masked.fire.slope.defined() && !masked.causal) continue;  // runs plain
-    const LayerAttention layer(0, masked, v(), {}, {}, Backend::fused, fused_kernel_name());
+    const LayerAttention layer(0, masked, v(), {}, {}, Backend::fused, ran_fused(v()));
     const ProbeResult fused = layer.probe(request), plain = plain_probe(layer, request);
-    EXPECT_EQ(fused.kernel, fused_kernel_name());
+    EXPECT_EQ(fused.ran.text(), fused_kernel_name());
     EXPECT_TRUE(fused.bucket_pairs.equal(plain.bucket_pairs));
     EXPECT_LT(difference(fused.bucket_score, plain.bucket_score),
               1e-5 * (1 + plain.bucket_score.abs().max().item<double>()));

@@ -45,6 +45,7 @@ TEST(BenchKernels, HasARowForEveryVariantPassAndRival) {
     EXPECT_GT(row.cpu_ms, 0) << row.variant;
     EXPECT_GE(row.peak_mb, 0) << row.variant;  // less than it counts: see the next test
     EXPECT_EQ(row.kernel.rfind("fused cpu", 0), 0u) << row.kernel;
+    EXPECT_EQ(row.ran->text(), row.kernel);
     const bool base = row.variant == "plain" && row.probes == "none";
     if (base) plain.emplace(row.pass, row.ms);
     EXPECT_NEAR(row.over_plain, row.ms / plain.at(row.pass), 1e-9);
@@ -180,6 +181,7 @@ TEST(BenchKernels, LeavesOutCasesThatNeedTwoHalvesOfAHead) {
   for (const protocol::AttentionBenchRow& row : result.rows) {
     if (row.kernel == "left out: a head of 1 number has no halves") {
       left_out.insert(row.variant);
+      EXPECT_FALSE(row.ran);
       EXPECT_EQ(row.d, 1);
       EXPECT_EQ(row.rival, "");
       for (const double value : {row.ms, row.ms_min, row.ms_max, row.gflops, row.peak_mb}) {

@@ -37,6 +37,8 @@ TEST_F(CudaRequests, NameTheKernelsThatMeasuredBesideTheOneOfTheForwardPass) {
   const json heads = provenance("heads", {{"metrics", {"entropy"}}});
   EXPECT_EQ(heads["kernel"], "cuda-unverified");
   EXPECT_EQ(heads["device"], "cpu, attention on cuda");
+  EXPECT_EQ(heads["ran"], json::parse(R"([{"implementation": "cuda-unverified", "device": "cuda",
+                                           "reason": "", "dtype": "bf16"}])"));
   EXPECT_EQ(provenance("heads", {{"metrics", {"entropy"}}, {"thumbnails", 4}})["kernel"], both);
   EXPECT_EQ(provenance("map", json::object())["kernel"], both);
   EXPECT_EQ(provenance("map", {{"of", "content"}, {"pool", "mean"}})["kernel"], both);
@@ -54,6 +56,7 @@ TEST_F(CudaRequests, SayWhyTheCudaKernelsDidNotRun) {
   EXPECT_EQ(heads["kernel"],
             model::fused_kernel_name() + ", plain (Float has no form in the CUDA kernels)");
   EXPECT_EQ(heads["device"], "cpu");
+  EXPECT_EQ(heads["ran"][1]["reason"], "Float has no form in the CUDA kernels");
 }
 
 }  // namespace

@@ -319,6 +319,17 @@ TEST(Shifting, RunsTheBackendThatIsAskedFor) {
   EXPECT_EQ(kernel(), "plain (f32), plain (f64)");
 }
 
+TEST(Shifting, SaysWhatRanInEachDtypeAndWhyAsData) {
+  const json made = ask("shift", rope_with({{"by", {1, 3}}, {"input", {{"prompt", "a text"}}}}))
+                        .result["provenance"][0];
+  const auto ran = protocol::from_json_form<protocol::Provenance>(made).ran;
+  ASSERT_EQ(ran.size(), 2u) << made;  // each once, whatever was shifted
+  EXPECT_EQ(ran[0], (protocol::Ran{.implementation = model::fused_kernel_name(), .dtype = "f32"}));
+  EXPECT_EQ(ran[1],
+            (protocol::Ran{
+                .implementation = "plain", .reason = "Double has no fused form", .dtype = "f64"}));
+}
+
 TEST(Comparing, SaysWhatRanForEachModel) {
   const std::string rope = model_folder("rope"), cope = model_folder("cope");
   const auto kernel = [](const std::string& a, const std::string& b) {
@@ -330,6 +341,24 @@ TEST(Comparing, SaysWhatRanForEachModel) {
   EXPECT_EQ(kernel(rope, cope),
             rope + ": " + fused + "; " + cope +
                 ": plain (a term that is no table of distances has no fused form)");
+}
+
+TEST(Comparing, SaysWhatRanForEachModelAsData) {
+  const std::string rope = model_folder("rope"), cope = model_folder("cope");
+  const auto ran = [](const std::string& a, const std::string& b) {
+    const json asked = {{"models", {a, b}}, {"input", {{"prompt", "a text"}}}};
+    const json made = ask("compare", asked).result["provenance"];
+    return protocol::from_json_form<protocol::Provenance>(made).ran;
+  };
+  ASSERT_EQ(ran(rope, rope).size(), 1u);
+  EXPECT_EQ(ran(rope, rope)[0].reason, "");
+  const auto both = ran(rope, cope);
+  ASSERT_EQ(both.size(), 2u);
+  EXPECT_EQ(both[0].model, rope);
+  EXPECT_EQ(both[0].reason, "");
+  EXPECT_EQ(both[1].model, cope);
+  EXPECT_EQ(both[1].implementation, "plain");
+  EXPECT_EQ(both[1].reason, "a term that is no table of distances has no fused form");
 }
 
 // ---- capture and check --------------------------------------------------------------------------

@@ -13,8 +13,6 @@
 
 #include "analysis/intervals/intervals.h"
 #include "formats/error.h"
-#include "kernels/cuda/attention_cuda.h"
-#include "model/attention/cuda_attention.h"
 #include "model/checkpoints/tensor_io.h"
 #include "model/loss.h"
 #include "training/evals/eval_sums.h"
@@ -266,8 +264,7 @@ class ModelEvaluation {
     provenance.models = {entry_.name};
     provenance.model_hashes = {entry_.model->report.sha256};
     provenance.dtype = model::name_of_dtype(entry_.model->decoder.dtype());
-    provenance.kernel = model::joined(kernels_);
-    if (kernels_.contains(kernels::kCudaBackend)) provenance.device += model::kAttentionOnCuda;
+    provenance.set_ran(protocol::listed(kernels_));
     provenance.seed = static_cast<int64_t>(request_.source.seed);
     provenance.note = std::to_string(texts_.items.size()) + " " + texts_.source +
                       "; intervals by text; window rule: " + request_.rule.name(longest_) +
@@ -296,7 +293,7 @@ class ModelEvaluation {
   analysis::Draws draws_;
   Metric metric_;
   model::ForwardOptions options_;
-  model::KernelNames kernels_;
+  model::AllRan kernels_;
   std::exception_ptr refused_;
   std::vector<protocol::EvalRow> rows_;  // lengths falling
   protocol::PositionCurve curve_;

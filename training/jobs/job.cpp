@@ -2,8 +2,6 @@
 
 #include <ATen/Parallel.h>
 
-#include <set>
-
 #include "formats/error.h"
 #include "formats/json.h"
 #include "model/checkpoints/open_model.h"
@@ -176,12 +174,6 @@ std::vector<EvalModel> opened_models(const protocol::EvalRequest& request, const
   return models;
 }
 
-std::string joined(const std::set<std::string>& words) {
-  std::string all;
-  for (const std::string& word : words) all += (all.empty() ? "" : ", ") + word;
-  return all;
-}
-
 void run_eval(formats::FileSystem& files, const fs::path& dir, json asked, JobReporter& reporter) {
   const fs::path folder = asked.value("folder", "");
   asked.erase("folder");
@@ -194,9 +186,11 @@ void run_eval(formats::FileSystem& files, const fs::path& dir, json asked, JobRe
   }
   const std::vector<EvalModel> models = opened_models(request, folder, progress);
   const protocol::EvalResult result = eval_task(request.task).run(models, request, progress);
-  std::set<std::string> kernels;
-  for (const protocol::Provenance& one : result.provenance) kernels.insert(one.kernel);
-  reporter.set_kernel(joined(kernels));
+  protocol::AllRan ran;
+  for (const protocol::Provenance& one : result.provenance) {
+    ran.insert(one.ran.begin(), one.ran.end());
+  }
+  reporter.set_kernel(protocol::words_of(protocol::listed(ran)));
   formats::write_file_atomically(files, dir / job_file::result,
                                  protocol::to_json_form(result).dump(1) + "\n");
   reporter.fraction(1, "");

@@ -42,7 +42,12 @@ protocol::AttentionBenchRow row_of(const std::string& variant, const std::string
   row.pass = pass;
   row.dtype = request.dtype == at::kFloat ? "f32" : "bf16";
   row.probes = probes;
-  row.kernel = runs_on_gpu(request) ? kernels::kCudaBackend : model::fused_kernel_name();
+  const bool gpu = runs_on_gpu(request);
+  row.ran =
+      protocol::Ran{.implementation = gpu ? kernels::kCudaBackend : model::fused_kernel_name(),
+                    .device = gpu ? "cuda" : "cpu",
+                    .dtype = row.dtype};
+  row.kernel = row.ran->text();
   row.heads = request.size.heads;
   row.n = request.size.n;
   row.d = request.size.d;
@@ -50,6 +55,7 @@ protocol::AttentionBenchRow row_of(const std::string& variant, const std::string
 }
 
 KernelCase left_out(KernelCase result, const std::string& reason) {
+  result.row.ran.reset();
   result.row.kernel = "left out: " + reason;
   result.row.peak_mb = std::nan("");
   return result;
@@ -95,7 +101,10 @@ std::vector<Tensor> fused(const KernelProblem& problem) {
 
 KernelCase cpu_case(const KernelVariant& variant, const KernelProblem& problem, KernelCase result) {
   const std::string obstacle = model::fused_obstacle(problem.program, problem.v);
-  if (!obstacle.empty()) result.row.kernel = "plain (" + obstacle + ")";
+  if (!obstacle.empty()) {
+    result.row.ran = model::ran_plain(problem.v, obstacle);
+    result.row.kernel = result.row.ran->text();
+  }
   const auto timed = problem.gradients ? &backward_of : &forward_of;
   result.ours = timed(problem, fused, nullptr);
   for (const RivalInfo& info : variant.rivals) {
@@ -118,7 +127,7 @@ Preparation probing_again(const KernelProblem& problem, const model::ProbeReques
   const model::AttentionResult before =
       model::attention(problem.program, problem.v, {.want_lse = true});
   const auto attention = std::make_shared<model::LayerAttention>(
-      0, problem.program, problem.v, before.lse, Tensor(), model::Backend::fused, before.kernel);
+      0, problem.program, problem.v, before.lse, Tensor(), model::Backend::fused, before.ran);
   return timed_whole([=] { attention->probe(probes); });
 }
 

@@ -107,7 +107,7 @@ std::vector<at::Tensor> run(const ModelConfig& config, std::int64_t length, at::
   EXPECT_EQ(program.fire.slope.defined(), length > kLastWithin);
   program.window = window;
   const AttentionResult result = attention(program, inputs.v, {.backend = backend});
-  EXPECT_EQ(result.kernel, backend == Backend::fused ? fused_kernel_name() : "plain");
+  EXPECT_EQ(result.ran.text(), backend == Backend::fused ? fused_kernel_name() : "plain");
   const at::Tensor& out = result.out;
   (out * at::arange(out.numel(), at::kDouble).cos().view(out.sizes()).to(dtype)).sum().backward();
   std::vector<at::Tensor> results{out.detach()};

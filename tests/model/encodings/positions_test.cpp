@@ -212,7 +212,7 @@ TEST(ApeSequence, AgreesWithThePublicCode) {
       EXPECT_LT(error(all_scores(placed), causal_part(expected)), 1e-12) << name;
       const AttentionResult fused =
           attention(in_dtype(layer.program, at::kFloat), layer.v.to(at::kFloat), {});
-      EXPECT_EQ(fused.kernel, fused_kernel_name());
+      EXPECT_EQ(fused.ran.text(), fused_kernel_name());
       // Float32 scores and weights of a few roundings each.
       EXPECT_LT(relative_error(fused.out, heads_first(tensor("values_causal_f64"))), 1e-5) << name;
     }
