@@ -1,6 +1,7 @@
 #pragma once
 // What a verb produces, and how it reaches the terminal and files.
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -19,6 +20,12 @@ struct Table {
   // Columns of numbers shown with five digits and a unit, "361.44 G".
   std::vector<std::string> counts = {};
   bool for_files = false;  // exported, not printed: too long for a terminal
+  // Of columns whose names people would not read: titles with units. Files have the names.
+  std::map<std::string, std::string> headings = {};
+  const std::string& heading(const std::string& column) const {
+    const auto found = headings.find(column);
+    return found == headings.end() ? column : found->second;
+  }
 };
 
 // A file beside what --out names, written as it is.

@@ -78,7 +78,8 @@ std::string csv_cell(const json& value) {
 }  // namespace
 
 std::string text_of(const Table& table) {
-  std::vector<std::vector<std::string>> lines{table.columns};
+  std::vector<std::vector<std::string>> lines(1);
+  for (const std::string& column : table.columns) lines[0].push_back(table.heading(column));
   std::vector<bool> words(table.columns.size(), false);
   for (const json& row : table.rows) {
     std::vector<std::string>& line = lines.emplace_back();

@@ -108,7 +108,9 @@ void Page::verbatim(const std::string& text) { body_ += "<pre>" + html_escaped(t
 void Page::table(const Table& table, const json& sidecar, const std::string& name) {
   if (!table.title.empty()) body_ += "<h3>" + html_escaped(table.title) + "</h3>\n";
   body_ += "<div class=\"scroll\"><table><tr>";
-  for (const std::string& column : table.columns) body_ += "<th>" + html_escaped(column) + "</th>";
+  for (const std::string& column : table.columns) {
+    body_ += "<th>" + html_escaped(table.heading(column)) + "</th>";
+  }
   body_ += "</tr>\n";
   for (const json& row : table.rows) {
     body_ += "<tr>";

@@ -232,13 +232,16 @@ class Report {
     if (!eval.positions.empty()) page_.figure(position_loss_figure(eval, names_), sidecar_);
     page_.figure(eval_figure(eval, names_), sidecar_);
     page_.end_row();
-    Table table = table_of("", protocol::to_json_form(eval)["rows"],
-                           {"model", "metric", "length", "value", "low", "high", "n", "window"});
+    Table table = table_of<protocol::EvalRow>(
+        "", protocol::to_json_form(eval.rows),
+        {"model", "metric", "length", "value", "low", "high", "n", "window"});
     table.notes.push_back(
-        "value: of the last positions below the length; low, high: 95 % interval by text; n: "
-        "texts");
+        "value: of the last positions below the length; low, high: 95 % interval by text");
     add_notes(table.notes, eval.provenance, names_);
     page_.table(table, sidecar_, "eval");
+    if (!eval.differences.empty()) {
+      page_.table(differences_table(eval), sidecar_, "eval_differences");
+    }
   }
 
   // Over the bundled texts: an interval clustered by text needs many of them.
@@ -356,8 +359,9 @@ class Report {
     const auto result =
         ask<protocol::TheoryResult>(about_all<protocol::TheoryRequest>(), "theory").result;
     page_.section("Theory", "What the papers' statements give on these models.");
-    page_.table(table_of("", protocol::to_json_form(result)["checks"],
-                         {"id", "model", "verdict", "value", "bound", "noise", "samples", "seed"}),
+    page_.table(table_of<protocol::CheckResult>(
+                    "", protocol::to_json_form(result.checks),
+                    {"id", "model", "verdict", "value", "bound", "noise", "samples", "seed"}),
                 sidecar_, "theory");
     for (const protocol::CheckResult& check : result.checks) {
       page_.paragraph(check.id + " on " + check.model + ": " + check.verdict + ". " + check.detail +

@@ -95,7 +95,7 @@ class BenchVerb : public Verb {
     Output output{.result = protocol::to_json_form(bench)};
     output.result["provenance"] = provenance_of(bench, date, run);
     output.provenance.push_back(output.result["provenance"]);
-    Table table = table_of(
+    Table table = table_of<protocol::AttentionBenchRow>(
         "", output.result["rows"],
         {"variant", "pass",         "dtype", "probes",   "kernel",       "n",
          "d",       "heads",        "ms",    "ms_min",   "ms_max",       "cpu_ms",

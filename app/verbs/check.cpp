@@ -29,8 +29,8 @@ class CheckVerb : public Verb {
     }
     auto [check, json, tensors] = run.ask<protocol::ReferenceCheckResult>(request_);
     Output output{.result = std::move(json), .provenance = provenance_of(check)};
-    Table table =
-        table_of("", output.result["tensors"], {"name", "dtype", "error", "tolerance", "ok"});
+    Table table = table_of<protocol::CheckedTensor>("", output.result["tensors"],
+                                                    {"name", "dtype", "error", "tolerance", "ok"});
     const auto& left_out = output.result["not_compared"];
     if (!left_out.empty()) table.notes.push_back("not compared: " + joined(left_out));
     table.notes.push_back("verdict: " + check.verdict);

@@ -16,9 +16,10 @@ class CompareVerb : public Verb {
   Output run(Run& run) override {
     auto [compare, json, tensors] = run.ask<protocol::CompareResult>(request_);
     Output output{.result = std::move(json), .provenance = provenance_of(compare)};
-    output.tables = {table_of("", output.result["heads"],
-                              {"layer", "head", "js_divergence", "low", "high", "n"}),
-                     losses_table(compare)};
+    output.tables = {
+        table_of<protocol::HeadDivergence>("", output.result["heads"],
+                                           {"layer", "head", "js_divergence", "low", "high", "n"}),
+        losses_table(compare)};
     output.figures = {divergence_figure(compare, names_in(compare))};
     if (auto difference = largest_difference(run, compare, request_)) {
       output.figures.push_back(std::move(*difference));

@@ -26,12 +26,14 @@ class CostVerb : public Verb {
       counts.push_back(std::move(row));
     }
     counts.back()["memory_bytes"] = output.result["memory_bytes"];
-    Table table = table_of(
+    Table table = table_of<protocol::Count>(
         "", counts, {"count", "flops", "macs", "parameters", "parameters_mi", "memory_bytes"});
     table.counts = numbers;
-    table.notes.push_back("parameters_mi: in units of 2^20");
+    const auto whole = protocol::headings_of<protocol::CostResult>();
+    table.headings["memory_bytes"] = whole.at("memory_bytes");
     for (const std::string& line : cost.conventions) table.notes.push_back(line);
-    Table parts = table_of("Parts", output.result["parts"], {"name", "macs", "parameters"});
+    Table parts = table_of<protocol::CostPart>("Parts", output.result["parts"],
+                                               {"name", "macs", "parameters"});
     parts.counts = numbers;
     output.tables = {std::move(table), std::move(parts)};
     return output;

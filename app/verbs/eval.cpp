@@ -25,6 +25,7 @@ class EvalVerb : public Verb {
     auto [eval, json, tensors] = run.ask<protocol::EvalResult>(request_);
     Output output{.result = std::move(json), .provenance = provenance_of(eval)};
     output.tables = {eval_table(eval)};
+    if (!eval.differences.empty()) output.tables.push_back(differences_table(eval));
     output.figures = plots_of(figures_of(eval, names_in(eval)));
     return output;
   }

@@ -58,8 +58,8 @@ class JobsVerb : public Verb {
 
   Output list(Run& run) {
     Output output{.result = run.call(protocol::JobsRequest{.root = dir_}).result};
-    output.tables = {
-        table_of("", output.result["jobs"], {"name", "kind", "state", "step", "steps", "dir"})};
+    output.tables = {table_of<protocol::JobStatus>(
+        "", output.result["jobs"], {"name", "kind", "state", "step", "steps", "dir"})};
     if (output.result["jobs"].empty()) output.tables[0].notes.push_back("no jobs");
     return output;
   }

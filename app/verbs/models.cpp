@@ -15,7 +15,7 @@ class ModelsVerb : public Verb {
   void declare(Options&) override {}
   Output run(Run& run) override {
     Output output{.result = run.call(protocol::ModelsRequest{}).result};
-    Table table = table_of(
+    Table table = table_of<protocol::ModelSummary>(
         "", output.result["models"],
         {"name", "encoding", "layers", "heads", "width", "context", "parameters", "title"});
     for (const auto& model : output.result["models"]) {

@@ -18,11 +18,12 @@ class TextVerb : public Verb {
   Output run(Run& run) override {
     auto [text, json, tensors] = run.ask<protocol::TextResult>(request_);
     Output output{.result = std::move(json), .provenance = provenance_of(text)};
-    Table table{.columns = {"token", "text", "loss", "guess", "probability"}};
+    Table table = table_of<protocol::TokenReading>(
+        "", nlohmann::json::array(), {"token", "text", "loss", "guess", "probability"});
     for (std::size_t n = 0; n < text.tokens.size(); ++n) {
       table.rows.push_back(row_of(n, text.tokens[n]));
     }
-    table.notes = {"loss: nats, of predicting this token from those before it; the mean is " +
+    table.notes = {"loss: of predicting this token from those before it; the mean is " +
                        widgets::short_number(text.loss),
                    "guess: the likeliest token here, and its probability", text.provenance.note};
     output.tables = {std::move(table)};

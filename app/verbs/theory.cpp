@@ -24,9 +24,9 @@ class TheoryVerb : public Verb {
     }
     auto [theory, json, tensors] = run.ask<protocol::TheoryResult>(request_);
     Output output{.result = std::move(json), .provenance = provenance_of(theory)};
-    Table table =
-        table_of("", output.result["checks"],
-                 {"id", "model", "verdict", "value", "bound", "noise", "samples", "detail"});
+    Table table = table_of<protocol::CheckResult>(
+        "", output.result["checks"],
+        {"id", "model", "verdict", "value", "bound", "noise", "samples", "detail"});
     output.tables = {std::move(table)};
     for (const protocol::CheckResult& check : theory.checks) {
       if (check.verdict == "fails") output.status = 1;

@@ -88,7 +88,8 @@ Table distance_profiles_table(const protocol::HeadsResult& heads) {
 }
 
 Table states_table(const protocol::PatternsResult& patterns) {
-  Table table{.columns = {"layer", "mean_abs_z", "sd_abs_z", "drift"}};
+  Table table = table_of<protocol::PatternsLayer>("", json::array(),
+                                                  {"layer", "mean_abs_z", "sd_abs_z", "drift"});
   for (const protocol::PatternsLayer& layer : patterns.layers) {
     table.rows.push_back({{"layer", layer.layer},
                           {"mean_abs_z", protocol::detail::write_double(layer.mean_abs_z)},
@@ -155,9 +156,10 @@ Table shift_table(const protocol::ShiftResult& result) {
 }
 
 Table shift_rows_table(const json& result) {
-  Table table = table_of("", result.at("rows"),
-                         {"model", "method", "by", "layer", "attention_difference",
-                          "position_difference", "logits_difference", "dtype"});
+  Table table =
+      table_of<protocol::ShiftRow>("", result.at("rows"),
+                                   {"model", "method", "by", "layer", "attention_difference",
+                                    "position_difference", "logits_difference", "dtype"});
   table.for_files = true;
   return table;
 }
@@ -205,9 +207,28 @@ std::optional<widgets::PlotSpec> largest_difference(Run& run, const protocol::Co
 }
 
 Table eval_table(const protocol::EvalResult& result) {
-  Table table = table_of(result.task + ": " + result.metric, protocol::to_json_form(result)["rows"],
-                         {"model", "metric", "length", "value", "low", "high", "n", "window"});
+  Table table = table_of<protocol::EvalRow>(
+      result.task + ": " + result.metric, protocol::to_json_form(result.rows),
+      {"model", "metric", "length", "value", "low", "high", "n", "window"});
   add_notes(table.notes, result.provenance, names_in(result));
+  return table;
+}
+
+Table differences_table(const protocol::EvalResult& result) {
+  Table table = table_of<protocol::EvalDifference>(
+      "difference of loss, paired by text", json::array(),
+      {"model", "against", "length", "difference", "low", "high", "n"});
+  table.headings["n"] = protocol::headings_of<protocol::EvalRow>().at("n");
+  for (const protocol::EvalDifference& row : result.differences) {
+    json cells = protocol::to_json_form(row.difference);
+    cells["model"] = row.model, cells["against"] = row.against, cells["length"] = row.length;
+    cells["difference"] = cells["mean"];
+    table.rows.push_back(std::move(cells));
+  }
+  if (result.differences.empty()) return table;
+  const protocol::EvalDifference& first = result.differences.front();
+  table.notes = {"nats a " + first.per +
+                 ", model - against; 95 % interval: " + words_of(first.difference)};
   return table;
 }
 

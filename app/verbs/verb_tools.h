@@ -8,6 +8,7 @@
 
 #include "app/figures/figures.h"
 #include "app/verbs/verb.h"
+#include "protocol/headings.h"
 #include "protocol/messages/compare.h"
 #include "protocol/messages/distance.h"
 #include "protocol/messages/eval.h"
@@ -19,6 +20,13 @@ namespace phasescope::app {
 
 // These keys of `rows`, in that order.
 Table table_of(std::string title, const nlohmann::json& rows, std::vector<std::string> columns);
+// The same of the JSON forms of Row, with the titles and units of its fields.
+template <class Row>
+Table table_of(std::string title, const nlohmann::json& rows, std::vector<std::string> columns) {
+  Table table = table_of(std::move(title), rows, std::move(columns));
+  table.headings = protocol::headings_of<Row>();
+  return table;
+}
 
 // A table of two columns from a flat JSON object's scalars, in the order given.
 Table facts_table(std::string title, const nlohmann::json& object,
@@ -68,6 +76,9 @@ std::vector<protocol::DistanceModel> measured(const protocol::DistanceResult& re
 
 // One row for each model and length.
 Table eval_table(const protocol::EvalResult& result);
+// What the loss of each further model is above the first one's, by length; without rows where the
+// result has no two models that can be paired.
+Table differences_table(const protocol::EvalResult& result);
 
 // Mean, interval, sigma, skewness and share above 0 of every histogram of a distance result.
 Table near_far_table(const protocol::DistanceResult& result);

@@ -65,7 +65,8 @@ struct CaptureResult {
   Provenance provenance;
   template <class V>
   void fields(V& v) {
-    v("model", model), v("names", names), v("bytes", bytes), v("provenance", provenance);
+    v("model", model), v("names", names, About{.title = "tensors"}), v("bytes", bytes),
+        v("provenance", provenance);
   }
 };
 
@@ -76,8 +77,9 @@ struct CheckedTensor {
   std::string dtype;
   template <class V>
   void fields(V& v) {
-    v("name", name), v("error", error), v("tolerance", tolerance), v("ok", ok);
-    v("dtype", dtype);
+    v("name", name, About{.title = "tensor"});
+    v("error", error, About{.unit = "of the largest magnitude"});
+    v("tolerance", tolerance, About{.unit = "likewise"}), v("ok", ok), v("dtype", dtype);
   }
 };
 

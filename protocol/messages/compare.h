@@ -37,8 +37,9 @@ struct HeadDivergence {
   std::string method = "none";
   template <class V>
   void fields(V& v) {
-    v("layer", layer), v("head", head), v("js_divergence", js_divergence);
-    v("low", low), v("high", high), v("n", n), v("method", method);
+    v("layer", layer), v("head", head);
+    v("js_divergence", js_divergence, About{.title = "Jensen-Shannon divergence", .unit = "nats"});
+    v("low", low), v("high", high), v("n", n), v("method", method, About{.title = "interval by"});
   }
 };
 
@@ -50,8 +51,10 @@ struct CompareResult {
   Provenance provenance;
   template <class V>
   void fields(V& v) {
-    v("a", a), v("b", b), v("loss", loss);
-    v("loss_difference", loss_difference), v("heads", heads), v("provenance", provenance);
+    v("a", a), v("b", b), v("loss", loss, About{.unit = "nats a token"});
+    v("loss_difference", loss_difference,
+      About{.title = "loss of b - loss of a", .unit = "nats a token"});
+    v("heads", heads), v("provenance", provenance);
   }
 };
 

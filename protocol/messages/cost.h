@@ -31,8 +31,9 @@ struct Count {
   double flops = 0, macs = 0, parameters = 0, parameters_mi = 0;
   template <class V>
   void fields(V& v) {
-    v("flops", flops), v("macs", macs), v("parameters", parameters);
-    v("parameters_mi", parameters_mi);
+    v("flops", flops, About{.title = "FLOPs"}), v("macs", macs, About{.title = "MACs"});
+    v("parameters", parameters),
+        v("parameters_mi", parameters_mi, About{.title = "parameters", .unit = "2^20"});
   }
 };
 
@@ -41,7 +42,8 @@ struct CostPart {
   double macs = 0, parameters = 0;
   template <class V>
   void fields(V& v) {
-    v("name", name), v("macs", macs), v("parameters", parameters);
+    v("name", name, About{.title = "part"}), v("macs", macs, About{.title = "MACs"});
+    v("parameters", parameters);
   }
 };
 
@@ -56,8 +58,11 @@ struct CostResult {
   std::vector<std::string> conventions;
   template <class V>
   void fields(V& v) {
-    v("model", model), v("length", length), v("flops", flops), v("macs", macs);
-    v("parameters", parameters), v("memory_bytes", memory_bytes), v("parts", parts);
+    v("model", model), v("length", length, About{.unit = "tokens"});
+    v("flops", flops, About{.title = "FLOPs"}), v("macs", macs, About{.title = "MACs"});
+    v("parameters", parameters),
+        v("memory_bytes", memory_bytes, About{.title = "memory", .unit = "bytes"});
+    v("parts", parts);
     v("published", published), v("executed", executed), v("conventions", conventions);
   }
 };

@@ -51,7 +51,9 @@ struct DistancePoint {
   int64_t n = 0;
   template <class V>
   void fields(V& v) {
-    v("distance", distance), v("distance_end", distance_end), v("count", count);
+    v("distance", distance, About{.unit = "tokens"});
+    v("distance_end", distance_end, About{.title = "to before distance", .unit = "tokens"});
+    v("count", count, About{.title = "pairs"});
     v("score_mean", score_mean);
     v("score_sd", score_sd), v("weight_mean", weight_mean);
     v("content_mean", content_mean), v("content_sd", content_sd);
@@ -70,7 +72,7 @@ struct NearFarIntervals {
   template <class V>
   void fields(V& v) {
     v("mean", mean), v("sigma", sigma), v("skewness", skewness);
-    v("share_positive", share_positive);
+    v("share_positive", share_positive, About{.title = "share above 0"});
   }
 };
 
@@ -152,7 +154,8 @@ struct IntrinsicBias {
   std::vector<double> distances, sqrt_d_gamma, per_plane;
   template <class V>
   void fields(V& v) {
-    v("layer", layer), v("head", head), v("mu", mu), v("nu", nu), v("distances", distances);
+    v("layer", layer), v("head", head), v("mu", mu), v("nu", nu),
+        v("distances", distances, About{.unit = "tokens"});
     v("sqrt_d_gamma", sqrt_d_gamma), v("per_plane", per_plane);
   }
 };

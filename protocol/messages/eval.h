@@ -84,9 +84,26 @@ struct EvalRow {
   std::string window;
   template <class V>
   void fields(V& v) {
-    v("model", model), v("metric", metric), v("length", length), v("value", value);
-    v("low", low), v("high", high), v("n", n), v("method", method), v("tokens", tokens);
-    v("left_out", left_out), v("seed", seed), v("window", window);
+    v("model", model), v("metric", metric), v("length", length, About{.unit = "tokens"});
+    v("value", value), v("low", low), v("high", high), v("n", n, About{.title = "texts"});
+    v("method", method, About{.title = "interval by"});
+    v("tokens", tokens, About{.title = "tokens counted"});
+    v("left_out", left_out, About{.title = "left out", .unit = "tokens"}), v("seed", seed);
+    v("window", window);
+  }
+};
+
+// What a model's loss is above that of the first model, paired by text: both read the same texts,
+// which are hard or easy for both.
+struct EvalDifference {
+  std::string model, against;  // against: the first model
+  std::string per;             // "byte", "token": what the loss is of
+  int64_t length = 0;
+  Interval difference;  // nats; mean over texts weighted as their values are, and its 95 % interval
+  template <class V>
+  void fields(V& v) {
+    v("model", model), v("against", against), v("length", length, About{.unit = "tokens"});
+    v("difference", difference, About{.title = "loss above it", .unit = "nats"}), v("per", per);
   }
 };
 
@@ -102,8 +119,9 @@ struct PositionCurve {
   template <class V>
   void fields(V& v) {
     v("model", model), v("metric", metric), v("source", source);
-    v("trained_length", trained_length), v("texts", texts);
-    v("position", position), v("bits", bits), v("low", low), v("high", high);
+    v("trained_length", trained_length, About{.title = "trained length", .unit = "tokens"});
+    v("texts", texts), v("position", position, About{.unit = "tokens"});
+    v("bits", bits, About{.unit = "bits a byte or token"}), v("low", low), v("high", high);
     v("method", method);
   }
 };
@@ -114,11 +132,14 @@ struct EvalResult {
   std::string task, metric;
   double chance = 0;
   std::vector<EvalRow> rows;
+  // By model and length; none of models that read other texts or count other tokens.
+  std::vector<EvalDifference> differences;
   std::vector<PositionCurve> positions;
   std::vector<Provenance> provenance;
   template <class V>
   void fields(V& v) {
     v("task", task), v("metric", metric), v("chance", chance), v("rows", rows);
+    v("differences", differences);
     v("positions", positions), v("provenance", provenance);
   }
 };

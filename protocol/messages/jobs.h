@@ -85,9 +85,12 @@ struct MetricPoint {
   std::optional<double> validation_bits, gradient_norm, length;
   template <class V>
   void fields(V& v) {
-    v("step", step), v("tokens", tokens), v("loss", loss), v("lr", lr), v("time", time);
-    v("validation_bits", validation_bits), v("gradient_norm", gradient_norm);
-    v("length", length);
+    v("step", step), v("tokens", tokens), v("loss", loss, About{.unit = "nats a token"});
+    v("lr", lr, About{.title = "learning rate"}), v("time", time, About{.unit = "s"});
+    v("validation_bits", validation_bits,
+      About{.title = "validation loss", .unit = "bits a token"});
+    v("gradient_norm", gradient_norm, About{.title = "gradient's norm"});
+    v("length", length, About{.unit = "tokens"});
   }
 };
 
@@ -107,7 +110,9 @@ struct JobStatus {
   void fields(V& v) {
     v("dir", dir), v("name", name), v("kind", kind), v("state", state), v("message", message);
     v("pid", pid), v("step", step), v("steps", steps), v("tokens", tokens);
-    v("seconds", seconds), v("seconds_left", seconds_left), v("kernel", kernel), v("last", last);
+    v("seconds", seconds, About{.title = "time", .unit = "s"});
+    v("seconds_left", seconds_left, About{.title = "time left", .unit = "s"});
+    v("kernel", kernel, About{.title = "attention by"}), v("last", last);
     v("curve", curve), v("curve_of", curve_of);
     v("checkpoints", checkpoints), v("config", config);
   }

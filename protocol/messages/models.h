@@ -44,7 +44,7 @@ struct ModelSummary {
   void fields(V& v) {
     v("name", name), v("path", path), v("encoding", encoding), v("title", title), v("note", note);
     v("bundled", bundled), v("layers", layers), v("heads", heads), v("width", width);
-    v("context", context), v("parameters", parameters);
+    v("context", context, About{.unit = "tokens"}), v("parameters", parameters);
   }
 };
 
@@ -82,14 +82,18 @@ struct LoadReport {
   template <class V>
   void fields(V& v) {
     v("model", model), v("family", family), v("encoding", encoding), v("scaling", scaling);
-    v("length", length), v("memory_bytes", memory_bytes), v("dtype", dtype);
+    v("length", length, About{.unit = "tokens"});
+    v("memory_bytes", memory_bytes, About{.title = "memory", .unit = "bytes"}), v("dtype", dtype);
     v("encoding_why", encoding_why), v("encoding_title", encoding_title);
     v("encoding_source", encoding_source), v("encoding_options", encoding_options);
     v("dtypes", dtypes), v("missing", missing), v("unexpected", unexpected), v("tied", tied);
     v("quirks", quirks), v("warnings", warnings), v("flagged", flagged);
     v("vocab_size", vocab_size), v("kv_heads", kv_heads), v("head_dim", head_dim);
-    v("ffn_width", ffn_width), v("weight_bytes", weight_bytes);
-    v("memory_bytes_at_context", memory_bytes_at_context), v("tokenizer", tokenizer);
+    v("ffn_width", ffn_width);
+    v("weight_bytes", weight_bytes, About{.title = "weights", .unit = "bytes"});
+    v("memory_bytes_at_context", memory_bytes_at_context,
+      About{.title = "memory at the trained length", .unit = "bytes"});
+    v("tokenizer", tokenizer);
     v("hash", hash);
   }
 };

@@ -53,7 +53,8 @@ struct PatternsLayer {
   std::vector<double> mean_by_distance;  // mean of G over all pairs at each of `distances`
   template <class V>
   void fields(V& v) {
-    v("layer", layer), v("mean_abs_z", mean_abs_z), v("sd_abs_z", sd_abs_z), v("drift", drift);
+    v("layer", layer), v("mean_abs_z", mean_abs_z, About{.title = "mean of |z|"});
+    v("sd_abs_z", sd_abs_z, About{.title = "sd of |z|"}), v("drift", drift);
     v("mean_by_distance", mean_by_distance);
   }
 };
@@ -85,7 +86,8 @@ struct PatternsResult {
     v("model", model), v("encoding", encoding), v("formula", formula), v("why_empty", why_empty);
     v("products", products), v("positions", positions), v("position_count", position_count);
     v("distances", distances), v("layers", layers), v("bias_distances", bias_distances);
-    v("bias", bias), v("bias_note", bias_note), v("frequencies", frequencies);
+    v("bias", bias), v("bias_note", bias_note),
+        v("frequencies", frequencies, About{.unit = "radians a token"});
     v("provenance", provenance);
   }
 };

@@ -51,12 +51,17 @@ struct ShiftRow {
   std::string dtype = "f32";
   template <class V>
   void fields(V& v) {
-    v("model", model), v("method", method), v("by", by), v("layer", layer);
-    v("attention_difference", attention_difference);
+    v("model", model), v("method", method), v("by", by, About{.unit = "tokens"});
+    v("layer", layer);
+    v("attention_difference", attention_difference,
+      About{.title = "attention difference", .unit = "1e-2"});
     v("attention_low", attention_low), v("attention_high", attention_high);
     v("position_low", position_low), v("position_high", position_high);
-    v("n", n), v("interval", interval);
-    v("position_difference", position_difference), v("logits_difference", logits_difference);
+    v("n", n, About{.title = "blocks"}), v("interval", interval, About{.title = "interval by"});
+    v("position_difference", position_difference,
+      About{.title = "position difference", .unit = "%"});
+    v("logits_difference", logits_difference,
+      About{.title = "logits difference", .unit = "of the largest logit"});
     v("dtype", dtype);
   }
 };

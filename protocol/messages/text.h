@@ -47,7 +47,8 @@ struct TokenReading {
   std::vector<Guess> guesses;  // what the model expected here, best first
   template <class V>
   void fields(V& v) {
-    v("id", id), v("text", text), v("begin", begin), v("end", end), v("loss", loss);
+    v("id", id), v("text", text), v("begin", begin, About{.unit = "bytes"});
+    v("end", end, About{.unit = "bytes"}), v("loss", loss, About{.unit = "nats"});
     v("guesses", guesses);
   }
 };
@@ -60,7 +61,8 @@ struct TextResult {
   Provenance provenance;
   template <class V>
   void fields(V& v) {
-    v("model", model), v("tokens", tokens), v("loss", loss), v("bits_per_byte", bits_per_byte);
+    v("model", model), v("tokens", tokens), v("loss", loss, About{.unit = "nats a token"});
+    v("bits_per_byte", bits_per_byte, About{.title = "loss", .unit = "bits a byte"});
     v("provenance", provenance);
   }
 };

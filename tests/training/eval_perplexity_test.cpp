@@ -70,6 +70,33 @@ TEST_F(PerplexityTask, AnEvenModelCostsEightBitsAByteByEveryRule) {
   EXPECT_NEAR(result.rows[0].value, 256, 1e-3);
 }
 
+// Both read the same bytes of the same texts: their rows differ by what is between them.
+TEST_F(PerplexityTask, TellsHowFarEachModelIsFromTheFirstTextByText) {
+  model::ModelConfig config = models_[0].model->config();
+  config.init_std = 0.3;
+  for (const int seed : {1, 2}) {
+    models_.push_back({"model " + std::to_string(seed), model::random_model(config, seed)});
+  }
+  for (const char* rule : {"disjoint", "per_position"}) {
+    const auto result = run({{"lengths", {32, 64}}, {"window", rule}, {"trials", 3}});
+    ASSERT_EQ(result.rows.size(), 6u) << rule;
+    ASSERT_EQ(result.differences.size(), 4u) << rule;
+    for (std::size_t n = 0; n < 4; ++n) {
+      const protocol::EvalDifference& found = result.differences[n];
+      const protocol::EvalRow &row = result.rows[2 + n], &first = result.rows[n % 2];
+      EXPECT_EQ(found.model, row.model);
+      EXPECT_EQ(found.against, "even");
+      EXPECT_EQ(found.length, row.length);
+      EXPECT_EQ(found.per, "byte");
+      EXPECT_EQ(found.difference.n, 3);
+      // The same sums of float64 in another order.
+      EXPECT_NEAR(found.difference.mean / std::log(2.0), row.value - first.value, 1e-9) << rule;
+    }
+  }
+  models_.resize(1);
+  EXPECT_TRUE(run({{"lengths", {32}}, {"trials", 2}}).differences.empty());
+}
+
 TEST_F(PerplexityTask, WithoutABosTheFirstTokenOfATextIsNotScored) {
   model::ModelConfig config = models_[0].model->config();
   config.tokenizer.erase("bos");

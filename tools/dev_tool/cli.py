@@ -83,7 +83,7 @@ def parser():
     verbs.add_parser("setup", help="fetch everything that is missing")
     verbs.add_parser("doctor", help="what this machine has and lacks")
     verbs.add_parser("parity", help="make docs/parity.md again from the tests that compare with references")
-    verbs.add_parser("docs", help="make the page of methods in docs/protocol.md again")
+    verbs.add_parser("docs", help="make the pages of methods and results (docs/protocol.md, docs/results.md) again")
     verbs.add_parser("record", help="make the recording anew that the window shows before it has a worker")
     verbs.add_parser("carry", help="collect into .carry/ what test --gpu needs on a machine without network")
     return top
@@ -147,12 +147,15 @@ def run_tests(options):
 
 
 def make_docs():
-    """The page of methods, written by the test that says whether it is fresh."""
-    folder = build.build("release", ["worker_test"])
-    done = subprocess.run([folder / "bin" / "worker_test", "--gtest_filter=Handlers.ThePageOfMethods*"],
-                          env={**os.environ, "PHASESCOPE_WRITE_DOCS": "1"}, stdin=subprocess.DEVNULL,
-                          stdout=sys.stderr.fileno())
-    return done.returncode
+    """The pages of methods and of results, written by the tests that say whether they are fresh."""
+    folder = build.build("release", ["worker_test", "protocol_test"])
+    for program, test_name in (("worker_test", "Handlers.ThePageOfMethods*"), ("protocol_test", "ResultsPage.IsFresh")):
+        done = subprocess.run([folder / "bin" / program, f"--gtest_filter={test_name}"],
+                              env={**os.environ, "PHASESCOPE_WRITE_DOCS": "1"}, stdin=subprocess.DEVNULL,
+                              stdout=sys.stderr.fileno())
+        if done.returncode:
+            return done.returncode
+    return 0
 
 
 def build_preset(options):

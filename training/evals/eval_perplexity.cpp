@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
+#include <iterator>
 #include <numbers>
 #include <optional>
 #include <span>
@@ -15,6 +16,7 @@
 #include "formats/error.h"
 #include "model/checkpoints/tensor_io.h"
 #include "model/loss.h"
+#include "training/evals/eval_differences.h"
 #include "training/evals/eval_sums.h"
 #include "training/evals/eval_texts.h"
 #include "training/evals/eval_windows.h"
@@ -170,6 +172,12 @@ class ModelEvaluation {
     options_.backend = request.backend;
     options_.kernels = &kernels_;
     options_.cancelled = [this] { return progress_.cancelled(); };
+    losses_ = {.model = entry.name, .per = per()};
+    // Ids that were drawn are the same for models of as many ids.
+    const std::string of =
+        texts_.source +
+        (texts_.drawn ? " below " + std::to_string(entry.model->config().vocab_size) : "");
+    for (const EvalText& text : texts_.items) losses_.texts.push_back(of + "/" + text.name);
   }
 
   void run(protocol::EvalResult& result) {
@@ -181,6 +189,9 @@ class ModelEvaluation {
   }
 
   Metric metric() const { return metric_; }
+  // For differences from other models that have run.
+  const TextLosses& losses() const { return losses_; }
+  const analysis::Draws& draws() const { return draws_; }
 
  private:
   bool by_position() const { return request_.rule.kind == WindowRule::Kind::per_position; }
@@ -208,17 +219,21 @@ class ModelEvaluation {
       curve_ = curve_of(reading);
     }
     if (!by_position()) {
-      rows_.push_back(row_of(reading.n, reading.sums.counted(), reading.sums.tokens_counted()));
+      add_row(reading.n, reading.sums.counted(), reading.sums.tokens_counted());
       rows_.back().left_out = reading.left_out;
       return;
     }
     for (auto end = texts_.lengths.rbegin(); end != texts_.lengths.rend(); ++end) {
       if (*end > longest_) continue;
       const int64_t begin = std::max<int64_t>(0, *end - bucket_width(longest_));
-      rows_.push_back(row_of(*end, reading.sums.between(begin, *end),
-                             reading.sums.tokens_between(begin, *end)));
+      add_row(*end, reading.sums.between(begin, *end), reading.sums.tokens_between(begin, *end));
       rows_.back().left_out = reading.left_out;
     }
+  }
+
+  void add_row(int64_t n, std::vector<TextSum> sums, int64_t tokens) {
+    rows_.push_back(row_of(n, sums, tokens));
+    losses_.sums[n] = std::move(sums);
   }
 
   protocol::EvalRow row_of(int64_t n, const std::vector<TextSum>& sums, int64_t tokens) const {
@@ -296,6 +311,7 @@ class ModelEvaluation {
   model::AllRan kernels_;
   std::exception_ptr refused_;
   std::vector<protocol::EvalRow> rows_;  // lengths falling
+  TextLosses losses_;
   protocol::PositionCurve curve_;
   std::string notes_;
   int64_t longest_ = 0;  // that the model reads
@@ -308,11 +324,18 @@ protocol::EvalResult evaluate(const std::vector<EvalModel>& models,
   protocol::EvalResult result;
   result.task = "perplexity";
   const auto count = static_cast<double>(models.size());
+  TextLosses first;
   for (std::size_t m = 0; m < models.size(); ++m) {
     const auto index = static_cast<double>(m);
     protocol::PartOfProgress part(progress, index / count, (index + 1) / count);
     ModelEvaluation evaluation(models[m], request, part);
     evaluation.run(result);
+    if (m == 0) {
+      first = evaluation.losses();
+    } else {
+      std::ranges::move(differences_of(first, evaluation.losses(), evaluation.draws()),
+                        std::back_inserter(result.differences));
+    }
     const double chance = chance_of(models[m], evaluation.metric());
     const std::string metric = name_of(evaluation.metric());
     const bool alike = m == 0 || result.metric == metric;

@@ -1,0 +1,117 @@
+// docs/results.md follows from the results' lists of fields; `./dev docs` makes it again.
+#include "protocol/results_page.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
+#include "protocol/bench_results.h"
+#include "protocol/headings.h"
+#include "protocol/messages/bench.h"
+#include "protocol/messages/capture.h"
+#include "protocol/messages/compare.h"
+#include "protocol/messages/convert.h"
+#include "protocol/messages/cost.h"
+#include "protocol/messages/distance.h"
+#include "protocol/messages/eval.h"
+#include "protocol/messages/generate.h"
+#include "protocol/messages/heads.h"
+#include "protocol/messages/jobs.h"
+#include "protocol/messages/map.h"
+#include "protocol/messages/models.h"
+#include "protocol/messages/patterns.h"
+#include "protocol/messages/shift.h"
+#include "protocol/messages/text.h"
+#include "protocol/messages/theory.h"
+
+namespace phasescope::protocol {
+namespace {
+
+constexpr const char* kPage = PHASESCOPE_SOURCE "/docs/results.md";
+constexpr const char* kHead =
+    "# The results\n"
+    "\n"
+    "Made by `./dev docs` from the structs of `protocol/messages/`, do not edit. These are the "
+    "names in the\n"
+    "JSON of `--json` and of exported files, and the columns of CSV files. Tables on the terminal "
+    "and in the\n"
+    "report have the title, where there is one, and the unit in brackets. NaN and infinities are "
+    "the strings\n"
+    "`\"nan\"`, `\"inf\"` and `\"-inf\"`. HeadsResult (`heads`), HeadRow and NearFar have forms of "
+    "their own:\n"
+    "`protocol/messages/heads.h` and `distance.h`; every exported result carries Provenance.\n";
+
+std::string made_page() {
+  ResultsPage page;
+  page.add<ModelsResult>(ModelsRequest::method);
+  page.add<LoadReport>(InfoRequest::method);
+  page.add<TextResult>(TextRequest::method);
+  page.add<GenerateResult>(GenerateRequest::method);
+  page.add<MapResult>(MapRequest::method);
+  page.add<PatternsResult>(PatternsRequest::method);
+  page.add<DistanceResult>(DistanceRequest::method);
+  page.add<ShiftResult>(ShiftRequest::method);
+  page.add<TheoryResult>(TheoryRequest::method);
+  page.add<CompareResult>(CompareRequest::method);
+  page.add<EvalResult>(EvalRequest::method);
+  page.add<CostResult>(CostRequest::method);
+  page.add<CaptureResult>(CaptureRequest::method);
+  page.add<ReferenceCheckResult>(CheckRequest::method);
+  page.add<ConvertResult>(ConvertRequest::method);
+  page.add<JobsResult>(JobsRequest::method);
+  page.add<AttentionBench>(KernelsBenchRequest::method);
+  page.add<BenchResult>(LoadBenchRequest::method);
+  return kHead + page.text();
+}
+
+struct Inner {
+  double loss = 0;
+  template <class V>
+  void fields(V& v) {
+    v("loss", loss, About{.title = "mean loss", .unit = "nats"});
+  }
+};
+struct Outer {
+  std::string name;
+  std::vector<Inner> rows;
+  IntervalEnd low;
+  template <class V>
+  void fields(V& v) {
+    v("name", name), v("rows", rows), v("low", low, About{.unit = "nats"});
+  }
+};
+
+TEST(Headings, AreTitlesWithUnitsWhereFieldsHaveThem) {
+  EXPECT_EQ(headings_of<Outer>(), (std::map<std::string, std::string>{
+                                      {"name", "name"}, {"rows", "rows"}, {"low", "low [nats]"}}));
+  EXPECT_EQ(headings_of<Inner>().at("loss"), "mean loss [nats]");
+}
+
+TEST(ResultsPage, HasASectionForEachStructOnce) {
+  ResultsPage page;
+  page.add<ShiftResult>(ShiftRequest::method);
+  page.add<ShiftRow>();
+  const std::string& text = page.text();
+  EXPECT_NE(text.find("## ShiftResult\n\nThe answer to `shift`.\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("| `rows` | list of ShiftRow |"), std::string::npos) << text;
+  EXPECT_NE(text.find("| `by` | whole number |  | tokens |"), std::string::npos) << text;
+  const std::size_t section = text.find("## ShiftRow\n");
+  ASSERT_NE(section, std::string::npos);
+  EXPECT_EQ(text.find("## ShiftRow\n", section + 1), std::string::npos);
+}
+
+TEST(ResultsPage, IsFresh) {
+  const std::string made = made_page();
+  if (std::getenv("PHASESCOPE_WRITE_DOCS")) {
+    std::ofstream(kPage) << made;
+    return;
+  }
+  std::ifstream file(kPage);
+  const std::string page{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_EQ(page, made) << "run ./dev docs";
+}
+
+}  // namespace
+}  // namespace phasescope::protocol
