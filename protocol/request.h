@@ -49,6 +49,9 @@ struct BoundField {
 // "--leave-out-first" for "leave_out_first".
 std::string option_name(const std::string& key);
 
+// "mean|max" -> its words; none where a field takes anything.
+std::vector<std::string> choices_of(const About& about);
+
 // "rope (yarn x2),tapa" -> its parts; commas within parentheses belong to a part.
 std::vector<std::string> split_words(const std::string& text);
 
@@ -130,6 +133,18 @@ R request_of(const nlohmann::json& params) {
   R request{};
   detail::read_into(detail::bound_fields(request), params, R::method);
   return request;
+}
+
+// The fields of a part that several requests share, of the parameters of one of them; at their
+// defaults where it has no such part. Throws RequestError "bad_usage" as request_of().
+template <class Part>
+Part part_of(const nlohmann::json& params) {
+  Part part{};
+  for (const BoundField& field : detail::bound_fields(part)) {
+    const auto found = params.find(field.key);
+    if (found != params.end() && !found->is_null()) field.read(*found);
+  }
+  return part;
 }
 
 // ---- the command line ---------------------------------------------------------------------------

@@ -51,17 +51,6 @@ std::string range_text(const About& about) {
   return high ? "at most " + number_text(about.high) : "";
 }
 
-Strings choices_of(const About& about) {
-  Strings words;
-  const std::string all = about.choices;
-  for (std::size_t begin = 0; begin < all.size();) {
-    const std::size_t end = std::min(all.find('|', begin), all.size());
-    words.push_back(all.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return words;
-}
-
 std::string in_words(const Strings& choices) {
   std::string text;
   for (std::size_t n = 0; n < choices.size(); ++n) {
@@ -202,6 +191,17 @@ Strings input_words(const Input& input) {
 }
 
 }  // namespace
+
+Strings choices_of(const About& about) {
+  Strings words;
+  const std::string all = about.choices;
+  for (std::size_t begin = 0; begin < all.size();) {
+    const std::size_t end = std::min(all.find('|', begin), all.size());
+    words.push_back(all.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return words;
+}
 
 Strings split_words(const std::string& text) {
   Strings words(1);

@@ -26,11 +26,11 @@ void note_interrupt(int) {
 
 // What the worker that is started for a request is told of it.
 std::vector<std::string> worker_arguments(const json& params) {
+  const auto opening = protocol::part_of<protocol::Opening>(params);
   std::vector<std::string> arguments;
-  const std::string device = params.value("device", "");
-  if (!device.empty()) arguments.insert(arguments.end(), {"--device", device});
-  if (const int threads = params.value("threads", 0); threads > 0) {
-    arguments.insert(arguments.end(), {"--threads", std::to_string(threads)});
+  if (!opening.device.empty()) arguments.insert(arguments.end(), {"--device", opening.device});
+  if (opening.threads > 0) {
+    arguments.insert(arguments.end(), {"--threads", std::to_string(opening.threads)});
   }
   return arguments;
 }

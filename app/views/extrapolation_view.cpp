@@ -63,11 +63,10 @@ std::vector<int64_t> eval_lengths(const protocol::LoadReport& report) {
 }
 
 void ExtrapolationView::ask(ViewContext& context) {
-  const int64_t trials = context.state<ExtrapolationState>().trials;
+  const EvalChoices choices = context.state<ExtrapolationState>().choices;
   ask_of_all(context, kEval, [&](const std::string& model, const TextInput&) {
-    protocol::EvalRequest request{.task = "perplexity", .models = {model}};
-    request.perplexity.trials = trials;
-    if (const auto* report = context.info(model))
+    protocol::EvalRequest request = choices.request({model});
+    if (const auto* report = context.info(model); report && request.perplexity.lengths.empty())
       request.perplexity.lengths = eval_lengths(*report);
     return request;
   });
@@ -87,14 +86,7 @@ void ExtrapolationView::draw_controls(ViewContext& context) {
   auto state = context.state<ExtrapolationState>();
   bool changed = draw_choice("##figure", state.figure, {"loss by position", "loss by length"});
   ImGui::SameLine();
-  int texts = static_cast<int>(state.trials);
-  ImGui::SetNextItemWidth(ImGui::GetFontSize() * 7);
-  std::string words = std::to_string(texts) + " texts";
-  if (draw_choice("##texts", words, {"8 texts", "16 texts", "32 texts", "64 texts"})) {
-    state.trials = std::stoll(words);
-    changed = true;
-  }
-  tooltip("More texts, narrower intervals, more time");
+  changed |= form_.draw(state.choices, ExtrapolationState{}.choices);
   if (changed) context.set_state("Change the evaluation", state);
   draw_tools(context);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "app/views/field_form.h"
 #include "app/views/view.h"
 #include "protocol/messages/eval.h"
 #include "widgets/plot_draw.h"
@@ -9,10 +10,12 @@ namespace phasescope::app {
 struct ExtrapolationState {
   static constexpr const char* kView = "extrapolation";
   std::string figure = "loss by position";
-  int64_t trials = 16;  // texts; the interval says what that is worth
+  // Few texts, since the question asks itself; the interval says what that is worth.
+  EvalChoices choices{.perplexity = {.trials = 16}};
   template <class V>
   void fields(V& v) {
-    v("figure", figure), v("trials", trials);
+    v("figure", figure);
+    choices.fields(v);
   }
 };
 
@@ -47,6 +50,7 @@ class ExtrapolationView : public View {
   void draw_results(ViewContext& context, const ShownAnswers<protocol::EvalResult>& answers);
   void draw_table(const ViewContext& context, const protocol::EvalResult& result);
 
+  EvalForm form_;
   Cached<protocol::EvalResult> result_;
   Cached<widgets::PlotSpec> plot_;
 };

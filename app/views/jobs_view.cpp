@@ -134,11 +134,11 @@ void JobsView::start_training(ViewContext& context) {
 }
 
 void JobsView::start_eval(ViewContext& context) {
-  // At the lengths that the worker takes by itself, which follow the trained ones.
-  nlohmann::json config{{"task", "perplexity"}, {"models", context.session().models}};
+  const auto request = context.state<JobsState>().evaluation.request(context.session().models);
   context.requests.ask_again(
       context.requests.of(kStart),
-      protocol::StartRequest{.kind = "eval", .name = "perplexity", .config = std::move(config)});
+      protocol::StartRequest{
+          .kind = "eval", .name = request.task, .config = protocol::params_of(request)});
 }
 
 void JobsView::draw_form(ViewContext& context) {
@@ -152,7 +152,6 @@ void JobsView::draw_form(ViewContext& context) {
     state.steps = std::clamp(steps, 1, 10'000'000);
     changed = true;
   }
-  if (changed) context.set_state("Change the form", state, "form");
   ImGui::SameLine();
   ImGui::BeginDisabled(context.requests.of(kStart).waiting() || configs_.empty());
   if (ImGui::Button("Train")) start_training(context);
@@ -160,8 +159,11 @@ void JobsView::draw_form(ViewContext& context) {
   ImGui::EndDisabled();
   ImGui::BeginDisabled(context.requests.of(kStart).waiting() || context.models() == 0);
   if (ImGui::Button("Evaluate")) start_eval(context);
-  tooltip("Perplexity of the open models over all validation texts, as a job");
+  tooltip("Perplexity of the open models, as a job");
   ImGui::EndDisabled();
+  ImGui::SameLine();
+  changed |= form_.draw(state.evaluation, JobsState{}.evaluation);
+  if (changed) context.set_state("Change the form", state, "form");
   draw_tools(context);
 }
 

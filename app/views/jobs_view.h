@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "app/views/field_form.h"
 #include "app/views/view.h"
 #include "protocol/messages/jobs.h"
 #include "widgets/plot_draw.h"
@@ -13,9 +14,10 @@ struct JobsState {
   std::string dir;              // the job shown in full
   std::string config = "tapa";  // of the training form
   int64_t steps = 200;
+  EvalChoices evaluation;  // all texts, at the lengths that the worker takes by itself
   template <class V>
   void fields(V& v) {
-    v("dir", dir), v("config", config), v("steps", steps);
+    v("dir", dir), v("config", config), v("steps", steps), v("evaluation", evaluation);
   }
 };
 
@@ -51,6 +53,7 @@ class JobsView : public View {
   void start_training(ViewContext& context);
   void start_eval(ViewContext& context);
 
+  EvalForm form_;
   Cached<widgets::PlotSpec> plot_;
   std::vector<std::string> configs_;  // names of shipped run configurations
   std::chrono::steady_clock::time_point polled_at_;

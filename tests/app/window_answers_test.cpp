@@ -64,7 +64,7 @@ TEST_F(Answers, OnlyThoseToOneQuestionAreCombined) {
   ASSERT_EQ(saved_.size(), 1U);
   EXPECT_EQ(saved_[0].output.figures[0].series.size(), 2U);
   link_.set_manner_of_model("rope", Manner::hold);
-  context_.set_state("texts", ExtrapolationState{.trials = 64});
+  context_.set_state("texts", ExtrapolationState{.choices = {.perplexity = {.trials = 64}}});
   draw();
   const auto shown = shown_answers(context_, kEval);
   EXPECT_FALSE(shown.old);
@@ -85,7 +85,7 @@ TEST_F(Answers, OnlyThoseToOneQuestionAreCombined) {
 TEST_F(Answers, WhileAllAreOnTheirWayTheOldOnesAreShownAndSavedAsWhatTheyAre) {
   open("extrapolation");
   link_.set_manner("eval", Manner::hold);
-  context_.set_state("texts", ExtrapolationState{.trials = 64});
+  context_.set_state("texts", ExtrapolationState{.choices = {.perplexity = {.trials = 64}}});
   draw();
   EXPECT_TRUE(shown_answers(context_, kEval).old);
   ASSERT_EQ(saved_.size(), 1U);

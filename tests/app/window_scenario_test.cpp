@@ -7,6 +7,7 @@
 #include <optional>
 #include <thread>
 
+#include "app/views/extrapolation_view.h"
 #include "app/views/heads_view.h"
 #include "app/views/jobs_view.h"
 #include "app/views/map_view.h"
@@ -93,6 +94,33 @@ TEST(Scenario, ReadAModelWithAnotherScaling) {
     IM_CHECK(wait_for(ctx, [&] { return heads.answer() != nullptr; }));
     ctx->ItemClick("//###models/Open reading");  // it is open already
     IM_CHECK_EQ(stage.session().models.size(), std::size_t{3});
+  });
+}
+
+// The form of the task's fields takes what the command line takes, and refuses the rest.
+TEST(Scenario, ChooseWhatAnEvaluationReads) {
+  play([](ImGuiTestContext* ctx) {
+    Stage& stage = stage_of(ctx);
+    const auto choices = [&] { return stage.session().views.get<ExtrapolationState>().choices; };
+    ctx->ItemClick("//###extrapolation/Options");
+    ctx->ItemInputValue("//$FOCUSED/trials", "4");
+    IM_CHECK_EQ(choices().perplexity.trials, 4);
+    ctx->ItemInputValue("//$FOCUSED/trials", "many");
+    IM_CHECK_EQ(choices().perplexity.trials, 4);
+    ctx->ItemInputValue("//$FOCUSED/lengths", "0");
+    IM_CHECK(choices().perplexity.lengths.empty());
+    ctx->ItemInputValue("//$FOCUSED/lengths", "64,128");
+    ctx->ItemInputValue("//$FOCUSED/corpus", "some texts");
+    IM_CHECK(choices().perplexity.lengths == (std::vector<int64_t>{64, 128}));
+    ctx->KeyPress(ImGuiKey_Escape);
+    ctx->Yield(3);
+    const auto& asked = stage.main_window.requests().of(kEval, "rope").asked().params;
+    IM_CHECK_EQ(asked.value("trials", 0), 4);
+    IM_CHECK_STR_EQ(asked.value("corpus", "").c_str(), "some texts");
+    IM_CHECK_STR_EQ(asked.value("lengths", nlohmann::json()).dump().c_str(), "[64,128]");
+    ctx->ItemClick("//###extrapolation/Options");
+    ctx->ItemInputValue("//$FOCUSED/trials", "");  // as it is by default
+    IM_CHECK_EQ(choices().perplexity.trials, 16);
   });
 }
 

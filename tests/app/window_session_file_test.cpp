@@ -91,7 +91,7 @@ TEST_F(SessionFile, OfTheVersionBefore) {
   EXPECT_EQ(session.views.get<DistanceState>().layer, 1);
   EXPECT_EQ(session.views.get<ShiftState>().by, (std::vector<int64_t>{2, 5}));
   EXPECT_EQ(session.views.get<TheoryState>().check, "tape.shift rope");
-  EXPECT_EQ(session.views.get<ExtrapolationState>().trials, 64);
+  EXPECT_EQ(session.views.get<ExtrapolationState>().choices.perplexity.trials, 64);
   EXPECT_EQ(session.views.get<JobsState>().steps, 500);
   EXPECT_EQ(session.closed_views, std::vector<std::string>{"theory"});
   save_session(real_file_system(), path_, session);
