@@ -1,9 +1,13 @@
 // Every view of views.cpp, drawn headless: empty, busy, failed and full.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <fstream>
 #include <set>
 
 #include "app/views/distance_view.h"
+#include "app/views/extrapolation_view.h"
+#include "app/views/heads_view.h"
 #include "app/views/jobs_view.h"
 #include "app/views/map_view.h"
 #include "app/window/commands.h"
@@ -104,6 +108,27 @@ TEST_P(Views, FullHasFiguresACommandAndHelp) {
     if (view->id() == GetParam()) {
       EXPECT_GT(view->help_text().size(), 40U);
     }
+}
+
+// Of little to read. window_program_test.py names the file, and runs what is in it.
+TEST_P(Views, WriteTheCommandsThatTheyCopy) {
+  Session first_start = default_session();
+  first_start.views.set(
+      ExtrapolationState{.choices = {.perplexity = {.lengths = {64}, .trials = 2}}});
+  Session typed = first_start;
+  typed.text = {
+      .name = TextInput::kTyped, .words = "it's \"a\" $TEXT; of a few words", .length = 16};
+  typed.views.set(DistanceState{.corpus = false});
+  typed.views.set(HeadsState{.sorted = true});
+  typed.views.set(MapState{.of = "score", .pool = "mean"});
+  const char* path = std::getenv("PHASESCOPE_COMMANDS_FILE");
+  for (const Session& session : {first_start, typed}) {
+    draw(session);
+    EXPECT_EQ(command_.rfind("phasescope ", 0), 0U);
+    EXPECT_EQ(command_.find('\n'), std::string::npos);
+    if (path != nullptr)
+      std::ofstream(path, std::ios::app) << GetParam() << "\t" << command_ << "\n";
+  }
 }
 
 TEST_P(Views, SayWhatRanAttention) {
