@@ -15,20 +15,13 @@ std::string exact(double value) {
   return text;
 }
 
-std::string quoted(const std::string& words) {
-  if (words.find_first_of(",\"\n") == std::string::npos) return words;
-  std::string out = "\"";
-  for (char c : words) out += c == '"' ? "\"\"" : std::string(1, c);
-  return out + "\"";
-}
-
 std::string optional_at(const std::vector<double>& values, std::size_t i) {
   return i < values.size() && !std::isnan(values[i]) ? exact(values[i]) : "";
 }
 
 std::string lines_of(const Series& series) {
   std::string text;
-  const std::string name = quoted(series.label);
+  const std::string name = csv_quoted(series.label);
   for (std::size_t i = 0; i < series.y.size() && i < series.x.size(); ++i)
     text += name + "," + exact(series.x[i]) + "," + exact(series.y[i]) + "," +
             optional_at(series.low, i) + "," + optional_at(series.high, i) + "\n";
@@ -40,9 +33,16 @@ std::string lines_of(const Series& series) {
 
 }  // namespace
 
+std::string csv_quoted(const std::string& words) {
+  if (words.find_first_of(",\"\n\r") == std::string::npos) return words;
+  std::string out = "\"";
+  for (char c : words) out += c == '"' ? "\"\"" : std::string(1, c);
+  return out + "\"";
+}
+
 std::string csv_of(const MapSpec& map) {
-  std::string text = quoted(map.row_name) + "," + quoted(map.col_name) + "," +
-                     (map.value_label.empty() ? "value" : quoted(map.value_label));
+  std::string text = csv_quoted(map.row_name) + "," + csv_quoted(map.col_name) + "," +
+                     (map.value_label.empty() ? "value" : csv_quoted(map.value_label));
   text += "\n";
   for (int r = 0; r < map.rows; ++r)
     for (int c = 0; c < map.cols; ++c)

@@ -6,6 +6,9 @@
 
 namespace phasescope::widgets {
 
+// A cell of a CSV file, in quotes where it needs them (RFC 4180).
+std::string csv_quoted(const std::string& words);
+
 // The numbers of a figure, one line a point: series,x,y,low,high; a map as row,col,value.
 // Numbers have enough digits to be read back; nan, inf and -inf are words.
 std::string csv_of(const PlotSpec& plot);

@@ -5,6 +5,7 @@
 
 #include "app/cli/output.h"
 #include "widgets/plot_spec.h"
+#include "widgets/plot_table.h"
 
 namespace phasescope::app {
 
@@ -68,11 +69,7 @@ std::string csv_cell(const json& value) {
     const std::string text = value.dump();
     return value.is_primitive() ? text : csv_cell(json(text));
   }
-  const std::string text = value.get<std::string>();
-  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
+  return widgets::csv_quoted(value.get<std::string>());
 }
 
 }  // namespace

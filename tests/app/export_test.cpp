@@ -1,0 +1,158 @@
+// What --out names: every form of an output, and the place it goes to.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <thread>
+
+#include "app/cli/output.h"
+#include "cli_tools.h"
+#include "formats/error.h"
+#include "formats/tensors/safetensors.h"
+#include "widgets/plot_svg.h"
+
+namespace phasescope::app {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+std::set<std::string> names_in(const fs::path& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) names.insert(entry.path().filename());
+  return names;
+}
+
+// 17.A10: what was asked for, one sidecar a figure, and no x.json.json.
+TEST(Export, AFolderHasWhatWasAskedFor) {
+  Folder folder;
+  widgets::PlotSpec plot{.id = "loss", .title = "Loss"};
+  plot.series.push_back({.label = "a", .x = {0, 1}, .y = {3, 2}});
+  Output output{.result = {{"x", 1}}, .figures = {plot}};
+  output.tables.push_back({.columns = {"a"}});
+  export_output(output, folder / "all", {{"command", "c"}});
+  EXPECT_EQ(names_in(folder / "all"), (std::set<std::string>{"result.json", "table.csv", "loss.svg",
+                                                             "loss.png", "loss.csv", "loss.json"}));
+  EXPECT_EQ(json::parse(content(folder / "all" / "loss.json"))["provenance"]["command"], "c");
+  const json result = json::parse(content(folder / "all" / "result.json"));
+  EXPECT_EQ(result, (json{{"x", 1}, {"made_by", {{"command", "c"}}}}));
+  export_output(output, folder / "one" / "x.json", {{"command", "c"}});
+  EXPECT_EQ(names_in(folder / "one"), std::set<std::string>{"x.json"});
+  EXPECT_EQ(json::parse(content(folder / "one" / "x.json")), result);
+  output.result = json::array({1, 2});
+  export_output(output, folder / "one" / "list.json", {{"command", "c"}});
+  EXPECT_EQ(json::parse(content(folder / "one" / "list.json"))["items"], json({1, 2}));
+}
+
+// Without the program that draws PNGs the rest is written, and the line on the terminal says so.
+TEST(Export, WithoutAConverterThereIsNoPng) {
+  Folder folder;
+  Output output{.result = json::object()};
+  output.figures.push_back({.id = "loss", .title = "Loss"});
+  const std::string path = std::getenv("PATH");
+  ::setenv("PATH", (folder / "nothing").c_str(), 1);
+  export_output(output, folder / "all", {{"command", "c"}});
+  const std::string said = what_else(output, folder / "all");
+  ::setenv("PATH", path.c_str(), 1);
+  EXPECT_EQ(names_in(folder / "all"),
+            (std::set<std::string>{"result.json", "loss.svg", "loss.csv", "loss.json"}));
+  EXPECT_NE(said.find("no PNG: rsvg-convert is not there"), std::string::npos) << said;
+  EXPECT_EQ(what_else(output, folder / "all"), "");
+}
+
+TEST(Export, SafetensorsHoldTheTensorsAndTheCommand) {
+  Folder folder;
+  Output output{.result = json::object()};
+  output.tensors.push_back(protocol::TensorRef::own<float>("logits", {2, 2}, {1.f, 2.f, 3.f, 4.f}));
+  export_output(output, folder / "c.safetensors", {{"command", "phasescope capture"}});
+  const auto file = formats::SafetensorsFile::open(folder / "c.safetensors");
+  ASSERT_NE(file.find("logits"), nullptr);
+  EXPECT_EQ(file.find("logits")->shape, (std::vector<int64_t>{2, 2}));
+  const json sidecar = json::parse(content(folder / "c.safetensors.json"));
+  EXPECT_EQ(sidecar["command"], "phasescope capture");
+}
+
+TEST(Export, UnknownFormsAreNamed) {
+  Folder folder;
+  Output output{.result = json::object()};
+  try {
+    export_output(output, folder / "x.tiff", json::object());
+    FAIL() << "a .tiff was written";
+  } catch (const formats::Error& error) {
+    EXPECT_EQ(error.code(), "bad_usage");
+    EXPECT_NE(error.full_text().find(".svg"), std::string::npos);
+  }
+  EXPECT_FALSE(fs::exists(folder / "x.tiff"));
+}
+
+TEST(Export, AFigureBecomesEveryForm) {
+  Folder folder;
+  widgets::PlotSpec plot{.id = "loss", .title = "Loss"};
+  plot.series.push_back({.label = "a", .x = {0, 1, 2}, .y = {3, 2, 1}});
+  Output output{.result = {{"x", 1}}, .figures = {plot}};
+  export_output(output, folder / "all", {{"command", "c"}});
+  for (const char* name : {"loss.svg", "loss.png", "loss.csv", "loss.json", "result.json"}) {
+    EXPECT_TRUE(fs::exists(folder / "all" / name)) << name;
+  }
+  EXPECT_EQ(content(folder / "all" / "loss.png").substr(1, 3), "PNG");
+  export_output(output, folder / "loss.pdf", {{"command", "c"}});
+  EXPECT_EQ(content(folder / "loss.pdf").substr(0, 4), "%PDF");
+}
+
+// No date of the day is in them: a figure that is made again is the same file.
+TEST(Export, FiguresOfTheSameDataAreTheSameBytes) {
+  widgets::PlotSpec plot{.id = "loss", .title = "Loss"};
+  plot.series.push_back({.label = "a", .x = {0, 1, 2}, .y = {3, 2, 1}});
+  const std::string svg = widgets::svg_of(plot);
+  for (const char* form : {"pdf", "png"}) {
+    const std::string first = convert_svg(svg, form);
+    EXPECT_EQ(first.find("CreationDate (D:20"), std::string::npos) << form;
+    if (form == std::string("pdf")) {  // whose dates have whole seconds
+      std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+    }
+    EXPECT_EQ(convert_svg(svg, form), first) << form;
+  }
+}
+
+widgets::GridSpec two_heads() {
+  widgets::GridSpec grid{.id = "heads", .title = "Every head", .columns = 2};
+  for (const char* name : {"L0H0 1.5", "L0H1 2.5"}) {
+    grid.cells.push_back({{.rows = 1, .cols = 2, .values = {0.25f, 0.75f}}, name});
+  }
+  return grid;
+}
+
+TEST(Export, AGridBecomesEveryFormAndStandsForItsVerb) {
+  Folder folder;
+  Output output{.result = json::object(), .grids = {two_heads()}};
+  output.figures.push_back({.id = "metric", .title = "A metric"});
+  export_output(output, folder / "all", {{"command", "c"}});
+  EXPECT_EQ(content(folder / "all" / "heads.csv"),
+            "cell,row,column,value\nL0H0,0,0,0.25\nL0H0,0,1,0.75\nL0H1,0,0,0.25\nL0H1,0,1,0.75\n");
+  EXPECT_EQ(content(folder / "all" / "heads.png").substr(1, 3), "PNG");
+  EXPECT_EQ(json::parse(content(folder / "all" / "heads.json"))["cells"].size(), 2u);
+  export_output(output, folder / "heads.svg", {{"command", "c"}});
+  EXPECT_NE(content(folder / "heads.svg").find("Every head"), std::string::npos);
+  EXPECT_NE(what_else(output, "heads.svg").find("2 figures"), std::string::npos);
+  EXPECT_EQ(what_else(output, folder / "all"), "");
+}
+
+TEST(Export, ThePlaceIsLookedAtBeforeAnythingRuns) {
+  Folder folder;
+  std::ofstream(folder / "file") << "x";
+  fs::create_directories(folder / "v1.5");
+  EXPECT_THROW(require_writable_form(folder / "x.tiff"), formats::Error);
+  EXPECT_THROW(require_writable_form(folder / "file" / "x.svg"), formats::Error);
+  EXPECT_THROW(require_writable_form(folder / "x.sv"), formats::Error);  // part of a known form
+  EXPECT_NO_THROW(require_writable_form(folder / "not" / "yet" / "x.svg"));
+  EXPECT_NO_THROW(require_writable_form(folder / "v1.5"));
+  EXPECT_NO_THROW(require_writable_form("x.svg"));
+  EXPECT_FALSE(fs::exists(folder / "not"));
+  export_output({.result = {{"x", 1}}}, folder / "v1.5", json::object());
+  EXPECT_TRUE(fs::exists(folder / "v1.5" / "result.json"));
+}
+
+}  // namespace
+}  // namespace phasescope::app

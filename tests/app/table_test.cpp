@@ -1,0 +1,64 @@
+// Tables and lines of progress, as the terminal and CSV files have them.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <tuple>
+
+#include "app/cli/output.h"
+#include "app/cli/progress_lines.h"
+#include "app/verbs/verb_tools.h"
+
+namespace phasescope::app {
+namespace {
+
+using nlohmann::json;
+
+TEST(Table, AlignsColumnsAndCountsCharactersNotBytes) {
+  Table table{.columns = {"name", "x"}};
+  table.rows = {{{"name", "é"}, {"x", 1.5}}, {{"name", "abc"}, {"x", 20}}};
+  EXPECT_EQ(text_of(table), "name    x\né     1.5\nabc    20\n");
+}
+
+TEST(Table, CountsHaveFiveDigitsAndAUnit) {
+  Table table{.columns = {"flops", "mean"}, .counts = {"flops"}};
+  for (const double flops : {361.44e9, 180.691e9, 99.99951e6, 1.23456e3, 999.996, 12.0, 0.0}) {
+    table.rows.push_back({{"flops", flops}, {"mean", 1.23456e9}});
+  }
+  EXPECT_EQ(text_of(table),
+            "   flops      mean\n361.44 G  1.23e+09\n180.69 G  1.23e+09\n100.00 M  1.23e+09\n"
+            "1.2346 k  1.23e+09\n1.0000 k  1.23e+09\n      12  1.23e+09\n       0  1.23e+09\n");
+  EXPECT_NE(csv_of(table).find("361440000000.0,"), std::string::npos);
+}
+
+// Of what a struct says of its fields: people read titles with units, files have the names.
+TEST(Table, HeadingsAreForPeopleAndNamesForFiles) {
+  const Table table = table_of<protocol::EvalRow>("", {{{"length", 64}, {"value", 2.5}, {"n", 3}}},
+                                                  {"length", "value", "n"});
+  EXPECT_EQ(text_of(table), "length [tokens]  value  texts\n             64    2.5      3\n");
+  EXPECT_EQ(csv_of(table), "length,value,n\n64,2.5,3\n");
+}
+
+TEST(Table, CsvQuotesWhatNeedsIt) {
+  Table table{.columns = {"a", "b"}};
+  table.rows = {{{"a", "x,\"y\""}, {"b", 0.1}}, {{"a", nullptr}}};
+  EXPECT_EQ(csv_of(table), "a,b\n\"x,\"\"y\"\"\",0.1\n,\n");
+}
+
+// 17.A10: from 0 %, every few seconds, and nothing of what is over before.
+TEST(ProgressLines, AreToldEveryFewSeconds) {
+  using std::chrono::seconds;
+  ProgressLines lines;
+  const auto begin = ProgressLines::Clock::now();
+  EXPECT_FALSE(lines.line(-1, "opening rope", begin));
+  EXPECT_FALSE(lines.line(-1, "opening rope", begin + seconds(4)));
+  EXPECT_EQ(lines.line(-1, "opening rope", begin + seconds(5)), "  0 % opening rope");
+  EXPECT_FALSE(lines.line(0.25, "reading", begin + seconds(9)));
+  EXPECT_EQ(lines.line(-1, "reading", begin + seconds(10)), " 25 % reading");
+  EXPECT_FALSE(lines.line(1, "", begin + seconds(20)));
+  EXPECT_EQ(lines.line(1.5, "done", begin + seconds(20)), "100 % done");
+  lines.restart();
+  EXPECT_EQ(lines.fraction(-1), 0);
+}
+
+}  // namespace
+}  // namespace phasescope::app
