@@ -163,6 +163,11 @@ class BenchVerb : public Verb {
     made["device"] = bench.device;
     made["processor"] = bench.processor;
     made["kernel"] = bench.kernel;
+    protocol::AllRan ran;
+    for (const protocol::AttentionBenchRow& row : bench.rows) {
+      if (row.ran) ran.insert(*row.ran);
+    }
+    made["ran"] = protocol::to_json_form(protocol::listed(ran));
     made["build"] = bench.build;
     made["threads"] = bench.threads;
     made["fma_peak_gflops"] = protocol::detail::write_double(bench.fma_peak_gflops);

@@ -222,9 +222,11 @@ TEST(Verbs, BenchSaysWhatMeasuredAndWhatRan) {
                                  .runs = 5,
                                  .fma_peak_gflops = 400};
   protocol::AttentionBenchRow row{.variant = "tape", .pass = "forward", .dtype = "bf16"};
-  row.probes = "none", row.kernel = "plain (no form)", row.ms_min = 0.5, row.ms_max = 1.5;
+  row.probes = "none", row.ms_min = 0.5, row.ms_max = 1.5;
   row.heads = 2, row.n = 64, row.d = 8, row.ms = 1;
-  bench.rows = {row};
+  row.ran = protocol::Ran{.implementation = "plain", .reason = "no form", .dtype = "bf16"};
+  row.kernel = row.ran->text();
+  bench.rows = {row, row};
   FakeRun run;
   run.replies["bench.kernels"] = {protocol::to_json_form(bench), {}};
   run.replies["worker.info"] = {{{"version", "1.2.3"}, {"torch", "2.11"}, {"threads", 9}}, {}};
@@ -243,6 +245,7 @@ TEST(Verbs, BenchSaysWhatMeasuredAndWhatRan) {
                         {"device", "cpu"},
                         {"processor", "Chip A"},
                         {"kernel", "fused cpu avx3"},
+                        {"ran", {protocol::to_json_form(*row.ran)}},
                         {"build", "fused cpu avx3, a compiler"},
                         {"threads", 2},
                         {"fma_peak_gflops", 400.0},
