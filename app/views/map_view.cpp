@@ -201,7 +201,7 @@ PlotSpec MapView::plot_of(const ViewContext& context, const MapAnswer& answer) c
     plot.notes.back() = widgets::scale_note(*plot.map);
   }
   const protocol::Provenance& made = answer.result.provenance;
-  if (!made.ran.empty()) plot.notes.back() += "; computed by " + made.kernel + ", " + made.dtype;
+  if (!made.kernel.empty()) plot.notes.back() += "; computed by " + made.kernel + ", " + made.dtype;
   return plot;
 }
 

@@ -167,7 +167,8 @@ void draw_question(ViewContext& context, Question& question, const std::string& 
 }
 
 WhatRan what_ran(const protocol::Provenance& made) {
-  if (made.ran.empty()) return {};
+  if (made.kernel == protocol::words_of(std::vector<protocol::Ran>{})) return {};
+  // Answers of before have the words alone.
   return {made.kernel, std::ranges::any_of(made.ran, &protocol::Ran::fell_back)};
 }
 
