@@ -110,7 +110,7 @@ at::Tensor activated(const at::Tensor& x, const std::string& name) {
 // heads but for `channels`.
 enum class Form { block, vector, column, separate, channels };
 
-Form form_of(const std::string& name) {
+Form tensor_form_of(const std::string& name) {
   if (name == "L1R4") return Form::vector;
   if (name == "L4R1") return Form::column;
   if (name == "adatensor") return Form::separate;
@@ -125,7 +125,7 @@ constexpr double kYarnSlow = 1;
 class Tape final : public Encoding {
  public:
   Tape(const Json& options, const ModelConfig& model)
-      : Encoding(options, model), form_(form_of(text("tensor_form"))) {
+      : Encoding(options, model), form_(tensor_form_of(text("tensor_form"))) {
     require_pairs("tape", head_dim_);
     if (kv_heads_ != heads_) {
       throw formats::bad_input("tape needs a key head for every head, but there are " +

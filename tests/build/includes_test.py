@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""No include is forgotten where a precompiled header hides that. The builds of ./dev read LibTorch's
-headers, and through them most of the standard library's, before every file of model/, analysis/, training/,
-worker/ and their tests; here the compiler goes over those files without, headers each alone, and writes
-nothing.
+"""No include is forgotten where a precompiled header hides that, or a neighbour that is compiled together
+with the file. The builds of ./dev read LibTorch's headers, and through them most of the standard library's,
+before every file of model/, analysis/, training/, worker/ and their tests, and compile most folders' files in
+groups; here the compiler goes over every file alone, headers too, and writes nothing.
 
 A file that asks for all of <ATen/ATen.h>, itself or through a header of ours, has what was precompiled
-anyway: only the others are looked at. All of them take the two cores of a small machine several minutes, so
-that is a long test (--all); without it, those that differ from the main branch, or from the last commit.
+anyway and is not looked at. All others take the two cores of a small machine about ten minutes, so that
+is a long test (--all); without it, those that differ from the main branch, or from the last commit.
 """
 
 import concurrent.futures
@@ -21,7 +21,7 @@ from pathlib import Path
 
 SOURCE = Path(os.environ.get("PHASESCOPE_SOURCE", Path(__file__).resolve().parents[2]))
 BUILD = Path(os.environ.get("PHASESCOPE_BUILD", SOURCE / "build/release"))
-FOLDERS = ("model", "analysis", "training", "worker")
+FOLDERS = ("formats", "protocol", "model", "analysis", "training", "worker", "widgets", "app")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 # What is precompiled (cmake/PhasescopePch.cmake), and what includes it whole.
 PRECOMPILED = re.compile(r"ATen/ATen\.h$|torch/(torch|all|extension|types)\.h$|torch/csrc/autograd/")
@@ -48,7 +48,15 @@ def includes_precompiled(path, seen=None):
 def commands():
     """{source file: its words for the compiler, which writes nothing}, without the precompiled header."""
     entries = json.loads((BUILD / "compile_commands.json").read_text(encoding="utf-8"))
-    return {Path(entry["file"]): without_precompiled(shlex.split(entry["command"])) for entry in entries}
+    return {source: without_precompiled(shlex.split(entry["command"]))
+            for entry in entries for source in sources_of(Path(entry["file"]))}
+
+
+def sources_of(path):
+    """The file, or those of ours that are compiled together as it."""
+    if path.parent.name != "Unity":
+        return [path]
+    return [Path(name) for name in INCLUDE.findall(path.read_text(encoding="utf-8"))]
 
 
 def without_precompiled(words):
