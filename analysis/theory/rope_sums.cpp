@@ -38,10 +38,11 @@ struct Auxiliary {
   double f = 0, g = 0;
 };
 Auxiliary auxiliary(double x) {
-  static const boost::math::quadrature::exp_sinh<double> integrator;
+  constexpr double kTolerance = 1e-13;
+  static boost::math::quadrature::exp_sinh<double> integrator;
   const auto kernel = [x](double u) { return std::exp(-u) / (1 + (u / x) * (u / x)); };
-  const double f = integrator.integrate([&](double u) { return kernel(u); });
-  const double g = integrator.integrate([&](double u) { return u * kernel(u); });
+  const double f = integrator.integrate([&](double u) { return kernel(u); }, kTolerance);
+  const double g = integrator.integrate([&](double u) { return u * kernel(u); }, kTolerance);
   return {f / x, g / x / x};
 }
 

@@ -69,7 +69,7 @@ std::vector<PlaneComparison> compare_softmaxes(const GeneralTape& tape, const Ge
     row.bound =
         counted.any().item<bool>() ? (gap / most).masked_select(counted).max().item<double>() : 0;
     row.averaged = (a.averaged - same).norm().item<double>() / same.norm().item<double>();
-    row.variation = to_vector<double>(variation.mean({0, 2}));
+    row.variation = to_vector<double>(variation.mean(0).mean(-1));
     row.shared_entropy = mean_entropy(a.attention), row.plane_entropy = mean_entropy(a.plane_maps);
     const auto spread = [&](const at::Tensor& scores) {
       return scores.masked_select(input.mask).std(false).item<double>();
