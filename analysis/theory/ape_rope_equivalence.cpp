@@ -23,7 +23,7 @@ CheckResult of_rope(const CheckContext& context) {
   TextPass pass(context.model, ids, plain_options(context));
   const std::optional<Rotation> rotation = rotation_of(pass);
   model::ModelConfig config = context.model->config();
-  if (!rotation || rotation->gain != 1 || config.kv_heads != config.heads ||
+  if (!rotation || std::abs(rotation->gain - 1) > 1e-5 || config.kv_heads != config.heads ||
       config.local_encoding) {
     return not_measured(Verdict::premise_not_met,
                         "premise: q and k rotated whole by fixed angles, with a key head for every "

@@ -76,7 +76,8 @@ CheckResult of_model(const CheckContext& context) {
   pass.visit_layers([&](const AttentionPointer& attention) {
     using Kind = model::AttentionProgram::Kind;
     const Kind kind = attention->program().kind;
-    products = products && (kind == Kind::plain || kind == Kind::tape || kind == Kind::tapa);
+    products = products && (kind == Kind::plain || kind == Kind::tape || kind == Kind::tapa ||
+                            attention->program().table.multiplies);
     const at::Tensor a = attention->weights(attention->whole())[0];
     const at::Tensor seen = a.gt(0).sum(-1, true).to(a.scalar_type());
     worst = worst_of(worst, largest_entry(a * seen - a.gt(0).to(a.scalar_type())));

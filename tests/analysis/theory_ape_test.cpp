@@ -315,7 +315,8 @@ TEST(TheoryApe, VerdictsOnModels) {
       EXPECT_FALSE(got.detail.empty());
     }
     EXPECT_EQ(on_model("ape.orthogonal", model).verdict, "holds") << key;
-    EXPECT_EQ(on_model("ape.group_laws", model).verdict, "holds")
+    // Branches that all start as RoPE's rotation are one matrix, and commute.
+    EXPECT_EQ(on_model("ape.group_laws", model).verdict, key == "ape_tree" ? "fails" : "holds")
         << key << on_model("ape.group_laws", model).detail;
     EXPECT_EQ(on_model("ape.decomposition", model).verdict, "holds")
         << key << on_model("ape.decomposition", model).detail;
