@@ -32,8 +32,8 @@ struct TheoryRequest {
             .low = 0,
             .high = 1e9});
     v("layer", layer,
-      About{.help = "of the head whose curves rope.intrinsic_bias gives", .low = 0});
-    v("head", head, About{.help = "whose curves rope.intrinsic_bias gives", .low = 0});
+      About{.help = "of the head whose curves rope.intrinsic_bias gives", .low = 0, .high = 1e6});
+    v("head", head, About{.help = "whose curves rope.intrinsic_bias gives", .low = 0, .high = 1e6});
   }
 };
 
