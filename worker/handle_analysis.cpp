@@ -301,35 +301,64 @@ Reply shift(const protocol::ShiftRequest& request, RequestContext& context) {
 
 // ---- theory -------------------------------------------------------------------------------------
 
-Reply theory(const protocol::TheoryRequest& request, RequestContext& context) {
-  const std::vector<std::string>& names = request.models;
-  require_models(names);
-  const auto checks = analysis::select_checks(request.check);
-  protocol::TheoryResult result;
-  const auto steps = static_cast<double>(names.size() * checks.size());
+// The checks of one model, or those that need none. Models and texts stay where they are.
+void run_checks(const std::vector<analysis::TheoryCheck>& checks, const ModelTexts* in,
+                const protocol::TheoryRequest& request, RequestContext& context,
+                model::AllRan& kernels, protocol::TheoryResult& result) {
   double done = 0;
-  for (const std::string& name : names) {
+  const std::string on = in == nullptr ? "" : " on " + in->model->report.name;
+  for (const analysis::TheoryCheck& check : checks) {
+    context.throw_if_cancelled();
+    const auto steps = static_cast<double>(checks.size());
+    protocol::PartOfProgress part(context, done / steps, (done + 1) / steps);
+    ++done;
+    part.progress(0, check.info.id + on);
+    analysis::CheckContext given;
+    if (in != nullptr)
+      given.model = model::in_dtype(in->model, at::kFloat), given.texts = &in->texts;
+    given.pairs = request.pairs;
+    given.seed = static_cast<std::uint64_t>(request.reading.seed);
+    given.layer = request.layer, given.head = request.head;
+    given.progress = &part;
+    given.backend = model::backend_named(request.running.backend);
+    given.kernels = &kernels;
+    result.checks.push_back(analysis::run_check(check, given));
+  }
+}
+
+// Without a model: the checks that make what they measure themselves, or the ones asked for.
+void theory_alone(const std::vector<analysis::TheoryCheck>& checks,
+                  const protocol::TheoryRequest& request, RequestContext& context,
+                  protocol::TheoryResult& result) {
+  model::AllRan kernels;
+  run_checks(checks, nullptr, request, context, kernels, result);
+  result.provenance.push_back(
+      provenance_of(asked(request), context, {}, nullptr, protocol::listed(kernels)));
+}
+
+Reply theory(const protocol::TheoryRequest& request, RequestContext& context) {
+  std::vector<analysis::TheoryCheck> of_models, alone;
+  for (const analysis::TheoryCheck& check : analysis::select_checks(request.check)) {
+    if (request.models.empty()) {
+      // Named ones that need a model say so when they run.
+      if (check.runs_alone() || !request.check.empty()) alone.push_back(check);
+    } else if (check.reads_models()) {
+      of_models.push_back(check);
+    } else if (!request.check.empty()) {
+      alone.push_back(check);
+    }
+  }
+  protocol::TheoryResult result;
+  for (const std::string& name : request.models) {
+    if (of_models.empty()) break;
     const ModelTexts in = open_with_texts(request, name, context, DefaultInput::validation_texts);
     require_ids_alone(in.texts, "theory");
     model::AllRan kernels;  // checks whose premise is not met may run nothing
-    for (const analysis::TheoryCheck& check : checks) {
-      context.throw_if_cancelled();
-      protocol::PartOfProgress part(context, done / steps, (done + 1) / steps);
-      ++done;
-      part.progress(0, check.info.id + " on " + name);
-      analysis::CheckContext given;
-      given.model = model::in_dtype(in.model, at::kFloat);
-      given.texts = &in.texts;
-      given.pairs = request.pairs;
-      given.seed = static_cast<std::uint64_t>(request.reading.seed);
-      given.progress = &part;
-      given.backend = model::backend_named(request.running.backend);
-      given.kernels = &kernels;
-      result.checks.push_back(analysis::run_check(check, given));
-    }
+    run_checks(of_models, &in, request, context, kernels, result);
     result.provenance.push_back(provenance_of(asked(of_model(request, name)), context, {in.model},
                                               &in.texts, protocol::listed(kernels)));
   }
+  if (!alone.empty()) theory_alone(alone, request, context, result);
   return reply_of(result);
 }
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "analysis/random.h"
 #include "analysis/shift.h"
@@ -127,12 +126,6 @@ at::Tensor first_ids(const CheckContext& context, std::int64_t limit) {
   const std::vector<std::int64_t>& ids = context.texts->items.at(0).ids;
   const auto count = std::min<std::size_t>(ids.size(), static_cast<std::size_t>(limit));
   return ids_tensor(std::span(ids).first(count));
-}
-
-std::string short_number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g", value);
-  return text;
 }
 
 }  // namespace phasescope::analysis

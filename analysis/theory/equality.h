@@ -9,6 +9,7 @@
 
 #include "analysis/text_pass.h"
 #include "analysis/theory/check.h"
+#include "analysis/theory/verdicts.h"
 
 namespace phasescope::analysis {
 
@@ -59,8 +60,5 @@ model::ForwardOptions plain_options(const CheckContext& context);
 
 // The first `limit` ids of the first text, (1, N).
 at::Tensor first_ids(const CheckContext& context, std::int64_t limit);
-
-// "3.24e-07"
-std::string short_number(double value);
 
 }  // namespace phasescope::analysis

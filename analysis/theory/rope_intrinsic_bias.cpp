@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "analysis/intervals/intervals.h"
 #include "analysis/intervals/student_t.h"
 #include "analysis/random.h"
 #include "analysis/score_pairs.h"
@@ -15,6 +16,7 @@
 #include "analysis/tensors.h"
 #include "analysis/theory/equality.h"
 #include "analysis/worst.h"
+#include "formats/error.h"
 
 namespace phasescope::analysis {
 namespace {
@@ -92,6 +94,7 @@ BiasJudgement judge_bias(const BiasSample& sample, std::span<const double> frequ
   out.gamma = formulas.gamma(means, frequencies, sample.distances);
   out.per_plane = formulas.per_plane(means, frequencies, sample.distances);
   double largest = 0;
+  const Draws draws;
   for (std::size_t at = 0; at < sample.distances.size(); ++at) {
     const std::span<const double> here(&sample.distances[at], 1);
     std::vector<PlaneMeans> planes;
@@ -104,6 +107,9 @@ BiasJudgement judge_bias(const BiasSample& sample, std::span<const double> frequ
       from_planes.push_back(text.score[at] - formulas.per_plane(pooled[t], frequencies, here)[0]);
     }
     out.measured.push_back(moments_of(scores).mean);
+    const Interval band = mean_interval(scores, draws);
+    out.low.push_back(band.low.value_or(std::nan("")));
+    out.high.push_back(band.high.value_or(std::nan("")));
     const double same_pairs = formulas.per_plane(mean_of_texts(planes), frequencies, here)[0];
     out.identity = worst_of(out.identity, std::abs(out.measured.back() - same_pairs));
     const double size = largest_abs(scores);
@@ -118,9 +124,25 @@ BiasJudgement judge_bias(const BiasSample& sample, std::span<const double> frequ
   return out;
 }
 
+namespace {
+
+// What was measured with its band over texts, and both predictions.
+void add_curves(const BiasJudgement& head, const std::vector<double>& distances,
+                const std::string& name, CheckResult& result) {
+  for (const auto& [label, y] :
+       {std::pair{"measured mean score", &head.measured}, std::pair{"sqrt(D) Gamma", &head.gamma},
+        std::pair{"one mean a plane", &head.per_plane}, std::pair{"95 % band, low", &head.low},
+        std::pair{"95 % band, high", &head.high}}) {
+    result.curves.push_back(
+        curve_of(std::string(label) + ", " + name, {"distance", "score", true}, distances, *y));
+  }
+}
+
+}  // namespace
+
 CheckResult judge_heads(const std::vector<BiasJudgement>& heads,
                         const std::vector<double>& distances, std::int64_t texts,
-                        std::int64_t planes, double identity_bound) {
+                        std::int64_t planes, double identity_bound, const ShownHead& shown) {
   const auto comparisons = static_cast<double>(heads.size() * distances.size());
   const auto degrees = static_cast<double>(texts - 1);
   // P(|Z| > 3) = 0.0027 for all comparisons together, with the tails that few texts have.
@@ -168,15 +190,7 @@ CheckResult judge_heads(const std::vector<BiasJudgement>& heads,
                      " heads; there sqrt(D) Gamma is off the measured mean by up to " +
                      short_number(worst_met) + " standard errors";
   }
-  if (!heads.empty()) {
-    const BiasJudgement& first = heads[0];
-    for (const auto& [label, y] : {std::pair{"measured mean score", &first.measured},
-                                   std::pair{"sqrt(D) Gamma", &first.gamma},
-                                   std::pair{"one mean a plane", &first.per_plane}}) {
-      result.curves.push_back(
-          {std::string(label) + ", L0H0", "distance", "score", true, false, distances, *y, {}});
-    }
-  }
+  if (shown.index < heads.size()) add_curves(heads[shown.index], distances, shown.name, result);
   return result;
 }
 
@@ -278,13 +292,6 @@ class BiasSampler {
   std::vector<BiasSample> samples_;
 };
 
-CheckResult refuse(Verdict verdict, const std::string& detail) {
-  CheckResult result;
-  result.verdict = name_of(verdict);
-  result.detail = detail;
-  return result;
-}
-
 // What leaves a model without a rotation that the formula is of.
 std::string missing_premise(const model::Model& model) {
   const model::AttentionConfig& attention = model.config().attention;
@@ -306,37 +313,75 @@ std::string missing_premise(const model::Model& model) {
          "here only a part of each head is rotated, the angles differ or the scale is another one";
 }
 
+// Throws Error "bad_usage" where there is no such head.
+ShownHead shown_head(const CheckContext& context) {
+  const model::ModelConfig& config = context.model->config();
+  if (context.layer >= config.layers || context.head >= config.heads) {
+    throw formats::bad_usage("there is no head " + std::to_string(context.head) + " of layer " +
+                                 std::to_string(context.layer),
+                             "head",
+                             "the model has " + std::to_string(config.layers) + " layers of " +
+                                 std::to_string(config.heads) + " heads");
+  }
+  return {static_cast<std::size_t>(context.layer * config.heads + context.head),
+          "L" + std::to_string(context.layer) + "H" + std::to_string(context.head)};
+}
+
+PlaneMeans means_of_sample(const BiasSample& sample) {
+  std::vector<PlaneMeans> pooled;
+  for (const BiasText& text : sample.texts) pooled.push_back(pooled_over_distances(text));
+  return mean_of_texts(pooled);
+}
+
+// Both predictions past the texts, up to 10^7.
+void add_far_curve(const PlaneMeans& means, const std::vector<double>& frequencies,
+                   const std::string& name, CheckResult& result) {
+  constexpr double kFar = 1e7;
+  constexpr std::int64_t kPoints = 400;
+  const std::vector<double> distances = log_distances(kFar, kPoints);
+  const Axes axes{"distance, past the texts", "predicted score", true};
+  result.curves.push_back(curve_of("sqrt(D) Gamma, " + name, axes, distances,
+                                   sqrt_d_gamma(means, frequencies, distances)));
+  result.curves.push_back(curve_of("one mean a plane, " + name, axes, distances,
+                                   per_plane_bias(means, frequencies, distances)));
+}
+
 CheckResult run(const CheckContext& context) {
   TextPass first(context.model, first_ids(context, 64), asked_options(context));
   const std::optional<Rotation> rotation = rotation_of(first);
   first.run();
   if (!rotation) {
-    return refuse(Verdict::premise_not_met, "premise: " + missing_premise(*context.model));
+    return not_measured(Verdict::premise_not_met, "premise: " + missing_premise(*context.model));
   }
   const auto texts = static_cast<std::int64_t>(context.texts->items.size());
   if (texts < kFewestTexts || context.texts->longest() < 8) {
-    return refuse(Verdict::undecided, "needs at least " + std::to_string(kFewestTexts) +
-                                          " texts of 8 tokens or more for an error clustered by "
-                                          "text, but got " +
-                                          std::to_string(texts));
+    return not_measured(Verdict::undecided,
+                        "needs at least " + std::to_string(kFewestTexts) +
+                            " texts of 8 tokens or more for an error clustered by "
+                            "text, but got " +
+                            std::to_string(texts));
   }
   const std::vector<double> distances = sampled_distances(context.texts->longest());
   const std::int64_t pairs = context.pairs > 0 ? context.pairs : kPairs;
   const std::int64_t share =
       std::max<std::int64_t>(1, pairs / (texts * static_cast<std::int64_t>(distances.size())));
   std::vector<BiasJudgement> heads;
+  const ShownHead shown = shown_head(context);
+  PlaneMeans means;  // of the head shown
   std::int64_t used = 0;
   for (const BiasSample& sample : BiasSampler(context, distances, *rotation).run(share)) {
     used = static_cast<std::int64_t>(sample.texts.size());
     if (used < kFewestTexts) {
-      return refuse(Verdict::undecided,
-                    "only " + std::to_string(used) + " texts reach the largest distance");
+      return not_measured(Verdict::undecided,
+                          "only " + std::to_string(used) + " texts reach the largest distance");
     }
+    if (heads.size() == shown.index) means = means_of_sample(sample);
     heads.push_back(judge_bias(sample, rotation->frequencies));
   }
   CheckResult result =
       judge_heads(heads, distances, used, static_cast<std::int64_t>(rotation->frequencies.size()),
-                  rounding_of_scores(context.texts->longest()));
+                  rounding_of_scores(context.texts->longest()), shown);
+  add_far_curve(means, rotation->frequencies, shown.name, result);
   result.samples = used * share * static_cast<std::int64_t>(distances.size());
   result.detail += "; " + std::to_string(used) + " texts";
   if (used < texts) {
@@ -349,12 +394,18 @@ CheckResult run(const CheckContext& context) {
 }  // namespace
 
 TheoryCheck rope_intrinsic_bias() {
-  return {{"rope.intrinsic_bias",
-           "The mean score at distance lambda is sqrt(D) Gamma(lambda) = (1/sqrt D)(mu_0 sum "
-           "cos(lambda theta_d) + nu_0 sum sin(lambda theta_d)), where the means mu, nu of the "
-           "un-rotated products are the same for all distances and planes.",
-           "arXiv 2509.12635, Definition 2.1"},
-          &run};
+  return {
+      {"rope.intrinsic_bias",
+       "The mean score at distance lambda is sqrt(D) Gamma(lambda) = (1/sqrt D)(mu_0 sum "
+       "cos(lambda theta_d) + nu_0 sum sin(lambda theta_d)), where the means mu, nu of the "
+       "un-rotated products are the same for all distances and planes.",
+       "arXiv 2509.12635, Definition 2.1", "The mean score is the rotation of the mean content",
+       "a RoPE model and 8 texts or more",
+       "fails where the rotated means of the same pairs are not the measured mean; else, of heads "
+       "whose means depend neither on distance nor on plane, holds where sqrt(D) Gamma is within "
+       "what 3 standard errors (clustered by text) of one comparison are for all; premise not "
+       "met where there is no such head"},
+      &run};
 }
 
 }  // namespace phasescope::analysis

@@ -2,6 +2,7 @@
 // rope.intrinsic_bias: the mean score by distance is the rotation of the mean content (TAPA, arXiv
 // 2509.12635, Definition 2.1).
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "analysis/intrinsic_bias.h"
@@ -39,14 +40,21 @@ struct BiasJudgement {
   double gamma_z = 0;      // sqrt(D) Gamma against the measured mean
   double per_plane_z = 0;  // the prediction with one mean a plane
   std::vector<double> measured, gamma, per_plane;
+  std::vector<double> low, high;  // 95 % band of `measured`, over texts
 };
 BiasJudgement judge_bias(const BiasSample& sample, std::span<const double> frequencies,
                          const BiasFormulas& formulas = {});
+
+// Whose curves the answer carries.
+struct ShownHead {
+  std::size_t index = 0;
+  std::string name = "L0H0";
+};
 
 // The verdict over heads. `identity_bound`: rounding of the scores. The bound on z is the one that
 // a single comparison would have at 3, kept for all comparisons together.
 CheckResult judge_heads(const std::vector<BiasJudgement>& heads,
                         const std::vector<double>& distances, std::int64_t texts,
-                        std::int64_t planes, double identity_bound);
+                        std::int64_t planes, double identity_bound, const ShownHead& shown = {});
 
 }  // namespace phasescope::analysis

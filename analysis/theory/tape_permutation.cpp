@@ -156,7 +156,11 @@ TheoryCheck tape_permutation() {
   return {{"tape.permutation",
            "f(PX, PE, P M P^T) = P f(X, E, M), and the same for the positions, for every "
            "permutation P of the tokens (the mask permuted with them).",
-           "arXiv 2501.00712, Proposition 3.1, Equation 4"},
+           "arXiv 2501.00712, Proposition 3.1, Equation 4",
+           "The order of the tokens in memory means nothing",
+           "a model whose layers see the same pairs, and a text",
+           "holds where three permutations move hidden and position states by at most 1e-10 in "
+           "float64, and float32 by at most 3 times what another order of summation does"},
           &run};
 }
 

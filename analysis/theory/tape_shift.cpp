@@ -160,7 +160,10 @@ TheoryCheck tape_shift() {
       {"tape.shift",
        "Under a shift of all position ids the logits, every layer's attention and every layer's "
        "PE dot products stay what they are.",
-       "arXiv 2501.00712, Proposition 4.2"},
+       "arXiv 2501.00712, Proposition 4.2", "Positions may start anywhere",
+       "a model whose positions layers update, and a text",
+       "holds where every float64 residual is below max(1e-10, 64 s 2^-53), and float32's below 3 "
+       "times what rounded angles, their sines and the rounding of sums explain"},
       &run};
 }
 

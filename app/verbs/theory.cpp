@@ -2,7 +2,6 @@
 
 #include "app/verbs/factories.h"
 #include "app/verbs/verb_tools.h"
-#include "formats/error.h"
 
 namespace phasescope::app {
 
@@ -15,13 +14,10 @@ class TheoryVerb : public Verb {
   std::string example() const override { return "phasescope theory tape --check tape.shift"; }
   void declare(Options& options) override {
     options.request(request_, Options::Arguments::optional);
-    options.flag("--list", list_, "the checks and their statements");
+    options.flag("--list", list_, "the checks, what each states and what it needs");
   }
   Output run(Run& run) override {
     if (list_) return run_list(run);
-    if (request_.models.empty()) {
-      throw formats::bad_usage("theory needs a model", "MODEL", "or --list");
-    }
     auto [theory, json, tensors] = run.ask<protocol::TheoryResult>(request_);
     Output output{.result = std::move(json), .provenance = provenance_of(theory)};
     Table table = table_of<protocol::CheckResult>(
@@ -39,7 +35,8 @@ class TheoryVerb : public Verb {
  private:
   static Output run_list(Run& run) {
     Output output{.result = run.call(protocol::TheoryListRequest{}).result};
-    output.tables = {table_of("", output.result["checks"], {"id", "statement", "source"})};
+    output.tables = {
+        table_of("", output.result["checks"], {"id", "title", "needs", "statement", "source"})};
     return output;
   }
 

@@ -19,16 +19,21 @@ struct TheoryRequest {
   ReadingMany reading;
   std::vector<std::string> check;
   std::int64_t pairs = 0;
+  std::int64_t layer = 0, head = 0;
   template <class V>
   void fields(V& v) {
     v("models", models, About{.help = kModelsHelp, .argument = "MODEL", .alias = "model"});
     reading.fields(v);
     running.fields(v);
-    v("check", check, About{.help = "ids, comma separated (default: all)"});
+    v("check", check,
+      About{.help = "ids, comma separated (default: all; without a model those that need none)"});
     v("pairs", pairs,
       About{.help = "samples of the checks that draw pairs (default: each check's own)",
             .low = 0,
             .high = 1e9});
+    v("layer", layer,
+      About{.help = "of the head whose curves rope.intrinsic_bias gives", .low = 0, .high = 1e6});
+    v("head", head, About{.help = "whose curves rope.intrinsic_bias gives", .low = 0, .high = 1e6});
   }
 };
 
@@ -92,11 +97,14 @@ struct TheoryResult {
   }
 };
 
+// What a check states and of what. `needs`: what it is measured on; `rule`: how the verdict is
+// reached.
 struct CheckInfo {
-  std::string id, statement, source;
+  std::string id, statement, source, title, needs, rule;
   template <class V>
   void fields(V& v) {
-    v("id", id), v("statement", statement), v("source", source);
+    v("id", id), v("statement", statement), v("source", source), v("title", title);
+    v("needs", needs), v("rule", rule);
   }
 };
 

@@ -549,6 +549,10 @@ TEST(TapaHistogram, KnowsNoNearKeyWhereAModelSeesBothWays) {
   EXPECT_EQ(run("tapa.histogram", model, texts_for(model, 60, 64)).verdict, "premise_not_met");
 }
 
+// Statements of a configuration alone: its angles, its scores of any q and k.
+const std::set<std::string> kReadNoWeights = {"rope.base_shrinks_gap", "rope.instability",
+                                              "tapa.phi_zero"};
+
 // A model that gives no numbers satisfies nothing.
 TEST(Theory, ANaNNeverHolds) {
   for (const std::string key : {"tape", "rope", "tapa"}) {
@@ -560,6 +564,7 @@ TEST(Theory, ANaNNeverHolds) {
         model::Model{whole->report, whole->tokenizer,
                      model::Decoder(whole->config(), whole->decoder.shared_encoding(), weights)});
     for (const TheoryCheck& check : theory_checks()) {
+      if (kReadNoWeights.contains(check.info.id)) continue;
       EXPECT_NE(run(check.info.id, model, texts_for(model, 60)).verdict, "holds")
           << key << ' ' << check.info.id;
     }

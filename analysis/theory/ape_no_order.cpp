@@ -1,0 +1,138 @@
+#include "analysis/theory/ape_no_order.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "analysis/theory/equality.h"
+#include "analysis/theory/orthogonal_matrices.h"
+#include "analysis/worst.h"
+
+namespace phasescope::analysis {
+namespace {
+
+constexpr double kBound = 1e-12;
+
+at::Tensor index_of(const std::vector<std::int64_t>& values) {
+  at::Tensor out = at::empty({static_cast<std::int64_t>(values.size())}, at::kLong);
+  std::copy(values.begin(), values.end(), out.data_ptr<std::int64_t>());
+  return out;
+}
+
+CheckResult alone(const CheckContext& context) {
+  constexpr std::int64_t kRows = 8, kChannels = 10;
+  Random random(context.seed);
+  const auto matrix = [&] {
+    return normal_tensor(random, {kChannels, kChannels}) / std::sqrt(double{kChannels});
+  };
+  const BareAttention attention{matrix(), matrix(), matrix()};
+  const at::Tensor x = normal_tensor(random, {7, kChannels}),
+                   y = normal_tensor(random, {kRows, kChannels});
+  std::vector<std::int64_t> order = random.permutation(kRows),
+                            early = random.permutation(kRows - 1);
+  early.push_back(kRows - 1);
+  const OrderResiduals got = order_residuals(attention, x, y, index_of(order), index_of(early));
+  Parts parts;
+  parts.below("atn(X, pY) - atn(X, Y)", got.keys, kBound);
+  parts.below("atn(pY, pY) - p atn(Y, Y)", got.own, kBound);
+  parts.below("last row of one causal layer, earlier rows permuted", got.last_row, kBound);
+  parts.control("under a causal mask", got.causal, 1e-6);
+  parts.control("last row of two causal layers", got.two_layers, 1e-6);
+  parts.control("keys permuted without their values", got.keys_alone, 1e-6);
+  CheckResult result = parts.result();
+  result.curves = {
+      curve_of("differences",
+               {"both, self, last row; causal, two layers, keys alone", "largest", false, false},
+               {0, 1, 2, 3, 4, 5},
+               {got.keys, got.own, got.last_row, got.causal, got.two_layers, got.keys_alone})};
+  return result;
+}
+
+CheckResult run(const CheckContext& context) {
+  const at::NoGradGuard no_gradients;
+  if (context.model == nullptr) return alone(context);
+  const at::Tensor ids = first_ids(context, 64);
+  Random random(context.seed);
+  const auto order = random.permutation(ids.size(1));
+  const auto model64 = in_float64(context.model);
+  const double off = order_in_model(model64->decoder, ids, order);
+  const double single = order_in_model(context.model->decoder, ids, order);
+  const Measured measured{off, 1e-10, rounding_noise(context, ids).logits, ids.size(1)};
+  const model::ModelConfig& config = context.model->config();
+  const std::string moved = "permuting the tokens moves the outputs by " + short_number(off) +
+                            " in float64, " + short_number(single) + " in float32";
+  if (config.encoding.key != "none" || config.attention.causal) {
+    return answer(Verdict::premise_not_met, measured,
+                  std::string("premise: no encoding and no causal mask; here the encoding is ") +
+                      config.encoding.key +
+                      (config.attention.causal ? " and queries see earlier keys alone" : "") +
+                      ": " + moved);
+  }
+  const bool holds = off <= measured.bound && single <= 3 * measured.noise;
+  return answer(holds ? Verdict::holds : Verdict::fails, measured, moved);
+}
+
+}  // namespace
+
+at::Tensor BareAttention::of(const at::Tensor& x, const at::Tensor& y,
+                             const at::Tensor& mask) const {
+  return of(x, y, y, mask);
+}
+
+at::Tensor BareAttention::of(const at::Tensor& x, const at::Tensor& keys, const at::Tensor& values,
+                             const at::Tensor& mask) const {
+  at::Tensor scores = at::matmul(at::matmul(x, q), at::matmul(keys, k).t()) /
+                      std::sqrt(static_cast<double>(q.size(0)));
+  if (mask.defined()) {
+    scores = scores.masked_fill(mask.logical_not(), -std::numeric_limits<double>::infinity());
+  }
+  return at::matmul(at::softmax(scores, 1), at::matmul(values, v));
+}
+
+OrderResiduals order_residuals(const BareAttention& attention, const at::Tensor& x,
+                               const at::Tensor& y, const at::Tensor& permutation,
+                               const at::Tensor& early_permutation) {
+  const at::Tensor mask = at::ones({y.size(0), y.size(0)}, at::kBool).tril();
+  const at::Tensor moved = y.index_select(0, permutation);
+  const at::Tensor early = y.index_select(0, early_permutation);
+  const auto causal = [&](const at::Tensor& z) { return attention.of(z, z, mask); };
+  const auto two_layers = [&](const at::Tensor& z) { return causal(causal(z) + z); };
+  OrderResiduals out;
+  out.keys = largest_entry(attention.of(x, moved) - attention.of(x, y));
+  out.own =
+      largest_entry(attention.of(moved, moved) - attention.of(y, y).index_select(0, permutation));
+  out.causal = largest_entry(causal(moved) - causal(y).index_select(0, permutation));
+  out.last_row = largest_entry(causal(early)[-1] - causal(y)[-1]);
+  out.two_layers = largest_entry(two_layers(early)[-1] - two_layers(y)[-1]);
+  out.keys_alone = largest_entry(attention.of(x, moved, y, {}) - attention.of(x, y));
+  return out;
+}
+
+double order_in_model(const model::Decoder& decoder, const at::Tensor& ids,
+                      const std::vector<std::int64_t>& permutation) {
+  const at::NoGradGuard no_gradients;
+  model::ForwardOptions plain;
+  plain.backend = model::Backend::plain;
+  const at::Tensor order = index_of(permutation);
+  const at::Tensor there = outputs_of(decoder, ids.index_select(1, order), plain);
+  return relative_difference(there, outputs_of(decoder, ids, plain).index_select(1, order));
+}
+
+TheoryCheck ape_no_order() {
+  return {{.id = "ape.no_order",
+           .statement = "atn(X, pY) = atn(X, Y): without a mask and an encoding, keys and values "
+                        "permuted together change nothing; self-attention's outputs are permuted.",
+           .source = "arXiv 2312.16045, Equation 2",
+           .title = "Attention alone ignores order",
+           .needs = "nothing, or a model (the premise: no encoding, no causal mask)",
+           .rule = "holds where both differences are at most 1e-12 in float64 (of a model 1e-10, "
+                   "and float32 within 3 times its rounding) and masks and keys alone differ by "
+                   "more"},
+          &run,
+          On::model_or_construction};
+}
+
+}  // namespace phasescope::analysis

@@ -1,0 +1,151 @@
+#include "analysis/theory/cape_adaptive.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "analysis/intervals/intervals.h"
+#include "analysis/statistics.h"
+#include "analysis/tensors.h"
+#include "analysis/theory/equality.h"
+#include "analysis/worst.h"
+
+namespace phasescope::analysis {
+namespace {
+
+constexpr int kDistances = 24;
+
+std::vector<std::int64_t> spread_distances(std::int64_t query) {
+  std::set<std::int64_t> out;
+  for (int n = 0; n < kDistances; ++n) {
+    out.insert(std::llround(std::pow(static_cast<double>(query), n / double{kDistances - 1})));
+  }
+  return {out.begin(), out.end()};
+}
+
+// The bias that each head gives the query at `query` of every text: score less content.
+std::vector<AdaptiveBias> biases_of(const CheckContext& context, std::int64_t query) {
+  const model::ModelConfig& config = context.model->config();
+  const std::vector<std::int64_t> distances = spread_distances(query);
+  std::vector<AdaptiveBias> heads(static_cast<std::size_t>(config.layers * config.heads));
+  for (AdaptiveBias& head : heads) head.distance.assign(distances.begin(), distances.end());
+  const auto count = static_cast<std::int64_t>(distances.size());
+  at::Tensor keys = at::empty({count}, at::kLong);
+  for (std::int64_t n = 0; n < count; ++n) keys[n] = query - distances[static_cast<std::size_t>(n)];
+  const at::Tensor zero = at::zeros_like(keys);
+  const auto texts = static_cast<double>(context.texts->items.size());
+  double done = 0;
+  for (const Text& text : context.texts->items) {
+    context.progress->throw_if_cancelled();
+    context.progress->progress(done++ / texts, "reading contexts");
+    if (static_cast<std::int64_t>(text.ids.size()) <= query) continue;
+    TextPass pass(context.model,
+                  ids_tensor(std::span(text.ids).first(static_cast<std::size_t>(query + 1))),
+                  asked_options(context));
+    pass.visit_layers([&](const AttentionPointer& attention) {
+      for (std::int64_t head = 0; head < attention->heads(); ++head) {
+        const auto parts = attention->pair_scores(zero, zero + head, zero + query, keys);
+        heads[static_cast<std::size_t>(attention->layer() * attention->heads() + head)]
+            .values.push_back(
+                to_vector<double>(parts.score.to(at::kDouble) - parts.content.to(at::kDouble)));
+      }
+    });
+  }
+  return heads;
+}
+
+// The largest last place of as many texts as a class needs.
+std::int64_t common_query(const Texts& texts) {
+  std::vector<std::int64_t> lengths;
+  for (const Text& text : texts.items)
+    lengths.push_back(static_cast<std::int64_t>(text.ids.size()));
+  if (lengths.size() < kFewestContexts) return 0;
+  std::ranges::sort(lengths, std::greater<>());
+  return lengths[kFewestContexts - 1] - 1;
+}
+
+CheckResult run(const CheckContext& context) {
+  if (context.model->config().encoding.key != "cape") {
+    return not_measured(Verdict::premise_not_met,
+                        "premise: a bias that the content corrects; this model's encoding is " +
+                            context.model->config().encoding.key);
+  }
+  const std::int64_t query = common_query(*context.texts);
+  if (query < 8) {
+    return not_measured(Verdict::undecided, "needs at least " + std::to_string(kFewestContexts) +
+                                                " texts of 9 tokens or more, but got " +
+                                                std::to_string(context.texts->items.size()) +
+                                                " (their number decides, whatever they hold)");
+  }
+  std::map<std::string, std::int64_t> kinds;
+  double least = 1e300, share = 0;
+  std::size_t contexts = 0;
+  CheckCurve over = curve_of("variance over contexts", {"head", "variance", false, true}, {}, {});
+  CheckCurve by = curve_of("variance over distance", {"head", "variance", false, true}, {}, {});
+  CheckCurve slopes = curve_of("slope in ln(distance)", {"head", "slope", false, false}, {}, {});
+  for (const AdaptiveBias& bias : biases_of(context, query)) {
+    const AdaptiveHead head = adaptive_head(bias, context.seed);
+    contexts = bias.values.size();
+    ++kinds[head.kind];
+    const auto at = static_cast<double>(over.x.size());
+    for (CheckCurve* curve : {&over, &by, &slopes}) curve->x.push_back(at);
+    over.y.push_back(head.over_contexts), by.y.push_back(head.over_distance);
+    slopes.y.push_back(head.slope.mean);
+    least =
+        std::isnan(head.over_contexts) ? head.over_contexts : std::min(least, head.over_contexts);
+    share = worst_of(share, head.over_contexts / std::max(head.over_distance, 1e-300));
+  }
+  std::string classes;
+  for (const auto& [kind, count] : kinds) classes += " " + std::to_string(count) + " " + kind;
+  // Scores of float32 of a size of some tens: their rounding squared.
+  constexpr double kRounding = 1e-10;
+  CheckResult result = answer(least > kRounding ? Verdict::holds : Verdict::fails,
+                              {least, kRounding, 0, static_cast<std::int64_t>(contexts)},
+                              "query " + std::to_string(query) + " of " + std::to_string(contexts) +
+                                  " contexts: the bias of every head varies over contexts by " +
+                                  short_number(least) + " or more (up to " + short_number(share) +
+                                  " of its variance over distance); heads:" + classes);
+  result.curves = {std::move(over), std::move(by), std::move(slopes)};
+  return result;
+}
+
+}  // namespace
+
+AdaptiveHead adaptive_head(const AdaptiveBias& bias, std::uint64_t seed) {
+  AdaptiveHead out;
+  std::vector<double> ln, means, slopes;
+  for (const double l : bias.distance) ln.push_back(std::log(l));
+  for (std::size_t d = 0; d < ln.size(); ++d) {
+    std::vector<double> column;
+    for (const std::vector<double>& row : bias.values) column.push_back(row[d]);
+    out.over_contexts += std::pow(sample_deviation(column), 2) / static_cast<double>(ln.size());
+    means.push_back(moments_of(column).mean);
+  }
+  out.over_distance = std::pow(moments_of(means).sigma, 2);
+  for (const std::vector<double>& row : bias.values) slopes.push_back(fit_line(ln, row).slope);
+  out.slope = counted_in("contexts", mean_interval(slopes, Draws(seed)));
+  out.kind = out.slope.high && *out.slope.high < 0 ? "local"
+             : out.slope.low && *out.slope.low > 0 ? "anti-local"
+                                                   : "flat";
+  return out;
+}
+
+TheoryCheck cape_adaptive() {
+  return {
+      {.id = "cape.adaptive",
+       .statement = "At a fixed query, key and head the bias varies with the context; heads are "
+                    "local, anti-local or flat by its slope in ln(distance).",
+       .source = "arXiv 2405.14722, Figure 1",
+       .title = "CAPE's bias varies with the context",
+       .needs = "a CAPE model and 64 texts or more",
+       .rule = "holds where the bias of every head varies over contexts by more than rounding; "
+               "a head is local or anti-local where the 95 % interval of its slope over at "
+               "least 64 contexts leaves out 0, else flat"},
+      &run,
+      On::model};
+}
+
+}  // namespace phasescope::analysis

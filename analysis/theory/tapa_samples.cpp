@@ -1,0 +1,90 @@
+#include "analysis/theory/tapa_samples.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "analysis/tensors.h"
+#include "analysis/theory/equality.h"
+#include "analysis/theory/pair_samples.h"
+
+namespace phasescope::analysis {
+namespace {
+
+constexpr int kDistances = 10;
+
+void append(std::vector<double>& to, const at::Tensor& from) {
+  const std::vector<double> values = to_vector<double>(from);
+  to.insert(to.end(), values.begin(), values.end());
+}
+
+// One head of one layer at the drawn pairs.
+void read_head(const DrawnPairs& drawn, const model::LayerAttention& attention, TapaHead& out) {
+  const model::AttentionProgram& program = attention.program();
+  const model::TapaProgram& tapa = program.tapa;
+  const std::int64_t group = attention.heads() / attention.kv_heads();
+  const at::Tensor q = program.q[0][out.head].index_select(0, drawn.queries);
+  const at::Tensor k = program.k[0][out.head / group].index_select(0, drawn.keys);
+  const std::int64_t rest = q.size(1) - tapa.content_dim;
+  const at::Tensor qp = q.narrow(1, tapa.content_dim, rest),
+                   kp = k.narrow(1, tapa.content_dim, rest);
+  const at::Tensor phase =
+      (tapa.linear_phase ? qp.sum(1) + kp.sum(1) : (qp * kp).sum(1)) * tapa.scale_phase;
+  const at::Tensor angle = tapa.power.index_select(0, drawn.queries - drawn.keys) * phase;
+  const at::Tensor amplitude =
+      tapa.scale_content *
+      (q.narrow(1, 0, tapa.content_dim) * k.narrow(1, 0, tapa.content_dim)).sum(1);
+  const at::Tensor zero = at::zeros_like(drawn.queries);
+  const at::Tensor score =
+      attention.pair_scores(zero, zero + out.head, drawn.queries, drawn.keys).score;
+  for (std::size_t d = 0; d < out.pairs.size(); ++d) {
+    const auto from = static_cast<std::int64_t>(d) * drawn.a_distance;
+    const auto part = [&](const at::Tensor& x) { return x.narrow(0, from, drawn.a_distance); };
+    append(out.pairs[d].amplitude, part(amplitude));
+    append(out.pairs[d].angle, part(angle));
+    append(out.pairs[d].score, part(score));
+    out.pairs[d].text.insert(out.pairs[d].text.end(), static_cast<std::size_t>(drawn.a_distance),
+                             drawn.text);
+  }
+}
+
+}  // namespace
+
+TapaSamples tapa_samples(const CheckContext& context, std::int64_t pairs) {
+  TapaSamples out;
+  if (context.model->config().encoding.key != "tapa") {
+    out.refused = not_measured(Verdict::premise_not_met,
+                               "premise: scores of an amplitude times the cosine of a phase; this "
+                               "model has none");
+    return out;
+  }
+  const std::vector<std::int64_t> distances = reached_distances(*context.texts, kDistances, true);
+  if (distances.empty()) {
+    out.refused = not_measured(Verdict::undecided,
+                               "needs at least " + std::to_string(kFewestClusters) +
+                                   " texts of 4 tokens or more for errors clustered by text");
+    return out;
+  }
+  const model::ModelConfig& config = context.model->config();
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    for (std::int64_t head = 0; head < config.heads; ++head) {
+      TapaHead& one = out.heads.emplace_back(TapaHead{layer, head, {}});
+      for (const std::int64_t d : distances) {
+        one.pairs.emplace_back().distance = static_cast<double>(d);
+      }
+    }
+  }
+  visit_pairs(context, in_float64(context.model), distances, pairs,
+              [&](const DrawnPairs& drawn, const model::LayerAttention& attention) {
+                const model::TapaProgram& tapa = attention.program().tapa;
+                out.phase_channels = config.head_dim - tapa.content_dim;
+                out.linear_phase = tapa.linear_phase;
+                for (std::int64_t head = 0; head < attention.heads(); ++head) {
+                  const std::int64_t at = attention.layer() * attention.heads() + head;
+                  read_head(drawn, attention, out.heads[static_cast<std::size_t>(at)]);
+                }
+              });
+  return out;
+}
+
+}  // namespace phasescope::analysis

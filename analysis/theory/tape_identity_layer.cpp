@@ -1,0 +1,134 @@
+#include "analysis/theory/tape_identity_layer.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include "analysis/theory/equality.h"
+#include "analysis/theory/orthogonal_matrices.h"
+#include "analysis/worst.h"
+
+namespace phasescope::analysis {
+namespace {
+
+class Recorder final : public model::Observer {
+ public:
+  void on_hidden(std::int64_t, const at::Tensor& hidden) override { hiddens.push_back(hidden); }
+  void on_position(std::int64_t, const model::PositionState& state) override {
+    if (state.z.defined()) states.push_back(state.z);
+  }
+  std::vector<at::Tensor> hiddens, states;
+};
+
+void cleared(at::Tensor& x) {
+  if (x.defined()) x = x * 0;  // what is no number stays none
+}
+
+// A model of layers that do nothing: W_V, what the MLP ends with, and the updates of positions 0.
+model::Decoder without_branches(const model::Decoder& decoder, bool with_values) {
+  model::Weights weights = decoder.weights();
+  for (model::LayerWeights& layer : weights.layers) {
+    if (!with_values) cleared(layer.wv), cleared(layer.bv);
+    cleared(layer.bo), cleared(layer.down), cleared(layer.down_bias);
+    for (const char* name :
+         {"post_attention_linear", "post_attention_linear.0", "post_attention_linear.1",
+          "down_proj", "down_proj.0", "down_proj.1"}) {
+      const auto found = layer.encoding.find(name);
+      if (found != layer.encoding.end()) cleared(found->second);
+    }
+  }
+  return {decoder.config(), decoder.shared_encoding(), std::move(weights)};
+}
+
+double moved(const std::vector<at::Tensor>& states) {
+  double worst = 0;
+  for (const at::Tensor& state : states) {
+    worst = worst_of(worst, largest_entry(state - states.front()));
+  }
+  return worst;
+}
+
+CheckResult of_model(const CheckContext& context) {
+  const model::ModelConfig& config = context.model->config();
+  if (config.norm.placement != "pre" || config.encoder_layers > 0) {
+    return not_measured(Verdict::premise_not_met,
+                        "premise: residuals past both branches, their norms before them; this "
+                        "model's norms are \"" +
+                            config.norm.placement + "\"");
+  }
+  const at::Tensor ids = first_ids(context, 64);
+  const auto run = [&](bool with_values) {
+    Recorder recorder;
+    without_branches(context.model->decoder, with_values)
+        .hidden(ids, plain_options(context), &recorder);
+    return recorder;
+  };
+  const Recorder got = run(false), control = run(true);
+  Parts parts;
+  parts.below("hidden states of every layer from the embedding, float32", moved(got.hiddens), 0);
+  if (!got.states.empty()) {
+    parts.below("position states from the first", moved(got.states), 0);
+  }
+  parts.control("with W_V left", moved(control.hiddens), 0);
+  CheckResult result = parts.result();
+  result.samples = static_cast<std::int64_t>(got.hiddens.size());
+  return result;
+}
+
+CheckResult alone(const CheckContext& context) {
+  constexpr std::int64_t kTokens = 11, kChannels = 8, kUnits = 12;
+  Random random(context.seed);
+  const BareLayer drawn = BareLayer::drawn(random, kChannels, kUnits);
+  const at::Tensor x = normal_tensor(random, {kTokens, kChannels});
+  const at::Tensor e = normal_tensor(random, {kTokens, kChannels, 3});
+  const at::Tensor mask = sparse_mask(random, kTokens);
+  const BareLayer right = identity_layer(drawn);
+  BareLayer biased = right, no_residual = right, valued = right;
+  biased.b2 = drawn.b2, no_residual.attention_residual = false, valued.wv = drawn.wv;
+  const auto off = [&](const BareLayer& layer) { return identity_difference(layer, x, e, mask); };
+  Parts parts;
+  parts.below("|f(X) - X|", off(right), 0);
+  parts.control("with the MLP's last bias left", off(biased), 0);
+  parts.control("without the attention's residual", off(no_residual), 0);
+  parts.control("with W_V left", off(valued), 0);
+  CheckResult result = parts.result();
+  result.samples = kTokens;
+  result.curves = {
+      curve_of("|f(X) - X|", {"right, bias left, no residual, W_V left", "largest", false, false},
+               {0, 1, 2, 3}, {off(right), off(biased), off(no_residual), off(valued)})};
+  return result;
+}
+
+CheckResult run(const CheckContext& context) {
+  const at::NoGradGuard no_gradients;
+  return context.model == nullptr ? alone(context) : of_model(context);
+}
+
+}  // namespace
+
+BareLayer identity_layer(BareLayer layer) {
+  layer.wv = at::zeros_like(layer.wv);
+  layer.w2 = at::zeros_like(layer.w2);
+  layer.b2 = at::zeros_like(layer.b2);
+  return layer;
+}
+
+double identity_difference(const BareLayer& layer, const at::Tensor& x, const at::Tensor& e,
+                           const at::Tensor& mask) {
+  return largest_entry(run_bare(layer, x, e, mask).out - x);
+}
+
+TheoryCheck tape_identity_layer() {
+  return {
+      {.id = "tape.identity_layer",
+       .statement = "With W_V = 0, the MLP's last matrix and bias 0 and both residuals, f(X, E, "
+                    "M) = X; with the post-attention linear 0 and W2 = 0 too, g = E.",
+       .source = "arXiv 2501.00712, Lemma B.4, corrected",
+       .title = "A layer that changes nothing",
+       .needs = "nothing, or a model whose norms stand before their branches",
+       .rule = "holds where the difference is exactly 0, and is not with the last bias or W_V "
+               "left or without a residual"},
+      &run,
+      On::model_or_construction};
+}
+
+}  // namespace phasescope::analysis
