@@ -173,11 +173,11 @@ class PairReader {
                                at::full_like(distance, key_), distance)[head_];
   }
 
-  // Of every trained distance.
+  // Of every trained distance. The pair's own score is read the same way, so that rounding makes no
+  // distance better than another.
   double share_above() {
-    const at::Tensor distance = at::arange(result_.trained, at::kLong);
-    const at::Tensor above = (scores_at(distance) > result_.score) &
-                             (distance != result_.true_distance);  // itself but for rounding
+    const at::Tensor own = scores_at(at::full({1}, result_.true_distance, at::kLong));
+    const at::Tensor above = scores_at(at::arange(result_.trained, at::kLong)) > own;
     return above.to(at::kDouble).mean().item<double>();
   }
 
