@@ -96,10 +96,10 @@ Passes passes_of(const ModelPointer& model, const analysis::Texts& texts,
   return passes;
 }
 
-std::string kernel_of(const Passes& passes) {
-  model::KernelNames kernels;
+std::vector<protocol::Ran> ran_of(const Passes& passes) {
+  model::AllRan kernels;
   for (const auto& pass : passes) kernels.insert(pass->kernels().begin(), pass->kernels().end());
-  return model::joined(kernels);
+  return protocol::listed(kernels);
 }
 
 // ---- addressing ---------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ Reply addressing(const protocol::AddressingRequest& request, RequestContext& con
   options.seed = static_cast<std::uint64_t>(request.reading.seed);
   protocol::AddressingResult result = analysis::analyse_addressing(passes, options, context);
   result.texts = names_of(texts);
-  result.provenance = provenance_of(asked(request), context, {model}, &texts, kernel_of(passes));
+  result.provenance = provenance_of(asked(request), context, {model}, &texts, ran_of(passes));
   return reply_of(result);
 }
 
@@ -143,8 +143,8 @@ Reply demand(const protocol::DemandRequest& request, RequestContext& context) {
   const analysis::Texts texts = question_texts(request.reading, context, *model);
   analysis::DemandOutput out = analysis::analyse_demand(model, texts, options, context);
   out.result.texts = names_of(texts);
-  const std::string kernel = out.result.provenance.kernel;
-  out.result.provenance = provenance_of(asked(request), context, {model}, &texts, kernel);
+  const std::vector<protocol::Ran> ran = out.result.provenance.ran;
+  out.result.provenance = provenance_of(asked(request), context, {model}, &texts, ran);
   return reply_of(out.result, std::move(out.tensors));
 }
 
@@ -164,8 +164,8 @@ Reply acuity(const protocol::AcuityRequest& request, RequestContext& context) {
   const analysis::Texts texts = question_texts(request.reading, context, *model);
   protocol::AcuityResult result = analysis::analyse_acuity(model, texts, options, context);
   result.texts = names_of(texts);
-  const std::string kernel = result.provenance.kernel;
-  result.provenance = provenance_of(asked(request), context, {model}, &texts, kernel);
+  const std::vector<protocol::Ran> ran = result.provenance.ran;
+  result.provenance = provenance_of(asked(request), context, {model}, &texts, ran);
   return reply_of(result);
 }
 
@@ -199,8 +199,8 @@ Reply xray(const protocol::XrayRequest& given, RequestContext& context) {
   const analysis::Texts texts = question_texts(request.reading, context, *model);
   protocol::XrayResult result = analysis::analyse_xray(model, texts, options, context);
   result.texts = names_of(texts);
-  const std::string kernel = result.provenance.kernel;
-  result.provenance = provenance_of(asked(request), context, {model}, &texts, kernel);
+  const std::vector<protocol::Ran> ran = result.provenance.ran;
+  result.provenance = provenance_of(asked(request), context, {model}, &texts, ran);
   return reply_of(result);
 }
 
@@ -217,7 +217,8 @@ Reply pair(const protocol::PairRequest& request, RequestContext& context) {
   options.query = request.query, options.key = request.key;
   options.backend = model::backend_named(request.running.backend);
   protocol::PairResult result = analysis::analyse_pair(model, texts.items[0], options);
-  result.provenance = provenance_of(asked(request), context, {model}, &texts, "plain");
+  result.provenance =
+      provenance_of(asked(request), context, {model}, &texts, result.provenance.ran);
   return reply_of(result);
 }
 
@@ -233,8 +234,8 @@ Reply profile(const protocol::ProfileRequest& request, RequestContext& context) 
   const analysis::Texts texts = question_texts(request.reading, context, *model);
   protocol::ProfileResult result = analysis::analyse_profile(model, texts, options, context);
   result.texts = names_of(texts);
-  const std::string kernel = result.provenance.kernel;
-  result.provenance = provenance_of(asked(request), context, {model}, &texts, kernel);
+  const std::vector<protocol::Ran> ran = result.provenance.ran;
+  result.provenance = provenance_of(asked(request), context, {model}, &texts, ran);
   return reply_of(result);
 }
 
@@ -270,7 +271,7 @@ Reply prove(const protocol::ProveRequest& request, RequestContext& context) {
   options.seed = static_cast<std::uint64_t>(request.seed);
   const std::vector<std::string> names = proved_names(request);
   protocol::ProveResult result;
-  model::KernelNames kernels;
+  model::AllRan kernels;
   std::vector<std::shared_ptr<const model::Model>> models;
   for (std::size_t n = 0; n < names.size(); ++n) {
     context.throw_if_cancelled();
@@ -283,7 +284,7 @@ Reply prove(const protocol::ProveRequest& request, RequestContext& context) {
     models.push_back(context.models().open(names[n], request.running, context));
   }
   result.provenance =
-      provenance_of(asked(request), context, models, nullptr, model::joined(kernels));
+      provenance_of(asked(request), context, models, nullptr, protocol::listed(kernels));
   return reply_of(result);
 }
 

@@ -58,7 +58,7 @@ class Acuity {
     for (const Text& text : texts_.items) plain_.push_back(losses(text, {}));
     for (const Place& place : places) add(place, result);
     result.passes = passes_;
-    result.provenance.kernel = model::joined(kernels_);
+    result.provenance.ran = protocol::listed(kernels_);
     return result;
   }
 
@@ -160,7 +160,7 @@ class Acuity {
   Draws draws_;
   std::vector<DistanceBand> bands_;
   std::vector<std::vector<double>> plain_;
-  model::KernelNames kernels_;
+  model::AllRan kernels_;
   std::int64_t passes_ = 0;
   double left_ = 1;
 };

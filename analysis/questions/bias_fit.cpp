@@ -72,7 +72,7 @@ class Descent {
 class BiasFit {
  public:
   BiasFit(const model::Model& model, const Texts& texts, const std::vector<std::int64_t>& edges,
-          const FitOptions& options, model::KernelNames& kernels, protocol::Progress& progress)
+          const FitOptions& options, model::AllRan& kernels, protocol::Progress& progress)
       : model_(model),
         edges_(edges),
         options_(options),
@@ -242,7 +242,7 @@ class BiasFit {
   const model::Model& model_;
   const std::vector<std::int64_t>& edges_;
   const FitOptions& options_;
-  model::KernelNames& kernels_;
+  model::AllRan& kernels_;
   protocol::Progress& progress_;
   Draws draws_;
   std::vector<Ids> fit_, choose_, test_;
@@ -254,7 +254,7 @@ class BiasFit {
 
 FittedBias fit_bias(const model::Model& model, const Texts& texts,
                     const std::vector<std::int64_t>& edges, const FitOptions& options,
-                    model::KernelNames& kernels, protocol::Progress& progress) {
+                    model::AllRan& kernels, protocol::Progress& progress) {
   if (texts.items.size() < kFewestTextsToFit) {
     throw formats::bad_input(
         "a bias is fitted on some texts, chosen on others and told of others "

@@ -28,6 +28,6 @@ inline constexpr std::size_t kFewestTextsToFit = 12;
 // the answer. Throws Error "bad_input" for fewer than 12 texts.
 FittedBias fit_bias(const model::Model& model, const Texts& texts,
                     const std::vector<std::int64_t>& edges, const FitOptions& options,
-                    model::KernelNames& kernels, protocol::Progress& progress);
+                    model::AllRan& kernels, protocol::Progress& progress);
 
 }  // namespace phasescope::analysis

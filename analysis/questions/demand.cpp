@@ -36,7 +36,7 @@ class GradientHook final : public model::AttentionHook {
     if (!gradients_) return;
     watch(result.out);
     if (result.state.defined()) watch(result.state);
-    layers_.push_back({layer, program, v, result.out, result.state, result.kernel});
+    layers_.push_back({layer, program, v, result.out, result.state, result.ran});
   }
 
   // (layers, heads, N), - d loss / d b(lambda).
@@ -51,7 +51,7 @@ class GradientHook final : public model::AttentionHook {
     std::int64_t index;
     model::AttentionProgram program;
     at::Tensor v, out, state;
-    std::string kernel;
+    model::Ran ran;
   };
 
   // The first layer's is where gradients end: nothing before it is asked for.
@@ -66,7 +66,7 @@ class GradientHook final : public model::AttentionHook {
   at::Tensor demand_of_layer(const Layer& layer, model::Backend backend) const {
     const at::NoGradGuard no_gradients;
     const model::LayerAttention attention(layer.index, layer.program, layer.v, {}, {}, backend,
-                                          layer.kernel);
+                                          layer.ran);
     const std::int64_t heads = attention.heads(), rows = attention.length();
     at::Tensor sums = at::zeros({heads, tokens_}, at::kDouble);
     if (!layer.out.grad().defined()) return sums;  // nothing reads it
@@ -159,7 +159,7 @@ class DemandAnalysis {
     measure();
     fill_rows();
     if (options_.fit) fit();
-    result.provenance.kernel = model::joined(kernels_);
+    result.provenance.ran = protocol::listed(kernels_);
     return std::move(out_);
   }
 
@@ -236,7 +236,7 @@ class DemandAnalysis {
   std::vector<at::Tensor> demands_;  // (layers, heads, K) of each text
   at::Tensor total_;
   Draws draws_{options_.seed};
-  model::KernelNames kernels_;
+  model::AllRan kernels_;
   DemandOutput out_;
 };
 

@@ -35,7 +35,7 @@ struct TextDemand {
 struct DemandPass {
   model::Backend backend = model::Backend::fused;
   bool demand = true;
-  model::KernelNames* kernels = nullptr;
+  model::AllRan* kernels = nullptr;
   protocol::Progress* progress = nullptr;
 };
 // One forward pass and, for the demand, one backward. Attention's gradients by score are made row

@@ -45,7 +45,8 @@ class PairReader {
       : model_(model),
         input_(kept.input),
         program_(kept.program),
-        attention_(options.layer, program_, program_.q, {}, {}, options.backend, "plain"),
+        attention_(options.layer, program_, program_.q, {}, {}, options.backend,
+                   model::ran_plain(program_.q)),
         head_(options.head),
         query_(query),
         key_(key) {}
@@ -55,6 +56,7 @@ class PairReader {
     result_.layer = input_.layer, result_.head = head_;
     result_.query = query_, result_.key = key_;
     result_.trained = model_.config().context;
+    result_.provenance.ran = {model::ran_plain(program_.q)};
     result_.true_distance = place(query_) - place(key_);
     result_.formula =
         "weight(lambda) = 1 / (1 + e^(rest - score(lambda))), the other keys staying where they "

@@ -176,7 +176,7 @@ class ProfileHook final : public model::AttentionHook {
     const Curves curves(input, program, window_);
     std::vector<HeadSums> heads(static_cast<std::size_t>(program.q.size(1)));
     const model::LayerAttention attention(input.layer, program, program.q, {}, {}, options_.backend,
-                                          "plain");
+                                          model::ran_plain(program.q));
     add_pairs(curves, program, deviations_of(attention), heads);
     add_triplets(curves, heads);
     layers.push_back(std::move(heads));
@@ -328,7 +328,7 @@ protocol::ProfileResult analyse_profile(const std::shared_ptr<const model::Model
   const std::int64_t window = options.window > 0 ? options.window : model->config().context;
   if (window < 2) throw formats::bad_usage("a window has two distances at least", "window");
   const at::NoGradGuard no_gradients;
-  model::KernelNames kernels;
+  model::AllRan kernels;
   std::vector<std::vector<std::vector<HeadSums>>> all;  // of each text, layer, head
   for (std::size_t n = 0; n < texts.items.size(); ++n) {
     progress.throw_if_cancelled();
@@ -365,7 +365,7 @@ protocol::ProfileResult analyse_profile(const std::shared_ptr<const model::Model
       result.rows.push_back(row_of(layer, head, sums, draws));
     }
   }
-  result.provenance.kernel = model::joined(kernels);
+  result.provenance.ran = protocol::listed(kernels);
   return result;
 }
 

@@ -248,7 +248,7 @@ class Proof {
         progress_(progress),
         model_(model::open_model(name, {.dtype = options.dtype})) {}
 
-  std::vector<protocol::Claim> run(model::KernelNames& kernels) {
+  std::vector<protocol::Claim> run(model::AllRan& kernels) {
     const Ids text = random_text(options_.seed);
     const Ids twice = repeated_tokens(kPeriod, kBos, 256, options_.seed);
     const at::Tensor known = constructed_weights(name_, text);
@@ -288,7 +288,7 @@ class Proof {
   }
 
   void claim_metrics(const at::Tensor& known, const at::Tensor& twice, const Ids& ids,
-                     model::KernelNames& kernels) {
+                     model::AllRan& kernels) {
     HeadsOptions options;
     options.period = kPeriod, options.seed = options_.seed;
     for (const HeadMetric& metric : head_metrics()) options.metrics.push_back(metric.info.key);
@@ -343,7 +343,7 @@ at::Tensor constructed_weights(const std::string& name, const Ids& ids) {
 }
 
 std::vector<protocol::Claim> prove(const std::string& name, const ProofOptions& options,
-                                   model::KernelNames& kernels, protocol::Progress& progress) {
+                                   model::AllRan& kernels, protocol::Progress& progress) {
   const at::NoGradGuard no_gradients;
   return Proof(name, options, progress).run(kernels);
 }

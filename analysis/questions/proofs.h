@@ -28,6 +28,6 @@ struct ProofOptions {
 // every metric of analysis/metrics there (duplicate_token and induction on random tokens written
 // twice). `kernels`: gathers what ran.
 std::vector<protocol::Claim> prove(const std::string& name, const ProofOptions& options,
-                                   model::KernelNames& kernels, protocol::Progress& progress);
+                                   model::AllRan& kernels, protocol::Progress& progress);
 
 }  // namespace phasescope::analysis

@@ -16,7 +16,7 @@ using Treatment = std::function<void(const model::LayerInput&, model::AttentionP
 
 struct TreatedPass {
   model::Backend backend = model::Backend::plain;
-  model::KernelNames* kernels = nullptr;
+  model::AllRan* kernels = nullptr;
   protocol::Progress* progress = nullptr;
 };
 

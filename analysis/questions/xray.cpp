@@ -192,7 +192,7 @@ class Xray {
     if (options_.repair && fails_) repaired = repair();
     fill_positions(plain, all, repaired);
     result_.passes = passes_;
-    result_.provenance.kernel = model::joined(kernels_);
+    result_.provenance.ran = protocol::listed(kernels_);
     return std::move(result_);
   }
 
@@ -411,7 +411,7 @@ class Xray {
   std::vector<std::vector<std::int64_t>> texts_;
   Heads all_;
   bool fails_ = false;
-  model::KernelNames kernels_;
+  model::AllRan kernels_;
   std::int64_t passes_ = 0;
   double expected_ = 1;
   protocol::XrayResult result_;

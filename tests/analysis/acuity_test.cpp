@@ -54,7 +54,7 @@ TEST_P(OtherDistances, TheOwnDistanceGivesTheScoreThatRan) {
         const at::Tensor moved =
             model::moved_scores(input, program, pairs.row, pairs.column, pairs.distance);
         const model::LayerAttention attention(input.layer, program, program.q, {}, {},
-                                              model::Backend::plain, "plain");
+                                              model::Backend::plain, model::ran_plain(program.q));
         const at::Tensor scores = attention.scores(attention.whole()).score[0];
         const at::Tensor ran = scores.index({at::indexing::Slice(), pairs.row, pairs.column});
         EXPECT_LE((moved - ran).abs().max().item<double>(),
@@ -97,7 +97,7 @@ TEST_P(OtherDistances, AKeyThatStandsElsewhereHasThatScore) {
           return;
         }
         const model::LayerAttention attention(0, program, program.q, {}, {}, model::Backend::plain,
-                                              "plain");
+                                              model::ran_plain(program.q));
         score_ = attention.scores({{0, 2}, {20, 21}, {9, 10}}).score.flatten();
       }
 

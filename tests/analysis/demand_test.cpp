@@ -216,7 +216,7 @@ TEST(Demand, BucketsHaveTheEdgesOfPowersAndHalves) {
 TEST(DemandFit, RaisesTheBucketThatIsWanted) {
   const auto model = model::opened(model::copying_head(2, 0.5), "weak", at::kFloat);
   protocol::NoProgress progress;
-  model::KernelNames kernels;
+  model::AllRan kernels;
   FitOptions options;
   options.steps = 4;
   const auto edges = distance_edges(64);

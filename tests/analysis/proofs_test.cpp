@@ -126,7 +126,7 @@ class Claims : public ::testing::TestWithParam<std::string> {};
 TEST_P(Claims, HoldInEveryForm) {
   const auto hold = [&](at::ScalarType dtype, model::Backend backend) {
     protocol::NoProgress progress;
-    model::KernelNames kernels;
+    model::AllRan kernels;
     const auto claims = prove(GetParam(), {dtype, backend, 3}, kernels, progress);
     EXPECT_GE(claims.size(), 30u);
     for (const protocol::Claim& claim : claims) {
