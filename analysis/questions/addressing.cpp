@@ -96,8 +96,10 @@ double fitted_square(const NormalEquations& equations, const Vector& right) {
   precondition();
   Vector direction = scaled;
   double now = dot(residual, scaled);
-  const double enough = now * 1e-30;  // the squared residual: 1e-15 of the right side
-  constexpr int kMost = 300;          // 18 steps reach 1e-13 at N = 64 to 2048
+  // The squared residual: the fitted sum is off by its square, and a right side that rounding has
+  // taken out of the range cannot be followed further.
+  const double enough = now * 1e-24;
+  constexpr int kMost = 300;  // 18 steps reach 1e-13 at N = 64 to 2048
   for (int step = 0; step < kMost && now > enough; ++step) {
     const Vector product = equations.times(direction);
     const double length = now / dot(direction, product);

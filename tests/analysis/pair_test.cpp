@@ -67,7 +67,8 @@ TEST(Pair, OfTapeTellsTheStateFromARotation) {
     EXPECT_NEAR(state[1], 0, 1e-12);
   }
   double off = 0;
-  for (const auto& state : pair_of(exact("tape"), 1, 20, 9).state) {
+  for (const auto& state :
+       pair_of(model::open_model("tape", {.dtype = at::kDouble}), 1, 20, 9).state) {
     off += std::abs(state[0] - 1) + std::abs(state[1]);
   }
   EXPECT_GT(off, 1e-3);
