@@ -10,6 +10,7 @@
 #include "formats/error.h"
 #include "formats/near_names.h"
 #include "formats/utf8.h"
+#include "model/attention/repairs.h"
 #include "model/encoding.h"
 
 namespace phasescope::model {
@@ -274,9 +275,11 @@ void require_option(const std::string& key, const std::string& option) {
   const EncodingEntry* entry = find_encoding(key);
   if (entry == nullptr) return;
   std::vector<std::string> known;
-  for (const OptionInfo& info : entry->info->options) {
-    if (info.key == option) return;
-    known.push_back(info.key);
+  for (const auto* options : {&entry->info->options, &repair_options()}) {
+    for (const OptionInfo& info : *options) {
+      if (info.key == option) return;
+      known.push_back(info.key);
+    }
   }
   throw formats::bad_usage(
       key + " has no option " + formats::in_quotes(option) + formats::near_names(option, known),

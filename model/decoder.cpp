@@ -8,6 +8,7 @@
 
 #include "formats/error.h"
 #include "model/attention/cuda_attention.h"
+#include "model/attention/repairs.h"
 #include "model/forward_inputs.h"
 #include "model/rms_norm.h"
 
@@ -307,16 +308,18 @@ class Pass {
     program.padding_added = config_.attention.padding == "added";
     program.documents = options_.document_ids;
     program.mask = options_.mask;
+    change(index, w, state, program);
     at::Tensor v = encoding.values(split_heads(clipped(project(read, w.wv, w.bv))), state);
     narrow_for_cuda(program, v);
     const bool observed = observer_ != nullptr && observer_->wants_attention(index);
     const ProbeRequest* probes = observed ? observer_->wants_probes(index) : nullptr;
-    const AttentionResult result = attention(program, v,
-                                             {.backend = options_.backend,
-                                              .want_lse = observed,
-                                              .want_entropy = observed,
-                                              .probes = probes,
-                                              .kernels = options_.kernels});
+    AttentionResult result = attention(program, v,
+                                       {.backend = options_.backend,
+                                        .want_lse = observed,
+                                        .want_entropy = observed,
+                                        .probes = probes,
+                                        .kernels = options_.kernels});
+    if (options_.hook != nullptr) options_.hook->after(index, program, v, result);
     const at::Tensor averaged =
         result.state.defined() ? result.state.to(state.z.scalar_type()) : result.state;
     encoding.after_attention(w.encoding, averaged, state);
@@ -326,6 +329,20 @@ class Pass {
           result.probes ? MeasuredProbes{*probes, result.probes} : MeasuredProbes{}));
     }
     return project(result.out.to(dtype_).transpose(1, 2).flatten(2), w.wo, w.bo);
+  }
+
+  // What the encoding's options and the caller do to a layer's scores.
+  void change(std::int64_t index, const LayerWeights& w, const PositionState& state,
+              AttentionProgram& program) const {
+    const Encoding& encoding = encoding_of(index);
+    if (options_.hook == nullptr && encoding.repairs().empty()) return;
+    const Parameters& shared =
+        reads_local(index) ? stack_.weights.local_encoding : stack_.weights.encoding;
+    const LayerInput input{index,       &encoding,
+                           &w.encoding, start_context(program.q.size(2), shared, index),
+                           state,       config_.attention.log_scale};
+    repair(encoding.repairs(), input, program);
+    if (options_.hook != nullptr) options_.hook->before(input, program);
   }
 
   // With 16-bit products the CUDA kernels get 16-bit tensors, as autocast has it.
@@ -459,6 +476,10 @@ bool Observer::wants_attention(std::int64_t) { return false; }
 const ProbeRequest* Observer::wants_probes(std::int64_t) { return nullptr; }
 void Observer::on_attention(const std::shared_ptr<const LayerAttention>&) {}
 void Observer::on_position(std::int64_t, const PositionState&) {}
+
+void AttentionHook::before(const LayerInput&, AttentionProgram&) {}
+void AttentionHook::after(std::int64_t, const AttentionProgram&, const at::Tensor&,
+                          AttentionResult&) {}
 
 Decoder::Decoder(ModelConfig config, std::shared_ptr<const Encoding> encoding, Weights weights)
     : config_(std::move(config)),

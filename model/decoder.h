@@ -40,6 +40,27 @@ class Observer {
   virtual void on_position(std::int64_t index, const PositionState& state);
 };
 
+// What a layer's program was made of; alive as long as the model is.
+struct LayerInput {
+  std::int64_t layer = 0;
+  const Encoding* encoding = nullptr;
+  const Parameters* parameters = nullptr;  // the encoding's own of the layer
+  StartContext context;                    // of the whole text
+  PositionState state;
+  double log_scale = 0;  // AttentionConfig::log_scale
+};
+
+// Changes what attention runs in a forward pass, and what it gives.
+class AttentionHook {
+ public:
+  virtual ~AttentionHook() = default;
+  // Before a layer's attention runs; all of the program is there but what narrows its dtype.
+  virtual void before(const LayerInput& input, AttentionProgram& program);
+  // `result` may be replaced by tensors of the same shapes.
+  virtual void after(std::int64_t layer, const AttentionProgram& program, const at::Tensor& v,
+                     AttentionResult& result);
+};
+
 struct ForwardOptions {
   Backend backend = Backend::fused;
   // Position ids start here; or are given, (N) or (B, N) int64: terms of distance run plain then.
@@ -70,6 +91,7 @@ struct ForwardOptions {
   std::optional<at::ScalarType> product_dtype;
   // dtype of position times frequency and its sine; the weights', float32 at least, by default.
   std::optional<at::ScalarType> angle_dtype;
+  AttentionHook* hook = nullptr;  // of the decoder's self-attention; null: nobody
   AllRan* kernels = nullptr;  // gathers what runs attention, the encoder's too; null: nobody
   std::function<void(double)> progress;  // 0..1
   std::function<bool()> cancelled;       // asked once a layer; true throws Error "cancelled"

@@ -10,6 +10,7 @@
 #include "formats/error.h"
 #include "formats/near_names.h"
 #include "formats/utf8.h"
+#include "model/attention/repairs.h"
 #include "model/encoding_cost.h"
 
 namespace phasescope::model {
@@ -131,7 +132,8 @@ Encoding::Encoding(const Json& options, const ModelConfig& model)
                                        : 1.0 / std::sqrt(static_cast<double>(model.head_dim))),
       step_(model.positions.map == "interpolate" ? 1.0 / model.positions.factor : 1.0),
       causal_(model.attention.causal),
-      options_(options) {}
+      options_(options),
+      repairs_(read_repairs(options, model)) {}
 
 at::Tensor Encoding::frequencies(const StartContext&) const { return {}; }
 
@@ -212,7 +214,11 @@ Json resolve_options(const EncodingInfo& info, const Json& options,
                      formats::ConfigProblems& problems) {
   Json resolved = Json::object();
   std::vector<std::string> known;
-  for (const OptionInfo& option : info.options) {
+  std::vector<OptionInfo> all = info.options;
+  for (const OptionInfo& option : repair_options()) {
+    if (options.contains(option.key)) all.push_back(option);
+  }
+  for (const OptionInfo& option : all) {
     known.push_back(option.key);
     resolved[option.key] = option.fallback;
     if (!options.contains(option.key)) continue;

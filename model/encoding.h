@@ -117,6 +117,11 @@ struct TermProgram {
   std::int64_t arrays = 0;  // of (B, rows, columns) that it makes, beside the scores
 };
 
+// Where a region of the scores begins.
+struct ScoreCorner {
+  std::int64_t head = 0, row = 0, column = 0;
+};
+
 struct AttentionProgram {
   enum class Kind { plain, table, tapa, tape, cape, fire, term };
   Kind kind = Kind::plain;
@@ -143,6 +148,9 @@ struct AttentionProgram {
   bool padding_added = false;  // AttentionConfig::padding is "added"
   at::Tensor documents = {};   // (B, N) int64: a query sees the keys of its own document alone
   at::Tensor mask;  // (N, M) bool, true where a query sees a key; replaces `causal` and `window`
+  // What else is done to the softmax's input, after all of the above but the mask: scores (B,
+  // heads, rows, columns) to scores of that shape. It may outlive the encoding, and runs plain.
+  std::function<at::Tensor(const at::Tensor& scores, const ScoreCorner& corner)> edit = {};
 
   void transform(const at::Tensor& new_q, const at::Tensor& new_k) {
     q = new_q, k = new_k, transformed = true;
@@ -218,6 +226,19 @@ struct MlpContext {
   at::Tensor attention_output;  // W_O o, before it was added
 };
 
+// What options that every encoding has do to the scores of single heads.
+struct Repairs {
+  struct Limit {
+    std::int64_t layer = 0, head = 0, distance = 0;
+  };
+  at::Tensor table;                 // (layers, heads, K), added by distance; or undefined
+  std::vector<std::int64_t> edges;  // (K) first distances, from 0; the last bucket has no end
+  std::vector<Limit> windows;       // keys at `distance` and beyond are not seen
+  std::vector<Limit> clamps;        // keys beyond `distance` are read as if they stood there
+
+  bool empty() const { return !table.defined() && windows.empty() && clamps.empty(); }
+};
+
 // One encoding with its options, for one model's sizes. Stateless and shared between threads: what
 // varies lives in PositionState and in the parameters.
 class Encoding {
@@ -275,6 +296,8 @@ class Encoding {
   virtual std::vector<EncodingCost> cost(const CostSizes& sizes) const;
   // One sentence for each option that is set and changes nothing, for the load report.
   virtual std::vector<std::string> idle_options() const;
+  // What its options add to the scores or take from them, whatever the encoding is.
+  const Repairs& repairs() const { return repairs_; }
 
  protected:
   Encoding(const Json& options, const ModelConfig& model);
@@ -300,6 +323,9 @@ class Encoding {
   double step_;   // places a token: 1 but where positions are interpolated
   bool causal_;
   Json options_;
+
+ private:
+  Repairs repairs_;
 };
 
 // ---- The list ----------------------------------------------------------------------------------

@@ -18,6 +18,7 @@
 #include "model/checkpoints/check.h"
 #include "model/checkpoints/checkpoint_reader.h"
 #include "model/checkpoints/config_without_weights.h"
+#include "model/checkpoints/constructed.h"
 #include "model/checkpoints/convert.h"
 #include "model/checkpoints/tensor_io.h"
 #include "model/forward_inputs.h"
@@ -81,6 +82,16 @@ Reply models_list(const protocol::ModelsRequest&, RequestContext&) {
     summary.path = model.folder.string();
     summary.bundled = true;
     summary.parameters = parameters_of(model.config, *encoding);
+    result.models.push_back(std::move(summary));
+  }
+  for (const model::ConstructedEntry& entry : model::constructed_models()) {
+    const model::ModelConfig config = entry.make().config;
+    const auto encoding = model::make_encoding(config);
+    protocol::ModelSummary summary = summary_of(config, *encoding);
+    summary.name = entry.name;
+    summary.note = "constructed: " + entry.title;
+    summary.bundled = true;
+    summary.parameters = parameters_of(config, *encoding);
     result.models.push_back(std::move(summary));
   }
   return reply_of(result);

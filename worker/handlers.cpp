@@ -8,14 +8,15 @@
 #include "worker/handle_eval.h"
 #include "worker/handle_jobs.h"
 #include "worker/handle_models.h"
+#include "worker/handle_questions.h"
 #include "worker/handle_worker.h"
 
 namespace phasescope::worker {
 
 std::vector<Handler> all_handlers() {
   std::vector<std::vector<Handler>> groups = {
-      worker_handlers(), models_handlers(), analysis_handlers(),
-      eval_handlers(),   jobs_handlers(),   bench_handlers(),
+      worker_handlers(), models_handlers(), analysis_handlers(),  eval_handlers(),
+      jobs_handlers(),   bench_handlers(),  questions_handlers(),
   };
   if (std::getenv("PHASESCOPE_TEST_HANDLERS")) groups.push_back(test_handlers());
 

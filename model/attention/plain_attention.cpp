@@ -126,6 +126,23 @@ at::Tensor term_pair_scores(const AttentionProgram& program, const at::Tensor& b
   return scores;
 }
 
+// The same of a program that changes its scores before softmax; it does so by regions.
+at::Tensor edited_pair_scores(const AttentionProgram& program, const at::Tensor& batch,
+                              const at::Tensor& head, const at::Tensor& row,
+                              const at::Tensor& column) {
+  std::vector<at::Tensor> scores;
+  for (std::int64_t p = 0; p < row.size(0); ++p) {
+    const auto one = [p](const at::Tensor& places) {
+      const std::int64_t place = places[p].item<std::int64_t>();
+      return Range{place, place + 1};
+    };
+    scores.push_back(plain_scores(program, one(head), one(row), one(column))
+                         .select(0, batch[p].item<std::int64_t>())
+                         .squeeze());
+  }
+  return at::stack(scores);
+}
+
 }  // namespace
 
 at::Tensor cape_scores(const CapeProgram& cape, const at::Tensor& content, const at::Tensor& bias) {
@@ -303,6 +320,7 @@ at::Tensor plain_scores(const AttentionProgram& program, Range heads, Range rows
     scores = scores + token_biases(program, heads, rows, columns);
   }
   scores = capped(program, gained(program, scores));
+  if (program.edit) scores = program.edit(scores, {heads.begin, rows.begin, columns.begin});
   const at::Tensor hidden = hidden_pairs(program, rows, columns);
   if (!hidden.defined()) return scores;
   if (spreads_padding(program)) scores = scores.masked_fill(lost_rows(program, rows), 0.0);
@@ -358,6 +376,7 @@ ScoreParts plain_pair_scores(const AttentionProgram& program, const at::Tensor& 
     score = score + bias.index({batch, head, column}) - bias.index({batch, head, row});
   }
   score = capped(program, gained(program, score));
+  if (program.edit) score = edited_pair_scores(program, batch, head, row, column);
   if (spreads_padding(program)) score = score.masked_fill(lost_of_pairs(program, batch, row), 0.0);
   parts.score = score.masked_fill(hidden_of_pairs(program, batch, row, column),
                                   -std::numeric_limits<double>::infinity());

@@ -9,6 +9,7 @@
 #include "formats/error.h"
 #include "formats/tokenizer_files.h"
 #include "model/checkpoints/checkpoint_reader.h"
+#include "model/checkpoints/constructed.h"
 #include "model/checkpoints/tensor_io.h"
 #include "model/idle_settings.h"
 #include "model/settings.h"
@@ -110,6 +111,10 @@ std::int64_t memory_bytes(const ModelConfig& config, std::int64_t weight_bytes,
 std::shared_ptr<const Model> open_model(const std::string& path_or_name,
                                         const OpenModelOptions& options) {
   const at::NoGradGuard no_grad;
+  if (const ConstructedEntry* entry = find_constructed(path_or_name)) {
+    const auto model = opened(entry->make(), entry->name, options.dtype);
+    return options.overrides.empty() ? model : with_overrides(model, options.overrides);
+  }
   CheckpointReader reader(path_or_name, options.cancelled);
   Weights weights = reader.load(options.dtype, options.progress);
   LoadReport report = std::move(reader.report());

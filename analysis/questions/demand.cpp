@@ -1,0 +1,301 @@
+#include "analysis/questions/demand.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <utility>
+
+#include "analysis/intervals/intervals.h"
+#include "analysis/questions/bias_fit.h"
+#include "analysis/questions/by_distance.h"
+#include "analysis/questions/common.h"
+#include "analysis/tensors.h"
+#include "model/attention/repairs.h"
+#include "model/loss.h"
+
+namespace phasescope::analysis {
+namespace {
+
+// What attention was computed with and gave, of every layer, and the gradients that came to it.
+class GradientHook final : public model::AttentionHook {
+ public:
+  GradientHook(const DistanceBias& bias, std::int64_t tokens, bool gradients)
+      : bias_(bias), tokens_(tokens), gradients_(gradients) {}
+
+  void before(const model::LayerInput& input, model::AttentionProgram& program) override {
+    if (!bias_.table.defined()) return;
+    model::add_by_distance(program,
+                           model::by_distance(bias_.table[input.layer], bias_.edges, tokens_));
+  }
+
+  void after(std::int64_t layer, const model::AttentionProgram& program, const at::Tensor& v,
+             model::AttentionResult& result) override {
+    if (!gradients_) return;
+    watch(result.out);
+    if (result.state.defined()) watch(result.state);
+    layers_.push_back({layer, program, v, result.out, result.state, result.ran});
+  }
+
+  // (layers, heads, N), - d loss / d b(lambda).
+  at::Tensor demand(model::Backend backend) const {
+    std::vector<at::Tensor> all;
+    for (const Layer& layer : layers_) all.push_back(demand_of_layer(layer, backend));
+    return at::stack(all);
+  }
+
+ private:
+  struct Layer {
+    std::int64_t index;
+    model::AttentionProgram program;
+    at::Tensor v, out, state;
+    model::Ran ran;
+  };
+
+  // The first layer's is where gradients end: nothing before it is asked for.
+  static void watch(at::Tensor& given) {
+    if (given.requires_grad()) {
+      given.retain_grad();
+    } else {
+      given = given.detach().requires_grad_(true);
+    }
+  }
+
+  at::Tensor demand_of_layer(const Layer& layer, model::Backend backend) const {
+    const at::NoGradGuard no_gradients;
+    const model::LayerAttention attention(layer.index, layer.program, layer.v, {}, {}, backend,
+                                          layer.ran);
+    const std::int64_t heads = attention.heads(), rows = attention.length();
+    at::Tensor sums = at::zeros({heads, tokens_}, at::kDouble);
+    if (!layer.out.grad().defined()) return sums;  // nothing reads it
+    const at::Tensor values = of_heads(layer.v, heads), coming = layer.out.grad()[0];
+    at::Tensor state, coming_state;
+    if (layer.state.defined() && layer.state.grad().defined()) {
+      state = layer.program.tape.state[0].expand({heads, -1, -1}).to(at::kDouble);
+      coming_state = layer.state.grad()[0];
+    }
+    const std::int64_t step = rows_of_block(heads, rows);
+    for (std::int64_t begin = 0; begin < rows; begin += step) {
+      const std::int64_t end = std::min(begin + step, rows);
+      const at::Tensor scores =
+          attention.scores({{0, heads}, {begin, end}, {0, end}}).score[0].to(at::kDouble);
+      const at::Tensor weights = at::softmax(scores, -1);
+      at::Tensor gain = by_key(coming, values, begin, end);
+      if (state.defined()) gain = gain + by_key(coming_state, state, begin, end);
+      const at::Tensor mean = (weights * gain).sum(-1, true);
+      add_by_distance(weights * (mean - gain), begin, sums);
+    }
+    return sums;
+  }
+
+  // The gradient of rows begin..end by the weight of each key before the end: (H, rows, end).
+  static at::Tensor by_key(const at::Tensor& coming, const at::Tensor& values, std::int64_t begin,
+                           std::int64_t end) {
+    return at::matmul(coming.slice(1, begin, end).to(at::kDouble),
+                      values.slice(1, 0, end).transpose(1, 2));
+  }
+
+  // (1, kv heads, N, d) as query heads read it, (H, N, d).
+  static at::Tensor of_heads(const at::Tensor& v, std::int64_t heads) {
+    return v[0].repeat_interleave(heads / v.size(1), 0).to(at::kDouble);
+  }
+
+  const DistanceBias& bias_;
+  std::int64_t tokens_;
+  bool gradients_;
+  std::vector<Layer> layers_;
+};
+
+// The loss of all rows in bits, and its gradient by the hidden states where that is wanted; logits
+// of some rows at a time.
+double loss_in_bits(const model::Decoder& decoder, const at::Tensor& hidden, const at::Tensor& ids,
+                    at::Tensor* gradient) {
+  const at::AutoGradMode mode(gradient != nullptr);
+  const at::Tensor leaf =
+      gradient != nullptr ? hidden.detach().requires_grad_(true) : hidden.detach();
+  constexpr std::int64_t kBudget = std::int64_t{16} << 20;  // logits held at once
+  const std::int64_t rows = hidden.size(1);
+  const std::int64_t step = std::max<std::int64_t>(1, kBudget / decoder.config().vocab_size);
+  double loss = 0;
+  for (std::int64_t begin = 0; begin < rows; begin += step) {
+    const std::int64_t end = std::min(begin + step, rows);
+    const at::Tensor sum =
+        model::token_losses_of(decoder, leaf.slice(1, begin, end), ids.slice(1, begin, end + 1))
+            .to(at::kDouble)
+            .sum() /
+        std::numbers::ln2;
+    if (gradient != nullptr) sum.backward();
+    loss += sum.item<double>();
+  }
+  if (gradient != nullptr) *gradient = leaf.grad();
+  return loss;
+}
+
+// The parts of a weighted mean over texts.
+std::vector<Part> parts_of(const std::vector<double>& sums, const std::vector<double>& rows) {
+  std::vector<Part> parts;
+  for (std::size_t n = 0; n < sums.size(); ++n) parts.push_back({sums[n], rows[n]});
+  return parts;
+}
+
+class DemandAnalysis {
+ public:
+  DemandAnalysis(const std::shared_ptr<const model::Model>& model, const Texts& texts,
+                 const DemandOptions& options, protocol::Progress& progress)
+      : model_(model), texts_(texts), options_(options), progress_(progress) {}
+
+  DemandOutput run() {
+    const std::int64_t tokens = texts_.longest();
+    protocol::DemandResult& result = out_.result;
+    result.model = model_->report.name;
+    result.formula =
+        "demand(lambda) = - d loss / d b(lambda), b added to the softmax's input of all pairs "
+        "lambda apart; bits a token per unit of score, summed over a bucket's distances; the "
+        "demands of a head add up to 0";
+    result.edges = distance_edges(tokens);
+    result.trained = model_->config().context;
+    measure();
+    fill_rows();
+    if (options_.fit) fit();
+    result.provenance.ran = protocol::listed(kernels_);
+    return std::move(out_);
+  }
+
+ private:
+  void measure() {
+    const double share = options_.fit ? 0.2 : 1.0;
+    for (std::size_t n = 0; n < texts_.items.size(); ++n) {
+      progress_.throw_if_cancelled();
+      progress_.progress(share * static_cast<double>(n) / static_cast<double>(texts_.items.size()),
+                         "asking what the heads want");
+      const TextDemand text = demand_of(*model_, texts_.items[n].ids, {},
+                                        {options_.backend, true, &kernels_, &progress_});
+      losses_.push_back(text.loss), rows_.push_back(text.rows);
+      add(text.demand);
+      demands_.push_back(by_bucket(text.demand, out_.result.edges));
+    }
+  }
+
+  // Texts may be of different lengths.
+  void add(const at::Tensor& demand) {
+    if (!total_.defined()) {
+      total_ = at::zeros({demand.size(0), demand.size(1), texts_.longest()}, at::kDouble);
+    }
+    total_.narrow(2, 0, demand.size(2)).add_(demand);
+  }
+
+  void fill_rows() {
+    protocol::DemandResult& result = out_.result;
+    const ChosenHeads chosen(model_->config(), options_.layers, options_.heads);
+    for (const std::int64_t layer : chosen.layers()) {
+      for (const std::int64_t head : chosen.heads()) {
+        protocol::DemandRow& row = result.rows.emplace_back();
+        row.layer = layer, row.head = head;
+        for (std::size_t bucket = 0; bucket < result.edges.size(); ++bucket) {
+          row.demand.push_back(of_bucket(layer, head, static_cast<std::int64_t>(bucket)));
+        }
+      }
+    }
+    result.loss = ratio_interval(parts_of(losses_, rows_), draws_);
+    const at::Tensor size = total_.abs();
+    const double all = size.sum().item<double>();
+    const double beyond = size.slice(2, result.trained).sum().item<double>();
+    result.share_beyond_trained = all > 0 ? beyond / all : 0;
+  }
+
+  Interval of_bucket(std::int64_t layer, std::int64_t head, std::int64_t bucket) const {
+    std::vector<double> sums;
+    for (const at::Tensor& text : demands_) {
+      sums.push_back(text[layer][head][bucket].item<double>());
+    }
+    return ratio_interval(parts_of(sums, rows_), draws_);
+  }
+
+  void fit() {
+    FitOptions fit;
+    fit.backend = options_.backend;
+    fit.steps = options_.steps;
+    fit.start_window = options_.start_window;
+    fit.seed = options_.seed;
+    protocol::PartOfProgress part(progress_, 0.2, 1);
+    FittedBias fitted = fit_bias(*model_, texts_, out_.result.edges, fit, kernels_, part);
+    if (fitted.report.helps) {
+      out_.tensors.push_back(tensor_ref("table", fitted.bias.table));
+      out_.tensors.push_back(tensor_ref("edges", at::tensor(fitted.bias.edges, at::kLong)));
+    }
+    out_.result.fit = std::move(fitted.report);
+  }
+
+  std::shared_ptr<const model::Model> model_;
+  const Texts& texts_;
+  const DemandOptions& options_;
+  protocol::Progress& progress_;
+  std::vector<double> losses_, rows_;
+  std::vector<at::Tensor> demands_;  // (layers, heads, K) of each text
+  at::Tensor total_;
+  Draws draws_{options_.seed};
+  model::AllRan kernels_;
+  DemandOutput out_;
+};
+
+}  // namespace
+
+std::vector<std::int64_t> distance_edges(std::int64_t tokens) {
+  std::vector<std::int64_t> edges;
+  for (const std::int64_t edge : {0, 1, 2, 3}) {
+    if (edge < tokens || edge == 0) edges.push_back(edge);
+  }
+  for (std::int64_t power = 4; power < tokens; power *= 2) {
+    edges.push_back(power);
+    if (power + power / 2 < tokens) edges.push_back(power + power / 2);
+  }
+  return edges;
+}
+
+at::Tensor by_bucket(const at::Tensor& values, const std::vector<std::int64_t>& edges) {
+  std::vector<at::Tensor> sums;
+  const std::int64_t length = values.size(-1);
+  for (std::size_t n = 0; n < edges.size(); ++n) {
+    const std::int64_t end = n + 1 < edges.size() ? edges[n + 1] : length;
+    sums.push_back(values.slice(-1, std::min(edges[n], length), std::min(end, length)).sum(-1));
+  }
+  return at::stack(sums, -1);
+}
+
+TextDemand demand_of(const model::Model& model, const std::vector<std::int64_t>& ids,
+                     const DistanceBias& bias, const DemandPass& pass) {
+  const at::AutoGradMode mode(pass.demand);
+  const auto tokens = static_cast<std::int64_t>(ids.size());
+  const at::Tensor all = ids_tensor(ids);
+  GradientHook hook(bias, tokens, pass.demand);
+  model::ForwardOptions options;
+  options.backend = pass.backend;
+  options.hook = &hook;
+  options.kernels = pass.kernels;
+  if (pass.progress != nullptr) {
+    options.cancelled = [&pass] { return pass.progress->cancelled(); };
+  }
+  const at::Tensor hidden = model.decoder.hidden(all.slice(1, 0, tokens - 1), options);
+  TextDemand out;
+  out.rows = static_cast<double>(tokens - 1);
+  if (!pass.demand) {
+    out.loss = loss_in_bits(model.decoder, hidden, all, nullptr);
+    return out;
+  }
+  at::Tensor gradient;
+  out.loss = loss_in_bits(model.decoder, hidden, all, &gradient);
+  hidden.backward(gradient);
+  out.demand = hook.demand(pass.backend);
+  return out;
+}
+
+DemandOutput analyse_demand(const std::shared_ptr<const model::Model>& model, const Texts& texts,
+                            const DemandOptions& options, protocol::Progress& progress) {
+  require_causal(*model, "demand");
+  require_losses(*model, texts);
+  return DemandAnalysis(model, texts, options, progress).run();
+}
+
+}  // namespace phasescope::analysis

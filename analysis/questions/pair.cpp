@@ -1,0 +1,236 @@
+#include "analysis/questions/pair.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <utility>
+
+#include "analysis/questions/common.h"
+#include "analysis/tensors.h"
+#include "analysis/text_pass.h"
+#include "formats/error.h"
+#include "model/attention/moved_scores.h"
+#include "model/encodings/rotation.h"
+
+namespace phasescope::analysis {
+namespace {
+
+using Kind = model::AttentionProgram::Kind;
+
+// The program of one layer, and what it was made of.
+class KeepingHook final : public model::AttentionHook {
+ public:
+  explicit KeepingHook(std::int64_t layer) : layer_(layer) {}
+  void before(const model::LayerInput& given, model::AttentionProgram& run) override {
+    if (given.layer == layer_) input = given, program = run;
+  }
+
+  model::LayerInput input;
+  model::AttentionProgram program;
+
+ private:
+  std::int64_t layer_;
+};
+
+double weight_of(double score, double rest) { return 1 / (1 + std::exp(rest - score)); }
+
+class PairReader {
+ public:
+  PairReader(const model::Model& model, const KeepingHook& kept, const PairOptions& options,
+             std::int64_t query, std::int64_t key)
+      : model_(model),
+        input_(kept.input),
+        program_(kept.program),
+        attention_(options.layer, program_, program_.q, {}, {}, options.backend,
+                   model::ran_plain(program_.q)),
+        head_(options.head),
+        query_(query),
+        key_(key) {}
+
+  protocol::PairResult read() {
+    result_.model = model_.report.name;
+    result_.layer = input_.layer, result_.head = head_;
+    result_.query = query_, result_.key = key_;
+    result_.trained = model_.config().context;
+    result_.provenance.ran = {model::ran_plain(program_.q)};
+    result_.true_distance = place(query_) - place(key_);
+    result_.formula =
+        "weight(lambda) = 1 / (1 + e^(rest - score(lambda))), the other keys staying where they "
+        "are; score = sum of the phasors' real parts + tail, or content + bias(lambda)";
+    read_row();
+    read_phasors();
+    read_clock();
+    const std::string why = model::no_other_distance(model_.config(), *input_.encoding);
+    if (why.empty()) {
+      read_curve();
+    } else {
+      result_.why = why;
+    }
+    return std::move(result_);
+  }
+
+ private:
+  std::int64_t place(std::int64_t token) const {
+    const at::Tensor ids = model::position_ids(program_.positions);
+    return (ids.dim() == 2 ? ids[0] : ids)[token].item<std::int64_t>();
+  }
+
+  void read_row() {
+    const model::ScoreParts row =
+        attention_.scores({{head_, head_ + 1}, {query_, query_ + 1}, {0, query_ + 1}});
+    const at::Tensor scores = row.score.flatten().to(at::kDouble);
+    result_.score = scores[key_].item<double>();
+    result_.content = row.content.flatten()[key_].item<double>();
+    result_.positional = result_.score - result_.content;
+    at::Tensor others = scores.clone();
+    others[key_] = -std::numeric_limits<double>::infinity();
+    result_.rest = at::logsumexp(others, 0).item<double>();
+    result_.weight = weight_of(result_.score, result_.rest);
+  }
+
+  // The rotated q and k of the pair, of each plane (x, y), and what no plane has.
+  void read_phasors() {
+    const bool planes_turn = program_.kind == Kind::plain || program_.kind == Kind::tape;
+    if (!planes_turn || !program_.transformed || !input_.state.z.defined()) return;
+    const std::int64_t planes = input_.state.z.size(-1), width = program_.q.size(-1);
+    if (2 * planes > width) return;  // a number for every channel
+    const std::int64_t group = program_.q.size(1) / program_.k.size(1);
+    const auto q = to_vector<double>(program_.q[0][head_][query_]);
+    const auto k = to_vector<double>(program_.k[0][head_ / group][key_]);
+    const Json& options = input_.encoding->options();
+    const bool half = !options.contains("layout") || options.at("layout") == "half";
+    const auto at = [](std::int64_t n) { return static_cast<std::size_t>(n); };
+    for (std::int64_t m = 0; m < planes; ++m) {
+      const std::size_t x = at(half ? m : 2 * m), y = at(half ? m + planes : 2 * m + 1);
+      result_.phasors.push_back({program_.scale * (q[x] * k[x] + q[y] * k[y]),
+                                 program_.scale * (q[y] * k[x] - q[x] * k[y])});
+    }
+    for (std::int64_t n = 2 * planes; n < width; ++n) {
+      result_.tail += program_.scale * q[at(n)] * k[at(n)];
+    }
+    if (program_.kind == Kind::tape) read_state(planes);
+  }
+
+  // z_j e^(-i p_j theta), what the content did to the key's state.
+  void read_state(std::int64_t planes) {
+    model::StartContext context = input_.context;
+    context.angle_dtype = at::kDouble;
+    const auto theta = to_vector<double>(input_.encoding->frequencies(context));
+    const at::Tensor z = input_.state.z[0];
+    const at::Tensor own = z[z.size(0) == 1 ? 0 : head_][key_];
+    const auto c = to_vector<double>(own[0]), s = to_vector<double>(own[1]);
+    for (std::int64_t m = 0; m < planes; ++m) {
+      const auto n = static_cast<std::size_t>(m);
+      const double turned = std::atan2(s[n], c[n]) - static_cast<double>(place(key_)) * theta[n];
+      result_.state.push_back(
+          {std::hypot(c[n], s[n]), std::remainder(turned, 2 * std::numbers::pi)});
+    }
+  }
+
+  void read_clock() {
+    if (program_.kind != Kind::tapa) return;
+    const std::int64_t a = program_.tapa.content_dim;
+    const std::int64_t group = program_.q.size(1) / program_.k.size(1);
+    const at::Tensor q = program_.q[0][head_][query_].to(at::kDouble);
+    const at::Tensor k = program_.k[0][head_ / group][key_].to(at::kDouble);
+    const at::Tensor phase = program_.tapa.linear_phase ? q.slice(0, a).sum() + k.slice(0, a).sum()
+                                                        : (q.slice(0, a) * k.slice(0, a)).sum();
+    const double amplitude =
+        program_.tapa.scale_content * (q.slice(0, 0, a) * k.slice(0, 0, a)).sum().item<double>();
+    const double power = program_.tapa.power[result_.true_distance].item<double>();
+    result_.clock = {amplitude, power * program_.tapa.scale_phase * phase.item<double>() +
+                                    (amplitude < 0 ? std::numbers::pi : 0)};
+  }
+
+  void read_curve() {
+    std::vector<std::int64_t> distances = curve_distances(result_.true_distance);
+    const std::vector<double> scores = scores_as_far_as_numbers_go(distances);
+    std::vector<protocol::PairPoint> curve;
+    for (std::size_t n = 0; n < distances.size(); ++n) {
+      curve.push_back({distances[n], scores[n], weight_of(scores[n], result_.rest)});
+    }
+    const auto best = std::ranges::max_element(curve, {}, &protocol::PairPoint::weight);
+    result_.best_distance = best->distance;
+    result_.share_above = share_above();
+    result_.curve = std::move(curve);
+  }
+
+  // A decay leaves a dtype's range somewhere: farther distances are left out.
+  std::vector<double> scores_as_far_as_numbers_go(std::vector<std::int64_t>& distances) {
+    for (;; distances.resize(distances.size() - distances.size() / 16)) {
+      try {
+        return to_vector<double>(scores_at(at::tensor(distances, at::kLong)));
+      } catch (const formats::Error& error) {
+        if (error.code() != "bad_input" || distances.size() < 32) throw;
+      }
+    }
+  }
+
+  at::Tensor scores_at(const at::Tensor& distance) const {
+    return model::moved_scores(input_, program_, at::full_like(distance, query_),
+                               at::full_like(distance, key_), distance)[head_];
+  }
+
+  // Of every trained distance. The pair's own score is read the same way, so that rounding makes no
+  // distance better than another.
+  double share_above() {
+    const at::Tensor own = scores_at(at::full({1}, result_.true_distance, at::kLong));
+    const at::Tensor above = scores_at(at::arange(result_.trained, at::kLong)) > own;
+    return above.to(at::kDouble).mean().item<double>();
+  }
+
+  using Json = model::Json;
+  const model::Model& model_;
+  const model::LayerInput& input_;
+  const model::AttentionProgram& program_;
+  model::LayerAttention attention_;
+  std::int64_t head_, query_, key_;
+  protocol::PairResult result_;
+};
+
+}  // namespace
+
+std::vector<std::int64_t> curve_distances(std::int64_t own) {
+  std::vector<std::int64_t> distances;
+  for (std::int64_t n = 0; n <= 1024; ++n) distances.push_back(n);
+  for (int n = 1;; ++n) {
+    const double distance = 1024 * std::pow(10.0, n / 256.0);
+    if (distance > 1e6) break;
+    distances.push_back(std::llround(distance));
+  }
+  distances.push_back(1000000);
+  if (own >= 0) distances.push_back(own);
+  std::ranges::sort(distances);
+  const auto rest = std::ranges::unique(distances);
+  distances.erase(rest.begin(), rest.end());
+  return distances;
+}
+
+protocol::PairResult analyse_pair(const std::shared_ptr<const model::Model>& model,
+                                  const Text& text, const PairOptions& options) {
+  require_causal(*model, "pair");
+  const at::NoGradGuard no_gradients;
+  const ChosenHeads known(model->config(), {options.layer}, {options.head});
+  const auto tokens = static_cast<std::int64_t>(text.ids.size());
+  const std::int64_t query = options.query < 0 ? tokens - 1 : options.query;
+  const std::int64_t key = options.key < 0 ? std::max<std::int64_t>(0, query - 1) : options.key;
+  if (query >= tokens || key > query) {
+    throw formats::bad_usage("query " + std::to_string(query) + " does not see key " +
+                                 std::to_string(key) + " in a text of " + std::to_string(tokens) +
+                                 " tokens",
+                             key > query ? "key" : "query");
+  }
+  KeepingHook kept(options.layer);
+  model::ForwardOptions forward;
+  forward.backend = options.backend;
+  forward = with_inputs_of(text, forward);
+  forward.hook = &kept;
+  model->decoder.hidden(ids_tensor(text.ids), forward);
+  return PairReader(*model, kept, options, query, key).read();
+}
+
+}  // namespace phasescope::analysis

@@ -1,0 +1,372 @@
+#include "analysis/questions/profile.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "analysis/counter_random.h"
+#include "analysis/intervals/intervals.h"
+#include "analysis/questions/by_distance.h"
+#include "analysis/questions/common.h"
+#include "analysis/questions/treated.h"
+#include "analysis/tensors.h"
+#include "analysis/text_pass.h"
+#include "formats/error.h"
+#include "model/attention/moved_scores.h"
+
+namespace phasescope::analysis {
+namespace {
+
+using Kind = model::AttentionProgram::Kind;
+
+// Queries and keys by index.
+struct Sampled {
+  std::vector<std::int64_t> query, first, second;  // second: of triplets alone
+};
+
+Sampled drawn_pairs(std::int64_t tokens, std::int64_t count, const CounterRandom& random) {
+  Sampled out;
+  for (std::int64_t n = 0; n < count; ++n) {
+    const auto at = static_cast<std::uint64_t>(2 * n);
+    const auto i = 1 + random.below(static_cast<std::uint64_t>(tokens - 1), at);
+    out.query.push_back(static_cast<std::int64_t>(i));
+    out.first.push_back(static_cast<std::int64_t>(random.below(i, at + 1)));
+  }
+  return out;
+}
+
+// Draws from 2^32 on, which no pair uses.
+Sampled drawn_triplets(std::int64_t tokens, std::int64_t count, const CounterRandom& random) {
+  Sampled out;
+  for (std::int64_t n = 0; n < count; ++n) {
+    const std::uint64_t at = (std::uint64_t{1} << 32) + static_cast<std::uint64_t>(3 * n);
+    const auto i = 2 + random.below(static_cast<std::uint64_t>(tokens - 2), at);
+    const auto j = random.below(i, at + 1);
+    auto k = random.below(i - 1, at + 2);
+    if (k >= j) ++k;
+    out.query.push_back(static_cast<std::int64_t>(i));
+    out.first.push_back(static_cast<std::int64_t>(j));
+    out.second.push_back(static_cast<std::int64_t>(k));
+  }
+  return out;
+}
+
+// s(t) of pairs of one layer. Where planes turn, from their coefficients; else by the encoding.
+class Curves {
+ public:
+  Curves(const model::LayerInput& input, const model::AttentionProgram& program,
+         std::int64_t window)
+      : input_(input), program_(program), window_(window) {
+    const bool turns = program.kind == Kind::plain || program.kind == Kind::tape;
+    const bool fades = input.encoding->info().key == "xpos";  // amplitudes change with distance
+    if (!turns || fades || !program.transformed || program.soft_cap > 0 || program.gain != 1.0) {
+      return;
+    }
+    model::StartContext context = input.context;
+    context.angle_dtype = at::kDouble;
+    const at::Tensor theta = input.encoding->frequencies(context);
+    if (theta.defined() && 2 * theta.numel() <= program.q.size(-1)) theta_ = theta.to(at::kDouble);
+  }
+
+  bool has_planes() const { return theta_.defined(); }
+  const at::Tensor& theta() const { return theta_; }
+
+  struct Coefficients {
+    at::Tensor re, im;  // (H, P, planes), at distance 0
+    at::Tensor tail;    // (H, P)
+  };
+  Coefficients coefficients(const std::vector<std::int64_t>& query,
+                            const std::vector<std::int64_t>& key) const {
+    const at::Tensor i = at::tensor(query, at::kLong), j = at::tensor(key, at::kLong);
+    const std::int64_t group = program_.q.size(1) / program_.k.size(1);
+    const at::Tensor q = program_.q[0].index_select(1, i).to(at::kDouble);
+    const at::Tensor k =
+        program_.k[0].index_select(1, j).to(at::kDouble).repeat_interleave(group, 0);
+    const std::int64_t planes = theta_.numel();
+    const auto [qx, qy] = planes_of(q, planes);
+    const auto [kx, ky] = planes_of(k, planes);
+    // At the distance that the pair has, turned back to 0.
+    const at::Tensor re = program_.scale * (qx * kx + qy * ky);
+    const at::Tensor im = program_.scale * (qy * kx - qx * ky);
+    const at::Tensor angle = (i - j).to(at::kDouble).unsqueeze(1) * theta_;
+    const at::Tensor c = angle.cos(), s = angle.sin();
+    Coefficients out{re * c + im * s, im * c - re * s, {}};
+    const at::Tensor rest = q.slice(2, 2 * planes) * k.slice(2, 2 * planes);
+    out.tail = program_.scale * rest.sum(-1);
+    return out;
+  }
+
+  // (H, P, W) float64.
+  at::Tensor of(const std::vector<std::int64_t>& query,
+                const std::vector<std::int64_t>& key) const {
+    if (!has_planes()) return by_the_encoding(query, key);
+    const Coefficients a = coefficients(query, key);
+    const at::Tensor angle = theta_.unsqueeze(1) * at::arange(window_, at::kDouble);
+    return a.tail.unsqueeze(2) + at::matmul(a.re, angle.cos()) - at::matmul(a.im, angle.sin());
+  }
+
+ private:
+  std::pair<at::Tensor, at::Tensor> planes_of(const at::Tensor& x, std::int64_t planes) const {
+    const auto& options = input_.encoding->options();
+    const bool half = !options.contains("layout") || options.at("layout") == "half";
+    if (half) return {x.narrow(2, 0, planes), x.narrow(2, planes, planes)};
+    return {x.slice(2, 0, 2 * planes, 2), x.slice(2, 1, 2 * planes, 2)};
+  }
+
+  at::Tensor by_the_encoding(const std::vector<std::int64_t>& query,
+                             const std::vector<std::int64_t>& key) const {
+    std::vector<at::Tensor> curves;
+    const at::Tensor distance = at::arange(window_, at::kLong);
+    for (std::size_t n = 0; n < query.size(); ++n) {
+      curves.push_back(model::moved_scores(input_, program_, at::full_like(distance, query[n]),
+                                           at::full_like(distance, key[n]), distance));
+    }
+    return at::stack(curves, 1).to(at::kDouble);
+  }
+
+  const model::LayerInput& input_;
+  const model::AttentionProgram& program_;
+  std::int64_t window_;
+  at::Tensor theta_;
+};
+
+// The sums of one text and head.
+struct HeadSums {
+  Part positional, positional_row, semantic, semantic_share, high_frequency;
+  std::int64_t ties = 0, invalid = 0;
+};
+
+void add_to(Part& part, double value) { part.sum += value, part.weight += 1; }
+
+// (H, N): deviation of each row's visible scores, dividing by their number.
+at::Tensor deviations_of(const model::LayerAttention& attention) {
+  const std::int64_t heads = attention.heads(), tokens = attention.length();
+  std::vector<at::Tensor> parts;
+  const std::int64_t step = rows_of_block(heads, tokens);
+  for (std::int64_t begin = 0; begin < tokens; begin += step) {
+    const std::int64_t end = std::min(begin + step, tokens);
+    const at::Tensor scores =
+        attention.scores({{0, heads}, {begin, end}, {0, end}}).score[0].to(at::kDouble);
+    const at::Tensor seen = scores.isfinite();
+    const at::Tensor count = seen.sum(-1).to(at::kDouble);
+    const at::Tensor zeroed = scores.masked_fill(seen.logical_not(), 0.0);
+    const at::Tensor mean = zeroed.sum(-1) / count;
+    const at::Tensor off = (zeroed - mean.unsqueeze(-1)).masked_fill(seen.logical_not(), 0.0);
+    parts.push_back((off.square().sum(-1) / count).sqrt());
+  }
+  return at::cat(parts, 1);
+}
+
+// Reads every layer of a text as it runs.
+class ProfileHook final : public model::AttentionHook {
+ public:
+  ProfileHook(const ProfileOptions& options, std::int64_t window, std::int64_t tokens,
+              std::uint64_t text)
+      : options_(options),
+        window_(window),
+        pairs_(drawn_pairs(tokens, options.samples, CounterRandom(options.seed, text))),
+        triplets_(drawn_triplets(tokens, options.samples, CounterRandom(options.seed, text))) {}
+
+  void before(const model::LayerInput& input, model::AttentionProgram& program) override {
+    const Curves curves(input, program, window_);
+    std::vector<HeadSums> heads(static_cast<std::size_t>(program.q.size(1)));
+    const model::LayerAttention attention(input.layer, program, program.q, {}, {}, options_.backend,
+                                          model::ran_plain(program.q));
+    add_pairs(curves, program, deviations_of(attention), heads);
+    add_triplets(curves, heads);
+    layers.push_back(std::move(heads));
+  }
+
+  std::vector<std::vector<HeadSums>> layers;
+
+ private:
+  // ||a|| of each head and pair, (H, P); undefined where there are no planes.
+  at::Tensor amplitudes(const Curves& curves, const model::AttentionProgram& program) const {
+    if (curves.has_planes()) {
+      const auto a = curves.coefficients(pairs_.query, pairs_.first);
+      return (a.re.square() + a.im.square()).sum(-1).sqrt();
+    }
+    if (program.kind != Kind::tapa) return {};
+    const at::Tensor i = at::tensor(pairs_.query, at::kLong);
+    const at::Tensor j = at::tensor(pairs_.first, at::kLong);
+    const std::int64_t group = program.q.size(1) / program.k.size(1);
+    const std::int64_t width = program.tapa.content_dim;
+    const at::Tensor q = program.q[0].index_select(1, i).slice(2, 0, width);
+    const at::Tensor k =
+        program.k[0].index_select(1, j).slice(2, 0, width).repeat_interleave(group, 0);
+    return ((q * k).sum(-1) * program.tapa.scale_content).abs().to(at::kDouble);
+  }
+
+  void add_pairs(const Curves& curves, const model::AttentionProgram& program,
+                 const at::Tensor& deviations, std::vector<HeadSums>& heads) const {
+    const at::Tensor curve = curves.of(pairs_.query, pairs_.first);
+    const at::Tensor steps = curve.diff(1, -1).abs().mean(-1);  // (H, P)
+    const at::Tensor size = amplitudes(curves, program);
+    const at::Tensor rows = deviations.index_select(1, at::tensor(pairs_.query, at::kLong));
+    for (std::size_t h = 0; h < heads.size(); ++h) {
+      const auto of = [&](const at::Tensor& x) {
+        return to_vector<double>(x[static_cast<std::int64_t>(h)]);
+      };
+      const auto step = of(steps), row = of(rows);
+      for (std::size_t p = 0; p < step.size(); ++p) {
+        if (row[p] > 0) add_to(heads[h].positional_row, step[p] / row[p]);
+        if (!(row[p] > 0)) ++heads[h].invalid;
+      }
+      if (!size.defined()) continue;
+      const auto norm = of(size);
+      for (std::size_t p = 0; p < step.size(); ++p) {
+        if (norm[p] > 0) add_to(heads[h].positional, step[p] / norm[p]);
+      }
+    }
+    if (curves.has_planes()) add_high_frequencies(curves, heads);
+  }
+
+  void add_high_frequencies(const Curves& curves, std::vector<HeadSums>& heads) const {
+    const auto a = curves.coefficients(pairs_.query, pairs_.first);
+    const at::Tensor power = a.re.square() + a.im.square();  // (H, P, planes)
+    const at::Tensor fast = (curves.theta() * static_cast<double>(window_) >= 2).to(at::kDouble);
+    const at::Tensor share = ((power * fast).sum(-1) / power.sum(-1)).sqrt();
+    for (std::size_t h = 0; h < heads.size(); ++h) {
+      for (const double one : to_vector<double>(share[static_cast<std::int64_t>(h)])) {
+        if (std::isfinite(one)) add_to(heads[h].high_frequency, one);
+      }
+    }
+  }
+
+  void add_triplets(const Curves& curves, std::vector<HeadSums>& heads) const {
+    const at::Tensor first = curves.of(triplets_.query, triplets_.first);
+    const at::Tensor second = curves.of(triplets_.query, triplets_.second);
+    const at::Tensor difference = first - second;
+    const at::Tensor mass = mass_of(curves, first, second);
+    for (std::int64_t h = 0; h < difference.size(0); ++h) {
+      HeadSums& sums = heads[static_cast<std::size_t>(h)];
+      const auto masses = to_vector<double>(mass[h]);
+      for (std::int64_t p = 0; p < difference.size(1); ++p) {
+        const SemanticScore score = semantic_score(to_vector<double>(difference[h][p]),
+                                                   masses[static_cast<std::size_t>(p)]);
+        sums.ties += score.tie, sums.invalid += !score.valid;
+        if (score.tie || !score.valid) continue;
+        add_to(sums.semantic, score.gaussian), add_to(sums.semantic_share, score.share);
+      }
+    }
+  }
+
+  // (H, P): what the difference of two scores is summed from.
+  at::Tensor mass_of(const Curves& curves, const at::Tensor& first,
+                     const at::Tensor& second) const {
+    if (!curves.has_planes()) return first.select(2, 0).abs() + second.select(2, 0).abs();
+    const auto a = curves.coefficients(triplets_.query, triplets_.first);
+    const auto b = curves.coefficients(triplets_.query, triplets_.second);
+    return at::hypot(a.re - b.re, a.im - b.im).sum(-1) + (a.tail - b.tail).abs();
+  }
+
+  const ProfileOptions& options_;
+  std::int64_t window_;
+  Sampled pairs_, triplets_;
+};
+
+std::optional<Interval> interval_of(const std::vector<HeadSums>& texts, Part HeadSums::*part,
+                                    const Draws& draws) {
+  std::vector<Part> parts;
+  double weight = 0;
+  for (const HeadSums& text : texts) parts.push_back(text.*part), weight += (text.*part).weight;
+  if (weight == 0) return std::nullopt;
+  return ratio_interval(parts, draws);
+}
+
+protocol::ProfileRow row_of(std::int64_t layer, std::int64_t head,
+                            const std::vector<HeadSums>& texts, const Draws& draws) {
+  protocol::ProfileRow row;
+  row.layer = layer, row.head = head;
+  row.positional = interval_of(texts, &HeadSums::positional, draws);
+  row.positional_row = interval_of(texts, &HeadSums::positional_row, draws);
+  row.semantic = interval_of(texts, &HeadSums::semantic, draws);
+  row.semantic_share = interval_of(texts, &HeadSums::semantic_share, draws);
+  row.high_frequency = interval_of(texts, &HeadSums::high_frequency, draws);
+  for (const HeadSums& text : texts) row.ties += text.ties, row.invalid += text.invalid;
+  return row;
+}
+
+}  // namespace
+
+double mean_step(const std::vector<double>& curve) {
+  double sum = 0;
+  for (std::size_t t = 0; t + 1 < curve.size(); ++t) sum += std::abs(curve[t + 1] - curve[t]);
+  return sum / static_cast<double>(curve.size() - 1);
+}
+
+SemanticScore semantic_score(const std::vector<double>& difference, double mass) {
+  constexpr double eps = std::numeric_limits<double>::epsilon();
+  SemanticScore score;
+  score.tie = std::abs(difference[0]) <= 64 * eps * mass;
+  if (score.tie) return score;
+  const double sign = difference[0] > 0 ? 1 : -1;
+  const auto count = static_cast<double>(difference.size());
+  const double mean = std::accumulate(difference.begin(), difference.end(), 0.0) / count;
+  double square = 0, kept = 0;
+  for (const double d : difference) square += d * d, kept += d * sign > 0;
+  double variance = square / count - mean * mean;
+  score.share = kept / count;
+  if (variance < 0) score.valid = variance > -128 * eps * mass * mass;
+  variance = std::max(variance, 0.0);
+  score.gaussian = variance == 0 ? (sign * mean >= 0 ? 1 : 0)
+                                 : 1 - std::erfc(sign * mean / std::sqrt(2 * variance)) / 2;
+  return score;
+}
+
+protocol::ProfileResult analyse_profile(const std::shared_ptr<const model::Model>& model,
+                                        const Texts& texts, const ProfileOptions& options,
+                                        protocol::Progress& progress) {
+  require_causal(*model, "profile");
+  require_other_distances(*model);
+  const ChosenHeads chosen(model->config(), options.layers, options.heads);
+  const std::int64_t window = options.window > 0 ? options.window : model->config().context;
+  if (window < 2) throw formats::bad_usage("a window has two distances at least", "window");
+  const at::NoGradGuard no_gradients;
+  model::AllRan kernels;
+  std::vector<std::vector<std::vector<HeadSums>>> all;  // of each text, layer, head
+  for (std::size_t n = 0; n < texts.items.size(); ++n) {
+    progress.throw_if_cancelled();
+    progress.progress(static_cast<double>(n) / static_cast<double>(texts.items.size()),
+                      "profiling heads");
+    const auto tokens = static_cast<std::int64_t>(texts.items[n].ids.size());
+    if (tokens < 3) {
+      throw formats::bad_input("a query with two keys before it needs three tokens",
+                               texts.items[n].name);
+    }
+    ProfileHook hook(options, window, tokens, n);
+    model::ForwardOptions forward;
+    forward.backend = options.backend;
+    forward.hook = &hook;
+    forward.kernels = &kernels;
+    forward.cancelled = [&progress] { return progress.cancelled(); };
+    model->decoder.hidden(ids_tensor(texts.items[n].ids), forward);
+    all.push_back(std::move(hook.layers));
+  }
+  protocol::ProfileResult result;
+  result.model = model->report.name;
+  result.window = window, result.samples = options.samples;
+  result.formula =
+      "s(t): the pair's score at distance t, t = 0..W-1; positional = mean |s(t+1) - s(t)| / norm "
+      "of the planes' amplitudes; semantic = 1 - erfc(sign(d(0)) m / sqrt(2 v)) / 2, d(t) the "
+      "difference of two keys, m and v its mean and variance (arXiv 2609.39929)";
+  const Draws draws(options.seed);
+  for (const std::int64_t layer : chosen.layers()) {
+    for (const std::int64_t head : chosen.heads()) {
+      std::vector<HeadSums> sums;
+      for (const auto& text : all) {
+        sums.push_back(text[static_cast<std::size_t>(layer)][static_cast<std::size_t>(head)]);
+      }
+      result.rows.push_back(row_of(layer, head, sums, draws));
+    }
+  }
+  result.provenance.ran = protocol::listed(kernels);
+  return result;
+}
+
+}  // namespace phasescope::analysis

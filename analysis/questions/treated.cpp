@@ -1,0 +1,50 @@
+#include "analysis/questions/treated.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <numbers>
+
+#include "analysis/tensors.h"
+#include "analysis/text_pass.h"
+#include "formats/error.h"
+#include "model/loss.h"
+
+namespace phasescope::analysis {
+namespace {
+
+class TreatingHook final : public model::AttentionHook {
+ public:
+  explicit TreatingHook(const Treatment& treatment) : treatment_(treatment) {}
+  void before(const model::LayerInput& input, model::AttentionProgram& program) override {
+    treatment_(input, program);
+  }
+
+ private:
+  const Treatment& treatment_;
+};
+
+}  // namespace
+
+std::vector<double> treated_losses(const model::Model& model, const std::vector<std::int64_t>& ids,
+                                   const Treatment& treatment, const TreatedPass& pass) {
+  const at::NoGradGuard no_gradients;
+  TreatingHook hook(treatment);
+  model::ForwardOptions options;
+  options.backend = pass.backend;
+  options.kernels = pass.kernels;
+  if (treatment) options.hook = &hook;
+  if (pass.progress != nullptr) {
+    options.cancelled = [&pass] { return pass.progress->cancelled(); };
+  }
+  const at::Tensor losses = model::token_losses(model.decoder, ids_tensor(ids), options)[0];
+  return to_vector<double>(losses.to(at::kDouble) / std::numbers::ln2);
+}
+
+void require_other_distances(const model::Model& model) {
+  const std::string why = model::no_other_distance(model.config(), model.encoding());
+  if (why.empty()) return;
+  throw formats::Error("not_applicable", "cannot show this model another distance: " + why);
+}
+
+}  // namespace phasescope::analysis

@@ -1,0 +1,444 @@
+#include "analysis/questions/xray.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <numbers>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "analysis/intervals/intervals.h"
+#include "analysis/questions/by_distance.h"
+#include "analysis/questions/common.h"
+#include "analysis/tensors.h"
+#include "analysis/text_pass.h"
+#include "formats/error.h"
+#include "model/attention/repairs.h"
+
+namespace phasescope::analysis {
+namespace {
+
+using Head = std::pair<std::int64_t, std::int64_t>;  // layer, head
+using Heads = std::set<Head>;
+constexpr std::size_t kMostRepaired = 16;
+constexpr std::int64_t kBlocksOfRows = 32;
+
+// Of one text: sums over the rows past the trained length, in bits, and every row.
+struct PastLoss {
+  double sum = 0;
+  std::vector<double> rows;
+};
+using Losses = std::vector<PastLoss>;  // one a text
+
+// Spearman's rank correlation: Pearson's of the ranks, equal values sharing theirs.
+std::vector<double> ranks_of(const std::vector<double>& values) {
+  std::vector<double> ranks;
+  for (const double value : values) {
+    double below = 0, equal = 0;
+    for (const double other : values) below += other < value, equal += other == value;
+    ranks.push_back(below + (equal - 1) / 2);
+  }
+  return ranks;
+}
+double spearman(const std::vector<double>& a, const std::vector<double>& b) {
+  const std::vector<double> x = ranks_of(a), y = ranks_of(b);
+  const double mean = static_cast<double>(x.size() - 1) / 2;
+  double xy = 0, xx = 0, yy = 0;
+  for (std::size_t n = 0; n < x.size(); ++n) {
+    xy += (x[n] - mean) * (y[n] - mean);
+    xx += (x[n] - mean) * (x[n] - mean), yy += (y[n] - mean) * (y[n] - mean);
+  }
+  return xy / std::sqrt(xx * yy);
+}
+
+std::string name_of(const Head& head) {
+  return "L" + std::to_string(head.first) + "H" + std::to_string(head.second);
+}
+
+// The mean weight by distance of rows `first` and later of one layer, (H, N) float64.
+at::Tensor weight_profile(const model::LayerAttention& attention, std::int64_t first) {
+  const at::NoGradGuard no_gradients;
+  const std::int64_t heads = attention.heads(), tokens = attention.length();
+  at::Tensor sums = at::zeros({heads, tokens}, at::kDouble);
+  const std::int64_t step = rows_of_block(heads, tokens);
+  for (std::int64_t begin = first; begin < tokens; begin += step) {
+    const std::int64_t end = std::min(begin + step, tokens);
+    const at::Tensor weights = attention.weights({{0, heads}, {begin, end}, {0, end}})[0];
+    add_by_distance(weights, begin, sums);
+  }
+  return sums / static_cast<double>(tokens - first);
+}
+
+// The weight on distances that training never showed, of a layer's heads.
+class UnseenMeter {
+ public:
+  UnseenMeter(const model::Model& model, std::int64_t tokens)
+      : encoding_(model.encoding()), trained_(model.config().context), tokens_(tokens) {
+    model::StartContext context = start_context(model.decoder, tokens, at::kDouble);
+    const at::Tensor frequencies = encoding_.frequencies(context);
+    if (frequencies.defined()) frequencies_ = to_vector<double>(frequencies);
+  }
+
+  // "" where the encoding shows nothing that could be unseen.
+  std::string kind(const model::AttentionProgram& program) const {
+    const std::string& key = encoding_.info().key;
+    if (key == "tapa" || key == "tape" || key == "xpos") return "distances";
+    if (!frequencies_.empty()) return "phases";
+    const bool adds =
+        program.kind == model::AttentionProgram::Kind::table && program.table.first_distance == 0;
+    return adds ? "values" : "";
+  }
+
+  // (H, planes) as lists, of a profile (H, N).
+  std::vector<std::vector<double>> read(const at::Tensor& profile,
+                                        const model::AttentionProgram& program) const {
+    std::vector<std::vector<double>> out(static_cast<std::size_t>(profile.size(0)));
+    const std::string what = kind(program);
+    for (std::int64_t h = 0; h < profile.size(0); ++h) {
+      const auto weights = to_vector<double>(profile[h]);
+      std::vector<double>& planes = out[static_cast<std::size_t>(h)];
+      if (what == "phases") {
+        for (const double frequency : frequencies_) {
+          planes.push_back(weight_on(weights, unseen_phases(frequency, trained_, tokens_)));
+        }
+      } else if (what == "values") {
+        planes.push_back(weight_on(weights, unseen_values(program.table.values[h])));
+      } else {
+        planes.push_back(weight_on(weights, beyond()));
+      }
+    }
+    return out;
+  }
+
+ private:
+  static double weight_on(const std::vector<double>& weights, const std::vector<bool>& unseen) {
+    double sum = 0;
+    for (std::size_t n = 0; n < weights.size(); ++n) sum += unseen[n] ? weights[n] : 0;
+    return sum;
+  }
+
+  std::vector<bool> beyond() const {
+    std::vector<bool> unseen(static_cast<std::size_t>(tokens_));
+    for (std::int64_t n = trained_; n < tokens_; ++n) unseen[static_cast<std::size_t>(n)] = true;
+    return unseen;
+  }
+
+  std::vector<bool> unseen_values(const at::Tensor& table) const {
+    const auto values = to_vector<double>(table);
+    const auto end = values.begin() + std::min<std::int64_t>(trained_, tokens_);
+    const auto [low, high] = std::minmax_element(values.begin(), end);
+    std::vector<bool> unseen;
+    for (std::int64_t n = 0; n < tokens_; ++n) {
+      const double value = values[static_cast<std::size_t>(n)];
+      unseen.push_back(value < *low || value > *high);
+    }
+    return unseen;
+  }
+
+  const model::Encoding& encoding_;
+  std::int64_t trained_, tokens_;
+  std::vector<double> frequencies_;
+};
+
+class Xray {
+ public:
+  Xray(const std::shared_ptr<const model::Model>& model, const Texts& texts,
+       const XrayOptions& options, protocol::Progress& progress)
+      : model_(model),
+        options_(options),
+        progress_(progress),
+        draws_(options.seed),
+        trained_(model->config().context),
+        limit_(options.limit > 0 ? options.limit : trained_ - (options.clamp ? 1 : 0)) {
+    for (const Text& text : texts.items) {
+      if (static_cast<std::int64_t>(text.ids.size()) > trained_ + 1) texts_.push_back(text.ids);
+    }
+    if (texts_.empty()) {
+      throw formats::bad_usage(
+          "nothing past the trained length of " + std::to_string(trained_) + " tokens to look at",
+          "length", "give longer texts");
+    }
+    for (std::int64_t layer = 0; layer < model->config().layers; ++layer) {
+      for (std::int64_t head = 0; head < model->config().heads; ++head) all_.insert({layer, head});
+    }
+  }
+
+  protocol::XrayResult run() {
+    const std::vector<Heads> units = units_asked();
+    expected_ = static_cast<double>(2 + 2 * units.size());
+    const Losses plain = losses({}), all = losses(all_);
+    start(plain, all);
+    std::vector<double> alone, left_out;
+    for (const Heads& unit : units) {
+      protocol::XrayRow row;
+      row.layer = unit.begin()->first;
+      row.head = options_.by_layer ? -1 : unit.begin()->second;
+      const Losses treated = losses(unit), others = losses(all_but(unit));
+      row.one_alone = mean_of(differences(plain, treated));
+      row.leave_one_out = mean_of(differences(others, all));
+      if (fails_) row.share = share_of(differences(plain, treated), differences(plain, all));
+      alone.push_back(row.one_alone.mean), left_out.push_back(row.leave_one_out.mean);
+      result_.rows.push_back(std::move(row));
+    }
+    const double agreement = alone.size() > 2 ? spearman(alone, left_out) : std::nan("");
+    if (std::isfinite(agreement)) result_.order_agreement = agreement;
+    measure_unseen();
+    Losses repaired;
+    if (options_.repair && fails_) repaired = repair();
+    fill_positions(plain, all, repaired);
+    result_.passes = passes_;
+    result_.provenance.ran = protocol::listed(kernels_);
+    return std::move(result_);
+  }
+
+ private:
+  std::vector<Heads> units_asked() const {
+    const ChosenHeads chosen(model_->config(), options_.layers, options_.heads);
+    std::vector<Heads> units;
+    for (const std::int64_t layer : chosen.layers()) {
+      if (options_.by_layer) units.emplace_back();
+      for (const std::int64_t head : chosen.heads()) {
+        if (!options_.by_layer) units.emplace_back();
+        units.back().insert({layer, head});
+      }
+    }
+    return units;
+  }
+
+  Heads all_but(const Heads& some) const {
+    Heads rest;
+    std::ranges::set_difference(all_, some, std::inserter(rest, rest.end()));
+    return rest;
+  }
+
+  Treatment treatment_of(const Heads& heads) const {
+    return [this, &heads](const model::LayerInput& input, model::AttentionProgram& program) {
+      std::vector<std::int64_t> here;
+      for (const auto& [layer, head] : heads) {
+        if (layer == input.layer) here.push_back(head);
+      }
+      if (here.empty()) return;
+      if (options_.clamp) return model::clamp_distances(input, limit_, here, program);
+      const std::int64_t length = program.positions.length;
+      if (limit_ >= length) return;
+      at::Tensor bias = at::zeros({program.q.size(1), length}, at::kDouble);
+      for (const std::int64_t head : here) {
+        bias[head].slice(0, limit_).fill_(-std::numeric_limits<double>::infinity());
+      }
+      model::add_by_distance(program, bias);
+    };
+  }
+
+  // A clamp runs plain where it treats heads; what it is compared with runs plain too, so that what
+  // it leaves alone keeps its bits.
+  TreatedPass pass() {
+    return {options_.clamp ? model::Backend::plain : options_.backend, &kernels_, &progress_};
+  }
+
+  PastLoss loss_of(const std::vector<std::int64_t>& ids, const Heads& heads) {
+    PastLoss loss;
+    const Treatment treatment = heads.empty() ? Treatment() : treatment_of(heads);
+    loss.rows = treated_losses(*model_, ids, treatment, pass());
+    loss.sum = std::accumulate(loss.rows.begin() + trained_, loss.rows.end(), 0.0);
+    return loss;
+  }
+
+  Losses losses(const Heads& heads) {
+    progress_.throw_if_cancelled();
+    progress_.progress(std::min(1.0, static_cast<double>(passes_) / expected_), "treating heads");
+    ++passes_;
+    Losses out;
+    for (const auto& ids : texts_) out.push_back(loss_of(ids, heads));
+    return out;
+  }
+
+  double rows_of(std::size_t text) const {
+    return static_cast<double>(static_cast<std::int64_t>(texts_[text].size()) - 1 - trained_);
+  }
+
+  Interval mean_of(const std::vector<double>& sums) const {
+    std::vector<Part> parts;
+    for (std::size_t n = 0; n < sums.size(); ++n) parts.push_back({sums[n], rows_of(n)});
+    return ratio_interval(parts, draws_);
+  }
+  static std::vector<double> differences(const Losses& a, const Losses& b) {
+    std::vector<double> out;
+    for (std::size_t n = 0; n < a.size(); ++n) out.push_back(a[n].sum - b[n].sum);
+    return out;
+  }
+  static std::vector<double> sums_of(const Losses& losses) {
+    std::vector<double> out;
+    for (const PastLoss& loss : losses) out.push_back(loss.sum);
+    return out;
+  }
+  Interval share_of(const std::vector<double>& part, const std::vector<double>& whole) const {
+    std::vector<Part> parts;
+    for (std::size_t n = 0; n < part.size(); ++n) parts.push_back({part[n], whole[n]});
+    return ratio_of_differences(parts, draws_);
+  }
+
+  void start(const Losses& plain, const Losses& all) {
+    result_.model = model_->report.name;
+    result_.treatment = options_.clamp ? "clamp" : "window";
+    result_.trained = trained_, result_.limit = limit_;
+    result_.formula =
+        "loss over rows from the trained length on; one_alone = plain - that head treated; "
+        "leave_one_out = all but it treated - all treated; share = one_alone / (plain - all)";
+    result_.plain = mean_of(sums_of(plain)), result_.all = mean_of(sums_of(all));
+    result_.returned = mean_of(differences(plain, all));
+    const Interval& returned = result_.returned;
+    const double low = returned.low.value_or(texts_.size() == 1 ? returned.mean : -1);
+    fails_ = low > 0;
+    result_.verdict =
+        fails_ ? "treating all heads returns " + std::to_string(returned.mean) + " bits a token"
+               : "no failure this treatment returns";
+  }
+
+  void measure_unseen() {
+    const auto longest =
+        std::ranges::max_element(texts_, {}, [](const auto& ids) { return ids.size(); });
+    model::ForwardOptions options;
+    options.backend = options_.backend;
+    TextPass pass(model_, ids_tensor(*longest), options, 0);
+    const UnseenMeter meter(*model_, pass.tokens());
+    pass.visit_layers([&](const AttentionPointer& attention) {
+      const std::string what = meter.kind(attention->program());
+      if (what.empty()) return;
+      const at::Tensor profile = weight_profile(*attention, trained_);
+      const auto planes = meter.read(profile, attention->program());
+      for (std::size_t h = 0; h < planes.size(); ++h) {
+        result_.unseen.push_back(
+            {attention->layer(), static_cast<std::int64_t>(h), what, planes[h]});
+      }
+    });
+  }
+
+  // ---- The smallest repair found ----
+
+  // Of the texts of even rank (choose) or odd rank (test).
+  double sum_on(const Heads& heads, std::size_t parity) {
+    double sum = 0;
+    for (std::size_t n = parity; n < texts_.size(); n += 2) sum += loss_of(texts_[n], heads).sum;
+    return sum;
+  }
+
+  Losses repair() {
+    const double plain = sum_on({}, 0), whole = plain - sum_on(all_, 0);
+    const auto share = [&](double loss) { return (plain - loss) / whole; };
+    Heads found;
+    double reached = 0;
+    while (reached < options_.enough && found.size() < std::min(kMostRepaired, all_.size())) {
+      progress_.throw_if_cancelled();
+      progress_.progress(0.9, "looking for a repair, head " + std::to_string(found.size() + 1));
+      Head best;
+      double lowest = std::numeric_limits<double>::infinity();
+      for (const Head& head : all_) {
+        if (found.contains(head)) continue;
+        Heads with = found;
+        with.insert(head);
+        const double loss = sum_on(with, 0);
+        if (loss < lowest) lowest = loss, best = head;
+      }
+      found.insert(best);
+      reached = share(lowest);
+    }
+    for (const Head& head : Heads(found)) {
+      if (found.size() < 2 || reached < options_.enough) break;
+      Heads without = found;
+      without.erase(head);
+      const double kept = share(sum_on(without, 0));
+      if (kept >= options_.enough) found = without, reached = kept;
+    }
+    return tell(found, reached);
+  }
+
+  Losses tell(const Heads& found, double share) {
+    Losses repaired;
+    std::vector<Part> change;
+    for (std::size_t n = 0; n < texts_.size(); ++n) {
+      repaired.push_back(loss_of(texts_[n], found));
+      if (n % 2 == 0) continue;
+      change.push_back({repaired.back().sum - loss_of(texts_[n], {}).sum, rows_of(n)});
+    }
+    protocol::XrayRepair repair;
+    std::string list;
+    for (const Head& head : found) {
+      repair.heads.push_back(name_of(head));
+      list += (list.empty() ? "" : " ") + name_of(head) + ":" + std::to_string(limit_);
+    }
+    repair.share_choose = share;
+    if (!change.empty()) repair.change_test = ratio_interval(change, draws_);
+    repair.reading = model_->report.name + " (" +
+                     (options_.clamp ? "head_clamps" : "head_windows") + "=" + list + ")";
+    result_.repair = std::move(repair);
+    return repaired;
+  }
+
+  // ---- Loss by position ----
+
+  void fill_positions(const Losses& plain, const Losses& all, const Losses& repaired) {
+    std::size_t longest = 0;
+    for (const PastLoss& loss : plain) longest = std::max(longest, loss.rows.size());
+    const std::size_t step = (longest + kBlocksOfRows - 1) / kBlocksOfRows;
+    for (std::size_t begin = 0; begin < longest; begin += step) {
+      protocol::XrayPosition block;
+      block.begin = static_cast<std::int64_t>(begin);
+      block.plain = mean_in(plain, begin, step), block.all = mean_in(all, begin, step);
+      if (!repaired.empty()) block.repaired = mean_in(repaired, begin, step);
+      result_.positions.push_back(block);
+    }
+  }
+  static double mean_in(const Losses& losses, std::size_t begin, std::size_t step) {
+    double sum = 0, rows = 0;
+    for (const PastLoss& loss : losses) {
+      for (std::size_t n = begin; n < std::min(begin + step, loss.rows.size()); ++n) {
+        sum += loss.rows[n], rows += 1;
+      }
+    }
+    return sum / rows;
+  }
+
+  std::shared_ptr<const model::Model> model_;
+  const XrayOptions& options_;
+  protocol::Progress& progress_;
+  Draws draws_;
+  std::int64_t trained_, limit_;
+  std::vector<std::vector<std::int64_t>> texts_;
+  Heads all_;
+  bool fails_ = false;
+  model::AllRan kernels_;
+  std::int64_t passes_ = 0;
+  double expected_ = 1;
+  protocol::XrayResult result_;
+};
+
+}  // namespace
+
+std::vector<bool> unseen_phases(double frequency, std::int64_t trained, std::int64_t length) {
+  constexpr double circle = 2 * std::numbers::pi;
+  const double arc = static_cast<double>(trained - 1) * frequency;
+  std::vector<bool> unseen(static_cast<std::size_t>(length));
+  if (arc >= circle - frequency) return unseen;
+  for (std::int64_t n = 0; n < length; ++n) {
+    const double phase = std::fmod(static_cast<double>(n) * frequency, circle);
+    unseen[static_cast<std::size_t>(n)] =
+        phase > arc + frequency / 2 && phase < circle - frequency / 2;
+  }
+  return unseen;
+}
+
+protocol::XrayResult analyse_xray(const std::shared_ptr<const model::Model>& model,
+                                  const Texts& texts, const XrayOptions& options,
+                                  protocol::Progress& progress) {
+  require_causal(*model, "xray");
+  require_losses(*model, texts);
+  if (options.clamp) require_other_distances(*model);
+  return Xray(model, texts, options, progress).run();
+}
+
+}  // namespace phasescope::analysis

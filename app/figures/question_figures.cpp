@@ -1,0 +1,297 @@
+#include "app/figures/question_figures.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "app/figures/intervals.h"
+
+namespace phasescope::app {
+
+using widgets::PlotSpec;
+using widgets::Series;
+using widgets::SeriesKind;
+
+namespace {
+
+// Where shares of distance (left corner), key (right corner) and pair (top) stand.
+struct Place {
+  double x = 0, y = 0;
+};
+Place place_of(double key, double pair) { return {key + pair / 2, pair * std::sqrt(3.0) / 2}; }
+
+Series triangle() {
+  const double top = std::sqrt(3.0) / 2;
+  return {.label = "distance (left), key (right), pair (top)",
+          .x = {0, 1, 0.5, 0},
+          .y = {0, 0, top, 0},
+          .color = 7,
+          .quiet = true};
+}
+
+std::string layer_name(int64_t layer) { return "L" + std::to_string(layer); }
+
+}  // namespace
+
+PlotSpec addressing_figure(const protocol::AddressingResult& result, const ModelNames& names) {
+  PlotSpec plot{
+      .id = "addressing_" + names.file_name(result.model),
+      .title = names.short_name(result.model) + ": what the scores of a head are made of"};
+  plot.x.label = "key + pair / 2 (share)";
+  plot.y.label = "pair x 0.87 (share)";
+  plot.x.low = -0.05, plot.x.high = 1.05, plot.y.low = -0.05, plot.y.high = 0.95;
+  plot.series.push_back(triangle());
+  std::map<int64_t, Series> dots, whiskers;
+  for (const protocol::AddressingRow& row : result.rows) {
+    if (!row.distance_first) continue;
+    const int color = int(row.layer);
+    Series& of_layer = dots[row.layer];
+    of_layer.label = layer_name(row.layer), of_layer.color = color;
+    of_layer.kind = SeriesKind::scatter;
+    const Place dot = place_of(row.key_last->mean, row.interaction->mean);
+    const Place end = place_of(row.key_first->mean, row.interaction->mean);
+    of_layer.x.push_back(dot.x), of_layer.y.push_back(dot.y);
+    Series& lines = whiskers[row.layer];
+    lines.color = color, lines.width = 0.8;
+    const double gap = std::numeric_limits<double>::quiet_NaN();
+    lines.x.insert(lines.x.end(), {dot.x, end.x, gap});
+    lines.y.insert(lines.y.end(), {dot.y, end.y, gap});
+  }
+  for (auto& [layer, series] : dots) plot.series.push_back(std::move(series));
+  for (auto& [layer, series] : whiskers) plot.series.push_back(std::move(series));
+  plot.notes.push_back("a whisker ends where the head stands if its trend is the key's");
+  plot.notes.push_back(result.formula);
+  plot.notes.push_back("n = " + std::to_string(result.texts.size()) + " texts");
+  add_notes(plot.notes, std::vector{result.provenance}, names);
+  return plot;
+}
+
+std::vector<PlotSpec> demand_figures(const protocol::DemandResult& result,
+                                     const ModelNames& names) {
+  std::map<int64_t, PlotSpec> by_layer;
+  for (const protocol::DemandRow& row : result.rows) {
+    PlotSpec& plot = by_layer[row.layer];
+    const std::string layer = layer_name(row.layer);
+    plot.id = "demand_" + names.file_name(result.model) + "_" + layer;
+    plot.title =
+        names.short_name(result.model) + " " + layer + ": at which distances heads want weight";
+    plot.x.label = "distance + 1 (tokens)";
+    plot.x.scale = widgets::Scale::log10;
+    plot.y.label = "demand (bits a token per unit of score)";
+    Series series{.label = "H" + std::to_string(row.head), .color = int(row.head)};
+    for (size_t n = 0; n < row.demand.size(); ++n) {
+      series.x.push_back(double(result.edges[n]) + 1);
+      series.y.push_back(row.demand[n].mean);
+      add_ends(series, row.demand[n].low, row.demand[n].high);
+    }
+    plot.series.push_back(std::move(series));
+  }
+  std::vector<PlotSpec> figures;
+  for (auto& [layer, plot] : by_layer) {
+    plot.markers.push_back({.at = double(result.trained) + 1, .label = "trained length"});
+    plot.markers.push_back({.at = 0, .vertical = false});
+    plot.notes.push_back("a point is a bucket's sum, at its first distance; band: 95 %, " +
+                         words_of(result.loss));
+    plot.notes.push_back(result.formula);
+    add_notes(plot.notes, std::vector{result.provenance}, names);
+    figures.push_back(std::move(plot));
+  }
+  return figures;
+}
+
+PlotSpec acuity_figure(const protocol::AcuityResult& result, const ModelNames& names) {
+  PlotSpec plot{.id = "acuity_" + names.file_name(result.model),
+                .title = names.short_name(result.model) + ": how finely distance is needed"};
+  plot.x.label = "distance (tokens)";
+  plot.x.scale = widgets::Scale::log10;
+  plot.y.label = "change of loss (bits a token)";
+  Series series{.label = names.short_name(result.model)};
+  for (const protocol::AcuityBand& band : result.bands) {
+    if (!band.change_seen) continue;
+    for (const int64_t end : {band.low, band.high}) {
+      series.x.push_back(double(end < 1 ? 1 : end));
+      series.y.push_back(band.change_seen->mean);
+      add_ends(series, band.change_seen->low, band.change_seen->high);
+    }
+  }
+  plot.series.push_back(std::move(series));
+  plot.markers.push_back({.at = 0, .vertical = false});
+  plot.markers.push_back({.at = double(result.trained), .label = "trained length"});
+  plot.notes.push_back("a step is a band, over rows that see half of it; n = " +
+                       std::to_string(result.texts.size()) + " texts");
+  plot.notes.push_back(result.formula);
+  add_notes(plot.notes, std::vector{result.provenance}, names);
+  return plot;
+}
+
+namespace {
+
+// A number of each row of an xray, layers down and heads (one column for whole layers) across.
+PlotSpec xray_map(const protocol::XrayResult& result, const ModelNames& names, const char* id,
+                  const std::string& title, protocol::Interval protocol::XrayRow::*value) {
+  PlotSpec plot{.id = std::string(id) + "_" + names.file_name(result.model),
+                .title = names.short_name(result.model) + ": " + title};
+  int64_t layers = 0, heads = 1;
+  for (const protocol::XrayRow& row : result.rows) {
+    layers = std::max(layers, row.layer + 1), heads = std::max(heads, row.head + 1);
+  }
+  widgets::MapSpec map{.rows = int(layers), .cols = int(heads)};
+  map.values.assign(size_t(layers * heads), std::numeric_limits<float>::quiet_NaN());
+  for (const protocol::XrayRow& row : result.rows) {
+    const int64_t column = row.head < 0 ? 0 : row.head;
+    map.values[size_t(row.layer * heads + column)] = float((row.*value).mean);
+  }
+  map.colormap = widgets::Colormap::signed_values;
+  map.range = widgets::value_range(map.values);
+  map.value_label = "bits a token";
+  map.row_name = "layer", map.col_name = "head";
+  plot.x.label = "head", plot.y.label = "layer";
+  plot.legend = false;
+  plot.notes.push_back(widgets::scale_note(map));
+  plot.notes.push_back(result.formula);
+  plot.notes.push_back(result.treatment + " " + std::to_string(result.limit) +
+                       "; n = " + std::to_string(result.plain.n) + " texts");
+  plot.map = std::move(map);
+  return plot;
+}
+
+PlotSpec xray_positions(const protocol::XrayResult& result, const ModelNames& names) {
+  PlotSpec plot{.id = "xray_positions_" + names.file_name(result.model),
+                .title = names.short_name(result.model) + ": loss by position"};
+  plot.x.label = "row (tokens)", plot.y.label = "loss (bits a token)";
+  Series plain{.label = "plain", .color = 0}, all{.label = "all treated", .color = 1},
+      repaired{.label = "repaired", .color = 2};
+  for (const protocol::XrayPosition& block : result.positions) {
+    for (Series* series : {&plain, &all}) series->x.push_back(double(block.begin));
+    plain.y.push_back(block.plain), all.y.push_back(block.all);
+    if (!block.repaired) continue;
+    repaired.x.push_back(double(block.begin)), repaired.y.push_back(*block.repaired);
+  }
+  plot.series = {std::move(plain), std::move(all)};
+  if (!repaired.x.empty()) plot.series.push_back(std::move(repaired));
+  plot.markers.push_back({.at = double(result.trained), .label = "trained length"});
+  add_notes(plot.notes, std::vector{result.provenance}, names);
+  return plot;
+}
+
+PlotSpec xray_unseen(const protocol::XrayResult& result, const ModelNames& names) {
+  PlotSpec plot{.id = "xray_unseen_" + names.file_name(result.model),
+                .title = names.short_name(result.model) + ": weight on what training never showed"};
+  widgets::MapSpec map;
+  map.cols = int(result.unseen.size());
+  for (const protocol::XrayUnseen& row : result.unseen) {
+    map.rows = std::max(map.rows, int(row.planes.size()));
+  }
+  map.values.assign(size_t(map.rows) * size_t(map.cols), 0);
+  for (size_t h = 0; h < result.unseen.size(); ++h) {
+    const protocol::XrayUnseen& row = result.unseen[h];
+    for (size_t plane = 0; plane < row.planes.size(); ++plane) {
+      map.values[plane * result.unseen.size() + h] = float(row.planes[plane]);
+    }
+    plot.x.ticks.push_back(
+        {double(h) + 0.5, layer_name(row.layer) + "H" + std::to_string(row.head)});
+  }
+  map.value_label = "weight";
+  map.range = {0, 1};
+  map.row_name = "plane", map.col_name = "head";
+  plot.x.label = "head", plot.y.label = "plane";
+  plot.legend = false;
+  plot.notes.push_back("mean weight of the rows past the trained length on unseen " +
+                       (result.unseen.empty() ? std::string() : result.unseen.front().of));
+  plot.notes.push_back(widgets::scale_note(map));
+  plot.map = std::move(map);
+  return plot;
+}
+
+}  // namespace
+
+std::vector<PlotSpec> xray_figures(const protocol::XrayResult& result, const ModelNames& names) {
+  std::vector<PlotSpec> figures{
+      xray_map(result, names, "xray_one_alone", "what treating a head alone returns",
+               &protocol::XrayRow::one_alone),
+      xray_map(result, names, "xray_left_out", "what is lost where a head alone is left as it is",
+               &protocol::XrayRow::leave_one_out),
+      xray_positions(result, names)};
+  if (!result.unseen.empty()) figures.push_back(xray_unseen(result, names));
+  return figures;
+}
+
+namespace {
+
+PlotSpec phasor_figure(const protocol::PairResult& result, const std::string& title,
+                       const std::string& id) {
+  PlotSpec plot{.id = "pair_phasors_" + id, .title = title + ": phasors"};
+  plot.x.label = "real part (score)", plot.y.label = "imaginary part";
+  Series path{.label = "planes, head to tail", .x = {0}, .y = {0}};
+  path.points = widgets::PointShape::circle;
+  for (const std::vector<double>& phasor : result.phasors) {
+    path.x.push_back(path.x.back() + phasor[0]);
+    path.y.push_back(path.y.back() + phasor[1]);
+  }
+  plot.series.push_back(std::move(path));
+  plot.markers.push_back({.at = result.score - result.tail, .label = "score without tail"});
+  plot.notes.push_back(result.formula);
+  return plot;
+}
+
+PlotSpec pair_curve(const protocol::PairResult& result, const std::string& title,
+                    const std::string& id, bool weight) {
+  PlotSpec plot{.id = (weight ? "pair_weight_" : "pair_score_") + id,
+                .title = title + ": where the key would be read"};
+  plot.x.label = "distance + 1 (tokens)", plot.x.scale = widgets::Scale::log10;
+  plot.y.label = weight ? "weight" : "score";
+  Series series{.label = plot.y.label};
+  for (const protocol::PairPoint& point : *result.curve) {
+    series.x.push_back(double(point.distance) + 1);
+    series.y.push_back(weight ? point.weight : point.score);
+  }
+  plot.series.push_back(std::move(series));
+  plot.markers.push_back({.at = double(result.true_distance) + 1, .label = "true distance"});
+  plot.markers.push_back({.at = double(result.trained) + 1, .label = "trained length"});
+  plot.notes.push_back("the other keys stay where they are");
+  plot.notes.push_back(result.formula);
+  return plot;
+}
+
+}  // namespace
+
+std::vector<PlotSpec> pair_figures(const protocol::PairResult& result, const ModelNames& names) {
+  const std::string head = layer_name(result.layer) + "H" + std::to_string(result.head);
+  const std::string title = names.short_name(result.model) + " " + head + ", query " +
+                            std::to_string(result.query) + ", key " + std::to_string(result.key);
+  const std::string id = names.file_name(result.model) + "_" + head;
+  std::vector<PlotSpec> figures;
+  if (!result.phasors.empty()) figures.push_back(phasor_figure(result, title, id));
+  if (result.curve) {
+    figures.push_back(pair_curve(result, title, id, false));
+    figures.push_back(pair_curve(result, title, id, true));
+  }
+  return figures;
+}
+
+PlotSpec profile_figure(const protocol::ProfileResult& result, const ModelNames& names) {
+  PlotSpec plot{.id = "profile_" + names.file_name(result.model),
+                .title = names.short_name(result.model) + ": positional and semantic score"};
+  bool planes = true;
+  for (const protocol::ProfileRow& row : result.rows) planes = planes && row.positional.has_value();
+  plot.x.label = planes ? "positional score" : "positional score (over the row's deviation)";
+  plot.y.label = "semantic score";
+  std::map<int64_t, Series> by_layer;
+  for (const protocol::ProfileRow& row : result.rows) {
+    const auto& positional = planes ? row.positional : row.positional_row;
+    if (!positional || !row.semantic) continue;
+    Series& series = by_layer[row.layer];
+    series.label = layer_name(row.layer), series.color = int(row.layer);
+    series.kind = SeriesKind::scatter;
+    series.x.push_back(positional->mean), series.y.push_back(row.semantic->mean);
+    add_ends(series, row.semantic->low, row.semantic->high);
+  }
+  for (auto& [layer, series] : by_layer) plot.series.push_back(std::move(series));
+  plot.notes.push_back(result.formula);
+  plot.notes.push_back("n = " + std::to_string(result.texts.size()) + " texts");
+  add_notes(plot.notes, std::vector{result.provenance}, names);
+  return plot;
+}
+
+}  // namespace phasescope::app

@@ -1,0 +1,188 @@
+#include "model/attention/moved_scores.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "model/attention/plain_attention.h"
+
+namespace phasescope::model {
+namespace {
+
+using Kind = AttentionProgram::Kind;
+
+// The position ids of tokens by index, (P).
+at::Tensor places_of(const Positions& positions, const at::Tensor& tokens) {
+  if (positions.consecutive()) return tokens + positions.shift;
+  return (positions.ids.dim() == 2 ? positions.ids[0] : positions.ids).index_select(0, tokens);
+}
+
+// Rows of x (1, heads, N, d) as texts of their own: (P, heads, 1, d).
+at::Tensor tokens_of(const at::Tensor& x, const at::Tensor& places) {
+  return x.select(0, 0).index_select(1, places).transpose(0, 1).unsqueeze(2);
+}
+
+// Two tokens a text, both with the same q or k: the query is read at the first, the key at the
+// second.
+at::Tensor twice(const at::Tensor& x) { return x.expand({-1, -1, 2, -1}); }
+
+// z (P, heads, 1, 2, planes) turned by angles (P, planes) times `sign`.
+at::Tensor turned_by(const at::Tensor& z, const at::Tensor& angles) {
+  const at::Tensor cosine = angles.cos().to(z.scalar_type()).unsqueeze(1).unsqueeze(1);
+  const at::Tensor sine = angles.sin().to(z.scalar_type()).unsqueeze(1).unsqueeze(1);
+  const at::Tensor c = z.select(-2, 0), s = z.select(-2, 1);
+  return at::stack({c * cosine - s * sine, s * cosine + c * sine}, -2);
+}
+
+// The states of both tokens of each pair, what the content did to them kept: the key's is turned by
+// the distance it has less the one it is to have.
+PositionState states_of_pairs(const LayerInput& input, const at::Tensor& row,
+                              const at::Tensor& column, const at::Tensor& distance) {
+  StartContext context = input.context;
+  context.angle_dtype = at::kDouble;
+  const at::Tensor angles = input.encoding->frequencies(context).to(at::kDouble);
+  const at::Tensor z = input.state.z[0];  // (H or 1, N, 2, planes)
+  const auto of = [&](const at::Tensor& places) {
+    return z.index_select(1, places).transpose(0, 1).unsqueeze(2);
+  };
+  const Positions& positions = input.context.positions;
+  const at::Tensor own = places_of(positions, row) - places_of(positions, column);
+  const at::Tensor turns = (own - distance).to(at::kDouble).unsqueeze(1) * angles;
+  PositionState state;
+  state.positions.length = 2;
+  state.z = at::cat({of(row), turned_by(of(column), turns)}, 2);
+  return state;
+}
+
+PositionState placed_pairs(const LayerInput& input, const at::Tensor& row,
+                           const at::Tensor& distance) {
+  StartContext context = input.context;
+  context.angle_dtype = at::kDouble;
+  const at::Tensor query = at::maximum(places_of(input.context.positions, row), distance);
+  context.positions = {input.context.positions.length, 0, at::stack({query, query - distance}, 1)};
+  PositionState state = input.encoding->start(context);
+  input.encoding->before_layer(input.layer, state);
+  return state;
+}
+
+at::Tensor scores_of_some(const LayerInput& input, const AttentionProgram& program,
+                          const at::Tensor& row, const at::Tensor& column,
+                          const at::Tensor& distance) {
+  at::Tensor q = tokens_of(program.q_plain, row);
+  const at::Tensor k = tokens_of(program.k_plain, column);
+  if (input.log_scale > 0) {
+    const at::Tensor factors = (row + 1).to(at::kDouble).log() / std::log(input.log_scale);
+    q = q * factors.to(q.scalar_type()).view({-1, 1, 1, 1});
+  }
+  const bool own_states = program.kind == Kind::tape;
+  const PositionState state = own_states ? states_of_pairs(input, row, column, distance)
+                                         : placed_pairs(input, row, distance);
+  AttentionProgram pairs = input.encoding->program(*input.parameters, twice(q), twice(k), state);
+  pairs.scale = program.scale, pairs.gain = program.gain, pairs.soft_cap = program.soft_cap;
+  pairs.causal = false;
+  const at::Tensor scores = plain_scores(pairs, {0, q.size(1)}, {0, 1}, {1, 2});
+  return scores.flatten(1).t();  // (heads, P)
+}
+
+// Whether a pair's score is its content and an entry of a table.
+bool adds_a_table(const AttentionProgram& program) {
+  return program.kind == Kind::table && !program.table.multiplies && !program.transformed &&
+         program.table.first_distance == 0 && program.soft_cap == 0 && program.gain == 1.0;
+}
+
+// What the exchanged entries add, in scores (1, H, rows, columns) of these pairs.
+at::Tensor exchanged_entries(const at::Tensor& values, const MovedPairs& pairs) {
+  return values.index_select(1, pairs.distance) - values.index_select(1, pairs.row - pairs.column);
+}
+
+}  // namespace
+
+std::string no_other_distance(const ModelConfig& config, const Encoding& encoding) {
+  static const std::map<std::string, std::string> why = {
+      {"sinusoidal", "positions enter the embedding"},
+      {"sinusoidal_2d", "positions enter the embedding"},
+      {"learned", "positions enter the embedding"},
+      {"ape_grid", "positions are no line"},
+      {"ape_tree", "positions are no line"},
+      {"cope", "the distance is counted from the content"},
+  };
+  const auto found = why.find(encoding.info().key);
+  if (found != why.end()) return found->second;
+  const Json& options = encoding.options();
+  const auto is = [&](const char* key, const Json& value) {
+    return options.contains(key) && options.at(key) == value;
+  };
+  const bool drawn =
+      config.positions.map.starts_with("random") && config.positions.draw == "always";
+  if (drawn || is("draw", "always")) return "distances are drawn";
+  if (is("form", "conv")) return "its correction reads the pairs beside a pair";
+  if (encoding.info().key == "tape" && (!is("tensor_form", "LR22") || is("equivariance", false))) {
+    return "its state is no phase of each plane";
+  }
+  if (config.attention.padding == "added") return "its padding changes what rows see";
+  return {};
+}
+
+at::Tensor moved_scores(const LayerInput& input, const AttentionProgram& program,
+                        const at::Tensor& row, const at::Tensor& column,
+                        const at::Tensor& distance) {
+  constexpr std::int64_t kBudget = std::int64_t{1} << 22;  // numbers of q
+  const std::int64_t size = program.q.size(1) * program.q.size(3) * 2;
+  const std::int64_t step = std::max<std::int64_t>(1, kBudget / size);
+  std::vector<at::Tensor> parts;
+  for (std::int64_t begin = 0; begin < row.size(0); begin += step) {
+    const auto some = [&](const at::Tensor& x) { return x.slice(0, begin, begin + step); };
+    parts.push_back(scores_of_some(input, program, some(row), some(column), some(distance)));
+  }
+  if (!parts.empty()) return at::cat(parts, 1);
+  return at::empty({program.q.size(1), 0},
+                   program.q.options().dtype(table_dtype(program.q.scalar_type())));
+}
+
+void move_pairs(const LayerInput& input, const PairsOfRows& pairs,
+                const std::vector<std::int64_t>& heads, AttentionProgram& program) {
+  if (program.kind == Kind::plain && !program.transformed) return;
+  const AttentionProgram given = program;
+  program.edit = [=](const at::Tensor& scores, const ScoreCorner& corner) {
+    const at::Tensor before = given.edit ? given.edit(scores, corner) : scores;
+    MovedPairs some = pairs(corner.row, scores.size(2));
+    const at::Tensor here = (some.column >= corner.column) &
+                            (some.column < corner.column + scores.size(3)) &
+                            (some.distance != some.row - some.column);
+    const at::Tensor kept = here.nonzero().squeeze(1);
+    if (kept.size(0) == 0) return before;
+    for (at::Tensor* places : {&some.row, &some.column, &some.distance}) {
+      *places = places->index_select(0, kept);
+    }
+    const bool table = adds_a_table(given);
+    const at::Tensor moved = table
+                                 ? exchanged_entries(given.table.values, some)
+                                 : moved_scores(input, given, some.row, some.column, some.distance);
+    const at::Tensor row = some.row - corner.row, column = some.column - corner.column;
+    at::Tensor out = before.clone();
+    for (std::int64_t h = 0; h < scores.size(1); ++h) {
+      const std::int64_t head = corner.head + h;
+      const bool wanted = heads.empty() || std::ranges::find(heads, head) != heads.end();
+      if (wanted) {
+        out[0][h].index_put_({row, column}, moved[head].to(out.scalar_type()), table);
+      }
+    }
+    return out;
+  };
+}
+
+void clamp_distances(const LayerInput& input, std::int64_t limit,
+                     const std::vector<std::int64_t>& heads, AttentionProgram& program) {
+  const PairsOfRows far = [limit](std::int64_t first, std::int64_t count) {
+    const at::Tensor row = at::arange(first, first + count, at::kLong).unsqueeze(1);
+    const at::Tensor column = at::arange(first + count, at::kLong).unsqueeze(0);
+    const at::Tensor pairs = (row - column > limit).nonzero();
+    const at::Tensor rows = pairs.select(1, 0) + first;
+    return MovedPairs{rows, pairs.select(1, 1), at::full_like(rows, limit)};
+  };
+  move_pairs(input, far, heads, program);
+}
+
+}  // namespace phasescope::model

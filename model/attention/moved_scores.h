@@ -1,0 +1,47 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "model/decoder.h"
+
+// Scores of pairs of tokens as they would be if the key stood elsewhere: the content of the pair is
+// held, and the distance that the encoding reads is another one. The mask, values and a second
+// stream stay as they are.
+
+namespace phasescope::model {
+
+// Why this is not defined for a model, as a clause ("positions enter the embedding"); empty where
+// it is.
+std::string no_other_distance(const ModelConfig& config, const Encoding& encoding);
+
+// The softmax's input, before the mask, of the query at index row and the key at index column of
+// the first text if it stood `distance` tokens before it, each (P) int64: (heads, P) of the
+// program's table dtype. The query keeps its own place, or where the key would stand before 0 both
+// move up. Angles are computed in float64. TAPE keeps what the content did to the states, and
+// exchanges the distance in them.
+at::Tensor moved_scores(const LayerInput& input, const AttentionProgram& program,
+                        const at::Tensor& row, const at::Tensor& column,
+                        const at::Tensor& distance);
+
+// Pairs of tokens by index, and the distances they are to be read at; each (P) int64.
+struct MovedPairs {
+  at::Tensor row, column, distance;
+};
+// The pairs of rows [first, first + count), keys at or before their query.
+using PairsOfRows = std::function<MovedPairs(std::int64_t first, std::int64_t count)>;
+
+// Reads these pairs at other distances, in some heads (all where the list is empty). A program that
+// reads no distance stays what it is.
+void move_pairs(const LayerInput& input, const PairsOfRows& pairs,
+                const std::vector<std::int64_t>& heads, AttentionProgram& program);
+
+// Reads keys that are farther than `limit` as if they stood there.
+void clamp_distances(const LayerInput& input, std::int64_t limit,
+                     const std::vector<std::int64_t>& heads, AttentionProgram& program);
+
+}  // namespace phasescope::model

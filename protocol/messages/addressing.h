@@ -1,0 +1,76 @@
+#pragma once
+// How much of a head's scores is distance, how much the key, and how much only the pair can say.
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "protocol/messages/questions.h"
+
+namespace phasescope::protocol {
+
+// Least squares of the scores by row, distance and key: an AddressingResult.
+struct AddressingRequest {
+  static constexpr const char* method = "addressing";
+  static constexpr const char* verb = "addressing";
+  std::string model;
+  Running running;
+  QuestionTexts reading;
+  QuestionHeads chosen;
+  std::string of = "score";
+  std::int64_t within = 0;
+  template <class V>
+  void fields(V& v) {
+    v("model", model, About{.help = kModelHelp, .argument = "MODEL"});
+    reading.fields(v);
+    chosen.fields(v);
+    running.fields(v);
+    v("of", of, About{.help = "score, or the content score alone", .choices = "score|content"});
+    v("within", within,
+      About{.help = "pairs less than this many tokens apart (default: all)", .low = 0});
+  }
+};
+
+// What scores without any structure would read.
+struct AddressingFloor {
+  double distance = 0, key = 0;
+  template <class V>
+  void fields(V& v) {
+    v("distance", distance), v("key", key);
+  }
+};
+
+// Shares of the variance within rows, but for `query`, which is one of the whole variance. Left
+// out, with `why`, where the scores do not vary within a row.
+struct AddressingRow {
+  int64_t layer = 0, head = 0;
+  std::optional<Interval> distance_first, key_last, interaction, distance_last, key_first, trend,
+      query;
+  AddressingFloor floor;
+  std::string why;
+  template <class V>
+  void fields(V& v) {
+    v("layer", layer), v("head", head);
+    v("distance_first", distance_first, About{.title = "distance"});
+    v("key_last", key_last, About{.title = "key"});
+    v("interaction", interaction, About{.title = "pair"});
+    v("distance_last", distance_last, About{.title = "distance, trend to the key"});
+    v("key_first", key_first, About{.title = "key with the trend"});
+    v("trend", trend), v("query", query), v("floor", floor), v("why", why);
+  }
+};
+
+struct AddressingResult {
+  std::string model, of, formula;
+  int64_t within = 0;  // 0: all pairs
+  std::vector<AddressingRow> rows;
+  std::vector<std::string> texts;
+  Provenance provenance;
+  template <class V>
+  void fields(V& v) {
+    v("model", model), v("of", of), v("formula", formula), v("within", within);
+    v("rows", rows), v("texts", texts), v("provenance", provenance);
+  }
+};
+
+}  // namespace phasescope::protocol

@@ -1,0 +1,265 @@
+// Acuity: what costs nothing by construction, every family shown its own distances, and copies.
+#include "analysis/questions/acuity.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "analysis/questions/treated.h"
+#include "formats/error.h"
+#include "text_passes.h"
+
+namespace phasescope::analysis {
+namespace {
+
+using Ids = std::vector<std::int64_t>;
+
+Ids some_ids(std::int64_t tokens = 24) { return random_texts(1, tokens, 32, 9).items[0].ids; }
+
+std::shared_ptr<const model::Model> exact(const std::string& encoding) {
+  return model::in_dtype(testing::small_model(encoding, 3), at::kDouble);
+}
+
+// Every pair at the distance `distance_of` gives it.
+model::MovedPairs all_pairs(std::int64_t first, std::int64_t count,
+                            const std::function<std::int64_t(std::int64_t, std::int64_t)>& of) {
+  Ids row, column, distance;
+  for (std::int64_t i = first; i < first + count; ++i) {
+    for (std::int64_t j = 0; j <= i; ++j) {
+      row.push_back(i), column.push_back(j), distance.push_back(of(i, j));
+    }
+  }
+  return {at::tensor(row, at::kLong), at::tensor(column, at::kLong),
+          at::tensor(distance, at::kLong)};
+}
+
+class OtherDistances : public ::testing::TestWithParam<std::string> {};
+
+// The score of a pair at the distance that it has is the score that the pass computed, in every
+// layer: in float64 to some roundings of the largest score.
+TEST_P(OtherDistances, TheOwnDistanceGivesTheScoreThatRan) {
+  const auto model = exact(GetParam());
+  const Ids ids = some_ids();
+  for (const std::int64_t shift : {0, 7}) {
+    class Hook final : public model::AttentionHook {
+     public:
+      void before(const model::LayerInput& input, model::AttentionProgram& program) override {
+        const auto pairs = all_pairs(0, 24, [](auto i, auto j) { return i - j; });
+        const at::Tensor moved =
+            model::moved_scores(input, program, pairs.row, pairs.column, pairs.distance);
+        const model::LayerAttention attention(input.layer, program, program.q, {}, {},
+                                              model::Backend::plain, model::ran_plain(program.q));
+        const at::Tensor scores = attention.scores(attention.whole()).score[0];
+        const at::Tensor ran = scores.index({at::indexing::Slice(), pairs.row, pairs.column});
+        EXPECT_LE((moved - ran).abs().max().item<double>(),
+                  1e-12 * std::max(1.0, ran.abs().max().item<double>()))
+            << "layer " << input.layer;
+        ++layers;
+      }
+      int layers = 0;
+    } hook;
+    const at::NoGradGuard no_gradients;
+    model::ForwardOptions options;
+    options.hook = &hook;
+    options.shift = shift;
+    options.backend = model::Backend::plain;
+    model->decoder.hidden(ids_tensor(ids), options);
+    EXPECT_EQ(hook.layers, 2);
+  }
+}
+
+// In layer 0 a key that truly stands elsewhere has the score that it was said to have there: its
+// position id alone moves, all ids raised so that none is negative.
+TEST_P(OtherDistances, AKeyThatStandsElsewhereHasThatScore) {
+  if (GetParam() == "fire")
+    GTEST_SKIP() << "its normaliser reads the query's place, which is raised";
+  const auto model = exact(GetParam());
+  const Ids ids = some_ids();
+  const std::int64_t raised = 3000, i = 20, j = 9;
+  for (const std::int64_t lambda : {0, 5, 17, 1000}) {
+    at::Tensor told;
+    class Hook final : public model::AttentionHook {
+     public:
+      Hook(at::Tensor& score, std::int64_t distance, bool moved)
+          : score_(score), distance_(distance), moved_(moved) {}
+      void before(const model::LayerInput& input, model::AttentionProgram& program) override {
+        if (input.layer > 0) return;
+        const auto at_ = [](std::int64_t x) { return at::full({1}, x, at::kLong); };
+        if (moved_) {
+          score_ =
+              model::moved_scores(input, program, at_(20), at_(9), at_(distance_)).select(1, 0);
+          return;
+        }
+        const model::LayerAttention attention(0, program, program.q, {}, {}, model::Backend::plain,
+                                              model::ran_plain(program.q));
+        score_ = attention.scores({{0, 2}, {20, 21}, {9, 10}}).score.flatten();
+      }
+
+     private:
+      at::Tensor& score_;
+      std::int64_t distance_;
+      bool moved_;
+    };
+    const at::NoGradGuard no_gradients;
+    at::Tensor expected;
+    Hook tells(told, lambda, true), measures(expected, lambda, false);
+    model::ForwardOptions options;
+    options.backend = model::Backend::plain;
+    options.shift = raised;
+    options.hook = &tells;
+    model->decoder.hidden(ids_tensor(ids), options);
+    at::Tensor positions = at::arange(24, at::kLong) + raised;
+    positions[j] = raised + i - lambda;
+    options.shift = 0, options.position_ids = positions, options.hook = &measures;
+    model->decoder.hidden(ids_tensor(ids), options);
+    EXPECT_LE((told - expected).abs().max().item<double>(), 1e-10) << lambda;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Encodings, OtherDistances,
+                         ::testing::Values("none", "rope", "xpos", "alibi", "kerple_log",
+                                           "kerple_power", "t5", "shaw", "transformer_xl", "fire",
+                                           "tapa", "tape", "cape", "ape_sequence",
+                                           "randomized_rope"));
+
+TEST(Acuity, FamiliesWithoutADistanceAreRefused) {
+  protocol::NoProgress progress;
+  for (const char* encoding : {"sinusoidal", "cope"}) {
+    const Texts texts = random_texts(2, 16, 32, 1);
+    try {
+      analyse_acuity(testing::small_model(encoding), texts, {}, progress);
+      ADD_FAILURE() << encoding;
+    } catch (const formats::Error& error) {
+      EXPECT_TRUE(error.message().starts_with("cannot show this model another distance: "));
+    }
+  }
+}
+
+// Every row keeps its multiset of distances, and keys stay in the band.
+TEST(Acuity, PermutesWithinRowsAndBands) {
+  const model::MovedPairs pairs = permuted_pairs({4, 9}, 1, 2, 0, 30);
+  std::map<std::int64_t, std::multiset<std::int64_t>> before, after;
+  bool moved = false;
+  for (std::int64_t p = 0; p < pairs.row.size(0); ++p) {
+    const auto row = pairs.row[p].item<std::int64_t>();
+    const auto own = row - pairs.column[p].item<std::int64_t>();
+    before[row].insert(own), after[row].insert(pairs.distance[p].item<std::int64_t>());
+    EXPECT_TRUE(own >= 4 && own < 9);
+    moved = moved || own != pairs.distance[p].item<std::int64_t>();
+  }
+  EXPECT_EQ(before, after);
+  EXPECT_TRUE(moved);
+  EXPECT_EQ(before[20].size(), 5u);
+  EXPECT_EQ(before[5].size(), 2u);
+  // Another row, text or seed is permuted otherwise.
+  const at::Tensor here = permuted_pairs({4, 40}, 1, 2, 50, 1).column;
+  EXPECT_FALSE(here.equal(permuted_pairs({4, 40}, 1, 3, 50, 1).column));
+  EXPECT_FALSE(here.equal(permuted_pairs({4, 40}, 2, 2, 50, 1).column));
+  EXPECT_TRUE(here.equal(permuted_pairs({4, 40}, 1, 2, 50, 1).column));
+}
+
+TEST(Acuity, DefaultBandsAreOctavesToTheTrainedLength) {
+  const auto bands = default_bands(256);
+  ASSERT_EQ(bands.size(), 8u);
+  EXPECT_EQ(bands[0].low, 1);
+  EXPECT_EQ(bands[0].high, 3);
+  EXPECT_EQ(bands[6].low, 64);
+  EXPECT_EQ(bands[6].high, 129);
+  EXPECT_EQ(bands[7].low, 128);
+  EXPECT_EQ(bands[7].high, 256);
+}
+
+protocol::AcuityResult acuity_of(const std::shared_ptr<const model::Model>& model,
+                                 std::vector<DistanceBand> bands, const Texts& texts,
+                                 const std::string& by = "model") {
+  AcuityOptions options;
+  options.bands = std::move(bands);
+  options.seeds = {1, 2};
+  options.by = by;
+  protocol::NoProgress progress;
+  return analyse_acuity(model, texts, options, progress);
+}
+
+TEST(Acuity, ModelsWithoutPositionsLoseNothing) {
+  const auto result = acuity_of(testing::small_model("none"), {}, random_texts(3, 40, 32, 1));
+  for (const protocol::AcuityBand& band : result.bands) {
+    if (band.change) {
+      EXPECT_EQ(band.change->mean, 0);
+    }
+  }
+}
+
+TEST(Acuity, BandsOfOneDistanceAndUnseenOnes) {
+  const auto result =
+      acuity_of(exact("rope"), {{3, 4}, {30, 60}, {10, 36}}, random_texts(3, 24, 32, 1));
+  EXPECT_EQ(result.bands[0].change->mean, 0);
+  EXPECT_EQ(result.bands[1].why, "no row sees it");
+  EXPECT_FALSE(result.bands[1].change);
+  EXPECT_EQ(result.bands[2].why, "no row sees half of it");
+  EXPECT_TRUE(result.bands[2].change);
+  EXPECT_FALSE(result.bands[2].change_seen);
+  EXPECT_GT(
+      std::abs(
+          acuity_of(exact("rope"), {{1, 12}}, random_texts(3, 24, 32, 1)).bands[0].change->mean),
+      0);
+}
+
+// Rows that see one key of the band keep their bits.
+TEST(Acuity, RowsBeforeTheBandKeepTheirBits) {
+  const auto model = testing::small_model("rope", 3);
+  const Ids ids = some_ids(30);
+  const DistanceBand band{8, 17};
+  const auto plain = treated_losses(*model, ids, {}, {});
+  const auto treated = treated_losses(
+      *model, ids,
+      [&](const model::LayerInput& input, model::AttentionProgram& program) {
+        model::move_pairs(
+            input, [&](auto first, auto count) { return permuted_pairs(band, 1, 0, first, count); },
+            {}, program);
+      },
+      {});
+  for (std::size_t row = 0; row <= 8; ++row) EXPECT_EQ(treated[row], plain[row]) << row;
+  EXPECT_NE(treated[25], plain[25]);
+}
+
+Texts period_of_eight(std::int64_t count, std::int64_t tokens) {
+  Texts texts;
+  for (std::int64_t t = 0; t < count; ++t) {
+    Text text{"period " + std::to_string(t), "", {}, {}};
+    for (std::int64_t n = 0; n < tokens; ++n) text.ids.push_back(10 + t + (n % 8) * 23);
+    texts.items.push_back(std::move(text));
+  }
+  return texts;
+}
+
+// Only bands that hold 7 and another distance cost anything, and only in head 0.
+TEST(Acuity, OfCopySevenIsAtSeven) {
+  const auto model = model::open_model("proof-copy7");
+  const auto result =
+      acuity_of(model, {{4, 9}, {8, 17}, {1, 3}, {7, 8}, {6, 8}}, period_of_eight(3, 48), "head");
+  EXPECT_GT(*result.bands[0].change_seen->low, 0.1);
+  EXPECT_EQ(result.bands[1].change_seen->mean, 0);
+  EXPECT_EQ(result.bands[2].change_seen->mean, 0);
+  EXPECT_EQ(result.bands[3].change_seen->mean, 0);
+  EXPECT_GT(*result.bands[4].change_seen->low, 0.1);
+  ASSERT_EQ(result.rows.size(), 2u);
+  EXPECT_EQ(result.rows[0].bands[0].change_seen->mean, result.bands[0].change_seen->mean);
+  EXPECT_EQ(result.rows[1].bands[0].change_seen->mean, 0);
+  EXPECT_EQ(result.passes, 3 * (1 + 3 * 5 * 2));
+}
+
+TEST(Acuity, BandsAreReadFromWords) {
+  EXPECT_EQ(band_named("4:9").high, 9);
+  for (const char* wrong : {"4", "9:4", "a:b", "4:9:1", ":"}) {
+    EXPECT_THROW(band_named(wrong), formats::Error) << wrong;
+  }
+}
+
+}  // namespace
+}  // namespace phasescope::analysis

@@ -1,0 +1,251 @@
+// Demand: what is exactly true of a gradient by a bias of distances, on every kind of score.
+#include "analysis/questions/demand.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numbers>
+
+#include "analysis/questions/bias_fit.h"
+#include "formats/error.h"
+#include "model/attention/repairs.h"
+#include "model/checkpoints/constructed.h"
+#include "model/loss.h"
+#include "text_passes.h"
+
+namespace phasescope::analysis {
+namespace {
+
+using Ids = std::vector<std::int64_t>;
+constexpr std::int64_t kTokens = 24;
+
+Ids some_ids(std::int64_t tokens = kTokens) { return random_texts(1, tokens, 32, 9).items[0].ids; }
+
+std::vector<std::int64_t> every_distance(std::int64_t tokens) {
+  std::vector<std::int64_t> edges;
+  for (std::int64_t n = 0; n < tokens; ++n) edges.push_back(n);
+  return edges;
+}
+
+TextDemand demand_in(const model::Model& model, const Ids& ids, const DistanceBias& bias = {},
+                     model::Backend backend = model::Backend::plain) {
+  return demand_of(model, ids, bias, {backend, true, nullptr, nullptr});
+}
+
+double loss_in(const model::Model& model, const Ids& ids, const DistanceBias& bias) {
+  return demand_of(model, ids, bias, {model::Backend::plain, false, nullptr, nullptr}).loss;
+}
+
+class DemandOfKind : public ::testing::TestWithParam<std::string> {
+ protected:
+  std::shared_ptr<const model::Model> model() const {
+    return model::in_dtype(testing::small_model(GetParam(), 3), at::kDouble);
+  }
+};
+
+// A constant changes no weight.
+TEST_P(DemandOfKind, AddsUpToZero) {
+  const at::Tensor demand = demand_in(*model(), some_ids()).demand;
+  const double largest = demand.abs().max().item<double>();
+  EXPECT_GT(largest, 1e-6);
+  EXPECT_LE(demand.sum(-1).abs().max().item<double>(), 1e-12 * largest);
+}
+
+// Every entry of both layers moves: a central difference of step h is off by h^2 of the third
+// derivative, and scores move by 1e-3 at most.
+TEST_P(DemandOfKind, IsTheDerivativeOfTheLoss) {
+  const auto made = model();
+  const Ids ids = some_ids();
+  const at::Tensor demand = demand_in(*made, ids).demand;
+  const auto edges = every_distance(kTokens);
+  for (const std::uint64_t seed : {1, 2}) {
+    at::Tensor direction =
+        at::randn(demand.sizes(), at::make_generator<at::CPUGeneratorImpl>(seed), at::kDouble);
+    direction = direction / direction.norm();
+    const double step = 1e-3;
+    const double measured = (loss_in(*made, ids, {direction * step, edges}) -
+                             loss_in(*made, ids, {direction * -step, edges})) /
+                            (2 * step);
+    const double expected = -(demand * direction).sum().item<double>();
+    EXPECT_NEAR(measured, expected, 1e-6 * demand.abs().sum().item<double>());
+  }
+}
+
+// Where scores are biased already.
+TEST_P(DemandOfKind, IsTheDerivativeAwayFromZeroToo) {
+  const auto made = model();
+  const Ids ids = some_ids();
+  const auto edges = distance_edges(kTokens);
+  const std::vector<std::int64_t> shape{2, 2, static_cast<std::int64_t>(edges.size())};
+  const at::Tensor at_ = at::linspace(-1, 1, 4 * shape[2], at::kDouble).view(shape);
+  const at::Tensor demand = by_bucket(demand_in(*made, ids, {at_, edges}).demand, edges);
+  at::Tensor step = at::zeros_like(at_);
+  step[0][1][2] = 1e-6;  // cape has kinks, which a longer step crosses
+  const double measured =
+      (loss_in(*made, ids, {at_ + step, edges}) - loss_in(*made, ids, {at_ - step, edges})) / 2e-6;
+  EXPECT_NEAR(measured, -demand[0][1][2].item<double>(), 1e-6 * demand.abs().sum().item<double>());
+}
+
+INSTANTIATE_TEST_SUITE_P(Encodings, DemandOfKind,
+                         ::testing::Values("none", "rope", "alibi", "t5", "fire", "tapa", "tape",
+                                           "cape", "ape_sequence"));
+
+// TAPE's states are averaged with the same weights: without them layer 0 would be off by a tenth.
+TEST(Demand, OfTapeReadsTheStateToo) {
+  const auto made = model::in_dtype(testing::small_model("tape", 3), at::kDouble);
+  const Ids ids = some_ids();
+  const at::Tensor demand = demand_in(*made, ids).demand;
+  const auto edges = every_distance(kTokens);
+  for (const std::int64_t lambda : {1, 4}) {
+    at::Tensor step = at::zeros_like(demand);
+    step[0][0][lambda] = 1e-3;
+    const double measured =
+        (loss_in(*made, ids, {step, edges}) - loss_in(*made, ids, {-step, edges})) / 2e-3;
+    EXPECT_NEAR(measured, -demand[0][0][lambda].item<double>(),
+                1e-5 * demand[0].abs().max().item<double>());
+  }
+}
+
+// t5's entries are a bias by distance: their gradient is what the distances of each bucket want.
+TEST(Demand, OfT5IsTheGradientOfItsTable) {
+  const auto made = model::in_dtype(testing::small_model("t5", 3), at::kDouble);
+  const Ids ids = some_ids();
+  model::Weights weights = made->decoder.weights();
+  at::Tensor& table = weights.encoding.at("table");
+  table = table.detach().clone().requires_grad_(true);
+  const model::Decoder decoder(made->config(), made->decoder.shared_encoding(), weights);
+  const at::AutoGradMode gradients(true);
+  model::ForwardOptions options;
+  options.backend = model::Backend::plain;
+  (model::token_losses(decoder, ids_tensor(ids), options).sum() / std::numbers::ln2).backward();
+  // One table for both layers; distances below 16 have a bucket each.
+  const at::Tensor demand = demand_in(*made, ids).demand.sum(0);  // (H, N)
+  const at::Tensor gradient = table.grad().t();                   // (H, buckets)
+  const double off = (gradient.slice(1, 0, 16) + demand.slice(1, 0, 16)).abs().max().item<double>();
+  EXPECT_LE(off, 1e-12 * gradient.abs().max().item<double>());
+}
+
+// What no output reads has no demand.
+TEST(Demand, OfAHeadThatWritesNothingIsZero) {
+  const auto made = model::in_dtype(testing::small_model("rope", 3), at::kDouble);
+  model::Weights weights = made->decoder.weights();
+  at::Tensor& output = weights.layers[1].wo;
+  output = output.clone();
+  output.narrow(1, made->config().head_dim, made->config().head_dim).zero_();
+  const auto mute = model::model_of(made->config(), weights, "mute");
+  const at::Tensor demand = demand_in(*mute, some_ids()).demand;
+  EXPECT_EQ(demand[1][1].abs().max().item<double>(), 0);
+  EXPECT_GT(demand[1][0].abs().max().item<double>(), 0);
+}
+
+// A cap bends scores before the bias is added, which finite differences see.
+TEST(Demand, IsMeasuredBehindASoftCap) {
+  model::ModelConfig config = testing::small_config("alibi");
+  config.attention.soft_cap = 0.5;
+  const auto made = model::random_model(config, 4, at::kDouble);
+  const Ids ids = some_ids();
+  const at::Tensor demand = demand_in(*made, ids).demand;
+  at::Tensor step = at::zeros_like(demand);
+  step[0][1][3] = 1e-3;
+  const auto edges = every_distance(kTokens);
+  const double measured =
+      (loss_in(*made, ids, {step, edges}) - loss_in(*made, ids, {-step, edges})) / 2e-3;
+  EXPECT_NEAR(measured, -demand[0][1][3].item<double>(),
+              1e-5 * demand[0].abs().max().item<double>());
+}
+
+// float32 arithmetic over 24 keys and two layers keeps some five digits.
+TEST(Demand, FusedEqualsFloat64) {
+  for (const char* kind : {"none", "alibi", "rope", "tapa", "tape", "cape"}) {
+    const auto made = testing::small_model(kind, 3);
+    const at::Tensor exact = demand_in(*model::in_dtype(made, at::kDouble), some_ids()).demand;
+    const at::Tensor fused = demand_in(*made, some_ids(), {}, model::Backend::fused).demand;
+    EXPECT_LE((fused - exact).abs().max().item<double>(), 1e-3 * exact.abs().max().item<double>())
+        << kind;
+  }
+}
+
+Texts period_of_eight(std::int64_t count, std::int64_t tokens) {
+  Texts texts;
+  for (std::int64_t t = 0; t < count; ++t) {
+    Text text{"period " + std::to_string(t), "", {}, {}};
+    for (std::int64_t n = 0; n < tokens; ++n) text.ids.push_back(10 + t + (n % 8) * 23);
+    texts.items.push_back(std::move(text));
+  }
+  texts.corpus = count > 1;
+  return texts;
+}
+
+TEST(Demand, OfCopySevenIsHighestAtSeven) {
+  const auto model = model::open_model("proof-copy7", {.dtype = at::kDouble});
+  const Ids ids = period_of_eight(1, 96).items[0].ids;
+  const at::Tensor demand = demand_in(*model, ids).demand[0];
+  EXPECT_EQ(demand[0].argmax().item<std::int64_t>(), 7);
+  EXPECT_GT(demand[0][7].item<double>(), 0);
+  EXPECT_EQ(demand[1].abs().max().item<double>(), 0);
+}
+
+TEST(Demand, ResultSharesOutTheSums) {
+  const auto model = model::open_model("proof-copy7");
+  protocol::NoProgress progress;
+  const Texts texts = period_of_eight(3, 64);
+  const auto out = analyse_demand(model, texts, {}, progress);
+  ASSERT_EQ(out.result.rows.size(), 2u);
+  EXPECT_EQ(out.result.edges, distance_edges(64));
+  double sum = 0, largest = 0;
+  for (const protocol::Interval& one : out.result.rows[0].demand) {
+    sum += one.mean, largest = std::max(largest, one.mean);
+    EXPECT_EQ(one.n, 3);
+  }
+  EXPECT_NEAR(sum, 0, 1e-9);
+  EXPECT_EQ(out.result.rows[0].demand[5].mean, largest);  // [6, 8)
+  EXPECT_EQ(out.result.share_beyond_trained, 0);
+  EXPECT_FALSE(out.result.fit);
+}
+
+TEST(Demand, BucketsHaveTheEdgesOfPowersAndHalves) {
+  EXPECT_EQ(distance_edges(50),
+            (std::vector<std::int64_t>{0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48}));
+  EXPECT_EQ(distance_edges(2), (std::vector<std::int64_t>{0, 1}));
+}
+
+// A copy of 7 whose score is too low to be read: raising the bucket of 6 and 7 is what helps.
+TEST(DemandFit, RaisesTheBucketThatIsWanted) {
+  const auto model = model::opened(model::copying_head(2, 0.5), "weak", at::kFloat);
+  protocol::NoProgress progress;
+  model::AllRan kernels;
+  FitOptions options;
+  options.steps = 4;
+  const auto edges = distance_edges(64);
+  const FittedBias fitted =
+      fit_bias(*model, period_of_eight(12, 64), edges, options, kernels, progress);
+  EXPECT_TRUE(fitted.report.helps) << fitted.report.why;
+  EXPECT_LT(*fitted.report.change.high, 0);
+  EXPECT_EQ(fitted.bias.table.select(2, 0).abs().max().item<double>(), 0);
+  EXPECT_EQ(fitted.bias.table[0][0].argmax().item<std::int64_t>(), 5);  // [6, 8)
+  EXPECT_EQ(fitted.report.before.n, 6);
+  // What is reported is what the bias does.
+  double change = 0, rows = 0;
+  const Texts texts = period_of_eight(12, 64);
+  for (const std::size_t n : {2, 3, 6, 7, 10, 11}) {
+    const DemandPass plain{model::Backend::plain, false, nullptr, nullptr};
+    change += demand_of(*model, texts.items[n].ids, fitted.bias, plain).loss -
+              demand_of(*model, texts.items[n].ids, {}, plain).loss;
+    rows += 63;
+  }
+  EXPECT_NEAR(change / rows, fitted.report.change.mean, 1e-4);  // float32 losses
+}
+
+TEST(DemandFit, RefusesFewTexts) {
+  const auto model = model::open_model("proof-copy7");
+  protocol::NoProgress progress;
+  DemandOptions options;
+  options.fit = true;
+  EXPECT_THROW(analyse_demand(model, period_of_eight(5, 20), options, progress), formats::Error);
+}
+
+}  // namespace
+}  // namespace phasescope::analysis

@@ -1,0 +1,144 @@
+// Pair: what ran, taken apart and put together again, and a head whose phasors are known.
+#include "analysis/questions/pair.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "formats/error.h"
+#include "text_passes.h"
+
+namespace phasescope::analysis {
+namespace {
+
+Text some_text(std::int64_t vocabulary = 32, std::int64_t tokens = 24) {
+  return random_texts(1, tokens, vocabulary, 9).items[0];
+}
+
+std::shared_ptr<const model::Model> exact(const std::string& encoding) {
+  return model::in_dtype(testing::small_model(encoding, 3), at::kDouble);
+}
+
+protocol::PairResult pair_of(const std::shared_ptr<const model::Model>& model, std::int64_t layer,
+                             std::int64_t query, std::int64_t key) {
+  PairOptions options;
+  options.layer = layer, options.head = 1, options.query = query, options.key = key;
+  options.backend = model::Backend::plain;
+  return analyse_pair(model, some_text(), options);
+}
+
+class PairOfKind : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(PairOfKind, IsThePairThatRan) {
+  const auto model = exact(GetParam());
+  TextPass pass(model, ids_tensor(some_text().ids));
+  for (const std::int64_t layer : {0, 1}) {
+    const auto pair = pair_of(model, layer, 20, 9);
+    const at::Tensor scores = pass.layer(layer)->scores({{1, 2}, {20, 21}, {9, 10}}).score;
+    EXPECT_NEAR(pair.score, scores.item<double>(), 1e-12);
+    EXPECT_NEAR(pair.weight, testing::weights_of(pass, layer)[1][20][9].item<double>(), 1e-12);
+    EXPECT_EQ(pair.true_distance, 11);
+    ASSERT_TRUE(pair.curve);
+    EXPECT_NEAR((*pair.curve)[11].score, pair.score, 1e-12);
+    EXPECT_NEAR((*pair.curve)[11].weight, pair.weight, 1e-12);
+    // xpos decays out of float64's range before.
+    EXPECT_GE(pair.curve->back().distance, GetParam() == "xpos" ? 100000 : 1000000);
+    if (pair.phasors.empty()) continue;
+    double sum = pair.tail;
+    for (const auto& phasor : pair.phasors) sum += phasor[0];
+    EXPECT_NEAR(sum, pair.score, 1e-12);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Encodings, PairOfKind,
+                         ::testing::Values("none", "rope", "xpos", "alibi", "t5", "fire", "tapa",
+                                           "tape", "cape"));
+
+TEST(Pair, OfRopeHasAPhasorAPlane) {
+  EXPECT_EQ(pair_of(exact("rope"), 0, 20, 9).phasors.size(), 4u);
+}
+
+// What the content did to TAPE's states: nothing before the first layer, something after it.
+TEST(Pair, OfTapeTellsTheStateFromARotation) {
+  const auto first = pair_of(exact("tape"), 0, 20, 9);
+  for (const auto& state : first.state) {
+    EXPECT_NEAR(state[0], 1, 1e-12);
+    EXPECT_NEAR(state[1], 0, 1e-12);
+  }
+  double off = 0;
+  for (const auto& state :
+       pair_of(model::open_model("tape", {.dtype = at::kDouble}), 1, 20, 9).state) {
+    off += std::abs(state[0] - 1) + std::abs(state[1]);
+  }
+  EXPECT_GT(off, 1e-3);
+}
+
+TEST(Pair, OfTapaIsOneHand) {
+  const auto pair = pair_of(exact("tapa"), 0, 20, 9);
+  ASSERT_TRUE(pair.clock);
+  const double sign = pair.clock->amplitude < 0 ? -1 : 1;
+  EXPECT_NEAR(std::abs(pair.clock->amplitude) * std::cos(pair.clock->phase), pair.score, 1e-12)
+      << sign;
+}
+
+// The previous-token head: at distance 1 every phasor is real, and all are equal.
+TEST(Pair, PhasorsOfThePreviousTokenHeadAreRealAndEqual) {
+  const auto model = model::open_model("proof-previous", {.dtype = at::kDouble});
+  PairOptions options;
+  options.query = 20, options.key = 19;
+  const auto pair = analyse_pair(model, some_text(256), options);
+  ASSERT_EQ(pair.phasors.size(), 128u);
+  for (const auto& phasor : pair.phasors) {
+    EXPECT_NEAR(phasor[0], 40.0 / 128, 1e-5);  // float32 weights
+    EXPECT_NEAR(phasor[1], 0, 1e-6);
+  }
+  EXPECT_EQ(*pair.best_distance, 1);
+  EXPECT_EQ(*pair.share_above, 0);
+  EXPECT_NEAR(pair.score, 40, 1e-4);
+}
+
+// The curve is the closed form B mean cos((lambda - 1) theta), far past the trained length too.
+TEST(Pair, CurveOfThePreviousTokenHead) {
+  const auto model = model::open_model("proof-previous", {.dtype = at::kDouble});
+  PairOptions options;
+  options.query = 20, options.key = 3;
+  const auto pair = analyse_pair(model, some_text(256), options);
+  for (const std::size_t n :
+       {std::size_t{0}, std::size_t{17}, std::size_t{1000}, pair.curve->size() - 1}) {
+    const protocol::PairPoint& point = (*pair.curve)[n];
+    double sum = 0;
+    for (int m = 0; m < 128; ++m) {
+      sum += std::cos(static_cast<double>(point.distance - 1) * std::pow(10000.0, -m / 128.0));
+    }
+    EXPECT_NEAR(point.score, 40 * sum / 128, 1e-4) << point.distance;
+  }
+}
+
+TEST(Pair, OfARowOfOneKeyHasWeightOne) {
+  const auto pair = pair_of(exact("rope"), 1, 0, 0);
+  EXPECT_EQ(pair.weight, 1);
+}
+
+TEST(Pair, SaysWhyThereIsNoOtherDistance) {
+  const auto pair = pair_of(exact("sinusoidal"), 0, 20, 9);
+  EXPECT_FALSE(pair.curve);
+  EXPECT_EQ(pair.why, "positions enter the embedding");
+  EXPECT_GT(pair.weight, 0);
+}
+
+TEST(Pair, RefusesKeysAfterTheirQuery) {
+  EXPECT_THROW(pair_of(exact("rope"), 0, 5, 6), formats::Error);
+  EXPECT_THROW(pair_of(exact("rope"), 0, 24, 6), formats::Error);
+}
+
+TEST(Pair, DistancesOfTheCurveRise) {
+  const auto distances = curve_distances(70000);
+  EXPECT_EQ(distances[1024], 1024);
+  EXPECT_EQ(distances.back(), 1000000);
+  for (std::size_t n = 1; n < distances.size(); ++n) EXPECT_LT(distances[n - 1], distances[n]);
+  EXPECT_EQ(std::ranges::count(distances, 70000), 1);
+}
+
+}  // namespace
+}  // namespace phasescope::analysis

@@ -1,0 +1,136 @@
+// The requests about questions of positions, handled in this process on small random models.
+#include <cstdlib>
+#include <fstream>
+#include <set>
+#include <string>
+
+#include "analysis/questions/registry.h"
+#include "formats/text_input.h"
+#include "tests/worker/fake_context.h"
+#include "worker/handle_questions.h"
+
+namespace phasescope::worker {
+namespace {
+
+using nlohmann::json;
+
+json texts(std::int64_t count) {
+  json list = json::array();
+  for (std::int64_t n = 0; n < count; ++n) {
+    list.push_back(
+        {{"name", "text " + std::to_string(n)},
+         {"text", std::to_string(n) + " is a text of some thirty bytes, drawn by hand"}});
+  }
+  return list;
+}
+
+json params(const std::string& model = "rope") {
+  return {{"model", model_folder(model)}, {"corpus", texts(4)}, {"texts", "0:4:2"}, {"length", 24}};
+}
+
+json with(json given, const std::string& key, const json& value) {
+  given[key] = value;
+  return given;
+}
+
+json answer(const std::string& method, const json& given) {
+  FakeContext context;
+  return ask(questions_handlers(), method, given, context).result;
+}
+
+TEST(QuestionRequests, EveryQuestionReadsTheTextsThatAreChosen) {
+  for (const std::string method : {"addressing", "demand", "acuity", "profile"}) {
+    const json result = answer(method, params());
+    EXPECT_EQ(result["texts"], json({"text 0", "text 2"})) << method;
+    EXPECT_EQ(result["model"], model_folder("rope")) << method;
+    EXPECT_FALSE(result["formula"].empty()) << method;
+    const json& provenance = result["provenance"];
+    EXPECT_TRUE(provenance["command"].get<std::string>().starts_with("phasescope " + method))
+        << provenance["command"];
+    EXPECT_FALSE(provenance["text_hash"].empty()) << method;
+  }
+}
+
+TEST(QuestionRequests, TheSameRequestGivesTheSameBytes) {
+  for (const std::string method : {"addressing", "demand", "acuity", "profile"}) {
+    EXPECT_EQ(answer(method, params()).dump(), answer(method, params()).dump()) << method;
+  }
+}
+
+TEST(QuestionRequests, ChoicesThatChooseNothingAreRefused) {
+  for (const char* words : {"5", "a:b", "3:3", "0:4:0", "9:12"}) {
+    const std::string code =
+        code_of(questions_handlers(), "addressing", with(params(), "texts", words));
+    EXPECT_EQ(code, "bad_usage") << words;
+  }
+  EXPECT_EQ(code_of(questions_handlers(), "demand", with(params(), "start", "nowhere")),
+            "bad_usage");
+  EXPECT_EQ(code_of(questions_handlers(), "acuity", with(params(), "bands", {"4:2"})), "bad_usage");
+  EXPECT_EQ(code_of(questions_handlers(), "addressing", with(params(), "layers", {7})),
+            "bad_usage");
+  EXPECT_EQ(code_of(questions_handlers(), "xray", with(params(), "length", 64)), "bad_usage");
+}
+
+TEST(QuestionRequests, XrayLooksAtTwiceTheTrainedLength) {
+  json given = params();
+  given.erase("length");
+  std::string longer;
+  for (int n = 0; n < 20; ++n) longer += "some more words of a longer text ";
+  given["corpus"] = {longer, longer + "and its end"};
+  given["texts"] = "0:2";
+  const json result = answer("xray", given);
+  EXPECT_EQ(result["trained"], 64);
+  EXPECT_EQ(result["rows"].size(), 4u);
+  EXPECT_EQ(result["unseen"].size(), 4u);
+}
+
+TEST(QuestionRequests, APairIsReadOfOneText) {
+  json given = {{"model", model_folder("rope")},
+                {"input", {{"prompt", "a prompt of some bytes"}}},
+                {"head", "L1H1"},
+                {"query", 12},
+                {"key", 3}};
+  const json result = answer("pair", given);
+  EXPECT_EQ(result["true_distance"], 9);
+  EXPECT_EQ(result["phasors"].size(), 4u);
+  EXPECT_GT(result["curve"].size(), 1000u);
+  EXPECT_EQ(code_of(questions_handlers(), "pair", with(given, "head", "L1")), "bad_usage");
+  EXPECT_EQ(code_of(questions_handlers(), "pair", with(given, "key", 13)), "bad_usage");
+}
+
+TEST(QuestionRequests, ProofsHold) {
+  const json result = answer("prove", {{"names", {"proof-sink"}}});
+  ASSERT_FALSE(result["claims"].empty());
+  for (const json& claim : result["claims"]) EXPECT_TRUE(claim["holds"].get<bool>()) << claim;
+  EXPECT_EQ(code_of(questions_handlers(), "prove", {{"names", {"rope"}}}), "bad_usage");
+}
+
+// The page follows from the registry; PHASESCOPE_WRITE_DOCS=1 makes it again.
+TEST(QuestionRequests, ThePageOfQuestionsIsFresh) {
+  const std::string path = PHASESCOPE_SOURCE "/docs/questions.md";
+  const std::string text = formats::read_text_file(path);
+  const std::size_t begin = text.find("| id |");
+  ASSERT_NE(begin, std::string::npos);
+  if (std::getenv("PHASESCOPE_WRITE_DOCS") != nullptr) {
+    std::ofstream(path) << text.substr(0, begin) + analysis::page_of_questions();
+    return;
+  }
+  EXPECT_EQ(text.substr(begin), analysis::page_of_questions());
+}
+
+TEST(QuestionRequests, EveryQuestionHasItsMethod) {
+  std::set<std::string> methods;
+  for (const Handler& handler : questions_handlers()) methods.insert(handler.name);
+  for (const json& one : answer("questions.list", json::object())["questions"]) {
+    EXPECT_TRUE(methods.contains(one["id"].get<std::string>())) << one;
+  }
+}
+
+TEST(QuestionRequests, CancellingEndsThem) {
+  FakeContext context;
+  context.cancel_when_told = true;
+  EXPECT_THROW(ask(questions_handlers(), "acuity", params(), context), std::exception);
+}
+
+}  // namespace
+}  // namespace phasescope::worker

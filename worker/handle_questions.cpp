@@ -1,0 +1,310 @@
+#include "worker/handle_questions.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <regex>
+
+#include "analysis/map.h"
+#include "analysis/questions/acuity.h"
+#include "analysis/questions/addressing.h"
+#include "analysis/questions/demand.h"
+#include "analysis/questions/pair.h"
+#include "analysis/questions/profile.h"
+#include "analysis/questions/proofs.h"
+#include "analysis/questions/registry.h"
+#include "analysis/questions/xray.h"
+#include "formats/error.h"
+#include "formats/file_system.h"
+#include "model/checkpoints/constructed.h"
+#include "model/checkpoints/tensor_io.h"
+#include "protocol/messages/acuity.h"
+#include "protocol/messages/addressing.h"
+#include "protocol/messages/demand.h"
+#include "protocol/messages/pair.h"
+#include "protocol/messages/profile.h"
+#include "protocol/messages/prove.h"
+#include "protocol/messages/xray.h"
+#include "worker/model_cache.h"
+#include "worker/request_input.h"
+
+namespace phasescope::worker {
+namespace {
+
+using protocol::Reply;
+
+using ModelPointer = std::shared_ptr<const model::Model>;
+using Passes = std::vector<std::shared_ptr<analysis::TextPass>>;
+
+// ---- texts --------------------------------------------------------------------------------------
+
+// "a:b:step", the numbers of the texts that are read.
+struct Choice {
+  std::size_t begin = 0, end = 0, step = 1;
+};
+Choice choice_of(const std::string& words) {
+  static const std::regex form("([0-9]{1,9}):([0-9]{1,9})(?::([0-9]{1,9}))?");
+  std::smatch parts;
+  if (!std::regex_match(words, parts, form)) {
+    throw formats::bad_usage("'" + words + "' chooses no texts", "texts", "write it as a:b:step");
+  }
+  const auto number = [&](std::size_t n) { return std::stoul(parts[n].str()); };
+  const Choice choice{number(1), number(2), parts[3].matched ? number(3) : 1};
+  if (choice.begin < choice.end && choice.step > 0) return choice;
+  throw formats::bad_usage("'" + words + "' chooses no texts", "texts",
+                           "a must be below b, and the step above 0");
+}
+
+// What was given is read whole, of a corpus every step-th text.
+analysis::Texts question_texts(const protocol::QuestionTexts& reading, RequestContext& context,
+                               const model::Model& model) {
+  const Choice choice = choice_of(reading.texts);
+  analysis::Texts texts =
+      read_input(reading, reading.corpus, context, model, DefaultInput::validation_texts);
+  require_ids_alone(texts, "a question about distances");
+  if (!reading.input.empty()) return texts;
+  std::vector<analysis::Text> chosen;
+  for (std::size_t n = choice.begin; n < std::min(choice.end, texts.items.size());
+       n += choice.step) {
+    chosen.push_back(std::move(texts.items[n]));
+  }
+  if (chosen.empty()) {
+    throw formats::bad_usage("the corpus has " + std::to_string(texts.items.size()) +
+                                 " texts, and none of them is chosen",
+                             "texts");
+  }
+  texts.corpus = chosen.size() > 1;
+  texts.items = std::move(chosen);
+  return texts;
+}
+
+std::vector<std::string> names_of(const analysis::Texts& texts) {
+  std::vector<std::string> names;
+  for (const analysis::Text& text : texts.items) names.push_back(text.name);
+  return names;
+}
+
+Passes passes_of(const ModelPointer& model, const analysis::Texts& texts,
+                 const std::string& backend) {
+  model::ForwardOptions options;
+  options.backend = model::backend_named(backend);
+  Passes passes;
+  for (const analysis::Text& text : texts.items) {
+    passes.push_back(
+        std::make_shared<analysis::TextPass>(model, analysis::ids_tensor(text.ids), options, 0));
+  }
+  return passes;
+}
+
+std::vector<protocol::Ran> ran_of(const Passes& passes) {
+  model::AllRan kernels;
+  for (const auto& pass : passes) kernels.insert(pass->kernels().begin(), pass->kernels().end());
+  return protocol::listed(kernels);
+}
+
+// ---- addressing ---------------------------------------------------------------------------------
+
+Reply addressing(const protocol::AddressingRequest& request, RequestContext& context) {
+  const ModelPointer model = context.models().open(request.model, request.running, context);
+  const analysis::Texts texts = question_texts(request.reading, context, *model);
+  const Passes passes = passes_of(model, texts, request.running.backend);
+  analysis::AddressingOptions options;
+  options.content = request.of == "content";
+  options.within = request.within;
+  options.layers = request.chosen.layers, options.heads = request.chosen.heads;
+  options.seed = static_cast<std::uint64_t>(request.reading.seed);
+  protocol::AddressingResult result = analysis::analyse_addressing(passes, options, context);
+  result.texts = names_of(texts);
+  result.provenance = provenance_of(asked(request), context, {model}, &texts, ran_of(passes));
+  return reply_of(result);
+}
+
+// ---- demand -------------------------------------------------------------------------------------
+
+// W of "window:W"; 0 for "zero".
+std::int64_t start_window(const std::string& start) {
+  if (start == "zero") return 0;
+  static const std::regex form("window:([1-9][0-9]{0,11})");
+  std::smatch parts;
+  if (std::regex_match(start, parts, form)) return std::stoll(parts[1].str());
+  throw formats::bad_usage("'" + start + "' is no start of a fit", "start",
+                           "give zero or window:W");
+}
+
+Reply demand(const protocol::DemandRequest& request, RequestContext& context) {
+  analysis::DemandOptions options;
+  options.backend = model::backend_named(request.running.backend);
+  options.layers = request.chosen.layers, options.heads = request.chosen.heads;
+  options.fit = request.fit;
+  options.steps = request.steps;
+  options.start_window = start_window(request.start);
+  options.seed = static_cast<std::uint64_t>(request.reading.seed);
+  const ModelPointer model = context.models().open(request.model, request.running, context);
+  const analysis::Texts texts = question_texts(request.reading, context, *model);
+  analysis::DemandOutput out = analysis::analyse_demand(model, texts, options, context);
+  out.result.texts = names_of(texts);
+  const std::vector<protocol::Ran> ran = out.result.provenance.ran;
+  out.result.provenance = provenance_of(asked(request), context, {model}, &texts, ran);
+  return reply_of(out.result, std::move(out.tensors));
+}
+
+// ---- acuity -------------------------------------------------------------------------------------
+
+Reply acuity(const protocol::AcuityRequest& request, RequestContext& context) {
+  analysis::AcuityOptions options;
+  for (const std::string& band : request.bands) {
+    options.bands.push_back(analysis::band_named(band));
+  }
+  if (request.seeds.empty()) throw formats::bad_usage("acuity needs a seed at least", "seeds");
+  options.seeds.assign(request.seeds.begin(), request.seeds.end());
+  options.by = request.by;
+  options.layers = request.chosen.layers, options.heads = request.chosen.heads;
+  options.seed = static_cast<std::uint64_t>(request.reading.seed);
+  const ModelPointer model = context.models().open(request.model, request.running, context);
+  const analysis::Texts texts = question_texts(request.reading, context, *model);
+  protocol::AcuityResult result = analysis::analyse_acuity(model, texts, options, context);
+  result.texts = names_of(texts);
+  const std::vector<protocol::Ran> ran = result.provenance.ran;
+  result.provenance = provenance_of(asked(request), context, {model}, &texts, ran);
+  return reply_of(result);
+}
+
+// ---- xray ---------------------------------------------------------------------------------------
+
+// A text of twice the trained length, where none is asked for.
+protocol::XrayRequest with_length(protocol::XrayRequest request, const model::Model& model) {
+  std::int64_t& length = request.reading.length;
+  const std::int64_t trained = model.config().context;
+  const bool given = !request.reading.input.ids.is_null() || request.reading.input.inputs;
+  if (length == 0 && !given) length = 2 * trained;
+  if (length > 0 && length <= trained) {
+    throw formats::bad_usage(
+        "nothing past the trained length of " + std::to_string(trained) + " tokens to look at",
+        "length", "give a longer one");
+  }
+  return request;
+}
+
+Reply xray(const protocol::XrayRequest& given, RequestContext& context) {
+  const ModelPointer model = context.models().open(given.model, given.running, context);
+  const protocol::XrayRequest request = with_length(given, *model);
+  analysis::XrayOptions options;
+  options.backend = model::backend_named(request.running.backend);
+  options.clamp = request.treatment == "clamp";
+  options.limit = request.limit;
+  options.by_layer = request.by == "layer";
+  options.repair = request.repair, options.enough = request.enough;
+  options.layers = request.chosen.layers, options.heads = request.chosen.heads;
+  options.seed = static_cast<std::uint64_t>(request.reading.seed);
+  const analysis::Texts texts = question_texts(request.reading, context, *model);
+  protocol::XrayResult result = analysis::analyse_xray(model, texts, options, context);
+  result.texts = names_of(texts);
+  const std::vector<protocol::Ran> ran = result.provenance.ran;
+  result.provenance = provenance_of(asked(request), context, {model}, &texts, ran);
+  return reply_of(result);
+}
+
+// ---- pair ---------------------------------------------------------------------------------------
+
+Reply pair(const protocol::PairRequest& request, RequestContext& context) {
+  const ModelPointer model = context.models().open(request.model, request.running, context);
+  const analysis::Texts texts =
+      only_first(read_input(request.reading, {}, context, *model, DefaultInput::first_session));
+  const analysis::HeadName head = analysis::parse_head(request.head);
+  if (head.head < 0) throw formats::bad_usage("a pair is one of a single head", "head");
+  analysis::PairOptions options;
+  options.layer = head.layer, options.head = head.head;
+  options.query = request.query, options.key = request.key;
+  options.backend = model::backend_named(request.running.backend);
+  protocol::PairResult result = analysis::analyse_pair(model, texts.items[0], options);
+  result.provenance =
+      provenance_of(asked(request), context, {model}, &texts, result.provenance.ran);
+  return reply_of(result);
+}
+
+// ---- profile ------------------------------------------------------------------------------------
+
+Reply profile(const protocol::ProfileRequest& request, RequestContext& context) {
+  analysis::ProfileOptions options;
+  options.backend = model::backend_named(request.running.backend);
+  options.window = request.window, options.samples = request.samples;
+  options.layers = request.chosen.layers, options.heads = request.chosen.heads;
+  options.seed = static_cast<std::uint64_t>(request.reading.seed);
+  const ModelPointer model = context.models().open(request.model, request.running, context);
+  const analysis::Texts texts = question_texts(request.reading, context, *model);
+  protocol::ProfileResult result = analysis::analyse_profile(model, texts, options, context);
+  result.texts = names_of(texts);
+  const std::vector<protocol::Ran> ran = result.provenance.ran;
+  result.provenance = provenance_of(asked(request), context, {model}, &texts, ran);
+  return reply_of(result);
+}
+
+// ---- prove --------------------------------------------------------------------------------------
+
+std::vector<std::string> proved_names(const protocol::ProveRequest& request) {
+  if (!request.names.empty()) return request.names;
+  std::vector<std::string> names;
+  for (const auto& entry : model::constructed_models()) names.push_back(entry.name);
+  return names;
+}
+
+// FOLDER/NAME: the model in our own form, and proof.json with its claims.
+void write_proof(const std::string& folder, const std::string& name,
+                 const std::vector<protocol::Claim>& claims) {
+  const auto place = std::filesystem::path(folder) / name;
+  std::filesystem::create_directories(place);
+  const model::Constructed made = model::find_constructed(name)->make();
+  const auto encoding = model::make_encoding(made.config);
+  model::save_model(formats::real_file_system(), place, made.config, *encoding, made.weights);
+  formats::write_file_atomically(formats::real_file_system(), place / "proof.json",
+                                 nlohmann::json{{"name", name},
+                                                {"source", model::find_constructed(name)->title},
+                                                {"claims", protocol::to_json_form(claims)}}
+                                         .dump(2) +
+                                     "\n");
+}
+
+Reply prove(const protocol::ProveRequest& request, RequestContext& context) {
+  analysis::ProofOptions options;
+  options.dtype = model::dtype_of_name(request.running.dtype);
+  options.backend = model::backend_named(request.running.backend);
+  options.seed = static_cast<std::uint64_t>(request.seed);
+  const std::vector<std::string> names = proved_names(request);
+  protocol::ProveResult result;
+  model::AllRan kernels;
+  std::vector<std::shared_ptr<const model::Model>> models;
+  for (std::size_t n = 0; n < names.size(); ++n) {
+    context.throw_if_cancelled();
+    const auto share = static_cast<double>(names.size());
+    protocol::PartOfProgress part(context, static_cast<double>(n) / share,
+                                  static_cast<double>(n + 1) / share);
+    std::vector<protocol::Claim> claims = analysis::prove(names[n], options, kernels, part);
+    if (!request.make.empty()) write_proof(request.make, names[n], claims);
+    std::ranges::move(claims, std::back_inserter(result.claims));
+    models.push_back(context.models().open(names[n], request.running, context));
+  }
+  result.provenance =
+      provenance_of(asked(request), context, models, nullptr, protocol::listed(kernels));
+  return reply_of(result);
+}
+
+Reply questions_list(const protocol::QuestionsListRequest&, RequestContext&) {
+  return {{{"questions", protocol::to_json_form(analysis::questions())}}, {}};
+}
+
+}  // namespace
+
+std::vector<Handler> questions_handlers() {
+  return {
+      method("the questions about positions", questions_list),
+      method("how much of a head's scores is distance, key, or the pair", addressing),
+      method("at which distances heads want more weight", demand),
+      method("how finely the model needs to know distance", acuity),
+      method("which heads fail past the trained length", xray),
+      method("one pair's phasors and its score at other distances", pair),
+      method("positional and semantic score of every head", profile),
+      method("what is known of the constructed models, against what is measured", prove),
+  };
+}
+
+}  // namespace phasescope::worker
