@@ -147,9 +147,10 @@ def run_tests(options):
 
 
 def make_docs():
-    """The pages of methods and of results, written by the tests that say whether they are fresh."""
-    folder = build.build("release", ["worker_test", "protocol_test"])
-    for program, test_name in (("worker_test", "Handlers.ThePageOfMethods*"), ("protocol_test", "ResultsPage.IsFresh")):
+    """The pages that follow from registries, written by the tests that say whether they are fresh."""
+    folder = build.build("release", ["worker_test", "protocol_test", "analysis_test"])
+    for program, test_name in (("worker_test", "Handlers.ThePageOfMethods*:*ThePageOfQuestions*"),
+                               ("protocol_test", "ResultsPage.IsFresh"), ("analysis_test", "TheoryPage.IsFresh")):
         done = subprocess.run([folder / "bin" / program, f"--gtest_filter={test_name}"],
                               env={**os.environ, "PHASESCOPE_WRITE_DOCS": "1"}, stdin=subprocess.DEVNULL,
                               stdout=sys.stderr.fileno())
