@@ -52,6 +52,8 @@ def run():
             status = window.process.wait()
     except BaseException:
         window.close()
+        end_running()
+        work.join(ENDING_S)
         raise
     if not work.done():
         say("the window was closed: the worker's build stops here, the same command goes on from there")
