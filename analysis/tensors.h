@@ -19,6 +19,12 @@ std::vector<T> to_vector(const at::Tensor& tensor) {
   return std::vector<T>(values, values + plain.numel());
 }
 
+// Puts the values of a tensor of any shape behind those of an array.
+inline void append(std::vector<double>& to, const at::Tensor& from) {
+  const std::vector<double> values = to_vector<double>(from);
+  to.insert(to.end(), values.begin(), values.end());
+}
+
 // A tensor of a reply that shares the torch tensor's memory where it is contiguous. Floating types
 // keep their dtype; booleans become U8.
 protocol::TensorRef tensor_ref(const std::string& name, const at::Tensor& tensor);

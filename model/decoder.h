@@ -92,7 +92,7 @@ struct ForwardOptions {
   // dtype of position times frequency and its sine; the weights', float32 at least, by default.
   std::optional<at::ScalarType> angle_dtype;
   AttentionHook* hook = nullptr;  // of the decoder's self-attention; null: nobody
-  AllRan* kernels = nullptr;  // gathers what runs attention, the encoder's too; null: nobody
+  AllRan* kernels = nullptr;      // gathers what runs attention, the encoder's too; null: nobody
   std::function<void(double)> progress;  // 0..1
   std::function<bool()> cancelled;       // asked once a layer; true throws Error "cancelled"
 };

@@ -13,10 +13,11 @@ namespace phasescope::analysis {
 namespace {
 
 constexpr std::int64_t kShift = 5;
-constexpr double kBound = 1e-12;
-constexpr std::pair<std::int64_t, std::int64_t> kPlaces[] = {{0, 0}, {3, 9}, {40, 2}, {7, 1000}};
+constexpr double kApeAbsoluteBound = 1e-12;
+constexpr std::pair<std::int64_t, std::int64_t> kApeAbsolutePlaces[] = {
+    {0, 0}, {3, 9}, {40, 2}, {7, 1000}};
 
-CheckResult run(const CheckContext& context) {
+CheckResult run_ape_absolute(const CheckContext& context) {
   const Generators generators = generators_of(context);
   if (!generators.missing.empty()) {
     return not_measured(Verdict::premise_not_met, generators.missing);
@@ -58,7 +59,7 @@ CheckResult judge_absolute(const Matrices& matrices, std::uint64_t seed, PlacedS
     powers = worst_of(
         powers, largest_entry(at::matmul(power_of(w, 31), power_of(w, 12)) - power_of(w, 43)));
     double moved = 0;
-    for (const auto& [i, j] : kPlaces) {
+    for (const auto& [i, j] : kApeAbsolutePlaces) {
       at_zero = worst_of(at_zero,
                          std::abs(placed(w, q, 0, k, j) - two_sided_score(w, q, 0, k, j)) / size);
       query_side = worst_of(query_side, std::abs(power_of(w, i).mv(q).dot(k).item<double>() -
@@ -70,7 +71,7 @@ CheckResult judge_absolute(const Matrices& matrices, std::uint64_t seed, PlacedS
       curve.x.push_back(static_cast<double>(curve.x.size())), curve.y.push_back(by);
       curve.bound.push_back(most);
     }
-    over = worst_of(over, moved / (most + kBound));
+    over = worst_of(over, moved / (most + kApeAbsoluteBound));
     least = std::isnan(moved) ? moved : std::min(least, moved);
   }
   const double bound = product_bound(matrices, 1000);
@@ -96,7 +97,7 @@ TheoryCheck ape_absolute() {
        .needs = "nothing, or an APE model",
        .rule = "holds where the identities are met to 1e-12 or p times the generators' defect, "
                "and a shift moves the score by more than that and less than its bound"},
-      &run,
+      &run_ape_absolute,
       On::model_or_construction};
 }
 

@@ -10,7 +10,7 @@
 namespace phasescope::analysis {
 namespace {
 
-CheckResult run(const CheckContext& context) {
+CheckResult run_ape_commutator(const CheckContext& context) {
   const Generators generators = generators_of(context);
   if (!generators.missing.empty()) {
     return not_measured(Verdict::premise_not_met, generators.missing);
@@ -79,7 +79,7 @@ TheoryCheck ape_commutator() {
        .needs = "nothing, or an APE model of trees",
        .rule = "holds where |W V - V W| of every pair is above 400 d 2^-53 and no larger than 2 "
                "|W - I| |V - I|"},
-      &run,
+      &run_ape_commutator,
       On::model_or_construction};
 }
 

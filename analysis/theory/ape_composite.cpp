@@ -12,14 +12,14 @@
 namespace phasescope::analysis {
 namespace {
 
-constexpr std::int64_t kPairs = 30;
+constexpr std::int64_t kApeCompositePairs = 30;
 
 CompositePlace drawn_place(Random& random) {
   return {random.below(40), 1 + random.below(63), random.below(40)};
 }
 
 // On the generators of a model, or drawn ones.
-CheckResult run(const CheckContext& context) {
+CheckResult run_ape_composite(const CheckContext& context) {
   const at::NoGradGuard no_gradients;
   const Generators generators = generators_of(context);
   if (!generators.missing.empty() || generators.matrices.size() < 2) {
@@ -32,7 +32,7 @@ CheckResult run(const CheckContext& context) {
   double worst = 0, swapped = 0;
   CheckCurve curve =
       curve_of("sum of the parts - whole", {"pair", "of |q| |k|", false, true}, {}, {});
-  for (std::int64_t n = 0; n < kPairs; ++n) {
+  for (std::int64_t n = 0; n < kApeCompositePairs; ++n) {
     const at::Tensor q = normal_tensor(random, {3 * dim}), k = normal_tensor(random, {3 * dim});
     const Matrices parts =
         composite_parts(generators.matrices, drawn_place(random), drawn_place(random));
@@ -53,7 +53,7 @@ CheckResult run(const CheckContext& context) {
   parts.below("score of sequence (+) tree (+) sequence from the sum of its parts", worst, 1e-12);
   parts.control("with two parts exchanged", swapped, 1e-6);
   CheckResult result = parts.result();
-  result.samples = kPairs;
+  result.samples = kApeCompositePairs;
   result.curves = {std::move(curve)};
   return result;
 }
@@ -78,7 +78,7 @@ TheoryCheck ape_composite() {
            .needs = "nothing, or an APE model",
            .rule = "holds where the score of sequence (+) tree (+) sequence equals the sum of its "
                    "parts to 1e-12 of |q| |k|, and not with two parts exchanged"},
-          &run,
+          &run_ape_composite,
           On::model_or_construction};
 }
 

@@ -12,7 +12,7 @@
 namespace phasescope::analysis {
 namespace {
 
-constexpr std::int64_t kPlaces = 9;
+constexpr std::int64_t kApeDecompositionPlaces = 9;
 
 // Down one word after the way up of another, both without what they share.
 at::Tensor relative_path(const Matrices& branches, std::vector<std::int64_t> up,
@@ -38,7 +38,7 @@ struct DrawnPlaces {
 };
 DrawnPlaces drawn_places(Random& random) {
   DrawnPlaces out;
-  for (std::int64_t n = 0; n < kPlaces; ++n) {
+  for (std::int64_t n = 0; n < kApeDecompositionPlaces; ++n) {
     out.sequence.push_back(random.below(2000));
     out.nodes.push_back(1 + random.below(63));
     out.grid.push_back({random.below(20), random.below(20)});
@@ -57,7 +57,7 @@ std::vector<Places> structures(const Matrices& two, const DrawnPlaces& drawn,
   return out;
 }
 
-CheckResult run(const CheckContext& context) {
+CheckResult run_ape_decomposition(const CheckContext& context) {
   const at::NoGradGuard no_gradients;
   const Generators generators = generators_of(context);
   if (!generators.missing.empty()) {
@@ -75,8 +75,8 @@ CheckResult run(const CheckContext& context) {
       curve_of("relative against absolute", {"structure", "of |q| |k|", false, true}, {}, {});
   for (std::size_t n = 0; n < right.size(); ++n) {
     const std::int64_t dim = right[n].absolute(0).size(0);
-    const at::Tensor q = normal_tensor(random, {kPlaces, dim}),
-                     k = normal_tensor(random, {kPlaces, dim});
+    const at::Tensor q = normal_tensor(random, {kApeDecompositionPlaces, dim}),
+                     k = normal_tensor(random, {kApeDecompositionPlaces, dim});
     const double off = decomposition_difference(right[n], q, k);
     const double bound = product_bound(two, right[n].largest_power);
     parts.below(right[n].name, off, bound);
@@ -88,7 +88,8 @@ CheckResult run(const CheckContext& context) {
     curve.bound.push_back(bound);
   }
   CheckResult result = parts.result();
-  result.samples = static_cast<std::int64_t>(right.size()) * kPlaces * kPlaces;
+  result.samples =
+      static_cast<std::int64_t>(right.size()) * kApeDecompositionPlaces * kApeDecompositionPlaces;
   result.detail += "; numbers stored: 2 N d^2 in place of N^2 d^2";
   result.curves = {std::move(curve)};
   return result;
@@ -168,7 +169,7 @@ TheoryCheck ape_decomposition() {
            .needs = "nothing, or an APE model",
            .rule = "holds where both scores agree in float64 to max(1e-12, p (defect + 4 d 2^-53)) "
                    "of |q| |k|, and not with generators times 1.02"},
-          &run,
+          &run_ape_decomposition,
           On::model_or_construction};
 }
 

@@ -14,7 +14,7 @@ constexpr std::int64_t kFar = 1'000'000;
 
 CheckResult of_words(const Matrices& branches);
 
-CheckResult run(const CheckContext& context) {
+CheckResult run_ape_faithful(const CheckContext& context) {
   const Generators generators = generators_of(context);
   if (!generators.missing.empty()) {
     return not_measured(Verdict::premise_not_met, generators.missing);
@@ -152,7 +152,7 @@ TheoryCheck ape_faithful() {
            .needs = "nothing, or an APE model",
            .rule = "holds where the smallest |W^p - I| up to N exceeds 4 d p 2^-53 in every head; "
                    "fails naming the period; premise not met for periodic positions"},
-          &run,
+          &run_ape_faithful,
           On::model_or_construction};
 }
 

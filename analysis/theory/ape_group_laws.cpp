@@ -10,7 +10,7 @@
 namespace phasescope::analysis {
 namespace {
 
-constexpr double kBound = 1e-12;
+constexpr double kApeGroupLawsBound = 1e-12;
 
 at::Tensor product(const at::Tensor& a, const at::Tensor& b) { return at::matmul(a, b); }
 
@@ -25,13 +25,13 @@ void add_period(const Generators& generators, Parts& parts) {
     whole = worst_of(whole, largest_entry(power_of(w, generators.period) - identity));
     before = std::min(before, largest_entry(power_of(w, generators.period - 1) - identity));
   }
-  const double bound =
-      std::max(kBound, power_rounding(generators.dim(), static_cast<double>(generators.period)));
+  const double bound = std::max(
+      kApeGroupLawsBound, power_rounding(generators.dim(), static_cast<double>(generators.period)));
   parts.below("W^n - I", whole, bound);
   if (generators.period > 1) parts.control("W^(n-1) - I", before, bound);
 }
 
-CheckResult run(const CheckContext& context) {
+CheckResult run_ape_group_laws(const CheckContext& context) {
   Generators generators = generators_of(context);
   if (!generators.missing.empty()) {
     return not_measured(Verdict::premise_not_met, generators.missing);
@@ -70,18 +70,18 @@ CheckResult judge_group_laws(const Generators& generators) {
     worst.grid = worst_of(worst.grid, got.grid);
     tree = std::min(tree, got.tree);
     curve.x.push_back(static_cast<double>(n)), curve.y.push_back(got.inverse);
-    curve.bound.push_back(kBound);
+    curve.bound.push_back(kApeGroupLawsBound);
   }
   const double powered = product_bound(all, 137);
   Parts parts;
-  parts.below("(W V) W - W (V W)", worst.associative, kBound);
-  parts.below("W I - W", worst.neutral, kBound);
-  parts.below("W W^T - I", worst.inverse, kBound);
+  parts.below("(W V) W - W (V W)", worst.associative, kApeGroupLawsBound);
+  parts.below("W I - W", worst.neutral, kApeGroupLawsBound);
+  parts.below("W W^T - I", worst.inverse, kApeGroupLawsBound);
   parts.below("W^100 W^-37 - W^63", worst.powers, powered);
   parts.below("commutator of two places of a grid", worst.grid, powered);
   const bool branches = generators.kind == "tree" || generators.kind == "drawn";
   if (branches && all.size() > 1)
-    parts.control("commutator of two branches of a tree", tree, kBound);
+    parts.control("commutator of two branches of a tree", tree, kApeGroupLawsBound);
   if (generators.period > 0) add_period(generators, parts);
   CheckResult result = parts.result();
   result.samples = static_cast<std::int64_t>(all.size());
@@ -99,7 +99,7 @@ TheoryCheck ape_group_laws() {
            .needs = "nothing, or an APE model",
            .rule = "holds where every law is met to 1e-12 in float64 (powers: to p times the "
                    "generators' defect and rounding), and branches differ by more"},
-          &run,
+          &run_ape_group_laws,
           On::model_or_construction};
 }
 

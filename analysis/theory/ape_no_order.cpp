@@ -14,7 +14,7 @@
 namespace phasescope::analysis {
 namespace {
 
-constexpr double kBound = 1e-12;
+constexpr double kApeNoOrderBound = 1e-12;
 
 at::Tensor index_of(const std::vector<std::int64_t>& values) {
   at::Tensor out = at::empty({static_cast<std::int64_t>(values.size())}, at::kLong);
@@ -22,7 +22,7 @@ at::Tensor index_of(const std::vector<std::int64_t>& values) {
   return out;
 }
 
-CheckResult alone(const CheckContext& context) {
+CheckResult ape_no_order_alone(const CheckContext& context) {
   constexpr std::int64_t kRows = 8, kChannels = 10;
   Random random(context.seed);
   const auto matrix = [&] {
@@ -36,9 +36,10 @@ CheckResult alone(const CheckContext& context) {
   early.push_back(kRows - 1);
   const OrderResiduals got = order_residuals(attention, x, y, index_of(order), index_of(early));
   Parts parts;
-  parts.below("atn(X, pY) - atn(X, Y)", got.keys, kBound);
-  parts.below("atn(pY, pY) - p atn(Y, Y)", got.own, kBound);
-  parts.below("last row of one causal layer, earlier rows permuted", got.last_row, kBound);
+  parts.below("atn(X, pY) - atn(X, Y)", got.keys, kApeNoOrderBound);
+  parts.below("atn(pY, pY) - p atn(Y, Y)", got.own, kApeNoOrderBound);
+  parts.below("last row of one causal layer, earlier rows permuted", got.last_row,
+              kApeNoOrderBound);
   parts.control("under a causal mask", got.causal, 1e-6);
   parts.control("last row of two causal layers", got.two_layers, 1e-6);
   parts.control("keys permuted without their values", got.keys_alone, 1e-6);
@@ -51,9 +52,9 @@ CheckResult alone(const CheckContext& context) {
   return result;
 }
 
-CheckResult run(const CheckContext& context) {
+CheckResult run_ape_no_order(const CheckContext& context) {
   const at::NoGradGuard no_gradients;
-  if (context.model == nullptr) return alone(context);
+  if (context.model == nullptr) return ape_no_order_alone(context);
   const at::Tensor ids = first_ids(context, 64);
   Random random(context.seed);
   const auto order = random.permutation(ids.size(1));
@@ -131,7 +132,7 @@ TheoryCheck ape_no_order() {
            .rule = "holds where both differences are at most 1e-12 in float64 (of a model 1e-10, "
                    "and float32 within 3 times its rounding) and masks and keys alone differ by "
                    "more"},
-          &run,
+          &run_ape_no_order,
           On::model_or_construction};
 }
 

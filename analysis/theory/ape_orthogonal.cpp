@@ -11,9 +11,9 @@ namespace phasescope::analysis {
 namespace {
 
 constexpr double kFirst = 1e-12;  // exp(A - A^T) alone is off by up to 4e-14
-constexpr double kGrowth = 1.1;
+constexpr double kApeOrthogonalGrowth = 1.1;
 
-CheckResult run(const CheckContext& context) {
+CheckResult run_ape_orthogonal(const CheckContext& context) {
   const Generators generators = generators_of(context);
   if (!generators.missing.empty()) {
     return not_measured(Verdict::premise_not_met, generators.missing);
@@ -36,7 +36,7 @@ CheckResult judge_orthogonal(const Matrices& matrices) {
     double worst = 0, allowed = 0;
     for (const at::Tensor& w : matrices) {
       const double one = defect_of_power(w, 1), got = defect_of_power(w, p);
-      const double bound = kGrowth * static_cast<double>(p) * one +
+      const double bound = kApeOrthogonalGrowth * static_cast<double>(p) * one +
                            power_rounding(w.size(0), static_cast<double>(p));
       worst = worst_of(worst, got), allowed = std::max(allowed, bound);
       if (p == 1) first = worst_of(first, got);
@@ -63,7 +63,7 @@ TheoryCheck ape_orthogonal() {
            .needs = "nothing, or an APE model",
            .rule = "holds where |W^T W - I| is at most 1e-12 in float64 and that of W^p at most "
                    "1.1 p times it, and rounding, up to p = 10^8"},
-          &run,
+          &run_ape_orthogonal,
           On::model_or_construction};
 }
 

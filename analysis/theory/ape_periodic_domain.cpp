@@ -17,7 +17,7 @@ double rounding(std::int64_t dim, std::int64_t period) {
   return 4 * power_rounding(dim, static_cast<double>(period));
 }
 
-CheckResult run(const CheckContext& context) {
+CheckResult run_ape_periodic_domain(const CheckContext& context) {
   if (context.model == nullptr) {
     Random random(context.seed);
     const at::Tensor basis = drawn_orthogonal(random, 10);
@@ -99,7 +99,7 @@ TheoryCheck ape_periodic() {
        .title = "Periodic positions have exactly their period",
        .needs = "nothing, or a model with periodic APE",
        .rule = "holds where |W^n - I| is within rounding, 16 d n 2^-53, and no earlier power is"},
-      &run,
+      &run_ape_periodic_domain,
       On::model_or_construction};
 }
 

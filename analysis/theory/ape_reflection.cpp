@@ -14,22 +14,22 @@
 namespace phasescope::analysis {
 namespace {
 
-const std::vector<std::int64_t> kPowers = {-3, -1, 0, 1, 2, 7, 50};
-constexpr int kDraws = 8;
+const std::vector<std::int64_t> kApeReflectionPowers = {-3, -1, 0, 1, 2, 7, 50};
+constexpr int kApeReflectionDraws = 8;
 
-CheckResult alone(const CheckContext& context) {
+CheckResult ape_reflection_alone(const CheckContext& context) {
   Random random(context.seed);
   double worst = 0, broken = 1e300, even = 0, rotation = 1;
   CheckCurve curve = curve_of("width d + 2 from W", {"draw", "of |q| |k|", false, true}, {}, {});
   Matrices all;
-  for (int n = 0; n < kDraws; ++n) {
+  for (int n = 0; n < kApeReflectionDraws; ++n) {
     const std::int64_t dim = 6 + n % 5;  // odd ones too
     const at::Tensor w = drawn_orthogonal(random, dim, -1);
     const at::Tensor q = normal_tensor(random, {dim}), k = normal_tensor(random, {dim});
-    const double off = reflected_difference(w, q, k, kPowers, wide_rope);
+    const double off = reflected_difference(w, q, k, kApeReflectionPowers, wide_rope);
     worst = worst_of(worst, off);
     if (dim % 2 == 0) {
-      broken = std::min(broken, reflected_difference(w, q, k, kPowers, single_plane));
+      broken = std::min(broken, reflected_difference(w, q, k, kApeReflectionPowers, single_plane));
     }
     even = worst_of(even, std::abs(determinant(power_of(w, 2)) - 1));
     rotation = std::min(rotation, determinant(drawn_rotation(random, dim, 2)));
@@ -42,14 +42,14 @@ CheckResult alone(const CheckContext& context) {
   parts.below("determinant of W^2 from 1", even, 1e-12);
   parts.below("determinant of exp(A - A^T) from 1", std::abs(rotation - 1), 1e-12);
   CheckResult result = parts.result();
-  result.samples = kDraws;
+  result.samples = kApeReflectionDraws;
   result.curves = {std::move(curve)};
   return result;
 }
 
-CheckResult run(const CheckContext& context) {
+CheckResult run_ape_reflection(const CheckContext& context) {
   const at::NoGradGuard no_gradients;
-  if (context.model == nullptr) return alone(context);
+  if (context.model == nullptr) return ape_reflection_alone(context);
   const Generators generators = generators_of(context);
   if (!generators.missing.empty()) {
     return not_measured(Verdict::premise_not_met, generators.missing);
@@ -61,9 +61,9 @@ CheckResult run(const CheckContext& context) {
     lowest = std::min(lowest, determinant(w));
     if (determinant(w) > 0) continue;
     ++reflecting;
-    worst = worst_of(worst,
-                     reflected_difference(w, normal_tensor(random, {w.size(0)}),
-                                          normal_tensor(random, {w.size(0)}), kPowers, wide_rope));
+    worst = worst_of(worst, reflected_difference(w, normal_tensor(random, {w.size(0)}),
+                                                 normal_tensor(random, {w.size(0)}),
+                                                 kApeReflectionPowers, wide_rope));
   }
   const auto count = static_cast<std::int64_t>(generators.matrices.size());
   if (reflecting == 0) {
@@ -126,7 +126,7 @@ TheoryCheck ape_reflection() {
            .rule = "holds where the form of width d + 2 agrees in float64 to 1e-12 or p times the "
                    "defect, and +1 and -1 treated as one plane does not; premise not met where "
                    "every determinant is +1"},
-          &run,
+          &run_ape_reflection,
           On::model_or_construction};
 }
 

@@ -13,7 +13,7 @@
 namespace phasescope::analysis {
 namespace {
 
-const std::vector<std::int64_t> kPowers = {-63, -3, -1, 0, 1, 2, 7, 50, 511};
+const std::vector<std::int64_t> kApeRopeEquivalencePowers = {-63, -3, -1, 0, 1, 2, 7, 50, 511};
 
 // Logits of a RoPE model and of the same weights under APE whose W is RoPE's rotation by a token.
 CheckResult of_rope(const CheckContext& context) {
@@ -79,8 +79,9 @@ CheckResult of_generators(const Generators& generators, std::uint64_t seed) {
       return not_measured(Verdict::premise_not_met,
                           "premise: determinant +1; this W reflects, and ape.reflection applies");
     }
-    worst = worst_of(worst, folded_difference(w, form, q, k, kPowers));
-    unfolded = std::min(unfolded, folded_difference(w, form, q, k, kPowers, false));
+    worst = worst_of(worst, folded_difference(w, form, q, k, kApeRopeEquivalencePowers));
+    unfolded =
+        std::min(unfolded, folded_difference(w, form, q, k, kApeRopeEquivalencePowers, false));
     curves.push_back(angles_curve("angles of W " + std::to_string(curves.size()), form.angles));
   }
   Parts parts;
@@ -88,7 +89,8 @@ CheckResult of_generators(const Generators& generators, std::uint64_t seed) {
               product_bound(generators.matrices, 511));
   parts.control("with P forgotten", unfolded, 1e-6);
   result = parts.result();
-  result.samples = static_cast<std::int64_t>(generators.matrices.size() * kPowers.size());
+  result.samples =
+      static_cast<std::int64_t>(generators.matrices.size() * kApeRopeEquivalencePowers.size());
   std::vector<double> rope;
   for (std::int64_t m = 0; m < dim / 2; ++m) {
     rope.push_back(std::pow(1e4, -2 * static_cast<double>(m) / static_cast<double>(dim)));
@@ -98,7 +100,7 @@ CheckResult of_generators(const Generators& generators, std::uint64_t seed) {
   return result;
 }
 
-CheckResult run(const CheckContext& context) {
+CheckResult run_ape_rope_equivalence(const CheckContext& context) {
   const Generators generators = generators_of(context);
   if (!generators.missing.empty()) return of_rope(context);
   if (generators.kind == "tree") {
@@ -140,7 +142,7 @@ TheoryCheck ape_rope_equivalence() {
            .needs = "nothing, an APE model, or one with RoPE",
            .rule = "holds where scores (of a RoPE model: outputs) agree in float64 to 1e-12 or p "
                    "times the generators' defect, and do not with P forgotten"},
-          &run,
+          &run_ape_rope_equivalence,
           On::model_or_construction};
 }
 

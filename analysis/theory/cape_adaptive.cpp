@@ -16,12 +16,13 @@
 namespace phasescope::analysis {
 namespace {
 
-constexpr int kDistances = 24;
+constexpr int kCapeAdaptiveDistances = 24;
 
-std::vector<std::int64_t> spread_distances(std::int64_t query) {
+std::vector<std::int64_t> distances_in_log(std::int64_t query) {
   std::set<std::int64_t> out;
-  for (int n = 0; n < kDistances; ++n) {
-    out.insert(std::llround(std::pow(static_cast<double>(query), n / double{kDistances - 1})));
+  for (int n = 0; n < kCapeAdaptiveDistances; ++n) {
+    out.insert(
+        std::llround(std::pow(static_cast<double>(query), n / double{kCapeAdaptiveDistances - 1})));
   }
   return {out.begin(), out.end()};
 }
@@ -29,7 +30,7 @@ std::vector<std::int64_t> spread_distances(std::int64_t query) {
 // The bias that each head gives the query at `query` of every text: score less content.
 std::vector<AdaptiveBias> biases_of(const CheckContext& context, std::int64_t query) {
   const model::ModelConfig& config = context.model->config();
-  const std::vector<std::int64_t> distances = spread_distances(query);
+  const std::vector<std::int64_t> distances = distances_in_log(query);
   std::vector<AdaptiveBias> heads(static_cast<std::size_t>(config.layers * config.heads));
   for (AdaptiveBias& head : heads) head.distance.assign(distances.begin(), distances.end());
   const auto count = static_cast<std::int64_t>(distances.size());
@@ -67,7 +68,7 @@ std::int64_t common_query(const Texts& texts) {
   return lengths[kFewestContexts - 1] - 1;
 }
 
-CheckResult run(const CheckContext& context) {
+CheckResult run_cape_adaptive(const CheckContext& context) {
   if (context.model->config().encoding.key != "cape") {
     return not_measured(Verdict::premise_not_met,
                         "premise: a bias that the content corrects; this model's encoding is " +
@@ -144,7 +145,7 @@ TheoryCheck cape_adaptive() {
        .rule = "holds where the bias of every head varies over contexts by more than rounding; "
                "a head is local or anti-local where the 95 % interval of its slope over at "
                "least 64 contexts leaves out 0, else flat"},
-      &run,
+      &run_cape_adaptive,
       On::model};
 }
 

@@ -12,7 +12,7 @@
 namespace phasescope::analysis {
 namespace {
 
-constexpr double kBound = 1e-9;
+constexpr double kCapeCostBound = 1e-9;
 
 double slope_of(const std::vector<double>& sizes, const std::function<double(double)>& count) {
   std::vector<double> x, y;
@@ -42,12 +42,12 @@ CheckResult all_forms() {
               " ms a unit of D and " + short_number(time.at_zero()) + " ms at D = 0";
   }
   CheckResult result =
-      answer(hold ? Verdict::holds : Verdict::fails, {worst, kBound, 0, 5}, detail);
+      answer(hold ? Verdict::holds : Verdict::fails, {worst, kCapeCostBound, 0, 5}, detail);
   result.curves = {std::move(curve)};
   return result;
 }
 
-CheckResult run(const CheckContext& context) {
+CheckResult run_cape_cost(const CheckContext& context) {
   if (context.model == nullptr) return all_forms();
   if (context.model->config().encoding.key != "cape") {
     return not_measured(Verdict::premise_not_met,
@@ -109,7 +109,7 @@ CheckResult judge_cost(const CapeMacs& macs, double constant) {
       std::max({std::abs(fit.tokens - 2), std::abs(fit.heads - 1), std::abs(fit.hidden - 1),
                 std::abs(fit.constant - constant), fit.spread});
   return answer_below(
-      {off, kBound, 0, 12},
+      {off, kCapeCostBound, 0, 12},
       "exponents of N, H, D " + short_number(fit.tokens) + ", " + short_number(fit.heads) + ", " +
           short_number(fit.hidden) + ", c = " + short_number(fit.constant) + " (spread " +
           short_number(fit.spread) + "), which should be 2, 1, 1 and " + short_number(constant));
@@ -130,7 +130,7 @@ TheoryCheck cape_cost() {
            .needs = "nothing, or a CAPE model",
            .rule = "holds where exponents fitted to what the encoding counts are 2, 1, 1 and c is "
                    "constant, to 1e-9; the published times are numbers without verdict"},
-          &run,
+          &run_cape_cost,
           On::model_or_construction};
 }
 

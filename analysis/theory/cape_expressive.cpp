@@ -12,7 +12,7 @@
 namespace phasescope::analysis {
 namespace {
 
-constexpr double kShare = 0.01;
+constexpr double kCapeExpressiveShare = 0.01;
 constexpr int kTrained = 512, kFar = 4096, kWidth = 32;
 
 std::vector<double> feature_row(const std::vector<double>& knots, double z) {
@@ -54,7 +54,7 @@ std::string fit_text(const std::string& name, const ExpressiveFit& fit) {
          ", where f is linear (no failure)";
 }
 
-CheckResult run(const CheckContext&) {
+CheckResult run_cape_expressive(const CheckContext&) {
   const std::vector<BiasOfDistance> kerple = kerples(), alibi = alibis();
   const ExpressiveFit to_kerple = fit_expressive(alibi[0], kerple, kTrained, kFar, kWidth);
   const ExpressiveFit to_alibi = fit_expressive(kerple[3], alibi, kTrained, kFar, kWidth);
@@ -71,7 +71,7 @@ CheckResult run(const CheckContext&) {
   for (const int width : {4, 8, 16, 32, 64}) {
     curve.x.push_back(width);
     curve.y.push_back(fit_expressive(alibi[0], kerple, kTrained, kFar, width).worst);
-    curve.bound.push_back(kShare * to_kerple.largest);
+    curve.bound.push_back(kCapeExpressiveShare * to_kerple.largest);
   }
   result.curves = {std::move(curve)};
   return result;
@@ -139,7 +139,7 @@ double unreachable(const std::vector<double>& keys, const std::vector<double>& v
 }
 
 CheckResult judge_fit(const ExpressiveFit& fit) {
-  return answer_below({fit.worst, kShare * fit.largest, 0, kTrained + 1},
+  return answer_below({fit.worst, kCapeExpressiveShare * fit.largest, 0, kTrained + 1},
                       "worst error of the fit, against 1 % of the target's largest value");
 }
 
@@ -153,7 +153,7 @@ TheoryCheck cape_expressive() {
        .needs = "nothing",
        .rule = "holds where f of width 32 fits Kerple from Alibi and Alibi from Kerple to 1 % of "
                "the target over 0 .. 512, and does not fit Alibi from T5's buckets"},
-      &run,
+      &run_cape_expressive,
       On::construction};
 }
 

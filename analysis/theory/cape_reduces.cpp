@@ -12,13 +12,7 @@
 namespace phasescope::analysis {
 namespace {
 
-constexpr double kBound = 1e-12;  // at least; else 3 times the rounding of the sums
-
-model::ForwardOptions plain_run() {
-  model::ForwardOptions options;
-  options.backend = model::Backend::plain;
-  return options;
-}
+constexpr double kCapeReducesBound = 1e-12;  // at least; else 3 times the rounding of the sums
 
 std::shared_ptr<const model::Model> small_cape(const std::string& form, const std::string& base,
                                                std::uint64_t seed) {
@@ -37,16 +31,16 @@ at::Tensor drawn_ids(std::uint64_t seed) {
   return ids_tensor(ids);
 }
 
-CheckResult alone(const CheckContext& context) {
+CheckResult cape_reduces_alone(const CheckContext& context) {
   const at::Tensor ids = drawn_ids(context.seed);
-  double worst = 0, control = 1e300, bound = kBound;
+  double worst = 0, control = 1e300, bound = kCapeReducesBound;
   std::int64_t cases = 0;
   CheckCurve curve =
       curve_of("difference from the base", {"form and base", "relative", false, true}, {}, {});
   for (const char* form : {"concat_residual", "concat", "add_residual", "content", "conv"}) {
     for (const char* base : {"alibi", "kerple_log", "fire"}) {
       const auto cape = small_cape(form, base, context.seed + 1);
-      bound = std::max(kBound, 3 * rounding_floor(cape->decoder, 32, at::kDouble));
+      bound = std::max(kCapeReducesBound, 3 * rounding_floor(cape->decoder, 32, at::kDouble));
       const double off = difference_from_base(without_output(cape->decoder), ids);
       worst = worst_of(worst, off);
       control = std::min(control, difference_from_base(cape->decoder, ids));
@@ -64,7 +58,7 @@ CheckResult alone(const CheckContext& context) {
   return result;
 }
 
-CheckResult of_model(const CheckContext& context) {
+CheckResult cape_reduces_of_model(const CheckContext& context) {
   const model::ModelConfig& config = context.model->config();
   if (config.encoding.key != "cape" || context.model->encoding().options().value("rotate", false)) {
     return not_measured(
@@ -79,8 +73,9 @@ CheckResult of_model(const CheckContext& context) {
   const double single = difference_from_base(without_output(context.model->decoder), ids);
   const double noise = rounding_noise(context, ids).logits;
   Parts parts;
-  parts.below("outputs with f = 0 from the base's, float64", off,
-              std::max(kBound, 3 * rounding_floor(model64->decoder, ids.size(1), at::kDouble)));
+  parts.below(
+      "outputs with f = 0 from the base's, float64", off,
+      std::max(kCapeReducesBound, 3 * rounding_floor(model64->decoder, ids.size(1), at::kDouble)));
   parts.below("float32", single, 3 * noise);
   parts.report("with f left", left);
   CheckResult result = parts.result(noise);
@@ -88,9 +83,9 @@ CheckResult of_model(const CheckContext& context) {
   return result;
 }
 
-CheckResult run(const CheckContext& context) {
+CheckResult run_cape_reduces(const CheckContext& context) {
   const at::NoGradGuard no_gradients;
-  return context.model == nullptr ? alone(context) : of_model(context);
+  return context.model == nullptr ? cape_reduces_alone(context) : cape_reduces_of_model(context);
 }
 
 }  // namespace
@@ -139,7 +134,7 @@ TheoryCheck cape_reduces() {
        .rule = "holds where outputs with f's last layer 0 equal the base's to 1e-12 in float64 "
                "(or 3 times the rounding of its sums), float32 to 3 times its rounding, and "
                "those with f left do not"},
-      &run,
+      &run_cape_reduces,
       On::model_or_construction};
 }
 

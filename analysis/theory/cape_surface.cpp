@@ -72,7 +72,7 @@ CheckCurve slice_of(const Correction& f, const at::Tensor& held, const std::stri
   return curve;
 }
 
-CheckResult alone(const CheckContext& context) {
+CheckResult cape_surface_alone(const CheckContext& context) {
   Random random(context.seed);
   const Correction f = drawn_correction(random, 4, 12);
   CheckResult result = judge_surface(f, context.seed);
@@ -96,7 +96,7 @@ CheckResult alone(const CheckContext& context) {
   return result;
 }
 
-CheckResult of_model(const CheckContext& context) {
+CheckResult cape_surface_of_model(const CheckContext& context) {
   const std::string form = context.model->config().encoding.key == "cape"
                                ? context.model->encoding().options().at("form").get<std::string>()
                                : std::string();
@@ -130,9 +130,9 @@ CheckResult of_model(const CheckContext& context) {
   return result;
 }
 
-CheckResult run(const CheckContext& context) {
+CheckResult run_cape_surface(const CheckContext& context) {
   const at::NoGradGuard no_gradients;
-  return context.model == nullptr ? alone(context) : of_model(context);
+  return context.model == nullptr ? cape_surface_alone(context) : cape_surface_of_model(context);
 }
 
 }  // namespace
@@ -241,7 +241,7 @@ TheoryCheck cape_surface() {
                "from 0 at no more than two samples a crease crossed, the exact cases are met to "
                "1e-13 and the products lie between their bounds; shares of variance are numbers "
                "without verdict"},
-      &run,
+      &run_cape_surface,
       On::model_or_construction};
 }
 

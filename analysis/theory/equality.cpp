@@ -122,6 +122,12 @@ model::ForwardOptions plain_options(const CheckContext& context) {
   return options;
 }
 
+model::ForwardOptions plain_run() {
+  model::ForwardOptions options;
+  options.backend = model::Backend::plain;
+  return options;
+}
+
 at::Tensor first_ids(const CheckContext& context, std::int64_t limit) {
   const std::vector<std::int64_t>& ids = context.texts->items.at(0).ids;
   const auto count = std::min<std::size_t>(ids.size(), static_cast<std::size_t>(limit));

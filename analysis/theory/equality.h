@@ -57,6 +57,8 @@ Residuals rounding_noise(const CheckContext& context, const at::Tensor& ids);
 // The backend that the context asks for, and plain operations; the context hears what ran.
 model::ForwardOptions asked_options(const CheckContext& context);
 model::ForwardOptions plain_options(const CheckContext& context);
+// Plain operations of which nobody hears: a side computation of a check.
+model::ForwardOptions plain_run();
 
 // The first `limit` ids of the first text, (1, N).
 at::Tensor first_ids(const CheckContext& context, std::int64_t limit);

@@ -14,15 +14,10 @@
 namespace phasescope::analysis {
 namespace {
 
-constexpr std::int64_t kPairs = 1000;  // a head, as in the paper
-constexpr int kDistances = 100;
+constexpr std::int64_t kRopeAssumptionPairs = 1000;  // a head, as in the paper
+constexpr int kRopeAssumptionDistances = 100;
 constexpr std::size_t kBins = 10;
 constexpr double kErrors = 3, kGrowth = 3;
-
-void append(std::vector<double>& to, const at::Tensor& from) {
-  const std::vector<double> values = to_vector<double>(from);
-  to.insert(to.end(), values.begin(), values.end());
-}
 
 // Pairs come text by text; bins want them by distance.
 CoefficientPairs by_distance(const CoefficientPairs& pairs) {
@@ -59,14 +54,15 @@ void read_layer(const DrawnPairs& drawn, const model::LayerAttention& attention,
   }
 }
 
-CheckResult run(const CheckContext& context) {
+CheckResult run_rope_assumption(const CheckContext& context) {
   TextPass first(context.model, first_ids(context, 64), asked_options(context));
   const std::optional<Rotation> rotation = rotation_of(first);
   if (!rotation) {
     return not_measured(Verdict::premise_not_met,
                         "premise: q and k rotated whole by fixed angles; this model does not");
   }
-  const std::vector<std::int64_t> distances = reached_distances(*context.texts, kDistances, false);
+  const std::vector<std::int64_t> distances =
+      reached_distances(*context.texts, kRopeAssumptionDistances, false);
   if (distances.size() < kBins) {
     return not_measured(Verdict::undecided,
                         "needs at least " + std::to_string(kFewestClusters) +
@@ -74,7 +70,8 @@ CheckResult run(const CheckContext& context) {
   }
   const model::ModelConfig& config = context.model->config();
   std::vector<CoefficientPairs> heads(static_cast<std::size_t>(config.layers * config.heads));
-  visit_pairs(context, context.model, distances, context.pairs > 0 ? context.pairs : kPairs,
+  visit_pairs(context, context.model, distances,
+              context.pairs > 0 ? context.pairs : kRopeAssumptionPairs,
               [&](const DrawnPairs& drawn, const model::LayerAttention& attention) {
                 read_layer(drawn, attention, *rotation, heads);
               });
@@ -172,7 +169,7 @@ TheoryCheck rope_assumption() {
            .rule = "of a head holds where the mean of every tenth of the distances is more than 3 "
                    "standard errors (clustered by text) from 0 with one sign, and the last tenth's "
                    "sum of |A_d| is at most 3 times the first's; fails where any head does"},
-          &run,
+          &run_rope_assumption,
           On::model};
 }
 

@@ -13,9 +13,9 @@ namespace {
 
 constexpr double kLn10 = std::numbers::ln10;
 // Of a sum of D/2 cosines over D in float64.
-constexpr double kRounding = 1e-14;
+constexpr double kRopeBaseShrinksGapRounding = 1e-14;
 
-CheckResult run(const CheckContext& context) {
+CheckResult run_rope_base_shrinks_gap(const CheckContext& context) {
   BaseGapCase gap;
   if (context.model != nullptr) {
     const GeometricAngles angles = geometric_angles_of(context);
@@ -66,8 +66,9 @@ CheckResult judge_base_gap(const BaseGapCase& gap, const SumsOfBase& sums) {
     curve.x.push_back(ten), curve.y.push_back(dc), curve.bound.push_back(bounds.c);
     const double larger = worst_of(dc / bounds.c, ds / bounds.s);
     ++worst.samples;
-    at_limit = worst_of(at_limit, std::abs(near.c - base_limit(gap.near, gap.dim)) /
-                                      (base_limit_bound(gap.near, gap.dim, ten) + kRounding));
+    at_limit = worst_of(
+        at_limit, std::abs(near.c - base_limit(gap.near, gap.dim)) /
+                      (base_limit_bound(gap.near, gap.dim, ten) + kRopeBaseShrinksGapRounding));
     if (std::isnan(share) || larger <= share) continue;
     share = larger;
     const bool cosine = dc / bounds.c >= ds / bounds.s;
@@ -75,7 +76,7 @@ CheckResult judge_base_gap(const BaseGapCase& gap, const SumsOfBase& sums) {
     name = std::string(cosine ? "cosines" : "sines") + " at base 10^" + short_number(ten);
   }
   for (const double factor : {1., 4., 64., 4096., 1e6}) {
-    const double bound = std::pow(gap.far / factor, 2) / 4 + kRounding;
+    const double bound = std::pow(gap.far / factor, 2) / 4 + kRopeBaseShrinksGapRounding;
     interpolated = worst_of(interpolated, std::abs(interpolated_gap(gap, 4, factor)) / bound);
   }
   const bool holds = share <= 1 && at_limit <= 1 && interpolated <= 1;
@@ -104,7 +105,7 @@ TheoryCheck rope_base_shrinks_gap() {
            .rule = "holds where, for bases 10^4 to 10^300, |dC| <= (ln Lambda + 1/8)/ln base + "
                    "5/(2D), |dS| <= (ln Lambda + 1/2)/ln base + 3/D, and C is as near its limit as "
                    "lambda^2 q/(2D(1 - q)), q = base^(-4/D)"},
-          &run,
+          &run_rope_base_shrinks_gap,
           On::model_or_construction};
 }
 

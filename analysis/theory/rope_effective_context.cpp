@@ -21,8 +21,8 @@ namespace {
 constexpr std::int64_t kRows = 8192;  // distances at once
 constexpr std::int64_t kMostDistances = 2'000'000;
 constexpr double kFactor = 4;  // of the identity's linear scaling
-constexpr double kIdentity = 1e-12;
-constexpr std::size_t kTexts = 16;
+constexpr double kRopeEffectiveContextIdentity = 1e-12;
+constexpr std::size_t kRopeEffectiveContextTexts = 16;
 constexpr int kResamples = 99;     // of the interval
 constexpr double kNoTurn = 1e-12;  // radians: below, a plane stands still
 
@@ -117,7 +117,7 @@ struct ModelHeads {
 ModelHeads heads_of_model(const CheckContext& context, const Rotation& rotation) {
   ModelHeads out;
   for (const Text& text : context.texts->items) {
-    if (out.texts.size() == kTexts) break;
+    if (out.texts.size() == kRopeEffectiveContextTexts) break;
     context.progress->throw_if_cancelled();
     std::vector<BiasHead>& heads = out.texts.emplace_back();
     TextPass pass(context.model, ids_tensor(text.ids), asked_options(context));
@@ -222,7 +222,7 @@ std::vector<double> scaled_frequencies(const CheckContext& context) {
   return rotation ? rotation->frequencies : std::vector<double>();
 }
 
-CheckResult run(const CheckContext& context) {
+CheckResult run_rope_effective_context(const CheckContext& context) {
   TextPass first(context.model, first_ids(context, 64), asked_options(context));
   const std::optional<Rotation> rotation = rotation_of(first);
   if (!rotation) {
@@ -255,16 +255,17 @@ CheckResult run(const CheckContext& context) {
   const std::vector<double> scaled = scaled_frequencies(context);
   CheckResult result;
   if (scaled.size() != angles.size()) {
-    result = answer(Verdict::undecided, {0, kIdentity, 0, std::int64_t(got.size())},
-                    detail +
-                        "; numbers without verdict: the identity of linear scaling is tried on "
-                        "RoPE without a scaling");
+    result =
+        answer(Verdict::undecided, {0, kRopeEffectiveContextIdentity, 0, std::int64_t(got.size())},
+               detail +
+                   "; numbers without verdict: the identity of linear scaling is tried on "
+                   "RoPE without a scaling");
   } else {
     double worst = 0;
     for (const BiasHead& head : means) {
       worst = worst_of(worst, scaling_residual(head, angles, scaled, kFactor));
     }
-    result = answer_below({worst, kIdentity, 0, std::int64_t(got.size())},
+    result = answer_below({worst, kRopeEffectiveContextIdentity, 0, std::int64_t(got.size())},
                           "linear scaling by 4 moves the curves by 4 to " + short_number(worst) +
                               "; numbers without verdict: " + detail);
   }
@@ -341,7 +342,7 @@ TheoryCheck rope_effective_context() {
            .rule = "numbers without verdict; the identity holds where the curve under linear "
                    "scaling by 4, as the model's encoding has it, is the curve moved by 4, to "
                    "1e-12"},
-          &run,
+          &run_rope_effective_context,
           On::model};
 }
 

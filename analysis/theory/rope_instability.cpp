@@ -80,7 +80,7 @@ std::string dependence_text(const Dependence& dependence) {
          "] r is within reach. Measured all the same: ";
 }
 
-CheckResult run(const CheckContext& context) {
+CheckResult run_rope_instability(const CheckContext& context) {
   // A base that is no power, and the head size of the paper's 7B model.
   GeometricAngles angles{5e5, 128, {}};
   if (context.model != nullptr) {
@@ -226,7 +226,7 @@ TheoryCheck rope_instability() {
            .rule = "holds where, over every integer of [10^6, 10^7) and of [10^7, 10^8), the root "
                    "mean square is within 2 % of r/sqrt D and both ends lie beyond 3 r/sqrt D; "
                    "premise not met where the base is a power c^g with g dividing D/2"},
-          &run,
+          &run_rope_instability,
           On::model_or_construction};
 }
 

@@ -21,8 +21,8 @@
 namespace phasescope::analysis {
 namespace {
 
-constexpr std::int64_t kPairs = 20000;  // a head
-constexpr std::int64_t kDistances = 12;
+constexpr std::int64_t kRopeIntrinsicBiasPairs = 20000;  // a head
+constexpr std::int64_t kRopeIntrinsicBiasDistances = 12;
 constexpr std::int64_t kFewestTexts = 8;  // below, standard errors by text mean nothing
 
 // float32 scores by two ways of rounding: 1e-4 of their size, and half a unit in the last place of
@@ -51,11 +51,11 @@ PlaneMeans mean_of_texts(const std::vector<PlaneMeans>& texts) {
 }
 
 // Share of a quantity's size that float32 rounding may move systematically.
-constexpr double kRounding = 1e-5;
+constexpr double kRopeIntrinsicBiasRounding = 1e-5;
 
 // What |mean| exceeds the rounding of quantities of this size by, over its standard error.
 double z_of(const std::vector<double>& values, double size) {
-  const double excess = std::abs(moments_of(values).mean) - kRounding * size;
+  const double excess = std::abs(moments_of(values).mean) - kRopeIntrinsicBiasRounding * size;
   if (std::isnan(excess)) return excess;
   const double error = sample_deviation(values) / std::sqrt(static_cast<double>(values.size()));
   return excess > 0 ? excess / error : 0;
@@ -199,8 +199,8 @@ namespace {
 // Distances 1 .. tokens - 2, spread evenly in the logarithm, without repetitions.
 std::vector<double> sampled_distances(std::int64_t tokens) {
   std::set<double> distances;
-  for (const double d :
-       log_distances(static_cast<double>(std::max<std::int64_t>(2, tokens - 2)), kDistances)) {
+  for (const double d : log_distances(static_cast<double>(std::max<std::int64_t>(2, tokens - 2)),
+                                      kRopeIntrinsicBiasDistances)) {
     if (d >= 1) distances.insert(std::round(d));
   }
   return {distances.begin(), distances.end()};
@@ -346,7 +346,7 @@ void add_far_curve(const PlaneMeans& means, const std::vector<double>& frequenci
                                    per_plane_bias(means, frequencies, distances)));
 }
 
-CheckResult run(const CheckContext& context) {
+CheckResult run_rope_intrinsic_bias(const CheckContext& context) {
   TextPass first(context.model, first_ids(context, 64), asked_options(context));
   const std::optional<Rotation> rotation = rotation_of(first);
   first.run();
@@ -362,7 +362,7 @@ CheckResult run(const CheckContext& context) {
                             std::to_string(texts));
   }
   const std::vector<double> distances = sampled_distances(context.texts->longest());
-  const std::int64_t pairs = context.pairs > 0 ? context.pairs : kPairs;
+  const std::int64_t pairs = context.pairs > 0 ? context.pairs : kRopeIntrinsicBiasPairs;
   const std::int64_t share =
       std::max<std::int64_t>(1, pairs / (texts * static_cast<std::int64_t>(distances.size())));
   std::vector<BiasJudgement> heads;
@@ -405,7 +405,7 @@ TheoryCheck rope_intrinsic_bias() {
        "whose means depend neither on distance nor on plane, holds where sqrt(D) Gamma is within "
        "what 3 standard errors (clustered by text) of one comparison are for all; premise not "
        "met where there is no such head"},
-      &run};
+      &run_rope_intrinsic_bias};
 }
 
 }  // namespace phasescope::analysis

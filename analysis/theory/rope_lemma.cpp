@@ -59,7 +59,7 @@ CheckCurve plotted(const std::vector<LemmaPoint>& points, const std::vector<CosS
 
 double bound_on_c(const LemmaPoint& point) { return lemma_bounds(point).c; }
 
-CheckResult of_model(const GeometricAngles& angles) {
+CheckResult rope_lemma_of_model(const GeometricAngles& angles) {
   const double least = smallest_lemma_bound(angles.base, angles.dim);
   const std::int64_t dim = smallest_speaking_dim(angles.base);
   const Measured measured{least, kNothingExceeds, 0, 1};
@@ -75,11 +75,11 @@ CheckResult of_model(const GeometricAngles& angles) {
                     std::to_string(dim));
 }
 
-CheckResult run(const CheckContext& context) {
+CheckResult run_rope_lemma(const CheckContext& context) {
   if (context.model == nullptr) return judge_lemma(default_points(), sums_of, context.progress);
   const GeometricAngles angles = geometric_angles_of(context);
   if (!angles.missing.empty()) return not_measured(Verdict::premise_not_met, angles.missing);
-  return of_model(angles);
+  return rope_lemma_of_model(angles);
 }
 
 }  // namespace
@@ -167,7 +167,7 @@ TheoryCheck rope_lemma() {
            .rule = "holds where no sum exceeds its bound, among points whose bound is below 1/2 "
                    "(lower bound: above 0); of a model premise not met, naming the smallest D "
                    "whose bound speaks"},
-          &run,
+          &run_rope_lemma,
           On::model_or_construction};
 }
 

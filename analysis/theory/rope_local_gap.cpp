@@ -10,7 +10,7 @@
 namespace phasescope::analysis {
 namespace {
 
-constexpr double kShare = 0.125;  // of |mu|
+constexpr double kRopeLocalGapShare = 0.125;  // of |mu|
 
 // Premises: theta_0 < exp(-64 (|mu| + |nu|) / |mu|), 1 < near < base^(1/4) / 8, far > base.
 std::vector<GapCase> default_cases() {
@@ -34,12 +34,12 @@ CheckCurve curve_by_distance() {
   for (const double near : spread_in_log(1.01, 1e27, 60)) {
     curve.x.push_back(near);
     curve.y.push_back(limit_gap({1, 0, 65, near, 1.01 * std::exp(65.0)}));
-    curve.bound.push_back(kShare);
+    curve.bound.push_back(kRopeLocalGapShare);
   }
   return curve;
 }
 
-CheckResult alone() {
+CheckResult rope_local_gap_alone() {
   CheckResult result = judge_gaps(default_cases(), limit_gap);
   const GapCase finite{1, 0, 65, 100, 1.5 * std::exp(65.0)};
   result.detail += "; with D = 1024 the gap is " + short_number(finite_gap(finite, 1024)) +
@@ -52,7 +52,7 @@ CheckResult alone() {
 }
 
 // A model's distances: near one token, far one and a half times 2 pi base.
-CheckResult of_model(const CheckContext& context, const GeometricAngles& angles) {
+CheckResult rope_local_gap_of_model(const CheckContext& context, const GeometricAngles& angles) {
   const double ln_base = std::log(angles.base);
   const double far = std::round(3 * std::numbers::pi * angles.base);
   double worst = 1e300;
@@ -64,7 +64,7 @@ CheckResult of_model(const CheckContext& context, const GeometricAngles& angles)
     const GapCase gap{head.mu, head.nu, ln_base, 1, far};
     const double value = gap_between(gap, frequency_sums(1, ln_base, angles.dim, Angles::model),
                                      frequency_sums(far, ln_base, angles.dim, Angles::model));
-    const double bound = kShare * std::abs(head.mu);
+    const double bound = kRopeLocalGapShare * std::abs(head.mu);
     above += value > bound;
     curve.x.push_back(static_cast<double>(curve.x.size()));
     curve.y.push_back(value), curve.bound.push_back(bound);
@@ -86,11 +86,11 @@ CheckResult of_model(const CheckContext& context, const GeometricAngles& angles)
   return result;
 }
 
-CheckResult run(const CheckContext& context) {
-  if (context.model == nullptr) return alone();
+CheckResult run_rope_local_gap(const CheckContext& context) {
+  if (context.model == nullptr) return rope_local_gap_alone();
   const GeometricAngles angles = geometric_angles_of(context);
   if (!angles.missing.empty()) return not_measured(Verdict::premise_not_met, angles.missing);
-  return of_model(context, angles);
+  return rope_local_gap_of_model(context, angles);
 }
 
 }  // namespace
@@ -128,7 +128,7 @@ CheckResult judge_gaps(const std::vector<GapCase>& cases,
   double least = 1e300;
   Measured measured;
   for (const GapCase& one : cases) {
-    const double value = gap(one), bound = kShare * std::abs(one.mu);
+    const double value = gap(one), bound = kRopeLocalGapShare * std::abs(one.mu);
     if (std::isnan(least) || value / bound >= least) continue;
     least = value / bound;
     measured = {value, bound, 0, 0};
@@ -150,7 +150,7 @@ TheoryCheck rope_local_gap() {
            .needs = "nothing; of a model its angles and coefficients on a text",
            .rule = "holds where the gap of every case that meets the premises exceeds |mu|/8, in "
                    "the limit of many planes; of a model premise not met, with its gap measured"},
-          &run,
+          &run_rope_local_gap,
           On::model_or_construction};
 }
 

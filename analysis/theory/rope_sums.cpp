@@ -13,7 +13,7 @@ namespace {
 using boost::multiprecision::cpp_bin_float;
 using Digits200 = boost::multiprecision::number<cpp_bin_float<200>, boost::multiprecision::et_off>;
 
-constexpr double kTwoPi = 2 * std::numbers::pi;
+constexpr double kRopeSumsTwoPi = 2 * std::numbers::pi;
 
 template <class Real>
 CosSin sums_in(const Real& lambda, const Real& ln_base, std::int64_t dim, Angles angles) {
@@ -24,7 +24,7 @@ CosSin sums_in(const Real& lambda, const Real& ln_base, std::int64_t dim, Angles
   const Real step = exp(Real(-2 * ln_base / Real(dim)));
   CosSin sum;
   for (std::int64_t d = 0; d < dim / 2; ++d, turns *= step) {
-    const double angle = kTwoPi * static_cast<double>(Real(turns - floor(turns)));
+    const double angle = kRopeSumsTwoPi * static_cast<double>(Real(turns - floor(turns)));
     sum.c += std::cos(angle);
     sum.s += std::sin(angle);
   }
@@ -83,7 +83,7 @@ double cosine_integral(double x) {
 }
 
 CosSin limit_sums(double lambda, double ln_base) {
-  const double far = kTwoPi * lambda, near = far * std::exp(-ln_base);
+  const double far = kRopeSumsTwoPi * lambda, near = far * std::exp(-ln_base);
   return {(cosine_integral(far) - cosine_integral(near)) / (2 * ln_base),
           (sine_integral(far) - sine_integral(near)) / (2 * ln_base)};
 }

@@ -25,7 +25,7 @@ std::vector<double> drawn_phases(const GaussianPhase& law, std::int64_t pairs, R
   return phases;
 }
 
-CheckCurve curve_of_rows(const std::string& label, const std::vector<TapaRow>& rows) {
+CheckCurve cosine_curve(const std::string& label, const std::vector<TapaRow>& rows) {
   CheckCurve curve = curve_of(label, {"distance", "E cos(phase)", true, false}, {}, {});
   for (const TapaRow& row : rows) {
     curve.x.push_back(row.distance), curve.y.push_back(row.cosine.mean);
@@ -33,7 +33,7 @@ CheckCurve curve_of_rows(const std::string& label, const std::vector<TapaRow>& r
   return curve;
 }
 
-CheckResult alone(const CheckContext& context) {
+CheckResult tapa_decay_alone(const CheckContext& context) {
   Random random(context.seed);
   const GaussianPhase law{0.2, 0.45, 8};
   const std::vector<double> phi = drawn_phases(law, kPairsDrawn, random);
@@ -62,12 +62,12 @@ CheckResult alone(const CheckContext& context) {
   parts.below("slope from -alpha n g/(1 + g), relative", worst_slope, 1e-6);
   CheckResult result = parts.result(1);
   result.samples = kPairsDrawn;
-  result.curves = {curve_of_rows("drawn", rows), std::move(closed)};
+  result.curves = {cosine_curve("drawn", rows), std::move(closed)};
   return result;
 }
 
-CheckResult run(const CheckContext& context) {
-  if (context.model == nullptr) return alone(context);
+CheckResult run_tapa_decay(const CheckContext& context) {
+  if (context.model == nullptr) return tapa_decay_alone(context);
   const TapaSamples samples =
       tapa_samples(context, context.pairs > 0 ? context.pairs : kPairsOfModel);
   if (samples.heads.empty()) return samples.refused;
@@ -76,7 +76,7 @@ CheckResult run(const CheckContext& context) {
   for (const TapaHead& head : samples.heads) {
     const std::vector<TapaRow> rows = tapa_rows(head.pairs);
     verdicts.emplace_back(head.name(), judge_decay(rows, rows.front().amplitude));
-    curves.push_back(curve_of_rows(head.name(), rows));
+    curves.push_back(cosine_curve(head.name(), rows));
   }
   CheckResult result = over_heads(verdicts);
   result.curves = std::move(curves);
@@ -125,7 +125,7 @@ TheoryCheck tapa_decay() {
                    "than 3 standard errors and the last mean score is within 4 of 0; premise not "
                    "met where the mean amplitude is within 3, or the last E cos(phase) is not "
                    "within 4 of 0"},
-          &run,
+          &run_tapa_decay,
           On::model_or_construction};
 }
 

@@ -11,18 +11,18 @@
 namespace phasescope::analysis {
 namespace {
 
-constexpr double kAlpha = 0.1;
-constexpr double kGrowth = 0.05;         // variance s sqrt n
-constexpr double kNoFall = 1e-9;         // a dimension
-constexpr std::int64_t kPairs = 400000;  // of the Monte Carlo
-constexpr double kWithin = 4;            // standard errors
+constexpr double kTapaDimensionAlpha = 0.1;
+constexpr double kTapaDimensionGrowth = 0.05;         // variance s sqrt n
+constexpr double kNoFall = 1e-9;                      // a dimension
+constexpr std::int64_t kTapaDimensionPairs = 400000;  // of the Monte Carlo
+constexpr double kTapaDimensionWithin = 4;            // standard errors
 
-double turn(double lambda) { return 2 * std::numbers::pi * std::pow(lambda, kAlpha); }
+double turn(double lambda) { return 2 * std::numbers::pi * std::pow(lambda, kTapaDimensionAlpha); }
 
 CosineOfDims growing_variance(double lambda) {
   return [lambda](std::int64_t n) {
-    const double variance = kGrowth * std::sqrt(static_cast<double>(n));
-    return GaussianPhase{kAlpha, std::sqrt(variance), n}.mean_cosine(lambda);
+    const double variance = kTapaDimensionGrowth * std::sqrt(static_cast<double>(n));
+    return GaussianPhase{kTapaDimensionAlpha, std::sqrt(variance), n}.mean_cosine(lambda);
   };
 }
 
@@ -31,7 +31,7 @@ double monte_carlo(const GaussianPhase& law, double lambda, Random& random) {
   std::vector<double> cosine;
   const double scale =
       turn(lambda) * law.sigma * law.sigma / std::sqrt(static_cast<double>(law.dims));
-  for (std::int64_t n = 0; n < kPairs; ++n) {
+  for (std::int64_t n = 0; n < kTapaDimensionPairs; ++n) {
     double sum = 0;
     for (std::int64_t c = 0; c < law.dims; ++c) sum += random.normal() * random.normal();
     cosine.push_back(std::cos(scale * sum));
@@ -48,22 +48,26 @@ CheckCurve curve_of_law(const std::string& label, const CosineOfDims& law) {
   return curve;
 }
 
-CheckResult alone(const CheckContext& context) {
-  const double rate = 0.5 * std::log1p(std::pow(turn(1) * kGrowth, 2));
+CheckResult tapa_dimension_alone(const CheckContext& context) {
+  const double rate = 0.5 * std::log1p(std::pow(turn(1) * kTapaDimensionGrowth, 2));
   CheckResult result = judge_dimension({8, 16, 32, 64, 128}, growing_variance(1), rate);
   Random random(context.seed);
-  const double z =
-      worst_of(monte_carlo({kAlpha, 0.5, 4}, 4, random), monte_carlo({kAlpha, 0.4, 8}, 64, random));
-  const auto fixed = [](std::int64_t n) { return GaussianPhase{kAlpha, 0.3, n}.mean_cosine(1); };
-  const auto signs = [](std::int64_t n) { return signs_mean_cosine(1, kAlpha, 0.3, n); };
+  const double z = worst_of(monte_carlo({kTapaDimensionAlpha, 0.5, 4}, 4, random),
+                            monte_carlo({kTapaDimensionAlpha, 0.4, 8}, 64, random));
+  const auto fixed = [](std::int64_t n) {
+    return GaussianPhase{kTapaDimensionAlpha, 0.3, n}.mean_cosine(1);
+  };
+  const auto signs = [](std::int64_t n) {
+    return signs_mean_cosine(1, kTapaDimensionAlpha, 0.3, n);
+  };
   result.detail += "; Monte Carlo is within " + short_number(z) +
                    " standard errors of the closed form; with a variance that stays the bias tends "
                    "to " +
-                   short_number(fixed_variance_limit(1, kAlpha, 0.3)) +
+                   short_number(fixed_variance_limit(1, kTapaDimensionAlpha, 0.3)) +
                    " (n = 2: " + short_number(fixed(2)) +
                    ", signs in place of Gaussians: " + short_number(signs(2)) + ")";
-  if (!(z <= kWithin)) result.verdict = name_of(Verdict::fails);
-  result.samples = kPairs;
+  if (!(z <= kTapaDimensionWithin)) result.verdict = name_of(Verdict::fails);
+  result.samples = kTapaDimensionPairs;
   result.curves = {curve_of_law("variance .05 sqrt n", growing_variance(1)),
                    curve_of_law("variance .09, Gaussian", fixed),
                    curve_of_law("variance .09, signs", signs)};
@@ -71,8 +75,8 @@ CheckResult alone(const CheckContext& context) {
 }
 
 // A model has one D: g, and what it would do in another one.
-CheckResult run(const CheckContext& context) {
-  if (context.model == nullptr) return alone(context);
+CheckResult run_tapa_dimension(const CheckContext& context) {
+  if (context.model == nullptr) return tapa_dimension_alone(context);
   const TapaSamples samples = tapa_samples(context, context.pairs > 0 ? context.pairs : 5000);
   if (samples.heads.empty()) return samples.refused;
   const auto dims = static_cast<double>(samples.phase_channels);
@@ -133,7 +137,7 @@ TheoryCheck tapa_dimension() {
            .rule = "holds where ln E cos falls by ln(1 + g)/2 a dimension to 1e-12, by more than "
                    "1e-9, and Monte Carlo agrees within 4 standard errors; of a model, which has "
                    "one D, premise not met, with g measured"},
-          &run,
+          &run_tapa_dimension,
           On::model_or_construction};
 }
 

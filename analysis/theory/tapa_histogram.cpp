@@ -12,7 +12,7 @@
 namespace phasescope::analysis {
 namespace {
 
-constexpr std::int64_t kPairs = 10000;
+constexpr std::int64_t kTapaHistogramPairs = 10000;
 constexpr double kWidestInterval = 0.25;  // half-width of a decided interval around 0, in sigma
 
 std::string interval_text(const Interval& interval) {
@@ -21,7 +21,7 @@ std::string interval_text(const Interval& interval) {
   return value + " [" + short_number(*interval.low) + ", " + short_number(*interval.high) + "]";
 }
 
-CheckCurve curve_of(const NearFar& histogram, const std::string& label) {
+CheckCurve histogram_curve(const NearFar& histogram, const std::string& label) {
   CheckCurve curve{label, "score(near) - score(far)", "samples", false, false, {}, {}, {}};
   for (std::size_t b = 0; b < histogram.counts.size(); ++b) {
     curve.x.push_back((histogram.edges[b] + histogram.edges[b + 1]) / 2);
@@ -95,7 +95,7 @@ const char* claim_text(BiasClaim claim) {
   return "";
 }
 
-CheckResult run(const CheckContext& context) {
+CheckResult run_tapa_histogram(const CheckContext& context) {
   if (!is_causal_decoder(context.model->config())) {
     CheckResult result;
     result.verdict = name_of(Verdict::premise_not_met);
@@ -105,7 +105,7 @@ CheckResult run(const CheckContext& context) {
   }
   NearFarSpec spec =
       default_near_far(context.texts->longest(), context.texts->starts_with_bos ? 1 : 0);
-  spec.pairs = context.pairs > 0 ? context.pairs : kPairs;
+  spec.pairs = context.pairs > 0 ? context.pairs : kTapaHistogramPairs;
   spec.seed = context.seed;
   const std::int64_t shortest = shortest_for_near_far(spec.first_key);
   if (context.texts->longest() < shortest) {
@@ -177,9 +177,9 @@ CheckResult judge_histogram(const NearFar& histogram, const ShuffledDistances* s
     result.detail +=
         "; about " + std::to_string(std::max(fewest_texts, needed)) + " texts would decide";
   }
-  result.curves = {curve_of(histogram, "measured")};
+  result.curves = {histogram_curve(histogram, "measured")};
   if (shuffled != nullptr) {
-    result.curves.push_back(curve_of(shuffled->histogram, "positions shuffled"));
+    result.curves.push_back(histogram_curve(shuffled->histogram, "positions shuffled"));
   }
   return result;
 }
@@ -191,7 +191,7 @@ TheoryCheck tapa_histogram() {
            "a causal model and 50 texts or more",
            "TAPA holds where the interval of the mean by text holds 0 and is narrower than half a "
            "sigma, RoPE where it lies above 0 and does not stay there with the positions shuffled"},
-          &run};
+          &run_tapa_histogram};
 }
 
 }  // namespace phasescope::analysis

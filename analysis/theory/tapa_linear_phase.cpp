@@ -11,11 +11,11 @@
 namespace phasescope::analysis {
 namespace {
 
-constexpr double kRankTwo = 1e-12;  // third singular value over the first, float64
-constexpr double kWithin = 4;       // standard errors
-constexpr std::int64_t kPairs = 400000;
+constexpr double kRankTwo = 1e-12;            // third singular value over the first, float64
+constexpr double kTapaLinearPhaseWithin = 4;  // standard errors
+constexpr std::int64_t kTapaLinearPhasePairs = 400000;
 constexpr std::int64_t kSide = 48;  // queries and keys of the rank test
-constexpr double kAlpha = 0.1;
+constexpr double kTapaLinearPhaseAlpha = 0.1;
 
 double turn_of(double lambda, double alpha) {
   return 2 * std::numbers::pi * std::pow(lambda, alpha);
@@ -30,28 +30,30 @@ std::vector<double> normals(Random& random, std::int64_t count, double sigma) {
 // Standard errors between the mean cosine of drawn linear phases and its closed form.
 double monte_carlo(double lambda, double sigma, std::int64_t dims, Random& random) {
   std::vector<double> cosine;
-  const double scale = turn_of(lambda, kAlpha) * sigma / std::sqrt(static_cast<double>(dims));
-  for (std::int64_t n = 0; n < kPairs; ++n) {
+  const double scale =
+      turn_of(lambda, kTapaLinearPhaseAlpha) * sigma / std::sqrt(static_cast<double>(dims));
+  for (std::int64_t n = 0; n < kTapaLinearPhasePairs; ++n) {
     double sum = 0;
     for (std::int64_t c = 0; c < 2 * dims; ++c) sum += random.normal();
     cosine.push_back(std::cos(scale * sum));
   }
   const MeanError drawn = mean_error(cosine, {});
-  return std::abs(drawn.mean - linear_mean_cosine(lambda, kAlpha, sigma)) / drawn.error;
+  return std::abs(drawn.mean - linear_mean_cosine(lambda, kTapaLinearPhaseAlpha, sigma)) /
+         drawn.error;
 }
 
-CheckCurve by_distance(bool linear, double sigma) {
+CheckCurve cosine_by_distance(bool linear, double sigma) {
   CheckCurve curve = curve_of(linear ? "linear phase" : "quadratic phase, n = 32",
                               {"distance", "E cos(phase)", true, false}, {}, {});
   for (const double lambda : {1., 4., 16., 64., 256., 1024., 4096., 16384., 65536.}) {
     curve.x.push_back(lambda);
-    curve.y.push_back(linear ? linear_mean_cosine(lambda, kAlpha, sigma)
-                             : GaussianPhase{kAlpha, sigma, 32}.mean_cosine(lambda));
+    curve.y.push_back(linear ? linear_mean_cosine(lambda, kTapaLinearPhaseAlpha, sigma)
+                             : GaussianPhase{kTapaLinearPhaseAlpha, sigma, 32}.mean_cosine(lambda));
   }
   return curve;
 }
 
-CheckResult alone(const CheckContext& context) {
+CheckResult tapa_linear_phase_alone(const CheckContext& context) {
   Random random(context.seed);
   constexpr std::int64_t kDims = 8;
   constexpr double kSigma = 0.12;
@@ -59,21 +61,23 @@ CheckResult alone(const CheckContext& context) {
   const std::vector<double> q = normals(random, kSide * kDims, 0.8),
                             k = normals(random, kSide * kDims, 0.8);
   const auto third = [&](bool linear) {
-    return third_singular_value(phase_cosines(q, k, kDims, turn_of(16, kAlpha), linear), kSide);
+    return third_singular_value(
+        phase_cosines(q, k, kDims, turn_of(16, kTapaLinearPhaseAlpha), linear), kSide);
   };
-  CheckResult result = judge_linear_phase(third(true), linear_mean_cosine(1, kAlpha, kSigma),
-                                          linear_mean_cosine(65536, kAlpha, kSigma), z);
+  CheckResult result =
+      judge_linear_phase(third(true), linear_mean_cosine(1, kTapaLinearPhaseAlpha, kSigma),
+                         linear_mean_cosine(65536, kTapaLinearPhaseAlpha, kSigma), z);
   result.detail += "; the quadratic phase's third singular value is " + short_number(third(false)) +
                    " of its first; the mean over keys of a query with q_P = 0 is 1 for it, and at "
                    "most " +
-                   short_number(linear_given_query(16, kAlpha, 0.8, 0, kDims)) +
+                   short_number(linear_given_query(16, kTapaLinearPhaseAlpha, 0.8, 0, kDims)) +
                    " for the linear one";
-  result.samples = kPairs;
-  result.curves = {by_distance(true, 0.1), by_distance(false, 0.1)};
+  result.samples = kTapaLinearPhasePairs;
+  result.curves = {cosine_by_distance(true, 0.1), cosine_by_distance(false, 0.1)};
   return result;
 }
 
-CheckResult of_model(const TapaSamples& samples) {
+CheckResult tapa_linear_phase_of_model(const TapaSamples& samples) {
   std::vector<std::pair<std::string, HeadVerdict>> verdicts;
   std::vector<CheckCurve> curves;
   for (const TapaHead& head : samples.heads) {
@@ -98,11 +102,11 @@ CheckResult of_model(const TapaSamples& samples) {
   return result;
 }
 
-CheckResult run(const CheckContext& context) {
-  if (context.model == nullptr) return alone(context);
+CheckResult run_tapa_linear_phase(const CheckContext& context) {
+  if (context.model == nullptr) return tapa_linear_phase_alone(context);
   const TapaSamples samples = tapa_samples(context, context.pairs > 0 ? context.pairs : 20000);
   if (samples.heads.empty()) return samples.refused;
-  CheckResult result = of_model(samples);
+  CheckResult result = tapa_linear_phase_of_model(samples);
   if (samples.linear_phase) return result;
   result.verdict = name_of(Verdict::premise_not_met);
   result.detail =
@@ -162,7 +166,7 @@ CheckResult judge_linear_phase(double third_over_first, double near_cosine, doub
                                double z) {
   Parts parts;
   parts.below("third singular value of cos(phase) over the first", third_over_first, kRankTwo);
-  parts.below("standard errors between drawn and closed form", z, kWithin);
+  parts.below("standard errors between drawn and closed form", z, kTapaLinearPhaseWithin);
   parts.control("fall of E cos(phase) with distance", near_cosine - far_cosine, 1e-6);
   return parts.result(1);
 }
@@ -178,7 +182,7 @@ TheoryCheck tapa_linear_phase() {
            .rule = "holds where the drawn mean is within 4 standard errors of the closed form and "
                    "the third singular value is below 1e-12 of the first; of a model with a linear "
                    "phase where E cos(phase) falls by more than 3 standard errors"},
-          &run,
+          &run_tapa_linear_phase,
           On::model_or_construction};
 }
 

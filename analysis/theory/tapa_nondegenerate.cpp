@@ -10,10 +10,11 @@
 namespace phasescope::analysis {
 namespace {
 
-constexpr std::int64_t kPairs = 20000;  // for +- 2 %
-constexpr double kIdentity = 1e-12;     // float64, sums of some thousand terms of their size
+constexpr std::int64_t kTapaNondegeneratePairs = 20000;  // for +- 2 %
+constexpr double kTapaNondegenerateIdentity =
+    1e-12;  // float64, sums of some thousand terms of their size
 
-CheckCurve curve_of_rows(const std::string& label, const std::vector<TapaRow>& rows) {
+CheckCurve ratio_curve(const std::string& label, const std::vector<TapaRow>& rows) {
   CheckCurve curve = curve_of(label, {"distance", "Var over c/2", true, false}, {}, {});
   for (const TapaRow& row : rows) {
     curve.x.push_back(row.distance), curve.y.push_back(row.ratio);
@@ -23,12 +24,12 @@ CheckCurve curve_of_rows(const std::string& label, const std::vector<TapaRow>& r
 }
 
 // Amplitudes of correlated halves, so that their mean is not 0; Gaussian phases.
-CheckResult alone(const CheckContext& context) {
+CheckResult tapa_nondegenerate_alone(const CheckContext& context) {
   Random random(context.seed);
   constexpr int kDims = 8;
   constexpr double kSigma = 0.45, kAlpha = 0.2;
   std::vector<double> amplitude, phi;
-  for (std::int64_t n = 0; n < kPairs; ++n) {
+  for (std::int64_t n = 0; n < kTapaNondegeneratePairs; ++n) {
     double a = 0, p = 0;
     for (int c = 0; c < kDims; ++c) {
       const double q = random.normal();
@@ -43,21 +44,22 @@ CheckResult alone(const CheckContext& context) {
   }
   const HeadVerdict verdict = judge_variance(rows);
   CheckResult result = answer(verdict.verdict, verdict.measured, verdict.why);
-  result.samples = kPairs;
-  result.curves = {curve_of_rows("drawn", rows)};
+  result.samples = kTapaNondegeneratePairs;
+  result.curves = {ratio_curve("drawn", rows)};
   return result;
 }
 
-CheckResult run(const CheckContext& context) {
-  if (context.model == nullptr) return alone(context);
-  const TapaSamples samples = tapa_samples(context, context.pairs > 0 ? context.pairs : kPairs);
+CheckResult run_tapa_nondegenerate(const CheckContext& context) {
+  if (context.model == nullptr) return tapa_nondegenerate_alone(context);
+  const TapaSamples samples =
+      tapa_samples(context, context.pairs > 0 ? context.pairs : kTapaNondegeneratePairs);
   if (samples.heads.empty()) return samples.refused;
   std::vector<std::pair<std::string, HeadVerdict>> verdicts;
   std::vector<CheckCurve> curves;
   for (const TapaHead& head : samples.heads) {
     const std::vector<TapaRow> rows = tapa_rows(head.pairs);
     verdicts.emplace_back(head.name(), judge_variance(rows));
-    curves.push_back(curve_of_rows(head.name(), rows));
+    curves.push_back(ratio_curve(head.name(), rows));
   }
   CheckResult result = over_heads(verdicts);
   result.curves = std::move(curves);
@@ -81,9 +83,9 @@ HeadVerdict judge_variance(const std::vector<TapaRow>& rows) {
   out.measured.samples = static_cast<std::int64_t>(rows.size());
   const std::string exact =
       "on the same pairs Var/(c/2) - 1 equals its two terms to " + short_number(identity);
-  if (!(identity <= kIdentity)) {
+  if (!(identity <= kTapaNondegenerateIdentity)) {
     out.verdict = Verdict::fails;
-    out.measured.value = identity, out.measured.bound = kIdentity;
+    out.measured.value = identity, out.measured.bound = kTapaNondegenerateIdentity;
     out.why = exact + ": these are not scores of an amplitude times a cosine";
   } else if (met == 0) {
     out.verdict = Verdict::premise_not_met;
@@ -112,7 +114,7 @@ TheoryCheck tapa_nondegenerate() {
                    "than 1e-12 on the same pairs; holds where Var/(c/2) plus 3 standard errors "
                    "reaches 1 at every distance at which the last two terms are within 3; premise "
                    "not met where there is none"},
-          &run,
+          &run_tapa_nondegenerate,
           On::model_or_construction};
 }
 

@@ -12,7 +12,7 @@
 namespace phasescope::analysis {
 namespace {
 
-constexpr std::int64_t kPairs = 200;
+constexpr std::int64_t kTapaPhiZeroPairs = 200;
 
 std::int64_t amplitude_size(const model::ModelConfig& config) {
   const double split = config.encoding.options.value("split", 0.5);
@@ -46,7 +46,7 @@ at::Tensor places(Random& random, std::int64_t count, std::int64_t below) {
   return out;
 }
 
-CheckResult run(const CheckContext& context) {
+CheckResult run_tapa_phi_zero(const CheckContext& context) {
   const at::NoGradGuard no_gradients;
   model::ModelConfig config;
   config.encoding = {"tapa", model::Json::object()};
@@ -61,9 +61,10 @@ CheckResult run(const CheckContext& context) {
   }
   config = one_head(config);
   Random random(context.seed);
-  const at::Tensor q = normal_rows(random, kPairs, config.head_dim),
-                   k = normal_rows(random, kPairs, config.head_dim);
-  const at::Tensor i = places(random, kPairs, 5000), j = places(random, kPairs, 5000);
+  const at::Tensor q = normal_rows(random, kTapaPhiZeroPairs, config.head_dim),
+                   k = normal_rows(random, kTapaPhiZeroPairs, config.head_dim);
+  const at::Tensor i = places(random, kTapaPhiZeroPairs, 5000),
+                   j = places(random, kTapaPhiZeroPairs, 5000);
   return judge_phi_zero(config, q, k, at::maximum(i, j), at::minimum(i, j), without_phase);
 }
 
@@ -142,7 +143,7 @@ TheoryCheck tapa_phi_zero() {
            .needs = "nothing; of a model TAPA",
            .rule = "holds where the scores differ from the amplitudes by no more than the order of "
                    "their sums does, in float64, and by more with the phase left or alpha = 0"},
-          &run,
+          &run_tapa_phi_zero,
           On::model_or_construction};
 }
 

@@ -11,12 +11,7 @@
 namespace phasescope::analysis {
 namespace {
 
-constexpr int kDistances = 10;
-
-void append(std::vector<double>& to, const at::Tensor& from) {
-  const std::vector<double> values = to_vector<double>(from);
-  to.insert(to.end(), values.begin(), values.end());
-}
+constexpr int kTapaSamplesDistances = 10;
 
 // One head of one layer at the drawn pairs.
 void read_head(const DrawnPairs& drawn, const model::LayerAttention& attention, TapaHead& out) {
@@ -58,7 +53,8 @@ TapaSamples tapa_samples(const CheckContext& context, std::int64_t pairs) {
                                "model has none");
     return out;
   }
-  const std::vector<std::int64_t> distances = reached_distances(*context.texts, kDistances, true);
+  const std::vector<std::int64_t> distances =
+      reached_distances(*context.texts, kTapaSamplesDistances, true);
   if (distances.empty()) {
     out.refused = not_measured(Verdict::undecided,
                                "needs at least " + std::to_string(kFewestClusters) +

@@ -7,7 +7,7 @@
 namespace phasescope::analysis {
 namespace {
 
-constexpr double kTwoPi = 2 * std::numbers::pi;
+constexpr double kTapaStatisticsTwoPi = 2 * std::numbers::pi;
 
 double mean_of(const std::vector<double>& values) {
   double sum = 0;
@@ -23,7 +23,7 @@ TapaPairs tapa_pairs(double lambda, double alpha, const std::vector<double>& amp
   out.distance = lambda;
   out.amplitude = amplitude;
   for (std::size_t n = 0; n < phi.size(); ++n) {
-    out.angle.push_back(kTwoPi * std::pow(lambda, alpha) * phi[n]);
+    out.angle.push_back(kTapaStatisticsTwoPi * std::pow(lambda, alpha) * phi[n]);
     out.score.push_back(damping * amplitude[n] * std::cos(out.angle[n]));
   }
   return out;
@@ -112,7 +112,7 @@ CheckResult over_heads(const std::vector<std::pair<std::string, HeadVerdict>>& h
 }
 
 double GaussianPhase::g(double lambda) const {
-  const double w = kTwoPi * std::pow(lambda, alpha);
+  const double w = kTapaStatisticsTwoPi * std::pow(lambda, alpha);
   return w * w * std::pow(sigma, 4) / static_cast<double>(dims);
 }
 
@@ -127,7 +127,8 @@ double GaussianPhase::slope(double lambda) const {
 
 double GaussianPhase::bound(double lambda) const {
   const auto n = static_cast<double>(dims);
-  return std::pow(std::sqrt(n) / (kTwoPi * sigma * sigma), n) * std::pow(lambda, -alpha * n);
+  return std::pow(std::sqrt(n) / (kTapaStatisticsTwoPi * sigma * sigma), n) *
+         std::pow(lambda, -alpha * n);
 }
 
 }  // namespace phasescope::analysis

@@ -47,7 +47,7 @@ double moved(const std::vector<at::Tensor>& states) {
   return worst;
 }
 
-CheckResult of_model(const CheckContext& context) {
+CheckResult tape_identity_layer_of_model(const CheckContext& context) {
   const model::ModelConfig& config = context.model->config();
   if (config.norm.placement != "pre" || config.encoder_layers > 0) {
     return not_measured(Verdict::premise_not_met,
@@ -56,13 +56,13 @@ CheckResult of_model(const CheckContext& context) {
                             config.norm.placement + "\"");
   }
   const at::Tensor ids = first_ids(context, 64);
-  const auto run = [&](bool with_values) {
+  const auto run_tape_identity_layer = [&](bool with_values) {
     Recorder recorder;
     without_branches(context.model->decoder, with_values)
         .hidden(ids, plain_options(context), &recorder);
     return recorder;
   };
-  const Recorder got = run(false), control = run(true);
+  const Recorder got = run_tape_identity_layer(false), control = run_tape_identity_layer(true);
   Parts parts;
   parts.below("hidden states of every layer from the embedding, float32", moved(got.hiddens), 0);
   if (!got.states.empty()) {
@@ -74,7 +74,7 @@ CheckResult of_model(const CheckContext& context) {
   return result;
 }
 
-CheckResult alone(const CheckContext& context) {
+CheckResult tape_identity_layer_alone(const CheckContext& context) {
   constexpr std::int64_t kTokens = 11, kChannels = 8, kUnits = 12;
   Random random(context.seed);
   const BareLayer drawn = BareLayer::drawn(random, kChannels, kUnits);
@@ -98,9 +98,10 @@ CheckResult alone(const CheckContext& context) {
   return result;
 }
 
-CheckResult run(const CheckContext& context) {
+CheckResult run_tape_identity_layer(const CheckContext& context) {
   const at::NoGradGuard no_gradients;
-  return context.model == nullptr ? alone(context) : of_model(context);
+  return context.model == nullptr ? tape_identity_layer_alone(context)
+                                  : tape_identity_layer_of_model(context);
 }
 
 }  // namespace
@@ -127,7 +128,7 @@ TheoryCheck tape_identity_layer() {
        .needs = "nothing, or a model whose norms stand before their branches",
        .rule = "holds where the difference is exactly 0, and is not with the last bias or W_V "
                "left or without a residual"},
-      &run,
+      &run_tape_identity_layer,
       On::model_or_construction};
 }
 

@@ -14,7 +14,7 @@
 namespace phasescope::analysis {
 namespace {
 
-constexpr double kBound = 1e-12;
+constexpr double kTapeLayerEquivarianceBound = 1e-12;
 
 LayerResidual larger(const LayerResidual& a, const LayerResidual& b) {
   return {worst_of(a.x, b.x), worst_of(a.e, b.e)};
@@ -34,7 +34,7 @@ std::vector<at::Tensor> six_turns(Random& random, std::int64_t size) {
   return turns;
 }
 
-CheckResult alone(const CheckContext& context) {
+CheckResult tape_layer_equivariance_alone(const CheckContext& context) {
   Random random(context.seed);
   const std::vector<std::int64_t> word = returning_word(random, 24);
   const std::vector<at::Tensor> turns = six_turns(random, 6);
@@ -47,10 +47,10 @@ CheckResult alone(const CheckContext& context) {
     LayerResidual turned;
     for (const at::Tensor& turn : turns) turned = larger(turned, turned_layer(layer, turn));
     const double permuted = permuted_layer(layer, order).largest();
-    parts.below(name + ", permutation", permuted, kBound);
-    parts.below(name + ", six orthogonal matrices", turned.largest(), kBound);
+    parts.below(name + ", permutation", permuted, kTapeLayerEquivarianceBound);
+    parts.below(name + ", six orthogonal matrices", turned.largest(), kTapeLayerEquivarianceBound);
     curve.x.push_back(layer.layer), curve.y.push_back(worst_of(permuted, turned.largest()));
-    curve.bound.push_back(kBound);
+    curve.bound.push_back(kTapeLayerEquivarianceBound);
     // Layers 1 and 3 are linear in e with weights that ignore it: no R can break them.
     if (layer.layer % 2 == 1) continue;
     parts.control(name + ", R not orthogonal", turned_layer(layer, bent).largest(), 1e-3);
@@ -70,7 +70,7 @@ CheckResult alone(const CheckContext& context) {
 }
 
 // Every layer of a TAPE model in the general form, on the inputs it has.
-CheckResult of_model(const CheckContext& context) {
+CheckResult tape_layer_equivariance_of_model(const CheckContext& context) {
   const std::string missing = general_form_missing(*context.model);
   if (!missing.empty()) return not_measured(Verdict::premise_not_met, missing);
   const GeneralTape tape = general_tape(*in_float64(context.model));
@@ -106,11 +106,12 @@ CheckResult of_model(const CheckContext& context) {
                      {base.after.x, at::matmul(base.after.e, skew)}));
     worst = worst_of(worst, here);
     curve.x.push_back(static_cast<double>(l)), curve.y.push_back(here),
-        curve.bound.push_back(kBound);
+        curve.bound.push_back(kTapeLayerEquivarianceBound);
     state = base.after;
   }
   Parts parts;
-  parts.below("permutation and six orthogonal matrices, worst layer", worst, kBound);
+  parts.below("permutation and six orthogonal matrices, worst layer", worst,
+              kTapeLayerEquivarianceBound);
   parts.control("a matrix that is not orthogonal, best layer", control, 1e-9);
   CheckResult result = parts.result();
   result.samples = static_cast<std::int64_t>(tape.layers.size());
@@ -118,9 +119,10 @@ CheckResult of_model(const CheckContext& context) {
   return result;
 }
 
-CheckResult run(const CheckContext& context) {
+CheckResult run_tape_layer_equivariance(const CheckContext& context) {
   const at::NoGradGuard no_gradients;
-  return context.model == nullptr ? alone(context) : of_model(context);
+  return context.model == nullptr ? tape_layer_equivariance_alone(context)
+                                  : tape_layer_equivariance_of_model(context);
 }
 
 }  // namespace
@@ -147,11 +149,12 @@ LayerResidual turned_layer(const CircuitLayerCase& layer, const at::Tensor& turn
 
 std::vector<CircuitLayerCase> circuit_layers(const std::vector<std::int64_t>& word,
                                              at::ScalarType dtype) {
-  const CircuitRun run = run_circuit(word, dtype);
+  const CircuitRun run_tape_layer_equivariance = run_circuit(word, dtype);
   const at::Tensor mask = causal_mask(static_cast<std::int64_t>(word.size()));
   std::vector<CircuitLayerCase> layers;
   for (int l = 1; l <= 4; ++l) {
-    layers.push_back({l, run.states[static_cast<std::size_t>(l - 1)], run.states[0].x, mask});
+    layers.push_back({l, run_tape_layer_equivariance.states[static_cast<std::size_t>(l - 1)],
+                      run_tape_layer_equivariance.states[0].x, mask});
   }
   return layers;
 }
@@ -166,7 +169,7 @@ TheoryCheck tape_layer_equivariance() {
        .needs = "nothing, or a TAPE model",
        .rule = "holds where every layer is off by at most 1e-12 in float64, and those that read "
                "e by more under a matrix that is not orthogonal"},
-      &run,
+      &run_tape_layer_equivariance,
       On::model_or_construction};
 }
 

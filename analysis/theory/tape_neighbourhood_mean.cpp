@@ -12,7 +12,7 @@
 namespace phasescope::analysis {
 namespace {
 
-constexpr double kBound = 1e-12;
+constexpr double kTapeNeighbourhoodMeanBound = 1e-12;
 
 struct Masked {
   double query_zero = 0, key_zero = 0, residual = 1e300, neither = 1e300, biased = 1e300;
@@ -29,7 +29,7 @@ Masked measured(const BareLayer& drawn, const at::Tensor& x, const at::Tensor& e
           mean_difference(query_zero, x, e, mask, alibi)};
 }
 
-CheckResult alone(const CheckContext& context) {
+CheckResult tape_neighbourhood_mean_alone(const CheckContext& context) {
   constexpr std::int64_t kTokens = 11, kChannels = 8;
   Random random(context.seed);
   const BareLayer drawn = BareLayer::drawn(random, kChannels, 12);
@@ -42,14 +42,14 @@ CheckResult alone(const CheckContext& context) {
                                    std::pair{"sparse", sparse_mask(random, kTokens)}}) {
     const Masked got = measured(drawn, x, e, mask);
     const std::string ending = std::string(", ") + name + " mask";
-    parts.below("W_Q = 0" + ending, got.query_zero, kBound);
-    parts.below("W_K = 0" + ending, got.key_zero, kBound);
+    parts.below("W_Q = 0" + ending, got.query_zero, kTapeNeighbourhoodMeanBound);
+    parts.below("W_K = 0" + ending, got.key_zero, kTapeNeighbourhoodMeanBound);
     parts.control("neither" + ending, got.neither, 1e-6);
     parts.control("residual left" + ending, got.residual, 1e-6);
     parts.control("an Alibi bias" + ending, got.biased, 1e-6);
     for (const double y : {got.query_zero, got.key_zero}) {
       curve.x.push_back(static_cast<double>(curve.x.size())), curve.y.push_back(y);
-      curve.bound.push_back(kBound);
+      curve.bound.push_back(kTapeNeighbourhoodMeanBound);
     }
   }
   CheckResult result = parts.result();
@@ -59,7 +59,7 @@ CheckResult alone(const CheckContext& context) {
 }
 
 // The model without queries, in float64: weights of its first layer against 1 over what a row sees.
-CheckResult of_model(const CheckContext& context) {
+CheckResult tape_neighbourhood_mean_of_model(const CheckContext& context) {
   const auto model64 = in_float64(context.model);
   model::Weights weights = model64->decoder.weights();
   for (model::LayerWeights& layer : weights.layers) {
@@ -82,8 +82,8 @@ CheckResult of_model(const CheckContext& context) {
     const at::Tensor seen = a.gt(0).sum(-1, true).to(a.scalar_type());
     worst = worst_of(worst, largest_entry(a * seen - a.gt(0).to(a.scalar_type())));
   });
-  const Measured measured{worst, kBound, rounding_floor(silent->decoder, 64, at::kDouble),
-                          pass.tokens()};
+  const Measured measured{worst, kTapeNeighbourhoodMeanBound,
+                          rounding_floor(silent->decoder, 64, at::kDouble), pass.tokens()};
   const std::string detail =
       "weights without queries, times the keys that a row sees, differ from "
       "1 by " +
@@ -95,9 +95,10 @@ CheckResult of_model(const CheckContext& context) {
   return answer_below(measured, detail);
 }
 
-CheckResult run(const CheckContext& context) {
+CheckResult run_tape_neighbourhood_mean(const CheckContext& context) {
   const at::NoGradGuard no_gradients;
-  return context.model == nullptr ? alone(context) : of_model(context);
+  return context.model == nullptr ? tape_neighbourhood_mean_alone(context)
+                                  : tape_neighbourhood_mean_of_model(context);
 }
 
 }  // namespace
@@ -125,7 +126,7 @@ TheoryCheck tape_neighbourhood_mean() {
        .needs = "nothing, or a model",
        .rule = "holds where the difference is at most 1e-12 in float64, and larger with the "
                "residual, with both matrices, or under an additive bias"},
-      &run,
+      &run_tape_neighbourhood_mean,
       On::model_or_construction};
 }
 

@@ -12,9 +12,9 @@
 namespace phasescope::analysis {
 namespace {
 
-constexpr double kBound = 1e-12;
+constexpr double kTapeOrthogonalBound = 1e-12;
 
-CheckResult run(const CheckContext& context) {
+CheckResult run_tape_orthogonal(const CheckContext& context) {
   const at::NoGradGuard no_gradients;
   const std::string missing = general_form_missing(*context.model);
   if (!missing.empty()) return not_measured(Verdict::premise_not_met, missing);
@@ -73,7 +73,7 @@ CheckResult judge_turns(const GeneralTape& tape, const GeneralInput& input, doub
     const TurnResidual got = turn_residual(tape, input, turn);
     worst = {worst_of(worst.x, got.x), worst_of(worst.e, got.e)};
     curve.x.push_back(static_cast<double>(curve.x.size())), curve.y.push_back(got.largest());
-    curve.bound.push_back(kBound);
+    curve.bound.push_back(kTapeOrthogonalBound);
   }
   std::vector<at::Tensor> by_head;
   for (std::int64_t h = 0; h < tape.heads; ++h)
@@ -81,8 +81,8 @@ CheckResult judge_turns(const GeneralTape& tape, const GeneralInput& input, doub
   const at::Tensor heads = at::stack(by_head).unsqueeze(1);  // (H, 1, R, R)
   const at::Tensor skew = turns[0] + 0.3 * normal_tensor(random, {columns, columns});
   Parts parts;
-  parts.below("f(X, E R) - f(X, E), relative", worst.x, kBound);
-  parts.below("g(X, E R) - g(X, E) R, relative", worst.e, kBound);
+  parts.below("f(X, E R) - f(X, E), relative", worst.x, kTapeOrthogonalBound);
+  parts.below("g(X, E R) - g(X, E) R, relative", worst.e, kTapeOrthogonalBound);
   parts.below("float32", float32, 3 * noise);
   parts.control("R not orthogonal", turn_residual(tape, input, skew).largest(), 1e-9);
   if (tape.heads > 1) parts.report("one R a head", turn_residual(tape, input, heads).largest());
@@ -103,7 +103,7 @@ TheoryCheck tape_orthogonal() {
            .rule = "holds where twelve matrices, three rotations and three reflections among them, "
                    "move f and g by at most 1e-12 in float64, float32 by at most 3 times its "
                    "rounding, and a matrix that is not orthogonal moves them by more"},
-          &run,
+          &run_tape_orthogonal,
           On::model};
 }
 

@@ -13,9 +13,10 @@
 namespace phasescope::analysis {
 namespace {
 
-constexpr std::int64_t kTokens = 64;
+constexpr std::int64_t kTapePermutationTokens = 64;
 constexpr int kPermutations = 3;
-constexpr double kBound = 1e-10;  // float64, several layers, whose roundings add up to some 1e-13
+constexpr double kTapePermutationBound =
+    1e-10;  // float64, several layers, whose roundings add up to some 1e-13
 
 // Hidden states and position states of every layer.
 class StateRecorder final : public model::Observer {
@@ -51,10 +52,10 @@ CheckResult judge(const PermutationResidual& exact, double single, double noise,
                   const CheckContext& context) {
   CheckResult result;
   result.value = exact.largest();
-  result.bound = kBound;
+  result.bound = kTapePermutationBound;
   result.noise = noise;
   result.samples = kPermutations;
-  const bool holds = exact.largest() <= kBound && single <= 3 * noise;
+  const bool holds = exact.largest() <= kTapePermutationBound && single <= 3 * noise;
   result.verdict = name_of(holds ? Verdict::holds : Verdict::fails);
   result.detail = "float64: hidden states move by " + short_number(exact.hidden) +
                   ", position states by " + short_number(exact.states) + "; float32 by " +
@@ -82,7 +83,7 @@ std::string unmet_premise(const model::AttentionConfig& attention) {
   return {};
 }
 
-CheckResult run(const CheckContext& context) {
+CheckResult run_tape_permutation(const CheckContext& context) {
   const std::string unmet = unmet_premise(context.model->config().attention);
   if (!unmet.empty()) {
     CheckResult result;
@@ -90,7 +91,7 @@ CheckResult run(const CheckContext& context) {
     result.detail = "premise: " + unmet;
     return result;
   }
-  const at::Tensor ids = first_ids(context, kTokens);
+  const at::Tensor ids = first_ids(context, kTapePermutationTokens);
   const auto model64 = in_float64(context.model);
   Random random(context.seed);
   PermutationResidual exact;
@@ -105,7 +106,8 @@ CheckResult run(const CheckContext& context) {
     exact.states = worst_of(exact.states, residual.states);
     const auto rounded = permutation_residual(context.model->decoder, ids, permutation);
     single = worst_of(single, rounded.largest());
-    curve.x.push_back(n + 1), curve.y.push_back(residual.largest()), curve.bound.push_back(kBound);
+    curve.x.push_back(n + 1), curve.y.push_back(residual.largest()),
+        curve.bound.push_back(kTapePermutationBound);
   }
   CheckResult result = judge(exact, single, hidden_noise(context, ids), context);
   result.curves.push_back(std::move(curve));
@@ -161,7 +163,7 @@ TheoryCheck tape_permutation() {
            "a model whose layers see the same pairs, and a text",
            "holds where three permutations move hidden and position states by at most 1e-10 in "
            "float64, and float32 by at most 3 times what another order of summation does"},
-          &run};
+          &run_tape_permutation};
 }
 
 }  // namespace phasescope::analysis

@@ -13,7 +13,7 @@
 namespace phasescope::analysis {
 namespace {
 
-constexpr std::int64_t kTokens = 48;
+constexpr std::int64_t kTapeRealShiftTokens = 48;
 
 // z (..., N, 2, M) turned by angles (N or 1, M).
 at::Tensor turned(const at::Tensor& z, const at::Tensor& angles) {
@@ -41,7 +41,7 @@ TextPass pass_from(const std::shared_ptr<const model::Model>& model, const at::T
   return TextPass(model, ids, options);
 }
 
-CheckResult run(const CheckContext& context) {
+CheckResult run_tape_real_shift(const CheckContext& context) {
   const at::NoGradGuard no_gradients;
   const model::Decoder& decoder = context.model->decoder;
   const model::Encoding& encoding = decoder.encoding();
@@ -51,7 +51,7 @@ CheckResult run(const CheckContext& context) {
                         "premise: a state of one complex number a token, head and plane; this "
                         "model's encoding has none");
   }
-  const at::Tensor ids = first_ids(context, kTokens);
+  const at::Tensor ids = first_ids(context, kTapeRealShiftTokens);
   const auto model64 = in_float64(context.model);
   std::vector<RealShift> shifts;
   for (const double shift : {0.5, 1.0 / 3, -7.25, std::numbers::pi, 1000.1, 1e6 + 0.5}) {
@@ -154,7 +154,7 @@ TheoryCheck tape_real_shift() {
            .rule = "holds where both parts are below max(1e-10, 64 |Delta| 2^-53) in float64 for "
                    "six shifts, at whole and at irregular positions, and float32 at 1/2 within 6 "
                    "times its rounding"},
-          &run,
+          &run_tape_real_shift,
           On::model};
 }
 

@@ -11,7 +11,7 @@
 namespace phasescope::analysis {
 namespace {
 
-constexpr std::int64_t kTokens = 128;
+constexpr std::int64_t kTapeShiftTokens = 128;
 constexpr std::int64_t kShifts[] = {1, 3, 16, 1000, 1000000};
 
 TextPass pass_at(const std::shared_ptr<const model::Model>& model, const at::Tensor& ids,
@@ -49,7 +49,7 @@ class ShiftRuns {
   TextPass exact_, single_, rounded_;
 };
 
-CheckCurve curve_of(const std::string& label) {
+CheckCurve shift_curve(const std::string& label) {
   return {label, "shift of all position ids", "largest residual", true, true, {}, {}, {}};
 }
 
@@ -68,7 +68,7 @@ double float32_excess(const ShiftMeasurement& m, const Residuals& noise) {
   return worst;
 }
 
-CheckResult run(const CheckContext& context) {
+CheckResult run_tape_shift(const CheckContext& context) {
   const model::Encoding& encoding = context.model->encoding();
   const bool has_state = encoding.info().has_state;
   if (!has_state && !encoding.shift_invariant()) {  // a table may have no row for shifted positions
@@ -79,7 +79,7 @@ CheckResult run(const CheckContext& context) {
         "on the positions themselves";
     return result;
   }
-  const at::Tensor ids = first_ids(context, kTokens);
+  const at::Tensor ids = first_ids(context, kTapeShiftTokens);
   ShiftRuns runs(context.model, ids);
   std::vector<ShiftMeasurement> measured;
   try {
@@ -120,7 +120,7 @@ double shift_bound(std::int64_t shift) {
 
 CheckResult judge_shift(const std::vector<ShiftMeasurement>& measured, const Residuals& noise) {
   CheckResult result;
-  CheckCurve exact = curve_of("float64"), single = curve_of("float32");
+  CheckCurve exact = shift_curve("float64"), single = shift_curve("float32");
   double worst64 = 0, worst32 = 0;
   for (const ShiftMeasurement& m : measured) {
     const double residual = m.float64.largest(), bound = shift_bound(m.shift);
@@ -164,7 +164,7 @@ TheoryCheck tape_shift() {
        "a model whose positions layers update, and a text",
        "holds where every float64 residual is below max(1e-10, 64 s 2^-53), and float32's below 3 "
        "times what rounded angles, their sines and the rounding of sums explain"},
-      &run};
+      &run_tape_shift};
 }
 
 }  // namespace phasescope::analysis

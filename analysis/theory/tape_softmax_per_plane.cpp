@@ -14,7 +14,7 @@
 namespace phasescope::analysis {
 namespace {
 
-constexpr double kBound = 1e-12;
+constexpr double kTapeSoftmaxPerPlaneBound = 1e-12;
 
 double mean_entropy(const at::Tensor& maps) {
   return -at::xlogy(maps, maps).sum(-1).mean().item<double>();
@@ -40,7 +40,7 @@ at::Tensor diameters(const at::Tensor& e, const at::Tensor& mask) {
   return at::stack(rows, 2);
 }
 
-CheckResult run(const CheckContext& context) {
+CheckResult run_tape_softmax_per_plane(const CheckContext& context) {
   const at::NoGradGuard no_gradients;
   const std::string missing = general_form_missing(*context.model);
   if (!missing.empty()) return not_measured(Verdict::premise_not_met, missing);
@@ -97,8 +97,10 @@ CheckResult judge_softmaxes(const std::vector<PlaneComparison>& layers) {
     averaged.y.push_back(row.averaged), x.y.push_back(row.x);
   }
   Parts parts;
-  parts.below("shared map from the normalised product of the plane maps", product, kBound);
-  parts.below("difference of e~ over its bound, total variation times distance", bound, 1 + kBound);
+  parts.below("shared map from the normalised product of the plane maps", product,
+              kTapeSoftmaxPerPlaneBound);
+  parts.below("difference of e~ over its bound, total variation times distance", bound,
+              1 + kTapeSoftmaxPerPlaneBound);
   parts.below("x of the first layer, both programs", layers.front().x, 0);
   parts.below("attention of the first layer, both programs", layers.front().attention, 0);
   parts.report("without verdict: x after the last layer differs by", layers.back().x);
@@ -122,7 +124,7 @@ TheoryCheck tape_softmax_per_plane() {
        .needs = "a TAPE model",
        .rule = "holds where the product and the bound are met to 1e-12 and the first layers are "
                "equal; the differences after it are numbers without verdict"},
-      &run,
+      &run_tape_softmax_per_plane,
       On::model};
 }
 

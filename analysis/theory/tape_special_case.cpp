@@ -14,8 +14,8 @@
 namespace phasescope::analysis {
 namespace {
 
-constexpr std::int64_t kTokens = 128;
-constexpr std::size_t kTexts = 16;  // read for the change in loss
+constexpr std::int64_t kTapeSpecialCaseTokens = 128;
+constexpr std::size_t kTapeSpecialCaseTexts = 16;  // read for the change in loss
 
 constexpr const char* kLinear = "post_attention_linear";
 constexpr const char* kUp = "up_proj";      // W1
@@ -65,12 +65,6 @@ at::Tensor initial_state(const model::Decoder& decoder, std::int64_t tokens) {
   return decoder.encoding().start(context).z;
 }
 
-model::ForwardOptions plain_run() {
-  model::ForwardOptions options;
-  options.backend = model::Backend::plain;
-  return options;
-}
-
 at::Tensor rope_outputs(const model::Decoder& tape, const at::Tensor& ids) {
   const at::NoGradGuard no_gradients;
   model::ForwardOptions options = plain_run();
@@ -98,7 +92,7 @@ std::vector<double> loss_changes(const CheckContext& context) {
   const model::Decoder rope = rope_of(decoder);
   std::vector<double> changes;
   for (const Text& text : context.texts->items) {
-    if (changes.size() == kTexts) break;
+    if (changes.size() == kTapeSpecialCaseTexts) break;
     context.progress->throw_if_cancelled();
     if (text.ids.size() < 2) continue;
     const at::Tensor ids = ids_tensor(text.ids);
@@ -143,9 +137,9 @@ double float64_bound(const model::Decoder& decoder, std::int64_t tokens) {
   return std::max(1e-12, 3 * rounding_floor(decoder, tokens, at::kDouble));
 }
 
-CheckResult run(const CheckContext& context) {
+CheckResult run_tape_special_case(const CheckContext& context) {
   if (!has_updates(context.model->decoder)) return without_updates();
-  const at::Tensor ids = first_ids(context, kTokens);
+  const at::Tensor ids = first_ids(context, kTapeSpecialCaseTokens);
   const auto model64 = in_float64(context.model);
   CheckResult result;
   result.bound = float64_bound(context.model->decoder, ids.size(1));
@@ -207,7 +201,7 @@ TheoryCheck tape_special_case() {
        "holds where both zeroed models' outputs are those of the start to 1e-12 in float64 (or 3 "
        "times the rounding of the sums) and to 3 times its rounding in float32; the change in "
        "loss is a number without verdict"},
-      &run};
+      &run_tape_special_case};
 }
 
 }  // namespace phasescope::analysis

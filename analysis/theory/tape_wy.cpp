@@ -10,8 +10,8 @@
 namespace phasescope::analysis {
 namespace {
 
-constexpr double kBound = 1e-12;
-constexpr int kDraws = 20;
+constexpr double kTapeWyBound = 1e-12;
+constexpr int kTapeWyDraws = 20;
 
 double dot(const std::vector<double>& a, const std::vector<double>& b) {
   double sum = 0;
@@ -56,11 +56,11 @@ double worst_transposition(std::size_t size) {
   return worst;
 }
 
-CheckResult run(const CheckContext& context) {
+CheckResult run_tape_wy(const CheckContext& context) {
   Random random(context.seed);
   double worst = 0, control = 1e300;
   CheckCurve curve = curve_of("largest difference", {"factors", "difference", false, true}, {}, {});
-  for (int n = 0; n < kDraws; ++n) {
+  for (int n = 0; n < kTapeWyDraws; ++n) {
     const auto factors = static_cast<std::size_t>(n + 2);
     const Vectors xi = drawn(random, factors, 5);
     const std::vector<double> product = product_of_reflections(xi);
@@ -70,14 +70,14 @@ CheckResult run(const CheckContext& context) {
     const double broken = largest_difference(wy_form(xi, wy_factors(xi, true)), product) / size;
     worst = worst_of(worst, residual), control = std::min(control, broken);
     curve.x.push_back(static_cast<double>(factors)), curve.y.push_back(residual);
-    curve.bound.push_back(kBound);
+    curve.bound.push_back(kTapeWyBound);
   }
   Parts parts;
-  parts.below("largest difference of the two forms", worst, kBound);
-  parts.below("of a factor from its transposition", worst_transposition(6), kBound);
-  parts.control("with the diagonal kept at least", control, kBound);
+  parts.below("largest difference of the two forms", worst, kTapeWyBound);
+  parts.below("of a factor from its transposition", worst_transposition(6), kTapeWyBound);
+  parts.control("with the diagonal kept at least", control, kTapeWyBound);
   CheckResult result = parts.result();
-  result.samples = kDraws;
+  result.samples = kTapeWyDraws;
   result.curves = {std::move(curve)};
   return result;
 }
@@ -139,7 +139,7 @@ TheoryCheck tape_wy() {
            .needs = "nothing",
            .rule = "holds where both forms agree to 1e-12 in float64, and differ by more with the "
                    "diagonal kept in the triangular matrix"},
-          &run,
+          &run_tape_wy,
           On::construction};
 }
 

@@ -10,6 +10,7 @@
 #include "model/families/family_reader.h"
 
 namespace phasescope::model {
+namespace ape_public {
 namespace {
 
 constexpr const char* kGenerator = "_primitives";
@@ -160,7 +161,8 @@ Translation translate(const FamilyInput& input) {
 }
 
 }  // namespace
+}  // namespace ape_public
 
-Family ape_public_family() { return {"ape_public", &claims, &translate}; }
+Family ape_public_family() { return {"ape_public", &ape_public::claims, &ape_public::translate}; }
 
 }  // namespace phasescope::model

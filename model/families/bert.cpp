@@ -5,6 +5,7 @@
 #include "formats/utf8.h"
 
 namespace phasescope::model {
+namespace bert {
 namespace {
 
 bool claims(const FamilyInput& input) { return input.config.value("model_type", Json()) == "bert"; }
@@ -48,6 +49,7 @@ Translation translate(const FamilyInput& input) {
 }
 
 }  // namespace
+}  // namespace bert
 
 void read_bert(FamilyReader& reading, std::int64_t context) {
   const formats::ConfigReader& reader = reading.reader();
@@ -102,11 +104,11 @@ TensorPlace bert_place(bool own_bias, const std::string& given) {
                     : TensorPlace{"lm_head.bias"};
   }
   if (own_bias && name == "cls.predictions.decoder.bias") return {"lm_head.bias"};
-  const std::string module = split_name(kNames, name).module;
+  const std::string module = split_name(bert::kNames, name).module;
   if (module == "embeddings.position_embeddings") return {"model.encoding.table"};
-  return renamed(kNames, name);
+  return renamed(bert::kNames, name);
 }
 
-Family bert_family() { return {"bert", &claims, &translate}; }
+Family bert_family() { return {"bert", &bert::claims, &bert::translate}; }
 
 }  // namespace phasescope::model

@@ -3,6 +3,7 @@
 #include "model/families/family_reader.h"
 
 namespace phasescope::model {
+namespace bloom {
 namespace {
 
 bool claims(const FamilyInput& input) {
@@ -60,7 +61,8 @@ Translation translate(const FamilyInput& input) {
 }
 
 }  // namespace
+}  // namespace bloom
 
-Family bloom_family() { return {"bloom", &claims, &translate}; }
+Family bloom_family() { return {"bloom", &bloom::claims, &bloom::translate}; }
 
 }  // namespace phasescope::model

@@ -3,6 +3,7 @@
 #include "model/families/family_reader.h"
 
 namespace phasescope::model {
+namespace falcon {
 namespace {
 
 bool claims(const FamilyInput& input) {
@@ -97,7 +98,8 @@ Translation translate(const FamilyInput& input) {
 }
 
 }  // namespace
+}  // namespace falcon
 
-Family falcon_family() { return {"falcon", &claims, &translate}; }
+Family falcon_family() { return {"falcon", &falcon::claims, &falcon::translate}; }
 
 }  // namespace phasescope::model

@@ -6,6 +6,7 @@
 #include "formats/utf8.h"
 
 namespace phasescope::model {
+namespace gemma {
 namespace {
 
 bool claims(const FamilyInput& input) {
@@ -20,6 +21,7 @@ Translation translate(const FamilyInput& input) {
 }
 
 }  // namespace
+}  // namespace gemma
 
 void read_gemma(FamilyReader& reading, const LlamaDefaults& defaults) {
   ModelConfig& config = reading.config();
@@ -69,6 +71,6 @@ TensorPlace gemma2_place(const std::string& name) {
   return place;
 }
 
-Family gemma_family() { return {"gemma", &claims, &translate}; }
+Family gemma_family() { return {"gemma", &gemma::claims, &gemma::translate}; }
 
 }  // namespace phasescope::model

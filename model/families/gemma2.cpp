@@ -3,6 +3,7 @@
 #include "model/families/gemma.h"
 
 namespace phasescope::model {
+namespace gemma2 {
 namespace {
 
 bool claims(const FamilyInput& input) {
@@ -21,7 +22,8 @@ Translation translate(const FamilyInput& input) {
 }
 
 }  // namespace
+}  // namespace gemma2
 
-Family gemma2_family() { return {"gemma2", &claims, &translate}; }
+Family gemma2_family() { return {"gemma2", &gemma2::claims, &gemma2::translate}; }
 
 }  // namespace phasescope::model

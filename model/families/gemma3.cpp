@@ -3,6 +3,7 @@
 #include "model/families/gemma.h"
 
 namespace phasescope::model {
+namespace gemma3 {
 namespace {
 
 // The text part's configuration: the whole file, or its text_config.
@@ -78,7 +79,8 @@ Translation translate(const FamilyInput& input) {
 }
 
 }  // namespace
+}  // namespace gemma3
 
-Family gemma3_family() { return {"gemma3_text", &claims, &translate}; }
+Family gemma3_family() { return {"gemma3_text", &gemma3::claims, &gemma3::translate}; }
 
 }  // namespace phasescope::model

@@ -3,6 +3,7 @@
 #include "model/families/family_reader.h"
 
 namespace phasescope::model {
+namespace gpt2 {
 namespace {
 
 bool claims(const FamilyInput& input) { return input.config.value("model_type", Json()) == "gpt2"; }
@@ -66,7 +67,8 @@ Translation translate(const FamilyInput& input) {
 }
 
 }  // namespace
+}  // namespace gpt2
 
-Family gpt2_family() { return {"gpt2", &claims, &translate}; }
+Family gpt2_family() { return {"gpt2", &gpt2::claims, &gpt2::translate}; }
 
 }  // namespace phasescope::model

@@ -4,6 +4,7 @@
 #include "model/families/family_reader.h"
 
 namespace phasescope::model {
+namespace gpt_neox {
 namespace {
 
 bool claims(const FamilyInput& input) {
@@ -71,7 +72,8 @@ Translation translate(const FamilyInput& input) {
 }
 
 }  // namespace
+}  // namespace gpt_neox
 
-Family gpt_neox_family() { return {"gpt_neox", &claims, &translate}; }
+Family gpt_neox_family() { return {"gpt_neox", &gpt_neox::claims, &gpt_neox::translate}; }
 
 }  // namespace phasescope::model

@@ -3,6 +3,7 @@
 #include "model/families/family_reader.h"
 
 namespace phasescope::model {
+namespace gptj {
 namespace {
 
 bool claims(const FamilyInput& input) { return input.config.value("model_type", Json()) == "gptj"; }
@@ -56,7 +57,8 @@ Translation translate(const FamilyInput& input) {
 }
 
 }  // namespace
+}  // namespace gptj
 
-Family gptj_family() { return {"gptj", &claims, &translate}; }
+Family gptj_family() { return {"gptj", &gptj::claims, &gptj::translate}; }
 
 }  // namespace phasescope::model

@@ -3,6 +3,7 @@
 #include "model/families/family_reader.h"
 
 namespace phasescope::model {
+namespace llama {
 namespace {
 
 bool claims(const FamilyInput& input) {
@@ -19,6 +20,7 @@ Translation translate(const FamilyInput& input) {
 }
 
 }  // namespace
+}  // namespace llama
 
 void read_llama_sizes(const formats::ConfigReader& reader, ModelConfig& config,
                       const LlamaDefaults& defaults) {
@@ -60,6 +62,6 @@ TensorPlace llama_place(const std::string& name) {
   return {prefixed ? name : "model." + name};
 }
 
-Family llama_family() { return {"llama", &claims, &translate}; }
+Family llama_family() { return {"llama", &llama::claims, &llama::translate}; }
 
 }  // namespace phasescope::model

@@ -4,6 +4,7 @@
 #include "model/families/llama.h"
 
 namespace phasescope::model {
+namespace mistral {
 namespace {
 
 bool claims(const FamilyInput& input) {
@@ -28,7 +29,8 @@ Translation translate(const FamilyInput& input) {
 }
 
 }  // namespace
+}  // namespace mistral
 
-Family mistral_family() { return {"mistral", &claims, &translate}; }
+Family mistral_family() { return {"mistral", &mistral::claims, &mistral::translate}; }
 
 }  // namespace phasescope::model

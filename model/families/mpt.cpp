@@ -5,6 +5,7 @@
 #include "model/families/family_reader.h"
 
 namespace phasescope::model {
+namespace mpt {
 namespace {
 
 bool claims(const FamilyInput& input) { return input.config.value("model_type", Json()) == "mpt"; }
@@ -98,7 +99,8 @@ Translation translate(const FamilyInput& input) {
 }
 
 }  // namespace
+}  // namespace mpt
 
-Family mpt_family() { return {"mpt", &claims, &translate}; }
+Family mpt_family() { return {"mpt", &mpt::claims, &mpt::translate}; }
 
 }  // namespace phasescope::model

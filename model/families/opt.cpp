@@ -3,6 +3,7 @@
 #include "model/families/family_reader.h"
 
 namespace phasescope::model {
+namespace opt {
 namespace {
 
 bool claims(const FamilyInput& input) { return input.config.value("model_type", Json()) == "opt"; }
@@ -67,7 +68,8 @@ Translation translate(const FamilyInput& input) {
 }
 
 }  // namespace
+}  // namespace opt
 
-Family opt_family() { return {"opt", &claims, &translate}; }
+Family opt_family() { return {"opt", &opt::claims, &opt::translate}; }
 
 }  // namespace phasescope::model

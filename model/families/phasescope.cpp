@@ -1,6 +1,7 @@
 #include "model/families/phasescope.h"
 
 namespace phasescope::model {
+namespace phasescope {
 namespace {
 
 bool claims(const FamilyInput& input) {
@@ -16,7 +17,8 @@ Translation translate(const FamilyInput& input) {
 }
 
 }  // namespace
+}  // namespace phasescope
 
-Family phasescope_family() { return {"phasescope", &claims, &translate}; }
+Family phasescope_family() { return {"phasescope", &phasescope::claims, &phasescope::translate}; }
 
 }  // namespace phasescope::model

@@ -4,6 +4,7 @@
 #include "model/families/llama.h"
 
 namespace phasescope::model {
+namespace phi3 {
 namespace {
 
 bool claims(const FamilyInput& input) { return input.config.value("model_type", Json()) == "phi3"; }
@@ -43,7 +44,8 @@ Translation translate(const FamilyInput& input) {
 }
 
 }  // namespace
+}  // namespace phi3
 
-Family phi3_family() { return {"phi3", &claims, &translate}; }
+Family phi3_family() { return {"phi3", &phi3::claims, &phi3::translate}; }
 
 }  // namespace phasescope::model

@@ -3,6 +3,7 @@
 #include "model/families/llama.h"
 
 namespace phasescope::model {
+namespace qwen2 {
 namespace {
 
 bool claims(const FamilyInput& input) {
@@ -25,6 +26,7 @@ Translation translate(const FamilyInput& input) {
 bool from_layer(std::int64_t layer, std::int64_t first) { return layer >= first; }
 
 }  // namespace
+}  // namespace qwen2
 
 void read_qwen_windows(FamilyReader& reading) {
   const formats::ConfigReader& reader = reading.reader();
@@ -37,9 +39,9 @@ void read_qwen_windows(FamilyReader& reading) {
     return;
   }
   reading.config().attention.window = window;
-  reading.read_local_layers(&from_layer, reader.integer_or({"max_window_layers"}, 28));
+  reading.read_local_layers(&qwen2::from_layer, reader.integer_or({"max_window_layers"}, 28));
 }
 
-Family qwen2_family() { return {"qwen2", &claims, &translate}; }
+Family qwen2_family() { return {"qwen2", &qwen2::claims, &qwen2::translate}; }
 
 }  // namespace phasescope::model

@@ -4,6 +4,7 @@
 #include "model/families/qwen2.h"
 
 namespace phasescope::model {
+namespace qwen3 {
 namespace {
 
 bool claims(const FamilyInput& input) {
@@ -23,7 +24,8 @@ Translation translate(const FamilyInput& input) {
 }
 
 }  // namespace
+}  // namespace qwen3
 
-Family qwen3_family() { return {"qwen3", &claims, &translate}; }
+Family qwen3_family() { return {"qwen3", &qwen3::claims, &qwen3::translate}; }
 
 }  // namespace phasescope::model

@@ -3,6 +3,7 @@
 #include "model/families/bert.h"
 
 namespace phasescope::model {
+namespace roformer {
 namespace {
 
 bool claims(const FamilyInput& input) {
@@ -37,7 +38,8 @@ Translation translate(const FamilyInput& input) {
 }
 
 }  // namespace
+}  // namespace roformer
 
-Family roformer_family() { return {"roformer", &claims, &translate}; }
+Family roformer_family() { return {"roformer", &roformer::claims, &roformer::translate}; }
 
 }  // namespace phasescope::model

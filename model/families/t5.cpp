@@ -5,6 +5,7 @@
 #include "model/families/family_reader.h"
 
 namespace phasescope::model {
+namespace t5 {
 namespace {
 
 bool claims(const FamilyInput& input) { return input.config.value("model_type", Json()) == "t5"; }
@@ -106,7 +107,8 @@ Translation translate(const FamilyInput& input) {
 }
 
 }  // namespace
+}  // namespace t5
 
-Family t5_family() { return {"t5", &claims, &translate}; }
+Family t5_family() { return {"t5", &t5::claims, &t5::translate}; }
 
 }  // namespace phasescope::model

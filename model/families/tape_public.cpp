@@ -9,6 +9,7 @@
 #include "model/families/llama.h"
 
 namespace phasescope::model {
+namespace tape_public {
 namespace {
 
 constexpr const char* kTapeTensor = "model.layers.0.pe.up_proj.weight";
@@ -328,7 +329,10 @@ Translation translate(const FamilyInput& input) {
 }
 
 }  // namespace
+}  // namespace tape_public
 
-Family tape_public_family() { return {"tape_public", &claims, &translate}; }
+Family tape_public_family() {
+  return {"tape_public", &tape_public::claims, &tape_public::translate};
+}
 
 }  // namespace phasescope::model
