@@ -353,7 +353,7 @@ void draw_legend(const PlotSpec& plot) {
   const float gap = ImGui::GetStyle().ItemSpacing.x;
   bool first = true;
   for (const Series& series : plot.series) {
-    if (series.label.empty()) continue;
+    if (series.label.empty() || !series.in_legend) continue;
     const float width = ImGui::CalcTextSize(series.label.c_str()).x + ImGui::GetFontSize() * 1.8F;
     if (!first) ImGui::SameLine(0, gap * 2);
     if (!first && ImGui::GetCursorScreenPos().x + width > right) ImGui::NewLine();

@@ -48,6 +48,7 @@ struct Series {
   int color = 0;                  // index for series_color
   double width = 1.6;             // of the line, in pixels
   bool dashed = false;
+  bool in_legend = true;
   bool quiet = false;  // published figures: thin and pale, never mistaken for measured ones
   PointShape points = PointShape::none;  // of a line
 };

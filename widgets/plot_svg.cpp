@@ -77,7 +77,7 @@ std::vector<LegendEntry> legend_of(const PlotSpec& plot, double left, double top
   double x = left, y = top;
   if (!plot.legend) return entries;
   for (const Series& series : plot.series) {
-    if (series.label.empty()) continue;
+    if (series.label.empty() || !series.in_legend) continue;
     const double width = 26 + text_width(series.label, 11.5) + 14;
     if (x > left && x + width > right) x = left, y += 17;
     entries.push_back({&series, x, y});

@@ -18,6 +18,20 @@ void add_line(std::string& page, const char* name, const std::string& text) {
   if (!text.empty()) page += std::string("- ") + name + ": " + text + "\n";
 }
 
+// The bundled model that a check which needs one is drawn on.
+std::string drawn_on(const std::string& group) { return group == "cape" ? "cape_kerple" : group; }
+
+// The command and its figure; `./dev pictures` runs the one and copies the other.
+void add_picture(std::string& page, const TheoryCheck& check, const std::string& group) {
+  const bool alone = check.runs_alone();
+  const std::string& id = check.info.id;
+  add_line(page, "picture",
+           "`phasescope theory " + (alone ? "" : drawn_on(group) + " ") + "--check " + id +
+               " --out out/theory`");
+  page += "\n![" + id + "](images/theory/" + id + "_" +
+          (alone ? "construction" : drawn_on(group)) + ".svg)\n";
+}
+
 }  // namespace
 
 std::string page_of_checks() {
@@ -32,6 +46,7 @@ std::string page_of_checks() {
     add_line(page, "source", info.source);
     add_line(page, "needs", info.needs);
     add_line(page, "verdict", info.rule);
+    add_picture(page, check, of);
   }
   return page;
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "app/cli/output.h"
+#include "app/cli/page.h"
 #include "app/figures/plot_json.h"
 #include "formats/error.h"
 #include "formats/file_system.h"
@@ -110,7 +111,21 @@ std::string file_of_its_own(const std::string& id, std::map<std::string, int>& w
   return count == 1 ? id : id + "__" + std::to_string(count);
 }
 
-void export_folder(const Output& output, const fs::path& folder, const json& sidecar) {
+// The folder's own page: the command, every table, every figure with links to its files.
+void write_page(const Output& output, const fs::path& folder, const json& sidecar) {
+  Page page(folder, "Phasescope");
+  page.verbatim(sidecar.value("command", ""));
+  for (const Table& table : output.tables) {
+    if (!table.for_files) page.table(table);
+  }
+  for (const widgets::GridSpec& grid : output.grids) page.drawn(widgets::svg_of(grid), grid.id);
+  for (const widgets::PlotSpec& figure : output.figures) {
+    page.drawn(widgets::svg_of(figure), figure.id);
+  }
+  page.finish();
+}
+
+void export_folder(Output output, const fs::path& folder, const json& sidecar) {
   formats::make_directories(real_file_system(), folder);
   write_text(folder / "result.json", document_of_result(output.result, sidecar));
   for (size_t i = 0; i < output.tables.size(); ++i) {
@@ -118,14 +133,15 @@ void export_folder(const Output& output, const fs::path& folder, const json& sid
     write_text(folder / name, csv_of(output.tables[i]));
   }
   std::map<std::string, int> written;
-  for (widgets::PlotSpec figure : output.figures) {
+  for (widgets::PlotSpec& figure : output.figures) {
     figure.id = file_of_its_own(figure.id, written);
     export_figure(figure, folder, sidecar);
   }
-  for (widgets::GridSpec grid : output.grids) {
+  for (widgets::GridSpec& grid : output.grids) {
     grid.id = file_of_its_own(grid.id, written);
     export_grid(grid, folder, sidecar);
   }
+  write_page(output, folder, sidecar);
   if (output.tensors.empty()) return;
   write_safetensors_file(output, folder / "tensors.safetensors", sidecar);
 }

@@ -356,6 +356,8 @@ namespace {
 // A few sampled points of a curve are points: a line between them would claim what was not
 // measured.
 constexpr size_t kFewPoints = 24;
+// As many as a legend can name above a plot that is still one.
+constexpr size_t kCurvesAFigure = 12;
 
 Series series_of(const protocol::CheckCurve& curve, int color) {
   return {.label = curve.label.empty() ? "measured" : curve.label,
@@ -367,7 +369,7 @@ Series series_of(const protocol::CheckCurve& curve, int color) {
 
 bool same_axes(const protocol::CheckCurve& a, const protocol::CheckCurve& b) {
   return a.x_label == b.x_label && a.y_label == b.y_label && a.log_x == b.log_x &&
-         a.log_y == b.log_y && a.bound == b.bound;
+         a.log_y == b.log_y;
 }
 
 PlotSpec check_figure(const protocol::CheckResult& check, const protocol::CheckCurve& curve,
@@ -376,11 +378,6 @@ PlotSpec check_figure(const protocol::CheckResult& check, const protocol::CheckC
                 .title = check.id + " on " + names.short_name(check.model)};
   plot.x = {.label = curve.x_label, .scale = curve.log_x ? Scale::log10 : Scale::linear};
   plot.y = {.label = curve.y_label, .scale = curve.log_y ? Scale::log10 : Scale::linear};
-  plot.series.push_back(series_of(curve, 0));
-  if (!curve.bound.empty()) {
-    plot.series.push_back(
-        {.label = "bound", .x = curve.x, .y = curve.bound, .color = 1, .dashed = true});
-  }
   plot.notes.push_back("verdict " + check.verdict + ": value " + short_number(check.value) +
                        ", bound " + short_number(check.bound) + ", noise " +
                        short_number(check.noise) + ", " + std::to_string(check.samples) +
@@ -389,22 +386,44 @@ PlotSpec check_figure(const protocol::CheckResult& check, const protocol::CheckC
   return plot;
 }
 
+// Curves with their bounds, each bound once: one that all share is "bound".
+void add_curves(PlotSpec& plot, const std::vector<const protocol::CheckCurve*>& curves) {
+  for (const protocol::CheckCurve* curve : curves) {
+    plot.series.push_back(series_of(*curve, int(plot.series.size())));
+  }
+  const auto same = [&](const auto* other) {
+    return other->x == curves[0]->x && other->bound == curves[0]->bound;
+  };
+  const bool shared = std::ranges::all_of(curves, same);
+  for (size_t n = 0; n < (shared ? 1 : curves.size()); ++n) {
+    const protocol::CheckCurve& curve = *curves[n];
+    if (curve.bound.empty()) continue;
+    plot.series.push_back({.label = shared ? "bound" : "bound of " + curve.label,
+                           .x = curve.x,
+                           .y = curve.bound,
+                           .color = int(shared ? curves.size() : n),
+                           .dashed = true,
+                           .in_legend = shared || n == 0});
+  }
+}
+
 }  // namespace
 
 std::vector<PlotSpec> check_figures(const protocol::CheckResult& check, const ModelNames& names) {
-  std::vector<PlotSpec> figures;
-  std::vector<const protocol::CheckCurve*> first;
+  std::vector<std::vector<const protocol::CheckCurve*>> groups;
   for (const protocol::CheckCurve& curve : check.curves) {
-    const auto found = std::find_if(first.begin(), first.end(),
-                                    [&](const auto* other) { return same_axes(*other, curve); });
-    if (found != first.end()) {
-      PlotSpec& plot = figures[size_t(found - first.begin())];
-      plot.series.push_back(series_of(curve, int(plot.series.size())));
-      continue;
-    }
-    first.push_back(&curve);
-    figures.push_back(check_figure(check, curve, names));
+    const auto found = std::ranges::find_if(
+        groups, [&](const auto& group) {
+          return group.size() < kCurvesAFigure && same_axes(*group[0], curve);
+        });
+    if (found == groups.end()) groups.push_back({&curve});
+    else found->push_back(&curve);
+  }
+  std::vector<PlotSpec> figures;
+  for (const auto& group : groups) {
+    figures.push_back(check_figure(check, *group[0], names));
     if (figures.size() > 1) figures.back().id += "_" + std::to_string(figures.size() - 1);
+    add_curves(figures.back(), group);
   }
   return figures;
 }

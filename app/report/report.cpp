@@ -5,7 +5,7 @@
 
 #include "app/figures/figures.h"
 #include "app/figures/published.h"
-#include "app/report/page.h"
+#include "app/cli/page.h"
 #include "app/verbs/verb_tools.h"
 #include "protocol/error_info.h"
 #include "protocol/messages/cost.h"

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <set>
 #include <thread>
 
@@ -33,8 +34,9 @@ TEST(Export, AFolderHasWhatWasAskedFor) {
   Output output{.result = {{"x", 1}}, .figures = {plot}};
   output.tables.push_back({.columns = {"a"}});
   export_output(output, folder / "all", {{"command", "c"}});
-  EXPECT_EQ(names_in(folder / "all"), (std::set<std::string>{"result.json", "table.csv", "loss.svg",
-                                                             "loss.png", "loss.csv", "loss.json"}));
+  EXPECT_EQ(names_in(folder / "all"),
+            (std::set<std::string>{"index.html", "result.json", "table.csv", "loss.svg", "loss.png",
+                                   "loss.csv", "loss.json"}));
   EXPECT_EQ(json::parse(content(folder / "all" / "loss.json"))["provenance"]["command"], "c");
   const json result = json::parse(content(folder / "all" / "result.json"));
   EXPECT_EQ(result, (json{{"x", 1}, {"made_by", {{"command", "c"}}}}));
@@ -44,6 +46,25 @@ TEST(Export, AFolderHasWhatWasAskedFor) {
   output.result = json::array({1, 2});
   export_output(output, folder / "one" / "list.json", {{"command", "c"}});
   EXPECT_EQ(json::parse(content(folder / "one" / "list.json"))["items"], json({1, 2}));
+}
+
+// A browser takes the first element of an id for all: a second plot clipped by the frame of the first
+// loses points.
+TEST(Export, FiguresOfAPageHaveNoIdInCommon) {
+  Folder folder;
+  widgets::PlotSpec plot{.id = "loss", .title = "Loss"};
+  plot.series.push_back({.label = "a", .x = {0, 1}, .y = {3, 2}});
+  Output output{.figures = {plot, plot}};
+  export_output(output, folder / "all", {{"command", "c"}});
+  const std::string page = content(folder / "all" / "index.html");
+  const std::regex clip("<clipPath id=\"([^\"]*)\"");
+  std::vector<std::string> ids;
+  for (std::sregex_iterator at(page.begin(), page.end(), clip), end; at != end; ++at) {
+    ids.push_back((*at)[1]);
+    EXPECT_NE(page.find("url(#" + ids.back() + ")"), std::string::npos);
+  }
+  ASSERT_EQ(ids.size(), 2u);
+  EXPECT_NE(ids[0], ids[1]);
 }
 
 // Without the program that draws PNGs the rest is written, and the line on the terminal says so.

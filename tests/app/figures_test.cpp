@@ -60,6 +60,25 @@ TEST(Figures, CurvesOfACheckWithTheSameAxesShareAFigure) {
   EXPECT_NE(figures[0].id, figures[1].id);
 }
 
+TEST(Figures, EveryCurveOfACheckIsBesideItsOwnBound) {
+  protocol::CheckResult check{.id = "x", .model = "rope"};
+  for (int head = 0; head < 14; ++head) {
+    check.curves.push_back({.label = "head " + std::to_string(head),
+                            .x_label = "distance",
+                            .x = {1, 2},
+                            .y = {1, 2},
+                            .bound = {double(head), 3}});
+  }
+  const auto figures = check_figures(check, ModelNames({"rope"}));
+  ASSERT_EQ(figures.size(), 2u);  // twelve curves, then two
+  ASSERT_EQ(figures[1].series.size(), 4u);
+  EXPECT_EQ(figures[1].series[3].label, "bound of head 13");
+  EXPECT_EQ(figures[1].series[3].y[0], 13);
+  EXPECT_EQ(figures[1].series[3].color, figures[1].series[1].color);
+  EXPECT_TRUE(figures[1].series[2].in_legend);
+  EXPECT_FALSE(figures[1].series[3].in_legend);
+}
+
 TEST(Tables, DifferencesOfModelsStandWithTheirIntervals) {
   protocol::EvalResult result;
   EXPECT_TRUE(differences_table(result).rows.empty());

@@ -12,7 +12,7 @@ std::string html_escaped(const std::string& text);
 
 class Page {
  public:
-  // Figures and data are written below `folder` as they are added.
+  // Figures and data are written below `folder` as they are added, in figures/ and data/.
   Page(std::filesystem::path folder, std::string title);
 
   // Ends an open row. Nothing happens where the section of this title is the open one.
@@ -24,6 +24,8 @@ class Page {
   void table(const Table& table, const nlohmann::json& sidecar = {}, const std::string& name = {});
   void figure(const widgets::PlotSpec& plot, const nlohmann::json& sidecar);
   void grid(const widgets::GridSpec& grid, const nlohmann::json& sidecar);
+  // A figure whose files (`file`.svg, .png, .csv, .json, below the folder) another has written.
+  void drawn(const std::string& svg, const std::string& file);
   // Figures up to end_row() stand beside each other where there is room.
   void begin_row();
   void end_row();
@@ -36,11 +38,10 @@ class Page {
  private:
   // `file` is below the folder.
   void write(const std::string& file, const std::string& text) const;
-  void add_svg(const std::string& svg, const std::string& id);
 
   std::filesystem::path folder_;
   std::string title_, body_, contents_, section_title_;
-  int sections_ = 0;
+  int sections_ = 0, figures_ = 0;
   bool in_row_ = false;
 };
 

@@ -1,4 +1,4 @@
-#include "app/report/page.h"
+#include "app/cli/page.h"
 
 #include "formats/file_system.h"
 #include "widgets/plot_svg.h"
@@ -43,10 +43,19 @@ figcaption { font-size: 12px; color: #5b6472; } figcaption a { color: #1f5fbf; }
 
 std::string anchor(int section) { return "s" + std::to_string(section); }
 
-// The XML declaration and doctype of a stand-alone SVG have no place inside a page.
-std::string inline_svg(const std::string& svg) {
+// The XML declaration and doctype of a stand-alone SVG have no place inside a page. Ids are the whole
+// page's: a figure that has one in common with an earlier figure would be clipped by that one's frame.
+std::string inline_svg(const std::string& svg, int figure) {
   const size_t begin = svg.find("<svg");
-  return begin == std::string::npos ? svg : svg.substr(begin);
+  std::string text = begin == std::string::npos ? svg : svg.substr(begin);
+  const std::string prefix = "f" + std::to_string(figure) + "_";
+  for (const std::string before : {" id=\"", "url(#"}) {
+    for (size_t at = 0; (at = text.find(before, at)) != std::string::npos;) {
+      at += before.size();
+      text.insert(at, prefix);
+    }
+  }
+  return text;
 }
 
 std::string cell_html(const json& value) {
@@ -86,10 +95,7 @@ std::string html_escaped(const std::string& text) {
 }
 
 Page::Page(fs::path folder, std::string title)
-    : folder_(std::move(folder)), title_(std::move(title)) {
-  formats::make_directories(formats::real_file_system(), folder_ / "figures");
-  formats::make_directories(formats::real_file_system(), folder_ / "data");
-}
+    : folder_(std::move(folder)), title_(std::move(title)) {}
 
 void Page::section(const std::string& title, const std::string& lead) {
   end_row();
@@ -132,26 +138,30 @@ void Page::table(const Table& table, const json& sidecar, const std::string& nam
 }
 
 void Page::write(const std::string& file, const std::string& text) const {
-  formats::write_file_atomically(formats::real_file_system(), folder_ / file, text);
+  const fs::path path = folder_ / file;
+  formats::make_directories(formats::real_file_system(), path.parent_path());
+  formats::write_file_atomically(formats::real_file_system(), path, text);
 }
 
-void Page::add_svg(const std::string& svg, const std::string& id) {
+void Page::drawn(const std::string& svg, const std::string& file) {
   std::string links;
   for (const std::string form : {"svg", "png", "csv", "json"}) {
     if (form == "png" && !can_convert_svg()) continue;
-    links += "<a href=\"figures/" + html_escaped(id) + "." + form + "\">" + form + "</a> ";
+    links += "<a href=\"" + html_escaped(file) + "." + form + "\">" + form + "</a> ";
   }
-  body_ += "<figure>" + inline_svg(svg) + "<figcaption>" + links + "</figcaption></figure>\n";
+  body_ += "<figure>" + inline_svg(svg, ++figures_) + "<figcaption>" + links + "</figcaption></figure>\n";
 }
 
 void Page::figure(const widgets::PlotSpec& plot, const json& sidecar) {
+  formats::make_directories(formats::real_file_system(), folder_ / "figures");
   export_figure(plot, folder_ / "figures", sidecar);
-  add_svg(widgets::svg_of(plot), plot.id);
+  drawn(widgets::svg_of(plot), "figures/" + plot.id);
 }
 
 void Page::grid(const widgets::GridSpec& grid, const json& sidecar) {
+  formats::make_directories(formats::real_file_system(), folder_ / "figures");
   export_grid(grid, folder_ / "figures", sidecar);
-  add_svg(widgets::svg_of(grid), grid.id);
+  drawn(widgets::svg_of(grid), "figures/" + grid.id);
 }
 
 void Page::begin_row() {

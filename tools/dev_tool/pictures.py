@@ -1,0 +1,61 @@
+"""The pictures of the documents: each is drawn by the command that stands above it."""
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from . import build
+from .console import DevError, say
+from .first_window import PROGRAM
+from .paths import ROOT
+
+DOCS = ROOT / "docs"
+COMMAND = re.compile(r"`(phasescope [^`]*--out \S+)`")
+PICTURE = re.compile(r"!\[[^]]*\]\((images/[^)\s]+/([^)/\s]+\.svg))\)")
+
+
+def listed(text):
+    """(command, its picture's place below docs/, name of the file in the command's folder) of a page."""
+    found = []
+    command = None
+    for line in text.splitlines():
+        if named := COMMAND.search(line):
+            command = named[1]
+        for place, name in PICTURE.findall(line):
+            if command is None:
+                raise DevError(f"no command stands above the picture {place}")
+            found.append((command, place, name))
+    return found
+
+
+def draw():
+    """Runs each command once, into a folder of its own, and copies the figures that the pages show."""
+    build.build("release", [build.PROGRAMS], tests=False)
+    wanted = {}
+    for page in sorted(DOCS.glob("*.md")):
+        for command, place, name in listed(page.read_text()):
+            wanted.setdefault(command, []).append((place, name))
+    for command, pictures in wanted.items():
+        draw_one(command, pictures)
+    say(f"wrote {sum(map(len, wanted.values()))} pictures below {DOCS.relative_to(ROOT)}/images")
+    return 0
+
+
+def draw_one(command, pictures):
+    with tempfile.TemporaryDirectory() as folder:
+        words = shlex.split(command)[1:]
+        words[words.index("--out") + 1] = folder
+        done = subprocess.run([str(PROGRAM), *words], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True)
+        for place, name in pictures:
+            made = Path(folder) / name
+            if not made.exists():
+                sys.stderr.write(done.stderr)
+                raise DevError(f"{command} draws no {name}, but " +
+                               ", ".join(sorted(path.name for path in Path(folder).glob("*.svg"))))
+            (DOCS / place).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(made, DOCS / place)
