@@ -4,9 +4,9 @@
 #include <filesystem>
 
 #include "analysis/random.h"
+#include "formats/base64.h"
 #include "formats/error.h"
 #include "formats/sha256.h"
-#include "formats/tokenizers/base64.h"
 #include "model/checkpoints/open_model.h"
 
 namespace phasescope::analysis {

@@ -197,6 +197,19 @@ void take_screenshot(GlWindow& gl_window, MainWindow& main_window, const WindowO
   formats::write_file_atomically(files, options.screenshot, std::string_view(png));
 }
 
+// 0, or that of the first model that could not be opened: the picture shows why, a script needs to
+// know.
+int status_of_models(ViewContext context) {
+  int status = 0;
+  for (const std::string& model : context.session().models) {
+    const auto& info = context.requests.of(kInfo, model);
+    if (!info.failed()) continue;
+    std::fprintf(stderr, "phasescope: %s\n", info.error().message.c_str());
+    if (status == 0) status = protocol::exit_status(info.error().code);
+  }
+  return status;
+}
+
 // Brings every view of the first session forward, and keeps what workers answer.
 int record_first_session(const WindowOptions& options) {
   GlWindow gl_window({options.width, options.height, true, "Phasescope"});
@@ -231,7 +244,7 @@ int run_window(const WindowOptions& options) {
   if (!loaded.warning.empty()) main_window.window().say(loaded.warning, true);
   if (picture) {
     take_screenshot(gl_window, main_window, options);
-    if (!main_window.requests().gave_up()) return 0;
+    if (!main_window.requests().gave_up()) return status_of_models(main_window.context());
     std::fprintf(stderr, "phasescope: %s\n", main_window.requests().death_notice().c_str());
     return protocol::exit_status(protocol::error_code::worker_died);
   }

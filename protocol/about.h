@@ -17,6 +17,10 @@ struct About {
   bool wire_only = false;     // the command line has no option for it
   const char* alias = "";     // another name that requests may use
   int when_true = 0;          // what a number is where a request says true
+  // Other fields of the request: one that must be given where this one is, and one that cannot be.
+  // A request that holds to neither is refused on both sides.
+  const char* needs = "";
+  const char* excludes = "";
 };
 
 }  // namespace phasescope::protocol

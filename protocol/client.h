@@ -36,7 +36,7 @@ WorkerCommand remote_worker(const std::string& host, std::vector<std::string> ar
 struct ClientOptions {
   WorkerCommand command;
   std::string program_version = "0.1.0";
-  std::chrono::milliseconds handshake_limit{30'000};
+  std::chrono::milliseconds handshake_limit{120'000};
   FrameLimits frame_limits;
   TimeLimits time_limits;
 };

@@ -12,6 +12,7 @@ using nlohmann::json;
 namespace {
 
 const BoundField* named(const std::vector<BoundField>& fields, const std::string& key) {
+  if (key.empty()) return nullptr;
   const auto found = std::ranges::find_if(fields, [&](const BoundField& field) {
     return field.key == key || (*field.about.alias && field.about.alias == key);
   });
@@ -42,6 +43,13 @@ void add_field(std::string& line, const BoundField& field) {
   }
   if (words.empty()) line += " " + option;
   for (const std::string& word : words) add_option(line, option, word);
+}
+
+// What the command line calls a field. An input has options of its own.
+std::string named_option(const BoundField& field) {
+  if (*field.about.argument) return field.about.argument;
+  return field.kind == FieldKind::object ? "--text, --prompt, --ids or --inputs"
+                                         : option_name(field.key);
 }
 
 std::string cell(const std::string& text) { return text.empty() ? " " : " " + text + " "; }
@@ -84,6 +92,29 @@ void read_into(const std::vector<BoundField>& fields, const json& params,
   }
   for (const auto& [key, value] : params.items()) {
     if (!value.is_null()) named(fields, key)->read(value);
+  }
+}
+
+void check_together(const std::vector<BoundField>& fields,
+                    const std::vector<BoundField>& defaults) {
+  const auto given = [&](const BoundField& field) {
+    return field.write() != defaults[std::size_t(&field - fields.data())].write();
+  };
+  for (const BoundField& field : fields) {
+    if (!given(field)) continue;
+    const BoundField* needed = named(fields, field.about.needs);
+    const BoundField* excluded = named(fields, field.about.excludes);
+    if (needed != nullptr && !given(*needed)) {
+      throw RequestError(
+          {std::string(error_code::bad_usage),
+           named_option(field) + " means something only with " + named_option(*needed),
+           named_option(field), ""});
+    }
+    if (excluded != nullptr && given(*excluded)) {
+      throw RequestError({std::string(error_code::bad_usage),
+                          named_option(field) + " means nothing beside " + named_option(*excluded),
+                          named_option(field), "give one of them"});
+    }
   }
 }
 

@@ -111,6 +111,9 @@ nlohmann::json written(const std::vector<BoundField>& fields,
                        const std::vector<BoundField>& defaults);
 void read_into(const std::vector<BoundField>& fields, const nlohmann::json& params,
                const std::string& whose);
+// Throws RequestError "bad_usage" where a field differs from its default and what it needs does
+// not, or what it excludes does too.
+void check_together(const std::vector<BoundField>& fields, const std::vector<BoundField>& defaults);
 std::string command_line(const std::string& verb, const std::vector<BoundField>& fields,
                          const std::vector<BoundField>& defaults);
 
@@ -119,19 +122,24 @@ std::string command_line(const std::string& verb, const std::vector<BoundField>&
 // ---- JSON ---------------------------------------------------------------------------------------
 
 // The parameters of a request: the fields that differ from their defaults. One default has one
-// place, the struct.
+// place, the struct. Throws RequestError "bad_usage" for fields that mean nothing together.
 template <class R>
 nlohmann::json params_of(R request) {
   R defaults{};
-  return detail::written(detail::bound_fields(request), detail::bound_fields(defaults));
+  const auto fields = detail::bound_fields(request), unset = detail::bound_fields(defaults);
+  detail::check_together(fields, unset);
+  return detail::written(fields, unset);
 }
 
 // The other way. Throws RequestError "bad_usage" for names that no field has, for values of another
-// form, outside their range or choices; all in one sentence. null is an absent field.
+// form, outside their range or choices, or that mean nothing together; all in one sentence. null is
+// an absent field.
 template <class R>
 R request_of(const nlohmann::json& params) {
-  R request{};
-  detail::read_into(detail::bound_fields(request), params, R::method);
+  R request{}, defaults{};
+  const auto fields = detail::bound_fields(request);
+  detail::read_into(fields, params, R::method);
+  detail::check_together(fields, detail::bound_fields(defaults));
   return request;
 }
 

@@ -1,7 +1,8 @@
 #include "widgets/map_image.h"
 
-#include <algorithm>
 #include <stdexcept>
+
+#include "formats/base64.h"
 
 #define STB_IMAGE_WRITE_IMPLEMENTATION
 #define STB_IMAGE_WRITE_STATIC
@@ -20,22 +21,6 @@ namespace {
 
 void append_bytes(void* target, void* data, int size) {
   static_cast<std::string*>(target)->append(static_cast<const char*>(data), size);
-}
-
-std::string base64_of(const std::string& bytes) {
-  static constexpr char kLetters[] =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  text.reserve((bytes.size() + 2) / 3 * 4);
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    const std::size_t left = std::min<std::size_t>(3, bytes.size() - i);
-    unsigned group = 0;
-    for (std::size_t k = 0; k < 3; ++k)
-      group = group << 8 | (k < left ? static_cast<unsigned char>(bytes[i + k]) : 0u);
-    for (std::size_t k = 0; k < 4; ++k)
-      text += k <= left ? kLetters[group >> (18 - 6 * k) & 63] : '=';
-  }
-  return text;
 }
 
 }  // namespace
@@ -64,7 +49,7 @@ std::string png_of(const Image& image) {
 std::string png_of(const MapSpec& map, int scale) { return png_of(image_of(map, scale)); }
 
 std::string data_uri_of_png(const std::string& png_bytes) {
-  return "data:image/png;base64," + base64_of(png_bytes);
+  return "data:image/png;base64," + formats::base64_of(png_bytes);
 }
 
 }  // namespace phasescope::widgets

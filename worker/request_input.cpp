@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "analysis/tensors.h"
+#include "formats/base64.h"
 #include "formats/error.h"
 #include "formats/limits.h"
 #include "formats/tensors/safetensors.h"
-#include "formats/tokenizers/base64.h"
 #include "formats/utf8.h"
 #include "model/checkpoints/tensor_io.h"
 #include "model/forward_inputs.h"

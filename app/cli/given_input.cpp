@@ -3,10 +3,10 @@
 #include <cstdint>
 #include <string_view>
 
+#include "formats/base64.h"
 #include "formats/error.h"
 #include "formats/json.h"
 #include "formats/text_input.h"
-#include "formats/tokenizers/base64.h"
 
 namespace phasescope::app {
 
@@ -34,7 +34,9 @@ json input_of_file(const std::string& path) {
 
 json input_of_prompt(const std::string& words) {
   if (words.empty()) throw formats::bad_input("the text is empty", "--prompt");
-  return input_of_text("prompt", words, "prompt");
+  // Where a command line cannot hold its bytes, standard input can: the command that makes it again
+  // says -.
+  return input_of_text("prompt", words, "-");
 }
 
 json input_of_ids(const std::string& path) {

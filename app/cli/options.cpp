@@ -159,7 +159,8 @@ void Options::declare_input(const protocol::BoundField& field) {
   };
   add("--text", "file to read (- is standard input)", input_of_file);
   add("--prompt", "the text itself", input_of_prompt);
-  add("--ids", "JSON file: a list of token ids, or lists of equal length", input_of_ids);
+  add("--ids", "JSON file: a list of token ids, or several, each a text (capture: of equal length)",
+      input_of_ids);
   add("--inputs", "safetensors file: input_ids (B, N), masks, positions, token types",
       [](const std::string& path) {
         return nlohmann::json{{"inputs", path}};

@@ -1,6 +1,7 @@
 #pragma once
 // What a verb declares of its command line. Verbs see only this, so that the parser's header is
 // compiled once.
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -41,11 +42,14 @@ class Options {
   // Every field of a request as its argument or option, with its help, choices and range; what is
   // given goes into `request`. A field of type Input has --text, --prompt, --ids and --inputs,
   // whose files are read here. `arguments`: whether those that the request needs must be there.
+  // `only`: the keys of the fields that are declared, where the verb fills the others itself.
   enum class Arguments { needed, optional };
   template <class R>
-  void request(R& request, Arguments arguments = Arguments::needed) {
+  void request(R& request, Arguments arguments = Arguments::needed,
+               const std::vector<std::string>& only = {}) {
     for (protocol::BoundField& field : protocol::detail::bound_fields(request)) {
-      declare(std::move(field), arguments);
+      const bool asked = only.empty() || std::ranges::find(only, field.key) != only.end();
+      if (asked) declare(std::move(field), arguments);
     }
   }
 

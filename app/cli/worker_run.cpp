@@ -24,17 +24,6 @@ void note_interrupt(int) {
   if (interrupt_seen.exchange(true)) _exit(130);
 }
 
-// What the worker that is started for a request is told of it.
-std::vector<std::string> worker_arguments(const json& params) {
-  const auto opening = protocol::part_of<protocol::Opening>(params);
-  std::vector<std::string> arguments;
-  if (!opening.device.empty()) arguments.insert(arguments.end(), {"--device", opening.device});
-  if (opening.threads > 0) {
-    arguments.insert(arguments.end(), {"--threads", std::to_string(opening.threads)});
-  }
-  return arguments;
-}
-
 // Without the settings that a name may carry.
 std::vector<std::string> models_named_in(const json& params) {
   std::vector<std::string> names;
@@ -52,6 +41,15 @@ std::vector<std::string> models_named_in(const json& params) {
 
 }  // namespace
 
+std::vector<std::string> worker_arguments(const protocol::Place& place) {
+  std::vector<std::string> arguments;
+  if (!place.device.empty()) arguments.insert(arguments.end(), {"--device", place.device});
+  if (place.threads > 0) {
+    arguments.insert(arguments.end(), {"--threads", std::to_string(place.threads)});
+  }
+  return arguments;
+}
+
 WorkerRun::WorkerRun(CommonOptions common, std::string command)
     : common_(std::move(common)), command_(std::move(command)) {
   std::signal(SIGINT, note_interrupt);
@@ -60,9 +58,11 @@ WorkerRun::WorkerRun(CommonOptions common, std::string command)
 protocol::Reply WorkerRun::call(const std::string& method, json params) {
   if (!client_) {
     protocol::ClientOptions options;
-    options.command = common_.remote.empty()
-                          ? protocol::local_worker(worker_arguments(params))
-                          : protocol::remote_worker(common_.remote, worker_arguments(params));
+    options.command =
+        common_.remote.empty()
+            ? protocol::local_worker(worker_arguments(protocol::part_of<protocol::Place>(params)))
+            : protocol::remote_worker(common_.remote,
+                                      worker_arguments(protocol::part_of<protocol::Place>(params)));
     client_ = std::make_unique<protocol::WorkerClient>(std::move(options));
   }
   tell_hidden_folders(params);

@@ -3,12 +3,17 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "app/cli/progress_lines.h"
 #include "app/verbs/verb.h"
 #include "protocol/client.h"
+#include "protocol/messages/common.h"
 
 namespace phasescope::app {
+
+// The options of phasescope-worker that start one there.
+std::vector<std::string> worker_arguments(const protocol::Place& place);
 
 class WorkerRun : public Run {
  public:

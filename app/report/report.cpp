@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "app/cli/page.h"
 #include "app/figures/figures.h"
 #include "app/figures/published.h"
-#include "app/cli/page.h"
 #include "app/verbs/verb_tools.h"
 #include "protocol/error_info.h"
 #include "protocol/messages/cost.h"
@@ -116,10 +116,11 @@ class Report {
   Request computed() const {
     Request request;
     if constexpr (requires { request.running; }) {
-      const std::string dtype = request.running.dtype;
-      request.running = request_.running;
+      protocol::Running& running = request.running;
+      const std::string dtype = running.dtype;
+      running = request_.running;
       // One that computes in several dtypes keeps doing so where none was asked for.
-      if (request.running.dtype == protocol::Running{}.dtype) request.running.dtype = dtype;
+      if (running.dtype == protocol::Running{}.dtype) running.dtype = dtype;
     }
     return request;
   }

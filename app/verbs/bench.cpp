@@ -65,6 +65,7 @@ class BenchVerb : public Verb {
   }
   Output run(Run& run) override {
     if (what_ == "kernels") return kernels(run);
+    refuse_what_is_of_kernels();
     if (!page_.empty()) throw formats::bad_usage("this benchmark has no page", "--write");
     if (what_ == "window") {
       return rows_output(protocol::to_json_form(bench_window()), provenance(run));
@@ -86,6 +87,21 @@ class BenchVerb : public Verb {
   }
 
  private:
+  // The other benchmarks have choices of their own few.
+  void refuse_what_is_of_kernels() const {
+    static const std::map<std::string, std::set<std::string>> own{
+        {"load", {"device", "runs", "threads"}},
+        {"map", {"runs", "threads"}},
+        {"protocol", {"runs", "threads"}},
+        {"window", {}}};
+    const auto takes = own.find(what_);
+    if (takes == own.end()) return;
+    for (const std::string& key : given(request_)) {
+      if (takes->second.contains(key)) continue;
+      throw formats::bad_usage("bench " + what_ + " does not take it", protocol::option_name(key));
+    }
+  }
+
   Output kernels(Run& run) {
     if (!page_.empty()) page_before();
     const auto bench =

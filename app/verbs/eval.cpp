@@ -20,6 +20,9 @@ class EvalVerb : public Verb {
     options.request(request_);
     options.option("--job", job_, "run as a background job in this folder");
   }
+  std::string missing_forms() const override {
+    return job_.empty() ? ".npy .safetensors" : ".csv .svg .pdf .png .npy .safetensors";
+  }
   Output run(Run& run) override {
     if (!job_.empty()) return start_job(run);
     auto [eval, json, tensors] = run.ask<protocol::EvalResult>(request_);

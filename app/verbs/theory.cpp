@@ -2,6 +2,7 @@
 
 #include "app/verbs/factories.h"
 #include "app/verbs/verb_tools.h"
+#include "formats/error.h"
 
 namespace phasescope::app {
 
@@ -17,7 +18,13 @@ class TheoryVerb : public Verb {
     options.flag("--list", list_, "the checks, what each states and what it needs");
   }
   Output run(Run& run) override {
+    const std::set<std::string> asked = given(request_);
+    if (list_ && !asked.empty()) {
+      throw formats::bad_usage("the list is of all checks and reads no model", "--list",
+                               "give it alone");
+    }
     if (list_) return run_list(run);
+    if (request_.models.empty()) check_alone(asked);
     auto [theory, json, tensors] = run.ask<protocol::TheoryResult>(request_);
     Output output{.result = std::move(json), .provenance = provenance_of(theory)};
     Table table = table_of<protocol::CheckResult>(
@@ -33,6 +40,19 @@ class TheoryVerb : public Verb {
   }
 
  private:
+  // Without a model checks read nothing, and what would be read of it is refused.
+  static void check_alone(const std::set<std::string>& asked) {
+    for (const std::string& key : asked) {
+      if (key == "check" || key == "pairs" || key == "seed" || key == "threads" ||
+          key == "backend") {
+        continue;
+      }
+      throw formats::bad_usage("this is of a model, and none is named",
+                               key == "input" ? "the text" : protocol::option_name(key),
+                               "name the MODEL");
+    }
+  }
+
   static Output run_list(Run& run) {
     Output output{.result = run.call(protocol::TheoryListRequest{}).result};
     output.tables = {

@@ -26,6 +26,13 @@ class TokenizeVerb : public Verb {
     options.flag("--pre-tokens", pre_tokens_, "with --jsonl: what the text was cut into, too");
   }
   Output run(Run& run) override {
+    if (pre_tokens_ && !lines_) {
+      throw formats::bad_usage("what texts are cut into is told of lines", "--pre-tokens",
+                               "add --jsonl");
+    }
+    if (lines_ && !request_.input.empty()) {
+      throw formats::bad_usage("lines are read from standard input, and nothing else", "--jsonl");
+    }
     if (lines_) return run_lines(run);
     Output output{.result = run.call(request_).result};
     const nlohmann::json& result = output.result;

@@ -27,11 +27,11 @@ class TrainVerb : public Verb {
   void declare(Options& options) override {
     options.argument("CONFIG", config_, "run configuration; not needed with --resume", false);
     options.option("--job", job_, "the job's folder (default: a new one in the user's jobs)");
-    options.flag("--resume", start_.resume,
-                 "follow a live job, continue a dead one from its newest verified checkpoint");
-    options.repeated("--set", start_.set.list,
-                     "override of the configuration, e.g. train.steps=100 (may be repeated)");
+    options.request(start_, Options::Arguments::optional, {"resume", "set"});
     options.flag("--background", background_, "start and return");
+  }
+  std::string missing_forms() const override {
+    return background_ ? ".csv .svg .pdf .png .npy .safetensors" : ".csv .npy .safetensors";
   }
   Output run(Run& run) override {
     fill_start();
@@ -49,6 +49,10 @@ class TrainVerb : public Verb {
     }
     if (start_.resume && job_.empty())
       throw formats::bad_usage("--resume needs the folder", "--job");
+    if (config_.empty() && !start_.set.list.empty()) {
+      throw formats::bad_usage("a job goes on with its own configuration", "--set",
+                               "start a new one with CONFIG and --set");
+    }
     if (!config_.empty()) {
       start_.config = formats::json_from_file(config_);
       start_.name = std::filesystem::path(config_).stem().string();

@@ -2,6 +2,7 @@
 // Small pieces that several verbs use.
 #include <array>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,6 +18,14 @@
 #include "protocol/messages/shift.h"
 
 namespace phasescope::app {
+
+// The keys of what a request has that is not its default.
+template <class R>
+std::set<std::string> given(const R& request) {
+  std::set<std::string> keys;
+  for (const auto& [key, value] : protocol::params_of(request).items()) keys.insert(key);
+  return keys;
+}
 
 // These keys of `rows`, in that order.
 Table table_of(std::string title, const nlohmann::json& rows, std::vector<std::string> columns);

@@ -1,3 +1,4 @@
+#include "app/cli/worker_run.h"
 #include "app/verbs/factories.h"
 #include "app/verbs/verb.h"
 #include "app/window_main.h"
@@ -6,6 +7,8 @@
 namespace phasescope::app {
 
 namespace {
+
+constexpr int64_t kFrames = 3;
 
 class ViewVerb : public Verb {
  public:
@@ -18,22 +21,25 @@ class ViewVerb : public Verb {
   void declare(Options& options) override {
     options.arguments("MODEL", models_, "models to open (default: those of the last session)",
                       false);
-    options.repeated("--set", set_.list, "override, e.g. encoding.base=1e6 (may be repeated)");
+    options.request(settings_);
     options.option("--text", text_, "file that the models read");
     options.option("--session", session_, "session file (default: the user's own)");
     options.option("--screenshot", screenshot_, "draw without a display, save this .png, leave");
     options.option("--record", record_,
                    "draw every view of the first session without a display, keep the answers here");
-    options.option("--frames", frames_, "frames drawn after the last answer has come");
+    options.option("--frames", frames_,
+                   "with --screenshot: frames drawn after the last answer has come", 1, 100'000);
     options.choice("--theme", theme_, {"light", "dark"}, "instead of the session's");
     options.option("--size", size_, "of the window, WxH pixels");
-    options.option("--device", device_, "of the worker: cpu or cuda[:i]");
-    options.option("--threads", threads_, "threads of the worker", 1, 1024);
+    options.request(place_);
   }
   Output run(Run& run) override {
+    check_together();
     const CommonOptions& common = run.common();
     WindowOptions window;
-    for (const std::string& model : models_) window.models.push_back(with_settings(model, set_));
+    for (const std::string& model : models_) {
+      window.models.push_back(with_settings(model, settings_.set));
+    }
     window.text_file = text_;
     window.session = session_;
     window.screenshot = screenshot_;
@@ -42,11 +48,7 @@ class ViewVerb : public Verb {
     window.frames = static_cast<int>(frames_);
     window.remote = common.remote;
     window.quiet = common.quiet;
-    if (!device_.empty()) window.worker_arguments = {"--device", device_};
-    if (threads_ > 0) {
-      window.worker_arguments.push_back("--threads");
-      window.worker_arguments.push_back(std::to_string(threads_));
-    }
+    window.worker_arguments = worker_arguments(place_);
     read_size(window);
     Output output;
     output.status = run_window(window);
@@ -56,6 +58,22 @@ class ViewVerb : public Verb {
   }
 
  private:
+  // What would be dropped is refused.
+  void check_together() const {
+    if (models_.empty() && !settings_.set.list.empty()) {
+      throw formats::bad_usage("settings are of models that the command names", "--set",
+                               "name the MODEL");
+    }
+    if (screenshot_.empty() && frames_ != kFrames) {
+      throw formats::bad_usage("frames are counted for a picture", "--frames", "add --screenshot");
+    }
+    if (record_.empty()) return;
+    if (!models_.empty() || !text_.empty() || !session_.empty() || !screenshot_.empty()) {
+      throw formats::bad_usage("a recording is of the first session, with its own models and text",
+                               "--record", "give it alone");
+    }
+  }
+
   void read_size(WindowOptions& window) const {
     if (size_.empty()) return;
     std::string size = size_;
@@ -69,9 +87,9 @@ class ViewVerb : public Verb {
 
   std::vector<std::string> models_;
   std::string text_, session_, screenshot_, record_, theme_, size_;
-  int64_t frames_ = 3, threads_ = 0;
-  std::string device_;
-  protocol::Assignments set_;
+  int64_t frames_ = kFrames;
+  protocol::ModelSettings settings_;
+  protocol::Place place_;
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "app/cli/worker_run.h"
 #include "app/verbs/factories.h"
 #include "app/verbs/verb_tools.h"
 #include "formats/error.h"
@@ -22,17 +23,9 @@ class WorkerVerb : public Verb {
   Takes takes() const override {
     return {.out = false, .json = false, .quiet = false, .remote = false};
   }
-  void declare(Options& options) override {
-    options.option("--device", device_, "cpu or cuda[:i]");
-    options.option("--threads", threads_, "threads it computes with", 1, 1024);
-  }
+  void declare(Options& options) override { options.request(place_); }
   Output run(Run&) override {
-    std::vector<std::string> arguments;
-    if (!device_.empty()) arguments = {"--device", device_};
-    if (threads_ > 0) {
-      arguments.insert(arguments.end(), {"--threads", std::to_string(threads_)});
-    }
-    protocol::WorkerCommand command = protocol::local_worker(std::move(arguments));
+    protocol::WorkerCommand command = protocol::local_worker(worker_arguments(place_));
     std::vector<char*> argv;
     for (std::string& word : command.argv) argv.push_back(word.data());
     argv.push_back(nullptr);
@@ -43,8 +36,7 @@ class WorkerVerb : public Verb {
   }
 
  private:
-  std::string device_;
-  int64_t threads_ = 0;
+  protocol::Place place_;
 };
 
 }  // namespace

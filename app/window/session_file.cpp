@@ -3,9 +3,9 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "formats/base64.h"
 #include "formats/json.h"
 #include "formats/text_input.h"
-#include "formats/tokenizers/base64.h"
 
 namespace phasescope::app {
 namespace {

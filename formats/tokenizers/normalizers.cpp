@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "formats/tokenizers/base64.h"
+#include "formats/base64.h"
 #include "formats/tokenizers/byte_letters.h"
 #include "formats/tokenizers/char_map.h"
 #include "formats/tokenizers/growth.h"

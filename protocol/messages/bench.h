@@ -9,6 +9,8 @@
 
 namespace phasescope::protocol {
 
+inline constexpr About kRunsAbout{.help = "runs each", .low = 1, .high = 10'000};
+
 // Times the attention kernels beside their rivals: an AttentionBenchResult.
 struct KernelsBenchRequest {
   static constexpr const char* method = "bench.kernels";
@@ -26,14 +28,10 @@ struct KernelsBenchRequest {
     v("lengths", lengths, About{.help = "tokens", .low = 1});
     v("dims", dims, About{.help = "head dimensions", .low = 1});
     v("heads", heads, About{.help = "heads", .low = 1});
-    v("dtype", dtype, About{.help = "of the inputs", .choices = "f32|f64|bf16|f16"});
-    v("backend", backend,
-      About{.help = "what runs attention", .choices = "fused|plain|cuda-unverified|auto"});
-    v("device", device, About{.help = "cpu or cuda[:i] (default: the worker's)"});
-    v("threads", threads,
-      About{.help = "threads of the worker that is started for it", .low = 1, .high = 1024});
-    v("runs", runs, About{.help = "runs each", .low = 1, .high = 10'000});
-    v("seed", seed, About{.help = "seed of everything drawn"});
+    v("dtype", dtype, About{.help = "of the inputs", .choices = kDtypes});
+    v("backend", backend, kBackendAbout);
+    v("device", device, kDeviceAbout), v("threads", threads, kThreadsAbout);
+    v("runs", runs, kRunsAbout), v("seed", seed, kSeedAbout);
   }
 };
 
@@ -47,8 +45,7 @@ struct LoadBenchRequest {
   template <class V>
   void fields(V& v) {
     v("models", models, About{.help = "of them (default: the bundled ones)"});
-    v("device", device, About{.help = "cpu or cuda[:i] (default: the worker's)"});
-    v("runs", runs, About{.help = "runs each", .low = 1, .high = 10'000});
+    v("device", device, kDeviceAbout), v("runs", runs, kRunsAbout);
   }
 };
 

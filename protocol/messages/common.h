@@ -18,6 +18,44 @@ inline constexpr const char* kModelsHelp =
     "one or more: bundled names, folders, .safetensors files; ./NAME is the folder where a bundled "
     "model has that name too";
 
+// What is said of options that more than one request has.
+inline constexpr About kSetAbout{.help = "override, e.g. encoding.base=1e6 (may be repeated)"};
+inline constexpr About kDeviceAbout{.help = "cpu or cuda[:i] (default: the worker's)"};
+inline constexpr About kThreadsAbout{
+    .help = "threads of the worker that is started for it", .low = 1, .high = 1024};
+inline constexpr About kBackendAbout{
+    .help =
+        "what runs attention: cuda-unverified are the CUDA kernels, which have never run on a "
+        "device",
+    .choices = "fused|plain|cuda-unverified|auto"};
+inline constexpr About kInputAbout{.help = "what is read"};
+inline constexpr About kSeedAbout{.help = "seed of everything drawn"};
+inline constexpr About kCorpusAbout{
+    .help =
+        "over many texts: the bundled validation texts, or those of a file, a folder or a "
+        ".jsonl file",
+    .excludes = "input"};
+inline constexpr const char* kDtypes = "f32|f64|bf16|f16";
+
+// Where a worker that is started computes.
+struct Place {
+  std::string device;
+  std::int64_t threads = 0;
+  template <class V>
+  void fields(V& v) {
+    v("device", device, kDeviceAbout), v("threads", threads, kThreadsAbout);
+  }
+};
+
+// Settings of the models that a command names.
+struct ModelSettings {
+  Assignments set;
+  template <class V>
+  void fields(V& v) {
+    v("set", set, kSetAbout);
+  }
+};
+
 // How a model is opened.
 struct Opening {
   Assignments set;
@@ -26,11 +64,9 @@ struct Opening {
   std::int64_t threads = 0;
   template <class V>
   void fields(V& v) {
-    v("set", set, About{.help = "override, e.g. encoding.base=1e6 (may be repeated)"});
-    v("dtype", dtype, About{.help = "computed in", .choices = "f32|f64|bf16|f16"});
-    v("device", device, About{.help = "cpu or cuda[:i] (default: the worker's)"});
-    v("threads", threads,
-      About{.help = "threads of the worker that is started for it", .low = 1, .high = 1024});
+    v("set", set, kSetAbout);
+    v("dtype", dtype, About{.help = "computed in", .choices = kDtypes});
+    v("device", device, kDeviceAbout), v("threads", threads, kThreadsAbout);
   }
 };
 
@@ -40,10 +76,17 @@ struct Running : Opening {
   template <class V>
   void fields(V& v) {
     Opening::fields(v);
-    v("backend", backend,
-      About{.help = "what runs attention: cuda-unverified are the CUDA kernels, which have never "
-                    "run on a device",
-            .choices = "fused|plain|cuda-unverified|auto"});
+    v("backend", backend, kBackendAbout);
+  }
+};
+
+// The same of a model that is run in float32 and in float64 both.
+struct RunningInBoth : Running {
+  template <class V>
+  void fields(V& v) {
+    v("set", set, kSetAbout);
+    v("device", device, kDeviceAbout), v("threads", threads, kThreadsAbout);
+    v("backend", backend, kBackendAbout);
   }
 };
 
@@ -55,12 +98,12 @@ struct Reading {
   std::int64_t seed = 0;
   template <class V>
   void fields(V& v) {
-    v("input", input, About{.help = "what is read"});
+    v("input", input, kInputAbout);
     v("length", length,
       About{.help = "tokens read of a text (default: the model's trained context)",
             .low = 1,
             .high = kMostTokens});
-    v("seed", seed, About{.help = "seed of everything drawn"});
+    v("seed", seed, kSeedAbout);
   }
 };
 
@@ -70,10 +113,7 @@ struct ReadingMany : Reading {
   template <class V>
   void fields(V& v) {
     Reading::fields(v);
-    v("corpus", corpus,
-      About{.help =
-                "over many texts: the bundled validation texts, or those of a file, a folder or "
-                "a .jsonl file"});
+    v("corpus", corpus, kCorpusAbout);
   }
 };
 

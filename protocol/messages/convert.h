@@ -24,10 +24,9 @@ struct ConvertRequest {
       About{.help =
                 "safetensors (one file, tensors unchanged), phasescope (our own form), tape, ape "
                 "or rope"});
-    v("set", set, About{.help = "override, e.g. encoding.base=1e6 (may be repeated)"});
+    v("set", set, kSetAbout);
     v("dtype", dtype,
-      About{.help = "that tensors are written in (default: as they are)",
-            .choices = "f32|f64|bf16|f16"});
+      About{.help = "that tensors are written in (default: as they are)", .choices = kDtypes});
     v("out", out, About{.help = "folder to write", .wire_only = true});
   }
 };

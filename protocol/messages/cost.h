@@ -22,7 +22,7 @@ struct CostRequest {
       About{.help = "model, or a config.json or run configuration: no weights are read",
             .argument = "MODEL"});
     v("length", length, About{.help = "tokens of one forward pass", .low = 1, .high = kMostTokens});
-    v("set", set, About{.help = "override, e.g. encoding.base=1e6 (may be repeated)"});
+    v("set", set, kSetAbout);
   }
 };
 

@@ -30,8 +30,9 @@ struct DemandRequest {
     v("fit", fit,
       About{.help = "also fit a bias by layer, head and distance (12 texts or more); --out "
                     "FILE.safetensors keeps it, \"MODEL (bias_table=FILE)\" reads it"});
-    v("steps", steps, About{.help = "steps of the fit at most", .low = 1, .high = 1000});
-    v("start", start, About{.help = "what the fit starts from: zero, or window:W"});
+    v("steps", steps,
+      About{.help = "steps of the fit at most", .low = 1, .high = 1000, .needs = "fit"});
+    v("start", start, About{.help = "what the fit starts from: zero, or window:W", .needs = "fit"});
   }
 };
 

@@ -31,7 +31,7 @@ struct PerplexityOptions {
             .choices = "bits_per_byte|bits_per_token|perplexity"});
     v("trials", trials,
       About{.help = "texts read, evenly spread over those that are long enough (default: all)",
-            .low = 0,
+            .low = 1,
             .high = 1e9});
   }
   bool operator==(const PerplexityOptions&) const = default;
@@ -54,11 +54,9 @@ struct EvalRequest {
     v("models", models, About{.help = kModelsHelp, .argument = "MODEL", .alias = "model"});
     perplexity.fields(v);
     v("input", input, About{.help = "one text in place of many"});
-    v("corpus", corpus,
-      About{.help = "the bundled validation texts (default), or those of a file, a folder or a "
-                    ".jsonl file"});
+    v("corpus", corpus, kCorpusAbout);
     running.fields(v);
-    v("seed", seed, About{.help = "seed of everything drawn"});
+    v("seed", seed, kSeedAbout);
   }
 };
 

@@ -10,6 +10,8 @@
 
 namespace phasescope::protocol {
 
+inline constexpr About kJobAbout{.help = "the job's folder, or the name that jobs.list gives it"};
+
 // Trainings and evals, running and ended: a JobsResult.
 struct JobsRequest {
   static constexpr const char* method = "jobs.list";
@@ -28,7 +30,7 @@ struct JobRequest {
   std::string dir;
   template <class V>
   void fields(V& v) {
-    v("dir", dir, About{.help = "the job's folder, or the name that jobs.list gives it"});
+    v("dir", dir, kJobAbout);
   }
 };
 
@@ -48,7 +50,9 @@ struct StartRequest {
     v("name", name, About{.help = "of the new folder"});
     v("config", config,
       About{.help = "a run configuration or its path; of an eval its parameters, with its task"});
-    v("set", set, About{.help = "override of the configuration, e.g. train.steps=100"});
+    v("set", set,
+      About{.help = "override of the configuration, e.g. train.steps=100 (may be repeated)",
+            .needs = "config"});
     v("resume", resume,
       About{.help = "follow a live job, continue a dead one from its newest verified checkpoint"});
   }
@@ -61,7 +65,7 @@ struct ControlRequest {
   std::string dir, action;
   template <class V>
   void fields(V& v) {
-    v("dir", dir, About{.help = "the job's folder, or the name that jobs.list gives it"});
+    v("dir", dir, kJobAbout);
     v("action", action, About{.help = "what it is told", .choices = "pause|resume|cancel|remove"});
   }
 };
@@ -74,7 +78,7 @@ struct LogRequest {
   std::int64_t lines = 1000;
   template <class V>
   void fields(V& v) {
-    v("dir", dir, About{.help = "the job's folder, or the name that jobs.list gives it"});
+    v("dir", dir, kJobAbout);
     v("lines", lines, About{.help = "how many lines", .low = 1, .high = 1e6});
   }
 };

@@ -32,7 +32,8 @@ struct QuestionTexts : ReadingMany {
   template <class V>
   void fields(V& v) {
     ReadingMany::fields(v);
-    v("texts", texts, About{.help = "texts of the corpus that are read, a:b:step"});
+    v("texts", texts,
+      About{.help = "texts of the corpus that are read, a:b:step", .excludes = "input"});
   }
 };
 

@@ -15,7 +15,7 @@ struct TheoryRequest {
   static constexpr const char* method = "theory";
   static constexpr const char* verb = "theory";
   std::vector<std::string> models;
-  Running running;
+  RunningInBoth running;
   ReadingMany reading;
   std::vector<std::string> check;
   std::int64_t pairs = 0;
@@ -29,7 +29,7 @@ struct TheoryRequest {
       About{.help = "ids, comma separated (default: all; without a model those that need none)"});
     v("pairs", pairs,
       About{.help = "samples of the checks that draw pairs (default: each check's own)",
-            .low = 0,
+            .low = 1,
             .high = 1e9});
     v("layer", layer,
       About{.help = "of the head whose curves rope.intrinsic_bias gives", .low = 0, .high = 1e6});

@@ -23,7 +23,7 @@ struct TokenizeRequest {
     v("model", model,
       About{.help = "folder, .safetensors file, bundled name, tokenizer.json or .model file",
             .argument = "MODEL"});
-    v("input", input, About{.help = "what is read"});
+    v("input", input, kInputAbout);
     v("length", length,
       About{
           .help = "tokens read of a file of inputs (default: all)", .low = 1, .high = kMostTokens});

@@ -40,7 +40,10 @@ struct XrayRequest {
     v("by", by, About{.help = "heads one by one, or whole layers", .choices = "head|layer"});
     v("repair", repair, About{.help = "also look for the fewest heads whose treatment is enough"});
     v("enough", enough,
-      About{.help = "share of the loss that a repair returns", .low = 0, .high = 1});
+      About{.help = "share of the loss that a repair returns",
+            .low = 0,
+            .high = 1,
+            .needs = "repair"});
   }
 };
 

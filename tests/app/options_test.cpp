@@ -148,7 +148,8 @@ TEST(Options, EveryOptionChangesTheRequestOrIsRefused) {
     for (const std::string& option : options_of(name)) {
       if (kOfTheOutput.contains(name + " " + option)) continue;
       // Of these a verb takes one.
-      static const std::set<std::string> inputs{"--text", "--prompt", "--ids", "--inputs"};
+      static const std::set<std::string> inputs{"--text", "--prompt", "--ids", "--inputs",
+                                                "--corpus"};
       const Words base =
           without(example, inputs.contains(option) ? inputs : std::set<std::string>{option});
       const auto plain = requests_of(name, base);
@@ -163,6 +164,44 @@ TEST(Options, EveryOptionChangesTheRequestOrIsRefused) {
       const auto with = requests_of(name, flagged);
       EXPECT_TRUE(matters || (with && with != plain)) << name << " drops " << option;
     }
+  }
+  fs::current_path(before);
+}
+
+// Options that mean nothing together, or without another: one of them would be dropped.
+TEST(Options, WhatWouldBeDroppedIsRefused) {
+  const fs::path before = fs::current_path();
+  fs::current_path(PHASESCOPE_SOURCE);
+  const std::vector<Words> lines{
+      {"heads", "rope", "--prompt", "abc", "--corpus", "/nonexistent"},
+      {"eval", "perplexity", "rope", "--prompt", "abc", "--corpus", "/nonexistent"},
+      {"demand", "rope", "--steps", "3"},
+      {"demand", "rope", "--start", "window:4"},
+      {"demand", "rope", "--texts", "0:3:1", "--prompt", "abc"},
+      {"xray", "rope", "--enough", "0.5"},
+      {"theory", "tape", "--check", "tape.shift", "--dtype", "f64"},
+      {"theory", "tape", "--check", "tape.shift", "--pairs", "0"},
+      {"theory", "--list", "--check", "tape.shift"},
+      {"theory", "tape", "--list"},
+      {"theory", "--check", "cape.cost", "--prompt", "abc"},
+      {"theory", "--check", "cape.cost", "--set", "a.b=3"},
+      {"theory", "--check", "cape.cost", "--length", "4"},
+      {"bench", "map", "--variants", "tape"},
+      {"bench", "map", "--dtype", "bf16"},
+      {"bench", "load", "--lengths", "4"},
+      {"bench", "protocol", "--backend", "plain"},
+      {"bench", "window", "--runs", "3"},
+      {"train", "--resume", "--job", "out/l", "--set", "train.steps=99"},
+      {"tokenize", "rope", "--prompt", "x", "--pre-tokens"},
+      {"tokenize", "rope", "--prompt", "x", "--jsonl"},
+      {"view", "--set", "encoding.base=3"},
+      {"view", "rope", "--frames", "7"},
+      {"view", "rope", "--record", "out/r"},
+      {"eval", "perplexity", "rope", "--trials", "0"},
+  };
+  for (const Words& line : lines) {
+    const auto made = requests_of(line[0], Words(line.begin() + 1, line.end()));
+    EXPECT_FALSE(made) << testing::PrintToString(line);
   }
   fs::current_path(before);
 }

@@ -19,7 +19,7 @@ BUILD = os.environ.get("PHASESCOPE_BUILD")
 DIRECT = {
     "app": {"widgets", "formats", "protocol"},
     "worker": {"training", "analysis", "protocol"},
-    "widgets": set(),
+    "widgets": {"formats"},
     "training": {"analysis", "model", "protocol"},
     "analysis": {"model", "protocol"},
     "model": {"formats", "kernels", "protocol"},

@@ -4,10 +4,10 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "formats/base64.h"
 #include "formats/json.h"
 #include "formats/text_input.h"
 #include "formats/tokenizer_files.h"
-#include "formats/tokenizers/base64.h"
 #include "formats/tokenizers/hf_tokenizer.h"
 #include "formats/tokenizers/sentence_piece.h"
 #include "support.h"

@@ -9,11 +9,14 @@
 
 #include "protocol/bench_results.h"
 #include "protocol/headings.h"
+#include "protocol/messages/acuity.h"
+#include "protocol/messages/addressing.h"
 #include "protocol/messages/bench.h"
 #include "protocol/messages/capture.h"
 #include "protocol/messages/compare.h"
 #include "protocol/messages/convert.h"
 #include "protocol/messages/cost.h"
+#include "protocol/messages/demand.h"
 #include "protocol/messages/distance.h"
 #include "protocol/messages/eval.h"
 #include "protocol/messages/generate.h"
@@ -21,10 +24,14 @@
 #include "protocol/messages/jobs.h"
 #include "protocol/messages/map.h"
 #include "protocol/messages/models.h"
+#include "protocol/messages/pair.h"
 #include "protocol/messages/patterns.h"
+#include "protocol/messages/profile.h"
+#include "protocol/messages/prove.h"
 #include "protocol/messages/shift.h"
 #include "protocol/messages/text.h"
 #include "protocol/messages/theory.h"
+#include "protocol/messages/xray.h"
 
 namespace phasescope::protocol {
 namespace {
@@ -54,6 +61,13 @@ std::string made_page() {
   page.add<DistanceResult>(DistanceRequest::method);
   page.add<ShiftResult>(ShiftRequest::method);
   page.add<TheoryResult>(TheoryRequest::method);
+  page.add<AddressingResult>(AddressingRequest::method);
+  page.add<DemandResult>(DemandRequest::method);
+  page.add<AcuityResult>(AcuityRequest::method);
+  page.add<XrayResult>(XrayRequest::method);
+  page.add<PairResult>(PairRequest::method);
+  page.add<ProfileResult>(ProfileRequest::method);
+  page.add<ProveResult>(ProveRequest::method);
   page.add<CompareResult>(CompareRequest::method);
   page.add<EvalResult>(EvalRequest::method);
   page.add<CostResult>(CostRequest::method);

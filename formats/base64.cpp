@@ -1,4 +1,4 @@
-#include "formats/tokenizers/base64.h"
+#include "formats/base64.h"
 
 #include <cstdint>
 
