@@ -40,6 +40,16 @@ at::Tensor diameters(const at::Tensor& e, const at::Tensor& mask) {
   return at::stack(rows, 2);
 }
 
+// The largest gap over its bound, less what rounding adds to a gap: half a unit in the last place of
+// each of its terms, one a key. Where planes hardly differ that is more than 1e-12 of the bound.
+double share_of_bound(const at::Tensor& gap, const at::Tensor& most, const at::Tensor& e) {
+  const double largest = e.flatten(3).norm(2, 3).max().item<double>();
+  const double rounding = 4 * 0x1p-53 * static_cast<double>(e.size(0)) * largest;
+  const at::Tensor counted = most > 1e3 * rounding;
+  if (!counted.any().item<bool>()) return 0;
+  return ((gap - rounding) / most).masked_select(counted).max().item<double>();
+}
+
 CheckResult run_tape_softmax_per_plane(const CheckContext& context) {
   const at::NoGradGuard no_gradients;
   const std::string missing = general_form_missing(*context.model);
@@ -65,9 +75,7 @@ std::vector<PlaneComparison> compare_softmaxes(const GeneralTape& tape, const Ge
     const at::Tensor gap = (a.averaged - same).flatten(3).norm(2, 3).permute({1, 2, 0});
     const at::Tensor variation = 0.5 * (a.plane_maps - a.attention.unsqueeze(1)).abs().sum(-1);
     const at::Tensor most = variation * diameters(of_planes.e, input.mask);
-    const at::Tensor counted = variation > 1e-9;
-    row.bound =
-        counted.any().item<bool>() ? (gap / most).masked_select(counted).max().item<double>() : 0;
+    row.bound = share_of_bound(gap, most, of_planes.e);
     row.averaged = (a.averaged - same).norm().item<double>() / same.norm().item<double>();
     row.variation = to_vector<double>(variation.mean(0).mean(-1));
     row.shared_entropy = mean_entropy(a.attention), row.plane_entropy = mean_entropy(a.plane_maps);
