@@ -56,8 +56,8 @@ class BiasRows {
   void refuse(std::int64_t query) const {
     std::int64_t longest = 0;
     for (const auto& pass : passes_) longest = std::max(longest, pass->tokens());
-    throw formats::bad_usage("there is no query " + std::to_string(query) +
-                                 " in texts of up to " + std::to_string(longest) + " tokens",
+    throw formats::bad_usage("there is no query " + std::to_string(query) + " in texts of up to " +
+                                 std::to_string(longest) + " tokens",
                              "--queries", "--length and --corpus have longer ones read");
   }
 

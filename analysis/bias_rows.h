@@ -24,8 +24,8 @@ struct BiasRowsOptions {
   std::size_t texts = 2;  // of the first texts that reach a query
   std::function<bool(std::int64_t layer)> wanted;
 };
-// Throws Error "bad_usage" for a query that no text reaches. Where the encoding has a table, base is
-// it and correction the positional term less it, empty where the term is the table.
+// Throws Error "bad_usage" for a query that no text reaches. Where the encoding has a table, base
+// is it and correction the positional term less it, empty where the term is the table.
 std::vector<protocol::BiasRow> bias_rows(const std::vector<std::shared_ptr<TextPass>>& passes,
                                          const BiasRowsOptions& options,
                                          protocol::Progress& progress);

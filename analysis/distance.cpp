@@ -67,11 +67,10 @@ std::vector<LayerHead> shown_heads(const DistanceOptions& options,
   if (options.heads.empty()) return {{config.layers / 2, 0}};
   for (const LayerHead& one : options.heads) {
     if (one.layer < config.layers && one.head >= 0 && one.head < config.heads) continue;
-    throw formats::bad_usage("there is no head L" + std::to_string(one.layer) + "H" +
-                                 std::to_string(one.head),
-                             "heads",
-                             "the model has " + std::to_string(config.layers) + " layers of " +
-                                 std::to_string(config.heads) + " heads");
+    throw formats::bad_usage(
+        "there is no head L" + std::to_string(one.layer) + "H" + std::to_string(one.head), "heads",
+        "the model has " + std::to_string(config.layers) + " layers of " +
+            std::to_string(config.heads) + " heads");
   }
   return options.heads;
 }
@@ -328,8 +327,8 @@ class DistanceAnalysis {
       coefficients_->fill(n, rotation_->frequencies, sampled, draws_, bias);
       bias.distances = curve.distances;
       bias.sqrt_d_gamma = curve.sqrt_d_gamma, bias.per_plane = curve.per_plane;
-      bias.sweep = bias_sweep(plane_sums_[at], *rotation_, options_.bases, options_.factors,
-                              bias.distances);
+      bias.sweep =
+          bias_sweep(plane_sums_[at], *rotation_, options_.bases, options_.factors, bias.distances);
     }
   }
 
@@ -346,9 +345,9 @@ class DistanceAnalysis {
   std::optional<Rotation> rotation_;    // where the intrinsic bias is wanted and there is one
   std::vector<PlaneMeans> plane_sums_;  // over pairs, a head each
   std::optional<GatheredCoefficients> coefficients_;
-  std::vector<ProfileGroup> shown_;     // of the heads of these
-  double pairs_ = 0;                    // causal pairs of the texts in them
-  std::int64_t other_angles_ = 0;       // texts that are not
+  std::vector<ProfileGroup> shown_;  // of the heads of these
+  double pairs_ = 0;                 // causal pairs of the texts in them
+  std::int64_t other_angles_ = 0;    // texts that are not
   Draws draws_;
   model::AllRan kernels_;
   protocol::DistanceModel out_;
@@ -378,8 +377,7 @@ void share_bins_of(const std::vector<Binned>& list) {
     if (one.histogram->edges.empty()) continue;
     low = std::min(low, one.histogram->edges.front());
     high = std::max(high, one.histogram->edges.back());
-    narrowest =
-        std::min(narrowest, one.histogram->edges.back() - one.histogram->edges.front());
+    narrowest = std::min(narrowest, one.histogram->edges.back() - one.histogram->edges.front());
   }
   if (!(high > low)) return;
   const double wanted = std::ceil(kBinsOfOne * (high - low) / narrowest);

@@ -44,8 +44,8 @@ struct NearFarValues {
 // out, and `note` says so. Histograms hold `pairs` samples each: sample s of a layer is of head s
 // mod heads, of the model of layer (s / heads) mod layers; samples of which a layer's window hides
 // a key are left out of it. The intrinsic bias is one of causal pairs. Throws Error "bad_input"
-// where the intervals do not fit the texts, "bad_usage" for a head that is not there. `values`: what
-// the histograms are of; null for nobody.
+// where the intervals do not fit the texts, "bad_usage" for a head that is not there. `values`:
+// what the histograms are of; null for nobody.
 protocol::DistanceModel analyse_distance(const std::vector<std::shared_ptr<TextPass>>& passes,
                                          const DistanceOptions& options,
                                          protocol::Progress& progress,

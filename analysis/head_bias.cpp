@@ -19,9 +19,7 @@ constexpr std::int64_t kBucketsAnOctave = 4;
 struct Moment {
   double sum = 0, square = 0, samples = 0;
   double mean() const { return sum / samples; }
-  double deviation() const {
-    return std::sqrt(std::max(0.0, square / samples - mean() * mean()));
-  }
+  double deviation() const { return std::sqrt(std::max(0.0, square / samples - mean() * mean())); }
 };
 
 // Which entries are taken together: those of one bucket over planes, or of one plane over buckets.
@@ -57,13 +55,14 @@ Interval interval_of(const Moment& whole, const Clusters& clusters, bool of_b, c
 }  // namespace
 
 GatheredCoefficients::GatheredCoefficients(std::vector<LayerHead> heads, PlaneLayout layout,
-                                   std::int64_t longest)
+                                           std::int64_t longest)
     : heads_(std::move(heads)),
       layout_(layout),
       edges_(distance_edges(longest, kDenseDistances, kBucketsAnOctave)),
       sums_(heads_.size()) {}
 
-void GatheredCoefficients::add(const model::LayerAttention& attention, std::int64_t text, bool blocks) {
+void GatheredCoefficients::add(const model::LayerAttention& attention, std::int64_t text,
+                               bool blocks) {
   const std::int64_t tokens = attention.length(), length = tokens / kBlocks;
   for (std::size_t n = 0; n < heads_.size(); ++n) {
     if (heads_[n].layer != attention.layer()) continue;
@@ -86,8 +85,8 @@ void GatheredCoefficients::add(const model::LayerAttention& attention, std::int6
 }
 
 void GatheredCoefficients::fill(std::size_t head, const std::vector<double>& frequencies,
-                            const Sampled& sampled, const Draws& draws,
-                            protocol::HeadBias& out) const {
+                                const Sampled& sampled, const Draws& draws,
+                                protocol::HeadBias& out) const {
   const Head& sums = sums_[head];
   const CoefficientSums& total = sums.total;
   const auto measure = [&](auto& point, const Chosen& chosen) {
@@ -133,8 +132,7 @@ std::vector<protocol::BiasSweep> bias_sweep(const PlaneMeans& means, const Rotat
     sweep.push_back({kind, static_cast<double>(value), std::move(score)});
   };
   for (const std::int64_t base : bases) {
-    add("base", base,
-        frequencies_of_base(static_cast<double>(base), rotation.frequencies.size()));
+    add("base", base, frequencies_of_base(static_cast<double>(base), rotation.frequencies.size()));
   }
   for (const std::int64_t factor : factors) {
     std::vector<double> angles = rotation.frequencies;

@@ -1,7 +1,7 @@
 #pragma once
-// The distance bias of chosen heads of a model that rotates: coefficients by distance and plane with
-// their spread, the intrinsic curve to 10^7, and what other bases and interpolated positions would
-// make of the same coefficients (TAPA, arXiv 2509.12635, Section 2, Appendix H, Figure 1).
+// The distance bias of chosen heads of a model that rotates: coefficients by distance and plane
+// with their spread, the intrinsic curve to 10^7, and what other bases and interpolated positions
+// would make of the same coefficients (TAPA, arXiv 2509.12635, Section 2, Appendix H, Figure 1).
 #include <cstdint>
 #include <map>
 #include <span>

@@ -59,15 +59,15 @@ std::vector<double> mean_by_distance(const at::Tensor& power, std::int64_t heads
   return to_vector<double>(means.index_select(0, distances));
 }
 
-// Where spectra are shown: evenly in the logarithm, from one turn in the text to half a turn a token,
-// but no closer to each other than the transform has frequencies.
+// Where spectra are shown: evenly in the logarithm, from one turn in the text to half a turn a
+// token, but no closer to each other than the transform has frequencies.
 std::vector<std::int64_t> spectrum_places(std::int64_t tokens) {
   constexpr int kPlaces = 96;
   std::vector<std::int64_t> places;
   for (int n = 0; n <= kPlaces; ++n) {
     const double share = n / double{kPlaces};
-    const auto place =
-        static_cast<std::int64_t>(std::llround(2 * std::pow(static_cast<double>(tokens) / 2, share)));
+    const auto place = static_cast<std::int64_t>(
+        std::llround(2 * std::pow(static_cast<double>(tokens) / 2, share)));
     if (place <= tokens && (places.empty() || place > places.back())) places.push_back(place);
   }
   return places;
@@ -76,7 +76,8 @@ std::vector<std::int64_t> spectrum_places(std::int64_t tokens) {
 // Share of the power between each place and the next: (places - 1).
 std::vector<double> spectrum_shares(const at::Tensor& power,
                                     const std::vector<std::int64_t>& places) {
-  const auto values = to_vector<double>(power);
+  auto values = to_vector<double>(power);
+  for (std::size_t n = 1; n + 1 < values.size(); ++n) values[n] *= 2;  // both signs of a frequency
   double all = 0;
   for (const double x : values) all += x;
   std::vector<double> shares;
@@ -188,8 +189,7 @@ class PatternsAnalysis {
     spectrum_places_ = spectrum_places(count);
     for (std::size_t n = 0; n + 1 < spectrum_places_.size(); ++n) {
       out_.result.spectrum_frequencies.push_back(
-          std::numbers::pi * static_cast<double>(spectrum_places_[n]) /
-          static_cast<double>(count));
+          std::numbers::pi * static_cast<double>(spectrum_places_[n]) / static_cast<double>(count));
     }
     return long_tensor(out_.result.positions);
   }
@@ -233,8 +233,7 @@ class PatternsAnalysis {
     const at::Tensor heads = position_products(z, rows);
     const at::Tensor mean = heads.mean(0);
     const at::Tensor power = power_of_state(z);
-    layer.mean_by_distance =
-        mean_by_distance(power, z.size(1), long_tensor(out_.result.distances));
+    layer.mean_by_distance = mean_by_distance(power, z.size(1), long_tensor(out_.result.distances));
     layer.spectrum = spectrum_shares(power, spectrum_places_);
     const std::string suffix = "." + std::to_string(index);
     const at::ScalarType dtype = at::promote_types(pass_.model().decoder.dtype(), at::kFloat);
@@ -319,8 +318,8 @@ class PatternsAnalysis {
         AdaptiveHead head = adaptive_head(heads[n], options_.seed);
         out_.result.adaptive.push_back({layer, static_cast<std::int64_t>(n) % config.heads, query,
                                         head.kind, head.slope, head.over_contexts,
-                                        head.over_distance, heads[n].distance,
-                                        std::move(head.mean), std::move(head.sd)});
+                                        head.over_distance, heads[n].distance, std::move(head.mean),
+                                        std::move(head.sd)});
       }
     }
   }
@@ -348,8 +347,8 @@ class PatternsAnalysis {
       for (std::int64_t head = 0; head < f.w2.size(0); ++head) {
         heads.push_back(surface_of(f, head, held, a, b));
         const SurfaceShares shares = surface_shares(heads.back(), a, b);
-        out_.result.surfaces.push_back({layer, head, shares.affine, shares.content, shares.bias,
-                                        shares.interaction});
+        out_.result.surfaces.push_back(
+            {layer, head, shares.affine, shares.content, shares.bias, shares.interaction});
       }
       out_.tensors.push_back(
           tensor_ref("surface." + std::to_string(layer), at::stack(heads).to(at::kFloat)));
@@ -467,9 +466,9 @@ at::Tensor position_products(const at::Tensor& z, const at::Tensor& rows) {
 
 void add_against(PatternsOutput& out, PatternsOutput other) {
   const auto refuse = [&](const std::string& why) {
-    throw formats::Error("not_applicable",
-                         "the position products of " + out.result.model + " and " +
-                             other.result.model + " cannot stand beside each other: " + why);
+    throw formats::Error("not_applicable", "the position products of " + out.result.model +
+                                               " and " + other.result.model +
+                                               " cannot stand beside each other: " + why);
   };
   for (const PatternsOutput* one : {&out, &other}) {
     if (one->result.layers.empty()) refuse(one->result.model + " has none");

@@ -19,8 +19,8 @@ struct PatternsOptions {
   std::optional<std::int64_t> query;  // of the curves that are measured; the last token else
   // Of the curves of tables, from distance 0 on; as many as the query has keys else.
   std::optional<std::int64_t> distances;
-  // Whose rows are shown of the first `texts` texts that reach them, and over all of whose texts the
-  // bias varies; the query above where empty, of encodings that correct a bias.
+  // Whose rows are shown of the first `texts` texts that reach them, and over all of whose texts
+  // the bias varies; the query above where empty, of encodings that correct a bias.
   std::vector<std::int64_t> queries;
   std::int64_t texts = 2;
   std::uint64_t seed = 0;

@@ -22,8 +22,7 @@ at::Tensor spectrum_of(const at::Tensor& x) { return at::fft_rfft(x, 2 * x.size(
 
 // Pairs of queries [begin, end) and keys `lag` before them.
 double pairs_at(std::int64_t lag, const HeadQueries& queries) {
-  return static_cast<double>(
-      std::max<std::int64_t>(0, queries.end - std::max(queries.begin, lag)));
+  return static_cast<double>(std::max<std::int64_t>(0, queries.end - std::max(queries.begin, lag)));
 }
 
 // The two channels of some planes, (planes, N), and the spectra of what pairs multiply.

@@ -1,6 +1,6 @@
 #pragma once
-// The coefficients of a rotation's planes by distance (TAPA, arXiv 2509.12635, Appendix H and Figure
-// 1): sums of A_d, B_d and their squares over all causal pairs at each distance, exact, by
+// The coefficients of a rotation's planes by distance (TAPA, arXiv 2509.12635, Appendix H and
+// Figure 1): sums of A_d, B_d and their squares over all causal pairs at each distance, exact, by
 // correlations of the channels of q and k: O(N log N) time and O(N) memory for each plane.
 #include <cstdint>
 #include <vector>

@@ -71,7 +71,8 @@ struct ProductDifference {
 
 // ||G - G'||_F / ||G||_F over heads, by blocks of rows. (The norms have a closed form without rows,
 // but their difference would lose half of the digits.)
-ProductDifference product_difference(const at::Tensor& z, const at::Tensor& other, std::int64_t offset) {
+ProductDifference product_difference(const at::Tensor& z, const at::Tensor& other,
+                                     std::int64_t offset) {
   const at::NoGradGuard no_gradients;
   const std::int64_t tokens = z.size(2);
   const at::Tensor a = z[0].flatten(-2).to(at::kDouble);
@@ -232,8 +233,8 @@ void judge_rows(std::vector<protocol::ShiftRow>& rows, const model::UnderShift& 
   for (const protocol::ShiftRow& row : rows) {
     if (row.method != "ids" || row.dtype != "f64") continue;
     const double rounding = 100 * shift_rounding(row.by, tokens);
-    const bool still = row.attention_difference <= rounding &&
-                       row.position_difference.value_or(0) <= rounding;
+    const bool still =
+        row.attention_difference <= rounding && row.position_difference.value_or(0) <= rounding;
     moves[{row.by, row.layer}] = !still;  // a NaN is no rounding
   }
   for (protocol::ShiftRow& row : rows) {
@@ -361,7 +362,8 @@ ShiftOutput analyse_shift(const std::shared_ptr<const model::Model>& model,
 ShiftOutput analyse_shift(const std::shared_ptr<const model::Model>& model,
                           const std::vector<std::int64_t>& ids, const ShiftOptions& options,
                           protocol::Progress& progress) {
-  return analyse_shift(model, std::vector{ids}, options, progress);
+  const std::vector<std::vector<std::int64_t>> texts = {ids};
+  return analyse_shift(model, texts, options, progress);
 }
 
 const char* shift_formula() {
@@ -371,8 +373,10 @@ const char* shift_formula() {
          "the layer; logits: largest difference over the largest magnitude. ids: position ids "
          "start "
          "at k; tokens: k [BOS] tokens (id 0 where the tokenizer has none) stand before the text; "
-         "intervals: 95 %, over texts, or over 8 blocks of rows of one text and of this text alone; "
-         "verdict of shifted ids: rounding where float64 has no difference beyond rounding, failure "
+         "intervals: 95 %, over texts, or over 8 blocks of rows of one text and of this text "
+         "alone; "
+         "verdict of shifted ids: rounding where float64 has no difference beyond rounding, "
+         "failure "
          "where it has and the formula has none";
 }
 

@@ -61,10 +61,10 @@ struct ShiftOutput {
 
 // Position differences of layer l are those of the
 // state after it, times 100; attention differences in 1e-2 units; logits differences are NaN
-// without a head. Of one text intervals are of 8 blocks of its rows, of several they are over texts:
-// of attention a value a text, of positions the ratio of the sums. Logits: the largest of all.
-// `expected` and `verdict` as ShiftRow has them. Throws Error "bad_input" where a shift leaves a learned table,
-// naming the position, the table's size, and the length that would fit.
+// without a head. Of one text intervals are of 8 blocks of its rows, of several they are over
+// texts: of attention a value a text, of positions the ratio of the sums. Logits: the largest of
+// all. `expected` and `verdict` as ShiftRow has them. Throws Error "bad_input" where a shift leaves
+// a learned table, naming the position, the table's size, and the length that would fit.
 ShiftOutput analyse_shift(const std::shared_ptr<const model::Model>& model,
                           const std::vector<std::vector<std::int64_t>>& texts,
                           const ShiftOptions& options, protocol::Progress& progress);

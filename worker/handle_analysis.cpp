@@ -257,8 +257,7 @@ void check_shifts(const analysis::ShiftOptions& options) {
   for (const std::int64_t shift : options.by) {
     if (shift >= 0 && shift <= most) continue;
     throw formats::bad_usage("a shift must be from 0 to " + std::to_string(most) + " " +
-                                 (ids ? "positions" : "tokens") + ", not " +
-                                 std::to_string(shift),
+                                 (ids ? "positions" : "tokens") + ", not " + std::to_string(shift),
                              "by");
   }
 }

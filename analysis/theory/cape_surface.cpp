@@ -138,8 +138,7 @@ std::optional<Correction> correction_of(const model::Model& model, std::size_t l
   if (form != "concat" && form != "concat_residual") return std::nullopt;
   const model::Parameters& parameters = model.decoder.weights().layers[layer].encoding;
   const auto get = [&](const char* name) { return parameters.at(name).to(at::kDouble); };
-  return Correction{get("mlp.0.weight"), get("mlp.0.bias"), get("mlp.2.weight"),
-                    get("mlp.2.bias")};
+  return Correction{get("mlp.0.weight"), get("mlp.0.bias"), get("mlp.2.weight"), get("mlp.2.bias")};
 }
 
 at::Tensor Correction::of(const at::Tensor& z) const {

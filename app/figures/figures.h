@@ -97,8 +97,8 @@ widgets::PlotSpec score_parts_figure(const protocol::DistanceModel& model, const
 // sqrt(D) Gamma and the prediction with one mean a plane.
 widgets::PlotSpec intrinsic_bias_figure(const protocol::DistanceModel& model, size_t which,
                                         const ModelNames& names);
-// What is known of one head's bias: measured and intrinsic score, coefficients by distance, by plane
-// and by both, sweep of bases and factors.
+// What is known of one head's bias: measured and intrinsic score, coefficients by distance, by
+// plane and by both, sweep of bases and factors.
 std::vector<widgets::PlotSpec> head_bias_figures(const protocol::DistanceModel& model,
                                                  const protocol::HeadBias& bias,
                                                  const ModelNames& names);

@@ -31,9 +31,9 @@ PlotSpec plot_of(const std::string& what, const std::string& title, const HeadBi
 void mark_regimes(PlotSpec& plot, const HeadBias& bias) {
   plot.markers.push_back({.at = bias.local_to, .label = "local to here"});
   plot.markers.push_back({.at = bias.ultra_from, .label = "ultra from here"});
-  plot.notes.push_back("regimes in the model's own distances: local to " +
-                       short_number(bias.local_to) + ", critical to 1/theta_0 = " +
-                       short_number(bias.ultra_from) + ", ultra beyond");
+  plot.notes.push_back(
+      "regimes in the model's own distances: local to " + short_number(bias.local_to) +
+      ", critical to 1/theta_0 = " + short_number(bias.ultra_from) + ", ultra beyond");
 }
 
 // The measured mean score with its band and both predictions, to 10^7.
@@ -87,7 +87,8 @@ PlotSpec coefficients_figure(const HeadBias& bias, const protocol::DistanceModel
   plot.series = {a, b, a_low, a_high, b_low, b_high};
   plot.markers.push_back({.at = 0, .vertical = false});
   plot.notes.push_back(
-      "A_d = q_2d k_2d + q_2d+1 k_2d+1, B_d = q_2d k_2d+1 - q_2d+1 k_2d, before the rotation; every "
+      "A_d = q_2d k_2d + q_2d+1 k_2d+1, B_d = q_2d k_2d+1 - q_2d+1 k_2d, before the rotation; "
+      "every "
       "causal pair; band: 95 % interval of the mean; TAPA Figure 1");
   plot.notes.push_back("smallest |mean of A| at a distance: " + short_number(bias.smallest_a));
   return plot;
@@ -141,8 +142,8 @@ PlotSpec by_plane_figure(const HeadBias& bias, bool of_b, widgets::ValueRange ra
 // Full lines: other bases. Dashed: positions divided by a factor.
 PlotSpec sweep_figure(const HeadBias& bias, const protocol::DistanceModel& model,
                       const ModelNames& names) {
-  PlotSpec plot = plot_of("sweep", "the bias with other bases and interpolated positions", bias,
-                          model, names);
+  PlotSpec plot =
+      plot_of("sweep", "the bias with other bases and interpolated positions", bias, model, names);
   plot.x = {.label = "distance (tokens, a model's angle)", .scale = Scale::log10};
   plot.y.label = "mean score predicted";
   plot.series.push_back(
@@ -157,15 +158,16 @@ PlotSpec sweep_figure(const HeadBias& bias, const protocol::DistanceModel& model
                            .dashed = !base});
   }
   mark_regimes(plot, bias);
-  plot.notes.push_back("the head's measured mean coefficients, a plane each, at other angles: no "
-                       "model was trained or run with them (TAPA Theorem 2.4)");
+  plot.notes.push_back(
+      "the head's measured mean coefficients, a plane each, at other angles: no "
+      "model was trained or run with them (TAPA Theorem 2.4)");
   return plot;
 }
 
 }  // namespace
 
-std::vector<PlotSpec> head_bias_figures(const protocol::DistanceModel& model,
-                                        const HeadBias& bias, const ModelNames& names) {
+std::vector<PlotSpec> head_bias_figures(const protocol::DistanceModel& model, const HeadBias& bias,
+                                        const ModelNames& names) {
   double largest = 0;
   for (const auto* rows : {&bias.a_by_plane, &bias.b_by_plane}) {
     for (const auto& row : *rows) {

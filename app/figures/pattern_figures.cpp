@@ -45,8 +45,7 @@ void widen(ValueRange& range, const std::vector<float>& values, bool& any) {
 
 // Map `n` of a stack (n, rows, columns).
 MapSpec map_in_stack(const Grid& stack, size_t n, ValueRange range) {
-  MapSpec map{.rows = int(stack.shape.at(stack.shape.size() - 2)),
-              .cols = int(stack.shape.back())};
+  MapSpec map{.rows = int(stack.shape.at(stack.shape.size() - 2)), .cols = int(stack.shape.back())};
   const size_t size = size_t(map.rows) * size_t(map.cols);
   map.values.assign(stack.values.begin() + std::ptrdiff_t(n * size),
                     stack.values.begin() + std::ptrdiff_t((n + 1) * size));
@@ -73,8 +72,8 @@ GridSpec products_grid(const PatternsResult& result, const std::map<int64_t, Gri
   for (const auto& [layer, stack] : heads) columns = std::max(columns, size_t(stack.shape[0]));
   grid.columns = columns == 0 ? int(means.size()) : int(columns) + 1;
   for (const auto& [layer, mean] : means) {
-    grid.cells.push_back({map_in_stack(mean, 0, range),
-                          state_name(layer) + (columns > 0 ? ", mean of heads" : "")});
+    grid.cells.push_back(
+        {map_in_stack(mean, 0, range), state_name(layer) + (columns > 0 ? ", mean of heads" : "")});
     for (size_t head = 0; head < columns; ++head) {
       const auto stack = heads.find(layer);
       const std::string caption = state_name(layer) + " H" + std::to_string(head);
@@ -132,8 +131,9 @@ PlotSpec spectrum_figure(const PatternsResult& result, const ModelNames& names) 
     series.x = result.spectrum_frequencies, series.y = layer.spectrum;
     plot.series.push_back(std::move(series));
   }
-  plot.notes = {"share of the power between a frequency and the next one shown, over heads and "
-                "channels; slower than one turn in the text is left out"};
+  plot.notes = {
+      "share of the power between a frequency and the next one shown, over heads and "
+      "channels; slower than one turn in the text is left out"};
   return plot;
 }
 
@@ -143,9 +143,7 @@ PlotSpec angles_figure(const PatternsResult& result, const ModelNames& names) {
   plot.x.label = "plane, from the fastest on";
   plot.y = {.label = "radians a token", .scale = Scale::log10};
   for (const protocol::LearnedAngles& one : result.angles) {
-    Series series{.label = one.name,
-                  .kind = SeriesKind::scatter,
-                  .color = int(plot.series.size())};
+    Series series{.label = one.name, .kind = SeriesKind::scatter, .color = int(plot.series.size())};
     series.y = one.angles;
     for (size_t n = 0; n < one.angles.size(); ++n) series.x.push_back(double(n));
     plot.series.push_back(std::move(series));
@@ -160,9 +158,9 @@ PlotSpec rows_figure(const PatternsResult& result, std::span<const protocol::Bia
   const protocol::BiasRow& first = rows.front();
   const std::string head = "L" + std::to_string(first.layer) + "H" + std::to_string(first.head);
   const std::string query = std::to_string(first.query);
-  PlotSpec plot{.id = "row_" + names.file_name(result.model) + "_" + head + "_q" + query,
-                .title = names.short_name(result.model) + " " + head + ": the keys of query " +
-                         query};
+  PlotSpec plot{
+      .id = "row_" + names.file_name(result.model) + "_" + head + "_q" + query,
+      .title = names.short_name(result.model) + " " + head + ": the keys of query " + query};
   plot.x.label = "distance (tokens)", plot.y.label = "part of the score";
   int text = 0;
   const auto add = [&](const char* what, const protocol::BiasRow& row,
@@ -185,8 +183,9 @@ PlotSpec rows_figure(const PatternsResult& result, std::span<const protocol::Bia
     if (!row.correction.empty()) add("bias and correction", row, row.positional, 3);
     ++text;
   }
-  plot.notes = {"dashed: further texts; the base bias is that of every text; CAPE (arXiv "
-                "2405.14722), Figure 1"};
+  plot.notes = {
+      "dashed: further texts; the base bias is that of every text; CAPE (arXiv "
+      "2405.14722), Figure 1"};
   for (const protocol::AdaptiveBiasOfHead& one : result.adaptive) {
     if (one.layer != first.layer || one.head != first.head || one.query != first.query) continue;
     plot.notes.push_back(one.kind + ": slope in ln(distance) " + with_ends(one.slope) + ", " +
@@ -198,8 +197,8 @@ PlotSpec rows_figure(const PatternsResult& result, std::span<const protocol::Bia
 // Every head of a layer: mean over texts, band of a standard deviation.
 PlotSpec variation_figure(const PatternsResult& result, int64_t layer, int64_t query,
                           const ModelNames& names) {
-  PlotSpec plot{.id = "variation_" + names.file_name(result.model) + "_L" +
-                      std::to_string(layer) + "_q" + std::to_string(query),
+  PlotSpec plot{.id = "variation_" + names.file_name(result.model) + "_L" + std::to_string(layer) +
+                      "_q" + std::to_string(query),
                 .title = names.short_name(result.model) + " L" + std::to_string(layer) +
                          ": bias of query " + std::to_string(query) + " over texts"};
   plot.x = {.label = "distance (tokens)", .scale = Scale::log10};
@@ -220,8 +219,9 @@ PlotSpec variation_figure(const PatternsResult& result, int64_t layer, int64_t q
                          "; variance over texts " + short_number(one.over_contexts) +
                          ", over distance " + short_number(one.over_distance));
   }
-  plot.notes.emplace_back("band: one standard deviation over texts; local and anti-local where the "
-                          "95 % interval of the slope leaves out 0");
+  plot.notes.emplace_back(
+      "band: one standard deviation over texts; local and anti-local where the "
+      "95 % interval of the slope leaves out 0");
   return plot;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// What the papers print, to stand beside a measurement. Never measured here, so always labelled, and
-// drawn quiet: thin and pale, in a colour of their own.
+// What the papers print, to stand beside a measurement. Never measured here, so always labelled,
+// and drawn quiet: thin and pale, in a colour of their own.
 #include <string>
 #include <vector>
 

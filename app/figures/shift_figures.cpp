@@ -28,23 +28,24 @@ struct ShiftQuantity {
 };
 
 ShiftQuantity attention_quantity() {
-  return {"shift",
-          "Shift stability: attention difference by layer",
-          "attention difference (1e-2)",
+  return {"shift", "Shift stability: attention difference by layer", "attention difference (1e-2)",
           "attention difference ",
           [](const ShiftRow& row) { return std::optional<double>(row.attention_difference); },
-          [](const ShiftRow& row) -> const auto& { return row.attention_low; },
-          [](const ShiftRow& row) -> const auto& { return row.attention_high; }};
+          [](const ShiftRow& row) -> const auto& {return row.attention_low;
 }
+, [](const ShiftRow& row) -> const auto& { return row.attention_high; }
+};  // namespace
+}  // namespace phasescope::app
 
 ShiftQuantity position_quantity() {
-  return {"shift_positions",
-          "Shift stability: difference of position products by layer",
-          "100 ||G - G'|| / ||G||",
-          "position difference ",
+  return {"shift_positions", "Shift stability: difference of position products by layer",
+          "100 ||G - G'|| / ||G||", "position difference ",
           [](const ShiftRow& row) { return row.position_difference; },
-          [](const ShiftRow& row) -> const auto& { return row.position_low; },
-          [](const ShiftRow& row) -> const auto& { return row.position_high; }};
+          [](const ShiftRow& row) -> const auto& {return row.position_low;
+}
+, [](const ShiftRow& row) -> const auto& { return row.position_high; }
+}
+;
 }
 
 // A log axis cannot show them: they are named instead.
@@ -143,7 +144,8 @@ PlotSpec by_shift_figure(const protocol::ShiftResult& result, const ModelNames& 
     }
     plot.series.push_back(std::move(series));
   }
-  plot.notes.push_back("dashed: float64; rounding grows with the shift, in float64 nine digits lower");
+  plot.notes.push_back(
+      "dashed: float64; rounding grows with the shift, in float64 nine digits lower");
   if (std::string note = unmoved_note(plot); !note.empty()) plot.notes.push_back(std::move(note));
   return plot;
 }

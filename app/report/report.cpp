@@ -269,7 +269,8 @@ class Report {
     page_.section("Shift stability",
                   "ids: position ids start at k. tokens: k [BOS] tokens stand before the text.");
     page_.begin_row();
-    for (const widgets::PlotSpec& plot : shift_figures(result, names_)) page_.figure(plot, sidecar_);
+    for (const widgets::PlotSpec& plot : shift_figures(result, names_))
+      page_.figure(plot, sidecar_);
     page_.end_row();
     page_.table(shift_table(result), sidecar_, "shift");
     page_.paragraph(kPublishedShift);

@@ -13,7 +13,8 @@ class DistanceVerb : public Verb {
   }
   std::string example() const override {
     return "phasescope distance rope tapa --corpus\n"
-           "phasescope distance rope --heads L1H2,L3H0 --bases 10000,1000000 --factors 4 --out out/d";
+           "phasescope distance rope --heads L1H2,L3H0 --bases 10000,1000000 --factors 4 --out "
+           "out/d";
   }
   void declare(Options& options) override { options.request(request_); }
   Output run(Run& run) override {

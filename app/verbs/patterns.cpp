@@ -11,7 +11,7 @@ class PatternsVerb : public Verb {
   std::string help() const override { return "PE dot products, spectra, bias curves, drift"; }
   std::string example() const override {
     return "phasescope patterns tape --against rope --out out/patterns\n"
-           "phasescope patterns cape_kerple --corpus --queries 128,255 --out out/cape";
+           "phasescope patterns cape_kerple --queries 64,255 --out out/cape";
   }
   void declare(Options& options) override { options.request(request_); }
   Output run(Run& run) override {

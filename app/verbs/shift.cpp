@@ -11,7 +11,7 @@ class ShiftVerb : public Verb {
   std::string help() const override { return "shift stability (TAPE Table 8)"; }
   std::string example() const override {
     return "phasescope shift rope tape tapa --by 3\n"
-           "phasescope shift rope tape --by 1,1000,1000000 --method ids --corpus --length 128";
+           "phasescope shift rope tape --by 1,1000,1000000 --method ids";
   }
   void declare(Options& options) override { options.request(request_); }
   Output run(Run& run) override {

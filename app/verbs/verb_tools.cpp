@@ -148,14 +148,15 @@ Table shift_table(const protocol::ShiftResult& result) {
     line["n"] = row.n;
     if (row.expected.empty()) continue;
     line["declared"] = row.expected;
-    // One layer that fails is a failure of the line.
-    if (line.value("verdict", "") != "failure") line["verdict"] = row.verdict;
+    // One layer that moves is a line that moves.
+    const std::string before = line.value("verdict", "");
+    if (before.empty() || before == "rounding") line["verdict"] = row.verdict;
   }
   table.columns.insert(table.columns.end(), {"position", "logits", "n", "declared", "verdict"});
   table.notes = {result.formula, "position: of the last layer shown"};
   for (const protocol::ShiftExpectation& one : result.expected) {
-    table.notes.push_back(one.model + " declares of shifted ids: " + one.expected + " (" +
-                          one.why + ")");
+    table.notes.push_back(one.model + " declares of shifted ids: " + one.expected + " (" + one.why +
+                          ")");
   }
   if (std::ranges::any_of(result.rows, [&](const auto& row) { return row.dtype != dtype; })) {
     table.notes.push_back("in " + dtype +
@@ -186,8 +187,9 @@ Table head_bias_table(const protocol::DistanceResult& result) {
            {"ultra from", bias.ultra_from}});
     }
   }
-  table.notes = {"means over planes and all causal pairs at the nearest and farthest distances; "
-                 "regimes in the model's own distances (TAPA, arXiv 2509.12635)"};
+  table.notes = {
+      "means over planes and all causal pairs at the nearest and farthest distances; "
+      "regimes in the model's own distances (TAPA, arXiv 2509.12635)"};
   return table;
 }
 
@@ -207,10 +209,11 @@ Table adaptive_table(const protocol::PatternsResult& patterns) {
                           {"over texts", one.over_contexts},
                           {"over distance", one.over_distance}});
   }
-  table.notes = {"local and anti-local: the 95 % interval of the slope over texts leaves out 0; of " +
-                 std::to_string(patterns.adaptive.size()) + " heads " +
-                 widgets::short_number(0.05 * double(patterns.adaptive.size())) +
-                 " are expected to by chance"};
+  table.notes = {
+      "local and anti-local: the 95 % interval of the slope over texts leaves out 0; of " +
+      std::to_string(patterns.adaptive.size()) + " heads " +
+      widgets::short_number(0.05 * double(patterns.adaptive.size())) +
+      " are expected to by chance"};
   return table;
 }
 
@@ -229,19 +232,19 @@ Table published_shift_table(const protocol::ShiftResult& result) {
     }
     table.rows.push_back(std::move(line));
   }
-  table.notes = {"TAPE (arXiv 2501.00712), Table 8, attention in 1e-2 and positions in percent; the "
-                 "lower half from the paper's first version; layers counted from 1; the paper does "
-                 "not spell out its norm: the order of the encodings and the zeros can be compared"};
+  table.notes = {
+      "TAPE (arXiv 2501.00712), Table 8, attention in 1e-2 and positions in percent; the "
+      "lower half from the paper's first version; layers counted from 1; the paper does "
+      "not spell out its norm: the order of the encodings and the zeros can be compared"};
   return table;
 }
 
 Table shift_rows_table(const json& result) {
-  Table table =
-      table_of<protocol::ShiftRow>("", result.at("rows"),
-                                   {"model", "method", "by", "layer", "attention_difference",
-                                    "position_difference", "logits_difference", "dtype",
-                                    "attention_low", "attention_high", "n", "unit", "expected",
-                                    "verdict"});
+  Table table = table_of<protocol::ShiftRow>(
+      "", result.at("rows"),
+      {"model", "method", "by", "layer", "attention_difference", "position_difference",
+       "logits_difference", "dtype", "attention_low", "attention_high", "n", "unit", "expected",
+       "verdict"});
   table.for_files = true;
   return table;
 }

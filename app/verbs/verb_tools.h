@@ -52,8 +52,8 @@ Table shift_table(const protocol::ShiftResult& result);
 // Every row as it is, for files.
 Table shift_rows_table(const nlohmann::json& result);
 
-// What TAPE's Table 8 prints for the encodings of a result, where a shift is by 3; without rows where
-// it prints nothing.
+// What TAPE's Table 8 prints for the encodings of a result, where a shift is by 3; without rows
+// where it prints nothing.
 Table published_shift_table(const protocol::ShiftResult& result);
 
 // The loss of both models of a comparison, and their difference.

@@ -85,7 +85,8 @@ struct EvalRow {
   template <class V>
   void fields(V& v) {
     v("model", model), v("encoding", encoding), v("metric", metric);
-    v("length", length, About{.unit = "tokens"}), v("value", value), v("low", low), v("high", high), v("n", n, About{.title = "texts"});
+    v("length", length, About{.unit = "tokens"}), v("value", value), v("low", low), v("high", high),
+        v("n", n, About{.title = "texts"});
     v("method", method, About{.title = "interval by"});
     v("tokens", tokens, About{.title = "tokens counted"});
     v("left_out", left_out, About{.title = "left out", .unit = "tokens"}), v("seed", seed);

@@ -47,8 +47,7 @@ struct PatternsRequest {
       About{.help = "queries whose rows of content, bias and correction are shown, text by text, "
                     "e.g. 512,2048,8192 (default: the last token; of encodings with a bias alone)",
             .low = 0});
-    v("texts", texts,
-      About{.help = "of how many texts such rows are shown", .low = 1, .high = 64});
+    v("texts", texts, About{.help = "of how many texts such rows are shown", .low = 1, .high = 64});
     v("against", against,
       About{.help = "another model, whose position products are shown beside and taken off"});
   }
@@ -116,7 +115,8 @@ struct AdaptiveBiasOfHead {
     v("over_contexts", over_contexts, About{.title = "variance over texts"});
     v("over_distance", over_distance, About{.title = "variance over distance"});
     v("distances", distances, About{.unit = "tokens"});
-    v("mean", mean, About{.title = "mean over texts"}), v("sd", sd, About{.title = "sd over texts"});
+    v("mean", mean, About{.title = "mean over texts"}),
+        v("sd", sd, About{.title = "sd over texts"});
   }
 };
 

@@ -162,12 +162,9 @@ TEST(ShiftTable, HasEveryEncoding) {
 }
 
 TEST(ShiftTable, FireStaysBelowItsThresholdAndAGridByWholeRows) {
-  EXPECT_LT(change_under(
-                *random_everywhere({"fire", "fire", {{"threshold", 2000.0}}}), 1000),
+  EXPECT_LT(change_under(*random_everywhere({"fire", "fire", {{"threshold", 2000.0}}}), 1000),
             1e-12);
-  EXPECT_LT(
-      change_under(*random_everywhere({"grid", "ape_grid", {{"columns", 7}}}), 1001),
-      1e-10);
+  EXPECT_LT(change_under(*random_everywhere({"grid", "ape_grid", {{"columns", 7}}}), 1001), 1e-10);
 }
 
 }  // namespace
