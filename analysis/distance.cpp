@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "analysis/distance_profile.h"
+#include "analysis/head_bias.h"
 #include "analysis/intrinsic_bias.h"
 #include "analysis/model_sides.h"
 #include "analysis/near_far_sampler.h"
@@ -59,6 +61,20 @@ class Groups {
   std::vector<ProfileGroup> layers_, by_head_;
 };
 
+// The head that is shown where none was asked for: TAPA's Figure 1 is of the middle of its model.
+std::vector<LayerHead> shown_heads(const DistanceOptions& options,
+                                   const model::ModelConfig& config) {
+  if (options.heads.empty()) return {{config.layers / 2, 0}};
+  for (const LayerHead& one : options.heads) {
+    if (one.layer < config.layers && one.head >= 0 && one.head < config.heads) continue;
+    throw formats::bad_usage(
+        "there is no head L" + std::to_string(one.layer) + "H" + std::to_string(one.head), "heads",
+        "the model has " + std::to_string(config.layers) + " layers of " +
+            std::to_string(config.heads) + " heads");
+  }
+  return options.heads;
+}
+
 NearFarSpec spec_of(const DistanceOptions& options, std::int64_t tokens) {
   NearFarSpec spec = default_near_far(tokens, options.leave_out_first ? 1 : 0);
   if (options.near) spec.near_begin = options.near->first, spec.near_end = options.near->second;
@@ -71,9 +87,10 @@ NearFarSpec spec_of(const DistanceOptions& options, std::int64_t tokens) {
 
 class DistanceAnalysis {
  public:
-  DistanceAnalysis(const Passes& passes, const DistanceOptions& options)
+  DistanceAnalysis(const Passes& passes, const DistanceOptions& options, NearFarValues* values)
       : passes_(passes),
         options_(options),
+        values_(values),
         config_(passes[0]->model().config()),
         draws_(options.seed) {
     for (const auto& pass : passes) longest_ = std::max(longest_, pass->tokens());
@@ -118,6 +135,11 @@ class DistanceAnalysis {
       rotation_ = rotation_of(
           **std::ranges::max_element(passes_, {}, [](const auto& pass) { return pass->tokens(); }));
     }
+    const std::vector<LayerHead> heads = shown_heads(options_, config_);
+    if (rotation_) {
+      coefficients_.emplace(heads, rotation_->layout, longest_);
+      shown_.assign(heads.size(), ProfileGroup(edges_));
+    }
     if (!options_.histogram) return;
     spec_ = spec_of(options_, longest_);
     spec_.both_sides = both_sides();
@@ -141,7 +163,9 @@ class DistanceAnalysis {
     pass.visit_layers([&](const AttentionPointer& attention) {
       if (options_.profile) add_profile(*attention, t);
       if (samples_) samples_->add(*attention, samples, cluster_of);
-      if (turned_alike) add_plane_means(*attention, pairs);
+      if (!turned_alike) return;
+      add_plane_means(*attention, pairs);
+      coefficients_->add(*attention, t, by_rows());
     });
     if (turned_alike) pairs_ += pairs;
     other_angles_ += rotation_ && !turned_alike;
@@ -150,18 +174,27 @@ class DistanceAnalysis {
 
   void add_profile(const model::LayerAttention& attention, std::int64_t t) {
     if (!by_rows()) {
-      groups_->add(attention.layer(), t, probe_profile(attention, edges_, &kernels_));
+      add_profiles(attention.layer(), t, probe_profile(attention, edges_, &kernels_));
       return;
     }
     const std::int64_t tokens = attention.length(), length = tokens / kBlocks;
     const auto add = [&](std::int64_t block, std::int64_t begin, std::int64_t end) {
       if (end <= begin) return;
-      groups_->add(attention.layer(), block, row_profile(attention, edges_, begin, end));
+      add_profiles(attention.layer(), block, row_profile(attention, edges_, begin, end));
     };
     for (std::int64_t block = 0; block < kBlocks; ++block) {
       add(block, block * length, (block + 1) * length);
     }
     add(-1, kBlocks * length, tokens);
+  }
+
+  void add_profiles(std::int64_t layer, std::int64_t cluster,
+                    const std::vector<ProfileSums>& heads) {
+    groups_->add(layer, cluster, heads);
+    for (std::size_t n = 0; n < shown_.size(); ++n) {
+      const LayerHead& one = coefficients_->heads()[n];
+      if (one.layer == layer) shown_[n].add(cluster, heads[static_cast<std::size_t>(one.head)]);
+    }
   }
 
   // Whether a text's length gives the frequencies of the longest one.
@@ -179,6 +212,10 @@ class DistanceAnalysis {
     }
     if (options_.histogram) fill_histograms();
     if (rotation_) add_intrinsic();
+    if (coefficients_ && pairs_ > 0) add_head_bias();
+    if (!rotation_ && !options_.heads.empty()) {
+      add_note("no head's bias is shown: it is that of a rotation by fixed angles of all scores");
+    }
     out_.provenance.set_ran(protocol::listed(kernels_));
     const auto texts = static_cast<std::int64_t>(passes_.size());
     if (plan_ && plan_->reaching() < texts) {
@@ -210,13 +247,26 @@ class DistanceAnalysis {
   }
 
   void fill_histograms() {
-    out_.histogram = histogram_of_group(samples_->all());
+    fill_group(samples_->all(), out_);
     for (std::size_t l = 0; l < out_.layers.size(); ++l) {
-      out_.layers[l].histogram = histogram_of_group(samples_->layers()[l]);
+      fill_group(samples_->layers()[l], out_.layers[l]);
     }
     for (std::size_t h = 0; h < out_.heads.size(); ++h) {
-      out_.heads[h].histogram = histogram_of_group(samples_->heads()[h]);
+      fill_group(samples_->heads()[h], out_.heads[h]);
     }
+    if (values_ == nullptr) return;
+    const auto pooled = [](const NearFarGroups::Group& group) {
+      return NearFarValues::Group{group.scores.pooled(), group.weights.pooled()};
+    };
+    values_->all = pooled(samples_->all());
+    for (const auto& group : samples_->layers()) values_->layers.push_back(pooled(group));
+    for (const auto& group : samples_->heads()) values_->heads.push_back(pooled(group));
+  }
+
+  template <class Group>
+  void fill_group(const NearFarGroups::Group& samples, Group& group) const {
+    group.histogram = histogram_of_group(samples.scores);
+    group.weight_histogram = histogram_of_group(samples.weights);
   }
 
   // None where windows hide a key of every sample.
@@ -262,8 +312,29 @@ class DistanceAnalysis {
     }
   }
 
+  // After the intrinsic bias, whose means and curves these are.
+  void add_head_bias() {
+    for (std::size_t n = 0; n < coefficients_->heads().size(); ++n) {
+      const LayerHead& one = coefficients_->heads()[n];
+      const auto at = static_cast<std::size_t>(one.layer * config_.heads + one.head);
+      const protocol::IntrinsicBias& curve = out_.intrinsic[at];
+      protocol::HeadBias& bias = out_.head_bias.emplace_back();
+      bias.layer = one.layer, bias.head = one.head;
+      const Regimes regimes = regimes_of(rotation_->frequencies);
+      bias.local_to = regimes.local_to, bias.ultra_from = regimes.ultra_from;
+      const Sampled sampled{by_rows(), longest_};
+      if (options_.profile) bias.profile = shown_[n].points(sampled, draws_);
+      coefficients_->fill(n, rotation_->frequencies, sampled, draws_, bias);
+      bias.distances = curve.distances;
+      bias.sqrt_d_gamma = curve.sqrt_d_gamma, bias.per_plane = curve.per_plane;
+      bias.sweep =
+          bias_sweep(plane_sums_[at], *rotation_, options_.bases, options_.factors, bias.distances);
+    }
+  }
+
   const Passes& passes_;
   const DistanceOptions& options_;
+  NearFarValues* values_;
   const model::ModelConfig& config_;
   std::int64_t longest_ = 0;
   NearFarSpec spec_;
@@ -273,8 +344,10 @@ class DistanceAnalysis {
   std::optional<NearFarGroups> samples_;
   std::optional<Rotation> rotation_;    // where the intrinsic bias is wanted and there is one
   std::vector<PlaneMeans> plane_sums_;  // over pairs, a head each
-  double pairs_ = 0;                    // causal pairs of the texts in them
-  std::int64_t other_angles_ = 0;       // texts that are not
+  std::optional<GatheredCoefficients> coefficients_;
+  std::vector<ProfileGroup> shown_;  // of the heads of these
+  double pairs_ = 0;                 // causal pairs of the texts in them
+  std::int64_t other_angles_ = 0;    // texts that are not
   Draws draws_;
   model::AllRan kernels_;
   protocol::DistanceModel out_;
@@ -283,9 +356,78 @@ class DistanceAnalysis {
 }  // namespace
 
 protocol::DistanceModel analyse_distance(const Passes& passes, const DistanceOptions& options,
-                                         protocol::Progress& progress) {
+                                         protocol::Progress& progress, NearFarValues* values) {
   require_one_stack(passes.front()->model().config(), "distance");
-  return DistanceAnalysis(passes, options).run(progress);
+  return DistanceAnalysis(passes, options, values).run(progress);
+}
+
+namespace {
+
+// A histogram and what it is of.
+struct Binned {
+  NearFar* histogram;
+  const std::vector<double>* values;
+};
+
+constexpr int kBinsOfOne = 60, kMostBins = 240;
+
+void share_bins_of(const std::vector<Binned>& list) {
+  double low = std::numeric_limits<double>::infinity(), high = -low, narrowest = low;
+  for (const Binned& one : list) {
+    if (one.histogram->edges.empty()) continue;
+    low = std::min(low, one.histogram->edges.front());
+    high = std::max(high, one.histogram->edges.back());
+    narrowest = std::min(narrowest, one.histogram->edges.back() - one.histogram->edges.front());
+  }
+  if (!(high > low)) return;
+  const double wanted = std::ceil(kBinsOfOne * (high - low) / narrowest);
+  const int bins = static_cast<int>(std::min(wanted, double{kMostBins}));
+  for (const Binned& one : list) {
+    if (one.histogram->edges.empty()) continue;
+    Histogram shared = histogram_between(*one.values, low, high, bins);
+    one.histogram->edges = std::move(shared.edges);
+    one.histogram->counts = std::move(shared.counts);
+  }
+}
+
+// The histograms that stand in one figure: `group` of a model's values belongs to `owner`.
+template <class Owner>
+void collect(Owner& owner, const NearFarValues::Group& group, std::vector<Binned>& scores,
+             std::vector<Binned>& weights) {
+  if (owner.histogram) scores.push_back({&*owner.histogram, &group.scores});
+  if (owner.weight_histogram) weights.push_back({&*owner.weight_histogram, &group.weights});
+}
+
+}  // namespace
+
+void share_bins(std::span<protocol::DistanceModel> models, std::span<const NearFarValues> values) {
+  if (models.size() < 2) return;
+  std::vector<Binned> scores, weights;
+  const auto share = [&] {
+    share_bins_of(scores), share_bins_of(weights);
+    scores.clear(), weights.clear();
+  };
+  std::size_t layers = 0, heads = 0;
+  for (std::size_t m = 0; m < models.size(); ++m) {
+    collect(models[m], values[m].all, scores, weights);
+    layers = std::max(layers, values[m].layers.size());
+    heads = std::max(heads, values[m].heads.size());
+  }
+  share();
+  for (std::size_t l = 0; l < layers; ++l) {
+    for (std::size_t m = 0; m < models.size(); ++m) {
+      if (l >= values[m].layers.size()) continue;
+      collect(models[m].layers[l], values[m].layers[l], scores, weights);
+    }
+    share();
+  }
+  for (std::size_t h = 0; h < heads; ++h) {
+    for (std::size_t m = 0; m < models.size(); ++m) {
+      if (h >= values[m].heads.size()) continue;
+      collect(models[m].heads[h], values[m].heads[h], scores, weights);
+    }
+    share();
+  }
 }
 
 }  // namespace phasescope::analysis

@@ -2,9 +2,11 @@
 // Distance bias: mean score and weight by distance, near-far histograms, RoPE's intrinsic bias.
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
+#include "analysis/head_bias.h"
 #include "analysis/near_far.h"
 #include "analysis/text_pass.h"
 #include "protocol/messages/distance.h"
@@ -18,7 +20,20 @@ struct DistanceOptions {
   bool leave_out_first = false;  // key 0 ([BOS]) is no key of the histogram
   bool per_head = false;
   bool profile = true, histogram = true, intrinsic = true;
+  // Of models that rotate: heads of which head_bias tells, L/2 H0 where empty, with the bases and
+  // factors of their sweep.
+  std::vector<LayerHead> heads;
+  std::vector<std::int64_t> bases, factors;
   std::uint64_t seed = 0;
+};
+
+// The samples of every histogram of a model, so that those of several can have the same bins.
+struct NearFarValues {
+  struct Group {
+    std::vector<double> scores, weights;
+  };
+  Group all;
+  std::vector<Group> layers, heads;  // as DistanceModel has them
 };
 
 // One pass a text. Profiles hold all pairs that a query sees, at distances |i - j|: in a model that
@@ -29,9 +44,16 @@ struct DistanceOptions {
 // out, and `note` says so. Histograms hold `pairs` samples each: sample s of a layer is of head s
 // mod heads, of the model of layer (s / heads) mod layers; samples of which a layer's window hides
 // a key are left out of it. The intrinsic bias is one of causal pairs. Throws Error "bad_input"
-// where the intervals do not fit the texts.
+// where the intervals do not fit the texts, "bad_usage" for a head that is not there. `values`:
+// what the histograms are of; null for nobody.
 protocol::DistanceModel analyse_distance(const std::vector<std::shared_ptr<TextPass>>& passes,
                                          const DistanceOptions& options,
-                                         protocol::Progress& progress);
+                                         protocol::Progress& progress,
+                                         NearFarValues* values = nullptr);
+
+// Gives the histograms of all models, of their whole and of layers and heads of one number, the
+// same bins: from the smallest to the largest value of all, as narrow as the narrowest model's 60
+// are, 240 at most. `values` of each model, in their order.
+void share_bins(std::span<protocol::DistanceModel> models, std::span<const NearFarValues> values);
 
 }  // namespace phasescope::analysis

@@ -49,6 +49,7 @@ void add_row(ProfileSums& out, const std::vector<std::size_t>& bucket, std::int6
     out.sums.score[b] += s;
     out.sums.score_square[b] += s * s;
     out.sums.weight[b] += weight[k];
+    out.weight_square[b] += double{weight[k]} * double{weight[k]};
     out.content[b] += c;
     out.content_square[b] += c * c;
     out.term[b] += t;
@@ -101,7 +102,8 @@ ProfileSums::ProfileSums(const std::vector<std::int64_t>& edges)
       content(edges.size() - 1),
       content_square(content),
       term(content),
-      term_square(content) {}
+      term_square(content),
+      weight_square(content) {}
 
 void ProfileSums::add(const ProfileSums& other) {
   sums.add(other.sums);
@@ -112,6 +114,8 @@ void ProfileSums::add(const ProfileSums& other) {
   }
   if (other.term_square.empty()) term_square.clear();  // a sum over some pairs alone says nothing
   for (std::size_t b = 0; b < term_square.size(); ++b) term_square[b] += other.term_square[b];
+  if (other.weight_square.empty()) weight_square.clear();
+  for (std::size_t b = 0; b < weight_square.size(); ++b) weight_square[b] += other.weight_square[b];
 }
 
 std::vector<ProfileSums> probe_profile(const model::LayerAttention& attention,
@@ -133,7 +137,7 @@ std::vector<ProfileSums> probe_profile(const model::LayerAttention& attention,
     profile.content = to_vector<double>(probe.bucket_content[0][head]);
     profile.content_square = to_vector<double>(probe.bucket_content_square[0][head]);
     profile.term = to_vector<double>(probe.bucket_term[0][head]);
-    profile.term_square.clear();
+    profile.term_square.clear(), profile.weight_square.clear();
     if (probe.bucket_term_square.defined()) {
       profile.term_square = to_vector<double>(probe.bucket_term_square[0][head]);
     }
@@ -200,6 +204,9 @@ std::vector<protocol::DistancePoint> ProfileGroup::points(const Sampled& sampled
     mean(&terms, point.positional_mean, point.positional_low, point.positional_high);
     point.score_sd = deviation(sums.score_square[b] / n, point.score_mean);
     point.content_sd = deviation(total_.content_square[b] / n, point.content_mean);
+    if (!total_.weight_square.empty()) {
+      point.weight_sd = deviation(total_.weight_square[b] / n, point.weight_mean);
+    }
     if (!total_.term_square.empty()) {
       point.positional_sd = deviation(total_.term_square[b] / n, point.positional_mean);
     }

@@ -18,6 +18,7 @@ namespace phasescope::analysis {
 struct ProfileSums {
   DistanceSums sums;
   std::vector<double> content, content_square, term, term_square;
+  std::vector<double> weight_square;  // empty where a pass of the kernel summed the weights
 
   ProfileSums() = default;
   explicit ProfileSums(const std::vector<std::int64_t>& edges);

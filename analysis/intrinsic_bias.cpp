@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <cmath>
+#include <numbers>
 #include <numeric>
 
 #include "analysis/tensors.h"
@@ -13,18 +14,6 @@ namespace {
 
 double mean_of(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
-
-struct Halves {
-  at::Tensor first, second;
-};
-
-Halves halves_of(const at::Tensor& x, PlaneLayout layout) {
-  const std::int64_t planes = x.size(-1) / 2;
-  if (layout == PlaneLayout::half) {
-    return {x.narrow(-1, 0, planes), x.narrow(-1, planes, planes)};
-  }
-  return {x.slice(-1, 0, 2 * planes, 2), x.slice(-1, 1, 2 * planes, 2)};
 }
 
 // Whether every score is q.k / sqrt(D) of rotated q and k and nothing else, of all pairs.
@@ -39,8 +28,16 @@ bool scores_are_plain(const model::ModelConfig& config) {
 
 }  // namespace
 
+PlaneChannels plane_channels(const at::Tensor& x, PlaneLayout layout, std::int64_t dim) {
+  const std::int64_t planes = x.size(dim) / 2;
+  if (layout == PlaneLayout::half) {
+    return {x.narrow(dim, 0, planes), x.narrow(dim, planes, planes)};
+  }
+  return {x.slice(dim, 0, 2 * planes, 2), x.slice(dim, 1, 2 * planes, 2)};
+}
+
 PlaneProducts plane_products(const at::Tensor& q, const at::Tensor& k, PlaneLayout layout) {
-  const Halves x = halves_of(q, layout), y = halves_of(k, layout);
+  const PlaneChannels x = plane_channels(q, layout, -1), y = plane_channels(k, layout, -1);
   return {x.first * y.first + x.second * y.second, x.first * y.second - x.second * y.first};
 }
 
@@ -92,6 +89,23 @@ std::optional<Rotation> rotation_of(TextPass& pass) {
                         : PlaneLayout::half;
   rotation.gain = first.to(at::kDouble).square().sum(-2).mean().item<double>();
   return rotation;
+}
+
+Regimes regimes_of(std::span<const double> frequencies) {
+  const double slowest = frequencies.back();
+  const auto steps = static_cast<double>(frequencies.size()) - 1;
+  const double step = steps > 0 ? std::pow(slowest / frequencies.front(), 1 / steps) : 1;
+  const double scale = 1 / (slowest * step);  // 1 / theta_0, in the paper's distances
+  const double turn = 2 * std::numbers::pi;
+  return {turn * std::pow(scale, 0.25) / 8, turn * scale};
+}
+
+std::vector<double> frequencies_of_base(double base, std::size_t planes) {
+  std::vector<double> out;
+  for (std::size_t d = 0; d < planes; ++d) {
+    out.push_back(std::pow(base, -static_cast<double>(d) / static_cast<double>(planes)));
+  }
+  return out;
 }
 
 std::vector<PlaneMeans> causal_plane_means(const model::LayerAttention& attention,

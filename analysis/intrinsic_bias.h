@@ -16,6 +16,12 @@ namespace phasescope::analysis {
 // Channels of the planes of a rotation: (2d, 2d + 1), or (d, d + D/2).
 enum class PlaneLayout { interleaved, half };
 
+// The two channels of every plane: x with the channels in its first dimension, or in its last.
+struct PlaneChannels {
+  at::Tensor first, second;
+};
+PlaneChannels plane_channels(const at::Tensor& x, PlaneLayout layout, std::int64_t dim = 0);
+
 // A_d = q_2d k_2d + q_2d+1 k_2d+1 and B_d = q_2d k_2d+1 - q_2d+1 k_2d of pairs of rows, (P, D/2).
 struct PlaneProducts {
   at::Tensor a, b;
@@ -46,6 +52,17 @@ struct Rotation {
   double gain = 1;
 };
 std::optional<Rotation> rotation_of(TextPass& pass);
+
+// Where a rotation's regimes lie in a model's distances (TAPA, Section 2): 1 / theta_0 is 2 pi over
+// the angle after the slowest one of the series, which is 2 pi base where nothing is scaled. Local
+// to 2 pi (1 / theta_0)^(1/4) / 8 of the paper's distances, which are a model's over 2 pi.
+struct Regimes {
+  double local_to = 0, ultra_from = 0;
+};
+Regimes regimes_of(std::span<const double> frequencies);
+
+// base^(-2d/D), d = 0 .. planes - 1.
+std::vector<double> frequencies_of_base(double base, std::size_t planes);
 
 // Exact means over all causal pairs of one layer, for every head; O(N D).
 std::vector<PlaneMeans> causal_plane_means(const model::LayerAttention& attention,

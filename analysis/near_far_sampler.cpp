@@ -26,10 +26,21 @@ NearFarPlan::NearFarPlan(const NearFarSpec& spec, const std::vector<std::int64_t
 NearFarGroups::NearFarGroups(std::int64_t layers, std::int64_t heads, std::int64_t clusters,
                              bool per_head)
     : layers_(layers), heads_(heads) {
-  all_.values.resize(static_cast<std::size_t>(clusters));
+  all_.scores.values.resize(static_cast<std::size_t>(clusters));
+  all_.weights = all_.scores;
   by_layer_.resize(static_cast<std::size_t>(layers), all_);
   if (per_head) by_head_.resize(static_cast<std::size_t>(layers * heads), all_);
 }
+
+namespace {
+
+void add_sample(NearFarGroups::Group& group, std::int64_t cluster, const NearFarDeltas& deltas,
+                std::size_t sample) {
+  group.scores.add(cluster, deltas.values[sample]);
+  group.weights.add(cluster, deltas.weights[sample]);
+}
+
+}  // namespace
 
 void NearFarGroups::add(const model::LayerAttention& attention,
                         const NearFarPlan::TextSamples& text, const ClusterOf& cluster_of) {
@@ -39,17 +50,17 @@ void NearFarGroups::add(const model::LayerAttention& attention,
     heads.push_back((text.first + static_cast<std::int64_t>(s)) % heads_);
   }
   const NearFarDeltas deltas = near_far_deltas(attention, text.samples, heads);
-  Clusters& layer = by_layer_[static_cast<std::size_t>(attention.layer())];
+  Group& layer = by_layer_[static_cast<std::size_t>(attention.layer())];
   for (std::size_t s = 0; s < text.samples.size(); ++s) {
     if (!deltas.seen[s]) {
       ++hidden_;
       continue;
     }
     const std::int64_t cluster = cluster_of(text.samples[s].query);
-    layer.add(cluster, deltas.values[s]);
+    add_sample(layer, cluster, deltas, s);
     const std::int64_t number = text.first + static_cast<std::int64_t>(s);
     if ((number / heads_) % layers_ == attention.layer()) {
-      all_.add(cluster, deltas.values[s]);
+      add_sample(all_, cluster, deltas, s);
     }
   }
   if (!by_head_.empty()) add_heads(attention, text, cluster_of);
@@ -60,10 +71,10 @@ void NearFarGroups::add_heads(const model::LayerAttention& attention,
   for (std::int64_t head = 0; head < heads_; ++head) {
     const std::vector<std::int64_t> heads(text.samples.size(), head);
     const NearFarDeltas deltas = near_far_deltas(attention, text.samples, heads);
-    Clusters& group = by_head_[static_cast<std::size_t>(attention.layer() * heads_ + head)];
+    Group& group = by_head_[static_cast<std::size_t>(attention.layer() * heads_ + head)];
     for (std::size_t s = 0; s < text.samples.size(); ++s) {
       if (!deltas.seen[s]) continue;
-      group.add(cluster_of(text.samples[s].query), deltas.values[s]);
+      add_sample(group, cluster_of(text.samples[s].query), deltas, s);
     }
   }
 }

@@ -43,9 +43,13 @@ class NearFarGroups {
   void add(const model::LayerAttention& attention, const NearFarPlan::TextSamples& text,
            const ClusterOf& cluster_of);
 
-  const Clusters& all() const { return all_; }
-  const std::vector<Clusters>& layers() const { return by_layer_; }
-  const std::vector<Clusters>& heads() const { return by_head_; }
+  // Of one group: differences of scores, and of the weights of the same pairs.
+  struct Group {
+    Clusters scores, weights;
+  };
+  const Group& all() const { return all_; }
+  const std::vector<Group>& layers() const { return by_layer_; }
+  const std::vector<Group>& heads() const { return by_head_; }
   // Samples of the layers that were left out, a layer's window or padding hiding one of their keys.
   std::int64_t hidden() const { return hidden_; }
 
@@ -55,8 +59,8 @@ class NearFarGroups {
 
   std::int64_t layers_, heads_;
   std::int64_t hidden_ = 0;
-  Clusters all_;
-  std::vector<Clusters> by_layer_, by_head_;
+  Group all_;
+  std::vector<Group> by_layer_, by_head_;
 };
 
 // The whole model's deltas, one cluster a text, and those of the very same queries and keys with

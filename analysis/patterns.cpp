@@ -5,22 +5,24 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <numbers>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
+#include "analysis/adaptive_bias.h"
+#include "analysis/bias_rows.h"
 #include "analysis/tensors.h"
+#include "analysis/theory/cape_surface.h"
+#include "analysis/theory/orthogonal_matrices.h"
 #include "formats/error.h"
 
 namespace phasescope::analysis {
 namespace {
 
 using Passes = std::vector<std::shared_ptr<TextPass>>;
-
-// Numbers of all curves of a kind: what a result can carry. More distances are thinned out, which
-// the result says.
-constexpr std::int64_t kMostValues = std::int64_t{1} << 20;
-constexpr std::int64_t kFewestOfACurve = 512;
 
 std::vector<std::int64_t> sampled_positions(std::int64_t tokens, std::int64_t count) {
   const std::int64_t samples = std::clamp<std::int64_t>(count, 1, tokens);
@@ -35,32 +37,58 @@ at::Tensor long_tensor(const std::vector<std::int64_t>& values) {
   return out;
 }
 
-// 0..length-1 where `curves` so long fit into a result; every one of the near half and as many
-// evenly over the rest where they do not.
-std::vector<std::int64_t> shown_distances(std::int64_t length, std::int64_t curves) {
-  const std::int64_t most =
-      std::max(kFewestOfACurve, kMostValues / std::max<std::int64_t>(curves, 1));
-  std::vector<std::int64_t> distances;
-  const std::int64_t near = length <= most ? length : most / 2, far = most - near;
-  for (std::int64_t d = 0; d < near; ++d) distances.push_back(d);
-  for (std::int64_t n = 1; near < length && n <= far; ++n) {
-    distances.push_back(near - 1 + (length - near) * n / far);
-  }
-  return distances;
-}
-
-// Mean of G over heads and all pairs of tokens at each distance; z as in position_products. The
-// sums over pairs are an autocorrelation, which the transform gives without N x N products.
-std::vector<double> mean_by_distance(const at::Tensor& z, const at::Tensor& distances) {
+// The power spectrum of a state, (N + 1) at frequencies pi n / N, over heads and channels; z as in
+// position_products.
+at::Tensor power_of_state(const at::Tensor& z) {
   const at::Tensor heads = z[0].flatten(-2).to(at::kDouble).transpose(1, 2);  // (H, 2 planes, N)
   const std::int64_t tokens = heads.size(2);
   at::Tensor power = at::zeros({tokens + 1}, at::kDouble);
   for (const at::Tensor& channels : heads.flatten(0, 1).split(64)) {
     power += at::fft_rfft(channels, 2 * tokens).abs().square().sum(0);
   }
-  const at::Tensor pairs = at::arange(tokens, 0, -1, at::kDouble) * heads.size(0);
+  return power;
+}
+
+// Mean of G over heads and all pairs of tokens at each distance. The sums over pairs are an
+// autocorrelation, which the transform of the power gives without N x N products.
+std::vector<double> mean_by_distance(const at::Tensor& power, std::int64_t heads,
+                                     const at::Tensor& distances) {
+  const std::int64_t tokens = power.size(0) - 1;
+  const at::Tensor pairs = at::arange(tokens, 0, -1, at::kDouble) * heads;
   const at::Tensor means = at::fft_irfft(power, 2 * tokens).slice(0, 0, tokens) / pairs;
   return to_vector<double>(means.index_select(0, distances));
+}
+
+// Where spectra are shown: evenly in the logarithm, from one turn in the text to half a turn a
+// token, but no closer to each other than the transform has frequencies.
+std::vector<std::int64_t> spectrum_places(std::int64_t tokens) {
+  constexpr int kPlaces = 96;
+  std::vector<std::int64_t> places;
+  for (int n = 0; n <= kPlaces; ++n) {
+    const double share = n / double{kPlaces};
+    const auto place = static_cast<std::int64_t>(
+        std::llround(2 * std::pow(static_cast<double>(tokens) / 2, share)));
+    if (place <= tokens && (places.empty() || place > places.back())) places.push_back(place);
+  }
+  return places;
+}
+
+// Share of the power between each place and the next: (places - 1).
+std::vector<double> spectrum_shares(const at::Tensor& power,
+                                    const std::vector<std::int64_t>& places) {
+  auto values = to_vector<double>(power);
+  for (std::size_t n = 1; n + 1 < values.size(); ++n) values[n] *= 2;  // both signs of a frequency
+  double all = 0;
+  for (const double x : values) all += x;
+  std::vector<double> shares;
+  for (std::size_t n = 0; n + 1 < places.size(); ++n) {
+    double sum = 0;
+    for (std::int64_t at = places[n]; at < places[n + 1]; ++at) {
+      sum += values[static_cast<std::size_t>(at)];
+    }
+    shares.push_back(sum / all);
+  }
+  return shares;
 }
 
 // What the model adds to the embeddings of tokens 0..count-1, (count, C) in float64; undefined
@@ -103,9 +131,14 @@ class PatternsAnalysis {
       add_table();
     }
     add_frequencies();
+    add_angles();
     progress.throw_if_cancelled();
     progress.progress(0.5, "reading the bias curves");
     add_bias(progress);
+    progress.progress(0.7, "reading single queries");
+    add_rows(progress);
+    if (!out_.result.rows.empty()) add_adaptive(progress);
+    add_surfaces();
     if (out_.result.layers.empty() && out_.result.bias.empty()) {
       out_.result.why_empty =
           fixed_ ? "nothing updates the state of " + info.title + ", so that it is shown as layer 0"
@@ -153,6 +186,11 @@ class PatternsAnalysis {
     out_.result.position_count = count;
     out_.result.positions = sampled_positions(count, options_.positions);
     out_.result.distances = shown_distances(count, states);
+    spectrum_places_ = spectrum_places(count);
+    for (std::size_t n = 0; n + 1 < spectrum_places_.size(); ++n) {
+      out_.result.spectrum_frequencies.push_back(
+          std::numbers::pi * static_cast<double>(spectrum_places_[n]) / static_cast<double>(count));
+    }
     return long_tensor(out_.result.positions);
   }
 
@@ -194,7 +232,9 @@ class PatternsAnalysis {
     layer.drift = (moved.norm() / first.expand_as(moved).norm()).item<double>();
     const at::Tensor heads = position_products(z, rows);
     const at::Tensor mean = heads.mean(0);
-    layer.mean_by_distance = mean_by_distance(z, long_tensor(out_.result.distances));
+    const at::Tensor power = power_of_state(z);
+    layer.mean_by_distance = mean_by_distance(power, z.size(1), long_tensor(out_.result.distances));
+    layer.spectrum = spectrum_shares(power, spectrum_places_);
     const std::string suffix = "." + std::to_string(index);
     const at::ScalarType dtype = at::promote_types(pass_.model().decoder.dtype(), at::kFloat);
     out_.tensors.push_back(tensor_ref("pe_dot" + suffix, mean.to(dtype)));
@@ -209,6 +249,110 @@ class PatternsAnalysis {
     const model::StartContext context = start_context(model.decoder, pass_.tokens(), at::kDouble);
     const at::Tensor frequencies = model.encoding().frequencies(context);
     if (frequencies.defined()) out_.result.frequencies = to_vector<double>(frequencies);
+  }
+
+  // Of matrices, those of their planes; of each head's own rotation, what is stored.
+  void add_angles() {
+    const model::Model& model = pass_.model();
+    const auto add = [&](const std::string& name, std::vector<double> angles) {
+      for (double& angle : angles) angle = std::abs(angle);
+      std::ranges::sort(angles, std::greater<>());
+      out_.result.angles.push_back({name, std::move(angles)});
+    };
+    const model::Parameters& shared = model.decoder.weights().encoding;
+    if (const auto stored = shared.find("angles"); stored != shared.end()) {
+      for (std::int64_t head = 0; head < stored->second.size(0); ++head) {
+        add("H" + std::to_string(head), to_vector<double>(stored->second[head]));
+      }
+      return;
+    }
+    if (!model.config().encoding.key.starts_with("ape_")) return;
+    CheckContext context;
+    context.model = pass_.shared_model();
+    const Generators generators = generators_of(context);
+    const std::size_t count = generators.matrices.size();
+    const auto heads = static_cast<std::size_t>(model.config().heads);
+    for (std::size_t n = 0; n < count; ++n) {
+      const std::string head = "H" + std::to_string(n % heads);
+      const std::string part = generators.kind + " " + std::to_string(n / heads) + " ";
+      add((count > heads ? part : "") + head, canonical_form(generators.matrices[n]).angles);
+    }
+  }
+
+  // Rows of single queries: those asked for, or that of the bias curves where content corrects it.
+  void add_rows(protocol::Progress& progress) {
+    BiasRowsOptions options;
+    options.queries = options_.queries;
+    if (options.queries.empty()) {
+      if (!corrects()) return;
+      options.queries = {options_.query.value_or(pass_.tokens() - 1)};
+    }
+    options.texts = static_cast<std::size_t>(options_.texts);
+    options.wanted = [this](std::int64_t layer) { return wanted(layer); };
+    out_.result.rows = bias_rows(passes_, options, progress);
+  }
+
+  // Of the same queries, over all texts that reach them, where there are two or more.
+  void add_adaptive(protocol::Progress& progress) {
+    std::set<std::int64_t> queries;
+    for (const protocol::BiasRow& row : out_.result.rows) queries.insert(row.query);
+    const model::ModelConfig& config = pass_.model().config();
+    for (const std::int64_t query : queries) {
+      if (query < 2) continue;
+      const std::vector<std::int64_t> distances = spread_distances(query);
+      std::vector<AdaptiveBias> heads(static_cast<std::size_t>(config.layers * config.heads));
+      std::int64_t texts = 0;
+      for (const auto& pass : passes_) {
+        progress.throw_if_cancelled();
+        if (pass->tokens() <= query) continue;
+        ++texts;
+        pass->visit_layers([&](const AttentionPointer& attention) {
+          add_biases(*attention, query, distances, heads);
+        });
+      }
+      if (texts < 2) continue;
+      for (std::size_t n = 0; n < heads.size(); ++n) {
+        const auto layer = static_cast<std::int64_t>(n) / config.heads;
+        if (!wanted(layer)) continue;
+        heads[n].distance.assign(distances.begin(), distances.end());
+        AdaptiveHead head = adaptive_head(heads[n], options_.seed);
+        out_.result.adaptive.push_back({layer, static_cast<std::int64_t>(n) % config.heads, query,
+                                        head.kind, head.slope, head.over_contexts,
+                                        head.over_distance, heads[n].distance, std::move(head.mean),
+                                        std::move(head.sd)});
+      }
+    }
+  }
+
+  // Over what the rows have of content and base; the other heads' inputs at 0.
+  void add_surfaces() {
+    if (!correction_of(pass_.model(), 0) || out_.result.rows.empty()) return;
+    const at::NoGradGuard no_gradients;
+    double low = 0, high = 0, least = 0, most = 0;
+    for (const protocol::BiasRow& row : out_.result.rows) {
+      for (const double x : row.content) low = std::min(low, x), high = std::max(high, x);
+      for (const double x : row.base) least = std::min(least, x), most = std::max(most, x);
+    }
+    if (!(most > least)) least = most - 4;  // no table to take a range from
+    constexpr std::int64_t kSide = 49;
+    const at::Tensor a = at::linspace(low, high, kSide, at::kDouble);
+    const at::Tensor b = at::linspace(least, most, kSide, at::kDouble);
+    out_.result.surface_content = to_vector<double>(a);
+    out_.result.surface_bias = to_vector<double>(b);
+    for (std::int64_t layer = 0; layer < pass_.model().config().layers; ++layer) {
+      if (!wanted(layer)) continue;
+      const Correction f = *correction_of(pass_.model(), static_cast<std::size_t>(layer));
+      const at::Tensor held = at::zeros({f.w1.size(1)}, at::kDouble);
+      std::vector<at::Tensor> heads;
+      for (std::int64_t head = 0; head < f.w2.size(0); ++head) {
+        heads.push_back(surface_of(f, head, held, a, b));
+        const SurfaceShares shares = surface_shares(heads.back(), a, b);
+        out_.result.surfaces.push_back(
+            {layer, head, shares.affine, shares.content, shares.bias, shares.interaction});
+      }
+      out_.tensors.push_back(
+          tensor_ref("surface." + std::to_string(layer), at::stack(heads).to(at::kFloat)));
+    }
   }
 
   void add_bias(protocol::Progress& progress) {
@@ -234,15 +378,10 @@ class PatternsAnalysis {
 
   // (H, length) of the layers that are wanted, of encodings that add one.
   std::vector<std::pair<std::int64_t, at::Tensor>> tables_by_layer(std::int64_t length) const {
-    const at::NoGradGuard no_gradients;
-    const model::Model& model = pass_.model();
-    const model::Weights& weights = model.decoder.weights();
     std::vector<std::pair<std::int64_t, at::Tensor>> tables;
-    for (std::int64_t l = 0; l < model.config().layers; ++l) {
+    for (std::int64_t l = 0; l < pass_.model().config().layers; ++l) {
       if (!wanted(l)) continue;
-      model::Parameters parameters = weights.layers[static_cast<std::size_t>(l)].encoding;
-      parameters.insert(weights.encoding.begin(), weights.encoding.end());  // those of all layers
-      const at::Tensor table = model.encoding().bias_table(parameters, length, at::kDouble);
+      const at::Tensor table = table_of_layer(pass_.model(), l, length);
       if (table.defined()) tables.emplace_back(l, table);
     }
     return tables;
@@ -313,6 +452,7 @@ class PatternsAnalysis {
   const PatternsOptions& options_;
   TextPass& pass_;
   std::optional<Kind> kind_;
+  std::vector<std::int64_t> spectrum_places_;
   bool fixed_ = false;  // later layers have the first one's state
   PatternsOutput out_;
 };
@@ -322,6 +462,29 @@ class PatternsAnalysis {
 at::Tensor position_products(const at::Tensor& z, const at::Tensor& rows) {
   const at::Tensor chosen = z[0].index_select(1, rows).flatten(-2).to(at::kDouble);
   return at::matmul(chosen, chosen.transpose(-1, -2));
+}
+
+void add_against(PatternsOutput& out, PatternsOutput other) {
+  const auto refuse = [&](const std::string& why) {
+    throw formats::Error("not_applicable", "the position products of " + out.result.model +
+                                               " and " + other.result.model +
+                                               " cannot stand beside each other: " + why);
+  };
+  for (const PatternsOutput* one : {&out, &other}) {
+    if (one->result.layers.empty()) refuse(one->result.model + " has none");
+  }
+  if (out.result.positions != other.result.positions) {
+    refuse("they are of " + std::to_string(out.result.position_count) + " and " +
+           std::to_string(other.result.position_count) + " positions");
+  }
+  out.result.against = other.result.model;
+  out.result.against_encoding = other.result.encoding;
+  out.result.against_layers = std::move(other.result.layers);
+  for (protocol::TensorRef& tensor : other.tensors) {
+    if (!tensor.name.starts_with("pe_dot.")) continue;
+    tensor.name = "against." + tensor.name;
+    out.tensors.push_back(std::move(tensor));
+  }
 }
 
 PatternsOutput analyse_patterns(const std::vector<std::shared_ptr<TextPass>>& passes,

@@ -19,11 +19,17 @@ struct PatternsOptions {
   std::optional<std::int64_t> query;  // of the curves that are measured; the last token else
   // Of the curves of tables, from distance 0 on; as many as the query has keys else.
   std::optional<std::int64_t> distances;
+  // Whose rows are shown of the first `texts` texts that reach them, and over all of whose texts
+  // the bias varies; the query above where empty, of encodings that correct a bias.
+  std::vector<std::int64_t> queries;
+  std::int64_t texts = 2;
+  std::uint64_t seed = 0;
 };
 
 struct PatternsOutput {
   protocol::PatternsResult result;
-  std::vector<protocol::TensorRef> tensors;  // pe_dot.L (S, S), pe_dot_heads.L (H, S, S)
+  // pe_dot.L (S, S), pe_dot_heads.L (H, S, S), surface.L (H, A, B)
+  std::vector<protocol::TensorRef> tensors;
 };
 
 // State 0 is the initial one, n the one after n layers; an encoding whose state never changes
@@ -34,6 +40,10 @@ struct PatternsOutput {
 // "bad_usage" for layers, positions, a query and distances that are not there.
 PatternsOutput analyse_patterns(const std::vector<std::shared_ptr<TextPass>>& passes,
                                 const PatternsOptions& options, protocol::Progress& progress);
+
+// Puts another model's states beside those of `out`: against, against_layers and the tensors
+// against.pe_dot.L. Throws Error "not_applicable" unless both have products at the same positions.
+void add_against(PatternsOutput& out, PatternsOutput other);
 
 // G_ij = sum_m Re(z_i conj z_j) (TAPE, arXiv 2501.00712, Figures 7 and 8) of the chosen rows of a
 // state z (B or 1, H or 1, N, 2, d/2), batch entry 0: (H or 1, S, S).

@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "analysis/tensors.h"
@@ -40,10 +41,15 @@ NearFarDeltas near_far_deltas(const model::LayerAttention& attention,
     far.push_back(sample.far_key);
   }
   constexpr double kHidden = -std::numeric_limits<double>::infinity();  // a NaN is a score
-  NearFarDeltas deltas{scores_at(attention, heads, queries, near), {}};
+  NearFarDeltas deltas{scores_at(attention, heads, queries, near), {}, {}};
   const std::vector<double> far_scores = scores_at(attention, heads, queries, far);
+  const at::NoGradGuard no_gradients;
+  const auto lse =
+      to_vector<double>(attention.lse()[0].index({long_tensor(heads), long_tensor(queries)}));
   for (std::size_t s = 0; s < far_scores.size(); ++s) {
     deltas.seen.push_back(deltas.values[s] != kHidden && far_scores[s] != kHidden);
+    deltas.weights.push_back(std::exp(deltas.values[s] - lse[s]) -
+                             std::exp(far_scores[s] - lse[s]));
     deltas.values[s] -= far_scores[s];
   }
   return deltas;

@@ -14,10 +14,10 @@ std::vector<double> scores_at(const model::LayerAttention& attention,
                               const std::vector<std::int64_t>& queries,
                               const std::vector<std::int64_t>& keys);
 
-// score(near) - score(far) of each sample, by the head given for it, and whether the query sees
-// both keys: windows and padding hide some.
+// score(near) - score(far) of each sample, by the head given for it, the same difference of the
+// weights, and whether the query sees both keys: windows and padding hide some.
 struct NearFarDeltas {
-  std::vector<double> values;
+  std::vector<double> values, weights;
   std::vector<bool> seen;
 };
 NearFarDeltas near_far_deltas(const model::LayerAttention& attention,

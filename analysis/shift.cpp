@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <map>
+#include <utility>
 
 #include "analysis/tensors.h"
 #include "analysis/worst.h"
@@ -59,14 +62,23 @@ Interval ratio_of_rows(const std::vector<Part>& rows) {
   return blocks_interval(whole.sum / whole.weight, blocks, static_cast<std::int64_t>(rows.size()));
 }
 
+double root_of(double x) { return x < 0 ? 0 : std::sqrt(x); }
+
+struct ProductDifference {
+  Interval ratio;
+  Part whole;
+};
+
 // ||G - G'||_F / ||G||_F over heads, by blocks of rows. (The norms have a closed form without rows,
 // but their difference would lose half of the digits.)
-Interval product_difference(const at::Tensor& z, const at::Tensor& other, std::int64_t offset) {
+ProductDifference product_difference(const at::Tensor& z, const at::Tensor& other,
+                                     std::int64_t offset) {
   const at::NoGradGuard no_gradients;
   const std::int64_t tokens = z.size(2);
   const at::Tensor a = z[0].flatten(-2).to(at::kDouble);
   const at::Tensor b = other[0].narrow(1, offset, tokens).flatten(-2).to(at::kDouble).expand_as(a);
   std::vector<Part> parts;
+  Part whole;
   constexpr std::int64_t step = 256;
   for (std::int64_t begin = 0; begin < tokens; begin += step) {
     const std::int64_t rows = std::min(step, tokens - begin);
@@ -74,10 +86,12 @@ Interval product_difference(const at::Tensor& z, const at::Tensor& other, std::i
     const at::Tensor h = at::matmul(b.narrow(1, begin, rows), b.transpose(1, 2));
     const auto difference = to_vector<double>((g - h).square().sum(at::IntArrayRef{0, 2}));
     const auto norm = to_vector<double>(g.square().sum(at::IntArrayRef{0, 2}));
-    for (std::size_t row = 0; row < norm.size(); ++row)
+    for (std::size_t row = 0; row < norm.size(); ++row) {
       parts.push_back({difference[row], norm[row]});
+      whole.sum += difference[row], whole.weight += norm[row];
+    }
   }
-  return transformed(ratio_of_rows(parts), [](double x) { return x < 0 ? 0 : std::sqrt(x); });
+  return {transformed(ratio_of_rows(parts), &root_of), whole};
 }
 
 std::vector<at::Tensor> states_of(TextPass& pass) {
@@ -103,39 +117,61 @@ Interval in_percent(const Interval& interval) {
   return transformed(interval, [](double x) { return 100 * x; });
 }
 
+// One method and shift, over the texts: a list entry a layer.
+struct ShiftCell {
+  ShiftMethod method = ShiftMethod::ids;
+  std::int64_t by = 0;
+  std::vector<std::vector<Interval>> attention, position;  // [text]
+  std::vector<std::vector<Part>> products;                 // [text], of states
+  double logits = 0;
+
+  void add(RunDifference difference) {
+    logits = attention.empty() ? difference.logits : worst_of(logits, difference.logits);
+    attention.push_back(std::move(difference.attention));
+    position.push_back(std::move(difference.position));
+    products.push_back(std::move(difference.products));
+  }
+};
+
+// All texts in one dtype.
 class ShiftAnalysis {
  public:
-  ShiftAnalysis(const std::shared_ptr<const model::Model>& model,
-                const std::vector<std::int64_t>& ids, std::string dtype, model::Backend backend)
+  ShiftAnalysis(const std::shared_ptr<const model::Model>& model, std::string dtype,
+                const ShiftOptions& options)
       : model_(model::in_dtype(model, model::dtype_of_name(dtype))),
-        ids_(ids),
         dtype_(std::move(dtype)),
-        backend_(backend),
-        base_(model_, ids_tensor(ids), options_at(0)) {}
-
-  void add(ShiftMethod method, std::int64_t by, std::vector<protocol::ShiftRow>& rows) {
-    const bool tokens = method == ShiftMethod::tokens;
-    const auto ids = tokens ? with_tokens_before(*model_, ids_, by) : ids_;
-    TextPass moved(model_, ids_tensor(ids), options_at(tokens ? 0 : by));
-    const RunDifference difference = run_difference(base_, moved, tokens ? by : 0);
-    for (const TextPass* pass : {&base_, &moved}) {
-      kernels_.insert(pass->kernels().begin(), pass->kernels().end());
-    }
-    for (std::size_t l = 0; l < difference.attention.size(); ++l) {
-      protocol::ShiftRow& row = rows.emplace_back();
-      row.model = model_->report.name, row.method = name_of(method);
-      row.by = by, row.layer = static_cast<std::int64_t>(l), row.dtype = dtype_;
-      const Interval attention = in_percent(difference.attention[l]);
-      row.attention_difference = attention.mean;
-      row.attention_low = attention.low, row.attention_high = attention.high;
-      row.n = attention.n, row.interval = attention.method;
-      if (!difference.position.empty()) {
-        const Interval position =
-            in_percent(difference.position[std::min(l + 1, difference.position.size() - 1)]);
-        row.position_difference = position.mean;
-        row.position_low = position.low, row.position_high = position.high;
+        backend_(options.backend),
+        draws_(options.seed) {
+    for (const ShiftMethod method : options.methods) {
+      for (const std::int64_t by : options.by) {
+        const bool tokens = method == ShiftMethod::tokens && options.methods.size() > 1;
+        if (tokens && by > kTokensBesideIds) continue;
+        cells_.emplace_back().method = method, cells_.back().by = by;
       }
-      row.logits_difference = difference.logits;
+    }
+  }
+
+  void add(const std::vector<std::int64_t>& ids, protocol::Progress& progress) {
+    TextPass base(model_, ids_tensor(ids), options_at(0));
+    double done = 0;
+    for (ShiftCell& cell : cells_) {
+      progress.throw_if_cancelled();
+      progress.progress(done++ / static_cast<double>(cells_.size()),
+                        "shifting " + std::string(name_of(cell.method)) + " by " +
+                            std::to_string(cell.by) + ", " + dtype_);
+      const bool tokens = cell.method == ShiftMethod::tokens;
+      const auto moved_ids = tokens ? with_tokens_before(*model_, ids, cell.by) : ids;
+      TextPass moved(model_, ids_tensor(moved_ids), options_at(tokens ? 0 : cell.by));
+      cell.add(run_difference(base, moved, tokens ? cell.by : 0));
+      for (const TextPass* pass : {&base, &moved}) {
+        kernels_.insert(pass->kernels().begin(), pass->kernels().end());
+      }
+    }
+  }
+
+  void finish(std::vector<protocol::ShiftRow>& rows) const {
+    for (const ShiftCell& cell : cells_) {
+      for (std::size_t l = 0; l < cell.attention[0].size(); ++l) rows.push_back(row_of(cell, l));
     }
   }
 
@@ -150,13 +186,66 @@ class ShiftAnalysis {
     return options;
   }
 
+  protocol::ShiftRow row_of(const ShiftCell& cell, std::size_t layer) const {
+    protocol::ShiftRow row;
+    row.model = model_->report.name, row.method = name_of(cell.method);
+    row.by = cell.by, row.layer = static_cast<std::int64_t>(layer), row.dtype = dtype_;
+    const Interval attention = in_percent(attention_of(cell, layer));
+    row.attention_difference = attention.mean;
+    row.attention_low = attention.low, row.attention_high = attention.high;
+    row.n = attention.n, row.unit = attention.unit, row.interval = attention.method;
+    if (!cell.position[0].empty()) {
+      const std::size_t state = std::min(layer + 1, cell.position[0].size() - 1);
+      const Interval position = in_percent(position_of(cell, state));
+      row.position_difference = position.mean;
+      row.position_low = position.low, row.position_high = position.high;
+    }
+    row.logits_difference = cell.logits;
+    return row;
+  }
+
+  Interval attention_of(const ShiftCell& cell, std::size_t layer) const {
+    if (cell.attention.size() == 1) return cell.attention[0][layer];
+    std::vector<double> values;
+    for (const auto& text : cell.attention) values.push_back(text[layer].mean);
+    return mean_interval(values, draws_);
+  }
+
+  Interval position_of(const ShiftCell& cell, std::size_t state) const {
+    if (cell.position.size() == 1) return cell.position[0][state];
+    std::vector<Part> parts;
+    for (const auto& text : cell.products) parts.push_back(text[state]);
+    return transformed(ratio_interval(parts, draws_), &root_of);
+  }
+
   std::shared_ptr<const model::Model> model_;
-  const std::vector<std::int64_t>& ids_;
   std::string dtype_;
   model::Backend backend_;
-  TextPass base_;
+  Draws draws_;
+  std::vector<ShiftCell> cells_;
   model::AllRan kernels_;
 };
+
+// What the float64 rows say of each row of shifted ids, in every dtype.
+void judge_rows(std::vector<protocol::ShiftRow>& rows, const model::UnderShift& declared,
+                std::int64_t tokens) {
+  std::map<std::pair<std::int64_t, std::int64_t>, bool> moves;  // by shift and layer
+  for (const protocol::ShiftRow& row : rows) {
+    if (row.method != "ids" || row.dtype != "f64") continue;
+    const double rounding = 100 * shift_rounding(row.by, tokens);
+    const bool still =
+        row.attention_difference <= rounding && row.position_difference.value_or(0) <= rounding;
+    moves[{row.by, row.layer}] = !still;  // a NaN is no rounding
+  }
+  for (protocol::ShiftRow& row : rows) {
+    if (row.method != "ids") continue;
+    row.expected = name_of(declared.kind);
+    const auto found = moves.find({row.by, row.layer});
+    if (found == moves.end()) continue;
+    const bool stays = declared.kind == model::UnderShift::Kind::stays;
+    row.verdict = !found->second ? "rounding" : stays ? "failure" : "as declared";
+  }
+}
 
 // Whether the encoding takes position ids [shift, shift + tokens): a table ends somewhere.
 bool has_positions(const model::Model& model, std::int64_t tokens, std::int64_t shift) {
@@ -215,7 +304,8 @@ RunDifference run_difference(TextPass& run, TextPass& other, std::int64_t offset
   });
   const std::vector<at::Tensor> states = states_of(run), moved = states_of(other);
   for (std::size_t n = 0; n < states.size(); ++n) {
-    out.position.push_back(product_difference(states[n], moved[n], offset));
+    const ProductDifference products = product_difference(states[n], moved[n], offset);
+    out.position.push_back(products.ratio), out.products.push_back(products.whole);
   }
   const auto difference = [&](const at::Tensor& a, const at::Tensor& b) {
     const at::Tensor moved = b.narrow(1, offset, run.tokens());
@@ -239,30 +329,41 @@ std::int64_t tokens_that_shift(const model::Model& model, std::int64_t tokens,
   return fits;
 }
 
+double shift_rounding(std::int64_t by, std::int64_t tokens) {
+  return 1e-9 + 0x1p-53 * static_cast<double>(by + tokens) * 1e3;
+}
+
 ShiftOutput analyse_shift(const std::shared_ptr<const model::Model>& model,
-                          const std::vector<std::int64_t>& ids, const ShiftOptions& options,
-                          protocol::Progress& progress) {
+                          const std::vector<std::vector<std::int64_t>>& texts,
+                          const ShiftOptions& options, protocol::Progress& progress) {
   for (const std::int64_t shift : options.by) {
     if (shift < 0) throw formats::bad_usage("a shift must not be negative", "by");
   }
-  require_positions(*model, static_cast<std::int64_t>(ids.size()), options.by);
+  std::int64_t longest = 0;
+  for (const auto& ids : texts) longest = std::max<std::int64_t>(longest, std::ssize(ids));
+  require_positions(*model, longest, options.by);
   ShiftOutput out;
-  const double steps =
-      static_cast<double>(options.dtypes.size() * options.methods.size() * options.by.size());
+  const auto steps = static_cast<double>(options.dtypes.size() * texts.size());
   double done = 0;
   for (const std::string& dtype : options.dtypes) {
-    ShiftAnalysis analysis(model, ids, dtype, options.backend);
-    for (const ShiftMethod method : options.methods) {
-      for (const std::int64_t by : options.by) {
-        progress.throw_if_cancelled();
-        progress.progress(done++ / steps, "shifting " + std::string(name_of(method)) + " by " +
-                                              std::to_string(by) + ", " + dtype);
-        analysis.add(method, by, out.rows);
-      }
+    ShiftAnalysis analysis(model, dtype, options);
+    for (const auto& ids : texts) {
+      protocol::PartOfProgress part(progress, done / steps, (done + 1) / steps);
+      ++done;
+      analysis.add(ids, part);
     }
+    analysis.finish(out.rows);
     out.ran.insert(out.ran.end(), analysis.kernels().begin(), analysis.kernels().end());
   }
+  judge_rows(out.rows, model->encoding().under_shift(), longest);
   return out;
+}
+
+ShiftOutput analyse_shift(const std::shared_ptr<const model::Model>& model,
+                          const std::vector<std::int64_t>& ids, const ShiftOptions& options,
+                          protocol::Progress& progress) {
+  const std::vector<std::vector<std::int64_t>> texts = {ids};
+  return analyse_shift(model, texts, options, progress);
 }
 
 const char* shift_formula() {
@@ -272,7 +373,11 @@ const char* shift_formula() {
          "the layer; logits: largest difference over the largest magnitude. ids: position ids "
          "start "
          "at k; tokens: k [BOS] tokens (id 0 where the tokenizer has none) stand before the text; "
-         "intervals: 8 blocks of rows of the text, 95 % and of this text alone";
+         "intervals: 95 %, over texts, or over 8 blocks of rows of one text and of this text "
+         "alone; "
+         "verdict of shifted ids: rounding where float64 has no difference beyond rounding, "
+         "failure "
+         "where it has and the formula has none";
 }
 
 }  // namespace phasescope::analysis

@@ -24,6 +24,8 @@ struct RunDifference {
   std::vector<double> attention_largest;
   // State 0..n: ||G - G'||_F / ||G||_F over heads and tokens, by rows of G; empty without a state.
   std::vector<Interval> position;
+  // The same states: sums of (G - G')^2 and of G^2.
+  std::vector<Part> products;
   // Largest absolute difference over the largest magnitude: of the logits (NaN without a head), and
   // of the last hidden states, after the final norm.
   double logits = 0, hidden = 0;
@@ -35,6 +37,7 @@ struct ShiftOptions {
   std::vector<ShiftMethod> methods{ShiftMethod::ids, ShiftMethod::tokens};
   std::vector<std::string> dtypes{"f32", "f64"};
   model::Backend backend = model::Backend::fused;
+  std::uint64_t seed = 0;  // of the bootstrap
 };
 
 // How many tokens of a text of `tokens` tokens the largest of these shifts leaves within the
@@ -43,6 +46,14 @@ struct ShiftOptions {
 std::int64_t tokens_that_shift(const model::Model& model, std::int64_t tokens,
                                const std::vector<std::int64_t>& by);
 
+// Behind more added tokens than these no text is read where shifted ids were asked for as well.
+inline constexpr std::int64_t kTokensBesideIds = std::int64_t{1} << 14;
+
+// Up to this much of attention (sum_j |a - a'|) and of position products is rounding in float64: a
+// shift by k moves an angle by half a unit in the last place of k + tokens, and what a thousand
+// radians' worth of scores and layers make of it stays below the second term.
+double shift_rounding(std::int64_t by, std::int64_t tokens);
+
 struct ShiftOutput {
   std::vector<protocol::ShiftRow> rows;  // for every method, shift, dtype and layer
   std::vector<protocol::Ran> ran;        // attention, dtype by dtype
@@ -50,8 +61,13 @@ struct ShiftOutput {
 
 // Position differences of layer l are those of the
 // state after it, times 100; attention differences in 1e-2 units; logits differences are NaN
-// without a head. `ids`: one text. Throws Error "bad_input" where a shift leaves a learned table,
-// naming the position, the table's size, and the length that would fit.
+// without a head. Of one text intervals are of 8 blocks of its rows, of several they are over
+// texts: of attention a value a text, of positions the ratio of the sums. Logits: the largest of
+// all. `expected` and `verdict` as ShiftRow has them. Throws Error "bad_input" where a shift leaves
+// a learned table, naming the position, the table's size, and the length that would fit.
+ShiftOutput analyse_shift(const std::shared_ptr<const model::Model>& model,
+                          const std::vector<std::vector<std::int64_t>>& texts,
+                          const ShiftOptions& options, protocol::Progress& progress);
 ShiftOutput analyse_shift(const std::shared_ptr<const model::Model>& model,
                           const std::vector<std::int64_t>& ids, const ShiftOptions& options,
                           protocol::Progress& progress);

@@ -63,6 +63,11 @@ Histogram histogram_of(std::span<const double> values, int bins) {
   const auto [low_at, high_at] = std::minmax_element(values.begin(), values.end());
   double low = *low_at, high = *high_at;
   if (!(high > low)) low -= 0.5, high += 0.5;
+  return histogram_between(values, low, high, bins);
+}
+
+Histogram histogram_between(std::span<const double> values, double low, double high, int bins) {
+  Histogram h;
   h.counts.assign(static_cast<std::size_t>(bins), 0);
   for (int i = 0; i <= bins; ++i) h.edges.push_back(low + (high - low) * i / bins);
   for (const double x : values) {

@@ -38,6 +38,8 @@ struct Histogram {
 // around it. An empty sample, or one that holds a value that is not finite, gives an empty
 // histogram.
 Histogram histogram_of(std::span<const double> values, int bins = 60);
+// The same of bins from `low` to `high`, high > low, which hold every value.
+Histogram histogram_between(std::span<const double> values, double low, double high, int bins);
 
 struct Line {
   double slope = 0, intercept = 0, slope_error = 0;  // standard error of the slope

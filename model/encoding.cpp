@@ -101,6 +101,18 @@ at::Tensor whole_places(const at::Tensor& tokens, double step) {
   return step == 1.0 ? tokens : (tokens.to(at::kDouble) * step).trunc().to(at::kLong);
 }
 
+const char* name_of(UnderShift::Kind kind) {
+  switch (kind) {
+    case UnderShift::Kind::stays:
+      return "stays";
+    case UnderShift::Kind::moves:
+      return "moves";
+    case UnderShift::Kind::refused:
+      return "refused";
+  }
+  return "";
+}
+
 const char* name_of(AttentionProgram::Kind kind) {
   switch (kind) {
     case AttentionProgram::Kind::plain:

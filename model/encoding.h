@@ -183,14 +183,26 @@ struct OptionInfo {
 // The option with a need.
 OptionInfo only_where(OptionNeed need, OptionInfo option);
 
+// What a shift of all position ids does to the scores, by the encoding's formula.
+struct UnderShift {
+  enum class Kind {
+    stays,    // nothing, up to rounding
+    moves,    // they change
+    refused,  // they change, and past the end of a table there are none
+  };
+  Kind kind = Kind::stays;
+  std::string why;  // a clause
+};
+const char* name_of(UnderShift::Kind kind);
+
 struct EncodingInfo {
   std::string key, title;
   std::string formula;    // of the score, plain text
   std::string source;     // paper, equation
   std::string departure;  // what differs from the paper, always shown; empty for nothing
   std::vector<OptionInfo> options;
-  bool shift_invariant = true;  // under a shift of all position ids, up to rounding
-  bool has_state = false;       // PositionState::z is defined
+  UnderShift under_shift = {};
+  bool has_state = false;  // PositionState::z is defined
 };
 
 struct ParameterSpec {
@@ -251,7 +263,8 @@ class Encoding {
   // What differs from the paper with these options; empty for nothing.
   virtual std::string departure() const { return info().departure; }
   // What this encoding, with these options, claims under a shift of position ids.
-  virtual bool shift_invariant() const { return info().shift_invariant; }
+  virtual UnderShift under_shift() const { return info().under_shift; }
+  bool shift_invariant() const { return under_shift().kind == UnderShift::Kind::stays; }
 
   // Trained or stored tensors of each layer ("model.layers.N.encoding.NAME") and of the model
   // ("model.encoding.NAME").

@@ -147,9 +147,24 @@ Reply patterns(const protocol::PatternsRequest& request, RequestContext& context
   options.layers = request.layers;
   options.query = request.query;
   options.distances = request.distances;
+  options.queries = request.queries, options.texts = request.texts;
+  options.seed = static_cast<std::uint64_t>(request.reading.seed);
   const Passes passes = passes_of(model, texts, request.running.backend, context);
   analysis::PatternsOutput out = analysis::analyse_patterns(passes, options, context);
-  out.result.provenance = provenance_of(asked(request), context, {model}, &texts, ran_of(passes));
+  for (protocol::BiasRow& row : out.result.rows) {
+    row.text_name = texts.items[static_cast<std::size_t>(row.text)].name;
+  }
+  std::vector<ModelPointer> models = {model};
+  if (request.against) {
+    const auto [other, others] =
+        open_with_texts(request, *request.against, context, DefaultInput::first_session);
+    options.queries.clear();
+    analysis::add_against(
+        out, analysis::analyse_patterns(passes_of(other, others, request.running.backend, context),
+                                        options, context));
+    models.push_back(other);
+  }
+  out.result.provenance = provenance_of(asked(request), context, models, &texts, ran_of(passes));
   return reply_of(out.result, std::move(out.tensors));
 }
 
@@ -163,6 +178,15 @@ analysis::DistanceOptions distance_options(const protocol::DistanceRequest& requ
   options.pairs = request.pairs;
   options.leave_out_first = request.leave_out_first.value_or(texts.starts_with_bos);
   options.per_head = request.per_head;
+  for (const std::string& name : request.heads) {
+    const analysis::HeadName head = analysis::parse_head(name);
+    if (head.head < 0) {
+      throw formats::bad_usage("\"" + name + "\" is a layer and no head", "heads",
+                               "name one as L2H1");
+    }
+    options.heads.push_back({head.layer, head.head});
+  }
+  options.bases = request.bases, options.factors = request.factors;
   options.seed = static_cast<std::uint64_t>(request.reading.seed);
   return options;
 }
@@ -181,13 +205,14 @@ void require_steps_of_one(const Texts& texts) {
 }
 
 protocol::DistanceModel distance_of(const protocol::DistanceRequest& request,
-                                    RequestContext& context, protocol::Progress& progress) {
+                                    RequestContext& context, protocol::Progress& progress,
+                                    analysis::NearFarValues& values) {
   const ModelTexts in =
       open_with_texts(request, request.models.front(), context, DefaultInput::validation_texts);
   require_steps_of_one(in.texts);
   const analysis::DistanceOptions options = distance_options(request, in.texts);
   protocol::DistanceModel model = analysis::analyse_distance(
-      passes_of(in.model, in.texts, request.running.backend, context), options, progress);
+      passes_of(in.model, in.texts, request.running.backend, context), options, progress, &values);
   model.provenance =
       provenance_of(asked(request), context, {in.model}, &in.texts, model.provenance.ran);
   if (options.leave_out_first) {
@@ -202,17 +227,19 @@ Reply distance(const protocol::DistanceRequest& request, RequestContext& context
   const std::vector<std::string>& names = request.models;
   require_models(names);
   protocol::DistanceResult result;
+  std::vector<analysis::NearFarValues> values(names.size());
   for (std::size_t n = 0; n < names.size(); ++n) {
     const auto share = static_cast<double>(names.size());
     protocol::PartOfProgress part(context, static_cast<double>(n) / share,
                                   static_cast<double>(n + 1) / share);
     try {
-      result.models.push_back(distance_of(of_model(request, names[n]), context, part));
+      result.models.push_back(distance_of(of_model(request, names[n]), context, part, values[n]));
     } catch (const formats::Error& error) {
       if (error.code() != "not_applicable" || names.size() == 1) throw;
       result.models.push_back({.model = names[n], .note = error.message()});
     }
   }
+  analysis::share_bins(result.models, values);
   return reply_of(result);
 }
 
@@ -224,13 +251,13 @@ constexpr std::int64_t kFarthestShift = std::int64_t{1} << 31;
 constexpr std::int64_t kMostTokensBefore = std::int64_t{1} << 24;
 
 void check_shifts(const analysis::ShiftOptions& options) {
-  const bool tokens = std::ranges::count(options.methods, analysis::ShiftMethod::tokens) > 0;
-  const std::int64_t most = tokens ? kMostTokensBefore : kFarthestShift;
+  // Beside shifted ids, too many added tokens are left out.
+  const bool ids = std::ranges::count(options.methods, analysis::ShiftMethod::ids) > 0;
+  const std::int64_t most = ids ? kFarthestShift : kMostTokensBefore;
   for (const std::int64_t shift : options.by) {
     if (shift >= 0 && shift <= most) continue;
     throw formats::bad_usage("a shift must be from 0 to " + std::to_string(most) + " " +
-                                 (tokens ? "tokens" : "positions") + ", not " +
-                                 std::to_string(shift),
+                                 (ids ? "positions" : "tokens") + ", not " + std::to_string(shift),
                              "by");
   }
 }
@@ -246,6 +273,7 @@ analysis::ShiftOptions shift_options(const protocol::ShiftRequest& request) {
   const std::string& dtype = request.running.dtype;
   options.dtypes = dtype.empty() ? request.dtypes : std::vector<std::string>{dtype};
   options.backend = model::backend_named(request.running.backend);
+  options.seed = static_cast<std::uint64_t>(request.reading.seed);
   check_shifts(options);
   return options;
 }
@@ -258,17 +286,27 @@ bool text_may_be_cut(const protocol::Reading& reading) {
 
 // A text of no length that was asked for leaves room for the shifts in a table of positions.
 void leave_room(Texts& texts, const model::Model& model, const std::vector<std::int64_t>& by) {
-  analysis::Text& text = texts.items[0];
-  const auto tokens = static_cast<std::int64_t>(text.ids.size());
+  const std::int64_t tokens = texts.longest();
   const std::int64_t fit = analysis::tokens_that_shift(model, tokens, by);
   if (fit == tokens) return;
-  text.ids.resize(static_cast<std::size_t>(fit));
-  if (!text.spans.empty()) text.spans.resize(static_cast<std::size_t>(fit));
+  for (analysis::Text& text : texts.items) {
+    const auto kept = std::min(text.ids.size(), static_cast<std::size_t>(fit));
+    text.ids.resize(kept);
+    if (!text.spans.empty()) text.spans.resize(kept);
+  }
   const std::int64_t shift = *std::ranges::max_element(by);
   texts.add_note("the first " + std::to_string(fit) + " of " + std::to_string(tokens) +
                  " tokens are read: a shift by " + std::to_string(shift) +
                  " moves them to the end of the model's table of " + std::to_string(fit + shift) +
                  " positions");
+}
+
+void note_far_shifts(const analysis::ShiftOptions& options, Texts& texts) {
+  const bool far = std::ranges::any_of(
+      options.by, [](std::int64_t by) { return by > analysis::kTokensBesideIds; });
+  if (options.methods.size() < 2 || !far) return;
+  texts.add_note("added tokens are left out of shifts above " +
+                 std::to_string(analysis::kTokensBesideIds) + "; --method tokens has them read");
 }
 
 Reply shift(const protocol::ShiftRequest& request, RequestContext& context) {
@@ -282,15 +320,20 @@ Reply shift(const protocol::ShiftRequest& request, RequestContext& context) {
     protocol::PartOfProgress part(context, static_cast<double>(n) / share,
                                   static_cast<double>(n + 1) / share);
     ModelTexts in = open_with_texts(request, names[n], context, DefaultInput::first_session);
-    in.texts = only_first(std::move(in.texts));
+    if (!request.reading.corpus.asked) in.texts = only_first(std::move(in.texts));
     require_ids_alone(in.texts, "shift");
     note_stack(*in.model, in.texts);
     if (text_may_be_cut(request.reading)) leave_room(in.texts, *in.model, options.by);
     if (!in.model->config().head.present) {
       in.texts.add_note(in.model->report.name + " has no head, so logits have no difference");
     }
-    analysis::ShiftOutput out =
-        analysis::analyse_shift(in.model, in.texts.items[0].ids, options, part);
+    note_far_shifts(options, in.texts);
+    std::vector<std::vector<std::int64_t>> texts;
+    for (const analysis::Text& text : in.texts.items) texts.push_back(text.ids);
+    analysis::ShiftOutput out = analysis::analyse_shift(in.model, texts, options, part);
+    const model::UnderShift declared = in.model->encoding().under_shift();
+    result.expected.push_back({in.model->report.name, in.model->encoding().info().key,
+                               model::name_of(declared.kind), declared.why});
     std::ranges::move(out.rows, std::back_inserter(result.rows));
     protocol::Provenance& made = result.provenance.emplace_back(
         provenance_of(asked(of_model(request, names[n])), context, {in.model}, &in.texts, out.ran));

@@ -1,42 +1,20 @@
 #include "analysis/theory/cape_adaptive.h"
 
-#include <ATen/ATen.h>
-
 #include <algorithm>
-#include <cmath>
 #include <map>
-#include <set>
 
-#include "analysis/intervals/intervals.h"
-#include "analysis/statistics.h"
-#include "analysis/tensors.h"
 #include "analysis/theory/equality.h"
 #include "analysis/worst.h"
 
 namespace phasescope::analysis {
 namespace {
 
-constexpr int kCapeAdaptiveDistances = 24;
-
-std::vector<std::int64_t> distances_in_log(std::int64_t query) {
-  std::set<std::int64_t> out;
-  for (int n = 0; n < kCapeAdaptiveDistances; ++n) {
-    out.insert(
-        std::llround(std::pow(static_cast<double>(query), n / double{kCapeAdaptiveDistances - 1})));
-  }
-  return {out.begin(), out.end()};
-}
-
 // The bias that each head gives the query at `query` of every text: score less content.
 std::vector<AdaptiveBias> biases_of(const CheckContext& context, std::int64_t query) {
   const model::ModelConfig& config = context.model->config();
-  const std::vector<std::int64_t> distances = distances_in_log(query);
+  const std::vector<std::int64_t> distances = spread_distances(query);
   std::vector<AdaptiveBias> heads(static_cast<std::size_t>(config.layers * config.heads));
   for (AdaptiveBias& head : heads) head.distance.assign(distances.begin(), distances.end());
-  const auto count = static_cast<std::int64_t>(distances.size());
-  at::Tensor keys = at::empty({count}, at::kLong);
-  for (std::int64_t n = 0; n < count; ++n) keys[n] = query - distances[static_cast<std::size_t>(n)];
-  const at::Tensor zero = at::zeros_like(keys);
   const auto texts = static_cast<double>(context.texts->items.size());
   double done = 0;
   for (const Text& text : context.texts->items) {
@@ -47,12 +25,7 @@ std::vector<AdaptiveBias> biases_of(const CheckContext& context, std::int64_t qu
                   ids_tensor(std::span(text.ids).first(static_cast<std::size_t>(query + 1))),
                   asked_options(context));
     pass.visit_layers([&](const AttentionPointer& attention) {
-      for (std::int64_t head = 0; head < attention->heads(); ++head) {
-        const auto parts = attention->pair_scores(zero, zero + head, zero + query, keys);
-        heads[static_cast<std::size_t>(attention->layer() * attention->heads() + head)]
-            .values.push_back(
-                to_vector<double>(parts.score.to(at::kDouble) - parts.content.to(at::kDouble)));
-      }
+      add_biases(*attention, query, distances, heads);
     });
   }
   return heads;
@@ -114,25 +87,6 @@ CheckResult run_cape_adaptive(const CheckContext& context) {
 }
 
 }  // namespace
-
-AdaptiveHead adaptive_head(const AdaptiveBias& bias, std::uint64_t seed) {
-  AdaptiveHead out;
-  std::vector<double> ln, means, slopes;
-  for (const double l : bias.distance) ln.push_back(std::log(l));
-  for (std::size_t d = 0; d < ln.size(); ++d) {
-    std::vector<double> column;
-    for (const std::vector<double>& row : bias.values) column.push_back(row[d]);
-    out.over_contexts += std::pow(sample_deviation(column), 2) / static_cast<double>(ln.size());
-    means.push_back(moments_of(column).mean);
-  }
-  out.over_distance = std::pow(moments_of(means).sigma, 2);
-  for (const std::vector<double>& row : bias.values) slopes.push_back(fit_line(ln, row).slope);
-  out.slope = counted_in("contexts", mean_interval(slopes, Draws(seed)));
-  out.kind = out.slope.high && *out.slope.high < 0 ? "local"
-             : out.slope.low && *out.slope.low > 0 ? "anti-local"
-                                                   : "flat";
-  return out;
-}
 
 TheoryCheck cape_adaptive() {
   return {

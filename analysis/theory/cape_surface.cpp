@@ -97,10 +97,7 @@ CheckResult cape_surface_alone(const CheckContext& context) {
 }
 
 CheckResult cape_surface_of_model(const CheckContext& context) {
-  const std::string form = context.model->config().encoding.key == "cape"
-                               ? context.model->encoding().options().at("form").get<std::string>()
-                               : std::string();
-  if (form != "concat" && form != "concat_residual") {
+  if (!correction_of(*context.model, 0)) {
     return not_measured(Verdict::premise_not_met,
                         "premise: an f that reads content and bias of a pair; this model has none");
   }
@@ -110,9 +107,7 @@ CheckResult cape_surface_of_model(const CheckContext& context) {
   std::vector<CheckCurve> curves;
   const auto& layers = context.model->decoder.weights().layers;
   for (std::size_t l = 0; l < layers.size(); ++l) {
-    const auto get = [&](const char* name) { return layers[l].encoding.at(name).to(at::kDouble); };
-    const Correction f{get("mlp.0.weight"), get("mlp.0.bias"), get("mlp.2.weight"),
-                       get("mlp.2.bias")};
+    const Correction f = *correction_of(*context.model, l);
     const CheckResult one = judge_surface(f, context.seed + l);
     hold = hold && one.verdict == "holds";
     worst.samples += one.samples;
@@ -136,6 +131,15 @@ CheckResult run_cape_surface(const CheckContext& context) {
 }
 
 }  // namespace
+
+std::optional<Correction> correction_of(const model::Model& model, std::size_t layer) {
+  if (model.config().encoding.key != "cape") return std::nullopt;
+  const auto form = model.encoding().options().at("form").get<std::string>();
+  if (form != "concat" && form != "concat_residual") return std::nullopt;
+  const model::Parameters& parameters = model.decoder.weights().layers[layer].encoding;
+  const auto get = [&](const char* name) { return parameters.at(name).to(at::kDouble); };
+  return Correction{get("mlp.0.weight"), get("mlp.0.bias"), get("mlp.2.weight"), get("mlp.2.bias")};
+}
 
 at::Tensor Correction::of(const at::Tensor& z) const {
   const at::Tensor hidden = at::matmul(z, w1.t()) + b1;

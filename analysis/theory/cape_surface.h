@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "analysis/theory/check.h"
@@ -18,6 +19,9 @@ struct Correction {
   bool gelu = false;          // in place of the leaky rectifier: a surface without creases
   at::Tensor of(const at::Tensor& z) const;  // (..., in) to (..., H)
 };
+
+// That of a layer of a CAPE model whose f reads content and bias of a pair; none of any other.
+std::optional<Correction> correction_of(const model::Model& model, std::size_t layer);
 
 // Along a straight line of `samples` points between two inputs: second differences of one head's f
 // that are not 0 (1e-12 of the largest value), and creases that the line crosses.

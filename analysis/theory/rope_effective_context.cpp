@@ -151,7 +151,7 @@ std::vector<BiasHead> weighted_heads(const ModelHeads& of, const std::vector<dou
 }
 
 // Distances 2 .. last, a quarter per cent apart: enough for the ends of an interval.
-std::vector<std::int64_t> spread_distances(std::int64_t last) {
+std::vector<std::int64_t> growing_distances(std::int64_t last) {
   std::vector<std::int64_t> out;
   for (double l = 2; l <= static_cast<double>(last); l = std::max(l + 1, l * 1.0025)) {
     out.push_back(static_cast<std::int64_t>(l));
@@ -188,7 +188,7 @@ std::string interval_text(const ModelHeads& heads, const std::vector<double>& fr
   }
   std::vector<double> half, zero;
   for (const EffectiveContext& got :
-       over(resampled, frequencies, spread_distances(last), context.progress)) {
+       over(resampled, frequencies, growing_distances(last), context.progress)) {
     if (got.half) half.push_back(static_cast<double>(*got.half));
     if (got.zero) zero.push_back(static_cast<double>(*got.zero));
   }
@@ -199,7 +199,7 @@ std::string interval_text(const ModelHeads& heads, const std::vector<double>& fr
 CheckCurve curve_of_head(const BiasHead& head, const std::vector<double>& frequencies,
                          std::int64_t last, const std::string& name) {
   CheckCurve curve = curve_of("octave mean, " + name, {"distance", "score", true, false}, {}, {});
-  const std::vector<std::int64_t> distances = spread_distances(last);
+  const std::vector<std::int64_t> distances = growing_distances(last);
   std::vector<EffectiveContext> ignored;
   const std::vector<double> columns = head_columns({head}, frequencies, ignored);
   curve.y = matrix_product(octave_rows(frequencies, distances), columns,

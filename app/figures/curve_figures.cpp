@@ -5,6 +5,7 @@
 
 #include "app/figures/figures.h"
 #include "app/figures/intervals.h"
+#include "app/figures/published.h"
 
 namespace phasescope::app {
 
@@ -59,17 +60,6 @@ size_t place_of(const T& value, std::vector<T>& seen) {
   return seen.size() - 1;
 }
 
-// A log axis cannot show them: they are named instead.
-std::string unmoved_note(const PlotSpec& plot) {
-  std::string names;
-  for (const Series& series : plot.series) {
-    const bool zero =
-        std::all_of(series.y.begin(), series.y.end(), [](double y) { return y == 0; });
-    if (zero) names += (names.empty() ? "" : ", ") + series.label;
-  }
-  return names.empty() ? "" : "exactly 0 in every layer, so not on the log axis: " + names;
-}
-
 }  // namespace
 
 void add_notes(std::vector<std::string>& notes, std::span<const protocol::Provenance> provenance,
@@ -79,39 +69,6 @@ void add_notes(std::vector<std::string>& notes, std::span<const protocol::Proven
     const bool named = !one.models.empty();
     notes.push_back((named ? names.short_name(one.models.front()) + ": " : "") + one.note);
   }
-}
-
-PlotSpec shift_figure(const protocol::ShiftResult& result, const ModelNames& names) {
-  PlotSpec plot{.id = "shift", .title = "Shift stability: attention difference by layer"};
-  plot.x.label = "layer";
-  plot.y.label = "attention difference (1e-2)";
-  plot.y.scale = Scale::log10;
-  std::vector<std::string> labels;
-  std::vector<int64_t> shifts, layers;
-  for (const protocol::ShiftRow& row : result.rows) {
-    if (row.dtype == "f64") continue;  // the float64 rows tell rounding apart; the table has them
-    const std::string label =
-        names.short_name(row.model) + " " + row.method + " by " + std::to_string(row.by);
-    const size_t place = place_of(label, labels);
-    if (place == plot.series.size()) {
-      plot.series.push_back({.label = label,
-                             .color = names.color(row.model),
-                             .width = 1.0 + 0.9 * double(place_of(row.by, shifts)),
-                             .dashed = row.method == "tokens"});
-    }
-    plot.series[place].x.push_back(double(row.layer));
-    plot.series[place].y.push_back(row.attention_difference);
-    add_ends(plot.series[place], row.attention_low, row.attention_high);
-    if (place_of(row.layer, layers) == plot.x.ticks.size()) {
-      plot.x.ticks.push_back({double(row.layer), "L" + std::to_string(row.layer)});
-    }
-  }
-  plot.notes.push_back(
-      "colour: model; full line: ids, dashed: tokens; thicker: larger shift; float32");
-  if (std::string note = unmoved_note(plot); !note.empty()) plot.notes.push_back(std::move(note));
-  plot.notes.push_back(result.formula);
-  add_notes(plot.notes, result.provenance, names);
-  return plot;
 }
 
 std::vector<PlotSpec> distance_profile_figures(const protocol::HeadsResult& result,
@@ -218,6 +175,11 @@ PlotSpec eval_figure(const protocol::EvalResult& result, const ModelNames& names
     plot.x.ticks.push_back({double(length), std::to_string(length)});
   }
   plot.notes.push_back("window rule: " + window + "; band: 95 % interval by text");
+  std::vector<std::string> encodings;
+  for (const protocol::EvalRow& row : result.rows) place_of(row.encoding, encodings);
+  if (metric == "perplexity" && add_published(plot, metric, encodings)) {
+    plot.notes.emplace_back(kPublishedPerplexity);
+  }
   return plot;
 }
 
@@ -329,18 +291,30 @@ std::vector<GroupedFigure> figures_of(const protocol::PatternsResult& result,
                                       const ModelNames& names) {
   std::vector<GroupedFigure> figures;
   const std::string_view prefix = "pe_dot.";
+  std::vector<std::pair<int64_t, Grid>> grids;
+  std::vector<float> all;  // whose scale every layer has, and the model that they stand against
   for (const protocol::TensorRef& tensor : tensors) {
-    if (!tensor.name.starts_with(prefix)) continue;
-    const int64_t layer = std::stoll(tensor.name.substr(prefix.size()));
-    figures.push_back(
-        {"dot products", layer, pe_dot_figure(result, layer, grid_of(tensor), names)});
+    const bool own = tensor.name.starts_with(prefix);
+    if (!own && !tensor.name.starts_with("against.")) continue;
+    const Grid grid = grid_of(tensor);
+    all.insert(all.end(), grid.values.begin(), grid.values.end());
+    if (own) grids.emplace_back(std::stoll(tensor.name.substr(prefix.size())), grid);
+  }
+  for (const auto& [layer, grid] : grids) {
+    figures.push_back({"dot products", layer,
+                       pe_dot_figure(result, layer, grid, names, widgets::value_range(all))});
   }
   if (!result.layers.empty()) {
     figures.push_back({"by distance", -1, pe_by_distance_figure(result, names)});
   }
   // One layer's state has no drift to show: fixed positions are the same in every layer.
   if (result.layers.size() > 1) {
-    figures.push_back({"drift with depth", -1, state_drift_figure({&result, 1}, names)});
+    std::vector<protocol::PatternsResult> drifting = {result};
+    if (result.against_layers.size() > 1) {
+      drifting.push_back(result);
+      drifting.back().model = result.against, drifting.back().layers = result.against_layers;
+    }
+    figures.push_back({"drift with depth", -1, state_drift_figure(drifting, names)});
   }
   for (const int64_t layer : layers_with_bias(result)) {
     figures.push_back({"bias curves", layer, bias_curves_figure(result, layer, names)});

@@ -4,6 +4,7 @@
 
 #include "app/figures/figures.h"
 #include "app/figures/intervals.h"
+#include "app/figures/published.h"
 
 namespace phasescope::app {
 
@@ -99,11 +100,14 @@ std::string near_far_by_layer_note(const Series& series, int64_t pairs) {
 // The model as it is over the heads of one layer; unchanged for -1.
 DistanceModel at_layer(DistanceModel model, int64_t layer) {
   if (layer < 0) return model;
-  model.profile.clear(), model.histogram.reset();
+  model.profile.clear(), model.histogram.reset(), model.weight_histogram.reset();
   for (const protocol::DistanceGroup& group : model.layers) {
-    if (group.layer == layer) model.profile = group.profile, model.histogram = group.histogram;
+    if (group.layer != layer) continue;
+    model.profile = group.profile, model.histogram = group.histogram;
+    model.weight_histogram = group.weight_histogram;
   }
   std::erase_if(model.intrinsic, [&](const auto& curve) { return curve.layer != layer; });
+  std::erase_if(model.head_bias, [&](const auto& bias) { return bias.layer != layer; });
   return model;
 }
 
@@ -125,7 +129,10 @@ PlotSpec of_all_layers(PlotSpec plot, int64_t layer) {
 
 }  // namespace
 
-PlotSpec near_far_figure(std::span<const DistanceModel> models, const ModelNames& names) {
+namespace {
+
+// Histograms of all models over each other, with their means.
+PlotSpec near_far_figure_of(std::span<const DistanceModel> models, const ModelNames& names) {
   PlotSpec plot{.id = "near_far", .title = "Near minus far: score differences"};
   plot.x.label = "near - far score";
   plot.y.label = "density (of 1)";
@@ -140,8 +147,42 @@ PlotSpec near_far_figure(std::span<const DistanceModel> models, const ModelNames
       plot.notes.push_back(names.short_name(model.model) + ": " + model.note);
     }
   }
+  return plot;
+}
+
+// The mean that TAPA prints for an encoding, as a grey line.
+void mark_published(PlotSpec& plot, std::span<const DistanceModel> models) {
+  bool any = false;
+  for (const PublishedMean& one : kPublishedNearFarMeans) {
+    if (std::ranges::none_of(models, [&](const auto& m) { return m.encoding == one.encoding; })) {
+      continue;
+    }
+    plot.markers.push_back(
+        {.at = one.mean,
+         .label = "published: " + std::string(one.encoding) + " mean " + short_number(one.mean)});
+    any = true;
+  }
+  if (any) plot.notes.emplace_back(kPublishedNearFar);
+}
+
+}  // namespace
+
+PlotSpec near_far_figure(std::span<const DistanceModel> models, const ModelNames& names) {
+  PlotSpec plot = near_far_figure_of(models, names);
   plot.notes.push_back(
       "near - far: score of the near key minus that of the far one, before softmax");
+  mark_published(plot, models);
+  return plot;
+}
+
+PlotSpec near_far_weight_figure(std::span<const DistanceModel> models, const ModelNames& names) {
+  std::vector<DistanceModel> of_weights(models.begin(), models.end());
+  for (DistanceModel& model : of_weights) model.histogram = model.weight_histogram;
+  PlotSpec plot = near_far_figure_of(of_weights, names);
+  plot.id = "near_far_weight";
+  plot.title = "Near minus far: weight differences";
+  plot.x.label = "near - far weight";
+  plot.notes.push_back("near - far: weight of the near key minus that of the far one");
   return plot;
 }
 
@@ -257,6 +298,10 @@ std::vector<GroupedFigure> figures_of(std::span<const DistanceModel> models,
   };
   add("near - far", of_all_layers(near_far_figure(shown, names), layer));
   add("near - far", near_far_by_layer_figure(models, names));
+  if (std::ranges::any_of(shown,
+                          [](const auto& model) { return model.weight_histogram.has_value(); })) {
+    add("near - far", of_all_layers(near_far_weight_figure(shown, names), layer));
+  }
   add("score", of_all_layers(score_profile_figure(shown, names), layer));
   add("weight", of_all_layers(weight_profile_figure(shown, names), layer));
   for (const DistanceModel& model : shown) {
@@ -265,6 +310,13 @@ std::vector<GroupedFigure> figures_of(std::span<const DistanceModel> models,
   for (const DistanceModel& model : shown) {
     for (size_t i = 0; i < model.intrinsic.size(); ++i) {
       add("intrinsic bias", intrinsic_bias_figure(model, i, names));
+    }
+  }
+  for (const DistanceModel& model : shown) {
+    for (const protocol::HeadBias& bias : model.head_bias) {
+      for (PlotSpec& plot : head_bias_figures(model, bias, names)) {
+        add("head bias", std::move(plot));
+      }
     }
   }
   return figures;

@@ -5,6 +5,7 @@
 // which colours they have.
 //
 // Sections: maps | heads | distance | shift | text and eval | patterns | theory | compare | jobs
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -74,7 +75,7 @@ std::vector<widgets::PlotSpec> distance_profile_figures(const protocol::HeadsRes
 
 // ---- distance ----
 // Every figure, of all layers pooled or of the heads of one. Groups: "near - far", "score",
-// "weight", "score parts", "intrinsic bias".
+// "weight", "score parts", "intrinsic bias", "head bias".
 std::vector<GroupedFigure> figures_of(std::span<const protocol::DistanceModel> models,
                                       const ModelNames& names, int64_t layer = -1);
 // Near-far histograms of the models over each other, as densities, with mean, interval and sigma.
@@ -83,6 +84,9 @@ widgets::PlotSpec near_far_figure(std::span<const protocol::DistanceModel> model
 // Mean of the near-far difference by layer, with its interval and the number of pairs.
 widgets::PlotSpec near_far_by_layer_figure(std::span<const protocol::DistanceModel> models,
                                            const ModelNames& names);
+// The weights of the same pairs.
+widgets::PlotSpec near_far_weight_figure(std::span<const protocol::DistanceModel> models,
+                                         const ModelNames& names);
 // Mean score by distance with its 95 % band.
 widgets::PlotSpec score_profile_figure(std::span<const protocol::DistanceModel> models,
                                        const ModelNames& names);
@@ -90,13 +94,25 @@ widgets::PlotSpec weight_profile_figure(std::span<const protocol::DistanceModel>
                                         const ModelNames& names);
 // Content and positional parts of one model's mean score.
 widgets::PlotSpec score_parts_figure(const protocol::DistanceModel& model, const ModelNames& names);
-// sqrt(D) Gamma and the prediction with one mean a plane, beside the measured mean score.
+// sqrt(D) Gamma and the prediction with one mean a plane.
 widgets::PlotSpec intrinsic_bias_figure(const protocol::DistanceModel& model, size_t which,
                                         const ModelNames& names);
+// What is known of one head's bias: measured and intrinsic score, coefficients by distance, by
+// plane and by both, sweep of bases and factors.
+std::vector<widgets::PlotSpec> head_bias_figures(const protocol::DistanceModel& model,
+                                                 const protocol::HeadBias& bias,
+                                                 const ModelNames& names);
 
 // ---- shift ----
+// All of them: attention and position difference by layer, and against the shift where there are
+// several.
+std::vector<widgets::PlotSpec> shift_figures(const protocol::ShiftResult& result,
+                                             const ModelNames& names);
 // Attention difference by layer, one line for each model (colour), method (dash) and shift (width).
 widgets::PlotSpec shift_figure(const protocol::ShiftResult& result, const ModelNames& names);
+// The same of the position products, of models with a position state.
+widgets::PlotSpec position_shift_figure(const protocol::ShiftResult& result,
+                                        const ModelNames& names);
 
 // ---- text and eval ----
 // Groups: "loss by length", "loss by position".
@@ -117,9 +133,10 @@ std::string sampling_note(const protocol::PatternsResult& result);
 std::vector<GroupedFigure> figures_of(const protocol::PatternsResult& result,
                                       std::span<const protocol::TensorRef> tensors,
                                       const ModelNames& names);
-// PE dot products of one layer, `grid` (S, S).
+// PE dot products of one layer, `grid` (S, S), on a scale of its own unless one is given.
 widgets::PlotSpec pe_dot_figure(const protocol::PatternsResult& result, int64_t layer,
-                                const Grid& grid, const ModelNames& names);
+                                const Grid& grid, const ModelNames& names,
+                                std::optional<widgets::ValueRange> range = {});
 widgets::PlotSpec pe_by_distance_figure(const protocol::PatternsResult& result,
                                         const ModelNames& names);
 widgets::PlotSpec state_drift_figure(std::span<const protocol::PatternsResult> results,
@@ -128,6 +145,16 @@ widgets::PlotSpec bias_curves_figure(const protocol::PatternsResult& result, int
                                      const ModelNames& names);
 widgets::PlotSpec frequencies_figure(const protocol::PatternsResult& result,
                                      const ModelNames& names);
+// Small multiples: position products of every layer and head on one scale; CAPE's f of every head.
+std::vector<widgets::GridSpec> grids_of(const protocol::PatternsResult& result,
+                                        std::span<const protocol::TensorRef> tensors,
+                                        const ModelNames& names);
+// Spectra and learned angles, rows of single queries, how a bias varies over texts, and another
+// model's products with their difference. Groups: "spectrum", "angles", "rows of queries",
+// "variation over texts", "against".
+std::vector<GroupedFigure> more_figures_of(const protocol::PatternsResult& result,
+                                           std::span<const protocol::TensorRef> tensors,
+                                           const ModelNames& names);
 
 // ---- theory ----
 // Every curve of a check; curves with the same axes and bound stand in one figure.

@@ -234,7 +234,7 @@ std::string sampling_note(const protocol::PatternsResult& result) {
 }
 
 PlotSpec pe_dot_figure(const protocol::PatternsResult& result, int64_t layer, const Grid& grid,
-                       const ModelNames& names) {
+                       const ModelNames& names, std::optional<widgets::ValueRange> range) {
   PlotSpec plot{
       .id = "pe_dot_" + names.file_name(result.model) + "_L" + std::to_string(layer),
       .title = names.short_name(result.model) + ": PE dot products " +
@@ -250,7 +250,7 @@ PlotSpec pe_dot_figure(const protocol::PatternsResult& result, int64_t layer, co
   }
   map.row_name = "position i", map.col_name = "position j";
   map.colormap = Colormap::signed_values;
-  map.range = widgets::value_range(grid.values);
+  map.range = range.value_or(widgets::value_range(grid.values));
   map.value_label = "G";
   plot.notes = {result.products, sampling_note(result), widgets::scale_note(map)};
   std::erase(plot.notes, "");

@@ -1,5 +1,10 @@
 #pragma once
-// What the papers print, to stand beside a measurement. Never measured here, so always labelled.
+// What the papers print, to stand beside a measurement. Never measured here, so always labelled,
+// and drawn quiet: thin and pale, in a colour of their own.
+#include <string>
+#include <vector>
+
+#include "widgets/plot_spec.h"
 
 namespace phasescope::app {
 
@@ -9,10 +14,40 @@ inline constexpr const char* kPublishedNearFar =
     "another "
     "size need not agree.";
 
+// The means among them, by encoding.
+struct PublishedMean {
+  const char* encoding;
+  double mean;
+};
+inline constexpr PublishedMean kPublishedNearFarMeans[] = {{"rope", 4.1}, {"tapa", 0.03}};
+
 inline constexpr const char* kPublishedShift =
     "Published, not measured here (TAPE, arXiv 2501.00712, Table 8; shift 3, attention "
     "in layers 1, 2, 4, 8 counted from 1): shifted ids RoPE 0.01 0.02 0.02 0.03, TAPE 0.01 0.02 "
     "0.04 0.04; added tokens RoPE 8.93 8.51 12.29 11.46, TAPE 9.08 11.24 12.23 13.78. The paper "
     "does not spell out its norm.";
+
+inline constexpr const char* kPublishedPerplexity =
+    "pale: published, not measured here: other models, data and tokens, a token of another "
+    "tokenizer; shown beside, not to be compared";
+
+// Printed values of one model by layer (from 0) or length.
+struct PublishedSeries {
+  std::string encoding;  // its key here
+  std::string metric;    // "attention difference ids", "position difference tokens", "perplexity"
+  std::string where;     // the paper and its table
+  std::string setting;
+  std::string printed;     // what the paper calls the model
+  std::string comparable;  // how far a measurement here can be held against it
+  std::vector<double> x, y;
+};
+// Of everything that a figure here measures too.
+const std::vector<PublishedSeries>& published_series();
+
+inline constexpr int kPublishedColor = 7;
+
+// Adds the quiet series of a metric and of these encodings; whether there were any.
+bool add_published(widgets::PlotSpec& plot, const std::string& metric,
+                   const std::vector<std::string>& encodings);
 
 }  // namespace phasescope::app

@@ -269,7 +269,10 @@ class Report {
         ask<protocol::ShiftResult>(of_text(about_all<protocol::ShiftRequest>()), "shift").result;
     page_.section("Shift stability",
                   "ids: position ids start at k. tokens: k [BOS] tokens stand before the text.");
-    page_.figure(shift_figure(result, names_), sidecar_);
+    page_.begin_row();
+    for (const widgets::PlotSpec& plot : shift_figures(result, names_))
+      page_.figure(plot, sidecar_);
+    page_.end_row();
     page_.table(shift_table(result), sidecar_, "shift");
     page_.paragraph(kPublishedShift);
   }
@@ -340,7 +343,14 @@ class Report {
       for (const widgets::PlotSpec& plot : plots_of(without("drift with depth", figures))) {
         page_.figure(plot, sidecar_);
       }
+      const auto more = more_figures_of(result, answer.tensors, names_);
+      for (const widgets::PlotSpec& plot : plots_of(without("rows of queries", more))) {
+        page_.figure(plot, sidecar_);
+      }
       page_.end_row();
+      for (const widgets::GridSpec& grid : grids_of(result, answer.tensors, names_)) {
+        page_.grid(grid, sidecar_);
+      }
       const std::string name = "patterns_" + file_name(model);
       if (!result.layers.empty()) page_.table(titled(model, states_table(result)), sidecar_, name);
       if (!result.bias.empty()) {

@@ -9,7 +9,10 @@ class ShiftVerb : public Verb {
  public:
   std::string name() const override { return "shift"; }
   std::string help() const override { return "shift stability (TAPE Table 8)"; }
-  std::string example() const override { return "phasescope shift rope tape tapa --by 3"; }
+  std::string example() const override {
+    return "phasescope shift rope tape tapa --by 3\n"
+           "phasescope shift rope tape --by 1,1000,1000000 --method ids";
+  }
   void declare(Options& options) override { options.request(request_); }
   Output run(Run& run) override {
     auto [shift, json, tensors] = run.ask<protocol::ShiftResult>(request_);
@@ -18,7 +21,9 @@ class ShiftVerb : public Verb {
     const ModelNames names = names_in(shift);
     add_notes(table.notes, shift.provenance, names);
     output.tables = {std::move(table), shift_rows_table(output.result)};
-    output.figures = {shift_figure(shift, names)};
+    output.tables.push_back(published_shift_table(shift));
+    if (output.tables.back().rows.empty()) output.tables.pop_back();
+    output.figures = shift_figures(shift, names);
     return output;
   }
 

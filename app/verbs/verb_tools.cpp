@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "app/figures/intervals.h"
+#include "app/figures/published.h"
 #include "protocol/messages/map.h"
 
 namespace phasescope::app {
@@ -144,9 +145,19 @@ Table shift_table(const protocol::ShiftResult& result) {
       line["position"] = protocol::detail::write_double(*row.position_difference);
     }
     line["logits"] = protocol::detail::write_double(row.logits_difference);
+    line["n"] = row.n;
+    if (row.expected.empty()) continue;
+    line["declared"] = row.expected;
+    // One layer that moves is a line that moves.
+    const std::string before = line.value("verdict", "");
+    if (before.empty() || before == "rounding") line["verdict"] = row.verdict;
   }
-  table.columns.insert(table.columns.end(), {"position", "logits"});
+  table.columns.insert(table.columns.end(), {"position", "logits", "n", "declared", "verdict"});
   table.notes = {result.formula, "position: of the last layer shown"};
+  for (const protocol::ShiftExpectation& one : result.expected) {
+    table.notes.push_back(one.model + " declares of shifted ids: " + one.expected + " (" + one.why +
+                          ")");
+  }
   if (std::ranges::any_of(result.rows, [&](const auto& row) { return row.dtype != dtype; })) {
     table.notes.push_back("in " + dtype +
                           "; --json and --out have the other dtypes too, which "
@@ -155,11 +166,85 @@ Table shift_table(const protocol::ShiftResult& result) {
   return table;
 }
 
+Table head_bias_table(const protocol::DistanceResult& result) {
+  Table table{.title = "coefficients of the rotation's planes, before it turns them",
+              .columns = {"model", "head", "A nearest", "A farthest", "smallest |A|", "B nearest",
+                          "B farthest", "local to", "ultra from"}};
+  for (const protocol::DistanceModel& model : result.models) {
+    for (const protocol::HeadBias& bias : model.head_bias) {
+      if (bias.coefficients.empty()) continue;
+      const auto& near = bias.coefficients.front();
+      const auto& far = bias.coefficients.back();
+      table.rows.push_back(
+          {{"model", model.model},
+           {"head", "L" + std::to_string(bias.layer) + "H" + std::to_string(bias.head)},
+           {"A nearest", near.a_mean},
+           {"A farthest", far.a_mean},
+           {"smallest |A|", bias.smallest_a},
+           {"B nearest", near.b_mean},
+           {"B farthest", far.b_mean},
+           {"local to", bias.local_to},
+           {"ultra from", bias.ultra_from}});
+    }
+  }
+  table.notes = {
+      "means over planes and all causal pairs at the nearest and farthest distances; "
+      "regimes in the model's own distances (TAPA, arXiv 2509.12635)"};
+  return table;
+}
+
+Table adaptive_table(const protocol::PatternsResult& patterns) {
+  Table table{.title = "bias over texts: slope in ln(distance), variances",
+              .columns = {"layer", "head", "query", "kind", "slope", "low", "high", "n",
+                          "over texts", "over distance"}};
+  for (const protocol::AdaptiveBiasOfHead& one : patterns.adaptive) {
+    table.rows.push_back({{"layer", one.layer},
+                          {"head", one.head},
+                          {"query", one.query},
+                          {"kind", one.kind},
+                          {"slope", one.slope.mean},
+                          {"low", protocol::to_json_form(one.slope.low)},
+                          {"high", protocol::to_json_form(one.slope.high)},
+                          {"n", one.slope.n},
+                          {"over texts", one.over_contexts},
+                          {"over distance", one.over_distance}});
+  }
+  table.notes = {
+      "local and anti-local: the 95 % interval of the slope over texts leaves out 0; of " +
+      std::to_string(patterns.adaptive.size()) + " heads " +
+      widgets::short_number(0.05 * double(patterns.adaptive.size())) +
+      " are expected to by chance"};
+  return table;
+}
+
+Table published_shift_table(const protocol::ShiftResult& result) {
+  Table table{.title = "published, not measured here: shifts by 3",
+              .columns = {"published", "of", "layer 1", "layer 2", "layer 4", "layer 8"}};
+  if (std::ranges::none_of(result.rows, [](const auto& row) { return row.by == 3; })) return table;
+  for (const PublishedSeries& one : published_series()) {
+    if (one.metric == "perplexity") continue;
+    const bool measured = std::ranges::any_of(
+        result.expected, [&](const auto& model) { return model.encoding == one.encoding; });
+    if (!measured) continue;
+    json line{{"published", one.printed}, {"of", one.metric}};
+    for (size_t n = 0; n < one.x.size(); ++n) {
+      line["layer " + std::to_string(int64_t(one.x[n]) + 1)] = one.y[n];
+    }
+    table.rows.push_back(std::move(line));
+  }
+  table.notes = {
+      "TAPE (arXiv 2501.00712), Table 8, attention in 1e-2 and positions in percent; the "
+      "lower half from the paper's first version; layers counted from 1; the paper does "
+      "not spell out its norm: the order of the encodings and the zeros can be compared"};
+  return table;
+}
+
 Table shift_rows_table(const json& result) {
-  Table table =
-      table_of<protocol::ShiftRow>("", result.at("rows"),
-                                   {"model", "method", "by", "layer", "attention_difference",
-                                    "position_difference", "logits_difference", "dtype"});
+  Table table = table_of<protocol::ShiftRow>(
+      "", result.at("rows"),
+      {"model", "method", "by", "layer", "attention_difference", "position_difference",
+       "logits_difference", "dtype", "attention_low", "attention_high", "n", "unit", "expected",
+       "verdict"});
   table.for_files = true;
   return table;
 }

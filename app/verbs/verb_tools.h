@@ -61,6 +61,10 @@ Table shift_table(const protocol::ShiftResult& result);
 // Every row as it is, for files.
 Table shift_rows_table(const nlohmann::json& result);
 
+// What TAPE's Table 8 prints for the encodings of a result, where a shift is by 3; without rows
+// where it prints nothing.
+Table published_shift_table(const protocol::ShiftResult& result);
+
 // The loss of both models of a comparison, and their difference.
 Table losses_table(const protocol::CompareResult& compare);
 
@@ -80,6 +84,9 @@ Table states_table(const protocol::PatternsResult& patterns);
 // A row for each bias curve, its values at distances 0, 1, 2, 4, .. and the last.
 Table bias_table(const protocol::PatternsResult& patterns);
 
+// How the bias of every head varies over texts, and which way it slopes.
+Table adaptive_table(const protocol::PatternsResult& patterns);
+
 // The models of a distance result that something was measured of.
 std::vector<protocol::DistanceModel> measured(const protocol::DistanceResult& result);
 
@@ -88,6 +95,10 @@ Table eval_table(const protocol::EvalResult& result);
 // What the loss of each further model is above the first one's, by length; without rows where the
 // result has no two models that can be paired.
 Table differences_table(const protocol::EvalResult& result);
+
+// Means of the coefficients of the heads of a distance result over all pairs and planes, and their
+// regimes; without rows where no model rotates.
+Table head_bias_table(const protocol::DistanceResult& result);
 
 // Mean, interval, sigma, skewness and share above 0 of every histogram of a distance result.
 Table near_far_table(const protocol::DistanceResult& result);

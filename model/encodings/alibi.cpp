@@ -28,7 +28,7 @@ const EncodingInfo& alibi_info() {
             "none",
             "bfloat16: slopes, and slopes times positions, are rounded to it",
             {"none", "bfloat16"}}},
-      .shift_invariant = true,
+      .under_shift = {UnderShift::Kind::stays, "positions enter as distances alone"},
       .has_state = false,
   };
   return info;
@@ -76,7 +76,10 @@ class Alibi final : public Encoding {
 
   const EncodingInfo& info() const override { return alibi_info(); }
 
-  bool shift_invariant() const override { return text("rounding") == "none"; }
+  UnderShift under_shift() const override {
+    if (text("rounding") == "none") return info().under_shift;
+    return {UnderShift::Kind::moves, "each key's part of the bias is rounded by itself"};
+  }
 
   // Some checkpoints store theirs.
   std::vector<ParameterSpec> parameters() const override {

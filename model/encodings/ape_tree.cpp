@@ -49,7 +49,7 @@ const EncodingInfo& ape_tree_info() {
             {"true", "public"}},
            decay_option("step")},
       // Nodes have no shift: other ids are other nodes.
-      .shift_invariant = false,
+      .under_shift = {UnderShift::Kind::moves, "other ids are other nodes"},
       .has_state = false,
   };
   return info;

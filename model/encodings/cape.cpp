@@ -37,7 +37,7 @@ const EncodingInfo& cape_info() {
                       {"base_hidden", 32, "units of fire's own network, as the base", {}, 1, 4096}),
                   only_where({"base", {"fire"}},
                              {"base_threshold", 512.0, "L of fire, as the base", {}, 0, 1e9})},
-      .shift_invariant = true,
+      .under_shift = {UnderShift::Kind::stays, "the base bias and its correction read distances and content alone"},
       .has_state = false,
   };
   return info;
@@ -109,7 +109,9 @@ class Cape final : public Encoding {
   }
 
   const EncodingInfo& info() const override { return cape_info(); }
-  bool shift_invariant() const override { return !base_ || base_->shift_invariant(); }
+  UnderShift under_shift() const override {
+    return !base_ || base_->shift_invariant() ? info().under_shift : base_->under_shift();
+  }
 
   std::vector<ParameterSpec> parameters() const override {
     std::vector<ParameterSpec> specs;

@@ -18,7 +18,7 @@ const EncodingInfo& kerple_power_info() {
       .source = "arXiv 2205.09921, Eq. 5",
       .departure = "",
       .options = {},
-      .shift_invariant = true,
+      .under_shift = {UnderShift::Kind::stays, "positions enter as distances alone"},
       .has_state = false,
   };
   return info;

@@ -11,7 +11,7 @@ const EncodingInfo& none_info() {
       .source = "order is known through the causal mask alone; arXiv 2305.19466",
       .departure = "",
       .options = {},
-      .shift_invariant = true,
+      .under_shift = {UnderShift::Kind::stays, "no position enters"},
       .has_state = false,
   };
   return info;

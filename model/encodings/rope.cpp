@@ -35,7 +35,7 @@ const EncodingInfo& rope_info() {
       .source = "arXiv 2104.09864, Eq. 14-16; scalings: PI 2306.15595, YaRN 2309.00071",
       .departure = "",
       .options = options_with_table(),
-      .shift_invariant = true,
+      .under_shift = {UnderShift::Kind::stays, "a pair is turned by the difference of its positions alone"},
       .has_state = true,
   };
   return info;
@@ -56,8 +56,10 @@ class Rope final : public Encoding {
 
   const EncodingInfo& info() const override { return rope_info(); }
 
-  // Values keep the turn of their own position.
-  bool shift_invariant() const override { return !flag("rotate_values"); }
+  UnderShift under_shift() const override {
+    if (!flag("rotate_values")) return info().under_shift;
+    return {UnderShift::Kind::moves, "the values keep the turn of their own position"};
+  }
 
   // A table's rows: sines in the first half, cosines in the second. Angles: radians a token of each
   // head and plane.

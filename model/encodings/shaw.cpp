@@ -16,7 +16,7 @@ const EncodingInfo& shaw_info() {
       .source = "arXiv 1803.02155, Eq. 2 and 4, without the relative values",
       .departure = "",
       .options = {{"window", 16, "w, the largest distance told apart", {}, 1, 1 << 20}},
-      .shift_invariant = true,
+      .under_shift = {UnderShift::Kind::stays, "positions enter as distances alone"},
       .has_state = false,
   };
   return info;

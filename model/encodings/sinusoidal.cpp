@@ -19,7 +19,7 @@ const EncodingInfo& sinusoidal_info() {
       .departure = "",
       .options =
           {{"base", 10000.0, "base of the frequencies base^(-2m/C)", {}, kAboveZero, kNoLimit}},
-      .shift_invariant = false,
+      .under_shift = {UnderShift::Kind::moves, "what is added to the embeddings is of the place itself"},
       .has_state = false,
   };
   return info;

@@ -21,7 +21,7 @@ const EncodingInfo& t5_info() {
           {{"buckets", 32, "distances that are told apart", {}, 2, 1 << 20},
            {"max_distance", 128, "the last bucket holds this distance and all beyond", {}, 2, 1e9},
            {"tables", "shared", "one for all layers, or one a layer", {"shared", "layer"}}},
-      .shift_invariant = true,
+      .under_shift = {UnderShift::Kind::stays, "positions enter as distances alone"},
       .has_state = false,
   };
   return info;

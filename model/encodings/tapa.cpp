@@ -37,7 +37,7 @@ const EncodingInfo& tapa_info() {
             0,
             kNoLimit},
            {"two_pi", true, "the 2 pi in the cosine (the released kernel has none)"}},
-      .shift_invariant = true,
+      .under_shift = {UnderShift::Kind::stays, "positions enter as distances alone"},
       .has_state = false,
   };
   return info;

@@ -93,7 +93,7 @@ const EncodingInfo& tape_info() {
            {"train_shift", true, "training draws a shift in 0..2 context for each step"},
            {"ids_are_rows", false,
             "given position ids are no angles: they say whose state turns q and k (public code)"}},
-      .shift_invariant = true,
+      .under_shift = {UnderShift::Kind::stays, "every layer turns the positions of all tokens alike (TAPE, Proposition 4.2)"},
       .has_state = true,
   };
   return info;
@@ -149,8 +149,12 @@ class Tape final : public Encoding {
   }
 
   const EncodingInfo& info() const override { return tape_info(); }
-  bool shift_invariant() const override {
-    return flag("equivariance") && (form_ == Form::block || form_ == Form::vector);
+  UnderShift under_shift() const override {
+    if (!flag("equivariance")) {
+      return {UnderShift::Kind::moves, "without equivariance the update knows a plane's axes"};
+    }
+    if (form_ == Form::block || form_ == Form::vector) return info().under_shift;
+    return {UnderShift::Kind::moves, "a shift turns what this tensor form's update reads"};
   }
 
   std::string departure() const override {

@@ -18,7 +18,7 @@ const EncodingInfo& transformer_xl_info() {
       .source = "arXiv 1901.02860, Section 3.3",
       .departure = "",
       .options = {base_option("base of the sinusoids' frequencies")},
-      .shift_invariant = true,
+      .under_shift = {UnderShift::Kind::stays, "positions enter as distances alone"},
       .has_state = false,
   };
   return info;

@@ -22,6 +22,9 @@ struct DistanceRequest {
   std::int64_t pairs = 10000;
   std::optional<bool> leave_out_first;
   bool per_head = false;
+  std::vector<std::string> heads;
+  std::vector<std::int64_t> bases{10'000, 100'000, 1'000'000, 10'000'000};
+  std::vector<std::int64_t> factors{2, 4, 8, 16};
   template <class V>
   void fields(V& v) {
     v("models", models, About{.help = kModelsHelp, .argument = "MODEL", .alias = "model"});
@@ -34,6 +37,12 @@ struct DistanceRequest {
       About{.help = "key 0 is no key of the histogram (default: where it is [BOS])",
             .wire_only = true});
     v("per_head", per_head, About{.help = "the same for every head"});
+    v("heads", heads,
+      About{.help = "heads whose coefficients, bias and sweep are shown, e.g. L2H1,L3H0 (default: "
+                    "the first of the middle layer; of models that rotate alone)"});
+    v("bases", bases, About{.help = "bases of the sweep", .low = 2, .high = 1e15});
+    v("factors", factors,
+      About{.help = "factors of the sweep that positions are divided by", .low = 1, .high = 1e9});
   }
 };
 
@@ -45,6 +54,7 @@ struct DistancePoint {
   double score_mean = 0, score_sd = 0, weight_mean = 0;
   double content_mean = 0, content_sd = 0, positional_mean = 0;
   std::optional<double> positional_sd;
+  std::optional<double> weight_sd;  // of one text that is read row by row
   // 95 % bands of the means over n texts, or over the 8 blocks of one.
   IntervalEnd score_low, score_high, weight_low, weight_high;
   IntervalEnd content_low, content_high, positional_low, positional_high;
@@ -58,6 +68,7 @@ struct DistancePoint {
     v("score_sd", score_sd), v("weight_mean", weight_mean);
     v("content_mean", content_mean), v("content_sd", content_sd);
     v("positional_mean", positional_mean), v("positional_sd", positional_sd);
+    v("weight_sd", weight_sd);
     v("score_low", score_low), v("score_high", score_high);
     v("weight_low", weight_low), v("weight_high", weight_high);
     v("content_low", content_low), v("content_high", content_high);
@@ -141,9 +152,11 @@ struct DistanceGroup {
   std::optional<int64_t> layer, head;
   std::vector<DistancePoint> profile;
   std::optional<NearFar> histogram;
+  std::optional<NearFar> weight_histogram = {};  // of the weights of the same pairs
   template <class V>
   void fields(V& v) {
     v("layer", layer), v("head", head), v("profile", profile), v("histogram", histogram);
+    v("weight_histogram", weight_histogram);
   }
 };
 
@@ -160,6 +173,84 @@ struct IntrinsicBias {
   }
 };
 
+// Coefficients of the planes of pairs at a distance (TAPA, arXiv 2509.12635, Appendix H and Figure
+// 1): A_d = q_2d k_2d + q_2d+1 k_2d+1, B_d = q_2d k_2d+1 - q_2d+1 k_2d, of q and k before the
+// rotation. Means over all pairs and planes with their 95 % bands, and standard deviations over the
+// same.
+struct CoefficientPoint {
+  int64_t distance = 0, distance_end = 0, count = 0;
+  double a_mean = 0, a_sd = 0, b_mean = 0, b_sd = 0;
+  IntervalEnd a_low, a_high, b_low, b_high;
+  int64_t n = 0;
+  template <class V>
+  void fields(V& v) {
+    v("distance", distance, About{.unit = "tokens"});
+    v("distance_end", distance_end, About{.title = "to before distance", .unit = "tokens"});
+    v("count", count, About{.title = "pairs"});
+    v("a_mean", a_mean, About{.title = "mean of A"}), v("a_sd", a_sd, About{.title = "sd of A"});
+    v("b_mean", b_mean, About{.title = "mean of B"}), v("b_sd", b_sd, About{.title = "sd of B"});
+    v("a_low", a_low), v("a_high", a_high), v("b_low", b_low), v("b_high", b_high);
+    v("n", n);
+  }
+};
+
+// The same of one plane over all pairs.
+struct PlanePoint {
+  int64_t plane = 0;
+  double frequency = 0;
+  double a_mean = 0, a_sd = 0, b_mean = 0, b_sd = 0;
+  IntervalEnd a_low, a_high, b_low, b_high;
+  int64_t n = 0;
+  template <class V>
+  void fields(V& v) {
+    v("plane", plane), v("frequency", frequency, About{.unit = "radians a token"});
+    v("a_mean", a_mean, About{.title = "mean of A"}), v("a_sd", a_sd, About{.title = "sd of A"});
+    v("b_mean", b_mean, About{.title = "mean of B"}), v("b_sd", b_sd, About{.title = "sd of B"});
+    v("a_low", a_low), v("a_high", a_high), v("b_low", b_low), v("b_high", b_high);
+    v("n", n);
+  }
+};
+
+// The bias that a head's measured coefficients have with another base, or with positions divided by
+// a factor, at the head's `distances`.
+struct BiasSweep {
+  std::string kind;  // base, factor
+  double value = 0;
+  std::vector<double> score;
+  template <class V>
+  void fields(V& v) {
+    v("kind", kind), v("value", value), v("score", score);
+  }
+};
+
+// The distance bias of one head of a model that rotates: what was measured and what its mean
+// coefficients predict, to 10^7. The regimes of TAPA (Section 2) in the model's own distances, 1 /
+// theta_0 its angle after the slowest: local to 2 pi theta_0^(-1/4) / 8, ultra from 2 pi / theta_0,
+// critical between.
+struct HeadBias {
+  int64_t layer = 0, head = 0;
+  double local_to = 0, ultra_from = 0;
+  double smallest_a = 0;  // |mean of A| at a distance
+  std::vector<DistancePoint> profile;
+  std::vector<CoefficientPoint> coefficients;
+  std::vector<PlanePoint> planes;
+  // Means at each distance of `coefficients`, a row a plane.
+  std::vector<std::vector<double>> a_by_plane, b_by_plane;
+  std::vector<double> distances, sqrt_d_gamma, per_plane;
+  std::vector<BiasSweep> sweep;
+  template <class V>
+  void fields(V& v) {
+    v("layer", layer), v("head", head);
+    v("local_to", local_to, About{.title = "local to", .unit = "tokens"});
+    v("ultra_from", ultra_from, About{.title = "ultra from", .unit = "tokens"});
+    v("smallest_a", smallest_a, About{.title = "smallest |mean of A|"});
+    v("profile", profile), v("coefficients", coefficients), v("planes", planes);
+    v("a_by_plane", a_by_plane), v("b_by_plane", b_by_plane);
+    v("distances", distances, About{.unit = "tokens"});
+    v("sqrt_d_gamma", sqrt_d_gamma), v("per_plane", per_plane), v("sweep", sweep);
+  }
+};
+
 struct DistanceModel {
   std::string model, encoding, note;
   std::string bands;                   // how the bands of the profiles were made, in words
@@ -167,13 +258,16 @@ struct DistanceModel {
   std::vector<DistanceGroup> heads;    // with per_head
   std::vector<DistancePoint> profile;  // all layers and heads pooled
   std::optional<NearFar> histogram;    // the same
+  std::optional<NearFar> weight_histogram;
   std::vector<IntrinsicBias> intrinsic;
+  std::vector<HeadBias> head_bias;  // of the heads that were asked for
   Provenance provenance;
   template <class V>
   void fields(V& v) {
     v("model", model), v("encoding", encoding), v("note", note), v("bands", bands);
     v("layers", layers), v("heads", heads), v("profile", profile), v("histogram", histogram);
-    v("intrinsic", intrinsic), v("provenance", provenance);
+    v("weight_histogram", weight_histogram);
+    v("intrinsic", intrinsic), v("head_bias", head_bias), v("provenance", provenance);
   }
 };
 

@@ -69,7 +69,7 @@ struct EvalListRequest {
 };
 
 struct EvalRow {
-  std::string model;
+  std::string model, encoding;
   std::string metric;  // of `value`: "bits_per_byte", "bits_per_token" or "perplexity" (a token)
   int64_t length = 0;
   double value = 0;
@@ -82,8 +82,9 @@ struct EvalRow {
   std::string window;
   template <class V>
   void fields(V& v) {
-    v("model", model), v("metric", metric), v("length", length, About{.unit = "tokens"});
-    v("value", value), v("low", low), v("high", high), v("n", n, About{.title = "texts"});
+    v("model", model), v("encoding", encoding), v("metric", metric);
+    v("length", length, About{.unit = "tokens"}), v("value", value), v("low", low), v("high", high),
+        v("n", n, About{.title = "texts"});
     v("method", method, About{.title = "interval by"});
     v("tokens", tokens, About{.title = "tokens counted"});
     v("left_out", left_out, About{.title = "left out", .unit = "tokens"}), v("seed", seed);

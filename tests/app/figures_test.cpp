@@ -127,5 +127,152 @@ TEST(Figures, WhatIsAbsentIsDrawnAsAbsent) {
             std::string::npos);
 }
 
+// ---- what papers print ----
+
+// A line each of two encodings, shifted by `by` in both ways.
+protocol::ShiftResult shifted_by(int64_t by) {
+  protocol::ShiftResult result;
+  for (const char* model : {"rope", "tape"}) {
+    result.expected.push_back({model, model, "stays", "a reason"});
+    for (const char* method : {"ids", "tokens"}) {
+      protocol::ShiftRow row{.model = model, .method = method, .by = by};
+      row.attention_difference = 1.5, row.position_difference = 0.25;
+      result.rows.push_back(row);
+    }
+  }
+  return result;
+}
+
+const widgets::Series* series_called(const widgets::PlotSpec& plot, const std::string& begin,
+                                     const std::vector<double>& y) {
+  for (const widgets::Series& series : plot.series) {
+    if (series.label.starts_with(begin) && series.y == y) return &series;
+  }
+  return nullptr;
+}
+
+// The numbers of Table 8 as kPublishedShift says them, at layers 1, 2, 4, 8 counted from 1.
+TEST(Published, StandsQuietBesideWhatWasMeasured) {
+  const auto result = shifted_by(3);
+  const widgets::PlotSpec plot = shift_figure(result, app::names_in(result));
+  const auto* rope = series_called(plot, "published: rope", {8.93, 8.51, 12.29, 11.46});
+  ASSERT_NE(rope, nullptr);
+  EXPECT_TRUE(rope->quiet);
+  EXPECT_EQ(rope->x, (std::vector<double>{0, 1, 3, 7}));
+  EXPECT_NE(rope->label.find("Table 8"), std::string::npos) << rope->label;
+  EXPECT_NE(series_called(plot, "published: tape", {9.08, 11.24, 12.23, 13.78}), nullptr);
+  EXPECT_NE(series_called(plot, "published: tape", {0.01, 0.02, 0.04, 0.04}), nullptr);
+  const widgets::PlotSpec positions = position_shift_figure(result, app::names_in(result));
+  EXPECT_NE(series_called(positions, "published: tape", {0.03, 0.37, 2.75, 6.62}), nullptr);
+  EXPECT_NE(series_called(positions, "published: tape, not", {0.03, 0.54, 0.44, 0.86}), nullptr);
+  // What was measured is never pale, and has no published number in it.
+  size_t measured = 0;
+  for (const widgets::Series& series : plot.series) {
+    EXPECT_EQ(series.quiet, series.label.starts_with("published: ")) << series.label;
+    measured += !series.quiet;
+  }
+  EXPECT_EQ(measured, 4u);
+  EXPECT_NE(widgets::svg_of(plot).find("not measured here"), std::string::npos);
+  EXPECT_EQ(published_shift_table(result).rows.size(), 12u);  // three models, two halves, two ways
+}
+
+TEST(Published, StandsNowhereElse) {
+  const auto other = shifted_by(16);
+  for (const widgets::Series& series : shift_figure(other, app::names_in(other)).series) {
+    EXPECT_FALSE(series.quiet) << series.label;
+  }
+  EXPECT_TRUE(published_shift_table(other).rows.empty());
+  protocol::EvalResult eval{.task = "perplexity", .metric = "bits_per_byte"};
+  eval.rows.push_back({.model = "m", .encoding = "tapa", .metric = "bits_per_byte", .length = 64});
+  EXPECT_EQ(eval_figure(eval, ModelNames({"m"})).series.size(), 1u);
+  eval.metric = eval.rows[0].metric = "perplexity";
+  const widgets::PlotSpec plot = eval_figure(eval, ModelNames({"m"}));
+  const auto* tapa = series_called(plot, "published: tapa",
+                                   {13.04, 12.62, 12.3, 12.07, 11.83, 11.74, 11.67, 11.75});
+  ASSERT_NE(tapa, nullptr);
+  EXPECT_TRUE(tapa->quiet);
+  for (const widgets::Series& series : plot.series) {
+    EXPECT_EQ(series.label.find("alibi"), std::string::npos) << series.label;
+  }
+}
+
+TEST(Tables, ShiftSaysWhatIsDeclaredAndWhatFailed) {
+  auto result = shifted_by(3);
+  for (protocol::ShiftRow& row : result.rows) {
+    if (row.method == "ids") row.expected = "stays", row.verdict = "rounding";
+  }
+  result.rows.insert(result.rows.begin(), result.rows.front());
+  result.rows[1].layer = 1, result.rows[0].verdict = "failure";  // another layer's rounding
+  const Table table = shift_table(result);
+  EXPECT_EQ(table.rows[0]["verdict"], "failure");
+  EXPECT_EQ(table.rows[0]["declared"], "stays");
+  EXPECT_EQ(table.rows[2]["verdict"], "rounding");
+  EXPECT_FALSE(table.rows[1].contains("verdict"));  // added tokens are read
+}
+
+// ---- patterns ----
+
+protocol::TensorRef products(const std::string& name, std::vector<float> values) {
+  return protocol::TensorRef::own<float>(name, {2, 2}, std::move(values));
+}
+
+TEST(Figures, ProductsOfAllLayersAndModelsHaveOneScale) {
+  protocol::PatternsResult result{.model = "tape", .against = "rope"};
+  result.positions = {0, 1}, result.position_count = 2;
+  result.layers = {{.layer = 0}, {.layer = 1}};
+  const std::vector<protocol::TensorRef> tensors = {
+      products("pe_dot.0", {1, 2, 3, 4}), products("pe_dot.1", {1, 2, 3, 9}),
+      protocol::TensorRef::own<float>("pe_dot_heads.1", {2, 2, 2}, {0, 1, 2, 3, 2, 3, 4, 15}),
+      products("against.pe_dot.0", {-1, 0, 0, 1})};
+  const ModelNames names({"tape", "rope"});
+  auto figures = figures_of(result, tensors, names);
+  for (GroupedFigure& one : more_figures_of(result, tensors, names)) {
+    figures.push_back(std::move(one));
+  }
+  std::vector<float> difference;
+  for (const GroupedFigure& one : figures) {
+    if (!one.plot.map) continue;
+    const auto& map = *one.plot.map;
+    if (one.plot.id.find("_less_") == std::string::npos) {
+      EXPECT_EQ(map.range.low, -1) << one.plot.id;
+      EXPECT_EQ(map.range.high, 9) << one.plot.id;
+    } else if (one.layer == 1) {
+      difference = map.values;
+    }
+  }
+  // The other model's start is its state in every layer.
+  EXPECT_EQ(difference, (std::vector<float>{2, 2, 3, 8}));
+  const auto grids = grids_of(result, tensors, names);
+  ASSERT_EQ(grids.size(), 1u);
+  EXPECT_EQ(grids[0].columns, 3);  // the mean and two heads
+  EXPECT_EQ(grids[0].cells.size(), 6u);
+  EXPECT_EQ(grids[0].cells[5].map.values, (std::vector<float>{2, 3, 4, 15}));
+  for (const widgets::GridCell& cell : grids[0].cells) EXPECT_EQ(cell.map.range.high, 15);
+}
+
+TEST(Figures, ABiasStandsOnItsProfileWithItsRegimes) {
+  protocol::DistanceModel model{.model = "rope", .encoding = "rope"};
+  protocol::HeadBias bias{.layer = 1, .head = 2, .local_to = 7.85, .ultra_from = 62832};
+  bias.profile.push_back({.distance = 1, .score_mean = 3, .score_low = 2.5, .score_high = 3.5});
+  bias.distances = {1, 1e7}, bias.per_plane = {3, 0}, bias.sqrt_d_gamma = {2, 0};
+  bias.coefficients.push_back({.distance = 1, .distance_end = 2, .a_mean = 1, .a_sd = 2});
+  bias.planes.push_back({.plane = 0, .a_mean = 1});
+  bias.a_by_plane = {{1}}, bias.b_by_plane = {{-4}};
+  bias.sweep = {{"base", 500, {3, 1}}, {"factor", 4, {3, 2}}};
+  const auto figures = head_bias_figures(model, bias, ModelNames({"rope"}));
+  ASSERT_EQ(figures.size(), 6u);
+  EXPECT_EQ(figures[0].id, "bias_rope_L1H2");
+  EXPECT_EQ(figures[0].series[0].low, std::vector<double>{2.5});
+  ASSERT_EQ(figures[0].markers.size(), 2u);
+  EXPECT_EQ(figures[0].markers[1].at, 62832);
+  EXPECT_EQ(figures[1].series[2].y, std::vector<double>{-1});  // less one sd
+  EXPECT_EQ(figures[3].map->range.high, 4);                    // A and B on one scale
+  ASSERT_EQ(figures[5].series.size(), 3u);
+  EXPECT_TRUE(figures[5].series[2].dashed);
+  for (const auto& plot : figures) {
+    EXPECT_NE(widgets::svg_of(plot).find("</svg>"), std::string::npos) << plot.id;
+  }
+}
+
 }  // namespace
 }  // namespace phasescope::app

@@ -242,6 +242,7 @@ class ModelEvaluation {
                               [this](double nats) { return in_unit(nats, metric_); });
     protocol::EvalRow row;
     row.model = entry_.name;
+    row.encoding = entry_.model->encoding().info().key;
     row.metric = name_of(metric_);
     row.length = n;
     row.value = interval.mean;

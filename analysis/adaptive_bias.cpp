@@ -1,0 +1,57 @@
+#include "analysis/adaptive_bias.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <set>
+
+#include "analysis/intervals/intervals.h"
+#include "analysis/statistics.h"
+#include "analysis/tensors.h"
+
+namespace phasescope::analysis {
+
+AdaptiveHead adaptive_head(const AdaptiveBias& bias, std::uint64_t seed) {
+  AdaptiveHead out;
+  std::vector<double> ln, means, slopes;
+  for (const double l : bias.distance) ln.push_back(std::log(l));
+  for (std::size_t d = 0; d < ln.size(); ++d) {
+    std::vector<double> column;
+    for (const std::vector<double>& row : bias.values) column.push_back(row[d]);
+    out.over_contexts += std::pow(sample_deviation(column), 2) / static_cast<double>(ln.size());
+    means.push_back(moments_of(column).mean);
+    out.sd.push_back(sample_deviation(column));
+  }
+  out.mean = means;
+  out.over_distance = std::pow(moments_of(means).sigma, 2);
+  for (const std::vector<double>& row : bias.values) slopes.push_back(fit_line(ln, row).slope);
+  out.slope = counted_in("contexts", mean_interval(slopes, Draws(seed)));
+  out.kind = out.slope.high && *out.slope.high < 0 ? "local"
+             : out.slope.low && *out.slope.low > 0 ? "anti-local"
+                                                   : "flat";
+  return out;
+}
+
+std::vector<std::int64_t> spread_distances(std::int64_t query) {
+  constexpr int kDistances = 24;
+  std::set<std::int64_t> out;
+  for (int n = 0; n < kDistances; ++n) {
+    out.insert(std::llround(std::pow(static_cast<double>(query), n / double{kDistances - 1})));
+  }
+  return {out.begin(), out.end()};
+}
+
+void add_biases(const model::LayerAttention& attention, std::int64_t query,
+                const std::vector<std::int64_t>& distances, std::vector<AdaptiveBias>& heads) {
+  const auto count = static_cast<std::int64_t>(distances.size());
+  at::Tensor keys = at::empty({count}, at::kLong);
+  for (std::int64_t n = 0; n < count; ++n) keys[n] = query - distances[static_cast<std::size_t>(n)];
+  const at::Tensor zero = at::zeros_like(keys);
+  for (std::int64_t head = 0; head < attention.heads(); ++head) {
+    const auto parts = attention.pair_scores(zero, zero + head, zero + query, keys);
+    heads[static_cast<std::size_t>(attention.layer() * attention.heads() + head)].values.push_back(
+        to_vector<double>(parts.score.to(at::kDouble) - parts.content.to(at::kDouble)));
+  }
+}
+
+}  // namespace phasescope::analysis

@@ -1,0 +1,38 @@
+#pragma once
+// How much the bias of a head varies with the context, and which way it slopes (CAPE, arXiv
+// 2405.14722, Figure 1).
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/attention/layer_attention.h"
+#include "protocol/messages/provenance.h"
+
+namespace phasescope::analysis {
+
+// One head's bias: a row a context, by distance.
+struct AdaptiveBias {
+  std::vector<double> distance;             // above 0
+  std::vector<std::vector<double>> values;  // [context][distance]
+};
+struct AdaptiveHead {
+  double over_contexts = 0;      // variance over contexts (n - 1), mean over distances
+  double over_distance = 0;      // variance over distances of the mean over contexts (n)
+  protocol::Interval slope;      // of the bias in ln(distance), over contexts
+  std::string kind;              // local, anti-local, flat
+  std::vector<double> mean, sd;  // over contexts, by distance
+};
+AdaptiveHead adaptive_head(const AdaptiveBias& bias, std::uint64_t seed);
+
+// Contexts that a class needs.
+inline constexpr std::size_t kFewestContexts = 64;
+
+// Two dozen distances from 1 to `query`, evenly in the logarithm; `query` is at least 1.
+std::vector<std::int64_t> spread_distances(std::int64_t query);
+
+// Adds the bias (score less content) that each head of a layer gives one query at these distances:
+// to heads[layer * H + h].
+void add_biases(const model::LayerAttention& attention, std::int64_t query,
+                const std::vector<std::int64_t>& distances, std::vector<AdaptiveBias>& heads);
+
+}  // namespace phasescope::analysis

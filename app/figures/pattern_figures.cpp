@@ -1,0 +1,303 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string_view>
+#include <tuple>
+
+#include "app/figures/figures.h"
+#include "app/figures/intervals.h"
+
+namespace phasescope::app {
+
+using protocol::PatternsResult;
+using widgets::Colormap;
+using widgets::GridSpec;
+using widgets::MapSpec;
+using widgets::PlotSpec;
+using widgets::Scale;
+using widgets::Series;
+using widgets::SeriesKind;
+using widgets::short_number;
+using widgets::ValueRange;
+
+namespace {
+
+std::string state_name(int64_t layer) {
+  return layer == 0 ? "start" : "after L" + std::to_string(layer - 1);
+}
+
+// The tensors PREFIX.L by L.
+std::map<int64_t, Grid> grids_named(std::span<const protocol::TensorRef> tensors,
+                                    std::string_view prefix) {
+  std::map<int64_t, Grid> found;
+  for (const protocol::TensorRef& tensor : tensors) {
+    if (!tensor.name.starts_with(prefix)) continue;
+    found[std::stoll(tensor.name.substr(prefix.size()))] = grid_of(tensor);
+  }
+  return found;
+}
+
+void widen(ValueRange& range, const std::vector<float>& values, bool& any) {
+  const ValueRange more = widgets::value_range(values);
+  range = any ? ValueRange{std::min(range.low, more.low), std::max(range.high, more.high)} : more;
+  any = true;
+}
+
+// Map `n` of a stack (n, rows, columns).
+MapSpec map_in_stack(const Grid& stack, size_t n, ValueRange range) {
+  MapSpec map{.rows = int(stack.shape.at(stack.shape.size() - 2)), .cols = int(stack.shape.back())};
+  const size_t size = size_t(map.rows) * size_t(map.cols);
+  map.values.assign(stack.values.begin() + std::ptrdiff_t(n * size),
+                    stack.values.begin() + std::ptrdiff_t((n + 1) * size));
+  map.colormap = Colormap::signed_values;
+  map.range = range;
+  return map;
+}
+
+std::string range_note(ValueRange range) {
+  return "one scale for all, " + short_number(range.low) + " .. " + short_number(range.high);
+}
+
+// A row a state: the mean over heads, then every head where the state has one of each.
+GridSpec products_grid(const PatternsResult& result, const std::map<int64_t, Grid>& means,
+                       const std::map<int64_t, Grid>& heads, const ModelNames& names) {
+  GridSpec grid{.id = "pe_dot_heads_" + names.file_name(result.model),
+                .title = names.short_name(result.model) + ": PE dot products"};
+  bool any = false;
+  ValueRange range;
+  for (const auto* all : {&means, &heads}) {
+    for (const auto& [layer, values] : *all) widen(range, values.values, any);
+  }
+  size_t columns = 0;
+  for (const auto& [layer, stack] : heads) columns = std::max(columns, size_t(stack.shape[0]));
+  grid.columns = columns == 0 ? int(means.size()) : int(columns) + 1;
+  for (const auto& [layer, mean] : means) {
+    grid.cells.push_back(
+        {map_in_stack(mean, 0, range), state_name(layer) + (columns > 0 ? ", mean of heads" : "")});
+    for (size_t head = 0; head < columns; ++head) {
+      const auto stack = heads.find(layer);
+      const std::string caption = state_name(layer) + " H" + std::to_string(head);
+      if (stack == heads.end()) {  // one state for all heads
+        grid.cells.push_back({map_in_stack(mean, 0, range), caption + " (the same)"});
+      } else {
+        grid.cells.push_back({map_in_stack(stack->second, head, range), caption});
+      }
+    }
+  }
+  grid.notes = {result.products, sampling_note(result), range_note(range)};
+  std::erase(grid.notes, "");
+  return grid;
+}
+
+// f of every head over its own content (down) and bias (across).
+GridSpec surfaces_grid(const PatternsResult& result, const std::map<int64_t, Grid>& surfaces,
+                       const ModelNames& names) {
+  GridSpec grid{.id = "surface_" + names.file_name(result.model),
+                .title = names.short_name(result.model) + ": f of a content score and a bias"};
+  bool any = false;
+  ValueRange range;
+  for (const auto& [layer, stack] : surfaces) widen(range, stack.values, any);
+  for (const auto& [layer, stack] : surfaces) {
+    grid.columns = int(stack.shape[0]);
+    for (int64_t head = 0; head < stack.shape[0]; ++head) {
+      MapSpec map = map_in_stack(stack, size_t(head), range);
+      map.row_begin = result.surface_content.front(), map.row_end = result.surface_content.back();
+      map.col_begin = result.surface_bias.front(), map.col_end = result.surface_bias.back();
+      map.row_name = "content", map.col_name = "bias", map.value_label = "f";
+      std::string caption = "L" + std::to_string(layer) + "H" + std::to_string(head);
+      for (const protocol::SurfaceOfHead& one : result.surfaces) {
+        if (one.layer != layer || one.head != head) continue;
+        caption += "  both " + short_number(100 * one.interaction) + " %";
+      }
+      grid.cells.push_back({std::move(map), std::move(caption)});
+    }
+  }
+  grid.notes = {"down: content score " + short_number(result.surface_content.front()) + " .. " +
+                    short_number(result.surface_content.back()) + "; across: base bias " +
+                    short_number(result.surface_bias.front()) + " .. " +
+                    short_number(result.surface_bias.back()) + "; the other heads' inputs at 0",
+                "both: share of f's variance that is neither of content nor of bias alone",
+                range_note(range)};
+  return grid;
+}
+
+PlotSpec spectrum_figure(const PatternsResult& result, const ModelNames& names) {
+  PlotSpec plot{.id = "spectrum_" + names.file_name(result.model),
+                .title = names.short_name(result.model) + ": spectrum of the position state"};
+  plot.x = {.label = "frequency (radians a token)", .scale = Scale::log10};
+  plot.y = {.label = "share of the power", .scale = Scale::log10};
+  for (const protocol::PatternsLayer& layer : result.layers) {
+    Series series{.label = state_name(layer.layer), .color = int(layer.layer)};
+    series.x = result.spectrum_frequencies, series.y = layer.spectrum;
+    plot.series.push_back(std::move(series));
+  }
+  plot.notes = {
+      "share of the power between a frequency and the next one shown, over heads and "
+      "channels; slower than one turn in the text is left out"};
+  return plot;
+}
+
+PlotSpec angles_figure(const PatternsResult& result, const ModelNames& names) {
+  PlotSpec plot{.id = "angles_" + names.file_name(result.model),
+                .title = names.short_name(result.model) + ": learned angles"};
+  plot.x.label = "plane, from the fastest on";
+  plot.y = {.label = "radians a token", .scale = Scale::log10};
+  for (const protocol::LearnedAngles& one : result.angles) {
+    Series series{.label = one.name, .kind = SeriesKind::scatter, .color = int(plot.series.size())};
+    series.y = one.angles;
+    for (size_t n = 0; n < one.angles.size(); ++n) series.x.push_back(double(n));
+    plot.series.push_back(std::move(series));
+  }
+  plot.notes = {"absolute values; a plane that does not turn is not on the log axis"};
+  return plot;
+}
+
+// One head's row: content, base and correction, the texts apart.
+PlotSpec rows_figure(const PatternsResult& result, std::span<const protocol::BiasRow> rows,
+                     const ModelNames& names) {
+  const protocol::BiasRow& first = rows.front();
+  const std::string head = "L" + std::to_string(first.layer) + "H" + std::to_string(first.head);
+  const std::string query = std::to_string(first.query);
+  PlotSpec plot{
+      .id = "row_" + names.file_name(result.model) + "_" + head + "_q" + query,
+      .title = names.short_name(result.model) + " " + head + ": the keys of query " + query};
+  plot.x.label = "distance (tokens)", plot.y.label = "part of the score";
+  int text = 0;
+  const auto add = [&](const char* what, const protocol::BiasRow& row,
+                       const std::vector<double>& values, int color) {
+    if (values.empty()) return;
+    plot.series.push_back({.label = std::string(what) + ", " + row.text_name,
+                           .x = {row.distances.begin(), row.distances.end()},
+                           .y = values,
+                           .color = color,
+                           .width = what == std::string_view("content") ? 0.8 : 1.6,
+                           .dashed = text > 0});
+  };
+  for (const protocol::BiasRow& row : rows) {
+    add("content", row, row.content, 2);
+    if (text == 0) {
+      add("base bias", row, row.base, 0);
+    }
+    add(row.correction.empty() ? "bias" : "correction", row,
+        row.correction.empty() ? row.positional : row.correction, 1);
+    if (!row.correction.empty()) add("bias and correction", row, row.positional, 3);
+    ++text;
+  }
+  plot.notes = {
+      "dashed: further texts; the base bias is that of every text; CAPE (arXiv "
+      "2405.14722), Figure 1"};
+  for (const protocol::AdaptiveBiasOfHead& one : result.adaptive) {
+    if (one.layer != first.layer || one.head != first.head || one.query != first.query) continue;
+    plot.notes.push_back(one.kind + ": slope in ln(distance) " + with_ends(one.slope) + ", " +
+                         words_of(one.slope));
+  }
+  return plot;
+}
+
+// Every head of a layer: mean over texts, band of a standard deviation.
+PlotSpec variation_figure(const PatternsResult& result, int64_t layer, int64_t query,
+                          const ModelNames& names) {
+  PlotSpec plot{.id = "variation_" + names.file_name(result.model) + "_L" + std::to_string(layer) +
+                      "_q" + std::to_string(query),
+                .title = names.short_name(result.model) + " L" + std::to_string(layer) +
+                         ": bias of query " + std::to_string(query) + " over texts"};
+  plot.x = {.label = "distance (tokens)", .scale = Scale::log10};
+  plot.y.label = "bias added to the score";
+  for (const protocol::AdaptiveBiasOfHead& one : result.adaptive) {
+    if (one.layer != layer || one.query != query) continue;
+    Series series{.label = "H" + std::to_string(one.head) + ": " + one.kind,
+                  .x = one.distances,
+                  .y = one.mean,
+                  .color = int(one.head)};
+    for (size_t n = 0; n < one.mean.size(); ++n) {
+      series.low.push_back(one.mean[n] - one.sd[n]);
+      series.high.push_back(one.mean[n] + one.sd[n]);
+    }
+    plot.series.push_back(std::move(series));
+    plot.notes.push_back("H" + std::to_string(one.head) + ": slope in ln(distance) " +
+                         with_ends(one.slope) + ", " + words_of(one.slope) +
+                         "; variance over texts " + short_number(one.over_contexts) +
+                         ", over distance " + short_number(one.over_distance));
+  }
+  plot.notes.emplace_back(
+      "band: one standard deviation over texts; local and anti-local where the "
+      "95 % interval of the slope leaves out 0");
+  return plot;
+}
+
+void add_against_figures(const PatternsResult& result, const std::map<int64_t, Grid>& own,
+                         const std::map<int64_t, Grid>& other, const ModelNames& names,
+                         std::vector<GroupedFigure>& figures) {
+  ValueRange range, differences;
+  bool any = false, any_difference = false;
+  for (const auto* all : {&own, &other}) {
+    for (const auto& [layer, grid] : *all) widen(range, grid.values, any);
+  }
+  std::map<int64_t, Grid> difference;
+  for (const auto& [layer, grid] : own) {
+    // A state that nothing updates is that of every layer.
+    if (other.empty()) continue;
+    const auto found = other.find(layer);
+    const Grid& with = found == other.end() ? other.rbegin()->second : found->second;
+    Grid& less = difference[layer] = grid;
+    for (size_t n = 0; n < less.values.size(); ++n) less.values[n] -= with.values[n];
+    widen(differences, less.values, any_difference);
+  }
+  PatternsResult beside = result;
+  beside.model = result.against;
+  for (const auto& [layer, grid] : other) {
+    figures.push_back({"against", layer, pe_dot_figure(beside, layer, grid, names, range)});
+  }
+  for (const auto& [layer, grid] : difference) {
+    PlotSpec plot = pe_dot_figure(result, layer, grid, names, differences);
+    plot.id = "pe_dot_" + names.file_name(result.model) + "_less_" +
+              names.file_name(result.against) + "_L" + std::to_string(layer);
+    plot.title = names.short_name(result.model) + " - " + names.short_name(result.against) +
+                 ": PE dot products, " + state_name(layer);
+    figures.push_back({"against", layer, std::move(plot)});
+  }
+}
+
+}  // namespace
+
+std::vector<GridSpec> grids_of(const PatternsResult& result,
+                               std::span<const protocol::TensorRef> tensors,
+                               const ModelNames& names) {
+  std::vector<GridSpec> grids;
+  const auto means = grids_named(tensors, "pe_dot."), heads = grids_named(tensors, "pe_dot_heads.");
+  if (means.size() > 1 || !heads.empty()) {
+    grids.push_back(products_grid(result, means, heads, names));
+  }
+  const auto surfaces = grids_named(tensors, "surface.");
+  if (!surfaces.empty()) grids.push_back(surfaces_grid(result, surfaces, names));
+  return grids;
+}
+
+std::vector<GroupedFigure> more_figures_of(const PatternsResult& result,
+                                           std::span<const protocol::TensorRef> tensors,
+                                           const ModelNames& names) {
+  std::vector<GroupedFigure> figures;
+  if (!result.layers.empty() && !result.spectrum_frequencies.empty()) {
+    figures.push_back({"spectrum", -1, spectrum_figure(result, names)});
+  }
+  if (!result.angles.empty()) figures.push_back({"angles", -1, angles_figure(result, names)});
+  if (!result.against.empty()) {
+    add_against_figures(result, grids_named(tensors, "pe_dot."),
+                        grids_named(tensors, "against.pe_dot."), names, figures);
+  }
+  std::map<std::tuple<int64_t, int64_t>, bool> variations;  // by layer and query
+  for (const auto& one : result.adaptive) variations[{one.layer, one.query}] = true;
+  for (const auto& [key, unused] : variations) {
+    const auto& [layer, query] = key;
+    figures.push_back(
+        {"variation over texts", layer, variation_figure(result, layer, query, names)});
+  }
+  std::map<std::tuple<int64_t, int64_t, int64_t>, std::vector<protocol::BiasRow>> rows;
+  for (const auto& row : result.rows) rows[{row.layer, row.head, row.query}].push_back(row);
+  for (const auto& [key, texts] : rows) {
+    figures.push_back({"rows of queries", std::get<0>(key), rows_figure(result, texts, names)});
+  }
+  return figures;
+}
+
+}  // namespace phasescope::app

@@ -1,0 +1,181 @@
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "app/figures/figures.h"
+#include "app/figures/intervals.h"
+#include "app/figures/published.h"
+
+namespace phasescope::app {
+
+using protocol::ShiftRow;
+using widgets::PlotSpec;
+using widgets::Scale;
+using widgets::Series;
+
+namespace {
+
+// The published table is of shifts by this.
+constexpr int64_t kPublishedShiftBy = 3;
+
+// What of the rows a figure shows.
+struct ShiftQuantity {
+  std::string id, title, label;
+  std::string published;  // the metric of the published series, without the method
+  std::optional<double> (*value)(const ShiftRow&);
+  const protocol::IntervalEnd& (*low)(const ShiftRow&);
+  const protocol::IntervalEnd& (*high)(const ShiftRow&);
+};
+
+ShiftQuantity attention_quantity() {
+  return {"shift", "Shift stability: attention difference by layer", "attention difference (1e-2)",
+          "attention difference ",
+          [](const ShiftRow& row) { return std::optional<double>(row.attention_difference); },
+          [](const ShiftRow& row) -> const auto& {return row.attention_low;
+}
+, [](const ShiftRow& row) -> const auto& { return row.attention_high; }
+};  // namespace
+}  // namespace phasescope::app
+
+ShiftQuantity position_quantity() {
+  return {"shift_positions", "Shift stability: difference of position products by layer",
+          "100 ||G - G'|| / ||G||", "position difference ",
+          [](const ShiftRow& row) { return row.position_difference; },
+          [](const ShiftRow& row) -> const auto& {return row.position_low;
+}
+, [](const ShiftRow& row) -> const auto& { return row.position_high; }
+}
+;
+}
+
+// A log axis cannot show them: they are named instead.
+std::string unmoved_note(const PlotSpec& plot) {
+  std::string names;
+  for (const Series& series : plot.series) {
+    const bool zero =
+        std::all_of(series.y.begin(), series.y.end(), [](double y) { return y == 0; });
+    if (zero) names += (names.empty() ? "" : ", ") + series.label;
+  }
+  return names.empty() ? "" : "exactly 0 in every layer, so not on the log axis: " + names;
+}
+
+// The published rows of the encodings and methods that were measured, where one shift is theirs.
+void add_published_shift(PlotSpec& plot, const ShiftQuantity& quantity,
+                         const protocol::ShiftResult& result) {
+  std::set<std::string> methods;
+  for (const ShiftRow& row : result.rows) {
+    if (row.by == kPublishedShiftBy) methods.insert(row.method);
+  }
+  std::vector<std::string> encodings;
+  for (const protocol::ShiftExpectation& one : result.expected) encodings.push_back(one.encoding);
+  bool any = false;
+  for (const std::string& method : methods) {
+    any = add_published(plot, quantity.published + method, encodings) || any;
+  }
+  if (any) {
+    plot.notes.emplace_back(
+        "pale: published (TAPE, arXiv 2501.00712, Table 8; layers 1, 2, 4, 8 counted from 1), not "
+        "measured here: the order of the encodings and the zeros can be compared");
+  }
+}
+
+PlotSpec by_layer_figure(const protocol::ShiftResult& result, const ModelNames& names,
+                         const ShiftQuantity& quantity) {
+  PlotSpec plot{.id = quantity.id, .title = quantity.title};
+  plot.x.label = "layer";
+  plot.y = {.label = quantity.label, .scale = Scale::log10};
+  std::map<std::string, size_t> lines;
+  std::map<int64_t, size_t> shifts;
+  std::set<int64_t> layers;
+  for (const ShiftRow& row : result.rows) {
+    if (row.dtype == "f64") continue;  // the float64 rows tell rounding apart; the table has them
+    const auto value = quantity.value(row);
+    if (!value) continue;
+    const std::string label =
+        names.short_name(row.model) + " " + row.method + " by " + std::to_string(row.by);
+    const size_t width = shifts.try_emplace(row.by, shifts.size()).first->second;
+    const auto [line, added] = lines.try_emplace(label, plot.series.size());
+    if (added) {
+      plot.series.push_back({.label = label,
+                             .color = names.color(row.model),
+                             .width = 1.0 + 0.9 * double(width),
+                             .dashed = row.method == "tokens"});
+    }
+    Series& series = plot.series[line->second];
+    series.x.push_back(double(row.layer)), series.y.push_back(*value);
+    add_ends(series, quantity.low(row), quantity.high(row));
+    if (layers.insert(row.layer).second) {
+      plot.x.ticks.push_back({double(row.layer), "L" + std::to_string(row.layer)});
+    }
+  }
+  plot.notes.push_back(
+      "colour: model; full line: ids, dashed: tokens; thicker: larger shift; float32");
+  if (std::string note = unmoved_note(plot); !note.empty()) plot.notes.push_back(std::move(note));
+  add_published_shift(plot, quantity, result);
+  plot.notes.push_back(result.formula);
+  for (const protocol::ShiftExpectation& one : result.expected) {
+    plot.notes.push_back(names.short_name(one.model) + " under shifted ids: " + one.expected +
+                         " (" + one.why + ")");
+  }
+  add_notes(plot.notes, result.provenance, names);
+  return plot;
+}
+
+// Shifted ids: the largest attention difference of a layer against the shift, float32 beside
+// float64.
+PlotSpec by_shift_figure(const protocol::ShiftResult& result, const ModelNames& names) {
+  PlotSpec plot{.id = "shift_by", .title = "Shift stability: attention difference by shift"};
+  plot.x = {.label = "shift of the ids (tokens)", .scale = Scale::log10};
+  plot.y = {.label = "largest of a layer (1e-2)", .scale = Scale::log10};
+  std::map<std::pair<std::string, std::string>, std::map<int64_t, double>> curves;
+  for (const ShiftRow& row : result.rows) {
+    if (row.method != "ids") continue;
+    auto [at, added] = curves[{row.model, row.dtype}].try_emplace(row.by, row.attention_difference);
+    if (!(at->second >= row.attention_difference)) at->second = row.attention_difference;
+  }
+  for (const auto& [key, points] : curves) {
+    const auto& [model, dtype] = key;
+    Series series{.label = names.short_name(model) + " " + dtype,
+                  .color = names.color(model),
+                  .dashed = dtype == "f64",
+                  .points = widgets::PointShape::circle};
+    for (const auto& [by, value] : points) {
+      series.x.push_back(double(by)), series.y.push_back(value);
+    }
+    plot.series.push_back(std::move(series));
+  }
+  plot.notes.push_back(
+      "dashed: float64; rounding grows with the shift, in float64 nine digits lower");
+  if (std::string note = unmoved_note(plot); !note.empty()) plot.notes.push_back(std::move(note));
+  return plot;
+}
+
+// Of rows that a figure against the shift would have.
+size_t shifts_of_ids(const protocol::ShiftResult& result) {
+  std::set<int64_t> shifts;
+  for (const ShiftRow& row : result.rows) {
+    if (row.method == "ids") shifts.insert(row.by);
+  }
+  return shifts.size();
+}
+
+}  // namespace
+
+PlotSpec shift_figure(const protocol::ShiftResult& result, const ModelNames& names) {
+  return by_layer_figure(result, names, attention_quantity());
+}
+
+PlotSpec position_shift_figure(const protocol::ShiftResult& result, const ModelNames& names) {
+  return by_layer_figure(result, names, position_quantity());
+}
+
+std::vector<PlotSpec> shift_figures(const protocol::ShiftResult& result, const ModelNames& names) {
+  std::vector<PlotSpec> figures = {shift_figure(result, names)};
+  const bool states = std::ranges::any_of(
+      result.rows, [](const ShiftRow& row) { return row.position_difference.has_value(); });
+  if (states) figures.push_back(position_shift_figure(result, names));
+  if (shifts_of_ids(result) > 1) figures.push_back(by_shift_figure(result, names));
+  return figures;
+}
+
+}  // namespace phasescope::app
