@@ -9,6 +9,7 @@
 
 #include "protocol/bench_results.h"
 #include "protocol/headings.h"
+#include "protocol/messages/ablate.h"
 #include "protocol/messages/bench.h"
 #include "protocol/messages/capture.h"
 #include "protocol/messages/compare.h"
@@ -55,6 +56,7 @@ std::string made_page() {
   page.add<ShiftResult>(ShiftRequest::method);
   page.add<TheoryResult>(TheoryRequest::method);
   page.add<CompareResult>(CompareRequest::method);
+  page.add<AblateResult>(AblateRequest::method);
   page.add<EvalResult>(EvalRequest::method);
   page.add<CostResult>(CostRequest::method);
   page.add<CaptureResult>(CaptureRequest::method);
