@@ -23,14 +23,39 @@ at::Tensor block_of(const model::LayerAttention& attention, std::int64_t heads, 
   return attention.weights({{0, heads}, {begin, end}, {0, columns}})[0];
 }
 
+std::int64_t heads_in(const std::vector<AttentionPointer>& layers) {
+  return static_cast<std::int64_t>(layers.size()) * layers[0]->heads();
+}
+
+// The same of all layers, (L H, rows, columns).
+at::Tensor block_of_all(const std::vector<AttentionPointer>& layers, std::int64_t begin,
+                        std::int64_t end) {
+  std::vector<at::Tensor> blocks;
+  for (const AttentionPointer& layer : layers) {
+    blocks.push_back(block_of(*layer, layer->heads(), begin, end));
+  }
+  return at::cat(blocks);
+}
+
+// Sum over a block's rows of the divergence of one head `p` from each of `all`, with the entropies
+// of their rows.
+at::Tensor block_divergence(const at::Tensor& all, const at::Tensor& entropies, const at::Tensor& p,
+                            const at::Tensor& entropy) {
+  const at::Tensor mixed = entropy_rows((all + p) / 2);
+  const at::Tensor rows = (mixed - (entropies + entropy) / 2).clamp_min(0);
+  return rows.sum(-1, false, at::kDouble);
+}
+
 }  // namespace
 
-at::Tensor divergence_of(const model::LayerAttention& a, const model::LayerAttention& b) {
+at::Tensor divergence_of(const model::LayerAttention& a, const model::LayerAttention& b,
+                         const protocol::Progress* progress) {
   const at::NoGradGuard no_gradients;
   const std::int64_t tokens = a.length(), heads = std::min(a.heads(), b.heads());
   const std::int64_t step = rows_per_block(heads, tokens);
   std::vector<at::Tensor> blocks;
   for (std::int64_t begin = 0; begin < tokens; begin += step) {
+    if (progress != nullptr) progress->throw_if_cancelled();
     const std::int64_t end = std::min(begin + step, tokens);
     const at::Tensor p = block_of(a, heads, begin, end), q = block_of(b, heads, begin, end);
     const at::Tensor mixed = entropy_rows((p + q) / 2);
@@ -40,28 +65,36 @@ at::Tensor divergence_of(const model::LayerAttention& a, const model::LayerAtten
   return at::cat(blocks, 1);
 }
 
-at::Tensor divergence_within(TextPass& pass, Stack stack) {
+at::Tensor divergence_within(TextPass& pass, Stack stack, const protocol::Progress* progress) {
   const at::NoGradGuard no_gradients;
   std::vector<AttentionPointer> layers;
   pass.visit_layers([&layers](const AttentionPointer& attention) { layers.push_back(attention); },
                     nullptr, stack);
   const std::int64_t tokens = pass.tokens(stack);
-  const auto count = static_cast<std::int64_t>(layers.size()) * layers[0]->heads();
-  const std::int64_t step = rows_per_block(count, tokens);
+  const std::int64_t count = heads_in(layers), step = rows_per_block(count, tokens);
   at::Tensor sum = at::zeros({count, count}, at::kDouble);
   for (std::int64_t begin = 0; begin < tokens; begin += step) {
-    const std::int64_t end = std::min(begin + step, tokens);
-    std::vector<at::Tensor> blocks;
-    for (const AttentionPointer& layer : layers) {
-      blocks.push_back(block_of(*layer, layer->heads(), begin, end));
-    }
-    const at::Tensor p = at::cat(blocks);  // (L H, rows, columns)
+    if (progress != nullptr) progress->throw_if_cancelled();
+    const at::Tensor p = block_of_all(layers, begin, std::min(begin + step, tokens));
     const at::Tensor own = entropy_rows(p);
-    for (std::int64_t h = 0; h < count; ++h) {
-      const at::Tensor mixed = entropy_rows((p + p[h]) / 2);
-      const at::Tensor rows = (mixed - (own + own[h]) / 2).clamp_min(0);
-      sum[h] += rows.sum(-1, false, at::kDouble);
-    }
+    for (std::int64_t h = 0; h < count; ++h) sum[h] += block_divergence(p, own, p[h], own[h]);
+  }
+  return sum / static_cast<double>(tokens);
+}
+
+at::Tensor divergence_between(const std::vector<AttentionPointer>& a,
+                              const std::vector<AttentionPointer>& b,
+                              const protocol::Progress* progress) {
+  const at::NoGradGuard no_gradients;
+  const std::int64_t tokens = a[0]->length(), rows = heads_in(a), columns = heads_in(b);
+  const std::int64_t step = rows_per_block(rows + columns, tokens);
+  at::Tensor sum = at::zeros({rows, columns}, at::kDouble);
+  for (std::int64_t begin = 0; begin < tokens; begin += step) {
+    if (progress != nullptr) progress->throw_if_cancelled();
+    const std::int64_t end = std::min(begin + step, tokens);
+    const at::Tensor p = block_of_all(a, begin, end), q = block_of_all(b, begin, end);
+    const at::Tensor own_p = entropy_rows(p), own_q = entropy_rows(q);
+    for (std::int64_t h = 0; h < rows; ++h) sum[h] += block_divergence(q, own_q, p[h], own_p[h]);
   }
   return sum / static_cast<double>(tokens);
 }

@@ -26,9 +26,9 @@ void fill_row(HeadReading& reading, std::size_t q, std::span<const double> row) 
   double distance = 0;
   for (std::size_t k = 0; k < row.size(); ++k) distance += row[k] * double(q - k);
   reading.mean_distance[q] = distance;
-  for (std::size_t w = 0; w < kWindows.size(); ++w) {
+  for (std::size_t w = 0; w < reading.windows.size(); ++w) {
     double mass = 0;
-    const std::size_t window = std::min<std::size_t>(q + 1, kWindows[w]);
+    const auto window = std::min(q + 1, static_cast<std::size_t>(reading.windows[w]));
     for (std::size_t k = q + 1 - window; k <= q; ++k) mass += row[k];
     reading.window_mass[w][q] = mass;
   }

@@ -9,6 +9,7 @@
 
 namespace phasescope::analysis {
 
+// Windows of window_mass where none are chosen; a pass over the scores measures three at most.
 inline constexpr std::array<std::int64_t, 3> kWindows{16, 64, 256};
 
 // Sums over the pairs of a head by distance: bucket b holds edges[b] <= q - k < edges[b + 1].
@@ -34,7 +35,8 @@ struct HeadReading {
   std::int64_t tokens = 0;
   // One value a row (query).
   std::vector<double> entropy, top1_mass, first_key_weight, mean_distance;
-  std::array<std::vector<double>, kWindows.size()> window_mass;
+  std::vector<std::int64_t> windows{kWindows.begin(), kWindows.end()};
+  std::vector<std::vector<double>> window_mass{kWindows.size()};  // of each window
   DistanceSums by_distance;
   double rounding = 1e-6;  // of a row's weights: some units of float32, or of the model's float64
 

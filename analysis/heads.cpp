@@ -12,6 +12,7 @@
 #include "analysis/metrics/repeated.h"
 #include "analysis/model_sides.h"
 #include "analysis/tensors.h"
+#include "formats/error.h"
 #include "model/loss.h"
 
 namespace phasescope::analysis {
@@ -38,9 +39,11 @@ DistanceSums sums_of(const model::ProbeResult& probe, std::int64_t head,
 }
 
 TextValues values_of(TextPass& pass, Stack stack, const std::vector<HeadMetric>& metrics,
-                     std::vector<DistanceSums>* profile, model::AllRan* kernels) {
+                     std::span<const std::int64_t> windows, std::vector<DistanceSums>* profile,
+                     model::AllRan* kernels) {
   const model::ProbeRequest probes = head_probes(
-      profile != nullptr ? distance_edges(pass.tokens(stack)) : std::vector<std::int64_t>{0, 1, 2});
+      profile != nullptr ? distance_edges(pass.tokens(stack)) : std::vector<std::int64_t>{0, 1, 2},
+      windows);
   TextValues values;
   const auto read = [&](const AttentionPointer& attention) {
     std::vector<HeadReading> readings = read_heads(*attention, probes, kernels);
@@ -78,21 +81,23 @@ std::int64_t default_period(const TextPass& pass) {
   return std::clamp<std::int64_t>(context / 2, 2, 128);
 }
 
+// Draw by draw; nothing of a draw is kept but its numbers.
 RepeatedValues repeated_values(const TextPass& like, const std::vector<HeadMetric>& metrics,
-                               const HeadsOptions& options, int draws, model::AllRan* kernels) {
+                               const HeadsOptions& options, model::AllRan* kernels,
+                               protocol::Progress& progress) {
   const std::int64_t period = options.period > 0 ? options.period : default_period(like);
   const auto& tokenizer = like.model().tokenizer;
   const std::optional<std::int64_t> bos = tokenizer ? tokenizer->bos_id() : std::nullopt;
   const model::ProbeRequest probes = head_probes({period - 1, period, period + 1});
   RepeatedValues out;
-  for (int draw = 0; draw < draws; ++draw) {
+  for (std::int64_t draw = 0; draw < options.draws; ++draw) {
+    progress.throw_if_cancelled();
+    progress.progress(static_cast<double>(draw) / static_cast<double>(options.draws),
+                      "reading repeated random tokens");
     const auto ids = repeated_tokens(period, bos, like.model().config().vocab_size,
                                      options.seed + static_cast<std::uint64_t>(draw));
-    const std::shared_ptr<TextPass> pass =
-        options.open_pass
-            ? options.open_pass(ids)
-            : std::make_shared<TextPass>(like.shared_model(), ids_tensor(ids),
-                                         with_inputs_of({.ids = ids}, like.options()));
+    TextPass pass(like.shared_model(), ids_tensor(ids),
+                  with_inputs_of({.ids = ids}, like.options()), 0);
     TextValues& values = out.draws.emplace_back();
     const auto read = [&](const AttentionPointer& attention) {
       for (const HeadReading& reading : read_heads(*attention, probes, kernels)) {
@@ -104,11 +109,11 @@ RepeatedValues repeated_values(const TextPass& like, const std::vector<HeadMetri
         }
       }
     };
-    pass->visit_layers(read, &probes);
-    kernels->insert(pass->kernels().begin(), pass->kernels().end());
+    pass.visit_layers(read, &probes);
+    kernels->insert(pass.kernels().begin(), pass.kernels().end());
     if (!loss_obstacle(like.model().config()).empty()) continue;
     // Entry n is the loss of token n + 1.
-    out.losses.push_back(pass->losses().slice(1, period - 1).mean().item<double>());
+    out.losses.push_back(pass.losses().slice(1, period - 1).mean().item<double>());
   }
   return out;
 }
@@ -123,32 +128,78 @@ Interval interval_of(const std::vector<TextValues>& texts, std::size_t head, std
   return mean_interval(values, draws);
 }
 
-protocol::DistanceProfile profile_of(const DistanceSums& sums) {
-  protocol::DistanceProfile profile;
-  for (std::size_t b = 0; b < sums.size(); ++b) {
-    if (sums.pairs[b] == 0) continue;
-    profile.distance.push_back(sums.edges[b]);
-    profile.count.push_back(sums.pairs[b]);
-    profile.weight.push_back(sums.weight[b] / static_cast<double>(sums.pairs[b]));
-  }
-  return profile;
-}
-
-// All texts of a corpus add to one profile a head; needs texts of equal length.
-void add_profiles(std::vector<DistanceSums>& total, std::vector<DistanceSums>&& text) {
-  if (total.empty()) {
-    total = std::move(text);
-    return;
-  }
-  for (std::size_t h = 0; h < total.size(); ++h) {
-    if (text[h].edges.size() > total[h].edges.size()) std::swap(total[h], text[h]);
-    DistanceSums& sums = total[h];
-    for (std::size_t b = 0; b < text[h].size(); ++b) {
-      sums.pairs[b] += text[h].pairs[b];
-      sums.weight[b] += text[h].weight[b];
+// Weight by distance of every head: all texts add to one profile, and each has its part in wider
+// bands, from which the intervals are made.
+class Profiles {
+ public:
+  explicit Profiles(std::int64_t longest) {
+    // Distances up to 16 one by one, then four bands an octave.
+    const std::vector<std::int64_t> wide = distance_edges(longest, 17, 4);
+    std::size_t next = 0;
+    for (const std::int64_t edge : distance_edges(longest)) {
+      if (edge < wide[next]) continue;
+      bands_.push_back(edge);
+      while (next < wide.size() && wide[next] <= edge) ++next;
+      if (next == wide.size()) break;
     }
   }
-}
+
+  void add(std::vector<DistanceSums>&& text) {
+    parts_.resize(text.size());
+    for (std::size_t h = 0; h < text.size(); ++h) add_parts(text[h], parts_[h]);
+    if (total_.empty()) {
+      total_ = std::move(text);
+      return;
+    }
+    for (std::size_t h = 0; h < total_.size(); ++h) {
+      if (text[h].edges.size() > total_[h].edges.size()) std::swap(total_[h], text[h]);
+      for (std::size_t b = 0; b < text[h].size(); ++b) {
+        total_[h].pairs[b] += text[h].pairs[b];
+        total_[h].weight[b] += text[h].weight[b];
+      }
+    }
+  }
+
+  bool empty() const { return total_.empty(); }
+
+  protocol::DistanceProfile of(std::size_t head, const Draws& draws) const {
+    protocol::DistanceProfile profile;
+    const DistanceSums& sums = total_[head];
+    for (std::size_t b = 0; b < sums.size(); ++b) {
+      if (sums.pairs[b] == 0) continue;
+      profile.distance.push_back(sums.edges[b]);
+      profile.count.push_back(sums.pairs[b]);
+      profile.weight.push_back(sums.weight[b] / static_cast<double>(sums.pairs[b]));
+    }
+    for (std::size_t band = 0; band + 1 < bands_.size(); ++band) {
+      const std::vector<Part>& parts = parts_[head][band];
+      if (parts.empty()) continue;
+      profile.bands.push_back({bands_[band], bands_[band + 1], ratio_interval(parts, draws)});
+    }
+    return profile;
+  }
+
+ private:
+  using Bands = std::vector<std::vector<Part>>;  // [band][text]
+
+  void add_parts(const DistanceSums& sums, Bands& parts) const {
+    parts.resize(bands_.size() - 1);
+    std::vector<Part> here(parts.size());
+    std::size_t band = 0;
+    for (std::size_t b = 0; b < sums.size(); ++b) {
+      while (band + 1 < here.size() && sums.edges[b] >= bands_[band + 1]) ++band;
+      here[band].sum += sums.weight[b];
+      here[band].weight += static_cast<double>(sums.pairs[b]);
+    }
+    for (std::size_t n = 0; n < here.size(); ++n) {
+      if (here[n].weight > 0) parts[n].push_back(here[n]);
+    }
+  }
+
+  std::vector<std::int64_t> bands_;  // edges
+  std::vector<DistanceSums> total_;
+  std::vector<Bands> parts_;
+};
 
 void add_thumbnails(TextPass& pass, Stack stack, std::int64_t side, model::AllRan* kernels,
                     HeadsOutput& out) {
@@ -162,11 +213,12 @@ void add_thumbnails(TextPass& pass, Stack stack, std::int64_t side, model::AllRa
 
 }  // namespace
 
-model::ProbeRequest head_probes(std::vector<std::int64_t> bucket_edges) {
+model::ProbeRequest head_probes(std::vector<std::int64_t> bucket_edges,
+                                std::span<const std::int64_t> windows) {
   model::ProbeRequest request;
   request.entropy = request.top1_mass = true;
   request.first_key_weight = request.mean_distance = true;
-  request.windows.assign(kWindows.begin(), kWindows.end());
+  request.windows.assign(windows.begin(), windows.end());
   request.bucket_edges = std::move(bucket_edges);
   return request;
 }
@@ -184,7 +236,9 @@ std::vector<HeadReading> read_heads(const model::LayerAttention& attention,
     reading.top1_mass = row_of(probe.top1_mass, head);
     reading.first_key_weight = row_of(probe.first_key_weight, head);
     reading.mean_distance = row_of(probe.mean_distance, head);
-    for (std::size_t w = 0; w < kWindows.size(); ++w) {
+    reading.windows = probes.windows;
+    reading.window_mass.resize(probes.windows.size());
+    for (std::size_t w = 0; w < probes.windows.size(); ++w) {
       reading.window_mass[w] = row_of(probe.window_mass[w], head);
     }
     reading.by_distance = sums_of(probe, head, probes.bucket_edges);
@@ -213,7 +267,9 @@ class HeadsAnalysis {
         options_(options),
         stack_(stack_named(options.stack, passes[0]->model().config())),
         causal_(is_causal(stack_, passes[0]->model().config())),
-        metrics_(metrics_of(causal_, select_metrics(options.metrics))),
+        windows_(windows_of(options.windows)),
+        metrics_(metrics_of(causal_, select_metrics(options.metrics, windows_))),
+        profiles_(longest_of(passes, stack_)),
         draws_(options.seed) {}
 
   HeadsOutput run(protocol::Progress& progress) {
@@ -227,8 +283,21 @@ class HeadsAnalysis {
   }
 
  private:
-  // Random texts written twice over a corpus; one where a single text is asked about.
-  static constexpr int kRepetitions = 16;
+  static std::vector<std::int64_t> windows_of(std::vector<std::int64_t> windows) {
+    if (windows.empty()) windows.assign(kWindows.begin(), kWindows.end());
+    std::ranges::sort(windows);
+    const bool twice = std::ranges::adjacent_find(windows) != windows.end();
+    if (windows.size() <= kWindows.size() && windows.front() >= 1 && !twice) return windows;
+    throw formats::bad_usage("window_mass is measured in one to three windows of at least one key",
+                             "windows", "give three at most, e.g. 16,64,256");
+  }
+
+  static std::int64_t longest_of(const std::vector<std::shared_ptr<TextPass>>& passes,
+                                 Stack stack) {
+    std::int64_t longest = 0;
+    for (const auto& pass : passes) longest = std::max(longest, pass->tokens(stack));
+    return longest;
+  }
 
   bool wants(std::string_view key) const { return asks_for(options_.metrics, key); }
   bool wants_repeated() const {
@@ -256,18 +325,21 @@ class HeadsAnalysis {
       progress.progress(0.9 * static_cast<double>(n) / static_cast<double>(passes_.size()),
                         "reading heads");
       std::vector<DistanceSums> profile;
-      texts_.push_back(values_of(*passes_[n], stack_, metrics_,
+      texts_.push_back(values_of(*passes_[n], stack_, metrics_, windows_,
                                  wants("distance_profile") ? &profile : nullptr, &kernels_));
-      if (!profile.empty()) add_profiles(profiles_, std::move(profile));
+      if (!profile.empty()) profiles_.add(std::move(profile));
+      if (wants("js_divergence")) {
+        divergences_.push_back(divergence_within(*passes_[n], stack_, &progress));
+      }
+      passes_[n]->release();
     }
   }
 
   void read_repeated(protocol::Progress& progress) {
     if (!wants_repeated()) return;
     progress.throw_if_cancelled();
-    progress.progress(0.92, "reading repeated random tokens");
-    repeated_ = repeated_values(*passes_[0], metrics_, options_,
-                                out_.result.corpus ? kRepetitions : 1, &kernels_);
+    protocol::PartOfProgress part(progress, 0.9, 1);
+    repeated_ = repeated_values(*passes_[0], metrics_, options_, &kernels_, part);
   }
 
   void fill_rows() {
@@ -281,7 +353,7 @@ class HeadsAnalysis {
         value = interval_of(repeated ? repeated_.draws : texts_, at, m, draws_);
         if (repeated) value.unit = "draws";
       }
-      if (!profiles_.empty()) row.distance_profile = profile_of(profiles_[at]);
+      if (!profiles_.empty()) row.distance_profile = profiles_.of(at, draws_);
       out_.result.rows.push_back(std::move(row));
     }
   }
@@ -324,24 +396,45 @@ class HeadsAnalysis {
     result.provenance.note = result.model + " has no induction loss: " + obstacle;
   }
 
+  // Each text is one unit, as it is of every other statistic.
   void add_divergence() {
-    const at::Tensor pairs = divergence_within(*passes_[0], stack_);
-    out_.tensors.push_back(tensor_ref("js_divergence", pairs));
-    const std::int64_t count = pairs.size(0);
+    const at::Tensor texts = at::stack(divergences_);  // (texts, L H, L H)
+    out_.tensors.push_back(tensor_ref("js_divergence", texts.mean(0)));
+    const std::int64_t count = texts.size(1);
     if (count < 2) return;
-    const auto mean = to_vector<double>(pairs.sum(1) / static_cast<double>(count - 1));
-    for (std::size_t n = 0; n < mean.size(); ++n) {
-      out_.result.rows[n].values["js_divergence"] = {mean[n], {}, {}, 1};  // of one text
+    const at::Tensor means = texts.sum(2) / static_cast<double>(count - 1);
+    for (std::int64_t n = 0; n < count; ++n) {
+      out_.result.rows[static_cast<std::size_t>(n)].values["js_divergence"] =
+          mean_interval(to_vector<double>(means.select(1, n)), draws_);
     }
+    if (texts.size(0) > 1 && count <= kMostHeadsWithEnds) add_divergence_ends(texts);
+  }
+
+  void add_divergence_ends(const at::Tensor& texts) {
+    const std::int64_t count = texts.size(1);
+    at::Tensor low = at::full({count, count}, std::nan(""), at::kDouble), high = low.clone();
+    auto lows = low.accessor<double, 2>(), highs = high.accessor<double, 2>();
+    for (std::int64_t a = 0; a < count; ++a) {
+      for (std::int64_t b = a + 1; b < count; ++b) {
+        const Interval one =
+            mean_interval(to_vector<double>(texts.select(1, a).select(1, b)), draws_);
+        if (one.low) lows[a][b] = lows[b][a] = *one.low;
+        if (one.high) highs[a][b] = highs[b][a] = *one.high;
+      }
+    }
+    out_.tensors.push_back(tensor_ref("js_divergence_low", low));
+    out_.tensors.push_back(tensor_ref("js_divergence_high", high));
   }
 
   const std::vector<std::shared_ptr<TextPass>>& passes_;
   const HeadsOptions& options_;
   Stack stack_;
   bool causal_;
+  std::vector<std::int64_t> windows_;
   std::vector<HeadMetric> metrics_;
   std::vector<TextValues> texts_;
-  std::vector<DistanceSums> profiles_;
+  std::vector<at::Tensor> divergences_;  // (L H, L H) of each text
+  Profiles profiles_;
   RepeatedValues repeated_;
   Draws draws_;
   model::AllRan kernels_;

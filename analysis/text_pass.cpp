@@ -177,6 +177,12 @@ void TextPass::run() {
   if (!has_run_) run_with(nullptr, nullptr);
 }
 
+void TextPass::release() {
+  if (keep_) return;
+  hidden_ = at::Tensor();
+  has_run_ = false;
+}
+
 void TextPass::visit_layers(const LayerVisitor& visitor, const model::ProbeRequest* probes,
                             Stack stack) {
   if (!keep_ || !has_run_) {

@@ -85,6 +85,8 @@ class TextPass {
   void watch(protocol::Progress* progress);
   // Runs what has not run yet.
   void run();
+  // Drops what a pass that is not kept still holds; it runs again for who asks again.
+  void release();
   std::int64_t kept_bytes() const;
   // What ran attention, of all layers; empty where nothing has run yet.
   const model::AllRan& kernels() const { return kernels_; }

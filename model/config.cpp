@@ -306,6 +306,7 @@ ModelConfig ModelConfig::encoder() const {
   config.layers = encoder_layers;
   config.encoder_layers = 0;
   config.attention.causal = false;
+  for (const std::string& option : intervention_options()) config.encoding.options.erase(option);
   return config;
 }
 

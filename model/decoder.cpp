@@ -319,6 +319,7 @@ class Pass {
                                         .want_entropy = observed,
                                         .probes = probes,
                                         .kernels = options_.kernels});
+    result.out = ablated(repairs_of(index), index, result.out);
     if (options_.hook != nullptr) options_.hook->after(index, program, v, result);
     const at::Tensor averaged =
         result.state.defined() ? result.state.to(state.z.scalar_type()) : result.state;
@@ -331,17 +332,25 @@ class Pass {
     return project(result.out.to(dtype_).transpose(1, 2).flatten(2), w.wo, w.bo);
   }
 
+  // The model's own, also in local layers, whose encoding may have some too.
+  const Repairs& repairs_of(std::int64_t index) const {
+    const Repairs& own = encoding_of(index).repairs();
+    const bool none = !own.changes_scores() && own.ablations.empty();
+    return none ? stack_.encoding.repairs() : own;
+  }
+
   // What the encoding's options and the caller do to a layer's scores.
   void change(std::int64_t index, const LayerWeights& w, const PositionState& state,
               AttentionProgram& program) const {
     const Encoding& encoding = encoding_of(index);
-    if (options_.hook == nullptr && encoding.repairs().empty()) return;
+    const Repairs& repairs = repairs_of(index);
+    if (options_.hook == nullptr && !repairs.changes_scores()) return;
     const Parameters& shared =
         reads_local(index) ? stack_.weights.local_encoding : stack_.weights.encoding;
     const LayerInput input{index,       &encoding,
                            &w.encoding, start_context(program.q.size(2), shared, index),
                            state,       config_.attention.log_scale};
-    repair(encoding.repairs(), input, program);
+    repair(repairs, input, options_.backend, program);
     if (options_.hook != nullptr) options_.hook->before(input, program);
   }
 

@@ -238,17 +238,36 @@ struct MlpContext {
   at::Tensor attention_output;  // W_O o, before it was added
 };
 
-// What options that every encoding has do to the scores of single heads.
+// What options that every encoding has do to single heads: to their scores and outputs.
 struct Repairs {
   struct Limit {
     std::int64_t layer = 0, head = 0, distance = 0;
+  };
+  struct Factor {
+    std::int64_t layer = 0, head = 0;
+    double value = 0;
+  };
+  // What stands in place of a head's output: zeros, its mean, or its output at a row of the same
+  // text that is drawn among those up to here.
+  enum class How { zero, mean, resample };
+  struct Ablation {
+    std::int64_t layer = 0, head = 0;
+    How how = How::zero;
   };
   at::Tensor table;                 // (layers, heads, K), added by distance; or undefined
   std::vector<std::int64_t> edges;  // (K) first distances, from 0; the last bucket has no end
   std::vector<Limit> windows;       // keys at `distance` and beyond are not seen
   std::vector<Limit> clamps;        // keys beyond `distance` are read as if they stood there
+  std::vector<Factor> bias_scales;  // what the encoding adds to the score is multiplied
+  std::vector<Factor> sink_caps;    // most weight on key 0; the row's other weights grow alike
+  std::vector<Ablation> ablations;
+  at::Tensor means;        // (layers, heads, d), of How::mean; or undefined
+  std::uint64_t seed = 0;  // of How::resample
 
-  bool empty() const { return !table.defined() && windows.empty() && clamps.empty(); }
+  bool changes_scores() const {
+    return table.defined() || !windows.empty() || !clamps.empty() || !bias_scales.empty() ||
+           !sink_caps.empty();
+  }
 };
 
 // One encoding with its options, for one model's sizes. Stateless and shared between threads: what
@@ -309,7 +328,7 @@ class Encoding {
   virtual std::vector<EncodingCost> cost(const CostSizes& sizes) const;
   // One sentence for each option that is set and changes nothing, for the load report.
   virtual std::vector<std::string> idle_options() const;
-  // What its options add to the scores or take from them, whatever the encoding is.
+  // What its options do to single heads, whatever the encoding is.
   const Repairs& repairs() const { return repairs_; }
 
  protected:

@@ -3,7 +3,9 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <regex>
 #include <utility>
 
 #include "analysis/tensors.h"
@@ -250,6 +252,23 @@ Texts given_input(const protocol::Input& input, RequestContext& context, const m
   throw formats::bad_usage("the input has none of text, prompt, ids, inputs, corpus", "input");
 }
 
+// "a:b:step", the numbers of the texts that are read.
+struct Choice {
+  std::size_t begin = 0, end = 0, step = 1;
+};
+Choice choice_of(const std::string& words) {
+  static const std::regex form("([0-9]{1,9}):([0-9]{1,9})(?::([0-9]{1,9}))?");
+  std::smatch parts;
+  if (!std::regex_match(words, parts, form)) {
+    throw formats::bad_usage("'" + words + "' chooses no texts", "texts", "write it as a:b:step");
+  }
+  const auto number = [&](std::size_t n) { return std::stoul(parts[n].str()); };
+  const Choice choice{number(1), number(2), parts[3].matched ? number(3) : 1};
+  if (choice.begin < choice.end && choice.step > 0) return choice;
+  throw formats::bad_usage("'" + words + "' chooses no texts", "texts",
+                           "a must be below b, and the step above 0");
+}
+
 }  // namespace
 
 IdLists id_lists(const protocol::Input& input) {
@@ -332,6 +351,33 @@ protocol::Provenance provenance_of(const Asked& asked, RequestContext& context,
   protocol::Provenance out = provenance_of(asked, context, models, texts);
   out.set_ran(std::move(ran));
   return out;
+}
+
+Texts question_texts(const protocol::QuestionTexts& reading, RequestContext& context,
+                     const model::Model& model) {
+  const Choice choice = choice_of(reading.texts);
+  Texts texts = read_input(reading, reading.corpus, context, model, DefaultInput::validation_texts);
+  require_ids_alone(texts, "a question about distances");
+  if (!reading.input.empty()) return texts;
+  std::vector<analysis::Text> chosen;
+  for (std::size_t n = choice.begin; n < std::min(choice.end, texts.items.size());
+       n += choice.step) {
+    chosen.push_back(std::move(texts.items[n]));
+  }
+  if (chosen.empty()) {
+    throw formats::bad_usage("the corpus has " + std::to_string(texts.items.size()) +
+                                 " texts, and none of them is chosen",
+                             "texts");
+  }
+  texts.corpus = chosen.size() > 1;
+  texts.items = std::move(chosen);
+  return texts;
+}
+
+std::vector<std::string> names_of(const Texts& texts) {
+  std::vector<std::string> names;
+  for (const analysis::Text& text : texts.items) names.push_back(text.name);
+  return names;
 }
 
 void require_models(const std::vector<std::string>& names) {

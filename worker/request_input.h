@@ -16,6 +16,7 @@
 #include "model/checkpoints/open_model.h"
 #include "protocol/messages/common.h"
 #include "protocol/messages/provenance.h"
+#include "protocol/messages/questions.h"
 #include "worker/handlers.h"
 
 namespace phasescope::worker {
@@ -44,6 +45,12 @@ IdLists id_lists(const protocol::Input& input);
 // Throws Error "bad_input" where a file of inputs has given the texts more than ids; `what` names
 // the method that does not read it.
 void require_ids_alone(const analysis::Texts& texts, const std::string& what);
+
+// The texts of a question: what was given is read whole, of a corpus every step-th text. Throws
+// Error "bad_usage" where none is chosen, and "bad_input" for more than ids.
+analysis::Texts question_texts(const protocol::QuestionTexts& reading, RequestContext& context,
+                               const model::Model& model);
+std::vector<std::string> names_of(const analysis::Texts& texts);
 
 // The first of several texts, with a note that the others are not read.
 analysis::Texts only_first(analysis::Texts texts);

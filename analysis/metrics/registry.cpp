@@ -1,6 +1,7 @@
 #include "analysis/metrics/registry.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "analysis/metrics/repeated.h"
 #include "analysis/metrics/rows.h"
@@ -16,10 +17,8 @@ bool starts_with_key(const std::string& name, const std::string& key) {
   return name == key || name.starts_with(key + "_");
 }
 
-}  // namespace
-
-const std::vector<HeadMetric>& head_metrics() {
-  static const std::vector<HeadMetric> list = {
+std::vector<HeadMetric> metrics_before_windows() {
+  return {
       {{"entropy", "Entropy", "mean over q >= 1 of -sum_k A ln A, nats",
         "row 0 has one key and is left out"},
        kText,
@@ -56,24 +55,33 @@ const std::vector<HeadMetric>& head_metrics() {
        kText,
        mean_distance_without_first,
        true},
-      {{"window_mass_16", "Weight on the last 16 keys", "mean_q sum over k > q-16 of A[q, k]", ""},
-       kText,
-       window_mass<0>,
-       true},
-      {{"window_mass_64", "Weight on the last 64 keys", "mean_q sum over k > q-64 of A[q, k]", ""},
-       kText,
-       window_mass<1>,
-       true},
-      {{"window_mass_256", "Weight on the last 256 keys", "mean_q sum over k > q-256 of A[q, k]",
-        ""},
-       kText,
-       window_mass<2>,
-       true},
+  };
+}
+
+HeadMetric window_metric(std::int64_t window, std::size_t number) {
+  const std::string keys = std::to_string(window);
+  return {{"window_mass_" + keys, "Weight on the last " + keys + " keys",
+           "mean_q sum over k > q-" + keys + " of A[q, k]", ""},
+          kText,
+          [number](const MetricInput& input) { return window_mass(input, number); },
+          true};
+}
+
+std::vector<HeadMetric> metrics_after_windows() {
+  return {
       {{"top1_mass", "Largest weight", "mean_q max_k A[q, k]", ""}, kText, top1_mass},
       {{"effective_keys", "Effective keys", "mean_q exp(-sum_k A ln A)", ""},
        kText,
        effective_keys},
   };
+}
+
+}  // namespace
+
+std::vector<HeadMetric> head_metrics(std::span<const std::int64_t> windows) {
+  std::vector<HeadMetric> list = metrics_before_windows();
+  for (std::size_t n = 0; n < windows.size(); ++n) list.push_back(window_metric(windows[n], n));
+  std::ranges::move(metrics_after_windows(), std::back_inserter(list));
   return list;
 }
 
@@ -84,7 +92,7 @@ const std::vector<protocol::MetricInfo>& extra_metrics() {
       {"js_divergence", "Divergence of two heads",
        "mean_q of the Jensen-Shannon divergence of the rows of two heads, nats; a head's number is "
        "its mean over all other heads of the model",
-       "0 for equal rows, ln 2 for rows without a common key; of the first text alone"},
+       "0 for equal rows, ln 2 for rows without a common key"},
       {"induction_loss", "Induction loss", "cross-entropy on the second copy of S random tokens",
        "nats a token; of the model, not of a head"},
       {"sink_rate", "Sink rate", "share of heads whose sink is above 0.3",
@@ -93,12 +101,14 @@ const std::vector<protocol::MetricInfo>& extra_metrics() {
   return list;
 }
 
-std::vector<HeadMetric> select_metrics(const std::vector<std::string>& keys) {
-  if (keys.empty()) return head_metrics();
+std::vector<HeadMetric> select_metrics(const std::vector<std::string>& keys,
+                                       std::span<const std::int64_t> windows) {
+  const std::vector<HeadMetric> all = head_metrics(windows);
+  if (keys.empty()) return all;
   std::vector<HeadMetric> chosen;
   for (const std::string& key : keys) {
     const std::size_t before = chosen.size();
-    for (const HeadMetric& metric : head_metrics()) {
+    for (const HeadMetric& metric : all) {
       const bool exact = metric.info.key == key;
       const bool part = starts_with_key(metric.info.key, key) && key == "window_mass";
       if (exact || part) chosen.push_back(metric);
@@ -106,7 +116,7 @@ std::vector<HeadMetric> select_metrics(const std::vector<std::string>& keys) {
     const auto is_key = [&key](const protocol::MetricInfo& info) { return info.key == key; };
     if (chosen.size() == before && std::ranges::none_of(extra_metrics(), is_key)) {
       std::string known;
-      for (const HeadMetric& metric : head_metrics()) known += metric.info.key + " ";
+      for (const HeadMetric& metric : all) known += metric.info.key + " ";
       for (const protocol::MetricInfo& info : extra_metrics()) known += info.key + " ";
       throw formats::bad_usage("there is no metric \"" + key + "\"", "metrics",
                                "known: " + known.substr(0, known.size() - 1));

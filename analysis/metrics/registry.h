@@ -2,6 +2,8 @@
 // The statistics of a head, each with its formula. To add one: a function of MetricInput, a line in
 // head_metrics() (registry.cpp), a test with an answer known by construction.
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,19 +27,21 @@ struct HeadMetric {
   protocol::MetricInfo info;
   MetricSource source = MetricSource::text;
   // NaN where the text is too short for the statistic.
-  double (*value)(const MetricInput& input) = nullptr;
+  std::function<double(const MetricInput& input)> value;
   bool causal_alone = false;  // says nothing of a model that sees both ways, where it is left out
 };
 
-// Every statistic with one number a head, in the order of docs/equations.md.
-const std::vector<HeadMetric>& head_metrics();
+// Every statistic with one number a head, in the order of docs/equations.md, with the weight on the
+// last keys of each of these windows.
+std::vector<HeadMetric> head_metrics(std::span<const std::int64_t> windows = kWindows);
 
 // Statistics that are no single number a head: what `heads` gives beside its rows.
 const std::vector<protocol::MetricInfo>& extra_metrics();
 
 // The metrics asked for by key; a key that is the first part of several ("window_mass") stands for
 // all of them, an empty list for all. Throws Error "bad_usage" naming a key that does not exist.
-std::vector<HeadMetric> select_metrics(const std::vector<std::string>& keys);
+std::vector<HeadMetric> select_metrics(const std::vector<std::string>& keys,
+                                       std::span<const std::int64_t> windows = kWindows);
 
 // Whether a key of extra_metrics() was asked for by name.
 bool asks_for(const std::vector<std::string>& keys, std::string_view key);

@@ -67,8 +67,8 @@ double effective_keys(const MetricInput& input) {
   return mean_over_rows(r, 0, [&r](std::size_t q) { return std::exp(r.entropy[q]); });
 }
 
-double window_mass_of(const HeadReading& reading, std::size_t window) {
-  return mean_of(reading.window_mass[window]);
+double window_mass(const MetricInput& input, std::size_t number) {
+  return mean_of(input.text->window_mass[number]);
 }
 
 }  // namespace phasescope::analysis

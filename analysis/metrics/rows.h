@@ -12,12 +12,7 @@ double mean_distance(const MetricInput& input);
 double mean_distance_without_first(const MetricInput& input);
 double top1_mass(const MetricInput& input);
 double effective_keys(const MetricInput& input);
-double window_mass_of(const HeadReading& reading, std::size_t window);
-
-// kWindows[Window] keys.
-template <std::size_t Window>
-double window_mass(const MetricInput& input) {
-  return window_mass_of(*input.text, Window);
-}
+// Of the reading's `number`-th window.
+double window_mass(const MetricInput& input, std::size_t number);
 
 }  // namespace phasescope::analysis

@@ -71,6 +71,19 @@ void add_notes(std::vector<std::string>& notes, std::span<const protocol::Proven
   }
 }
 
+namespace {
+
+// A point in the middle of each band, with its interval.
+void add_bands(const std::vector<protocol::ProfileBand>& bands, Series& series) {
+  for (const protocol::ProfileBand& band : bands) {
+    series.x.push_back(double(band.begin + band.end - 1) / 2);
+    series.y.push_back(band.weight.mean);
+    add_ends(series, band.weight.low, band.weight.high);
+  }
+}
+
+}  // namespace
+
 std::vector<PlotSpec> distance_profile_figures(const protocol::HeadsResult& result,
                                                const ModelNames& names) {
   std::map<int64_t, PlotSpec> by_layer;
@@ -85,8 +98,19 @@ std::vector<PlotSpec> distance_profile_figures(const protocol::HeadsResult& resu
     plot.y.label = "mean weight";
     const protocol::DistanceProfile& profile = *row.distance_profile;
     Series series{.label = "H" + std::to_string(row.head), .color = int(plot.series.size())};
-    series.x.assign(profile.distance.begin(), profile.distance.end());
-    series.y = profile.weight;
+    const bool banded = !profile.bands.empty() && profile.bands.front().weight.n > 1;
+    if (banded) {
+      add_bands(profile.bands, series);
+    } else {
+      series.x.assign(profile.distance.begin(), profile.distance.end());
+      series.y = profile.weight;
+    }
+    if (banded && plot.notes.empty()) {
+      plot.notes.push_back(
+          "means over bands of distances, four an octave from 17 on, with 95 % "
+          "intervals; n = " +
+          std::to_string(profile.bands.front().weight.n) + " texts");
+    }
     plot.series.push_back(std::move(series));
   }
   std::vector<PlotSpec> figures;

@@ -70,7 +70,9 @@ int ModelNames::color(const std::string& model) const {
 }
 
 ModelNames names_in(const protocol::CompareResult& result) {
-  return ModelNames({result.a, result.b});
+  std::vector<std::string> models{result.a, result.b};
+  for (const protocol::ComparePair& pair : result.others) models.push_back(pair.b);
+  return ModelNames(models);
 }
 
 namespace {

@@ -5,9 +5,11 @@
 
 #include "app/cli/page.h"
 #include "app/figures/figures.h"
+#include "app/figures/intervention_figures.h"
 #include "app/figures/published.h"
 #include "app/verbs/verb_tools.h"
 #include "protocol/error_info.h"
+#include "protocol/messages/ablate.h"
 #include "protocol/messages/cost.h"
 #include "protocol/messages/eval.h"
 #include "protocol/messages/map.h"
@@ -50,7 +52,9 @@ class Report {
         {"Near minus far", &Report::distance},
         {"Shift stability", &Report::shift},
         {"Every head", &Report::heads},
+        {"Heads by distance, and beside each other", &Report::heads_more},
         {"Two heads of each model", &Report::maps},
+        {"Without each head", &Report::ablations},
         {"Positions", &Report::patterns},
         {"Theory", &Report::theory},
         {"Model against model", &Report::compare},
@@ -301,6 +305,45 @@ class Report {
     page_.table(formulas);
   }
 
+  void heads_more() {
+    page_.section("Heads by distance, and beside each other",
+                  "Weight by distance over " + text_name() +
+                      ", and how far the rows of every two heads are from each other.");
+    for (const std::string& model : request_.models) {
+      auto request = of_text(about<protocol::HeadsRequest>(model));
+      request.metrics = {"distance_profile", "js_divergence"};
+      const auto answer = ask<protocol::HeadsResult>(request, "heads_more_" + file_name(model));
+      page_.begin_row();
+      for (const auto& plot : distance_profile_figures(answer.result, names_)) {
+        page_.figure(plot, sidecar_);
+      }
+      const Grid matrix = grid_named(answer, "js_divergence");
+      page_.figure(heads_divergence_figure(answer.result, matrix, names_), sidecar_);
+      page_.end_row();
+    }
+  }
+
+  // A few texts: every head is a pass of its own through each.
+  void ablations() {
+    page_.section("Without each head",
+                  "What the loss rises by where a head's output is replaced by zeros, head by "
+                  "head, on every 10th bundled validation text.");
+    for (const std::string& model : request_.models) {
+      auto request = about<protocol::AblateRequest>(model);
+      request.model = with_settings(model, request.running.set);  // they are not the change
+      request.running.set = {};
+      request.reading.texts = "0:70:10";
+      or_refused("Without each head", [&] {
+        const auto result =
+            ask<protocol::AblateResult>(request, "ablate_" + file_name(model)).result;
+        page_.begin_row();
+        for (const auto& plot : ablate_figures(result, names_)) page_.figure(plot, sidecar_);
+        page_.end_row();
+        page_.table(titled(model, ablate_table(result)), sidecar_, "ablate_" + file_name(model));
+      });
+    }
+  }
+
   // The most local head and the one that looks furthest back.
   void maps() {
     page_.section("Two heads of each model",
@@ -405,6 +448,7 @@ class Report {
             .result;
     page_.begin_row();
     page_.figure(divergence_figure(result, names_), sidecar_);
+    if (!result.positions.empty()) page_.figure(loss_change_figure(result, names_), sidecar_);
     const auto difference = largest_difference(run_, result, request);
     if (difference) page_.figure(*difference, sidecar_);
     page_.end_row();

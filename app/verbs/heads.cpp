@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "app/figures/intervals.h"
+#include "app/figures/intervention_figures.h"
 #include "app/verbs/factories.h"
 #include "app/verbs/verb_tools.h"
 #include "formats/error.h"
@@ -38,12 +39,17 @@ class HeadsVerb : public Verb {
     if (Table profiles = distance_profiles_table(heads); !profiles.rows.empty()) {
       output.tables[0].notes.push_back("distance_profile is a curve: --out FOLDER draws it");
       output.tables.push_back(std::move(profiles));
+      Table bands = profile_bands_table(heads);
+      if (!bands.rows.empty()) output.tables.push_back(std::move(bands));
       output.figures = distance_profile_figures(heads, names);
     }
     const std::string shown = sort_.empty() ? "entropy" : sort_;
     for (const protocol::TensorRef& tensor : tensors) {
       if (tensor.name == "thumbnails") {
         output.grids.push_back(head_grid_figure(heads, grid_of(tensor), shown, names));
+      }
+      if (tensor.name == "js_divergence") {
+        output.figures.push_back(heads_divergence_figure(heads, grid_of(tensor), names));
       }
     }
     for (const protocol::MetricInfo& metric : heads.metrics) {

@@ -88,6 +88,22 @@ Table distance_profiles_table(const protocol::HeadsResult& heads) {
   return table;
 }
 
+Table profile_bands_table(const protocol::HeadsResult& heads) {
+  Table table{.title = "weight by distance, with intervals",
+              .columns = {"layer", "head", "begin", "end", "mean", "low", "high", "n"},
+              .for_files = true};
+  for (const protocol::HeadRow& row : heads.rows) {
+    if (!row.distance_profile) continue;
+    for (const protocol::ProfileBand& band : row.distance_profile->bands) {
+      json cells = protocol::to_json_form(band.weight);
+      cells["layer"] = row.layer, cells["head"] = row.head;
+      cells["begin"] = band.begin, cells["end"] = band.end;
+      table.rows.push_back(std::move(cells));
+    }
+  }
+  return table;
+}
+
 Table states_table(const protocol::PatternsResult& patterns) {
   Table table = table_of<protocol::PatternsLayer>("", json::array(),
                                                   {"layer", "mean_abs_z", "sd_abs_z", "drift"});
@@ -265,13 +281,16 @@ Table losses_table(const protocol::CompareResult& compare) {
 }
 
 std::optional<widgets::PlotSpec> largest_difference(Run& run, const protocol::CompareResult& result,
-                                                    const protocol::CompareRequest& request) {
+                                                    const protocol::CompareRequest& request,
+                                                    const std::string& head) {
   const auto largest = std::max_element(
       result.heads.begin(), result.heads.end(),
       [](const auto& x, const auto& y) { return x.js_divergence < y.js_divergence; });
-  if (largest == result.heads.end()) return std::nullopt;
+  if (largest == result.heads.end() && head.empty()) return std::nullopt;
   protocol::MapRequest map{.running = request.running, .reading = request.reading};
-  map.head = "L" + std::to_string(largest->layer) + "H" + std::to_string(largest->head);
+  map.head = !head.empty()
+                 ? head
+                 : "L" + std::to_string(largest->layer) + "H" + std::to_string(largest->head);
   const std::array<std::string, 2> models{request.a, request.b};
   std::array<Answered<protocol::MapResult>, 2> maps;
   const auto ask = [&](size_t which) {

@@ -10,6 +10,7 @@
 #include "app/figures/figures.h"
 #include "app/verbs/verb.h"
 #include "protocol/headings.h"
+#include "protocol/messages/ablate.h"
 #include "protocol/messages/compare.h"
 #include "protocol/messages/distance.h"
 #include "protocol/messages/eval.h"
@@ -54,6 +55,8 @@ Table heads_table(const protocol::HeadsResult& heads, nlohmann::json rows);
 // The distance profiles of every head, a row for each distance; without rows where the result has
 // none.
 Table distance_profiles_table(const protocol::HeadsResult& heads);
+// The same by wider bands of distances, with intervals over texts.
+Table profile_bands_table(const protocol::HeadsResult& heads);
 
 // One row for each model, method and shift, the attention differences of the layers across. Of
 // several dtypes the first one's, which a note says; `shift_rows_table` has all.
@@ -64,14 +67,17 @@ Table shift_rows_table(const nlohmann::json& result);
 // What TAPE's Table 8 prints for the encodings of a result, where a shift is by 3; without rows
 // where it prints nothing.
 Table published_shift_table(const protocol::ShiftResult& result);
+// A row for each change of an ablation, what costs most first.
+Table ablate_table(const protocol::AblateResult& result);
 
 // The loss of both models of a comparison, and their difference.
 Table losses_table(const protocol::CompareResult& compare);
 
 // A - B of the weights of the head whose rows differ most between the two models of a request;
-// nothing where no head was compared.
+// nothing where no head was compared. With `head` ("L3H1") that of this head.
 std::optional<widgets::PlotSpec> largest_difference(Run& run, const protocol::CompareResult& result,
-                                                    const protocol::CompareRequest& request);
+                                                    const protocol::CompareRequest& request,
+                                                    const std::string& head = "");
 
 // What makes a result repeatable, as Output has it.
 template <class Result>

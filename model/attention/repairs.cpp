@@ -1,6 +1,8 @@
 #include "model/attention/repairs.h"
 
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <functional>
@@ -22,27 +24,94 @@ std::string text_of(const Json& options, const char* key) {
   return found == options.end() ? std::string() : found->get<std::string>();
 }
 
-// "L0H1:256 L2H3:64"
-std::vector<Repairs::Limit> limits_of(const std::string& text, const char* key,
-                                      const ModelConfig& model) {
-  static const std::regex one("L([0-9]{1,9})H([0-9]{1,9}):([0-9]{1,12})");
-  static const std::regex all("( *L[0-9]{1,9}H[0-9]{1,9}:[0-9]{1,12})* *");
-  if (!std::regex_match(text, all)) {
-    throw formats::bad_input("'" + text + "' is no list of heads and distances", key,
-                             "write it as L0H1:256 L2H3:64");
+// A head and what an option says of it.
+struct OfHead {
+  std::int64_t layer = 0, head = 0;
+  std::string value;
+};
+
+// "L0H1:256 L2:64 all:512"; `value` is the form of what stands behind the colon.
+std::vector<OfHead> heads_of(const Json& options, const char* key, const ModelConfig& model,
+                             const std::string& value, const char* example) {
+  const std::string text = text_of(options, key);
+  const std::string one = "(all|L[0-9]{1,9}(?:H[0-9]{1,9})?):(" + value + ")";
+  if (!std::regex_match(text, std::regex("( *" + one + ")* *"))) {
+    throw formats::bad_input("'" + text + "' is no list of heads and what is done to them", key,
+                             std::string("write it as ") + example);
   }
-  std::vector<Repairs::Limit> limits;
-  for (std::sregex_iterator it(text.begin(), text.end(), one), end; it != end; ++it) {
-    const Repairs::Limit limit{std::stoll((*it)[1]), std::stoll((*it)[2]), std::stoll((*it)[3])};
-    if (limit.layer >= model.layers || limit.head >= model.heads) {
-      throw formats::bad_input("there is no head " + (*it)[0].str() + " in a model of " +
-                                   std::to_string(model.layers) + " layers of " +
-                                   std::to_string(model.heads) + " heads",
-                               key);
+  std::vector<OfHead> list;
+  const std::regex form(one);
+  for (std::sregex_iterator it(text.begin(), text.end(), form), end; it != end; ++it) {
+    HeadsNamed named;
+    try {
+      named = heads_named((*it)[1], model.layers, model.heads);
+    } catch (const formats::Error& error) {
+      throw formats::bad_input(error.message(), key);
     }
-    limits.push_back(limit);
+    for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+      if (named.layer >= 0 && named.layer != layer) continue;
+      for (std::int64_t head = 0; head < model.heads; ++head) {
+        if (named.head < 0 || named.head == head) list.push_back({layer, head, (*it)[2]});
+      }
+    }
+  }
+  return list;
+}
+
+std::vector<Repairs::Limit> limits_of(const Json& options, const char* key,
+                                      const ModelConfig& model) {
+  std::vector<Repairs::Limit> limits;
+  for (const OfHead& one : heads_of(options, key, model, "[0-9]{1,12}", "L0H1:256 L2:64 all:512")) {
+    limits.push_back({one.layer, one.head, std::stoll(one.value)});
   }
   return limits;
+}
+
+constexpr const char* kDecimal = "[0-9]{1,9}(?:\\.[0-9]{1,17})?(?:e-?[0-9]{1,2})?";
+
+std::vector<Repairs::Factor> factors_of(const Json& options, const char* key,
+                                        const ModelConfig& model, const std::string& form,
+                                        const char* example) {
+  std::vector<Repairs::Factor> factors;
+  for (const OfHead& one : heads_of(options, key, model, form, example)) {
+    factors.push_back({one.layer, one.head, std::stod(one.value)});
+  }
+  return factors;
+}
+
+Repairs::How how_named(const std::string& word) {
+  return word == "zero"   ? Repairs::How::zero
+         : word == "mean" ? Repairs::How::mean
+                          : Repairs::How::resample;
+}
+
+void read_means(const std::string& path, const ModelConfig& model, Repairs& repairs) {
+  const auto file = formats::SafetensorsFile::open(path);
+  const formats::TensorEntry* mean = file.find("mean");
+  if (mean == nullptr) {
+    throw formats::bad_input("a file of heads' mean outputs has the tensor mean", path);
+  }
+  repairs.means = read_tensor(file, *mean).to(at::kDouble);
+  const std::vector<std::int64_t> shape{model.layers, model.heads, model.head_dim};
+  if (repairs.means.sizes() != at::IntArrayRef(shape)) {
+    throw formats::bad_input("the mean outputs of this model's heads must have the shape (" +
+                                 std::to_string(model.layers) + ", " + std::to_string(model.heads) +
+                                 ", " + std::to_string(model.head_dim) + ")",
+                             path);
+  }
+}
+
+void read_ablations(const Json& options, const ModelConfig& model, Repairs& repairs) {
+  for (const OfHead& one : heads_of(options, "head_ablations", model, "zero|mean|resample",
+                                    "L0H1:zero L2:mean all:resample")) {
+    repairs.ablations.push_back({one.layer, one.head, how_named(one.value)});
+  }
+  const std::string file = text_of(options, "ablation_means");
+  if (!file.empty()) read_means(file, model, repairs);
+  const auto seed = options.find("ablation_seed");
+  if (seed != options.end()) {
+    repairs.seed = static_cast<std::uint64_t>(seed->get<std::int64_t>());
+  }
 }
 
 void read_table(const std::string& path, const ModelConfig& model, Repairs& repairs) {
@@ -115,8 +184,15 @@ at::Tensor windows_of(const std::vector<Repairs::Limit>& limits, std::int64_t la
 const std::vector<OptionInfo>& repair_options() {
   static const std::vector<OptionInfo> options = {
       {"bias_table", "", "file of a bias by layer, head and distance that is added to the score"},
-      {"head_windows", "", "heads that see keys nearer than a distance alone: L0H1:256 L2H3:64"},
-      {"head_clamps", "", "heads that read farther keys as if they stood there: L0H1:255"},
+      {"head_windows", "", "heads that see keys nearer than a distance alone: L0H1:256 L2:64"},
+      {"head_clamps", "", "heads that read farther keys as if they stood there: L0H1:255 all:511"},
+      {"head_bias_scales", "",
+       "heads whose bias (ALiBi's slope, T5's table) is multiplied: all:0.5 L0H1:2"},
+      {"head_sink_caps", "", "heads whose weight on key 0 is bounded: L0H1:0.1 L2:0.3"},
+      {"head_ablations", "",
+       "heads whose output is replaced, by zero, mean or resample: L3H1:zero L2:resample"},
+      {"ablation_means", "", "file of the mean outputs that head_ablations puts in place"},
+      {"ablation_seed", 0, "of the rows that head_ablations draws by resample"},
   };
   return options;
 }
@@ -125,15 +201,48 @@ Repairs read_repairs(const Json& options, const ModelConfig& model) {
   Repairs repairs;
   const std::string table = text_of(options, "bias_table");
   if (!table.empty()) read_table(table, model, repairs);
-  repairs.windows = limits_of(text_of(options, "head_windows"), "head_windows", model);
+  repairs.windows = limits_of(options, "head_windows", model);
   for (const Repairs::Limit& limit : repairs.windows) {
     if (limit.distance == 0) {
       throw formats::bad_input("a head sees itself at least: windows are 1 or more",
                                "head_windows");
     }
   }
-  repairs.clamps = limits_of(text_of(options, "head_clamps"), "head_clamps", model);
+  repairs.clamps = limits_of(options, "head_clamps", model);
+  repairs.bias_scales = factors_of(options, "head_bias_scales", model, std::string("-?") + kDecimal,
+                                   "all:0.5 L0H1:2");
+  repairs.sink_caps = factors_of(options, "head_sink_caps", model, kDecimal, "L0H1:0.1 L2:0.3");
+  for (const Repairs::Factor& cap : repairs.sink_caps) {
+    if (cap.value > 1) {
+      throw formats::bad_input("the weight on key 0 is bounded by a number from 0 to 1",
+                               "head_sink_caps");
+    }
+  }
+  read_ablations(options, model, repairs);
   return repairs;
+}
+
+HeadsNamed heads_named(const std::string& words, std::int64_t layers, std::int64_t heads) {
+  static const std::regex form("all|L([0-9]{1,9})(?:H([0-9]{1,9}))?");
+  std::smatch parts;
+  if (!std::regex_match(words, parts, form)) {
+    throw formats::bad_usage("'" + words + "' names no heads", "head",
+                             "write L3H1, L3 for a layer's, or all");
+  }
+  HeadsNamed named;
+  if (parts[1].matched) named.layer = std::stoll(parts[1]);
+  if (parts[2].matched) named.head = std::stoll(parts[2]);
+  if (named.layer < layers && named.head < heads) return named;
+  throw formats::bad_usage(std::string("there is no ") + (parts[2].matched ? "head " : "layer ") +
+                               words + " in a model of " + std::to_string(layers) + " layers of " +
+                               std::to_string(heads) + " heads",
+                           "head");
+}
+
+const std::vector<std::string>& intervention_options() {
+  static const std::vector<std::string> names = {
+      "head_bias_scales", "head_sink_caps", "head_ablations", "ablation_means", "ablation_seed"};
+  return names;
 }
 
 at::Tensor by_distance(const at::Tensor& table, const std::vector<std::int64_t>& edges,
@@ -168,17 +277,145 @@ void add_by_distance(AttentionProgram& program, const at::Tensor& bias) {
   program.kind = AttentionProgram::Kind::table;
 }
 
-void repair(const Repairs& repairs, const LayerInput& input, AttentionProgram& program) {
+namespace {
+
+// (H): a layer's factors, `otherwise` where none is said.
+at::Tensor layer_factors(const std::vector<Repairs::Factor>& factors, std::int64_t layer,
+                         std::int64_t heads, double otherwise) {
+  at::Tensor values;
+  for (const Repairs::Factor& one : factors) {
+    if (one.layer != layer) continue;
+    if (!values.defined()) values = at::full({heads}, otherwise, at::kDouble);
+    values[one.head] = one.value;
+  }
+  return values;
+}
+
+// Multiplies what the encoding adds to q.k, (H) factors.
+void scale_bias(const at::Tensor& factors, const LayerInput& input, AttentionProgram& program) {
+  using Kind = AttentionProgram::Kind;
+  const bool table = program.kind == Kind::table && !program.table.multiplies;
+  if (!table && program.kind != Kind::fire && program.kind != Kind::term) {
+    throw formats::Error("not_applicable",
+                         input.encoding->info().key +
+                             " adds no bias of its own to the score that could be multiplied",
+                         "head_bias_scales");
+  }
+  const auto times = [&factors](at::Tensor& x) {
+    if (x.defined()) x = x * factors.to(x.scalar_type()).unsqueeze(1);
+  };
+  if (table) times(program.table.values);
+  if (program.kind == Kind::fire) times(program.fire.slope), times(program.fire.intercept);
+  if (program.token_bias.defined()) {
+    const at::Tensor& bias = program.token_bias;
+    program.token_bias = bias * factors.to(bias.scalar_type()).view({1, -1, 1});
+  }
+  if (!program.term.score) return;
+  program.term.score = [score = program.term.score, factors](const TermRegion& region) {
+    const at::Tensor& content = region.content;
+    const at::Tensor here = factors.slice(0, region.first_head, region.first_head + content.size(1))
+                                .to(content.scalar_type())
+                                .view({1, -1, 1, 1});
+    return content + here * (score(region) - content);
+  };
+}
+
+// The logarithm of the sum over all keys but the first one, (B, H, N).
+at::Tensor lse_of_others(const AttentionProgram& program, Backend backend) {
+  AttentionProgram others = program;
+  const at::Tensor& k = program.k;
+  others.key_mask = program.key_mask.defined()
+                        ? program.key_mask.clone()
+                        : at::ones({k.size(0), k.size(2)}, k.options().dtype(at::kBool));
+  others.key_mask.select(1, 0).fill_(false);
+  const Backend runs = backend == Backend::fused ? Backend::fused : Backend::plain;
+  return attention(others, program.k_plain, {.backend = runs, .want_lse = true}).lse;
+}
+
+// A bound c on the weight of key 0: its score is lowered to ln(c / (1 - c)) + the log-sum-exp of
+// the others where it lies above, which leaves their proportions as they are. A row that sees key 0
+// alone keeps it.
+void cap_sinks(const at::Tensor& caps, Backend backend, AttentionProgram& program) {
+  if (at::GradMode::is_enabled() && program.q.requires_grad()) {
+    throw formats::Error("not_applicable", "a bounded weight on key 0 has no gradient here",
+                         "head_sink_caps", "take the reading without it");
+  }
+  const at::NoGradGuard no_gradients;
+  const std::int64_t heads = program.q.size(1), rows = program.q.size(2);
+  const at::Tensor others = lse_of_others(program, backend).to(at::kDouble);
+  const at::Tensor first =
+      plain_scores(program, {0, heads}, {0, rows}, {0, 1}).select(3, 0).to(at::kDouble);
+  const at::Tensor bound = (caps / (1 - caps)).log().view({1, -1, 1}) + others;
+  const at::Tensor known = others.isfinite() & first.isfinite();
+  const at::Tensor lowered = at::where(known, (bound - first).clamp_max(0), at::zeros_like(first));
+  then(program, [lowered](const at::Tensor& scores, const ScoreCorner& corner) {
+    if (corner.column > 0) return scores;
+    const at::Tensor here = lowered.slice(1, corner.head, corner.head + scores.size(1))
+                                .slice(2, corner.row, corner.row + scores.size(2));
+    at::Tensor out = scores.clone();
+    out.select(3, 0).add_(here.to(scores.scalar_type()));
+    return out;
+  });
+}
+
+// Row i of a text takes the row that is drawn for it among 0..i, (N) int64.
+at::Tensor drawn_rows(std::int64_t rows, std::uint64_t seed, std::int64_t layer,
+                      std::int64_t head) {
+  const std::uint64_t stream = (seed * 1000003 + static_cast<std::uint64_t>(layer)) * 1000003 +
+                               static_cast<std::uint64_t>(head);
+  const auto generator = at::make_generator<at::CPUGeneratorImpl>(stream);
+  const at::Tensor counts = at::arange(1, rows + 1, at::kDouble);
+  const at::Tensor drawn = (at::rand({rows}, generator, at::kDouble) * counts).floor();
+  return at::minimum(drawn, counts - 1).to(at::kLong);
+}
+
+}  // namespace
+
+void repair(const Repairs& repairs, const LayerInput& input, Backend backend,
+            AttentionProgram& program) {
   const std::int64_t heads = program.q.size(1);
   const std::int64_t length = program.positions.largest_distance() + 1;
+  const at::Tensor factors = layer_factors(repairs.bias_scales, input.layer, heads, 1);
+  if (factors.defined()) scale_bias(factors, input, program);
   for (const Repairs::Limit& clamp : repairs.clamps) {
-    if (clamp.layer == input.layer) clamp_distances(input, clamp.distance, {clamp.head}, program);
+    if (clamp.layer != input.layer) continue;
+    if (factors.defined() && program.term.score) {  // a moved pair is scored by the encoding anew
+      throw formats::Error("not_applicable",
+                           "distances of " + input.encoding->info().key +
+                               " are not clamped where its bias is multiplied",
+                           "head_clamps");
+    }
+    clamp_distances(input, clamp.distance, {clamp.head}, program);
   }
   if (repairs.table.defined()) {
     add_by_distance(program, by_distance(repairs.table[input.layer], repairs.edges, length));
   }
   const at::Tensor windows = windows_of(repairs.windows, input.layer, heads, length);
   if (windows.defined()) add_by_distance(program, windows);
+  const at::Tensor caps = layer_factors(repairs.sink_caps, input.layer, heads, 1);
+  if (caps.defined()) cap_sinks(caps, backend, program);
+}
+
+at::Tensor ablated(const Repairs& repairs, std::int64_t layer, const at::Tensor& out) {
+  std::vector<at::Tensor> heads;
+  for (const Repairs::Ablation& one : repairs.ablations) {
+    if (one.layer != layer) continue;
+    if (heads.empty()) heads = out.unbind(1);
+    at::Tensor& head = heads[static_cast<std::size_t>(one.head)];  // (B, N, d)
+    if (one.how == Repairs::How::zero) {
+      head = at::zeros_like(head);
+    } else if (one.how == Repairs::How::mean) {
+      if (!repairs.means.defined()) {  // settings come one by one, so that it is not asked before
+        throw formats::bad_input("a head's mean output is read from a file, and none is named",
+                                 "ablation_means",
+                                 "phasescope ablate --how mean --out FILE.safetensors writes one");
+      }
+      head = repairs.means[layer][one.head].to(head.scalar_type()).expand_as(head);
+    } else {
+      head = head.index_select(1, drawn_rows(head.size(1), repairs.seed, layer, one.head));
+    }
+  }
+  return heads.empty() ? out : at::stack(heads, 1);
 }
 
 }  // namespace phasescope::model

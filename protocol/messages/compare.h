@@ -1,5 +1,5 @@
 #pragma once
-// The same text through two models.
+// The same text through several models, or two texts through one.
 #include <cstdint>
 #include <map>
 #include <string>
@@ -7,11 +7,13 @@
 
 #include "protocol/json_form.h"
 #include "protocol/messages/common.h"
+#include "protocol/messages/loss_blocks.h"
 #include "protocol/messages/provenance.h"
 
 namespace phasescope::protocol {
 
-// The same text through two models: a CompareResult.
+// The same text through several models, each beside the first, or two texts through one: a
+// CompareResult.
 struct CompareRequest {
   static constexpr const char* method = "compare";
   static constexpr const char* verb = "compare";
@@ -19,13 +21,22 @@ struct CompareRequest {
   std::vector<std::string> models;
   Running running;
   ReadingMany reading;
+  std::string other;
+  bool match = false;
   template <class V>
   void fields(V& v) {
-    v("a", a, About{.help = "first model", .argument = "A"});
-    v("b", b, About{.help = "second model", .argument = "B"});
-    v("models", models, About{.help = "both, in place of a and b", .wire_only = true});
+    v("a", a, About{.help = "the first of two models", .wire_only = true});
+    v("b", b, About{.help = "the second of two models", .wire_only = true});
+    v("models", models,
+      About{.help = "two or more, each beside the first: bundled names, folders, .safetensors "
+                    "files, a run's folder JOB/checkpoints for all that are in it; or one with "
+                    "--other",
+            .argument = "MODEL"});
     reading.fields(v);
     running.fields(v);
+    v("other", other, About{.help = "file of a second text, read by the same model"});
+    v("match", match,
+      About{.help = "also which head of the other model is most like each head, of any layer"});
   }
 };
 
@@ -43,18 +54,56 @@ struct HeadDivergence {
   }
 };
 
+// Heads that do the most alike: `js_divergence` of head (layer, head) of a and head (other_layer,
+// other_head) of b. The pairs have the smallest sum that any pairing of different heads has, on
+// texts 0, 2, ..; the number and its interval are of texts 1, 3, ... Of one text there is no other
+// to tell it of: the number is that which was chosen by, without an interval.
+struct HeadMatch {
+  int64_t layer = 0, head = 0, other_layer = 0, other_head = 0;
+  Interval js_divergence;
+  template <class V>
+  void fields(V& v) {
+    v("layer", layer), v("head", head), v("other_layer", other_layer), v("other_head", other_head);
+    v("js_divergence", js_divergence, About{.title = "Jensen-Shannon divergence", .unit = "nats"});
+  }
+};
+
+// A further model beside the first; fields as those of a CompareResult.
+struct ComparePair {
+  std::string a, b;
+  std::map<std::string, double> loss;
+  Interval loss_difference;
+  std::vector<LossBlock> positions;
+  std::vector<HeadDivergence> heads;
+  std::vector<HeadMatch> matches;
+  std::string note;
+  template <class V>
+  void fields(V& v) {
+    v("a", a), v("b", b), v("loss", loss, About{.unit = "nats a token"});
+    v("loss_difference", loss_difference,
+      About{.title = "loss of b - loss of a", .unit = "nats a token"});
+    v("positions", positions), v("heads", heads), v("matches", matches), v("note", note);
+  }
+};
+
+// Tensor `js_between` (La Ha, Lb Hb) f64 where heads are matched, mean over texts: every head of a
+// beside every head of b; of further models `js_between_2`, `js_between_3`, ...
 struct CompareResult {
   std::string a, b;
   std::map<std::string, double> loss;  // "a", "b", "difference": nats a token
   Interval loss_difference;            // b - a, text by text
   std::vector<HeadDivergence> heads;
+  std::vector<LossBlock> positions;
+  std::vector<HeadMatch> matches;
+  std::vector<ComparePair> others;  // further models beside a
   Provenance provenance;
   template <class V>
   void fields(V& v) {
     v("a", a), v("b", b), v("loss", loss, About{.unit = "nats a token"});
     v("loss_difference", loss_difference,
       About{.title = "loss of b - loss of a", .unit = "nats a token"});
-    v("heads", heads), v("provenance", provenance);
+    v("heads", heads), v("positions", positions), v("matches", matches), v("others", others);
+    v("provenance", provenance);
   }
 };
 

@@ -24,6 +24,8 @@ struct HeadsRequest {
   std::vector<std::string> metrics;
   std::int64_t thumbnails = 0;
   std::int64_t period = 0;
+  std::int64_t draws = 32;
+  std::vector<std::int64_t> windows;
   template <class V>
   void fields(V& v) {
     v("model", model, About{.help = kModelHelp, .argument = "MODEL"});
@@ -43,6 +45,22 @@ struct HeadsRequest {
           .help = "tokens that repeat, of induction and duplicate_token (default: by the context)",
           .low = 0,
           .high = kMostTokens});
+    v("draws", draws,
+      About{.help = "draws of random tokens, of induction and duplicate_token",
+            .low = 1,
+            .high = 10000});
+    v("windows", windows,
+      About{.help = "windows of window_mass, up to three (default: 16,64,256)", .low = 1});
+  }
+};
+
+// The mean weight at distances [begin, end), with its interval over texts.
+struct ProfileBand {
+  int64_t begin = 0, end = 0;
+  Interval weight;
+  template <class V>
+  void fields(V& v) {
+    v("begin", begin), v("end", end), v("weight", weight);
   }
 };
 
@@ -50,15 +68,16 @@ struct HeadsRequest {
 struct DistanceProfile {
   std::vector<int64_t> distance, count;
   std::vector<double> weight;
+  std::vector<ProfileBand> bands = {};
   template <class V>
   void fields(V& v) {
-    v("distance", distance), v("count", count), v("weight", weight);
+    v("distance", distance), v("count", count), v("weight", weight), v("bands", bands);
   }
 };
 
 // `values` holds one entry for each metric that was asked for. Its JSON form is flat:
 // {"layer", "head", "entropy", ...}; over a corpus each metric is an Interval, of one text a
-// number.
+// number, and those that have an interval all the same (over draws) stand in "intervals" too.
 struct HeadRow {
   int64_t layer = 0, head = 0;
   std::map<std::string, Interval> values;
@@ -74,7 +93,8 @@ struct MetricInfo {
 };
 
 // Tensor `thumbnails` (L, H, S, S) f32, on request: max-pooled weights, -inf in cells that the
-// mask hides wholly (a NaN cell is a NaN weight).
+// mask hides wholly (a NaN cell is a NaN weight). Tensor `js_divergence` (L H, L H) f64 where that
+// metric is asked for, and over texts the ends of its intervals, `js_divergence_low`, `.._high`.
 struct HeadsResult {
   std::string model;
   // Of an encoder-decoder: whose heads, by the prefixes of `capture`: "enc", "dec" or "cross" (the
@@ -107,6 +127,7 @@ struct Form<HeadsResult> {
       json item = {{"layer", row.layer}, {"head", row.head}};
       for (const auto& [key, value] : row.values) {
         item[key] = r.corpus ? Form<Interval>::write(value) : write_double(value.mean);
+        if (!r.corpus && value.known()) item["intervals"][key] = Form<Interval>::write(value);
       }
       Form<std::optional<DistanceProfile>>::put(item, "distance_profile", row.distance_profile);
       out["rows"].push_back(std::move(item));
@@ -134,11 +155,18 @@ struct Form<HeadsResult> {
           value.get_to(row.head);
         } else if (key == "distance_profile") {
           Form<std::optional<DistanceProfile>>::read(value, row.distance_profile);
+        } else if (key == "intervals") {
+          continue;
         } else if (value.is_object()) {
           Form<Interval>::read(value, row.values[key]);
         } else {
           const double x = read_double(value);
           row.values[key] = {x, {}, {}, 1};  // one text
+        }
+      }
+      if (item.contains("intervals")) {
+        for (const auto& [key, value] : item["intervals"].items()) {
+          Form<Interval>::read(value, row.values[key]);
         }
       }
       r.rows.push_back(std::move(row));

@@ -483,13 +483,6 @@ TEST(Heads, CorpusHasIntervals) {
   EXPECT_LT(*entropy.low, entropy.mean);
   EXPECT_GT(*entropy.high, entropy.mean);
   EXPECT_EQ(out.result.rows[0].distance_profile->count[0], 6 * 20);
-  // js_divergence reads one text, and one text has no interval.
-  options.metrics = {"js_divergence"};
-  const auto one = analyse_heads(passes_for(model, 2, 20), options, progress);
-  const Interval divergence = one.result.rows[0].values.at("js_divergence");
-  EXPECT_EQ(divergence.n, 1);
-  EXPECT_GT(divergence.mean, 0);
-  EXPECT_FALSE(divergence.known());
 }
 
 // The means that Gamma is made of are those of all texts, as the measured scores are.

@@ -25,6 +25,7 @@ using Words = std::vector<std::string>;
 // What these change is seen in what is printed, written or waited for, not in a request.
 const std::set<std::string> kOfTheOutput = {
     "heads --sort",          "theory --list",      "tokenize --jsonl",
+    "compare --head",  // of maps that are asked for with the answer
     "tokenize --pre-tokens", "train --background", "bench --write",
 };
 // These have no worker of their own to ask: a window, and a worker in this program's place.
@@ -108,31 +109,19 @@ Words options_of(const std::string& name) {
 }
 
 // One of these is a value for every option there is.
-const Words kCandidates = {"3",
-                           "17:29",
-                           "9x5",
-                           "positional",
-                           "max",
-                           "plain",
-                           "f64",
-                           "ids",
-                           "tape",
-                           "encoding.base=5e4",
-                           "sink",
-                           "tape.shift",
-                           "cpu",
-                           "L1H0",
-                           "enc",
-                           "out/elsewhere",
-                           "perplexity",
-                           "last_k:3",
-                           "logits",
-                           "content",
-                           "layer",
-                           "clamp",
-                           "0.5",
-                           "README.md",
-                           "tests/data/formats/small.safetensors",
+const Words kCandidates = {"3",           "17:29",
+                           "9x5",         "positional",
+                           "max",         "plain",
+                           "f64",         "ids",
+                           "tape",        "encoding.base=5e4",
+                           "sink",        "tape.shift",
+                           "cpu",         "L1H0",
+                           "enc",         "out/elsewhere",
+                           "yes",         "perplexity",
+                           "last_k:3",    "logits",
+                           "content",     "layer",
+                           "clamp",       "0.5",
+                           "README.md",   "tests/data/formats/small.safetensors",
                            "out/ids.json"};
 
 TEST(Options, EveryOptionChangesTheRequestOrIsRefused) {

@@ -12,6 +12,7 @@
 #include "app/verbs/verb_tools.h"
 #include "fake_run.h"
 #include "protocol/bench_results.h"
+#include "protocol/messages/ablate.h"
 #include "protocol/messages/distance.h"
 #include "protocol/messages/eval.h"
 #include "protocol/messages/heads.h"
@@ -142,6 +143,95 @@ TEST(Verbs, HeadsDrawDistanceProfiles) {
   EXPECT_EQ(output.figures[0].id, "distance_profile_rope_L0");
   EXPECT_EQ(output.figures[0].series.at(1).y, (std::vector<double>{0.5, 0.25, 0.125}));
   EXPECT_EQ(output.figures[1].id, "metric_entropy_rope");
+}
+
+// Over texts a profile is drawn by bands with their intervals, and heads beside each other as a
+// map.
+TEST(Verbs, HeadsDrawIntervalsAndDivergences) {
+  protocol::HeadsResult heads{.model = "rope", .corpus = true, .layers = 1, .heads = 2};
+  heads.metrics = {{.key = "js_divergence"}, {.key = "distance_profile"}};
+  for (const std::int64_t head : {0, 1}) {
+    heads.rows.push_back({0, head, {{"js_divergence", {0.1, 0.05, 0.15, 3}}}, {}});
+    heads.rows.back().distance_profile = {{0, 1, 2}, {3, 2, 1}, {0.5, 0.25, 0.125}};
+    heads.rows.back().distance_profile->bands = {{0, 1, {0.5, 0.4, 0.6, 3}},
+                                                 {1, 3, {0.2, 0.1, 0.3, 3}}};
+  }
+  FakeRun run;
+  run.replies["heads"] = {protocol::to_json_form(heads), {}};
+  run.replies["heads"].tensors.push_back(
+      protocol::TensorRef::own<double>("js_divergence", {2, 2}, {0, 0.1, 0.1, 0}));
+  const Output output = heads_verb()->run(run);
+  ASSERT_EQ(output.figures.size(), 3u);
+  const widgets::Series& series = output.figures[0].series.at(0);
+  EXPECT_EQ(series.x, (std::vector<double>{0, 1.5}));
+  EXPECT_EQ(series.low, (std::vector<double>{0.4, 0.1}));
+  EXPECT_EQ(output.figures[1].id, "head_divergence_rope");
+  EXPECT_EQ(output.figures[1].map->rows, 2);
+  EXPECT_EQ(csv_of(output.tables.at(2)).substr(0, 71),
+            "layer,head,begin,end,mean,low,high,n\n0,0,0,1,0.5,0.4,0.6,3\n0,0,1,3,0.2,");
+}
+
+protocol::AblateResult two_ablations() {
+  protocol::AblateResult ablate{.model = "rope", .layers = 1, .heads = 2};
+  for (const std::int64_t head : {0, 1}) {
+    protocol::AblateRow row{.change = "L0H" + std::to_string(head) + " zero"};
+    row.layer = 0, row.head = head;
+    row.loss_change = {static_cast<double>(head), {}, {}, 4};
+    row.positions = {{0, 8, {1, 0.5, 1.5, 4}}, {8, 16, {2, 1.5, 2.5, 4}}};
+    row.maps = {{0, 0, {0.25, {}, {}, 4}}, {0, 1, {0, {}, {}, 4}}};
+    row.reading = "rope (head_ablations=L0H0:mean, ablation_means=FILE.safetensors)";
+    ablate.rows.push_back(std::move(row));
+  }
+  return ablate;
+}
+
+TEST(Verbs, AblateDrawsWhatChanges) {
+  FakeRun run;
+  run.options().out = "out/means.safetensors";
+  run.replies["ablate"] = {protocol::to_json_form(two_ablations()), {}};
+  const Output output = ablate_verb()->run(run);
+  EXPECT_EQ(output.tables.at(0).rows[0]["change"], "L0H1 zero");  // what costs most first
+  EXPECT_EQ(output.result["rows"][0]["reading"],
+            "rope (head_ablations=L0H0:mean, ablation_means=out/means.safetensors)");
+  ASSERT_EQ(output.figures.size(), 4u);
+  EXPECT_EQ(output.figures[0].map->values, (std::vector<float>{0, 1}));
+  EXPECT_EQ(output.figures[1].series.at(0).label, "L0H1 zero");
+  EXPECT_EQ(output.figures[1].series.at(0).x, (std::vector<double>{3.5, 11.5}));
+  EXPECT_EQ(output.figures[2].map->values, (std::vector<float>{0.25, 0}));
+  // Changes that are of no one head are points.
+  protocol::AblateResult settings = two_ablations();
+  for (protocol::AblateRow& row : settings.rows) row.head.reset(), row.maps.clear();
+  run.replies["ablate"] = {protocol::to_json_form(settings), {}};
+  const Output points = ablate_verb()->run(run);
+  ASSERT_EQ(points.figures.size(), 2u);
+  EXPECT_EQ(points.figures[0].series.at(0).y, (std::vector<double>{0, 1}));
+}
+
+TEST(Verbs, CompareDrawsEveryFurtherModel) {
+  protocol::CompareResult compare{.a = "rope", .b = "tapa"};
+  compare.heads = {{0, 0, 0.5}};
+  compare.positions = {{0, 8, {1, {}, {}, 1}}};
+  compare.matches = {{0, 0, 0, 1, {0.25, {}, {}, 1}}};
+  compare.others = {{.a = "rope", .b = "none", .heads = {{0, 0, 0.125}}}};
+  FakeRun run;
+  run.replies["compare"] = {protocol::to_json_form(compare), {}};
+  run.replies["compare"].tensors.push_back(
+      protocol::TensorRef::own<double>("js_between", {1, 2}, {0.5, 0.25}));
+  protocol::MapResult map{.model = "rope"};
+  map.tokens = map.row_end = map.column_end = map.height = map.width = 2;
+  run.replies["map"] = {protocol::to_json_form(map), {}};
+  run.replies["map"].tensors.push_back(
+      protocol::TensorRef::own<float>("map", {2, 2}, std::vector<float>(4)));
+  const Output output = compare_verb()->run(run);
+  std::vector<std::string> ids;
+  for (const auto& figure : output.figures) ids.push_back(figure.id);
+  ASSERT_EQ(ids.size(), 6u);
+  EXPECT_EQ(ids[0], "divergence_rope_tapa");
+  EXPECT_EQ(ids[1], "loss_change_rope_tapa");
+  EXPECT_EQ(ids[2], "matched_rope_tapa");
+  EXPECT_EQ(output.figures[2].series.at(0).x, (std::vector<double>{1.5}));
+  EXPECT_EQ(ids[4], "divergence_rope_none");
+  EXPECT_EQ(run.requests.back().params["model"], "none");
 }
 
 protocol::DistanceModel measured_model(const std::string& name) {

@@ -9,6 +9,7 @@
 
 #include "protocol/bench_results.h"
 #include "protocol/headings.h"
+#include "protocol/messages/ablate.h"
 #include "protocol/messages/acuity.h"
 #include "protocol/messages/addressing.h"
 #include "protocol/messages/bench.h"
@@ -69,6 +70,7 @@ std::string made_page() {
   page.add<ProfileResult>(ProfileRequest::method);
   page.add<ProveResult>(ProveRequest::method);
   page.add<CompareResult>(CompareRequest::method);
+  page.add<AblateResult>(AblateRequest::method);
   page.add<EvalResult>(EvalRequest::method);
   page.add<CostResult>(CostRequest::method);
   page.add<CaptureResult>(CaptureRequest::method);

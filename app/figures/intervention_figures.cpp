@@ -1,0 +1,238 @@
+#include "app/figures/intervention_figures.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "app/figures/intervals.h"
+
+namespace phasescope::app {
+
+using widgets::PlotSpec;
+using widgets::Series;
+using widgets::SeriesKind;
+
+namespace {
+
+constexpr std::size_t kCurves = 6;   // of one figure by position
+constexpr std::size_t kMapped = 6;   // changes whose maps are drawn
+constexpr int64_t kNamedHeads = 48;  // heads along an axis that have a tick each
+
+std::string head_label(int64_t layer, int64_t head) {
+  return "L" + std::to_string(layer) + "H" + std::to_string(head);
+}
+
+// A number of every head, layers down and heads across; NaN where there is none.
+widgets::MapSpec heads_grid(PlotSpec& plot, int64_t layers, int64_t heads) {
+  widgets::MapSpec map{.rows = int(layers), .cols = int(heads)};
+  map.values.assign(size_t(layers * heads), std::numeric_limits<float>::quiet_NaN());
+  map.row_name = "layer", map.col_name = "head";
+  plot.x.label = "head", plot.y.label = "layer";
+  plot.legend = false;
+  for (int64_t h = 0; h < heads; ++h) {
+    plot.x.ticks.push_back({double(h) + 0.5, "H" + std::to_string(h)});
+  }
+  for (int64_t l = 0; l < layers; ++l) {
+    plot.y.ticks.push_back({double(l) + 0.5, "L" + std::to_string(l)});
+  }
+  return map;
+}
+
+void add_facts(PlotSpec& plot, const protocol::AblateResult& result, const ModelNames& names) {
+  plot.notes.push_back("nats a token; loss as it is " + with_ends(result.loss) + ", " +
+                       words_of(result.loss));
+  add_notes(plot.notes, std::vector{result.provenance}, names);
+}
+
+PlotSpec changes_map(const protocol::AblateResult& result, const ModelNames& names) {
+  PlotSpec plot{.id = "ablate_" + names.file_name(result.model),
+                .title = names.short_name(result.model) + ": what the loss rises by, head by head"};
+  widgets::MapSpec map = heads_grid(plot, result.layers, result.heads);
+  for (const protocol::AblateRow& row : result.rows) {
+    map.values[size_t(*row.layer * result.heads + *row.head)] = float(row.loss_change.mean);
+  }
+  map.colormap = widgets::Colormap::signed_values;
+  map.range = widgets::value_range(map.values);
+  map.value_label = "nats a token";
+  plot.notes.push_back(widgets::scale_note(map));
+  add_facts(plot, result, names);
+  plot.map = std::move(map);
+  return plot;
+}
+
+PlotSpec changes_points(const protocol::AblateResult& result, const ModelNames& names) {
+  PlotSpec plot{.id = "ablate_" + names.file_name(result.model),
+                .title = names.short_name(result.model) + ": what the loss rises by"};
+  plot.y.label = "change of the loss (nats a token)";
+  Series series{.label = "change", .points = widgets::PointShape::circle};
+  for (size_t n = 0; n < result.rows.size(); ++n) {
+    const protocol::AblateRow& row = result.rows[n];
+    series.x.push_back(double(n)), series.y.push_back(row.loss_change.mean);
+    add_ends(series, row.loss_change.low, row.loss_change.high);
+    plot.x.ticks.push_back({double(n), row.change});
+  }
+  plot.markers.push_back({.at = 0, .vertical = false, .label = ""});
+  plot.series.push_back(std::move(series));
+  plot.legend = false;
+  add_facts(plot, result, names);
+  return plot;
+}
+
+Series curve_of(const std::vector<protocol::LossBlock>& blocks, std::string label, int color) {
+  Series series{.label = std::move(label), .color = color};
+  for (const protocol::LossBlock& block : blocks) {
+    series.x.push_back(double(block.begin + block.end - 1) / 2);
+    series.y.push_back(block.change.mean);
+    add_ends(series, block.change.low, block.change.high);
+  }
+  return series;
+}
+
+// The changes that move the loss most, largest first.
+std::vector<const protocol::AblateRow*> largest_changes(const protocol::AblateResult& result,
+                                                        size_t most) {
+  std::vector<const protocol::AblateRow*> rows;
+  for (const protocol::AblateRow& row : result.rows) rows.push_back(&row);
+  std::ranges::stable_sort(rows, std::greater<>{},
+                           [](const auto* row) { return std::abs(row->loss_change.mean); });
+  if (rows.size() > most) rows.resize(most);
+  return rows;
+}
+
+PlotSpec changes_by_position(const protocol::AblateResult& result, const ModelNames& names) {
+  PlotSpec plot{.id = "ablate_positions_" + names.file_name(result.model),
+                .title = names.short_name(result.model) + ": what the loss rises by, by position"};
+  plot.x.label = "row (tokens)", plot.y.label = "change of the loss (nats a token)";
+  for (const protocol::AblateRow* row : largest_changes(result, kCurves)) {
+    plot.series.push_back(curve_of(row->positions, row->change, int(plot.series.size())));
+  }
+  plot.markers.push_back({.at = 0, .vertical = false, .label = ""});
+  if (result.rows.size() > kCurves) {
+    plot.notes.push_back("the " + std::to_string(kCurves) + " largest of " +
+                         std::to_string(result.rows.size()) + " changes");
+  }
+  add_facts(plot, result, names);
+  return plot;
+}
+
+PlotSpec maps_moved(const protocol::AblateResult& result, const protocol::AblateRow& row,
+                    size_t number, const ModelNames& names) {
+  PlotSpec plot{
+      .id = "ablate_maps_" + names.file_name(result.model) + "_" + std::to_string(number + 1),
+      .title =
+          names.short_name(result.model) + ", " + row.change + ": how far every head's map moves"};
+  widgets::MapSpec map = heads_grid(plot, result.layers, result.heads);
+  for (const protocol::MapChange& one : row.maps) {
+    map.values[size_t(one.layer * result.heads + one.head)] = float(one.divergence.mean);
+  }
+  map.colormap = widgets::Colormap::viridis;
+  map.range = {0, std::log(2.0)};
+  map.value_label = "nats";
+  plot.notes.push_back(
+      "Jensen-Shannon divergence of the rows before and after, mean; ln 2 = 0.693 "
+      "for rows without a common key; " +
+      words_of(row.maps.front().divergence));
+  add_notes(plot.notes, std::vector{result.provenance}, names);
+  plot.map = std::move(map);
+  return plot;
+}
+
+// Heads along an axis, by layers where there are many.
+void label_heads(widgets::AxisSpec& axis, int64_t count, int64_t heads) {
+  const bool each = count <= kNamedHeads;
+  for (int64_t n = 0; n < count; ++n) {
+    if (!each && n % heads != 0) continue;
+    axis.ticks.push_back({double(n) + 0.5, each ? head_label(n / heads, n % heads)
+                                                : "L" + std::to_string(n / heads)});
+  }
+}
+
+widgets::MapSpec divergences(const Grid& matrix) {
+  widgets::MapSpec map{
+      .rows = int(matrix.shape.at(0)), .cols = int(matrix.shape.at(1)), .values = matrix.values};
+  map.colormap = widgets::Colormap::viridis;
+  map.range = {0, std::log(2.0)};
+  map.value_label = "nats";
+  map.row_name = map.col_name = "head";
+  return map;
+}
+
+constexpr const char* kDivergenceNote =
+    "Jensen-Shannon divergence of the rows of two heads, mean; 0 for equal ones, ln 2 = 0.693 for "
+    "rows without a common key";
+
+}  // namespace
+
+std::vector<PlotSpec> ablate_figures(const protocol::AblateResult& result,
+                                     const ModelNames& names) {
+  std::vector<PlotSpec> figures;
+  const auto of_a_head = [](const protocol::AblateRow& row) { return row.head.has_value(); };
+  const bool grid = result.rows.size() > 1 && std::ranges::all_of(result.rows, of_a_head);
+  figures.push_back(grid ? changes_map(result, names) : changes_points(result, names));
+  figures.push_back(changes_by_position(result, names));
+  size_t drawn = 0;
+  for (size_t n = 0; n < result.rows.size() && drawn < kMapped; ++n) {
+    if (result.rows[n].maps.empty()) continue;
+    figures.push_back(maps_moved(result, result.rows[n], n, names));
+    ++drawn;
+  }
+  return figures;
+}
+
+PlotSpec loss_change_figure(const protocol::CompareResult& result, const ModelNames& names) {
+  const std::string a = names.short_name(result.a), b = names.short_name(result.b);
+  PlotSpec plot{.id = "loss_change_" + names.file_name(result.a) + "_" + names.file_name(result.b),
+                .title = "Loss of " + b + " - loss of " + a + ", by position"};
+  plot.x.label = "row (tokens)", plot.y.label = "difference of the loss (nats a token)";
+  plot.series.push_back(curve_of(result.positions, b + " - " + a, names.color(result.b)));
+  plot.markers.push_back({.at = 0, .vertical = false, .label = ""});
+  plot.notes.push_back("mean " + with_ends(result.loss_difference) + ", " +
+                       words_of(result.loss_difference) + "; paired row by row");
+  return plot;
+}
+
+PlotSpec heads_divergence_figure(const protocol::HeadsResult& result, const Grid& matrix,
+                                 const ModelNames& names) {
+  PlotSpec plot{.id = "head_divergence_" + names.file_name(result.model),
+                .title = names.short_name(result.model) + ": divergence of every two heads"};
+  plot.legend = false;
+  label_heads(plot.x, matrix.shape.at(1), result.heads);
+  label_heads(plot.y, matrix.shape.at(0), result.heads);
+  plot.map = divergences(matrix);
+  plot.notes.push_back(kDivergenceNote);
+  const auto found = result.rows.empty() ? result.rows.end() : result.rows.begin();
+  if (found != result.rows.end() && found->values.contains("js_divergence")) {
+    plot.notes.push_back("n = " + std::to_string(found->values.at("js_divergence").n) + " texts");
+  }
+  if (!result.stack.empty()) plot.notes.push_back(stack_note(result.stack));
+  return plot;
+}
+
+PlotSpec matched_heads_figure(const protocol::CompareResult& result, const Grid& matrix,
+                              const ModelNames& names) {
+  const std::string a = names.short_name(result.a), b = names.short_name(result.b);
+  PlotSpec plot{.id = "matched_" + names.file_name(result.a) + "_" + names.file_name(result.b),
+                .title = "Every head of " + a + " beside every head of " + b};
+  plot.legend = false;
+  plot.x.label = b, plot.y.label = a;
+  int64_t heads = 1, other_heads = 1;
+  for (const protocol::HeadMatch& match : result.matches) {
+    heads = std::max(heads, match.head + 1),
+    other_heads = std::max(other_heads, match.other_head + 1);
+  }
+  label_heads(plot.y, matrix.shape.at(0), heads);
+  label_heads(plot.x, matrix.shape.at(1), other_heads);
+  plot.map = divergences(matrix);
+  Series marks{.label = "matched", .kind = SeriesKind::scatter, .color = 3};
+  for (const protocol::HeadMatch& match : result.matches) {
+    marks.x.push_back(double(match.other_layer * other_heads + match.other_head) + 0.5);
+    marks.y.push_back(double(match.layer * heads + match.head) + 0.5);
+  }
+  plot.series.push_back(std::move(marks));
+  plot.notes.push_back(kDivergenceNote);
+  plot.notes.push_back("dots: the pairing with the smallest sum of divergences");
+  return plot;
+}
+
+}  // namespace phasescope::app
