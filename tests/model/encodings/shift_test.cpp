@@ -75,6 +75,11 @@ std::vector<Row> named_rows() {
       // Each key's part of the bias is rounded by itself, as Falcon does.
       {"alibi_bfloat16", "alibi", {{"rounding", "bfloat16"}}, Under::moves},
       {"learned", "learned", none, Under::refused},
+      {"formula", "formula", none, Under::stays},
+      {"formula_of_places",
+       "formula",
+       {{"expression", "score = content + sin(i + 2*j)"}},
+       Under::moves},
   };
 }
 
