@@ -76,6 +76,7 @@ std::vector<Row> named_rows() {
       {"alibi_bfloat16", "alibi", {{"rounding", "bfloat16"}}, Under::moves},
       {"learned", "learned", none, Under::refused},
       {"formula", "formula", none, Under::stays},
+      {"imported", "imported", none, Under::stays},
       {"formula_of_places",
        "formula",
        {{"expression", "score = content + sin(i + 2*j)"}},
