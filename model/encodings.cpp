@@ -8,6 +8,8 @@
 #include "model/encodings/cape.h"
 #include "model/encodings/cope.h"
 #include "model/encodings/fire.h"
+#include "model/encodings/formula.h"
+#include "model/encodings/imported.h"
 #include "model/encodings/kerple_log.h"
 #include "model/encodings/kerple_power.h"
 #include "model/encodings/learned.h"
@@ -49,6 +51,8 @@ const std::vector<EncodingEntry>& encodings() {
       ape_grid_entry(),
       ape_tree_entry(),
       ape_periodic_entry(),
+      formula_entry(),
+      imported_entry(),
   };
   return list;
 }

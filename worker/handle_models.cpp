@@ -20,6 +20,7 @@
 #include "model/checkpoints/config_without_weights.h"
 #include "model/checkpoints/constructed.h"
 #include "model/checkpoints/convert.h"
+#include "model/checkpoints/import_tensors.h"
 #include "model/checkpoints/tensor_io.h"
 #include "model/forward_inputs.h"
 #include "model/settings.h"
@@ -27,6 +28,7 @@
 #include "protocol/messages/convert.h"
 #include "protocol/messages/cost.h"
 #include "protocol/messages/generate.h"
+#include "protocol/messages/import.h"
 #include "protocol/messages/models.h"
 #include "protocol/messages/text.h"
 #include "protocol/messages/tokenize.h"
@@ -426,6 +428,23 @@ Reply convert(const protocol::ConvertRequest& request, RequestContext& context) 
   return reply_of(result);
 }
 
+Reply import_files(const protocol::ImportRequest& request, RequestContext& context) {
+  if (request.out.empty()) throw formats::bad_usage("name a folder to write to", "out");
+  context.progress(0, "reading tensors");
+  const std::vector<std::filesystem::path> files(request.files.begin(), request.files.end());
+  const model::Imported done =
+      model::import_tensors(formats::real_file_system(), files, request.out,
+                            {.as = request.as, .causal = request.causal, .scale = request.scale});
+  const model::ModelConfig& config = done.config;
+  protocol::ImportResult result;
+  result.out = request.out, result.notes = done.notes;
+  result.as = config.encoding.options.at("tensors").get<std::string>();
+  result.layers = config.layers, result.heads = config.heads, result.kv_heads = config.kv_heads;
+  result.head_dim = result.as == "qk" ? config.head_dim : 0;
+  result.tokens = config.context, result.causal = config.attention.causal;
+  return reply_of(result);
+}
+
 Reply convert_list(const protocol::ConvertListRequest&, RequestContext&) {
   json forms = json::array();
   for (const model::ConversionForm& form : model::conversion_forms()) {
@@ -457,6 +476,7 @@ std::vector<Handler> models_handlers() {
       method("tensors of a forward pass", capture),
       method("compares a model with a reference file", check),
       method("writes a model in another form", convert),
+      method("attention computed elsewhere as a model", import_files),
       method("the forms a model can be converted to", convert_list),
       method("FLOPs, multiply-accumulates, parameters, memory", cost),
   };

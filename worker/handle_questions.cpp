@@ -5,6 +5,7 @@
 #include <iterator>
 #include <regex>
 
+#include "analysis/formula.h"
 #include "analysis/map.h"
 #include "analysis/questions/acuity.h"
 #include "analysis/questions/addressing.h"
@@ -21,6 +22,7 @@
 #include "protocol/messages/acuity.h"
 #include "protocol/messages/addressing.h"
 #include "protocol/messages/demand.h"
+#include "protocol/messages/formula.h"
 #include "protocol/messages/pair.h"
 #include "protocol/messages/profile.h"
 #include "protocol/messages/prove.h"
@@ -244,11 +246,16 @@ Reply questions_list(const protocol::QuestionsListRequest&, RequestContext&) {
   return {{{"questions", protocol::to_json_form(analysis::questions())}}, {}};
 }
 
+Reply formula_report(const protocol::FormulaRequest& request, RequestContext&) {
+  return reply_of(analysis::analyse_formula(request));
+}
+
 }  // namespace
 
 std::vector<Handler> questions_handlers() {
   return {
       method("the questions about positions", questions_list),
+      method("what a formula of a score is, and whether it is what it says", formula_report),
       method("how much of a head's scores is distance, key, or the pair", addressing),
       method("at which distances heads want more weight", demand),
       method("how finely the model needs to know distance", acuity),

@@ -294,4 +294,174 @@ PlotSpec profile_figure(const protocol::ProfileResult& result, const ModelNames&
   return plot;
 }
 
+// ---- several models -----------------------------------------------------------------------------
+
+namespace {
+
+Series series_of(const std::string& model, const ModelNames& names) {
+  Series series;
+  series.label = names.short_name(model), series.color = names.color(model);
+  return series;
+}
+
+// The formula and texts of each result, and what made it, once each.
+template <class Result>
+void add_what_made(PlotSpec& plot, const std::vector<Result>& results, const ModelNames& names) {
+  std::vector<protocol::Provenance> made;
+  std::vector<std::string> lines;
+  for (const Result& result : results) {
+    lines.push_back(result.formula);
+    if constexpr (requires { result.texts; }) {
+      lines.push_back("n = " + std::to_string(result.texts.size()) + " texts");
+    }
+    made.push_back(result.provenance);
+  }
+  for (const std::string& line : lines) {
+    const bool there = std::find(plot.notes.begin(), plot.notes.end(), line) != plot.notes.end();
+    if (!there) plot.notes.push_back(line);
+  }
+  add_notes(plot.notes, made, names);
+}
+
+// A line at the trained length, once for all models that share it.
+template <class Result>
+void mark_trained(PlotSpec& plot, const std::vector<Result>& results, double beyond) {
+  std::vector<int64_t> marked;
+  for (const Result& result : results) {
+    if (std::find(marked.begin(), marked.end(), result.trained) != marked.end()) continue;
+    marked.push_back(result.trained);
+    plot.markers.push_back({.at = double(result.trained) + beyond, .label = "trained length"});
+  }
+}
+
+}  // namespace
+
+PlotSpec addressing_of_models(const std::vector<protocol::AddressingResult>& results,
+                              const ModelNames& names) {
+  PlotSpec plot{.id = "addressing", .title = "What the scores of heads are made of"};
+  plot.x.label = "key + pair / 2 (share)";
+  plot.y.label = "pair x 0.87 (share)";
+  plot.x.low = -0.05, plot.x.high = 1.05, plot.y.low = -0.05, plot.y.high = 0.95;
+  plot.series.push_back(triangle());
+  for (const protocol::AddressingResult& result : results) {
+    Series dots = series_of(result.model, names);
+    dots.kind = SeriesKind::scatter;
+    for (const protocol::AddressingRow& row : result.rows) {
+      if (!row.distance_first) continue;
+      const Place dot = place_of(row.key_last->mean, row.interaction->mean);
+      dots.x.push_back(dot.x), dots.y.push_back(dot.y);
+    }
+    plot.series.push_back(std::move(dots));
+  }
+  plot.notes.push_back(
+      "a dot is a head; a trend that distance or key could have is the distance's");
+  add_what_made(plot, results, names);
+  return plot;
+}
+
+PlotSpec profile_of_models(const std::vector<protocol::ProfileResult>& results,
+                           const ModelNames& names) {
+  PlotSpec plot{.id = "profile", .title = "Positional and semantic score of heads"};
+  bool planes = true;
+  for (const protocol::ProfileResult& result : results) {
+    for (const protocol::ProfileRow& row : result.rows) planes = planes && row.positional;
+  }
+  plot.x.label = planes ? "positional score" : "positional score (over the row's deviation)";
+  plot.y.label = "semantic score";
+  for (const protocol::ProfileResult& result : results) {
+    Series dots = series_of(result.model, names);
+    dots.kind = SeriesKind::scatter;
+    for (const protocol::ProfileRow& row : result.rows) {
+      const auto& positional = planes ? row.positional : row.positional_row;
+      if (!positional || !row.semantic) continue;
+      dots.x.push_back(positional->mean), dots.y.push_back(row.semantic->mean);
+    }
+    plot.series.push_back(std::move(dots));
+  }
+  plot.notes.push_back("a dot is a head");
+  add_what_made(plot, results, names);
+  return plot;
+}
+
+PlotSpec acuity_of_models(const std::vector<protocol::AcuityResult>& results,
+                          const ModelNames& names) {
+  PlotSpec plot{.id = "acuity", .title = "How finely distance is needed"};
+  plot.x.label = "distance (tokens)", plot.x.scale = widgets::Scale::log10;
+  plot.y.label = "change of loss (bits a token)";
+  for (const protocol::AcuityResult& result : results) {
+    Series curve = acuity_figure(result, names).series.front();
+    curve.color = names.color(result.model);
+    plot.series.push_back(std::move(curve));
+  }
+  plot.markers.push_back({.at = 0, .vertical = false});
+  mark_trained(plot, results, 0);
+  plot.notes.push_back("a step is a band, over rows that see half of it");
+  add_what_made(plot, results, names);
+  return plot;
+}
+
+PlotSpec demand_of_models(const std::vector<protocol::DemandResult>& results,
+                          const ModelNames& names) {
+  PlotSpec plot{.id = "demand", .title = "At which distances heads want other weights"};
+  plot.x.label = "distance + 1 (tokens)", plot.x.scale = widgets::Scale::log10;
+  plot.y.label = "sum of |demand| over heads (bits a token per unit of score)";
+  for (const protocol::DemandResult& result : results) {
+    Series curve = series_of(result.model, names);
+    for (size_t n = 0; n < result.edges.size(); ++n) {
+      double sum = 0;
+      for (const protocol::DemandRow& row : result.rows) sum += std::abs(row.demand[n].mean);
+      curve.x.push_back(double(result.edges[n]) + 1), curve.y.push_back(sum);
+    }
+    plot.series.push_back(std::move(curve));
+  }
+  mark_trained(plot, results, 1);
+  plot.notes.push_back("a point is a bucket's sum, at its first distance");
+  add_what_made(plot, results, names);
+  return plot;
+}
+
+PlotSpec xray_of_models(const std::vector<protocol::XrayResult>& results, const ModelNames& names) {
+  PlotSpec plot{.id = "xray", .title = "Loss by position, plain and treated"};
+  plot.x.label = "row (tokens)", plot.y.label = "loss (bits a token)";
+  for (const protocol::XrayResult& result : results) {
+    Series plain = series_of(result.model, names), all = plain;
+    all.label += ", all heads: " + result.treatment + " " + std::to_string(result.limit);
+    all.quiet = true;
+    for (const protocol::XrayPosition& block : result.positions) {
+      plain.x.push_back(double(block.begin)), plain.y.push_back(block.plain);
+      all.x.push_back(double(block.begin)), all.y.push_back(block.all);
+    }
+    plot.series.push_back(std::move(plain)), plot.series.push_back(std::move(all));
+  }
+  mark_trained(plot, results, 0);
+  add_what_made(plot, results, names);
+  return plot;
+}
+
+PlotSpec pair_of_models(const std::vector<protocol::PairResult>& results, const ModelNames& names) {
+  const protocol::PairResult& first = results.front();
+  PlotSpec plot{.id = "pair",
+                .title = layer_name(first.layer) + "H" + std::to_string(first.head) + ", query " +
+                         std::to_string(first.query) + ", key " + std::to_string(first.key) +
+                         ": where the key would be read"};
+  plot.x.label = "distance + 1 (tokens)", plot.x.scale = widgets::Scale::log10;
+  plot.y.label = "weight";
+  for (const protocol::PairResult& result : results) {
+    if (!result.curve) {
+      plot.notes.push_back(names.short_name(result.model) + ": " + result.why);
+      continue;
+    }
+    Series curve = series_of(result.model, names);
+    for (const protocol::PairPoint& point : *result.curve) {
+      curve.x.push_back(double(point.distance) + 1), curve.y.push_back(point.weight);
+    }
+    plot.series.push_back(std::move(curve));
+  }
+  plot.markers.push_back({.at = double(first.true_distance) + 1, .label = "true distance"});
+  mark_trained(plot, results, 1);
+  plot.notes.push_back("the other keys stay where they are");
+  add_what_made(plot, results, names);
+  return plot;
+}
+
 }  // namespace phasescope::app

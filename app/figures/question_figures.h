@@ -1,5 +1,7 @@
 #pragma once
 // Figures of the questions about positions.
+#include <vector>
+
 #include "app/figures/figures.h"
 #include "protocol/messages/acuity.h"
 #include "protocol/messages/addressing.h"
@@ -33,5 +35,21 @@ std::vector<widgets::PlotSpec> pair_figures(const protocol::PairResult& result,
 
 // A dot a head: semantic score against positional score.
 widgets::PlotSpec profile_figure(const protocol::ProfileResult& result, const ModelNames& names);
+
+// The same questions asked of several models, in one figure, a colour a model: every head's dot
+// (addressing, profile), the change of loss by band, what all heads together want by distance, the
+// loss by position plain and treated, one pair's score against the distance.
+widgets::PlotSpec addressing_of_models(const std::vector<protocol::AddressingResult>& results,
+                                       const ModelNames& names);
+widgets::PlotSpec profile_of_models(const std::vector<protocol::ProfileResult>& results,
+                                    const ModelNames& names);
+widgets::PlotSpec acuity_of_models(const std::vector<protocol::AcuityResult>& results,
+                                   const ModelNames& names);
+widgets::PlotSpec demand_of_models(const std::vector<protocol::DemandResult>& results,
+                                   const ModelNames& names);
+widgets::PlotSpec xray_of_models(const std::vector<protocol::XrayResult>& results,
+                                 const ModelNames& names);
+widgets::PlotSpec pair_of_models(const std::vector<protocol::PairResult>& results,
+                                 const ModelNames& names);
 
 }  // namespace phasescope::app

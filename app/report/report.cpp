@@ -7,6 +7,7 @@
 #include "app/figures/figures.h"
 #include "app/figures/intervention_figures.h"
 #include "app/figures/published.h"
+#include "app/figures/question_figures.h"
 #include "app/verbs/verb_tools.h"
 #include "protocol/error_info.h"
 #include "protocol/messages/ablate.h"
@@ -27,6 +28,9 @@ namespace {
 // Enough for a readable band; all of them take minutes on two cores.
 constexpr int kPositionTexts = 24;
 constexpr int64_t kThumbnailSide = 64;
+// Of questions that run a model many times over, so that all of them take a minute a model.
+constexpr const char* kQuestionTexts = "0:70:14";
+constexpr const char* kFewTexts = "0:70:35";
 
 template <class Result>
 Grid grid_named(const Answered<Result>& answer, const char* name) {
@@ -56,6 +60,7 @@ class Report {
         {"Two heads of each model", &Report::maps},
         {"Without each head", &Report::ablations},
         {"Positions", &Report::patterns},
+        {"Questions", &Report::questions},
         {"Theory", &Report::theory},
         {"Model against model", &Report::compare},
         {"The text", &Report::text},
@@ -402,6 +407,45 @@ class Report {
       if (result.layers.size() > 1) all.push_back(result);  // fixed positions do not drift
     }
     if (!all.empty()) page_.figure(state_drift_figure(all, names_), sidecar_);
+  }
+
+  // Every question of all models that it is defined for, in one figure each.
+  void questions() {
+    using namespace protocol;
+    page_.section("Questions",
+                  "What heads go by, want and need (docs/questions.md), on some of the bundled "
+                  "validation texts.");
+    question<AddressingResult>("addressing", asked_of<AddressingRequest>(kQuestionTexts),
+                               addressing_of_models);
+    question<ProfileResult>("profile", asked_of<ProfileRequest>(kQuestionTexts), profile_of_models);
+    question<DemandResult>("demand", asked_of<DemandRequest>(kQuestionTexts), demand_of_models);
+    auto acuity = asked_of<AcuityRequest>(kFewTexts);
+    acuity.seeds = {1};
+    question<AcuityResult>("acuity", acuity, acuity_of_models);
+    auto xray = asked_of<XrayRequest>(kFewTexts);
+    xray.by = "layer";
+    question<XrayResult>("xray", xray, xray_of_models);
+    question<PairResult>("pair", of_text(computed<PairRequest>()), pair_of_models);
+  }
+
+  template <class Request>
+  Request asked_of(const char* texts) const {
+    Request request = computed<Request>();
+    request.reading.texts = texts;
+    return request;
+  }
+
+  template <class Result, class Request>
+  void question(const char* name, Request request,
+                widgets::PlotSpec (*figure)(const std::vector<Result>&, const ModelNames&)) {
+    std::vector<Result> results;
+    for (const std::string& model : request_.models) {
+      request.model = model;
+      or_refused((std::string(name) + ": " + model).c_str(), [&] {
+        results.push_back(ask<Result>(request, name + ("_" + file_name(model))).result);
+      });
+    }
+    if (!results.empty()) page_.figure(figure(results, names_), sidecar_);
   }
 
   static Table titled(const std::string& model, Table table) {

@@ -2,7 +2,7 @@
 
 #include "app/figures/question_figures.h"
 #include "app/verbs/factories.h"
-#include "app/verbs/verb_tools.h"
+#include "app/verbs/several_models.h"
 
 namespace phasescope::app {
 
@@ -48,25 +48,45 @@ class AcuityVerb : public Verb {
   std::string example() const override {
     return "phasescope acuity rope --texts 0:70:35 --length 64 --seeds 1 --bands 1:3,4:9,16:33";
   }
-  void declare(Options& options) override { options.request(request_); }
+  void declare(Options& options) override {
+    options.request(request_);
+    others_.declare(options);
+  }
   Output run(Run& run) override {
-    auto [acuity, json, tensors] = run.ask<protocol::AcuityResult>(request_);
-    Output output{.result = std::move(json), .provenance = provenance_of(acuity)};
-    const ModelNames names({acuity.model});
-    Table table = bands_table(acuity);
-    table.notes.push_back(acuity.formula);
-    table.notes.push_back("n = " + std::to_string(acuity.texts.size()) + " texts, " +
-                          std::to_string(acuity.seeds.size()) + " permutations each; " +
-                          std::to_string(acuity.passes) + " passes");
-    add_notes(table.notes, std::vector{acuity.provenance}, names);
-    output.tables = {std::move(table)};
+    const auto answers = others_.ask<protocol::AcuityResult>(run, request_);
+    const ModelNames names = names_of(answers);
+    if (others_.any()) {
+      Output output = output_of(answers);
+      output.tables = {table_of_models(answers, names, table)};
+      if (request_.by != "model") {
+        output.tables.push_back(table_of_models(
+            answers, names,
+            [](const protocol::AcuityResult& one, const json&) { return places_table(one); }));
+      }
+      output.figures = {acuity_of_models(results_of(answers), names)};
+      return output;
+    }
+    const protocol::AcuityResult& acuity = answers.front().result;
+    Output output{.result = answers.front().json, .provenance = provenance_of(acuity)};
+    output.tables = {table(acuity, output.result)};
     if (!acuity.rows.empty()) output.tables.push_back(places_table(acuity));
     output.figures = {acuity_figure(acuity, names)};
     return output;
   }
 
  private:
+  static Table table(const protocol::AcuityResult& acuity, const json&) {
+    Table table = bands_table(acuity);
+    table.notes.push_back(acuity.formula);
+    table.notes.push_back("n = " + std::to_string(acuity.texts.size()) + " texts, " +
+                          std::to_string(acuity.seeds.size()) + " permutations each; " +
+                          std::to_string(acuity.passes) + " passes");
+    add_notes(table.notes, std::vector{acuity.provenance}, ModelNames({acuity.model}));
+    return table;
+  }
+
   protocol::AcuityRequest request_;
+  FurtherModels others_;
 };
 
 }  // namespace

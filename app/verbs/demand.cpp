@@ -2,7 +2,8 @@
 
 #include "app/figures/question_figures.h"
 #include "app/verbs/factories.h"
-#include "app/verbs/verb_tools.h"
+#include "app/verbs/several_models.h"
+#include "formats/error.h"
 
 namespace phasescope::app {
 
@@ -78,27 +79,49 @@ class DemandVerb : public Verb {
     return "at which distances each head wants more weight, and the bias that would repair it";
   }
   std::string example() const override { return "phasescope demand rope --texts 0:70:20"; }
-  void declare(Options& options) override { options.request(request_); }
+  void declare(Options& options) override {
+    options.request(request_);
+    others_.declare(options);
+  }
   Output run(Run& run) override {
-    auto [demand, json, tensors] = run.ask<protocol::DemandResult>(request_);
-    Output output{.result = std::move(json), .provenance = provenance_of(demand)};
-    output.tensors = std::move(tensors);
-    const ModelNames names({demand.model});
-    Table table = demand_table(demand);
-    table.notes.push_back(demand.formula);
-    table.notes.push_back("loss " + widgets::short_number(demand.loss.mean) + " bits a token; " +
-                          words_of(demand.loss) + "; trained for " +
-                          std::to_string(demand.trained) + " tokens, beyond them " +
-                          widgets::short_number(demand.share_beyond_trained) + " of |demand|");
-    add_notes(table.notes, std::vector{demand.provenance}, names);
-    output.tables = {std::move(table), demand_rows_table(demand)};
+    if (others_.any() && request_.fit) {
+      throw formats::bad_usage("a bias is fitted for one model at a time", "--fit");
+    }
+    auto answers = others_.ask<protocol::DemandResult>(run, request_);
+    const ModelNames names = names_of(answers);
+    if (others_.any()) {
+      Output output = output_of(answers);
+      output.tables = {
+          table_of_models(answers, names, table),
+          table_of_models(answers, names, [](const protocol::DemandResult& one, const json&) {
+            return demand_rows_table(one);
+          })};
+      output.figures = {demand_of_models(results_of(answers), names)};
+      return output;
+    }
+    const protocol::DemandResult& demand = answers.front().result;
+    Output output{.result = answers.front().json, .provenance = provenance_of(demand)};
+    output.tensors = std::move(answers.front().tensors);
+    output.tables = {table(demand, output.result), demand_rows_table(demand)};
     if (demand.fit) output.tables.push_back(fit_table(*demand.fit));
     output.figures = demand_figures(demand, names);
     return output;
   }
 
  private:
+  static Table table(const protocol::DemandResult& demand, const json&) {
+    Table table = demand_table(demand);
+    table.notes.push_back(demand.formula);
+    table.notes.push_back("loss " + widgets::short_number(demand.loss.mean) + " bits a token; " +
+                          words_of(demand.loss) + "; trained for " +
+                          std::to_string(demand.trained) + " tokens, beyond them " +
+                          widgets::short_number(demand.share_beyond_trained) + " of |demand|");
+    add_notes(table.notes, std::vector{demand.provenance}, ModelNames({demand.model}));
+    return table;
+  }
+
   protocol::DemandRequest request_;
+  FurtherModels others_;
 };
 
 }  // namespace

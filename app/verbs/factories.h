@@ -25,6 +25,8 @@ std::unique_ptr<Verb> convert_verb();
 std::unique_ptr<Verb> cost_verb();
 std::unique_ptr<Verb> ablate_verb();
 std::unique_ptr<Verb> addressing_verb();
+std::unique_ptr<Verb> formula_verb();
+std::unique_ptr<Verb> import_verb();
 std::unique_ptr<Verb> demand_verb();
 std::unique_ptr<Verb> acuity_verb();
 std::unique_ptr<Verb> xray_verb();

@@ -2,7 +2,7 @@
 
 #include "app/figures/question_figures.h"
 #include "app/verbs/factories.h"
-#include "app/verbs/verb_tools.h"
+#include "app/verbs/several_models.h"
 
 namespace phasescope::app {
 
@@ -44,22 +44,41 @@ class XrayVerb : public Verb {
     return "which heads fail past the trained length, and the smallest repair";
   }
   std::string example() const override { return "phasescope xray rope --texts 0:70:35 --by layer"; }
-  void declare(Options& options) override { options.request(request_); }
+  void declare(Options& options) override {
+    options.request(request_);
+    others_.declare(options);
+  }
   Output run(Run& run) override {
-    auto [xray, json, tensors] = run.ask<protocol::XrayResult>(request_);
-    Output output{.result = std::move(json), .provenance = provenance_of(xray)};
-    const ModelNames names({xray.model});
-    Table table = table_of("", output.result["rows"],
-                           {"layer", "head", "one_alone", "leave_one_out", "share"});
-    add_facts(xray, table.notes);
-    add_notes(table.notes, std::vector{xray.provenance}, names);
-    output.tables = {std::move(table), unseen_table(xray)};
+    const auto answers = others_.ask<protocol::XrayResult>(run, request_);
+    const ModelNames names = names_of(answers);
+    if (others_.any()) {
+      Output output = output_of(answers);
+      output.tables = {table_of_models(answers, names, table),
+                       table_of_models(answers, names,
+                                       [](const protocol::XrayResult& one, const nlohmann::json&) {
+                                         return unseen_table(one);
+                                       })};
+      output.tables.back().for_files = true;
+      output.figures = {xray_of_models(results_of(answers), names)};
+      return output;
+    }
+    const protocol::XrayResult& xray = answers.front().result;
+    Output output{.result = answers.front().json, .provenance = provenance_of(xray)};
+    output.tables = {table(xray, output.result), unseen_table(xray)};
     if (xray.repair) output.tables.push_back(repair_table(*xray.repair));
     output.figures = xray_figures(xray, names);
     return output;
   }
 
  private:
+  static Table table(const protocol::XrayResult& xray, const nlohmann::json& json) {
+    Table table =
+        table_of("", json["rows"], {"layer", "head", "one_alone", "leave_one_out", "share"});
+    add_facts(xray, table.notes);
+    add_notes(table.notes, std::vector{xray.provenance}, ModelNames({xray.model}));
+    return table;
+  }
+
   static void add_facts(const protocol::XrayResult& xray, std::vector<std::string>& notes) {
     const auto number = [](double x) { return widgets::short_number(x); };
     notes.push_back(xray.verdict + " (" + xray.treatment + " " + std::to_string(xray.limit) +
@@ -76,6 +95,7 @@ class XrayVerb : public Verb {
   }
 
   protocol::XrayRequest request_;
+  FurtherModels others_;
 };
 
 }  // namespace

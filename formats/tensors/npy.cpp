@@ -1,6 +1,8 @@
 #include "formats/tensors/npy.h"
 
+#include <algorithm>
 #include <bit>
+#include <charconv>
 #include <limits>
 #include <string>
 
@@ -66,6 +68,109 @@ void write_npy(FileSystem& fs, const std::filesystem::path& path, std::span<cons
 void write_npy(FileSystem& fs, const std::filesystem::path& path,
                std::span<const std::int64_t> values, std::span<const std::int64_t> shape) {
   write(fs, path, "<i8", std::as_bytes(values), values.size(), shape);
+}
+
+namespace {
+
+constexpr std::size_t kLongestHead = 65536;
+
+// What stands after a key of the head's dictionary, from its first character that is no space.
+std::string_view after_key(std::string_view head, const std::string& key,
+                           const std::string& where) {
+  for (const char quote : {'\'', '"'}) {
+    const std::size_t at = head.find(quote + key + quote);
+    if (at == std::string_view::npos) continue;
+    std::string_view rest = head.substr(at + key.size() + 2);
+    const std::size_t colon = rest.find_first_not_of(" ");
+    if (colon == std::string_view::npos || rest[colon] != ':') break;
+    rest.remove_prefix(colon + 1);
+    rest.remove_prefix(std::min(rest.find_first_not_of(" "), rest.size()));
+    return rest;
+  }
+  throw bad_input("the head of this .npy file has no " + key, where);
+}
+
+DType npy_type(std::string_view descr, const std::string& where) {
+  constexpr std::pair<std::string_view, DType> known[] = {
+      {"<f4", DType::f32}, {"<f8", DType::f64}, {"<f2", DType::f16},
+      {"<i8", DType::i64}, {"<i4", DType::i32}, {"<i2", DType::i16},
+      {"|i1", DType::i8},  {"|u1", DType::u8},  {"|b1", DType::boolean}};
+  const std::string_view text = descr.substr(0, 5);
+  for (const auto& [name, dtype] : known) {
+    if (text.size() == 5 && text[0] == text[4] && text.substr(1, 3) == name) return dtype;
+  }
+  throw bad_input("numbers of the type " + std::string(descr.substr(0, 8)) +
+                      " are not read; save them as float32",
+                  where);
+}
+
+std::vector<std::int64_t> npy_shape(std::string_view text, const std::string& where) {
+  const std::size_t end = text.find(')');
+  if (text.empty() || text[0] != '(' || end == std::string_view::npos) {
+    throw bad_input("the head of this .npy file has no shape", where);
+  }
+  std::vector<std::int64_t> shape;
+  const char* at = text.data() + 1;
+  const char* const last = text.data() + end;
+  while (at != last) {
+    if (*at == ' ' || *at == ',') {
+      ++at;
+      continue;
+    }
+    std::int64_t size = -1;
+    const auto [next, error] = std::from_chars(at, last, size);
+    if (error != std::errc() || size < 0 || shape.size() >= 32) {
+      throw bad_input("the shape of this .npy file is none", where);
+    }
+    shape.push_back(size);
+    at = next;
+  }
+  return shape;
+}
+
+void check_size(const NpyHeader& header, std::uint64_t file_bytes, const std::string& where) {
+  std::uint64_t most = (file_bytes - header.offset) / item_size(header.dtype);
+  const bool empty = std::ranges::find(header.shape, 0) != header.shape.end();
+  for (const std::int64_t n : header.shape) {
+    if (!empty) most /= static_cast<std::uint64_t>(n);
+  }
+  if (most == 0 && !empty) {
+    throw bad_input("this .npy file is shorter than its shape says", where);
+  }
+}
+
+}  // namespace
+
+NpyHeader read_npy_header(std::string_view start, std::uint64_t file_bytes,
+                          const std::string& where) {
+  const auto byte = [&](std::size_t n) { return static_cast<unsigned char>(start[n]); };
+  if (start.size() < 12 || start.substr(0, 6) != "\x93NUMPY") {
+    throw bad_input("this is no .npy file", where);
+  }
+  if (byte(6) < 1 || byte(6) > 3) throw bad_input("this version of .npy is not read", where);
+  std::size_t size = byte(8) | (std::size_t{byte(9)} << 8);
+  NpyHeader header;
+  header.offset = 10;
+  if (byte(6) > 1) {
+    size |= (std::size_t{byte(10)} << 16) | (std::size_t{byte(11)} << 24);
+    header.offset = 12;
+  }
+  if (size > start.size() - header.offset) {
+    throw bad_input("the head of this .npy file is longer than the file", where);
+  }
+  const std::string_view head = start.substr(header.offset, size);
+  header.offset += size;
+  header.dtype = npy_type(after_key(head, "descr", where), where);
+  header.fortran_order = after_key(head, "fortran_order", where).starts_with("True");
+  header.shape = npy_shape(after_key(head, "shape", where), where);
+  check_size(header, file_bytes, where);
+  return header;
+}
+
+NpyFile::NpyFile(const std::filesystem::path& path) : file_(path) {
+  std::string start(std::min<std::uint64_t>(file_.size(), kLongestHead), '\0');
+  file_.read(0, std::as_writable_bytes(std::span(start)));
+  header_ = read_npy_header(start, file_.size(), path.string());
 }
 
 }  // namespace phasescope::formats

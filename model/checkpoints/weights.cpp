@@ -240,7 +240,8 @@ at::Tensor drawn(const TensorSpec& spec, const ModelConfig& config, at::Generato
     case Init::residual_normal:
       return at::empty(spec.shape, options).normal_(0, residual, generator);
     case Init::normal:
-      return at::empty(spec.shape, options).normal_(0, config.init_std, generator);
+      return at::empty(spec.shape, options)
+          .normal_(0, spec.low > 0 ? spec.low : config.init_std, generator);
   }
   return {};
 }

@@ -8,6 +8,19 @@
 #include "model/encodings/rotation.h"
 
 namespace phasescope::model {
+
+std::vector<double> alibi_slopes(std::int64_t heads) {
+  std::int64_t power = 1;
+  while (power * 2 <= heads) power *= 2;
+  const auto slope = [](std::int64_t h, std::int64_t of) {
+    return std::exp2(-8.0 * static_cast<double>(h + 1) / static_cast<double>(of));
+  };
+  std::vector<double> slopes;
+  for (std::int64_t h = 0; h < power; ++h) slopes.push_back(slope(h, power));
+  for (std::int64_t h = 0; power + h < heads; ++h) slopes.push_back(slope(2 * h, 2 * power));
+  return slopes;
+}
+
 namespace {
 
 const EncodingInfo& alibi_info() {
@@ -32,20 +45,6 @@ const EncodingInfo& alibi_info() {
       .has_state = false,
   };
   return info;
-}
-
-// 2^(-8(h+1)/H) for H a power of two; otherwise those of the next lower power of two, followed by
-// every second slope of twice that power.
-std::vector<double> alibi_slopes(std::int64_t heads) {
-  std::int64_t power = 1;
-  while (power * 2 <= heads) power *= 2;
-  const auto slope = [](std::int64_t h, std::int64_t of) {
-    return std::exp2(-8.0 * static_cast<double>(h + 1) / static_cast<double>(of));
-  };
-  std::vector<double> slopes;
-  for (std::int64_t h = 0; h < power; ++h) slopes.push_back(slope(h, power));
-  for (std::int64_t h = 0; power + h < heads; ++h) slopes.push_back(slope(2 * h, 2 * power));
-  return slopes;
 }
 
 // 2^(-8 i/n) for n the next power of two: i = 2, 4, .. and then 1, 3, .. where that is not H.

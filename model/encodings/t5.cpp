@@ -8,6 +8,17 @@
 #include "model/encoding_cost.h"
 
 namespace phasescope::model {
+
+at::Tensor one_sided_bucket(const at::Tensor& distance, std::int64_t buckets,
+                            std::int64_t max_distance) {
+  const std::int64_t exact = buckets / 2;
+  const double range = std::log(static_cast<double>(max_distance) / static_cast<double>(exact));
+  const at::Tensor spaced = at::log(distance.to(at::kFloat) / static_cast<double>(exact)) / range *
+                            static_cast<double>(buckets - exact);
+  const at::Tensor far = (spaced.clamp_min(0).to(at::kLong) + exact).clamp_max(buckets - 1);
+  return at::where(distance < exact, distance, far);
+}
+
 namespace {
 
 const EncodingInfo& t5_info() {
@@ -25,18 +36,6 @@ const EncodingInfo& t5_info() {
       .has_state = false,
   };
   return info;
-}
-
-// Distances i - j >= 0 (L) int64 to buckets: the first half one a distance, the rest spaced by the
-// logarithm, which is taken in float32 as the reference does.
-at::Tensor one_sided_bucket(const at::Tensor& distance, std::int64_t buckets,
-                            std::int64_t max_distance) {
-  const std::int64_t exact = buckets / 2;
-  const double range = std::log(static_cast<double>(max_distance) / static_cast<double>(exact));
-  const at::Tensor spaced = at::log(distance.to(at::kFloat) / static_cast<double>(exact)) / range *
-                            static_cast<double>(buckets - exact);
-  const at::Tensor far = (spaced.clamp_min(0).to(at::kLong) + exact).clamp_max(buckets - 1);
-  return at::where(distance < exact, distance, far);
 }
 
 class T5 final : public Encoding {

@@ -65,6 +65,16 @@ std::vector<Variant> variants() {
   list.push_back({"alibi_scaled", "alibi", {{"scaled", true}}});
   list.push_back({"tapa_gain", "tapa", {{"phase_gain", 0.3}}});
   list.push_back({"tapa_norm", "tapa", {{"phase_norm", 0.3}}});
+  for (const auto& [name, expression] : {
+           std::pair{"formula_term", "score = content*log1p(i) - tanh(dot(q[:2], k[:2]))"},
+           std::pair{"formula_rotated",
+                     "param w[head, plane] ~ ones; score = scale*sum(inphase(q,k)*cos(lam*w) + "
+                     "quadrature(q,k)*sin(lam*w)) - 0.1*lam"},
+           std::pair{"formula_of_heads",
+                     "param w[head, head] ~ normal(0.3); score = own(linear(w, heads(content)))"},
+       }) {
+    list.push_back({name, "formula", {{"expression", expression}}});
+  }
   return list;
 }
 

@@ -73,6 +73,9 @@ std::vector<Row> named_rows() {
       // Each key's part of the bias is rounded by itself, as Falcon does.
       {"alibi_bfloat16", "alibi", {{"rounding", "bfloat16"}}},
       {"learned", "learned", none},
+      {"formula", "formula", none},
+      {"imported", "imported", none},
+      {"formula_of_places", "formula", {{"expression", "score = content + sin(i + 2*j)"}}},
   };
 }
 

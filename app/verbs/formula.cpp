@@ -1,0 +1,54 @@
+#include "protocol/messages/formula.h"
+
+#include "app/verbs/factories.h"
+#include "app/verbs/verb_tools.h"
+#include "formats/text_input.h"
+
+namespace phasescope::app {
+
+namespace {
+
+class FormulaVerb : public Verb {
+ public:
+  std::string name() const override { return "formula"; }
+  std::string help() const override {
+    return "a score of one's own: its parameters and their units, how it runs, what it costs";
+  }
+  std::string example() const override {
+    return "phasescope formula 'param m[head] ~ slopes; score = content - m*lam' --check";
+  }
+  void declare(Options& options) override { options.request(request_); }
+  Output run(Run& run) override {
+    if (request_.expression.find('=') == std::string::npos) {
+      request_.expression = formats::read_text_file(request_.expression, 1 << 16);
+    }
+    auto [formula, json, tensors] = run.ask<protocol::FormulaResult>(request_);
+    Output output{.result = std::move(json)};
+    Table facts = facts_table(
+        "", output.result, {"kind", "fused", "why", "shift_invariant", "length", "macs", "flops"});
+    facts.counts = {"macs", "flops"};
+    for (const std::string& warning : formula.warnings) facts.notes.push_back(warning);
+    output.tables = {std::move(facts)};
+    if (!formula.parameters.empty()) {
+      output.tables.push_back(table_of(
+          "parameters, one set a layer unless they are shared", output.result["parameters"],
+          {"name", "shape", "count", "unit", "start", "low", "high", "shared"}));
+    }
+    if (formula.check) {
+      output.tables.push_back(facts_table("check, in float64 over the largest score",
+                                          output.result["check"],
+                                          {"verdict", "both_ways", "slopes", "shift", "why"}));
+      if (formula.check->verdict != "holds") output.status = 1;
+    }
+    return output;
+  }
+
+ private:
+  protocol::FormulaRequest request_;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> formula_verb() { return std::make_unique<FormulaVerb>(); }
+
+}  // namespace phasescope::app

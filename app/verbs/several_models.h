@@ -1,0 +1,91 @@
+#pragma once
+// A request about one model asked of several: `MODEL...` on the command line.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "app/verbs/verb_tools.h"
+
+namespace phasescope::app {
+
+class FurtherModels {
+ public:
+  // After the request's own argument.
+  void declare(Options& options) {
+    options.arguments("OTHERS", models_, "further models, in the same table and figure", false);
+  }
+  bool any() const { return !models_.empty(); }
+
+  // The request's answer, then that of each further model.
+  template <class Result, class Request>
+  std::vector<Answered<Result>> ask(Run& run, Request request) const {
+    std::vector<Answered<Result>> answers;
+    answers.push_back(run.ask<Result>(request));
+    for (const std::string& model : models_) {
+      request.model = model;
+      answers.push_back(run.ask<Result>(request));
+    }
+    return answers;
+  }
+
+ private:
+  std::vector<std::string> models_;
+};
+
+// Of several answers: {"models": [...]}, all provenance, and the results as a list.
+template <class Result>
+Output output_of(const std::vector<Answered<Result>>& answers) {
+  Output output{.result = {{"models", nlohmann::json::array()}}};
+  for (const Answered<Result>& answer : answers) {
+    output.result["models"].push_back(answer.json);
+    for (const auto& one : provenance_of(answer.result)) output.provenance.push_back(one);
+  }
+  return output;
+}
+
+template <class Result>
+std::vector<Result> results_of(const std::vector<Answered<Result>>& answers) {
+  std::vector<Result> results;
+  for (const Answered<Result>& answer : answers) results.push_back(answer.result);
+  return results;
+}
+
+template <class Result>
+ModelNames names_of(const std::vector<Answered<Result>>& answers) {
+  std::vector<std::string> models;
+  for (const Answered<Result>& answer : answers) models.push_back(answer.result.model);
+  return ModelNames(models);
+}
+
+// The tables of each model as one, with a column of their names; notes that models share once.
+template <class Result, class MakeTable>
+Table table_of_models(const std::vector<Answered<Result>>& answers, const ModelNames& names,
+                      MakeTable make) {
+  Table all;
+  all.rows = nlohmann::json::array();
+  for (const Answered<Result>& answer : answers) {
+    Table one = make(answer.result, answer.json);
+    if (all.columns.empty()) {
+      all = one;
+      all.rows = nlohmann::json::array(), all.notes.clear();
+      all.columns.insert(all.columns.begin(), "model");
+    }
+    for (const std::string& column : one.columns) {
+      if (std::find(all.columns.begin(), all.columns.end(), column) == all.columns.end()) {
+        all.columns.push_back(column);
+      }
+    }
+    for (nlohmann::json& row : one.rows) {
+      row["model"] = names.short_name(answer.result.model);
+      all.rows.push_back(std::move(row));
+    }
+    for (const std::string& note : one.notes) {
+      if (std::find(all.notes.begin(), all.notes.end(), note) == all.notes.end()) {
+        all.notes.push_back(note);
+      }
+    }
+  }
+  return all;
+}
+
+}  // namespace phasescope::app

@@ -1,0 +1,135 @@
+// Attention computed elsewhere, imported and opened: its maps are those that were given.
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include "attention_keeper.h"
+#include "formats/error.h"
+#include "formats/tensors/npy.h"
+#include "golden.h"
+#include "model/checkpoints/import_tensors.h"
+#include "model/checkpoints/open_model.h"
+#include "model/checkpoints/tensor_io.h"
+
+namespace phasescope::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+at::Tensor drawn(std::vector<std::int64_t> shape, std::uint64_t seed) {
+  return at::randn(shape, at::make_generator<at::CPUGeneratorImpl>(seed));
+}
+
+at::Tensor causal_maps(std::vector<std::int64_t> shape) {
+  const at::Tensor scores = drawn(std::move(shape), 3);
+  const at::Tensor later = at::ones_like(scores).triu(1) > 0;
+  return at::softmax(scores.masked_fill(later, -INFINITY), -1);
+}
+
+void write(const fs::path& path, const at::Tensor& x) {
+  const at::Tensor values = x.contiguous();
+  formats::write_npy(formats::real_file_system(), path,
+                     std::span(values.const_data_ptr<float>(), std::size_t(values.numel())),
+                     x.sizes().vec());
+}
+
+Imported imported(const std::vector<fs::path>& files, const fs::path& out,
+                  const ImportOptions& options = {}) {
+  return import_tensors(formats::real_file_system(), files, out, options);
+}
+
+// (heads, N, N) of every layer of a text of `tokens` tokens.
+std::vector<at::Tensor> maps_of(const fs::path& folder, std::int64_t tokens) {
+  const at::NoGradGuard no_grad;
+  const auto model = open_model(folder.string());
+  AttentionKeeper keeper;
+  model->decoder.hidden(random_ids(1, tokens, 256), {}, &keeper);
+  std::vector<at::Tensor> maps;
+  for (const auto& layer : keeper.layers) maps.push_back(layer->weights(layer->whole())[0]);
+  return maps;
+}
+
+std::string fault_of(const std::vector<fs::path>& files, const fs::path& out,
+                     const ImportOptions& options = {}) {
+  try {
+    imported(files, out, options);
+  } catch (const formats::Error& error) {
+    EXPECT_EQ(error.code(), "bad_input");
+    return error.message();
+  }
+  return "";
+}
+
+TEST(ImportedMaps, AreTheMapsOfTheModel) {
+  const TemporaryFolder folder;
+  const at::Tensor maps = causal_maps({2, 3, 11, 11});
+  write(folder.path() / "attn.npy", maps);
+  const Imported done = imported({folder.path() / "attn.npy"}, folder.path() / "m");
+  EXPECT_TRUE(done.config.attention.causal);
+  const auto found = maps_of(folder.path() / "m", 11);
+  ASSERT_EQ(found.size(), 2U);
+  // Float32: a logarithm and its exponential.
+  for (std::size_t n = 0; n < 2; ++n)
+    EXPECT_LT((found[n] - maps[n]).abs().max().item<float>(), 1e-5);
+  EXPECT_THROW(maps_of(folder.path() / "m", 12), formats::Error);
+}
+
+TEST(ImportedMaps, OfSeveralFilesAreALayerEach) {
+  const TemporaryFolder folder;
+  const at::Tensor maps = at::softmax(drawn({2, 2, 5, 5}, 4), -1);
+  write(folder.path() / "a.npy", maps[1]);
+  write(folder.path() / "b.npy", maps[0]);
+  const Imported done =
+      imported({folder.path() / "a.npy", folder.path() / "b.npy"}, folder.path() / "m");
+  EXPECT_FALSE(done.config.attention.causal);
+  const auto found = maps_of(folder.path() / "m", 5);
+  EXPECT_LT((found[0] - maps[1]).abs().max().item<float>(), 1e-5);
+  EXPECT_LT((found[1] - maps[0]).abs().max().item<float>(), 1e-5);
+}
+
+TEST(ImportedProducts, GiveSoftmaxOfTheirScores) {
+  const TemporaryFolder folder;
+  const at::Tensor q = drawn({2, 4, 9, 6}, 5), k = drawn({2, 2, 9, 6}, 6);
+  write_tensors(formats::real_file_system(), folder.path() / "qk.safetensors",
+                {{"q.0", q[0].unsqueeze(0)},
+                 {"q.1", q[1].unsqueeze(0)},
+                 {"k.0", k[0].unsqueeze(0)},
+                 {"k.1", k[1].unsqueeze(0)},
+                 {"v.0", k[1].unsqueeze(0)}});
+  const Imported done = imported({folder.path() / "qk.safetensors"}, folder.path() / "m",
+                                 {.causal = "no", .scale = 0.25});
+  EXPECT_EQ(done.config.kv_heads, 2);
+  EXPECT_EQ(done.notes.size(), 1U);  // v
+  const auto found = maps_of(folder.path() / "m", 9);
+  const at::Tensor truth = at::softmax(
+      at::matmul(q, k.repeat_interleave(2, 1).transpose(-1, -2)).to(at::kDouble) * 0.25, -1);
+  for (std::size_t n = 0; n < 2; ++n) {
+    EXPECT_LT((found[n] - truth[n]).abs().max().item<double>(), 1e-5);
+  }
+}
+
+TEST(Import, SaysWhatDoesNotFit) {
+  const TemporaryFolder folder;
+  const fs::path file = folder.path() / "attn.npy", out = folder.path() / "m";
+  at::Tensor maps = causal_maps({1, 2, 6, 6});
+  maps[0][1][3][2] += 0.5;
+  write(file, maps);
+  EXPECT_EQ(fault_of({file}, out),
+            "the map of layer 0 does not sum to 1 in head 1, row 3: 1.500000");
+  write(file, at::softmax(drawn({2, 6, 5}, 1), -1));
+  EXPECT_EQ(fault_of({file}, out),
+            "the map of layer 0 has the shape (2, 6, 5), and a map has as many keys as queries");
+  write(file, at::softmax(drawn({2, 6, 6}, 1), -1));
+  EXPECT_EQ(fault_of({file}, out, {.causal = "yes"}),
+            "some weight lies on a later key, so the maps are not causal");
+  EXPECT_EQ(fault_of({file}, out, {.as = "qk"}), "there is no tensor called q");
+  maps[0][0][0][0] = NAN;
+  write(file, maps);
+  EXPECT_EQ(fault_of({file}, out), "attn of layer 0 holds a NaN or an infinity");
+  EXPECT_EQ(fault_of({folder.path() / "a.txt"}, out), ".npy and .safetensors files are imported");
+  EXPECT_FALSE(fs::exists(out));
+}
+
+}  // namespace
+}  // namespace phasescope::model
