@@ -349,9 +349,11 @@ class Ablation {
   }
 
   void add_maps(const std::vector<AttentionPointer>& before, TextPass& after, Measured& one) {
+    const double end = static_cast<double>(passes_) / steps_;
+    protocol::PartOfProgress part(progress_, end - 1 / steps_, end);
     after.visit_layers([&](const AttentionPointer& layer) {
       const at::Tensor rows =
-          divergence_of(*before[static_cast<std::size_t>(layer->layer())], *layer, &progress_);
+          divergence_of(*before[static_cast<std::size_t>(layer->layer())], *layer, &part);
       for (std::int64_t head = 0; head < layer->heads(); ++head) {
         one.maps[static_cast<std::size_t>(layer->layer() * layer->heads() + head)].add(rows[head]);
       }

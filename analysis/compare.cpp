@@ -60,7 +60,7 @@ struct TextHeads {
   at::Tensor between;  // (La Ha, Lb Hb): every two heads; undefined where it is not asked for
 };
 
-TextHeads text_heads(TextPass& a, TextPass& b, bool match, const protocol::Progress& progress) {
+TextHeads text_heads(TextPass& a, TextPass& b, bool match, protocol::Progress& progress) {
   if (a.tokens() != b.tokens()) {
     throw formats::bad_input("the models read different numbers of tokens, " +
                                  std::to_string(a.tokens()) + " and " + std::to_string(b.tokens()),
@@ -123,7 +123,10 @@ protocol::CompareResult analyse_compare(const std::vector<std::shared_ptr<TextPa
   for (std::size_t t = 0; t < a.size(); ++t) {
     progress.throw_if_cancelled();
     progress.progress(static_cast<double>(t) / static_cast<double>(a.size()), "comparing");
-    const TextHeads text = text_heads(*a[t], *b[t], options.match, progress);
+    const double texts = static_cast<double>(a.size());
+    protocol::PartOfProgress part(progress, static_cast<double>(t) / texts,
+                                  static_cast<double>(t + 1) / texts);
+    const TextHeads text = text_heads(*a[t], *b[t], options.match, part);
     if (options.match) every_two.push_back(text.between);
     heads_a_layer = text.rows.size(1);
     heads.resize(static_cast<std::size_t>(text.rows.size(0) * heads_a_layer));

@@ -23,6 +23,12 @@ at::Tensor block_of(const model::LayerAttention& attention, std::int64_t heads, 
   return attention.weights({{0, heads}, {begin, end}, {0, columns}})[0];
 }
 
+void tell(protocol::Progress* progress, std::int64_t row, std::int64_t rows) {
+  if (progress == nullptr) return;
+  progress->throw_if_cancelled();
+  progress->progress(static_cast<double>(row) / static_cast<double>(rows), "comparing rows");
+}
+
 std::int64_t heads_in(const std::vector<AttentionPointer>& layers) {
   return static_cast<std::int64_t>(layers.size()) * layers[0]->heads();
 }
@@ -49,13 +55,13 @@ at::Tensor block_divergence(const at::Tensor& all, const at::Tensor& entropies, 
 }  // namespace
 
 at::Tensor divergence_of(const model::LayerAttention& a, const model::LayerAttention& b,
-                         const protocol::Progress* progress) {
+                         protocol::Progress* progress) {
   const at::NoGradGuard no_gradients;
   const std::int64_t tokens = a.length(), heads = std::min(a.heads(), b.heads());
   const std::int64_t step = rows_per_block(heads, tokens);
   std::vector<at::Tensor> blocks;
   for (std::int64_t begin = 0; begin < tokens; begin += step) {
-    if (progress != nullptr) progress->throw_if_cancelled();
+    tell(progress, begin, tokens);
     const std::int64_t end = std::min(begin + step, tokens);
     const at::Tensor p = block_of(a, heads, begin, end), q = block_of(b, heads, begin, end);
     const at::Tensor mixed = entropy_rows((p + q) / 2);
@@ -65,7 +71,7 @@ at::Tensor divergence_of(const model::LayerAttention& a, const model::LayerAtten
   return at::cat(blocks, 1);
 }
 
-at::Tensor divergence_within(TextPass& pass, Stack stack, const protocol::Progress* progress) {
+at::Tensor divergence_within(TextPass& pass, Stack stack, protocol::Progress* progress) {
   const at::NoGradGuard no_gradients;
   std::vector<AttentionPointer> layers;
   pass.visit_layers([&layers](const AttentionPointer& attention) { layers.push_back(attention); },
@@ -74,23 +80,26 @@ at::Tensor divergence_within(TextPass& pass, Stack stack, const protocol::Progre
   const std::int64_t count = heads_in(layers), step = rows_per_block(count, tokens);
   at::Tensor sum = at::zeros({count, count}, at::kDouble);
   for (std::int64_t begin = 0; begin < tokens; begin += step) {
-    if (progress != nullptr) progress->throw_if_cancelled();
+    tell(progress, begin, tokens);
     const at::Tensor p = block_of_all(layers, begin, std::min(begin + step, tokens));
     const at::Tensor own = entropy_rows(p);
-    for (std::int64_t h = 0; h < count; ++h) sum[h] += block_divergence(p, own, p[h], own[h]);
+    // Of every two heads once.
+    for (std::int64_t h = 1; h < count; ++h) {
+      sum[h].slice(0, 0, h) += block_divergence(p.slice(0, 0, h), own.slice(0, 0, h), p[h], own[h]);
+    }
   }
-  return sum / static_cast<double>(tokens);
+  return (sum + sum.t()) / static_cast<double>(tokens);
 }
 
 at::Tensor divergence_between(const std::vector<AttentionPointer>& a,
                               const std::vector<AttentionPointer>& b,
-                              const protocol::Progress* progress) {
+                              protocol::Progress* progress) {
   const at::NoGradGuard no_gradients;
   const std::int64_t tokens = a[0]->length(), rows = heads_in(a), columns = heads_in(b);
   const std::int64_t step = rows_per_block(rows + columns, tokens);
   at::Tensor sum = at::zeros({rows, columns}, at::kDouble);
   for (std::int64_t begin = 0; begin < tokens; begin += step) {
-    if (progress != nullptr) progress->throw_if_cancelled();
+    tell(progress, begin, tokens);
     const std::int64_t end = std::min(begin + step, tokens);
     const at::Tensor p = block_of_all(a, begin, end), q = block_of_all(b, begin, end);
     const at::Tensor own_p = entropy_rows(p), own_q = entropy_rows(q);

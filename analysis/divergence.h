@@ -9,19 +9,20 @@
 namespace phasescope::analysis {
 
 // (H, N): the divergence of each row of head h of `a` and head h of `b`, nats, for the heads that
-// both have. Lengths must be equal. `progress`, here and below: who may cancel; null for nobody.
+// both have. Lengths must be equal. `progress`, here and below: who hears of it and may cancel;
+// null for nobody.
 at::Tensor divergence_of(const model::LayerAttention& a, const model::LayerAttention& b,
-                         const protocol::Progress* progress = nullptr);
+                         protocol::Progress* progress = nullptr);
 
 // (L H, L H), symmetric with zeros on its diagonal: every two heads of a model on one text, mean
 // over rows.
 at::Tensor divergence_within(TextPass& pass, Stack stack = Stack::main,
-                             const protocol::Progress* progress = nullptr);
+                             protocol::Progress* progress = nullptr);
 
 // (La Ha, Lb Hb): every head of one model beside every head of another, mean over rows. Lengths
 // must be equal.
 at::Tensor divergence_between(const std::vector<AttentionPointer>& a,
                               const std::vector<AttentionPointer>& b,
-                              const protocol::Progress* progress = nullptr);
+                              protocol::Progress* progress = nullptr);
 
 }  // namespace phasescope::analysis

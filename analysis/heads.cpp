@@ -329,7 +329,10 @@ class HeadsAnalysis {
                                  wants("distance_profile") ? &profile : nullptr, &kernels_));
       if (!profile.empty()) profiles_.add(std::move(profile));
       if (wants("js_divergence")) {
-        divergences_.push_back(divergence_within(*passes_[n], stack_, &progress));
+        const double texts = static_cast<double>(passes_.size());
+        protocol::PartOfProgress part(progress, 0.9 * static_cast<double>(n) / texts,
+                                      0.9 * static_cast<double>(n + 1) / texts);
+        divergences_.push_back(divergence_within(*passes_[n], stack_, &part));
       }
       passes_[n]->release();
     }

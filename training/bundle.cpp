@@ -52,7 +52,9 @@ Passes passes_of(const std::shared_ptr<const model::Model>& model) {
 
 // {"entropy": [layer 0, layer 1, ...], ...}: means over a layer's heads.
 json head_statistics(const Passes& passes, protocol::Progress& progress) {
-  const auto output = analysis::analyse_heads(passes, {}, progress);
+  analysis::HeadsOptions options;
+  options.draws = 16;  // as the bundled histories have them
+  const auto output = analysis::analyse_heads(passes, options, progress);
   const auto layers = static_cast<std::size_t>(output.result.layers);
   std::map<std::string, std::vector<double>> sums;
   for (const protocol::HeadRow& row : output.result.rows) {

@@ -476,7 +476,7 @@ std::vector<protocol::Ran> ran_of_both(const std::string& first, std::vector<pro
   const bool differ = protocol::words_of(a) != protocol::words_of(b);
   if (!differ) return a;
   for (protocol::Ran& one : a) {
-    if (one.model.empty()) one.model = first;
+    if (!one.model) one.model = first;
   }
   for (protocol::Ran& one : b) one.model = second;
   a.insert(a.end(), b.begin(), b.end());
