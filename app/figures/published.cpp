@@ -5,6 +5,7 @@
 namespace phasescope::app {
 
 using widgets::PlotSpec;
+using widgets::Series;
 
 const std::vector<PublishedSeries>& published_series() {
   static const std::vector<PublishedSeries> series = {
@@ -334,7 +335,10 @@ const std::vector<PublishedSeries>& published_series() {
 
 bool add_published(PlotSpec& plot, const std::string& metric,
                    const std::vector<std::string>& encodings) {
-  bool any = false;
+  static constexpr int kShapes = 6;  // tell lines of one colour apart
+  int shown = 0;
+  for (const Series& series : plot.series) shown += series.quiet;
+  const int before = shown;
   for (const PublishedSeries& one : published_series()) {
     if (one.metric != metric) continue;
     if (std::find(encodings.begin(), encodings.end(), one.encoding) == encodings.end()) continue;
@@ -344,10 +348,9 @@ bool add_published(PlotSpec& plot, const std::string& metric,
          .y = one.y,
          .color = kPublishedColor,
          .quiet = true,
-         .points = widgets::PointShape::circle});
-    any = true;
+         .points = widgets::PointShape(1 + shown++ % kShapes)});
   }
-  return any;
+  return shown > before;
 }
 
 }  // namespace phasescope::app
