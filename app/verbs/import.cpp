@@ -17,7 +17,8 @@ class ImportVerb : public Verb {
     return "attention maps, or queries and keys, of another program as a model that views open";
   }
   std::string example() const override {
-    return "phasescope import tests/data/import/attn.npy --out out/imported\n"
+    return "phasescope capture rope --prompt 'abc abc abc' --what attn --out out/attn.safetensors\n"
+           "phasescope import out/attn.safetensors --out out/imported\n"
            "phasescope map out/imported --head L0H1";
   }
   bool exports() const override { return false; }

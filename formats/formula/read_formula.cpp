@@ -84,6 +84,7 @@ class Reader {
     }
     find_units(formula_);
     warn_of_logarithms(formula_);
+    warn_of_idle_parameters(formula_);
     return std::move(formula_);
   }
 

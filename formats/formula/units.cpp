@@ -249,4 +249,21 @@ void warn_of_logarithms(Formula& formula) {
   }
 }
 
+void warn_of_idle_parameters(Formula& formula) {
+  std::vector<char> wanted(formula.nodes.size(), 0), read(formula.parameters.size(), 0);
+  wanted[static_cast<std::size_t>(formula.score)] = 1;
+  for (int n = formula.score; n >= 0; --n) {
+    if (!wanted[static_cast<std::size_t>(n)]) continue;
+    const Node& node = formula.at(n);
+    for (const int arg : node.args) wanted[static_cast<std::size_t>(arg)] = 1;
+    if (node.parameter >= 0) read[static_cast<std::size_t>(node.parameter)] = 1;
+  }
+  for (std::size_t p = 0; p < read.size(); ++p) {
+    if (read[p]) continue;
+    const Parameter& idle = formula.parameters[p];
+    formula.warnings.push_back("column " + std::to_string(idle.column) +
+                               ": the score does not read " + idle.name);
+  }
+}
+
 }  // namespace phasescope::formula

@@ -12,4 +12,7 @@ void find_units(Formula& formula);
 // A warning for each logarithm whose argument is 0 where lam is 0.
 void warn_of_logarithms(Formula& formula);
 
+// A warning for each parameter that the score does not read.
+void warn_of_idle_parameters(Formula& formula);
+
 }  // namespace phasescope::formula

@@ -117,6 +117,13 @@ TEST(FormulaUnits, FollowFromTokensRadiansAndScores) {
   EXPECT_EQ(unit_of("param p ~ ones; param r ~ ones; score = content + p*r*lam"), "not determined");
 }
 
+TEST(FormulaWarnings, NameParametersThatNothingReads) {
+  const std::string text = "param a ~ ones; param w[2, 8] ~ zeros; let b = a*lam; score = content";
+  EXPECT_EQ(read_formula(text, kSizes).warnings,
+            (std::vector<std::string>{"column 7: the score does not read a",
+                                      "column 23: the score does not read w"}));
+}
+
 TEST(FormulaWarnings, NameLogarithmsOfZero) {
   EXPECT_EQ(read_formula("score = content - log(lam)", kSizes).warnings,
             std::vector<std::string>{"column 19: the logarithm is of 0 where lam is 0"});
