@@ -24,7 +24,8 @@ namespace phasescope::app {
 template <class R>
 std::set<std::string> given(const R& request) {
   std::set<std::string> keys;
-  for (const auto& [key, value] : protocol::params_of(request).items()) keys.insert(key);
+  const nlohmann::json params = protocol::params_of(request);
+  for (const auto& [key, value] : params.items()) keys.insert(key);
   return keys;
 }
 
