@@ -125,11 +125,14 @@ class Report {
   Request computed() const {
     Request request;
     if constexpr (requires { request.running; }) {
-      protocol::Running& running = request.running;
+      protocol::Opening& running = request.running;
       const std::string dtype = running.dtype;
       running = request_.running;
+      if constexpr (requires { request.running.backend; }) {
+        request.running.backend = request_.running.backend;
+      }
       // One that computes in several dtypes keeps doing so where none was asked for.
-      if (running.dtype == protocol::Running{}.dtype) running.dtype = dtype;
+      if (running.dtype == protocol::Opening{}.dtype) running.dtype = dtype;
     }
     return request;
   }

@@ -14,7 +14,7 @@ struct AcuityRequest {
   static constexpr const char* method = "acuity";
   static constexpr const char* verb = "acuity";
   std::string model;
-  Running running;
+  Opening running;  // rows at other distances are plain operations whatever runs attention
   QuestionTexts reading;
   QuestionHeads chosen;
   std::vector<std::string> bands;
