@@ -58,6 +58,8 @@ PlotSpec bias_figure(const HeadBias& bias, const protocol::DistanceModel& model,
                          .y = bias.sqrt_d_gamma,
                          .color = 2});
   mark_regimes(plot, bias);
+  plot.notes.push_back("the intrinsic curves at " + std::to_string(bias.distances.size()) +
+                       " distances: between them they turn faster than is drawn");
   plot.notes.push_back("band: 95 % interval of the mean, " + model.bands +
                        "; TAPA (arXiv 2509.12635) Definition 2.1");
   return plot;
