@@ -4,6 +4,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -92,7 +93,8 @@ class FormulaTrial {
 
   double shifted() const {
     const at::NoGradGuard no_grad;
-    return apart(scores(*term_, kFormulaShift), scores(*term_, 0));
+    return std::max(apart(scores(*term_, kFormulaShift), scores(*term_, 0)),
+                    apart(scores(*known_, kFormulaShift), scores(*known_, 0)));
   }
 
   // Of a weighted sum of scores along a random direction of everything.

@@ -210,7 +210,7 @@ struct ParameterSpec {
   std::string name;
   std::vector<std::int64_t> shape;
   Init init = Init::normal;  // normal: N(0, init_std); residual_normal: / sqrt(2 layers)
-  double low = 0, high = 1;  // of `uniform`
+  double low = 0, high = 1;  // of `uniform`; `low` above 0 is the deviation of `normal`
   bool trainable = true;
   bool optional = false;  // may be absent from a checkpoint
   bool decays = true;     // weight decay applies

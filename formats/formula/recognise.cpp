@@ -347,14 +347,16 @@ class Recogniser {
     }
     for (const auto& [product, c] : rest_) {
       for (const Factor& factor : product) {
-        if (sides_of(factor) || of_nothing(reads_of(f_, factor))) continue;
+        const unsigned reads = reads_of(f_, factor);
+        if (sides_of(factor) || by_distance(reads) || of_query_alone(reads)) continue;
         const Node& node = f_.at(factor.parts[0].first);
         return std::string(name_of(node.op)) + " at column " + std::to_string(node.column) +
                " is no product of a query and a key, nor a function of the distance that is added "
                "to one or multiplies it";
       }
     }
-    return "it adds different products of queries and keys";
+    return "it adds different products of queries and keys, or adds to one that the distance "
+           "multiplies";
   }
 
   Formula& f_;

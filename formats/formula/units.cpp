@@ -127,7 +127,8 @@ class Units {
     }
     equal(arg(node, 1), {});
     Unit open;
-    open.known = exponent.op == Op::number;  // base^(numbers) of a pure number is one
+    // Of pure numbers it is one.
+    open.known = exponent.op == Op::number || f_.at(node.args[0]).op == Op::number;
     if (open.known) equal(arg(node, 0), {});
     return open;
   }

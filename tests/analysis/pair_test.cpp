@@ -16,7 +16,7 @@ Text some_text(std::int64_t vocabulary = 32, std::int64_t tokens = 24) {
   return random_texts(1, tokens, vocabulary, 9).items[0];
 }
 
-std::shared_ptr<const model::Model> exact(const std::string& encoding) {
+std::shared_ptr<const model::Model> exact_pair(const std::string& encoding) {
   return model::in_dtype(testing::small_model(encoding, 3), at::kDouble);
 }
 
@@ -31,7 +31,7 @@ protocol::PairResult pair_of(const std::shared_ptr<const model::Model>& model, s
 class PairOfKind : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(PairOfKind, IsThePairThatRan) {
-  const auto model = exact(GetParam());
+  const auto model = exact_pair(GetParam());
   TextPass pass(model, ids_tensor(some_text().ids));
   for (const std::int64_t layer : {0, 1}) {
     const auto pair = pair_of(model, layer, 20, 9);
@@ -56,12 +56,12 @@ INSTANTIATE_TEST_SUITE_P(Encodings, PairOfKind,
                                            "tape", "cape"));
 
 TEST(Pair, OfRopeHasAPhasorAPlane) {
-  EXPECT_EQ(pair_of(exact("rope"), 0, 20, 9).phasors.size(), 4u);
+  EXPECT_EQ(pair_of(exact_pair("rope"), 0, 20, 9).phasors.size(), 4u);
 }
 
 // What the content did to TAPE's states: nothing before the first layer, something after it.
 TEST(Pair, OfTapeTellsTheStateFromARotation) {
-  const auto first = pair_of(exact("tape"), 0, 20, 9);
+  const auto first = pair_of(exact_pair("tape"), 0, 20, 9);
   for (const auto& state : first.state) {
     EXPECT_NEAR(state[0], 1, 1e-12);
     EXPECT_NEAR(state[1], 0, 1e-12);
@@ -75,7 +75,7 @@ TEST(Pair, OfTapeTellsTheStateFromARotation) {
 }
 
 TEST(Pair, OfTapaIsOneHand) {
-  const auto pair = pair_of(exact("tapa"), 0, 20, 9);
+  const auto pair = pair_of(exact_pair("tapa"), 0, 20, 9);
   ASSERT_TRUE(pair.clock);
   const double sign = pair.clock->amplitude < 0 ? -1 : 1;
   EXPECT_NEAR(std::abs(pair.clock->amplitude) * std::cos(pair.clock->phase), pair.score, 1e-12)
@@ -116,20 +116,20 @@ TEST(Pair, CurveOfThePreviousTokenHead) {
 }
 
 TEST(Pair, OfARowOfOneKeyHasWeightOne) {
-  const auto pair = pair_of(exact("rope"), 1, 0, 0);
+  const auto pair = pair_of(exact_pair("rope"), 1, 0, 0);
   EXPECT_EQ(pair.weight, 1);
 }
 
 TEST(Pair, SaysWhyThereIsNoOtherDistance) {
-  const auto pair = pair_of(exact("sinusoidal"), 0, 20, 9);
+  const auto pair = pair_of(exact_pair("sinusoidal"), 0, 20, 9);
   EXPECT_FALSE(pair.curve);
   EXPECT_EQ(pair.why, "positions enter the embedding");
   EXPECT_GT(pair.weight, 0);
 }
 
 TEST(Pair, RefusesKeysAfterTheirQuery) {
-  EXPECT_THROW(pair_of(exact("rope"), 0, 5, 6), formats::Error);
-  EXPECT_THROW(pair_of(exact("rope"), 0, 24, 6), formats::Error);
+  EXPECT_THROW(pair_of(exact_pair("rope"), 0, 5, 6), formats::Error);
+  EXPECT_THROW(pair_of(exact_pair("rope"), 0, 24, 6), formats::Error);
 }
 
 TEST(Pair, DistancesOfTheCurveRise) {

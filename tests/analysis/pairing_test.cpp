@@ -235,7 +235,9 @@ TEST(Heads, ProfilesHaveIntervalsOverTexts) {
     EXPECT_NEAR(band.weight.mean, want.mean, 1e-6);
     EXPECT_EQ(band.weight.n, want.n);
     ASSERT_EQ(band.weight.low.has_value(), want.low.has_value());
-    if (want.low) EXPECT_NEAR(*band.weight.low, *want.low, 1e-5);
+    if (want.low) {
+      EXPECT_NEAR(*band.weight.low, *want.low, 1e-5);
+    }
   }
   EXPECT_EQ(next, 40);
 }

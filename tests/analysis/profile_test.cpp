@@ -23,7 +23,7 @@ protocol::ProfileResult profile_of(const std::shared_ptr<const model::Model>& mo
                          progress);
 }
 
-std::shared_ptr<const model::Model> exact(const std::string& encoding) {
+std::shared_ptr<const model::Model> exact_profiled(const std::string& encoding) {
   return model::in_dtype(testing::small_model(encoding, 3), at::kDouble);
 }
 
@@ -46,7 +46,7 @@ TEST(Profile, SemanticScoreOfFourDifferences) {
 // What is added to both keys alike leaves their order.
 TEST(Profile, BiasesOfDistanceKeepTheOrderOfKeys) {
   for (const char* encoding : {"alibi", "t5", "none"}) {
-    for (const protocol::ProfileRow& row : profile_of(exact(encoding), 24).rows) {
+    for (const protocol::ProfileRow& row : profile_of(exact_profiled(encoding), 24).rows) {
       EXPECT_EQ(row.semantic->mean, 1) << encoding;
       EXPECT_EQ(row.semantic_share->mean, 1) << encoding;
       EXPECT_FALSE(row.positional) << encoding;
@@ -72,7 +72,7 @@ TEST(Profile, OfPlanesThatHardlyTurnIsThatOfTheFirst) {
 // Planes by their coefficients and the encoding's own scores agree: xpos without decay is rope, and
 // goes the other way.
 TEST(Profile, ReadsTheSameFromTheEncodingItself) {
-  const auto model = exact("rope");
+  const auto model = exact_profiled("rope");
   const auto ids = random_texts(1, 24, 32, 2).items[0].ids;
   const auto by_planes = profile_of(model, 24);
   // s(t) by the model's own rotation, pair by pair.
@@ -105,7 +105,7 @@ TEST(Profile, ReadsTheSameFromTheEncodingItself) {
 
 TEST(Profile, EveryKindHasOne) {
   for (const char* encoding : {"tapa", "tape", "xpos", "fire", "cape"}) {
-    const auto result = profile_of(exact(encoding), 12, 8);
+    const auto result = profile_of(exact_profiled(encoding), 12, 8);
     for (const protocol::ProfileRow& row : result.rows) {
       EXPECT_TRUE(row.semantic) << encoding;
       EXPECT_GE(row.semantic->mean, 0);
@@ -113,11 +113,11 @@ TEST(Profile, EveryKindHasOne) {
       EXPECT_TRUE(row.positional_row) << encoding;
     }
   }
-  EXPECT_THROW(profile_of(exact("sinusoidal"), 12, 8), formats::Error);
+  EXPECT_THROW(profile_of(exact_profiled("sinusoidal"), 12, 8), formats::Error);
 }
 
 TEST(Profile, IsTheSameForTheSameSeed) {
-  const auto a = profile_of(exact("rope"), 12), b = profile_of(exact("rope"), 12);
+  const auto a = profile_of(exact_profiled("rope"), 12), b = profile_of(exact_profiled("rope"), 12);
   EXPECT_EQ(protocol::to_json_form(a).dump(), protocol::to_json_form(b).dump());
 }
 

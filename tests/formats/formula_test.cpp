@@ -114,6 +114,7 @@ TEST(FormulaUnits, FollowFromTokensRadiansAndScores) {
   EXPECT_EQ(unit_of("param L ~ ones; score = content + log1p(lam/max(i, L))"), "tokens");
   EXPECT_EQ(unit_of("param p ~ ones; score = content + p*lam^0.5"), "1/tokens^0.5");
   EXPECT_EQ(unit_of("param p ~ ones; score = content*p"), "none");
+  EXPECT_EQ(unit_of("param p ~ ones; score = content*0.9^lam*p"), "none");
   EXPECT_EQ(unit_of("param p ~ ones; param r ~ ones; score = content + p*r*lam"), "not determined");
 }
 
@@ -175,6 +176,9 @@ TEST(FormulaForms, AreWhatKernelsKnow) {
 
 TEST(FormulaForms, SayWhyNot) {
   EXPECT_EQ(of("score = content + tanh(content)").why.substr(0, 17), "tanh at column 19");
+  EXPECT_EQ(of("score = content*0.9^lam + lam").why,
+            "it adds different products of queries and keys, or adds to one that the distance "
+            "multiplies");
   EXPECT_EQ(of("score = lam").why, "its score reads neither a query nor a key");
 }
 
