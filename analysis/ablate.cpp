@@ -387,7 +387,7 @@ class Ablation {
     if (!heads.empty() && std::ranges::all_of(heads, same)) row.layer = heads[0].first;
     row.loss = one.loss.interval(draws_), row.loss_change = one.loss_change.interval(draws_);
     row.logits_divergence = one.logits.interval(draws_);
-    row.guesses_changed = one.guesses.interval(draws_);
+    row.guesses_changed = one.guesses.share(draws_);
     for (const RowBlocks::Block& block : one.positions.blocks(draws_)) {
       row.positions.push_back({block.begin, block.end, block.mean});
     }

@@ -19,6 +19,10 @@ Interval RowMean::interval(const Draws& draws) const {
                             : ratio_interval(texts_, draws);
 }
 
+Interval RowMean::share(const Draws& draws) const {
+  return texts_.size() == 1 ? interval(draws) : share_interval(texts_, draws);
+}
+
 RowBlocks::RowBlocks(std::int64_t longest, std::int64_t count)
     : longest_(longest), step_(std::max<std::int64_t>(1, (longest + count - 1) / count)) {
   means_.resize(static_cast<std::size_t>((longest + step_ - 1) / step_));

@@ -18,6 +18,8 @@ class RowMean {
   // rows: of one text, any shape.
   void add(const at::Tensor& rows);
   Interval interval(const Draws& draws) const;
+  // The same of rows that are 1 or 0, the share that has a property.
+  Interval share(const Draws& draws) const;
   std::int64_t texts() const { return static_cast<std::int64_t>(texts_.size()); }
 
  private:

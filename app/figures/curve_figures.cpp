@@ -73,10 +73,10 @@ void add_notes(std::vector<std::string>& notes, std::span<const protocol::Proven
 
 namespace {
 
-// A point in the middle of each band, with its interval.
+// A point in the middle of each band, with its interval; a log axis begins at 1.
 void add_bands(const std::vector<protocol::ProfileBand>& bands, Series& series) {
   for (const protocol::ProfileBand& band : bands) {
-    series.x.push_back(double(band.begin + band.end - 1) / 2);
+    series.x.push_back(double(band.begin + band.end - 1) / 2 + 1);
     series.y.push_back(band.weight.mean);
     add_ends(series, band.weight.low, band.weight.high);
   }
@@ -100,6 +100,7 @@ std::vector<PlotSpec> distance_profile_figures(const protocol::HeadsResult& resu
     Series series{.label = "H" + std::to_string(row.head), .color = int(plot.series.size())};
     const bool banded = !profile.bands.empty() && profile.bands.front().weight.n > 1;
     if (banded) {
+      plot.x = {.label = "distance + 1 (tokens)", .scale = Scale::log10};
       add_bands(profile.bands, series);
     } else {
       series.x.assign(profile.distance.begin(), profile.distance.end());
@@ -410,12 +411,13 @@ void add_curves(PlotSpec& plot, const std::vector<const protocol::CheckCurve*>& 
 std::vector<PlotSpec> check_figures(const protocol::CheckResult& check, const ModelNames& names) {
   std::vector<std::vector<const protocol::CheckCurve*>> groups;
   for (const protocol::CheckCurve& curve : check.curves) {
-    const auto found = std::ranges::find_if(
-        groups, [&](const auto& group) {
-          return group.size() < kCurvesAFigure && same_axes(*group[0], curve);
-        });
-    if (found == groups.end()) groups.push_back({&curve});
-    else found->push_back(&curve);
+    const auto found = std::ranges::find_if(groups, [&](const auto& group) {
+      return group.size() < kCurvesAFigure && same_axes(*group[0], curve);
+    });
+    if (found == groups.end())
+      groups.push_back({&curve});
+    else
+      found->push_back(&curve);
   }
   std::vector<PlotSpec> figures;
   for (const auto& group : groups) {

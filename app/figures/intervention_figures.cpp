@@ -61,19 +61,29 @@ PlotSpec changes_map(const protocol::AblateResult& result, const ModelNames& nam
   return plot;
 }
 
+// A line from one end of an interval to the other, a point's.
+void add_whisker(Series& whiskers, double x, const protocol::Interval& interval) {
+  if (!interval.low || !interval.high) return;
+  const double gap = std::numeric_limits<double>::quiet_NaN();
+  whiskers.x.insert(whiskers.x.end(), {x, x, gap});
+  whiskers.y.insert(whiskers.y.end(), {*interval.low, *interval.high, gap});
+}
+
 PlotSpec changes_points(const protocol::AblateResult& result, const ModelNames& names) {
   PlotSpec plot{.id = "ablate_" + names.file_name(result.model),
                 .title = names.short_name(result.model) + ": what the loss rises by"};
   plot.y.label = "change of the loss (nats a token)";
   Series series{.label = "change", .points = widgets::PointShape::circle};
+  Series whiskers{.label = "95 % interval"};
   for (size_t n = 0; n < result.rows.size(); ++n) {
     const protocol::AblateRow& row = result.rows[n];
     series.x.push_back(double(n)), series.y.push_back(row.loss_change.mean);
-    add_ends(series, row.loss_change.low, row.loss_change.high);
+    add_whisker(whiskers, double(n), row.loss_change);
     plot.x.ticks.push_back({double(n), row.change});
   }
   plot.markers.push_back({.at = 0, .vertical = false, .label = ""});
   plot.series.push_back(std::move(series));
+  if (!whiskers.x.empty()) plot.series.push_back(std::move(whiskers));
   plot.legend = false;
   add_facts(plot, result, names);
   return plot;

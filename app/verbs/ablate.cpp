@@ -102,8 +102,10 @@ class AblateVerb : public Verb {
     Table table = ablate_table(ablate);
     add_notes(table.notes, std::vector{ablate.provenance}, names);
     output.tables = {std::move(table), blocks_table(ablate)};
-    if (Table moved = moved_table(ablate); !moved.rows.empty() || !moved.notes.empty()) {
+    if (Table moved = moved_table(ablate); !moved.rows.empty()) {
       output.tables.push_back(std::move(moved));
+    } else if (!moved.notes.empty()) {
+      output.tables[0].notes.push_back("no head's map moves");
     }
     output.figures = ablate_figures(ablate, names);
     return output;

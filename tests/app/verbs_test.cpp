@@ -163,7 +163,7 @@ TEST(Verbs, HeadsDrawIntervalsAndDivergences) {
   const Output output = heads_verb()->run(run);
   ASSERT_EQ(output.figures.size(), 3u);
   const widgets::Series& series = output.figures[0].series.at(0);
-  EXPECT_EQ(series.x, (std::vector<double>{0, 1.5}));
+  EXPECT_EQ(series.x, (std::vector<double>{1, 2.5}));  // on a log axis
   EXPECT_EQ(series.low, (std::vector<double>{0.4, 0.1}));
   EXPECT_EQ(output.figures[1].id, "head_divergence_rope");
   EXPECT_EQ(output.figures[1].map->rows, 2);
