@@ -102,6 +102,17 @@ Reply demand(const protocol::DemandRequest& request, RequestContext& context) {
   return reply_of(out.result, std::move(out.tensors));
 }
 
+// Scores at other distances are the encoding's own; what a reading adds to them by distance would be lost
+// there.
+void require_own_scores(const model::Model& model) {
+  for (const char* key : {"bias_table", "head_windows", "head_clamps", "head_bias_scales"}) {
+    if (model.encoding().options().value(key, "").empty()) continue;
+    throw formats::bad_usage(
+        "keys cannot be shown at other distances to a reading that changes scores by distance", key,
+        "ask it of the model without this setting");
+  }
+}
+
 // ---- acuity -------------------------------------------------------------------------------------
 
 Reply acuity(const protocol::AcuityRequest& request, RequestContext& context) {
@@ -115,6 +126,7 @@ Reply acuity(const protocol::AcuityRequest& request, RequestContext& context) {
   options.layers = request.chosen.layers, options.heads = request.chosen.heads;
   options.seed = static_cast<std::uint64_t>(request.reading.seed);
   const ModelPointer model = context.models().open(request.model, request.running, context);
+  require_own_scores(*model);
   const analysis::Texts texts = question_texts(request.reading, context, *model);
   protocol::AcuityResult result = analysis::analyse_acuity(model, texts, options, context);
   result.texts = names_of(texts);
@@ -145,6 +157,7 @@ Reply xray(const protocol::XrayRequest& given, RequestContext& context) {
   analysis::XrayOptions options;
   options.backend = model::backend_named(request.running.backend);
   options.clamp = request.treatment == "clamp";
+  if (options.clamp) require_own_scores(*model);
   options.limit = request.limit;
   options.by_layer = request.by == "layer";
   options.repair = request.repair, options.enough = request.enough;
@@ -162,6 +175,7 @@ Reply xray(const protocol::XrayRequest& given, RequestContext& context) {
 
 Reply pair(const protocol::PairRequest& request, RequestContext& context) {
   const ModelPointer model = context.models().open(request.model, request.running, context);
+  require_own_scores(*model);
   const analysis::Texts texts =
       only_first(read_input(request.reading, {}, context, *model, DefaultInput::first_session));
   const analysis::HeadName head = analysis::parse_head(request.head);

@@ -98,6 +98,15 @@ TEST(QuestionRequests, APairIsReadOfOneText) {
   EXPECT_EQ(code_of(questions_handlers(), "pair", with(given, "key", 13)), "bad_usage");
 }
 
+// What a reading adds by distance would be lost where keys are shown at other distances.
+TEST(QuestionRequests, ReadingsThatChangeScoresAreNotShownOtherDistances) {
+  const std::string reading = model_folder("rope") + " (head_windows=L0H0:8)";
+  EXPECT_EQ(code_of(questions_handlers(), "acuity", with(params(), "model", reading)), "bad_usage");
+  json clamp = with(params(), "model", reading);
+  clamp["treatment"] = "clamp";
+  EXPECT_EQ(code_of(questions_handlers(), "xray", clamp), "bad_usage");
+}
+
 TEST(QuestionRequests, ProofsHold) {
   const json result = answer("prove", {{"names", {"proof-sink"}}});
   ASSERT_FALSE(result["claims"].empty());
