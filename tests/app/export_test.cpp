@@ -78,7 +78,7 @@ TEST(Export, WithoutAConverterThereIsNoPng) {
   const std::string said = what_else(output, folder / "all");
   ::setenv("PATH", path.c_str(), 1);
   EXPECT_EQ(names_in(folder / "all"),
-            (std::set<std::string>{"result.json", "loss.svg", "loss.csv", "loss.json"}));
+            (std::set<std::string>{"index.html", "result.json", "loss.svg", "loss.csv", "loss.json"}));
   EXPECT_NE(said.find("no PNG: rsvg-convert is not there"), std::string::npos) << said;
   EXPECT_EQ(what_else(output, folder / "all"), "");
 }

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -28,6 +29,9 @@ const std::set<std::string> kOfTheOutput = {
     "compare --head",  // of maps that are asked for with the answer
     "tokenize --pre-tokens", "train --background", "bench --write",
 };
+// Options that are refused without another one.
+const std::map<std::string, std::string> kMeansNothingWithout = {
+    {"demand --steps", "--fit"}, {"demand --start", "--fit"}, {"xray --enough", "--repair"}};
 // These have no worker of their own to ask: a window, and a worker in this program's place.
 const std::set<std::string> kWithoutRequests = {"view", "worker"};
 
@@ -153,10 +157,13 @@ TEST(Options, EveryOptionChangesTheRequestOrIsRefused) {
     for (const std::string& option : options_of(name)) {
       if (kOfTheOutput.contains(name + " " + option)) continue;
       // Of these a verb takes one.
-      static const std::set<std::string> inputs{"--text", "--prompt", "--ids", "--inputs",
-                                                "--corpus"};
-      const Words base =
+      static const std::set<std::string> inputs{"--text",   "--prompt", "--ids",
+                                                "--inputs", "--corpus", "--texts"};
+      Words base =
           without(example, inputs.contains(option) ? inputs : std::set<std::string>{option});
+      if (kMeansNothingWithout.contains(name + " " + option)) {
+        base.push_back(kMeansNothingWithout.at(name + " " + option));
+      }
       const auto plain = requests_of(name, base);
       const bool matters = std::ranges::any_of(kCandidates, [&](const std::string& value) {
         Words words = base;
