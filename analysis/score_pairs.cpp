@@ -44,12 +44,17 @@ NearFarDeltas near_far_deltas(const model::LayerAttention& attention,
   NearFarDeltas deltas{scores_at(attention, heads, queries, near), {}, {}};
   const std::vector<double> far_scores = scores_at(attention, heads, queries, far);
   const at::NoGradGuard no_gradients;
-  const auto lse =
-      to_vector<double>(attention.lse()[0].index({long_tensor(heads), long_tensor(queries)}));
+  // Scores that no pass has summed over, those at shuffled positions, have no weights.
+  std::vector<double> lse;
+  if (attention.lse().defined()) {
+    lse = to_vector<double>(attention.lse()[0].index({long_tensor(heads), long_tensor(queries)}));
+  }
   for (std::size_t s = 0; s < far_scores.size(); ++s) {
     deltas.seen.push_back(deltas.values[s] != kHidden && far_scores[s] != kHidden);
-    deltas.weights.push_back(std::exp(deltas.values[s] - lse[s]) -
-                             std::exp(far_scores[s] - lse[s]));
+    if (!lse.empty()) {
+      deltas.weights.push_back(std::exp(deltas.values[s] - lse[s]) -
+                               std::exp(far_scores[s] - lse[s]));
+    }
     deltas.values[s] -= far_scores[s];
   }
   return deltas;

@@ -15,7 +15,8 @@ std::vector<double> scores_at(const model::LayerAttention& attention,
                               const std::vector<std::int64_t>& keys);
 
 // score(near) - score(far) of each sample, by the head given for it, the same difference of the
-// weights, and whether the query sees both keys: windows and padding hide some.
+// weights (none where no pass has run on these scores), and whether the query sees both keys:
+// windows and padding hide some.
 struct NearFarDeltas {
   std::vector<double> values, weights;
   std::vector<bool> seen;

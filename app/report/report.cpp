@@ -325,8 +325,10 @@ class Report {
       for (const auto& plot : distance_profile_figures(answer.result, names_)) {
         page_.figure(plot, sidecar_);
       }
-      const Grid matrix = grid_named(answer, "js_divergence");
-      page_.figure(heads_divergence_figure(answer.result, matrix, names_), sidecar_);
+      // A model of very many heads has no matrix of them.
+      if (const auto* matrix = protocol::find_tensor(answer.tensors, "js_divergence")) {
+        page_.figure(heads_divergence_figure(answer.result, grid_of(*matrix), names_), sidecar_);
+      }
       page_.end_row();
     }
   }

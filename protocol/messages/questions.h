@@ -20,9 +20,12 @@ struct QuestionsListRequest {
 
 struct QuestionInfo {
   std::string id, question, measure, source;
+  // A command that asks it of bundled models, and the one of its figures that the page shows.
+  std::string command, figure;
   template <class V>
   void fields(V& v) {
     v("id", id), v("question", question), v("measure", measure), v("source", source);
+    v("command", command), v("figure", figure);
   }
 };
 

@@ -20,8 +20,10 @@
 #include "protocol/messages/demand.h"
 #include "protocol/messages/distance.h"
 #include "protocol/messages/eval.h"
+#include "protocol/messages/formula.h"
 #include "protocol/messages/generate.h"
 #include "protocol/messages/heads.h"
+#include "protocol/messages/import.h"
 #include "protocol/messages/jobs.h"
 #include "protocol/messages/map.h"
 #include "protocol/messages/models.h"
@@ -69,6 +71,8 @@ std::string made_page() {
   page.add<PairResult>(PairRequest::method);
   page.add<ProfileResult>(ProfileRequest::method);
   page.add<ProveResult>(ProveRequest::method);
+  page.add<FormulaResult>(FormulaRequest::method);
+  page.add<ImportResult>(ImportRequest::method);
   page.add<CompareResult>(CompareRequest::method);
   page.add<AblateResult>(AblateRequest::method);
   page.add<EvalResult>(EvalRequest::method);

@@ -38,7 +38,7 @@ class PerplexityTask : public testing::Test {
 
   protocol::EvalResult run(json params, protocol::Progress& progress) {
     params["task"] = "perplexity";
-    params["corpus"] = corpus_;
+    if (!params.contains("input")) params["corpus"] = corpus_;
     const auto request = protocol::request_of<protocol::EvalRequest>(params);
     return eval_task("perplexity").run(models_, request, progress);
   }

@@ -78,7 +78,8 @@ TEST_P(FarPositions, AreKnownInSixteenBits) {
     narrow = program_of(*narrow_model, q, k);
   } catch (const formats::Error& error) {
     ASSERT_EQ(error.code(), "bad_input") << error.message();
-    ASSERT_EQ(variant.encoding, "xpos") << error.message();  // a decay that no 16 bits can write
+    // A decay that no 16 bits can write; tensors of some tokens.
+    ASSERT_TRUE(variant.encoding == "xpos" || variant.encoding == "imported") << error.message();
     return;
   }
   const at::Tensor exact = last_row(wide);
