@@ -192,6 +192,8 @@ void Options::declare(protocol::BoundField field, Arguments arguments) {
   if (field.kind == FieldKind::optional_value) option->expected(0, 1);
   if (field.kind == FieldKind::repeated) option->expected(1)->take_all();
   if (field.kind == FieldKind::value || field.kind == FieldKind::list) option->expected(1);
+  // A word behind the value is an argument: "--texts 0:4:2 none".
+  if (field.kind != FieldKind::optional_value) option->allow_extra_args(false);
 }
 
 std::vector<int64_t> integer_range(const std::string& text, const std::string& option) {
