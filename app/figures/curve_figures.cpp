@@ -64,6 +64,13 @@ size_t place_of(const T& value, std::vector<T>& seen) {
 
 void add_notes(std::vector<std::string>& notes, std::span<const protocol::Provenance> provenance,
                const ModelNames& names) {
+  const bool shared =
+      provenance.size() > 1 && std::ranges::all_of(provenance, [&](const auto& one) {
+        return one.note == provenance.front().note;
+      });
+  if (shared && !provenance.front().note.empty()) {
+    return notes.push_back("each model: " + provenance.front().note);
+  }
   for (const protocol::Provenance& one : provenance) {
     if (one.note.empty()) continue;
     const bool named = !one.models.empty();

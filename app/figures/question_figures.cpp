@@ -109,6 +109,11 @@ PlotSpec acuity_figure(const protocol::AcuityResult& result, const ModelNames& n
   Series series{.label = names.short_name(result.model)};
   for (const protocol::AcuityBand& band : result.bands) {
     if (!band.change_seen) continue;
+    if (!series.x.empty()) {  // bands overlap: a line from one to the next would be no curve
+      series.x.push_back(std::numeric_limits<double>::quiet_NaN());
+      series.y.push_back(std::numeric_limits<double>::quiet_NaN());
+      add_ends(series, {}, {});
+    }
     for (const int64_t end : {band.low, band.high}) {
       series.x.push_back(double(end < 1 ? 1 : end));
       series.y.push_back(band.change_seen->mean);
