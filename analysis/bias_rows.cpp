@@ -11,8 +11,6 @@
 namespace phasescope::analysis {
 namespace {
 
-using Kind = model::AttentionProgram::Kind;
-
 // Numbers of all curves of a kind: what a result can carry. More distances are thinned out, which
 // the result says.
 constexpr std::int64_t kMostValues = std::int64_t{1} << 20;
@@ -71,8 +69,8 @@ class BiasRows {
       const at::Tensor content = parts.content[0].select(1, 0).flip(-1).to(at::kDouble);
       const at::Tensor term = parts.positional[0].select(1, 0).flip(-1).to(at::kDouble);
       const at::Tensor table = table_of_layer(model_, attention->layer(), query + 1);
-      const Kind kind = attention->program().kind;
-      const bool corrects = kind == Kind::cape || kind == Kind::term;
+      const model::AttentionProgram& program = attention->program();
+      const bool corrects = program.is<model::CapeProgram>() || program.is<model::TermProgram>();
       for (std::int64_t head = 0; head < attention->heads(); ++head) {
         protocol::BiasRow& row = rows_.emplace_back();
         row.layer = attention->layer(), row.head = head;

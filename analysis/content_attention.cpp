@@ -5,7 +5,7 @@
 namespace phasescope::analysis {
 
 bool content_is_score(const model::AttentionProgram& program) {
-  return program.kind == model::AttentionProgram::Kind::plain && !program.transformed &&
+  return program.is<model::PlainProgram>() && !program.transformed &&
          program.soft_cap == 0 && !program.token_bias.defined();
 }
 
@@ -15,10 +15,10 @@ model::LayerAttention content_attention(const model::LayerAttention& attention) 
   program.q = program.q_plain = attention.q();
   program.k = program.k_plain = attention.k();
   program.scale = from.scale * from.gain;  // without a term, no correction reads A / gain
-  if (from.kind == model::AttentionProgram::Kind::tapa) {
-    program.q = program.q_plain = attention.q().narrow(-1, 0, from.tapa.content_dim);
-    program.k = program.k_plain = attention.k().narrow(-1, 0, from.tapa.content_dim);
-    program.scale = from.tapa.scale_content;
+  if (const auto* tapa = from.as<model::TapaProgram>()) {
+    program.q = program.q_plain = attention.q().narrow(-1, 0, tapa->content_dim);
+    program.k = program.k_plain = attention.k().narrow(-1, 0, tapa->content_dim);
+    program.scale = tapa->scale_content;
   }
   program.positions = from.positions;
   program.causal = from.causal;
@@ -26,6 +26,7 @@ model::LayerAttention content_attention(const model::LayerAttention& attention) 
   program.key_mask = from.key_mask;
   program.documents = from.documents;
   program.mask = from.mask;
+  program.sinks = from.sinks;
   return {attention.layer(),   program,
           attention.v(),       attention.lse(),
           attention.entropy(), attention.is_fused() ? model::Backend::fused : model::Backend::plain,

@@ -284,7 +284,7 @@ class PatternsAnalysis {
     BiasRowsOptions options;
     options.queries = options_.queries;
     if (options.queries.empty()) {
-      if (!corrects()) return;
+      if (!added().corrects) return;
       options.queries = {options_.query.value_or(pass_.tokens() - 1)};
     }
     options.texts = static_cast<std::size_t>(options_.texts);
@@ -361,7 +361,7 @@ class PatternsAnalysis {
     const auto tables = tables_by_layer(length);
     const bool any = !tables.empty();
     // A table that the encoding makes for some texts alone, as fire does, is read like a term.
-    const bool measures = corrects() || (!any && kind() == Kind::table);
+    const bool measures = added().corrects || (!any && added().table);
     if (!any && !measures) return;
     const std::int64_t farthest = any && measures ? std::max(length, query + 1)
                                   : any           ? length
@@ -400,14 +400,19 @@ class PatternsAnalysis {
         "; fewer --layers show more");
   }
 
-  using Kind = model::AttentionProgram::Kind;
-
-  Kind kind() {
-    if (!kind_) kind_ = pass_.layer(0)->program().kind;
-    return *kind_;
+  // What the first layer's scores have beside their content.
+  struct Added {
+    bool table = false;
+    bool corrects = false;  // no table of distances, or more than one
+  };
+  Added added() {
+    if (!added_) {
+      const model::AttentionProgram& program = pass_.layer(0)->program();
+      added_ = {program.is<model::TableProgram>(),
+                program.is<model::CapeProgram>() || program.term() != nullptr};
+    }
+    return *added_;
   }
-  // Whether the positional term is no table of distances, or more than one.
-  bool corrects() { return kind() == Kind::cape || kind() == Kind::term || kind() == Kind::fire; }
 
   // The chosen ones of a table's distances 0, 1, ..
   void add_curves(std::int64_t layer, const at::Tensor& table, const std::string& what) {
@@ -451,7 +456,7 @@ class PatternsAnalysis {
   const Passes& passes_;
   const PatternsOptions& options_;
   TextPass& pass_;
-  std::optional<Kind> kind_;
+  std::optional<Added> added_;
   std::vector<std::int64_t> spectrum_places_;
   bool fixed_ = false;  // later layers have the first one's state
   PatternsOutput out_;

@@ -4,6 +4,7 @@
 #include "kernels/cpu/buckets.h"
 #include "kernels/cpu/entries.h"
 #include "kernels/cpu/problem.h"
+#include "kernels/cpu/sinks.h"
 #include "kernels/cpu/targets.h"
 
 namespace phasescope::kernels {
@@ -62,7 +63,8 @@ struct ReadRegion {
 
 bool wants_row_probes(const RowProbes& rows) {
   bool wanted = rows.entropy || rows.max_score || rows.max_key || rows.top1_mass ||
-                rows.first_key_weight || rows.mean_distance || wants_top_keys(rows);
+                rows.first_key_weight || rows.mean_distance || rows.sink_weight ||
+                wants_top_keys(rows);
   for (const float* window : rows.window_mass) wanted = wanted || window;
   return wanted;
 }
@@ -79,6 +81,7 @@ void attention_backward(const AttentionInputs& inputs, const SavedForward& saved
                         const Gradients& gradients) {
   check_backward(inputs, saved, gradients);
   std::visit(Backward{inputs, saved, gradients}, inputs.variant);
+  if (gradients.sinks) backward_sinks(inputs, saved, gradients);
 }
 
 void attention_region(const AttentionInputs& inputs, const float* lse, const Region& region,

@@ -160,14 +160,16 @@ inline constexpr int kMaxWindows = 3;
 inline constexpr std::int64_t kMaxTopKeys = 64;
 
 /// One number a query row, each array (batch, heads, queries) contiguous or null (off). Rows that
-/// see no key get 0 (max_score -inf, max_key -1).
+/// see no key get 0 (max_score -inf, max_key -1, sink_weight 1 where there is a sink). Weights are
+/// those of keys: beside a sink they sum to less than 1.
 struct RowProbes {
-  float* entropy = nullptr;           ///< -sum p ln p, nats
+  float* entropy = nullptr;           ///< -sum p ln p over the keys, nats
   float* max_score = nullptr;         ///< largest score of the row
   std::int32_t* max_key = nullptr;    ///< its key; the first one among equals
   float* top1_mass = nullptr;         ///< largest weight
   float* first_key_weight = nullptr;  ///< weight on key 0
   float* mean_distance = nullptr;     ///< sum p lambda
+  float* sink_weight = nullptr;       ///< weight on AttentionInputs::sinks; 0 where there are none
   /// Weight on the keys with |lambda| < windows[n] (causal: the last windows[n] keys, self
   /// counted).
   std::array<std::int64_t, kMaxWindows> windows{16, 64, 256};
@@ -212,6 +214,11 @@ struct AttentionInputs {
   Variant variant;
   /// Above 0: the variant's score s becomes soft_cap tanh(s / soft_cap), before any mask.
   float soft_cap = 0;
+  /// (heads), learned sinks (gpt-oss, arXiv 2508.10925): every row's normaliser has e^sink more, as
+  /// if its query saw one more key of that score, whose value is 0. Natural units, finite or -inf,
+  /// neither scaled nor capped; null for none. Equal to out * sigmoid(lse - sink) without it: `lse`
+  /// leaves the sink out, everywhere.
+  const float* sinks = nullptr;
   /// (B, keys) contiguous, 0 for padding, which no query sees; null where all keys are real.
   const std::uint8_t* key_mask = nullptr;
   /// (B, queries) and (B, keys) contiguous, of texts packed into one: a query sees the keys of its
@@ -286,6 +293,7 @@ struct Gradients {
   OutputTensor dk;  ///< (B, kv_heads, keys, head_dim)
   OutputTensor dv;  ///< (B, kv_heads, keys, value_dim)
   VariantGradients variant;
+  float* sinks = nullptr;  ///< (heads), sums over batch and queries
 };
 
 void attention_backward(const AttentionInputs& inputs, const SavedForward& saved,

@@ -10,34 +10,46 @@
 namespace phasescope::kernels {
 namespace {
 
-constexpr std::int64_t kMaxKeys = std::int64_t{1} << 24;  // up to here every integer is a float
-
-void require(bool holds, const std::string& sentence) {
-  if (!holds) throw std::invalid_argument("[attention] " + sentence);
-}
-
 std::string number(std::int64_t value) { return std::to_string(value); }
 
-void check_shape(const AttentionShape& s) {
+/// require(), with the name of what has these limits in front of the sentence.
+class Requirements {
+ public:
+  explicit Requirements(const Limits& of) : limits(of) {}
+
+  void operator()(bool holds, const std::string& sentence) const {
+    if (!holds) throw std::invalid_argument(limits.name + sentence);
+  }
+
+  const Limits& limits;
+};
+
+void check_shape(const AttentionShape& s, const Requirements& require) {
+  const Limits& limits = require.limits;
+  const std::int64_t most = limits.positions;
   require(s.batch >= 1 && s.heads >= 1 && s.kv_heads >= 1,
           "expected at least one batch entry, head and kv head");
   require(s.heads % s.kv_heads == 0, "expected kv_heads to divide heads but got " +
                                          number(s.kv_heads) + " and " + number(s.heads));
   require(s.queries >= 0 && s.keys >= 0, "expected non-negative numbers of queries and keys");
-  require(s.keys <= kMaxKeys, "expected at most " + number(kMaxKeys) +
-                                  " keys, which the kernels number in float32, but got " +
-                                  number(s.keys));
-  require(s.queries <= kMaxKeys && s.query_offset <= kMaxKeys - s.queries &&
-              s.query_offset >= s.keys - kMaxKeys,
-          "expected queries at most " + number(kMaxKeys) +
+  require(s.keys <= most, "expected at most " + number(most) +
+                              " keys, which the kernels number in float32, but got " +
+                              number(s.keys));
+  require(s.queries <= most && s.query_offset <= most - s.queries &&
+              s.query_offset >= s.keys - most,
+          "expected queries at most " + number(most) +
               " tokens from every key, which the kernels count in float32, but got " +
               number(s.queries) + " queries from " + number(s.query_offset) + " and " +
               number(s.keys) + " keys");
-  require(s.head_dim >= 1 && s.head_dim <= kMaxChannels,
-          "expected a head_dim of 1 to " + number(kMaxChannels) + " but got " + number(s.head_dim));
-  require(s.value_dim >= 0 && s.value_dim <= kMaxChannels, "expected a value_dim of at most " +
-                                                               number(kMaxChannels) + " but got " +
-                                                               number(s.value_dim));
+  require(s.head_dim >= 1 && s.head_dim <= limits.channels,
+          "expected a head_dim of 1 to " + number(limits.channels) + " but got " +
+              number(s.head_dim));
+  require(s.head_dim % limits.channel_step == 0, "expected a head_dim that is a multiple of " +
+                                                     number(limits.channel_step) + " but got " +
+                                                     number(s.head_dim));
+  require(s.value_dim >= 0 && s.value_dim <= limits.channels,
+          "expected a value_dim of at most " + number(limits.channels) + " but got " +
+              number(s.value_dim));
   require(s.window >= 0, "expected a window of at least 0 but got " + number(s.window));
 }
 
@@ -55,6 +67,7 @@ std::int64_t largest_distance(const AttentionShape& s, std::int64_t& least) {
 
 struct CheckVariant {
   const AttentionInputs& inputs;
+  const Requirements& require;
 
   void operator()(const PlainVariant&) const {}
 
@@ -88,23 +101,28 @@ struct CheckVariant {
   }
 
   void operator()(const TapeVariant& tape) const {
-    require(tape.state_dim >= 1 && tape.state_dim <= kMaxChannels,
-            "expected a state_dim of 1 to " + number(kMaxChannels) + " but got " +
-                number(tape.state_dim));
+    const std::int64_t most = require.limits.channels;
+    require(tape.state_dim >= 1 && tape.state_dim <= most,
+            "expected a state_dim of 1 to " + number(most) + " but got " + number(tape.state_dim));
     require(tape.state.data || inputs.shape.keys == 0,
             "expected tape's states but their pointer is null");
   }
 
   void operator()(const CapeVariant& cape) const {
-    require(cape.hidden >= 1 && cape.hidden <= 1024,
-            "expected cape's hidden width of 1 to 1024 but got " + number(cape.hidden));
+    const Limits& limits = require.limits;
+    require(cape.hidden >= 1 && cape.hidden <= limits.cape_units,
+            "expected cape's hidden width of 1 to " + number(limits.cape_units) + " but got " +
+                number(cape.hidden));
+    require(inputs.shape.heads <= limits.cape_heads,
+            "expected at most " + number(limits.cape_heads) + " heads with cape but got " +
+                number(inputs.shape.heads));
     require(cape.w1 && cape.b1 && cape.w2 && cape.b2,
             "expected cape's four weights but a pointer is null");
     if (cape.form == CapeForm::content) return;
     if (cape.fire) {
       (*this)(*cape.fire);
-      require((cape.hidden + inputs.shape.heads) * cape.fire->segments <= kCapePieces,
-              "expected at most " + number(kCapePieces) +
+      require((cape.hidden + inputs.shape.heads) * cape.fire->segments <= limits.cape_pieces,
+              "expected at most " + number(limits.cape_pieces) +
                   " numbers of cape's hidden units and heads x fire's segments but got " +
                   number((cape.hidden + inputs.shape.heads) * cape.fire->segments));
       return;
@@ -122,8 +140,11 @@ struct CheckVariant {
     require(inputs.shape.causal, "expected a causal mask with fire");
     require(fire.segments >= 1 && fire.slope && fire.intercept,
             "expected fire's slopes and intercepts of at least one segment");
+    require(fire.segments <= require.limits.segments,
+            "expected at most " + number(require.limits.segments) + " segments of fire but got " +
+                number(fire.segments));
     require(fire.segments == 1 || fire.knots, "expected fire's knots but their pointer is null");
-    for (std::int64_t n = 0; n + 2 < fire.segments; ++n) {
+    for (std::int64_t n = 0; n + 2 < fire.segments && require.limits.reads_arrays; ++n) {
       require(fire.knots[n] <= fire.knots[n + 1], "expected fire's knots in ascending order");
     }
     std::int64_t least = 0;
@@ -153,15 +174,16 @@ struct GradientsFit {
   }
 };
 
-void check_rows(const RowProbes& rows) {
+void check_rows(const RowProbes& rows, const Requirements& require) {
   require(!wants_top_keys(rows) || (rows.top_count >= 1 && rows.top_count <= kMaxTopKeys),
           "expected 1 to " + number(kMaxTopKeys) + " top keys of a row but got " +
               number(rows.top_count));
 }
 
-void check_buckets(const BucketProbes& buckets) {
+void check_buckets(const BucketProbes& buckets, const Requirements& require) {
   if (buckets.count == 0) return;
   require(buckets.edges && buckets.count > 0, "expected edges for the distance buckets");
+  if (!require.limits.reads_arrays) return;
   require(buckets.edges[0] >= 0, "expected bucket edges from 0 up");
   for (std::int64_t b = 0; b < buckets.count; ++b) {
     require(buckets.edges[b] < buckets.edges[b + 1], "expected strictly ascending bucket edges");
@@ -170,32 +192,36 @@ void check_buckets(const BucketProbes& buckets) {
 
 }  // namespace
 
-void check_inputs(const AttentionInputs& inputs) {
-  check_shape(inputs.shape);
+void check_inputs(const AttentionInputs& inputs, const Limits& limits) {
+  const Requirements require(limits);
+  check_shape(inputs.shape, require);
   require(inputs.soft_cap >= 0 && std::isfinite(inputs.soft_cap),
           "expected a finite soft_cap of at least 0");
   const bool empty = inputs.shape.queries == 0 || inputs.shape.keys == 0;
   require(empty || (inputs.q.data && inputs.k.data), "expected q and k but a pointer is null");
   require(empty || !inputs.query_documents == !inputs.key_documents,
           "expected the documents of both queries and keys, or of neither");
-  std::visit(CheckVariant{inputs}, inputs.variant);
+  std::visit(CheckVariant{inputs, require}, inputs.variant);
 }
 
-void check_forward(const AttentionInputs& inputs, const ForwardOutputs& outputs) {
-  check_inputs(inputs);
+void check_forward(const AttentionInputs& inputs, const ForwardOutputs& outputs,
+                   const Limits& limits) {
+  const Requirements require(limits);
+  check_inputs(inputs, limits);
   require(inputs.v.data || inputs.shape.keys == 0, "expected v but its pointer is null");
   require(outputs.out.data || inputs.shape.queries == 0, "expected out but its pointer is null");
   if (std::holds_alternative<TapeVariant>(inputs.variant)) {
     require(outputs.out_state.data || inputs.shape.queries == 0,
             "expected out_state for tape but its pointer is null");
   }
-  check_rows(outputs.rows);
-  check_buckets(outputs.buckets);
+  check_rows(outputs.rows, require);
+  check_buckets(outputs.buckets, require);
 }
 
 void check_backward(const AttentionInputs& inputs, const SavedForward& saved,
-                    const Gradients& gradients) {
-  check_inputs(inputs);
+                    const Gradients& gradients, const Limits& limits) {
+  const Requirements require(limits);
+  check_inputs(inputs, limits);
   const bool no_rows = inputs.shape.queries == 0;
   require(inputs.v.data || inputs.shape.keys == 0, "expected v but its pointer is null");
   require(no_rows || (saved.out.data && saved.lse && saved.d_out.data),
@@ -203,6 +229,8 @@ void check_backward(const AttentionInputs& inputs, const SavedForward& saved,
   require(no_rows || gradients.dq.data, "expected dq but its pointer is null");
   require(inputs.shape.keys == 0 || (gradients.dk.data && gradients.dv.data),
           "expected dk and dv but a pointer is null");
+  require(!gradients.sinks || inputs.sinks,
+          "expected sinks where their gradients are wanted but their pointer is null");
   const auto& got = gradients.variant;
   require(std::visit(GradientsFit{inputs.variant}, got),
           "expected the variant's own kind of gradients");
@@ -214,6 +242,7 @@ void check_backward(const AttentionInputs& inputs, const SavedForward& saved,
 
 void check_region(const AttentionInputs& inputs, const float* lse, const Region& region,
                   bool needs_lse) {
+  const Requirements require(kCpuLimits);
   check_inputs(inputs);
   const AttentionShape& s = inputs.shape;
   require(region.batch >= 0 && region.batch < s.batch,
@@ -230,6 +259,7 @@ void check_region(const AttentionInputs& inputs, const float* lse, const Region&
 }
 
 void check_map(const Region& region, const MapOutputs& outputs) {
+  const Requirements require(kCpuLimits);
   require(outputs.height >= 1 && outputs.width >= 1,
           "expected a map of at least one cell but got " + number(outputs.height) + " x " +
               number(outputs.width));

@@ -34,11 +34,11 @@ at::Tensor activated(const at::Tensor& x, const std::string& name) {
 // multiplied; only what the score is read by tells the difference otherwise.
 void add_gain(AttentionProgram& program, std::int64_t layer) {
   const auto gain = static_cast<double>(layer);
-  if (program.kind == AttentionProgram::Kind::cape || program.term.score) {
+  if (program.is<CapeProgram>() || program.term() != nullptr) {
     program.scale /= gain;
     program.gain = gain;
-  } else if (program.kind == AttentionProgram::Kind::table && !program.table.multiplies) {
-    program.table.values = program.table.values * gain;
+  } else if (auto* table = program.as<TableProgram>(); table != nullptr && !table->multiplies) {
+    table->values = table->values * gain;
   }
   if (program.token_bias.defined()) program.token_bias = program.token_bias * gain;
 }
@@ -359,9 +359,9 @@ class Pass {
     if (options_.backend != Backend::cuda_unverified || !options_.product_dtype) return;
     const at::ScalarType narrow = *options_.product_dtype;
     AttentionProgram given = program;
-    for (at::Tensor* tensor : {&given.q, &given.k, &given.tape.state}) {
-      if (tensor->defined()) *tensor = tensor->to(narrow);
-    }
+    for_each_tensor(given, [narrow](const TensorInfo& info, at::Tensor& tensor) {
+      if (info.numbers == Numbers::tokens) tensor = tensor.to(narrow);
+    });
     if (!program.transformed) given.q_plain = given.q, given.k_plain = given.k;
     const at::Tensor values = v.to(narrow);
     if (!cuda_obstacle(given, values, wants_gradients(given, values)).empty()) return;

@@ -113,24 +113,27 @@ const char* name_of(UnderShift::Kind kind) {
   return "";
 }
 
-const char* name_of(AttentionProgram::Kind kind) {
-  switch (kind) {
-    case AttentionProgram::Kind::plain:
-      return "plain";
-    case AttentionProgram::Kind::table:
-      return "table";
-    case AttentionProgram::Kind::tapa:
-      return "tapa";
-    case AttentionProgram::Kind::tape:
-      return "tape";
-    case AttentionProgram::Kind::cape:
-      return "cape";
-    case AttentionProgram::Kind::fire:
-      return "fire";
-    case AttentionProgram::Kind::term:
-      return "term";
-  }
-  return "";
+const char* AttentionProgram::name() const {
+  return std::visit([](const auto& of) { return of.kName; }, variant);
+}
+
+const FireProgram* AttentionProgram::fire() const {
+  if (const auto* own = as<FireProgram>()) return own;
+  const auto* cape = as<CapeProgram>();
+  return cape != nullptr && cape->fire ? &*cape->fire : nullptr;
+}
+
+FireProgram* AttentionProgram::fire() {
+  return const_cast<FireProgram*>(std::as_const(*this).fire());
+}
+
+const TermProgram* AttentionProgram::term() const {
+  if (const FireProgram* pieces = fire()) return &pieces->term;
+  return as<TermProgram>();
+}
+
+TermProgram* AttentionProgram::term() {
+  return const_cast<TermProgram*>(std::as_const(*this).term());
 }
 
 Encoding::Encoding(const Json& options, const ModelConfig& model)

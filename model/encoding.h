@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "model/config.h"
@@ -59,8 +60,28 @@ struct PositionState {
 
 // ---- What attention runs -----------------------------------------------------------------------
 
+// In which numbers a program's tensor is kept.
+enum class Numbers {
+  tokens,   // the model's dtype, one row a token, which kernels read as it is
+  weights,  // the model's dtype; kernels read float32
+  table,    // the table_dtype() of the model's; kernels read float32
+};
+struct TensorInfo {
+  const char* name;
+  Numbers numbers = Numbers::table;
+  bool differentiable = true;
+};
+
+// Each of the structs below is one way to a score. It has a name and lists its tensors once:
+// tensors(self, each) calls each(TensorInfo, tensor) for all of them, undefined ones too. Casts,
+// copies to a device, autograd and gradients go by that list.
+
 // The score is scale * q.k.
-struct PlainProgram {};
+struct PlainProgram {
+  static constexpr const char* kName = "plain";
+  template <class Self, class Each>
+  static void tensors(Self&, const Each&) {}
+};
 // scale * q.k + values[h][lambda - first_distance]; values (H, L). With first_distance 0 a negative
 // distance reads its absolute value. Every distance in use must be there. With `multiplies` the
 // score is scale * q.k * values[...] in place of the sum.
@@ -68,6 +89,12 @@ struct TableProgram {
   at::Tensor values;
   std::int64_t first_distance = 0;  // <= 0
   bool multiplies = false;
+
+  static constexpr const char* kName = "table";
+  template <class Self, class Each>
+  static void tensors(Self& self, const Each& each) {
+    each(TensorInfo{"values"}, self.values);
+  }
 };
 // TAPA: scale_content * qA.kA * cos(power[|lambda|] * phase); see kernels/attention.h.
 struct TapaProgram {
@@ -76,28 +103,22 @@ struct TapaProgram {
   double scale_phase = 1;
   bool linear_phase = false;
   at::Tensor power;  // (L), |lambda|^alpha with any 2 pi in it
+
+  static constexpr const char* kName = "tapa";
+  template <class Self, class Each>
+  static void tensors(Self& self, const Each& each) {
+    each(TensorInfo{"power", Numbers::table, false}, self.power);
+  }
 };
 // scale * q.k, and a second value stream: the state (B or 1, H or 1, N, d), [cosine | sine].
 struct TapeProgram {
   at::Tensor state;
-};
-// The correction of all heads of a pair; forms and shapes as in kernels/attention.h.
-struct CapeProgram {
-  enum class Form { concat_residual, concat, add_residual, content };
-  Form form = Form::concat_residual;
-  // (H, L) base bias by distance; undefined for `content`, and where the program's FireProgram is
-  // the base.
-  at::Tensor values;
-  at::Tensor w1, b1, w2, b2;  // (D, in), (D), (H, D), (H)
-};
-// FIRE past its threshold: `term` is its definition, and these say the same to the fused kernel,
-// all float32. scale * q.k + slope[h][n] u + intercept[h][n], u = distance[lambda] factor[i], n the
-// number of knots below u; see kernels/attention.h.
-struct FireProgram {
-  at::Tensor distance;          // (N)
-  at::Tensor factor;            // (N)
-  at::Tensor knots;             // (S - 1), ascending; no gradient
-  at::Tensor slope, intercept;  // (H, S)
+
+  static constexpr const char* kName = "tape";
+  template <class Self, class Each>
+  static void tensors(Self& self, const Each& each) {
+    each(TensorInfo{"state", Numbers::tokens}, self.state);
+  }
 };
 
 // A region of the scores, as a term is asked for it: content (B, heads, rows, columns), scale * q.k
@@ -109,12 +130,57 @@ struct TermRegion {
   at::Tensor query_id, key_id;
   std::int64_t first_head = 0, first_row = 0, first_column = 0;
 };
-// What no other kind can say, by plain tensor ops alone: the score of a region, of its content's
+// What no other struct can say, by plain tensor ops alone: the score of a region, of its content's
 // shape and before any mask. It may outlive the encoding, so it holds what it needs.
 struct TermProgram {
   std::function<at::Tensor(const TermRegion&)> score;
   bool reads_rows = false;  // is asked for all heads and all keys of its rows, whatever is wanted
   std::int64_t arrays = 0;  // of (B, rows, columns) that it makes, beside the scores
+
+  static constexpr const char* kName = "term";
+  template <class Self, class Each>
+  static void tensors(Self&, const Each&) {}
+};
+// FIRE past its threshold: `term` is its definition, and the tensors say the same to the fused
+// kernel, all float32. scale * q.k + slope[h][n] u + intercept[h][n], u = distance[lambda]
+// factor[i], n the number of knots below u; see kernels/attention.h.
+struct FireProgram {
+  at::Tensor distance;          // (N)
+  at::Tensor factor;            // (N)
+  at::Tensor knots;             // (S - 1), ascending; no gradient
+  at::Tensor slope, intercept;  // (H, S)
+  TermProgram term;
+
+  static constexpr const char* kName = "fire";
+  template <class Self, class Each>
+  static void tensors(Self& self, const Each& each) {
+    each(TensorInfo{"distance"}, self.distance);
+    each(TensorInfo{"factor"}, self.factor);
+    each(TensorInfo{"knots", Numbers::table, false}, self.knots);
+    each(TensorInfo{"slope"}, self.slope);
+    each(TensorInfo{"intercept"}, self.intercept);
+  }
+};
+// The correction of all heads of a pair; forms and shapes as in kernels/attention.h.
+struct CapeProgram {
+  enum class Form { concat_residual, concat, add_residual, content };
+  Form form = Form::concat_residual;
+  // (H, L) base bias by distance; undefined for `content`, and where `fire` is the base.
+  at::Tensor values;
+  at::Tensor w1, b1, w2, b2;  // (D, in), (D), (H, D), (H)
+  // The base past fire's threshold; its `term` defines the corrected score then.
+  std::optional<FireProgram> fire = {};
+
+  static constexpr const char* kName = "cape";
+  template <class Self, class Each>
+  static void tensors(Self& self, const Each& each) {
+    each(TensorInfo{"values"}, self.values);
+    each(TensorInfo{"w1", Numbers::weights}, self.w1);
+    each(TensorInfo{"b1", Numbers::weights}, self.b1);
+    each(TensorInfo{"w2", Numbers::weights}, self.w2);
+    each(TensorInfo{"b2", Numbers::weights}, self.b2);
+    if (self.fire) FireProgram::tensors(*self.fire, each);
+  }
 };
 
 // Where a region of the scores begins.
@@ -123,19 +189,14 @@ struct ScoreCorner {
 };
 
 struct AttentionProgram {
-  enum class Kind { plain, table, tapa, tape, cape, fire, term };
-  Kind kind = Kind::plain;
   at::Tensor q, k;  // (B, H, N, d), (B, kv heads, M, d), transformed; any strides. M is N
                     // but in cross attention
   at::Tensor q_plain, k_plain;  // the same before the transform
   bool transformed = false;     // whether q and k are others than these
-  double scale = 1;             // of q.k; also of the content score where `kind` is not tapa
-  TableProgram table;
-  TapaProgram tapa;
-  TapeProgram tape;
-  CapeProgram cape;
-  FireProgram fire;  // also the base of cape, past fire's threshold
-  TermProgram term;  // also set where `kind` is fire, or cape over it
+  double scale = 1;             // of q.k; also of the content score where the variant is not tapa
+  std::variant<PlainProgram, TableProgram, TapaProgram, TapeProgram, CapeProgram, FireProgram,
+               TermProgram>
+      variant;
   Positions positions;
   // Added to the score of query i and key j: bias_j - bias_i, where rounding has made a bias that
   // is no function of the distance. (B or 1, H, N); undefined for none.
@@ -148,6 +209,9 @@ struct AttentionProgram {
   bool padding_added = false;  // AttentionConfig::padding is "added"
   at::Tensor documents = {};   // (B, N) int64: a query sees the keys of its own document alone
   at::Tensor mask;  // (N, M) bool, true where a query sees a key; replaces `causal` and `window`
+  // (H), learned sinks: each row's normaliser has e^sink more, so that its weights sum to less than
+  // 1; log-sum-exps leave it out (kernels/attention.h). Undefined for none.
+  at::Tensor sinks = {};
   // What else is done to the softmax's input, after all of the above but the mask: scores (B,
   // heads, rows, columns) to scores of that shape. It may outlive the encoding, and runs plain.
   std::function<at::Tensor(const at::Tensor& scores, const ScoreCorner& corner)> edit = {};
@@ -155,9 +219,47 @@ struct AttentionProgram {
   void transform(const at::Tensor& new_q, const at::Tensor& new_k) {
     q = new_q, k = new_k, transformed = true;
   }
+
+  // Whether the score is made in this way, how (null where it is another way), and its name.
+  template <class P>
+  bool is() const {
+    return std::holds_alternative<P>(variant);
+  }
+  template <class P>
+  const P* as() const {
+    return std::get_if<P>(&variant);
+  }
+  template <class P>
+  P* as() {
+    return std::get_if<P>(&variant);
+  }
+  const char* name() const;
+
+  // FIRE's pieces, its own or cape's; null where there are none.
+  const FireProgram* fire() const;
+  FireProgram* fire();
+  // What defines the scores by tensor operations in place of the variant's formula; null for none.
+  const TermProgram* term() const;
+  TermProgram* term();
 };
 
-const char* name_of(AttentionProgram::Kind kind);
+// Calls each(TensorInfo, tensor) for all tensors that a program's scores are computed from,
+// undefined ones too; q_plain and k_plain are not among them.
+template <class Program, class Each>
+void for_each_tensor(Program& program, const Each& each) {
+  each(TensorInfo{"q", Numbers::tokens}, program.q);
+  each(TensorInfo{"k", Numbers::tokens}, program.k);
+  std::visit([&each](auto& variant) { variant.tensors(variant, each); }, program.variant);
+  each(TensorInfo{"sinks", Numbers::weights}, program.sinks);
+}
+
+// Those of them that are defined and that gradients flow to, each(tensor), in the same order.
+template <class Program, class Each>
+void for_each_operand(Program& program, const Each& each) {
+  for_each_tensor(program, [&each](const TensorInfo& info, auto& tensor) {
+    if (info.differentiable && tensor.defined()) each(tensor);
+  });
+}
 
 // ---- The encoding ------------------------------------------------------------------------------
 

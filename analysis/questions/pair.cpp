@@ -19,8 +19,6 @@
 namespace phasescope::analysis {
 namespace {
 
-using Kind = model::AttentionProgram::Kind;
-
 // The program of one layer, and what it was made of.
 class KeepingHook final : public model::AttentionHook {
  public:
@@ -94,7 +92,8 @@ class PairReader {
 
   // The rotated q and k of the pair, of each plane (x, y), and what no plane has.
   void read_phasors() {
-    const bool planes_turn = program_.kind == Kind::plain || program_.kind == Kind::tape;
+    const bool planes_turn =
+        program_.is<model::PlainProgram>() || program_.is<model::TapeProgram>();
     if (!planes_turn || !program_.transformed || !input_.state.z.defined()) return;
     const std::int64_t planes = input_.state.z.size(-1), width = program_.q.size(-1);
     if (2 * planes > width) return;  // a number for every channel
@@ -112,7 +111,7 @@ class PairReader {
     for (std::int64_t n = 2 * planes; n < width; ++n) {
       result_.tail += program_.scale * q[at(n)] * k[at(n)];
     }
-    if (program_.kind == Kind::tape) read_state(planes);
+    if (program_.is<model::TapeProgram>()) read_state(planes);
   }
 
   // z_j e^(-i p_j theta), what the content did to the key's state.
@@ -132,17 +131,18 @@ class PairReader {
   }
 
   void read_clock() {
-    if (program_.kind != Kind::tapa) return;
-    const std::int64_t a = program_.tapa.content_dim;
+    const auto* tapa = program_.as<model::TapaProgram>();
+    if (tapa == nullptr) return;
+    const std::int64_t a = tapa->content_dim;
     const std::int64_t group = program_.q.size(1) / program_.k.size(1);
     const at::Tensor q = program_.q[0][head_][query_].to(at::kDouble);
     const at::Tensor k = program_.k[0][head_ / group][key_].to(at::kDouble);
-    const at::Tensor phase = program_.tapa.linear_phase ? q.slice(0, a).sum() + k.slice(0, a).sum()
+    const at::Tensor phase = tapa->linear_phase ? q.slice(0, a).sum() + k.slice(0, a).sum()
                                                         : (q.slice(0, a) * k.slice(0, a)).sum();
     const double amplitude =
-        program_.tapa.scale_content * (q.slice(0, 0, a) * k.slice(0, 0, a)).sum().item<double>();
-    const double power = program_.tapa.power[result_.true_distance].item<double>();
-    result_.clock = {amplitude, power * program_.tapa.scale_phase * phase.item<double>() +
+        tapa->scale_content * (q.slice(0, 0, a) * k.slice(0, 0, a)).sum().item<double>();
+    const double power = tapa->power[result_.true_distance].item<double>();
+    result_.clock = {amplitude, power * tapa->scale_phase * phase.item<double>() +
                                     (amplitude < 0 ? std::numbers::pi : 0)};
   }
 

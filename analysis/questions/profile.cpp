@@ -22,8 +22,6 @@
 namespace phasescope::analysis {
 namespace {
 
-using Kind = model::AttentionProgram::Kind;
-
 // Queries and keys by index.
 struct Sampled {
   std::vector<std::int64_t> query, first, second;  // second: of triplets alone
@@ -62,7 +60,7 @@ class Curves {
   Curves(const model::LayerInput& input, const model::AttentionProgram& program,
          std::int64_t window)
       : input_(input), program_(program), window_(window) {
-    const bool turns = program.kind == Kind::plain || program.kind == Kind::tape;
+    const bool turns = program.is<model::PlainProgram>() || program.is<model::TapeProgram>();
     const bool fades = input.encoding->info().key == "xpos";  // amplitudes change with distance
     if (!turns || fades || !program.transformed || program.soft_cap > 0 || program.gain != 1.0) {
       return;
@@ -191,15 +189,16 @@ class ProfileHook final : public model::AttentionHook {
       const auto a = curves.coefficients(pairs_.query, pairs_.first);
       return (a.re.square() + a.im.square()).sum(-1).sqrt();
     }
-    if (program.kind != Kind::tapa) return {};
+    const auto* tapa = program.as<model::TapaProgram>();
+    if (tapa == nullptr) return {};
     const at::Tensor i = at::tensor(pairs_.query, at::kLong);
     const at::Tensor j = at::tensor(pairs_.first, at::kLong);
     const std::int64_t group = program.q.size(1) / program.k.size(1);
-    const std::int64_t width = program.tapa.content_dim;
+    const std::int64_t width = tapa->content_dim;
     const at::Tensor q = program.q[0].index_select(1, i).slice(2, 0, width);
     const at::Tensor k =
         program.k[0].index_select(1, j).slice(2, 0, width).repeat_interleave(group, 0);
-    return ((q * k).sum(-1) * program.tapa.scale_content).abs().to(at::kDouble);
+    return ((q * k).sum(-1) * tapa->scale_content).abs().to(at::kDouble);
   }
 
   void add_pairs(const Curves& curves, const model::AttentionProgram& program,

@@ -89,9 +89,8 @@ class UnseenMeter {
     const std::string& key = encoding_.info().key;
     if (key == "tapa" || key == "tape" || key == "xpos") return "distances";
     if (!frequencies_.empty()) return "phases";
-    const bool adds =
-        program.kind == model::AttentionProgram::Kind::table && program.table.first_distance == 0;
-    return adds ? "values" : "";
+    const auto* table = program.as<model::TableProgram>();
+    return table != nullptr && table->first_distance == 0 ? "values" : "";
   }
 
   // (H, planes) as lists, of a profile (H, N).

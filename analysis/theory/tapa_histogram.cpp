@@ -72,7 +72,7 @@ std::string control_text(const ShuffledDistances* shuffled) {
 }
 
 BiasClaim claim_of(TextPass& pass) {
-  if (pass.layer(0)->program().kind == model::AttentionProgram::Kind::tapa) {
+  if (pass.layer(0)->program().is<model::TapaProgram>()) {
     return BiasClaim::none_left;
   }
   const model::Encoding& encoding = pass.model().encoding();

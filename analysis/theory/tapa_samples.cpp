@@ -16,7 +16,7 @@ constexpr int kTapaSamplesDistances = 10;
 // One head of one layer at the drawn pairs.
 void read_head(const DrawnPairs& drawn, const model::LayerAttention& attention, TapaHead& out) {
   const model::AttentionProgram& program = attention.program();
-  const model::TapaProgram& tapa = program.tapa;
+  const model::TapaProgram& tapa = *program.as<model::TapaProgram>();
   const std::int64_t group = attention.heads() / attention.kv_heads();
   const at::Tensor q = program.q[0][out.head].index_select(0, drawn.queries);
   const at::Tensor k = program.k[0][out.head / group].index_select(0, drawn.keys);

@@ -346,8 +346,9 @@ class BackwardPass {
     const std::int64_t first = block.query + p * kPanel, count = rows_of(block, p);
     const float* lse =
         saved_.lse + (block.batch * shape_.heads + block.head) * shape_.queries + first;
+    const float* sink = sink_of(inputs_, block.head);
     for (std::int64_t n = 0; n < kPanel; ++n) {
-      const Log2Lse split = n < count ? log2_lse(lse[n]) : Log2Lse{};
+      const Log2Lse split = n < count ? log2_lse(lse[n], sink) : Log2Lse{};
       block.lse[2 * p * kPanel + n] = split.high;
       block.lse[(2 * p + 1) * kPanel + n] = split.low;
     }

@@ -301,8 +301,9 @@ class CapeBackward {
     }
     const FloatRows out = load(saved_.out, values);
     const float* lse = saved_.lse + (w.batch * heads_ + h) * shape_.queries + w.row;
+    const float* sink = sink_of(inputs_, h);
     for (std::int64_t n = 0; n < kPanel; ++n) {
-      const Log2Lse split = n < w.queries ? log2_lse(lse[n]) : Log2Lse{};
+      const Log2Lse split = n < w.queries ? log2_lse(lse[n], sink) : Log2Lse{};
       w.lse[2 * h * kPanel + n] = split.high;
       w.lse[(2 * h + 1) * kPanel + n] = split.low;
       w.row_sum[h * kPanel + n] = 0;

@@ -61,7 +61,7 @@ class BucketPanel {
   /// it is known, or null; probes: where the block's scores and contents will be, kKeys rows each;
   /// at: size() floats.
   BucketPanel(const BucketPlan& plan, const DistanceSums& by_distance, std::int64_t query,
-              std::int64_t queries, bool holes, const float* lse, std::int64_t kept,
+              std::int64_t queries, bool holes, const float* lse, const float* sink, std::int64_t kept,
               const PanelProbes& probes, float* at)
       : plan_(plan),
         by_distance_(by_distance),
@@ -76,7 +76,7 @@ class BucketPanel {
         tally_(at + (plan.wide_count() * 2 + 2) * kPanel),
         kept_weights_(at + (plan.wide_count() * 2 + 2 + kTallyRows) * kPanel) {
     for (std::int64_t n = 0; lse_ && n < kPanel; ++n) {
-      const Log2Lse split = n < queries ? log2_lse(lse[n]) : Log2Lse{};
+      const Log2Lse split = n < queries ? log2_lse(lse[n], sink) : Log2Lse{};
       lse_[n] = split.high;
       lse_[kPanel + n] = split.low;
     }

@@ -191,8 +191,8 @@ class ForwardPass {
       const std::int64_t first = (item.batch * shape_.heads + item.head) * shape_.queries + row;
       item.buckets.emplace_back(plan_, item.by_distance, row + shape_.query_offset,
                                 rows_of(item, p), visibility_.has_holes(item.batch),
-                                outputs_.known_lse ? outputs_.known_lse + first : nullptr, kept_,
-                                probes, at);
+                                outputs_.known_lse ? outputs_.known_lse + first : nullptr,
+                                sink_of(inputs_, item.head), kept_, probes, at);
     }
   }
 
@@ -304,9 +304,14 @@ class ForwardPass {
 
   void write_panel(Item& item, int p) const {
     const std::int64_t queries = rows_of(item, p);
-    if (plan_.wanted()) finish_buckets(item, p);
     const std::int64_t row = item.query + p * kPanel;
-    const Panel& panel = item.panels[p];
+    const std::int64_t first = (item.batch * shape_.heads + item.head) * shape_.queries + row;
+    const float* sink = sink_of(inputs_, item.head);
+    Panel& panel = item.panels[p];
+    write_lse(panel, queries, first, outputs_.lse);
+    if constexpr (kProbes) write_probes(panel, queries, first, sink, outputs_.rows);
+    add_sink(panel, queries, sink);
+    if (plan_.wanted()) finish_buckets(item, p);
     float factor[kPanel];
     for (std::int64_t n = 0; n < queries; ++n) {
       const float l = panel.normaliser[n];
@@ -317,9 +322,6 @@ class ForwardPass {
       unpack_panel(panel.out[n], factor, queries, panel.out_dim[n], outs[n], item.batch, item.head,
                    row);
     }
-    const std::int64_t first = (item.batch * shape_.heads + item.head) * shape_.queries + row;
-    write_lse(panel, queries, first, outputs_.lse);
-    if constexpr (kProbes) write_probes(panel, queries, first, outputs_.rows);
   }
 
   const AttentionInputs& inputs_;

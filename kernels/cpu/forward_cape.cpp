@@ -114,6 +114,7 @@ class CapeForward {
     for (std::int64_t key = keys.begin; key < keys.end; key += kCapeKeys) {
       attend(item, key, std::min<std::int64_t>(kCapeKeys, keys.end - key));
     }
+    for (std::int64_t h = 0; h < net_.heads; ++h) write_rows(item, h);
     if (plan_.wanted()) finish_buckets(item);
     for (std::int64_t h = 0; h < net_.heads; ++h) write_head(item, h);
   }
@@ -136,7 +137,8 @@ class CapeForward {
       const std::int64_t first = (item.batch * net_.heads + h) * shape_.queries + item.row;
       item.buckets.emplace_back(
           plan_, head.by_distance, query, item.queries, visibility_.has_holes(item.batch),
-          outputs_.known_lse ? outputs_.known_lse + first : nullptr, kept_, head.panel.probes, at);
+          outputs_.known_lse ? outputs_.known_lse + first : nullptr, sink_of(inputs_, h), kept_,
+          head.panel.probes, at);
     }
   }
 
@@ -272,6 +274,16 @@ class CapeForward {
     for (const Head& head : item.heads) head.by_distance.drain(plan_, head.sums);
   }
 
+  /// What rows end with but their values; then the head's sink joins the normalisers.
+  void write_rows(Item& item, std::int64_t h) const {
+    Panel& panel = item.heads[static_cast<std::size_t>(h)].panel;
+    const std::int64_t first = (item.batch * shape_.heads + h) * shape_.queries + item.row;
+    const float* sink = sink_of(inputs_, h);
+    write_lse(panel, item.queries, first, outputs_.lse);
+    if constexpr (kProbes) write_probes(panel, item.queries, first, sink, outputs_.rows);
+    add_sink(panel, item.queries, sink);
+  }
+
   void write_head(const Item& item, std::int64_t h) const {
     const Panel& panel = item.heads[static_cast<std::size_t>(h)].panel;
     float factor[kPanel];
@@ -280,9 +292,6 @@ class CapeForward {
     }
     unpack_panel(panel.out[0], factor, item.queries, panel.out_dim[0], outputs_.out, item.batch, h,
                  item.row);
-    const std::int64_t first = (item.batch * shape_.heads + h) * shape_.queries + item.row;
-    write_lse(panel, item.queries, first, outputs_.lse);
-    if constexpr (kProbes) write_probes(panel, item.queries, first, outputs_.rows);
   }
 
   const AttentionInputs& inputs_;

@@ -1,6 +1,7 @@
 #pragma once
 // Plain data and constants shared by the CPU kernels of every target.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -35,6 +36,19 @@ struct ValueStream {
   std::int64_t dim = 0;
 };
 
+/// ln(e^lse + e^sink), lse finite.
+inline double lse_beside_sink(double lse, double sink) {
+  return std::max(lse, sink) + std::log1p(std::exp(-std::abs(lse - sink)));
+}
+
+/// Of what a row's weights and its sink's sum to, the weights' share: sigmoid(lse - sink).
+inline double share_beside_sink(double lse, double sink) { return 1 / (1 + std::exp(sink - lse)); }
+
+/// The sink of a head; null where there are none.
+inline const float* sink_of(const AttentionInputs& inputs, std::int64_t head) {
+  return inputs.sinks ? inputs.sinks + head : nullptr;
+}
+
 /// A row's log-sum-exp in log2 units, as two floats that hold 48 bits of it. Where both are
 /// large beside their difference, a score less `high` is exact, so that what its weight loses is
 /// the rounding of the float32 that was given; one float would lose as much again and more.
@@ -42,9 +56,11 @@ struct Log2Lse {
   float high = -kMaskedScore;  ///< so large that every weight is 0, for rows that see no key
   float low = 0;
 };
-inline Log2Lse log2_lse(float lse) {
+/// sink: that of the row's head, which joins the sum; null for none.
+inline Log2Lse log2_lse(float lse, const float* sink) {
   if (lse == -std::numeric_limits<float>::infinity()) return {};
-  const double exact = static_cast<double>(lse) * 1.4426950408889634;
+  const double exact = (sink ? lse_beside_sink(lse, *sink) : static_cast<double>(lse)) *
+                       1.4426950408889634;
   const auto high = static_cast<float>(exact);
   return {high, std::isfinite(high) ? static_cast<float>(exact - static_cast<double>(high)) : 0};
 }

@@ -182,8 +182,9 @@ class RegionPass {
     const std::int64_t first =
         (region_.batch * inputs_.shape.heads + region_.head_begin + head) * inputs_.shape.queries +
         row;
+    const float* sink = sink_of(inputs_, region_.head_begin + head);
     for (std::int64_t n = 0; n < kPanel; ++n) {
-      const Log2Lse lse = n < count && lse_ ? log2_lse(lse_[first + n]) : Log2Lse{};
+      const Log2Lse lse = n < count && lse_ ? log2_lse(lse_[first + n], sink) : Log2Lse{};
       to[n] = lse.high;
       to[kPanel + n] = lse.low;
     }

@@ -58,6 +58,27 @@ inline void write_lse(const Panel& panel, std::int64_t count, std::int64_t first
   }
 }
 
+/// The share of a row's weights beside a sink (natural units): 1 where there is none.
+inline double keys_share(const Panel& panel, std::int64_t n, const float* sink) {
+  if (!sink || panel.normaliser[n] == 0) return 1;
+  const double l = panel.normaliser[n], reference = panel.reference[n];
+  return 1 / (1 + std::exp2(*sink * 1.4426950408889634 - reference) / l);
+}
+
+/// What the sink has of the row, to full precision where it is small.
+inline double sink_weight(const Panel& panel, std::int64_t n, float sink) {
+  const double l = panel.normaliser[n], reference = panel.reference[n];
+  if (l == 0) return sink == -std::numeric_limits<float>::infinity() ? 0 : 1;
+  return 1 / (1 + l * std::exp2(reference - sink * 1.4426950408889634));
+}
+
+/// Adds the sink to the normalisers of rows that see a key, once all that leaves it out is written.
+inline void add_sink(Panel& panel, std::int64_t count, const float* sink) {
+  for (std::int64_t n = 0; n < count && sink; ++n) {
+    panel.normaliser[n] = static_cast<float>(panel.normaliser[n] / keys_share(panel, n, sink));
+  }
+}
+
 /// The largest weights of each row and their keys; inverse: 1 over the normalisers, 0 of none.
 inline void write_top_keys(const Panel& panel, std::int64_t count, std::int64_t first,
                            const double* inverse, const RowProbes& out) {
@@ -79,8 +100,9 @@ inline void write_top_keys(const Panel& panel, std::int64_t count, std::int64_t 
   }
 }
 
+/// sink: of the head, which is not in the normalisers yet; null for none.
 inline void write_probes(const Panel& panel, std::int64_t count, std::int64_t first,
-                         const RowProbes& out) {
+                         const float* sink, const RowProbes& out) {
   const PanelProbes& probes = panel.probes;
   const auto put = [first](float* array, std::int64_t n, double value) {
     if (array) array[first + n] = static_cast<float>(value);
@@ -97,11 +119,16 @@ inline void write_probes(const Panel& panel, std::int64_t count, std::int64_t fi
   for (std::int64_t n = 0; n < count; ++n) {
     const double l = panel.normaliser[n];
     const bool empty = l == 0;
-    const double inverse = inverses[n] = empty ? 0 : 1 / l;
-    if (out.entropy) {
+    const double share = keys_share(panel, n, sink);
+    const double inverse = inverses[n] = empty ? 0 : share / l;
+    if (out.entropy && share == 1) {
       put(out.entropy, n,
           empty ? 0 : 0.6931471805599453 * (std::log2(l) - probes.entropy[n] * inverse));
+    } else if (out.entropy) {
+      const double sum = share * (std::log2(l) - std::log2(share)) - probes.entropy[n] * inverse;
+      put(out.entropy, n, share == 0 ? 0 : 0.6931471805599453 * sum);
     }
+    if (out.sink_weight) put(out.sink_weight, n, sink ? sink_weight(panel, n, *sink) : 0);
     put(out.max_score, n,
         empty ? -std::numeric_limits<double>::infinity() : probes.best[n] * 0.6931471805599453);
     put(out.top1_mass, n, best[n] * inverse);

@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <variant>
 
 #include "kernels/attention.h"
 
@@ -17,24 +16,6 @@ namespace phasescope::kernels {
 
 /// Name under which a user chooses this backend.
 inline constexpr const char* kCudaBackend = "cuda-unverified";
-
-enum class CudaType { bfloat16, float16 };
-
-/// A (B, H, N, d) tensor of the 16-bit type in device memory: strides in elements, multiples of 8;
-/// channels contiguous, data on a 16-byte boundary.
-struct CudaTensor {
-  void* data = nullptr;
-  std::int64_t batch = 0;
-  std::int64_t head = 0;
-  std::int64_t row = 0;
-};
-
-/// TapeVariant with a state in device memory: (B, kv_heads, keys, state_dim), state_dim a multiple
-/// of 8 and at most head_dim rounded up to 64 or 128.
-struct CudaTapeVariant {
-  CudaTensor state;
-  std::int64_t state_dim = 0;
-};
 
 /// At most so many segments of FIRE (an MLP of one unit less), and hidden units of CAPE.
 inline constexpr std::int64_t kCudaSegments = 64, kCudaHiddenUnits = 64;
@@ -49,27 +30,18 @@ inline constexpr std::int64_t kCudaSharedBytes = 99 * 1024;
 /// At most so many heads of CAPE, whose forward pass keeps the network's weights there.
 inline constexpr std::int64_t kCudaCapeHeads = kCudaSharedBytes / (kCudaHiddenUnits * 8);
 
-/// All arrays are float32 in device memory. CAPE's forward pass takes up to kCudaHiddenUnits, its
-/// backward pass what fits kCudaSharedBytes.
-using CudaVariant = std::variant<PlainVariant, TableVariant, TapaVariant, CudaTapeVariant,
-                                 FireVariant, CapeVariant>;
-
 /// Bytes of the workspace that documents take: 8 for every 64 queries and every 64 keys.
 constexpr std::size_t cuda_document_bytes(const AttentionShape& s) {
   return static_cast<std::size_t>(s.batch * ((s.queries + 63) / 64 + (s.keys + 63) / 64) * 8);
 }
 
-/// What forward and backward read.
-struct CudaAttention {
-  AttentionShape shape;  ///< head_dim a multiple of 8 up to 128, value_dim 0 or head_dim
-  CudaType type = CudaType::bfloat16;
-  CudaTensor q, k, v;
-  float scale = 1;
-  CudaVariant variant;
-  float soft_cap = 0;
-  const std::uint8_t* key_mask = nullptr;
-  const std::int32_t* query_documents = nullptr;
-  const std::int32_t* key_documents = nullptr;
+/// What forward and backward read, in device memory, and what a device needs beside it. q, k, v, a
+/// state, results and gradients of tokens are stored in one 16-bit type, on 16-byte boundaries with
+/// strides that are multiples of 8; all other arrays are float32. head_dim is a multiple of 8 up to
+/// 128, value_dim 0 or head_dim, state_dim a multiple of 8 and at most head_dim rounded up to 64 or
+/// 128. CAPE's forward pass takes up to kCudaHiddenUnits, its backward pass what fits
+/// kCudaSharedBytes.
+struct CudaAttention : AttentionInputs {
   /// With documents: cuda_document_bytes() of device memory on a 16-byte boundary. Every pass
   /// writes there, of each 64 queries and 64 keys, between which numbers their documents lie: where
   /// these have none in common, no kernel looks at the pairs.
@@ -82,15 +54,10 @@ struct CudaAttention {
   void* stream = nullptr;  ///< cudaStream_t
 };
 
-struct CudaForwardOutputs {
-  CudaTensor out;
-  CudaTensor out_state;  ///< TAPE alone
-  float* lse = nullptr;  ///< (B, heads, queries), or null
-  /// Device memory. The largest weights need lse, and cost a second pass over the scores.
-  RowProbes rows;
-  /// All pointers, the edges' too, are device memory. Needs lse and a workspace, and costs a second
-  /// pass over the scores. At most 65535 heads over the whole batch.
-  BucketProbes buckets;
+/// All pointers, the edges' too, are device memory; known_lse is not read. The largest weights of a
+/// row need lse, and cost a second pass over the scores. So do buckets, and a workspace; at most
+/// 65535 heads over the whole batch then.
+struct CudaForwardOutputs : ForwardOutputs {
   void* workspace = nullptr;  ///< cuda_bucket_workspace() bytes of device memory, for buckets
   /// CAPE alone: cuda_score_workspace() bytes of device memory on a 16-byte boundary.
   void* score_workspace = nullptr;
@@ -105,23 +72,8 @@ std::size_t cuda_score_workspace(const CudaAttention& attention);
 /// CudaError with the CUDA call, file and line when the driver refuses.
 void cuda_attention_forward(const CudaAttention& attention, const CudaForwardOutputs& outputs);
 
-/// What the forward pass left, and the gradients that come in.
-struct CudaSavedForward {
-  CudaTensor out;
-  CudaTensor out_state;        ///< TAPE alone
-  const float* lse = nullptr;  ///< (B, heads, queries)
-  CudaTensor d_out;
-  CudaTensor d_out_state;  ///< data null: zero
-};
-
-/// All are overwritten. With kv_heads < heads dk, dv and d_state are sums over the group.
-struct CudaGradients {
-  CudaTensor dq, dk, dv;
-  CudaTensor d_state;        ///< TAPE alone, like its state
-  float* d_table = nullptr;  ///< like TableVariant::values, or null: not wanted
-  std::int64_t d_table_stride = 0;
-  FireGradients fire;  ///< FIRE alone, in device memory
-  CapeGradients cape;  ///< CAPE alone, in device memory, like its own `fire`
+/// In device memory. With kv_heads < heads dk, dv and d_state are sums over the group.
+struct CudaGradients : Gradients {
   /// cuda_backward_workspace() bytes of device memory on a 16-byte boundary.
   void* workspace = nullptr;
 };
@@ -130,7 +82,7 @@ struct CudaGradients {
 std::size_t cuda_backward_workspace(const CudaAttention& attention);
 
 /// Enqueues the backward pass; the same bits every time. Throws like the forward pass.
-void cuda_attention_backward(const CudaAttention& attention, const CudaSavedForward& saved,
+void cuda_attention_backward(const CudaAttention& attention, const SavedForward& saved,
                              const CudaGradients& gradients);
 
 /// Whether a device can be used; if not, `reason` says why in one sentence.

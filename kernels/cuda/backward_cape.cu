@@ -71,7 +71,7 @@ void launch_joins(const CudaAttention& a, const CapeJoinLaunch& parameters) {
 
 }  // namespace
 
-void backward_cape(const CudaAttention& a, const CudaSavedForward& saved,
+void backward_cape(const CudaAttention& a, const SavedForward& saved,
                    const CudaGradients& gradients) {
   const CapeMemory memory(a, gradients.workspace, true);
   const CapeNetwork network = cape_network(a, memory);
@@ -87,8 +87,8 @@ void backward_cape(const CudaAttention& a, const CudaSavedForward& saved,
       Strip content = strip;
       content.data = memory.content;
       const BackwardLaunch<StoredScore> pairs{problem_of(a, StoredScore{.strip = strip}),
-                                              saved,
-                                              gradients,
+                                              device_saved(saved, gradients),
+                                              device_gradients(gradients),
                                               memory.delta,
                                               nullptr,
                                               nullptr,
@@ -96,7 +96,8 @@ void backward_cape(const CudaAttention& a, const CudaSavedForward& saved,
       launch_strip<T, decltype(dim)::value>(
           a, {pairs, content, network, memory, a.scale, with_sums}, with_dq);
     };
-    if (a.shape.queries > 0) launch_delta<T>(a, saved, 0, memory.delta);
+    if (a.shape.queries > 0) launch_delta<T>(a, device_saved(saved, gradients), 0, memory.delta);
+    launch_sinks(a, saved, memory.delta, gradients.sinks);
     const bool at_once = all_keys.size() == 1;
     for (std::int64_t batch = 0; batch < a.shape.batch; ++batch) {
       for (const Range& keys : all_keys) {
@@ -108,7 +109,8 @@ void backward_cape(const CudaAttention& a, const CudaSavedForward& saved,
       }
     }
   });
-  launch_joins(a, {a.shape, network, memory, gradients.cape});
+  const auto* wanted = std::get_if<CapeGradients>(&gradients.variant);
+  launch_joins(a, {a.shape, network, memory, wanted ? *wanted : CapeGradients{}});
 }
 
 }  // namespace phasescope::kernels::cuda

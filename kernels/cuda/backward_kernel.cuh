@@ -3,6 +3,7 @@
 // from q, k and the saved log-sum-exp, once for each result:
 //
 //   attention_delta_kernel      delta = d_out . out of a row
+//   attention_sinks_kernel      gradients of the sinks, from these
 //   attention_dq_kernel         a block of 64 queries goes over the tiles of keys
 //   attention_dkv_kernel        a block of 64 keys goes over the tiles of queries of its group's
 //                               heads, with rows and columns of the products exchanged
@@ -26,7 +27,7 @@ template <typename T>
 struct DeltaLaunch {
   AttentionShape shape;
   int state_dim;
-  CudaSavedForward saved;
+  DeviceSaved saved;
   float* delta;
 };
 
@@ -50,8 +51,8 @@ __global__ void __launch_bounds__(kThreads)
   if (at >= s.batch * s.heads * s.queries) return;
   const std::int64_t row = at % s.queries, head = at / s.queries % s.heads,
                      batch = at / s.queries / s.heads;
-  const auto row_of = [&](const CudaTensor& t) { return pointer<T>(t, batch, head) + row * t.row; };
-  const CudaSavedForward& saved = launch.saved;
+  const auto row_of = [&](const InputTensor& t) { return pointer<T>(t, batch, head) + row * t.row; };
+  const DeviceSaved& saved = launch.saved;
   float sum =
       dot_of_rows(row_of(saved.out), row_of(saved.d_out), static_cast<int>(s.head_dim), lane);
   if (launch.state_dim > 0 && saved.d_out_state.data) {
@@ -59,6 +60,33 @@ __global__ void __launch_bounds__(kThreads)
   }
   for (int mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
   if (lane == 0) launch.delta[at] = sum;
+}
+
+/// Gradients of the sinks, one warp a head: minus the sum of the sink's weight times delta.
+struct SinksLaunch {
+  AttentionShape shape;
+  const float* sinks;
+  const float* lse;    // (B, heads, queries)
+  const float* delta;  // likewise
+  float* to;           // (heads)
+};
+
+static __global__ void __launch_bounds__(kThreads)
+    attention_sinks_kernel(const __grid_constant__ SinksLaunch launch) {
+  const AttentionShape& s = launch.shape;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const std::int64_t head = static_cast<std::int64_t>(blockIdx.x) * 4 + threadIdx.x / 32;
+  if (head >= s.heads) return;
+  const float sink = launch.sinks[head] * kLog2e;
+  float sum = 0;
+  for (std::int64_t n = lane; n < s.batch * s.queries; n += 32) {
+    const std::int64_t at = (n / s.queries * s.heads + head) * s.queries + n % s.queries;
+    const float lse = launch.lse[at] * kLog2e;
+    if (lse == -INFINITY) continue;  // the row sees no key: its delta is 0
+    sum -= launch.delta[at] / (1 + exp2f(lse - sink));
+  }
+  for (int mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
+  if (lane == 0) launch.to[head] = sum;
 }
 
 template <typename T, int D, DeviceScore Score>
@@ -128,7 +156,7 @@ __global__ void __launch_bounds__(kThreads)
   wait_copies<0>();
   const auto once = [](int) { return 1.0f; };
   const Score& score = launch.problem.score;
-  const CudaGradients& to = launch.gradients;
+  const DeviceGradients& to = launch.gradients;
   pair.template write<D>(to.dk, batch, kv_head, key, pair.keys(), pair.channels(), dk,
                          [&](int channel) { return score.factor(channel); });
   pair.template write<D>(to.dv, batch, kv_head, key, pair.keys(), pair.channels(), dv, once);

@@ -3,7 +3,7 @@
 
 namespace phasescope::kernels::cuda {
 
-void backward_tape(const CudaAttention& attention, const CudaSavedForward& saved,
+void backward_tape(const CudaAttention& attention, const SavedForward& saved,
                    const CudaGradients& gradients) {
   backward_with(attention, saved, gradients, TapeScore{{.scale = attention.scale}});
 }

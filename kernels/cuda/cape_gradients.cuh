@@ -43,7 +43,7 @@ struct CapeGradientLaunch {
 
 /// Sums of 64 keys of a kv head that strips of queries add to: after the last one to `to`.
 template <typename T, int D>
-__device__ __forceinline__ void add_keys(const CapeGradientLaunch& launch, const CudaTensor& to,
+__device__ __forceinline__ void add_keys(const CapeGradientLaunch& launch, const OutputTensor& to,
                                          float* between, int kv_head, int key, float factor,
                                          float (&sums)[D / 8][4]) {
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(kThreads)
     }
     __syncthreads();
   }
-  const CudaTensor& to = launch.pairs.gradients.dq;
+  const OutputTensor& to = launch.pairs.gradients.dq;
   const bool ends = strip.last_key == shape.keys;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {

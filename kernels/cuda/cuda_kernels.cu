@@ -39,7 +39,7 @@ class Kernels final : public CudaKernels {
   void forward(const CudaAttention& attention, const CudaForwardOutputs& outputs) const override {
     cuda_attention_forward(attention, outputs);
   }
-  void backward(const CudaAttention& attention, const CudaSavedForward& saved,
+  void backward(const CudaAttention& attention, const SavedForward& saved,
                 const CudaGradients& gradients) const override {
     cuda_attention_backward(attention, saved, gradients);
   }

@@ -29,7 +29,7 @@ class CudaKernels {
   virtual void wait() const = 0;
 
   virtual void forward(const CudaAttention& attention, const CudaForwardOutputs& outputs) const = 0;
-  virtual void backward(const CudaAttention& attention, const CudaSavedForward& saved,
+  virtual void backward(const CudaAttention& attention, const SavedForward& saved,
                         const CudaGradients& gradients) const = 0;
   virtual std::size_t score_workspace(const CudaAttention& attention) const = 0;
   virtual std::size_t bucket_workspace(const CudaAttention& attention,

@@ -25,11 +25,12 @@ Problem<Score> problem_of(const CudaAttention& a, const Score& score) {
                          0,
                          score,
                          a.soft_cap * kLog2e,
+                         a.sinks,
                          a.key_mask,
                          a.query_documents,
                          a.key_documents,
                          static_cast<const DocumentRange*>(a.document_workspace)};
-  if (const auto* tape = std::get_if<CudaTapeVariant>(&a.variant)) {
+  if (const auto* tape = std::get_if<TapeVariant>(&a.variant)) {
     problem.state = tape->state;
     problem.state_dim = tape->state_dim;
   }
@@ -46,7 +47,7 @@ void with_type_and_dim(const CudaAttention& a, const Call& with) {
       with(type, std::integral_constant<int, 128>{});
     }
   };
-  if (a.type == CudaType::bfloat16) {
+  if (a.q.storage == Storage::bfloat16) {
     with_dim(__nv_bfloat16{});
   } else {
     with_dim(__half{});
@@ -55,7 +56,7 @@ void with_type_and_dim(const CudaAttention& a, const Call& with) {
 
 inline bool wants_probes(const RowProbes& rows) {
   bool wanted = rows.entropy || rows.max_score || rows.max_key || rows.top1_mass ||
-                rows.first_key_weight || rows.mean_distance;
+                rows.first_key_weight || rows.mean_distance || rows.sink_weight;
   for (const float* window : rows.window_mass) wanted = wanted || window;
   return wanted;
 }
@@ -136,31 +137,39 @@ void forward_with(const CudaAttention& a, const CudaForwardOutputs& outputs, con
 }
 
 template <typename T>
-void launch_delta(const CudaAttention& a, const CudaSavedForward& saved, int state_dim,
-                  float* delta) {
+void launch_delta(const CudaAttention& a, const DeviceSaved& saved, int state_dim, float* delta) {
   const std::int64_t blocks = (delta_size(a.shape) + 3) / 4;
   launch("delta", &attention_delta_kernel<T>, dim3{static_cast<unsigned>(blocks), 1, 1}, kThreads,
          0, a.stream, DeltaLaunch<T>{a.shape, state_dim, saved, delta});
 }
 
+/// delta: of all rows. `to` null: not wanted.
+inline void launch_sinks(const CudaAttention& a, const SavedForward& saved, const float* delta,
+                         float* to) {
+  if (!to) return;
+  launch("sinks", &attention_sinks_kernel, dim3{static_cast<unsigned>((a.shape.heads + 3) / 4), 1, 1},
+         kThreads, 0, a.stream, SinksLaunch{a.shape, a.sinks, saved.lse, delta, to});
+}
+
 /// `finish` is called like with_type_and_dim's, with the parameters too, once dq, dk and dv are
 /// launched.
 template <DeviceScore Score, class Finish>
-void backward_with(const CudaAttention& a, const CudaSavedForward& saved,
+void backward_with(const CudaAttention& a, const SavedForward& saved,
                    const CudaGradients& gradients, const Score& score, const Finish& finish) {
   auto* delta = static_cast<float*>(gradients.workspace);
   float* diagonals = delta + delta_size(a.shape);
   float* factors = diagonals + diagonals_size(a.shape);
   auto* pieces = reinterpret_cast<float2*>(factors + delta_size(a.shape));
   const BackwardLaunch<Score> parameters{
-      problem_of(a, score), saved, gradients, delta, diagonals, factors, pieces};
+      problem_of(a, score), device_saved(saved, gradients), device_gradients(gradients), delta,
+      diagonals,            factors,                        pieces};
   const unsigned batch = static_cast<unsigned>(a.shape.batch);
   with_type_and_dim(a, [&](auto type, auto dim) {
     using T = decltype(type);
     constexpr int kDim = decltype(dim)::value;
     constexpr int kBytes = PairLayout<kDim, Score>::kBytes;
     if (a.shape.queries > 0) {
-      launch_delta<T>(a, saved, static_cast<int>(parameters.problem.state_dim), delta);
+      launch_delta<T>(a, parameters.saved, static_cast<int>(parameters.problem.state_dim), delta);
       const dim3 grid{tiles_of(a.shape.queries), static_cast<unsigned>(a.shape.heads), batch};
       launch("dq", &attention_dq_kernel<T, kDim, Score>, grid, kThreads, kBytes, a.stream,
              parameters);
@@ -168,12 +177,13 @@ void backward_with(const CudaAttention& a, const CudaSavedForward& saved,
     const dim3 grid{tiles_of(a.shape.keys), static_cast<unsigned>(a.shape.kv_heads), batch};
     launch("dkv", &attention_dkv_kernel<T, kDim, Score>, grid, kThreads, kBytes, a.stream,
            parameters);
+    launch_sinks(a, saved, delta, gradients.sinks);
     finish(type, dim, parameters);
   });
 }
 
 template <DeviceScore Score>
-void backward_with(const CudaAttention& a, const CudaSavedForward& saved,
+void backward_with(const CudaAttention& a, const SavedForward& saved,
                    const CudaGradients& gradients, const Score& score) {
   backward_with(a, saved, gradients, score, [](auto, auto, const auto&) {});
 }

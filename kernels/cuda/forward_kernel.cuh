@@ -280,13 +280,18 @@ class BlockForward {
       const bool exists = row < shape_.queries;
       const bool writes = exists && lane_ % 4 == 0;
       const std::int64_t at = (batch_ * shape_.heads + head_) * shape_.queries + row;
-      rows_.probes[half].write(outputs_.rows, at, rows_.maximum[half], l, writes);
+      // Of the row's weights and its sink's, the share of the weights.
+      const float beside = exp2f(sink_of(problem_, head_) - rows_.maximum[half]);
+      const float share = l == 0 ? 1 : 1 / (1 + beside / l);
+      const RowEnd end{rows_.maximum[half], l, share,
+                       l == 0 ? (problem_.sinks && beside > 0 ? 1.0f : 0.0f) : 1 / (1 + l / beside)};
+      rows_.probes[half].write(outputs_.rows, at, end, writes);
       if (writes && outputs_.lse) {
         outputs_.lse[at] =
             l == 0 ? -INFINITY : (rows_.maximum[half] + log2f(l)) * 0.693147180559945309f;
       }
       if (!exists) continue;
-      const float normaliser = l == 0 ? 0 : 1 / l;
+      const float normaliser = l == 0 ? 0 : share / l;
       const auto inverse = [normaliser](int) { return normaliser; };
       write_row<T, D>(pointer<T>(outputs_.out, batch_, head_) + row * outputs_.out.row, out_, half,
                       inverse, channels(), lane_);

@@ -69,7 +69,7 @@ ForwardLauncher forward_plain, forward_table, forward_table_multiplied, forward_
 /// The sums by bucket, from those that launch_distances() left in the workspace.
 void launch_buckets(const CudaAttention& attention, const CudaForwardOutputs& outputs);
 
-using BackwardLauncher = void(const CudaAttention&, const CudaSavedForward&, const CudaGradients&);
+using BackwardLauncher = void(const CudaAttention&, const SavedForward&, const CudaGradients&);
 BackwardLauncher backward_plain, backward_table, backward_table_multiplied, backward_tapa,
     backward_tape, backward_fire, backward_cape;
 

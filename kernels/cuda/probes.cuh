@@ -9,11 +9,17 @@
 
 namespace phasescope::kernels::cuda {
 
+/// What a row ends with: its maximum (log2 units), its normaliser relative to that, the share of its
+/// weights beside the sink's, and the sink's weight.
+struct RowEnd {
+  float maximum, normaliser, share, sink;
+};
+
 /// Off: nothing is kept, nothing is computed.
 struct NoProbes {
   __device__ void rescale(float, float, float) {}
   __device__ void add(const RowProbes&, float, float, float, std::int64_t, std::int64_t) {}
-  __device__ void write(const RowProbes&, std::int64_t, float, float, bool) {}
+  __device__ void write(const RowProbes&, std::int64_t, const RowEnd&, bool) {}
 };
 
 /// All row probes, relative to the running maximum m (log2 units) and rescaled with it.
@@ -49,9 +55,9 @@ struct AllProbes {
     }
   }
 
-  /// Joins the row's four threads; the first of them writes. m and l: the row's maximum (log2
-  /// units) and normaliser.
-  __device__ void write(const RowProbes& out, std::int64_t at, float m, float l, bool writes) {
+  /// Joins the row's four threads; the first of them writes.
+  __device__ void write(const RowProbes& out, std::int64_t at, const RowEnd& end, bool writes) {
+    const float m = end.maximum, l = end.normaliser, share = end.share;
     constexpr float kNatural = 0.693147180559945309f;
     entropy = quad_sum(entropy);
     distance = quad_sum(distance);
@@ -63,8 +69,12 @@ struct AllProbes {
     key = min(key, __shfl_xor_sync(0xffffffffu, key, 2));
     if (!writes) return;
     const bool empty = l == 0;
-    const float inverse = empty ? 0 : 1 / l;
-    if (out.entropy) out.entropy[at] = empty ? 0 : kNatural * (log2f(l) - entropy * inverse);
+    const float inverse = empty ? 0 : share / l;
+    if (out.entropy) {
+      const float of_weights = share == 0 ? 0 : share * (log2f(l) - log2f(share));
+      out.entropy[at] = empty ? 0 : kNatural * (of_weights - entropy * inverse);
+    }
+    if (out.sink_weight) out.sink_weight[at] = end.sink;
     if (out.max_score) out.max_score[at] = empty ? -INFINITY : top * kNatural;
     if (out.max_key) out.max_key[at] = empty || key == INT32_MAX ? -1 : key;  // NaN alone: none
     if (out.top1_mass) out.top1_mass[at] = empty ? 0 : exp2f(top - m) * inverse;

@@ -15,10 +15,11 @@ namespace phasescope::kernels::cuda {
 template <DeviceScore Score>
 struct Problem {
   AttentionShape shape;
-  CudaTensor q, k, v, state;
+  InputTensor q, k, v, state;
   std::int64_t state_dim = 0;
   Score score;
   float soft_cap = 0;  // log2 units
+  const float* sinks = nullptr;
   const std::uint8_t* key_mask = nullptr;
   const std::int32_t* query_documents = nullptr;
   const std::int32_t* key_documents = nullptr;
@@ -26,9 +27,25 @@ struct Problem {
 };
 
 template <typename T>
-__device__ __forceinline__ T* pointer(const CudaTensor& tensor, std::int64_t batch,
+__device__ __forceinline__ const T* pointer(const InputTensor& tensor, std::int64_t batch,
+                                            std::int64_t head) {
+  return static_cast<const T*>(tensor.data) + batch * tensor.batch + head * tensor.head;
+}
+template <typename T>
+__device__ __forceinline__ T* pointer(const OutputTensor& tensor, std::int64_t batch,
                                       std::int64_t head) {
   return static_cast<T*>(tensor.data) + batch * tensor.batch + head * tensor.head;
+}
+
+/// A head's sink in log2 units, -inf where there are none.
+template <class Score>
+__device__ __forceinline__ float sink_of(const Problem<Score>& problem, int head) {
+  return problem.sinks ? problem.sinks[head] * kLog2e : -INFINITY;
+}
+/// A row's log-sum-exp with its head's sink in it, log2 units; -inf for rows that see no key.
+__device__ __forceinline__ float lse_with_sink(float lse, float sink) {
+  if (sink == -INFINITY || lse == -INFINITY) return lse;
+  return fmaxf(lse, sink) + log2f(1 + exp2f(-fabsf(lse - sink)));
 }
 
 /// The block's batch entry, and the query row its rows are counted from.

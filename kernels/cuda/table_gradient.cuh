@@ -30,24 +30,25 @@ static __global__ void __launch_bounds__(kThreads)
 
 /// The table's gradient, in two launches.
 template <typename T, int D, DeviceScore Score>
-void launch_table(const CudaAttention& a, const BackwardLaunch<Score>& parameters) {
+void launch_table(const CudaAttention& a, const TableGradients& to,
+                  const BackwardLaunch<Score>& parameters) {
   const unsigned heads = static_cast<unsigned>(a.shape.heads);
   launch("diagonals", &attention_diagonals_kernel<T, D, Score>,
          dim3{tile_distances(a.shape), heads, 1}, kThreads, PairLayout<D, Score>::kBytesWithPairs,
          a.stream, parameters);
   const auto& table = std::get<TableVariant>(a.variant);
-  const CudaGradients& to = parameters.gradients;
   launch("table", &attention_table_kernel, dim3{blocks_of(table.length), heads, 1}, kThreads, 0,
          a.stream,
-         TableLaunch{a.shape, table, parameters.diagonals, to.d_table, to.d_table_stride});
+         TableLaunch{a.shape, table, parameters.diagonals, to.values, to.head_stride});
 }
 
 template <DeviceScore Score>
-void backward_with_table(const CudaAttention& a, const CudaSavedForward& saved,
+void backward_with_table(const CudaAttention& a, const SavedForward& saved,
                          const CudaGradients& gradients, const Score& score) {
   backward_with(a, saved, gradients, score, [&](auto type, auto dim, const auto& parameters) {
-    if (!gradients.d_table || std::get<TableVariant>(a.variant).length == 0) return;
-    launch_table<decltype(type), decltype(dim)::value>(a, parameters);
+    const auto* to = std::get_if<TableGradients>(&gradients.variant);
+    if (!to || !to->values || std::get<TableVariant>(a.variant).length == 0) return;
+    launch_table<decltype(type), decltype(dim)::value>(a, *to, parameters);
   });
 }
 

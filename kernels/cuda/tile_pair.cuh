@@ -4,6 +4,8 @@
 
 #include <cuda_runtime.h>
 
+#include <variant>
+
 #include "kernels/cuda/attention_cuda.h"
 #include "kernels/cuda/scores.cuh"
 
@@ -11,11 +13,31 @@ namespace phasescope::kernels::cuda {
 
 inline constexpr int kColumns = 32;  // of a chunk: few, to keep registers low
 
+/// SavedForward and Gradients as kernels are given them, without the arrays of a variant that none
+/// of those for every score reads.
+struct DeviceSaved {
+  InputTensor out, out_state;
+  const float* lse = nullptr;
+  InputTensor d_out, d_out_state;
+};
+struct DeviceGradients {
+  OutputTensor dq, dk, dv, d_state;
+};
+inline DeviceSaved device_saved(const SavedForward& saved, const Gradients& gradients) {
+  const auto* tape = std::get_if<TapeGradients>(&gradients.variant);
+  return {saved.out, saved.out_state, saved.lse, saved.d_out,
+          tape ? tape->d_out_state : InputTensor{}};
+}
+inline DeviceGradients device_gradients(const Gradients& gradients) {
+  const auto* tape = std::get_if<TapeGradients>(&gradients.variant);
+  return {gradients.dq, gradients.dk, gradients.dv, tape ? tape->d_state : OutputTensor{}};
+}
+
 template <DeviceScore Score>
 struct BackwardLaunch {
   Problem<Score> problem;
-  CudaSavedForward saved;  // of the sums by distance: lse alone
-  CudaGradients gradients;
+  DeviceSaved saved;  // of the sums by distance: lse alone
+  DeviceGradients gradients;
   float* delta;      // (B, heads, queries)
   float* diagonals;  // (heads, tile_distances(), kThreads)
   float* factors;    // FIRE alone: (B, heads, queries)
@@ -118,10 +140,10 @@ class TilePair {
   __device__ const Pieces<Score::kPieces>& pieces() const { return pieces_; }
   __device__ Entries<Score> entries() const { return {shared_ + Layout::kEntries, pieces_}; }
 
-  /// Starts copying 64 queries of a head, with their log-sum-exp and delta.
+  /// Starts copying 64 queries of a head, with their log-sum-exp, the sink in it, and delta.
   __device__ void fetch_queries(int batch, int head, int first) {
     const auto tiles = kTransposed ? columns_ : rows_;
-    const CudaSavedForward& saved = launch_.saved;
+    const DeviceSaved& saved = launch_.saved;
     if constexpr (Score::kProducts) {
       copy_tile<T, D>(tiles.dots, pointer<T>(problem_.q, batch, head), problem_.q.row, first,
                       queries(), channels());
@@ -131,7 +153,7 @@ class TilePair {
                       queries(), channels());
     }
     if constexpr (kBackward && Score::kState) {
-      const CudaTensor& d_state = saved.d_out_state;
+      const InputTensor& d_state = saved.d_out_state;
       copy_tile<T, kStateDim>(tiles.state, pointer<T>(d_state, batch, head), d_state.row, first,
                               d_state.data ? queries() : 0, state_channels());
     }
@@ -141,7 +163,8 @@ class TilePair {
     const std::int64_t at = (batch * shape_.heads + head) * shape_.queries + query;
     if (threadIdx.x < kRows) {
       // Rows that do not exist or see no key: +inf makes every weight 0.
-      const float lse = exists ? saved.lse[at] * kLog2e : INFINITY;
+      const float lse =
+          exists ? lse_with_sink(saved.lse[at] * kLog2e, sink_of(problem_, head)) : INFINITY;
       store_shared(shared_ + Layout::kLse + static_cast<std::uint32_t>(n) * 4,
                    lse == -INFINITY ? INFINITY : lse);
     } else if constexpr (kBackward) {
@@ -316,7 +339,7 @@ class TilePair {
   }
   /// Writes the thread's two rows, of the 64 from `first` on, where they exist.
   template <int kDim, class Factor>
-  __device__ void write(const CudaTensor& to, int batch, int head, int first, int count, int width,
+  __device__ void write(const OutputTensor& to, int batch, int head, int first, int count, int width,
                         const float (&sums)[kDim / 8][4], const Factor& factor) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {

@@ -52,28 +52,29 @@ std::string fused_obstacle(const AttentionProgram& program, const at::Tensor& v)
   }
   if (!v.device().is_cpu()) return "the fused form runs on the CPU";
   // Rotations have been applied by now; other kinds read distances from the tokens' places.
-  const bool reads_distances =
-      program.kind != AttentionProgram::Kind::plain && program.kind != AttentionProgram::Kind::tape;
+  const auto* tape = program.as<TapeProgram>();
+  const bool reads_distances = tape == nullptr && !program.is<PlainProgram>();
   if (reads_distances && !program.positions.consecutive()) {
-    return std::string("given position ids have no fused form with ") + name_of(program.kind);
+    return std::string("given position ids have no fused form with ") + program.name();
   }
   if (program.mask.defined()) return "a given mask has no fused form";
   if (program.edit) return "scores that are changed before softmax have no fused form";
   if (program.padding_added && may_lose_rows(program)) {
     return "rows that see nothing but padding have no fused form where padding is added";
   }
-  if (program.kind == AttentionProgram::Kind::term) {
+  if (program.is<TermProgram>()) {
     return "a term that is no table of distances has no fused form";
   }
-  if (program.fire.slope.defined() && !program.causal) {
+  const FireProgram* fire = program.fire();
+  if (fire != nullptr && !program.causal) {
     return "fire past its threshold has no fused form without a causal mask";
   }
-  const bool cape = program.kind == AttentionProgram::Kind::cape;
-  if (cape && program.cape.w1.size(0) > 1024) {
+  const auto* cape = program.as<CapeProgram>();
+  if (cape != nullptr && cape->w1.size(0) > 1024) {
     return "a correction of more than 1024 hidden units has no fused form";
   }
-  if (cape && program.fire.slope.defined()) {
-    const std::int64_t units = program.cape.w1.size(0), pieces = program.fire.slope.size(1);
+  if (cape != nullptr && fire != nullptr) {
+    const std::int64_t units = cape->w1.size(0), pieces = fire->slope.size(1);
     if ((units + program.q.size(1)) * pieces > kernels::kCapePieces) {
       return "a correction of " + std::to_string(units) + " hidden units of a bias of " +
              std::to_string(pieces) + " pieces has no fused form";
@@ -83,8 +84,7 @@ std::string fused_obstacle(const AttentionProgram& program, const at::Tensor& v)
     return "a head of more than " + std::to_string(kernels::kMaxChannels) +
            " channels has no fused form";
   }
-  if (program.kind == AttentionProgram::Kind::tape &&
-      program.tape.state.size(-1) > kernels::kMaxChannels) {
+  if (tape != nullptr && tape->state.size(-1) > kernels::kMaxChannels) {
     return "a position state of more than " + std::to_string(kernels::kMaxChannels) +
            " numbers a head has no fused form";
   }

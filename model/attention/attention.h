@@ -26,7 +26,7 @@ using protocol::Ran;
 // back (B, H, N) for rows and (B, H, buckets) for buckets.
 struct ProbeRequest {
   bool entropy = false, max_score = false, max_key = false, top1_mass = false;
-  bool first_key_weight = false, mean_distance = false;
+  bool first_key_weight = false, mean_distance = false, sink_weight = false;
   std::vector<std::int64_t> windows;       // at most 3; weight on the last w keys, self counted
   std::vector<std::int64_t> bucket_edges;  // ascending, bucket b = [edges[b], edges[b+1]); or empty
   // By bucket, sums of the content score too, and of the positional term (ScoreParts::positional),
@@ -39,6 +39,7 @@ struct ProbeRequest {
 
 struct ProbeResult {
   at::Tensor entropy, max_score, max_key, top1_mass, first_key_weight, mean_distance;
+  at::Tensor sink_weight;                                       // 0 where there are no sinks
   std::vector<at::Tensor> window_mass;                          // one a window
   at::Tensor bucket_pairs;                                      // (B, H, buckets) int64
   at::Tensor bucket_weight, bucket_score, bucket_score_square;  // the same shape, float64 sums

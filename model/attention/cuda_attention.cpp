@@ -13,19 +13,18 @@
 
 #include "formats/error.h"
 #include "model/attention/fused_attention.h"
+#include "model/attention/kernel_variant.h"
 #include "model/attention/probe_buffers.h"
 
 namespace phasescope::model {
 namespace {
 
-using Kind = AttentionProgram::Kind;
-
 std::atomic<const kernels::CudaKernels*> cuda_kernels = nullptr;
 
-// Device memory of one call. What is to come back is written into the host's memory by finish().
+// Device memory of one call, of tokens in a 16-bit type. What is to come back is written into the host's memory by finish().
 class DeviceMemory {
  public:
-  DeviceMemory() : cuda_(*cuda_kernels.load()) {}
+  explicit DeviceMemory(at::ScalarType type) : cuda_(*cuda_kernels.load()), type_(type) {}
   ~DeviceMemory() {
     for (void* data : allocated_) cuda_.release(data);
   }
@@ -65,21 +64,21 @@ class DeviceMemory {
     return copy(values.const_data_ptr<float>(), values.numel());
   }
 
-  // A (B, H, N, d) tensor of a 16-bit type.
-  kernels::CudaTensor input(const at::Tensor& tensor, at::ScalarType type) {
-    const at::Tensor values = tensor.to(type).contiguous();
+  // A (B, H, N, d) tensor in the 16-bit type.
+  kernels::InputTensor tokens(const at::Tensor& tensor) {
+    const at::Tensor values = tensor.to(type_).contiguous();
     const auto* bits = static_cast<const std::uint16_t*>(values.const_data_ptr());
-    return {const_cast<std::uint16_t*>(copy(bits, values.numel())), values.stride(0),
-            values.stride(1), values.stride(2)};
+    return {copy(bits, values.numel()), values.stride(0), values.stride(1), values.stride(2),
+            storage()};
   }
 
   // One to write to, made beside it on the host as (B, N, H, d), so that joining the heads is free.
-  kernels::CudaTensor output(at::Tensor& host, at::IntArrayRef sizes, at::ScalarType type) {
-    host = at::empty({sizes[0], sizes[2], sizes[1], sizes[3]}, type).transpose(1, 2);
+  kernels::OutputTensor output(at::Tensor& host, at::IntArrayRef sizes) {
+    host = at::empty({sizes[0], sizes[2], sizes[1], sizes[3]}, type_).transpose(1, 2);
     const std::size_t bytes = static_cast<std::size_t>(host.numel()) * sizeof(std::uint16_t);
     void* data = allocate(bytes);
     returning_.push_back({host.mutable_data_ptr(), data, bytes});
-    return {data, host.stride(0), host.stride(1), host.stride(2)};
+    return {data, host.stride(0), host.stride(1), host.stride(2), storage()};
   }
 
   // Waits for the kernels and brings back what they made.
@@ -94,75 +93,42 @@ class DeviceMemory {
     std::size_t bytes;
   };
 
+  kernels::Storage storage() const {
+    return type_ == at::kHalf ? kernels::Storage::float16 : kernels::Storage::bfloat16;
+  }
+
   const kernels::CudaKernels& cuda_;
+  at::ScalarType type_;  // of tokens
   std::vector<void*> allocated_;
   std::vector<Returning> returning_;
   std::size_t bytes_ = 0;
 };
 
-kernels::FireVariant fire_variant(const FireProgram& fire, DeviceMemory& memory) {
-  return {.distance = memory.floats(fire.distance),
-          .length = fire.distance.size(0),
-          .factor = memory.floats(fire.factor),
-          .knots = memory.floats(fire.knots),
-          .segments = fire.slope.size(1),
-          .slope = memory.floats(fire.slope),
-          .intercept = memory.floats(fire.intercept),
-          .head_stride = fire.slope.size(1)};
-}
+// Memory for gradients there, which come back.
+struct DeviceGradientMemory {
+  DeviceMemory& memory;
 
-kernels::CudaVariant variant_of(const AttentionProgram& program, at::ScalarType type,
-                                DeviceMemory& memory) {
-  if (program.kind == Kind::table) {
-    const at::Tensor& values = program.table.values;
-    return kernels::TableVariant{.values = memory.floats(values),
-                                 .head_stride = values.size(1),
-                                 .length = values.size(1),
-                                 .first_distance = program.table.first_distance,
-                                 .multiplies = program.table.multiplies};
+  float* floats(at::Tensor& tensor) const {
+    tensor = at::empty(tensor.sizes(), at::kFloat);
+    return memory.mirror(tensor.mutable_data_ptr<float>(), tensor.numel());
   }
-  if (program.kind == Kind::tapa) {
-    kernels::TapaVariant tapa = tapa_variant(program.tapa);
-    tapa.power = memory.floats(program.tapa.power);
-    return tapa;
+  kernels::OutputTensor tokens(at::Tensor& tensor) const {
+    const std::vector<std::int64_t> sizes = tensor.sizes().vec();
+    return memory.output(tensor, sizes);
   }
-  if (program.kind == Kind::tape) {
-    const at::Tensor state =
-        program.tape.state.expand({program.q.size(0), program.k.size(1), -1, -1});
-    return kernels::CudaTapeVariant{memory.input(state, type), state.size(-1)};
-  }
-  if (program.kind == Kind::fire) return fire_variant(program.fire, memory);
-  if (program.kind == Kind::cape) {
-    const CapeProgram& cape = program.cape;
-    kernels::CapeVariant variant;
-    variant.form = cape_form(cape.form);
-    if (cape.values.defined()) {
-      variant.values = memory.floats(cape.values);
-      variant.head_stride = variant.length = cape.values.size(1);
-    }
-    if (program.fire.slope.defined()) variant.fire = fire_variant(program.fire, memory);
-    variant.hidden = cape.w1.size(0);
-    variant.w1 = memory.floats(cape.w1);
-    variant.b1 = memory.floats(cape.b1);
-    variant.w2 = memory.floats(cape.w2);
-    variant.b2 = memory.floats(cape.b2);
-    return variant;
-  }
-  return kernels::PlainVariant{};
-}
+};
 
 kernels::CudaAttention inputs_of(const AttentionProgram& program, const at::Tensor& v,
                                  DeviceMemory& memory) {
-  const at::ScalarType type = v.scalar_type();
   kernels::CudaAttention inputs;
   inputs.shape = shape_of(program, v);
-  inputs.type = type == at::kHalf ? kernels::CudaType::float16 : kernels::CudaType::bfloat16;
-  inputs.q = memory.input(program.q, type);
-  inputs.k = memory.input(program.k, type);
-  inputs.v = memory.input(v, type);
+  inputs.q = memory.tokens(program.q);
+  inputs.k = memory.tokens(program.k);
+  inputs.v = memory.tokens(v);
   inputs.scale = static_cast<float>(program.scale);
   inputs.soft_cap = static_cast<float>(program.soft_cap);
-  inputs.variant = variant_of(program, type, memory);
+  inputs.variant = std::visit(VariantOf<DeviceMemory>{program, memory}, program.variant);
+  if (program.sinks.defined()) inputs.sinks = memory.floats(program.sinks);
   if (program.key_mask.defined()) {
     const at::Tensor mask =
         program.key_mask.expand({inputs.shape.batch, inputs.shape.keys}).contiguous();
@@ -185,7 +151,7 @@ void add_probes(const kernels::ForwardOutputs& host, const kernels::CudaAttentio
   const std::int64_t rows = shape.batch * shape.heads * shape.queries;
   kernels::RowProbes& row = outputs.rows = host.rows;
   for (float** probe :
-       {&row.entropy, &row.max_score, &row.top1_mass, &row.first_key_weight, &row.mean_distance,
+       {&row.entropy, &row.max_score, &row.top1_mass, &row.first_key_weight, &row.mean_distance, &row.sink_weight,
         &row.window_mass[0], &row.window_mass[1], &row.window_mass[2]}) {
     *probe = memory.mirror(*probe, rows);
   }
@@ -209,6 +175,7 @@ void add_probes(const kernels::ForwardOutputs& host, const kernels::CudaAttentio
 // What both passes have: operands that were copied to the device, results that come back from it.
 class CudaPass {
  public:
+  explicit CudaPass(at::ScalarType type) : memory(type) {}
   virtual ~CudaPass() = default;
   virtual void enqueue() const = 0;
 
@@ -221,17 +188,17 @@ namespace {
 class ForwardPass final : public CudaPass {
  public:
   ForwardPass(const AttentionProgram& program, const at::Tensor& v, const ProbeRequest& request)
-      : inputs_(inputs_of(program, v, memory)),
+      : CudaPass(v.scalar_type()),
+        inputs_(inputs_of(program, v, memory)),
         probes_(request, inputs_.shape),
         ran_(ran_on_cuda(v)) {
     operand_bytes = memory.bytes();
     const kernels::AttentionShape& shape = inputs_.shape;
-    outputs_.out = memory.output(
-        result_.out, {shape.batch, shape.heads, shape.queries, shape.value_dim}, v.scalar_type());
-    if (program.kind == Kind::tape) {
+    outputs_.out = memory.output(result_.out,
+                                 {shape.batch, shape.heads, shape.queries, shape.value_dim});
+    if (const auto* tape = program.as<TapeProgram>()) {
       outputs_.out_state = memory.output(
-          result_.state, {shape.batch, shape.heads, shape.queries, program.tape.state.size(-1)},
-          v.scalar_type());
+          result_.state, {shape.batch, shape.heads, shape.queries, tape->state.size(-1)});
     }
     result_.lse = at::empty({shape.batch, shape.heads, shape.queries}, at::kFloat);
     outputs_.lse = memory.mirror(result_.lse.mutable_data_ptr<float>(), result_.lse.numel());
@@ -283,79 +250,40 @@ class BackwardPass final : public CudaPass {
  public:
   BackwardPass(const AttentionProgram& program, const at::Tensor& v, const SavedResult& forward,
                const at::Tensor& d_out, const at::Tensor& d_state)
-      : inputs_(inputs_of(program, v, memory)) {
-    const at::ScalarType type = v.scalar_type();
-    saved_.out = memory.input(forward.out, type);
+      : CudaPass(v.scalar_type()),
+        inputs_(inputs_of(program, v, memory)),
+        result_{program, v} {
+    saved_.out = memory.tokens(forward.out);
     saved_.lse = memory.floats(forward.lse);
-    saved_.d_out = memory.input(d_out.defined() ? d_out : at::zeros_like(forward.out), type);
+    saved_.d_out = memory.tokens(d_out.defined() ? d_out : at::zeros_like(forward.out));
+    kernels::InputTensor d_out_state;
     if (d_state.defined()) {
-      saved_.out_state = memory.input(forward.state, type);
-      saved_.d_out_state = memory.input(d_state, type);
+      saved_.out_state = memory.tokens(forward.state);
+      d_out_state = memory.tokens(d_state);
     }
     operand_bytes = memory.bytes();
-    gradients_.dq = memory.output(result_.dq, program.q.sizes(), type);
-    gradients_.dk = memory.output(result_.dk, program.k.sizes(), type);
-    gradients_.dv = memory.output(result_.dv, v.sizes(), type);
-    add_variant(program, type);
+    const DeviceGradientMemory buffers{memory};
+    add_gradients(result_.program, result_.v, d_out_state, buffers, gradients_);
     gradients_.workspace = memory.allocate(memory.cuda().backward_workspace(inputs_));
   }
 
   void enqueue() const override { memory.cuda().backward(inputs_, saved_, gradients_); }
 
-  GradientBuffers finish() {
+  ProgramGradients finish() {
     memory.finish();
     return std::move(result_);
   }
 
  private:
-  // Of an array of a variant; null where it has none.
-  float* gradient(at::Tensor& buffer, const at::Tensor& array) {
-    if (!array.defined()) return nullptr;
-    buffer = at::empty(array.sizes(), at::kFloat);
-    return memory.mirror(buffer.mutable_data_ptr<float>(), buffer.numel());
-  }
-
-  kernels::FireGradients fire_gradients(const FireProgram& fire) {
-    return {.distance = gradient(result_.distance, fire.distance),
-            .factor = gradient(result_.factor, fire.factor),
-            .slope = gradient(result_.slope, fire.slope),
-            .intercept = gradient(result_.intercept, fire.intercept),
-            .head_stride = fire.slope.size(1)};
-  }
-
-  void add_variant(const AttentionProgram& program, at::ScalarType type) {
-    if (program.kind == Kind::tape) {
-      const at::Tensor& state = program.tape.state;
-      gradients_.d_state =
-          memory.output(result_.state,
-                        {program.q.size(0), program.k.size(1), state.size(2), state.size(3)}, type);
-    }
-    if (program.kind == Kind::table) {
-      gradients_.d_table = gradient(result_.values, program.table.values);
-      gradients_.d_table_stride = program.table.values.size(1);
-    }
-    if (program.kind == Kind::fire) gradients_.fire = fire_gradients(program.fire);
-    if (program.kind == Kind::cape) {
-      const CapeProgram& cape = program.cape;
-      gradients_.cape = {.values = gradient(result_.values, cape.values),
-                         .head_stride = cape.values.defined() ? cape.values.size(1) : 0,
-                         .w1 = gradient(result_.w1, cape.w1),
-                         .b1 = gradient(result_.b1, cape.b1),
-                         .w2 = gradient(result_.w2, cape.w2),
-                         .b2 = gradient(result_.b2, cape.b2)};
-      if (program.fire.slope.defined()) gradients_.cape.fire = fire_gradients(program.fire);
-    }
-  }
-
   kernels::CudaAttention inputs_;
-  kernels::CudaSavedForward saved_;
-  GradientBuffers result_;
+  kernels::SavedForward saved_;
+  ProgramGradients result_;
   kernels::CudaGradients gradients_;
 };
 
-GradientBuffers run_backward(const AttentionProgram& program, const at::Tensor& v,
-                             const SavedResult& forward, const at::Tensor& d_out,
-                             const at::Tensor& d_state) {
+ProgramGradients run_backward(const AttentionProgram& program, const at::Tensor& v,
+                              const SavedResult& forward, const at::Tensor& d_out,
+                              const at::Tensor& d_state) {
   const at::NoGradGuard no_grad;
   BackwardPass pass(program, v, forward, d_out, d_state);
   pass.enqueue();
@@ -375,15 +303,9 @@ void require_cuda_kernels() {
 
 bool wants_gradients(const AttentionProgram& program, const at::Tensor& v) {
   if (!at::GradMode::is_enabled()) return false;
-  const CapeProgram& cape = program.cape;
-  const FireProgram& fire = program.fire;
-  for (const at::Tensor* tensor :
-       {&program.q, &program.k, &v, &program.table.values, &program.tape.state, &cape.values,
-        &cape.w1, &cape.b1, &cape.w2, &cape.b2, &fire.distance, &fire.factor, &fire.slope,
-        &fire.intercept}) {
-    if (tensor->defined() && tensor->requires_grad()) return true;
-  }
-  return false;
+  bool wanted = v.requires_grad();
+  for_each_operand(program, [&](const at::Tensor& x) { wanted = wanted || x.requires_grad(); });
+  return wanted;
 }
 
 std::string cuda_obstacle(const AttentionProgram& program, const at::Tensor& v, bool gradients) {
@@ -394,8 +316,8 @@ std::string cuda_obstacle(const AttentionProgram& program, const at::Tensor& v, 
   }
   if (std::string obstacle = fused_obstacle(program, v); !obstacle.empty()) return obstacle;
   const std::int64_t heads = program.q.size(1);
-  if (program.kind == Kind::cape) {
-    const std::int64_t units = program.cape.w1.size(0);
+  if (const auto* cape = program.as<CapeProgram>()) {
+    const std::int64_t units = cape->w1.size(0);
     const bool fits = heads <= kernels::kCudaCapeHeads && units <= kernels::kCudaHiddenUnits;
     if (!fits ||
         (gradients && kernels::cuda_cape_bytes(heads, units) > kernels::kCudaSharedBytes)) {
@@ -404,15 +326,16 @@ std::string cuda_obstacle(const AttentionProgram& program, const at::Tensor& v, 
              " hidden units has no form in the CUDA kernels";
     }
   }
-  if (program.fire.slope.defined() && program.fire.slope.size(1) > kernels::kCudaSegments) {
+  const FireProgram* fire = program.fire();
+  if (fire != nullptr && fire->slope.size(1) > kernels::kCudaSegments) {
     return "a network of more than 63 knots has no form in the CUDA kernels";
   }
   const std::int64_t width = program.q.size(-1);
   if (width % 8 != 0 || width > kLongestHead || v.size(-1) != width) {
     return "heads of " + std::to_string(width) + " channels have no form in the CUDA kernels";
   }
-  if (program.kind == Kind::tape) {
-    const std::int64_t state = program.tape.state.size(-1);
+  if (const auto* tape = program.as<TapeProgram>()) {
+    const std::int64_t state = tape->state.size(-1);
     if (state % 8 != 0 || state > (width <= 64 ? 64 : kLongestHead)) {
       return "a position state of " + std::to_string(state) +
              " numbers a head has no form in the CUDA kernels";

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -14,8 +13,6 @@
 
 namespace phasescope::model {
 namespace {
-
-using Kind = AttentionProgram::Kind;
 
 at::Tensor with_contiguous_channels(const at::Tensor& tensor) {
   return tensor.stride(-1) == 1 || tensor.size(-1) == 1 ? tensor : tensor.contiguous();
@@ -49,9 +46,9 @@ AttentionResult run_forward(const AttentionProgram& program, const at::Tensor& v
   result.out =
       empty_by_token(shape.batch, shape.heads, shape.queries, shape.value_dim, v.scalar_type());
   outputs.out = output_tensor(result.out);
-  if (program.kind == Kind::tape) {
-    result.state = empty_by_token(shape.batch, shape.heads, shape.queries,
-                                  program.tape.state.size(-1), v.scalar_type());
+  if (const auto* tape = program.as<TapeProgram>()) {
+    result.state = empty_by_token(shape.batch, shape.heads, shape.queries, tape->state.size(-1),
+                                  v.scalar_type());
     outputs.out_state = output_tensor(result.state);
   }
   if (options.want_lse || options.want_entropy) {
@@ -65,105 +62,24 @@ AttentionResult run_forward(const AttentionProgram& program, const at::Tensor& v
   return result;
 }
 
-// The tensors of a program that gradients flow to, in one fixed order; undefined where the kind
-// has none.
-enum Operand {
-  kQ,
-  kK,
-  kV,
-  kState,
-  kValues,
-  kW1,
-  kB1,
-  kW2,
-  kB2,
-  kDistance,
-  kFactor,
-  kSlope,
-  kIntercept,
-  kOperands
+// Memory for gradients, uninitialised.
+struct GradientMemory {
+  static float* floats(at::Tensor& tensor) {
+    tensor = at::empty(tensor.sizes(), at::kFloat);
+    return tensor.mutable_data_ptr<float>();
+  }
+  static kernels::OutputTensor tokens(at::Tensor& tensor) {
+    tensor = empty_by_token(tensor.size(0), tensor.size(1), tensor.size(2), tensor.size(3),
+                            stored_dtype(tensor.scalar_type()));
+    return output_tensor(tensor);
+  }
 };
 
-AttentionProgram with_operands(const AttentionProgram& program,
-                               const torch::autograd::variable_list& x) {
-  AttentionProgram result = program;
-  result.q = x[kQ];
-  result.k = x[kK];
-  result.tape.state = x[kState];
-  result.table.values = program.kind == Kind::table ? x[kValues] : at::Tensor();
-  result.cape.values = program.kind == Kind::cape ? x[kValues] : at::Tensor();
-  result.cape.w1 = x[kW1];
-  result.cape.b1 = x[kB1];
-  result.cape.w2 = x[kW2];
-  result.cape.b2 = x[kB2];
-  result.fire.distance = x[kDistance];
-  result.fire.factor = x[kFactor];
-  result.fire.slope = x[kSlope];
-  result.fire.intercept = x[kIntercept];
-  return result;
-}
-
-// An uninitialised one for the gradient of `like`, contiguous, and where it lies.
-float* make_buffer(at::Tensor& buffer, const at::Tensor& like) {
-  buffer = at::empty_like(like, at::MemoryFormat::Contiguous);
-  return buffer.mutable_data_ptr<float>();
-}
-
-kernels::FireGradients fire_gradients(const FireProgram& fire, GradientBuffers& buffers) {
-  return {.distance = make_buffer(buffers.distance, fire.distance),
-          .factor = make_buffer(buffers.factor, fire.factor),
-          .slope = make_buffer(buffers.slope, fire.slope),
-          .intercept = make_buffer(buffers.intercept, fire.intercept),
-          .head_stride = fire.slope.size(1)};
-}
-
-kernels::VariantGradients variant_gradients(const AttentionProgram& program,
-                                            const at::Tensor& d_state, GradientBuffers& buffers) {
-  if (program.kind == Kind::table) {
-    return kernels::TableGradients{make_buffer(buffers.values, program.table.values),
-                                   program.table.values.size(1)};
-  }
-  if (program.kind == Kind::fire) {
-    return fire_gradients(program.fire, buffers);
-  }
-  if (program.kind == Kind::tape) {
-    const at::Tensor& q = program.q;
-    const at::Tensor& state = program.tape.state;
-    buffers.state = empty_by_token(q.size(0), q.size(1), q.size(2), state.size(-1),
-                                   stored_dtype(state.scalar_type()));
-    kernels::TapeGradients gradients;
-    if (d_state.defined()) gradients.d_out_state = input_tensor(d_state);
-    gradients.d_state = output_tensor(buffers.state);
-    return gradients;
-  }
-  if (program.kind != Kind::cape) return std::monostate{};
-  const CapeProgram& cape = program.cape;
-  kernels::CapeGradients gradients;
-  if (cape.values.defined()) {
-    gradients.values = make_buffer(buffers.values, cape.values);
-    gradients.head_stride = cape.values.size(1);
-  }
-  gradients.w1 = make_buffer(buffers.w1, cape.w1);
-  gradients.b1 = make_buffer(buffers.b1, cape.b1);
-  gradients.w2 = make_buffer(buffers.w2, cape.w2);
-  gradients.b2 = make_buffer(buffers.b2, cape.b2);
-  if (program.fire.slope.defined()) gradients.fire = fire_gradients(program.fire, buffers);
-  return gradients;
-}
-
-GradientBuffers run_backward(const AttentionProgram& program, const at::Tensor& v,
-                             const SavedResult& forward, const at::Tensor& d_out_given,
-                             const at::Tensor& d_state_given) {
+ProgramGradients run_backward(const AttentionProgram& program, const at::Tensor& v,
+                              const SavedResult& forward, const at::Tensor& d_out_given,
+                              const at::Tensor& d_state_given) {
   const at::NoGradGuard no_grad;
   const KernelInputs kernel(program, v);
-  const kernels::AttentionShape& shape = kernel.inputs().shape;
-  GradientBuffers gradients;
-  gradients.dq = empty_by_token(shape.batch, shape.heads, shape.queries, shape.head_dim,
-                                stored_dtype(program.q.scalar_type()));
-  gradients.dk = empty_by_token(shape.batch, shape.kv_heads, shape.keys, shape.head_dim,
-                                stored_dtype(program.k.scalar_type()));
-  gradients.dv =
-      empty_by_token(shape.batch, shape.kv_heads, shape.keys, shape.value_dim, v.scalar_type());
   const at::Tensor d_out =
       d_out_given.defined() ? with_contiguous_channels(d_out_given) : at::zeros_like(forward.out);
   const at::Tensor d_state =
@@ -173,34 +89,32 @@ GradientBuffers run_backward(const AttentionProgram& program, const at::Tensor& 
   if (forward.state.defined()) saved.out_state = input_tensor(forward.state);
   saved.lse = forward.lse.const_data_ptr<float>();
   saved.d_out = input_tensor(d_out);
-  kernels::Gradients outputs;
-  outputs.dq = output_tensor(gradients.dq);
-  outputs.dk = output_tensor(gradients.dk);
-  outputs.dv = output_tensor(gradients.dv);
-  outputs.variant = variant_gradients(program, d_state, gradients);
-  kernels::attention_backward(kernel.inputs(), saved, outputs);
-  return gradients;
+  ProgramGradients result{program, v};
+  kernels::Gradients gradients;
+  GradientMemory memory;
+  add_gradients(result.program, result.v,
+                d_state.defined() ? input_tensor(d_state) : kernels::InputTensor{}, memory,
+                gradients);
+  kernels::attention_backward(kernel.inputs(), saved, gradients);
+  return result;
+}
+
+// v and the program's operands, in one fixed order.
+torch::autograd::variable_list operands_of(const AttentionProgram& program, const at::Tensor& v) {
+  torch::autograd::variable_list operands = {v};
+  for_each_operand(program, [&operands](const at::Tensor& x) { operands.push_back(x); });
+  return operands;
 }
 
 // Differentiable form. Passes and program travel beside the tensors as plain data.
 class FusedAttention : public torch::autograd::Function<FusedAttention> {
  public:
-  // Optional: autograd does not take undefined tensors.
-  using Maybe = std::optional<at::Tensor>;
-
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
                                                 const AttentionPasses& passes,
-                                                const AttentionProgram& program, at::Tensor q,
-                                                at::Tensor k, at::Tensor v, Maybe state,
-                                                Maybe values, Maybe w1, Maybe b1, Maybe w2,
-                                                Maybe b2, Maybe distance, Maybe factor, Maybe slope,
-                                                Maybe intercept) {
-    const AttentionResult result = passes.forward(program, v, {.want_lse = true});
-    torch::autograd::variable_list saved = {q, k, v};
-    for (const Maybe* operand :
-         {&state, &values, &w1, &b1, &w2, &b2, &distance, &factor, &slope, &intercept}) {
-      saved.push_back(operand->value_or(at::Tensor()));
-    }
+                                                const AttentionProgram& program,
+                                                at::TensorList operands) {
+    const AttentionResult result = passes.forward(program, operands[0], {.want_lse = true});
+    torch::autograd::variable_list saved = operands.vec();
     saved.push_back(result.out);
     saved.push_back(result.lse);
     torch::autograd::variable_list outputs = {result.out, result.lse};
@@ -209,12 +123,8 @@ class FusedAttention : public torch::autograd::Function<FusedAttention> {
       outputs.push_back(result.state);
     }
     context->save_for_backward(std::move(saved));
-    // Without the tensors: those are saved above, and a second reference would keep them alive.
-    AttentionProgram bare = with_operands(program, torch::autograd::variable_list(kOperands));
-    bare.q_plain = bare.k_plain = at::Tensor();
-    bare.term = {};
-    context->saved_data["program"] =
-        c10::IValue::make_capsule(c10::make_intrusive<Holder>(passes, std::move(bare)));
+    context->saved_data["program"] = c10::IValue::make_capsule(
+        c10::make_intrusive<Holder>(passes, without_operands(program), operands.size()));
     context->mark_non_differentiable({result.lse});
     return outputs;
   }
@@ -224,24 +134,39 @@ class FusedAttention : public torch::autograd::Function<FusedAttention> {
     const torch::autograd::variable_list saved = context->get_saved_variables();
     const auto holder =
         c10::static_intrusive_pointer_cast<Holder>(context->saved_data["program"].toCapsule());
-    const AttentionProgram program = with_operands(holder->program, saved);
-    SavedResult forward{saved[kOperands], saved[kOperands + 1],
-                        saved.size() > kOperands + 2 ? saved[kOperands + 2] : at::Tensor()};
+    AttentionProgram program = holder->program;
+    std::size_t next = 1;
+    for_each_operand(program, [&](at::Tensor& x) { x = saved[next++]; });
+    const std::size_t operands = holder->operands;
+    const SavedResult forward{saved[operands], saved[operands + 1],
+                              saved.size() > operands + 2 ? saved[operands + 2] : at::Tensor()};
     const at::Tensor d_state = incoming.size() > 2 ? incoming[2] : at::Tensor();
-    GradientBuffers gradients =
-        holder->passes.backward(program, saved[kV], forward, incoming[0], d_state);
-    return {at::Tensor(),     at::Tensor(),    gradients.dq,       gradients.dk,
-            gradients.dv,     gradients.state, gradients.values,   gradients.w1,
-            gradients.b1,     gradients.w2,    gradients.b2,       gradients.distance,
-            gradients.factor, gradients.slope, gradients.intercept};
+    const ProgramGradients gradients =
+        holder->passes.backward(program, saved[0], forward, incoming[0], d_state);
+    // Nothing flows to the passes and the program itself.
+    torch::autograd::variable_list result = {at::Tensor(), at::Tensor()};
+    for (at::Tensor& x : operands_of(gradients.program, gradients.v)) result.push_back(x);
+    return result;
   }
 
  private:
   struct Holder : torch::CustomClassHolder {
-    Holder(const AttentionPasses& p, AttentionProgram q) : passes(p), program(std::move(q)) {}
+    Holder(const AttentionPasses& p, AttentionProgram q, std::size_t n)
+        : passes(p), program(std::move(q)), operands(n) {}
     AttentionPasses passes;
     AttentionProgram program;
+    std::size_t operands;
   };
+
+  // With nothing in the place of each operand: those are saved beside it, and a second reference
+  // would keep them alive.
+  static AttentionProgram without_operands(const AttentionProgram& program) {
+    AttentionProgram bare = program;
+    for_each_operand(bare, [](at::Tensor& x) { x = at::empty({0}); });
+    bare.q_plain = bare.k_plain = at::Tensor();
+    if (TermProgram* term = bare.term()) *term = {};
+    return bare;
+  }
 };
 
 }  // namespace
@@ -283,15 +208,6 @@ kernels::CapeForm cape_form(CapeProgram::Form form) {
   return kernels::CapeForm::concat_residual;
 }
 
-// Of tensors that are float32 and contiguous.
-kernels::TapaVariant tapa_variant(const TapaProgram& tapa) {
-  return {.content_dim = tapa.content_dim,
-          .scale_content = static_cast<float>(tapa.scale_content),
-          .scale_phase = static_cast<float>(tapa.scale_phase),
-          .phase = tapa.linear_phase ? kernels::TapaPhase::linear : kernels::TapaPhase::quadratic,
-          .power_length = tapa.power.size(0)};
-}
-
 kernels::OutputTensor output_tensor(const at::Tensor& tensor) {
   return {tensor.mutable_data_ptr(), tensor.stride(0), tensor.stride(1), tensor.stride(2),
           storage_of(tensor)};
@@ -310,9 +226,9 @@ ProbeRequest in_one_pass(const AttentionProgram& program, const ProbeRequest& re
 
 KernelInputs::KernelInputs(const AttentionProgram& program, const at::Tensor& v) {
   inputs_.shape = shape_of(program, v);
-  inputs_.q = input_tensor(keep(program.q));
-  inputs_.k = input_tensor(keep(program.k));
-  inputs_.v = input_tensor(keep(v));
+  inputs_.q = tokens(program.q);
+  inputs_.k = tokens(program.k);
+  inputs_.v = tokens(v);
   inputs_.scale = static_cast<float>(program.scale);
   inputs_.soft_cap = static_cast<float>(program.soft_cap);
   if (program.key_mask.defined()) {
@@ -324,86 +240,37 @@ KernelInputs::KernelInputs(const AttentionProgram& program, const at::Tensor& v)
     kept_.push_back(numbered_documents(program));
     inputs_.query_documents = inputs_.key_documents = kept_.back().const_data_ptr<std::int32_t>();
   }
-  if (program.kind == Kind::table) {
-    const at::Tensor values = floats(program.table.values);
-    inputs_.variant = kernels::TableVariant{.values = values.const_data_ptr<float>(),
-                                            .head_stride = values.stride(0),
-                                            .length = values.size(1),
-                                            .first_distance = program.table.first_distance,
-                                            .multiplies = program.table.multiplies};
-  } else if (program.kind == Kind::tapa) {
-    kernels::TapaVariant variant = tapa_variant(program.tapa);
-    variant.power = floats(program.tapa.power).const_data_ptr<float>();
-    inputs_.variant = variant;
-  } else if (program.kind == Kind::tape) {
-    const at::Tensor& state = program.tape.state;
-    const at::Tensor values =
-        keep(state.expand({inputs_.shape.batch, inputs_.shape.heads, -1, -1}));
-    inputs_.variant = kernels::TapeVariant{input_tensor(values), values.size(-1)};
-  } else if (program.kind == Kind::cape) {
-    inputs_.variant = cape_variant(program);
-  } else if (program.kind == Kind::fire) {
-    inputs_.variant = fire_variant(program.fire);
-  }
+  if (program.sinks.defined()) inputs_.sinks = floats(program.sinks);
+  inputs_.variant = std::visit(VariantOf<KernelInputs>{program, *this}, program.variant);
 }
 
-kernels::FireVariant KernelInputs::fire_variant(const FireProgram& fire) {
-  return {.distance = floats(fire.distance).const_data_ptr<float>(),
-          .length = fire.distance.size(0),
-          .factor = floats(fire.factor).const_data_ptr<float>(),
-          .knots = floats(fire.knots).const_data_ptr<float>(),
-          .segments = fire.slope.size(1),
-          .slope = floats(fire.slope.contiguous()).const_data_ptr<float>(),
-          .intercept = floats(fire.intercept.contiguous()).const_data_ptr<float>(),
-          .head_stride = fire.slope.size(1)};
-}
-
-kernels::CapeVariant KernelInputs::cape_variant(const AttentionProgram& program) {
-  const CapeProgram& cape = program.cape;
-  kernels::CapeVariant variant;
-  variant.form = cape_form(cape.form);
-  if (cape.values.defined()) {
-    const at::Tensor values = floats(cape.values);
-    variant.values = values.const_data_ptr<float>();
-    variant.head_stride = values.stride(0);
-    variant.length = values.size(1);
-  }
-  variant.hidden = cape.w1.size(0);
-  variant.w1 = floats(cape.w1.contiguous()).const_data_ptr<float>();
-  variant.b1 = floats(cape.b1.contiguous()).const_data_ptr<float>();
-  variant.w2 = floats(cape.w2.contiguous()).const_data_ptr<float>();
-  variant.b2 = floats(cape.b2.contiguous()).const_data_ptr<float>();
-  if (program.fire.slope.defined()) variant.fire = fire_variant(program.fire);
-  return variant;
-}
-
-at::Tensor KernelInputs::keep(const at::Tensor& tensor) {
+kernels::InputTensor KernelInputs::tokens(const at::Tensor& tensor) {
   kept_.push_back(with_contiguous_channels(tensor.to(stored_dtype(tensor.scalar_type()))));
-  return kept_.back();
+  return input_tensor(kept_.back());
 }
 
-at::Tensor KernelInputs::floats(const at::Tensor& table) { return keep(table.to(at::kFloat)); }
+const float* KernelInputs::floats(const at::Tensor& tensor) {
+  kept_.push_back(tensor.to(at::kFloat).contiguous());
+  return kept_.back().const_data_ptr<float>();
+}
 
 AttentionProgram with_float_tables(const AttentionProgram& program) {
   AttentionProgram result = program;
-  for (at::Tensor* tensor : {&result.table.values, &result.tapa.power, &result.cape.values,
-                             &result.cape.w1, &result.cape.b1, &result.cape.w2, &result.cape.b2}) {
-    if (tensor->defined()) *tensor = tensor->to(at::kFloat);
-  }
+  for_each_tensor(result, [](const TensorInfo& info, at::Tensor& tensor) {
+    if (info.numbers != Numbers::tokens && tensor.defined()) tensor = tensor.to(at::kFloat);
+  });
   return result;
 }
 
 AttentionProgram in_dtype(const AttentionProgram& program, at::ScalarType dtype) {
   AttentionProgram result = program;
-  for (at::Tensor* tensor :
-       {&result.q, &result.k, &result.q_plain, &result.k_plain, &result.tape.state, &result.cape.w1,
-        &result.cape.b1, &result.cape.w2, &result.cape.b2}) {
-    if (tensor->defined()) *tensor = tensor->to(dtype);
-  }
-  for (at::Tensor* table : {&result.table.values, &result.tapa.power, &result.cape.values}) {
-    if (table->defined()) *table = table->to(table_dtype(dtype));
-  }
-  if (!program.transformed) result.q_plain = result.q, result.k_plain = result.k;  // one copy
+  for_each_tensor(result, [dtype](const TensorInfo& info, at::Tensor& tensor) {
+    const bool table = info.numbers == Numbers::table;
+    if (tensor.defined()) tensor = tensor.to(table ? table_dtype(dtype) : dtype);
+  });
+  // One copy where they are the same.
+  result.q_plain = program.transformed ? program.q_plain.to(dtype) : result.q;
+  result.k_plain = program.transformed ? program.k_plain.to(dtype) : result.k;
   return result;
 }
 
@@ -415,21 +282,14 @@ AttentionResult fused_attention(const AttentionProgram& program, const at::Tenso
 AttentionResult run_passes(const AttentionPasses& passes, const AttentionProgram& program,
                            const at::Tensor& v, const AttentionOptions& options) {
   if (!at::GradMode::is_enabled()) return passes.forward(program, v, options);
-  const at::Tensor& values =
-      program.kind == Kind::cape ? program.cape.values : program.table.values;
-  const at::Tensor state =
-      program.kind == Kind::tape
-          ? program.tape.state.expand({program.q.size(0), program.q.size(1), -1, -1})
-          : at::Tensor();
-  const auto maybe = [](const at::Tensor& tensor) {
-    return tensor.defined() ? std::optional<at::Tensor>(tensor) : std::nullopt;
-  };
-  const CapeProgram& cape = program.cape;
-  const FireProgram& fire = program.fire;
-  const torch::autograd::variable_list outputs = FusedAttention::apply(
-      passes, program, program.q, program.k, v, maybe(state), maybe(values), maybe(cape.w1),
-      maybe(cape.b1), maybe(cape.w2), maybe(cape.b2), maybe(fire.distance), maybe(fire.factor),
-      maybe(fire.slope), maybe(fire.intercept));
+  AttentionProgram given = program;
+  // A gradient is made of each head's state, and summed where heads share one.
+  if (auto* tape = given.as<TapeProgram>()) {
+    tape->state = tape->state.expand({program.q.size(0), program.q.size(1), -1, -1});
+  }
+  const torch::autograd::variable_list operands = operands_of(given, v);
+  const torch::autograd::variable_list outputs =
+      FusedAttention::apply(passes, given, at::TensorList(operands));
   AttentionResult result{
       outputs[0], outputs.size() > 2 ? outputs[2] : at::Tensor(), outputs[1], {}, {}, {}};
   if (options.want_entropy) {

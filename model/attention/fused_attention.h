@@ -6,6 +6,7 @@
 
 #include "kernels/attention.h"
 #include "model/attention/attention.h"
+#include "model/attention/kernel_variant.h"
 
 // The bridge from tensors to kernels/ on the CPU: float32 arithmetic on float32 or 16-bit tensors,
 // which are read and written as they are. Tables and the correction's weights come as float32.
@@ -25,16 +26,18 @@ struct SavedResult {
 // and k were rotated, which leaves ProbeResult::bucket_content and the like undefined.
 ProbeRequest in_one_pass(const AttentionProgram& program, const ProbeRequest& request);
 
-// Gradients of everything a kind has.
-struct GradientBuffers {
-  at::Tensor dq, dk, dv, state, values, w1, b1, w2, b2, distance, factor, slope, intercept;
+// Gradients in the place of the tensors that they are of: of a program's operands
+// (for_each_operand) and of v.
+struct ProgramGradients {
+  AttentionProgram program;
+  at::Tensor v;
 };
 
 // One implementation of the two passes, both without autograd.
 struct AttentionPasses {
   AttentionResult (*forward)(const AttentionProgram& program, const at::Tensor& v,
                              const AttentionOptions& options);
-  GradientBuffers (*backward)(const AttentionProgram& program, const at::Tensor& v,
+  ProgramGradients (*backward)(const AttentionProgram& program, const at::Tensor& v,
                               const SavedResult& forward, const at::Tensor& d_out,
                               const at::Tensor& d_state);
 };
@@ -47,10 +50,6 @@ AttentionResult run_passes(const AttentionPasses& passes, const AttentionProgram
 kernels::AttentionShape shape_of(const AttentionProgram& program, const at::Tensor& v);
 // (B, N) int32 contiguous, the program's documents counted from 0: ids of 64 bits do not fit.
 at::Tensor numbered_documents(const AttentionProgram& program);
-kernels::CapeForm cape_form(CapeProgram::Form form);
-// Without the powers' memory.
-kernels::TapaVariant tapa_variant(const TapaProgram& tapa);
-
 // The program with its tables and the correction's weights in float32; gradients flow through.
 AttentionProgram with_float_tables(const AttentionProgram& program);
 
@@ -64,11 +63,10 @@ class KernelInputs {
   const kernels::AttentionInputs& inputs() const { return inputs_; }
 
  private:
-  kernels::FireVariant fire_variant(const FireProgram& fire);
-  kernels::CapeVariant cape_variant(const AttentionProgram& program);
-  // As it is stored; tables in float32.
-  at::Tensor keep(const at::Tensor& tensor);
-  at::Tensor floats(const at::Tensor& table);
+  friend struct VariantOf<KernelInputs>;
+  // As it is stored; all but tokens in float32.
+  kernels::InputTensor tokens(const at::Tensor& tensor);
+  const float* floats(const at::Tensor& tensor);
 
   std::vector<at::Tensor> kept_;
   kernels::AttentionInputs inputs_;

@@ -33,9 +33,8 @@ ProbeResult fused_probe(const LayerAttention& attention, const ProbeRequest& req
       empty_by_token(shape.batch, shape.heads, shape.queries, shape.value_dim, dtype);
   buffers.outputs().out = output_tensor(out);
   at::Tensor state;
-  if (attention.program().kind == AttentionProgram::Kind::tape) {
-    state = empty_by_token(shape.batch, shape.heads, shape.queries,
-                           attention.program().tape.state.size(-1), dtype);
+  if (const auto* tape = attention.program().as<TapeProgram>()) {
+    state = empty_by_token(shape.batch, shape.heads, shape.queries, tape->state.size(-1), dtype);
     buffers.outputs().out_state = output_tensor(state);
   }
   const at::Tensor known = attention.lse().defined() ? attention.lse().contiguous() : at::Tensor();
@@ -126,8 +125,12 @@ at::Tensor LayerAttention::weights(const Region& region) const {
   check_range("columns", region.columns, keys());
   const at::Tensor scores =
       plain_scores(as_computed(program_, is_fused()), region.heads, region.rows, region.columns);
-  const at::Tensor lse = lse_.slice(1, region.heads.begin, region.heads.end)
-                             .slice(2, region.rows.begin, region.rows.end);
+  at::Tensor lse = lse_.slice(1, region.heads.begin, region.heads.end)
+                       .slice(2, region.rows.begin, region.rows.end);
+  if (program_.sinks.defined()) {
+    const at::Tensor sinks = program_.sinks.slice(0, region.heads.begin, region.heads.end);
+    lse = at::logaddexp(lse, sinks.to(lse.scalar_type()).view({1, -1, 1}));
+  }
   // A row that sees no key has lse -inf, and exp(-inf + inf) is no number; a NaN score stays one.
   return at::exp(scores - lse.unsqueeze(-1)).masked_fill(scores.isneginf(), 0.0);
 }

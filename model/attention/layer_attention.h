@@ -61,7 +61,7 @@ class LayerAttention {
   const at::Tensor& v() const { return v_; }                // (B, kv heads, N, d)
   const at::Tensor& q_rotated() const { return program_.q; }
   const at::Tensor& k_rotated() const { return program_.k; }
-  const at::Tensor& lse() const { return lse_; }          // (B, H, N)
+  const at::Tensor& lse() const { return lse_; }          // (B, H, N), without the sinks
   const at::Tensor& entropy() const { return entropy_; }  // (B, H, N), nats
   // What ran the forward pass.
   const Ran& ran() const { return ran_; }
@@ -71,7 +71,7 @@ class LayerAttention {
   Region whole() const;
   // (B, heads, rows, columns) of the region; plain ops.
   ScoreParts scores(const Region& region) const;
-  // exp(score - lse); masked pairs have weight 0.
+  // exp(score - lse), the sinks in that sum; masked pairs have weight 0.
   at::Tensor weights(const Region& region) const;
   // Scores of chosen pairs: batch, head, row, column are (P) int64; (P) each in the result.
   ScoreParts pair_scores(const at::Tensor& batch, const at::Tensor& head, const at::Tensor& row,

@@ -11,8 +11,6 @@
 namespace phasescope::model {
 namespace {
 
-using Kind = AttentionProgram::Kind;
-
 // The position ids of tokens by index, (P).
 at::Tensor places_of(const Positions& positions, const at::Tensor& tokens) {
   if (positions.consecutive()) return tokens + positions.shift;
@@ -76,7 +74,7 @@ at::Tensor scores_of_some(const LayerInput& input, const AttentionProgram& progr
     const at::Tensor factors = (row + 1).to(at::kDouble).log() / std::log(input.log_scale);
     q = q * factors.to(q.scalar_type()).view({-1, 1, 1, 1});
   }
-  const bool own_states = program.kind == Kind::tape;
+  const bool own_states = program.is<TapeProgram>();
   const PositionState state = own_states ? states_of_pairs(input, row, column, distance)
                                          : placed_pairs(input, row, distance);
   AttentionProgram pairs = input.encoding->program(*input.parameters, twice(q), twice(k), state);
@@ -88,8 +86,9 @@ at::Tensor scores_of_some(const LayerInput& input, const AttentionProgram& progr
 
 // Whether a pair's score is its content and an entry of a table.
 bool adds_a_table(const AttentionProgram& program) {
-  return program.kind == Kind::table && !program.table.multiplies && !program.transformed &&
-         program.table.first_distance == 0 && program.soft_cap == 0 && program.gain == 1.0;
+  const auto* table = program.as<TableProgram>();
+  return table != nullptr && !table->multiplies && !program.transformed &&
+         table->first_distance == 0 && program.soft_cap == 0 && program.gain == 1.0;
 }
 
 // What the exchanged entries add, in scores (1, H, rows, columns) of these pairs.
@@ -144,7 +143,7 @@ at::Tensor moved_scores(const LayerInput& input, const AttentionProgram& program
 
 void move_pairs(const LayerInput& input, const PairsOfRows& pairs,
                 const std::vector<std::int64_t>& heads, AttentionProgram& program) {
-  if (program.kind == Kind::plain && !program.transformed) return;
+  if (program.is<PlainProgram>() && !program.transformed) return;
   const AttentionProgram given = program;
   program.edit = [=](const at::Tensor& scores, const ScoreCorner& corner) {
     const at::Tensor before = given.edit ? given.edit(scores, corner) : scores;
@@ -159,7 +158,7 @@ void move_pairs(const LayerInput& input, const PairsOfRows& pairs,
     }
     const bool table = adds_a_table(given);
     const at::Tensor moved = table
-                                 ? exchanged_entries(given.table.values, some)
+                                 ? exchanged_entries(given.as<TableProgram>()->values, some)
                                  : moved_scores(input, given, some.row, some.column, some.distance);
     const at::Tensor row = some.row - corner.row, column = some.column - corner.column;
     at::Tensor out = before.clone();

@@ -13,8 +13,6 @@
 namespace phasescope::model {
 namespace {
 
-using Kind = AttentionProgram::Kind;
-
 at::Tensor rows_of(const at::Tensor& x, Range range) { return x.slice(-2, range.begin, range.end); }
 
 // k or v (B, kv heads, n, d) for query heads [begin, end): (B, heads, n, d).
@@ -65,20 +63,19 @@ Operands operands(const at::Tensor& q, const at::Tensor& k, Range heads, Range r
           rows_of(for_query_heads(k, q.size(1), heads), columns)};
 }
 
-at::Tensor tapa_scores(const AttentionProgram& program, const Operands& x,
-                       const at::Tensor& distance) {
-  const std::int64_t a = program.tapa.content_dim;
+at::Tensor tapa_scores(const TapaProgram& tapa, const Operands& x, const at::Tensor& distance) {
+  const std::int64_t a = tapa.content_dim;
   const std::int64_t p = x.q.size(-1) - a;
   const at::Tensor content =
-      products(x.q.narrow(-1, 0, a), x.k.narrow(-1, 0, a)) * program.tapa.scale_content;
+      products(x.q.narrow(-1, 0, a), x.k.narrow(-1, 0, a)) * tapa.scale_content;
   const at::Tensor qp = x.q.narrow(-1, a, p);
   const at::Tensor kp = x.k.narrow(-1, a, p);
   const at::Tensor phase =
-      program.tapa.linear_phase
-          ? (qp.sum(-1, true) + kp.sum(-1, true).transpose(-1, -2)) * program.tapa.scale_phase
-          : products(qp, kp) * program.tapa.scale_phase;
+      tapa.linear_phase
+          ? (qp.sum(-1, true) + kp.sum(-1, true).transpose(-1, -2)) * tapa.scale_phase
+          : products(qp, kp) * tapa.scale_phase;
   const at::Tensor power =
-      program.tapa.power.index_select(0, distance.abs().flatten()).view(distance.sizes());
+      tapa.power.index_select(0, distance.abs().flatten()).view(distance.sizes());
   return content * at::cos(power.unsqueeze(1) * phase);
 }
 
@@ -95,15 +92,16 @@ at::Tensor cape_table_scores(const CapeProgram& cape, const at::Tensor& given,
 
 // A term's scores: of what it reads, cut down to what is wanted.
 at::Tensor term_scores(const AttentionProgram& program, Range heads, Range rows, Range columns) {
-  const bool all = program.term.reads_rows;
+  const TermProgram& term = *program.term();
+  const bool all = term.reads_rows;
   const Range read_heads = all ? Range{0, program.q.size(1)} : heads;
   const Range read_columns = all ? Range{0, program.k.size(2)} : columns;
   const Operands x = operands(program.q, program.k, read_heads, rows, read_columns);
   const at::Tensor scores =
-      program.term.score({in_table_dtype(products(x.q, x.k) * program.scale),
-                          ids_of(program.positions, rows).unsqueeze(2),
-                          ids_of(program.positions, read_columns).unsqueeze(1), read_heads.begin,
-                          rows.begin, read_columns.begin});
+      term.score({in_table_dtype(products(x.q, x.k) * program.scale),
+                  ids_of(program.positions, rows).unsqueeze(2),
+                  ids_of(program.positions, read_columns).unsqueeze(1), read_heads.begin,
+                  rows.begin, read_columns.begin});
   if (!all) return scores;
   return scores.slice(1, heads.begin, heads.end).slice(3, columns.begin, columns.end);
 }
@@ -173,14 +171,15 @@ namespace {
 // Scores without the mask. For cape `x` holds all heads, `heads` says which are wanted.
 at::Tensor open_scores(const AttentionProgram& program, const Operands& x,
                        const at::Tensor& distance, Range heads) {
-  if (program.kind == Kind::tapa) return tapa_scores(program, x, distance);
+  if (const auto* tapa = program.as<TapaProgram>()) return tapa_scores(*tapa, x, distance);
   const at::Tensor scores = products(x.q, x.k) * program.scale;
-  if (program.kind == Kind::cape) {
-    return cape_table_scores(program.cape, scores, distance).slice(1, heads.begin, heads.end);
+  if (const auto* cape = program.as<CapeProgram>()) {
+    return cape_table_scores(*cape, scores, distance).slice(1, heads.begin, heads.end);
   }
-  if (program.kind != Kind::table) return scores;
-  const at::Tensor entries = table_entries(program.table, heads, distance);
-  return program.table.multiplies ? scores * entries : scores + entries;
+  const auto* table = program.as<TableProgram>();
+  if (table == nullptr) return scores;
+  const at::Tensor entries = table_entries(*table, heads, distance);
+  return table->multiplies ? scores * entries : scores + entries;
 }
 
 at::Tensor gained(const AttentionProgram& program, const at::Tensor& scores) {
@@ -200,13 +199,14 @@ at::Tensor token_biases(const AttentionProgram& program, Range heads, Range rows
 }
 
 at::Tensor content_scores(const AttentionProgram& program, const Operands& x) {
-  if (program.kind != Kind::tapa) return gained(program, products(x.q, x.k) * program.scale);
-  const std::int64_t a = program.tapa.content_dim;
-  return products(x.q.narrow(-1, 0, a), x.k.narrow(-1, 0, a)) * program.tapa.scale_content;
+  const auto* tapa = program.as<TapaProgram>();
+  if (tapa == nullptr) return gained(program, products(x.q, x.k) * program.scale);
+  const std::int64_t a = tapa->content_dim;
+  return products(x.q.narrow(-1, 0, a), x.k.narrow(-1, 0, a)) * tapa->scale_content;
 }
 
 Range heads_read(const AttentionProgram& program, Range wanted) {
-  return program.kind == Kind::cape ? Range{0, program.q.size(1)} : wanted;
+  return program.is<CapeProgram>() ? Range{0, program.q.size(1)} : wanted;
 }
 
 // One token pair an entry: x (B, heads, N, d) at batch and token (P): (P, heads, 1, d).
@@ -311,7 +311,7 @@ at::Tensor hidden_pairs(const AttentionProgram& program, Range rows, Range colum
 
 at::Tensor plain_scores(const AttentionProgram& program, Range heads, Range rows, Range columns) {
   at::Tensor scores =
-      program.term.score
+      program.term() != nullptr
           ? term_scores(program, heads, rows, columns)
           : open_scores(program,
                         operands(program.q, program.k, heads_read(program, heads), rows, columns),
@@ -361,11 +361,11 @@ ScoreParts plain_pair_scores(const AttentionProgram& program, const at::Tensor& 
   parts.content = of_head(content_scores(program, pairs(program.q_plain, program.k_plain)));
   at::Tensor score;
   // Fire, and cape over it, read ids and content alone, so that each pair is a region.
-  if (program.term.score && program.kind != Kind::term) {
+  if (program.fire() != nullptr) {
     const Operands x = pairs(program.q, program.k);
-    score = of_head(program.term.score({in_table_dtype(products(x.q, x.k) * program.scale),
-                                        query_id.view({-1, 1, 1}), key_id.view({-1, 1, 1})}));
-  } else if (program.term.score) {
+    score = of_head(program.term()->score({in_table_dtype(products(x.q, x.k) * program.scale),
+                                           query_id.view({-1, 1, 1}), key_id.view({-1, 1, 1})}));
+  } else if (program.is<TermProgram>()) {
     score = term_pair_scores(program, batch, head, row, column);
   } else {
     score = of_head(open_scores(program, pairs(program.q, program.k),
@@ -384,6 +384,21 @@ ScoreParts plain_pair_scores(const AttentionProgram& program, const at::Tensor& 
   return parts;
 }
 
+namespace {
+
+// Weights beside the sinks (H): those of one more column, whose value is 0.
+void add_sinks(const at::Tensor& sinks, AttentionBlock& block) {
+  const at::Tensor& scores = block.scores;
+  const at::Tensor column = sinks.to(scores.scalar_type())
+                                .view({1, -1, 1, 1})
+                                .expand({scores.size(0), -1, scores.size(2), 1});
+  const at::Tensor weights = at::softmax(at::cat({scores, column}, -1), -1);
+  block.weights = weights.slice(-1, 0, scores.size(-1));
+  block.sink_weight = weights.select(-1, -1);
+}
+
+}  // namespace
+
 AttentionBlock plain_block(const AttentionProgram& program, const at::Tensor& v, Range rows) {
   const Range heads{0, program.q.size(1)};
   // Keys after the block's last row are masked for all of it.
@@ -392,7 +407,11 @@ AttentionBlock plain_block(const AttentionProgram& program, const at::Tensor& v,
   const Range columns{0, cut ? rows.end : program.k.size(2)};
   AttentionBlock block;
   block.scores = plain_scores(program, heads, rows, columns);
-  block.weights = at::softmax(block.scores, -1);
+  if (program.sinks.defined()) {
+    add_sinks(program.sinks, block);
+  } else {
+    block.weights = at::softmax(block.scores, -1);
+  }
   // A row that sees no key has no weights.
   if (program.mask.defined() || program.key_mask.defined()) {
     block.weights = block.weights.masked_fill(hidden_pairs(program, rows, columns), 0.0);
@@ -402,8 +421,8 @@ AttentionBlock plain_block(const AttentionProgram& program, const at::Tensor& v,
     return at::matmul(block.weights.to(values.scalar_type()), rows_of(values, columns));
   };
   block.out = averaged(for_query_heads(v, heads.end, heads));
-  if (program.kind == Kind::tape) {
-    const at::Tensor& state = program.tape.state;
+  if (const auto* tape = program.as<TapeProgram>()) {
+    const at::Tensor& state = tape->state;
     block.state = averaged(state.expand({state.size(0), heads.end, -1, -1}));
   }
   return block;
@@ -412,10 +431,11 @@ AttentionBlock plain_block(const AttentionProgram& program, const at::Tensor& v,
 std::int64_t plain_block_rows(const AttentionProgram& program) {
   // Scores of a block and what is made of them: about eight arrays, cape's hidden layer far more.
   std::int64_t arrays = 8 * program.q.size(0) * program.q.size(1);
-  if (program.kind == Kind::cape && !program.term.score) {
-    arrays += program.q.size(0) * (4 * program.q.size(1) + 3 * program.cape.w1.size(0));
+  if (const TermProgram* term = program.term()) {
+    arrays += program.q.size(0) * term->arrays;
+  } else if (const auto* cape = program.as<CapeProgram>()) {
+    arrays += program.q.size(0) * (4 * program.q.size(1) + 3 * cape->w1.size(0));
   }
-  if (program.term.score) arrays += program.q.size(0) * program.term.arrays;
   constexpr std::int64_t kBudget = std::int64_t{24} << 20;  // elements
   return std::clamp<std::int64_t>(kBudget / (arrays * program.k.size(2)), 1, program.q.size(2));
 }

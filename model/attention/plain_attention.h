@@ -12,6 +12,7 @@ struct AttentionBlock {
   // (B, H, rows, columns); columns end at the last visible key. Of the table_dtype() where scores
   // have a table or a term.
   at::Tensor scores, weights;
+  at::Tensor sink_weight;  // (B, H, rows); undefined where there are no sinks
   at::Tensor out, state;  // (B, H, rows, d); state for the tape kind alone
 };
 

@@ -66,6 +66,7 @@ class ProbeCollector {
     join(top1_, result_.top1_mass);
     join(first_, result_.first_key_weight);
     join(mean_distance_, result_.mean_distance);
+    join(sink_, result_.sink_weight);
     join(top_key_, result_.top_key);
     join(top_weight_, result_.top_weight);
     result_.window_mass.resize(request_.windows.size());
@@ -81,6 +82,10 @@ class ProbeCollector {
     if (request_.top1_mass) top1_.push_back(block.weights.amax(-1));
     if (request_.first_key_weight) first_.push_back(block.weights.select(-1, 0));
     if (request_.mean_distance) mean_distance_.push_back((block.weights * distance).sum(-1));
+    if (request_.sink_weight) {
+      sink_.push_back(block.sink_weight.defined() ? block.sink_weight
+                                                  : at::zeros_like(block.weights.select(-1, 0)));
+    }
     windows_.resize(request_.windows.size());
     for (std::size_t n = 0; n < request_.windows.size(); ++n) {
       const at::Tensor near = distance.abs() < request_.windows[n];
@@ -133,7 +138,8 @@ class ProbeCollector {
 
   const ProbeRequest& request_;
   at::Tensor edges_;
-  std::vector<at::Tensor> entropy_, max_score_, max_key_, top1_, first_, mean_distance_;
+  std::vector<at::Tensor> entropy_, max_score_, max_key_, top1_, first_, mean_distance_,
+      sink_;
   std::vector<at::Tensor> top_key_, top_weight_;
   std::vector<std::vector<at::Tensor>> windows_;
   ProbeResult result_;

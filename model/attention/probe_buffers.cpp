@@ -13,6 +13,7 @@ ProbeBuffers::ProbeBuffers(const ProbeRequest& request, const kernels::Attention
   add_row(request.top1_mass, result_.top1_mass, outputs_.rows.top1_mass);
   add_row(request.first_key_weight, result_.first_key_weight, outputs_.rows.first_key_weight);
   add_row(request.mean_distance, result_.mean_distance, outputs_.rows.mean_distance);
+  add_row(request.sink_weight, result_.sink_weight, outputs_.rows.sink_weight);
   if (request.max_key) {
     result_.max_key = at::empty(rows_, at::kInt);
     outputs_.rows.max_key = result_.max_key.mutable_data_ptr<std::int32_t>();

@@ -160,10 +160,9 @@ void then(AttentionProgram& program, decltype(AttentionProgram::edit) next) {
 }
 
 bool takes_a_table(const AttentionProgram& program) {
-  using Kind = AttentionProgram::Kind;
-  const bool adds =
-      program.kind == Kind::table && !program.table.multiplies && program.table.first_distance == 0;
-  return (program.kind == Kind::plain || adds) && program.soft_cap == 0 && program.gain == 1.0 &&
+  const auto* table = program.as<TableProgram>();
+  const bool adds = table != nullptr && !table->multiplies && table->first_distance == 0;
+  return (program.is<PlainProgram>() || adds) && program.soft_cap == 0 && program.gain == 1.0 &&
          program.positions.consecutive() && !program.edit;
 }
 
@@ -271,10 +270,9 @@ void add_by_distance(AttentionProgram& program, const at::Tensor& bias) {
   const std::int64_t length = std::max<std::int64_t>(1, program.positions.length);
   const at::Tensor entries = bias.to(table_dtype(program.q.scalar_type()))
                                  .index_select(1, at::arange(length, at::kLong).clamp_max(last));
-  const bool there = program.kind == AttentionProgram::Kind::table;
-  program.table.values =
-      (there ? program.table.values.slice(1, 0, length) + entries : entries).contiguous();
-  program.kind = AttentionProgram::Kind::table;
+  const auto* table = program.as<TableProgram>();
+  program.variant = TableProgram{
+      (table != nullptr ? table->values.slice(1, 0, length) + entries : entries).contiguous()};
 }
 
 namespace {
@@ -293,9 +291,10 @@ at::Tensor layer_factors(const std::vector<Repairs::Factor>& factors, std::int64
 
 // Multiplies what the encoding adds to q.k, (H) factors.
 void scale_bias(const at::Tensor& factors, const LayerInput& input, AttentionProgram& program) {
-  using Kind = AttentionProgram::Kind;
-  const bool table = program.kind == Kind::table && !program.table.multiplies;
-  if (!table && program.kind != Kind::fire && program.kind != Kind::term) {
+  auto* table = program.as<TableProgram>();
+  auto* fire = program.as<FireProgram>();
+  const bool adds = table != nullptr && !table->multiplies;
+  if (!adds && fire == nullptr && !program.is<TermProgram>()) {
     throw formats::Error("not_applicable",
                          input.encoding->info().key +
                              " adds no bias of its own to the score that could be multiplied",
@@ -304,14 +303,15 @@ void scale_bias(const at::Tensor& factors, const LayerInput& input, AttentionPro
   const auto times = [&factors](at::Tensor& x) {
     if (x.defined()) x = x * factors.to(x.scalar_type()).unsqueeze(1);
   };
-  if (table) times(program.table.values);
-  if (program.kind == Kind::fire) times(program.fire.slope), times(program.fire.intercept);
+  if (adds) times(table->values);
+  if (fire != nullptr) times(fire->slope), times(fire->intercept);
   if (program.token_bias.defined()) {
     const at::Tensor& bias = program.token_bias;
     program.token_bias = bias * factors.to(bias.scalar_type()).view({1, -1, 1});
   }
-  if (!program.term.score) return;
-  program.term.score = [score = program.term.score, factors](const TermRegion& region) {
+  TermProgram* term = program.term();
+  if (term == nullptr) return;
+  term->score = [score = term->score, factors](const TermRegion& region) {
     const at::Tensor& content = region.content;
     const at::Tensor here = factors.slice(0, region.first_head, region.first_head + content.size(1))
                                 .to(content.scalar_type())
@@ -320,7 +320,7 @@ void scale_bias(const at::Tensor& factors, const LayerInput& input, AttentionPro
   };
 }
 
-// The logarithm of the sum over all keys but the first one, (B, H, N).
+// The logarithm of the sum over all keys but the first one and the sink, (B, H, N).
 at::Tensor lse_of_others(const AttentionProgram& program, Backend backend) {
   AttentionProgram others = program;
   const at::Tensor& k = program.k;
@@ -329,7 +329,10 @@ at::Tensor lse_of_others(const AttentionProgram& program, Backend backend) {
                         : at::ones({k.size(0), k.size(2)}, k.options().dtype(at::kBool));
   others.key_mask.select(1, 0).fill_(false);
   const Backend runs = backend == Backend::fused ? Backend::fused : Backend::plain;
-  return attention(others, program.k_plain, {.backend = runs, .want_lse = true}).lse;
+  const at::Tensor lse =
+      attention(others, program.k_plain, {.backend = runs, .want_lse = true}).lse;
+  if (!program.sinks.defined()) return lse;
+  return at::logaddexp(lse, program.sinks.to(lse.scalar_type()).view({1, -1, 1}));
 }
 
 // A bound c on the weight of key 0: its score is lowered to ln(c / (1 - c)) + the log-sum-exp of
@@ -379,7 +382,7 @@ void repair(const Repairs& repairs, const LayerInput& input, Backend backend,
   if (factors.defined()) scale_bias(factors, input, program);
   for (const Repairs::Limit& clamp : repairs.clamps) {
     if (clamp.layer != input.layer) continue;
-    if (factors.defined() && program.term.score) {  // a moved pair is scored by the encoding anew
+    if (factors.defined() && program.term() != nullptr) {  // a moved pair is scored by the encoding anew
       throw formats::Error("not_applicable",
                            "distances of " + input.encoding->info().key +
                                " are not clamped where its bias is multiplied",

@@ -93,12 +93,11 @@ class ApeGrid final : public Encoding {
     const at::Tensor ids = position_ids(state.positions);
     program.transform(placed(q, state.table, ids), placed(k, state.table, ids));
     if (number("decay") < 1) {
-      program.kind = AttentionProgram::Kind::term;
       const auto distance = text("distance") == "manhattan" ? &manhattan : &euclidean;
-      program.term = decaying(number("decay"),
-                              [distance, columns = integer("columns")](const TermRegion& region) {
-                                return distance(region, columns);
-                              });
+      program.variant = decaying(
+          number("decay"), [distance, columns = integer("columns")](const TermRegion& region) {
+            return distance(region, columns);
+          });
     }
     return program;
   }

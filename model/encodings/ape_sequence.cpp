@@ -75,12 +75,10 @@ class ApeSequence final : public Encoding {
     program.transform(raised(q, state.table, exponents), raised(k, state.table, exponents));
     const double decay = std::pow(number("decay"), step_);
     if (decay < 1 && positions.consecutive()) {
-      program.kind = AttentionProgram::Kind::table;
-      program.table = {.values = powers_of(decay, heads_, positions.length, q.scalar_type()),
-                       .multiplies = true};
+      program.variant = TableProgram{
+          .values = powers_of(decay, heads_, positions.length, q.scalar_type()), .multiplies = true};
     } else if (decay < 1) {
-      program.kind = AttentionProgram::Kind::term;
-      program.term = decaying(decay, &token_distance);
+      program.variant = decaying(decay, &token_distance);
     }
     return program;
   }

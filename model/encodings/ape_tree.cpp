@@ -183,9 +183,8 @@ class ApeTree final : public Encoding {
     const at::Tensor paths = numbering_.paths(ids.dim() == 2 ? ids : ids.unsqueeze(0));
     program.transform(placed(q, paths, state.table), placed(k, paths, state.table));
     if (number("decay") < 1) {
-      program.kind = AttentionProgram::Kind::term;
       const std::int64_t longest = text("steps") == "public" ? paths.size(-1) : -1;
-      program.term = decaying(number("decay"), TreeSteps{numbering_, longest});
+      program.variant = decaying(number("decay"), TreeSteps{numbering_, longest});
     }
     return program;
   }

@@ -165,26 +165,19 @@ class Cape final : public Encoding {
       program.transform(rotate(q, state.table, RotationLayout::half),
                         rotate(k, state.table, RotationLayout::half));
     }
-    const CapeProgram cape = {form_,
-                              {},
-                              layer.at("mlp.0.weight"),
-                              layer.at("mlp.0.bias"),
-                              layer.at("mlp.2.weight"),
-                              layer.at("mlp.2.bias")};
-    if (conv_) return as_term(program, cape, layer);
-    program.kind = AttentionProgram::Kind::cape;
-    program.cape = cape;
-    if (!base_) return program;
-    const AttentionProgram base = base_->program(layer, q, k, state);
-    if (base.kind == AttentionProgram::Kind::table) {
-      program.cape.values = base.table.values;
-      return program;
+    CapeProgram cape = {form_,
+                        {},
+                        layer.at("mlp.0.weight"),
+                        layer.at("mlp.0.bias"),
+                        layer.at("mlp.2.weight"),
+                        layer.at("mlp.2.bias")};
+    if (conv_) {
+      program.variant = as_term(cape, layer);
+    } else if (base_) {
+      add_base(base_->program(layer, q, k, state), cape, layer, program);
+    } else {
+      program.variant = std::move(cape);
     }
-    // FIRE's is one by distance within its threshold alone; past it the kernel reads its pieces.
-    program = as_term(program, cape, layer);
-    if (base.kind != AttentionProgram::Kind::fire) return program;
-    program.kind = AttentionProgram::Kind::cape;
-    program.fire = base.fire;
     return program;
   }
 
@@ -230,13 +223,29 @@ class Cape final : public Encoding {
 
   bool on_fire() const { return base_ && text("base") == "fire"; }
 
-  AttentionProgram as_term(AttentionProgram program, const CapeProgram& cape,
-                           const Parameters& layer) const {
-    program.kind = AttentionProgram::Kind::term;
-    program.term.reads_rows = true;
-    program.term.arrays = 12 * heads_ + (conv_ ? 5 : 3) * integer("hidden") + 3 * 32;
-    program.term.score = CapeTerm{cape, base_, layer, conv_, causal_};
-    return program;
+  // FIRE's bias is one by distance within its threshold alone; past it the kernel reads its pieces.
+  void add_base(const AttentionProgram& base, CapeProgram cape, const Parameters& layer,
+                AttentionProgram& program) const {
+    if (const auto* table = base.as<TableProgram>()) {
+      cape.values = table->values;
+      program.variant = std::move(cape);
+      return;
+    }
+    TermProgram term = as_term(cape, layer);
+    const FireProgram* pieces = base.fire();
+    if (pieces == nullptr) {
+      program.variant = std::move(term);
+      return;
+    }
+    cape.fire = *pieces;
+    cape.fire->term = std::move(term);
+    program.variant = std::move(cape);
+  }
+
+  TermProgram as_term(const CapeProgram& cape, const Parameters& layer) const {
+    return {.score = CapeTerm{cape, base_, layer, conv_, causal_},
+            .reads_rows = true,
+            .arrays = 12 * heads_ + (conv_ ? 5 : 3) * integer("hidden") + 3 * 32};
   }
 
   bool reads_both() const {

@@ -61,12 +61,13 @@ class Cope final : public Encoding {
   AttentionProgram program(const Parameters& layer, const at::Tensor& q, const at::Tensor& k,
                            const PositionState& state) const override {
     AttentionProgram program = unrotated(q, k, state);
-    program.kind = AttentionProgram::Kind::term;
-    program.term.reads_rows = true;
-    program.term.arrays = 12 * heads_;
-    program.term.score = [q, vectors = layer.at("pos_emb")](const TermRegion& region) {
+    TermProgram term;
+    term.reads_rows = true;
+    term.arrays = 12 * heads_;
+    term.score = [q, vectors = layer.at("pos_emb")](const TermRegion& region) {
       return cope_scores(q, vectors, region);
     };
+    program.variant = std::move(term);
     return program;
   }
 

@@ -139,21 +139,23 @@ class Fire final : public Encoding {
     AttentionProgram program = unrotated(q, k, state);
     const FireBias fire = fire_of(layer);
     if (within_threshold(fire, state.positions)) {
-      program.kind = AttentionProgram::Kind::table;
       const at::Tensor distance = distances(state.positions.length);
-      program.table.values =
-          fire.network(distance, fire.least_normaliser()).t().to(table_dtype(q.scalar_type()));
+      program.variant = TableProgram{
+          fire.network(distance, fire.least_normaliser()).t().to(table_dtype(q.scalar_type()))};
       return program;
     }
-    program.kind = AttentionProgram::Kind::term;
-    if (state.positions.consecutive()) {
-      program.kind = AttentionProgram::Kind::fire;
-      const std::int64_t length = state.positions.length, shift = state.positions.shift;
-      program.fire =
-          fire.pieces(distances(length), at::arange(shift, shift + length, at::kDouble) * step_);
+    TermProgram term;
+    term.arrays = 3 * integer("hidden");
+    term.score = [fire](const TermRegion& region) { return with_bias(fire, region); };
+    if (!state.positions.consecutive()) {
+      program.variant = std::move(term);
+      return program;
     }
-    program.term.arrays = 3 * integer("hidden");
-    program.term.score = [fire](const TermRegion& region) { return with_bias(fire, region); };
+    const std::int64_t length = state.positions.length, shift = state.positions.shift;
+    FireProgram pieces =
+        fire.pieces(distances(length), at::arange(shift, shift + length, at::kDouble) * step_);
+    pieces.term = std::move(term);
+    program.variant = std::move(pieces);
     return program;
   }
 

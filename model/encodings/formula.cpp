@@ -239,11 +239,11 @@ class FormulaEncoding final : public Encoding {
   }
 
   void run_as_term(const Parameters& all, AttentionProgram& program) const {
-    program.kind = AttentionProgram::Kind::term;
-    program.term.reads_rows = (reads_of(formula_->score) & formula::kReadsAllHeads) != 0;
-    program.term.arrays = formula_arrays(*formula_);
-    program.term.score = FormulaTerm{
-        formula_, all, program.q, program.k, step_, program.positions.length, layout_of(options_)};
+    program.variant = TermProgram{
+        .score = FormulaTerm{formula_, all, program.q, program.k, step_, program.positions.length,
+                             layout_of(options_)},
+        .reads_rows = (reads_of(formula_->score) & formula::kReadsAllHeads) != 0,
+        .arrays = formula_arrays(*formula_)};
   }
 
   // ---- what kernels know ----------------------------------------------------------------------
@@ -263,10 +263,9 @@ class FormulaEncoding final : public Encoding {
     }
     if (!turn_sides(all, program)) return false;
     if (is_.table.empty()) return true;
-    program.kind = AttentionProgram::Kind::table;
-    program.table.multiplies = is_.form == Form::multiplied;
-    program.table.first_distance = first_distance(program.positions);
-    program.table.values = table_of(all, is_.table, program);
+    program.variant =
+        TableProgram{table_of(all, is_.table, program), first_distance(program.positions),
+                     is_.form == Form::multiplied};
     return true;
   }
 
@@ -394,9 +393,9 @@ class FormulaEncoding final : public Encoding {
       program.transform(with_phase(program.q, values.of(is_.phase_query).squeeze(3)),
                         with_phase(program.k, values.of(is_.phase_key).squeeze(2)));
     }
-    program.kind = AttentionProgram::Kind::tapa;
     program.scale = is_.gain.begin()->second;
-    program.tapa = {width, program.scale, 1.0, false,
+    program.variant =
+        TapaProgram{width, program.scale, 1.0, false,
                     by_distance(all, is_.power, 0, program.positions.largest_distance() + 1,
                                 program.positions.length)
                         .select(0, 0)
@@ -413,17 +412,19 @@ class FormulaEncoding final : public Encoding {
     at::Tensor b1 = at::zeros({w1.size(0)}, w1.options());
     if (is_.first_bias >= 0) b1 = values.of(is_.first_bias).flatten().expand({w1.size(0)});
     const at::Tensor b2 = values.of(is_.last_bias).expand({1, heads_, 1, 1, 1}).reshape({heads_});
-    program.kind = AttentionProgram::Kind::cape;
-    program.cape = {is_.with_base ? CapeProgram::Form::concat_residual : CapeProgram::Form::content,
-                    {},
-                    w1,
-                    b1,
-                    w2,
-                    b2};
-    if (!is_.with_base) return;
-    program.cape.values = by_distance(all, is_.base, 0, program.positions.largest_distance() + 1,
-                                      program.positions.length)
-                              .to(table_dtype(program.q.scalar_type()));
+    CapeProgram cape{
+        is_.with_base ? CapeProgram::Form::concat_residual : CapeProgram::Form::content,
+        {},
+        w1,
+        b1,
+        w2,
+        b2};
+    if (is_.with_base) {
+      cape.values = by_distance(all, is_.base, 0, program.positions.largest_distance() + 1,
+                                program.positions.length)
+                        .to(table_dtype(program.q.scalar_type()));
+    }
+    program.variant = std::move(cape);
   }
 
   std::shared_ptr<const Formula> formula_;

@@ -74,9 +74,9 @@ class Imported final : public Encoding {
   bool maps() const { return text("tensors") == "maps"; }
 
   static AttentionProgram of_maps(const Parameters& layer, AttentionProgram program) {
-    program.kind = AttentionProgram::Kind::term;
-    program.term.arrays = program.q.size(1);
-    program.term.score = [map = layer.at("map")](const TermRegion& region) {
+    TermProgram term;
+    term.arrays = program.q.size(1);
+    term.score = [map = layer.at("map")](const TermRegion& region) {
       const at::Tensor& content = region.content;
       const at::Tensor part =
           map.slice(0, region.first_head, region.first_head + content.size(1))
@@ -85,6 +85,7 @@ class Imported final : public Encoding {
       const at::Tensor weights = part.unsqueeze(0).to(content.scalar_type());
       return weights.clamp_min(kLeastWeight).log().expand_as(content);
     };
+    program.variant = std::move(term);
     return program;
   }
 };

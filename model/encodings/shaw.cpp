@@ -53,12 +53,13 @@ class Shaw final : public Encoding {
   AttentionProgram program(const Parameters& layer, const at::Tensor& q, const at::Tensor& k,
                            const PositionState& state) const override {
     AttentionProgram program = unrotated(q, k, state);
-    program.kind = AttentionProgram::Kind::term;
-    program.term.arrays = 3 * heads_;
-    program.term.score = [q, table = layer.at("table"), scale = scale_,
-                          step = step_](const TermRegion& region) {
+    TermProgram term;
+    term.arrays = 3 * heads_;
+    term.score = [q, table = layer.at("table"), scale = scale_,
+                  step = step_](const TermRegion& region) {
       return shaw_scores(q, table, scale, step, region);
     };
+    program.variant = std::move(term);
     return program;
   }
 

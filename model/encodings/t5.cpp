@@ -66,9 +66,9 @@ class T5 final : public Encoding {
   AttentionProgram program(const Parameters& layer, const at::Tensor& q, const at::Tensor& k,
                            const PositionState& state) const override {
     AttentionProgram program = unrotated(q, k, state);
-    program.kind = AttentionProgram::Kind::table;
-    program.table.values = shared() ? state.table : values(layer.at("table"), state.positions);
-    program.table.first_distance = first_distance(state.positions);
+    program.variant =
+        TableProgram{shared() ? state.table : values(layer.at("table"), state.positions),
+                     first_distance(state.positions)};
     return program;
   }
 

@@ -78,10 +78,10 @@ class Tapa final : public Encoding {
     const double content_dim = static_cast<double>(content_dim_);
     const double phase_dim = static_cast<double>(head_dim_ - content_dim_);
     AttentionProgram program = unrotated(q, k, state);
-    program.kind = AttentionProgram::Kind::tapa;
     if (changes_phase_part()) program.transform(with_phase_part(q), with_phase_part(k));
     program.scale = 1.0 / std::sqrt(content_dim);
-    program.tapa = {content_dim_, program.scale, 1.0 / std::sqrt(phase_dim),
+    program.variant =
+        TapaProgram{content_dim_, program.scale, 1.0 / std::sqrt(phase_dim),
                     text("phase") == "linear",
                     powers(state.positions.largest_distance() + 1, q.scalar_type())};
     return program;

@@ -247,10 +247,7 @@ class Tape final : public Encoding {
     AttentionProgram program = unrotated(q, k, state);
     const at::Tensor z = by_token(state);
     program.transform(placed(q, z), placed(k, z));
-    if (updates_in_attention()) {
-      program.kind = AttentionProgram::Kind::tape;
-      program.tape.state = state.z.flatten(-2);
-    }
+    if (updates_in_attention()) program.variant = TapeProgram{state.z.flatten(-2)};
     return program;
   }
 

@@ -133,6 +133,11 @@ void expect_right(const Problem& problem) {
     expect_close("d_table", c.d_table, plain.d_table, truth.d_table, floor,
                  table_factor(problem, c) * sums * size);
   }
+  if (!c.d_sinks.empty()) {
+    const double rows = static_cast<double>(problem.shape.batch * problem.shape.queries);
+    expect_close("d_sinks", c.d_sinks, plain.d_sinks, truth.d_sinks, floor,
+                 std::sqrt(rows) * sums * size);
+  }
   expect_network_gradients(problem, c, truth, plain, floor, sums * size);
   expect_fire_gradients(problem, c, truth, plain, floor, sums * size);
 }
@@ -265,6 +270,55 @@ TEST_P(EveryVariant, IsRightWithDocuments) {
 TEST_P(EveryVariant, IsRightWithASoftCap) {
   InTurn turn(GetParam());
   for (const Problem& problem : soft_cap_problems(GetParam(), kMasks)) turn.expect_right(problem);
+}
+
+TEST_P(EveryVariant, IsRightWithSinks) {
+  InTurn turn(GetParam());
+  for (const Problem& problem : sink_problems(GetParam(), kMasks)) turn.expect_right(problem);
+}
+
+// out * sigmoid(lse - sink), and the log-sum-exp as it is without one.
+TEST_P(EveryVariant, SharesItsRowsWithTheSink) {
+  Problem problem{GetParam()};
+  problem.shape = {2, 2, 1, 90, 90, 16};
+  Case without(problem);
+  without.forward();
+  problem.sinks = Sinks::large;
+  Case c(problem);
+  c.forward();
+  EXPECT_EQ(c.lse, without.lse);
+  for (std::size_t n = 0; n < c.out.size(); ++n) {
+    const std::size_t row = n / 16, head = row / 90 % 2;
+    const double share =
+        1 / (1 + std::exp(static_cast<double>(c.sinks[head]) - static_cast<double>(c.lse[row])));
+    // Three roundings of numbers of the size of values.
+    EXPECT_NEAR(c.out[n], share * static_cast<double>(without.out[n]), 3e-7);
+  }
+}
+
+// A sink of -inf changes no bit, and however large ones leave numbers.
+TEST_P(EveryVariant, HoldsWithSinksOfAnySize) {
+  Problem problem{GetParam()};
+  problem.shape = {1, 2, 1, 70, 70, 16};
+  Case without(problem);
+  without.forward();
+  without.backward();
+  problem.sinks = Sinks::off;
+  Case c(problem);
+  c.forward();
+  c.backward();
+  EXPECT_EQ(c.out, without.out);
+  EXPECT_EQ(c.dq, without.dq);
+  EXPECT_EQ(c.d_sinks, std::vector<float>(2, 0.0f));
+  for (const float sink : {100.0f, 1e6f}) {
+    std::fill(c.sinks.begin(), c.sinks.end(), sink);
+    c.forward();
+    c.backward();
+    for (const float x : c.out) EXPECT_LT(std::abs(x), 1e-30f);
+    for (const auto* gradient : {&c.dq, &c.dk, &c.dv, &c.d_sinks}) {
+      for (const float x : *gradient) EXPECT_LT(std::abs(x), 1e-28f);
+    }
+  }
 }
 
 TEST_P(EveryVariant, IsRightOnEveryInstructionSet) {

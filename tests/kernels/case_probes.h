@@ -18,7 +18,8 @@ struct Probes {
     const AttentionShape& s = c.inputs.shape;
     const auto rows = static_cast<std::size_t>(s.batch * s.heads * s.queries);
     for (auto* array :
-         {&entropy, &max_score, &top1, &first, &distance, &windows[0], &windows[1], &windows[2]}) {
+         {&entropy, &max_score, &top1, &first, &distance, &sink, &windows[0], &windows[1],
+          &windows[2]}) {
       array->resize(rows);
     }
     max_key.resize(rows);
@@ -29,6 +30,7 @@ struct Probes {
     r.top1_mass = top1.data();
     r.first_key_weight = first.data();
     r.mean_distance = distance.data();
+    r.sink_weight = sink.data();
     r.windows = {1, 16, 64};
     for (std::size_t w = 0; w < 3; ++w) r.window_mass[w] = windows[w].data();
     if (top_count > 0) {
@@ -62,7 +64,7 @@ struct Probes {
   }
 
   std::vector<std::int64_t> edges, pairs;
-  std::vector<float> entropy, max_score, top1, first, distance, windows[3], top_weight;
+  std::vector<float> entropy, max_score, top1, first, distance, sink, windows[3], top_weight;
   std::vector<std::int32_t> max_key, top_key;
   std::vector<double> weight, score, square, content, content_square, term, term_square;
 };

@@ -126,7 +126,8 @@ std::string problem_name(const Problem& p) {
          number(s.query_offset) + " magnitude" + std::to_string(p.magnitude) +
          (p.infinite_table ? " -inf" : "") + " window" + number(s.window) + " cap" +
          std::to_string(p.soft_cap) + " padding" + number(static_cast<int>(p.padding)) +
-         " documents" + number(static_cast<int>(p.documents)) +
+         " documents" + number(static_cast<int>(p.documents)) + " sinks" +
+         number(static_cast<int>(p.sinks)) +
          (p.storage == Storage::bfloat16  ? " bfloat16"
           : p.storage == Storage::float16 ? " float16"
                                           : "");
@@ -222,6 +223,27 @@ std::vector<Problem> soft_cap_problems(Kind kind, const MaskSizes& sizes) {
   return problems;
 }
 
+std::vector<Problem> sink_problems(Kind kind, const MaskSizes& sizes) {
+  std::vector<Problem> problems;
+  for (const Sinks sinks : {Sinks::even, Sinks::large, Sinks::off}) {
+    problems.push_back({.kind = kind, .shape = sizes.cap, .sinks = sinks});
+  }
+  problems.push_back({.kind = kind, .shape = sizes.late, .sinks = Sinks::even});
+  problems.back().shape.query_offset = -20;  // the first queries see no key
+  problems.push_back({.kind = kind,
+                      .shape = sizes.padding,
+                      .padding = Padding::left,
+                      .documents = Documents::packed,
+                      .sinks = Sinks::large});
+  problems.push_back({.kind = kind,
+                      .shape = sizes.cap_and_masks,
+                      .soft_cap = 1.5f,
+                      .padding = Padding::holes,
+                      .sinks = Sinks::even});
+  problems.back().shape.causal = false;
+  return problems;
+}
+
 Case::Case(const Problem& problem) : storage_(problem.storage) {
   Random random(problem.seed);
   AttentionShape s = problem.shape;
@@ -237,6 +259,7 @@ Case::Case(const Problem& problem) : storage_(problem.storage) {
   }
   if (!real.empty()) inputs.key_mask = real.data();
   if (problem.documents != Documents::none) make_documents(problem);
+  if (problem.sinks != Sinks::none) make_sinks(problem);
   const std::int64_t dim = values_of(s);
   q = random.normal(s.batch * s.heads * s.queries * s.head_dim, problem.magnitude);
   k = random.normal(s.batch * s.kv_heads * s.keys * s.head_dim);
@@ -267,6 +290,19 @@ void Case::make_documents(const Problem& problem) {
   }
   inputs.query_documents = query_documents.data();
   inputs.key_documents = key_documents.data();
+}
+
+/// Drawn by themselves, so that the rest of a problem is what it is without them.
+void Case::make_sinks(const Problem& problem) {
+  Random random(problem.seed + 1000);
+  sinks = random.normal(inputs.shape.heads);
+  for (float& sink : sinks) {
+    if (problem.sinks == Sinks::large) sink += 5;
+    if (problem.sinks == Sinks::off) sink = -std::numeric_limits<float>::infinity();
+  }
+  d_sinks.resize(sinks.size());
+  inputs.sinks = sinks.data();
+  gradients.sinks = d_sinks.data();
 }
 
 void Case::make_variant(const Problem& problem, Random& random) {

@@ -42,6 +42,9 @@ enum class Padding { none, left, right, holes };
 /// documents in turn; any of three documents. Queries before the first key have one of their own.
 enum class Documents { none, packed, in_turn, mixed };
 
+/// Learned sinks: about as large as scores, larger than most, and -inf, which is none at all.
+enum class Sinks { none, even, large, off };
+
 /// The storages of q, k, v, out and their gradients, for tests to take in turn.
 inline constexpr Storage kStorages[] = {Storage::float32, Storage::bfloat16, Storage::float16};
 /// Rounds each value to what the storage can hold.
@@ -55,6 +58,7 @@ struct Problem {
   float soft_cap = 0;
   Padding padding = Padding::none;
   Documents documents = Documents::none;
+  Sinks sinks = Sinks::none;
   std::uint32_t seed = 1;
   std::int64_t knots = 9;    ///< of fire, and of cape over it
   bool steep = false;        ///< fire's factors fall faster than its distances rise
@@ -88,6 +92,8 @@ std::vector<Problem> window_problems(Kind kind, const MaskSizes& sizes);
 std::vector<Problem> padding_problems(Kind kind, const MaskSizes& sizes);
 std::vector<Problem> document_problems(Kind kind, const MaskSizes& sizes);
 std::vector<Problem> soft_cap_problems(Kind kind, const MaskSizes& sizes);
+/// Among them rows that see no key, and every storage of a mask.
+std::vector<Problem> sink_problems(Kind kind, const MaskSizes& sizes);
 
 /// Owns the arrays of one problem. q, k, v lie as (B, N, H, d), the way a model's projections leave
 /// them, so that strides matter; results are contiguous. In a 16-bit storage the kernels are given
@@ -111,6 +117,7 @@ class Case {
   std::vector<float> out, out_state, lse;
   std::vector<float> dq, dk, dv, d_state, d_table, d_w1, d_b1, d_w2, d_b2;
   std::vector<float> d_factor, d_slope, d_intercept;
+  std::vector<float> sinks, d_sinks;  ///< empty where there are none
 
  private:
   /// 16-bit numbers of one of the arrays above.
@@ -124,6 +131,7 @@ class Case {
   void write_narrow();
   void read_narrow();
   void make_documents(const Problem& problem);
+  void make_sinks(const Problem& problem);
   FireVariant make_fire(const Problem& problem, class Random& random);
   CapeVariant make_cape(const Problem& problem, class Random& random);
   void make_variant(const Problem& problem, class Random& random);

@@ -69,6 +69,10 @@ struct PlainBackward {
         ds[j] = type.round(ds[j]);
         mean += p[j] * ds[j];
       }
+      if (plain.in.sinks) {
+        plain.d_sinks[static_cast<std::size_t>(h)] -=
+            plain.sink_weight[static_cast<std::size_t>(plain.row(b, h, i))] * mean;
+      }
       for (std::int64_t j = 0; j < s.keys; ++j) {
         ds[j] = type.round(p[j] * (ds[j] - mean)) * plain.cap_slope(plain.at(b, h, i, j));
         if (p[j] == 0) ds[j] = 0;
@@ -82,7 +86,8 @@ struct PlainBackward {
   std::vector<std::vector<float>*> all() {
     return {&plain.dq,      &plain.dk,       &plain.dv,      &plain.d_state,
             &plain.d_table, &plain.d_factor, &plain.d_slope, &plain.d_intercept,
-            &plain.d_w1,    &plain.d_b1,     &plain.d_w2,    &plain.d_b2};
+            &plain.d_w1,    &plain.d_b1,     &plain.d_w2,    &plain.d_b2,
+            &plain.d_sinks};
   }
 
   Reference<float>& plain;
@@ -141,6 +146,11 @@ void expect_right_gradients(const HalfType& type, const Case& c, Reference<doubl
   expect_close("dv", c.dv, twin.plain.dv, truth.dv, floor, size);
   if (!c.d_state.empty()) {
     expect_close("d_state", c.d_state, twin.plain.d_state, truth.d_state, floor, size);
+  }
+  if (!c.d_sinks.empty()) {
+    // Of each row the rounding of d channels of out.
+    const double rows = static_cast<double>(truth.s.head_dim * truth.s.batch * truth.s.queries);
+    expect_close("d_sinks", c.d_sinks, twin.plain.d_sinks, truth.d_sinks, floor, std::sqrt(rows));
   }
   if (!c.d_factor.empty()) expect_right_fire(c, truth, twin.plain, floor);
   if (!c.d_w1.empty()) expect_right_network(c, truth, twin.plain, floor);
@@ -380,6 +390,13 @@ TEST_P(Cuda, IsRightWithASoftCap) {
   for (const Problem& problem : soft_cap_problems(GetParam(), kMasks)) check(problem);
 }
 
+TEST_P(Cuda, IsRightWithSinks) {
+  for (const Problem& problem : sink_problems(GetParam(), kMasks)) check(problem);
+  for (const Problem& problem : sink_problems(GetParam(), kMasks)) {
+    expect_right(kTypes[turn_++ % 2], problem, true);
+  }
+}
+
 TEST_P(Cuda, GivesTheSameBitsEveryTime) {
   Problem problem{GetParam()};
   problem.shape = {1, 4, 2, 129, 129, 32};
@@ -548,7 +565,7 @@ TEST(CudaChecks, RefuseWhatTheKernelsCannotDo) {
   refuses([](CudaAttention& a) { a.variant = TapaVariant{}; });
   refuses([](CudaAttention& a) { a.variant = FireVariant{}; });
   refuses([](CudaAttention& a) { a.variant = CapeVariant{}; });
-  refuses([](CudaAttention& a) { a.variant = CudaTapeVariant{a.k, 136}; });
+  refuses([](CudaAttention& a) { a.variant = TapeVariant{a.k, 136}; });
 }
 
 TEST(CudaChecks, RefuseMoreOfFireAndCapeThanTheyKeep) {

@@ -17,10 +17,10 @@ namespace phasescope::kernels::testing {
 
 struct HalfType : HalfFormat {
   const char* name;
-  CudaType type;
+  Storage storage;
 };
-inline const HalfType kTypes[] = {{half_type(Storage::bfloat16), "bfloat16", CudaType::bfloat16},
-                                  {half_type(Storage::float16), "float16", CudaType::float16}};
+inline const HalfType kTypes[] = {{half_type(Storage::bfloat16), "bfloat16", Storage::bfloat16},
+                                  {half_type(Storage::float16), "float16", Storage::float16}};
 
 /// Device memory of some values.
 template <typename T>
@@ -66,9 +66,9 @@ class HalfArray {
     array_ = DeviceArray<std::uint16_t>(bits);
   }
 
-  template <typename T>
-  CudaTensor tensor(const Tensor4<T>& strides) const {
-    return {array_.data(), strides.batch, strides.head, strides.row};
+  template <typename Void>
+  Tensor4<Void> tensor(const Tensor4<Void>& strides) const {
+    return {array_.data(), strides.batch, strides.head, strides.row, type_.storage};
   }
   std::vector<float> values() const {
     std::vector<float> result;
@@ -105,6 +105,7 @@ class DeviceCase {
         query_documents_(c.query_documents),
         key_documents_(c.key_documents),
         document_workspace_(c.key_documents.empty() ? 0 : cuda_document_bytes(c.inputs.shape)),
+        sinks_(c.sinks),
         lse_(c.lse.size()),
         d_out_(type, c.d_out),
         d_out_state_(type, c.d_out_state),
@@ -119,11 +120,12 @@ class DeviceCase {
         d_w1_(c.d_w1.size()),
         d_b1_(c.d_b1.size()),
         d_w2_(c.d_w2.size()),
-        d_b2_(c.d_b2.size()) {
+        d_b2_(c.d_b2.size()),
+        d_sinks_(c.d_sinks.size()) {
     attention.shape = c.inputs.shape;
-    attention.type = type.type;
     attention.scale = c.inputs.scale;
     attention.soft_cap = c.inputs.soft_cap;
+    attention.sinks = sinks_.data();
     attention.key_mask = real_.data();
     attention.query_documents = query_documents_.data();
     attention.key_documents = key_documents_.data();
@@ -150,40 +152,38 @@ class DeviceCase {
   /// After forward().
   void backward() {
     const DeviceArray<char> workspace(cuda_backward_workspace(attention));
-    CudaSavedForward saved{
-        outputs.out, outputs.out_state, outputs.lse, d_out_.tensor(c_.saved.d_out), {}};
+    const SavedForward saved{out_.tensor(c_.saved.out), out_state_.tensor(c_.saved.out_state),
+                             outputs.lse, d_out_.tensor(c_.saved.d_out)};
     CudaGradients gradients;
     gradients.dq = dq_.tensor(c_.gradients.dq);
     gradients.dk = dk_.tensor(c_.gradients.dk);
     gradients.dv = dv_.tensor(c_.gradients.dv);
     gradients.workspace = workspace.data();
     if (const auto* tape = std::get_if<TapeGradients>(&c_.gradients.variant)) {
-      saved.d_out_state = d_out_state_.tensor(tape->d_out_state);
-      gradients.d_state = d_state_.tensor(tape->d_state);
+      gradients.variant =
+          TapeGradients{d_out_state_.tensor(tape->d_out_state), d_state_.tensor(tape->d_state)};
     } else if (const auto* table = std::get_if<TableGradients>(&c_.gradients.variant)) {
-      gradients.d_table = d_table_.data();
-      gradients.d_table_stride = table->head_stride;
+      gradients.variant = TableGradients{d_table_.data(), table->head_stride};
     } else if (const auto* fire = std::get_if<FireGradients>(&c_.gradients.variant)) {
-      gradients.fire = fire_gradients(*fire);
+      gradients.variant = fire_gradients(*fire);
     } else if (const auto* cape = std::get_if<CapeGradients>(&c_.gradients.variant)) {
-      gradients.cape = {cape->values ? d_table_.data() : nullptr,
-                        cape->head_stride,
-                        d_w1_.data(),
-                        d_b1_.data(),
-                        d_w2_.data(),
-                        d_b2_.data(),
-                        fire_gradients(cape->fire)};
+      gradients.variant = CapeGradients{cape->values ? d_table_.data() : nullptr,
+                                        cape->head_stride,
+                                        d_w1_.data(),
+                                        d_b1_.data(),
+                                        d_w2_.data(),
+                                        d_b2_.data(),
+                                        fire_gradients(cape->fire)};
     }
+    gradients.sinks = d_sinks_.data();
     cuda_attention_backward(attention, saved, gradients);
     PHASESCOPE_CUDA(cudaDeviceSynchronize());
     c_.dq = dq_.values();
     c_.dk = dk_.values();
     c_.dv = dv_.values();
     c_.d_state = d_state_.values();
-    if (gradients.d_table || gradients.fire.distance || gradients.cape.values ||
-        gradients.cape.fire.distance) {
-      c_.d_table = d_table_.values();
-    }
+    if (writes_table()) c_.d_table = d_table_.values();
+    c_.d_sinks = d_sinks_.values();
     c_.d_factor = d_factor_.values();
     c_.d_slope = d_slope_.values();
     c_.d_intercept = d_intercept_.values();
@@ -197,6 +197,13 @@ class DeviceCase {
   CudaForwardOutputs outputs;
 
  private:
+  /// Whether the case's variant has gradients in d_table.
+  bool writes_table() const {
+    const auto* cape = std::get_if<CapeGradients>(&c_.gradients.variant);
+    return std::holds_alternative<TableGradients>(c_.gradients.variant) ||
+           std::holds_alternative<FireGradients>(c_.gradients.variant) ||
+           (cape && (cape->values || cape->fire.distance));
+  }
   FireVariant fire_variant(const FireVariant& fire) const {
     FireVariant result = fire;
     result.distance = table_.data();
@@ -211,7 +218,7 @@ class DeviceCase {
     return {d_table_.data(), d_factor_.data(), d_slope_.data(), d_intercept_.data(),
             fire.head_stride};
   }
-  CudaVariant variant() const {
+  Variant variant() const {
     if (const auto* table = std::get_if<TableVariant>(&c_.inputs.variant)) {
       TableVariant result = *table;
       result.values = table_.data();
@@ -223,7 +230,7 @@ class DeviceCase {
       return result;
     }
     if (const auto* tape = std::get_if<TapeVariant>(&c_.inputs.variant)) {
-      return CudaTapeVariant{state_.tensor(tape->state), tape->state_dim};
+      return TapeVariant{state_.tensor(tape->state), tape->state_dim};
     }
     if (const auto* fire = std::get_if<FireVariant>(&c_.inputs.variant)) {
       return fire_variant(*fire);
@@ -247,9 +254,10 @@ class DeviceCase {
   DeviceArray<std::uint8_t> real_;
   DeviceArray<std::int32_t> query_documents_, key_documents_;
   DeviceArray<char> document_workspace_;
-  DeviceArray<float> lse_;
+  DeviceArray<float> sinks_, lse_;
   HalfArray d_out_, d_out_state_, dq_, dk_, dv_, d_state_;
-  DeviceArray<float> d_table_, d_factor_, d_slope_, d_intercept_, d_w1_, d_b1_, d_w2_, d_b2_;
+  DeviceArray<float> d_table_, d_factor_, d_slope_, d_intercept_, d_w1_, d_b1_, d_w2_, d_b2_,
+      d_sinks_;
 };
 
 }  // namespace phasescope::kernels::testing

@@ -45,6 +45,7 @@ DeviceProbes::DeviceProbes(const CudaAttention& attention, std::int64_t top_coun
       top1_(rows_),
       first_(rows_),
       distance_(rows_),
+      sink_(rows_),
       top_weight_(rows_ * static_cast<std::size_t>(top_count)),
       key_(rows_),
       top_key_(rows_ * static_cast<std::size_t>(top_count)),
@@ -86,7 +87,7 @@ std::vector<char> DeviceProbes::bytes() const {
     const auto* first = reinterpret_cast<const char*>(values.data());
     all.insert(all.end(), first, first + values.size() * sizeof(values[0]));
   };
-  for (const auto* array : {&entropy_, &score_, &top1_, &first_, &distance_, &top_weight_}) {
+  for (const auto* array : {&entropy_, &score_, &top1_, &first_, &distance_, &sink_, &top_weight_}) {
     add(*array);
   }
   for (const auto& window : windows_) add(window);
@@ -101,7 +102,7 @@ std::vector<char> DeviceProbes::bytes() const {
 
 RowProbes DeviceProbes::row_probes() const {
   RowProbes rows{entropy_.data(), score_.data(), key_.data(),
-                 top1_.data(),    first_.data(), distance_.data()};
+                 top1_.data(),    first_.data(), distance_.data(), sink_.data()};
   rows.windows = {3, 16, 100};
   for (std::size_t n = 0; n < kMaxWindows; ++n) rows.window_mass[n] = windows_[n].data();
   rows.top_count = top_count_;
@@ -126,7 +127,7 @@ BucketProbes DeviceProbes::bucket_probes() const {
 void DeviceProbes::expect_rows(double bound, const Reference<double>& truth) const {
   const RowProbes rows = row_probes();
   const auto entropy = entropy_.values(), score = score_.values(), top1 = top1_.values(),
-             first = first_.values(), distance = distance_.values();
+             first = first_.values(), distance = distance_.values(), sink = sink_.values();
   const auto key = key_.values();
   std::vector<std::vector<float>> windows;
   for (const DeviceArray<float>& window : windows_) windows.push_back(window.values());
@@ -135,6 +136,7 @@ void DeviceProbes::expect_rows(double bound, const Reference<double>& truth) con
     EXPECT_NEAR(entropy[r], expected.entropy, bound);
     EXPECT_NEAR(top1[r], expected.top1, bound);
     EXPECT_NEAR(first[r], expected.first, bound);
+    EXPECT_NEAR(sink[r], truth.sink_weight.empty() ? 0 : truth.sink_weight[r], bound);
     EXPECT_NEAR(distance[r], expected.distance, bound * (1 + std::abs(expected.distance)));
     for (std::size_t n = 0; n < kMaxWindows; ++n) {
       EXPECT_NEAR(windows[n][r], expected.windows[n], bound);

@@ -35,7 +35,7 @@ class DeviceProbes {
 
   std::size_t heads_, rows_;  // batch included
   std::int64_t top_count_;
-  DeviceArray<float> entropy_, score_, top1_, first_, distance_, top_weight_;
+  DeviceArray<float> entropy_, score_, top1_, first_, distance_, sink_, top_weight_;
   DeviceArray<std::int32_t> key_, top_key_;
   std::vector<DeviceArray<float>> windows_;
   DeviceArray<std::int64_t> edges_{steps_}, bucket_pairs_;

@@ -139,6 +139,11 @@ void expect_probes(const Problem& problem, const std::vector<std::int64_t>& edge
   for (int n = 0; n < 3; ++n) {
     expect_close("window", probes.windows[n], plain_rows.windows[n], rows.windows[n], floor, size);
   }
+  const std::vector<float> nothing(probes.sink.size());
+  if (c.sinks.empty()) EXPECT_EQ(probes.sink, nothing);
+  if (!c.sinks.empty()) {
+    expect_close("sink", probes.sink, plain.sink_weight, truth.sink_weight, floor, size);
+  }
   const AttentionShape& s = problem.shape;
   for (std::size_t r = 0; r < probes.max_key.size(); ++r) {
     const std::int32_t key = probes.max_key[r];
@@ -240,6 +245,28 @@ TEST_P(EveryProbe, HoldsWithWindowPaddingAndCap) {
   problem.shape = {1, 2, 1, 700, 700, 16};
   problem.shape.window = 450;
   expect_buckets(problem, {0, 1, 2, 260, 600});
+}
+
+TEST_P(EveryProbe, HoldsWithSinks) {
+  for (const Sinks sinks : {Sinks::even, Sinks::large}) {
+    Problem problem{GetParam()};
+    problem.sinks = sinks;
+    problem.shape = {2, 2, 1, 230, 230, 16};
+    expect_probes(problem, {0, 1, 2, 8, 64, 1024});
+    problem.padding = Padding::left;  // rows that see no key
+    problem.shape.window = 75;
+    expect_probes(problem, {0, 1, 2, 8, 64, 1024});
+    // Buckets wider than a block, and many narrow ones, whose weights are kept or computed again.
+    problem.shape = {1, 2, 1, 460, 460, 16};
+    std::vector<std::int64_t> edges;
+    for (std::int64_t n = 0; n <= 100; ++n) edges.push_back(n);
+    edges.push_back(400);
+    expect_buckets(problem, edges);
+    expect_buckets_again(problem, edges);
+    set_kept_bytes(0);
+    expect_buckets(problem, edges);
+    set_kept_bytes(kKeptBytes);
+  }
 }
 
 TEST_P(EveryProbe, HoldsWithDocuments) {

@@ -205,6 +205,10 @@ struct Reference {
     for (std::int64_t r = 0; r < s.batch * s.heads * s.queries; ++r) {
       const Real* from = score.data() + r * s.keys;
       Real* to = weight.data() + r * s.keys;
+      if (in.sinks) {
+        normalise_with_sink(from, to, Real(in.sinks[r / s.queries % s.heads]));
+        continue;
+      }
       Real best = none, sum = 0;
       for (std::int64_t j = 0; j < s.keys; ++j) best = std::max(best, from[j]);
       for (std::int64_t j = 0; j < s.keys && best > none; ++j) {
@@ -214,6 +218,24 @@ struct Reference {
       for (std::int64_t j = 0; j < s.keys && best > none; ++j) to[j] /= sum;
       lse.push_back(best > none ? best + std::log(sum) : none);
     }
+  }
+
+  /// Softmax over one more column, whose weight nothing reads; the log-sum-exp without it.
+  void normalise_with_sink(const Real* from, Real* to, Real sink) {
+    const Real none = -std::numeric_limits<Real>::infinity();
+    Real best = none, sum = 0, total = 0;
+    for (std::int64_t j = 0; j < s.keys; ++j) best = std::max(best, from[j]);
+    for (std::int64_t j = 0; j < s.keys && best > none; ++j) sum += std::exp(from[j] - best);
+    lse.push_back(best > none ? best + std::log(sum) : none);
+    const Real top = std::max(best, sink);
+    if (top == none) {
+      sink_weight.push_back(0);
+      return;
+    }
+    for (std::int64_t j = 0; j < s.keys; ++j) total += to[j] = std::exp(from[j] - top);
+    const Real own = std::exp(sink - top);
+    for (std::int64_t j = 0; j < s.keys; ++j) to[j] /= total + own;
+    sink_weight.push_back(own / (total + own));
   }
 
   /// (B, heads, queries, dim): weights times a value stream.
@@ -246,6 +268,7 @@ struct Reference {
     dq = sized(s.batch * s.heads * s.queries * s.head_dim);
     dk = sized(s.batch * s.kv_heads * s.keys * s.head_dim);
     dv = sized(s.batch * s.kv_heads * s.keys * values());
+    if (in.sinks) d_sinks = sized(s.heads);
     if (const auto* t = std::get_if<TableVariant>(&in.variant))
       d_table = sized(s.heads * t->length);
     if (const auto* t = std::get_if<TapeVariant>(&in.variant)) {
@@ -289,6 +312,11 @@ struct Reference {
           ds[j] += value_gradient(b, h, i, j, p[j], d_out_state, t->state, t->state_dim, d_state);
         }
         mean += p[j] * ds[j];
+      }
+      // The sink's value is 0.
+      if (in.sinks) {
+        d_sinks[static_cast<std::size_t>(h)] -=
+            sink_weight[static_cast<std::size_t>(row(b, h, i))] * mean;
       }
       for (std::int64_t j = 0; j < s.keys; ++j) {
         ds[j] = p[j] == 0 ? Real(0) : p[j] * (ds[j] - mean) * cap_slope(at(b, h, i, j));
@@ -434,6 +462,7 @@ struct Reference {
   std::int64_t pairs = 0;
   std::vector<Real> score, weight;  ///< (B, heads, queries, keys)
   std::vector<Real> out, out_state, lse;
+  std::vector<Real> sink_weight, d_sinks;  ///< where there are sinks: (B, heads, queries), (heads)
   std::vector<Real> dq, dk, dv, d_table, d_state, d_w1, d_b1, d_w2, d_b2;
   std::vector<Real> d_factor, d_slope, d_intercept;
 };

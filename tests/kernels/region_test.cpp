@@ -147,6 +147,14 @@ TEST_P(EveryRegion, EqualsTheReferenceWithWindowPaddingAndCap) {
   }
 }
 
+TEST_P(EveryRegion, EqualsTheReferenceWithSinks) {
+  Problem problem{GetParam()};
+  problem.shape = {2, 2, 2, 150, 170, 16};
+  problem.shape.query_offset = 20;
+  problem.sinks = Sinks::large;
+  expect_part_of_map(problem);
+}
+
 // Column sums, the weight each key gets from all queries: the mean map of one row of cells.
 TEST_P(EveryRegion, HasColumnSums) {
   Problem problem{GetParam()};

@@ -89,30 +89,39 @@ struct Operand {
   std::string encoding;
   Json options;
   std::string name;
-  at::Tensor& (*of)(AttentionProgram& program);
+
+  at::Tensor& of(AttentionProgram& program) const {
+    at::Tensor* found = nullptr;
+    for_each_tensor(program, [&](const TensorInfo& info, at::Tensor& tensor) {
+      if (info.name == name) found = &tensor;
+    });
+    return *found;
+  }
 };
 
 std::vector<Operand> operands() {
   const Json none = Json::object(), near = {{"threshold", 20.5}};
   const Json on_fire = {{"base", "fire"}, {"base_threshold", 20.5}};
-  using Program = AttentionProgram;
   return {
-      {"kerple_log", none, "values", [](Program& p) -> at::Tensor& { return p.table.values; }},
-      {"tape", none, "state", [](Program& p) -> at::Tensor& { return p.tape.state; }},
-      {"fire", near, "slope", [](Program& p) -> at::Tensor& { return p.fire.slope; }},
-      {"fire", near, "intercept", [](Program& p) -> at::Tensor& { return p.fire.intercept; }},
-      {"fire", near, "distance", [](Program& p) -> at::Tensor& { return p.fire.distance; }},
-      {"fire", near, "factor", [](Program& p) -> at::Tensor& { return p.fire.factor; }},
-      {"cape", none, "values", [](Program& p) -> at::Tensor& { return p.cape.values; }},
-      {"cape", none, "w1", [](Program& p) -> at::Tensor& { return p.cape.w1; }},
-      {"cape", none, "b1", [](Program& p) -> at::Tensor& { return p.cape.b1; }},
-      {"cape", none, "w2", [](Program& p) -> at::Tensor& { return p.cape.w2; }},
-      {"cape", on_fire, "w1", [](Program& p) -> at::Tensor& { return p.cape.w1; }},
-      {"cape", on_fire, "b1", [](Program& p) -> at::Tensor& { return p.cape.b1; }},
-      {"cape", on_fire, "slope", [](Program& p) -> at::Tensor& { return p.fire.slope; }},
-      {"cape", on_fire, "intercept", [](Program& p) -> at::Tensor& { return p.fire.intercept; }},
-      {"cape", on_fire, "distance", [](Program& p) -> at::Tensor& { return p.fire.distance; }},
-      {"cape", on_fire, "factor", [](Program& p) -> at::Tensor& { return p.fire.factor; }},
+      {"kerple_log", none, "values"},
+      {"tape", none, "state"},
+      {"fire", near, "slope"},
+      {"fire", near, "intercept"},
+      {"fire", near, "distance"},
+      {"fire", near, "factor"},
+      {"cape", none, "values"},
+      {"cape", none, "w1"},
+      {"cape", none, "b1"},
+      {"cape", none, "w2"},
+      {"cape", on_fire, "w1"},
+      {"cape", on_fire, "b1"},
+      {"cape", on_fire, "slope"},
+      {"cape", on_fire, "intercept"},
+      {"cape", on_fire, "distance"},
+      {"cape", on_fire, "factor"},
+      {"kerple_log", none, "sinks"},
+      {"tape", none, "sinks"},
+      {"cape", none, "sinks"},
   };
 }
 
@@ -124,11 +133,11 @@ TEST_F(CudaBackend, AsksForRoomForGradientsWhereTheyAreWanted) {
     AttentionProgram program = layer->program();
     program.q = program.q_plain = at::randn({1, heads, 12, 16}).to(at::kBFloat16);
     program.k = program.k_plain = at::randn({1, heads, 12, 16}).to(at::kBFloat16);
-    program.cape.values = at::randn({heads, 12});
-    program.cape.w1 = at::randn({64, 2 * heads});
-    program.cape.b1 = at::randn({64});
-    program.cape.w2 = at::randn({heads, 64});
-    program.cape.b2 = at::randn({heads});
+    program.variant = CapeProgram{.values = at::randn({heads, 12}),
+                                  .w1 = at::randn({64, 2 * heads}),
+                                  .b1 = at::randn({64}),
+                                  .w2 = at::randn({heads, 64}),
+                                  .b2 = at::randn({heads})};
     return program;
   };
   const auto obstacle = [](const AttentionProgram& program) {
@@ -136,7 +145,7 @@ TEST_F(CudaBackend, AsksForRoomForGradientsWhereTheyAreWanted) {
   };
   AttentionProgram program = with_heads(64);
   EXPECT_EQ(obstacle(program), "");
-  program.cape.w1.requires_grad_();
+  program.as<CapeProgram>()->w1.requires_grad_();
   EXPECT_EQ(obstacle(program),
             "the gradient of a correction of 64 heads by 64 hidden units has no form in the CUDA "
             "kernels");
@@ -156,6 +165,7 @@ TEST_F(CudaBackend, GivesGradientsOfEveryOperand) {
         *tiny_model({operand.encoding, operand.encoding, operand.options}, at::kBFloat16), 65);
     const auto gradient = [&](at::ScalarType dtype, Backend backend, const std::string& kernel) {
       AttentionProgram program = in_dtype(layer->program(), dtype);
+      program.sinks = at::linspace(-1, 2, program.q.size(1)).to(dtype);
       at::Tensor& leaf = operand.of(program);
       leaf = leaf.detach().clone().requires_grad_();
       AllRan kernels;
@@ -311,7 +321,7 @@ class NoDevice final : public kernels::CudaKernels {
   void download(void*, const void*, std::size_t) const override {}
   void wait() const override {}
   void forward(const kernels::CudaAttention&, const kernels::CudaForwardOutputs&) const override {}
-  void backward(const kernels::CudaAttention&, const kernels::CudaSavedForward&,
+  void backward(const kernels::CudaAttention&, const kernels::SavedForward&,
                 const kernels::CudaGradients&) const override {}
   std::size_t score_workspace(const kernels::CudaAttention&) const override { return 0; }
   std::size_t bucket_workspace(const kernels::CudaAttention&,

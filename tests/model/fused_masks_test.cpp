@@ -1,4 +1,4 @@
-// Windows, padding and soft caps of the fused form against the plain one, for every encoding.
+// Windows, padding, soft caps and sinks of the fused form against the plain one, for every encoding.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
@@ -40,6 +40,11 @@ at::Tensor documents() {
                     place.floor_divide(9).remainder(3) - 5});
 }
 
+// (H): from less than a score to more than all of a row's.
+at::Tensor sinks_of(const AttentionProgram& program) {
+  return at::linspace(-2, 6, program.q.size(1), at::kFloat);
+}
+
 const std::vector<Mask>& masks() {
   static const std::vector<Mask> list = {
       {"window", [](AttentionProgram& p) { p.window = 9; }},
@@ -51,6 +56,13 @@ const std::vector<Mask>& masks() {
       {"left_padding",
        [](AttentionProgram& p) {
          p.key_mask = key_mask([](auto b, auto j) { return j < 20 * b; });
+       }},
+      {"sinks", [](AttentionProgram& p) { p.sinks = sinks_of(p); }},
+      {"sinks_in_a_window",
+       [](AttentionProgram& p) {
+         p.sinks = sinks_of(p);
+         p.window = 9;
+         p.key_mask = key_mask([](auto b, auto j) { return j >= kTokens - 20 * b; });
        }},
       {"documents", [](AttentionProgram& p) { p.documents = documents(); }},
       {"documents_in_a_window",
@@ -119,7 +131,7 @@ TEST_P(EveryEncodingMasked, RunsFusedAndEqualsPlain) {
 
 TEST_P(EveryEncodingMasked, CountsAndSumsTheSamePairs) {
   ProbeRequest request;
-  request.entropy = request.top1_mass = true;
+  request.entropy = request.top1_mass = request.sink_weight = true;
   request.bucket_edges = {0, 1, 2, 5, 17, 64};
   request.content = request.term = true;
   for (const Mask& mask : masks()) {
@@ -128,7 +140,7 @@ TEST_P(EveryEncodingMasked, CountsAndSumsTheSamePairs) {
     mask.apply(masked);
     // No row without a key: those differ in what they are called, not in what is summed.
     if (mask.name == "left_padding") masked.causal = false;
-    if (masked.fire.slope.defined() && !masked.causal) continue;  // runs plain
+    if (masked.fire() != nullptr && !masked.causal) continue;  // runs plain
     const LayerAttention layer(0, masked, v(), {}, {}, Backend::fused, ran_fused(v()));
     const ProbeResult fused = layer.probe(request), plain = plain_probe(layer, request);
     EXPECT_EQ(fused.ran.text(), fused_kernel_name());
@@ -146,6 +158,8 @@ TEST_P(EveryEncodingMasked, CountsAndSumsTheSamePairs) {
     if (mask.name == "all") continue;  // has rows that see no key
     EXPECT_LT(difference(fused.bucket_weight, plain.bucket_weight), 1e-3);
     EXPECT_LT(difference(fused.top1_mass, plain.top1_mass), 1e-4);
+    EXPECT_LT(difference(fused.sink_weight, plain.sink_weight), 1e-5);
+    EXPECT_EQ(fused.sink_weight.gt(0).any().item<bool>(), masked.sinks.defined());
   }
 }
 
@@ -158,10 +172,13 @@ TEST_P(EveryEncodingMasked, HasTheGradientsOfPlain) {
       mask.apply(masked);
       masked.q = masked.q.detach().clone().requires_grad_();
       masked.k = masked.k.detach().clone().requires_grad_();
+      if (masked.sinks.defined()) masked.sinks.requires_grad_();
       const at::Tensor values = v().detach().clone().requires_grad_();
       const at::Tensor out = attention(masked, values, {.backend = backend}).out;
       (out * at::linspace(-1, 1, out.numel()).view(out.sizes())).sum().backward();
-      return std::vector<at::Tensor>{masked.q.grad(), masked.k.grad(), values.grad()};
+      std::vector<at::Tensor> list = {masked.q.grad(), masked.k.grad(), values.grad()};
+      if (masked.sinks.defined()) list.push_back(masked.sinks.grad());
+      return list;
     };
     const auto fused = gradients(Backend::fused), plain = gradients(Backend::plain);
     for (std::size_t n = 0; n < fused.size(); ++n) {
@@ -169,6 +186,24 @@ TEST_P(EveryEncodingMasked, HasTheGradientsOfPlain) {
           << n;
     }
   }
+}
+
+// A row of the map and the sink's weight sum to 1, and the weights are those of plain operations.
+TEST_P(EveryEncodingMasked, HasMapsBesideSinks) {
+  AttentionProgram program = this->program();
+  program.sinks = sinks_of(program);
+  const at::NoGradGuard no_grad;
+  const AttentionResult result = attention(program, v(), {.want_lse = true});
+  const LayerAttention layer(0, program, v(), result.lse, {}, Backend::fused, ran_fused(v()));
+  const MapRequest request{.region = layer.whole(), .height = kTokens, .width = 1};
+  const MapResult fused = layer.map(request);
+  EXPECT_EQ(fused.ran.text(), fused_kernel_name());
+  EXPECT_LT(difference(fused.mean, plain_map(layer, request).mean), 1e-6);
+  const at::Tensor sink = layer.probe({.sink_weight = true}).sink_weight[0].unsqueeze(-1);
+  EXPECT_LT(difference(fused.mean * kTokens + sink, at::ones_like(sink)), 1e-5);
+  EXPECT_LT(difference(layer.weights(layer.whole()).sum(-1)[0].unsqueeze(-1) + sink,
+                       at::ones_like(sink)),
+            1e-5);
 }
 
 std::vector<std::string> keys() {

@@ -29,19 +29,20 @@ Tensor random_table(const KernelProblem& problem) {
 Tensor added_scores(const KernelProblem& problem) {
   const std::int64_t n = problem.size.n, heads = problem.size.heads;
   const Tensor key = at::arange(n);
-  if (!problem.program.term.score) {
+  if (const auto* table = problem.program.as<model::TableProgram>()) {
     const Tensor distance = (key.unsqueeze(1) - key).clamp_min(0);
-    return problem.program.table.values.index_select(1, distance.flatten()).view({1, heads, n, n});
+    return table->values.index_select(1, distance.flatten()).view({1, heads, n, n});
   }
+  const model::TermProgram& term = *problem.program.term();
   constexpr std::int64_t kRows = 64;  // at once: a term makes many arrays
   Tensor bias = at::empty({1, heads, n, n}, at::kFloat);
   for (std::int64_t row = 0; row < n; row += kRows) {
     Tensor rows = bias.slice(2, row, row + kRows);
     const Tensor query = key.slice(0, row, row + kRows);
-    rows.copy_(problem.program.term.score({.content = at::zeros_like(rows),
-                                           .query_id = query.view({1, -1, 1}),
-                                           .key_id = key.view({1, 1, -1}),
-                                           .first_row = row}));
+    rows.copy_(term.score({.content = at::zeros_like(rows),
+                           .query_id = query.view({1, -1, 1}),
+                           .key_id = key.view({1, 1, -1}),
+                           .first_row = row}));
   }
   return bias;
 }
@@ -72,33 +73,31 @@ KernelProblem with_gradients(const KernelProblem& problem) {
 }
 
 void make_table(KernelProblem& problem) {
-  problem.program.kind = AttentionProgram::Kind::table;
-  problem.program.table.values = random_table(problem);
+  problem.program.variant = model::TableProgram{random_table(problem)};
 }
 
 void make_tapa(KernelProblem& problem) {
-  problem.program.kind = AttentionProgram::Kind::tapa;
   const double half = static_cast<double>(problem.size.d) / 2;
-  problem.program.tapa = {.content_dim = problem.size.d / 2,
-                          .scale_content = 1 / std::sqrt(half),
-                          .scale_phase = 0.1 / std::sqrt(half),
-                          .power = at::arange(problem.size.n, at::kFloat).pow(0.1) * (2 * M_PI)};
+  problem.program.variant = model::TapaProgram{
+      .content_dim = problem.size.d / 2,
+      .scale_content = 1 / std::sqrt(half),
+      .scale_phase = 0.1 / std::sqrt(half),
+      .power = at::arange(problem.size.n, at::kFloat).pow(0.1) * (2 * M_PI)};
 }
 
 // A state of d numbers a token: d/2 cosines and d/2 sines.
 void make_tape(KernelProblem& problem) {
-  problem.program.kind = AttentionProgram::Kind::tape;
-  problem.program.tape.state = random_input(problem, problem.v.scalar_type());
+  problem.program.variant = model::TapeProgram{random_input(problem, problem.v.scalar_type())};
 }
 
 void make_cape(KernelProblem& problem) {
-  problem.program.kind = AttentionProgram::Kind::cape;
   const std::int64_t hidden = 32, heads = problem.size.heads;
-  problem.program.cape = {.values = random_table(problem),
-                          .w1 = at::randn({hidden, 2 * heads}, problem.random) * 0.1,
-                          .b1 = at::zeros({hidden}),
-                          .w2 = at::randn({heads, hidden}, problem.random) * 0.1,
-                          .b2 = at::zeros({heads})};
+  problem.program.variant =
+      model::CapeProgram{.values = random_table(problem),
+                         .w1 = at::randn({hidden, 2 * heads}, problem.random) * 0.1,
+                         .b1 = at::zeros({hidden}),
+                         .w2 = at::randn({heads, hidden}, problem.random) * 0.1,
+                         .b2 = at::zeros({heads})};
 }
 
 // A quarter of the text within its threshold: past it the bias is no function of the distance.

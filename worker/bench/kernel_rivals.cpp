@@ -48,7 +48,7 @@ RivalInfo dense_bias_rival(const std::string& form, const BiasedSdpa& sdpa) {
 // Values, cosines and sines, each half of the state as wide as a head, as the public code has them.
 RivalInfo three_calls_rival(const Sdpa& sdpa) {
   return {"three PyTorch SDPA calls, flash", [sdpa](const KernelProblem& p) -> std::vector<Tensor> {
-            const auto both = p.program.tape.state.chunk(2, -1);
+            const auto both = p.program.as<model::TapeProgram>()->state.chunk(2, -1);
             std::vector<Tensor> out{sdpa(p.program.q, p.program.k, p.v)};
             for (const Tensor& half : both) {
               out.push_back(sdpa(p.program.q, p.program.k, at::cat({half, half}, -1)));
@@ -120,10 +120,13 @@ bool rivals_have_gpu() { return at::hasCUDA() && at::detail::getCUDAHooks().devi
 KernelProblem on_gpu(const KernelProblem& problem) {
   KernelProblem result = problem;
   model::AttentionProgram& program = result.program;
-  for (Tensor* tensor : {&program.q, &program.k, &result.v, &program.tape.state}) {
-    if (!tensor->defined()) continue;
-    *tensor = tensor->detach().to(at::kCUDA).requires_grad_(problem.gradients);
-  }
+  const auto move = [&problem](Tensor& tensor) {
+    tensor = tensor.detach().to(at::kCUDA).requires_grad_(problem.gradients);
+  };
+  move(result.v);
+  model::for_each_tensor(program, [&move](const model::TensorInfo& info, Tensor& tensor) {
+    if (info.numbers == model::Numbers::tokens) move(tensor);
+  });
   return result;
 }
 

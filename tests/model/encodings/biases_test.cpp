@@ -108,8 +108,7 @@ TEST(Fire, AgreesWithTheReferenceBelowAndPastItsThreshold) {
         std::abs(item.at("L").get<double>() * item.at("L_multiplier").get<double>());
     const bool below = static_cast<double>(n - 1) < threshold;
     tables += below ? 1 : 0;
-    using Kind = AttentionProgram::Kind;
-    EXPECT_EQ(program.kind, below ? Kind::table : Kind::fire) << name;
+    EXPECT_TRUE(below ? program.is<TableProgram>() : program.is<FireProgram>()) << name;
     const at::Tensor scores = plain_scores(program, {0, expected.size(0)}, {0, n}, {0, n})[0];
     EXPECT_LT(relative_error(causal_part(scores), causal_part(expected)), 1e-12) << name;
     ++compared;
@@ -211,7 +210,7 @@ TEST(T5, BucketsAreTheReferencesOnBothSides) {
     const at::Tensor x = at::zeros({1, 401, 8});
     const Parameters parameters = {{"table", at::arange(buckets, at::kDouble).unsqueeze(1)}};
     const Layer layer = layer_of(config, parameters, x, x, x, at::kDouble);
-    const TableProgram& table = layer.program.table;
+    const TableProgram& table = *layer.program.as<TableProgram>();
     at::Tensor expected = golden_tensor(file, "t5." + name);
     at::Tensor index = -relative - table.first_distance;
     if (config.attention.causal) {

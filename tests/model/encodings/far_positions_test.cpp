@@ -93,7 +93,7 @@ TEST_P(FarPositions, AreKnownInSixteenBits) {
   const double of_tables = 8 * 0x1p-24 * largest(exact);
   EXPECT_LT(largest(last_row(narrow) - exact), rounding + of_tables);
   // Of the same scores by exact operations nothing is left but what the tables lost.
-  const bool reads_narrow = wide.kind == AttentionProgram::Kind::term;  // q and k by themselves
+  const bool reads_narrow = wide.is<TermProgram>();  // q and k by themselves
   if (narrow.transformed || reads_narrow) return;
   EXPECT_LT(largest(last_row(in_dtype(narrow, at::kDouble)) - exact), of_tables + 1e-5);
 }

@@ -17,7 +17,6 @@
 namespace phasescope::model {
 namespace {
 
-using Kind = AttentionProgram::Kind;
 
 constexpr std::int64_t kHeads = 4, kKvHeads = 2, kDim = 16, kHidden = 12, kUnits = 7;
 
@@ -104,7 +103,7 @@ std::vector<at::Tensor> run(const ModelConfig& config, std::int64_t length, at::
   Inputs inputs = random_inputs(config, length, dtype);
   for (at::Tensor* tensor : inputs.all()) tensor->requires_grad_();
   AttentionProgram program = program_of(config, inputs);
-  EXPECT_EQ(program.fire.slope.defined(), length > kLastWithin);
+  EXPECT_EQ(program.fire() != nullptr, length > kLastWithin);
   program.window = window;
   const AttentionResult result = attention(program, inputs.v, {.backend = backend});
   EXPECT_EQ(result.ran.text(), backend == Backend::fused ? fused_kernel_name() : "plain");
@@ -162,8 +161,8 @@ TEST(FirePastItsThreshold, HasThePiecesOfTheNetwork) {
     const Inputs inputs = random_inputs(fire_config(), 90, at::kDouble);
     for (const std::int64_t shift : {0, 37}) {
       const AttentionProgram program = program_of(fire_config(activation), inputs, shift);
-      ASSERT_EQ(program.kind, Kind::fire);
-      const FireProgram& fire = program.fire;
+      ASSERT_TRUE(program.is<FireProgram>());
+      const FireProgram& fire = *program.fire();
       // -b/w of the units 0 to 5 and 11, one of them twice.
       const at::Tensor knots = at::tensor({0.0, 0.3, 0.5, 0.5, 0.6, 0.9, 0.9}, at::kDouble);
       EXPECT_LT(relative_error(fire.knots.to(at::kDouble), knots), 1e-7);
@@ -217,13 +216,14 @@ TEST(FirePastItsThreshold, SaysWhatHasNoFusedForm) {
 TEST(CapeOverFire, HasNoFusedFormOfMoreUnitsOrChannelsThanTheKernelsTake) {
   const Inputs inputs = random_inputs(cape_config("concat"), 20, at::kFloat);
   AttentionProgram program = program_of(cape_config("concat"), inputs);
-  const at::Tensor w1 = program.cape.w1;
-  program.cape.w1 = w1.new_zeros({1024, w1.size(1)});
+  at::Tensor& w1_given = program.as<CapeProgram>()->w1;
+  const at::Tensor w1 = w1_given;
+  w1_given = w1.new_zeros({1024, w1.size(1)});
   EXPECT_EQ(fused_obstacle(program, inputs.v), "");
-  program.cape.w1 = w1.new_zeros({1025, w1.size(1)});
+  w1_given = w1.new_zeros({1025, w1.size(1)});
   EXPECT_EQ(fused_obstacle(program, inputs.v),
             "a correction of more than 1024 hidden units has no fused form");
-  program.cape.w1 = w1;
+  w1_given = w1;
   program.q = program.q.new_zeros({2, kHeads, 20, 513});
   EXPECT_EQ(fused_obstacle(program, inputs.v),
             "a head of more than 512 channels has no fused form");
@@ -232,10 +232,10 @@ TEST(CapeOverFire, HasNoFusedFormOfMoreUnitsOrChannelsThanTheKernelsTake) {
 TEST(CapeOverFire, HasNoFusedFormOfMorePiecesThanTheKernelKeeps) {
   const Inputs inputs = random_inputs(cape_config("concat"), 70, at::kFloat);
   AttentionProgram program = program_of(cape_config("concat"), inputs);
-  program.fire.slope = at::zeros({1, 23'832}).expand({kHeads, -1});  // times 11 rows: 2^18 and 8
+  program.fire()->slope = at::zeros({1, 23'832}).expand({kHeads, -1});  // times 11 rows: 2^18 and 8
   EXPECT_EQ(fused_obstacle(program, inputs.v),
             "a correction of 7 hidden units of a bias of 23832 pieces has no fused form");
-  program.fire.slope = at::zeros({1, 23'831}).expand({kHeads, -1});
+  program.fire()->slope = at::zeros({1, 23'831}).expand({kHeads, -1});
   EXPECT_EQ(fused_obstacle(program, inputs.v), "");
 }
 

@@ -203,12 +203,13 @@ TEST(ApeSequence, AgreesWithThePublicCode) {
                 1e-12)
           << name;
       // The same with places that are given, by tensor operations, and fused in float32.
-      EXPECT_TRUE(layer.program.table.multiplies);
+      ASSERT_TRUE(layer.program.is<TableProgram>());
+      EXPECT_TRUE(layer.program.as<TableProgram>()->multiplies);
       const at::Tensor places = at::arange(q.size(2), at::kLong) + 3;
       const Layer placed =
           layer_of(layer_config("ape_sequence", {{"decay", decay}}, q.size(1), q.size(3)), {}, q, k,
                    v, at::kDouble, {{"generator", tensor("_primitives")}}, places);
-      EXPECT_EQ(placed.program.kind, AttentionProgram::Kind::term);
+      EXPECT_TRUE(placed.program.is<TermProgram>());
       EXPECT_LT(error(all_scores(placed), causal_part(expected)), 1e-12) << name;
       const AttentionResult fused =
           attention(in_dtype(layer.program, at::kFloat), layer.v.to(at::kFloat), {});
