@@ -35,15 +35,15 @@ void check_shape(const AttentionShape& s, const Requirements& require) {
   require(s.keys <= most, "expected at most " + number(most) +
                               " keys, which the kernels number in float32, but got " +
                               number(s.keys));
-  require(s.queries <= most && s.query_offset <= most - s.queries &&
-              s.query_offset >= s.keys - most,
-          "expected queries at most " + number(most) +
-              " tokens from every key, which the kernels count in float32, but got " +
-              number(s.queries) + " queries from " + number(s.query_offset) + " and " +
-              number(s.keys) + " keys");
-  require(s.head_dim >= 1 && s.head_dim <= limits.channels,
-          "expected a head_dim of 1 to " + number(limits.channels) + " but got " +
-              number(s.head_dim));
+  require(
+      s.queries <= most && s.query_offset <= most - s.queries && s.query_offset >= s.keys - most,
+      "expected queries at most " + number(most) +
+          " tokens from every key, which the kernels count in float32, but got " +
+          number(s.queries) + " queries from " + number(s.query_offset) + " and " + number(s.keys) +
+          " keys");
+  require(
+      s.head_dim >= 1 && s.head_dim <= limits.channels,
+      "expected a head_dim of 1 to " + number(limits.channels) + " but got " + number(s.head_dim));
   require(s.head_dim % limits.channel_step == 0, "expected a head_dim that is a multiple of " +
                                                      number(limits.channel_step) + " but got " +
                                                      number(s.head_dim));

@@ -73,7 +73,8 @@ class GradientHook final : public model::AttentionHook {
     const at::Tensor values = of_heads(layer.v, heads), coming = layer.out.grad()[0];
     at::Tensor state, coming_state;
     if (layer.state.defined() && layer.state.grad().defined()) {
-      state = layer.program.as<model::TapeProgram>()->state[0].expand({heads, -1, -1}).to(at::kDouble);
+      state =
+          layer.program.as<model::TapeProgram>()->state[0].expand({heads, -1, -1}).to(at::kDouble);
       coming_state = layer.state.grad()[0];
     }
     const std::int64_t step = rows_of_block(heads, rows);

@@ -138,7 +138,7 @@ class PairReader {
     const at::Tensor q = program_.q[0][head_][query_].to(at::kDouble);
     const at::Tensor k = program_.k[0][head_ / group][key_].to(at::kDouble);
     const at::Tensor phase = tapa->linear_phase ? q.slice(0, a).sum() + k.slice(0, a).sum()
-                                                        : (q.slice(0, a) * k.slice(0, a)).sum();
+                                                : (q.slice(0, a) * k.slice(0, a)).sum();
     const double amplitude =
         tapa->scale_content * (q.slice(0, 0, a) * k.slice(0, 0, a)).sum().item<double>();
     const double power = tapa->power[result_.true_distance].item<double>();

@@ -76,9 +76,9 @@ CheckResult tape_neighbourhood_mean_of_model(const CheckContext& context) {
   pass.visit_layers([&](const AttentionPointer& attention) {
     const model::AttentionProgram& program = attention->program();
     const auto* table = program.as<model::TableProgram>();
-    products = products && (program.is<model::PlainProgram>() || program.is<model::TapeProgram>() ||
-                            program.is<model::TapaProgram>() ||
-                            (table != nullptr && table->multiplies));
+    products =
+        products && (program.is<model::PlainProgram>() || program.is<model::TapeProgram>() ||
+                     program.is<model::TapaProgram>() || (table != nullptr && table->multiplies));
     const at::Tensor a = attention->weights(attention->whole())[0];
     const at::Tensor seen = a.gt(0).sum(-1, true).to(a.scalar_type());
     worst = worst_of(worst, largest_entry(a * seen - a.gt(0).to(a.scalar_type())));

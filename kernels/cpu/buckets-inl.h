@@ -61,8 +61,8 @@ class BucketPanel {
   /// it is known, or null; probes: where the block's scores and contents will be, kKeys rows each;
   /// at: size() floats.
   BucketPanel(const BucketPlan& plan, const DistanceSums& by_distance, std::int64_t query,
-              std::int64_t queries, bool holes, const float* lse, const float* sink, std::int64_t kept,
-              const PanelProbes& probes, float* at)
+              std::int64_t queries, bool holes, const float* lse, const float* sink,
+              std::int64_t kept, const PanelProbes& probes, float* at)
       : plan_(plan),
         by_distance_(by_distance),
         query_(query),

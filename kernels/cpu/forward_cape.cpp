@@ -135,10 +135,10 @@ class CapeForward {
       }
       head.sums = sums.at(item.batch * net_.heads + h, slot);
       const std::int64_t first = (item.batch * net_.heads + h) * shape_.queries + item.row;
-      item.buckets.emplace_back(
-          plan_, head.by_distance, query, item.queries, visibility_.has_holes(item.batch),
-          outputs_.known_lse ? outputs_.known_lse + first : nullptr, sink_of(inputs_, h), kept_,
-          head.panel.probes, at);
+      item.buckets.emplace_back(plan_, head.by_distance, query, item.queries,
+                                visibility_.has_holes(item.batch),
+                                outputs_.known_lse ? outputs_.known_lse + first : nullptr,
+                                sink_of(inputs_, h), kept_, head.panel.probes, at);
     }
   }
 

@@ -59,8 +59,8 @@ struct Log2Lse {
 /// sink: that of the row's head, which joins the sum; null for none.
 inline Log2Lse log2_lse(float lse, const float* sink) {
   if (lse == -std::numeric_limits<float>::infinity()) return {};
-  const double exact = (sink ? lse_beside_sink(lse, *sink) : static_cast<double>(lse)) *
-                       1.4426950408889634;
+  const double exact =
+      (sink ? lse_beside_sink(lse, *sink) : static_cast<double>(lse)) * 1.4426950408889634;
   const auto high = static_cast<float>(exact);
   return {high, std::isfinite(high) ? static_cast<float>(exact - static_cast<double>(high)) : 0};
 }

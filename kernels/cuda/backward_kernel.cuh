@@ -51,7 +51,9 @@ __global__ void __launch_bounds__(kThreads)
   if (at >= s.batch * s.heads * s.queries) return;
   const std::int64_t row = at % s.queries, head = at / s.queries % s.heads,
                      batch = at / s.queries / s.heads;
-  const auto row_of = [&](const InputTensor& t) { return pointer<T>(t, batch, head) + row * t.row; };
+  const auto row_of = [&](const InputTensor& t) {
+    return pointer<T>(t, batch, head) + row * t.row;
+  };
   const DeviceSaved& saved = launch.saved;
   float sum =
       dot_of_rows(row_of(saved.out), row_of(saved.d_out), static_cast<int>(s.head_dim), lane);

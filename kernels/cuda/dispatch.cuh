@@ -147,8 +147,9 @@ void launch_delta(const CudaAttention& a, const DeviceSaved& saved, int state_di
 inline void launch_sinks(const CudaAttention& a, const SavedForward& saved, const float* delta,
                          float* to) {
   if (!to) return;
-  launch("sinks", &attention_sinks_kernel, dim3{static_cast<unsigned>((a.shape.heads + 3) / 4), 1, 1},
-         kThreads, 0, a.stream, SinksLaunch{a.shape, a.sinks, saved.lse, delta, to});
+  launch("sinks", &attention_sinks_kernel,
+         dim3{static_cast<unsigned>((a.shape.heads + 3) / 4), 1, 1}, kThreads, 0, a.stream,
+         SinksLaunch{a.shape, a.sinks, saved.lse, delta, to});
 }
 
 /// `finish` is called like with_type_and_dim's, with the parameters too, once dq, dk and dv are
@@ -160,9 +161,13 @@ void backward_with(const CudaAttention& a, const SavedForward& saved,
   float* diagonals = delta + delta_size(a.shape);
   float* factors = diagonals + diagonals_size(a.shape);
   auto* pieces = reinterpret_cast<float2*>(factors + delta_size(a.shape));
-  const BackwardLaunch<Score> parameters{
-      problem_of(a, score), device_saved(saved, gradients), device_gradients(gradients), delta,
-      diagonals,            factors,                        pieces};
+  const BackwardLaunch<Score> parameters{problem_of(a, score),
+                                         device_saved(saved, gradients),
+                                         device_gradients(gradients),
+                                         delta,
+                                         diagonals,
+                                         factors,
+                                         pieces};
   const unsigned batch = static_cast<unsigned>(a.shape.batch);
   with_type_and_dim(a, [&](auto type, auto dim) {
     using T = decltype(type);

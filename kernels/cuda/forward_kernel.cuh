@@ -283,8 +283,9 @@ class BlockForward {
       // Of the row's weights and its sink's, the share of the weights.
       const float beside = exp2f(sink_of(problem_, head_) - rows_.maximum[half]);
       const float share = l == 0 ? 1 : 1 / (1 + beside / l);
-      const RowEnd end{rows_.maximum[half], l, share,
-                       l == 0 ? (problem_.sinks && beside > 0 ? 1.0f : 0.0f) : 1 / (1 + l / beside)};
+      const RowEnd end{
+          rows_.maximum[half], l, share,
+          l == 0 ? (problem_.sinks && beside > 0 ? 1.0f : 0.0f) : 1 / (1 + l / beside)};
       rows_.probes[half].write(outputs_.rows, at, end, writes);
       if (writes && outputs_.lse) {
         outputs_.lse[at] =

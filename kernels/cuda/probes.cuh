@@ -9,8 +9,8 @@
 
 namespace phasescope::kernels::cuda {
 
-/// What a row ends with: its maximum (log2 units), its normaliser relative to that, the share of its
-/// weights beside the sink's, and the sink's weight.
+/// What a row ends with: its maximum (log2 units), its normaliser relative to that, the share of
+/// its weights beside the sink's, and the sink's weight.
 struct RowEnd {
   float maximum, normaliser, share, sink;
 };

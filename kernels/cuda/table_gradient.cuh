@@ -38,8 +38,7 @@ void launch_table(const CudaAttention& a, const TableGradients& to,
          a.stream, parameters);
   const auto& table = std::get<TableVariant>(a.variant);
   launch("table", &attention_table_kernel, dim3{blocks_of(table.length), heads, 1}, kThreads, 0,
-         a.stream,
-         TableLaunch{a.shape, table, parameters.diagonals, to.values, to.head_stride});
+         a.stream, TableLaunch{a.shape, table, parameters.diagonals, to.values, to.head_stride});
 }
 
 template <DeviceScore Score>

@@ -339,8 +339,8 @@ class TilePair {
   }
   /// Writes the thread's two rows, of the 64 from `first` on, where they exist.
   template <int kDim, class Factor>
-  __device__ void write(const OutputTensor& to, int batch, int head, int first, int count, int width,
-                        const float (&sums)[kDim / 8][4], const Factor& factor) const {
+  __device__ void write(const OutputTensor& to, int batch, int head, int first, int count,
+                        int width, const float (&sums)[kDim / 8][4], const Factor& factor) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = first + warp_ * 16 + lane_ / 4 + 8 * half;

@@ -21,7 +21,8 @@ namespace {
 
 std::atomic<const kernels::CudaKernels*> cuda_kernels = nullptr;
 
-// Device memory of one call, of tokens in a 16-bit type. What is to come back is written into the host's memory by finish().
+// Device memory of one call, of tokens in a 16-bit type. What is to come back is written into the
+// host's memory by finish().
 class DeviceMemory {
  public:
   explicit DeviceMemory(at::ScalarType type) : cuda_(*cuda_kernels.load()), type_(type) {}
@@ -151,8 +152,8 @@ void add_probes(const kernels::ForwardOutputs& host, const kernels::CudaAttentio
   const std::int64_t rows = shape.batch * shape.heads * shape.queries;
   kernels::RowProbes& row = outputs.rows = host.rows;
   for (float** probe :
-       {&row.entropy, &row.max_score, &row.top1_mass, &row.first_key_weight, &row.mean_distance, &row.sink_weight,
-        &row.window_mass[0], &row.window_mass[1], &row.window_mass[2]}) {
+       {&row.entropy, &row.max_score, &row.top1_mass, &row.first_key_weight, &row.mean_distance,
+        &row.sink_weight, &row.window_mass[0], &row.window_mass[1], &row.window_mass[2]}) {
     *probe = memory.mirror(*probe, rows);
   }
   row.max_key = memory.mirror(row.max_key, rows);
@@ -194,8 +195,8 @@ class ForwardPass final : public CudaPass {
         ran_(ran_on_cuda(v)) {
     operand_bytes = memory.bytes();
     const kernels::AttentionShape& shape = inputs_.shape;
-    outputs_.out = memory.output(result_.out,
-                                 {shape.batch, shape.heads, shape.queries, shape.value_dim});
+    outputs_.out =
+        memory.output(result_.out, {shape.batch, shape.heads, shape.queries, shape.value_dim});
     if (const auto* tape = program.as<TapeProgram>()) {
       outputs_.out_state = memory.output(
           result_.state, {shape.batch, shape.heads, shape.queries, tape->state.size(-1)});
@@ -250,9 +251,7 @@ class BackwardPass final : public CudaPass {
  public:
   BackwardPass(const AttentionProgram& program, const at::Tensor& v, const SavedResult& forward,
                const at::Tensor& d_out, const at::Tensor& d_state)
-      : CudaPass(v.scalar_type()),
-        inputs_(inputs_of(program, v, memory)),
-        result_{program, v} {
+      : CudaPass(v.scalar_type()), inputs_(inputs_of(program, v, memory)), result_{program, v} {
     saved_.out = memory.tokens(forward.out);
     saved_.lse = memory.floats(forward.lse);
     saved_.d_out = memory.tokens(d_out.defined() ? d_out : at::zeros_like(forward.out));

@@ -38,8 +38,8 @@ struct AttentionPasses {
   AttentionResult (*forward)(const AttentionProgram& program, const at::Tensor& v,
                              const AttentionOptions& options);
   ProgramGradients (*backward)(const AttentionProgram& program, const at::Tensor& v,
-                              const SavedResult& forward, const at::Tensor& d_out,
-                              const at::Tensor& d_state);
+                               const SavedResult& forward, const at::Tensor& d_out,
+                               const at::Tensor& d_state);
 };
 
 // The passes as one differentiable operation, where gradients are wanted.

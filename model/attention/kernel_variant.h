@@ -42,8 +42,7 @@ struct VariantOf {
         .power_length = tapa.power.size(0)};
   }
   kernels::Variant operator()(const TapeProgram& tape) const {
-    const at::Tensor state =
-        tape.state.expand({program.q.size(0), program.q.size(1), -1, -1});
+    const at::Tensor state = tape.state.expand({program.q.size(0), program.q.size(1), -1, -1});
     return kernels::TapeVariant{memory.tokens(state), state.size(-1)};
   }
   kernels::Variant operator()(const FireProgram& fire) const { return pieces_of(fire); }

@@ -71,9 +71,8 @@ at::Tensor tapa_scores(const TapaProgram& tapa, const Operands& x, const at::Ten
   const at::Tensor qp = x.q.narrow(-1, a, p);
   const at::Tensor kp = x.k.narrow(-1, a, p);
   const at::Tensor phase =
-      tapa.linear_phase
-          ? (qp.sum(-1, true) + kp.sum(-1, true).transpose(-1, -2)) * tapa.scale_phase
-          : products(qp, kp) * tapa.scale_phase;
+      tapa.linear_phase ? (qp.sum(-1, true) + kp.sum(-1, true).transpose(-1, -2)) * tapa.scale_phase
+                        : products(qp, kp) * tapa.scale_phase;
   const at::Tensor power =
       tapa.power.index_select(0, distance.abs().flatten()).view(distance.sizes());
   return content * at::cos(power.unsqueeze(1) * phase);
@@ -97,11 +96,10 @@ at::Tensor term_scores(const AttentionProgram& program, Range heads, Range rows,
   const Range read_heads = all ? Range{0, program.q.size(1)} : heads;
   const Range read_columns = all ? Range{0, program.k.size(2)} : columns;
   const Operands x = operands(program.q, program.k, read_heads, rows, read_columns);
-  const at::Tensor scores =
-      term.score({in_table_dtype(products(x.q, x.k) * program.scale),
-                  ids_of(program.positions, rows).unsqueeze(2),
-                  ids_of(program.positions, read_columns).unsqueeze(1), read_heads.begin,
-                  rows.begin, read_columns.begin});
+  const at::Tensor scores = term.score({in_table_dtype(products(x.q, x.k) * program.scale),
+                                        ids_of(program.positions, rows).unsqueeze(2),
+                                        ids_of(program.positions, read_columns).unsqueeze(1),
+                                        read_heads.begin, rows.begin, read_columns.begin});
   if (!all) return scores;
   return scores.slice(1, heads.begin, heads.end).slice(3, columns.begin, columns.end);
 }

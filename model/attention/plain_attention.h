@@ -13,7 +13,7 @@ struct AttentionBlock {
   // have a table or a term.
   at::Tensor scores, weights;
   at::Tensor sink_weight;  // (B, H, rows); undefined where there are no sinks
-  at::Tensor out, state;  // (B, H, rows, d); state for the tape kind alone
+  at::Tensor out, state;   // (B, H, rows, d); state for the tape kind alone
 };
 
 // All of one block of query rows.

@@ -138,8 +138,7 @@ class ProbeCollector {
 
   const ProbeRequest& request_;
   at::Tensor edges_;
-  std::vector<at::Tensor> entropy_, max_score_, max_key_, top1_, first_, mean_distance_,
-      sink_;
+  std::vector<at::Tensor> entropy_, max_score_, max_key_, top1_, first_, mean_distance_, sink_;
   std::vector<at::Tensor> top_key_, top_weight_;
   std::vector<std::vector<at::Tensor>> windows_;
   ProbeResult result_;

@@ -382,7 +382,8 @@ void repair(const Repairs& repairs, const LayerInput& input, Backend backend,
   if (factors.defined()) scale_bias(factors, input, program);
   for (const Repairs::Limit& clamp : repairs.clamps) {
     if (clamp.layer != input.layer) continue;
-    if (factors.defined() && program.term() != nullptr) {  // a moved pair is scored by the encoding anew
+    if (factors.defined() &&
+        program.term() != nullptr) {  // a moved pair is scored by the encoding anew
       throw formats::Error("not_applicable",
                            "distances of " + input.encoding->info().key +
                                " are not clamped where its bias is multiplied",

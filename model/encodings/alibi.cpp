@@ -98,8 +98,8 @@ class Alibi final : public Encoding {
     if (text("rounding") == "bfloat16") {
       program.token_bias = rounded_bias(layer, state.positions, q.scalar_type());
     } else {
-      program.variant = TableProgram{
-          bias_table(layer, state.positions.largest_distance() + 1, q.scalar_type())};
+      program.variant =
+          TableProgram{bias_table(layer, state.positions.largest_distance() + 1, q.scalar_type())};
     }
     return program;
   }

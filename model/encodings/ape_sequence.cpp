@@ -20,7 +20,8 @@ const EncodingInfo& ape_sequence_info() {
       .source = "arXiv 2312.16045, Section 4.1",
       .departure = "",
       .options = {ape_base_option(), start_option("W"), decay_option("token of distance")},
-      .under_shift = {UnderShift::Kind::stays, "the matrices of query and key leave one power of their distance"},
+      .under_shift = {UnderShift::Kind::stays,
+                      "the matrices of query and key leave one power of their distance"},
       .has_state = false,
   };
   return info;
@@ -75,8 +76,9 @@ class ApeSequence final : public Encoding {
     program.transform(raised(q, state.table, exponents), raised(k, state.table, exponents));
     const double decay = std::pow(number("decay"), step_);
     if (decay < 1 && positions.consecutive()) {
-      program.variant = TableProgram{
-          .values = powers_of(decay, heads_, positions.length, q.scalar_type()), .multiplies = true};
+      program.variant =
+          TableProgram{.values = powers_of(decay, heads_, positions.length, q.scalar_type()),
+                       .multiplies = true};
     } else if (decay < 1) {
       program.variant = decaying(decay, &token_distance);
     }

@@ -239,11 +239,11 @@ class FormulaEncoding final : public Encoding {
   }
 
   void run_as_term(const Parameters& all, AttentionProgram& program) const {
-    program.variant = TermProgram{
-        .score = FormulaTerm{formula_, all, program.q, program.k, step_, program.positions.length,
-                             layout_of(options_)},
-        .reads_rows = (reads_of(formula_->score) & formula::kReadsAllHeads) != 0,
-        .arrays = formula_arrays(*formula_)};
+    program.variant =
+        TermProgram{.score = FormulaTerm{formula_, all, program.q, program.k, step_,
+                                         program.positions.length, layout_of(options_)},
+                    .reads_rows = (reads_of(formula_->score) & formula::kReadsAllHeads) != 0,
+                    .arrays = formula_arrays(*formula_)};
   }
 
   // ---- what kernels know ----------------------------------------------------------------------
@@ -263,9 +263,8 @@ class FormulaEncoding final : public Encoding {
     }
     if (!turn_sides(all, program)) return false;
     if (is_.table.empty()) return true;
-    program.variant =
-        TableProgram{table_of(all, is_.table, program), first_distance(program.positions),
-                     is_.form == Form::multiplied};
+    program.variant = TableProgram{table_of(all, is_.table, program),
+                                   first_distance(program.positions), is_.form == Form::multiplied};
     return true;
   }
 

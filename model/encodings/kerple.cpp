@@ -38,8 +38,8 @@ at::Tensor Kerple::bias_table(const Parameters& layer, std::int64_t length,
 AttentionProgram Kerple::program(const Parameters& layer, const at::Tensor& q, const at::Tensor& k,
                                  const PositionState& state) const {
   AttentionProgram program = unrotated(q, k, state);
-  program.variant = TableProgram{
-      bias_table(layer, state.positions.largest_distance() + 1, q.scalar_type())};
+  program.variant =
+      TableProgram{bias_table(layer, state.positions.largest_distance() + 1, q.scalar_type())};
   return program;
 }
 

@@ -80,10 +80,9 @@ class Tapa final : public Encoding {
     AttentionProgram program = unrotated(q, k, state);
     if (changes_phase_part()) program.transform(with_phase_part(q), with_phase_part(k));
     program.scale = 1.0 / std::sqrt(content_dim);
-    program.variant =
-        TapaProgram{content_dim_, program.scale, 1.0 / std::sqrt(phase_dim),
-                    text("phase") == "linear",
-                    powers(state.positions.largest_distance() + 1, q.scalar_type())};
+    program.variant = TapaProgram{content_dim_, program.scale, 1.0 / std::sqrt(phase_dim),
+                                  text("phase") == "linear",
+                                  powers(state.positions.largest_distance() + 1, q.scalar_type())};
     return program;
   }
 

@@ -78,10 +78,10 @@ class TransformerXl final : public Encoding {
   AttentionProgram program(const Parameters& layer, const at::Tensor& q, const at::Tensor& k,
                            const PositionState& state) const override {
     AttentionProgram program = unrotated(q, k, state);
-    program.variant = TermProgram{
-        .score = RelativeTerm{q, k, layer.at("r_proj"), layer.at("u"), layer.at("v"),
-                              number("base"), scale_, step_},
-        .arrays = 5 * heads_};
+    program.variant =
+        TermProgram{.score = RelativeTerm{q, k, layer.at("r_proj"), layer.at("u"), layer.at("v"),
+                                          number("base"), scale_, step_},
+                    .arrays = 5 * heads_};
     return program;
   }
 

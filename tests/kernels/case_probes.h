@@ -17,9 +17,8 @@ struct Probes {
       : edges(std::move(bucket_edges)) {
     const AttentionShape& s = c.inputs.shape;
     const auto rows = static_cast<std::size_t>(s.batch * s.heads * s.queries);
-    for (auto* array :
-         {&entropy, &max_score, &top1, &first, &distance, &sink, &windows[0], &windows[1],
-          &windows[2]}) {
+    for (auto* array : {&entropy, &max_score, &top1, &first, &distance, &sink, &windows[0],
+                        &windows[1], &windows[2]}) {
       array->resize(rows);
     }
     max_key.resize(rows);

@@ -84,10 +84,9 @@ struct PlainBackward {
   }
 
   std::vector<std::vector<float>*> all() {
-    return {&plain.dq,      &plain.dk,       &plain.dv,      &plain.d_state,
-            &plain.d_table, &plain.d_factor, &plain.d_slope, &plain.d_intercept,
-            &plain.d_w1,    &plain.d_b1,     &plain.d_w2,    &plain.d_b2,
-            &plain.d_sinks};
+    return {&plain.dq,       &plain.dk,      &plain.dv,          &plain.d_state, &plain.d_table,
+            &plain.d_factor, &plain.d_slope, &plain.d_intercept, &plain.d_w1,    &plain.d_b1,
+            &plain.d_w2,     &plain.d_b2,    &plain.d_sinks};
   }
 
   Reference<float>& plain;

@@ -87,7 +87,8 @@ std::vector<char> DeviceProbes::bytes() const {
     const auto* first = reinterpret_cast<const char*>(values.data());
     all.insert(all.end(), first, first + values.size() * sizeof(values[0]));
   };
-  for (const auto* array : {&entropy_, &score_, &top1_, &first_, &distance_, &sink_, &top_weight_}) {
+  for (const auto* array :
+       {&entropy_, &score_, &top1_, &first_, &distance_, &sink_, &top_weight_}) {
     add(*array);
   }
   for (const auto& window : windows_) add(window);
@@ -101,8 +102,8 @@ std::vector<char> DeviceProbes::bytes() const {
 }
 
 RowProbes DeviceProbes::row_probes() const {
-  RowProbes rows{entropy_.data(), score_.data(), key_.data(),
-                 top1_.data(),    first_.data(), distance_.data(), sink_.data()};
+  RowProbes rows{entropy_.data(), score_.data(),    key_.data(), top1_.data(),
+                 first_.data(),   distance_.data(), sink_.data()};
   rows.windows = {3, 16, 100};
   for (std::size_t n = 0; n < kMaxWindows; ++n) rows.window_mass[n] = windows_[n].data();
   rows.top_count = top_count_;

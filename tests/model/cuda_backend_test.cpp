@@ -103,24 +103,12 @@ std::vector<Operand> operands() {
   const Json none = Json::object(), near = {{"threshold", 20.5}};
   const Json on_fire = {{"base", "fire"}, {"base_threshold", 20.5}};
   return {
-      {"kerple_log", none, "values"},
-      {"tape", none, "state"},
-      {"fire", near, "slope"},
-      {"fire", near, "intercept"},
-      {"fire", near, "distance"},
-      {"fire", near, "factor"},
-      {"cape", none, "values"},
-      {"cape", none, "w1"},
-      {"cape", none, "b1"},
-      {"cape", none, "w2"},
-      {"cape", on_fire, "w1"},
-      {"cape", on_fire, "b1"},
-      {"cape", on_fire, "slope"},
-      {"cape", on_fire, "intercept"},
-      {"cape", on_fire, "distance"},
-      {"cape", on_fire, "factor"},
-      {"kerple_log", none, "sinks"},
-      {"tape", none, "sinks"},
+      {"kerple_log", none, "values"}, {"tape", none, "state"},        {"fire", near, "slope"},
+      {"fire", near, "intercept"},    {"fire", near, "distance"},     {"fire", near, "factor"},
+      {"cape", none, "values"},       {"cape", none, "w1"},           {"cape", none, "b1"},
+      {"cape", none, "w2"},           {"cape", on_fire, "w1"},        {"cape", on_fire, "b1"},
+      {"cape", on_fire, "slope"},     {"cape", on_fire, "intercept"}, {"cape", on_fire, "distance"},
+      {"cape", on_fire, "factor"},    {"kerple_log", none, "sinks"},  {"tape", none, "sinks"},
       {"cape", none, "sinks"},
   };
 }

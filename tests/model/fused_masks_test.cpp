@@ -1,4 +1,5 @@
-// Windows, padding, soft caps and sinks of the fused form against the plain one, for every encoding.
+// Windows, padding, soft caps and sinks of the fused form against the plain one, for every
+// encoding.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
@@ -201,9 +202,9 @@ TEST_P(EveryEncodingMasked, HasMapsBesideSinks) {
   EXPECT_LT(difference(fused.mean, plain_map(layer, request).mean), 1e-6);
   const at::Tensor sink = layer.probe({.sink_weight = true}).sink_weight[0].unsqueeze(-1);
   EXPECT_LT(difference(fused.mean * kTokens + sink, at::ones_like(sink)), 1e-5);
-  EXPECT_LT(difference(layer.weights(layer.whole()).sum(-1)[0].unsqueeze(-1) + sink,
-                       at::ones_like(sink)),
-            1e-5);
+  EXPECT_LT(
+      difference(layer.weights(layer.whole()).sum(-1)[0].unsqueeze(-1) + sink, at::ones_like(sink)),
+      1e-5);
 }
 
 std::vector<std::string> keys() {

@@ -78,11 +78,11 @@ void make_table(KernelProblem& problem) {
 
 void make_tapa(KernelProblem& problem) {
   const double half = static_cast<double>(problem.size.d) / 2;
-  problem.program.variant = model::TapaProgram{
-      .content_dim = problem.size.d / 2,
-      .scale_content = 1 / std::sqrt(half),
-      .scale_phase = 0.1 / std::sqrt(half),
-      .power = at::arange(problem.size.n, at::kFloat).pow(0.1) * (2 * M_PI)};
+  problem.program.variant =
+      model::TapaProgram{.content_dim = problem.size.d / 2,
+                         .scale_content = 1 / std::sqrt(half),
+                         .scale_phase = 0.1 / std::sqrt(half),
+                         .power = at::arange(problem.size.n, at::kFloat).pow(0.1) * (2 * M_PI)};
 }
 
 // A state of d numbers a token: d/2 cosines and d/2 sines.

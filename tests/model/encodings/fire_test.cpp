@@ -17,7 +17,6 @@
 namespace phasescope::model {
 namespace {
 
-
 constexpr std::int64_t kHeads = 4, kKvHeads = 2, kDim = 16, kHidden = 12, kUnits = 7;
 
 // A threshold of 40 * 1.25 = 50 places.

@@ -17,7 +17,7 @@ struct Twin {
   std::string name, encoding;
   Json options;
   std::string expression;
-  std::string kind;  // AttentionProgram::name()
+  std::string kind;                                 // AttentionProgram::name()
   std::map<std::string, std::string> tensors = {};  // of the formula: of the encoding
 };
 void PrintTo(const Twin& twin, std::ostream* out) { *out << twin.name; }
@@ -59,8 +59,7 @@ std::vector<Twin> twins() {
        "param b[32, head] ~ zeros; score = lookup(b, t5_bucket(lam, 32, 128)) + content",
        "table",
        {{"b", "table"}}},
-      {"rope", "rope", none, kPlanes + "score = scale*sum(p*cos(lam*w) + x*sin(lam*w))",
-       "plain"},
+      {"rope", "rope", none, kPlanes + "score = scale*sum(p*cos(lam*w) + x*sin(lam*w))", "plain"},
       {"xpos", "xpos", none,
        kPlanes + "let zeta = (2*planes + 0.4*d)/(1.4*d);"
                  "score = scale*sum((p*cos(lam*w) + x*sin(lam*w))*zeta^(lam/512))",
