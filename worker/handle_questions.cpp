@@ -102,8 +102,8 @@ Reply demand(const protocol::DemandRequest& request, RequestContext& context) {
   return reply_of(out.result, std::move(out.tensors));
 }
 
-// Scores at other distances are the encoding's own; what a reading adds to them by distance would be lost
-// there.
+// Scores at other distances are the encoding's own; what a reading adds to them by distance would
+// be lost there.
 void require_own_scores(const model::Model& model) {
   for (const char* key : {"bias_table", "head_windows", "head_clamps", "head_bias_scales"}) {
     if (model.encoding().options().value(key, "").empty()) continue;

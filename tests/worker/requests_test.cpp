@@ -98,12 +98,20 @@ TEST(Requests, BadInputIsSaid) {
   EXPECT_EQ(code_of("heads", rope_with({{"input", {{"words", "x"}}}})), "bad_usage");
   EXPECT_EQ(code_of("heads", rope_with({{"metrics", {"nothing"}}})), "bad_usage");
   EXPECT_EQ(code_of("heads", {{"input", {{"text", "x"}}}}), "bad_usage");
+  const json entropy = {"entropy"};
+  EXPECT_EQ(code_of("heads", rope_with({{"metrics", entropy}, {"period", 8}})), "bad_usage");
+  EXPECT_EQ(code_of("heads", rope_with({{"metrics", entropy}, {"draws", 3}})), "bad_usage");
+  EXPECT_EQ(code_of("heads", rope_with({{"metrics", entropy}, {"windows", {8}}})), "bad_usage");
   EXPECT_EQ(code_of("heads", {{"model", "/no/such/model"}}), "bad_input");
   EXPECT_EQ(code_of("map", rope_with({{"head", "L9H0"}})), "bad_usage");
   EXPECT_EQ(code_of("map", rope_with({{"head", "L0H0"}, {"rows", {5, 900}}})), "bad_usage");
   EXPECT_EQ(code_of("map", rope_with({{"of", "nothing"}})), "bad_usage");
   EXPECT_EQ(code_of("shift", rope_with({{"method", "sideways"}})), "bad_usage");
   EXPECT_EQ(code_of("theory", rope_with({{"check", "no.such"}})), "bad_usage");
+  EXPECT_EQ(code_of("theory", rope_with({{"check", "rope.lemma"}, {"pairs", 9}})), "bad_usage");
+  EXPECT_EQ(code_of("theory", rope_with({{"check", "rope.assumption"}, {"layer", 1}})),
+            "bad_usage");
+  EXPECT_EQ(code_of("theory", rope_with({{"check", "rope.assumption"}, {"head", 1}})), "bad_usage");
   EXPECT_EQ(code_of("compare", rope_with(json::object())), "bad_usage");
   EXPECT_EQ(code_of("check", rope_with(json::object())), "bad_usage");
 }
