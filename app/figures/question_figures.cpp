@@ -130,6 +130,30 @@ PlotSpec acuity_figure(const protocol::AcuityResult& result, const ModelNames& n
   return plot;
 }
 
+PlotSpec duel_figure(const protocol::DuelResult& result, const ModelNames& names) {
+  const std::string a = names.short_name(result.a), b = names.short_name(result.b);
+  PlotSpec plot{.id = "duel", .title = a + " against " + b + ": " + result.verdict};
+  plot.x.label = result.unit;
+  plot.y.label = a + " - " + b + " (bits a " + result.per + ")";
+  Series mean{.label = "mean so far, 95 % at every n at once"};
+  for (const protocol::DuelStep& step : result.path) {
+    mean.x.push_back(double(step.n)), mean.y.push_back(step.mean);
+    add_ends(mean, step.low, step.high);
+  }
+  Series dots{.label = "a text", .kind = SeriesKind::scatter, .color = 1};
+  for (size_t n = 0; n < result.units.size(); ++n) {
+    dots.x.push_back(double(n) + 1), dots.y.push_back(result.units[n].difference);
+  }
+  plot.series = {std::move(mean), std::move(dots)};
+  plot.markers.push_back({.at = 0, .vertical = false});
+  plot.notes.push_back("below 0: " + a + " is better; " + std::to_string(result.n) + " of " +
+                       std::to_string(result.texts) + " texts of " + std::to_string(result.length) +
+                       " tokens were read");
+  if (!result.why.empty()) plot.notes.push_back(result.why);
+  add_notes(plot.notes, result.provenance, names);
+  return plot;
+}
+
 namespace {
 
 // A number of each row of an xray, layers down and heads (one column for whole layers) across.

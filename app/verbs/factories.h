@@ -29,6 +29,7 @@ std::unique_ptr<Verb> formula_verb();
 std::unique_ptr<Verb> import_verb();
 std::unique_ptr<Verb> demand_verb();
 std::unique_ptr<Verb> acuity_verb();
+std::unique_ptr<Verb> duel_verb();
 std::unique_ptr<Verb> xray_verb();
 std::unique_ptr<Verb> pair_verb();
 std::unique_ptr<Verb> profile_verb();
