@@ -236,6 +236,28 @@ TEST(JobReporter, TimeLeftIsThatOfTheStepsOfThisRun) {
   EXPECT_EQ(read_job(dir, CurveDetail::none).seconds_left, 0);
 }
 
+TEST(JobReporter, AStateWithoutAMessageKeepsTheLastWarning) {
+  TemporaryFolder folder;
+  const fs::path dir = made_job(folder.path() / "j", "running");
+  JobReporter reporter(real(), dir);
+  reporter.warn("the checkpoint of step 5 was not saved");
+  reporter.set_state("cancelled");
+  EXPECT_EQ(read_job(dir, CurveDetail::none).message, "the checkpoint of step 5 was not saved");
+}
+
+TEST(JobFolder, WhatKilledWritersLeftBehindGoes) {
+  TemporaryFolder folder;
+  const fs::path dir = made_job(folder.path() / "j", "running");
+  for (const char* name : {"status.json.123-4.tmp", "metrics.jsonl.9-0.tmp", "mine.tmp"}) {
+    std::ofstream(dir / name) << "half";
+  }
+  remove_job_litter(real(), dir);
+  EXPECT_FALSE(fs::exists(dir / "status.json.123-4.tmp"));
+  EXPECT_FALSE(fs::exists(dir / "metrics.jsonl.9-0.tmp"));
+  EXPECT_TRUE(fs::exists(dir / "mine.tmp"));
+  EXPECT_TRUE(fs::exists(dir / "status.json"));
+}
+
 TEST(JobFolder, RequestsComeAndGo) {
   TemporaryFolder folder;
   EXPECT_EQ(read_request(folder.path()), JobRequest::none);
@@ -268,6 +290,8 @@ TEST(JobFolder, JobsAreFoundBelowTheRootAndElsewhere) {
   remember_job(real(), outside);
   EXPECT_EQ(find_jobs().size(), 2u);
   EXPECT_EQ(new_job_folder("inside").filename(), "inside-2");
+  // The next one that starts has another, though no job stands in the second yet.
+  EXPECT_EQ(new_job_folder("inside").filename(), "inside-3");
 
   std::ofstream(outside / "mine.txt") << "not a job's file";
   remove_job(real(), outside);

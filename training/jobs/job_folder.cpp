@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <regex>
 #include <thread>
 #include <utility>
 
@@ -214,8 +215,22 @@ fs::path default_jobs_root() {
 fs::path new_job_folder(const std::string& name) {
   const fs::path root = default_jobs_root();
   fs::path dir = root / name;
-  for (int n = 2; fs::exists(dir); ++n) dir = root / (name + "-" + std::to_string(n));
+  fs::create_directories(root);
+  // Whoever makes the folder has it: two that start together do not share one.
+  for (int n = 2; !fs::create_directory(dir); ++n) dir = root / (name + "-" + std::to_string(n));
   return dir;
+}
+
+void remove_job_litter(formats::FileSystem& files, const fs::path& dir) {
+  static const std::regex form(R"((config|status|control|result)\.json\.\d+-\d+\.tmp|)"
+                               R"(metrics\.jsonl\.\d+-\d+\.tmp)");
+  try {
+    for (const std::string& name : files.list(dir)) {
+      if (std::regex_match(name, form)) files.remove(dir / name);
+    }
+  } catch (const formats::FileError&) {
+    // A folder that cannot be listed or written says so where it matters.
+  }
 }
 
 void remember_job(formats::FileSystem& files, const fs::path& dir) {
@@ -268,6 +283,7 @@ std::string remove_job(formats::FileSystem& files, const fs::path& dir) {
   if (job_is_running(dir)) {
     throw formats::bad_usage("the job is running", dir.string(), "cancel it first");
   }
+  remove_job_litter(files, dir);
   std::string removed;
   const auto say = [&removed](const std::string& what) {
     removed += (removed.empty() ? "" : ", ") + what;

@@ -79,6 +79,10 @@ std::string log_tail(const std::filesystem::path& dir, std::size_t lines);
 std::filesystem::path default_jobs_root();
 // A folder below the default root that is not there yet: NAME, NAME-2, ...
 std::filesystem::path new_job_folder(const std::string& name);
+
+// Removes what writers of this job's files left behind when they were killed (NAME.PID-N.tmp). Only
+// for whoever has the lock. What cannot be removed stays.
+void remove_job_litter(formats::FileSystem& files, const std::filesystem::path& dir);
 // So that a job that lies elsewhere is found again: a pointer file in the default root.
 void remember_job(formats::FileSystem& fs, const std::filesystem::path& dir);
 // All jobs below the default root and those remembered there, newest first. Pointers to folders
