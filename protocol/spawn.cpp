@@ -226,6 +226,10 @@ std::string describe(const ProcessEnd& end) {
          (name ? "SIG" + std::string(name) : "signal " + std::to_string(*end.signal));
 }
 
+namespace {
+constexpr std::chrono::seconds kKilled{3};
+}  // namespace
+
 ChildProcess::ChildProcess(const std::vector<std::string>& argv) {
   auto frames = make_socket_pair();
   auto errors = make_pipe();
@@ -262,7 +266,9 @@ ProcessEnd ChildProcess::end(std::chrono::milliseconds grace) {
     if (auto end = wait(grace)) return *end;
   }
   signal_group(SIGKILL);
-  return wait(std::chrono::hours(1)).value_or(ProcessEnd{});
+  // One in an uninterruptible wait (a lost network disk, a GPU driver) ends when that does; nobody
+  // waits for it here.
+  return wait(kKilled).value_or(ProcessEnd{});
 }
 
 }  // namespace phasescope::protocol
