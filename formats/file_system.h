@@ -70,7 +70,8 @@ class FileSystem {
   virtual void read_pieces(
       const std::filesystem::path& path,
       const std::function<void(std::span<const std::byte> piece)>& take) const {
-    take(std::as_bytes(std::span(read(path))));
+    const std::string text = read(path);
+    take(std::as_bytes(std::span<const char>(text)));
   }
 };
 

@@ -20,6 +20,8 @@ namespace phasescope::protocol {
 
 namespace {
 
+constexpr std::chrono::seconds kKilled{3};  // until one is seen to be gone
+
 [[noreturn]] void throw_errno(int error, const std::string& what) {
   throw std::system_error(error, std::generic_category(), what);
 }
@@ -225,10 +227,6 @@ std::string describe(const ProcessEnd& end) {
   return "was killed by " +
          (name ? "SIG" + std::string(name) : "signal " + std::to_string(*end.signal));
 }
-
-namespace {
-constexpr std::chrono::seconds kKilled{3};
-}  // namespace
 
 ChildProcess::ChildProcess(const std::vector<std::string>& argv) {
   auto frames = make_socket_pair();

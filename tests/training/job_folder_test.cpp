@@ -9,6 +9,7 @@
 
 #include "formats/faulty_file_system.h"
 #include "tests/training/temporary_folder.h"
+#include "training/jobs/job_lock.h"
 #include "training/jobs/job_reporter.h"
 #include "training/jobs/metrics_log.h"
 #include "training/jobs/out_of_memory.h"
@@ -145,6 +146,29 @@ TEST(JobFolder, IsAliveWhileItsLockIsHeld) {
   }
   EXPECT_FALSE(job_is_alive(dir));
   EXPECT_TRUE(JobLock::try_take(dir));
+}
+
+// A folder on a network disk that two machines see: there the lock on the folder holds nothing.
+TEST(JobFolder, IsHeldByOneOfTwoMachines) {
+  TemporaryFolder folder;
+  const fs::path dir = made_job(folder.path() / "j", "running");
+  const Host here{"here", "boot 1"}, there{"there", "boot 2"};
+  auto lock = JobLock::try_take(dir, there);
+  ASSERT_TRUE(lock);
+  // What the other machine left in the folder, without its lock: a copy of the claim outlives it.
+  const std::string claim = real().read(dir / "lock.json");
+  lock.reset();
+  EXPECT_FALSE(fs::exists(dir / "lock.json"));
+  std::ofstream(dir / "lock.json") << claim;
+  EXPECT_TRUE(job_is_alive(dir, here));
+  EXPECT_FALSE(job_is_alive(dir, there));  // on that machine it is the claim of a killed process
+  EXPECT_TRUE(holder_elsewhere(dir, here).starts_with("there (process "));
+  EXPECT_FALSE(JobLock::try_take(dir, here));
+  // A minute without a beat: the other machine is gone.
+  fs::last_write_time(dir / "lock.json",
+                      fs::file_time_type::clock::now() - std::chrono::seconds(61));
+  EXPECT_FALSE(job_is_alive(dir, here));
+  EXPECT_TRUE(JobLock::try_take(dir, here));
 }
 
 TEST(JobFolder, AJobThatIsLeavingIsWaitedFor) {

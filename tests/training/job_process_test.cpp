@@ -16,6 +16,7 @@
 #include "training/checkpoint.h"
 #include "training/jobs/job.h"
 #include "training/jobs/job_folder.h"
+#include "training/jobs/job_lock.h"
 #include "training/jobs/metrics_log.h"
 
 namespace phasescope::training {

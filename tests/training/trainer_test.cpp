@@ -17,6 +17,7 @@
 #include "tests/training/temporary_folder.h"
 #include "training/jobs/job.h"
 #include "training/jobs/job_folder.h"
+#include "training/jobs/job_lock.h"
 #include "training/jobs/metrics_log.h"
 
 namespace phasescope::training {

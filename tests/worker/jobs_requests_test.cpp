@@ -12,6 +12,7 @@
 #include "tests/training/small_run.h"
 #include "tests/training/temporary_folder.h"
 #include "training/jobs/job_folder.h"
+#include "training/jobs/job_lock.h"
 
 namespace phasescope::worker {
 namespace {

@@ -15,6 +15,7 @@
 #include "protocol/request.h"
 #include "training/evals/eval_task.h"
 #include "training/jobs/job_folder.h"
+#include "training/jobs/job_lock.h"
 #include "training/jobs/job_reporter.h"
 #include "training/jobs/out_of_memory.h"
 #include "training/trainer.h"
@@ -284,7 +285,9 @@ int run_job(formats::FileSystem& files, const fs::path& dir) {
   try {
     const std::optional<JobLock> lock = JobLock::try_take(dir);
     if (!lock) {
-      log_line("error: another process runs the job in " + dir.string());
+      const std::string where = holder_elsewhere(dir);
+      log_line("error: another process runs the job in " + dir.string() +
+               (where.empty() ? "" : ", on " + where));
       return kBadInput;
     }
     remove_job_litter(files, dir);

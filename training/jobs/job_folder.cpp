@@ -1,9 +1,5 @@
 #include "training/jobs/job_folder.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -19,6 +15,7 @@
 #include "formats/sha256.h"
 #include "protocol/json_form.h"
 #include "training/checkpoint.h"
+#include "training/jobs/job_lock.h"
 #include "training/jobs/metrics_log.h"
 
 namespace phasescope::training {
@@ -38,12 +35,6 @@ struct RequestName {
 };
 constexpr RequestName kRequestNames[] = {
     {JobRequest::pause, "pause"}, {JobRequest::resume, "resume"}, {JobRequest::cancel, "cancel"}};
-
-protocol::UniqueFd open_folder(const fs::path& dir) {
-  protocol::UniqueFd fd(open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd) throw formats::FileError("the job's folder cannot be opened", dir, errno);
-  return fd;
-}
 
 json read_json_or_null(const fs::path& path) {
   std::ifstream file(path);
@@ -93,22 +84,7 @@ fs::file_time_type change_time(const fs::path& dir) {
 
 }  // namespace
 
-// ---- The lock ------------------------------------------------------------------------------------
-
-std::optional<JobLock> JobLock::try_take(const fs::path& dir) {
-  protocol::UniqueFd folder = open_folder(dir);
-  // Somebody who only asks whether the job is alive holds a shared lock for a moment.
-  for (int attempt = 0; attempt < 20; ++attempt) {
-    if (flock(folder.get(), LOCK_EX | LOCK_NB) == 0) return JobLock(std::move(folder));
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return std::nullopt;
-}
-
-bool job_is_alive(const fs::path& dir) {
-  const protocol::UniqueFd folder(open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  return folder && flock(folder.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-}
+// ---- Whether it runs ----------------------------------------------------------------------------
 
 bool job_is_running(const fs::path& dir) {
   const auto limit = std::chrono::steady_clock::now() + kStartLimit;
@@ -222,7 +198,7 @@ fs::path new_job_folder(const std::string& name) {
 }
 
 void remove_job_litter(formats::FileSystem& files, const fs::path& dir) {
-  static const std::regex form(R"((config|status|control|result)\.json\.\d+-\d+\.tmp|)"
+  static const std::regex form(R"((config|status|control|result|lock)\.json\.\d+-\d+\.tmp|)"
                                R"(metrics\.jsonl\.\d+-\d+\.tmp)");
   try {
     for (const std::string& name : files.list(dir)) {
@@ -284,6 +260,7 @@ std::string remove_job(formats::FileSystem& files, const fs::path& dir) {
     throw formats::bad_usage("the job is running", dir.string(), "cancel it first");
   }
   remove_job_litter(files, dir);
+  files.remove(dir / job_file::lock);  // of one that was killed
   std::string removed;
   const auto say = [&removed](const std::string& what) {
     removed += (removed.empty() ? "" : ", ") + what;
