@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "formats/error.h"
 #include "tasks/factories.h"
 #include "tasks/text_task.h"
@@ -19,6 +21,13 @@ std::string garbage(std::int64_t characters) {
   return text;
 }
 
+// Where the key stands, from 0 to 1, with six digits.
+double depth_of(std::int64_t before, std::int64_t characters) {
+  if (characters == 0) return 0;
+  const double depth = static_cast<double>(before) / static_cast<double>(characters);
+  return std::nearbyint(depth * 1e6) / 1e6;
+}
+
 Sample sample_of(std::int64_t characters, std::int64_t before, std::int64_t key) {
   if (before < 0 || before > characters || characters > kMostGarbage || key < 0) {
     throw formats::bad_input("the key does not stand within the garbage", "passkey");
@@ -34,9 +43,7 @@ Sample sample_of(std::int64_t characters, std::int64_t before, std::int64_t key)
   sample.answer = number;
   sample.length = {characters};
   sample.drawn = {{"random", {{"before", before}, {"key", key}}},
-                  {"depth", characters == 0 ? 0.0
-                                            : static_cast<double>(before) /
-                                                  static_cast<double>(characters)}};
+                  {"depth", depth_of(before, characters)}};
   return sample;
 }
 

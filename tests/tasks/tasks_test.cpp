@@ -10,7 +10,7 @@
 
 #include "formats/error.h"
 #include "formats/json.h"
-#include "golden_folder.h"
+#include "tests/golden_folder.h"
 #include "tasks/reference_file.h"
 
 namespace phasescope::tasks {
@@ -44,7 +44,9 @@ TEST_P(EveryTask, TheOracleIsAlwaysRight) {
     EXPECT_TRUE(score.exact);
     EXPECT_EQ(score.correct, score.counted);
     ASSERT_EQ(sample.target.size(), sample.counts.size());
-    if (has_symbols(task())) ASSERT_GT(score.counted, 0);
+    if (has_symbols(task())) {
+      ASSERT_GT(score.counted, 0);
+    }
   }
 }
 
@@ -78,7 +80,9 @@ TEST_P(EveryTask, TargetsShiftedByOnePlaceScoreBelowTheOracle) {
     all.correct += one.correct, all.counted += one.counted;
     most = std::max(most, one.counted);
   }
-  if (most > 1) EXPECT_LT(all.correct, all.counted);
+  if (most > 1) {
+    EXPECT_LT(all.correct, all.counted);
+  }
 }
 
 TEST_P(EveryTask, ASampleIsAFunctionOfSeedLengthAndIndexAlone) {
@@ -106,7 +110,9 @@ TEST_P(EveryTask, AnyLengthFromTheShortestOnCanBeDrawn) {
     const Sample sample = task().draw(5, length, 0);
     for (const std::int64_t id : task().read_by_model(sample)) EXPECT_LT(id, task().vocabulary());
     for (const std::int64_t id : sample.target) EXPECT_LT(id, info.output_symbols);
-    if (info.form == Form::causal) EXPECT_EQ(sample.input.size(), sample.target.size());
+    if (info.form == Form::causal) {
+      EXPECT_EQ(sample.input.size(), sample.target.size());
+    }
   }
   EXPECT_THROW(task().draw(5, {info.shortest - 1}, 0), formats::Error);
   EXPECT_THROW(task().draw(5, {}, 0), formats::Error);
