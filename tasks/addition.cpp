@@ -77,10 +77,12 @@ class Addition : public Task {
     info_ = {.key = "addition",
              .title = "Addition",
              .help = "the sum of two numbers, all written lowest digit first",
-             .source = "TAPE (arXiv 2501.00712) Figure 3; code of mcleish7/arithmetic and "
-                       "zhuconv/arithmetic",
-             .differs = "the paper trains on 40 digits and tests to 80; its released code names "
-                        "the set of 20 digits and tests 50 x 50 cells",
+             .source =
+                 "TAPE (arXiv 2501.00712) Figure 3; code of mcleish7/arithmetic and "
+                 "zhuconv/arithmetic",
+             .differs =
+                 "the paper trains on 40 digits and tests to 80; its released code names "
+                 "the set of 20 digits and tests 50 x 50 cells",
              .form = Form::causal,
              .input_symbols = kVocabulary,
              .output_symbols = kVocabulary,
@@ -114,10 +116,14 @@ class Addition : public Task {
   Json row(const Sample& sample) const override {
     Ids ids = sample.input;
     ids.push_back(kEnd);
-    return {{"length", sample.length},   {"text", sample.prompt + sample.answer},
-            {"prompt", sample.prompt},   {"answer", sample.answer},
-            {"ids", ids},                {"input", sample.input},
-            {"target", sample.target},   {"counts", sample.counts}};
+    return {{"length", sample.length},
+            {"text", sample.prompt + sample.answer},
+            {"prompt", sample.prompt},
+            {"answer", sample.answer},
+            {"ids", ids},
+            {"input", sample.input},
+            {"target", sample.target},
+            {"counts", sample.counts}};
   }
 
   // After the first [EOS] everything is padding; without one a row is wrong.

@@ -7,29 +7,28 @@
 namespace phasescope::tasks {
 namespace {
 
-constexpr const char* kSentences[] = {
-    "The kettle began to sing before anyone had found the cups.",
-    "A narrow path led from the gate to the orchard.",
-    "Nobody had opened the third drawer for years.",
-    "The ferry was late, as it was on most Tuesdays.",
-    "She counted the lamps twice and wrote the number down.",
-    "Rain fell on the far side of the valley only.",
-    "The clock in the hall kept its own opinion of time.",
-    "He mended the fence with wire and patience.",
-    "Two maps of the same island did not agree.",
-    "The baker closed early when the flour ran out.",
-    "A grey cat slept on the ledger.",
-    "The bridge was painted green every fourth year.",
-    "They sold the piano and kept the stool.",
-    "Snow made the road look new again.",
-    "The letter had been folded seven times.",
-    "An old dog knew every step of the stair.",
-    "The garden was loud with bees until noon.",
-    "Her brother read the almanac for its jokes.",
-    "The last train carried mostly parcels.",
-    "A window on the north side would not close."};
-constexpr const char* kKeys[] = {"seventh-river",  "broken-compass", "amber-ladder",
-                                 "plain-window",   "quiet-harbour",  "late-orchard"};
+constexpr const char* kSentences[] = {"The kettle began to sing before anyone had found the cups.",
+                                      "A narrow path led from the gate to the orchard.",
+                                      "Nobody had opened the third drawer for years.",
+                                      "The ferry was late, as it was on most Tuesdays.",
+                                      "She counted the lamps twice and wrote the number down.",
+                                      "Rain fell on the far side of the valley only.",
+                                      "The clock in the hall kept its own opinion of time.",
+                                      "He mended the fence with wire and patience.",
+                                      "Two maps of the same island did not agree.",
+                                      "The baker closed early when the flour ran out.",
+                                      "A grey cat slept on the ledger.",
+                                      "The bridge was painted green every fourth year.",
+                                      "They sold the piano and kept the stool.",
+                                      "Snow made the road look new again.",
+                                      "The letter had been folded seven times.",
+                                      "An old dog knew every step of the stair.",
+                                      "The garden was loud with bees until noon.",
+                                      "Her brother read the almanac for its jokes.",
+                                      "The last train carried mostly parcels.",
+                                      "A window on the north side would not close."};
+constexpr const char* kKeys[] = {"seventh-river", "broken-compass", "amber-ladder",
+                                 "plain-window",  "quiet-harbour",  "late-orchard"};
 constexpr std::int64_t kDepths = 40, kMostSentences = 1 << 16;
 constexpr std::int64_t kLeastValue = 1'000'000, kMostValue = 9'999'999;
 
@@ -109,8 +108,9 @@ class Needle : public Task {
              .title = noise ? "Needle in noise" : "Needle in a haystack",
              .help = "a number hidden between sentences, asked for by its key",
              .source = "RULER (arXiv 2404.06654) niah, one needle; re-implemented",
-             .differs = "RULER counts the value anywhere in 128 generated tokens; here the answer "
-                        "must begin with it, which one pass decides",
+             .differs =
+                 "RULER counts the value anywhere in 128 generated tokens; here the answer "
+                 "must begin with it, which one pass decides",
              .form = Form::text,
              .length_unit = noise ? "lines of garbage" : "sentences",
              .longest = kMostSentences,

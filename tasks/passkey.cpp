@@ -53,10 +53,12 @@ class Passkey : public Task {
     info_ = {.key = "passkey",
              .title = "Passkey",
              .help = "a number told once in a lot of garbage",
-             .source = "Landmark attention (arXiv 2305.16300), LongLoRA, TAPE; code of "
-                       "VITA-Group/TAPE",
-             .differs = "the papers say a key of 5 digits; their code draws 1..49999, of which 80 "
-                        "of 100 have five",
+             .source =
+                 "Landmark attention (arXiv 2305.16300), LongLoRA, TAPE; code of "
+                 "VITA-Group/TAPE",
+             .differs =
+                 "the papers say a key of 5 digits; their code draws 1..49999, of which 80 "
+                 "of 100 have five",
              .form = Form::text,
              .length_unit = "characters of garbage",
              .longest = kMostGarbage,

@@ -46,9 +46,8 @@ class FileChecker {
     const TaskInfo& info = task_.info();
     const std::string& wanted = info.reference.empty() ? info.key : info.reference;
     if (row.at("task") != wanted) {
-      throw formats::bad_input("the file is about " + row.at("task").dump() + ", not \"" + wanted +
-                                   "\"",
-                               place_);
+      throw formats::bad_input(
+          "the file is about " + row.at("task").dump() + ", not \"" + wanted + "\"", place_);
     }
   }
 

@@ -75,8 +75,9 @@ class WordProblem : public Task {
              .title = identity ? "Word problem of S5, identity" : "Word problem of S5",
              .help = identity ? "is the product of the swaps so far the identity"
                               : "which of 120 permutations is the product of the swaps so far",
-             .source = "TAPE (arXiv 2501.00712) Theorem 4.1 and Appendix B.1.2; a construction, no "
-                       "published numbers",
+             .source =
+                 "TAPE (arXiv 2501.00712) Theorem 4.1 and Appendix B.1.2; a construction, no "
+                 "published numbers",
              .differs = identity ? "half of the words have a tail that returns to the identity, "
                                    "which is rare in even ones; the metric is balanced"
                                  : "",
@@ -177,7 +178,8 @@ class WordProblem : public Task {
   std::string output_symbol(std::int64_t id) const override {
     if (identity_) return id == 1 ? "yes" : "no";
     std::string digits;
-    for (const int one : permutations()[static_cast<std::size_t>(id)]) digits += std::to_string(one);
+    for (const int one : permutations()[static_cast<std::size_t>(id)])
+      digits += std::to_string(one);
     return digits;
   }
 

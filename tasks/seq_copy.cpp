@@ -4,8 +4,8 @@
 namespace phasescope::tasks {
 
 std::unique_ptr<Task> seq_copy() {
-  return sequence_task({"copy", "Copy", "the same symbols again", true,
-                        [](const Ids& input) { return input; }});
+  return sequence_task(
+      {"copy", "Copy", "the same symbols again", true, [](const Ids& input) { return input; }});
 }
 
 }  // namespace phasescope::tasks

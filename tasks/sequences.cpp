@@ -23,8 +23,9 @@ class SequenceTask : public Task {
     info_.differs = std::string(
                         "the public metric counts one free position for each row shorter than its "
                         "batch, this one none") +
-                    (rule.framed ? "" : "; there is neither [SOS] nor [EOS], so the first symbol "
-                                        "is given and 19 symbols are used");
+                    (rule.framed ? ""
+                                 : "; there is neither [SOS] nor [EOS], so the first symbol "
+                                   "is given and 19 symbols are used");
     info_.form = Form::encoder_decoder;
     info_.input_symbols = info_.output_symbols = kVocabulary;
     info_.padding = kSos;

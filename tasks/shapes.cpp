@@ -93,12 +93,12 @@ class Shapes : public Task {
     const Json& random = row.at("random");
     const auto shape = std::ranges::find(kShapes, random.at("shape").get<std::string>());
     if (shape == kShapes.end()) throw formats::bad_input("no such shape", "shapes");
-    return sample_of({.shape = shape - kShapes.begin(),
-                      .size = random.at("size").get<std::int64_t>(),
-                      .row = random.at("row").get<std::int64_t>(),
-                      .column = random.at("column").get<std::int64_t>(),
-                      .flipped =
-                          random.at("flipped").get<std::vector<std::array<std::int64_t, 2>>>()});
+    return sample_of(
+        {.shape = shape - kShapes.begin(),
+         .size = random.at("size").get<std::int64_t>(),
+         .row = random.at("row").get<std::int64_t>(),
+         .column = random.at("column").get<std::int64_t>(),
+         .flipped = random.at("flipped").get<std::vector<std::array<std::int64_t, 2>>>()});
   }
 
   Json row(const Sample& sample) const override {

@@ -32,11 +32,11 @@ struct Sample {
   Ids length;  // the task's own; two numbers in addition
   Ids input;
   Ids target;
-  Ids counts;                          // 1 where a target counts in the metric
-  Ids decoder_input;                   // of encoder-decoders
-  Ids input_places, decoder_places;    // of trees: root 1, children of p 2p and 2p + 1, [SOS] 0
-  std::string prompt, answer;          // of texts
-  Json drawn = Json::object();         // what the rest of an example's row says of the draw
+  Ids counts;                        // 1 where a target counts in the metric
+  Ids decoder_input;                 // of encoder-decoders
+  Ids input_places, decoder_places;  // of trees: root 1, children of p 2p and 2p + 1, [SOS] 0
+  std::string prompt, answer;        // of texts
+  Json drawn = Json::object();       // what the rest of an example's row says of the draw
 };
 
 // What guessing gets, in the task's metric.
@@ -59,20 +59,20 @@ Score score_of(const Sample& sample, const Ids& answers);
 struct TaskInfo {
   std::string key;
   std::vector<std::string> aliases;
-  std::string reference;    // what reference files call it; the key where empty
+  std::string reference;  // what reference files call it; the key where empty
   std::string title, help;
   std::string source;
-  std::string differs;      // where the public code and the paper differ, and what is done here
+  std::string differs;  // where the public code and the paper differ, and what is done here
   Form form = Form::causal;
-  std::int64_t input_symbols = 0;   // ids a model reads, a placeholder not counted
-  std::int64_t output_symbols = 0;  // ids that may be an answer
-  std::int64_t bos = -1;            // the id at every input's start; -1: none
-  std::int64_t padding = 0;         // the id that fills up the rows of a batch
-  std::string length_unit;          // of what a length is
-  std::int64_t dimensions = 1;      // numbers in a length
+  std::int64_t input_symbols = 0;          // ids a model reads, a placeholder not counted
+  std::int64_t output_symbols = 0;         // ids that may be an answer
+  std::int64_t bos = -1;                   // the id at every input's start; -1: none
+  std::int64_t padding = 0;                // the id that fills up the rows of a batch
+  std::string length_unit;                 // of what a length is
+  std::int64_t dimensions = 1;             // numbers in a length
   std::int64_t shortest = 1, longest = 0;  // lengths that can be drawn
-  std::string trained, tested;      // lengths of the paper
-  std::string metric;               // accuracy, exact_match, perplexity
+  std::string trained, tested;             // lengths of the paper
+  std::string metric;                      // accuracy, exact_match, perplexity
 };
 
 class Task {

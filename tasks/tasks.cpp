@@ -21,8 +21,8 @@ std::vector<std::unique_ptr<Task>> made() {
       // word problem
       s5, s5_identity,
       // transduction
-      seq_copy, seq_reverse, seq_repeat, tree_copy, tree_copy_depth, tree_rotate,
-      tree_rotate_depth, tree_c3, tree_c3_depth, tree_ops, tree_ops_depth, shapes};
+      seq_copy, seq_reverse, seq_repeat, tree_copy, tree_copy_depth, tree_rotate, tree_rotate_depth,
+      tree_c3, tree_c3_depth, tree_ops, tree_ops_depth, shapes};
   std::vector<std::unique_ptr<Task>> tasks;
   for (const Factory factory : factories) tasks.push_back(factory());
   return tasks;
@@ -98,7 +98,8 @@ std::int64_t Task::vocabulary() const {
 
 Ids Task::read_by_model(const Sample& sample) const {
   Ids ids = sample.input;
-  if (info().form == Form::placeholders) ids.resize(ids.size() + sample.target.size(), placeholder());
+  if (info().form == Form::placeholders)
+    ids.resize(ids.size() + sample.target.size(), placeholder());
   return ids;
 }
 

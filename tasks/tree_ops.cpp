@@ -45,8 +45,8 @@ Tree ops_tree(std::int64_t depth, Random& random) {
   Tree tree = distinct_tree(depth - 1, random);
   Ids ids;
   collect(tree, ids);
-  const std::int64_t named = ids[static_cast<std::size_t>(
-      random.below(static_cast<std::int64_t>(ids.size())))];
+  const std::int64_t named =
+      ids[static_cast<std::size_t>(random.below(static_cast<std::int64_t>(ids.size())))];
   Tree whole{kSubtree + random.below(4), {}};
   whole.children.push_back({named, {}});
   whole.children.push_back(std::move(tree));
@@ -87,8 +87,9 @@ constexpr TreeRule kTreeOps{
     .name = "ops",
     .title = "Operations on a tree",
     .help = "a subtree, its exchange, a cut, or the whole, as an operator says",
-    .differs = "the cut subtree becomes a leaf of its id; 124 is an operator and an inner node's "
-               "id, as in the public code",
+    .differs =
+        "the cut subtree becomes a leaf of its id; 124 is an operator and an inner node's "
+        "id, as in the public code",
     .vocabulary = 130,
     .leaf_symbols = kLeaves,
     .inner_symbols = kInner,

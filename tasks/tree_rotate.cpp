@@ -22,8 +22,9 @@ constexpr TreeRule kTreeRotate{
     .name = "rotate",
     .title = "Rotation of a tree",
     .help = "the tree rotated to the right where the left child is no leaf",
-    .differs = "one pass from the root, as in the public code; the paper's text says until nothing "
-               "changes",
+    .differs =
+        "one pass from the root, as in the public code; the paper's text says until nothing "
+        "changes",
     .draw = plain_tree,
     .output = rotated};
 

@@ -41,8 +41,7 @@ Tree drawn_tree(std::int64_t depth, Random& random, Leaf&& leaf, Inner&& inner) 
   const std::int64_t other = random.below(depth);
   const bool deep_left = random.coin();
   for (const bool left : {true, false}) {
-    tree.children.push_back(
-        drawn_tree(left == deep_left ? depth - 1 : other, random, leaf, inner));
+    tree.children.push_back(drawn_tree(left == deep_left ? depth - 1 : other, random, leaf, inner));
   }
   return tree;
 }

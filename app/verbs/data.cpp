@@ -124,13 +124,13 @@ class DataVerb : public Verb {
                      {"examples", check.examples},
                      {"metrics", check.metrics},
                      {"differences", check.differences}};
-    output.text = task.info().key + ": " + std::to_string(check.examples) + " examples, " +
-                  std::to_string(check.metrics) + " metrics, " +
-                  (check.differences.empty()
-                       ? "all equal"
-                       : std::to_string(check.differences.size()) + " rows differ; the first: " +
-                             check.differences.front()) +
-                  "\n";
+    output.text =
+        task.info().key + ": " + std::to_string(check.examples) + " examples, " +
+        std::to_string(check.metrics) + " metrics, " +
+        (check.differences.empty() ? "all equal"
+                                   : std::to_string(check.differences.size()) +
+                                         " rows differ; the first: " + check.differences.front()) +
+        "\n";
     output.status = check.differences.empty() ? 0 : 1;
     return output;
   }

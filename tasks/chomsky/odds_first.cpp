@@ -23,7 +23,8 @@ std::unique_ptr<Task> odds_first() {
                        .public_name = "odds_first",
                        .title = "Odds first",
                        .help = "the second, fourth, ... symbols, then the first, third, ...",
-                       .differs = "the public documentation says first, third, ... first; its code, which is followed, the reverse",
+                       .differs = "the public documentation says first, third, ... first; its "
+                                  "code, which is followed, the reverse",
                        .input_symbols = 2,
                        .output_symbols = 2,
                        .symbols = "01",

@@ -17,8 +17,9 @@ class ChomskyTask : public Task {
     info_.key = rule.key;
     info_.title = rule.title;
     info_.help = rule.help;
-    info_.source = std::string("CAPE (arXiv 2405.14722) Table 2, by the code of google-deepmind/"
-                               "randomized_positional_encodings: ") +
+    info_.source = std::string(
+                       "CAPE (arXiv 2405.14722) Table 2, by the code of google-deepmind/"
+                       "randomized_positional_encodings: ") +
                    rule.public_name;
     info_.differs = rule.differs;
     info_.form = Form::placeholders;
@@ -66,9 +67,8 @@ class ChomskyTask : public Task {
     chance.blind = rule_.blind != nullptr
                        ? rule_.blind(n)
                        : estimated_blind(*this, length, n <= kShort ? kShortSamples : kLongSamples);
-    chance.formula = rule_.blind != nullptr
-                         ? rule_.formula
-                         : "likeliest symbol by place, estimated from samples";
+    chance.formula = rule_.blind != nullptr ? rule_.formula
+                                            : "likeliest symbol by place, estimated from samples";
     return chance;
   }
 

@@ -21,7 +21,8 @@ Ids solve_equation_input(std::int64_t n, Random& random) {
   for (std::size_t i = 0; i < input.size(); ++i) {
     if (input[i] < 5) digits.push_back(i);
   }
-  const auto place = static_cast<std::size_t>(random.below(static_cast<std::int64_t>(digits.size())));
+  const auto place =
+      static_cast<std::size_t>(random.below(static_cast<std::int64_t>(digits.size())));
   input[digits[place]] = kEquationSigns.unknown;
   input.push_back(kEquals);
   input.push_back(value);

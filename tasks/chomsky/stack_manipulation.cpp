@@ -30,7 +30,8 @@ std::unique_ptr<Task> stack_manipulation() {
                        .public_name = "stack_manipulation",
                        .title = "Stack",
                        .help = "the stack, from its top, after pops and pushes",
-                       .differs = "the loss of the public code trains the zeros after the terminator too; the metric leaves them out",
+                       .differs = "the loss of the public code trains the zeros after the "
+                                  "terminator too; the metric leaves them out",
                        .input_symbols = 5,
                        .output_symbols = 3,
                        .symbols = "01-ab",

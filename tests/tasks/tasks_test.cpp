@@ -1,7 +1,5 @@
 // The self-tests of every task: oracle, uniform and blind guesser, targets shifted by one place,
 // the reference files made with the public code.
-#include "tasks/task.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,8 +8,9 @@
 
 #include "formats/error.h"
 #include "formats/json.h"
-#include "tests/golden_folder.h"
 #include "tasks/reference_file.h"
+#include "tasks/task.h"
+#include "tests/golden_folder.h"
 
 namespace phasescope::tasks {
 namespace {
@@ -120,7 +119,8 @@ TEST_P(EveryTask, AnyLengthFromTheShortestOnCanBeDrawn) {
 
 TEST_P(EveryTask, TheReferenceAgrees) {
   const TaskInfo& info = task().info();
-  const std::string file = "tasks/" + (info.reference.empty() ? info.key : info.reference) + ".jsonl";
+  const std::string file =
+      "tasks/" + (info.reference.empty() ? info.key : info.reference) + ".jsonl";
   for (const bool outside : {false, true}) {
     const auto path = golden_path(file, outside);
     if (path.empty()) {
@@ -144,8 +144,8 @@ TEST(Chance, GuessersScoreWhatTheReferenceSays) {
   for (const auto& [key, said] : reference.items()) {
     if (!said.contains("blind")) continue;
     const Task& task = task_named(key);
-    const bool estimated = said.at("blind_formula").get<std::string>().find("estimated") !=
-                           std::string::npos;
+    const bool estimated =
+        said.at("blind_formula").get<std::string>().find("estimated") != std::string::npos;
     for (const auto& [length, blind] : said.at("blind").items()) {
       const Chance chance = task.chance({std::stoll(length)});
       EXPECT_NEAR(chance.uniform, said.at("uniform").get<double>(), 1e-12) << key;
@@ -176,7 +176,8 @@ TEST(Chance, OfTheWordProblemAgreesWithTheReference) {
   // In the limit one of the 60 permutations of the right parity.
   const double limit = said.at("permutation_with_parity").get<double>();
   EXPECT_NEAR(256 * task.chance({256}).blind - 255 * task.chance({255}).blind, limit, 1e-5);
-  EXPECT_EQ(task_named("s5_identity").chance({8}).blind, said.at("balanced_accuracy").get<double>());
+  EXPECT_EQ(task_named("s5_identity").chance({8}).blind,
+            said.at("balanced_accuracy").get<double>());
 }
 
 TEST(Chance, OfTextsAndTransductionAgreesWithTheReference) {
