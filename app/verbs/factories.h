@@ -23,6 +23,7 @@ std::unique_ptr<Verb> theory_verb();
 std::unique_ptr<Verb> compare_verb();
 std::unique_ptr<Verb> convert_verb();
 std::unique_ptr<Verb> cost_verb();
+std::unique_ptr<Verb> data_verb();
 std::unique_ptr<Verb> ablate_verb();
 std::unique_ptr<Verb> addressing_verb();
 std::unique_ptr<Verb> formula_verb();
