@@ -89,8 +89,8 @@ std::shared_ptr<const model::Model> ModelCache::open(const std::string& name,
   const std::string dtype = opening.dtype.empty() ? "f32" : opening.dtype;
   options.dtype = model::dtype_of_name(dtype);
   options.cancelled = [&progress] { return progress.cancelled(); };
-  options.progress = [&progress, &reading](double done) {
-    progress.progress(done, "opening " + reading.model);
+  options.progress = [&progress, &reading](const model::LoadProgress& load) {
+    progress.progress(load.fraction(), "opening " + reading.model + ", " + load.words());
   };
   const std::string key = json({reading.model, dtype}).dump();
   ModelPointer model = find(key);

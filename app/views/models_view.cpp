@@ -237,7 +237,7 @@ void ModelsView::draw_reading(ViewContext& context, const std::string& name) {
 
 void ModelsView::draw_content(ViewContext& context) {
   if (ImGui::Button("Open...")) context.window.open_dialog = "model";
-  tooltip("A folder (HF layout, a job, a checkpoint) or a .safetensors or .bin file");
+  tooltip("A folder (HF layout, a job, a checkpoint) or a .safetensors, .gguf or .bin file");
   draw_tools(context);
   draw_question(context, context.requests.of(kModels), "models");
   draw_list(context);
