@@ -58,10 +58,33 @@ std::vector<protocol::Ran> ran_of(const Passes& passes) {
   return protocol::listed(kernels);
 }
 
+// Scores at other distances are the encoding's own; what a reading adds to them by distance would
+// be lost there.
+void require_own_scores(const model::Model& model) {
+  for (const char* key : {"bias_table", "head_windows", "head_clamps", "head_bias_scales"}) {
+    if (model.encoding().options().value(key, "").empty()) continue;
+    throw formats::bad_usage(
+        "keys cannot be shown at other distances to a reading that changes scores by distance", key,
+        "ask it of the model without this setting");
+  }
+}
+
+// A window leaves no score that a fit could read.
+void require_no_windows(const model::Model& model) {
+  if (model.encoding().options().value("head_windows", "").empty()) return;
+  throw formats::bad_usage("the scores of a windowed head have no effects of all distances",
+                           "head_windows", "ask it of the model without this setting");
+}
+
 // ---- addressing ---------------------------------------------------------------------------------
 
 Reply addressing(const protocol::AddressingRequest& request, RequestContext& context) {
+  if (request.within == 1) {
+    throw formats::bad_usage("pairs of one distance have no effect of it", "within",
+                             "give 2 or more, or leave it out for all pairs");
+  }
   const ModelPointer model = context.models().open(request.model, request.running, context);
+  require_no_windows(*model);
   const analysis::Texts texts = question_texts(request.reading, context, *model);
   const Passes passes = passes_of(model, texts, request.running.backend);
   analysis::AddressingOptions options;
@@ -104,17 +127,6 @@ Reply demand(const protocol::DemandRequest& request, RequestContext& context) {
   return reply_of(out.result, std::move(out.tensors));
 }
 
-// Scores at other distances are the encoding's own; what a reading adds to them by distance would
-// be lost there.
-void require_own_scores(const model::Model& model) {
-  for (const char* key : {"bias_table", "head_windows", "head_clamps", "head_bias_scales"}) {
-    if (model.encoding().options().value(key, "").empty()) continue;
-    throw formats::bad_usage(
-        "keys cannot be shown at other distances to a reading that changes scores by distance", key,
-        "ask it of the model without this setting");
-  }
-}
-
 // ---- acuity -------------------------------------------------------------------------------------
 
 Reply acuity(const protocol::AcuityRequest& request, RequestContext& context) {
@@ -153,6 +165,18 @@ protocol::XrayRequest with_length(protocol::XrayRequest request, const model::Mo
   return request;
 }
 
+// Those with rows past the trained length.
+void keep_long_ones(analysis::Texts& texts, std::int64_t trained) {
+  const auto is_short = [trained](const analysis::Text& text) {
+    return static_cast<std::int64_t>(text.ids.size()) <= trained + 1;
+  };
+  const auto count = std::ranges::count_if(texts.items, is_short);
+  const bool all = count == static_cast<std::ptrdiff_t>(texts.items.size());
+  if (count == 0 || all) return;
+  std::erase_if(texts.items, is_short);
+  texts.add_note(std::to_string(count) + " texts end within the trained length and are left out");
+}
+
 Reply xray(const protocol::XrayRequest& given, RequestContext& context) {
   const ModelPointer model = context.models().open(given.model, given.running, context);
   const protocol::XrayRequest request = with_length(given, *model);
@@ -165,7 +189,8 @@ Reply xray(const protocol::XrayRequest& given, RequestContext& context) {
   options.repair = request.repair, options.enough = request.enough;
   options.layers = request.chosen.layers, options.heads = request.chosen.heads;
   options.seed = static_cast<std::uint64_t>(request.reading.seed);
-  const analysis::Texts texts = question_texts(request.reading, context, *model);
+  analysis::Texts texts = question_texts(request.reading, context, *model);
+  keep_long_ones(texts, model->config().context);
   protocol::XrayResult result = analysis::analyse_xray(model, texts, options, context);
   result.texts = names_of(texts);
   const std::vector<protocol::Ran> ran = result.provenance.ran;
@@ -201,6 +226,7 @@ Reply profile(const protocol::ProfileRequest& request, RequestContext& context) 
   options.layers = request.chosen.layers, options.heads = request.chosen.heads;
   options.seed = static_cast<std::uint64_t>(request.reading.seed);
   const ModelPointer model = context.models().open(request.model, request.running, context);
+  require_own_scores(*model);
   const analysis::Texts texts = question_texts(request.reading, context, *model);
   protocol::ProfileResult result = analysis::analyse_profile(model, texts, options, context);
   result.texts = names_of(texts);

@@ -72,6 +72,15 @@ TEST(QuestionRequests, ADuelReadsTheSameTextsTwice) {
   }
 }
 
+TEST(QuestionRequests, WhatAReadingHidesIsNotMeasured) {
+  const json given =
+      with(params(), "model", model_folder("rope") + " (encoding.head_windows=L0H0:4)");
+  for (const char* method : {"addressing", "profile"}) {
+    EXPECT_EQ(code_of(questions_handlers(), method, given), "bad_usage") << method;
+  }
+  EXPECT_EQ(code_of(questions_handlers(), "addressing", with(params(), "within", 1)), "bad_usage");
+}
+
 TEST(QuestionRequests, ChoicesThatChooseNothingAreRefused) {
   for (const char* words : {"5", "a:b", "3:3", "0:4:0", "9:12"}) {
     const std::string code =
