@@ -15,8 +15,8 @@ namespace {
 
 // Cells of a thumbnail's edge, as asked for.
 constexpr int64_t kThumbnailSide = 64;
-// In font sizes: a view this wide has its panes beside each other, a narrower one above.
-constexpr float kWide = 62;
+// In font sizes: panes that stand beside each other are no narrower.
+constexpr float kNarrowest = 22;
 // Columns of the table before those of the metrics.
 constexpr int kNameColumns = 2;
 
@@ -267,38 +267,36 @@ const widgets::CaptionWidths& HeadsView::widths_of(const ViewContext& context, s
 }
 
 // So many models beside each other that the smallest of their pictures is as large as it can be.
-HeadsView::Places HeadsView::places_of(const ViewContext& context, ImVec2 room) {
+HeadsView::Places HeadsView::best_places(const ViewContext& context, ImVec2 room) {
   const ImGuiStyle& style = ImGui::GetStyle();
-  const float font = ImGui::GetFontSize();
   const float header =
       ImGui::GetTextLineHeight() + style.ItemSpacing.y * 2 + style.CellPadding.y * 2;
-  std::string key =
-      std::to_string(room.x) + "x" + std::to_string(room.y) + "/" + std::to_string(font) + "/";
   const int count = static_cast<int>(context.models());
-  for (int i = 0; i < count; ++i) {
-    const auto index = static_cast<std::size_t>(i);
-    if (answer_of(context, index)) spec_of(context, index);
-    key += std::to_string(grids_[context.session().models[index]].spec.version()) + "/";
-  }
-  return places_.get(key, [&] {
-    Places best;
-    float largest = -1;
-    for (int columns = 1; columns <= count; ++columns) {
-      const auto lines = static_cast<float>((count + columns - 1) / columns);
-      const ImVec2 each{room.x / static_cast<float>(columns) - font * 0.6F,
-                        room.y / lines - header};
-      float smallest = std::numeric_limits<float>::max();
-      for (std::size_t i = 0; i < context.models(); ++i) {
-        if (!answer_of(context, i)) continue;
-        const auto fit = widgets::fit_head_grid(spec_of(context, i), widths_of(context, i), each);
-        smallest = std::min(smallest, fit.pixels);
-      }
-      if (smallest <= largest) continue;
-      largest = smallest;
-      best = {columns, each};
+  Places best;
+  for (int columns = 1; columns <= count; ++columns) {
+    const auto lines = static_cast<float>((count + columns - 1) / columns);
+    const ImVec2 each{room.x / static_cast<float>(columns) - ImGui::GetFontSize() * 0.6F,
+                      room.y / lines - header};
+    float smallest = std::numeric_limits<float>::max();
+    for (std::size_t i = 0; i < context.models(); ++i) {
+      if (!answer_of(context, i)) continue;
+      const auto fit = widgets::fit_head_grid(spec_of(context, i), widths_of(context, i), each);
+      smallest = std::min(smallest, fit.pixels);
     }
-    return best;
-  });
+    if (smallest > best.pixels) best = {columns, each, smallest};
+  }
+  return best;
+}
+
+// What the pictures' places follow from, beside the room.
+std::string HeadsView::places_key(const ViewContext& context, ImVec2 room) {
+  std::string key = std::to_string(room.x) + "x" + std::to_string(room.y) + "/" +
+                    std::to_string(ImGui::GetFontSize()) + "/";
+  for (std::size_t i = 0; i < context.models(); ++i) {
+    if (answer_of(context, i)) spec_of(context, i);
+    key += std::to_string(grids_[context.session().models[i]].spec.version()) + "/";
+  }
+  return key;
 }
 
 widgets::PlotSpec HeadsView::scatter_of(const ViewContext& context) {
@@ -425,9 +423,10 @@ void HeadsView::draw_head_tooltip(const ViewContext& context, const HeadsAnswer&
 
 void HeadsView::draw_choices_of_reading(ViewContext& context) {
   auto state = context.state<HeadsState>();
-  std::string source = state.corpus ? "corpus" : "this text";
-  ImGui::SameLine();
-  if (draw_choice("##source", source, {"this text", "corpus"})) {
+  const std::vector<std::string> sources{"this text", "corpus"};
+  std::string source = sources[state.corpus ? 1 : 0];
+  next_control(choice_width(sources));
+  if (draw_choice("##source", source, sources)) {
     state.corpus = source == "corpus";
     context.set_state("Read another source", state);
   }
@@ -441,8 +440,9 @@ void HeadsView::draw_choices_of_reading(ViewContext& context) {
   if (!stacks) return;
   std::string stack = context.session().selection.stack;
   if (stack.empty()) stack = "dec";
-  ImGui::SameLine();
-  if (draw_choice("##stack", stack, {"dec", "enc", "cross"}))
+  const std::vector<std::string> names{"dec", "enc", "cross"};
+  next_control(choice_width(names));
+  if (draw_choice("##stack", stack, names))
     context.edit.apply("Show stack " + stack, [&](Session& s) { s.selection.stack = stack; });
   tooltip("Heads of the decoder, of the encoder, or of the decoder's attention to the encoder");
 }
@@ -455,14 +455,14 @@ void HeadsView::draw_controls(ViewContext& context) {
   if (answer)
     if (const MetricInfo* metric = metric_of(answer->result, state.metric))
       tooltip(described(*metric));
-  ImGui::SameLine();
+  next_control(checkbox_width("Sort"));
   changed |= ImGui::Checkbox("Sort", &state.sorted);
   tooltip("Largest first; otherwise layers down, heads across");
   for (const auto& [title, shown, help] :
        {std::tuple("Pictures", &state.pictures, "Every head as a thumbnail of its map"),
         std::tuple("Table", &state.table, "Every head as a row of all metrics"),
         std::tuple("Scatter", &state.scatter, "Every head as a point between two metrics")}) {
-    ImGui::SameLine();
+    next_control(checkbox_width(title));
     changed |= ImGui::Checkbox(title, shown);
     tooltip(help);
   }
@@ -561,7 +561,9 @@ void HeadsView::draw_model(ViewContext& context, std::size_t index, ImVec2 room)
 }
 
 void HeadsView::draw_pictures(ViewContext& context) {
-  const Places places = places_of(context, ImGui::GetContentRegionAvail());
+  const ImVec2 room = ImGui::GetContentRegionAvail();
+  const Places& places =
+      places_.get(places_key(context, room), [&] { return best_places(context, room); });
   if (!ImGui::BeginTable("models", places.columns, ImGuiTableFlags_SizingStretchSame)) return;
   for (std::size_t i = 0; i < context.models(); ++i) {
     ImGui::TableNextColumn();
@@ -640,7 +642,16 @@ void HeadsView::draw_scatter(ViewContext& context) {
   if (drawn.clicked) take(context, place);
 }
 
-// One pane fills the room; several share it along its longer side.
+// Whether the pictures are larger in a part of the room's width than in that part of its height.
+bool HeadsView::larger_beside(const ViewContext& context, ImVec2 room, ImVec2 whole, float part) {
+  if (!context.state<HeadsState>().pictures || part >= 1) return room.x > room.y;
+  return beside_.get(places_key(context, room) + std::to_string(part), [&] {
+    return best_places(context, {whole.x * part, room.y}).pixels >
+           best_places(context, {room.x, whole.y * part}).pixels;
+  });
+}
+
+// One pane fills the room; several share its width or its height.
 void HeadsView::draw_panes(ViewContext& context, ImVec2 room) {
   using Draw = void (HeadsView::*)(ViewContext&);
   struct Pane {
@@ -656,10 +667,11 @@ void HeadsView::draw_panes(ViewContext& context, ImVec2 room) {
   if (panes.empty()) return widgets::draw_empty("Tick Pictures, Table or Scatter above.");
   float parts = 0;
   for (const Pane& pane : panes) parts += pane.part;
-  const bool beside = room.x > ImGui::GetFontSize() * kWide && room.x > room.y;
   const ImVec2 gap = ImGui::GetStyle().ItemSpacing;
   const auto count = static_cast<float>(panes.size() - 1);
   const ImVec2 whole{room.x - gap.x * count, room.y - gap.y * count};
+  const bool beside = whole.x / parts > ImGui::GetFontSize() * kNarrowest &&
+                      larger_beside(context, room, whole, panes.front().part / parts);
   for (const Pane& pane : panes) {
     const float part = pane.part / parts;
     if (beside && &pane != &panes.front()) ImGui::SameLine();

@@ -76,6 +76,7 @@ class HeadsView : public View {
   struct Places {
     int columns = 1;
     ImVec2 room{0, 0};
+    float pixels = 0;  // of the smallest picture
   };
   // Where a head is: the session's model and the cell.
   struct Place {
@@ -98,7 +99,9 @@ class HeadsView : public View {
   const widgets::HeadGridSpec& spec_of(const ViewContext& context, std::size_t index);
   const widgets::CaptionWidths& widths_of(const ViewContext& context, std::size_t index);
   widgets::HeadGridSpec make_spec(const ViewContext& context, std::size_t index);
-  Places places_of(const ViewContext& context, ImVec2 room);
+  Places best_places(const ViewContext& context, ImVec2 room);
+  std::string places_key(const ViewContext& context, ImVec2 room);
+  bool larger_beside(const ViewContext& context, ImVec2 room, ImVec2 whole, float part);
   widgets::PlotSpec scatter_of(const ViewContext& context);
   std::vector<std::string> notes_of(const ViewContext& context);
   // A click on a head selects it; with Ctrl it is taken among the chosen ones, or out of them.
@@ -111,6 +114,7 @@ class HeadsView : public View {
   Cached<Rows> rows_;
   Cached<std::vector<char>> found_;
   Cached<Places> places_;
+  Cached<bool> beside_;
   Cached<widgets::PlotSpec> scatter_;
   widgets::DataTable table_;
   widgets::TableArrangement shown_;  // as the table was last arranged from the session

@@ -11,15 +11,14 @@
 namespace phasescope::app {
 namespace {
 
-// A quiet word that acts like a link.
+// A word that acts like a link.
 bool link(const char* word) {
   ImGui::PushStyleColor(ImGuiCol_Button, ImVec4(0, 0, 0, 0));
-  ImGui::PushStyleColor(ImGuiCol_Text, widgets::palette().quiet);
   ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, {4, ImGui::GetStyle().FramePadding.y});
   ImGui::PushStyleVar(ImGuiStyleVar_FrameBorderSize, 0);
   const bool pressed = ImGui::Button(word);
   ImGui::PopStyleVar(2);
-  ImGui::PopStyleColor(2);
+  ImGui::PopStyleColor();
   return pressed;
 }
 
@@ -110,7 +109,7 @@ widgets::PlotDrawn View::draw_figure(ViewContext& context, const widgets::PlotSp
 
 void View::draw_tools(ViewContext& context) {
   const auto [ran, fell_back] = kernels(context);
-  ImGui::SameLine();
+  next_control(link_width("...") + link_width("?"));
   const float room = ImGui::GetContentRegionAvail().x;
   float width = link_width("?");
   const float words = link_width("Command") + (has_figures() ? link_width("Save") : 0);
@@ -217,14 +216,26 @@ const ImVec4& kernel_color(const WhatRan& ran) {
   return ran.fell_back ? widgets::palette().warn : widgets::palette().quiet;
 }
 
+void next_control(float width) {
+  ImGui::SameLine();
+  if (ImGui::GetContentRegionAvail().x < width) ImGui::NewLine();
+}
+
+float choice_width(const std::vector<std::string>& words) {
+  float width = 0;
+  for (const std::string& word : words)
+    width = std::max(width, ImGui::CalcTextSize(word.c_str()).x);
+  return width + ImGui::GetFrameHeight() + ImGui::GetStyle().FramePadding.x * 2;
+}
+
+float checkbox_width(const char* label) {
+  return ImGui::GetFrameHeight() + ImGui::GetStyle().ItemInnerSpacing.x +
+         ImGui::CalcTextSize(label).x;
+}
+
 bool draw_choice(const char* label, std::string& value, const std::vector<std::string>& words,
                  float width) {
-  if (width <= 0) {
-    for (const std::string& word : words)
-      width = std::max(width, ImGui::CalcTextSize(word.c_str()).x);
-    width += ImGui::GetFrameHeight() + ImGui::GetStyle().FramePadding.x * 2;
-  }
-  ImGui::SetNextItemWidth(width);
+  ImGui::SetNextItemWidth(width > 0 ? width : choice_width(words));
   bool changed = false;
   if (!ImGui::BeginCombo(label, value.c_str())) return false;
   for (const std::string& word : words)

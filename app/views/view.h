@@ -92,6 +92,11 @@ class View {
 // Progress or failure of a question, with its button; nothing when there is nothing to say.
 void draw_question(ViewContext& context, Question& question, const std::string& who);
 
+// Puts the next control on the present line where so many pixels are left on it, else on the next.
+void next_control(float width);
+// What a choice among words and a checkbox take of it.
+float choice_width(const std::vector<std::string>& words);
+float checkbox_width(const char* label);
 // A labelled choice among words; returns true when another one was taken.
 bool draw_choice(const char* label, std::string& value, const std::vector<std::string>& words,
                  float width = 0);
