@@ -84,7 +84,7 @@ TEST_F(SessionFile, OfTheVersionBefore) {
   EXPECT_TRUE(session.selection == (Selection{1, 2, -1, 7, {}}));
   EXPECT_TRUE(session.region == (Region{3, 12, 0, 9}));
   EXPECT_EQ(session.views.get<HeadsState>().metric, "sink");
-  EXPECT_EQ(session.views.get<HeadsState>().at_least, 0.25);
+  EXPECT_EQ(session.views.get<HeadsState>().search, "sink>=0.25");
   EXPECT_EQ(session.views.get<MapState>().of, "score");
   EXPECT_EQ(session.views.get<MapState>().show, "both");
   EXPECT_EQ(session.views.get<PatternsState>().figure, "drift with depth");
