@@ -57,6 +57,16 @@ void apply_look(MapSpec& map, const MapLook& look) {
   if (!weights) map.colormap = colors_of(map.range);
 }
 
+MapLook common_look(const MapLook& look, MapSpec a, MapSpec b) {
+  MapLook common = look;
+  if (common.scale != "log" && common.scale != "linear")
+    common.scale = is_thin(a) || is_thin(b) ? "log" : "linear";
+  apply_look(a, common), apply_look(b, common);
+  common.low = std::min(a.range.low, b.range.low);
+  common.high = std::max(a.range.high, b.range.high);
+  return common;
+}
+
 std::string clipping_note(const MapSpec& map, const MapLook& look) {
   const ValueRange range = drawn_range(map.colormap, map.range);
   const double low =

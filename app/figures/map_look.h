@@ -13,6 +13,11 @@ struct MapLook {
   std::optional<double> low, high;  // of the range; fitted where missing
   // Key 0 takes most of the weight of many heads: the range is fitted to the other keys.
   bool leave_out_first = false;
+  template <class V>
+  void fields(V& v) {
+    v("scale", scale), v("decades", decades), v("low", low), v("high", high);
+    v("leave_out_first", leave_out_first);
+  }
 };
 
 // Whether what a map of weights has is a line of a few cells: fewer than one in ten of its cells
@@ -21,6 +26,10 @@ bool is_thin(const widgets::MapSpec& map);
 
 // The range of the colours as chosen, a log scale for weights alone.
 void apply_look(widgets::MapSpec& map, const MapLook& look);
+
+// What two maps that are shown beside each other have in common where it is left to the program: one
+// scale, and one range that holds both.
+MapLook common_look(const MapLook& look, widgets::MapSpec a, widgets::MapSpec b);
 
 // What the range leaves out: "2 cells below 0.1 and 1 above 0.5 have the colours of the ends",
 // "key 0 left out of the range"; empty where every cell has a colour of its own.
