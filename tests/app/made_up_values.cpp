@@ -1,6 +1,7 @@
 #include <cmath>
 #include <functional>
 
+#include "protocol/messages/compare.h"
 #include "protocol/messages/distance.h"
 #include "protocol/messages/eval.h"
 #include "protocol/messages/eval_tasks.h"
@@ -122,6 +123,11 @@ Reply heads(const nlohmann::json& params, const MadeUpShape& shape) {
   std::vector<int64_t> edges{shape.layers, shape.heads, side, side};
   if (shape.flat_thumbnails) edges = {static_cast<int64_t>(cells.size())};
   reply.tensors.push_back(TensorRef::own<float>("thumbnails", edges, std::move(cells)));
+  const int64_t all = shape.layers * shape.heads;
+  std::vector<double> divergences;
+  for (int64_t n = 0; n < all * all; ++n) divergences.push_back(n % (all + 1) == 0 ? 0 : 0.3);
+  reply.tensors.push_back(
+      TensorRef::own<double>("js_divergence", {all, all}, std::move(divergences)));
   return reply;
 }
 
@@ -303,6 +309,31 @@ Reply theory(const nlohmann::json& params, const MadeUpShape& shape) {
   return {to_json_form(result), {}};
 }
 
+// Head n of A is most like head n of B, counted from the end.
+Reply compare(const nlohmann::json& params, const MadeUpShape& shape) {
+  CompareResult result;
+  result.a = params["models"][0], result.b = params["models"][1];
+  result.loss_difference = {0.25, 0.125, 0.375, 8, "jackknife t"};
+  if (!shape.losses) result.loss_difference = {std::nan(""), {}, {}, 0, "none"};
+  const int all = shape.layers * shape.heads;
+  std::vector<double> between(static_cast<std::size_t>(all * all), 0.4);
+  for (int n = 0; n < all; ++n) {
+    const int layer = n / shape.heads, head = n % shape.heads, other = all - 1 - n;
+    result.heads.push_back({layer, head, 0.01 * n, {}, {}, 1, "none"});
+    between[static_cast<std::size_t>(n * all + other)] = 0.05;
+    if (params.value("match", false))
+      result.matches.push_back(
+          {layer, head, other / shape.heads, other % shape.heads, {0.05, 0.04, 0.06, 8, "t"}});
+  }
+  for (int begin = 0; shape.losses && begin < 64; begin += 16)
+    result.positions.push_back({begin, begin + 16, {0.2, 0.1, 0.3, 8, "jackknife t"}});
+  result.provenance = made_up(shape);
+  Reply reply{to_json_form(result), {}};
+  if (params.value("match", false))
+    reply.tensors.push_back(TensorRef::own<double>("js_between", {all, all}, std::move(between)));
+  return reply;
+}
+
 Reply theory_list(const nlohmann::json&, const MadeUpShape&) {
   std::vector<CheckInfo> checks;
   for (const char* id : {"tape.shift", "rope.intrinsic_bias", "tapa.histogram", "tape.permutation"})
@@ -417,6 +448,7 @@ Reply made_up_reply(const std::string& method, const nlohmann::json& params,
                                                    {"distance", distance},
                                                    {"shift", shift},
                                                    {"theory", theory},
+                                                   {"compare", compare},
                                                    {"theory.list", theory_list},
                                                    {"eval", eval},
                                                    {"eval.list", eval_list},
