@@ -128,9 +128,28 @@ void draw_at_the_right(const std::string& words) {
   ImGui::TextUnformatted(words.c_str());
 }
 
+ImVec4 color_of(TableCell::Tone tone) {
+  const Palette& colors = palette();
+  switch (tone) {
+    case TableCell::Tone::plain:
+      break;
+    case TableCell::Tone::quiet:
+      return colors.quiet;
+    case TableCell::Tone::good:
+      return colors.good;
+    case TableCell::Tone::bad:
+      return colors.bad;
+    case TableCell::Tone::warn:
+      return colors.warn;
+  }
+  return ImGui::GetStyleColorVec4(ImGuiCol_Text);
+}
+
 void draw_words(const TableColumn& column, const TableCell& cell) {
   if (cell.color >= 0)
     ImGui::TextColored(series_vec(cell.color), "%s", cell.words.c_str());
+  else if (cell.tone != TableCell::Tone::plain)
+    ImGui::TextColored(color_of(cell.tone), "%s", cell.words.c_str());
   else if (column.numbers)
     draw_at_the_right(text_of(cell));
   else

@@ -219,6 +219,7 @@ struct AxisSetup {
   ValueRange range;
   AxisLink* link;
   bool refit, reversed, labelled, tick_labels = true;
+  const std::vector<AxisTick>* ticks = nullptr;  // in place of the axis's own
 };
 
 void set_axis(const AxisSpec& axis, const AxisSetup& setup) {
@@ -235,10 +236,11 @@ void set_axis(const AxisSpec& axis, const AxisSetup& setup) {
     ImPlot::SetupAxisLimits(which, setup.range.low, setup.range.high,
                             setup.refit ? ImPlotCond_Always : ImPlotCond_Once);
   ImPlot::SetupAxisFormat(which, format_tick);
-  if (axis.ticks.empty()) return;
+  const std::vector<AxisTick>& ticks = setup.ticks ? *setup.ticks : axis.ticks;
+  if (ticks.empty()) return;
   std::vector<double> places;
   std::vector<const char*> labels;
-  for (const AxisTick& tick : axis.ticks) {
+  for (const AxisTick& tick : ticks) {
     places.push_back(tick.at);
     labels.push_back(tick.label.c_str());
   }
@@ -288,11 +290,12 @@ bool label_fits(const AxisSpec& axis, float height) {
 }
 
 void draw_inside(const PlotSpec& plot, const PlotDraw& options, bool refit, float height) {
-  set_axis(plot.x,
-           {ImAxis_X1, axis_range(plot, false), options.link_x, refit, false, options.axis_labels});
+  set_axis(plot.x, {ImAxis_X1, axis_range(plot, false), options.link_x, refit, false,
+                    options.axis_labels, true, options.x_ticks});
   set_axis(plot.y, {ImAxis_Y1, axis_range(plot, true), options.link_y, refit,
                     plot.map.has_value() || options.downward,
-                    options.axis_labels && label_fits(plot.y, height), options.y_tick_labels});
+                    options.axis_labels && label_fits(plot.y, height), options.y_tick_labels,
+                    options.y_ticks});
   ImPlot::SetupFinish();
   if (plot.map && options.texture) draw_map(*plot.map, *options.texture);
   for (std::size_t i = 0; i < plot.series.size(); ++i)

@@ -38,6 +38,9 @@ struct PlotDraw {
   bool axis_labels = true;
   bool downward = false;  // y grows downwards, as that of a map always does
   bool y_tick_labels = true;
+  // In place of the figure's own, where they follow the zoom; kept by the caller.
+  const std::vector<AxisTick>* x_ticks = nullptr;
+  const std::vector<AxisTick>* y_ticks = nullptr;
   bool color_scale = true;  // beside maps; else the caller prints it
   bool title = false;       // views have titles of their own
   bool notes = true;

@@ -218,6 +218,36 @@ PlotSpec eval_figure(const protocol::EvalResult& result, const ModelNames& names
   return plot;
 }
 
+PlotSpec eval_difference_figure(const protocol::EvalResult& result, const ModelNames& names) {
+  PlotSpec plot{.id = "eval_difference_" + result.task};
+  plot.x = {.label = "length (tokens)", .scale = Scale::log10};
+  plot.markers.push_back({.at = 0, .vertical = false});
+  std::map<std::string, size_t> index;
+  std::map<int64_t, bool> lengths;
+  for (const protocol::EvalDifference& one : result.differences) {
+    const std::string against = names.short_name(one.against);
+    plot.title = result.task + ": loss above that of " + against + ", paired by text";
+    plot.y.label = "nats a " + one.per;
+    const auto [found, added] = index.try_emplace(one.model, plot.series.size());
+    if (added) {
+      plot.series.push_back({.label = names.short_name(one.model) + " - " + against,
+                             .color = names.color(one.model),
+                             .points = widgets::PointShape::circle});
+      plot.notes.push_back(plot.series.back().label + ": interval by " + one.difference.method +
+                           ", n = " + std::to_string(one.difference.n) + " texts");
+    }
+    Series& series = plot.series[found->second];
+    series.x.push_back(double(one.length)), series.y.push_back(one.difference.mean);
+    add_ends(series, one.difference.low, one.difference.high);
+    lengths[one.length] = true;
+  }
+  for (const auto& [length, unused] : lengths) {
+    plot.x.ticks.push_back({double(length), std::to_string(length)});
+  }
+  plot.notes.emplace_back("both read the same texts; band: 95 % interval of the mean difference");
+  return plot;
+}
+
 std::vector<GroupedFigure> figures_of(const protocol::EvalResult& result, const ModelNames& names) {
   std::vector<GroupedFigure> figures;
   if (!result.rows.empty()) {
@@ -225,6 +255,9 @@ std::vector<GroupedFigure> figures_of(const protocol::EvalResult& result, const 
   }
   if (!result.positions.empty()) {
     figures.push_back({"loss by position", -1, position_loss_figure(result, names)});
+  }
+  if (!result.differences.empty()) {
+    figures.push_back({"paired difference", -1, eval_difference_figure(result, names)});
   }
   return figures;
 }

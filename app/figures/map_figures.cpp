@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "app/figures/figures.h"
+#include "app/figures/map_look.h"
 #include "formats/error.h"
 
 namespace phasescope::app {
@@ -36,8 +37,8 @@ MapSpec map_spec(const MapResult& result, const Grid& grid) {
   map.value_label = result.of;
   // Weights keep one fixed scale, so that two pictures compare; scores have no natural one.
   if (result.of != "weight") {
-    map.colormap = Colormap::signed_values;
     map.range = widgets::value_range(grid.values);
+    map.colormap = colors_of(map.range);
   }
   return map;
 }
@@ -249,8 +250,8 @@ PlotSpec pe_dot_figure(const protocol::PatternsResult& result, int64_t layer, co
     map.samples.assign(result.positions.begin(), result.positions.end());
   }
   map.row_name = "position i", map.col_name = "position j";
-  map.colormap = Colormap::signed_values;
   map.range = range.value_or(widgets::value_range(grid.values));
+  map.colormap = colors_of(map.range);
   map.value_label = "G";
   plot.notes = {result.products, sampling_note(result), widgets::scale_note(map)};
   std::erase(plot.notes, "");

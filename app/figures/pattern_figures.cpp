@@ -6,11 +6,11 @@
 
 #include "app/figures/figures.h"
 #include "app/figures/intervals.h"
+#include "app/figures/map_look.h"
 
 namespace phasescope::app {
 
 using protocol::PatternsResult;
-using widgets::Colormap;
 using widgets::GridSpec;
 using widgets::MapSpec;
 using widgets::PlotSpec;
@@ -49,8 +49,8 @@ MapSpec map_in_stack(const Grid& stack, size_t n, ValueRange range) {
   const size_t size = size_t(map.rows) * size_t(map.cols);
   map.values.assign(stack.values.begin() + std::ptrdiff_t(n * size),
                     stack.values.begin() + std::ptrdiff_t((n + 1) * size));
-  map.colormap = Colormap::signed_values;
   map.range = range;
+  map.colormap = colors_of(range);
   return map;
 }
 

@@ -124,6 +124,8 @@ class Cached {
     }
     return value_;
   }
+  // What was made last; as T is by default before, when the version is 0.
+  const T& value() const { return value_; }
   std::uint64_t version() const { return version_; }
 
  private:

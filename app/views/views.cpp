@@ -1,5 +1,6 @@
 #include "app/views/views.h"
 
+#include "app/views/compare_view.h"
 #include "app/views/distance_view.h"
 #include "app/views/extrapolation_view.h"
 #include "app/views/heads_view.h"
@@ -23,6 +24,7 @@ std::vector<std::unique_ptr<View>> all_views() {
   views.push_back(std::make_unique<DistanceView>());
   views.push_back(std::make_unique<ShiftView>());
   views.push_back(std::make_unique<TheoryView>());
+  views.push_back(std::make_unique<CompareView>());
   views.push_back(std::make_unique<ExtrapolationView>());
   views.push_back(std::make_unique<JobsView>());
   return views;

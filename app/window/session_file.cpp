@@ -1,6 +1,8 @@
 #include "app/window/session_file.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <initializer_list>
 #include <string_view>
 
 #include "formats/base64.h"
@@ -68,6 +70,47 @@ void threshold_to_search(json& form) {
   heads->erase("at_least"), heads->erase("filtered");
 }
 
+// Moves what `state` has beside `own` into its options, but for what says nothing.
+void into_options(json& state, std::initializer_list<const char*> own) {
+  if (!state.is_object()) return;
+  json options = state.value("options", json::object());
+  for (auto it = state.begin(); it != state.end();) {
+    const bool kept = it.key() == "options" || std::ranges::any_of(own, [&](const char* key) {
+                        return it.key() == key;
+                      });
+    if (kept) {
+      ++it;
+      continue;
+    }
+    if (!it->empty() && *it != json("")) options[it.key()] = *it;
+    it = state.erase(it);
+  }
+  if (!options.empty() || state.contains("options")) state["options"] = std::move(options);
+}
+
+// What views ask for had fields of its own for the few choices that there were, before it became
+// the options of their requests.
+void choices_to_options(json& form) {
+  if (!form.contains("views") || !form["views"].is_object()) return;
+  json& views = form["views"];
+  const auto state = [&](const char* id) -> json* {
+    const auto found = views.find(id);
+    return found != views.end() && found->is_object() ? &*found : nullptr;
+  };
+  if (json* map = state("map"); map && map->contains("logarithmic")) {
+    if ((*map)["logarithmic"] == true) (*map)["look"]["scale"] = "log";
+    map->erase("logarithmic");
+  }
+  if (json* distance = state("distance"); distance && distance->contains("corpus")) {
+    if ((*distance)["corpus"] == false) (*distance)["options"] = json::object();
+    distance->erase("corpus");
+  }
+  if (json* shift = state("shift")) into_options(*shift, {"shown", "figure"});
+  if (json* eval = state("extrapolation")) into_options(*eval, {"figure", "task"});
+  if (json* jobs = state("jobs"); jobs && jobs->contains("evaluation"))
+    into_options((*jobs)["evaluation"], {"task"});
+}
+
 // Values that no command would ever have set, e.g. edited by hand.
 void check(const Session& session) {
   const Region& region = session.region;
@@ -84,6 +127,7 @@ Session session_of(json form) {
     throw formats::bad_input("it was written by another version of the program");
   form["version"] = Session::kVersion;
   threshold_to_search(form);
+  choices_to_options(form);
   decode_bytes(form);
   Session session = protocol::from_json_form<Session>(form);
   check(session);

@@ -17,6 +17,9 @@ namespace phasescope::app {
 // worker takes what the command line takes without --text: bundled texts.
 void set_text(protocol::Reading& reading, const TextInput& text);
 
+// The same where a corpus may be read in its place, or a length was chosen for this question alone.
+void set_text(protocol::ReadingMany& reading, const TextInput& text);
+
 // The text of a question as the command line gives it: typed words as a prompt, a file by its path,
 // the text that nobody chose not at all, unless `always` names its file.
 void set_option_of_text(protocol::Input& input, const SharedText& words, bool always);

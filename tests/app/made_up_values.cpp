@@ -1,8 +1,11 @@
 #include <cmath>
 #include <functional>
 
+#include "protocol/messages/compare.h"
 #include "protocol/messages/distance.h"
 #include "protocol/messages/eval.h"
+#include "protocol/messages/eval_tasks.h"
+#include "protocol/messages/generate.h"
 #include "protocol/messages/heads.h"
 #include "protocol/messages/jobs.h"
 #include "protocol/messages/map.h"
@@ -120,6 +123,11 @@ Reply heads(const nlohmann::json& params, const MadeUpShape& shape) {
   std::vector<int64_t> edges{shape.layers, shape.heads, side, side};
   if (shape.flat_thumbnails) edges = {static_cast<int64_t>(cells.size())};
   reply.tensors.push_back(TensorRef::own<float>("thumbnails", edges, std::move(cells)));
+  const int64_t all = shape.layers * shape.heads;
+  std::vector<double> divergences;
+  for (int64_t n = 0; n < all * all; ++n) divergences.push_back(n % (all + 1) == 0 ? 0 : 0.3);
+  reply.tensors.push_back(
+      TensorRef::own<double>("js_divergence", {all, all}, std::move(divergences)));
   return reply;
 }
 
@@ -234,6 +242,16 @@ Reply distance(const nlohmann::json& params, const MadeUpShape& shape) {
     model.profile.push_back(point);
   }
   model.histogram = near_far(strength, 2.5);
+  for (int n = 0; params.value("per_head", false) && n < shape.layers * shape.heads; ++n) {
+    DistanceGroup group;
+    group.layer = n / shape.heads, group.head = n % shape.heads, group.profile = model.profile;
+    group.histogram = near_far(strength - n, 2.5);
+    IntrinsicBias bias;
+    bias.layer = *group.layer, bias.head = *group.head, bias.mu = 1;
+    bias.distances = {1, 100, 1e7}, bias.per_plane = {3, 2, 0}, bias.sqrt_d_gamma = {3, 1, 0};
+    model.intrinsic.push_back(std::move(bias));
+    model.heads.push_back(std::move(group));
+  }
   for (int layer = 0; layer < shape.layers; ++layer) {
     DistanceGroup group;
     group.layer = layer, group.profile = model.profile;
@@ -291,9 +309,62 @@ Reply theory(const nlohmann::json& params, const MadeUpShape& shape) {
   return {to_json_form(result), {}};
 }
 
+// Head n of A is most like head n of B, counted from the end.
+Reply compare(const nlohmann::json& params, const MadeUpShape& shape) {
+  CompareResult result;
+  result.a = params["models"][0], result.b = params["models"][1];
+  result.loss_difference = {0.25, 0.125, 0.375, 8, "jackknife t"};
+  if (!shape.losses) result.loss_difference = {std::nan(""), {}, {}, 0, "none"};
+  const int all = shape.layers * shape.heads;
+  std::vector<double> between(static_cast<std::size_t>(all * all), 0.4);
+  for (int n = 0; n < all; ++n) {
+    const int layer = n / shape.heads, head = n % shape.heads, other = all - 1 - n;
+    result.heads.push_back({layer, head, 0.01 * n, {}, {}, 1, "none"});
+    between[static_cast<std::size_t>(n * all + other)] = 0.05;
+    if (params.value("match", false))
+      result.matches.push_back(
+          {layer, head, other / shape.heads, other % shape.heads, {0.05, 0.04, 0.06, 8, "t"}});
+  }
+  for (int begin = 0; shape.losses && begin < 64; begin += 16)
+    result.positions.push_back({begin, begin + 16, {0.2, 0.1, 0.3, 8, "jackknife t"}});
+  result.provenance = made_up(shape);
+  Reply reply{to_json_form(result), {}};
+  if (params.value("match", false))
+    reply.tensors.push_back(TensorRef::own<double>("js_between", {all, all}, std::move(between)));
+  return reply;
+}
+
+Reply theory_list(const nlohmann::json&, const MadeUpShape&) {
+  std::vector<CheckInfo> checks;
+  for (const char* id : {"tape.shift", "rope.intrinsic_bias", "tapa.histogram", "tape.permutation"})
+    checks.push_back({.id = id, .statement = "a statement", .title = id, .needs = "a model"});
+  return {{{"checks", to_json_form(checks)}}, {}};
+}
+
+// A task of options that are in no request, as of a worker that knows more than the window.
+Reply eval_list(const nlohmann::json&, const MadeUpShape&) {
+  EvalTasks list;
+  list.tasks = {{.key = "perplexity",
+                 .title = "Perplexity",
+                 .options = {{.key = "lengths", .fallback = nlohmann::json::array()},
+                             {.key = "window", .fallback = "disjoint"},
+                             {.key = "metric", .fallback = "bits_per_byte"},
+                             {.key = "trials", .fallback = 0}}},
+                {.key = "later", .title = "A later task", .options = {{.key = "trials"}}}};
+  return {to_json_form(list), {}};
+}
+
+Reply generate(const nlohmann::json& params, const MadeUpShape& shape) {
+  GenerateResult result;
+  result.model = model_of(params), result.text = shape.tokenizer ? " and it was so" : "";
+  result.ids = {32, 97, 110};
+  return {to_json_form(result), {}};
+}
+
 Reply eval(const nlohmann::json& params, const MadeUpShape& shape) {
   EvalResult result;
-  result.task = "perplexity", result.metric = "perplexity";
+  result.task = params.value("task", std::string("perplexity"));
+  result.metric = "perplexity";
   const std::string model = model_of(params);
   const double climb = tint(model) > 0.5 ? 0.0 : 2.0;
   for (int64_t length : {256, 512, 1024}) {
@@ -315,6 +386,13 @@ Reply eval(const nlohmann::json& params, const MadeUpShape& shape) {
     curve.high.push_back(curve.bits.back() + 0.08);
   }
   result.positions = {curve};
+  const auto models = params.value("models", std::vector<std::string>());
+  for (std::size_t n = 1; n < models.size(); ++n)
+    result.differences.push_back({.model = models[n],
+                                  .against = models[0],
+                                  .per = "byte",
+                                  .length = 256,
+                                  .difference = {0.25, 0.125, 0.375, 16, "jackknife t"}});
   result.provenance = {made_up(shape)};
   return {to_json_form(result), {}};
 }
@@ -370,7 +448,11 @@ Reply made_up_reply(const std::string& method, const nlohmann::json& params,
                                                    {"distance", distance},
                                                    {"shift", shift},
                                                    {"theory", theory},
+                                                   {"compare", compare},
+                                                   {"theory.list", theory_list},
                                                    {"eval", eval},
+                                                   {"eval.list", eval_list},
+                                                   {"generate", generate},
                                                    {"jobs.list", jobs_list},
                                                    {"jobs.show", jobs_show},
                                                    {"jobs.start", jobs_start},

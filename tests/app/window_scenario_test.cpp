@@ -102,25 +102,29 @@ TEST(Scenario, ChooseWhatAnEvaluationReads) {
   play([](ImGuiTestContext* ctx) {
     Stage& stage = stage_of(ctx);
     const auto choices = [&] { return stage.session().views.get<ExtrapolationState>().choices; };
-    ctx->ItemClick("//###extrapolation/Options");
+    ctx->ItemClick("//###extrapolation/###options");
     ctx->ItemInputValue("//$FOCUSED/trials", "4");
-    IM_CHECK_EQ(choices().perplexity.trials, 4);
+    IM_CHECK_EQ(choices().options.value("trials", 0), 4);
     ctx->ItemInputValue("//$FOCUSED/trials", "many");
-    IM_CHECK_EQ(choices().perplexity.trials, 4);
+    IM_CHECK_EQ(choices().options.value("trials", 0), 4);
     ctx->ItemInputValue("//$FOCUSED/lengths", "0");
-    IM_CHECK(choices().perplexity.lengths.empty());
+    IM_CHECK(!choices().options.contains("lengths"));
     ctx->ItemInputValue("//$FOCUSED/lengths", "64,128");
-    ctx->ItemInputValue("//$FOCUSED/corpus", "some texts");
-    IM_CHECK(choices().perplexity.lengths == (std::vector<int64_t>{64, 128}));
+    ctx->ItemClick("//$FOCUSED/corpus");
+    ctx->ItemInputValue("//$FOCUSED/path of the corpus", "some texts");
+    IM_CHECK(choices().options["lengths"] == nlohmann::json({64, 128}));
     ctx->KeyPress(ImGuiKey_Escape);
     ctx->Yield(3);
     const auto& asked = stage.main_window.requests().of(kEval, "rope").asked().params;
     IM_CHECK_EQ(asked.value("trials", 0), 4);
     IM_CHECK_STR_EQ(asked.value("corpus", "").c_str(), "some texts");
     IM_CHECK_STR_EQ(asked.value("lengths", nlohmann::json()).dump().c_str(), "[64,128]");
-    ctx->ItemClick("//###extrapolation/Options");
-    ctx->ItemInputValue("//$FOCUSED/trials", "");  // as it is by default
-    IM_CHECK_EQ(choices().perplexity.trials, 16);
+    ctx->ItemClick("//###extrapolation/###options");
+    ctx->ItemInputValue("//$FOCUSED/trials", "");  // as the command line has it by default
+    IM_CHECK(!choices().options.contains("trials"));
+    ctx->ItemClick("//$FOCUSED/As at first");
+    IM_CHECK_EQ(choices().options.value("trials", 0), 16);
+    IM_CHECK(!choices().options.contains("lengths"));
   });
 }
 

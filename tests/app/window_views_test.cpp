@@ -114,11 +114,11 @@ TEST_P(Views, FullHasFiguresACommandAndHelp) {
 TEST_P(Views, WriteTheCommandsThatTheyCopy) {
   Session first_start = default_session();
   first_start.views.set(
-      ExtrapolationState{.choices = {.perplexity = {.lengths = {64}, .trials = 2}}});
+      ExtrapolationState{.choices = {.options = {{"lengths", {64}}, {"trials", 2}}}});
   Session typed = first_start;
   typed.text = {
       .name = TextInput::kTyped, .words = "it's \"a\" $TEXT; of a few words", .length = 16};
-  typed.views.set(DistanceState{.corpus = false});
+  typed.views.set(DistanceState{.options = nlohmann::json::object()});
   typed.views.set(HeadsState{.sorted = true});
   typed.views.set(MapState{.of = "score", .pool = "mean"});
   const char* path = std::getenv("PHASESCOPE_COMMANDS_FILE");
@@ -217,7 +217,7 @@ TEST_P(Views, OneTokenModelOfOneHead) {
 TEST_P(Views, ModelWithoutATokenizer) {
   link_ = MadeUpWorker({.tokenizer = false});
   Session session = default_session();
-  session.views.set(DistanceState{.corpus = false});
+  session.views.set(DistanceState{.options = nlohmann::json::object()});
   draw(session);
   if (GetParam() != "models" && GetParam() != "jobs") {
     EXPECT_FALSE(figures().empty());
