@@ -53,6 +53,13 @@ bool FieldForm::draw_line(const BoundField& field, const BoundField& fallback) {
     tooltip(field.about.help);
     return changed;
   }
+  if (field.kind == protocol::FieldKind::flag) {
+    bool set = field.write() == nlohmann::json(true);
+    const bool changed = ImGui::Checkbox(title_of(field).c_str(), &set);
+    if (changed) field.read(set);
+    tooltip(field.about.help);
+    return changed;
+  }
   Line& line = lines_[field.key];
   ImGui::SetNextItemWidth(width);
   ImGui::InputText(title_of(field).c_str(), &line.typed);
