@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <utility>
 
+#include "widgets/plot_table.h"
 #include "widgets/theme.h"
 
 namespace phasescope::widgets {
@@ -243,26 +245,33 @@ void set_axis(const AxisSpec& axis, const AxisSetup& setup) {
   ImPlot::SetupAxisTicks(which, places.data(), static_cast<int>(places.size()), labels.data());
 }
 
-// True when the data are not those that the axes were fitted to.
-bool must_refit(std::uint64_t version) {
-  ImGuiStorage* storage = ImGui::GetStateStorage();
-  const ImGuiID key = ImGui::GetID("fitted version");
-  const int mark = static_cast<int>(version & 0x7fffffff) + 1;
-  if (storage->GetInt(key) == mark) return false;
-  storage->SetInt(key, mark);
-  return true;
+// The version of the data that the axes were fitted to, and 1; 0 where they are to be fitted.
+int* fitted_version() {
+  return ImGui::GetStateStorage()->GetIntRef(ImGui::GetID("fitted version"));
 }
 
-void draw_mark(double at, bool vertical) {
+// True when the data are not those that the axes were fitted to.
+bool must_refit(std::uint64_t version) {
+  const int mark = static_cast<int>(version & 0x7fffffff) + 1;
+  return std::exchange(*fitted_version(), mark) != mark;
+}
+
+void draw_mark(double at, bool vertical, const ImVec4& color) {
   const ImVec2 origin = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
   const ImVec2 pixel = ImPlot::PlotToPixels(vertical ? at : 0, vertical ? 0 : at);
-  const ImU32 ink = ImGui::ColorConvertFloat4ToU32(palette().warn);
+  const ImU32 ink = ImGui::ColorConvertFloat4ToU32(color);
   ImPlot::PushPlotClipRect();
   if (vertical)
     ImPlot::GetPlotDrawList()->AddLine({pixel.x, origin.y}, {pixel.x, origin.y + size.y}, ink);
   else
     ImPlot::GetPlotDrawList()->AddLine({origin.x, pixel.y}, {origin.x + size.x, pixel.y}, ink);
   ImPlot::PopPlotClipRect();
+}
+
+void draw_marks(const PlotSpec& plot, const Hover& at, const ImVec4& color) {
+  const bool cells = plot.map.has_value();
+  if (const auto x = marked_place(at, plot.x, cells)) draw_mark(*x, true, color);
+  if (const auto y = marked_place(at, plot.y, cells)) draw_mark(*y, false, color);
 }
 
 // A label that is longer than its axis stands above the plot instead.
@@ -282,25 +291,133 @@ void draw_inside(const PlotSpec& plot, const PlotDraw& options, bool refit, floa
     draw_series(plot.series[i], static_cast<int>(i));
   int place = 0;
   for (const Marker& marker : plot.markers) draw_marker(marker, place++ % 4);
-  if (options.mark_x) draw_mark(*options.mark_x, true);
-  if (options.mark_y) draw_mark(*options.mark_y, false);
+  if (options.selected) draw_marks(plot, *options.selected, palette().warn);
+  if (options.mark_x) draw_mark(*options.mark_x, true, palette().warn);
+  if (options.mark_y) draw_mark(*options.mark_y, false, palette().warn);
+  if (options.hover && !ImPlot::IsPlotHovered()) draw_marks(plot, *options.hover, palette().accent);
 }
 
-std::string pointer_text(const PlotSpec& plot, PlotPointer at) {
-  if (plot.map) return cell_text(*plot.map, at);
-  return short_number(at.x) + ", " + short_number(at.y);
-}
-
-void show_pointer(const PlotSpec& plot, const PlotDrawn& drawn) {
-  if (!drawn.pointer || !ImGui::BeginTooltip()) return;
-  ImGui::TextUnformatted(pointer_text(plot, *drawn.pointer).c_str());
+void show_cell(const PlotSpec& plot, const PlotDraw& options, PlotPointer at) {
+  const std::string words = cell_text(*plot.map, at);
+  if (words.empty() || !ImGui::BeginTooltip()) return;
+  ImGui::TextUnformatted(words.c_str());
+  if (options.more_words)
+    if (const std::string more = options.more_words(at); !more.empty())
+      ImGui::TextColored(palette().quiet, "%s", more.c_str());
   ImGui::EndTooltip();
+}
+
+// So many are read at a glance; they are those nearest to the pointer.
+constexpr std::size_t kPointsShown = 14;
+
+std::vector<NearPoint> shown_points(std::vector<NearPoint> points) {
+  if (points.size() <= kPointsShown) return points;
+  std::ranges::sort(points, {}, &NearPoint::away);
+  points.resize(kPointsShown);
+  std::ranges::sort(points, {}, &NearPoint::series);
+  return points;
+}
+
+void draw_swatch(const Series& series);
+
+std::string point_name(const Series& series, const NearPoint& point) {
+  const std::string name = point.point < series.names.size() ? series.names[point.point] : "";
+  if (name.empty() || series.label.empty()) return series.label + name;
+  return series.label + " " + name;
+}
+
+// A line a point: its curve, its value with the interval, and its place unless that is said above.
+void draw_point_row(const PlotSpec& plot, const NearPoint& point, bool with_place) {
+  const Series& series = plot.series[point.series];
+  const bool downward = runs_downward(plot);
+  ImGui::TableNextColumn();
+  draw_swatch(series);
+  ImGui::SameLine(0, 6);
+  ImGui::TextUnformatted(point_name(series, point).c_str());
+  ImGui::TableNextColumn();
+  ImGui::TextUnformatted(value_text(series, point, downward).c_str());
+  if (!with_place) return;
+  ImGui::TableNextColumn();
+  ImGui::TextColored(palette().quiet, "at %s", place_text(series, point, downward).c_str());
+}
+
+void show_points(const PlotSpec& plot, const std::vector<NearPoint>& points) {
+  if (points.empty() || !ImGui::BeginTooltip()) return;
+  const bool downward = runs_downward(plot);
+  const auto place = [&](const NearPoint& point) {
+    return place_text(plot.series[point.series], point, downward);
+  };
+  const bool one_place =
+      std::ranges::all_of(points, [&](const auto& p) { return place(p) == place(points[0]); });
+  if (one_place)
+    ImGui::TextColored(palette().quiet, "%s %s", (downward ? plot.y : plot.x).label.c_str(),
+                       place(points[0]).c_str());
+  const auto shown = shown_points(points);
+  if (ImGui::BeginTable("points", one_place ? 2 : 3, ImGuiTableFlags_SizingFixedFit)) {
+    for (const NearPoint& point : shown) draw_point_row(plot, point, !one_place);
+    ImGui::EndTable();
+  }
+  if (shown.size() < points.size())
+    ImGui::TextColored(palette().quiet, "and %zu more", points.size() - shown.size());
+  ImGui::EndTooltip();
+}
+
+PlotPixels pixels_of(const PlotSpec& plot, bool downward) {
+  const ImPlotRect limits = ImPlot::GetPlotLimits();
+  const ImVec2 origin = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
+  PlotPixels pixels;
+  pixels.x = {plot.x.scale, limits.X.Min, limits.X.Max, origin.x, origin.x + size.x};
+  pixels.y = {plot.y.scale, limits.Y.Min, limits.Y.Max, origin.y + size.y, origin.y};
+  if (downward) std::swap(pixels.y.begin, pixels.y.end);
+  return pixels;
+}
+
+void draw_rings(const std::vector<NearPoint>& points) {
+  ImPlot::PushPlotClipRect();
+  for (const NearPoint& point : points)
+    ImPlot::GetPlotDrawList()->AddCircle(ImPlot::PlotToPixels(point.x, point.y), 5,
+                                         ImGui::GetColorU32(ImGuiCol_Text), 0, 1.4F);
+  ImPlot::PopPlotClipRect();
+}
+
+// Finds what the pointer is at, and marks it in the plot itself.
+void point_at(const PlotSpec& plot, const PlotDraw& options, PlotDrawn& drawn) {
+  if (plot.map) {
+    set_coordinate(drawn.hover, plot.x, drawn.pointer->x, true);
+    set_coordinate(drawn.hover, plot.y, drawn.pointer->y, true);
+    return;
+  }
+  const ImVec2 mouse = ImGui::GetMousePos();
+  drawn.near = near_points(plot, pixels_of(plot, options.downward), {mouse.x, mouse.y});
+  const NearPoint* best = nearest(drawn.near);
+  if (!best) return;
+  set_coordinate(drawn.hover, plot.x, best->x, false);
+  set_coordinate(drawn.hover, plot.y, best->y, false);
+  const bool downward = runs_downward(plot);
+  if (plot.series[best->series].kind != SeriesKind::scatter)
+    draw_mark(downward ? best->y : best->x, !downward, palette().accent);
+  draw_rings(shown_points(drawn.near));
+}
+
+// ImPlot's own menu changes axes for good, where no undo finds it.
+void draw_menu(const PlotSpec& plot, const PlotDraw& options, PlotDrawn& drawn, bool wanted) {
+  if (wanted) ImGui::OpenPopup("plot menu");
+  int* const fitted = fitted_version();  // of the window around the popup
+  if (!ImGui::BeginPopup("plot menu")) return;
+  if (ImGui::MenuItem("Show all again", "double click")) {
+    drawn.double_clicked = true;
+    *fitted = 0;
+  }
+  if (ImGui::MenuItem("Copy the numbers (CSV)")) ImGui::SetClipboardText(csv_of(plot).c_str());
+  if (options.menu) options.menu();
+  ImGui::EndPopup();
 }
 
 PlotDrawn draw_axes(const PlotSpec& plot, const PlotDraw& options, ImVec2 size) {
   PlotDrawn drawn;
   const bool refit = must_refit(options.version);
   const ImPlotFlags flags = ImPlotFlags_NoTitle | ImPlotFlags_NoLegend | ImPlotFlags_NoMouseText |
+                            ImPlotFlags_NoMenus |
                             (plot.map && options.crosshair ? ImPlotFlags_Crosshairs : 0);
   // A frame around axes that have one already is too much.
   ImGui::PushStyleVar(ImGuiStyleVar_FrameBorderSize, 0.0F);
@@ -309,17 +426,24 @@ PlotDrawn draw_axes(const PlotSpec& plot, const PlotDraw& options, ImVec2 size) 
     return drawn;
   }
   draw_inside(plot, options, refit, size.y);
+  bool menu = false;
   if (ImPlot::IsPlotHovered()) {
     const ImPlotPoint at = ImPlot::GetPlotMousePos();
     drawn.pointer = PlotPointer{at.x, at.y};
     const float dragged = ImGui::GetMouseDragDelta(ImGuiMouseButton_Left, 0).x;
     drawn.clicked = ImGui::IsMouseReleased(ImGuiMouseButton_Left) && std::abs(dragged) < 3;
     drawn.double_clicked = ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left);
+    const ImVec2 boxed = ImGui::GetMouseDragDelta(ImGuiMouseButton_Right, 0);
+    menu =
+        ImGui::IsMouseReleased(ImGuiMouseButton_Right) && std::abs(boxed.x) + std::abs(boxed.y) < 4;
+    point_at(plot, options, drawn);
   }
   drawn.plot_size = ImPlot::GetPlotSize();
   ImPlot::EndPlot();
   ImGui::PopStyleVar();
-  if (plot.map) show_pointer(plot, drawn);
+  if (drawn.pointer && plot.map) show_cell(plot, options, *drawn.pointer);
+  if (drawn.pointer && !plot.map) show_points(plot, drawn.near);
+  draw_menu(plot, options, drawn, menu);
   return drawn;
 }
 

@@ -73,7 +73,7 @@ using PickEnd = const protocol::IntervalEnd& (*)(const DistancePoint&);
 PlotSpec profile_figure(std::span<const DistanceModel> models, const ModelNames& names, Pick value,
                         PickEnd low, PickEnd high) {
   PlotSpec plot;
-  plot.x.label = "distance (tokens)";
+  plot.x.label = "distance (tokens)", plot.x.of = widgets::Coordinate::distance;
   for (const DistanceModel& model : models) {
     Series series{.label = names.short_name(model.model), .color = names.color(model.model)};
     for (const DistancePoint& point : model.profile) {
@@ -188,7 +188,7 @@ PlotSpec near_far_weight_figure(std::span<const DistanceModel> models, const Mod
 
 PlotSpec near_far_by_layer_figure(std::span<const DistanceModel> models, const ModelNames& names) {
   PlotSpec plot{.id = "near_far_by_layer", .title = "Near minus far by layer"};
-  plot.x.label = "layer";
+  plot.x.label = "layer", plot.x.of = widgets::Coordinate::layer;
   plot.y.label = "mean score difference";
   plot.markers.push_back({.at = 0, .vertical = false});
   std::set<int64_t> layers;
@@ -249,7 +249,7 @@ PlotSpec score_parts_figure(const DistanceModel& model, const ModelNames& names)
   PlotSpec plot{
       .id = "score_parts_" + names.file_name(model.model),
       .title = names.short_name(model.model) + ": content and positional part of the score"};
-  plot.x.label = "distance (tokens)";
+  plot.x.label = "distance (tokens)", plot.x.of = widgets::Coordinate::distance;
   plot.y.label = "mean score";
   Series total{.label = "score"}, content{.label = "content", .color = 1},
       positional{.label = "positional", .color = 2};

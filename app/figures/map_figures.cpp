@@ -43,8 +43,8 @@ MapSpec map_spec(const MapResult& result, const Grid& grid) {
 }
 
 void label_axes(PlotSpec& plot) {
-  plot.x.label = "key (token)";
-  plot.y.label = "query (token)";
+  plot.x.label = "key (token)", plot.x.of = widgets::Coordinate::key;
+  plot.y.label = "query (token)", plot.y.of = widgets::Coordinate::query;
   plot.legend = false;
 }
 
@@ -184,8 +184,8 @@ namespace {
 
 // The axes of a table of heads: a tick in the middle of each layer's row and each head's column.
 void label_head_axes(PlotSpec& plot, int64_t layers, int64_t heads) {
-  plot.x.label = "head";
-  plot.y.label = "layer";
+  plot.x.label = "head", plot.x.of = widgets::Coordinate::head;
+  plot.y.label = "layer", plot.y.of = widgets::Coordinate::layer;
   plot.legend = false;
   for (int64_t h = 0; h < heads; ++h) {
     plot.x.ticks.push_back({double(h) + 0.5, "H" + std::to_string(h)});

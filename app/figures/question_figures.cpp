@@ -76,7 +76,8 @@ std::vector<PlotSpec> demand_figures(const protocol::DemandResult& result,
     plot.id = "demand_" + names.file_name(result.model) + "_" + layer;
     plot.title =
         names.short_name(result.model) + " " + layer + ": at which distances heads want weight";
-    plot.x.label = "distance + 1 (tokens)";
+    plot.x.label = "distance + 1 (tokens)", plot.x.of = widgets::Coordinate::distance,
+    plot.x.zero = 1;
     plot.x.scale = widgets::Scale::log10;
     plot.y.label = "demand (bits a token per unit of score)";
     Series series{.label = "H" + std::to_string(row.head), .color = int(row.head)};
@@ -103,7 +104,7 @@ std::vector<PlotSpec> demand_figures(const protocol::DemandResult& result,
 PlotSpec acuity_figure(const protocol::AcuityResult& result, const ModelNames& names) {
   PlotSpec plot{.id = "acuity_" + names.file_name(result.model),
                 .title = names.short_name(result.model) + ": how finely distance is needed"};
-  plot.x.label = "distance (tokens)";
+  plot.x.label = "distance (tokens)", plot.x.of = widgets::Coordinate::distance;
   plot.x.scale = widgets::Scale::log10;
   plot.y.label = "change of loss (bits a token)";
   Series series{.label = names.short_name(result.model)};
@@ -151,7 +152,8 @@ PlotSpec xray_map(const protocol::XrayResult& result, const ModelNames& names, c
   map.range = widgets::value_range(map.values);
   map.value_label = "bits a token";
   map.row_name = "layer", map.col_name = "head";
-  plot.x.label = "head", plot.y.label = "layer";
+  plot.x.label = "head", plot.x.of = widgets::Coordinate::head, plot.y.label = "layer",
+  plot.y.of = widgets::Coordinate::layer;
   plot.legend = false;
   plot.notes.push_back(widgets::scale_note(map));
   plot.notes.push_back(result.formula);
@@ -164,7 +166,8 @@ PlotSpec xray_map(const protocol::XrayResult& result, const ModelNames& names, c
 PlotSpec xray_positions(const protocol::XrayResult& result, const ModelNames& names) {
   PlotSpec plot{.id = "xray_positions_" + names.file_name(result.model),
                 .title = names.short_name(result.model) + ": loss by position"};
-  plot.x.label = "row (tokens)", plot.y.label = "loss (bits a token)";
+  plot.x.label = "row (tokens)", plot.x.of = widgets::Coordinate::position,
+  plot.y.label = "loss (bits a token)";
   Series plain{.label = "plain", .color = 0}, all{.label = "all treated", .color = 1},
       repaired{.label = "repaired", .color = 2};
   for (const protocol::XrayPosition& block : result.positions) {
@@ -200,7 +203,7 @@ PlotSpec xray_unseen(const protocol::XrayResult& result, const ModelNames& names
   map.value_label = "weight";
   map.range = {0, 1};
   map.row_name = "plane", map.col_name = "head";
-  plot.x.label = "head", plot.y.label = "plane";
+  plot.x.label = "head", plot.x.of = widgets::Coordinate::head, plot.y.label = "plane";
   plot.legend = false;
   plot.notes.push_back("mean weight of the rows past the trained length on unseen " +
                        (result.unseen.empty() ? std::string() : result.unseen.front().of));
@@ -244,7 +247,8 @@ PlotSpec pair_curve(const protocol::PairResult& result, const std::string& title
                     const std::string& id, bool weight) {
   PlotSpec plot{.id = (weight ? "pair_weight_" : "pair_score_") + id,
                 .title = title + ": where the key would be read"};
-  plot.x.label = "distance + 1 (tokens)", plot.x.scale = widgets::Scale::log10;
+  plot.x.label = "distance + 1 (tokens)", plot.x.of = widgets::Coordinate::distance,
+  plot.x.zero = 1, plot.x.scale = widgets::Scale::log10;
   plot.y.label = weight ? "weight" : "score";
   Series series{.label = plot.y.label};
   for (const protocol::PairPoint& point : *result.curve) {
@@ -391,7 +395,8 @@ PlotSpec profile_of_models(const std::vector<protocol::ProfileResult>& results,
 PlotSpec acuity_of_models(const std::vector<protocol::AcuityResult>& results,
                           const ModelNames& names) {
   PlotSpec plot{.id = "acuity", .title = "How finely distance is needed"};
-  plot.x.label = "distance (tokens)", plot.x.scale = widgets::Scale::log10;
+  plot.x.label = "distance (tokens)", plot.x.of = widgets::Coordinate::distance,
+  plot.x.scale = widgets::Scale::log10;
   plot.y.label = "change of loss (bits a token)";
   for (const protocol::AcuityResult& result : results) {
     Series curve = acuity_figure(result, names).series.front();
@@ -408,7 +413,8 @@ PlotSpec acuity_of_models(const std::vector<protocol::AcuityResult>& results,
 PlotSpec demand_of_models(const std::vector<protocol::DemandResult>& results,
                           const ModelNames& names) {
   PlotSpec plot{.id = "demand", .title = "At which distances heads want other weights"};
-  plot.x.label = "distance + 1 (tokens)", plot.x.scale = widgets::Scale::log10;
+  plot.x.label = "distance + 1 (tokens)", plot.x.of = widgets::Coordinate::distance,
+  plot.x.zero = 1, plot.x.scale = widgets::Scale::log10;
   plot.y.label = "sum of |demand| over heads (bits a token per unit of score)";
   for (const protocol::DemandResult& result : results) {
     Series curve = series_of(result.model, names);
@@ -427,7 +433,8 @@ PlotSpec demand_of_models(const std::vector<protocol::DemandResult>& results,
 
 PlotSpec xray_of_models(const std::vector<protocol::XrayResult>& results, const ModelNames& names) {
   PlotSpec plot{.id = "xray", .title = "Loss by position, plain and treated"};
-  plot.x.label = "row (tokens)", plot.y.label = "loss (bits a token)";
+  plot.x.label = "row (tokens)", plot.x.of = widgets::Coordinate::position,
+  plot.y.label = "loss (bits a token)";
   for (const protocol::XrayResult& result : results) {
     Series plain = series_of(result.model, names), all = plain;
     all.label += ", all heads: " + result.treatment + " " + std::to_string(result.limit);
@@ -449,7 +456,8 @@ PlotSpec pair_of_models(const std::vector<protocol::PairResult>& results, const 
                 .title = layer_name(first.layer) + "H" + std::to_string(first.head) + ", query " +
                          std::to_string(first.query) + ", key " + std::to_string(first.key) +
                          ": where the key would be read"};
-  plot.x.label = "distance + 1 (tokens)", plot.x.scale = widgets::Scale::log10;
+  plot.x.label = "distance + 1 (tokens)", plot.x.of = widgets::Coordinate::distance,
+  plot.x.zero = 1, plot.x.scale = widgets::Scale::log10;
   plot.y.label = "weight";
   for (const protocol::PairResult& result : results) {
     if (!result.curve) {

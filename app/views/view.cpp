@@ -67,8 +67,7 @@ void View::copy_command(ViewContext& context) {
 void View::draw_tool_menu(ViewContext& context) {
   if (link("...")) ImGui::OpenPopup("tools");
   if (!ImGui::BeginPopup("tools")) return;
-  if (has_figures() && ImGui::MenuItem("Save these figures")) save(context);
-  if (ImGui::MenuItem("Copy the command")) copy_command(context);
+  draw_menu_items(context);
   ImGui::EndPopup();
 }
 
@@ -88,6 +87,24 @@ void View::draw_command_tools(ViewContext& context, bool folded) {
   if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip))
     tooltip("Copy the command line that gives the same:\n" + command_line(context));
   ImGui::SameLine(0, 0);
+}
+
+void View::draw_menu_items(ViewContext& context) {
+  if (has_figures() && ImGui::MenuItem("Save these figures")) save(context);
+  if (ImGui::MenuItem("Copy the command")) copy_command(context);
+}
+
+widgets::PlotDrawn View::draw_figure(ViewContext& context, const widgets::PlotSpec& plot,
+                                     widgets::PlotDraw options) {
+  const widgets::Hover selected = marks_of(context.session().selection);
+  options.hover = &context.hover();
+  if (!options.selected) options.selected = &selected;
+  if (!options.menu) options.menu = [&] { draw_menu_items(context); };
+  const auto drawn = widgets::draw_plot(plot, options);
+  if (drawn.hover.empty()) return drawn;
+  context.point_at(drawn.hover);
+  if (drawn.clicked) select_marks(context, drawn.hover);
+  return drawn;
 }
 
 void View::draw_tools(ViewContext& context) {

@@ -15,6 +15,7 @@
 #include "app/window/commands.h"
 #include "app/window/session_requests.h"
 #include "protocol/messages/provenance.h"
+#include "widgets/plot_draw.h"
 
 namespace phasescope::app {
 
@@ -70,6 +71,14 @@ class View {
   // What ran attention, "Save", "Command", "?" at the right end of the present line. What ran plain
   // for want of a fused form is said in any case, if need be below it.
   void draw_tools(ViewContext& context);
+  // A figure in its place, linked with all views: what the pointer is at anywhere is marked in it,
+  // its values are said at the pointer, a click selects what its axes are of, and the right button
+  // has the menu of figures. Views draw figures with this alone. The map's click on a pair is the
+  // caller's.
+  widgets::PlotDrawn draw_figure(ViewContext& context, const widgets::PlotSpec& plot,
+                                 widgets::PlotDraw options = {});
+  // Items for the context menu of what a view shows, be it no figure.
+  void draw_menu_items(ViewContext& context);
   bool visible() const { return visible_; }
   // The tab's name for Dear ImGui: shown title and stable id.
   std::string window_name() const { return title() + "###" + id(); }

@@ -228,6 +228,18 @@ void select_pair(ViewContext& context, int64_t query, int64_t key) {
                      [&](Session& s) { s.selection.query = query, s.selection.key = key; });
 }
 
+void select_marks(ViewContext& context, const widgets::Hover& marks) {
+  context.edit.apply("Select in a figure", [&](Session& s) {
+    Selection& at = s.selection;
+    if (marks.distance) at.distance = marks.distance;
+    if (marks.position) at.position = marks.position;
+    if (marks.layer) at.layer = *marks.layer;
+    if (marks.head) at.head = *marks.head;
+    if (marks.model && *marks.model < static_cast<int64_t>(s.models.size()))
+      at.model = *marks.model;
+  });
+}
+
 void read_text(ViewContext& context, const std::string& name, const std::string& words) {
   context.edit.apply("Read " + name, [&](Session& s) {
     s.text.name = name, s.text.words = words;

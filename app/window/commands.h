@@ -46,6 +46,9 @@ std::string head_obstacle(const ViewContext& context, std::size_t index);
 void select_query(ViewContext& context, std::optional<int64_t> query);
 void select_pair(ViewContext& context, int64_t query, int64_t key);
 void read_text(ViewContext& context, const std::string& name, const std::string& words);
+// Selects what a click in a figure is at, as far as it is a distance, a position, a layer or a
+// head; a pair of a map and a token are selected with the functions above.
+void select_marks(ViewContext& context, const widgets::Hover& marks);
 // Reads the file and makes it the text. Throws formats::Error.
 void read_text_file_into(ViewContext& context, const std::string& path);
 // This part of the text fills the map.

@@ -376,6 +376,7 @@ void MainWindow::draw(float scale) {
     window_.say(std::string("An answer could not be taken: ") + error.what(), true);
   }
   window_.collect();
+  window_.begin_hover();
   window_.moving = false;
   apply_look(scale);
   run_shortcuts();

@@ -11,6 +11,7 @@
 #include "app/figures/model_names.h"
 #include "app/window/view_states.h"
 #include "protocol/json_form.h"
+#include "widgets/hover.h"
 
 namespace phasescope::app {
 
@@ -49,16 +50,21 @@ struct TextInput {
   bool operator==(const TextInput&) const = default;
 };
 
-// The head, query and key that every view marks. head -1: the mean of the layer's heads.
+// What every view marks: a head (-1: the mean of the layer's heads), a pair of tokens, a distance
+// between tokens, a position in a sequence of whichever text.
 struct Selection {
   int64_t model = 0, layer = 0, head = 0;
   std::optional<int64_t> query, key;
+  std::optional<int64_t> distance = {}, position = {};
   template <class V>
   void fields(V& v) {
     v("model", model), v("layer", layer), v("head", head), v("query", query), v("key", key);
+    v("distance", distance), v("position", position);
   }
   bool operator==(const Selection&) const = default;
 };
+// The same as axes of figures are marked by it; the query is the token that is selected.
+widgets::Hover marks_of(const Selection& selection);
 
 // The part of the text on show: queries [row_begin, row_end) and keys [col_begin, col_end); an end
 // of 0 means all of them.

@@ -3,6 +3,7 @@
 #include <functional>
 #include <future>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/window/session_history.h"
@@ -23,6 +24,13 @@ struct WindowState {
   std::string open_dialog;                       // "model" or "text": the file chooser to show
   std::function<void(const std::string&)> copy;  // to the clipboard
 
+  // What the pointer was at in the frame before, in whichever view; empty where it is at nothing.
+  // A view says so with point_at() in every frame in which the pointer is in it.
+  const widgets::Hover& hover() const { return hover_; }
+  void point_at(const widgets::Hover& hover) { next_hover_ = hover; }
+  // Once at the start of a frame.
+  void begin_hover() { hover_ = std::exchange(next_hover_, {}); }
+
   // A short message in the corner; errors stay until clicked.
   struct Notice {
     std::string text;
@@ -39,6 +47,9 @@ struct WindowState {
   void collect();
   bool working() const { return !tasks.empty(); }
   std::vector<std::future<std::string>> tasks;
+
+ private:
+  widgets::Hover hover_, next_hover_;
 };
 
 // All that a view or a command works on.
@@ -48,6 +59,9 @@ struct ViewContext {
   WindowState& window;
 
   const Session& session() const { return edit.session(); }
+  // What the pointer is at, and saying so.
+  const widgets::Hover& hover() const { return window.hover(); }
+  void point_at(const widgets::Hover& hover) const { window.point_at(hover); }
   std::size_t models() const { return session().models.size(); }
   // What a view asks about the session's i-th model.
   template <class T>
