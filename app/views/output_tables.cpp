@@ -1,9 +1,8 @@
 #include "app/views/output_tables.h"
 
+#include <imgui.h>
+
 #include <algorithm>
-#include <cmath>
-#include <limits>
-#include <numeric>
 
 #include "widgets/plot_draw.h"
 #include "widgets/theme.h"
@@ -15,139 +14,94 @@ using nlohmann::json;
 
 // Of one table of Dear ImGui.
 constexpr std::size_t kColumnsAtMost = 512;
-constexpr int kRowsBeforeScrolling = 24;
+constexpr int kRowsBeforeScrolling = 24, kRowsWithoutSearch = 8;
 
-const json& cell_in(const json& row, const std::string& column) {
+const json& value_in(const json& row, const std::string& column) {
   static const json nothing;
   const auto found = row.find(column);
   return found == row.end() ? nothing : *found;
 }
 
-// Its number, the mean of an interval; NaN where it has none.
-double number_in(const json& cell) {
-  if (cell.is_number()) return cell.get<double>();
-  if (cell.is_object() && cell.contains("mean") && cell["mean"].is_number())
-    return cell["mean"].get<double>();
-  return std::numeric_limits<double>::quiet_NaN();
-}
-
-int rank_of(const json& cell) {
-  if (std::isfinite(number_in(cell))) return 0;
-  return cell.is_string() && !cell.get_ref<const std::string&>().empty() ? 1 : 2;
+widgets::TableCell cell_of(const Table& table, const json& row, const std::string& column) {
+  widgets::TableCell cell{cell_text(table, row, column)};
+  const json& value = value_in(row, column);
+  if (value.is_number()) cell.number = value.get<double>();
+  if (value.is_object() && value.contains("mean") && value["mean"].is_number())
+    cell.number = value["mean"].get<double>();
+  if (value.is_object() && value.contains("method")) {
+    cell.help = value.value("method", "");
+    if (value.contains("n")) cell.help += ", n = " + value["n"].dump();
+  }
+  return cell;
 }
 
 }  // namespace
 
-bool cell_before(const json& a, const json& b) {
-  const int rank = rank_of(a), other = rank_of(b);
-  if (rank != other) return rank < other;
-  if (rank == 0) return number_in(a) < number_in(b);
-  return rank == 1 && a.get_ref<const std::string&>() < b.get_ref<const std::string&>();
-}
-
-void OutputTables::prepare(const Output& output, std::uint64_t version) {
-  if (version == version_ && !tables_.empty() && tables_.front().table == &output.tables.front())
-    return;
-  version_ = version;
-  tables_.clear();
-  for (const Table& table : output.tables) {
-    if (table.for_files) continue;
-    Prepared& made = tables_.emplace_back();
-    made.table = &table;
-    const std::size_t columns = std::min(table.columns.size(), kColumnsAtMost);
-    for (std::size_t c = 0; c < columns; ++c)
-      made.headings.push_back(table.heading(table.columns[c]));
-    made.numbers.assign(columns, true);
-    for (const json& row : table.rows) {
-      auto& line = made.cells.emplace_back();
-      for (std::size_t c = 0; c < columns; ++c) {
-        line.push_back(cell_text(table, row, table.columns[c]));
-        if (cell_in(row, table.columns[c]).is_string()) made.numbers[c] = false;
-      }
-    }
-    made.order.resize(table.rows.size());
-    std::iota(made.order.begin(), made.order.end(), std::size_t{0});
+widgets::TableSpec spec_of(const Table& table) {
+  widgets::TableSpec spec;
+  const std::size_t count = std::min(table.columns.size(), kColumnsAtMost);
+  for (std::size_t c = 0; c < count; ++c) {
+    const bool words = std::ranges::any_of(table.rows, [&](const json& row) {
+      return value_in(row, table.columns[c]).is_string();
+    });
+    spec.columns.push_back({.title = table.heading(table.columns[c]), .numbers = !words});
   }
-}
-
-void OutputTables::draw_cells(const Prepared& prepared, std::size_t row) {
-  const auto& line = prepared.cells[row];
-  for (std::size_t c = 1; c < line.size(); ++c) {
-    ImGui::TableNextColumn();
-    if (prepared.numbers[c]) {
-      const float room = ImGui::GetContentRegionAvail().x - ImGui::CalcTextSize(line[c].c_str()).x;
-      if (room > 0) ImGui::SetCursorPosX(ImGui::GetCursorPosX() + room);
-    }
-    ImGui::TextUnformatted(line[c].c_str());
+  for (const json& row : table.rows) {
+    auto& line = spec.rows.emplace_back();
+    for (std::size_t c = 0; c < count; ++c) line.push_back(cell_of(table, row, table.columns[c]));
   }
-}
-
-const json* OutputTables::draw_table(Prepared& prepared, const IsSelected& is_selected) {
-  const Table& table = *prepared.table;
-  if (!table.title.empty()) ImGui::SeparatorText(table.title.c_str());
-  const int rows = static_cast<int>(prepared.order.size());
-  const bool scrolls = rows > kRowsBeforeScrolling;
-  ImGuiTableFlags flags = ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_BordersInnerH |
-                          ImGuiTableFlags_Sortable | ImGuiTableFlags_SortTristate |
-                          ImGuiTableFlags_ScrollX | ImGuiTableFlags_RowBg;
-  if (scrolls) flags |= ImGuiTableFlags_ScrollY;
-  const float line = ImGui::GetTextLineHeight() + 2 * ImGui::GetStyle().CellPadding.y;
-  const float height = line * static_cast<float>(std::min(rows, kRowsBeforeScrolling) + 1) +
-                       ImGui::GetStyle().ScrollbarSize;
-  if (!ImGui::BeginTable("rows", static_cast<int>(prepared.headings.size()), flags, {0, height}))
-    return nullptr;
-  ImGui::TableSetupScrollFreeze(1, 1);
-  for (const std::string& heading : prepared.headings) ImGui::TableSetupColumn(heading.c_str());
-  ImGui::TableHeadersRow();
-  ImGuiTableSortSpecs* sort = ImGui::TableGetSortSpecs();
-  if (sort && sort->SpecsDirty) {
-    std::iota(prepared.order.begin(), prepared.order.end(), std::size_t{0});
-    if (sort->SpecsCount > 0) {
-      const std::string& column =
-          table.columns[static_cast<std::size_t>(sort->Specs[0].ColumnIndex)];
-      const bool down = sort->Specs[0].SortDirection == ImGuiSortDirection_Descending;
-      std::ranges::stable_sort(prepared.order, [&](std::size_t a, std::size_t b) {
-        const json &x = cell_in(table.rows[a], column), &y = cell_in(table.rows[b], column);
-        if (rank_of(x) != rank_of(y)) return rank_of(x) < rank_of(y);  // nothing stays last
-        return down ? cell_before(y, x) : cell_before(x, y);
-      });
-    }
-    sort->SpecsDirty = false;
-  }
-  const json* clicked = nullptr;
-  ImGuiListClipper clipper;
-  clipper.Begin(rows);
-  while (clipper.Step()) {
-    for (int n = clipper.DisplayStart; n < clipper.DisplayEnd; ++n) {
-      const std::size_t row = prepared.order[static_cast<std::size_t>(n)];
-      ImGui::TableNextRow();
-      ImGui::TableNextColumn();
-      ImGui::PushID(static_cast<int>(row));
-      const bool selected = is_selected && is_selected(table.rows[row]);
-      const std::string& first = prepared.cells[row].front();
-      if (ImGui::Selectable((first + "##row").c_str(), selected,
-                            ImGuiSelectableFlags_SpanAllColumns))
-        clicked = &table.rows[row];
-      ImGui::PopID();
-      draw_cells(prepared, row);
-    }
-  }
-  ImGui::EndTable();
-  return clicked;
+  return spec;
 }
 
 const json* OutputTables::draw(const Output& output, std::uint64_t version,
                                const IsSelected& is_selected) {
-  prepare(output, version);
+  if (version != version_) {
+    version_ = version;
+    tables_.clear();
+    for (const Table& table : output.tables) {
+      if (table.for_files) continue;
+      auto& made = *tables_.emplace_back(std::make_unique<Prepared>());
+      made.table = &table;
+      made.spec = spec_of(table);
+      made.spec.id = "table" + std::to_string(tables_.size());
+    }
+  }
   const json* clicked = nullptr;
-  for (Prepared& prepared : tables_) {
-    ImGui::PushID(&prepared);
-    if (!prepared.cells.empty() && !prepared.headings.empty())
-      if (const json* row = draw_table(prepared, is_selected)) clicked = row;
-    widgets::draw_notes(prepared.table->notes);
+  for (const auto& prepared : tables_) {
+    const Table& table = *prepared->table;
+    ImGui::PushID(prepared->spec.id.c_str());
+    if (!table.title.empty()) ImGui::SeparatorText(table.title.c_str());
+    const int rows = static_cast<int>(prepared->spec.rows.size());
+    const float line = ImGui::GetTextLineHeight() + 2 * ImGui::GetStyle().CellPadding.y;
+    widgets::TableDraw options;
+    options.version = version;
+    options.searchable = rows > kRowsWithoutSearch;
+    options.height = line * static_cast<float>(std::min(rows, kRowsBeforeScrolling) + 1) +
+                     ImGui::GetStyle().ScrollbarSize + 4 +
+                     (options.searchable ? ImGui::GetFrameHeightWithSpacing() : 0);
+    if (is_selected)
+      options.selected = [&](int row) {
+        return is_selected(table.rows[static_cast<std::size_t>(row)]);
+      };
+    if (rows > 0 && !prepared->spec.columns.empty()) {
+      const auto drawn = prepared->drawn.draw(prepared->spec, options);
+      if (drawn.clicked >= 0) clicked = &table.rows[static_cast<std::size_t>(drawn.clicked)];
+    }
+    widgets::draw_notes(table.notes);
     ImGui::PopID();
   }
   return clicked;
+}
+
+widgets::HeatmapTexture* FigureTextures::of(const widgets::PlotSpec& plot, std::size_t place,
+                                            std::uint64_t version) {
+  if (!plot.map) return nullptr;
+  while (pictures_.size() <= place) pictures_.push_back(std::make_unique<Picture>());
+  Picture& picture = *pictures_[place];
+  if (picture.version != version)
+    picture.texture.set_values(plot.map->rows, plot.map->cols, plot.map->values);
+  picture.version = version;
+  return &picture.texture;
 }
 
 }  // namespace phasescope::app

@@ -1,15 +1,19 @@
 #pragma once
-// The tables of an output, as its verb prints them, in a view: sorted by a click on a heading.
-#include <imgui.h>
-
+// The tables and figures of an output, as its verb prints them, in a view.
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "app/cli/output.h"
+#include "widgets/data_table.h"
+#include "widgets/heatmap.h"
 
 namespace phasescope::app {
+
+// A table of a verb as the window draws it: the same headings and words.
+widgets::TableSpec spec_of(const Table& table);
 
 class OutputTables {
  public:
@@ -23,21 +27,25 @@ class OutputTables {
  private:
   struct Prepared {
     const Table* table = nullptr;
-    std::vector<std::string> headings;
-    std::vector<std::vector<std::string>> cells;  // by row and column
-    std::vector<bool> numbers;                    // by column: right-aligned
-    std::vector<std::size_t> order;               // of the rows
+    widgets::TableSpec spec;
+    widgets::DataTable drawn;
   };
-  void prepare(const Output& output, std::uint64_t version);
-  const nlohmann::json* draw_table(Prepared& prepared, const IsSelected& is_selected);
-  static void draw_cells(const Prepared& prepared, std::size_t row);
-
   std::uint64_t version_ = 0;
-  std::vector<Prepared> tables_;
+  std::vector<std::unique_ptr<Prepared>> tables_;
 };
 
-// Which of two cells stands first where rows rise: numbers and the means of intervals by their
-// size, words by the alphabet, nothing last.
-bool cell_before(const nlohmann::json& a, const nlohmann::json& b);
+// The pictures of the maps among some figures, made anew with another `version` of them.
+class FigureTextures {
+ public:
+  widgets::HeatmapTexture* of(const widgets::PlotSpec& plot, std::size_t place,
+                              std::uint64_t version);
+
+ private:
+  struct Picture {
+    widgets::HeatmapTexture texture;
+    std::uint64_t version = 0;
+  };
+  std::vector<std::unique_ptr<Picture>> pictures_;  // by place
+};
 
 }  // namespace phasescope::app

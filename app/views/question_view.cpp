@@ -33,12 +33,6 @@ HeadOfRow head_of(const nlohmann::json& row) {
   return of;
 }
 
-// As other plots of the window are linked.
-void draw_linked_plot(ViewContext&, const widgets::PlotSpec& plot,
-                      const widgets::PlotDraw& options) {
-  widgets::draw_plot(plot, options);
-}
-
 // The place among the open models of the one that a row names; the selected one where it names
 // none.
 int64_t model_of_row(const Session& session, const nlohmann::json& row) {
@@ -48,6 +42,20 @@ int64_t model_of_row(const Session& session, const nlohmann::json& row) {
     if (short_name(session, session.models[i]) == named->get_ref<const std::string&>())
       return static_cast<int64_t>(i);
   return session.selection.model;
+}
+
+// A click on a point that is named as a head, "L3H1" or "rope L3H1", selects that head.
+void select_named_head(ViewContext& context, const widgets::PlotSpec& plot,
+                       const widgets::PlotDrawn& drawn) {
+  const widgets::NearPoint* point = widgets::nearest(drawn.near);
+  if (!drawn.clicked || !point) return;
+  const widgets::Series& series = plot.series[point->series];
+  if (point->point >= series.names.size()) return;
+  const std::string& name = series.names[point->point];
+  const std::size_t space = name.rfind(' ');
+  nlohmann::json row = {{"head", name.substr(space == name.npos ? 0 : space + 1)}};
+  if (space != name.npos) row["model"] = name.substr(0, space);
+  select_row(context, row);
 }
 
 const ShownGroup* group_of(const std::vector<ShownGroup>& groups, const std::string& name) {
@@ -149,7 +157,9 @@ void AnyQuestionView::draw_plot_of(ViewContext& context, const Output& output,
       widgets::PlotDraw options;
       options.version = version;
       options.title = figures.size() > 1;
-      draw_linked_plot(context, *figures[n], options);
+      const auto place = static_cast<std::size_t>(figures[n] - output.figures.data());
+      options.texture = textures_.of(*figures[n], place, version);
+      select_named_head(context, *figures[n], draw_figure(context, *figures[n], options));
     }
     ImGui::EndChild();
     ImGui::PopID();

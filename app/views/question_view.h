@@ -82,6 +82,7 @@ class AnyQuestionView : public View {
   void draw_plot_of(ViewContext& context, const Output& output, const QuestionForm& form,
                     std::uint64_t version);
   OutputTables tables_;
+  FigureTextures textures_;
 };
 
 // Whether a row of a table is of the selected head, and the head that it is of.
