@@ -109,7 +109,7 @@ void sort_rows(const TableSpec& table, const TableArrangement& by, std::vector<i
 
 // Enough digits to be read back.
 std::string in_full(const TableColumn& column, const TableCell& cell) {
-  if (!column.numbers || std::isnan(cell.number)) return cell.words;
+  if (!column.numbers || std::isnan(cell.number)) return text_of(cell);
   char text[40];
   std::snprintf(text, sizeof text, "%.9g", cell.number);
   return text;
@@ -132,7 +132,7 @@ void draw_words(const TableColumn& column, const TableCell& cell) {
   if (cell.color >= 0)
     ImGui::TextColored(series_vec(cell.color), "%s", cell.words.c_str());
   else if (column.numbers)
-    draw_at_the_right(cell.words);
+    draw_at_the_right(text_of(cell));
   else
     ImGui::TextUnformatted(cell.words.c_str());
   if (!cell.help.empty()) ImGui::SetItemTooltip("%s", cell.help.c_str());
@@ -140,20 +140,23 @@ void draw_words(const TableColumn& column, const TableCell& cell) {
 
 }  // namespace
 
-TableCell number_cell_of(double value) {
-  return {std::isnan(value) ? "-" : short_number(value), value};
-}
-
 TableCell number_cell_of(double value, double low, double high) {
-  TableCell cell = number_cell_of(value);
-  if (!std::isnan(low) && !std::isnan(high))
-    cell.words += " [" + short_number(low) + ", " + short_number(high) + "]";
+  TableCell cell;
+  cell.number = value, cell.low = low, cell.high = high;
   return cell;
 }
 
+std::string text_of(const TableCell& cell) {
+  if (!cell.words.empty()) return cell.words;
+  if (std::isnan(cell.number)) return "-";
+  const std::string words = short_number(cell.number);
+  if (std::isnan(cell.low) || std::isnan(cell.high)) return words;
+  return words + " [" + short_number(cell.low) + ", " + short_number(cell.high) + "]";
+}
+
 TableCell words_cell_of(std::string words, int color) {
-  TableCell cell{std::move(words)};
-  cell.color = color;
+  TableCell cell;
+  cell.words = std::move(words), cell.color = color;
   return cell;
 }
 
@@ -196,7 +199,7 @@ std::string markdown_of(const TableSpec& table, const std::vector<int>& rows) {
   for (const int row : rows) {
     text += "|";
     for (const TableCell& cell : table.rows[static_cast<std::size_t>(row)])
-      text += " " + markdown_cell(cell.words) + " |";
+      text += " " + markdown_cell(text_of(cell)) + " |";
     text += "\n";
   }
   return text;

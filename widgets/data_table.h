@@ -15,15 +15,18 @@ struct TableColumn {
 };
 
 struct TableCell {
-  std::string words;
-  double number = std::numeric_limits<double>::quiet_NaN();  // of a column of numbers
-  int color = -1;                                            // index for series_color
-  std::string help = {};                                     // said on hover
+  static constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  std::string words;                 // of a number: empty, and made when it is drawn
+  double number = kNone;             // of a column of numbers
+  double low = kNone, high = kNone;  // its interval
+  int color = -1;                    // index for series_color
+  std::string help = {};             // said on hover
 };
-// Its words are short_number's, with the interval where both ends are known.
-TableCell number_cell_of(double value);
-TableCell number_cell_of(double value, double low, double high);
+TableCell number_cell_of(double value, double low = TableCell::kNone,
+                         double high = TableCell::kNone);
 TableCell words_cell_of(std::string words, int color = -1);
+// "1.86", "1.86 [1.8, 1.9]", "-" where there is no number.
+std::string text_of(const TableCell& cell);
 
 struct TableSpec {
   std::string id;
@@ -33,8 +36,8 @@ struct TableSpec {
 };
 
 // How the rows stand: by which column (-1: as they are), and which of them. `search` is words that
-// are all to be found in a row, whatever their case, and conditions on columns of numbers as
-// "entropy>2", ">=", "<", "<=", "=" (to the digits shown).
+// are all to be found in a row's columns of words, whatever their case, and conditions on columns
+// of numbers as "entropy>2", ">=", "<", "<=", "=" (to the digits shown).
 struct TableArrangement {
   int column = -1;
   bool descending = true;

@@ -274,6 +274,14 @@ void draw_marks(const PlotSpec& plot, const Hover& at, const ImVec4& color) {
   if (const auto y = marked_place(at, plot.y, cells)) draw_mark(*y, false, color);
 }
 
+void draw_ring(const PlotRing& ring) {
+  const ImVec2 at = ImPlot::PlotToPixels(ring.x, ring.y);
+  if (!std::isfinite(at.x) || !std::isfinite(at.y)) return;
+  ImPlot::PushPlotClipRect();
+  ImPlot::GetPlotDrawList()->AddCircle(at, 6, ImGui::ColorConvertFloat4ToU32(ring.color), 0, 2);
+  ImPlot::PopPlotClipRect();
+}
+
 // A label that is longer than its axis stands above the plot instead.
 bool label_fits(const AxisSpec& axis, float height) {
   return ImGui::CalcTextSize(axis.label.c_str()).x + ImGui::GetFontSize() * 3 < height;
@@ -294,6 +302,7 @@ void draw_inside(const PlotSpec& plot, const PlotDraw& options, bool refit, floa
   if (options.selected) draw_marks(plot, *options.selected, palette().warn);
   if (options.mark_x) draw_mark(*options.mark_x, true, palette().warn);
   if (options.mark_y) draw_mark(*options.mark_y, false, palette().warn);
+  for (const PlotRing& ring : options.rings) draw_ring(ring);
   if (options.hover && !ImPlot::IsPlotHovered()) draw_marks(plot, *options.hover, palette().accent);
 }
 
@@ -372,14 +381,6 @@ PlotPixels pixels_of(const PlotSpec& plot, bool downward) {
   return pixels;
 }
 
-void draw_rings(const std::vector<NearPoint>& points) {
-  ImPlot::PushPlotClipRect();
-  for (const NearPoint& point : points)
-    ImPlot::GetPlotDrawList()->AddCircle(ImPlot::PlotToPixels(point.x, point.y), 5,
-                                         ImGui::GetColorU32(ImGuiCol_Text), 0, 1.4F);
-  ImPlot::PopPlotClipRect();
-}
-
 // Finds what the pointer is at, and marks it in the plot itself.
 void point_at(const PlotSpec& plot, const PlotDraw& options, PlotDrawn& drawn) {
   if (plot.map) {
@@ -396,7 +397,8 @@ void point_at(const PlotSpec& plot, const PlotDraw& options, PlotDrawn& drawn) {
   const bool downward = runs_downward(plot);
   if (plot.series[best->series].kind != SeriesKind::scatter)
     draw_mark(downward ? best->y : best->x, !downward, palette().accent);
-  draw_rings(shown_points(drawn.near));
+  for (const NearPoint& point : shown_points(drawn.near))
+    draw_ring({point.x, point.y, ImGui::GetStyleColorVec4(ImGuiCol_Text)});
 }
 
 // ImPlot's own menu changes axes for good, where no undo finds it.

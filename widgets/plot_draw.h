@@ -16,6 +16,12 @@ struct PlotPointer {
   double x = 0, y = 0;
 };
 
+// A place that is marked by a ring around it.
+struct PlotRing {
+  double x = 0, y = 0;
+  ImVec4 color;
+};
+
 // Limits that several plots share, so that zooming one zooms all; kept by the caller.
 struct AxisLink {
   double low = 0, high = 1;
@@ -38,6 +44,7 @@ struct PlotDraw {
   // What the pointer is at and what is selected, wherever: marked on axes of those coordinates.
   const Hover* hover = nullptr;
   const Hover* selected = nullptr;
+  std::vector<PlotRing> rings = {};
   // A line more for the words at the pointer of a map: "key 3 is 'the'".
   std::function<std::string(PlotPointer)> more_words = {};
   // Items of the plot's context menu below its own ones.

@@ -56,10 +56,12 @@ struct Selection {
   int64_t model = 0, layer = 0, head = 0;
   std::optional<int64_t> query, key;
   std::optional<int64_t> distance = {}, position = {};
+  // Of an encoder-decoder, whose head it is: "dec" (also where it is empty), "enc" or "cross".
+  std::string stack = {};
   template <class V>
   void fields(V& v) {
     v("model", model), v("layer", layer), v("head", head), v("query", query), v("key", key);
-    v("distance", distance), v("position", position);
+    v("distance", distance), v("position", position), v("stack", stack);
   }
   bool operator==(const Selection&) const = default;
 };
