@@ -19,7 +19,7 @@ using nlohmann::json;
 // Where it is not known how much memory is free.
 constexpr std::int64_t kLeastLimit = std::int64_t{1} << 30;
 // Readings take next to nothing, but each slider makes many.
-constexpr std::size_t kMostEntries = 128;
+constexpr std::size_t kMostReadings = 128;
 
 std::pair<std::string, std::string> assignment_of(const std::string& text) {
   const auto equals = text.find('=');
@@ -85,7 +85,7 @@ void ModelCache::keep(const std::string& key, const ModelPointer& model, std::in
   if (limit_bytes_ == 0) limit_bytes_ = std::max(available_bytes() / 3, kLeastLimit);
   std::int64_t sum = 0;
   for (const Entry& entry : entries_) sum += entry.bytes;
-  while (entries_.size() > 1 && (sum > limit_bytes_ || entries_.size() > kMostEntries)) {
+  while (entries_.size() > 1 && (sum > limit_bytes_ || entries_.size() > kMostReadings)) {
     sum -= entries_.back().bytes;
     entries_.pop_back();
   }

@@ -218,6 +218,7 @@ Request QuestionView<Request, Result, StateType>::request_now(const ViewContext&
     if (form.heads == "head" && at.head >= 0) request.chosen.heads = {at.head};
   }
   add_selection(request, session);
+  context.requests.computing().put(request);
   return request;
 }
 
