@@ -233,6 +233,7 @@ void DataTable::draw_titles(const TableSpec& table) {
                                       : ImGuiTableColumnFlags_None;
     ImGui::TableSetupColumn(table.columns[i].title.c_str(), flags, 0, static_cast<ImGuiID>(i));
   }
+  ImGui::TableNextRow(ImGuiTableRowFlags_Headers);  // columns are what they are from here on
   if (std::exchange(set_sorting_, false)) {
     const bool sorted = arrangement_.column >= 0;
     const auto direction =
@@ -240,7 +241,6 @@ void DataTable::draw_titles(const TableSpec& table) {
     ImGui::TableSetColumnSortDirection(sorted ? arrangement_.column : 0,
                                        sorted ? direction : ImGuiSortDirection_None, false);
   }
-  ImGui::TableNextRow(ImGuiTableRowFlags_Headers);
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
     if (!ImGui::TableSetColumnIndex(static_cast<int>(i))) continue;
     ImGui::TableHeader(table.columns[i].title.c_str());

@@ -140,6 +140,8 @@ struct GridSpec {
   std::vector<std::string> notes;
 };
 
+enum class FigureTheme { light, dark };
+
 struct PixelSize {
   int width = 720;
   int height = 420;

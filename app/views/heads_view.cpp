@@ -268,7 +268,10 @@ const widgets::CaptionWidths& HeadsView::widths_of(const ViewContext& context, s
 
 // So many models beside each other that the smallest of their pictures is as large as it can be.
 HeadsView::Places HeadsView::places_of(const ViewContext& context, ImVec2 room) {
-  const float font = ImGui::GetFontSize(), header = ImGui::GetTextLineHeightWithSpacing() + 4;
+  const ImGuiStyle& style = ImGui::GetStyle();
+  const float font = ImGui::GetFontSize();
+  const float header =
+      ImGui::GetTextLineHeight() + style.ItemSpacing.y * 2 + style.CellPadding.y * 2;
   std::string key =
       std::to_string(room.x) + "x" + std::to_string(room.y) + "/" + std::to_string(font) + "/";
   const int count = static_cast<int>(context.models());
@@ -283,7 +286,7 @@ HeadsView::Places HeadsView::places_of(const ViewContext& context, ImVec2 room) 
     for (int columns = 1; columns <= count; ++columns) {
       const auto lines = static_cast<float>((count + columns - 1) / columns);
       const ImVec2 each{room.x / static_cast<float>(columns) - font * 0.6F,
-                        room.y / lines - header - font * 0.3F};
+                        room.y / lines - header};
       float smallest = std::numeric_limits<float>::max();
       for (std::size_t i = 0; i < context.models(); ++i) {
         if (!answer_of(context, i)) continue;

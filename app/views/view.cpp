@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <set>
 
+#include "app/window/copy_picture.h"
+#include "app/window/export_dialog.h"
 #include "protocol/error_info.h"
 #include "widgets/theme.h"
 
 namespace phasescope::app {
 namespace {
-
-constexpr const char* kFigureFolder = "phasescope-figures";
 
 // A quiet word that acts like a link.
 bool link(const char* word) {
@@ -79,7 +79,7 @@ void View::draw_command_tools(ViewContext& context, bool folded) {
   }
   if (has_figures()) {
     if (link("Save")) save(context);
-    tooltip("Save these figures as SVG, PNG, CSV and JSON, which says how they were made");
+    tooltip("Save these figures as SVG, PDF, PNG, CSV, JSON or NPY");
     ImGui::SameLine(0, 0);
   }
   if (link("Command")) copy_command(context);
@@ -90,7 +90,8 @@ void View::draw_command_tools(ViewContext& context, bool folded) {
 }
 
 void View::draw_menu_items(ViewContext& context) {
-  if (has_figures() && ImGui::MenuItem("Save these figures")) save(context);
+  if (has_figures() && ImGui::MenuItem("Save these figures...")) save(context);
+  if (has_figures() && ImGui::MenuItem("Copy the picture")) copy_picture(context);
   if (ImGui::MenuItem("Copy the command")) copy_command(context);
 }
 
@@ -136,16 +137,23 @@ void View::draw_tools(ViewContext& context) {
 }
 
 void View::save(ViewContext& context) {
-  std::vector<Saved> all = saved(context);
-  std::erase_if(
-      all, [](const Saved& one) { return one.output.figures.empty() && one.output.grids.empty(); });
-  if (all.empty()) return context.window.say("There is nothing to save yet");
-  const std::string folder = std::string(kFigureFolder) + "/" + id();
-  context.window.run_aside([all = std::move(all), folder] {
-    for (const Saved& one : all)
-      export_output(one.output, std::filesystem::path(folder) / one.folder,
-                    sidecar_of(one.command, one.output.provenance));
-    return "Saved to " + folder;
+  auto request = std::make_shared<ExportRequest>();
+  request->title = title();
+  request->figures = figures_of(saved(context));
+  if (request->figures.empty()) return context.window.say("There is nothing to save yet");
+  context.window.to_export = std::move(request);
+}
+
+// The first figure, drawn as it would be saved: a window has no way of its own to give a picture
+// to other programs.
+void View::copy_picture(ViewContext& context) {
+  std::vector<FigureToSave> figures = figures_of(saved(context));
+  if (figures.empty()) return context.window.say("There is nothing to copy yet");
+  auto form = context.state<FigureForm>();
+  form.format = "png", form.theme = context.session().theme;
+  context.window.run_aside([figure = std::move(figures.front()), form] {
+    copy_png(figure_bytes(figure, form));
+    return "Copied the picture: " + title_of(figure.figure);
   });
 }
 

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "app/cli/output.h"
 #include "app/window/commands.h"
+#include "app/window/saved.h"
 #include "app/window/session_requests.h"
 #include "protocol/messages/provenance.h"
 #include "widgets/plot_draw.h"
@@ -22,14 +22,6 @@ namespace phasescope::app {
 // Where a view stands in the default layout; several in one slot are tabs, the first one of
 // views.cpp in front.
 enum class Slot { left_top, left_bottom, middle, middle_bottom, right, right_bottom };
-
-// What a view shows, for files: with the command line that makes it again, which is that of the
-// answers shown, whatever is asked by now. `folder` tells several apart.
-struct Saved {
-  std::string folder;
-  Output output;
-  std::string command;
-};
 
 // What ran attention, in words; none where nothing did.
 struct WhatRan {
@@ -77,7 +69,7 @@ class View {
   // caller's.
   widgets::PlotDrawn draw_figure(ViewContext& context, const widgets::PlotSpec& plot,
                                  widgets::PlotDraw options = {});
-  // Items for the context menu of what a view shows, be it no figure.
+  // Items of a context menu in the view: save, copy the picture, copy the command.
   void draw_menu_items(ViewContext& context);
   bool visible() const { return visible_; }
   // The tab's name for Dear ImGui: shown title and stable id.
@@ -85,6 +77,7 @@ class View {
 
  private:
   void save(ViewContext& context);
+  void copy_picture(ViewContext& context);
   void copy_command(ViewContext& context);
   void draw_tool_menu(ViewContext& context);
   void draw_command_tools(ViewContext& context, bool folded);

@@ -141,6 +141,57 @@ TEST(Scenario, PickAHead) {
   });
 }
 
+TEST(Scenario, SortHeadsByATitleOfTheTable) {
+  play([](ImGuiTestContext* ctx) {
+    Stage& stage = stage_of(ctx);
+    const auto state = [&] { return stage.session().views.get<HeadsState>(); };
+    const ImGuiTestItemInfo title = ctx->ItemInfo("//###heads/**/sink");
+    IM_CHECK(title.ID != 0);
+    ctx->ItemClick("//###heads/**/sink");
+    ctx->Yield(2);
+    IM_CHECK(state().sorted);
+    IM_CHECK_STR_EQ(state().metric.c_str(), "sink");
+    ctx->ItemClick("//###heads/**/sink");  // the smallest first is the table's alone
+    ctx->Yield(2);
+    IM_CHECK(!state().sorted);
+    ctx->ItemInputValue("//###heads/**/##search", "h3");
+    ctx->Yield(2);
+    IM_CHECK_STR_EQ(state().search.c_str(), "h3");
+    ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_Z);
+  });
+}
+
+TEST(Scenario, ThePointerOverAHeadLightsItUpElsewhere) {
+  play([](ImGuiTestContext* ctx) {
+    Stage& stage = stage_of(ctx);
+    const ImGuiTestItemInfo grid = ctx->ItemInfo("//###heads/**/##heads");
+    ctx->MouseMoveToPos({grid.RectFull.Min.x + 8, grid.RectFull.Min.y + 8});
+    ctx->Yield(2);
+    const widgets::Hover& hover = stage.main_window.window().hover();
+    IM_CHECK(hover.layer == 0 && hover.head == 0 && hover.model.has_value());
+    const ImGuiWindow* text = ctx->GetWindowByRef("//###text");
+    ctx->MouseMoveToPos({text->Pos.x + 40, text->Pos.y + text->Size.y - 8});
+    ctx->Yield(2);
+    IM_CHECK(!stage.main_window.window().hover().layer);
+  });
+}
+
+TEST(Scenario, SavingAsksWhere) {
+  play([](ImGuiTestContext* ctx) {
+    Stage& stage = stage_of(ctx);
+    ctx->ItemClick("//###distance/Save");
+    ctx->Yield(3);
+    IM_CHECK(stage.main_window.window().to_export != nullptr);
+    IM_CHECK(ctx->GetWindowByRef("//Save figures")->Active);
+    ctx->ItemClick("//Save figures/csv");
+    ctx->Yield(2);
+    IM_CHECK_STR_EQ(stage.session().views.get<FigureForm>().format.c_str(), "csv");
+    ctx->ItemClick("//Save figures/Cancel");
+    ctx->Yield(2);
+    IM_CHECK(stage.main_window.window().to_export == nullptr);
+  });
+}
+
 TEST(Scenario, ZoomTheMapFromAllToSinglePairsAndBack) {
   play([](ImGuiTestContext* ctx) {
     Stage& stage = stage_of(ctx);

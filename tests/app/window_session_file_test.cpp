@@ -84,7 +84,7 @@ TEST_F(SessionFile, OfTheVersionBefore) {
   EXPECT_TRUE(session.selection == (Selection{1, 2, -1, 7, {}}));
   EXPECT_TRUE(session.region == (Region{3, 12, 0, 9}));
   EXPECT_EQ(session.views.get<HeadsState>().metric, "sink");
-  EXPECT_EQ(session.views.get<HeadsState>().at_least, 0.25);
+  EXPECT_EQ(session.views.get<HeadsState>().search, "sink>=0.25");
   EXPECT_EQ(session.views.get<MapState>().of, "score");
   EXPECT_EQ(session.views.get<MapState>().show, "both");
   EXPECT_EQ(session.views.get<PatternsState>().figure, "drift with depth");
@@ -92,7 +92,7 @@ TEST_F(SessionFile, OfTheVersionBefore) {
   EXPECT_EQ(session.views.get<ShiftState>().by, (std::vector<int64_t>{2, 5}));
   EXPECT_EQ(session.views.get<TheoryState>().check, "tape.shift rope");
   EXPECT_EQ(session.views.get<ExtrapolationState>().choices.perplexity.trials, 64);
-  EXPECT_EQ(session.views.get<JobsState>().steps, 500);
+  EXPECT_EQ(session.views.get<JobsState>().dir, "jobs/tapa");
   EXPECT_EQ(session.closed_views, std::vector<std::string>{"theory"});
   save_session(real_file_system(), path_, session);
   EXPECT_TRUE(loaded() == session);
