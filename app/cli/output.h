@@ -47,6 +47,9 @@ struct Output {
   int status = 0;    // 1 where a check or verdict failed
 };
 
+// A cell as people read it: numbers short, counts with their unit, an interval with its ends, "-"
+// for nothing.
+std::string cell_text(const Table& table, const nlohmann::json& row, const std::string& column);
 // Columns aligned, numbers short; what --json has in full.
 std::string text_of(const Table& table);
 std::string csv_of(const Table& table);

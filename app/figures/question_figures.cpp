@@ -52,6 +52,7 @@ PlotSpec addressing_figure(const protocol::AddressingResult& result, const Model
     const Place dot = place_of(row.key_last->mean, row.interaction->mean);
     const Place end = place_of(row.key_first->mean, row.interaction->mean);
     of_layer.x.push_back(dot.x), of_layer.y.push_back(dot.y);
+    of_layer.names.push_back(layer_name(row.layer) + "H" + std::to_string(row.head));
     Series& lines = whiskers[row.layer];
     lines.color = color, lines.width = 0.8;
     const double gap = std::numeric_limits<double>::quiet_NaN();
@@ -318,6 +319,7 @@ PlotSpec profile_figure(const protocol::ProfileResult& result, const ModelNames&
     series.label = layer_name(row.layer), series.color = int(row.layer);
     series.kind = SeriesKind::scatter;
     series.x.push_back(positional->mean), series.y.push_back(row.semantic->mean);
+    series.names.push_back(layer_name(row.layer) + "H" + std::to_string(row.head));
     add_ends(series, row.semantic->low, row.semantic->high);
   }
   for (auto& [layer, series] : by_layer) plot.series.push_back(std::move(series));
@@ -383,6 +385,8 @@ PlotSpec addressing_of_models(const std::vector<protocol::AddressingResult>& res
       if (!row.distance_first) continue;
       const Place dot = place_of(row.key_last->mean, row.interaction->mean);
       dots.x.push_back(dot.x), dots.y.push_back(dot.y);
+      dots.names.push_back(dots.label + " " + layer_name(row.layer) + "H" +
+                           std::to_string(row.head));
     }
     plot.series.push_back(std::move(dots));
   }
@@ -408,6 +412,8 @@ PlotSpec profile_of_models(const std::vector<protocol::ProfileResult>& results,
       const auto& positional = planes ? row.positional : row.positional_row;
       if (!positional || !row.semantic) continue;
       dots.x.push_back(positional->mean), dots.y.push_back(row.semantic->mean);
+      dots.names.push_back(dots.label + " " + layer_name(row.layer) + "H" +
+                           std::to_string(row.head));
     }
     plot.series.push_back(std::move(dots));
   }

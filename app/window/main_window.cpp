@@ -331,9 +331,26 @@ bool MainWindow::polled() const {
   });
 }
 
+// A view that the session's layout does not know stands with one of its slot, in place of floating
+// over all others.
+void MainWindow::dock_if_new(const View& view) {
+  if (ImGui::FindWindowByName(view.window_name().c_str()) ||
+      ImGui::FindWindowSettingsByID(ImHashStr(view.window_name().c_str())))
+    return;
+  for (const auto& other : views_) {
+    if (other->slot() != view.slot()) continue;
+    const auto* settings = ImGui::FindWindowSettingsByID(ImHashStr(other->window_name().c_str()));
+    if (!settings || settings->DockId == 0) continue;
+    return ImGui::SetNextWindowDockID(settings->DockId, ImGuiCond_FirstUseEver);
+  }
+}
+
 void MainWindow::draw_views() {
-  for (const auto& view : views_)
-    if (!is_closed(edit_.session(), view->id())) draw_guarded(*view);
+  for (const auto& view : views_) {
+    if (is_closed(edit_.session(), view->id())) continue;
+    dock_if_new(*view);
+    draw_guarded(*view);
+  }
   if (!window_.focus_view.empty()) to_focus_.push_back(window_.focus_view);
   window_.focus_view.clear();
   // One a frame: Dear ImGui shows the tab of the window that was focused last.
@@ -422,6 +439,7 @@ void MainWindow::draw_shortcuts() {
 
 void MainWindow::draw(float scale) {
   try {
+    requests_.compute_with(edit_.session().computing);
     if (window_.may_ask) requests_.begin_frame();
   } catch (const std::exception& error) {
     window_.say(std::string("An answer could not be taken: ") + error.what(), true);

@@ -57,6 +57,7 @@ class MainWindow {
   void draw_dock(float top);
   void build_layout(unsigned dock);
   void scale_layout(unsigned dock);
+  void dock_if_new(const View& view);
   void draw_views();
   void draw_guarded(View& view);
   void draw_notices();

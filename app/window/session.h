@@ -80,12 +80,40 @@ struct Region {
   bool operator==(const Region&) const = default;
 };
 
+// What models are computed in, by what and where; requests have the same by default.
+struct Computing {
+  std::string dtype = "f32", backend = "fused", device;  // device: empty for the worker's
+  template <class V>
+  void fields(V& v) {
+    v("dtype", dtype), v("backend", backend), v("device", device);
+  }
+  bool operator==(const Computing&) const = default;
+  // Into a request that opens or runs a model, where it says nothing else itself.
+  template <class Request>
+  void put(Request& request) const {
+    if constexpr (requires { request.running.dtype; })
+      put_into(request.running, Request{}.running);
+    else if constexpr (requires { request.opening.dtype; })
+      put_into(request.opening, Request{}.opening);
+  }
+
+ private:
+  template <class Part>
+  void put_into(Part& part, const Part& unset) const {
+    if (dtype != Computing{}.dtype && part.dtype == unset.dtype) part.dtype = dtype;
+    if (!device.empty() && part.device == unset.device) part.device = device;
+    if constexpr (requires { part.backend; })
+      if (backend != Computing{}.backend && part.backend == unset.backend) part.backend = backend;
+  }
+};
+
 struct Session {
   static constexpr int64_t kVersion = 2;
   int64_t version = kVersion;
   // In the order opened, which their colours follow; folders and files by their absolute path.
   std::vector<std::string> models;
   TextInput text;
+  Computing computing;
   Selection selection;
   Region region;
   ViewStates views;
@@ -95,7 +123,8 @@ struct Session {
   std::string layout;                     // Dear ImGui's own text; empty: the default layout
   template <class V>
   void fields(V& v) {
-    v("version", version), v("models", models), v("text", text), v("selection", selection);
+    v("version", version), v("models", models), v("text", text), v("computing", computing);
+    v("selection", selection);
     v("region", region), v("views", views), v("recent", recent), v("theme", theme);
     v("closed_views", closed_views), v("layout", layout);
   }

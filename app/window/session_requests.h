@@ -47,8 +47,9 @@ std::string command_of(const std::vector<Asked>& asked) {
   for (const Asked& line : lines) {
     Request request = protocol::request_of<Request>(line.params);
     if constexpr (requires { request.reading.input; }) {
-      // Without a text this one reads many.
-      const bool always = std::is_same_v<Request, protocol::DistanceRequest>;
+      // Without a text these read many.
+      const bool always = std::is_same_v<Request, protocol::DistanceRequest> ||
+                          requires { request.reading.texts; };
       set_option_of_text(request.reading.input, line.text, always);
     }
     command += (command.empty() ? "" : " && ") + protocol::command_line(request);

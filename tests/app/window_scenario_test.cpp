@@ -9,6 +9,7 @@
 
 #include "app/views/extrapolation_view.h"
 #include "app/views/heads_view.h"
+#include "app/views/intervene_view.h"
 #include "app/views/jobs_view.h"
 #include "app/views/map_view.h"
 #include "app/views/theory_view.h"
@@ -340,8 +341,69 @@ TEST(Scenario, ATrainingIsStartedFromTheForm) {
     ctx->ItemClick("//###jobs/Evaluate");
     IM_CHECK(wait_for(ctx, [&] { return !stage.session().views.get<JobsState>().dir.empty(); }));
     IM_CHECK_EQ(stage.link.counts().at("jobs.start"), 1);
-    IM_CHECK(
-        wait_for(ctx, [&] { return stage.main_window.requests().of(kJob).answer() != nullptr; }));
+    IM_CHECK(wait_for(
+        ctx, [&] { return stage.main_window.requests().of(kJob, "jobs/tapa").answer() != nullptr; }));
+  });
+}
+
+// The form begins with a shipped configuration, says what would not start, and starts the rest.
+TEST(Scenario, AConfigurationIsChangedInItsFormAndTrained) {
+  play([](ImGuiTestContext* ctx) {
+    Stage& stage = stage_of(ctx);
+    const auto run = [&] { return stage.session().views.get<JobsState>().run; };
+    stage.main_window.window().focus_view = "jobs";
+    IM_CHECK(wait_for(ctx, [&] { return stage.main_window.view("jobs")->visible(); }));
+    ctx->ItemClick("//###jobs/New training...");
+    IM_CHECK(wait_for(
+        ctx, [&] { return stage.main_window.requests().of(kJobForm).answer() != nullptr; }));
+    IM_CHECK_EQ(run()["encoding"]["key"], nlohmann::json("tapa"));
+    ctx->ItemInputValue("//###jobs/**/steps", "7");
+    IM_CHECK_EQ(run()["train"]["steps"], nlohmann::json(7));
+    IM_CHECK(wait_for(
+        ctx, [&] { return stage.main_window.requests().of(kJobForm).answers_now(); }));
+    ctx->Yield(2);
+    IM_CHECK((ctx->ItemInfo("//###jobs/Train").ItemFlags & ImGuiItemFlags_Disabled) != 0);
+    ctx->ItemInputValue("//###jobs/**/steps", "0");  // below its range: nothing changes
+    IM_CHECK_EQ(run()["train"]["steps"], nlohmann::json(7));
+    ctx->ItemInputValue("//###jobs/**/steps", "30");
+    IM_CHECK(wait_for(
+        ctx, [&] { return stage.main_window.requests().of(kJobForm).answers_now(); }));
+    ctx->Yield(2);
+    ctx->ItemClick("//###jobs/Train");
+    IM_CHECK(wait_for(ctx, [&] { return stage.link.counts().contains("jobs.start"); }));
+    const auto& sent = stage.link.last_params("jobs.start");
+    IM_CHECK_EQ(sent["config"]["train"]["steps"], nlohmann::json(30));
+    IM_CHECK_EQ(sent["name"], nlohmann::json("tapa"));
+    ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_Z);
+    ctx->Yield(2);
+  });
+}
+
+// A head is taken out, which is a second model; a further change stays one reading; all is undone.
+TEST(Scenario, AHeadIsTakenOutAndPutBack) {
+  play([](ImGuiTestContext* ctx) {
+    Stage& stage = stage_of(ctx);
+    stage.main_window.window().focus_view = "intervene";
+    IM_CHECK(wait_for(ctx, [&] { return stage.main_window.view("intervene")->visible(); }));
+    ctx->ItemClick("//###intervene/Apply to L3H1");
+    IM_CHECK_EQ(stage.session().models.size(), std::size_t{3});
+    IM_CHECK_STR_EQ(selected_model(stage.session()).c_str(), "rope (head_ablations=L3H1:zero)");
+    IM_CHECK(wait_for(ctx, [&] {
+      const auto& question =
+          stage.main_window.requests().of(kIntervene, selected_model(stage.session()));
+      return question.answer() != nullptr;
+    }));
+    const auto& asked = stage.link.last_params("ablate");
+    IM_CHECK_EQ(asked["model"], nlohmann::json("rope"));
+    IM_CHECK_EQ(asked["set"], nlohmann::json({"encoding.head_ablations=L3H1:zero"}));
+    ctx->ItemClick("//###intervene/**/x");
+    IM_CHECK_EQ(stage.session().models.size(), std::size_t{2});
+    ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_Z);
+    ctx->Yield(2);
+    IM_CHECK_EQ(stage.session().models.size(), std::size_t{3});
+    ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_Z);
+    ctx->Yield(2);
+    IM_CHECK_EQ(stage.session().models.size(), std::size_t{2});
   });
 }
 

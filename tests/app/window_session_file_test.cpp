@@ -95,7 +95,7 @@ TEST_F(SessionFile, OfTheVersionBefore) {
   EXPECT_EQ(session.views.get<ShiftState>().shown, 5);
   EXPECT_EQ(session.views.get<TheoryState>().check, "tape.shift rope");
   EXPECT_EQ(session.views.get<ExtrapolationState>().choices.options.value("trials", 0), 64);
-  EXPECT_EQ(session.views.get<JobsState>().steps, 500);
+  EXPECT_EQ(session.views.get<JobsState>().dir, "jobs/tapa");
   EXPECT_EQ(session.closed_views, std::vector<std::string>{"theory"});
   save_session(real_file_system(), path_, session);
   EXPECT_TRUE(loaded() == session);

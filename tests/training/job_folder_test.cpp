@@ -68,6 +68,50 @@ TEST(MetricsLog, GoingOnFromACheckpointDropsTheLaterAndTornLines) {
             metrics_line(point_at(1)) + metrics_line(point_at(2)) + metrics_line(point_at(3)));
 }
 
+// Looked at again and again, a file is read on from where the last look ended, and says the same as
+// one that is read whole.
+TEST(FollowedMetrics, ReadsOnFromWhereItEnded) {
+  TemporaryFolder folder;
+  const fs::path path = folder.path() / "metrics.jsonl";
+  FollowedMetrics followed;
+  EXPECT_TRUE(followed.read(path).empty());
+  const auto same = [&] {
+    const auto points = followed.read(path), whole = read_metrics(path);
+    ASSERT_EQ(points.size(), whole.size());
+    for (std::size_t n = 0; n < whole.size(); ++n)
+      EXPECT_EQ(protocol::to_json_form(points[n]), protocol::to_json_form(whole[n]));
+  };
+  std::uintmax_t line = 0;
+  for (int64_t step = 1; step <= 4; ++step) {
+    std::ofstream(path, std::ios::app) << metrics_line(point_at(step));
+    line = metrics_line(point_at(step)).size();
+    same();
+    EXPECT_EQ(followed.bytes_read(), line);
+  }
+  same();
+  EXPECT_EQ(followed.bytes_read(), 0u);
+  // A torn line is taken again with its rest.
+  const std::string next = metrics_line(point_at(5));
+  std::ofstream(path, std::ios::app) << next.substr(0, 9);
+  same();
+  EXPECT_EQ(followed.read(path).size(), 4u);
+  std::ofstream(path, std::ios::app) << next.substr(9);
+  same();
+  EXPECT_EQ(followed.read(path).size(), 5u);
+  // A run that goes on from a checkpoint makes later steps again.
+  std::ofstream(path, std::ios::app) << metrics_line(point_at(3));
+  same();
+  EXPECT_EQ(followed.read(path).back().step, 3);
+  // Another file in its place, longer and shorter ones.
+  formats::write_file_atomically(real(), path, metrics_line(point_at(7)) + std::string(900, '\n'));
+  same();
+  std::ofstream(path, std::ios::trunc) << metrics_line(point_at(8));
+  same();
+  EXPECT_EQ(followed.read(path).back().step, 8);
+  fs::remove(path);
+  EXPECT_TRUE(followed.read(path).empty());
+}
+
 // reliability.md, row 26: what a full disk refused is written when there is room.
 TEST(MetricsLog, Row26ALineThatWasHalfWrittenSpoilsNoOther) {
   TemporaryFolder folder;

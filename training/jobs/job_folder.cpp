@@ -135,7 +135,7 @@ void write_status(formats::FileSystem& files, const fs::path& dir,
                   const protocol::JobStatus& status) {
   json form = protocol::to_json_form(status);
   // These are read from their own files.
-  for (const char* elsewhere : {"curve", "checkpoints", "config"}) form.erase(elsewhere);
+  for (const char* elsewhere : {"curve", "checkpoints", "config", "result"}) form.erase(elsewhere);
   formats::write_file_atomically(files, dir / job_file::status, form.dump(1) + "\n");
 }
 
@@ -155,7 +155,8 @@ protocol::JobStatus read_job(const fs::path& dir, CurveDetail detail) {
        checkpoint_steps(formats::real_file_system(), dir / job_file::checkpoints)) {
     status.checkpoints.push_back("step-" + std::to_string(step));
   }
-  const auto points = read_metrics(dir / job_file::metrics);
+  static FollowedMetrics followed;
+  const auto points = followed.read(dir / job_file::metrics);
   if (!points.empty()) status.last = points.back();
   // status.json is written about once a second, the metrics at every step.
   if (status.last && status.kind == "train") {
@@ -163,7 +164,11 @@ protocol::JobStatus read_job(const fs::path& dir, CurveDetail detail) {
     status.tokens = status.last->tokens;
   }
   status.curve_of = static_cast<int64_t>(points.size());
-  if (detail == CurveDetail::thinned) status.curve = thinned(points, kCurvePoints);
+  if (detail != CurveDetail::thinned) return status;
+  status.curve = thinned(points, kCurvePoints);
+  if (status.kind == "eval" && status.state == "done") {
+    status.result = read_json_or_null(dir / job_file::result);
+  }
   return status;
 }
 
