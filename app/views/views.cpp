@@ -8,6 +8,7 @@
 #include "app/views/map_view.h"
 #include "app/views/models_view.h"
 #include "app/views/patterns_view.h"
+#include "app/views/query_key_view.h"
 #include "app/views/shift_view.h"
 #include "app/views/text_view.h"
 #include "app/views/theory_view.h"
@@ -20,6 +21,7 @@ std::vector<std::unique_ptr<View>> all_views() {
   views.push_back(std::make_unique<TextView>());
   views.push_back(std::make_unique<HeadsView>());
   views.push_back(std::make_unique<MapView>());
+  views.push_back(std::make_unique<QueryKeyView>());
   views.push_back(std::make_unique<PatternsView>());
   views.push_back(std::make_unique<DistanceView>());
   views.push_back(std::make_unique<ShiftView>());
