@@ -11,7 +11,7 @@
 #include "formats/file_system.h"
 #include "formats/json.h"
 #include "formats/sha256.h"
-#include "model/checkpoints/model_files.h"
+#include "model/checkpoints/open_model.h"
 #include "protocol/spawn.h"
 #include "training/counter_random.h"
 #include "training/schedule.h"

@@ -15,6 +15,7 @@
 #include "app/views/pair_view.h"
 #include "app/views/patterns_view.h"
 #include "app/views/profile_view.h"
+#include "app/views/query_key_view.h"
 #include "app/views/shift_view.h"
 #include "app/views/text_view.h"
 #include "app/views/theory_view.h"
@@ -28,6 +29,7 @@ std::vector<std::unique_ptr<View>> all_views() {
   views.push_back(std::make_unique<TextView>());
   views.push_back(std::make_unique<HeadsView>());
   views.push_back(std::make_unique<MapView>());
+  views.push_back(std::make_unique<QueryKeyView>());
   views.push_back(std::make_unique<PatternsView>());
   views.push_back(std::make_unique<DistanceView>());
   views.push_back(std::make_unique<ShiftView>());

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "app/figures/map_look.h"
+#include "app/figures/query_key_figures.h"
 #include "app/verbs/verb_tools.h"
 #include "cli_tools.h"
 #include "protocol/messages/compare.h"
@@ -397,6 +398,34 @@ TEST(Figures, DifferencesOfModelsAreDrawnWithTheirIntervals) {
   EXPECT_TRUE(std::isnan(plot.series[0].low[1]));
   EXPECT_EQ(plot.y.label, "nats a byte");
   EXPECT_EQ(figures_of(result, ModelNames({"rope", "tapa"})).back().group, "paired difference");
+}
+
+// ---- q and k ----
+
+TEST(QueryKey, HeadsThatShareKeysReadTheirOwn) {
+  using protocol::TensorRef;
+  // Four heads read two of keys: head 3 the second one. Two tokens of two channels.
+  const std::vector<TensorRef> tensors = {
+      TensorRef::own<float>("q.1", {1, 1, 2, 2}, {1, 2, 3, 4}),
+      TensorRef::own<float>("k.1", {1, 2, 2, 2}, {0, 0, 0, 0, 5, 6, 7, 8}),
+      TensorRef::own<float>("q.1.rotated", {1, 1, 2, 2}, {1, 2, -4, 3}),
+      TensorRef::own<float>("k.1.rotated", {1, 2, 2, 2}, {0, 0, 0, 0, 5, 6, -8, 7})};
+  const QueryKey values = query_key_of(tensors, "rope", 1, 3, 4);
+  ASSERT_EQ(values.tokens, 2);
+  EXPECT_EQ(values.k, (std::vector<float>{5, 6, 7, 8}));
+  const auto figures = pair_channel_figures(values, 1, 0, ModelNames({"rope"}));
+  ASSERT_EQ(figures.size(), 3u);
+  EXPECT_EQ(figures[0].series.at(0).y, (std::vector<double>{15, 24}));   // (3, 4) (5, 6)
+  EXPECT_EQ(figures[0].series.at(1).y, (std::vector<double>{-20, 18}));  // (-4, 3) (5, 6)
+  EXPECT_EQ(figures[0].notes.at(0), "sum before the encoding 39, after it -2");
+  const auto maps = channel_maps(values, ModelNames({"rope"}));
+  ASSERT_EQ(maps.size(), 4u);
+  EXPECT_EQ(maps[2].map->range, (widgets::ValueRange{-8, 8}));  // k before and after
+  EXPECT_EQ(maps[2].map->range, maps[3].map->range);
+}
+
+TEST(QueryKey, WithoutItsTensorsThereIsNothing) {
+  EXPECT_EQ(query_key_of({}, "rope", 0, 0, 4).tokens, 0);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <functional>
 
+#include "protocol/messages/capture.h"
 #include "protocol/messages/compare.h"
 #include "protocol/messages/ablate.h"
 #include "protocol/messages/acuity.h"
@@ -317,6 +318,28 @@ Reply theory(const nlohmann::json& params, const MadeUpShape& shape) {
   return {to_json_form(result), {}};
 }
 
+Reply capture(const nlohmann::json& params, const MadeUpShape& shape) {
+  CaptureResult result;
+  result.model = model_of(params);
+  result.provenance = made_up(shape);
+  Reply reply;
+  const std::string layer = std::to_string(params["layers"][0].get<int>());
+  const int channels = 8;
+  for (const std::string end : {"", ".rotated"})
+    for (const bool keys : {false, true}) {
+      const int64_t heads = keys ? shape.heads : 1;
+      std::vector<float> values;
+      for (int64_t n = 0; n < heads * shape.tokens * channels; ++n)
+        values.push_back(static_cast<float>(std::sin(0.1 * static_cast<double>(n))));
+      const std::string name = (keys ? "k." : "q.") + layer + end;
+      result.names.push_back(name);
+      reply.tensors.push_back(
+          TensorRef::own<float>(name, {1, heads, shape.tokens, channels}, std::move(values)));
+    }
+  reply.result = to_json_form(result);
+  return reply;
+}
+
 // Head n of A is most like head n of B, counted from the end.
 Reply compare(const nlohmann::json& params, const MadeUpShape& shape) {
   CompareResult result;
@@ -616,6 +639,7 @@ Reply made_up_reply(const std::string& method, const nlohmann::json& params,
                                                    {"distance", distance},
                                                    {"shift", shift},
                                                    {"theory", theory},
+                                                   {"capture", capture},
                                                    {"compare", compare},
                                                    {"theory.list", theory_list},
                                                    {"eval", eval},
