@@ -71,8 +71,8 @@ bool ViewContext::models_known() const {
     auto& question = requests.of(kInfo, model);
     protocol::InfoRequest request{.model = model};
     request.length = session().text.length;
-    requests.ask(question, request);
-    known = known && (question.answer() || !question.waiting());
+    if (window.may_ask) requests.ask(question, request);
+    known = known && (question.answer() || (window.may_ask && !question.waiting()));
   }
   return known;
 }
