@@ -110,10 +110,14 @@ const Grid map_of(const Answer<MapResult>& answer) {
 
 // Why A - B cannot be drawn: they were asked for differently, as while one is not there yet, or are
 // not about the same tokens. Empty where it can.
-std::string difference_obstacle(const Answer<MapResult>& a, const Answer<MapResult>& b) {
-  Asked one = a.asked, other = b.asked;  // their heads may differ: that is what is compared
-  one.params.erase("head"), other.params.erase("head");
-  if (!alike(one, other)) return "A - B is drawn once both maps are there.";
+std::string difference_obstacle(const MapState& state, const MapView::Shown& first,
+                                const MapView::Shown& second) {
+  const Answer<MapResult>&a = *first.answer, &b = *second.answer;
+  Asked one = a.asked, other = b.asked;
+  const bool own_head = state.b_layer >= 0;  // then the heads may differ, and both are to be there
+  if (own_head) one.params.erase("head"), other.params.erase("head");
+  if (!alike(one, other) || (own_head && (first.old || second.old)))
+    return "A - B is drawn once both maps are there.";
   if (a.result.provenance.text_hash != b.result.provenance.text_hash)
     return "A - B is not drawn: the two models read the text as different tokens.";
   if (a.result.height != b.result.height || a.result.width != b.result.width)
@@ -350,7 +354,7 @@ std::vector<Saved> MapView::saved(ViewContext& context) {
   }
   if (context.state<MapState>().show != "difference" || maps.size() < 2) return all;
   const MapAnswer &a = *maps[0].answer, &b = *maps[1].answer;
-  if (!difference_obstacle(a, b).empty()) return all;
+  if (!difference_obstacle(context.state<MapState>(), maps[0], maps[1]).empty()) return all;
   Output output{.result = {{"a", all[0].output.result}, {"b", all[1].output.result}}};
   for (const Saved& one : {all[0], all[1]})
     for (const nlohmann::json& made : one.output.provenance) output.provenance.push_back(made);
@@ -612,7 +616,7 @@ MapView::Scene MapView::scene_of(ViewContext& context) {
   }
   if (state.show != "difference" || scene.maps.size() < 2) return scene;
   const MapAnswer &a = *scene.maps[0].answer, &b = *scene.maps[1].answer;
-  scene.difference = difference_obstacle(a, b).empty();
+  scene.difference = difference_obstacle(state, scene.maps[0], scene.maps[1]).empty();
   if (scene.difference)
     scene.plots.push_back(&pictures_[2].plot.get(key, [&] {
       return map_difference_figure(a.result, map_of(a), b.result, map_of(b),
@@ -706,7 +710,8 @@ void MapView::draw_side_by_side(ViewContext& context, const Scene& scene, ImVec2
 void MapView::draw_obstacle(ViewContext& context, const Scene& scene) {
   const bool wanted = context.state<MapState>().show == "difference" && scene.maps.size() == 2;
   if (!wanted || scene.difference) return;
-  const std::string why = difference_obstacle(*scene.maps[0].answer, *scene.maps[1].answer);
+  const std::string why =
+      difference_obstacle(context.state<MapState>(), scene.maps[0], scene.maps[1]);
   ImGui::TextWrapped("%s", why.c_str());
 }
 
