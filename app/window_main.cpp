@@ -13,6 +13,7 @@
 #include "app/window/recorded_link.h"
 #include "app/window/session_file.h"
 #include "formats/error.h"
+#include "formats/near_names.h"
 #include "formats/text_input.h"
 #include "protocol/error_info.h"
 #include "widgets/map_image.h"
@@ -197,8 +198,24 @@ void draw_until_settled(GlWindow& gl_window, MainWindow& main_window,
     std::fprintf(stderr, "phasescope: the picture was taken before every answer had come\n");
 }
 
+// Throws Error "bad_usage" that names near commands where there is none of that name.
+const Command& command_named(const MainWindow& main_window, const std::string& id) {
+  std::vector<std::string> known;
+  for (const Command& command : main_window.commands()) {
+    if (command.id == id) return command;
+    known.push_back(command.id);
+  }
+  throw formats::bad_usage("there is no command \"" + id + "\"" + formats::near_names(id, known),
+                           "--command");
+}
+
 void take_screenshot(GlWindow& gl_window, MainWindow& main_window, const WindowOptions& options) {
+  for (const std::string& id : options.commands) command_named(main_window, id);
   draw_until_settled(gl_window, main_window, options);
+  for (const std::string& id : options.commands) {
+    command_named(main_window, id).run(main_window.context());
+    draw_until_settled(gl_window, main_window, options);
+  }
   const std::string png = widgets::png_of(gl_window.picture());
   formats::FileSystem& files = formats::real_file_system();
   if (options.screenshot.has_parent_path())

@@ -134,12 +134,6 @@ std::string head_in_stack(const std::string& stack, int64_t layer, int64_t head)
   return (stack.empty() ? "" : stack + ".") + name_of_head(layer, head);
 }
 
-// The next control stands in the same line where it has room.
-void next_control(float font_sizes) {
-  ImGui::SameLine();
-  if (ImGui::GetContentRegionAvail().x < font_sizes * ImGui::GetFontSize()) ImGui::NewLine();
-}
-
 // A number that may be left to the program; true where it was changed.
 bool draw_optional(const char* label, std::optional<double>& value, double now) {
   bool set = value.has_value();
@@ -487,24 +481,24 @@ void MapView::draw_goto(ViewContext& context) {
 void MapView::draw_controls(ViewContext& context) {
   auto state = context.state<MapState>();
   draw_title(context);
-  next_control(7);
+  next_control(7 * ImGui::GetFontSize());
   bool changed = draw_choice("##of", state.of, {"weight", "score", "content", "positional"});
   tooltip(
       "Weights are after the softmax, scores before it; content and positional term are the "
       "parts of the score");
-  next_control(5);
+  next_control(5 * ImGui::GetFontSize());
   changed |= draw_choice("##pool", state.pool, {"max", "mean"});
   tooltip("How the pairs of a cell become one value while a cell holds several");
-  next_control(7);
+  next_control(7 * ImGui::GetFontSize());
   std::string shown = words_of_show(state.show);
   if (draw_choice("##show", shown, {"A", "A | B", "A | B | A-B"})) {
     state.show = shown == "A" ? "a" : shown == "A | B" ? "both" : "difference";
     changed = true;
   }
   tooltip("A is the selected head, B any head of any open model");
-  next_control(5);
+  next_control(5 * ImGui::GetFontSize());
   changed |= draw_colors(state);
-  next_control(5);
+  next_control(5 * ImGui::GetFontSize());
   draw_goto(context);
   draw_tools(context);
   if (state.show != "a") changed |= draw_b(context, state);
