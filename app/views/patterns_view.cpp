@@ -144,7 +144,7 @@ void PatternsView::draw_controls(ViewContext& context) {
       changed = true;
     }
   }
-  ImGui::SameLine();
+  next_control(6 * ImGui::GetFontSize());
   changed |= form_.draw<protocol::PatternsRequest>(state.options, PatternsState{}.options,
                                                    {"device", "threads"});
   if (changed) context.set_state("Change the pattern", state, "patterns");

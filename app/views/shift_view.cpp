@@ -171,7 +171,7 @@ void ShiftView::draw_controls(ViewContext& context) {
     }
     tooltip("The shift of the figure; the table has all");
   }
-  ImGui::SameLine();
+  next_control(6 * ImGui::GetFontSize());
   changed |= form_.draw<protocol::ShiftRequest>(state.options, ShiftState{}.options,
                                                 {"device", "threads"});
   if (changed) context.set_state("Change the shifts", state);

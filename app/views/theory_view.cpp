@@ -207,7 +207,7 @@ void TheoryView::draw_controls(ViewContext& context, std::size_t count) {
     state.verdict = verdict == verdict_names().front() ? "" : verdict;
     changed = true;
   }
-  ImGui::SameLine();
+  next_control(6 * ImGui::GetFontSize());
   changed |= form_.draw<protocol::TheoryRequest>(state.options, TheoryState{}.options,
                                                  {"check", "device", "threads"});
   if (changed) context.set_state("Change the checks", state, "checks");
