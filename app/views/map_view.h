@@ -102,7 +102,7 @@ class MapView : public View {
   void draw_maps(ViewContext& context);
   void draw_obstacle(ViewContext& context, const Scene& scene);
   void draw_one(ViewContext& context, const char* name, const widgets::PlotSpec& plot,
-                Picture& picture, ImVec2 room, std::size_t model);
+                Picture& picture, ImVec2 room, std::size_t model, bool alone);
   void set_token_ticks(const ViewContext& context, Picture& picture, std::size_t model) const;
   void draw_title(ViewContext& context);
   void draw_single(ViewContext& context, const Scene& scene, ImVec2 room);
