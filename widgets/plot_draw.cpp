@@ -446,7 +446,11 @@ PlotDrawn draw_axes(const PlotSpec& plot, const PlotDraw& options, ImVec2 size) 
                             (plot.map && options.crosshair ? ImPlotFlags_Crosshairs : 0);
   // A frame around axes that have one already is too much.
   ImGui::PushStyleVar(ImGuiStyleVar_FrameBorderSize, 0.0F);
+  // Half of the last tick's label stands beyond the axis.
+  const ImVec2 padding = ImPlot::GetStyle().PlotPadding;
+  ImPlot::PushStyleVar(ImPlotStyleVar_PlotPadding, {ImGui::GetFontSize() * 1.3F, padding.y});
   if (!ImPlot::BeginPlot("##plot", size, flags)) {
+    ImPlot::PopStyleVar();
     ImGui::PopStyleVar();
     return drawn;
   }
@@ -465,6 +469,7 @@ PlotDrawn draw_axes(const PlotSpec& plot, const PlotDraw& options, ImVec2 size) 
   }
   drawn.plot_size = ImPlot::GetPlotSize();
   ImPlot::EndPlot();
+  ImPlot::PopStyleVar();
   ImGui::PopStyleVar();
   if (drawn.pointer && plot.map) show_cell(plot, options, *drawn.pointer);
   if (drawn.pointer && !plot.map) show_points(plot, drawn.near);
