@@ -220,7 +220,23 @@ struct AxisSetup {
   AxisLink* link;
   bool refit, reversed, labelled, tick_labels = true;
   const std::vector<AxisTick>* ticks = nullptr;  // in place of the axis's own
+  float pixels = 0;                              // about as long as the axis is
 };
+
+// Every so many of the labels have room beside each other, were they spread evenly over the axis.
+std::size_t tick_step(const std::vector<AxisTick>& ticks, const AxisSpec& axis,
+                      const AxisSetup& setup) {
+  const double low = setup.link ? setup.link->low : setup.range.low;
+  const double high = setup.link ? setup.link->high : setup.range.high;
+  if (setup.pixels <= 0 || axis.scale == Scale::log10) return 1;
+  float taken = 0;
+  for (const AxisTick& tick : ticks) {
+    if (tick.at < low || tick.at > high) continue;
+    taken += setup.which == ImAxis_X1 ? ImGui::CalcTextSize(tick.label.c_str()).x + 6
+                                      : ImGui::GetFontSize();
+  }
+  return std::max<std::size_t>(1, static_cast<std::size_t>(std::ceil(taken / setup.pixels)));
+}
 
 void set_axis(const AxisSpec& axis, const AxisSetup& setup) {
   const ImAxis which = setup.which;
@@ -240,7 +256,9 @@ void set_axis(const AxisSpec& axis, const AxisSetup& setup) {
   if (ticks.empty()) return;
   std::vector<double> places;
   std::vector<const char*> labels;
-  for (const AxisTick& tick : ticks) {
+  const std::size_t step = tick_step(ticks, axis, setup);
+  for (std::size_t n = 0; n < ticks.size(); n += step) {
+    const AxisTick& tick = ticks[n];
     places.push_back(tick.at);
     labels.push_back(tick.label.c_str());
   }
@@ -289,13 +307,15 @@ bool label_fits(const AxisSpec& axis, float height) {
   return ImGui::CalcTextSize(axis.label.c_str()).x + ImGui::GetFontSize() * 3 < height;
 }
 
-void draw_inside(const PlotSpec& plot, const PlotDraw& options, bool refit, float height) {
+void draw_inside(const PlotSpec& plot, const PlotDraw& options, bool refit, ImVec2 size) {
+  const float labels = ImGui::GetFontSize() * 3;  // of both axes, about
+
   set_axis(plot.x, {ImAxis_X1, axis_range(plot, false), options.link_x, refit, false,
-                    options.axis_labels, true, options.x_ticks});
+                    options.axis_labels, true, options.x_ticks, size.x - labels});
   set_axis(plot.y, {ImAxis_Y1, axis_range(plot, true), options.link_y, refit,
                     plot.map.has_value() || options.downward,
-                    options.axis_labels && label_fits(plot.y, height), options.y_tick_labels,
-                    options.y_ticks});
+                    options.axis_labels && label_fits(plot.y, size.y), options.y_tick_labels,
+                    options.y_ticks, size.y - labels});
   ImPlot::SetupFinish();
   if (plot.map && options.texture) draw_map(*plot.map, *options.texture);
   for (std::size_t i = 0; i < plot.series.size(); ++i)
@@ -426,11 +446,15 @@ PlotDrawn draw_axes(const PlotSpec& plot, const PlotDraw& options, ImVec2 size) 
                             (plot.map && options.crosshair ? ImPlotFlags_Crosshairs : 0);
   // A frame around axes that have one already is too much.
   ImGui::PushStyleVar(ImGuiStyleVar_FrameBorderSize, 0.0F);
+  // Half of the last tick's label stands beyond the axis.
+  const ImVec2 padding = ImPlot::GetStyle().PlotPadding;
+  ImPlot::PushStyleVar(ImPlotStyleVar_PlotPadding, {ImGui::GetFontSize() * 1.3F, padding.y});
   if (!ImPlot::BeginPlot("##plot", size, flags)) {
+    ImPlot::PopStyleVar();
     ImGui::PopStyleVar();
     return drawn;
   }
-  draw_inside(plot, options, refit, size.y);
+  draw_inside(plot, options, refit, size);
   bool menu = false;
   if (ImPlot::IsPlotHovered()) {
     const ImPlotPoint at = ImPlot::GetPlotMousePos();
@@ -445,6 +469,7 @@ PlotDrawn draw_axes(const PlotSpec& plot, const PlotDraw& options, ImVec2 size) 
   }
   drawn.plot_size = ImPlot::GetPlotSize();
   ImPlot::EndPlot();
+  ImPlot::PopStyleVar();
   ImGui::PopStyleVar();
   if (drawn.pointer && plot.map) show_cell(plot, options, *drawn.pointer);
   if (drawn.pointer && !plot.map) show_points(plot, drawn.near);

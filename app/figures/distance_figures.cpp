@@ -342,18 +342,21 @@ PlotSpec intrinsic_bias_figure(const DistanceModel& model, int64_t layer, const 
     const int color = int(bias.head);
     Series measured = measured_series(model, bias.layer, bias.head);
     measured.label = head + " measured", measured.color = color, measured.width = 2.2;
-    if (!measured.x.empty()) plot.series.push_back(std::move(measured));
+    const bool apart = !measured.x.empty();
+    if (apart) plot.series.push_back(std::move(measured));
     plot.series.push_back({.label = head + " one mean a plane",
                            .x = bias.distances,
                            .y = bias.per_plane,
                            .color = color,
-                           .width = 1.0});
+                           .width = 1.0,
+                           .in_legend = !apart});
     plot.series.push_back({.label = head + " sqrt(D) Gamma, one mean",
                            .x = bias.distances,
                            .y = bias.sqrt_d_gamma,
                            .color = color,
                            .width = 1.0,
-                           .dashed = true});
+                           .dashed = true,
+                           .in_legend = false});
     plot.notes.push_back(head + ": mu_0 " + short_number(bias.mu) + ", nu_0 " +
                          short_number(bias.nu));
   }

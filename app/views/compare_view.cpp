@@ -161,15 +161,15 @@ void CompareView::draw_controls(ViewContext& context) {
   auto state = context.state<CompareState>();
   const Models models = models_of(context);
   bool changed = draw_choice("##figure", state.figure, {kSame, kAlike, kLoss, kOfOne});
-  ImGui::SameLine();
+  next_control(9 * ImGui::GetFontSize());
   changed |= draw_model_choice(context, "##A", models.a, state.a);
   tooltip("A");
   if (state.figure != kOfOne) {
-    ImGui::SameLine();
+    next_control(9 * ImGui::GetFontSize());
     changed |= draw_model_choice(context, "##B", models.b, state.b);
     tooltip("B");
   }
-  ImGui::SameLine();
+  next_control(6 * ImGui::GetFontSize());
   const std::set<std::string> filled{"match", "other", "a", "b", "device", "threads"};
   changed |= form_.draw<protocol::CompareRequest>(state.options, CompareState{}.options, filled);
   if (changed) context.set_state("Compare other models", state, "compare");

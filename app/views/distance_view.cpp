@@ -146,7 +146,7 @@ void DistanceView::draw_controls(ViewContext& context) {
     changed = true;
   }
   tooltip("corpus: the bundled validation texts, or those that the options name");
-  ImGui::SameLine();
+  next_control(6 * ImGui::GetFontSize());
   changed |= form_.draw<protocol::DistanceRequest>(state.options, DistanceState{}.options,
                                                    {"device", "threads"});
   if (changed) context.set_state("Change the distance figure", state);

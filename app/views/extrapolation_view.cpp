@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <utility>
 
 #include "app/figures/figures.h"
 #include "app/figures/intervals.h"
@@ -185,6 +186,9 @@ void ExtrapolationView::draw_table(const ViewContext& context, const EvalResult&
 
 void ExtrapolationView::draw_content(ViewContext& context) {
   draw_controls(context);
+  // What is asked depends on the options that the task has.
+  const auto* tasks = context.requests.of(kEvalTasks).answer();
+  if (tasks && tasks->serial != std::exchange(tasks_serial_, tasks->serial)) ask(context);
   if (context.models() == 0)
     return widgets::draw_empty("Tick models to see how they read past their trained length.");
   draw_questions(context, kEval);

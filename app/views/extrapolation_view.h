@@ -63,6 +63,7 @@ class ExtrapolationView : public View {
 
   EvalForm form_;
   PlotGrid grid_;
+  std::uint64_t tasks_serial_ = 0;  // of the list of tasks that was asked by
   Cached<protocol::EvalResult> result_;
   Cached<std::vector<widgets::PlotSpec>> plots_;
 };

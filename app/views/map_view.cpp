@@ -25,6 +25,7 @@ constexpr auto kRest = std::chrono::milliseconds(160);
 constexpr int kCellStep = 64, kMostCells = 768;
 // In lines of text: a map with less room than this has no curves beside it.
 constexpr float kRoomForCurves = 18, kCurveHeight = 5, kCurveWidth = 5;
+constexpr float kLeastMap = 15;  // of one among several
 // Tokens around a pair that is gone to where all of the text is on show.
 constexpr int64_t kNeighbourhood = 48;
 // Above so many tokens none has room for its text.
@@ -110,10 +111,14 @@ const Grid map_of(const Answer<MapResult>& answer) {
 
 // Why A - B cannot be drawn: they were asked for differently, as while one is not there yet, or are
 // not about the same tokens. Empty where it can.
-std::string difference_obstacle(const Answer<MapResult>& a, const Answer<MapResult>& b) {
-  Asked one = a.asked, other = b.asked;  // their heads may differ: that is what is compared
-  one.params.erase("head"), other.params.erase("head");
-  if (!alike(one, other)) return "A - B is drawn once both maps are there.";
+std::string difference_obstacle(const MapState& state, const MapView::Shown& first,
+                                const MapView::Shown& second) {
+  const Answer<MapResult>&a = *first.answer, &b = *second.answer;
+  Asked one = a.asked, other = b.asked;
+  const bool own_head = state.b_layer >= 0;  // then the heads may differ, and both are to be there
+  if (own_head) one.params.erase("head"), other.params.erase("head");
+  if (!alike(one, other) || (own_head && (first.old || second.old)))
+    return "A - B is drawn once both maps are there.";
   if (a.result.provenance.text_hash != b.result.provenance.text_hash)
     return "A - B is not drawn: the two models read the text as different tokens.";
   if (a.result.height != b.result.height || a.result.width != b.result.width)
@@ -344,7 +349,7 @@ std::vector<Saved> MapView::saved(ViewContext& context) {
   }
   if (context.state<MapState>().show != "difference" || maps.size() < 2) return all;
   const MapAnswer &a = *maps[0].answer, &b = *maps[1].answer;
-  if (!difference_obstacle(a, b).empty()) return all;
+  if (!difference_obstacle(context.state<MapState>(), maps[0], maps[1]).empty()) return all;
   Output output{.result = {{"a", all[0].output.result}, {"b", all[1].output.result}}};
   for (const Saved& one : {all[0], all[1]})
     for (const nlohmann::json& made : one.output.provenance) output.provenance.push_back(made);
@@ -417,7 +422,7 @@ bool MapView::draw_head_of_b(const ViewContext& context, MapState& state) {
     changed = true;
   }
   if (state.b_layer < 0) return changed;
-  ImGui::SameLine();
+  next_control(5 * ImGui::GetFontSize());
   if (draw_choice("##head of B", head, heads)) {
     state.b_head = std::ranges::find(heads, head) - heads.begin() - 1;
     changed = true;
@@ -450,7 +455,7 @@ bool MapView::draw_b(const ViewContext& context, MapState& state) {
     }
     ImGui::EndCombo();
   }
-  ImGui::SameLine();
+  next_control(7 * ImGui::GetFontSize());
   changed |= draw_head_of_b(context, state);
   if (all.size() < 2) {
     ImGui::SameLine();
@@ -548,7 +553,7 @@ void MapView::set_token_ticks(const ViewContext& context, Picture& picture,
 }
 
 void MapView::draw_one(ViewContext& context, const char* name, const PlotSpec& plot,
-                       Picture& picture, ImVec2 room, std::size_t model) {
+                       Picture& picture, ImVec2 room, std::size_t model, bool alone) {
   if (picture.texture_version != picture.plot.version()) {
     picture.texture.set_values(plot.map->rows, plot.map->cols, plot.map->values);
     picture.texture_version = picture.plot.version();
@@ -559,7 +564,7 @@ void MapView::draw_one(ViewContext& context, const char* name, const PlotSpec& p
   if (context.state<MapState>().square) options.size = squared(ratio(), room, picture.labels);
   options.texture = &picture.texture;
   options.link_x = &x_, options.link_y = &y_;
-  options.notes = false, options.color_scale = false;
+  options.notes = false, options.color_scale = false, options.axis_labels = alone;
   if (!picture.x_ticks.empty()) options.x_ticks = &picture.x_ticks;
   if (!picture.y_ticks.empty()) options.y_ticks = &picture.y_ticks;
   options.more_words = [&](widgets::PlotPointer at) {
@@ -606,7 +611,7 @@ MapView::Scene MapView::scene_of(ViewContext& context) {
   }
   if (state.show != "difference" || scene.maps.size() < 2) return scene;
   const MapAnswer &a = *scene.maps[0].answer, &b = *scene.maps[1].answer;
-  scene.difference = difference_obstacle(a, b).empty();
+  scene.difference = difference_obstacle(state, scene.maps[0], scene.maps[1]).empty();
   if (scene.difference)
     scene.plots.push_back(&pictures_[2].plot.get(key, [&] {
       return map_difference_figure(a.result, map_of(a), b.result, map_of(b),
@@ -634,7 +639,7 @@ void MapView::draw_single(ViewContext& context, const Scene& scene, ImVec2 room)
   options.version = profiles_.version();
   ImGui::BeginGroup();
   if (ImPlot::BeginAlignedPlots("##aligned")) {
-    draw_one(context, "a", *scene.plots[0], pictures_[0], size, scene.maps[0].model);
+    draw_one(context, "a", *scene.plots[0], pictures_[0], size, scene.maps[0].model, true);
     options.link_x = &x_;
     options.size = {size.x, low - gap.y};
     if (below) draw_figure(context, curves[0], options);
@@ -651,7 +656,8 @@ void MapView::draw_single(ViewContext& context, const Scene& scene, ImVec2 room)
   draw_figure(context, curves[1], options);
 }
 
-// As many in a row as leave each the most room.
+// As many in a row as leave each the most room; where that is too little to see anything, they are
+// larger than the room and scrolled to.
 MapView::Places MapView::places_of(int count, ImVec2 room) const {
   Places best;
   const ImVec2 gap = ImGui::GetStyle().ItemSpacing;
@@ -665,6 +671,11 @@ MapView::Places MapView::places_of(int count, ImVec2 room) const {
     const float side = std::min(axes.x / static_cast<float>(std::clamp(ratio(), 0.125, 8.0)), axes.y);
     if (side > largest) largest = side, best = {columns, size};
   }
+  const float least = kLeastMap * ImGui::GetFontSize();
+  if (largest >= least) return best;
+  const float wide = least + widgets::color_scale_width() + gap.x;
+  best.columns = std::clamp(static_cast<int>(room.x / wide), 1, count);
+  best.size = {room.x / static_cast<float>(best.columns) - gap.x, least};
   return best;
 }
 
@@ -687,7 +698,7 @@ void MapView::draw_side_by_side(ViewContext& context, const Scene& scene, ImVec2
     {
       const Dimmed dimmed(scene.old(n));
       draw_one(context, name, *scene.plots[n], picture, axes,
-               scene.maps[difference ? 0 : n].model);
+               scene.maps[difference ? 0 : n].model, false);
       ImGui::SameLine();
       widgets::draw_color_scale(*scene.plots[n]->map,
                                 std::max(40.0F, picture.axes.y));
@@ -700,7 +711,8 @@ void MapView::draw_side_by_side(ViewContext& context, const Scene& scene, ImVec2
 void MapView::draw_obstacle(ViewContext& context, const Scene& scene) {
   const bool wanted = context.state<MapState>().show == "difference" && scene.maps.size() == 2;
   if (!wanted || scene.difference) return;
-  const std::string why = difference_obstacle(*scene.maps[0].answer, *scene.maps[1].answer);
+  const std::string why =
+      difference_obstacle(context.state<MapState>(), scene.maps[0], scene.maps[1]);
   ImGui::TextWrapped("%s", why.c_str());
 }
 

@@ -55,8 +55,15 @@ class MapView : public View {
   std::vector<Saved> saved(ViewContext& context) override;
   std::string command_line(const ViewContext& context) const override;
 
- private:
   using MapAnswer = Answer<protocol::MapResult>;
+  // A map on show; old: another one is asked for by now.
+  struct Shown {
+    const MapAnswer* answer;
+    std::size_t model;
+    bool old;
+  };
+
+ private:
   // A or B: whose map it is.
   struct Side {
     std::size_t model = 0;
@@ -71,12 +78,6 @@ class MapView : public View {
     ImVec2 labels{0, 0};  // what the axes' labels took in the frame before
     ImVec2 axes{0, 0};    // and the size of the axes themselves
     std::vector<widgets::AxisTick> x_ticks, y_ticks;
-  };
-  // A map on show; old: another one is asked for by now.
-  struct Shown {
-    const MapAnswer* answer;
-    std::size_t model;
-    bool old;
   };
   struct Scene {
     std::vector<Shown> maps;
@@ -101,7 +102,7 @@ class MapView : public View {
   void draw_maps(ViewContext& context);
   void draw_obstacle(ViewContext& context, const Scene& scene);
   void draw_one(ViewContext& context, const char* name, const widgets::PlotSpec& plot,
-                Picture& picture, ImVec2 room, std::size_t model);
+                Picture& picture, ImVec2 room, std::size_t model, bool alone);
   void set_token_ticks(const ViewContext& context, Picture& picture, std::size_t model) const;
   void draw_title(ViewContext& context);
   void draw_single(ViewContext& context, const Scene& scene, ImVec2 room);

@@ -34,6 +34,10 @@ std::vector<PlotSpec> figures_shown(const std::vector<GroupedFigure>& figures,
   return plots;
 }
 
+bool has_group(const std::vector<GroupedFigure>& figures, const std::string& group) {
+  return std::ranges::find(figures, group, &GroupedFigure::group) != figures.end();
+}
+
 // Small multiples as figures: each cell of a grid is one, of the group that is named.
 void add_cells(const std::vector<widgets::GridSpec>& grids, std::vector<GroupedFigure>& figures) {
   for (const widgets::GridSpec& grid : grids) {
@@ -144,7 +148,7 @@ void PatternsView::draw_controls(ViewContext& context) {
       changed = true;
     }
   }
-  ImGui::SameLine();
+  next_control(6 * ImGui::GetFontSize());
   changed |= form_.draw<protocol::PatternsRequest>(state.options, PatternsState{}.options,
                                                    {"device", "threads"});
   if (changed) context.set_state("Change the pattern", state, "patterns");
@@ -167,28 +171,42 @@ void PatternsView::draw_model(ViewContext& context, std::size_t index) {
   const std::string key =
       std::to_string(picture.figures.version()) + "/" + state.figure + std::to_string(state.layer);
   const auto& plots = picture.plots.get(key, [&] { return figures_shown(figures, state); });
-  if (plots.empty()) {
-    const std::string& why = answer->result.why_empty;
-    return widgets::draw_empty(why.empty() ? "This encoding has no " + state.figure + "." : why);
-  }
+  if (plots.empty()) return;
   picture.grid.draw(plots, picture.plots.version(), {.old = !question.answers_now()},
                     [&](const PlotSpec& plot, widgets::PlotDraw options) {
                       draw_figure(context, plot, std::move(options));
                     });
 }
 
-// Models beside each other as far as each has room for a figure, else one below the other.
+// Models beside each other as far as each has room for a figure, else one below the other; those
+// that have no such figure in a line each.
 void PatternsView::draw_content(ViewContext& context) {
   draw_controls(context);
-  const int count = static_cast<int>(context.models());
-  if (count == 0) return widgets::draw_empty("Tick a model to see what its encoding does.");
+  if (context.models() == 0)
+    return widgets::draw_empty("Tick a model to see what its encoding does.");
+  const auto state = context.state<PatternsState>();
+  std::vector<std::size_t> drawn, silent;
+  for (std::size_t i = 0; i < context.models(); ++i) {
+    const auto* answer = context.of(kPatterns, i).answer();
+    const bool has = !answer || has_group(figures_of_answer(context, *answer), state.figure);
+    (has ? drawn : silent).push_back(i);
+  }
+  for (const std::size_t i : silent) {
+    const auto& result = context.of(kPatterns, i).answer()->result;
+    draw_model_name(context.session(), i);
+    ImGui::SameLine();
+    const std::string& why = result.why_empty;
+    widgets::draw_notes({why.empty() ? "This encoding has no " + state.figure + "." : why});
+  }
+  const int count = static_cast<int>(drawn.size());
+  if (count == 0) return;
   const float font = ImGui::GetFontSize();
   const ImVec2 room = ImGui::GetContentRegionAvail();
   const int columns = std::clamp(static_cast<int>(room.x / (font * 20)), 1, count);
   const int rows = (count + columns - 1) / columns;
   const float height = std::max(font * 20, room.y / static_cast<float>(rows) - 8);
   if (!ImGui::BeginTable("models", columns, ImGuiTableFlags_SizingStretchSame)) return;
-  for (std::size_t i = 0; i < context.models(); ++i) {
+  for (const std::size_t i : drawn) {
     ImGui::TableNextColumn();
     ImGui::PushID(static_cast<int>(i));
     if (ImGui::BeginChild("model", {0, height})) draw_model(context, i);

@@ -10,7 +10,7 @@ namespace phasescope::app {
 namespace {
 
 // In font sizes: what a figure needs to be read.
-constexpr float kLeastWidth = 20, kLeastHeight = 13;
+constexpr float kLeastWidth = 20, kLeastHeight = 16;
 // Below this ratio of its sides a map is not made square: it is a strip, and would be a thread.
 constexpr double kLeastRatio = 0.125;
 

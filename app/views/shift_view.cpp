@@ -50,6 +50,15 @@ std::string id_of(const std::string& figure) {
   return figure == "against the shift" ? "shift_by" : "shift";
 }
 
+// "published: rope, three [BOS] added" of a label that names paper and table too: those are in the
+// notes.
+std::string without_source(const std::string& label) {
+  const std::size_t open = label.find(" ("), semicolon = label.find("; ", open);
+  if (open == std::string::npos) return label;
+  if (semicolon == std::string::npos) return label.substr(0, open);
+  return label.substr(0, open) + ", " + label.substr(semicolon + 2, label.size() - semicolon - 3);
+}
+
 // What a model's encoding declares of shifted ids, and why.
 std::string declared(const ShiftResult& result, const std::string& model) {
   for (const protocol::ShiftExpectation& one : result.expected)
@@ -171,7 +180,7 @@ void ShiftView::draw_controls(ViewContext& context) {
     }
     tooltip("The shift of the figure; the table has all");
   }
-  ImGui::SameLine();
+  next_control(6 * ImGui::GetFontSize());
   changed |= form_.draw<protocol::ShiftRequest>(state.options, ShiftState{}.options,
                                                 {"device", "threads"});
   if (changed) context.set_state("Change the shifts", state);
@@ -185,7 +194,11 @@ widgets::PlotSpec ShiftView::plot_of(const ViewContext& context, ShiftResult res
   if (id != "shift_by")
     std::erase_if(result.rows, [&](const ShiftRow& row) { return row.by != state.shown; });
   for (widgets::PlotSpec& plot : shift_figures(result, names_of(context.session())))
-    if (plot.id == id) return std::move(plot);
+    if (plot.id == id) {
+      for (widgets::Series& series : plot.series)
+        if (series.quiet) series.label = without_source(series.label);
+      return std::move(plot);
+    }
   return {};
 }
 

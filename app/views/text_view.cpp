@@ -257,7 +257,7 @@ void TextView::draw_length(ViewContext& context) {
     all += short_name(context.session(), model) + ": " + one + ", trained at " +
            std::to_string(report->model.context) + "\n";
   }
-  ImGui::SameLine();
+  next_control(ImGui::CalcTextSize(words.c_str()).x);
   ImGui::TextColored(widgets::palette().quiet, "%s", words.c_str());
   tooltip(all);
   if (entered && draft_length_ != now) read_tokens(context, draft_length_);
@@ -271,7 +271,7 @@ void TextView::draw_input(ViewContext& context) {
   tooltip("Type or paste a text of your own");
   ImGui::SameLine();
   if (ImGui::Button("Open...")) context.window.open_dialog = "text";
-  ImGui::SameLine();
+  next_control(9 * ImGui::GetFontSize());
   draw_choice_of_text(context);
   draw_tools(context);
   draw_length(context);
@@ -287,17 +287,17 @@ void TextView::draw_reading(ViewContext& context) {
                                                 ImGuiInputTextFlags_EnterReturnsTrue);
   changed |= state.search != context.state<TextState>().search;
   tooltip("Enter goes to the next one");
-  ImGui::SameLine();
+  next_control(checkbox_width("ids"));
   changed |= ImGui::Checkbox("ids", &state.ids);
   tooltip("The ids of the tokens in place of their texts");
-  ImGui::SameLine();
+  next_control(checkbox_width("spaces"));
   changed |= ImGui::Checkbox("spaces", &state.spaces);
   tooltip("Signs for spaces, tabs and ends of lines");
-  ImGui::SameLine();
+  next_control(checkbox_width("Continue"));
   changed |= ImGui::Checkbox("Continue", &state.continued);
   tooltip("Every model writes on from the end of what it read");
   if (state.continued) {
-    ImGui::SameLine();
+    next_control(6 * ImGui::GetFontSize());
     changed |= writing_form_.draw<protocol::GenerateRequest>(
         state.writing, TextState{}.writing, {"length", "device", "threads"});
   }

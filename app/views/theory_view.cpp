@@ -42,10 +42,15 @@ widgets::TableCell::Tone tone_of(const std::string& verdict) {
   return verdict == "premise_not_met" ? Tone::quiet : Tone::warn;
 }
 
-// The first sentence of why a check ended so; the whole is shown below and on hover.
+// How why a check ended so begins, where it did not hold; the whole is shown below and on hover.
 std::string reason_of(const CheckResult& check) {
+  constexpr std::size_t kShown = 44;
+  if (check.verdict == "holds") return "";
   const std::size_t end = std::min(check.detail.find(". "), check.detail.find('\n'));
-  return check.detail.substr(0, end);
+  std::string words = check.detail.substr(0, end);
+  if (words.size() <= kShown) return words;
+  const std::size_t space = words.rfind(' ', kShown);
+  return words.substr(0, space == std::string::npos ? kShown : space) + " ...";
 }
 
 widgets::TableSpec table_of_checks(const std::vector<const CheckResult*>& checks,
@@ -54,11 +59,11 @@ widgets::TableSpec table_of_checks(const std::vector<const CheckResult*>& checks
   table.columns = {{.title = "check", .numbers = false},
                    {.title = "model", .numbers = false},
                    {.title = "verdict", .numbers = false},
+                   {.title = "why", .help = "the whole is below", .numbers = false},
                    {.title = "value"},
                    {.title = "bound"},
                    {.title = "noise", .help = "what chance or rounding alone makes of it"},
-                   {.title = "samples"},
-                   {.title = "why", .numbers = false}};
+                   {.title = "samples"}};
   for (const CheckResult* check : checks) {
     auto id = widgets::words_cell_of(check->id), why = widgets::words_cell_of(reason_of(*check));
     id.help = check->statement, why.help = check->detail;
@@ -71,9 +76,9 @@ widgets::TableSpec table_of_checks(const std::vector<const CheckResult*>& checks
     table.rows.push_back({std::move(id),
                           widgets::words_cell_of(names.short_name(check->model),
                                                  names.color(check->model)),
-                          std::move(verdict), number(check->value),
+                          std::move(verdict), std::move(why), number(check->value),
                           number(check->bound), number(check->noise),
-                          number(static_cast<double>(check->samples)), std::move(why)});
+                          number(static_cast<double>(check->samples))});
   }
   return table;
 }
@@ -207,7 +212,7 @@ void TheoryView::draw_controls(ViewContext& context, std::size_t count) {
     state.verdict = verdict == verdict_names().front() ? "" : verdict;
     changed = true;
   }
-  ImGui::SameLine();
+  next_control(6 * ImGui::GetFontSize());
   changed |= form_.draw<protocol::TheoryRequest>(state.options, TheoryState{}.options,
                                                  {"check", "device", "threads"});
   if (changed) context.set_state("Change the checks", state, "checks");
