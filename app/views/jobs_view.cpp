@@ -168,8 +168,7 @@ void JobsView::poll(ViewContext& context) {
         !ended || !list || std::ranges::any_of(list->result.jobs, [&](const JobStatus& listed) {
           return listed.dir == dir && listed.state != job.answer()->result.state;
         });
-    if (changed && !job.failed())
-      context.requests.ask_again(job, protocol::JobRequest{.dir = dir});
+    if (changed && !job.failed()) context.requests.ask_again(job, protocol::JobRequest{.dir = dir});
   }
   auto& log = context.requests.of(kJobLog, state.dir);
   if (log_seen_ && !state.dir.empty() && !log.failed())
@@ -207,9 +206,8 @@ std::vector<Saved> JobsView::saved(ViewContext& context) {
 
 void JobsView::start_training(ViewContext& context) {
   const auto state = context.state<JobsState>();
-  protocol::StartRequest request{.kind = "train",
-                                 .name = fs::path(state.source).stem().string(),
-                                 .config = state.run};
+  protocol::StartRequest request{
+      .kind = "train", .name = fs::path(state.source).stem().string(), .config = state.run};
   context.requests.ask_again(context.requests.of(kStart), request);
 }
 
@@ -262,7 +260,7 @@ bool JobsView::draw_source(ViewContext& context, JobsState& state) {
     changed = true;
   }
   tooltip("A run configuration of sample_configs/; a job's Clone begins with its own");
-  ImGui::SameLine();
+  next_control(ImGui::GetFontSize() * 12);
   ImGui::SetNextItemWidth(ImGui::GetFontSize() * 12);
   const bool entered =
       ImGui::InputTextWithHint("##file", "or a file", &path_, ImGuiInputTextFlags_EnterReturnsTrue);
@@ -282,16 +280,17 @@ void JobsView::draw_form(ViewContext& context) {
   const auto* answer = question.answer();
   const bool current = answer && question.answers_now();
   const bool fine = current && answer->result.problem.empty();
-  ImGui::SameLine();
+  next_control(ImGui::CalcTextSize("Train").x + 2 * ImGui::GetStyle().FramePadding.x);
   ImGui::BeginDisabled(!fine || context.requests.of(kStart).waiting());
   if (ImGui::Button("Train")) start_training(context);
   tooltip("Starts it as a job of its own, which goes on without this window");
   ImGui::EndDisabled();
   if (fine) {
-    ImGui::SameLine();
-    ImGui::TextColored(widgets::palette().quiet, "%s parameters, %s tokens",
-                       widgets::short_number(double(answer->result.parameters)).c_str(),
-                       widgets::short_number(double(answer->result.tokens)).c_str());
+    const std::string words = widgets::short_number(double(answer->result.parameters)) +
+                              " parameters, " +
+                              widgets::short_number(double(answer->result.tokens)) + " tokens";
+    next_control(ImGui::CalcTextSize(words.c_str()).x);
+    ImGui::TextColored(widgets::palette().quiet, "%s", words.c_str());
   }
   if (current) paragraph_in(widgets::palette().bad, answer->result.problem);
   if (question.failed()) draw_question(context, context.requests.of(kJobForm), "form");
