@@ -385,7 +385,7 @@ void JobsView::draw_buttons(ViewContext& context, const JobStatus& job) {
 // What was trained, as a model of the window; two of its checkpoints beside each other.
 void JobsView::draw_opening(ViewContext& context, const JobStatus& job) {
   if (job.checkpoints.empty()) return;
-  if (ImGui::SmallButton("Open the model")) open_model(context, job.dir);
+  if (ImGui::Button("Open the model")) open_model(context, job.dir);
   tooltip("Its newest checkpoint, in all views");
   if (job.checkpoints.size() < 2) return;
   const auto has = [&](const std::string& name) {
@@ -394,6 +394,7 @@ void JobsView::draw_opening(ViewContext& context, const JobStatus& job) {
   if (!has(first_)) first_ = job.checkpoints.front();
   if (!has(second_)) second_ = job.checkpoints.back();
   ImGui::SameLine();
+  ImGui::AlignTextToFramePadding();
   ImGui::TextUnformatted("or compare");
   const float width = ImGui::GetFontSize() * 7;
   ImGui::SameLine();
@@ -402,7 +403,7 @@ void JobsView::draw_opening(ViewContext& context, const JobStatus& job) {
   draw_choice("##second", second_, job.checkpoints, width);
   ImGui::SameLine();
   ImGui::BeginDisabled(first_ == second_);
-  if (ImGui::SmallButton("Open both"))
+  if (ImGui::Button("Open both"))
     for (const std::string& checkpoint : {first_, second_})
       open_model(context, job.dir + "/checkpoints/" + checkpoint);
   ImGui::EndDisabled();
@@ -519,7 +520,11 @@ void JobsView::draw_content(ViewContext& context) {
   const auto* job = question.answer();
   const bool shown = job && !state.dir.empty();
   const float height = ImGui::GetContentRegionAvail().y;
-  if (ImGui::BeginChild("list", {0, shown ? height * 0.3F : 0})) draw_list(context);
+  const auto* list = context.requests.of(kJobs).answer();
+  const std::size_t rows = list ? list->result.jobs.size() + 1 : 1;
+  const float whole = static_cast<float>(rows) * (ImGui::GetFrameHeight() + 8);
+  if (ImGui::BeginChild("list", {0, shown ? std::min(height * 0.35F, whole) : 0}))
+    draw_list(context);
   ImGui::EndChild();
   if (!shown) return;
   ImGui::Separator();
