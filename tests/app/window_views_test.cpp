@@ -335,7 +335,7 @@ TEST(DesktopTest, FirstFrameAsksNothing) {
   main_window.draw();
   gui.end_frame();
   EXPECT_EQ(link.starts(), 0);
-  EXPECT_TRUE(link.counts().empty());
+  EXPECT_TRUE(link.counts().empty()) << nlohmann::json(link.counts());
   main_window.start_asking();
   for (int i = 0; i < 8; ++i) gui.begin_frame(), main_window.draw(), gui.end_frame();
   EXPECT_EQ(link.starts(), 1);
