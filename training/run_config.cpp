@@ -149,8 +149,7 @@ class RangeChecker {
   void check(const RunConfig& c) {
     model(c.model);
     train(c.train, c.model.context);
-    need(c.data.bos < c.model.vocab_size, "data.bos",
-         "must be an id below model.vocab_size");
+    need(c.data.bos < c.model.vocab_size, "data.bos", "must be an id below model.vocab_size");
     const bool named = c.encoding.contains("key") && c.encoding.at("key").is_string();
     need(named, "encoding.key", "must name an encoding");
   }

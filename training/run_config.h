@@ -35,7 +35,8 @@ struct ModelSection {
     v("layers", layers, About{.help = "how many", .low = 1, .high = 10'000});
     v("width", width, About{.help = "of the residual stream, a multiple of heads", .low = 1});
     v("heads", heads, About{.help = "of attention, a layer", .low = 1});
-    v("kv_heads", kv_heads, About{.help = "heads of keys and values, which divide heads", .low = 1});
+    v("kv_heads", kv_heads,
+      About{.help = "heads of keys and values, which divide heads", .low = 1});
     v("ffn_width", ffn_width, About{.help = "inner width of the SwiGLU", .low = 1});
     v("norm_eps", norm_eps, About{.help = "of the RMS norms, above 0"});
     v("init_std", init_std,

@@ -78,9 +78,8 @@ void add_encoding(const nlohmann::json& config, protocol::ConfigForm& form) {
   const model::EncodingEntry* found = model::find_encoding(key);
   if (!found) return;
   for (const model::OptionInfo& option : found->info->options) {
-    protocol::ConfigField field{.key = "encoding." + option.key,
-                                .help = option.help,
-                                .choices = option.choices};
+    protocol::ConfigField field{
+        .key = "encoding." + option.key, .help = option.help, .choices = option.choices};
     field.fallback = option.fallback;
     field.value = own.contains(option.key) ? own.at(option.key) : option.fallback;
     if (option.min > -model::kNoLimit) field.low = option.min;
@@ -111,8 +110,7 @@ Reply jobs_form(const protocol::FormRequest& request, RequestContext&) {
   form.config = request.config.is_string() ? formats::json_from_file(request.config)
                 : request.config.is_null() ? nlohmann::json::object()
                                            : request.config;
-  for (const std::string& setting : request.set.list)
-    training::apply_setting(form.config, setting);
+  for (const std::string& setting : request.set.list) training::apply_setting(form.config, setting);
   form.fields_of = training::fields_of_config(form.config);
   add_encoding(form.config, form);
   add_check(form.config, form);

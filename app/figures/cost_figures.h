@@ -8,8 +8,8 @@
 
 namespace phasescope::app {
 
-// Multiply-accumulates of each part, as executed, a colour a model; a part that a model does not
-// have has no point.
+// Multiply-accumulates of each part that has any, as executed, a colour a model, the first part at
+// the top; a part that a model does not have has no point.
 widgets::PlotSpec cost_figure(const std::vector<protocol::CostResult>& results,
                               const ModelNames& names);
 

@@ -179,6 +179,10 @@ PlotSpec xray_map(const protocol::XrayResult& result, const ModelNames& names, c
   map.row_name = "layer", map.col_name = "head";
   plot.x.label = "head", plot.x.of = widgets::Coordinate::head, plot.y.label = "layer",
   plot.y.of = widgets::Coordinate::layer;
+  for (int64_t h = 0; h < heads; ++h) {
+    plot.x.ticks.push_back({double(h) + 0.5, heads > 1 ? "H" + std::to_string(h) : "layer"});
+  }
+  for (int64_t l = 0; l < layers; ++l) plot.y.ticks.push_back({double(l) + 0.5, layer_name(l)});
   plot.legend = false;
   plot.notes.push_back(widgets::scale_note(map));
   plot.notes.push_back(result.formula);

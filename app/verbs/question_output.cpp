@@ -11,8 +11,8 @@ namespace {
 // Of one answer, before its tables and figures.
 template <class Result>
 Output single_output(const Answered<Result>& answer) {
-  return {.result = answer.json, .provenance = provenance_of(answer.result),
-          .tensors = answer.tensors};
+  return {
+      .result = answer.json, .provenance = provenance_of(answer.result), .tensors = answer.tensors};
 }
 
 std::string number(double x) { return widgets::short_number(x); }
@@ -20,8 +20,8 @@ std::string number(double x) { return widgets::short_number(x); }
 // ---- addressing ----
 
 std::string floor_note(const protocol::AddressingFloor& floor) {
-  return "scores without any structure would read " + number(floor.distance) +
-         " of distance and " + number(floor.key) + " of key";
+  return "scores without any structure would read " + number(floor.distance) + " of distance and " +
+         number(floor.key) + " of key";
 }
 
 Table addressing_table(const protocol::AddressingResult& addressing, const json& form) {
@@ -190,9 +190,8 @@ void add_facts(const protocol::XrayResult& xray, std::vector<std::string>& notes
   if (xray.order_agreement) {
     notes.push_back("Spearman correlation of the two orders " + number(*xray.order_agreement));
   }
-  notes.push_back(std::to_string(xray.rows.size()) +
-                  " intervals of 95 % each: " + number(0.05 * double(xray.rows.size())) +
-                  " are expected to exclude 0 by chance");
+  notes.push_back(std::to_string(xray.rows.size()) + " intervals of 95 % each: " +
+                  number(0.05 * double(xray.rows.size())) + " are expected to exclude 0 by chance");
   notes.push_back(xray.formula);
 }
 
@@ -300,11 +299,11 @@ Output question_output(const std::vector<Answered<protocol::XrayResult>>& answer
                        const ModelNames& names) {
   if (answers.size() > 1) {
     Output output = output_of(answers);
-    output.tables = {table_of_models(answers, names, xray_table),
-                     table_of_models(answers, names,
-                                     [](const protocol::XrayResult& one, const json&) {
-                                       return unseen_table(one);
-                                     })};
+    output.tables = {
+        table_of_models(answers, names, xray_table),
+        table_of_models(answers, names, [](const protocol::XrayResult& one, const json&) {
+          return unseen_table(one);
+        })};
     output.tables.back().for_files = true;
     output.figures = {xray_of_models(results_of(answers), names)};
     return output;

@@ -27,8 +27,8 @@ double AcuityView::passes_of_a_text(const protocol::AcuityRequest& request,
   double places = 1;
   if (request.by != "model") places += count(request.chosen.layers, model.layers);
   if (request.by == "head")
-    places = 1 + count(request.chosen.layers, model.layers) *
-                     count(request.chosen.heads, model.heads);
+    places =
+        1 + count(request.chosen.layers, model.layers) * count(request.chosen.heads, model.heads);
   return 1 + bands * static_cast<double>(request.seeds.size()) * places;
 }
 

@@ -7,7 +7,7 @@ namespace phasescope::app {
 using AcuityState = QuestionState<protocol::AcuityRequest>;
 
 inline constexpr Asks<protocol::AcuityResult> kAcuity{"acuity", protocol::AcuityRequest::method,
-    "measuring the acuity", Lane::slow};
+                                                      "measuring the acuity", Lane::slow};
 
 // How finely the models need to know distance, and at which distances.
 class AcuityView : public QuestionView<protocol::AcuityRequest, protocol::AcuityResult> {

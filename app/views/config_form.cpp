@@ -109,8 +109,7 @@ bool ConfigLines::draw_field(const ConfigField& field, json& config) {
   }
   if (field.choices.empty()) return draw_words(field, config);
   std::string word = words_of_value(field.value);
-  const bool changed =
-      draw_choice(title.c_str(), word, field.choices, ImGui::GetFontSize() * 13);
+  const bool changed = draw_choice(title.c_str(), word, field.choices, ImGui::GetFontSize() * 13);
   tooltip(help_of(field));
   if (changed) set_in_config(config, field.key, word);
   return changed;

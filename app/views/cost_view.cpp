@@ -23,7 +23,7 @@ void CostView::draw_more(ViewContext& context) {
   const auto asked = form.params.value("length", protocol::CostRequest{}.length);
   const bool held = tokens_ > 0;
   int tokens = held ? tokens_ : static_cast<int>(std::min<int64_t>(asked, kMostTokensOfSlider));
-  ImGui::SameLine();
+  next_control(ImGui::GetFontSize() * 15);
   ImGui::SetNextItemWidth(ImGui::GetFontSize() * 11);
   if (ImGui::SliderInt("tokens", &tokens, 1, kMostTokensOfSlider, "%d",
                        ImGuiSliderFlags_Logarithmic | ImGuiSliderFlags_AlwaysClamp))

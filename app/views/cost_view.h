@@ -21,7 +21,8 @@ class CostView : public QuestionView<protocol::CostRequest, protocol::CostResult
   const Asks<protocol::CostResult>& asks() const override { return kCost; }
   std::string what_it_shows() const override;
   bool instant(const QuestionForm&) const override { return true; }
-  double passes_of_a_text(const protocol::CostRequest&, const protocol::LoadReport&) const override {
+  double passes_of_a_text(const protocol::CostRequest&,
+                          const protocol::LoadReport&) const override {
     return 0;  // it is counted from the configuration
   }
   void draw_more(ViewContext& context) override;

@@ -7,7 +7,7 @@ namespace phasescope::app {
 using DemandState = QuestionState<protocol::DemandRequest>;
 
 inline constexpr Asks<protocol::DemandResult> kDemand{"demand", protocol::DemandRequest::method,
-    "measuring the demand", Lane::slow};
+                                                      "measuring the demand", Lane::slow};
 
 // At which distances every head wants more weight, and the bias that would repair the model.
 class DemandView : public QuestionView<protocol::DemandRequest, protocol::DemandResult> {

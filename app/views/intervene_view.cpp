@@ -26,8 +26,8 @@ constexpr Way kWays[] = {
     {"sink", "cap the sink", "head_sink_caps", "the weight on key 0 is at most this", 1, 0.1},
     {"window", "window", "head_windows", "keys this far and farther are not seen", 1 << 16, 64,
      true},
-    {"clamp", "clamp", "head_clamps", "farther keys are scored as if they stood this far",
-     1 << 16, 64, true},
+    {"clamp", "clamp", "head_clamps", "farther keys are scored as if they stood this far", 1 << 16,
+     64, true},
     {"bias", "scale the bias", "head_bias_scales",
      "what the encoding adds to the score is multiplied: ALiBi's slopes, T5's table", 4, 0.5},
 };
@@ -188,12 +188,10 @@ std::string InterveneView::what_it_shows() const {
 void InterveneView::add_commands(std::vector<Command>& list) const {
   QuestionView::add_commands(list);
   for (const Way& way : kWays)
-    list.push_back({"intervene." + std::string(way.how),
-                    "Selected head: " + std::string(way.title), way.help, 0,
-                    [how = std::string(way.how)](ViewContext& context) {
+    list.push_back({"intervene." + std::string(way.how), "Selected head: " + std::string(way.title),
+                    way.help, 0, [how = std::string(way.how)](ViewContext& context) {
                       const Selection& at = context.session().selection;
-                      add_edit(context,
-                               edit_of(how, heads_chosen(at, "head"), way_of(how).limit));
+                      add_edit(context, edit_of(how, heads_chosen(at, "head"), way_of(how).limit));
                     }});
 }
 
@@ -227,7 +225,7 @@ void InterveneView::draw_new_edit(ViewContext& context) {
   for (const Way& one : kWays)
     if (title == one.title) state.how = one.how;
   tooltip(way.help);
-  ImGui::SameLine();
+  next_control(choice_width({"layer"}));
   changed |= draw_choice("##whose", state.whose, {"head", "layer", "all"});
   const std::string heads = heads_chosen(context.session().selection, state.whose);
   tooltip("The selected head, all of its layer, or all: " + heads);
@@ -235,12 +233,12 @@ void InterveneView::draw_new_edit(ViewContext& context) {
   auto& limit = limits_.try_emplace(way.how, way.limit).first->second;
   bool moved = false;
   if (way.most > 0) {
-    ImGui::SameLine();
+    next_control(ImGui::GetFontSize() * 8);
     ImGui::SetNextItemWidth(ImGui::GetFontSize() * 8);
     auto value = static_cast<float>(limit);
     const ImGuiSliderFlags scale = way.whole ? ImGuiSliderFlags_Logarithmic : 0;
-    if (ImGui::SliderFloat("##limit", &value, way.whole ? 1.0F : 0.0F,
-                           static_cast<float>(way.most), way.whole ? "%.0f" : "%.3f", scale))
+    if (ImGui::SliderFloat("##limit", &value, way.whole ? 1.0F : 0.0F, static_cast<float>(way.most),
+                           way.whole ? "%.0f" : "%.3f", scale))
       limit = value;
     tooltip(way.help);
     moved = ImGui::IsItemDeactivatedAfterEdit();
@@ -249,8 +247,9 @@ void InterveneView::draw_new_edit(ViewContext& context) {
   const auto edits = edits_of(protocol::model_reading(selected_model(context.session())).settings);
   const bool there =
       std::ranges::any_of(edits, [&](const auto& one) { return is_same_place(one, edit); });
-  ImGui::SameLine();
-  const bool pressed = ImGui::Button((std::string("Apply to ") + heads).c_str());
+  const std::string button = "Apply to " + heads;
+  next_control(ImGui::CalcTextSize(button.c_str()).x + 2 * ImGui::GetStyle().FramePadding.x);
+  const bool pressed = ImGui::Button(button.c_str());
   tooltip("Opens the reading of the model in which this is so");
   if (pressed || (moved && there)) add_edit(context, edit);
 }

@@ -12,7 +12,7 @@ namespace phasescope::app {
 struct InterveneState : QuestionForm {
   static constexpr const char* kView = "intervene";
   InterveneState() { reads = "text"; }
-  std::string how = "zero";   // of what is done next
+  std::string how = "zero";    // of what is done next
   std::string whose = "head";  // the selected head, its layer, all
   template <class V>
   void fields(V& v) {

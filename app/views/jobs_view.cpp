@@ -168,8 +168,7 @@ void JobsView::poll(ViewContext& context) {
         !ended || !list || std::ranges::any_of(list->result.jobs, [&](const JobStatus& listed) {
           return listed.dir == dir && listed.state != job.answer()->result.state;
         });
-    if (changed && !job.failed())
-      context.requests.ask_again(job, protocol::JobRequest{.dir = dir});
+    if (changed && !job.failed()) context.requests.ask_again(job, protocol::JobRequest{.dir = dir});
   }
   auto& log = context.requests.of(kJobLog, state.dir);
   if (log_seen_ && !state.dir.empty() && !log.failed())
@@ -207,9 +206,8 @@ std::vector<Saved> JobsView::saved(ViewContext& context) {
 
 void JobsView::start_training(ViewContext& context) {
   const auto state = context.state<JobsState>();
-  protocol::StartRequest request{.kind = "train",
-                                 .name = fs::path(state.source).stem().string(),
-                                 .config = state.run};
+  protocol::StartRequest request{
+      .kind = "train", .name = fs::path(state.source).stem().string(), .config = state.run};
   context.requests.ask_again(context.requests.of(kStart), request);
 }
 
@@ -262,7 +260,7 @@ bool JobsView::draw_source(ViewContext& context, JobsState& state) {
     changed = true;
   }
   tooltip("A run configuration of sample_configs/; a job's Clone begins with its own");
-  ImGui::SameLine();
+  next_control(ImGui::GetFontSize() * 12);
   ImGui::SetNextItemWidth(ImGui::GetFontSize() * 12);
   const bool entered =
       ImGui::InputTextWithHint("##file", "or a file", &path_, ImGuiInputTextFlags_EnterReturnsTrue);
@@ -282,16 +280,17 @@ void JobsView::draw_form(ViewContext& context) {
   const auto* answer = question.answer();
   const bool current = answer && question.answers_now();
   const bool fine = current && answer->result.problem.empty();
-  ImGui::SameLine();
+  next_control(ImGui::CalcTextSize("Train").x + 2 * ImGui::GetStyle().FramePadding.x);
   ImGui::BeginDisabled(!fine || context.requests.of(kStart).waiting());
   if (ImGui::Button("Train")) start_training(context);
   tooltip("Starts it as a job of its own, which goes on without this window");
   ImGui::EndDisabled();
   if (fine) {
-    ImGui::SameLine();
-    ImGui::TextColored(widgets::palette().quiet, "%s parameters, %s tokens",
-                       widgets::short_number(double(answer->result.parameters)).c_str(),
-                       widgets::short_number(double(answer->result.tokens)).c_str());
+    const std::string words = widgets::short_number(double(answer->result.parameters)) +
+                              " parameters, " +
+                              widgets::short_number(double(answer->result.tokens)) + " tokens";
+    next_control(ImGui::CalcTextSize(words.c_str()).x);
+    ImGui::TextColored(widgets::palette().quiet, "%s", words.c_str());
   }
   if (current) paragraph_in(widgets::palette().bad, answer->result.problem);
   if (question.failed()) draw_question(context, context.requests.of(kJobForm), "form");
@@ -386,7 +385,7 @@ void JobsView::draw_buttons(ViewContext& context, const JobStatus& job) {
 // What was trained, as a model of the window; two of its checkpoints beside each other.
 void JobsView::draw_opening(ViewContext& context, const JobStatus& job) {
   if (job.checkpoints.empty()) return;
-  if (ImGui::SmallButton("Open the model")) open_model(context, job.dir);
+  if (ImGui::Button("Open the model")) open_model(context, job.dir);
   tooltip("Its newest checkpoint, in all views");
   if (job.checkpoints.size() < 2) return;
   const auto has = [&](const std::string& name) {
@@ -395,6 +394,7 @@ void JobsView::draw_opening(ViewContext& context, const JobStatus& job) {
   if (!has(first_)) first_ = job.checkpoints.front();
   if (!has(second_)) second_ = job.checkpoints.back();
   ImGui::SameLine();
+  ImGui::AlignTextToFramePadding();
   ImGui::TextUnformatted("or compare");
   const float width = ImGui::GetFontSize() * 7;
   ImGui::SameLine();
@@ -403,7 +403,7 @@ void JobsView::draw_opening(ViewContext& context, const JobStatus& job) {
   draw_choice("##second", second_, job.checkpoints, width);
   ImGui::SameLine();
   ImGui::BeginDisabled(first_ == second_);
-  if (ImGui::SmallButton("Open both"))
+  if (ImGui::Button("Open both"))
     for (const std::string& checkpoint : {first_, second_})
       open_model(context, job.dir + "/checkpoints/" + checkpoint);
   ImGui::EndDisabled();
@@ -520,7 +520,11 @@ void JobsView::draw_content(ViewContext& context) {
   const auto* job = question.answer();
   const bool shown = job && !state.dir.empty();
   const float height = ImGui::GetContentRegionAvail().y;
-  if (ImGui::BeginChild("list", {0, shown ? height * 0.3F : 0})) draw_list(context);
+  const auto* list = context.requests.of(kJobs).answer();
+  const std::size_t rows = list ? list->result.jobs.size() + 1 : 1;
+  const float whole = static_cast<float>(rows) * (ImGui::GetFrameHeight() + 8);
+  if (ImGui::BeginChild("list", {0, shown ? std::min(height * 0.35F, whole) : 0}))
+    draw_list(context);
   ImGui::EndChild();
   if (!shown) return;
   ImGui::Separator();

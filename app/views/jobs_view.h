@@ -14,13 +14,13 @@ namespace phasescope::app {
 
 struct JobsState {
   static constexpr const char* kView = "jobs";
-  std::string dir;                  // the job shown in full
-  std::vector<std::string> beside;  // folders of further ones whose curves are drawn over its own
-  std::string curve = "loss";       // which curve of theirs
-  bool form = false;                // the form of a new training is shown in place of a job
+  std::string dir;                   // the job shown in full
+  std::vector<std::string> beside;   // folders of further ones whose curves are drawn over its own
+  std::string curve = "loss";        // which curve of theirs
+  bool form = false;                 // the form of a new training is shown in place of a job
   std::string source = "desk/tapa";  // what it began with: a shipped configuration, a file, a job
   nlohmann::json run;                // the configuration in it; null: as the source has it
-  EvalChoices evaluation;  // all texts, at the lengths that the worker takes by itself
+  EvalChoices evaluation;            // all texts, at the lengths that the worker takes by itself
   template <class V>
   void fields(V& v) {
     v("dir", dir), v("beside", beside), v("curve", curve), v("form", form);

@@ -211,19 +211,19 @@ void ModelsView::draw_computing(ViewContext& context) {
     for (const auto& device : facts.answer()->result.value("devices", nlohmann::json::array()))
       devices.push_back(device.get<std::string>());
   std::string device = computing.device.empty() ? devices.front() : computing.device;
-  bool changed = draw_choice("numbers", computing.dtype,
-                             protocol::choices_of({.choices = protocol::kDtypes}));
-  tooltip("What weights and activations are converted to; a model stored in bf16 keeps its numbers "
-          "in bf16 and in f32");
-  changed |= draw_choice("attention by", computing.backend,
-                         protocol::choices_of(protocol::kBackendAbout));
+  bool changed =
+      draw_choice("numbers", computing.dtype, protocol::choices_of({.choices = protocol::kDtypes}));
+  tooltip(
+      "What weights and activations are converted to; a model stored in bf16 keeps its numbers "
+      "in bf16 and in f32");
+  changed |=
+      draw_choice("attention by", computing.backend, protocol::choices_of(protocol::kBackendAbout));
   tooltip(protocol::kBackendAbout.help);
   changed |= draw_choice("device", device, devices);
   tooltip(protocol::kDeviceAbout.help);
   if (!changed) return;
   computing.device = device == devices.front() ? "" : device;
-  context.edit.apply("Compute in " + computing.dtype,
-                     [&](Session& s) { s.computing = computing; });
+  context.edit.apply("Compute in " + computing.dtype, [&](Session& s) { s.computing = computing; });
 }
 
 void ModelsView::draw_report(const LoadReport& report, const std::string& name) {

@@ -4,9 +4,6 @@
 
 #include <algorithm>
 
-#include "widgets/plot_draw.h"
-#include "widgets/theme.h"
-
 namespace phasescope::app {
 namespace {
 
@@ -41,9 +38,8 @@ widgets::TableSpec spec_of(const Table& table) {
   widgets::TableSpec spec;
   const std::size_t count = std::min(table.columns.size(), kColumnsAtMost);
   for (std::size_t c = 0; c < count; ++c) {
-    const bool words = std::ranges::any_of(table.rows, [&](const json& row) {
-      return value_in(row, table.columns[c]).is_string();
-    });
+    const bool words = std::ranges::any_of(
+        table.rows, [&](const json& row) { return value_in(row, table.columns[c]).is_string(); });
     spec.columns.push_back({.title = table.heading(table.columns[c]), .numbers = !words});
   }
   for (const json& row : table.rows) {
@@ -63,7 +59,10 @@ const json* OutputTables::draw(const Output& output, std::uint64_t version,
       auto& made = *tables_.emplace_back(std::make_unique<Prepared>());
       made.table = &table;
       made.spec = spec_of(table);
+      // Dear ImGui keeps the order of columns by their names for as long as a table has one id.
       made.spec.id = "table" + std::to_string(tables_.size());
+      for (const widgets::TableColumn& column : made.spec.columns)
+        made.spec.id += "/" + column.title;
     }
   }
   const json* clicked = nullptr;
@@ -87,10 +86,21 @@ const json* OutputTables::draw(const Output& output, std::uint64_t version,
       const auto drawn = prepared->drawn.draw(prepared->spec, options);
       if (drawn.clicked >= 0) clicked = &table.rows[static_cast<std::size_t>(drawn.clicked)];
     }
-    widgets::draw_notes(table.notes);
     ImGui::PopID();
   }
   return clicked;
+}
+
+std::vector<std::string> notes_of(const Output& output) {
+  std::vector<std::string> notes;
+  const auto add = [&](const std::vector<std::string>& more) {
+    for (const std::string& note : more)
+      if (!note.empty() && std::ranges::find(notes, note) == notes.end()) notes.push_back(note);
+  };
+  for (const Table& table : output.tables)
+    if (!table.for_files) add(table.notes);
+  for (const widgets::PlotSpec& figure : output.figures) add(figure.notes);
+  return notes;
 }
 
 widgets::HeatmapTexture* FigureTextures::of(const widgets::PlotSpec& plot, std::size_t place,

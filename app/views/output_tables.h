@@ -19,7 +19,7 @@ class OutputTables {
  public:
   // Whether a row is to be lit up as selected.
   using IsSelected = std::function<bool(const nlohmann::json& row)>;
-  // Draws those that a terminal would print, one below the other, with their notes. Another
+  // Draws those that a terminal would print, one below the other, without their notes. Another
   // `version` is another output. Returns the row that was clicked; nullptr for none.
   const nlohmann::json* draw(const Output& output, std::uint64_t version,
                              const IsSelected& is_selected = {});
@@ -33,6 +33,9 @@ class OutputTables {
   std::uint64_t version_ = 0;
   std::vector<std::unique_ptr<Prepared>> tables_;
 };
+
+// The notes of those tables and of all figures, each once.
+std::vector<std::string> notes_of(const Output& output);
 
 // The pictures of the maps among some figures, made anew with another `version` of them.
 class FigureTextures {

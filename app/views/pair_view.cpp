@@ -12,8 +12,7 @@ std::string PairView::what_it_shows() const {
   return "Where the key of the selected pair would have to stand to be read.";
 }
 
-double PairView::passes_of_a_text(const protocol::PairRequest&,
-                                  const protocol::LoadReport&) const {
+double PairView::passes_of_a_text(const protocol::PairRequest&, const protocol::LoadReport&) const {
   return 1;
 }
 

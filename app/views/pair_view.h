@@ -7,7 +7,7 @@ namespace phasescope::app {
 using PairState = QuestionState<protocol::PairRequest>;
 
 inline constexpr Asks<protocol::PairResult> kPair{"pair", protocol::PairRequest::method,
-    "measuring the pair"};
+                                                  "measuring the pair"};
 
 // The selected pair: its phasors, and where its key would have to stand to be read.
 class PairView : public QuestionView<protocol::PairRequest, protocol::PairResult> {

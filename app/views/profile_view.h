@@ -7,7 +7,7 @@ namespace phasescope::app {
 using ProfileState = QuestionState<protocol::ProfileRequest>;
 
 inline constexpr Asks<protocol::ProfileResult> kProfile{"profile", protocol::ProfileRequest::method,
-    "profiling the heads", Lane::slow};
+                                                        "profiling the heads", Lane::slow};
 
 // How much of the scores of every head is positional, how much semantic.
 class ProfileView : public QuestionView<protocol::ProfileRequest, protocol::ProfileResult> {

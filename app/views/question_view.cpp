@@ -69,7 +69,8 @@ std::string words_of(const Expected& expected) {
   if (expected.texts <= 0 || expected.passes <= 0) return "what it will take is not known";
   std::string words = expected.texts == 1 ? "1 text" : std::to_string(expected.texts) + " texts";
   words += " of " + std::to_string(expected.tokens) + " tokens, " +
-           (expected.at_least ? "at least " : "") + widgets::short_number(std::round(expected.passes)) +
+           (expected.at_least ? "at least " : "") +
+           widgets::short_number(std::round(expected.passes)) +
            (expected.passes == 1 ? " pass" : " passes") + " over each";
   if (expected.seconds > 0) words += ", about " + seconds_in_words(expected.seconds);
   return words;
@@ -157,6 +158,11 @@ void AnyQuestionView::draw_plot_of(ViewContext& context, const Output& output,
       widgets::PlotDraw options;
       options.version = version;
       options.title = figures.size() > 1;
+      options.notes = false;  // they stand below the tables, those of all figures once
+      if (const float shape = shape_of_figures(); shape > 0) {
+        const ImVec2 all = ImGui::GetContentRegionAvail();
+        options.size = {std::min(all.x, all.y * shape), all.y};
+      }
       const auto place = static_cast<std::size_t>(figures[n] - output.figures.data());
       options.texture = textures_.of(*figures[n], place, version);
       select_named_head(context, *figures[n], draw_figure(context, *figures[n], options));
@@ -173,7 +179,7 @@ void AnyQuestionView::draw_shown(ViewContext& context, const std::vector<ShownGr
   const auto place = static_cast<std::uint64_t>(shown - groups.data());
   const ImVec2 room = ImGui::GetContentRegionAvail();
   if (!shown->output.figures.empty()) {
-    const float height = std::max(ImGui::GetFontSize() * 14, room.y * 0.6F);
+    const float height = std::max(ImGui::GetFontSize() * 12, room.y * 0.55F);
     if (ImGui::BeginChild("figures", {0, height})) {
       const Dimmed dimmed(old);
       draw_plot_of(context, shown->output, form, version * 64 + place);
@@ -186,6 +192,7 @@ void AnyQuestionView::draw_shown(ViewContext& context, const std::vector<ShownGr
         shown->output, version * 64 + place,
         [&](const nlohmann::json& cells) { return is_of_selection(context.session(), cells); });
     if (row) select_row(context, *row);
+    widgets::draw_notes(notes_of(shown->output));
   }
   ImGui::EndChild();
 }

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <ranges>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -73,6 +74,8 @@ class AnyQuestionView : public View {
  protected:
   // The end of the id of the figure that shows the selection; empty where all do.
   virtual std::string figure_of_selection(const Selection&) const { return ""; }
+  // Width over height, where a figure has a shape of its own; 0: as there is room.
+  virtual float shape_of_figures() const { return 0; }
   // The choices of groups and figures; true where one was changed.
   bool draw_figure_choice(const std::vector<ShownGroup>& groups, QuestionForm& form);
   void draw_shown(ViewContext& context, const std::vector<ShownGroup>& groups,
@@ -96,7 +99,8 @@ class QuestionView : public AnyQuestionView {
 
   std::string id() const override { return State::kView; }
   void add_commands(std::vector<Command>& list) const override {
-    auto* self = const_cast<QuestionView*>(this);  // a command asks, which the view keeps account of
+    auto* self =
+        const_cast<QuestionView*>(this);  // a command asks, which the view keeps account of
     list.push_back({id() + ".run", "Run: " + title(), "Ask the question of every open model", 0,
                     [self](ViewContext& context) { self->run(context); }});
   }
@@ -173,7 +177,7 @@ class QuestionView : public AnyQuestionView {
   void draw_run(ViewContext& context);
   void draw_nothing_yet(ViewContext& context);
 
-  FieldForm form_;
+  OptionsForm options_;
   std::vector<KeptAnswer> kept_;  // oldest first
   Cached<std::vector<ShownGroup>> groups_;
   struct Timing {
@@ -189,16 +193,13 @@ class QuestionView : public AnyQuestionView {
 
 template <class Request, class Result, class StateType>
 Request QuestionView<Request, Result, StateType>::request_in(const QuestionForm& form) {
-  try {
-    return protocol::request_of<Request>(form.params);
-  } catch (const protocol::RequestError&) {  // edited by hand, or half typed
-    return {};
-  }
+  return with_choices(Request{}, form.params);
+}
 }
 
 template <class Request, class Result, class StateType>
 Request QuestionView<Request, Result, StateType>::request_now(const ViewContext& context,
-                                                   std::size_t index) const {
+                                                              std::size_t index) const {
   const auto form = context.state<State>();
   const Session& session = context.session();
   Request request = request_in(form);
@@ -224,7 +225,7 @@ Request QuestionView<Request, Result, StateType>::request_now(const ViewContext&
 
 template <class Request, class Result, class StateType>
 Asked QuestionView<Request, Result, StateType>::asked_now(const ViewContext& context,
-                                               std::size_t index) const {
+                                                          std::size_t index) const {
   nlohmann::json params;
   try {
     params = protocol::params_of(request_now(context, index));
@@ -254,7 +255,8 @@ inline bool is_answer_to(const Asked& answered, const Asked& asked) {
 }
 
 template <class Request, class Result, class StateType>
-std::string QuestionView<Request, Result, StateType>::command_of_all(const std::vector<Asked>& asked) const {
+std::string QuestionView<Request, Result, StateType>::command_of_all(
+    const std::vector<Asked>& asked) const {
   if (asked.empty() || !asked.front().params.is_object()) return "";
   const bool one =
       std::ranges::all_of(asked, [&](const Asked& other) { return alike(asked.front(), other); });
@@ -306,9 +308,8 @@ void QuestionView<Request, Result, StateType>::keep_answers(ViewContext& context
                          return kept->serial == answer->serial;
                        });
     if (!answer || there) continue;
-    std::erase_if(kept_, [&](const KeptAnswer& kept) {
-      return is_answer_to(kept->asked, answer->asked);
-    });
+    std::erase_if(kept_,
+                  [&](const KeptAnswer& kept) { return is_answer_to(kept->asked, answer->asked); });
     kept_.push_back(std::make_shared<const Answer<Result>>(*answer));
     if (kept_.size() > kKept) kept_.erase(kept_.begin());
     if (std::exchange(timing.running, false)) {
@@ -322,7 +323,8 @@ void QuestionView<Request, Result, StateType>::keep_answers(ViewContext& context
 
 // The answers to what the form asks; before there is any, what was answered last.
 template <class Request, class Result, class StateType>
-ShownAnswers<Result> QuestionView<Request, Result, StateType>::shown(const ViewContext& context) const {
+ShownAnswers<Result> QuestionView<Request, Result, StateType>::shown(
+    const ViewContext& context) const {
   ShownAnswers<Result> shown;
   for (std::size_t i = 0; i < context.models(); ++i) {
     if (!is_asked(context, i)) continue;
@@ -382,20 +384,19 @@ std::vector<Saved> QuestionView<Request, Result, StateType>::saved(ViewContext& 
     const bool of_all = groups.size() > 1 && n == 0;
     if (of_all && !joined) continue;
     const std::size_t own = groups.size() > 1 ? n - 1 : n;
-    all.push_back({of_all || groups.size() == 1
-                       ? ""
-                       : names_of(context.session())
-                             .file_name(answers.list[own]->result.model),
-                   std::move(groups[n].output),
-                   of_all ? command_of_all(answers.asked())
-                          : command_of_all({answers.list[own]->asked})});
+    all.push_back(
+        {of_all || groups.size() == 1
+             ? ""
+             : names_of(context.session()).file_name(answers.list[own]->result.model),
+         std::move(groups[n].output),
+         of_all ? command_of_all(answers.asked()) : command_of_all({answers.list[own]->asked})});
   }
   return all;
 }
 
 template <class Request, class Result, class StateType>
 Expected QuestionView<Request, Result, StateType>::expected(const ViewContext& context,
-                                                 std::size_t index) const {
+                                                            std::size_t index) const {
   const auto* report = context.info(context.session().models[index]);
   if (!report) return {};
   const Request request = request_now(context, index);
@@ -413,24 +414,10 @@ Expected QuestionView<Request, Result, StateType>::expected(const ViewContext& c
 
 template <class Request, class Result, class StateType>
 bool QuestionView<Request, Result, StateType>::draw_form(QuestionForm& form) {
-  if (ImGui::Button("Options")) ImGui::OpenPopup("options");
-  tooltip("What is asked, as on the command line");
-  if (!ImGui::BeginPopup("options")) return false;
-  Request request = request_in(form), unset{};
-  std::vector<protocol::BoundField> fields, defaults;
-  std::vector<std::string> hidden = given_by_selection();
-  for (const char* key : {"model", "set", "input", "device", "threads", "layers", "heads"})
-    hidden.emplace_back(key);
-  if (reads_own_text(form)) hidden.insert(hidden.end(), {"corpus", "texts"});
-  const auto all = protocol::detail::bound_fields(request);
-  const auto all_unset = protocol::detail::bound_fields(unset);
-  for (std::size_t n = 0; n < all.size(); ++n)
-    if (std::ranges::find(hidden, all[n].key) == hidden.end())
-      fields.push_back(all[n]), defaults.push_back(all_unset[n]);
-  const bool changed = form_.draw(fields, defaults);
-  ImGui::EndPopup();
-  if (changed) form.params = protocol::detail::written(all, all_unset);
-  return changed;
+  std::set<std::string> hidden{"set", "device", "threads", "layers", "heads"};
+  for (const std::string& key : given_by_selection()) hidden.insert(key);
+  if (reads_own_text(form)) hidden.insert({"corpus", "texts"});
+  return options_.draw<Request>(form.params, nlohmann::json::object(), hidden);
 }
 
 template <class Request, class Result, class StateType>
@@ -438,20 +425,21 @@ void QuestionView<Request, Result, StateType>::draw_controls(ViewContext& contex
   auto form = context.state<State>();
   bool changed = draw_form(form);
   if constexpr (requires(Request r) { r.chosen.layers; }) {
-    ImGui::SameLine();
+    next_control(choice_width({"all heads"}));
     changed |= draw_choice("##heads", form.heads, {"all heads", "layer", "head"});
     tooltip("Of which heads it is asked: all, those of the selected layer, the selected one");
   }
   if constexpr (kReadsMany) {
-    ImGui::SameLine();
+    next_control(choice_width({"corpus"}));
     changed |= draw_choice("##reads", form.reads, {"corpus", "text"});
-    tooltip("What is read: texts of a corpus, the bundled validation texts unless one is named, or "
-            "the text of the window alone");
+    tooltip(
+        "What is read: texts of a corpus, the bundled validation texts unless one is named, or "
+        "the text of the window alone");
   }
   if (changed) context.set_state("Change the question", form);
   draw_more(context);
   if (!instant(form)) {
-    ImGui::SameLine();
+    next_control(ImGui::CalcTextSize("Run").x + 2 * ImGui::GetStyle().FramePadding.x);
     draw_run(context);
   }
   draw_tools(context);

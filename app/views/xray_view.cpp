@@ -21,7 +21,7 @@ double XrayView::passes_of_a_text(const protocol::XrayRequest& request,
   };
   double places = count(request.chosen.layers, report.model.layers);
   if (request.by == "head") places *= count(request.chosen.heads, report.model.heads);
-  return 2 + 2 * places ;
+  return 2 + 2 * places;
 }
 
 }  // namespace phasescope::app

@@ -7,7 +7,7 @@ namespace phasescope::app {
 using XrayState = QuestionState<protocol::XrayRequest>;
 
 inline constexpr Asks<protocol::XrayResult> kXray{"xray", protocol::XrayRequest::method,
-    "x-raying the heads", Lane::slow};
+                                                  "x-raying the heads", Lane::slow};
 
 // Which heads fail past the trained length, and the smallest repair.
 class XrayView : public QuestionView<protocol::XrayRequest, protocol::XrayResult> {

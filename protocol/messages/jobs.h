@@ -42,7 +42,8 @@ struct FormRequest {
   Assignments set;
   template <class V>
   void fields(V& v) {
-    v("config", config, About{.help = "a run configuration or its path (default: none, all defaults)"});
+    v("config", config,
+      About{.help = "a run configuration or its path (default: none, all defaults)"});
     v("set", set, About{.help = "override of it, e.g. train.steps=100 (may be repeated)"});
   }
 };

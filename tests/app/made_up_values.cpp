@@ -1,11 +1,11 @@
 #include <cmath>
 #include <functional>
 
-#include "protocol/messages/capture.h"
-#include "protocol/messages/compare.h"
 #include "protocol/messages/ablate.h"
 #include "protocol/messages/acuity.h"
 #include "protocol/messages/addressing.h"
+#include "protocol/messages/capture.h"
+#include "protocol/messages/compare.h"
 #include "protocol/messages/cost.h"
 #include "protocol/messages/demand.h"
 #include "protocol/messages/distance.h"
@@ -500,7 +500,8 @@ Reply pair(const nlohmann::json& params, const MadeUpShape& shape) {
   result.model = model_of(params), result.formula = "s(lambda)";
   const std::string head = params.value("head", std::string("L0H0"));
   const auto mark = head.find('H');
-  result.layer = std::stoll(head.substr(1, mark - 1)), result.head = std::stoll(head.substr(mark + 1));
+  result.layer = std::stoll(head.substr(1, mark - 1)),
+  result.head = std::stoll(head.substr(mark + 1));
   result.query = params.value("query", int64_t{10}), result.key = params.value("key", int64_t{9});
   result.true_distance = result.query - result.key, result.trained = shape.tokens;
   result.phasors = {{1, 0.5}, {0.5, -0.25}, {0.25, 0}};
@@ -533,7 +534,8 @@ Reply cost(const nlohmann::json& params, const MadeUpShape&) {
   CostResult result;
   result.model = model_of(params), result.length = params.value("length", int64_t{1024});
   const auto tokens = double(result.length);
-  result.parts = {{"embedding", 0, 5e4}, {"attention", 1e3 * tokens, 6e5}, {"mlp", 4e3 * tokens, 1e6}};
+  result.parts = {
+      {"embedding", 0, 5e4}, {"attention", 1e3 * tokens, 6e5}, {"mlp", 4e3 * tokens, 1e6}};
   result.macs = 5e3 * tokens, result.flops = 1e4 * tokens, result.parameters = 1.65e6;
   result.memory_bytes = 8e6;
   result.published = result.executed = {result.flops, result.macs, 1.65e6, 1.57};

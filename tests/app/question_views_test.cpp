@@ -186,10 +186,11 @@ TEST(QuestionViews, SayWhatAQuestionWillTake) {
 }
 
 TEST(QuestionViews, ATableHasTheWordsAndNumbersOfItsVerb) {
-  const Table table{.columns = {"layer", "share", "why"},
-                    .rows = {{{"layer", 1}, {"share", {{"mean", 0.25}, {"low", 0.2}, {"high", 0.3}}}},
-                             {{"layer", 2}, {"why", "nothing varies"}}},
-                    .headings = {{"share", "share (of 1)"}}};
+  const Table table{
+      .columns = {"layer", "share", "why"},
+      .rows = {{{"layer", 1}, {"share", {{"mean", 0.25}, {"low", 0.2}, {"high", 0.3}}}},
+               {{"layer", 2}, {"why", "nothing varies"}}},
+      .headings = {{"share", "share (of 1)"}}};
   const widgets::TableSpec spec = spec_of(table);
   EXPECT_EQ(spec.columns[1].title, "share (of 1)");
   EXPECT_TRUE(spec.columns[0].numbers);
@@ -247,9 +248,9 @@ TEST(Interventions, MakeOneReadingThatIsUndoneAndTakenBack) {
   EXPECT_EQ(models().size(), 3U);
   add_edit(scene.context, {"encoding.base", "", "50000"});
   EXPECT_EQ(models().size(), 3U);
-  EXPECT_EQ(edits_of(protocol::model_reading(selected_model(scene.context.session())).settings)
-                .size(),
-            2U);
+  EXPECT_EQ(
+      edits_of(protocol::model_reading(selected_model(scene.context.session())).settings).size(),
+      2U);
   EXPECT_TRUE(scene.edit.undo());
   EXPECT_EQ(selected_model(scene.context.session()), "rope (head_windows=L3H1:32)");
   EXPECT_TRUE(scene.edit.undo());

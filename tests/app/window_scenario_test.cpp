@@ -341,8 +341,9 @@ TEST(Scenario, ATrainingIsStartedFromTheForm) {
     ctx->ItemClick("//###jobs/Evaluate");
     IM_CHECK(wait_for(ctx, [&] { return !stage.session().views.get<JobsState>().dir.empty(); }));
     IM_CHECK_EQ(stage.link.counts().at("jobs.start"), 1);
-    IM_CHECK(wait_for(
-        ctx, [&] { return stage.main_window.requests().of(kJob, "jobs/tapa").answer() != nullptr; }));
+    IM_CHECK(wait_for(ctx, [&] {
+      return stage.main_window.requests().of(kJob, "jobs/tapa").answer() != nullptr;
+    }));
   });
 }
 
@@ -359,15 +360,15 @@ TEST(Scenario, AConfigurationIsChangedInItsFormAndTrained) {
     IM_CHECK_EQ(run()["encoding"]["key"], nlohmann::json("tapa"));
     ctx->ItemInputValue("//###jobs/**/steps", "7");
     IM_CHECK_EQ(run()["train"]["steps"], nlohmann::json(7));
-    IM_CHECK(wait_for(
-        ctx, [&] { return stage.main_window.requests().of(kJobForm).answers_now(); }));
+    IM_CHECK(
+        wait_for(ctx, [&] { return stage.main_window.requests().of(kJobForm).answers_now(); }));
     ctx->Yield(2);
     IM_CHECK((ctx->ItemInfo("//###jobs/Train").ItemFlags & ImGuiItemFlags_Disabled) != 0);
     ctx->ItemInputValue("//###jobs/**/steps", "0");  // below its range: nothing changes
     IM_CHECK_EQ(run()["train"]["steps"], nlohmann::json(7));
     ctx->ItemInputValue("//###jobs/**/steps", "30");
-    IM_CHECK(wait_for(
-        ctx, [&] { return stage.main_window.requests().of(kJobForm).answers_now(); }));
+    IM_CHECK(
+        wait_for(ctx, [&] { return stage.main_window.requests().of(kJobForm).answers_now(); }));
     ctx->Yield(2);
     ctx->ItemClick("//###jobs/Train");
     IM_CHECK(wait_for(ctx, [&] { return stage.link.counts().contains("jobs.start"); }));

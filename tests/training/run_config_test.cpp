@@ -84,7 +84,8 @@ TEST(RunConfig, WhatAFieldDoesNotTakeIsSaid) {
   says("model", {{"layers", 20000}}, "must be 1 to 10000");
   says("model", {{"heads", 0}}, "must be at least 1");
   says("model", {{"width", 190}}, "must be a multiple of model.heads");
-  says("positions", {{"map", "mirrored"}}, "must be identity, shift, interpolate, random or random_by_layer");
+  says("positions", {{"map", "mirrored"}},
+       "must be identity, shift, interpolate, random or random_by_layer");
 }
 
 TEST(RunConfig, AnUnknownKeyNamesTheNearOnes) {

@@ -44,8 +44,8 @@ std::vector<protocol::MetricPoint> read_metrics(const std::filesystem::path& pat
 }
 
 FollowedMetrics::File& FollowedMetrics::file_of(const std::filesystem::path& path) {
-  const auto known =
-      std::find_if(files_.begin(), files_.end(), [&](const File& file) { return file.path == path; });
+  const auto known = std::find_if(files_.begin(), files_.end(),
+                                  [&](const File& file) { return file.path == path; });
   if (known == files_.end()) {
     files_.push_front({path});
     if (files_.size() > kFilesFollowed) files_.pop_back();

@@ -19,9 +19,9 @@ namespace phasescope::training {
 // no points.
 std::vector<protocol::MetricPoint> read_metrics(const std::filesystem::path& path);
 
-// The same of files that grow while they are looked at: each read goes on from where the last one of
-// that file ended, and begins again where the file is another one or has become shorter. From any
-// thread.
+// The same of files that grow while they are looked at: each read goes on from where the last one
+// of that file ended, and begins again where the file is another one or has become shorter. From
+// any thread.
 class FollowedMetrics {
  public:
   std::vector<protocol::MetricPoint> read(const std::filesystem::path& path);
