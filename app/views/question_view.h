@@ -195,7 +195,6 @@ template <class Request, class Result, class StateType>
 Request QuestionView<Request, Result, StateType>::request_in(const QuestionForm& form) {
   return with_choices(Request{}, form.params);
 }
-}
 
 template <class Request, class Result, class StateType>
 Request QuestionView<Request, Result, StateType>::request_now(const ViewContext& context,
