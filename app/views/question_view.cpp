@@ -58,6 +58,17 @@ void select_named_head(ViewContext& context, const widgets::PlotSpec& plot,
   select_row(context, row);
 }
 
+// A ring round the point of the selected head, among those that are named.
+void mark_selected_head(const Session& session, const widgets::PlotSpec& plot,
+                        widgets::PlotDraw& options) {
+  const std::string head = name_of_head(session.selection.layer, session.selection.head);
+  const std::string whole = short_name(session, selected_model(session)) + " " + head;
+  for (const widgets::Series& series : plot.series)
+    for (std::size_t n = 0; n < series.names.size(); ++n)
+      if (series.names[n] == head || series.names[n] == whole)
+        options.rings.push_back({series.x[n], series.y[n], widgets::palette().warn});
+}
+
 const ShownGroup* group_of(const std::vector<ShownGroup>& groups, const std::string& name) {
   const auto found = std::ranges::find(groups, name, &ShownGroup::name);
   return groups.empty() ? nullptr : found == groups.end() ? &groups.front() : &*found;
@@ -165,6 +176,7 @@ void AnyQuestionView::draw_plot_of(ViewContext& context, const Output& output,
       }
       const auto place = static_cast<std::size_t>(figures[n] - output.figures.data());
       options.texture = textures_.of(*figures[n], place, version);
+      mark_selected_head(context.session(), *figures[n], options);
       select_named_head(context, *figures[n], draw_figure(context, *figures[n], options));
     }
     ImGui::EndChild();
