@@ -22,7 +22,7 @@ struct TableCell {
   int color = -1;                    // index for series_color
   // What the words mean, where they are no series': said in the theme's colour for it.
   enum class Tone { plain, quiet, good, bad, warn } tone = Tone::plain;
-  std::string help = {};             // said on hover
+  std::string help = {};  // said on hover
 };
 TableCell number_cell_of(double value, double low = TableCell::kNone,
                          double high = TableCell::kNone);

@@ -74,7 +74,7 @@ std::string clipping_note(const MapSpec& map, const MapLook& look) {
   std::size_t below = 0, above = 0;
   for (const float value : map.values) {
     if (!std::isfinite(value)) continue;
-    below += value < low, above += value > range.high;
+    below += value<low, above += value> range.high;
   }
   const auto cells = [](std::size_t n) {
     return std::to_string(n) + (n == 1 ? " cell " : " cells ");
@@ -82,10 +82,12 @@ std::string clipping_note(const MapSpec& map, const MapLook& look) {
   std::string note;
   if (below > 0) note = cells(below) + "below " + widgets::short_number(low);
   if (above > 0)
-    note += (note.empty() ? "" : " and ") + cells(above) + "above " +
-            widgets::short_number(range.high);
-  if (!note.empty()) note += below + above == 1 ? " has the colour of the end" : " have the colours of the ends";
-  if (look.leave_out_first) note += std::string(note.empty() ? "" : "; ") + "key 0 left out of the range";
+    note +=
+        (note.empty() ? "" : " and ") + cells(above) + "above " + widgets::short_number(range.high);
+  if (!note.empty())
+    note += below + above == 1 ? " has the colour of the end" : " have the colours of the ends";
+  if (look.leave_out_first)
+    note += std::string(note.empty() ? "" : "; ") + "key 0 left out of the range";
   return note;
 }
 

@@ -27,8 +27,8 @@ bool is_thin(const widgets::MapSpec& map);
 // The range of the colours as chosen, a log scale for weights alone.
 void apply_look(widgets::MapSpec& map, const MapLook& look);
 
-// What two maps that are shown beside each other have in common where it is left to the program: one
-// scale, and one range that holds both.
+// What two maps that are shown beside each other have in common where it is left to the program:
+// one scale, and one range that holds both.
 MapLook common_look(const MapLook& look, widgets::MapSpec a, widgets::MapSpec b);
 
 // What the range leaves out: "2 cells below 0.1 and 1 above 0.5 have the colours of the ends",

@@ -80,8 +80,7 @@ PlotSpec channel_map(const std::string& what, const std::string& title,
 
 QueryKey query_key_of(std::span<const TensorRef> tensors, const std::string& model, int64_t layer,
                       int64_t head, int64_t heads) {
-  QueryKey out{.model = model,
-               .head = "L" + std::to_string(layer) + "H" + std::to_string(head)};
+  QueryKey out{.model = model, .head = "L" + std::to_string(layer) + "H" + std::to_string(head)};
   const std::string number = std::to_string(layer);
   out.q_after = head_of(tensors, "q." + number + ".rotated", head, heads, out);
   out.k_after = head_of(tensors, "k." + number + ".rotated", head, heads, out);

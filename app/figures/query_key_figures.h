@@ -17,8 +17,8 @@ struct QueryKey {
 };
 
 // From the tensors of a capture of q, k and rotated of one layer: q of the one head that was asked
-// for, k of all key heads, of which `head` of `heads` reads one (grouped queries share them). Without
-// tokens where a tensor is missing or of another shape.
+// for, k of all key heads, of which `head` of `heads` reads one (grouped queries share them).
+// Without tokens where a tensor is missing or of another shape.
 QueryKey query_key_of(std::span<const protocol::TensorRef> tensors, const std::string& model,
                       int64_t layer, int64_t head, int64_t heads);
 
@@ -27,8 +27,8 @@ QueryKey query_key_of(std::span<const protocol::TensorRef> tensors, const std::s
 std::vector<widgets::PlotSpec> pair_channel_figures(const QueryKey& values, int64_t query,
                                                     int64_t key, const ModelNames& names);
 
-// q and k of every token, tokens down and channels across, before and after: up to four maps. Before
-// and after have one scale.
+// q and k of every token, tokens down and channels across, before and after: up to four maps.
+// Before and after have one scale.
 std::vector<widgets::PlotSpec> channel_maps(const QueryKey& values, const ModelNames& names);
 
 }  // namespace phasescope::app

@@ -23,9 +23,10 @@ constexpr const char* kOfOne = "heads of A alone";
 
 widgets::TableSpec table_of_matches(const CompareResult& result) {
   widgets::TableSpec table{.id = "matches"};
-  table.columns = {{.title = "head of A", .numbers = false},
-                   {.title = "most like it in B", .numbers = false},
-                   {.title = "divergence", .help = "Jensen-Shannon, nats; 0 equal, 0.693 disjoint"}};
+  table.columns = {
+      {.title = "head of A", .numbers = false},
+      {.title = "most like it in B", .numbers = false},
+      {.title = "divergence", .help = "Jensen-Shannon, nats; 0 equal, 0.693 disjoint"}};
   for (const HeadMatch& match : result.matches) {
     const protocol::Interval& js = match.js_divergence;
     const double none = widgets::TableCell::kNone;
@@ -40,9 +41,11 @@ widgets::TableSpec table_of_matches(const CompareResult& result) {
 }  // namespace
 
 std::string CompareView::help_text() const {
-  return "Two open models on the session's text, or over a corpus. Divergence is that of Jensen and "
+  return "Two open models on the session's text, or over a corpus. Divergence is that of Jensen "
+         "and "
          "Shannon between the rows of two heads' weights, mean over queries, in nats: 0 for equal "
-         "rows, ln 2 = 0.693 for rows that share no key. Same heads: layer and head of equal number. "
+         "rows, ln 2 = 0.693 for rows that share no key. Same heads: layer and head of equal "
+         "number. "
          "Heads most alike: the pairing of different heads with the smallest sum, of models of any "
          "numbers of layers and heads; a click shows the two maps beside each other. Loss by "
          "position: what B loses above A, paired row by row.";
@@ -63,8 +66,7 @@ CompareView::Models CompareView::models_of(const ViewContext& context) const {
 
 bool CompareView::of_one_model(const ViewContext& context) const {
   const Models models = models_of(context);
-  return context.state<CompareState>().figure == kOfOne || models.b.empty() ||
-         models.a == models.b;
+  return context.state<CompareState>().figure == kOfOne || models.b.empty() || models.a == models.b;
 }
 
 void CompareView::ask(ViewContext& context) {
@@ -108,8 +110,7 @@ std::vector<PlotSpec> CompareView::plots_of(const ViewContext& context) const {
   const std::string figure = context.state<CompareState>().figure;
   if (of_one_model(context)) {
     const auto* answer = context.requests.of(kDivergences).answer();
-    const auto* matrix =
-        answer ? protocol::find_tensor(answer->tensors, "js_divergence") : nullptr;
+    const auto* matrix = answer ? protocol::find_tensor(answer->tensors, "js_divergence") : nullptr;
     if (!matrix) return {};
     return {heads_divergence_figure(answer->result, grid_of(*matrix), names)};
   }
@@ -124,8 +125,8 @@ std::vector<PlotSpec> CompareView::plots_of(const ViewContext& context) const {
 }
 
 std::vector<Saved> CompareView::saved(ViewContext& context) {
-  const std::vector<PlotSpec> plots = context.models() == 0 ? std::vector<PlotSpec>{}
-                                                            : plots_of(context);
+  const std::vector<PlotSpec> plots =
+      context.models() == 0 ? std::vector<PlotSpec>{} : plots_of(context);
   if (plots.empty()) return {};
   Output output;
   output.figures = plots;
@@ -199,9 +200,7 @@ void CompareView::draw_matches(ViewContext& context, const CompareResult& result
   const auto of = [&](int row) -> const HeadMatch& {
     return result.matches[static_cast<std::size_t>(row)];
   };
-  options.selected = [&](int row) {
-    return of(row).layer == at.layer && of(row).head == at.head;
-  };
+  options.selected = [&](int row) { return of(row).layer == at.layer && of(row).head == at.head; };
   const auto drawn = table_.draw(table, options);
   if (drawn.clicked >= 0) show_pair(context, of(drawn.clicked));
 }
@@ -217,8 +216,11 @@ void CompareView::click_on_matrix(ViewContext& context, const widgets::PlotDrawn
   if (row < 0 || column < 0 || row >= a->model.layers * a->model.heads ||
       column >= b->model.layers * b->model.heads)
     return;
-  show_pair(context, {row / a->model.heads, row % a->model.heads, column / b->model.heads,
-                      column % b->model.heads, {}});
+  show_pair(context, {row / a->model.heads,
+                      row % a->model.heads,
+                      column / b->model.heads,
+                      column % b->model.heads,
+                      {}});
 }
 
 std::string CompareView::key_of(const ViewContext& context) const {
@@ -235,7 +237,8 @@ void CompareView::draw_results(ViewContext& context) {
                        : context.requests.of(kCompare).answers_now();
   const auto* answer = one ? nullptr : context.requests.of(kCompare).answer();
   if (plots.empty()) {
-    if (now) widgets::draw_empty("These models have no " + context.state<CompareState>().figure + ".");
+    if (now)
+      widgets::draw_empty("These models have no " + context.state<CompareState>().figure + ".");
     return;
   }
   if (answer && std::isfinite(answer->result.loss_difference.mean))

@@ -20,14 +20,14 @@ struct CompareState {
   }
 };
 
-inline constexpr Asks<protocol::CompareResult> kCompare{
-    "compare", protocol::CompareRequest::method, "comparing", Lane::slow};
+inline constexpr Asks<protocol::CompareResult> kCompare{"compare", protocol::CompareRequest::method,
+                                                        "comparing", Lane::slow};
 // Of the heads of A with one another.
-inline constexpr Asks<protocol::HeadsResult> kDivergences{
-    "compare", protocol::HeadsRequest::method, "comparing heads", Lane::slow};
+inline constexpr Asks<protocol::HeadsResult> kDivergences{"compare", protocol::HeadsRequest::method,
+                                                          "comparing heads", Lane::slow};
 
-// Two open models, head by head: how far the same heads are apart, which heads of any layer are most
-// alike, and where in the text the losses differ; and the heads of one model with one another.
+// Two open models, head by head: how far the same heads are apart, which heads of any layer are
+// most alike, and where in the text the losses differ; and the heads of one model with one another.
 class CompareView : public View {
  public:
   std::string id() const override { return "compare"; }

@@ -222,8 +222,7 @@ void DistanceView::draw_results(ViewContext& context, const DistanceAnswers& ans
                                ": it is defined for rotary encodings.");
   const bool table = state.figure == "near - far";
   const float line = ImGui::GetTextLineHeightWithSpacing();
-  const float below =
-      table ? line * (2.6F + 1.2F * static_cast<float>(result.models.size())) : 0;
+  const float below = table ? line * (2.6F + 1.2F * static_cast<float>(result.models.size())) : 0;
   grid_.draw(plots, plots_.version(), {.old = answers.old, .below = below},
              [&](const PlotSpec& plot, widgets::PlotDraw options) {
                draw_figure(context, plot, std::move(options));

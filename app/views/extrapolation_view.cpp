@@ -64,7 +64,8 @@ std::string ExtrapolationView::help_text() const {
          "length, but no further than 16384 tokens and the end of a table of learned positions. By "
          "length: mean loss; the window rule is always named, four of them circulate. A "
          "model without a tokenizer reads seeded random ids, and its bits are those of a token. "
-         "Bands are 95 % intervals by text. Paired difference: all models read the same texts in one "
+         "Bands are 95 % intervals by text. Paired difference: all models read the same texts in "
+         "one "
          "question, and their losses are subtracted text by text.";
 }
 
@@ -137,8 +138,8 @@ void ExtrapolationView::draw_controls(ViewContext& context) {
   bool changed = draw_choice("##figure", state.figure, groups);
   ImGui::SameLine();
   const auto* tasks = context.requests.of(kEvalTasks).answer();
-  changed |= form_.draw(state.choices, ExtrapolationState{}.choices,
-                        tasks ? &tasks->result : nullptr);
+  changed |=
+      form_.draw(state.choices, ExtrapolationState{}.choices, tasks ? &tasks->result : nullptr);
   if (changed) context.set_state("Change the evaluation", state);
   ImGui::SameLine();
   ImGui::TextColored(widgets::palette().quiet, "%s", state.choices.task.c_str());
@@ -152,8 +153,8 @@ void ExtrapolationView::draw_table(const ViewContext& context, const EvalResult&
   const ImGuiTableFlags flags =
       ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_BordersInnerH | ImGuiTableFlags_ScrollX;
   const float line = ImGui::GetTextLineHeightWithSpacing();
-  const float height = line * (1.6F + 1.2F * static_cast<float>(context.models())) +
-                       ImGui::GetStyle().ScrollbarSize;
+  const float height =
+      line * (1.6F + 1.2F * static_cast<float>(context.models())) + ImGui::GetStyle().ScrollbarSize;
   if (!ImGui::BeginTable("numbers", 1 + static_cast<int>(lengths.size()), flags, {0, height}))
     return;
   ImGui::TableSetupScrollFreeze(1, 1);

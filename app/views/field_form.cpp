@@ -121,8 +121,8 @@ bool FieldForm::draw_line(const BoundField& field, const BoundField& fallback) {
     changed = draw_words(field, fallback, choices);
   } else if (!choices.empty()) {
     std::string word = words_in(field);
-    changed = draw_choice(title_of(field).c_str(), word, choices,
-                          ImGui::GetFontSize() * kFieldWidth);
+    changed =
+        draw_choice(title_of(field).c_str(), word, choices, ImGui::GetFontSize() * kFieldWidth);
     if (changed) field.parse(word);
   } else if (field.kind == FieldKind::optional_value) {
     changed = draw_optional(field);
@@ -167,8 +167,7 @@ bool FieldForm::draw_text(const BoundField& field, const BoundField& fallback) {
 
 // The button tells that something was chosen.
 bool OptionsForm::begin(const nlohmann::json& chosen, const nlohmann::json& usual) {
-  const bool pressed =
-      ImGui::Button(chosen == usual ? "Options###options" : "Options *###options");
+  const bool pressed = ImGui::Button(chosen == usual ? "Options###options" : "Options *###options");
   if (pressed) ImGui::OpenPopup("options");
   tooltip("What is read and measured; as on the command line");
   return ImGui::BeginPopup("options");
@@ -215,8 +214,7 @@ bool EvalForm::draw(EvalChoices& choices, const EvalChoices& usual,
     if (draw_choice("task", choices.task, keys, width))
       choices.options = usual.task == choices.task ? usual.options : nlohmann::json::object(),
       changed = true;
-    const auto found =
-        std::ranges::find(tasks->tasks, choices.task, &protocol::EvalTaskInfo::key);
+    const auto found = std::ranges::find(tasks->tasks, choices.task, &protocol::EvalTaskInfo::key);
     if (found != tasks->tasks.end()) task = &*found;
     if (task) tooltip(task->title + "\n" + task->help + "\n" + task->source);
   }

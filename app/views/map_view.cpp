@@ -54,8 +54,7 @@ PlotSpec profile_plot(const Answer<MapResult>& answer, bool upright) {
   plot.id = upright ? "by_query" : "by_key";
   plot.legend = false;
   (upright ? plot.x : plot.y).label = largest ? "largest" : "mean";
-  (upright ? plot.y : plot.x).of =
-      upright ? widgets::Coordinate::query : widgets::Coordinate::key;
+  (upright ? plot.y : plot.x).of = upright ? widgets::Coordinate::query : widgets::Coordinate::key;
   const auto* found =
       protocol::find_tensor(answer.tensors, upright ? "row_profile" : "column_profile");
   if (!found) return plot;
@@ -344,8 +343,8 @@ std::vector<Saved> MapView::saved(ViewContext& context) {
     std::string folder = names.file_name(answer.result.model);
     if (!all.empty() && all[0].folder == folder)
       folder += "_" + name_of_head(answer.result.layer, answer.result.head);
-    all.push_back({std::move(folder), std::move(output),
-                   command_of<protocol::MapRequest>({answer.asked})});
+    all.push_back(
+        {std::move(folder), std::move(output), command_of<protocol::MapRequest>({answer.asked})});
   }
   if (context.state<MapState>().show != "difference" || maps.size() < 2) return all;
   const MapAnswer &a = *maps[0].answer, &b = *maps[1].answer;
@@ -606,8 +605,8 @@ MapView::Scene MapView::scene_of(ViewContext& context) {
   const MapLook& look = look_.get(key, [&] { return look_of(context, scene.maps); });
   for (std::size_t i = 0; i < scene.maps.size(); ++i) {
     const MapAnswer& answer = *scene.maps[i].answer;
-    scene.plots.push_back(&pictures_[i].plot.get(
-        key, [&] { return plot_of(context, answer, look); }));
+    scene.plots.push_back(
+        &pictures_[i].plot.get(key, [&] { return plot_of(context, answer, look); }));
   }
   if (state.show != "difference" || scene.maps.size() < 2) return scene;
   const MapAnswer &a = *scene.maps[0].answer, &b = *scene.maps[1].answer;
@@ -668,7 +667,8 @@ MapView::Places MapView::places_of(int count, ImVec2 room) const {
         room.x / static_cast<float>(columns) - gap.x,
         room.y / static_cast<float>(rows) - ImGui::GetTextLineHeightWithSpacing() - gap.y};
     const ImVec2 axes{size.x - widgets::color_scale_width(), size.y};
-    const float side = std::min(axes.x / static_cast<float>(std::clamp(ratio(), 0.125, 8.0)), axes.y);
+    const float side =
+        std::min(axes.x / static_cast<float>(std::clamp(ratio(), 0.125, 8.0)), axes.y);
     if (side > largest) largest = side, best = {columns, size};
   }
   const float least = kLeastMap * ImGui::GetFontSize();
@@ -689,7 +689,8 @@ void MapView::draw_side_by_side(ViewContext& context, const Scene& scene, ImVec2
     if (i % places.columns != 0) ImGui::SameLine();
     ImGui::BeginGroup();
     const MapResult* map = difference ? nullptr : &scene.maps[n].answer->result;
-    const std::string title = (i == 0 ? "A: " : "B: ") + (map ? words_of(context.session(), *map) : "");
+    const std::string title =
+        (i == 0 ? "A: " : "B: ") + (map ? words_of(context.session(), *map) : "");
     ImGui::TextUnformatted(map ? title.c_str() : "A - B");
     if (map) tooltip(map->model);
     const char* name = difference ? "difference" : i == 0 ? "a" : "b";
@@ -697,11 +698,10 @@ void MapView::draw_side_by_side(ViewContext& context, const Scene& scene, ImVec2
     const ImVec2 axes{places.size.x - scale, places.size.y};
     {
       const Dimmed dimmed(scene.old(n));
-      draw_one(context, name, *scene.plots[n], picture, axes,
-               scene.maps[difference ? 0 : n].model, false);
+      draw_one(context, name, *scene.plots[n], picture, axes, scene.maps[difference ? 0 : n].model,
+               false);
       ImGui::SameLine();
-      widgets::draw_color_scale(*scene.plots[n]->map,
-                                std::max(40.0F, picture.axes.y));
+      widgets::draw_color_scale(*scene.plots[n]->map, std::max(40.0F, picture.axes.y));
     }
     ImGui::EndGroup();
   }

@@ -11,17 +11,18 @@
 
 namespace phasescope::app {
 
-// Which region of the map is on show stands in the session itself, and so does A: the selected head.
+// Which region of the map is on show stands in the session itself, and so does A: the selected
+// head.
 struct MapState {
   static constexpr const char* kView = "map";
   std::string of = "weight", pool = "max";
   std::string show = "a";  // a, both, difference
   MapLook look = {};
-  bool square = true;         // cells
-  std::string b = {};         // model of B; empty: the first open one that is not A's
-  int64_t b_layer = -1;       // of B's head; -1: the same head as A's
-  int64_t b_head = 0;         // -1: the mean of the layer's heads
-  std::string b_stack = {};   // of an encoder-decoder, as Selection has it
+  bool square = true;        // cells
+  std::string b = {};        // model of B; empty: the first open one that is not A's
+  int64_t b_layer = -1;      // of B's head; -1: the same head as A's
+  int64_t b_head = 0;        // -1: the mean of the layer's heads
+  std::string b_stack = {};  // of an encoder-decoder, as Selection has it
   template <class V>
   void fields(V& v) {
     v("of", of), v("pool", pool), v("show", show), v("look", look), v("square", square);
@@ -37,8 +38,8 @@ inline constexpr Asks<protocol::MapResult> kMapBeside{"map beside", protocol::Ma
 
 // "12, 3": a query and a key; "12": a query, and itself as the key. Nothing where it is neither.
 std::optional<std::pair<int64_t, int64_t>> pair_in(const std::string& words);
-// The region on show, moved so that a pair is in its middle; a small one where all of the text is on
-// show.
+// The region on show, moved so that a pair is in its middle; a small one where all of the text is
+// on show.
 Region region_around(const Region& now, int64_t query, int64_t key, int64_t tokens);
 
 // The attention map of the selected head, from the whole down to single pairs; two models side by

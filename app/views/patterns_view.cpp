@@ -55,7 +55,8 @@ void add_cells(const std::vector<widgets::GridSpec>& grids, std::vector<GroupedF
 
 // States are counted from the start: state n is the one after n layers.
 std::string layer_words(const std::string& figure, int64_t layer) {
-  static const std::set<std::string> of_states{"dot products", "dot products side by side", "against"};
+  static const std::set<std::string> of_states{"dot products", "dot products side by side",
+                                               "against"};
   if (!of_states.contains(figure)) return "L" + std::to_string(layer);
   return layer == 0 ? "at the start" : "after L" + std::to_string(layer - 1);
 }

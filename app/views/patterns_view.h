@@ -23,8 +23,8 @@ struct PatternsState {
 inline constexpr Asks<protocol::PatternsResult> kPatterns{
     "patterns", protocol::PatternsRequest::method, "computing the patterns"};
 
-// What the encoding itself does: dot products of positions, mean and head by head, drift with depth,
-// bias, spectra and angles.
+// What the encoding itself does: dot products of positions, mean and head by head, drift with
+// depth, bias, spectra and angles.
 class PatternsView : public View {
  public:
   std::string id() const override { return "patterns"; }

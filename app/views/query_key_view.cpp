@@ -105,10 +105,10 @@ void QueryKeyView::draw_content(ViewContext& context) {
   const QueryKey& values =
       values_.get(serials_of(answer), [&] { return values_of(context, *answer); });
   const auto [query, key] = pair_of(context.session(), values.tokens);
-  const std::string what = state.figure == kAll ? "" : std::to_string(query) + "," + std::to_string(key);
-  const auto& plots =
-      plots_.get(names_key(context) + serials_of(answer) + state.figure + what,
-                 [&] { return plots_of(context, values); });
+  const std::string what =
+      state.figure == kAll ? "" : std::to_string(query) + "," + std::to_string(key);
+  const auto& plots = plots_.get(names_key(context) + serials_of(answer) + state.figure + what,
+                                 [&] { return plots_of(context, values); });
   if (plots.empty()) return widgets::draw_empty("This head has no q and k that could be read.");
   grid_.draw(plots, plots_.version(), {.old = !question.answers_now()},
              [&](const PlotSpec& plot, widgets::PlotDraw options) {

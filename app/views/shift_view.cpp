@@ -149,9 +149,9 @@ void ShiftView::draw_table(const ViewContext& context, const ShiftResult& result
       if (found == line.layers.end()) continue;
       const ShiftRow& row = *found->second;
       ImGui::Text("%.3g", row.attention_difference);
-      std::string words = with_ends(row.attention_difference, row.attention_low,
-                                    row.attention_high) +
-                          ", n = " + std::to_string(row.n) + " " + row.unit;
+      std::string words =
+          with_ends(row.attention_difference, row.attention_low, row.attention_high) +
+          ", n = " + std::to_string(row.n) + " " + row.unit;
       if (row.position_difference)
         words += "\nPE dot products differ by " +
                  with_ends(*row.position_difference, row.position_low, row.position_high) + " %";
@@ -174,8 +174,8 @@ void ShiftView::draw_controls(ViewContext& context) {
     std::string shown = "by " + std::to_string(state.shown);
     ImGui::SameLine();
     if (draw_choice("##by", shown, words)) {
-      state.shown = request.by[static_cast<std::size_t>(std::ranges::find(words, shown) -
-                                                        words.begin())];
+      state.shown =
+          request.by[static_cast<std::size_t>(std::ranges::find(words, shown) - words.begin())];
       changed = true;
     }
     tooltip("The shift of the figure; the table has all");
@@ -226,8 +226,9 @@ void ShiftView::draw_results(ViewContext& context, const ShownAnswers<ShiftResul
   const float rows = std::clamp(line * (lines * 1.2F + 3), line * 6,
                                 std::max(line * 6, ImGui::GetContentRegionAvail().y * 0.5F));
   if (plots.empty())
-    widgets::draw_notes({"There is no such figure of this shift: choose one that was measured, or "
-                         "models with a position state."});
+    widgets::draw_notes(
+        {"There is no such figure of this shift: choose one that was measured, or "
+         "models with a position state."});
   grid_.draw(plots, plots_.version(), {.old = answers.old, .below = rows, .titles = false},
              [&](const widgets::PlotSpec& plot, widgets::PlotDraw options) {
                draw_figure(context, plot, std::move(options));

@@ -251,8 +251,8 @@ void TextView::draw_length(ViewContext& context) {
       report = question.answers_now() ? &question.answer()->result : nullptr;
     }
     if (!report) continue;
-    const std::string one = std::to_string(report->length) + " tokens take " +
-                            bytes_in_words(report->memory_bytes);
+    const std::string one =
+        std::to_string(report->length) + " tokens take " + bytes_in_words(report->memory_bytes);
     if (words.empty()) words = one;
     all += short_name(context.session(), model) + ": " + one + ", trained at " +
            std::to_string(report->model.context) + "\n";
@@ -298,8 +298,8 @@ void TextView::draw_reading(ViewContext& context) {
   tooltip("Every model writes on from the end of what it read");
   if (state.continued) {
     next_control(6 * ImGui::GetFontSize());
-    changed |= writing_form_.draw<protocol::GenerateRequest>(
-        state.writing, TextState{}.writing, {"length", "device", "threads"});
+    changed |= writing_form_.draw<protocol::GenerateRequest>(state.writing, TextState{}.writing,
+                                                             {"length", "device", "threads"});
   }
   if (changed) context.set_state("Change how the text is shown", state, "text");
   if (entered) go_to_next(context);
@@ -341,8 +341,7 @@ void TextView::draw_continuation(ViewContext& context, std::size_t index) {
   ImGui::PushID(static_cast<int>(index));
   ImGui::BeginDisabled(!readable);
   if (ImGui::SmallButton("Read it with the text"))
-    read_text(context, TextInput::kTyped,
-              context.session().text.words.str() + answer->result.text);
+    read_text(context, TextInput::kTyped, context.session().text.words.str() + answer->result.text);
   ImGui::EndDisabled();
   ImGui::PopID();
 }
@@ -372,8 +371,7 @@ void TextView::draw_model(ViewContext& context, std::size_t index) {
   widgets::TokenStripSpec spec{
       .tokens = &tokens, .version = strip.tokens.version(), .high_loss = kHighLoss};
   spec.found = &found;
-  spec.pointed =
-      static_cast<int>(context.hover().at(widgets::Coordinate::token).value_or(-1));
+  spec.pointed = static_cast<int>(context.hover().at(widgets::Coordinate::token).value_or(-1));
   spec.reveal = index == 0 ? reveal_ : -1;
   const Selection& at = context.session().selection;
   spec.selected = static_cast<int>(at.query.value_or(-1));
@@ -397,8 +395,8 @@ void TextView::draw_model(ViewContext& context, std::size_t index) {
 
 void TextView::draw_guesses(ViewContext& context) {
   const auto pointed = context.hover().at(widgets::Coordinate::token);
-  const int64_t token = hovered_ >= 0 ? hovered_
-                                      : pointed.value_or(context.session().selection.query.value_or(-1));
+  const int64_t token =
+      hovered_ >= 0 ? hovered_ : pointed.value_or(context.session().selection.query.value_or(-1));
   if (token < 0) {
     widgets::draw_notes({"Colour: loss, 0 .. 6 nats. Hover a token to see what was expected."});
     return;

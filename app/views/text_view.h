@@ -22,9 +22,9 @@ struct KeptText {
 
 struct TextState {
   static constexpr const char* kView = "text";
-  bool ids = false;         // in place of the tokens' texts
-  bool spaces = true;       // whitespace is drawn as signs
-  bool continued = false;   // the models write on
+  bool ids = false;        // in place of the tokens' texts
+  bool spaces = true;      // whitespace is drawn as signs
+  bool continued = false;  // the models write on
   std::string search;
   nlohmann::json writing = nlohmann::json::object();  // options of the GenerateRequest
   std::vector<KeptText> kept;                         // newest first

@@ -73,12 +73,11 @@ widgets::TableSpec table_of_checks(const std::vector<const CheckResult*>& checks
     const auto number = [&](double value) {
       return check->samples == 0 ? widgets::TableCell{} : widgets::number_cell_of(value);
     };
-    table.rows.push_back({std::move(id),
-                          widgets::words_cell_of(names.short_name(check->model),
-                                                 names.color(check->model)),
-                          std::move(verdict), std::move(why), number(check->value),
-                          number(check->bound), number(check->noise),
-                          number(static_cast<double>(check->samples))});
+    table.rows.push_back(
+        {std::move(id),
+         widgets::words_cell_of(names.short_name(check->model), names.color(check->model)),
+         std::move(verdict), std::move(why), number(check->value), number(check->bound),
+         number(check->noise), number(static_cast<double>(check->samples))});
   }
   return table;
 }

@@ -10,8 +10,8 @@ namespace phasescope::app {
 
 struct TheoryState {
   static constexpr const char* kView = "theory";
-  std::string check;    // the one shown in full
-  std::string verdict;  // of those that are listed; empty: all
+  std::string check;                                  // the one shown in full
+  std::string verdict;                                // of those that are listed; empty: all
   nlohmann::json options = nlohmann::json::object();  // of the request (field_form.h)
   template <class V>
   void fields(V& v) {

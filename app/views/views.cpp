@@ -1,8 +1,8 @@
 #include "app/views/views.h"
 
-#include "app/views/compare_view.h"
 #include "app/views/acuity_view.h"
 #include "app/views/addressing_view.h"
+#include "app/views/compare_view.h"
 #include "app/views/cost_view.h"
 #include "app/views/demand_view.h"
 #include "app/views/distance_view.h"

@@ -75,9 +75,8 @@ void into_options(json& state, std::initializer_list<const char*> own) {
   if (!state.is_object()) return;
   json options = state.value("options", json::object());
   for (auto it = state.begin(); it != state.end();) {
-    const bool kept = it.key() == "options" || std::ranges::any_of(own, [&](const char* key) {
-                        return it.key() == key;
-                      });
+    const bool kept = it.key() == "options" ||
+                      std::ranges::any_of(own, [&](const char* key) { return it.key() == key; });
     if (kept) {
       ++it;
       continue;

@@ -48,8 +48,9 @@ std::string command_of(const std::vector<Asked>& asked) {
     Request request = protocol::request_of<Request>(line.params);
     if constexpr (requires { request.reading.input; }) {
       // Without a text these read many.
-      const bool always = std::is_same_v<Request, protocol::DistanceRequest> ||
-                          requires { request.reading.texts; };
+      const bool always = std::is_same_v<Request, protocol::DistanceRequest> || requires {
+        request.reading.texts;
+      };
       set_option_of_text(request.reading.input, line.text, always);
     }
     command += (command.empty() ? "" : " && ") + protocol::command_line(request);

@@ -326,8 +326,7 @@ TEST(MapLook, OnlyNumbersOfBothSignsHaveASignedScale) {
 TEST(MapLook, TwoMapsHaveOneScaleAndOneRange) {
   std::vector<float> line(400, 0.001F), even(400, 0.05F);
   for (size_t i = 0; i < 20; ++i) line[i * 20 + i] = 1;
-  const MapLook look =
-      common_look({}, map_of_weights(20, 20, line), map_of_weights(20, 20, even));
+  const MapLook look = common_look({}, map_of_weights(20, 20, line), map_of_weights(20, 20, even));
   EXPECT_EQ(look.scale, "log");
   auto a = map_of_weights(1, 2, {-1, 3}), b = map_of_weights(1, 2, {-5, 2});
   a.colormap = b.colormap = widgets::Colormap::signed_values;
@@ -388,7 +387,11 @@ TEST(Figures, OneHeadIsShownAloneAndAllAsAMap) {
 TEST(Figures, DifferencesOfModelsAreDrawnWithTheirIntervals) {
   protocol::EvalResult result{.task = "perplexity"};
   result.differences = {
-      {.model = "tapa", .against = "rope", .per = "byte", .length = 64, .difference = {1, 0.5, 2, 8}},
+      {.model = "tapa",
+       .against = "rope",
+       .per = "byte",
+       .length = 64,
+       .difference = {1, 0.5, 2, 8}},
       {.model = "tapa", .against = "rope", .per = "byte", .length = 128, .difference = {3}}};
   const auto plot = eval_difference_figure(result, ModelNames({"rope", "tapa"}));
   ASSERT_EQ(plot.series.size(), 1u);

@@ -227,7 +227,8 @@ TEST_F(Answers, CommandsOfTheTextThatNobodyChoseNameNone) {
   EXPECT_TRUE(view_->command_line(context_).starts_with("phasescope map rope --head L3H1 "));
   EXPECT_FALSE(has(view_->command_line(context_), "--text"));
   Session session = default_session();
-  session.views.set(DistanceState{.options = nlohmann::json::object()});  // without a text it would read many
+  session.views.set(
+      DistanceState{.options = nlohmann::json::object()});  // without a text it would read many
   open("distance", session);
   const std::string file = (assets_folder() / "texts/default.txt").string();
   EXPECT_EQ(view_->command_line(context_),

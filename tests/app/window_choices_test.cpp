@@ -74,7 +74,8 @@ TEST(Pairs, AreGoneToWithAsMuchAroundThemAsIsShown) {
 
 TEST(Search, FindsWordsAcrossTokens) {
   std::vector<protocol::TokenReading> tokens;
-  for (const char* text : {"the", "\u00b7ca", "t", "\u21b5", "the"}) tokens.push_back({.text = text});
+  for (const char* text : {"the", "\u00b7ca", "t", "\u21b5", "the"})
+    tokens.push_back({.text = text});
   using Ranges = std::vector<std::pair<int, int>>;
   EXPECT_EQ(tokens_with(tokens, "cat"), (Ranges{{1, 3}}));
   EXPECT_EQ(tokens_with(tokens, "the"), (Ranges{{0, 1}, {4, 5}}));
