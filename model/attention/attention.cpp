@@ -58,6 +58,7 @@ std::string fused_obstacle(const AttentionProgram& program, const at::Tensor& v)
     return std::string("given position ids have no fused form with ") + name_of(program.kind);
   }
   if (program.mask.defined()) return "a given mask has no fused form";
+  if (program.sinks.defined()) return "heads with sinks have no fused form";
   if (program.edit) return "scores that are changed before softmax have no fused form";
   if (program.padding_added && may_lose_rows(program)) {
     return "rows that see nothing but padding have no fused form where padding is added";

@@ -403,6 +403,7 @@ AttentionProgram in_dtype(const AttentionProgram& program, at::ScalarType dtype)
   for (at::Tensor* table : {&result.table.values, &result.tapa.power, &result.cape.values}) {
     if (table->defined()) *table = table->to(table_dtype(dtype));
   }
+  if (result.sinks.defined()) result.sinks = result.sinks.to(table_dtype(dtype));
   if (!program.transformed) result.q_plain = result.q, result.k_plain = result.k;  // one copy
   return result;
 }

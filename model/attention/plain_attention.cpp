@@ -200,6 +200,10 @@ at::Tensor token_biases(const AttentionProgram& program, Range heads, Range rows
 }
 
 at::Tensor content_scores(const AttentionProgram& program, const Operands& x) {
+  if (const std::int64_t from = program.content_from; from > 0) {
+    const auto content = [from](const at::Tensor& t) { return t.narrow(-1, from, t.size(-1) - from); };
+    return gained(program, products(content(x.q), content(x.k)) * program.scale);
+  }
   if (program.kind != Kind::tapa) return gained(program, products(x.q, x.k) * program.scale);
   const std::int64_t a = program.tapa.content_dim;
   return products(x.q.narrow(-1, 0, a), x.k.narrow(-1, 0, a)) * program.tapa.scale_content;
@@ -384,6 +388,19 @@ ScoreParts plain_pair_scores(const AttentionProgram& program, const at::Tensor& 
   return parts;
 }
 
+namespace {
+
+// Weights of scores (B, H, rows, columns), beside the heads' sinks where there are some.
+at::Tensor weights_of(const AttentionProgram& program, const at::Tensor& scores) {
+  if (!program.sinks.defined()) return at::softmax(scores, -1);
+  const at::Tensor sinks = program.sinks.to(scores.scalar_type()).view({1, -1, 1, 1});
+  const at::Tensor all =
+      at::cat({scores, sinks.expand({scores.size(0), -1, scores.size(2), 1})}, -1);
+  return at::softmax(all, -1).narrow(-1, 0, scores.size(-1));
+}
+
+}  // namespace
+
 AttentionBlock plain_block(const AttentionProgram& program, const at::Tensor& v, Range rows) {
   const Range heads{0, program.q.size(1)};
   // Keys after the block's last row are masked for all of it.
@@ -392,7 +409,7 @@ AttentionBlock plain_block(const AttentionProgram& program, const at::Tensor& v,
   const Range columns{0, cut ? rows.end : program.k.size(2)};
   AttentionBlock block;
   block.scores = plain_scores(program, heads, rows, columns);
-  block.weights = at::softmax(block.scores, -1);
+  block.weights = weights_of(program, block.scores);
   // A row that sees no key has no weights.
   if (program.mask.defined() || program.key_mask.defined()) {
     block.weights = block.weights.masked_fill(hidden_pairs(program, rows, columns), 0.0);

@@ -11,13 +11,29 @@
 
 namespace phasescope::model {
 
+// One expert: a gated MLP of its own.
+struct ExpertWeights {
+  at::Tensor gate, up, down;                 // (F, C), (F, C), (C, F)
+  at::Tensor gate_bias, up_bias, down_bias;  // undefined where experts have none
+};
+
 // One layer's tensors; projections are (out, in), as torch's Linear has them. Undefined tensors are
 // absent ones: biases, gates, and what only some models have.
 struct LayerWeights {
   at::Tensor attention_norm, attention_norm_bias;  // (C)
   at::Tensor wq, wk, wv, wo;                       // (H d, C), (kv d, C), (kv d, C), (C, H d)
   at::Tensor bq, bk, bv, bo;
-  at::Tensor q_norm, q_norm_bias, k_norm, k_norm_bias;           // (d), or (H d) and (kv d)
+  at::Tensor q_norm, q_norm_bias, k_norm, k_norm_bias;  // (d), or (H d) and (kv d)
+  std::vector<at::Tensor> q_norms, k_norms;             // in their place one (d) for each head
+  at::Tensor sinks;                                     // (H)
+  at::Tensor output_gate;                               // (H, C) or (H v, C)
+  // Latent attention, ranks r: (r_kv + p, C), (r_kv), (H (d - p + v), r_kv); (r_q, C), (r_q), (H d,
+  // r_q). A head's rows are [without position | v] in kv_b and [position | without] in q_b.
+  at::Tensor kv_a, kv_a_norm, kv_b, q_a, q_a_norm, q_b;
+  // A linear layer: (2 K d_k + V d_v, C), (V d_v, C), (V, C), (V, C), the convolution (2 K d_k + V
+  // d_v, kernel), (V), (V), (d_v), (C, V d_v).
+  at::Tensor linear_qkv, linear_z, linear_a, linear_b, linear_conv, linear_log_decay, linear_dt_bias,
+      linear_norm, linear_out;
   at::Tensor attention_output_norm, attention_output_norm_bias;  // (C)
   at::Tensor cross_norm, cross_norm_bias;                        // (C)
   at::Tensor cross_wq, cross_wk, cross_wv, cross_wo;             // as above
@@ -27,6 +43,10 @@ struct LayerWeights {
   at::Tensor gate, up, down;                             // (F, C), (F, C), (C, F)
   at::Tensor gate_bias, up_bias, down_bias;
   at::Tensor mlp_output_norm, mlp_output_norm_bias;  // (C)
+  at::Tensor router, router_bias, choice_bias;       // (E, C), (E), (E)
+  std::vector<ExpertWeights> experts;                // empty where the layer has none
+  ExpertWeights shared_expert;
+  at::Tensor shared_expert_gate;  // (1, C)
   Parameters encoding;
 };
 
