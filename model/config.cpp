@@ -45,6 +45,7 @@ std::vector<Field> fields_of(ModelConfig& c) {
       {"", "note", "note", &c.note},
       {"", "residual", "residual", &c.residual},
       {"", "residual_scale", "residual_scale", &c.residual_scale},
+      {"", "layer_scale", "layer_scale", &c.layer_scale},
       {"", "encoder_layers", "encoder_layers", &c.encoder_layers},
       {"", "decoder_start", "decoder_start_token_id", &c.decoder_start},
       {"", "positions_skip_padding", "positions_skip_padding", &c.positions_skip_padding},
@@ -110,6 +111,7 @@ std::vector<Field> fields_of(ModelConfig& c) {
       {"experts", "alpha", "alpha", &c.experts.alpha},
       {"experts", "shared_width", "shared_width", &c.experts.shared_width},
       {"experts", "shared_gate", "shared_gate", &c.experts.shared_gate},
+      {"experts", "beside", "beside", &c.experts.beside},
       {"linear", "layers", "layers", &c.linear.layers},
       {"linear", "key_heads", "key_heads", &c.linear.key_heads},
       {"linear", "value_heads", "value_heads", &c.linear.value_heads},
@@ -120,6 +122,8 @@ std::vector<Field> fields_of(ModelConfig& c) {
       {"embedding", "scale", "scale", &c.embedding.scale},
       {"embedding", "norm", "norm", &c.embedding.norm},
       {"embedding", "token_types", "token_types", &c.embedding.token_types},
+      {"embedding", "layer_width", "layer_width", &c.embedding.layer_width},
+      {"embedding", "layer_rows", "layer_rows", &c.embedding.layer_rows},
       {"head", "present", "present", &c.head.present},
       {"head", "transform", "transform", &c.head.transform},
       {"head", "bias", "bias", &c.head.bias},
@@ -480,7 +484,8 @@ Json write_model_config(const ModelConfig& config) {
   // Those that every file has; the others only where they differ.
   static const std::set<std::string> later = {"residual",       "encoder_layers",
                                               "decoder_start",  "positions_skip_padding",
-                                              "residual_scale", "note"};
+                                              "residual_scale", "layer_scale",
+                                              "note"};
   const std::vector<Field> ours = fields_of(given), defaults = fields_of(plain);
   const auto json_of = [](const Field& field) {
     return std::visit([](auto* value) { return Json(*value); }, field.place);
@@ -553,7 +558,17 @@ void check_experts(const ModelConfig& config, formats::ConfigProblems& problems)
   const ExpertsConfig& experts = config.experts;
   check_choice("experts.router", experts.router, {"softmax", "sigmoid"}, problems);
   if (experts.layers.empty()) return;
+  // Each is a tensor of its own, and a file holds no more than that.
+  constexpr std::int64_t kMostExperts = 1'000'000;
+  if (experts.count > kMostExperts / static_cast<std::int64_t>(experts.layers.size())) {
+    problems.add("experts.count", std::to_string(experts.count) + " in each of " +
+                                      std::to_string(experts.layers.size()) +
+                                      " layers are more than can be read");
+  }
   if (experts.width < 1) problems.add("experts.width", "must be at least 1");
+  if (experts.beside && config.norm.placement != "sandwich") {
+    problems.add("experts.beside", "can be read with norms before and behind a branch alone");
+  }
   if (experts.per_token < 1 || experts.per_token > experts.count) {
     problems.add("experts.per_token", "must lie in 1.." + std::to_string(experts.count) +
                                           ", the number of experts, but is " +
@@ -603,6 +618,14 @@ void check_structure(const ModelConfig& config, formats::ConfigProblems& problem
   check_choice("attention.qk_norm", config.attention.qk_norm, {"none", "head", "each", "full"},
                problems);
   check_choice("attention.gate", config.attention.gate, {"none", "sigmoid", "softplus"}, problems);
+  constexpr std::int64_t kMostNorms = 1'000'000;
+  if (config.attention.qk_norm == "each" && config.heads > kMostNorms / config.layers) {
+    problems.add("attention.qk_norm", "a norm for each of " + std::to_string(config.heads) +
+                                          " heads of every layer is more than can be read");
+  }
+  if (config.embedding.layer_width > 0 && config.embedding.layer_rows < 1) {
+    problems.add("embedding.layer_rows", "must be at least 1 where layers have inputs of their own");
+  }
   if (config.attention.temperature_length <= 0) {
     problems.add("attention.temperature_length", "must be above 0");
   }

@@ -108,6 +108,10 @@ struct ExpertsConfig {
   double alpha = 1.702;           // clamped to it, gate from above alone
   std::int64_t shared_width = 0;  // of an MLP that reads every token; 0: none
   bool shared_gate = false;       // which is multiplied by sigmoid of a projection to one number
+  // They stand beside the layer's MLP, each of both with norms before and behind of its own, and
+  // are added. The router reads the stream divided by its root mean square, times a stored scale
+  // over sqrt(width), and each expert's weight is multiplied by a stored number.
+  bool beside = false;
 };
 
 // Layers without attention's maps: gated delta rule (arXiv 2412.06464, Eq. 10), a state of
@@ -123,6 +127,10 @@ struct EmbeddingConfig {
   double scale = 1;
   bool norm = false;             // after everything that is added to it
   std::int64_t token_types = 0;  // kinds of tokens, each with a vector that is added
+  // Above 0 each layer reads so many numbers of its own for a token, made of a second table of
+  // layer_rows rows (ids beyond have row 0) and of the embedding: norm(W (a(G x) * p)) is added
+  // behind its MLP, a the MLP's activation.
+  std::int64_t layer_width = 0, layer_rows = 0;
 };
 
 // What some layers have in place of the model's own; 0 and none: nothing.
@@ -178,6 +186,7 @@ struct ModelConfig {
   // parallel_shared: through one norm.
   std::string residual = "sequential";
   double residual_scale = 1;  // of what attention and MLP give
+  bool layer_scale = false;   // each layer's stream is multiplied by a stored number at its end
   NormConfig norm;
   AttentionConfig attention;
   MlpConfig mlp;

@@ -95,6 +95,7 @@ class Pass {
   at::Tensor run(const at::Tensor& ids) {
     const StartContext context = start_context(ids.size(1), stack_.weights.encoding);
     at::Tensor x = embed(ids, context);
+    if (model_.layer_embedding.defined()) layer_inputs_ = layer_inputs(ids, x);
     State states = {stack_.encoding.start(context), {}};
     if (options_.initial_state.defined()) states.global.z = options_.initial_state;
     if (stack_.local != nullptr) {
@@ -260,6 +261,11 @@ class Pass {
     const auto mlp = [&](const at::Tensor& read) {
       return feed_forward(config_, w, read, options_.product_dtype, dtype_);
     };
+    const auto mlp_and_experts = [&](const at::Tensor& read) {
+      const bool both = config_.experts.beside && w.router.defined();
+      return both ? experts_beside(config_, w, result, mlp(read), options_.product_dtype)
+                  : mlp(read);
+    };
     if (config_.residual == "sequential") {
       result = with_branch(x, {w.attention_norm, w.attention_norm_bias},
                            {w.attention_output_norm, w.attention_output_norm_bias},
@@ -271,7 +277,8 @@ class Pass {
                              [&](const at::Tensor& read) { return cross_attend(index, w, read); });
       }
       result = with_branch(result, {w.mlp_norm, w.mlp_norm_bias},
-                           {w.mlp_output_norm, w.mlp_output_norm_bias}, context.mlp_output, mlp);
+                           {w.mlp_output_norm, w.mlp_output_norm_bias}, context.mlp_output,
+                           mlp_and_experts);
     } else {
       const at::Tensor read = norm(x, {w.attention_norm, w.attention_norm_bias}, product_dtype());
       context.attention_output = attend_to(read);
@@ -285,7 +292,28 @@ class Pass {
       result = x + context.attention_output + context.mlp_output;
     }
     encoding_of(index).after_mlp(w.encoding, context, state);
-    return result;
+    if (layer_inputs_.defined()) result = with_layer_input(index, w, result);
+    return w.layer_scale.defined() ? result * w.layer_scale : result;
+  }
+
+  // What each layer reads of its own, (B, N, layers, P), from the embedding's output x.
+  at::Tensor layer_inputs(const at::Tensor& ids, const at::Tensor& x) const {
+    const EmbeddingConfig& e = config_.embedding;
+    const auto split = [&](const at::Tensor& t) { return t.unflatten(-1, {config_.layers, -1}); };
+    const at::Tensor known = at::where(ids < e.layer_rows, ids, at::zeros_like(ids));
+    const at::Tensor stored = split(at::embedding(model_.layer_embedding, known)) *
+                              std::sqrt(static_cast<double>(e.layer_width));
+    const at::Tensor made = split(project(x, model_.layer_projection, {}) /
+                                  std::sqrt(static_cast<double>(config_.width)));
+    return (norm(made, {model_.layer_projection_norm, {}}, dtype_) + stored) / std::sqrt(2.0);
+  }
+
+  at::Tensor with_layer_input(std::int64_t index, const LayerWeights& w,
+                              const at::Tensor& x) const {
+    const at::Tensor gate =
+        activated(project(x, w.layer_input_gate, {}), config_.mlp.activation);
+    const at::Tensor own = project(gate * layer_inputs_.select(2, index), w.layer_input, {});
+    return x + norm(own, {w.layer_input_norm, {}}, dtype_);
   }
 
   // (B, N, heads * d) -> (B, heads, N, d)
@@ -553,6 +581,7 @@ class Pass {
   at::Tensor key_mask_;  // (B, N) bool, or undefined
   // Keys and values of the last layer with its own: of layers that are not local, and that are.
   mutable std::array<HeadTensors, 2> last_own_;
+  at::Tensor layer_inputs_;  // (B, N, layers, P); undefined where layers read none of their own
 };
 
 // (B, N) of whole numbers, one a token of `ids`.

@@ -2,7 +2,10 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
 #include <limits>
+
+#include "model/rms_norm.h"
 
 namespace phasescope::model {
 namespace {
@@ -35,11 +38,11 @@ at::Tensor expert_output(const ModelConfig& config, const ExpertWeights& w, cons
   return product((up.clamp(-limit, limit) + 1) * glu, w.down, w.down_bias, product_dtype);
 }
 
-at::Tensor of_experts(const ModelConfig& config, const LayerWeights& w, const at::Tensor& given,
-                      std::optional<at::ScalarType> product_dtype, at::ScalarType out) {
+// What experts that `chosen` names make of x (tokens, C).
+at::Tensor of_chosen(const ModelConfig& config, const LayerWeights& w, const at::Tensor& x,
+                     const ChosenExperts& chosen, std::optional<at::ScalarType> product_dtype,
+                     at::ScalarType out) {
   const ExpertsConfig& experts = config.experts;
-  const at::Tensor x = given.flatten(0, -2);  // (tokens, C)
-  const ChosenExperts chosen = choose_experts(experts, w, x, product_dtype);
   at::Tensor sum = at::zeros(x.sizes(), x.options().dtype(out));
   for (std::int64_t n = 0; n < experts.count; ++n) {
     const at::Tensor places = chosen.experts.eq(n).nonzero();  // (rows, 2)
@@ -57,6 +60,26 @@ at::Tensor of_experts(const ModelConfig& config, const LayerWeights& w, const at
                   weight.to(out);
     sum = sum.index_add(0, token, y);
   }
+  return sum;
+}
+
+at::Tensor mlp_output(const ModelConfig& config, const LayerWeights& weights, const at::Tensor& x,
+                      std::optional<at::ScalarType> product_dtype, at::ScalarType out) {
+  const at::Tensor up = product(x, weights.up, weights.up_bias, product_dtype);
+  const std::string& activation = config.mlp.activation;
+  const at::Tensor inner =
+      config.mlp.gated
+          ? activated(product(x, weights.gate, weights.gate_bias, product_dtype), activation) * up
+          : activated(up, activation);
+  return product(inner, weights.down, weights.down_bias, product_dtype).to(out);
+}
+
+at::Tensor of_experts(const ModelConfig& config, const LayerWeights& w, const at::Tensor& given,
+                      std::optional<at::ScalarType> product_dtype, at::ScalarType out) {
+  const ExpertsConfig& experts = config.experts;
+  const at::Tensor x = given.flatten(0, -2);  // (tokens, C)
+  at::Tensor sum = of_chosen(config, w, x, choose_experts(experts, w, x, product_dtype),
+                             product_dtype, out);
   if (experts.shared_width > 0) {
     at::Tensor shared = expert_output(config, w.shared_expert, x, 0, product_dtype).to(out);
     if (experts.shared_gate) {
@@ -113,14 +136,26 @@ ChosenExperts choose_experts(const ExpertsConfig& config, const LayerWeights& we
 
 at::Tensor feed_forward(const ModelConfig& config, const LayerWeights& weights, const at::Tensor& x,
                         std::optional<at::ScalarType> product_dtype, at::ScalarType out) {
-  if (weights.router.defined()) return of_experts(config, weights, x, product_dtype, out);
-  const at::Tensor up = product(x, weights.up, weights.up_bias, product_dtype);
-  const std::string& activation = config.mlp.activation;
-  const at::Tensor inner =
-      config.mlp.gated
-          ? activated(product(x, weights.gate, weights.gate_bias, product_dtype), activation) * up
-          : activated(up, activation);
-  return product(inner, weights.down, weights.down_bias, product_dtype).to(out);
+  if (weights.router.defined() && !config.experts.beside) {
+    return of_experts(config, weights, x, product_dtype, out);
+  }
+  return mlp_output(config, weights, x, product_dtype, out);
+}
+
+at::Tensor experts_beside(const ModelConfig& config, const LayerWeights& w,
+                          const at::Tensor& stream, const at::Tensor& of_mlp,
+                          std::optional<at::ScalarType> product_dtype) {
+  const at::ScalarType out = stream.scalar_type();
+  const double eps = config.norm_eps;
+  const at::Tensor x = stream.flatten(0, -2);
+  const at::Tensor plain = x * at::rsqrt(x.square().mean(-1, true) + eps);
+  const at::Tensor read = plain * (w.router_scale / std::sqrt(static_cast<double>(config.width)));
+  ChosenExperts chosen = choose_experts(config.experts, w, read, product_dtype);
+  chosen.weights = chosen.weights * w.expert_scale.index({chosen.experts});
+  const at::Tensor sum = of_chosen(config, w, rms_norm(x, w.experts_norm, eps, out), chosen,
+                                   product_dtype, out);
+  return rms_norm(of_mlp, w.mlp_alone_norm, eps, out) +
+         rms_norm(sum, w.experts_output_norm, eps, out).view(stream.sizes());
 }
 
 }  // namespace phasescope::model

@@ -27,6 +27,12 @@ at::Tensor soft_capped(const at::Tensor& x, double cap);
 at::Tensor feed_forward(const ModelConfig& config, const LayerWeights& weights, const at::Tensor& x,
                         std::optional<at::ScalarType> product_dtype, at::ScalarType out);
 
+// Where experts stand beside the MLP: the sum of both, each behind its norm, from the stream (B, N,
+// C) that the layer's MLP reads through its own norm and from what that gave.
+at::Tensor experts_beside(const ModelConfig& config, const LayerWeights& weights,
+                          const at::Tensor& stream, const at::Tensor& of_mlp,
+                          std::optional<at::ScalarType> product_dtype);
+
 // Which experts each token has, and with which weights, both (tokens, per_token): x (tokens, C).
 struct ChosenExperts {
   at::Tensor experts;  // int64

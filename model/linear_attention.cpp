@@ -60,11 +60,14 @@ at::Tensor linear_attention(const ModelConfig& config, const LayerWeights& weigh
   const LinearConfig& linear = config.linear;
   const at::Tensor x =
       present.defined() ? given.masked_fill(present.logical_not().unsqueeze(-1), 0.0) : given;
+  // What a state has lost stays lost for all later tokens, so that between the projections all is
+  // computed in float64.
+  const auto wide = [](const at::Tensor& t) { return t.to(at::kDouble); };
   const auto project = [&](const at::Tensor& weight) {
-    return product(x, weight, {}, product_dtype).to(out);
+    return wide(product(x, weight, {}, product_dtype));
   };
   const at::Tensor u =
-      at::silu(causal_convolution(project(weights.linear_qkv), weights.linear_conv));
+      at::silu(causal_convolution(project(weights.linear_qkv), wide(weights.linear_conv)));
   const std::int64_t keys = linear.key_heads * linear.key_dim;
   // (B, N, heads * d) -> (B, value heads, N, d): value head h reads key head h / group.
   const std::int64_t group = linear.value_heads / linear.key_heads;
@@ -80,14 +83,14 @@ at::Tensor linear_attention(const ModelConfig& config, const LayerWeights& weigh
   in.v = u.narrow(-1, 2 * keys, linear.value_heads * linear.value_dim)
              .unflatten(-1, {linear.value_heads, linear.value_dim})
              .transpose(1, 2);
-  const at::Tensor rate = at::softplus(project(weights.linear_a) + weights.linear_dt_bias);
-  in.decay = at::exp(-at::exp(weights.linear_log_decay) * rate).transpose(1, 2);
+  const at::Tensor rate = at::softplus(project(weights.linear_a) + wide(weights.linear_dt_bias));
+  in.decay = at::exp(-at::exp(wide(weights.linear_log_decay)) * rate).transpose(1, 2);
   in.beta = at::sigmoid(project(weights.linear_b)).transpose(1, 2);
   const at::Tensor o = run_rule(in).transpose(1, 2);  // (B, N, heads, d_v)
   const at::Tensor z = project(weights.linear_z).unflatten(-1, {linear.value_heads, -1});
   const at::Tensor gated =
-      plain_rms_norm(o, weights.linear_norm, config.norm_eps) * at::silu(z);
-  return product(gated.flatten(-2), weights.linear_out, {}, product_dtype).to(out);
+      plain_rms_norm(o, wide(weights.linear_norm), config.norm_eps) * at::silu(z);
+  return product(gated.flatten(-2).to(out), weights.linear_out, {}, product_dtype).to(out);
 }
 
 }  // namespace phasescope::model

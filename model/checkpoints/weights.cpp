@@ -81,6 +81,15 @@ const Names<LayerWeights>& layer_names() {
       {"mlp.router.bias", &LayerWeights::router_bias},
       {"mlp.router.choice_bias", &LayerWeights::choice_bias},
       {"mlp.shared_expert_gate.weight", &LayerWeights::shared_expert_gate},
+      {"mlp.router.scale", &LayerWeights::router_scale},
+      {"mlp.router.expert_scale", &LayerWeights::expert_scale},
+      {"mlp.alone_output_layernorm.weight", &LayerWeights::mlp_alone_norm},
+      {"mlp.experts_layernorm.weight", &LayerWeights::experts_norm},
+      {"mlp.experts_output_layernorm.weight", &LayerWeights::experts_output_norm},
+      {"layer_input_gate.weight", &LayerWeights::layer_input_gate},
+      {"layer_input.weight", &LayerWeights::layer_input},
+      {"layer_input_norm.weight", &LayerWeights::layer_input_norm},
+      {"layer_scale", &LayerWeights::layer_scale},
   };
   return names;
 }
@@ -110,6 +119,9 @@ const Names<Weights>& model_names() {
       {"model.embed_types.weight", &Weights::token_types},
       {"model.embed_norm.weight", &Weights::embedding_norm},
       {"model.embed_norm.bias", &Weights::embedding_norm_bias},
+      {"model.layer_embedding.weight", &Weights::layer_embedding},
+      {"model.layer_projection.weight", &Weights::layer_projection},
+      {"model.layer_projection_norm.weight", &Weights::layer_projection_norm},
       {"lm_head.transform.weight", &Weights::head_transform},
       {"lm_head.transform.bias", &Weights::head_transform_bias},
       {"lm_head.norm.weight", &Weights::head_norm},
@@ -267,6 +279,14 @@ void add_experts(SpecList& list, const std::string& at, const ModelConfig& confi
   list.matrix(at + "router.weight", experts.count, config.width);
   list.bias(experts.router_bias, at + "router", experts.count);
   if (experts.choice_bias) list.vector(at + "router.choice_bias", experts.count, Init::zeros);
+  if (experts.beside) {
+    list.vector(at + "router.scale", config.width, Init::ones);
+    list.vector(at + "router.expert_scale", experts.count, Init::ones);
+    for (const char* norm : {"alone_output_layernorm", "experts_layernorm",
+                             "experts_output_layernorm"}) {
+      list.vector(at + norm + ".weight", config.width, Init::ones);
+    }
+  }
   for (std::int64_t n = 0; n < experts.count; ++n) {
     add_gated_mlp(list, at + "experts." + std::to_string(n) + ".", config, experts.width,
                   experts.bias);
@@ -296,12 +316,18 @@ void add_layer(SpecList& list, const std::string& at, const ModelConfig& config,
   if (config.residual != "parallel_shared" && placement != "output") {
     list.norm(at + "post_attention_layernorm", config.width);
   }
-  if (names_layer(config.experts.layers, layer)) {
-    add_experts(list, at + "mlp.", config);
-  } else {
+  const bool experts = names_layer(config.experts.layers, layer);
+  if (experts) add_experts(list, at + "mlp.", config);
+  if (!experts || config.experts.beside) {
     add_mlp(list, at + "mlp.", config, config.shape_of(layer).ffn_width);
   }
   if (outputs) list.norm(at + "mlp.output_layernorm", config.width);
+  if (const std::int64_t size = config.embedding.layer_width; size > 0) {
+    list.matrix(at + "layer_input_gate.weight", size, config.width);
+    list.matrix(at + "layer_input.weight", config.width, size, Init::residual_normal);
+    list.norm(at + "layer_input_norm", config.width);
+  }
+  if (config.layer_scale) list.vector(at + "layer_scale", 1, Init::ones);
   if (!linear) list.encoding(at + "encoding.", encoding.parameters());
 }
 
@@ -442,6 +468,12 @@ std::vector<TensorSpec> tensor_specs(const ModelConfig& config, const Encoding& 
   if (e.width > 0) list.matrix("model.embed_in.weight", config.width, e.width);
   if (e.token_types > 0) list.matrix("model.embed_types.weight", e.token_types, config.width);
   if (e.norm) list.norm("model.embed_norm", config.width);
+  if (e.layer_width > 0) {
+    const std::int64_t all = config.layers * e.layer_width;
+    list.matrix("model.layer_embedding.weight", e.layer_rows, all);
+    list.matrix("model.layer_projection.weight", all, config.width);
+    list.norm("model.layer_projection_norm", e.layer_width);
+  }
   if (config.encoder_layers > 0) {
     const ModelConfig encoder = config.encoder();
     add_stack(list, "model.encoder.", encoder, *make_encoding(encoder), false);

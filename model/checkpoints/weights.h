@@ -47,6 +47,10 @@ struct LayerWeights {
   std::vector<ExpertWeights> experts;                // empty where the layer has none
   ExpertWeights shared_expert;
   at::Tensor shared_expert_gate;  // (1, C)
+  // Of experts beside the MLP: (C), (E), and norms (C).
+  at::Tensor router_scale, expert_scale, mlp_alone_norm, experts_norm, experts_output_norm;
+  at::Tensor layer_input_gate, layer_input, layer_input_norm;  // (P, C), (C, P), (C)
+  at::Tensor layer_scale;                                      // (1)
   Parameters encoding;
 };
 
@@ -64,6 +68,8 @@ struct Weights : StackWeights {
   at::Tensor embedding_in, embedding_out;  // (C, E), (E, C)
   at::Tensor token_types;                  // (T, C)
   at::Tensor embedding_norm, embedding_norm_bias;  // (C)
+  // What layers read of their own, P numbers each: (rows, layers P), (layers P, C), (P).
+  at::Tensor layer_embedding, layer_projection, layer_projection_norm;
   at::Tensor head_transform, head_transform_bias;  // (C, C), (C)
   at::Tensor head_norm, head_norm_bias;            // (C)
   at::Tensor head;                                 // (V, E); undefined where it is the embedding

@@ -108,7 +108,7 @@ void read_deepseek(FamilyReader& reading, const char* layout) {
 TensorPlace deepseek_place(const ModelConfig& config, const std::string& name) {
   static const Renaming renaming = {{"model."}, "layers.", {}, {}, {}};
   const NameParts parts = split_name(renaming, name);
-  if (!parts.layer.empty() && std::stoll(parts.layer.substr(13)) >= config.layers) {
+  if (layer_of(parts) >= config.layers) {
     return {.name = name, .ignored = true, .why = "is a layer that predicts further tokens"};
   }
   TensorPlace found = llama_place(name);

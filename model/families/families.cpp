@@ -18,6 +18,7 @@
 #include "model/families/gemma2.h"
 #include "model/families/gemma3.h"
 #include "model/families/glm4.h"
+#include "model/families/gemma4.h"
 #include "model/families/gpt2.h"
 #include "model/families/gpt_neox.h"
 #include "model/families/gpt_oss.h"
@@ -75,7 +76,7 @@ const std::vector<Family>& families() {
       nemotron_family(), ministral3_family(), mixtral_family(), qwen3_moe_family(),
       qwen2_vl_family(), qwen3_vl_family(), gpt_oss_family(), llama4_family(),
       deepseek_v2_family(), deepseek_v3_family(), mimo_v2_flash_family(), laguna_family(),
-      qwen3_next_family(), qwen3_5_family(),
+      qwen3_next_family(), qwen3_5_family(),     gemma4_family(),
   };
   return list;
 }

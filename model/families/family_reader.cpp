@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <numeric>
 #include <optional>
 #include <string_view>
+#include <system_error>
 
 #include "formats/utf8.h"
 
@@ -389,6 +391,16 @@ NameParts split_name(const Renaming& renaming, const std::string& full) {
   parts.layer = "model.layers." + number + ".";
   parts.module = rest.substr(end + 1);
   return parts;
+}
+
+std::int64_t layer_of(const NameParts& name) {
+  constexpr std::string_view prefix = "model.layers.";
+  if (!name.layer.starts_with(prefix)) return -1;
+  const char* begin = name.layer.data() + prefix.size();
+  std::int64_t number = -1;
+  const auto [end, error] =
+      std::from_chars(begin, name.layer.data() + name.layer.size(), number);
+  return error == std::errc() ? number : -1;
 }
 
 TensorPlace renamed(const Renaming& renaming, const std::string& name) {

@@ -126,6 +126,8 @@ struct NameParts {
   std::string layer, module, ending;
 };
 NameParts split_name(const Renaming& renaming, const std::string& name);
+// The layer's number; -1 outside layers, and for one that no model has.
+std::int64_t layer_of(const NameParts& name);
 
 // The place by the tables; with an empty name where they have none.
 TensorPlace renamed(const Renaming& renaming, const std::string& name);
