@@ -252,7 +252,9 @@ RawRope read_rope(const ConfigReader& config, RopeDefaults defaults, std::string
   }
   check_scaling(fields, rope, head_dim);
   if (head_dim) {
-    const auto rotated = static_cast<std::int64_t>(double(*head_dim) * rope.partial_rotary_factor);
+    // There it is a share of the planes of a whole head.
+    const double share = rope.type == "proportional" ? 1 : rope.partial_rotary_factor;
+    const auto rotated = static_cast<std::int64_t>(double(*head_dim) * share);
     if (rotated % 2 != 0) {
       config.problem("head_dim", "rope turns pairs, but " + std::to_string(rotated) + " of " +
                                      std::to_string(*head_dim) + " dimensions are to be turned");

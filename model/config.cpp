@@ -60,7 +60,6 @@ std::vector<Field> fields_of(ModelConfig& c) {
       {"attention", "v_bias", "v_bias", &c.attention.v_bias},
       {"attention", "o_bias", "o_bias", &c.attention.o_bias},
       {"attention", "qk_norm", "qk_norm", &c.attention.qk_norm},
-      {"attention", "qk_norm_bias", "qk_norm_bias", &c.attention.qk_norm_bias},
       {"attention", "qk_norm_after", "qk_norm_after", &c.attention.qk_norm_after},
       {"attention", "value_dim", "value_dim", &c.attention.value_dim},
       {"attention", "value_scale", "value_scale", &c.attention.value_scale},

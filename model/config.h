@@ -36,7 +36,19 @@ struct AttentionConfig {
   std::string qk_norm = "none";  // of q and k before the encoding: none, head (each head by
                                  // itself), each (so, each with weights of its own), full (the
                                  // whole width)
-  bool qk_norm_bias = true;      // where norms have biases
+  double scale = 0;              // of q.k; 0: 1 / sqrt(head_dim)
+  bool scale_by_layer = false;   // layer n's scale is divided by n + 1
+  bool layer_gain = false;  // layer n's scale is divided by max(1, n), and its score multiplied
+                            // by it, bias included
+  double clip = 0;          // q, k and v are clamped to +- this; 0: not
+  double soft_cap = 0;      // score s becomes cap tanh(s / cap); 0: not
+  std::int64_t window = 0;  // keys that a query of a local layer sees, itself counted
+  std::vector<std::int64_t> local_layers = {};  // ascending
+  double log_scale = 0;  // token i's query is multiplied by ln(i + 1) / ln(log_scale); 0: not
+  // hidden: nothing sees a padded key. added: as a mask of huge negative numbers that is added to
+  // the causal one does it: where all keys that a query sees are padded, the weight is spread over
+  // those and the later keys that are not (TAPE's public code).
+  std::string padding = "hidden";
   bool qk_norm_after = false;  // q and k that an encoding has turned are divided by their root mean
                                // square, each head by itself
   std::int64_t value_dim = 0;  // of each head's value; 0: head_dim
@@ -51,14 +63,6 @@ struct AttentionConfig {
   // normed numbers a token, queries too where q_rank is above 0, and the first position_dim
   // channels of a head are its part that has a position; all heads have one key there.
   std::int64_t kv_rank = 0, q_rank = 0, position_dim = 0;
-  double scale = 0;              // of q.k; 0: 1 / sqrt(head_dim)
-  bool scale_by_layer = false;   // layer n's scale is divided by n + 1
-  bool layer_gain = false;  // layer n's scale is divided by max(1, n), and its score multiplied
-                            // by it, bias included
-  double clip = 0;          // q, k and v are clamped to +- this; 0: not
-  double soft_cap = 0;      // score s becomes cap tanh(s / cap); 0: not
-  std::int64_t window = 0;  // keys that a query of a local layer sees, itself counted
-  std::vector<std::int64_t> local_layers = {};  // ascending
   std::int64_t chunk = 0;  // a query of a local layer sees its own run of so many tokens; 0: not
   // The query at position i is multiplied by 1 + temperature ln(1 + floor((i + temperature_from) /
   // temperature_length)), in all layers or those named. 0: not.
@@ -72,11 +76,6 @@ struct AttentionConfig {
   // reads, with a number for each channel or (gate_by_head) one for the head; none.
   std::string gate = "none";
   bool gate_by_head = false;
-  double log_scale = 0;  // token i's query is multiplied by ln(i + 1) / ln(log_scale); 0: not
-  // hidden: nothing sees a padded key. added: as a mask of huge negative numbers that is added to
-  // the causal one does it: where all keys that a query sees are padded, the weight is spread over
-  // those and the later keys that are not (TAPE's public code).
-  std::string padding = "hidden";
 };
 
 struct MlpConfig {

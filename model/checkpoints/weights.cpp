@@ -222,7 +222,7 @@ void add_qk_norm(SpecList& list, const std::string& at, const ModelConfig& confi
   const std::int64_t size = head_dim * (kind == "full" ? heads : 1);
   if (kind != "each") {
     list.vector(at + ".weight", size, init);
-    return list.bias(config.norm.bias && config.attention.qk_norm_bias, at, size);
+    return list.bias(config.norm.bias, at, size);
   }
   for (std::int64_t head = 0; head < heads; ++head) {
     list.vector(at + "." + std::to_string(head) + ".weight", size, init);

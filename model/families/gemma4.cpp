@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <map>
+#include <string_view>
 #include <utility>
 
 #include "model/families/family_reader.h"
@@ -131,7 +132,10 @@ TensorPlace place(const ModelConfig& config, const std::string& name) {
   static const Renaming renaming = {{"model."}, "layers.", {}, {}, {}};
   const NameParts parts = split_name(renaming, name);
   if (parts.module == "experts") return fused_experts(parts, config);
-  if (name.ends_with(".layer_scalar")) return {parts.layer + "layer_scale"};
+  constexpr std::string_view scalar = "layer_scalar";  // a buffer, whose name has no other part
+  if (name.ends_with(scalar)) {
+    return {llama_place(name.substr(0, name.size() - scalar.size()) + "layer_scale").name};
+  }
   if (name.ends_with(".router.scale")) return {parts.layer + "mlp.router.scale"};
   if (name.ends_with(".router.per_expert_scale")) {
     return {parts.layer + "mlp.router.expert_scale"};
