@@ -2,15 +2,18 @@
 
 #include <imgui.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 
 #include "app/cli/progress_lines.h"
 #include "app/window/gl_window.h"
 #include "app/window/main_window.h"
+#include "app/window/opening.h"
 #include "app/window/recorded_link.h"
 #include "app/window/session_file.h"
 #include "formats/error.h"
+#include "formats/near_names.h"
 #include "formats/text_input.h"
 #include "protocol/error_info.h"
 #include "widgets/map_image.h"
@@ -27,7 +30,9 @@ constexpr int kFramesAfterEvent = 3;
 constexpr double kPatienceWithoutWorker = 5;
 // Of the bundled files.
 constexpr const char* kRecording = "first_session.safetensors";
-constexpr double kAnimatedWait = 0.08, kIdleWait = 1.0, kHeadlessWait = 0.25;
+constexpr double kIdleWait = 1.0, kHeadlessWait = 0.25;
+// A caret blinks so often.
+constexpr double kCaretWait = 0.5;
 
 protocol::WorkerCommand worker_command(const WindowOptions& options) {
   return options.remote.empty() ? protocol::local_worker(options.worker_arguments)
@@ -130,19 +135,24 @@ void draw_frame(GlWindow& gl_window, MainWindow& main_window) {
   ImGui::Render();
 }
 
-// Draws while something happens and sleeps otherwise.
+// Draws while something happens and sleeps otherwise: it wakes once a second to see to the
+// session's file, and then draws nothing.
 void run_until_closed(GlWindow& gl_window, MainWindow& main_window, SessionKeeper& keeper) {
   int frames = kFramesAfterEvent;
+  auto drawn = Clock::now();
   while (!gl_window.closed() && !main_window.window().quit && !ended_by) {
-    const bool animated = main_window.animated();
-    const double pause = frames > 0 ? 0 : animated ? kAnimatedWait : kIdleWait;
+    const double wanted =
+        std::min(main_window.next_frame_in(), ImGui::GetIO().WantTextInput ? kCaretWait : 1e9);
+    const std::chrono::duration<double> since = Clock::now() - drawn;
+    const double pause = frames > 0 ? 0 : std::clamp(wanted - since.count(), 0.0, kIdleWait);
     if (gl_window.wait(pause)) frames = kFramesAfterEvent;
     keeper.look();
-    const bool wanted = animated || main_window.polled() || ImGui::GetIO().WantTextInput;
-    if (frames <= 0 && !wanted) continue;
+    const std::chrono::duration<double> waited = Clock::now() - drawn;
+    if (frames <= 0 && waited.count() < wanted) continue;
     draw_frame(gl_window, main_window);
     gl_window.present();
     main_window.start_asking();
+    drawn = Clock::now();
     frames = std::max(0, frames - 1);
   }
 }
@@ -188,8 +198,24 @@ void draw_until_settled(GlWindow& gl_window, MainWindow& main_window,
     std::fprintf(stderr, "phasescope: the picture was taken before every answer had come\n");
 }
 
+// Throws Error "bad_usage" that names near commands where there is none of that name.
+const Command& command_named(const MainWindow& main_window, const std::string& id) {
+  std::vector<std::string> known;
+  for (const Command& command : main_window.commands()) {
+    if (command.id == id) return command;
+    known.push_back(command.id);
+  }
+  throw formats::bad_usage("there is no command \"" + id + "\"" + formats::near_names(id, known),
+                           "--command");
+}
+
 void take_screenshot(GlWindow& gl_window, MainWindow& main_window, const WindowOptions& options) {
+  for (const std::string& id : options.commands) command_named(main_window, id);
   draw_until_settled(gl_window, main_window, options);
+  for (const std::string& id : options.commands) {
+    command_named(main_window, id).run(main_window.context());
+    draw_until_settled(gl_window, main_window, options);
+  }
   const std::string png = widgets::png_of(gl_window.picture());
   formats::FileSystem& files = formats::real_file_system();
   if (options.screenshot.has_parent_path())
@@ -241,6 +267,9 @@ int run_window(const WindowOptions& options) {
   quick->set_wake([&gl_window] { gl_window.wake(); });
   slow->set_wake([&gl_window] { gl_window.wake(); });
   MainWindow main_window(std::move(loaded.session), *quick, *slow);
+  gl_window.set_on_drop([&](const std::vector<std::string>& paths) {
+    for (const std::string& path : paths) open_any(main_window.context(), path);
+  });
   if (!loaded.warning.empty()) main_window.window().say(loaded.warning, true);
   if (picture) {
     take_screenshot(gl_window, main_window, options);

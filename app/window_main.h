@@ -16,6 +16,7 @@ struct WindowOptions {
   std::vector<std::string> worker_arguments;  // --device, --threads
   std::filesystem::path screenshot;           // draws without any display, saves, leaves
   int frames = 3;                             // drawn after the last answer, before the screenshot
+  std::vector<std::string> commands;          // run one after the other before the screenshot
   std::filesystem::path record;               // asks what the first session asks, keeps the answers
   std::string theme;                          // "light", "dark"; empty: the session's
   int width = 1600, height = 1000;

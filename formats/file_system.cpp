@@ -145,20 +145,26 @@ class RealFileSystem : public FileSystem {
   }
 
   std::string read(const stdfs::path& path) const override {
+    std::error_code ignored;
+    std::string text;
+    if (stdfs::is_regular_file(path, ignored)) text.reserve(stdfs::file_size(path, ignored));
+    read_pieces(path, [&text](std::span<const std::byte> piece) {
+      text.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+    });
+    return text;
+  }
+
+  void read_pieces(const stdfs::path& path,
+                   const std::function<void(std::span<const std::byte>)>& take) const override {
     const Descriptor fd(open_again_when_interrupted(path, O_RDONLY));
     if (fd.get() < 0) fail("open", path, errno);
-    std::string text;
-    struct stat status = {};
-    if (::fstat(fd.get(), &status) == 0 && S_ISREG(status.st_mode)) {
-      text.reserve(static_cast<std::size_t>(status.st_size));
-    }
-    std::vector<char> piece(1 << 16);
+    std::vector<std::byte> piece(1 << 18);
     while (true) {
       const ssize_t count = ::read(fd.get(), piece.data(), piece.size());
       if (count < 0 && errno == EINTR) continue;
       if (count < 0) fail("read", path, errno);
-      if (count == 0) return text;
-      text.append(piece.data(), static_cast<std::size_t>(count));
+      if (count == 0) return;
+      take(std::span(piece).first(static_cast<std::size_t>(count)));
     }
   }
 

@@ -66,6 +66,13 @@ class FileSystem {
   virtual std::vector<std::string> list(const std::filesystem::path& path) const = 0;
   // The whole file.
   virtual std::string read(const std::filesystem::path& path) const = 0;
+  // The same in pieces, so that a file need not fit into memory.
+  virtual void read_pieces(
+      const std::filesystem::path& path,
+      const std::function<void(std::span<const std::byte> piece)>& take) const {
+    const std::string text = read(path);
+    take(std::as_bytes(std::span<const char>(text)));
+  }
 };
 
 // The machine's own file system; one object for the whole program.

@@ -10,6 +10,11 @@
 
 #include "formats/file_system.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+#endif
+
 namespace phasescope::formats {
 namespace {
 
@@ -40,11 +45,11 @@ std::array<std::uint32_t, 64> message_schedule(const std::byte* block) {
   return w;
 }
 
-}  // namespace
+using State = std::array<std::uint32_t, 8>;
 
-void Sha256::compress(const std::byte* block) {
+void compress_plainly(State& state, const std::byte* block) {
   const auto w = message_schedule(block);
-  auto [a, b, c, d, e, f, g, h] = state_;
+  auto [a, b, c, d, e, f, g, h] = state;
   for (int i = 0; i < 64; ++i) {
     const std::uint32_t s1 = std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25);
     const std::uint32_t t1 = h + s1 + ((e & f) ^ (~e & g)) + kRoundConstants[i] + w[i];
@@ -52,15 +57,75 @@ void Sha256::compress(const std::byte* block) {
     const std::uint32_t t2 = s0 + ((a & b) ^ (a & c) ^ (b & c));
     h = g, g = f, f = e, e = d + t1, d = c, c = b, b = a, a = t1 + t2;
   }
-  const std::array<std::uint32_t, 8> added = {a, b, c, d, e, f, g, h};
-  for (int i = 0; i < 8; ++i) state_[i] += added[i];
+  const State added = {a, b, c, d, e, f, g, h};
+  for (int i = 0; i < 8; ++i) state[i] += added[i];
+}
+
+#if defined(__x86_64__)
+
+// By the processor's own instructions (Intel SHA extensions), several times as fast. They keep the
+// state as the words a b e f and c d g h, the upper one first.
+__attribute__((target("sha,sse4.1"))) void compress_by_instructions(State& state,
+                                                                    const std::byte* block) {
+  const auto word = [](std::uint32_t x) { return static_cast<int>(x); };
+  const auto& s = state;
+  const __m128i before_abef = _mm_set_epi32(word(s[0]), word(s[1]), word(s[4]), word(s[5]));
+  const __m128i before_cdgh = _mm_set_epi32(word(s[2]), word(s[3]), word(s[6]), word(s[7]));
+  const __m128i big_endian = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
+  __m128i w[4];
+  for (int i = 0; i < 4; ++i) {
+    const auto* at = reinterpret_cast<const __m128i*>(block + 16 * i);
+    w[i] = _mm_shuffle_epi8(_mm_loadu_si128(at), big_endian);
+  }
+  __m128i abef = before_abef, cdgh = before_cdgh;
+  for (int i = 0; i < 16; ++i) {
+    if (i >= 4) {  // words 4i .. 4i + 3 of the message schedule
+      const __m128i last = w[(i + 3) % 4], third = w[(i + 2) % 4], second = w[(i + 1) % 4];
+      const __m128i sum =
+          _mm_add_epi32(_mm_sha256msg1_epu32(w[i % 4], second), _mm_alignr_epi8(last, third, 4));
+      w[i % 4] = _mm_sha256msg2_epu32(sum, last);
+    }
+    const auto* constants = reinterpret_cast<const __m128i*>(kRoundConstants.data() + 4 * i);
+    const __m128i added = _mm_add_epi32(w[i % 4], _mm_loadu_si128(constants));
+    cdgh = _mm_sha256rnds2_epu32(cdgh, abef, added);
+    abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(added, 0x0E));
+  }
+  abef = _mm_add_epi32(abef, before_abef);
+  cdgh = _mm_add_epi32(cdgh, before_cdgh);
+  std::array<std::uint32_t, 4> upper, lower;
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(upper.data()), abef);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(lower.data()), cdgh);
+  state = {upper[3], upper[2], lower[3], lower[2], upper[1], upper[0], lower[1], lower[0]};
+}
+
+bool has_sha_instructions() {
+  // gcc 12 does not know the name "sha": leaf 7, ebx, bit 29.
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  const bool there = __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (b >> 29 & 1) != 0;
+  return there && __builtin_cpu_supports("sse4.1");
+}
+
+#endif
+
+auto fastest_compress() {
+#if defined(__x86_64__)
+  if (has_sha_instructions()) return compress_by_instructions;
+#endif
+  return compress_plainly;
+}
+
+}  // namespace
+
+Sha256::Sha256(Path path) {
+  static const auto fastest = fastest_compress();
+  compress_ = path == Path::plain ? compress_plainly : fastest;
 }
 
 void Sha256::update(std::span<const std::byte> bytes) {
   length_ += bytes.size();
   while (!bytes.empty()) {
     if (filled_ == 0 && bytes.size() >= block_.size()) {
-      compress(bytes.data());
+      compress_(state_, bytes.data());
       bytes = bytes.subspan(block_.size());
       continue;
     }
@@ -69,7 +134,7 @@ void Sha256::update(std::span<const std::byte> bytes) {
     bytes = bytes.subspan(count);
     filled_ += count;
     if (filled_ < block_.size()) return;
-    compress(block_.data());
+    compress_(state_, block_.data());
     filled_ = 0;
   }
 }

@@ -285,6 +285,7 @@ json FieldType<T>::write(const T& value) {
 template <class T>
 T FieldType<T>::read(const json& value, const About& about) {
   if constexpr (OptionalOf<T>::value) {
+    if (value.is_null()) return std::nullopt;
     return FieldType<typename OptionalOf<T>::Inner>::read(value, about);
   } else if constexpr (std::is_same_v<T, bool>) {
     if (!value.is_boolean()) expected("true or false", shown(value));

@@ -20,6 +20,8 @@ namespace phasescope::protocol {
 
 namespace {
 
+constexpr std::chrono::seconds kKilled{3};  // until one is seen to be gone
+
 [[noreturn]] void throw_errno(int error, const std::string& what) {
   throw std::system_error(error, std::generic_category(), what);
 }
@@ -262,7 +264,9 @@ ProcessEnd ChildProcess::end(std::chrono::milliseconds grace) {
     if (auto end = wait(grace)) return *end;
   }
   signal_group(SIGKILL);
-  return wait(std::chrono::hours(1)).value_or(ProcessEnd{});
+  // One in an uninterruptible wait (a lost network disk, a GPU driver) ends when that does; nobody
+  // waits for it here.
+  return wait(kKilled).value_or(ProcessEnd{});
 }
 
 }  // namespace phasescope::protocol

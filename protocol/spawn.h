@@ -61,7 +61,8 @@ class ChildProcess {
 
   // How it ended, when it has within `limit`.
   std::optional<ProcessEnd> wait(std::chrono::milliseconds limit);
-  // SIGTERM to its group, SIGKILL after `grace`.
+  // SIGTERM to its group, SIGKILL after `grace`. One that even that does not end at once is given
+  // up: its end is then unknown.
   ProcessEnd end(std::chrono::milliseconds grace);
 
  private:

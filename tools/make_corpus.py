@@ -15,6 +15,7 @@ import argparse
 import gzip
 import hashlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -277,6 +278,16 @@ def differences(made, pinned):
     return found
 
 
+def replace(path, content):
+    """Writes a file whole or not at all: somebody may begin to read it, or this may be killed."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    with open(temporary, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, default=Path(".cache/corpus"))
@@ -290,8 +301,8 @@ def main():
     lines = "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in records).encode()
     made = describe(train, (records, lines), default_text.encode(), sizes)
     options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "train.txt").write_bytes(train)
-    (options.out / "validation.jsonl").write_bytes(lines)
+    replace(options.out / "train.txt", train)
+    replace(options.out / "validation.jsonl", lines)
     print(f"{options.out / 'train.txt'}: {len(train)} bytes, sha256 {made['train']['sha256']}")
 
     texts = Path(__file__).resolve().parent.parent / "assets" / "texts"

@@ -1,8 +1,13 @@
 #include "training/checkpoint.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <map>
+#include <span>
+#include <string>
 
 #include "formats/error.h"
+#include "formats/hashing_file_system.h"
 #include "formats/json.h"
 #include "formats/manifest.h"
 #include "formats/sha256.h"
@@ -23,34 +28,45 @@ void write_synced(formats::FileSystem& fs, const path& file, const std::string& 
   out->close();
 }
 
-// What stands in the folder, read back: a write that went wrong unnoticed shows here.
-json manifest_of(const formats::FileSystem& fs, const path& folder, int64_t step,
+formats::FileDigest digest_of(const formats::FileSystem& fs, const path& file) {
+  formats::Sha256 hash;
+  std::uint64_t size = 0;
+  fs.read_pieces(file, [&](std::span<const std::byte> piece) {
+    hash.update(piece);
+    size += piece.size();
+  });
+  return {size, hash.finish()};
+}
+
+json manifest_of(const std::map<std::string, formats::FileDigest>& written, int64_t step,
                  const json& state) {
   json files = json::array();
-  for (const std::string& name : fs.list(folder)) {
-    const std::string bytes = fs.read(folder / name);
-    files.push_back({{"name", name},
-                     {"size", bytes.size()},
-                     {"sha256", formats::sha256_hex(std::string_view(bytes))}});
+  for (const auto& [name, digest] : written) {
+    files.push_back({{"name", name}, {"size", digest.size}, {"sha256", digest.sha256}});
   }
   return {{"schema_version", kSchemaVersion}, {"step", step}, {"files", files}, {"state", state}};
 }
 
 void write_temporary(formats::FileSystem& fs, const path& folder, int64_t step,
-                     const std::function<void(const path&)>& write_files, const json& state) {
+                     const WriteFiles& write_files, const json& state) {
   fs.make_directory(folder);
-  write_files(folder);
+  formats::HashingFileSystem hashing(fs);
+  write_files(hashing, folder);
   write_synced(fs, folder / formats::kManifestName,
-               manifest_of(fs, folder, step, state).dump(1) + "\n");
+               manifest_of(hashing.written_in(folder), step, state).dump(1) + "\n");
   fs.sync_directory(folder);
 }
 
-bool verifies(const formats::FileSystem& fs, const path& folder) {
+enum class Found { whole, broken, unreadable };
+
+Found look_at(const formats::FileSystem& fs, const path& folder) {
   try {
     verify_checkpoint(fs, folder);
-    return true;
+    return Found::whole;
+  } catch (const formats::FileError& error) {
+    return error.error_number() == ENOENT ? Found::broken : Found::unreadable;
   } catch (const formats::Error&) {
-    return false;
+    return Found::broken;
   }
 }
 
@@ -72,13 +88,13 @@ void delete_older(formats::FileSystem& fs, const path& root, int64_t step,
     const bool named = std::find(options.keep_steps.begin(), options.keep_steps.end(), other) !=
                        options.keep_steps.end();
     if (other > step || named) continue;
-    // A broken one is no fall-back, so it does not count as kept.
+    const path folder = checkpoint_folder(root, other);
     const bool room = kept < std::max<int64_t>(options.keep, 2);
-    if (room && (other == step || verifies(fs, checkpoint_folder(root, other)))) {
-      ++kept;
-    } else {
-      delete_checkpoint(fs, checkpoint_folder(root, other));
-    }
+    const Found found = !room ? Found::broken : other == step ? Found::whole : look_at(fs, folder);
+    // A broken one is no fall-back and does not count as kept; nor does one that cannot be read,
+    // which may be whole all the same.
+    if (found == Found::whole) ++kept;
+    if (found == Found::broken) delete_checkpoint(fs, folder);
   }
 }
 
@@ -97,14 +113,13 @@ path checkpoint_folder(const path& root, int64_t step) {
 }
 
 SaveOutcome save_checkpoint(formats::FileSystem& fs, const path& root, int64_t step,
-                            const std::function<void(const path&)>& write_files,
-                            const CheckpointOptions& options) {
+                            const WriteFiles& write_files, const CheckpointOptions& options) {
   using Kind = SaveOutcome::Kind;
   const std::string name = "the checkpoint of step " + std::to_string(step);
   const path folder = checkpoint_folder(root, step);
   path temporary = folder;
   temporary += kTemporary;
-  if (fs.exists(folder) && verifies(fs, folder)) return {};
+  if (fs.exists(folder) && look_at(fs, folder) == Found::whole) return {};
   try {
     remove_checkpoint_litter(fs, root);
     write_temporary(fs, temporary, step, write_files, options.state);
@@ -135,10 +150,7 @@ Checkpoint verify_checkpoint(const formats::FileSystem& fs, const path& folder) 
   if (!fs.exists(manifest_path)) throw formats::bad_input("it has no manifest", folder.string());
   const json manifest = formats::verified_manifest(
       folder, formats::parse_json(fs.read(manifest_path), manifest_path.string()),
-      [&fs](const path& file) -> formats::FileDigest {
-        const std::string bytes = fs.read(file);
-        return {bytes.size(), formats::sha256_hex(std::string_view(bytes))};
-      });
+      [&fs](const path& file) { return digest_of(fs, file); });
   try {
     if (manifest.at("schema_version") != kSchemaVersion) {
       throw formats::bad_input("its manifest has schema version " +

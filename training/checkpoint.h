@@ -30,13 +30,17 @@ struct SaveOutcome {
   bool in_place() const { return kind != Kind::not_saved; }
 };
 
-// Writes checkpoint `step` below `root` (which must exist). `write_files(folder)` writes its files
-// through `fs`, each synced. Errors of files are the outcome, not exceptions; nothing of a failed
-// save stays, as far as the disk lets itself be cleaned.
-SaveOutcome save_checkpoint(
-    formats::FileSystem& fs, const std::filesystem::path& root, int64_t step,
-    const std::function<void(const std::filesystem::path& folder)>& write_files,
-    const CheckpointOptions& options = {});
+// Writes the files of a checkpoint into `folder` through `fs`, each synced.
+using WriteFiles =
+    std::function<void(formats::FileSystem& fs, const std::filesystem::path& folder)>;
+
+// Writes checkpoint `step` below `root` (which must exist). What is written is hashed on its way,
+// and read back once. Errors of files are the outcome, not exceptions; nothing of a failed save
+// stays, as far as the disk lets itself be cleaned. An older checkpoint that cannot be read is left
+// where it is: only one that was read and is not what its manifest says is deleted before its time.
+SaveOutcome save_checkpoint(formats::FileSystem& fs, const std::filesystem::path& root,
+                            int64_t step, const WriteFiles& write_files,
+                            const CheckpointOptions& options = {});
 
 struct Checkpoint {
   int64_t step = 0;
@@ -44,8 +48,8 @@ struct Checkpoint {
   nlohmann::json state;  // the options' `state` of when it was saved
 };
 
-// Reads the manifest and compares every file's size and SHA-256. Throws Error "bad_input" saying
-// what does not fit.
+// Reads the manifest and compares every file's size and SHA-256. Throws FileError for what cannot
+// be read, and Error "bad_input" saying what does not fit.
 Checkpoint verify_checkpoint(const formats::FileSystem& fs, const std::filesystem::path& folder);
 
 struct FoundCheckpoint {

@@ -9,7 +9,9 @@
 #include "analysis/texts.h"
 #include "formats/error.h"
 #include "formats/file_system.h"
+#include "formats/json.h"
 #include "formats/sha256.h"
+#include "model/checkpoints/open_model.h"
 #include "protocol/spawn.h"
 #include "training/counter_random.h"
 #include "training/schedule.h"
@@ -66,6 +68,18 @@ fs::path make_desk_corpus(const std::function<void(const std::string&)>& notice)
   throw no_corpus("no folder for it can be written to");
 }
 
+// Other versions of the packages make another text, which trains other models than the bundled
+// ones.
+void compare_with_pinned(const fs::path& text,
+                         const std::function<void(const std::string&)>& notice) {
+  const auto pinned =
+      formats::json_from_file(model::assets_folder() / "texts/corpus.json").at("train");
+  if (formats::sha256_of_file(text) == pinned.at("sha256") || !notice) return;
+  notice("warning: " + text.string() +
+         " is not the text that the bundled models were trained on (its SHA-256 differs from that "
+         "in assets/texts/corpus.json)");
+}
+
 }  // namespace
 
 std::vector<fs::path> desk_corpus_places() {
@@ -84,9 +98,13 @@ fs::path find_corpus(const std::string& corpus,
                      const std::function<void(const std::string&)>& notice) {
   if (corpus != "desk") return corpus;
   for (const fs::path& place : desk_corpus_places()) {
-    if (fs::is_regular_file(place)) return place;
+    if (!fs::is_regular_file(place)) continue;
+    compare_with_pinned(place, notice);
+    return place;
   }
-  return make_desk_corpus(notice);
+  const fs::path made = make_desk_corpus(notice);
+  compare_with_pinned(made, notice);
+  return made;
 }
 
 std::vector<formats::NamedText> read_validation_texts(const std::string& validation,

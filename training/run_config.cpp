@@ -3,14 +3,17 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <set>
+#include <type_traits>
+#include <utility>
 
 #include "formats/error.h"
 #include "formats/hf_config.h"
 #include "formats/json.h"
 #include "formats/near_names.h"
-#include "kernels/cuda/attention_cuda.h"
 #include "protocol/json_form.h"
+#include "protocol/request.h"
 
 namespace phasescope::training {
 namespace {
@@ -97,6 +100,48 @@ class Checker {
   formats::ConfigProblems& problems_;
 };
 
+std::string range_words(const protocol::About& about) {
+  const auto words = [](double end) { return json(static_cast<std::int64_t>(end)).dump(); };
+  if (about.high < std::numeric_limits<double>::infinity())
+    return "must be " + words(about.low) + " to " + words(about.high);
+  return about.low == 0 ? "must be 0 or more" : "must be at least " + words(about.low);
+}
+
+// "f32 or bf16", "auto, fused or plain".
+std::string choice_words(const std::vector<std::string>& choices) {
+  std::string text;
+  for (std::size_t i = 0; i < choices.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == choices.size() ? " or " : ", ") + choices[i];
+  return text;
+}
+
+// What the ranges and choices in the list of fields do not take.
+class FieldChecker {
+ public:
+  FieldChecker(formats::ConfigProblems& problems, std::string prefix)
+      : problems_(problems), prefix_(std::move(prefix)) {}
+  template <class T>
+  void operator()(const char* name, T& value, const protocol::About& about = {}) {
+    const std::string key = prefix_ + name;
+    if constexpr (protocol::detail::HasFields<T>) {
+      FieldChecker inner(problems_, key + ".");
+      value.fields(inner);
+    } else if constexpr (std::is_arithmetic_v<T>) {
+      const auto number = static_cast<double>(value);
+      if (!(number >= about.low && number <= about.high)) problems_.add(key, range_words(about));
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      const auto choices = protocol::choices_of(about);
+      const bool known = choices.empty() || std::ranges::find(choices, value) != choices.end();
+      if (!known) problems_.add(key, "must be " + choice_words(choices));
+    }
+  }
+
+ private:
+  formats::ConfigProblems& problems_;
+  std::string prefix_;
+};
+
+// What follows from several fields, or has an end that is not allowed itself.
 class RangeChecker {
  public:
   explicit RangeChecker(formats::ConfigProblems& problems) : problems_(problems) {}
@@ -104,10 +149,7 @@ class RangeChecker {
   void check(const RunConfig& c) {
     model(c.model);
     train(c.train, c.model.context);
-    need(c.data.bos >= 0 && c.data.bos < c.model.vocab_size, "data.bos",
-         "must be an id below model.vocab_size");
-    need(c.eval.every >= 0, "eval.every", "must be 0 or more");
-    need(c.eval.windows >= 1, "eval.windows", "must be at least 1");
+    need(c.data.bos < c.model.vocab_size, "data.bos", "must be an id below model.vocab_size");
     const bool named = c.encoding.contains("key") && c.encoding.at("key").is_string();
     need(named, "encoding.key", "must name an encoding");
   }
@@ -119,37 +161,19 @@ class RangeChecker {
 
   void model(const ModelSection& m) {
     need(m.vocab_size >= 256, "model.vocab_size", "must be at least 256, since bytes are tokens");
-    need(m.context >= 2, "model.context", "must be at least 2");
-    need(m.layers >= 1 && m.layers <= 10'000, "model.layers", "must be 1 to 10000");
-    need(m.heads >= 1, "model.heads", "must be at least 1");
-    need(m.heads >= 1 && m.width >= 1 && m.width % m.heads == 0, "model.width",
-         "must be a multiple of model.heads");
-    need(m.kv_heads >= 1 && m.heads % m.kv_heads == 0, "model.kv_heads", "must divide model.heads");
-    need(m.ffn_width >= 1, "model.ffn_width", "must be at least 1");
+    need(m.heads < 1 || m.width % m.heads == 0, "model.width", "must be a multiple of model.heads");
+    need(m.kv_heads < 1 || m.heads % m.kv_heads == 0, "model.kv_heads", "must divide model.heads");
     need(m.norm_eps > 0, "model.norm_eps", "must be above 0");
     need(m.init_std > 0, "model.init_std", "must be above 0");
   }
 
   void train(const TrainSection& t, int64_t context) {
-    need(t.steps >= 1, "train.steps", "must be at least 1");
-    need(t.batch_tokens >= 1, "train.batch_tokens", "must be at least 1");
     need(t.batch_tokens >= context, "train.batch_tokens",
          "must hold at least one window of model.context tokens");
-    need(t.checkpoint_every >= 1, "train.checkpoint_every", "must be at least 1");
-    need(t.keep_checkpoints >= 2, "train.keep_checkpoints", "must be at least 2");
-    need(t.threads >= 0, "train.threads", "must be 0 (all cores) or more");
-    need(t.dtype == "f32" || t.dtype == "bf16", "train.dtype", "must be f32 or bf16");
-    need(t.backend == "auto" || t.backend == "fused" || t.backend == "plain" ||
-             t.backend == kernels::kCudaBackend,
-         "train.backend", "must be auto, fused, plain or cuda-unverified");
     need(t.learning_rate > 0, "train.learning_rate", "must be above 0");
-    need(t.final_share >= 0 && t.final_share <= 1, "train.final_share", "must be 0 to 1");
-    need(t.warmup_steps >= 0, "train.warmup_steps", "must be 0 or more");
-    need(t.beta1 >= 0 && t.beta1 < 1, "train.beta1", "must be 0 to below 1");
-    need(t.beta2 >= 0 && t.beta2 < 1, "train.beta2", "must be 0 to below 1");
+    need(t.beta1 < 1, "train.beta1", "must be 0 to below 1");
+    need(t.beta2 < 1, "train.beta2", "must be 0 to below 1");
     need(t.epsilon > 0, "train.epsilon", "must be above 0");
-    need(t.weight_decay >= 0, "train.weight_decay", "must be 0 or more");
-    need(t.clip >= 0, "train.clip", "must be 0 (off) or more");
     curriculum(t, context);
   }
 
@@ -165,6 +189,37 @@ class RangeChecker {
   }
 
   formats::ConfigProblems& problems_;
+};
+
+// The fields of a section and its own, with their values in `given`.
+class FieldLister {
+ public:
+  FieldLister(const json& given, std::string prefix, std::vector<protocol::ConfigField>& fields)
+      : given_(given), prefix_(std::move(prefix)), fields_(fields) {}
+  template <class T>
+  void operator()(const char* name, T& fallback, const protocol::About& about = {}) {
+    static const json nothing;
+    const bool there = given_.is_object() && given_.contains(name);
+    const json& own = there ? given_.at(name) : nothing;
+    if constexpr (protocol::detail::HasFields<T>) {
+      FieldLister inner(own, prefix_ + name + ".", fields_);
+      fallback.fields(inner);
+    } else if (std::string_view(name) != "encoding") {
+      protocol::ConfigField field{.key = prefix_ + name, .help = about.help};
+      if (*about.unit) field.help += std::string(" (") + about.unit + ")";
+      field.choices = protocol::choices_of(about);
+      field.fallback = protocol::to_json_form(fallback);
+      field.value = own.is_null() ? field.fallback : own;
+      if (std::isfinite(about.low)) field.low = about.low;
+      if (std::isfinite(about.high)) field.high = about.high;
+      fields_.push_back(std::move(field));
+    }
+  }
+
+ private:
+  const json& given_;
+  std::string prefix_;
+  std::vector<protocol::ConfigField>& fields_;
 };
 
 void collect_keys(const json& object, const std::string& prefix, std::vector<std::string>& keys) {
@@ -192,6 +247,8 @@ RunConfig run_config_from_json(const json& given, const std::string& where) {
   Checker(problems).object(schema(), given, "");
   problems.throw_if_any(where);
   RunConfig config = protocol::from_json_form<RunConfig>(given);
+  FieldChecker checker(problems, "");
+  config.fields(checker);
   RangeChecker(problems).check(config);
   problems.throw_if_any(where);
   return config;
@@ -229,6 +286,14 @@ std::vector<std::string> known_keys() {
   object["encoding"] = {{"key", ""}};
   collect_keys(object, "", keys);
   return keys;
+}
+
+std::vector<protocol::ConfigField> fields_of_config(const json& given) {
+  std::vector<protocol::ConfigField> fields;
+  RunConfig defaults;
+  FieldLister lister(given, "", fields);
+  defaults.fields(lister);
+  return fields;
 }
 
 std::vector<std::string> differing_keys(const json& a, const json& b) {

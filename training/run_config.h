@@ -9,7 +9,12 @@
 #include <string_view>
 #include <vector>
 
+#include "protocol/about.h"
+#include "protocol/messages/jobs.h"
+
 namespace phasescope::training {
+
+using protocol::About;
 
 // A decoder with RMS norms and a SwiGLU. Sizes in channels and tokens.
 struct ModelSection {
@@ -25,9 +30,19 @@ struct ModelSection {
   std::string note;        // a departure from a paper, shown wherever the model is
   template <class V>
   void fields(V& v) {
-    v("vocab_size", vocab_size), v("context", context), v("layers", layers), v("width", width);
-    v("heads", heads), v("kv_heads", kv_heads), v("ffn_width", ffn_width);
-    v("norm_eps", norm_eps), v("init_std", init_std), v("note", note);
+    v("vocab_size", vocab_size, About{.help = "tokens; bytes are the first 256"});
+    v("context", context, About{.help = "trained length", .unit = "tokens", .low = 2});
+    v("layers", layers, About{.help = "how many", .low = 1, .high = 10'000});
+    v("width", width, About{.help = "of the residual stream, a multiple of heads", .low = 1});
+    v("heads", heads, About{.help = "of attention, a layer", .low = 1});
+    v("kv_heads", kv_heads,
+      About{.help = "heads of keys and values, which divide heads", .low = 1});
+    v("ffn_width", ffn_width, About{.help = "inner width of the SwiGLU", .low = 1});
+    v("norm_eps", norm_eps, About{.help = "of the RMS norms, above 0"});
+    v("init_std", init_std,
+      About{.help = "deviation of the first weights, above 0; of residual outputs it is divided by "
+                    "sqrt(2 layers)"});
+    v("note", note, About{.help = "a departure from a paper, shown wherever the model is"});
   }
 };
 
@@ -42,8 +57,16 @@ struct PositionsSection {
   int64_t seed = 1;               // of the draw outside training
   template <class V>
   void fields(V& v) {
-    v("map", map), v("shift", shift), v("factor", factor), v("range", range);
-    v("draw", draw), v("seed", seed);
+    v("map", map,
+      About{.help = "what stands between a token's place and its position",
+            .choices = "identity|shift|interpolate|random|random_by_layer"});
+    v("shift", shift, About{.help = "of map shift: where ids start"});
+    v("factor", factor, About{.help = "of map interpolate: id i stands at i / factor"});
+    v("range", range, About{.help = "of random maps: draws are below it; 0: twice the context"});
+    v("draw", draw,
+      About{.help = "random maps draw in training alone, or outside it too",
+            .choices = "training|always"});
+    v("seed", seed, About{.help = "of the draw outside training"});
   }
 };
 
@@ -55,8 +78,12 @@ struct DataSection {
   std::string corpus_sha256;        // filled in when a job starts; a resume refuses another corpus
   template <class V>
   void fields(V& v) {
-    v("corpus", corpus), v("validation", validation), v("bos", bos);
-    v("corpus_sha256", corpus_sha256);
+    v("corpus", corpus, About{.help = "desk: the English texts of the project; else a text file"});
+    v("validation", validation,
+      About{.help = "desk: the bundled validation texts; else a .jsonl or text file"});
+    v("bos", bos, About{.help = "the id at every window's start", .low = 0});
+    v("corpus_sha256", corpus_sha256,
+      About{.help = "filled in when a job starts; a resume refuses another corpus"});
   }
 };
 
@@ -91,12 +118,30 @@ struct TrainSection {
   std::vector<CurriculumStage> curriculum;
   template <class V>
   void fields(V& v) {
-    v("steps", steps), v("batch_tokens", batch_tokens), v("checkpoint_every", checkpoint_every);
-    v("keep_checkpoints", keep_checkpoints), v("keep_steps", keep_steps), v("seed", seed);
-    v("threads", threads), v("dtype", dtype), v("backend", backend);
-    v("learning_rate", learning_rate), v("final_share", final_share);
-    v("warmup_steps", warmup_steps), v("beta1", beta1), v("beta2", beta2), v("epsilon", epsilon);
-    v("weight_decay", weight_decay), v("clip", clip), v("curriculum", curriculum);
+    v("steps", steps, About{.help = "of the optimiser", .low = 1});
+    v("batch_tokens", batch_tokens,
+      About{.help = "a step, whatever the windows' length; one window of the context at least",
+            .low = 1});
+    v("checkpoint_every", checkpoint_every, About{.help = "steps", .low = 1});
+    v("keep_checkpoints", keep_checkpoints, About{.help = "the newest ones", .low = 2});
+    v("keep_steps", keep_steps, About{.help = "checkpoints of these steps are never deleted"});
+    v("seed", seed, About{.help = "of the weights and the windows"});
+    v("threads", threads, About{.help = "0: all cores", .low = 0});
+    v("dtype", dtype,
+      About{.help = "of the matrix products; weights and sums stay f32", .choices = "f32|bf16"});
+    v("backend", backend,
+      About{.help = "what runs attention", .choices = "auto|fused|plain|cuda-unverified"});
+    v("learning_rate", learning_rate, About{.help = "the highest, above 0"});
+    v("final_share", final_share,
+      About{.help = "of the learning rate, at the last step", .low = 0, .high = 1});
+    v("warmup_steps", warmup_steps, About{.help = "steps until the highest rate", .low = 0});
+    v("beta1", beta1, About{.help = "of AdamW, below 1", .low = 0});
+    v("beta2", beta2, About{.help = "of AdamW, below 1", .low = 0});
+    v("epsilon", epsilon, About{.help = "of AdamW, above 0"});
+    v("weight_decay", weight_decay, About{.help = "of matrices alone", .low = 0});
+    v("clip", clip, About{.help = "of the gradient's norm; 0 is off", .low = 0});
+    v("curriculum", curriculum,
+      About{.help = "windows of a length for a share of the steps, one stage after the other"});
   }
 };
 
@@ -106,7 +151,9 @@ struct EvalSection {
   int64_t windows = 64;  // of the context's length, spread over the validation texts
   template <class V>
   void fields(V& v) {
-    v("every", every), v("windows", windows);
+    v("every", every, About{.help = "steps between validations; 0: at the end alone", .low = 0});
+    v("windows", windows,
+      About{.help = "of the context's length, spread over the validation texts", .low = 1});
   }
 };
 
@@ -138,6 +185,11 @@ void apply_setting(nlohmann::json& json, std::string_view assignment);
 
 // Every dotted key of the schema, "train.steps" and so on; `encoding` is there as "encoding.key".
 std::vector<std::string> known_keys();
+
+// Every field of a configuration with what it is, its range and its value now, section by section;
+// fields that it leaves out have their defaults. Options of `encoding` are not among them. What is
+// no object has the defaults alone.
+std::vector<protocol::ConfigField> fields_of_config(const nlohmann::json& config);
 
 // The dotted keys whose values differ, for messages.
 std::vector<std::string> differing_keys(const nlohmann::json& a, const nlohmann::json& b);

@@ -2,10 +2,12 @@
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <ATen/Version.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/tensor.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <map>
@@ -51,6 +53,13 @@ std::vector<AdamW::Parameter> trained_parameters(const model::Decoder& decoder) 
     parameters.push_back({spec.name, found->second, spec.decays});
   }
   return parameters;
+}
+
+// What the bits of a step depend on beside the configuration.
+nlohmann::json made_with() {
+  return {{"version", PHASESCOPE_VERSION},
+          {"threads", at::get_num_threads()},
+          {"instructions", at::get_cpu_capability()}};
 }
 
 AdamWSettings optimiser_settings(const TrainSection& train) {
@@ -157,9 +166,11 @@ protocol::MetricPoint Trainer::step() {
         "train.learning_rate", "try a smaller one");
   }
   const double rate = learning_rate_at(config_.train, index);
+  updating_ = true;
   optimiser_.step(rate);
   const at::NoGradGuard no_gradients;
   for (auto& layer : decoder_.weights().layers) decoder_.encoding().constrain(layer.encoding);
+  updating_ = false;
   seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
 
   protocol::MetricPoint point;
@@ -207,7 +218,30 @@ nlohmann::json Trainer::state() const {
           {"seconds", seconds_},
           {"optimiser", {{"kind", "adamw"}, {"steps", steps_done()}, {"file", kOptimiserFile}}},
           {"data", {{"corpus_sha256", corpus_->sha256()}, {"next_step", steps_done()}}},
-          {"random", {{"kind", "counter"}, {"seed", config_.train.seed}}}};
+          {"random", {{"kind", "counter"}, {"seed", config_.train.seed}}},
+          {"config", to_json(config_)},
+          {"made_with", made_with()}};
+}
+
+std::string Trainer::differences_from(const nlohmann::json& state) const {
+  std::vector<std::string> list;
+  const auto compare = [&](const char* part, const nlohmann::json& own) {
+    if (!state.contains(part)) return;  // checkpoints of before
+    for (const std::string& key : differing_keys(own, state.at(part))) {
+      std::string pointer = "/" + key;
+      std::ranges::replace(pointer, '.', '/');
+      const nlohmann::json::json_pointer at(pointer);
+      const auto shown = [&at](const nlohmann::json& from) {
+        return from.contains(at) ? from.at(at).dump() : "none";
+      };
+      list.push_back(key + " (" + shown(state.at(part)) + " before, now " + shown(own) + ")");
+    }
+  };
+  compare("config", to_json(config_));
+  compare("made_with", made_with());
+  std::string words;
+  for (const std::string& one : list) words += (words.empty() ? "" : ", ") + one;
+  return words;
 }
 
 void Trainer::load(const Checkpoint& checkpoint) {

@@ -36,6 +36,9 @@ class Trainer {
   int64_t steps_done() const { return optimiser_.steps_done(); }
   bool done() const { return steps_done() >= config_.train.steps; }
   double seconds() const { return seconds_; }
+  // False from the beginning of an update of the weights to its end: where one was cut off (there
+  // was no memory) they are those of no step.
+  bool between_steps() const { return !updating_; }
 
   // Bits a byte on eval.windows windows of the trained length from the validation texts.
   double validation_bits(protocol::Progress& progress) const;
@@ -45,6 +48,9 @@ class Trainer {
   void write_files(formats::FileSystem& fs, const std::filesystem::path& folder) const;
   // What else a checkpoint needs, for its manifest.
   nlohmann::json state() const;
+  // What a checkpoint with that state was made with and this trainer has otherwise, as a list in
+  // words; empty where the steps after it are those of an unbroken run.
+  std::string differences_from(const nlohmann::json& state) const;
   // Goes on from a checkpoint: from then on every step is the one an unbroken run would have made.
   void load(const Checkpoint& checkpoint);
 
@@ -65,6 +71,7 @@ class Trainer {
   AdamW optimiser_;
   model::AllRan kernels_;
   double seconds_ = 0;
+  bool updating_ = false;
 };
 
 }  // namespace phasescope::training

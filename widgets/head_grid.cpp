@@ -11,35 +11,65 @@
 namespace phasescope::widgets {
 namespace {
 
+float caption_font() { return ImGui::GetFontSize() * 0.87F; }
+
+// Lines of pictures: a layer's heads fill lines of their own, sorted ones all run on.
 struct Placement {
-  ImVec2 origin;
+  ImVec2 origin{0, 0};
   float pixels = 0, gap = 0, caption = 0;
-  int columns = 1, cells = 0;
+  int columns = 1, cells = 0, group = 1;  // pictures in a line; in all; in a layer
 
   float step_x() const { return pixels + gap; }
   float step_y() const { return pixels + caption + gap; }
-  int rows() const { return (cells + columns - 1) / columns; }
-  ImVec2 corner(int slot) const {
-    return {origin.x + static_cast<float>(slot % columns) * step_x(),
-            origin.y + static_cast<float>(slot / columns) * step_y()};
+  int lines_of_group() const { return (group + columns - 1) / columns; }
+  int lines() const { return (cells + group - 1) / group * lines_of_group(); }
+  // -1 where a line has no picture in this column.
+  int slot_at(int line, int column) const {
+    const int within = line % lines_of_group() * columns + column;
+    const int slot = line / lines_of_group() * group + within;
+    return column < columns && within < group && slot < cells ? slot : -1;
+  }
+  ImVec2 corner(int line, int column) const {
+    return {origin.x + static_cast<float>(column) * step_x(),
+            origin.y + static_cast<float>(line) * step_y()};
   }
 };
 
-// Whole layers stay in a row unless the cells were sorted: then a row is as long as the room.
-Placement placement_of(const HeadGridSpec& grid) {
+Placement empty_placement(const HeadGridSpec& grid, HeadCaptions captions) {
   Placement place;
+  const bool with = captions != HeadCaptions::none && !grid.captions.empty();
+  place.cells = grid.order.empty() ? grid.layers * grid.heads : static_cast<int>(grid.order.size());
+  place.group = std::max(1, grid.order.empty() ? grid.heads : place.cells);
+  place.gap = std::round(ImGui::GetFontSize() * (with ? 0.4F : 0.2F));
+  place.caption = with ? caption_font() + 3 : 0;
+  return place;
+}
+
+// The edge of pictures of which so many stand in a line.
+float edge_of(Placement place, int columns, ImVec2 room) {
+  place.columns = columns;
+  const float wide = (room.x + place.gap) / static_cast<float>(columns) - place.gap;
+  const float high =
+      (room.y + place.gap) / static_cast<float>(place.lines()) - place.gap - place.caption;
+  return std::floor(std::min(wide, high));
+}
+
+float largest_edge(const HeadGridSpec& grid, HeadCaptions captions, ImVec2 room) {
+  const Placement place = empty_placement(grid, captions);
+  float best = 0;
+  for (int columns = 1; columns <= place.group; ++columns)
+    best = std::max(best, edge_of(place, columns, room));
+  return best;
+}
+
+Placement placement_of(const HeadGridSpec& grid, const HeadGridFit& fit) {
+  Placement place = empty_placement(grid, fit.captions);
   const float room = ImGui::GetContentRegionAvail().x;
   place.origin = ImGui::GetCursorScreenPos();
-  place.cells = grid.order.empty() ? grid.layers * grid.heads : static_cast<int>(grid.order.size());
-  place.gap = std::round(ImGui::GetFontSize() * (grid.captions.empty() ? 0.2F : 0.4F));
-  place.columns = std::max(1, grid.heads);
-  place.pixels = grid.cell_pixels > 0
-                     ? grid.cell_pixels
-                     : (room + place.gap) / static_cast<float>(place.columns) - place.gap;
+  const float across = (room + place.gap) / static_cast<float>(std::max(1, grid.heads));
+  place.pixels = fit.pixels > 0 ? fit.pixels : across - place.gap;
   place.pixels = std::floor(std::max(place.pixels, grid.smallest_pixels));
-  if (!grid.order.empty())
-    place.columns = std::max(1, static_cast<int>((room + place.gap) / place.step_x()));
-  place.caption = grid.captions.empty() ? 0 : ImGui::GetFontSize() * 0.87F + 3;
+  place.columns = std::clamp(static_cast<int>((room + place.gap) / place.step_x()), 1, place.group);
   return place;
 }
 
@@ -47,12 +77,12 @@ int cell_at(const HeadGridSpec& grid, int slot) {
   return grid.order.empty() ? slot : grid.order[static_cast<std::size_t>(slot)];
 }
 
-int slot_under(const Placement& place, ImVec2 mouse) {
+int cell_under(const HeadGridSpec& grid, const Placement& place, ImVec2 mouse) {
   const int column = static_cast<int>(std::floor((mouse.x - place.origin.x) / place.step_x()));
-  const int row = static_cast<int>(std::floor((mouse.y - place.origin.y) / place.step_y()));
-  if (column < 0 || column >= place.columns || row < 0) return -1;
-  const int slot = row * place.columns + column;
-  return slot < place.cells ? slot : -1;
+  const int line = static_cast<int>(std::floor((mouse.y - place.origin.y) / place.step_y()));
+  if (column < 0 || line < 0 || line >= place.lines()) return -1;
+  const int slot = place.slot_at(line, column);
+  return slot < 0 ? -1 : cell_at(grid, slot);
 }
 
 void draw_thumbnail(const HeadGridSpec& grid, std::uint64_t picture, ImVec2 at, float pixels,
@@ -72,39 +102,52 @@ void draw_thumbnail(const HeadGridSpec& grid, std::uint64_t picture, ImVec2 at, 
     list->AddRectFilled(at, end, ImGui::ColorConvertFloat4ToU32(palette().panel));
 }
 
-void draw_frame(const HeadGridSpec& grid, ImVec2 at, float pixels, int cell, bool hovered) {
+void draw_frame(const HeadGridDraw& draw, ImVec2 at, float pixels, int cell) {
   ImDrawList* list = ImGui::GetWindowDrawList();
   const ImVec2 end{at.x + pixels, at.y + pixels};
-  const bool selected = cell == grid.selected;
-  const ImVec4 color = selected || hovered ? palette().accent : palette().rule;
-  list->AddRect(at, end, ImGui::ColorConvertFloat4ToU32(color), 0, selected ? 3.0F : 1.0F);
+  const bool chosen = draw.chosen && (*draw.chosen)[static_cast<std::size_t>(cell)];
+  const bool lit = cell == draw.selected || cell == draw.hovered;
+  const ImVec4 color = lit ? palette().accent : chosen ? palette().good : palette().rule;
+  const float width = cell == draw.selected || chosen ? 3.0F : lit ? 2.0F : 1.0F;
+  list->AddRect(at, end, ImGui::ColorConvertFloat4ToU32(color), 0, width);
 }
 
-void draw_caption(const HeadGridSpec& grid, const Placement& place, ImVec2 at, int cell) {
-  if (grid.captions.empty()) return;
-  const ImVec4 color = cell == grid.selected ? palette().accent : palette().quiet;
-  const ImVec4 clip{at.x, at.y, at.x + place.pixels, at.y + place.step_y()};
+void draw_caption(const HeadGridSpec& grid, const HeadGridDraw& draw, const Placement& place,
+                  ImVec2 at, int cell) {
+  if (place.caption <= 0) return;
+  const auto& words = draw.fit.captions == HeadCaptions::full ? grid.captions : grid.short_captions;
+  const ImVec4 color = cell == draw.selected ? palette().accent : palette().quiet;
   ImGui::GetWindowDrawList()->AddText(
-      ImGui::GetFont(), ImGui::GetFontSize() * 0.87F, {at.x, at.y + place.pixels + 1},
-      ImGui::ColorConvertFloat4ToU32(color), grid.captions[static_cast<std::size_t>(cell)].c_str(),
-      nullptr, 0, &clip);
+      ImGui::GetFont(), caption_font(), {at.x, at.y + place.pixels + 1},
+      ImGui::ColorConvertFloat4ToU32(color), words[static_cast<std::size_t>(cell)].c_str());
 }
 
-void draw_cells(const HeadGridSpec& grid, const Placement& place, std::uint64_t picture,
-                int hovered_slot) {
-  const ImVec2 clip_min = ImGui::GetWindowDrawList()->GetClipRectMin();
-  const ImVec2 clip_max = ImGui::GetWindowDrawList()->GetClipRectMax();
-  for (int slot = 0; slot < place.cells; ++slot) {
-    const ImVec2 at = place.corner(slot);
-    if (at.y > clip_max.y || at.y + place.step_y() < clip_min.y) continue;
-    draw_thumbnail(grid, picture, at, place.pixels, cell_at(grid, slot));
-  }
-  for (int slot = 0; slot < place.cells; ++slot) {
-    const ImVec2 at = place.corner(slot);
-    if (at.y > clip_max.y || at.y + place.step_y() < clip_min.y) continue;
-    draw_frame(grid, at, place.pixels, cell_at(grid, slot), slot == hovered_slot);
-    draw_caption(grid, place, at, cell_at(grid, slot));
-  }
+// Those in sight alone: pictures first, which share a texture, then what stands over them.
+void draw_cells(const HeadGridSpec& grid, const HeadGridDraw& draw, const Placement& place,
+                std::uint64_t picture) {
+  const float top = ImGui::GetWindowDrawList()->GetClipRectMin().y - place.origin.y;
+  const float bottom = ImGui::GetWindowDrawList()->GetClipRectMax().y - place.origin.y;
+  const int first = std::max(0, static_cast<int>(std::floor(top / place.step_y())));
+  const int end = std::min(place.lines(), static_cast<int>(std::ceil(bottom / place.step_y())));
+  const auto each = [&](auto&& draw_one) {
+    for (int line = first; line < end; ++line)
+      for (int column = 0; column < place.columns; ++column)
+        if (const int slot = place.slot_at(line, column); slot >= 0)
+          draw_one(place.corner(line, column), cell_at(grid, slot));
+  };
+  each([&](ImVec2 at, int cell) { draw_thumbnail(grid, picture, at, place.pixels, cell); });
+  each([&](ImVec2 at, int cell) {
+    draw_frame(draw, at, place.pixels, cell);
+    draw_caption(grid, draw, place, at, cell);
+  });
+}
+
+float widest(const std::vector<std::string>& list) {
+  float width = 0;
+  for (const std::string& words : list)
+    width = std::max(width,
+                     ImGui::GetFont()->CalcTextSizeA(caption_font(), FLT_MAX, 0, words.c_str()).x);
+  return width;
 }
 
 }  // namespace
@@ -127,18 +170,31 @@ HeadAtlas atlas_of(int layers, int heads, int side, const std::vector<float>& th
   return atlas;
 }
 
-HeadGridDrawn draw_head_grid(const HeadGridSpec& grid, HeatmapTexture& atlas) {
+CaptionWidths caption_widths(const HeadGridSpec& grid) {
+  return {widest(grid.captions), widest(grid.short_captions)};
+}
+
+HeadGridFit fit_head_grid(const HeadGridSpec& grid, const CaptionWidths& widths, ImVec2 room) {
+  const float with = largest_edge(grid, HeadCaptions::full, room);
+  if (!grid.captions.empty() && with >= widths.full) return {with, HeadCaptions::full};
+  if (!grid.short_captions.empty() && with >= widths.brief) return {with, HeadCaptions::brief};
+  return {std::max(grid.smallest_pixels, largest_edge(grid, HeadCaptions::none, room)),
+          HeadCaptions::none};
+}
+
+HeadGridDrawn draw_head_grid(const HeadGridSpec& grid, HeatmapTexture& atlas,
+                             const HeadGridDraw& draw) {
   HeadGridDrawn drawn;
-  const Placement place = placement_of(grid);
+  const Placement place = placement_of(grid, draw.fit);
   if (place.cells == 0) return drawn;
-  const ImVec2 size{static_cast<float>(std::min(place.columns, place.cells)) * place.step_x(),
-                    static_cast<float>(place.rows()) * place.step_y()};
+  const ImVec2 size{static_cast<float>(place.columns) * place.step_x(),
+                    static_cast<float>(place.lines()) * place.step_y()};
   const bool pressed = ImGui::InvisibleButton("##heads", size);
-  int slot = -1;
-  if (ImGui::IsItemHovered()) slot = slot_under(place, ImGui::GetMousePos());
-  draw_cells(grid, place, atlas.colored(grid.look), slot);
-  if (slot >= 0) drawn.hovered = cell_at(grid, slot);
-  if (pressed && slot >= 0) drawn.clicked = drawn.hovered;
+  if (ImGui::IsItemHovered()) drawn.hovered = cell_under(grid, place, ImGui::GetMousePos());
+  HeadGridDraw now = draw;
+  if (drawn.hovered >= 0) now.hovered = drawn.hovered;
+  draw_cells(grid, now, place, atlas.colored(grid.look));
+  if (pressed) drawn.clicked = drawn.hovered;
   return drawn;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
-#include <optional>
+#include <imgui.h>
+
 #include <string>
 #include <vector>
 
@@ -9,17 +10,40 @@
 
 namespace phasescope::widgets {
 
-// All heads of a model as thumbnails: layers down, heads across, or in any order of cells.
+// All heads of a model as thumbnails: a layer's heads from left to right, in as many lines as they
+// need, layers down; or in any order of cells.
 struct HeadGridSpec {
   int layers = 0, heads = 0;
-  int side = 0;                       // cells of one thumbnail's edge in the atlas
-  MapSpec look;                       // colours and range of the thumbnails
-  std::vector<int> order;             // cells (layer * heads + head); empty: as they stand
-  std::vector<std::string> captions;  // one a cell: "L3H5  1.86"
-  std::vector<char> dimmed;           // one a cell, or empty: filtered out
-  int selected = -1;                  // a cell
-  float cell_pixels = 0;              // 0: so that all heads of a layer fit in a row
-  float smallest_pixels = 12;         // of a thumbnail's edge
+  int side = 0;                             // cells of one thumbnail's edge in the atlas
+  MapSpec look;                             // colours and range of the thumbnails
+  std::vector<int> order;                   // cells (layer * heads + head); empty: as they stand
+  std::vector<std::string> captions;        // one a cell: "L3H5  1.86"
+  std::vector<std::string> short_captions;  // the same for small pictures: "1.86"
+  std::vector<char> dimmed;                 // one a cell, or empty: filtered out
+  float smallest_pixels = 12;               // of a thumbnail's edge
+};
+
+enum class HeadCaptions { none, brief, full };
+
+// How large the pictures are, and which captions all of them have room for.
+struct HeadGridFit {
+  float pixels = 0;
+  HeadCaptions captions = HeadCaptions::none;
+};
+// The widest caption of each form in pixels, measured with the present font.
+struct CaptionWidths {
+  float full = 0, brief = 0;
+};
+CaptionWidths caption_widths(const HeadGridSpec& grid);
+// As large as they can be so that all are in the room, never smaller than smallest_pixels: then
+// they are higher than the room, and to be scrolled.
+HeadGridFit fit_head_grid(const HeadGridSpec& grid, const CaptionWidths& widths, ImVec2 room);
+
+// What differs from frame to frame. pixels 0: one line a layer, as wide as the room.
+struct HeadGridDraw {
+  HeadGridFit fit;
+  int selected = -1, hovered = -1;            // cells; hovered: pointed at elsewhere
+  const std::vector<char>* chosen = nullptr;  // one a cell
 };
 
 struct HeadGridDrawn {
@@ -35,6 +59,7 @@ struct HeadAtlas {
 HeadAtlas atlas_of(int layers, int heads, int side, const std::vector<float>& thumbnails);
 
 // One draw-list image a thumbnail and one invisible button for all of them.
-HeadGridDrawn draw_head_grid(const HeadGridSpec& grid, HeatmapTexture& atlas);
+HeadGridDrawn draw_head_grid(const HeadGridSpec& grid, HeatmapTexture& atlas,
+                             const HeadGridDraw& draw = {});
 
 }  // namespace phasescope::widgets

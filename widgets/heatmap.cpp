@@ -6,12 +6,17 @@
 #include <stdexcept>
 #include <string>
 
+#include "widgets/theme.h"
+
 namespace phasescope::widgets {
 namespace {
 
 // Finite marks that survive every driver, where inf and NaN may not.
 constexpr float kMaskMark = -3.0e38F;
 constexpr float kNotFiniteMark = 3.0e38F;
+
+// Half of a causal map is masked: on the screen it stays behind what is measured.
+constexpr Rgba kMaskedInLight{0xdc, 0xdd, 0xe2, 255}, kMaskedInDark{0x30, 0x35, 0x40, 255};
 
 constexpr const char* kVertexSource = R"(#version 330 core
 void main() {  // one triangle that covers the target
@@ -119,7 +124,8 @@ void HeatmapTexture::set_values(int rows, int cols, std::span<const float> value
 
 std::uint64_t HeatmapTexture::colored(const MapSpec& look) {
   if (rows_ == 0 || cols_ == 0 || !has_gl()) return 0;
-  const Look wanted{look.colormap, drawn_range(look.colormap, look.range), look.log_decades};
+  const Look wanted{look.colormap, drawn_range(look.colormap, look.range), look.log_decades,
+                    is_dark()};
   look_changed_ = look_changed_ || wanted != look_;
   look_ = wanted;
   if (values_changed_) upload();
@@ -158,7 +164,7 @@ void HeatmapTexture::render() {
   glUniform2f(paint.place("range"), static_cast<float>(look_.range.low),
               static_cast<float>(look_.range.high));
   glUniform1f(paint.place("decades"), static_cast<float>(look_.log_decades));
-  set_color(paint.place("masked"), kMaskedColor);
+  set_color(paint.place("masked"), look_.dark ? kMaskedInDark : kMaskedInLight);
   set_color(paint.place("not_finite"), kNotFiniteColor);
   glBindVertexArray(paint.vertex_array);
   glDrawArrays(GL_TRIANGLES, 0, 3);

@@ -38,6 +38,7 @@ class HeatmapTexture {
     Colormap colormap = Colormap::weights;
     ValueRange range;
     int log_decades = 0;
+    bool dark = false;  // the theme, which the masked cells follow
     bool operator==(const Look&) const = default;
   };
 

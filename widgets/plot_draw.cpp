@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <utility>
 
+#include "widgets/plot_table.h"
 #include "widgets/theme.h"
 
 namespace phasescope::widgets {
@@ -217,7 +219,24 @@ struct AxisSetup {
   ValueRange range;
   AxisLink* link;
   bool refit, reversed, labelled, tick_labels = true;
+  const std::vector<AxisTick>* ticks = nullptr;  // in place of the axis's own
+  float pixels = 0;                              // about as long as the axis is
 };
+
+// Every so many of the labels have room beside each other, were they spread evenly over the axis.
+std::size_t tick_step(const std::vector<AxisTick>& ticks, const AxisSpec& axis,
+                      const AxisSetup& setup) {
+  const double low = setup.link ? setup.link->low : setup.range.low;
+  const double high = setup.link ? setup.link->high : setup.range.high;
+  if (setup.pixels <= 0 || axis.scale == Scale::log10) return 1;
+  float taken = 0;
+  for (const AxisTick& tick : ticks) {
+    if (tick.at < low || tick.at > high) continue;
+    taken += setup.which == ImAxis_X1 ? ImGui::CalcTextSize(tick.label.c_str()).x + 6
+                                      : ImGui::GetFontSize();
+  }
+  return std::max<std::size_t>(1, static_cast<std::size_t>(std::ceil(taken / setup.pixels)));
+}
 
 void set_axis(const AxisSpec& axis, const AxisSetup& setup) {
   const ImAxis which = setup.which;
@@ -233,30 +252,34 @@ void set_axis(const AxisSpec& axis, const AxisSetup& setup) {
     ImPlot::SetupAxisLimits(which, setup.range.low, setup.range.high,
                             setup.refit ? ImPlotCond_Always : ImPlotCond_Once);
   ImPlot::SetupAxisFormat(which, format_tick);
-  if (axis.ticks.empty()) return;
+  const std::vector<AxisTick>& ticks = setup.ticks ? *setup.ticks : axis.ticks;
+  if (ticks.empty()) return;
   std::vector<double> places;
   std::vector<const char*> labels;
-  for (const AxisTick& tick : axis.ticks) {
+  const std::size_t step = tick_step(ticks, axis, setup);
+  for (std::size_t n = 0; n < ticks.size(); n += step) {
+    const AxisTick& tick = ticks[n];
     places.push_back(tick.at);
     labels.push_back(tick.label.c_str());
   }
   ImPlot::SetupAxisTicks(which, places.data(), static_cast<int>(places.size()), labels.data());
 }
 
-// True when the data are not those that the axes were fitted to.
-bool must_refit(std::uint64_t version) {
-  ImGuiStorage* storage = ImGui::GetStateStorage();
-  const ImGuiID key = ImGui::GetID("fitted version");
-  const int mark = static_cast<int>(version & 0x7fffffff) + 1;
-  if (storage->GetInt(key) == mark) return false;
-  storage->SetInt(key, mark);
-  return true;
+// The version of the data that the axes were fitted to, and 1; 0 where they are to be fitted.
+int* fitted_version() {
+  return ImGui::GetStateStorage()->GetIntRef(ImGui::GetID("fitted version"));
 }
 
-void draw_mark(double at, bool vertical) {
+// True when the data are not those that the axes were fitted to.
+bool must_refit(std::uint64_t version) {
+  const int mark = static_cast<int>(version & 0x7fffffff) + 1;
+  return std::exchange(*fitted_version(), mark) != mark;
+}
+
+void draw_mark(double at, bool vertical, const ImVec4& color) {
   const ImVec2 origin = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
   const ImVec2 pixel = ImPlot::PlotToPixels(vertical ? at : 0, vertical ? 0 : at);
-  const ImU32 ink = ImGui::ColorConvertFloat4ToU32(palette().warn);
+  const ImU32 ink = ImGui::ColorConvertFloat4ToU32(color);
   ImPlot::PushPlotClipRect();
   if (vertical)
     ImPlot::GetPlotDrawList()->AddLine({pixel.x, origin.y}, {pixel.x, origin.y + size.y}, ink);
@@ -265,61 +288,192 @@ void draw_mark(double at, bool vertical) {
   ImPlot::PopPlotClipRect();
 }
 
+void draw_marks(const PlotSpec& plot, const Hover& at, const ImVec4& color) {
+  const bool cells = plot.map.has_value();
+  if (const auto x = marked_place(at, plot.x, cells)) draw_mark(*x, true, color);
+  if (const auto y = marked_place(at, plot.y, cells)) draw_mark(*y, false, color);
+}
+
+void draw_ring(const PlotRing& ring) {
+  const ImVec2 at = ImPlot::PlotToPixels(ring.x, ring.y);
+  if (!std::isfinite(at.x) || !std::isfinite(at.y)) return;
+  ImPlot::PushPlotClipRect();
+  ImPlot::GetPlotDrawList()->AddCircle(at, 6, ImGui::ColorConvertFloat4ToU32(ring.color), 0, 2);
+  ImPlot::PopPlotClipRect();
+}
+
 // A label that is longer than its axis stands above the plot instead.
 bool label_fits(const AxisSpec& axis, float height) {
   return ImGui::CalcTextSize(axis.label.c_str()).x + ImGui::GetFontSize() * 3 < height;
 }
 
-void draw_inside(const PlotSpec& plot, const PlotDraw& options, bool refit, float height) {
-  set_axis(plot.x,
-           {ImAxis_X1, axis_range(plot, false), options.link_x, refit, false, options.axis_labels});
+void draw_inside(const PlotSpec& plot, const PlotDraw& options, bool refit, ImVec2 size) {
+  const float labels = ImGui::GetFontSize() * 3;  // of both axes, about
+
+  set_axis(plot.x, {ImAxis_X1, axis_range(plot, false), options.link_x, refit, false,
+                    options.axis_labels, true, options.x_ticks, size.x - labels});
   set_axis(plot.y, {ImAxis_Y1, axis_range(plot, true), options.link_y, refit,
                     plot.map.has_value() || options.downward,
-                    options.axis_labels && label_fits(plot.y, height), options.y_tick_labels});
+                    options.axis_labels && label_fits(plot.y, size.y), options.y_tick_labels,
+                    options.y_ticks, size.y - labels});
   ImPlot::SetupFinish();
   if (plot.map && options.texture) draw_map(*plot.map, *options.texture);
   for (std::size_t i = 0; i < plot.series.size(); ++i)
     draw_series(plot.series[i], static_cast<int>(i));
   int place = 0;
   for (const Marker& marker : plot.markers) draw_marker(marker, place++ % 4);
-  if (options.mark_x) draw_mark(*options.mark_x, true);
-  if (options.mark_y) draw_mark(*options.mark_y, false);
+  if (options.selected) draw_marks(plot, *options.selected, palette().warn);
+  if (options.mark_x) draw_mark(*options.mark_x, true, palette().warn);
+  if (options.mark_y) draw_mark(*options.mark_y, false, palette().warn);
+  for (const PlotRing& ring : options.rings) draw_ring(ring);
+  if (options.hover && !ImPlot::IsPlotHovered()) draw_marks(plot, *options.hover, palette().accent);
 }
 
-std::string pointer_text(const PlotSpec& plot, PlotPointer at) {
-  if (plot.map) return cell_text(*plot.map, at);
-  return short_number(at.x) + ", " + short_number(at.y);
-}
-
-void show_pointer(const PlotSpec& plot, const PlotDrawn& drawn) {
-  if (!drawn.pointer || !ImGui::BeginTooltip()) return;
-  ImGui::TextUnformatted(pointer_text(plot, *drawn.pointer).c_str());
+void show_cell(const PlotSpec& plot, const PlotDraw& options, PlotPointer at) {
+  const std::string words = cell_text(*plot.map, at);
+  if (words.empty() || !ImGui::BeginTooltip()) return;
+  ImGui::TextUnformatted(words.c_str());
+  if (options.more_words)
+    if (const std::string more = options.more_words(at); !more.empty())
+      ImGui::TextColored(palette().quiet, "%s", more.c_str());
   ImGui::EndTooltip();
+}
+
+// So many are read at a glance; they are those nearest to the pointer.
+constexpr std::size_t kPointsShown = 14;
+
+std::vector<NearPoint> shown_points(std::vector<NearPoint> points) {
+  if (points.size() <= kPointsShown) return points;
+  std::ranges::sort(points, {}, &NearPoint::away);
+  points.resize(kPointsShown);
+  std::ranges::sort(points, {}, &NearPoint::series);
+  return points;
+}
+
+void draw_swatch(const Series& series);
+
+std::string point_name(const Series& series, const NearPoint& point) {
+  const std::string name = point.point < series.names.size() ? series.names[point.point] : "";
+  if (name.empty() || series.label.empty()) return series.label + name;
+  return series.label + " " + name;
+}
+
+// A line a point: its curve, its value with the interval, and its place unless that is said above.
+void draw_point_row(const PlotSpec& plot, const NearPoint& point, bool with_place) {
+  const Series& series = plot.series[point.series];
+  const bool downward = runs_downward(plot);
+  ImGui::TableNextColumn();
+  draw_swatch(series);
+  ImGui::SameLine(0, 6);
+  ImGui::TextUnformatted(point_name(series, point).c_str());
+  ImGui::TableNextColumn();
+  ImGui::TextUnformatted(value_text(series, point, downward).c_str());
+  if (!with_place) return;
+  ImGui::TableNextColumn();
+  ImGui::TextColored(palette().quiet, "at %s", place_text(series, point, downward).c_str());
+}
+
+void show_points(const PlotSpec& plot, const std::vector<NearPoint>& points) {
+  if (points.empty() || !ImGui::BeginTooltip()) return;
+  const bool downward = runs_downward(plot);
+  const auto place = [&](const NearPoint& point) {
+    return place_text(plot.series[point.series], point, downward);
+  };
+  const bool one_place =
+      std::ranges::all_of(points, [&](const auto& p) { return place(p) == place(points[0]); });
+  if (one_place)
+    ImGui::TextColored(palette().quiet, "%s %s", (downward ? plot.y : plot.x).label.c_str(),
+                       place(points[0]).c_str());
+  const auto shown = shown_points(points);
+  if (ImGui::BeginTable("points", one_place ? 2 : 3, ImGuiTableFlags_SizingFixedFit)) {
+    for (const NearPoint& point : shown) draw_point_row(plot, point, !one_place);
+    ImGui::EndTable();
+  }
+  if (shown.size() < points.size())
+    ImGui::TextColored(palette().quiet, "and %zu more", points.size() - shown.size());
+  ImGui::EndTooltip();
+}
+
+PlotPixels pixels_of(const PlotSpec& plot, bool downward) {
+  const ImPlotRect limits = ImPlot::GetPlotLimits();
+  const ImVec2 origin = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
+  PlotPixels pixels;
+  pixels.x = {plot.x.scale, limits.X.Min, limits.X.Max, origin.x, origin.x + size.x};
+  pixels.y = {plot.y.scale, limits.Y.Min, limits.Y.Max, origin.y + size.y, origin.y};
+  if (downward) std::swap(pixels.y.begin, pixels.y.end);
+  return pixels;
+}
+
+// Finds what the pointer is at, and marks it in the plot itself.
+void point_at(const PlotSpec& plot, const PlotDraw& options, PlotDrawn& drawn) {
+  if (plot.map) {
+    set_coordinate(drawn.hover, plot.x, drawn.pointer->x, true);
+    set_coordinate(drawn.hover, plot.y, drawn.pointer->y, true);
+    return;
+  }
+  const ImVec2 mouse = ImGui::GetMousePos();
+  drawn.near = near_points(plot, pixels_of(plot, options.downward), {mouse.x, mouse.y});
+  const NearPoint* best = nearest(drawn.near);
+  if (!best) return;
+  set_coordinate(drawn.hover, plot.x, best->x, false);
+  set_coordinate(drawn.hover, plot.y, best->y, false);
+  const bool downward = runs_downward(plot);
+  if (plot.series[best->series].kind != SeriesKind::scatter)
+    draw_mark(downward ? best->y : best->x, !downward, palette().accent);
+  for (const NearPoint& point : shown_points(drawn.near))
+    draw_ring({point.x, point.y, ImGui::GetStyleColorVec4(ImGuiCol_Text)});
+}
+
+// ImPlot's own menu changes axes for good, where no undo finds it.
+void draw_menu(const PlotSpec& plot, const PlotDraw& options, PlotDrawn& drawn, bool wanted) {
+  if (wanted) ImGui::OpenPopup("plot menu");
+  int* const fitted = fitted_version();  // of the window around the popup
+  if (!ImGui::BeginPopup("plot menu")) return;
+  if (ImGui::MenuItem("Show all again", "double click")) {
+    drawn.double_clicked = true;
+    *fitted = 0;
+  }
+  if (ImGui::MenuItem("Copy the numbers (CSV)")) ImGui::SetClipboardText(csv_of(plot).c_str());
+  if (options.menu) options.menu();
+  ImGui::EndPopup();
 }
 
 PlotDrawn draw_axes(const PlotSpec& plot, const PlotDraw& options, ImVec2 size) {
   PlotDrawn drawn;
   const bool refit = must_refit(options.version);
   const ImPlotFlags flags = ImPlotFlags_NoTitle | ImPlotFlags_NoLegend | ImPlotFlags_NoMouseText |
+                            ImPlotFlags_NoMenus |
                             (plot.map && options.crosshair ? ImPlotFlags_Crosshairs : 0);
   // A frame around axes that have one already is too much.
   ImGui::PushStyleVar(ImGuiStyleVar_FrameBorderSize, 0.0F);
+  // Half of the last tick's label stands beyond the axis.
+  const ImVec2 padding = ImPlot::GetStyle().PlotPadding;
+  ImPlot::PushStyleVar(ImPlotStyleVar_PlotPadding, {ImGui::GetFontSize() * 1.3F, padding.y});
   if (!ImPlot::BeginPlot("##plot", size, flags)) {
+    ImPlot::PopStyleVar();
     ImGui::PopStyleVar();
     return drawn;
   }
-  draw_inside(plot, options, refit, size.y);
+  draw_inside(plot, options, refit, size);
+  bool menu = false;
   if (ImPlot::IsPlotHovered()) {
     const ImPlotPoint at = ImPlot::GetPlotMousePos();
     drawn.pointer = PlotPointer{at.x, at.y};
     const float dragged = ImGui::GetMouseDragDelta(ImGuiMouseButton_Left, 0).x;
     drawn.clicked = ImGui::IsMouseReleased(ImGuiMouseButton_Left) && std::abs(dragged) < 3;
     drawn.double_clicked = ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left);
+    const ImVec2 boxed = ImGui::GetMouseDragDelta(ImGuiMouseButton_Right, 0);
+    menu =
+        ImGui::IsMouseReleased(ImGuiMouseButton_Right) && std::abs(boxed.x) + std::abs(boxed.y) < 4;
+    point_at(plot, options, drawn);
   }
   drawn.plot_size = ImPlot::GetPlotSize();
   ImPlot::EndPlot();
+  ImPlot::PopStyleVar();
   ImGui::PopStyleVar();
-  if (plot.map) show_pointer(plot, drawn);
+  if (drawn.pointer && plot.map) show_cell(plot, options, *drawn.pointer);
+  if (drawn.pointer && !plot.map) show_points(plot, drawn.near);
+  draw_menu(plot, options, drawn, menu);
   return drawn;
 }
 

@@ -2,15 +2,24 @@
 
 #include <imgui.h>
 
+#include <functional>
 #include <optional>
+#include <vector>
 
 #include "widgets/heatmap.h"
+#include "widgets/plot_hover.h"
 #include "widgets/plot_spec.h"
 
 namespace phasescope::widgets {
 
 struct PlotPointer {
   double x = 0, y = 0;
+};
+
+// A place that is marked by a ring around it.
+struct PlotRing {
+  double x = 0, y = 0;
+  ImVec4 color;
 };
 
 // Limits that several plots share, so that zooming one zooms all; kept by the caller.
@@ -29,19 +38,33 @@ struct PlotDraw {
   bool axis_labels = true;
   bool downward = false;  // y grows downwards, as that of a map always does
   bool y_tick_labels = true;
+  // In place of the figure's own, where they follow the zoom; kept by the caller.
+  const std::vector<AxisTick>* x_ticks = nullptr;
+  const std::vector<AxisTick>* y_ticks = nullptr;
   bool color_scale = true;  // beside maps; else the caller prints it
   bool title = false;       // views have titles of their own
   bool notes = true;
+  // What the pointer is at and what is selected, wherever: marked on axes of those coordinates.
+  const Hover* hover = nullptr;
+  const Hover* selected = nullptr;
+  std::vector<PlotRing> rings = {};
+  // A line more for the words at the pointer of a map: "key 3 is 'the'".
+  std::function<std::string(PlotPointer)> more_words = {};
+  // Items of the plot's context menu below its own ones.
+  std::function<void()> menu = {};
 };
 
 struct PlotDrawn {
   std::optional<PlotPointer> pointer;  // where the mouse is, in data units
+  std::vector<NearPoint> near;         // the points there, of a plot without a map
+  Hover hover;                         // what the pointer is at, in the axes' coordinates
   bool clicked = false;                // without dragging
-  bool double_clicked = false;
-  ImVec2 plot_size{0, 0};  // pixels inside the axes
+  bool double_clicked = false;         // or all was asked for from the menu
+  ImVec2 plot_size{0, 0};              // pixels inside the axes
 };
 
-// The twin of svg_of in the window: title, legend, plot, notes. The same words and numbers.
+// The twin of svg_of in the window: title, legend, plot, notes. The same words and numbers. The
+// pointer is answered by the values under it, the right button by a menu of the plot's own.
 PlotDrawn draw_plot(const PlotSpec& plot, const PlotDraw& options);
 
 // The colour scale of a map with its ends printed, as high as asked; and its width.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "widgets/colormap.h"
+#include "widgets/hover.h"
 
 namespace phasescope::widgets {
 
@@ -28,6 +29,11 @@ struct AxisSpec {
   Scale scale = Scale::linear;
   std::optional<double> low, high;  // fitted to the data where missing
   std::vector<AxisTick> ticks;      // chosen by the drawer where empty
+  // Which of the coordinates that views share its numbers are, so that what is pointed at elsewhere
+  // is marked here and the other way round; and the number at which the coordinate is 0 (that of an
+  // axis of "distance + 1" is 1). On a map cell c covers [c, c + 1).
+  Coordinate of = Coordinate::none;
+  double zero = 0;
 };
 
 // --- series -------------------------------------------------------------------------------
@@ -51,6 +57,8 @@ struct Series {
   bool in_legend = true;
   bool quiet = false;  // published figures: thin and pale, never mistaken for measured ones
   PointShape points = PointShape::none;  // of a line
+  // One a point, said where the pointer is at it, or none: "L3H5". Not part of the figure's files.
+  std::vector<std::string> names = {};
 };
 
 // A labelled line across the plot: the trained length, a mean, zero.
@@ -131,6 +139,8 @@ struct GridSpec {
   std::vector<GridCell> cells;
   std::vector<std::string> notes;
 };
+
+enum class FigureTheme { light, dark };
 
 struct PixelSize {
   int width = 720;

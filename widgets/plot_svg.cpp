@@ -9,9 +9,6 @@
 namespace phasescope::widgets {
 namespace {
 
-constexpr const char* kInk = "#333333";
-constexpr const char* kPale = "#8a8a8f";
-constexpr const char* kRule = "#e4e4e8";
 constexpr double kNoteSize = 10.5;
 constexpr double kNoteLine = 15;
 
@@ -38,8 +35,6 @@ struct Page {
   Frame frame;
   Axis x, y;
 };
-
-std::string color_text(int index) { return hex_of(series_color(index)); }
 
 // Filled, about as large as a circle of this radius; a wedge is a triangle that points down.
 void draw_point(SvgWriter& svg, PointShape shape, double x, double y, const std::string& color) {
@@ -88,7 +83,7 @@ std::vector<LegendEntry> legend_of(const PlotSpec& plot, double left, double top
 
 void draw_legend(SvgWriter& svg, const std::vector<LegendEntry>& entries) {
   for (const LegendEntry& entry : entries) {
-    const std::string color = color_text(entry.series->color);
+    const std::string color = svg.series(entry.series->color);
     const SeriesKind kind = entry.series->kind;
     if (kind == SeriesKind::bars || kind == SeriesKind::histogram)
       svg.rect(entry.x, entry.y - 9, 18, 10, color, 0.55);
@@ -99,7 +94,7 @@ void draw_legend(SvgWriter& svg, const std::vector<LegendEntry>& entries) {
                entry.series->dashed || entry.series->quiet);
     if (kind == SeriesKind::line)
       draw_point(svg, entry.series->points, entry.x + 9, entry.y - 4, color);
-    svg.text(entry.x + 24, entry.y, entry.series->label, {11.5, kInk});
+    svg.text(entry.x + 24, entry.y, entry.series->label, {11.5, svg.ink().ink});
   }
 }
 
@@ -117,22 +112,23 @@ void draw_ticks(Page& page) {
   const double bottom = frame.top + frame.height;
   for (const AxisTick& tick : ticks_x) {
     const double at = page.x(tick.at);
-    if (!page.plot.map) page.svg.line(at, frame.top, at, bottom, kRule);
-    page.svg.text(at, bottom + 16, tick.label, {11, kInk, TextAnchor::middle});
+    if (!page.plot.map) page.svg.line(at, frame.top, at, bottom, page.svg.ink().rule);
+    page.svg.text(at, bottom + 16, tick.label, {11, page.svg.ink().ink, TextAnchor::middle});
   }
   for (const AxisTick& tick : ticks_y) {
     const double at = page.y(tick.at);
-    if (!page.plot.map) page.svg.line(frame.left, at, frame.left + frame.width, at, kRule);
-    page.svg.text(frame.left - 7, at + 4, tick.label, {11, kInk, TextAnchor::end});
+    if (!page.plot.map)
+      page.svg.line(frame.left, at, frame.left + frame.width, at, page.svg.ink().rule);
+    page.svg.text(frame.left - 7, at + 4, tick.label, {11, page.svg.ink().ink, TextAnchor::end});
   }
 }
 
 void draw_axis_labels(Page& page) {
   const Frame& frame = page.frame;
-  page.svg.rect(frame.left, frame.top, frame.width, frame.height, "none", 1, "#9a9aa0");
+  page.svg.rect(frame.left, frame.top, frame.width, frame.height, "none", 1, page.svg.ink().frame);
   page.svg.text(frame.left + frame.width / 2, frame.top + frame.height + 34, page.plot.x.label,
-                {12, kInk, TextAnchor::middle});
-  SvgText turned{12, kInk, TextAnchor::middle};
+                {12, page.svg.ink().ink, TextAnchor::middle});
+  SvgText turned{12, page.svg.ink().ink, TextAnchor::middle};
   turned.upright = false;
   page.svg.text(16, frame.top + frame.height / 2, page.plot.y.label, turned);
 }
@@ -216,7 +212,7 @@ void draw_scatter(Page& page, const Series& series, const std::string& color) {
 
 void draw_series(Page& page, const Series& series) {
   if (series.x.empty() || series.y.empty()) return;
-  const std::string color = color_text(series.color);
+  const std::string color = page.svg.series(series.color);
   switch (series.kind) {
     case SeriesKind::line:
       return draw_line(page, series, color);
@@ -231,7 +227,7 @@ void draw_series(Page& page, const Series& series) {
 
 void draw_marker(Page& page, const Marker& marker, int place) {
   const Frame& frame = page.frame;
-  const std::string color = marker.color < 0 ? kPale : color_text(marker.color);
+  const std::string color = marker.color < 0 ? page.svg.ink().pale : page.svg.series(marker.color);
   if (marker.vertical) {
     const double x = page.x(marker.at);
     page.svg.line(x, frame.top, x, frame.top + frame.height, color, 1.2, true);
@@ -290,11 +286,11 @@ void draw_color_scale(SvgWriter& svg, const MapSpec& map, const Frame& frame) {
   for (int i = 0; i < steps; ++i)
     svg.rect(left, frame.top + frame.height * (1 - (i + 1) / steps), 13, frame.height / steps + 0.6,
              hex_of(color_at(map.colormap, (i + 0.5) / steps)));
-  svg.rect(left, frame.top, 13, frame.height, "none", 1, "#9a9aa0");
+  svg.rect(left, frame.top, 13, frame.height, "none", 1, svg.ink().frame);
   for (const double t : {0.0, 0.5, 1.0})
     svg.text(left + 18, frame.top + frame.height * (1 - t) + 4, short_number(value_at(t)),
-             {10.5, kInk});
-  svg.text(left, frame.top - 9, map.value_label, {10.5, kInk});
+             {10.5, svg.ink().ink});
+  svg.text(left, frame.top - 9, map.value_label, {10.5, svg.ink().ink});
 }
 
 std::vector<std::string> note_lines(const std::vector<std::string>& notes, double width) {
@@ -306,7 +302,8 @@ std::vector<std::string> note_lines(const std::vector<std::string>& notes, doubl
 
 void draw_notes(SvgWriter& svg, const std::vector<std::string>& lines, double left, double top) {
   for (std::size_t i = 0; i < lines.size(); ++i)
-    svg.text(left, top + kNoteLine * static_cast<double>(i), lines[i], {kNoteSize, "#66666c"});
+    svg.text(left, top + kNoteLine * static_cast<double>(i), lines[i],
+             {kNoteSize, svg.ink().quiet});
 }
 
 // Rows grow downwards on a map and values grow upwards on every other plot.
@@ -338,7 +335,7 @@ double map_height(const MapSpec& map, const Frame& frame) {
 
 }  // namespace
 
-std::string svg_of(const PlotSpec& plot, PixelSize size) {
+std::string svg_of(const PlotSpec& plot, PixelSize size, FigureTheme theme) {
   const double left = 64, right = plot.map ? 78 : 18;
   const auto notes = note_lines(plot.notes, size.width - left - 18);
   const auto legend = legend_of(plot, left, 44, size.width - 18);
@@ -347,8 +344,8 @@ std::string svg_of(const PlotSpec& plot, PixelSize size) {
   Frame frame{left, top, std::max(40.0, size.width - left - right),
               std::max(40.0, size.height - top - below)};
   if (plot.map) frame.height = map_height(*plot.map, frame);
-  SvgWriter svg(size.width, top + frame.height + below);
-  svg.text(left, 22, plot.title, {14.5, "#111114", TextAnchor::start, true});
+  SvgWriter svg(size.width, top + frame.height + below, theme);
+  svg.text(left, 22, plot.title, {14.5, svg.ink().strong, TextAnchor::start, true});
   draw_legend(svg, legend);
   Page page = page_of(svg, plot, frame);
   draw_ticks(page);
@@ -359,22 +356,22 @@ std::string svg_of(const PlotSpec& plot, PixelSize size) {
   return svg.finish();
 }
 
-std::string svg_of(const GridSpec& grid, int width) {
+std::string svg_of(const GridSpec& grid, int width, FigureTheme theme) {
   const double gap = 10, caption = 18, edge = 16;
   const int columns = std::max(1, grid.columns);
   const double side = (width - 2 * edge - gap * (columns - 1)) / columns;
   const int rows = (static_cast<int>(grid.cells.size()) + columns - 1) / columns;
   const auto notes = note_lines(grid.notes, width - 2 * edge);
   const double top = 40, bottom = top + rows * (side + caption + gap);
-  SvgWriter svg(width, bottom + 8 + kNoteLine * notes.size());
-  svg.text(edge, 24, grid.title, {14.5, "#111114", TextAnchor::start, true});
+  SvgWriter svg(width, bottom + 8 + kNoteLine * notes.size(), theme);
+  svg.text(edge, 24, grid.title, {14.5, svg.ink().strong, TextAnchor::start, true});
   for (std::size_t i = 0; i < grid.cells.size(); ++i) {
     const double x = edge + (i % columns) * (side + gap);
     const double y = top + (i / columns) * (side + caption + gap);
     const GridCell& cell = grid.cells[i];
     if (!cell.map.values.empty()) svg.image(x, y, side, side, embedded(cell.map, 256));
-    svg.rect(x, y, side, side, "none", 1, "#9a9aa0");
-    svg.text(x, y + side + 13, cell.caption, {10.5, kInk});
+    svg.rect(x, y, side, side, "none", 1, svg.ink().frame);
+    svg.text(x, y + side + 13, cell.caption, {10.5, svg.ink().ink});
   }
   draw_notes(svg, notes, edge, bottom + 6);
   return svg.finish();

@@ -51,6 +51,21 @@ std::string csv_of(const MapSpec& map) {
   return text;
 }
 
+std::string csv_of(const GridSpec& grid) {
+  std::string text = "cell,row,column,value\n";
+  for (const GridCell& cell : grid.cells) {
+    const std::string name = cell.caption.substr(0, cell.caption.find(' '));
+    for (int r = 0; r < cell.map.rows; ++r)
+      for (int c = 0; c < cell.map.cols; ++c) {
+        char number[32];
+        std::snprintf(number, sizeof number, "%.9g",
+                      cell.map.values[static_cast<std::size_t>(r) * cell.map.cols + c]);
+        text += name + "," + std::to_string(r) + "," + std::to_string(c) + "," + number + "\n";
+      }
+  }
+  return text;
+}
+
 std::string csv_of(const PlotSpec& plot) {
   if (plot.map && plot.series.empty()) return csv_of(*plot.map);
   std::string text = "series,x,y,low,high\n";

@@ -52,12 +52,27 @@ std::string attribute(const char* name, const std::string& value) {
 
 }  // namespace
 
-SvgWriter::SvgWriter(double width, double height) {
+const FigureInk& figure_ink(FigureTheme theme) {
+  static const FigureInk light;
+  static const FigureInk dark{"#1b1e25", "#ffffff", "#e4e7ee", "#949bab",
+                              "#8a91a0", "#5a6272", "#343a47", true};
+  return theme == FigureTheme::dark ? dark : light;
+}
+
+std::string SvgWriter::series(int index) const {
+  Rgba color = series_color(index);
+  if (!ink_.dark) return hex_of(color);
+  for (auto* part : {&color.r, &color.g, &color.b})
+    *part = static_cast<std::uint8_t>(*part + (255 - *part) / 4);
+  return hex_of(color);
+}
+
+SvgWriter::SvgWriter(double width, double height, FigureTheme theme) : ink_(figure_ink(theme)) {
   const std::string w = number(width), h = number(height);
   body_ = "<svg xmlns=\"http://www.w3.org/2000/svg\"" + attribute("width", w) +
           attribute("height", h) + attribute("viewBox", "0 0 " + w + " " + h) +
           attribute("font-family", kFonts) + ">\n";
-  rect(0, 0, width, height, "#ffffff");
+  rect(0, 0, width, height, ink_.ground);
 }
 
 void SvgWriter::put(const std::string& element) { body_ += element + "\n"; }

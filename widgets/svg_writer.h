@@ -4,7 +4,18 @@
 #include <utility>
 #include <vector>
 
+#include "widgets/plot_spec.h"
+
 namespace phasescope::widgets {
+
+// The colours of a figure apart from those of its data.
+struct FigureInk {
+  std::string ground = "#ffffff", strong = "#111114", ink = "#333333", quiet = "#66666c";
+  std::string pale = "#8a8a8f", frame = "#9a9aa0", rule = "#e4e4e8";
+  bool dark = false;
+};
+// Those of a figure on a light page, as documents have them, or on a dark slide.
+const FigureInk& figure_ink(FigureTheme theme);
 
 enum class TextAnchor { start, middle, end };
 
@@ -21,7 +32,11 @@ using SvgPoints = std::vector<std::pair<double, double>>;
 // Collects the elements of one SVG picture. Coordinates are pixels, y down.
 class SvgWriter {
  public:
-  SvgWriter(double width, double height);
+  SvgWriter(double width, double height, FigureTheme theme = FigureTheme::light);
+
+  const FigureInk& ink() const { return ink_; }
+  // Of a series; lighter on a dark ground, as in the window.
+  std::string series(int index) const;
 
   void line(double x0, double y0, double x1, double y1, const std::string& color, double width = 1,
             bool dashed = false);
@@ -43,6 +58,7 @@ class SvgWriter {
  private:
   void put(const std::string& element);
 
+  const FigureInk& ink_;
   std::string body_;
   int clips_ = 0;
 };

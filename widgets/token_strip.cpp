@@ -64,23 +64,35 @@ TokenStripDrawn TokenStrip::draw(const TokenStripSpec& spec) {
     drawn.hovered = token_at(mouse.x - at.x, static_cast<int>((mouse.y - at.y) / line));
     if (pressed) drawn.clicked = drawn.hovered;
   }
+  if (spec.reveal >= 0 && spec.reveal < static_cast<int>(places_.size())) {
+    const auto line_of = static_cast<float>(places_[static_cast<std::size_t>(spec.reveal)].line);
+    ImGui::SetScrollFromPosY(at.y + line * line_of - ImGui::GetWindowPos().y);
+  }
   ImDrawList* list = ImGui::GetWindowDrawList();
   const float top = list->GetClipRectMin().y, bottom = list->GetClipRectMax().y;
   const ImU32 ink = ImGui::GetColorU32(ImGuiCol_Text);
+  const ImU32 mark = ImGui::ColorConvertFloat4ToU32(
+      {palette().accent.x, palette().accent.y, palette().accent.z, 0.28F});
+  std::size_t range = 0;  // of spec.found, the first that ends behind the token
   const float lift = (line - ImGui::GetFontSize()) / 2;
   for (std::size_t i = 0; i < places_.size(); ++i) {
     const Place& place = places_[i];
     const ImVec2 a{at.x + place.x, at.y + line * static_cast<float>(place.line)};
     const ImVec2 b{a.x + place.width - 1, a.y + line - 2};
-    if (b.y < top || a.y > bottom) continue;
     const int index = static_cast<int>(i);
+    while (spec.found && range < spec.found->size() && (*spec.found)[range].second <= index)
+      ++range;
+    if (b.y < top || a.y > bottom) continue;
+    if (spec.found && range < spec.found->size() && (*spec.found)[range].first <= index)
+      list->AddRectFilled(a, b, mark, 2);
     const ImU32 fill = loss_color((*spec.tokens)[i].loss, spec.high_loss);
     if (fill) list->AddRectFilled(a, b, fill, 2);
-    if (index == drawn.hovered || index == spec.selected || index == spec.second)
+    const bool pointed = index == drawn.hovered || index == spec.pointed;
+    if (pointed || index == spec.selected || index == spec.second)
       list->AddRect(
           a, b,
           ImGui::ColorConvertFloat4ToU32(index == spec.second ? palette().warn : palette().accent),
-          2, index == drawn.hovered ? 1.0F : 2.0F);
+          2, pointed ? 1.0F : 2.0F);
     list->AddText({a.x, a.y + lift - 1}, ink, (*spec.tokens)[i].text.c_str());
   }
   ImGui::PopFont();

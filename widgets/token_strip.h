@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace phasescope::widgets {
@@ -20,6 +21,10 @@ struct TokenStripSpec {
   double high_loss = 6;
   int selected = -1;  // the query of the other views
   int second = -1;    // the key of the other views
+  int pointed = -1;   // what the pointer is at in another view
+  // Ranges [begin, end) of tokens that are marked, in order: what a search found.
+  const std::vector<std::pair<int, int>>* found = nullptr;
+  int reveal = -1;  // is scrolled to in this frame
 };
 
 struct TokenStripDrawn {

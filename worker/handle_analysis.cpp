@@ -9,6 +9,7 @@
 #include "analysis/distance.h"
 #include "analysis/heads.h"
 #include "analysis/map.h"
+#include "analysis/metrics/registry.h"
 #include "analysis/patterns.h"
 #include "analysis/shift.h"
 #include "analysis/tensors.h"
@@ -97,7 +98,28 @@ std::vector<protocol::Ran> ran_of(const Passes& passes) {
 
 // ---- heads --------------------------------------------------------------------------------------
 
+// What none of the statistics asked for reads is not taken and dropped.
+void require_readers(const protocol::HeadsRequest& request) {
+  const auto require = [&request](bool given, const char* field, const char* readers, auto reads) {
+    if (!given || request.metrics.empty() || std::ranges::any_of(request.metrics, reads)) return;
+    throw formats::bad_usage("none of the statistics asked for reads it", field,
+                             std::string("read by ") + readers);
+  };
+  const auto repeated = [](const std::string& key) {
+    return std::ranges::any_of(
+        analysis::head_metrics(), [&key](const analysis::HeadMetric& metric) {
+          return metric.info.key == key && metric.source == analysis::MetricSource::repeated;
+        });
+  };
+  constexpr const char* kOfRepeated = "induction and duplicate_token";
+  require(request.period != 0, "period", kOfRepeated, repeated);
+  require(request.draws != protocol::HeadsRequest{}.draws, "draws", kOfRepeated, repeated);
+  require(!request.windows.empty(), "windows", "window_mass",
+          [](const std::string& key) { return key.starts_with("window_mass"); });
+}
+
 Reply heads(const protocol::HeadsRequest& request, RequestContext& context) {
+  require_readers(request);
   auto [model, texts] =
       open_with_texts(request, request.model, context, DefaultInput::first_session);
   analysis::HeadsOptions options;
@@ -381,9 +403,25 @@ void theory_alone(const std::vector<analysis::TheoryCheck>& checks,
       provenance_of(asked(request), context, {}, nullptr, protocol::listed(kernels)));
 }
 
+// What none of the checks reads is not taken and dropped.
+void require_takers(const std::vector<analysis::TheoryCheck>& checks, bool given, const char* field,
+                    bool analysis::Takes::*taken) {
+  const auto takes = [&](const analysis::TheoryCheck& check) { return check.takes.*taken; };
+  if (!given || std::ranges::any_of(checks, takes)) return;
+  std::string takers;
+  for (const analysis::TheoryCheck& check : analysis::theory_checks()) {
+    if (takes(check)) takers += (takers.empty() ? "" : ", ") + check.info.id;
+  }
+  throw formats::bad_usage("none of the checks asked for reads it", field, "read by " + takers);
+}
+
 Reply theory(const protocol::TheoryRequest& request, RequestContext& context) {
+  const auto checks = analysis::select_checks(request.check);
+  require_takers(checks, request.pairs != 0, "pairs", &analysis::Takes::pairs);
+  require_takers(checks, request.layer != 0, "layer", &analysis::Takes::head);
+  require_takers(checks, request.head != 0, "head", &analysis::Takes::head);
   std::vector<analysis::TheoryCheck> of_models, alone;
-  for (const analysis::TheoryCheck& check : analysis::select_checks(request.check)) {
+  for (const analysis::TheoryCheck& check : checks) {
     if (request.models.empty()) {
       // Named ones that need a model say so when they run.
       if (check.runs_alone() || !request.check.empty()) alone.push_back(check);

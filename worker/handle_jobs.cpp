@@ -5,9 +5,14 @@
 
 #include "formats/error.h"
 #include "formats/file_system.h"
+#include "formats/json.h"
+#include "model/checkpoints/weights.h"
+#include "model/encoding.h"
 #include "protocol/messages/jobs.h"
 #include "training/jobs/job.h"
 #include "training/jobs/job_folder.h"
+#include "training/run_config.h"
+#include "training/trainer.h"
 #include "worker/devices.h"
 
 namespace phasescope::worker {
@@ -57,6 +62,61 @@ training::JobStart start_of(const protocol::StartRequest& request) {
   return start;
 }
 
+// Options of the encoding that a configuration names, with those of every encoding; none of one
+// that is not known.
+void add_encoding(const nlohmann::json& config, protocol::ConfigForm& form) {
+  const nlohmann::json own = config.is_object() && config.contains("encoding")
+                                 ? config.at("encoding")
+                                 : training::to_json(training::RunConfig{}).at("encoding");
+  const std::string key =
+      own.is_object() && own.contains("key") && own["key"].is_string() ? own["key"] : "";
+  protocol::ConfigField named{.key = "encoding.key", .help = "the positional encoding"};
+  named.value = key, named.fallback = "rope";
+  for (const model::EncodingEntry& entry : model::encodings())
+    named.choices.push_back(entry.info->key);
+  form.fields_of.push_back(std::move(named));
+  const model::EncodingEntry* found = model::find_encoding(key);
+  if (!found) return;
+  for (const model::OptionInfo& option : found->info->options) {
+    protocol::ConfigField field{
+        .key = "encoding." + option.key, .help = option.help, .choices = option.choices};
+    field.fallback = option.fallback;
+    field.value = own.contains(option.key) ? own.at(option.key) : option.fallback;
+    if (option.min > -model::kNoLimit) field.low = option.min;
+    if (option.max < model::kNoLimit) field.high = option.max;
+    form.fields_of.push_back(std::move(field));
+  }
+}
+
+// Why a training would not start with it, and what it takes where it would.
+void add_check(const nlohmann::json& config, protocol::ConfigForm& form) {
+  try {
+    const auto run = training::run_config_from_json(config, "the run configuration");
+    const model::ModelConfig model = training::model_config_of(run);
+    const auto encoding = model::make_encoding(model);
+    for (const model::TensorSpec& spec : model::tensor_specs(model, *encoding)) {
+      std::int64_t size = spec.optional ? 0 : 1;
+      for (const std::int64_t n : spec.shape) size *= n;
+      form.parameters += size;
+    }
+    form.tokens = run.train.steps * run.train.batch_tokens;
+  } catch (const formats::Error& error) {
+    form.problem = error.full_text();
+  }
+}
+
+Reply jobs_form(const protocol::FormRequest& request, RequestContext&) {
+  protocol::ConfigForm form;
+  form.config = request.config.is_string() ? formats::json_from_file(request.config)
+                : request.config.is_null() ? nlohmann::json::object()
+                                           : request.config;
+  for (const std::string& setting : request.set.list) training::apply_setting(form.config, setting);
+  form.fields_of = training::fields_of_config(form.config);
+  add_encoding(form.config, form);
+  add_check(form.config, form);
+  return reply_of(form);
+}
+
 Reply jobs_start(const protocol::StartRequest& request, RequestContext&) {
   const training::JobStart start = start_of(request);
   formats::FileSystem& files = formats::real_file_system();
@@ -88,6 +148,7 @@ Reply jobs_log(const protocol::LogRequest& request, RequestContext&) {
 std::vector<Handler> jobs_handlers() {
   return {method("trainings and evals, running and ended", jobs_list),
           method("one job with its curve", jobs_show),
+          method("the fields of a run configuration, for a form", jobs_form),
           method("starts or resumes a job as a process of its own", jobs_start),
           method("pauses, resumes, cancels or removes a job", jobs_control),
           method("the last lines of a job's log", jobs_log)};

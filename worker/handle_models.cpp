@@ -391,6 +391,7 @@ Reply check(const protocol::CheckRequest& request, RequestContext& context) {
   result.provenance.models = {name};
   result.provenance.dtype = checked.dtype;
   result.provenance.note = checked.tolerance_rule;
+  if (!checked.weights_from.empty()) result.provenance.note += "; weights " + checked.weights_from;
   return reply_of(result);
 }
 

@@ -10,6 +10,7 @@
 #include "analysis/questions/acuity.h"
 #include "analysis/questions/addressing.h"
 #include "analysis/questions/demand.h"
+#include "analysis/questions/duel.h"
 #include "analysis/questions/pair.h"
 #include "analysis/questions/profile.h"
 #include "analysis/questions/proofs.h"
@@ -22,6 +23,7 @@
 #include "protocol/messages/acuity.h"
 #include "protocol/messages/addressing.h"
 #include "protocol/messages/demand.h"
+#include "protocol/messages/duel.h"
 #include "protocol/messages/formula.h"
 #include "protocol/messages/pair.h"
 #include "protocol/messages/profile.h"
@@ -56,10 +58,33 @@ std::vector<protocol::Ran> ran_of(const Passes& passes) {
   return protocol::listed(kernels);
 }
 
+// Scores at other distances are the encoding's own; what a reading adds to them by distance would
+// be lost there.
+void require_own_scores(const model::Model& model) {
+  for (const char* key : {"bias_table", "head_windows", "head_clamps", "head_bias_scales"}) {
+    if (model.encoding().options().value(key, "").empty()) continue;
+    throw formats::bad_usage(
+        "keys cannot be shown at other distances to a reading that changes scores by distance", key,
+        "ask it of the model without this setting");
+  }
+}
+
+// A window leaves no score that a fit could read.
+void require_no_windows(const model::Model& model) {
+  if (model.encoding().options().value("head_windows", "").empty()) return;
+  throw formats::bad_usage("the scores of a windowed head have no effects of all distances",
+                           "head_windows", "ask it of the model without this setting");
+}
+
 // ---- addressing ---------------------------------------------------------------------------------
 
 Reply addressing(const protocol::AddressingRequest& request, RequestContext& context) {
+  if (request.within == 1) {
+    throw formats::bad_usage("pairs of one distance have no effect of it", "within",
+                             "give 2 or more, or leave it out for all pairs");
+  }
   const ModelPointer model = context.models().open(request.model, request.running, context);
+  require_no_windows(*model);
   const analysis::Texts texts = question_texts(request.reading, context, *model);
   const Passes passes = passes_of(model, texts, request.running.backend);
   analysis::AddressingOptions options;
@@ -102,17 +127,6 @@ Reply demand(const protocol::DemandRequest& request, RequestContext& context) {
   return reply_of(out.result, std::move(out.tensors));
 }
 
-// Scores at other distances are the encoding's own; what a reading adds to them by distance would be lost
-// there.
-void require_own_scores(const model::Model& model) {
-  for (const char* key : {"bias_table", "head_windows", "head_clamps", "head_bias_scales"}) {
-    if (model.encoding().options().value(key, "").empty()) continue;
-    throw formats::bad_usage(
-        "keys cannot be shown at other distances to a reading that changes scores by distance", key,
-        "ask it of the model without this setting");
-  }
-}
-
 // ---- acuity -------------------------------------------------------------------------------------
 
 Reply acuity(const protocol::AcuityRequest& request, RequestContext& context) {
@@ -151,6 +165,18 @@ protocol::XrayRequest with_length(protocol::XrayRequest request, const model::Mo
   return request;
 }
 
+// Those with rows past the trained length.
+void keep_long_ones(analysis::Texts& texts, std::int64_t trained) {
+  const auto is_short = [trained](const analysis::Text& text) {
+    return static_cast<std::int64_t>(text.ids.size()) <= trained + 1;
+  };
+  const auto count = std::ranges::count_if(texts.items, is_short);
+  const bool all = count == static_cast<std::ptrdiff_t>(texts.items.size());
+  if (count == 0 || all) return;
+  std::erase_if(texts.items, is_short);
+  texts.add_note(std::to_string(count) + " texts end within the trained length and are left out");
+}
+
 Reply xray(const protocol::XrayRequest& given, RequestContext& context) {
   const ModelPointer model = context.models().open(given.model, given.running, context);
   const protocol::XrayRequest request = with_length(given, *model);
@@ -163,7 +189,8 @@ Reply xray(const protocol::XrayRequest& given, RequestContext& context) {
   options.repair = request.repair, options.enough = request.enough;
   options.layers = request.chosen.layers, options.heads = request.chosen.heads;
   options.seed = static_cast<std::uint64_t>(request.reading.seed);
-  const analysis::Texts texts = question_texts(request.reading, context, *model);
+  analysis::Texts texts = question_texts(request.reading, context, *model);
+  keep_long_ones(texts, model->config().context);
   protocol::XrayResult result = analysis::analyse_xray(model, texts, options, context);
   result.texts = names_of(texts);
   const std::vector<protocol::Ran> ran = result.provenance.ran;
@@ -199,11 +226,89 @@ Reply profile(const protocol::ProfileRequest& request, RequestContext& context) 
   options.layers = request.chosen.layers, options.heads = request.chosen.heads;
   options.seed = static_cast<std::uint64_t>(request.reading.seed);
   const ModelPointer model = context.models().open(request.model, request.running, context);
+  require_own_scores(*model);
   const analysis::Texts texts = question_texts(request.reading, context, *model);
   protocol::ProfileResult result = analysis::analyse_profile(model, texts, options, context);
   result.texts = names_of(texts);
   const std::vector<protocol::Ran> ran = result.provenance.ran;
   result.provenance = provenance_of(asked(request), context, {model}, &texts, ran);
+  return reply_of(result);
+}
+
+// ---- duel ---------------------------------------------------------------------------------------
+
+analysis::Texts of_corpus(const protocol::DuelRequest& request, std::int64_t length,
+                          const model::Model& model, RequestContext& context) {
+  protocol::Reading reading;
+  reading.length = length, reading.seed = request.seed;
+  analysis::Texts texts =
+      read_input(reading, request.corpus, context, model, DefaultInput::validation_texts);
+  require_ids_alone(texts, "a duel");
+  return texts;
+}
+
+// The texts of the model that reads longer ones, by the tokenizer of the other: the bundled ones
+// are chosen by how many tokens a model makes of them.
+void read_the_same(analysis::Texts& texts, const model::Model& model, const analysis::Texts& longer,
+                   std::int64_t length) {
+  if (!model.tokenizer) return;
+  std::vector<formats::NamedText> named;
+  for (const analysis::Text& text : longer.items) named.push_back({text.name, text.text});
+  texts = analysis::tokenised(named, *model.tokenizer, length);
+}
+
+// Texts that both can read to the length, and how many are left out.
+void keep_whole_ones(analysis::Texts& a, analysis::Texts& b, std::int64_t length) {
+  const auto whole = static_cast<std::size_t>(length);
+  std::vector<analysis::Text> kept_a, kept_b;
+  for (std::size_t n = 0; n < std::min(a.items.size(), b.items.size()); ++n) {
+    if (a.items[n].ids.size() < whole || b.items[n].ids.size() < whole) continue;
+    kept_a.push_back(std::move(a.items[n])), kept_b.push_back(std::move(b.items[n]));
+  }
+  const std::size_t left_out = a.items.size() - kept_a.size();
+  if (kept_a.empty()) {
+    throw formats::bad_input("no text has " + std::to_string(length) + " tokens", "lengths",
+                             "give a shorter length or longer texts");
+  }
+  if (left_out > 0) {
+    a.add_note(std::to_string(left_out) + " shorter texts are left out");
+  }
+  a.items = std::move(kept_a), b.items = std::move(kept_b);
+}
+
+Reply duel(const protocol::DuelRequest& request, RequestContext& context) {
+  if (request.lengths.size() > 1) {
+    throw formats::bad_usage("a duel reads texts of one length", "lengths",
+                             "several are several duels, each with its own chance of an error");
+  }
+  const ModelPointer a = context.models().open(request.a, request.running, context);
+  const ModelPointer b = context.models().open(request.b, request.running, context);
+  const std::int64_t length = request.lengths.empty()
+                                  ? std::min(a->config().context, b->config().context)
+                                  : request.lengths.front();
+  analysis::Texts texts_a = of_corpus(request, length, *a, context);
+  analysis::Texts texts_b = of_corpus(request, length, *b, context);
+  if (names_of(texts_a) != names_of(texts_b)) {
+    const auto bytes = [](const analysis::Texts& texts) { return texts.items[0].text.size(); };
+    if (bytes(texts_a) < bytes(texts_b)) {
+      read_the_same(texts_a, *a, texts_b, length);
+    } else {
+      read_the_same(texts_b, *b, texts_a, length);
+    }
+  }
+  keep_whole_ones(texts_a, texts_b, length);
+  analysis::DuelOptions options;
+  options.backend = model::backend_named(request.running.backend);
+  options.margin = request.margin;
+  options.seed = static_cast<std::uint64_t>(request.seed);
+  protocol::DuelResult result = analysis::analyse_duel(a, texts_a, b, texts_b, options, context);
+  result.length = length;
+  const std::pair<ModelPointer, const analysis::Texts*> sides[] = {{a, &texts_a}, {b, &texts_b}};
+  for (std::size_t n = 0; n < 2; ++n) {
+    protocol::Provenance& provenance = result.provenance[n];
+    provenance = provenance_of(asked(request), context, {sides[n].first}, sides[n].second,
+                               std::vector(provenance.ran));
+  }
   return reply_of(result);
 }
 
@@ -276,6 +381,7 @@ std::vector<Handler> questions_handlers() {
       method("which heads fail past the trained length", xray),
       method("one pair's phasors and its score at other distances", pair),
       method("positional and semantic score of every head", profile),
+      method("which of two models predicts better, told as soon as it is known", duel),
       method("what is known of the constructed models, against what is measured", prove),
   };
 }

@@ -13,6 +13,7 @@
 
 #include "model/attention/cuda_attention.h"
 #include "training/jobs/job.h"
+#include "training/jobs/stop_signal.h"
 #include "worker/devices.h"
 #include "worker/handlers.h"
 #include "worker/model_cache.h"
@@ -112,7 +113,10 @@ int main(int argc, char** argv) {
   model::use_cuda_kernels(&kernels::cuda_kernels());
 #endif
   if (arguments.settings.threads > 0) at::set_num_threads(arguments.settings.threads);
-  if (arguments.job) return training::run_job(*arguments.job);
+  if (arguments.job) {
+    training::heed_stop_signals();
+    return training::run_job(*arguments.job);
+  }
   if (::isatty(0)) {
     std::fprintf(stderr, "phasescope-worker speaks to phasescope, not to a terminal\n%s", usage);
     return bad_usage_status;

@@ -16,6 +16,11 @@ namespace {
 
 using nlohmann::json;
 
+// Where it is not known how much memory is free.
+constexpr std::int64_t kLeastLimit = std::int64_t{1} << 30;
+// Readings take next to nothing, but each slider makes many.
+constexpr std::size_t kMostReadings = 128;
+
 std::pair<std::string, std::string> assignment_of(const std::string& text) {
   const auto equals = text.find('=');
   if (equals == std::string::npos || equals == 0)
@@ -75,9 +80,15 @@ ModelCache::ModelPointer ModelCache::find(const std::string& key) {
   return entries_.front().model;
 }
 
-void ModelCache::keep(const std::string& key, const ModelPointer& model) {
-  entries_.push_front({key, files_state(model->report.path), model});
-  if (entries_.size() > most_models_) entries_.pop_back();
+void ModelCache::keep(const std::string& key, const ModelPointer& model, std::int64_t bytes) {
+  entries_.push_front({key, files_state(model->report.path), model, bytes});
+  if (limit_bytes_ == 0) limit_bytes_ = std::max(available_bytes() / 3, kLeastLimit);
+  std::int64_t sum = 0;
+  for (const Entry& entry : entries_) sum += entry.bytes;
+  while (entries_.size() > 1 && (sum > limit_bytes_ || entries_.size() > kMostReadings)) {
+    sum -= entries_.back().bytes;
+    entries_.pop_back();
+  }
 }
 
 std::shared_ptr<const model::Model> ModelCache::open(const std::string& name,
@@ -89,19 +100,22 @@ std::shared_ptr<const model::Model> ModelCache::open(const std::string& name,
   const std::string dtype = opening.dtype.empty() ? "f32" : opening.dtype;
   options.dtype = model::dtype_of_name(dtype);
   options.cancelled = [&progress] { return progress.cancelled(); };
-  options.progress = [&progress, &reading](double done) {
-    progress.progress(done, "opening " + reading.model);
+  options.progress = [&progress, &reading](const model::LoadProgress& load) {
+    progress.progress(load.fraction(), "opening " + reading.model + ", " + load.words());
   };
   const std::string key = json({reading.model, dtype}).dump();
   ModelPointer model = find(key);
-  if (!model) keep(key, model = model::open_model(reading.model, options));
+  if (!model) {
+    model = model::open_model(reading.model, options);
+    keep(key, model, model->report.weight_bytes);
+  }
   if (reading.settings.empty()) return model;
 
   const std::string asked = asked_name(name, opening.set);
   const std::string changed_key = json({asked, dtype, reading.settings}).dump();
   if (ModelPointer known = find(changed_key)) return known;
   model = model::with_overrides(model, reading.settings, asked);
-  keep(changed_key, model);
+  keep(changed_key, model, 0);
   return model;
 }
 

@@ -23,9 +23,11 @@ std::string asked_name(const std::string& model, const protocol::Assignments& se
 
 class ModelCache {
  public:
-  // At most `most_models` are kept; the ones used longest ago go first.
-  explicit ModelCache(WorkerSettings settings, std::size_t most_models = 6)
-      : settings_(std::move(settings)), most_models_(most_models) {}
+  // Kept are as many as take no more than `limit_bytes` of weights together, the one used last
+  // always; those used longest ago go first. Without a limit it is a third of what is free when the
+  // first one is opened.
+  explicit ModelCache(WorkerSettings settings, std::int64_t limit_bytes = 0)
+      : settings_(std::move(settings)), limit_bytes_(limit_bytes) {}
 
   // A name may carry settings of its own, "rope (yarn x2)" (protocol/model_reading.h); readings of
   // one file share its weights. Without a dtype it is f32. Opened again when its files have changed
@@ -43,16 +45,18 @@ class ModelCache {
   using ModelPointer = std::shared_ptr<const model::Model>;
 
   ModelPointer find(const std::string& key);
-  void keep(const std::string& key, const ModelPointer& model);
+  // `bytes` of weights that no other entry has.
+  void keep(const std::string& key, const ModelPointer& model, std::int64_t bytes);
 
   struct Entry {
     std::string key;    // what was asked for
     std::string state;  // of its files when it was opened
     ModelPointer model;
+    std::int64_t bytes = 0;
   };
 
   WorkerSettings settings_;
-  std::size_t most_models_;
+  std::int64_t limit_bytes_;
   std::list<Entry> entries_;  // newest first
 };
 

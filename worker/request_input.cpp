@@ -339,6 +339,11 @@ protocol::Provenance provenance_of(const Asked& asked, RequestContext& context,
   }
   if (!models.empty()) out.dtype = model::name_of_dtype(models[0]->decoder.dtype());
   if (texts != nullptr) out.text_hash = texts->hash(), out.note = texts->note;
+  for (const auto& model : models) {
+    if (model->report.weights_from.empty()) continue;
+    out.note += (out.note.empty() ? "" : "; ") + ("weights of " + model->report.name + " ") +
+                model->report.weights_from;
+  }
   out.version = context.facts().value("version", "");
   out.device = context.settings().device;
   out.seed = asked.seed;

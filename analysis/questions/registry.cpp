@@ -36,6 +36,10 @@ const std::vector<protocol::QuestionInfo>& questions() {
        "Mean step of a pair's score over the norm of its amplitudes; how surely the order of two "
        "keys at the same distance is that of their content.",
        "arXiv 2609.39929", "phasescope profile rope tape tapa --out out/profile", "profile"},
+      {"duel", "Is one model better than another, and may one look while texts are read?",
+       "Difference of the loss, paired by text, with an interval that is valid after every text.",
+       "mixture of scale-free t likelihood ratios; Ville's inequality",
+       "phasescope duel rope tapa --out out/duel", "duel"},
       {"prove", "Does the program find what is true by construction?",
        "Weights and head statistics of models whose heads are known, against closed forms.",
        "this program", "", ""},

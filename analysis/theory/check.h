@@ -42,11 +42,18 @@ enum class On {
   model_or_construction,  // the same statement on both; without a model on its own construction
 };
 
+// What of a CheckContext a check reads that others do not.
+struct Takes {
+  bool pairs = false;
+  bool head = false;  // and its layer
+};
+
 // `id`, `statement`, `source`, `model` and `seed` of the answer are filled in by run_check.
 struct TheoryCheck {
   protocol::CheckInfo info;
   CheckResult (*run)(const CheckContext& context) = nullptr;
   On on = On::model;
+  Takes takes{};
 
   bool runs_alone() const { return on != On::model; }
   bool reads_models() const { return on != On::construction; }

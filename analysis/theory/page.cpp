@@ -28,8 +28,8 @@ void add_picture(std::string& page, const TheoryCheck& check, const std::string&
   add_line(page, "picture",
            "`phasescope theory " + (alone ? "" : drawn_on(group) + " ") + "--check " + id +
                " --out out/theory`");
-  page += "\n![" + id + "](images/theory/" + id + "_" +
-          (alone ? "construction" : drawn_on(group)) + ".svg)\n";
+  page += "\n![" + id + "](images/theory/" + id + "_" + (alone ? "construction" : drawn_on(group)) +
+          ".svg)\n";
 }
 
 }  // namespace

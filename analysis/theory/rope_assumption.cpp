@@ -170,7 +170,8 @@ TheoryCheck rope_assumption() {
                    "standard errors (clustered by text) from 0 with one sign, and the last tenth's "
                    "sum of |A_d| is at most 3 times the first's; fails where any head does"},
           &run_rope_assumption,
-          On::model};
+          On::model,
+          {.pairs = true}};
 }
 
 }  // namespace phasescope::analysis

@@ -159,13 +159,14 @@ std::vector<std::int64_t> growing_distances(std::int64_t last) {
   return out;
 }
 
-std::string range_text(std::vector<double> values) {
-  if (values.size() < 3) return " [-]";
+// Of kResamples draws; those that have no value cross nothing up to `last`.
+std::string range_text(std::vector<double> values, std::int64_t last) {
   std::ranges::sort(values);
   const auto at = [&](double share) {
-    return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1))];
+    const auto index = static_cast<std::size_t>(share * static_cast<double>(kResamples - 1));
+    return index < values.size() ? short_number(values[index]) : "beyond " + std::to_string(last);
   };
-  return " [" + short_number(at(0.025)) + ", " + short_number(at(0.975)) + "]";
+  return " [" + at(0.025) + ", " + at(0.975) + "]";
 }
 
 std::string number_or_none(const std::optional<std::int64_t>& value) {
@@ -176,6 +177,7 @@ std::string number_or_none(const std::optional<std::int64_t>& value) {
 std::string interval_text(const ModelHeads& heads, const std::vector<double>& frequencies,
                           std::int64_t last, const CheckContext& context) {
   const std::size_t texts = heads.texts.size();
+  if (texts < 2) return "no interval of one text";
   const Draws draws(context.seed);
   const auto counts = draws.of(texts);
   ModelHeads first;
@@ -192,7 +194,7 @@ std::string interval_text(const ModelHeads& heads, const std::vector<double>& fr
     if (got.half) half.push_back(static_cast<double>(*got.half));
     if (got.zero) zero.push_back(static_cast<double>(*got.zero));
   }
-  return "half" + range_text(half) + ", zero" + range_text(zero) + " (bootstrap of " +
+  return "half" + range_text(half, last) + ", zero" + range_text(zero, last) + " (bootstrap of " +
          std::to_string(texts) + " texts)";
 }
 

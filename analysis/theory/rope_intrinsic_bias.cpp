@@ -405,7 +405,9 @@ TheoryCheck rope_intrinsic_bias() {
        "whose means depend neither on distance nor on plane, holds where sqrt(D) Gamma is within "
        "what 3 standard errors (clustered by text) of one comparison are for all; premise not "
        "met where there is no such head"},
-      &run_rope_intrinsic_bias};
+      &run_rope_intrinsic_bias,
+      On::model,
+      {.pairs = true, .head = true}};
 }
 
 }  // namespace phasescope::analysis

@@ -126,7 +126,8 @@ TheoryCheck tapa_decay() {
                    "met where the mean amplitude is within 3, or the last E cos(phase) is not "
                    "within 4 of 0"},
           &run_tapa_decay,
-          On::model_or_construction};
+          On::model_or_construction,
+          {.pairs = true}};
 }
 
 }  // namespace phasescope::analysis

@@ -138,7 +138,8 @@ TheoryCheck tapa_dimension() {
                    "1e-9, and Monte Carlo agrees within 4 standard errors; of a model, which has "
                    "one D, premise not met, with g measured"},
           &run_tapa_dimension,
-          On::model_or_construction};
+          On::model_or_construction,
+          {.pairs = true}};
 }
 
 }  // namespace phasescope::analysis

@@ -191,7 +191,9 @@ TheoryCheck tapa_histogram() {
            "a causal model and 50 texts or more",
            "TAPA holds where the interval of the mean by text holds 0 and is narrower than half a "
            "sigma, RoPE where it lies above 0 and does not stay there with the positions shuffled"},
-          &run_tapa_histogram};
+          &run_tapa_histogram,
+          On::model,
+          {.pairs = true}};
 }
 
 }  // namespace phasescope::analysis

@@ -183,7 +183,8 @@ TheoryCheck tapa_linear_phase() {
                    "the third singular value is below 1e-12 of the first; of a model with a linear "
                    "phase where E cos(phase) falls by more than 3 standard errors"},
           &run_tapa_linear_phase,
-          On::model_or_construction};
+          On::model_or_construction,
+          {.pairs = true}};
 }
 
 }  // namespace phasescope::analysis

@@ -115,7 +115,8 @@ TheoryCheck tapa_nondegenerate() {
                    "reaches 1 at every distance at which the last two terms are within 3; premise "
                    "not met where there is none"},
           &run_tapa_nondegenerate,
-          On::model_or_construction};
+          On::model_or_construction,
+          {.pairs = true}};
 }
 
 }  // namespace phasescope::analysis

@@ -40,8 +40,8 @@ at::Tensor diameters(const at::Tensor& e, const at::Tensor& mask) {
   return at::stack(rows, 2);
 }
 
-// The largest gap over its bound, less what rounding adds to a gap: half a unit in the last place of
-// each of its terms, one a key. Where planes hardly differ that is more than 1e-12 of the bound.
+// The largest gap over its bound, less what rounding adds to a gap: half a unit in the last place
+// of each of its terms, one a key. Where planes hardly differ that is more than 1e-12 of the bound.
 double share_of_bound(const at::Tensor& gap, const at::Tensor& most, const at::Tensor& e) {
   const double largest = e.flatten(3).norm(2, 3).max().item<double>();
   const double rounding = 4 * 0x1p-53 * static_cast<double>(e.size(0)) * largest;

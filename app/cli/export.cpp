@@ -146,31 +146,6 @@ void export_folder(Output output, const fs::path& folder, const json& sidecar) {
   write_safetensors_file(output, folder / "tensors.safetensors", sidecar);
 }
 
-std::string csv_of_grid(const widgets::GridSpec& grid) {
-  std::string text = "cell,row,column,value\n";
-  for (const widgets::GridCell& cell : grid.cells) {
-    const std::string name = cell.caption.substr(0, cell.caption.find(' '));
-    for (int r = 0; r < cell.map.rows; ++r) {
-      for (int c = 0; c < cell.map.cols; ++c) {
-        const double value = cell.map.values[size_t(r) * size_t(cell.map.cols) + size_t(c)];
-        char number[32];
-        std::snprintf(number, sizeof number, "%.9g", value);
-        text += name + "," + std::to_string(r) + "," + std::to_string(c) + "," + number + "\n";
-      }
-    }
-  }
-  return text;
-}
-
-json json_of_grid(const widgets::GridSpec& grid) {
-  json out{
-      {"id", grid.id}, {"title", grid.title}, {"columns", grid.columns}, {"notes", grid.notes}};
-  for (const widgets::GridCell& cell : grid.cells) {
-    out["cells"].push_back({{"caption", cell.caption}, {"map", json_of(cell.map)}});
-  }
-  return out;
-}
-
 }  // namespace
 
 json sidecar_of(const std::string& command, const json& provenance) {
@@ -228,9 +203,9 @@ std::string what_else(const Output& output, const fs::path& path) {
   return " (the first of " + std::to_string(pictures) + " figures; --out FOLDER writes all)";
 }
 
-std::string convert_svg(const std::string& svg, const std::string& format) {
+std::string convert_svg(const std::string& svg, const std::string& format, double zoom) {
   std::vector<std::string> argv{kConverter, "--format", format};
-  if (format == "png") argv.insert(argv.end(), {"--zoom", "2"});
+  if (format == "png") argv.insert(argv.end(), {"--zoom", widgets::short_number(zoom)});
   try {
     // With a fixed date two exports of the same figure are the same bytes; one that is set stays.
     protocol::FilterResult drawn = protocol::run_filter(argv, svg, {"SOURCE_DATE_EPOCH=0"});
@@ -265,7 +240,7 @@ void export_figure(const widgets::PlotSpec& figure, const fs::path& folder, cons
 }
 
 void export_grid(const widgets::GridSpec& grid, const fs::path& folder, const json& sidecar) {
-  export_forms(folder, grid.id, widgets::svg_of(grid), csv_of_grid(grid), json_of_grid(grid),
+  export_forms(folder, grid.id, widgets::svg_of(grid), widgets::csv_of(grid), json_of(grid),
                sidecar);
 }
 

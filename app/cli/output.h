@@ -47,6 +47,9 @@ struct Output {
   int status = 0;    // 1 where a check or verdict failed
 };
 
+// A cell as people read it: numbers short, counts with their unit, an interval with its ends, "-"
+// for nothing.
+std::string cell_text(const Table& table, const nlohmann::json& row, const std::string& column);
 // Columns aligned, numbers short; what --json has in full.
 std::string text_of(const Table& table);
 std::string csv_of(const Table& table);
@@ -78,9 +81,9 @@ void export_figure(const widgets::PlotSpec& figure, const std::filesystem::path&
 void export_grid(const widgets::GridSpec& grid, const std::filesystem::path& folder,
                  const nlohmann::json& sidecar);
 
-// An SVG as PDF or PNG bytes through the rsvg-convert program. Throws Error "bad_input" that names
-// the Debian package when it is not there.
-std::string convert_svg(const std::string& svg, const std::string& format);
+// An SVG as PDF or PNG bytes, a PNG of `zoom` pixels a pixel of it, through the rsvg-convert
+// program. Throws Error "bad_input" that names the Debian package when it is not there.
+std::string convert_svg(const std::string& svg, const std::string& format, double zoom = 2);
 // Whether that program is in the path.
 bool can_convert_svg();
 

@@ -43,8 +43,9 @@ figcaption { font-size: 12px; color: #5b6472; } figcaption a { color: #1f5fbf; }
 
 std::string anchor(int section) { return "s" + std::to_string(section); }
 
-// The XML declaration and doctype of a stand-alone SVG have no place inside a page. Ids are the whole
-// page's: a figure that has one in common with an earlier figure would be clipped by that one's frame.
+// The XML declaration and doctype of a stand-alone SVG have no place inside a page. Ids are the
+// whole page's: a figure that has one in common with an earlier figure would be clipped by that
+// one's frame.
 std::string inline_svg(const std::string& svg, int figure) {
   const size_t begin = svg.find("<svg");
   std::string text = begin == std::string::npos ? svg : svg.substr(begin);
@@ -149,7 +150,8 @@ void Page::drawn(const std::string& svg, const std::string& file) {
     if (form == "png" && !can_convert_svg()) continue;
     links += "<a href=\"" + html_escaped(file) + "." + form + "\">" + form + "</a> ";
   }
-  body_ += "<figure>" + inline_svg(svg, ++figures_) + "<figcaption>" + links + "</figcaption></figure>\n";
+  body_ += "<figure>" + inline_svg(svg, ++figures_) + "<figcaption>" + links +
+           "</figcaption></figure>\n";
 }
 
 void Page::figure(const widgets::PlotSpec& plot, const json& sidecar) {

@@ -74,6 +74,13 @@ std::string csv_cell(const json& value) {
 
 }  // namespace
 
+std::string cell_text(const Table& table, const json& row, const std::string& column) {
+  const json& value = cell(row, column);
+  const bool count =
+      value.is_number() && std::count(table.counts.begin(), table.counts.end(), column) > 0;
+  return count ? counted(value.get<double>()) : short_text(value);
+}
+
 std::string text_of(const Table& table) {
   std::vector<std::vector<std::string>> lines(1);
   for (const std::string& column : table.columns) lines[0].push_back(table.heading(column));
@@ -81,11 +88,8 @@ std::string text_of(const Table& table) {
   for (const json& row : table.rows) {
     std::vector<std::string>& line = lines.emplace_back();
     for (size_t c = 0; c < table.columns.size(); ++c) {
-      const json& value = cell(row, table.columns[c]);
-      const bool count = value.is_number() &&
-                         std::count(table.counts.begin(), table.counts.end(), table.columns[c]) > 0;
-      line.push_back(count ? counted(value.get<double>()) : short_text(value));
-      words[c] = words[c] || value.is_string();
+      line.push_back(cell_text(table, row, table.columns[c]));
+      words[c] = words[c] || cell(row, table.columns[c]).is_string();
     }
   }
   std::vector<size_t> widths(table.columns.size(), 0);

@@ -101,13 +101,16 @@ std::vector<PlotSpec> distance_profile_figures(const protocol::HeadsResult& resu
     plot.id = "distance_profile_" + names.file_name(result.model) + "_" + layer;
     plot.title =
         names.short_name(result.model) + " " + layer + ": weight by distance of every head";
-    plot.x.label = "distance (tokens)";
+    plot.x.label = "distance (tokens)", plot.x.of = widgets::Coordinate::distance;
     plot.y.label = "mean weight";
     const protocol::DistanceProfile& profile = *row.distance_profile;
     Series series{.label = "H" + std::to_string(row.head), .color = int(plot.series.size())};
     const bool banded = !profile.bands.empty() && profile.bands.front().weight.n > 1;
     if (banded) {
-      plot.x = {.label = "distance + 1 (tokens)", .scale = Scale::log10};
+      plot.x = {.label = "distance + 1 (tokens)",
+                .scale = Scale::log10,
+                .of = widgets::Coordinate::distance,
+                .zero = 1};
       add_bands(profile.bands, series);
     } else {
       series.x.assign(profile.distance.begin(), profile.distance.end());
@@ -131,7 +134,7 @@ std::vector<PlotSpec> distance_profile_figures(const protocol::HeadsResult& resu
 
 PlotSpec token_loss_figure(std::span<const protocol::TextResult> texts, const ModelNames& names) {
   PlotSpec plot{.id = "token_loss", .title = "Loss by token"};
-  plot.x.label = "position (token)";
+  plot.x.label = "position (token)", plot.x.of = widgets::Coordinate::position;
   plot.y.label = "loss (nats)";
   for (const protocol::TextResult& text : texts) {
     const std::string name = names.short_name(text.model);
@@ -152,7 +155,7 @@ PlotSpec token_loss_figure(std::span<const protocol::TextResult> texts, const Mo
 PlotSpec position_loss_figure(const protocol::EvalResult& result, const ModelNames& names) {
   PlotSpec plot{.id = "loss_by_position", .title = "Loss against position"};
   const std::string metric = common(result.positions, &protocol::PositionCurve::metric);
-  plot.x.label = "position (token)";
+  plot.x.label = "position (token)", plot.x.of = widgets::Coordinate::position;
   plot.y.label = metric.empty() ? "bits" : in_words(metric);
   int64_t trained = 0;
   std::vector<std::string> read;
@@ -215,6 +218,36 @@ PlotSpec eval_figure(const protocol::EvalResult& result, const ModelNames& names
   return plot;
 }
 
+PlotSpec eval_difference_figure(const protocol::EvalResult& result, const ModelNames& names) {
+  PlotSpec plot{.id = "eval_difference_" + result.task};
+  plot.x = {.label = "length (tokens)", .scale = Scale::log10};
+  plot.markers.push_back({.at = 0, .vertical = false});
+  std::map<std::string, size_t> index;
+  std::map<int64_t, bool> lengths;
+  for (const protocol::EvalDifference& one : result.differences) {
+    const std::string against = names.short_name(one.against);
+    plot.title = result.task + ": loss above that of " + against + ", paired by text";
+    plot.y.label = "nats a " + one.per;
+    const auto [found, added] = index.try_emplace(one.model, plot.series.size());
+    if (added) {
+      plot.series.push_back({.label = names.short_name(one.model) + " - " + against,
+                             .color = names.color(one.model),
+                             .points = widgets::PointShape::circle});
+      plot.notes.push_back(plot.series.back().label + ": interval by " + one.difference.method +
+                           ", n = " + std::to_string(one.difference.n) + " texts");
+    }
+    Series& series = plot.series[found->second];
+    series.x.push_back(double(one.length)), series.y.push_back(one.difference.mean);
+    add_ends(series, one.difference.low, one.difference.high);
+    lengths[one.length] = true;
+  }
+  for (const auto& [length, unused] : lengths) {
+    plot.x.ticks.push_back({double(length), std::to_string(length)});
+  }
+  plot.notes.emplace_back("both read the same texts; band: 95 % interval of the mean difference");
+  return plot;
+}
+
 std::vector<GroupedFigure> figures_of(const protocol::EvalResult& result, const ModelNames& names) {
   std::vector<GroupedFigure> figures;
   if (!result.rows.empty()) {
@@ -223,13 +256,16 @@ std::vector<GroupedFigure> figures_of(const protocol::EvalResult& result, const 
   if (!result.positions.empty()) {
     figures.push_back({"loss by position", -1, position_loss_figure(result, names)});
   }
+  if (!result.differences.empty()) {
+    figures.push_back({"paired difference", -1, eval_difference_figure(result, names)});
+  }
   return figures;
 }
 
 PlotSpec pe_by_distance_figure(const protocol::PatternsResult& result, const ModelNames& names) {
   PlotSpec plot{.id = "pe_by_distance_" + names.file_name(result.model),
                 .title = names.short_name(result.model) + ": PE dot product by distance"};
-  plot.x.label = "distance (tokens)";
+  plot.x.label = "distance (tokens)", plot.x.of = widgets::Coordinate::distance;
   plot.y.label = "mean G";
   for (const protocol::PatternsLayer& layer : result.layers) {
     Series series{.label = layer.layer == 0 ? "start" : "after L" + std::to_string(layer.layer - 1),
@@ -276,7 +312,7 @@ PlotSpec bias_curves_figure(const protocol::PatternsResult& result, int64_t laye
   PlotSpec plot{.id = "bias_" + names.file_name(result.model) + "_L" + std::to_string(layer),
                 .title = names.short_name(result.model) + " L" + std::to_string(layer) +
                          ": bias of every head"};
-  plot.x.label = "distance (tokens)";
+  plot.x.label = "distance (tokens)", plot.x.of = widgets::Coordinate::distance;
   plot.y.label = "bias added to the score";
   for (const protocol::BiasCurve& curve : result.bias) {
     if (curve.layer != layer) continue;

@@ -4,6 +4,7 @@
 
 #include "app/figures/figures.h"
 #include "app/figures/intervals.h"
+#include "app/figures/map_look.h"
 #include "app/figures/published.h"
 
 namespace phasescope::app {
@@ -73,7 +74,7 @@ using PickEnd = const protocol::IntervalEnd& (*)(const DistancePoint&);
 PlotSpec profile_figure(std::span<const DistanceModel> models, const ModelNames& names, Pick value,
                         PickEnd low, PickEnd high) {
   PlotSpec plot;
-  plot.x.label = "distance (tokens)";
+  plot.x.label = "distance (tokens)", plot.x.of = widgets::Coordinate::distance;
   for (const DistanceModel& model : models) {
     Series series{.label = names.short_name(model.model), .color = names.color(model.model)};
     for (const DistancePoint& point : model.profile) {
@@ -97,34 +98,73 @@ std::string near_far_by_layer_note(const Series& series, int64_t pairs) {
   return note + " from the first layer on; " + std::to_string(pairs) + " pairs a layer";
 }
 
-// The model as it is over the heads of one layer; unchanged for -1.
-DistanceModel at_layer(DistanceModel model, int64_t layer) {
+// The model as it is over the heads of one layer, or of one head; unchanged for -1.
+DistanceModel at_heads(DistanceModel model, int64_t layer, int64_t head) {
   if (layer < 0) return model;
   model.profile.clear(), model.histogram.reset(), model.weight_histogram.reset();
-  for (const protocol::DistanceGroup& group : model.layers) {
-    if (group.layer != layer) continue;
+  for (const protocol::DistanceGroup& group : head < 0 ? model.layers : model.heads) {
+    if (group.layer != layer || (head >= 0 && group.head != head)) continue;
     model.profile = group.profile, model.histogram = group.histogram;
     model.weight_histogram = group.weight_histogram;
   }
-  std::erase_if(model.intrinsic, [&](const auto& curve) { return curve.layer != layer; });
-  std::erase_if(model.head_bias, [&](const auto& bias) { return bias.layer != layer; });
+  const auto elsewhere = [&](const auto& one) {
+    return one.layer != layer || (head >= 0 && one.head != head);
+  };
+  std::erase_if(model.intrinsic, elsewhere);
+  std::erase_if(model.head_bias, elsewhere);
   return model;
 }
 
-// What was pooled for a figure of one layer is said in its title, its notes and its file's name.
-PlotSpec of_layer(PlotSpec plot, int64_t layer) {
+// What was pooled for a figure of one layer or head is said in its title, its notes and its file's
+// name.
+PlotSpec of_heads(PlotSpec plot, int64_t layer, int64_t head) {
   if (layer < 0) return plot;
-  const std::string name = "L" + std::to_string(layer);
+  const std::string name =
+      "L" + std::to_string(layer) + (head < 0 ? "" : "H" + std::to_string(head));
   plot.id += "_" + name;
   plot.title += ", " + name;
-  plot.notes.push_back("heads of " + name + " pooled");
+  plot.notes.push_back(head < 0 ? "heads of " + name + " pooled" : name + " alone");
   return plot;
 }
 
 // A figure that is not of one layer says so itself.
-PlotSpec of_all_layers(PlotSpec plot, int64_t layer) {
+PlotSpec of_all_layers(PlotSpec plot, int64_t layer, int64_t head) {
   if (layer < 0) plot.notes.push_back("all layers and heads pooled");
-  return of_layer(std::move(plot), layer);
+  return of_heads(std::move(plot), layer, head);
+}
+
+// The mean difference of every head, layers down.
+PlotSpec near_far_by_head_figure(const DistanceModel& model, const ModelNames& names) {
+  PlotSpec plot{.id = "near_far_by_head_" + names.file_name(model.model),
+                .title = names.short_name(model.model) + ": near minus far of every head"};
+  plot.x.label = "head", plot.y.label = "layer";
+  plot.legend = false;
+  int64_t layers = 0, heads = 0, pairs = 0;
+  for (const protocol::DistanceGroup& group : model.heads) {
+    layers = std::max(layers, group.layer.value_or(0) + 1);
+    heads = std::max(heads, group.head.value_or(0) + 1);
+  }
+  widgets::MapSpec map{.rows = int(layers), .cols = int(heads)};
+  map.values.assign(size_t(layers * heads), std::nanf(""));
+  for (const protocol::DistanceGroup& group : model.heads) {
+    if (!group.histogram || !group.layer || !group.head) continue;
+    map.values[size_t(*group.layer * heads + *group.head)] = float(group.histogram->mean);
+    pairs = group.histogram->pairs;
+  }
+  for (int64_t h = 0; h < heads; ++h) {
+    plot.x.ticks.push_back({double(h) + 0.5, "H" + std::to_string(h)});
+  }
+  for (int64_t l = 0; l < layers; ++l) {
+    plot.y.ticks.push_back({double(l) + 0.5, "L" + std::to_string(l)});
+  }
+  map.row_name = "layer", map.col_name = "head";
+  map.range = widgets::value_range(map.values);
+  map.colormap = colors_of(map.range);
+  map.value_label = "mean difference";
+  plot.notes.push_back("mean of near - far before softmax, " + std::to_string(pairs) +
+                       " pairs a head; " + widgets::scale_note(map));
+  plot.map = std::move(map);
+  return plot;
 }
 
 }  // namespace
@@ -188,7 +228,7 @@ PlotSpec near_far_weight_figure(std::span<const DistanceModel> models, const Mod
 
 PlotSpec near_far_by_layer_figure(std::span<const DistanceModel> models, const ModelNames& names) {
   PlotSpec plot{.id = "near_far_by_layer", .title = "Near minus far by layer"};
-  plot.x.label = "layer";
+  plot.x.label = "layer", plot.x.of = widgets::Coordinate::layer;
   plot.y.label = "mean score difference";
   plot.markers.push_back({.at = 0, .vertical = false});
   std::set<int64_t> layers;
@@ -249,7 +289,7 @@ PlotSpec score_parts_figure(const DistanceModel& model, const ModelNames& names)
   PlotSpec plot{
       .id = "score_parts_" + names.file_name(model.model),
       .title = names.short_name(model.model) + ": content and positional part of the score"};
-  plot.x.label = "distance (tokens)";
+  plot.x.label = "distance (tokens)", plot.x.of = widgets::Coordinate::distance;
   plot.y.label = "mean score";
   Series total{.label = "score"}, content{.label = "content", .color = 1},
       positional{.label = "positional", .color = 2};
@@ -270,46 +310,92 @@ PlotSpec score_parts_figure(const DistanceModel& model, const ModelNames& names)
   return plot;
 }
 
-PlotSpec intrinsic_bias_figure(const DistanceModel& model, size_t which, const ModelNames& names) {
-  const protocol::IntrinsicBias& bias = model.intrinsic.at(which);
-  std::string where = "L" + std::to_string(bias.layer);
-  if (bias.head >= 0) where += "H" + std::to_string(bias.head);
+namespace {
+
+// The measured mean score of a head with its band; empty where heads were not measured apart. A log
+// axis has no distance 0.
+Series measured_series(const DistanceModel& model, int64_t layer, int64_t head) {
+  Series series;
+  for (const protocol::DistanceGroup& group : model.heads) {
+    if (group.layer != layer || group.head != head) continue;
+    for (const DistancePoint& point : group.profile) {
+      if (point.distance < 1) continue;
+      series.x.push_back(double(point.distance)), series.y.push_back(point.score_mean);
+      add_ends(series, point.score_low, point.score_high);
+    }
+  }
+  return series;
+}
+
+}  // namespace
+
+PlotSpec intrinsic_bias_figure(const DistanceModel& model, int64_t layer, const ModelNames& names) {
+  const std::string where = "L" + std::to_string(layer);
   PlotSpec plot{.id = "intrinsic_bias_" + names.file_name(model.model) + "_" + where,
                 .title = names.short_name(model.model) + " " + where + ": intrinsic distance bias"};
   plot.x.label = "distance (tokens, a model's angle)";
   plot.x.scale = widgets::Scale::log10;
-  plot.y.label = "score";
-  plot.series.push_back(
-      {.label = "sqrt(D) Gamma, one mean", .x = bias.distances, .y = bias.sqrt_d_gamma});
-  plot.series.push_back(
-      {.label = "one mean a plane", .x = bias.distances, .y = bias.per_plane, .color = 1});
-  plot.notes.push_back("mu_0 " + short_number(bias.mu) + ", nu_0 " + short_number(bias.nu) +
-                       "; TAPA (arXiv 2509.12635) Definition 2.1");
+  plot.y.label = "mean score (before softmax)";
+  for (const protocol::IntrinsicBias& bias : model.intrinsic) {
+    if (bias.layer != layer) continue;
+    const std::string head = "H" + std::to_string(bias.head);
+    const int color = int(bias.head);
+    Series measured = measured_series(model, bias.layer, bias.head);
+    measured.label = head + " measured", measured.color = color, measured.width = 2.2;
+    const bool apart = !measured.x.empty();
+    if (apart) plot.series.push_back(std::move(measured));
+    plot.series.push_back({.label = head + " one mean a plane",
+                           .x = bias.distances,
+                           .y = bias.per_plane,
+                           .color = color,
+                           .width = 1.0,
+                           .in_legend = !apart});
+    plot.series.push_back({.label = head + " sqrt(D) Gamma, one mean",
+                           .x = bias.distances,
+                           .y = bias.sqrt_d_gamma,
+                           .color = color,
+                           .width = 1.0,
+                           .dashed = true,
+                           .in_legend = false});
+    plot.notes.push_back(head + ": mu_0 " + short_number(bias.mu) + ", nu_0 " +
+                         short_number(bias.nu));
+  }
+  plot.notes.insert(plot.notes.begin(),
+                    "thick: measured, where every head was; thin: what its mean coefficients "
+                    "predict, a plane each; dashed: with one mean for all planes; TAPA (arXiv "
+                    "2509.12635) Definition 2.1");
   return plot;
 }
 
 std::vector<GroupedFigure> figures_of(std::span<const DistanceModel> models,
-                                      const ModelNames& names, int64_t layer) {
+                                      const ModelNames& names, int64_t layer, int64_t head) {
   std::vector<DistanceModel> shown;
-  for (const DistanceModel& model : models) shown.push_back(at_layer(model, layer));
+  for (const DistanceModel& model : models) shown.push_back(at_heads(model, layer, head));
   std::vector<GroupedFigure> figures;
   const auto add = [&](const char* group, PlotSpec plot) {
     figures.push_back({group, -1, std::move(plot)});
   };
-  add("near - far", of_all_layers(near_far_figure(shown, names), layer));
+  const auto named = [&](PlotSpec plot) { return of_all_layers(std::move(plot), layer, head); };
+  add("near - far", named(near_far_figure(shown, names)));
   add("near - far", near_far_by_layer_figure(models, names));
   if (std::ranges::any_of(shown,
                           [](const auto& model) { return model.weight_histogram.has_value(); })) {
-    add("near - far", of_all_layers(near_far_weight_figure(shown, names), layer));
+    add("near - far", named(near_far_weight_figure(shown, names)));
   }
-  add("score", of_all_layers(score_profile_figure(shown, names), layer));
-  add("weight", of_all_layers(weight_profile_figure(shown, names), layer));
-  for (const DistanceModel& model : shown) {
-    add("score parts", of_all_layers(score_parts_figure(model, names), layer));
+  for (const DistanceModel& model : models) {
+    if (!model.heads.empty()) add("near - far", near_far_by_head_figure(model, names));
   }
+  add("score", named(score_profile_figure(shown, names)));
+  add("weight", named(weight_profile_figure(shown, names)));
   for (const DistanceModel& model : shown) {
-    for (size_t i = 0; i < model.intrinsic.size(); ++i) {
-      add("intrinsic bias", intrinsic_bias_figure(model, i, names));
+    add("score parts", named(score_parts_figure(model, names)));
+  }
+  for (size_t n = 0; n < shown.size(); ++n) {
+    std::set<int64_t> layers;
+    for (const protocol::IntrinsicBias& bias : shown[n].intrinsic) layers.insert(bias.layer);
+    for (const int64_t one : layers) {
+      PlotSpec plot = intrinsic_bias_figure(shown[n], one, names);
+      add("intrinsic bias", head < 0 ? std::move(plot) : of_heads(std::move(plot), one, head));
     }
   }
   for (const DistanceModel& model : shown) {

@@ -74,10 +74,11 @@ std::vector<widgets::PlotSpec> distance_profile_figures(const protocol::HeadsRes
                                                         const ModelNames& names);
 
 // ---- distance ----
-// Every figure, of all layers pooled or of the heads of one. Groups: "near - far", "score",
-// "weight", "score parts", "intrinsic bias", "head bias".
+// Every figure, of all layers pooled, of the heads of one, or of one head where heads were measured
+// apart. Groups: "near - far", "score", "weight", "score parts", "intrinsic bias", "head bias".
 std::vector<GroupedFigure> figures_of(std::span<const protocol::DistanceModel> models,
-                                      const ModelNames& names, int64_t layer = -1);
+                                      const ModelNames& names, int64_t layer = -1,
+                                      int64_t head = -1);
 // Near-far histograms of the models over each other, as densities, with mean, interval and sigma.
 widgets::PlotSpec near_far_figure(std::span<const protocol::DistanceModel> models,
                                   const ModelNames& names);
@@ -94,8 +95,9 @@ widgets::PlotSpec weight_profile_figure(std::span<const protocol::DistanceModel>
                                         const ModelNames& names);
 // Content and positional parts of one model's mean score.
 widgets::PlotSpec score_parts_figure(const protocol::DistanceModel& model, const ModelNames& names);
-// sqrt(D) Gamma and the prediction with one mean a plane.
-widgets::PlotSpec intrinsic_bias_figure(const protocol::DistanceModel& model, size_t which,
+// Both predictions of every head of a layer, over what was measured of it where heads were measured
+// apart.
+widgets::PlotSpec intrinsic_bias_figure(const protocol::DistanceModel& model, int64_t layer,
                                         const ModelNames& names);
 // What is known of one head's bias: measured and intrinsic score, coefficients by distance, by
 // plane and by both, sweep of bases and factors.
@@ -115,7 +117,7 @@ widgets::PlotSpec position_shift_figure(const protocol::ShiftResult& result,
                                         const ModelNames& names);
 
 // ---- text and eval ----
-// Groups: "loss by length", "loss by position".
+// Groups: "loss by length", "loss by position", "paired difference".
 std::vector<GroupedFigure> figures_of(const protocol::EvalResult& result, const ModelNames& names);
 // Loss of each token of one text.
 widgets::PlotSpec token_loss_figure(std::span<const protocol::TextResult> texts,
@@ -124,6 +126,9 @@ widgets::PlotSpec token_loss_figure(std::span<const protocol::TextResult> texts,
 widgets::PlotSpec position_loss_figure(const protocol::EvalResult& result, const ModelNames& names);
 // The task's metric against length.
 widgets::PlotSpec eval_figure(const protocol::EvalResult& result, const ModelNames& names);
+// What each model's loss is above the first one's by length, paired by text.
+widgets::PlotSpec eval_difference_figure(const protocol::EvalResult& result,
+                                         const ModelNames& names);
 
 // ---- patterns ----
 // "G shows 128 of 1024 positions, every 8th", "G shows all 64 positions"; empty without a G.

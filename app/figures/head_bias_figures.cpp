@@ -69,7 +69,8 @@ PlotSpec bias_figure(const HeadBias& bias, const protocol::DistanceModel& model,
 PlotSpec coefficients_figure(const HeadBias& bias, const protocol::DistanceModel& model,
                              const ModelNames& names) {
   PlotSpec plot = plot_of("coefficients", "coefficients by distance", bias, model, names);
-  plot.x = {.label = "distance (tokens)", .scale = Scale::log10};
+  plot.x = {
+      .label = "distance (tokens)", .scale = Scale::log10, .of = widgets::Coordinate::distance};
   plot.y.label = "mean over planes";
   Series a{.label = "A"}, b{.label = "B", .color = 1};
   Series a_low{.dashed = true}, b_low{.color = 1, .dashed = true};

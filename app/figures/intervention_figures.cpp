@@ -28,7 +28,8 @@ widgets::MapSpec heads_grid(PlotSpec& plot, int64_t layers, int64_t heads) {
   widgets::MapSpec map{.rows = int(layers), .cols = int(heads)};
   map.values.assign(size_t(layers * heads), std::numeric_limits<float>::quiet_NaN());
   map.row_name = "layer", map.col_name = "head";
-  plot.x.label = "head", plot.y.label = "layer";
+  plot.x.label = "head", plot.x.of = widgets::Coordinate::head, plot.y.label = "layer",
+  plot.y.of = widgets::Coordinate::layer;
   plot.legend = false;
   for (int64_t h = 0; h < heads; ++h) {
     plot.x.ticks.push_back({double(h) + 0.5, "H" + std::to_string(h)});
@@ -113,7 +114,8 @@ std::vector<const protocol::AblateRow*> largest_changes(const protocol::AblateRe
 PlotSpec changes_by_position(const protocol::AblateResult& result, const ModelNames& names) {
   PlotSpec plot{.id = "ablate_positions_" + names.file_name(result.model),
                 .title = names.short_name(result.model) + ": what the loss rises by, by position"};
-  plot.x.label = "row (tokens)", plot.y.label = "change of the loss (nats a token)";
+  plot.x.label = "row (tokens)", plot.x.of = widgets::Coordinate::position,
+  plot.y.label = "change of the loss (nats a token)";
   for (const protocol::AblateRow* row : largest_changes(result, kCurves)) {
     plot.series.push_back(curve_of(row->positions, row->change, int(plot.series.size())));
   }
@@ -194,7 +196,8 @@ PlotSpec loss_change_figure(const protocol::CompareResult& result, const ModelNa
   const std::string a = names.short_name(result.a), b = names.short_name(result.b);
   PlotSpec plot{.id = "loss_change_" + names.file_name(result.a) + "_" + names.file_name(result.b),
                 .title = "Loss of " + b + " - loss of " + a + ", by position"};
-  plot.x.label = "row (tokens)", plot.y.label = "difference of the loss (nats a token)";
+  plot.x.label = "row (tokens)", plot.x.of = widgets::Coordinate::position,
+  plot.y.label = "difference of the loss (nats a token)";
   plot.series.push_back(curve_of(result.positions, b + " - " + a, names.color(result.b)));
   plot.markers.push_back({.at = 0, .vertical = false, .label = ""});
   plot.notes.push_back("mean " + with_ends(result.loss_difference) + ", " +

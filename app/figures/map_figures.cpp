@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "app/figures/figures.h"
+#include "app/figures/map_look.h"
 #include "formats/error.h"
 
 namespace phasescope::app {
@@ -36,15 +37,15 @@ MapSpec map_spec(const MapResult& result, const Grid& grid) {
   map.value_label = result.of;
   // Weights keep one fixed scale, so that two pictures compare; scores have no natural one.
   if (result.of != "weight") {
-    map.colormap = Colormap::signed_values;
     map.range = widgets::value_range(grid.values);
+    map.colormap = colors_of(map.range);
   }
   return map;
 }
 
 void label_axes(PlotSpec& plot) {
-  plot.x.label = "key (token)";
-  plot.y.label = "query (token)";
+  plot.x.label = "key (token)", plot.x.of = widgets::Coordinate::key;
+  plot.y.label = "query (token)", plot.y.of = widgets::Coordinate::query;
   plot.legend = false;
 }
 
@@ -184,8 +185,8 @@ namespace {
 
 // The axes of a table of heads: a tick in the middle of each layer's row and each head's column.
 void label_head_axes(PlotSpec& plot, int64_t layers, int64_t heads) {
-  plot.x.label = "head";
-  plot.y.label = "layer";
+  plot.x.label = "head", plot.x.of = widgets::Coordinate::head;
+  plot.y.label = "layer", plot.y.of = widgets::Coordinate::layer;
   plot.legend = false;
   for (int64_t h = 0; h < heads; ++h) {
     plot.x.ticks.push_back({double(h) + 0.5, "H" + std::to_string(h)});
@@ -249,8 +250,8 @@ PlotSpec pe_dot_figure(const protocol::PatternsResult& result, int64_t layer, co
     map.samples.assign(result.positions.begin(), result.positions.end());
   }
   map.row_name = "position i", map.col_name = "position j";
-  map.colormap = Colormap::signed_values;
   map.range = range.value_or(widgets::value_range(grid.values));
+  map.colormap = colors_of(map.range);
   map.value_label = "G";
   plot.notes = {result.products, sampling_note(result), widgets::scale_note(map)};
   std::erase(plot.notes, "");

@@ -6,11 +6,11 @@
 
 #include "app/figures/figures.h"
 #include "app/figures/intervals.h"
+#include "app/figures/map_look.h"
 
 namespace phasescope::app {
 
 using protocol::PatternsResult;
-using widgets::Colormap;
 using widgets::GridSpec;
 using widgets::MapSpec;
 using widgets::PlotSpec;
@@ -49,8 +49,8 @@ MapSpec map_in_stack(const Grid& stack, size_t n, ValueRange range) {
   const size_t size = size_t(map.rows) * size_t(map.cols);
   map.values.assign(stack.values.begin() + std::ptrdiff_t(n * size),
                     stack.values.begin() + std::ptrdiff_t((n + 1) * size));
-  map.colormap = Colormap::signed_values;
   map.range = range;
+  map.colormap = colors_of(range);
   return map;
 }
 
@@ -161,7 +161,8 @@ PlotSpec rows_figure(const PatternsResult& result, std::span<const protocol::Bia
   PlotSpec plot{
       .id = "row_" + names.file_name(result.model) + "_" + head + "_q" + query,
       .title = names.short_name(result.model) + " " + head + ": the keys of query " + query};
-  plot.x.label = "distance (tokens)", plot.y.label = "part of the score";
+  plot.x.label = "distance (tokens)", plot.x.of = widgets::Coordinate::distance,
+  plot.y.label = "part of the score";
   int text = 0;
   const auto add = [&](const char* what, const protocol::BiasRow& row,
                        const std::vector<double>& values, int color) {
@@ -201,7 +202,8 @@ PlotSpec variation_figure(const PatternsResult& result, int64_t layer, int64_t q
                       "_q" + std::to_string(query),
                 .title = names.short_name(result.model) + " L" + std::to_string(layer) +
                          ": bias of query " + std::to_string(query) + " over texts"};
-  plot.x = {.label = "distance (tokens)", .scale = Scale::log10};
+  plot.x = {
+      .label = "distance (tokens)", .scale = Scale::log10, .of = widgets::Coordinate::distance};
   plot.y.label = "bias added to the score";
   for (const protocol::AdaptiveBiasOfHead& one : result.adaptive) {
     if (one.layer != layer || one.query != query) continue;

@@ -66,6 +66,14 @@ json json_of(const MapSpec& map) {
           {"values", to_json_form(map.values)}};
 }
 
+json json_of(const widgets::GridSpec& grid) {
+  json out{
+      {"id", grid.id}, {"title", grid.title}, {"columns", grid.columns}, {"notes", grid.notes}};
+  for (const widgets::GridCell& cell : grid.cells)
+    out["cells"].push_back({{"caption", cell.caption}, {"map", json_of(cell.map)}});
+  return out;
+}
+
 json json_of(const PlotSpec& plot) {
   json out{{"id", plot.id},        {"title", plot.title},     {"x", json_of(plot.x)},
            {"y", json_of(plot.y)}, {"series", json::array()}, {"markers", json::array()},

@@ -9,5 +9,6 @@ namespace phasescope::app {
 // NaN and infinities are the strings "nan", "inf", "-inf", as in every result.
 nlohmann::json json_of(const widgets::PlotSpec& plot);
 nlohmann::json json_of(const widgets::MapSpec& map);
+nlohmann::json json_of(const widgets::GridSpec& grid);
 
 }  // namespace phasescope::app

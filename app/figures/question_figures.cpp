@@ -52,6 +52,7 @@ PlotSpec addressing_figure(const protocol::AddressingResult& result, const Model
     const Place dot = place_of(row.key_last->mean, row.interaction->mean);
     const Place end = place_of(row.key_first->mean, row.interaction->mean);
     of_layer.x.push_back(dot.x), of_layer.y.push_back(dot.y);
+    of_layer.names.push_back(layer_name(row.layer) + "H" + std::to_string(row.head));
     Series& lines = whiskers[row.layer];
     lines.color = color, lines.width = 0.8;
     const double gap = std::numeric_limits<double>::quiet_NaN();
@@ -76,7 +77,8 @@ std::vector<PlotSpec> demand_figures(const protocol::DemandResult& result,
     plot.id = "demand_" + names.file_name(result.model) + "_" + layer;
     plot.title =
         names.short_name(result.model) + " " + layer + ": at which distances heads want weight";
-    plot.x.label = "distance + 1 (tokens)";
+    plot.x.label = "distance + 1 (tokens)", plot.x.of = widgets::Coordinate::distance,
+    plot.x.zero = 1;
     plot.x.scale = widgets::Scale::log10;
     plot.y.label = "demand (bits a token per unit of score)";
     Series series{.label = "H" + std::to_string(row.head), .color = int(row.head)};
@@ -103,7 +105,7 @@ std::vector<PlotSpec> demand_figures(const protocol::DemandResult& result,
 PlotSpec acuity_figure(const protocol::AcuityResult& result, const ModelNames& names) {
   PlotSpec plot{.id = "acuity_" + names.file_name(result.model),
                 .title = names.short_name(result.model) + ": how finely distance is needed"};
-  plot.x.label = "distance (tokens)";
+  plot.x.label = "distance (tokens)", plot.x.of = widgets::Coordinate::distance;
   plot.x.scale = widgets::Scale::log10;
   plot.y.label = "change of loss (bits a token)";
   Series series{.label = names.short_name(result.model)};
@@ -130,6 +132,30 @@ PlotSpec acuity_figure(const protocol::AcuityResult& result, const ModelNames& n
   return plot;
 }
 
+PlotSpec duel_figure(const protocol::DuelResult& result, const ModelNames& names) {
+  const std::string a = names.short_name(result.a), b = names.short_name(result.b);
+  PlotSpec plot{.id = "duel", .title = a + " against " + b + ": " + result.verdict};
+  plot.x.label = result.unit;
+  plot.y.label = a + " - " + b + " (bits a " + result.per + ")";
+  Series mean{.label = "mean so far, 95 % at every n at once"};
+  for (const protocol::DuelStep& step : result.path) {
+    mean.x.push_back(double(step.n)), mean.y.push_back(step.mean);
+    add_ends(mean, step.low, step.high);
+  }
+  Series dots{.label = "a text", .kind = SeriesKind::scatter, .color = 1};
+  for (size_t n = 0; n < result.units.size(); ++n) {
+    dots.x.push_back(double(n) + 1), dots.y.push_back(result.units[n].difference);
+  }
+  plot.series = {std::move(mean), std::move(dots)};
+  plot.markers.push_back({.at = 0, .vertical = false});
+  plot.notes.push_back("below 0: " + a + " is better; " + std::to_string(result.n) + " of " +
+                       std::to_string(result.texts) + " texts of " + std::to_string(result.length) +
+                       " tokens were read");
+  if (!result.why.empty()) plot.notes.push_back(result.why);
+  add_notes(plot.notes, result.provenance, names);
+  return plot;
+}
+
 namespace {
 
 // A number of each row of an xray, layers down and heads (one column for whole layers) across.
@@ -151,7 +177,12 @@ PlotSpec xray_map(const protocol::XrayResult& result, const ModelNames& names, c
   map.range = widgets::value_range(map.values);
   map.value_label = "bits a token";
   map.row_name = "layer", map.col_name = "head";
-  plot.x.label = "head", plot.y.label = "layer";
+  plot.x.label = "head", plot.x.of = widgets::Coordinate::head, plot.y.label = "layer",
+  plot.y.of = widgets::Coordinate::layer;
+  for (int64_t h = 0; h < heads; ++h) {
+    plot.x.ticks.push_back({double(h) + 0.5, heads > 1 ? "H" + std::to_string(h) : "layer"});
+  }
+  for (int64_t l = 0; l < layers; ++l) plot.y.ticks.push_back({double(l) + 0.5, layer_name(l)});
   plot.legend = false;
   plot.notes.push_back(widgets::scale_note(map));
   plot.notes.push_back(result.formula);
@@ -164,7 +195,8 @@ PlotSpec xray_map(const protocol::XrayResult& result, const ModelNames& names, c
 PlotSpec xray_positions(const protocol::XrayResult& result, const ModelNames& names) {
   PlotSpec plot{.id = "xray_positions_" + names.file_name(result.model),
                 .title = names.short_name(result.model) + ": loss by position"};
-  plot.x.label = "row (tokens)", plot.y.label = "loss (bits a token)";
+  plot.x.label = "row (tokens)", plot.x.of = widgets::Coordinate::position,
+  plot.y.label = "loss (bits a token)";
   Series plain{.label = "plain", .color = 0}, all{.label = "all treated", .color = 1},
       repaired{.label = "repaired", .color = 2};
   for (const protocol::XrayPosition& block : result.positions) {
@@ -200,7 +232,7 @@ PlotSpec xray_unseen(const protocol::XrayResult& result, const ModelNames& names
   map.value_label = "weight";
   map.range = {0, 1};
   map.row_name = "plane", map.col_name = "head";
-  plot.x.label = "head", plot.y.label = "plane";
+  plot.x.label = "head", plot.x.of = widgets::Coordinate::head, plot.y.label = "plane";
   plot.legend = false;
   plot.notes.push_back("mean weight of the rows past the trained length on unseen " +
                        (result.unseen.empty() ? std::string() : result.unseen.front().of));
@@ -244,7 +276,8 @@ PlotSpec pair_curve(const protocol::PairResult& result, const std::string& title
                     const std::string& id, bool weight) {
   PlotSpec plot{.id = (weight ? "pair_weight_" : "pair_score_") + id,
                 .title = title + ": where the key would be read"};
-  plot.x.label = "distance + 1 (tokens)", plot.x.scale = widgets::Scale::log10;
+  plot.x.label = "distance + 1 (tokens)", plot.x.of = widgets::Coordinate::distance,
+  plot.x.zero = 1, plot.x.scale = widgets::Scale::log10;
   plot.y.label = weight ? "weight" : "score";
   Series series{.label = plot.y.label};
   for (const protocol::PairPoint& point : *result.curve) {
@@ -290,6 +323,7 @@ PlotSpec profile_figure(const protocol::ProfileResult& result, const ModelNames&
     series.label = layer_name(row.layer), series.color = int(row.layer);
     series.kind = SeriesKind::scatter;
     series.x.push_back(positional->mean), series.y.push_back(row.semantic->mean);
+    series.names.push_back(layer_name(row.layer) + "H" + std::to_string(row.head));
     add_ends(series, row.semantic->low, row.semantic->high);
   }
   for (auto& [layer, series] : by_layer) plot.series.push_back(std::move(series));
@@ -355,6 +389,8 @@ PlotSpec addressing_of_models(const std::vector<protocol::AddressingResult>& res
       if (!row.distance_first) continue;
       const Place dot = place_of(row.key_last->mean, row.interaction->mean);
       dots.x.push_back(dot.x), dots.y.push_back(dot.y);
+      dots.names.push_back(dots.label + " " + layer_name(row.layer) + "H" +
+                           std::to_string(row.head));
     }
     plot.series.push_back(std::move(dots));
   }
@@ -380,6 +416,8 @@ PlotSpec profile_of_models(const std::vector<protocol::ProfileResult>& results,
       const auto& positional = planes ? row.positional : row.positional_row;
       if (!positional || !row.semantic) continue;
       dots.x.push_back(positional->mean), dots.y.push_back(row.semantic->mean);
+      dots.names.push_back(dots.label + " " + layer_name(row.layer) + "H" +
+                           std::to_string(row.head));
     }
     plot.series.push_back(std::move(dots));
   }
@@ -391,7 +429,8 @@ PlotSpec profile_of_models(const std::vector<protocol::ProfileResult>& results,
 PlotSpec acuity_of_models(const std::vector<protocol::AcuityResult>& results,
                           const ModelNames& names) {
   PlotSpec plot{.id = "acuity", .title = "How finely distance is needed"};
-  plot.x.label = "distance (tokens)", plot.x.scale = widgets::Scale::log10;
+  plot.x.label = "distance (tokens)", plot.x.of = widgets::Coordinate::distance,
+  plot.x.scale = widgets::Scale::log10;
   plot.y.label = "change of loss (bits a token)";
   for (const protocol::AcuityResult& result : results) {
     Series curve = acuity_figure(result, names).series.front();
@@ -408,7 +447,8 @@ PlotSpec acuity_of_models(const std::vector<protocol::AcuityResult>& results,
 PlotSpec demand_of_models(const std::vector<protocol::DemandResult>& results,
                           const ModelNames& names) {
   PlotSpec plot{.id = "demand", .title = "At which distances heads want other weights"};
-  plot.x.label = "distance + 1 (tokens)", plot.x.scale = widgets::Scale::log10;
+  plot.x.label = "distance + 1 (tokens)", plot.x.of = widgets::Coordinate::distance,
+  plot.x.zero = 1, plot.x.scale = widgets::Scale::log10;
   plot.y.label = "sum of |demand| over heads (bits a token per unit of score)";
   for (const protocol::DemandResult& result : results) {
     Series curve = series_of(result.model, names);
@@ -427,7 +467,8 @@ PlotSpec demand_of_models(const std::vector<protocol::DemandResult>& results,
 
 PlotSpec xray_of_models(const std::vector<protocol::XrayResult>& results, const ModelNames& names) {
   PlotSpec plot{.id = "xray", .title = "Loss by position, plain and treated"};
-  plot.x.label = "row (tokens)", plot.y.label = "loss (bits a token)";
+  plot.x.label = "row (tokens)", plot.x.of = widgets::Coordinate::position,
+  plot.y.label = "loss (bits a token)";
   for (const protocol::XrayResult& result : results) {
     Series plain = series_of(result.model, names), all = plain;
     all.label += ", all heads: " + result.treatment + " " + std::to_string(result.limit);
@@ -449,7 +490,8 @@ PlotSpec pair_of_models(const std::vector<protocol::PairResult>& results, const 
                 .title = layer_name(first.layer) + "H" + std::to_string(first.head) + ", query " +
                          std::to_string(first.query) + ", key " + std::to_string(first.key) +
                          ": where the key would be read"};
-  plot.x.label = "distance + 1 (tokens)", plot.x.scale = widgets::Scale::log10;
+  plot.x.label = "distance + 1 (tokens)", plot.x.of = widgets::Coordinate::distance,
+  plot.x.zero = 1, plot.x.scale = widgets::Scale::log10;
   plot.y.label = "weight";
   for (const protocol::PairResult& result : results) {
     if (!result.curve) {

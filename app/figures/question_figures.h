@@ -6,6 +6,7 @@
 #include "protocol/messages/acuity.h"
 #include "protocol/messages/addressing.h"
 #include "protocol/messages/demand.h"
+#include "protocol/messages/duel.h"
 #include "protocol/messages/pair.h"
 #include "protocol/messages/profile.h"
 #include "protocol/messages/xray.h"
@@ -35,6 +36,9 @@ std::vector<widgets::PlotSpec> pair_figures(const protocol::PairResult& result,
 
 // A dot a head: semantic score against positional score.
 widgets::PlotSpec profile_figure(const protocol::ProfileResult& result, const ModelNames& names);
+
+// The mean difference with its closing interval against the number of units; a dot a unit.
+widgets::PlotSpec duel_figure(const protocol::DuelResult& result, const ModelNames& names);
 
 // The same questions asked of several models, in one figure, a colour a model: every head's dot
 // (addressing, profile), the change of loss by band, what all heads together want by distance, the

@@ -82,7 +82,7 @@ void add_published_shift(PlotSpec& plot, const ShiftQuantity& quantity,
 PlotSpec by_layer_figure(const protocol::ShiftResult& result, const ModelNames& names,
                          const ShiftQuantity& quantity) {
   PlotSpec plot{.id = quantity.id, .title = quantity.title};
-  plot.x.label = "layer";
+  plot.x.label = "layer", plot.x.of = widgets::Coordinate::layer;
   plot.y = {.label = quantity.label, .scale = Scale::log10};
   std::map<std::string, size_t> lines;
   std::map<int64_t, size_t> shifts;

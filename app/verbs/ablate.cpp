@@ -6,7 +6,7 @@
 #include "app/figures/intervals.h"
 #include "app/figures/intervention_figures.h"
 #include "app/verbs/factories.h"
-#include "app/verbs/verb_tools.h"
+#include "app/verbs/question_output.h"
 
 namespace phasescope::app {
 
@@ -79,6 +79,28 @@ Table moved_table(const protocol::AblateResult& result) {
   return table;
 }
 
+}  // namespace
+
+Output question_output(const std::vector<Answered<protocol::AblateResult>>& answers,
+                       const ModelNames& names) {
+  const Answered<protocol::AblateResult>& answer = answers.front();
+  const protocol::AblateResult& ablate = answer.result;
+  Output output{.result = answer.json, .provenance = provenance_of(ablate)};
+  output.tensors = answer.tensors;
+  Table table = ablate_table(ablate);
+  add_notes(table.notes, std::vector{ablate.provenance}, names);
+  output.tables = {std::move(table), blocks_table(ablate)};
+  if (Table moved = moved_table(ablate); !moved.rows.empty()) {
+    output.tables.push_back(std::move(moved));
+  } else if (!moved.notes.empty()) {
+    output.tables[0].notes.push_back("no head's map moves");
+  }
+  output.figures = ablate_figures(ablate, names);
+  return output;
+}
+
+namespace {
+
 class AblateVerb : public Verb {
  public:
   std::string name() const override { return "ablate"; }
@@ -96,19 +118,8 @@ class AblateVerb : public Verb {
   Output run(Run& run) override {
     auto [ablate, json, tensors] = run.ask<protocol::AblateResult>(request_);
     name_file(run.common().out, ablate, json);
-    Output output{.result = std::move(json), .provenance = provenance_of(ablate)};
-    output.tensors = std::move(tensors);
     const ModelNames names({ablate.model});
-    Table table = ablate_table(ablate);
-    add_notes(table.notes, std::vector{ablate.provenance}, names);
-    output.tables = {std::move(table), blocks_table(ablate)};
-    if (Table moved = moved_table(ablate); !moved.rows.empty()) {
-      output.tables.push_back(std::move(moved));
-    } else if (!moved.notes.empty()) {
-      output.tables[0].notes.push_back("no head's map moves");
-    }
-    output.figures = ablate_figures(ablate, names);
-    return output;
+    return question_output({{std::move(ablate), std::move(json), std::move(tensors)}}, names);
   }
 
  private:

@@ -1,10 +1,59 @@
 #include "protocol/messages/cost.h"
 
+#include "app/figures/cost_figures.h"
 #include "app/verbs/factories.h"
-#include "app/verbs/verb_tools.h"
-#include "formats/limits.h"
+#include "app/verbs/question_output.h"
 
 namespace phasescope::app {
+
+namespace {
+
+using nlohmann::json;
+
+const std::vector<std::string> kNumbers = {"flops", "macs", "parameters", "parameters_mi",
+                                           "memory_bytes"};
+
+Table counts_table(const protocol::CostResult& cost, const json& form) {
+  json counts = json::array();
+  for (const char* name : {"published", "executed"}) {
+    json row = form[name];
+    row["count"] = name;
+    counts.push_back(std::move(row));
+  }
+  counts.back()["memory_bytes"] = form["memory_bytes"];
+  Table table = table_of<protocol::Count>(
+      "", counts, {"count", "flops", "macs", "parameters", "parameters_mi", "memory_bytes"});
+  table.counts = kNumbers;
+  const auto whole = protocol::headings_of<protocol::CostResult>();
+  table.headings["memory_bytes"] = whole.at("memory_bytes");
+  for (const std::string& line : cost.conventions) table.notes.push_back(line);
+  return table;
+}
+
+Table parts_table(const protocol::CostResult&, const json& form) {
+  Table parts =
+      table_of<protocol::CostPart>("Parts", form["parts"], {"name", "macs", "parameters"});
+  parts.counts = kNumbers;
+  return parts;
+}
+
+}  // namespace
+
+Output question_output(const std::vector<Answered<protocol::CostResult>>& answers,
+                       const ModelNames& names) {
+  Output output;
+  if (answers.size() == 1) {
+    const Answered<protocol::CostResult>& one = answers.front();
+    output.result = one.json;
+    output.tables = {counts_table(one.result, one.json), parts_table(one.result, one.json)};
+  } else {
+    output = output_of(answers);
+    output.tables = {table_of_models(answers, names, counts_table),
+                     table_of_models(answers, names, parts_table)};
+  }
+  output.figures = {cost_figure(results_of(answers), names)};
+  return output;
+}
 
 namespace {
 
@@ -13,34 +62,18 @@ class CostVerb : public Verb {
   std::string name() const override { return "cost"; }
   std::string help() const override { return "FLOPs, MACs, parameters and memory at a length"; }
   std::string example() const override { return "phasescope cost rope --length 1024"; }
-  void declare(Options& options) override { options.request(request_); }
+  void declare(Options& options) override {
+    options.request(request_);
+    others_.declare(options);
+  }
   Output run(Run& run) override {
-    auto [cost, json, tensors] = run.ask<protocol::CostResult>(request_);
-    Output output{.result = std::move(json)};
-    const std::vector<std::string> numbers = {"flops", "macs", "parameters", "parameters_mi",
-                                              "memory_bytes"};
-    nlohmann::json counts = nlohmann::json::array();
-    for (const char* name : {"published", "executed"}) {
-      nlohmann::json row = output.result[name];
-      row["count"] = name;
-      counts.push_back(std::move(row));
-    }
-    counts.back()["memory_bytes"] = output.result["memory_bytes"];
-    Table table = table_of<protocol::Count>(
-        "", counts, {"count", "flops", "macs", "parameters", "parameters_mi", "memory_bytes"});
-    table.counts = numbers;
-    const auto whole = protocol::headings_of<protocol::CostResult>();
-    table.headings["memory_bytes"] = whole.at("memory_bytes");
-    for (const std::string& line : cost.conventions) table.notes.push_back(line);
-    Table parts = table_of<protocol::CostPart>("Parts", output.result["parts"],
-                                               {"name", "macs", "parameters"});
-    parts.counts = numbers;
-    output.tables = {std::move(table), std::move(parts)};
-    return output;
+    const auto answers = others_.ask<protocol::CostResult>(run, request_);
+    return question_output(answers, names_of(answers));
   }
 
  private:
   protocol::CostRequest request_;
+  FurtherModels others_;
 };
 
 }  // namespace

@@ -1,8 +1,7 @@
 #include "protocol/messages/profile.h"
 
-#include "app/figures/question_figures.h"
 #include "app/verbs/factories.h"
-#include "app/verbs/several_models.h"
+#include "app/verbs/question_output.h"
 
 namespace phasescope::app {
 
@@ -21,33 +20,10 @@ class ProfileVerb : public Verb {
   }
   Output run(Run& run) override {
     const auto answers = others_.ask<protocol::ProfileResult>(run, request_);
-    const ModelNames names = names_of(answers);
-    if (others_.any()) {
-      Output output = output_of(answers);
-      output.tables = {table_of_models(answers, names, table)};
-      output.figures = {profile_of_models(results_of(answers), names)};
-      return output;
-    }
-    const protocol::ProfileResult& profile = answers.front().result;
-    Output output{.result = answers.front().json, .provenance = provenance_of(profile)};
-    output.tables = {table(profile, output.result)};
-    output.figures = {profile_figure(profile, names)};
-    return output;
+    return question_output(answers, names_of(answers));
   }
 
  private:
-  static Table table(const protocol::ProfileResult& profile, const nlohmann::json& json) {
-    Table table = table_of("", json["rows"],
-                           {"layer", "head", "positional", "positional_row", "semantic",
-                            "semantic_share", "high_frequency", "ties", "invalid"});
-    table.notes.push_back(profile.formula);
-    table.notes.push_back("W = " + std::to_string(profile.window) + "; " +
-                          std::to_string(profile.samples) + " pairs and triplets of each of " +
-                          std::to_string(profile.texts.size()) + " texts");
-    add_notes(table.notes, std::vector{profile.provenance}, ModelNames({profile.model}));
-    return table;
-  }
-
   protocol::ProfileRequest request_;
   FurtherModels others_;
 };

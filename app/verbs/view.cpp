@@ -29,6 +29,9 @@ class ViewVerb : public Verb {
                    "draw every view of the first session without a display, keep the answers here");
     options.option("--frames", frames_,
                    "with --screenshot: frames drawn after the last answer has come", 1, 100'000);
+    options.repeated("--command", commands_,
+                     "with --screenshot: a command of the palette that is run before, e.g. "
+                     "view.demand or demand.run (may be repeated)");
     options.choice("--theme", theme_, {"light", "dark"}, "instead of the session's");
     options.option("--size", size_, "of the window, WxH pixels");
     options.request(place_);
@@ -43,6 +46,7 @@ class ViewVerb : public Verb {
     window.text_file = text_;
     window.session = session_;
     window.screenshot = screenshot_;
+    window.commands = commands_;
     window.record = record_;
     window.theme = theme_;
     window.frames = static_cast<int>(frames_);
@@ -67,6 +71,10 @@ class ViewVerb : public Verb {
     if (screenshot_.empty() && frames_ != kFrames) {
       throw formats::bad_usage("frames are counted for a picture", "--frames", "add --screenshot");
     }
+    if (screenshot_.empty() && !commands_.empty()) {
+      throw formats::bad_usage("commands are run before a picture", "--command",
+                               "add --screenshot");
+    }
     if (record_.empty()) return;
     if (!models_.empty() || !text_.empty() || !session_.empty() || !screenshot_.empty()) {
       throw formats::bad_usage("a recording is of the first session, with its own models and text",
@@ -85,7 +93,7 @@ class ViewVerb : public Verb {
     window.width = static_cast<int>(sides[0]), window.height = static_cast<int>(sides[1]);
   }
 
-  std::vector<std::string> models_;
+  std::vector<std::string> models_, commands_;
   std::string text_, session_, screenshot_, record_, theme_, size_;
   int64_t frames_ = kFrames;
   protocol::ModelSettings settings_;

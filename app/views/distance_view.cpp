@@ -18,8 +18,8 @@ using protocol::DistanceResult;
 using DistanceAnswers = ShownAnswers<DistanceResult>;
 
 const std::vector<std::string>& distance_figures() {
-  static const std::vector<std::string> names{"near - far", "score", "weight", "score parts",
-                                              "intrinsic bias"};
+  static const std::vector<std::string> names{"near - far",  "score",          "weight",
+                                              "score parts", "intrinsic bias", "head bias"};
   return names;
 }
 
@@ -30,20 +30,45 @@ DistanceResult merged(const DistanceAnswers& answers) {
   return all;
 }
 
-// What is shown of a result: one group of its figures, of one layer or all of them.
+// What is shown of a result: one group of its figures, of one layer or head or all of them.
 std::vector<PlotSpec> plots_shown(const DistanceResult& result, const DistanceState& state,
                                   const ModelNames& names) {
-  std::vector<GroupedFigure> figures = figures_of(result.models, names, state.layer);
+  std::vector<GroupedFigure> figures = figures_of(result.models, names, state.layer, state.head);
   std::erase_if(figures, [&](const GroupedFigure& one) { return one.group != state.figure; });
   return plots_of(std::move(figures));
 }
 
-// Of all layers, or of one where the model has it.
-const protocol::NearFar* histogram_of(const DistanceModel& model, int64_t layer) {
-  if (layer < 0) return model.histogram ? &*model.histogram : nullptr;
-  for (const protocol::DistanceGroup& group : model.layers)
-    if (group.layer == layer && group.histogram) return &*group.histogram;
+// Of all layers, of one, or of one head, where the model has it and heads were measured apart.
+const protocol::NearFar* histogram_of(const DistanceModel& model, const DistanceState& state) {
+  if (state.layer < 0) return model.histogram ? &*model.histogram : nullptr;
+  for (const protocol::DistanceGroup& group : state.head < 0 ? model.layers : model.heads)
+    if (group.layer == state.layer && (state.head < 0 || group.head == state.head) &&
+        group.histogram)
+      return &*group.histogram;
   return nullptr;
+}
+
+// Numbers of layers and heads of the largest open model.
+std::pair<int64_t, int64_t> largest_shape(const ViewContext& context) {
+  int64_t layers = 0, heads = 0;
+  for (const std::string& model : context.session().models)
+    if (const auto* report = context.info(model)) {
+      layers = std::max(layers, report->model.layers);
+      heads = std::max(heads, report->model.heads);
+    }
+  return {layers, heads};
+}
+
+// A choice of "all", L0, L1, ..; true where another one was taken.
+bool draw_number(const char* id, const char* all, const char* letter, int64_t count,
+                 int64_t& value) {
+  std::vector<std::string> words{all};
+  for (int64_t i = 0; i < count; ++i) words.push_back(letter + std::to_string(i));
+  const auto place = static_cast<std::size_t>(value + 1);
+  std::string word = place < words.size() ? words[place] : words[0];
+  if (!draw_choice(id, word, words)) return false;
+  value = std::ranges::find(words, word) - words.begin() - 1;
+  return true;
 }
 
 // In the window the table below holds the numbers; the legend only names the models.
@@ -51,8 +76,8 @@ void shorten_labels(std::vector<PlotSpec>& plots) {
   for (PlotSpec& plot : plots) {
     for (widgets::Series& series : plot.series)
       series.label = series.label.substr(0, series.label.find(':'));
-    for (widgets::Marker& marker : plot.markers) marker.label.clear();
-    if (plot.id.starts_with("near_far") && !plot.id.starts_with("near_far_by")) plot.notes.clear();
+    for (widgets::Marker& marker : plot.markers)
+      if (!marker.label.starts_with("published")) marker.label.clear();
   }
 }
 
@@ -71,13 +96,11 @@ std::string DistanceView::help_text() const {
 }
 
 void DistanceView::ask(ViewContext& context) {
-  const bool corpus = context.state<DistanceState>().corpus;
+  const auto state = context.state<DistanceState>();
   ask_of_all(context, kDistance, [&](const std::string& model, const TextInput& text) {
-    protocol::DistanceRequest request{.models = {model}};
-    if (corpus)
-      request.reading.corpus.asked = true;
-    else
-      set_text(request.reading, text);
+    auto request = with_choices(protocol::DistanceRequest{.models = {model}}, state.options);
+    request.per_head = request.per_head || state.head >= 0 || state.figure == "intrinsic bias";
+    set_text(request.reading, text);
     return request;
   });
 }
@@ -92,43 +115,59 @@ std::vector<Saved> DistanceView::saved(ViewContext& context) {
   return {{"", std::move(output), command_of<protocol::DistanceRequest>(answers.asked())}};
 }
 
+// Whose heads are shown.
+bool DistanceView::draw_place(ViewContext& context, DistanceState& state) {
+  const auto [layers, heads] = largest_shape(context);
+  bool changed = draw_number("##layer", "all layers", "L", layers, state.layer);
+  tooltip("Pooled over the heads of all layers, or of one");
+  if (state.layer < 0) {
+    state.head = -1;
+    return changed;
+  }
+  ImGui::SameLine();
+  changed |= draw_number("##head", "all heads", "H", heads, state.head);
+  tooltip("One head is measured apart from the others, which takes longer");
+  return changed;
+}
+
 void DistanceView::draw_controls(ViewContext& context) {
   auto state = context.state<DistanceState>();
   bool changed = draw_choice("##figure", state.figure, distance_figures());
-  std::vector<std::string> layers{"all layers"};
-  std::size_t count = 0;
-  for (const auto* answer : shown_answers(context, kDistance).list)
-    for (const DistanceModel& model : answer->result.models)
-      count = std::max(count, model.layers.size());
-  for (std::size_t i = 0; i < count; ++i) layers.push_back("L" + std::to_string(i));
-  const auto place = static_cast<std::size_t>(state.layer + 1);
-  std::string layer = place < layers.size() ? layers[place] : layers[0];
   ImGui::SameLine();
-  if (draw_choice("##layer", layer, layers)) {
-    state.layer = std::find(layers.begin(), layers.end(), layer) - layers.begin() - 1;
-    changed = true;
-  }
-  tooltip("Pooled over the heads of all layers, or of one");
+  changed |= draw_place(context, state);
   ImGui::SameLine();
-  std::string source = state.corpus ? "corpus" : "this text";
+  const bool corpus = state.options.value("corpus", nlohmann::json(false)) != false;
+  std::string source = corpus ? "corpus" : "this text";
   if (draw_choice("##source", source, {"corpus", "this text"})) {
-    state.corpus = source == "corpus";
+    if (source == "corpus")
+      state.options["corpus"] = true;
+    else
+      state.options.erase("corpus");
     changed = true;
   }
-  tooltip("corpus: the bundled validation texts");
+  tooltip("corpus: the bundled validation texts, or those that the options name");
+  next_control(6 * ImGui::GetFontSize());
+  changed |= form_.draw<protocol::DistanceRequest>(state.options, DistanceState{}.options,
+                                                   {"device", "threads"});
   if (changed) context.set_state("Change the distance figure", state);
   draw_tools(context);
 }
 
 void DistanceView::draw_table(const ViewContext& context, const DistanceResult& result) {
-  const ImGuiTableFlags flags = ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_BordersInnerH;
-  if (!ImGui::BeginTable("numbers", 6, flags)) return;
+  // Columns as wide as what is in them: a number that is cut reads as another one.
+  const ImGuiTableFlags flags =
+      ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_BordersInnerH | ImGuiTableFlags_ScrollX;
+  const float line = ImGui::GetTextLineHeightWithSpacing();
+  const float height = line * (1.6F + 1.2F * static_cast<float>(result.models.size())) +
+                       ImGui::GetStyle().ScrollbarSize;
+  if (!ImGui::BeginTable("numbers", 6, flags, {0, height})) return;
+  ImGui::TableSetupScrollFreeze(1, 1);
   for (const char* name : {"near - far", "mean  [95 %]", "sigma", "skew", "above 0", "pairs"})
     ImGui::TableSetupColumn(name);
   ImGui::TableHeadersRow();
-  const int64_t layer = context.state<DistanceState>().layer;
+  const auto state = context.state<DistanceState>();
   for (const DistanceModel& model : result.models) {
-    const protocol::NearFar* found = histogram_of(model, layer);
+    const protocol::NearFar* found = histogram_of(model, state);
     if (!found) continue;
     const protocol::NearFar& h = *found;
     using widgets::short_number;
@@ -171,37 +210,24 @@ void DistanceView::draw_results(ViewContext& context, const DistanceAnswers& ans
   const auto state = context.state<DistanceState>();
   const std::string key = answers.key(context);
   const DistanceResult& result = result_.get(key, [&] { return merged(answers); });
-  const auto& plots = plots_.get(key + state.figure + std::to_string(state.layer), [&] {
+  const std::string what =
+      state.figure + std::to_string(state.layer) + "/" + std::to_string(state.head);
+  const auto& plots = plots_.get(key + what, [&] {
     auto made = plots_shown(result, state, names_of(context.session()));
     shorten_labels(made);
     return made;
   });
   if (plots.empty())
-    return widgets::draw_empty(
-        "None of the open models has an intrinsic bias: it is defined for "
-        "rotary encodings.");
-  const Dimmed dimmed(answers.old);
+    return widgets::draw_empty("None of the open models has a " + state.figure +
+                               ": it is defined for rotary encodings.");
   const bool table = state.figure == "near - far";
   const float line = ImGui::GetTextLineHeightWithSpacing();
-  const float below = table ? line * (1.4F + 1.15F * static_cast<float>(result.models.size())) : 0;
-  const auto count = static_cast<int>(plots.size());
-  const float height = ImGui::GetContentRegionAvail().y - below;
-  if (ImGui::BeginTable("plots", count, ImGuiTableFlags_SizingStretchSame)) {
-    for (const PlotSpec& plot : plots) {
-      ImGui::TableNextColumn();
-      ImGui::PushID(&plot);
-      if (ImGui::BeginChild("plot", {0, std::max(120.0F, height)})) {
-        const Dimmed in_child(answers.old);
-        widgets::PlotDraw options;
-        options.version = plots_.version();
-        options.title = true;
-        widgets::draw_plot(plot, options);
-      }
-      ImGui::EndChild();
-      ImGui::PopID();
-    }
-    ImGui::EndTable();
-  }
+  const float below = table ? line * (2.6F + 1.2F * static_cast<float>(result.models.size())) : 0;
+  grid_.draw(plots, plots_.version(), {.old = answers.old, .below = below},
+             [&](const PlotSpec& plot, widgets::PlotDraw options) {
+               draw_figure(context, plot, std::move(options));
+             });
+  const Dimmed dimmed(answers.old);
   if (table) draw_table(context, result);
 }
 

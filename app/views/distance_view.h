@@ -1,19 +1,21 @@
 #pragma once
 
+#include "app/views/field_form.h"
+#include "app/views/plot_grid.h"
 #include "app/views/view.h"
 #include "protocol/messages/distance.h"
-#include "widgets/plot_draw.h"
 
 namespace phasescope::app {
 
 struct DistanceState {
   static constexpr const char* kView = "distance";
   std::string figure = "near - far";
-  bool corpus = true;
-  int64_t layer = -1;  // -1: all layers pooled
+  int64_t layer = -1;                           // -1: all layers pooled
+  int64_t head = -1;                            // -1: all heads of the layer pooled
+  nlohmann::json options = {{"corpus", true}};  // of the request (field_form.h)
   template <class V>
   void fields(V& v) {
-    v("figure", figure), v("corpus", corpus), v("layer", layer);
+    v("figure", figure), v("layer", layer), v("head", head), v("options", options);
   }
 };
 
@@ -39,9 +41,12 @@ class DistanceView : public View {
 
  private:
   void draw_controls(ViewContext& context);
+  bool draw_place(ViewContext& context, DistanceState& state);
   void draw_results(ViewContext& context, const ShownAnswers<protocol::DistanceResult>& answers);
   void draw_table(const ViewContext& context, const protocol::DistanceResult& result);
 
+  OptionsForm form_;
+  PlotGrid grid_;
   Cached<protocol::DistanceResult> result_;
   Cached<std::vector<widgets::PlotSpec>> plots_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <utility>
 
 #include "app/figures/figures.h"
 #include "app/figures/intervals.h"
@@ -18,7 +19,9 @@ using widgets::PlotSpec;
 
 using EvalAnswers = ShownAnswers<EvalResult>;
 
-EvalResult merged(const EvalAnswers& answers) {
+constexpr const char* kDifference = "paired difference";
+
+EvalResult joined(const EvalAnswers& answers) {
   EvalResult all;
   for (const auto* answer : answers.list) {
     const EvalResult& one = answer->result;
@@ -30,6 +33,21 @@ EvalResult merged(const EvalAnswers& answers) {
     all.provenance.insert(all.provenance.end(), one.provenance.begin(), one.provenance.end());
   }
   return all;
+}
+
+bool wants_difference(const ViewContext& context) {
+  return context.models() > 1 && context.state<ExtrapolationState>().figure == kDifference;
+}
+
+// Whether the worker takes the lengths of a task from the models: the list of its options has none.
+// So it is too before the list has come.
+bool lengths_of_the_models(const ViewContext& context, const std::string& task) {
+  const auto* known = context.requests.of(kEvalTasks).answer();
+  if (!known) return true;
+  for (const protocol::EvalTaskInfo& one : known->result.tasks)
+    for (const protocol::EvalOptionInfo& option : one.options)
+      if (one.key == task && option.key == "lengths") return option.fallback.empty();
+  return false;
 }
 
 // "bits per byte" for "bits_per_byte".
@@ -46,7 +64,9 @@ std::string ExtrapolationView::help_text() const {
          "length, but no further than 16384 tokens and the end of a table of learned positions. By "
          "length: mean loss; the window rule is always named, four of them circulate. A "
          "model without a tokenizer reads seeded random ids, and its bits are those of a token. "
-         "Bands are 95 % intervals by text.";
+         "Bands are 95 % intervals by text. Paired difference: all models read the same texts in "
+         "one "
+         "question, and their losses are subtracted text by text.";
 }
 
 std::vector<int64_t> eval_lengths(const protocol::LoadReport& report) {
@@ -62,40 +82,82 @@ std::vector<int64_t> eval_lengths(const protocol::LoadReport& report) {
   return lengths;
 }
 
+protocol::EvalRequest ExtrapolationView::request_of(const ViewContext& context,
+                                                    std::vector<std::string> models) const {
+  EvalChoices choices = context.state<ExtrapolationState>().choices;
+  const bool chosen = choices.options.contains("lengths");
+  std::vector<int64_t> lengths;
+  if (!chosen && lengths_of_the_models(context, choices.task))
+    for (const std::string& model : models)
+      if (const auto* report = context.info(model))
+        for (const int64_t length : eval_lengths(*report)) lengths.push_back(length);
+  std::ranges::sort(lengths);
+  lengths.erase(std::ranges::unique(lengths).begin(), lengths.end());
+  if (!lengths.empty()) choices.options["lengths"] = lengths;
+  return choices.request(std::move(models));
+}
+
 void ExtrapolationView::ask(ViewContext& context) {
-  const EvalChoices choices = context.state<ExtrapolationState>().choices;
+  context.requests.ask(context.requests.of(kEvalTasks), protocol::EvalListRequest{});
   ask_of_all(context, kEval, [&](const std::string& model, const TextInput&) {
-    protocol::EvalRequest request = choices.request({model});
-    if (const auto* report = context.info(model); report && request.perplexity.lengths.empty())
-      request.perplexity.lengths = eval_lengths(*report);
-    return request;
+    return request_of(context, {model});
   });
+  if (wants_difference(context))
+    context.requests.ask(context.requests.of(kEvalTogether),
+                         request_of(context, context.session().models));
+}
+
+// Every model's own answer, and the differences of all.
+EvalResult ExtrapolationView::merged(const ViewContext& context, const EvalAnswers& answers) const {
+  EvalResult all = joined(answers);
+  const auto& together = context.requests.of(kEvalTogether);
+  if (wants_difference(context) && together.answers_now())
+    all.differences = together.answer()->result.differences;
+  return all;
 }
 
 std::vector<Saved> ExtrapolationView::saved(ViewContext& context) {
   const EvalAnswers answers = shown_answers(context, kEval);
   if (answers.empty()) return {};
-  const EvalResult result = merged(answers);
+  const EvalResult result = merged(context, answers);
   Output output{.result = protocol::to_json_form(result), .provenance = provenance_of(result)};
   output.tables = {eval_table(result)};
+  std::vector<Asked> asked = answers.asked();
+  if (!result.differences.empty()) {
+    output.tables.push_back(differences_table(result));
+    asked.push_back(context.requests.of(kEvalTogether).asked());
+  }
   output.figures = plots_of(figures_of(result, names_of(context.session())));
-  return {{"", std::move(output), command_of<protocol::EvalRequest>(answers.asked())}};
+  return {{"", std::move(output), command_of<protocol::EvalRequest>(asked)}};
 }
 
 void ExtrapolationView::draw_controls(ViewContext& context) {
   auto state = context.state<ExtrapolationState>();
-  bool changed = draw_choice("##figure", state.figure, {"loss by position", "loss by length"});
+  std::vector<std::string> groups{"loss by position", "loss by length"};
+  if (context.models() > 1) groups.emplace_back(kDifference);
+  bool changed = draw_choice("##figure", state.figure, groups);
   ImGui::SameLine();
-  changed |= form_.draw(state.choices, ExtrapolationState{}.choices);
+  const auto* tasks = context.requests.of(kEvalTasks).answer();
+  changed |=
+      form_.draw(state.choices, ExtrapolationState{}.choices, tasks ? &tasks->result : nullptr);
   if (changed) context.set_state("Change the evaluation", state);
+  ImGui::SameLine();
+  ImGui::TextColored(widgets::palette().quiet, "%s", state.choices.task.c_str());
   draw_tools(context);
 }
 
 void ExtrapolationView::draw_table(const ViewContext& context, const EvalResult& result) {
   std::set<int64_t> lengths;
   for (const EvalRow& row : result.rows) lengths.insert(row.length);
-  const ImGuiTableFlags flags = ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_BordersInnerH;
-  if (!ImGui::BeginTable("numbers", 1 + static_cast<int>(lengths.size()), flags)) return;
+  // Columns as wide as what is in them: a number that is cut reads as another one.
+  const ImGuiTableFlags flags =
+      ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_BordersInnerH | ImGuiTableFlags_ScrollX;
+  const float line = ImGui::GetTextLineHeightWithSpacing();
+  const float height =
+      line * (1.6F + 1.2F * static_cast<float>(context.models())) + ImGui::GetStyle().ScrollbarSize;
+  if (!ImGui::BeginTable("numbers", 1 + static_cast<int>(lengths.size()), flags, {0, height}))
+    return;
+  ImGui::TableSetupScrollFreeze(1, 1);
   const std::string window = result.rows.empty() ? "" : ", " + result.rows.front().window;
   ImGui::TableSetupColumn((in_words(result.metric) + window).c_str());
   for (int64_t length : lengths) ImGui::TableSetupColumn(std::to_string(length).c_str());
@@ -125,9 +187,14 @@ void ExtrapolationView::draw_table(const ViewContext& context, const EvalResult&
 
 void ExtrapolationView::draw_content(ViewContext& context) {
   draw_controls(context);
+  // What is asked depends on the options that the task has.
+  const auto* tasks = context.requests.of(kEvalTasks).answer();
+  if (tasks && tasks->serial != std::exchange(tasks_serial_, tasks->serial)) ask(context);
   if (context.models() == 0)
     return widgets::draw_empty("Tick models to see how they read past their trained length.");
   draw_questions(context, kEval);
+  if (wants_difference(context))
+    draw_question(context, context.requests.of(kEvalTogether), "differences");
   const EvalAnswers answers = shown_answers(context, kEval);
   if (!answers.empty()) draw_results(context, answers);
 }
@@ -148,22 +215,21 @@ PlotSpec ExtrapolationView::plot_of(const ViewContext& context, const EvalResult
 }
 
 void ExtrapolationView::draw_results(ViewContext& context, const EvalAnswers& answers) {
-  const std::string key = answers.key(context);
-  const EvalResult& result = result_.get(key, [&] { return merged(answers); });
+  const std::string figure = context.state<ExtrapolationState>().figure;
+  const auto* together =
+      wants_difference(context) ? context.requests.of(kEvalTogether).answer() : nullptr;
+  const std::string key = answers.key(context) + serials_of(together) + figure;
+  const EvalResult& result = result_.get(key, [&] { return merged(context, answers); });
   if (result.rows.empty() && result.positions.empty()) return;
-  const PlotSpec& plot = plot_.get(key + context.state<ExtrapolationState>().figure,
-                                   [&] { return plot_of(context, result); });
+  const auto& plots =
+      plots_.get(key, [&] { return std::vector<PlotSpec>{plot_of(context, result)}; });
   const float line = ImGui::GetTextLineHeightWithSpacing();
   const float below =
-      result.rows.empty() ? 0 : line * (1.5F + 1.15F * static_cast<float>(context.models()));
-  const float height = std::max(120.0F, ImGui::GetContentRegionAvail().y - below);
-  if (ImGui::BeginChild("plot", {0, height})) {
-    const Dimmed dimmed(answers.old);
-    widgets::PlotDraw options;
-    options.version = plot_.version();
-    widgets::draw_plot(plot, options);
-  }
-  ImGui::EndChild();
+      result.rows.empty() ? 0 : line * (2.6F + 1.2F * static_cast<float>(context.models()));
+  grid_.draw(plots, plots_.version(), {.old = answers.old, .below = below, .titles = false},
+             [&](const PlotSpec& plot, widgets::PlotDraw options) {
+               draw_figure(context, plot, std::move(options));
+             });
   const Dimmed dimmed(answers.old);
   if (!result.rows.empty()) draw_table(context, result);
 }

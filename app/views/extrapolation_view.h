@@ -1,9 +1,9 @@
 #pragma once
 
 #include "app/views/field_form.h"
+#include "app/views/plot_grid.h"
 #include "app/views/view.h"
 #include "protocol/messages/eval.h"
-#include "widgets/plot_draw.h"
 
 namespace phasescope::app {
 
@@ -11,7 +11,7 @@ struct ExtrapolationState {
   static constexpr const char* kView = "extrapolation";
   std::string figure = "loss by position";
   // Few texts, since the question asks itself; the interval says what that is worth.
-  EvalChoices choices{.perplexity = {.trials = 16}};
+  EvalChoices choices{.options = {{"trials", 16}}};
   template <class V>
   void fields(V& v) {
     v("figure", figure);
@@ -21,6 +21,12 @@ struct ExtrapolationState {
 
 inline constexpr Asks<protocol::EvalResult> kEval{"extrapolation", protocol::EvalRequest::method,
                                                   "evaluating", Lane::slow};
+// All open models in one question, whose texts are paired; asked where the differences are shown.
+inline constexpr Asks<protocol::EvalResult> kEvalTogether{
+    "extrapolation together", protocol::EvalRequest::method, "evaluating together", Lane::slow};
+// Which tasks there are; asked of no model.
+inline constexpr Asks<protocol::EvalTasks> kEvalTasks{
+    "extrapolation", protocol::EvalListRequest::method, "listing the tasks"};
 
 // Tokens of the texts that show how a model reads past its trained length: that length, twice and
 // four times it. A table of learned positions ends, so those that it has, or else a quarter, half
@@ -29,7 +35,8 @@ inline constexpr Asks<protocol::EvalResult> kEval{"extrapolation", protocol::Eva
 constexpr int64_t kLongestRead = 16384;
 std::vector<int64_t> eval_lengths(const protocol::LoadReport& report);
 
-// Loss past the trained length: against position, and perplexity against length.
+// A task past the trained length: against length, by position where it has that, and what the
+// models differ by, paired by text.
 class ExtrapolationView : public View {
  public:
   std::string id() const override { return "extrapolation"; }
@@ -46,13 +53,19 @@ class ExtrapolationView : public View {
 
  private:
   void draw_controls(ViewContext& context);
+  protocol::EvalRequest request_of(const ViewContext& context,
+                                   std::vector<std::string> models) const;
+  protocol::EvalResult merged(const ViewContext& context,
+                              const ShownAnswers<protocol::EvalResult>& answers) const;
   widgets::PlotSpec plot_of(const ViewContext& context, const protocol::EvalResult& result) const;
   void draw_results(ViewContext& context, const ShownAnswers<protocol::EvalResult>& answers);
   void draw_table(const ViewContext& context, const protocol::EvalResult& result);
 
   EvalForm form_;
+  PlotGrid grid_;
+  std::uint64_t tasks_serial_ = 0;  // of the list of tasks that was asked by
   Cached<protocol::EvalResult> result_;
-  Cached<widgets::PlotSpec> plot_;
+  Cached<std::vector<widgets::PlotSpec>> plots_;
 };
 
 }  // namespace phasescope::app

@@ -14,6 +14,9 @@ namespace phasescope::app {
 namespace {
 
 using protocol::BoundField;
+using protocol::FieldKind;
+
+constexpr float kFieldWidth = 14;  // font sizes
 
 std::string words_in(const BoundField& field) {
   const std::vector<std::string> words = field.words();
@@ -26,15 +29,81 @@ std::string title_of(const BoundField& field) {
   return title;
 }
 
-// Those of the options of the task, and the corpus that it reads.
-std::vector<BoundField> fields_of(protocol::EvalRequest& request) {
-  std::vector<BoundField> fields = protocol::detail::bound_fields(request.perplexity);
-  for (BoundField& field : protocol::detail::bound_fields(request))
-    if (field.key == "corpus") fields.push_back(std::move(field));
-  return fields;
+// Its help, what it takes and what it is by default; made on hover alone.
+void draw_help(const BoundField& field, const BoundField& fallback) {
+  if (!ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) return;
+  const protocol::FieldInfo info = protocol::described({fallback}).front();
+  std::string words = info.help + "\n" + info.type;
+  if (!info.range.empty()) words += ", " + info.range;
+  if (!info.choices.empty()) words += ": " + info.choices;
+  if (!info.fallback.empty()) words += "; by default " + info.fallback;
+  if (!field.about.wire_only) words += "\n" + protocol::option_name(field.key);
+  tooltip(words);
+}
+
+// A truth value; one that may be neither has three words.
+bool draw_flag(const BoundField& field, const BoundField& fallback) {
+  const nlohmann::json value = field.write();
+  if (fallback.write().is_null()) {
+    const std::string before = value.is_null() ? "by itself" : value.get<bool>() ? "yes" : "no";
+    std::string word = before;
+    if (!draw_choice(title_of(field).c_str(), word, {"by itself", "yes", "no"},
+                     ImGui::GetFontSize() * kFieldWidth))
+      return false;
+    field.read(word == "by itself" ? fallback.write() : nlohmann::json(word == "yes"));
+    return true;
+  }
+  bool on = value.get<bool>();
+  if (!ImGui::Checkbox(title_of(field).c_str(), &on)) return false;
+  field.read(on);
+  return true;
+}
+
+// Some of several words, each with a tick; without any of them the field is as by default.
+bool draw_words(const BoundField& field, const BoundField& fallback,
+                const std::vector<std::string>& choices) {
+  const auto before = field.write().get<std::vector<std::string>>();
+  std::vector<std::string> words;
+  bool changed = false;
+  ImGui::PushID(field.key.c_str());
+  for (const std::string& choice : choices) {
+    bool on = std::ranges::find(before, choice) != before.end();
+    changed |= ImGui::Checkbox(choice.c_str(), &on);
+    if (on) words.push_back(choice);
+    ImGui::SameLine();
+  }
+  ImGui::PopID();
+  ImGui::TextUnformatted(title_of(field).c_str());
+  if (changed) field.read(words.empty() ? fallback.write() : nlohmann::json(words));
+  return changed;
+}
+
+// A tick, and what it may be given.
+bool draw_optional(const BoundField& field) {
+  bool on = !field.write().is_boolean() || field.write().get<bool>();
+  if (!ImGui::Checkbox(title_of(field).c_str(), &on)) return false;
+  field.read(on);
+  return true;
+}
+
+bool is_form_field(const BoundField& field) {
+  return field.kind != FieldKind::object && field.kind != FieldKind::repeated &&
+         *field.about.argument == '\0';
 }
 
 }  // namespace
+
+void put_choices(const std::vector<BoundField>& fields, const nlohmann::json& chosen) {
+  if (!chosen.is_object()) return;
+  for (const BoundField& field : fields) {
+    const auto found = chosen.find(field.key);
+    if (found == chosen.end() || found->is_null()) continue;
+    try {
+      field.read(*found);
+    } catch (const protocol::RequestError&) {  // as it is by default
+    }
+  }
+}
 
 bool FieldForm::draw(const std::vector<BoundField>& fields,
                      const std::vector<BoundField>& defaults) {
@@ -44,27 +113,44 @@ bool FieldForm::draw(const std::vector<BoundField>& fields,
 }
 
 bool FieldForm::draw_line(const BoundField& field, const BoundField& fallback) {
-  const float width = ImGui::GetFontSize() * 14;
   const std::vector<std::string> choices = protocol::choices_of(field.about);
-  if (!choices.empty() && field.kind == protocol::FieldKind::value) {
+  bool changed = false;
+  if (field.kind == FieldKind::flag) {
+    changed = draw_flag(field, fallback);
+  } else if (!choices.empty() && field.kind == FieldKind::list) {
+    changed = draw_words(field, fallback, choices);
+  } else if (!choices.empty()) {
     std::string word = words_in(field);
-    const bool changed = draw_choice(title_of(field).c_str(), word, choices, width);
+    changed =
+        draw_choice(title_of(field).c_str(), word, choices, ImGui::GetFontSize() * kFieldWidth);
     if (changed) field.parse(word);
-    tooltip(field.about.help);
-    return changed;
+  } else if (field.kind == FieldKind::optional_value) {
+    changed = draw_optional(field);
+    draw_help(field, fallback);
+    if (field.write() == nlohmann::json(false)) return changed;
+    return draw_text(field, fallback) || changed;
+  } else {
+    return draw_text(field, fallback);
   }
+  draw_help(field, fallback);
+  return changed;
+}
+
+bool FieldForm::draw_text(const BoundField& field, const BoundField& fallback) {
   Line& line = lines_[field.key];
-  ImGui::SetNextItemWidth(width);
-  ImGui::InputText(title_of(field).c_str(), &line.typed);
-  tooltip(field.about.help);
-  const bool entered = ImGui::IsItemDeactivatedAfterEdit();
+  const bool path = field.kind == FieldKind::optional_value;
+  const std::string label = path ? "path of the " + title_of(field) : title_of(field);
+  ImGui::SetNextItemWidth(ImGui::GetFontSize() * kFieldWidth);
+  ImGui::InputTextWithHint(label.c_str(), path ? "the bundled texts" : "by itself", &line.typed);
+  const bool entered = ImGui::IsItemDeactivatedAfterEdit(), active = ImGui::IsItemActive();
+  draw_help(field, fallback);
   bool changed = false;
   if (entered) {
     const nlohmann::json before = field.write();
     try {
       line.fault.clear();
       if (line.typed.empty()) {
-        field.read(fallback.write());
+        field.read(path ? nlohmann::json(true) : fallback.write());
       } else {
         field.parse(line.typed);
       }
@@ -72,29 +158,81 @@ bool FieldForm::draw_line(const BoundField& field, const BoundField& fallback) {
     } catch (const protocol::RequestError& error) {
       line.fault = error.info().message;
     }
-  } else if (!ImGui::IsItemActive() && line.fault.empty()) {
+  } else if (!active && line.fault.empty()) {
     line.typed = words_in(field);
   }
   if (!line.fault.empty()) ImGui::TextColored(widgets::palette().bad, "%s", line.fault.c_str());
   return changed;
 }
 
-protocol::EvalRequest EvalChoices::request(std::vector<std::string> models) const {
-  protocol::EvalRequest asked{
-      .task = "perplexity", .models = std::move(models), .perplexity = perplexity};
-  if (!corpus.empty()) asked.corpus = {.asked = true, .path = corpus};
-  return asked;
+// The button tells that something was chosen.
+bool OptionsForm::begin(const nlohmann::json& chosen, const nlohmann::json& usual) {
+  const bool pressed = ImGui::Button(chosen == usual ? "Options###options" : "Options *###options");
+  if (pressed) ImGui::OpenPopup("options");
+  tooltip("What is read and measured; as on the command line");
+  return ImGui::BeginPopup("options");
 }
 
-bool EvalForm::draw(EvalChoices& choices, const EvalChoices& defaults) {
-  if (ImGui::Button("Options")) ImGui::OpenPopup("options");
-  tooltip("What is read and measured; as on the command line");
-  if (!ImGui::BeginPopup("options")) return false;
-  protocol::EvalRequest asked = choices.request({}), as_by_default = defaults.request({});
-  const bool changed = form_.draw(fields_of(asked), fields_of(as_by_default));
+bool OptionsForm::draw_fields(nlohmann::json& chosen, const nlohmann::json& usual,
+                              std::vector<BoundField> fields, std::vector<BoundField> defaults,
+                              const std::set<std::string>& hidden) {
+  const auto left_out = [&](const BoundField& field) {
+    return !is_form_field(field) || hidden.contains(field.key);
+  };
+  std::erase_if(fields, left_out), std::erase_if(defaults, left_out);
+  bool changed = form_.draw(fields, defaults);
+  if (changed) {
+    for (std::size_t n = 0; n < fields.size(); ++n) {
+      const nlohmann::json value = fields[n].write();
+      if (value == defaults[n].write())
+        chosen.erase(fields[n].key);
+      else
+        chosen[fields[n].key] = value;
+    }
+  }
+  ImGui::BeginDisabled(chosen == usual);
+  if (ImGui::Button("As at first")) chosen = usual, changed = true;
+  ImGui::EndDisabled();
   ImGui::EndPopup();
-  choices = {asked.perplexity, asked.corpus.path};
   return changed;
+}
+
+protocol::EvalRequest EvalChoices::request(std::vector<std::string> models) const {
+  return with_choices(protocol::EvalRequest{.task = task, .models = std::move(models)}, options);
+}
+
+bool EvalForm::draw(EvalChoices& choices, const EvalChoices& usual,
+                    const protocol::EvalTasks* tasks) {
+  if (!OptionsForm::begin(choices.options, usual.options)) return false;
+  const protocol::EvalTaskInfo* task = nullptr;
+  bool changed = false;
+  if (tasks) {
+    std::vector<std::string> keys;
+    for (const protocol::EvalTaskInfo& one : tasks->tasks) keys.push_back(one.key);
+    const float width = ImGui::GetFontSize() * kFieldWidth;
+    // What was chosen of another task's options means nothing to this one.
+    if (draw_choice("task", choices.task, keys, width))
+      choices.options = usual.task == choices.task ? usual.options : nlohmann::json::object(),
+      changed = true;
+    const auto found = std::ranges::find(tasks->tasks, choices.task, &protocol::EvalTaskInfo::key);
+    if (found != tasks->tasks.end()) task = &*found;
+    if (task) tooltip(task->title + "\n" + task->help + "\n" + task->source);
+  }
+  // Options of other tasks stand in the same request.
+  std::set<std::string> hidden{"set", "device", "threads"};
+  if (task) {
+    std::set<std::string> own;
+    for (const protocol::EvalOptionInfo& option : task->options) own.insert(option.key);
+    for (const protocol::EvalTaskInfo& other : tasks->tasks)
+      for (const protocol::EvalOptionInfo& option : other.options)
+        if (!own.contains(option.key)) hidden.insert(option.key);
+  }
+  protocol::EvalRequest now = choices.request({}), defaults{};
+  return form_.draw_fields(choices.options,
+                           usual.task == choices.task ? usual.options : nlohmann::json::object(),
+                           protocol::detail::bound_fields(now),
+                           protocol::detail::bound_fields(defaults), hidden) ||
+         changed;
 }
 
 }  // namespace phasescope::app

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "app/figures/figures.h"
 #include "app/verbs/verb_tools.h"
@@ -12,24 +13,49 @@
 namespace phasescope::app {
 namespace {
 
-// Below so many font sizes a thumbnail has no room for its caption.
-constexpr float kReadable = 2.8F;
 // Cells of a thumbnail's edge, as asked for.
 constexpr int64_t kThumbnailSide = 64;
+// In font sizes: panes that stand beside each other are no narrower.
+constexpr float kNarrowest = 22;
+// Columns of the table before those of the metrics.
+constexpr int kNameColumns = 2;
 
 using protocol::HeadsResult;
+using protocol::Interval;
 using protocol::MetricInfo;
 
-const protocol::HeadRow* row_of(const HeadsResult& result, int64_t layer, int64_t head) {
-  for (const protocol::HeadRow& row : result.rows)
-    if (row.layer == layer && row.head == head) return &row;
-  return nullptr;
+std::size_t cells_of(const HeadsResult& result) {
+  return static_cast<std::size_t>(std::max<int64_t>(0, result.layers * result.heads));
 }
 
-double value_of(const HeadsResult& result, int cell, const std::string& metric) {
-  const auto* row = row_of(result, cell / result.heads, cell % result.heads);
-  if (!row || !row->values.contains(metric)) return std::nan("");
-  return row->values.at(metric).mean;
+int cell_of(const HeadsResult& result, int64_t layer, int64_t head) {
+  const bool inside = layer >= 0 && head >= 0 && layer < result.layers && head < result.heads;
+  return inside ? static_cast<int>(layer * result.heads + head) : -1;
+}
+
+// The row of each cell; nullptr of a head that the answer leaves out.
+std::vector<const protocol::HeadRow*> rows_by_cell(const HeadsResult& result) {
+  std::vector<const protocol::HeadRow*> rows(cells_of(result), nullptr);
+  for (const protocol::HeadRow& row : result.rows)
+    if (const int cell = cell_of(result, row.layer, row.head); cell >= 0)
+      rows[static_cast<std::size_t>(cell)] = &row;
+  return rows;
+}
+
+const Interval* value_in(const protocol::HeadRow* row, const std::string& metric) {
+  if (!row) return nullptr;
+  const auto found = row->values.find(metric);
+  return found == row->values.end() ? nullptr : &found->second;
+}
+
+// Of each cell; NaN where a head has no such number.
+std::vector<double> values_of(const HeadsResult& result, const std::string& metric) {
+  std::vector<double> values(cells_of(result), std::nan(""));
+  for (const protocol::HeadRow& row : result.rows)
+    if (const int cell = cell_of(result, row.layer, row.head); cell >= 0)
+      if (const Interval* value = value_in(&row, metric))
+        values[static_cast<std::size_t>(cell)] = value->mean;
+  return values;
 }
 
 const MetricInfo* metric_of(const HeadsResult& result, const std::string& key) {
@@ -38,6 +64,7 @@ const MetricInfo* metric_of(const HeadsResult& result, const std::string& key) {
   return nullptr;
 }
 
+// Those that are one number a head.
 std::vector<std::string> metric_keys(const HeadsResult& result) {
   std::vector<std::string> keys;
   for (const MetricInfo& metric : result.metrics) keys.push_back(metric.key);
@@ -45,14 +72,14 @@ std::vector<std::string> metric_keys(const HeadsResult& result) {
 }
 
 // Largest first; heads without the metric last.
-std::vector<int> order_by(const HeadsResult& result, const std::string& metric) {
-  std::vector<int> order(static_cast<std::size_t>(result.layers * result.heads));
+std::vector<int> order_by(const std::vector<double>& values) {
+  std::vector<int> order(values.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
   const auto rank = [&](int cell) {
-    const double value = value_of(result, cell, metric);
+    const double value = values[static_cast<std::size_t>(cell)];
     return std::isnan(value) ? -std::numeric_limits<double>::infinity() : value;
   };
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return rank(a) > rank(b); });
+  std::ranges::stable_sort(order, [&](int a, int b) { return rank(a) > rank(b); });
   return order;
 }
 
@@ -61,15 +88,35 @@ const Answer<HeadsResult>* first_answer(const ViewContext& context) {
   return answers.empty() ? nullptr : answers.list.front();
 }
 
+std::string described(const MetricInfo& metric) {
+  return metric.title + " = " + metric.formula + (metric.note.empty() ? "" : "\n" + metric.note);
+}
+
+widgets::TableCell cell_of_table(const Interval* value) {
+  if (!value) return widgets::number_cell_of(std::nan(""));
+  if (!value->known()) return widgets::number_cell_of(value->mean);
+  return widgets::number_cell_of(value->mean, value->low.value_or(std::nan("")),
+                                 value->high.value_or(std::nan("")));
+}
+
+ChosenHead chosen_head(const ViewContext& context, std::size_t model, const HeadsResult& result,
+                       int cell) {
+  return {context.session().models[model], cell / result.heads, cell % result.heads};
+}
+
+bool is_chosen(const HeadsState& state, const ChosenHead& head) {
+  return std::ranges::find(state.chosen, head) != state.chosen.end();
+}
+
 }  // namespace
 
 std::string HeadsView::help_text() const {
-  return "Every head of every open model on the present text: layers down, heads across, queries "
-         "from top to bottom, keys from left to right. White to blue is weight 0 to 1, the same "
-         "for "
-         "all; a cell of a thumbnail shows its largest weight; the masked triangle is grey. Sort "
-         "by "
-         "any metric; hover for all of them; click to open a head in the other views.";
+  return "Every head of every open model. Pictures: layers down, heads across, queries from top to "
+         "bottom, keys from left to right; white to blue is weight 0 to 1, the same for all; a "
+         "cell of a thumbnail shows its largest weight; the masked triangle is grey. Table: every "
+         "metric, sorted by a click on its title, searched by name or by a condition as "
+         "entropy>2. Scatter: one metric over another. Click to open a head in the other views, "
+         "Ctrl and click to choose several for their mean.";
 }
 
 void HeadsView::add_commands(std::vector<Command>& list) const {
@@ -79,6 +126,20 @@ void HeadsView::add_commands(std::vector<Command>& list) const {
          state.sorted = !state.sorted;
          context.set_state("Sort heads", state);
        }});
+  struct Pane {
+    const char *id, *title;
+    bool HeadsState::*shown;
+  };
+  for (const Pane pane :
+       {Pane{"pictures", "Heads: pictures, or none", &HeadsState::pictures},
+        Pane{"table", "Heads: table of all metrics, or none", &HeadsState::table},
+        Pane{"scatter", "Heads: scatter of two metrics, or none", &HeadsState::scatter}})
+    list.push_back({std::string("heads.") + pane.id, pane.title, "", 0,
+                    [shown = pane.shown](ViewContext& context) {
+                      auto state = context.state<HeadsState>();
+                      state.*shown = !(state.*shown);
+                      context.set_state("Arrange heads", state);
+                    }});
 }
 
 std::string HeadsView::command_line(const ViewContext& context) const {
@@ -89,61 +150,256 @@ std::string HeadsView::command_line(const ViewContext& context) const {
          (state.sorted ? " --sort " + state.metric : "");
 }
 
+// A stack is asked for of a model that is known to have several.
 void HeadsView::ask(ViewContext& context) {
-  ask_of_all(context, kHeads, [](const std::string& model, const TextInput& text) {
+  const bool corpus = context.state<HeadsState>().corpus;
+  const std::string stack = context.session().selection.stack;
+  ask_of_all(context, kHeads, [&](const std::string& model, const TextInput& text) {
     protocol::HeadsRequest request{.model = model};
     request.thumbnails = kThumbnailSide;
-    set_text(request.reading, text);
+    const auto* before = context.requests.of(kHeads, model).answer();
+    if (before && !before->result.stack.empty()) request.stack = stack;
+    if (corpus)
+      request.reading.corpus.asked = true;
+    else
+      set_text(request.reading, text);
     return request;
   });
+}
+
+const HeadsView::HeadsAnswer* HeadsView::answer_of(const ViewContext& context,
+                                                   std::size_t index) const {
+  return context.of(kHeads, index).answer();
+}
+
+// --- what is made of the answers --------------------------------------------------------------
+
+const HeadsView::Rows& HeadsView::rows(const ViewContext& context) {
+  std::string key = names_key(context);
+  for (std::size_t i = 0; i < context.models(); ++i) key += serials_of(answer_of(context, i));
+  return rows_.get(key, [&] {
+    Rows rows;
+    rows.table.id = "heads_table";
+    rows.table.frozen = kNameColumns;
+    rows.table.columns = {{"model", "", false}, {"head", "", false}};
+    for (std::size_t i = 0; i < context.models(); ++i) {
+      const auto* answer = answer_of(context, i);
+      for (const MetricInfo& metric : answer ? answer->result.metrics : std::vector<MetricInfo>()) {
+        if (std::ranges::find(rows.metrics, metric.key) != rows.metrics.end()) continue;
+        rows.metrics.push_back(metric.key);
+        rows.table.columns.push_back({metric.key, described(metric)});
+      }
+    }
+    for (std::size_t i = 0; i < context.models(); ++i) {
+      const auto* answer = answer_of(context, i);
+      rows.begin.push_back(answer ? static_cast<int>(rows.cell.size()) : -1);
+      if (!answer) continue;
+      const std::string name = short_name(context.session(), context.session().models[i]);
+      const auto by_cell = rows_by_cell(answer->result);
+      for (std::size_t cell = 0; cell < by_cell.size(); ++cell) {
+        const auto heads = static_cast<std::size_t>(answer->result.heads);
+        auto& line = rows.table.rows.emplace_back();
+        line.push_back(widgets::words_cell_of(name, static_cast<int>(i)));
+        line.push_back(widgets::words_cell_of(
+            name_of_head(static_cast<int64_t>(cell / heads), static_cast<int64_t>(cell % heads))));
+        for (const std::string& metric : rows.metrics)
+          line.push_back(cell_of_table(value_in(by_cell[cell], metric)));
+        rows.model.push_back(i);
+        rows.cell.push_back(static_cast<int>(cell));
+      }
+    }
+    return rows;
+  });
+}
+
+const std::vector<char>& HeadsView::found_rows(const ViewContext& context) {
+  const Rows& all = rows(context);
+  const std::string search = context.state<HeadsState>().search;
+  return found_.get(std::to_string(rows_.version()) + "/" + search, [&] {
+    std::vector<char> found(all.table.rows.size(), 0);
+    for (const int row : widgets::rows_in_order(all.table, {.search = search}))
+      found[static_cast<std::size_t>(row)] = 1;
+    return found;
+  });
+}
+
+widgets::HeadGridSpec HeadsView::make_spec(const ViewContext& context, std::size_t index) {
+  const auto* answer = answer_of(context, index);
+  const HeadsResult& result = answer->result;
+  widgets::HeadGridSpec spec;
+  spec.layers = static_cast<int>(result.layers);
+  spec.heads = static_cast<int>(result.heads);
+  const auto* tensor = protocol::find_tensor(answer->tensors, "thumbnails");
+  spec.side = tensor && tensor->shape.size() == 4 ? static_cast<int>(tensor->shape[3]) : 0;
+  const auto state = context.state<HeadsState>();
+  const std::vector<double> values = values_of(result, state.metric);
+  const std::vector<char>& found = found_rows(context);
+  const auto begin = static_cast<std::size_t>(rows(context).begin[index]);
+  for (int cell = 0; cell < spec.layers * spec.heads; ++cell) {
+    const auto at = static_cast<std::size_t>(cell);
+    const bool known = !std::isnan(values[at]);
+    const std::string number = known ? widgets::short_number(values[at]) : "";
+    const std::string name = name_of_head(cell / spec.heads, cell % spec.heads);
+    spec.captions.push_back(known ? name + "  " + number : name);
+    // Sorted ones are told by their names, the others stand at their place.
+    spec.short_captions.push_back(state.sorted || !known ? name : number);
+    spec.dimmed.push_back(!found[begin + at]);
+  }
+  if (state.sorted) spec.order = order_by(values);
+  return spec;
+}
+
+const widgets::HeadGridSpec& HeadsView::spec_of(const ViewContext& context, std::size_t index) {
+  const auto state = context.state<HeadsState>();
+  rows(context), found_rows(context);
+  const std::string key = std::to_string(rows_.version()) + "/" + state.metric + "/" +
+                          (state.sorted ? "sorted/" : "/") + std::to_string(found_.version());
+  Grid& grid = grids_[context.session().models[index]];
+  return grid.spec.get(key, [&] { return make_spec(context, index); });
+}
+
+const widgets::CaptionWidths& HeadsView::widths_of(const ViewContext& context, std::size_t index) {
+  const widgets::HeadGridSpec& spec = spec_of(context, index);
+  Grid& grid = grids_[context.session().models[index]];
+  const std::string key =
+      std::to_string(grid.spec.version()) + "/" + std::to_string(ImGui::GetFontSize());
+  return grid.widths.get(key, [&] { return widgets::caption_widths(spec); });
+}
+
+// So many models beside each other that the smallest of their pictures is as large as it can be.
+HeadsView::Places HeadsView::best_places(const ViewContext& context, ImVec2 room) {
+  const ImGuiStyle& style = ImGui::GetStyle();
+  const float header =
+      ImGui::GetTextLineHeight() + style.ItemSpacing.y * 2 + style.CellPadding.y * 2;
+  const int count = static_cast<int>(context.models());
+  Places best;
+  for (int columns = 1; columns <= count; ++columns) {
+    const auto lines = static_cast<float>((count + columns - 1) / columns);
+    const ImVec2 each{room.x / static_cast<float>(columns) - ImGui::GetFontSize() * 0.6F,
+                      room.y / lines - header};
+    float smallest = std::numeric_limits<float>::max();
+    for (std::size_t i = 0; i < context.models(); ++i) {
+      if (!answer_of(context, i)) continue;
+      const auto fit = widgets::fit_head_grid(spec_of(context, i), widths_of(context, i), each);
+      smallest = std::min(smallest, fit.pixels);
+    }
+    if (smallest > best.pixels) best = {columns, each, smallest};
+  }
+  return best;
+}
+
+// What the pictures' places follow from, beside the room.
+std::string HeadsView::places_key(const ViewContext& context, ImVec2 room) {
+  std::string key = std::to_string(room.x) + "x" + std::to_string(room.y) + "/" +
+                    std::to_string(ImGui::GetFontSize()) + "/";
+  for (std::size_t i = 0; i < context.models(); ++i) {
+    if (answer_of(context, i)) spec_of(context, i);
+    key += std::to_string(grids_[context.session().models[i]].spec.version()) + "/";
+  }
+  return key;
+}
+
+widgets::PlotSpec HeadsView::scatter_of(const ViewContext& context) {
+  const auto state = context.state<HeadsState>();
+  widgets::PlotSpec plot{.id = "heads_" + state.up + "_over_" + state.across,
+                         .title = "Heads: " + state.up + " over " + state.across};
+  plot.x.label = state.across, plot.y.label = state.up;
+  for (std::size_t i = 0; i < context.models(); ++i) {
+    const auto* answer = answer_of(context, i);
+    widgets::Series series{.label = short_name(context.session(), context.session().models[i]),
+                           .kind = widgets::SeriesKind::scatter,
+                           .color = static_cast<int>(i)};
+    if (answer) {
+      series.x = values_of(answer->result, state.across);
+      series.y = values_of(answer->result, state.up);
+      for (std::size_t cell = 0; cell < series.x.size(); ++cell)
+        series.names.push_back(name_of_head(static_cast<int64_t>(cell) / answer->result.heads,
+                                            static_cast<int64_t>(cell) % answer->result.heads));
+    }
+    series.in_legend = answer != nullptr;
+    plot.series.push_back(std::move(series));
+  }
+  if (const auto* answer = first_answer(context))
+    for (const std::string& key : {state.across, state.up})
+      if (const MetricInfo* metric = metric_of(answer->result, key))
+        plot.notes.push_back(metric->title + " = " + metric->formula);
+  return plot;
 }
 
 std::vector<Saved> HeadsView::saved(ViewContext& context) {
   std::vector<Saved> all;
   const ModelNames names = names_of(context.session());
-  const std::string metric = context.state<HeadsState>().metric;
-  for (const auto* answer : shown_answers(context, kHeads).list) {
+  const auto state = context.state<HeadsState>();
+  const auto answers = shown_answers(context, kHeads);
+  for (const auto* answer : answers.list) {
     Output output{.result = protocol::to_json_form(answer->result),
                   .provenance = provenance_of(answer->result)};
     output.tables = {heads_table(answer->result, output.result["rows"])};
-    output.figures = {metric_map_figure(answer->result, metric, names)};
-    if (const auto* tensor = protocol::find_tensor(answer->tensors, "thumbnails"))
-      output.grids = {head_grid_figure(answer->result, grid_of(*tensor), metric, names)};
+    output.figures = {metric_map_figure(answer->result, state.metric, names)};
+    if (const auto* tensor = protocol::find_tensor(answer->tensors, "thumbnails")) {
+      output.grids = {head_grid_figure(answer->result, grid_of(*tensor), state.metric, names)};
+      output.tensors = {*tensor};
+    }
     all.push_back({names.file_name(answer->result.model), std::move(output),
                    command_of<protocol::HeadsRequest>({answer->asked})});
   }
+  if (!state.scatter || answers.empty()) return all;
+  Output scatter;
+  for (const Saved& one : all) {
+    scatter.result[one.folder] = one.output.result;
+    for (const nlohmann::json& made : one.output.provenance) scatter.provenance.push_back(made);
+  }
+  scatter.figures = {scatter_of(context)};
+  all.push_back(
+      {"scatter", std::move(scatter), command_of<protocol::HeadsRequest>(answers.asked())});
   return all;
 }
 
-widgets::HeadGridSpec HeadsView::spec_of(const ViewContext& context, std::size_t index,
-                                         const HeadsAnswer& answer) const {
-  const HeadsResult& result = answer.result;
-  widgets::HeadGridSpec spec;
-  spec.layers = static_cast<int>(result.layers);
-  spec.heads = static_cast<int>(result.heads);
-  const auto* tensor = protocol::find_tensor(answer.tensors, "thumbnails");
-  spec.side = tensor && tensor->shape.size() == 4 ? static_cast<int>(tensor->shape[3]) : 0;
-  const Session& session = context.session();
-  const auto state = context.state<HeadsState>();
-  const std::string& metric = state.metric;
-  for (int cell = 0; cell < spec.layers * spec.heads; ++cell) {
-    const double value = value_of(result, cell, metric);
-    std::string caption = name_of_head(cell / spec.heads, cell % spec.heads);
-    if (!std::isnan(value)) caption += "  " + widgets::short_number(value);
-    spec.captions.push_back(std::move(caption));
-    spec.dimmed.push_back(state.filtered && !(value >= state.at_least));
-  }
-  if (state.sorted) spec.order = order_by(result, metric);
-  if (session.selection.model == static_cast<int64_t>(index) && session.selection.head >= 0)
-    spec.selected =
-        static_cast<int>(session.selection.layer * result.heads + session.selection.head);
-  return spec;
+// --- pointing and choosing --------------------------------------------------------------------
+
+HeadsView::Place HeadsView::place_of_row(const ViewContext& context, int row) {
+  const Rows& all = rows(context);
+  const auto at = static_cast<std::size_t>(row);
+  return row < 0 || at >= all.cell.size() ? Place{} : Place{all.model[at], all.cell[at]};
+}
+
+int HeadsView::row_of(const ViewContext& context, const widgets::Hover& marks) {
+  if (!marks.layer || !marks.head) return -1;
+  const auto model = static_cast<std::size_t>(
+      std::max<int64_t>(0, marks.model.value_or(context.session().selection.model)));
+  const Rows& all = rows(context);
+  if (model >= all.begin.size() || all.begin[model] < 0) return -1;
+  const int cell = cell_of(answer_of(context, model)->result, *marks.layer, *marks.head);
+  return cell < 0 ? -1 : all.begin[model] + cell;
+}
+
+void HeadsView::point_at_head(ViewContext& context, Place place) {
+  if (place.cell < 0) return;
+  const HeadsResult& result = answer_of(context, place.model)->result;
+  widgets::Hover hover;
+  hover.model = static_cast<int64_t>(place.model);
+  hover.layer = place.cell / result.heads, hover.head = place.cell % result.heads;
+  context.point_at(hover);
+}
+
+void HeadsView::take(ViewContext& context, Place place) {
+  if (place.cell < 0) return;
+  const HeadsResult& result = answer_of(context, place.model)->result;
+  const ChosenHead head = chosen_head(context, place.model, result, place.cell);
+  if (!ImGui::GetIO().KeyCtrl)
+    return select_head(context, static_cast<int64_t>(place.model), head.layer, head.head);
+  auto state = context.state<HeadsState>();
+  if (is_chosen(state, head))
+    std::erase(state.chosen, head);
+  else
+    state.chosen.push_back(head);
+  context.set_state("Choose heads", state);
 }
 
 void HeadsView::draw_head_tooltip(const ViewContext& context, const HeadsAnswer& answer,
                                   int cell) const {
   const HeadsResult& result = answer.result;
-  const auto* row = row_of(result, cell / result.heads, cell % result.heads);
+  const auto* row = rows_by_cell(result)[static_cast<std::size_t>(cell)];
   if (!row || !ImGui::BeginTooltip()) return;
   ImGui::PushFont(widgets::fonts().bold, 0.0F);
   ImGui::Text("%s %s", short_name(context.session(), result.model).c_str(),
@@ -151,16 +407,44 @@ void HeadsView::draw_head_tooltip(const ViewContext& context, const HeadsAnswer&
   ImGui::PopFont();
   if (ImGui::BeginTable("metrics", 2)) {
     for (const MetricInfo& metric : result.metrics) {
-      const auto found = row->values.find(metric.key);
-      if (found == row->values.end()) continue;
+      const Interval* value = value_in(row, metric.key);
+      if (!value) continue;
       ImGui::TableNextColumn();
       ImGui::TextColored(widgets::palette().quiet, "%s", metric.key.c_str());
       ImGui::TableNextColumn();
-      number_cell(found->second.mean);
+      ImGui::TextUnformatted(widgets::text_of(cell_of_table(value)).c_str());
     }
     ImGui::EndTable();
   }
   ImGui::EndTooltip();
+}
+
+// --- drawing ----------------------------------------------------------------------------------
+
+void HeadsView::draw_choices_of_reading(ViewContext& context) {
+  auto state = context.state<HeadsState>();
+  const std::vector<std::string> sources{"this text", "corpus"};
+  std::string source = sources[state.corpus ? 1 : 0];
+  next_control(choice_width(sources));
+  if (draw_choice("##source", source, sources)) {
+    state.corpus = source == "corpus";
+    context.set_state("Read another source", state);
+  }
+  tooltip("this text: that of the Text view. corpus: the bundled validation texts, with intervals");
+  const auto several = [&](std::size_t i) {
+    const auto* answer = answer_of(context, i);
+    return answer && !answer->result.stack.empty();
+  };
+  bool stacks = false;
+  for (std::size_t i = 0; i < context.models(); ++i) stacks = stacks || several(i);
+  if (!stacks) return;
+  std::string stack = context.session().selection.stack;
+  if (stack.empty()) stack = "dec";
+  const std::vector<std::string> names{"dec", "enc", "cross"};
+  next_control(choice_width(names));
+  if (draw_choice("##stack", stack, names))
+    context.edit.apply("Show stack " + stack, [&](Session& s) { s.selection.stack = stack; });
+  tooltip("Heads of the decoder, of the encoder, or of the decoder's attention to the encoder");
 }
 
 void HeadsView::draw_controls(ViewContext& context) {
@@ -170,28 +454,57 @@ void HeadsView::draw_controls(ViewContext& context) {
   bool changed = draw_choice("##metric", state.metric, keys);
   if (answer)
     if (const MetricInfo* metric = metric_of(answer->result, state.metric))
-      tooltip(metric->title + " = " + metric->formula +
-              (metric->note.empty() ? "" : "\n" + metric->note));
-  ImGui::SameLine();
+      tooltip(described(*metric));
+  next_control(checkbox_width("Sort"));
   changed |= ImGui::Checkbox("Sort", &state.sorted);
   tooltip("Largest first; otherwise layers down, heads across");
-  ImGui::SameLine();
-  changed |= ImGui::Checkbox("At least", &state.filtered);
-  tooltip("Fade the heads whose metric is below");
-  if (state.filtered) {
-    ImGui::SameLine();
-    ImGui::SetNextItemWidth(ImGui::GetFontSize() * 5);
-    changed |= ImGui::InputDouble("##least", &state.at_least, 0, 0, "%.3g");
+  for (const auto& [title, shown, help] :
+       {std::tuple("Pictures", &state.pictures, "Every head as a thumbnail of its map"),
+        std::tuple("Table", &state.table, "Every head as a row of all metrics"),
+        std::tuple("Scatter", &state.scatter, "Every head as a point between two metrics")}) {
+    next_control(checkbox_width(title));
+    changed |= ImGui::Checkbox(title, shown);
+    tooltip(help);
   }
   if (changed) context.set_state("Arrange heads", state);
+  draw_choices_of_reading(context);
   draw_tools(context);
 }
 
-void HeadsView::draw_model(ViewContext& context, std::size_t index) {
-  auto& question = context.of(kHeads, index);
+// The mean of every metric over the chosen heads, each counting once.
+void HeadsView::draw_chosen(ViewContext& context) {
+  auto state = context.state<HeadsState>();
+  std::map<std::string, std::pair<double, int>> sums;
+  int heads = 0;
+  for (std::size_t i = 0; i < context.models(); ++i) {
+    const auto* answer = answer_of(context, i);
+    if (!answer || state.chosen.empty()) continue;
+    const auto rows = rows_by_cell(answer->result);
+    for (const ChosenHead& head : state.chosen) {
+      const int cell = cell_of(answer->result, head.layer, head.head);
+      if (head.model != context.session().models[i] || cell < 0) continue;
+      ++heads;
+      if (!rows[static_cast<std::size_t>(cell)]) continue;
+      for (const auto& [metric, value] : rows[static_cast<std::size_t>(cell)]->values)
+        if (!std::isnan(value.mean)) sums[metric].first += value.mean, ++sums[metric].second;
+    }
+  }
+  if (heads == 0) return;
+  std::string words = "Mean of " + std::to_string(heads) + (heads == 1 ? " head:" : " heads:");
+  for (const auto& [metric, sum] : sums)
+    words += "  " + metric + " " + widgets::short_number(sum.first / sum.second);
+  if (ImGui::SmallButton("Clear")) {
+    state.chosen.clear();
+    context.set_state("Choose no heads", state);
+  }
+  ImGui::SameLine();
+  ImGui::TextWrapped("%s", words.c_str());
+}
+
+void HeadsView::draw_model_line(ViewContext& context, std::size_t index) {
   draw_model_name(context.session(), index);
-  draw_question(context, question, "");
-  const auto* answer = question.answer();
+  draw_question(context, context.of(kHeads, index), "");
+  const auto* answer = answer_of(context, index);
   if (!answer) return;
   ImGui::SameLine();
   ImGui::TextColored(widgets::palette().quiet, "sinks %s %%",
@@ -199,8 +512,16 @@ void HeadsView::draw_model(ViewContext& context, std::size_t index) {
   tooltip("Sink rate: share of heads whose weight on key 0 is above 0.3");
   const WhatRan ran = what_ran(answer->result.provenance);
   ImGui::SameLine();
+  if (!ran.fell_back && ImGui::CalcTextSize(ran.words.c_str()).x > ImGui::GetContentRegionAvail().x)
+    return ImGui::NewLine();
   ImGui::TextColored(kernel_color(ran), "%s", ran.words.c_str());
   tooltip("Attention was run by: " + ran.words);
+}
+
+void HeadsView::draw_model(ViewContext& context, std::size_t index, ImVec2 room) {
+  draw_model_line(context, index);
+  const auto* answer = answer_of(context, index);
+  if (!answer) return;
   Grid& grid = grids_[context.session().models[index]];
   const auto* tensor = protocol::find_tensor(answer->tensors, "thumbnails");
   if (tensor && grid.atlas_serial != answer->serial) {
@@ -211,66 +532,187 @@ void HeadsView::draw_model(ViewContext& context, std::size_t index) {
     grid.marks = widgets::marks_of(atlas.values);
     grid.atlas_serial = answer->serial;
   }
-  const std::string key = serials_of(answer) + std::to_string(context.edit.revision());
-  widgets::HeadGridSpec spec = grid.spec.get(key, [&] { return spec_of(context, index, *answer); });
-  const ImVec2 room = ImGui::GetContentRegionAvail();
-  const float line = ImGui::GetFontSize() * 1.35F;
-  const float gap = ImGui::GetFontSize() * 0.45F;
-  const float wide = room.x / static_cast<float>(spec.heads) - gap;
-  spec.cell_pixels = std::min(wide, (room.y - 4) / static_cast<float>(spec.layers) - line - gap);
-  if (spec.cell_pixels < kReadable * ImGui::GetFontSize()) {
-    // So many heads fit only as small pictures without words; their names are on hover.
-    spec.captions.clear();
-    spec.cell_pixels = std::min(wide, (room.y - 4) / static_cast<float>(spec.layers) - gap);
-  }
+  const widgets::HeadGridSpec& spec = spec_of(context, index);
+  widgets::HeadGridDraw draw{.fit = widgets::fit_head_grid(spec, widths_of(context, index), room)};
+  const Selection& at = context.session().selection;
+  if (at.model == static_cast<int64_t>(index))
+    draw.selected = cell_of(answer->result, at.layer, at.head);
+  if (const Place hovered = place_of_row(context, row_of(context, context.hover()));
+      hovered.model == index)
+    draw.hovered = hovered.cell;
+  std::vector<char> chosen(cells_of(answer->result), 0);
+  for (const ChosenHead& head : context.state<HeadsState>().chosen)
+    if (const int cell = cell_of(answer->result, head.layer, head.head);
+        cell >= 0 && head.model == context.session().models[index])
+      chosen[static_cast<std::size_t>(cell)] = 1;
+  draw.chosen = &chosen;
   const auto drawn = [&] {
-    const Dimmed dimmed(!question.answers_now());
-    return widgets::draw_head_grid(spec, grid.atlas);
+    const Dimmed dimmed(!context.of(kHeads, index).answers_now());
+    return widgets::draw_head_grid(spec, grid.atlas, draw);
   }();
-  if (drawn.hovered >= 0) draw_head_tooltip(context, *answer, drawn.hovered);
-  if (drawn.clicked >= 0)
-    select_head(context, static_cast<int64_t>(index), drawn.clicked / spec.heads,
-                drawn.clicked % spec.heads);
+  if (ImGui::BeginPopupContextItem("head menu")) {
+    draw_menu_items(context);
+    ImGui::EndPopup();
+  }
+  if (drawn.hovered < 0) return;
+  draw_head_tooltip(context, *answer, drawn.hovered);
+  point_at_head(context, {index, drawn.hovered});
+  if (drawn.clicked >= 0) take(context, {index, drawn.clicked});
+}
+
+void HeadsView::draw_pictures(ViewContext& context) {
+  const ImVec2 room = ImGui::GetContentRegionAvail();
+  const Places& places =
+      places_.get(places_key(context, room), [&] { return best_places(context, room); });
+  if (!ImGui::BeginTable("models", places.columns, ImGuiTableFlags_SizingStretchSame)) return;
+  for (std::size_t i = 0; i < context.models(); ++i) {
+    ImGui::TableNextColumn();
+    ImGui::PushID(static_cast<int>(i));
+    draw_model(context, i, places.room);
+    ImGui::PopID();
+  }
+  ImGui::EndTable();
+}
+
+// The table's arrangement is that of the session, whoever changed it.
+void HeadsView::draw_table(ViewContext& context) {
+  const Rows& all = rows(context);
+  auto state = context.state<HeadsState>();
+  widgets::TableArrangement wanted{.search = state.search};
+  const auto column = std::ranges::find(all.metrics, state.metric);
+  if (state.sorted && column != all.metrics.end())
+    wanted.column = static_cast<int>(column - all.metrics.begin()) + kNameColumns;
+  if (!(wanted == shown_)) table_.arrange(wanted);
+  shown_ = wanted;
+  const Selection& at = context.session().selection;
+  widgets::TableDraw options;
+  options.version = rows_.version();
+  options.hovered = row_of(context, context.hover());
+  const int selected = row_of(context, marks_of(at));
+  options.selected = [&](int row) {
+    const Place place = place_of_row(context, row);
+    return row == selected ||
+           is_chosen(state, chosen_head(context, place.model,
+                                        answer_of(context, place.model)->result, place.cell));
+  };
+  options.menu = [&](int) { draw_menu_items(context); };
+  const auto drawn = table_.draw(all.table, options);
+  point_at_head(context, place_of_row(context, drawn.hovered));
+  take(context, place_of_row(context, drawn.clicked));
+  if (!drawn.arranged) return;
+  const widgets::TableArrangement& now = table_.arrangement();
+  state = context.state<HeadsState>();
+  state.search = now.search;
+  // Names and the smallest first are the table's own; pictures follow a metric.
+  const bool by_metric = now.column >= kNameColumns && now.descending;
+  if (by_metric) state.metric = all.metrics[static_cast<std::size_t>(now.column - kNameColumns)];
+  if (now.column != shown_.column || now.descending != shown_.descending) state.sorted = by_metric;
+  shown_ = now;
+  if (!by_metric) shown_.column = -1, shown_.descending = true;
+  context.set_state("Arrange heads", state, "arrange heads");
+}
+
+void HeadsView::draw_scatter(ViewContext& context) {
+  auto state = context.state<HeadsState>();
+  const std::vector<std::string>& keys = rows(context).metrics;
+  bool changed = draw_choice("up", state.up, keys);
+  ImGui::SameLine();
+  changed |= draw_choice("across", state.across, keys);
+  if (changed) context.set_state("Scatter other metrics", state);
+  const widgets::PlotSpec& plot =
+      scatter_.get(std::to_string(rows_.version()) + "/" + state.up + "/" + state.across,
+                   [&] { return scatter_of(context); });
+  widgets::PlotDraw options;
+  options.version = scatter_.version();
+  options.notes = false;
+  const auto ring = [&](int row, const ImVec4& color) {
+    const Place place = place_of_row(context, row);
+    if (place.cell < 0) return;
+    const widgets::Series& series = plot.series[place.model];
+    const auto at = static_cast<std::size_t>(place.cell);
+    options.rings.push_back({series.x[at], series.y[at], color});
+  };
+  ring(row_of(context, context.hover()), widgets::palette().accent);
+  ring(row_of(context, marks_of(context.session().selection)), widgets::palette().warn);
+  const auto drawn = draw_figure(context, plot, options);
+  const widgets::NearPoint* best = widgets::nearest(drawn.near);
+  if (!best) return;
+  const Place place{best->series, static_cast<int>(best->point)};
+  point_at_head(context, place);
+  if (drawn.clicked) take(context, place);
+}
+
+// Whether the pictures are larger in a part of the room's width than in that part of its height.
+bool HeadsView::larger_beside(const ViewContext& context, ImVec2 room, ImVec2 whole, float part) {
+  if (!context.state<HeadsState>().pictures || part >= 1) return room.x > room.y;
+  return beside_.get(places_key(context, room) + std::to_string(part), [&] {
+    return best_places(context, {whole.x * part, room.y}).pixels >
+           best_places(context, {room.x, whole.y * part}).pixels;
+  });
+}
+
+// One pane fills the room; several share its width or its height.
+void HeadsView::draw_panes(ViewContext& context, ImVec2 room) {
+  using Draw = void (HeadsView::*)(ViewContext&);
+  struct Pane {
+    const char* name;
+    Draw draw;
+    float part;  // of the room, beside the others
+  };
+  const auto state = context.state<HeadsState>();
+  std::vector<Pane> panes;
+  if (state.pictures) panes.push_back({"pictures", &HeadsView::draw_pictures, 1.6F});
+  if (state.table) panes.push_back({"table", &HeadsView::draw_table, 1});
+  if (state.scatter) panes.push_back({"scatter", &HeadsView::draw_scatter, 1.2F});
+  if (panes.empty()) return widgets::draw_empty("Tick Pictures, Table or Scatter above.");
+  float parts = 0;
+  for (const Pane& pane : panes) parts += pane.part;
+  const ImVec2 gap = ImGui::GetStyle().ItemSpacing;
+  const auto count = static_cast<float>(panes.size() - 1);
+  const ImVec2 whole{room.x - gap.x * count, room.y - gap.y * count};
+  const bool beside = whole.x / parts > ImGui::GetFontSize() * kNarrowest &&
+                      larger_beside(context, room, whole, panes.front().part / parts);
+  for (const Pane& pane : panes) {
+    const float part = pane.part / parts;
+    if (beside && &pane != &panes.front()) ImGui::SameLine();
+    const ImVec2 size = beside ? ImVec2(whole.x * part, room.y) : ImVec2(room.x, whole.y * part);
+    if (ImGui::BeginChild(pane.name, size)) (this->*pane.draw)(context);
+    ImGui::EndChild();
+  }
+}
+
+std::vector<std::string> HeadsView::notes_of(const ViewContext& context) {
+  const auto* answer = first_answer(context);
+  if (!answer) return {};
+  std::vector<std::string> notes;
+  if (const MetricInfo* metric = metric_of(answer->result, context.state<HeadsState>().metric))
+    notes.push_back(metric->title + " = " + metric->formula);
+  for (std::size_t i = 0; i < context.models(); ++i) {
+    const auto* own = answer_of(context, i);
+    if (!own || own->result.stack.empty()) continue;
+    notes.push_back(short_name(context.session(), context.session().models[i]) + ": " +
+                    stack_note(own->result.stack));
+  }
+  if (!context.state<HeadsState>().pictures) return notes;
+  widgets::CellMarks marks;
+  for (const std::string& model : context.session().models) {
+    marks.masked += grids_[model].marks.masked;
+    marks.not_finite += grids_[model].marks.not_finite;
+  }
+  notes.push_back("weights 0 .. 1, white to blue; a cell shows its largest weight; " +
+                  widgets::marks_text(marks));
+  return notes;
 }
 
 void HeadsView::draw_content(ViewContext& context) {
   draw_controls(context);
   if (context.models() == 0)
     return widgets::draw_empty("Every head of the open models will be here. Tick a model.");
-  std::vector<std::string> notes;
-  if (const auto* answer = first_answer(context)) {
-    if (const MetricInfo* metric = metric_of(answer->result, context.state<HeadsState>().metric))
-      notes.push_back(metric->title + " = " + metric->formula);
-    for (std::size_t i = 0; i < context.models(); ++i) {
-      const auto* own = context.of(kHeads, i).answer();
-      if (!own || own->result.stack.empty()) continue;
-      notes.push_back(short_name(context.session(), context.session().models[i]) + ": " +
-                      stack_note(own->result.stack));
-    }
-    widgets::CellMarks marks;
-    for (const std::string& model : context.session().models) {
-      marks.masked += grids_[model].marks.masked;
-      marks.not_finite += grids_[model].marks.not_finite;
-    }
-    notes.push_back("weights 0 .. 1, white to blue; a cell shows its largest weight; " +
-                    widgets::marks_text(marks));
-  }
-  const float width = ImGui::GetContentRegionAvail().x;
-  const float below = widgets::notes_height(notes, width) + 6;
-  const float height = std::max(120.0F, ImGui::GetContentRegionAvail().y - below);
-  if (ImGui::BeginChild("grids", {0, height})) {
-    const int columns = static_cast<int>(context.models());
-    if (ImGui::BeginTable("models", columns, ImGuiTableFlags_SizingStretchSame)) {
-      for (std::size_t i = 0; i < context.models(); ++i) {
-        ImGui::TableNextColumn();
-        ImGui::PushID(static_cast<int>(i));
-        if (ImGui::BeginChild("grid", {0, height - 8})) draw_model(context, i);
-        ImGui::EndChild();
-        ImGui::PopID();
-      }
-      ImGui::EndTable();
-    }
-  }
+  draw_chosen(context);
+  const std::vector<std::string> notes = notes_of(context);
+  ImVec2 room = ImGui::GetContentRegionAvail();
+  room.y = std::max(120.0F, room.y - widgets::notes_height(notes, room.x) - 6);
+  if (ImGui::BeginChild("panes", room)) draw_panes(context, room);
   ImGui::EndChild();
   widgets::draw_notes(notes);
 }

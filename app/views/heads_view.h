@@ -4,26 +4,45 @@
 
 #include "app/views/view.h"
 #include "protocol/messages/heads.h"
+#include "widgets/data_table.h"
 #include "widgets/head_grid.h"
 
 namespace phasescope::app {
+
+// A head that was chosen beside others, for their mean.
+struct ChosenHead {
+  std::string model;
+  int64_t layer = 0, head = 0;
+  template <class V>
+  void fields(V& v) {
+    v("model", model), v("layer", layer), v("head", head);
+  }
+  bool operator==(const ChosenHead&) const = default;
+};
 
 struct HeadsState {
   static constexpr const char* kView = "heads";
   std::string metric = "entropy";
   bool sorted = false;  // by the metric, largest first; else layers down, heads across
-  double at_least = 0;  // heads whose metric is below are dimmed
-  bool filtered = false;
+  // Heads that it does not find are dimmed, and left out of the table (widgets/data_table.h).
+  std::string search = {};
+  bool corpus = false;  // over the bundled texts, with intervals; else of the session's text
+  bool pictures = true, table = true, scatter = false;  // what is shown
+  std::string across = "entropy", up = "sink";          // metrics of the scatter
+  std::vector<ChosenHead> chosen = {};
   template <class V>
   void fields(V& v) {
-    v("metric", metric), v("sorted", sorted), v("at_least", at_least), v("filtered", filtered);
+    v("metric", metric), v("sorted", sorted), v("search", search), v("corpus", corpus);
+    v("pictures", pictures), v("table", table), v("scatter", scatter), v("across", across);
+    v("up", up), v("chosen", chosen);
   }
 };
 
 inline constexpr Asks<protocol::HeadsResult> kHeads{"heads", protocol::HeadsRequest::method,
                                                     "measuring the heads"};
 
-// Every head of every open model as a thumbnail.
+// Every head of every open model: as a thumbnail, as a row of a table of all metrics, as a point
+// between two of them.
 class HeadsView : public View {
  public:
   std::string id() const override { return "heads"; }
@@ -43,14 +62,62 @@ class HeadsView : public View {
     std::uint64_t atlas_serial = 0;
     widgets::CellMarks marks;
     Cached<widgets::HeadGridSpec> spec;
+    Cached<widgets::CaptionWidths> widths;
+  };
+  // The heads of all models as rows, a model after the other; where each model's rows begin.
+  struct Rows {
+    widgets::TableSpec table;
+    std::vector<std::string> metrics;  // of the columns behind the model and the head
+    std::vector<std::size_t> model;    // of each row: its place in the session
+    std::vector<int> cell;             // and layer * heads + head
+    std::vector<int> begin;            // by model; -1 of one without an answer
+  };
+  // The pictures' place: models beside each other, and the room of each.
+  struct Places {
+    int columns = 1;
+    ImVec2 room{0, 0};
+    float pixels = 0;  // of the smallest picture
+  };
+  // Where a head is: the session's model and the cell.
+  struct Place {
+    std::size_t model = 0;
+    int cell = -1;
   };
   void draw_controls(ViewContext& context);
-  void draw_model(ViewContext& context, std::size_t index);
+  void draw_choices_of_reading(ViewContext& context);
+  void draw_chosen(ViewContext& context);
+  void draw_panes(ViewContext& context, ImVec2 room);
+  void draw_pictures(ViewContext& context);
+  void draw_table(ViewContext& context);
+  void draw_scatter(ViewContext& context);
+  void draw_model(ViewContext& context, std::size_t index, ImVec2 room);
+  void draw_model_line(ViewContext& context, std::size_t index);
   void draw_head_tooltip(const ViewContext& context, const HeadsAnswer& answer, int cell) const;
-  widgets::HeadGridSpec spec_of(const ViewContext& context, std::size_t index,
-                                const HeadsAnswer& answer) const;
+  const HeadsAnswer* answer_of(const ViewContext& context, std::size_t index) const;
+  const Rows& rows(const ViewContext& context);
+  const std::vector<char>& found_rows(const ViewContext& context);
+  const widgets::HeadGridSpec& spec_of(const ViewContext& context, std::size_t index);
+  const widgets::CaptionWidths& widths_of(const ViewContext& context, std::size_t index);
+  widgets::HeadGridSpec make_spec(const ViewContext& context, std::size_t index);
+  Places best_places(const ViewContext& context, ImVec2 room);
+  std::string places_key(const ViewContext& context, ImVec2 room);
+  bool larger_beside(const ViewContext& context, ImVec2 room, ImVec2 whole, float part);
+  widgets::PlotSpec scatter_of(const ViewContext& context);
+  std::vector<std::string> notes_of(const ViewContext& context);
+  // A click on a head selects it; with Ctrl it is taken among the chosen ones, or out of them.
+  void take(ViewContext& context, Place place);
+  Place place_of_row(const ViewContext& context, int row);
+  int row_of(const ViewContext& context, const widgets::Hover& marks);
+  void point_at_head(ViewContext& context, Place place);
 
   std::map<std::string, Grid> grids_;
+  Cached<Rows> rows_;
+  Cached<std::vector<char>> found_;
+  Cached<Places> places_;
+  Cached<bool> beside_;
+  Cached<widgets::PlotSpec> scatter_;
+  widgets::DataTable table_;
+  widgets::TableArrangement shown_;  // as the table was last arranged from the session
 };
 
 }  // namespace phasescope::app

@@ -1,9 +1,13 @@
 #include "app/views/jobs_view.h"
 
+#include <misc/cpp/imgui_stdlib.h>
+
 #include <algorithm>
 #include <cmath>
 
 #include "app/figures/figures.h"
+#include "app/figures/job_figures.h"
+#include "app/verbs/verb_tools.h"
 #include "formats/error.h"
 #include "formats/json.h"
 #include "protocol/shell_word.h"
@@ -16,19 +20,24 @@ namespace fs = std::filesystem;
 using protocol::JobStatus;
 
 constexpr auto kPollEvery = std::chrono::milliseconds(1000);
+constexpr int64_t kLogLines = 200;
 
 // sample_configs/ stands beside assets/ in the source tree and inside it where installed.
 fs::path config_folder() {
-  const fs::path beside = assets_folder().parent_path() / "sample_configs" / "desk";
+  const fs::path beside = assets_folder().parent_path() / "sample_configs";
   std::error_code error;
-  return fs::is_directory(beside, error) ? beside : assets_folder() / "sample_configs" / "desk";
+  return fs::is_directory(beside, error) ? beside : assets_folder() / "sample_configs";
 }
 
+// "desk/tapa", "paper/rope".
 std::vector<std::string> config_names() {
   std::vector<std::string> names;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(config_folder(), error))
-    if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
+  for (const char* kind : {"desk", "paper"}) {
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(config_folder() / kind, error))
+      if (entry.path().extension() == ".json")
+        names.push_back(std::string(kind) + "/" + entry.path().stem().string());
+  }
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -72,18 +81,51 @@ std::string progress_words(const JobStatus& job) {
   return words;
 }
 
+std::string name_of_job(const JobStatus& job) {
+  return job.name.empty() ? fs::path(job.dir).filename().string() : job.name;
+}
+
 void show_job(ViewContext& context, const std::string& dir) {
   auto state = context.state<JobsState>();
   state.dir = dir;
+  state.form = false;
+  std::erase(state.beside, dir);
   context.set_state("Show a job", state, "job");
+}
+
+// Folders of the jobs whose curves are drawn, the one shown in full first.
+std::vector<std::string> dirs_drawn(const JobsState& state) {
+  std::vector<std::string> dirs;
+  if (!state.dir.empty()) dirs.push_back(state.dir);
+  dirs.insert(dirs.end(), state.beside.begin(), state.beside.end());
+  return dirs;
+}
+
+// The configuration as it is, for a new job: what an earlier start filled in is left out.
+nlohmann::json config_to_clone(nlohmann::json config) {
+  if (config.contains("data") && config["data"].is_object()) config["data"].erase("corpus_sha256");
+  return config;
+}
+
+std::string step_of(const std::string& checkpoint) {
+  return checkpoint.starts_with("step-") ? checkpoint.substr(5) : checkpoint;
+}
+
+void paragraph_in(const ImVec4& color, const std::string& words) {
+  if (words.empty()) return;
+  ImGui::PushTextWrapPos(0.0F);
+  ImGui::TextColored(color, "%s", words.c_str());
+  ImGui::PopTextWrapPos();
 }
 
 }  // namespace
 
 std::string JobsView::help_text() const {
   return "A job is a folder and a worker of its own: it goes on when this window is closed and is "
-         "found again by its folder. Pause and cancel are read at every step; a job that died is "
-         "resumed from its newest verified checkpoint.";
+         "found again by its folder. A training is started from a form over all that a run "
+         "configuration has, beginning with a shipped one, a file or another job. Ticked jobs have "
+         "their curves over each other. Pause and cancel are read at every step; a job that died "
+         "is resumed from its newest verified checkpoint.";
 }
 
 std::string JobsView::command_line(const ViewContext& context) const {
@@ -94,18 +136,18 @@ std::string JobsView::command_line(const ViewContext& context) const {
 void JobsView::ask(ViewContext& context) {
   if (configs_.empty()) configs_ = config_names();
   context.requests.ask(context.requests.of(kJobs), protocol::JobsRequest{});
-  const std::string dir = context.state<JobsState>().dir;
-  if (!dir.empty())
-    context.requests.ask(context.requests.of(kJob), protocol::JobRequest{.dir = dir});
-}
-
-std::vector<Saved> JobsView::saved(ViewContext& context) {
-  const auto* answer = context.requests.of(kJob).answer();
-  if (!answer) return {};
-  Output output{.result = protocol::to_json_form(answer->result)};
-  output.figures = {job_curve_figure(answer->result)};
-  return {
-      {"", std::move(output), "phasescope jobs show " + protocol::shell_word(answer->result.dir)}};
+  const auto state = context.state<JobsState>();
+  for (const std::string& dir : dirs_drawn(state))
+    context.requests.ask(context.requests.of(kJob, dir), protocol::JobRequest{.dir = dir});
+  if (!state.form) return;
+  if (state.run.is_null()) {
+    auto loaded = state;
+    load_source(context, loaded, (config_folder() / (state.source + ".json")).string());
+    if (loaded.run.is_null()) return;
+    context.edit.apply_silently([&](Session& s) { s.views.set(loaded); });
+  }
+  context.requests.ask(context.requests.of(kJobForm),
+                       protocol::FormRequest{.config = context.state<JobsState>().run});
 }
 
 // A job's state changes by itself: its folder is read again every second while the view is seen.
@@ -116,21 +158,57 @@ void JobsView::poll(ViewContext& context) {
     return;
   polled_at_ = now;
   context.requests.ask_again(context.requests.of(kJobs), protocol::JobsRequest{});
-  const std::string dir = context.state<JobsState>().dir;
-  if (!dir.empty() && !context.requests.of(kJob).failed())
-    context.requests.ask_again(context.requests.of(kJob), protocol::JobRequest{.dir = dir});
+  const auto state = context.state<JobsState>();
+  for (const std::string& dir : dirs_drawn(state)) {
+    auto& job = context.requests.of(kJob, dir);
+    // One that has ended stays as it is.
+    const bool ended = job.answer() && !is_live(job.answer()->result.state);
+    const auto* list = context.requests.of(kJobs).answer();
+    const bool changed =
+        !ended || !list || std::ranges::any_of(list->result.jobs, [&](const JobStatus& listed) {
+          return listed.dir == dir && listed.state != job.answer()->result.state;
+        });
+    if (changed && !job.failed()) context.requests.ask_again(job, protocol::JobRequest{.dir = dir});
+  }
+  auto& log = context.requests.of(kJobLog, state.dir);
+  if (log_seen_ && !state.dir.empty() && !log.failed())
+    context.requests.ask_again(log, protocol::LogRequest{.dir = state.dir, .lines = kLogLines});
+  log_seen_ = false;
+}
+
+std::vector<JobStatus> JobsView::jobs_drawn(const ViewContext& context) const {
+  std::vector<JobStatus> jobs;
+  for (const std::string& dir : dirs_drawn(context.state<JobsState>()))
+    if (const auto* answer = context.requests.of(kJob, dir).answer()) {
+      jobs.push_back(answer->result);
+      jobs.back().name = name_of_job(answer->result);
+    }
+  return jobs;
+}
+
+widgets::PlotSpec JobsView::plot_of(const ViewContext& context) const {
+  const auto state = context.state<JobsState>();
+  const std::vector<JobStatus> jobs = jobs_drawn(context);
+  if (jobs.size() == 1 && state.curve == job_quantities().front())
+    return job_curve_figure(jobs.front());
+  return job_curves_figure(jobs, state.curve);
+}
+
+std::vector<Saved> JobsView::saved(ViewContext& context) {
+  const auto state = context.state<JobsState>();
+  const auto* answer = context.requests.of(kJob, state.dir).answer();
+  if (!answer) return {};
+  Output output{.result = protocol::to_json_form(answer->result)};
+  output.figures = {plot_of(context)};
+  return {
+      {"", std::move(output), "phasescope jobs show " + protocol::shell_word(answer->result.dir)}};
 }
 
 void JobsView::start_training(ViewContext& context) {
-  const auto form = context.state<JobsState>();
-  try {
-    const auto config = formats::json_from_file(config_folder() / (form.config + ".json"));
-    protocol::StartRequest request{.kind = "train", .name = form.config, .config = config};
-    request.set.list = {"train.steps=" + std::to_string(form.steps)};
-    context.requests.ask_again(context.requests.of(kStart), request);
-  } catch (const formats::Error& error) {
-    context.window.say(error.full_text(), true);
-  }
+  const auto state = context.state<JobsState>();
+  protocol::StartRequest request{
+      .kind = "train", .name = fs::path(state.source).stem().string(), .config = state.run};
+  context.requests.ask_again(context.requests.of(kStart), request);
 }
 
 void JobsView::start_eval(ViewContext& context) {
@@ -141,22 +219,13 @@ void JobsView::start_eval(ViewContext& context) {
           .kind = "eval", .name = request.task, .config = protocol::params_of(request)});
 }
 
-void JobsView::draw_form(ViewContext& context) {
+void JobsView::draw_bar(ViewContext& context) {
   auto state = context.state<JobsState>();
-  bool changed = draw_choice("##config", state.config, configs_, ImGui::GetFontSize() * 8);
-  tooltip("The run configuration: sample_configs/desk");
+  bool changed = false;
+  if (ImGui::Button(state.form ? "Back to the jobs" : "New training..."))
+    state.form = !state.form, changed = true;
+  tooltip("A form over the whole run configuration");
   ImGui::SameLine();
-  int steps = static_cast<int>(state.steps);
-  ImGui::SetNextItemWidth(ImGui::GetFontSize() * 7);
-  if (ImGui::InputInt("steps", &steps, 100, 1000)) {
-    state.steps = std::clamp(steps, 1, 10'000'000);
-    changed = true;
-  }
-  ImGui::SameLine();
-  ImGui::BeginDisabled(context.requests.of(kStart).waiting() || configs_.empty());
-  if (ImGui::Button("Train")) start_training(context);
-  ImGui::SameLine();
-  ImGui::EndDisabled();
   ImGui::BeginDisabled(context.requests.of(kStart).waiting() || context.models() == 0);
   if (ImGui::Button("Evaluate")) start_eval(context);
   tooltip("Perplexity of the open models, as a job");
@@ -167,38 +236,127 @@ void JobsView::draw_form(ViewContext& context) {
   draw_tools(context);
 }
 
+// ---- the form of a training -----------------------------------------------------------------
+
+void JobsView::load_source(ViewContext& context, JobsState& state, const std::string& path) {
+  try {
+    state.run = config_to_clone(formats::json_from_file(path));
+    lines_.forget();
+  } catch (const formats::Error& error) {
+    context.window.say(error.full_text(), true);
+  }
+}
+
+// Where a new configuration begins; true where another one was taken.
+bool JobsView::draw_source(ViewContext& context, JobsState& state) {
+  bool changed = false;
+  ImGui::AlignTextToFramePadding();
+  ImGui::TextUnformatted("begin with");
+  ImGui::SameLine();
+  std::string name = state.source;
+  if (draw_choice("##source", name, configs_, ImGui::GetFontSize() * 11)) {
+    state.source = name;
+    load_source(context, state, (config_folder() / (name + ".json")).string());
+    changed = true;
+  }
+  tooltip("A run configuration of sample_configs/; a job's Clone begins with its own");
+  next_control(ImGui::GetFontSize() * 12);
+  ImGui::SetNextItemWidth(ImGui::GetFontSize() * 12);
+  const bool entered =
+      ImGui::InputTextWithHint("##file", "or a file", &path_, ImGuiInputTextFlags_EnterReturnsTrue);
+  tooltip("The path of a run configuration");
+  if (entered && !path_.empty()) {
+    state.source = path_;
+    load_source(context, state, path_);
+    changed = true;
+  }
+  return changed;
+}
+
+void JobsView::draw_form(ViewContext& context) {
+  auto state = context.state<JobsState>();
+  bool changed = draw_source(context, state);
+  const auto& question = context.requests.of(kJobForm);
+  const auto* answer = question.answer();
+  const bool current = answer && question.answers_now();
+  const bool fine = current && answer->result.problem.empty();
+  next_control(ImGui::CalcTextSize("Train").x + 2 * ImGui::GetStyle().FramePadding.x);
+  ImGui::BeginDisabled(!fine || context.requests.of(kStart).waiting());
+  if (ImGui::Button("Train")) start_training(context);
+  tooltip("Starts it as a job of its own, which goes on without this window");
+  ImGui::EndDisabled();
+  if (fine) {
+    const std::string words = widgets::short_number(double(answer->result.parameters)) +
+                              " parameters, " +
+                              widgets::short_number(double(answer->result.tokens)) + " tokens";
+    next_control(ImGui::CalcTextSize(words.c_str()).x);
+    ImGui::TextColored(widgets::palette().quiet, "%s", words.c_str());
+  }
+  if (current) paragraph_in(widgets::palette().bad, answer->result.problem);
+  if (question.failed()) draw_question(context, context.requests.of(kJobForm), "form");
+  if (ImGui::BeginChild("fields")) {
+    if (answer) changed |= lines_.draw(answer->result, state.run);
+  }
+  ImGui::EndChild();
+  if (changed) context.set_state("Change the configuration", state, "configuration");
+}
+
+// ---- the list -------------------------------------------------------------------------------
+
+void JobsView::draw_row(ViewContext& context, const JobStatus& job, bool whole) {
+  auto state = context.state<JobsState>();
+  ImGui::TableNextRow();
+  ImGui::TableNextColumn();
+  ImGui::PushID(job.dir.c_str());
+  const bool own = job.dir == state.dir;
+  bool drawn = own || std::ranges::find(state.beside, job.dir) != state.beside.end();
+  ImGui::BeginDisabled(own || job.kind != "train");
+  if (ImGui::Checkbox("##drawn", &drawn)) {
+    if (drawn)
+      state.beside.push_back(job.dir);
+    else
+      std::erase(state.beside, job.dir);
+    context.set_state("Draw a job's curve", state);
+  }
+  ImGui::EndDisabled();
+  tooltip("Its curve over that of the job shown");
+  ImGui::TableNextColumn();
+  ImGui::AlignTextToFramePadding();
+  if (ImGui::Selectable(name_of_job(job).c_str(), own, ImGuiSelectableFlags_SpanAllColumns))
+    show_job(context, job.dir);
+  tooltip(job.dir);
+  ImGui::PopID();
+  ImGui::TableNextColumn();
+  ImGui::TextColored(state_color(job.state), "%s", job.state.c_str());
+  ImGui::TableNextColumn();
+  ImGui::TextUnformatted(step_words(job).c_str());
+  ImGui::TableNextColumn();
+  if (job.state == "running" && job.seconds_left > 0)
+    ImGui::TextUnformatted(time_text(job.seconds_left).c_str());
+  if (!whole) return;
+  ImGui::TableNextColumn();
+  if (job.last) ImGui::TextUnformatted(widgets::short_number(job.last->loss).c_str());
+}
+
 void JobsView::draw_list(ViewContext& context) {
   const auto* answer = context.requests.of(kJobs).answer();
   if (!answer || answer->result.jobs.empty())
     return widgets::draw_empty(
-        "No jobs yet. Start a training above: it runs beside this window "
-        "and outlives it.");
+        "No jobs yet. Start a training above: it runs beside this window and outlives it.");
   const ImGuiTableFlags flags =
       ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_BordersInnerH | ImGuiTableFlags_ScrollY;
-  if (!ImGui::BeginTable("jobs", 4, flags)) return;
+  const bool whole = ImGui::GetContentRegionAvail().x > ImGui::GetFontSize() * 30;
+  if (!ImGui::BeginTable("jobs", whole ? 6 : 5, flags)) return;
   ImGui::TableSetupScrollFreeze(0, 1);
+  ImGui::TableSetupColumn("curve", ImGuiTableColumnFlags_WidthFixed);
   for (const char* name : {"job", "state", "step", "left"}) ImGui::TableSetupColumn(name);
+  if (whole) ImGui::TableSetupColumn("loss (nats)");
   ImGui::TableHeadersRow();
-  const std::string shown = context.state<JobsState>().dir;
-  for (const JobStatus& job : answer->result.jobs) {
-    ImGui::TableNextRow();
-    ImGui::TableNextColumn();
-    ImGui::PushID(job.dir.c_str());
-    const std::string name = job.name.empty() ? fs::path(job.dir).filename().string() : job.name;
-    if (ImGui::Selectable(name.c_str(), job.dir == shown, ImGuiSelectableFlags_SpanAllColumns))
-      show_job(context, job.dir);
-    tooltip(job.dir);
-    ImGui::PopID();
-    ImGui::TableNextColumn();
-    ImGui::TextColored(state_color(job.state), "%s", job.state.c_str());
-    ImGui::TableNextColumn();
-    ImGui::TextUnformatted(step_words(job).c_str());
-    ImGui::TableNextColumn();
-    if (job.state == "running" && job.seconds_left > 0)
-      ImGui::TextUnformatted(time_text(job.seconds_left).c_str());
-  }
+  for (const JobStatus& job : answer->result.jobs) draw_row(context, job, whole);
   ImGui::EndTable();
 }
+
+// ---- one job --------------------------------------------------------------------------------
 
 void JobsView::draw_buttons(ViewContext& context, const JobStatus& job) {
   const auto act = [&](const char* word, const char* action, bool enabled) {
@@ -212,40 +370,140 @@ void JobsView::draw_buttons(ViewContext& context, const JobStatus& job) {
   act("Pause", "pause", job.state == "running");
   act("Resume", "resume", job.state == "paused" || !is_live(job.state));
   act("Cancel", "cancel", is_live(job.state));
-  ImGui::NewLine();
+  ImGui::BeginDisabled(job.kind != "train" || !job.config.is_object());
+  if (ImGui::SmallButton("Clone")) {
+    auto state = context.state<JobsState>();
+    state.form = true, state.source = name_of_job(job);
+    state.run = config_to_clone(job.config);
+    lines_.forget();
+    context.set_state("Clone a job", state);
+  }
+  ImGui::EndDisabled();
+  tooltip("A new training that begins with this one's configuration");
 }
 
-void JobsView::draw_job(ViewContext& context, const JobStatus& job) {
+// What was trained, as a model of the window; two of its checkpoints beside each other.
+void JobsView::draw_opening(ViewContext& context, const JobStatus& job) {
+  if (job.checkpoints.empty()) return;
+  if (ImGui::Button("Open the model")) open_model(context, job.dir);
+  tooltip("Its newest checkpoint, in all views");
+  if (job.checkpoints.size() < 2) return;
+  const auto has = [&](const std::string& name) {
+    return std::ranges::find(job.checkpoints, name) != job.checkpoints.end();
+  };
+  if (!has(first_)) first_ = job.checkpoints.front();
+  if (!has(second_)) second_ = job.checkpoints.back();
+  ImGui::SameLine();
+  ImGui::AlignTextToFramePadding();
+  ImGui::TextUnformatted("or compare");
+  const float width = ImGui::GetFontSize() * 7;
+  ImGui::SameLine();
+  draw_choice("##first", first_, job.checkpoints, width);
+  ImGui::SameLine();
+  draw_choice("##second", second_, job.checkpoints, width);
+  ImGui::SameLine();
+  ImGui::BeginDisabled(first_ == second_);
+  if (ImGui::Button("Open both"))
+    for (const std::string& checkpoint : {first_, second_})
+      open_model(context, job.dir + "/checkpoints/" + checkpoint);
+  ImGui::EndDisabled();
+  tooltip("Steps " + step_of(first_) + " and " + step_of(second_) +
+          " as two models: maps, curves and the comparison follow");
+}
+
+void JobsView::draw_head(ViewContext& context, const JobStatus& job) {
   ImGui::PushFont(widgets::fonts().bold, 0.0F);
-  ImGui::TextUnformatted(job.name.empty() ? job.dir.c_str() : job.name.c_str());
+  ImGui::TextUnformatted(name_of_job(job).c_str());
   ImGui::PopFont();
   ImGui::SameLine();
   ImGui::TextColored(state_color(job.state), "%s", job.state.c_str());
   ImGui::SameLine();
   draw_buttons(context, job);
-  if (!job.message.empty()) {
-    const auto& colors = widgets::palette();
-    ImGui::PushTextWrapPos(0.0F);
-    ImGui::TextColored(job.state == "running" ? colors.quiet : colors.warn, "%s",
-                       job.message.c_str());
-    ImGui::PopTextWrapPos();
-  }
+  const auto& colors = widgets::palette();
+  paragraph_in(job.state == "running" ? colors.quiet : colors.warn, job.message);
   ImGui::ProgressBar(static_cast<float>(fraction_of(job)), {-1, ImGui::GetFontSize() * 0.5F}, "");
-  ImGui::PushTextWrapPos(0.0F);
-  ImGui::TextColored(widgets::palette().quiet, "%s", progress_words(job).c_str());
-  ImGui::PopTextWrapPos();
-  if (job.curve.empty()) return;
-  const auto& plot = plot_.get(
-      job.dir + std::to_string(job.curve.size()) + "/" + std::to_string(job.curve.back().step),
-      [&] { return job_curve_figure(job); });
+  paragraph_in(colors.quiet, progress_words(job));
+  draw_opening(context, job);
+}
+
+void JobsView::draw_curves(ViewContext& context, const JobStatus& job) {
+  if (job.curve.empty()) return widgets::draw_empty("No step has been made yet.");
+  auto state = context.state<JobsState>();
+  if (draw_choice("##curve", state.curve, job_quantities()))
+    context.set_state("Show another curve", state);
+  std::string key = state.curve;
+  for (const JobStatus& drawn : jobs_drawn(context))
+    key += "/" + drawn.dir + std::to_string(drawn.curve.size()) +
+           (drawn.last ? "," + std::to_string(drawn.last->step) : "");
+  const auto& plot = plot_.get(key, [&] { return plot_of(context); });
   widgets::PlotDraw options;
   options.version = plot_.version();
-  widgets::draw_plot(plot, options);
+  draw_figure(context, plot, options);
+}
+
+void JobsView::draw_log(ViewContext& context, const JobStatus& job) {
+  log_seen_ = true;
+  auto& question = context.requests.of(kJobLog, job.dir);
+  if (context.window.may_ask)
+    context.requests.ask(question, protocol::LogRequest{.dir = job.dir, .lines = kLogLines});
+  if (question.failed()) draw_question(context, question, "log");
+  if (!question.answer()) return;
+  const std::string text = question.answer()->result.value("log", "");
+  if (text.empty()) return widgets::draw_empty("Nothing was written to log.txt.");
+  ImGui::PushFont(widgets::fonts().mono, 0.0F);
+  const bool at_end = ImGui::GetScrollY() >= ImGui::GetScrollMaxY();
+  ImGui::TextUnformatted(text.c_str(), text.c_str() + text.size());
+  if (at_end) ImGui::SetScrollHereY(1.0F);
+  ImGui::PopFont();
+}
+
+// Of an eval that has ended, as its verb would show it.
+void JobsView::draw_result(ViewContext& context, const JobStatus& job) {
+  if (!job.result.is_object())
+    return widgets::draw_empty("The result is here once the job is done.");
+  const auto& output = result_.get(job.dir + std::to_string(job.result.size()), [&] {
+    const auto result = protocol::from_json_form<protocol::EvalResult>(job.result);
+    Output made;
+    made.tables = {eval_table(result)};
+    made.figures = plots_of(figures_of(result, names_in(result)));
+    return made;
+  });
+  for (const widgets::PlotSpec& plot : output.figures) {
+    ImGui::PushID(plot.id.c_str());
+    widgets::PlotDraw options;
+    options.version = result_.version();
+    options.size = {-1, ImGui::GetFontSize() * 15};
+    draw_figure(context, plot, options);
+    ImGui::PopID();
+  }
+  tables_.draw(output, result_.version());
+}
+
+void JobsView::draw_job(ViewContext& context, const JobStatus& job) {
+  draw_head(context, job);
+  if (!ImGui::BeginTabBar("of the job")) return;
+  const auto tab = [&](const char* title, auto draw) {
+    if (!ImGui::BeginTabItem(title)) return;
+    if (ImGui::BeginChild(title)) draw();
+    ImGui::EndChild();
+    ImGui::EndTabItem();
+  };
+  if (job.kind == "eval")
+    tab("Result", [&] { draw_result(context, job); });
+  else
+    tab("Curves", [&] { draw_curves(context, job); });
+  tab("Log", [&] { draw_log(context, job); });
+  tab("Configuration", [&] {
+    ImGui::PushFont(widgets::fonts().mono, 0.0F);
+    ImGui::TextUnformatted(job.config.dump(1).c_str());
+    ImGui::PopFont();
+  });
+  ImGui::EndTabBar();
 }
 
 void JobsView::draw_content(ViewContext& context) {
   poll(context);
-  draw_form(context);
+  draw_bar(context);
   draw_question(context, context.requests.of(kStart), "start");
   if (context.requests.of(kControl).failed())
     draw_question(context, context.requests.of(kControl), "control");
@@ -256,14 +514,21 @@ void JobsView::draw_content(ViewContext& context) {
     started_serial_ = started->serial;
     show_job(context, started->result.dir);
   }
-  const auto* job = context.requests.of(kJob).answer();
-  const bool shown = job && !context.state<JobsState>().dir.empty();
+  const auto state = context.state<JobsState>();
+  if (state.form) return draw_form(context);
+  auto& question = context.requests.of(kJob, state.dir);
+  const auto* job = question.answer();
+  const bool shown = job && !state.dir.empty();
   const float height = ImGui::GetContentRegionAvail().y;
-  if (ImGui::BeginChild("list", {0, shown ? height * 0.35F : 0})) draw_list(context);
+  const auto* list = context.requests.of(kJobs).answer();
+  const std::size_t rows = list ? list->result.jobs.size() + 1 : 1;
+  const float whole = static_cast<float>(rows) * (ImGui::GetFrameHeight() + 8);
+  if (ImGui::BeginChild("list", {0, shown ? std::min(height * 0.35F, whole) : 0}))
+    draw_list(context);
   ImGui::EndChild();
   if (!shown) return;
   ImGui::Separator();
-  if (context.requests.of(kJob).failed()) draw_question(context, context.requests.of(kJob), "job");
+  if (question.failed()) draw_question(context, question, "job");
   if (ImGui::BeginChild("job")) draw_job(context, job->result);
   ImGui::EndChild();
 }

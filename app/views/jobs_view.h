@@ -1,36 +1,49 @@
 #pragma once
 
 #include <chrono>
+#include <set>
 
+#include "app/views/config_form.h"
 #include "app/views/field_form.h"
+#include "app/views/output_tables.h"
 #include "app/views/view.h"
+#include "protocol/messages/eval.h"
 #include "protocol/messages/jobs.h"
-#include "widgets/plot_draw.h"
 
 namespace phasescope::app {
 
 struct JobsState {
   static constexpr const char* kView = "jobs";
-  std::string dir;              // the job shown in full
-  std::string config = "tapa";  // of the training form
-  int64_t steps = 200;
-  EvalChoices evaluation;  // all texts, at the lengths that the worker takes by itself
+  std::string dir;                   // the job shown in full
+  std::vector<std::string> beside;   // folders of further ones whose curves are drawn over its own
+  std::string curve = "loss";        // which curve of theirs
+  bool form = false;                 // the form of a new training is shown in place of a job
+  std::string source = "desk/tapa";  // what it began with: a shipped configuration, a file, a job
+  nlohmann::json run;                // the configuration in it; null: as the source has it
+  EvalChoices evaluation;            // all texts, at the lengths that the worker takes by itself
   template <class V>
   void fields(V& v) {
-    v("dir", dir), v("config", config), v("steps", steps), v("evaluation", evaluation);
+    v("dir", dir), v("beside", beside), v("curve", curve), v("form", form);
+    v("source", source), v("run", run), v("evaluation", evaluation);
   }
 };
 
 inline constexpr Asks<protocol::JobsResult> kJobs{"jobs", protocol::JobsRequest::method,
                                                   "listing jobs", Lane::quick, true};
+// Of each job by its folder.
 inline constexpr Asks<protocol::JobStatus> kJob{"jobs", protocol::JobRequest::method,
                                                 "reading the job", Lane::quick, true};
+inline constexpr Asks<nlohmann::json> kJobLog{"jobs", protocol::LogRequest::method,
+                                              "reading the log", Lane::quick, true};
+inline constexpr Asks<protocol::ConfigForm> kJobForm{"jobs", protocol::FormRequest::method,
+                                                     "reading the configuration"};
 inline constexpr Asks<protocol::JobStatus> kStart{"jobs", protocol::StartRequest::method,
                                                   "starting the job"};
 inline constexpr Asks<nlohmann::json> kControl{"jobs", protocol::ControlRequest::method,
                                                "telling the job"};
 
-// Trainings and evaluations in the background: start one, watch its curve, pause, resume, cancel.
+// Trainings and evaluations in the background: start one from a form, watch curves over each other
+// and logs, pause, resume, cancel; open what was trained, see what was evaluated.
 class JobsView : public View {
  public:
   std::string id() const override { return "jobs"; }
@@ -46,16 +59,33 @@ class JobsView : public View {
 
  private:
   void poll(ViewContext& context);
+  void draw_bar(ViewContext& context);
   void draw_form(ViewContext& context);
+  bool draw_source(ViewContext& context, JobsState& state);
+  void load_source(ViewContext& context, JobsState& state, const std::string& path);
   void draw_list(ViewContext& context);
+  void draw_row(ViewContext& context, const protocol::JobStatus& job, bool whole);
   void draw_job(ViewContext& context, const protocol::JobStatus& job);
+  void draw_head(ViewContext& context, const protocol::JobStatus& job);
   void draw_buttons(ViewContext& context, const protocol::JobStatus& job);
+  void draw_opening(ViewContext& context, const protocol::JobStatus& job);
+  void draw_curves(ViewContext& context, const protocol::JobStatus& job);
+  void draw_log(ViewContext& context, const protocol::JobStatus& job);
+  void draw_result(ViewContext& context, const protocol::JobStatus& job);
+  std::vector<protocol::JobStatus> jobs_drawn(const ViewContext& context) const;
+  widgets::PlotSpec plot_of(const ViewContext& context) const;
   void start_training(ViewContext& context);
   void start_eval(ViewContext& context);
 
   EvalForm form_;
+  ConfigLines lines_;
   Cached<widgets::PlotSpec> plot_;
+  Cached<Output> result_;
+  OutputTables tables_;
   std::vector<std::string> configs_;  // names of shipped run configurations
+  std::string path_;                  // of a file, as typed
+  std::string first_, second_;        // checkpoints to compare
+  bool log_seen_ = false;
   std::chrono::steady_clock::time_point polled_at_;
   std::uint64_t started_serial_ = 0;
 };

@@ -1,11 +1,14 @@
 #include "app/views/map_view.h"
 
 #include <implot.h>
+#include <misc/cpp/imgui_stdlib.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include "app/verbs/verb_tools.h"
+#include "app/views/plot_grid.h"
 #include "app/views/text_view.h"
 #include "widgets/theme.h"
 
@@ -14,6 +17,7 @@ namespace {
 
 using protocol::MapResult;
 using widgets::AxisLink;
+using widgets::MapSpec;
 using widgets::PlotSpec;
 
 // After the axes have rested so long, the region they show is asked for.
@@ -21,38 +25,53 @@ constexpr auto kRest = std::chrono::milliseconds(160);
 constexpr int kCellStep = 64, kMostCells = 768;
 // In lines of text: a map with less room than this has no curves beside it.
 constexpr float kRoomForCurves = 18, kCurveHeight = 5, kCurveWidth = 5;
-
-const Answer<MapResult>* answer_of(const ViewContext& context, std::size_t index) {
-  const auto* answer = context.of(kMap, index).answer();
-  return answer && protocol::find_tensor(answer->tensors, "map") ? answer : nullptr;
-}
+constexpr float kLeastMap = 15;  // of one among several
+// Tokens around a pair that is gone to where all of the text is on show.
+constexpr int64_t kNeighbourhood = 48;
+// Above so many tokens none has room for its text.
+constexpr double kMostNamed = 256;
 
 int64_t whole(double value, int64_t tokens) {
   return std::clamp<int64_t>(static_cast<int64_t>(value), 0, tokens);
 }
 
-// The mean of each column of cells, or (upright) of each row of cells beside the map.
+// The largest cell of each row: of the weights of a query the mean is one by its number of keys.
+std::vector<float> largest_of_rows(const Answer<MapResult>& answer) {
+  const Grid cells = grid_of(*protocol::find_tensor(answer.tensors, "map"));
+  std::vector<float> largest(static_cast<std::size_t>(answer.result.height), std::nanf(""));
+  for (std::size_t i = 0; i < cells.values.size(); ++i) {
+    float& row = largest[i / static_cast<std::size_t>(answer.result.width)];
+    if (std::isfinite(cells.values[i]) && !(row >= cells.values[i])) row = cells.values[i];
+  }
+  return largest;
+}
+
+// The mean of each column of cells, or (upright) what each row of cells has, beside the map.
 PlotSpec profile_plot(const Answer<MapResult>& answer, bool upright) {
   const MapResult& map = answer.result;
+  const bool largest = upright && map.of == "weight";
   PlotSpec plot;
   plot.id = upright ? "by_query" : "by_key";
   plot.legend = false;
-  (upright ? plot.x : plot.y).label = "mean";
+  (upright ? plot.x : plot.y).label = largest ? "largest" : "mean";
+  (upright ? plot.y : plot.x).of = upright ? widgets::Coordinate::query : widgets::Coordinate::key;
   const auto* found =
       protocol::find_tensor(answer.tensors, upright ? "row_profile" : "column_profile");
   if (!found) return plot;
   const auto begin = static_cast<double>(upright ? map.row_begin : map.column_begin);
   const auto end = static_cast<double>(upright ? map.row_end : map.column_end);
-  const auto values = found->values<float>();
+  const std::vector<float> values =
+      largest ? largest_of_rows(answer)
+              : std::vector<float>(found->values<float>().begin(), found->values<float>().end());
   const double step = (end - begin) / static_cast<double>(std::max<std::size_t>(1, values.size()));
   widgets::Series series;
   series.width = 1.2;
   for (std::size_t i = 0; i < values.size(); ++i) {
     const double at = begin + (static_cast<double>(i) + 0.5) * step;
     // Where the mask hides every pair there is no mean: the curve has a gap.
-    const double mean = std::isfinite(values[i]) ? values[i] : std::nan("");
-    series.x.push_back(upright ? mean : at);
-    series.y.push_back(upright ? at : mean);
+    const double value = std::isfinite(values[i]) ? values[i] : std::nan("");
+    series.x.push_back(upright ? value : at);
+    series.y.push_back(upright ? at : value);
   }
   plot.series.push_back(std::move(series));
   return plot;
@@ -68,9 +87,10 @@ std::string words_of(const Session& session, const MapResult& map) {
          name_of_head(map.layer, map.head);
 }
 
-// Tokens of the session's text as a model reads it; 0 before it has read it.
-int64_t tokens_of(const ViewContext& context, const std::string& model) {
-  const auto* answer = context.requests.of(kMap, model).answer();
+// Tokens of the session's text as the asked model reads it; 0 before it has read it.
+int64_t tokens_of(const ViewContext& context, const QuestionOf<MapResult>& question,
+                  const std::string& model) {
+  const auto* answer = question.answer();
   const TextInput text = context.text_for(model);
   const bool same = answer && answer->asked.text.serial() == text.words.serial() &&
                     answer->asked.params.value("length", int64_t{0}) == text.length;
@@ -90,8 +110,14 @@ const Grid map_of(const Answer<MapResult>& answer) {
 
 // Why A - B cannot be drawn: they were asked for differently, as while one is not there yet, or are
 // not about the same tokens. Empty where it can.
-std::string difference_obstacle(const Answer<MapResult>& a, const Answer<MapResult>& b) {
-  if (!alike(a.asked, b.asked)) return "A - B is drawn once both maps are there.";
+std::string difference_obstacle(const MapState& state, const MapView::Shown& first,
+                                const MapView::Shown& second) {
+  const Answer<MapResult>&a = *first.answer, &b = *second.answer;
+  Asked one = a.asked, other = b.asked;
+  const bool own_head = state.b_layer >= 0;  // then the heads may differ, and both are to be there
+  if (own_head) one.params.erase("head"), other.params.erase("head");
+  if (!alike(one, other) || (own_head && (first.old || second.old)))
+    return "A - B is drawn once both maps are there.";
   if (a.result.provenance.text_hash != b.result.provenance.text_hash)
     return "A - B is not drawn: the two models read the text as different tokens.";
   if (a.result.height != b.result.height || a.result.width != b.result.width)
@@ -99,22 +125,88 @@ std::string difference_obstacle(const Answer<MapResult>& a, const Answer<MapResu
   return "";
 }
 
-std::string token_text(const ViewContext& context, std::size_t model, int64_t place) {
-  const auto* answer = context.of(kText, model).answer();
-  if (!answer || place < 0 || place >= static_cast<int64_t>(answer->result.tokens.size()))
-    return "";
-  return " \"" + answer->result.tokens[static_cast<std::size_t>(place)].text + "\"";
+std::string in_quotes(const std::string& token) {
+  return token.empty() ? "" : " \"" + token + "\"";
+}
+
+// "enc.L3H1".
+std::string head_in_stack(const std::string& stack, int64_t layer, int64_t head) {
+  return (stack.empty() ? "" : stack + ".") + name_of_head(layer, head);
+}
+
+// A number that may be left to the program; true where it was changed.
+bool draw_optional(const char* label, std::optional<double>& value, double now) {
+  bool set = value.has_value();
+  bool changed = ImGui::Checkbox((std::string("##set") + label).c_str(), &set);
+  if (changed) value = set ? std::optional(now) : std::nullopt;
+  ImGui::SameLine();
+  ImGui::BeginDisabled(!set);
+  double number = value.value_or(now);
+  ImGui::SetNextItemWidth(ImGui::GetFontSize() * 7);
+  ImGui::InputDouble(label, &number, 0, 0, "%.4g", ImGuiInputTextFlags_CharsScientific);
+  if (ImGui::IsItemDeactivatedAfterEdit() && set && std::isfinite(number))
+    value = number, changed = true;
+  ImGui::EndDisabled();
+  return changed;
+}
+
+int64_t clamped_begin(int64_t middle, int64_t size, int64_t tokens) {
+  return std::clamp<int64_t>(middle - size / 2, 0, std::max<int64_t>(0, tokens - size));
+}
+
+// Labels in the middle of the cells of [low, high], where `pixels` a cell are enough for them.
+std::vector<widgets::AxisTick> ticks_of(const ViewContext& context, std::size_t model,
+                                        const AxisLink& axis, float pixels, bool upright) {
+  std::vector<widgets::AxisTick> ticks;
+  const double span = axis.high - axis.low;
+  if (span > kMostNamed || pixels / span < (upright ? ImGui::GetFontSize() : 6.0)) return ticks;
+  float widest = 0;
+  for (auto place = static_cast<int64_t>(std::floor(axis.low)); place < axis.high; ++place) {
+    const std::string token = token_text(context, model, place);
+    if (token.empty()) continue;
+    ticks.push_back({static_cast<double>(place) + 0.5, token});
+    widest = std::max(widest, ImGui::CalcTextSize(token.c_str()).x);
+  }
+  if (!upright && widest + 3 > pixels / static_cast<float>(span)) ticks.clear();
+  return ticks;
 }
 
 }  // namespace
+
+std::optional<std::pair<int64_t, int64_t>> pair_in(const std::string& words) {
+  std::vector<int64_t> numbers;
+  const char *at = words.data(), *end = words.data() + words.size();
+  while (at < end) {
+    if (*at == ' ' || *at == ',' || *at == ';') {
+      ++at;
+      continue;
+    }
+    int64_t value = 0;
+    const auto [next, error] = std::from_chars(at, end, value);
+    if (error != std::errc() || value < 0 || numbers.size() == 2) return std::nullopt;
+    numbers.push_back(value), at = next;
+  }
+  if (numbers.empty()) return std::nullopt;
+  return std::pair{numbers.front(), numbers.back()};
+}
+
+Region region_around(const Region& now, int64_t query, int64_t key, int64_t tokens) {
+  const auto size = [&](int64_t begin, int64_t end) {
+    return std::min(tokens, end > begin ? end - begin : kNeighbourhood);
+  };
+  const int64_t rows = size(now.row_begin, now.row_end), cols = size(now.col_begin, now.col_end);
+  const int64_t row = clamped_begin(query, rows, tokens), col = clamped_begin(key, cols, tokens);
+  return {row, row + rows, col, col + cols};
+}
 
 std::string MapView::help_text() const {
   return "Queries from top to bottom, keys from left to right. The wheel zooms, dragging moves, a "
          "double click shows all again; zoomed in far enough, each cell is one pair and its value "
          "is exact. Grey is the masked triangle: the query cannot see those keys. Click marks a "
-         "pair in all views. The curves are means over the pairs that are shown: of each key "
-         "below, of "
-         "each query at the right.";
+         "pair in all views. The curves are of the pairs that are shown: the mean of each key "
+         "below; at the right the largest weight of each query, or its mean score. Weights have "
+         "a log scale by themselves where what they show is a line of a few cells. A is the "
+         "selected head, B any head of any open model.";
 }
 
 void MapView::add_commands(std::vector<Command>& list) const {
@@ -145,47 +237,69 @@ void MapView::add_commands(std::vector<Command>& list) const {
 }
 
 std::string MapView::command_line(const ViewContext& context) const {
-  const std::string model = selected_model(context.session());
-  if (model.empty()) return "";
-  return command_of<protocol::MapRequest>({context.requests.of(kMap, model).asked()});
+  std::vector<Asked> asked;
+  for (const Side& side : sides(context))
+    if (side.obstacle.empty()) asked.push_back(question_of(context, side).asked());
+  return command_of<protocol::MapRequest>(asked);
 }
 
-std::vector<std::size_t> MapView::shown_models(const ViewContext& context) const {
+// A, and B where it is shown and there is one.
+std::vector<MapView::Side> MapView::sides(const ViewContext& context) const {
   const Session& session = context.session();
   if (session.models.empty()) return {};
-  const std::size_t first =
-      std::min(static_cast<std::size_t>(session.selection.model), session.models.size() - 1);
-  if (context.state<MapState>().show == "a" || session.models.size() < 2) return {first};
-  return {first, first == 0 ? std::size_t{1} : std::size_t{0}};
+  const auto state = context.state<MapState>();
+  const Selection& at = session.selection;
+  const std::size_t a = std::min(static_cast<std::size_t>(at.model), session.models.size() - 1);
+  std::vector<Side> sides{{a, head_in_stack(at.stack, at.layer, at.head), false, ""}};
+  if (state.show == "a") return sides;
+  const auto named = std::ranges::find(session.models, state.b);
+  std::size_t b = a == 0 ? 1 : 0;
+  if (named != session.models.end()) b = static_cast<std::size_t>(named - session.models.begin());
+  if (b >= session.models.size()) b = a;
+  Side side{b, sides[0].head, b == a, ""};
+  if (state.b_layer >= 0)
+    side.head = head_in_stack(state.b_stack, state.b_layer, state.b_head);
+  else
+    side.obstacle = head_obstacle(context, b);
+  if (b != a || side.head != sides[0].head) sides.push_back(std::move(side));
+  return sides;
+}
+
+QuestionOf<MapResult>& MapView::question_of(const ViewContext& context, const Side& side) const {
+  return context.of(side.beside ? kMapBeside : kMap, side.model);
 }
 
 void MapView::ask(ViewContext& context) {
   const auto state = context.state<MapState>();
-  const Selection& at = context.session().selection;
   const Region& region = context.session().region;
-  for (std::size_t index : shown_models(context)) {
-    if (!head_obstacle(context, index).empty()) continue;
-    const std::string& model = context.session().models[index];
+  for (const Side& side : sides(context)) {
+    if (!side.obstacle.empty()) continue;
+    auto& question = question_of(context, side);
+    const std::string& model = context.session().models[side.model];
     const TextInput text = context.text_for(model);
-    const int64_t tokens = tokens_of(context, model);
+    const int64_t tokens = tokens_of(context, question, model);
     protocol::MapRequest request{.model = model};
-    request.head = name_of_head(at.layer, at.head);
+    request.head = side.head;
     request.of = state.of, request.pool = state.pool;
     request.size = {cells_, cells_};
     request.rows = range_of(region.row_begin, region.row_end, tokens);
     request.cols = range_of(region.col_begin, region.col_end, tokens);
     set_text(request.reading, text);
-    context.requests.ask(context.of(kMap, index), request, text.words);
+    context.requests.ask(question, request, text.words);
   }
+  ask_for_tokens(context);  // for the axes; the question that the text's own view asks
 }
 
 // None of a model without the selected head, whose last answer is of another one.
 std::vector<MapView::Shown> MapView::maps_shown(const ViewContext& context) const {
   std::vector<Shown> maps;
-  for (std::size_t index : shown_models(context))
-    if (head_obstacle(context, index).empty())
-      if (const auto* answer = answer_of(context, index))
-        maps.push_back({answer, !context.of(kMap, index).answers_now()});
+  for (const Side& side : sides(context)) {
+    if (!side.obstacle.empty()) continue;
+    const auto& question = question_of(context, side);
+    const auto* answer = question.answer();
+    if (answer && protocol::find_tensor(answer->tensors, "map"))
+      maps.push_back({answer, side.model, !question.answers_now()});
+  }
   return maps;
 }
 
@@ -194,14 +308,26 @@ bool MapView::Scene::old(std::size_t plot) const {
   return maps[0].old || maps[1].old;
 }
 
-PlotSpec MapView::plot_of(const ViewContext& context, const MapAnswer& answer) const {
+// Of A alone as it was chosen; of two maps one look that both have.
+MapLook MapView::look_of(const ViewContext& context, const std::vector<Shown>& maps) const {
+  const MapLook look = context.state<MapState>().look;
+  if (maps.size() < 2) return look;
+  const ModelNames names = names_of(context.session());
+  const auto spec = [&](const Shown& one) {
+    return *attention_map_figure(one.answer->result, map_of(*one.answer), names).map;
+  };
+  return common_look(look, spec(maps[0]), spec(maps[1]));
+}
+
+PlotSpec MapView::plot_of(const ViewContext& context, const MapAnswer& answer,
+                          const MapLook& look) const {
   PlotSpec plot = attention_map_figure(answer.result, map_of(answer), names_of(context.session()));
-  if (context.state<MapState>().logarithmic && answer.result.of == "weight") {
-    plot.map->log_decades = 4;
-    plot.notes.back() = widgets::scale_note(*plot.map);
-  }
+  apply_look(*plot.map, look);
+  std::string& note = plot.notes.back() = widgets::scale_note(*plot.map);
+  if (const std::string clipped = clipping_note(*plot.map, look); !clipped.empty())
+    note += "; " + clipped;
   const protocol::Provenance& made = answer.result.provenance;
-  if (!made.kernel.empty()) plot.notes.back() += "; computed by " + made.kernel + ", " + made.dtype;
+  if (!made.kernel.empty()) note += "; computed by " + made.kernel + ", " + made.dtype;
   return plot;
 }
 
@@ -213,13 +339,16 @@ std::vector<Saved> MapView::saved(ViewContext& context) {
     const MapAnswer& answer = *shown.answer;
     Output output{.result = protocol::to_json_form(answer.result),
                   .provenance = provenance_of(answer.result)};
-    output.figures = {plot_of(context, answer)};
-    all.push_back({names.file_name(answer.result.model), std::move(output),
-                   command_of<protocol::MapRequest>({answer.asked})});
+    output.figures = {plot_of(context, answer, look_of(context, maps))};
+    std::string folder = names.file_name(answer.result.model);
+    if (!all.empty() && all[0].folder == folder)
+      folder += "_" + name_of_head(answer.result.layer, answer.result.head);
+    all.push_back(
+        {std::move(folder), std::move(output), command_of<protocol::MapRequest>({answer.asked})});
   }
   if (context.state<MapState>().show != "difference" || maps.size() < 2) return all;
   const MapAnswer &a = *maps[0].answer, &b = *maps[1].answer;
-  if (!difference_obstacle(a, b).empty()) return all;
+  if (!difference_obstacle(context.state<MapState>(), maps[0], maps[1]).empty()) return all;
   Output output{.result = {{"a", all[0].output.result}, {"b", all[1].output.result}}};
   for (const Saved& one : {all[0], all[1]})
     for (const nlohmann::json& made : one.output.provenance) output.provenance.push_back(made);
@@ -243,30 +372,137 @@ void MapView::draw_title(ViewContext& context) {
           (at.head < 0 ? "Mean of all heads of the layer" : "Alt and the arrow keys change it"));
 }
 
+// What the colours mean; the button opens the choices.
+bool MapView::draw_colors(MapState& state) {
+  if (ImGui::Button("Colours")) ImGui::OpenPopup("colours");
+  tooltip("Scale and range of the colours, and the shape of the cells");
+  if (!ImGui::BeginPopup("colours")) return false;
+  const MapSpec* map = pictures_[0].plot.version() > 0 ? &*pictures_[0].plot.value().map : nullptr;
+  bool changed = false;
+  MapLook& look = state.look;
+  const float width = ImGui::GetFontSize() * 8;
+  if (state.of == "weight") {
+    changed |= draw_choice("scale", look.scale, {"by itself", "linear", "log"}, width);
+    tooltip("By itself: log where fewer than one cell in ten reaches a tenth of the largest");
+    ImGui::SetNextItemWidth(width);
+    changed |= ImGui::SliderInt("decades of a log scale", &look.decades, 1, 12);
+  }
+  changed |= draw_optional("lower end", look.low, map ? map->range.low : 0);
+  changed |= draw_optional("upper end", look.high, map ? map->range.high : 1);
+  changed |= ImGui::Checkbox("key 0 left out", &look.leave_out_first);
+  tooltip("The range is fitted to the other keys: key 0 takes most of the weight of many heads");
+  changed |= ImGui::Checkbox("square cells", &state.square);
+  if (map) {
+    ImGui::TextColored(widgets::palette().quiet, "now %s", widgets::scale_text(*map).c_str());
+    if (const std::string clipped = clipping_note(*map, look); !clipped.empty())
+      ImGui::TextColored(widgets::palette().warn, "%s", clipped.c_str());
+  }
+  if (ImGui::Button("As at first")) look = {}, state.square = true, changed = true;
+  ImGui::EndPopup();
+  return changed;
+}
+
+// A layer and a head of B; "same head" follows A.
+bool MapView::draw_head_of_b(const ViewContext& context, MapState& state) {
+  const auto all = sides(context);
+  const std::size_t model = all.size() > 1 ? all[1].model : all[0].model;
+  const auto* report = context.info(context.session().models[model]);
+  if (!report) return false;
+  std::vector<std::string> layers{"same head"}, heads{"mean"};
+  for (int64_t i = 0; i < report->model.layers; ++i) layers.push_back("L" + std::to_string(i));
+  for (int64_t i = 0; i < report->model.heads; ++i) heads.push_back("H" + std::to_string(i));
+  const auto word_of = [](const std::vector<std::string>& words, int64_t value) {
+    return words[std::min(words.size() - 1, static_cast<std::size_t>(value + 1))];
+  };
+  std::string layer = word_of(layers, state.b_layer), head = word_of(heads, state.b_head);
+  bool changed = false;
+  if (draw_choice("##layer of B", layer, layers)) {
+    state.b_layer = std::ranges::find(layers, layer) - layers.begin() - 1;
+    changed = true;
+  }
+  if (state.b_layer < 0) return changed;
+  next_control(5 * ImGui::GetFontSize());
+  if (draw_choice("##head of B", head, heads)) {
+    state.b_head = std::ranges::find(heads, head) - heads.begin() - 1;
+    changed = true;
+  }
+  const auto* answer = all.size() > 1 ? question_of(context, all[1]).answer() : nullptr;
+  if (!answer || answer->result.stack.empty()) return changed;
+  ImGui::SameLine();
+  std::string stack = state.b_stack.empty() ? "dec" : state.b_stack;
+  if (draw_choice("##stack of B", stack, {"dec", "enc", "cross"}))
+    state.b_stack = stack, changed = true;
+  return changed;
+}
+
+// Which model and head B is.
+bool MapView::draw_b(const ViewContext& context, MapState& state) {
+  const auto all = sides(context);
+  if (all.empty()) return false;
+  ImGui::AlignTextToFramePadding();
+  ImGui::TextUnformatted("B");
+  ImGui::SameLine();
+  const Session& session = context.session();
+  const std::size_t now = all.size() > 1 ? all[1].model : all[0].model;
+  bool changed = false;
+  ImGui::SetNextItemWidth(ImGui::GetFontSize() * 9);
+  if (ImGui::BeginCombo("##B", short_name(session, session.models[now]).c_str())) {
+    for (std::size_t i = 0; i < session.models.size(); ++i) {
+      if (ImGui::Selectable(short_name(session, session.models[i]).c_str(), i == now))
+        state.b = session.models[i], changed = true;
+      tooltip(session.models[i]);
+    }
+    ImGui::EndCombo();
+  }
+  next_control(7 * ImGui::GetFontSize());
+  changed |= draw_head_of_b(context, state);
+  if (all.size() < 2) {
+    ImGui::SameLine();
+    ImGui::TextColored(widgets::palette().quiet, "B is A: choose another head");
+  }
+  return changed;
+}
+
+void MapView::draw_goto(ViewContext& context) {
+  ImGui::SetNextItemWidth(ImGui::GetFontSize() * 5);
+  const bool entered = ImGui::InputTextWithHint("##goto", "query, key", &goto_,
+                                                ImGuiInputTextFlags_EnterReturnsTrue);
+  tooltip("Go to a pair: 12, 3");
+  if (!entered || applied_tokens_ < 1) return;
+  const auto pair = pair_in(goto_);
+  if (!pair) return context.window.say("A pair is two numbers: 12, 3");
+  const int64_t last = applied_tokens_ - 1;
+  const int64_t query = std::min(pair->first, last), key = std::min(pair->second, last);
+  select_pair(context, query, key);
+  show_region(context, region_around(context.session().region, query, key, applied_tokens_));
+  goto_.clear();
+}
+
 void MapView::draw_controls(ViewContext& context) {
   auto state = context.state<MapState>();
   draw_title(context);
-  ImGui::SameLine();
+  next_control(7 * ImGui::GetFontSize());
   bool changed = draw_choice("##of", state.of, {"weight", "score", "content", "positional"});
   tooltip(
       "Weights are after the softmax, scores before it; content and positional term are the "
       "parts of the score");
-  ImGui::SameLine();
+  next_control(5 * ImGui::GetFontSize());
   changed |= draw_choice("##pool", state.pool, {"max", "mean"});
   tooltip("How the pairs of a cell become one value while a cell holds several");
-  ImGui::SameLine();
+  next_control(7 * ImGui::GetFontSize());
   std::string shown = words_of_show(state.show);
   if (draw_choice("##show", shown, {"A", "A | B", "A | B | A-B"})) {
     state.show = shown == "A" ? "a" : shown == "A | B" ? "both" : "difference";
     changed = true;
   }
-  tooltip("A is the selected model, B the other one");
-  if (state.of == "weight") {
-    ImGui::SameLine();
-    changed |= ImGui::Checkbox("log", &state.logarithmic);
-  }
-  if (changed) context.set_state("Change the map", state);
+  tooltip("A is the selected head, B any head of any open model");
+  next_control(5 * ImGui::GetFontSize());
+  changed |= draw_colors(state);
+  next_control(5 * ImGui::GetFontSize());
+  draw_goto(context);
   draw_tools(context);
+  if (state.show != "a") changed |= draw_b(context, state);
+  if (changed) context.set_state("Change the map", state, "map");
 }
 
 // Sets the axes where the session's region is another one than they were last set to.
@@ -302,24 +538,49 @@ void MapView::settle(ViewContext& context, int64_t tokens) {
   applied_ = context.session().region;  // the axes stay as the hand left them
 }
 
+double MapView::ratio() const {
+  const double rows = y_.high - y_.low;
+  return rows > 0 ? (x_.high - x_.low) / rows : 1;
+}
+
+// The texts of the tokens where each has room for its own, by the size of the axes in the frame
+// before.
+void MapView::set_token_ticks(const ViewContext& context, Picture& picture,
+                              std::size_t model) const {
+  picture.x_ticks = ticks_of(context, model, x_, picture.axes.x, false);
+  picture.y_ticks = ticks_of(context, model, y_, picture.axes.y, true);
+}
+
 void MapView::draw_one(ViewContext& context, const char* name, const PlotSpec& plot,
-                       Picture& picture, ImVec2 size, bool alone) {
+                       Picture& picture, ImVec2 room, std::size_t model, bool alone) {
   if (picture.texture_version != picture.plot.version()) {
     picture.texture.set_values(plot.map->rows, plot.map->cols, plot.map->values);
     picture.texture_version = picture.plot.version();
   }
+  set_token_ticks(context, picture, model);
   widgets::PlotDraw options;
-  options.size = size;
+  options.size = room;
+  if (context.state<MapState>().square) options.size = squared(ratio(), room, picture.labels);
   options.texture = &picture.texture;
   options.link_x = &x_, options.link_y = &y_;
-  options.notes = false;
+  options.notes = false, options.color_scale = false, options.axis_labels = alone;
+  if (!picture.x_ticks.empty()) options.x_ticks = &picture.x_ticks;
+  if (!picture.y_ticks.empty()) options.y_ticks = &picture.y_ticks;
+  options.more_words = [&](widgets::PlotPointer at) {
+    const auto query = static_cast<int64_t>(std::floor(at.y));
+    const auto key = static_cast<int64_t>(std::floor(at.x));
+    const std::string of_query = token_text(context, model, query);
+    if (of_query.empty()) return std::string();
+    return "query" + in_quotes(of_query) + ", key" + in_quotes(token_text(context, model, key));
+  };
   const Selection& at = context.session().selection;
   if (at.query) options.mark_y = static_cast<double>(*at.query) + 0.5;
   if (at.key) options.mark_x = static_cast<double>(*at.key) + 0.5;
-  options.axis_labels = alone, options.color_scale = false;
   ImGui::PushID(name);
-  const auto drawn = widgets::draw_plot(plot, options);
+  const auto drawn = draw_figure(context, plot, options);
   ImGui::PopID();
+  picture.axes = drawn.plot_size;
+  picture.labels = {options.size.x - drawn.plot_size.x, options.size.y - drawn.plot_size.y};
   if (drawn.pointer) pointer_text_ = widgets::cell_text(*plot.map, *drawn.pointer);
   if (drawn.clicked && drawn.pointer)
     select_pair(context, static_cast<int64_t>(std::floor(drawn.pointer->y)),
@@ -339,17 +600,19 @@ MapView::Scene MapView::scene_of(ViewContext& context) {
   Scene scene;
   scene.maps = maps_shown(context);
   const auto state = context.state<MapState>();
-  const std::string look = names_key(context) + std::to_string(state.logarithmic);
+  std::string key = names_key(context) + protocol::to_json_form(state.look).dump() + "/";
+  for (const Shown& one : scene.maps) key += serials_of(one.answer);
+  const MapLook& look = look_.get(key, [&] { return look_of(context, scene.maps); });
   for (std::size_t i = 0; i < scene.maps.size(); ++i) {
     const MapAnswer& answer = *scene.maps[i].answer;
-    scene.plots.push_back(&pictures_[i].plot.get(look + serials_of(&answer),
-                                                 [&] { return plot_of(context, answer); }));
+    scene.plots.push_back(
+        &pictures_[i].plot.get(key, [&] { return plot_of(context, answer, look); }));
   }
   if (state.show != "difference" || scene.maps.size() < 2) return scene;
   const MapAnswer &a = *scene.maps[0].answer, &b = *scene.maps[1].answer;
-  scene.difference = difference_obstacle(a, b).empty();
+  scene.difference = difference_obstacle(state, scene.maps[0], scene.maps[1]).empty();
   if (scene.difference)
-    scene.plots.push_back(&pictures_[2].plot.get(look + serials_of(&a, &b), [&] {
+    scene.plots.push_back(&pictures_[2].plot.get(key, [&] {
       return map_difference_figure(a.result, map_of(a), b.result, map_of(b),
                                    names_of(context.session()));
     }));
@@ -363,7 +626,8 @@ void MapView::draw_single(ViewContext& context, const Scene& scene, ImVec2 room)
   const bool below = room.y > line * kRoomForCurves, beside = below && room.x > line * 16;
   const float low = below ? line * kCurveHeight + gap.y : 0;
   const float side = beside ? line * kCurveWidth + gap.x : 0;
-  const ImVec2 size{room.x - widgets::color_scale_width() - gap.x - side, room.y - low};
+  ImVec2 size{room.x - widgets::color_scale_width() - gap.x - side, room.y - low};
+  if (context.state<MapState>().square) size = squared(ratio(), size, pictures_[0].labels);
   const MapAnswer& answer = *scene.maps[0].answer;
   const auto& curves = profiles_.get(serials_of(&answer), [&] {
     return std::array<PlotSpec, 2>{profile_plot(answer, false), profile_plot(answer, true)};
@@ -374,10 +638,10 @@ void MapView::draw_single(ViewContext& context, const Scene& scene, ImVec2 room)
   options.version = profiles_.version();
   ImGui::BeginGroup();
   if (ImPlot::BeginAlignedPlots("##aligned")) {
-    draw_one(context, "a", *scene.plots[0], pictures_[0], size, true);
+    draw_one(context, "a", *scene.plots[0], pictures_[0], size, scene.maps[0].model, true);
     options.link_x = &x_;
     options.size = {size.x, low - gap.y};
-    if (below) widgets::draw_plot(curves[0], options);
+    if (below) draw_figure(context, curves[0], options);
     ImPlot::EndAlignedPlots();
   }
   ImGui::EndGroup();
@@ -388,28 +652,56 @@ void MapView::draw_single(ViewContext& context, const Scene& scene, ImVec2 room)
   options.link_x = nullptr, options.link_y = &y_;
   options.size = {side - gap.x, size.y};
   options.downward = true, options.y_tick_labels = false;
-  widgets::draw_plot(curves[1], options);
+  draw_figure(context, curves[1], options);
+}
+
+// As many in a row as leave each the most room; where that is too little to see anything, they are
+// larger than the room and scrolled to.
+MapView::Places MapView::places_of(int count, ImVec2 room) const {
+  Places best;
+  const ImVec2 gap = ImGui::GetStyle().ItemSpacing;
+  float largest = -1;
+  for (int columns = 1; columns <= count; ++columns) {
+    const int rows = (count + columns - 1) / columns;
+    const ImVec2 size{
+        room.x / static_cast<float>(columns) - gap.x,
+        room.y / static_cast<float>(rows) - ImGui::GetTextLineHeightWithSpacing() - gap.y};
+    const ImVec2 axes{size.x - widgets::color_scale_width(), size.y};
+    const float side =
+        std::min(axes.x / static_cast<float>(std::clamp(ratio(), 0.125, 8.0)), axes.y);
+    if (side > largest) largest = side, best = {columns, size};
+  }
+  const float least = kLeastMap * ImGui::GetFontSize();
+  if (largest >= least) return best;
+  const float wide = least + widgets::color_scale_width() + gap.x;
+  best.columns = std::clamp(static_cast<int>(room.x / wide), 1, count);
+  best.size = {room.x / static_cast<float>(best.columns) - gap.x, least};
+  return best;
 }
 
 void MapView::draw_side_by_side(ViewContext& context, const Scene& scene, ImVec2 room) {
-  const auto count = scene.plots.size();
-  const float gap = ImGui::GetStyle().ItemSpacing.x, parts = static_cast<float>(count);
-  const ImVec2 size{(room.x - gap * (parts - 1)) / parts,
-                    room.y - ImGui::GetTextLineHeightWithSpacing()};
-  for (std::size_t i = 0; i < count; ++i) {
+  const auto count = static_cast<int>(scene.plots.size());
+  const Places places = places_of(count, room);
+  const float scale = widgets::color_scale_width() + ImGui::GetStyle().ItemSpacing.x;
+  for (int i = 0; i < count; ++i) {
+    const auto n = static_cast<std::size_t>(i);
     const bool difference = scene.difference && i + 1 == count;
-    if (i > 0) ImGui::SameLine();
+    if (i % places.columns != 0) ImGui::SameLine();
     ImGui::BeginGroup();
-    const MapResult* map = difference ? nullptr : &scene.maps[i].answer->result;
-    ImGui::TextUnformatted(map ? words_of(context.session(), *map).c_str() : "A - B");
+    const MapResult* map = difference ? nullptr : &scene.maps[n].answer->result;
+    const std::string title =
+        (i == 0 ? "A: " : "B: ") + (map ? words_of(context.session(), *map) : "");
+    ImGui::TextUnformatted(map ? title.c_str() : "A - B");
     if (map) tooltip(map->model);
-    ImGui::SameLine();
-    ImGui::TextColored(widgets::palette().quiet, "%s",
-                       widgets::scale_text(*scene.plots[i]->map).c_str());
     const char* name = difference ? "difference" : i == 0 ? "a" : "b";
+    Picture& picture = pictures_[difference ? 2 : n];
+    const ImVec2 axes{places.size.x - scale, places.size.y};
     {
-      const Dimmed dimmed(scene.old(i));
-      draw_one(context, name, *scene.plots[i], pictures_[difference ? 2 : i], size, false);
+      const Dimmed dimmed(scene.old(n));
+      draw_one(context, name, *scene.plots[n], picture, axes, scene.maps[difference ? 0 : n].model,
+               false);
+      ImGui::SameLine();
+      widgets::draw_color_scale(*scene.plots[n]->map, std::max(40.0F, picture.axes.y));
     }
     ImGui::EndGroup();
   }
@@ -419,7 +711,8 @@ void MapView::draw_side_by_side(ViewContext& context, const Scene& scene, ImVec2
 void MapView::draw_obstacle(ViewContext& context, const Scene& scene) {
   const bool wanted = context.state<MapState>().show == "difference" && scene.maps.size() == 2;
   if (!wanted || scene.difference) return;
-  const std::string why = difference_obstacle(*scene.maps[0].answer, *scene.maps[1].answer);
+  const std::string why =
+      difference_obstacle(context.state<MapState>(), scene.maps[0], scene.maps[1]);
   ImGui::TextWrapped("%s", why.c_str());
 }
 
@@ -429,7 +722,7 @@ void MapView::draw_maps(ViewContext& context) {
   const int64_t tokens = scene.maps[0].answer->result.tokens;
   follow_session(context, tokens);
   draw_obstacle(context, scene);
-  const auto& notes = scene.plots.back()->notes;
+  const auto& notes = scene.plots.front()->notes;
   ImVec2 room = ImGui::GetContentRegionAvail();
   room.y -= ImGui::GetTextLineHeightWithSpacing() + widgets::notes_height(notes, room.x) +
             ImGui::GetStyle().ItemSpacing.y * 2;
@@ -452,8 +745,9 @@ void MapView::draw_selection(ViewContext& context) {
   } else if (at.query) {
     const auto model = static_cast<std::size_t>(at.model);
     std::string words =
-        "query " + std::to_string(*at.query) + token_text(context, model, *at.query);
-    if (at.key) words += ", key " + std::to_string(*at.key) + token_text(context, model, *at.key);
+        "query " + std::to_string(*at.query) + in_quotes(token_text(context, model, *at.query));
+    if (at.key)
+      words += ", key " + std::to_string(*at.key) + in_quotes(token_text(context, model, *at.key));
     ImGui::TextUnformatted(words.c_str());
   } else {
     ImGui::TextColored(widgets::palette().quiet, "wheel: zoom   drag: move   double click: all");
@@ -464,13 +758,12 @@ void MapView::draw_content(ViewContext& context) {
   draw_controls(context);
   if (context.models() == 0)
     return widgets::draw_empty("The map of a head will be here. Tick a model, pick a head.");
-  for (std::size_t index : shown_models(context)) {
-    const std::string obstacle = head_obstacle(context, index);
-    if (obstacle.empty())
-      draw_question(context, context.of(kMap, index),
-                    short_name(context.session(), context.session().models[index]));
+  for (const Side& side : sides(context)) {
+    if (side.obstacle.empty())
+      draw_question(context, question_of(context, side),
+                    short_name(context.session(), context.session().models[side.model]));
     else
-      ImGui::TextWrapped("%s", obstacle.c_str());
+      ImGui::TextWrapped("%s", side.obstacle.c_str());
   }
   draw_maps(context);
 }

@@ -5,25 +5,42 @@
 #include <map>
 
 #include "app/figures/figures.h"
+#include "app/figures/map_look.h"
 #include "app/views/view.h"
 #include "widgets/plot_draw.h"
 
 namespace phasescope::app {
 
-// Which region of the map is on show stands in the session itself.
+// Which region of the map is on show stands in the session itself, and so does A: the selected
+// head.
 struct MapState {
   static constexpr const char* kView = "map";
   std::string of = "weight", pool = "max";
   std::string show = "a";  // a, both, difference
-  bool logarithmic = false;
+  MapLook look = {};
+  bool square = true;        // cells
+  std::string b = {};        // model of B; empty: the first open one that is not A's
+  int64_t b_layer = -1;      // of B's head; -1: the same head as A's
+  int64_t b_head = 0;        // -1: the mean of the layer's heads
+  std::string b_stack = {};  // of an encoder-decoder, as Selection has it
   template <class V>
   void fields(V& v) {
-    v("of", of), v("pool", pool), v("show", show), v("logarithmic", logarithmic);
+    v("of", of), v("pool", pool), v("show", show), v("look", look), v("square", square);
+    v("b", b), v("b_layer", b_layer), v("b_head", b_head), v("b_stack", b_stack);
   }
 };
 
 inline constexpr Asks<protocol::MapResult> kMap{"map", protocol::MapRequest::method,
                                                 "computing the map"};
+// B where it is another head of A's model.
+inline constexpr Asks<protocol::MapResult> kMapBeside{"map beside", protocol::MapRequest::method,
+                                                      "computing the map"};
+
+// "12, 3": a query and a key; "12": a query, and itself as the key. Nothing where it is neither.
+std::optional<std::pair<int64_t, int64_t>> pair_in(const std::string& words);
+// The region on show, moved so that a pair is in its middle; a small one where all of the text is
+// on show.
+Region region_around(const Region& now, int64_t query, int64_t key, int64_t tokens);
 
 // The attention map of the selected head, from the whole down to single pairs; two models side by
 // side or their difference.
@@ -39,17 +56,29 @@ class MapView : public View {
   std::vector<Saved> saved(ViewContext& context) override;
   std::string command_line(const ViewContext& context) const override;
 
- private:
   using MapAnswer = Answer<protocol::MapResult>;
+  // A map on show; old: another one is asked for by now.
+  struct Shown {
+    const MapAnswer* answer;
+    std::size_t model;
+    bool old;
+  };
+
+ private:
+  // A or B: whose map it is.
+  struct Side {
+    std::size_t model = 0;
+    std::string head;      // as a request has it: "L3H1", "cross.L0H2"
+    bool beside = false;   // asked as kMapBeside
+    std::string obstacle;  // why it cannot be shown; empty where it can
+  };
   struct Picture {
     widgets::HeatmapTexture texture;
     Cached<widgets::PlotSpec> plot;
     std::uint64_t texture_version = 0;
-  };
-  // A map on show; old: another one is asked for by now.
-  struct Shown {
-    const MapAnswer* answer;
-    bool old;
+    ImVec2 labels{0, 0};  // what the axes' labels took in the frame before
+    ImVec2 axes{0, 0};    // and the size of the axes themselves
+    std::vector<widgets::AxisTick> x_ticks, y_ticks;
   };
   struct Scene {
     std::vector<Shown> maps;
@@ -57,23 +86,39 @@ class MapView : public View {
     bool difference = false;
     bool old(std::size_t plot) const;
   };
+  // Pictures beside each other: so many in a row, each with so much room.
+  struct Places {
+    int columns = 1;
+    ImVec2 size{0, 0};
+  };
+  std::vector<Side> sides(const ViewContext& context) const;
+  QuestionOf<protocol::MapResult>& question_of(const ViewContext& context, const Side& side) const;
   std::vector<Shown> maps_shown(const ViewContext& context) const;
   Scene scene_of(ViewContext& context);
   void draw_controls(ViewContext& context);
+  bool draw_colors(MapState& state);
+  bool draw_b(const ViewContext& context, MapState& state);
+  bool draw_head_of_b(const ViewContext& context, MapState& state);
+  void draw_goto(ViewContext& context);
   void draw_maps(ViewContext& context);
   void draw_obstacle(ViewContext& context, const Scene& scene);
   void draw_one(ViewContext& context, const char* name, const widgets::PlotSpec& plot,
-                Picture& picture, ImVec2 size, bool alone);
+                Picture& picture, ImVec2 room, std::size_t model, bool alone);
+  void set_token_ticks(const ViewContext& context, Picture& picture, std::size_t model) const;
   void draw_title(ViewContext& context);
   void draw_single(ViewContext& context, const Scene& scene, ImVec2 room);
   void draw_side_by_side(ViewContext& context, const Scene& scene, ImVec2 room);
+  Places places_of(int count, ImVec2 room) const;
   void draw_selection(ViewContext& context);
-  widgets::PlotSpec plot_of(const ViewContext& context, const MapAnswer& answer) const;
+  MapLook look_of(const ViewContext& context, const std::vector<Shown>& maps) const;
+  widgets::PlotSpec plot_of(const ViewContext& context, const MapAnswer& answer,
+                            const MapLook& look) const;
   void follow_session(ViewContext& context, int64_t tokens);
   void settle(ViewContext& context, int64_t tokens);
-  std::vector<std::size_t> shown_models(const ViewContext& context) const;
+  double ratio() const;
 
   std::array<Picture, 3> pictures_;
+  Cached<MapLook> look_;
   Cached<std::array<widgets::PlotSpec, 2>> profiles_;
   widgets::AxisLink x_, y_;
   Region applied_;  // the region that the axes were last set to
@@ -82,7 +127,7 @@ class MapView : public View {
   std::chrono::steady_clock::time_point moved_at_;
   bool moving_ = false;
   int cells_ = 384;  // of an edge, as asked for
-  std::string pointer_text_;
+  std::string pointer_text_, goto_;
 };
 
 }  // namespace phasescope::app

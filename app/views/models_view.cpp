@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "protocol/model_reading.h"
 #include "widgets/theme.h"
@@ -150,6 +151,7 @@ void ModelsView::draw_row(ViewContext& context, const ModelSummary& model,
   tooltip(model.title + (model.note.empty() ? "" : "\n" + model.note) +
           (model.path.empty() ? "" : "\n" + model.path) +
           (name == model.name || model.name == model.path ? "" : "\n" + model.name));
+  draw_row_menu(context, model.name);
   ImGui::TableNextColumn();
   ImGui::TextUnformatted(model.encoding.c_str());
   ImGui::TableNextColumn();
@@ -170,8 +172,58 @@ void ModelsView::draw_list(ViewContext& context) {
   std::vector<std::string> names;
   for (const ModelSummary& model : list) names.push_back(model.name);
   const ModelNames listed(names);
-  for (const ModelSummary& model : list) draw_row(context, model, listed);
+  bool told = false;
+  for (const ModelSummary& model : list) {
+    if (!model.bundled && !std::exchange(told, true)) {
+      ImGui::TableNextRow();
+      ImGui::TableSetColumnIndex(1);
+      ImGui::TextColored(widgets::palette().quiet, "opened from files");
+    }
+    draw_row(context, model, listed);
+  }
   ImGui::EndTable();
+}
+
+// The menu of a row: one that was opened from a file and is closed can be forgotten.
+void ModelsView::draw_row_menu(ViewContext& context, const std::string& model) {
+  if (!ImGui::BeginPopupContextItem()) return;
+  const bool open = place_of(context.session(), model) >= 0;
+  const auto& recent = context.session().recent;
+  if (ImGui::MenuItem(open ? "Close" : "Open"))
+    open ? close_model(context, model) : open_model(context, model);
+  const bool known = std::ranges::find(recent, model) != recent.end();
+  if (known && !open && ImGui::MenuItem("Forget it (its files stay)"))
+    context.edit.apply("Forget " + model, [&](Session& s) { std::erase(s.recent, model); });
+  ImGui::EndPopup();
+}
+
+// Which numbers, what runs attention and where, of all models together.
+void ModelsView::draw_computing(ViewContext& context) {
+  Computing computing = context.session().computing;
+  const std::string where = computing.device.empty() ? "" : " on " + computing.device;
+  const std::string title =
+      "Computed in " + computing.dtype + ", " + computing.backend + where + "###computing";
+  if (!ImGui::CollapsingHeader(title.c_str())) return;
+  auto& facts = context.requests.of(kWorkerFacts);
+  if (context.window.may_ask) context.requests.ask(facts, protocol::WorkerInfoRequest{});
+  std::vector<std::string> devices{"the worker's"};
+  if (facts.answer())
+    for (const auto& device : facts.answer()->result.value("devices", nlohmann::json::array()))
+      devices.push_back(device.get<std::string>());
+  std::string device = computing.device.empty() ? devices.front() : computing.device;
+  bool changed =
+      draw_choice("numbers", computing.dtype, protocol::choices_of({.choices = protocol::kDtypes}));
+  tooltip(
+      "What weights and activations are converted to; a model stored in bf16 keeps its numbers "
+      "in bf16 and in f32");
+  changed |=
+      draw_choice("attention by", computing.backend, protocol::choices_of(protocol::kBackendAbout));
+  tooltip(protocol::kBackendAbout.help);
+  changed |= draw_choice("device", device, devices);
+  tooltip(protocol::kDeviceAbout.help);
+  if (!changed) return;
+  computing.device = device == devices.front() ? "" : device;
+  context.edit.apply("Compute in " + computing.dtype, [&](Session& s) { s.computing = computing; });
 }
 
 void ModelsView::draw_report(const LoadReport& report, const std::string& name) {
@@ -237,10 +289,11 @@ void ModelsView::draw_reading(ViewContext& context, const std::string& name) {
 
 void ModelsView::draw_content(ViewContext& context) {
   if (ImGui::Button("Open...")) context.window.open_dialog = "model";
-  tooltip("A folder (HF layout, a job, a checkpoint) or a .safetensors or .bin file");
+  tooltip("A folder (HF layout, a job, a checkpoint) or a .safetensors, .gguf or .bin file");
   draw_tools(context);
   draw_question(context, context.requests.of(kModels), "models");
   draw_list(context);
+  draw_computing(context);
   const std::string model = selected_model(context.session());
   if (model.empty()) return;
   auto& info = context.requests.of(kInfo, model);

@@ -2,11 +2,16 @@
 
 #include "app/views/view.h"
 #include "protocol/messages/models.h"
+#include "protocol/messages/worker.h"
 
 namespace phasescope::app {
 
 inline constexpr Asks<protocol::ModelsResult> kModels{"models", protocol::ModelsRequest::method,
                                                       "listing models"};
+
+// Which devices there are, among other facts.
+inline constexpr Asks<nlohmann::json> kWorkerFacts{"models", protocol::WorkerInfoRequest::method,
+                                                   "asking for devices"};
 
 // What can be opened, what is open, and the load report of the selected model.
 class ModelsView : public View {
@@ -23,6 +28,8 @@ class ModelsView : public View {
 
  private:
   void draw_list(ViewContext& context);
+  void draw_row_menu(ViewContext& context, const std::string& model);
+  void draw_computing(ViewContext& context);
   void draw_row(ViewContext& context, const protocol::ModelSummary& model,
                 const ModelNames& listed);
   void draw_report(const protocol::LoadReport& report, const std::string& name);

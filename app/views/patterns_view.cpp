@@ -13,12 +13,6 @@ namespace {
 using protocol::PatternsResult;
 using widgets::PlotSpec;
 
-const std::vector<std::string>& pattern_figures() {
-  static const std::vector<std::string> names{"dot products", "by distance", "drift with depth",
-                                              "bias curves", "frequencies"};
-  return names;
-}
-
 // The wanted layer, or the last one before it that the model has: a state that stays as it was.
 int64_t layer_at_most(const std::vector<int64_t>& layers, int64_t wanted) {
   int64_t found = layers.empty() ? wanted : layers.front();
@@ -27,21 +21,43 @@ int64_t layer_at_most(const std::vector<int64_t>& layers, int64_t wanted) {
   return found;
 }
 
-// The figure on show; nullptr where the encoding has no such thing.
-const GroupedFigure* figure_shown(const std::vector<GroupedFigure>& figures,
-                                  const PatternsState& state) {
+// The figures on show; none where the encoding has no such thing.
+std::vector<PlotSpec> figures_shown(const std::vector<GroupedFigure>& figures,
+                                    const PatternsState& state) {
   std::vector<int64_t> layers;
   for (const GroupedFigure& one : figures)
     if (one.group == state.figure) layers.push_back(one.layer);
   const int64_t layer = layer_at_most(layers, state.layer);
+  std::vector<PlotSpec> plots;
   for (const GroupedFigure& one : figures)
-    if (one.group == state.figure && one.layer == layer) return &one;
-  return nullptr;
+    if (one.group == state.figure && one.layer == layer) plots.push_back(one.plot);
+  return plots;
+}
+
+bool has_group(const std::vector<GroupedFigure>& figures, const std::string& group) {
+  return std::ranges::find(figures, group, &GroupedFigure::group) != figures.end();
+}
+
+// Small multiples as figures: each cell of a grid is one, of the group that is named.
+void add_cells(const std::vector<widgets::GridSpec>& grids, std::vector<GroupedFigure>& figures) {
+  for (const widgets::GridSpec& grid : grids) {
+    const bool products = grid.id.starts_with("pe_dot_heads");
+    const auto columns = static_cast<std::size_t>(std::max(1, grid.columns));
+    for (std::size_t n = 0; n < grid.cells.size(); ++n) {
+      PlotSpec plot{.id = grid.id + "_" + std::to_string(n), .title = grid.cells[n].caption};
+      plot.map = grid.cells[n].map, plot.legend = false, plot.notes = grid.notes;
+      plot.x.label = plot.map->col_name, plot.y.label = plot.map->row_name;
+      figures.push_back({products ? "dot products side by side" : "f of content and bias",
+                         static_cast<int64_t>(n / columns), std::move(plot)});
+    }
+  }
 }
 
 // States are counted from the start: state n is the one after n layers.
 std::string layer_words(const std::string& figure, int64_t layer) {
-  if (figure == "bias curves") return "L" + std::to_string(layer);
+  static const std::set<std::string> of_states{"dot products", "dot products side by side",
+                                               "against"};
+  if (!of_states.contains(figure)) return "L" + std::to_string(layer);
   return layer == 0 ? "at the start" : "after L" + std::to_string(layer - 1);
 }
 
@@ -65,8 +81,9 @@ std::string PatternsView::command_line(const ViewContext& context) const {
 }
 
 void PatternsView::ask(ViewContext& context) {
-  ask_of_all(context, kPatterns, [](const std::string& model, const TextInput& text) {
-    protocol::PatternsRequest request{.model = model};
+  const auto options = context.state<PatternsState>().options;
+  ask_of_all(context, kPatterns, [&](const std::string& model, const TextInput& text) {
+    auto request = with_choices(protocol::PatternsRequest{.model = model}, options);
     set_text(request.reading, text);
     return request;
   });
@@ -75,8 +92,23 @@ void PatternsView::ask(ViewContext& context) {
 const std::vector<GroupedFigure>& PatternsView::figures_of_answer(const ViewContext& context,
                                                                   const PatternsAnswer& answer) {
   return pictures_[answer.result.model].figures.get(names_key(context) + serials_of(&answer), [&] {
-    return figures_of(answer.result, answer.tensors, names_of(context.session()));
+    const ModelNames names = names_of(context.session());
+    auto figures = figures_of(answer.result, answer.tensors, names);
+    for (GroupedFigure& one : more_figures_of(answer.result, answer.tensors, names))
+      figures.push_back(std::move(one));
+    add_cells(grids_of(answer.result, answer.tensors, names), figures);
+    return figures;
   });
+}
+
+std::vector<std::string> PatternsView::groups_of_all(const ViewContext& context) {
+  std::vector<std::string> groups{context.state<PatternsState>().figure};
+  for (std::size_t i = 0; i < context.models(); ++i)
+    if (const auto* answer = context.of(kPatterns, i).answer())
+      for (const GroupedFigure& one : figures_of_answer(context, *answer))
+        if (std::ranges::find(groups, one.group) == groups.end()) groups.push_back(one.group);
+  std::ranges::sort(groups);
+  return groups;
 }
 
 std::vector<int64_t> PatternsView::layers_of_all(const ViewContext& context) {
@@ -94,9 +126,8 @@ std::vector<Saved> PatternsView::saved(ViewContext& context) {
   for (const auto* answer : shown_answers(context, kPatterns).list) {
     Output output{.result = protocol::to_json_form(answer->result),
                   .provenance = provenance_of(answer->result)};
-    const auto* figure =
-        figure_shown(figures_of_answer(context, *answer), context.state<PatternsState>());
-    if (figure) output.figures = {figure->plot};
+    output.figures =
+        figures_shown(figures_of_answer(context, *answer), context.state<PatternsState>());
     all.push_back({names_of(context.session()).file_name(answer->result.model), std::move(output),
                    command_of<protocol::PatternsRequest>({answer->asked})});
   }
@@ -105,7 +136,7 @@ std::vector<Saved> PatternsView::saved(ViewContext& context) {
 
 void PatternsView::draw_controls(ViewContext& context) {
   auto state = context.state<PatternsState>();
-  bool changed = draw_choice("##figure", state.figure, pattern_figures());
+  bool changed = draw_choice("##figure", state.figure, groups_of_all(context));
   const auto layers = layers_of_all(context);
   if (layers.size() > 1) {
     std::vector<std::string> words;
@@ -118,6 +149,9 @@ void PatternsView::draw_controls(ViewContext& context) {
       changed = true;
     }
   }
+  next_control(6 * ImGui::GetFontSize());
+  changed |= form_.draw<protocol::PatternsRequest>(state.options, PatternsState{}.options,
+                                                   {"device", "threads"});
   if (changed) context.set_state("Change the pattern", state, "patterns");
   draw_tools(context);
 }
@@ -137,33 +171,43 @@ void PatternsView::draw_model(ViewContext& context, std::size_t index) {
   Picture& picture = pictures_[answer->result.model];
   const std::string key =
       std::to_string(picture.figures.version()) + "/" + state.figure + std::to_string(state.layer);
-  const PlotSpec& plot = picture.plot.get(key, [&] {
-    const GroupedFigure* figure = figure_shown(figures, state);
-    return figure ? figure->plot : PlotSpec{};
-  });
-  if (plot.id.empty()) {
-    const std::string& why = answer->result.why_empty;
-    return widgets::draw_empty(why.empty() ? "This encoding has no " + state.figure + "." : why);
-  }
-  const Dimmed dimmed(!question.answers_now());
-  if (plot.map && picture.texture_version != picture.plot.version()) {
-    picture.texture.set_values(plot.map->rows, plot.map->cols, plot.map->values);
-    picture.texture_version = picture.plot.version();
-  }
-  widgets::PlotDraw options;
-  options.texture = &picture.texture;
-  options.version = picture.plot.version();
-  options.title = true;
-  widgets::draw_plot(plot, options);
+  const auto& plots = picture.plots.get(key, [&] { return figures_shown(figures, state); });
+  if (plots.empty()) return;
+  picture.grid.draw(plots, picture.plots.version(), {.old = !question.answers_now()},
+                    [&](const PlotSpec& plot, widgets::PlotDraw options) {
+                      draw_figure(context, plot, std::move(options));
+                    });
 }
 
+// Models beside each other as far as each has room for a figure, else one below the other; those
+// that have no such figure in a line each.
 void PatternsView::draw_content(ViewContext& context) {
   draw_controls(context);
-  const int columns = static_cast<int>(context.models());
-  if (columns == 0) return widgets::draw_empty("Tick a model to see what its encoding does.");
-  const float height = ImGui::GetContentRegionAvail().y - 8;
-  if (!ImGui::BeginTable("models", columns, ImGuiTableFlags_SizingStretchSame)) return;
+  if (context.models() == 0)
+    return widgets::draw_empty("Tick a model to see what its encoding does.");
+  const auto state = context.state<PatternsState>();
+  std::vector<std::size_t> drawn, silent;
   for (std::size_t i = 0; i < context.models(); ++i) {
+    const auto* answer = context.of(kPatterns, i).answer();
+    const bool has = !answer || has_group(figures_of_answer(context, *answer), state.figure);
+    (has ? drawn : silent).push_back(i);
+  }
+  for (const std::size_t i : silent) {
+    const auto& result = context.of(kPatterns, i).answer()->result;
+    draw_model_name(context.session(), i);
+    ImGui::SameLine();
+    const std::string& why = result.why_empty;
+    widgets::draw_notes({why.empty() ? "This encoding has no " + state.figure + "." : why});
+  }
+  const int count = static_cast<int>(drawn.size());
+  if (count == 0) return;
+  const float font = ImGui::GetFontSize();
+  const ImVec2 room = ImGui::GetContentRegionAvail();
+  const int columns = std::clamp(static_cast<int>(room.x / (font * 20)), 1, count);
+  const int rows = (count + columns - 1) / columns;
+  const float height = std::max(font * 20, room.y / static_cast<float>(rows) - 8);
+  if (!ImGui::BeginTable("models", columns, ImGuiTableFlags_SizingStretchSame)) return;
+  for (const std::size_t i : drawn) {
     ImGui::TableNextColumn();
     ImGui::PushID(static_cast<int>(i));
     if (ImGui::BeginChild("model", {0, height})) draw_model(context, i);

@@ -3,8 +3,9 @@
 #include <map>
 
 #include "app/figures/figures.h"
+#include "app/views/field_form.h"
+#include "app/views/plot_grid.h"
 #include "app/views/view.h"
-#include "widgets/plot_draw.h"
 
 namespace phasescope::app {
 
@@ -12,16 +13,18 @@ struct PatternsState {
   static constexpr const char* kView = "patterns";
   int64_t layer = 0;
   std::string figure = "dot products";
+  nlohmann::json options = nlohmann::json::object();  // of the request (field_form.h)
   template <class V>
   void fields(V& v) {
-    v("layer", layer), v("figure", figure);
+    v("layer", layer), v("figure", figure), v("options", options);
   }
 };
 
 inline constexpr Asks<protocol::PatternsResult> kPatterns{
     "patterns", protocol::PatternsRequest::method, "computing the patterns"};
 
-// What the encoding itself does: dot products of positions, drift with depth, bias, frequencies.
+// What the encoding itself does: dot products of positions, mean and head by head, drift with
+// depth, bias, spectra and angles.
 class PatternsView : public View {
  public:
   std::string id() const override { return "patterns"; }
@@ -39,10 +42,9 @@ class PatternsView : public View {
  private:
   using PatternsAnswer = Answer<protocol::PatternsResult>;
   struct Picture {
-    widgets::HeatmapTexture texture;
-    Cached<std::vector<GroupedFigure>> figures;  // all that the encoding has
-    Cached<widgets::PlotSpec> plot;              // the one on show
-    std::uint64_t texture_version = 0;
+    Cached<std::vector<GroupedFigure>> figures;    // all that the encoding has
+    Cached<std::vector<widgets::PlotSpec>> plots;  // those on show
+    PlotGrid grid;
   };
   void draw_controls(ViewContext& context);
   void draw_model(ViewContext& context, std::size_t index);
@@ -51,7 +53,11 @@ class PatternsView : public View {
   // Layers of which some model has the figure on show.
   std::vector<int64_t> layers_of_all(const ViewContext& context);
 
+  // Those figures that some model has, in the order in which results list them.
+  std::vector<std::string> groups_of_all(const ViewContext& context);
+
   std::map<std::string, Picture> pictures_;
+  OptionsForm form_;
 };
 
 }  // namespace phasescope::app

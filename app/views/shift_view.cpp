@@ -5,6 +5,7 @@
 #include <map>
 
 #include "app/figures/figures.h"
+#include "app/figures/intervals.h"
 #include "app/verbs/verb_tools.h"
 #include "widgets/theme.h"
 
@@ -23,6 +24,7 @@ ShiftResult merged(const ShownAnswers<ShiftResult>& answers) {
     const ShiftResult& one = answer->result;
     all.rows.insert(all.rows.end(), one.rows.begin(), one.rows.end());
     all.provenance.insert(all.provenance.end(), one.provenance.begin(), one.provenance.end());
+    all.expected.insert(all.expected.end(), one.expected.begin(), one.expected.end());
     all.formula = one.formula;
   }
   return all;
@@ -33,7 +35,36 @@ struct Line {
   std::string model, method, dtype;
   int64_t by = 0;
   std::map<int64_t, const ShiftRow*> layers;
+  std::string verdict;  // the worst of its layers'
 };
+
+const std::vector<std::string>& shift_figure_names() {
+  static const std::vector<std::string> names{"attention by layer", "positions by layer",
+                                              "against the shift"};
+  return names;
+}
+
+// The id of the figure that a choice is of.
+std::string id_of(const std::string& figure) {
+  if (figure == "positions by layer") return "shift_positions";
+  return figure == "against the shift" ? "shift_by" : "shift";
+}
+
+// "published: rope, three [BOS] added" of a label that names paper and table too: those are in the
+// notes.
+std::string without_source(const std::string& label) {
+  const std::size_t open = label.find(" ("), semicolon = label.find("; ", open);
+  if (open == std::string::npos) return label;
+  if (semicolon == std::string::npos) return label.substr(0, open);
+  return label.substr(0, open) + ", " + label.substr(semicolon + 2, label.size() - semicolon - 3);
+}
+
+// What a model's encoding declares of shifted ids, and why.
+std::string declared(const ShiftResult& result, const std::string& model) {
+  for (const protocol::ShiftExpectation& one : result.expected)
+    if (one.model == model) return one.expected + " under shifted ids: " + one.why;
+  return "";
+}
 
 std::vector<Line> lines_of(const ShiftResult& result) {
   std::vector<Line> lines;
@@ -45,6 +76,7 @@ std::vector<Line> lines_of(const ShiftResult& result) {
     if (found == lines.end())
       found = lines.insert(lines.end(), {row.model, row.method, row.dtype, row.by, {}});
     found->layers[row.layer] = &row;
+    if (found->verdict != "failure" && !row.verdict.empty()) found->verdict = row.verdict;
   }
   return lines;
 }
@@ -58,14 +90,14 @@ std::string ShiftView::help_text() const {
          "attention "
          "difference is in units of 0.01 (TAPE, Table 8): mean over heads and queries of the "
          "summed "
-         "absolute change of the weights.";
+         "absolute change of the weights. The verdict is of shifted ids, from float64: rounding, "
+         "failure (the formula says that nothing changes and something does) or as declared.";
 }
 
 void ShiftView::ask(ViewContext& context) {
-  const auto by = context.state<ShiftState>().by;
+  const auto options = context.state<ShiftState>().options;
   ask_of_all(context, kShift, [&](const std::string& model, const TextInput& text) {
-    protocol::ShiftRequest request{.models = {model}};
-    request.by = by;
+    auto request = with_choices(protocol::ShiftRequest{.models = {model}}, options);
     set_text(request.reading, text);
     return request;
   });
@@ -77,7 +109,7 @@ std::vector<Saved> ShiftView::saved(ViewContext& context) {
   const ShiftResult result = merged(answers);
   Output output{.result = protocol::to_json_form(result), .provenance = provenance_of(result)};
   output.tables = {shift_table(result)};
-  output.figures = {shift_figure(result, names_of(context.session()))};
+  output.figures = shift_figures(result, names_of(context.session()));
   return {{"", std::move(output), command_of<protocol::ShiftRequest>(answers.asked())}};
 }
 
@@ -88,11 +120,12 @@ void ShiftView::draw_table(const ViewContext& context, const ShiftResult& result
   // Layers that have no room are scrolled to.
   const ImGuiTableFlags flags = ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_BordersInnerH |
                                 ImGuiTableFlags_ScrollY | ImGuiTableFlags_ScrollX;
-  const auto shown = static_cast<int>(std::min<int64_t>(layers, kMostColumns - 3));
-  if (!ImGui::BeginTable("shift", 3 + shown, flags)) return;
+  const auto shown = static_cast<int>(std::min<int64_t>(layers, kMostColumns - 4));
+  if (!ImGui::BeginTable("shift", 4 + shown, flags)) return;
   ImGui::TableSetupScrollFreeze(2, 1);
   ImGui::TableSetupColumn("model");
   ImGui::TableSetupColumn("shifted by");
+  ImGui::TableSetupColumn("verdict");
   for (int layer = 0; layer < shown; ++layer)
     ImGui::TableSetupColumn(("L" + std::to_string(layer)).c_str());
   ImGui::TableSetupColumn("logits");
@@ -101,17 +134,28 @@ void ShiftView::draw_table(const ViewContext& context, const ShiftResult& result
     ImGui::TableNextRow();
     ImGui::TableNextColumn();
     draw_name_in_color(context.session(), line.model);
+    tooltip(declared(result, line.model));
     ImGui::TableNextColumn();
     ImGui::Text("%lld %s", static_cast<long long>(line.by), line.method.c_str());
     if (line.dtype != "f32") ImGui::SameLine(), ImGui::TextDisabled("%s", line.dtype.c_str());
+    ImGui::TableNextColumn();
+    const bool failed = line.verdict == "failure";
+    ImGui::TextColored(failed ? widgets::palette().bad : widgets::palette().quiet, "%s",
+                       line.verdict.c_str());
+    tooltip(declared(result, line.model));
     for (int layer = 0; layer < shown; ++layer) {
       ImGui::TableNextColumn();
       const auto found = line.layers.find(layer);
       if (found == line.layers.end()) continue;
-      ImGui::Text("%.3g", found->second->attention_difference);
-      if (found->second->position_difference)
-        tooltip("PE dot products differ by " +
-                widgets::short_number(*found->second->position_difference) + " %");
+      const ShiftRow& row = *found->second;
+      ImGui::Text("%.3g", row.attention_difference);
+      std::string words =
+          with_ends(row.attention_difference, row.attention_low, row.attention_high) +
+          ", n = " + std::to_string(row.n) + " " + row.unit;
+      if (row.position_difference)
+        words += "\nPE dot products differ by " +
+                 with_ends(*row.position_difference, row.position_low, row.position_high) + " %";
+      tooltip(words);
     }
     ImGui::TableNextColumn();
     const double logits = line.layers.begin()->second->logits_difference;
@@ -121,26 +165,41 @@ void ShiftView::draw_table(const ViewContext& context, const ShiftResult& result
 }
 
 void ShiftView::draw_controls(ViewContext& context) {
-  ImGui::AlignTextToFramePadding();
-  ImGui::TextUnformatted("shifted by");
-  ImGui::SameLine();
   auto state = context.state<ShiftState>();
-  std::vector<std::string> words;
-  for (int64_t by : state.by) words.push_back(std::to_string(by));
-  std::string shown = std::to_string(state.shown);
-  if (draw_choice("##by", shown, words)) {
-    state.shown = std::stoll(shown);
-    context.set_state("Show another shift", state);
+  bool changed = draw_choice("##figure", state.figure, shift_figure_names());
+  if (state.figure != shift_figure_names().back()) {
+    const auto request = with_choices(protocol::ShiftRequest{}, state.options);
+    std::vector<std::string> words;
+    for (int64_t by : request.by) words.push_back("by " + std::to_string(by));
+    std::string shown = "by " + std::to_string(state.shown);
+    ImGui::SameLine();
+    if (draw_choice("##by", shown, words)) {
+      state.shown =
+          request.by[static_cast<std::size_t>(std::ranges::find(words, shown) - words.begin())];
+      changed = true;
+    }
+    tooltip("The shift of the figure; the table has all");
   }
-  tooltip("The shift of the figure; the table has all");
+  next_control(6 * ImGui::GetFontSize());
+  changed |= form_.draw<protocol::ShiftRequest>(state.options, ShiftState{}.options,
+                                                {"device", "threads"});
+  if (changed) context.set_state("Change the shifts", state);
   draw_tools(context);
 }
 
-// One shift, a model's colour for both of its methods.
+// One figure, of one shift where it is by layer, a model's colour for both of its methods.
 widgets::PlotSpec ShiftView::plot_of(const ViewContext& context, ShiftResult result) const {
-  const int64_t shown = context.state<ShiftState>().shown;
-  std::erase_if(result.rows, [&](const ShiftRow& row) { return row.by != shown; });
-  return shift_figure(result, names_of(context.session()));
+  const auto state = context.state<ShiftState>();
+  const std::string id = id_of(state.figure);
+  if (id != "shift_by")
+    std::erase_if(result.rows, [&](const ShiftRow& row) { return row.by != state.shown; });
+  for (widgets::PlotSpec& plot : shift_figures(result, names_of(context.session())))
+    if (plot.id == id) {
+      for (widgets::Series& series : plot.series)
+        if (series.quiet) series.label = without_source(series.label);
+      return std::move(plot);
+    }
+  return {};
 }
 
 void ShiftView::draw_content(ViewContext& context) {
@@ -155,24 +214,30 @@ void ShiftView::draw_content(ViewContext& context) {
 void ShiftView::draw_results(ViewContext& context, const ShownAnswers<ShiftResult>& answers) {
   const std::string key = answers.key(context);
   const ShiftResult& result = result_.get(key, [&] { return merged(answers); });
-  const auto& plot = plot_.get(key + std::to_string(context.state<ShiftState>().shown),
-                               [&] { return plot_of(context, result); });
-  const float height = ImGui::GetContentRegionAvail().y;
-  if (ImGui::BeginChild("plot", {0, std::max(140.0F, height * 0.55F)})) {
-    const Dimmed dimmed(answers.old);
-    widgets::PlotDraw options;
-    options.version = plot_.version();
-    options.notes = false;
-    widgets::draw_plot(plot, options);
-  }
-  ImGui::EndChild();
-  if (ImGui::BeginChild(
-          "table", {0, -widgets::notes_height(plot.notes, ImGui::GetContentRegionAvail().x) - 6})) {
+  const auto state = context.state<ShiftState>();
+  const auto& plots = plots_.get(key + state.figure + std::to_string(state.shown), [&] {
+    std::vector<widgets::PlotSpec> made{plot_of(context, result)};
+    std::erase_if(made, [](const widgets::PlotSpec& plot) { return plot.series.empty(); });
+    return made;
+  });
+  const float line = ImGui::GetTextLineHeightWithSpacing();
+  const auto lines = static_cast<float>(lines_of(result).size());
+  // The table has its rows, but no more than half of the room.
+  const float rows = std::clamp(line * (lines * 1.2F + 3), line * 6,
+                                std::max(line * 6, ImGui::GetContentRegionAvail().y * 0.5F));
+  if (plots.empty())
+    widgets::draw_notes(
+        {"There is no such figure of this shift: choose one that was measured, or "
+         "models with a position state."});
+  grid_.draw(plots, plots_.version(), {.old = answers.old, .below = rows, .titles = false},
+             [&](const widgets::PlotSpec& plot, widgets::PlotDraw options) {
+               draw_figure(context, plot, std::move(options));
+             });
+  if (ImGui::BeginChild("table", {0, rows})) {
     const Dimmed dimmed(answers.old);
     draw_table(context, result);
   }
   ImGui::EndChild();
-  widgets::draw_notes(plot.notes);
 }
 
 }  // namespace phasescope::app

@@ -1,18 +1,20 @@
 #pragma once
 
+#include "app/views/field_form.h"
+#include "app/views/plot_grid.h"
 #include "app/views/view.h"
 #include "protocol/messages/shift.h"
-#include "widgets/plot_draw.h"
 
 namespace phasescope::app {
 
 struct ShiftState {
   static constexpr const char* kView = "shift";
-  std::vector<int64_t> by{1, 3, 16};  // measured
-  int64_t shown = 3;                  // in the figure; the table has all
+  int64_t shown = 3;  // in the figures by layer; the table has all
+  std::string figure = "attention by layer";
+  nlohmann::json options = nlohmann::json::object();  // of the request (field_form.h)
   template <class V>
   void fields(V& v) {
-    v("by", by), v("shown", shown);
+    v("shown", shown), v("figure", figure), v("options", options);
   }
 };
 
@@ -40,8 +42,10 @@ class ShiftView : public View {
   void draw_results(ViewContext& context, const ShownAnswers<protocol::ShiftResult>& answers);
   void draw_table(const ViewContext& context, const protocol::ShiftResult& result);
 
+  OptionsForm form_;
+  PlotGrid grid_;
   Cached<protocol::ShiftResult> result_;
-  Cached<widgets::PlotSpec> plot_;
+  Cached<std::vector<widgets::PlotSpec>> plots_;
 };
 
 }  // namespace phasescope::app

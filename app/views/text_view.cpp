@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "app/figures/figures.h"
+#include "formats/error.h"
 #include "widgets/plot_draw.h"
 #include "widgets/theme.h"
 
@@ -16,11 +17,49 @@ using protocol::TextResult;
 using protocol::TokenReading;
 
 constexpr double kHighLoss = 6;
+constexpr std::size_t kMostKept = 8;  // texts to go back to
 
-std::vector<widgets::StripToken> strip_tokens(const TextResult& result) {
+// The signs that stand for whitespace in a token's text.
+constexpr std::pair<std::string_view, std::string_view> kSigns[] = {
+    {"\u00b7", " "}, {"\u21b5", "\n"}, {"\u23ce", "\n"}, {"\u2192", "\t"}};
+
+std::string without_signs(std::string text) {
+  for (const auto& [sign, plain] : kSigns)
+    for (std::size_t at = text.find(sign); at != std::string::npos;
+         at = text.find(sign, at + plain.size()))
+      text.replace(at, sign.size(), plain);
+  return text;
+}
+
+// A line is ended in the strip by the sign alone.
+std::string shown_text(const TokenReading& token, const TextState& state) {
+  if (state.ids) return std::to_string(token.id) + " ";
+  if (state.spaces) return token.text;
+  std::string text = without_signs(token.text);
+  return text.find('\n') == std::string::npos ? text : token.text;
+}
+
+std::vector<widgets::StripToken> strip_tokens(const TextResult& result, const TextState& state) {
   std::vector<widgets::StripToken> tokens;
-  for (const TokenReading& token : result.tokens) tokens.push_back({token.text, token.loss});
+  for (const TokenReading& token : result.tokens)
+    tokens.push_back({shown_text(token, state), token.loss});
   return tokens;
+}
+
+std::string bytes_in_words(int64_t bytes) {
+  const double size = static_cast<double>(bytes);
+  if (size < 1e6) return widgets::short_number(std::round(size / 1e3)) + " kB";
+  if (size < 1e9) return widgets::short_number(std::round(size / 1e5) / 10) + " MB";
+  return widgets::short_number(std::round(size / 1e7) / 100) + " GB";
+}
+
+std::string name_of_text(const std::string& name, const SharedText& words) {
+  if (name != TextInput::kTyped) return name.substr(name.rfind('/') + 1);
+  std::string begin = words.str().substr(0, 28);
+  std::ranges::replace(begin, '\n', ' ');
+  while (!begin.empty() && (static_cast<unsigned char>(begin.back()) & 0xC0U) == 0x80U)
+    begin.pop_back();  // no half of a character stays
+  return "\"" + begin + "\"";
 }
 
 std::string headline(const TextResult& result) {
@@ -53,18 +92,82 @@ void draw_guess(const protocol::Guess& guess, bool hit) {
 
 }  // namespace
 
+protocol::TextRequest text_request(const std::string& model, const TextInput& text) {
+  protocol::TextRequest request{.model = model};
+  set_text(request.reading, text);
+  return request;
+}
+
+void ask_for_tokens(ViewContext& context) { ask_of_all(context, kText, text_request); }
+
+std::string token_text(const ViewContext& context, std::size_t model, int64_t place) {
+  if (model >= context.models()) return "";
+  const auto* answer = context.of(kText, model).answer();
+  if (!answer || place < 0 || place >= static_cast<int64_t>(answer->result.tokens.size()))
+    return "";
+  return answer->result.tokens[static_cast<std::size_t>(place)].text;
+}
+
+std::vector<std::pair<int, int>> tokens_with(const std::vector<TokenReading>& tokens,
+                                             const std::string& words) {
+  std::vector<std::pair<int, int>> found;
+  if (words.empty()) return found;
+  std::string text;
+  std::vector<std::size_t> begins;
+  for (const TokenReading& token : tokens) {
+    begins.push_back(text.size());
+    text += without_signs(token.text);
+  }
+  const auto token_at = [&](std::size_t place) {
+    return static_cast<int>(std::ranges::upper_bound(begins, place) - begins.begin()) - 1;
+  };
+  for (std::size_t at = text.find(words); at != std::string::npos;
+       at = text.find(words, at + words.size()))
+    found.emplace_back(token_at(at), token_at(at + words.size() - 1) + 1);
+  return found;
+}
+
+void read_tokens(ViewContext& context, int64_t length) {
+  context.edit.apply("Read " + std::to_string(length) + " tokens", [&](Session& s) {
+    s.text.length = length;
+    s.region = {};
+  });
+}
+
 std::string TextView::help_text() const {
   return "All open models read this text. A token's colour is the model's loss on it, clear at 0 "
          "and red at 6 nats and above. Hover to see what the model expected there; click to make "
-         "the token the query of the other views.";
+         "the token the query of the other views. The number of tokens may be more than the models "
+         "were trained at: 0 is the trained length, and the memory it takes is said beside it. "
+         "Continue lets every model write on.";
 }
 
 void TextView::ask(ViewContext& context) {
-  ask_of_all(context, kText, [](const std::string& model, const TextInput& text) {
-    protocol::TextRequest request{.model = model};
+  keep_text(context);
+  ask_for_tokens(context);
+  const auto state = context.state<TextState>();
+  if (!state.continued) return;
+  ask_of_all(context, kContinued, [&](const std::string& model, const TextInput& text) {
+    auto request = with_choices(protocol::GenerateRequest{.model = model}, state.writing);
     set_text(request.reading, text);
     return request;
   });
+}
+
+// What was read can be gone back to. No step of undo: the user chose a text and not a list.
+void TextView::keep_text(ViewContext& context) {
+  const TextInput& now = context.session().text;
+  if (now.untouched()) return;
+  auto state = context.state<TextState>();
+  const bool typed = now.name == TextInput::kTyped;
+  const KeptText one{now.name, typed ? now.words : SharedText()};
+  const auto same = [&](const KeptText& kept) {
+    return kept.name == one.name && (!typed || kept.words == one.words);
+  };
+  if (std::ranges::any_of(state.kept, same)) return;
+  state.kept.insert(state.kept.begin(), one);
+  if (state.kept.size() > kMostKept) state.kept.resize(kMostKept);
+  context.edit.apply_silently([&](Session& s) { s.views.set(state); });
 }
 
 std::vector<Saved> TextView::saved(ViewContext& context) {
@@ -82,6 +185,8 @@ std::vector<Saved> TextView::saved(ViewContext& context) {
 }
 
 void TextView::draw_editor(ViewContext& context) {
+  if (focus_editor_) ImGui::SetKeyboardFocusHere();
+  focus_editor_ = false;
   ImGui::InputTextMultiline("##draft", &draft_, {-1, ImGui::GetFontSize() * 9},
                             ImGuiInputTextFlags_WordWrap);
   const bool keys = ImGui::IsItemFocused() && ImGui::GetIO().KeyCtrl &&
@@ -95,21 +200,150 @@ void TextView::draw_editor(ViewContext& context) {
   if (ImGui::Button("Back")) editing_ = false;
 }
 
+// The texts that were read, the one that the program opens on at the end.
+void TextView::draw_choice_of_text(ViewContext& context) {
+  const TextInput& now = context.session().text;
+  ImGui::SetNextItemWidth(ImGui::GetFontSize() * 9);
+  const bool open = ImGui::BeginCombo("##text", name_of_text(now.name, now.words).c_str());
+  tooltip(now.name);
+  if (!open) return;
+  for (const KeptText& kept : context.state<TextState>().kept) {
+    ImGui::PushID(&kept);
+    const bool typed = kept.name == TextInput::kTyped;
+    const bool here = kept.name == now.name && (!typed || kept.words == now.words);
+    if (ImGui::Selectable(name_of_text(kept.name, kept.words).c_str(), here) && !here) {
+      try {
+        if (typed)
+          read_text(context, kept.name, kept.words.str());
+        else
+          read_text_file_into(context, kept.name);
+      } catch (const formats::Error& error) {
+        context.window.say(error.full_text(), true);
+      }
+    }
+    tooltip(kept.name);
+    ImGui::PopID();
+  }
+  if (ImGui::Selectable(TextInput::kBundled, now.untouched()) && !now.untouched())
+    read_text(context, TextInput::kBundled, default_session().text.words.str());
+  ImGui::EndCombo();
+}
+
+// How many tokens are read, and what that takes, while it is typed already.
+void TextView::draw_length(ViewContext& context) {
+  const int64_t now = context.session().text.length;
+  if (!typing_length_) draft_length_ = now;
+  ImGui::SetNextItemWidth(ImGui::GetFontSize() * 5);
+  ImGui::InputScalar("tokens", ImGuiDataType_S64, &draft_length_);
+  draft_length_ = std::clamp<int64_t>(draft_length_, 0, int64_t{1} << 40);
+  typing_length_ = ImGui::IsItemActive();
+  const bool entered = ImGui::IsItemDeactivatedAfterEdit();
+  tooltip("Tokens read of the text at most, to any number; 0 is what each model was trained at");
+  std::string words, all;
+  for (std::size_t i = 0; i < context.models(); ++i) {
+    const std::string& model = context.session().models[i];
+    const protocol::LoadReport* report = context.info(model);
+    if (typing_length_ && draft_length_ != now && draft_length_ > 0) {
+      auto& question = context.of(kLengthInfo, i);
+      if (context.window.may_ask)
+        context.requests.ask(question,
+                             protocol::InfoRequest{.model = model, .length = draft_length_});
+      report = question.answers_now() ? &question.answer()->result : nullptr;
+    }
+    if (!report) continue;
+    const std::string one =
+        std::to_string(report->length) + " tokens take " + bytes_in_words(report->memory_bytes);
+    if (words.empty()) words = one;
+    all += short_name(context.session(), model) + ": " + one + ", trained at " +
+           std::to_string(report->model.context) + "\n";
+  }
+  next_control(ImGui::CalcTextSize(words.c_str()).x);
+  ImGui::TextColored(widgets::palette().quiet, "%s", words.c_str());
+  tooltip(all);
+  if (entered && draft_length_ != now) read_tokens(context, draft_length_);
+}
+
 void TextView::draw_input(ViewContext& context) {
   if (ImGui::Button("Edit") && !editing_) {
-    editing_ = true;
+    editing_ = focus_editor_ = true;
     draft_ = context.session().text.words.str();
   }
   tooltip("Type or paste a text of your own");
   ImGui::SameLine();
   if (ImGui::Button("Open...")) context.window.open_dialog = "text";
-  ImGui::SameLine();
-  ImGui::AlignTextToFramePadding();
-  const std::string& name = context.session().text.name;
-  const std::size_t slash = name.rfind('/');
-  ImGui::TextUnformatted(name.c_str() + (slash == std::string::npos ? 0 : slash + 1));
-  tooltip(name);
+  next_control(9 * ImGui::GetFontSize());
+  draw_choice_of_text(context);
   draw_tools(context);
+  draw_length(context);
+  draw_reading(context);
+}
+
+// How the text is shown, what is searched in it, and whether the models write on.
+void TextView::draw_reading(ViewContext& context) {
+  auto state = context.state<TextState>();
+  bool changed = false;
+  ImGui::SetNextItemWidth(ImGui::GetFontSize() * 7);
+  const bool entered = ImGui::InputTextWithHint("##search", "Find", &state.search,
+                                                ImGuiInputTextFlags_EnterReturnsTrue);
+  changed |= state.search != context.state<TextState>().search;
+  tooltip("Enter goes to the next one");
+  next_control(checkbox_width("ids"));
+  changed |= ImGui::Checkbox("ids", &state.ids);
+  tooltip("The ids of the tokens in place of their texts");
+  next_control(checkbox_width("spaces"));
+  changed |= ImGui::Checkbox("spaces", &state.spaces);
+  tooltip("Signs for spaces, tabs and ends of lines");
+  next_control(checkbox_width("Continue"));
+  changed |= ImGui::Checkbox("Continue", &state.continued);
+  tooltip("Every model writes on from the end of what it read");
+  if (state.continued) {
+    next_control(6 * ImGui::GetFontSize());
+    changed |= writing_form_.draw<protocol::GenerateRequest>(state.writing, TextState{}.writing,
+                                                             {"length", "device", "threads"});
+  }
+  if (changed) context.set_state("Change how the text is shown", state, "text");
+  if (entered) go_to_next(context);
+}
+
+// The match after the selected token becomes the query, in the first model that has one.
+void TextView::go_to_next(ViewContext& context) {
+  const std::string words = context.state<TextState>().search;
+  for (std::size_t i = 0; i < context.models(); ++i) {
+    const auto* answer = context.of(kText, i).answer();
+    if (!answer) continue;
+    const auto found = tokens_with(answer->result.tokens, words);
+    if (found.empty()) continue;
+    const int64_t at = context.session().selection.query.value_or(-1);
+    const auto next =
+        std::ranges::find_if(found, [&](const auto& range) { return range.first > at; });
+    reveal_ = next == found.end() ? found.front().first : next->first;
+    return select_query(context, reveal_);
+  }
+  context.window.say("\"" + words + "\" is not in what was read");
+}
+
+void TextView::draw_continuation(ViewContext& context, std::size_t index) {
+  if (!context.state<TextState>().continued) return;
+  auto& question = context.of(kContinued, index);
+  draw_question(context, question, "");
+  const auto* answer = question.answer();
+  if (!answer) return;
+  const Dimmed dimmed(!question.answers_now());
+  std::string words = answer->result.text;
+  if (words.empty())
+    for (const int64_t id : answer->result.ids) words += std::to_string(id) + " ";
+  ImGui::PushFont(widgets::fonts().mono, 0.0F);
+  ImGui::PushTextWrapPos(0.0F);
+  ImGui::TextColored(widgets::palette().accent, "%s", words.c_str());
+  ImGui::PopTextWrapPos();
+  ImGui::PopFont();
+  const bool readable = !answer->result.text.empty() && question.answers_now();
+  ImGui::PushID(static_cast<int>(index));
+  ImGui::BeginDisabled(!readable);
+  if (ImGui::SmallButton("Read it with the text"))
+    read_text(context, TextInput::kTyped, context.session().text.words.str() + answer->result.text);
+  ImGui::EndDisabled();
+  ImGui::PopID();
 }
 
 void TextView::draw_model(ViewContext& context, std::size_t index) {
@@ -127,25 +361,42 @@ void TextView::draw_model(ViewContext& context, std::size_t index) {
   if (!note.empty()) widgets::draw_notes({note});
   const Dimmed dimmed(!question.answers_now());
   Strip& strip = strips_[context.session().models[index]];
-  const auto& tokens = strip.tokens.get(serials_of(question.answer()),
-                                        [&] { return strip_tokens(question.answer()->result); });
-  widgets::TokenStripSpec spec{&tokens, strip.tokens.version(), kHighLoss, -1, -1};
+  const auto state = context.state<TextState>();
+  const auto& result = question.answer()->result;
+  const std::string look = std::to_string(state.ids) + std::to_string(state.spaces);
+  const auto& tokens = strip.tokens.get(serials_of(question.answer()) + look,
+                                        [&] { return strip_tokens(result, state); });
+  const auto& found = strip.found.get(serials_of(question.answer()) + state.search,
+                                      [&] { return tokens_with(result.tokens, state.search); });
+  widgets::TokenStripSpec spec{
+      .tokens = &tokens, .version = strip.tokens.version(), .high_loss = kHighLoss};
+  spec.found = &found;
+  spec.pointed = static_cast<int>(context.hover().at(widgets::Coordinate::token).value_or(-1));
+  spec.reveal = index == 0 ? reveal_ : -1;
   const Selection& at = context.session().selection;
   spec.selected = static_cast<int>(at.query.value_or(-1));
   spec.second = static_cast<int>(at.key.value_or(-1));
   ImGui::PushID(static_cast<int>(index));
   const widgets::TokenStripDrawn drawn = strip.strip.draw(spec);
   ImGui::PopID();
-  if (drawn.hovered >= 0) hovered_ = drawn.hovered;
+  if (drawn.hovered >= 0) {
+    hovered_ = drawn.hovered;
+    widgets::Hover hover;
+    hover.model = static_cast<int64_t>(index), hover.token = drawn.hovered;
+    context.point_at(hover);
+  }
   if (drawn.clicked >= 0) {
     const bool again = at.query == drawn.clicked;
     select_query(context, again ? std::nullopt : std::optional<int64_t>(drawn.clicked));
   }
+  draw_continuation(context, index);
   ImGui::Dummy({0, 4});
 }
 
 void TextView::draw_guesses(ViewContext& context) {
-  const int64_t token = hovered_ >= 0 ? hovered_ : context.session().selection.query.value_or(-1);
+  const auto pointed = context.hover().at(widgets::Coordinate::token);
+  const int64_t token =
+      hovered_ >= 0 ? hovered_ : pointed.value_or(context.session().selection.query.value_or(-1));
   if (token < 0) {
     widgets::draw_notes({"Colour: loss, 0 .. 6 nats. Hover a token to see what was expected."});
     return;
@@ -177,6 +428,7 @@ void TextView::draw_content(ViewContext& context) {
   if (ImGui::BeginChild("tokens", {0, std::max(80.0F, ImGui::GetContentRegionAvail().y - below)}))
     for (std::size_t i = 0; i < context.models(); ++i) draw_model(context, i);
   ImGui::EndChild();
+  reveal_ = -1;
   ImGui::Separator();
   draw_guesses(context);
 }

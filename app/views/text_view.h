@@ -2,14 +2,61 @@
 
 #include <map>
 
+#include "app/views/field_form.h"
 #include "app/views/view.h"
+#include "protocol/messages/generate.h"
 #include "protocol/messages/text.h"
 #include "widgets/token_strip.h"
 
 namespace phasescope::app {
 
+// A text that was read before: typed words, or a file's path, which is read again.
+struct KeptText {
+  std::string name;
+  SharedText words;
+  template <class V>
+  void fields(V& v) {
+    v("name", name), v("words", words);
+  }
+};
+
+struct TextState {
+  static constexpr const char* kView = "text";
+  bool ids = false;        // in place of the tokens' texts
+  bool spaces = true;      // whitespace is drawn as signs
+  bool continued = false;  // the models write on
+  std::string search;
+  nlohmann::json writing = nlohmann::json::object();  // options of the GenerateRequest
+  std::vector<KeptText> kept;                         // newest first
+  template <class V>
+  void fields(V& v) {
+    v("ids", ids), v("spaces", spaces), v("continued", continued), v("search", search);
+    v("writing", writing), v("kept", kept);
+  }
+};
+
 inline constexpr Asks<protocol::TextResult> kText{"text", protocol::TextRequest::method,
                                                   "reading the text"};
+inline constexpr Asks<protocol::GenerateResult> kContinued{
+    "text", protocol::GenerateRequest::method, "writing on"};
+// What a text of a length that is being typed would take.
+inline constexpr Asks<protocol::LoadReport> kLengthInfo{"text", protocol::InfoRequest::method,
+                                                        "asking for the memory"};
+
+// The question of the tokens as every view asks it: it is one question.
+protocol::TextRequest text_request(const std::string& model, const TextInput& text);
+void ask_for_tokens(ViewContext& context);
+// The text of a token as the session's i-th model reads it, with visible whitespace; empty before
+// that is known.
+std::string token_text(const ViewContext& context, std::size_t model, int64_t place);
+
+// Ranges [begin, end) of the tokens whose texts together hold `words`, signs for whitespace read as
+// what they stand for, capitals as they are. A match begins and ends anywhere in its tokens.
+std::vector<std::pair<int, int>> tokens_with(const std::vector<protocol::TokenReading>& tokens,
+                                             const std::string& words);
+
+// The session's text is read to so many tokens; 0: as many as each model was trained at.
+void read_tokens(ViewContext& context, int64_t length);
 
 // The text that all open models read, token by token, coloured by each model's loss.
 class TextView : public View {
@@ -30,16 +77,27 @@ class TextView : public View {
   struct Strip {
     widgets::TokenStrip strip;
     Cached<std::vector<widgets::StripToken>> tokens;
+    Cached<std::vector<std::pair<int, int>>> found;
   };
+  void keep_text(ViewContext& context);
   void draw_input(ViewContext& context);
+  void draw_choice_of_text(ViewContext& context);
+  void draw_length(ViewContext& context);
+  void draw_reading(ViewContext& context);
+  void draw_search(ViewContext& context, TextState& state);
+  void draw_continuation(ViewContext& context, std::size_t index);
+  void go_to_next(ViewContext& context);
   void draw_editor(ViewContext& context);
   void draw_model(ViewContext& context, std::size_t index);
   void draw_guesses(ViewContext& context);
 
   std::map<std::string, Strip> strips_;
+  OptionsForm writing_form_;
   std::string draft_;
-  bool editing_ = false;
-  int hovered_ = -1;
+  bool editing_ = false, focus_editor_ = false;
+  int64_t draft_length_ = 0;
+  bool typing_length_ = false;
+  int hovered_ = -1, reveal_ = -1;
 };
 
 }  // namespace phasescope::app

@@ -13,11 +13,10 @@ using protocol::CheckResult;
 
 using TheoryAnswers = ShownAnswers<protocol::TheoryResult>;
 
-std::vector<const CheckResult*> checks_of(const TheoryAnswers& answers) {
-  std::vector<const CheckResult*> checks;
-  for (const auto* answer : answers.list)
-    for (const CheckResult& check : answer->result.checks) checks.push_back(&check);
-  return checks;
+const std::vector<std::string>& verdict_names() {
+  static const std::vector<std::string> names{"all verdicts", "holds", "fails", "premise_not_met",
+                                              "undecided"};
+  return names;
 }
 
 // Names a check of one model in the session.
@@ -34,6 +33,53 @@ Shown verdict_of(const std::string& verdict) {
   if (verdict == "fails") return {"fails", colors.bad};
   if (verdict == "premise_not_met") return {"premise not met", colors.quiet};
   return {"undecided", colors.warn};
+}
+
+widgets::TableCell::Tone tone_of(const std::string& verdict) {
+  using Tone = widgets::TableCell::Tone;
+  if (verdict == "holds") return Tone::good;
+  if (verdict == "fails") return Tone::bad;
+  return verdict == "premise_not_met" ? Tone::quiet : Tone::warn;
+}
+
+// How why a check ended so begins, where it did not hold; the whole is shown below and on hover.
+std::string reason_of(const CheckResult& check) {
+  constexpr std::size_t kShown = 44;
+  if (check.verdict == "holds") return "";
+  const std::size_t end = std::min(check.detail.find(". "), check.detail.find('\n'));
+  std::string words = check.detail.substr(0, end);
+  if (words.size() <= kShown) return words;
+  const std::size_t space = words.rfind(' ', kShown);
+  return words.substr(0, space == std::string::npos ? kShown : space) + " ...";
+}
+
+widgets::TableSpec table_of_checks(const std::vector<const CheckResult*>& checks,
+                                   const ModelNames& names) {
+  widgets::TableSpec table{.id = "checks"};
+  table.columns = {{.title = "check", .numbers = false},
+                   {.title = "model", .numbers = false},
+                   {.title = "verdict", .numbers = false},
+                   {.title = "why", .help = "the whole is below", .numbers = false},
+                   {.title = "value"},
+                   {.title = "bound"},
+                   {.title = "noise", .help = "what chance or rounding alone makes of it"},
+                   {.title = "samples"}};
+  for (const CheckResult* check : checks) {
+    auto id = widgets::words_cell_of(check->id), why = widgets::words_cell_of(reason_of(*check));
+    id.help = check->statement, why.help = check->detail;
+    auto verdict = widgets::words_cell_of(verdict_of(check->verdict).words);
+    verdict.tone = tone_of(check->verdict);
+    // Nothing was measured: zeros would look like numbers.
+    const auto number = [&](double value) {
+      return check->samples == 0 ? widgets::TableCell{} : widgets::number_cell_of(value);
+    };
+    table.rows.push_back(
+        {std::move(id),
+         widgets::words_cell_of(names.short_name(check->model), names.color(check->model)),
+         std::move(verdict), std::move(why), number(check->value), number(check->bound),
+         number(check->noise), number(static_cast<double>(check->samples))});
+  }
+  return table;
 }
 
 void draw_verdict(const std::string& verdict) {
@@ -68,8 +114,11 @@ std::string TheoryView::help_text() const {
 }
 
 void TheoryView::ask(ViewContext& context) {
-  ask_of_all(context, kTheory, [](const std::string& model, const TextInput&) {
-    return protocol::TheoryRequest{.models = {model}};
+  context.requests.ask(context.requests.of(kTheoryChecks), protocol::TheoryListRequest{});
+  const auto options = context.state<TheoryState>().options;
+  // Each check reads what it is made for, or the corpus that was chosen.
+  ask_of_all(context, kTheory, [&](const std::string& model, const TextInput&) {
+    return with_choices(protocol::TheoryRequest{.models = {model}}, options);
   });
 }
 
@@ -90,42 +139,89 @@ std::vector<Saved> TheoryView::saved(ViewContext& context) {
   return {{"", std::move(output), command_of<protocol::TheoryRequest>(answers.asked())}};
 }
 
-void TheoryView::draw_list(ViewContext& context, const std::vector<const CheckResult*>& checks) {
-  const ImGuiTableFlags flags =
-      ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_BordersInnerH | ImGuiTableFlags_ScrollY;
-  if (!ImGui::BeginTable("checks", 6, flags)) return;
-  ImGui::TableSetupScrollFreeze(0, 1);
-  for (const char* name : {"check", "model", "verdict", "value", "bound", "samples"})
-    ImGui::TableSetupColumn(name);
-  ImGui::TableHeadersRow();
-  const std::string chosen = context.state<TheoryState>().check;
-  for (const CheckResult* check : checks) {
-    ImGui::TableNextRow();
-    ImGui::TableNextColumn();
-    ImGui::PushID(check);
-    const std::string name = name_of_check(*check);
-    if (ImGui::Selectable(check->id.c_str(), chosen == name, ImGuiSelectableFlags_SpanAllColumns))
-      context.set_state("Show a check", TheoryState{name}, "check");
-    tooltip(check->statement);
-    ImGui::PopID();
-    ImGui::TableNextColumn();
-    ImGui::TextUnformatted(short_name(context.session(), check->model).c_str());
-    tooltip(check->model);
-    ImGui::TableNextColumn();
-    draw_verdict(check->verdict);
-    // Nothing was measured: zeros would look like numbers.
-    if (check->samples == 0) continue;
-    for (double value : {check->value, check->bound}) {
-      ImGui::TableNextColumn();
-      ImGui::TextUnformatted(widgets::short_number(value).c_str());
-    }
-    ImGui::TableNextColumn();
-    ImGui::Text("%lld", static_cast<long long>(check->samples));
-  }
-  ImGui::EndTable();
+// Those of the verdict that is listed, in the order of the models.
+TheoryView::Checks TheoryView::listed(const ViewContext& context) const {
+  const std::string verdict = context.state<TheoryState>().verdict;
+  Checks checks;
+  for (const auto* answer : shown_answers(context, kTheory).list)
+    for (const CheckResult& check : answer->result.checks)
+      if (verdict.empty() || check.verdict == verdict) checks.push_back(&check);
+  return checks;
 }
 
-void TheoryView::draw_check(const ViewContext& context, const CheckResult& check) {
+void TheoryView::draw_list(ViewContext& context, const Checks& checks) {
+  const auto state = context.state<TheoryState>();
+  const std::string key = shown_answers(context, kTheory).key(context) + state.verdict;
+  const auto& table =
+      rows_.get(key, [&] { return table_of_checks(checks, names_of(context.session())); });
+  const auto of = [&](int row) -> const CheckResult& {
+    return *checks[static_cast<std::size_t>(row)];
+  };
+  widgets::TableDraw options;
+  options.version = rows_.version();
+  options.hint = "Search, or a condition: noise>1e-6";
+  options.selected = [&](int row) { return name_of_check(of(row)) == state.check; };
+  const auto drawn = table_.draw(table, options);
+  if (drawn.clicked < 0) return;
+  auto chosen = state;
+  chosen.check = name_of_check(of(drawn.clicked));
+  context.set_state("Show a check", chosen, "check");
+}
+
+// A tick for each check that there is; without any all of them are run.
+bool TheoryView::draw_choice_of_checks(const ViewContext& context, TheoryState& state) {
+  const auto* known = context.requests.of(kTheoryChecks).answer();
+  if (!known) return false;
+  const auto request = with_choices(protocol::TheoryRequest{}, state.options);
+  std::vector<std::string> chosen = request.check;
+  const std::string words =
+      chosen.empty() ? "all checks" : std::to_string(chosen.size()) + " chosen";
+  ImGui::SetNextItemWidth(ImGui::GetFontSize() * 8);
+  if (!ImGui::BeginCombo("##checks", words.c_str(), ImGuiComboFlags_HeightLarge)) return false;
+  bool changed = false;
+  if (ImGui::Selectable("all checks", chosen.empty(), ImGuiSelectableFlags_NoAutoClosePopups))
+    chosen.clear(), changed = true;
+  for (const protocol::CheckInfo& check : known->result.checks) {
+    const auto found = std::ranges::find(chosen, check.id);
+    bool on = found != chosen.end();
+    if (ImGui::Checkbox(check.id.c_str(), &on)) {
+      if (on)
+        chosen.push_back(check.id);
+      else
+        chosen.erase(found);
+      changed = true;
+    }
+    tooltip(check.title + "\n" + check.statement + "\nneeds: " + check.needs);
+  }
+  ImGui::EndCombo();
+  if (!changed) return false;
+  if (chosen.empty())
+    state.options.erase("check");
+  else
+    state.options["check"] = chosen;
+  return true;
+}
+
+void TheoryView::draw_controls(ViewContext& context, std::size_t count) {
+  auto state = context.state<TheoryState>();
+  bool changed = draw_choice_of_checks(context, state);
+  if (context.requests.of(kTheoryChecks).answer()) ImGui::SameLine();
+  std::string verdict = state.verdict.empty() ? verdict_names().front() : state.verdict;
+  if (draw_choice("##verdict", verdict, verdict_names())) {
+    state.verdict = verdict == verdict_names().front() ? "" : verdict;
+    changed = true;
+  }
+  next_control(6 * ImGui::GetFontSize());
+  changed |= form_.draw<protocol::TheoryRequest>(state.options, TheoryState{}.options,
+                                                 {"check", "device", "threads"});
+  if (changed) context.set_state("Change the checks", state, "checks");
+  ImGui::SameLine();
+  ImGui::TextColored(widgets::palette().quiet, "%d", static_cast<int>(count));
+  tooltip("Checks that are listed");
+  draw_tools(context);
+}
+
+void TheoryView::draw_check(ViewContext& context, const CheckResult& check) {
   ImGui::PushFont(widgets::fonts().bold, 0.0F);
   ImGui::Text("%s on %s", check.id.c_str(), short_name(context.session(), check.model).c_str());
   ImGui::PopFont();
@@ -144,36 +240,32 @@ void TheoryView::draw_check(const ViewContext& context, const CheckResult& check
   const std::string key = shown_answers(context, kTheory).key(context);
   const auto& plots = plots_.get(key + name_of_check(check),
                                  [&] { return check_figures(check, names_of(context.session())); });
-  for (const widgets::PlotSpec& plot : plots) {
-    ImGui::PushID(&plot);
-    widgets::PlotDraw options;
-    options.version = plots_.version();
-    options.size = {-1, ImGui::GetFontSize() * 14};
-    widgets::draw_plot(plot, options);
-    ImGui::PopID();
-  }
+  grid_.draw(plots, plots_.version(), {.titles = false},
+             [&](const widgets::PlotSpec& plot, widgets::PlotDraw options) {
+               draw_figure(context, plot, std::move(options));
+             });
 }
 
 void TheoryView::draw_content(ViewContext& context) {
-  ImGui::AlignTextToFramePadding();
   const auto answers = shown_answers(context, kTheory);
-  const auto checks = checks_of(answers);
-  ImGui::Text("%d checks", static_cast<int>(checks.size()));
-  draw_tools(context);
+  const Checks checks = listed(context);
+  draw_controls(context, checks.size());
   if (context.models() == 0) return widgets::draw_empty("Tick models to check the theory on them.");
   draw_questions(context, kTheory);
-  if (checks.empty()) return;
+  if (answers.empty()) return;
+  if (checks.empty()) return widgets::draw_empty("No check ended with this verdict.");
   const float height = ImGui::GetContentRegionAvail().y;
-  if (ImGui::BeginChild("list", {0, height * 0.45F})) {
+  if (ImGui::BeginChild("list", {0, std::max(ImGui::GetFontSize() * 12, height * 0.45F)})) {
     const Dimmed dimmed(answers.old);
     draw_list(context, checks);
   }
   ImGui::EndChild();
   ImGui::Separator();
-  const auto found = std::find_if(checks.begin(), checks.end(), [&](const CheckResult* check) {
-    return name_of_check(*check) == context.state<TheoryState>().check;
-  });
-  if (ImGui::BeginChild("check")) {
+  const std::string shown = context.state<TheoryState>().check;
+  const auto found = std::ranges::find_if(
+      checks, [&](const CheckResult* check) { return name_of_check(*check) == shown; });
+  const float least = ImGui::GetFontSize() * 18;
+  if (ImGui::BeginChild("check", {0, std::max(least, ImGui::GetContentRegionAvail().y)})) {
     const Dimmed dimmed(answers.old);
     draw_check(context, found == checks.end() ? *checks.front() : **found);
   }

@@ -1,22 +1,36 @@
 #pragma once
 
+#include "app/views/field_form.h"
+#include "app/views/plot_grid.h"
 #include "app/views/view.h"
 #include "protocol/messages/theory.h"
-#include "widgets/plot_draw.h"
+#include "widgets/data_table.h"
 
 namespace phasescope::app {
 
 struct TheoryState {
   static constexpr const char* kView = "theory";
-  std::string check;  // the one shown in full
+  std::string check;                                  // the one shown in full
+  std::string verdict;                                // of those that are listed; empty: all
+  nlohmann::json options = nlohmann::json::object();  // of the request (field_form.h)
   template <class V>
   void fields(V& v) {
-    v("check", check);
+    v("check", check), v("verdict", verdict), v("options", options);
   }
 };
 
 inline constexpr Asks<protocol::TheoryResult> kTheory{"theory", protocol::TheoryRequest::method,
                                                       "checking", Lane::slow};
+// Which checks there are; asked of no model.
+struct TheoryChecks {
+  std::vector<protocol::CheckInfo> checks;
+  template <class V>
+  void fields(V& v) {
+    v("checks", checks);
+  }
+};
+inline constexpr Asks<TheoryChecks> kTheoryChecks{"theory", protocol::TheoryListRequest::method,
+                                                  "listing the checks"};
 
 // Every theorem check on every open model: verdict, number, bound, noise, and its plot.
 class TheoryView : public View {
@@ -36,9 +50,17 @@ class TheoryView : public View {
   }
 
  private:
-  void draw_list(ViewContext& context, const std::vector<const protocol::CheckResult*>& checks);
-  void draw_check(const ViewContext& context, const protocol::CheckResult& check);
+  using Checks = std::vector<const protocol::CheckResult*>;
+  void draw_controls(ViewContext& context, std::size_t count);
+  bool draw_choice_of_checks(const ViewContext& context, TheoryState& state);
+  Checks listed(const ViewContext& context) const;
+  void draw_list(ViewContext& context, const Checks& checks);
+  void draw_check(ViewContext& context, const protocol::CheckResult& check);
 
+  OptionsForm form_;
+  PlotGrid grid_;
+  widgets::DataTable table_;
+  Cached<widgets::TableSpec> rows_;
   Cached<std::vector<widgets::PlotSpec>> plots_;
 };
 

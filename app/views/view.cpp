@@ -3,23 +3,22 @@
 #include <algorithm>
 #include <set>
 
+#include "app/window/copy_picture.h"
+#include "app/window/export_dialog.h"
 #include "protocol/error_info.h"
 #include "widgets/theme.h"
 
 namespace phasescope::app {
 namespace {
 
-constexpr const char* kFigureFolder = "phasescope-figures";
-
-// A quiet word that acts like a link.
+// A word that acts like a link.
 bool link(const char* word) {
   ImGui::PushStyleColor(ImGuiCol_Button, ImVec4(0, 0, 0, 0));
-  ImGui::PushStyleColor(ImGuiCol_Text, widgets::palette().quiet);
   ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, {4, ImGui::GetStyle().FramePadding.y});
   ImGui::PushStyleVar(ImGuiStyleVar_FrameBorderSize, 0);
   const bool pressed = ImGui::Button(word);
   ImGui::PopStyleVar(2);
-  ImGui::PopStyleColor(2);
+  ImGui::PopStyleColor();
   return pressed;
 }
 
@@ -67,8 +66,7 @@ void View::copy_command(ViewContext& context) {
 void View::draw_tool_menu(ViewContext& context) {
   if (link("...")) ImGui::OpenPopup("tools");
   if (!ImGui::BeginPopup("tools")) return;
-  if (has_figures() && ImGui::MenuItem("Save these figures")) save(context);
-  if (ImGui::MenuItem("Copy the command")) copy_command(context);
+  draw_menu_items(context);
   ImGui::EndPopup();
 }
 
@@ -80,7 +78,7 @@ void View::draw_command_tools(ViewContext& context, bool folded) {
   }
   if (has_figures()) {
     if (link("Save")) save(context);
-    tooltip("Save these figures as SVG, PNG, CSV and JSON, which says how they were made");
+    tooltip("Save these figures as SVG, PDF, PNG, CSV, JSON or NPY");
     ImGui::SameLine(0, 0);
   }
   if (link("Command")) copy_command(context);
@@ -90,9 +88,28 @@ void View::draw_command_tools(ViewContext& context, bool folded) {
   ImGui::SameLine(0, 0);
 }
 
+void View::draw_menu_items(ViewContext& context) {
+  if (has_figures() && ImGui::MenuItem("Save these figures...")) save(context);
+  if (has_figures() && ImGui::MenuItem("Copy the picture")) copy_picture(context);
+  if (ImGui::MenuItem("Copy the command")) copy_command(context);
+}
+
+widgets::PlotDrawn View::draw_figure(ViewContext& context, const widgets::PlotSpec& plot,
+                                     widgets::PlotDraw options) {
+  const widgets::Hover selected = marks_of(context.session().selection);
+  options.hover = &context.hover();
+  if (!options.selected) options.selected = &selected;
+  if (!options.menu) options.menu = [&] { draw_menu_items(context); };
+  const auto drawn = widgets::draw_plot(plot, options);
+  if (drawn.hover.empty()) return drawn;
+  context.point_at(drawn.hover);
+  if (drawn.clicked) select_marks(context, drawn.hover);
+  return drawn;
+}
+
 void View::draw_tools(ViewContext& context) {
   const auto [ran, fell_back] = kernels(context);
-  ImGui::SameLine();
+  next_control(link_width("...") + link_width("?"));
   const float room = ImGui::GetContentRegionAvail().x;
   float width = link_width("?");
   const float words = link_width("Command") + (has_figures() ? link_width("Save") : 0);
@@ -119,16 +136,23 @@ void View::draw_tools(ViewContext& context) {
 }
 
 void View::save(ViewContext& context) {
-  std::vector<Saved> all = saved(context);
-  std::erase_if(
-      all, [](const Saved& one) { return one.output.figures.empty() && one.output.grids.empty(); });
-  if (all.empty()) return context.window.say("There is nothing to save yet");
-  const std::string folder = std::string(kFigureFolder) + "/" + id();
-  context.window.run_aside([all = std::move(all), folder] {
-    for (const Saved& one : all)
-      export_output(one.output, std::filesystem::path(folder) / one.folder,
-                    sidecar_of(one.command, one.output.provenance));
-    return "Saved to " + folder;
+  auto request = std::make_shared<ExportRequest>();
+  request->title = title();
+  request->figures = figures_of(saved(context));
+  if (request->figures.empty()) return context.window.say("There is nothing to save yet");
+  context.window.to_export = std::move(request);
+}
+
+// The first figure, drawn as it would be saved: a window has no way of its own to give a picture
+// to other programs.
+void View::copy_picture(ViewContext& context) {
+  std::vector<FigureToSave> figures = figures_of(saved(context));
+  if (figures.empty()) return context.window.say("There is nothing to copy yet");
+  auto form = context.state<FigureForm>();
+  form.format = "png", form.theme = context.session().theme;
+  context.window.run_aside([figure = std::move(figures.front()), form] {
+    copy_png(figure_bytes(figure, form));
+    return "Copied the picture: " + title_of(figure.figure);
   });
 }
 
@@ -192,14 +216,26 @@ const ImVec4& kernel_color(const WhatRan& ran) {
   return ran.fell_back ? widgets::palette().warn : widgets::palette().quiet;
 }
 
+void next_control(float width) {
+  ImGui::SameLine();
+  if (ImGui::GetContentRegionAvail().x < width) ImGui::NewLine();
+}
+
+float choice_width(const std::vector<std::string>& words) {
+  float width = 0;
+  for (const std::string& word : words)
+    width = std::max(width, ImGui::CalcTextSize(word.c_str()).x);
+  return width + ImGui::GetFrameHeight() + ImGui::GetStyle().FramePadding.x * 2;
+}
+
+float checkbox_width(const char* label) {
+  return ImGui::GetFrameHeight() + ImGui::GetStyle().ItemInnerSpacing.x +
+         ImGui::CalcTextSize(label).x;
+}
+
 bool draw_choice(const char* label, std::string& value, const std::vector<std::string>& words,
                  float width) {
-  if (width <= 0) {
-    for (const std::string& word : words)
-      width = std::max(width, ImGui::CalcTextSize(word.c_str()).x);
-    width += ImGui::GetFrameHeight() + ImGui::GetStyle().FramePadding.x * 2;
-  }
-  ImGui::SetNextItemWidth(width);
+  ImGui::SetNextItemWidth(width > 0 ? width : choice_width(words));
   bool changed = false;
   if (!ImGui::BeginCombo(label, value.c_str())) return false;
   for (const std::string& word : words)

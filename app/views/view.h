@@ -11,24 +11,17 @@
 #include <utility>
 #include <vector>
 
-#include "app/cli/output.h"
 #include "app/window/commands.h"
+#include "app/window/saved.h"
 #include "app/window/session_requests.h"
 #include "protocol/messages/provenance.h"
+#include "widgets/plot_draw.h"
 
 namespace phasescope::app {
 
 // Where a view stands in the default layout; several in one slot are tabs, the first one of
 // views.cpp in front.
 enum class Slot { left_top, left_bottom, middle, middle_bottom, right, right_bottom };
-
-// What a view shows, for files: with the command line that makes it again, which is that of the
-// answers shown, whatever is asked by now. `folder` tells several apart.
-struct Saved {
-  std::string folder;
-  Output output;
-  std::string command;
-};
 
 // What ran attention, in words; none where nothing did.
 struct WhatRan {
@@ -70,12 +63,21 @@ class View {
   // What ran attention, "Save", "Command", "?" at the right end of the present line. What ran plain
   // for want of a fused form is said in any case, if need be below it.
   void draw_tools(ViewContext& context);
+  // A figure in its place, linked with all views: what the pointer is at anywhere is marked in it,
+  // its values are said at the pointer, a click selects what its axes are of, and the right button
+  // has the menu of figures. Views draw figures with this alone. The map's click on a pair is the
+  // caller's.
+  widgets::PlotDrawn draw_figure(ViewContext& context, const widgets::PlotSpec& plot,
+                                 widgets::PlotDraw options = {});
+  // Items of a context menu in the view: save, copy the picture, copy the command.
+  void draw_menu_items(ViewContext& context);
   bool visible() const { return visible_; }
   // The tab's name for Dear ImGui: shown title and stable id.
   std::string window_name() const { return title() + "###" + id(); }
 
  private:
   void save(ViewContext& context);
+  void copy_picture(ViewContext& context);
   void copy_command(ViewContext& context);
   void draw_tool_menu(ViewContext& context);
   void draw_command_tools(ViewContext& context, bool folded);
@@ -90,6 +92,11 @@ class View {
 // Progress or failure of a question, with its button; nothing when there is nothing to say.
 void draw_question(ViewContext& context, Question& question, const std::string& who);
 
+// Puts the next control on the present line where so many pixels are left on it, else on the next.
+void next_control(float width);
+// What a choice among words and a checkbox take of it.
+float choice_width(const std::vector<std::string>& words);
+float checkbox_width(const char* label);
 // A labelled choice among words; returns true when another one was taken.
 bool draw_choice(const char* label, std::string& value, const std::vector<std::string>& words,
                  float width = 0);
@@ -117,6 +124,8 @@ class Cached {
     }
     return value_;
   }
+  // What was made last; as T is by default before, when the version is 0.
+  const T& value() const { return value_; }
   std::uint64_t version() const { return version_; }
 
  private:

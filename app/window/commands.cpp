@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cinttypes>
+#include <cstdio>
+#include <filesystem>
 
 #include "formats/text_input.h"
 
@@ -31,11 +34,14 @@ void edit_commands(std::vector<Command>& list) {
   list.push_back({"edit.undo", "Undo", "Take the last change back", ImGuiMod_Ctrl | ImGuiKey_Z,
                   [](ViewContext& context) {
                     if (!context.edit.undo()) context.window.say("There is nothing to undo");
-                  }});
+                  },
+                  [](const ViewContext& context) { return !context.edit.undo_title().empty(); }});
   list.push_back({"edit.redo", "Redo", "Make the change again",
-                  ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_Z, [](ViewContext& context) {
+                  ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_Z,
+                  [](ViewContext& context) {
                     if (!context.edit.redo()) context.window.say("There is nothing to redo");
-                  }});
+                  },
+                  [](const ViewContext& context) { return !context.edit.redo_title().empty(); }});
 }
 
 void file_commands(std::vector<Command>& list) {
@@ -48,6 +54,9 @@ void file_commands(std::vector<Command>& list) {
   list.push_back({"file.save_session", "Save the session", "Also done by itself",
                   ImGuiMod_Ctrl | ImGuiKey_S,
                   [](ViewContext& context) { context.window.save_session = true; }});
+  list.push_back({"file.sessions", "Sessions by name...", "Open one, or keep this one under a name",
+                  ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_S,
+                  [](ViewContext& context) { context.window.sessions_open = true; }});
   list.push_back({"file.quit", "Quit", "Jobs go on without the window", ImGuiMod_Ctrl | ImGuiKey_Q,
                   [](ViewContext& context) { context.window.quit = true; }});
 }
@@ -66,6 +75,8 @@ void look_commands(std::vector<Command>& list) {
   list.push_back({"look.palette", "Command palette", "Find a command by its name",
                   ImGuiMod_Ctrl | ImGuiKey_K,
                   [](ViewContext& context) { context.window.palette_open = true; }});
+  list.push_back({"look.messages", "Messages", "What the window has said so far", 0,
+                  [](ViewContext& context) { context.window.messages_open = true; }});
   list.push_back({"look.shortcuts", "Keyboard shortcuts", "What the keys do", ImGuiKey_F1,
                   [](ViewContext& context) { context.window.help_open = true; }});
 }
@@ -142,6 +153,39 @@ std::vector<const Command*> matching(const std::vector<Command>& commands,
                    [](const auto& a, const auto& b) { return a.first > b.first; });
   std::vector<const Command*> list;
   for (const auto& [score, command] : found) list.push_back(command);
+  return list;
+}
+
+std::vector<std::string> openable_models(const Session& session) {
+  std::vector<std::string> names = session.recent;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(assets_folder() / "models", error))
+    if (entry.is_directory(error)) names.push_back(entry.path().filename().string());
+  std::erase_if(names, [&](const std::string& name) {
+    return std::ranges::find(session.models, name) != session.models.end();
+  });
+  return names;
+}
+
+std::vector<Command> commands_about(const ViewContext& context, const std::string& words,
+                                    const std::vector<std::string>& openable) {
+  std::vector<Command> list;
+  const Session& session = context.session();
+  for (std::size_t i = 0; i < session.models.size(); ++i)
+    list.push_back({"model.select." + session.models[i],
+                    "Select " + short_name(session, session.models[i]), "An open model", 0,
+                    [i](ViewContext& c) { select_model(c, static_cast<int64_t>(i)); }});
+  for (const std::string& name : openable)
+    list.push_back({"model.open." + name, "Open " + name, "A model that is not open", 0,
+                    [name](ViewContext& c) { open_model(c, name); }});
+  int64_t layer = 0, head = 0, token = 0;
+  if (std::sscanf(words.c_str(), " %*1[lL]%" SCNd64 "%*1[hH]%" SCNd64, &layer, &head) == 2)
+    list.push_back(
+        {"head.select", "Select head " + name_of_head(layer, head), "Of the model", 0,
+         [=](ViewContext& c) { select_head(c, c.session().selection.model, layer, head); }});
+  if (std::sscanf(words.c_str(), " token %" SCNd64, &token) == 1)
+    list.push_back({"token.select", "Select token " + std::to_string(token), "As the query", 0,
+                    [=](ViewContext& c) { select_query(c, token); }});
   return list;
 }
 
@@ -226,6 +270,18 @@ void select_query(ViewContext& context, std::optional<int64_t> query) {
 void select_pair(ViewContext& context, int64_t query, int64_t key) {
   context.edit.apply("Select a pair",
                      [&](Session& s) { s.selection.query = query, s.selection.key = key; });
+}
+
+void select_marks(ViewContext& context, const widgets::Hover& marks) {
+  context.edit.apply("Select in a figure", [&](Session& s) {
+    Selection& at = s.selection;
+    if (marks.distance) at.distance = marks.distance;
+    if (marks.position) at.position = marks.position;
+    if (marks.layer) at.layer = *marks.layer;
+    if (marks.head) at.head = *marks.head;
+    if (marks.model && *marks.model < static_cast<int64_t>(s.models.size()))
+      at.model = *marks.model;
+  });
 }
 
 void read_text(ViewContext& context, const std::string& name, const std::string& words) {

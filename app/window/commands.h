@@ -15,6 +15,9 @@ struct Command {
   std::string help;
   int shortcut = 0;  // an ImGuiKeyChord, 0: none
   std::function<void(ViewContext&)> run;
+  // Whether it would do anything now; it always does where this is not set.
+  std::function<bool(const ViewContext&)> possible = {};
+  bool can_run(const ViewContext& context) const { return !possible || possible(context); }
 };
 
 // The commands of the window itself; views add theirs.
@@ -23,6 +26,13 @@ std::vector<Command> window_commands();
 // The commands whose title or id holds the letters of `words` in order, best first.
 std::vector<const Command*> matching(const std::vector<Command>& commands,
                                      const std::string& words);
+
+// Commands that follow from what is open and from what is typed, for the palette: models to select
+// ("openable" are those that could be opened), the head of "L3H5", the token of "token 120".
+std::vector<Command> commands_about(const ViewContext& context, const std::string& words,
+                                    const std::vector<std::string>& openable);
+// Bundled models and those opened lately that are not open.
+std::vector<std::string> openable_models(const Session& session);
 
 // "Ctrl+K"; empty where a command has no shortcut.
 std::string shortcut_text(const Command& command);
@@ -46,6 +56,9 @@ std::string head_obstacle(const ViewContext& context, std::size_t index);
 void select_query(ViewContext& context, std::optional<int64_t> query);
 void select_pair(ViewContext& context, int64_t query, int64_t key);
 void read_text(ViewContext& context, const std::string& name, const std::string& words);
+// Selects what a click in a figure is at, as far as it is a distance, a position, a layer or a
+// head; a pair of a map and a token are selected with the functions above.
+void select_marks(ViewContext& context, const widgets::Hover& marks);
 // Reads the file and makes it the text. Throws formats::Error.
 void read_text_file_into(ViewContext& context, const std::string& path);
 // This part of the text fills the map.

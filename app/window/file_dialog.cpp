@@ -90,9 +90,10 @@ void FileDialog::draw(ViewContext& context) {
     context.window.open_dialog.clear();  // closed with its cross
     return;
   }
-  ImGui::TextColored(widgets::palette().quiet, "%s",
-                     text ? "A text file (UTF-8)"
-                          : "A folder with config.json, a .safetensors or .bin file, or a job");
+  ImGui::TextColored(
+      widgets::palette().quiet, "%s",
+      text ? "A text file (UTF-8)"
+           : "A folder with config.json, a .safetensors, .gguf or .bin file, or a job");
   ImGui::SetNextItemWidth(-1);
   const bool entered = ImGui::InputText("##path", &path_, ImGuiInputTextFlags_EnterReturnsTrue);
   draw_entries(context);

@@ -52,6 +52,7 @@ struct GlWindow::Impl {
   // GLFW's null platform never waits, so a headless window waits for itself.
   std::mutex mutex;
   std::condition_variable woken_up;
+  std::function<void(const std::vector<std::string>&)> on_drop;
 };
 
 namespace {
@@ -153,6 +154,15 @@ void GlWindow::wake() {
   }
   impl_->woken_up.notify_all();
   if (!impl_->headless) glfwPostEmptyEvent();
+}
+
+void GlWindow::set_on_drop(std::function<void(const std::vector<std::string>&)> on_drop) {
+  impl_->on_drop = std::move(on_drop);
+  glfwSetDropCallback(impl_->window, [](GLFWwindow* window, int count, const char** paths) {
+    auto* impl = static_cast<Impl*>(glfwGetWindowUserPointer(window));
+    impl->woken = true;
+    impl->on_drop({paths, paths + count});
+  });
 }
 
 bool GlWindow::closed() const { return glfwWindowShouldClose(impl_->window); }

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "widgets/map_image.h"
 
@@ -30,6 +31,8 @@ class GlWindow {
   bool wait(double seconds);
   // From any thread: makes wait() return.
   void wake();
+  // Called with the paths of files that are dropped on the window.
+  void set_on_drop(std::function<void(const std::vector<std::string>&)> on_drop);
   bool closed() const;
   float scale() const;
 

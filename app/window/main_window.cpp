@@ -6,19 +6,24 @@
 #include <implot_internal.h>
 
 #include <algorithm>
+#include <utility>
 
+#include "app/window/opening.h"
 #include "widgets/theme.h"
 
 namespace phasescope::app {
 namespace {
 
-constexpr double kNoticeSeconds = 6;
+// Of what moves by itself, and of a view that asks again by itself.
+constexpr double kAnimatedPause = 0.08, kPolledPause = 1.0;
 
 std::vector<Command> commands_of(const std::vector<std::unique_ptr<View>>& views) {
   std::vector<Command> list = window_commands();
+  int key = ImGuiKey_1;  // Ctrl and a digit for the first nine views
   for (const auto& view : views) {
+    const int shortcut = key <= ImGuiKey_9 ? ImGuiMod_Ctrl | key++ : 0;
     list.push_back({"view." + view->id(), "Show " + view->title(),
-                    "Open this view or bring it forward", 0,
+                    "Open this view or bring it forward", shortcut,
                     [id = view->id()](ViewContext& context) { show_view(context, id); }});
     view->add_commands(list);
   }
@@ -45,7 +50,8 @@ MainWindow::MainWindow(Session session, WorkerLink& quick, WorkerLink& slow)
       requests_(quick, slow),
       context_{edit_, requests_, window_},
       views_(all_views()),
-      commands_(commands_of(views_)) {
+      commands_(commands_of(views_)),
+      sessions_(sessions_folder()) {
   window_.copy = [](const std::string& text) { ImGui::SetClipboardText(text.c_str()); };
   // Dear ImGui takes a layout only before its first frame.
   const std::string& layout = edit_.session().layout;
@@ -69,8 +75,13 @@ bool MainWindow::settled() const {
 }
 
 bool MainWindow::animated() const {
-  return requests_.waiting() > 0 || window_.working() || !window_.notices.empty() ||
-         !to_focus_.empty() || window_.moving;
+  return requests_.waiting() > 0 || window_.working() || !to_focus_.empty() || window_.moving;
+}
+
+double MainWindow::next_frame_in() const {
+  if (animated()) return kAnimatedPause;
+  const double notices = window_.seconds_to_next_change();
+  return polled() ? std::min(notices, kPolledPause) : notices;
 }
 
 Session MainWindow::session_to_save() {
@@ -98,15 +109,33 @@ void MainWindow::run_shortcuts() {
   }
 }
 
-void MainWindow::draw_command_menu(const char* title, const std::vector<const char*>& prefixes) {
-  if (!ImGui::BeginMenu(title)) return;
+void MainWindow::draw_command_items(const std::vector<const char*>& prefixes) {
   for (const Command& command : commands_) {
     const bool wanted = std::any_of(prefixes.begin(), prefixes.end(), [&](const char* prefix) {
       return starts_with(command.id, prefix);
     });
     if (!wanted) continue;
-    if (ImGui::MenuItem(command.title.c_str(), shortcut_text(command).c_str()))
+    if (ImGui::MenuItem(command.title.c_str(), shortcut_text(command).c_str(), false,
+                        command.can_run(context_)))
       command.run(context_);
+  }
+}
+
+void MainWindow::draw_command_menu(const char* title, const std::vector<const char*>& prefixes) {
+  if (!ImGui::BeginMenu(title)) return;
+  draw_command_items(prefixes);
+  ImGui::EndMenu();
+}
+
+void MainWindow::draw_file_menu() {
+  if (!ImGui::BeginMenu("File")) return;
+  draw_command_items({"file."});
+  ImGui::Separator();
+  if (ImGui::BeginMenu("Open a recent model", !edit_.session().recent.empty())) {
+    const std::vector<std::string> recent = edit_.session().recent;  // opening changes the list
+    for (const std::string& model : recent)
+      if (ImGui::MenuItem(model.c_str())) open_model(context_, model);
+    ImGui::EndMenu();
   }
   ImGui::EndMenu();
 }
@@ -115,7 +144,8 @@ void MainWindow::draw_view_menu() {
   if (!ImGui::BeginMenu("View")) return;
   for (const auto& view : views_) {
     const bool open = !is_closed(edit_.session(), view->id());
-    if (!ImGui::MenuItem(view->title().c_str(), nullptr, open)) continue;
+    const auto command = std::ranges::find(commands_, "view." + view->id(), &Command::id);
+    if (!ImGui::MenuItem(view->title().c_str(), shortcut_text(*command).c_str(), open)) continue;
     if (open)
       edit_.apply("Close " + view->title(),
                   [&](Session& s) { s.closed_views.push_back(view->id()); });
@@ -158,7 +188,7 @@ void MainWindow::draw_menu() {
   ImGui::PushFont(widgets::fonts().bold, 0.0F);
   ImGui::TextUnformatted("Phasescope");
   ImGui::PopFont();
-  draw_command_menu("File", {"file."});
+  draw_file_menu();
   draw_command_menu("Edit", {"edit."});
   draw_command_menu("Head", {"head.", "heads.", "model."});
   draw_command_menu("Map", {"map."});
@@ -301,9 +331,26 @@ bool MainWindow::polled() const {
   });
 }
 
+// A view that the session's layout does not know stands with one of its slot, in place of floating
+// over all others.
+void MainWindow::dock_if_new(const View& view) {
+  if (ImGui::FindWindowByName(view.window_name().c_str()) ||
+      ImGui::FindWindowSettingsByID(ImHashStr(view.window_name().c_str())))
+    return;
+  for (const auto& other : views_) {
+    if (other->slot() != view.slot()) continue;
+    const auto* settings = ImGui::FindWindowSettingsByID(ImHashStr(other->window_name().c_str()));
+    if (!settings || settings->DockId == 0) continue;
+    return ImGui::SetNextWindowDockID(settings->DockId, ImGuiCond_FirstUseEver);
+  }
+}
+
 void MainWindow::draw_views() {
-  for (const auto& view : views_)
-    if (!is_closed(edit_.session(), view->id())) draw_guarded(*view);
+  for (const auto& view : views_) {
+    if (is_closed(edit_.session(), view->id())) continue;
+    dock_if_new(*view);
+    draw_guarded(*view);
+  }
   if (!window_.focus_view.empty()) to_focus_.push_back(window_.focus_view);
   window_.focus_view.clear();
   // One a frame: Dear ImGui shows the tab of the window that was focused last.
@@ -315,14 +362,9 @@ void MainWindow::draw_views() {
 
 void MainWindow::draw_notices() {
   const ImGuiViewport* view = ImGui::GetMainViewport();
-  const double now = ImGui::GetTime();
-  for (WindowState::Notice& notice : window_.notices)
-    if (notice.born == 0) notice.born = now;
-  std::erase_if(window_.notices, [&](const WindowState::Notice& notice) {
-    return !notice.error && now - notice.born > kNoticeSeconds;
-  });
   float bottom = view->WorkPos.y + view->WorkSize.y - 14;
   int dismissed = -1;
+  bool held = false;  // by the pointer, which is reading
   for (std::size_t i = 0; i < window_.notices.size(); ++i) {
     const WindowState::Notice& notice = window_.notices[i];
     ImGui::SetNextWindowPos({view->WorkPos.x + view->WorkSize.x - 14, bottom}, ImGuiCond_Always,
@@ -338,6 +380,7 @@ void MainWindow::draw_notices() {
           notice.error ? widgets::palette().bad : ImGui::GetStyleColorVec4(ImGuiCol_Text), "%s",
           notice.text.c_str());
       ImGui::PopTextWrapPos();
+      held = held || ImGui::IsWindowHovered();
       if (ImGui::IsWindowHovered() && ImGui::IsMouseClicked(ImGuiMouseButton_Left))
         dismissed = static_cast<int>(i);
       bottom -= ImGui::GetWindowHeight() + 8;
@@ -345,6 +388,31 @@ void MainWindow::draw_notices() {
     ImGui::End();
   }
   if (dismissed >= 0) window_.notices.erase(window_.notices.begin() + dismissed);
+  window_.drop_old_notices(held);
+}
+
+// What was said, for whom it left too early.
+void MainWindow::draw_messages() {
+  if (std::exchange(window_.messages_open, false)) ImGui::OpenPopup("Messages");
+  ImGui::SetNextWindowPos(ImGui::GetMainViewport()->GetCenter(), ImGuiCond_Appearing, {0.5F, 0.5F});
+  ImGui::SetNextWindowSize({ImGui::GetFontSize() * 46, ImGui::GetFontSize() * 26},
+                           ImGuiCond_Appearing);
+  bool open = true;
+  if (!ImGui::BeginPopupModal("Messages", &open, ImGuiWindowFlags_NoSavedSettings)) return;
+  if (ImGui::IsKeyPressed(ImGuiKey_Escape)) ImGui::CloseCurrentPopup();
+  if (window_.said.empty()) ImGui::TextDisabled("Nothing was said yet.");
+  if (!window_.said.empty() && ImGui::Button("Copy all")) {
+    std::string all;
+    for (const WindowState::Notice& notice : window_.said) all += notice.text + "\n";
+    window_.copy(all);
+  }
+  for (auto notice = window_.said.rbegin(); notice != window_.said.rend(); ++notice) {
+    ImGui::PushStyleColor(ImGuiCol_Text, notice->error ? widgets::palette().bad
+                                                       : ImGui::GetStyleColorVec4(ImGuiCol_Text));
+    ImGui::TextWrapped("%s", notice->text.c_str());
+    ImGui::PopStyleColor();
+  }
+  ImGui::EndPopup();
 }
 
 void MainWindow::draw_shortcuts() {
@@ -371,11 +439,13 @@ void MainWindow::draw_shortcuts() {
 
 void MainWindow::draw(float scale) {
   try {
+    requests_.compute_with(edit_.session().computing);
     if (window_.may_ask) requests_.begin_frame();
   } catch (const std::exception& error) {
     window_.say(std::string("An answer could not be taken: ") + error.what(), true);
   }
   window_.collect();
+  window_.begin_hover();
   window_.moving = false;
   apply_look(scale);
   run_shortcuts();
@@ -384,7 +454,10 @@ void MainWindow::draw(float scale) {
   draw_views();
   palette_.draw(context_, commands_);
   dialog_.draw(context_);
+  export_.draw(context_);
+  sessions_.draw(context_, [this] { return session_to_save(); });
   draw_shortcuts();
+  draw_messages();
   draw_notices();
 }
 

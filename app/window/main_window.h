@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "app/views/views.h"
+#include "app/window/export_dialog.h"
 #include "app/window/file_dialog.h"
 #include "app/window/palette.h"
+#include "app/window/sessions_dialog.h"
 
 namespace phasescope::app {
 
@@ -31,8 +33,10 @@ class MainWindow {
   std::vector<std::string> view_ids() const;
   // Nothing is under way: no question waits, no axis moves, no file is being written.
   bool settled() const;
-  // True while something moves by itself and frames must go on (progress, notices).
+  // True while something moves by itself and frames must go on (progress, axes).
   bool animated() const;
+  // Seconds until a frame is to be drawn though nothing happens; infinite where none is.
+  double next_frame_in() const;
   // A view is seen that asks again by itself, or a worker is awaited.
   bool polled() const;
   // The session as it is to be saved, with the present layout.
@@ -43,6 +47,8 @@ class MainWindow {
   void run_shortcuts();
   void draw_menu();
   void draw_command_menu(const char* title, const std::vector<const char*>& prefixes);
+  void draw_file_menu();
+  void draw_command_items(const std::vector<const char*>& prefixes);
   void draw_view_menu();
   void draw_status();
   float draw_banner();
@@ -51,9 +57,11 @@ class MainWindow {
   void draw_dock(float top);
   void build_layout(unsigned dock);
   void scale_layout(unsigned dock);
+  void dock_if_new(const View& view);
   void draw_views();
   void draw_guarded(View& view);
   void draw_notices();
+  void draw_messages();
   void draw_shortcuts();
 
   SessionHistory edit_;
@@ -64,6 +72,8 @@ class MainWindow {
   std::vector<Command> commands_;
   CommandPalette palette_;
   FileDialog dialog_;
+  ExportDialog export_;
+  SessionsDialog sessions_;
   std::string shown_theme_;
   float shown_scale_ = 0;
   float layout_width_ = 0, layout_height_ = 0;  // of the window that the layout was made for

@@ -22,7 +22,11 @@ void CommandPalette::draw_list(ViewContext& context, const std::vector<const Com
     for (std::size_t i = 0; i < found.size(); ++i) {
       const Command& command = *found[i];
       const bool chosen = static_cast<int>(i) == chosen_;
-      if (ImGui::Selectable(command.title.c_str(), chosen)) run = &command;
+      const auto flags =
+          command.can_run(context) ? ImGuiSelectableFlags_None : ImGuiSelectableFlags_Disabled;
+      ImGui::PushID(command.id.c_str());
+      if (ImGui::Selectable(command.title.c_str(), chosen, flags)) run = &command;
+      ImGui::PopID();
       if (chosen && ImGui::IsWindowAppearing()) ImGui::SetScrollHereY();
       const std::string keys = shortcut_text(command);
       const std::string& aside = keys.empty() ? command.help : keys;
@@ -31,10 +35,10 @@ void CommandPalette::draw_list(ViewContext& context, const std::vector<const Com
       ImGui::SameLine(ImGui::GetWindowWidth() - width - ImGui::GetStyle().ScrollbarSize - 8);
       ImGui::TextColored(widgets::palette().quiet, "%s", aside.c_str());
     }
-    if (found.empty()) ImGui::TextDisabled("No command has such a name.");
+    if (found.empty()) ImGui::TextDisabled("Nothing has such a name.");
   }
   ImGui::EndChild();
-  if (!run) return;
+  if (!run || !run->can_run(context)) return;
   context.window.palette_open = false;
   ImGui::CloseCurrentPopup();
   run->run(context);
@@ -44,6 +48,7 @@ void CommandPalette::draw(ViewContext& context, const std::vector<Command>& comm
   if (context.window.palette_open && !shown_) {
     ImGui::OpenPopup(kPaletteName);
     words_.clear();
+    openable_ = openable_models(context.session());
     chosen_ = 0;
   }
   shown_ = context.window.palette_open;
@@ -59,10 +64,13 @@ void CommandPalette::draw(ViewContext& context, const std::vector<Command>& comm
   if (ImGui::IsWindowAppearing()) ImGui::SetKeyboardFocusHere();
   ImGui::SetNextItemWidth(-1);
   const std::string before = words_;
-  run_chosen_ = ImGui::InputTextWithHint("##words", "Type a command", &words_,
-                                         ImGuiInputTextFlags_EnterReturnsTrue);
+  run_chosen_ = ImGui::InputTextWithHint(
+      "##words", "Type a command, a model, a head (L3H5) or a token (token 120)", &words_,
+      ImGuiInputTextFlags_EnterReturnsTrue);
   if (words_ != before) chosen_ = 0;
-  const auto found = matching(commands, words_);
+  std::vector<Command> all = commands_about(context, words_, openable_);
+  all.insert(all.begin(), commands.begin(), commands.end());
+  const auto found = matching(all, words_);
   const int last = std::max(0, static_cast<int>(found.size()) - 1);
   if (ImGui::IsKeyPressed(ImGuiKey_DownArrow)) chosen_ = std::min(chosen_ + 1, last);
   if (ImGui::IsKeyPressed(ImGuiKey_UpArrow)) chosen_ = std::max(chosen_ - 1, 0);

@@ -42,6 +42,16 @@ Session default_session() {
   return session;
 }
 
+widgets::Hover marks_of(const Selection& selection) {
+  widgets::Hover marks;
+  marks.model = selection.model, marks.layer = selection.layer;
+  if (selection.head >= 0) marks.head = selection.head;
+  marks.query = marks.token = selection.query;
+  marks.key = selection.key;
+  marks.distance = selection.distance, marks.position = selection.position;
+  return marks;
+}
+
 std::string selected_model(const Session& session) {
   if (session.models.empty()) return "";
   const auto last = static_cast<int64_t>(session.models.size()) - 1;

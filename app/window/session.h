@@ -11,6 +11,7 @@
 #include "app/figures/model_names.h"
 #include "app/window/view_states.h"
 #include "protocol/json_form.h"
+#include "widgets/hover.h"
 
 namespace phasescope::app {
 
@@ -49,16 +50,23 @@ struct TextInput {
   bool operator==(const TextInput&) const = default;
 };
 
-// The head, query and key that every view marks. head -1: the mean of the layer's heads.
+// What every view marks: a head (-1: the mean of the layer's heads), a pair of tokens, a distance
+// between tokens, a position in a sequence of whichever text.
 struct Selection {
   int64_t model = 0, layer = 0, head = 0;
   std::optional<int64_t> query, key;
+  std::optional<int64_t> distance = {}, position = {};
+  // Of an encoder-decoder, whose head it is: "dec" (also where it is empty), "enc" or "cross".
+  std::string stack = {};
   template <class V>
   void fields(V& v) {
     v("model", model), v("layer", layer), v("head", head), v("query", query), v("key", key);
+    v("distance", distance), v("position", position), v("stack", stack);
   }
   bool operator==(const Selection&) const = default;
 };
+// The same as axes of figures are marked by it; the query is the token that is selected.
+widgets::Hover marks_of(const Selection& selection);
 
 // The part of the text on show: queries [row_begin, row_end) and keys [col_begin, col_end); an end
 // of 0 means all of them.
@@ -72,12 +80,40 @@ struct Region {
   bool operator==(const Region&) const = default;
 };
 
+// What models are computed in, by what and where; requests have the same by default.
+struct Computing {
+  std::string dtype = "f32", backend = "fused", device;  // device: empty for the worker's
+  template <class V>
+  void fields(V& v) {
+    v("dtype", dtype), v("backend", backend), v("device", device);
+  }
+  bool operator==(const Computing&) const = default;
+  // Into a request that opens or runs a model, where it says nothing else itself.
+  template <class Request>
+  void put(Request& request) const {
+    if constexpr (requires { request.running.dtype; })
+      put_into(request.running, Request{}.running);
+    else if constexpr (requires { request.opening.dtype; })
+      put_into(request.opening, Request{}.opening);
+  }
+
+ private:
+  template <class Part>
+  void put_into(Part& part, const Part& unset) const {
+    if (dtype != Computing{}.dtype && part.dtype == unset.dtype) part.dtype = dtype;
+    if (!device.empty() && part.device == unset.device) part.device = device;
+    if constexpr (requires { part.backend; })
+      if (backend != Computing{}.backend && part.backend == unset.backend) part.backend = backend;
+  }
+};
+
 struct Session {
   static constexpr int64_t kVersion = 2;
   int64_t version = kVersion;
   // In the order opened, which their colours follow; folders and files by their absolute path.
   std::vector<std::string> models;
   TextInput text;
+  Computing computing;
   Selection selection;
   Region region;
   ViewStates views;
@@ -87,7 +123,8 @@ struct Session {
   std::string layout;                     // Dear ImGui's own text; empty: the default layout
   template <class V>
   void fields(V& v) {
-    v("version", version), v("models", models), v("text", text), v("selection", selection);
+    v("version", version), v("models", models), v("text", text), v("computing", computing);
+    v("selection", selection);
     v("region", region), v("views", views), v("recent", recent), v("theme", theme);
     v("closed_views", closed_views), v("layout", layout);
   }

@@ -1,6 +1,8 @@
 #include "app/window/session_file.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <initializer_list>
 #include <string_view>
 
 #include "formats/base64.h"
@@ -56,6 +58,58 @@ json from_version_1(json old) {
   return old;
 }
 
+// Below which heads are dimmed was a number of its own before it became a condition of a search.
+void threshold_to_search(json& form) {
+  if (!form.contains("views") || !form["views"].is_object()) return;
+  const auto heads = form["views"].find("heads");
+  if (heads == form["views"].end() || !heads->is_object()) return;
+  const json least = heads->value("at_least", json()), metric = heads->value("metric", json());
+  if (heads->value("filtered", json(false)) == true && least.is_number())
+    (*heads)["search"] =
+        (metric.is_string() ? metric.get<std::string>() : "entropy") + ">=" + least.dump();
+  heads->erase("at_least"), heads->erase("filtered");
+}
+
+// Moves what `state` has beside `own` into its options, but for what says nothing.
+void into_options(json& state, std::initializer_list<const char*> own) {
+  if (!state.is_object()) return;
+  json options = state.value("options", json::object());
+  for (auto it = state.begin(); it != state.end();) {
+    const bool kept = it.key() == "options" ||
+                      std::ranges::any_of(own, [&](const char* key) { return it.key() == key; });
+    if (kept) {
+      ++it;
+      continue;
+    }
+    if (!it->empty() && *it != json("")) options[it.key()] = *it;
+    it = state.erase(it);
+  }
+  if (!options.empty() || state.contains("options")) state["options"] = std::move(options);
+}
+
+// What views ask for had fields of its own for the few choices that there were, before it became
+// the options of their requests.
+void choices_to_options(json& form) {
+  if (!form.contains("views") || !form["views"].is_object()) return;
+  json& views = form["views"];
+  const auto state = [&](const char* id) -> json* {
+    const auto found = views.find(id);
+    return found != views.end() && found->is_object() ? &*found : nullptr;
+  };
+  if (json* map = state("map"); map && map->contains("logarithmic")) {
+    if ((*map)["logarithmic"] == true) (*map)["look"]["scale"] = "log";
+    map->erase("logarithmic");
+  }
+  if (json* distance = state("distance"); distance && distance->contains("corpus")) {
+    if ((*distance)["corpus"] == false) (*distance)["options"] = json::object();
+    distance->erase("corpus");
+  }
+  if (json* shift = state("shift")) into_options(*shift, {"shown", "figure"});
+  if (json* eval = state("extrapolation")) into_options(*eval, {"figure", "task"});
+  if (json* jobs = state("jobs"); jobs && jobs->contains("evaluation"))
+    into_options((*jobs)["evaluation"], {"task"});
+}
+
 // Values that no command would ever have set, e.g. edited by hand.
 void check(const Session& session) {
   const Region& region = session.region;
@@ -71,6 +125,8 @@ Session session_of(json form) {
   if (version != 1 && version != Session::kVersion)
     throw formats::bad_input("it was written by another version of the program");
   form["version"] = Session::kVersion;
+  threshold_to_search(form);
+  choices_to_options(form);
   decode_bytes(form);
   Session session = protocol::from_json_form<Session>(form);
   check(session);
@@ -85,6 +141,30 @@ fs::path free_place(const formats::FileSystem& files, const fs::path& path) {
 }
 
 }  // namespace
+
+Session read_session(formats::FileSystem& files, const fs::path& path) {
+  json form = formats::parse_json(files.read(path), path.string());
+  // The file beside a figure has the session that drew it.
+  if (form.is_object() && form.contains(kSessionOfFigure))
+    form = json(form[kSessionOfFigure]);
+  else if (!form.is_object() || !form.contains("models") || !form.contains("selection"))
+    throw formats::bad_input("this file holds no session of the window", path.string());
+  try {
+    return session_of(std::move(form));
+  } catch (const formats::Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw formats::bad_input(std::string("this session cannot be read: ") + error.what(),
+                             path.string());
+  }
+}
+
+json session_for_figure(Session session) {
+  session.layout.clear(), session.recent.clear();
+  json form = protocol::to_json_form(session);
+  encode_bytes(form);
+  return form;
+}
 
 LoadedSession load_session(formats::FileSystem& files, const fs::path& path) {
   if (!files.exists(path)) return {default_session(), ""};

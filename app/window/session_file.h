@@ -11,6 +11,11 @@
 
 namespace phasescope::app {
 
+// Of the JSON file beside a figure that the window wrote: the session that drew it, without what is
+// about the window alone. read_session() takes such a file too.
+inline constexpr const char* kSessionOfFigure = "session";
+nlohmann::json session_for_figure(Session session);
+
 struct LoadedSession {
   Session session;
   std::string warning;  // what was wrong with the file, empty when nothing was
@@ -23,6 +28,8 @@ struct LoadedSession {
 // newer is kept as FILE.bad, or FILE.bad2 and so on where that is taken, and the default is used; a
 // missing one is no fault.
 LoadedSession load_session(formats::FileSystem& fs, const std::filesystem::path& path);
+// The same of a file that the user names, which stays as it is. Throws formats::Error "bad_input".
+Session read_session(formats::FileSystem& fs, const std::filesystem::path& path);
 // Strings that are no UTF-8 (a text in another coding, a path of such a folder) are written as
 // {"base64": ...}. Throws formats::Error.
 void save_session(formats::FileSystem& fs, const std::filesystem::path& path,

@@ -7,6 +7,13 @@ void set_text(protocol::Reading& reading, const TextInput& text) {
   reading.length = text.length;
 }
 
+void set_text(protocol::ReadingMany& reading, const TextInput& text) {
+  const int64_t chosen = reading.length;
+  protocol::Reading& one = reading;
+  if (!reading.corpus.asked) set_text(one, text);
+  if (chosen > 0) reading.length = chosen;
+}
+
 void set_option_of_text(protocol::Input& input, const SharedText& words, bool always) {
   if (input.name.empty()) return;
   if (input.name == TextInput::kTyped) {

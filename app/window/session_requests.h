@@ -17,6 +17,9 @@ namespace phasescope::app {
 // worker takes what the command line takes without --text: bundled texts.
 void set_text(protocol::Reading& reading, const TextInput& text);
 
+// The same where a corpus may be read in its place, or a length was chosen for this question alone.
+void set_text(protocol::ReadingMany& reading, const TextInput& text);
+
 // The text of a question as the command line gives it: typed words as a prompt, a file by its path,
 // the text that nobody chose not at all, unless `always` names its file.
 void set_option_of_text(protocol::Input& input, const SharedText& words, bool always);
@@ -44,8 +47,10 @@ std::string command_of(const std::vector<Asked>& asked) {
   for (const Asked& line : lines) {
     Request request = protocol::request_of<Request>(line.params);
     if constexpr (requires { request.reading.input; }) {
-      // Without a text this one reads many.
-      const bool always = std::is_same_v<Request, protocol::DistanceRequest>;
+      // Without a text these read many.
+      const bool always = std::is_same_v<Request, protocol::DistanceRequest> || requires {
+        request.reading.texts;
+      };
       set_option_of_text(request.reading.input, line.text, always);
     }
     command += (command.empty() ? "" : " && ") + protocol::command_line(request);

@@ -2,14 +2,43 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 
 namespace phasescope::app {
+namespace {
+
+constexpr auto kSameWords = std::chrono::minutes(1);
+
+}  // namespace
 
 void WindowState::say(std::string text, bool error) {
-  const bool stands = error && std::ranges::any_of(notices, [&](const Notice& notice) {
-                        return notice.error && notice.text == text;
-                      });
-  if (!stands) notices.push_back({std::move(text), error, 0});
+  const auto now = Clock::now();
+  const auto before = last_said_.find(text);
+  const bool again = before != last_said_.end() && now - before->second < kSameWords;
+  last_said_[text] = now;
+  if (again && error) return;
+  std::erase_if(notices, [&](const Notice& notice) { return notice.text == text; });
+  notices.push_back({text, error, now});
+  said.push_back({std::move(text), error, now});
+  if (said.size() > kSaid) said.erase(said.begin());
+}
+
+void WindowState::drop_old_notices(bool held) {
+  const auto now = Clock::now();
+  for (Notice& notice : notices)
+    if (held) notice.born = now;
+  std::erase_if(notices, [&](const Notice& notice) {
+    return std::chrono::duration<double>(now - notice.born).count() >= notice.seconds();
+  });
+}
+
+double WindowState::seconds_to_next_change() const {
+  double least = std::numeric_limits<double>::infinity();
+  for (const Notice& notice : notices) {
+    const std::chrono::duration<double> age = Clock::now() - notice.born;
+    least = std::min(least, std::max(0.0, notice.seconds() - age.count()));
+  }
+  return least;
 }
 
 void WindowState::run_aside(std::function<std::string()> work) {
@@ -42,8 +71,8 @@ bool ViewContext::models_known() const {
     auto& question = requests.of(kInfo, model);
     protocol::InfoRequest request{.model = model};
     request.length = session().text.length;
-    requests.ask(question, request);
-    known = known && (question.answer() || !question.waiting());
+    if (window.may_ask) requests.ask(question, request);
+    known = known && (question.answer() || (window.may_ask && !question.waiting()));
   }
   return known;
 }

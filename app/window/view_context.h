@@ -1,8 +1,12 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <future>
+#include <map>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/window/session_history.h"
@@ -10,9 +14,15 @@
 
 namespace phasescope::app {
 
+struct ExportRequest;
+
 // What views and commands may ask of the window itself.
 struct WindowState {
+  using Clock = std::chrono::steady_clock;
   bool quit = false;
+  bool messages_open = false;
+  bool sessions_open = false;
+  std::shared_ptr<const ExportRequest> to_export;  // figures that the export dialog is about
   bool palette_open = false;
   bool help_open = false;
   bool reset_layout = false;
@@ -23,15 +33,33 @@ struct WindowState {
   std::string open_dialog;                       // "model" or "text": the file chooser to show
   std::function<void(const std::string&)> copy;  // to the clipboard
 
-  // A short message in the corner; errors stay until clicked.
+  // What the pointer was at in the frame before, in whichever view; empty where it is at nothing.
+  // A view says so with point_at() in every frame in which the pointer is in it.
+  const widgets::Hover& hover() const { return hover_; }
+  void point_at(const widgets::Hover& hover) { next_hover_ = hover; }
+  // Once at the start of a frame.
+  void begin_hover() { hover_ = std::exchange(next_hover_, {}); }
+
+  // A short message in the corner. It leaves by itself, an error later than the rest; all of them
+  // stay in `said`.
   struct Notice {
+    static constexpr double kSeconds = 6, kErrorSeconds = 25;
     std::string text;
     bool error = false;
-    double born = 0;
+    Clock::time_point born;
+    double seconds() const { return error ? kErrorSeconds : kSeconds; }
   };
   std::vector<Notice> notices;
-  // An error that stands there already is not said again.
+  // What was said since the window opened, the newest last; at most kSaid.
+  static constexpr std::size_t kSaid = 200;
+  std::vector<Notice> said;
+  // What is said over and over, as in every frame, is said once: again only when it was not said
+  // for a minute.
   void say(std::string text, bool error = false);
+  // Drops notices whose time is over; those that `held` stay.
+  void drop_old_notices(bool held);
+  // Seconds until one of them is to leave; infinite without any.
+  double seconds_to_next_change() const;
 
   // Runs `work` beside the window; the sentence it returns, or its error, becomes a notice.
   void run_aside(std::function<std::string()> work);
@@ -39,6 +67,10 @@ struct WindowState {
   void collect();
   bool working() const { return !tasks.empty(); }
   std::vector<std::future<std::string>> tasks;
+
+ private:
+  widgets::Hover hover_, next_hover_;
+  std::map<std::string, Clock::time_point> last_said_;
 };
 
 // All that a view or a command works on.
@@ -48,6 +80,9 @@ struct ViewContext {
   WindowState& window;
 
   const Session& session() const { return edit.session(); }
+  // What the pointer is at, and saying so.
+  const widgets::Hover& hover() const { return window.hover(); }
+  void point_at(const widgets::Hover& hover) const { window.point_at(hover); }
   std::size_t models() const { return session().models.size(); }
   // What a view asks about the session's i-th model.
   template <class T>

@@ -164,13 +164,17 @@ class WorkerRequests {
   }
 
   template <class Request>
-  void ask(Question& question, const Request& request, const SharedText& text = {}) {
+  void ask(Question& question, Request request, const SharedText& text = {}) {
+    computing_.put(request);
     ask_params(question, protocol::params_of(request), text);
   }
   template <class Request>
   void ask_again(Question& question, const Request& request) {
     ask_params_again(question, protocol::params_of(request));
   }
+  // What models are computed in from now on, for the requests that open or run one.
+  void compute_with(const Computing& computing) { computing_ = computing; }
+  const Computing& computing() const { return computing_; }
   void cancel(Question& question);
   // Sends a failed or cancelled question again when its view next asks.
   void retry(Question& question);
@@ -224,6 +228,7 @@ class WorkerRequests {
   std::uint64_t ends_of_info() const;
 
   Side quick_, slow_;
+  Computing computing_;
   std::map<Key, Entry> questions_;
   std::string death_notice_;
   std::vector<std::chrono::steady_clock::time_point> deaths_;

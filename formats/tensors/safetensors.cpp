@@ -90,6 +90,14 @@ const std::map<std::string, std::string>& SafetensorsFile::metadata() const {
 void SafetensorsFile::read_part(const TensorEntry& entry, std::uint64_t begin,
                                 std::span<std::byte> out) const {
   check_part(entry, begin, out.size());
+  read_bytes(entry, begin, out);
+}
+
+void SafetensorsFile::read_bytes(const TensorEntry& entry, std::uint64_t begin,
+                                 std::span<std::byte> out) const {
+  if (begin > entry.size || out.size() > entry.size - begin) {
+    throw internal_error("[safetensors] a read past the end of " + entry.name);
+  }
   contents_->file.check_unchanged();
   contents_->file.read(entry.offset + begin, out);
   contents_->file.check_unchanged();

@@ -37,6 +37,8 @@ class SafetensorsFile : public TensorFile {
 
   void read_part(const TensorEntry& entry, std::uint64_t begin,
                  std::span<std::byte> out) const override;
+  void read_bytes(const TensorEntry& entry, std::uint64_t begin,
+                  std::span<std::byte> out) const override;
 
  private:
   struct Contents;
@@ -45,19 +47,24 @@ class SafetensorsFile : public TensorFile {
 };
 
 // The tensors of a checkpoint, whether in one file or in shards. `path` may be a .safetensors file,
-// a .bin or .pt file of torch.save, an index (model.safetensors.index.json,
+// a GGUF file, a .bin or .pt file of torch.save, an index (model.safetensors.index.json,
 // pytorch_model.bin.index.json), or a folder with any of them: model.safetensors first, then its
 // index, then pytorch_model.bin and its index, then whatever there is one of, safetensors first.
 class TensorArchive {
  public:
   static TensorArchive open(const std::filesystem::path& path, const OpenOptions& options = {});
+  // Of one file that is open already.
+  static TensorArchive of(std::unique_ptr<TensorFile> file);
 
   const std::vector<TensorEntry>& tensors() const { return tensors_; }
   const TensorEntry* find(std::string_view name) const;
   void read(const TensorEntry& entry, std::span<std::byte> out) const;
   void read_part(const TensorEntry& entry, std::uint64_t begin, std::span<std::byte> out) const;
   void visit(const TensorEntry& entry, const TensorFile::Visit& visit) const;
+  std::uint64_t whole_bytes(const TensorEntry& entry) const;
   const std::vector<std::unique_ptr<TensorFile>>& files() const { return files_; }
+  // The files on disk behind all of them.
+  std::vector<std::filesystem::path> paths() const;
   // Of the first file.
   const std::map<std::string, std::string>& metadata() const;
   // Groups of tensors that are the same elements of a file under several names.

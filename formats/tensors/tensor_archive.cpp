@@ -150,6 +150,12 @@ TensorArchive TensorArchive::open(const stdfs::path& path, const OpenOptions& op
   return archive;
 }
 
+TensorArchive TensorArchive::of(std::unique_ptr<TensorFile> file) {
+  TensorArchive archive;
+  archive.add_file(std::move(file));
+  return archive;
+}
+
 void TensorArchive::add_file(std::unique_ptr<TensorFile> file) {
   const auto number = static_cast<std::uint32_t>(files_.size());
   for (TensorEntry entry : file->tensors()) {
@@ -212,6 +218,19 @@ void TensorArchive::read_part(const TensorEntry& entry, std::uint64_t begin,
 
 void TensorArchive::visit(const TensorEntry& entry, const TensorFile::Visit& visit) const {
   files_.at(entry.file)->visit(entry, visit);
+}
+
+std::uint64_t TensorArchive::whole_bytes(const TensorEntry& entry) const {
+  return files_.at(entry.file)->whole_bytes(entry);
+}
+
+std::vector<stdfs::path> TensorArchive::paths() const {
+  std::vector<stdfs::path> paths;
+  for (const auto& file : files_) {
+    const auto more = file->paths();
+    paths.insert(paths.end(), more.begin(), more.end());
+  }
+  return paths;
 }
 
 const std::map<std::string, std::string>& TensorArchive::metadata() const {

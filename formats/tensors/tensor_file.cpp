@@ -6,6 +6,7 @@
 
 #include "formats/error.h"
 #include "formats/read_only_file.h"
+#include "formats/tensors/gguf.h"
 #include "formats/tensors/safetensors.h"
 #include "formats/tensors/torch_file.h"
 #include "formats/utf8.h"
@@ -106,6 +107,15 @@ void TensorFile::visit(const TensorEntry& entry, const Visit& visit) const {
   }
 }
 
+void TensorFile::read_bytes(const TensorEntry& entry, std::uint64_t begin,
+                            std::span<std::byte> out) const {
+  read_part(entry, begin, out);
+}
+
+std::uint64_t TensorFile::whole_bytes(const TensorEntry& entry) const {
+  return std::max<std::size_t>(item_size(entry.dtype), 1);
+}
+
 void TensorFile::check_part(const TensorEntry& entry, std::uint64_t begin,
                             std::uint64_t size) const {
   if (entry.dtype == DType::unsupported) {
@@ -122,6 +132,9 @@ std::unique_ptr<TensorFile> open_tensor_file(const std::filesystem::path& path,
                                              const OpenOptions& options) {
   if (path.extension() != ".safetensors" && is_torch_file(path)) {
     return TorchFile::open(path, options);
+  }
+  if (path.extension() == ".gguf" || is_gguf_file(path)) {
+    return std::make_unique<GgufFile>(GgufFile::open(path, options));
   }
   return std::make_unique<SafetensorsFile>(SafetensorsFile::open(path, options));
 }

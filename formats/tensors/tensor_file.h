@@ -27,7 +27,8 @@ DType dtype_from_name(std::string_view name);
 struct TensorEntry {
   std::string name;
   DType dtype = DType::unsupported;
-  std::string dtype_name;           // as safetensors names it: "F32", "F8_E4M3"
+  std::string dtype_name;  // as safetensors names it: "F32", "F8_E4M3"
+  bool decoded = false;    // the file keeps it in fewer bits, as dtype_name says; it is read as F32
   std::vector<std::int64_t> shape;  // read row-major and contiguous, however the file keeps it
   std::uint64_t offset = 0;         // of its first element, from the start of the file
   std::uint64_t size = 0;           // bytes
@@ -54,6 +55,8 @@ class TensorFile {
   virtual ~TensorFile() = default;
 
   virtual const std::filesystem::path& path() const = 0;
+  // The files on disk behind it: its path, or all of those it is put together from.
+  virtual std::vector<std::filesystem::path> paths() const { return {path()}; }
   virtual const std::vector<TensorEntry>& tensors() const = 0;
   // Null where there is none.
   virtual const TensorEntry* find(std::string_view name) const = 0;
@@ -73,13 +76,20 @@ class TensorFile {
   // least.
   using Visit = std::function<void(std::span<const std::byte>)>;
   virtual void visit(const TensorEntry& entry, const Visit& visit) const;
+  // The bytes as the file has them, of types too that are not supported. As read_part where the
+  // file keeps tensors in another way than as their elements.
+  virtual void read_bytes(const TensorEntry& entry, std::uint64_t begin,
+                          std::span<std::byte> out) const;
+  // Parts that begin and end at multiples of so many bytes are read without reading anything twice.
+  virtual std::uint64_t whole_bytes(const TensorEntry& entry) const;
 
  protected:
   // Throws where a tensor cannot be read for its type, or the part is not within it.
   void check_part(const TensorEntry& entry, std::uint64_t begin, std::uint64_t size) const;
 };
 
-// Opens a .safetensors file or what torch.save wrote (by content, then by the file's extension).
+// Opens a .safetensors file, a GGUF file or what torch.save wrote (by content, then by the file's
+// extension).
 std::unique_ptr<TensorFile> open_tensor_file(const std::filesystem::path& path,
                                              const OpenOptions& options = {});
 

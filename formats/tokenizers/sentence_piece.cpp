@@ -497,8 +497,13 @@ class SentencePiece : public Tokenizer {
 std::unique_ptr<Tokenizer> make_sentence_piece(std::string_view bytes, const std::string& where,
                                                std::optional<std::int64_t> embedding_rows,
                                                std::optional<SentencePieceTemplate> wanted) {
-  return std::make_unique<SentencePiece>(read_sentence_piece_file(bytes, where), where,
-                                         embedding_rows, wanted);
+  return make_sentence_piece(read_sentence_piece_file(bytes, where), where, embedding_rows, wanted);
+}
+
+std::unique_ptr<Tokenizer> make_sentence_piece(SentencePieceFile file, const std::string& where,
+                                               std::optional<std::int64_t> embedding_rows,
+                                               std::optional<SentencePieceTemplate> wanted) {
+  return std::make_unique<SentencePiece>(std::move(file), where, embedding_rows, wanted);
 }
 
 }  // namespace phasescope::formats

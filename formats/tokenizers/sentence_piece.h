@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "formats/tokenizer.h"
+#include "formats/tokenizers/sentence_piece_file.h"
 
 namespace phasescope::formats {
 
@@ -25,5 +26,9 @@ struct SentencePieceTemplate {
 std::unique_ptr<Tokenizer> make_sentence_piece(std::string_view bytes, const std::string& where,
                                                std::optional<std::int64_t> embedding_rows = {},
                                                std::optional<SentencePieceTemplate> wanted = {});
+// The same of a model that was read from elsewhere.
+std::unique_ptr<Tokenizer> make_sentence_piece(SentencePieceFile file, const std::string& where,
+                                               std::optional<std::int64_t> embedding_rows,
+                                               std::optional<SentencePieceTemplate> wanted);
 
 }  // namespace phasescope::formats

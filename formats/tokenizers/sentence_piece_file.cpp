@@ -138,9 +138,13 @@ SentencePieceFile read_sentence_piece_file(std::string_view bytes, const std::st
                         ": the file is cut short",
                     where);
   }
+  finish_sentence_piece_file(file, where);
+  return file;
+}
+
+void finish_sentence_piece_file(SentencePieceFile& file, const std::string& where) {
   check_bytes(file, where);
   if (file.byte_fallback) leave_nul_unused(file);
-  return file;
 }
 
 }  // namespace phasescope::formats

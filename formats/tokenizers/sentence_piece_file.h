@@ -30,4 +30,8 @@ struct SentencePieceFile {
 // Throws Error "bad_input" with the byte offset, and for what cannot be carried out.
 SentencePieceFile read_sentence_piece_file(std::string_view bytes, const std::string& where);
 
+// What the library sees to once the pieces are read: all 256 bytes are there where byte_fallback is
+// on, none where it is off (Error "bad_input"), and a piece of one NUL stays unused.
+void finish_sentence_piece_file(SentencePieceFile& file, const std::string& where);
+
 }  // namespace phasescope::formats

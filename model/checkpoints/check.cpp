@@ -82,6 +82,7 @@ class Checker {
         file_(formats::SafetensorsFile::open(reference)),
         model_(open_model(model, opening(options, options.dtype))) {
     result_.dtype = name_of_dtype(options.dtype);
+    result_.weights_from = model_->report.weights_from;
     result_.tolerance_rule =
         options.tolerance ? "at most " + number_text(*options.tolerance) : kRule;
   }

@@ -29,7 +29,8 @@ struct ReferenceCheck {
   std::vector<NotCompared> not_compared;
   bool passed = false;  // something was compared, and all of it passed
   std::string dtype, tolerance_rule;
-  AllRan ran;  // attention
+  std::string weights_from;  // as in the load report
+  AllRan ran;                // attention
 };
 
 struct CheckOptions {

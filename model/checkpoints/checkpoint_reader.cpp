@@ -1,8 +1,10 @@
 #include "model/checkpoints/checkpoint_reader.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -15,10 +17,12 @@
 #include "formats/error.h"
 #include "formats/hf_config.h"  // ConfigProblems
 #include "formats/json.h"
-#include "formats/sha256.h"
+#include "formats/model_tensors.h"
+#include "formats/quantised/dequantise.h"
 #include "formats/tensors/value_counts.h"
 #include "formats/utf8.h"
 #include "model/checkpoints/adapter.h"
+#include "model/checkpoints/hashing.h"
 #include "model/checkpoints/tensor_io.h"
 #include "model/families/family.h"
 
@@ -50,13 +54,13 @@ struct CheckpointReader::Contents {
   Contents(const std::string& path_or_name, std::function<bool()> stop)
       : cancelled(std::move(stop)),
         files(find_model_files(path_or_name)),
-        json(formats::json_from_file(files.config)),
-        archive(formats::TensorArchive::open(files.weights, {.cancelled = cancelled})) {
+        opened(formats::open_model_tensors(files.config, files.weights, {.cancelled = cancelled})) {
     if (!files.adapter.empty()) adapter = Adapter::open(files.adapter);
     report.name = path_or_name;
     report.path = (adapter ? files.adapter : files.weights).string();
     report.bundled = files.bundled;
-    translation = translate({json, archive.tensors(), files.config.string()}, report.family);
+    translation =
+        translate({opened.config, archive.tensors(), files.config.string()}, report.family);
     fill_report();
     encoding = make_encoding(translation.config);
     for (TensorSpec& spec : tensor_specs(translation.config, *encoding)) {
@@ -71,8 +75,11 @@ struct CheckpointReader::Contents {
 
   void fill_report() {
     report.encoding_why = translation.encoding_why;
-    report.quirks = translation.quirks;
+    report.weights_from = formats::decoded_label(formats::decoded_tensors(archive.tensors()));
+    report.quirks = opened.quirks;
+    append(report.quirks, translation.quirks);
     report.warnings = files.notes;
+    append(report.warnings, opened.warnings);
     append(report.warnings, translation.warnings);
     append(report.warnings, archive.warnings());
     for (const std::vector<std::string>& names : archive.tied()) {
@@ -202,7 +209,9 @@ struct CheckpointReader::Contents {
   void advance(std::uint64_t bytes) {
     done += bytes;
     if (cancelled && cancelled()) throw formats::cancelled();
-    if (progress && total > 0) progress(static_cast<double>(done) / static_cast<double>(total));
+    if (!progress || total == 0) return;
+    const std::chrono::duration<double> since = std::chrono::steady_clock::now() - began;
+    progress({done, total, since.count()});
   }
 
   // Puts down what is wrong with the values of all tensors that are there.
@@ -227,15 +236,29 @@ struct CheckpointReader::Contents {
     const at::Tensor tensor = at::empty(entry.shape, type);
     const std::span<std::byte> bytes(static_cast<std::byte*>(tensor.mutable_data_ptr()),
                                      entry.size);
-    for (std::uint64_t begin = 0; begin < entry.size; begin += kPieceBytes) {
-      const auto piece = bytes.subspan(begin, std::min(kPieceBytes, entry.size - begin));
-      archive.read_part(entry, begin, piece);
-      advance(piece.size());
-    }
+    read_in_pieces(entry, bytes);
     if (source.looked_at) return tensor;
     source.looked_at = true;
     flag(entry, formats::count_values(entry.dtype, bytes));
     return tensor;
+  }
+
+  // By all threads, a piece each, which ends where the file's own units end.
+  void read_in_pieces(const formats::TensorEntry& entry, std::span<std::byte> bytes) {
+    const std::uint64_t whole = archive.whole_bytes(entry);
+    const std::uint64_t piece = (kPieceBytes + whole - 1) / whole * whole;
+    const std::uint64_t batch = piece * static_cast<std::uint64_t>(at::get_num_threads());
+    for (std::uint64_t begin = 0; begin < entry.size; begin += batch) {
+      const auto part = bytes.subspan(begin, std::min(batch, entry.size - begin));
+      const auto pieces = static_cast<std::int64_t>((part.size() + piece - 1) / piece);
+      at::parallel_for(0, pieces, 1, [&](std::int64_t from, std::int64_t to) {
+        for (auto n = static_cast<std::uint64_t>(from); n < static_cast<std::uint64_t>(to); ++n) {
+          const auto one = part.subspan(n * piece, std::min(piece, part.size() - n * piece));
+          archive.read_part(entry, begin + n * piece, one);
+        }
+      });
+      advance(part.size());
+    }
   }
 
   // A single whole number is a setting that some modules store (FIRE's L).
@@ -272,8 +295,7 @@ struct CheckpointReader::Contents {
 
   // What says which weights these are: an adapter's model is not its base model.
   std::vector<std::filesystem::path> hashed_files() const {
-    std::vector<std::filesystem::path> paths;
-    for (const auto& file : archive.files()) paths.push_back(file->path());
+    std::vector<std::filesystem::path> paths = archive.paths();
     if (!adapter) return paths;
     for (const char* name :
          {"adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"}) {
@@ -284,22 +306,14 @@ struct CheckpointReader::Contents {
     return paths;
   }
 
-  std::string hash() {
-    const std::vector<std::filesystem::path> paths = hashed_files();
-    std::string hashes;
-    std::uint64_t read = 0;
-    for (const std::filesystem::path& path : paths) {
-      hashes += formats::sha256_of_file(path, [&](std::uint64_t bytes) {
-        read += bytes;
-        if (read >= kPieceBytes) advance(std::exchange(read, 0));
-      });
-    }
-    advance(read);
-    return paths.size() == 1 ? hashes : formats::sha256_hex(std::string_view(hashes));
+  // Of the one file, or of the hashes of several.
+  std::string hash(Hashing& hashing) {
+    return hashing.finish([this](std::uint64_t bytes) { advance(bytes); });
   }
 
-  void start_progress(const std::function<void(double)>& to) {
+  void start_progress(const std::function<void(const LoadProgress&)>& to) {
     progress = to;
+    began = std::chrono::steady_clock::now();
     done = total = 0;
     for (const Source& source : sources) total += source.entry->size;
     std::error_code error;
@@ -310,8 +324,8 @@ struct CheckpointReader::Contents {
 
   std::function<bool()> cancelled;
   ModelFiles files;
-  Json json;
-  formats::TensorArchive archive;
+  formats::ModelTensors opened;
+  const formats::TensorArchive& archive = opened.archive;
   std::optional<Adapter> adapter;
   Translation translation;
   std::unique_ptr<Encoding> encoding;
@@ -321,7 +335,8 @@ struct CheckpointReader::Contents {
   std::vector<Source> sources;
   std::map<std::string, std::size_t> by_name;           // canonical name to its source
   std::vector<const formats::TensorEntry*> unreadable;  // of those that are needed
-  std::function<void(double)> progress;
+  std::function<void(const LoadProgress&)> progress;
+  std::chrono::steady_clock::time_point began;
   std::uint64_t done = 0, total = 0;  // bytes
 };
 
@@ -331,7 +346,11 @@ CheckpointReader::~CheckpointReader() = default;
 
 const ModelFiles& CheckpointReader::files() const { return contents_->files; }
 const formats::TensorArchive& CheckpointReader::archive() const { return contents_->archive; }
-std::string CheckpointReader::hash() { return contents_->hash(); }
+const Json& CheckpointReader::gguf_keys() const { return contents_->opened.gguf_keys; }
+std::string CheckpointReader::hash() {
+  Hashing hashing(contents_->hashed_files());
+  return contents_->hash(hashing);
+}
 const ModelConfig& CheckpointReader::config() const { return contents_->translation.config; }
 const Encoding& CheckpointReader::encoding() const { return *contents_->encoding; }
 LoadReport& CheckpointReader::report() { return contents_->report; }
@@ -371,10 +390,12 @@ void CheckpointReader::look_at_values() { contents_->look_at_values(); }
 
 void CheckpointReader::require_complete() const { contents_->require_complete(); }
 
-Weights CheckpointReader::load(at::ScalarType dtype, const std::function<void(double)>& progress) {
+Weights CheckpointReader::load(at::ScalarType dtype,
+                               const std::function<void(const LoadProgress&)>& progress) {
   require_complete();
   if (!readable()) contents_->scalar_type_of(*contents_->unreadable.front());  // throws
   contents_->start_progress(progress);
+  Hashing hashing(contents_->hashed_files());  // beside the reading: the disk is read once
   Weights weights = empty_weights(config());
   for (Source& source : contents_->sources) {
     const at::Tensor tensor = contents_->read_source(source, dtype);
@@ -382,7 +403,7 @@ Weights CheckpointReader::load(at::ScalarType dtype, const std::function<void(do
       tensor_at(weights, part.name) = contents_->part_of(source, part, tensor);
     }
   }
-  contents_->report.sha256 = contents_->hash();
+  contents_->report.sha256 = contents_->hash(hashing);
   return weights;
 }
 

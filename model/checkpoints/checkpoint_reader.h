@@ -28,6 +28,8 @@ class CheckpointReader {
   const formats::TensorArchive& archive() const;
   const ModelConfig& config() const;
   const Encoding& encoding() const;
+  // The keys of a GGUF file, its tokenizer's among them; null for any other checkpoint.
+  const Json& gguf_keys() const;
   // Grows while weights are read (values that are no numbers, the hash).
   LoadReport& report();
 
@@ -44,16 +46,16 @@ class CheckpointReader {
 
   // Canonical names of the tensors that are there, in tensor_specs' order.
   std::vector<std::string> names() const;
-  // The dtype a tensor has in its file.
+  // The dtype a tensor has in its file; float32 for one that is quantised there.
   at::ScalarType stored_dtype(const std::string& name) const;
   std::int64_t elements(const std::string& name) const;
   // One tensor by its canonical name, in its canonical shape. A tensor of the file that stands for
   // several is read for each of them.
   at::Tensor read(const std::string& name, at::ScalarType dtype);
 
-  // Everything, each tensor of the file once, and then the hash. No more than one tensor is in
-  // memory twice. `progress` takes 0..1, after every few megabytes.
-  Weights load(at::ScalarType dtype, const std::function<void(double)>& progress);
+  // Everything, each tensor of the file once, by several threads, with the hash beside it. No more
+  // than one tensor is in memory twice. `progress` is told after every few megabytes.
+  Weights load(at::ScalarType dtype, const std::function<void(const LoadProgress&)>& progress);
   // SHA-256 of the file of weights; of their hashes where there are several.
   std::string hash();
 

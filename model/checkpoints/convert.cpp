@@ -133,6 +133,12 @@ Converted convert_model(formats::FileSystem& fs, const std::string& path_or_name
   result.model = reader.report().name;
   result.sha256 = reader.hash();
   result.notes = std::move(plan.notes);
+  if (const std::string& from = reader.report().weights_from; !from.empty()) {
+    result.notes.push_back("weights are dequantised, " + from);
+  }
+  if (!reader.gguf_keys().is_null()) {
+    result.notes.emplace_back("the tokenizer within the GGUF file is not written");
+  }
   result.tensors = static_cast<std::int64_t>(plan.tensors.size());
   for (const std::string& name : reader.names()) {
     result.parameters_before += reader.elements(name);

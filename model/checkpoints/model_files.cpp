@@ -10,6 +10,8 @@
 #include "formats/manifest.h"
 #include "formats/near_names.h"
 #include "formats/sha256.h"
+#include "formats/tensors/gguf.h"
+#include "formats/tensors/safetensors.h"
 #include "model/checkpoints/open_model.h"
 
 namespace phasescope::model {
@@ -95,12 +97,29 @@ ModelFiles files_of_adapter(const fs::path& folder) {
                            "put its folder beside the adapter's");
 }
 
+// The one GGUF file of a folder; empty where there is none. Several are models of their own.
+fs::path gguf_in(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const std::string& name : formats::real_file_system().list(folder)) {
+    if (name.ends_with(".gguf")) files.push_back(folder / name);
+  }
+  if (files.size() <= 1) return files.empty() ? fs::path() : files.front();
+  throw formats::bad_input("the folder has " + std::to_string(files.size()) +
+                               " GGUF files, and each is a model of its own",
+                           folder.string(), "name one of the files");
+}
+
 ModelFiles files_in_folder(const fs::path& given) {
   fs::path folder = given;
   if (!folder.has_filename()) folder = folder.parent_path();  // "models/a/" -> "models/a"
   if (is_file(folder / "adapter_config.json")) return files_of_adapter(folder);
   if (is_folder(folder / "checkpoints") && !is_file(folder / "model.safetensors")) {
     return newest_checkpoint(folder);
+  }
+  // A model's folder has weights beside its configuration; what is beside a GGUF file is not them.
+  if (!is_file(folder / "config.json") || !formats::holds_weights(folder)) {
+    const fs::path gguf = gguf_in(folder);
+    if (!gguf.empty()) return {gguf, gguf};
   }
   if (!is_file(folder / "config.json")) {
     throw formats::bad_input("the folder has no config.json", folder.string(),
@@ -110,6 +129,7 @@ ModelFiles files_in_folder(const fs::path& given) {
 }
 
 ModelFiles files_of_weights(const fs::path& weights) {
+  if (weights.extension() == ".gguf" || formats::is_gguf_file(weights)) return {weights, weights};
   const fs::path config = weights.parent_path() / "config.json";
   if (!is_file(config)) {
     throw formats::bad_input("there is no config.json beside the weights", weights.string());

@@ -9,8 +9,8 @@
 namespace phasescope::model {
 
 struct ModelFiles {
-  std::filesystem::path config;   // config.json
-  std::filesystem::path weights;  // a .safetensors file, an index, or a folder with either
+  std::filesystem::path config;   // config.json, or the GGUF file
+  std::filesystem::path weights;  // a .safetensors file, an index, a folder with either; or GGUF
   bool bundled = false;
   std::filesystem::path adapter = {};   // folder of a LoRA adapter to merge; empty for none
   std::vector<std::string> notes = {};  // checkpoints that were skipped, and why

@@ -4,10 +4,13 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
 #include <utility>
 
 #include "formats/error.h"
 #include "formats/tokenizer_files.h"
+#include "formats/tokenizers/gguf_tokenizer.h"
 #include "model/checkpoints/checkpoint_reader.h"
 #include "model/checkpoints/constructed.h"
 #include "model/checkpoints/tensor_io.h"
@@ -52,16 +55,19 @@ std::shared_ptr<const formats::Tokenizer> tokenizer_of(const ModelConfig& config
   return formats::make_tokenizer(config.tokenizer, where, config.vocab_size);
 }
 
-// The configuration's, else the file beside it. A model whose tokenizer cannot be read still reads
-// ids, so that this is a warning until a text is given.
-std::shared_ptr<const formats::Tokenizer> tokenizer_beside(const fs::path& config_file,
-                                                           const ModelConfig& config,
+// The configuration's, else a GGUF file's own, else the file beside it. A model whose tokenizer
+// cannot be read still reads ids, so that this is a warning until a text is given.
+std::shared_ptr<const formats::Tokenizer> tokenizer_beside(const CheckpointReader& reader,
                                                            LoadReport& report) {
-  if (!config.tokenizer.is_null()) return tokenizer_of(config, config_file.string());
-  const auto file = formats::find_tokenizer_file(config_file);
-  if (!file) return nullptr;
+  const ModelConfig& config = reader.config();
+  const std::string where = reader.files().config.string();
+  if (!config.tokenizer.is_null()) return tokenizer_of(config, where);
+  const auto file = formats::find_tokenizer_file(reader.files().config);
   try {
-    return formats::open_tokenizer(*file, config.vocab_size);
+    if (auto own = formats::make_gguf_tokenizer(reader.gguf_keys(), where, config.vocab_size)) {
+      return own;
+    }
+    return file ? formats::open_tokenizer(*file, config.vocab_size) : nullptr;
   } catch (const formats::Error& error) {
     report.tokenizer_fault = error.full_text();
     report.warnings.push_back("the tokenizer cannot be read: " + report.tokenizer_fault);
@@ -118,6 +124,22 @@ std::int64_t memory_bytes(const ModelConfig& config, std::int64_t weight_bytes,
   return weight_bytes + (length * per_token + logits) * item_bytes;
 }
 
+double LoadProgress::fraction() const {
+  return total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 0;
+}
+
+std::string LoadProgress::words() const {
+  constexpr double kTellable = 1;  // seconds after which a rate is one
+  const double whole = static_cast<double>(total), unit = whole < 1e9 ? 1e6 : 1e9;
+  char text[96];
+  std::snprintf(text, sizeof text, "%.1f of %.1f %s", static_cast<double>(done) / unit,
+                whole / unit, whole < 1e9 ? "MB" : "GB");
+  if (seconds < kTellable || done == 0 || done > total) return text;
+  const double left = seconds * static_cast<double>(total - done) / static_cast<double>(done);
+  std::snprintf(text + std::char_traits<char>::length(text), 32, ", %.0f s left", std::ceil(left));
+  return text;
+}
+
 std::shared_ptr<const Model> open_model(const std::string& path_or_name,
                                         const OpenModelOptions& options) {
   const at::NoGradGuard no_grad;
@@ -128,7 +150,7 @@ std::shared_ptr<const Model> open_model(const std::string& path_or_name,
   CheckpointReader reader(path_or_name, options.cancelled);
   Weights weights = reader.load(options.dtype, options.progress);
   LoadReport report = std::move(reader.report());
-  auto tokenizer = tokenizer_beside(reader.files().config, reader.config(), report);
+  auto tokenizer = tokenizer_beside(reader, report);
   const auto model =
       assembled(std::move(report), reader.config(), std::move(weights), std::move(tokenizer));
   return options.overrides.empty() ? model : with_overrides(model, options.overrides);
@@ -141,7 +163,7 @@ LoadReport unread_report(CheckpointReader& reader, at::ScalarType dtype) {
   for (const std::string& name : reader.names()) parameters += reader.elements(name);
   fill_sizes(reader.config(), parameters, dtype, report);
   warn_of_idle_settings(reader.config(), report);
-  const auto tokenizer = tokenizer_beside(reader.files().config, reader.config(), report);
+  const auto tokenizer = tokenizer_beside(reader, report);
   report.tokenizer = tokenizer ? tokenizer->name() : "";
   report.sha256 = reader.hash();
   return report;

@@ -25,6 +25,9 @@ struct LoadReport {
   std::string family;        // "llama", "tape_public", "phasescope"
   std::string encoding_why;  // "rpe_type is \"adape\"", ...; with the scaling in force
   std::map<std::string, std::int64_t> dtypes;  // tensors of each stored dtype
+  // What weights were dequantised from: "from Q4_K (5 tensors) and Q6_K (2 tensors)"; empty where
+  // none was.
+  std::string weights_from;
   std::vector<std::string> missing, unexpected, tied, quirks, warnings;
   struct Flagged {
     std::string name, dtype, flag;  // flag: "nan", "inf", "all zero", "unsupported"
@@ -50,17 +53,29 @@ struct Model {
   const Encoding& encoding() const { return decoder.encoding(); }
 };
 
+// How far the reading of weights is. Bytes are those of the tensors, as they are decoded, and of
+// the files, which are hashed beside it.
+struct LoadProgress {
+  std::uint64_t done = 0, total = 0;
+  double seconds = 0;  // since it began
+
+  double fraction() const;  // 0..1
+  // "1.2 of 13.5 GB, 20 s left"; no time before it can be told.
+  std::string words() const;
+};
+
 struct OpenModelOptions {
   at::ScalarType dtype = at::kFloat;
   // `--set` pairs: see set_field in config.h.
   std::vector<std::pair<std::string, std::string>> overrides;
-  std::function<bool()> cancelled;       // true ends the opening with Error "cancelled"
-  std::function<void(double)> progress;  // 0..1, while weights are read
+  std::function<bool()> cancelled;  // true ends the opening with Error "cancelled"
+  std::function<void(const LoadProgress&)> progress;  // while weights are read
 };
 
 // Opens a folder in Hugging Face layout, a folder of a LoRA adapter (merged into the base model
 // that lies beside it), a job's folder (its newest verified checkpoint), a checkpoint folder, a
-// file of weights beside a config.json, or a bundled model by its name. Everything is checked
+// file of weights beside a config.json, a GGUF file, or a bundled model by its name. Quantised
+// weights are decoded once, as they are read. Everything is checked
 // against the configuration before weights are read. Throws Error "bad_input".
 std::shared_ptr<const Model> open_model(const std::string& path_or_name,
                                         const OpenModelOptions& options = {});

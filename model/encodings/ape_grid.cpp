@@ -31,7 +31,8 @@ const EncodingInfo& ape_grid_info() {
                    "rounded down (public image model), or steps along the axes",
                    {"euclidean", "manhattan"}}},
       // Position ids that are shifted fall into other rows; by whole rows nothing changes.
-      .under_shift = {UnderShift::Kind::moves, "ids fall into other rows; a shift by whole rows changes nothing"},
+      .under_shift = {UnderShift::Kind::moves,
+                      "ids fall into other rows; a shift by whole rows changes nothing"},
       .has_state = false,
   };
   return info;

@@ -22,7 +22,8 @@ const EncodingInfo& ape_periodic_info() {
       .departure = "",
       .options = {base_option("base of RoPE's angles, to which the turns come nearest"),
                   {"period", 64, "tokens after which positions repeat", {}, 1, 1e9}},
-      .under_shift = {UnderShift::Kind::stays, "the matrices of query and key leave one power of their distance"},
+      .under_shift = {UnderShift::Kind::stays,
+                      "the matrices of query and key leave one power of their distance"},
       .has_state = true,
   };
   return info;

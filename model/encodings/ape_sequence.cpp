@@ -20,7 +20,8 @@ const EncodingInfo& ape_sequence_info() {
       .source = "arXiv 2312.16045, Section 4.1",
       .departure = "",
       .options = {ape_base_option(), start_option("W"), decay_option("token of distance")},
-      .under_shift = {UnderShift::Kind::stays, "the matrices of query and key leave one power of their distance"},
+      .under_shift = {UnderShift::Kind::stays,
+                      "the matrices of query and key leave one power of their distance"},
       .has_state = false,
   };
   return info;

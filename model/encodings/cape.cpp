@@ -37,7 +37,8 @@ const EncodingInfo& cape_info() {
                       {"base_hidden", 32, "units of fire's own network, as the base", {}, 1, 4096}),
                   only_where({"base", {"fire"}},
                              {"base_threshold", 512.0, "L of fire, as the base", {}, 0, 1e9})},
-      .under_shift = {UnderShift::Kind::stays, "the base bias and its correction read distances and content alone"},
+      .under_shift = {UnderShift::Kind::stays,
+                      "the base bias and its correction read distances and content alone"},
       .has_state = false,
   };
   return info;

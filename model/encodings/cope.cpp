@@ -18,7 +18,8 @@ const EncodingInfo& cope_info() {
       .source = "arXiv 2405.18719, Eq. 3-7, as GPT-NeoX's copy has it",
       .departure = "",
       .options = {{"positions", 64, "that can be told apart", {}, 2, 1 << 20}},
-      .under_shift = {UnderShift::Kind::stays, "tokens are counted by content; position ids do not enter"},
+      .under_shift = {UnderShift::Kind::stays,
+                      "tokens are counted by content; position ids do not enter"},
       .has_state = false,
   };
   return info;

@@ -30,7 +30,8 @@ const EncodingInfo& fire_info() {
             "relu",
             "of the MLP; leaky_relu has the slope 0.01",
             {"relu", "leaky_relu"}}},
-      .under_shift = {UnderShift::Kind::moves, "past its threshold the normaliser reads the query's own position"},
+      .under_shift = {UnderShift::Kind::moves,
+                      "past its threshold the normaliser reads the query's own position"},
       .has_state = false,
   };
   return info;

@@ -21,7 +21,8 @@ const EncodingInfo& learned_info() {
                    0,
                    1e9},
                   {"offset", 0, "row of position 0", {}, 0, 1e9}},
-      .under_shift = {UnderShift::Kind::refused, "each place has a row of its own, and the table ends"},
+      .under_shift = {UnderShift::Kind::refused,
+                      "each place has a row of its own, and the table ends"},
       .has_state = false,
   };
   return info;

@@ -39,7 +39,8 @@ const EncodingInfo& randomized_rope_info() {
                        {},
                        0,
                        1e9})},
-      .under_shift = {UnderShift::Kind::stays, "the drawn places are turned alike, which leaves their differences"},
+      .under_shift = {UnderShift::Kind::stays,
+                      "the drawn places are turned alike, which leaves their differences"},
       .has_state = true,
   };
   return info;

@@ -45,7 +45,8 @@ const EncodingInfo& rope_info() {
       .source = "arXiv 2104.09864, Eq. 14-16; scalings: PI 2306.15595, YaRN 2309.00071",
       .departure = "",
       .options = options_with_table(),
-      .under_shift = {UnderShift::Kind::stays, "a pair is turned by the difference of its positions alone"},
+      .under_shift = {UnderShift::Kind::stays,
+                      "a pair is turned by the difference of its positions alone"},
       .has_state = true,
   };
   return info;

@@ -19,7 +19,8 @@ const EncodingInfo& sinusoidal_info() {
       .departure = "",
       .options =
           {{"base", 10000.0, "base of the frequencies base^(-2m/C)", {}, kAboveZero, kNoLimit}},
-      .under_shift = {UnderShift::Kind::moves, "what is added to the embeddings is of the place itself"},
+      .under_shift = {UnderShift::Kind::moves,
+                      "what is added to the embeddings is of the place itself"},
       .has_state = false,
   };
   return info;

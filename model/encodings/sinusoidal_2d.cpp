@@ -19,7 +19,8 @@ const EncodingInfo& sinusoidal_2d_info() {
       .departure = "",
       .options = {{"base", 10000.0, "base of the frequencies", {}, kAboveZero, kNoLimit},
                   {"columns", 16, "of the grid: position ids run along its rows", {}, 1, 1e9}},
-      .under_shift = {UnderShift::Kind::moves, "what is added to the embeddings is of the place itself"},
+      .under_shift = {UnderShift::Kind::moves,
+                      "what is added to the embeddings is of the place itself"},
       .has_state = false,
   };
   return info;

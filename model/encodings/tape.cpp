@@ -93,7 +93,9 @@ const EncodingInfo& tape_info() {
            {"train_shift", true, "training draws a shift in 0..2 context for each step"},
            {"ids_are_rows", false,
             "given position ids are no angles: they say whose state turns q and k (public code)"}},
-      .under_shift = {UnderShift::Kind::stays, "every layer turns the positions of all tokens alike (TAPE, Proposition 4.2)"},
+      .under_shift =
+          {UnderShift::Kind::stays,
+           "every layer turns the positions of all tokens alike (TAPE, Proposition 4.2)"},
       .has_state = true,
   };
   return info;

@@ -38,7 +38,8 @@ const EncodingInfo& xpos_info() {
             {},
             0,
             kNoLimit}},
-      .under_shift = {UnderShift::Kind::stays, "turns and decays of a pair are of the difference of its positions alone"},
+      .under_shift = {UnderShift::Kind::stays,
+                      "turns and decays of a pair are of the difference of its positions alone"},
       .has_state = true,
   };
   return info;

@@ -12,11 +12,12 @@ inline constexpr double kMostTokens = 1LL << 40;
 
 // What MODEL may be.
 inline constexpr const char* kModelHelp =
-    "bundled name, or a folder or .safetensors file; ./NAME is the folder where a bundled model "
-    "has that name too";
-inline constexpr const char* kModelsHelp =
-    "one or more: bundled names, folders, .safetensors files; ./NAME is the folder where a bundled "
+    "bundled name, or a folder, .safetensors or .gguf file; ./NAME is the folder where a bundled "
     "model has that name too";
+inline constexpr const char* kModelsHelp =
+    "one or more: bundled names, folders, .safetensors or .gguf files; ./NAME is the folder where "
+    "a "
+    "bundled model has that name too";
 
 // What is said of options that more than one request has.
 inline constexpr About kSetAbout{.help = "override, e.g. encoding.base=1e6 (may be repeated)"};

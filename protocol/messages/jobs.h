@@ -34,6 +34,20 @@ struct JobRequest {
   }
 };
 
+// The fields of a run configuration, for a form: a ConfigForm.
+struct FormRequest {
+  static constexpr const char* method = "jobs.form";
+  static constexpr const char* verb = "";
+  json config;
+  Assignments set;
+  template <class V>
+  void fields(V& v) {
+    v("config", config,
+      About{.help = "a run configuration or its path (default: none, all defaults)"});
+    v("set", set, About{.help = "override of it, e.g. train.steps=100 (may be repeated)"});
+  }
+};
+
 // Starts or resumes a job as a process of its own: a JobStatus.
 struct StartRequest {
   static constexpr const char* method = "jobs.start";
@@ -83,6 +97,33 @@ struct LogRequest {
   }
 };
 
+// A field of a run configuration or an option of an encoding: what it is and what it is now.
+struct ConfigField {
+  std::string key, help;  // "train.steps"
+  std::vector<std::string> choices;
+  json value, fallback;
+  std::optional<double> low, high;
+  template <class V>
+  void fields(V& v) {
+    v("key", key), v("help", help), v("choices", choices), v("value", value);
+    v("fallback", fallback), v("low", low), v("high", high);
+  }
+};
+
+// problem: why a training would not start with it; empty where it would. parameters and
+// tokens: of the model, and read in all steps.
+struct ConfigForm {
+  std::vector<ConfigField> fields_of;
+  json config = json::object();  // with what was set
+  std::string problem;
+  int64_t parameters = 0, tokens = 0;
+  template <class V>
+  void fields(V& v) {
+    v("fields", fields_of), v("config", config), v("problem", problem);
+    v("parameters", parameters), v("tokens", tokens);
+  }
+};
+
 struct MetricPoint {
   int64_t step = 0, tokens = 0;
   double loss = 0, lr = 0, time = 0;
@@ -110,6 +151,7 @@ struct JobStatus {
   int64_t curve_of = 0;            // points that the job has written
   std::vector<std::string> checkpoints;
   json config = json::object();
+  json result;  // jobs.show of an eval that has ended: its EvalResult
   template <class V>
   void fields(V& v) {
     v("dir", dir), v("name", name), v("kind", kind), v("state", state), v("message", message);
@@ -118,7 +160,7 @@ struct JobStatus {
     v("seconds_left", seconds_left, About{.title = "time left", .unit = "s"});
     v("kernel", kernel, About{.title = "attention by"}), v("last", last);
     v("curve", curve), v("curve_of", curve_of);
-    v("checkpoints", checkpoints), v("config", config);
+    v("checkpoints", checkpoints), v("config", config), v("result", result);
   }
 };
 

@@ -48,8 +48,8 @@ TEST(Export, AFolderHasWhatWasAskedFor) {
   EXPECT_EQ(json::parse(content(folder / "one" / "list.json"))["items"], json({1, 2}));
 }
 
-// A browser takes the first element of an id for all: a second plot clipped by the frame of the first
-// loses points.
+// A browser takes the first element of an id for all: a second plot clipped by the frame of the
+// first loses points.
 TEST(Export, FiguresOfAPageHaveNoIdInCommon) {
   Folder folder;
   widgets::PlotSpec plot{.id = "loss", .title = "Loss"};
@@ -77,8 +77,8 @@ TEST(Export, WithoutAConverterThereIsNoPng) {
   export_output(output, folder / "all", {{"command", "c"}});
   const std::string said = what_else(output, folder / "all");
   ::setenv("PATH", path.c_str(), 1);
-  EXPECT_EQ(names_in(folder / "all"),
-            (std::set<std::string>{"index.html", "result.json", "loss.svg", "loss.csv", "loss.json"}));
+  EXPECT_EQ(names_in(folder / "all"), (std::set<std::string>{"index.html", "result.json",
+                                                             "loss.svg", "loss.csv", "loss.json"}));
   EXPECT_NE(said.find("no PNG: rsvg-convert is not there"), std::string::npos) << said;
   EXPECT_EQ(what_else(output, folder / "all"), "");
 }

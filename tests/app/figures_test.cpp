@@ -6,6 +6,8 @@
 #include <cmath>
 #include <set>
 
+#include "app/figures/map_look.h"
+#include "app/figures/query_key_figures.h"
 #include "app/verbs/verb_tools.h"
 #include "cli_tools.h"
 #include "protocol/messages/compare.h"
@@ -272,6 +274,161 @@ TEST(Figures, ABiasStandsOnItsProfileWithItsRegimes) {
   for (const auto& plot : figures) {
     EXPECT_NE(widgets::svg_of(plot).find("</svg>"), std::string::npos) << plot.id;
   }
+}
+
+// ---- colours of maps ----
+
+widgets::MapSpec map_of_weights(int rows, int cols, std::vector<float> values) {
+  widgets::MapSpec map{.rows = rows, .cols = cols, .values = std::move(values)};
+  map.row_end = rows, map.col_end = cols;
+  return map;
+}
+
+TEST(MapLook, ALineOfAFewCellsHasALogScaleByItself) {
+  std::vector<float> line(400, 0.001F), even(400, 0.05F);
+  for (size_t i = 0; i < 20; ++i) line[i * 20 + i] = 1;  // one cell in twenty
+  widgets::MapSpec thin = map_of_weights(20, 20, line), flat = map_of_weights(20, 20, even);
+  EXPECT_TRUE(is_thin(thin));
+  EXPECT_FALSE(is_thin(flat));
+  apply_look(thin, {}), apply_look(flat, {});
+  EXPECT_EQ(thin.log_decades, 4);
+  EXPECT_EQ(flat.log_decades, 0);
+  apply_look(thin, {.scale = "linear"});
+  EXPECT_EQ(thin.log_decades, 0);
+  EXPECT_EQ(thin.range, (widgets::ValueRange{0, 1}));  // that two pictures compare
+}
+
+TEST(MapLook, KeyZeroIsLeftOutOfTheRangeAndWhatIsClippedIsSaid) {
+  widgets::MapSpec map =
+      map_of_weights(2, 3, {0.9F, 0.25F, widgets::kMaskedCell, 0.7F, 0.5F, 0.125F});
+  const MapLook look{.scale = "linear", .leave_out_first = true};
+  apply_look(map, look);
+  EXPECT_EQ(map.range, (widgets::ValueRange{0, 0.5}));
+  EXPECT_EQ(clipping_note(map, look),
+            "2 cells above 0.5 have the colours of the ends; key 0 left out of the range");
+  const MapLook by_hand{.scale = "linear", .low = 0.2, .high = 0.8};
+  apply_look(map, by_hand);
+  EXPECT_EQ(map.range, (widgets::ValueRange{0.2, 0.8}));
+  EXPECT_EQ(clipping_note(map, by_hand),
+            "1 cell below 0.2 and 1 cell above 0.8 have the colours of the ends");
+  // Where the map begins behind key 0 there is nothing to leave out.
+  map.col_begin = 1, map.col_end = 4;
+  apply_look(map, look);
+  EXPECT_FLOAT_EQ(static_cast<float>(map.range.high), 0.9F);
+}
+
+TEST(MapLook, OnlyNumbersOfBothSignsHaveASignedScale) {
+  EXPECT_EQ(colors_of({-1, 2}), widgets::Colormap::signed_values);
+  EXPECT_EQ(colors_of({0, 24}), widgets::Colormap::viridis);
+  EXPECT_EQ(colors_of({-3, 0}), widgets::Colormap::viridis);
+}
+
+TEST(MapLook, TwoMapsHaveOneScaleAndOneRange) {
+  std::vector<float> line(400, 0.001F), even(400, 0.05F);
+  for (size_t i = 0; i < 20; ++i) line[i * 20 + i] = 1;
+  const MapLook look = common_look({}, map_of_weights(20, 20, line), map_of_weights(20, 20, even));
+  EXPECT_EQ(look.scale, "log");
+  auto a = map_of_weights(1, 2, {-1, 3}), b = map_of_weights(1, 2, {-5, 2});
+  a.colormap = b.colormap = widgets::Colormap::signed_values;
+  const MapLook scores = common_look({}, a, b);
+  EXPECT_EQ(scores.low, -5);
+  EXPECT_EQ(scores.high, 3);
+}
+
+// ---- heads apart, models apart ----
+
+protocol::DistanceModel with_heads() {
+  protocol::DistanceModel model{.model = "rope", .encoding = "rope"};
+  for (int head = 0; head < 2; ++head) {
+    protocol::DistanceGroup group{.layer = 1, .head = head};
+    group.histogram = protocol::NearFar{.pairs = 10, .mean = head ? -0.5 : 2.0};
+    for (int d = 0; d < 3; ++d) {
+      group.profile.push_back({.distance = d, .score_mean = 10.0 * head + d});
+    }
+    model.heads.push_back(group);
+    protocol::IntrinsicBias bias{.layer = 1, .head = head};
+    bias.distances = {1, 1e7}, bias.per_plane = {4, 0}, bias.sqrt_d_gamma = {3, 0};
+    model.intrinsic.push_back(bias);
+  }
+  model.layers.push_back({.layer = 1});
+  return model;
+}
+
+TEST(Figures, IntrinsicCurvesOfEveryHeadStandOverWhatWasMeasured) {
+  const auto model = with_heads();
+  const auto plot = intrinsic_bias_figure(model, 1, ModelNames({"rope"}));
+  ASSERT_EQ(plot.series.size(), 6u);  // measured and two predictions, of two heads
+  EXPECT_EQ(plot.series[3].label, "H1 measured");
+  EXPECT_EQ(plot.series[3].x, (std::vector<double>{1, 2}));  // a log axis has no 0
+  EXPECT_EQ(plot.series[3].y, (std::vector<double>{11, 12}));
+  EXPECT_EQ(plot.series[4].y, (std::vector<double>{4, 0}));
+  EXPECT_TRUE(plot.series[5].dashed);
+}
+
+TEST(Figures, OneHeadIsShownAloneAndAllAsAMap) {
+  const std::vector models{with_heads()};
+  const ModelNames names({"rope"});
+  const widgets::PlotSpec* map = nullptr;
+  const auto figures = figures_of(models, names, 1, 1);
+  for (const GroupedFigure& one : figures) {
+    if (one.plot.id == "near_far_by_head_rope") map = &one.plot;
+    if (one.group == "score") {
+      EXPECT_EQ(one.plot.title, "Mean score by distance, L1H1");
+      EXPECT_EQ(one.plot.series[0].y, (std::vector<double>{10, 11, 12}));
+      EXPECT_EQ(one.plot.notes.back(), "L1H1 alone");
+    }
+  }
+  ASSERT_NE(map, nullptr);
+  EXPECT_EQ(map->map->values[2], 2);
+  EXPECT_EQ(map->map->values[3], -0.5F);
+  EXPECT_TRUE(std::isnan(map->map->values[0]));  // of layer 0 nothing was measured
+}
+
+TEST(Figures, DifferencesOfModelsAreDrawnWithTheirIntervals) {
+  protocol::EvalResult result{.task = "perplexity"};
+  result.differences = {
+      {.model = "tapa",
+       .against = "rope",
+       .per = "byte",
+       .length = 64,
+       .difference = {1, 0.5, 2, 8}},
+      {.model = "tapa", .against = "rope", .per = "byte", .length = 128, .difference = {3}}};
+  const auto plot = eval_difference_figure(result, ModelNames({"rope", "tapa"}));
+  ASSERT_EQ(plot.series.size(), 1u);
+  EXPECT_EQ(plot.series[0].label, "tapa - rope");
+  EXPECT_EQ(plot.series[0].y, (std::vector<double>{1, 3}));
+  EXPECT_EQ(plot.series[0].low[0], 0.5);
+  EXPECT_TRUE(std::isnan(plot.series[0].low[1]));
+  EXPECT_EQ(plot.y.label, "nats a byte");
+  EXPECT_EQ(figures_of(result, ModelNames({"rope", "tapa"})).back().group, "paired difference");
+}
+
+// ---- q and k ----
+
+TEST(QueryKey, HeadsThatShareKeysReadTheirOwn) {
+  using protocol::TensorRef;
+  // Four heads read two of keys: head 3 the second one. Two tokens of two channels.
+  const std::vector<TensorRef> tensors = {
+      TensorRef::own<float>("q.1", {1, 1, 2, 2}, {1, 2, 3, 4}),
+      TensorRef::own<float>("k.1", {1, 2, 2, 2}, {0, 0, 0, 0, 5, 6, 7, 8}),
+      TensorRef::own<float>("q.1.rotated", {1, 1, 2, 2}, {1, 2, -4, 3}),
+      TensorRef::own<float>("k.1.rotated", {1, 2, 2, 2}, {0, 0, 0, 0, 5, 6, -8, 7})};
+  const QueryKey values = query_key_of(tensors, "rope", 1, 3, 4);
+  ASSERT_EQ(values.tokens, 2);
+  EXPECT_EQ(values.k, (std::vector<float>{5, 6, 7, 8}));
+  const auto figures = pair_channel_figures(values, 1, 0, ModelNames({"rope"}));
+  ASSERT_EQ(figures.size(), 3u);
+  EXPECT_EQ(figures[0].series.at(0).y, (std::vector<double>{15, 24}));   // (3, 4) (5, 6)
+  EXPECT_EQ(figures[0].series.at(1).y, (std::vector<double>{-20, 18}));  // (-4, 3) (5, 6)
+  EXPECT_EQ(figures[0].notes.at(0), "sum before the encoding 39, after it -2");
+  const auto maps = channel_maps(values, ModelNames({"rope"}));
+  ASSERT_EQ(maps.size(), 4u);
+  EXPECT_EQ(maps[2].map->range, (widgets::ValueRange{-8, 8}));  // k before and after
+  EXPECT_EQ(maps[2].map->range, maps[3].map->range);
+}
+
+TEST(QueryKey, WithoutItsTensorsThereIsNothing) {
+  EXPECT_EQ(query_key_of({}, "rope", 0, 0, 4).tokens, 0);
 }
 
 }  // namespace

@@ -32,8 +32,9 @@ const std::set<std::string> kOfTheOutput = {
 // Options that are refused without another one.
 const std::map<std::string, std::string> kMeansNothingWithout = {
     {"demand --steps", "--fit"}, {"demand --start", "--fit"}, {"xray --enough", "--repair"}};
-// These have no worker of their own to ask: a window, and a worker in this program's place.
-const std::set<std::string> kWithoutRequests = {"view", "worker"};
+// These have no worker of their own to ask: a window, a worker in this program's place, and samples
+// of tasks, which this program draws itself.
+const std::set<std::string> kWithoutRequests = {"view", "worker", "data"};
 
 // The words of an example's line of this verb, without "phasescope" and the verb. Quotes are
 // single.

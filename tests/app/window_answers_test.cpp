@@ -64,7 +64,7 @@ TEST_F(Answers, OnlyThoseToOneQuestionAreCombined) {
   ASSERT_EQ(saved_.size(), 1U);
   EXPECT_EQ(saved_[0].output.figures[0].series.size(), 2U);
   link_.set_manner_of_model("rope", Manner::hold);
-  context_.set_state("texts", ExtrapolationState{.choices = {.perplexity = {.trials = 64}}});
+  context_.set_state("texts", ExtrapolationState{.choices = {.options = {{"trials", 64}}}});
   draw();
   const auto shown = shown_answers(context_, kEval);
   EXPECT_FALSE(shown.old);
@@ -85,7 +85,7 @@ TEST_F(Answers, OnlyThoseToOneQuestionAreCombined) {
 TEST_F(Answers, WhileAllAreOnTheirWayTheOldOnesAreShownAndSavedAsWhatTheyAre) {
   open("extrapolation");
   link_.set_manner("eval", Manner::hold);
-  context_.set_state("texts", ExtrapolationState{.choices = {.perplexity = {.trials = 64}}});
+  context_.set_state("texts", ExtrapolationState{.choices = {.options = {{"trials", 64}}}});
   draw();
   EXPECT_TRUE(shown_answers(context_, kEval).old);
   ASSERT_EQ(saved_.size(), 1U);
@@ -227,7 +227,8 @@ TEST_F(Answers, CommandsOfTheTextThatNobodyChoseNameNone) {
   EXPECT_TRUE(view_->command_line(context_).starts_with("phasescope map rope --head L3H1 "));
   EXPECT_FALSE(has(view_->command_line(context_), "--text"));
   Session session = default_session();
-  session.views.set(DistanceState{.corpus = false});  // without a text it would read many
+  session.views.set(
+      DistanceState{.options = nlohmann::json::object()});  // without a text it would read many
   open("distance", session);
   const std::string file = (assets_folder() / "texts/default.txt").string();
   EXPECT_EQ(view_->command_line(context_),

@@ -9,6 +9,7 @@
 
 #include "app/views/extrapolation_view.h"
 #include "app/views/heads_view.h"
+#include "app/views/intervene_view.h"
 #include "app/views/jobs_view.h"
 #include "app/views/map_view.h"
 #include "app/views/theory_view.h"
@@ -102,25 +103,29 @@ TEST(Scenario, ChooseWhatAnEvaluationReads) {
   play([](ImGuiTestContext* ctx) {
     Stage& stage = stage_of(ctx);
     const auto choices = [&] { return stage.session().views.get<ExtrapolationState>().choices; };
-    ctx->ItemClick("//###extrapolation/Options");
+    ctx->ItemClick("//###extrapolation/###options");
     ctx->ItemInputValue("//$FOCUSED/trials", "4");
-    IM_CHECK_EQ(choices().perplexity.trials, 4);
+    IM_CHECK_EQ(choices().options.value("trials", 0), 4);
     ctx->ItemInputValue("//$FOCUSED/trials", "many");
-    IM_CHECK_EQ(choices().perplexity.trials, 4);
+    IM_CHECK_EQ(choices().options.value("trials", 0), 4);
     ctx->ItemInputValue("//$FOCUSED/lengths", "0");
-    IM_CHECK(choices().perplexity.lengths.empty());
+    IM_CHECK(!choices().options.contains("lengths"));
     ctx->ItemInputValue("//$FOCUSED/lengths", "64,128");
-    ctx->ItemInputValue("//$FOCUSED/corpus", "some texts");
-    IM_CHECK(choices().perplexity.lengths == (std::vector<int64_t>{64, 128}));
+    ctx->ItemClick("//$FOCUSED/corpus");
+    ctx->ItemInputValue("//$FOCUSED/path of the corpus", "some texts");
+    IM_CHECK(choices().options["lengths"] == nlohmann::json({64, 128}));
     ctx->KeyPress(ImGuiKey_Escape);
     ctx->Yield(3);
     const auto& asked = stage.main_window.requests().of(kEval, "rope").asked().params;
     IM_CHECK_EQ(asked.value("trials", 0), 4);
     IM_CHECK_STR_EQ(asked.value("corpus", "").c_str(), "some texts");
     IM_CHECK_STR_EQ(asked.value("lengths", nlohmann::json()).dump().c_str(), "[64,128]");
-    ctx->ItemClick("//###extrapolation/Options");
-    ctx->ItemInputValue("//$FOCUSED/trials", "");  // as it is by default
-    IM_CHECK_EQ(choices().perplexity.trials, 16);
+    ctx->ItemClick("//###extrapolation/###options");
+    ctx->ItemInputValue("//$FOCUSED/trials", "");  // as the command line has it by default
+    IM_CHECK(!choices().options.contains("trials"));
+    ctx->ItemClick("//$FOCUSED/As at first");
+    IM_CHECK_EQ(choices().options.value("trials", 0), 16);
+    IM_CHECK(!choices().options.contains("lengths"));
   });
 }
 
@@ -137,6 +142,57 @@ TEST(Scenario, PickAHead) {
     IM_CHECK_EQ(stage.session().selection.head, 3);
     ctx->KeyPress(ImGuiMod_Alt | ImGuiKey_LeftArrow);
     IM_CHECK_EQ(stage.session().selection.head, 2);
+  });
+}
+
+TEST(Scenario, SortHeadsByATitleOfTheTable) {
+  play([](ImGuiTestContext* ctx) {
+    Stage& stage = stage_of(ctx);
+    const auto state = [&] { return stage.session().views.get<HeadsState>(); };
+    const ImGuiTestItemInfo title = ctx->ItemInfo("//###heads/**/sink");
+    IM_CHECK(title.ID != 0);
+    ctx->ItemClick("//###heads/**/sink");
+    ctx->Yield(2);
+    IM_CHECK(state().sorted);
+    IM_CHECK_STR_EQ(state().metric.c_str(), "sink");
+    ctx->ItemClick("//###heads/**/sink");  // the smallest first is the table's alone
+    ctx->Yield(2);
+    IM_CHECK(!state().sorted);
+    ctx->ItemInputValue("//###heads/**/##search", "h3");
+    ctx->Yield(2);
+    IM_CHECK_STR_EQ(state().search.c_str(), "h3");
+    ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_Z);
+  });
+}
+
+TEST(Scenario, ThePointerOverAHeadLightsItUpElsewhere) {
+  play([](ImGuiTestContext* ctx) {
+    Stage& stage = stage_of(ctx);
+    const ImGuiTestItemInfo grid = ctx->ItemInfo("//###heads/**/##heads");
+    ctx->MouseMoveToPos({grid.RectFull.Min.x + 8, grid.RectFull.Min.y + 8});
+    ctx->Yield(2);
+    const widgets::Hover& hover = stage.main_window.window().hover();
+    IM_CHECK(hover.layer == 0 && hover.head == 0 && hover.model.has_value());
+    const ImGuiWindow* text = ctx->GetWindowByRef("//###text");
+    ctx->MouseMoveToPos({text->Pos.x + 40, text->Pos.y + text->Size.y - 8});
+    ctx->Yield(2);
+    IM_CHECK(!stage.main_window.window().hover().layer);
+  });
+}
+
+TEST(Scenario, SavingAsksWhere) {
+  play([](ImGuiTestContext* ctx) {
+    Stage& stage = stage_of(ctx);
+    ctx->ItemClick("//###distance/Save");
+    ctx->Yield(3);
+    IM_CHECK(stage.main_window.window().to_export != nullptr);
+    IM_CHECK(ctx->GetWindowByRef("//Save figures")->Active);
+    ctx->ItemClick("//Save figures/csv");
+    ctx->Yield(2);
+    IM_CHECK_STR_EQ(stage.session().views.get<FigureForm>().format.c_str(), "csv");
+    ctx->ItemClick("//Save figures/Cancel");
+    ctx->Yield(2);
+    IM_CHECK(stage.main_window.window().to_export == nullptr);
   });
 }
 
@@ -285,8 +341,70 @@ TEST(Scenario, ATrainingIsStartedFromTheForm) {
     ctx->ItemClick("//###jobs/Evaluate");
     IM_CHECK(wait_for(ctx, [&] { return !stage.session().views.get<JobsState>().dir.empty(); }));
     IM_CHECK_EQ(stage.link.counts().at("jobs.start"), 1);
+    IM_CHECK(wait_for(ctx, [&] {
+      return stage.main_window.requests().of(kJob, "jobs/tapa").answer() != nullptr;
+    }));
+  });
+}
+
+// The form begins with a shipped configuration, says what would not start, and starts the rest.
+TEST(Scenario, AConfigurationIsChangedInItsFormAndTrained) {
+  play([](ImGuiTestContext* ctx) {
+    Stage& stage = stage_of(ctx);
+    const auto run = [&] { return stage.session().views.get<JobsState>().run; };
+    stage.main_window.window().focus_view = "jobs";
+    IM_CHECK(wait_for(ctx, [&] { return stage.main_window.view("jobs")->visible(); }));
+    ctx->ItemClick("//###jobs/New training...");
+    IM_CHECK(wait_for(
+        ctx, [&] { return stage.main_window.requests().of(kJobForm).answer() != nullptr; }));
+    IM_CHECK_EQ(run()["encoding"]["key"], nlohmann::json("tapa"));
+    ctx->ItemInputValue("//###jobs/**/steps", "7");
+    IM_CHECK_EQ(run()["train"]["steps"], nlohmann::json(7));
     IM_CHECK(
-        wait_for(ctx, [&] { return stage.main_window.requests().of(kJob).answer() != nullptr; }));
+        wait_for(ctx, [&] { return stage.main_window.requests().of(kJobForm).answers_now(); }));
+    ctx->Yield(2);
+    IM_CHECK((ctx->ItemInfo("//###jobs/Train").ItemFlags & ImGuiItemFlags_Disabled) != 0);
+    ctx->ItemInputValue("//###jobs/**/steps", "0");  // below its range: nothing changes
+    IM_CHECK_EQ(run()["train"]["steps"], nlohmann::json(7));
+    ctx->ItemInputValue("//###jobs/**/steps", "30");
+    IM_CHECK(
+        wait_for(ctx, [&] { return stage.main_window.requests().of(kJobForm).answers_now(); }));
+    ctx->Yield(2);
+    ctx->ItemClick("//###jobs/Train");
+    IM_CHECK(wait_for(ctx, [&] { return stage.link.counts().contains("jobs.start"); }));
+    const auto& sent = stage.link.last_params("jobs.start");
+    IM_CHECK_EQ(sent["config"]["train"]["steps"], nlohmann::json(30));
+    IM_CHECK_EQ(sent["name"], nlohmann::json("tapa"));
+    ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_Z);
+    ctx->Yield(2);
+  });
+}
+
+// A head is taken out, which is a second model; a further change stays one reading; all is undone.
+TEST(Scenario, AHeadIsTakenOutAndPutBack) {
+  play([](ImGuiTestContext* ctx) {
+    Stage& stage = stage_of(ctx);
+    stage.main_window.window().focus_view = "intervene";
+    IM_CHECK(wait_for(ctx, [&] { return stage.main_window.view("intervene")->visible(); }));
+    ctx->ItemClick("//###intervene/Apply to L3H1");
+    IM_CHECK_EQ(stage.session().models.size(), std::size_t{3});
+    IM_CHECK_STR_EQ(selected_model(stage.session()).c_str(), "rope (head_ablations=L3H1:zero)");
+    IM_CHECK(wait_for(ctx, [&] {
+      const auto& question =
+          stage.main_window.requests().of(kIntervene, selected_model(stage.session()));
+      return question.answer() != nullptr;
+    }));
+    const auto& asked = stage.link.last_params("ablate");
+    IM_CHECK_EQ(asked["model"], nlohmann::json("rope"));
+    IM_CHECK_EQ(asked["set"], nlohmann::json({"encoding.head_ablations=L3H1:zero"}));
+    ctx->ItemClick("//###intervene/**/x");
+    IM_CHECK_EQ(stage.session().models.size(), std::size_t{2});
+    ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_Z);
+    ctx->Yield(2);
+    IM_CHECK_EQ(stage.session().models.size(), std::size_t{3});
+    ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_Z);
+    ctx->Yield(2);
+    IM_CHECK_EQ(stage.session().models.size(), std::size_t{2});
   });
 }
 

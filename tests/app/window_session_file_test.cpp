@@ -48,9 +48,9 @@ Session full_session() {
   session.selection = {1, 3, 2, 17, 5};
   session.region = {0, 64, 0, 0};
   MapState map;
-  map.of = "score", map.logarithmic = true;
+  map.of = "score", map.look.scale = "log", map.look.high = 0.5;
   session.views.set(map);
-  session.views.set(ShiftState{{7}, 3});
+  session.views.set(ShiftState{.shown = 3, .options = {{"by", {7}}}});
   session.theme = "dark";
   session.recent = {"/a/b c"};
   session.closed_views = {"jobs"};
@@ -84,15 +84,18 @@ TEST_F(SessionFile, OfTheVersionBefore) {
   EXPECT_TRUE(session.selection == (Selection{1, 2, -1, 7, {}}));
   EXPECT_TRUE(session.region == (Region{3, 12, 0, 9}));
   EXPECT_EQ(session.views.get<HeadsState>().metric, "sink");
-  EXPECT_EQ(session.views.get<HeadsState>().at_least, 0.25);
+  EXPECT_EQ(session.views.get<HeadsState>().search, "sink>=0.25");
   EXPECT_EQ(session.views.get<MapState>().of, "score");
   EXPECT_EQ(session.views.get<MapState>().show, "both");
   EXPECT_EQ(session.views.get<PatternsState>().figure, "drift with depth");
+  EXPECT_EQ(session.views.get<MapState>().look.scale, MapLook{}.scale);
   EXPECT_EQ(session.views.get<DistanceState>().layer, 1);
-  EXPECT_EQ(session.views.get<ShiftState>().by, (std::vector<int64_t>{2, 5}));
+  EXPECT_EQ(session.views.get<DistanceState>().options, nlohmann::json::object());  // its own text
+  EXPECT_EQ(session.views.get<ShiftState>().options, (nlohmann::json{{"by", {2, 5}}}));
+  EXPECT_EQ(session.views.get<ShiftState>().shown, 5);
   EXPECT_EQ(session.views.get<TheoryState>().check, "tape.shift rope");
-  EXPECT_EQ(session.views.get<ExtrapolationState>().choices.perplexity.trials, 64);
-  EXPECT_EQ(session.views.get<JobsState>().steps, 500);
+  EXPECT_EQ(session.views.get<ExtrapolationState>().choices.options.value("trials", 0), 64);
+  EXPECT_EQ(session.views.get<JobsState>().dir, "jobs/tapa");
   EXPECT_EQ(session.closed_views, std::vector<std::string>{"theory"});
   save_session(real_file_system(), path_, session);
   EXPECT_TRUE(loaded() == session);

@@ -125,6 +125,7 @@ TEST(Selection, StaysWithinTheModelOnceItsShapeIsKnown) {
     SessionHistory edit(session);
     WorkerRequests requests(link, link);
     WindowState window;
+    window.may_ask = true;
     ViewContext context{edit, requests, window};
     fit_selection(context);  // nothing is known yet
     EXPECT_TRUE(edit.session() == session);

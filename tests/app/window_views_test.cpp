@@ -5,11 +5,17 @@
 #include <fstream>
 #include <set>
 
+#include "app/views/acuity_view.h"
+#include "app/views/addressing_view.h"
+#include "app/views/demand_view.h"
 #include "app/views/distance_view.h"
 #include "app/views/extrapolation_view.h"
 #include "app/views/heads_view.h"
+#include "app/views/intervene_view.h"
 #include "app/views/jobs_view.h"
 #include "app/views/map_view.h"
+#include "app/views/profile_view.h"
+#include "app/views/xray_view.h"
 #include "app/window/commands.h"
 #include "app/window/main_window.h"
 #include "tests/app/made_up_worker.h"
@@ -27,6 +33,11 @@ class Views : public ::testing::TestWithParam<std::string> {
  protected:
   // One view floating alone in a small window; vertices of the last of several frames.
   int draw(Session session) {
+    // It is about models that are read otherwise than they are.
+    if (GetParam() == "intervene" && !session.models.empty()) {
+      session.models.push_back(session.models.front() + " (head_ablations=L3H1:zero)");
+      session.selection.model = static_cast<int64_t>(session.models.size()) - 1;
+    }
     SessionHistory edit(std::move(session));
     WorkerRequests requests(link_, link_);
     WindowState window;
@@ -35,10 +46,15 @@ class Views : public ::testing::TestWithParam<std::string> {
     std::unique_ptr<View> view;
     for (auto& each : all_views())
       if (each->id() == GetParam()) view = std::move(each);
+    std::vector<Command> commands;
+    view->add_commands(commands);
     int vertices = 0;
-    for (int frame = 0; frame < 6; ++frame) {
+    for (int frame = 0; frame < 8; ++frame) {
       gui_.begin_frame(0.1F);
       requests.begin_frame();
+      if (frame == 3)  // what waits for a button
+        for (const Command& command : commands)
+          if (command.id == GetParam() + ".run") command.run(context);
       ImGui::SetNextWindowPos({0, 0});
       ImGui::SetNextWindowSize({width_, 500});
       view->draw(context);
@@ -114,13 +130,31 @@ TEST_P(Views, FullHasFiguresACommandAndHelp) {
 TEST_P(Views, WriteTheCommandsThatTheyCopy) {
   Session first_start = default_session();
   first_start.views.set(
-      ExtrapolationState{.choices = {.perplexity = {.lengths = {64}, .trials = 2}}});
+      ExtrapolationState{.choices = {.options = {{"lengths", {64}}, {"trials", 2}}}});
   Session typed = first_start;
   typed.text = {
       .name = TextInput::kTyped, .words = "it's \"a\" $TEXT; of a few words", .length = 16};
-  typed.views.set(DistanceState{.corpus = false});
+  typed.views.set(DistanceState{.options = nlohmann::json::object()});
   typed.views.set(HeadsState{.sorted = true});
   typed.views.set(MapState{.of = "score", .pool = "mean"});
+  // Few passes over few tokens.
+  const auto ask = [&](auto state, const nlohmann::json& params) {
+    state.params = params;
+    first_start.views.set(state);
+    state.heads = "head";
+    typed.views.set(state);
+  };
+  const nlohmann::json few{{"texts", "0:70:35"}, {"length", 64}};
+  ask(DemandState(), few), ask(AddressingState(), few), ask(ProfileState(), few);
+  ask(XrayState(), {{"texts", "0:70:35"}, {"by", "layer"}});
+  ask(AcuityState(),
+      {{"texts", "0:70:35"}, {"length", 64}, {"seeds", {1}}, {"bands", {"1:3", "9:17"}}});
+  InterveneState intervene;
+  intervene.params = few, intervene.reads = "corpus";
+  typed.views.set(intervene);
+  DemandState of_the_text;
+  of_the_text.reads = "text";
+  typed.views.set(of_the_text);
   const char* path = std::getenv("PHASESCOPE_COMMANDS_FILE");
   for (const Session& session : {first_start, typed}) {
     draw(session);
@@ -142,13 +176,13 @@ TEST_P(Views, SayWhatRanAttention) {
   };
   const int nothing = vertices("");
   const int something = vertices("made up");
-  if (GetParam() == "models") {
-    EXPECT_EQ(something, nothing);  // it lists them, and runs none
+  if (GetParam() == "models" || GetParam() == "cost") {
+    EXPECT_EQ(something, nothing);  // they list and count, and run none
   } else {
     EXPECT_GT(something, nothing);
   }
   // These have it in a place of their own.
-  const std::set<std::string> own{"heads", "map", "jobs", "models"};
+  const std::set<std::string> own{"heads", "map", "jobs", "models", "cost"};
   EXPECT_EQ(kernels_.words, own.contains(GetParam()) ? "" : "made up");
   session.models.clear();
   draw(session);
@@ -217,7 +251,7 @@ TEST_P(Views, OneTokenModelOfOneHead) {
 TEST_P(Views, ModelWithoutATokenizer) {
   link_ = MadeUpWorker({.tokenizer = false});
   Session session = default_session();
-  session.views.set(DistanceState{.corpus = false});
+  session.views.set(DistanceState{.options = nlohmann::json::object()});
   draw(session);
   if (GetParam() != "models" && GetParam() != "jobs") {
     EXPECT_FALSE(figures().empty());
@@ -301,7 +335,7 @@ TEST(DesktopTest, FirstFrameAsksNothing) {
   main_window.draw();
   gui.end_frame();
   EXPECT_EQ(link.starts(), 0);
-  EXPECT_TRUE(link.counts().empty());
+  EXPECT_TRUE(link.counts().empty()) << nlohmann::json(link.counts());
   main_window.start_asking();
   for (int i = 0; i < 8; ++i) gui.begin_frame(), main_window.draw(), gui.end_frame();
   EXPECT_EQ(link.starts(), 1);

@@ -95,6 +95,22 @@ class FirstRun(unittest.TestCase):
         self.assertEqual((self.state()["state"], self.state()["log"]), ("failed", "the/log"))
         self.assertIn("building release failed", self.said.getvalue())
 
+    def test_a_window_that_leaves_when_it_is_told_ends_no_build(self):
+        """The thread of the build is still on its way when the window's process is gone."""
+        say = first_window.say
+
+        def slow_to_say(text):
+            time.sleep(0.5)
+            say(text)
+
+        def worker(_):
+            raise console.DevError("building release failed", log="the/log")
+
+        with mock.patch.object(first_window, "say", slow_to_say):
+            self.assertEqual(self.run_it(UNTIL.format("failed", self.status, 0), worker), 1)
+        self.assertEqual(self.state()["state"], "failed")
+        self.assertNotIn("was closed", self.said.getvalue())
+
     def test_a_window_that_cannot_be_built_is_an_error(self):
         with mock.patch.object(build, "build", side_effect=console.DevError("no compiler", 7)), \
                 mock.patch.object(cli, "has_display", lambda: True):

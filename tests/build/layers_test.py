@@ -17,25 +17,27 @@ BUILD = os.environ.get("PHASESCOPE_BUILD")
 
 # Folder: the folders it may use directly; what those use comes with them.
 DIRECT = {
-    "app": {"widgets", "formats", "protocol"},
+    "app": {"widgets", "formats", "protocol", "tasks"},
     "worker": {"training", "analysis", "protocol"},
     "widgets": {"formats"},
-    "training": {"analysis", "model", "protocol"},
+    "training": {"analysis", "model", "protocol", "tasks"},
+    "tasks": {"formats"},
     "analysis": {"model", "protocol"},
     "model": {"formats", "kernels", "protocol"},
     "formats": set(),
     "kernels": set(),
     "protocol": set(),
 }
-WITHOUT_TORCH = ("app", "widgets", "formats", "kernels", "protocol")
-WITHOUT_WINDOW = ("analysis", "training", "model", "formats", "kernels", "protocol", "worker")
+WITHOUT_TORCH = ("app", "widgets", "formats", "kernels", "protocol", "tasks")
+WITHOUT_WINDOW = ("analysis", "training", "model", "formats", "kernels", "protocol", "tasks",
+                  "worker")
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
 WINDOW = re.compile(r"^(imgui|implot|imgui_internal|GLFW/|glfw|GL/|GLES|glad|imgui_)", re.IGNORECASE)
 LOADED = re.compile(r"lib(torch|c10|cuda|cudart|cublas|cudnn|nccl|nvrtc|cufft)")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".c", ".hpp"}
-TREE_BYTES = 55_000_000
-TEST_DATA_BYTES = 16_000_000
+TREE_BYTES = 56_000_000
+TEST_DATA_BYTES = 16_500_000
 
 
 def reachable(folder):

@@ -137,10 +137,13 @@ TEST(OpenModel, OnlyWhatRotatesTakesAScaling) {
 TEST(OpenModel, TellsHowFarItIsAndCanBeCancelled) {
   const std::string sharded = golden("hf/models/llama_sharded").string();
   std::vector<double> told;
-  open_model(sharded, {.progress = [&told](double done) { told.push_back(done); }});
+  open_model(sharded,
+             {.progress = [&told](const LoadProgress& load) { told.push_back(load.fraction()); }});
   ASSERT_FALSE(told.empty());
   EXPECT_TRUE(std::is_sorted(told.begin(), told.end()));
   EXPECT_EQ(told.back(), 1);
+  EXPECT_EQ((LoadProgress{1'200'000'000, 13'500'000'000, 6}.words()), "1.2 of 13.5 GB, 62 s left");
+  EXPECT_EQ((LoadProgress{250'000, 1'000'000, 0.1}.words()), "0.2 of 1.0 MB");
   int asked = 0;
   try {
     open_model(sharded, {.cancelled = [&asked] { return ++asked > 12; }});

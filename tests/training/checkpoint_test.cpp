@@ -32,9 +32,9 @@ SaveOutcome save(formats::FileSystem& files, const fs::path& root, int64_t step,
   options.state = {{"step", step}};
   return save_checkpoint(
       files, root, step,
-      [&](const fs::path& folder) {
-        write_synced(files, folder / "model.bin", content_of(step));
-        write_synced(files, folder / "optimiser.bin", "moments " + std::to_string(step));
+      [&](formats::FileSystem& hashing, const fs::path& folder) {
+        write_synced(hashing, folder / "model.bin", content_of(step));
+        write_synced(hashing, folder / "optimiser.bin", "moments " + std::to_string(step));
       },
       options);
 }
@@ -66,6 +66,33 @@ TEST(Checkpoint, KeepsTheNewestTwoAndThoseNamed) {
     EXPECT_EQ(save(files, folder.path(), step, options).message, "");
   }
   EXPECT_EQ(checkpoint_steps(files, folder.path()), (std::vector<int64_t>{20, 50, 60}));
+}
+
+// Reads nothing below a folder, as a disk with a bad sector or a lost network.
+class Unreadable final : public formats::FaultyFileSystem {
+ public:
+  Unreadable(const fs::path& root, std::string name)
+      : FaultyFileSystem(root), name_(std::move(name)) {}
+  std::string read(const fs::path& path) const override {
+    if (path.parent_path().filename() == name_) throw formats::FileError("cannot read", path, EIO);
+    return FaultyFileSystem::read(path);
+  }
+
+ private:
+  std::string name_;
+};
+
+// A checkpoint that cannot be read now may be whole: it is not deleted for it.
+TEST(Checkpoint, OneThatCannotBeReadStays) {
+  TemporaryFolder folder;
+  formats::FileSystem& files = formats::real_file_system();
+  save(files, folder.path(), 10);
+  save(files, folder.path(), 20);
+  Unreadable lost(folder.path(), "step-20");
+  EXPECT_EQ(save(lost, folder.path(), 30).kind, SaveOutcome::Kind::saved);
+  EXPECT_EQ(checkpoint_steps(files, folder.path()), (std::vector<int64_t>{10, 20, 30}));
+  EXPECT_EQ(find_newest_checkpoint(files, folder.path()).newest->step, 30);
+  expect_content(files, verify_checkpoint(files, folder.path() / "step-20"));
 }
 
 TEST(Checkpoint, ABrokenOneIsSkippedAndNamed) {

@@ -9,6 +9,7 @@
 
 #include "formats/faulty_file_system.h"
 #include "tests/training/temporary_folder.h"
+#include "training/jobs/job_lock.h"
 #include "training/jobs/job_reporter.h"
 #include "training/jobs/metrics_log.h"
 #include "training/jobs/out_of_memory.h"
@@ -65,6 +66,50 @@ TEST(MetricsLog, GoingOnFromACheckpointDropsTheLaterAndTornLines) {
   ASSERT_EQ(points.size(), 3u);
   EXPECT_EQ(real().read(path),
             metrics_line(point_at(1)) + metrics_line(point_at(2)) + metrics_line(point_at(3)));
+}
+
+// Looked at again and again, a file is read on from where the last look ended, and says the same as
+// one that is read whole.
+TEST(FollowedMetrics, ReadsOnFromWhereItEnded) {
+  TemporaryFolder folder;
+  const fs::path path = folder.path() / "metrics.jsonl";
+  FollowedMetrics followed;
+  EXPECT_TRUE(followed.read(path).empty());
+  const auto same = [&] {
+    const auto points = followed.read(path), whole = read_metrics(path);
+    ASSERT_EQ(points.size(), whole.size());
+    for (std::size_t n = 0; n < whole.size(); ++n)
+      EXPECT_EQ(protocol::to_json_form(points[n]), protocol::to_json_form(whole[n]));
+  };
+  std::uintmax_t line = 0;
+  for (int64_t step = 1; step <= 4; ++step) {
+    std::ofstream(path, std::ios::app) << metrics_line(point_at(step));
+    line = metrics_line(point_at(step)).size();
+    same();
+    EXPECT_EQ(followed.bytes_read(), line);
+  }
+  same();
+  EXPECT_EQ(followed.bytes_read(), 0u);
+  // A torn line is taken again with its rest.
+  const std::string next = metrics_line(point_at(5));
+  std::ofstream(path, std::ios::app) << next.substr(0, 9);
+  same();
+  EXPECT_EQ(followed.read(path).size(), 4u);
+  std::ofstream(path, std::ios::app) << next.substr(9);
+  same();
+  EXPECT_EQ(followed.read(path).size(), 5u);
+  // A run that goes on from a checkpoint makes later steps again.
+  std::ofstream(path, std::ios::app) << metrics_line(point_at(3));
+  same();
+  EXPECT_EQ(followed.read(path).back().step, 3);
+  // Another file in its place, longer and shorter ones.
+  formats::write_file_atomically(real(), path, metrics_line(point_at(7)) + std::string(900, '\n'));
+  same();
+  std::ofstream(path, std::ios::trunc) << metrics_line(point_at(8));
+  same();
+  EXPECT_EQ(followed.read(path).back().step, 8);
+  fs::remove(path);
+  EXPECT_TRUE(followed.read(path).empty());
 }
 
 // reliability.md, row 26: what a full disk refused is written when there is room.
@@ -145,6 +190,29 @@ TEST(JobFolder, IsAliveWhileItsLockIsHeld) {
   }
   EXPECT_FALSE(job_is_alive(dir));
   EXPECT_TRUE(JobLock::try_take(dir));
+}
+
+// A folder on a network disk that two machines see: there the lock on the folder holds nothing.
+TEST(JobFolder, IsHeldByOneOfTwoMachines) {
+  TemporaryFolder folder;
+  const fs::path dir = made_job(folder.path() / "j", "running");
+  const Host here{"here", "boot 1"}, there{"there", "boot 2"};
+  auto lock = JobLock::try_take(dir, there);
+  ASSERT_TRUE(lock);
+  // What the other machine left in the folder, without its lock: a copy of the claim outlives it.
+  const std::string claim = real().read(dir / "lock.json");
+  lock.reset();
+  EXPECT_FALSE(fs::exists(dir / "lock.json"));
+  std::ofstream(dir / "lock.json") << claim;
+  EXPECT_TRUE(job_is_alive(dir, here));
+  EXPECT_FALSE(job_is_alive(dir, there));  // on that machine it is the claim of a killed process
+  EXPECT_TRUE(holder_elsewhere(dir, here).starts_with("there (process "));
+  EXPECT_FALSE(JobLock::try_take(dir, here));
+  // A minute without a beat: the other machine is gone.
+  fs::last_write_time(dir / "lock.json",
+                      fs::file_time_type::clock::now() - std::chrono::seconds(61));
+  EXPECT_FALSE(job_is_alive(dir, here));
+  EXPECT_TRUE(JobLock::try_take(dir, here));
 }
 
 TEST(JobFolder, AJobThatIsLeavingIsWaitedFor) {
@@ -236,6 +304,28 @@ TEST(JobReporter, TimeLeftIsThatOfTheStepsOfThisRun) {
   EXPECT_EQ(read_job(dir, CurveDetail::none).seconds_left, 0);
 }
 
+TEST(JobReporter, AStateWithoutAMessageKeepsTheLastWarning) {
+  TemporaryFolder folder;
+  const fs::path dir = made_job(folder.path() / "j", "running");
+  JobReporter reporter(real(), dir);
+  reporter.warn("the checkpoint of step 5 was not saved");
+  reporter.set_state("cancelled");
+  EXPECT_EQ(read_job(dir, CurveDetail::none).message, "the checkpoint of step 5 was not saved");
+}
+
+TEST(JobFolder, WhatKilledWritersLeftBehindGoes) {
+  TemporaryFolder folder;
+  const fs::path dir = made_job(folder.path() / "j", "running");
+  for (const char* name : {"status.json.123-4.tmp", "metrics.jsonl.9-0.tmp", "mine.tmp"}) {
+    std::ofstream(dir / name) << "half";
+  }
+  remove_job_litter(real(), dir);
+  EXPECT_FALSE(fs::exists(dir / "status.json.123-4.tmp"));
+  EXPECT_FALSE(fs::exists(dir / "metrics.jsonl.9-0.tmp"));
+  EXPECT_TRUE(fs::exists(dir / "mine.tmp"));
+  EXPECT_TRUE(fs::exists(dir / "status.json"));
+}
+
 TEST(JobFolder, RequestsComeAndGo) {
   TemporaryFolder folder;
   EXPECT_EQ(read_request(folder.path()), JobRequest::none);
@@ -268,6 +358,8 @@ TEST(JobFolder, JobsAreFoundBelowTheRootAndElsewhere) {
   remember_job(real(), outside);
   EXPECT_EQ(find_jobs().size(), 2u);
   EXPECT_EQ(new_job_folder("inside").filename(), "inside-2");
+  // The next one that starts has another, though no job stands in the second yet.
+  EXPECT_EQ(new_job_folder("inside").filename(), "inside-3");
 
   std::ofstream(outside / "mine.txt") << "not a job's file";
   remove_job(real(), outside);

@@ -16,6 +16,7 @@
 #include "training/checkpoint.h"
 #include "training/jobs/job.h"
 #include "training/jobs/job_folder.h"
+#include "training/jobs/job_lock.h"
 #include "training/jobs/metrics_log.h"
 
 namespace phasescope::training {
@@ -145,6 +146,37 @@ TEST_F(JobProcess, Row24KilledAtRandomMomentsItResumesToTheSameLosses) {
   EXPECT_GE(kills, 3);
   ASSERT_TRUE(has_state(killed, "done")) << log_tail(killed, 50);
   EXPECT_EQ(curve_of(killed), curve_of(whole));
+  for (const auto& entry : fs::recursive_directory_iterator(killed)) {
+    EXPECT_NE(entry.path().extension(), ".tmp") << entry.path();
+  }
+}
+
+// A scheduler that takes the machine back sends SIGTERM: no step is lost.
+TEST_F(JobProcess, AskedToEndItSavesAndLeaves) {
+  const fs::path dir = folder_.path() / "j";
+  RunConfig config = small_run(folder_.path(), 100'000);
+  config.train.checkpoint_every = 100'000;
+  start_training(real(), start_of(dir, config));
+  ASSERT_TRUE(within(30, [&] { return !read_metrics(dir / "metrics.jsonl").empty(); }));
+  kill(static_cast<pid_t>(read_job(dir, CurveDetail::none).pid), SIGTERM);
+  ASSERT_TRUE(has_state(dir, "cancelled")) << log_tail(dir, 50);
+  EXPECT_NE(read_job(dir, CurveDetail::none).message.find("asked to end"), std::string::npos);
+  const auto newest = find_newest_checkpoint(real(), dir / "checkpoints").newest;
+  ASSERT_TRUE(newest);
+  EXPECT_EQ(newest->step, static_cast<int64_t>(read_metrics(dir / "metrics.jsonl").size()));
+}
+
+TEST_F(JobProcess, LosesNoStepBeforeALossThatIsNoNumber) {
+  const fs::path dir = folder_.path() / "j";
+  RunConfig config = small_run(folder_.path(), 50);
+  config.train.checkpoint_every = 50;
+  config.train.warmup_steps = 0;
+  config.train.learning_rate = 1e30;
+  start_training(real(), start_of(dir, config));
+  ASSERT_TRUE(has_state(dir, "failed")) << log_tail(dir, 50);
+  const auto newest = find_newest_checkpoint(real(), dir / "checkpoints").newest;
+  ASSERT_TRUE(newest) << log_tail(dir, 50);
+  EXPECT_EQ(newest->step, static_cast<int64_t>(read_metrics(dir / "metrics.jsonl").size()));
 }
 
 // reliability.md, row 24: what a crash or a careless hand left behind costs the steps since the

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "formats/error.h"
 
@@ -47,6 +50,42 @@ TEST(RunConfig, FixedNamesAreThere) {
                            "train.batch_tokens", "model.context", "encoding.key"}) {
     EXPECT_NE(std::find(keys.begin(), keys.end(), name), keys.end()) << name;
   }
+}
+
+// A form has every key that --set takes but the options of encodings, with what its list says.
+TEST(RunConfig, AFormHasEveryFieldWithItsRangeAndValue) {
+  const auto fields = fields_of_config({{"train", {{"steps", 12}}}});
+  std::set<std::string> keys{"encoding.key"};
+  for (const auto& field : fields) {
+    keys.insert(field.key);
+    EXPECT_FALSE(field.help.empty()) << field.key;
+    if (field.key == "train.steps") {
+      EXPECT_EQ(field.value, 12);
+      EXPECT_EQ(field.fallback, RunConfig{}.train.steps);
+      EXPECT_EQ(field.low, 1);
+    }
+    if (field.key == "train.dtype") {
+      EXPECT_EQ(field.choices, (std::vector<std::string>{"f32", "bf16"}));
+    }
+  }
+  const auto known = known_keys();
+  EXPECT_EQ(keys, std::set<std::string>(known.begin(), known.end()));
+}
+
+TEST(RunConfig, WhatAFieldDoesNotTakeIsSaid) {
+  const auto says = [](const char* section, const json& values, const std::string& words) {
+    EXPECT_NE(problem_with({{section, values}}).find(words), std::string::npos) << values;
+  };
+  says("train", {{"steps", 0}}, "must be at least 1");
+  says("train", {{"threads", -1}}, "must be 0 or more");
+  says("train", {{"final_share", 1.5}}, "must be 0 to 1");
+  says("train", {{"dtype", "f16"}}, "must be f32 or bf16");
+  says("train", {{"backend", "best"}}, "must be auto, fused, plain or cuda-unverified");
+  says("model", {{"layers", 20000}}, "must be 1 to 10000");
+  says("model", {{"heads", 0}}, "must be at least 1");
+  says("model", {{"width", 190}}, "must be a multiple of model.heads");
+  says("positions", {{"map", "mirrored"}},
+       "must be identity, shift, interpolate, random or random_by_layer");
 }
 
 TEST(RunConfig, AnUnknownKeyNamesTheNearOnes) {

@@ -17,6 +17,7 @@
 #include "tests/training/temporary_folder.h"
 #include "training/jobs/job.h"
 #include "training/jobs/job_folder.h"
+#include "training/jobs/job_lock.h"
 #include "training/jobs/metrics_log.h"
 
 namespace phasescope::training {
@@ -111,7 +112,7 @@ TEST(Trainer, ResumesBitForBit) {
       losses_of(unbroken, 6);
       const SaveOutcome saved = save_checkpoint(
           formats::real_file_system(), folder.path(), 6,
-          [&](const fs::path& to) { unbroken.write_files(formats::real_file_system(), to); },
+          [&](formats::FileSystem& files, const fs::path& to) { unbroken.write_files(files, to); },
           {2, {}, unbroken.state()});
       ASSERT_EQ(saved.message, "") << name;
       const auto wanted = losses_of(unbroken, 12);
@@ -133,7 +134,7 @@ TEST(Trainer, DrawnPositionsResumeBitForBit) {
   losses_of(unbroken, 4);
   const SaveOutcome saved = save_checkpoint(
       formats::real_file_system(), folder.path(), 4,
-      [&](const fs::path& to) { unbroken.write_files(formats::real_file_system(), to); },
+      [&](formats::FileSystem& files, const fs::path& to) { unbroken.write_files(files, to); },
       {2, {}, unbroken.state()});
   ASSERT_EQ(saved.message, "");
   const auto wanted = losses_of(unbroken, 8);
@@ -211,13 +212,28 @@ TEST(Trainer, RefusesAnotherText) {
   const RunConfig config = small_run(folder.path(), 4);
   Trainer trainer = trainer_of(config);
   losses_of(trainer, 1);
-  save_checkpoint(formats::real_file_system(), folder.path(), 1,
-                  [&](const fs::path& to) { trainer.write_files(formats::real_file_system(), to); },
-                  {2, {}, trainer.state()});
+  save_checkpoint(
+      formats::real_file_system(), folder.path(), 1,
+      [&](formats::FileSystem& files, const fs::path& to) { trainer.write_files(files, to); },
+      {2, {}, trainer.state()});
   std::ofstream(config.data.corpus, std::ios::app) << "more";
   Trainer other = trainer_of(config);
   const auto found = find_newest_checkpoint(formats::real_file_system(), folder.path());
   EXPECT_THROW(other.load(*found.newest), formats::Error);
+}
+
+TEST(Trainer, SaysWhatACheckpointWasMadeWithOtherwise) {
+  TemporaryFolder folder;
+  RunConfig config = small_run(folder.path(), 4);
+  const nlohmann::json state = trainer_of(config).state();
+  EXPECT_EQ(trainer_of(config).differences_from(state), "");
+  config.train.learning_rate = 0.5;
+  const std::string said = trainer_of(config).differences_from(state);
+  EXPECT_TRUE(said.starts_with("train.learning_rate (")) << said;
+  EXPECT_TRUE(said.ends_with(" before, now 0.5)")) << said;
+  nlohmann::json other = trainer_of(config).state();
+  other["made_with"]["threads"] = 1000;
+  EXPECT_TRUE(trainer_of(config).differences_from(other).starts_with("threads (1000 before"));
 }
 
 TEST(Trainer, RefusesACheckpointOfAnotherSize) {
@@ -226,7 +242,7 @@ TEST(Trainer, RefusesACheckpointOfAnotherSize) {
   Trainer wide = trainer_of(config);
   save_checkpoint(
       formats::real_file_system(), folder.path(), 0,
-      [&](const fs::path& into) { wide.write_files(formats::real_file_system(), into); },
+      [&](formats::FileSystem& files, const fs::path& into) { wide.write_files(files, into); },
       {.state = wide.state()});
   const auto found = find_newest_checkpoint(formats::real_file_system(), folder.path());
   // Norms of one value would be spread over the whole row.

@@ -127,16 +127,16 @@ TEST(HeadGrid, ClickFindsTheHeadUnderTheMouse) {
   HeatmapTexture atlas;
   HeadGridSpec grid;
   grid.layers = 4, grid.heads = 4, grid.side = 8;
-  grid.cell_pixels = 100;
+  const HeadGridDraw how{.fit = {100}};
   HeadGridDrawn drawn;
   ImVec2 origin;
   const auto draw = [&] {
     origin = ImGui::GetCursorScreenPos();
-    drawn = draw_head_grid(grid, atlas);
+    drawn = draw_head_grid(grid, atlas, how);
   };
   drawn_vertices(gui, draw);
   EXPECT_EQ(drawn.clicked, -1);
-  const float step = 100 + std::round(ImGui::GetFontSize() * 0.4F);
+  const float step = 100 + std::round(ImGui::GetFontSize() * 0.2F);
   ImGui::GetIO().AddMousePosEvent(origin.x + 2 * step + 50, origin.y + step + 50);
   gui.frame(draw);
   EXPECT_EQ(drawn.hovered, 6);  // layer 1, head 2
@@ -148,6 +148,45 @@ TEST(HeadGrid, ClickFindsTheHeadUnderTheMouse) {
   grid.order = {15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0};
   gui.frame(draw);
   EXPECT_NE(drawn.hovered, 6);
+}
+
+TEST(HeadGrid, PicturesFillTheRoomAndAreNeverOutOfReach) {
+  HeadlessImGui gui;
+  gui.begin_frame();
+  HeadGridSpec grid;
+  grid.layers = 4, grid.heads = 4;
+  const float gap = std::round(ImGui::GetFontSize() * 0.2F);
+  // Four lines of four: 100 pixels each with a gap between them.
+  const float side = 4 * 100 + 3 * gap;
+  EXPECT_EQ(fit_head_grid(grid, {}, {side, side}).pixels, 100);
+  // All layers one below the other leave no room in a low panel: sorted ones stand in two lines.
+  EXPECT_LT(fit_head_grid(grid, {}, {8 * 100 + 7 * gap, 2 * 100 + gap}).pixels, 100);
+  for (int cell = 0; cell < 16; ++cell) grid.order.push_back(15 - cell);
+  EXPECT_EQ(fit_head_grid(grid, {}, {8 * 100 + 7 * gap, 2 * 100 + gap}).pixels, 100);
+  // A wide model in a narrow, high panel: its layers take several lines.
+  grid = {};
+  grid.layers = 2, grid.heads = 32;
+  const float wrapped = fit_head_grid(grid, {}, {300, 900}).pixels;
+  EXPECT_GT(wrapped, 300.0F / 32);
+  EXPECT_GE(fit_head_grid(grid, {}, {30, 30}).pixels, grid.smallest_pixels);
+  gui.end_frame();
+}
+
+TEST(HeadGrid, CaptionsAreShownWholeOrShorterOrNotAtAll) {
+  HeadlessImGui gui;
+  gui.begin_frame();
+  HeadGridSpec grid;
+  grid.layers = 1, grid.heads = 1;
+  grid.captions = {"L0H0  1.86"}, grid.short_captions = {"1.86"};
+  const CaptionWidths widths = caption_widths(grid);
+  EXPECT_GT(widths.full, widths.brief);
+  const auto captions = [&](float width) {
+    return fit_head_grid(grid, widths, {width, 500}).captions;
+  };
+  EXPECT_EQ(captions(widths.full + 1), HeadCaptions::full);
+  EXPECT_EQ(captions(widths.full - 1), HeadCaptions::brief);
+  EXPECT_EQ(captions(widths.brief - 1), HeadCaptions::none);
+  gui.end_frame();
 }
 
 TEST(HeadGrid, EmptyIsDrawnToo) {

@@ -12,6 +12,7 @@
 #include "tests/training/small_run.h"
 #include "tests/training/temporary_folder.h"
 #include "training/jobs/job_folder.h"
+#include "training/jobs/job_lock.h"
 
 namespace phasescope::worker {
 namespace {
@@ -176,6 +177,29 @@ TEST_F(JobsRequests, WhatIsWrongIsSaid) {
   EXPECT_EQ(error_code("jobs.start", {{"dir", file / "j"}, {"config", json::object()}}),
             "bad_input");
   EXPECT_FALSE(fs::exists(nothing));
+}
+
+TEST_F(JobsRequests, AFormDescribesAConfigurationAndSaysWhatWouldNotStart) {
+  const auto form = [&](const json& config) {
+    return protocol::from_json_form<protocol::ConfigForm>(ask("jobs.form", {{"config", config}}));
+  };
+  const auto field = [](const protocol::ConfigForm& form, const std::string& key) {
+    for (const protocol::ConfigField& one : form.fields_of)
+      if (one.key == key) return one;
+    return protocol::ConfigField{};
+  };
+  const auto tapa = form({{"encoding", {{"key", "tapa"}, {"phase_gain", 0.1}}},
+                          {"train", {{"steps", 10}, {"batch_tokens", 512}}}});
+  EXPECT_EQ(tapa.problem, "");
+  EXPECT_EQ(tapa.tokens, 5120);
+  EXPECT_GT(tapa.parameters, 256 * 192);
+  EXPECT_EQ(field(tapa, "encoding.phase_gain").value, 0.1);
+  EXPECT_FALSE(field(tapa, "encoding.phase_gain").help.empty());
+  EXPECT_EQ(field(tapa, "train.steps").value, 10);
+  EXPECT_GT(field(tapa, "encoding.key").choices.size(), 10u);
+  EXPECT_EQ(field(form(nullptr), "encoding.base").fallback, 10000.0);
+  EXPECT_NE(form({{"train", {{"steps", 0}}}}).problem.find("train.steps"), std::string::npos);
+  EXPECT_NE(form({{"encoding", {{"key", "rop"}}}}).problem.find("rop"), std::string::npos);
 }
 
 }  // namespace

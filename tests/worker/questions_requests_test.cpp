@@ -57,6 +57,30 @@ TEST(QuestionRequests, TheSameRequestGivesTheSameBytes) {
   }
 }
 
+TEST(QuestionRequests, ADuelReadsTheSameTextsTwice) {
+  json given = {{"a", model_folder("rope")}, {"b", model_folder("alibi")}, {"lengths", {16}}};
+  given["corpus"] = params()["corpus"];
+  const json result = answer("duel", given);
+  EXPECT_EQ(result["length"], 16);
+  EXPECT_EQ(result["per"], "token");
+  EXPECT_EQ(result["provenance"].size(), 2u);
+  EXPECT_EQ(result["provenance"][0]["text_hash"], result["provenance"][1]["text_hash"]);
+  EXPECT_EQ(result["units"].size(), result["path"].size());
+  for (const json& lengths : {json({16, 24}), json({1000000})}) {
+    const std::string code = code_of(questions_handlers(), "duel", with(given, "lengths", lengths));
+    EXPECT_EQ(code, lengths.size() > 1 ? "bad_usage" : "bad_input");
+  }
+}
+
+TEST(QuestionRequests, WhatAReadingHidesIsNotMeasured) {
+  const json given =
+      with(params(), "model", model_folder("rope") + " (encoding.head_windows=L0H0:4)");
+  for (const char* method : {"addressing", "profile"}) {
+    EXPECT_EQ(code_of(questions_handlers(), method, given), "bad_usage") << method;
+  }
+  EXPECT_EQ(code_of(questions_handlers(), "addressing", with(params(), "within", 1)), "bad_usage");
+}
+
 TEST(QuestionRequests, ChoicesThatChooseNothingAreRefused) {
   for (const char* words : {"5", "a:b", "3:3", "0:4:0", "9:12"}) {
     const std::string code =

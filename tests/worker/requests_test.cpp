@@ -98,12 +98,20 @@ TEST(Requests, BadInputIsSaid) {
   EXPECT_EQ(code_of("heads", rope_with({{"input", {{"words", "x"}}}})), "bad_usage");
   EXPECT_EQ(code_of("heads", rope_with({{"metrics", {"nothing"}}})), "bad_usage");
   EXPECT_EQ(code_of("heads", {{"input", {{"text", "x"}}}}), "bad_usage");
+  const json entropy = {"entropy"};
+  EXPECT_EQ(code_of("heads", rope_with({{"metrics", entropy}, {"period", 8}})), "bad_usage");
+  EXPECT_EQ(code_of("heads", rope_with({{"metrics", entropy}, {"draws", 3}})), "bad_usage");
+  EXPECT_EQ(code_of("heads", rope_with({{"metrics", entropy}, {"windows", {8}}})), "bad_usage");
   EXPECT_EQ(code_of("heads", {{"model", "/no/such/model"}}), "bad_input");
   EXPECT_EQ(code_of("map", rope_with({{"head", "L9H0"}})), "bad_usage");
   EXPECT_EQ(code_of("map", rope_with({{"head", "L0H0"}, {"rows", {5, 900}}})), "bad_usage");
   EXPECT_EQ(code_of("map", rope_with({{"of", "nothing"}})), "bad_usage");
   EXPECT_EQ(code_of("shift", rope_with({{"method", "sideways"}})), "bad_usage");
   EXPECT_EQ(code_of("theory", rope_with({{"check", "no.such"}})), "bad_usage");
+  EXPECT_EQ(code_of("theory", rope_with({{"check", "rope.lemma"}, {"pairs", 9}})), "bad_usage");
+  EXPECT_EQ(code_of("theory", rope_with({{"check", "rope.assumption"}, {"layer", 1}})),
+            "bad_usage");
+  EXPECT_EQ(code_of("theory", rope_with({{"check", "rope.assumption"}, {"head", 1}})), "bad_usage");
   EXPECT_EQ(code_of("compare", rope_with(json::object())), "bad_usage");
   EXPECT_EQ(code_of("check", rope_with(json::object())), "bad_usage");
 }
@@ -117,6 +125,25 @@ at::Tensor logits_of(json params, FakeContext& context) {
   const auto reply = ask("capture", params, context);
   const auto values = reply.tensor("logits").values<float>();
   return at::tensor(std::vector<float>(values.begin(), values.end()));
+}
+
+// As many models as there is room for are kept, whatever their number; the last one always.
+TEST(Models, AreKeptByTheirBytes) {
+  FakeContext context;
+  const auto open = [&](ModelCache& cache, int n) {
+    return cache.open(model_folder("kept" + std::to_string(n), byte_config("none")), {}, context);
+  };
+  ModelCache roomy{WorkerSettings{}};
+  const auto first = open(roomy, 0);
+  for (int n = 1; n < 9; ++n) open(roomy, n);
+  EXPECT_EQ(roomy.size(), 9u);
+  EXPECT_EQ(open(roomy, 0), first);  // not read again
+  ModelCache tight{WorkerSettings{}, 2 * first->report.weight_bytes};
+  for (int n = 0; n < 4; ++n) open(tight, n);
+  EXPECT_EQ(tight.size(), 2u);
+  ModelCache none{WorkerSettings{}, 1};
+  for (int n = 0; n < 3; ++n) open(none, n);
+  EXPECT_EQ(none.size(), 1u);
 }
 
 TEST(Readings, ANameOrASetReadsTheModelWithAnotherScaling) {
@@ -218,7 +245,7 @@ TEST(Opening, SaysHowFarItIsAndStopsWhenTold) {
   FakeContext context;
   ask("model.info", rope_with(json::object()), context);
   ASSERT_FALSE(context.said.empty());
-  EXPECT_EQ(context.said[0], "opening " + model_folder("rope"));
+  EXPECT_TRUE(context.said[0].starts_with("opening " + model_folder("rope") + ", "));
   EXPECT_EQ(context.last_fraction, 1);
   FakeContext cancelling;
   cancelling.cancel = true;

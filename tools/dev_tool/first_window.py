@@ -55,6 +55,8 @@ def run():
         end_running()
         work.join(ENDING_S)
         raise
+    if window.built:
+        work.join(ENDING_S)  # a window may leave the moment it is told
     if not work.done():
         say("the window was closed: the worker's build stops here, the same command goes on from there")
         end_running()
@@ -71,15 +73,18 @@ class OpenedWindow:
     def __init__(self):
         self.process = None
         self.fault = None
+        self.built = False  # or failed to be: the window has been told, or is about to be
         self._status = WorkerStatus()
         self._open = threading.Event()
 
     def build_worker(self):
         try:
             build.build("release", [build.PROGRAMS], tests=False, window_built=self._start, on_step=self._step)
+            self.built = True
             self._status.end("done")
         except DevError as error:
             self.fault = error
+            self.built = not isinstance(error, Stopped)
             if self.process and not isinstance(error, Stopped):
                 self._status.end("failed", error.log)
                 say(f"{error}\nThe window stays open without a worker; the same command builds it again")

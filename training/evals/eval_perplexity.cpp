@@ -287,6 +287,8 @@ class ModelEvaluation {
                       left_out_words();
     if (!texts_.note.empty()) provenance.note += "; " + texts_.note;
     provenance.note += notes_;
+    const std::string& from = entry_.model->report.weights_from;
+    if (!from.empty()) provenance.note += "; weights " + from;
     return provenance;
   }
 

@@ -2,6 +2,8 @@
 
 #include <ATen/Parallel.h>
 
+#include <cstring>
+
 #include "formats/error.h"
 #include "formats/json.h"
 #include "model/checkpoints/open_model.h"
@@ -13,6 +15,7 @@
 #include "protocol/request.h"
 #include "training/evals/eval_task.h"
 #include "training/jobs/job_folder.h"
+#include "training/jobs/job_lock.h"
 #include "training/jobs/job_reporter.h"
 #include "training/jobs/out_of_memory.h"
 #include "training/trainer.h"
@@ -23,7 +26,14 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-enum ExitStatus { kDone = 0, kBadInput = 2, kInternal = 4, kOutOfMemory = 5, kCancelled = 130 };
+enum ExitStatus {
+  kDone = 0,
+  kBadInput = 2,
+  kInternal = 4,
+  kOutOfMemory = 5,
+  kSignalled = 128,
+  kCancelled = 130
+};
 
 int status_of_code(const std::string& code) {
   if (code == "bad_input" || code == "bad_usage") return kBadInput;
@@ -51,7 +61,9 @@ class TrainingJob {
       }
     } catch (const JobCancelled&) {
       save(trainer);
-      reporter_.sync_metrics();
+      throw;
+    } catch (const std::exception&) {
+      save_what_is_whole(trainer);
       throw;
     }
     reporter_.sync_metrics();
@@ -107,6 +119,9 @@ class TrainingJob {
       return;
     }
     trainer.load(*found.newest);
+    if (const std::string other = trainer.differences_from(found.newest->state); !other.empty()) {
+      reporter_.warn("goes on otherwise than it began: " + other);
+    }
     log_line("goes on from checkpoint step-" + std::to_string(found.newest->step));
   }
 
@@ -127,12 +142,26 @@ class TrainingJob {
     if (last || point.step % config_.train.checkpoint_every == 0) save(trainer);
   }
 
-  // A training whose result is nowhere is not done; resumed, it makes the lost steps again.
+  // A training whose result is nowhere, or not whole, is not done; resumed, it makes the lost steps
+  // again.
   void require_last_checkpoint() {
-    const std::vector<int64_t> steps = checkpoint_steps(files_, checkpoints_);
-    if (!steps.empty() && steps.back() == config_.train.steps) return;
-    throw formats::Error("internal", "the last checkpoint could not be saved", dir_.string(),
-                         "make room and resume the job: it repeats the steps since the one before");
+    try {
+      verify_checkpoint(files_, checkpoint_folder(checkpoints_, config_.train.steps));
+    } catch (const formats::Error& error) {
+      throw formats::Error(
+          "internal", "the last checkpoint could not be saved: " + error.message(), dir_.string(),
+          "make room and resume the job: it repeats the steps since the one before");
+    }
+  }
+
+  // The steps before the one that failed, whose weights are what they were before it.
+  void save_what_is_whole(const Trainer& trainer) {
+    if (!trainer.between_steps() || trainer.steps_done() == 0) return;
+    try {
+      save(trainer);
+    } catch (const std::exception& error) {
+      log_line(std::string("warning: the steps before could not be saved: ") + error.what());
+    }
   }
 
   void save(const Trainer& trainer) {
@@ -143,7 +172,10 @@ class TrainingJob {
     options.state = trainer.state();
     const SaveOutcome outcome = save_checkpoint(
         files_, checkpoints_, trainer.steps_done(),
-        [&](const fs::path& folder) { trainer.write_files(files_, folder); }, options);
+        [&](formats::FileSystem& hashing, const fs::path& folder) {
+          trainer.write_files(hashing, folder);
+        },
+        options);
     if (!outcome.message.empty()) reporter_.warn(outcome.message);
   }
 
@@ -197,6 +229,17 @@ void run_eval(formats::FileSystem& files, const fs::path& dir, json asked, JobRe
   reporter.set_state("done");
 }
 
+int cancelled(JobReporter& reporter) {
+  const int signal = stop_signal();
+  if (signal == 0) {
+    reporter.set_state("cancelled");
+    return kCancelled;
+  }
+  reporter.set_state("cancelled", std::string("it was asked to end (") + strsignal(signal) +
+                                      "); a resume goes on from here");
+  return kSignalled + signal;
+}
+
 // Turns whatever ends `work` into a state, a line of the log and an exit status.
 template <class Function>
 int ended(JobReporter& reporter, Function&& work) {
@@ -204,18 +247,16 @@ int ended(JobReporter& reporter, Function&& work) {
     work();
     return kDone;
   } catch (const JobCancelled&) {
-    reporter.set_state("cancelled");
-    return kCancelled;
+    return cancelled(reporter);
   } catch (const protocol::Cancelled&) {
-    reporter.set_state("cancelled");
-    return kCancelled;
+    return cancelled(reporter);
   } catch (const protocol::RequestError& error) {
     reporter.set_state("failed", error.what());
     return status_of_code(error.info().code);
   } catch (const formats::Error& error) {
     // A forward pass that was told to stop says so in this way.
-    const bool cancelled = error.code() == "cancelled";
-    reporter.set_state(cancelled ? "cancelled" : "failed", cancelled ? "" : error.full_text());
+    if (error.code() == "cancelled") return cancelled(reporter);
+    reporter.set_state("failed", error.full_text());
     return status_of_code(error.code());
   } catch (const std::exception& exception) {
     const formats::Error error = memory_or_internal_error(exception);
@@ -244,9 +285,12 @@ int run_job(formats::FileSystem& files, const fs::path& dir) {
   try {
     const std::optional<JobLock> lock = JobLock::try_take(dir);
     if (!lock) {
-      log_line("error: another process runs the job in " + dir.string());
+      const std::string where = holder_elsewhere(dir);
+      log_line("error: another process runs the job in " + dir.string() +
+               (where.empty() ? "" : ", on " + where));
       return kBadInput;
     }
+    remove_job_litter(files, dir);
     return run_by_kind(files, dir);
   } catch (const formats::Error& error) {
     log_line("error: " + error.full_text());

@@ -1,15 +1,12 @@
 #include "training/jobs/job_folder.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <regex>
 #include <thread>
 #include <utility>
 
@@ -18,6 +15,7 @@
 #include "formats/sha256.h"
 #include "protocol/json_form.h"
 #include "training/checkpoint.h"
+#include "training/jobs/job_lock.h"
 #include "training/jobs/metrics_log.h"
 
 namespace phasescope::training {
@@ -37,12 +35,6 @@ struct RequestName {
 };
 constexpr RequestName kRequestNames[] = {
     {JobRequest::pause, "pause"}, {JobRequest::resume, "resume"}, {JobRequest::cancel, "cancel"}};
-
-protocol::UniqueFd open_folder(const fs::path& dir) {
-  protocol::UniqueFd fd(open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd) throw formats::FileError("the job's folder cannot be opened", dir, errno);
-  return fd;
-}
 
 json read_json_or_null(const fs::path& path) {
   std::ifstream file(path);
@@ -92,22 +84,7 @@ fs::file_time_type change_time(const fs::path& dir) {
 
 }  // namespace
 
-// ---- The lock ------------------------------------------------------------------------------------
-
-std::optional<JobLock> JobLock::try_take(const fs::path& dir) {
-  protocol::UniqueFd folder = open_folder(dir);
-  // Somebody who only asks whether the job is alive holds a shared lock for a moment.
-  for (int attempt = 0; attempt < 20; ++attempt) {
-    if (flock(folder.get(), LOCK_EX | LOCK_NB) == 0) return JobLock(std::move(folder));
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return std::nullopt;
-}
-
-bool job_is_alive(const fs::path& dir) {
-  const protocol::UniqueFd folder(open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  return folder && flock(folder.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-}
+// ---- Whether it runs ----------------------------------------------------------------------------
 
 bool job_is_running(const fs::path& dir) {
   const auto limit = std::chrono::steady_clock::now() + kStartLimit;
@@ -158,7 +135,7 @@ void write_status(formats::FileSystem& files, const fs::path& dir,
                   const protocol::JobStatus& status) {
   json form = protocol::to_json_form(status);
   // These are read from their own files.
-  for (const char* elsewhere : {"curve", "checkpoints", "config"}) form.erase(elsewhere);
+  for (const char* elsewhere : {"curve", "checkpoints", "config", "result"}) form.erase(elsewhere);
   formats::write_file_atomically(files, dir / job_file::status, form.dump(1) + "\n");
 }
 
@@ -178,7 +155,8 @@ protocol::JobStatus read_job(const fs::path& dir, CurveDetail detail) {
        checkpoint_steps(formats::real_file_system(), dir / job_file::checkpoints)) {
     status.checkpoints.push_back("step-" + std::to_string(step));
   }
-  const auto points = read_metrics(dir / job_file::metrics);
+  static FollowedMetrics followed;
+  const auto points = followed.read(dir / job_file::metrics);
   if (!points.empty()) status.last = points.back();
   // status.json is written about once a second, the metrics at every step.
   if (status.last && status.kind == "train") {
@@ -186,7 +164,11 @@ protocol::JobStatus read_job(const fs::path& dir, CurveDetail detail) {
     status.tokens = status.last->tokens;
   }
   status.curve_of = static_cast<int64_t>(points.size());
-  if (detail == CurveDetail::thinned) status.curve = thinned(points, kCurvePoints);
+  if (detail != CurveDetail::thinned) return status;
+  status.curve = thinned(points, kCurvePoints);
+  if (status.kind == "eval" && status.state == "done") {
+    status.result = read_json_or_null(dir / job_file::result);
+  }
   return status;
 }
 
@@ -214,8 +196,22 @@ fs::path default_jobs_root() {
 fs::path new_job_folder(const std::string& name) {
   const fs::path root = default_jobs_root();
   fs::path dir = root / name;
-  for (int n = 2; fs::exists(dir); ++n) dir = root / (name + "-" + std::to_string(n));
+  fs::create_directories(root);
+  // Whoever makes the folder has it: two that start together do not share one.
+  for (int n = 2; !fs::create_directory(dir); ++n) dir = root / (name + "-" + std::to_string(n));
   return dir;
+}
+
+void remove_job_litter(formats::FileSystem& files, const fs::path& dir) {
+  static const std::regex form(R"((config|status|control|result|lock)\.json\.\d+-\d+\.tmp|)"
+                               R"(metrics\.jsonl\.\d+-\d+\.tmp)");
+  try {
+    for (const std::string& name : files.list(dir)) {
+      if (std::regex_match(name, form)) files.remove(dir / name);
+    }
+  } catch (const formats::FileError&) {
+    // A folder that cannot be listed or written says so where it matters.
+  }
 }
 
 void remember_job(formats::FileSystem& files, const fs::path& dir) {
@@ -268,6 +264,8 @@ std::string remove_job(formats::FileSystem& files, const fs::path& dir) {
   if (job_is_running(dir)) {
     throw formats::bad_usage("the job is running", dir.string(), "cancel it first");
   }
+  remove_job_litter(files, dir);
+  files.remove(dir / job_file::lock);  // of one that was killed
   std::string removed;
   const auto say = [&removed](const std::string& what) {
     removed += (removed.empty() ? "" : ", ") + what;

@@ -16,7 +16,6 @@
 
 #include "formats/file_system.h"
 #include "protocol/messages/jobs.h"
-#include "protocol/unique_fd.h"
 
 namespace phasescope::training {
 
@@ -28,23 +27,12 @@ inline constexpr const char* metrics = "metrics.jsonl";
 inline constexpr const char* checkpoints = "checkpoints";
 inline constexpr const char* log = "log.txt";
 inline constexpr const char* result = "result.json";
+inline constexpr const char* lock = "lock.json";  // who runs it, for other machines
 }  // namespace job_file
 
-// ---- The lock ------------------------------------------------------------------------------------
+// ---- Whether it runs ----------------------------------------------------------------------------
 
-// Holds the lock of a job's folder for as long as it lives; a killed process loses it by itself.
-class JobLock {
- public:
-  // Empty when somebody else has it. Throws FileError when the folder cannot be opened.
-  static std::optional<JobLock> try_take(const std::filesystem::path& dir);
-
- private:
-  explicit JobLock(protocol::UniqueFd folder) : folder_(std::move(folder)) {}
-  protocol::UniqueFd folder_;
-};
-
-bool job_is_alive(const std::filesystem::path& dir);
-// The same, but a process that has written its last state is waited for while it leaves.
+// As job_is_alive(), but a process that has written its last state is waited for while it leaves.
 bool job_is_running(const std::filesystem::path& dir);
 
 // ---- Requests ------------------------------------------------------------------------------------
@@ -79,6 +67,10 @@ std::string log_tail(const std::filesystem::path& dir, std::size_t lines);
 std::filesystem::path default_jobs_root();
 // A folder below the default root that is not there yet: NAME, NAME-2, ...
 std::filesystem::path new_job_folder(const std::string& name);
+
+// Removes what writers of this job's files left behind when they were killed (NAME.PID-N.tmp). Only
+// for whoever has the lock. What cannot be removed stays.
+void remove_job_litter(formats::FileSystem& files, const std::filesystem::path& dir);
 // So that a job that lies elsewhere is found again: a pointer file in the default root.
 void remember_job(formats::FileSystem& fs, const std::filesystem::path& dir);
 // All jobs below the default root and those remembered there, newest first. Pointers to folders

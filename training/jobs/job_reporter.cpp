@@ -55,7 +55,7 @@ void JobReporter::set_kernel(const std::string& kernel) {
 
 void JobReporter::set_state(const std::string& state, const std::string& message) {
   status_.state = state;
-  status_.message = message;
+  status_.message = message.empty() ? warning_ : message;
   if (!message.empty()) log_line(state + ": " + message);
   write(true);
 }
@@ -91,7 +91,7 @@ void JobReporter::fraction(double done, std::string_view text) {
 
 void JobReporter::warn(const std::string& text) {
   log_line("warning: " + text);
-  status_.message = text;
+  status_.message = warning_ = text;
   write(true);
 }
 
@@ -110,7 +110,8 @@ void JobReporter::write(bool at_once) {
 
 void JobControl::wait_while_paused() {
   reporter_.set_state("paused");
-  while (read_request(dir_) == JobRequest::pause) std::this_thread::sleep_for(kPausePoll);
+  while (!stop_signal() && read_request(dir_) == JobRequest::pause)
+    std::this_thread::sleep_for(kPausePoll);
   if (!cancel_wanted()) reporter_.set_state("running");
 }
 

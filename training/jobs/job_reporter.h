@@ -11,6 +11,7 @@
 #include "protocol/progress.h"
 #include "training/jobs/job_folder.h"
 #include "training/jobs/metrics_log.h"
+#include "training/jobs/stop_signal.h"
 
 namespace phasescope::training {
 
@@ -50,13 +51,16 @@ class JobReporter {
   protocol::JobStatus status_;
   std::unique_ptr<MetricsLog> metrics_;
   std::set<std::string> failed_;
+  std::string warning_;  // the last one, which a state without a message leaves in place
   std::chrono::steady_clock::time_point last_write_{};
   double step_seconds_ = 0;  // smoothed
   double last_time_ = 0;
 };
 
-// Thrown when control.json says cancel.
-struct JobCancelled {};
+// Thrown when control.json says cancel, or a signal asks the job to leave.
+struct JobCancelled {
+  int signal = 0;  // 0: control.json
+};
 
 // Obeys control.json. `before_pause` runs when a pause begins (a checkpoint is saved).
 class JobControl {
@@ -71,7 +75,7 @@ class JobControl {
       before_pause();
       wait_while_paused();
     }
-    if (cancel_wanted()) throw JobCancelled();
+    if (cancel_wanted()) throw JobCancelled{stop_signal()};
   }
   // Waits while the job is paused, and says whether it is to end.
   bool cancelled_after_pause() {
@@ -80,7 +84,9 @@ class JobControl {
   }
 
  private:
-  bool cancel_wanted() const { return read_request(dir_) == JobRequest::cancel; }
+  bool cancel_wanted() const {
+    return stop_signal() != 0 || read_request(dir_) == JobRequest::cancel;
+  }
   void wait_while_paused();
 
   std::filesystem::path dir_;

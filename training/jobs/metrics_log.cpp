@@ -1,5 +1,8 @@
 #include "training/jobs/metrics_log.h"
 
+#include <sys/stat.h>
+
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -10,19 +13,26 @@
 namespace phasescope::training {
 namespace {
 
-std::vector<protocol::MetricPoint> points_of(std::istream& lines) {
-  std::vector<protocol::MetricPoint> points;
-  for (std::string line; std::getline(lines, line);) {
-    const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!json.is_object() || !json.contains("step")) continue;
-    try {
-      auto point = protocol::from_json_form<protocol::MetricPoint>(json);
-      while (!points.empty() && points.back().step >= point.step) points.pop_back();
-      points.push_back(std::move(point));
-    } catch (const std::exception&) {
-      // A line that some other program wrote; it is no point of ours.
-    }
+using Points = std::vector<protocol::MetricPoint>;
+
+constexpr std::size_t kFilesFollowed = 64;
+
+// A line that some other program wrote is no point of ours.
+void add_line(const std::string& line, Points& points) {
+  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("step")) return;
+  try {
+    auto point = protocol::from_json_form<protocol::MetricPoint>(json);
+    while (!points.empty() && points.back().step >= point.step) points.pop_back();
+    points.push_back(std::move(point));
+  } catch (const std::exception&) {
+    return;
   }
+}
+
+Points points_of(std::istream& lines) {
+  Points points;
+  for (std::string line; std::getline(lines, line);) add_line(line, points);
   return points;
 }
 
@@ -31,6 +41,46 @@ std::vector<protocol::MetricPoint> points_of(std::istream& lines) {
 std::vector<protocol::MetricPoint> read_metrics(const std::filesystem::path& path) {
   std::ifstream file(path);
   return points_of(file);
+}
+
+FollowedMetrics::File& FollowedMetrics::file_of(const std::filesystem::path& path) {
+  const auto known = std::find_if(files_.begin(), files_.end(),
+                                  [&](const File& file) { return file.path == path; });
+  if (known == files_.end()) {
+    files_.push_front({path});
+    if (files_.size() > kFilesFollowed) files_.pop_back();
+  } else {
+    files_.splice(files_.begin(), files_, known);
+  }
+  return files_.front();
+}
+
+std::vector<protocol::MetricPoint> FollowedMetrics::read(const std::filesystem::path& path) {
+  const std::lock_guard lock(mutex_);
+  bytes_read_ = 0;
+  File& file = file_of(path);
+  struct stat now {};
+  if (::stat(path.c_str(), &now) != 0) {
+    files_.pop_front();
+    return {};
+  }
+  const auto size = static_cast<std::uintmax_t>(now.st_size);
+  const bool same = file.device == now.st_dev && file.inode == now.st_ino && size >= file.read;
+  if (!same) file = {path, now.st_dev, now.st_ino};
+  std::ifstream stream(path, std::ios::binary);
+  stream.seekg(static_cast<std::streamoff>(file.read));
+  std::string more(static_cast<std::size_t>(size - file.read), '\0');
+  stream.read(more.data(), static_cast<std::streamsize>(more.size()));
+  more.resize(static_cast<std::size_t>(std::max<std::streamsize>(0, stream.gcount())));
+  bytes_read_ = more.size();
+  std::size_t begin = 0;
+  for (std::size_t end = 0; (end = more.find('\n', begin)) != more.npos; begin = end + 1)
+    add_line(more.substr(begin, end - begin), file.points);
+  file.read += begin;
+  Points points = file.points;
+  // A last line without its end may be whole or torn; the next read takes it again.
+  if (begin < more.size()) add_line(more.substr(begin), points);
+  return points;
 }
 
 std::vector<protocol::MetricPoint> thinned(const std::vector<protocol::MetricPoint>& points,

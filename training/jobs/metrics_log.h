@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <list>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -16,6 +18,29 @@ namespace phasescope::training {
 // no JSON object (a last one that was torn by a kill) are passed over; a file that is not there has
 // no points.
 std::vector<protocol::MetricPoint> read_metrics(const std::filesystem::path& path);
+
+// The same of files that grow while they are looked at: each read goes on from where the last one
+// of that file ended, and begins again where the file is another one or has become shorter. From
+// any thread.
+class FollowedMetrics {
+ public:
+  std::vector<protocol::MetricPoint> read(const std::filesystem::path& path);
+  // Bytes that the last read() took from the file.
+  std::uintmax_t bytes_read() const { return bytes_read_; }
+
+ private:
+  struct File {
+    std::filesystem::path path;
+    std::uint64_t device = 0, inode = 0;
+    std::uintmax_t read = 0;  // bytes, whole lines
+    std::vector<protocol::MetricPoint> points;
+  };
+  File& file_of(const std::filesystem::path& path);
+
+  std::mutex mutex_;
+  std::list<File> files_;  // the one read last in front
+  std::uintmax_t bytes_read_ = 0;
+};
 
 // At most `limit` of the points, evenly spread, always with the last one and every point that has
 // a validation result (unless those alone are too many).

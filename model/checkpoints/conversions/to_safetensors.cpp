@@ -18,6 +18,12 @@ ConversionPlan plan(CheckpointReader& reader, const ConvertOptions& options) {
     throw formats::bad_usage("the form safetensors keeps tensors and config.json as they are",
                              "--to", "--to phasescope takes --set and --dtype");
   }
+  if (!reader.report().weights_from.empty() || !reader.gguf_keys().is_null()) {
+    throw formats::bad_input(
+        "the file's tensors would not stay as they are: they are quantised, or "
+        "in GGUF's order and under its names",
+        reader.report().path, "--to phasescope writes what they mean");
+  }
   ConversionPlan plan;
   const formats::TensorArchive& archive = reader.archive();
   for (const formats::TensorEntry& entry : archive.tensors()) {

@@ -1,0 +1,67 @@
+#pragma once
+
+#include "app/views/field_form.h"
+#include "app/views/plot_grid.h"
+#include "app/views/view.h"
+#include "protocol/messages/compare.h"
+#include "protocol/messages/heads.h"
+#include "widgets/data_table.h"
+
+namespace phasescope::app {
+
+struct CompareState {
+  static constexpr const char* kView = "compare";
+  std::string a = {}, b = {};  // models; empty: the selected one, and the first other one
+  std::string figure = "same heads";
+  nlohmann::json options = nlohmann::json::object();  // of the request (field_form.h)
+  template <class V>
+  void fields(V& v) {
+    v("a", a), v("b", b), v("figure", figure), v("options", options);
+  }
+};
+
+inline constexpr Asks<protocol::CompareResult> kCompare{"compare", protocol::CompareRequest::method,
+                                                        "comparing", Lane::slow};
+// Of the heads of A with one another.
+inline constexpr Asks<protocol::HeadsResult> kDivergences{"compare", protocol::HeadsRequest::method,
+                                                          "comparing heads", Lane::slow};
+
+// Two open models, head by head: how far the same heads are apart, which heads of any layer are
+// most alike, and where in the text the losses differ; and the heads of one model with one another.
+class CompareView : public View {
+ public:
+  std::string id() const override { return "compare"; }
+  std::string title() const override { return "Compare"; }
+  std::string help_text() const override;
+  Slot slot() const override { return Slot::middle; }
+  void ask(ViewContext& context) override;
+  void draw_content(ViewContext& context) override;
+  WhatRan kernels(const ViewContext& context) const override;
+  std::vector<Saved> saved(ViewContext& context) override;
+  std::string command_line(const ViewContext& context) const override;
+
+ private:
+  // What is shown: of one model alone, or of two.
+  struct Models {
+    std::string a, b;
+  };
+  Models models_of(const ViewContext& context) const;
+  bool of_one_model(const ViewContext& context) const;
+  void draw_controls(ViewContext& context);
+  bool draw_model_choice(const ViewContext& context, const char* id, const std::string& now,
+                         std::string& chosen);
+  std::vector<widgets::PlotSpec> plots_of(const ViewContext& context) const;
+  std::string key_of(const ViewContext& context) const;
+  void draw_results(ViewContext& context);
+  void draw_matches(ViewContext& context, const protocol::CompareResult& result);
+  void show_pair(ViewContext& context, const protocol::HeadMatch& heads);
+  void click_on_matrix(ViewContext& context, const widgets::PlotDrawn& drawn);
+
+  OptionsForm form_;
+  PlotGrid grid_;
+  widgets::DataTable table_;
+  Cached<widgets::TableSpec> rows_;
+  Cached<std::vector<widgets::PlotSpec>> plots_;
+};
+
+}  // namespace phasescope::app

@@ -1,0 +1,137 @@
+#include "app/views/config_form.h"
+
+#include <imgui.h>
+#include <misc/cpp/imgui_stdlib.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "app/views/view.h"
+#include "protocol/error_info.h"
+#include "widgets/theme.h"
+
+namespace phasescope::app {
+namespace {
+
+using nlohmann::json;
+using protocol::ConfigField;
+
+std::string section_of(const std::string& key) { return key.substr(0, key.find('.')); }
+
+std::string title_of_field(const std::string& key) {
+  std::string title = key.substr(key.find('.') + 1);
+  std::ranges::replace(title, '_', ' ');
+  return title;
+}
+
+std::string range_of_field(const ConfigField& field) {
+  const auto words = [](double end) { return widgets::short_number(end); };
+  if (field.low && field.high) return words(*field.low) + " to " + words(*field.high);
+  if (field.low) return words(*field.low) + " or more";
+  if (field.high) return words(*field.high) + " or less";
+  return "";
+}
+
+std::string help_of(const ConfigField& field) {
+  std::string help = field.help;
+  const std::string range = range_of_field(field);
+  if (!range.empty()) help += "\n" + range;
+  help += "\ndefault: " + words_of_value(field.fallback);
+  return help + "\n" + field.key;
+}
+
+[[noreturn]] void refuse(const std::string& expected, const std::string& typed) {
+  throw protocol::RequestError({std::string(protocol::error_code::bad_usage),
+                                "expected " + expected + " but got \"" + typed + "\"", "", ""});
+}
+
+}  // namespace
+
+void set_in_config(json& config, const std::string& key, json value) {
+  if (!config.is_object()) config = json::object();
+  const std::size_t dot = key.find('.');
+  json& section = config[key.substr(0, dot)];
+  if (key == "encoding.key" || !section.is_object()) section = json::object();
+  section[key.substr(dot + 1)] = std::move(value);
+}
+
+json typed_value(const ConfigField& field, const std::string& typed) {
+  if (field.fallback.is_string()) return typed;
+  const json value = json::parse(typed, nullptr, /*allow_exceptions=*/false);
+  if (field.fallback.is_number()) {
+    if (!value.is_number()) refuse("a number", typed);
+    const auto number = value.get<double>();
+    const bool whole = field.fallback.is_number_integer();
+    if (whole && std::floor(number) != number) refuse("a whole number", typed);
+    if ((field.low && number < *field.low) || (field.high && number > *field.high))
+      refuse("a number, " + range_of_field(field), typed);
+    return whole ? json(static_cast<int64_t>(number)) : value;
+  }
+  if (value.is_discarded() || value.type() != field.fallback.type())
+    refuse(field.fallback.is_array() ? "a list as [..]" : "JSON", typed);
+  return value;
+}
+
+std::string words_of_value(const json& value) {
+  return value.is_string() ? value.get<std::string>() : value.is_null() ? "" : value.dump();
+}
+
+bool ConfigLines::draw_words(const ConfigField& field, json& config) {
+  Line& line = lines_[field.key];
+  ImGui::InputText(title_of_field(field.key).c_str(), &line.typed);
+  tooltip(help_of(field));
+  bool changed = false;
+  if (ImGui::IsItemDeactivatedAfterEdit()) {
+    try {
+      line.fault.clear();
+      json value = line.typed.empty() ? field.fallback : typed_value(field, line.typed);
+      changed = value != field.value;
+      if (changed) set_in_config(config, field.key, std::move(value));
+    } catch (const protocol::RequestError& error) {
+      line.fault = error.info().message;
+    }
+  } else if (!ImGui::IsItemActive() && line.fault.empty()) {
+    line.typed = words_of_value(field.value);
+  }
+  if (!line.fault.empty()) ImGui::TextColored(widgets::palette().bad, "%s", line.fault.c_str());
+  return changed;
+}
+
+bool ConfigLines::draw_field(const ConfigField& field, json& config) {
+  ImGui::SetNextItemWidth(ImGui::GetFontSize() * 13);
+  const std::string title = title_of_field(field.key);
+  if (field.fallback.is_boolean()) {
+    bool set = field.value == json(true);
+    const bool changed = ImGui::Checkbox(title.c_str(), &set);
+    tooltip(help_of(field));
+    if (changed) set_in_config(config, field.key, set);
+    return changed;
+  }
+  if (field.choices.empty()) return draw_words(field, config);
+  std::string word = words_of_value(field.value);
+  const bool changed = draw_choice(title.c_str(), word, field.choices, ImGui::GetFontSize() * 13);
+  tooltip(help_of(field));
+  if (changed) set_in_config(config, field.key, word);
+  return changed;
+}
+
+// A section a header; what differs from its default is said behind it.
+bool ConfigLines::draw(const protocol::ConfigForm& form, json& config) {
+  bool changed = false;
+  std::vector<std::string> sections;
+  for (const ConfigField& field : form.fields_of)
+    if (std::ranges::find(sections, section_of(field.key)) == sections.end())
+      sections.push_back(section_of(field.key));
+  for (const std::string& section : sections) {
+    const bool open = section == "train" || section == "encoding";
+    const ImGuiTreeNodeFlags flags = open ? ImGuiTreeNodeFlags_DefaultOpen : 0;
+    if (!ImGui::CollapsingHeader(section.c_str(), flags)) continue;
+    ImGui::PushID(section.c_str());
+    for (const ConfigField& field : form.fields_of)
+      if (section_of(field.key) == section) changed |= draw_field(field, config);
+    ImGui::PopID();
+  }
+  return changed;
+}
+
+}  // namespace phasescope::app

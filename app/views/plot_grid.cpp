@@ -1,0 +1,99 @@
+#include "app/views/plot_grid.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "app/views/view.h"
+#include "widgets/theme.h"
+
+namespace phasescope::app {
+namespace {
+
+// In font sizes: what a figure needs to be read.
+constexpr float kLeastWidth = 20, kLeastHeight = 16;
+// Below this ratio of its sides a map is not made square: it is a strip, and would be a thread.
+constexpr double kLeastRatio = 0.125;
+
+void draw_one(const widgets::PlotSpec& plot, widgets::PlotDraw options, bool title,
+              const PlotGrid::DrawFigure& draw) {
+  if (title) ImGui::TextUnformatted(plot.title.c_str());
+  draw_folded_notes(plot.notes);
+  options.notes = false;
+  if (plot.map) {
+    const ImVec2 room = ImGui::GetContentRegionAvail();
+    const float scale = widgets::color_scale_width();
+    const float labels = ImGui::GetFontSize() * 3.2F;
+    const double ratio = static_cast<double>(plot.map->cols) / std::max(1, plot.map->rows);
+    const ImVec2 size = squared(ratio, {room.x - scale, room.y}, {labels, labels});
+    options.size = {size.x + scale, size.y};
+  }
+  draw(plot, options);
+}
+
+}  // namespace
+
+ImVec2 squared(double ratio, ImVec2 room, ImVec2 labels) {
+  if (!(ratio >= kLeastRatio && ratio <= 1 / kLeastRatio)) return room;
+  const auto wide = static_cast<float>(ratio);
+  const float high = std::min(room.y - labels.y, (room.x - labels.x) / wide);
+  return {high * wide + labels.x, high + labels.y};
+}
+
+void draw_folded_notes(const std::vector<std::string>& notes) {
+  if (notes.empty()) return;
+  ImGui::PushFont(nullptr, ImGui::GetStyle().FontSizeBase * 0.87F);
+  const float room = ImGui::GetContentRegionAvail().x;
+  const std::string more =
+      notes.size() > 1 ? "  +" + std::to_string(notes.size() - 1) : std::string();
+  std::string words = notes.front();
+  const auto width = [&] { return ImGui::CalcTextSize((words + "..." + more).c_str()).x; };
+  if (ImGui::CalcTextSize((words + more).c_str()).x > room) {
+    while (words.size() > 1 && width() > room) {
+      words.pop_back();
+      while (words.size() > 1 && (static_cast<unsigned char>(words.back()) & 0xC0U) == 0x80U)
+        words.pop_back();  // no half of a character stays
+    }
+    words += "...";
+  }
+  ImGui::TextColored(widgets::palette().quiet, "%s", (words + more).c_str());
+  ImGui::PopFont();
+  if (!ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) return;
+  std::string all;
+  for (const std::string& note : notes) all += (all.empty() ? "" : "\n") + note;
+  tooltip(all);
+}
+
+void PlotGrid::draw(const std::vector<widgets::PlotSpec>& plots, std::uint64_t version,
+                    const Options& options, const DrawFigure& draw) {
+  if (plots.empty()) return;
+  const ImVec2 room = ImGui::GetContentRegionAvail();
+  const float font = ImGui::GetFontSize();
+  const auto count = static_cast<int>(plots.size());
+  const int columns = std::clamp(static_cast<int>(room.x / (font * kLeastWidth)), 1, count);
+  const int rows = (count + columns - 1) / columns;
+  const float gap = ImGui::GetStyle().ItemSpacing.y;
+  const float share = (room.y - options.below) / static_cast<float>(rows) - 2 * gap;
+  const float height = std::max(font * kLeastHeight, share);
+  if (!ImGui::BeginTable("figures", columns, ImGuiTableFlags_SizingStretchSame)) return;
+  for (const widgets::PlotSpec& plot : plots) {
+    ImGui::TableNextColumn();
+    Picture& picture = pictures_[plot.id];
+    if (plot.map && picture.version != version) {
+      picture.texture.set_values(plot.map->rows, plot.map->cols, plot.map->values);
+      picture.version = version;
+    }
+    ImGui::PushID(plot.id.c_str());
+    if (ImGui::BeginChild("figure", {0, height}, ImGuiChildFlags_None,
+                          ImGuiWindowFlags_NoScrollWithMouse)) {
+      const Dimmed dimmed(options.old);
+      widgets::PlotDraw look;
+      look.version = version, look.texture = &picture.texture;
+      draw_one(plot, look, options.titles, draw);
+    }
+    ImGui::EndChild();
+    ImGui::PopID();
+  }
+  ImGui::EndTable();
+}
+
+}  // namespace phasescope::app

@@ -1,0 +1,42 @@
+#pragma once
+// Figures beside each other, for views that show several.
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "widgets/plot_draw.h"
+
+namespace phasescope::app {
+
+// As many columns as have room, every figure at least so high that it can be read: what has no room
+// is scrolled to with the view around it.
+class PlotGrid {
+ public:
+  struct Options {
+    bool old = false;    // drawn as what was asked for before
+    float below = 0;     // pixels that something under the figures takes
+    bool titles = true;  // of each figure
+  };
+  // Draws one figure in its place.
+  using DrawFigure = std::function<void(const widgets::PlotSpec&, widgets::PlotDraw)>;
+  // `version` is another one when the figures are.
+  void draw(const std::vector<widgets::PlotSpec>& plots, std::uint64_t version,
+            const Options& options, const DrawFigure& draw = widgets::draw_plot);
+
+ private:
+  struct Picture {
+    widgets::HeatmapTexture texture;
+    std::uint64_t version = 0;
+  };
+  std::map<std::string, Picture> pictures_;  // by the figure's id
+};
+
+// The size of a map's axes, labels and all, within which its cells are square: `ratio` is columns
+// by rows, `labels` what the labels take. As large as `room` where it would be a thread.
+ImVec2 squared(double ratio, ImVec2 room, ImVec2 labels);
+
+// The first of the notes that has room for it in one line, and all of them on hover.
+void draw_folded_notes(const std::vector<std::string>& notes);
+
+}  // namespace phasescope::app

@@ -1,0 +1,74 @@
+#include "app/window/opening.h"
+
+#include <algorithm>
+
+#include "app/window/commands.h"
+#include "app/window/session_file.h"
+#include "formats/error.h"
+
+namespace phasescope::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kSessionEnding = ".json";
+
+// A text of the same ending is told by that it cannot be read as a session.
+bool holds_session(const fs::path& path) {
+  try {
+    read_session(formats::real_file_system(), path);
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+Openable kind_of(const fs::path& path) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) return Openable::model;
+  const std::string ending = path.extension().string();
+  for (const char* weights : {".safetensors", ".bin", ".gguf", ".pt", ".pth"})
+    if (ending == weights) return Openable::model;
+  return ending == kSessionEnding && holds_session(path) ? Openable::session : Openable::text;
+}
+
+void open_any(ViewContext& context, const std::string& path) {
+  try {
+    const Openable kind = kind_of(path);
+    if (kind == Openable::model) open_model(context, lasting_name(path));
+    if (kind == Openable::session) open_session(context, path);
+    if (kind == Openable::text) read_text_file_into(context, path);
+  } catch (const formats::Error& error) {
+    context.window.say(error.full_text(), true);
+  }
+}
+
+void open_session(ViewContext& context, const fs::path& path) {
+  Session opened = read_session(formats::real_file_system(), path);
+  context.edit.apply("Open the session " + path.stem().string(), [&](Session& s) {
+    opened.layout = s.layout, opened.recent = s.recent;
+    s = std::move(opened);
+  });
+}
+
+fs::path sessions_folder() { return default_session_path().parent_path() / "sessions"; }
+
+std::vector<std::string> session_names(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error))
+    if (entry.path().extension() == kSessionEnding) names.push_back(entry.path().stem().string());
+  std::ranges::sort(names);
+  return names;
+}
+
+fs::path place_of_session(const fs::path& folder, const std::string& name) {
+  if (name.empty() || name.front() == '.' || name.find('/') != std::string::npos)
+    throw formats::bad_usage("a session's name is not empty, begins with no dot and has no slash",
+                             name);
+  return folder / (name + kSessionEnding);
+}
+
+}  // namespace phasescope::app

@@ -1,0 +1,141 @@
+#include "tasks/reference_file.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include "formats/error.h"
+#include "formats/json.h"
+#include "formats/text_input.h"
+
+namespace phasescope::tasks {
+namespace {
+
+// Sums in another order may round their last bits differently.
+constexpr double kRounding = 1e-12;
+
+bool alike(const Json& a, const Json& b) {
+  if (!a.is_number() || !b.is_number() || !(a.is_number_float() || b.is_number_float())) {
+    return a == b;
+  }
+  const double x = a.get<double>(), y = b.get<double>();
+  return std::abs(x - y) <= kRounding * std::max(std::abs(x), std::abs(y));
+}
+
+class FileChecker {
+ public:
+  FileChecker(const Task& task, const std::string& file) : task_(task), file_(file) {}
+
+  void line(std::string_view text, std::int64_t number) {
+    place_ = file_ + ", line " + std::to_string(number);
+    try {
+      const Json row = formats::parse_json(text, place_);
+      const auto kind = row.at("kind").get<std::string>();
+      if (kind == "task") head(row);
+      if (kind == "example") example(row);
+      if (kind == "metric") metric(row);
+    } catch (const Json::exception& error) {
+      throw formats::bad_input(std::string("a row has not the form of its kind: ") + error.what(),
+                               place_);
+    }
+  }
+  FileCheck result() const { return check_; }
+
+ private:
+  void head(const Json& row) const {
+    const TaskInfo& info = task_.info();
+    const std::string& wanted = info.reference.empty() ? info.key : info.reference;
+    if (row.at("task") != wanted) {
+      throw formats::bad_input(
+          "the file is about " + row.at("task").dump() + ", not \"" + wanted + "\"", place_);
+    }
+  }
+
+  void compare(const Json& ours, const Json& given) {
+    const std::string difference = first_difference(ours, given);
+    if (!difference.empty()) check_.differences.push_back(place_ + ", " + difference);
+  }
+
+  void example(const Json& row) {
+    samples_.push_back(task_.again(row));
+    ++check_.examples;
+    compare(task_.row(samples_.back()), row);
+  }
+
+  void metric(const Json& row) {
+    std::vector<Sample> rows;
+    for (const Json& number : row.at("rows")) {
+      const auto n = number.get<std::size_t>();
+      if (n >= samples_.size()) throw formats::bad_input("a metric names no row", place_);
+      rows.push_back(samples_[n]);
+    }
+    ++check_.metrics;
+    compare(task_.metric(rows, row), row);
+  }
+
+  const Task& task_;
+  std::string file_, place_;
+  std::vector<Sample> samples_;
+  FileCheck check_;
+};
+
+}  // namespace
+
+std::string first_difference(const Json& ours, const Json& given, const std::string& place) {
+  if (ours.is_object() && given.is_object()) {
+    for (const auto& [key, value] : ours.items()) {
+      const auto other = given.find(key);
+      if (other == given.end() || other->is_null()) continue;
+      std::string found = first_difference(value, *other, place.empty() ? key : place + "." + key);
+      if (!found.empty()) return found;
+    }
+    return {};
+  }
+  if (ours.is_array() && given.is_array()) {
+    for (std::size_t n = 0; n < std::min(ours.size(), given.size()); ++n) {
+      std::string found =
+          first_difference(ours[n], given[n], place + "[" + std::to_string(n) + "]");
+      if (!found.empty()) return found;
+    }
+    if (ours.size() == given.size()) return {};
+    return place + ": " + std::to_string(given.size()) + " values, not " +
+           std::to_string(ours.size());
+  }
+  if (alike(ours, given)) return {};
+  return place + ": " + given.dump() + ", not " + ours.dump();
+}
+
+FileCheck check_file(const Task& task, const std::filesystem::path& path) {
+  const std::string text = formats::read_text_file(path);
+  FileChecker checker(task, path.filename().string());
+  std::int64_t number = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    ++number;
+    if (end > at) checker.line(std::string_view(text).substr(at, end - at), number);
+    at = end + 1;
+  }
+  return checker.result();
+}
+
+std::vector<Json> example_rows(const Task& task, const std::vector<Ids>& lengths,
+                               std::int64_t trials, std::uint64_t seed) {
+  const TaskInfo& info = task.info();
+  std::vector<Json> rows{{{"kind", "task"},
+                          {"task", info.reference.empty() ? info.key : info.reference},
+                          {"source", "phasescope, seed " + std::to_string(seed)},
+                          {"seed", seed}}};
+  std::int64_t number = 0;
+  for (const Ids& length : lengths) {
+    for (std::int64_t n = 0; n < trials; ++n) {
+      Json row = task.row(task.draw(seed, length, static_cast<std::uint64_t>(n)));
+      row["kind"] = "example";
+      row["row"] = number++;
+      if (!row.contains("length")) row["length"] = length[0];
+      rows.push_back(std::move(row));
+    }
+  }
+  return rows;
+}
+
+}  // namespace phasescope::tasks

@@ -1,0 +1,177 @@
+// Duels: the interval that may be looked at after every unit, the order, and what two models read.
+#include "analysis/questions/duel.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "analysis/intervals/anytime.h"
+#include "analysis/random.h"
+#include "formats/error.h"
+#include "text_passes.h"
+
+namespace phasescope::analysis {
+namespace {
+
+double half_width(std::int64_t n, double effects) { return *anytime_half_width(n, effects); }
+
+// The printed values of the definition, to their last digit.
+TEST(Anytime, HasTheKnownHalfWidths) {
+  EXPECT_NEAR(half_width(8, kTextEffects), 1.50, 0.005);
+  EXPECT_NEAR(half_width(16, kTextEffects), 0.88, 0.005);
+  EXPECT_NEAR(half_width(70, kTextEffects), 0.40, 0.005);
+  EXPECT_NEAR(half_width(3, kSeedEffects), 6.2, 0.05);
+  EXPECT_NEAR(half_width(4, kSeedEffects), 3.3, 0.05);
+  EXPECT_NEAR(half_width(6, kSeedEffects), 2.1, 0.05);
+  EXPECT_NEAR(half_width(10, kSeedEffects), 1.4, 0.05);
+  EXPECT_FALSE(anytime_half_width(1, kTextEffects));
+  EXPECT_FALSE(anytime_half_width(2, kTextEffects));  // K = 3 * 400^(1/2) is above 1 + n g
+}
+
+// At its end the mixed likelihood ratio is 1 / alpha: the interval inverts the martingale. The
+// ratio is a power n / 2, which multiplies a rounding of 1e-16 by n.
+TEST(Anytime, InvertsTheMartingale) {
+  for (const double effects : {kTextEffects, kSeedEffects}) {
+    for (const std::int64_t n : {5, 8, 70, 1000}) {
+      const double units = static_cast<double>(n), nu = units - 1, spread = 1 + units * effects;
+      const double t_square = std::pow(half_width(n, effects), 2) * units;
+      const double ratio = (1 + t_square / nu) / (1 + t_square / (nu * spread));
+      const double e = std::pow(spread, -0.5) * std::pow(ratio, units / 2);
+      EXPECT_NEAR(e, 20, 20 * 1e-13 * units) << n;
+    }
+  }
+}
+
+bool ever_decides(Random& random, std::int64_t most, double mean) {
+  Duel duel(kTextEffects, kFewestDuelled, 0);
+  for (std::int64_t n = 0; n < most; ++n) {
+    if (duel.add(mean + random.normal())) return true;
+  }
+  return false;
+}
+
+// 5 % are allowed at any stopping time, 3.3 % were simulated with 20 000 duels; 2000 know a share
+// of 5 % to half a point, so that 6 % is two of these above it.
+TEST(Duels, OfEqualsRarelyDecide) {
+  Random random(11);
+  int alarms = 0;
+  for (int n = 0; n < 2000; ++n) alarms += ever_decides(random, 200, 0);
+  EXPECT_LE(alarms, 120);
+  EXPECT_GE(alarms, 20);  // an interval that never ends decides nothing
+}
+
+// A difference of one deviation: the interval closes around it within 40 texts nearly always (the
+// half width at 40 is 0.53).
+TEST(Duels, OfUnequalsDecide) {
+  Random random(12);
+  int decided = 0;
+  for (int n = 0; n < 200; ++n) decided += ever_decides(random, 40, 1);
+  EXPECT_GE(decided, 196);
+}
+
+protocol::DuelResult told_of(const std::vector<double>& differences, double margin = 0) {
+  Duel duel(kTextEffects, kFewestDuelled, margin);
+  for (const double difference : differences) {
+    if (duel.add(difference)) break;
+  }
+  protocol::DuelResult result;
+  duel.tell(result);
+  return result;
+}
+
+TEST(Duels, SayWhoIsBetter) {
+  std::vector<double> differences;
+  for (int n = 0; n < 20; ++n) differences.push_back(-1 + 0.1 * (n % 3));
+  EXPECT_EQ(told_of(differences).verdict, "A better");
+  EXPECT_EQ(told_of(differences).n, kFewestDuelled);
+  for (double& difference : differences) difference = -difference;
+  EXPECT_EQ(told_of(differences).verdict, "B better");
+  for (double& difference : differences) difference -= 0.9;
+  EXPECT_EQ(told_of(differences).verdict, "undecided");
+  EXPECT_EQ(told_of(differences, 0.5).verdict, "equal within");
+}
+
+TEST(Duels, DecideNothingOfSkewedDifferences) {
+  std::vector<double> differences(30, 1.0);
+  for (std::size_t n = 0; n < differences.size(); ++n) differences[n] += 0.001 * double(n % 2);
+  differences[0] = 100;  // one value beside n - 1 others: (n - 2) / sqrt(n - 1), 2.3 of eight
+  const auto result = told_of(differences, 1000);  // within which they would be equal
+  EXPECT_EQ(result.verdict, "undecided");
+  EXPECT_EQ(result.why, "differences too skewed for this interval");
+  EXPECT_GT(result.skewness, kTooSkewed);
+}
+
+TEST(Duels, OfOneWithItselfHaveNoDifference) {
+  const auto result = told_of(std::vector<double>(20, 0.0));
+  EXPECT_EQ(result.mean, 0);
+  EXPECT_EQ(result.verdict, "undecided");
+  EXPECT_EQ(result.why, "no difference at all");
+  EXPECT_FALSE(result.n_to_decide);
+}
+
+// The number is the first whose half width is below the mean.
+TEST(Duels, SayHowManyUnitsWouldDecide) {
+  const auto n = units_to_decide(0.3, 1, kTextEffects, kFewestDuelled);
+  ASSERT_TRUE(n);
+  EXPECT_LT(half_width(*n, kTextEffects), 0.3);
+  EXPECT_GE(half_width(*n - 1, kTextEffects), 0.3);
+  EXPECT_EQ(units_to_decide(100, 1, kTextEffects, kFewestDuelled), kFewestDuelled);
+  EXPECT_FALSE(units_to_decide(0, 1, kTextEffects, kFewestDuelled));
+}
+
+TEST(Duels, ReadTextsInAnOrderOfTheSeed) {
+  auto order = duel_order(70, 3);
+  EXPECT_EQ(order, duel_order(70, 3));
+  EXPECT_NE(order, duel_order(70, 4));
+  EXPECT_FALSE(std::ranges::is_sorted(order));
+  std::ranges::sort(order);
+  for (std::size_t n = 0; n < order.size(); ++n) EXPECT_EQ(order[n], n);
+}
+
+// "abcdef" read as bytes behind a [BOS], and as three pairs of letters: both predict c, d, e and f,
+// one of them in two tokens. Losses of 1, 2, .. nats.
+TEST(BitsOfText, CountsBytesThatBothPredict) {
+  const Text bytes{.name = "t",
+                   .text = "abcdef",
+                   .ids = {0, 1, 2, 3, 4, 5, 6},
+                   .spans = {{0, 0}, {0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 6}}};
+  const Text pairs{
+      .name = "t", .text = "abcdef", .ids = {9, 8, 7}, .spans = {{0, 2}, {2, 4}, {4, 6}}};
+  const BitsOfText bits = bits_of_text(bytes, {1, 2, 3, 4, 5, 6}, pairs, {10, 20});
+  EXPECT_TRUE(bits.per_byte);
+  EXPECT_NEAR(bits.a, (3 + 4 + 5 + 6) / 4.0 / std::numbers::ln2, 1e-14);
+  EXPECT_NEAR(bits.b, 30 / 4.0 / std::numbers::ln2, 1e-14);
+  const BitsOfText same = bits_of_text(bytes, {1, 2, 3, 4, 5, 6}, bytes, {2, 2, 2, 2, 2, 2});
+  EXPECT_FALSE(same.per_byte);
+  EXPECT_NEAR(same.a, 3.5 / std::numbers::ln2, 1e-14);
+  Text drawn = pairs;
+  drawn.spans.clear();
+  EXPECT_THROW(bits_of_text(bytes, {1, 2, 3, 4, 5, 6}, drawn, {10, 20}), formats::Error);
+}
+
+TEST(Duels, OfModelsAreTheirLossesTextByText) {
+  const auto a = testing::small_model("rope", 3), b = testing::small_model("alibi", 4);
+  const Texts texts = random_texts(12, 24, a->config().vocab_size, 5);
+  protocol::NoProgress silent;
+  const auto result = analyse_duel(a, texts, b, texts, {}, silent);
+  ASSERT_GE(result.units.size(), 8u);
+  const auto order = duel_order(12, 0);
+  for (std::size_t n = 0; n < result.units.size(); ++n) {
+    const Text& text = texts.items[order[n]];
+    const auto bits = [&](const std::shared_ptr<const model::Model>& model) {
+      return TextPass(model, ids_tensor(text.ids)).losses().mean().item<double>() /
+             std::numbers::ln2;
+    };
+    EXPECT_EQ(result.units[n].name, text.name);
+    EXPECT_NEAR(result.units[n].difference, bits(a) - bits(b), 1e-6);  // a mean in float32
+  }
+  const auto itself = analyse_duel(a, texts, a, texts, {}, silent);
+  EXPECT_EQ(itself.mean, 0);
+  EXPECT_EQ(itself.n, 12);
+  EXPECT_EQ(itself.verdict, "undecided");
+}
+
+}  // namespace
+}  // namespace phasescope::analysis

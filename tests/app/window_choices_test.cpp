@@ -1,0 +1,209 @@
+// What views ask for, by what was chosen in them.
+#include <gtest/gtest.h>
+
+#include "app/views/compare_view.h"
+#include "app/views/distance_view.h"
+#include "app/views/extrapolation_view.h"
+#include "app/views/map_view.h"
+#include "app/views/shift_view.h"
+#include "app/views/text_view.h"
+#include "app/views/theory_view.h"
+#include "app/views/views.h"
+#include "tests/app/made_up_worker.h"
+#include "tests/widgets/headless_imgui.h"
+
+namespace phasescope::app {
+namespace {
+
+using nlohmann::json;
+using phasescope::testing::HeadlessImGui;
+
+// One view alone, drawn as often as it takes.
+class Choices : public ::testing::Test {
+ protected:
+  void open(const std::string& id, Session session = default_session()) {
+    edit_.apply("open", [&](Session& s) { s = std::move(session); });
+    window_.may_ask = true;
+    for (auto& each : all_views())
+      if (each->id() == id) view_ = std::move(each);
+    draw();
+  }
+  void draw() {
+    for (int frame = 0; frame < 5; ++frame) {
+      gui_.begin_frame(0.1F);
+      requests_.begin_frame();
+      view_->draw(context_);
+      gui_.end_frame();
+    }
+    saved_ = view_->saved(context_);
+  }
+
+  HeadlessImGui gui_;
+  MadeUpWorker link_;
+  SessionHistory edit_{default_session()};
+  WorkerRequests requests_{link_, link_};
+  WindowState window_;
+  ViewContext context_{edit_, requests_, window_};
+  std::unique_ptr<View> view_;
+  std::vector<Saved> saved_;
+};
+
+TEST(Fields, TakeWhatWasChosenAndLeaveTheRestAsItIs) {
+  const json chosen{{"pairs", 7}, {"near", {1, 5}}, {"far", "x"}, {"no_such_field", 1}};
+  const auto request = with_choices(protocol::DistanceRequest{.models = {"rope"}}, chosen);
+  EXPECT_EQ(request.pairs, 7);
+  EXPECT_EQ(request.near, (protocol::Range{1, 5}));
+  EXPECT_FALSE(request.far);
+  EXPECT_EQ(request.models, std::vector<std::string>{"rope"});
+  EXPECT_EQ(with_choices(protocol::DistanceRequest{}, json("nonsense")).pairs,
+            protocol::DistanceRequest{}.pairs);
+}
+
+TEST(Pairs, AreReadAsTheyAreTyped) {
+  EXPECT_EQ(pair_in("12, 3"), (std::pair<int64_t, int64_t>{12, 3}));
+  EXPECT_EQ(pair_in("12 3"), (std::pair<int64_t, int64_t>{12, 3}));
+  EXPECT_EQ(pair_in("7"), (std::pair<int64_t, int64_t>{7, 7}));
+  for (const char* words : {"", "a", "1,2,3", "-1,2", "1.5"}) EXPECT_FALSE(pair_in(words)) << words;
+}
+
+TEST(Pairs, AreGoneToWithAsMuchAroundThemAsIsShown) {
+  EXPECT_EQ(region_around({}, 100, 10, 256), (Region{76, 124, 0, 48}));
+  EXPECT_EQ(region_around({0, 20, 0, 10}, 255, 128, 256), (Region{236, 256, 123, 133}));
+  EXPECT_EQ(region_around({}, 3, 1, 10), (Region{0, 10, 0, 10}));
+}
+
+TEST(Search, FindsWordsAcrossTokens) {
+  std::vector<protocol::TokenReading> tokens;
+  for (const char* text : {"the", "\u00b7ca", "t", "\u21b5", "the"})
+    tokens.push_back({.text = text});
+  using Ranges = std::vector<std::pair<int, int>>;
+  EXPECT_EQ(tokens_with(tokens, "cat"), (Ranges{{1, 3}}));
+  EXPECT_EQ(tokens_with(tokens, "the"), (Ranges{{0, 1}, {4, 5}}));
+  EXPECT_EQ(tokens_with(tokens, "t\nt"), (Ranges{{2, 5}}));
+  EXPECT_EQ(tokens_with(tokens, "e c"), (Ranges{{0, 2}}));
+  EXPECT_TRUE(tokens_with(tokens, "dog").empty());
+  EXPECT_TRUE(tokens_with(tokens, "").empty());
+}
+
+TEST_F(Choices, OneHeadsDistancesAreMeasuredApart) {
+  open("distance");
+  EXPECT_FALSE(link_.last_params("distance").contains("per_head"));
+  DistanceState state{.figure = "score", .layer = 1, .head = 2};
+  state.options["pairs"] = 50, state.options["near"] = {1, 4};
+  context_.set_state("head", state);
+  draw();
+  const json& asked = link_.last_params("distance");
+  EXPECT_EQ(asked["per_head"], true);
+  EXPECT_EQ(asked["pairs"], 50);
+  EXPECT_EQ(asked["near"], json({1, 4}));
+  EXPECT_EQ(asked["corpus"], true);
+  EXPECT_EQ(saved_.at(0).output.figures.at(0).title, "Mean score by distance, L1H2");
+  EXPECT_NE(saved_[0].command.find("--near 1:4"), std::string::npos) << saved_[0].command;
+}
+
+TEST_F(Choices, BIsAnyHeadOfAnyOpenModel) {
+  Session session = default_session();
+  session.models = {"rope", "tape", "tapa"};
+  session.selection = {0, 1, 0, {}, {}};
+  session.views.set(MapState{.show = "difference", .b = "tapa", .b_layer = 2, .b_head = 3});
+  open("map", session);
+  ASSERT_EQ(saved_.size(), 3U);  // A, B and A - B
+  EXPECT_EQ(saved_[0].output.figures[0].title, "rope L1H0: weight");
+  EXPECT_EQ(saved_[1].output.figures[0].title, "tapa L2H3: weight");
+  EXPECT_NE(view_->command_line(context_).find("map tapa --head L2H3"), std::string::npos);
+  // Another head of the same model.
+  session.views.set(MapState{.show = "both", .b = "rope", .b_layer = 3, .b_head = 3});
+  open("map", session);
+  ASSERT_EQ(saved_.size(), 2U);
+  EXPECT_EQ(saved_[1].output.figures[0].title, "rope L3H3: weight");
+  EXPECT_NE(saved_[0].folder, saved_[1].folder);
+  EXPECT_NE(context_.of(kMapBeside, 0).answer(), nullptr);
+  // One look for both.
+  EXPECT_EQ(saved_[0].output.figures[0].map->range, saved_[1].output.figures[0].map->range);
+}
+
+TEST_F(Choices, TheLengthOfTheTextIsAskedOfEveryView) {
+  open("text");
+  read_tokens(context_, 4096);
+  draw();
+  EXPECT_EQ(link_.last_params("text.read")["length"], 4096);
+  EXPECT_EQ(link_.last_params("model.info")["length"], 4096);
+  EXPECT_EQ(edit_.undo_title(), "Read 4096 tokens");
+}
+
+TEST_F(Choices, ModelsWriteOnWhereThatIsWanted) {
+  open("text");
+  EXPECT_EQ(link_.counts().count("generate"), 0U);
+  TextState state{.continued = true};
+  state.writing["tokens"] = 12;
+  context_.set_state("write on", state);
+  draw();
+  EXPECT_EQ(link_.last_params("generate")["tokens"], 12);
+  ASSERT_NE(context_.of(kContinued, 0).answer(), nullptr);
+}
+
+TEST_F(Choices, TextsThatWereReadAreKept) {
+  open("text");
+  EXPECT_TRUE(context_.state<TextState>().kept.empty());  // the one that nobody chose
+  for (const char* words : {"first", "second", "first"}) {
+    read_text(context_, TextInput::kTyped, words);
+    draw();
+  }
+  const auto kept = context_.state<TextState>().kept;
+  ASSERT_EQ(kept.size(), 2U);
+  EXPECT_EQ(kept[0].words.str(), "second");
+}
+
+// A task that the window knows nothing of.
+TEST_F(Choices, AnotherTaskIsAskedWithItsOwnOptions) {
+  Session session = default_session();
+  session.views.set(ExtrapolationState{.choices = {.task = "later", .options = {{"trials", 3}}}});
+  open("extrapolation", session);
+  draw();
+  const json& asked = link_.last_params("eval");
+  EXPECT_EQ(asked["task"], "later");
+  EXPECT_EQ(asked["trials"], 3);
+  EXPECT_FALSE(asked.contains("lengths"));  // those of perplexity follow from the models
+  EXPECT_FALSE(saved_.at(0).output.figures.empty());
+}
+
+TEST_F(Choices, DifferencesArePairedInOneQuestion) {
+  Session session = default_session();
+  session.views.set(ExtrapolationState{.figure = "paired difference"});
+  open("extrapolation", session);
+  draw();
+  EXPECT_EQ(requests_.of(kEvalTogether).asked().params["models"], json({"rope", "tapa_norm"}));
+  const auto& figure = saved_.at(0).output.figures.back();
+  EXPECT_EQ(figure.id, "eval_difference_perplexity");
+  EXPECT_EQ(figure.series.at(0).y, std::vector<double>{0.25});
+  EXPECT_NE(saved_[0].command.find("rope tapa_norm"), std::string::npos) << saved_[0].command;
+}
+
+TEST_F(Choices, AnyTwoModelsAreComparedAndOneWithItself) {
+  Session session = default_session();
+  session.models = {"rope", "tape", "tapa"};
+  session.views.set(CompareState{.a = "tapa", .b = "tape", .figure = "heads most alike"});
+  open("compare", session);
+  EXPECT_EQ(link_.last_params("compare")["models"], json({"tapa", "tape"}));
+  EXPECT_EQ(link_.last_params("compare")["match"], true);
+  EXPECT_EQ(saved_.at(0).output.figures.at(0).id, "matched_tapa_tape");
+  EXPECT_EQ(saved_[0].command, "phasescope compare tapa tape --match");
+  session.views.set(CompareState{.a = "tapa", .figure = "heads of A alone"});
+  open("compare", session);
+  EXPECT_EQ(link_.last_params("heads")["metrics"], json({"js_divergence"}));
+  EXPECT_EQ(saved_.at(0).output.figures.at(0).id, "head_divergence_tapa");
+}
+
+TEST_F(Choices, ChecksAndShiftsAreThoseChosen) {
+  Session session = default_session();
+  session.views.set(TheoryState{.verdict = "fails", .options = {{"check", {"tape.shift"}}}});
+  session.views.set(ShiftState{.figure = "against the shift", .options = {{"by", {2, 5}}}});
+  open("theory", session);
+  EXPECT_EQ(link_.last_params("theory")["check"], json({"tape.shift"}));
+  EXPECT_NE(requests_.of(kTheoryChecks).answer(), nullptr);
+  open("shift", session);
+  EXPECT_EQ(link_.last_params("shift")["by"], json({2, 5}));
+}
+
+}  // namespace
+}  // namespace phasescope::app

@@ -1,0 +1,264 @@
+// What the window reads and writes as files: figures in every form, sessions by name, what is
+// dropped on it; and what it says.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstring>
+#include <fstream>
+
+#include "app/views/heads_view.h"
+#include "app/window/export_dialog.h"
+#include "app/window/main_window.h"
+#include "app/window/opening.h"
+#include "app/window/session_file.h"
+#include "formats/error.h"
+#include "formats/tensors/npy.h"
+#include "tests/app/made_up_worker.h"
+#include "tests/widgets/headless_imgui.h"
+
+namespace phasescope::app {
+namespace {
+
+namespace fs = std::filesystem;
+using formats::real_file_system;
+
+class WindowFiles : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("phasescope_files_" + std::to_string(getpid()));
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  std::string write(const std::string& name, const std::string& text) {
+    fs::create_directories((folder_ / name).parent_path());
+    std::ofstream(folder_ / name) << text;
+    return (folder_ / name).string();
+  }
+
+  fs::path folder_;
+  MadeUpWorker link_;
+  SessionHistory edit_{default_session()};
+  WorkerRequests requests_{link_, link_};
+  WindowState window_;
+  ViewContext context_{edit_, requests_, window_};
+};
+
+FigureToSave curves() {
+  widgets::PlotSpec plot{.id = "loss", .title = "Loss"};
+  plot.series.push_back(
+      {"a", widgets::SeriesKind::line, {1, 2}, {0.5, 0.25}, {0.4, NAN}, {0.6, 1}});
+  plot.series.push_back({"b", widgets::SeriesKind::line, {3}, {8}, {}, {}});
+  return {plot, "rope", "phasescope text rope", nlohmann::json::array()};
+}
+
+std::string bytes_of(const fs::path& path) { return real_file_system().read(path); }
+
+// numpy's header, then the numbers as they lie in memory.
+std::vector<double> doubles_of(const std::string& npy) {
+  std::vector<double> values((npy.size() - 128) / sizeof(double));
+  std::memcpy(values.data(), npy.data() + 128, values.size() * sizeof(double));
+  return values;
+}
+
+TEST_F(WindowFiles, AFigureIsWrittenInEveryForm) {
+  const FigureToSave figure = curves();
+  FigureForm form;
+  form.format = "svg";
+  EXPECT_NE(figure_bytes(figure, form).find("width=\"720\""), std::string::npos);
+  form.width = 360, form.theme = "dark";
+  const std::string dark = figure_bytes(figure, form);
+  EXPECT_NE(dark.find("width=\"360\""), std::string::npos);
+  EXPECT_EQ(dark.find("\"#ffffff\" fill-opacity"), std::string::npos) << "the page is dark";
+  form.format = "csv";
+  EXPECT_EQ(figure_bytes(figure, form).substr(0, 20), "series,x,y,low,high\n");
+  form.format = "json";
+  const auto data = nlohmann::json::parse(figure_bytes(figure, form));
+  EXPECT_EQ(data["provenance"]["command"], figure.command);
+  form.format = "gif";
+  EXPECT_THROW(figure_bytes(figure, form), formats::Error);
+}
+
+TEST_F(WindowFiles, AnArrayHoldsThePointsOfAllCurves) {
+  FigureForm form;
+  form.format = "npy";
+  const fs::path path = folder_ / "deep/er/loss.npy";
+  write_figure(real_file_system(), path, curves(), form, {});
+  const std::string npy = bytes_of(path);
+  EXPECT_NE(npy.find("'descr': '<f8', 'fortran_order': False, 'shape': (3, 5)"), std::string::npos);
+  const std::vector<double> values = doubles_of(npy);
+  ASSERT_EQ(values.size(), 15U);
+  EXPECT_EQ((std::vector<double>(values.begin(), values.begin() + 5)),
+            (std::vector<double>{0, 1, 0.5, 0.4, 0.6}));
+  EXPECT_TRUE(std::isnan(values[8]));  // no lower end
+  EXPECT_EQ(values[10], 1);            // the second curve
+  EXPECT_EQ(values[12], 8);
+  EXPECT_TRUE(std::isnan(values[13]));
+}
+
+TEST_F(WindowFiles, PngHasAsManyPixelsAsItsDotsSay) {
+  if (!can_convert_svg()) GTEST_SKIP() << "rsvg-convert is not there";
+  FigureForm form;
+  form.format = "png", form.width = 400, form.dpi = 144;
+  const std::string png = figure_bytes(curves(), form);
+  // The width stands big-endian behind the signature, the length and the name of the first chunk.
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(png[i]); };
+  EXPECT_EQ(byte(16) << 24 | byte(17) << 16 | byte(18) << 8 | byte(19), 400 * 144 / 96);
+}
+
+TEST_F(WindowFiles, NamesTellFiguresOfSeveralModelsApart) {
+  FigureForm form;
+  EXPECT_EQ(file_name_of(curves(), form), "rope__loss.svg");
+  FigureToSave named = curves();
+  std::get<widgets::PlotSpec>(named.figure).id = "map_rope_L1";
+  EXPECT_EQ(file_name_of(named, form), "map_rope_L1.svg");
+}
+
+// The file beside a figure opens what drew it.
+TEST_F(WindowFiles, AFiguresSidecarHoldsItsSession) {
+  select_head(context_, 1, 2, 3);
+  read_text(context_, TextInput::kTyped, "words of \xC3\xA4 text");
+  const fs::path path = folder_ / "loss.csv";
+  FigureForm form;
+  form.format = "csv";
+  write_figure(real_file_system(), path, curves(), form, session_for_figure(edit_.session()));
+  const std::string sidecar = path.string() + ".json";
+  EXPECT_EQ(nlohmann::json::parse(bytes_of(sidecar))["command"], "phasescope text rope");
+  const Session drew = edit_.session();
+  edit_.apply("other", [](Session& s) { s = default_session(); });
+  EXPECT_EQ(kind_of(sidecar), Openable::session);
+  open_any(context_, sidecar);
+  EXPECT_TRUE(edit_.session() == drew);
+  edit_.undo();
+  EXPECT_TRUE(edit_.session() == default_session());
+}
+
+TEST_F(WindowFiles, WhatIsDroppedIsOpenedAsWhatItIs) {
+  EXPECT_EQ(kind_of(folder_), Openable::model);
+  EXPECT_EQ(kind_of("a/model.safetensors"), Openable::model);
+  const std::string text = write("words.txt", "to every thing"),
+                    json = write("words.json", "{\"a\": 1}"), broken = write("broken.json", "{");
+  EXPECT_EQ(kind_of(text), Openable::text);
+  EXPECT_EQ(kind_of(json), Openable::text);
+  EXPECT_EQ(kind_of(broken), Openable::text);
+  EXPECT_TRUE(fs::exists(broken)) << "it stays where it is";
+  open_any(context_, text);
+  EXPECT_EQ(edit_.session().text.words.str(), "to every thing");
+  open_any(context_, folder_.string());
+  EXPECT_EQ(edit_.session().models.back(), folder_.string());
+  EXPECT_EQ(edit_.session().recent.front(), folder_.string());
+  open_any(context_, "/no/such/file.txt");
+  ASSERT_EQ(window_.notices.size(), 1U);
+  EXPECT_TRUE(window_.notices[0].error);
+}
+
+TEST_F(WindowFiles, SessionsAreKeptByName) {
+  EXPECT_TRUE(session_names(folder_ / "none").empty());
+  select_head(context_, 0, 1, 1);
+  save_session(real_file_system(), place_of_session(folder_, "b"), edit_.session());
+  save_session(real_file_system(), place_of_session(folder_, "a paper"), edit_.session());
+  EXPECT_EQ(session_names(folder_), (std::vector<std::string>{"a paper", "b"}));
+  edit_.apply("layout", [](Session& s) { s.layout = "mine", s.selection.layer = 3; });
+  open_session(context_, place_of_session(folder_, "a paper"));
+  EXPECT_EQ(edit_.session().selection.layer, 1);
+  EXPECT_EQ(edit_.session().layout, "mine") << "the window stays as it is";
+  for (const char* name : {"", ".hidden", "a/b"})
+    EXPECT_THROW(place_of_session(folder_, name), formats::Error);
+}
+
+// --- what is said -------------------------------------------------------------------------------
+
+TEST(Notices, AreSaidOnceAndLeave) {
+  WindowState window;
+  for (int frame = 0; frame < 10; ++frame) window.say("it failed", true);
+  window.say("saved");
+  window.say("saved");
+  EXPECT_EQ(window.notices.size(), 2U);
+  EXPECT_LE(window.seconds_to_next_change(), WindowState::Notice::kSeconds);
+  EXPECT_GT(window.seconds_to_next_change(), 0);
+  for (auto& notice : window.notices) notice.born -= std::chrono::seconds(10);
+  window.drop_old_notices(false);
+  ASSERT_EQ(window.notices.size(), 1U);  // an error stays longer
+  EXPECT_EQ(window.notices[0].text, "it failed");
+  window.notices[0].born -= std::chrono::seconds(60);
+  window.drop_old_notices(true);  // under the pointer it stays
+  EXPECT_EQ(window.notices.size(), 1U);
+  window.notices[0].born -= std::chrono::seconds(60);
+  window.drop_old_notices(false);
+  EXPECT_TRUE(window.notices.empty());
+  EXPECT_TRUE(std::isinf(window.seconds_to_next_change()));
+  EXPECT_EQ(window.said.size(), 3U);
+}
+
+// An idle window asks for no frame, whatever stands in it.
+TEST(AnIdleWindow, WantsNoFrames) {
+  testing::HeadlessImGui gui;
+  MadeUpWorker link;
+  link.set_manner("heads", MadeUpWorker::Manner::fail);
+  MainWindow main_window(default_session(), link, link);
+  main_window.start_asking();
+  for (int i = 0; i < 60; ++i) gui.begin_frame(), main_window.draw(), gui.end_frame();
+  EXPECT_TRUE(main_window.settled());
+  EXPECT_FALSE(main_window.animated());
+  EXPECT_TRUE(std::isinf(main_window.next_frame_in()));
+  main_window.window().say("an error", true);
+  EXPECT_GT(main_window.next_frame_in(), 1) << "until it leaves";
+  link.set_manner("heads", MadeUpWorker::Manner::hold);
+  main_window.edit().apply("read more", [](Session& s) { s.text.length = 32; });
+  for (int i = 0; i < 5; ++i) gui.begin_frame(), main_window.draw(), gui.end_frame();
+  EXPECT_LT(main_window.next_frame_in(), 0.2) << "a bar moves";
+}
+
+// --- one hover and one selection ------------------------------------------------------------------
+
+TEST(Hovering, IsForgottenWhereThePointerIsNowhere) {
+  WindowState window;
+  widgets::Hover hover;
+  hover.layer = 2, hover.head = 1;
+  window.point_at(hover);
+  EXPECT_TRUE(window.hover().empty());  // until the next frame
+  window.begin_hover();
+  EXPECT_TRUE(window.hover() == hover);
+  window.begin_hover();
+  EXPECT_TRUE(window.hover().empty());
+}
+
+TEST_F(WindowFiles, AClickInAFigureSelectsWhatItsAxesAreOf) {
+  widgets::Hover marks;
+  marks.distance = 17, marks.layer = 2;
+  select_marks(context_, marks);
+  const Selection& at = edit_.session().selection;
+  EXPECT_EQ(at.distance, 17);
+  EXPECT_EQ(at.layer, 2);
+  EXPECT_EQ(at.head, default_session().selection.head);
+  EXPECT_EQ(marks_of(at).distance, 17);
+  EXPECT_EQ(marks_of(at).head, at.head);
+  edit_.undo();
+  EXPECT_FALSE(edit_.session().selection.distance);
+}
+
+// --- the palette ----------------------------------------------------------------------------------
+
+TEST_F(WindowFiles, ThePaletteFindsModelsHeadsAndTokens) {
+  const auto titles = [&](const std::string& words) {
+    std::vector<std::string> list;
+    const std::vector<Command> about = commands_about(context_, words, {"tape", "/a/b"});
+    for (const Command* command : matching(about, words)) list.push_back(command->title);
+    return list;
+  };
+  EXPECT_EQ(titles("tape").front(), "Open tape");
+  EXPECT_EQ(titles("select tapa").front(), "Select tapa_norm");
+  EXPECT_EQ(titles("L2H3").front(), "Select head L2H3");
+  EXPECT_EQ(titles("token 12").front(), "Select token 12");
+  EXPECT_TRUE(titles("L2 entropy").empty());
+  for (const Command& command : commands_about(context_, "l1h2", {}))
+    if (command.id == "head.select") command.run(context_);
+  EXPECT_EQ(edit_.session().selection.layer, 1);
+  EXPECT_EQ(edit_.session().selection.head, 2);
+  const auto openable = openable_models(edit_.session());
+  EXPECT_EQ(std::ranges::count(openable, "rope"), 0) << "it is open";
+  EXPECT_EQ(std::ranges::count(openable, "tape"), 1);
+}
+
+}  // namespace
+}  // namespace phasescope::app

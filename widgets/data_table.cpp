@@ -1,0 +1,366 @@
+#include "widgets/data_table.h"
+
+#include <imgui.h>
+#include <imgui_internal.h>  // TableSetColumnSortDirection
+#include <misc/cpp/imgui_stdlib.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <numeric>
+#include <optional>
+#include <sstream>
+#include <utility>
+
+#include "widgets/plot_spec.h"
+#include "widgets/plot_table.h"
+#include "widgets/theme.h"
+
+namespace phasescope::widgets {
+namespace {
+
+std::string in_lower_case(const std::string& words) {
+  std::string lower = words;
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return lower;
+}
+
+// One word of a search: a condition where it names a column of numbers, else a part of a cell.
+struct SearchTerm {
+  std::string words;  // in lower case
+  int column = -1;
+  std::string compare;
+  double number = 0;
+
+  bool holds(const std::vector<TableCell>& row) const {
+    if (column < 0)
+      return std::ranges::any_of(row, [&](const TableCell& cell) {
+        return in_lower_case(cell.words).find(words) != std::string::npos;
+      });
+    const double value = row[static_cast<std::size_t>(column)].number;
+    if (compare == ">") return value > number;
+    if (compare == "<") return value < number;
+    if (compare == ">=") return value >= number;
+    if (compare == "<=") return value <= number;
+    return value == number || (!std::isnan(value) && short_number(value) == short_number(number));
+  }
+};
+
+// The column of this title, else the first whose title begins with it; -1 where none does.
+int column_called(const TableSpec& table, const std::string& name) {
+  int found = -1;
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    const std::string title = in_lower_case(table.columns[i].title);
+    if (!table.columns[i].numbers || name.empty()) continue;
+    if (title == name) return static_cast<int>(i);
+    if (found < 0 && title.rfind(name, 0) == 0) found = static_cast<int>(i);
+  }
+  return found;
+}
+
+std::optional<double> number_in(const std::string& words) {
+  double value = 0;
+  const char* end = words.data() + words.size();
+  const auto [stop, error] = std::from_chars(words.data(), end, value);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return value;
+}
+
+SearchTerm term_of(const TableSpec& table, const std::string& word) {
+  SearchTerm term{in_lower_case(word)};
+  const std::size_t sign = term.words.find_first_of("<>=");
+  if (sign == std::string::npos) return term;
+  std::size_t end = sign + 1;
+  if (end < term.words.size() && term.words[end] == '=') ++end;
+  const auto number = number_in(term.words.substr(end));
+  const int column = column_called(table, term.words.substr(0, sign));
+  if (!number || column < 0) return term;
+  term.column = column, term.number = *number;
+  term.compare = term.words.substr(sign, end - sign);
+  return term;
+}
+
+std::vector<SearchTerm> terms_of(const TableSpec& table, const std::string& search) {
+  std::vector<SearchTerm> terms;
+  std::istringstream words(search);
+  for (std::string word; words >> word;) terms.push_back(term_of(table, word));
+  return terms;
+}
+
+void sort_rows(const TableSpec& table, const TableArrangement& by, std::vector<int>& rows) {
+  const auto column = static_cast<std::size_t>(by.column);
+  const auto cell = [&](int row) -> const TableCell& {
+    return table.rows[static_cast<std::size_t>(row)][column];
+  };
+  if (!table.columns[column].numbers) {
+    std::ranges::stable_sort(rows, [&](int a, int b) {
+      return by.descending ? cell(b).words < cell(a).words : cell(a).words < cell(b).words;
+    });
+    return;
+  }
+  std::ranges::stable_sort(rows, [&](int a, int b) {
+    const double x = cell(a).number, y = cell(b).number;
+    if (std::isnan(x) || std::isnan(y)) return !std::isnan(x) && std::isnan(y);
+    return by.descending ? x > y : x < y;
+  });
+}
+
+// Enough digits to be read back.
+std::string in_full(const TableColumn& column, const TableCell& cell) {
+  if (!column.numbers || std::isnan(cell.number)) return text_of(cell);
+  char text[40];
+  std::snprintf(text, sizeof text, "%.9g", cell.number);
+  return text;
+}
+
+std::string markdown_cell(const std::string& words) {
+  std::string out;
+  for (const char c : words) out += c == '|' ? "\\|" : c == '\n' ? " " : std::string(1, c);
+  return out;
+}
+
+// Words at the right edge of a cell.
+void draw_at_the_right(const std::string& words) {
+  const float room = ImGui::GetContentRegionAvail().x - ImGui::CalcTextSize(words.c_str()).x;
+  if (room > 0) ImGui::SetCursorPosX(ImGui::GetCursorPosX() + room);
+  ImGui::TextUnformatted(words.c_str());
+}
+
+ImVec4 color_of(TableCell::Tone tone) {
+  const Palette& colors = palette();
+  switch (tone) {
+    case TableCell::Tone::plain:
+      break;
+    case TableCell::Tone::quiet:
+      return colors.quiet;
+    case TableCell::Tone::good:
+      return colors.good;
+    case TableCell::Tone::bad:
+      return colors.bad;
+    case TableCell::Tone::warn:
+      return colors.warn;
+  }
+  return ImGui::GetStyleColorVec4(ImGuiCol_Text);
+}
+
+void draw_words(const TableColumn& column, const TableCell& cell) {
+  if (cell.color >= 0)
+    ImGui::TextColored(series_vec(cell.color), "%s", cell.words.c_str());
+  else if (cell.tone != TableCell::Tone::plain)
+    ImGui::TextColored(color_of(cell.tone), "%s", cell.words.c_str());
+  else if (column.numbers)
+    draw_at_the_right(text_of(cell));
+  else
+    ImGui::TextUnformatted(cell.words.c_str());
+  if (!cell.help.empty()) ImGui::SetItemTooltip("%s", cell.help.c_str());
+}
+
+}  // namespace
+
+TableCell number_cell_of(double value, double low, double high) {
+  TableCell cell;
+  cell.number = value, cell.low = low, cell.high = high;
+  return cell;
+}
+
+std::string text_of(const TableCell& cell) {
+  if (!cell.words.empty()) return cell.words;
+  if (std::isnan(cell.number)) return "-";
+  const std::string words = short_number(cell.number);
+  if (std::isnan(cell.low) || std::isnan(cell.high)) return words;
+  return words + " [" + short_number(cell.low) + ", " + short_number(cell.high) + "]";
+}
+
+TableCell words_cell_of(std::string words, int color) {
+  TableCell cell;
+  cell.words = std::move(words), cell.color = color;
+  return cell;
+}
+
+std::vector<int> rows_in_order(const TableSpec& table, const TableArrangement& arrangement) {
+  std::vector<int> rows(table.rows.size());
+  std::iota(rows.begin(), rows.end(), 0);
+  const std::vector<SearchTerm> terms = terms_of(table, arrangement.search);
+  std::erase_if(rows, [&](int row) {
+    return !std::ranges::all_of(terms, [&](const SearchTerm& term) {
+      return term.holds(table.rows[static_cast<std::size_t>(row)]);
+    });
+  });
+  const bool sorted =
+      arrangement.column >= 0 && arrangement.column < static_cast<int>(table.columns.size());
+  if (sorted) sort_rows(table, arrangement, rows);
+  return rows;
+}
+
+std::string csv_of(const TableSpec& table, const std::vector<int>& rows) {
+  std::string text;
+  for (std::size_t c = 0; c < table.columns.size(); ++c)
+    text += (c ? "," : "") + csv_quoted(table.columns[c].title);
+  text += "\n";
+  for (const int row : rows) {
+    const auto& cells = table.rows[static_cast<std::size_t>(row)];
+    for (std::size_t c = 0; c < table.columns.size(); ++c)
+      text += (c ? "," : "") + csv_quoted(in_full(table.columns[c], cells[c]));
+    text += "\n";
+  }
+  return text;
+}
+
+std::string markdown_of(const TableSpec& table, const std::vector<int>& rows) {
+  std::string text = "|", rule = "|";
+  for (const TableColumn& column : table.columns) {
+    text += " " + markdown_cell(column.title) + " |";
+    rule += column.numbers ? " ---: |" : " --- |";
+  }
+  text += "\n" + rule + "\n";
+  for (const int row : rows) {
+    text += "|";
+    for (const TableCell& cell : table.rows[static_cast<std::size_t>(row)])
+      text += " " + markdown_cell(text_of(cell)) + " |";
+    text += "\n";
+  }
+  return text;
+}
+
+void DataTable::arrange(const TableArrangement& arrangement) {
+  if (arrangement == arrangement_) return;
+  arrangement_ = arrangement;
+  set_sorting_ = true;
+}
+
+void DataTable::draw_search(const TableSpec& table, const TableDraw& options) {
+  const std::string count =
+      order_.size() == table.rows.size()
+          ? std::to_string(table.rows.size())
+          : std::to_string(order_.size()) + " of " + std::to_string(table.rows.size());
+  const float words = ImGui::CalcTextSize(count.c_str()).x + ImGui::GetStyle().ItemSpacing.x;
+  const float room = options.width > 0 ? options.width : ImGui::GetContentRegionAvail().x;
+  ImGui::SetNextItemWidth(std::max(40.0F, room - words));
+  ImGui::InputTextWithHint("##search", options.hint.c_str(), &arrangement_.search);
+  ImGui::SameLine();
+  ImGui::AlignTextToFramePadding();
+  ImGui::TextColored(palette().quiet, "%s", count.c_str());
+}
+
+void DataTable::draw_titles(const TableSpec& table) {
+  ImGui::TableSetupScrollFreeze(table.frozen, 1);
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    ImGuiTableColumnFlags flags = table.columns[i].numbers
+                                      ? ImGuiTableColumnFlags_PreferSortDescending
+                                      : ImGuiTableColumnFlags_None;
+    ImGui::TableSetupColumn(table.columns[i].title.c_str(), flags, 0, static_cast<ImGuiID>(i));
+  }
+  ImGui::TableNextRow(ImGuiTableRowFlags_Headers);  // columns are what they are from here on
+  if (std::exchange(set_sorting_, false)) {
+    const bool sorted = arrangement_.column >= 0;
+    const auto direction =
+        arrangement_.descending ? ImGuiSortDirection_Descending : ImGuiSortDirection_Ascending;
+    ImGui::TableSetColumnSortDirection(sorted ? arrangement_.column : 0,
+                                       sorted ? direction : ImGuiSortDirection_None, false);
+  }
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    if (!ImGui::TableSetColumnIndex(static_cast<int>(i))) continue;
+    ImGui::TableHeader(table.columns[i].title.c_str());
+    if (!table.columns[i].help.empty()) ImGui::SetItemTooltip("%s", table.columns[i].help.c_str());
+  }
+}
+
+void DataTable::take_sorting() {
+  ImGuiTableSortSpecs* specs = ImGui::TableGetSortSpecs();
+  if (!specs || !specs->SpecsDirty) return;
+  arrangement_.column = specs->SpecsCount ? static_cast<int>(specs->Specs[0].ColumnUserID) : -1;
+  if (specs->SpecsCount)
+    arrangement_.descending = specs->Specs[0].SortDirection == ImGuiSortDirection_Descending;
+  specs->SpecsDirty = false;
+}
+
+void DataTable::draw_row(const TableSpec& table, const TableDraw& options, int row,
+                         TableDrawn& drawn) {
+  const auto& cells = table.rows[static_cast<std::size_t>(row)];
+  ImGui::TableNextRow();
+  ImGui::TableSetColumnIndex(0);
+  ImGui::PushID(row);
+  const bool selected = options.selected && options.selected(row);
+  const auto flags = ImGuiSelectableFlags_SpanAllColumns | ImGuiSelectableFlags_AllowOverlap |
+                     ImGuiSelectableFlags_AllowDoubleClick;
+  if (ImGui::Selectable("##row", selected, flags)) {
+    drawn.clicked = row;
+    if (ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left)) drawn.double_clicked = row;
+  }
+  if (ImGui::IsItemHovered()) drawn.hovered = row;
+  if (ImGui::IsItemClicked(ImGuiMouseButton_Right)) {
+    menu_row_ = row, menu_column_ = std::max(0, ImGui::TableGetHoveredColumn());
+    drawn.hovered = row;
+  }
+  if (row == options.hovered)
+    ImGui::TableSetBgColor(ImGuiTableBgTarget_RowBg0, ImGui::GetColorU32(ImGuiCol_HeaderHovered));
+  ImGui::SameLine(0, 0);
+  for (std::size_t c = 0; c < cells.size(); ++c)
+    if (ImGui::TableSetColumnIndex(static_cast<int>(c))) draw_words(table.columns[c], cells[c]);
+  ImGui::PopID();
+}
+
+void DataTable::draw_menu(const TableSpec& table, const TableDraw& options) {
+  if (!ImGui::BeginPopup("table menu")) return;
+  const bool known = menu_row_ >= 0 && menu_row_ < static_cast<int>(table.rows.size()) &&
+                     menu_column_ < static_cast<int>(table.columns.size());
+  if (known && ImGui::MenuItem("Copy this cell")) {
+    const auto column = static_cast<std::size_t>(menu_column_);
+    const auto& cells = table.rows[static_cast<std::size_t>(menu_row_)];
+    ImGui::SetClipboardText(in_full(table.columns[column], cells[column]).c_str());
+  }
+  if (ImGui::MenuItem("Copy as CSV")) ImGui::SetClipboardText(csv_of(table, order_).c_str());
+  if (ImGui::MenuItem("Copy as Markdown"))
+    ImGui::SetClipboardText(markdown_of(table, order_).c_str());
+  if (arrangement_.column >= 0 && ImGui::MenuItem("As it stood at first")) {
+    arrangement_.column = -1;
+    set_sorting_ = true;
+  }
+  if (known && options.menu) options.menu(menu_row_);
+  ImGui::EndPopup();
+}
+
+TableDrawn DataTable::draw(const TableSpec& table, const TableDraw& options) {
+  TableDrawn drawn;
+  ImGui::PushID(table.id.c_str());
+  const TableArrangement before = arrangement_;
+  if (options.searchable) draw_search(table, options);
+  const auto flags = ImGuiTableFlags_Sortable | ImGuiTableFlags_SortTristate |
+                     ImGuiTableFlags_ScrollX | ImGuiTableFlags_ScrollY | ImGuiTableFlags_RowBg |
+                     ImGuiTableFlags_Hideable | ImGuiTableFlags_Resizable |
+                     ImGuiTableFlags_Reorderable | ImGuiTableFlags_SizingFixedFit |
+                     ImGuiTableFlags_NoSavedSettings;
+  const int columns = static_cast<int>(table.columns.size());
+  menu_row_ = ImGui::IsPopupOpen("table menu") ? menu_row_ : -1;
+  if (columns > 0 &&
+      ImGui::BeginTable("table", columns, flags,
+                        {std::max(0.0F, options.width), std::max(0.0F, options.height)})) {
+    draw_titles(table);
+    take_sorting();
+    if (!known_ || version_ != options.version || !(arranged_ == arrangement_)) {
+      order_ = rows_in_order(table, arrangement_);
+      arranged_ = arrangement_, version_ = options.version, known_ = true;
+    }
+    ImGuiListClipper clipper;
+    clipper.Begin(static_cast<int>(order_.size()));
+    while (clipper.Step())
+      for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i)
+        draw_row(table, options, order_[static_cast<std::size_t>(i)], drawn);
+    if (options.reveal && options.selected) {
+      const auto found = std::ranges::find_if(order_, options.selected);
+      if (found != order_.end())
+        ImGui::SetScrollY(static_cast<float>(found - order_.begin()) * clipper.ItemsHeight -
+                          ImGui::GetWindowHeight() / 2);
+    }
+    ImGui::EndTable();
+  }
+  if (menu_row_ >= 0 && !ImGui::IsPopupOpen("table menu")) ImGui::OpenPopup("table menu");
+  draw_menu(table, options);
+  drawn.arranged = !(before == arrangement_);
+  ImGui::PopID();
+  return drawn;
+}
+
+}  // namespace phasescope::widgets
