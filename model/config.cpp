@@ -85,6 +85,7 @@ std::vector<Field> fields_of(ModelConfig& c) {
       {"attention", "sink_layers", "sink_layers", &c.attention.sink_layers},
       {"attention", "gate", "gate", &c.attention.gate},
       {"attention", "gate_by_head", "gate_by_head", &c.attention.gate_by_head},
+      {"attention", "low_rank", "low_rank", &c.attention.low_rank},
       {"attention", "log_scale", "log_scale", &c.attention.log_scale},
       {"attention", "padding", "padding", &c.attention.padding},
       {"mlp", "gated", "gated", &c.mlp.gated},
@@ -117,6 +118,9 @@ std::vector<Field> fields_of(ModelConfig& c) {
       {"linear", "key_dim", "key_dim", &c.linear.key_dim},
       {"linear", "value_dim", "value_dim", &c.linear.value_dim},
       {"linear", "kernel", "kernel", &c.linear.kernel},
+      {"streams", "count", "count", &c.streams.count},
+      {"streams", "active", "active", &c.streams.active},
+      {"streams", "scaled", "scaled", &c.streams.scaled},
       {"embedding", "width", "width", &c.embedding.width},
       {"embedding", "scale", "scale", &c.embedding.scale},
       {"embedding", "norm", "norm", &c.embedding.norm},
@@ -288,19 +292,20 @@ constexpr GroupSize kGroupSizes[] = {{"num_attention_heads", &LayerGroup::heads}
 LayerGroup read_group(const Json& value, const std::string& prefix,
                       formats::ConfigProblems& problems) {
   LayerGroup group;
-  std::vector<std::string> known = {"layers", "encoding"};
+  std::vector<std::string> known = {"layers", "encoding", "mlp_sparsity"};
   for (const GroupSize& size : kGroupSizes) known.emplace_back(size.file);
   const formats::ConfigReader reader(value, problems, prefix);
   if (!value.is_object()) return group;
   refuse_unknown_keys(value, known, prefix, problems);
-  for (const double layer : reader.numbers({"layers"}, {.min = 0, .max = 1e6})
-                                .value_or(std::vector<double>{})) {
+  for (const double layer :
+       reader.numbers({"layers"}, {.min = 0, .max = 1e6}).value_or(std::vector<double>{})) {
     if (layer != std::floor(layer)) reader.problem("layers", "must be whole numbers");
     group.layers.push_back(static_cast<std::int64_t>(layer));
   }
   for (const GroupSize& size : kGroupSizes) {
     group.*size.place = reader.integer_or({size.file}, 0, formats::kCountRange);
   }
+  group.sparsity = reader.number_or({"mlp_sparsity"}, 0, {.min = 0});
   if (const Json* encoding = reader.raw("encoding")) {
     group.encoding = read_encoding(*encoding, prefix + "encoding", problems);
   }
@@ -312,8 +317,8 @@ void read_layer_groups(const formats::ConfigReader& reader, ModelConfig& config)
   if (list == nullptr) return;
   if (!list->is_array()) return reader.problem("layer_groups", "must be a list of objects");
   for (std::size_t n = 0; n < list->size(); ++n) {
-    config.layer_groups.push_back(read_group(
-        (*list)[n], "layer_groups." + std::to_string(n) + ".", reader.problems()));
+    config.layer_groups.push_back(
+        read_group((*list)[n], "layer_groups." + std::to_string(n) + ".", reader.problems()));
   }
 }
 
@@ -330,6 +335,7 @@ Json json_of_groups(const std::vector<LayerGroup>& groups) {
     for (const GroupSize& size : kGroupSizes) {
       if (group.*size.place != 0) object[size.file] = group.*size.place;
     }
+    if (group.sparsity != 0) object["mlp_sparsity"] = group.sparsity;
     if (group.encoding) object["encoding"] = encoding_with_key(*group.encoding);
     list.push_back(std::move(object));
   }
@@ -422,6 +428,7 @@ LayerShape ModelConfig::shape_of(std::int64_t layer) const {
     if (group.kv_heads > 0) shape.kv_heads = group.kv_heads;
     if (group.head_dim > 0) shape.head_dim = group.head_dim;
     if (group.ffn_width > 0) shape.ffn_width = group.ffn_width;
+    if (group.sparsity > 0) shape.sparsity = group.sparsity;
   }
   shape.value_dim = attention.value_dim > 0 ? attention.value_dim : shape.head_dim;
   return shape;
@@ -481,10 +488,9 @@ ModelConfig read_model_config(const Json& object, const std::string& where) {
 Json write_model_config(const ModelConfig& config) {
   ModelConfig given = config, plain;
   // Those that every file has; the others only where they differ.
-  static const std::set<std::string> later = {"residual",       "encoder_layers",
-                                              "decoder_start",  "positions_skip_padding",
-                                              "residual_scale", "layer_scale",
-                                              "note"};
+  static const std::set<std::string> later = {
+      "residual",       "encoder_layers", "decoder_start", "positions_skip_padding",
+      "residual_scale", "layer_scale",    "note"};
   const std::vector<Field> ours = fields_of(given), defaults = fields_of(plain);
   const auto json_of = [](const Field& field) {
     return std::visit([](auto* value) { return Json(*value); }, field.place);
@@ -544,8 +550,7 @@ void check_shared_layers(const ModelConfig& config, formats::ConfigProblems& pro
     bool found = false;
     for (std::int64_t n = 0; n < layer && !found; ++n) {
       found = !names_layer(config.attention.shared_layers, n) &&
-              config.is_local(n) == config.is_local(layer) &&
-              !names_layer(config.linear.layers, n);
+              config.is_local(n) == config.is_local(layer) && !names_layer(config.linear.layers, n);
     }
     if (found) continue;
     problems.add("attention.shared_layers",
@@ -590,8 +595,8 @@ void check_latent(const ModelConfig& config, formats::ConfigProblems& problems) 
   const AttentionConfig& a = config.attention;
   if (a.kv_rank == 0) return;
   if (a.position_dim < 2 || a.position_dim >= config.head_dim) {
-    problems.add("attention.position_dim", "must be at least 2 and less than head_dim, " +
-                                               std::to_string(config.head_dim));
+    problems.add("attention.position_dim",
+                 "must be at least 2 and less than head_dim, " + std::to_string(config.head_dim));
   }
   if (config.kv_heads != config.heads) {
     problems.add("num_key_value_heads", "latent attention has a key for every head");
@@ -610,6 +615,25 @@ void check_linear(const ModelConfig& config, formats::ConfigProblems& problems) 
   }
 }
 
+void check_streams(const ModelConfig& config, formats::ConfigProblems& problems) {
+  constexpr std::int64_t kMostStreams = 64;
+  const StreamsConfig& streams = config.streams;
+  if (streams.count < 1 || streams.count > kMostStreams || streams.active >= streams.count) {
+    problems.add("streams.count", "must lie in 1.." + std::to_string(kMostStreams) +
+                                      ", and streams.active be one of them");
+  }
+  const bool plain = config.residual == "sequential" && config.norm.placement == "sandwich" &&
+                     config.encoder_layers == 0;
+  if (streams.count > 1 && !plain) {
+    problems.add("streams.count",
+                 "several can be read in a decoder with norms before and behind each branch alone");
+  }
+  if (config.attention.low_rank > 0 && !plain) {
+    problems.add("attention.low_rank",
+                 "can be read in a decoder with norms before and behind each branch alone");
+  }
+}
+
 void check_structure(const ModelConfig& config, formats::ConfigProblems& problems) {
   check_choice("norm.kind", config.norm.kind, {"rms", "layer"}, problems);
   check_choice("norm.placement", config.norm.placement, {"pre", "post", "output", "sandwich"},
@@ -623,7 +647,8 @@ void check_structure(const ModelConfig& config, formats::ConfigProblems& problem
                                           " heads of every layer is more than can be read");
   }
   if (config.embedding.layer_width > 0 && config.embedding.layer_rows < 1) {
-    problems.add("embedding.layer_rows", "must be at least 1 where layers have inputs of their own");
+    problems.add("embedding.layer_rows",
+                 "must be at least 1 where layers have inputs of their own");
   }
   if (config.attention.temperature_length <= 0) {
     problems.add("attention.temperature_length", "must be above 0");
@@ -664,6 +689,9 @@ void check_layer_groups(const ModelConfig& config, formats::ConfigProblems& prob
     const LayerShape shape = config.shape_of(group.layers.front());
     formats::check_heads(problems, shape.heads * shape.head_dim, shape.heads, shape.kv_heads,
                          shape.head_dim);
+    if (group.sparsity >= 1 || (group.sparsity > 0 && !config.mlp.gated)) {
+      problems.add(key + ".mlp_sparsity", "must be less than 1, and the MLP have a gate");
+    }
     if (!group.encoding) continue;
     const auto encoding = make_encoding(with_group_encoding(config, n), problems);
     if (!encoding) continue;
@@ -686,6 +714,7 @@ void check_model_config(const ModelConfig& config, formats::ConfigProblems& prob
   check_experts(config, problems);
   check_latent(config, problems);
   check_linear(config, problems);
+  check_streams(config, problems);
   check_encodings(config, problems);
   // Groups that name layers which are not there have no sizes to be read.
   if (problems.empty()) check_layer_groups(config, problems);

@@ -24,10 +24,11 @@ struct EncodingConfig {
 struct NormConfig {
   std::string kind = "rms";  // rms; layer: the mean is taken off first
   bool bias = false;
-  bool unit_offset = false;       // multiplies by 1 + weight
-  std::string placement = "pre";  // pre: what a branch reads; post: the sum it is added to;
-                                  // output: what it gives; sandwich: what it reads and what it gives
-  bool at_end = true;             // once more after the last layer
+  bool unit_offset = false;  // multiplies by 1 + weight
+  std::string placement =
+      "pre";           // pre: what a branch reads; post: the sum it is added to;
+                       // output: what it gives; sandwich: what it reads and what it gives
+  bool at_end = true;  // once more after the last layer
 };
 
 struct AttentionConfig {
@@ -76,6 +77,9 @@ struct AttentionConfig {
   // reads, with a number for each channel or (gate_by_head) one for the head; none.
   std::string gate = "none";
   bool gate_by_head = false;
+  // Above 0: r + norm(W_out W_in r) of so many numbers between is added to what attention makes of
+  // the norm's output r, and the sum divided by sqrt(2) (LAuReL, arXiv 2411.07501).
+  std::int64_t low_rank = 0;
 };
 
 struct MlpConfig {
@@ -94,16 +98,16 @@ struct ExpertsConfig {
   std::string router = "softmax";         // or sigmoid: from logits to weights
   bool router_bias = false;               // of the logits
   double router_cap = 0;                  // logit x becomes cap tanh(x / cap); 0: not
-  bool choice_bias = false;      // a stored number for each is added for the choice alone
-  bool normalised = false;       // a token's weights are divided by their sum
-  double scale = 1;              // of the weights
+  bool choice_bias = false;               // a stored number for each is added for the choice alone
+  bool normalised = false;                // a token's weights are divided by their sum
+  double scale = 1;                       // of the weights
   bool weighted_inputs = false;  // weights multiply what an expert reads, not what it gives
   // Experts stand in groups, and a token's are chosen among its best groups, ranked by their best
   // expert, or by the sum of their two best.
   std::int64_t groups = 1, groups_per_token = 1;
   bool groups_by_two = false;
   bool bias = false;  // of all three projections
-  double limit = 0;   // above 0 an expert gives down((up + 1) gate sigmoid(alpha gate)), gate and up
+  double limit = 0;  // above 0 an expert gives down((up + 1) gate sigmoid(alpha gate)), gate and up
   double alpha = 1.702;           // clamped to it, gate from above alone
   std::int64_t shared_width = 0;  // of an MLP that reads every token; 0: none
   bool shared_gate = false;       // which is multiplied by sigmoid of a projection to one number
@@ -121,6 +125,12 @@ struct LinearConfig {
   std::int64_t kernel = 4;  // tokens that the convolution sees
 };
 
+// Residual streams: one of them runs through the layers (model/streams.h).
+struct StreamsConfig {
+  std::int64_t count = 1, active = 0;
+  bool scaled = false;  // what a layer reads of its own reads the active one times a stored vector
+};
+
 struct EmbeddingConfig {
   std::int64_t width = 0;  // where it is not the model's: projected in, and out at the end
   double scale = 1;
@@ -136,12 +146,16 @@ struct EmbeddingConfig {
 struct LayerGroup {
   std::vector<std::int64_t> layers = {};  // ascending
   std::int64_t heads = 0, kv_heads = 0, head_dim = 0, ffn_width = 0;
+  // Of the MLP's gates: those below the quantile of this share of a normal distribution with the
+  // token's mean and deviation become 0, the others are measured from there.
+  double sparsity = 0;
   std::optional<EncodingConfig> encoding = {};  // one without tensors of its own
 };
 
 // One layer's sizes.
 struct LayerShape {
   std::int64_t heads = 0, kv_heads = 0, head_dim = 0, value_dim = 0, ffn_width = 0;
+  double sparsity = 0;
 };
 
 // From the last hidden state to logits.
@@ -191,6 +205,7 @@ struct ModelConfig {
   MlpConfig mlp;
   ExpertsConfig experts;
   LinearConfig linear;
+  StreamsConfig streams;
   EmbeddingConfig embedding;
   HeadConfig head;
   PositionsConfig positions;
@@ -201,10 +216,10 @@ struct ModelConfig {
   bool positions_skip_padding = false;  // position ids count the tokens that are no padding
   EncodingConfig encoding;
   std::optional<EncodingConfig>
-      local_encoding;  // of the local layers; theirs is `encoding` otherwise
+      local_encoding;                    // of the local layers; theirs is `encoding` otherwise
   std::vector<LayerGroup> layer_groups;  // of two that name a layer the later one holds
-  Json tokenizer;      // {"type": "bytes", ...}; null where none is known
-  std::string note;    // a departure from the papers, shown wherever the model is
+  Json tokenizer;                        // {"type": "bytes", ...}; null where none is known
+  std::string note;                      // a departure from the papers, shown wherever the model is
 
   bool is_local(std::int64_t layer) const;
   LayerShape shape_of(std::int64_t layer) const;

@@ -15,6 +15,7 @@
 #include "model/forward_inputs.h"
 #include "model/linear_attention.h"
 #include "model/rms_norm.h"
+#include "model/streams.h"
 
 namespace phasescope::model {
 namespace {
@@ -96,6 +97,7 @@ class Pass {
     const StartContext context = start_context(ids.size(1), stack_.weights.encoding);
     at::Tensor x = embed(ids, context);
     if (model_.layer_embedding.defined()) layer_inputs_ = layer_inputs(ids, x);
+    if (has_streams()) x = begin_streams(model_, x, options_.product_dtype);
     State states = {stack_.encoding.start(context), {}};
     if (options_.initial_state.defined()) states.global.z = options_.initial_state;
     if (stack_.local != nullptr) {
@@ -115,6 +117,7 @@ class Pass {
         options_.progress(static_cast<double>(layer + 1) / static_cast<double>(config_.layers));
       }
     }
+    if (has_streams()) x = joined_streams(model_, x, options_.product_dtype);
     if (config_.norm.at_end) {
       x = norm(x, {stack_.weights.final_norm, stack_.weights.final_norm_bias}, dtype_);
     }
@@ -129,6 +132,8 @@ class Pass {
     PositionState global, local;
     std::vector<PositionState> groups;  // of the layer groups, in their order
   };
+
+  bool has_streams() const { return config_.streams.count > 1; }
 
   bool reads_local(std::int64_t layer) const {
     return stack_.local != nullptr && config_.is_local(layer);
@@ -219,9 +224,9 @@ class Pass {
 
   void report(std::int64_t index, const at::Tensor& x, State& states) const {
     if (observer_ == nullptr) return;
-    observer_->on_hidden(index, x);
-    const PositionState& state =
-        index < config_.layers ? state_of(index, states) : states.global;
+    observer_->on_hidden(index, has_streams() ? x[config_.streams.active] : x);
+    if (has_streams()) observer_->on_streams(index, x);
+    const PositionState& state = index < config_.layers ? state_of(index, states) : states.global;
     if (state.z.defined()) observer_->on_position(index, state);
   }
 
@@ -247,19 +252,54 @@ class Pass {
     return placement == "post" ? norm(sum, n, dtype_) : sum;
   }
 
+  // x is (B, N, C), or (S, B, N, C) where the model has several streams.
   at::Tensor run_layer(std::int64_t index, const at::Tensor& x, State& states) const {
     const LayerWeights& w = stack_.weights.layers[static_cast<std::size_t>(index)];
+    if (has_streams()) return run_streams(index, w, x, states);
+    at::Tensor result = run_branches(index, w, x, states);
+    if (layer_inputs_.defined()) result = result + layer_input(index, w, result);
+    return w.layer_scale.defined() ? result * w.layer_scale : result;
+  }
+
+  at::Tensor run_streams(std::int64_t index, const LayerWeights& w, const at::Tensor& streams,
+                         State& states) const {
+    const auto dtype = options_.product_dtype;
+    const std::int64_t active = config_.streams.active;
+    const at::Tensor predicted = predicted_streams(config_, w, streams, dtype);
+    const at::Tensor made = run_branches(index, w, predicted[active], states);
+    const at::Tensor corrected = corrected_streams(config_, w, predicted, made, dtype);
+    if (!layer_inputs_.defined()) return corrected;
+    const at::Tensor read = corrected[active];
+    const at::Tensor own =
+        layer_input(index, w, config_.streams.scaled ? read * w.stream_scale : read);
+    // The first stream gets none of it, whichever is the active one.
+    return at::cat(
+        {corrected.narrow(0, 0, 1), corrected.narrow(0, 1, config_.streams.count - 1) + own});
+  }
+
+  // r + norm(W_out W_in r) of what attention read.
+  at::Tensor low_rank(const LayerWeights& w, const at::Tensor& read) const {
+    const at::Tensor made = project(project(read, w.low_rank_in, {}), w.low_rank_out, {});
+    return read.to(dtype_) + norm(made, {w.low_rank_norm, {}}, dtype_);
+  }
+
+  // What attention and MLP make of x (B, N, C).
+  at::Tensor run_branches(std::int64_t index, const LayerWeights& w, const at::Tensor& x,
+                          State& states) const {
     PositionState& state = state_of(index, states);
     encoding_of(index).before_layer(index, state);
     MlpContext context;
     at::Tensor result;
     const bool linear = names_layer(config_.linear.layers, index);
+    at::Tensor read_by_attention;
     const auto attend_to = [&](const at::Tensor& read) {
+      read_by_attention = read;
       return linear ? linear_attention(config_, w, read, key_mask_, options_.product_dtype, dtype_)
                     : attend(index, w, read, state);
     };
     const auto mlp = [&](const at::Tensor& read) {
-      return feed_forward(config_, w, read, options_.product_dtype, dtype_);
+      return feed_forward(config_, w, read, options_.product_dtype, dtype_,
+                          config_.shape_of(index).sparsity);
     };
     const auto mlp_and_experts = [&](const at::Tensor& read) {
       const bool both = config_.experts.beside && w.router.defined();
@@ -270,6 +310,9 @@ class Pass {
       result = with_branch(x, {w.attention_norm, w.attention_norm_bias},
                            {w.attention_output_norm, w.attention_output_norm_bias},
                            context.attention_output, attend_to);
+      if (w.low_rank_in.defined()) {
+        result = (result + low_rank(w, read_by_attention)) / std::sqrt(2.0);
+      }
       if (memory_.hidden.defined()) {
         at::Tensor unused;
         result = with_branch(result, {w.cross_norm, w.cross_norm_bias},
@@ -292,8 +335,7 @@ class Pass {
       result = x + context.attention_output + context.mlp_output;
     }
     encoding_of(index).after_mlp(w.encoding, context, state);
-    if (layer_inputs_.defined()) result = with_layer_input(index, w, result);
-    return w.layer_scale.defined() ? result * w.layer_scale : result;
+    return result;
   }
 
   // What each layer reads of its own, (B, N, layers, P), from the embedding's output x.
@@ -308,12 +350,11 @@ class Pass {
     return (norm(made, {model_.layer_projection_norm, {}}, dtype_) + stored) / std::sqrt(2.0);
   }
 
-  at::Tensor with_layer_input(std::int64_t index, const LayerWeights& w,
-                              const at::Tensor& x) const {
-    const at::Tensor gate =
-        activated(project(x, w.layer_input_gate, {}), config_.mlp.activation);
+  // What x (B, N, C) lets through of it.
+  at::Tensor layer_input(std::int64_t index, const LayerWeights& w, const at::Tensor& x) const {
+    const at::Tensor gate = activated(project(x, w.layer_input_gate, {}), config_.mlp.activation);
     const at::Tensor own = project(gate * layer_inputs_.select(2, index), w.layer_input, {});
-    return x + norm(own, {w.layer_input_norm, {}}, dtype_);
+    return norm(own, {w.layer_input_norm, {}}, dtype_);
   }
 
   // (B, N, heads * d) -> (B, heads, N, d)
@@ -350,7 +391,8 @@ class Pass {
     at::Tensor q, k, v;
   };
 
-  HeadTensors head_tensors(std::int64_t index, const LayerWeights& w, const at::Tensor& read) const {
+  HeadTensors head_tensors(std::int64_t index, const LayerWeights& w,
+                           const at::Tensor& read) const {
     const AttentionConfig& a = config_.attention;
     const LayerShape shape = config_.shape_of(index);
     if (a.kv_rank > 0) return latent_tensors(w, read, shape);
@@ -365,8 +407,7 @@ class Pass {
     const at::Tensor key = project(read, w.wk, w.bk);
     given.k = query_or_key(key, {w.k_norm, w.k_norm_bias}, w.k_norms, shape.head_dim);
     const bool from_key = names_layer(a.value_from_key_layers, index);
-    given.v =
-        split_heads(clipped(from_key ? key : project(read, w.wv, w.bv)), shape.value_dim);
+    given.v = split_heads(clipped(from_key ? key : project(read, w.wv, w.bv)), shape.value_dim);
     if (a.value_norm) given.v = of_unit_square(given.v, config_.norm_eps);
     if (a.value_scale != 1) given.v = given.v * a.value_scale;
     if (!a.shared_layers.empty()) last_own_[config_.is_local(index) ? 1 : 0] = given;
@@ -381,13 +422,13 @@ class Pass {
     const auto latent = [&](const at::Tensor& x, const at::Tensor& weight) {
       return rms_norm(x, weight, kLatentEps, dtype_);
     };
-    const at::Tensor q =
-        a.q_rank > 0 ? project(latent(project(read, w.q_a, {}), w.q_a_norm), w.q_b, {})
-                     : project(read, w.wq, w.bq);
+    const at::Tensor q = a.q_rank > 0
+                             ? project(latent(project(read, w.q_a, {}), w.q_a_norm), w.q_b, {})
+                             : project(read, w.wq, w.bq);
     const at::Tensor both = project(read, w.kv_a, {});
-    const at::Tensor rows = split_heads(
-        project(latent(both.narrow(-1, 0, a.kv_rank), w.kv_a_norm), w.kv_b, {}),
-        content + shape.value_dim);
+    const at::Tensor rows =
+        split_heads(project(latent(both.narrow(-1, 0, a.kv_rank), w.kv_a_norm), w.kv_b, {}),
+                    content + shape.value_dim);
     const at::Tensor placed = both.narrow(-1, a.kv_rank, a.position_dim).unsqueeze(1);
     HeadTensors given;
     given.q = split_heads(q, shape.head_dim);
@@ -405,9 +446,8 @@ class Pass {
         positions.consecutive()
             ? at::arange(positions.shift, positions.shift + positions.length, at::kLong)
             : positions.ids;
-    const at::Tensor steps =
-        at::floor((ids.to(at::kDouble) + static_cast<double>(a.temperature_from)) /
-                  a.temperature_length);
+    const at::Tensor steps = at::floor(
+        (ids.to(at::kDouble) + static_cast<double>(a.temperature_from)) / a.temperature_length);
     const at::Tensor factors =
         (1 + a.temperature * at::log1p(steps)).to(table_dtype(dtype_)).unsqueeze(-1);
     return ids.dim() == 2 ? factors.unsqueeze(1) : factors;
@@ -628,7 +668,8 @@ void check_options(const ForwardOptions& options, const ModelConfig& config,
                              "token_type_ids");
   }
   const at::Tensor& axes = options.axis_positions;
-  if (axes.defined() && (axes.dim() != 3 || axes.size(1) != ids.size(0) || axes.size(2) != length)) {
+  if (axes.defined() &&
+      (axes.dim() != 3 || axes.size(1) != ids.size(0) || axes.size(2) != length)) {
     throw formats::bad_input("positions of several axes must be (axes, " +
                                  std::to_string(ids.size(0)) + ", " + std::to_string(length) + ")",
                              "position_ids");
@@ -653,6 +694,7 @@ Observer* Observer::encoder() { return nullptr; }
 bool Observer::wants_cross_attention(std::int64_t) { return false; }
 void Observer::on_cross_attention(const std::shared_ptr<const LayerAttention>&) {}
 void Observer::on_hidden(std::int64_t, const at::Tensor&) {}
+void Observer::on_streams(std::int64_t, const at::Tensor&) {}
 void Observer::on_final_norm(const at::Tensor&) {}
 bool Observer::wants_attention(std::int64_t) { return false; }
 const ProbeRequest* Observer::wants_probes(std::int64_t) { return nullptr; }
@@ -714,8 +756,8 @@ at::Tensor Decoder::hidden(const at::Tensor& ids, const ForwardOptions& given,
           .run(ids),
       options.key_mask.defined() ? options.key_mask.ne(0) : at::Tensor()};
   ForwardOptions own = options;  // what was given speaks of the encoder's text
-  own.position_ids = own.axis_positions = own.layer_position_ids = own.key_mask =
-      own.token_types = own.mask = own.initial_state = at::Tensor();
+  own.position_ids = own.axis_positions = own.layer_position_ids = own.key_mask = own.token_types =
+      own.mask = own.initial_state = at::Tensor();
   const at::Tensor read = options.decoder_ids.defined() ? options.decoder_ids
                                                         : shifted_right(ids, config_.decoder_start);
   check_ids(read);

@@ -26,6 +26,9 @@ class Observer {
   // (B, N, C): index 0 is the embedding's output, n the residual stream after n layers; the one
   // after the last layer comes before the final norm.
   virtual void on_hidden(std::int64_t index, const at::Tensor& hidden);
+  // Where the model has several residual streams: all of them, (S, B, N, C), at the same indices;
+  // on_hidden() gets the one that runs through the layers.
+  virtual void on_streams(std::int64_t index, const at::Tensor& streams);
   // What hidden() gives: after the final norm, where there is one.
   virtual void on_final_norm(const at::Tensor& hidden);
   // Whether on_attention is to be called; then lse and entropy are computed too.

@@ -28,7 +28,7 @@ struct EncodingCost;
 struct Positions {
   std::int64_t length = 0;
   std::int64_t shift = 0;
-  at::Tensor ids;  // (N) or (B, N) int64; undefined where positions are consecutive
+  at::Tensor ids;        // (N) or (B, N) int64; undefined where positions are consecutive
   at::Tensor axes = {};  // (A, B, N) int64 where tokens have A positions each; `ids` are the first
 
   bool consecutive() const { return !ids.defined(); }

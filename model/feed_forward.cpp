@@ -15,9 +15,8 @@ constexpr double kGeluConstant = 0.79788456;  // sqrt(2 / pi), rounded as some c
 // The scores (tokens, experts) with -inf for experts outside a token's best groups.
 at::Tensor in_best_groups(const ExpertsConfig& config, const at::Tensor& scores) {
   const at::Tensor by_group = scores.unflatten(-1, {config.groups, -1});
-  const at::Tensor ranks = config.groups_by_two
-                               ? std::get<0>(at::topk(by_group, 2, -1)).sum(-1)
-                               : by_group.amax(-1);
+  const at::Tensor ranks =
+      config.groups_by_two ? std::get<0>(at::topk(by_group, 2, -1)).sum(-1) : by_group.amax(-1);
   const at::Tensor best = std::get<1>(at::topk(ranks, config.groups_per_token, -1));
   const at::Tensor open = at::zeros_like(ranks, at::kBool).scatter(-1, best, true);
   return by_group
@@ -63,14 +62,26 @@ at::Tensor of_chosen(const ModelConfig& config, const LayerWeights& w, const at:
   return sum;
 }
 
+// What is left of gates (..., F) above the quantile `share` of a normal distribution with their
+// mean and deviation.
+at::Tensor above_quantile(const at::Tensor& gates, double share) {
+  if (share == 0) return gates;
+  const double deviations = at::special_ndtri(at::scalar_tensor(share, at::kDouble)).item<double>();
+  const at::Tensor mean = gates.mean(-1, true);
+  const at::Tensor deviation = (gates - mean).square().mean(-1, true).sqrt();
+  return at::relu(gates - (mean + deviation * deviations));
+}
+
 at::Tensor mlp_output(const ModelConfig& config, const LayerWeights& weights, const at::Tensor& x,
-                      std::optional<at::ScalarType> product_dtype, at::ScalarType out) {
+                      std::optional<at::ScalarType> product_dtype, at::ScalarType out,
+                      double sparsity) {
   const at::Tensor up = product(x, weights.up, weights.up_bias, product_dtype);
   const std::string& activation = config.mlp.activation;
+  const auto gate = [&] {
+    return above_quantile(product(x, weights.gate, weights.gate_bias, product_dtype), sparsity);
+  };
   const at::Tensor inner =
-      config.mlp.gated
-          ? activated(product(x, weights.gate, weights.gate_bias, product_dtype), activation) * up
-          : activated(up, activation);
+      config.mlp.gated ? activated(gate(), activation) * up : activated(up, activation);
   return product(inner, weights.down, weights.down_bias, product_dtype).to(out);
 }
 
@@ -78,8 +89,8 @@ at::Tensor of_experts(const ModelConfig& config, const LayerWeights& w, const at
                       std::optional<at::ScalarType> product_dtype, at::ScalarType out) {
   const ExpertsConfig& experts = config.experts;
   const at::Tensor x = given.flatten(0, -2);  // (tokens, C)
-  at::Tensor sum = of_chosen(config, w, x, choose_experts(experts, w, x, product_dtype),
-                             product_dtype, out);
+  at::Tensor sum =
+      of_chosen(config, w, x, choose_experts(experts, w, x, product_dtype), product_dtype, out);
   if (experts.shared_width > 0) {
     at::Tensor shared = expert_output(config, w.shared_expert, x, 0, product_dtype).to(out);
     if (experts.shared_gate) {
@@ -135,11 +146,12 @@ ChosenExperts choose_experts(const ExpertsConfig& config, const LayerWeights& we
 }
 
 at::Tensor feed_forward(const ModelConfig& config, const LayerWeights& weights, const at::Tensor& x,
-                        std::optional<at::ScalarType> product_dtype, at::ScalarType out) {
+                        std::optional<at::ScalarType> product_dtype, at::ScalarType out,
+                        double sparsity) {
   if (weights.router.defined() && !config.experts.beside) {
     return of_experts(config, weights, x, product_dtype, out);
   }
-  return mlp_output(config, weights, x, product_dtype, out);
+  return mlp_output(config, weights, x, product_dtype, out, sparsity);
 }
 
 at::Tensor experts_beside(const ModelConfig& config, const LayerWeights& w,
@@ -152,8 +164,8 @@ at::Tensor experts_beside(const ModelConfig& config, const LayerWeights& w,
   const at::Tensor read = plain * (w.router_scale / std::sqrt(static_cast<double>(config.width)));
   ChosenExperts chosen = choose_experts(config.experts, w, read, product_dtype);
   chosen.weights = chosen.weights * w.expert_scale.index({chosen.experts});
-  const at::Tensor sum = of_chosen(config, w, rms_norm(x, w.experts_norm, eps, out), chosen,
-                                   product_dtype, out);
+  const at::Tensor sum =
+      of_chosen(config, w, rms_norm(x, w.experts_norm, eps, out), chosen, product_dtype, out);
   return rms_norm(of_mlp, w.mlp_alone_norm, eps, out) +
          rms_norm(sum, w.experts_output_norm, eps, out).view(stream.sizes());
 }

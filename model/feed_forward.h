@@ -23,9 +23,11 @@ at::Tensor soft_capped(const at::Tensor& x, double cap);
 
 // A layer's MLP, of experts where the layer has some: x (B, N, C) to (B, N, C) of dtype `out`. The
 // router chooses in the dtype of its product, so that a near tie may fall otherwise in another
-// dtype. Differentiable; the choice itself has no gradient.
+// dtype. Differentiable; the choice itself has no gradient. `sparsity` is LayerGroup::sparsity, of
+// a plain MLP.
 at::Tensor feed_forward(const ModelConfig& config, const LayerWeights& weights, const at::Tensor& x,
-                        std::optional<at::ScalarType> product_dtype, at::ScalarType out);
+                        std::optional<at::ScalarType> product_dtype, at::ScalarType out,
+                        double sparsity = 0);
 
 // Where experts stand beside the MLP: the sum of both, each behind its norm, from the stream (B, N,
 // C) that the layer's MLP reads through its own norm and from what that gave.

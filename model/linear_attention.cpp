@@ -30,7 +30,8 @@ at::Tensor causal_convolution(const at::Tensor& x, const at::Tensor& weight) {
   return sum;
 }
 
-// What the rule reads, each (B, heads, N, ...): q and k (.., d_k), v (.., d_v), decay and beta (..).
+// What the rule reads, each (B, heads, N, ...): q and k (.., d_k), v (.., d_v), decay and beta
+// (..).
 struct RuleInputs {
   at::Tensor q, k, v, decay, beta;
 };

@@ -200,8 +200,8 @@ std::vector<std::string> frequency_warnings(const std::vector<RopePlanRow>& plan
   std::vector<std::string> list;
   for (const RopePlanRow& row : plan) {
     if (!row.stored_difference || *row.stored_difference <= kRounding) continue;
-    const std::string which = "the frequencies that the file stores for layers " +
-                              layers_text(row.layers);
+    const std::string which =
+        "the frequencies that the file stores for layers " + layers_text(row.layers);
     list.push_back(std::isinf(*row.stored_difference)
                        ? which + " are another number than the planes that turn"
                        : which + " differ from those applied by up to " +

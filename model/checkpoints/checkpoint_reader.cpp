@@ -128,15 +128,14 @@ struct CheckpointReader::Contents {
     static const std::regex layer("(^|\\.)(layers|h)\\.([0-9]{1,6})\\.");
     constexpr std::int64_t kMostPlanes = 1 << 16;
     for (const formats::TensorEntry& entry : archive.tensors()) {
-      const bool frequencies = entry.name.ends_with("rotary_emb.inv_freq") ||
-                               entry.name.ends_with("rotary.inv_freq");
+      const bool frequencies =
+          entry.name.ends_with("rotary_emb.inv_freq") || entry.name.ends_with("rotary.inv_freq");
       if (!frequencies || !is_weights(entry) || entry.shape.size() != 1 ||
           entry.shape[0] > kMostPlanes) {
         continue;
       }
       const at::Tensor stored = at::empty(entry.shape, scalar_type(entry.dtype));
-      archive.read_part(entry, 0,
-                        {static_cast<std::byte*>(stored.mutable_data_ptr()), entry.size});
+      archive.read_part(entry, 0, {static_cast<std::byte*>(stored.mutable_data_ptr()), entry.size});
       const at::Tensor list = stored.to(at::kDouble);
       std::smatch found;
       const bool of_layer = std::regex_search(entry.name, found, layer);

@@ -90,15 +90,23 @@ const Names<LayerWeights>& layer_names() {
       {"layer_input.weight", &LayerWeights::layer_input},
       {"layer_input_norm.weight", &LayerWeights::layer_input_norm},
       {"layer_scale", &LayerWeights::layer_scale},
+      {"streams.router.weight", &LayerWeights::stream_router},
+      {"streams.router_norm.weight", &LayerWeights::stream_router_norm},
+      {"streams.prediction.weight", &LayerWeights::stream_prediction},
+      {"streams.correction.weight", &LayerWeights::stream_correction},
+      {"streams.scale", &LayerWeights::stream_scale},
+      {"low_rank.in.weight", &LayerWeights::low_rank_in},
+      {"low_rank.out.weight", &LayerWeights::low_rank_out},
+      {"low_rank.norm.weight", &LayerWeights::low_rank_norm},
   };
   return names;
 }
 
 const Names<ExpertWeights>& expert_names() {
   static const Names<ExpertWeights> names = {
-      {"gate_proj.weight", &ExpertWeights::gate},    {"up_proj.weight", &ExpertWeights::up},
-      {"down_proj.weight", &ExpertWeights::down},    {"gate_proj.bias", &ExpertWeights::gate_bias},
-      {"up_proj.bias", &ExpertWeights::up_bias},     {"down_proj.bias", &ExpertWeights::down_bias},
+      {"gate_proj.weight", &ExpertWeights::gate}, {"up_proj.weight", &ExpertWeights::up},
+      {"down_proj.weight", &ExpertWeights::down}, {"gate_proj.bias", &ExpertWeights::gate_bias},
+      {"up_proj.bias", &ExpertWeights::up_bias},  {"down_proj.bias", &ExpertWeights::down_bias},
   };
   return names;
 }
@@ -282,8 +290,8 @@ void add_experts(SpecList& list, const std::string& at, const ModelConfig& confi
   if (experts.beside) {
     list.vector(at + "router.scale", config.width, Init::ones);
     list.vector(at + "router.expert_scale", experts.count, Init::ones);
-    for (const char* norm : {"alone_output_layernorm", "experts_layernorm",
-                             "experts_output_layernorm"}) {
+    for (const char* norm :
+         {"alone_output_layernorm", "experts_layernorm", "experts_output_layernorm"}) {
       list.vector(at + norm + ".weight", config.width, Init::ones);
     }
   }
@@ -294,6 +302,15 @@ void add_experts(SpecList& list, const std::string& at, const ModelConfig& confi
   if (experts.shared_width == 0) return;
   add_gated_mlp(list, at + "shared_expert.", config, experts.shared_width, false);
   if (experts.shared_gate) list.matrix(at + "shared_expert_gate.weight", 1, config.width);
+}
+
+void add_streams(SpecList& list, const std::string& at, const ModelConfig& config) {
+  const std::int64_t count = config.streams.count;
+  list.matrix(at + "router.weight", count, config.width);
+  list.vector(at + "router_norm.weight", config.width, Init::ones);
+  list.matrix(at + "prediction.weight", count * count, count);
+  list.matrix(at + "correction.weight", count, count);
+  list.vector(at + "scale", config.width, Init::ones);
 }
 
 void add_layer(SpecList& list, const std::string& at, const ModelConfig& config,
@@ -328,6 +345,12 @@ void add_layer(SpecList& list, const std::string& at, const ModelConfig& config,
     list.norm(at + "layer_input_norm", config.width);
   }
   if (config.layer_scale) list.vector(at + "layer_scale", 1, Init::ones);
+  if (config.streams.count > 1) add_streams(list, at + "streams.", config);
+  if (const std::int64_t rank = config.attention.low_rank; rank > 0) {
+    list.matrix(at + "low_rank.in.weight", rank, config.width);
+    list.matrix(at + "low_rank.out.weight", config.width, rank, Init::residual_normal);
+    list.norm(at + "low_rank.norm", config.width);
+  }
   if (!linear) list.encoding(at + "encoding.", encoding.parameters());
 }
 
@@ -344,8 +367,8 @@ void add_stack(SpecList& list, const std::string& at, const ModelConfig& config,
   list.encoding(at + "encoding.", encoding.shared_parameters());
   if (local) list.encoding(at + "local_encoding.", local->shared_parameters());
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
-    add_layer(list, at + "layers." + std::to_string(layer) + ".", config,
-              encoding_of(layer), cross, layer);
+    add_layer(list, at + "layers." + std::to_string(layer) + ".", config, encoding_of(layer), cross,
+              layer);
   }
   if (config.norm.at_end) list.norm(at + "norm", config.width);
 }
@@ -387,18 +410,27 @@ std::optional<NumberedName> split_number(std::string_view name) {
   return NumberedName{number, std::string(end + 1, name.data() + name.size())};
 }
 
-// "self_attn.q_norm.3.weight": the norm of one head; null for other names.
-at::Tensor* find_in_head_norms(LayerWeights& layer, std::string_view name) {
-  for (const auto& [prefix, norms] :
-       {std::pair{std::string_view("self_attn.q_norm."), &layer.q_norms},
-        std::pair{std::string_view("self_attn.k_norm."), &layer.k_norms}}) {
+// Lists of tensors by what stands before their number: "self_attn.q_norm." of
+// "self_attn.q_norm.3.weight".
+using NumberedTensors =
+    std::initializer_list<std::pair<std::string_view, std::vector<at::Tensor>*>>;
+
+// Made where it is not there yet; null for other names.
+at::Tensor* find_numbered(NumberedTensors lists, std::string_view name) {
+  for (const auto& [prefix, tensors] : lists) {
     if (!name.starts_with(prefix)) continue;
     const auto split = split_number(name.substr(prefix.size()));
     if (!split || split->rest != "weight") return nullptr;
-    if (norms->size() <= split->number) norms->resize(split->number + 1);
-    return &(*norms)[split->number];
+    if (tensors->size() <= split->number) tensors->resize(split->number + 1);
+    return &(*tensors)[split->number];
   }
   return nullptr;
+}
+
+// The norm of one head.
+at::Tensor* find_in_head_norms(LayerWeights& layer, std::string_view name) {
+  return find_numbered(
+      {{"self_attn.q_norm.", &layer.q_norms}, {"self_attn.k_norm.", &layer.k_norms}}, name);
 }
 
 // "experts.3.up_proj.weight" and "shared_expert.up_proj.weight" of a layer's MLP, made where they
@@ -431,6 +463,11 @@ at::Tensor* find_in_stack(StackWeights& stack, const std::string& name) {
 
 at::Tensor* find_place(Weights& weights, const std::string& name) {
   if (at::Tensor* place = find_in(model_names(), weights, name)) return place;
+  if (at::Tensor* place = find_numbered({{"model.streams_in.", &weights.streams_in},
+                                         {"model.streams_out.", &weights.streams_out}},
+                                        name)) {
+    return place;
+  }
   constexpr std::string_view encoder = "model.encoder.", decoder = "model.";
   if (name.starts_with(encoder)) return find_in_stack(weights.encoder, name.substr(encoder.size()));
   if (!name.starts_with(decoder)) return nullptr;
@@ -473,6 +510,10 @@ std::vector<TensorSpec> tensor_specs(const ModelConfig& config, const Encoding& 
     list.matrix("model.layer_embedding.weight", e.layer_rows, all);
     list.matrix("model.layer_projection.weight", all, config.width);
     list.norm("model.layer_projection_norm", e.layer_width);
+  }
+  for (std::int64_t n = 0; n + 1 < config.streams.count; ++n) {
+    list.matrix("model.streams_in." + std::to_string(n) + ".weight", config.width, config.width);
+    list.matrix("model.streams_out." + std::to_string(n) + ".weight", config.width, config.width);
   }
   if (config.encoder_layers > 0) {
     const ModelConfig encoder = config.encoder();
@@ -552,6 +593,9 @@ Weights converted(const Weights& weights, at::ScalarType dtype) {
   Weights result = weights;
   for (const auto& [name, member] : model_names()) {
     if ((result.*member).defined()) result.*member = (result.*member).to(dtype);
+  }
+  for (std::vector<at::Tensor>* list : {&result.streams_in, &result.streams_out}) {
+    for (at::Tensor& tensor : *list) tensor = tensor.to(dtype);
   }
   convert(result, dtype);
   convert(result.encoder, dtype);

@@ -32,8 +32,8 @@ struct LayerWeights {
   at::Tensor kv_a, kv_a_norm, kv_b, q_a, q_a_norm, q_b;
   // A linear layer: (2 K d_k + V d_v, C), (V d_v, C), (V, C), (V, C), the convolution (2 K d_k + V
   // d_v, kernel), (V), (V), (d_v), (C, V d_v).
-  at::Tensor linear_qkv, linear_z, linear_a, linear_b, linear_conv, linear_log_decay, linear_dt_bias,
-      linear_norm, linear_out;
+  at::Tensor linear_qkv, linear_z, linear_a, linear_b, linear_conv, linear_log_decay,
+      linear_dt_bias, linear_norm, linear_out;
   at::Tensor attention_output_norm, attention_output_norm_bias;  // (C)
   at::Tensor cross_norm, cross_norm_bias;                        // (C)
   at::Tensor cross_wq, cross_wk, cross_wv, cross_wo;             // as above
@@ -51,6 +51,9 @@ struct LayerWeights {
   at::Tensor router_scale, expert_scale, mlp_alone_norm, experts_norm, experts_output_norm;
   at::Tensor layer_input_gate, layer_input, layer_input_norm;  // (P, C), (C, P), (C)
   at::Tensor layer_scale;                                      // (1)
+  // Of S residual streams: (S, C), (C), (S S, S), (S, S), (C).
+  at::Tensor stream_router, stream_router_norm, stream_prediction, stream_correction, stream_scale;
+  at::Tensor low_rank_in, low_rank_out, low_rank_norm;  // (r, C), (C, r), (C)
   Parameters encoding;
 };
 
@@ -70,10 +73,11 @@ struct Weights : StackWeights {
   at::Tensor embedding_norm, embedding_norm_bias;  // (C)
   // What layers read of their own, P numbers each: (rows, layers P), (layers P, C), (P).
   at::Tensor layer_embedding, layer_projection, layer_projection_norm;
-  at::Tensor head_transform, head_transform_bias;  // (C, C), (C)
-  at::Tensor head_norm, head_norm_bias;            // (C)
-  at::Tensor head;                                 // (V, E); undefined where it is the embedding
-  at::Tensor head_bias;                            // (V)
+  std::vector<at::Tensor> streams_in, streams_out;  // (C, C) of each stream but the first
+  at::Tensor head_transform, head_transform_bias;   // (C, C), (C)
+  at::Tensor head_norm, head_norm_bias;             // (C)
+  at::Tensor head;                                  // (V, E); undefined where it is the embedding
+  at::Tensor head_bias;                             // (V)
   StackWeights encoder;
 };
 

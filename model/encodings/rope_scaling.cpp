@@ -169,8 +169,8 @@ at::Tensor RopeScaling::frequencies(std::int64_t length, at::ScalarType dtype) c
   if (turning_ == 1) return all;
   const std::int64_t planes = all.size(0);
   // As above, a little below a whole number counts as it.
-  const auto turning = static_cast<std::int64_t>(
-      std::floor(static_cast<double>(planes) * turning_ + 1e-6));
+  const auto turning =
+      static_cast<std::int64_t>(std::floor(static_cast<double>(planes) * turning_ + 1e-6));
   return at::cat({all.narrow(0, 0, turning), at::zeros({planes - turning}, all.options())});
 }
 

@@ -72,8 +72,9 @@ Translation translate(const FamilyInput& input) {
                                        " is not known; known: greedy, group_limited_greedy");
   }
   if (reader.boolean_or({"norm_topk_prob"}, false)) {
-    reading.quirk("norm_topk_prob is not read by the library: experts' weights are not divided "
-                  "by their sum");
+    reading.quirk(
+        "norm_topk_prob is not read by the library: experts' weights are not divided "
+        "by their sum");
   }
   const ModelConfig sizes = config;
   return reading.finish([sizes](const std::string& name) { return deepseek_place(sizes, name); });
@@ -95,8 +96,7 @@ void read_deepseek(FamilyReader& reading, const char* layout) {
   attention.value_dim = reader.integer_or({"v_head_dim"}, 128, formats::kCountRange);
   const std::int64_t content = reader.integer_or({"qk_nope_head_dim"}, 128, formats::kCountRange);
   config.head_dim = content + attention.position_dim;
-  formats::RawRope rope =
-      formats::read_rope(reader, kWholeHeads, {}, attention.position_dim);
+  formats::RawRope rope = formats::read_rope(reader, kWholeHeads, {}, attention.position_dim);
   rope.partial_rotary_factor =
       static_cast<double>(attention.position_dim) / static_cast<double>(config.head_dim);
   reading.set_rope(rope, layout);
@@ -115,9 +115,9 @@ TensorPlace deepseek_place(const ModelConfig& config, const std::string& name) {
   const std::size_t shared = found.name.find(".mlp.shared_experts.");
   if (shared != std::string::npos) found.name.replace(shared, 20, ".mlp.shared_expert.");
   if (parts.module == "mlp.gate") {
-    found.name = parts.layer + (parts.ending == ".e_score_correction_bias"
-                                    ? "mlp.router.choice_bias"
-                                    : "mlp.router" + parts.ending);
+    found.name =
+        parts.layer + (parts.ending == ".e_score_correction_bias" ? "mlp.router.choice_bias"
+                                                                  : "mlp.router" + parts.ending);
   }
   if (parts.module == "self_attn.q_proj") {
     return deepseek_v2::turned_heads(std::move(found), config, config.width);
@@ -128,6 +128,8 @@ TensorPlace deepseek_place(const ModelConfig& config, const std::string& name) {
   return found;
 }
 
-Family deepseek_v2_family() { return {"deepseek_v2", &deepseek_v2::claims, &deepseek_v2::translate}; }
+Family deepseek_v2_family() {
+  return {"deepseek_v2", &deepseek_v2::claims, &deepseek_v2::translate};
+}
 
 }  // namespace phasescope::model

@@ -14,8 +14,7 @@ Translation translate(const FamilyInput& input) {
   const formats::ConfigReader& reader = reading.reader();
   ModelConfig& config = reading.config();
   // The library writes turned pairs as halves, in q and k alike: the scores are the same.
-  read_deepseek(reading,
-                reader.boolean_or({"rope_interleave"}, true) ? "interleaved" : "half");
+  read_deepseek(reading, reader.boolean_or({"rope_interleave"}, true) ? "interleaved" : "half");
   ExpertsConfig& experts = config.experts;
   experts.router = "sigmoid";
   experts.choice_bias = experts.groups_by_two = true;
@@ -29,6 +28,8 @@ Translation translate(const FamilyInput& input) {
 }  // namespace
 }  // namespace deepseek_v3
 
-Family deepseek_v3_family() { return {"deepseek_v3", &deepseek_v3::claims, &deepseek_v3::translate}; }
+Family deepseek_v3_family() {
+  return {"deepseek_v3", &deepseek_v3::claims, &deepseek_v3::translate};
+}
 
 }  // namespace phasescope::model

@@ -17,8 +17,9 @@
 #include "model/families/gemma.h"
 #include "model/families/gemma2.h"
 #include "model/families/gemma3.h"
-#include "model/families/glm4.h"
+#include "model/families/gemma3n.h"
 #include "model/families/gemma4.h"
+#include "model/families/glm4.h"
 #include "model/families/gpt2.h"
 #include "model/families/gpt_neox.h"
 #include "model/families/gpt_oss.h"
@@ -65,18 +66,54 @@ const formats::TensorEntry* FamilyInput::find(const std::string& name) const {
 
 const std::vector<Family>& families() {
   static const std::vector<Family> list = {
-      ape_public_family(), phasescope_family(), tape_public_family(), llama_family(),
-      mistral_family(), qwen2_family(), qwen3_family(), phi3_family(),
-      gemma_family(), gemma2_family(), gemma3_family(), gpt2_family(),
-      gptj_family(), gpt_neox_family(), bloom_family(), falcon_family(),
-      mpt_family(), opt_family(), t5_family(), bert_family(),
-      roformer_family(), smollm3_family(), olmo2_family(), olmo3_family(),
-      exaone4_family(), cohere2_family(), granite_family(), granite_swa_family(),
-      glm4_family(), starcoder2_family(), stablelm_family(), phi_family(),
-      nemotron_family(), ministral3_family(), mixtral_family(), qwen3_moe_family(),
-      qwen2_vl_family(), qwen3_vl_family(), gpt_oss_family(), llama4_family(),
-      deepseek_v2_family(), deepseek_v3_family(), mimo_v2_flash_family(), laguna_family(),
-      qwen3_next_family(), qwen3_5_family(),     gemma4_family(),
+      ape_public_family(),
+      phasescope_family(),
+      tape_public_family(),
+      llama_family(),
+      mistral_family(),
+      qwen2_family(),
+      qwen3_family(),
+      phi3_family(),
+      gemma_family(),
+      gemma2_family(),
+      gemma3_family(),
+      gpt2_family(),
+      gptj_family(),
+      gpt_neox_family(),
+      bloom_family(),
+      falcon_family(),
+      mpt_family(),
+      opt_family(),
+      t5_family(),
+      bert_family(),
+      roformer_family(),
+      smollm3_family(),
+      olmo2_family(),
+      olmo3_family(),
+      exaone4_family(),
+      cohere2_family(),
+      granite_family(),
+      granite_swa_family(),
+      glm4_family(),
+      starcoder2_family(),
+      stablelm_family(),
+      phi_family(),
+      nemotron_family(),
+      ministral3_family(),
+      mixtral_family(),
+      qwen3_moe_family(),
+      qwen2_vl_family(),
+      qwen3_vl_family(),
+      gpt_oss_family(),
+      llama4_family(),
+      deepseek_v2_family(),
+      deepseek_v3_family(),
+      mimo_v2_flash_family(),
+      laguna_family(),
+      qwen3_next_family(),
+      qwen3_5_family(),
+      gemma3n_family(),
+      gemma4_family(),
   };
   return list;
 }

@@ -152,8 +152,8 @@ void FamilyReader::read_head(const std::string& head_tensor, bool tied_by_defaul
   // Inside a wrapper of several kinds of input the wrapper may say it.
   const Json& whole = input_.config;
   const bool outer = &object_ != &whole && whole.is_object() &&
-                     whole.contains("tie_word_embeddings") &&
-                     whole["tie_word_embeddings"].is_boolean()
+                             whole.contains("tie_word_embeddings") &&
+                             whole["tie_word_embeddings"].is_boolean()
                          ? whole["tie_word_embeddings"].get<bool>()
                          : tied_by_default;
   const bool tied = reader_.boolean_or({"tie_word_embeddings"}, outer);
@@ -189,16 +189,18 @@ std::optional<std::vector<std::string>> FamilyReader::layer_types(
   for (const std::string& type : *types) {
     if (std::find(known.begin(), known.end(), type) != known.end()) continue;
     std::string list;
-    for (const std::string_view name : known) list += (list.empty() ? "" : ", ") + std::string(name);
-    problem(key, formats::in_quotes(type) + " is not a kind of layer that can be read (" + list + ")");
+    for (const std::string_view name : known)
+      list += (list.empty() ? "" : ", ") + std::string(name);
+    problem(key,
+            formats::in_quotes(type) + " is not a kind of layer that can be read (" + list + ")");
   }
   if (static_cast<std::int64_t>(types->size()) != config().layers &&
       !is_unread(reader_, "num_hidden_layers")) {
     problem(key, "has " + std::to_string(types->size()) + " entries, but there are " +
                      std::to_string(config().layers) + " layers");
   }
-  types->resize(static_cast<std::size_t>(std::clamp<std::int64_t>(
-                    config().layers, 0, formats::kLayerRange.max)),
+  types->resize(static_cast<std::size_t>(
+                    std::clamp<std::int64_t>(config().layers, 0, formats::kLayerRange.max)),
                 std::string(*known.begin()));
   return types;
 }
@@ -210,8 +212,10 @@ formats::RawRope FamilyReader::rope_of_type(const char* layer_type, formats::Rop
   if (parameters != nullptr && parameters->is_object() && parameters->contains(layer_type)) {
     alone["rope_parameters"] = {{layer_type, parameters->at(layer_type)}};
   } else if (parameters != nullptr && !parameters->empty()) {
-    warning("rope_parameters are not nested by layer type, which this class needs: it takes its "
-            "defaults for " + std::string(layer_type));
+    warning(
+        "rope_parameters are not nested by layer type, which this class needs: it takes its "
+        "defaults for " +
+        std::string(layer_type));
   }
   if (const Json* context = reader_.raw("max_position_embeddings")) {
     alone["max_position_embeddings"] = *context;
@@ -319,8 +323,8 @@ EncodingConfig rope_encoding(const formats::RawRope& rope, const char* layout,
 }
 
 const Json& text_part(const Json& config) {
-  const bool nested = config.is_object() && config.contains("text_config") &&
-                      config["text_config"].is_object();
+  const bool nested =
+      config.is_object() && config.contains("text_config") && config["text_config"].is_object();
   return nested ? config["text_config"] : config;
 }
 
@@ -329,16 +333,16 @@ std::string text_prefix(const Json& config) {
 }
 
 std::vector<std::int64_t> all_layers(const ModelConfig& config) {
-  std::vector<std::int64_t> layers(
-      static_cast<std::size_t>(std::clamp<std::int64_t>(config.layers, 0, formats::kLayerRange.max)));
+  std::vector<std::int64_t> layers(static_cast<std::size_t>(
+      std::clamp<std::int64_t>(config.layers, 0, formats::kLayerRange.max)));
   std::iota(layers.begin(), layers.end(), std::int64_t{0});
   return layers;
 }
 
 bool is_of_type(const Json& config, std::initializer_list<std::string_view> types) {
   const Json type = config.value("model_type", Json());
-  return type.is_string() && std::find(types.begin(), types.end(), type.get<std::string>()) !=
-                                 types.end();
+  return type.is_string() &&
+         std::find(types.begin(), types.end(), type.get<std::string>()) != types.end();
 }
 
 bool names_trunk(const FamilyInput& input, std::initializer_list<std::string_view> types) {
@@ -367,8 +371,9 @@ std::function<TensorPlace(const std::string&)> of_trunk(
   return [inner = std::move(place)](const std::string& name) {
     const std::string own = trunk_name(name);
     if (!own.empty()) return inner(own);
-    return TensorPlace{
-        .name = name, .ignored = true, .why = "belongs to another kind of input, which is not read"};
+    return TensorPlace{.name = name,
+                       .ignored = true,
+                       .why = "belongs to another kind of input, which is not read"};
   };
 }
 
@@ -398,8 +403,7 @@ std::int64_t layer_of(const NameParts& name) {
   if (!name.layer.starts_with(prefix)) return -1;
   const char* begin = name.layer.data() + prefix.size();
   std::int64_t number = -1;
-  const auto [end, error] =
-      std::from_chars(begin, name.layer.data() + name.layer.size(), number);
+  const auto [end, error] = std::from_chars(begin, name.layer.data() + name.layer.size(), number);
   return error == std::errc() ? number : -1;
 }
 

@@ -58,8 +58,8 @@ class FamilyReader {
 
   // The entries of a list with a word for each layer; a problem where one is not known, or their
   // number is wrong. None where the file has no such list.
-  std::optional<std::vector<std::string>> layer_types(
-      std::initializer_list<std::string_view> known, const std::string& key = "layer_types");
+  std::optional<std::vector<std::string>> layer_types(std::initializer_list<std::string_view> known,
+                                                      const std::string& key = "layer_types");
   // The rope of one layer type, for classes that nest rope_parameters by it and read nothing else.
   formats::RawRope rope_of_type(const char* layer_type, formats::RopeDefaults defaults,
                                 std::int64_t head_dim);

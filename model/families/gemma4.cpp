@@ -31,9 +31,9 @@ FullSizes per_layer_sizes(FamilyReader& reading, const Json& given, FullSizes si
     if (found == given.end()) continue;
     const formats::ConfigReader one(*found, reading.reader().problems(),
                                     "per_layer_config." + std::to_string(layer) + ".");
-    by_layer[layer] = {one.integer_or({"head_dim"}, config.head_dim, formats::kCountRange),
-                       one.integer_or({"num_key_value_heads"}, config.kv_heads,
-                                      formats::kCountRange)};
+    by_layer[layer] = {
+        one.integer_or({"head_dim"}, config.head_dim, formats::kCountRange),
+        one.integer_or({"num_key_value_heads"}, config.kv_heads, formats::kCountRange)};
   }
   bool alike = true;
   for (const std::int64_t layer : all_layers(config)) {
@@ -44,8 +44,9 @@ FullSizes per_layer_sizes(FamilyReader& reading, const Json& given, FullSizes si
     alike = alike && own.head_dim == sizes.head_dim && own.kv_heads == sizes.kv_heads;
   }
   if (!alike) {
-    reading.problem("per_layer_config",
-                    "can be read where it gives the layers with full attention the same sizes alone");
+    reading.problem(
+        "per_layer_config",
+        "can be read where it gives the layers with full attention the same sizes alone");
   }
   return sizes;
 }
@@ -54,9 +55,9 @@ FullSizes per_layer_sizes(FamilyReader& reading, const Json& given, FullSizes si
 void read_sizes(FamilyReader& reading) {
   const formats::ConfigReader& reader = reading.reader();
   ModelConfig& config = reading.config();
-  FullSizes full{reader.integer_or({"global_head_dim"}, 512, formats::kCountRange),
-                 reader.integer_or({"num_global_key_value_heads"}, config.kv_heads,
-                                   formats::kCountRange)};
+  FullSizes full{
+      reader.integer_or({"global_head_dim"}, 512, formats::kCountRange),
+      reader.integer_or({"num_global_key_value_heads"}, config.kv_heads, formats::kCountRange)};
   const Json* given = reader.raw("per_layer_config");
   if (given != nullptr && given->is_object()) full = per_layer_sizes(reading, *given, full);
   const std::vector<std::int64_t>& local = config.attention.local_layers;
@@ -67,22 +68,21 @@ void read_sizes(FamilyReader& reading) {
   config.head_dim = full.head_dim, config.kv_heads = full.kv_heads;
 }
 
-// The last layers have no keys and values, and perhaps twice the MLP; full layers perhaps no values.
-void read_sharing(FamilyReader& reading) {
+// Full layers may have no values of their own, and layers without keys twice the MLP.
+void read_values_of_keys(FamilyReader& reading) {
   const formats::ConfigReader& reader = reading.reader();
   ModelConfig& config = reading.config();
+  AttentionConfig& attention = config.attention;
   const bool from_key = reader.boolean_or({"attention_k_eq_v"}, false);
-  const std::int64_t shared = reader.integer_or({"num_kv_shared_layers"}, 0, {.min = 0});
   for (const std::int64_t layer : all_layers(config)) {
-    if (layer >= config.layers - shared) {
-      config.attention.shared_layers.push_back(layer);
-    } else if (from_key && !config.is_local(layer)) {
-      config.attention.value_from_key_layers.push_back(layer);
+    const bool own = !names_layer(attention.shared_layers, layer);
+    if (from_key && own && !config.is_local(layer)) {
+      attention.value_from_key_layers.push_back(layer);
     }
   }
-  if (shared > 0 && reader.boolean_or({"use_double_wide_mlp"}, false)) {
+  if (!attention.shared_layers.empty() && reader.boolean_or({"use_double_wide_mlp"}, false)) {
     config.layer_groups.push_back(
-        {.layers = config.attention.shared_layers, .ffn_width = 2 * config.ffn_width});
+        {.layers = attention.shared_layers, .ffn_width = 2 * config.ffn_width});
   }
 }
 
@@ -114,16 +114,10 @@ TensorPlace fused_experts(const NameParts& parts, const ModelConfig& config) {
 
 const std::map<std::string, std::string>& other_names() {
   static const std::map<std::string, std::string> names = {
-      {"per_layer_input_gate", "layer_input_gate"},
-      {"per_layer_projection", "layer_input"},
-      {"post_per_layer_input_norm", "layer_input_norm"},
       {"post_feedforward_layernorm_1", "mlp.alone_output_layernorm"},
       {"pre_feedforward_layernorm_2", "mlp.experts_layernorm"},
       {"post_feedforward_layernorm_2", "mlp.experts_output_layernorm"},
       {"router.proj", "mlp.router"},
-      {"embed_tokens_per_layer", "model.layer_embedding"},
-      {"per_layer_model_projection", "model.layer_projection"},
-      {"per_layer_projection_norm", "model.layer_projection_norm"},
   };
   return names;
 }
@@ -143,43 +137,24 @@ TensorPlace place(const ModelConfig& config, const std::string& name) {
   if (const auto found = other_names().find(parts.module); found != other_names().end()) {
     return {parts.layer + found->second + parts.ending};
   }
-  const bool of_keys =
-      parts.module.starts_with("self_attn.k_") || parts.module.starts_with("self_attn.v_");
-  if (of_keys && names_layer(config.attention.shared_layers, layer_of(parts))) {
-    return {.name = name,
-            .ignored = true,
-            .why = "is not used: the layer takes the keys and values of an earlier one"};
-  }
-  return gemma2_place(name);
+  return gemma_n_place(config, name);
 }
 
 Translation translate(const FamilyInput& input) {
   FamilyReader reading(input, "gemma4_text", text_part(input.config), text_prefix(input.config));
   const formats::ConfigReader& reader = reading.reader();
   ModelConfig& config = reading.config();
-  read_llama_part(reading, {.kv_heads = 4, .head_dim = 256, .context = 131072}, 1e-6);
-  config.mlp.activation = "gelu_tanh";
-  config.norm.placement = "sandwich";
-  config.embedding.scale = std::sqrt(static_cast<double>(config.width));
-  config.embedding.layer_width = reader.integer_or({"hidden_size_per_layer_input"}, 256, {.min = 0});
-  config.embedding.layer_rows =
-      reader.integer_or({"vocab_size_per_layer_input"}, 262144, formats::kCountRange);
-  if (config.embedding.layer_width == 0) config.embedding.layer_rows = 0;
-  AttentionConfig& attention = config.attention;
-  attention.qk_norm = "head";
-  attention.value_norm = true;
-  attention.scale = 1;
+  read_gemma_n(reading, {.sizes = {.kv_heads = 4, .head_dim = 256, .context = 131072}});
   config.layer_scale = true;
-  config.head.soft_cap = reader.number_or({"final_logit_softcapping"}, 0, formats::kPositiveRange);
   reading.refuse("use_bidirectional_attention", "attention to both sides");
-  attention.window = reader.integer_or({"sliding_window"}, 512, formats::kCountRange);
+  AttentionConfig& attention = config.attention;
   reading.read_local_layers(
       [](std::int64_t layer, std::int64_t last) { return (layer + 1) % 6 != 0 && layer != last; },
       config.layers - 1);
   std::erase(attention.local_layers, config.layers - 1);  // the library has the last one see all
   const std::int64_t local_head_dim = config.head_dim;
   read_sizes(reading);
-  read_sharing(reading);
+  read_values_of_keys(reading);
   read_experts(reading);
   reading.read_head("lm_head.weight", true);
   formats::RopeDefaults full_rope{.theta = 1e6, .partial_rotary_factor = 0.25};
@@ -191,8 +166,7 @@ Translation translate(const FamilyInput& input) {
   reading.note_clashes(sliding);
   config.local_encoding = rope_encoding(sliding, "half", config.context);
   const ModelConfig sizes = config;
-  return reading.finish(
-      of_trunk([sizes](const std::string& name) { return place(sizes, name); }));
+  return reading.finish(of_trunk([sizes](const std::string& name) { return place(sizes, name); }));
 }
 
 }  // namespace

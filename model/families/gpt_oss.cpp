@@ -22,8 +22,9 @@ TensorPlace fused_experts(const NameParts& parts, const ModelConfig& config) {
     const std::vector<std::int64_t> stored =
         bias ? std::vector<std::int64_t>{count, config.width}
              : std::vector<std::int64_t>{count, width, config.width};
-    return of_experts(parts, count, "down_proj",
-                      [bias](const at::Tensor& x) { return bias ? x : x.t(); }, stored, ending);
+    return of_experts(
+        parts, count, "down_proj", [bias](const at::Tensor& x) { return bias ? x : x.t(); }, stored,
+        ending);
   }
   const std::vector<std::int64_t> stored =
       bias ? std::vector<std::int64_t>{count, 2 * width}
@@ -72,8 +73,8 @@ Translation translate(const FamilyInput& input) {
   ExpertsConfig& experts = config.experts;
   experts.count =
       reader.integer_or({"num_local_experts", "num_experts"}, 128, formats::kCountRange);
-  experts.per_token = reader.integer_or({"num_experts_per_tok", "experts_per_token"}, 4,
-                                        formats::kCountRange);
+  experts.per_token =
+      reader.integer_or({"num_experts_per_tok", "experts_per_token"}, 4, formats::kCountRange);
   experts.width = config.ffn_width;
   experts.layers = all_layers(config);
   experts.normalised = experts.router_bias = experts.bias = true;

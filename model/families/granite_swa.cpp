@@ -56,6 +56,8 @@ Translation translate(const FamilyInput& input) {
 }  // namespace
 }  // namespace granite_swa
 
-Family granite_swa_family() { return {"granite_swa", &granite_swa::claims, &granite_swa::translate}; }
+Family granite_swa_family() {
+  return {"granite_swa", &granite_swa::claims, &granite_swa::translate};
+}
 
 }  // namespace phasescope::model

@@ -15,7 +15,8 @@ bool claims(const FamilyInput& input) { return names_trunk(input, {"laguna"}); }
 // config.heads is the largest number, so that whoever counts heads by the model has room for all.
 void read_heads(FamilyReader& reading) {
   ModelConfig& config = reading.config();
-  const auto given = reading.reader().numbers({"num_attention_heads_per_layer"}, {.min = 1, .max = 1e5});
+  const auto given =
+      reading.reader().numbers({"num_attention_heads_per_layer"}, {.min = 1, .max = 1e5});
   if (!given) return;
   if (static_cast<std::int64_t>(given->size()) != config.layers) {
     return reading.problem("num_attention_heads_per_layer",
@@ -52,8 +53,7 @@ void read_experts(FamilyReader& reading) {
   experts.count = reader.integer_or({"num_experts"}, 256, formats::kCountRange);
   experts.per_token = reader.integer_or({"num_experts_per_tok"}, 8, formats::kCountRange);
   experts.width = reader.integer_or({"moe_intermediate_size"}, 512, formats::kCountRange);
-  experts.shared_width =
-      reader.integer_or({"shared_expert_intermediate_size"}, 0, {.min = 0});
+  experts.shared_width = reader.integer_or({"shared_expert_intermediate_size"}, 0, {.min = 0});
   experts.scale = reader.number_or({"moe_routed_scaling_factor"}, 1.0, formats::kPositiveRange);
   experts.router_cap = reader.number_or({"moe_router_logit_softcapping"}, 0, {.min = 0});
   experts.router = "sigmoid";

@@ -25,8 +25,8 @@ std::vector<std::int64_t> still_layers(FamilyReader& reading) {
   }
   std::vector<std::int64_t> still;
   for (const std::int64_t layer : all_layers(config)) {
-    const bool turns = listed ? (*given)[static_cast<std::size_t>(layer)] != 0
-                              : (layer + 1) % interval != 0;
+    const bool turns =
+        listed ? (*given)[static_cast<std::size_t>(layer)] != 0 : (layer + 1) % interval != 0;
     if (!turns) still.push_back(layer);
   }
   return still;
@@ -48,8 +48,7 @@ void read_attention(FamilyReader& reading) {
   attention.qk_norm_after = reader.boolean_or({"use_qk_norm"}, true);
   if (still.empty() || !reader.boolean_or({"attn_temperature_tuning"}, true)) return;
   attention.temperature = reader.number_or({"attn_scale"}, 0.1, {.min = 0});
-  attention.temperature_length =
-      reader.number_or({"floor_scale"}, 8192, formats::kPositiveRange);
+  attention.temperature_length = reader.number_or({"floor_scale"}, 8192, formats::kPositiveRange);
   attention.temperature_from = 1;
   attention.temperature_layers = still;
 }
@@ -64,8 +63,7 @@ void read_experts(FamilyReader& reading) {
   experts.width = experts.shared_width = config.ffn_width;
   experts.router = "sigmoid";
   experts.weighted_inputs = true;
-  config.ffn_width =
-      reader.integer_or({"intermediate_size_mlp"}, 16384, formats::kCountRange);
+  config.ffn_width = reader.integer_or({"intermediate_size_mlp"}, 16384, formats::kCountRange);
   const std::int64_t step =
       reader.integer_or({"interleave_moe_layer_step"}, 1, formats::kCountRange);
   if (const auto listed = reader.numbers({"moe_layers"}, {.min = 0, .max = 1e6})) {
@@ -114,8 +112,7 @@ Translation translate(const FamilyInput& input) {
   reading.read_head("lm_head.weight", false);
   reading.read_rope({.theta = 5e5, .whole_when_default = true}, "interleaved");
   const ModelConfig sizes = config;
-  return reading.finish(
-      of_trunk([sizes](const std::string& name) { return place(sizes, name); }));
+  return reading.finish(of_trunk([sizes](const std::string& name) { return place(sizes, name); }));
 }
 
 }  // namespace

@@ -4,7 +4,8 @@
 
 namespace phasescope::model {
 
-// The text part of Llama 4: layers that turn see their own chunk, the others all with warmer queries.
+// The text part of Llama 4: layers that turn see their own chunk, the others all with warmer
+// queries.
 Family llama4_family();
 
 }  // namespace phasescope::model

@@ -25,8 +25,8 @@ void read_windows(FamilyReader& reading) {
   reading.read_local_layers([](std::int64_t, std::int64_t) { return false; }, 0);
   attention.sink_layers = attention.local_layers;
   if (attention.local_layers.empty()) return;
-  const std::int64_t keys = reader.integer_or({"swa_num_key_value_heads"}, 2 * config.kv_heads,
-                                              formats::kCountRange);
+  const std::int64_t keys =
+      reader.integer_or({"swa_num_key_value_heads"}, 2 * config.kv_heads, formats::kCountRange);
   config.layer_groups.push_back({.layers = attention.local_layers, .kv_heads = keys});
 }
 
@@ -84,6 +84,8 @@ Translation translate(const FamilyInput& input) {
 }  // namespace
 }  // namespace mimo_v2_flash
 
-Family mimo_v2_flash_family() { return {"mimo_v2_flash", &mimo_v2_flash::claims, &mimo_v2_flash::translate}; }
+Family mimo_v2_flash_family() {
+  return {"mimo_v2_flash", &mimo_v2_flash::claims, &mimo_v2_flash::translate};
+}
 
 }  // namespace phasescope::model

@@ -16,9 +16,8 @@ TensorPlace place(const std::string& name) {
   TensorPlace found = llama_place(name);
   for (const auto& [theirs, ours] :
        {std::pair{".block_sparse_moe.gate.", ".mlp.router."},
-        std::pair{".block_sparse_moe.experts.", ".mlp.experts."},
-        std::pair{".w1.", ".gate_proj."}, std::pair{".w2.", ".down_proj."},
-        std::pair{".w3.", ".up_proj."}}) {
+        std::pair{".block_sparse_moe.experts.", ".mlp.experts."}, std::pair{".w1.", ".gate_proj."},
+        std::pair{".w2.", ".down_proj."}, std::pair{".w3.", ".up_proj."}}) {
     const std::size_t at = found.name.find(theirs);
     if (at != std::string::npos) found.name.replace(at, std::string(theirs).size(), ours);
   }

@@ -23,15 +23,15 @@ Translation translate(const FamilyInput& input) {
   read_gated_attention(reading);
   if (experts) {
     read_qwen_experts(reading, 256, 8, 512, true);
-    config.experts.shared_width = reading.reader().integer_or({"shared_expert_intermediate_size"},
-                                                              512, formats::kCountRange);
+    config.experts.shared_width =
+        reading.reader().integer_or({"shared_expert_intermediate_size"}, 512, formats::kCountRange);
     config.experts.shared_gate = true;
   }
   reading.read_head("lm_head.weight", false);
   reading.read_rope({.partial_rotary_factor = 0.25}, "half");
   const ModelConfig sizes = config;
-  return reading.finish(of_trunk(
-      [sizes](const std::string& name) { return gated_attention_place(sizes, name); }));
+  return reading.finish(
+      of_trunk([sizes](const std::string& name) { return gated_attention_place(sizes, name); }));
 }
 
 }  // namespace

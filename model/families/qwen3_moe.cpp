@@ -40,8 +40,8 @@ void read_qwen_experts(FamilyReader& reading, std::int64_t count, std::int64_t p
   const auto dense = reader.numbers({"mlp_only_layers"}, {.min = 0});
   if (experts.count == 0) return;
   for (const std::int64_t layer : all_layers(config)) {
-    const bool plain =
-        dense && std::find(dense->begin(), dense->end(), static_cast<double>(layer)) != dense->end();
+    const bool plain = dense && std::find(dense->begin(), dense->end(),
+                                          static_cast<double>(layer)) != dense->end();
     if (!plain && (layer + 1) % step == 0) experts.layers.push_back(layer);
   }
 }

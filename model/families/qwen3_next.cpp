@@ -18,12 +18,13 @@ TensorPlace gated_queries(const NameParts& parts, const ModelConfig& config) {
   std::vector<std::int64_t> stored = {2 * heads * dim};
   if (parts.ending == ".weight") stored.push_back(config.width);
   const auto half = [&](const char* module, std::int64_t first) {
-    return TensorPlace{.name = parts.layer + module + parts.ending,
-                       .convert =
-                           [=](const at::Tensor& x) {
-                             return x.unflatten(0, {heads, 2 * dim}).narrow(1, first, dim).flatten(0, 1);
-                           },
-                       .stored = stored};
+    return TensorPlace{
+        .name = parts.layer + module + parts.ending,
+        .convert =
+            [=](const at::Tensor& x) {
+              return x.unflatten(0, {heads, 2 * dim}).narrow(1, first, dim).flatten(0, 1);
+            },
+        .stored = stored};
   };
   TensorPlace place;
   place.parts = {half("self_attn.q_proj", 0), half("self_attn.output_gate", dim)};
@@ -40,16 +41,17 @@ TensorPlace grouped_projections(const NameParts& parts, const ModelConfig& confi
     return x.unflatten(0, {l.key_heads, group}).narrow(1, first, count).flatten(0, 1);
   };
   TensorPlace place;
-  place.parts = {{.name = parts.layer + "linear_attn.in_proj_qkv.weight",
-                  .convert =
-                      [=](const at::Tensor& x) {
-                        return at::cat({rows(x, 0, l.key_dim), rows(x, l.key_dim, l.key_dim),
-                                        rows(x, 2 * l.key_dim, values)});
-                      },
-                  .stored = stored},
-                 {.name = parts.layer + "linear_attn.in_proj_z.weight",
-                  .convert = [=](const at::Tensor& x) { return rows(x, 2 * l.key_dim + values, values); },
-                  .stored = stored}};
+  place.parts = {
+      {.name = parts.layer + "linear_attn.in_proj_qkv.weight",
+       .convert =
+           [=](const at::Tensor& x) {
+             return at::cat({rows(x, 0, l.key_dim), rows(x, l.key_dim, l.key_dim),
+                             rows(x, 2 * l.key_dim, values)});
+           },
+       .stored = stored},
+      {.name = parts.layer + "linear_attn.in_proj_z.weight",
+       .convert = [=](const at::Tensor& x) { return rows(x, 2 * l.key_dim + values, values); },
+       .stored = stored}};
   return place;
 }
 
@@ -59,14 +61,13 @@ TensorPlace grouped_rates(const NameParts& parts, const ModelConfig& config) {
   const std::int64_t each = l.value_heads / l.key_heads;
   const std::vector<std::int64_t> stored = {2 * l.value_heads, config.width};
   const auto part = [&](const char* module, std::int64_t first) {
-    return TensorPlace{.name = parts.layer + module,
-                       .convert =
-                           [=](const at::Tensor& x) {
-                             return x.unflatten(0, {l.key_heads, 2 * each})
-                                 .narrow(1, first, each)
-                                 .flatten(0, 1);
-                           },
-                       .stored = stored};
+    return TensorPlace{
+        .name = parts.layer + module,
+        .convert =
+            [=](const at::Tensor& x) {
+              return x.unflatten(0, {l.key_heads, 2 * each}).narrow(1, first, each).flatten(0, 1);
+            },
+        .stored = stored};
   };
   TensorPlace place;
   place.parts = {part("linear_attn.in_proj_b.weight", 0),

@@ -26,8 +26,8 @@ std::vector<std::int64_t> still_layers(FamilyReader& reading) {
   }
   std::vector<std::int64_t> still;
   for (const std::int64_t layer : all_layers(reading.config())) {
-    const bool turns = given ? (*given)[static_cast<std::size_t>(layer)] != 0
-                             : (layer + 1) % interval != 0;
+    const bool turns =
+        given ? (*given)[static_cast<std::size_t>(layer)] != 0 : (layer + 1) % interval != 0;
     if (!turns) still.push_back(layer);
   }
   return still;

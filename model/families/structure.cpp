@@ -108,7 +108,8 @@ void add_heads(const ModelConfig& config, Sentences& list) {
   if (a.kv_rank > 0) {
     list.push_back("keys and values are made of " + std::to_string(a.kv_rank) +
                    " numbers a token (MLA): the score is content plus a part of " +
-                   std::to_string(a.position_dim) + " channels that has a position, by construction");
+                   std::to_string(a.position_dim) +
+                   " channels that has a position, by construction");
   }
   if (!a.value_from_key_layers.empty()) {
     list.push_back("values of " + count_of(a.value_from_key_layers, config) +
@@ -163,6 +164,21 @@ void add_layers(const ModelConfig& config, Sentences& list) {
   if (config.residual_scale != 1) {
     list.push_back("what attention and MLP give is multiplied by " +
                    text_of(config.residual_scale));
+  }
+  for (const LayerGroup& group : config.layer_groups) {
+    if (group.sparsity == 0) continue;
+    list.push_back("the MLP's gates of " + count_of(group.layers, config) + " are 0 below the " +
+                   text_of(group.sparsity) + " quantile of a normal distribution");
+  }
+  if (config.attention.low_rank > 0) {
+    list.push_back("beside attention stands a product of rank " +
+                   std::to_string(config.attention.low_rank) +
+                   " (LAuReL); the sum is divided by sqrt(2)");
+  }
+  if (config.streams.count > 1) {
+    list.push_back("there are " + std::to_string(config.streams.count) +
+                   " residual streams (AltUp): stream " + std::to_string(config.streams.active) +
+                   " runs through the layers, hidden states are its own");
   }
   if (config.layer_scale) list.push_back("each layer's stream is multiplied by a stored number");
   if (config.embedding.layer_width > 0) {

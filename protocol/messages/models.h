@@ -75,9 +75,10 @@ struct RopePlanRow {
   std::string channels;  // of a head that turn: "first 8 of 16"; empty where none do
   std::vector<double> frequencies;  // of each plane, as applied
   double magnitude = 1;             // q and k are multiplied by it
-  std::string axes;                 // the position that each plane turns by, where there are several
-  std::string norm, temperature;    // of q and k; of queries by position i
-  std::optional<double> stored_difference;  // of the file's own frequencies, largest |s / applied - 1|
+  std::string axes;               // the position that each plane turns by, where there are several
+  std::string norm, temperature;  // of q and k; of queries by position i
+  std::optional<double>
+      stored_difference;  // of the file's own frequencies, largest |s / applied - 1|
   template <class V>
   void fields(V& v) {
     v("layers", layers), v("sees", sees), v("encoding", encoding), v("channels", channels);
@@ -95,7 +96,7 @@ struct LoadReport {
   json encoding_options = json::object();
   std::map<std::string, int64_t> dtypes;  // tensors of each stored dtype
   std::vector<std::string> missing, unexpected, tied, quirks, warnings;
-  std::vector<TensorInfo> flagged;  // NaN, Inf, all-zero or unsupported tensors
+  std::vector<TensorInfo> flagged;     // NaN, Inf, all-zero or unsupported tensors
   std::vector<RopePlanRow> rope_plan;  // by layers; empty where none turns planes
   int64_t vocab_size = 0, kv_heads = 0, head_dim = 0, ffn_width = 0;
   int64_t weight_bytes = 0, memory_bytes_at_context = 0;

@@ -145,8 +145,8 @@ TEST(Experts, HaveSlopesThatGradientsAgreeWith) {
   const double slope = (x.grad() * direction).sum().item<double>();
   const at::NoGradGuard no_grad;
   constexpr double kStep = 1e-5;  // a central difference is off by its square
-  const double difference = (value(x + kStep * direction) - value(x - kStep * direction))
-                                .item<double>() / (2 * kStep);
+  const double difference =
+      (value(x + kStep * direction) - value(x - kStep * direction)).item<double>() / (2 * kStep);
   EXPECT_NEAR(slope, difference, 1e-6 * std::abs(slope));
 }
 

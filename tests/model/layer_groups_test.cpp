@@ -17,7 +17,11 @@ ModelConfig of_groups() {
   ModelConfig config = tiny_config("rope");
   config.layers = 3;
   config.layer_groups = {{.layers = {0}, .encoding = EncodingConfig{"none", Json::object()}},
-                         {.layers = {1}, .heads = 6, .kv_heads = 3, .head_dim = 4, .ffn_width = 9,
+                         {.layers = {1},
+                          .heads = 6,
+                          .kv_heads = 3,
+                          .head_dim = 4,
+                          .ffn_width = 9,
                           .encoding = EncodingConfig{"rope", {{"base", 50.0}}}}};
   config.attention.sink_layers = {1};
   config.attention.gate = "softplus";
@@ -89,9 +93,9 @@ TEST(LayerGroups, AreRefusedWhereTheyCannotBe) {
 }
 
 Json smollm3() {
-  return {{"model_type", "smollm3"},    {"vocab_size", 40},  {"hidden_size", 16},
-          {"intermediate_size", 20},    {"num_hidden_layers", 4},
-          {"num_attention_heads", 4},   {"num_key_value_heads", 2}};
+  return {{"model_type", "smollm3"}, {"vocab_size", 40},       {"hidden_size", 16},
+          {"intermediate_size", 20}, {"num_hidden_layers", 4}, {"num_attention_heads", 4},
+          {"num_key_value_heads", 2}};
 }
 
 Translation translated(const Json& config) {
@@ -114,15 +118,16 @@ TEST(NewerFamilies, RefuseUnknownKindsByName) {
   Json config = smollm3();
   config["rope_scaling"] = {{"rope_type", "spiral"}, {"factor", 2.0}};
   const std::string rope = refusal_of(config);
-  EXPECT_NE(rope.find("\"spiral\" is not a known kind of rope (default, linear"),
-            std::string::npos) << rope;
-  config = {{"model_type", "olmo3"}, {"vocab_size", 40}, {"hidden_size", 16},
+  EXPECT_NE(rope.find("\"spiral\" is not a known kind of rope (default, linear"), std::string::npos)
+      << rope;
+  config = {{"model_type", "olmo3"},   {"vocab_size", 40},       {"hidden_size", 16},
             {"intermediate_size", 20}, {"num_hidden_layers", 2}, {"num_attention_heads", 4}};
   config["layer_types"] = {"full_attention", "mamba"};
   const std::string layers = refusal_of(config);
   EXPECT_NE(layers.find("\"mamba\" is not a kind of layer that can be read (full_attention, "
                         "sliding_attention)"),
-            std::string::npos) << layers;
+            std::string::npos)
+      << layers;
   config = smollm3();
   config["no_rope_layers"] = {1, 0};
   EXPECT_NE(refusal_of(config).find("has 2 entries, but there are 4 layers"), std::string::npos);
@@ -150,6 +155,15 @@ TEST(NewerFamilies, HaveTheirClassesDefaults) {
   EXPECT_EQ(read.encoding.options.at("base"), 700.0);
   EXPECT_EQ(read.local_encoding->options.at("base"), 5e5);
   EXPECT_EQ(read.attention.local_layers, (std::vector<std::int64_t>{0, 1, 2}));
+  const ModelConfig small = translated({{"model_type", "gemma3n_text"}}).config;
+  EXPECT_EQ(small.layers, 35);
+  EXPECT_EQ(small.attention.shared_layers.size(), 15u);
+  EXPECT_EQ(small.attention.local_layers.size(), 28u);  // every fifth layer sees everything
+  EXPECT_EQ(small.streams.count, 4);
+  EXPECT_EQ(small.attention.low_rank, 64);
+  EXPECT_EQ(small.shape_of(9).sparsity, 0.95);
+  EXPECT_EQ(small.shape_of(10).sparsity, 0);
+  EXPECT_EQ(small.head.soft_cap, 30);
 }
 
 }  // namespace

@@ -60,8 +60,7 @@ TEST(RopePlan, IsEmptyWhereNothingTurns) {
 
 TEST(RopePlan, SaysWhatYarnMultipliesAndWhichPartTurns) {
   ModelConfig config = of_four_layers();
-  config.encoding.options = {
-      {"scaling", "yarn"}, {"factor", 8.0}, {"partial_rotary_factor", 0.5}};
+  config.encoding.options = {{"scaling", "yarn"}, {"factor", 8.0}, {"partial_rotary_factor", 0.5}};
   const std::vector<RopePlanRow> plan = rope_plan(config, 64);
   ASSERT_EQ(plan.size(), 1u);
   EXPECT_NEAR(plan[0].magnitude, 0.1 * std::log(8.0) + 1, 1e-14);  // arXiv 2309.00071, Eq. 22
