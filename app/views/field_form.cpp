@@ -105,14 +105,23 @@ void put_choices(const std::vector<BoundField>& fields, const nlohmann::json& ch
   }
 }
 
-bool FieldForm::draw(const std::vector<BoundField>& fields,
+bool FieldForm::draw(nlohmann::json& chosen, const std::vector<BoundField>& fields,
                      const std::vector<BoundField>& defaults) {
-  bool changed = false;
-  for (std::size_t n = 0; n < fields.size(); ++n) changed |= draw_line(fields[n], defaults[n]);
-  return changed;
+  bool any = false;
+  for (std::size_t n = 0; n < fields.size(); ++n) {
+    const Change change = draw_line(fields[n], defaults[n]);
+    if (change == Change::none) continue;
+    any = true;
+    const nlohmann::json value = fields[n].write();
+    if (change == Change::emptied || value == defaults[n].write())
+      chosen.erase(fields[n].key);
+    else
+      chosen[fields[n].key] = value;
+  }
+  return any;
 }
 
-bool FieldForm::draw_line(const BoundField& field, const BoundField& fallback) {
+FieldForm::Change FieldForm::draw_line(const BoundField& field, const BoundField& fallback) {
   const std::vector<std::string> choices = protocol::choices_of(field.about);
   bool changed = false;
   if (field.kind == FieldKind::flag) {
@@ -127,16 +136,19 @@ bool FieldForm::draw_line(const BoundField& field, const BoundField& fallback) {
   } else if (field.kind == FieldKind::optional_value) {
     changed = draw_optional(field);
     draw_help(field, fallback);
-    if (field.write() == nlohmann::json(false)) return changed;
-    return draw_text(field, fallback) || changed;
+    const Change typed =
+        field.write() == nlohmann::json(false) ? Change::none : draw_text(field, fallback);
+    return changed ? Change::made : typed;
   } else {
     return draw_text(field, fallback);
   }
   draw_help(field, fallback);
-  return changed;
+  return changed ? Change::made : Change::none;
 }
 
-bool FieldForm::draw_text(const BoundField& field, const BoundField& fallback) {
+// A field whose range leaves out what it is by default (0 texts for all of them) is emptied and not
+// read.
+FieldForm::Change FieldForm::draw_text(const BoundField& field, const BoundField& fallback) {
   Line& line = lines_[field.key];
   const bool path = field.kind == FieldKind::optional_value;
   const std::string label = path ? "path of the " + title_of(field) : title_of(field);
@@ -144,17 +156,19 @@ bool FieldForm::draw_text(const BoundField& field, const BoundField& fallback) {
   ImGui::InputTextWithHint(label.c_str(), path ? "the bundled texts" : "by itself", &line.typed);
   const bool entered = ImGui::IsItemDeactivatedAfterEdit(), active = ImGui::IsItemActive();
   draw_help(field, fallback);
-  bool changed = false;
+  Change change = Change::none;
   if (entered) {
     const nlohmann::json before = field.write();
     try {
       line.fault.clear();
-      if (line.typed.empty()) {
-        field.read(path ? nlohmann::json(true) : fallback.write());
-      } else {
+      if (!line.typed.empty()) {
         field.parse(line.typed);
+      } else if (path) {
+        field.read(true);
+      } else if (before != fallback.write()) {
+        change = Change::emptied;
       }
-      changed = field.write() != before;
+      if (field.write() != before) change = Change::made;
     } catch (const protocol::RequestError& error) {
       line.fault = error.info().message;
     }
@@ -162,7 +176,7 @@ bool FieldForm::draw_text(const BoundField& field, const BoundField& fallback) {
     line.typed = words_in(field);
   }
   if (!line.fault.empty()) ImGui::TextColored(widgets::palette().bad, "%s", line.fault.c_str());
-  return changed;
+  return change;
 }
 
 // The button tells that something was chosen.
@@ -180,16 +194,7 @@ bool OptionsForm::draw_fields(nlohmann::json& chosen, const nlohmann::json& usua
     return !is_form_field(field) || hidden.contains(field.key);
   };
   std::erase_if(fields, left_out), std::erase_if(defaults, left_out);
-  bool changed = form_.draw(fields, defaults);
-  if (changed) {
-    for (std::size_t n = 0; n < fields.size(); ++n) {
-      const nlohmann::json value = fields[n].write();
-      if (value == defaults[n].write())
-        chosen.erase(fields[n].key);
-      else
-        chosen[fields[n].key] = value;
-    }
-  }
+  bool changed = form_.draw(chosen, fields, defaults);
   ImGui::BeginDisabled(chosen == usual);
   if (ImGui::Button("As at first")) chosen = usual, changed = true;
   ImGui::EndDisabled();

@@ -30,17 +30,19 @@ Request with_choices(Request request, const nlohmann::json& chosen) {
 // range on hover.
 class FieldForm {
  public:
-  // `defaults`: the same fields of an object as it is by default, which an empty line stands for.
-  // True where a field was changed. What a field does not take stays in its line, and why below it.
-  bool draw(const std::vector<protocol::BoundField>& fields,
+  // `chosen` gets the value of a field that was changed, by its key, and loses what is as by
+  // default; `defaults`: the same fields of such an object, which an empty line stands for. True
+  // where a field was changed. What a field does not take stays in its line, and why below it.
+  bool draw(nlohmann::json& chosen, const std::vector<protocol::BoundField>& fields,
             const std::vector<protocol::BoundField>& defaults);
 
  private:
+  enum class Change { none, made, emptied };
   struct Line {
     std::string typed, fault;
   };
-  bool draw_line(const protocol::BoundField& field, const protocol::BoundField& fallback);
-  bool draw_text(const protocol::BoundField& field, const protocol::BoundField& fallback);
+  Change draw_line(const protocol::BoundField& field, const protocol::BoundField& fallback);
+  Change draw_text(const protocol::BoundField& field, const protocol::BoundField& fallback);
 
   std::map<std::string, Line> lines_;  // by key
 };

@@ -19,6 +19,7 @@
 #include "protocol/messages/cost.h"
 #include "protocol/messages/demand.h"
 #include "protocol/messages/distance.h"
+#include "protocol/messages/duel.h"
 #include "protocol/messages/eval.h"
 #include "protocol/messages/formula.h"
 #include "protocol/messages/generate.h"
@@ -74,6 +75,7 @@ std::string made_page() {
   page.add<FormulaResult>(FormulaRequest::method);
   page.add<ImportResult>(ImportRequest::method);
   page.add<CompareResult>(CompareRequest::method);
+  page.add<DuelResult>(DuelRequest::method);
   page.add<AblateResult>(AblateRequest::method);
   page.add<EvalResult>(EvalRequest::method);
   page.add<CostResult>(CostRequest::method);
