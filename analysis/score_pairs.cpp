@@ -47,7 +47,8 @@ NearFarDeltas near_far_deltas(const model::LayerAttention& attention,
   // Scores that no pass has summed over, those at shuffled positions, have no weights.
   std::vector<double> lse;
   if (attention.lse().defined()) {
-    lse = to_vector<double>(attention.lse()[0].index({long_tensor(heads), long_tensor(queries)}));
+    lse = to_vector<double>(
+        attention.normalisers()[0].index({long_tensor(heads), long_tensor(queries)}));
   }
   for (std::size_t s = 0; s < far_scores.size(); ++s) {
     deltas.seen.push_back(deltas.values[s] != kHidden && far_scores[s] != kHidden);

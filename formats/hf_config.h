@@ -102,7 +102,7 @@ class ConfigReader {
 
 // The rope fields of either dialect, as the file has them.
 struct RawRope {
-  std::string type = "default";  // default, linear, dynamic, yarn, longrope, llama3
+  std::string type = "default";  // default, linear, dynamic, yarn, longrope, llama3, proportional
   double theta = 10000.0;
   double partial_rotary_factor = 1.0;
   std::optional<double> factor;
@@ -113,6 +113,9 @@ struct RawRope {
   std::optional<std::int64_t> original_max_position_embeddings;
   std::optional<bool> truncate;
   std::vector<double> long_factor, short_factor;
+  std::vector<double> mrope_section;  // planes of each of a token's positions; empty: one position
+  bool mrope_interleaved = false;
+  std::optional<double> llama_4_scaling_beta;  // temperature of queries by position
   // Which of two clashing values was taken, both shown.
   std::vector<std::string> notes;
 };

@@ -9,8 +9,8 @@
 namespace phasescope::formats {
 namespace {
 
-constexpr std::array<std::string_view, 6> kKnownTypes = {"default", "linear",   "dynamic",
-                                                         "yarn",    "longrope", "llama3"};
+constexpr std::array<std::string_view, 7> kKnownTypes = {
+    "default", "linear", "dynamic", "yarn", "longrope", "llama3", "proportional"};
 
 // Whether rope_parameters holds an object per layer type instead of the fields themselves.
 bool nested_by_layer_type(const Json& parameters) {
@@ -76,6 +76,8 @@ class RopeFields {
     }
     (inside_.empty() ? outside_ : inside_.front()).problem(key, sentence);
   }
+
+  bool nested() const { return nested_; }
 
   // Whether a field is there at all, good or bad.
   bool has(std::string_view key) const {
@@ -144,6 +146,8 @@ std::string read_type(RopeFields& fields) {
   // Phi-3's files say su, and later yarn, where they mean longrope.
   const bool has_lists = fields.has("long_factor") && fields.has("short_factor");
   if (type == "su" || (type == "yarn" && has_lists)) return "longrope";
+  // Qwen2-VL's name for the default with sections.
+  if (type == "mrope" && fields.has("mrope_section")) return "default";
   if (std::find(kKnownTypes.begin(), kKnownTypes.end(), type) != kKnownTypes.end()) return type;
   std::string known;
   for (const std::string_view name : kKnownTypes)
@@ -163,6 +167,15 @@ void read_scaling(RopeFields& fields, RawRope& rope) {
   rope.low_freq_factor = fields.number({"low_freq_factor"}, {}, kPositiveRange);
   rope.high_freq_factor = fields.number({"high_freq_factor"}, {}, kPositiveRange);
   rope.truncate = fields.boolean({"truncate"});
+  if (fields.nested() && rope.truncate && !*rope.truncate) {
+    rope.truncate.reset();
+    rope.notes.push_back(
+        "truncate false is not read by the library where rope_parameters are nested by layer type: "
+        "the ramp's ends are rounded to whole planes");
+  }
+  rope.mrope_section = fields.positive_numbers("mrope_section");
+  rope.mrope_interleaved = fields.boolean({"mrope_interleaved"}).value_or(false);
+  rope.llama_4_scaling_beta = fields.number({"llama_4_scaling_beta"}, {}, {.min = 0});
   rope.long_factor = fields.positive_numbers("long_factor");
   rope.short_factor = fields.positive_numbers("short_factor");
   rope.original_max_position_embeddings = fields.trained_length();
@@ -190,7 +203,10 @@ void check_lists(RopeFields& fields, const RawRope& rope, std::optional<std::int
 
 void check_scaling(RopeFields& fields, const RawRope& rope, std::optional<std::int64_t> head_dim) {
   const std::string& type = rope.type;
-  if (type == "linear" || type == "dynamic" || type == "yarn" || type == "llama3") {
+  // The library takes max_position_embeddings over the original length where yarn has no factor.
+  const bool by_lengths = type == "yarn" && rope.original_max_position_embeddings.has_value();
+  if (type == "linear" || type == "dynamic" || (type == "yarn" && !by_lengths) ||
+      type == "llama3") {
     require(fields, rope, "factor", rope.factor.has_value());
   }
   if (type == "longrope") check_lists(fields, rope, head_dim);
@@ -236,13 +252,16 @@ RawRope read_rope(const ConfigReader& config, RopeDefaults defaults, std::string
   }
   check_scaling(fields, rope, head_dim);
   if (head_dim) {
-    const auto rotated = static_cast<std::int64_t>(double(*head_dim) * rope.partial_rotary_factor);
+    // There it is a share of the planes of a whole head.
+    const double share = rope.type == "proportional" ? 1 : rope.partial_rotary_factor;
+    const auto rotated = static_cast<std::int64_t>(double(*head_dim) * share);
     if (rotated % 2 != 0) {
       config.problem("head_dim", "rope turns pairs, but " + std::to_string(rotated) + " of " +
                                      std::to_string(*head_dim) + " dimensions are to be turned");
     }
   }
-  rope.notes = fields.notes();
+  const std::vector<std::string> clashes = fields.notes();
+  rope.notes.insert(rope.notes.end(), clashes.begin(), clashes.end());
   if (whole) {
     rope.notes.push_back("partial_rotary_factor " + Json(said).dump() +
                          " is not read by the class where rope_type is \"default\": whole heads "

@@ -25,9 +25,10 @@ struct Kind {
   bool by_layer;  // one a layer (hidden and position have one more)
 };
 
-constexpr std::array<Kind, 14> kKinds = {{
+constexpr std::array<Kind, 15> kKinds = {{
     {"logits", "logits", "", Extent::tokens, false},
     {"hidden", "hidden", "", Extent::tokens, false},
+    {"streams", "streams", "", Extent::tokens, false},
     {"attn", "attn", "", Extent::pairs, true},
     {"scores", "scores", "", Extent::pairs, true},
     {"content", "content", "", Extent::pairs, true},
@@ -61,7 +62,12 @@ std::string tensor_name(const Part& part, const Kind& kind, std::int64_t index) 
   return *kind.suffix == 0 ? name : name + "." + kind.suffix;
 }
 
-std::string last_layer_name(const Part& part) { return part.prefix + "hidden.last_layer_out"; }
+// What comes out of the last layer, of the kinds "hidden" and "streams".
+std::string last_layer_name(const Part& part, const char* kind) {
+  return part.prefix + kind + ".last_layer_out";
+}
+
+bool has_streams(const ModelConfig& config) { return config.streams.count > 1; }
 
 // Angular frequencies in force, by the layers they hold for.
 constexpr const char* kFrequencies = "rope.inv_freq";
@@ -90,9 +96,9 @@ class Wanted {
     return (kinds_.contains(kind.name) && (layer(index) || layer(index - 1))) ||
            named_.contains(tensor_name(part, kind, index));
   }
-  bool last_layer_out(const Part& part) const {
-    return (kinds_.contains("hidden") && layer(part.layers - 1)) ||
-           named_.contains(last_layer_name(part));
+  bool last_layer_out(const Part& part, const char* kind) const {
+    return (kinds_.contains(kind) && layer(part.layers - 1)) ||
+           named_.contains(last_layer_name(part, kind));
   }
   bool attention(const Part& part, std::int64_t index) const {
     return std::any_of(kKinds.begin(), kKinds.end(), [&](const Kind& kind) {
@@ -200,6 +206,10 @@ class SizeEstimate {
     const double keys = static_cast<double>(columns);
     if (name == "logits") return batch * queries * static_cast<double>(config.vocab_size);
     if (name == "hidden") return batch * queries * static_cast<double>(config.width);
+    if (name == "streams") {
+      const std::int64_t numbers = has_streams(config) ? config.streams.count * config.width : 0;
+      return batch * queries * static_cast<double>(numbers);
+    }
     if (kind.extent == Extent::pairs) return batch * heads * queries * keys;
     if (name == "lse" || name == "entropy") return batch * heads * queries;
     return batch * heads * static_cast<double>(config.head_dim) *
@@ -248,11 +258,10 @@ class Collector : public Observer {
   Observer* encoder() override { return encoder_.get(); }
 
   void on_hidden(std::int64_t index, const at::Tensor& hidden) override {
-    if (index == part_.layers) {
-      if (wanted_.last_layer_out(part_)) keep(last_layer_name(part_), rows(hidden, 1));
-    } else if (wanted_.state(part_, kind("hidden"), index)) {
-      keep(tensor_name(part_, kind("hidden"), index), rows(hidden, 1));
-    }
+    keep_stream("hidden", index, hidden, 1);
+  }
+  void on_streams(std::int64_t index, const at::Tensor& streams) override {
+    keep_stream("streams", index, streams, 2);
   }
 
   void on_final_norm(const at::Tensor& hidden) override {
@@ -281,6 +290,14 @@ class Collector : public Observer {
   }
 
  private:
+  void keep_stream(const char* name, std::int64_t index, const at::Tensor& x, std::int64_t tokens) {
+    if (index == part_.layers) {
+      if (wanted_.last_layer_out(part_, name)) keep(last_layer_name(part_, name), rows(x, tokens));
+    } else if (wanted_.state(part_, kind(name), index)) {
+      keep(tensor_name(part_, kind(name), index), rows(x, tokens));
+    }
+  }
+
   static const Kind& kind(std::string_view prefix, std::string_view suffix = {}) {
     return *std::find_if(kKinds.begin(), kKinds.end(),
                          [&](const Kind& k) { return k.prefix == prefix && k.suffix == suffix; });
@@ -379,8 +396,10 @@ bool is_capture_tensor(const std::string& name, const ModelConfig& config) {
     return true;
   }
   for (const Part& part : parts_of(config)) {
-    if (part.whole && name == last_layer_name(part)) return true;
+    if (part.whole && name == last_layer_name(part, "hidden")) return true;
+    if (has_streams(config) && name == last_layer_name(part, "streams")) return true;
     for (const Kind& kind : kKinds) {
+      if (std::string_view(kind.name) == "streams" && !has_streams(config)) continue;
       if (std::string_view(kind.name) == "logits" || (!kind.by_layer && !part.whole)) continue;
       const std::int64_t last = kind.by_layer ? part.layers - 1 : part.layers;
       for (std::int64_t index = 0; index <= last; ++index) {

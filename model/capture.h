@@ -13,8 +13,9 @@
 namespace phasescope::model {
 
 struct CaptureSpec {
-  // Any of capture_kinds(): logits, hidden, attn, scores, content, positional, position, q, k, v,
-  // rotated, lse, entropy; or single tensors by their names ("attn.1", "hidden.last_layer_out").
+  // Any of capture_kinds(): logits, hidden, streams, attn, scores, content, positional, position,
+  // q, k, v, rotated, lse, entropy; or single tensors by their names ("attn.1",
+  // "hidden.last_layer_out").
   std::vector<std::string> what;
   std::optional<std::vector<std::int64_t>> layers;  // all where empty
   std::optional<std::vector<std::int64_t>> heads;

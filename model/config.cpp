@@ -44,6 +44,8 @@ std::vector<Field> fields_of(ModelConfig& c) {
       {"", "family", "family", &c.family},
       {"", "note", "note", &c.note},
       {"", "residual", "residual", &c.residual},
+      {"", "residual_scale", "residual_scale", &c.residual_scale},
+      {"", "layer_scale", "layer_scale", &c.layer_scale},
       {"", "encoder_layers", "encoder_layers", &c.encoder_layers},
       {"", "decoder_start", "decoder_start_token_id", &c.decoder_start},
       {"", "positions_skip_padding", "positions_skip_padding", &c.positions_skip_padding},
@@ -58,6 +60,16 @@ std::vector<Field> fields_of(ModelConfig& c) {
       {"attention", "v_bias", "v_bias", &c.attention.v_bias},
       {"attention", "o_bias", "o_bias", &c.attention.o_bias},
       {"attention", "qk_norm", "qk_norm", &c.attention.qk_norm},
+      {"attention", "qk_norm_after", "qk_norm_after", &c.attention.qk_norm_after},
+      {"attention", "value_dim", "value_dim", &c.attention.value_dim},
+      {"attention", "value_scale", "value_scale", &c.attention.value_scale},
+      {"attention", "value_norm", "value_norm", &c.attention.value_norm},
+      {"attention", "value_from_key_layers", "value_from_key_layers",
+       &c.attention.value_from_key_layers},
+      {"attention", "shared_layers", "shared_layers", &c.attention.shared_layers},
+      {"attention", "kv_rank", "kv_rank", &c.attention.kv_rank},
+      {"attention", "q_rank", "q_rank", &c.attention.q_rank},
+      {"attention", "position_dim", "position_dim", &c.attention.position_dim},
       {"attention", "scale", "scale", &c.attention.scale},
       {"attention", "scale_by_layer", "scale_by_layer", &c.attention.scale_by_layer},
       {"attention", "layer_gain", "layer_gain", &c.attention.layer_gain},
@@ -65,16 +77,56 @@ std::vector<Field> fields_of(ModelConfig& c) {
       {"attention", "soft_cap", "soft_cap", &c.attention.soft_cap},
       {"attention", "window", "window", &c.attention.window},
       {"attention", "local_layers", "local_layers", &c.attention.local_layers},
+      {"attention", "chunk", "chunk", &c.attention.chunk},
+      {"attention", "temperature", "temperature", &c.attention.temperature},
+      {"attention", "temperature_length", "temperature_length", &c.attention.temperature_length},
+      {"attention", "temperature_from", "temperature_from", &c.attention.temperature_from},
+      {"attention", "temperature_layers", "temperature_layers", &c.attention.temperature_layers},
+      {"attention", "sink_layers", "sink_layers", &c.attention.sink_layers},
+      {"attention", "gate", "gate", &c.attention.gate},
+      {"attention", "gate_by_head", "gate_by_head", &c.attention.gate_by_head},
+      {"attention", "low_rank", "low_rank", &c.attention.low_rank},
       {"attention", "log_scale", "log_scale", &c.attention.log_scale},
       {"attention", "padding", "padding", &c.attention.padding},
       {"mlp", "gated", "gated", &c.mlp.gated},
       {"mlp", "activation", "activation", &c.mlp.activation},
       {"mlp", "up_bias", "up_bias", &c.mlp.up_bias},
       {"mlp", "down_bias", "down_bias", &c.mlp.down_bias},
+      {"experts", "count", "count", &c.experts.count},
+      {"experts", "per_token", "per_token", &c.experts.per_token},
+      {"experts", "width", "width", &c.experts.width},
+      {"experts", "layers", "layers", &c.experts.layers},
+      {"experts", "router", "router", &c.experts.router},
+      {"experts", "router_bias", "router_bias", &c.experts.router_bias},
+      {"experts", "router_cap", "router_cap", &c.experts.router_cap},
+      {"experts", "choice_bias", "choice_bias", &c.experts.choice_bias},
+      {"experts", "normalised", "normalised", &c.experts.normalised},
+      {"experts", "scale", "scale", &c.experts.scale},
+      {"experts", "weighted_inputs", "weighted_inputs", &c.experts.weighted_inputs},
+      {"experts", "groups", "groups", &c.experts.groups},
+      {"experts", "groups_per_token", "groups_per_token", &c.experts.groups_per_token},
+      {"experts", "groups_by_two", "groups_by_two", &c.experts.groups_by_two},
+      {"experts", "bias", "bias", &c.experts.bias},
+      {"experts", "limit", "limit", &c.experts.limit},
+      {"experts", "alpha", "alpha", &c.experts.alpha},
+      {"experts", "shared_width", "shared_width", &c.experts.shared_width},
+      {"experts", "shared_gate", "shared_gate", &c.experts.shared_gate},
+      {"experts", "beside", "beside", &c.experts.beside},
+      {"linear", "layers", "layers", &c.linear.layers},
+      {"linear", "key_heads", "key_heads", &c.linear.key_heads},
+      {"linear", "value_heads", "value_heads", &c.linear.value_heads},
+      {"linear", "key_dim", "key_dim", &c.linear.key_dim},
+      {"linear", "value_dim", "value_dim", &c.linear.value_dim},
+      {"linear", "kernel", "kernel", &c.linear.kernel},
+      {"streams", "count", "count", &c.streams.count},
+      {"streams", "active", "active", &c.streams.active},
+      {"streams", "scaled", "scaled", &c.streams.scaled},
       {"embedding", "width", "width", &c.embedding.width},
       {"embedding", "scale", "scale", &c.embedding.scale},
       {"embedding", "norm", "norm", &c.embedding.norm},
       {"embedding", "token_types", "token_types", &c.embedding.token_types},
+      {"embedding", "layer_width", "layer_width", &c.embedding.layer_width},
+      {"embedding", "layer_rows", "layer_rows", &c.embedding.layer_rows},
       {"head", "present", "present", &c.head.present},
       {"head", "transform", "transform", &c.head.transform},
       {"head", "bias", "bias", &c.head.bias},
@@ -179,8 +231,8 @@ std::vector<std::string> keys_of_group(const std::string& group) {
 
 std::vector<std::string> known_keys() {
   std::vector<std::string> names = keys_of_group("");
-  for (const char* key : {"model_type", "encoding", "local_encoding", "tokenizer", "dtype",
-                          "hidden_act", "activation"}) {
+  for (const char* key : {"model_type", "encoding", "local_encoding", "layer_groups", "tokenizer",
+                          "dtype", "hidden_act", "activation"}) {
     names.emplace_back(key);
   }
   for (const Shorthand& shorthand : kShorthands) names.emplace_back(shorthand.name);
@@ -225,6 +277,69 @@ EncodingConfig read_encoding(const Json& value, const std::string& key,
     problems.add(key, "expected an object with a \"key\", or the key alone");
   }
   return encoding;
+}
+
+// A group's sizes by the names they have in files.
+struct GroupSize {
+  const char* file;
+  std::int64_t LayerGroup::*place;
+};
+constexpr GroupSize kGroupSizes[] = {{"num_attention_heads", &LayerGroup::heads},
+                                     {"num_key_value_heads", &LayerGroup::kv_heads},
+                                     {"head_dim", &LayerGroup::head_dim},
+                                     {"intermediate_size", &LayerGroup::ffn_width}};
+
+LayerGroup read_group(const Json& value, const std::string& prefix,
+                      formats::ConfigProblems& problems) {
+  LayerGroup group;
+  std::vector<std::string> known = {"layers", "encoding", "mlp_sparsity"};
+  for (const GroupSize& size : kGroupSizes) known.emplace_back(size.file);
+  const formats::ConfigReader reader(value, problems, prefix);
+  if (!value.is_object()) return group;
+  refuse_unknown_keys(value, known, prefix, problems);
+  for (const double layer :
+       reader.numbers({"layers"}, {.min = 0, .max = 1e6}).value_or(std::vector<double>{})) {
+    if (layer != std::floor(layer)) reader.problem("layers", "must be whole numbers");
+    group.layers.push_back(static_cast<std::int64_t>(layer));
+  }
+  for (const GroupSize& size : kGroupSizes) {
+    group.*size.place = reader.integer_or({size.file}, 0, formats::kCountRange);
+  }
+  group.sparsity = reader.number_or({"mlp_sparsity"}, 0, {.min = 0});
+  if (const Json* encoding = reader.raw("encoding")) {
+    group.encoding = read_encoding(*encoding, prefix + "encoding", problems);
+  }
+  return group;
+}
+
+void read_layer_groups(const formats::ConfigReader& reader, ModelConfig& config) {
+  const Json* list = reader.raw("layer_groups");
+  if (list == nullptr) return;
+  if (!list->is_array()) return reader.problem("layer_groups", "must be a list of objects");
+  for (std::size_t n = 0; n < list->size(); ++n) {
+    config.layer_groups.push_back(
+        read_group((*list)[n], "layer_groups." + std::to_string(n) + ".", reader.problems()));
+  }
+}
+
+Json encoding_with_key(const EncodingConfig& encoding) {
+  Json json = encoding.options;
+  json["key"] = encoding.key;
+  return json;
+}
+
+Json json_of_groups(const std::vector<LayerGroup>& groups) {
+  Json list = Json::array();
+  for (const LayerGroup& group : groups) {
+    Json object = {{"layers", group.layers}};
+    for (const GroupSize& size : kGroupSizes) {
+      if (group.*size.place != 0) object[size.file] = group.*size.place;
+    }
+    if (group.sparsity != 0) object["mlp_sparsity"] = group.sparsity;
+    if (group.encoding) object["encoding"] = encoding_with_key(*group.encoding);
+    list.push_back(std::move(object));
+  }
+  return list;
 }
 
 // What follows from other fields where it is left out.
@@ -297,8 +412,36 @@ void set_encoding_option(ModelConfig& config, const std::string& option, const J
 
 }  // namespace
 
+bool names_layer(const std::vector<std::int64_t>& layers, std::int64_t layer) {
+  return std::binary_search(layers.begin(), layers.end(), layer);
+}
+
 bool ModelConfig::is_local(std::int64_t layer) const {
-  return std::binary_search(attention.local_layers.begin(), attention.local_layers.end(), layer);
+  return names_layer(attention.local_layers, layer);
+}
+
+LayerShape ModelConfig::shape_of(std::int64_t layer) const {
+  LayerShape shape{heads, kv_heads, head_dim, 0, ffn_width};
+  for (const LayerGroup& group : layer_groups) {
+    if (!names_layer(group.layers, layer)) continue;
+    if (group.heads > 0) shape.heads = group.heads;
+    if (group.kv_heads > 0) shape.kv_heads = group.kv_heads;
+    if (group.head_dim > 0) shape.head_dim = group.head_dim;
+    if (group.ffn_width > 0) shape.ffn_width = group.ffn_width;
+    if (group.sparsity > 0) shape.sparsity = group.sparsity;
+  }
+  shape.value_dim = attention.value_dim > 0 ? attention.value_dim : shape.head_dim;
+  return shape;
+}
+
+std::int64_t ModelConfig::encoding_group_of(std::int64_t layer) const {
+  std::int64_t found = -1;
+  for (std::size_t n = 0; n < layer_groups.size(); ++n) {
+    if (layer_groups[n].encoding && names_layer(layer_groups[n].layers, layer)) {
+      found = static_cast<std::int64_t>(n);
+    }
+  }
+  return found;
 }
 
 ModelConfig ModelConfig::encoder() const {
@@ -334,6 +477,7 @@ ModelConfig read_model_config(const Json& object, const std::string& where) {
     if (const Json* local = reader.raw("local_encoding")) {
       config.local_encoding = read_encoding(*local, "local_encoding", problems);
     }
+    read_layer_groups(reader, config);
     if (const Json* tokenizer = reader.raw("tokenizer")) config.tokenizer = *tokenizer;
   }
   check_model_config(config, problems);
@@ -344,8 +488,9 @@ ModelConfig read_model_config(const Json& object, const std::string& where) {
 Json write_model_config(const ModelConfig& config) {
   ModelConfig given = config, plain;
   // Those that every file has; the others only where they differ.
-  static const std::set<std::string> later = {"residual", "encoder_layers", "decoder_start",
-                                              "positions_skip_padding", "note"};
+  static const std::set<std::string> later = {
+      "residual",       "encoder_layers", "decoder_start", "positions_skip_padding",
+      "residual_scale", "layer_scale",    "note"};
   const std::vector<Field> ours = fields_of(given), defaults = fields_of(plain);
   const auto json_of = [](const Field& field) {
     return std::visit([](auto* value) { return Json(*value); }, field.place);
@@ -357,13 +502,9 @@ Json write_model_config(const ModelConfig& config) {
     if (!always && json_of(field) == json_of(defaults[n])) continue;
     (field.group.empty() ? object : object[field.group])[field.file] = json_of(field);
   }
-  const auto with_key = [](const EncodingConfig& encoding) {
-    Json json = encoding.options;
-    json["key"] = encoding.key;
-    return json;
-  };
-  object["encoding"] = with_key(config.encoding);
-  if (config.local_encoding) object["local_encoding"] = with_key(*config.local_encoding);
+  object["encoding"] = encoding_with_key(config.encoding);
+  if (config.local_encoding) object["local_encoding"] = encoding_with_key(*config.local_encoding);
+  if (!config.layer_groups.empty()) object["layer_groups"] = json_of_groups(config.layer_groups);
   if (!config.tokenizer.is_null()) object["tokenizer"] = config.tokenizer;
   return object;
 }
@@ -385,17 +526,133 @@ void check_layers(const ModelConfig& config, formats::ConfigProblems& problems) 
     problems.add(key, "at most " + std::to_string(formats::kLayerRange.max) +
                           " layers can be read, this says " + std::to_string(layers));
   }
-  const std::vector<std::int64_t>& local = config.attention.local_layers;
-  if (!std::is_sorted(local.begin(), local.end(), std::less_equal<>()) ||
-      (!local.empty() && local.back() >= config.layers)) {
-    problems.add("attention.local_layers", "must be layers of the model in rising order");
+  const auto check = [&](const std::string& key, const std::vector<std::int64_t>& layers) {
+    if (!std::is_sorted(layers.begin(), layers.end(), std::less_equal<>()) ||
+        (!layers.empty() && layers.back() >= config.layers)) {
+      problems.add(key, "must be layers of the model in rising order");
+    }
+  };
+  check("attention.local_layers", config.attention.local_layers);
+  check("attention.value_from_key_layers", config.attention.value_from_key_layers);
+  check("attention.shared_layers", config.attention.shared_layers);
+  check("attention.temperature_layers", config.attention.temperature_layers);
+  check("attention.sink_layers", config.attention.sink_layers);
+  check("experts.layers", config.experts.layers);
+  check("linear.layers", config.linear.layers);
+  for (std::size_t n = 0; n < config.layer_groups.size(); ++n) {
+    check("layer_groups." + std::to_string(n) + ".layers", config.layer_groups[n].layers);
+  }
+}
+
+// Every shared layer needs an earlier one of its kind to take keys and values from.
+void check_shared_layers(const ModelConfig& config, formats::ConfigProblems& problems) {
+  for (const std::int64_t layer : config.attention.shared_layers) {
+    bool found = false;
+    for (std::int64_t n = 0; n < layer && !found; ++n) {
+      found = !names_layer(config.attention.shared_layers, n) &&
+              config.is_local(n) == config.is_local(layer) && !names_layer(config.linear.layers, n);
+    }
+    if (found) continue;
+    problems.add("attention.shared_layers",
+                 "layer " + std::to_string(layer) + " has no earlier layer to take its keys from");
+  }
+}
+
+void check_experts(const ModelConfig& config, formats::ConfigProblems& problems) {
+  const ExpertsConfig& experts = config.experts;
+  check_choice("experts.router", experts.router, {"softmax", "sigmoid"}, problems);
+  if (experts.layers.empty()) return;
+  // Each is a tensor of its own, and a file holds no more than that.
+  constexpr std::int64_t kMostExperts = 1'000'000;
+  if (experts.count > kMostExperts / static_cast<std::int64_t>(experts.layers.size())) {
+    problems.add("experts.count", std::to_string(experts.count) + " in each of " +
+                                      std::to_string(experts.layers.size()) +
+                                      " layers are more than can be read");
+  }
+  if (experts.width < 1) problems.add("experts.width", "must be at least 1");
+  if (experts.beside && config.norm.placement != "sandwich") {
+    problems.add("experts.beside", "can be read with norms before and behind a branch alone");
+  }
+  if (experts.per_token < 1 || experts.per_token > experts.count) {
+    problems.add("experts.per_token", "must lie in 1.." + std::to_string(experts.count) +
+                                          ", the number of experts, but is " +
+                                          std::to_string(experts.per_token));
+  }
+  if (experts.groups < 1 || experts.count % experts.groups != 0 || experts.groups_per_token < 1 ||
+      experts.groups_per_token > experts.groups) {
+    problems.add("experts.groups", std::to_string(experts.groups) + ", of which a token has " +
+                                       std::to_string(experts.groups_per_token) +
+                                       ", must divide the " + std::to_string(experts.count) +
+                                       " experts");
+  } else if (experts.per_token > experts.count / experts.groups * experts.groups_per_token) {
+    problems.add("experts.per_token", "is more than the experts in a token's groups");
+  } else if (experts.groups_by_two && experts.count / experts.groups < 2) {
+    problems.add("experts.groups", "must have two experts each, by which they are ranked");
+  }
+}
+
+void check_latent(const ModelConfig& config, formats::ConfigProblems& problems) {
+  const AttentionConfig& a = config.attention;
+  if (a.kv_rank == 0) return;
+  if (a.position_dim < 2 || a.position_dim >= config.head_dim) {
+    problems.add("attention.position_dim",
+                 "must be at least 2 and less than head_dim, " + std::to_string(config.head_dim));
+  }
+  if (config.kv_heads != config.heads) {
+    problems.add("num_key_value_heads", "latent attention has a key for every head");
+  }
+}
+
+void check_linear(const ModelConfig& config, formats::ConfigProblems& problems) {
+  const LinearConfig& linear = config.linear;
+  if (linear.layers.empty()) return;
+  if (linear.key_heads < 1 || linear.key_dim < 1 || linear.value_dim < 1 || linear.kernel < 1) {
+    problems.add("linear", "key_heads, key_dim, value_dim and kernel must be at least 1");
+  } else if (linear.value_heads < 1 || linear.value_heads % linear.key_heads != 0) {
+    problems.add("linear.value_heads", std::to_string(linear.value_heads) +
+                                           " is no multiple of the " +
+                                           std::to_string(linear.key_heads) + " key heads");
+  }
+}
+
+void check_streams(const ModelConfig& config, formats::ConfigProblems& problems) {
+  constexpr std::int64_t kMostStreams = 64;
+  const StreamsConfig& streams = config.streams;
+  if (streams.count < 1 || streams.count > kMostStreams || streams.active >= streams.count) {
+    problems.add("streams.count", "must lie in 1.." + std::to_string(kMostStreams) +
+                                      ", and streams.active be one of them");
+  }
+  const bool plain = config.residual == "sequential" && config.norm.placement == "sandwich" &&
+                     config.encoder_layers == 0;
+  if (streams.count > 1 && !plain) {
+    problems.add("streams.count",
+                 "several can be read in a decoder with norms before and behind each branch alone");
+  }
+  if (config.attention.low_rank > 0 && !plain) {
+    problems.add("attention.low_rank",
+                 "can be read in a decoder with norms before and behind each branch alone");
   }
 }
 
 void check_structure(const ModelConfig& config, formats::ConfigProblems& problems) {
   check_choice("norm.kind", config.norm.kind, {"rms", "layer"}, problems);
-  check_choice("norm.placement", config.norm.placement, {"pre", "post", "sandwich"}, problems);
-  check_choice("attention.qk_norm", config.attention.qk_norm, {"none", "head", "full"}, problems);
+  check_choice("norm.placement", config.norm.placement, {"pre", "post", "output", "sandwich"},
+               problems);
+  check_choice("attention.qk_norm", config.attention.qk_norm, {"none", "head", "each", "full"},
+               problems);
+  check_choice("attention.gate", config.attention.gate, {"none", "sigmoid", "softplus"}, problems);
+  constexpr std::int64_t kMostNorms = 1'000'000;
+  if (config.attention.qk_norm == "each" && config.heads > kMostNorms / config.layers) {
+    problems.add("attention.qk_norm", "a norm for each of " + std::to_string(config.heads) +
+                                          " heads of every layer is more than can be read");
+  }
+  if (config.embedding.layer_width > 0 && config.embedding.layer_rows < 1) {
+    problems.add("embedding.layer_rows",
+                 "must be at least 1 where layers have inputs of their own");
+  }
+  if (config.attention.temperature_length <= 0) {
+    problems.add("attention.temperature_length", "must be above 0");
+  }
   check_choice("residual", config.residual, {"sequential", "parallel", "parallel_shared"},
                problems);
   check_choice("hidden_act", config.mlp.activation, known_activations(), problems);
@@ -418,9 +675,29 @@ void check_structure(const ModelConfig& config, formats::ConfigProblems& problem
 void check_encodings(const ModelConfig& config, formats::ConfigProblems& problems) {
   make_encoding(config, problems);
   if (!config.local_encoding) return;
-  ModelConfig local = config;
-  local.encoding = *config.local_encoding;
-  make_encoding(local, problems);
+  make_encoding(with_local_encoding(config), problems);
+}
+
+void check_layer_groups(const ModelConfig& config, formats::ConfigProblems& problems) {
+  for (std::size_t n = 0; n < config.layer_groups.size(); ++n) {
+    const LayerGroup& group = config.layer_groups[n];
+    const std::string key = "layer_groups." + std::to_string(n);
+    if (group.layers.empty()) {
+      problems.add(key + ".layers", "names no layer");
+      continue;
+    }
+    const LayerShape shape = config.shape_of(group.layers.front());
+    formats::check_heads(problems, shape.heads * shape.head_dim, shape.heads, shape.kv_heads,
+                         shape.head_dim);
+    if (group.sparsity >= 1 || (group.sparsity > 0 && !config.mlp.gated)) {
+      problems.add(key + ".mlp_sparsity", "must be less than 1, and the MLP have a gate");
+    }
+    if (!group.encoding) continue;
+    const auto encoding = make_encoding(with_group_encoding(config, n), problems);
+    if (!encoding) continue;
+    if (encoding->parameters().empty() && encoding->shared_parameters().empty()) continue;
+    problems.add(key + ".encoding", "an encoding with tensors of its own cannot be one of a group");
+  }
 }
 
 }  // namespace
@@ -433,7 +710,14 @@ void check_model_config(const ModelConfig& config, formats::ConfigProblems& prob
     check_layers(config, problems);
   }
   check_structure(config, problems);
+  check_shared_layers(config, problems);
+  check_experts(config, problems);
+  check_latent(config, problems);
+  check_linear(config, problems);
+  check_streams(config, problems);
   check_encodings(config, problems);
+  // Groups that name layers which are not there have no sizes to be read.
+  if (problems.empty()) check_layer_groups(config, problems);
 }
 
 void set_field(ModelConfig& config, const std::string& name, const std::string& value) {

@@ -24,17 +24,19 @@ struct EncodingConfig {
 struct NormConfig {
   std::string kind = "rms";  // rms; layer: the mean is taken off first
   bool bias = false;
-  bool unit_offset = false;       // multiplies by 1 + weight
-  std::string placement = "pre";  // pre: what a branch reads; post: the sum it is added to;
-                                  // sandwich: what it reads and what it gives
-  bool at_end = true;             // once more after the last layer
+  bool unit_offset = false;  // multiplies by 1 + weight
+  std::string placement =
+      "pre";           // pre: what a branch reads; post: the sum it is added to;
+                       // output: what it gives; sandwich: what it reads and what it gives
+  bool at_end = true;  // once more after the last layer
 };
 
 struct AttentionConfig {
   bool causal = true;
   bool q_bias = false, k_bias = false, v_bias = false, o_bias = false;
   std::string qk_norm = "none";  // of q and k before the encoding: none, head (each head by
-                                 // itself), full (the whole width)
+                                 // itself), each (so, each with weights of its own), full (the
+                                 // whole width)
   double scale = 0;              // of q.k; 0: 1 / sqrt(head_dim)
   bool scale_by_layer = false;   // layer n's scale is divided by n + 1
   bool layer_gain = false;  // layer n's scale is divided by max(1, n), and its score multiplied
@@ -48,6 +50,36 @@ struct AttentionConfig {
   // the causal one does it: where all keys that a query sees are padded, the weight is spread over
   // those and the later keys that are not (TAPE's public code).
   std::string padding = "hidden";
+  bool qk_norm_after = false;  // q and k that an encoding has turned are divided by their root mean
+                               // square, each head by itself
+  std::int64_t value_dim = 0;  // of each head's value; 0: head_dim
+  double value_scale = 1;
+  bool value_norm = false;  // values are divided by their root mean square, each head by itself
+  // The layers whose values are their keys' projection.
+  std::vector<std::int64_t> value_from_key_layers = {};
+  // The layers that take the keys and values of the last earlier layer that has its own and is
+  // local where they are. Ascending.
+  std::vector<std::int64_t> shared_layers = {};
+  // Latent attention (MLA, arXiv 2405.04434, Eq. 9-19): above 0 keys and values are made of so many
+  // normed numbers a token, queries too where q_rank is above 0, and the first position_dim
+  // channels of a head are its part that has a position; all heads have one key there.
+  std::int64_t kv_rank = 0, q_rank = 0, position_dim = 0;
+  std::int64_t chunk = 0;  // a query of a local layer sees its own run of so many tokens; 0: not
+  // The query at position i is multiplied by 1 + temperature ln(1 + floor((i + temperature_from) /
+  // temperature_length)), in all layers or those named. 0: not.
+  double temperature = 0, temperature_length = 1;
+  std::int64_t temperature_from = 0;
+  std::vector<std::int64_t> temperature_layers = {};
+  // The layers whose heads have a sink: a number that joins each row's softmax as a score without a
+  // key, so that weights sum to less than 1. Ascending.
+  std::vector<std::int64_t> sink_layers = {};
+  // What a head gives is multiplied by: sigmoid or softplus of a projection of what attention
+  // reads, with a number for each channel or (gate_by_head) one for the head; none.
+  std::string gate = "none";
+  bool gate_by_head = false;
+  // Above 0: r + norm(W_out W_in r) of so many numbers between is added to what attention makes of
+  // the norm's output r, and the sum divided by sqrt(2) (LAuReL, arXiv 2411.07501).
+  std::int64_t low_rank = 0;
 };
 
 struct MlpConfig {
@@ -57,11 +89,73 @@ struct MlpConfig {
   bool down_bias = false;
 };
 
+// Feed-forwards of experts: a router gives each token to a few of many small gated MLPs.
+struct ExpertsConfig {
+  std::int64_t count = 0;                 // 0: none
+  std::int64_t per_token = 1;             // each token's
+  std::int64_t width = 0;                 // of each
+  std::vector<std::int64_t> layers = {};  // that have them in place of one MLP; ascending
+  std::string router = "softmax";         // or sigmoid: from logits to weights
+  bool router_bias = false;               // of the logits
+  double router_cap = 0;                  // logit x becomes cap tanh(x / cap); 0: not
+  bool choice_bias = false;               // a stored number for each is added for the choice alone
+  bool normalised = false;                // a token's weights are divided by their sum
+  double scale = 1;                       // of the weights
+  bool weighted_inputs = false;  // weights multiply what an expert reads, not what it gives
+  // Experts stand in groups, and a token's are chosen among its best groups, ranked by their best
+  // expert, or by the sum of their two best.
+  std::int64_t groups = 1, groups_per_token = 1;
+  bool groups_by_two = false;
+  bool bias = false;  // of all three projections
+  double limit = 0;  // above 0 an expert gives down((up + 1) gate sigmoid(alpha gate)), gate and up
+  double alpha = 1.702;           // clamped to it, gate from above alone
+  std::int64_t shared_width = 0;  // of an MLP that reads every token; 0: none
+  bool shared_gate = false;       // which is multiplied by sigmoid of a projection to one number
+  // They stand beside the layer's MLP, each of both with norms before and behind of its own, and
+  // are added. The router reads the stream divided by its root mean square, times a stored scale
+  // over sqrt(width), and each expert's weight is multiplied by a stored number.
+  bool beside = false;
+};
+
+// Layers without attention's maps: gated delta rule (arXiv 2412.06464, Eq. 10), a state of
+// key_dim x value_dim numbers a head, behind a short causal convolution.
+struct LinearConfig {
+  std::vector<std::int64_t> layers = {};  // ascending
+  std::int64_t key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0;
+  std::int64_t kernel = 4;  // tokens that the convolution sees
+};
+
+// Residual streams: one of them runs through the layers (model/streams.h).
+struct StreamsConfig {
+  std::int64_t count = 1, active = 0;
+  bool scaled = false;  // what a layer reads of its own reads the active one times a stored vector
+};
+
 struct EmbeddingConfig {
   std::int64_t width = 0;  // where it is not the model's: projected in, and out at the end
   double scale = 1;
   bool norm = false;             // after everything that is added to it
   std::int64_t token_types = 0;  // kinds of tokens, each with a vector that is added
+  // Above 0 each layer reads so many numbers of its own for a token, made of a second table of
+  // layer_rows rows (ids beyond have row 0) and of the embedding: norm(W (a(G x) * p)) is added
+  // behind its MLP, a the MLP's activation.
+  std::int64_t layer_width = 0, layer_rows = 0;
+};
+
+// What some layers have in place of the model's own; 0 and none: nothing.
+struct LayerGroup {
+  std::vector<std::int64_t> layers = {};  // ascending
+  std::int64_t heads = 0, kv_heads = 0, head_dim = 0, ffn_width = 0;
+  // Of the MLP's gates: those below the quantile of this share of a normal distribution with the
+  // token's mean and deviation become 0, the others are measured from there.
+  double sparsity = 0;
+  std::optional<EncodingConfig> encoding = {};  // one without tensors of its own
+};
+
+// One layer's sizes.
+struct LayerShape {
+  std::int64_t heads = 0, kv_heads = 0, head_dim = 0, value_dim = 0, ffn_width = 0;
+  double sparsity = 0;
 };
 
 // From the last hidden state to logits.
@@ -104,9 +198,14 @@ struct ModelConfig {
   // sequential: the MLP reads what attention was added to; parallel: both read the layer's input;
   // parallel_shared: through one norm.
   std::string residual = "sequential";
+  double residual_scale = 1;  // of what attention and MLP give
+  bool layer_scale = false;   // each layer's stream is multiplied by a stored number at its end
   NormConfig norm;
   AttentionConfig attention;
   MlpConfig mlp;
+  ExpertsConfig experts;
+  LinearConfig linear;
+  StreamsConfig streams;
   EmbeddingConfig embedding;
   HeadConfig head;
   PositionsConfig positions;
@@ -117,14 +216,21 @@ struct ModelConfig {
   bool positions_skip_padding = false;  // position ids count the tokens that are no padding
   EncodingConfig encoding;
   std::optional<EncodingConfig>
-      local_encoding;  // of the local layers; theirs is `encoding` otherwise
-  Json tokenizer;      // {"type": "bytes", ...}; null where none is known
-  std::string note;    // a departure from the papers, shown wherever the model is
+      local_encoding;                    // of the local layers; theirs is `encoding` otherwise
+  std::vector<LayerGroup> layer_groups;  // of two that name a layer the later one holds
+  Json tokenizer;                        // {"type": "bytes", ...}; null where none is known
+  std::string note;                      // a departure from the papers, shown wherever the model is
 
   bool is_local(std::int64_t layer) const;
+  LayerShape shape_of(std::int64_t layer) const;
+  // The number of the layer's group with an encoding; -1 where it has the model's.
+  std::int64_t encoding_group_of(std::int64_t layer) const;
   // The encoder as a model of its own.
   ModelConfig encoder() const;
 };
+
+// Whether an ascending list of layers names one.
+bool names_layer(const std::vector<std::int64_t>& layers, std::int64_t layer);
 
 // silu, gelu, gelu_tanh, ...: what MlpConfig::activation may be.
 const std::vector<std::string>& known_activations();

@@ -3,32 +3,22 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include "formats/error.h"
 #include "model/attention/cuda_attention.h"
 #include "model/attention/repairs.h"
+#include "model/feed_forward.h"
 #include "model/forward_inputs.h"
+#include "model/linear_attention.h"
 #include "model/rms_norm.h"
+#include "model/streams.h"
 
 namespace phasescope::model {
 namespace {
-
-constexpr double kGeluConstant = 0.79788456;  // sqrt(2 / pi), rounded as some checkpoints have it
-
-at::Tensor activated(const at::Tensor& x, const std::string& name) {
-  if (name == "gelu") return at::gelu(x);
-  if (name == "gelu_tanh") return at::gelu(x, "tanh");
-  if (name == "gelu_tanh_short") {
-    return 0.5 * x * (1 + at::tanh(kGeluConstant * x * (1 + 0.044715 * x * x)));
-  }
-  if (name == "relu") return at::relu(x);
-  if (name == "relu_squared") return at::relu(x).square();
-  if (name == "quick_gelu") return x * at::sigmoid(1.702 * x);
-  if (name == "tanh") return at::tanh(x);
-  return at::silu(x);
-}
 
 // Divides q.k by `gain` and multiplies the score by it. What is only added to q.k comes out
 // multiplied; only what the score is read by tells the difference otherwise.
@@ -43,14 +33,6 @@ void add_gain(AttentionProgram& program, std::int64_t layer) {
   if (program.token_bias.defined()) program.token_bias = program.token_bias * gain;
 }
 
-// x W^T + b, the product in `product` where that is asked for; the result stays in that dtype.
-at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                   std::optional<at::ScalarType> product_dtype) {
-  if (!product_dtype) return at::linear(x, weight, bias);
-  return at::linear(x.to(*product_dtype), weight.to(*product_dtype),
-                    bias.defined() ? bias.to(*product_dtype) : bias);
-}
-
 // The configuration's norm over the last dimension, in dtype `out`.
 at::Tensor normed(const ModelConfig& config, const at::Tensor& x, const at::Tensor& weight,
                   const at::Tensor& bias, at::ScalarType out) {
@@ -62,8 +44,18 @@ at::Tensor normed(const ModelConfig& config, const at::Tensor& x, const at::Tens
   return bias.defined() ? y + bias : y;
 }
 
-// cap tanh(x / cap); x where there is no cap.
-at::Tensor capped(const at::Tensor& x, double cap) { return cap > 0 ? cap * at::tanh(x / cap) : x; }
+// x over its root mean square of the last dimension.
+at::Tensor of_unit_square(const at::Tensor& x, double eps) {
+  return x * at::rsqrt(x.square().mean(-1, true) + eps);
+}
+
+// What the encodings of layer groups share.
+const Parameters& no_parameters() {
+  static const Parameters none;
+  return none;
+}
+
+constexpr double kLatentEps = 1e-6;  // of latent attention's norms, whatever the model's eps is
 
 // What the decoder's layers attend to.
 struct Memory {
@@ -76,6 +68,7 @@ struct Stack {
   const ModelConfig& config;
   const Encoding& encoding;
   const Encoding* local;  // null where local layers have the same
+  const std::vector<std::shared_ptr<const Encoding>>& groups;  // null where one has the model's
   const StackWeights& weights;
 };
 
@@ -103,10 +96,16 @@ class Pass {
   at::Tensor run(const at::Tensor& ids) {
     const StartContext context = start_context(ids.size(1), stack_.weights.encoding);
     at::Tensor x = embed(ids, context);
+    if (model_.layer_embedding.defined()) layer_inputs_ = layer_inputs(ids, x);
+    if (has_streams()) x = begin_streams(model_, x, options_.product_dtype);
     State states = {stack_.encoding.start(context), {}};
     if (options_.initial_state.defined()) states.global.z = options_.initial_state;
     if (stack_.local != nullptr) {
       states.local = stack_.local->start(start_context(ids.size(1), stack_.weights.local_encoding));
+    }
+    for (const auto& group : stack_.groups) {
+      states.groups.push_back(group ? group->start(start_context(ids.size(1), no_parameters()))
+                                    : PositionState());
     }
     report(0, x, states);
     for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
@@ -118,6 +117,7 @@ class Pass {
         options_.progress(static_cast<double>(layer + 1) / static_cast<double>(config_.layers));
       }
     }
+    if (has_streams()) x = joined_streams(model_, x, options_.product_dtype);
     if (config_.norm.at_end) {
       x = norm(x, {stack_.weights.final_norm, stack_.weights.final_norm_bias}, dtype_);
     }
@@ -130,27 +130,44 @@ class Pass {
   // Of the encoding of most layers, and of the local ones where theirs is another.
   struct State {
     PositionState global, local;
+    std::vector<PositionState> groups;  // of the layer groups, in their order
   };
+
+  bool has_streams() const { return config_.streams.count > 1; }
 
   bool reads_local(std::int64_t layer) const {
     return stack_.local != nullptr && config_.is_local(layer);
   }
 
   const Encoding& encoding_of(std::int64_t layer) const {
+    const std::int64_t group = config_.encoding_group_of(layer);
+    if (group >= 0) return *stack_.groups[static_cast<std::size_t>(group)];
     return reads_local(layer) ? *stack_.local : stack_.encoding;
+  }
+
+  PositionState& state_of(std::int64_t layer, State& states) const {
+    const std::int64_t group = config_.encoding_group_of(layer);
+    if (group >= 0) return states.groups[static_cast<std::size_t>(group)];
+    return reads_local(layer) ? states.local : states.global;
   }
 
   // The states of a layer that draws positions of its own.
   void begin_again(std::int64_t layer, std::int64_t length, State& states) const {
     states.global = stack_.encoding.start(start_context(length, stack_.weights.encoding, layer));
-    if (stack_.local == nullptr) return;
-    states.local = stack_.local->start(start_context(length, stack_.weights.local_encoding, layer));
+    if (stack_.local != nullptr) {
+      states.local =
+          stack_.local->start(start_context(length, stack_.weights.local_encoding, layer));
+    }
+    for (std::size_t n = 0; n < stack_.groups.size(); ++n) {
+      const auto& group = stack_.groups[n];
+      if (group) states.groups[n] = group->start(start_context(length, no_parameters(), layer));
+    }
   }
 
   StartContext start_context(std::int64_t length, const Parameters& shared,
                              std::int64_t layer = 0) const {
     StartContext context;
-    context.positions = {length, options_.shift, options_.position_ids};
+    context.positions = {length, options_.shift, options_.position_ids, options_.axis_positions};
     if (!options_.position_ids.defined()) map_positions(context.positions, layer);
     if (config_.positions_skip_padding && key_mask_.defined() && !options_.position_ids.defined()) {
       const at::Tensor text = key_mask_.to(at::kLong);
@@ -205,10 +222,11 @@ class Pass {
     return norm(x, {model_.embedding_norm, model_.embedding_norm_bias}, dtype_);
   }
 
-  void report(std::int64_t index, const at::Tensor& x, const State& states) const {
+  void report(std::int64_t index, const at::Tensor& x, State& states) const {
     if (observer_ == nullptr) return;
-    observer_->on_hidden(index, x);
-    const PositionState& state = reads_local(index) ? states.local : states.global;
+    observer_->on_hidden(index, has_streams() ? x[config_.streams.active] : x);
+    if (has_streams()) observer_->on_streams(index, x);
+    const PositionState& state = index < config_.layers ? state_of(index, states) : states.global;
     if (state.z.defined()) observer_->on_position(index, state);
   }
 
@@ -226,24 +244,75 @@ class Pass {
   at::Tensor with_branch(const at::Tensor& x, const Norm& n, const Norm& of_output,
                          at::Tensor& given, Branch branch) const {
     const std::string& placement = config_.norm.placement;
-    given = branch(placement == "post" ? x : norm(x, n, product_dtype()));
-    if (placement == "sandwich") given = norm(given, of_output, dtype_);
+    const bool reads_all = placement == "post" || placement == "output";
+    given = branch(reads_all ? x : norm(x, n, product_dtype()));
+    if (placement == "sandwich" || placement == "output") given = norm(given, of_output, dtype_);
+    if (config_.residual_scale != 1) given = given * config_.residual_scale;
     const at::Tensor sum = x + given;
     return placement == "post" ? norm(sum, n, dtype_) : sum;
   }
 
+  // x is (B, N, C), or (S, B, N, C) where the model has several streams.
   at::Tensor run_layer(std::int64_t index, const at::Tensor& x, State& states) const {
     const LayerWeights& w = stack_.weights.layers[static_cast<std::size_t>(index)];
-    PositionState& state = reads_local(index) ? states.local : states.global;
+    if (has_streams()) return run_streams(index, w, x, states);
+    at::Tensor result = run_branches(index, w, x, states);
+    if (layer_inputs_.defined()) result = result + layer_input(index, w, result);
+    return w.layer_scale.defined() ? result * w.layer_scale : result;
+  }
+
+  at::Tensor run_streams(std::int64_t index, const LayerWeights& w, const at::Tensor& streams,
+                         State& states) const {
+    const auto dtype = options_.product_dtype;
+    const std::int64_t active = config_.streams.active;
+    const at::Tensor predicted = predicted_streams(config_, w, streams, dtype);
+    const at::Tensor made = run_branches(index, w, predicted[active], states);
+    const at::Tensor corrected = corrected_streams(config_, w, predicted, made, dtype);
+    if (!layer_inputs_.defined()) return corrected;
+    const at::Tensor read = corrected[active];
+    const at::Tensor own =
+        layer_input(index, w, config_.streams.scaled ? read * w.stream_scale : read);
+    // The first stream gets none of it, whichever is the active one.
+    return at::cat(
+        {corrected.narrow(0, 0, 1), corrected.narrow(0, 1, config_.streams.count - 1) + own});
+  }
+
+  // r + norm(W_out W_in r) of what attention read.
+  at::Tensor low_rank(const LayerWeights& w, const at::Tensor& read) const {
+    const at::Tensor made = project(project(read, w.low_rank_in, {}), w.low_rank_out, {});
+    return read.to(dtype_) + norm(made, {w.low_rank_norm, {}}, dtype_);
+  }
+
+  // What attention and MLP make of x (B, N, C).
+  at::Tensor run_branches(std::int64_t index, const LayerWeights& w, const at::Tensor& x,
+                          State& states) const {
+    PositionState& state = state_of(index, states);
     encoding_of(index).before_layer(index, state);
     MlpContext context;
     at::Tensor result;
-    const auto attend_to = [&](const at::Tensor& read) { return attend(index, w, read, state); };
-    const auto mlp = [&](const at::Tensor& read) { return feed_forward(w, read); };
+    const bool linear = names_layer(config_.linear.layers, index);
+    at::Tensor read_by_attention;
+    const auto attend_to = [&](const at::Tensor& read) {
+      read_by_attention = read;
+      return linear ? linear_attention(config_, w, read, key_mask_, options_.product_dtype, dtype_)
+                    : attend(index, w, read, state);
+    };
+    const auto mlp = [&](const at::Tensor& read) {
+      return feed_forward(config_, w, read, options_.product_dtype, dtype_,
+                          config_.shape_of(index).sparsity);
+    };
+    const auto mlp_and_experts = [&](const at::Tensor& read) {
+      const bool both = config_.experts.beside && w.router.defined();
+      return both ? experts_beside(config_, w, result, mlp(read), options_.product_dtype)
+                  : mlp(read);
+    };
     if (config_.residual == "sequential") {
       result = with_branch(x, {w.attention_norm, w.attention_norm_bias},
                            {w.attention_output_norm, w.attention_output_norm_bias},
                            context.attention_output, attend_to);
+      if (w.low_rank_in.defined()) {
+        result = (result + low_rank(w, read_by_attention)) / std::sqrt(2.0);
+      }
       if (memory_.hidden.defined()) {
         at::Tensor unused;
         result = with_branch(result, {w.cross_norm, w.cross_norm_bias},
@@ -251,22 +320,46 @@ class Pass {
                              [&](const at::Tensor& read) { return cross_attend(index, w, read); });
       }
       result = with_branch(result, {w.mlp_norm, w.mlp_norm_bias},
-                           {w.mlp_output_norm, w.mlp_output_norm_bias}, context.mlp_output, mlp);
+                           {w.mlp_output_norm, w.mlp_output_norm_bias}, context.mlp_output,
+                           mlp_and_experts);
     } else {
       const at::Tensor read = norm(x, {w.attention_norm, w.attention_norm_bias}, product_dtype());
       context.attention_output = attend_to(read);
       context.mlp_output = mlp(config_.residual == "parallel_shared"
                                    ? read
                                    : norm(x, {w.mlp_norm, w.mlp_norm_bias}, product_dtype()));
+      if (config_.residual_scale != 1) {
+        context.attention_output = context.attention_output * config_.residual_scale;
+        context.mlp_output = context.mlp_output * config_.residual_scale;
+      }
       result = x + context.attention_output + context.mlp_output;
     }
     encoding_of(index).after_mlp(w.encoding, context, state);
     return result;
   }
 
+  // What each layer reads of its own, (B, N, layers, P), from the embedding's output x.
+  at::Tensor layer_inputs(const at::Tensor& ids, const at::Tensor& x) const {
+    const EmbeddingConfig& e = config_.embedding;
+    const auto split = [&](const at::Tensor& t) { return t.unflatten(-1, {config_.layers, -1}); };
+    const at::Tensor known = at::where(ids < e.layer_rows, ids, at::zeros_like(ids));
+    const at::Tensor stored = split(at::embedding(model_.layer_embedding, known)) *
+                              std::sqrt(static_cast<double>(e.layer_width));
+    const at::Tensor made = split(project(x, model_.layer_projection, {}) /
+                                  std::sqrt(static_cast<double>(config_.width)));
+    return (norm(made, {model_.layer_projection_norm, {}}, dtype_) + stored) / std::sqrt(2.0);
+  }
+
+  // What x (B, N, C) lets through of it.
+  at::Tensor layer_input(std::int64_t index, const LayerWeights& w, const at::Tensor& x) const {
+    const at::Tensor gate = activated(project(x, w.layer_input_gate, {}), config_.mlp.activation);
+    const at::Tensor own = project(gate * layer_inputs_.select(2, index), w.layer_input, {});
+    return norm(own, {w.layer_input_norm, {}}, dtype_);
+  }
+
   // (B, N, heads * d) -> (B, heads, N, d)
-  at::Tensor split_heads(const at::Tensor& x) const {
-    return x.unflatten(-1, {-1, config_.head_dim}).transpose(1, 2);
+  static at::Tensor split_heads(const at::Tensor& x, std::int64_t head_dim) {
+    return x.unflatten(-1, {-1, head_dim}).transpose(1, 2);
   }
 
   at::Tensor clipped(const at::Tensor& x) const {
@@ -274,13 +367,132 @@ class Pass {
     return clip > 0 ? x.clamp(-clip, clip) : x;
   }
 
-  // q or k by heads, with its norm where there is one.
-  at::Tensor query_or_key(const at::Tensor& read, const at::Tensor& weight, const at::Tensor& bias,
-                          const Norm& n) const {
-    const at::Tensor x = clipped(project(read, weight, bias));
-    if (config_.attention.qk_norm == "full") return split_heads(norm(x, n, dtype_));
-    if (config_.attention.qk_norm == "head") return norm(split_heads(x), n, dtype_);
-    return split_heads(x);
+  // A projection's q or k (B, N, heads * d) by heads, with its norm where there is one.
+  at::Tensor query_or_key(const at::Tensor& projected, const Norm& n,
+                          const std::vector<at::Tensor>& of_heads, std::int64_t head_dim) const {
+    const at::Tensor x = clipped(projected);
+    const std::string& kind = config_.attention.qk_norm;
+    if (kind == "full") return split_heads(norm(x, n, dtype_), head_dim);
+    if (kind == "head") return norm(split_heads(x, head_dim), n, dtype_);
+    if (kind == "each") return norm_of_each(split_heads(x, head_dim), at::stack(of_heads));
+    return split_heads(x, head_dim);
+  }
+
+  // With weights (heads, d) of each head's own; x (B, heads, N, d).
+  at::Tensor norm_of_each(const at::Tensor& x, const at::Tensor& weight) const {
+    const at::Tensor factor = (config_.norm.unit_offset ? weight + 1 : weight).unsqueeze(1);
+    return config_.norm.kind == "layer"
+               ? at::layer_norm(x, {x.size(-1)}, {}, {}, config_.norm_eps) * factor
+               : of_unit_square(x, config_.norm_eps) * factor;
+  }
+
+  // What an encoding gets, q (B, H, N, d) and k (B, kv heads, N, d), and v (B, kv heads, N, d_v).
+  struct HeadTensors {
+    at::Tensor q, k, v;
+  };
+
+  HeadTensors head_tensors(std::int64_t index, const LayerWeights& w,
+                           const at::Tensor& read) const {
+    const AttentionConfig& a = config_.attention;
+    const LayerShape shape = config_.shape_of(index);
+    if (a.kv_rank > 0) return latent_tensors(w, read, shape);
+    HeadTensors given;
+    given.q = query_or_key(project(read, w.wq, w.bq), {w.q_norm, w.q_norm_bias}, w.q_norms,
+                           shape.head_dim);
+    if (names_layer(a.shared_layers, index)) {
+      const HeadTensors& own = last_own_[config_.is_local(index) ? 1 : 0];
+      given.k = own.k, given.v = own.v;
+      return given;
+    }
+    const at::Tensor key = project(read, w.wk, w.bk);
+    given.k = query_or_key(key, {w.k_norm, w.k_norm_bias}, w.k_norms, shape.head_dim);
+    const bool from_key = names_layer(a.value_from_key_layers, index);
+    given.v = split_heads(clipped(from_key ? key : project(read, w.wv, w.bv)), shape.value_dim);
+    if (a.value_norm) given.v = of_unit_square(given.v, config_.norm_eps);
+    if (a.value_scale != 1) given.v = given.v * a.value_scale;
+    if (!a.shared_layers.empty()) last_own_[config_.is_local(index) ? 1 : 0] = given;
+    return given;
+  }
+
+  // Keys and values made of few numbers a token; the part with a position stands first in a head.
+  HeadTensors latent_tensors(const LayerWeights& w, const at::Tensor& read,
+                             const LayerShape& shape) const {
+    const AttentionConfig& a = config_.attention;
+    const std::int64_t content = shape.head_dim - a.position_dim;
+    const auto latent = [&](const at::Tensor& x, const at::Tensor& weight) {
+      return rms_norm(x, weight, kLatentEps, dtype_);
+    };
+    const at::Tensor q = a.q_rank > 0
+                             ? project(latent(project(read, w.q_a, {}), w.q_a_norm), w.q_b, {})
+                             : project(read, w.wq, w.bq);
+    const at::Tensor both = project(read, w.kv_a, {});
+    const at::Tensor rows =
+        split_heads(project(latent(both.narrow(-1, 0, a.kv_rank), w.kv_a_norm), w.kv_b, {}),
+                    content + shape.value_dim);
+    const at::Tensor placed = both.narrow(-1, a.kv_rank, a.position_dim).unsqueeze(1);
+    HeadTensors given;
+    given.q = split_heads(q, shape.head_dim);
+    given.k = at::cat({placed.expand({-1, shape.heads, -1, -1}), rows.narrow(-1, 0, content)}, -1);
+    given.v = rows.narrow(-1, content, shape.value_dim);
+    return given;
+  }
+
+  // 1 + temperature ln(1 + floor((i + from) / length)) of each token's position, (N, 1) or
+  // (B, 1, N, 1).
+  at::Tensor temperatures(const PositionState& state) const {
+    const AttentionConfig& a = config_.attention;
+    const Positions& positions = state.positions;
+    const at::Tensor ids =
+        positions.consecutive()
+            ? at::arange(positions.shift, positions.shift + positions.length, at::kLong)
+            : positions.ids;
+    const at::Tensor steps = at::floor(
+        (ids.to(at::kDouble) + static_cast<double>(a.temperature_from)) / a.temperature_length);
+    const at::Tensor factors =
+        (1 + a.temperature * at::log1p(steps)).to(table_dtype(dtype_)).unsqueeze(-1);
+    return ids.dim() == 2 ? factors.unsqueeze(1) : factors;
+  }
+
+  bool has_temperature(std::int64_t index) const {
+    const AttentionConfig& a = config_.attention;
+    return a.temperature != 0 &&
+           (a.temperature_layers.empty() || names_layer(a.temperature_layers, index));
+  }
+
+  // What stands between the encoding and the score.
+  void change_turned(std::int64_t index, const LayerWeights& w, const PositionState& state,
+                     AttentionProgram& program) const {
+    const AttentionConfig& a = config_.attention;
+    if (a.qk_norm_after && program.transformed) {
+      program.q = of_unit_square(program.q, config_.norm_eps);
+      program.k = of_unit_square(program.k, config_.norm_eps);
+    }
+    if (has_temperature(index)) {
+      program.q = (program.q * temperatures(state)).to(program.q.scalar_type());
+      program.transformed = true;
+    }
+    if (names_layer(a.sink_layers, index)) program.sinks = w.sinks;
+    program.content_from = a.kv_rank > 0 ? a.position_dim : 0;
+  }
+
+  // (B, N) int64: a query sees the keys of its own number alone. Undefined where it sees all.
+  at::Tensor documents_of(std::int64_t index, const at::Tensor& read) const {
+    const std::int64_t chunk = config_.attention.chunk;
+    if (chunk == 0 || !config_.is_local(index)) return options_.document_ids;
+    const std::int64_t tokens = read.size(1);
+    const at::Tensor runs =
+        at::arange(tokens, at::kLong).floor_divide(chunk).unsqueeze(0).expand({read.size(0), -1});
+    if (!options_.document_ids.defined()) return runs;
+    return options_.document_ids * (tokens + 1) + runs;
+  }
+
+  // out (B, H, N, d_v) with the gate that a layer's heads have.
+  at::Tensor gated(const LayerWeights& w, const at::Tensor& read, const at::Tensor& out) const {
+    const AttentionConfig& a = config_.attention;
+    if (a.gate == "none") return out;
+    const at::Tensor rows =
+        split_heads(project(read, w.output_gate, {}), a.gate_by_head ? 1 : out.size(-1));
+    return out * (a.gate == "sigmoid" ? at::sigmoid(rows) : at::softplus(rows));
   }
 
   // ln(i + 1) / ln(log_scale) of each token, (N, 1): 0 for the first one.
@@ -293,12 +505,12 @@ class Pass {
   at::Tensor attend(std::int64_t index, const LayerWeights& w, const at::Tensor& read,
                     PositionState& state) const {
     const Encoding& encoding = encoding_of(index);
-    const at::Tensor q = query_or_key(read, w.wq, w.bq, {w.q_norm, w.q_norm_bias});
-    const at::Tensor k = query_or_key(read, w.wk, w.bk, {w.k_norm, w.k_norm_bias});
+    const auto [q, k, own_v] = head_tensors(index, w, read);
     const bool grows = config_.attention.log_scale > 0;
     AttentionProgram program = encoding.program(
         w.encoding, grows ? (q * log_factors(read.size(1))).to(q.scalar_type()) : q, k, state);
     if (grows) program.q_plain = q, program.transformed = true;
+    change_turned(index, w, state, program);
     if (config_.attention.scale_by_layer) program.scale /= static_cast<double>(index + 1);
     if (config_.attention.layer_gain) add_gain(program, std::max<std::int64_t>(1, index));
     program.soft_cap = config_.attention.soft_cap;
@@ -306,10 +518,10 @@ class Pass {
     program.window = config_.is_local(index) ? config_.attention.window : 0;
     program.key_mask = key_mask_;
     program.padding_added = config_.attention.padding == "added";
-    program.documents = options_.document_ids;
+    program.documents = documents_of(index, read);
     program.mask = options_.mask;
     change(index, w, state, program);
-    at::Tensor v = encoding.values(split_heads(clipped(project(read, w.wv, w.bv))), state);
+    at::Tensor v = encoding.values(own_v, state);
     narrow_for_cuda(program, v);
     const bool observed = observer_ != nullptr && observer_->wants_attention(index);
     const ProbeRequest* probes = observed ? observer_->wants_probes(index) : nullptr;
@@ -329,7 +541,7 @@ class Pass {
           index, program, v, result.lse, result.entropy, options_.backend, result.ran,
           result.probes ? MeasuredProbes{*probes, result.probes} : MeasuredProbes{}));
     }
-    return project(result.out.to(dtype_).transpose(1, 2).flatten(2), w.wo, w.bo);
+    return project(gated(w, read, result.out.to(dtype_)).transpose(1, 2).flatten(2), w.wo, w.bo);
   }
 
   // The model's own, also in local layers, whose encoding may have some too.
@@ -345,8 +557,9 @@ class Pass {
     const Encoding& encoding = encoding_of(index);
     const Repairs& repairs = repairs_of(index);
     if (options_.hook == nullptr && !repairs.changes_scores()) return;
-    const Parameters& shared =
-        reads_local(index) ? stack_.weights.local_encoding : stack_.weights.encoding;
+    const Parameters& shared = config_.encoding_group_of(index) >= 0 ? no_parameters()
+                               : reads_local(index)                  ? stack_.weights.local_encoding
+                                                                     : stack_.weights.encoding;
     const LayerInput input{index,       &encoding,
                            &w.encoding, start_context(program.q.size(2), shared, index),
                            state,       config_.attention.log_scale};
@@ -372,15 +585,17 @@ class Pass {
   // No positions here: the decoder's and the encoder's have nothing to do with each other.
   at::Tensor cross_attend(std::int64_t index, const LayerWeights& w, const at::Tensor& read) const {
     AttentionProgram program;
-    program.q = program.q_plain = split_heads(project(read, w.cross_wq, w.cross_bq));
-    program.k = program.k_plain = split_heads(project(memory_.hidden, w.cross_wk, w.cross_bk));
+    const std::int64_t head_dim = config_.head_dim;
+    program.q = program.q_plain = split_heads(project(read, w.cross_wq, w.cross_bq), head_dim);
+    program.k = program.k_plain =
+        split_heads(project(memory_.hidden, w.cross_wk, w.cross_bk), head_dim);
     program.scale = config_.attention.scale > 0
                         ? config_.attention.scale
                         : 1.0 / std::sqrt(static_cast<double>(config_.head_dim));
     program.positions.length = read.size(1);
     program.causal = false;
     program.key_mask = memory_.key_mask;
-    const at::Tensor v = split_heads(project(memory_.hidden, w.cross_wv, w.cross_bv));
+    const at::Tensor v = split_heads(project(memory_.hidden, w.cross_wv, w.cross_bv), head_dim);
     const bool observed = observer_ != nullptr && observer_->wants_cross_attention(index);
     const AttentionResult result = attention(program, v,
                                              {.backend = options_.backend,
@@ -394,17 +609,6 @@ class Pass {
     return project(result.out.transpose(1, 2).flatten(2), w.cross_wo, w.cross_bo);
   }
 
-  at::Tensor feed_forward(const LayerWeights& w, const at::Tensor& read) const {
-    const auto dtype = options_.product_dtype;
-    const at::Tensor up = product(read, w.up, w.up_bias, dtype);
-    if (!config_.mlp.gated) {
-      return project(activated(up, config_.mlp.activation), w.down, w.down_bias);
-    }
-    const at::Tensor gate =
-        activated(product(read, w.gate, w.gate_bias, dtype), config_.mlp.activation);
-    return project(gate * up, w.down, w.down_bias);
-  }
-
   at::ScalarType product_dtype() const { return options_.product_dtype.value_or(dtype_); }
 
   const ModelConfig& config_;
@@ -415,6 +619,9 @@ class Pass {
   const Memory& memory_;
   Observer* observer_;
   at::Tensor key_mask_;  // (B, N) bool, or undefined
+  // Keys and values of the last layer with its own: of layers that are not local, and that are.
+  mutable std::array<HeadTensors, 2> last_own_;
+  at::Tensor layer_inputs_;  // (B, N, layers, P); undefined where layers read none of their own
 };
 
 // (B, N) of whole numbers, one a token of `ids`.
@@ -460,6 +667,13 @@ void check_options(const ForwardOptions& options, const ModelConfig& config,
     throw formats::bad_input("token types must lie in 0.." + std::to_string(kinds - 1),
                              "token_type_ids");
   }
+  const at::Tensor& axes = options.axis_positions;
+  if (axes.defined() &&
+      (axes.dim() != 3 || axes.size(1) != ids.size(0) || axes.size(2) != length)) {
+    throw formats::bad_input("positions of several axes must be (axes, " +
+                                 std::to_string(ids.size(0)) + ", " + std::to_string(length) + ")",
+                             "position_ids");
+  }
   const at::Tensor& cells = options.grid_positions;
   if (cells.defined() &&
       (cells.dim() < 2 || cells.dim() > 3 || cells.size(-1) != 2 || cells.size(-2) != length ||
@@ -480,6 +694,7 @@ Observer* Observer::encoder() { return nullptr; }
 bool Observer::wants_cross_attention(std::int64_t) { return false; }
 void Observer::on_cross_attention(const std::shared_ptr<const LayerAttention>&) {}
 void Observer::on_hidden(std::int64_t, const at::Tensor&) {}
+void Observer::on_streams(std::int64_t, const at::Tensor&) {}
 void Observer::on_final_norm(const at::Tensor&) {}
 bool Observer::wants_attention(std::int64_t) { return false; }
 const ProbeRequest* Observer::wants_probes(std::int64_t) { return nullptr; }
@@ -495,12 +710,15 @@ Decoder::Decoder(ModelConfig config, std::shared_ptr<const Encoding> encoding, W
       encoding_(std::move(encoding)),
       local_encoding_(make_local_encoding(config_)),
       weights_(std::move(weights)) {
+  for (auto& group : make_group_encodings(config_)) group_encodings_.emplace_back(std::move(group));
   if (config_.encoder_layers == 0) return;
   encoder_config_ = std::make_shared<const ModelConfig>(config_.encoder());
   encoder_encoding_ = make_encoding(*encoder_config_);
 }
 
 const Encoding& Decoder::encoding_of(std::int64_t layer) const {
+  const std::int64_t group = config_.encoding_group_of(layer);
+  if (group >= 0) return *group_encodings_[static_cast<std::size_t>(group)];
   return local_encoding_ && config_.is_local(layer) ? *local_encoding_ : *encoding_;
 }
 
@@ -527,17 +745,19 @@ at::Tensor Decoder::hidden(const at::Tensor& ids, const ForwardOptions& given,
   check_options(given, config_, ids);
   ForwardOptions options = given;
   place_cells(*encoding_, options);
-  const Stack decoder{config_, *encoding_, local_encoding_.get(), weights_};
+  if (options.axis_positions.defined()) options.position_ids = options.axis_positions[0];
+  const Stack decoder{config_, *encoding_, local_encoding_.get(), group_encodings_, weights_};
   if (!encoder_encoding_) return Pass(*this, decoder, options, {}, observer).run(ids);
 
-  const Stack encoder{*encoder_config_, *encoder_encoding_, nullptr, weights_.encoder};
+  const std::vector<std::shared_ptr<const Encoding>> no_groups;
+  const Stack encoder{*encoder_config_, *encoder_encoding_, nullptr, no_groups, weights_.encoder};
   const Memory memory{
       Pass(*this, encoder, options, {}, observer != nullptr ? observer->encoder() : nullptr)
           .run(ids),
       options.key_mask.defined() ? options.key_mask.ne(0) : at::Tensor()};
   ForwardOptions own = options;  // what was given speaks of the encoder's text
-  own.position_ids = own.layer_position_ids = own.key_mask = own.token_types = own.mask =
-      own.initial_state = at::Tensor();
+  own.position_ids = own.axis_positions = own.layer_position_ids = own.key_mask = own.token_types =
+      own.mask = own.initial_state = at::Tensor();
   const at::Tensor read = options.decoder_ids.defined() ? options.decoder_ids
                                                         : shifted_right(ids, config_.decoder_start);
   check_ids(read);
@@ -562,7 +782,7 @@ at::Tensor Decoder::logits(const at::Tensor& hidden, const ForwardOptions& optio
   const at::Tensor& head = weights_.head.defined() ? weights_.head : weights_.embedding;
   at::Tensor logits = product(x, head, weights_.head_bias, options.product_dtype).to(dtype());
   if (config_.head.scale != 1) logits = logits * config_.head.scale;
-  return capped(logits, config_.head.soft_cap);
+  return soft_capped(logits, config_.head.soft_cap);
 }
 
 at::Tensor Decoder::forward(const at::Tensor& ids, const ForwardOptions& options,

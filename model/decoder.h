@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "model/attention/attention.h"
 #include "model/attention/layer_attention.h"
@@ -25,6 +26,9 @@ class Observer {
   // (B, N, C): index 0 is the embedding's output, n the residual stream after n layers; the one
   // after the last layer comes before the final norm.
   virtual void on_hidden(std::int64_t index, const at::Tensor& hidden);
+  // Where the model has several residual streams: all of them, (S, B, N, C), at the same indices;
+  // on_hidden() gets the one that runs through the layers.
+  virtual void on_streams(std::int64_t index, const at::Tensor& streams);
   // What hidden() gives: after the final norm, where there is one.
   virtual void on_final_norm(const at::Tensor& hidden);
   // Whether on_attention is to be called; then lse and entropy are computed too.
@@ -85,6 +89,9 @@ struct ForwardOptions {
   // In training: the seed of positions that are drawn at random. Without it they are as the
   // configuration has them outside training.
   std::optional<std::uint64_t> draw;
+  // Several positions a token, (axes, B, N) int64, in place of position_ids; for encodings whose
+  // planes read axes of their own (mRoPE). Masks go by the tokens' places.
+  at::Tensor axis_positions;
   // Replaces the encoding's initial state: (B or 1, H or 1, N, 2, d/2).
   at::Tensor initial_state;
   // Matrix products in this dtype (bfloat16 in training), everything else in the weights'.
@@ -112,7 +119,7 @@ class Decoder {
   Weights& weights() { return weights_; }
   at::ScalarType dtype() const { return weights_.embedding.scalar_type(); }
 
-  // Of a layer: `encoding()`, or that of the local layers.
+  // Of a layer: `encoding()`, or that of the local layers or of its group.
   const Encoding& encoding_of(std::int64_t layer) const;
   // Of the encoder; null where there is none.
   const Encoding* encoder_encoding() const { return encoder_encoding_.get(); }
@@ -135,6 +142,7 @@ class Decoder {
   // Kept for the encoder's pass, which reads a configuration of its own.
   std::shared_ptr<const ModelConfig> encoder_config_;
   std::shared_ptr<const Encoding> encoding_, local_encoding_, encoder_encoding_;
+  std::vector<std::shared_ptr<const Encoding>> group_encodings_;
   Weights weights_;
 };
 

@@ -302,11 +302,42 @@ std::unique_ptr<Encoding> make_encoding(const ModelConfig& config,
   }
 }
 
+namespace {
+
+// With the sizes of a layer in place of the model's.
+ModelConfig with_encoding(const ModelConfig& config, const EncodingConfig& encoding,
+                          const LayerShape& shape) {
+  ModelConfig result = config;
+  result.encoding = encoding;
+  result.heads = shape.heads, result.kv_heads = shape.kv_heads, result.head_dim = shape.head_dim;
+  return result;
+}
+
+}  // namespace
+
+ModelConfig with_local_encoding(const ModelConfig& config) {
+  const std::vector<std::int64_t>& layers = config.attention.local_layers;
+  return with_encoding(config, *config.local_encoding,
+                       config.shape_of(layers.empty() ? 0 : layers.front()));
+}
+
+ModelConfig with_group_encoding(const ModelConfig& config, std::size_t group) {
+  const LayerGroup& own = config.layer_groups.at(group);
+  return with_encoding(config, *own.encoding, config.shape_of(own.layers.front()));
+}
+
 std::unique_ptr<Encoding> make_local_encoding(const ModelConfig& config) {
   if (!config.local_encoding) return nullptr;
-  ModelConfig local = config;
-  local.encoding = *config.local_encoding;
-  return make_encoding(local);
+  return make_encoding(with_local_encoding(config));
+}
+
+std::vector<std::unique_ptr<Encoding>> make_group_encodings(const ModelConfig& config) {
+  std::vector<std::unique_ptr<Encoding>> list;
+  for (std::size_t n = 0; n < config.layer_groups.size(); ++n) {
+    list.push_back(config.layer_groups[n].encoding ? make_encoding(with_group_encoding(config, n))
+                                                   : nullptr);
+  }
+  return list;
 }
 
 }  // namespace phasescope::model

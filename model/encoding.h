@@ -29,7 +29,8 @@ struct EncodingCost;
 struct Positions {
   std::int64_t length = 0;
   std::int64_t shift = 0;
-  at::Tensor ids;  // (N) or (B, N) int64; undefined where positions are consecutive
+  at::Tensor ids;        // (N) or (B, N) int64; undefined where positions are consecutive
+  at::Tensor axes = {};  // (A, B, N) int64 where tokens have A positions each; `ids` are the first
 
   bool consecutive() const { return !ids.defined(); }
   // Largest |difference| of two ids.
@@ -212,6 +213,9 @@ struct AttentionProgram {
   // (H), learned sinks: each row's normaliser has e^sink more, so that its weights sum to less than
   // 1; log-sum-exps leave it out (kernels/attention.h). Undefined for none.
   at::Tensor sinks = {};
+  // From this channel of q_plain and k_plain on q.k is content; the channels before it have a
+  // position by construction, and all they give counts as positional.
+  std::int64_t content_from = 0;
   // What else is done to the softmax's input, after all of the above but the mask: scores (B,
   // heads, rows, columns) to scores of that shape. It may outlive the encoding, and runs plain.
   std::function<at::Tensor(const at::Tensor& scores, const ScoreCorner& corner)> edit = {};
@@ -486,5 +490,12 @@ std::unique_ptr<Encoding> make_encoding(const ModelConfig& config,
                                         formats::ConfigProblems& problems);
 // That of the local layers; null where it is the same.
 std::unique_ptr<Encoding> make_local_encoding(const ModelConfig& config);
+// Those of the layer groups, one for each; null where a group has none.
+std::vector<std::unique_ptr<Encoding>> make_group_encodings(const ModelConfig& config);
+
+// The configuration with the local layers' encoding and sizes in place of the model's, and with
+// those of a group that has an encoding.
+ModelConfig with_local_encoding(const ModelConfig& config);
+ModelConfig with_group_encoding(const ModelConfig& config, std::size_t group);
 
 }  // namespace phasescope::model

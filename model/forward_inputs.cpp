@@ -28,6 +28,19 @@ at::Tensor read_ids(const formats::SafetensorsFile& file, const std::string& nam
   return tensor.slice(0, 0, rows).slice(1, 0, columns).expand({rows, columns});
 }
 
+// Several positions a token, (axes, B, N) int64. Undefined where `name` has one or is absent.
+at::Tensor read_axes(const formats::SafetensorsFile& file, const std::string& name,
+                     const at::Tensor& ids) {
+  const formats::TensorEntry* entry = file.find(name);
+  if (entry == nullptr || entry->shape.size() != 3) return {};
+  const at::Tensor axes = read_tensor(file, *entry);
+  if (axes.is_floating_point() || axes.size(1) < ids.size(0) || axes.size(2) < ids.size(1)) {
+    throw formats::bad_input(name + " must hold whole numbers, some for each token",
+                             file.path().string());
+  }
+  return axes.to(at::kLong).slice(1, 0, ids.size(0)).slice(2, 0, ids.size(1));
+}
+
 // positions.0, positions.1, ... of (N) each, as (layers, N). Undefined where there are none.
 at::Tensor read_layer_ids(const formats::SafetensorsFile& file, const std::string& prefix,
                           std::int64_t columns) {
@@ -112,7 +125,8 @@ void read_forward_inputs(const formats::SafetensorsFile& file, const std::string
   const auto read = [&](const char* name) {
     return read_ids(file, prefix + name, ids.size(0), ids.size(1));
   };
-  options.position_ids = read("position_ids");
+  options.axis_positions = read_axes(file, prefix + "position_ids", ids);
+  options.position_ids = options.axis_positions.defined() ? at::Tensor() : read("position_ids");
   // Most have one row for all texts.
   if (options.position_ids.defined() &&
       options.position_ids.eq(options.position_ids.slice(0, 0, 1)).all().item<bool>()) {

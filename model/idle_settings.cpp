@@ -18,7 +18,7 @@ void check_local_layers(const ModelConfig& config, std::vector<std::string>& lis
   if (config.attention.window > 0 && !local) {
     list.emplace_back("attention.window is set, but attention.local_layers names no layer");
   }
-  if (config.attention.window == 0 && local) {
+  if (config.attention.window == 0 && config.attention.chunk == 0 && local) {
     list.emplace_back("attention.local_layers names layers, but attention.window is not set");
   }
   if (config.local_encoding && !local) {

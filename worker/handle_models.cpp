@@ -154,6 +154,12 @@ protocol::LoadReport load_report(const model::LoadReport& from, const model::Mod
   out.length = length > 0 ? length : config.context;
   out.memory_bytes = model::memory_bytes(
       config, from.weight_bytes, static_cast<std::int64_t>(at::elementSize(dtype)), out.length);
+  for (const model::RopePlanRow& row :
+       model::rope_plan(config, out.length, from.stored_frequencies)) {
+    out.rope_plan.push_back({model::layers_text(row.layers), row.sees, row.encoding, row.channels,
+                             row.frequencies, row.magnitude, row.axes, row.norm, row.temperature,
+                             row.stored_difference});
+  }
   out.tokenizer = from.tokenizer, out.hash = from.sha256;
   return out;
 }

@@ -1,3 +1,5 @@
+#include <cstdio>
+
 #include "app/verbs/factories.h"
 #include "app/verbs/verb_tools.h"
 #include "formats/limits.h"
@@ -6,6 +8,32 @@
 namespace phasescope::app {
 
 namespace {
+
+// "1, 0.316, 0.1, ..., 0.001 (16)": a table has no room for all of them; the JSON has.
+std::string frequencies_text(const nlohmann::json& list) {
+  constexpr std::size_t kShown = 3;
+  std::string text;
+  for (std::size_t n = 0; n < list.size(); ++n) {
+    if (n == kShown && list.size() > kShown + 2) {
+      text += ", ...";
+      n = list.size() - 1;
+    }
+    char number[32];
+    std::snprintf(number, sizeof number, "%.4g", list[n].get<double>());
+    text += (text.empty() ? "" : ", ") + std::string(number);
+  }
+  return list.size() > kShown ? text + " (" + std::to_string(list.size()) + ")" : text;
+}
+
+void add_rope_plan(Output& output) {
+  auto plan = output.result.value("rope_plan", nlohmann::json::array());
+  if (plan.empty()) return;
+  for (nlohmann::json& row : plan) row["frequencies"] = frequencies_text(row.at("frequencies"));
+  output.tables.push_back(table_of<protocol::RopePlanRow>(
+      "Rope plan", plan,
+      {"layers", "sees", "encoding", "channels", "frequencies", "magnitude", "axes", "norm",
+       "temperature", "stored_difference"}));
+}
 
 class InfoVerb : public Verb {
  public:
@@ -54,6 +82,7 @@ class InfoVerb : public Verb {
                                          "quirks",
                                          "warnings",
                                          "hash"}));
+    add_rope_plan(output);
     const auto flagged = output.result.value("flagged", nlohmann::json::array());
     if (!flagged.empty()) {
       output.tables.push_back(

@@ -125,14 +125,16 @@ at::Tensor LayerAttention::weights(const Region& region) const {
   check_range("columns", region.columns, keys());
   const at::Tensor scores =
       plain_scores(as_computed(program_, is_fused()), region.heads, region.rows, region.columns);
-  at::Tensor lse = lse_.slice(1, region.heads.begin, region.heads.end)
-                       .slice(2, region.rows.begin, region.rows.end);
-  if (program_.sinks.defined()) {
-    const at::Tensor sinks = program_.sinks.slice(0, region.heads.begin, region.heads.end);
-    lse = at::logaddexp(lse, sinks.to(lse.scalar_type()).view({1, -1, 1}));
-  }
+  const at::Tensor lse = normalisers()
+                             .slice(1, region.heads.begin, region.heads.end)
+                             .slice(2, region.rows.begin, region.rows.end);
   // A row that sees no key has lse -inf, and exp(-inf + inf) is no number; a NaN score stays one.
   return at::exp(scores - lse.unsqueeze(-1)).masked_fill(scores.isneginf(), 0.0);
+}
+
+at::Tensor LayerAttention::normalisers() const {
+  if (!program_.sinks.defined() || !lse_.defined()) return lse_;
+  return at::logaddexp(lse_, program_.sinks.to(lse_.scalar_type()).view({1, -1, 1}));
 }
 
 ScoreParts LayerAttention::pair_scores(const at::Tensor& batch, const at::Tensor& head,

@@ -61,7 +61,10 @@ class LayerAttention {
   const at::Tensor& v() const { return v_; }                // (B, kv heads, N, d)
   const at::Tensor& q_rotated() const { return program_.q; }
   const at::Tensor& k_rotated() const { return program_.k; }
-  const at::Tensor& lse() const { return lse_; }          // (B, H, N), without the sinks
+  const at::Tensor& lse() const { return lse_; }  // (B, H, N), of the keys' scores
+  // The logarithm of what a row's weights are divided by, (B, H, N): the same, with the head's sink
+  // where it has one. Undefined where lse() is.
+  at::Tensor normalisers() const;
   const at::Tensor& entropy() const { return entropy_; }  // (B, H, N), nats
   // What ran the forward pass.
   const Ran& ran() const { return ran_; }

@@ -197,6 +197,12 @@ at::Tensor token_biases(const AttentionProgram& program, Range heads, Range rows
 }
 
 at::Tensor content_scores(const AttentionProgram& program, const Operands& x) {
+  if (const std::int64_t from = program.content_from; from > 0) {
+    const auto content = [from](const at::Tensor& t) {
+      return t.narrow(-1, from, t.size(-1) - from);
+    };
+    return gained(program, products(content(x.q), content(x.k)) * program.scale);
+  }
   const auto* tapa = program.as<TapaProgram>();
   if (tapa == nullptr) return gained(program, products(x.q, x.k) * program.scale);
   const std::int64_t a = tapa->content_dim;

@@ -9,8 +9,10 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <system_error>
 
 #include "formats/error.h"
+#include "formats/json.h"
 #include "formats/tensors/safetensors.h"
 #include "formats/tokenizer.h"
 #include "model/capture.h"
@@ -73,6 +75,20 @@ OpenModelOptions opening(const CheckOptions& options, at::ScalarType dtype) {
   return {.dtype = dtype, .overrides = options.overrides, .cancelled = options.forward.cancelled};
 }
 
+// What about.json beside a reference says of it; an empty object where there is none. Other people
+// may keep a file of that name, of any form.
+Json account_beside(const std::filesystem::path& reference) {
+  const std::filesystem::path path = reference.parent_path() / "about.json";
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return Json::object();
+  try {
+    Json about = formats::json_from_file(path);
+    return about.is_object() ? about : Json::object();
+  } catch (const formats::Error&) {
+    return Json::object();
+  }
+}
+
 class Checker {
  public:
   Checker(const std::string& model, const std::filesystem::path& reference,
@@ -80,6 +96,7 @@ class Checker {
       : name_(model),
         options_(options),
         file_(formats::SafetensorsFile::open(reference)),
+        about_(account_beside(reference)),
         model_(open_model(model, opening(options, options.dtype))) {
     result_.dtype = name_of_dtype(options.dtype);
     result_.weights_from = model_->report.weights_from;
@@ -236,8 +253,28 @@ class Checker {
     return std::max(kFloat32Floor, 3 * reference_loss(group, target));
   }
 
-  // What the reference's own float32 run loses: of the same tensor, or of the group's logits.
+  // What the reference's own float32 run loses: of the same tensor, or of the group's logits, or
+  // what is recorded of the group's tensors of its kind.
   double reference_loss(const Group& group, const Target& target) const {
+    return std::max(measured_loss(group, target), recorded_loss(target));
+  }
+
+  // Logits may have lost less than weights and hidden states, where they are capped for example.
+  double recorded_loss(const Target& target) const {
+    const char* key = target.name.starts_with("attn.") ? "max_abs_attn_f32_minus_f64"
+                      : target.name.starts_with("hidden.") || target.name.starts_with("streams.")
+                          ? "max_abs_hidden_f32_minus_f64"
+                          : nullptr;
+    const auto figures = about_.find(target.prefix + "figures");
+    if (key == nullptr || figures == about_.end() || !figures->is_object()) return 0;
+    const auto loss = figures->find(key);
+    if (loss == figures->end() || !loss->is_number()) return 0;
+    const at::Tensor size = read(*target.entry).to(at::kDouble).abs();
+    const double scale = at::where(size.isinf(), 0.0, size).max().item<double>();
+    return loss->get<double>() / (scale > 0 ? scale : 1.0);
+  }
+
+  double measured_loss(const Group& group, const Target& target) const {
     for (const std::string& name : {target.name, std::string("logits")}) {
       const formats::TensorEntry* rounded = find(group, name, false);
       const formats::TensorEntry* exact = find(group, name, true);
@@ -259,6 +296,7 @@ class Checker {
   std::string name_;
   const CheckOptions& options_;
   formats::SafetensorsFile file_;
+  Json about_;
   std::shared_ptr<const Model> model_, exact_;
   std::map<std::string, Group> groups_;
   ReferenceCheck result_;

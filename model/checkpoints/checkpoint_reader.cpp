@@ -113,12 +113,34 @@ struct CheckpointReader::Contents {
         add_source(entry, place);
       }
     }
+    read_stored_frequencies();
     for (const auto& [sentence, count] : ignored) {
       report.quirks.push_back(sentence +
                               (count > 1 ? " (" + std::to_string(count) + " tensors)" : ""));
     }
     if (config.tie_embeddings && config.head.present && !stored_head) {
       report.tied.push_back("lm_head.weight is model.embed_tokens.weight");
+    }
+  }
+
+  // Older files keep what their rope was computed with: "layers.3.self_attn.rotary_emb.inv_freq".
+  void read_stored_frequencies() {
+    static const std::regex layer("(^|\\.)(layers|h)\\.([0-9]{1,6})\\.");
+    constexpr std::int64_t kMostPlanes = 1 << 16;
+    for (const formats::TensorEntry& entry : archive.tensors()) {
+      const bool frequencies =
+          entry.name.ends_with("rotary_emb.inv_freq") || entry.name.ends_with("rotary.inv_freq");
+      if (!frequencies || !is_weights(entry) || entry.shape.size() != 1 ||
+          entry.shape[0] > kMostPlanes) {
+        continue;
+      }
+      const at::Tensor stored = at::empty(entry.shape, scalar_type(entry.dtype));
+      archive.read_part(entry, 0, {static_cast<std::byte*>(stored.mutable_data_ptr()), entry.size});
+      const at::Tensor list = stored.to(at::kDouble);
+      std::smatch found;
+      const bool of_layer = std::regex_search(entry.name, found, layer);
+      report.stored_frequencies[of_layer ? std::stoll(found[3]) : -1] = {
+          list.const_data_ptr<double>(), list.const_data_ptr<double>() + list.numel()};
     }
   }
 

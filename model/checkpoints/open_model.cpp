@@ -30,10 +30,20 @@ void fill_sizes(const ModelConfig& config, std::int64_t parameters, at::ScalarTy
   report.memory_bytes_at_context = memory_bytes(config, report.weight_bytes, item, config.context);
 }
 
+// Of frequencies in the file that are others than those applied; overrides may change those.
+std::vector<std::string> rope_warnings(const ModelConfig& config, const LoadReport& report) {
+  if (report.stored_frequencies.empty()) return {};
+  return frequency_warnings(rope_plan(config, config.context, report.stored_frequencies));
+}
+
 // Once, however often a report is handed on.
 void warn_of_idle_settings(const ModelConfig& config, LoadReport& report) {
   std::vector<std::string>& warnings = report.warnings;
-  for (const std::string& sentence : idle_settings(config)) {
+  std::vector<std::string> sentences = idle_settings(config);
+  for (std::string& sentence : rope_warnings(config, report)) {
+    sentences.push_back(std::move(sentence));
+  }
+  for (const std::string& sentence : sentences) {
     const bool there = std::find(warnings.begin(), warnings.end(), sentence) != warnings.end();
     if (!there) warnings.push_back(sentence);
   }
@@ -166,6 +176,9 @@ std::shared_ptr<const Model> with_overrides(
   LoadReport report = model->report;
   if (!name.empty()) report.name = name;
   // What was idle may be so no longer.
+  for (const std::string& sentence : rope_warnings(config, report)) {
+    std::erase(report.warnings, sentence);
+  }
   for (const std::string& sentence : idle_settings(config)) {
     std::erase(report.warnings, sentence);
   }

@@ -14,6 +14,7 @@
 #include "formats/file_system.h"
 #include "formats/tokenizer.h"
 #include "model/decoder.h"
+#include "model/rope_plan.h"
 
 namespace phasescope::model {
 
@@ -36,6 +37,7 @@ struct LoadReport {
   std::int64_t parameters = 0;
   std::int64_t weight_bytes = 0;             // in the dtype computed in
   std::int64_t memory_bytes_at_context = 0;  // memory_bytes() of the trained length
+  StoredFrequencies stored_frequencies;      // what the file has of its rope beside its settings
   std::string tokenizer;                     // its name(); empty where there is none
   std::string tokenizer_fault;               // why the one beside the model cannot be read
   std::string sha256;                        // of the weights file(s)

@@ -36,6 +36,23 @@ const Names<LayerWeights>& layer_names() {
       {"self_attn.q_norm.bias", &LayerWeights::q_norm_bias},
       {"self_attn.k_norm.weight", &LayerWeights::k_norm},
       {"self_attn.k_norm.bias", &LayerWeights::k_norm_bias},
+      {"self_attn.sinks", &LayerWeights::sinks},
+      {"self_attn.output_gate.weight", &LayerWeights::output_gate},
+      {"self_attn.kv_a_proj_with_mqa.weight", &LayerWeights::kv_a},
+      {"self_attn.kv_a_layernorm.weight", &LayerWeights::kv_a_norm},
+      {"self_attn.kv_b_proj.weight", &LayerWeights::kv_b},
+      {"self_attn.q_a_proj.weight", &LayerWeights::q_a},
+      {"self_attn.q_a_layernorm.weight", &LayerWeights::q_a_norm},
+      {"self_attn.q_b_proj.weight", &LayerWeights::q_b},
+      {"linear_attn.in_proj_qkv.weight", &LayerWeights::linear_qkv},
+      {"linear_attn.in_proj_z.weight", &LayerWeights::linear_z},
+      {"linear_attn.in_proj_a.weight", &LayerWeights::linear_a},
+      {"linear_attn.in_proj_b.weight", &LayerWeights::linear_b},
+      {"linear_attn.conv1d.weight", &LayerWeights::linear_conv},
+      {"linear_attn.A_log", &LayerWeights::linear_log_decay},
+      {"linear_attn.dt_bias", &LayerWeights::linear_dt_bias},
+      {"linear_attn.norm.weight", &LayerWeights::linear_norm},
+      {"linear_attn.out_proj.weight", &LayerWeights::linear_out},
       {"self_attn.output_layernorm.weight", &LayerWeights::attention_output_norm},
       {"self_attn.output_layernorm.bias", &LayerWeights::attention_output_norm_bias},
       {"cross_attn.input_layernorm.weight", &LayerWeights::cross_norm},
@@ -60,6 +77,36 @@ const Names<LayerWeights>& layer_names() {
       {"mlp.down_proj.bias", &LayerWeights::down_bias},
       {"mlp.output_layernorm.weight", &LayerWeights::mlp_output_norm},
       {"mlp.output_layernorm.bias", &LayerWeights::mlp_output_norm_bias},
+      {"mlp.router.weight", &LayerWeights::router},
+      {"mlp.router.bias", &LayerWeights::router_bias},
+      {"mlp.router.choice_bias", &LayerWeights::choice_bias},
+      {"mlp.shared_expert_gate.weight", &LayerWeights::shared_expert_gate},
+      {"mlp.router.scale", &LayerWeights::router_scale},
+      {"mlp.router.expert_scale", &LayerWeights::expert_scale},
+      {"mlp.alone_output_layernorm.weight", &LayerWeights::mlp_alone_norm},
+      {"mlp.experts_layernorm.weight", &LayerWeights::experts_norm},
+      {"mlp.experts_output_layernorm.weight", &LayerWeights::experts_output_norm},
+      {"layer_input_gate.weight", &LayerWeights::layer_input_gate},
+      {"layer_input.weight", &LayerWeights::layer_input},
+      {"layer_input_norm.weight", &LayerWeights::layer_input_norm},
+      {"layer_scale", &LayerWeights::layer_scale},
+      {"streams.router.weight", &LayerWeights::stream_router},
+      {"streams.router_norm.weight", &LayerWeights::stream_router_norm},
+      {"streams.prediction.weight", &LayerWeights::stream_prediction},
+      {"streams.correction.weight", &LayerWeights::stream_correction},
+      {"streams.scale", &LayerWeights::stream_scale},
+      {"low_rank.in.weight", &LayerWeights::low_rank_in},
+      {"low_rank.out.weight", &LayerWeights::low_rank_out},
+      {"low_rank.norm.weight", &LayerWeights::low_rank_norm},
+  };
+  return names;
+}
+
+const Names<ExpertWeights>& expert_names() {
+  static const Names<ExpertWeights> names = {
+      {"gate_proj.weight", &ExpertWeights::gate}, {"up_proj.weight", &ExpertWeights::up},
+      {"down_proj.weight", &ExpertWeights::down}, {"gate_proj.bias", &ExpertWeights::gate_bias},
+      {"up_proj.bias", &ExpertWeights::up_bias},  {"down_proj.bias", &ExpertWeights::down_bias},
   };
   return names;
 }
@@ -80,6 +127,9 @@ const Names<Weights>& model_names() {
       {"model.embed_types.weight", &Weights::token_types},
       {"model.embed_norm.weight", &Weights::embedding_norm},
       {"model.embed_norm.bias", &Weights::embedding_norm_bias},
+      {"model.layer_embedding.weight", &Weights::layer_embedding},
+      {"model.layer_projection.weight", &Weights::layer_projection},
+      {"model.layer_projection_norm.weight", &Weights::layer_projection_norm},
       {"lm_head.transform.weight", &Weights::head_transform},
       {"lm_head.transform.bias", &Weights::head_transform_bias},
       {"lm_head.norm.weight", &Weights::head_norm},
@@ -123,63 +173,202 @@ class SpecList {
   const ModelConfig& config_;
 };
 
-void add_attention(SpecList& list, const std::string& at, const ModelConfig& config) {
+// Which projections a layer has.
+struct Projections {
+  bool key = true, value = true;
+};
+
+void add_attention(SpecList& list, const std::string& at, const ModelConfig& config,
+                   const LayerShape& shape, Projections own = {}) {
   const AttentionConfig& a = config.attention;
-  const std::int64_t queries = config.heads * config.head_dim;
-  const std::int64_t keys = config.kv_heads * config.head_dim;
-  list.matrix(at + "q_proj.weight", queries, config.width);
-  list.matrix(at + "k_proj.weight", keys, config.width);
-  list.matrix(at + "v_proj.weight", keys, config.width);
-  list.matrix(at + "o_proj.weight", config.width, queries, Init::residual_normal);
+  const std::int64_t queries = shape.heads * shape.head_dim;
+  const std::int64_t keys = shape.kv_heads * shape.head_dim;
+  const std::int64_t values = shape.kv_heads * shape.value_dim;
+  const std::int64_t outputs = shape.heads * shape.value_dim;
+  if (a.q_rank == 0) list.matrix(at + "q_proj.weight", queries, config.width);
+  if (own.key) list.matrix(at + "k_proj.weight", keys, config.width);
+  if (own.value) list.matrix(at + "v_proj.weight", values, config.width);
+  list.matrix(at + "o_proj.weight", config.width, outputs, Init::residual_normal);
   list.bias(a.q_bias, at + "q_proj", queries);
-  list.bias(a.k_bias, at + "k_proj", keys);
-  list.bias(a.v_bias, at + "v_proj", keys);
+  list.bias(a.k_bias && own.key, at + "k_proj", keys);
+  list.bias(a.v_bias && own.value, at + "v_proj", values);
   list.bias(a.o_bias, at + "o_proj", config.width);
 }
 
-void add_mlp(SpecList& list, const std::string& at, const ModelConfig& config) {
+void add_latent(SpecList& list, const std::string& at, const ModelConfig& config,
+                const LayerShape& shape) {
+  const AttentionConfig& a = config.attention;
+  const std::int64_t content = shape.head_dim - a.position_dim;
+  list.matrix(at + "kv_a_proj_with_mqa.weight", a.kv_rank + a.position_dim, config.width);
+  list.vector(at + "kv_a_layernorm.weight", a.kv_rank, Init::ones);
+  list.matrix(at + "kv_b_proj.weight", shape.heads * (content + shape.value_dim), a.kv_rank);
+  if (a.q_rank == 0) return;
+  list.matrix(at + "q_a_proj.weight", a.q_rank, config.width);
+  list.vector(at + "q_a_layernorm.weight", a.q_rank, Init::ones);
+  list.matrix(at + "q_b_proj.weight", shape.heads * shape.head_dim, a.q_rank);
+}
+
+void add_linear(SpecList& list, const std::string& at, const ModelConfig& config) {
+  const LinearConfig& l = config.linear;
+  const std::int64_t values = l.value_heads * l.value_dim;
+  const std::int64_t all = 2 * l.key_heads * l.key_dim + values;
+  list.matrix(at + "in_proj_qkv.weight", all, config.width);
+  list.matrix(at + "in_proj_z.weight", values, config.width);
+  list.matrix(at + "in_proj_a.weight", l.value_heads, config.width);
+  list.matrix(at + "in_proj_b.weight", l.value_heads, config.width);
+  list.matrix(at + "conv1d.weight", all, l.kernel);
+  list.vector(at + "A_log", l.value_heads, Init::zeros);
+  list.vector(at + "dt_bias", l.value_heads, Init::ones);
+  list.vector(at + "norm.weight", l.value_dim, Init::ones);
+  list.matrix(at + "out_proj.weight", config.width, values, Init::residual_normal);
+}
+
+void add_qk_norm(SpecList& list, const std::string& at, const ModelConfig& config,
+                 std::int64_t heads, std::int64_t head_dim) {
+  const std::string& kind = config.attention.qk_norm;
+  const Init init = config.norm.unit_offset ? Init::zeros : Init::ones;
+  const std::int64_t size = head_dim * (kind == "full" ? heads : 1);
+  if (kind != "each") {
+    list.vector(at + ".weight", size, init);
+    return list.bias(config.norm.bias, at, size);
+  }
+  for (std::int64_t head = 0; head < heads; ++head) {
+    list.vector(at + "." + std::to_string(head) + ".weight", size, init);
+  }
+}
+
+// Sinks, gates and latent projections: what few models have beside plain attention.
+void add_attention_extras(SpecList& list, const std::string& at, const ModelConfig& config,
+                          const LayerShape& shape, std::int64_t layer) {
+  const AttentionConfig& a = config.attention;
+  if (names_layer(a.sink_layers, layer)) list.vector(at + "sinks", shape.heads, Init::zeros);
+  if (a.gate != "none") {
+    const std::int64_t rows = shape.heads * (a.gate_by_head ? 1 : shape.value_dim);
+    list.matrix(at + "output_gate.weight", rows, config.width);
+  }
+  if (a.kv_rank > 0) add_latent(list, at, config, shape);
+}
+
+void add_self_attention(SpecList& list, const std::string& at, const ModelConfig& config,
+                        std::int64_t layer) {
+  const AttentionConfig& a = config.attention;
+  const LayerShape shape = config.shape_of(layer);
+  const bool own_keys = a.kv_rank == 0 && !names_layer(a.shared_layers, layer);
+  add_attention(list, at, config, shape,
+                {own_keys, own_keys && !names_layer(a.value_from_key_layers, layer)});
+  add_attention_extras(list, at, config, shape, layer);
+  if (a.qk_norm == "none") return;
+  add_qk_norm(list, at + "q_norm", config, shape.heads, shape.head_dim);
+  if (own_keys) add_qk_norm(list, at + "k_norm", config, shape.kv_heads, shape.head_dim);
+}
+
+void add_mlp(SpecList& list, const std::string& at, const ModelConfig& config, std::int64_t width) {
   const MlpConfig& mlp = config.mlp;
-  if (mlp.gated) list.matrix(at + "gate_proj.weight", config.ffn_width, config.width);
-  list.matrix(at + "up_proj.weight", config.ffn_width, config.width);
-  list.matrix(at + "down_proj.weight", config.width, config.ffn_width, Init::residual_normal);
-  list.bias(mlp.gated && mlp.up_bias, at + "gate_proj", config.ffn_width);
-  list.bias(mlp.up_bias, at + "up_proj", config.ffn_width);
+  if (mlp.gated) list.matrix(at + "gate_proj.weight", width, config.width);
+  list.matrix(at + "up_proj.weight", width, config.width);
+  list.matrix(at + "down_proj.weight", config.width, width, Init::residual_normal);
+  list.bias(mlp.gated && mlp.up_bias, at + "gate_proj", width);
+  list.bias(mlp.up_bias, at + "up_proj", width);
   list.bias(mlp.down_bias, at + "down_proj", config.width);
 }
 
-void add_layer(SpecList& list, const std::string& at, const ModelConfig& config,
-               const Encoding& encoding, bool cross) {
-  const bool sandwich = config.norm.placement == "sandwich";
-  list.norm(at + "input_layernorm", config.width);
-  add_attention(list, at + "self_attn.", config);
-  if (config.attention.qk_norm != "none") {
-    const bool full = config.attention.qk_norm == "full";
-    list.norm(at + "self_attn.q_norm", config.head_dim * (full ? config.heads : 1));
-    list.norm(at + "self_attn.k_norm", config.head_dim * (full ? config.kv_heads : 1));
+void add_gated_mlp(SpecList& list, const std::string& at, const ModelConfig& config,
+                   std::int64_t width, bool bias) {
+  list.matrix(at + "gate_proj.weight", width, config.width);
+  list.matrix(at + "up_proj.weight", width, config.width);
+  list.matrix(at + "down_proj.weight", config.width, width, Init::residual_normal);
+  list.bias(bias, at + "gate_proj", width);
+  list.bias(bias, at + "up_proj", width);
+  list.bias(bias, at + "down_proj", config.width);
+}
+
+void add_experts(SpecList& list, const std::string& at, const ModelConfig& config) {
+  const ExpertsConfig& experts = config.experts;
+  list.matrix(at + "router.weight", experts.count, config.width);
+  list.bias(experts.router_bias, at + "router", experts.count);
+  if (experts.choice_bias) list.vector(at + "router.choice_bias", experts.count, Init::zeros);
+  if (experts.beside) {
+    list.vector(at + "router.scale", config.width, Init::ones);
+    list.vector(at + "router.expert_scale", experts.count, Init::ones);
+    for (const char* norm :
+         {"alone_output_layernorm", "experts_layernorm", "experts_output_layernorm"}) {
+      list.vector(at + norm + ".weight", config.width, Init::ones);
+    }
   }
-  if (sandwich) list.norm(at + "self_attn.output_layernorm", config.width);
+  for (std::int64_t n = 0; n < experts.count; ++n) {
+    add_gated_mlp(list, at + "experts." + std::to_string(n) + ".", config, experts.width,
+                  experts.bias);
+  }
+  if (experts.shared_width == 0) return;
+  add_gated_mlp(list, at + "shared_expert.", config, experts.shared_width, false);
+  if (experts.shared_gate) list.matrix(at + "shared_expert_gate.weight", 1, config.width);
+}
+
+void add_streams(SpecList& list, const std::string& at, const ModelConfig& config) {
+  const std::int64_t count = config.streams.count;
+  list.matrix(at + "router.weight", count, config.width);
+  list.vector(at + "router_norm.weight", config.width, Init::ones);
+  list.matrix(at + "prediction.weight", count * count, count);
+  list.matrix(at + "correction.weight", count, count);
+  list.vector(at + "scale", config.width, Init::ones);
+}
+
+void add_layer(SpecList& list, const std::string& at, const ModelConfig& config,
+               const Encoding& encoding, bool cross, std::int64_t layer) {
+  const std::string& placement = config.norm.placement;
+  const bool sandwich = placement == "sandwich", outputs = sandwich || placement == "output";
+  const bool linear = names_layer(config.linear.layers, layer);
+  if (placement != "output") list.norm(at + "input_layernorm", config.width);
+  if (linear) {
+    add_linear(list, at + "linear_attn.", config);
+  } else {
+    add_self_attention(list, at + "self_attn.", config, layer);
+  }
+  if (outputs) list.norm(at + "self_attn.output_layernorm", config.width);
   if (cross) {
     list.norm(at + "cross_attn.input_layernorm", config.width);
-    add_attention(list, at + "cross_attn.", config);
+    add_attention(list, at + "cross_attn.", config, config.shape_of(layer));
     if (sandwich) list.norm(at + "cross_attn.output_layernorm", config.width);
   }
-  if (config.residual != "parallel_shared") {
+  if (config.residual != "parallel_shared" && placement != "output") {
     list.norm(at + "post_attention_layernorm", config.width);
   }
-  add_mlp(list, at + "mlp.", config);
-  if (sandwich) list.norm(at + "mlp.output_layernorm", config.width);
-  list.encoding(at + "encoding.", encoding.parameters());
+  const bool experts = names_layer(config.experts.layers, layer);
+  if (experts) add_experts(list, at + "mlp.", config);
+  if (!experts || config.experts.beside) {
+    add_mlp(list, at + "mlp.", config, config.shape_of(layer).ffn_width);
+  }
+  if (outputs) list.norm(at + "mlp.output_layernorm", config.width);
+  if (const std::int64_t size = config.embedding.layer_width; size > 0) {
+    list.matrix(at + "layer_input_gate.weight", size, config.width);
+    list.matrix(at + "layer_input.weight", config.width, size, Init::residual_normal);
+    list.norm(at + "layer_input_norm", config.width);
+  }
+  if (config.layer_scale) list.vector(at + "layer_scale", 1, Init::ones);
+  if (config.streams.count > 1) add_streams(list, at + "streams.", config);
+  if (const std::int64_t rank = config.attention.low_rank; rank > 0) {
+    list.matrix(at + "low_rank.in.weight", rank, config.width);
+    list.matrix(at + "low_rank.out.weight", config.width, rank, Init::residual_normal);
+    list.norm(at + "low_rank.norm", config.width);
+  }
+  if (!linear) list.encoding(at + "encoding.", encoding.parameters());
 }
 
 // One stack of layers with its shared parameters, `at` "model." or "model.encoder.".
 void add_stack(SpecList& list, const std::string& at, const ModelConfig& config,
                const Encoding& encoding, bool cross) {
   const std::unique_ptr<Encoding> local = make_local_encoding(config);
+  const std::vector<std::unique_ptr<Encoding>> groups = make_group_encodings(config);
+  const auto encoding_of = [&](std::int64_t layer) -> const Encoding& {
+    const std::int64_t group = config.encoding_group_of(layer);
+    if (group >= 0) return *groups[static_cast<std::size_t>(group)];
+    return local && config.is_local(layer) ? *local : encoding;
+  };
   list.encoding(at + "encoding.", encoding.shared_parameters());
   if (local) list.encoding(at + "local_encoding.", local->shared_parameters());
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
-    add_layer(list, at + "layers." + std::to_string(layer) + ".", config,
-              local && config.is_local(layer) ? *local : encoding, cross);
+    add_layer(list, at + "layers." + std::to_string(layer) + ".", config, encoding_of(layer), cross,
+              layer);
   }
   if (config.norm.at_end) list.norm(at + "norm", config.width);
 }
@@ -205,6 +394,59 @@ at::Tensor* find_in(const Names<Struct>& names, Struct& weights, const std::stri
   return found == names.end() ? nullptr : &(weights.*found->second);
 }
 
+// "3.up_proj.weight" -> 3 and "up_proj.weight"; nullopt for other names, and for numbers that no
+// model has, which are no reason to allocate without end.
+struct NumberedName {
+  std::size_t number;
+  std::string rest;
+};
+std::optional<NumberedName> split_number(std::string_view name) {
+  constexpr std::size_t kMost = 100'000;
+  std::size_t number = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  if (error != std::errc() || end == name.data() + name.size() || *end != '.' || number >= kMost) {
+    return std::nullopt;
+  }
+  return NumberedName{number, std::string(end + 1, name.data() + name.size())};
+}
+
+// Lists of tensors by what stands before their number: "self_attn.q_norm." of
+// "self_attn.q_norm.3.weight".
+using NumberedTensors =
+    std::initializer_list<std::pair<std::string_view, std::vector<at::Tensor>*>>;
+
+// Made where it is not there yet; null for other names.
+at::Tensor* find_numbered(NumberedTensors lists, std::string_view name) {
+  for (const auto& [prefix, tensors] : lists) {
+    if (!name.starts_with(prefix)) continue;
+    const auto split = split_number(name.substr(prefix.size()));
+    if (!split || split->rest != "weight") return nullptr;
+    if (tensors->size() <= split->number) tensors->resize(split->number + 1);
+    return &(*tensors)[split->number];
+  }
+  return nullptr;
+}
+
+// The norm of one head.
+at::Tensor* find_in_head_norms(LayerWeights& layer, std::string_view name) {
+  return find_numbered(
+      {{"self_attn.q_norm.", &layer.q_norms}, {"self_attn.k_norm.", &layer.k_norms}}, name);
+}
+
+// "experts.3.up_proj.weight" and "shared_expert.up_proj.weight" of a layer's MLP, made where they
+// are not there yet; null for other names.
+at::Tensor* find_in_experts(LayerWeights& layer, std::string_view name) {
+  constexpr std::string_view shared = "mlp.shared_expert.", experts = "mlp.experts.";
+  if (name.starts_with(shared)) {
+    return find_in(expert_names(), layer.shared_expert, std::string(name.substr(shared.size())));
+  }
+  if (!name.starts_with(experts)) return nullptr;
+  const auto split = split_number(name.substr(experts.size()));
+  if (!split || !expert_names().contains(split->rest)) return nullptr;
+  if (layer.experts.size() <= split->number) layer.experts.resize(split->number + 1);
+  return find_in(expert_names(), layer.experts[split->number], split->rest);
+}
+
 at::Tensor* find_in_stack(StackWeights& stack, const std::string& name) {
   constexpr std::string_view own = "encoding.", local = "local_encoding.";
   if (name.starts_with(own)) return &stack.encoding[name.substr(own.size())];
@@ -214,11 +456,18 @@ at::Tensor* find_in_stack(StackWeights& stack, const std::string& name) {
   if (split->layer >= stack.layers.size()) return nullptr;
   LayerWeights& layer = stack.layers[split->layer];
   if (split->rest.starts_with(own)) return &layer.encoding[split->rest.substr(own.size())];
-  return find_in(layer_names(), layer, split->rest);
+  if (at::Tensor* place = find_in(layer_names(), layer, split->rest)) return place;
+  if (at::Tensor* place = find_in_head_norms(layer, split->rest)) return place;
+  return find_in_experts(layer, split->rest);
 }
 
 at::Tensor* find_place(Weights& weights, const std::string& name) {
   if (at::Tensor* place = find_in(model_names(), weights, name)) return place;
+  if (at::Tensor* place = find_numbered({{"model.streams_in.", &weights.streams_in},
+                                         {"model.streams_out.", &weights.streams_out}},
+                                        name)) {
+    return place;
+  }
   constexpr std::string_view encoder = "model.encoder.", decoder = "model.";
   if (name.starts_with(encoder)) return find_in_stack(weights.encoder, name.substr(encoder.size()));
   if (!name.starts_with(decoder)) return nullptr;
@@ -256,6 +505,16 @@ std::vector<TensorSpec> tensor_specs(const ModelConfig& config, const Encoding& 
   if (e.width > 0) list.matrix("model.embed_in.weight", config.width, e.width);
   if (e.token_types > 0) list.matrix("model.embed_types.weight", e.token_types, config.width);
   if (e.norm) list.norm("model.embed_norm", config.width);
+  if (e.layer_width > 0) {
+    const std::int64_t all = config.layers * e.layer_width;
+    list.matrix("model.layer_embedding.weight", e.layer_rows, all);
+    list.matrix("model.layer_projection.weight", all, config.width);
+    list.norm("model.layer_projection_norm", e.layer_width);
+  }
+  for (std::int64_t n = 0; n + 1 < config.streams.count; ++n) {
+    list.matrix("model.streams_in." + std::to_string(n) + ".weight", config.width, config.width);
+    list.matrix("model.streams_out." + std::to_string(n) + ".weight", config.width, config.width);
+  }
   if (config.encoder_layers > 0) {
     const ModelConfig encoder = config.encoder();
     add_stack(list, "model.encoder.", encoder, *make_encoding(encoder), false);
@@ -318,6 +577,12 @@ void convert(StackWeights& stack, at::ScalarType dtype) {
   }
   for (LayerWeights& layer : stack.layers) {
     for (const auto& [name, member] : layer_names()) to_dtype(layer.*member);
+    for (at::Tensor& norm : layer.q_norms) to_dtype(norm);
+    for (at::Tensor& norm : layer.k_norms) to_dtype(norm);
+    for (const auto& [name, member] : expert_names()) {
+      for (ExpertWeights& expert : layer.experts) to_dtype(expert.*member);
+      to_dtype(layer.shared_expert.*member);
+    }
     for (auto& [name, tensor] : layer.encoding) to_dtype(tensor);
   }
 }
@@ -328,6 +593,9 @@ Weights converted(const Weights& weights, at::ScalarType dtype) {
   Weights result = weights;
   for (const auto& [name, member] : model_names()) {
     if ((result.*member).defined()) result.*member = (result.*member).to(dtype);
+  }
+  for (std::vector<at::Tensor>* list : {&result.streams_in, &result.streams_out}) {
+    for (at::Tensor& tensor : *list) tensor = tensor.to(dtype);
   }
   convert(result, dtype);
   convert(result.encoder, dtype);

@@ -11,13 +11,29 @@
 
 namespace phasescope::model {
 
+// One expert: a gated MLP of its own.
+struct ExpertWeights {
+  at::Tensor gate, up, down;                 // (F, C), (F, C), (C, F)
+  at::Tensor gate_bias, up_bias, down_bias;  // undefined where experts have none
+};
+
 // One layer's tensors; projections are (out, in), as torch's Linear has them. Undefined tensors are
 // absent ones: biases, gates, and what only some models have.
 struct LayerWeights {
   at::Tensor attention_norm, attention_norm_bias;  // (C)
   at::Tensor wq, wk, wv, wo;                       // (H d, C), (kv d, C), (kv d, C), (C, H d)
   at::Tensor bq, bk, bv, bo;
-  at::Tensor q_norm, q_norm_bias, k_norm, k_norm_bias;           // (d), or (H d) and (kv d)
+  at::Tensor q_norm, q_norm_bias, k_norm, k_norm_bias;  // (d), or (H d) and (kv d)
+  std::vector<at::Tensor> q_norms, k_norms;             // in their place one (d) for each head
+  at::Tensor sinks;                                     // (H)
+  at::Tensor output_gate;                               // (H, C) or (H v, C)
+  // Latent attention, ranks r: (r_kv + p, C), (r_kv), (H (d - p + v), r_kv); (r_q, C), (r_q), (H d,
+  // r_q). A head's rows are [without position | v] in kv_b and [position | without] in q_b.
+  at::Tensor kv_a, kv_a_norm, kv_b, q_a, q_a_norm, q_b;
+  // A linear layer: (2 K d_k + V d_v, C), (V d_v, C), (V, C), (V, C), the convolution (2 K d_k + V
+  // d_v, kernel), (V), (V), (d_v), (C, V d_v).
+  at::Tensor linear_qkv, linear_z, linear_a, linear_b, linear_conv, linear_log_decay,
+      linear_dt_bias, linear_norm, linear_out;
   at::Tensor attention_output_norm, attention_output_norm_bias;  // (C)
   at::Tensor cross_norm, cross_norm_bias;                        // (C)
   at::Tensor cross_wq, cross_wk, cross_wv, cross_wo;             // as above
@@ -27,6 +43,17 @@ struct LayerWeights {
   at::Tensor gate, up, down;                             // (F, C), (F, C), (C, F)
   at::Tensor gate_bias, up_bias, down_bias;
   at::Tensor mlp_output_norm, mlp_output_norm_bias;  // (C)
+  at::Tensor router, router_bias, choice_bias;       // (E, C), (E), (E)
+  std::vector<ExpertWeights> experts;                // empty where the layer has none
+  ExpertWeights shared_expert;
+  at::Tensor shared_expert_gate;  // (1, C)
+  // Of experts beside the MLP: (C), (E), and norms (C).
+  at::Tensor router_scale, expert_scale, mlp_alone_norm, experts_norm, experts_output_norm;
+  at::Tensor layer_input_gate, layer_input, layer_input_norm;  // (P, C), (C, P), (C)
+  at::Tensor layer_scale;                                      // (1)
+  // Of S residual streams: (S, C), (C), (S S, S), (S, S), (C).
+  at::Tensor stream_router, stream_router_norm, stream_prediction, stream_correction, stream_scale;
+  at::Tensor low_rank_in, low_rank_out, low_rank_norm;  // (r, C), (C, r), (C)
   Parameters encoding;
 };
 
@@ -44,10 +71,13 @@ struct Weights : StackWeights {
   at::Tensor embedding_in, embedding_out;  // (C, E), (E, C)
   at::Tensor token_types;                  // (T, C)
   at::Tensor embedding_norm, embedding_norm_bias;  // (C)
-  at::Tensor head_transform, head_transform_bias;  // (C, C), (C)
-  at::Tensor head_norm, head_norm_bias;            // (C)
-  at::Tensor head;                                 // (V, E); undefined where it is the embedding
-  at::Tensor head_bias;                            // (V)
+  // What layers read of their own, P numbers each: (rows, layers P), (layers P, C), (P).
+  at::Tensor layer_embedding, layer_projection, layer_projection_norm;
+  std::vector<at::Tensor> streams_in, streams_out;  // (C, C) of each stream but the first
+  at::Tensor head_transform, head_transform_bias;   // (C, C), (C)
+  at::Tensor head_norm, head_norm_bias;             // (C)
+  at::Tensor head;                                  // (V, E); undefined where it is the embedding
+  at::Tensor head_bias;                             // (V)
   StackWeights encoder;
 };
 

@@ -2,6 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "formats/error.h"
 #include "model/encoding_cost.h"
 #include "model/encodings/rope_scaling.h"
@@ -24,6 +27,13 @@ std::vector<OptionInfo> options_with_table() {
   options.push_back(
       {"stored_angles", false,
        "each head's angles are a tensor of the model, in place of powers of the base"});
+  options.push_back({"sections", Json::array(),
+                     "planes that turn by each of several positions of a token (mRoPE: time, "
+                     "height, width); empty: all by one"});
+  options.push_back({"section_order",
+                     "blocks",
+                     "planes of one axis side by side, or height and width at every third plane",
+                     {"blocks", "interleaved"}});
   return options;
 }
 
@@ -53,6 +63,7 @@ class Rope final : public Encoding {
           "rope.scaling", "rope.table_rows=0 has them computed");
     }
     if (flag("stored_angles")) check_stored_angles();
+    read_sections();
   }
 
   const EncodingInfo& info() const override { return rope_info(); }
@@ -83,6 +94,7 @@ class Rope final : public Encoding {
 
   PositionState start(const StartContext& context) const override {
     if (integer("table_rows") > 0) return {context.positions, stored_state(context)};
+    if (context.positions.axes.defined()) return {context.positions, state_of_axes(context)};
     const at::Tensor positions = position_values(context, integer("shift"));
     if (flag("stored_angles")) return {context.positions, state_of_heads(positions, context)};
     at::Tensor z = rotation_state(positions, frequencies(context), context.dtype);
@@ -124,6 +136,63 @@ class Rope final : public Encoding {
     }
   }
 
+  // Which of a token's positions each plane turns by.
+  void read_sections() {
+    const Json& sections = options_.at("sections");
+    if (sections.empty()) return;
+    std::vector<std::int64_t> sizes;
+    std::int64_t sum = 0;
+    for (const Json& size : sections) {
+      if (!size.is_number_integer() || size.get<std::int64_t>() < 0) {
+        throw formats::bad_input("must hold whole numbers of planes, has " + size.dump(),
+                                 "rope.sections");
+      }
+      sizes.push_back(size.get<std::int64_t>());
+      sum += sizes.back();
+    }
+    StartContext any;
+    any.positions.length = 1;
+    any.dtype = any.angle_dtype = at::kFloat;
+    const std::int64_t planes = frequencies(any).size(0);
+    const bool interleaved = text("section_order") == "interleaved";
+    if (sum != planes || flag("stored_angles") || integer("table_rows") > 0 ||
+        (interleaved && sizes.size() != 3)) {
+      throw formats::bad_input("has " + std::to_string(sum) + " planes in " +
+                                   std::to_string(sizes.size()) + " sections, but " +
+                                   std::to_string(planes) + " planes turn" +
+                                   (interleaved ? ", in three sections where they interleave" : ""),
+                               "rope.sections");
+    }
+    axes_ = static_cast<std::int64_t>(sizes.size());
+    for (std::size_t axis = 0; axis < sizes.size() && !interleaved; ++axis) {
+      axis_of_plane_.insert(axis_of_plane_.end(), static_cast<std::size_t>(sizes[axis]),
+                            static_cast<std::int64_t>(axis));
+    }
+    for (std::int64_t plane = 0; plane < planes && interleaved; ++plane) {
+      const std::int64_t axis = plane % 3;
+      const bool own = axis > 0 && plane < 3 * sizes[static_cast<std::size_t>(axis)];
+      axis_of_plane_.push_back(own ? axis : 0);
+    }
+  }
+
+  // (B, 1, N, 2, planes)
+  at::Tensor state_of_axes(const StartContext& context) const {
+    const at::Tensor& axes = context.positions.axes;
+    if (axis_of_plane_.empty() || axes.size(0) != axes_) {
+      throw formats::bad_input("a token has " + std::to_string(axes.size(0)) +
+                                   " positions, but the planes of this rope turn by " +
+                                   std::to_string(std::max<std::int64_t>(1, axes_)),
+                               "position_ids");
+    }
+    const at::Tensor by_plane = (axes + integer("shift"))
+                                    .index_select(0, at::tensor(axis_of_plane_, at::kLong))
+                                    .permute({1, 2, 0})
+                                    .to(context.angle_dtype);  // (B, N, planes)
+    const at::Tensor z = turned(by_plane * frequencies(context), context.dtype).unsqueeze(1);
+    const double magnitude = scaling_.magnitude();
+    return magnitude == 1.0 ? z : z * magnitude;
+  }
+
   // (B or 1, H, N, 2, d/2)
   at::Tensor state_of_heads(const at::Tensor& positions, const StartContext& context) const {
     const at::Tensor angles =
@@ -144,6 +213,8 @@ class Rope final : public Encoding {
   }
 
   RopeScaling scaling_;
+  std::int64_t axes_ = 0;                    // positions a token; 0: one for all planes
+  std::vector<std::int64_t> axis_of_plane_;  // empty: one for all planes
   RotationLayout layout_ = layout_of(options_);
 };
 

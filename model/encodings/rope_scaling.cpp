@@ -76,6 +76,12 @@ std::vector<OptionInfo> rope_options() {
        {},
        kAboveZero,
        1},
+      {"turning_planes",
+       1.0,
+       "p-RoPE: share of the planes, the fastest ones, that turn; the others have frequency 0",
+       {},
+       kAboveZero,
+       1},
   };
 }
 
@@ -137,6 +143,7 @@ RopeScaling::RopeScaling(const Json& options, const ModelConfig& model)
       attention_factor_(options.at("attention_factor").get<double>()),
       low_freq_factor_(options.at("low_freq_factor").get<double>()),
       high_freq_factor_(options.at("high_freq_factor").get<double>()),
+      turning_(options.at("turning_planes").get<double>()),
       truncate_(options.at("truncate").get<bool>()),
       by_turns_(options.at("ramp").get<std::string>() == "turns") {
   if (trained_ == 0) trained_ = model.context;
@@ -158,6 +165,16 @@ RopeScaling::RopeScaling(const Json& options, const ModelConfig& model)
 }
 
 at::Tensor RopeScaling::frequencies(std::int64_t length, at::ScalarType dtype) const {
+  const at::Tensor all = of_all_planes(length, dtype);
+  if (turning_ == 1) return all;
+  const std::int64_t planes = all.size(0);
+  // As above, a little below a whole number counts as it.
+  const auto turning =
+      static_cast<std::int64_t>(std::floor(static_cast<double>(planes) * turning_ + 1e-6));
+  return at::cat({all.narrow(0, 0, turning), at::zeros({planes - turning}, all.options())});
+}
+
+at::Tensor RopeScaling::of_all_planes(std::int64_t length, at::ScalarType dtype) const {
   if (kind_ == "yarn") return yarn_frequencies(dtype);
   if (kind_ == "llama3") return llama3_frequencies(dtype);
   if (kind_ == "longrope") return longrope_frequencies(length, dtype);

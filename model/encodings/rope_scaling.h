@@ -31,12 +31,13 @@ class RopeScaling {
  public:
   RopeScaling(const Json& options, const ModelConfig& model);
 
-  // (planes) of `dtype`, for reading `length` tokens.
+  // (planes) of `dtype`, for reading `length` tokens; 0 for planes that do not turn.
   at::Tensor frequencies(std::int64_t length, at::ScalarType dtype) const;
   // Both q and k are multiplied by it (yarn, longrope; 1 otherwise).
   double magnitude() const;
 
  private:
+  at::Tensor of_all_planes(std::int64_t length, at::ScalarType dtype) const;
   double grown_base(std::int64_t length) const;
   at::Tensor yarn_frequencies(at::ScalarType dtype) const;
   at::Tensor llama3_frequencies(at::ScalarType dtype) const;
@@ -46,7 +47,7 @@ class RopeScaling {
   std::int64_t trained_;
   std::string kind_;
   double base_, factor_, beta_fast_, beta_slow_, attention_factor_, low_freq_factor_,
-      high_freq_factor_;
+      high_freq_factor_, turning_;
   bool truncate_, by_turns_;
   std::vector<double> short_factor_, long_factor_;
 };

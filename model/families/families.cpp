@@ -8,23 +8,50 @@
 #include "model/families/ape_public.h"
 #include "model/families/bert.h"
 #include "model/families/bloom.h"
+#include "model/families/cohere2.h"
+#include "model/families/deepseek_v2.h"
+#include "model/families/deepseek_v3.h"
+#include "model/families/exaone4.h"
 #include "model/families/falcon.h"
 #include "model/families/family.h"
 #include "model/families/gemma.h"
 #include "model/families/gemma2.h"
 #include "model/families/gemma3.h"
+#include "model/families/gemma3n.h"
+#include "model/families/gemma4.h"
+#include "model/families/glm4.h"
 #include "model/families/gpt2.h"
 #include "model/families/gpt_neox.h"
+#include "model/families/gpt_oss.h"
 #include "model/families/gptj.h"
+#include "model/families/granite.h"
+#include "model/families/granite_swa.h"
+#include "model/families/laguna.h"
 #include "model/families/llama.h"
+#include "model/families/llama4.h"
+#include "model/families/mimo_v2_flash.h"
+#include "model/families/ministral3.h"
 #include "model/families/mistral.h"
+#include "model/families/mixtral.h"
 #include "model/families/mpt.h"
+#include "model/families/nemotron.h"
+#include "model/families/olmo2.h"
+#include "model/families/olmo3.h"
 #include "model/families/opt.h"
 #include "model/families/phasescope.h"
+#include "model/families/phi.h"
 #include "model/families/phi3.h"
 #include "model/families/qwen2.h"
+#include "model/families/qwen2_vl.h"
 #include "model/families/qwen3.h"
+#include "model/families/qwen3_5.h"
+#include "model/families/qwen3_moe.h"
+#include "model/families/qwen3_next.h"
+#include "model/families/qwen3_vl.h"
 #include "model/families/roformer.h"
+#include "model/families/smollm3.h"
+#include "model/families/stablelm.h"
+#include "model/families/starcoder2.h"
 #include "model/families/structure.h"
 #include "model/families/t5.h"
 #include "model/families/tape_public.h"
@@ -39,12 +66,54 @@ const formats::TensorEntry* FamilyInput::find(const std::string& name) const {
 
 const std::vector<Family>& families() {
   static const std::vector<Family> list = {
-      ape_public_family(), phasescope_family(), tape_public_family(), llama_family(),
-      mistral_family(),    qwen2_family(),      qwen3_family(),       phi3_family(),
-      gemma_family(),      gemma2_family(),     gemma3_family(),      gpt2_family(),
-      gptj_family(),       gpt_neox_family(),   bloom_family(),       falcon_family(),
-      mpt_family(),        opt_family(),        t5_family(),          bert_family(),
+      ape_public_family(),
+      phasescope_family(),
+      tape_public_family(),
+      llama_family(),
+      mistral_family(),
+      qwen2_family(),
+      qwen3_family(),
+      phi3_family(),
+      gemma_family(),
+      gemma2_family(),
+      gemma3_family(),
+      gpt2_family(),
+      gptj_family(),
+      gpt_neox_family(),
+      bloom_family(),
+      falcon_family(),
+      mpt_family(),
+      opt_family(),
+      t5_family(),
+      bert_family(),
       roformer_family(),
+      smollm3_family(),
+      olmo2_family(),
+      olmo3_family(),
+      exaone4_family(),
+      cohere2_family(),
+      granite_family(),
+      granite_swa_family(),
+      glm4_family(),
+      starcoder2_family(),
+      stablelm_family(),
+      phi_family(),
+      nemotron_family(),
+      ministral3_family(),
+      mixtral_family(),
+      qwen3_moe_family(),
+      qwen2_vl_family(),
+      qwen3_vl_family(),
+      gpt_oss_family(),
+      llama4_family(),
+      deepseek_v2_family(),
+      deepseek_v3_family(),
+      mimo_v2_flash_family(),
+      laguna_family(),
+      qwen3_next_family(),
+      qwen3_5_family(),
+      gemma3n_family(),
+      gemma4_family(),
   };
   return list;
 }

@@ -4,8 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
+#include <numeric>
 #include <optional>
+#include <string_view>
+#include <system_error>
 
 #include "formats/utf8.h"
 
@@ -145,7 +149,14 @@ void FamilyReader::layer_norm(formats::FieldNames eps_names, double eps) {
 }
 
 void FamilyReader::read_head(const std::string& head_tensor, bool tied_by_default) {
-  const bool tied = reader_.boolean_or({"tie_word_embeddings"}, tied_by_default);
+  // Inside a wrapper of several kinds of input the wrapper may say it.
+  const Json& whole = input_.config;
+  const bool outer = &object_ != &whole && whole.is_object() &&
+                             whole.contains("tie_word_embeddings") &&
+                             whole["tie_word_embeddings"].is_boolean()
+                         ? whole["tie_word_embeddings"].get<bool>()
+                         : tied_by_default;
+  const bool tied = reader_.boolean_or({"tie_word_embeddings"}, outer);
   config().head.present = input_.config_alone ? has_head_class()
                           : tied              ? !is_headless_class(first_class(input_.config))
                                               : has_tensor(head_tensor);
@@ -162,19 +173,61 @@ void FamilyReader::read_head(const std::string& head_tensor, bool tied_by_defaul
 
 void FamilyReader::read_local_layers(bool (*by_default)(std::int64_t, std::int64_t),
                                      std::int64_t argument) {
-  const auto types = reader_.texts({"layer_types"});
-  if (types && static_cast<std::int64_t>(types->size()) != config().layers) {
-    if (is_unread(reader_, "num_hidden_layers")) return;
-    problem("layer_types", "has " + std::to_string(types->size()) + " entries, but there are " +
-                               std::to_string(config().layers) + " layers");
-    return;
-  }
+  const auto types = layer_types({"full_attention", "sliding_attention"});
   const std::int64_t layers = std::min(config().layers, formats::kLayerRange.max);
   for (std::int64_t layer = 0; layer < layers; ++layer) {
     const bool local = types ? (*types)[static_cast<std::size_t>(layer)] == "sliding_attention"
                              : by_default(layer, argument);
     if (local) config().attention.local_layers.push_back(layer);
   }
+}
+
+std::optional<std::vector<std::string>> FamilyReader::layer_types(
+    std::initializer_list<std::string_view> known, const std::string& key) {
+  auto types = reader_.texts({key});
+  if (!types) return types;
+  for (const std::string& type : *types) {
+    if (std::find(known.begin(), known.end(), type) != known.end()) continue;
+    std::string list;
+    for (const std::string_view name : known)
+      list += (list.empty() ? "" : ", ") + std::string(name);
+    problem(key,
+            formats::in_quotes(type) + " is not a kind of layer that can be read (" + list + ")");
+  }
+  if (static_cast<std::int64_t>(types->size()) != config().layers &&
+      !is_unread(reader_, "num_hidden_layers")) {
+    problem(key, "has " + std::to_string(types->size()) + " entries, but there are " +
+                     std::to_string(config().layers) + " layers");
+  }
+  types->resize(static_cast<std::size_t>(
+                    std::clamp<std::int64_t>(config().layers, 0, formats::kLayerRange.max)),
+                std::string(*known.begin()));
+  return types;
+}
+
+formats::RawRope FamilyReader::rope_of_type(const char* layer_type, formats::RopeDefaults defaults,
+                                            std::int64_t head_dim) {
+  const Json* parameters = reader_.raw("rope_parameters");
+  Json alone = Json::object();
+  if (parameters != nullptr && parameters->is_object() && parameters->contains(layer_type)) {
+    alone["rope_parameters"] = {{layer_type, parameters->at(layer_type)}};
+  } else if (parameters != nullptr && !parameters->empty()) {
+    warning(
+        "rope_parameters are not nested by layer type, which this class needs: it takes its "
+        "defaults for " +
+        std::string(layer_type));
+  }
+  if (const Json* context = reader_.raw("max_position_embeddings")) {
+    alone["max_position_embeddings"] = *context;
+  }
+  return formats::read_rope(formats::ConfigReader(alone, problems_, reader_.prefix()), defaults,
+                            layer_type, head_dim);
+}
+
+void FamilyReader::take_rope_off(const std::vector<std::int64_t>& layers) {
+  if (layers.empty()) return;
+  config().layer_groups.push_back(
+      {.layers = layers, .encoding = EncodingConfig{"none", Json::object()}});
 }
 
 void FamilyReader::note_clashes(const formats::RawRope& rope) {
@@ -228,10 +281,26 @@ EncodingConfig rope_encoding(const formats::RawRope& rope, const char* layout,
   if (rope.partial_rotary_factor != 1.0) {
     options["partial_rotary_factor"] = rope.partial_rotary_factor;
   }
+  if (!rope.mrope_section.empty()) {
+    Json sections = Json::array();
+    for (const double size : rope.mrope_section) {
+      sections.push_back(static_cast<std::int64_t>(size));
+    }
+    options["sections"] = sections;
+    if (rope.mrope_interleaved) options["section_order"] = "interleaved";
+  }
   if (rope.type == "default") return {"rope", options};
+  if (rope.type == "proportional") {
+    options.erase("partial_rotary_factor");  // here it is the share of planes that turn
+    if (rope.partial_rotary_factor != 1.0) {
+      options["turning_planes"] = rope.partial_rotary_factor;
+    }
+    return {"rope", options};
+  }
   const std::int64_t trained = rope.original_max_position_embeddings.value_or(context);
   options["scaling"] = rope.type;
-  options["factor"] = rope.factor.value_or(1.0);
+  const double stretched = static_cast<double>(context) / static_cast<double>(trained);
+  options["factor"] = rope.factor.value_or(rope.type == "yarn" ? stretched : 1.0);
   // The dynamic base grows from the length that the configuration gives.
   options["trained_context"] = rope.type == "dynamic" ? context : trained;
   if (rope.type == "yarn") {
@@ -253,6 +322,61 @@ EncodingConfig rope_encoding(const formats::RawRope& rope, const char* layout,
   return {"rope", options};
 }
 
+const Json& text_part(const Json& config) {
+  const bool nested =
+      config.is_object() && config.contains("text_config") && config["text_config"].is_object();
+  return nested ? config["text_config"] : config;
+}
+
+std::string text_prefix(const Json& config) {
+  return &text_part(config) == &config ? "" : "text_config.";
+}
+
+std::vector<std::int64_t> all_layers(const ModelConfig& config) {
+  std::vector<std::int64_t> layers(static_cast<std::size_t>(
+      std::clamp<std::int64_t>(config.layers, 0, formats::kLayerRange.max)));
+  std::iota(layers.begin(), layers.end(), std::int64_t{0});
+  return layers;
+}
+
+bool is_of_type(const Json& config, std::initializer_list<std::string_view> types) {
+  const Json type = config.value("model_type", Json());
+  return type.is_string() &&
+         std::find(types.begin(), types.end(), type.get<std::string>()) != types.end();
+}
+
+bool names_trunk(const FamilyInput& input, std::initializer_list<std::string_view> types) {
+  return is_of_type(input.config, types) ||
+         (input.config.contains("text_config") && is_of_type(text_part(input.config), types));
+}
+
+std::string trunk_name(const std::string& name) {
+  for (const std::string_view prefix :
+       {"visual.", "model.visual.", "vision_tower.", "model.vision_tower.", "vision_model.",
+        "model.vision_model.", "multi_modal_projector.", "model.multi_modal_projector.",
+        "embed_vision", "model.embed_vision", "audio", "model.audio", "model.embed_audio",
+        "embed_audio", "mtp."}) {
+    if (name.starts_with(prefix)) return {};
+  }
+  for (const auto& [prefix, ours] :
+       {std::pair{"model.language_model.", "model."}, std::pair{"language_model.model.", "model."},
+        std::pair{"language_model.lm_head.", "lm_head."}}) {
+    if (name.starts_with(prefix)) return ours + name.substr(std::string(prefix).size());
+  }
+  return name;
+}
+
+std::function<TensorPlace(const std::string&)> of_trunk(
+    std::function<TensorPlace(const std::string&)> place) {
+  return [inner = std::move(place)](const std::string& name) {
+    const std::string own = trunk_name(name);
+    if (!own.empty()) return inner(own);
+    return TensorPlace{.name = name,
+                       .ignored = true,
+                       .why = "belongs to another kind of input, which is not read"};
+  };
+}
+
 NameParts split_name(const Renaming& renaming, const std::string& full) {
   std::string name = full;
   for (const std::string& prefix : renaming.prefixes) {
@@ -272,6 +396,15 @@ NameParts split_name(const Renaming& renaming, const std::string& full) {
   parts.layer = "model.layers." + number + ".";
   parts.module = rest.substr(end + 1);
   return parts;
+}
+
+std::int64_t layer_of(const NameParts& name) {
+  constexpr std::string_view prefix = "model.layers.";
+  if (!name.layer.starts_with(prefix)) return -1;
+  const char* begin = name.layer.data() + prefix.size();
+  std::int64_t number = -1;
+  const auto [end, error] = std::from_chars(begin, name.layer.data() + name.layer.size(), number);
+  return error == std::errc() ? number : -1;
 }
 
 TensorPlace renamed(const Renaming& renaming, const std::string& name) {
@@ -327,6 +460,24 @@ TensorPlace fused_heads(const NameParts& name, const ModelConfig& config) {
   TensorPlace place;
   place.parts = {part("self_attn.q_proj", 0, group), part("self_attn.k_proj", group, 1),
                  part("self_attn.v_proj", group + 1, 1)};
+  return place;
+}
+
+TensorPlace of_experts(const NameParts& name, std::int64_t count, const std::string& module,
+                       const std::function<at::Tensor(const at::Tensor&)>& convert,
+                       const std::vector<std::int64_t>& stored, const char* ending) {
+  TensorPlace place;
+  for (std::int64_t n = 0; n < count; ++n) {
+    place.parts.push_back(
+        {.name = name.layer + "mlp.experts." + std::to_string(n) + "." + module + ending,
+         .convert = [convert, n](const at::Tensor& x) { return convert(x.select(0, n)); },
+         .stored = stored});
+  }
+  return place;
+}
+
+TensorPlace and_also(TensorPlace place, TensorPlace more) {
+  for (TensorPlace& part : more.parts) place.parts.push_back(std::move(part));
   return place;
 }
 

@@ -3,7 +3,9 @@
 #include <functional>
 #include <initializer_list>
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -54,6 +56,16 @@ class FamilyReader {
   void read_local_layers(bool (*by_default)(std::int64_t layer, std::int64_t argument),
                          std::int64_t argument);
 
+  // The entries of a list with a word for each layer; a problem where one is not known, or their
+  // number is wrong. None where the file has no such list.
+  std::optional<std::vector<std::string>> layer_types(std::initializer_list<std::string_view> known,
+                                                      const std::string& key = "layer_types");
+  // The rope of one layer type, for classes that nest rope_parameters by it and read nothing else.
+  formats::RawRope rope_of_type(const char* layer_type, formats::RopeDefaults defaults,
+                                std::int64_t head_dim);
+  // Those layers turn nothing (NoPE).
+  void take_rope_off(const std::vector<std::int64_t>& layers);
+
   void set_rope(const formats::RawRope& rope, const char* layout);
   // Reads and sets it, with its notes.
   void read_rope(formats::RopeDefaults defaults, const char* layout);
@@ -80,6 +92,24 @@ EncodingConfig rope_encoding(const formats::RawRope& rope, const char* layout,
 
 // ---- Tensor names ------------------------------------------------------------------------------
 
+// The object that describes the language model: "text_config" in checkpoints of several kinds of
+// input, or the whole.
+const Json& text_part(const Json& config);
+std::string text_prefix(const Json& config);  // "text_config." or nothing, for messages
+// 0, 1, ... as many as the configuration has, and no more than can be read.
+std::vector<std::int64_t> all_layers(const ModelConfig& config);
+
+// Whether model_type is one of these; in names_trunk of the whole or of its text_config.
+bool is_of_type(const Json& config, std::initializer_list<std::string_view> types);
+bool names_trunk(const FamilyInput& input, std::initializer_list<std::string_view> types);
+
+// A tensor's name without what checkpoints of several kinds of input put in front of the language
+// model's; empty for the tensors of the others.
+std::string trunk_name(const std::string& name);
+// Places of the language model's tensors by their names without that, the others ignored.
+std::function<TensorPlace(const std::string&)> of_trunk(
+    std::function<TensorPlace(const std::string&)> place);
+
 // How a family's names turn into ours. A module is a name without its last part ("weight").
 struct Renaming {
   std::vector<std::string> prefixes;  // any of which may stand in front, or none
@@ -96,6 +126,8 @@ struct NameParts {
   std::string layer, module, ending;
 };
 NameParts split_name(const Renaming& renaming, const std::string& name);
+// The layer's number; -1 outside layers, and for one that no model has.
+std::int64_t layer_of(const NameParts& name);
 
 // The place by the tables; with an empty name where they have none.
 TensorPlace renamed(const Renaming& renaming, const std::string& name);
@@ -111,6 +143,13 @@ TensorPlace fused_rows(const NameParts& name, std::int64_t in,
 // q, k and v side by side in groups: each of kv_heads groups has its query heads, one key and one
 // value head, head_dim rows each.
 TensorPlace fused_heads(const NameParts& name, const ModelConfig& config);
+
+// One tensor for all experts: `convert` makes one module of each from its slice of the first
+// dimension. and_also(): the parts of both.
+TensorPlace of_experts(const NameParts& name, std::int64_t count, const std::string& module,
+                       const std::function<at::Tensor(const at::Tensor&)>& convert,
+                       const std::vector<std::int64_t>& stored, const char* ending = ".weight");
+TensorPlace and_also(TensorPlace place, TensorPlace more);
 
 // A weight stored (in, out), of our shape (out, in).
 TensorPlace transposed(TensorPlace place, std::int64_t out, std::int64_t in);

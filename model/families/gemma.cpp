@@ -1,6 +1,7 @@
 #include "model/families/gemma.h"
 
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "formats/utf8.h"
@@ -69,6 +70,71 @@ TensorPlace gemma2_place(const std::string& name) {
     break;
   }
   return place;
+}
+
+formats::RawRope gemma3_local_rope(FamilyReader& reading) {
+  constexpr double kTheta = 10000;
+  const formats::ConfigReader& reader = reading.reader();
+  if (reader.has("rope_parameters") && !reader.has("rope_local_base_freq")) {
+    return formats::read_rope(reader, {.theta = kTheta, .whole_when_default = true},
+                              "sliding_attention", reading.config().head_dim);
+  }
+  formats::RawRope rope;
+  rope.theta = reader.number_or({"rope_local_base_freq"}, kTheta, formats::kPositiveRange);
+  return rope;
+}
+
+void read_gemma_n(FamilyReader& reading, const GemmaNDefaults& defaults) {
+  const formats::ConfigReader& reader = reading.reader();
+  ModelConfig& config = reading.config();
+  read_llama_part(reading, defaults.sizes, 1e-6);
+  config.mlp.activation = "gelu_tanh";
+  config.norm.placement = "sandwich";
+  EmbeddingConfig& embedding = config.embedding;
+  embedding.scale = std::sqrt(static_cast<double>(config.width));
+  embedding.layer_width = reader.integer_or({"hidden_size_per_layer_input"}, 256, {.min = 0});
+  embedding.layer_rows =
+      reader.integer_or({"vocab_size_per_layer_input"}, 262144, formats::kCountRange);
+  if (embedding.layer_width == 0) embedding.layer_rows = 0;
+  AttentionConfig& attention = config.attention;
+  attention.qk_norm = "head";
+  attention.value_norm = true;
+  attention.scale = 1;
+  attention.window = reader.integer_or({"sliding_window"}, 512, formats::kCountRange);
+  const bool no_cap = reader.raw("final_logit_softcapping") == nullptr &&
+                      reading.has_key("final_logit_softcapping");
+  config.head.soft_cap = no_cap ? 0
+                                : reader.number_or({"final_logit_softcapping"}, defaults.logit_cap,
+                                                   formats::kPositiveRange);
+  const std::int64_t shared =
+      reader.integer_or({"num_kv_shared_layers"}, defaults.shared_layers, {.min = 0});
+  for (const std::int64_t layer : all_layers(config)) {
+    if (layer >= config.layers - shared) attention.shared_layers.push_back(layer);
+  }
+}
+
+TensorPlace gemma_n_place(const ModelConfig& config, const std::string& name) {
+  static const Renaming renaming = {{"model."}, "layers.", {}, {}, {}};
+  static const std::map<std::string, std::string> names = {
+      {"per_layer_input_gate", "layer_input_gate"},
+      {"per_layer_projection", "layer_input"},
+      {"post_per_layer_input_norm", "layer_input_norm"},
+      {"embed_tokens_per_layer", "model.layer_embedding"},
+      {"per_layer_model_projection", "model.layer_projection"},
+      {"per_layer_projection_norm", "model.layer_projection_norm"},
+  };
+  const NameParts parts = split_name(renaming, name);
+  if (const auto found = names.find(parts.module); found != names.end()) {
+    return {parts.layer + found->second + parts.ending};
+  }
+  const bool of_keys =
+      parts.module.starts_with("self_attn.k_") || parts.module.starts_with("self_attn.v_");
+  if (of_keys && names_layer(config.attention.shared_layers, layer_of(parts))) {
+    return {.name = name,
+            .ignored = true,
+            .why = "is not used: the layer takes the keys and values of an earlier one"};
+  }
+  return gemma2_place(name);
 }
 
 Family gemma_family() { return {"gemma", &gemma::claims, &gemma::translate}; }

@@ -26,22 +26,10 @@ const LlamaDefaults kDefaults = {.vocab_size = 262208,
                                  .head_dim = 256,
                                  .context = 131072};
 
-constexpr double kLocalTheta = 10000, kGlobalTheta = 1e6;
+constexpr double kGlobalTheta = 1e6;
 
 // Every n-th layer sees everything.
 bool but_every_nth(std::int64_t layer, std::int64_t n) { return (layer + 1) % n != 0; }
-
-// rope_parameters by layer type, or rope_local_base_freq, which no scaling applies to.
-formats::RawRope local_rope(FamilyReader& reading) {
-  const formats::ConfigReader& reader = reading.reader();
-  if (reader.has("rope_parameters") && !reader.has("rope_local_base_freq")) {
-    return formats::read_rope(reader, {.theta = kLocalTheta, .whole_when_default = true},
-                              "sliding_attention", reading.config().head_dim);
-  }
-  formats::RawRope rope;
-  rope.theta = reader.number_or({"rope_local_base_freq"}, kLocalTheta, formats::kPositiveRange);
-  return rope;
-}
 
 TensorPlace place(const std::string& given) {
   std::string name = given;
@@ -72,7 +60,7 @@ Translation translate(const FamilyInput& input) {
       {"sliding_window_pattern", "_sliding_window_pattern"}, 6, formats::kCountRange);
   reading.read_local_layers(&but_every_nth, pattern);
   reading.read_rope({.theta = kGlobalTheta, .whole_when_default = true}, "half");
-  const formats::RawRope local = local_rope(reading);
+  const formats::RawRope local = gemma3_local_rope(reading);
   reading.note_clashes(local);
   config.local_encoding = rope_encoding(local, "half", config.context);
   return reading.finish(&place);

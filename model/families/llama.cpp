@@ -55,6 +55,13 @@ void read_llama_sizes(const formats::ConfigReader& reader, ModelConfig& config,
   config.init_std = reader.number_or({"initializer_range"}, 0.02, formats::kPositiveRange);
 }
 
+void read_llama_part(FamilyReader& reading, const LlamaDefaults& defaults, double eps) {
+  read_llama_sizes(reading.reader(), reading.config(), defaults);
+  reading.config().mlp.activation = reading.activation({"hidden_act", "hidden_activation"}, "silu");
+  reading.config().norm_eps =
+      reading.reader().number_or({"rms_norm_eps"}, eps, formats::kPositiveRange);
+}
+
 TensorPlace llama_place(const std::string& name) {
   // Older conversions store a table that is computed here.
   if (name.ends_with("rotary_emb.inv_freq")) return {.name = name, .ignored = true};

@@ -5,6 +5,7 @@
 
 #include "formats/hf_config.h"
 #include "model/families/family.h"
+#include "model/families/family_reader.h"
 
 namespace phasescope::model {
 
@@ -26,5 +27,7 @@ struct LlamaDefaults {
 void read_llama_sizes(const formats::ConfigReader& reader, ModelConfig& config,
                       const LlamaDefaults& defaults = {});
 TensorPlace llama_place(const std::string& name);
+// Sizes, activation and the norms' eps, whose class default is `eps`.
+void read_llama_part(FamilyReader& reading, const LlamaDefaults& defaults, double eps);
 
 }  // namespace phasescope::model

@@ -24,6 +24,8 @@ void add_norms(const ModelConfig& config, Sentences& list) {
   if (norm.unit_offset) list.push_back("norms multiply by 1 + their weights");
   if (norm.placement == "post") {
     list.push_back("norms stand behind attention and MLP, on the sum with the residual");
+  } else if (norm.placement == "output") {
+    list.push_back("norms stand behind attention and MLP, on what they give");
   } else if (norm.placement == "sandwich") {
     list.push_back("norms stand before and behind attention and MLP");
   }
@@ -31,8 +33,17 @@ void add_norms(const ModelConfig& config, Sentences& list) {
     list.push_back("there is no norm after the last layer");
   }
   if (config.attention.qk_norm != "none") {
-    list.emplace_back(config.attention.qk_norm == "head" ? "q and k are normed, each head by itself"
-                                                         : "q and k are normed, all heads as one");
+    const std::string& kind = config.attention.qk_norm;
+    list.emplace_back(kind == "full" ? "q and k are normed, all heads as one"
+                      : kind == "each"
+                          ? "q and k are normed, each head by itself with weights of its own"
+                          : "q and k are normed, each head by itself");
+  }
+  if (config.attention.qk_norm_after) {
+    list.push_back("q and k are divided by their root mean square where they have been turned");
+  }
+  if (config.attention.value_norm) {
+    list.push_back("values are divided by their root mean square, each head by itself");
   }
 }
 
@@ -72,6 +83,59 @@ void add_scores(const ModelConfig& config, Sentences& list) {
   }
 }
 
+std::string count_of(const std::vector<std::int64_t>& layers, const ModelConfig& config) {
+  return std::to_string(layers.size()) + " of " + std::to_string(config.layers) + " layers";
+}
+
+void add_heads(const ModelConfig& config, Sentences& list) {
+  const AttentionConfig& a = config.attention;
+  if (a.temperature != 0) {
+    list.push_back(
+        "queries are multiplied by 1 + " + text_of(a.temperature) + " ln(1 + floor(" +
+        (a.temperature_from == 0 ? "i" : "(i + " + std::to_string(a.temperature_from) + ")") +
+        " / " + text_of(a.temperature_length) + ")) at position i" +
+        (a.temperature_layers.empty() ? "" : " in " + count_of(a.temperature_layers, config)));
+  }
+  if (!a.sink_layers.empty()) {
+    list.push_back("heads of " + count_of(a.sink_layers, config) +
+                   " have a sink, a stored score without a key: weights sum to less than 1");
+  }
+  if (a.gate != "none") {
+    list.push_back(std::string("what a head gives is multiplied by ") + a.gate +
+                   (a.gate_by_head ? " of one number a token" : " of a number for each channel"));
+  }
+  if (a.value_scale != 1) list.push_back("values are multiplied by " + text_of(a.value_scale));
+  if (a.kv_rank > 0) {
+    list.push_back("keys and values are made of " + std::to_string(a.kv_rank) +
+                   " numbers a token (MLA): the score is content plus a part of " +
+                   std::to_string(a.position_dim) +
+                   " channels that has a position, by construction");
+  }
+  if (!a.value_from_key_layers.empty()) {
+    list.push_back("values of " + count_of(a.value_from_key_layers, config) +
+                   " are their keys before norm and turn");
+  }
+  if (!a.shared_layers.empty()) {
+    list.push_back(count_of(a.shared_layers, config) +
+                   " take the keys and values of an earlier layer of their kind");
+  }
+  if (!config.linear.layers.empty()) {
+    list.push_back(count_of(config.linear.layers, config) +
+                   " have a state in place of attention (gated delta rule): they have no maps");
+  }
+}
+
+void add_experts(const ModelConfig& config, Sentences& list) {
+  const ExpertsConfig& experts = config.experts;
+  if (experts.layers.empty()) return;
+  list.push_back("MLPs of " + count_of(experts.layers, config) + " are " +
+                 std::to_string(experts.count) + " experts, of which a token has " +
+                 std::to_string(experts.per_token) +
+                 (experts.beside             ? ", beside the plain one"
+                  : experts.shared_width > 0 ? ", beside a shared one"
+                                             : ""));
+}
+
 void add_windows(const ModelConfig& config, Sentences& list) {
   const auto local = static_cast<std::int64_t>(config.attention.local_layers.size());
   if (local == 0) return;
@@ -81,6 +145,10 @@ void add_windows(const ModelConfig& config, Sentences& list) {
     list.push_back(layers + " see keys less than " + std::to_string(config.attention.window) +
                    " tokens away alone");
   }
+  if (config.attention.chunk > 0) {
+    list.push_back(layers + " see the keys of their own run of " +
+                   std::to_string(config.attention.chunk) + " tokens alone");
+  }
   if (config.local_encoding) {
     list.push_back(layers + " have a positional encoding of their own: " +
                    config.local_encoding->key + " " + config.local_encoding->options.dump());
@@ -88,6 +156,35 @@ void add_windows(const ModelConfig& config, Sentences& list) {
 }
 
 void add_layers(const ModelConfig& config, Sentences& list) {
+  for (const LayerGroup& group : config.layer_groups) {
+    if (!group.encoding) continue;
+    list.push_back(count_of(group.layers, config) + " have the encoding " + group.encoding->key +
+                   (group.encoding->options.empty() ? "" : " " + group.encoding->options.dump()));
+  }
+  if (config.residual_scale != 1) {
+    list.push_back("what attention and MLP give is multiplied by " +
+                   text_of(config.residual_scale));
+  }
+  for (const LayerGroup& group : config.layer_groups) {
+    if (group.sparsity == 0) continue;
+    list.push_back("the MLP's gates of " + count_of(group.layers, config) + " are 0 below the " +
+                   text_of(group.sparsity) + " quantile of a normal distribution");
+  }
+  if (config.attention.low_rank > 0) {
+    list.push_back("beside attention stands a product of rank " +
+                   std::to_string(config.attention.low_rank) +
+                   " (LAuReL); the sum is divided by sqrt(2)");
+  }
+  if (config.streams.count > 1) {
+    list.push_back("there are " + std::to_string(config.streams.count) +
+                   " residual streams (AltUp): stream " + std::to_string(config.streams.active) +
+                   " runs through the layers, hidden states are its own");
+  }
+  if (config.layer_scale) list.push_back("each layer's stream is multiplied by a stored number");
+  if (config.embedding.layer_width > 0) {
+    list.push_back("each layer reads " + std::to_string(config.embedding.layer_width) +
+                   " numbers a token of its own");
+  }
   if (config.residual == "parallel") {
     list.push_back("attention and MLP read the same sum, each through a norm of its own");
   } else if (config.residual == "parallel_shared") {
@@ -108,7 +205,9 @@ Sentences structure_quirks(const ModelConfig& config) {
   add_norms(config, list);
   add_embedding_and_head(config, list);
   add_scores(config, list);
+  add_heads(config, list);
   add_windows(config, list);
+  add_experts(config, list);
   add_layers(config, list);
   return list;
 }

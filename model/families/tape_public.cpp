@@ -317,7 +317,7 @@ Translation translate(const FamilyInput& input) {
   result.config.family = "tape_public";
   read_llama_sizes(reader, result.config);
   result.config.attention.padding = "added";
-  result.quirks.push_back(
+  result.quirks.emplace_back(
       "masks of padding are added to the causal one: a text that begins with padding spreads the "
       "weights of those rows over the padded past and the future");
   translate_positions({reader, input, result});

@@ -28,7 +28,8 @@ struct CaptureRequest {
     running.fields(v);
     v("what", what,
       About{.help =
-                "input_ids, logits, hidden, attn, scores, content, positional, position, q, k, v, "
+                "input_ids, logits, hidden, streams, attn, scores, content, positional, position, "
+                "q, k, v, "
                 "rotated (q.L.rotated, k.L.rotated), lse, entropy, or one tensor (attn.2); comma "
                 "separated"});
     v("layers", layers, About{.help = "e.g. 0,3 (default: all)", .low = 0});

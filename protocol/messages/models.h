@@ -2,6 +2,7 @@
 // Models: the list of them and the load report.
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -66,6 +67,28 @@ struct TensorInfo {
   }
 };
 
+// How some layers place their tokens.
+struct RopePlanRow {
+  std::string layers;    // "0, 2-5"
+  std::string sees;      // "all", "43 tokens", "its run of 43 tokens", "a state, no pairs"
+  std::string encoding;  // "rope, half", "none", "linear"
+  std::string channels;  // of a head that turn: "first 8 of 16"; empty where none do
+  std::vector<double> frequencies;  // of each plane, as applied
+  double magnitude = 1;             // q and k are multiplied by it
+  std::string axes;               // the position that each plane turns by, where there are several
+  std::string norm, temperature;  // of q and k; of queries by position i
+  std::optional<double>
+      stored_difference;  // of the file's own frequencies, largest |s / applied - 1|
+  template <class V>
+  void fields(V& v) {
+    v("layers", layers), v("sees", sees), v("encoding", encoding), v("channels", channels);
+    v("frequencies", frequencies, About{.unit = "radians a token"}), v("magnitude", magnitude);
+    v("axes", axes), v("norm", norm, About{.title = "norm of q and k"});
+    v("temperature", temperature, About{.title = "queries times"});
+    v("stored_difference", stored_difference, About{.title = "difference of the file's own"});
+  }
+};
+
 struct LoadReport {
   ModelSummary model;
   std::string family, encoding, encoding_why, encoding_title, encoding_source;
@@ -73,7 +96,8 @@ struct LoadReport {
   json encoding_options = json::object();
   std::map<std::string, int64_t> dtypes;  // tensors of each stored dtype
   std::vector<std::string> missing, unexpected, tied, quirks, warnings;
-  std::vector<TensorInfo> flagged;  // NaN, Inf, all-zero or unsupported tensors
+  std::vector<TensorInfo> flagged;     // NaN, Inf, all-zero or unsupported tensors
+  std::vector<RopePlanRow> rope_plan;  // by layers; empty where none turns planes
   int64_t vocab_size = 0, kv_heads = 0, head_dim = 0, ffn_width = 0;
   int64_t weight_bytes = 0, memory_bytes_at_context = 0;
   int64_t length = 0, memory_bytes = 0;  // memory of a text as long as was asked for
@@ -88,6 +112,7 @@ struct LoadReport {
     v("encoding_source", encoding_source), v("encoding_options", encoding_options);
     v("dtypes", dtypes), v("missing", missing), v("unexpected", unexpected), v("tied", tied);
     v("quirks", quirks), v("warnings", warnings), v("flagged", flagged);
+    v("rope_plan", rope_plan, About{.title = "rope plan"});
     v("vocab_size", vocab_size), v("kv_heads", kv_heads), v("head_dim", head_dim);
     v("ffn_width", ffn_width);
     v("weight_bytes", weight_bytes, About{.title = "weights", .unit = "bytes"});

@@ -8,6 +8,7 @@
 #include "model/checkpoints/check.h"
 #include "model/checkpoints/open_model.h"
 #include "model/checkpoints/tensor_io.h"
+#include "tests/model/open_error.h"
 
 namespace phasescope::model {
 namespace {
@@ -139,6 +140,27 @@ TEST(Check, FailsForWrongNumbersAndListsWhatItLeavesOut) {
   EXPECT_FALSE(run().passed);
   logits = logits.slice(2, 0, 100).contiguous();
   EXPECT_FALSE(run().passed);
+}
+
+// about.json beside a reference may say how much of its weights and hidden states float32 has lost.
+TEST(Check, AllowsWhatTheReferenceRecordedOfItsOwnLoss) {
+  TemporaryFolder folder;
+  const std::filesystem::path file = folder.path() / "reference.safetensors";
+  const std::string expected = "hf/models/llama/expected.safetensors";
+  at::Tensor weights = golden_tensor(expected, "attn.1").clone();
+  weights[0][0][5][2] += 6e-5;  // more than 1e-5
+  write_tensors(formats::real_file_system(), file,
+                {{"input_ids", golden_tensor(expected, "input_ids")}, {"attn.1", weights}});
+  const auto passes_with = [&](const char* about) {
+    write_text(folder.path() / "about.json", about);
+    return check_against(golden("hf/models/llama").string(), file).passed;
+  };
+  EXPECT_FALSE(passes_with("no JSON"));
+  EXPECT_FALSE(passes_with("[]"));
+  EXPECT_FALSE(passes_with(R"({"figures": {"max_abs_attn_f32_minus_f64": 1e-6}})"));
+  EXPECT_FALSE(passes_with(R"({"figures": {"max_abs_hidden_f32_minus_f64": 1e-3}})"));
+  EXPECT_FALSE(passes_with(R"({"long.figures": {"max_abs_attn_f32_minus_f64": 1e-3}})"));
+  EXPECT_TRUE(passes_with(R"({"figures": {"max_abs_attn_f32_minus_f64": 3e-5}})"));
 }
 
 }  // namespace

@@ -1,0 +1,135 @@
+#include "model/families/deepseek_v2.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <utility>
+
+#include "formats/utf8.h"
+#include "model/families/family_reader.h"
+#include "model/families/llama.h"
+
+namespace phasescope::model {
+namespace deepseek_v2 {
+namespace {
+
+bool claims(const FamilyInput& input) { return names_trunk(input, {"deepseek_v2"}); }
+
+constexpr double kEps = 1e-6;
+
+// The score's scale, with the square of yarn's magnitude where mscale_all_dim asks for it.
+double score_scale(const formats::RawRope& rope, std::int64_t head_dim) {
+  const double plain = 1 / std::sqrt(static_cast<double>(head_dim));
+  const double all = rope.mscale_all_dim.value_or(0), factor = rope.factor.value_or(1);
+  if (rope.type != "yarn" || all == 0 || factor <= 1) return plain;
+  const double magnitude = 0.1 * all * std::log(factor) + 1;
+  return plain * magnitude * magnitude;
+}
+
+void read_experts(FamilyReader& reading) {
+  const formats::ConfigReader& reader = reading.reader();
+  ModelConfig& config = reading.config();
+  ExpertsConfig& experts = config.experts;
+  experts.count = reader.integer_or({"n_routed_experts"}, 0, {.min = 0});
+  if (experts.count == 0) return;
+  experts.per_token = reader.integer_or({"num_experts_per_tok"}, 8, formats::kCountRange);
+  experts.width = reader.integer_or({"moe_intermediate_size"}, 1407, formats::kCountRange);
+  experts.shared_width = experts.width * reader.integer_or({"n_shared_experts"}, 0, {.min = 0});
+  experts.scale = reader.number_or({"routed_scaling_factor"}, 1.0, formats::kPositiveRange);
+  const std::int64_t dense = reader.integer_or({"first_k_dense_replace"}, 0, {.min = 0});
+  const std::int64_t step = reader.integer_or({"moe_layer_freq"}, 1, formats::kCountRange);
+  if (step != 1) reading.problem("moe_layer_freq", "only 1 can be read");
+  for (const std::int64_t layer : all_layers(config)) {
+    if (layer >= dense) experts.layers.push_back(layer);
+  }
+}
+
+// A head's rows [without position | position], which we have the other way round.
+TensorPlace turned_heads(TensorPlace place, const ModelConfig& config, std::int64_t in) {
+  const std::int64_t heads = config.heads, head_dim = config.head_dim,
+                     position = config.attention.position_dim;
+  place.convert = [=](const at::Tensor& x) {
+    const at::Tensor rows = x.unflatten(0, {heads, head_dim});
+    return at::cat({rows.narrow(1, head_dim - position, position),
+                    rows.narrow(1, 0, head_dim - position)},
+                   1)
+        .flatten(0, 1);
+  };
+  place.stored = {heads * head_dim, in};
+  return place;
+}
+
+Translation translate(const FamilyInput& input) {
+  FamilyReader reading(input, "deepseek_v2");
+  const formats::ConfigReader& reader = reading.reader();
+  ModelConfig& config = reading.config();
+  read_deepseek(reading, "interleaved");
+  if (reader.text_or({"topk_method"}, "greedy") == "group_limited_greedy") {
+    config.experts.groups = reader.integer_or({"n_group"}, 1, formats::kCountRange);
+    config.experts.groups_per_token = reader.integer_or({"topk_group"}, 1, formats::kCountRange);
+  } else if (reader.text_or({"topk_method"}, "greedy") != "greedy") {
+    reading.problem("topk_method", formats::in_quotes(reader.text_or({"topk_method"}, "")) +
+                                       " is not known; known: greedy, group_limited_greedy");
+  }
+  if (reader.boolean_or({"norm_topk_prob"}, false)) {
+    reading.quirk(
+        "norm_topk_prob is not read by the library: experts' weights are not divided "
+        "by their sum");
+  }
+  const ModelConfig sizes = config;
+  return reading.finish([sizes](const std::string& name) { return deepseek_place(sizes, name); });
+}
+
+}  // namespace
+}  // namespace deepseek_v2
+
+void read_deepseek(FamilyReader& reading, const char* layout) {
+  const formats::ConfigReader& reader = reading.reader();
+  ModelConfig& config = reading.config();
+  AttentionConfig& attention = config.attention;
+  read_llama_part(reading, {.context = 2048}, deepseek_v2::kEps);
+  reading.refuse("attention_bias", "latent attention with biases");
+  config.kv_heads = config.heads;
+  attention.kv_rank = reader.integer_or({"kv_lora_rank"}, 512, formats::kCountRange);
+  attention.q_rank = reader.integer_or({"q_lora_rank"}, 0, {.min = 0});
+  attention.position_dim = reader.integer_or({"qk_rope_head_dim"}, 64, formats::kCountRange);
+  attention.value_dim = reader.integer_or({"v_head_dim"}, 128, formats::kCountRange);
+  const std::int64_t content = reader.integer_or({"qk_nope_head_dim"}, 128, formats::kCountRange);
+  config.head_dim = content + attention.position_dim;
+  formats::RawRope rope = formats::read_rope(reader, kWholeHeads, {}, attention.position_dim);
+  rope.partial_rotary_factor =
+      static_cast<double>(attention.position_dim) / static_cast<double>(config.head_dim);
+  reading.set_rope(rope, layout);
+  attention.scale = deepseek_v2::score_scale(rope, config.head_dim);
+  deepseek_v2::read_experts(reading);
+  reading.read_head("lm_head.weight", false);
+}
+
+TensorPlace deepseek_place(const ModelConfig& config, const std::string& name) {
+  static const Renaming renaming = {{"model."}, "layers.", {}, {}, {}};
+  const NameParts parts = split_name(renaming, name);
+  if (layer_of(parts) >= config.layers) {
+    return {.name = name, .ignored = true, .why = "is a layer that predicts further tokens"};
+  }
+  TensorPlace found = llama_place(name);
+  const std::size_t shared = found.name.find(".mlp.shared_experts.");
+  if (shared != std::string::npos) found.name.replace(shared, 20, ".mlp.shared_expert.");
+  if (parts.module == "mlp.gate") {
+    found.name =
+        parts.layer + (parts.ending == ".e_score_correction_bias" ? "mlp.router.choice_bias"
+                                                                  : "mlp.router" + parts.ending);
+  }
+  if (parts.module == "self_attn.q_proj") {
+    return deepseek_v2::turned_heads(std::move(found), config, config.width);
+  }
+  if (parts.module == "self_attn.q_b_proj") {
+    return deepseek_v2::turned_heads(std::move(found), config, config.attention.q_rank);
+  }
+  return found;
+}
+
+Family deepseek_v2_family() {
+  return {"deepseek_v2", &deepseek_v2::claims, &deepseek_v2::translate};
+}
+
+}  // namespace phasescope::model

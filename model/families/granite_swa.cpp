@@ -1,0 +1,63 @@
+#include "model/families/granite_swa.h"
+
+#include <map>
+#include <utility>
+
+#include "model/families/family_reader.h"
+#include "model/families/granite.h"
+#include "model/families/llama.h"
+
+namespace phasescope::model {
+namespace granite_swa {
+namespace {
+
+bool claims(const FamilyInput& input) { return names_trunk(input, {"granite_swa"}); }
+
+// A base for each layer, 0 for one that turns nothing; they override rope_theta.
+void read_bases(FamilyReader& reading) {
+  ModelConfig& config = reading.config();
+  const auto bases = reading.reader().numbers({"layer_rope_theta"}, {.min = 0});
+  if (!bases) return;
+  if (static_cast<std::int64_t>(bases->size()) != config.layers) {
+    return reading.problem("layer_rope_theta", "has " + std::to_string(bases->size()) +
+                                                   " entries, but there are " +
+                                                   std::to_string(config.layers) + " layers");
+  }
+  std::map<double, std::vector<std::int64_t>> by_base;
+  for (std::size_t layer = 0; layer < bases->size(); ++layer) {
+    by_base[(*bases)[layer]].push_back(static_cast<std::int64_t>(layer));
+  }
+  for (const auto& [base, layers] : by_base) {
+    if (base == 0) {
+      reading.take_rope_off(layers);
+    } else if (base != config.encoding.options.at("base").get<double>()) {
+      EncodingConfig own = config.encoding;
+      own.options["base"] = base;
+      config.layer_groups.push_back({.layers = layers, .encoding = std::move(own)});
+    }
+  }
+}
+
+Translation translate(const FamilyInput& input) {
+  FamilyReader reading(input, "granite_swa");
+  const formats::ConfigReader& reader = reading.reader();
+  ModelConfig& config = reading.config();
+  read_llama_part(reading, {.context = 2048}, 1e-6);
+  read_granite(reading);
+  config.attention.window = reader.integer_or({"sliding_window"}, 0, formats::kCountRange);
+  reading.read_local_layers([](std::int64_t, std::int64_t) { return false; }, 0);
+  config.attention.sink_layers = all_layers(config);
+  reading.read_head("lm_head.weight", false);
+  reading.read_rope(kWholeHeads, "half");
+  read_bases(reading);
+  return reading.finish(&llama_place);
+}
+
+}  // namespace
+}  // namespace granite_swa
+
+Family granite_swa_family() {
+  return {"granite_swa", &granite_swa::claims, &granite_swa::translate};
+}
+
+}  // namespace phasescope::model

@@ -1,0 +1,123 @@
+#include "model/families/llama4.h"
+
+#include "model/families/family_reader.h"
+#include "model/families/llama.h"
+
+namespace phasescope::model {
+namespace llama4 {
+namespace {
+
+bool claims(const FamilyInput& input) { return names_trunk(input, {"llama4", "llama4_text"}); }
+
+// Layers that turn nothing: no_rope_layers has 1 for one that turns; an empty list means the
+// default.
+std::vector<std::int64_t> still_layers(FamilyReader& reading) {
+  const ModelConfig& config = reading.config();
+  const auto given = reading.reader().numbers({"no_rope_layers"}, {.min = 0, .max = 1});
+  const std::int64_t interval =
+      reading.reader().integer_or({"no_rope_layer_interval"}, 4, formats::kCountRange);
+  const bool listed = given && !given->empty();
+  if (listed && static_cast<std::int64_t>(given->size()) != config.layers) {
+    reading.problem("no_rope_layers", "has " + std::to_string(given->size()) +
+                                          " entries, but there are " +
+                                          std::to_string(config.layers) + " layers");
+    return {};
+  }
+  std::vector<std::int64_t> still;
+  for (const std::int64_t layer : all_layers(config)) {
+    const bool turns =
+        listed ? (*given)[static_cast<std::size_t>(layer)] != 0 : (layer + 1) % interval != 0;
+    if (!turns) still.push_back(layer);
+  }
+  return still;
+}
+
+void read_attention(FamilyReader& reading) {
+  const formats::ConfigReader& reader = reading.reader();
+  ModelConfig& config = reading.config();
+  AttentionConfig& attention = config.attention;
+  const std::vector<std::int64_t> still = still_layers(reading);
+  const auto types = reading.layer_types({"full_attention", "chunked_attention"});
+  attention.chunk = reader.integer_or({"attention_chunk_size"}, 8192, formats::kCountRange);
+  for (const std::int64_t layer : all_layers(config)) {
+    const bool chunked = types ? (*types)[static_cast<std::size_t>(layer)] == "chunked_attention"
+                               : !names_layer(still, layer);
+    if (chunked) attention.local_layers.push_back(layer);
+  }
+  reading.take_rope_off(still);
+  attention.qk_norm_after = reader.boolean_or({"use_qk_norm"}, true);
+  if (still.empty() || !reader.boolean_or({"attn_temperature_tuning"}, true)) return;
+  attention.temperature = reader.number_or({"attn_scale"}, 0.1, {.min = 0});
+  attention.temperature_length = reader.number_or({"floor_scale"}, 8192, formats::kPositiveRange);
+  attention.temperature_from = 1;
+  attention.temperature_layers = still;
+}
+
+// moe_layers, or every interleave_moe_layer_step-th.
+void read_experts(FamilyReader& reading) {
+  const formats::ConfigReader& reader = reading.reader();
+  ModelConfig& config = reading.config();
+  ExpertsConfig& experts = config.experts;
+  experts.count = reader.integer_or({"num_local_experts"}, 16, formats::kCountRange);
+  experts.per_token = reader.integer_or({"num_experts_per_tok"}, 1, formats::kCountRange);
+  experts.width = experts.shared_width = config.ffn_width;
+  experts.router = "sigmoid";
+  experts.weighted_inputs = true;
+  config.ffn_width = reader.integer_or({"intermediate_size_mlp"}, 16384, formats::kCountRange);
+  const std::int64_t step =
+      reader.integer_or({"interleave_moe_layer_step"}, 1, formats::kCountRange);
+  if (const auto listed = reader.numbers({"moe_layers"}, {.min = 0, .max = 1e6})) {
+    for (const double layer : *listed) {
+      experts.layers.push_back(static_cast<std::int64_t>(layer));
+    }
+    return;
+  }
+  for (const std::int64_t layer : all_layers(config)) {
+    if ((layer + 1) % step == 0) experts.layers.push_back(layer);
+  }
+}
+
+// Experts lie as (E, in, out), the gate's columns before those that go up.
+TensorPlace fused_experts(const NameParts& parts, const ModelConfig& config) {
+  const std::int64_t count = config.experts.count, width = config.experts.width;
+  if (parts.ending == ".down_proj") {
+    return of_experts(parts, count, "down_proj", [](const at::Tensor& x) { return x.t(); },
+                      {count, width, config.width});
+  }
+  const auto rows = [width](std::int64_t first) {
+    return [width, first](const at::Tensor& x) { return x.t().narrow(0, first, width); };
+  };
+  const std::vector<std::int64_t> stored = {count, config.width, 2 * width};
+  return and_also(of_experts(parts, count, "gate_proj", rows(0), stored),
+                  of_experts(parts, count, "up_proj", rows(width), stored));
+}
+
+TensorPlace place(const ModelConfig& config, const std::string& name) {
+  static const Renaming renaming = {{"model."}, "layers.", {}, {}, {}};
+  const NameParts parts = split_name(renaming, name);
+  if (parts.module == "feed_forward.experts") return fused_experts(parts, config);
+  TensorPlace found = llama_place(name);
+  constexpr std::string_view theirs = ".feed_forward.";
+  const std::size_t at = found.name.find(theirs);
+  if (at != std::string::npos) found.name.replace(at, theirs.size(), ".mlp.");
+  return found;
+}
+
+Translation translate(const FamilyInput& input) {
+  FamilyReader reading(input, "llama4", text_part(input.config), text_prefix(input.config));
+  ModelConfig& config = reading.config();
+  read_llama_part(reading, {.kv_heads = 8, .head_dim = 128, .context = 131072}, 1e-5);
+  read_experts(reading);
+  read_attention(reading);
+  reading.read_head("lm_head.weight", false);
+  reading.read_rope({.theta = 5e5, .whole_when_default = true}, "interleaved");
+  const ModelConfig sizes = config;
+  return reading.finish(of_trunk([sizes](const std::string& name) { return place(sizes, name); }));
+}
+
+}  // namespace
+}  // namespace llama4
+
+Family llama4_family() { return {"llama4", &llama4::claims, &llama4::translate}; }
+
+}  // namespace phasescope::model

@@ -1,0 +1,91 @@
+#include "model/families/mimo_v2_flash.h"
+
+#include <string_view>
+
+#include "model/families/deepseek_v2.h"
+#include "model/families/family_reader.h"
+#include "model/families/llama.h"
+
+namespace phasescope::model {
+namespace mimo_v2_flash {
+namespace {
+
+bool claims(const FamilyInput& input) { return names_trunk(input, {"mimo_v2_flash"}); }
+
+constexpr double kPart = 0.334;
+
+void read_windows(FamilyReader& reading) {
+  const formats::ConfigReader& reader = reading.reader();
+  ModelConfig& config = reading.config();
+  AttentionConfig& attention = config.attention;
+  // The older name counts the keys before the query's own.
+  attention.window = reader.has("sliding_window_size")
+                         ? reader.integer_or({"sliding_window_size"}, 127, {.min = 0}) + 1
+                         : reader.integer_or({"sliding_window"}, 128, formats::kCountRange);
+  reading.read_local_layers([](std::int64_t, std::int64_t) { return false; }, 0);
+  attention.sink_layers = attention.local_layers;
+  if (attention.local_layers.empty()) return;
+  const std::int64_t keys =
+      reader.integer_or({"swa_num_key_value_heads"}, 2 * config.kv_heads, formats::kCountRange);
+  config.layer_groups.push_back({.layers = attention.local_layers, .kv_heads = keys});
+}
+
+void read_experts(FamilyReader& reading) {
+  const formats::ConfigReader& reader = reading.reader();
+  ModelConfig& config = reading.config();
+  ExpertsConfig& experts = config.experts;
+  experts.count = reader.integer_or({"n_routed_experts"}, 256, formats::kCountRange);
+  experts.per_token = reader.integer_or({"num_experts_per_tok"}, 8, formats::kCountRange);
+  experts.width = reader.integer_or({"moe_intermediate_size"}, 2048, formats::kCountRange);
+  experts.scale = reader.number_or({"routed_scaling_factor"}, 1.0, formats::kPositiveRange);
+  experts.normalised = reader.boolean_or({"norm_topk_prob"}, true);
+  experts.router = "sigmoid";
+  experts.choice_bias = experts.groups_by_two = true;
+  experts.groups = reader.integer_or({"n_group"}, 1, formats::kCountRange);
+  experts.groups_per_token = reader.integer_or({"topk_group"}, 1, formats::kCountRange);
+  const auto kinds = reading.layer_types({"dense", "sparse"}, "mlp_layer_types");
+  for (const std::int64_t layer : all_layers(config)) {
+    const bool sparse = kinds ? (*kinds)[static_cast<std::size_t>(layer)] == "sparse" : layer > 0;
+    if (sparse) experts.layers.push_back(layer);
+  }
+}
+
+TensorPlace place(const ModelConfig& config, const std::string& name) {
+  TensorPlace found = deepseek_place(config, name);
+  constexpr std::string_view theirs = ".attention_sink_bias";
+  if (found.name.ends_with(theirs)) {
+    found.name.replace(found.name.size() - theirs.size(), theirs.size(), ".sinks");
+  }
+  return found;
+}
+
+Translation translate(const FamilyInput& input) {
+  FamilyReader reading(input, "mimo_v2_flash");
+  const formats::ConfigReader& reader = reading.reader();
+  ModelConfig& config = reading.config();
+  read_llama_part(reading, {.head_dim = 192, .context = 262144}, 1e-5);
+  config.attention.value_dim = reader.integer_or({"v_head_dim"}, 128, formats::kCountRange);
+  config.attention.value_scale =
+      reader.number_or({"attention_value_scale"}, 1.0, formats::kPositiveRange);
+  read_windows(reading);
+  read_experts(reading);
+  reading.read_head("lm_head.weight", false);
+  const formats::RawRope full = reading.rope_of_type(
+      "full_attention", {.theta = 5e6, .partial_rotary_factor = kPart}, config.head_dim);
+  const formats::RawRope sliding = reading.rope_of_type(
+      "sliding_attention", {.theta = 1e4, .partial_rotary_factor = kPart}, config.head_dim);
+  reading.set_rope(full, "half");
+  reading.note_clashes(sliding);
+  config.local_encoding = rope_encoding(sliding, "half", config.context);
+  const ModelConfig sizes = config;
+  return reading.finish([sizes](const std::string& name) { return place(sizes, name); });
+}
+
+}  // namespace
+}  // namespace mimo_v2_flash
+
+Family mimo_v2_flash_family() {
+  return {"mimo_v2_flash", &mimo_v2_flash::claims, &mimo_v2_flash::translate};
+}
+
+}  // namespace phasescope::model

@@ -1,0 +1,59 @@
+#include "model/families/qwen3_moe.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "model/families/llama.h"
+#include "model/families/qwen2.h"
+
+namespace phasescope::model {
+namespace qwen3_moe {
+namespace {
+
+bool claims(const FamilyInput& input) { return names_trunk(input, {"qwen3_moe"}); }
+
+Translation translate(const FamilyInput& input) {
+  FamilyReader reading(input, "qwen3_moe");
+  ModelConfig& config = reading.config();
+  read_llama_part(reading, {.kv_heads = 4, .context = 32768}, 1e-6);
+  config.attention.qk_norm = "head";
+  read_qwen_experts(reading, 128, 8, 768, false);
+  read_qwen_windows(reading);
+  reading.read_head("lm_head.weight", false);
+  reading.read_rope(kWholeHeads, "half");
+  return reading.finish(&qwen_experts_place);
+}
+
+}  // namespace
+}  // namespace qwen3_moe
+
+void read_qwen_experts(FamilyReader& reading, std::int64_t count, std::int64_t per_token,
+                       std::int64_t width, bool normalised) {
+  const formats::ConfigReader& reader = reading.reader();
+  ModelConfig& config = reading.config();
+  ExpertsConfig& experts = config.experts;
+  experts.count = reader.integer_or({"num_experts", "num_local_experts"}, count, {.min = 0});
+  experts.per_token = reader.integer_or({"num_experts_per_tok"}, per_token, formats::kCountRange);
+  experts.width = reader.integer_or({"moe_intermediate_size"}, width, formats::kCountRange);
+  experts.normalised = reader.boolean_or({"norm_topk_prob"}, normalised);
+  const std::int64_t step = reader.integer_or({"decoder_sparse_step"}, 1, formats::kCountRange);
+  const auto dense = reader.numbers({"mlp_only_layers"}, {.min = 0});
+  if (experts.count == 0) return;
+  for (const std::int64_t layer : all_layers(config)) {
+    const bool plain = dense && std::find(dense->begin(), dense->end(),
+                                          static_cast<double>(layer)) != dense->end();
+    if (!plain && (layer + 1) % step == 0) experts.layers.push_back(layer);
+  }
+}
+
+TensorPlace qwen_experts_place(const std::string& name) {
+  TensorPlace found = llama_place(name);
+  constexpr std::string_view router = ".mlp.gate.";
+  const std::size_t at = found.name.find(router);
+  if (at != std::string::npos) found.name.replace(at, router.size(), ".mlp.router.");
+  return found;
+}
+
+Family qwen3_moe_family() { return {"qwen3_moe", &qwen3_moe::claims, &qwen3_moe::translate}; }
+
+}  // namespace phasescope::model

@@ -1,0 +1,170 @@
+// Layers with sizes and encodings of their own: configuration, files, what is refused.
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include "formats/hf_config.h"
+#include "golden.h"
+#include "model/checkpoints/open_model.h"
+#include "model/families/family.h"
+#include "tests/model/attention_keeper.h"
+#include "tests/model/open_error.h"
+
+namespace phasescope::model {
+namespace {
+
+ModelConfig of_groups() {
+  ModelConfig config = tiny_config("rope");
+  config.layers = 3;
+  config.layer_groups = {{.layers = {0}, .encoding = EncodingConfig{"none", Json::object()}},
+                         {.layers = {1},
+                          .heads = 6,
+                          .kv_heads = 3,
+                          .head_dim = 4,
+                          .ffn_width = 9,
+                          .encoding = EncodingConfig{"rope", {{"base", 50.0}}}}};
+  config.attention.sink_layers = {1};
+  config.attention.gate = "softplus";
+  config.attention.gate_by_head = true;
+  config.experts.count = 3, config.experts.width = 4, config.experts.layers = {2};
+  config.residual_scale = 0.5;
+  return config;
+}
+
+TEST(LayerGroups, SurviveWritingAndReading) {
+  const ModelConfig config = of_groups();
+  const Json written = write_model_config(config);
+  const ModelConfig again = read_model_config(written, "config.json");
+  EXPECT_EQ(write_model_config(again), written);
+  ASSERT_EQ(again.layer_groups.size(), 2u);
+  EXPECT_EQ(again.layer_groups[0].encoding->key, "none");
+  EXPECT_EQ(again.shape_of(1).kv_heads, 3);
+  EXPECT_EQ(again.shape_of(2).heads, config.heads);
+  EXPECT_EQ(again.attention.sink_layers, (std::vector<std::int64_t>{1}));
+  EXPECT_EQ(again.experts.layers, (std::vector<std::int64_t>{2}));
+  EXPECT_EQ(again.residual_scale, 0.5);
+}
+
+TEST(LayerGroups, SurviveSavingAndOpening) {
+  const at::NoGradGuard no_grad;
+  const auto model = random_model(of_groups(), 4, at::kDouble);
+  TemporaryFolder folder;
+  formats::FileSystem files;
+  save_model(files, folder.path(), model->config(), model->encoding(), model->decoder.weights(),
+             at::kDouble);
+  const auto again = open_model(folder.path().string(), {.dtype = at::kDouble});
+  const at::Tensor ids = random_ids(2, 11, model->config().vocab_size);
+  EXPECT_TRUE(again->decoder.forward(ids).equal(model->decoder.forward(ids)));
+  AttentionKeeper keeper;
+  again->decoder.hidden(ids, {}, &keeper);
+  EXPECT_TRUE(keeper.layers.at(0)->q_rotated().equal(keeper.layers[0]->q()));
+  EXPECT_EQ(keeper.layers.at(1)->heads(), 6);
+  EXPECT_FALSE(keeper.layers[1]->q_rotated().equal(keeper.layers[1]->q()));
+}
+
+std::string problems_of(const ModelConfig& config) {
+  formats::ConfigProblems problems;
+  check_model_config(config, problems);
+  std::string all;
+  for (const std::string& problem : problems.list()) all += problem + "\n";
+  return all;
+}
+
+TEST(LayerGroups, AreRefusedWhereTheyCannotBe) {
+  ModelConfig config = of_groups();
+  config.layer_groups[0].layers = {7};
+  EXPECT_NE(problems_of(config).find("layer_groups.0.layers: must be layers"), std::string::npos);
+  config = of_groups();
+  config.layer_groups[1].kv_heads = 4;
+  EXPECT_NE(problems_of(config).find("does not divide"), std::string::npos);
+  config = of_groups();
+  config.layer_groups[0].encoding = EncodingConfig{"learned", Json::object()};
+  EXPECT_NE(problems_of(config).find("tensors of its own"), std::string::npos);
+  config = of_groups();
+  config.experts.per_token = 4;
+  EXPECT_NE(problems_of(config).find("experts.per_token"), std::string::npos);
+  config = of_groups();
+  config.experts.count = std::int64_t{1} << 30;  // would take memory without end
+  EXPECT_NE(problems_of(config).find("more than can be read"), std::string::npos);
+  config = of_groups();
+  config.attention.shared_layers = {0};
+  EXPECT_NE(problems_of(config).find("no earlier layer"), std::string::npos);
+  EXPECT_NE(problems_of(config).find("layer 0"), std::string::npos);
+}
+
+Json smollm3() {
+  return {{"model_type", "smollm3"}, {"vocab_size", 40},       {"hidden_size", 16},
+          {"intermediate_size", 20}, {"num_hidden_layers", 4}, {"num_attention_heads", 4},
+          {"num_key_value_heads", 2}};
+}
+
+Translation translated(const Json& config) {
+  std::string family;
+  return translate({config, {}, "config.json", true}, family);
+}
+
+std::string refusal_of(const Json& config) {
+  try {
+    translated(config);
+  } catch (const formats::Error& error) {
+    EXPECT_EQ(error.code(), "bad_input");
+    return error.full_text();
+  }
+  ADD_FAILURE() << "was read";
+  return {};
+}
+
+TEST(NewerFamilies, RefuseUnknownKindsByName) {
+  Json config = smollm3();
+  config["rope_scaling"] = {{"rope_type", "spiral"}, {"factor", 2.0}};
+  const std::string rope = refusal_of(config);
+  EXPECT_NE(rope.find("\"spiral\" is not a known kind of rope (default, linear"), std::string::npos)
+      << rope;
+  config = {{"model_type", "olmo3"},   {"vocab_size", 40},       {"hidden_size", 16},
+            {"intermediate_size", 20}, {"num_hidden_layers", 2}, {"num_attention_heads", 4}};
+  config["layer_types"] = {"full_attention", "mamba"};
+  const std::string layers = refusal_of(config);
+  EXPECT_NE(layers.find("\"mamba\" is not a kind of layer that can be read (full_attention, "
+                        "sliding_attention)"),
+            std::string::npos)
+      << layers;
+  config = smollm3();
+  config["no_rope_layers"] = {1, 0};
+  EXPECT_NE(refusal_of(config).find("has 2 entries, but there are 4 layers"), std::string::npos);
+}
+
+// What transformers 5.23 has where a file leaves it out.
+TEST(NewerFamilies, HaveTheirClassesDefaults) {
+  const Translation plain = translated(smollm3());
+  EXPECT_EQ(plain.config.encoding.options.at("base"), 2e6);
+  ASSERT_EQ(plain.config.layer_groups.size(), 1u);  // every fourth layer turns nothing
+  EXPECT_EQ(plain.config.layer_groups[0].layers, (std::vector<std::int64_t>{3}));
+  Json oss = smollm3();
+  oss["model_type"] = "gpt_oss";
+  oss["rope_theta"] = 5000.0;  // keeps the class's yarn
+  const Json options = translated(oss).config.encoding.options;
+  EXPECT_EQ(options.at("base"), 5000.0);
+  EXPECT_EQ(options.at("scaling"), "yarn");
+  EXPECT_EQ(options.at("factor"), 32.0);
+  EXPECT_EQ(options.at("trained_context"), 4096);
+  EXPECT_EQ(options.at("truncate"), false);
+  Json olmo = smollm3();  // older files: what they say of rope is of the full layers alone
+  olmo["model_type"] = "olmo3";
+  olmo["rope_theta"] = 700.0;
+  const ModelConfig read = translated(olmo).config;
+  EXPECT_EQ(read.encoding.options.at("base"), 700.0);
+  EXPECT_EQ(read.local_encoding->options.at("base"), 5e5);
+  EXPECT_EQ(read.attention.local_layers, (std::vector<std::int64_t>{0, 1, 2}));
+  const ModelConfig small = translated({{"model_type", "gemma3n_text"}}).config;
+  EXPECT_EQ(small.layers, 35);
+  EXPECT_EQ(small.attention.shared_layers.size(), 15u);
+  EXPECT_EQ(small.attention.local_layers.size(), 28u);  // every fifth layer sees everything
+  EXPECT_EQ(small.streams.count, 4);
+  EXPECT_EQ(small.attention.low_rank, 64);
+  EXPECT_EQ(small.shape_of(9).sparsity, 0.95);
+  EXPECT_EQ(small.shape_of(10).sparsity, 0);
+  EXPECT_EQ(small.head.soft_cap, 30);
+}
+
+}  // namespace
+}  // namespace phasescope::model
