@@ -19,8 +19,9 @@ struct BucketTruth {
   void add(const Reference<double>& truth, std::int64_t b, std::int64_t h, std::int64_t i,
            std::int64_t j) {
     const auto pair = static_cast<std::size_t>(truth.at(b, h, i, j));
-    const double t = truth.score[pair], c = truth.content(b, h, i, j);
+    const double t = truth.score[pair];
     if (std::isinf(t)) return;
+    const double c = truth.content(b, h, i, j);
     pairs += 1;
     weight += truth.weight[pair];
     score += t;

@@ -55,9 +55,11 @@ BucketTruth bucket_truth(const Reference<double>& ref, std::int64_t head, std::i
                          std::int64_t high) {
   BucketTruth sum;
   const AttentionShape& s = ref.s;
-  for (std::int64_t n = 0; n < s.queries * s.keys; ++n) {
-    const std::int64_t i = n / s.keys, j = n % s.keys, lambda = std::abs(ref.distance(i, j));
-    if (lambda >= low && lambda < high) sum.add(ref, head / s.heads, head % s.heads, i, j);
+  for (std::int64_t i = 0; i < s.queries; ++i) {
+    for (std::int64_t j = 0; j < s.keys; ++j) {
+      const std::int64_t lambda = std::abs(ref.distance(i, j));
+      if (lambda >= low && lambda < high) sum.add(ref, head / s.heads, head % s.heads, i, j);
+    }
   }
   return sum;
 }

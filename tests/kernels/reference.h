@@ -14,17 +14,55 @@
 
 namespace phasescope::kernels::testing {
 
+/// A tensor (B, heads, count, dim) in these numbers, row after row.
+template <typename Real>
+class Rows {
+ public:
+  Rows() = default;
+  Rows(const InputTensor& from, std::int64_t batch, std::int64_t heads, std::int64_t count,
+       std::int64_t dim)
+      : heads_(heads), count_(count), dim_(dim) {
+    values_.reserve(static_cast<std::size_t>(batch * heads * count * dim));
+    for (std::int64_t r = 0; r < batch * heads * count; ++r) {
+      const std::int64_t n = r % count, h = r / count % heads, b = r / count / heads;
+      for (std::int64_t d = 0; d < dim; ++d) {
+        values_.push_back(Real(element(from, b * from.batch + h * from.head + n * from.row + d)));
+      }
+    }
+  }
+
+  const Real* at(std::int64_t b, std::int64_t h, std::int64_t n) const {
+    return values_.data() + ((b * heads_ + h) * count_ + n) * dim_;
+  }
+  std::int64_t dim() const { return dim_; }
+
+ private:
+  static float element(const InputTensor& t, std::int64_t place) {
+    if (t.storage == Storage::float32) return static_cast<const float*>(t.data)[place];
+    return half_type(t.storage).from(static_cast<const std::uint16_t*>(t.data)[place]);
+  }
+
+  std::int64_t heads_ = 0, count_ = 0, dim_ = 0;
+  std::vector<Real> values_;
+};
+
 template <typename Real>
 struct Reference {
-  explicit Reference(const AttentionInputs& inputs) : in(inputs), s(inputs.shape) {
+  explicit Reference(const AttentionInputs& inputs)
+      : in(inputs),
+        s(inputs.shape),
+        q(inputs.q, s.batch, s.heads, s.queries, s.head_dim),
+        k(inputs.k, s.batch, s.kv_heads, s.keys, s.head_dim),
+        v(inputs.v, s.batch, s.kv_heads, s.keys, values()) {
     pairs = s.queries * s.keys;
     score.assign(static_cast<std::size_t>(s.batch * s.heads * pairs), 0);
     weight = score;
     for (std::int64_t b = 0; b < s.batch; ++b) fill_scores(b);
     normalise();
-    out = average(in.v, values());
+    out = average(v);
     if (const auto* tape = std::get_if<TapeVariant>(&in.variant)) {
-      out_state = average(tape->state, tape->state_dim);
+      state = Rows<Real>(tape->state, s.batch, s.kv_heads, s.keys, tape->state_dim);
+      out_state = average(state);
     }
   }
 
@@ -49,19 +87,11 @@ struct Reference {
   std::int64_t distance(std::int64_t i, std::int64_t j) const { return i + s.query_offset - j; }
   std::int64_t kv(std::int64_t h) const { return h / (s.heads / s.kv_heads); }
 
-  static float element(const InputTensor& t, std::int64_t b, std::int64_t h, std::int64_t n,
-                       std::int64_t d) {
-    const std::int64_t place = b * t.batch + h * t.head + n * t.row + d;
-    if (t.storage == Storage::float32) return static_cast<const float*>(t.data)[place];
-    return half_type(t.storage).from(static_cast<const std::uint16_t*>(t.data)[place]);
-  }
-
   Real dot(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j, std::int64_t from,
            std::int64_t to) const {
+    const Real *query = q.at(b, h, i), *key = k.at(b, kv(h), j);
     Real sum = 0;
-    for (std::int64_t d = from; d < to; ++d) {
-      sum += Real(element(in.q, b, h, i, d)) * Real(element(in.k, b, kv(h), j, d));
-    }
+    for (std::int64_t d = from; d < to; ++d) sum += query[d] * key[d];
     return sum;
   }
 
@@ -79,10 +109,9 @@ struct Reference {
     if (t.phase == TapaPhase::quadratic) {
       return Real(t.scale_phase) * dot(b, h, i, j, t.content_dim, s.head_dim);
     }
+    const Real *query = q.at(b, h, i), *key = k.at(b, kv(h), j);
     Real sum = 0;
-    for (std::int64_t d = t.content_dim; d < s.head_dim; ++d) {
-      sum += Real(element(in.q, b, h, i, d)) + Real(element(in.k, b, kv(h), j, d));
-    }
+    for (std::int64_t d = t.content_dim; d < s.head_dim; ++d) sum += query[d] + key[d];
     return Real(t.scale_phase) * sum;
   }
 
@@ -217,18 +246,18 @@ struct Reference {
   }
 
   /// (B, heads, queries, dim): weights times a value stream.
-  std::vector<Real> average(const InputTensor& v, std::int64_t dim) const {
-    std::vector<Real> result;
+  std::vector<Real> average(const Rows<Real>& stream) const {
+    const std::int64_t dim = stream.dim();
+    std::vector<Real> result(static_cast<std::size_t>(s.batch * s.heads * s.queries * dim));
     for (std::int64_t b = 0; b < s.batch; ++b) {
       for (std::int64_t h = 0; h < s.heads; ++h) {
         for (std::int64_t i = 0; i < s.queries; ++i) {
-          for (std::int64_t d = 0; d < dim; ++d) {
-            Real sum = 0;
-            for (std::int64_t j = 0; j < s.keys; ++j) {
-              const Real p = weight[static_cast<std::size_t>(at(b, h, i, j))];
-              if (p != 0) sum += p * Real(element(v, b, kv(h), j, d));
-            }
-            result.push_back(sum);
+          Real* const sum = result.data() + row(b, h, i) * dim;
+          for (std::int64_t j = 0; j < s.keys; ++j) {
+            const Real p = weight[static_cast<std::size_t>(at(b, h, i, j))];
+            if (p == 0) continue;
+            const Real* const value = stream.at(b, kv(h), j);
+            for (std::int64_t d = 0; d < dim; ++d) sum[d] += p * value[d];
           }
         }
       }
@@ -265,8 +294,13 @@ struct Reference {
       d_w2 = sized(s.heads * c->hidden);
       d_b2 = sized(s.heads);
     }
+    const Rows<Real> d_values(d_out, s.batch, s.heads, s.queries, values());
+    Rows<Real> d_states;
+    if (d_out_state.data) {
+      d_states = Rows<Real>(d_out_state, s.batch, s.heads, s.queries, state.dim());
+    }
     for (std::int64_t b = 0; b < s.batch; ++b) {
-      for (std::int64_t i = 0; i < s.queries; ++i) backward_row(b, i, d_out, d_out_state);
+      for (std::int64_t i = 0; i < s.queries; ++i) backward_row(b, i, d_values, d_states);
     }
   }
 
@@ -275,8 +309,8 @@ struct Reference {
                                                                              : s.heads;
   }
 
-  void backward_row(std::int64_t b, std::int64_t i, const InputTensor& d_out,
-                    const InputTensor& d_out_state) {
+  void backward_row(std::int64_t b, std::int64_t i, const Rows<Real>& d_out,
+                    const Rows<Real>& d_out_state) {
     std::vector<Real> d_score(static_cast<std::size_t>(s.heads * s.keys));
     for (std::int64_t h = 0; h < s.heads; ++h) {
       Real* ds = d_score.data() + h * s.keys;
@@ -284,9 +318,9 @@ struct Reference {
       Real mean = 0;
       for (std::int64_t j = 0; j < s.keys; ++j) {
         if (p[j] == 0) continue;
-        ds[j] = value_gradient(b, h, i, j, p[j], d_out, in.v, values(), dv);
-        if (const auto* t = std::get_if<TapeVariant>(&in.variant); t && d_out_state.data) {
-          ds[j] += value_gradient(b, h, i, j, p[j], d_out_state, t->state, t->state_dim, d_state);
+        ds[j] = value_gradient(b, h, i, j, p[j], d_out, v, dv);
+        if (d_out_state.dim() > 0) {
+          ds[j] += value_gradient(b, h, i, j, p[j], d_out_state, state, d_state);
         }
         mean += p[j] * ds[j];
       }
@@ -307,25 +341,24 @@ struct Reference {
   }
 
   Real value_gradient(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j, Real p,
-                      const InputTensor& d_out, const InputTensor& v, std::int64_t dim,
-                      std::vector<Real>& d_values) {
+                      const Rows<Real>& d_out, const Rows<Real>& stream,
+                      std::vector<Real>& d_stream) {
+    const std::int64_t dim = stream.dim();
+    const Real *g = d_out.at(b, h, i), *value = stream.at(b, kv(h), j);
+    Real* const to = d_stream.data() + ((b * s.kv_heads + kv(h)) * s.keys + j) * dim;
     Real dp = 0;
-    for (std::int64_t d = 0; d < dim; ++d) {
-      const Real g = Real(element(d_out, b, h, i, d));
-      dp += g * Real(element(v, b, kv(h), j, d));
-      d_values[static_cast<std::size_t>(((b * s.kv_heads + kv(h)) * s.keys + j) * dim + d)] +=
-          p * g;
-    }
+    for (std::int64_t d = 0; d < dim; ++d) dp += g[d] * value[d];
+    for (std::int64_t d = 0; d < dim; ++d) to[d] += p * g[d];
     return dp;
   }
 
   /// d dot (channels from .. to) spread to q and k.
   void dot_gradient(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j,
                     std::int64_t from, std::int64_t to, Real g) {
-    for (std::int64_t d = from; d < to; ++d) {
-      dq_at(b, h, i, d) += g * Real(element(in.k, b, kv(h), j, d));
-      dk_at(b, h, j, d) += g * Real(element(in.q, b, h, i, d));
-    }
+    const Real *query = q.at(b, h, i), *key = k.at(b, kv(h), j);
+    Real *d_query = &dq_at(b, h, i, 0), *d_key = &dk_at(b, h, j, 0);
+    for (std::int64_t d = from; d < to; ++d) d_query[d] += g * key[d];
+    for (std::int64_t d = from; d < to; ++d) d_key[d] += g * query[d];
   }
   Real& dq_at(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t d) {
     return dq[static_cast<std::size_t>(row(b, h, i) * s.head_dim + d)];
@@ -431,6 +464,7 @@ struct Reference {
 
   const AttentionInputs& in;
   const AttentionShape& s;
+  Rows<Real> q, k, v, state;  ///< `state` of the tape variant alone
   std::int64_t pairs = 0;
   std::vector<Real> score, weight;  ///< (B, heads, queries, keys)
   std::vector<Real> out, out_state, lse;
