@@ -23,10 +23,8 @@ namespace {
 struct PlainForward {
   PlainForward(const HalfType& type, const AttentionInputs& inputs) : plain(inputs) {
     for (float& p : plain.weight) p = type.round(p);
-    plain.out = plain.average(inputs.v, plain.values());
-    if (const auto* tape = std::get_if<TapeVariant>(&inputs.variant)) {
-      plain.out_state = plain.average(tape->state, tape->state_dim);
-    }
+    plain.out = plain.average(plain.v);
+    if (plain.state.dim() > 0) plain.out_state = plain.average(plain.state);
     for (auto* results : {&plain.out, &plain.out_state}) {
       for (float& x : *results) x = type.round(x);
     }
@@ -41,18 +39,19 @@ struct PlainBackward {
                 const InputTensor& d_out_state)
       : plain(weights) {
     const AttentionShape& s = plain.s;
-    plain.backward(d_out, d_out_state);  // for the sizes
-    for (auto* results : all()) std::fill(results->begin(), results->end(), 0.0f);
+    plain.clear_gradients();
+    const Rows<float> d_values = plain.of_queries(d_out, plain.values());
+    const Rows<float> d_states = plain.of_queries(d_out_state, plain.state.dim());
     for (std::int64_t n = 0; n < s.batch * s.queries; ++n) {
-      row(type, n / s.queries, n % s.queries, d_out, d_out_state);
+      row(type, n / s.queries, n % s.queries, d_values, d_states);
     }
     for (auto* results : {&plain.dq, &plain.dk, &plain.dv, &plain.d_state}) {
       for (float& x : *results) x = type.round(x);
     }
   }
 
-  void row(const HalfType& type, std::int64_t b, std::int64_t i, const InputTensor& d_out,
-           const InputTensor& d_out_state) {
+  void row(const HalfType& type, std::int64_t b, std::int64_t i, const Rows<float>& d_out,
+           const Rows<float>& d_out_state) {
     const AttentionShape& s = plain.s;
     std::vector<float> d_score(static_cast<std::size_t>(s.heads * s.keys));
     for (std::int64_t h = 0; h < s.heads; ++h) {
@@ -61,10 +60,9 @@ struct PlainBackward {
       float mean = 0;
       for (std::int64_t j = 0; j < s.keys; ++j) {
         if (p[j] == 0) continue;
-        ds[j] = plain.value_gradient(b, h, i, j, p[j], d_out, plain.in.v, plain.values(), plain.dv);
-        if (const auto* tape = std::get_if<TapeVariant>(&plain.in.variant)) {
-          ds[j] += plain.value_gradient(b, h, i, j, p[j], d_out_state, tape->state, tape->state_dim,
-                                        plain.d_state);
+        ds[j] = plain.value_gradient(b, h, i, j, p[j], d_out, plain.v, plain.dv);
+        if (d_out_state.dim() > 0) {
+          ds[j] += plain.value_gradient(b, h, i, j, p[j], d_out_state, plain.state, plain.d_state);
         }
         ds[j] = type.round(ds[j]);
         mean += p[j] * ds[j];
@@ -81,12 +79,6 @@ struct PlainBackward {
     for (std::int64_t j = 0; j < s.keys; ++j) {
       if (plain.visible(b, i, j)) plain.pair_gradient(b, i, j, d_score);
     }
-  }
-
-  std::vector<std::vector<float>*> all() {
-    return {&plain.dq,       &plain.dk,      &plain.dv,          &plain.d_state, &plain.d_table,
-            &plain.d_factor, &plain.d_slope, &plain.d_intercept, &plain.d_w1,    &plain.d_b1,
-            &plain.d_w2,     &plain.d_b2,    &plain.d_sinks};
   }
 
   Reference<float>& plain;

@@ -50,27 +50,31 @@ struct RowTruth {
   std::vector<Real> entropy, distance, max_score, top1, first, windows[3];
 };
 
-/// Sums by bucket of head h (batch included) of the reference.
-BucketTruth bucket_truth(const Reference<double>& ref, std::int64_t head, std::int64_t low,
-                         std::int64_t high) {
-  BucketTruth sum;
+/// The sums of each bucket [edges[n], edges[n + 1]) of a head (batch included).
+std::vector<BucketTruth> bucket_truths(const Reference<double>& ref, std::int64_t head,
+                                       const std::vector<std::int64_t>& edges) {
+  std::vector<BucketTruth> sums(edges.size() - 1);
   const AttentionShape& s = ref.s;
   for (std::int64_t i = 0; i < s.queries; ++i) {
     for (std::int64_t j = 0; j < s.keys; ++j) {
-      const std::int64_t lambda = std::abs(ref.distance(i, j));
-      if (lambda >= low && lambda < high) sum.add(ref, head / s.heads, head % s.heads, i, j);
+      const auto above = std::ranges::upper_bound(edges, std::abs(ref.distance(i, j)));
+      if (above == edges.begin() || above == edges.end()) continue;
+      sums[static_cast<std::size_t>(above - edges.begin() - 1)].add(ref, head / s.heads,
+                                                                    head % s.heads, i, j);
     }
   }
-  return sum;
+  return sums;
 }
 
 /// The bucket probes of a case that ran.
 void expect_sums(const Problem& problem, const Probes& probes, const Reference<double>& truth) {
   const AttentionShape& s = problem.shape;
   const auto count = static_cast<std::int64_t>(probes.edges.size()) - 1;
+  std::vector<BucketTruth> wanted;
   for (std::int64_t n = 0; n < s.batch * s.heads * count; ++n) {
+    if (n % count == 0) wanted = bucket_truths(truth, n / count, probes.edges);
     const auto b = static_cast<std::size_t>(n % count), at = static_cast<std::size_t>(n);
-    const BucketTruth want = bucket_truth(truth, n / count, probes.edges[b], probes.edges[b + 1]);
+    const BucketTruth& want = wanted[b];
     EXPECT_EQ(probes.pairs[at], static_cast<std::int64_t>(want.pairs)) << "bucket " << b;
     // Float32 scores and weights, a few roundings each, that stay by themselves in the sums, and
     // scores' sums relative to one of their like: no more of it. A phase of 50 radians carries a
@@ -368,9 +372,10 @@ TEST(Probes, TakeTheContentBeforeALargeBias) {
   const Probes probes(c, {0, 1, 2, 40, 200, 400});
   c.forward();
   const Reference<double> truth(c.inputs);
+  std::vector<BucketTruth> wanted;
   for (std::size_t n = 0; n < probes.content.size(); ++n) {
-    const BucketTruth want = bucket_truth(truth, static_cast<std::int64_t>(n / 5),
-                                          probes.edges[n % 5], probes.edges[n % 5 + 1]);
+    if (n % 5 == 0) wanted = bucket_truths(truth, static_cast<std::int64_t>(n / 5), probes.edges);
+    const BucketTruth& want = wanted[n % 5];
     EXPECT_NEAR(probes.content[n], want.content, 2e-6 * (1 + want.pairs));
     EXPECT_NEAR(probes.content_square[n], want.content_square, 6e-6 * (1 + want.pairs));
   }
@@ -384,8 +389,9 @@ double deviation(double sum, double square, double pairs) {
 /// Every bucket's deviation of scores, of one head: within `rounding` (of a score) of what it is.
 void expect_deviations(const Case& c, const Probes& probes, double rounding) {
   const Reference<double> truth(c.inputs);
-  for (std::size_t b = 0; b + 1 < probes.edges.size(); ++b) {
-    const BucketTruth want = bucket_truth(truth, 0, probes.edges[b], probes.edges[b + 1]);
+  const std::vector<BucketTruth> wanted = bucket_truths(truth, 0, probes.edges);
+  for (std::size_t b = 0; b < wanted.size(); ++b) {
+    const BucketTruth& want = wanted[b];
     const double expected = deviation(want.score, want.square, want.pairs);
     EXPECT_NEAR(deviation(probes.score[b], probes.square[b], want.pairs), expected,
                 rounding * (1 + expected))

@@ -291,6 +291,20 @@ struct Reference {
 
   /// All gradients for the given d_out (and d_out_state, may have no data).
   void backward(const InputTensor& d_out, const InputTensor& d_out_state) {
+    clear_gradients();
+    const Rows<Real> d_values = of_queries(d_out, values());
+    const Rows<Real> d_states = of_queries(d_out_state, state.dim());
+    for (std::int64_t b = 0; b < s.batch; ++b) {
+      for (std::int64_t i = 0; i < s.queries; ++i) backward_row(b, i, d_values, d_states);
+    }
+  }
+
+  /// (B, heads, queries, dim); of a tensor without data empty.
+  Rows<Real> of_queries(const InputTensor& from, std::int64_t dim) const {
+    return from.data ? Rows<Real>(from, s.batch, s.heads, s.queries, dim) : Rows<Real>();
+  }
+
+  void clear_gradients() {
     const auto sized = [](std::int64_t n) {
       return std::vector<Real>(static_cast<std::size_t>(n));
     };
@@ -316,14 +330,6 @@ struct Reference {
       d_b1 = sized(c->hidden);
       d_w2 = sized(s.heads * c->hidden);
       d_b2 = sized(s.heads);
-    }
-    const Rows<Real> d_values(d_out, s.batch, s.heads, s.queries, values());
-    Rows<Real> d_states;
-    if (d_out_state.data) {
-      d_states = Rows<Real>(d_out_state, s.batch, s.heads, s.queries, state.dim());
-    }
-    for (std::int64_t b = 0; b < s.batch; ++b) {
-      for (std::int64_t i = 0; i < s.queries; ++i) backward_row(b, i, d_values, d_states);
     }
   }
 
