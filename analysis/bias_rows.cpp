@@ -62,7 +62,7 @@ class BiasRows {
   void read(TextPass& pass, std::size_t text, std::int64_t query) {
     const at::NoGradGuard no_gradients;
     const std::vector<std::int64_t> distances = shown_distances(query + 1, curves_);
-    pass.visit_layers([&](const AttentionPointer& attention) {
+    pass.visit_layers_with_maps([&](const AttentionPointer& attention) {
       if (!options_.wanted(attention->layer())) return;
       const model::Region region{attention->whole().heads, {query, query + 1}, {0, query + 1}};
       const model::ScoreParts parts = attention->scores(region);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 
+#include "formats/error.h"
 #include "formats/limits.h"
 #include "model/checkpoints/open_model.h"
 #include "model/checkpoints/weights.h"
@@ -163,6 +164,23 @@ bool is_encoding_tensor(const std::string& name) {
          name.find(".local_encoding.") != std::string::npos;
 }
 
+// What the counts above know nothing of; empty where they are whole.
+std::string uncounted(const model::ModelConfig& config) {
+  const model::AttentionConfig& a = config.attention;
+  if (!config.experts.layers.empty()) return "experts";
+  if (!config.linear.layers.empty()) return "layers with a state in place of attention";
+  if (a.kv_rank > 0) return "latent attention";
+  if (!config.layer_groups.empty()) return "layers with sizes or an encoding of their own";
+  if (a.value_dim > 0 && a.value_dim != config.head_dim) return "values of another size than keys";
+  if (!a.shared_layers.empty() || !a.value_from_key_layers.empty()) return "shared keys or values";
+  if (a.chunk > 0) return "attention in runs of tokens";
+  if (a.gate != "none" || a.low_rank > 0) return "gates or branches beside attention";
+  if (config.streams.count > 1 || config.embedding.layer_width > 0) {
+    return "several residual streams or inputs of the layers' own";
+  }
+  return {};
+}
+
 // What a query sees, for the conventions.
 std::string seen_by_a_query(const model::ModelConfig& config) {
   std::string seen = config.attention.causal ? "causal pairs" : "all pairs, on both sides";
@@ -180,6 +198,10 @@ std::string seen_by_a_query(const model::ModelConfig& config) {
 protocol::CostResult analyse_cost(const model::ModelConfig& config, const std::string& name,
                                   std::int64_t length) {
   formats::require_length(length);
+  if (const std::string part = uncounted(config); !part.empty()) {
+    throw formats::Error("not_applicable",
+                         "the cost of " + name + " cannot be counted: it has " + part, "model");
+  }
   const std::unique_ptr<model::Encoding> encoding = model::make_encoding(config);
   std::vector<Part> parts = parts_of(config, length);
   const auto any = [](const std::string&) { return true; };

@@ -18,7 +18,8 @@ namespace phasescope::analysis {
 // encoding does to each score. In an encoder-decoder each stack reads `length` tokens and has parts
 // of its own, "encoder: ...", "decoder: ..." and "cross attention: ...", the last of which has all
 // pairs of a decoder's and an encoder's token in both conventions. Throws Error "bad_input" for a
-// configuration that cannot be.
+// configuration that cannot be, "not_applicable" for one with parts that are not counted (experts,
+// latent attention, layers with sizes of their own and the like).
 protocol::CostResult analyse_cost(const model::ModelConfig& config, const std::string& name,
                                   std::int64_t length);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "analysis/divergence.h"
@@ -21,8 +22,17 @@ namespace {
 constexpr double kSinkShare = 0.3;  // arXiv 2410.10781
 constexpr double kRounding64 = 2e-15;
 
-// Values of one text: [layer * heads + head][metric].
+// Values of one text: [layer * heads + head][metric]; NaN for heads that a layer has not.
 using TextValues = std::vector<std::vector<double>>;
+
+TextValues no_values(const model::ModelConfig& config, Stack stack, std::size_t metrics) {
+  const auto heads = static_cast<std::size_t>(layers_of(stack, config) * config.heads);
+  return TextValues(heads, std::vector<double>(metrics, std::nan("")));
+}
+
+std::size_t place_of(const model::ModelConfig& config, std::int64_t layer, std::size_t head) {
+  return static_cast<std::size_t>(layer * config.heads) + head;
+}
 
 std::vector<double> row_of(const at::Tensor& values, std::int64_t head) {
   return to_vector<double>(values[0][head]);
@@ -41,22 +51,24 @@ DistanceSums sums_of(const model::ProbeResult& probe, std::int64_t head,
 TextValues values_of(TextPass& pass, Stack stack, const std::vector<HeadMetric>& metrics,
                      std::span<const std::int64_t> windows, std::vector<DistanceSums>* profile,
                      model::AllRan* kernels) {
+  const model::ModelConfig& config = pass.model().config();
   const model::ProbeRequest probes = head_probes(
       profile != nullptr ? distance_edges(pass.tokens(stack)) : std::vector<std::int64_t>{0, 1, 2},
       windows);
-  TextValues values;
+  TextValues values = no_values(config, stack, metrics.size());
+  if (profile != nullptr) profile->assign(values.size(), DistanceSums(probes.bucket_edges));
   const auto read = [&](const AttentionPointer& attention) {
     std::vector<HeadReading> readings = read_heads(*attention, probes, kernels);
-    for (HeadReading& reading : readings) {
-      MetricInput input{&reading, nullptr, 0};
-      std::vector<double>& row = values.emplace_back();
-      for (const HeadMetric& metric : metrics) {
-        row.push_back(metric.source == MetricSource::text ? metric.value(input) : std::nan(""));
+    for (std::size_t head = 0; head < readings.size(); ++head) {
+      MetricInput input{&readings[head], nullptr, 0};
+      const std::size_t place = place_of(config, attention->layer(), head);
+      for (std::size_t m = 0; m < metrics.size(); ++m) {
+        if (metrics[m].source == MetricSource::text) values[place][m] = metrics[m].value(input);
       }
-      if (profile != nullptr) profile->push_back(std::move(reading.by_distance));
+      if (profile != nullptr) (*profile)[place] = std::move(readings[head].by_distance);
     }
   };
-  pass.visit_layers(read, &probes, stack);
+  pass.visit_layers_with_maps(read, &probes, stack);
   kernels->insert(pass.kernels().begin(), pass.kernels().end());
   return values;
 }
@@ -98,18 +110,19 @@ RepeatedValues repeated_values(const TextPass& like, const std::vector<HeadMetri
                                      options.seed + static_cast<std::uint64_t>(draw));
     TextPass pass(like.shared_model(), ids_tensor(ids),
                   with_inputs_of({.ids = ids}, like.options()), 0);
-    TextValues& values = out.draws.emplace_back();
+    const model::ModelConfig& config = like.model().config();
+    TextValues& values = out.draws.emplace_back(no_values(config, Stack::main, metrics.size()));
     const auto read = [&](const AttentionPointer& attention) {
-      for (const HeadReading& reading : read_heads(*attention, probes, kernels)) {
-        const MetricInput input{nullptr, &reading, period};
-        std::vector<double>& row = values.emplace_back();
-        for (const HeadMetric& metric : metrics) {
-          const bool here = metric.source == MetricSource::repeated;
-          row.push_back(here ? metric.value(input) : std::nan(""));
+      const std::vector<HeadReading> readings = read_heads(*attention, probes, kernels);
+      for (std::size_t head = 0; head < readings.size(); ++head) {
+        const MetricInput input{nullptr, &readings[head], period};
+        std::vector<double>& row = values[place_of(config, attention->layer(), head)];
+        for (std::size_t m = 0; m < metrics.size(); ++m) {
+          if (metrics[m].source == MetricSource::repeated) row[m] = metrics[m].value(input);
         }
       }
     };
-    pass.visit_layers(read, &probes);
+    pass.visit_layers_with_maps(read, &probes);
     kernels->insert(pass.kernels().begin(), pass.kernels().end());
     if (!loss_obstacle(like.model().config()).empty()) continue;
     // Entry n is the loss of token n + 1.
@@ -203,12 +216,18 @@ class Profiles {
 
 void add_thumbnails(TextPass& pass, Stack stack, std::int64_t side, model::AllRan* kernels,
                     HeadsOutput& out) {
-  std::vector<at::Tensor> layers;
+  const model::ModelConfig& config = pass.model().config();
+  at::Tensor all;  // (L, H, S, S); nothing is seen in the pictures of heads that a layer has not
   const auto picture = [&](const AttentionPointer& attention) {
-    layers.push_back(layer_thumbnails(*attention, side, kernels));
+    const at::Tensor layer = layer_thumbnails(*attention, side, kernels);
+    if (!all.defined()) {
+      all = at::full({layers_of(stack, config), config.heads, layer.size(1), layer.size(2)},
+                     -std::numeric_limits<double>::infinity(), layer.options());
+    }
+    all[attention->layer()].narrow(0, 0, layer.size(0)).copy_(layer);
   };
-  pass.visit_layers(picture, nullptr, stack);
-  out.tensors.push_back(tensor_ref("thumbnails", at::stack(layers)));
+  pass.visit_layers_with_maps(picture, nullptr, stack);
+  out.tensors.push_back(tensor_ref("thumbnails", all));
 }
 
 }  // namespace
@@ -279,6 +298,7 @@ class HeadsAnalysis {
     fill_rows();
     fill_extras();
     out_.result.provenance.set_ran(protocol::listed(kernels_));
+    add_note_of_missing_heads();
     return std::move(out_);
   }
 
@@ -380,11 +400,29 @@ class HeadsAnalysis {
     for (const TextValues& text : texts_) {
       const auto count =
           std::ranges::count_if(text, [m](const auto& head) { return head[m] > kSinkShare; });
-      rates.push_back(static_cast<double>(count) / static_cast<double>(text.size()));
+      rates.push_back(static_cast<double>(count) / static_cast<double>(present_heads()));
     }
     const Interval rate = mean_interval(rates, draws_);
     out_.result.sink_rate = rate.mean;
     out_.result.model_values["sink_rate"] = rate;
+  }
+
+  void add_note_of_missing_heads() {
+    std::string& note = out_.result.provenance.note;
+    const std::string why = missing_heads(passes_[0]->model().config());
+    if (why.empty()) return;
+    note += (note.empty() ? "" : "; ") + out_.result.model + ": " + why + ", whose rows are empty";
+  }
+
+  std::int64_t present_heads() const {
+    const model::ModelConfig& config = passes_[0]->model().config();
+    const std::int64_t all = out_.result.layers * out_.result.heads;
+    if (missing_heads(config).empty()) return all;
+    std::int64_t count = 0;
+    for (std::int64_t n = 0; n < all; ++n) {
+      count += has_head(config, n / config.heads, n % config.heads) ? 1 : 0;
+    }
+    return count;
   }
 
   void add_induction_loss() {

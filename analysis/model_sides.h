@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "formats/error.h"
@@ -32,6 +33,34 @@ inline void require_one_stack(const model::ModelConfig& config, const std::strin
       "not_applicable",
       what + " is of one stack of layers, but this model has an encoder and a decoder", "model",
       "choose a decoder or an encoder alone");
+}
+
+// Whether a layer has such a head: layers of a state have none, and some layers may have fewer than
+// others.
+inline bool has_head(const model::ModelConfig& config, std::int64_t layer, std::int64_t head) {
+  return !model::names_layer(config.linear.layers, layer) && head < config.shape_of(layer).heads;
+}
+
+// The first layer that has maps; 0 where none has.
+inline std::int64_t first_layer_with_maps(const model::ModelConfig& config) {
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    if (has_head(config, layer, 0)) return layer;
+  }
+  return 0;
+}
+
+// Why not every layer has a map of every head, as a clause; empty where all have.
+inline std::string missing_heads(const model::ModelConfig& config) {
+  const std::size_t linear = config.linear.layers.size();
+  if (linear > 0) {
+    return std::to_string(linear) + " of its " + std::to_string(config.layers) +
+           " layers have a state in place of attention, and no maps";
+  }
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    if (has_head(config, layer, config.heads - 1)) continue;
+    return "layer " + std::to_string(layer) + " has fewer heads than others";
+  }
+  return {};
 }
 
 }  // namespace phasescope::analysis

@@ -14,6 +14,7 @@
 
 #include "analysis/adaptive_bias.h"
 #include "analysis/bias_rows.h"
+#include "analysis/model_sides.h"
 #include "analysis/tensors.h"
 #include "analysis/theory/cape_surface.h"
 #include "analysis/theory/orthogonal_matrices.h"
@@ -407,7 +408,8 @@ class PatternsAnalysis {
   };
   Added added() {
     if (!added_) {
-      const model::AttentionProgram& program = pass_.layer(0)->program();
+      const model::AttentionProgram& program =
+          pass_.layer(first_layer_with_maps(pass_.model().config()))->program();
       added_ = {program.is<model::TableProgram>(),
                 program.is<model::CapeProgram>() || program.term() != nullptr};
     }
@@ -434,7 +436,7 @@ class PatternsAnalysis {
       progress.throw_if_cancelled();
       if (pass->tokens() <= query) continue;
       ++texts;
-      pass->visit_layers([&](const AttentionPointer& attention) {
+      pass->visit_layers_with_maps([&](const AttentionPointer& attention) {
         if (!wanted(attention->layer())) return;
         const model::Region region{attention->whole().heads, {query, query + 1}, {0, query + 1}};
         const at::Tensor row = attention->scores(region).positional[0].select(1, 0);

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
+
 #include "analysis/model_sides.h"
 #include "formats/error.h"
 #include "model/loss.h"
@@ -185,6 +187,17 @@ void TextPass::release() {
 
 void TextPass::visit_layers(const LayerVisitor& visitor, const model::ProbeRequest* probes,
                             Stack stack) {
+  if (const std::string why = missing_heads(model_->config()); !why.empty()) {
+    throw formats::Error(
+        "not_applicable",
+        "this reads the maps of all heads of all layers, but of " + model_->report.name + " " + why,
+        "model", "maps and head statistics show the heads that there are");
+  }
+  visit_layers_with_maps(visitor, probes, stack);
+}
+
+void TextPass::visit_layers_with_maps(const LayerVisitor& visitor,
+                                      const model::ProbeRequest* probes, Stack stack) {
   if (!keep_ || !has_run_) {
     run_with(&visitor, nullptr, probes, stack);
     return;
@@ -214,15 +227,23 @@ AttentionPointer TextPass::layer(std::int64_t index, Stack stack) {
                                  " has " + std::to_string(layers) + ", counted from 0",
                              "head");
   }
-  if (keep_) {
-    run();
-    return kept(stack)[static_cast<std::size_t>(index)];
+  if (stack == Stack::main && !has_head(model_->config(), index, 0)) {
+    throw formats::bad_usage("layer " + std::to_string(index) + " of " + model_->report.name +
+                                 " has a state in place of attention, and no maps",
+                             "head",
+                             "the first layer that has some is " +
+                                 std::to_string(first_layer_with_maps(model_->config())));
   }
   AttentionPointer found;
   const LayerVisitor pick = [&](const AttentionPointer& attention) {
     if (attention->layer() == index) found = attention;
   };
-  run_with(&pick, nullptr, nullptr, stack);
+  if (keep_) {
+    run();
+    std::ranges::for_each(kept(stack), pick);
+  } else {
+    run_with(&pick, nullptr, nullptr, stack);
+  }
   return found;
 }
 

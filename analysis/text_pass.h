@@ -64,11 +64,18 @@ class TextPass {
 
   // Calls the visitor for every layer in order. Cancelling is asked between layers. `probes`: what
   // the visitor will ask each layer for, so that a pass that runs for it can measure it on its way.
+  // Throws Error "not_applicable" for models in which a layer has no maps, or fewer heads than
+  // others: most readers count on a map of every head of every layer.
   void visit_layers(const LayerVisitor& visitor, const model::ProbeRequest* probes = nullptr,
                     Stack stack = Stack::main);
+  // The same for readers that take the layers that have maps, and the heads that these have.
+  void visit_layers_with_maps(const LayerVisitor& visitor,
+                              const model::ProbeRequest* probes = nullptr,
+                              Stack stack = Stack::main);
   // The position states 0 (initial) .. n (after n layers), of encodings that have any.
   void visit_positions(const PositionVisitor& visitor);
-  // One layer's attention. Throws Error "bad_usage" where there is no such layer.
+  // One layer's attention. Throws Error "bad_usage" where there is no such layer, or it has no
+  // maps.
   AttentionPointer layer(std::int64_t index, Stack stack = Stack::main);
 
   // (B, N, C) after the final norm.

@@ -305,7 +305,7 @@ class Xray {
     options.backend = options_.backend;
     TextPass pass(model_, ids_tensor(*longest), options, 0);
     const UnseenMeter meter(*model_, pass.tokens());
-    pass.visit_layers([&](const AttentionPointer& attention) {
+    pass.visit_layers_with_maps([&](const AttentionPointer& attention) {
       const std::string what = meter.kind(attention->program());
       if (what.empty()) return;
       const at::Tensor profile = weight_profile(*attention, trained_);

@@ -72,7 +72,8 @@ std::string control_text(const ShuffledDistances* shuffled) {
 }
 
 BiasClaim claim_of(TextPass& pass) {
-  if (pass.layer(0)->program().is<model::TapaProgram>()) {
+  const auto attention = pass.layer(first_layer_with_maps(pass.model().config()));
+  if (attention->program().is<model::TapaProgram>()) {
     return BiasClaim::none_left;
   }
   const model::Encoding& encoding = pass.model().encoding();

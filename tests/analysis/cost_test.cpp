@@ -282,6 +282,22 @@ TEST(Cost, EachStackExecutesThePairsItSees) {
   EXPECT_NE(cost.conventions[2].find("causal pairs in the decoder"), std::string::npos);
 }
 
+// Rather than a count of which a part is missing.
+TEST(Cost, RefusesModelsWithPartsThatItDoesNotCount) {
+  auto experts = paper_config("rope"), latent = experts, nope = experts;
+  experts.experts = {.count = 4, .per_token = 2, .width = 8, .layers = {1}};
+  latent.attention.kv_rank = 16, latent.attention.position_dim = 8;
+  nope.layer_groups = {{.layers = {3}, .encoding = model::EncodingConfig{"none", {}}}};
+  for (const auto& config : {experts, latent, nope}) {
+    try {
+      analyse_cost(config, "newer", 64);
+      ADD_FAILURE() << "was counted";
+    } catch (const formats::Error& error) {
+      EXPECT_EQ(error.code(), "not_applicable");
+    }
+  }
+}
+
 TEST(Cost, RefusesALengthOfZero) {
   EXPECT_THROW(analyse_cost(paper_config("rope"), "rope", 0), formats::Error);
 }
