@@ -408,8 +408,8 @@ class PatternsAnalysis {
   };
   Added added() {
     if (!added_) {
-      const model::AttentionProgram& program =
-          pass_.layer(first_layer_with_maps(pass_.model().config()))->program();
+      const auto layer = pass_.layer(first_layer_with_maps(pass_.model().config()));
+      const model::AttentionProgram& program = layer->program();
       added_ = {program.is<model::TableProgram>(),
                 program.is<model::CapeProgram>() || program.term() != nullptr};
     }
