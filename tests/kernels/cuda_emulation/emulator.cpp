@@ -112,7 +112,7 @@ class Block {
         words_(shared_bytes / 4),
         warp_epochs_(threads / kWarp),
         warp_order_(shuffled(threads / kWarp)) {
-    for (Fiber& fiber : fibers_) fiber.stack.reset(new char[kStackBytes]);
+    for (Fiber& fiber : fibers_) prepare(fiber);
   }
 
   void run() {
@@ -199,17 +199,20 @@ class Block {
  private:
   // ---- Switching ----
 
-  void begin(unsigned n) {
-    Fiber& fiber = fibers_[n];
-    fiber.state = Fiber::State::ready;
-    fiber.started = false;
-    fiber.open_copies.clear();
-    fiber.groups.clear();
+  static void prepare(Fiber& fiber) {
+    fiber.stack.reset(new char[kStackBytes]);
     getcontext(&fiber.first);
     fiber.first.uc_stack.ss_sp = fiber.stack.get();
     fiber.first.uc_stack.ss_size = kStackBytes;
     fiber.first.uc_link = nullptr;
     makecontext(&fiber.first, &Block::enter, 0);
+  }
+
+  void begin(unsigned n) {
+    Fiber& fiber = fibers_[n];
+    fiber.state = Fiber::State::ready;
+    fiber.open_copies.clear();
+    fiber.groups.clear();
   }
 
   static void enter();
@@ -351,14 +354,16 @@ class Block {
 Block* running = nullptr;
 
 void Block::enter() {
-  Block& block = *running;
-  block.body_();
-  Fiber& fiber = block.fibers_[block.now_];
-  for (const auto& group : fiber.groups) {
-    if (!group.empty()) block.fail("ends without waiting for its copies");
+  for (;;) {  // once a block
+    Block& block = *running;
+    block.body_();
+    Fiber& fiber = block.fibers_[block.now_];
+    for (const auto& group : fiber.groups) {
+      if (!group.empty()) block.fail("ends without waiting for its copies");
+    }
+    if (!fiber.open_copies.empty()) block.fail("ends without waiting for its copies");
+    block.wait(Fiber::State::done, Place::current());
   }
-  if (!fiber.open_copies.empty()) block.fail("ends without waiting for its copies");
-  block.wait(Fiber::State::done, Place::current());
 }
 
 }  // namespace
