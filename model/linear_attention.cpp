@@ -61,11 +61,13 @@ at::Tensor linear_attention(const ModelConfig& config, const LayerWeights& weigh
   const LinearConfig& linear = config.linear;
   const at::Tensor x =
       present.defined() ? given.masked_fill(present.logical_not().unsqueeze(-1), 0.0) : given;
-  // What a state has lost stays lost for all later tokens, so that between the projections all is
-  // computed in float64.
+  // What a state has lost stays lost for all later tokens, and an output of nearly nothing is
+  // divided by its size: all is computed in float64, the projections too unless another dtype is
+  // asked for.
   const auto wide = [](const at::Tensor& t) { return t.to(at::kDouble); };
+  const at::ScalarType inner = product_dtype.value_or(at::kDouble);
   const auto project = [&](const at::Tensor& weight) {
-    return wide(product(x, weight, {}, product_dtype));
+    return wide(product(x, weight, {}, inner));
   };
   const at::Tensor u =
       at::silu(causal_convolution(project(weights.linear_qkv), wide(weights.linear_conv)));

@@ -113,9 +113,8 @@ TEST(Streams, SurviveSavingAndOpening) {
   const at::NoGradGuard no_grad;
   const auto model = random_model(with_streams(), 4, at::kDouble);
   TemporaryFolder folder;
-  formats::FileSystem files;
-  save_model(files, folder.path(), model->config(), model->encoding(), model->decoder.weights(),
-             at::kDouble);
+  save_model(formats::real_file_system(), folder.path(), model->config(), model->encoding(),
+             model->decoder.weights(), at::kDouble);
   const auto again = open_model(folder.path().string(), {.dtype = at::kDouble});
   const at::Tensor ids = random_ids(2, 11, model->config().vocab_size);
   EXPECT_TRUE(again->decoder.forward(ids).equal(model->decoder.forward(ids)));
