@@ -16,11 +16,24 @@ std::int64_t rows_per_block(std::int64_t heads, std::int64_t columns) {
   return std::clamp<std::int64_t>((std::int64_t{8} << 20) / (heads * columns), 1, 512);
 }
 
-// (heads, rows, columns): the columns that the rows may see.
+bool has_sinks(const model::LayerAttention& attention) {
+  return attention.program().sinks.defined();
+}
+bool has_sinks(const std::vector<AttentionPointer>& layers) {
+  return std::ranges::any_of(layers, [](const auto& layer) { return has_sinks(*layer); });
+}
+
+// (heads, rows, columns): the columns that the rows may see. With `beside_sinks` the last one is
+// the heads' sinks, a key like any other, 0 of heads that have none.
 at::Tensor block_of(const model::LayerAttention& attention, std::int64_t heads, std::int64_t begin,
-                    std::int64_t end) {
+                    std::int64_t end, bool beside_sinks) {
   const std::int64_t columns = attention.program().causal ? end : attention.keys();
-  return attention.weights({{0, heads}, {begin, end}, {0, columns}})[0];
+  const at::Tensor weights = attention.weights({{0, heads}, {begin, end}, {0, columns}})[0];
+  if (!beside_sinks) return weights;
+  const at::Tensor sinks = attention.sink_weights();
+  const at::Tensor own = sinks.defined() ? sinks[0].slice(0, 0, heads).slice(1, begin, end)
+                                         : at::zeros_like(weights.select(-1, 0));
+  return at::cat({weights, own.to(weights.scalar_type()).unsqueeze(-1)}, -1);
 }
 
 void tell(protocol::Progress* progress, std::int64_t row, std::int64_t rows) {
@@ -35,10 +48,10 @@ std::int64_t heads_in(const std::vector<AttentionPointer>& layers) {
 
 // The same of all layers, (L H, rows, columns).
 at::Tensor block_of_all(const std::vector<AttentionPointer>& layers, std::int64_t begin,
-                        std::int64_t end) {
+                        std::int64_t end, bool beside_sinks) {
   std::vector<at::Tensor> blocks;
   for (const AttentionPointer& layer : layers) {
-    blocks.push_back(block_of(*layer, layer->heads(), begin, end));
+    blocks.push_back(block_of(*layer, layer->heads(), begin, end, beside_sinks));
   }
   return at::cat(blocks);
 }
@@ -59,11 +72,13 @@ at::Tensor divergence_of(const model::LayerAttention& a, const model::LayerAtten
   const at::NoGradGuard no_gradients;
   const std::int64_t tokens = a.length(), heads = std::min(a.heads(), b.heads());
   const std::int64_t step = rows_per_block(heads, tokens);
+  const bool sinks = has_sinks(a) || has_sinks(b);
   std::vector<at::Tensor> blocks;
   for (std::int64_t begin = 0; begin < tokens; begin += step) {
     tell(progress, begin, tokens);
     const std::int64_t end = std::min(begin + step, tokens);
-    const at::Tensor p = block_of(a, heads, begin, end), q = block_of(b, heads, begin, end);
+    const at::Tensor p = block_of(a, heads, begin, end, sinks);
+    const at::Tensor q = block_of(b, heads, begin, end, sinks);
     const at::Tensor mixed = entropy_rows((p + q) / 2);
     const at::Tensor rows = mixed - (entropy_rows(p) + entropy_rows(q)) / 2;
     blocks.push_back(rows.clamp_min(0).to(at::kDouble));
@@ -78,10 +93,11 @@ at::Tensor divergence_within(TextPass& pass, Stack stack, protocol::Progress* pr
                     nullptr, stack);
   const std::int64_t tokens = pass.tokens(stack);
   const std::int64_t count = heads_in(layers), step = rows_per_block(count, tokens);
+  const bool sinks = has_sinks(layers);
   at::Tensor sum = at::zeros({count, count}, at::kDouble);
   for (std::int64_t begin = 0; begin < tokens; begin += step) {
     tell(progress, begin, tokens);
-    const at::Tensor p = block_of_all(layers, begin, std::min(begin + step, tokens));
+    const at::Tensor p = block_of_all(layers, begin, std::min(begin + step, tokens), sinks);
     const at::Tensor own = entropy_rows(p);
     // Of every two heads once.
     for (std::int64_t h = 1; h < count; ++h) {
@@ -97,11 +113,13 @@ at::Tensor divergence_between(const std::vector<AttentionPointer>& a,
   const at::NoGradGuard no_gradients;
   const std::int64_t tokens = a[0]->length(), rows = heads_in(a), columns = heads_in(b);
   const std::int64_t step = rows_per_block(rows + columns, tokens);
+  const bool sinks = has_sinks(a) || has_sinks(b);
   at::Tensor sum = at::zeros({rows, columns}, at::kDouble);
   for (std::int64_t begin = 0; begin < tokens; begin += step) {
     tell(progress, begin, tokens);
     const std::int64_t end = std::min(begin + step, tokens);
-    const at::Tensor p = block_of_all(a, begin, end), q = block_of_all(b, begin, end);
+    const at::Tensor p = block_of_all(a, begin, end, sinks);
+    const at::Tensor q = block_of_all(b, begin, end, sinks);
     const at::Tensor own_p = entropy_rows(p), own_q = entropy_rows(q);
     for (std::int64_t h = 0; h < rows; ++h) sum[h] += block_divergence(q, own_q, p[h], own_p[h]);
   }

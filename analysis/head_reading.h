@@ -35,6 +35,7 @@ struct HeadReading {
   std::int64_t tokens = 0;
   // One value a row (query).
   std::vector<double> entropy, top1_mass, first_key_weight, mean_distance;
+  std::vector<double> sink_weight;  // on the head's learned sink; empty where it has none
   std::vector<std::int64_t> windows{kWindows.begin(), kWindows.end()};
   std::vector<std::vector<double>> window_mass{kWindows.size()};  // of each window
   DistanceSums by_distance;

@@ -74,7 +74,8 @@ TextValues values_of(TextPass& pass, Stack stack, const std::vector<HeadMetric>&
 }
 
 // Those that say something of a stack.
-std::vector<HeadMetric> metrics_of(bool causal, std::vector<HeadMetric> list) {
+std::vector<HeadMetric> metrics_of(bool causal, bool sinks, std::vector<HeadMetric> list) {
+  if (!sinks) std::erase_if(list, [](const HeadMetric& metric) { return metric.sinks_alone; });
   if (!causal) {
     std::erase_if(list, [](const HeadMetric& metric) { return metric.causal_alone; });
   }
@@ -236,7 +237,7 @@ model::ProbeRequest head_probes(std::vector<std::int64_t> bucket_edges,
                                 std::span<const std::int64_t> windows) {
   model::ProbeRequest request;
   request.entropy = request.top1_mass = true;
-  request.first_key_weight = request.mean_distance = true;
+  request.first_key_weight = request.mean_distance = request.sink_weight = true;
   request.windows.assign(windows.begin(), windows.end());
   request.bucket_edges = std::move(bucket_edges);
   return request;
@@ -255,6 +256,7 @@ std::vector<HeadReading> read_heads(const model::LayerAttention& attention,
     reading.top1_mass = row_of(probe.top1_mass, head);
     reading.first_key_weight = row_of(probe.first_key_weight, head);
     reading.mean_distance = row_of(probe.mean_distance, head);
+    if (attention.program().sinks.defined()) reading.sink_weight = row_of(probe.sink_weight, head);
     reading.windows = probes.windows;
     reading.window_mass.resize(probes.windows.size());
     for (std::size_t w = 0; w < probes.windows.size(); ++w) {
@@ -287,7 +289,8 @@ class HeadsAnalysis {
         stack_(stack_named(options.stack, passes[0]->model().config())),
         causal_(is_causal(stack_, passes[0]->model().config())),
         windows_(windows_of(options.windows)),
-        metrics_(metrics_of(causal_, select_metrics(options.metrics, windows_))),
+        metrics_(metrics_of(causal_, !passes[0]->model().config().attention.sink_layers.empty(),
+                            select_metrics(options.metrics, windows_))),
         profiles_(longest_of(passes, stack_)),
         draws_(options.seed) {}
 

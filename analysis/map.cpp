@@ -101,6 +101,7 @@ class MapAnalysis {
     describe(cells, out.result);
     out.tensors.push_back(tensor_ref("map", cells));
     add_profiles(out);
+    if (request_.quantity == MapQuantity::weight) add_sink(out);
     if (options_.top != 0) add_top_keys(out.result);
     out.result.provenance.set_ran(protocol::listed(kernels_));
     return out;
@@ -185,6 +186,25 @@ class MapAnalysis {
       out.tensors.push_back(
           tensor_ref(of_rows ? "row_profile" : "column_profile", profile.flatten()));
     }
+  }
+
+  // The mean over the heads shown of the weight on their sinks, by row of cells.
+  void add_sink(MapOutput& out) {
+    const at::Tensor sinks = attention_->sink_weights();
+    if (!sinks.defined()) return;
+    const auto [heads, rows, columns] = request_.region;
+    const at::Tensor of_rows = sinks[0]
+                                   .slice(0, heads.begin, heads.end)
+                                   .slice(1, rows.begin, rows.end)
+                                   .mean(0)
+                                   .to(at::kDouble);
+    std::vector<at::Tensor> cells;
+    for (std::int64_t n = 0; n < request_.height; ++n) {
+      const std::int64_t begin = n * rows.size() / request_.height;
+      cells.push_back(of_rows.slice(0, begin, (n + 1) * rows.size() / request_.height).mean());
+    }
+    out.tensors.push_back(tensor_ref("sink_profile", at::stack(cells)));
+    out.result.learned_sink = of_rows.mean().item<double>();
   }
 
   const MapOptions& options_;

@@ -29,6 +29,7 @@ struct HeadMetric {
   // NaN where the text is too short for the statistic.
   std::function<double(const MetricInput& input)> value;
   bool causal_alone = false;  // says nothing of a model that sees both ways, where it is left out
+  bool sinks_alone = false;   // of heads with a learned sink; left out where the model has none
 };
 
 // Every statistic with one number a head, in the order of docs/equations.md, with the weight on the

@@ -37,6 +37,9 @@ double mean_normalised_entropy(const MetricInput& input) {
 
 double sink(const MetricInput& input) { return mean_of(input.text->first_key_weight); }
 
+// NaN of a head without one.
+double learned_sink(const MetricInput& input) { return mean_of(input.text->sink_weight); }
+
 double previous_token(const MetricInput& input) {
   const DistanceSums& sums = input.text->by_distance;
   const std::size_t one = sums.bucket_of(1);
@@ -45,7 +48,12 @@ double previous_token(const MetricInput& input) {
 }
 
 double mean_distance(const MetricInput& input) {
-  return mean_of(input.text->mean_distance);  // every row sums to 1
+  const HeadReading& r = *input.text;
+  if (r.sink_weight.empty()) return mean_of(r.mean_distance);  // every row sums to 1
+  const double distance = std::accumulate(r.mean_distance.begin(), r.mean_distance.end(), 0.0);
+  double weight = 0;
+  for (const double sink : r.sink_weight) weight += 1 - sink;
+  return weight > r.rounding * static_cast<double>(r.tokens) ? distance / weight : kNaN;
 }
 
 double mean_distance_without_first(const MetricInput& input) {
@@ -54,7 +62,7 @@ double mean_distance_without_first(const MetricInput& input) {
   for (std::size_t q = 1; q < r.mean_distance.size(); ++q) {
     const double first = r.first_key_weight[q];
     distance += r.mean_distance[q] - first * static_cast<double>(q);
-    weight += 1 - first;
+    weight += 1 - first - (r.sink_weight.empty() ? 0 : r.sink_weight[q]);
   }
   const double rounding = r.rounding * static_cast<double>(r.tokens);
   return weight > rounding ? distance / weight : kNaN;

@@ -7,6 +7,7 @@ namespace phasescope::analysis {
 double mean_entropy(const MetricInput& input);
 double mean_normalised_entropy(const MetricInput& input);
 double sink(const MetricInput& input);
+double learned_sink(const MetricInput& input);
 double previous_token(const MetricInput& input);
 double mean_distance(const MetricInput& input);
 double mean_distance_without_first(const MetricInput& input);

@@ -137,6 +137,12 @@ at::Tensor LayerAttention::normalisers() const {
   return at::logaddexp(lse_, program_.sinks.to(lse_.scalar_type()).view({1, -1, 1}));
 }
 
+at::Tensor LayerAttention::sink_weights() const {
+  if (!program_.sinks.defined() || !lse_.defined()) return {};
+  const at::Tensor sinks = program_.sinks.to(lse_.scalar_type()).view({1, -1, 1});
+  return at::exp(sinks - normalisers());
+}
+
 ScoreParts LayerAttention::pair_scores(const at::Tensor& batch, const at::Tensor& head,
                                        const at::Tensor& row, const at::Tensor& column) const {
   const at::NoGradGuard no_grad;

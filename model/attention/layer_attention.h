@@ -65,6 +65,9 @@ class LayerAttention {
   // The logarithm of what a row's weights are divided by, (B, H, N): the same, with the head's sink
   // where it has one. Undefined where lse() is.
   at::Tensor normalisers() const;
+  // The weight on each head's sink, (B, H, N): what its row's weights lack of 1. Undefined where
+  // there are no sinks, and where lse() is.
+  at::Tensor sink_weights() const;
   const at::Tensor& entropy() const { return entropy_; }  // (B, H, N), nats
   // What ran the forward pass.
   const Ran& ran() const { return ran_; }

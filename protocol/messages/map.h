@@ -1,6 +1,7 @@
 #pragma once
 // The attention map of a head.
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -60,7 +61,8 @@ struct TopKeys {
 // Tensor `map` (h, w), f64 where the model was computed in it and f32 otherwise: rows are queries
 // from the top, columns keys from the left, -inf where the mask hides every pair of a cell (a NaN
 // cell holds a NaN). Tensors `row_profile` (h) and `column_profile` (w): means over the unmasked
-// pairs of each row and column of cells.
+// pairs of each row and column of cells. Of weights of a head with a learned sink a tensor
+// `sink_profile` (h) too, means of the weight on it: beside it a row's weights sum to 1.
 struct MapResult {
   std::string model;
   std::string stack;            // as in HeadsResult
@@ -72,6 +74,8 @@ struct MapResult {
   std::string of = "weight";  // weight, score, content, positional
   std::string pool = "mean";  // mean, max
   double low = 0, high = 0;   // of the cells
+  // Mean weight of the rows shown on the head's learned sink; no number without one.
+  double learned_sink = std::numeric_limits<double>::quiet_NaN();
   std::vector<TopKeys> top;   // of each query shown, among all keys; on request
   Provenance provenance;
   template <class V>
@@ -80,7 +84,8 @@ struct MapResult {
     v("tokens", tokens), v("keys", keys);
     v("row_begin", row_begin), v("row_end", row_end), v("column_begin", column_begin);
     v("column_end", column_end), v("height", height), v("width", width), v("of", of);
-    v("pool", pool), v("low", low), v("high", high), v("top", top), v("provenance", provenance);
+    v("pool", pool), v("low", low), v("high", high), v("learned_sink", learned_sink);
+    v("top", top), v("provenance", provenance);
   }
 };
 

@@ -1,0 +1,96 @@
+// What is told of heads with learned sinks, whose weights on keys sum to less than 1, against sums
+// over their rows in float64.
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "analysis/divergence.h"
+#include "analysis/heads.h"
+#include "analysis/map.h"
+#include "text_passes.h"
+
+namespace phasescope::analysis {
+namespace {
+
+using testing::passes_for;
+using testing::small_config;
+using testing::weights_of;
+
+constexpr std::int64_t kTokens = 24;
+constexpr double kRounding = 1e-6;  // float32 weights, a few roundings each
+
+ModelPointer model_with_sinks() {
+  model::ModelConfig config = small_config("rope");
+  config.attention.sink_layers = {0};
+  return model::random_model(config, 2);
+}
+
+// (H, N, N + 1) of layer 0, the last column what the rows lack of 1.
+at::Tensor with_sinks(TextPass& pass) {
+  const at::Tensor keys = weights_of(pass, 0).to(at::kDouble);
+  return at::cat({keys, 1 - keys.sum(-1, true)}, -1);
+}
+
+TEST(LearnedSinks, AreInTheStatisticsOfHeads) {
+  const at::NoGradGuard no_gradients;
+  const auto passes = passes_for(model_with_sinks(), 1, kTokens);
+  protocol::NoProgress silent;
+  const auto out = analyse_heads(passes, {}, silent);
+  const at::Tensor all = with_sinks(*passes[0]);
+  const at::Tensor place = at::arange(kTokens, at::kDouble);
+  const at::Tensor distance = place.unsqueeze(1) - place;
+  for (const protocol::HeadRow& row : out.result.rows) {
+    const auto value = [&row](const char* key) { return row.values.at(key).mean; };
+    if (row.layer == 1) {
+      EXPECT_TRUE(std::isnan(value("learned_sink")));
+      continue;
+    }
+    const at::Tensor keys = all[row.head].narrow(-1, 0, kTokens);
+    const double sink = all[row.head].select(-1, -1).mean().item<double>();
+    EXPECT_GT(sink, 0.01);
+    EXPECT_NEAR(value("learned_sink"), sink, kRounding);
+    const double lengths = (keys * distance).sum().item<double>();
+    EXPECT_NEAR(value("mean_distance"), lengths / keys.sum().item<double>(), kTokens * kRounding);
+    const double others = (keys * distance).narrow(1, 1, kTokens - 1).sum().item<double>() /
+                          keys.narrow(1, 1, kTokens - 1).sum().item<double>();
+    EXPECT_NEAR(value("mean_distance_without_first"), others, kTokens * kRounding);
+  }
+}
+
+TEST(LearnedSinks, AreAKeyThatTwoHeadsMayShare) {
+  const at::NoGradGuard no_gradients;
+  const auto passes = passes_for(model_with_sinks(), 1, kTokens);
+  const at::Tensor all = with_sinks(*passes[0]);
+  const auto entropy = [](const at::Tensor& p) { return -at::xlogy(p, p).sum(-1); };
+  const at::Tensor a = all[0], b = all[1];
+  const double expected =
+      (entropy((a + b) / 2) - (entropy(a) + entropy(b)) / 2).mean().item<double>();
+  const at::Tensor within = divergence_within(*passes[0], Stack::main, nullptr);
+  EXPECT_NEAR(within[0][1].item<double>(), expected, kRounding);
+}
+
+TEST(LearnedSinks, StandBesideAMap) {
+  const auto passes = passes_for(model_with_sinks(), 1, kTokens);
+  MapOptions options;
+  options.head = parse_head("L0H1");
+  options.rows = {{4, 20}};
+  options.height = 8, options.width = kTokens;
+  const auto out = analyse_map(*passes[0], options);
+  ASSERT_EQ(out.tensors.size(), 4u);
+  EXPECT_EQ(out.tensors[3].name, "sink_profile");
+  const at::Tensor sinks = with_sinks(*passes[0])[1].select(-1, -1).slice(0, 4, 20);
+  EXPECT_NEAR(out.result.learned_sink, sinks.mean().item<double>(), kRounding);
+  const auto cells = out.tensors[3].values<double>();
+  ASSERT_EQ(cells.size(), 8u);
+  for (std::int64_t n = 0; n < 8; ++n) {
+    const double pair = sinks.slice(0, 2 * n, 2 * n + 2).mean().item<double>();
+    EXPECT_NEAR(cells[static_cast<std::size_t>(n)], pair, kRounding);
+  }
+  options.head = parse_head("L1H1");
+  EXPECT_TRUE(std::isnan(analyse_map(*passes[0], options).result.learned_sink));
+}
+
+}  // namespace
+}  // namespace phasescope::analysis
