@@ -373,19 +373,9 @@ class Pass {
     const at::Tensor x = clipped(projected);
     const std::string& kind = config_.attention.qk_norm;
     if (kind == "full") return split_heads(norm(x, n, dtype_), head_dim);
-    if (kind == "head") {
-      // Where scores are q.k itself, what norms lose is not divided by sqrt(d) either.
-      return config_.attention.scale == 1 ? wide_norm(split_heads(x, head_dim), n)
-                                          : norm(split_heads(x, head_dim), n, dtype_);
-    }
+    if (kind == "head") return norm(split_heads(x, head_dim), n, dtype_);
     if (kind == "each") return norm_of_each(split_heads(x, head_dim), at::stack(of_heads));
     return split_heads(x, head_dim);
-  }
-
-  // Computed in float64.
-  at::Tensor wide_norm(const at::Tensor& x, const Norm& n) const {
-    const auto wide = [](const at::Tensor& t) { return t.defined() ? t.to(at::kDouble) : t; };
-    return norm(wide(x), {wide(n.weight), wide(n.bias)}, at::kDouble).to(dtype_);
   }
 
   // With weights (heads, d) of each head's own; x (B, heads, N, d).
@@ -418,9 +408,7 @@ class Pass {
     given.k = query_or_key(key, {w.k_norm, w.k_norm_bias}, w.k_norms, shape.head_dim);
     const bool from_key = names_layer(a.value_from_key_layers, index);
     given.v = split_heads(clipped(from_key ? key : project(read, w.wv, w.bv)), shape.value_dim);
-    if (a.value_norm) {
-      given.v = of_unit_square(given.v.to(at::kDouble), config_.norm_eps).to(dtype_);
-    }
+    if (a.value_norm) given.v = of_unit_square(given.v, config_.norm_eps);
     if (a.value_scale != 1) given.v = given.v * a.value_scale;
     if (!a.shared_layers.empty()) last_own_[config_.is_local(index) ? 1 : 0] = given;
     return given;
