@@ -240,13 +240,20 @@ double tolerance_of(const std::string& metric, double value) {
   return 2e-4 * (lengths ? std::max(1.0, std::abs(value)) : 1.0);
 }
 
+bool holds(const protocol::Claim& claim) {
+  const bool undefined = std::isnan(claim.value) && std::isnan(claim.measured);
+  return undefined || std::abs(claim.value - claim.measured) <= claim.tolerance;
+}
+
+bool same_thing(const protocol::Claim& a, const protocol::Claim& b) {
+  return a.metric == b.metric && a.input == b.input && a.layer == b.layer && a.head == b.head;
+}
+
 class Proof {
  public:
-  Proof(const std::string& name, const ProofOptions& options, protocol::Progress& progress)
-      : name_(name),
-        options_(options),
-        progress_(progress),
-        model_(model::open_model(name, {.dtype = options.dtype})) {}
+  Proof(const std::string& name, std::shared_ptr<const model::Model> model,
+        const ProofOptions& options, protocol::Progress& progress)
+      : name_(name), options_(options), progress_(progress), model_(std::move(model)) {}
 
   std::vector<protocol::Claim> run(model::AllRan& kernels) {
     const Ids text = random_text(options_.seed);
@@ -268,8 +275,7 @@ class Proof {
            double value, double measured) {
     protocol::Claim claim{name_, metric, input, layer, head, value, measured};
     claim.tolerance = tolerance_of(metric, value);
-    const bool undefined = std::isnan(value) && std::isnan(measured);
-    claim.holds = undefined || std::abs(value - measured) <= claim.tolerance;
+    claim.holds = holds(claim);
     claims_.push_back(std::move(claim));
   }
 
@@ -345,7 +351,31 @@ at::Tensor constructed_weights(const std::string& name, const Ids& ids) {
 std::vector<protocol::Claim> prove(const std::string& name, const ProofOptions& options,
                                    model::AllRan& kernels, protocol::Progress& progress) {
   const at::NoGradGuard no_gradients;
-  return Proof(name, options, progress).run(kernels);
+  return Proof(name, model::open_model(name, {.dtype = options.dtype}), options, progress)
+      .run(kernels);
+}
+
+std::vector<protocol::Claim> prove_again(const std::shared_ptr<const model::Model>& model,
+                                         const WrittenProof& written, const ProofOptions& options,
+                                         model::AllRan& kernels, protocol::Progress& progress) {
+  const at::NoGradGuard no_gradients;
+  ProofOptions seeded = options;
+  seeded.seed = written.seed;
+  const std::vector<protocol::Claim> found =
+      Proof(written.name, model, seeded, progress).run(kernels);
+  std::vector<protocol::Claim> claims = written.claims;
+  for (protocol::Claim& claim : claims) {
+    const auto same = [&](const protocol::Claim& one) { return same_thing(one, claim); };
+    const auto measured = std::ranges::find_if(found, same);
+    if (measured == found.end()) {
+      throw formats::bad_input("nothing measures " + claim.metric + " of L" +
+                               std::to_string(claim.layer) + "H" + std::to_string(claim.head) +
+                               " on the input '" + claim.input + "'");
+    }
+    claim.model = model->report.name;
+    claim.measured = measured->measured, claim.holds = holds(claim);
+  }
+  return claims;
 }
 
 }  // namespace phasescope::analysis

@@ -186,8 +186,8 @@ PlotSpec xray_map(const protocol::XrayResult& result, const ModelNames& names, c
   plot.legend = false;
   plot.notes.push_back(widgets::scale_note(map));
   plot.notes.push_back(result.formula);
-  plot.notes.push_back(result.treatment + " " + std::to_string(result.limit) +
-                       "; n = " + std::to_string(result.plain.n) + " texts");
+  plot.notes.push_back(result.treatment + " " + std::to_string(result.limit) + "; n = " +
+                       std::to_string(result.plain.n) + " " + result.plain.unit);
   plot.map = std::move(map);
   return plot;
 }
@@ -288,6 +288,7 @@ PlotSpec pair_curve(const protocol::PairResult& result, const std::string& title
   plot.markers.push_back({.at = double(result.true_distance) + 1, .label = "true distance"});
   plot.markers.push_back({.at = double(result.trained) + 1, .label = "trained length"});
   plot.notes.push_back("the other keys stay where they are");
+  if (!result.cut.empty()) plot.notes.push_back(result.cut);
   plot.notes.push_back(result.formula);
   return plot;
 }
@@ -501,6 +502,9 @@ PlotSpec pair_of_models(const std::vector<protocol::PairResult>& results, const 
     Series curve = series_of(result.model, names);
     for (const protocol::PairPoint& point : *result.curve) {
       curve.x.push_back(double(point.distance) + 1), curve.y.push_back(point.weight);
+    }
+    if (!result.cut.empty()) {
+      plot.notes.push_back(names.short_name(result.model) + ": " + result.cut);
     }
     plot.series.push_back(std::move(curve));
   }

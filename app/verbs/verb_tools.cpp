@@ -230,6 +230,10 @@ Table adaptive_table(const protocol::PatternsResult& patterns) {
       std::to_string(patterns.adaptive.size()) + " heads " +
       widgets::short_number(0.05 * double(patterns.adaptive.size())) +
       " are expected to by chance"};
+  for (const protocol::AdaptiveBiasOfHead& one : patterns.adaptive) {
+    const bool said = std::ranges::find(table.notes, one.why) != table.notes.end();
+    if (!one.why.empty() && !said) table.notes.push_back(one.why);
+  }
   return table;
 }
 
