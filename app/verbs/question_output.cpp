@@ -273,6 +273,7 @@ Output question_output(const std::vector<Answered<protocol::DemandResult>>& answ
   output.tables = {demand_summary(demand, output.result), demand_rows_table(demand)};
   if (demand.fit) output.tables.push_back(fit_table(*demand.fit));
   output.figures = demand_figures(demand, names);
+  output.grids = {demand_grid(demand, names)};
   return output;
 }
 
@@ -293,7 +294,7 @@ Output question_output(const std::vector<Answered<protocol::AcuityResult>>& answ
   Output output = single_output(answers.front());
   output.tables = {acuity_table(answers.front().result, output.result)};
   if (by_place) output.tables.push_back(places_table(answers.front().result));
-  output.figures = {acuity_figure(answers.front().result, names)};
+  output.figures = acuity_figures(answers.front().result, names);
   return output;
 }
 
