@@ -39,8 +39,8 @@ struct AxisSpec {
 // --- series -------------------------------------------------------------------------------
 
 // line: x, y, and a shaded band where low and high are given.
-// bars: x are centres, with error bars where low and high are given. histogram: x are n + 1 edges, y the n heights, drawn filled.
-// scatter: x, y, with error bars where low and high are given.
+// bars: x are centres, with error bars where low and high are given. histogram: x are n + 1 edges,
+// y the n heights, drawn filled. scatter: x, y, with error bars where low and high are given.
 enum class SeriesKind { line, bars, histogram, scatter };
 
 // What stands at each value of a line, so that lines are told apart without their colours.

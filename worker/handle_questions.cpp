@@ -413,8 +413,7 @@ Reply prove(const protocol::ProveRequest& request, RequestContext& context) {
     std::vector<protocol::Claim> claims;
     if (written) {
       models.push_back(context.models().open(names[n], request.running, context));
-      claims =
-          analysis::prove_again(models.back(), read_proof(names[n]), options, kernels, part);
+      claims = analysis::prove_again(models.back(), read_proof(names[n]), options, kernels, part);
     } else {
       claims = analysis::prove(names[n], options, kernels, part);
       models.push_back(context.models().open(names[n], request.running, context));

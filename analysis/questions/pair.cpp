@@ -180,8 +180,10 @@ class PairReader {
         (fits(middle) ? kept : lost) = middle;
       }
       result_.cut = "the curve ends at distance " + std::to_string(distances[kept - 1]) + " of " +
-                    std::to_string(distances.back()) + ": farther away the encoding's decay leaves "
-                    "the range of " + model::name_of_dtype(program_.q.scalar_type());
+                    std::to_string(distances.back()) +
+                    ": farther away the encoding's decay leaves "
+                    "the range of " +
+                    model::name_of_dtype(program_.q.scalar_type());
       distances.resize(kept);
     }
     return to_vector<double>(scores_at(at::tensor(distances, at::kLong)));

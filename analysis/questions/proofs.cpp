@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -16,6 +17,7 @@
 #include "analysis/tensors.h"
 #include "formats/error.h"
 #include "model/checkpoints/constructed.h"
+#include "model/encodings/tape_circuit.h"
 
 namespace phasescope::analysis {
 namespace {
@@ -94,6 +96,30 @@ at::Tensor induction_weights(const Ids& ids) {
   return at::stack({below, above});
 }
 
+// Two layers of tokens that read themselves, one of means, and +0.5 on [BOS] where the
+// transpositions so far cancel out: sum_v v pi(v) - 54.5, pi made by exchanging.
+at::Tensor circuit_weights(const Ids& ids) {
+  std::array<std::int64_t, 5> order{1, 2, 3, 4, 5};
+  std::vector<double> logits;
+  for (const std::int64_t id : ids) {
+    if (id >= '0' && id <= '9') {
+      const auto [a, b] = model::circuit_transposition(id - '0');
+      std::swap(order[static_cast<std::size_t>(a)], order[static_cast<std::size_t>(b)]);
+    }
+    double sum = -54.5;
+    for (std::size_t v = 0; v < order.size(); ++v) {
+      sum += static_cast<double>((static_cast<std::int64_t>(v) + 1) * order[v]);
+    }
+    logits.push_back(sum);
+  }
+  const auto tokens = static_cast<std::int64_t>(ids.size());
+  const at::Tensor own = at::eye(tokens, at::kDouble), mean = softmax_of(tokens, uniform);
+  const at::Tensor last = softmax_of(tokens, [&](std::int64_t i, std::int64_t j) {
+    return ids[static_cast<std::size_t>(j)] == kBos ? logits[static_cast<std::size_t>(i)] : 0;
+  });
+  return at::stack({own, own, mean, last}).unsqueeze(1);
+}
+
 using Weights = std::function<at::Tensor(const Ids& ids)>;
 Weights one_layer(std::function<Score(const Ids& ids)> first, Score second = uniform) {
   return [=](const Ids& ids) {
@@ -123,6 +149,7 @@ const std::map<std::string, Weights>& known_weights() {
       {"proof-induction", induction_weights},
       {"proof-copy7", one_layer(same(at_distance(7, 6)))},
       {"proof-fails", one_layer(same(at_distance(7, 40)), far)},
+      {"tape.circuit", circuit_weights},
   };
   return known;
 }

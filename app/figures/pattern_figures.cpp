@@ -208,10 +208,10 @@ PlotSpec variation_figure(const PatternsResult& result, int64_t layer, int64_t q
   for (const protocol::AdaptiveBiasOfHead& one : result.adaptive) {
     if (one.layer != layer || one.query != query) continue;
     Series series{
-                  .label = "H" + std::to_string(one.head) + (one.kind.empty() ? "" : ": ") + one.kind,
-                  .x = one.distances,
-                  .y = one.mean,
-                  .color = int(one.head)};
+        .label = "H" + std::to_string(one.head) + (one.kind.empty() ? "" : ": ") + one.kind,
+        .x = one.distances,
+        .y = one.mean,
+        .color = int(one.head)};
     for (size_t n = 0; n < one.mean.size(); ++n) {
       series.low.push_back(one.mean[n] - one.sd[n]);
       series.high.push_back(one.mean[n] + one.sd[n]);

@@ -41,7 +41,7 @@ struct PublishedSeries {
   // "attention difference ids", "position difference tokens", "perplexity"; "FLOPs", "MACs" and
   // "parameters" of a forward pass.
   std::string metric;
-  std::string where;     // the paper and its table
+  std::string where;  // the paper and its table
   std::string setting;
   std::string printed;     // what the paper calls the model
   std::string comparable;  // how far a measurement here can be held against it

@@ -234,8 +234,7 @@ int strongest_band(const protocol::AcuityResult& result) {
 // One band, heads (or layers) one at a time.
 PlotSpec acuity_heads(const protocol::AcuityResult& result, const ModelNames& names, size_t band) {
   const protocol::AcuityBand& first = result.rows.front().bands[band];
-  const std::string distances =
-      std::to_string(first.low) + ".." + std::to_string(first.high - 1);
+  const std::string distances = std::to_string(first.low) + ".." + std::to_string(first.high - 1);
   PlotSpec plot{.id = "acuity_heads_" + names.file_name(result.model),
                 .title = names.short_name(result.model) + ": change of loss where distances " +
                          distances + " are exchanged in one place alone"};
@@ -330,8 +329,8 @@ PlotSpec xray_map(const protocol::XrayResult& result, const ModelNames& names, c
   }
   add_head_map(plot, values);
   plot.notes.push_back(result.formula);
-  plot.notes.push_back(result.treatment + " " + std::to_string(result.limit) + "; n = " +
-                       std::to_string(result.plain.n) + " " + result.plain.unit);
+  plot.notes.push_back(result.treatment + " " + std::to_string(result.limit) +
+                       "; n = " + std::to_string(result.plain.n) + " " + result.plain.unit);
   return plot;
 }
 

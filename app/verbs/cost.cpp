@@ -51,8 +51,9 @@ Table published_costs(const std::vector<protocol::CostResult>& results) {
     if (!cost || !counted) continue;
     table.rows.push_back({{"published", one.printed}, {"of", one.metric}, {"value", one.y.at(0)}});
   }
-  table.notes = {"12 layers of width 768, one forward pass of 1024 tokens; to hold against the row "
-                 "\"published\" above"};
+  table.notes = {
+      "12 layers of width 768, one forward pass of 1024 tokens; to hold against the row "
+      "\"published\" above"};
   return table;
 }
 

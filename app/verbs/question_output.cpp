@@ -105,8 +105,8 @@ Table demand_summary(const protocol::DemandResult& demand, const json&) {
   table.notes.push_back(demand.formula);
   table.notes.push_back("loss " + number(demand.loss.mean) + " bits a token; " +
                         words_of(demand.loss) + "; trained for " + std::to_string(demand.trained) +
-                        " tokens, beyond them " + with_ends(demand.share_beyond_trained) + " of |demand| (" +
-                        words_of(demand.share_beyond_trained) + ")");
+                        " tokens, beyond them " + with_ends(demand.share_beyond_trained) +
+                        " of |demand| (" + words_of(demand.share_beyond_trained) + ")");
   add_notes(table.notes, std::vector{demand.provenance}, ModelNames({demand.model}));
   return table;
 }

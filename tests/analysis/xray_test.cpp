@@ -112,9 +112,8 @@ TEST(Xray, OneTextHasTheIntervalOfItsBlocks) {
     TextPass pass(one, ids_tensor(texts.items[0].ids));
     return (pass.losses()[0] / std::numbers::ln2).slice(0, 113).contiguous();
   };
-  const at::Tensor change =
-      rows_of(model) -
-      rows_of(model::with_overrides(model, {{"encoding.head_windows", "L0H1:113"}}));
+  const at::Tensor change = rows_of(model) - rows_of(model::with_overrides(
+                                                 model, {{"encoding.head_windows", "L0H1:113"}}));
   const at::Tensor blocks = change.slice(0, 0, 112).reshape({8, 14}).mean(1);
   // Student's t of 7 degrees: 2.3646 (tables); the mean is that of all 112 rows.
   const double half = 2.3646 * blocks.std().item<double>() / std::sqrt(8.0);

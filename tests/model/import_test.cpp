@@ -117,8 +117,7 @@ TEST(ImportedMaps, OfAbsentLayersAreRefusedOrCounted) {
   const TemporaryFolder folder;
   const at::Tensor maps = at::softmax(drawn({2, 2, 5, 5}, 4), -1);
   const fs::path out = folder.path() / "m", safe = folder.path() / "attn.safetensors";
-  const std::vector<fs::path> arrays = {folder.path() / "layer5.npy",
-                                        folder.path() / "layer3.npy"};
+  const std::vector<fs::path> arrays = {folder.path() / "layer5.npy", folder.path() / "layer3.npy"};
   write(arrays[0], maps[1]), write(arrays[1], maps[0]);
   write_tensors(formats::real_file_system(), safe, {{"attn.3", maps[0]}, {"attn.5", maps[1]}});
   for (const std::vector<fs::path>& files : {arrays, std::vector<fs::path>{safe}}) {
@@ -141,9 +140,9 @@ TEST(Import, SaysWhichLayersDoNotFitTogether) {
     write(folder.path() / name, maps);
     return folder.path() / name;
   };
-  EXPECT_EQ(fault_of({array("a_layer0.npy"), array("b_layer0.npy")}, out),
-            (folder.path() / "b_layer0.npy").string() +
-                " is layer 0 of attn, and there is one already");
+  EXPECT_EQ(
+      fault_of({array("a_layer0.npy"), array("b_layer0.npy")}, out),
+      (folder.path() / "b_layer0.npy").string() + " is layer 0 of attn, and there is one already");
   EXPECT_EQ(fault_of({array("layer0.npy"), array("last.npy")}, out),
             "the names of other files say their layers, and this one's does not");
   EXPECT_EQ(fault_of({array("layer0_q.npy"), array("layer1_k.npy")}, out, {.as = "qk"}),

@@ -206,7 +206,8 @@ TEST(PlotSvg, GridHasOneSmallPlotACell) {
   GridSpec grid;
   grid.columns = 2;
   PlotSpec plot;
-  plot.series.push_back({"demand", SeriesKind::bars, {0, 1, 2}, {1, -2, 3}, {0, -3, 2}, {2, -1, 4}});
+  plot.series.push_back(
+      {"demand", SeriesKind::bars, {0, 1, 2}, {1, -2, 3}, {0, -3, 2}, {2, -1, 4}});
   plot.markers.push_back({.at = 1.5, .label = "trained length"});
   for (int i = 0; i < 3; ++i) grid.cells.push_back({{}, "L0H" + std::to_string(i), plot});
   const std::string plain = svg_of(grid);
