@@ -171,7 +171,7 @@ INSTANTIATE_TEST_SUITE_P(Constructed, Claims, ::testing::ValuesIn([] {
                          }()),
                          [](const auto& info) {
                            std::string name = info.param;
-                           std::erase(name, '-'), std::erase(name, '.');
+                           std::erase_if(name, [](char c) { return c == '-' || c == '.'; });
                            return name;
                          });
 

@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -106,7 +107,9 @@ TEST(Xray, WindowsOfTheWholeTextReadZero) {
 // hand, and a mean above 0 alone is no failure.
 TEST(Xray, OneTextHasTheIntervalOfItsBlocks) {
   const auto model = model::open_model("proof-fails", {.dtype = at::kDouble});
-  const Texts texts = period_of_eight(1, 226);
+  // What stands far from its rows is one token again and again, which the head that fails follows.
+  Texts texts = period_of_eight(1, 226);
+  std::fill_n(texts.items[0].ids.begin(), 100, 10);
   const auto result = xray_of(model, texts);
   const auto rows_of = [&](const std::shared_ptr<const model::Model>& one) {
     TextPass pass(one, ids_tensor(texts.items[0].ids));
