@@ -26,6 +26,7 @@ AdaptiveHead adaptive_head(const AdaptiveBias& bias, std::uint64_t seed) {
   out.over_distance = std::pow(moments_of(means).sigma, 2);
   for (const std::vector<double>& row : bias.values) slopes.push_back(fit_line(ln, row).slope);
   out.slope = counted_in("contexts", mean_interval(slopes, Draws(seed)));
+  if (slopes.size() < kFewestContexts) return out;
   out.kind = out.slope.high && *out.slope.high < 0 ? "local"
              : out.slope.low && *out.slope.low > 0 ? "anti-local"
                                                    : "flat";

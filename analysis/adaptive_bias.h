@@ -19,7 +19,7 @@ struct AdaptiveHead {
   double over_contexts = 0;      // variance over contexts (n - 1), mean over distances
   double over_distance = 0;      // variance over distances of the mean over contexts (n)
   protocol::Interval slope;      // of the bias in ln(distance), over contexts
-  std::string kind;              // local, anti-local, flat
+  std::string kind;              // local, anti-local, flat; empty below kFewestContexts
   std::vector<double> mean, sd;  // over contexts, by distance
 };
 AdaptiveHead adaptive_head(const AdaptiveBias& bias, std::uint64_t seed);

@@ -212,7 +212,8 @@ protocol::CostResult analyse_cost(const model::ModelConfig& config, const std::s
   parts.push_back({config.encoding.key + local + ": parameters", 0, 0, of_encoding, 0, 0});
 
   protocol::CostResult out;
-  out.model = name;
+  out.model = name, out.encoding = config.encoding.key;
+  out.layers = config.layers, out.width = config.width;
   out.length = length;
   for (const Part& part : parts) {
     out.published.macs += part.published_macs;

@@ -293,6 +293,11 @@ class PatternsAnalysis {
     out_.result.rows = bias_rows(passes_, options, progress);
   }
 
+  static std::string too_few_contexts(std::int64_t texts) {
+    return "no class: it needs " + std::to_string(kFewestContexts) + " texts, and " +
+           std::to_string(texts) + " reach this query";
+  }
+
   // Of the same queries, over all texts that reach them, where there are two or more.
   void add_adaptive(protocol::Progress& progress) {
     std::set<std::int64_t> queries;
@@ -317,10 +322,13 @@ class PatternsAnalysis {
         if (!wanted(layer)) continue;
         heads[n].distance.assign(distances.begin(), distances.end());
         AdaptiveHead head = adaptive_head(heads[n], options_.seed);
-        out_.result.adaptive.push_back({layer, static_cast<std::int64_t>(n) % config.heads, query,
-                                        head.kind, head.slope, head.over_contexts,
-                                        head.over_distance, heads[n].distance, std::move(head.mean),
-                                        std::move(head.sd)});
+        protocol::AdaptiveBiasOfHead& out = out_.result.adaptive.emplace_back();
+        out.layer = layer, out.head = static_cast<std::int64_t>(n) % config.heads;
+        out.query = query, out.kind = head.kind, out.slope = head.slope;
+        if (out.kind.empty()) out.why = too_few_contexts(texts);
+        out.over_contexts = head.over_contexts, out.over_distance = head.over_distance;
+        out.distances = heads[n].distance;
+        out.mean = std::move(head.mean), out.sd = std::move(head.sd);
       }
     }
   }

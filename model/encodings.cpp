@@ -22,6 +22,7 @@
 #include "model/encodings/t5.h"
 #include "model/encodings/tapa.h"
 #include "model/encodings/tape.h"
+#include "model/encodings/tape_circuit.h"
 #include "model/encodings/transformer_xl.h"
 #include "model/encodings/xpos.h"
 
@@ -53,6 +54,7 @@ const std::vector<EncodingEntry>& encodings() {
       ape_periodic_entry(),
       formula_entry(),
       imported_entry(),
+      tape_circuit_entry(),
   };
   return list;
 }

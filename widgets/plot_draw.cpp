@@ -132,24 +132,29 @@ void draw_histogram(const Series& series, const char* name) {
   ImPlot::PlotLine(name, x.data(), y.data(), count, line_look(series));
 }
 
+// A line from low to high at each point that has both.
+void draw_ends(const Series& series, const char* name) {
+  if (!has_band(series)) return;
+  std::vector<double> below(series.y.size()), above(series.y.size());
+  for (std::size_t i = 0; i < series.y.size(); ++i) {
+    const bool known = std::isfinite(series.low[i]) && std::isfinite(series.high[i]);
+    below[i] = known ? series.y[i] - series.low[i] : 0;
+    above[i] = known ? series.high[i] - series.y[i] : 0;
+  }
+  ImPlot::PlotErrorBars(name, series.x.data(), series.y.data(), below.data(), above.data(),
+                        count_of(series), line_look(series));
+}
+
 void draw_bars(const Series& series, const char* name) {
   const double step = series.x.size() > 1 ? std::abs(series.x[1] - series.x[0]) : 1.0;
   ImPlot::PlotBars(name, series.x.data(), series.y.data(), count_of(series), 0.76 * step,
                    fill_look(series, 0.5F));
+  draw_ends(series, name);
 }
 
 void draw_scatter(const Series& series, const char* name) {
   const int count = count_of(series);
-  if (has_band(series)) {
-    std::vector<double> below(series.y.size()), above(series.y.size());
-    for (std::size_t i = 0; i < series.y.size(); ++i) {
-      const bool known = std::isfinite(series.low[i]) && std::isfinite(series.high[i]);
-      below[i] = known ? series.y[i] - series.low[i] : 0;
-      above[i] = known ? series.high[i] - series.y[i] : 0;
-    }
-    ImPlot::PlotErrorBars(name, series.x.data(), series.y.data(), below.data(), above.data(), count,
-                          line_look(series));
-  }
+  draw_ends(series, name);
   ImPlotSpec look = fill_look(series, 1.0F);
   look.Marker = ImPlotMarker_Circle;
   look.MarkerSize = 3.5F;
@@ -171,6 +176,18 @@ void draw_series(const Series& series, int index) {
     case SeriesKind::scatter:
       return draw_scatter(series, name);
   }
+}
+
+void shade_beyond(const Marker& marker) {
+  if (!marker.vertical || !marker.beyond) return;
+  const ImVec2 origin = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
+  const float right = origin.x + size.x;
+  const float from = std::max(origin.x, ImPlot::PlotToPixels(marker.at, 0).x);
+  if (!(from < right)) return;
+  ImVec4 color = palette().quiet;
+  color.w = 0.13F;
+  ImPlot::GetPlotDrawList()->AddRectFilled({from, origin.y}, {right, origin.y + size.y},
+                                           ImGui::ColorConvertFloat4ToU32(color));
 }
 
 void draw_marker(const Marker& marker, int place) {
@@ -317,6 +334,7 @@ void draw_inside(const PlotSpec& plot, const PlotDraw& options, bool refit, ImVe
                     options.axis_labels && label_fits(plot.y, size.y), options.y_tick_labels,
                     options.y_ticks, size.y - labels});
   ImPlot::SetupFinish();
+  for (const Marker& marker : plot.markers) shade_beyond(marker);
   if (plot.map && options.texture) draw_map(*plot.map, *options.texture);
   for (std::size_t i = 0; i < plot.series.size(); ++i)
     draw_series(plot.series[i], static_cast<int>(i));

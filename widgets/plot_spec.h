@@ -39,8 +39,8 @@ struct AxisSpec {
 // --- series -------------------------------------------------------------------------------
 
 // line: x, y, and a shaded band where low and high are given.
-// bars: x are centres. histogram: x are n + 1 edges, y the n heights, drawn filled.
-// scatter: x, y, with error bars where low and high are given.
+// bars: x are centres, with error bars where low and high are given. histogram: x are n + 1 edges,
+// y the n heights, drawn filled. scatter: x, y, with error bars where low and high are given.
 enum class SeriesKind { line, bars, histogram, scatter };
 
 // What stands at each value of a line, so that lines are told apart without their colours.
@@ -66,7 +66,8 @@ struct Marker {
   double at = 0;
   bool vertical = true;
   std::string label;
-  int color = -1;  // -1: the colour of the axes
+  int color = -1;       // -1: the colour of the axes
+  bool beyond = false;  // of a vertical one: what lies to its right is shaded
 };
 
 // --- maps ---------------------------------------------------------------------------------
@@ -125,14 +126,17 @@ struct PlotSpec {
 std::vector<std::pair<std::size_t, std::size_t>> band_runs(const Series& series,
                                                            Scale scale = Scale::linear);
 
-// --- grids of maps ------------------------------------------------------------------------
+// --- grids of maps and of small plots -----------------------------------------------------
 
 struct GridCell {
   MapSpec map;
   std::string caption;  // "L3H5  1.86"
+  std::optional<PlotSpec> plot =
+      {};  // in place of the map: small, without its title, legend and notes
 };
 
-// Thumbnails, layers down and heads across: cells are row-major, `columns` to a row.
+// Thumbnails, layers down and heads across: cells are row-major, `columns` to a row. Plots are to
+// have the same axes, whose labels stand once below them all.
 struct GridSpec {
   std::string id, title;
   int columns = 1;

@@ -168,6 +168,17 @@ void draw_line(Page& page, const Series& series, const std::string& color) {
   flush();
 }
 
+// A line from low to high at each point that has both.
+void draw_ends(Page& page, const Series& series, const std::string& color) {
+  if (series.low.size() != series.y.size() || series.high.size() != series.y.size()) return;
+  for (std::size_t i = 0; i < std::min(series.x.size(), series.y.size()); ++i) {
+    const double x = page.x(series.x[i]);
+    if (!std::isfinite(x) || !std::isfinite(page.y(series.y[i]))) continue;
+    if (std::isfinite(series.low[i]) && std::isfinite(series.high[i]))
+      page.svg.line(x, page.y(series.low[i]), x, page.y(series.high[i]), color, 1.4);
+  }
+}
+
 double floor_of(const Page& page) {
   return page.y.scale == Scale::log10 ? page.y.range.low
                                       : std::clamp(0.0, page.y.range.low, page.y.range.high);
@@ -184,6 +195,7 @@ void draw_bars(Page& page, const Series& series, const std::string& color) {
   const double step = series.x.size() > 1 ? std::abs(series.x[1] - series.x[0]) : 1.0;
   for (std::size_t i = 0; i < std::min(series.x.size(), series.y.size()); ++i)
     draw_bar(page, series.x[i] - 0.38 * step, series.x[i] + 0.38 * step, series.y[i], color);
+  draw_ends(page, series, color);
 }
 
 void draw_histogram(Page& page, const Series& series, const std::string& color) {
@@ -200,12 +212,10 @@ void draw_histogram(Page& page, const Series& series, const std::string& color) 
 }
 
 void draw_scatter(Page& page, const Series& series, const std::string& color) {
-  const bool bars = series.low.size() == series.y.size() && series.high.size() == series.y.size();
+  draw_ends(page, series, color);
   for (std::size_t i = 0; i < std::min(series.x.size(), series.y.size()); ++i) {
     const double x = page.x(series.x[i]);
     if (!std::isfinite(x) || !std::isfinite(page.y(series.y[i]))) continue;
-    if (bars && std::isfinite(series.low[i]) && std::isfinite(series.high[i]))
-      page.svg.line(x, page.y(series.low[i]), x, page.y(series.high[i]), color, 1.4);
     page.svg.circle(x, page.y(series.y[i]), 3.5, color);
   }
 }
@@ -223,6 +233,13 @@ void draw_series(Page& page, const Series& series) {
     case SeriesKind::scatter:
       return draw_scatter(page, series, color);
   }
+}
+
+void shade_beyond(Page& page, const Marker& marker) {
+  const double right = page.frame.left + page.frame.width;
+  const double from = std::max(page.frame.left, page.x(marker.at));
+  if (!marker.vertical || !marker.beyond || !(from < right)) return;
+  page.svg.rect(from, page.frame.top, right - from, page.frame.height, page.svg.ink().pale, 0.13);
 }
 
 void draw_marker(Page& page, const Marker& marker, int place) {
@@ -318,6 +335,7 @@ Page page_of(SvgWriter& svg, const PlotSpec& plot, const Frame& frame) {
 void draw_data(Page& page) {
   const Frame& frame = page.frame;
   page.svg.begin_clip(frame.left, frame.top, frame.width, frame.height);
+  for (const Marker& marker : page.plot.markers) shade_beyond(page, marker);
   if (page.plot.map) draw_map(page, *page.plot.map);
   for (const Series& series : page.plot.series) draw_series(page, series);
   int place = 0;
@@ -356,22 +374,46 @@ std::string svg_of(const PlotSpec& plot, PixelSize size, FigureTheme theme) {
   return svg.finish();
 }
 
+namespace {
+
+// A plot as one of many: its data, its frame, and the ticks beside it.
+void draw_small(SvgWriter& svg, const PlotSpec& plot, const Frame& cell) {
+  constexpr double kTickRoom = 38, kTickHeight = 20;
+  const Frame frame{cell.left + kTickRoom, cell.top, std::max(20.0, cell.width - kTickRoom),
+                    std::max(20.0, cell.height - kTickHeight)};
+  Page page = page_of(svg, plot, frame);
+  draw_ticks(page);
+  draw_data(page);
+  svg.rect(frame.left, frame.top, frame.width, frame.height, "none", 1, svg.ink().frame);
+}
+
+void draw_cell(SvgWriter& svg, const GridCell& cell, const Frame& frame) {
+  if (cell.plot) return draw_small(svg, *cell.plot, frame);
+  if (!cell.map.values.empty())
+    svg.image(frame.left, frame.top, frame.width, frame.height, embedded(cell.map, 256));
+  svg.rect(frame.left, frame.top, frame.width, frame.height, "none", 1, svg.ink().frame);
+}
+
+}  // namespace
+
 std::string svg_of(const GridSpec& grid, int width, FigureTheme theme) {
   const double gap = 10, caption = 18, edge = 16;
   const int columns = std::max(1, grid.columns);
   const double side = (width - 2 * edge - gap * (columns - 1)) / columns;
+  const bool plots = std::any_of(grid.cells.begin(), grid.cells.end(),
+                                 [](const GridCell& cell) { return cell.plot.has_value(); });
+  const double height = plots ? std::max(110.0, 0.62 * side) : side;
   const int rows = (static_cast<int>(grid.cells.size()) + columns - 1) / columns;
   const auto notes = note_lines(grid.notes, width - 2 * edge);
-  const double top = 40, bottom = top + rows * (side + caption + gap);
+  const double top = 40, bottom = top + rows * (height + caption + gap);
   SvgWriter svg(width, bottom + 8 + kNoteLine * notes.size(), theme);
   svg.text(edge, 24, grid.title, {14.5, svg.ink().strong, TextAnchor::start, true});
   for (std::size_t i = 0; i < grid.cells.size(); ++i) {
     const double x = edge + (i % columns) * (side + gap);
-    const double y = top + (i / columns) * (side + caption + gap);
+    const double y = top + (i / columns) * (height + caption + gap);
     const GridCell& cell = grid.cells[i];
-    if (!cell.map.values.empty()) svg.image(x, y, side, side, embedded(cell.map, 256));
-    svg.rect(x, y, side, side, "none", 1, svg.ink().frame);
-    svg.text(x, y + side + 13, cell.caption, {10.5, svg.ink().ink});
+    draw_cell(svg, cell, {x, y, side, height});
+    svg.text(x, y + height + 13, cell.caption, {10.5, svg.ink().ink});
   }
   draw_notes(svg, notes, edge, bottom + 6);
   return svg.finish();

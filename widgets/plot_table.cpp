@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <sstream>
 
 namespace phasescope::widgets {
 namespace {
@@ -51,10 +52,30 @@ std::string csv_of(const MapSpec& map) {
   return text;
 }
 
+namespace {
+
+std::string first_word(const std::string& caption) { return caption.substr(0, caption.find(' ')); }
+
+std::string csv_of_plots(const GridSpec& grid) {
+  std::string text = "cell,series,x,y,low,high\n";
+  for (const GridCell& cell : grid.cells) {
+    if (!cell.plot) continue;
+    for (const Series& series : cell.plot->series) {
+      std::istringstream lines(lines_of(series));
+      for (std::string line; std::getline(lines, line);)
+        text += csv_quoted(first_word(cell.caption)) + "," + line + "\n";
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string csv_of(const GridSpec& grid) {
+  if (!grid.cells.empty() && grid.cells.front().plot) return csv_of_plots(grid);
   std::string text = "cell,row,column,value\n";
   for (const GridCell& cell : grid.cells) {
-    const std::string name = cell.caption.substr(0, cell.caption.find(' '));
+    const std::string name = first_word(cell.caption);
     for (int r = 0; r < cell.map.rows; ++r)
       for (int c = 0; c < cell.map.cols; ++c) {
         char number[32];

@@ -13,7 +13,8 @@ std::string csv_quoted(const std::string& words);
 // Numbers have enough digits to be read back; nan, inf and -inf are words.
 std::string csv_of(const PlotSpec& plot);
 std::string csv_of(const MapSpec& map);
-// cell,row,column,value of every map of a grid; a cell is named by its caption's first word.
+// cell,row,column,value of every map of a grid, or cell,series,x,y,low,high of every plot; a cell
+// is named by its caption's first word.
 std::string csv_of(const GridSpec& grid);
 
 }  // namespace phasescope::widgets

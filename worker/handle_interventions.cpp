@@ -18,9 +18,16 @@ std::shared_ptr<const model::Model> model_before(const protocol::AblateRequest& 
   return context.models().open(request.model, opening, context);
 }
 
+// A reading knows its seed and no text, so that it is the same in every verb.
+constexpr const char* kDrawnOnce =
+    "resample: the row that stands in place of each row is drawn once, by seed, layer, head and "
+    "row, and is the same in every text; intervals over texts leave out how much other draws would "
+    "differ, which another --seed shows";
+
 Reply ablate(const protocol::AblateRequest& request, RequestContext& context) {
   const auto model = model_before(request, context);
-  const analysis::Texts texts = question_texts(request.reading, context, *model);
+  analysis::Texts texts = question_texts(request.reading, context, *model);
+  if (request.how == "resample") texts.add_note(kDrawnOnce);
   analysis::AblateOptions options;
   options.backend = model::backend_named(request.running.backend);
   options.heads = request.head;

@@ -441,7 +441,10 @@ Reply import_files(const protocol::ImportRequest& request, RequestContext& conte
   const std::vector<std::filesystem::path> files(request.files.begin(), request.files.end());
   const model::Imported done =
       model::import_tensors(formats::real_file_system(), files, request.out,
-                            {.as = request.as, .causal = request.causal, .scale = request.scale});
+                            {.as = request.as,
+                             .causal = request.causal,
+                             .scale = request.scale,
+                             .renumber = request.renumber});
   const model::ModelConfig& config = done.config;
   protocol::ImportResult result;
   result.out = request.out, result.notes = done.notes;

@@ -18,6 +18,7 @@
 #include "analysis/questions/xray.h"
 #include "formats/error.h"
 #include "formats/file_system.h"
+#include "formats/json.h"
 #include "model/checkpoints/constructed.h"
 #include "model/checkpoints/tensor_io.h"
 #include "protocol/messages/acuity.h"
@@ -314,27 +315,84 @@ Reply duel(const protocol::DuelRequest& request, RequestContext& context) {
 
 // ---- prove --------------------------------------------------------------------------------------
 
+namespace fs = std::filesystem;
+constexpr const char* kProofFile = "proof.json";
+
+bool has_proof(const fs::path& folder) { return fs::is_regular_file(folder / kProofFile); }
+
+// The folders that --make wrote: this one, or those in it, by name.
+std::vector<std::string> written_in(const fs::path& folder) {
+  if (has_proof(folder)) return {folder.string()};
+  std::vector<std::string> found;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    if (has_proof(entry.path())) found.push_back(entry.path().string());
+  }
+  if (found.empty()) {
+    throw formats::bad_input(std::string("there is no ") + kProofFile + " in it or in its folders",
+                             folder.string(), "prove --make FOLDER writes such folders");
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+// Names of constructed models, and folders.
 std::vector<std::string> proved_names(const protocol::ProveRequest& request) {
-  if (!request.names.empty()) return request.names;
   std::vector<std::string> names;
+  for (const std::string& name : request.names) {
+    const bool folder = model::find_constructed(name) == nullptr && fs::is_directory(name);
+    if (!folder) {
+      names.push_back(name);
+    } else if (request.make.empty()) {
+      std::ranges::move(written_in(name), std::back_inserter(names));
+    } else {
+      throw formats::bad_usage("models are written by their names, and '" + name + "' is a folder",
+                               "make", "prove it without --make");
+    }
+  }
+  if (!request.names.empty()) return names;
   for (const auto& entry : model::constructed_models()) names.push_back(entry.name);
   return names;
 }
 
 // FOLDER/NAME: the model in our own form, and proof.json with its claims.
-void write_proof(const std::string& folder, const std::string& name,
+void write_proof(const protocol::ProveRequest& request, const std::string& name,
                  const std::vector<protocol::Claim>& claims) {
-  const auto place = std::filesystem::path(folder) / name;
-  std::filesystem::create_directories(place);
+  const auto place = fs::path(request.make) / name;
+  fs::create_directories(place);
   const model::Constructed made = model::find_constructed(name)->make();
   const auto encoding = model::make_encoding(made.config);
   model::save_model(formats::real_file_system(), place, made.config, *encoding, made.weights);
-  formats::write_file_atomically(formats::real_file_system(), place / "proof.json",
+  formats::write_file_atomically(formats::real_file_system(), place / kProofFile,
                                  nlohmann::json{{"name", name},
                                                 {"source", model::find_constructed(name)->title},
+                                                {"seed", request.seed},
                                                 {"claims", protocol::to_json_form(claims)}}
                                          .dump(2) +
                                      "\n");
+}
+
+analysis::WrittenProof read_proof(const fs::path& folder) {
+  const fs::path file = folder / kProofFile;
+  const formats::Json form = formats::json_from_file(file);
+  const auto member = [&form](const char* key) {
+    return form.is_object() && form.contains(key) ? form.at(key) : formats::Json();
+  };
+  const formats::Json name = member("name"), seed = member("seed"), claims = member("claims");
+  if (!name.is_string() || !seed.is_number_integer() || !claims.is_array() || claims.empty()) {
+    throw formats::bad_input("a proof has a name, the seed of its texts and claims", file.string(),
+                             "prove --make FOLDER writes it");
+  }
+  if (model::find_constructed(name.get<std::string>()) == nullptr) {
+    throw formats::bad_input("'" + name.get<std::string>() + "' is no constructed model",
+                             file.string());
+  }
+  try {
+    return {name.get<std::string>(), static_cast<std::uint64_t>(seed.get<std::int64_t>()),
+            protocol::from_json_form<std::vector<protocol::Claim>>(claims)};
+  } catch (const std::exception& error) {
+    throw formats::bad_input(std::string("its claims cannot be read: ") + error.what(),
+                             file.string());
+  }
 }
 
 Reply prove(const protocol::ProveRequest& request, RequestContext& context) {
@@ -351,10 +409,17 @@ Reply prove(const protocol::ProveRequest& request, RequestContext& context) {
     const auto share = static_cast<double>(names.size());
     protocol::PartOfProgress part(context, static_cast<double>(n) / share,
                                   static_cast<double>(n + 1) / share);
-    std::vector<protocol::Claim> claims = analysis::prove(names[n], options, kernels, part);
-    if (!request.make.empty()) write_proof(request.make, names[n], claims);
+    const bool written = model::find_constructed(names[n]) == nullptr && has_proof(names[n]);
+    std::vector<protocol::Claim> claims;
+    if (written) {
+      models.push_back(context.models().open(names[n], request.running, context));
+      claims = analysis::prove_again(models.back(), read_proof(names[n]), options, kernels, part);
+    } else {
+      claims = analysis::prove(names[n], options, kernels, part);
+      models.push_back(context.models().open(names[n], request.running, context));
+    }
+    if (!request.make.empty()) write_proof(request, names[n], claims);
     std::ranges::move(claims, std::back_inserter(result.claims));
-    models.push_back(context.models().open(names[n], request.running, context));
   }
   result.provenance =
       provenance_of(asked(request), context, models, nullptr, protocol::listed(kernels));

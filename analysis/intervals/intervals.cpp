@@ -160,6 +160,18 @@ Interval share_interval(std::span<const Part> parts, const Draws& draws) {
   return share_with(share, reach_of(residuals_of(kept, share), quotient, draws).error, kept.size());
 }
 
+Interval share_interval(double share, std::span<const double> without_each) {
+  const std::size_t units = without_each.size();
+  if (units < 2) return without(share, units);
+  const auto n = static_cast<double>(units);
+  const double mean = std::accumulate(without_each.begin(), without_each.end(), 0.0) / n;
+  double square = 0;
+  for (const double value : without_each) square += (value - mean) * (value - mean);
+  // The share is the same whatever text is left out: it is no draw of anything.
+  if (square == 0) return reaching(share, {}, units, method::kConstant);
+  return share_with(share, std::sqrt((n - 1) / n * square), units);
+}
+
 Interval ratio_of_differences(std::span<const Part> parts, const Draws& draws) {
   const double ratio = quotient_of(parts);
   std::vector<double> denominators;

@@ -55,6 +55,10 @@ Interval ratio_interval(std::span<const Part> parts, const Draws& draws);
 // number of independent samples that the standard error of the ratio speaks of.
 Interval share_interval(std::span<const Part> parts, const Draws& draws);
 
+// The same of a share that is no ratio of sums: `without[t]` is the share of all units but t, from
+// which its standard error follows.
+Interval share_interval(double share, std::span<const double> without);
+
 // sum of differences / sum of other differences (a returned share), by the jackknife; none where
 // the interval of the denominator holds 0.
 Interval ratio_of_differences(std::span<const Part> parts, const Draws& draws);

@@ -175,6 +175,7 @@ class DemandAnalysis {
                                         {options_.backend, true, &kernels_, &progress_});
       losses_.push_back(text.loss), rows_.push_back(text.rows);
       add(text.demand);
+      whole_.push_back(text.demand);
       demands_.push_back(by_bucket(text.demand, out_.result.edges));
     }
   }
@@ -200,10 +201,24 @@ class DemandAnalysis {
       }
     }
     result.loss = ratio_interval(parts_of(losses_, rows_), draws_);
-    const at::Tensor size = total_.abs();
-    const double all = size.sum().item<double>();
-    const double beyond = size.slice(2, result.trained).sum().item<double>();
-    result.share_beyond_trained = all > 0 ? beyond / all : 0;
+    result.share_beyond_trained = beyond_trained();
+  }
+
+  // Of the sum of |demand| over heads and distances, which no sums over texts give: it is made
+  // again without each text.
+  Interval beyond_trained() const {
+    const auto share_of = [this](const at::Tensor& total) {
+      const at::Tensor size = total.abs();
+      const double all = size.sum().item<double>();
+      return all > 0 ? size.slice(2, out_.result.trained).sum().item<double>() / all : 0;
+    };
+    std::vector<double> without;
+    for (const at::Tensor& one : whole_) {
+      at::Tensor rest = total_.clone();
+      rest.narrow(2, 0, one.size(2)).sub_(one);
+      without.push_back(share_of(rest));
+    }
+    return share_interval(share_of(total_), without);
   }
 
   Interval of_bucket(std::int64_t layer, std::int64_t head, std::int64_t bucket) const {
@@ -235,6 +250,7 @@ class DemandAnalysis {
   protocol::Progress& progress_;
   std::vector<double> losses_, rows_;
   std::vector<at::Tensor> demands_;  // (layers, heads, K) of each text
+  std::vector<at::Tensor> whole_;    // the same by distance, (layers, heads, N)
   at::Tensor total_;
   Draws draws_{options_.seed};
   model::AllRan kernels_;

@@ -14,6 +14,7 @@
 #include "analysis/text_pass.h"
 #include "formats/error.h"
 #include "model/attention/moved_scores.h"
+#include "model/checkpoints/tensor_io.h"
 #include "model/encodings/rotation.h"
 
 namespace phasescope::analysis {
@@ -159,15 +160,33 @@ class PairReader {
     result_.curve = std::move(curve);
   }
 
-  // A decay leaves a dtype's range somewhere: farther distances are left out.
+  // A decay leaves a dtype's range somewhere: farther distances are left out, and it is said.
   std::vector<double> scores_as_far_as_numbers_go(std::vector<std::int64_t>& distances) {
-    for (;; distances.resize(distances.size() - distances.size() / 16)) {
+    const auto fits = [&](std::size_t count) {
+      const std::vector<std::int64_t> some(distances.begin(),
+                                           distances.begin() + static_cast<std::ptrdiff_t>(count));
       try {
-        return to_vector<double>(scores_at(at::tensor(distances, at::kLong)));
+        scores_at(at::tensor(some, at::kLong));
+        return true;
       } catch (const formats::Error& error) {
-        if (error.code() != "bad_input" || distances.size() < 32) throw;
+        if (error.code() != "bad_input") throw;
+        return false;
       }
+    };
+    if (!fits(distances.size())) {
+      std::size_t kept = 1, lost = distances.size();  // of one point the error itself is told
+      while (lost - kept > 1) {
+        const std::size_t middle = kept + (lost - kept) / 2;
+        (fits(middle) ? kept : lost) = middle;
+      }
+      result_.cut = "the curve ends at distance " + std::to_string(distances[kept - 1]) + " of " +
+                    std::to_string(distances.back()) +
+                    ": farther away the encoding's decay leaves "
+                    "the range of " +
+                    model::name_of_dtype(program_.q.scalar_type());
+      distances.resize(kept);
     }
+    return to_vector<double>(scores_at(at::tensor(distances, at::kLong)));
   }
 
   at::Tensor scores_at(const at::Tensor& distance) const {

@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -16,6 +17,7 @@
 #include "analysis/tensors.h"
 #include "formats/error.h"
 #include "model/checkpoints/constructed.h"
+#include "model/encodings/tape_circuit.h"
 
 namespace phasescope::analysis {
 namespace {
@@ -94,6 +96,30 @@ at::Tensor induction_weights(const Ids& ids) {
   return at::stack({below, above});
 }
 
+// Two layers of tokens that read themselves, one of means, and +0.5 on [BOS] where the
+// transpositions so far cancel out: sum_v v pi(v) - 54.5, pi made by exchanging.
+at::Tensor circuit_weights(const Ids& ids) {
+  std::array<std::int64_t, 5> order{1, 2, 3, 4, 5};
+  std::vector<double> logits;
+  for (const std::int64_t id : ids) {
+    if (id >= '0' && id <= '9') {
+      const auto [a, b] = model::circuit_transposition(id - '0');
+      std::swap(order[static_cast<std::size_t>(a)], order[static_cast<std::size_t>(b)]);
+    }
+    double sum = -54.5;
+    for (std::size_t v = 0; v < order.size(); ++v) {
+      sum += static_cast<double>((static_cast<std::int64_t>(v) + 1) * order[v]);
+    }
+    logits.push_back(sum);
+  }
+  const auto tokens = static_cast<std::int64_t>(ids.size());
+  const at::Tensor own = at::eye(tokens, at::kDouble), mean = softmax_of(tokens, uniform);
+  const at::Tensor last = softmax_of(tokens, [&](std::int64_t i, std::int64_t j) {
+    return ids[static_cast<std::size_t>(j)] == kBos ? logits[static_cast<std::size_t>(i)] : 0;
+  });
+  return at::stack({own, own, mean, last}).unsqueeze(1);
+}
+
 using Weights = std::function<at::Tensor(const Ids& ids)>;
 Weights one_layer(std::function<Score(const Ids& ids)> first, Score second = uniform) {
   return [=](const Ids& ids) {
@@ -123,6 +149,7 @@ const std::map<std::string, Weights>& known_weights() {
       {"proof-induction", induction_weights},
       {"proof-copy7", one_layer(same(at_distance(7, 6)))},
       {"proof-fails", one_layer(same(at_distance(7, 40)), far)},
+      {"tape.circuit", circuit_weights},
   };
   return known;
 }
@@ -240,13 +267,20 @@ double tolerance_of(const std::string& metric, double value) {
   return 2e-4 * (lengths ? std::max(1.0, std::abs(value)) : 1.0);
 }
 
+bool holds(const protocol::Claim& claim) {
+  const bool undefined = std::isnan(claim.value) && std::isnan(claim.measured);
+  return undefined || std::abs(claim.value - claim.measured) <= claim.tolerance;
+}
+
+bool same_thing(const protocol::Claim& a, const protocol::Claim& b) {
+  return a.metric == b.metric && a.input == b.input && a.layer == b.layer && a.head == b.head;
+}
+
 class Proof {
  public:
-  Proof(const std::string& name, const ProofOptions& options, protocol::Progress& progress)
-      : name_(name),
-        options_(options),
-        progress_(progress),
-        model_(model::open_model(name, {.dtype = options.dtype})) {}
+  Proof(const std::string& name, std::shared_ptr<const model::Model> model,
+        const ProofOptions& options, protocol::Progress& progress)
+      : name_(name), options_(options), progress_(progress), model_(std::move(model)) {}
 
   std::vector<protocol::Claim> run(model::AllRan& kernels) {
     const Ids text = random_text(options_.seed);
@@ -268,8 +302,7 @@ class Proof {
            double value, double measured) {
     protocol::Claim claim{name_, metric, input, layer, head, value, measured};
     claim.tolerance = tolerance_of(metric, value);
-    const bool undefined = std::isnan(value) && std::isnan(measured);
-    claim.holds = undefined || std::abs(value - measured) <= claim.tolerance;
+    claim.holds = holds(claim);
     claims_.push_back(std::move(claim));
   }
 
@@ -345,7 +378,31 @@ at::Tensor constructed_weights(const std::string& name, const Ids& ids) {
 std::vector<protocol::Claim> prove(const std::string& name, const ProofOptions& options,
                                    model::AllRan& kernels, protocol::Progress& progress) {
   const at::NoGradGuard no_gradients;
-  return Proof(name, options, progress).run(kernels);
+  return Proof(name, model::open_model(name, {.dtype = options.dtype}), options, progress)
+      .run(kernels);
+}
+
+std::vector<protocol::Claim> prove_again(const std::shared_ptr<const model::Model>& model,
+                                         const WrittenProof& written, const ProofOptions& options,
+                                         model::AllRan& kernels, protocol::Progress& progress) {
+  const at::NoGradGuard no_gradients;
+  ProofOptions seeded = options;
+  seeded.seed = written.seed;
+  const std::vector<protocol::Claim> found =
+      Proof(written.name, model, seeded, progress).run(kernels);
+  std::vector<protocol::Claim> claims = written.claims;
+  for (protocol::Claim& claim : claims) {
+    const auto same = [&](const protocol::Claim& one) { return same_thing(one, claim); };
+    const auto measured = std::ranges::find_if(found, same);
+    if (measured == found.end()) {
+      throw formats::bad_input("nothing measures " + claim.metric + " of L" +
+                               std::to_string(claim.layer) + "H" + std::to_string(claim.head) +
+                               " on the input '" + claim.input + "'");
+    }
+    claim.model = model->report.name;
+    claim.measured = measured->measured, claim.holds = holds(claim);
+  }
+  return claims;
 }
 
 }  // namespace phasescope::analysis

@@ -5,10 +5,12 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "model/attention/attention.h"
+#include "model/checkpoints/open_model.h"
 #include "protocol/messages/prove.h"
 #include "protocol/progress.h"
 
@@ -29,5 +31,18 @@ struct ProofOptions {
 // twice). `kernels`: gathers what ran.
 std::vector<protocol::Claim> prove(const std::string& name, const ProofOptions& options,
                                    model::AllRan& kernels, protocol::Progress& progress);
+
+// What a file says of a model: the constructed model that it is, the seed of its texts, and claims
+// about it with their values and tolerances.
+struct WrittenProof {
+  std::string name;
+  std::uint64_t seed = 0;
+  std::vector<protocol::Claim> claims;
+};
+// The claims of a file against what is measured of a model. Throws Error "bad_input" for a claim
+// about what is not measured.
+std::vector<protocol::Claim> prove_again(const std::shared_ptr<const model::Model>& model,
+                                         const WrittenProof& written, const ProofOptions& options,
+                                         model::AllRan& kernels, protocol::Progress& progress);
 
 }  // namespace phasescope::analysis

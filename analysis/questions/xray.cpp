@@ -178,9 +178,9 @@ class Xray {
       row.layer = unit.begin()->first;
       row.head = options_.by_layer ? -1 : unit.begin()->second;
       const Losses treated = losses(unit), others = losses(all_but(unit));
-      row.one_alone = mean_of(differences(plain, treated));
-      row.leave_one_out = mean_of(differences(others, all));
-      if (fails_) row.share = share_of(differences(plain, treated), differences(plain, all));
+      row.one_alone = difference_of(plain, treated);
+      row.leave_one_out = difference_of(others, all);
+      if (fails_) row.share = share_of(plain, treated, all);
       alone.push_back(row.one_alone.mean), left_out.push_back(row.leave_one_out.mean);
       result_.rows.push_back(std::move(row));
     }
@@ -260,25 +260,57 @@ class Xray {
     return static_cast<double>(static_cast<std::int64_t>(texts_[text].size()) - 1 - trained_);
   }
 
-  Interval mean_of(const std::vector<double>& sums) const {
+  // ---- Intervals: over texts, or over the 8 blocks of rows of one ----
+
+  bool one_text() const { return texts_.size() == 1; }
+
+  // Of the rows past the trained length of the only text: `minus` taken off, where it is given.
+  std::vector<double> rows_past(const Losses& losses, const Losses* minus) const {
+    std::vector<double> rows(losses[0].rows.begin() + trained_, losses[0].rows.end());
+    if (minus == nullptr) return rows;
+    for (std::size_t n = 0; n < rows.size(); ++n) {
+      rows[n] -= (*minus)[0].rows[n + static_cast<std::size_t>(trained_)];
+    }
+    return rows;
+  }
+
+  Interval mean_of(const Losses& losses) const { return difference_of(losses, nullptr); }
+  Interval difference_of(const Losses& a, const Losses& b) const { return difference_of(a, &b); }
+  Interval difference_of(const Losses& a, const Losses* b) const {
     std::vector<Part> parts;
-    for (std::size_t n = 0; n < sums.size(); ++n) parts.push_back({sums[n], rows_of(n)});
-    return ratio_interval(parts, draws_);
+    for (std::size_t n = 0; n < a.size(); ++n) {
+      parts.push_back({a[n].sum - (b == nullptr ? 0 : (*b)[n].sum), rows_of(n)});
+    }
+    if (!one_text()) return ratio_interval(parts, draws_);
+    const std::vector<double> rows = rows_past(a, b);
+    return blocks_interval(parts[0].sum / parts[0].weight, blocks_of(rows), std::ssize(rows));
   }
-  static std::vector<double> differences(const Losses& a, const Losses& b) {
-    std::vector<double> out;
-    for (std::size_t n = 0; n < a.size(); ++n) out.push_back(a[n].sum - b[n].sum);
-    return out;
-  }
-  static std::vector<double> sums_of(const Losses& losses) {
-    std::vector<double> out;
-    for (const PastLoss& loss : losses) out.push_back(loss.sum);
-    return out;
-  }
-  Interval share_of(const std::vector<double>& part, const std::vector<double>& whole) const {
+
+  // What `treated` takes off the plain loss, of what treating all takes off it.
+  Interval share_of(const Losses& plain, const Losses& treated, const Losses& all) const {
     std::vector<Part> parts;
-    for (std::size_t n = 0; n < part.size(); ++n) parts.push_back({part[n], whole[n]});
-    return ratio_of_differences(parts, draws_);
+    for (std::size_t n = 0; n < plain.size(); ++n) {
+      parts.push_back({plain[n].sum - treated[n].sum, plain[n].sum - all[n].sum});
+    }
+    if (!one_text()) return ratio_of_differences(parts, draws_);
+    const std::vector<Part> some = blocks_of(rows_past(plain, &treated));
+    std::vector<Part> blocks = blocks_of(rows_past(plain, &all));
+    for (std::size_t n = 0; n < blocks.size(); ++n) blocks[n] = {some[n].sum, blocks[n].sum};
+    Interval share = ratio_of_differences(blocks, draws_);
+    share.mean = parts[0].sum / parts[0].weight;
+    share.method = share.known() ? method::kBlocks : method::kNone;
+    return counted_in("blocks", share);
+  }
+
+  // Sums over blocks of equal length, each with its number of rows.
+  static std::vector<Part> blocks_of(const std::vector<double>& rows) {
+    const std::int64_t length = std::ssize(rows) / kBlocks;
+    std::vector<Part> blocks;
+    for (std::int64_t block = 0; block < kBlocks; ++block) {
+      const auto begin = rows.begin() + block * length;
+      blocks.push_back({std::accumulate(begin, begin + length, 0.0), static_cast<double>(length)});
+    }
+    return blocks;
   }
 
   void start(const Losses& plain, const Losses& all) {
@@ -288,14 +320,17 @@ class Xray {
     result_.formula =
         "loss over rows from the trained length on; one_alone = plain - that head treated; "
         "leave_one_out = all but it treated - all treated; share = one_alone / (plain - all)";
-    result_.plain = mean_of(sums_of(plain)), result_.all = mean_of(sums_of(all));
-    result_.returned = mean_of(differences(plain, all));
+    result_.plain = mean_of(plain), result_.all = mean_of(all);
+    result_.returned = difference_of(plain, all);
     const Interval& returned = result_.returned;
-    const double low = returned.low.value_or(texts_.size() == 1 ? returned.mean : -1);
-    fails_ = low > 0;
-    result_.verdict =
-        fails_ ? "treating all heads returns " + std::to_string(returned.mean) + " bits a token"
-               : "no failure this treatment returns";
+    fails_ = returned.low.value_or(-1) > 0;
+    if (fails_) {
+      result_.verdict =
+          "treating all heads returns " + std::to_string(returned.mean) + " bits a token";
+    } else {
+      result_.verdict = returned.known() ? "no failure this treatment returns"
+                                         : "too few rows to tell a failure from chance";
+    }
   }
 
   void measure_unseen() {

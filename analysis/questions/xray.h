@@ -26,7 +26,9 @@ struct XrayOptions {
 // (radians a token): those whose phase lies further from every phase seen than half a step.
 std::vector<bool> unseen_phases(double frequency, std::int64_t trained, std::int64_t length);
 
-// 2 + 2 heads passes a text, greedy repair about heads more for each that it finds. Throws Error
+// 2 + 2 heads passes a text, greedy repair about heads more for each that it finds. Intervals are
+// over texts, of one text over 8 blocks of its rows past T; it fails where that of `returned` lies
+// above 0, and what has no interval (fewer than 64 such rows) is not said to fail. Throws Error
 // "not_applicable" for encoders, and for a clamp where the model cannot be shown another distance;
 // "bad_usage" where no text is longer than T.
 protocol::XrayResult analyse_xray(const std::shared_ptr<const model::Model>& model,

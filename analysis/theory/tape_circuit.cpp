@@ -13,6 +13,7 @@
 #include "analysis/theory/tape_bare_layer.h"
 #include "analysis/theory/verdicts.h"
 #include "analysis/worst.h"
+#include "model/encodings/tape_circuit.h"
 
 namespace phasescope::analysis {
 namespace {
@@ -137,12 +138,7 @@ CheckResult run_all(const CheckContext& context) {
 }  // namespace
 
 std::array<std::int64_t, 2> transposition(std::int64_t token) {
-  for (std::int64_t a = 0; a < kThings; ++a) {
-    const std::int64_t partners = kThings - 1 - a;
-    if (token < partners) return {a, a + 1 + token};
-    token -= partners;
-  }
-  return {0, 0};
+  return model::circuit_transposition(token);
 }
 
 at::Tensor circuit_vectors() {

@@ -1,7 +1,10 @@
 #include "app/figures/cost_figures.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
+
+#include "app/figures/published.h"
 
 namespace phasescope::app {
 
@@ -19,7 +22,58 @@ std::vector<std::string> multiplying_parts(const std::vector<protocol::CostResul
   return parts;
 }
 
+// What the published table prints of these encodings.
+std::vector<PublishedSeries> published_totals(const std::vector<std::string>& encodings) {
+  std::vector<PublishedSeries> found;
+  for (const PublishedSeries& one : published_series()) {
+    const bool counted = std::ranges::find(encodings, one.encoding) != encodings.end();
+    if (one.metric == "MACs" && counted) found.push_back(one);
+  }
+  return found;
+}
+
+// Below the parts: the whole pass by the conventions of the published table, and what that prints.
+void add_published_totals(const std::vector<protocol::CostResult>& results, const ModelNames& names,
+                          widgets::PlotSpec& plot) {
+  constexpr double kRow = -1;
+  std::map<std::string, double> counted;  // by label
+  std::vector<std::string> encodings;
+  for (const protocol::CostResult& result : results) {
+    if (!is_of_published_size(result)) continue;
+    encodings.push_back(result.encoding);
+    counted[names.short_name(result.model)] = result.published.macs;
+  }
+  const std::vector<PublishedSeries> printed = published_totals(encodings);
+  if (printed.empty()) return;
+  for (widgets::Series& series : plot.series) {
+    const auto found = counted.find(series.label);
+    if (found == counted.end()) continue;
+    series.x.push_back(found->second), series.y.push_back(kRow);
+    series.names.push_back(series.label + ", whole pass");
+  }
+  int shown = 0;
+  for (const PublishedSeries& one : printed) {
+    plot.series.push_back(
+        {.label = "published: " + one.printed + " (" + one.where + "; " + one.setting + ")",
+         .x = one.y,
+         .y = {kRow},
+         .color = kPublishedColor,
+         .quiet = true,
+         .points = widgets::PointShape(1 + shown++ % 6)});
+  }
+  plot.y.ticks.push_back({kRow, "whole pass, as published"});
+  plot.y.low = kRow - 0.5;
+  plot.notes.emplace_back(
+      "whole pass, as published: by the conventions of TAPE's Table 3, full N x N attention; pale: "
+      "what that prints, not counted here");
+}
+
 }  // namespace
+
+bool is_of_published_size(const protocol::CostResult& result) {
+  return result.layers == kPublishedCostLayers && result.width == kPublishedCostWidth &&
+         result.length == kPublishedCostLength;
+}
 
 widgets::PlotSpec cost_figure(const std::vector<protocol::CostResult>& results,
                               const ModelNames& names) {
@@ -49,6 +103,7 @@ widgets::PlotSpec cost_figure(const std::vector<protocol::CostResult>& results,
   if (alike && !lengths.empty()) {
     plot.notes.push_back("as executed, of " + std::to_string(lengths.front()) + " tokens");
   }
+  add_published_totals(results, names, plot);
   return plot;
 }
 

@@ -8,8 +8,12 @@
 
 namespace phasescope::app {
 
+// Whether TAPE's Table 3 (arXiv 2501.00712) is of models of this size and of a pass of this length.
+bool is_of_published_size(const protocol::CostResult& result);
+
 // Multiply-accumulates of each part that has any, as executed, a colour a model, the first part at
-// the top; a part that a model does not have has no point.
+// the top; a part that a model does not have has no point. Models of the published size have a row
+// more, with what is published of their encodings.
 widgets::PlotSpec cost_figure(const std::vector<protocol::CostResult>& results,
                               const ModelNames& names);
 

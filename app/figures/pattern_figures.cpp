@@ -189,8 +189,8 @@ PlotSpec rows_figure(const PatternsResult& result, std::span<const protocol::Bia
       "2405.14722), Figure 1"};
   for (const protocol::AdaptiveBiasOfHead& one : result.adaptive) {
     if (one.layer != first.layer || one.head != first.head || one.query != first.query) continue;
-    plot.notes.push_back(one.kind + ": slope in ln(distance) " + with_ends(one.slope) + ", " +
-                         words_of(one.slope));
+    plot.notes.push_back((one.kind.empty() ? one.why : one.kind) + ": slope in ln(distance) " +
+                         with_ends(one.slope) + ", " + words_of(one.slope));
   }
   return plot;
 }
@@ -207,10 +207,11 @@ PlotSpec variation_figure(const PatternsResult& result, int64_t layer, int64_t q
   plot.y.label = "bias added to the score";
   for (const protocol::AdaptiveBiasOfHead& one : result.adaptive) {
     if (one.layer != layer || one.query != query) continue;
-    Series series{.label = "H" + std::to_string(one.head) + ": " + one.kind,
-                  .x = one.distances,
-                  .y = one.mean,
-                  .color = int(one.head)};
+    Series series{
+        .label = "H" + std::to_string(one.head) + (one.kind.empty() ? "" : ": ") + one.kind,
+        .x = one.distances,
+        .y = one.mean,
+        .color = int(one.head)};
     for (size_t n = 0; n < one.mean.size(); ++n) {
       series.low.push_back(one.mean[n] - one.sd[n]);
       series.high.push_back(one.mean[n] + one.sd[n]);
@@ -224,6 +225,11 @@ PlotSpec variation_figure(const PatternsResult& result, int64_t layer, int64_t q
   plot.notes.emplace_back(
       "band: one standard deviation over texts; local and anti-local where the "
       "95 % interval of the slope leaves out 0");
+  for (const protocol::AdaptiveBiasOfHead& one : result.adaptive) {
+    if (one.layer != layer || one.query != query || one.why.empty()) continue;
+    plot.notes.push_back(one.why);
+    break;
+  }
   return plot;
 }
 

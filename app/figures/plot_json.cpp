@@ -41,10 +41,12 @@ json json_of(const Series& series) {
 }
 
 json json_of(const Marker& marker) {
-  return {{"at", to_json_form(marker.at)},
-          {"vertical", marker.vertical},
-          {"label", marker.label},
-          {"color", marker.color}};
+  json out{{"at", to_json_form(marker.at)},
+           {"vertical", marker.vertical},
+           {"label", marker.label},
+           {"color", marker.color}};
+  if (marker.beyond) out["beyond"] = true;
+  return out;
 }
 
 }  // namespace
@@ -66,14 +68,6 @@ json json_of(const MapSpec& map) {
           {"values", to_json_form(map.values)}};
 }
 
-json json_of(const widgets::GridSpec& grid) {
-  json out{
-      {"id", grid.id}, {"title", grid.title}, {"columns", grid.columns}, {"notes", grid.notes}};
-  for (const widgets::GridCell& cell : grid.cells)
-    out["cells"].push_back({{"caption", cell.caption}, {"map", json_of(cell.map)}});
-  return out;
-}
-
 json json_of(const PlotSpec& plot) {
   json out{{"id", plot.id},        {"title", plot.title},     {"x", json_of(plot.x)},
            {"y", json_of(plot.y)}, {"series", json::array()}, {"markers", json::array()},
@@ -81,6 +75,20 @@ json json_of(const PlotSpec& plot) {
   for (const Series& series : plot.series) out["series"].push_back(json_of(series));
   for (const Marker& marker : plot.markers) out["markers"].push_back(json_of(marker));
   if (plot.map) out["map"] = json_of(*plot.map);
+  return out;
+}
+
+json json_of(const widgets::GridSpec& grid) {
+  json out{
+      {"id", grid.id}, {"title", grid.title}, {"columns", grid.columns}, {"notes", grid.notes}};
+  for (const widgets::GridCell& cell : grid.cells) {
+    json& one = out["cells"].emplace_back(json{{"caption", cell.caption}});
+    if (cell.plot) {
+      one["plot"] = json_of(*cell.plot);
+    } else {
+      one["map"] = json_of(cell.map);
+    }
+  }
   return out;
 }
 

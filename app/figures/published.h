@@ -31,11 +31,17 @@ inline constexpr const char* kPublishedPerplexity =
     "pale: published, not measured here: other models, data and tokens, a token of another "
     "tokenizer; shown beside, not to be compared";
 
+// What TAPE's Table 3 counts: models of these sizes, and a forward pass of so many tokens.
+inline constexpr int kPublishedCostLayers = 12, kPublishedCostWidth = 768,
+                     kPublishedCostLength = 1024;
+
 // Printed values of one model by layer (from 0) or length.
 struct PublishedSeries {
   std::string encoding;  // its key here
-  std::string metric;    // "attention difference ids", "position difference tokens", "perplexity"
-  std::string where;     // the paper and its table
+  // "attention difference ids", "position difference tokens", "perplexity"; "FLOPs", "MACs" and
+  // "parameters" of a forward pass.
+  std::string metric;
+  std::string where;  // the paper and its table
   std::string setting;
   std::string printed;     // what the paper calls the model
   std::string comparable;  // how far a measurement here can be held against it

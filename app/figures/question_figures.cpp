@@ -91,7 +91,8 @@ std::vector<PlotSpec> demand_figures(const protocol::DemandResult& result,
   }
   std::vector<PlotSpec> figures;
   for (auto& [layer, plot] : by_layer) {
-    plot.markers.push_back({.at = double(result.trained) + 1, .label = "trained length"});
+    plot.markers.push_back(
+        {.at = double(result.trained) + 1, .label = "trained length", .beyond = true});
     plot.markers.push_back({.at = 0, .vertical = false});
     plot.notes.push_back("a point is a bucket's sum, at its first distance; band: 95 %, " +
                          words_of(result.loss));
@@ -99,6 +100,165 @@ std::vector<PlotSpec> demand_figures(const protocol::DemandResult& result,
     add_notes(plot.notes, std::vector{result.provenance}, names);
     figures.push_back(std::move(plot));
   }
+  return figures;
+}
+
+namespace {
+
+// Where a distance stands on an axis whose bars are buckets: bucket n is n - 0.5 to n + 0.5, the
+// last one as wide as its length shows.
+double place_in_buckets(const std::vector<int64_t>& edges, int64_t distance) {
+  for (size_t n = 0; n + 1 < edges.size(); ++n) {
+    if (distance >= edges[n + 1]) continue;
+    const double into = double(distance - edges[n]) / double(edges[n + 1] - edges[n]);
+    return double(n) - 0.5 + into;
+  }
+  return double(edges.size()) - (distance > edges.back() ? 0.5 : 1.5);
+}
+
+// First distances of some buckets, so that they have room in a small plot.
+std::vector<widgets::AxisTick> bucket_ticks(const std::vector<int64_t>& edges) {
+  constexpr size_t kTicks = 5;
+  const size_t step = std::max<size_t>(1, (edges.size() + kTicks - 1) / kTicks);
+  std::vector<widgets::AxisTick> ticks;
+  for (size_t n = 0; n < edges.size(); n += step) {
+    ticks.push_back({double(n), std::to_string(edges[n])});
+  }
+  return ticks;
+}
+
+// Of all heads' sums and intervals.
+widgets::ValueRange demand_range(const protocol::DemandResult& result) {
+  widgets::ValueRange range{0, 0};
+  const auto add = [&range](double x) {
+    if (!std::isfinite(x)) return;
+    range.low = std::min(range.low, x), range.high = std::max(range.high, x);
+  };
+  for (const protocol::DemandRow& row : result.rows) {
+    for (const protocol::Interval& one : row.demand) {
+      for (const double x : {one.mean, one.low.value_or(one.mean), one.high.value_or(one.mean)}) {
+        add(x);
+      }
+    }
+  }
+  const double margin = 0.04 * (range.high - range.low);
+  return {range.low - margin, range.high + margin};
+}
+
+}  // namespace
+
+widgets::GridSpec demand_grid(const protocol::DemandResult& result, const ModelNames& names) {
+  constexpr int kMostAcross = 8;
+  widgets::GridSpec grid{
+      .id = "demand_heads_" + names.file_name(result.model),
+      .title = names.short_name(result.model) + ": at which distances heads want weight"};
+  const widgets::ValueRange range = demand_range(result);
+  std::map<int64_t, int> in_layer;
+  for (const protocol::DemandRow& row : result.rows) {
+    grid.columns = std::max(grid.columns, ++in_layer[row.layer]);
+    PlotSpec plot;
+    plot.x.low = -0.5, plot.x.high = double(result.edges.size()) - 0.5;
+    plot.x.ticks = bucket_ticks(result.edges);
+    plot.y.low = range.low, plot.y.high = range.high;
+    Series bars{.label = "demand", .kind = SeriesKind::bars, .color = int(row.layer)};
+    for (size_t n = 0; n < row.demand.size(); ++n) {
+      bars.x.push_back(double(n)), bars.y.push_back(row.demand[n].mean);
+      add_ends(bars, row.demand[n].low, row.demand[n].high);
+    }
+    plot.series.push_back(std::move(bars));
+    plot.markers.push_back({.at = 0, .vertical = false});
+    const double trained = place_in_buckets(result.edges, result.trained);
+    if (trained < *plot.x.high) plot.markers.push_back({.at = trained, .beyond = true});
+    const std::string head = layer_name(row.layer) + "H" + std::to_string(row.head);
+    grid.cells.push_back({{}, head, std::move(plot)});
+  }
+  grid.columns = std::min(grid.columns, kMostAcross);
+  grid.notes = {
+      "across: buckets of distances, named by their first one (tokens); up: the bucket's sum (bits "
+      "a token per unit of score), one scale for all heads; lines: 95 %, " +
+          words_of(result.loss) + "; shaded: beyond the trained length of " +
+          std::to_string(result.trained) + " tokens",
+      result.formula};
+  add_notes(grid.notes, std::vector{result.provenance}, names);
+  return grid;
+}
+
+namespace {
+
+// A number of each head: its layer, its head (-1: the whole layer) and the number.
+struct OfHead {
+  int64_t layer = 0, head = 0;
+  double value = 0;
+};
+
+// Layers down, heads across, one column for whole layers.
+void add_head_map(PlotSpec& plot, const std::vector<OfHead>& values) {
+  int64_t layers = 0, heads = 1;
+  for (const OfHead& one : values) {
+    layers = std::max(layers, one.layer + 1), heads = std::max(heads, one.head + 1);
+  }
+  widgets::MapSpec map{.rows = int(layers), .cols = int(heads)};
+  map.values.assign(size_t(layers * heads), std::numeric_limits<float>::quiet_NaN());
+  for (const OfHead& one : values) {
+    map.values[size_t(one.layer * heads + std::max<int64_t>(one.head, 0))] = float(one.value);
+  }
+  map.colormap = widgets::Colormap::signed_values;
+  map.range = widgets::value_range(map.values);
+  map.value_label = "bits a token";
+  map.row_name = "layer", map.col_name = "head";
+  plot.x.label = "head", plot.x.of = widgets::Coordinate::head, plot.y.label = "layer",
+  plot.y.of = widgets::Coordinate::layer;
+  for (int64_t h = 0; h < heads; ++h) {
+    plot.x.ticks.push_back({double(h) + 0.5, heads > 1 ? "H" + std::to_string(h) : "layer"});
+  }
+  for (int64_t l = 0; l < layers; ++l) plot.y.ticks.push_back({double(l) + 0.5, layer_name(l)});
+  plot.legend = false;
+  plot.notes.push_back(widgets::scale_note(map));
+  plot.map = std::move(map);
+}
+
+// The band in which a head or layer alone changes the loss most; -1 where none has a number.
+int strongest_band(const protocol::AcuityResult& result) {
+  int best = -1;
+  double largest = -1;
+  for (const protocol::AcuityRow& row : result.rows) {
+    for (size_t n = 0; n < row.bands.size(); ++n) {
+      if (!row.bands[n].change_seen) continue;
+      const double size = std::abs(row.bands[n].change_seen->mean);
+      if (size > largest) largest = size, best = int(n);
+    }
+  }
+  return best;
+}
+
+// One band, heads (or layers) one at a time.
+PlotSpec acuity_heads(const protocol::AcuityResult& result, const ModelNames& names, size_t band) {
+  const protocol::AcuityBand& first = result.rows.front().bands[band];
+  const std::string distances = std::to_string(first.low) + ".." + std::to_string(first.high - 1);
+  PlotSpec plot{.id = "acuity_heads_" + names.file_name(result.model),
+                .title = names.short_name(result.model) + ": change of loss where distances " +
+                         distances + " are exchanged in one place alone"};
+  std::vector<OfHead> values;
+  for (const protocol::AcuityRow& row : result.rows) {
+    if (band >= row.bands.size() || !row.bands[band].change_seen) continue;
+    values.push_back({row.layer, row.head, row.bands[band].change_seen->mean});
+  }
+  add_head_map(plot, values);
+  plot.notes.push_back(
+      "the band in which one of them changes the loss most; the table has the others; n = " +
+      std::to_string(result.texts.size()) + " texts");
+  plot.notes.push_back(result.formula);
+  add_notes(plot.notes, std::vector{result.provenance}, names);
+  return plot;
+}
+
+}  // namespace
+
+std::vector<PlotSpec> acuity_figures(const protocol::AcuityResult& result,
+                                     const ModelNames& names) {
+  std::vector<PlotSpec> figures{acuity_figure(result, names)};
+  const int band = strongest_band(result);
+  if (band >= 0) figures.push_back(acuity_heads(result, names, size_t(band)));
   return figures;
 }
 
@@ -163,32 +323,41 @@ PlotSpec xray_map(const protocol::XrayResult& result, const ModelNames& names, c
                   const std::string& title, protocol::Interval protocol::XrayRow::*value) {
   PlotSpec plot{.id = std::string(id) + "_" + names.file_name(result.model),
                 .title = names.short_name(result.model) + ": " + title};
-  int64_t layers = 0, heads = 1;
+  std::vector<OfHead> values;
   for (const protocol::XrayRow& row : result.rows) {
-    layers = std::max(layers, row.layer + 1), heads = std::max(heads, row.head + 1);
+    values.push_back({row.layer, row.head, (row.*value).mean});
   }
-  widgets::MapSpec map{.rows = int(layers), .cols = int(heads)};
-  map.values.assign(size_t(layers * heads), std::numeric_limits<float>::quiet_NaN());
-  for (const protocol::XrayRow& row : result.rows) {
-    const int64_t column = row.head < 0 ? 0 : row.head;
-    map.values[size_t(row.layer * heads + column)] = float((row.*value).mean);
-  }
-  map.colormap = widgets::Colormap::signed_values;
-  map.range = widgets::value_range(map.values);
-  map.value_label = "bits a token";
-  map.row_name = "layer", map.col_name = "head";
-  plot.x.label = "head", plot.x.of = widgets::Coordinate::head, plot.y.label = "layer",
-  plot.y.of = widgets::Coordinate::layer;
-  for (int64_t h = 0; h < heads; ++h) {
-    plot.x.ticks.push_back({double(h) + 0.5, heads > 1 ? "H" + std::to_string(h) : "layer"});
-  }
-  for (int64_t l = 0; l < layers; ++l) plot.y.ticks.push_back({double(l) + 0.5, layer_name(l)});
-  plot.legend = false;
-  plot.notes.push_back(widgets::scale_note(map));
+  add_head_map(plot, values);
   plot.notes.push_back(result.formula);
   plot.notes.push_back(result.treatment + " " + std::to_string(result.limit) +
-                       "; n = " + std::to_string(result.plain.n) + " texts");
-  plot.map = std::move(map);
+                       "; n = " + std::to_string(result.plain.n) + " " + result.plain.unit);
+  return plot;
+}
+
+// What each head, or layer, alone returns of what treating all returns.
+PlotSpec xray_shares(const protocol::XrayResult& result, const ModelNames& names) {
+  PlotSpec plot{.id = "xray_shares_" + names.file_name(result.model),
+                .title = names.short_name(result.model) + ": share of the loss that one returns"};
+  plot.x.label = "treated alone", plot.y.label = "share of what treating all returns";
+  Series bars{.label = "share", .kind = SeriesKind::bars};
+  // Names stand where they have room.
+  const size_t step = 1 + result.rows.size() / 17;
+  for (size_t n = 0; n < result.rows.size(); ++n) {
+    const protocol::XrayRow& row = result.rows[n];
+    const std::string name =
+        layer_name(row.layer) + (row.head < 0 ? "" : "H" + std::to_string(row.head));
+    if (n % step == 0) plot.x.ticks.push_back({double(n), name});
+    bars.x.push_back(double(n)), bars.y.push_back(row.share->mean), bars.names.push_back(name);
+    add_ends(bars, row.share->low, row.share->high);
+  }
+  plot.x.low = -0.5, plot.x.high = double(result.rows.size()) - 0.5;
+  plot.series.push_back(std::move(bars));
+  plot.markers.push_back({.at = 0, .vertical = false});
+  plot.legend = false;
+  plot.notes.push_back("lines: 95 %, " + words_of(*result.rows.front().share) + "; " +
+                       result.treatment + " " + std::to_string(result.limit));
+  plot.notes.push_back(result.formula);
+  add_notes(plot.notes, std::vector{result.provenance}, names);
   return plot;
 }
 
@@ -250,6 +419,10 @@ std::vector<PlotSpec> xray_figures(const protocol::XrayResult& result, const Mod
       xray_map(result, names, "xray_left_out", "what is lost where a head alone is left as it is",
                &protocol::XrayRow::leave_one_out),
       xray_positions(result, names)};
+  const bool shares = std::ranges::all_of(result.rows, [](const auto& r) { return r.share; });
+  if (shares && !result.rows.empty()) {
+    figures.insert(figures.begin() + 2, xray_shares(result, names));
+  }
   if (!result.unseen.empty()) figures.push_back(xray_unseen(result, names));
   return figures;
 }
@@ -286,8 +459,10 @@ PlotSpec pair_curve(const protocol::PairResult& result, const std::string& title
   }
   plot.series.push_back(std::move(series));
   plot.markers.push_back({.at = double(result.true_distance) + 1, .label = "true distance"});
-  plot.markers.push_back({.at = double(result.trained) + 1, .label = "trained length"});
+  plot.markers.push_back(
+      {.at = double(result.trained) + 1, .label = "trained length", .beyond = true});
   plot.notes.push_back("the other keys stay where they are");
+  if (!result.cut.empty()) plot.notes.push_back(result.cut);
   plot.notes.push_back(result.formula);
   return plot;
 }
@@ -501,6 +676,9 @@ PlotSpec pair_of_models(const std::vector<protocol::PairResult>& results, const 
     Series curve = series_of(result.model, names);
     for (const protocol::PairPoint& point : *result.curve) {
       curve.x.push_back(double(point.distance) + 1), curve.y.push_back(point.weight);
+    }
+    if (!result.cut.empty()) {
+      plot.notes.push_back(names.short_name(result.model) + ": " + result.cut);
     }
     plot.series.push_back(std::move(curve));
   }

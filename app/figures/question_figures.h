@@ -22,11 +22,20 @@ widgets::PlotSpec addressing_figure(const protocol::AddressingResult& result,
 std::vector<widgets::PlotSpec> demand_figures(const protocol::DemandResult& result,
                                               const ModelNames& names);
 
+// The same of every head in a small plot of its own, layer by layer: bars of the buckets' sums with
+// their intervals on one scale, what lies beyond the trained length shaded.
+widgets::GridSpec demand_grid(const protocol::DemandResult& result, const ModelNames& names);
+
+// The steps of acuity_figure(); where heads or layers were asked for one at a time, also a map of
+// them in the band in which one of them changes the loss most.
+std::vector<widgets::PlotSpec> acuity_figures(const protocol::AcuityResult& result,
+                                              const ModelNames& names);
 // Change of loss by band of distances, as steps with their interval.
 widgets::PlotSpec acuity_figure(const protocol::AcuityResult& result, const ModelNames& names);
 
-// What treating each head alone returns, and what is lost where it alone is left as it is; the loss
-// by position; weight on phases that training never showed.
+// What treating each head alone returns, and what is lost where it alone is left as it is; bars of
+// the shares that heads alone return, where there are any; the loss by position; weight on phases
+// that training never showed.
 std::vector<widgets::PlotSpec> xray_figures(const protocol::XrayResult& result,
                                             const ModelNames& names);
 

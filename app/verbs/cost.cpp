@@ -1,6 +1,7 @@
 #include "protocol/messages/cost.h"
 
 #include "app/figures/cost_figures.h"
+#include "app/figures/published.h"
 #include "app/verbs/factories.h"
 #include "app/verbs/question_output.h"
 
@@ -37,6 +38,25 @@ Table parts_table(const protocol::CostResult&, const json& form) {
   return parts;
 }
 
+// What is printed of passes of these sizes; without rows where there are none.
+Table published_costs(const std::vector<protocol::CostResult>& results) {
+  Table table{.title = "published, not counted here: TAPE (arXiv 2501.00712), Table 3",
+              .columns = {"published", "of", "value"}};
+  table.counts = {"value"};
+  for (const PublishedSeries& one : published_series()) {
+    const bool cost = one.metric == "FLOPs" || one.metric == "MACs" || one.metric == "parameters";
+    const bool counted = std::ranges::any_of(results, [&](const protocol::CostResult& result) {
+      return is_of_published_size(result) && result.encoding == one.encoding;
+    });
+    if (!cost || !counted) continue;
+    table.rows.push_back({{"published", one.printed}, {"of", one.metric}, {"value", one.y.at(0)}});
+  }
+  table.notes = {
+      "12 layers of width 768, one forward pass of 1024 tokens; to hold against the row "
+      "\"published\" above"};
+  return table;
+}
+
 }  // namespace
 
 Output question_output(const std::vector<Answered<protocol::CostResult>>& answers,
@@ -51,6 +71,8 @@ Output question_output(const std::vector<Answered<protocol::CostResult>>& answer
     output.tables = {table_of_models(answers, names, counts_table),
                      table_of_models(answers, names, parts_table)};
   }
+  output.tables.push_back(published_costs(results_of(answers)));
+  if (output.tables.back().rows.empty()) output.tables.pop_back();
   output.figures = {cost_figure(results_of(answers), names)};
   return output;
 }

@@ -15,7 +15,11 @@ class ProveVerb : public Verb {
   std::string help() const override {
     return "models whose heads are known exactly, against what is measured";
   }
-  std::string example() const override { return "phasescope prove proof-induction"; }
+  std::string example() const override {
+    return "phasescope prove proof-induction\n"
+           "phasescope prove proof-sink --make out/proofs\n"
+           "phasescope prove out/proofs";
+  }
   void declare(Options& options) override { options.request(request_); }
   Output run(Run& run) override {
     auto [proof, json, tensors] = run.ask<protocol::ProveResult>(request_);

@@ -1,5 +1,6 @@
 #include "app/verbs/question_output.h"
 
+#include "app/figures/intervals.h"
 #include "app/figures/question_figures.h"
 
 namespace phasescope::app {
@@ -104,8 +105,8 @@ Table demand_summary(const protocol::DemandResult& demand, const json&) {
   table.notes.push_back(demand.formula);
   table.notes.push_back("loss " + number(demand.loss.mean) + " bits a token; " +
                         words_of(demand.loss) + "; trained for " + std::to_string(demand.trained) +
-                        " tokens, beyond them " + number(demand.share_beyond_trained) +
-                        " of |demand|");
+                        " tokens, beyond them " + with_ends(demand.share_beyond_trained) +
+                        " of |demand| (" + words_of(demand.share_beyond_trained) + ")");
   add_notes(table.notes, std::vector{demand.provenance}, ModelNames({demand.model}));
   return table;
 }
@@ -221,6 +222,7 @@ Table curve_table(const json& pair) {
 Table pair_row(const protocol::PairResult& pair, const json& form) {
   Table row = table_of("", json::array({form}), pair_facts());
   row.notes.push_back(pair.formula);
+  if (!pair.cut.empty()) row.notes.push_back(pair.cut);
   return row;
 }
 
@@ -271,6 +273,7 @@ Output question_output(const std::vector<Answered<protocol::DemandResult>>& answ
   output.tables = {demand_summary(demand, output.result), demand_rows_table(demand)};
   if (demand.fit) output.tables.push_back(fit_table(*demand.fit));
   output.figures = demand_figures(demand, names);
+  output.grids = {demand_grid(demand, names)};
   return output;
 }
 
@@ -291,7 +294,7 @@ Output question_output(const std::vector<Answered<protocol::AcuityResult>>& answ
   Output output = single_output(answers.front());
   output.tables = {acuity_table(answers.front().result, output.result)};
   if (by_place) output.tables.push_back(places_table(answers.front().result));
-  output.figures = {acuity_figure(answers.front().result, names)};
+  output.figures = acuity_figures(answers.front().result, names);
   return output;
 }
 
@@ -332,6 +335,7 @@ Output question_output(const std::vector<Answered<protocol::PairResult>>& answer
   Output output = single_output(answers.front());
   Table table = facts_table("", output.result, pair_facts());
   table.notes.push_back(pair.formula);
+  if (!pair.cut.empty()) table.notes.push_back(pair.cut);
   add_notes(table.notes, std::vector{pair.provenance}, names);
   output.tables = {std::move(table)};
   if (pair.curve) output.tables.push_back(curve_table(output.result));

@@ -230,6 +230,10 @@ Table adaptive_table(const protocol::PatternsResult& patterns) {
       std::to_string(patterns.adaptive.size()) + " heads " +
       widgets::short_number(0.05 * double(patterns.adaptive.size())) +
       " are expected to by chance"};
+  for (const protocol::AdaptiveBiasOfHead& one : patterns.adaptive) {
+    const bool said = std::ranges::find(table.notes, one.why) != table.notes.end();
+    if (!one.why.empty() && !said) table.notes.push_back(one.why);
+  }
   return table;
 }
 
@@ -238,7 +242,7 @@ Table published_shift_table(const protocol::ShiftResult& result) {
               .columns = {"published", "of", "layer 1", "layer 2", "layer 4", "layer 8"}};
   if (std::ranges::none_of(result.rows, [](const auto& row) { return row.by == 3; })) return table;
   for (const PublishedSeries& one : published_series()) {
-    if (one.metric == "perplexity") continue;
+    if (one.metric.find("difference") == std::string::npos) continue;
     const bool measured = std::ranges::any_of(
         result.expected, [&](const auto& model) { return model.encoding == one.encoding; });
     if (!measured) continue;

@@ -38,6 +38,8 @@ json data_of(const Figure& figure) {
 // (cells, rows, columns), where all cells are alike.
 void write_grid_array(formats::FileSystem& files, const fs::path& path, const GridSpec& grid) {
   if (grid.cells.empty()) throw formats::bad_input("there is no picture to write as an array");
+  if (grid.cells.front().plot)
+    throw formats::bad_input("small plots are no one array", path.string(), "write .csv or .json");
   const widgets::MapSpec& first = grid.cells.front().map;
   std::vector<float> values;
   for (const widgets::GridCell& cell : grid.cells) {

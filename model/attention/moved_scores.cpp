@@ -106,6 +106,7 @@ std::string no_other_distance(const ModelConfig& config, const Encoding& encodin
       {"ape_grid", "positions are no line"},
       {"ape_tree", "positions are no line"},
       {"cope", "the distance is counted from the content"},
+      {"tape_circuit", "its states are counted from the tokens"},
       {"imported", "its queries, keys or weights came with their positions"},
   };
   const auto found = why.find(encoding.info().key);

@@ -31,29 +31,37 @@ ModelConfig config_of(EncodingConfig encoding, std::int64_t blocks, std::int64_t
   return config;
 }
 
+// Norms of 1 and nothing else.
+Weights blank_weights(const ModelConfig& config) {
+  Weights weights = empty_weights(config);
+  const auto made = make_encoding(config);
+  for (const TensorSpec& spec : tensor_specs(config, *made)) {
+    if (spec.optional) continue;
+    const bool norm = spec.name.find("norm") != std::string::npos;
+    tensor_at(weights, spec.name) = norm ? at::ones(spec.shape) : at::zeros(spec.shape);
+  }
+  return weights;
+}
+
+// What a row of squared length r is multiplied by before a projection reads it.
+double norm_gain(const ModelConfig& config, double r) {
+  return 1 / std::sqrt(r / static_cast<double>(config.width) + config.norm_eps);
+}
+
 // Tensors of a model in which nothing happens yet: tokens and norms alone.
 class Builder {
  public:
   Builder(EncodingConfig encoding, std::int64_t blocks, std::int64_t layers = 1,
           std::int64_t context = 256)
       : config_(config_of(std::move(encoding), blocks, layers, context)),
-        weights_(empty_weights(config_)) {
-    const auto made = make_encoding(config_);
-    for (const TensorSpec& spec : tensor_specs(config_, *made)) {
-      if (spec.optional) continue;
-      const bool norm = spec.name.find("norm") != std::string::npos;
-      tensor_at(weights_, spec.name) = norm ? at::ones(spec.shape) : at::zeros(spec.shape);
-    }
+        weights_(blank_weights(config_)) {
     weights_.embedding.narrow(1, 0, kVocabulary).fill_diagonal_(1);
     weights_.embedding.select(1, constant()).fill_(1);
   }
 
   // The channel in which every token has 1.
   std::int64_t constant() const { return config_.width - kSpare; }
-  // What a row of squared length r is multiplied by before a projection reads it.
-  double gain(double r) const {
-    return 1 / std::sqrt(r / static_cast<double>(config_.width) + config_.norm_eps);
-  }
+  double gain(double r) const { return norm_gain(config_, r); }
   LayerWeights& layer(std::int64_t index) {
     return weights_.layers[static_cast<std::size_t>(index)];
   }
@@ -185,6 +193,39 @@ Constructed failing_head(double score, double gain) {
   return build.done();
 }
 
+Constructed permutation_circuit() {
+  constexpr std::int64_t kBos = 10, kOne = 11, kMargin = 12;  // channels; below them the digits
+  ModelConfig config = config_of({"tape_circuit", Json::object()}, 1, 4, 4096);
+  config.heads = config.kv_heads = 1, config.head_dim = 12, config.width = 16;
+  Weights weights = blank_weights(config);
+  weights.embedding.select(1, kOne).fill_(1);
+  weights.embedding[0][kBos] = 1;
+  for (std::int64_t digit = 0; digit < 10; ++digit) weights.embedding['0' + digit][digit] = 1;
+  // Squared lengths of the row of [BOS]: its channel and the common one; the first doubled by layer
+  // 0; with layer 2's -1.
+  constexpr double kFirst = 2, kThird = 5, kFourth = 6;
+  const auto put = [](const at::Tensor& matrix, std::int64_t row, std::int64_t column, double x) {
+    matrix[row][column] = x;
+  };
+  LayerWeights& first = weights.layers[0];
+  for (std::int64_t symbol = 0; symbol <= kBos; ++symbol) {
+    put(first.wv, symbol, symbol, 1 / norm_gain(config, kFirst));
+    put(first.wo, symbol, symbol, 1);
+  }
+  LayerWeights& third = weights.layers[2];  // less the mean of [BOS], 1 / i
+  put(third.wv, 0, kBos, 1 / (2 * norm_gain(config, kThird)));
+  put(third.wo, kMargin, 0, -1);
+  LayerWeights& fourth = weights.layers[3];  // and the weight on [BOS]
+  put(fourth.wk, 0, kBos, 1 / (2 * norm_gain(config, kFourth)));
+  put(fourth.wv, 0, kBos, 1 / (2 * norm_gain(config, kFourth)));
+  put(fourth.wo, kMargin, 0, 1);
+  // "0" has 0, "1" the margin, which is 0 at [BOS] itself; other bytes are never said.
+  weights.head.select(1, kOne).fill_(-1);
+  put(weights.head, '0', kOne, 0), put(weights.head, '1', kOne, 0);
+  put(weights.head, '1', kMargin, 1024), put(weights.head, '1', kBos, 1);
+  return {std::move(config), std::move(weights)};
+}
+
 const std::vector<ConstructedEntry>& constructed_models() {
   static const std::vector<ConstructedEntry> list = {
       {"proof-uniform", "both heads uniform", uniform_heads},
@@ -201,6 +242,8 @@ const std::vector<ConstructedEntry>& constructed_models() {
        [] { return copying_head(6, 0.5); }},
       {"proof-fails", "trained for 113 tokens; head 1 fails past them",
        [] { return failing_head(40, 0.5); }},
+      {"tape.circuit", "says whether the transpositions 0..9 of five things so far cancel out",
+       permutation_circuit},
   };
   return list;
 }

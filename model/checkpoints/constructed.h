@@ -1,7 +1,8 @@
 #pragma once
 // Models whose heads are known exactly: built in memory, opened by their names as bundled ones are.
 //
-// All read bytes (vocabulary V = 256, token 0 is [BOS]) with two heads of V channels each. Token t
+// All read bytes (vocabulary V = 256, token 0 is [BOS]), all but the circuit with two heads of V
+// channels each. Token t
 // has 1 in channel t and 1 in channel C - 8 of C = blocks V + 8; norms have weights 1, MLPs and
 // what a model does not use are 0. A residual row of squared length r leaves RMSNorm times 1 /
 // sqrt(r / C + eps), which the projections take back for the rows that the names speak of. Weights
@@ -42,6 +43,12 @@ Constructed copying_head(double score, double gain);
 // The same trained for 113 tokens, and a head 1 that reads what lies farther away, with `score`,
 // and writes its successors three times as strong: it fails past 113 tokens.
 Constructed failing_head(double score, double gain);
+
+// Four layers of one head and 16 channels (arXiv 2501.00712, Theorem 4.1 and Appendix B.1,
+// corrected): the bytes "0".."9" are the transpositions of five things, other bytes leave them as
+// they are, and behind [BOS] the next token is "1" where all so far are the identity, else "0". The
+// logit of layer 3 is +0.5 on [BOS] for the identity and at most -0.5 otherwise.
+Constructed permutation_circuit();
 
 // A model that opens by its name.
 struct ConstructedEntry {

@@ -4,10 +4,10 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <regex>
-#include <tuple>
 
 #include "formats/error.h"
 #include "formats/tensors/npy.h"
@@ -23,7 +23,18 @@ namespace {
 constexpr double kRowTolerance = 0.05;
 
 // Layers by number, of each kind of tensor: attn, q, k.
-using ByKind = std::map<std::string, std::map<std::int64_t, at::Tensor>>;
+using ByNumber = std::map<std::int64_t, at::Tensor>;
+using ByKind = std::map<std::string, ByNumber>;
+
+// What was read, and what has to be said of it.
+struct Read {
+  ByKind kinds;
+  std::vector<std::string> notes;
+
+  void note(const std::string& line) {
+    if (std::ranges::find(notes, line) == notes.end()) notes.push_back(line);
+  }
+};
 
 std::string shape_text(const at::Tensor& x) {
   std::string text = "(";
@@ -71,18 +82,30 @@ std::string kind_named(const std::string& name) {
   return found == kinds.end() ? "" : found->second;
 }
 
-void put(ByKind& all, const std::string& kind, std::optional<std::int64_t> layer,
+constexpr const char* kNoNumbers =
+    "names without layer numbers are layers in the order in which they were given";
+
+void put_one(Read& read, const std::string& kind, std::int64_t number, const at::Tensor& x,
+             const std::string& name) {
+  if (read.kinds[kind].emplace(number, x).second) return;
+  throw formats::bad_input(name + " is layer " + std::to_string(number) + " of " + kind +
+                           ", and there is one already");
+}
+
+void put(Read& read, const std::string& kind, std::optional<std::int64_t> layer,
          const at::Tensor& x, const std::string& name) {
   const std::vector<at::Tensor> layers = layers_of(x, name);
   if (layer && layers.size() > 1) {
     throw formats::bad_input(name + " holds " + std::to_string(layers.size()) +
                              " layers where its name says one");
   }
-  std::int64_t number = layer ? *layer : static_cast<std::int64_t>(all[kind].size());
-  for (const at::Tensor& one : layers) all[kind][number++] = one;
+  const ByNumber& there = read.kinds[kind];
+  if (!layer && !there.empty()) read.note(kNoNumbers);
+  std::int64_t number = layer ? *layer : there.empty() ? 0 : there.rbegin()->first + 1;
+  for (const at::Tensor& one : layers) put_one(read, kind, number++, one, name);
 }
 
-void read_safetensors(const std::filesystem::path& path, ByKind& all) {
+void read_safetensors(const std::filesystem::path& path, Read& read) {
   static const std::regex numbered("([a-z]+)\\.([0-9]{1,6})(\\.rotated)?");
   const auto file = formats::SafetensorsFile::open(path);
   bool rotated = false;
@@ -98,7 +121,7 @@ void read_safetensors(const std::filesystem::path& path, ByKind& all) {
     if (rotated && (kind == "q" || kind == "k") && !(with_number && parts[3].matched)) continue;
     std::optional<std::int64_t> layer;
     if (with_number) layer = std::stoll(parts[2]);
-    put(all, kind, layer, read_tensor(file, entry), path.string() + ": " + entry.name);
+    put(read, kind, layer, read_tensor(file, entry), path.string() + ": " + entry.name);
   }
 }
 
@@ -118,18 +141,132 @@ std::string kind_of_file(const std::filesystem::path& path, const std::string& a
   return kind;
 }
 
-ByKind read_all(const std::vector<std::filesystem::path>& files, const std::string& as) {
-  ByKind all;
+// ---- Layers of .npy files -----------------------------------------------------------------------
+
+using Paths = std::vector<std::filesystem::path>;
+using Numbers = std::vector<std::optional<std::int64_t>>;  // one a file, none where it has none
+
+// "3" of "layer3_q", "block-03", "L3.attn", "layers.3.k".
+std::optional<std::int64_t> number_behind_a_word(const std::string& name) {
+  static const std::regex form("(?:^|[^a-zA-Z])(?:[lL]ayers?|[bB]locks?|[lL])[-_.]?([0-9]{1,6})");
+  std::smatch parts;
+  if (!std::regex_search(name, parts, form)) return {};
+  return std::stoll(parts[1].str());
+}
+
+// A name with its numbers taken out of it.
+struct Pattern {
+  std::string words;
+  std::vector<std::int64_t> numbers;
+};
+Pattern pattern_of(const std::string& name) {
+  static const std::regex digits("[0-9]{1,9}");
+  Pattern pattern{std::regex_replace(name, digits, "#"), {}};
+  for (std::sregex_iterator it(name.begin(), name.end(), digits), end; it != end; ++it) {
+    pattern.numbers.push_back(std::stoll(it->str()));
+  }
+  return pattern;
+}
+
+// The one number by which names that are the same otherwise differ; all none where there is no such
+// number.
+Numbers numbers_that_differ(const Paths& files) {
+  std::vector<Pattern> patterns;
+  for (const std::filesystem::path& path : files) {
+    patterns.push_back(pattern_of(path.stem().string()));
+    if (patterns.back().words != patterns.front().words) return Numbers(files.size());
+  }
+  std::optional<std::size_t> place;
+  for (std::size_t n = 0; n < patterns.front().numbers.size(); ++n) {
+    const auto same = [&](const Pattern& one) {
+      return one.numbers[n] == patterns.front().numbers[n];
+    };
+    if (std::ranges::all_of(patterns, same)) continue;
+    if (place) return Numbers(files.size());
+    place = n;
+  }
+  if (!place) return Numbers(files.size());
+  Numbers numbers;
+  for (const Pattern& pattern : patterns) numbers.emplace_back(pattern.numbers[*place]);
+  return numbers;
+}
+
+// The layers that the names of files of one kind say.
+Numbers layer_numbers(const Paths& files) {
+  Numbers numbers;
+  for (const std::filesystem::path& path : files) {
+    numbers.push_back(number_behind_a_word(path.stem().string()));
+  }
+  const auto silent = [](const auto& number) { return !number.has_value(); };
+  if (std::ranges::all_of(numbers, silent)) return numbers_that_differ(files);
+  if (std::ranges::none_of(numbers, silent)) return numbers;
+  const auto without = std::ranges::find_if(numbers, silent) - numbers.begin();
+  throw formats::bad_input("the names of other files say their layers, and this one's does not",
+                           files[static_cast<std::size_t>(without)].string());
+}
+
+void read_npy(const std::string& kind, const Paths& files, Read& read) {
+  std::vector<at::Tensor> tensors;
+  bool single = true;  // each file is one layer
+  for (const std::filesystem::path& path : files) {
+    tensors.push_back(npy_tensor(path));
+    single = single && layers_of(tensors.back(), path.string()).size() == 1;
+  }
+  const Numbers numbers = single ? layer_numbers(files) : Numbers(files.size());
+  for (std::size_t n = 0; n < files.size(); ++n) {
+    put(read, kind, numbers[n], tensors[n], files[n].string());
+  }
+}
+
+Read read_all(const Paths& files, const std::string& as) {
+  Read read;
+  std::map<std::string, Paths> arrays;  // .npy files by kind
   for (const std::filesystem::path& path : files) {
     if (path.extension() == ".npy") {
-      put(all, kind_of_file(path, as), {}, npy_tensor(path), path.string());
+      arrays[kind_of_file(path, as)].push_back(path);
     } else if (path.extension() == ".safetensors") {
-      read_safetensors(path, all);
+      read_safetensors(path, read);
     } else {
       throw formats::bad_input(".npy and .safetensors files are imported", path.string());
     }
   }
-  return all;
+  for (const auto& [kind, paths] : arrays) read_npy(kind, paths, read);
+  return read;
+}
+
+// ---- The model ----------------------------------------------------------------------------------
+
+std::string list_of(const std::vector<std::int64_t>& numbers) {
+  constexpr std::size_t kMostNamed = 8;
+  std::string text;
+  for (std::size_t n = 0; n < std::min(numbers.size(), kMostNamed); ++n) {
+    text += (n > 0 ? ", " : "") + std::to_string(numbers[n]);
+  }
+  return numbers.size() > kMostNamed ? text + ", ..." : text;
+}
+
+// Layers that are not there have no map that could be shown: they are refused, or where `renumber`
+// is asked for those that are there are counted from 0, and which they are is said.
+void check_numbers(Read& read, const std::string& kind, bool renumber) {
+  const auto found = read.kinds.find(kind);
+  if (found == read.kinds.end() || found->second.empty()) return;
+  std::vector<std::int64_t> there, absent;
+  for (const auto& [number, layer] : found->second) there.push_back(number);
+  for (std::int64_t n = 0; n < there.back() && absent.size() < 9; ++n) {
+    if (!found->second.contains(n)) absent.push_back(n);
+  }
+  if (absent.empty()) return;
+  if (!renumber) {
+    throw formats::bad_input(
+        kind + " has layers " + list_of(there) + " and none of " + list_of(absent), "",
+        "give the others too, or --renumber to count those that are there from 0");
+  }
+  ByNumber counted;
+  for (std::size_t n = 0; n < there.size(); ++n) {
+    counted.emplace(static_cast<std::int64_t>(n), found->second.at(there[n]));
+  }
+  read.note("layers 0, 1, .. of the model are layers " + list_of(there) + " of the files");
+  found->second = std::move(counted);
 }
 
 // The layers in their order, all of one shape.
@@ -197,15 +334,16 @@ void write(formats::FileSystem& fs, const std::filesystem::path& folder, const M
   save_model(fs, folder, config, *encoding, weights);
 }
 
-Imported import_maps(formats::FileSystem& fs, const ByKind& all,
-                     const std::filesystem::path& folder, const ImportOptions& options) {
-  const std::vector<at::Tensor> maps = ordered(all, "attn");
+Imported import_maps(formats::FileSystem& fs, Read& read, const std::filesystem::path& folder,
+                     const ImportOptions& options) {
+  check_numbers(read, "attn", options.renumber);
+  const std::vector<at::Tensor> maps = ordered(read.kinds, "attn");
   std::vector<Parameters> layers;
   for (std::size_t n = 0; n < maps.size(); ++n) {
     check_map(maps[n], n);
     layers.push_back({{"map", maps[n]}});
   }
-  Imported out{import_config(maps[0], maps.size()), {}};
+  Imported out{import_config(maps[0], maps.size()), read.notes};
   const bool later = any_later(maps);
   if (later && options.causal == "yes") {
     throw formats::bad_input("some weight lies on a later key, so the maps are not causal",
@@ -217,25 +355,40 @@ Imported import_maps(formats::FileSystem& fs, const ByKind& all,
   return out;
 }
 
-Imported import_products(formats::FileSystem& fs, const ByKind& all,
-                         const std::filesystem::path& folder, const ImportOptions& options) {
-  const std::vector<at::Tensor> q = ordered(all, "q"), k = ordered(all, "k");
-  const bool fits = q.size() == k.size() && q[0].size(1) == k[0].size(1) &&
-                    q[0].size(2) == k[0].size(2) && q[0].size(0) % k[0].size(0) == 0;
+// Queries and keys have to be of the same layers before they are counted from 0.
+void check_pairs(const ByKind& all) {
+  const auto q = all.find("q"), k = all.find("k");
+  if (q == all.end() || k == all.end()) return;
+  const auto same = [](const auto& a, const auto& b) { return a.first == b.first; };
+  if (std::ranges::equal(q->second, k->second, same)) return;
+  std::vector<std::int64_t> of_q, of_k;
+  for (const auto& [number, layer] : q->second) of_q.push_back(number);
+  for (const auto& [number, layer] : k->second) of_k.push_back(number);
+  throw formats::bad_input("queries are of layers " + list_of(of_q) + " and keys of layers " +
+                           list_of(of_k));
+}
+
+Imported import_products(formats::FileSystem& fs, Read& read, const std::filesystem::path& folder,
+                         const ImportOptions& options) {
+  check_pairs(read.kinds);
+  for (const char* kind : {"q", "k"}) check_numbers(read, kind, options.renumber);
+  const std::vector<at::Tensor> q = ordered(read.kinds, "q"), k = ordered(read.kinds, "k");
+  const bool fits = q[0].size(1) == k[0].size(1) && q[0].size(2) == k[0].size(2) &&
+                    q[0].size(0) % k[0].size(0) == 0;
   if (!fits) {
-    throw formats::bad_input("queries of " + std::to_string(q.size()) + " layers " +
-                             shape_text(q[0]) + " and keys of " + std::to_string(k.size()) +
-                             " layers " + shape_text(k[0]) + " do not fit");
+    throw formats::bad_input("queries " + shape_text(q[0]) + " and keys " + shape_text(k[0]) +
+                             " do not fit");
   }
   std::vector<Parameters> layers;
   for (std::size_t n = 0; n < q.size(); ++n) layers.push_back({{"q", q[n]}, {"k", k[n]}});
-  Imported out{import_config(q[0], q.size()), {}};
+  Imported out{import_config(q[0], q.size()), read.notes};
   out.config.kv_heads = k[0].size(0), out.config.head_dim = q[0].size(2);
   out.config.attention.scale = options.scale;
   out.config.attention.causal = options.causal != "no";
   out.config.encoding = {"imported", {{"tensors", "qk"}, {"tokens", q[0].size(1)}}};
   if (options.causal == "auto") out.notes.push_back("taken to be causal; --causal no says not");
-  if (all.contains("v")) out.notes.push_back("v was left out: maps and scores have no part of it");
+  if (read.kinds.contains("v"))
+    out.notes.push_back("v was left out: maps and scores have no part of it");
   write(fs, folder, out.config, layers);
   return out;
 }
@@ -245,10 +398,11 @@ Imported import_products(formats::FileSystem& fs, const ByKind& all,
 Imported import_tensors(formats::FileSystem& fs, const std::vector<std::filesystem::path>& files,
                         const std::filesystem::path& folder, const ImportOptions& options) {
   const at::NoGradGuard no_grad;
-  const ByKind all = read_all(files, options.as);
-  const bool products = options.as == "qk" || (options.as == "auto" && !all.contains("attn"));
-  return products ? import_products(fs, all, folder, options)
-                  : import_maps(fs, all, folder, options);
+  Read read = read_all(files, options.as);
+  const bool maps = read.kinds.contains("attn");
+  const bool products = options.as == "qk" || (options.as == "auto" && !maps);
+  return products ? import_products(fs, read, folder, options)
+                  : import_maps(fs, read, folder, options);
 }
 
 }  // namespace phasescope::model

@@ -50,7 +50,8 @@ struct CostPart {
 // flops, macs, parameters are those of `executed`. `published` follows the conventions of TAPE's
 // Table 3 (full N x N, head not tied), `executed` counts what the kernels do (causal, half width).
 struct CostResult {
-  std::string model;
+  std::string model, encoding;
+  int64_t layers = 0, width = 0;
   int64_t length = 0;
   double flops = 0, macs = 0, parameters = 0, memory_bytes = 0;
   std::vector<CostPart> parts;
@@ -58,7 +59,8 @@ struct CostResult {
   std::vector<std::string> conventions;
   template <class V>
   void fields(V& v) {
-    v("model", model), v("length", length, About{.unit = "tokens"});
+    v("model", model), v("encoding", encoding), v("layers", layers), v("width", width);
+    v("length", length, About{.unit = "tokens"});
     v("flops", flops, About{.title = "FLOPs"}), v("macs", macs, About{.title = "MACs"});
     v("parameters", parameters),
         v("memory_bytes", memory_bytes, About{.title = "memory", .unit = "bytes"});

@@ -78,8 +78,8 @@ struct DemandResult {
   std::vector<int64_t> edges;  // bucket n is [edges[n], edges[n + 1]), the last one to the end
   std::vector<DemandRow> rows;
   int64_t trained = 0;
-  double share_beyond_trained = 0;  // of the sum of |demand|
-  Interval loss;                    // bits a token
+  Interval share_beyond_trained;  // of the sum of |demand|
+  Interval loss;                  // bits a token
   std::optional<DemandFit> fit;
   std::vector<std::string> texts;
   Provenance provenance;

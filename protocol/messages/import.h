@@ -16,11 +16,12 @@ struct ImportRequest {
   std::vector<std::string> files;
   std::string as = "auto", causal = "auto", out;
   double scale = 0;
+  bool renumber = false;
   template <class V>
   void fields(V& v) {
     v("files", files,
-      About{.help = ".npy (several: a layer each) or .safetensors; maps (layers, heads, N, N), or "
-                    "q and k (layers, heads, N, d)",
+      About{.help = ".npy (several: a layer each, by the number in its name) or .safetensors; maps "
+                    "(layers, heads, N, N), or q and k (layers, heads, N, d)",
             .argument = "FILE"});
     v("as", as,
       About{.help = "what they hold (auto: as they are called)", .choices = "auto|maps|qk"});
@@ -28,6 +29,8 @@ struct ImportRequest {
       About{.help = "whether queries see earlier keys alone (auto: of maps, as they are)",
             .choices = "auto|yes|no"});
     v("scale", scale, About{.help = "of q.k (0: 1 / sqrt(channels))", .low = 0});
+    v("renumber", renumber,
+      About{.help = "count the layers that are there from 0, where some are not there"});
     v("out", out, About{.help = "folder to write", .wire_only = true});
   }
 };

@@ -52,7 +52,7 @@ struct PairClock {
 // `phasors` [re, im] of each plane at the true distance; their real parts and `tail` make the
 // score. `state` [size, angle] of what the content did to the key's state, plane by plane. `rest`
 // is ln sum e^s over the other keys that the query sees. Without `curve` the pair has no other
-// distance, and `why` says so.
+// distance, and `why` says so; `cut` says where a curve ends before 10^6, and why.
 struct PairResult {
   std::string model, formula;
   int64_t layer = 0, head = 0, query = 0, key = 0, true_distance = 0, trained = 0;
@@ -62,7 +62,7 @@ struct PairResult {
   std::optional<std::vector<PairPoint>> curve;
   std::optional<int64_t> best_distance;  // of the curve: where the weight is largest
   std::optional<double> share_above;     // of the trained distances: larger weight than now
-  std::string why;
+  std::string why, cut;
   Provenance provenance;
   template <class V>
   void fields(V& v) {
@@ -71,7 +71,7 @@ struct PairResult {
     v("score", score), v("weight", weight), v("content", content), v("positional", positional);
     v("rest", rest), v("tail", tail), v("phasors", phasors), v("state", state);
     v("clock", clock), v("curve", curve), v("best_distance", best_distance);
-    v("share_above", share_above), v("why", why), v("provenance", provenance);
+    v("share_above", share_above), v("why", why), v("cut", cut), v("provenance", provenance);
   }
 };
 

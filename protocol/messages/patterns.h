@@ -101,16 +101,18 @@ struct BiasRow {
 };
 
 // How a head's bias at one query varies with the context: local (falls with ln(distance)),
-// anti-local (rises) or flat by the 95 % interval of its slope over texts; curves at `distances`.
+// anti-local (rises) or flat by the 95 % interval of its slope over texts, where 64 or more reach
+// the query; `why` where they do not. Curves at `distances`.
 struct AdaptiveBiasOfHead {
   int64_t layer = 0, head = 0, query = 0;
-  std::string kind;
+  std::string kind, why;
   Interval slope;
   double over_contexts = 0, over_distance = 0;
   std::vector<double> distances, mean, sd;
   template <class V>
   void fields(V& v) {
     v("layer", layer), v("head", head), v("query", query), v("kind", kind);
+    v("why", why);
     v("slope", slope, About{.title = "slope in ln(distance)"});
     v("over_contexts", over_contexts, About{.title = "variance over texts"});
     v("over_distance", over_distance, About{.title = "variance over distance"});

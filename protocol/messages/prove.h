@@ -10,7 +10,8 @@
 
 namespace phasescope::protocol {
 
-// Every claim about constructed models against what is measured: a ProveResult.
+// Every claim about constructed models, or those that a folder's proof.json makes of the model
+// beside it, against what is measured: a ProveResult.
 struct ProveRequest {
   static constexpr const char* method = "prove";
   static constexpr const char* verb = "prove";
@@ -21,7 +22,9 @@ struct ProveRequest {
   template <class V>
   void fields(V& v) {
     v("names", names,
-      About{.help = "constructed models (default: all)", .argument = "NAME", .required = false});
+      About{.help = "constructed models, or folders that --make wrote (default: all models)",
+            .argument = "NAME",
+            .required = false});
     running.fields(v);
     v("seed", seed, About{.help = "seed of the texts"});
     v("make", make, About{.help = "also write the models, each a folder, into this one"});

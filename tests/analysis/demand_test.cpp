@@ -202,8 +202,47 @@ TEST(Demand, ResultSharesOutTheSums) {
   }
   EXPECT_NEAR(sum, 0, 1e-9);
   EXPECT_EQ(out.result.rows[0].demand[5].mean, largest);  // [6, 8)
-  EXPECT_EQ(out.result.share_beyond_trained, 0);
+  // No distance lies beyond the trained 256 tokens, whatever the text.
+  EXPECT_EQ(out.result.share_beyond_trained.mean, 0);
+  EXPECT_EQ(*out.result.share_beyond_trained.high, 0);
+  EXPECT_EQ(out.result.share_beyond_trained.method, "constant");
   EXPECT_FALSE(out.result.fit);
+}
+
+// Of three texts: the share of the sum, and Wilson's interval with the standard error of the three
+// shares of two texts, by hand.
+TEST(Demand, ShareBeyondTheTrainedLengthHasItsInterval) {
+  model::ModelConfig config = testing::small_config("rope");
+  config.context = 10;
+  const auto model = model::random_model(config, 3, at::kDouble);
+  protocol::NoProgress progress;
+  const Texts texts = random_texts(3, 24, 32, 5);
+  DemandOptions options;
+  options.backend = model::Backend::plain;
+  const protocol::Interval share =
+      analyse_demand(model, texts, options, progress).result.share_beyond_trained;
+  std::vector<at::Tensor> demands;
+  for (const Text& text : texts.items) demands.push_back(demand_in(*model, text.ids).demand);
+  const auto share_of = [](const at::Tensor& sum) {
+    const at::Tensor by_distance = sum.abs().sum(at::IntArrayRef{0, 1});
+    return (by_distance.slice(0, 10).sum() / by_distance.sum()).item<double>();
+  };
+  const double m = share_of(demands[0] + demands[1] + demands[2]);
+  const double without[] = {share_of(demands[1] + demands[2]), share_of(demands[0] + demands[2]),
+                            share_of(demands[0] + demands[1])};
+  const double mean = (without[0] + without[1] + without[2]) / 3;
+  double square = 0;
+  for (const double one : without) square += (one - mean) * (one - mean);
+  const double error = std::sqrt(2.0 / 3 * square), samples = m * (1 - m) / (error * error);
+  constexpr double z = 4.302653;  // Student's t of 2 degrees (tables)
+  const double centre = (m + z * z / (2 * samples)) / (1 + z * z / samples);
+  const double half = z / (1 + z * z / samples) *
+                      std::sqrt(m * (1 - m) / samples + z * z / (4 * samples * samples));
+  EXPECT_NEAR(share.mean, m, 1e-9);
+  EXPECT_NEAR(*share.low, centre - half, 1e-6);
+  EXPECT_NEAR(*share.high, centre + half, 1e-6);
+  EXPECT_EQ(share.n, 3);
+  EXPECT_EQ(share.method, "Wilson");
 }
 
 TEST(Demand, BucketsHaveTheEdgesOfPowersAndHalves) {

@@ -433,12 +433,20 @@ TEST(AdaptiveBiases, OfAFunctionThatAddsNothingAreTheBase) {
     layer.encoding["mlp.2.bias"] = at::zeros_like(layer.encoding["mlp.2.bias"]);
   }
   const auto model = model::model_of(config, weights, "base alone");
-  const auto out = analyse_patterns(passes_for(model, 4, 30), {}, progress);
+  // A class needs 64 texts.
+  const auto few = analyse_patterns(passes_for(model, 63, 30), {}, progress);
+  for (const protocol::AdaptiveBiasOfHead& head : few.result.adaptive) {
+    EXPECT_EQ(head.kind, "");
+    EXPECT_EQ(head.why, "no class: it needs 64 texts, and 63 reach this query");
+    EXPECT_EQ(head.slope.n, 63);
+  }
+  const auto out = analyse_patterns(passes_for(model, 64, 30), {}, progress);
   ASSERT_EQ(out.result.adaptive.size(), static_cast<std::size_t>(config.layers * config.heads));
   for (const protocol::AdaptiveBiasOfHead& head : out.result.adaptive) {
     EXPECT_LT(head.over_contexts, 1e-10);
     EXPECT_GT(head.over_distance, 0);
     EXPECT_EQ(head.kind, "local");
+    EXPECT_EQ(head.why, "");
     EXPECT_EQ(head.query, 29);
     const at::Tensor table = model->encoding().bias_table(
         weights.layers[static_cast<std::size_t>(head.layer)].encoding, 30, at::kDouble);

@@ -44,6 +44,10 @@ TEST_P(PairOfKind, IsThePairThatRan) {
     EXPECT_NEAR((*pair.curve)[11].weight, pair.weight, 1e-12);
     // xpos decays out of float64's range before.
     EXPECT_GE(pair.curve->back().distance, GetParam() == "xpos" ? 100000 : 1000000);
+    const std::string end = std::to_string(pair.curve->back().distance);
+    const std::string said = "the curve ends at distance " + end + " of 1000000: ";
+    EXPECT_EQ(pair.cut.starts_with(said), GetParam() == "xpos") << pair.cut;
+    EXPECT_EQ(pair.cut.empty(), GetParam() != "xpos") << pair.cut;
     if (pair.phasors.empty()) continue;
     double sum = pair.tail;
     for (const auto& phasor : pair.phasors) sum += phasor[0];

@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -100,6 +101,43 @@ TEST(Xray, WindowsOfTheWholeTextReadZero) {
   EXPECT_NE(
       xray_of(model::random_model(config, 3), random_texts(3, 40, 32, 1), options).returned.mean,
       0);
+}
+
+// Of one text the units are blocks of its rows: the interval is that of the rows' differences, by
+// hand, and a mean above 0 alone is no failure.
+TEST(Xray, OneTextHasTheIntervalOfItsBlocks) {
+  const auto model = model::open_model("proof-fails", {.dtype = at::kDouble});
+  // What stands far from its rows is one token again and again, which the head that fails follows.
+  Texts texts = period_of_eight(1, 226);
+  std::fill_n(texts.items[0].ids.begin(), 100, 10);
+  const auto result = xray_of(model, texts);
+  const auto rows_of = [&](const std::shared_ptr<const model::Model>& one) {
+    TextPass pass(one, ids_tensor(texts.items[0].ids));
+    return (pass.losses()[0] / std::numbers::ln2).slice(0, 113).contiguous();
+  };
+  const at::Tensor change = rows_of(model) - rows_of(model::with_overrides(
+                                                 model, {{"encoding.head_windows", "L0H1:113"}}));
+  const at::Tensor blocks = change.slice(0, 0, 112).reshape({8, 14}).mean(1);
+  // Student's t of 7 degrees: 2.3646 (tables); the mean is that of all 112 rows.
+  const double half = 2.3646 * blocks.std().item<double>() / std::sqrt(8.0);
+  EXPECT_EQ(result.returned.unit, "blocks");
+  EXPECT_EQ(result.returned.n, 8);
+  EXPECT_EQ(result.returned.method, "8 blocks of one text");
+  EXPECT_NEAR(result.returned.mean, change.mean().item<double>(), 1e-9);
+  EXPECT_NEAR(*result.returned.high - result.returned.mean, half, 1e-4 * half);
+  EXPECT_NEAR(result.returned.mean - *result.returned.low, half, 1e-4 * half);
+  ASSERT_TRUE(result.rows[1].share);
+  EXPECT_NEAR(result.rows[1].share->mean, 1, 1e-9);
+  EXPECT_EQ(result.rows[1].share->unit, "blocks");
+}
+
+TEST(Xray, OneTextOfFewRowsIsNoFailure) {
+  const auto model = model::open_model("proof-fails", {.dtype = at::kDouble});
+  const auto result = xray_of(model, period_of_eight(1, 113 + 40));
+  EXPECT_GT(result.returned.mean, 0.1);
+  EXPECT_FALSE(result.returned.low);
+  EXPECT_EQ(result.verdict, "too few rows to tell a failure from chance");
+  EXPECT_FALSE(result.rows[1].share);
 }
 
 TEST(Xray, ShortTextsAreRefused) {

@@ -3,11 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
+#include "app/figures/cost_figures.h"
 #include "app/figures/map_look.h"
 #include "app/figures/query_key_figures.h"
+#include "app/figures/question_figures.h"
 #include "app/verbs/verb_tools.h"
 #include "cli_tools.h"
 #include "protocol/messages/compare.h"
@@ -401,6 +404,122 @@ TEST(Figures, DifferencesOfModelsAreDrawnWithTheirIntervals) {
   EXPECT_TRUE(std::isnan(plot.series[0].low[1]));
   EXPECT_EQ(plot.y.label, "nats a byte");
   EXPECT_EQ(figures_of(result, ModelNames({"rope", "tapa"})).back().group, "paired difference");
+}
+
+// ---- cost ----
+
+// What is published stands beside passes of its size alone, and is never a model's own series.
+TEST(CostFigure, PublishedTotalsStandBesideModelsOfTheirSize) {
+  protocol::CostResult rope{.model = "rope", .encoding = "rope", .layers = 12, .width = 768};
+  rope.length = 1024, rope.published.macs = 160e9;
+  rope.parts = {{.name = "MLP", .macs = 5e9}};
+  const ModelNames names({"rope"});
+  const auto plot = cost_figure({rope}, names);
+  ASSERT_EQ(plot.series.size(), 2u);
+  EXPECT_EQ(plot.series[0].x, (std::vector<double>{5e9, 160e9}));
+  EXPECT_TRUE(plot.series[1].quiet);
+  EXPECT_TRUE(plot.series[1].label.starts_with("published: rope (TAPE 2501.00712, Table 3"));
+  EXPECT_EQ(plot.series[1].x, std::vector<double>{160.46e9});
+  EXPECT_EQ(plot.series[1].y.at(0), plot.series[0].y.at(1));
+  for (int64_t protocol::CostResult::*size :
+       {&protocol::CostResult::layers, &protocol::CostResult::width,
+        &protocol::CostResult::length}) {
+    protocol::CostResult other = rope;
+    other.*size += 1;
+    EXPECT_EQ(cost_figure({other}, names).series.size(), 1u);
+  }
+  protocol::CostResult tapa = rope;
+  tapa.encoding = "tapa";  // of which nothing is printed
+  EXPECT_EQ(cost_figure({tapa}, names).series.size(), 1u);
+}
+
+// ---- questions ----
+
+protocol::Interval about(double mean, double half) {
+  protocol::Interval interval{mean, mean - half, mean + half, 5};
+  interval.method = "jackknife t";
+  return interval;
+}
+
+TEST(QuestionFigures, DemandHasASmallPlotAHeadOnOneScale) {
+  protocol::DemandResult result{.model = "rope", .edges = {0, 1, 2, 4}, .trained = 3};
+  for (int64_t head = 0; head < 3; ++head) {
+    protocol::DemandRow row{head / 2, head % 2, {}};
+    for (const double x : {1.0, -2.0, 0.5, 0.5}) row.demand.push_back(about(double(head) * x, 1));
+    result.rows.push_back(row);
+  }
+  const widgets::GridSpec grid = demand_grid(result, ModelNames({"rope"}));
+  ASSERT_EQ(grid.cells.size(), 3u);
+  EXPECT_EQ(grid.columns, 2);
+  for (const widgets::GridCell& cell : grid.cells) {
+    ASSERT_TRUE(cell.plot);
+    EXPECT_LE(*cell.plot->y.low, -5);  // head 2's -4 - 1
+    EXPECT_GE(*cell.plot->y.high, 3);
+    EXPECT_EQ(cell.plot->y.low, grid.cells[0].plot->y.low);
+    const widgets::Series& bars = cell.plot->series.at(0);
+    EXPECT_EQ(bars.kind, widgets::SeriesKind::bars);
+    EXPECT_EQ(bars.high[1], bars.y[1] + 1);
+    // Distance 3 stands in the middle of the bucket [2, 4), which is drawn from 1.5 to 2.5.
+    EXPECT_TRUE(cell.plot->markers.back().beyond);
+    EXPECT_EQ(cell.plot->markers.back().at, 2);
+  }
+  EXPECT_EQ(grid.cells[2].caption, "L1H0");
+  EXPECT_EQ(grid.cells[2].plot->series[0].y, (std::vector<double>{2, -4, 1, 1}));
+}
+
+TEST(QuestionFigures, AcuityOfHeadsIsAMapOfTheBandThatMattersMost) {
+  const auto band = [](int64_t low, std::optional<double> change) {
+    protocol::AcuityBand one{.low = low, .high = 2 * low};
+    if (change) one.change_seen = about(*change, 0.1);
+    return one;
+  };
+  protocol::AcuityResult result{.model = "rope", .bands = {band(1, 3), band(2, 4)}};
+  const ModelNames names({"rope"});
+  EXPECT_EQ(acuity_figures(result, names).size(), 1u);
+  result.rows = {{0, 0, {band(1, 0.5), band(2, 0.1)}},
+                 {0, 1, {band(1, 0.2), band(2, -0.9)}},
+                 {1, 1, {band(1, {}), band(2, 0.3)}}};
+  const auto figures = acuity_figures(result, names);
+  ASSERT_EQ(figures.size(), 2u);
+  EXPECT_NE(figures[1].title.find("distances 2..3"), std::string::npos) << figures[1].title;
+  ASSERT_TRUE(figures[1].map);
+  const std::vector<float>& values = figures[1].map->values;
+  ASSERT_EQ(values.size(), 4u);
+  EXPECT_EQ(values[0], 0.1F);
+  EXPECT_EQ(values[1], -0.9F);
+  EXPECT_TRUE(std::isnan(values[2]));
+  EXPECT_EQ(values[3], 0.3F);
+}
+
+TEST(QuestionFigures, XrayHasABarAShare) {
+  protocol::XrayResult result{.model = "rope", .treatment = "window"};
+  result.rows = {{0, 0, about(1, 1), about(1, 1), {}}, {0, 1, about(2, 1), about(1, 1), {}}};
+  const ModelNames names({"rope"});
+  const auto ids_of = [&] {
+    std::vector<std::string> ids;
+    for (const widgets::PlotSpec& plot : xray_figures(result, names)) ids.push_back(plot.id);
+    return ids;
+  };
+  EXPECT_EQ(std::ranges::count(ids_of(), "xray_shares_rope"), 0);  // nothing fails
+  for (protocol::XrayRow& row : result.rows) row.share = about(row.one_alone.mean / 4, 0.1);
+  ASSERT_EQ(ids_of().at(2), "xray_shares_rope");
+  const widgets::PlotSpec plot = xray_figures(result, names)[2];
+  EXPECT_EQ(plot.series.at(0).y, (std::vector<double>{0.25, 0.5}));
+  EXPECT_EQ(plot.series[0].kind, widgets::SeriesKind::bars);
+  EXPECT_NEAR(plot.series[0].low[1], 0.4, 1e-12);
+  EXPECT_EQ(plot.x.ticks.at(1).label, "L0H1");
+}
+
+TEST(QuestionFigures, ACurveThatEndsEarlySaysSo) {
+  protocol::PairResult result{.model = "xpos"};
+  result.curve = {{0, 1, 0.5}, {1, 2, 0.5}};
+  result.cut = "the curve ends at distance 1 of 1000000: farther away there are no numbers";
+  const ModelNames names({"xpos"});
+  for (const widgets::PlotSpec& plot : pair_figures(result, names)) {
+    EXPECT_EQ(std::ranges::count(plot.notes, result.cut), 1) << plot.id;
+  }
+  const auto all = pair_of_models({result}, names);
+  EXPECT_EQ(std::ranges::count(all.notes, "xpos: " + result.cut), 1);
 }
 
 // ---- q and k ----

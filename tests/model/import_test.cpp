@@ -86,6 +86,67 @@ TEST(ImportedMaps, OfSeveralFilesAreALayerEach) {
   const auto found = maps_of(folder.path() / "m", 5);
   EXPECT_LT((found[0] - maps[1]).abs().max().item<float>(), 1e-5);
   EXPECT_LT((found[1] - maps[0]).abs().max().item<float>(), 1e-5);
+  // Nothing in the names says which is which.
+  EXPECT_EQ(done.notes, std::vector<std::string>{"names without layer numbers are layers in the "
+                                                 "order in which they were given"});
+}
+
+// The order of the arguments is that of no number: 10 comes before 2 in a shell's list of files.
+TEST(ImportedMaps, OfNumberedFilesGoByTheirNumbers) {
+  const TemporaryFolder folder;
+  const at::Tensor maps = at::softmax(drawn({3, 2, 5, 5}, 4), -1);
+  const std::vector<std::vector<std::string>> named = {
+      {"layer2.npy", "layer0.npy", "layer1.npy"},
+      {"gpt2-L02_attn.npy", "gpt2-L00_attn.npy", "gpt2-L01_attn.npy"},
+      {"run7_2.npy", "run7_0.npy", "run7_1.npy"}};
+  for (const auto& names : named) {
+    std::vector<fs::path> files;
+    for (const std::string& name : names) files.push_back(folder.path() / name);
+    write(files[0], maps[2]), write(files[1], maps[0]), write(files[2], maps[1]);
+    EXPECT_EQ(imported(files, folder.path() / "m").notes.size(), 0U) << names[0];
+    const auto found = maps_of(folder.path() / "m", 5);
+    ASSERT_EQ(found.size(), 3U);
+    for (std::size_t n = 0; n < 3; ++n) {
+      const at::Tensor off = found[n] - maps[static_cast<std::int64_t>(n)];
+      EXPECT_LT(off.abs().max().item<float>(), 1e-5) << names[0] << ", layer " << n;
+    }
+  }
+}
+
+TEST(ImportedMaps, OfAbsentLayersAreRefusedOrCounted) {
+  const TemporaryFolder folder;
+  const at::Tensor maps = at::softmax(drawn({2, 2, 5, 5}, 4), -1);
+  const fs::path out = folder.path() / "m", safe = folder.path() / "attn.safetensors";
+  const std::vector<fs::path> arrays = {folder.path() / "layer5.npy", folder.path() / "layer3.npy"};
+  write(arrays[0], maps[1]), write(arrays[1], maps[0]);
+  write_tensors(formats::real_file_system(), safe, {{"attn.3", maps[0]}, {"attn.5", maps[1]}});
+  for (const std::vector<fs::path>& files : {arrays, std::vector<fs::path>{safe}}) {
+    EXPECT_EQ(fault_of(files, out), "attn has layers 3, 5 and none of 0, 1, 2, 4");
+    const Imported done = imported(files, out, {.renumber = true});
+    EXPECT_EQ(done.notes, std::vector<std::string>{
+                              "layers 0, 1, .. of the model are layers 3, 5 of the files"});
+    const auto found = maps_of(out, 5);
+    ASSERT_EQ(found.size(), 2U);
+    EXPECT_LT((found[0] - maps[0]).abs().max().item<float>(), 1e-5);
+    EXPECT_LT((found[1] - maps[1]).abs().max().item<float>(), 1e-5);
+  }
+}
+
+TEST(Import, SaysWhichLayersDoNotFitTogether) {
+  const TemporaryFolder folder;
+  const at::Tensor maps = at::softmax(drawn({2, 5, 5}, 4), -1);
+  const fs::path out = folder.path() / "m";
+  const auto array = [&](const std::string& name) {
+    write(folder.path() / name, maps);
+    return folder.path() / name;
+  };
+  EXPECT_EQ(
+      fault_of({array("a_layer0.npy"), array("b_layer0.npy")}, out),
+      (folder.path() / "b_layer0.npy").string() + " is layer 0 of attn, and there is one already");
+  EXPECT_EQ(fault_of({array("layer0.npy"), array("last.npy")}, out),
+            "the names of other files say their layers, and this one's does not");
+  EXPECT_EQ(fault_of({array("layer0_q.npy"), array("layer1_k.npy")}, out, {.as = "qk"}),
+            "queries are of layers 0 and keys of layers 1");
 }
 
 TEST(ImportedProducts, GiveSoftmaxOfTheirScores) {

@@ -201,6 +201,27 @@ TEST(PlotSvg, GridHasOnePictureACell) {
   EXPECT_EQ(count_of(svg_of(grid), "<image "), 8);
 }
 
+// One frame, its bars, an interval's line, and what lies beyond the marker shaded, a cell.
+TEST(PlotSvg, GridHasOneSmallPlotACell) {
+  GridSpec grid;
+  grid.columns = 2;
+  PlotSpec plot;
+  plot.series.push_back(
+      {"demand", SeriesKind::bars, {0, 1, 2}, {1, -2, 3}, {0, -3, 2}, {2, -1, 4}});
+  plot.markers.push_back({.at = 1.5, .label = "trained length"});
+  for (int i = 0; i < 3; ++i) grid.cells.push_back({{}, "L0H" + std::to_string(i), plot});
+  const std::string plain = svg_of(grid);
+  EXPECT_EQ(count_of(plain, "<image "), 0);
+  EXPECT_EQ(count_of(plain, ">trained length<"), 3);
+  for (GridCell& cell : grid.cells) cell.plot->markers[0].beyond = true;
+  EXPECT_EQ(count_of(svg_of(grid), "<rect "), count_of(plain, "<rect ") + 3);
+  for (GridCell& cell : grid.cells) cell.plot->series[0].low.clear();
+  EXPECT_LT(count_of(svg_of(grid), "<line "), count_of(plain, "<line "));
+  const std::string csv = csv_of(grid);
+  EXPECT_EQ(csv.rfind("cell,series,x,y,low,high\n", 0), 0U);
+  EXPECT_NE(csv.find("L0H2,demand,1,-2,,-1\n"), std::string::npos) << csv;
+}
+
 TEST(PlotTable, CsvHoldsEveryNumber) {
   const std::string csv = csv_of(sample_plot());
   EXPECT_EQ(csv.rfind("series,x,y,low,high\n", 0), 0U);

@@ -57,6 +57,15 @@ TEST(AblateRequests, ReadingsOpenAgain) {
   }
 }
 
+// The rows that are drawn are the same in every text, which the intervals do not show.
+TEST(AblateRequests, DrawsThatTextsShareAreSaid) {
+  const auto note_of = [](const char* how) {
+    return ablated({{"head", {"L1H0"}}, {"how", how}})["provenance"]["note"].get<std::string>();
+  };
+  EXPECT_NE(note_of("resample").find("is the same in every text"), std::string::npos);
+  EXPECT_EQ(note_of("zero").find("in every text"), std::string::npos);
+}
+
 TEST(AblateRequests, AreReadAsTheyAreAskedFor) {
   const json result = ablated({{"by", "layer"}, {"how", "mean"}, {"texts", "0:4:2"}});
   EXPECT_EQ(result["texts"], json({"text 0", "text 2"}));

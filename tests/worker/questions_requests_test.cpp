@@ -1,5 +1,6 @@
 // The requests about questions of positions, handled in this process on small random models.
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <string>
@@ -136,6 +137,45 @@ TEST(QuestionRequests, ProofsHold) {
   ASSERT_FALSE(result["claims"].empty());
   for (const json& claim : result["claims"]) EXPECT_TRUE(claim["holds"].get<bool>()) << claim;
   EXPECT_EQ(code_of(questions_handlers(), "prove", {{"names", {"rope"}}}), "bad_usage");
+}
+
+// What --make wrote is read and proved again, one folder or all; what is changed in it is found.
+TEST(QuestionRequests, WrittenProofsAreProvedAgain) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(::testing::TempDir()) / "written_proofs";
+  fs::remove_all(folder);
+  const json made =
+      answer("prove", {{"names", {"proof-sink"}}, {"make", folder.string()}, {"seed", 5}});
+  const fs::path one = folder / "proof-sink";
+  for (const fs::path& given : {folder, one}) {
+    const json again = answer("prove", {{"names", {given.string()}}});
+    ASSERT_EQ(again["claims"].size(), made["claims"].size());
+    for (std::size_t n = 0; n < made["claims"].size(); ++n) {
+      const json& claim = again["claims"][n];
+      EXPECT_TRUE(claim["holds"].get<bool>()) << claim;
+      EXPECT_EQ(claim["model"], one.string());
+      EXPECT_EQ(claim["measured"], made["claims"][n]["measured"]) << claim;
+    }
+  }
+  json proof = json::parse(formats::read_text_file(one / "proof.json"));
+  const auto write = [&] { std::ofstream(one / "proof.json") << proof.dump(); };
+  proof["claims"][0]["value"] = 0.5;
+  write();
+  const json claims = answer("prove", {{"names", {folder.string()}}})["claims"];
+  EXPECT_FALSE(claims[0]["holds"].get<bool>());
+  EXPECT_TRUE(claims[1]["holds"].get<bool>());
+  const json given = {{"names", {one.string()}}};
+  proof["claims"][0]["metric"] = "nothing";
+  write();
+  EXPECT_EQ(code_of(questions_handlers(), "prove", given), "bad_input");
+  proof.erase("seed");
+  write();
+  EXPECT_EQ(code_of(questions_handlers(), "prove", given), "bad_input");
+  fs::remove(one / "proof.json");
+  EXPECT_EQ(code_of(questions_handlers(), "prove", given), "bad_input");
+  EXPECT_EQ(code_of(questions_handlers(), "prove", with(given, "make", folder.string())),
+            "bad_usage");
+  fs::remove_all(folder);
 }
 
 // The page follows from the registry; PHASESCOPE_WRITE_DOCS=1 makes it again.

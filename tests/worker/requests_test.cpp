@@ -282,6 +282,17 @@ TEST(Converting, WritesAModelWithItsSidecar) {
 
 // ---- shift ---------------------------------------------------------------------------------------
 
+// Beside shifted ids, far shifts of added tokens are not read, which is said.
+TEST(Shifting, SaysWhichAddedTokensAreLeftOut) {
+  json given = rope_with({{"by", {1, 20000}}, {"length", 16}, {"dtypes", {"f64"}}});
+  const auto reply = ask("shift", given);
+  EXPECT_EQ(reply.result["rows"].size(), 3u * 2);  // ids by both, tokens by 1; layers
+  EXPECT_TRUE(notes(reply, "added tokens are left out of shifts above 16384"))
+      << reply.result["provenance"][0]["note"];
+  given["by"] = {1};
+  EXPECT_FALSE(notes(ask("shift", given), "left out"));
+}
+
 TEST(Shifting, LeavesRoomInATableOfPositions) {
   const json learned = {{"model", model_folder("learned")}, {"method", "ids"}};
   const auto reply = ask("shift", learned);

@@ -75,6 +75,7 @@ std::vector<Row> named_rows() {
       {"learned", "learned", none},
       {"formula", "formula", none},
       {"imported", "imported", none},
+      {"tape_circuit", "tape_circuit", none},
       {"formula_of_places", "formula", {{"expression", "score = content + sin(i + 2*j)"}}},
   };
 }
