@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "formats/error.h"
+#include "formats/tokenizers/symbols.h"
 #include "formats/utf8.h"
 
 namespace phasescope::formats {
@@ -158,9 +159,10 @@ std::unique_ptr<Tokenizer> make_tokenizer(const Json& description, const std::st
     throw bad_input("tokenizer must be an object with a string \"type\"", key);
   }
   const auto type = description["type"].get<std::string>();
+  if (type == "symbols") return make_symbol_tokenizer(description, where, embedding_rows);
   if (type != "bytes") {
     throw bad_input("the tokenizer type \"" + shortened(type) + "\" is not known", key + ".type",
-                    "known types: bytes");
+                    "known types: bytes, symbols");
   }
   const std::int64_t vocab_size = read_vocab_size(description, where, embedding_rows);
   const auto bos = read_bos(description, where);

@@ -48,7 +48,7 @@ void add_field(std::string& line, const BoundField& field) {
 // What the command line calls a field. An input has options of its own.
 std::string named_option(const BoundField& field) {
   if (*field.about.argument) return field.about.argument;
-  return field.kind == FieldKind::object ? "--text, --prompt, --ids or --inputs"
+  return field.kind == FieldKind::object ? "--text, --prompt, --ids, --inputs or --sample"
                                          : option_name(field.key);
 }
 

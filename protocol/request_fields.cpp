@@ -181,6 +181,9 @@ std::string joined(const Strings& words) {
 
 // The words that give the same input on the command line; none where it has no option for it.
 Strings input_words(const Input& input) {
+  // What --sample drew is named after it.
+  constexpr std::string_view sample = "sample ";
+  if (input.name.starts_with(sample)) return {"--sample", input.name.substr(sample.size())};
   if (input.prompt) return {"--prompt", *input.prompt};
   if (input.inputs) return {"--inputs", *input.inputs};
   if (!input.ids.is_null()) return {"--ids", input.name.empty() ? "ids.json" : input.name};

@@ -92,7 +92,9 @@ class Addition : public Task {
              .longest = 1000,
              .trained = "1..40",
              .tested = "1..80",
-             .metric = "exact_match"};
+             .metric = "exact_match",
+             .rows = "digits of the first number",
+             .columns = "digits of the second number"};
   }
 
   const TaskInfo& info() const override { return info_; }

@@ -116,7 +116,9 @@ class Needle : public Task {
              .longest = kMostSentences,
              .trained = "any text",
              .tested = "1k..64k tokens",
-             .metric = "exact_match"};
+             .metric = "exact_match",
+             .rows = noise ? "lines of garbage" : "sentences",
+             .columns = "depth of the needle"};
   }
   const TaskInfo& info() const override { return info_; }
 
@@ -169,6 +171,11 @@ class Needle : public Task {
   Chance chance(const Ids&) const override {
     const double one = 1.0 / static_cast<double>(kMostValue - kLeastValue + 1);
     return {one, one, "value even in 1000000..9999999"};
+  }
+  double depth(const Sample& sample) const override {
+    const Json& random = sample.drawn.at("random");
+    if (!noise_) return random.at("depth_percent").get<double>() / 100;
+    return random.at("before_sentence").get<double>() / static_cast<double>(sample.length[0]);
   }
   std::string input_symbol(std::int64_t) const override { return ""; }
 

@@ -64,7 +64,9 @@ class Passkey : public Task {
              .longest = kMostGarbage,
              .trained = "any text",
              .tested = "floor(3750 i / 1024) x 1024 characters for i thousand tokens",
-             .metric = "exact_match"};
+             .metric = "exact_match",
+             .rows = "characters of garbage",
+             .columns = "depth of the key"};
   }
   const TaskInfo& info() const override { return info_; }
 
@@ -102,6 +104,9 @@ class Passkey : public Task {
   Chance chance(const Ids&) const override {
     const double one = 1.0 / static_cast<double>(kKeys);
     return {one, one, "key even in 1..49999: 1/49999"};
+  }
+  double depth(const Sample& sample) const override {
+    return sample.drawn.at("depth").get<double>();
   }
   std::string input_symbol(std::int64_t) const override { return ""; }
 

@@ -73,6 +73,9 @@ struct TaskInfo {
   std::int64_t shortest = 1, longest = 0;  // lengths that can be drawn
   std::string trained, tested;             // lengths of the paper
   std::string metric;                      // accuracy, exact_match, perplexity
+  // What a map of the metric has on its two axes, where the task has one: both parts of a length,
+  // or the length and where in a sample the answer stands.
+  std::string rows, columns;
 };
 
 class Task {
@@ -90,6 +93,9 @@ class Task {
   // What a metric row of a reference file says, computed from the predictions in it.
   virtual Json metric(const std::vector<Sample>& samples, const Json& given) const = 0;
   virtual Chance chance(const Ids& length) const = 0;
+  // Where in a sample the answer stands, from 0 to 1: the columns of the task's map, where that is
+  // not the second part of its length.
+  virtual double depth(const Sample&) const { return 0; }
   // Ids as people read them.
   virtual std::string input_symbol(std::int64_t id) const = 0;
   virtual std::string output_symbol(std::int64_t id) const { return input_symbol(id); }

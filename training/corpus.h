@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "formats/text_input.h"
+#include "training/batch.h"
 #include "training/run_config.h"
 
 namespace phasescope::training {
@@ -29,13 +30,6 @@ std::filesystem::path find_corpus(const std::string& corpus,
 std::vector<formats::NamedText> read_validation_texts(const std::string& validation,
                                                       int64_t window);
 
-// Tokens of one step. Inputs (windows, length): the beginning id, then the text; targets the same
-// shape: the text itself, one place further.
-struct Batch {
-  int64_t windows = 0, length = 0;
-  std::vector<int64_t> inputs, targets;
-};
-
 // A text by bytes, and windows drawn from it. What a step reads depends on the seed and the step
 // alone, never on the steps before, so a resumed run reads the same.
 class Corpus {
@@ -44,6 +38,7 @@ class Corpus {
   Corpus(std::string text, const DataSection& data, int64_t context);
   static Corpus open(const std::filesystem::path& path, const DataSection& data, int64_t context);
 
+  // Inputs: the beginning id, then the text; targets: the text itself, one place further.
   Batch batch(const TrainSection& train, int64_t context, int64_t step) const;
   const std::string& sha256() const { return sha256_; }
   int64_t bytes() const { return static_cast<int64_t>(text_.size()); }

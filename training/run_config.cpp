@@ -14,6 +14,8 @@
 #include "formats/near_names.h"
 #include "protocol/json_form.h"
 #include "protocol/request.h"
+#include "tasks/named_sample.h"
+#include "tasks/vocabulary.h"
 
 namespace phasescope::training {
 namespace {
@@ -32,7 +34,8 @@ std::string unknown_key_sentence(const std::string& key) {
   const std::string own = formats::near_names(key, known);
   if (own.find("near:") != own.npos) return "no such key" + own;
   const std::string name = key.substr(key.rfind('.') + 1);
-  for (const char* section : {"model.", "encoding.", "positions.", "data.", "train.", "eval."}) {
+  for (const char* section :
+       {"model.", "encoding.", "positions.", "data.", "task.", "train.", "eval."}) {
     const std::string near = formats::near_names(section + name, known);
     if (near.find("near:") != near.npos) return "no such key" + near;
   }
@@ -147,28 +150,104 @@ class RangeChecker {
   explicit RangeChecker(formats::ConfigProblems& problems) : problems_(problems) {}
 
   void check(const RunConfig& c) {
-    model(c.model);
-    train(c.train, c.model.context);
+    model(c);
+    train(c);
+    task(c);
     need(c.data.bos < c.model.vocab_size, "data.bos", "must be an id below model.vocab_size");
     const bool named = c.encoding.contains("key") && c.encoding.at("key").is_string();
     need(named, "encoding.key", "must name an encoding");
   }
 
  private:
-  void need(bool holds, const char* key, const char* sentence) {
+  void need(bool holds, const char* key, const std::string& sentence) {
     if (!holds) problems_.add(key, sentence);
   }
 
-  void model(const ModelSection& m) {
-    need(m.vocab_size >= 256, "model.vocab_size", "must be at least 256, since bytes are tokens");
+  void model(const RunConfig& config) {
+    const ModelSection& m = config.model;
+    const tasks::Task* own = tasks::find_task(config.task.name);
+    const bool bytes = own == nullptr || !tasks::has_own_ids(*own);
+    need(!bytes || m.vocab_size >= 256, "model.vocab_size",
+         "must be at least 256, since bytes are tokens");
     need(m.heads < 1 || m.width % m.heads == 0, "model.width", "must be a multiple of model.heads");
     need(m.kv_heads < 1 || m.heads % m.kv_heads == 0, "model.kv_heads", "must divide model.heads");
     need(m.norm_eps > 0, "model.norm_eps", "must be above 0");
     need(m.init_std > 0, "model.init_std", "must be above 0");
+    need(m.embedding_scale > 0, "model.embedding_scale", "must be above 0");
   }
 
-  void train(const TrainSection& t, int64_t context) {
-    need(t.batch_tokens >= context, "train.batch_tokens",
+  void task(const RunConfig& c) {
+    if (c.of_text()) {
+      need(c.task == TaskSection(), "task.name",
+           "must name the task that the other keys are about");
+      need(c.model.causal, "model.causal", "must be true for a text's next token to be learnt");
+      need(c.model.encoder_layers == 0, "model.encoder_layers", "must be 0 where text is learnt");
+      return;
+    }
+    const tasks::Task* task = tasks::find_task(c.task.name);
+    if (task == nullptr)
+      return problems_.add("task.name", "no such task" + near_tasks(c.task.name));
+    model_of_task(c.model, *task);
+    lengths(c.task, task->info());
+    // What is about text alone would be passed over.
+    need(c.data.corpus == DataSection().corpus && c.data.validation == DataSection().validation,
+         "data", "names texts, of which a task reads none");
+    need(c.data.bos == 0 || !tasks::has_own_ids(*task), "data.bos", "is the task's own");
+    need(c.train.curriculum.empty(), "train.curriculum",
+         "is of windows of text; lengths of a task grow by task.growth");
+    need(c.train.batch_tokens == TrainSection().batch_tokens, "train.batch_tokens",
+         "is of windows of text; a step of a task has task.batch samples");
+  }
+
+  static std::string near_tasks(const std::string& name) {
+    std::vector<std::string> known;
+    for (const auto& one : tasks::all_tasks()) known.push_back(one->info().key);
+    return formats::near_names(name, known);
+  }
+
+  void model_of_task(const ModelSection& m, const tasks::Task& task) {
+    const tasks::TaskInfo& info = task.info();
+    const bool trees = task.draw(0, tasks::shown_length(task), 0).input_places.empty();
+    need(info.form != tasks::Form::image && trees, "task.name",
+         "cannot be trained here: patches of images and places in trees are not read");
+    const bool both_ways = info.form == tasks::Form::placeholders;
+    need(m.causal != both_ways, "model.causal",
+         both_ways ? "must be false, since " + info.key + " is read both ways"
+                   : "must be true for " + info.key);
+    const bool encoder = info.form == tasks::Form::encoder_decoder;
+    need((m.encoder_layers > 0) == encoder, "model.encoder_layers",
+         encoder ? "must be at least 1, since " + info.key + " is for encoder-decoders"
+                 : "must be 0 for " + info.key);
+    if (!tasks::has_own_ids(task)) return;
+    const std::string ids = std::to_string(task.vocabulary());
+    need(m.vocab_size == task.vocabulary(), "model.vocab_size",
+         "must be " + ids + ", the ids of " + info.key);
+  }
+
+  void lengths(const TaskSection& t, const tasks::TaskInfo& info) {
+    const auto within = [&](int64_t length) {
+      return length >= info.shortest && length <= info.longest;
+    };
+    const std::string range = "must be " + std::to_string(info.shortest) + " to " +
+                              std::to_string(info.longest) + " " + info.length_unit;
+    need(within(t.shortest), "task.shortest", range);
+    need(within(t.longest) && t.longest >= t.shortest, "task.longest",
+         range + ", and no less than task.shortest");
+    const bool grows = t.longest_at_first != 0 || t.growth != 0;
+    need(!grows ||
+             (t.longest_at_first >= t.shortest && t.longest_at_first <= t.longest && t.growth > 0),
+         "task.longest_at_first", "must be task.shortest to task.longest, with a task.growth");
+    need((t.mean > 0) == (t.deviation > 0), "task.mean", "goes with a task.deviation above 0");
+    const bool tested = t.validation_shortest != 0 || t.validation_longest != 0;
+    need(!tested || (within(t.validation_shortest) && within(t.validation_longest) &&
+                     t.validation_shortest <= t.validation_longest),
+         "task.validation_longest", range + ", and no less than task.validation_shortest");
+  }
+
+  void train(const RunConfig& config) {
+    const TrainSection& t = config.train;
+    const int64_t context = config.model.context;
+    need(!config.of_text() || t.batch_tokens >= context, "train.batch_tokens",
          "must hold at least one window of model.context tokens");
     need(t.learning_rate > 0, "train.learning_rate", "must be above 0");
     need(t.beta1 < 1, "train.beta1", "must be 0 to below 1");
@@ -255,6 +334,12 @@ RunConfig run_config_from_json(const json& given, const std::string& where) {
 }
 
 json to_json(const RunConfig& config) { return protocol::to_json_form(config); }
+
+json with_defaults(const json& config) {
+  json whole = schema();
+  whole.merge_patch(config);
+  return whole;
+}
 
 RunConfig run_config_from_file(const std::filesystem::path& path) {
   formats::JsonRules rules;

@@ -1,7 +1,7 @@
 #pragma once
-// The one run-configuration schema: {model, encoding, positions, data, train, eval}. Every key is a
-// member of a struct below, so that reading, writing, checking and `--set` share one list. Unknown
-// keys are errors that name the near ones. No LibTorch here.
+// The one run-configuration schema: {model, encoding, positions, data, task, train, eval}. Every
+// key is a member of a struct below, so that reading, writing, checking and `--set` share one list.
+// Unknown keys are errors that name the near ones. No LibTorch here.
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -16,7 +16,7 @@ namespace phasescope::training {
 
 using protocol::About;
 
-// A decoder with RMS norms and a SwiGLU. Sizes in channels and tokens.
+// A decoder with RMS norms and a SwiGLU unless it says otherwise. Sizes in channels and tokens.
 struct ModelSection {
   int64_t vocab_size = 256;
   int64_t context = 256;  // trained length, tokens
@@ -25,9 +25,18 @@ struct ModelSection {
   int64_t heads = 4;
   int64_t kv_heads = 4;
   int64_t ffn_width = 512;
+  std::string activation = "silu";
+  bool gated = true;         // down(act(gate x) * up x); otherwise down(act(up x))
+  std::string norm = "rms";  // layer: the mean is taken off first
+  std::string norm_placement = "pre";
+  bool causal = true;
+  int64_t encoder_layers = 0;   // above 0: an encoder-decoder
+  bool tie_embeddings = false;  // the head is the embedding's transpose
+  double embedding_scale = 1;   // embeddings are multiplied by it
   double norm_eps = 1e-5;
-  double init_std = 0.05;  // residual outputs get init_std / sqrt(2 layers)
-  std::string note;        // a departure from a paper, shown wherever the model is
+  double init_std = 0.05;    // residual outputs get init_std / sqrt(2 layers)
+  double embedding_std = 0;  // of the embedding's first weights; 0: init_std
+  std::string note;          // a departure from a paper, shown wherever the model is
   template <class V>
   void fields(V& v) {
     v("vocab_size", vocab_size, About{.help = "tokens; bytes are the first 256"});
@@ -37,11 +46,29 @@ struct ModelSection {
     v("heads", heads, About{.help = "of attention, a layer", .low = 1});
     v("kv_heads", kv_heads,
       About{.help = "heads of keys and values, which divide heads", .low = 1});
-    v("ffn_width", ffn_width, About{.help = "inner width of the SwiGLU", .low = 1});
-    v("norm_eps", norm_eps, About{.help = "of the RMS norms, above 0"});
+    v("ffn_width", ffn_width, About{.help = "inner width of the MLP", .low = 1});
+    v("activation", activation,
+      About{.help = "of the MLP",
+            .choices = "silu|gelu|gelu_tanh|gelu_tanh_short|relu|relu_squared|quick_gelu|tanh"});
+    v("gated", gated, About{.help = "a second product gates the MLP, as in a SwiGLU"});
+    v("norm", norm, About{.help = "layer takes the mean off first", .choices = "rms|layer"});
+    v("norm_placement", norm_placement,
+      About{.help = "before each part, behind its sum, or around it",
+            .choices = "pre|post|sandwich"});
+    v("causal", causal, About{.help = "a token sees none that come after it"});
+    v("encoder_layers", encoder_layers,
+      About{.help = "above 0 an encoder of as many layers stands before the decoder",
+            .low = 0,
+            .high = 10'000});
+    v("tie_embeddings", tie_embeddings, About{.help = "the head is the embedding's transpose"});
+    v("embedding_scale", embedding_scale,
+      About{.help = "embeddings are multiplied by it, above 0"});
+    v("norm_eps", norm_eps, About{.help = "of the norms, above 0"});
     v("init_std", init_std,
       About{.help = "deviation of the first weights, above 0; of residual outputs it is divided by "
                     "sqrt(2 layers)"});
+    v("embedding_std", embedding_std,
+      About{.help = "the same of the embedding; 0: init_std", .low = 0});
     v("note", note, About{.help = "a departure from a paper, shown wherever the model is"});
   }
 };
@@ -87,6 +114,44 @@ struct DataSection {
   }
 };
 
+// What is learnt in place of text: a task of tasks/, whose samples are drawn as training goes on.
+struct TaskSection {
+  std::string name;      // empty: text
+  int64_t batch = 64;    // samples a step
+  int64_t shortest = 1;  // lengths drawn, in the task's own unit; both parts of two alike
+  int64_t longest = 8;
+  int64_t longest_at_first = 0;     // the longest length grows from it; 0: it does not
+  double growth = 0;                // linearly over this share of the steps
+  std::string draw = "sample";      // step: all samples of a step have one length
+  double mean = 0;                  // of lengths drawn from a normal distribution, cut to integers
+  double deviation = 0;             // 0: they are even
+  int64_t validation_shortest = 0;  // of the samples that training is tested on; 0: as it trains
+  int64_t validation_longest = 0;
+  template <class V>
+  void fields(V& v) {
+    v("name", name,
+      About{.help = "what is learnt in place of text: addition, missing_duplicate, ..."});
+    v("batch", batch, About{.help = "samples a step", .low = 1, .high = 1e6});
+    v("shortest", shortest, About{.help = "length drawn, in the task's own unit", .low = 0});
+    v("longest", longest, About{.help = "length drawn, in the task's own unit", .low = 0});
+    v("longest_at_first", longest_at_first,
+      About{.help = "where the longest length begins to grow from; 0: it does not grow", .low = 0});
+    v("growth", growth,
+      About{.help = "share of the steps over which it grows", .low = 0, .high = 1});
+    v("draw", draw,
+      About{.help = "a length for every sample, or one for all samples of a step",
+            .choices = "sample|step"});
+    v("mean", mean, About{.help = "of normally distributed lengths", .low = 0});
+    v("deviation", deviation,
+      About{.help = "of normally distributed lengths; 0: all lengths alike", .low = 0});
+    v("validation_shortest", validation_shortest,
+      About{.help = "length of the samples that it is tested on; 0: as in training", .low = 0});
+    v("validation_longest", validation_longest,
+      About{.help = "length of the samples that it is tested on; 0: as in training", .low = 0});
+  }
+  bool operator==(const TaskSection&) const = default;
+};
+
 // Windows of `length` tokens for the share `share` of all steps; stages follow each other in the
 // order listed, what is left of the steps has windows of the full context.
 struct CurriculumStage {
@@ -110,7 +175,9 @@ struct TrainSection {
   std::string dtype = "bf16";    // of the matrix products; weights and sums stay f32
   std::string backend = "auto";  // auto, fused, plain, cuda-unverified
   double learning_rate = 2e-3;
-  double final_share = 0.05;  // of the learning rate, at the last step
+  std::string schedule = "cosine";  // how the rate falls behind its highest: cosine, linear
+  double hold = 0;                  // share of the steps before it falls, the warm-up with them
+  double final_share = 0.05;        // of the learning rate, at the last step
   int64_t warmup_steps = 100;
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
   double weight_decay = 0.1;  // of matrices alone
@@ -132,6 +199,12 @@ struct TrainSection {
     v("backend", backend,
       About{.help = "what runs attention", .choices = "auto|fused|plain|cuda-unverified"});
     v("learning_rate", learning_rate, About{.help = "the highest, above 0"});
+    v("schedule", schedule,
+      About{.help = "how the learning rate falls", .choices = "cosine|linear"});
+    v("hold", hold,
+      About{.help = "share of the steps before it falls, the warm-up with them",
+            .low = 0,
+            .high = 1});
     v("final_share", final_share,
       About{.help = "of the learning rate, at the last step", .low = 0, .high = 1});
     v("warmup_steps", warmup_steps, About{.help = "steps until the highest rate", .low = 0});
@@ -153,7 +226,8 @@ struct EvalSection {
   void fields(V& v) {
     v("every", every, About{.help = "steps between validations; 0: at the end alone", .low = 0});
     v("windows", windows,
-      About{.help = "of the context's length, spread over the validation texts", .low = 1});
+      About{.help = "of the context's length, spread over the validation texts; samples of a task",
+            .low = 1});
   }
 };
 
@@ -163,12 +237,14 @@ struct RunConfig {
   nlohmann::json encoding = {{"key", "rope"}};
   PositionsSection positions;
   DataSection data;
+  TaskSection task;
   TrainSection train;
   EvalSection eval;
+  bool of_text() const { return task.name.empty(); }
   template <class V>
   void fields(V& v) {
     v("model", model), v("encoding", encoding), v("positions", positions);
-    v("data", data), v("train", train), v("eval", eval);
+    v("data", data), v("task", task), v("train", train), v("eval", eval);
   }
 };
 
@@ -177,6 +253,9 @@ struct RunConfig {
 RunConfig run_config_from_json(const nlohmann::json& json, const std::string& where);
 nlohmann::json to_json(const RunConfig& config);
 RunConfig run_config_from_file(const std::filesystem::path& path);
+
+// A configuration as it was written once, with the defaults of what came later.
+nlohmann::json with_defaults(const nlohmann::json& config);
 
 // Applies "a.b=c" to a configuration's JSON. The value is read as JSON where it is JSON, as text
 // otherwise. Throws Error "bad_usage" for an address that the schema does not have (with the near

@@ -18,11 +18,14 @@ double learning_rate_at(const TrainSection& train, int64_t step) {
     return train.learning_rate * static_cast<double>(step + 1) /
            static_cast<double>(train.warmup_steps);
   }
-  const int64_t last = std::max<int64_t>(train.steps - 1 - train.warmup_steps, 1);
+  const int64_t held = std::llround(train.hold * static_cast<double>(train.steps));
+  const int64_t begin = std::max(train.warmup_steps, held);
+  const int64_t last = std::max<int64_t>(train.steps - 1 - begin, 1);
   const double way =
-      std::min(1.0, static_cast<double>(step - train.warmup_steps) / static_cast<double>(last));
-  const double cosine = 0.5 * (1 + std::cos(std::numbers::pi * way));
-  return train.learning_rate * (train.final_share + (1 - train.final_share) * cosine);
+      std::clamp(static_cast<double>(step - begin) / static_cast<double>(last), 0.0, 1.0);
+  const double left =
+      train.schedule == "linear" ? 1 - way : 0.5 * (1 + std::cos(std::numbers::pi * way));
+  return train.learning_rate * (train.final_share + (1 - train.final_share) * left);
 }
 
 std::vector<int64_t> stage_steps(const TrainSection& train) {

@@ -9,7 +9,8 @@
 namespace phasescope::training {
 
 // The learning rate of step `step` (zero-based): rises linearly to the full rate at step
-// warmup_steps - 1, then falls along a half cosine to final_share of it at the last step.
+// warmup_steps - 1, stays there for the share `hold` of all steps (the warm-up counted), then falls
+// along a half cosine or a line to final_share of it at the last step.
 double learning_rate_at(const TrainSection& train, int64_t step);
 
 // The steps of each curriculum stage and, last, those at the full context. Boundaries are the

@@ -19,7 +19,9 @@
 #include "model/checkpoints/open_model.h"
 #include "model/checkpoints/tensor_io.h"
 #include "model/loss.h"
+#include "tasks/vocabulary.h"
 #include "training/counter_random.h"
+#include "training/evals/task_answers.h"
 #include "training/schedule.h"
 
 namespace phasescope::training {
@@ -35,6 +37,10 @@ model::Decoder fresh_decoder(const RunConfig& config) {
   std::shared_ptr<const model::Encoding> encoding = model::make_encoding(model);
   auto weights =
       model::init_weights(model, *encoding, static_cast<std::uint64_t>(config.train.seed));
+  // Drawn with init_std, as all matrices.
+  if (const double std = config.model.embedding_std; std > 0) {
+    weights.embedding.mul_(std / config.model.init_std);
+  }
   return model::Decoder(model, encoding, std::move(weights));
 }
 
@@ -87,6 +93,21 @@ std::vector<int64_t> validation_window(const std::vector<formats::NamedText>& te
 
 }  // namespace
 
+namespace {
+
+// Of a task with ids of its own its symbols, with the lengths it was trained at.
+nlohmann::json tokenizer_of(const RunConfig& config) {
+  const tasks::Task* task = tasks::find_task(config.task.name);
+  if (task == nullptr || !tasks::has_own_ids(*task)) {
+    return {{"type", "bytes"}, {"vocab_size", 256}, {"bos", config.data.bos}};
+  }
+  nlohmann::json tokenizer = tasks::tokenizer_of(*task);
+  tokenizer["trained"] = {config.task.shortest, config.task.longest};
+  return tokenizer;
+}
+
+}  // namespace
+
 model::ModelConfig model_config_of(const RunConfig& config) {
   model::ModelConfig model;
   model.vocab_size = config.model.vocab_size;
@@ -97,6 +118,14 @@ model::ModelConfig model_config_of(const RunConfig& config) {
   model.head_dim = config.model.width / config.model.heads;
   model.ffn_width = config.model.ffn_width;
   model.context = config.model.context;
+  model.mlp.gated = config.model.gated;
+  model.mlp.activation = config.model.activation;
+  model.norm.kind = config.model.norm;
+  model.norm.placement = config.model.norm_placement;
+  model.attention.causal = config.model.causal;
+  model.encoder_layers = config.model.encoder_layers;
+  model.tie_embeddings = config.model.tie_embeddings;
+  model.embedding.scale = config.model.embedding_scale;
   model.norm_eps = config.model.norm_eps;
   model.init_std = config.model.init_std;
   model.encoding.key = config.encoding.at("key").get<std::string>();
@@ -109,7 +138,7 @@ model::ModelConfig model_config_of(const RunConfig& config) {
                      .range = positions.range,
                      .draw = positions.draw,
                      .seed = positions.seed};
-  model.tokenizer = {{"type", "bytes"}, {"vocab_size", 256}, {"bos", config.data.bos}};
+  model.tokenizer = tokenizer_of(config);
   model.note = config.model.note;
   formats::ConfigProblems problems;
   model::check_model_config(model, problems);
@@ -117,10 +146,28 @@ model::ModelConfig model_config_of(const RunConfig& config) {
   return model;
 }
 
+formats::Error other_data(const RunConfig& config, const std::string& of) {
+  if (config.of_text()) {
+    return formats::bad_input("the training text is not the one this " + of + " began with",
+                              "data.corpus", "put the old text back, or start another " + of);
+  }
+  return formats::bad_input(
+      "the samples of " + config.task.name + " are not those that this " + of + " began with",
+      "task", "start another " + of);
+}
+
 Trainer::Trainer(RunConfig config, std::shared_ptr<const Corpus> corpus,
                  std::vector<formats::NamedText> validation)
+    : Trainer(std::move(config), std::move(corpus), std::move(validation), nullptr) {}
+
+Trainer::Trainer(RunConfig config, std::shared_ptr<const TaskData> task)
+    : Trainer(std::move(config), nullptr, {}, std::move(task)) {}
+
+Trainer::Trainer(RunConfig config, std::shared_ptr<const Corpus> corpus,
+                 std::vector<formats::NamedText> validation, std::shared_ptr<const TaskData> task)
     : config_(std::move(config)),
       corpus_(std::move(corpus)),
+      task_(std::move(task)),
       validation_(std::move(validation)),
       decoder_(fresh_decoder(config_)),
       optimiser_(trained_parameters(decoder_), optimiser_settings(config_.train)) {
@@ -145,17 +192,16 @@ model::ForwardOptions Trainer::forward_options(int64_t step) const {
 protocol::MetricPoint Trainer::step() {
   const auto begun = std::chrono::steady_clock::now();
   const int64_t index = steps_done();
-  const int64_t context = config_.model.context;
   // Encodings that draw do so from torch's generator; seeding it by the step keeps resumes exact.
   const CounterRandom seeds(static_cast<std::uint64_t>(config_.train.seed), kTorchStream);
   at::manual_seed(seeds.bits(static_cast<std::uint64_t>(index)));
-
-  Batch batch = corpus_->batch(config_.train, context, index);
+  Batch batch = batch_of_step(index);
   const at::Tensor inputs = ids_of(batch.inputs, batch.windows, batch.length);
-  const at::Tensor targets = ids_of(batch.targets, batch.windows, batch.length);
+  const at::Tensor targets = ids_of(batch.targets, batch.windows, batch.answers());
   optimiser_.clear_gradients();
   model::ForwardOptions options = forward_options(index);
   options.kernels = &kernels_;
+  add_to(options, batch);
   const at::Tensor loss = model::cross_entropy(decoder_.forward(inputs, options), targets);
   loss.backward();
   const double value = loss.item<double>();
@@ -171,11 +217,12 @@ protocol::MetricPoint Trainer::step() {
   const at::NoGradGuard no_gradients;
   for (auto& layer : decoder_.weights().layers) decoder_.encoding().constrain(layer.encoding);
   updating_ = false;
+  samples_tokens_ += task_ ? batch.tokens() : 0;
   seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
 
   protocol::MetricPoint point;
   point.step = steps_done();
-  point.tokens = tokens_before(config_.train, context, point.step);
+  point.tokens = tokens_done();
   point.loss = value;
   point.lr = rate;
   point.time = seconds_;
@@ -184,13 +231,55 @@ protocol::MetricPoint Trainer::step() {
   return point;
 }
 
-double Trainer::validation_bits(protocol::Progress& progress) const {
+Batch Trainer::batch_of_step(int64_t step) const {
+  return task_ ? task_->batch(step) : corpus_->batch(config_.train, config_.model.context, step);
+}
+
+int64_t Trainer::tokens_done() const {
+  return task_ ? samples_tokens_
+               : tokens_before(config_.train, config_.model.context, steps_done());
+}
+
+const std::string& Trainer::data_sha256() const {
+  return task_ ? task_->sha256() : corpus_->sha256();
+}
+
+Validation Trainer::validation(protocol::Progress& progress) const {
   const at::NoGradGuard no_gradients;
-  const int64_t windows = config_.eval.windows;
+  return task_ ? task_validation(progress) : Validation{text_bits(progress), std::nullopt};
+}
+
+// As a reader of the finished model sees it.
+model::ForwardOptions Trainer::reading_options() const {
   model::ForwardOptions options = forward_options(0);
-  options.product_dtype.reset();  // as a reader of the finished model sees it
+  options.product_dtype.reset();
   options.shift = 0;
   options.draw.reset();
+  return options;
+}
+
+Validation Trainer::task_validation(protocol::Progress& progress) const {
+  const std::vector<tasks::Sample> samples = task_->validation();
+  const auto at_once = static_cast<std::size_t>(config_.task.batch);
+  double nats = 0;
+  tasks::Score all;
+  for (std::size_t begin = 0; begin < samples.size(); begin += at_once) {
+    progress.progress(static_cast<double>(begin) / static_cast<double>(samples.size()),
+                      "validation");
+    progress.throw_if_cancelled();
+    const auto part = std::span(samples).subspan(begin, std::min(at_once, samples.size() - begin));
+    for (const Answers& one : answers_of(decoder_, task_->task(), part, reading_options())) {
+      all.correct += one.score.correct, all.counted += one.score.counted;
+      nats += one.nats;
+    }
+  }
+  const auto counted = static_cast<double>(std::max<int64_t>(all.counted, 1));
+  return {nats / counted / std::numbers::ln2, all.share()};
+}
+
+double Trainer::text_bits(protocol::Progress& progress) const {
+  const int64_t windows = config_.eval.windows;
+  const model::ForwardOptions options = reading_options();
   double nats = 0;
   int64_t count = 0;
   for (int64_t w = 0; w < windows; ++w) {
@@ -214,10 +303,10 @@ void Trainer::write_files(formats::FileSystem& fs, const std::filesystem::path& 
 
 nlohmann::json Trainer::state() const {
   return {{"step", steps_done()},
-          {"tokens", tokens_before(config_.train, config_.model.context, steps_done())},
+          {"tokens", tokens_done()},
           {"seconds", seconds_},
           {"optimiser", {{"kind", "adamw"}, {"steps", steps_done()}, {"file", kOptimiserFile}}},
-          {"data", {{"corpus_sha256", corpus_->sha256()}, {"next_step", steps_done()}}},
+          {"data", {{"corpus_sha256", data_sha256()}, {"next_step", steps_done()}}},
           {"random", {{"kind", "counter"}, {"seed", config_.train.seed}}},
           {"config", to_json(config_)},
           {"made_with", made_with()}};
@@ -225,20 +314,20 @@ nlohmann::json Trainer::state() const {
 
 std::string Trainer::differences_from(const nlohmann::json& state) const {
   std::vector<std::string> list;
-  const auto compare = [&](const char* part, const nlohmann::json& own) {
-    if (!state.contains(part)) return;  // checkpoints of before
-    for (const std::string& key : differing_keys(own, state.at(part))) {
+  const auto compare = [&](const nlohmann::json& before, const nlohmann::json& own) {
+    for (const std::string& key : differing_keys(own, before)) {
       std::string pointer = "/" + key;
       std::ranges::replace(pointer, '.', '/');
       const nlohmann::json::json_pointer at(pointer);
       const auto shown = [&at](const nlohmann::json& from) {
         return from.contains(at) ? from.at(at).dump() : "none";
       };
-      list.push_back(key + " (" + shown(state.at(part)) + " before, now " + shown(own) + ")");
+      list.push_back(key + " (" + shown(before) + " before, now " + shown(own) + ")");
     }
   };
-  compare("config", to_json(config_));
-  compare("made_with", made_with());
+  // Checkpoints of before have neither.
+  if (state.contains("config")) compare(with_defaults(state.at("config")), to_json(config_));
+  if (state.contains("made_with")) compare(state.at("made_with"), made_with());
   std::string words;
   for (const std::string& one : list) words += (words.empty() ? "" : ", ") + one;
   return words;
@@ -246,9 +335,8 @@ std::string Trainer::differences_from(const nlohmann::json& state) const {
 
 void Trainer::load(const Checkpoint& checkpoint) {
   const at::NoGradGuard no_gradients;
-  if (checkpoint.state.at("data").at("corpus_sha256") != corpus_->sha256()) {
-    throw formats::bad_input("the training text is not the one this run began with", "data.corpus",
-                             "put the old text back, or start another run");
+  if (checkpoint.state.at("data").at("corpus_sha256") != data_sha256()) {
+    throw other_data(config_, "run");
   }
   const auto weights = formats::TensorArchive::open(checkpoint.folder / "model.safetensors");
   for (const auto& [name, tensor] :
@@ -267,6 +355,7 @@ void Trainer::load(const Checkpoint& checkpoint) {
   }
   optimiser_.load_state(moments, checkpoint.state.at("optimiser").at("steps").get<int64_t>());
   seconds_ = checkpoint.state.at("seconds").get<double>();
+  if (task_) samples_tokens_ = checkpoint.state.at("tokens").get<int64_t>();
 }
 
 }  // namespace phasescope::training

@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "formats/error.h"
 #include "formats/file_system.h"
 #include "formats/text_input.h"
 #include "model/config.h"
@@ -17,6 +19,7 @@
 #include "training/checkpoint.h"
 #include "training/corpus.h"
 #include "training/run_config.h"
+#include "training/task_data.h"
 
 namespace phasescope::training {
 
@@ -24,11 +27,23 @@ namespace phasescope::training {
 // options that the encoding does not know among them.
 model::ModelConfig model_config_of(const RunConfig& config);
 
+// What validation found: bits a byte of texts, a target of a task; of a task the share of targets
+// that are right, too.
+struct Validation {
+  double bits = 0;
+  std::optional<double> right;
+};
+
+// What is said where a text or a task's samples are not those that a run or a job began with.
+formats::Error other_data(const RunConfig& config, const std::string& of);
+
 class Trainer {
  public:
   // Weights at their start values, drawn from train.seed.
   Trainer(RunConfig config, std::shared_ptr<const Corpus> corpus,
           std::vector<formats::NamedText> validation);
+  // The same on the samples of a task.
+  Trainer(RunConfig config, std::shared_ptr<const TaskData> task);
 
   // One optimiser step. The point's `step` is the number of steps done with it, `time` the seconds
   // spent in steps so far. Throws Error "bad_input" when the loss is no finite number.
@@ -40,8 +55,9 @@ class Trainer {
   // was no memory) they are those of no step.
   bool between_steps() const { return !updating_; }
 
-  // Bits a byte on eval.windows windows of the trained length from the validation texts.
-  double validation_bits(protocol::Progress& progress) const;
+  // On eval.windows windows of the trained length from the validation texts, or samples of the
+  // task.
+  Validation validation(protocol::Progress& progress) const;
 
   // Files of a checkpoint, for save_checkpoint: model.safetensors, config.json (both as open_model
   // reads them), optimiser.safetensors.
@@ -64,13 +80,25 @@ class Trainer {
   model::ForwardOptions forward_options(int64_t step) const;
 
  private:
+  Trainer(RunConfig config, std::shared_ptr<const Corpus> corpus,
+          std::vector<formats::NamedText> validation, std::shared_ptr<const TaskData> task);
+  Batch batch_of_step(int64_t step) const;
+  // Of what is trained on: the text, or the task's samples.
+  const std::string& data_sha256() const;
+  model::ForwardOptions reading_options() const;
+  int64_t tokens_done() const;
+  double text_bits(protocol::Progress& progress) const;
+  Validation task_validation(protocol::Progress& progress) const;
+
   RunConfig config_;
-  std::shared_ptr<const Corpus> corpus_;
+  std::shared_ptr<const Corpus> corpus_;  // one of the two
+  std::shared_ptr<const TaskData> task_;
   std::vector<formats::NamedText> validation_;
   model::Decoder decoder_;
   AdamW optimiser_;
   model::AllRan kernels_;
   double seconds_ = 0;
+  int64_t samples_tokens_ = 0;  // read of a task's samples in the steps done
   bool updating_ = false;
 };
 

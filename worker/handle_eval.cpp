@@ -35,7 +35,8 @@ Reply eval(const protocol::EvalRequest& request, RequestContext& context) {
     opened.push_back(context.models().open(name, request.running, context));
     models.push_back({opened.back()->report.name, opened.back()});
   }
-  protocol::EvalResult result = task.run(models, request, context);
+  training::NoEvalLog nothing_kept;
+  protocol::EvalResult result = task.run(models, request, context, nothing_kept);
   for (std::size_t m = 0; m < models.size() && m < result.provenance.size(); ++m) {
     protocol::Provenance& entry = result.provenance[m];
     const protocol::Provenance whole =

@@ -9,8 +9,10 @@
 #include "model/checkpoints/weights.h"
 #include "model/encoding.h"
 #include "protocol/messages/jobs.h"
+#include "protocol/messages/sweep.h"
 #include "training/jobs/job.h"
 #include "training/jobs/job_folder.h"
+#include "training/jobs/sweep_table.h"
 #include "training/run_config.h"
 #include "training/trainer.h"
 #include "worker/devices.h"
@@ -99,7 +101,7 @@ void add_check(const nlohmann::json& config, protocol::ConfigForm& form) {
       for (const std::int64_t n : spec.shape) size *= n;
       form.parameters += size;
     }
-    form.tokens = run.train.steps * run.train.batch_tokens;
+    if (run.of_text()) form.tokens = run.train.steps * run.train.batch_tokens;
   } catch (const formats::Error& error) {
     form.problem = error.full_text();
   }
@@ -143,6 +145,18 @@ Reply jobs_log(const protocol::LogRequest& request, RequestContext&) {
           {}};
 }
 
+Reply jobs_sweep(const protocol::SweepRequest& request, RequestContext&) {
+  std::vector<training::SweepPlace> places;
+  const bool list = request.cells.is_array();
+  for (const nlohmann::json& cell : list ? request.cells : nlohmann::json::array()) {
+    const bool fits = cell.is_object() && cell.contains("dir") && cell.at("dir").is_string();
+    if (!fits) throw formats::bad_usage("each cell of a sweep has a \"dir\"", "cells");
+    places.push_back({cell.at("dir").get<std::string>(), cell.value("group", "")});
+  }
+  if (places.empty()) throw formats::bad_usage("a sweep has at least one cell", "cells");
+  return reply_of(training::sweep_table(places));
+}
+
 }  // namespace
 
 std::vector<Handler> jobs_handlers() {
@@ -151,7 +165,8 @@ std::vector<Handler> jobs_handlers() {
           method("the fields of a run configuration, for a form", jobs_form),
           method("starts or resumes a job as a process of its own", jobs_start),
           method("pauses, resumes, cancels or removes a job", jobs_control),
-          method("the last lines of a job's log", jobs_log)};
+          method("the last lines of a job's log", jobs_log),
+          method("what the jobs of a sweep have come to", jobs_sweep)};
 }
 
 }  // namespace phasescope::worker

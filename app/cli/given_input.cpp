@@ -7,6 +7,8 @@
 #include "formats/error.h"
 #include "formats/json.h"
 #include "formats/text_input.h"
+#include "tasks/named_sample.h"
+#include "tasks/vocabulary.h"
 
 namespace phasescope::app {
 
@@ -41,6 +43,13 @@ json input_of_prompt(const std::string& words) {
 
 json input_of_ids(const std::string& path) {
   return {{"ids", formats::json_from_file(path)}, {"name", path}};
+}
+
+json input_of_sample(const std::string& words) {
+  const tasks::NamedSample named = tasks::named_sample(words);
+  const std::string name = "sample " + words;
+  if (!tasks::has_own_ids(*named.task)) return {{"prompt", named.sample.prompt}, {"name", name}};
+  return {{"ids", named.task->read_by_model(named.sample)}, {"name", name}};
 }
 
 }  // namespace phasescope::app

@@ -145,13 +145,14 @@ void Options::declare_argument(protocol::BoundField field, Arguments arguments) 
 }
 
 void Options::declare_input(const protocol::BoundField& field) {
-  // One of the four; given empty is not the same as not given: an empty text is refused.
+  // One of the five; given empty is not the same as not given: an empty text is refused.
   const auto taken = std::make_shared<bool>(false);
   const auto add = [&](const char* option, const char* help,
                        nlohmann::json (*input)(const std::string&)) {
     const auto read = [field, taken, input](const std::string& word) {
       if (std::exchange(*taken, true)) {
-        throw formats::bad_usage("give one of --text, --prompt, --ids, --inputs, not several");
+        throw formats::bad_usage(
+            "give one of --text, --prompt, --ids, --inputs, --sample, not several");
       }
       field.read(input(word));
     };
@@ -165,6 +166,7 @@ void Options::declare_input(const protocol::BoundField& field) {
       [](const std::string& path) {
         return nlohmann::json{{"inputs", path}};
       });
+  add("--sample", "a sample of a task: TASK, TASK:SEED or TASK:SEED:LENGTH", input_of_sample);
 }
 
 void Options::declare(protocol::BoundField field, Arguments arguments) {

@@ -6,6 +6,7 @@
 #include "app/figures/figures.h"
 #include "app/figures/intervals.h"
 #include "app/figures/published.h"
+#include "app/figures/task_figures.h"
 
 namespace phasescope::app {
 
@@ -33,7 +34,8 @@ std::string numbers_of(const protocol::EvalResult& result, const std::string& mo
             std::to_string(row.length);
     n = row.n, method = row.method;
   }
-  return text + "; n = " + std::to_string(n) + " texts, interval: " + method;
+  return text + "; n = " + std::to_string(n) + " " + result.counted.value_or("texts") +
+         ", interval: " + method;
 }
 
 // What of a result all models have alike; empty where they differ, or where there is none.
@@ -185,7 +187,7 @@ PlotSpec position_loss_figure(const protocol::EvalResult& result, const ModelNam
 PlotSpec eval_figure(const protocol::EvalResult& result, const ModelNames& names) {
   PlotSpec plot{.id = "eval_" + result.task,
                 .title = result.task + " against length: " + in_words(result.metric)};
-  plot.x.label = "length (tokens)";
+  plot.x.label = "length (" + result.length_unit.value_or("tokens") + ")";
   plot.x.scale = Scale::log10;
   plot.y.label = in_words(result.metric);
   const std::string metric = common(result.rows, &protocol::EvalRow::metric);
@@ -208,6 +210,11 @@ PlotSpec eval_figure(const protocol::EvalResult& result, const ModelNames& names
   }
   for (const auto& [length, unused] : lengths) {
     plot.x.ticks.push_back({double(length), std::to_string(length)});
+  }
+  if (result.length_unit) {
+    add_guessers(result, names, plot);
+    plot.notes.push_back("band: 95 % interval over " + result.counted.value_or("samples"));
+    return plot;
   }
   plot.notes.push_back("window rule: " + window + "; band: 95 % interval by text");
   std::vector<std::string> encodings;
@@ -253,6 +260,7 @@ std::vector<GroupedFigure> figures_of(const protocol::EvalResult& result, const 
   if (!result.rows.empty()) {
     figures.push_back({"loss by length", -1, eval_figure(result, names)});
   }
+  for (PlotSpec& map : task_maps(result, names)) figures.push_back({"map", -1, std::move(map)});
   if (!result.positions.empty()) {
     figures.push_back({"loss by position", -1, position_loss_figure(result, names)});
   }

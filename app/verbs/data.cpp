@@ -1,10 +1,9 @@
-#include <algorithm>
 #include <string>
-#include <vector>
 
 #include "app/verbs/factories.h"
 #include "app/verbs/verb_tools.h"
 #include "formats/error.h"
+#include "tasks/named_sample.h"
 #include "tasks/reference_file.h"
 #include "tasks/task.h"
 
@@ -14,7 +13,6 @@ namespace {
 
 // What is printed of a long text: both ends.
 constexpr std::size_t kShownText = 300;
-constexpr std::int64_t kUsualLength = 8;
 
 std::string shortened_text(const std::string& text) {
   if (text.size() <= kShownText) return text;
@@ -50,24 +48,8 @@ class DataVerb : public Verb {
 
  private:
   tasks::Ids length_of(const tasks::Task& task) const {
-    const tasks::TaskInfo& info = task.info();
-    if (length_.empty()) {
-      const auto usual = std::clamp(kUsualLength, info.shortest, info.longest);
-      return tasks::Ids(static_cast<std::size_t>(info.dimensions), usual);
-    }
-    tasks::Ids length;
-    for (const std::string& word : protocol::split_words(length_)) {
-      std::size_t read = 0;
-      try {
-        length.push_back(std::stoll(word, &read));
-      } catch (const std::exception&) {
-        read = 0;
-      }
-      if (read == 0 || read != word.size()) {
-        throw formats::bad_usage("expected whole numbers but got \"" + length_ + "\"", "--length");
-      }
-    }
-    return length;
+    return length_.empty() ? tasks::shown_length(task)
+                           : tasks::length_of_words(length_, "--length");
   }
 
   static std::string line_of(const char* name, const tasks::Ids& ids, auto&& symbol) {

@@ -12,7 +12,9 @@ namespace {
 class EvalVerb : public Verb {
  public:
   std::string name() const override { return "eval"; }
-  std::string help() const override { return "extrapolation tests: a task against length"; }
+  std::string help() const override {
+    return "extrapolation tests: perplexity or a task against length";
+  }
   std::string example() const override {
     return "phasescope eval perplexity rope 'rope (yarn x2)' alibi --lengths 256,512 --trials 4";
   }

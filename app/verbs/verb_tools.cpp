@@ -315,9 +315,18 @@ std::optional<widgets::PlotSpec> largest_difference(Run& run, const protocol::Co
 }
 
 Table eval_table(const protocol::EvalResult& result) {
-  Table table = table_of<protocol::EvalRow>(
-      result.task + ": " + result.metric, protocol::to_json_form(result.rows),
-      {"model", "metric", "length", "value", "low", "high", "n", "window"});
+  std::vector<std::string> columns = {"model", "metric", "length", "value", "low", "high", "n"};
+  if (result.length_unit) {
+    columns.insert(columns.end(), {"exact", "blind"});
+  } else {
+    columns.emplace_back("window");
+  }
+  Table table = table_of<protocol::EvalRow>(result.task + ": " + result.metric,
+                                            protocol::to_json_form(result.rows), columns);
+  if (result.length_unit) {
+    table.headings["length"] = "length (" + *result.length_unit + ")";
+    table.headings["n"] = result.counted.value_or("samples");
+  }
   add_notes(table.notes, result.provenance, names_in(result));
   return table;
 }

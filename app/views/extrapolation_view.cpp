@@ -28,6 +28,9 @@ EvalResult joined(const EvalAnswers& answers) {
     const bool alike = all.metric.empty() || all.metric == one.metric;
     all.task = one.task, all.metric = alike ? one.metric : "bits";
     all.chance = all.rows.empty() || all.chance == one.chance ? one.chance : std::nan("");
+    all.length_unit = one.length_unit, all.counted = one.counted;
+    all.rows_of = one.rows_of, all.columns_of = one.columns_of;
+    all.cells.insert(all.cells.end(), one.cells.begin(), one.cells.end());
     all.rows.insert(all.rows.end(), one.rows.begin(), one.rows.end());
     all.positions.insert(all.positions.end(), one.positions.begin(), one.positions.end());
     all.provenance.insert(all.provenance.end(), one.provenance.begin(), one.provenance.end());
@@ -39,14 +42,14 @@ bool wants_difference(const ViewContext& context) {
   return context.models() > 1 && context.state<ExtrapolationState>().figure == kDifference;
 }
 
-// Whether the worker takes the lengths of a task from the models: the list of its options has none.
-// So it is too before the list has come.
+// Whether a task's lengths are windows of tokens, which follow from the models' trained lengths.
+// So it is before the list of tasks has come.
 bool lengths_of_the_models(const ViewContext& context, const std::string& task) {
   const auto* known = context.requests.of(kEvalTasks).answer();
   if (!known) return true;
   for (const protocol::EvalTaskInfo& one : known->result.tasks)
     for (const protocol::EvalOptionInfo& option : one.options)
-      if (one.key == task && option.key == "lengths") return option.fallback.empty();
+      if (one.key == task && option.key == "window") return true;
   return false;
 }
 
@@ -158,7 +161,8 @@ void ExtrapolationView::draw_table(const ViewContext& context, const EvalResult&
   if (!ImGui::BeginTable("numbers", 1 + static_cast<int>(lengths.size()), flags, {0, height}))
     return;
   ImGui::TableSetupScrollFreeze(1, 1);
-  const std::string window = result.rows.empty() ? "" : ", " + result.rows.front().window;
+  const bool windows = !result.rows.empty() && !result.rows.front().window.empty();
+  const std::string window = windows ? ", " + result.rows.front().window : "";
   ImGui::TableSetupColumn((in_words(result.metric) + window).c_str());
   for (int64_t length : lengths) ImGui::TableSetupColumn(std::to_string(length).c_str());
   ImGui::TableHeadersRow();
@@ -177,8 +181,9 @@ void ExtrapolationView::draw_table(const ViewContext& context, const EvalResult&
         if (row.model != model || row.length != length) continue;
         ImGui::TextUnformatted(widgets::short_number(row.value).c_str());
         tooltip(in_words(row.metric) + " " + with_ends(row.value, row.low, row.high) + ", " +
-                std::to_string(row.n) + " texts, interval: " + row.method + "; window " +
-                row.window);
+                std::to_string(row.n) + " " + result.counted.value_or("texts") +
+                ", interval: " + row.method + (row.window.empty() ? "" : "; window " + row.window) +
+                (row.blind ? "; blind guesser " + widgets::short_number(*row.blind) : ""));
       }
     }
   }

@@ -1,6 +1,7 @@
 #include "model/checkpoints/config_without_weights.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -25,14 +26,35 @@ bool has_key(const Json& object, const char* key) {
 // The sections of a run configuration. A model's own configuration has "encoding" and "positions"
 // too, and a file of these two alone means the same as either; the others tell which it is.
 const std::vector<std::string>& run_sections() {
-  static const std::vector<std::string> names = {"model", "encoding", "positions",
-                                                 "data",  "train",    "eval"};
+  static const std::vector<std::string> names = {"model", "encoding", "positions", "data",
+                                                 "task",  "train",    "eval"};
   return names;
 }
 
 bool is_run_config(const Json& object) {
-  return !has_key(object, "model_type") && (has_key(object, "model") || has_key(object, "data") ||
-                                            has_key(object, "train") || has_key(object, "eval"));
+  return !has_key(object, "model_type") &&
+         std::ranges::any_of(std::array{"model", "data", "task", "train", "eval"},
+                             [&](const char* section) { return has_key(object, section); });
+}
+
+// Keys of a run's model section that a model's own configuration has in a group.
+struct GroupedKey {
+  const char *key, *group, *name;
+};
+constexpr GroupedKey kGroupedKeys[] = {{"gated", "mlp", "gated"},
+                                       {"norm", "norm", "kind"},
+                                       {"norm_placement", "norm", "placement"},
+                                       {"causal", "attention", "causal"},
+                                       {"embedding_scale", "embedding", "scale"}};
+
+Json in_groups(const Json& section) {
+  Json model = section;
+  model.erase("embedding_std");  // of the first weights alone
+  for (const GroupedKey& one : kGroupedKeys) model.erase(one.key);
+  for (const GroupedKey& one : kGroupedKeys) {
+    if (section.contains(one.key)) model[one.group][one.name] = section.at(one.key);
+  }
+  return model;
 }
 
 // The model that a run configuration is about. What it leaves out has ModelConfig's defaults.
@@ -46,7 +68,7 @@ ModelConfig model_of_run(const Json& object, const std::string& where) {
     }
   }
   problems.throw_if_any(where);
-  Json model = object.value("model", Json::object());
+  Json model = in_groups(object.value("model", Json::object()));
   // A default of its own, where a model's own configuration has as many as heads.
   if (!model.contains("kv_heads")) model["kv_heads"] = ModelConfig().kv_heads;
   for (const char* key : {"encoding", "positions"}) {

@@ -1,6 +1,7 @@
 #pragma once
 // Extrapolation tests.
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,29 +11,50 @@
 
 namespace phasescope::protocol {
 
-// What the task "perplexity" takes. Each task has such a struct: the command line, the window's
-// forms, jobs and the worker have its options from this list.
-struct PerplexityOptions {
+// What every task takes. A task that takes more has a struct of its own, as perplexity has: the
+// command line, the window's forms, jobs and the worker have its options from this list.
+struct TaskOptions {
   std::vector<std::int64_t> lengths;
-  std::string window = "disjoint";
-  std::string metric = "bits_per_byte";
   std::int64_t trials = 0;
   template <class V>
-  void fields(V& v) {
+  void list_lengths(V& v) {
     v("lengths", lengths,
-      About{.help = "tokens of a window, comma separated (default: the longest trained context of "
-                    "the models, twice and four times it)",
+      About{.help = "tokens of a window, or lengths of the task in its own unit, comma separated "
+                    "(default: the longest trained one of the models and twice it; windows four "
+                    "times too)",
             .low = 1,
             .high = kMostTokens});
-    v("window", window,
-      About{.help = "which tokens count: disjoint, sliding:STRIDE, last_k:K or per_position"});
-    v("metric", metric,
-      About{.help = "what is measured; ids without bytes have bits_per_token for bits_per_byte",
-            .choices = "bits_per_byte|bits_per_token|perplexity"});
+  }
+  template <class V>
+  void list_trials(V& v) {
     v("trials", trials,
-      About{.help = "texts read, evenly spread over those that are long enough (default: all)",
+      About{.help = "texts read, evenly spread over those that are long enough (default: all), or "
+                    "samples of the task at each length (default: 512, 100 where a length has two "
+                    "parts, 20 where it is a text)",
             .low = 1,
             .high = 1e9});
+  }
+  template <class V>
+  void fields(V& v) {
+    list_lengths(v), list_trials(v);
+  }
+  bool operator==(const TaskOptions&) const = default;
+};
+
+struct PerplexityOptions : TaskOptions {
+  std::string window = "disjoint";
+  std::string metric = "bits_per_byte";
+  template <class V>
+  void fields(V& v) {
+    list_lengths(v);
+    v("window", window,
+      About{.help = "of perplexity: which tokens count: disjoint, sliding:STRIDE, last_k:K or "
+                    "per_position"});
+    v("metric", metric,
+      About{.help = "of perplexity: what is measured; ids without bytes have bits_per_token for "
+                    "bits_per_byte",
+            .choices = "bits_per_byte|bits_per_token|perplexity"});
+    list_trials(v);
   }
   bool operator==(const PerplexityOptions&) const = default;
 };
@@ -46,14 +68,16 @@ struct EvalRequest {
   Running running;
   Input input;
   Corpus corpus;
-  PerplexityOptions perplexity;
+  PerplexityOptions perplexity;  // all options of all tasks
   std::int64_t seed = 0;
   template <class V>
   void fields(V& v) {
-    v("task", task, About{.help = "perplexity", .argument = "TASK"});
+    v("task", task,
+      About{.help = "perplexity, or a task: addition, passkey, missing_duplicate, s5, copy, ...",
+            .argument = "TASK"});
     v("models", models, About{.help = kModelsHelp, .argument = "MODEL", .alias = "model"});
     perplexity.fields(v);
-    v("input", input, About{.help = "one text in place of many"});
+    v("input", input, About{.help = "of perplexity: one text in place of many"});
     v("corpus", corpus, kCorpusAbout);
     running.fields(v);
     v("seed", seed, kSeedAbout);
@@ -70,21 +94,29 @@ struct EvalListRequest {
 
 struct EvalRow {
   std::string model, encoding;
-  std::string metric;  // of `value`: "bits_per_byte", "bits_per_token" or "perplexity" (a token)
-  int64_t length = 0;
+  // Of `value`: "bits_per_byte", "bits_per_token" or "perplexity" (a token), or the task's own.
+  std::string metric;
+  int64_t length = 0;  // of a task whose lengths have two parts: all cells of both up to it
   double value = 0;
-  IntervalEnd low, high;  // 95 % interval over n texts, none of one text
-  int64_t n = 0;          // texts
+  IntervalEnd low, high;  // 95 % interval over n texts or samples, none of one
+  int64_t n = 0;          // texts, or samples of a task
   int64_t tokens = 0;     // that the value is a mean over
   int64_t left_out = 0;   // tokens of these texts that the window rule does not count
   int64_t seed = 0;
   std::string method = "none";  // of the interval, as in Interval
   std::string window;
+  // Of tasks alone: the share of samples all of whose answers are right, what guessing gets in the
+  // metric, and the longest length that the model was trained at.
+  std::optional<double> exact, uniform, blind;
+  std::optional<int64_t> trained;
   template <class V>
   void fields(V& v) {
     v("model", model), v("encoding", encoding), v("metric", metric);
     v("length", length, About{.unit = "tokens"}), v("value", value), v("low", low), v("high", high),
         v("n", n, About{.title = "texts"});
+    v("exact", exact, About{.title = "all right"});
+    v("blind", blind, About{.title = "blind guesser"}), v("uniform", uniform);
+    v("trained", trained, About{.title = "trained length"});
     v("method", method, About{.title = "interval by"});
     v("tokens", tokens, About{.title = "tokens counted"});
     v("left_out", left_out, About{.title = "left out", .unit = "tokens"}), v("seed", seed);
@@ -125,8 +157,22 @@ struct PositionCurve {
   }
 };
 
-// `metric` and `chance` (the value of ids drawn evenly) are those of every row; where models have
-// different ones the metric is "bits" and the chance NaN, and each row says which it has.
+// The metric of a part of a task's samples: those of a cell of two lengths, or those of a length
+// whose answers stand in a tenth of it, `column` the tenth's begin.
+struct EvalCell {
+  std::string model;
+  double row = 0, column = 0, value = 0;
+  int64_t n = 0;
+  template <class V>
+  void fields(V& v) {
+    v("model", model), v("row", row), v("column", column), v("value", value);
+    v("n", n, About{.title = "samples"});
+  }
+};
+
+// `metric` and `chance` (the value of ids drawn evenly, of a task that of its blind guesser) are
+// those of every row; where rows have different ones the metric is "bits" and the chance NaN, and
+// each row says which it has.
 struct EvalResult {
   std::string task, metric;
   double chance = 0;
@@ -134,11 +180,18 @@ struct EvalResult {
   // By model and length; none of models that read other texts or count other tokens.
   std::vector<EvalDifference> differences;
   std::vector<PositionCurve> positions;
+  // Of a task: what a length counts, what n counts ("samples", or "seeds" of a sweep), and its map
+  // with what is on the axes.
+  std::optional<std::string> length_unit, counted, rows_of, columns_of;
+  std::vector<EvalCell> cells;
   std::vector<Provenance> provenance;
   template <class V>
   void fields(V& v) {
     v("task", task), v("metric", metric), v("chance", chance), v("rows", rows);
     v("differences", differences);
+    v("length_unit", length_unit), v("counted", counted);
+    v("rows_of", rows_of), v("columns_of", columns_of);
+    v("cells", cells);
     v("positions", positions), v("provenance", provenance);
   }
 };

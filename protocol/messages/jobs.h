@@ -127,13 +127,14 @@ struct ConfigForm {
 struct MetricPoint {
   int64_t step = 0, tokens = 0;
   double loss = 0, lr = 0, time = 0;
-  std::optional<double> validation_bits, gradient_norm, length;
+  std::optional<double> validation_bits, validation_right, gradient_norm, length;
   template <class V>
   void fields(V& v) {
     v("step", step), v("tokens", tokens), v("loss", loss, About{.unit = "nats a token"});
     v("lr", lr, About{.title = "learning rate"}), v("time", time, About{.unit = "s"});
     v("validation_bits", validation_bits,
       About{.title = "validation loss", .unit = "bits a token"});
+    v("validation_right", validation_right, About{.title = "validation answers right"});
     v("gradient_norm", gradient_norm, About{.title = "gradient's norm"});
     v("length", length, About{.unit = "tokens"});
   }

@@ -84,6 +84,7 @@ std::string made_page() {
   page.add<ConvertResult>(ConvertRequest::method);
   page.add<JobsResult>(JobsRequest::method);
   page.add<ConfigForm>(FormRequest::method);
+  page.add<SweepResult>(SweepRequest::method);
   page.add<AttentionBench>(KernelsBenchRequest::method);
   page.add<BenchResult>(LoadBenchRequest::method);
   return kHead + page.text();

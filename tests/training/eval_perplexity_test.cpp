@@ -40,7 +40,8 @@ class PerplexityTask : public testing::Test {
     params["task"] = "perplexity";
     if (!params.contains("input")) params["corpus"] = corpus_;
     const auto request = protocol::request_of<protocol::EvalRequest>(params);
-    return eval_task("perplexity").run(models_, request, progress);
+    NoEvalLog log;
+    return eval_task("perplexity").run(models_, request, progress, log);
   }
   protocol::EvalResult run(json params) {
     protocol::NoProgress progress;

@@ -322,7 +322,8 @@ class ModelEvaluation {
 };
 
 protocol::EvalResult evaluate(const std::vector<EvalModel>& models,
-                              const protocol::EvalRequest& asked, protocol::Progress& progress) {
+                              const protocol::EvalRequest& asked, protocol::Progress& progress,
+                              EvalLog&) {
   const Request request = request_of(asked, models);
   protocol::EvalResult result;
   result.task = "perplexity";

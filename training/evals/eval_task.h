@@ -1,8 +1,9 @@
 #pragma once
-// Extrapolation tasks: what a task is, and the list of them. To add one: its struct of options in
-// protocol/messages/eval.h and their line in EvalRequest, a file pair eval_NAME, a line in
-// eval_task.cpp, a line in CMakeLists.txt, a test. Texts (eval_texts), window rules (eval_windows)
-// and sums by text with their intervals (eval_sums) are shared.
+// Extrapolation tasks: what a task is, and the list of them: perplexity of texts, and every task of
+// tasks/ that a model can be asked (eval_samples). To add one that is not drawn as samples: its
+// struct of options in protocol/messages/eval.h and their line in EvalRequest, a file pair
+// eval_NAME, a line in eval_task.cpp, a line in CMakeLists.txt, a test. Texts (eval_texts), window
+// rules (eval_windows) and sums by text with their intervals (eval_sums) are shared.
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -42,18 +43,34 @@ std::vector<EvalOption> options_of() {
   return list;
 }
 
+// What was measured so far, kept as it comes, so that an evaluation that was ended goes on.
+class EvalLog {
+ public:
+  virtual ~EvalLog() = default;
+  // What was added under this key; null where nothing was.
+  virtual const nlohmann::json* found(const std::string& key) const = 0;
+  virtual void add(const std::string& key, nlohmann::json measured) = 0;
+};
+
+// Of an evaluation that nothing is kept of.
+class NoEvalLog final : public EvalLog {
+ public:
+  const nlohmann::json* found(const std::string&) const override { return nullptr; }
+  void add(const std::string&, nlohmann::json) override {}
+};
+
 struct EvalTask {
   std::string key, title, help;
   std::string source;  // where the task and its published numbers come from
   std::vector<EvalOption> options;
   // Throws formats::Error, protocol::RequestError, protocol::Cancelled.
   protocol::EvalResult (*run)(const std::vector<EvalModel>& models,
-                              const protocol::EvalRequest& request,
-                              protocol::Progress& progress) = nullptr;
+                              const protocol::EvalRequest& request, protocol::Progress& progress,
+                              EvalLog& log) = nullptr;
 };
 
 const std::vector<EvalTask>& eval_tasks();
-// Throws Error "bad_usage" naming the near ones.
-const EvalTask& eval_task(const std::string& key);
+// By key or alias. Throws Error "bad_usage" naming the near ones.
+const EvalTask& eval_task(const std::string& name);
 
 }  // namespace phasescope::training

@@ -14,6 +14,7 @@
 #include "protocol/progress.h"
 #include "protocol/request.h"
 #include "training/evals/eval_task.h"
+#include "training/jobs/eval_rows.h"
 #include "training/jobs/job_folder.h"
 #include "training/jobs/job_lock.h"
 #include "training/jobs/job_reporter.h"
@@ -74,14 +75,7 @@ class TrainingJob {
  private:
   Trainer prepared() {
     reporter_.set_state("running");
-    const fs::path text = find_corpus(config_.data.corpus, log_line);
-    auto corpus =
-        std::make_shared<const Corpus>(Corpus::open(text, config_.data, config_.model.context));
-    log_line("training text " + text.string() + ", " + std::to_string(corpus->bytes()) +
-             " bytes, SHA-256 " + corpus->sha256());
-    record_corpus(*corpus);
-    Trainer trainer(config_, corpus,
-                    read_validation_texts(config_.data.validation, config_.model.context));
+    Trainer trainer = config_.of_text() ? of_text() : of_task();
     formats::make_directories(files_, checkpoints_);
     remove_litter();
     load_newest(trainer);
@@ -89,14 +83,29 @@ class TrainingJob {
     return trainer;
   }
 
-  // The configuration says from then on which text it is about.
-  void record_corpus(const Corpus& corpus) {
-    if (config_.data.corpus_sha256 == corpus.sha256()) return;
-    if (!config_.data.corpus_sha256.empty()) {
-      throw formats::bad_input("the training text is not the one this job began with",
-                               "data.corpus", "put the old text back, or start another job");
-    }
-    config_.data.corpus_sha256 = corpus.sha256();
+  Trainer of_text() {
+    const fs::path text = find_corpus(config_.data.corpus, log_line);
+    auto corpus =
+        std::make_shared<const Corpus>(Corpus::open(text, config_.data, config_.model.context));
+    log_line("training text " + text.string() + ", " + std::to_string(corpus->bytes()) +
+             " bytes, SHA-256 " + corpus->sha256());
+    record_data(corpus->sha256());
+    return Trainer(config_, corpus,
+                   read_validation_texts(config_.data.validation, config_.model.context));
+  }
+
+  Trainer of_task() {
+    auto task = std::make_shared<const TaskData>(config_);
+    log_line("samples of " + config_.task.name + ", SHA-256 of the first " + task->sha256());
+    record_data(task->sha256());
+    return Trainer(config_, std::move(task));
+  }
+
+  // The configuration says from then on which text or which samples it is about.
+  void record_data(const std::string& sha256) {
+    if (config_.data.corpus_sha256 == sha256) return;
+    if (!config_.data.corpus_sha256.empty()) throw other_data(config_, "job");
+    config_.data.corpus_sha256 = sha256;
     formats::write_file_atomically(files_, dir_ / job_file::config,
                                    to_json(config_).dump(1) + "\n");
   }
@@ -125,6 +134,12 @@ class TrainingJob {
     log_line("goes on from checkpoint step-" + std::to_string(found.newest->step));
   }
 
+  static std::string in_words(const Validation& found) {
+    if (!found.right) return std::to_string(found.bits) + " bits a byte";
+    return std::to_string(found.bits) + " bits a target, " + std::to_string(100 * *found.right) +
+           " % right";
+  }
+
   void one_step(Trainer& trainer) {
     protocol::MetricPoint point = trainer.step();
     reporter_.set_kernel(trainer.kernel());
@@ -134,9 +149,11 @@ class TrainingJob {
       // A cancel is obeyed after the step: a checkpoint without its metrics line would leave a
       // hole.
       protocol::NoProgress undisturbed;
-      point.validation_bits = trainer.validation_bits(undisturbed);
+      const Validation found = trainer.validation(undisturbed);
+      point.validation_bits = found.bits;
+      point.validation_right = found.right;
       log_line("step " + std::to_string(point.step) + ", loss " + std::to_string(point.loss) +
-               ", validation " + std::to_string(*point.validation_bits) + " bits a byte");
+               ", validation " + in_words(found));
     }
     reporter_.point(point);
     if (last || point.step % config_.train.checkpoint_every == 0) save(trainer);
@@ -217,7 +234,8 @@ void run_eval(formats::FileSystem& files, const fs::path& dir, json asked, JobRe
     at::set_num_threads(threads);
   }
   const std::vector<EvalModel> models = opened_models(request, folder, progress);
-  const protocol::EvalResult result = eval_task(request.task).run(models, request, progress);
+  EvalRows rows(files, dir / job_file::rows);
+  const protocol::EvalResult result = eval_task(request.task).run(models, request, progress, rows);
   protocol::AllRan ran;
   for (const protocol::Provenance& one : result.provenance) {
     ran.insert(one.ran.begin(), one.ran.end());

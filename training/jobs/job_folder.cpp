@@ -274,8 +274,9 @@ std::string remove_job(formats::FileSystem& files, const fs::path& dir) {
     say(std::to_string(steps.size()) + (steps.size() == 1 ? " checkpoint" : " checkpoints"));
   }
   // Only what a job writes: the folder may be one that holds other things too.
-  for (const char* name : {job_file::control, job_file::metrics, job_file::checkpoints,
-                           job_file::log, job_file::result, job_file::config, job_file::status}) {
+  for (const char* name :
+       {job_file::control, job_file::metrics, job_file::checkpoints, job_file::log, job_file::rows,
+        job_file::result, job_file::config, job_file::status}) {
     if (files.exists(dir / name) && name != job_file::checkpoints) say(name);
     formats::remove_tree(files, dir / name);
   }

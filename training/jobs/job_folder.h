@@ -4,7 +4,8 @@
 //   config.json    the run configuration; of an eval job {"eval_job": {...}}
 //   status.json    state, progress, the worker's pid (for information)
 //   control.json   what somebody asked for: {"request": "pause" | "resume" | "cancel"}
-//   metrics.jsonl  a line a step    checkpoints/step-N/    log.txt    result.json (eval jobs)
+//   metrics.jsonl  a line a step    checkpoints/step-N/    log.txt
+//   rows.jsonl     of an eval: what was measured so far     result.json    all of it
 //
 // A job is alive while its worker holds a lock (flock) on the folder itself, never by process id.
 #include <cstdint>
@@ -26,6 +27,7 @@ inline constexpr const char* control = "control.json";
 inline constexpr const char* metrics = "metrics.jsonl";
 inline constexpr const char* checkpoints = "checkpoints";
 inline constexpr const char* log = "log.txt";
+inline constexpr const char* rows = "rows.jsonl";
 inline constexpr const char* result = "result.json";
 inline constexpr const char* lock = "lock.json";  // who runs it, for other machines
 }  // namespace job_file

@@ -78,8 +78,11 @@ RunConfig config_to_start(const JobStart& start) {
   errors.throw_if_any("settings");
   RunConfig config = run_config_from_json(given, "the run configuration");
   make_paths_absolute(config);
-  model_config_of(config);             // sizes and options of the encoding
-  if (config.data.corpus != "desk") {  // a missing text is said here, not in a log
+  model_config_of(config);  // sizes and options of the encoding
+  // A missing text, or samples that do not fit, are said here, not in a log.
+  if (!config.of_text()) {
+    TaskData{config};
+  } else if (config.data.corpus != "desk") {
     Corpus::open(find_corpus(config.data.corpus), config.data, config.model.context);
   }
   return config;
@@ -113,7 +116,7 @@ std::string differences(const JobStart& start, const json& own) {
   json wanted = to_json(config_to_start(start));
   wanted["data"]["corpus_sha256"] = own.value("/data/corpus_sha256"_json_pointer, "");
   std::string list;
-  for (const std::string& key : differing_keys(wanted, own)) {
+  for (const std::string& key : differing_keys(wanted, with_defaults(own))) {
     list += (list.empty() ? "" : ", ") + key;
   }
   if (list.empty()) return {};

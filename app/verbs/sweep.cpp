@@ -1,0 +1,193 @@
+#include "protocol/messages/sweep.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "app/verbs/factories.h"
+#include "app/verbs/sweep_plan.h"
+#include "app/verbs/verb_tools.h"
+#include "formats/error.h"
+#include "protocol/error_info.h"
+#include "protocol/messages/jobs.h"
+
+namespace phasescope::app {
+
+namespace {
+
+namespace fs = std::filesystem;
+using protocol::SweepCell;
+using protocol::SweepResult;
+
+// Every cell is a job of its own, found again by its folder: whatever ends this verb, the same
+// command goes on with what is not done.
+class SweepVerb : public Verb {
+ public:
+  std::string name() const override { return "sweep"; }
+  std::string help() const override { return "many trainings over a grid, and a table of them"; }
+  std::string example() const override {
+    return "phasescope sweep sample_configs/sweeps/copy.json --job out/sweep --table";
+  }
+  std::string missing_forms() const override { return ".npy .safetensors"; }
+  void declare(Options& options) override {
+    options.argument("CONFIG", config_, "base configuration, grid and eval");
+    options.option("--job", folder_, "folder of the jobs' folders (default: out/NAME of the file)");
+    options.option("--jobs", at_once_, "at once (default: what the file says)", 1, 1024);
+    options.flag("--table", table_, "show what there is, and start nothing");
+  }
+
+  Output run(Run& run) override {
+    plan_ = sweep_plan(config_);
+    if (at_once_ > 0) plan_.at_once = at_once_;
+    const fs::path folder =
+        folder_.empty() ? fs::path("out") / fs::path(config_).stem() : fs::path(folder_);
+    for (const SweepJob& job : plan_.jobs) {
+      dirs_.push_back(fs::absolute(folder / job.name).lexically_normal().string());
+    }
+    if (!table_) work_through(run);
+    return shown(read(run));
+  }
+
+ private:
+  static bool runs(const std::string& state) {
+    return state == "running" || state == "queued" || state == "paused";
+  }
+
+  SweepResult read(Run& run) const {
+    nlohmann::json cells = nlohmann::json::array();
+    for (size_t n = 0; n < dirs_.size(); ++n) {
+      cells.push_back({{"dir", dirs_[n]}, {"group", plan_.jobs[n].group}});
+    }
+    return result_of<SweepResult>(run.call(protocol::SweepRequest{.cells = std::move(cells)}));
+  }
+
+  bool evaluates() const { return !plan_.eval.is_null(); }
+
+  // Starts what may start, until nothing runs and nothing is left.
+  void work_through(Run& run) {
+    bool stopping = false;
+    while (true) {
+      const SweepResult now = read(run);
+      int64_t running = 0, ended = 0;
+      for (const SweepCell& cell : now.cells) {
+        running += runs(cell.state) || runs(cell.evaluated) ? 1 : 0;
+        ended += cell.state == "done" && (!evaluates() || cell.evaluated == "done") ? 1 : 0;
+      }
+      say_progress(run, now, running, ended);
+      if (run.interrupted() && !stopping) {
+        stopping = true;
+        stop(run, now);
+      }
+      bool started = false;
+      for (size_t n = 0; n < now.cells.size() && running < plan_.at_once && !stopping; ++n) {
+        if (!start_next(run, n, now.cells[n])) continue;
+        ++running, started = true;
+      }
+      if (running == 0 && !started) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    }
+  }
+
+  void say_progress(Run& run, const SweepResult& now, int64_t running, int64_t ended) {
+    const double all = double(now.cells.size());
+    double done = 0;
+    for (const SweepCell& cell : now.cells) {
+      done += cell.steps > 0 ? double(cell.step) / double(cell.steps) : 0;
+    }
+    const std::string words = std::to_string(ended) + " of " + std::to_string(now.cells.size()) +
+                              " done, " + std::to_string(running) + " running";
+    run.show_progress(all > 0 ? done / all : 1, words);
+    if (words != std::exchange(said_, words)) run.say(words);
+  }
+
+  // The training of a cell, or its eval where it is trained; false where nothing is left of it.
+  // What was started in this run and has ended without being done is not tried again.
+  bool start_next(Run& run, size_t n, const SweepCell& cell) {
+    if (runs(cell.state) || runs(cell.evaluated)) return false;
+    const bool trained = cell.state == "done";
+    if (trained && (!evaluates() || cell.evaluated == "done")) return false;
+    if (!attempted_.insert({n, trained}).second) return false;
+    try {
+      if (trained) {
+        start_eval(run, n, cell);
+      } else {
+        start_training(run, n);
+      }
+      return true;
+    } catch (const protocol::RequestError& error) {
+      run.say(plan_.jobs[n].name + ": " + error.what());
+      return false;
+    }
+  }
+
+  void start_training(Run& run, size_t n) {
+    run.say("training " + plan_.jobs[n].name);
+    run.call(
+        protocol::StartRequest{.dir = dirs_[n], .config = plan_.jobs[n].config, .resume = true});
+  }
+
+  void start_eval(Run& run, size_t n, const SweepCell& cell) {
+    const std::string dir = dirs_[n] + "/eval";
+    run.say("evaluating " + plan_.jobs[n].name);
+    if (!cell.evaluated.empty()) {
+      run.call(protocol::ControlRequest{.dir = dir, .action = "resume"});
+      return;
+    }
+    nlohmann::json eval = plan_.eval;
+    eval["models"] = {dirs_[n]};
+    run.call(protocol::StartRequest{.kind = "eval", .dir = dir, .config = std::move(eval)});
+  }
+
+  // Each saves a checkpoint first; the same command goes on later.
+  void stop(Run& run, const SweepResult& now) {
+    for (const SweepCell& cell : now.cells) {
+      if (runs(cell.state)) run.call(protocol::ControlRequest{.dir = cell.dir, .action = "cancel"});
+      if (runs(cell.evaluated)) {
+        run.call(protocol::ControlRequest{.dir = cell.dir + "/eval", .action = "cancel"});
+      }
+    }
+  }
+
+  Output shown(SweepResult now) const {
+    Output output{.result = protocol::to_json_form(now)};
+    nlohmann::json rows = protocol::to_json_form(now.cells);
+    int64_t ended = 0;
+    for (size_t n = 0; n < rows.size(); ++n) {
+      rows[n]["job"] = plan_.jobs[n].name;
+      ended += now.cells[n].state == "done" && (!evaluates() || now.cells[n].evaluated == "done");
+      if (!now.cells[n].message.empty()) {
+        output.text += plan_.jobs[n].name + ": " + now.cells[n].message + "\n";
+      }
+    }
+    Table cells = table_of<SweepCell>(
+        std::to_string(ended) + " of " + std::to_string(rows.size()) + " jobs are done", rows,
+        {"job", "state", "step", "steps", "loss", "validation_bits", "validation_right",
+         "evaluated"});
+    output.tables.push_back(std::move(cells));
+    if (!now.eval.rows.empty()) {
+      output.tables.push_back(eval_table(now.eval));
+      output.figures = plots_of(figures_of(now.eval, names_in(now.eval)));
+    }
+    const bool failed = std::ranges::any_of(now.cells, [](const SweepCell& cell) {
+      return cell.state == "failed" || cell.evaluated == "failed";
+    });
+    if (failed) output.status = 1;
+    return output;
+  }
+
+  SweepPlan plan_;
+  std::vector<std::string> dirs_;
+  std::string config_, folder_, said_;
+  std::set<std::pair<size_t, bool>> attempted_;  // a cell's training (false) and eval (true)
+  int64_t at_once_ = 0;
+  bool table_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> sweep_verb() { return std::make_unique<SweepVerb>(); }
+
+}  // namespace phasescope::app

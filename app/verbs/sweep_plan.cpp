@@ -1,0 +1,143 @@
+#include "app/verbs/sweep_plan.h"
+
+#include <algorithm>
+#include <cctype>
+#include <utility>
+
+#include "formats/error.h"
+#include "formats/json.h"
+#include "formats/near_names.h"
+#include "formats/utf8.h"
+
+namespace phasescope::app {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kMostJobs = 10'000;
+constexpr const char* kSeed = "train.seed";
+
+void require_known_keys(const json& plan, const std::string& where) {
+  static const std::vector<std::string> known = {"base", "set", "grid", "jobs", "eval"};
+  for (const auto& [key, value] : plan.items()) {
+    if (std::ranges::find(known, key) != known.end()) continue;
+    throw formats::bad_input("no such key of a sweep" + formats::near_names(key, known),
+                             where + ", key " + key);
+  }
+}
+
+// Sets "train.steps" of a run configuration; "encoding" takes an encoding's name or its object.
+void set_key(json& config, const std::string& key, const json& value) {
+  if (key == "encoding") {
+    config[key] = value.is_string() ? json{{"key", value}} : value;
+    return;
+  }
+  const std::size_t dot = key.find('.');
+  if (dot == std::string::npos || dot == 0 || dot + 1 == key.size()) {
+    throw formats::bad_input(
+        "a sweep sets \"encoding\" or keys like train.steps, not " + formats::in_quotes(key),
+        "key " + key);
+  }
+  json& section = config[key.substr(0, dot)];
+  if (section.is_null()) section = json::object();
+  section[key.substr(dot + 1)] = value;
+}
+
+// "rope", "tapa phase_gain 0.1", "3".
+std::string words_of(const json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_object()) return value.dump();
+  std::string words = value.value("key", "");
+  for (const auto& [name, option] : value.items()) {
+    if (name != "key") words += (words.empty() ? "" : " ") + name + " " + words_of(option);
+  }
+  return words;
+}
+
+// Letters, digits, dots and dashes alone.
+std::string as_name(std::string text) {
+  for (char& c : text) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '_';
+    if (!plain) c = '-';
+  }
+  return text;
+}
+
+using Choice = std::vector<std::pair<std::string, json>>;  // a value for each key of the grid
+
+std::vector<Choice> choices_of(const json& grid, const std::string& where) {
+  std::vector<Choice> choices(1);
+  for (const auto& [key, values] : grid.items()) {
+    if (!values.is_array() || values.empty()) {
+      throw formats::bad_input("a grid has a list of values for each key", where + ", key " + key);
+    }
+    std::vector<Choice> longer;
+    for (const Choice& choice : choices) {
+      for (const json& value : values) {
+        longer.push_back(choice);
+        longer.back().emplace_back(key, value);
+      }
+    }
+    choices = std::move(longer);
+    if (choices.size() > kMostJobs) {
+      throw formats::bad_input("a sweep has at most 10000 jobs", where + ", key grid");
+    }
+  }
+  return choices;
+}
+
+SweepJob job_of(const json& base, const Choice& choice) {
+  SweepJob job{.config = base};
+  for (const auto& [key, value] : choice) {
+    set_key(job.config, key, value);
+    job.name += (job.name.empty() ? "" : "_") + as_name(key + "-" + words_of(value));
+    if (key == kSeed) continue;
+    const std::string words = key == "encoding" ? words_of(value) : key + " " + words_of(value);
+    job.group += (job.group.empty() ? "" : ", ") + words;
+  }
+  if (job.name.empty()) job.name = "run";
+  if (job.group.empty()) job.group = "all";
+  return job;
+}
+
+json base_of(const json& plan, const std::filesystem::path& file) {
+  const json base = plan.value("base", json());
+  if (base.is_object()) return base;
+  if (base.is_string()) return formats::json_from_file(file.parent_path() / base);
+  throw formats::bad_input("a sweep has a base: a run configuration or its path",
+                           file.string() + ", key base");
+}
+
+}  // namespace
+
+SweepPlan sweep_plan(const std::filesystem::path& file) {
+  const json plan = formats::json_from_file(file);
+  const std::string where = file.string();
+  if (!plan.is_object()) throw formats::bad_input("a sweep is a JSON object", where);
+  require_known_keys(plan, where);
+  json base = base_of(plan, file);
+  const json set = plan.value("set", json::object()), grid = plan.value("grid", json::object());
+  if (!set.is_object() || !grid.is_object()) {
+    throw formats::bad_input("must be an object",
+                             where + (set.is_object() ? ", key grid" : ", key set"));
+  }
+  for (const auto& [key, value] : set.items()) set_key(base, key, value);
+  SweepPlan sweep{.eval = plan.value("eval", json())};
+  const json jobs = plan.value("jobs", json(1));
+  if (!jobs.is_number_integer() || jobs < 1 || jobs > 1024) {
+    throw formats::bad_input("must be a whole number from 1 to 1024", where + ", key jobs");
+  }
+  sweep.at_once = jobs.get<std::int64_t>();
+  if (!sweep.eval.is_null() && (!sweep.eval.is_object() || !sweep.eval.contains("task"))) {
+    throw formats::bad_input("must be an object with a \"task\"", where + ", key eval");
+  }
+  for (const Choice& choice : choices_of(grid, where)) {
+    sweep.jobs.push_back(job_of(base, choice));
+    const auto same = std::ranges::count(sweep.jobs, sweep.jobs.back().name, &SweepJob::name);
+    if (same > 1) sweep.jobs.back().name += "_" + std::to_string(same);
+  }
+  return sweep;
+}
+
+}  // namespace phasescope::app

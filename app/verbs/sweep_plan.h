@@ -1,0 +1,31 @@
+#pragma once
+// A sweep's file: a run configuration, and a grid of what differs from it.
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace phasescope::app {
+
+// One training of a sweep.
+struct SweepJob {
+  std::string name;   // its folder: "encoding-rope_train.seed-2"
+  std::string group;  // what it has in common with those that differ in train.seed: "encoding rope"
+  nlohmann::json config;
+};
+
+struct SweepPlan {
+  std::vector<SweepJob> jobs;
+  std::int64_t at_once = 1;
+  nlohmann::json eval;  // of each trained model: task, lengths, trials, ...; null for none
+};
+
+// {"base": path of a run configuration, from the file's folder, or the configuration itself,
+//  "set": {"train.steps": 1500}, of every job,
+//  "grid": {"encoding": ["rope", {"key": "alibi"}], "train.seed": [1, 2, 3]}, every combination,
+//  "jobs": how many at once,
+//  "eval": {"task": "copy", "lengths": [20, 40], "trials": 200}}
+// Throws Error "bad_input" that names the key.
+SweepPlan sweep_plan(const std::filesystem::path& file);
+
+}  // namespace phasescope::app

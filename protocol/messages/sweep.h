@@ -1,0 +1,54 @@
+#pragma once
+// Sweeps: many trainings, and what came of them.
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "protocol/json_form.h"
+#include "protocol/messages/common.h"
+#include "protocol/messages/eval.h"
+
+namespace phasescope::protocol {
+
+// What the jobs of a sweep have come to so far: a SweepResult.
+struct SweepRequest {
+  static constexpr const char* method = "jobs.sweep";
+  static constexpr const char* verb = "";
+  json cells;
+  template <class V>
+  void fields(V& v) {
+    v("cells", cells,
+      About{.help = "a list of {\"dir\", \"group\"}: the jobs' folders, and what those that differ "
+                    "in their seeds alone have in common; evals stand in DIR/eval"});
+  }
+};
+
+// One training. state: "new" where it has not begun, else as JobStatus has it.
+struct SweepCell {
+  std::string dir, group, state, message;
+  int64_t step = 0, steps = 0;
+  std::optional<double> loss, validation_bits, validation_right;
+  std::string evaluated;  // the state of its eval; empty where there is none
+  template <class V>
+  void fields(V& v) {
+    v("dir", dir), v("group", group), v("state", state), v("message", message);
+    v("step", step), v("steps", steps), v("loss", loss, About{.unit = "nats"});
+    v("validation_bits", validation_bits, About{.title = "validation", .unit = "bits"});
+    v("validation_right", validation_right, About{.title = "answers right"});
+    v("evaluated", evaluated, About{.title = "eval"});
+  }
+};
+
+// `eval`: a row for each group and length, its mean over the seeds that have been evaluated;
+// `model` is the group. Of one seed the interval is that of its samples.
+struct SweepResult {
+  std::vector<SweepCell> cells;
+  EvalResult eval;
+  template <class V>
+  void fields(V& v) {
+    v("cells", cells), v("eval", eval);
+  }
+};
+
+}  // namespace phasescope::protocol

@@ -1,0 +1,92 @@
+// The file of a sweep, and the jobs it stands for.
+#include "app/verbs/sweep_plan.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "formats/error.h"
+
+namespace phasescope::app {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+class SweepFile : public testing::Test {
+ protected:
+  SweepFile() {
+    folder_ = fs::temp_directory_path() / ("sweep_plan_test_" + std::to_string(::getpid()));
+    fs::create_directories(folder_);
+    std::ofstream(folder_ / "base.json") << R"({"train": {"steps": 9, "seed": 7}})";
+  }
+  ~SweepFile() override { fs::remove_all(folder_); }
+
+  SweepPlan plan_of(const json& sweep) const {
+    std::ofstream(folder_ / "sweep.json") << sweep;
+    return sweep_plan(folder_ / "sweep.json");
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(SweepFile, IsEveryCombinationOfItsGrid) {
+  const SweepPlan plan = plan_of({{"base", "base.json"},
+                                  {"set", {{"train.steps", 20}}},
+                                  {"grid",
+                                   {{"encoding", {"rope", {{"key", "tapa"}, {"phase_gain", 0.1}}}},
+                                    {"train.seed", {1, 2, 3}}}},
+                                  {"jobs", 2},
+                                  {"eval", {{"task", "copy"}}}});
+  ASSERT_EQ(plan.jobs.size(), 6u);
+  EXPECT_EQ(plan.at_once, 2);
+  EXPECT_EQ(plan.eval.at("task"), "copy");
+  std::set<std::string> names, groups;
+  for (const SweepJob& job : plan.jobs) {
+    names.insert(job.name), groups.insert(job.group);
+    EXPECT_EQ(job.config.at("train").at("steps"), 20);
+    EXPECT_EQ(job.name.find('/'), std::string::npos);
+  }
+  EXPECT_EQ(names.size(), 6u);
+  EXPECT_EQ(groups, (std::set<std::string>{"rope", "tapa phase_gain 0.1"}));
+  EXPECT_EQ(plan.jobs[0].config.at("encoding"), (json{{"key", "rope"}}));
+  EXPECT_EQ(plan.jobs[4].config.at("train").at("seed"), 2);
+}
+
+TEST_F(SweepFile, WithoutAGridIsOneJob) {
+  const SweepPlan plan = plan_of({{"base", {{"train", {{"steps", 3}}}}}});
+  ASSERT_EQ(plan.jobs.size(), 1u);
+  EXPECT_EQ(plan.jobs[0].config.at("train").at("steps"), 3);
+  EXPECT_TRUE(plan.eval.is_null());
+}
+
+TEST_F(SweepFile, SaysWhatItCannotRead) {
+  const auto refused = [&](const json& sweep, const std::string& words) {
+    try {
+      plan_of(sweep);
+      ADD_FAILURE() << sweep;
+    } catch (const formats::Error& error) {
+      EXPECT_NE(error.full_text().find(words), std::string::npos) << error.full_text();
+    }
+  };
+  refused({{"grid", json::object()}}, "base");
+  refused({{"base", "base.json"}, {"gird", 1}}, "grid");
+  refused({{"base", "base.json"}, {"grid", {{"encoding", "rope"}}}}, "list of values");
+  refused({{"base", "base.json"}, {"grid", {{"steps", {1}}}}}, "train.steps");
+  refused({{"base", "base.json"}, {"jobs", 0}}, "1 to 1024");
+  refused({{"base", "base.json"}, {"eval", {{"lengths", {1}}}}}, "task");
+  refused({{"base", "nowhere.json"}}, "nowhere.json");
+}
+
+// The one that is shipped: nine trainings, each of which the run configuration's checks take.
+TEST_F(SweepFile, TheShippedOneHasThreeEncodingsAndThreeSeeds) {
+  const SweepPlan plan =
+      sweep_plan(fs::path(PHASESCOPE_SOURCE) / "sample_configs/sweeps/copy.json");
+  EXPECT_EQ(plan.jobs.size(), 9u);
+}
+
+}  // namespace
+}  // namespace phasescope::app

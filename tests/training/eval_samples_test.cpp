@@ -1,0 +1,252 @@
+// Tasks asked of models: the metric of tasks/ on the same predictions, intervals, rows, resuming.
+#include "training/evals/eval_samples.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "formats/error.h"
+#include "formats/json.h"
+#include "model/checkpoints/open_model.h"
+#include "tasks/vocabulary.h"
+#include "tests/training/temporary_folder.h"
+#include "training/evals/task_answers.h"
+#include "training/jobs/eval_rows.h"
+#include "training/jobs/job.h"
+#include "training/task_data.h"
+#include "training/trainer.h"
+
+namespace phasescope::training {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using tasks::Sample;
+using tasks::Task;
+
+// A model of random weights whose ids are the task's.
+std::shared_ptr<const model::Model> model_of_task(const std::string& name) {
+  const Task& task = tasks::task_named(name);
+  RunConfig config;
+  config.model.context = 64, config.model.layers = 2;
+  config.model.width = 16, config.model.heads = 2, config.model.kv_heads = 2;
+  config.model.ffn_width = 16;
+  config.model.vocab_size = tasks::has_own_ids(task) ? task.vocabulary() : 256;
+  config.model.causal = task.info().form != tasks::Form::placeholders;
+  config.model.encoder_layers = task.info().form == tasks::Form::encoder_decoder ? 1 : 0;
+  config.task.name = name;
+  config.task.shortest = 3, config.task.longest = 4;
+  model::ModelConfig model = model_config_of(config);
+  model.init_std = 0.5;  // answers that differ from row to row
+  return model::random_model(model, 7);
+}
+
+std::vector<Sample> samples_of(const Task& task, int64_t count) {
+  std::vector<Sample> samples;
+  const tasks::Ids length(static_cast<std::size_t>(task.info().dimensions), 4);
+  for (int64_t n = 0; n < count; ++n)
+    samples.push_back(task.draw(2, length, static_cast<std::uint64_t>(n)));
+  return samples;
+}
+
+// What the model answers, as a metric row of a reference file has it.
+json given_of(const Task& task, const std::vector<Sample>& samples,
+              const std::vector<Answers>& answers) {
+  json rows = json::array(), nats = json::array();
+  for (std::size_t n = 0; n < samples.size(); ++n) {
+    const auto first = std::ranges::find(samples[n].counts, 1) - samples[n].counts.begin();
+    const bool generated = task.info().key == "addition";
+    const auto& ids = answers[n].ids;
+    rows.push_back(tasks::Ids(ids.begin() + (generated ? first : 0), ids.end()));
+    nats.push_back(answers[n].losses);
+  }
+  return {{task.info().key == "addition" ? "generated" : "predictions", rows}, {"nats", nats}};
+}
+
+// The value of a row is what the task's own metric says of the same answers.
+TEST(EvalSamples, TheMetricIsTheTasks) {
+  const std::map<std::string, std::string> values = {
+      {"addition", "exact_match"},          {"missing_duplicate", "accuracy"},
+      {"binary_addition", "accuracy"},      {"bucket_sort", "accuracy"},
+      {"s5_identity", "balanced_accuracy"}, {"seq_copy", "perplexity"},
+      {"seq_repeat", "perplexity"}};
+  for (const auto& [name, value] : values) {
+    const Task& task = tasks::task_named(name);
+    const EvalModel entry{"m", model_of_task(name)};
+    const auto samples = samples_of(task, 60);
+    const auto answers = answers_of(entry.model->decoder, task, samples, {});
+    const auto scores = answered_samples(entry, task, samples, {});
+    ASSERT_EQ(scores.size(), samples.size());
+    const json said = task.metric(samples, given_of(task, samples, answers));
+    const double own = metric_of(task.info().metric, scores, analysis::Draws()).mean;
+    // Sums of nats in another order.
+    EXPECT_NEAR(own, said.at(value).get<double>(), 1e-12 * std::max(1.0, own)) << name;
+  }
+}
+
+// Addition's metric sees generated ids, of which a right one needs every digit and [EOS].
+TEST(EvalSamples, TheOracleIsRightAndOneWrongAnswerIsNot) {
+  std::vector<SampleScore> scores(40,
+                                  {.correct = 5, .counted = 5, .nats = 0, .yes = 2, .found = 2});
+  for (const char* metric : {"accuracy", "exact_match", "balanced_accuracy"}) {
+    EXPECT_EQ(metric_of(metric, scores, analysis::Draws()).mean, 1) << metric;
+  }
+  EXPECT_EQ(metric_of("perplexity", scores, analysis::Draws()).mean, 1);
+  scores[0].correct = 4, scores[0].found = 1;
+  EXPECT_EQ(metric_of("exact_match", scores, analysis::Draws()).mean, 39.0 / 40);
+  EXPECT_EQ(metric_of("accuracy", scores, analysis::Draws()).mean, 199.0 / 200);
+  EXPECT_NEAR(metric_of("balanced_accuracy", scores, analysis::Draws()).mean, (79.0 / 80 + 1) / 2,
+              1e-15);
+  EXPECT_EQ(exact_share(scores), 39.0 / 40);
+}
+
+// Wilson's interval of 30 right ones of 100, as the formula has it: (p + z^2/2n -+ z sqrt(p q / n +
+// z^2/4n^2)) / (1 + z^2/n).
+TEST(EvalSamples, AShareHasWilsonsInterval) {
+  std::vector<SampleScore> scores(100, {.correct = 0, .counted = 1});
+  for (std::size_t n = 0; n < 30; ++n) scores[n].correct = 1;
+  const analysis::Interval found = metric_of("exact_match", scores, analysis::Draws());
+  EXPECT_EQ(found.n, 100);
+  EXPECT_EQ(found.unit, "samples");
+  const double z = 1.984, p = 0.3, n = 100;  // Student t, 99 degrees
+  const double middle = (p + z * z / (2 * n)) / (1 + z * z / n);
+  const double half = z * std::sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n);
+  // The number of independent samples is estimated by a bootstrap of 1999 draws.
+  EXPECT_NEAR(*found.low, middle - half, 0.006);
+  EXPECT_NEAR(*found.high, middle + half, 0.006);
+}
+
+protocol::EvalRequest request_of_task(const std::string& task, std::vector<int64_t> lengths,
+                                      int64_t trials) {
+  protocol::EvalRequest request{.task = task};
+  request.perplexity.lengths = std::move(lengths);
+  request.perplexity.trials = trials;
+  return request;
+}
+
+// Counts what is drawn anew.
+class CountingLog final : public EvalLog {
+ public:
+  const json* found(const std::string& key) const override {
+    const auto one = measured.find(key);
+    return one == measured.end() ? nullptr : &one->second;
+  }
+  void add(const std::string& key, json one) override { measured[key] = std::move(one), ++added; }
+  std::map<std::string, json> measured;
+  int added = 0;
+};
+
+TEST(EvalSamples, ARowIsAllCellsUpToItsLength) {
+  const std::vector<EvalModel> models{{"m", model_of_task("addition")}};
+  protocol::NoProgress progress;
+  CountingLog log;
+  const auto result =
+      eval_task("addition").run(models, request_of_task("addition", {1, 3}, 5), progress, log);
+  ASSERT_EQ(result.rows.size(), 2u);
+  EXPECT_EQ(result.rows[0].n, 5);
+  EXPECT_EQ(result.rows[1].n, 45);
+  EXPECT_EQ(result.rows[1].metric, "exact_match");
+  EXPECT_EQ(result.rows[1].trained, 4);
+  EXPECT_EQ(result.cells.size(), 9u);
+  EXPECT_EQ(result.columns_of, "digits of the second number");
+  // The mean over the cells of what a guesser gets who knows how long the sum is.
+  EXPECT_NEAR(*result.rows[0].blind, 0.1, 1e-12);
+  EXPECT_EQ(log.added, 9);
+  // Run again, nothing is drawn anew and every number is the same.
+  const auto again =
+      eval_task("addition").run(models, request_of_task("addition", {1, 3}, 5), progress, log);
+  EXPECT_EQ(log.added, 9);
+  EXPECT_EQ(protocol::to_json_form(again.rows), protocol::to_json_form(result.rows));
+  EXPECT_EQ(protocol::to_json_form(again.cells), protocol::to_json_form(result.cells));
+}
+
+TEST(EvalSamples, DepthsAreTheColumnsOfATextsMap) {
+  const std::vector<EvalModel> models{{"m", model_of_task("passkey")}};
+  protocol::NoProgress progress;
+  NoEvalLog log;
+  const auto result =
+      eval_task("passkey").run(models, request_of_task("passkey", {64}, 30), progress, log);
+  ASSERT_EQ(result.rows.size(), 1u);
+  EXPECT_EQ(result.rows[0].value, 0);
+  int64_t n = 0;
+  for (const protocol::EvalCell& cell : result.cells) {
+    EXPECT_EQ(cell.row, 64);
+    EXPECT_LT(cell.column, 1);
+    n += cell.n;
+  }
+  EXPECT_EQ(n, 30);
+}
+
+TEST(EvalSamples, AModelOfOtherIdsIsRefused) {
+  protocol::NoProgress progress;
+  NoEvalLog log;
+  const auto refused = [&](const std::string& model, const std::string& task,
+                           const std::function<void(protocol::EvalRequest&)>& change = {}) {
+    const std::vector<EvalModel> models{{"m", model_of_task(model)}};
+    protocol::EvalRequest request = request_of_task(task, {4}, 2);
+    if (change) change(request);
+    try {
+      eval_task(task).run(models, request, progress, log);
+    } catch (const formats::Error& error) {
+      return error.full_text();
+    }
+    return std::string();
+  };
+  EXPECT_NE(refused("addition", "s5").find("its vocabulary is another"), std::string::npos);
+  EXPECT_NE(refused("seq_copy", "passkey").find("encoder-decoder"), std::string::npos);
+  EXPECT_EQ(refused("even_pairs", "parity_check"), "");  // the same symbols
+  const auto of_perplexity = [](protocol::EvalRequest& r) { r.perplexity.window = "sliding:64"; };
+  EXPECT_NE(refused("addition", "addition", of_perplexity).find("perplexity alone"),
+            std::string::npos);
+  const auto of_text = [](protocol::EvalRequest& r) { r.input.prompt = "a"; };
+  EXPECT_NE(refused("addition", "addition", of_text).find("reads no text"), std::string::npos);
+  EXPECT_NE(refused("addition", "addition",
+                    [](protocol::EvalRequest& r) { r.perplexity.lengths = {5000}; })
+                .find("digits"),
+            std::string::npos);
+}
+
+// A job that was ended after some cells goes on with the others.
+TEST(EvalSamples, AJobKeepsItsRows) {
+  TemporaryFolder folder;
+  const auto model = model_of_task("missing_duplicate");
+  fs::create_directory(folder.path() / "m");
+  model::save_model(formats::real_file_system(), folder.path() / "m", model->config(),
+                    model->encoding(), model->decoder.weights());
+  const fs::path dir = folder.path() / "j";
+  fs::create_directories(dir);
+  std::ofstream(dir / "config.json") << json{{"eval_job",
+                                              {{"task", "missing_duplicate"},
+                                               {"models", {(folder.path() / "m").string()}},
+                                               {"lengths", {4, 6, 9}},
+                                               {"trials", 50}}}};
+  ASSERT_EQ(run_job(dir), 0);
+  const json whole = formats::json_from_file(dir / "result.json");
+  ASSERT_EQ(whole.at("rows").size(), 3u);
+  // Two lines stay, and half of the third, which a kill tore.
+  std::ifstream file(dir / "rows.jsonl");
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  ASSERT_EQ(lines.size(), 3u);
+  const std::string torn = lines[0] + "\n" + lines[1] + "\n" + lines[2].substr(0, 40);
+  std::ofstream(dir / "rows.jsonl") << torn;
+  fs::remove(dir / "result.json");
+  ASSERT_EQ(run_job(dir), 0);
+  EXPECT_EQ(formats::json_from_file(dir / "result.json").at("rows"), whole.at("rows"));
+  std::ifstream after(dir / "rows.jsonl");
+  const std::string text((std::istreambuf_iterator<char>(after)), {});
+  EXPECT_TRUE(text.starts_with(torn + "\n"));
+  EXPECT_EQ(std::ranges::count(text, '\n'), 4);
+}
+
+}  // namespace
+}  // namespace phasescope::training

@@ -1,0 +1,89 @@
+// What a sweep's folders say, half-finished too.
+#include "training/jobs/sweep_table.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "protocol/json_form.h"
+#include "tests/training/temporary_folder.h"
+#include "training/jobs/job_folder.h"
+
+namespace phasescope::training {
+namespace {
+
+namespace fs = std::filesystem;
+
+void write_job(const fs::path& dir, const std::string& state) {
+  fs::create_directories(dir);
+  std::ofstream(dir / "config.json") << "{}";
+  protocol::JobStatus status;
+  status.state = state, status.step = 10, status.steps = 20;
+  write_status(formats::real_file_system(), dir, status);
+}
+
+void write_eval(const fs::path& dir, double value) {
+  write_job(dir, "done");
+  std::ofstream(dir / "config.json") << R"({"eval_job": {"task": "copy"}})";
+  protocol::EvalResult result{.task = "seq_copy", .metric = "perplexity"};
+  result.length_unit = "symbols", result.counted = "samples";
+  protocol::EvalRow row{.model = "m", .metric = "perplexity", .length = 20, .value = value};
+  row.low = value - 1, row.high = value + 1, row.n = 100;
+  result.rows = {row};
+  std::ofstream(dir / "result.json") << protocol::to_json_form(result);
+}
+
+TEST(SweepTable, AveragesOverTheSeedsThatAreThere) {
+  TemporaryFolder folder;
+  const auto at = [&](const char* name) { return folder.path() / name; };
+  const double values[] = {1, 2, 6};
+  for (int n = 0; n < 3; ++n) {
+    const fs::path dir = folder.path() / ("rope" + std::to_string(n));
+    write_job(dir, "done");
+    write_eval(dir / "eval", values[n]);
+  }
+  write_job(at("alibi1"), "done");
+  write_eval(at("alibi1") / "eval", 4);
+  write_job(at("alibi2"), "cancelled");
+  const protocol::SweepResult found = sweep_table({{at("rope0"), "rope"},
+                                                   {at("rope1"), "rope"},
+                                                   {at("rope2"), "rope"},
+                                                   {at("alibi1"), "alibi"},
+                                                   {at("alibi2"), "alibi"},
+                                                   {at("alibi3"), "alibi"}});
+  ASSERT_EQ(found.cells.size(), 6u);
+  EXPECT_EQ(found.cells[0].evaluated, "done");
+  EXPECT_EQ(found.cells[4].state, "cancelled");
+  EXPECT_EQ(found.cells[4].evaluated, "");
+  EXPECT_EQ(found.cells[5].state, "new");
+  ASSERT_EQ(found.eval.rows.size(), 2u);
+  EXPECT_EQ(found.eval.counted, "seeds");
+  const protocol::EvalRow& rope = found.eval.rows[0];
+  EXPECT_EQ(rope.model, "rope");
+  EXPECT_EQ(rope.n, 3);
+  EXPECT_DOUBLE_EQ(rope.value, 3);
+  // Student t with 2 degrees: 4.3027 sd / sqrt(3), sd = sqrt(7).
+  EXPECT_NEAR(*rope.high - rope.value, 4.30265 * std::sqrt(7.0 / 3), 1e-4);
+  EXPECT_NEAR(rope.value - *rope.low, 4.30265 * std::sqrt(7.0 / 3), 1e-4);
+  // One seed says nothing of others.
+  EXPECT_EQ(found.eval.rows[1].n, 1);
+  EXPECT_FALSE(found.eval.rows[1].low.has_value());
+}
+
+// Of one seed each the interval is that of the samples.
+TEST(SweepTable, OneSeedKeepsTheIntervalOfItsSamples) {
+  TemporaryFolder folder;
+  write_job(folder.path() / "a", "done");
+  write_eval(folder.path() / "a/eval", 4);
+  const protocol::SweepResult found = sweep_table({{folder.path() / "a", "rope"}});
+  ASSERT_EQ(found.eval.rows.size(), 1u);
+  EXPECT_EQ(found.eval.counted, "samples");
+  EXPECT_EQ(found.eval.rows[0].n, 100);
+  EXPECT_EQ(*found.eval.rows[0].low, 3);
+}
+
+}  // namespace
+}  // namespace phasescope::training

@@ -1,0 +1,70 @@
+#include "training/evals/task_answers.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+
+#include "training/task_data.h"
+
+namespace phasescope::training {
+namespace {
+
+at::Tensor rows_tensor(std::vector<int64_t>& values, int64_t rows, int64_t columns) {
+  return at::from_blob(values.data(), {rows, columns}, at::kLong);
+}
+
+// `hidden`: rows from that of the first target on.
+Answers answers_in(const model::Decoder& decoder, const at::Tensor& hidden,
+                   const tasks::Sample& sample, const model::ForwardOptions& options) {
+  const auto first = std::ranges::find(sample.counts, 1) - sample.counts.begin();
+  const auto count = static_cast<int64_t>(sample.target.size());
+  const at::Tensor logits = decoder.logits(hidden.slice(0, first, count), options).to(at::kDouble);
+  const at::Tensor targets = at::tensor(sample.target).slice(0, first);
+  const at::Tensor losses =
+      (at::logsumexp(logits, -1) - logits.gather(-1, targets.unsqueeze(-1)).squeeze(-1))
+          .contiguous();
+  const at::Tensor likeliest = logits.argmax(-1).contiguous();
+  Answers answers{.ids = tasks::Ids(static_cast<std::size_t>(first), -1),
+                  .losses = std::vector<double>(static_cast<std::size_t>(first))};
+  const int64_t known = count - first;
+  const auto* ids = likeliest.data_ptr<int64_t>();
+  answers.ids.insert(answers.ids.end(), ids, ids + known);
+  const auto* nats = losses.data_ptr<double>();
+  answers.losses.insert(answers.losses.end(), nats, nats + known);
+  answers.score = tasks::score_of(sample, answers.ids);
+  for (std::size_t t = 0; t < sample.target.size(); ++t) {
+    if (sample.counts[t] != 0) answers.nats += answers.losses[t];
+  }
+  return answers;
+}
+
+}  // namespace
+
+void add_to(model::ForwardOptions& options, Batch& batch) {
+  if (!batch.key_mask.empty()) {
+    options.key_mask = rows_tensor(batch.key_mask, batch.windows, batch.length);
+  }
+  if (batch.decoder_length > 0) {
+    options.decoder_ids = rows_tensor(batch.decoder_ids, batch.windows, batch.decoder_length);
+  }
+}
+
+std::vector<Answers> answers_of(const model::Decoder& decoder, const tasks::Task& task,
+                                std::span<const tasks::Sample> samples,
+                                model::ForwardOptions options) {
+  const at::NoGradGuard no_gradients;
+  Batch batch = batch_of(task, samples, Counted::in_metric);
+  add_to(options, batch);
+  const at::Tensor hidden =
+      decoder.hidden(rows_tensor(batch.inputs, batch.windows, batch.length), options);
+  std::vector<Answers> all;
+  for (std::size_t n = 0; n < samples.size(); ++n) {
+    const auto place = static_cast<int64_t>(first_answer(task, samples[n]));
+    all.push_back(
+        answers_in(decoder, hidden[static_cast<int64_t>(n)].slice(0, place), samples[n], options));
+  }
+  return all;
+}
+
+}  // namespace phasescope::training

@@ -1,0 +1,48 @@
+#include "training/jobs/eval_rows.h"
+
+#include <sstream>
+#include <utility>
+
+#include "training/jobs/job_reporter.h"
+
+namespace phasescope::training {
+
+EvalRows::EvalRows(formats::FileSystem& files, std::filesystem::path path)
+    : files_(files), path_(std::move(path)) {
+  if (!files_.exists(path_)) return;
+  const std::string text = files_.read(path_);
+  torn_ = !text.empty() && text.back() != '\n';
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const auto row = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const bool whole = row.is_object() && row.contains("key") && row.at("key").is_string() &&
+                       row.contains("measured");
+    if (whole) measured_[row.at("key").get<std::string>()] = row.at("measured");
+  }
+}
+
+EvalRows::~EvalRows() = default;
+
+const nlohmann::json* EvalRows::found(const std::string& key) const {
+  const auto found = measured_.find(key);
+  return found == measured_.end() ? nullptr : &found->second;
+}
+
+void EvalRows::add(const std::string& key, nlohmann::json measured) {
+  const nlohmann::json row{{"key", key}, {"measured", measured}};
+  measured_[key] = std::move(measured);
+  try {
+    if (!file_) file_ = files_.append(path_);
+    file_->write_text((torn_ ? "\n" : "") + row.dump() + "\n");
+    torn_ = false;
+    file_->sync();
+  } catch (const formats::FileError& error) {
+    torn_ = true;  // it may be half there
+    if (!std::exchange(told_, true)) {
+      log_line("warning: what is measured cannot be kept, a resume would measure it again: " +
+               error.full_text());
+    }
+  }
+}
+
+}  // namespace phasescope::training
