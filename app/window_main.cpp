@@ -34,6 +34,9 @@ constexpr double kIdleWait = 1.0, kHeadlessWait = 0.25;
 // A caret blinks so often.
 constexpr double kCaretWait = 0.5;
 
+// Any other name is that of a folder.
+bool is_picture_file(const fs::path& path) { return path.extension() == ".png"; }
+
 protocol::WorkerCommand worker_command(const WindowOptions& options) {
   return options.remote.empty() ? protocol::local_worker(options.worker_arguments)
                                 : protocol::remote_worker(options.remote, options.worker_arguments);
@@ -209,6 +212,14 @@ const Command& command_named(const MainWindow& main_window, const std::string& i
                            "--command");
 }
 
+void write_picture(const GlWindow& gl_window, const fs::path& path) {
+  const std::string png = widgets::png_of(gl_window.picture());
+  formats::FileSystem& files = formats::real_file_system();
+  if (path.has_parent_path()) formats::make_directories(files, path.parent_path());
+  formats::write_file_atomically(files, path, std::string_view(png));
+}
+
+// Into one file, or into a folder one of each view brought forward.
 void take_screenshot(GlWindow& gl_window, MainWindow& main_window, const WindowOptions& options) {
   for (const std::string& id : options.commands) command_named(main_window, id);
   draw_until_settled(gl_window, main_window, options);
@@ -216,11 +227,12 @@ void take_screenshot(GlWindow& gl_window, MainWindow& main_window, const WindowO
     command_named(main_window, id).run(main_window.context());
     draw_until_settled(gl_window, main_window, options);
   }
-  const std::string png = widgets::png_of(gl_window.picture());
-  formats::FileSystem& files = formats::real_file_system();
-  if (options.screenshot.has_parent_path())
-    formats::make_directories(files, options.screenshot.parent_path());
-  formats::write_file_atomically(files, options.screenshot, std::string_view(png));
+  if (is_picture_file(options.screenshot)) return write_picture(gl_window, options.screenshot);
+  for (const std::string& id : main_window.view_ids()) {
+    show_view(main_window.context(), id);
+    draw_until_settled(gl_window, main_window, options);
+    write_picture(gl_window, options.screenshot / (id + ".png"));
+  }
 }
 
 // 0, or that of the first model that could not be opened: the picture shows why, a script needs to

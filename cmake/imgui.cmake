@@ -1,5 +1,5 @@
 # Dear ImGui, ImPlot, GLFW and, for tests only, ImGui's test engine, built from the unpacked source
-# archive of imgui-bundle. Targets: imgui, implot, glfw, glad_gl, stb_headers, imgui_tested.
+# archive of imgui-bundle. Targets: imgui, implot, glfw, glad_gl, stb_headers, file_dialogs, imgui_tested.
 
 set(PHASESCOPE_IMGUI_BUNDLE_DIR "${CMAKE_SOURCE_DIR}/.deps/imgui-bundle" CACHE PATH
   "Unpacked source archive of imgui-bundle 1.92.900 (holds external/)")
@@ -22,6 +22,10 @@ add_subdirectory(${glfw_dir} ${CMAKE_BINARY_DIR}/glfw EXCLUDE_FROM_ALL)
 
 add_library(stb_headers INTERFACE)
 target_include_directories(stb_headers SYSTEM INTERFACE ${glfw_dir}/deps)
+
+add_library(file_dialogs INTERFACE)
+target_include_directories(file_dialogs SYSTEM INTERFACE
+  ${bundle}/portable_file_dialogs/portable_file_dialogs)
 
 # One loader for every platform: OSMesa has no library of its own that ImGui's loader would find.
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/glad/glad_gl.c

@@ -21,10 +21,13 @@
 namespace phasescope::widgets {
 namespace {
 
-std::string in_lower_case(const std::string& words) {
-  std::string lower = words;
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return lower;
+char in_lower_case_of(char c) {
+  return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+}
+
+std::string in_lower_case(std::string words) {
+  for (char& c : words) c = in_lower_case_of(c);
+  return words;
 }
 
 // One word of a search: a condition where it names a column of numbers, else a part of a cell.
@@ -37,7 +40,7 @@ struct SearchTerm {
   bool holds(const std::vector<TableCell>& row) const {
     if (column < 0)
       return std::ranges::any_of(row, [&](const TableCell& cell) {
-        return in_lower_case(cell.words).find(words) != std::string::npos;
+        return !std::ranges::search(cell.words, words, {}, in_lower_case_of).empty();
       });
     const double value = row[static_cast<std::size_t>(column)].number;
     if (compare == ">") return value > number;
@@ -121,10 +124,15 @@ std::string markdown_cell(const std::string& words) {
   return out;
 }
 
-// Words at the right edge of a cell.
+// A number at the right edge of a cell. Where the column is cut off at the table's edge its first
+// digits would be read for all of it, so that nothing of it is shown before it is scrolled to.
 void draw_at_the_right(const std::string& words) {
-  const float room = ImGui::GetContentRegionAvail().x - ImGui::CalcTextSize(words.c_str()).x;
-  if (room > 0) ImGui::SetCursorPosX(ImGui::GetCursorPosX() + room);
+  const float width = ImGui::CalcTextSize(words.c_str()).x;
+  const float room = std::max(0.0F, ImGui::GetContentRegionAvail().x - width);
+  const float end = ImGui::GetCursorScreenPos().x + room + width;
+  if (end > ImGui::GetCurrentTable()->InnerClipRect.Max.x + 1)
+    return ImGui::TextColored(palette().quiet, "...");
+  ImGui::SetCursorPosX(ImGui::GetCursorPosX() + room);
   ImGui::TextUnformatted(words.c_str());
 }
 

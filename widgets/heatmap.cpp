@@ -2,10 +2,13 @@
 
 #include <glad/gl.h>
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
+#include "widgets/map_colors.h"
 #include "widgets/theme.h"
 
 namespace phasescope::widgets {
@@ -67,7 +70,7 @@ unsigned new_texture() {
 // The shader and its colour tables; made with the first heatmap, gone with the context.
 struct Painter {
   unsigned program = 0, vertex_array = 0;
-  unsigned tables[3] = {0, 0, 0};
+  unsigned tables[2][3] = {};  // by ground and map
 
   Painter() {
     program = glCreateProgram();
@@ -75,11 +78,13 @@ struct Painter {
     glAttachShader(program, compiled(GL_FRAGMENT_SHADER, kFragmentSource));
     glLinkProgram(program);
     glGenVertexArrays(1, &vertex_array);
-    for (int map = 0; map < 3; ++map) {
-      tables[map] = new_texture();
-      const auto colors = color_table(static_cast<Colormap>(map));
-      glTexImage2D(GL_TEXTURE_2D, 0, GL_RGBA8, 256, 1, 0, GL_RGBA, GL_UNSIGNED_BYTE, colors.data());
-    }
+    for (const Ground ground : {Ground::light, Ground::dark})
+      for (int map = 0; map < 3; ++map) {
+        tables[static_cast<int>(ground)][map] = new_texture();
+        const auto colors = color_table(static_cast<Colormap>(map), ground);
+        glTexImage2D(GL_TEXTURE_2D, 0, GL_RGBA8, 256, 1, 0, GL_RGBA, GL_UNSIGNED_BYTE,
+                     colors.data());
+      }
   }
 
   int place(const char* name) const { return glGetUniformLocation(program, name); }
@@ -94,7 +99,14 @@ void set_color(int place, Rgba color) {
   glUniform4f(place, color.r / 255.F, color.g / 255.F, color.b / 255.F, 1.F);
 }
 
+PictureTaker& picture_taker() {
+  static PictureTaker one;
+  return one;
+}
+
 }  // namespace
+
+void set_picture_taker(PictureTaker taker) { picture_taker() = std::move(taker); }
 
 bool has_gl() { return glad_glCreateProgram != nullptr; }
 
@@ -123,14 +135,34 @@ void HeatmapTexture::set_values(int rows, int cols, std::span<const float> value
 }
 
 std::uint64_t HeatmapTexture::colored(const MapSpec& look) {
-  if (rows_ == 0 || cols_ == 0 || !has_gl()) return 0;
+  if (rows_ == 0 || cols_ == 0 || (!has_gl() && !picture_taker())) return 0;
   const Look wanted{look.colormap, drawn_range(look.colormap, look.range), look.log_decades,
                     is_dark()};
   look_changed_ = look_changed_ || wanted != look_;
   look_ = wanted;
+  if (!has_gl()) return taken();
   if (values_changed_) upload();
   if (look_changed_) render();
   return color_texture_;
+}
+
+// The shader's colours, by the processor.
+std::uint64_t HeatmapTexture::taken() {
+  if (taken_ && !values_changed_ && !look_changed_) return taken_;
+  const auto table = color_table(look_.colormap, look_.dark ? Ground::dark : Ground::light);
+  MapSpec map;
+  map.colormap = look_.colormap, map.range = look_.range, map.log_decades = look_.log_decades;
+  Image picture{cols_, rows_, {}};
+  for (const float value : values_) {
+    const double place = std::clamp(scale_place(map, static_cast<double>(value)), 0.0, 1.0);
+    picture.pixels.push_back(value == kMaskMark ? look_.dark ? kMaskedInDark : kMaskedInLight
+                             : value == kNotFiniteMark
+                                 ? kNotFiniteColor
+                                 : table[static_cast<std::size_t>(place * 255 + 0.5)]);
+  }
+  values_changed_ = look_changed_ = false;
+  ++renders_;
+  return taken_ = picture_taker()(taken_, std::move(picture));
 }
 
 void HeatmapTexture::upload() {
@@ -156,7 +188,7 @@ void HeatmapTexture::render() {
   glDisable(GL_BLEND), glDisable(GL_SCISSOR_TEST), glDisable(GL_DEPTH_TEST);
   glUseProgram(paint.program);
   glActiveTexture(GL_TEXTURE1);
-  glBindTexture(GL_TEXTURE_2D, paint.tables[static_cast<int>(look_.colormap)]);
+  glBindTexture(GL_TEXTURE_2D, paint.tables[look_.dark][static_cast<int>(look_.colormap)]);
   glActiveTexture(GL_TEXTURE0);
   glBindTexture(GL_TEXTURE_2D, float_texture_);
   glUniform1i(paint.place("values"), 0);

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "widgets/map_colors.h"
 #include "widgets/plot_table.h"
 #include "widgets/theme.h"
 
@@ -202,11 +203,13 @@ void draw_marker(const Marker& marker, int place) {
   ImPlot::PushPlotClipRect();
   if (marker.vertical) {
     list->AddLine({at.x, origin.y}, {at.x, origin.y + size.y}, ink, 1.2F);
+    // Beside the line where it fits, else over it: what it says is never cut off at the left.
     const bool left = at.x + words.x + 6 > origin.x + size.x;
-    list->AddText(ImGui::GetFont(), font,
-                  {left ? at.x - words.x - 4 : at.x + 4,
-                   origin.y + 3 + static_cast<float>(place) * (font + 1)},
-                  ink, marker.label.c_str());
+    const float wanted = left ? at.x - words.x - 4 : at.x + 4;
+    const float last = origin.x + size.x - words.x - 3;
+    const ImVec2 begin{std::max(origin.x + 3, std::min(wanted, last)),
+                       origin.y + 3 + static_cast<float>(place) * (font + 1)};
+    list->AddText(ImGui::GetFont(), font, begin, ink, marker.label.c_str());
   } else {
     list->AddLine({origin.x, at.y}, {origin.x + size.x, at.y}, ink, 1.2F);
     list->AddText(ImGui::GetFont(), font, {origin.x + size.x - words.x - 5, at.y - font - 2}, ink,
@@ -566,12 +569,13 @@ void draw_color_scale(const MapSpec& map, float height) {
   ImDrawList* list = ImGui::GetWindowDrawList();
   const ImVec2 at = ImGui::GetCursorScreenPos();
   const float width = ImGui::GetFontSize() * 0.8F, font = ImGui::GetFontSize() * kSmall;
-  const int steps = 32;
+  const int steps = 128;
+  const Ground ground = window_ground();
   for (int i = 0; i < steps; ++i) {
     const float top = at.y + height * static_cast<float>(i) / steps;
     const double t = 1 - (i + 0.5) / steps;
     list->AddRectFilled({at.x, top}, {at.x + width, top + height / steps + 0.5F},
-                        color_u32(color_at(map.colormap, t)));
+                        color_u32(color_at(map.colormap, t, ground)));
   }
   list->AddRect(at, {at.x + width, at.y + height}, ImGui::GetColorU32(ImGuiCol_Border));
   const ValueRange range = drawn_range(map.colormap, map.range);

@@ -20,7 +20,6 @@
 #include "formats/file_system.h"
 #include "formats/tensors/npy.h"
 #include "formats/tensors/safetensors.h"
-#include "protocol/spawn.h"
 #include "widgets/plot_svg.h"
 #include "widgets/plot_table.h"
 
@@ -54,7 +53,6 @@ std::string document_of_result(const json& result, const json& sidecar) {
   return document(whole) + "\n";
 }
 
-constexpr const char* kConverter = "rsvg-convert";
 constexpr const char* kForms = ".json .csv .svg .pdf .png .npy .safetensors";
 
 // "out/v1.5/" and a folder that is there already are folders, whatever their names end in.
@@ -182,42 +180,16 @@ void require_writable_place(const fs::path& folder) {
   unlink(probe.c_str());
 }
 
-bool can_convert_svg() {
-  const char* path = std::getenv("PATH");
-  std::istringstream folders(path == nullptr ? "" : path);
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    if (access((fs::path(folder) / kConverter).c_str(), X_OK) == 0) return true;
-  }
-  return false;
-}
-
 std::string what_else(const Output& output, const fs::path& path) {
   const std::string form = path.extension().string();
   const size_t pictures = output.figures.size() + output.grids.size();
   if (is_folder(path) && pictures > 0 && !can_convert_svg()) {
-    return std::string(" (no PNG: ") + kConverter + " is not there; apt install librsvg2-bin)";
+    return " (no PNG: librsvg is not there; apt install librsvg2-2)";
   }
   if (is_folder(path) || pictures < 2 || (form != ".svg" && form != ".pdf" && form != ".png")) {
     return "";
   }
   return " (the first of " + std::to_string(pictures) + " figures; --out FOLDER writes all)";
-}
-
-std::string convert_svg(const std::string& svg, const std::string& format, double zoom) {
-  std::vector<std::string> argv{kConverter, "--format", format};
-  if (format == "png") argv.insert(argv.end(), {"--zoom", widgets::short_number(zoom)});
-  try {
-    // With a fixed date two exports of the same figure are the same bytes; one that is set stays.
-    protocol::FilterResult drawn = protocol::run_filter(argv, svg, {"SOURCE_DATE_EPOCH=0"});
-    if (drawn.end.exit_status == 0) return drawn.output;
-  } catch (const std::system_error& error) {
-    if (error.code() != std::errc::no_such_file_or_directory) {
-      throw formats::internal_error(argv[0] + " cannot be started: " + error.code().message());
-    }
-    throw formats::bad_input("PDF and PNG figures need the program " + argv[0], "",
-                             "apt install librsvg2-bin, or write SVG");
-  }
-  throw formats::internal_error("rsvg-convert could not draw the figure");
 }
 
 namespace {

@@ -81,10 +81,10 @@ void export_figure(const widgets::PlotSpec& figure, const std::filesystem::path&
 void export_grid(const widgets::GridSpec& grid, const std::filesystem::path& folder,
                  const nlohmann::json& sidecar);
 
-// An SVG as PDF or PNG bytes, a PNG of `zoom` pixels a pixel of it, through the rsvg-convert
-// program. Throws Error "bad_input" that names the Debian package when it is not there.
+// An SVG as PDF (fonts embedded, no date of the day) or PNG bytes, a PNG of `zoom` pixels a pixel,
+// by the library librsvg. Throws Error "bad_input" that names the Debian package without it.
 std::string convert_svg(const std::string& svg, const std::string& format, double zoom = 2);
-// Whether that program is in the path.
+// Whether that library is there.
 bool can_convert_svg();
 
 }  // namespace phasescope::app

@@ -24,7 +24,9 @@ class ViewVerb : public Verb {
     options.request(settings_);
     options.option("--text", text_, "file that the models read");
     options.option("--session", session_, "session file (default: the user's own)");
-    options.option("--screenshot", screenshot_, "draw without a display, save this .png, leave");
+    options.option("--screenshot", screenshot_,
+                   "draw without a display, save this .png, or into this folder one of every "
+                   "view, and leave");
     options.option("--record", record_,
                    "draw every view of the first session without a display, keep the answers here");
     options.option("--frames", frames_,

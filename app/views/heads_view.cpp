@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <tuple>
 
@@ -13,8 +14,9 @@
 namespace phasescope::app {
 namespace {
 
-// Cells of a thumbnail's edge, as asked for.
-constexpr int64_t kThumbnailSide = 64;
+// Cells of a thumbnail's edge, as asked for: fewer of a model whose heads are so many that none of
+// them can be large.
+constexpr int64_t kThumbnailSide = 64, kSideOfMany = 32, kManyHeads = 256;
 // In font sizes: panes that stand beside each other are no narrower.
 constexpr float kNarrowest = 22;
 // Columns of the table before those of the metrics.
@@ -112,7 +114,8 @@ bool is_chosen(const HeadsState& state, const ChosenHead& head) {
 
 std::string HeadsView::help_text() const {
   return "Every head of every open model. Pictures: layers down, heads across, queries from top to "
-         "bottom, keys from left to right; white to blue is weight 0 to 1, the same for all; a "
+         "bottom, keys from left to right; white to blue (on a dark ground dark to white) is "
+         "weight 0 to 1, the same for all; a "
          "cell of a thumbnail shows its largest weight; the masked triangle is grey. Table: every "
          "metric, sorted by a click on its title, searched by name or by a condition as "
          "entropy>2. Scatter: one metric over another. Click to open a head in the other views, "
@@ -156,7 +159,9 @@ void HeadsView::ask(ViewContext& context) {
   const std::string stack = context.session().selection.stack;
   ask_of_all(context, kHeads, [&](const std::string& model, const TextInput& text) {
     protocol::HeadsRequest request{.model = model};
-    request.thumbnails = kThumbnailSide;
+    const auto* report = context.info(model);
+    const bool many = report && report->model.layers * report->model.heads > kManyHeads;
+    request.thumbnails = many ? kSideOfMany : kThumbnailSide;
     const auto* before = context.requests.of(kHeads, model).answer();
     if (before && !before->result.stack.empty()) request.stack = stack;
     if (corpus)
@@ -174,48 +179,77 @@ const HeadsView::HeadsAnswer* HeadsView::answer_of(const ViewContext& context,
 
 // --- what is made of the answers --------------------------------------------------------------
 
+// The columns of all metrics that any model has, without rows.
+HeadsView::Rows HeadsView::columns(const ViewContext& context) const {
+  Rows rows;
+  rows.table.id = "heads_table";
+  rows.table.frozen = kNameColumns;
+  rows.table.columns = {{"model", "", false}, {"head", "", false}};
+  for (std::size_t i = 0; i < context.models(); ++i) {
+    const auto* answer = answer_of(context, i);
+    for (const MetricInfo& metric : answer ? answer->result.metrics : std::vector<MetricInfo>()) {
+      if (std::ranges::find(rows.metrics, metric.key) != rows.metrics.end()) continue;
+      rows.metrics.push_back(metric.key);
+      rows.table.columns.push_back({metric.key, described(metric)});
+    }
+  }
+  return rows;
+}
+
+// Those of one model behind the others.
+void HeadsView::add_rows(const ViewContext& context, std::size_t index, Rows& rows) const {
+  const HeadsResult& result = answer_of(context, index)->result;
+  const std::string name = short_name(context.session(), context.session().models[index]);
+  for (const protocol::HeadRow* head : rows_by_cell(result)) {
+    const auto cell = static_cast<int64_t>(rows.table.rows.size()) - rows.begin[index];
+    auto& line = rows.table.rows.emplace_back();
+    line.reserve(rows.table.columns.size());
+    line.push_back(widgets::words_cell_of(name, static_cast<int>(index)));
+    line.push_back(widgets::words_cell_of(name_of_head(cell / result.heads, cell % result.heads)));
+    for (const std::string& metric : rows.metrics)
+      line.push_back(cell_of_table(value_in(head, metric)));
+  }
+}
+
+// The rows of a model whose answer is the same as before are moved, not made: of eight models of a
+// thousand heads all would take longer than a frame.
 const HeadsView::Rows& HeadsView::rows(const ViewContext& context) {
   std::string key = names_key(context);
   for (std::size_t i = 0; i < context.models(); ++i) key += serials_of(answer_of(context, i));
-  return rows_.get(key, [&] {
-    Rows rows;
-    rows.table.id = "heads_table";
-    rows.table.frozen = kNameColumns;
-    rows.table.columns = {{"model", "", false}, {"head", "", false}};
-    for (std::size_t i = 0; i < context.models(); ++i) {
-      const auto* answer = answer_of(context, i);
-      for (const MetricInfo& metric : answer ? answer->result.metrics : std::vector<MetricInfo>()) {
-        if (std::ranges::find(rows.metrics, metric.key) != rows.metrics.end()) continue;
-        rows.metrics.push_back(metric.key);
-        rows.table.columns.push_back({metric.key, described(metric)});
-      }
+  if (rows_version_ > 0 && key == rows_key_) return rows_;
+  Rows next = columns(context);
+  std::string metrics;
+  for (const std::string& metric : next.metrics) metrics += metric + "/";
+  for (std::size_t i = 0; i < context.models(); ++i) {
+    const auto* answer = answer_of(context, i);
+    const auto begin = static_cast<int>(next.table.rows.size());
+    next.begin.push_back(answer ? begin : -1);
+    next.made_of.push_back(answer ? std::to_string(i) + "/" + serials_of(answer) +
+                                        short_name(context.session(), context.session().models[i]) +
+                                        "/" + metrics
+                                  : "");
+    if (!answer) continue;
+    const auto same = std::ranges::find(rows_.made_of, next.made_of.back());
+    if (same == rows_.made_of.end()) {
+      add_rows(context, i, next);
+    } else {
+      const auto from = rows_.table.rows.begin() +
+                        rows_.begin[static_cast<std::size_t>(same - rows_.made_of.begin())];
+      std::move(from, from + static_cast<std::ptrdiff_t>(cells_of(answer->result)),
+                std::back_inserter(next.table.rows));
     }
-    for (std::size_t i = 0; i < context.models(); ++i) {
-      const auto* answer = answer_of(context, i);
-      rows.begin.push_back(answer ? static_cast<int>(rows.cell.size()) : -1);
-      if (!answer) continue;
-      const std::string name = short_name(context.session(), context.session().models[i]);
-      const auto by_cell = rows_by_cell(answer->result);
-      for (std::size_t cell = 0; cell < by_cell.size(); ++cell) {
-        const auto heads = static_cast<std::size_t>(answer->result.heads);
-        auto& line = rows.table.rows.emplace_back();
-        line.push_back(widgets::words_cell_of(name, static_cast<int>(i)));
-        line.push_back(widgets::words_cell_of(
-            name_of_head(static_cast<int64_t>(cell / heads), static_cast<int64_t>(cell % heads))));
-        for (const std::string& metric : rows.metrics)
-          line.push_back(cell_of_table(value_in(by_cell[cell], metric)));
-        rows.model.push_back(i);
-        rows.cell.push_back(static_cast<int>(cell));
-      }
-    }
-    return rows;
-  });
+    for (int cell = 0; begin + cell < static_cast<int>(next.table.rows.size()); ++cell)
+      next.model.push_back(i), next.cell.push_back(cell);
+  }
+  rows_ = std::move(next);
+  rows_key_ = std::move(key), rows_version_ = next_serial();
+  return rows_;
 }
 
 const std::vector<char>& HeadsView::found_rows(const ViewContext& context) {
   const Rows& all = rows(context);
   const std::string search = context.state<HeadsState>().search;
-  return found_.get(std::to_string(rows_.version()) + "/" + search, [&] {
+  return found_.get(std::to_string(rows_version_) + "/" + search, [&] {
     std::vector<char> found(all.table.rows.size(), 0);
     for (const int row : widgets::rows_in_order(all.table, {.search = search}))
       found[static_cast<std::size_t>(row)] = 1;
@@ -252,7 +286,7 @@ widgets::HeadGridSpec HeadsView::make_spec(const ViewContext& context, std::size
 const widgets::HeadGridSpec& HeadsView::spec_of(const ViewContext& context, std::size_t index) {
   const auto state = context.state<HeadsState>();
   rows(context), found_rows(context);
-  const std::string key = std::to_string(rows_.version()) + "/" + state.metric + "/" +
+  const std::string key = std::to_string(rows_version_) + "/" + state.metric + "/" +
                           (state.sorted ? "sorted/" : "/") + std::to_string(found_.version());
   Grid& grid = grids_[context.session().models[index]];
   return grid.spec.get(key, [&] { return make_spec(context, index); });
@@ -561,6 +595,11 @@ void HeadsView::draw_model(ViewContext& context, std::size_t index, ImVec2 room)
 }
 
 void HeadsView::draw_pictures(ViewContext& context) {
+  // Of a closed model nothing stays on the graphics card.
+  std::erase_if(grids_, [&](const auto& grid) {
+    return std::ranges::find(context.session().models, grid.first) ==
+           context.session().models.end();
+  });
   const ImVec2 room = ImGui::GetContentRegionAvail();
   const Places& places =
       places_.get(places_key(context, room), [&] { return best_places(context, room); });
@@ -586,7 +625,7 @@ void HeadsView::draw_table(ViewContext& context) {
   shown_ = wanted;
   const Selection& at = context.session().selection;
   widgets::TableDraw options;
-  options.version = rows_.version();
+  options.version = rows_version_;
   options.hovered = row_of(context, context.hover());
   const int selected = row_of(context, marks_of(at));
   options.selected = [&](int row) {
@@ -620,7 +659,7 @@ void HeadsView::draw_scatter(ViewContext& context) {
   changed |= draw_choice("across", state.across, keys);
   if (changed) context.set_state("Scatter other metrics", state);
   const widgets::PlotSpec& plot =
-      scatter_.get(std::to_string(rows_.version()) + "/" + state.up + "/" + state.across,
+      scatter_.get(std::to_string(rows_version_) + "/" + state.up + "/" + state.across,
                    [&] { return scatter_of(context); });
   widgets::PlotDraw options;
   options.version = scatter_.version();
@@ -699,8 +738,9 @@ std::vector<std::string> HeadsView::notes_of(const ViewContext& context) {
     marks.masked += grids_[model].marks.masked;
     marks.not_finite += grids_[model].marks.not_finite;
   }
-  notes.push_back("weights 0 .. 1, white to blue; a cell shows its largest weight; " +
-                  widgets::marks_text(marks));
+  notes.push_back(std::string("weights 0 .. 1, ") +
+                  (widgets::is_dark() ? "dark to white" : "white to blue") +
+                  "; a cell shows its largest weight; " + widgets::marks_text(marks));
   return notes;
 }
 

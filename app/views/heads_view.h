@@ -71,6 +71,7 @@ class HeadsView : public View {
     std::vector<std::size_t> model;    // of each row: its place in the session
     std::vector<int> cell;             // and layer * heads + head
     std::vector<int> begin;            // by model; -1 of one without an answer
+    std::vector<std::string> made_of;  // by model; the same where its rows are
   };
   // The pictures' place: models beside each other, and the room of each.
   struct Places {
@@ -95,6 +96,8 @@ class HeadsView : public View {
   void draw_head_tooltip(const ViewContext& context, const HeadsAnswer& answer, int cell) const;
   const HeadsAnswer* answer_of(const ViewContext& context, std::size_t index) const;
   const Rows& rows(const ViewContext& context);
+  Rows columns(const ViewContext& context) const;
+  void add_rows(const ViewContext& context, std::size_t index, Rows& rows) const;
   const std::vector<char>& found_rows(const ViewContext& context);
   const widgets::HeadGridSpec& spec_of(const ViewContext& context, std::size_t index);
   const widgets::CaptionWidths& widths_of(const ViewContext& context, std::size_t index);
@@ -111,7 +114,9 @@ class HeadsView : public View {
   void point_at_head(ViewContext& context, Place place);
 
   std::map<std::string, Grid> grids_;
-  Cached<Rows> rows_;
+  Rows rows_;
+  std::string rows_key_;
+  std::uint64_t rows_version_ = 0;
   Cached<std::vector<char>> found_;
   Cached<Places> places_;
   Cached<bool> beside_;

@@ -7,7 +7,9 @@
 #include <charconv>
 #include <cmath>
 
+#include "app/figures/mean_map.h"
 #include "app/verbs/verb_tools.h"
+#include "app/views/heads_view.h"
 #include "app/views/plot_grid.h"
 #include "app/views/text_view.h"
 #include "widgets/theme.h"
@@ -81,10 +83,27 @@ std::string words_of_show(const std::string& show) {
   return show == "a" ? "A" : show == "both" ? "A | B" : "A | B | A-B";
 }
 
-// "rope L3H1", of an encoder-decoder with its stack.
-std::string words_of(const Session& session, const MapResult& map) {
-  return short_name(session, map.model) + " " + (map.stack.empty() ? "" : map.stack + ".") +
-         name_of_head(map.layer, map.head);
+// "rope L3H1", of an encoder-decoder with its stack; "rope mean of L3H1, L4H0".
+std::string words_of(const Session& session, const MapView::Shown& shown) {
+  const MapResult& map = shown.answer->result;
+  const std::string name = short_name(session, map.model) + " ";
+  if (!shown.heads.empty()) return name + "mean of " + shown.heads;
+  return name + (map.stack.empty() ? "" : map.stack + ".") + name_of_head(map.layer, map.head);
+}
+
+// The heads of a model that are chosen in Heads, as a request has them.
+std::vector<std::string> chosen_heads(const ViewContext& context, std::size_t model) {
+  std::vector<std::string> heads;
+  for (const ChosenHead& head : context.state<HeadsState>().chosen)
+    if (head.model == context.session().models[model])
+      heads.push_back(name_of_head(head.layer, head.head));
+  return heads;
+}
+
+std::string in_a_row(const std::vector<std::string>& words) {
+  std::string all;
+  for (const std::string& word : words) all += (all.empty() ? "" : ", ") + word;
+  return all;
 }
 
 // Tokens of the session's text as the asked model reads it; 0 before it has read it.
@@ -236,11 +255,15 @@ void MapView::add_commands(std::vector<Command>& list) const {
                     }});
 }
 
-std::string MapView::command_line(const ViewContext& context) const {
+std::vector<Asked> MapView::asked_of_maps(const ViewContext& context) const {
   std::vector<Asked> asked;
   for (const Side& side : sides(context))
-    if (side.obstacle.empty()) asked.push_back(question_of(context, side).asked());
-  return command_of<protocol::MapRequest>(asked);
+    for (const auto* question : questions_of(context, side)) asked.push_back(question->asked());
+  return asked;
+}
+
+std::string MapView::command_line(const ViewContext& context) const {
+  return command_of<protocol::MapRequest>(asked_of_maps(context));
 }
 
 // A, and B where it is shown and there is one.
@@ -251,6 +274,14 @@ std::vector<MapView::Side> MapView::sides(const ViewContext& context) const {
   const Selection& at = session.selection;
   const std::size_t a = std::min(static_cast<std::size_t>(at.model), session.models.size() - 1);
   std::vector<Side> sides{{a, head_in_stack(at.stack, at.layer, at.head), false, ""}};
+  if (state.mean) {
+    // Heads of another stack than is on show are not told apart in what is chosen.
+    sides[0].heads = chosen_heads(context, a);
+    for (std::string& head : sides[0].heads)
+      if (!at.stack.empty()) head = at.stack + "." + head;
+    if (sides[0].heads.size() > 1) return sides;
+    sides[0].heads.clear();
+  }
   if (state.show == "a") return sides;
   const auto named = std::ranges::find(session.models, state.b);
   std::size_t b = a == 0 ? 1 : 0;
@@ -269,23 +300,36 @@ QuestionOf<MapResult>& MapView::question_of(const ViewContext& context, const Si
   return context.of(side.beside ? kMapBeside : kMap, side.model);
 }
 
+// Of each head that it is the mean of; of the one head that it is; none of what cannot be shown.
+std::vector<QuestionOf<MapResult>*> MapView::questions_of(const ViewContext& context,
+                                                          const Side& side) const {
+  if (!side.obstacle.empty()) return {};
+  if (side.heads.empty()) return {&question_of(context, side)};
+  std::vector<QuestionOf<MapResult>*> questions;
+  for (const std::string& head : side.heads)
+    questions.push_back(
+        &context.requests.of(kMapOfOne, context.session().models[side.model] + " " + head));
+  return questions;
+}
+
 void MapView::ask(ViewContext& context) {
   const auto state = context.state<MapState>();
   const Region& region = context.session().region;
   for (const Side& side : sides(context)) {
-    if (!side.obstacle.empty()) continue;
-    auto& question = question_of(context, side);
-    const std::string& model = context.session().models[side.model];
-    const TextInput text = context.text_for(model);
-    const int64_t tokens = tokens_of(context, question, model);
-    protocol::MapRequest request{.model = model};
-    request.head = side.head;
-    request.of = state.of, request.pool = state.pool;
-    request.size = {cells_, cells_};
-    request.rows = range_of(region.row_begin, region.row_end, tokens);
-    request.cols = range_of(region.col_begin, region.col_end, tokens);
-    set_text(request.reading, text);
-    context.requests.ask(question, request, text.words);
+    const auto questions = questions_of(context, side);
+    for (std::size_t i = 0; i < questions.size(); ++i) {
+      const std::string& model = context.session().models[side.model];
+      const TextInput text = context.text_for(model);
+      const int64_t tokens = tokens_of(context, *questions[i], model);
+      protocol::MapRequest request{.model = model};
+      request.head = side.heads.empty() ? side.head : side.heads[i];
+      request.of = state.of, request.pool = state.pool;
+      request.size = {cells_, cells_};
+      request.rows = range_of(region.row_begin, region.row_end, tokens);
+      request.cols = range_of(region.col_begin, region.col_end, tokens);
+      set_text(request.reading, text);
+      context.requests.ask(*questions[i], request, text.words);
+    }
   }
   ask_for_tokens(context);  // for the axes; the question that the text's own view asks
 }
@@ -295,12 +339,41 @@ std::vector<MapView::Shown> MapView::maps_shown(const ViewContext& context) cons
   std::vector<Shown> maps;
   for (const Side& side : sides(context)) {
     if (!side.obstacle.empty()) continue;
+    if (!side.heads.empty()) {
+      if (auto mean = mean_shown(context, side)) maps.push_back(*mean);
+      continue;
+    }
     const auto& question = question_of(context, side);
     const auto* answer = question.answer();
     if (answer && protocol::find_tensor(answer->tensors, "map"))
       maps.push_back({answer, side.model, !question.answers_now()});
   }
   return maps;
+}
+
+// Made once the maps of all its heads are there; until then the last one stays, as what it is: old.
+std::optional<MapView::Shown> MapView::mean_shown(const ViewContext& context,
+                                                  const Side& side) const {
+  const auto questions = questions_of(context, side);
+  const bool all = std::ranges::all_of(questions, [](const auto* question) {
+    return question->answers_now() && protocol::find_tensor(question->answer()->tensors, "map");
+  });
+  if (all) {
+    std::string key;
+    for (const auto* question : questions) key += serials_of(question->answer());
+    mean_.get(key, [&] {
+      std::vector<AnsweredMap> maps;
+      for (const auto* question : questions)
+        maps.push_back({question->answer()->result, question->answer()->tensors});
+      AnsweredMap mean = mean_map(maps);
+      const Asked& asked = questions.front()->asked();
+      return MapAnswer{std::move(mean.result), std::move(mean.tensors), asked, next_serial()};
+    });
+  }
+  if (mean_.version() == 0) return std::nullopt;
+  const bool other_model = mean_.value().result.model != context.session().models[side.model];
+  if (other_model) return std::nullopt;
+  return Shown{&mean_.value(), side.model, !all, in_a_row(side.heads)};
 }
 
 bool MapView::Scene::old(std::size_t plot) const {
@@ -319,9 +392,14 @@ MapLook MapView::look_of(const ViewContext& context, const std::vector<Shown>& m
   return common_look(look, spec(maps[0]), spec(maps[1]));
 }
 
-PlotSpec MapView::plot_of(const ViewContext& context, const MapAnswer& answer,
+PlotSpec MapView::plot_of(const ViewContext& context, const Shown& shown,
                           const MapLook& look) const {
+  const MapAnswer& answer = *shown.answer;
   PlotSpec plot = attention_map_figure(answer.result, map_of(answer), names_of(context.session()));
+  if (!shown.heads.empty()) {
+    plot.id = "map_" + names_of(context.session()).file_name(answer.result.model) + "_mean";
+    plot.title = words_of(context.session(), shown) + ": " + answer.result.of;
+  }
   apply_look(*plot.map, look);
   std::string& note = plot.notes.back() = widgets::scale_note(*plot.map);
   if (const std::string clipped = clipping_note(*plot.map, look); !clipped.empty())
@@ -339,12 +417,13 @@ std::vector<Saved> MapView::saved(ViewContext& context) {
     const MapAnswer& answer = *shown.answer;
     Output output{.result = protocol::to_json_form(answer.result),
                   .provenance = provenance_of(answer.result)};
-    output.figures = {plot_of(context, answer, look_of(context, maps))};
+    output.figures = {plot_of(context, shown, look_of(context, maps))};
     std::string folder = names.file_name(answer.result.model);
     if (!all.empty() && all[0].folder == folder)
       folder += "_" + name_of_head(answer.result.layer, answer.result.head);
-    all.push_back(
-        {std::move(folder), std::move(output), command_of<protocol::MapRequest>({answer.asked})});
+    std::vector<Asked> asked{answer.asked};
+    if (!shown.heads.empty()) asked = asked_of_maps(context);
+    all.push_back({std::move(folder), std::move(output), command_of<protocol::MapRequest>(asked)});
   }
   if (context.state<MapState>().show != "difference" || maps.size() < 2) return all;
   const MapAnswer &a = *maps[0].answer, &b = *maps[1].answer;
@@ -363,7 +442,7 @@ void MapView::draw_title(ViewContext& context) {
   const std::string model = selected_model(context.session());
   const auto maps = maps_shown(context);
   std::string words = short_name(context.session(), model) + " " + name_of_head(at.layer, at.head);
-  if (!maps.empty()) words = words_of(context.session(), maps[0].answer->result);
+  if (!maps.empty()) words = words_of(context.session(), maps[0]);
   ImGui::PushFont(widgets::fonts().bold, 0.0F);
   ImGui::AlignTextToFramePadding();
   ImGui::TextUnformatted(words.c_str());
@@ -399,6 +478,20 @@ bool MapView::draw_colors(MapState& state) {
   }
   if (ImGui::Button("As at first")) look = {}, state.square = true, changed = true;
   ImGui::EndPopup();
+  return changed;
+}
+
+// Offered while there is something to take a mean of.
+bool MapView::draw_mean(const ViewContext& context, MapState& state) {
+  const auto all = sides(context);
+  const std::size_t chosen = all.empty() ? 0 : chosen_heads(context, all[0].model).size();
+  if (chosen < 2) return false;
+  const std::string label = "Mean of " + std::to_string(chosen) + " chosen";
+  next_control(checkbox_width(label.c_str()));
+  const bool changed = ImGui::Checkbox(label.c_str(), &state.mean);
+  tooltip(
+      "The mean of the maps of the heads that are chosen in Heads with Ctrl and a click. Cells "
+      "of several pairs are pooled in each head first.");
   return changed;
 }
 
@@ -496,6 +589,7 @@ void MapView::draw_controls(ViewContext& context) {
     changed = true;
   }
   tooltip("A is the selected head, B any head of any open model");
+  changed |= draw_mean(context, state);
   next_control(5 * ImGui::GetFontSize());
   changed |= draw_colors(state);
   next_control(5 * ImGui::GetFontSize());
@@ -601,12 +695,11 @@ MapView::Scene MapView::scene_of(ViewContext& context) {
   scene.maps = maps_shown(context);
   const auto state = context.state<MapState>();
   std::string key = names_key(context) + protocol::to_json_form(state.look).dump() + "/";
-  for (const Shown& one : scene.maps) key += serials_of(one.answer);
+  for (const Shown& one : scene.maps) key += serials_of(one.answer) + one.heads;
   const MapLook& look = look_.get(key, [&] { return look_of(context, scene.maps); });
   for (std::size_t i = 0; i < scene.maps.size(); ++i) {
-    const MapAnswer& answer = *scene.maps[i].answer;
     scene.plots.push_back(
-        &pictures_[i].plot.get(key, [&] { return plot_of(context, answer, look); }));
+        &pictures_[i].plot.get(key, [&] { return plot_of(context, scene.maps[i], look); }));
   }
   if (state.show != "difference" || scene.maps.size() < 2) return scene;
   const MapAnswer &a = *scene.maps[0].answer, &b = *scene.maps[1].answer;
@@ -690,7 +783,7 @@ void MapView::draw_side_by_side(ViewContext& context, const Scene& scene, ImVec2
     ImGui::BeginGroup();
     const MapResult* map = difference ? nullptr : &scene.maps[n].answer->result;
     const std::string title =
-        (i == 0 ? "A: " : "B: ") + (map ? words_of(context.session(), *map) : "");
+        (i == 0 ? "A: " : "B: ") + (map ? words_of(context.session(), scene.maps[n]) : "");
     ImGui::TextUnformatted(map ? title.c_str() : "A - B");
     if (map) tooltip(map->model);
     const char* name = difference ? "difference" : i == 0 ? "a" : "b";
@@ -759,11 +852,10 @@ void MapView::draw_content(ViewContext& context) {
   if (context.models() == 0)
     return widgets::draw_empty("The map of a head will be here. Tick a model, pick a head.");
   for (const Side& side : sides(context)) {
-    if (side.obstacle.empty())
-      draw_question(context, question_of(context, side),
+    for (auto* question : questions_of(context, side))
+      draw_question(context, *question,
                     short_name(context.session(), context.session().models[side.model]));
-    else
-      ImGui::TextWrapped("%s", side.obstacle.c_str());
+    if (!side.obstacle.empty()) ImGui::TextWrapped("%s", side.obstacle.c_str());
   }
   draw_maps(context);
 }

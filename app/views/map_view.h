@@ -23,10 +23,12 @@ struct MapState {
   int64_t b_layer = -1;      // of B's head; -1: the same head as A's
   int64_t b_head = 0;        // -1: the mean of the layer's heads
   std::string b_stack = {};  // of an encoder-decoder, as Selection has it
+  bool mean = false;         // A alone, and it is the mean of the heads chosen in Heads
   template <class V>
   void fields(V& v) {
     v("of", of), v("pool", pool), v("show", show), v("look", look), v("square", square);
     v("b", b), v("b_layer", b_layer), v("b_head", b_head), v("b_stack", b_stack);
+    v("mean", mean);
   }
 };
 
@@ -35,6 +37,10 @@ inline constexpr Asks<protocol::MapResult> kMap{"map", protocol::MapRequest::met
 // B where it is another head of A's model.
 inline constexpr Asks<protocol::MapResult> kMapBeside{"map beside", protocol::MapRequest::method,
                                                       "computing the map"};
+
+// One of several heads whose mean is shown; asked about "MODEL HEAD".
+inline constexpr Asks<protocol::MapResult> kMapOfOne{"map of one", protocol::MapRequest::method,
+                                                     "computing the map"};
 
 // "12, 3": a query and a key; "12": a query, and itself as the key. Nothing where it is neither.
 std::optional<std::pair<int64_t, int64_t>> pair_in(const std::string& words);
@@ -62,15 +68,17 @@ class MapView : public View {
     const MapAnswer* answer;
     std::size_t model;
     bool old;
+    std::string heads = {};  // "L0H1, L2H3" where it is their mean
   };
 
  private:
   // A or B: whose map it is.
   struct Side {
     std::size_t model = 0;
-    std::string head;      // as a request has it: "L3H1", "cross.L0H2"
-    bool beside = false;   // asked as kMapBeside
-    std::string obstacle;  // why it cannot be shown; empty where it can
+    std::string head;                     // as a request has it: "L3H1", "cross.L0H2"
+    bool beside = false;                  // asked as kMapBeside
+    std::string obstacle;                 // why it cannot be shown; empty where it can
+    std::vector<std::string> heads = {};  // that it is the mean of; none where it is one head
   };
   struct Picture {
     widgets::HeatmapTexture texture;
@@ -92,11 +100,16 @@ class MapView : public View {
     ImVec2 size{0, 0};
   };
   std::vector<Side> sides(const ViewContext& context) const;
+  std::vector<Asked> asked_of_maps(const ViewContext& context) const;
   QuestionOf<protocol::MapResult>& question_of(const ViewContext& context, const Side& side) const;
+  std::vector<QuestionOf<protocol::MapResult>*> questions_of(const ViewContext& context,
+                                                             const Side& side) const;
   std::vector<Shown> maps_shown(const ViewContext& context) const;
+  std::optional<Shown> mean_shown(const ViewContext& context, const Side& side) const;
   Scene scene_of(ViewContext& context);
   void draw_controls(ViewContext& context);
   bool draw_colors(MapState& state);
+  bool draw_mean(const ViewContext& context, MapState& state);
   bool draw_b(const ViewContext& context, MapState& state);
   bool draw_head_of_b(const ViewContext& context, MapState& state);
   void draw_goto(ViewContext& context);
@@ -111,13 +124,14 @@ class MapView : public View {
   Places places_of(int count, ImVec2 room) const;
   void draw_selection(ViewContext& context);
   MapLook look_of(const ViewContext& context, const std::vector<Shown>& maps) const;
-  widgets::PlotSpec plot_of(const ViewContext& context, const MapAnswer& answer,
+  widgets::PlotSpec plot_of(const ViewContext& context, const Shown& shown,
                             const MapLook& look) const;
   void follow_session(ViewContext& context, int64_t tokens);
   void settle(ViewContext& context, int64_t tokens);
   double ratio() const;
 
   std::array<Picture, 3> pictures_;
+  mutable Cached<MapAnswer> mean_;
   Cached<MapLook> look_;
   Cached<std::array<widgets::PlotSpec, 2>> profiles_;
   widgets::AxisLink x_, y_;

@@ -10,6 +10,9 @@
 namespace phasescope::app {
 namespace {
 
+// In font sizes: a list with less room has fewer columns.
+constexpr float kNarrowList = 19;
+
 using protocol::LoadReport;
 using protocol::ModelSummary;
 
@@ -165,10 +168,13 @@ void ModelsView::draw_list(ViewContext& context) {
   if (const auto* answer = context.requests.of(kModels).answer()) list = answer->result.models;
   list = with_opened(context, std::move(list));
   if (!ImGui::BeginTable("models", 4, ImGuiTableFlags_SizingStretchProp)) return;
+  // A number is whole or not there: of a narrow list the encoding goes, which most names say.
+  const bool narrow = ImGui::GetContentRegionAvail().x < ImGui::GetFontSize() * kNarrowList;
   ImGui::TableSetupColumn("open", ImGuiTableColumnFlags_WidthFixed);
   ImGui::TableSetupColumn("name", 0, 1.8F);
-  ImGui::TableSetupColumn("encoding", 0, 1.1F);
-  ImGui::TableSetupColumn("parameters", 0, 0.9F);
+  ImGui::TableSetupColumn("encoding", narrow ? ImGuiTableColumnFlags_Disabled : 0, 1.1F);
+  ImGui::TableSetupColumn("parameters", ImGuiTableColumnFlags_WidthFixed,
+                          ImGui::CalcTextSize("888.88 M").x);
   std::vector<std::string> names;
   for (const ModelSummary& model : list) names.push_back(model.name);
   const ModelNames listed(names);

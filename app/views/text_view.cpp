@@ -17,7 +17,12 @@ using protocol::TextResult;
 using protocol::TokenReading;
 
 constexpr double kHighLoss = 6;
+// Of what was expected of a token; of the text, however small the view is.
+constexpr float kLinesOfGuesses = 6.6F, kLeastLines = 11;
 constexpr std::size_t kMostKept = 8;  // texts to go back to
+// Of what the palette finds: places, and tokens shown at either side of one.
+constexpr std::size_t kMostFound = 30;
+constexpr int kTokensAround = 5;
 
 // The signs that stand for whitespace in a token's text.
 constexpr std::pair<std::string_view, std::string_view> kSigns[] = {
@@ -140,6 +145,31 @@ std::string TextView::help_text() const {
          "the token the query of the other views. The number of tokens may be more than the models "
          "were trained at: 0 is the trained length, and the memory it takes is said beside it. "
          "Continue lets every model write on.";
+}
+
+void TextView::add_found(const ViewContext& context, const std::string& words,
+                         std::vector<Command>& list) const {
+  const std::string model = selected_model(context.session());
+  if (model.empty()) return;
+  const auto* answer = context.requests.of(kText, model).answer();
+  if (!answer) return;
+  const auto& tokens = answer->result.tokens;
+  auto found = tokens_with(tokens, words);
+  if (found.size() > kMostFound) found.resize(kMostFound);
+  for (const auto& [begin, end] : found) {
+    std::string around;
+    for (int i = std::max(0, begin - kTokensAround);
+         i < std::min(static_cast<int>(tokens.size()), end + kTokensAround); ++i)
+      around += tokens[static_cast<std::size_t>(i)].text;
+    const auto token = static_cast<int64_t>(begin);
+    list.push_back({"token.select." + std::to_string(token),
+                    "Select token " + std::to_string(token) + ": \"" + words + "\"",
+                    around,
+                    0,
+                    [token](ViewContext& c) { select_query(c, token); },
+                    {},
+                    true});
+  }
 }
 
 void TextView::ask(ViewContext& context) {
@@ -423,9 +453,11 @@ void TextView::draw_content(ViewContext& context) {
   draw_input(context);
   if (editing_) draw_editor(context);
   if (context.models() == 0) return widgets::draw_empty("Open a model to read this text with it.");
-  const float below = ImGui::GetTextLineHeightWithSpacing() * 6.6F;
+  // The text before all else: what was expected is scrolled to where there is no room for both.
+  const float line = ImGui::GetTextLineHeightWithSpacing();
+  const float room = ImGui::GetContentRegionAvail().y - line * kLinesOfGuesses;
   hovered_ = -1;
-  if (ImGui::BeginChild("tokens", {0, std::max(80.0F, ImGui::GetContentRegionAvail().y - below)}))
+  if (ImGui::BeginChild("tokens", {0, std::max(line * kLeastLines, room)}))
     for (std::size_t i = 0; i < context.models(); ++i) draw_model(context, i);
   ImGui::EndChild();
   reveal_ = -1;

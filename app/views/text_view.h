@@ -65,6 +65,9 @@ class TextView : public View {
   std::string title() const override { return "Text"; }
   std::string help_text() const override;
   Slot slot() const override { return Slot::left_bottom; }
+  // Places of the selected model's text that hold the words, the first ones of many.
+  void add_found(const ViewContext& context, const std::string& words,
+                 std::vector<Command>& list) const override;
   void ask(ViewContext& context) override;
   void draw_content(ViewContext& context) override;
   WhatRan kernels(const ViewContext& context) const override { return kernels_of(context, kText); }

@@ -40,6 +40,9 @@ class View {
   virtual Slot slot() const = 0;
   // Commands of its own, for palette and menu.
   virtual void add_commands(std::vector<Command>&) const {}
+  // What it finds of the words that are typed into the palette.
+  virtual void add_found(const ViewContext&, const std::string& /*words*/,
+                         std::vector<Command>&) const {}
 
   // Sends the questions whose answers are shown. Called while the view is visible, whenever the
   // session has changed; asking again for what is known costs nothing.

@@ -15,6 +15,8 @@ namespace phasescope::app {
 namespace {
 
 constexpr std::size_t kRecent = 8;
+// More than any match scores.
+constexpr int kLast = 2000;
 
 int64_t last_of(int64_t count) { return std::max<int64_t>(0, count - 1); }
 
@@ -147,7 +149,7 @@ std::vector<const Command*> matching(const std::vector<Command>& commands,
   std::vector<std::pair<int, const Command*>> found;
   for (const Command& command : commands) {
     const int score = std::max(match_score(command.title, words), match_score(command.id, words));
-    if (score > 0) found.emplace_back(score, &command);
+    if (score > 0) found.emplace_back(command.last ? score - kLast : score, &command);
   }
   std::stable_sort(found.begin(), found.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });

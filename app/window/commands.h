@@ -18,6 +18,7 @@ struct Command {
   // Whether it would do anything now; it always does where this is not set.
   std::function<bool(const ViewContext&)> possible = {};
   bool can_run(const ViewContext& context) const { return !possible || possible(context); }
+  bool last = false;  // in the palette behind whatever else is found
 };
 
 // The commands of the window itself; views add theirs.

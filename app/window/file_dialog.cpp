@@ -73,6 +73,22 @@ void FileDialog::draw_entries(ViewContext& context) {
   ImGui::EndChild();
 }
 
+// A model is a folder or a file, and desktops have a chooser for each.
+void FileDialog::draw_native(ViewContext& context, bool text) {
+  if (!NativeDialog::available()) return;
+  ImGui::SameLine(0, ImGui::GetFontSize() * 2);
+  const char* title = text ? "Open a text" : "Open a model";
+  if (ImGui::Button("Desktop's chooser..."))
+    native_.open(NativeDialog::Kind::file, title, folder_.string());
+  if (!text) {
+    ImGui::SameLine();
+    if (ImGui::Button("... of folders"))
+      native_.open(NativeDialog::Kind::folder, title, folder_.string());
+  }
+  context.window.moving = context.window.moving || native_.is_open();
+  if (const auto chosen = native_.take(); chosen && !chosen->empty()) choose(context, *chosen);
+}
+
 void FileDialog::draw(ViewContext& context) {
   if (context.window.open_dialog.empty()) return;
   if (!ImGui::IsPopupOpen(kTextTitle)) {
@@ -104,6 +120,7 @@ void FileDialog::draw(ViewContext& context) {
     context.window.open_dialog.clear();
     ImGui::CloseCurrentPopup();
   }
+  draw_native(context, text);
   ImGui::EndPopup();
 }
 

@@ -452,7 +452,11 @@ void MainWindow::draw(float scale) {
   draw_menu();
   draw_dock(draw_banner());
   draw_views();
-  palette_.draw(context_, commands_);
+  palette_.draw(context_, commands_, [this](const std::string& words) {
+    std::vector<Command> found;
+    for (const auto& view : views_) view->add_found(context_, words, found);
+    return found;
+  });
   dialog_.draw(context_);
   export_.draw(context_);
   sessions_.draw(context_, [this] { return session_to_save(); });

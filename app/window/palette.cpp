@@ -44,8 +44,10 @@ void CommandPalette::draw_list(ViewContext& context, const std::vector<const Com
   run->run(context);
 }
 
-void CommandPalette::draw(ViewContext& context, const std::vector<Command>& commands) {
-  if (context.window.palette_open && !shown_) {
+void CommandPalette::draw(ViewContext& context, const std::vector<Command>& commands,
+                          const About& about) {
+  const bool opened = context.window.palette_open && !shown_;
+  if (opened) {
     ImGui::OpenPopup(kPaletteName);
     words_.clear();
     openable_ = openable_models(context.session());
@@ -65,12 +67,15 @@ void CommandPalette::draw(ViewContext& context, const std::vector<Command>& comm
   ImGui::SetNextItemWidth(-1);
   const std::string before = words_;
   run_chosen_ = ImGui::InputTextWithHint(
-      "##words", "Type a command, a model, a head (L3H5) or a token (token 120)", &words_,
-      ImGuiInputTextFlags_EnterReturnsTrue);
-  if (words_ != before) chosen_ = 0;
-  std::vector<Command> all = commands_about(context, words_, openable_);
-  all.insert(all.begin(), commands.begin(), commands.end());
-  const auto found = matching(all, words_);
+      "##words", "A command, a model, a head (L3H5), a token (token 120) or words of the text",
+      &words_, ImGuiInputTextFlags_EnterReturnsTrue);
+  if (opened || words_ != before) {
+    chosen_ = 0;
+    all_ = commands;
+    for (auto&& more : {commands_about(context, words_, openable_), about(words_)})
+      all_.insert(all_.end(), more.begin(), more.end());
+  }
+  const auto found = matching(all_, words_);
   const int last = std::max(0, static_cast<int>(found.size()) - 1);
   if (ImGui::IsKeyPressed(ImGuiKey_DownArrow)) chosen_ = std::min(chosen_ + 1, last);
   if (ImGui::IsKeyPressed(ImGuiKey_UpArrow)) chosen_ = std::max(chosen_ - 1, 0);

@@ -1,19 +1,26 @@
 #pragma once
 
+#include <functional>
+#include <string>
+#include <vector>
+
 #include "app/window/commands.h"
 
 namespace phasescope::app {
 
-// The command palette: type part of a name of a command, a model or a head, Enter runs it. Shown
-// while window.palette_open is set.
+// The command palette: type part of a name of a command, a model, a head or of the text, Enter runs
+// it. Shown while window.palette_open is set.
 class CommandPalette {
  public:
-  void draw(ViewContext& context, const std::vector<Command>& commands);
+  // What follows from the words that are typed, beside the commands.
+  using About = std::function<std::vector<Command>(const std::string& words)>;
+  void draw(ViewContext& context, const std::vector<Command>& commands, const About& about);
 
  private:
   void draw_list(ViewContext& context, const std::vector<const Command*>& found);
 
   std::string words_;
+  std::vector<Command> all_;           // that the words may mean
   std::vector<std::string> openable_;  // models, as found when it was opened
   int chosen_ = 0;
   bool run_chosen_ = false;

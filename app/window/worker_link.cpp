@@ -1,5 +1,7 @@
 #include "app/window/worker_link.h"
 
+#include "app/window/urgent_link.h"
+
 namespace phasescope::app {
 namespace {
 
@@ -32,7 +34,7 @@ class ClientLink : public WorkerLink {
 std::unique_ptr<WorkerLink> link_to(protocol::WorkerCommand command) {
   protocol::ClientOptions options;
   options.command = std::move(command);
-  return std::make_unique<ClientLink>(std::move(options));
+  return std::make_unique<UrgentLink>(std::make_unique<ClientLink>(std::move(options)));
 }
 
 }  // namespace phasescope::app

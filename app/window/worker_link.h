@@ -27,6 +27,7 @@ class WorkerLink {
   virtual std::string recorded() const { return ""; }
 };
 
+// To a worker of its own; what is urgent overtakes the rest (urgent_link.h).
 std::unique_ptr<WorkerLink> link_to(protocol::WorkerCommand command);
 
 }  // namespace phasescope::app

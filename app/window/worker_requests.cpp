@@ -1,5 +1,7 @@
 #include "app/window/worker_requests.h"
 
+#include <algorithm>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -22,6 +24,22 @@ const SharedText& no_text() {
   static const SharedText none;
   return none;
 }
+
+// An answer of more values than these is read beside the window: a thousandth of a second is the
+// time of about as many.
+constexpr std::size_t kReadAtOnce = 8000;
+
+// Whether a value holds no more than so many values; looks at no more of them than that.
+bool counted(const nlohmann::json& value, std::size_t& left) {
+  if (left == 0) return false;
+  --left;
+  if (!value.is_structured()) return true;
+  for (const nlohmann::json& part : value)
+    if (!counted(part, left)) return false;
+  return true;
+}
+
+bool at_most(const nlohmann::json& value, std::size_t most) { return counted(value, most); }
 
 // Names of what differs between the models of one figure: the model and its own lengths.
 constexpr const char* kOfTheModel[] = {"model", "models", "lengths"};
@@ -90,8 +108,27 @@ void Question::reset() {
 
 void Question::on_result(std::uint64_t ticket, protocol::Reply reply) {
   if (ticket != ticket_) return;
+  const bool large = !at_most(reply.result, kReadAtOnce);
+  std::function<Read()> read = reader_of(std::move(reply), asked_);
+  if (large)
+    readings_.push_back({ticket, std::async(std::launch::async, std::move(read))});
+  else
+    take_from(ticket, read);
+}
+
+void Question::take_read() {
+  auto ready = std::ranges::stable_partition(readings_, [](const Reading& one) {
+    return one.answer.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+  });
+  std::vector<Reading> done(std::move_iterator(ready.begin()), std::move_iterator(ready.end()));
+  readings_.erase(ready.begin(), ready.end());
+  for (Reading& one : done)
+    if (one.ticket == ticket_) take_from(one.ticket, [&one] { return one.answer.get(); });
+}
+
+void Question::take_from(std::uint64_t ticket, const std::function<Read()>& read) {
   try {
-    take(std::move(reply), asked_);
+    take(read());
     state_ = BusyState::answered;
     deaths_ = 0;
     ++ends_;
@@ -156,7 +193,14 @@ std::uint64_t WorkerRequests::ends_of_info() const {
   return ends;
 }
 
+std::uint64_t WorkerRequests::ends() const {
+  std::uint64_t ends = 0;
+  for (const auto& [key, entry] : questions_) ends += entry.question->ends();
+  return ends;
+}
+
 void WorkerRequests::begin_frame() {
+  for (auto& [key, entry] : questions_) entry.question->take_read();
   look_after(quick_);
   look_after(slow_);
   const std::uint64_t ends = ends_of_info();

@@ -5,10 +5,12 @@
 //
 // Sections: one question | what is asked of a model | the requests.
 #include <chrono>
+#include <future>
 #include <map>
 #include <memory>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "app/window/session.h"
 #include "app/window/worker_link.h"
@@ -69,12 +71,21 @@ class Question {
   // How often it was answered or failed.
   std::uint64_t ends() const { return ends_; }
   std::chrono::steady_clock::time_point asked_at() const { return asked_at_; }
+  // Takes a large answer that has been read beside the window by now. Once at the start of a frame.
+  void take_read();
 
  protected:
-  // Parses and keeps the answer; throws where it is not what it should be.
-  virtual void take(protocol::Reply reply, const Asked& asked) = 0;
+  using Read = std::shared_ptr<const void>;
+  // Parses an answer, maybe in another thread; throws where it is not what it should be.
+  virtual std::function<Read()> reader_of(protocol::Reply reply, const Asked& asked) const = 0;
+  virtual void take(Read answer) = 0;
 
  private:
+  struct Reading {
+    std::uint64_t ticket;
+    std::future<Read> answer;
+  };
+  void take_from(std::uint64_t ticket, const std::function<Read()>& read);
   void send(WorkerLink& link, Asked asked);
   void on_result(std::uint64_t ticket, protocol::Reply reply);
   void on_error(std::uint64_t ticket, const protocol::ErrorInfo& error);
@@ -91,6 +102,7 @@ class Question {
   std::chrono::steady_clock::time_point asked_at_;
   int deaths_ = 0;
   std::uint64_t ends_ = 0;
+  std::vector<Reading> readings_;  // also of what is not asked any more
 };
 
 // Immutable once it is there; `serial` differs between any two answers.
@@ -114,9 +126,16 @@ class QuestionOf : public Question {
   bool answers_now() const { return answer_ && answer_->asked == asked(); }
 
  protected:
-  void take(protocol::Reply reply, const Asked& asked) override {
-    answer_ = std::make_shared<const Answer<T>>(Answer<T>{
-        protocol::from_json_form<T>(reply.result), std::move(reply.tensors), asked, next_serial()});
+  std::function<Read()> reader_of(protocol::Reply reply, const Asked& asked) const override {
+    auto shared = std::make_shared<protocol::Reply>(std::move(reply));
+    return [shared, asked, serial = next_serial()]() -> Read {
+      const protocol::Reply reply = std::move(*shared);
+      return std::make_shared<const Answer<T>>(
+          Answer<T>{protocol::from_json_form<T>(reply.result), reply.tensors, asked, serial});
+    };
+  }
+  void take(Read answer) override {
+    answer_ = std::static_pointer_cast<const Answer<T>>(std::move(answer));
   }
 
  private:
@@ -200,6 +219,8 @@ class WorkerRequests {
   bool gave_up() const { return gave_up_; }
   // Starts workers and asks again whatever failed with the last ones.
   void start_again();
+  // How many questions were answered or failed so far.
+  std::uint64_t ends() const;
   // Grows when questions were reset, and when a model became known, so that views ask again.
   std::uint64_t generation() const { return generation_; }
 

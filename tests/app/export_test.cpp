@@ -67,19 +67,19 @@ TEST(Export, FiguresOfAPageHaveNoIdInCommon) {
   EXPECT_NE(ids[0], ids[1]);
 }
 
-// Without the program that draws PNGs the rest is written, and the line on the terminal says so.
+// Without the library that draws PNGs the rest is written, and the line on the terminal says so.
 TEST(Export, WithoutAConverterThereIsNoPng) {
   Folder folder;
   Output output{.result = json::object()};
   output.figures.push_back({.id = "loss", .title = "Loss"});
-  const std::string path = std::getenv("PATH");
-  ::setenv("PATH", (folder / "nothing").c_str(), 1);
+  ::setenv("PHASESCOPE_LIBRSVG", (folder / "nothing.so").c_str(), 1);
   export_output(output, folder / "all", {{"command", "c"}});
   const std::string said = what_else(output, folder / "all");
-  ::setenv("PATH", path.c_str(), 1);
+  EXPECT_THROW(convert_svg("<svg/>", "pdf"), formats::Error);
+  ::unsetenv("PHASESCOPE_LIBRSVG");
   EXPECT_EQ(names_in(folder / "all"), (std::set<std::string>{"index.html", "result.json",
                                                              "loss.svg", "loss.csv", "loss.json"}));
-  EXPECT_NE(said.find("no PNG: rsvg-convert is not there"), std::string::npos) << said;
+  EXPECT_NE(said.find("no PNG: librsvg is not there"), std::string::npos) << said;
   EXPECT_EQ(what_else(output, folder / "all"), "");
 }
 
@@ -134,6 +134,24 @@ TEST(Export, FiguresOfTheSameDataAreTheSameBytes) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1100));
     }
     EXPECT_EQ(convert_svg(svg, form), first) << form;
+  }
+}
+
+// The program rsvg-convert draws the same, byte for byte.
+TEST(Export, APictureIsThatOfRsvgConvert) {
+  if (std::system("rsvg-convert --version >/dev/null 2>&1") != 0)
+    GTEST_SKIP() << "rsvg-convert is not there";
+  Folder folder;
+  widgets::PlotSpec plot{.id = "loss", .title = "Loss \u03c3 & <b>"};
+  plot.series.push_back({.label = "a", .x = {0, 1, 2}, .y = {3, 2, 1}});
+  const std::string svg = widgets::svg_of(plot);
+  std::ofstream(folder / "in.svg") << svg;
+  for (const std::string form : {"pdf", "png"}) {
+    const std::string command =
+        "SOURCE_DATE_EPOCH=0 rsvg-convert --format " + form + (form == "png" ? " --zoom 2 " : " ") +
+        (folder / "in.svg").string() + " > " + (folder / ("out." + form)).string();
+    ASSERT_EQ(std::system(command.c_str()), 0);
+    EXPECT_EQ(convert_svg(svg, form), content(folder / ("out." + form))) << form;
   }
 }
 

@@ -1,9 +1,12 @@
 // What views ask for, by what was chosen in them.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "app/views/compare_view.h"
 #include "app/views/distance_view.h"
 #include "app/views/extrapolation_view.h"
+#include "app/views/heads_view.h"
 #include "app/views/map_view.h"
 #include "app/views/shift_view.h"
 #include "app/views/text_view.h"
@@ -120,6 +123,41 @@ TEST_F(Choices, BIsAnyHeadOfAnyOpenModel) {
   EXPECT_NE(context_.of(kMapBeside, 0).answer(), nullptr);
   // One look for both.
   EXPECT_EQ(saved_[0].output.figures[0].map->range, saved_[1].output.figures[0].map->range);
+}
+
+TEST_F(Choices, AMapIsTheMeanOfTheChosenHeads) {
+  Session session = default_session();
+  session.models = {"rope", "tapa"};
+  HeadsState heads;
+  heads.chosen = {{"rope", 0, 1}, {"tapa", 1, 1}, {"rope", 2, 3}};
+  session.views.set(heads);
+  session.views.set(MapState{.mean = true});
+  open("map", session);
+  ASSERT_EQ(saved_.size(), 1U);
+  const widgets::PlotSpec& mean = saved_[0].output.figures.at(0);
+  EXPECT_EQ(mean.title, "rope mean of L0H1, L2H3: weight");
+  EXPECT_NE(saved_[0].command.find(" && "), std::string::npos) << saved_[0].command;
+  const auto map_of_head = [&](const std::string& head) {
+    session.views.set(MapState{});
+    session.selection.layer = head == "L0H1" ? 0 : 2, session.selection.head = head[3] - '0';
+    open("map", session);
+    return saved_.at(0).output.figures.at(0).map->values;
+  };
+  const std::vector<float> of_mean = mean.map->values;
+  const std::vector<float> one = map_of_head("L0H1"), other = map_of_head("L2H3");
+  ASSERT_EQ(of_mean.size(), one.size());
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    if (std::isinf(one[i])) {
+      EXPECT_EQ(of_mean[i], one[i]) << "masked";
+    } else {
+      EXPECT_FLOAT_EQ(of_mean[i], (one[i] + other[i]) / 2);
+    }
+  }
+  // One head alone is the selected one.
+  heads.chosen = {{"rope", 0, 1}};
+  session.views.set(heads), session.views.set(MapState{.mean = true});
+  open("map", session);
+  EXPECT_EQ(saved_.at(0).output.figures.at(0).title, "rope L2H3: weight");
 }
 
 TEST_F(Choices, TheLengthOfTheTextIsAskedOfEveryView) {

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "app/views/heads_view.h"
+#include "app/views/text_view.h"
 #include "app/window/export_dialog.h"
 #include "app/window/main_window.h"
 #include "app/window/opening.h"
@@ -97,7 +98,7 @@ TEST_F(WindowFiles, AnArrayHoldsThePointsOfAllCurves) {
 }
 
 TEST_F(WindowFiles, PngHasAsManyPixelsAsItsDotsSay) {
-  if (!can_convert_svg()) GTEST_SKIP() << "rsvg-convert is not there";
+  if (!can_convert_svg()) GTEST_SKIP() << "librsvg is not there";
   FigureForm form;
   form.format = "png", form.width = 400, form.dpi = 144;
   const std::string png = figure_bytes(curves(), form);
@@ -258,6 +259,32 @@ TEST_F(WindowFiles, ThePaletteFindsModelsHeadsAndTokens) {
   const auto openable = openable_models(edit_.session());
   EXPECT_EQ(std::ranges::count(openable, "rope"), 0) << "it is open";
   EXPECT_EQ(std::ranges::count(openable, "tape"), 1);
+}
+
+TEST_F(WindowFiles, ThePaletteFindsWordsOfTheText) {
+  edit_.apply("Type", [](Session& s) {
+    s.text = {.name = TextInput::kTyped, .words = "one undo two undo "};
+  });
+  window_.may_ask = true;
+  ask_for_tokens(context_);
+  requests_.begin_frame();
+  const auto found = [&](const std::string& words) {
+    std::vector<Command> list = window_commands();
+    TextView().add_found(context_, words, list);
+    return list;
+  };
+  const std::vector<Command> all = found("undo");
+  const auto match = matching(all, "undo");
+  ASSERT_GE(match.size(), 3U);
+  EXPECT_EQ(match[0]->title, "Undo") << "a command stands before the text";
+  const auto token = std::ranges::find(match, "token.select.4", &Command::id);
+  ASSERT_NE(token, match.end());
+  EXPECT_EQ((*token)->title, "Select token 4: \"undo\"");
+  EXPECT_NE((*token)->help.find("one"), std::string::npos) << "with what is around it";
+  (*token)->run(context_);
+  EXPECT_EQ(edit_.session().selection.query, 4);
+  EXPECT_EQ(found("no such words").size(), window_commands().size());
+  EXPECT_EQ(found("").size(), window_commands().size());
 }
 
 }  // namespace

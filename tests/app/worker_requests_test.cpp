@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "app/views/heads_view.h"
 #include "app/views/map_view.h"
 #include "app/views/text_view.h"
@@ -39,6 +41,35 @@ TEST_F(LabTest, AnAnswerStaysUntilTheNextOneCame) {
   requests_.begin_frame();
   EXPECT_FALSE(heads().waiting());
   EXPECT_NE(heads().answer()->serial, first);
+}
+
+// Reading what a text of thousands of tokens gives takes longer than a frame may.
+TEST_F(LabTest, ALargeAnswerIsReadBesideTheWindow) {
+  link_ = MadeUpWorker({.tokens = 4096});
+  auto& text = requests_.of(kText, "rope");
+  const auto ask_for = [&](const std::string& words) {
+    protocol::TextRequest request{.model = "rope"};
+    request.reading.input.text = words;
+    requests_.ask(text, request);
+  };
+  const auto draw_until_there = [&] {
+    const auto begin = std::chrono::steady_clock::now();
+    while (text.waiting() && std::chrono::steady_clock::now() - begin < std::chrono::seconds(60))
+      requests_.begin_frame();
+    return text.answer();
+  };
+  ask_for("a");
+  ASSERT_TRUE(draw_until_there());
+  EXPECT_EQ(text.answer()->result.tokens.size(), 4096U);
+  EXPECT_TRUE(text.answers_now());
+  // One that is not asked any more by the time it is read is not taken.
+  ask_for("b");
+  requests_.begin_frame();  // it has come, and is being read
+  ask_for("c");
+  ASSERT_TRUE(draw_until_there());
+  EXPECT_EQ(text.answer()->result.tokens.at(0).text, "c");
+  EXPECT_TRUE(text.answers_now());
+  EXPECT_EQ(text.ends(), 2U);
 }
 
 TEST_F(LabTest, TheSameQuestionIsSentOnce) {

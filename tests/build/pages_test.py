@@ -3,14 +3,16 @@
 
 import os
 import re
+import struct
 import sys
 import unittest
+import zlib
 from pathlib import Path
 
 SOURCE = Path(os.environ.get("PHASESCOPE_SOURCE", Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(SOURCE / "tools"))
 
-from dev_tool import pictures  # noqa: E402
+from dev_tool import pictures, png  # noqa: E402
 from dev_tool.console import DevError  # noqa: E402
 
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
@@ -43,6 +45,49 @@ class Pages(unittest.TestCase):
                          [("phasescope theory --out out/t", "images/theory/a_b.svg", "a_b.svg")])
         with self.assertRaises(DevError):
             pictures.listed("![a](images/theory/a_b.svg)")
+
+    def test_the_window_is_a_picture_too(self):
+        text = "`phasescope view rope --screenshot out/a.png`\n\n![a](images/tutorial/a.png)\n"
+        self.assertEqual(pictures.listed(text), [("phasescope view rope --screenshot out/a.png",
+                                                  "images/tutorial/a.png", "a.png")])
+
+
+def png_file(width, height, pixels, rules):
+    """RGBA with a rule for each line, filtered as the format's description says."""
+    lines, above = b"", bytes(width * 4)
+    for y in range(height):
+        line = bytes(pixels[y * width * 4:(y + 1) * width * 4])
+        left = [line[i - 4] if i >= 4 else 0 for i in range(len(line))]
+        corner = [above[i - 4] if i >= 4 else 0 for i in range(len(line))]
+        lines += bytes([rules[y]]) + bytes((line[i] - png.guessed(rules[y], left[i], above[i], corner[i])) & 255
+                                           if rules[y] else line[i] for i in range(len(line)))
+        above = line
+    header = struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0)
+    return (png.SIGNATURE + png.chunk(b"IHDR", header) + png.chunk(b"IDAT", zlib.compress(lines)) +
+            png.chunk(b"IEND", b""))
+
+
+class SmallPictures(unittest.TestCase):
+    def test_a_picture_of_few_colours_keeps_them_all(self):
+        width, height = 7, 5
+        pixels = b"".join(bytes([40 * (x % 3), 60 * (y % 4), 10, 255]) for y in range(height) for x in range(width))
+        small = png.smaller(png_file(width, height, pixels, [0, 1, 2, 3, 4]))
+        place = small.index(b"PLTE")
+        palette = small[place + 4:place + 4 + struct.unpack(">I", small[place - 4:place])[0]]
+        place = small.index(b"IDAT")
+        rows = zlib.decompress(small[place + 4:place + 4 + struct.unpack(">I", small[place - 4:place])[0]])
+        found = b"".join(palette[3 * n:3 * n + 3] + b"\xff" for y in range(height)
+                         for n in rows[y * (width + 1) + 1:(y + 1) * (width + 1)])
+        self.assertEqual(found, pixels)
+
+    def test_of_more_colours_the_rare_ones_become_their_nearest(self):
+        many = [bytes([i // 2, 0, 200 * (i % 2), 255]) for i in range(300)]
+        pixels = b"".join(many[:256] * 2 + many[256:])
+        palette, number = png.numbered(list(png.colors(pixels, 4)))
+        self.assertEqual(len(palette), 256)
+        for color in many[:256]:
+            self.assertEqual(palette[number[color[:3]]], color[:3])
+        self.assertEqual(palette[number[many[299][:3]]], many[255][:3])
 
 
 if __name__ == "__main__":

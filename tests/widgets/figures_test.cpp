@@ -3,6 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "widgets/map_colors.h"
 #include "widgets/map_image.h"
 #include "widgets/plot_svg.h"
 #include "widgets/plot_table.h"
@@ -88,6 +89,23 @@ TEST(Colormap, MaskAndNanAreNeverTheColourOfAValue) {
       EXPECT_NE(entry, kNotFiniteColor);
     }
   }
+}
+
+// On a dark ground nothing is nearly the ground, and more is lighter.
+TEST(Colormap, OnADarkGroundMoreIsLighter) {
+  const auto light = [](Rgba c) { return 0.2126 * c.r + 0.7152 * c.g + 0.0722 * c.b; };
+  const auto weights = color_table(Colormap::weights, Ground::dark);
+  EXPECT_LT(light(weights.front()), 30);
+  EXPECT_GT(light(weights.back()), 240);
+  for (std::size_t i = 1; i < weights.size(); ++i)
+    EXPECT_GE(light(weights[i]), light(weights[i - 1]) - 0.75);  // a channel is a whole number
+  const auto signed_values = color_table(Colormap::signed_values, Ground::dark);
+  EXPECT_LT(light(signed_values[127]), 40);
+  EXPECT_GT(signed_values.front().r, signed_values.front().b);
+  EXPECT_GT(signed_values.back().b, signed_values.back().r);
+  for (const Colormap map : {Colormap::weights, Colormap::signed_values})
+    for (const Rgba& entry : color_table(map, Ground::dark)) EXPECT_NE(entry, kNotFiniteColor);
+  EXPECT_EQ(color_table(Colormap::viridis, Ground::dark), color_table(Colormap::viridis));
 }
 
 TEST(MapImage, HasRowsFromTheTopAndScalesCells) {

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 
-from . import build, carry, debian, doctor, first_window, gpu_test, lint, parity, pictures, test, wheels
+from . import build, carry, debian, doctor, first_window, gpu_test, lint, looks, parity, pictures, test, wheels
 from .console import STOPPING, DevError, clear_progress, end_running, say
 from .first_window import PICTURE, PROGRAM, WORKER, FirstPicture
 from .paths import OUT, ROOT
@@ -85,6 +85,8 @@ def parser():
     verbs.add_parser("parity", help="make docs/parity.md again from the tests that compare with references")
     verbs.add_parser("docs", help="make the pages of methods and results (docs/protocol.md, docs/results.md) again")
     verbs.add_parser("pictures", help="draw the pictures of the documents again, each by the command above it")
+    one = verbs.add_parser("looks", help="draw every view in software and show which look otherwise than before")
+    one.add_argument("--update", action="store_true", help="take the looks of now for right")
     verbs.add_parser("record", help="make the recording anew that the window shows before it has a worker")
     verbs.add_parser("carry", help="collect into .carry/ what test --gpu needs on a machine without network")
     return top
@@ -182,6 +184,7 @@ VERBS = {
     "parity": lambda _: parity.parity(),
     "docs": lambda _: make_docs(),
     "pictures": lambda _: pictures.draw(),
+    "looks": lambda options: looks.looks(options.update),
     "record": lambda _: record(),
     "carry": lambda _: carry.carry(),
 }

@@ -1,5 +1,6 @@
 """What the machine has, and what is missing."""
 
+import ctypes.util
 import os
 import platform
 import shutil
@@ -44,7 +45,7 @@ def rows():
                                        "--format=csv,noheader"])), False
     yield "display", os.environ.get("WAYLAND_DISPLAY") or os.environ.get("DISPLAY"), False
     yield "Xvfb", shutil.which("Xvfb"), False
-    yield "rsvg-convert", shutil.which("rsvg-convert"), False
+    yield "librsvg", ctypes.util.find_library("rsvg-2"), False
     yield "built", ", ".join(sorted(path.parent.name for path in BUILD.glob("*/build.ninja"))), False
     yield "carried", str(CARRY) if CARRY.is_dir() else "", False
 

@@ -8,14 +8,15 @@ import sys
 import tempfile
 from pathlib import Path
 
-from . import build
+from . import build, png
 from .console import DevError, say
 from .first_window import PROGRAM
 from .paths import ROOT
 
 DOCS = ROOT / "docs"
-COMMAND = re.compile(r"`(phasescope [^`]*--out \S+)`")
-PICTURE = re.compile(r"!\[[^]]*\]\((images/[^)\s]+/([^)/\s]+\.svg))\)")
+# A figure is one of the files that --out writes; the window is drawn into the one file of --screenshot.
+COMMAND = re.compile(r"`(phasescope [^`]*--(?:out|screenshot) \S+)`")
+PICTURE = re.compile(r"!\[[^]]*\]\((images/[^)\s]+/([^)/\s]+\.(?:svg|png)))\)")
 
 
 def listed(text):
@@ -48,7 +49,11 @@ def draw():
 def draw_one(command, pictures):
     with tempfile.TemporaryDirectory() as folder:
         words = shlex.split(command)[1:]
-        words[words.index("--out") + 1] = folder
+        if "--out" in words:
+            words[words.index("--out") + 1] = folder
+        else:
+            place = words.index("--screenshot") + 1
+            words[place] = str(Path(folder) / Path(words[place]).name)
         done = subprocess.run([str(PROGRAM), *words], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True,
                               text=True)
         for place, name in pictures:
@@ -56,6 +61,9 @@ def draw_one(command, pictures):
             if not made.exists():
                 sys.stderr.write(done.stderr)
                 raise DevError(f"{command} draws no {name}, but " +
-                               ", ".join(sorted(path.name for path in Path(folder).glob("*.svg"))))
+                               ", ".join(sorted(path.name for path in Path(folder).glob("*.*g"))))
             (DOCS / place).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(made, DOCS / place)
+            if made.suffix == ".png":
+                (DOCS / place).write_bytes(png.smaller(made.read_bytes()))
+            else:
+                shutil.copy(made, DOCS / place)
