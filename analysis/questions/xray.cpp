@@ -106,7 +106,8 @@ class UnseenMeter {
           planes.push_back(weight_on(weights, unseen_phases(frequency, trained_, tokens_)));
         }
       } else if (what == "values") {
-        planes.push_back(weight_on(weights, unseen_values(program.as<model::TableProgram>()->values[h])));
+        planes.push_back(
+            weight_on(weights, unseen_values(program.as<model::TableProgram>()->values[h])));
       } else {
         planes.push_back(weight_on(weights, beyond()));
       }

@@ -72,8 +72,7 @@ TapaSamples tapa_samples(const CheckContext& context, std::int64_t pairs) {
   }
   visit_pairs(context, in_float64(context.model), distances, pairs,
               [&](const DrawnPairs& drawn, const model::LayerAttention& attention) {
-                const model::TapaProgram& tapa =
-                    *attention.program().as<model::TapaProgram>();
+                const model::TapaProgram& tapa = *attention.program().as<model::TapaProgram>();
                 out.phase_channels = config.head_dim - tapa.content_dim;
                 out.linear_phase = tapa.linear_phase;
                 for (std::int64_t head = 0; head < attention.heads(); ++head) {

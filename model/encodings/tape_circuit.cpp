@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace phasescope::model {
 
@@ -85,10 +86,11 @@ class TapeCircuit final : public Encoding {
     AttentionProgram program = unrotated(q, k, state);
     const std::int64_t known = state.table.defined() ? state.table.size(2) : 0;
     if (known <= kRows) {
-      program.kind = AttentionProgram::Kind::table;
-      program.table.values = at::full({heads_, state.positions.largest_distance() + 1}, kUnseen,
-                                      q.options().dtype(table_dtype(q.scalar_type())));
-      program.table.values.select(1, 0).zero_();
+      TableProgram table;
+      table.values = at::full({heads_, state.positions.largest_distance() + 1}, kUnseen,
+                              q.options().dtype(table_dtype(q.scalar_type())));
+      table.values.select(1, 0).zero_();
+      program.variant = std::move(table);
     } else if (known > 2 * kRows) {
       const at::Tensor logits = logits_of(state.table.slice(2, 2 * kRows)) / scale_;
       const at::Tensor first = logits.unsqueeze(1).unsqueeze(3).to(q.scalar_type());

@@ -76,7 +76,7 @@ struct MapResult {
   double low = 0, high = 0;   // of the cells
   // Mean weight of the rows shown on the head's learned sink; no number without one.
   double learned_sink = std::numeric_limits<double>::quiet_NaN();
-  std::vector<TopKeys> top;   // of each query shown, among all keys; on request
+  std::vector<TopKeys> top;  // of each query shown, among all keys; on request
   Provenance provenance;
   template <class V>
   void fields(V& v) {
