@@ -56,8 +56,7 @@ void note(const std::string& name, const std::string& model, const ReferenceChec
 
 // The names are the tolerances' witnesses: a check that compared too little would pass as well.
 void expect_agreement(const std::string& name, const std::string& model, const fs::path& reference,
-                      std::size_t compared, Backend backend,
-                      std::optional<double> tolerance = {}) {
+                      std::size_t compared, Backend backend, std::optional<double> tolerance = {}) {
   CheckOptions options;
   options.tolerance = tolerance;
   options.forward.backend = backend;
@@ -138,8 +137,8 @@ TEST_P(NewerHuggingFace, AgreesInBothDialectsAndBackends) {
   const fs::path expected = folder / "expected.safetensors";
   const std::size_t compared = outputs_of(expected);
   expect_agreement(name, folder.string(), expected, compared, Backend::plain);
-  // Gemma 4's scores are q.k without 1 / sqrt(d), so that rounding in a score weighs more. The fused
-  // form, which sums in another order, lands at 1.1 times the usual tolerance in one token.
+  // Gemma 4's scores are q.k without 1 / sqrt(d), so that rounding in a score weighs more. The
+  // fused form, which sums in another order, lands at 1.1 times the usual tolerance in one token.
   const bool wide = GetParam() == std::string("gemma4");
   expect_agreement(name, folder.string(), expected, compared, Backend::fused,
                    wide ? std::optional(5e-5) : std::nullopt);
