@@ -141,7 +141,7 @@ TEST_P(NewerHuggingFace, AgreesInBothDialectsAndBackends) {
   // fused form, which sums in another order, lands at 1.1 times the usual tolerance in one token.
   const bool wide = GetParam() == std::string("gemma4");
   expect_agreement(name, folder.string(), expected, compared, Backend::fused,
-                   wide ? std::optional(4e-5) : std::nullopt);
+                   wide ? std::optional(5e-5) : std::nullopt);
   if (!fs::exists(folder / "config.v4.json")) return;
   TemporaryFolder older;
   copy_older(folder, older.path());
