@@ -21,7 +21,7 @@ using testing::weights_of;
 constexpr std::int64_t kTokens = 24;
 constexpr double kRounding = 1e-6;  // float32 weights, a few roundings each
 
-ModelPointer model_with_sinks() {
+testing::ModelPointer model_with_sinks() {
   model::ModelConfig config = small_config("rope");
   config.attention.sink_layers = {0};
   return model::random_model(config, 2);
