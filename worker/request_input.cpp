@@ -16,6 +16,8 @@
 #include "formats/utf8.h"
 #include "model/checkpoints/tensor_io.h"
 #include "model/forward_inputs.h"
+#include "tasks/named_sample.h"
+#include "tasks/vocabulary.h"
 #include "worker/model_cache.h"
 
 namespace phasescope::worker {
@@ -252,6 +254,30 @@ Texts given_input(const protocol::Input& input, RequestContext& context, const m
   throw formats::bad_usage("the input has none of text, prompt, ids, inputs, corpus", "input");
 }
 
+// What a model of a task reads where nothing is given: samples of the task, at the longest length that
+// it was trained at.
+Texts samples_of(const tasks::Task& task, const model::Model& model, std::int64_t count,
+                 const protocol::Reading& reading) {
+  const json trained = model.config().tokenizer.value("trained", json());
+  tasks::Ids length = tasks::shown_length(task);
+  if (trained.is_array() && trained.size() == 2 && trained[1].is_number_integer()) {
+    length.assign(length.size(), trained[1].get<std::int64_t>());
+  }
+  IdLists read, decoded;
+  for (std::int64_t n = 0; n < count; ++n) {
+    const tasks::Sample sample = task.draw(static_cast<std::uint64_t>(reading.seed), length,
+                                           static_cast<std::uint64_t>(n));
+    read.push_back(task.read_by_model(sample));
+    decoded.push_back(sample.decoder_input);
+  }
+  Texts texts = analysis::texts_of_ids(read, model.config().vocab_size, reading.length,
+                                       "samples of " + task.info().key);
+  for (std::size_t n = 0; n < decoded.size(); ++n) texts.items[n].decoder_ids = decoded[n];
+  texts.add_note(std::to_string(count) + (count > 1 ? " samples of " : " sample of ") +
+                 task.info().key + " (--sample TASK:SEED reads another)");
+  return texts;
+}
+
 // "a:b:step", the numbers of the texts that are read.
 struct Choice {
   std::size_t begin = 0, end = 0, step = 1;
@@ -300,6 +326,9 @@ Texts read_input(const protocol::Reading& reading, const protocol::Corpus& corpu
   }
   const bool many = fallback == DefaultInput::validation_texts || corpus.asked;
   const bool named = corpus.asked && corpus.form() != json(true);
+  if (const tasks::Task* own = tasks::task_of_tokenizer(model.config().tokenizer); own && !named) {
+    return samples_of(*own, model, many ? analysis::kRandomTexts : 1, reading);
+  }
   if (!model.tokenizer && !named) {
     return analysis::random_texts(
         many ? analysis::kRandomTexts : 1, asked > 0 ? asked : model.config().context,

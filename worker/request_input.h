@@ -30,9 +30,9 @@ enum class Padding { leave_out, keep };
 
 // The texts of `reading`, or of `corpus` where that is asked for. Texts get the tokenizer's own
 // template and are cut to `length` (default: the model's trained context), which the note says; ids
-// are read whole, but for a `length` that is asked for. A model without a tokenizer reads seeded
-// random ids where no input is given; a tensor input_ids that came with the request is read before
-// a file of inputs. Throws Error "bad_input" for an empty text, unreadable input and ids outside
+// are read whole, but for a `length` that is asked for. Where no input is given, a model without a
+// tokenizer reads seeded random ids, and one that was trained on a task samples of it; a tensor
+// input_ids that came with the request is read before a file of inputs. Throws Error "bad_input" for an empty text, unreadable input and ids outside
 // the vocabulary.
 analysis::Texts read_input(const protocol::Reading& reading, const protocol::Corpus& corpus,
                            RequestContext& context, const model::Model& model,

@@ -16,6 +16,7 @@
 #include "app/verbs/verbs.h"
 #include "fake_run.h"
 #include "formats/error.h"
+#include "tasks/named_sample.h"
 
 namespace phasescope::app {
 namespace {
@@ -28,6 +29,8 @@ const std::set<std::string> kOfTheOutput = {
     "heads --sort",          "theory --list",      "tokenize --jsonl",
     "compare --head",  // of maps that are asked for with the answer
     "tokenize --pre-tokens", "train --background", "bench --write",
+    // How many jobs run at once, and whether any is started.
+    "sweep --jobs",          "sweep --table",
 };
 // Options that are refused without another one.
 const std::map<std::string, std::string> kMeansNothingWithout = {
@@ -143,7 +146,8 @@ const Words kCandidates = {"3",
                            "0.5",
                            "README.md",
                            "tests/data/formats/small.safetensors",
-                           "out/ids.json"};
+                           "out/ids.json",
+                           "addition:1"};
 
 TEST(Options, EveryOptionChangesTheRequestOrIsRefused) {
   const fs::path before = fs::current_path();
@@ -159,7 +163,7 @@ TEST(Options, EveryOptionChangesTheRequestOrIsRefused) {
       if (kOfTheOutput.contains(name + " " + option)) continue;
       // Of these a verb takes one.
       static const std::set<std::string> inputs{"--text",   "--prompt", "--ids",
-                                                "--inputs", "--corpus", "--texts"};
+                                                "--inputs", "--sample", "--corpus", "--texts"};
       Words base =
           without(example, inputs.contains(option) ? inputs : std::set<std::string>{option});
       if (kMeansNothingWithout.contains(name + " " + option)) {
@@ -179,6 +183,20 @@ TEST(Options, EveryOptionChangesTheRequestOrIsRefused) {
     }
   }
   fs::current_path(before);
+}
+
+// A sample of a task is its ids, or its prompt where it is a text, and named after what was asked.
+TEST(Options, ASampleIsAnInput) {
+  const auto asked = requests_of("text", {"rope", "--sample", "addition:7:1,1"});
+  ASSERT_TRUE(asked);
+  const auto named = tasks::named_sample("addition:7:1,1");
+  EXPECT_NE(asked->find(nlohmann::json(named.sample.input).dump()), std::string::npos) << *asked;
+  EXPECT_NE(asked->find("\"sample addition:7:1,1\""), std::string::npos) << *asked;
+  const auto text = requests_of("text", {"rope", "--sample", "passkey:1:8"});
+  ASSERT_TRUE(text);
+  EXPECT_NE(text->find("What is the pass key?"), std::string::npos) << *text;
+  EXPECT_FALSE(requests_of("text", {"rope", "--sample", "nothing"}));
+  EXPECT_FALSE(requests_of("text", {"rope", "--sample", "addition:1", "--prompt", "a"}));
 }
 
 // Options that mean nothing together, or without another: one of them would be dropped.

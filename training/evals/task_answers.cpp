@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "tasks/vocabulary.h"
 #include "training/task_data.h"
 
 namespace phasescope::training {
@@ -14,12 +15,14 @@ at::Tensor rows_tensor(std::vector<int64_t>& values, int64_t rows, int64_t colum
   return at::from_blob(values.data(), {rows, columns}, at::kLong);
 }
 
-// `hidden`: rows from that of the first target on.
-Answers answers_in(const model::Decoder& decoder, const at::Tensor& hidden,
+// `hidden`: rows from that of the first target on. Where the task has ids of its own, those that are
+// no answers have no say, as in public code, whose heads have rows for answers alone.
+Answers answers_in(const model::Decoder& decoder, const at::Tensor& hidden, const tasks::Task& task,
                    const tasks::Sample& sample, const model::ForwardOptions& options) {
   const auto first = std::ranges::find(sample.counts, 1) - sample.counts.begin();
   const auto count = static_cast<int64_t>(sample.target.size());
-  const at::Tensor logits = decoder.logits(hidden.slice(0, first, count), options).to(at::kDouble);
+  at::Tensor logits = decoder.logits(hidden.slice(0, first, count), options).to(at::kDouble);
+  if (tasks::has_own_ids(task)) logits = logits.slice(-1, 0, task.info().output_symbols);
   const at::Tensor targets = at::tensor(sample.target).slice(0, first);
   const at::Tensor losses =
       (at::logsumexp(logits, -1) - logits.gather(-1, targets.unsqueeze(-1)).squeeze(-1))
@@ -61,8 +64,8 @@ std::vector<Answers> answers_of(const model::Decoder& decoder, const tasks::Task
   std::vector<Answers> all;
   for (std::size_t n = 0; n < samples.size(); ++n) {
     const auto place = static_cast<int64_t>(first_answer(task, samples[n]));
-    all.push_back(
-        answers_in(decoder, hidden[static_cast<int64_t>(n)].slice(0, place), samples[n], options));
+    all.push_back(answers_in(decoder, hidden[static_cast<int64_t>(n)].slice(0, place), task,
+                             samples[n], options));
   }
   return all;
 }
