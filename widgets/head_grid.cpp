@@ -11,6 +11,9 @@
 namespace phasescope::widgets {
 namespace {
 
+// Pixels of a picture's edge: around smaller ones a line would take the place of what it frames.
+constexpr float kLeastFramed = 14;
+
 float caption_font() { return ImGui::GetFontSize() * 0.87F; }
 
 // Lines of pictures: a layer's heads fill lines of their own, sorted ones all run on.
@@ -107,6 +110,7 @@ void draw_frame(const HeadGridDraw& draw, ImVec2 at, float pixels, int cell) {
   const ImVec2 end{at.x + pixels, at.y + pixels};
   const bool chosen = draw.chosen && (*draw.chosen)[static_cast<std::size_t>(cell)];
   const bool lit = cell == draw.selected || cell == draw.hovered;
+  if (!lit && !chosen && pixels < kLeastFramed) return;
   const ImVec4 color = lit ? palette().accent : chosen ? palette().good : palette().rule;
   const float width = cell == draw.selected || chosen ? 3.0F : lit ? 2.0F : 1.0F;
   list->AddRect(at, end, ImGui::ColorConvertFloat4ToU32(color), 0, width);

@@ -33,6 +33,11 @@ constexpr std::chrono::seconds kMinute{60}, kSettling{10};
 // A hand does something else in one of so many frames.
 constexpr int kFramesOfOneMove = 6;
 
+// Seconds between frames while the window waits for an answer.
+constexpr double kFramePause = 0.08;
+// And until it is told that none comes: a first pass over 32,768 tokens takes minutes on two cores.
+constexpr double kPatience = 900;
+
 // Zooms by a worker, so many of them, each to an eighth of the text.
 struct ZoomBench {
   const char* name;
@@ -261,6 +266,7 @@ std::string long_text(std::size_t bytes) {
 // From a zoom to the sharp picture, a few times at that length, by a worker.
 void add_zoom_row(GlWindow& gl_window, const ZoomBench& zoom, protocol::BenchResult& result) {
   const auto link = link_to(protocol::local_worker());
+  link->set_wake([&gl_window] { gl_window.wake(); });
   Session session = default_session();
   session.models = {"rope"};
   session.text = {.name = TextInput::kTyped,
@@ -275,9 +281,15 @@ void add_zoom_row(GlWindow& gl_window, const ZoomBench& zoom, protocol::BenchRes
   main_window.start_asking();
   ViewContext& context = main_window.context();
   const auto& question = context.of(kMap, 0);
+  // As the window does: between frames the processor is the worker's.
   const auto draw_until_sharp = [&] {
-    do frames.draw();
-    while (!question.failed() && (question.waiting() || !question.answers_now()));
+    const auto asked = Clock::now();
+    do {
+      frames.draw();
+      gl_window.wait(kFramePause);
+      if (main_window.requests().gave_up() || seconds_since(asked) > kPatience)
+        throw formats::internal_error("the map of a bundled model did not come");
+    } while (!question.failed() && (question.waiting() || !question.answers_now()));
     frames.draw();
     if (!question.failed()) return;
     throw formats::Error(question.error().code, question.error().message);

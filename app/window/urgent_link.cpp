@@ -90,10 +90,11 @@ void UrgentLink::on_error(protocol::RequestId id, const protocol::ErrorInfo& err
   auto ended = sent_.extract(id);
   if (!ended) return;
   Request& request = ended.mapped();
-  if (request.taken_back && error.code == protocol::error_code::cancelled)
-    waiting_.push_front(std::move(request));
-  else
-    request.callbacks.on_error(error);
+  if (!request.taken_back || error.code != protocol::error_code::cancelled)
+    return request.callbacks.on_error(error);
+  // To its place in the order they came, whichever of several is let go first.
+  const auto place = std::ranges::upper_bound(waiting_, id, {}, &Request::id);
+  waiting_.insert(place, std::move(request));
 }
 
 void UrgentLink::end_unsent(Request request) { cancelled_.push_back(std::move(request.callbacks)); }

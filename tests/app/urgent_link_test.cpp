@@ -109,6 +109,7 @@ TEST_F(UrgentLinkTest, TakesAnAnswerThatWasFirst) {
   ask("heads", "a"), ask("heads", "b");
   ask("map", "M");
   stage_->answer();  // before the worker saw that it was to stop
+  link_.drain();
   EXPECT_EQ(answered(), "aMb");
 }
 

@@ -16,7 +16,7 @@ from .paths import ROOT
 DOCS = ROOT / "docs"
 # A figure is one of the files that --out writes; the window is drawn into the one file of --screenshot.
 COMMAND = re.compile(r"`(phasescope [^`]*--(?:out|screenshot) \S+)`")
-PICTURE = re.compile(r"!\[[^]]*\]\((images/[^)\s]+/([^)/\s]+\.(?:svg|png)))\)")
+PICTURE = re.compile(r"!\[[^]]*\]\((images/(?:[^)\s]+/)?([^)/\s]+\.(?:svg|png)))\)")
 
 
 def listed(text):
