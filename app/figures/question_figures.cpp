@@ -419,7 +419,8 @@ std::vector<PlotSpec> xray_figures(const protocol::XrayResult& result, const Mod
       xray_map(result, names, "xray_left_out", "what is lost where a head alone is left as it is",
                &protocol::XrayRow::leave_one_out),
       xray_positions(result, names)};
-  const bool shares = std::ranges::all_of(result.rows, [](const auto& r) { return r.share.has_value(); });
+  const bool shares =
+      std::ranges::all_of(result.rows, [](const auto& r) { return r.share.has_value(); });
   if (shares && !result.rows.empty()) {
     figures.insert(figures.begin() + 2, xray_shares(result, names));
   }

@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t kThings = 5;
 constexpr std::int64_t kRows = 6;      // of the matrix e of a token
 constexpr std::int64_t kSymbols = 11;  // ten transpositions and [bos]
-constexpr double kUnseen = -1e4;       // its exponential is 0 in every dtype
+constexpr double kUnseen = -64;        // its exponential adds nothing to 1 in any dtype
 
 const EncodingInfo& tape_circuit_info() {
   static const EncodingInfo info = {
@@ -86,11 +86,13 @@ class TapeCircuit final : public Encoding {
     AttentionProgram program = unrotated(q, k, state);
     const std::int64_t known = state.table.defined() ? state.table.size(2) : 0;
     if (known <= kRows) {
-      TableProgram table;
-      table.values = at::full({heads_, state.positions.largest_distance() + 1}, kUnseen,
-                              q.options().dtype(table_dtype(q.scalar_type())));
-      table.values.select(1, 0).zero_();
-      program.variant = std::move(table);
+      TermProgram term;
+      term.arrays = 2;
+      term.score = [](const TermRegion& region) {
+        const at::Tensor own = (region.query_id == region.key_id).unsqueeze(1);
+        return at::where(own, region.content, region.content + kUnseen);
+      };
+      program.variant = std::move(term);
     } else if (known > 2 * kRows) {
       const at::Tensor logits = logits_of(state.table.slice(2, 2 * kRows)) / scale_;
       const at::Tensor first = logits.unsqueeze(1).unsqueeze(3).to(q.scalar_type());
