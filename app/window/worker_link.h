@@ -25,6 +25,9 @@ class WorkerLink {
   virtual void set_wake(std::function<void()> wake) = 0;
   // Why there is no worker yet and answers are recorded ones, in a sentence; empty otherwise.
   virtual std::string recorded() const { return ""; }
+  // Whether answers of every size are read in the frame in which they come. A window reads large
+  // ones beside its drawing; a test that counts frames does not wait for that.
+  virtual bool reads_at_once() const { return false; }
 };
 
 // To a worker of its own; what is urgent overtakes the rest (urgent_link.h).

@@ -78,6 +78,7 @@ void Question::send(WorkerLink& link, Asked asked) {
   fraction_ = -1;
   progress_.clear();
   asked_at_ = Clock::now();
+  reads_at_once_ = link.reads_at_once();
   const std::uint64_t ticket = ++ticket_;
   protocol::Callbacks callbacks;
   callbacks.on_result = [this, ticket](protocol::Reply reply) {
@@ -108,7 +109,7 @@ void Question::reset() {
 
 void Question::on_result(std::uint64_t ticket, protocol::Reply reply) {
   if (ticket != ticket_) return;
-  const bool large = !at_most(reply.result, kReadAtOnce);
+  const bool large = !reads_at_once_ && !at_most(reply.result, kReadAtOnce);
   std::function<Read()> read = reader_of(std::move(reply), asked_);
   if (large)
     readings_.push_back({ticket, std::async(std::launch::async, std::move(read))});

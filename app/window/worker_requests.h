@@ -103,6 +103,7 @@ class Question {
   int deaths_ = 0;
   std::uint64_t ends_ = 0;
   std::vector<Reading> readings_;  // also of what is not asked any more
+  bool reads_at_once_ = false;     // as the link that it was asked of says
 };
 
 // Immutable once it is there; `serial` differs between any two answers.

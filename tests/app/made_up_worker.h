@@ -54,6 +54,7 @@ class MadeUpWorker : public WorkerLink {
   protocol::WorkerState state() const override { return state_; }
   std::optional<protocol::DeathNotice> death() const override { return death_; }
   std::string description() const override { return "made-up values"; }
+  bool reads_at_once() const override { return true; }
   void set_wake(std::function<void()>) override {}
 
  private:

@@ -179,6 +179,11 @@ class FirstSession : public ::testing::Test {
     for (const std::string& id : main_window_.view_ids()) {
       show_view(main_window_.context(), id);
       draw(12);
+      // Large answers are read beside the window.
+      for (int n = 0; n < 200 && main_window_.requests().waiting() > 0; ++n) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        draw(1);
+      }
       EXPECT_EQ(main_window_.requests().waiting(), 0)
           << "the view '" << id << "' asks what was not recorded; ./dev record makes it again";
     }
