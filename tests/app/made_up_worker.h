@@ -22,6 +22,7 @@ struct MadeUpShape {
   std::string other_tokens = {};  // the name of a model that reads the text as other tokens
   int curves = 1;                 // of each check, on axes of their own
   bool flat_thumbnails = false;   // a tensor of another shape than it should have
+  bool read_later = false;        // large answers are read beside the window, as a worker's are
 };
 
 // A link without a worker: it answers every request by itself with smooth made-up values that
@@ -54,7 +55,7 @@ class MadeUpWorker : public WorkerLink {
   protocol::WorkerState state() const override { return state_; }
   std::optional<protocol::DeathNotice> death() const override { return death_; }
   std::string description() const override { return "made-up values"; }
-  bool reads_at_once() const override { return true; }
+  bool reads_at_once() const override { return !shape_.read_later; }
   void set_wake(std::function<void()>) override {}
 
  private:

@@ -45,7 +45,7 @@ TEST_F(LabTest, AnAnswerStaysUntilTheNextOneCame) {
 
 // Reading what a text of thousands of tokens gives takes longer than a frame may.
 TEST_F(LabTest, ALargeAnswerIsReadBesideTheWindow) {
-  link_ = MadeUpWorker({.tokens = 4096});
+  link_ = MadeUpWorker({.tokens = 4096, .read_later = true});
   auto& text = requests_.of(kText, "rope");
   const auto ask_for = [&](const std::string& words) {
     protocol::TextRequest request{.model = "rope"};
