@@ -32,6 +32,7 @@
 #include "protocol/messages/profile.h"
 #include "protocol/messages/prove.h"
 #include "protocol/messages/shift.h"
+#include "protocol/messages/sweep.h"
 #include "protocol/messages/text.h"
 #include "protocol/messages/theory.h"
 #include "protocol/messages/xray.h"
