@@ -254,8 +254,8 @@ Texts given_input(const protocol::Input& input, RequestContext& context, const m
   throw formats::bad_usage("the input has none of text, prompt, ids, inputs, corpus", "input");
 }
 
-// What a model of a task reads where nothing is given: samples of the task, at the longest length that
-// it was trained at.
+// What a model of a task reads where nothing is given: samples of the task, at the longest length
+// that it was trained at.
 Texts samples_of(const tasks::Task& task, const model::Model& model, std::int64_t count,
                  const protocol::Reading& reading) {
   const json trained = model.config().tokenizer.value("trained", json());
@@ -265,8 +265,8 @@ Texts samples_of(const tasks::Task& task, const model::Model& model, std::int64_
   }
   IdLists read, decoded;
   for (std::int64_t n = 0; n < count; ++n) {
-    const tasks::Sample sample = task.draw(static_cast<std::uint64_t>(reading.seed), length,
-                                           static_cast<std::uint64_t>(n));
+    const tasks::Sample sample =
+        task.draw(static_cast<std::uint64_t>(reading.seed), length, static_cast<std::uint64_t>(n));
     read.push_back(task.read_by_model(sample));
     decoded.push_back(sample.decoder_input);
   }

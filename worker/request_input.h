@@ -32,8 +32,8 @@ enum class Padding { leave_out, keep };
 // template and are cut to `length` (default: the model's trained context), which the note says; ids
 // are read whole, but for a `length` that is asked for. Where no input is given, a model without a
 // tokenizer reads seeded random ids, and one that was trained on a task samples of it; a tensor
-// input_ids that came with the request is read before a file of inputs. Throws Error "bad_input" for an empty text, unreadable input and ids outside
-// the vocabulary.
+// input_ids that came with the request is read before a file of inputs. Throws Error "bad_input"
+// for an empty text, unreadable input and ids outside the vocabulary.
 analysis::Texts read_input(const protocol::Reading& reading, const protocol::Corpus& corpus,
                            RequestContext& context, const model::Model& model,
                            DefaultInput fallback, Padding padding = Padding::leave_out);

@@ -26,11 +26,16 @@ using Words = std::vector<std::string>;
 
 // What these change is seen in what is printed, written or waited for, not in a request.
 const std::set<std::string> kOfTheOutput = {
-    "heads --sort",          "theory --list",      "tokenize --jsonl",
+    "heads --sort",
+    "theory --list",
+    "tokenize --jsonl",
     "compare --head",  // of maps that are asked for with the answer
-    "tokenize --pre-tokens", "train --background", "bench --write",
+    "tokenize --pre-tokens",
+    "train --background",
+    "bench --write",
     // How many jobs run at once, and whether any is started.
-    "sweep --jobs",          "sweep --table",
+    "sweep --jobs",
+    "sweep --table",
 };
 // Options that are refused without another one.
 const std::map<std::string, std::string> kMeansNothingWithout = {
@@ -162,8 +167,8 @@ TEST(Options, EveryOptionChangesTheRequestOrIsRefused) {
     for (const std::string& option : options_of(name)) {
       if (kOfTheOutput.contains(name + " " + option)) continue;
       // Of these a verb takes one.
-      static const std::set<std::string> inputs{"--text",   "--prompt", "--ids",
-                                                "--inputs", "--sample", "--corpus", "--texts"};
+      static const std::set<std::string> inputs{"--text",   "--prompt", "--ids",  "--inputs",
+                                                "--sample", "--corpus", "--texts"};
       Words base =
           without(example, inputs.contains(option) ? inputs : std::set<std::string>{option});
       if (kMeansNothingWithout.contains(name + " " + option)) {

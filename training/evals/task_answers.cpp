@@ -15,8 +15,8 @@ at::Tensor rows_tensor(std::vector<int64_t>& values, int64_t rows, int64_t colum
   return at::from_blob(values.data(), {rows, columns}, at::kLong);
 }
 
-// `hidden`: rows from that of the first target on. Where the task has ids of its own, those that are
-// no answers have no say, as in public code, whose heads have rows for answers alone.
+// `hidden`: rows from that of the first target on. Where the task has ids of its own, those that
+// are no answers have no say, as in public code, whose heads have rows for answers alone.
 Answers answers_in(const model::Decoder& decoder, const at::Tensor& hidden, const tasks::Task& task,
                    const tasks::Sample& sample, const model::ForwardOptions& options) {
   const auto first = std::ranges::find(sample.counts, 1) - sample.counts.begin();
