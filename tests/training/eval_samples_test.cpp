@@ -82,7 +82,7 @@ TEST(EvalSamples, TheMetricIsTheTasks) {
   for (const auto& [name, value] : values) {
     const Task& task = tasks::task_named(name);
     const EvalModel entry{"m", model_of_task(name)};
-    const auto samples = samples_of(task, 60);
+    const auto samples = samples_of(task, 40);
     const auto answers = answers_of(entry.model->decoder, task, samples, {});
     const auto scores = answered_samples(entry, task, samples, {});
     ASSERT_EQ(scores.size(), samples.size());

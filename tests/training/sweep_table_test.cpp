@@ -17,16 +17,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void write_job(const fs::path& dir, const std::string& state) {
+void write_job(const fs::path& dir, const std::string& state, const std::string& kind = "train") {
   fs::create_directories(dir);
   std::ofstream(dir / "config.json") << "{}";
   protocol::JobStatus status;
-  status.state = state, status.step = 10, status.steps = 20;
+  status.kind = kind, status.state = state;
+  status.step = 10, status.steps = 20;
   write_status(formats::real_file_system(), dir, status);
 }
 
 void write_eval(const fs::path& dir, double value) {
-  write_job(dir, "done");
+  write_job(dir, "done", "eval");
   std::ofstream(dir / "config.json") << R"({"eval_job": {"task": "copy"}})";
   protocol::EvalResult result{.task = "seq_copy", .metric = "perplexity"};
   result.length_unit = "symbols", result.counted = "samples";
