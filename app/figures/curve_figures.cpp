@@ -27,15 +27,17 @@ std::string in_words(std::string key) {
 // "1.86 at 256, 2.28 at 512; n 24 texts": what the figure of a model says, in numbers.
 std::string numbers_of(const protocol::EvalResult& result, const std::string& model) {
   std::string text, method;
-  int64_t n = 0;
+  int64_t least = 0, most = 0;
   for (const protocol::EvalRow& row : result.rows) {
     if (row.model != model) continue;
-    text += (text.empty() ? "" : ", ") + with_ends(row.value, row.low, row.high) + " at " +
+    const bool text_began = !text.empty();
+    text += (text_began ? ", " : "") + with_ends(row.value, row.low, row.high) + " at " +
             std::to_string(row.length);
-    n = row.n, method = row.method;
+    least = text_began ? std::min(least, row.n) : row.n;
+    most = std::max(most, row.n), method = row.method;
   }
-  return text + "; n = " + std::to_string(n) + " " + result.counted.value_or("texts") +
-         ", interval: " + method;
+  const std::string n = std::to_string(least) + (most > least ? " to " + std::to_string(most) : "");
+  return text + "; n = " + n + " " + result.counted.value_or("texts") + ", interval: " + method;
 }
 
 // What of a result all models have alike; empty where they differ, or where there is none.
