@@ -36,7 +36,8 @@ constexpr const char* kStates[] = {"empty", "busy", "failed", "full"};
 constexpr const char* kThemes[] = {"light", "dark"};
 const fs::path kHashes = fs::path(PHASESCOPE_TEST_DATA) / "app" / "reference_pictures.txt";
 
-// What decides how letters look: two machines that differ in it draw different pictures.
+// What decides how letters and curves look: two machines that differ in it draw different pictures.
+// The C library's sines and exponentials take another path where the processor has FMA.
 std::string letters() {
   std::string files;
   for (const char* font : {"/usr/share/fonts/opentype/inter/Inter-Regular.otf",
@@ -51,7 +52,8 @@ std::string letters() {
       files += line.substr(at) + " ";
       break;
     }
-  return files + "glibc " + gnu_get_libc_version();
+  return files + "glibc " + gnu_get_libc_version() +
+         (__builtin_cpu_supports("fma") ? ", fma" : ", no fma");
 }
 
 struct Looks {
