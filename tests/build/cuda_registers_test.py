@@ -101,9 +101,9 @@ class Compiled(unittest.TestCase):
                 self.assertEqual(text.count("vote.sync"), 2)
                 other = fire[name.replace("10PlainScore", "9FireScore")]
                 self.assertGreater(other.count("vote.sync"), 2)
-                # Numbers written for a thread's two rows: the log-sum-exp, and eight probes (the
-                # ninth, a key, is an integer).
-                probes = 0 if "NoProbes" in name else 8
+                # Numbers written for a thread's two rows: the log-sum-exp, and nine probes (the
+                # tenth, a key, is an integer).
+                probes = 0 if "NoProbes" in name else 9
                 self.assertEqual(len(re.findall(r"st\.global\.f32", text)), 2 * (1 + probes))
 
 
