@@ -127,7 +127,10 @@ class TextPass::Recorder final : public model::Observer {
 
 TextPass::TextPass(std::shared_ptr<const model::Model> model, at::Tensor ids,
                    model::ForwardOptions options, std::int64_t keep_bytes)
-    : model_(std::move(model)), ids_(std::move(ids)), options_(std::move(options)) {
+    : model_(std::move(model)),
+      ids_(std::move(ids)),
+      options_(std::move(options)),
+      keep_bytes_(keep_bytes) {
   model_->decoder.check_ids(ids_);
   keep_ = estimated_bytes() <= keep_bytes;
 }
@@ -147,7 +150,17 @@ std::int64_t TextPass::estimated_bytes() const {
   return (own + encoder + (cross ? config.layers * (rows * queries + read * keys) : 0)) * item;
 }
 
-std::int64_t TextPass::kept_bytes() const { return keep_ && has_run_ ? estimated_bytes() : 0; }
+// An upper bound of what one layer of any stack holds.
+std::int64_t TextPass::layer_bytes() const {
+  const model::ModelConfig& config = model_->config();
+  const std::int64_t layers = config.layers + config.encoder_layers;
+  return (estimated_bytes() + layers - 1) / std::max<std::int64_t>(1, config.layers);
+}
+
+std::int64_t TextPass::kept_bytes() const {
+  if (keep_) return has_run_ ? estimated_bytes() : 0;
+  return alone_ ? layer_bytes() : 0;
+}
 
 std::vector<AttentionPointer>& TextPass::kept(Stack stack) {
   return layers_[static_cast<std::size_t>(stack)];
@@ -181,6 +194,7 @@ void TextPass::run() {
 
 void TextPass::release() {
   if (keep_) return;
+  alone_.reset();
   hidden_ = at::Tensor();
   has_run_ = false;
 }
@@ -234,16 +248,32 @@ AttentionPointer TextPass::layer(std::int64_t index, Stack stack) {
                              "the first layer that has some is " +
                                  std::to_string(first_layer_with_maps(model_->config())));
   }
+  if (!keep_) return layer_alone(index, stack);
+  run();
+  const auto found = std::ranges::find(kept(stack), index, &model::LayerAttention::layer);
+  return found == kept(stack).end() ? nullptr : *found;
+}
+
+// The layers that come after it are stopped like those of a pass that is cancelled.
+AttentionPointer TextPass::layer_alone(std::int64_t index, Stack stack) {
+  if (alone_ && alone_->layer() == index && stack_of_alone_ == stack) return alone_;
+  alone_.reset();
   AttentionPointer found;
   const LayerVisitor pick = [&](const AttentionPointer& attention) {
     if (attention->layer() == index) found = attention;
   };
-  if (keep_) {
-    run();
-    std::ranges::for_each(kept(stack), pick);
-  } else {
+  const auto cancelled = options_.cancelled;
+  const auto is_cancelled = [&] { return cancelled && cancelled(); };
+  options_.cancelled = [&] { return found != nullptr || is_cancelled(); };
+  try {
     run_with(&pick, nullptr, nullptr, stack);
+  } catch (const formats::Error& error) {
+    options_.cancelled = cancelled;
+    if (!found || error.code() != "cancelled" || is_cancelled()) throw;
+    if (options_.kernels != nullptr) options_.kernels->insert(kernels_.begin(), kernels_.end());
   }
+  options_.cancelled = cancelled;
+  if (layer_bytes() <= keep_bytes_) alone_ = found, stack_of_alone_ = stack;
   return found;
 }
 

@@ -74,8 +74,9 @@ class TextPass {
                               Stack stack = Stack::main);
   // The position states 0 (initial) .. n (after n layers), of encodings that have any.
   void visit_positions(const PositionVisitor& visitor);
-  // One layer's attention. Throws Error "bad_usage" where there is no such layer, or it has no
-  // maps.
+  // One layer's attention. Of a pass that is not kept, the layers after it are not run, and it is
+  // kept alone until another one is asked for or release(), where it needs no more than a whole
+  // pass may. Throws Error "bad_usage" where there is no such layer, or it has no maps.
   AttentionPointer layer(std::int64_t index, Stack stack = Stack::main);
 
   // (B, N, C) after the final norm.
@@ -102,6 +103,8 @@ class TextPass {
   class Recorder;
 
   std::int64_t estimated_bytes() const;
+  std::int64_t layer_bytes() const;
+  AttentionPointer layer_alone(std::int64_t index, Stack stack);
   std::vector<AttentionPointer>& kept(Stack stack);
   void run_with(const LayerVisitor* layers, const PositionVisitor* positions,
                 const model::ProbeRequest* probes = nullptr, Stack stack = Stack::main);
@@ -109,8 +112,11 @@ class TextPass {
   std::shared_ptr<const model::Model> model_;
   at::Tensor ids_;
   model::ForwardOptions options_;
+  std::int64_t keep_bytes_;
   bool keep_ = false;
   bool has_run_ = false;
+  AttentionPointer alone_;  // of a pass that is not kept, the layer that was asked for last
+  Stack stack_of_alone_ = Stack::main;
   std::array<std::vector<AttentionPointer>, 3> layers_;  // by stack
   std::vector<model::PositionState> positions_;
   at::Tensor hidden_;

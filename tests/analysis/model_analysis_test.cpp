@@ -561,6 +561,33 @@ TEST(TextPass, KeptAndUnkeptSayTheSame) {
   EXPECT_THROW(kept.layer(2), formats::Error);
 }
 
+// 19.12: a map of a layer stops the pass there, and its zooms run none.
+TEST(TextPass, OneLayerIsReadAloneAndKept) {
+  const auto model = small_model("rope");
+  const auto ids = ids_tensor(random_texts(1, 30, 32, 4).items[0].ids);
+  std::vector<double> done;
+  bool cancelled = false;
+  model::ForwardOptions options;
+  options.progress = [&done](double share) { done.push_back(share); };
+  options.cancelled = [&cancelled] { return cancelled; };
+  TextPass whole(model, ids);
+  const std::int64_t half = whole.layer(0) ? whole.kept_bytes() / 2 : 0;
+  TextPass pass(model, ids, options, half + 4096);  // room for one of two layers
+  const AttentionPointer first = pass.layer(0);
+  EXPECT_EQ(done, std::vector<double>{0.5});
+  EXPECT_TRUE(first->lse().equal(whole.layer(0)->lse()));
+  EXPECT_EQ(pass.layer(0), first);
+  EXPECT_EQ(done.size(), 1u);
+  EXPECT_GT(pass.kept_bytes(), 0);
+  EXPECT_TRUE(pass.layer(1)->lse().equal(whole.layer(1)->lse()));
+  EXPECT_EQ(pass.layer(0)->layer(), 0);  // the other one has left
+  EXPECT_TRUE(pass.hidden().equal(whole.hidden()));
+  pass.release();
+  EXPECT_EQ(pass.kept_bytes(), 0);
+  cancelled = true;
+  EXPECT_THROW(pass.layer(0), formats::Error);
+}
+
 TEST(Texts, CutsAndHashes) {
   const formats::ByteTokenizer tokenizer;
   const Texts texts = tokenised({{"a", "hello"}, {"b", "hi"}}, tokenizer, 4);
