@@ -5,11 +5,32 @@
 #include <cmath>
 #include <set>
 
-#include "analysis/intervals/intervals.h"
 #include "analysis/statistics.h"
 #include "analysis/tensors.h"
 
 namespace phasescope::analysis {
+namespace {
+
+// A context's squares about the mean over contexts, over n - 1; and the variance over distances plus
+// its derivative by the mean bias, 2 (mean_d - mean of all) / D, times how far the context is off.
+std::vector<Part> share_parts(const AdaptiveBias& bias, const AdaptiveHead& head) {
+  const auto contexts = static_cast<double>(bias.values.size());
+  const auto distances = static_cast<double>(head.mean.size());
+  const double middle = moments_of(head.mean).mean;
+  std::vector<Part> parts;
+  for (const std::vector<double>& row : bias.values) {
+    Part part{0, head.over_distance};
+    for (std::size_t d = 0; d < row.size(); ++d) {
+      const double off = row[d] - head.mean[d];
+      part.sum += off * off * contexts / (contexts - 1) / distances;
+      part.weight += 2 * (head.mean[d] - middle) * off / distances;
+    }
+    parts.push_back(part);
+  }
+  return parts;
+}
+
+}  // namespace
 
 AdaptiveHead adaptive_head(const AdaptiveBias& bias, std::uint64_t seed) {
   AdaptiveHead out;
@@ -24,6 +45,7 @@ AdaptiveHead adaptive_head(const AdaptiveBias& bias, std::uint64_t seed) {
   }
   out.mean = means;
   out.over_distance = std::pow(moments_of(means).sigma, 2);
+  out.share = share_parts(bias, out);
   for (const std::vector<double>& row : bias.values) slopes.push_back(fit_line(ln, row).slope);
   out.slope = counted_in("contexts", mean_interval(slopes, Draws(seed)));
   if (slopes.size() < kFewestContexts) return out;

@@ -138,7 +138,7 @@ protocol::CompareResult analyse_compare(const std::vector<std::shared_ptr<TextPa
     positions.add(second - first);
     a[t]->release(), b[t]->release();
   }
-  const Draws draws;
+  const Draws draws(options.seed);
   out.loss_difference = difference.interval(draws);
   out.loss = {{"a", loss_a.interval(draws).mean},
               {"b", loss_b.interval(draws).mean},

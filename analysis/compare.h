@@ -10,7 +10,8 @@
 namespace phasescope::analysis {
 
 struct CompareOptions {
-  bool match = false;  // also which heads are most alike
+  bool match = false;      // also which heads are most alike
+  std::uint64_t seed = 0;  // of the draws behind intervals
 };
 
 // Passes of the same texts, one each a model, or of two texts of one length through one model.

@@ -74,7 +74,13 @@ TextValues values_of(TextPass& pass, Stack stack, const std::vector<HeadMetric>&
 }
 
 // Those that say something of a stack.
-std::vector<HeadMetric> metrics_of(bool causal, bool sinks, std::vector<HeadMetric> list) {
+std::vector<HeadMetric> metrics_of(const model::Model& model, bool causal,
+                                   std::vector<HeadMetric> list) {
+  const bool sinks = !model.config().attention.sink_layers.empty();
+  // Attention that was imported never saw the repeated tokens.
+  if (model.encoding().info().of_one_text) {
+    std::erase_if(list, [](const HeadMetric& m) { return m.source == MetricSource::repeated; });
+  }
   if (!sinks) std::erase_if(list, [](const HeadMetric& metric) { return metric.sinks_alone; });
   if (!causal) {
     std::erase_if(list, [](const HeadMetric& metric) { return metric.causal_alone; });
@@ -289,7 +295,7 @@ class HeadsAnalysis {
         stack_(stack_named(options.stack, passes[0]->model().config())),
         causal_(is_causal(stack_, passes[0]->model().config())),
         windows_(windows_of(options.windows)),
-        metrics_(metrics_of(causal_, !passes[0]->model().config().attention.sink_layers.empty(),
+        metrics_(metrics_of(passes[0]->model(), causal_,
                             select_metrics(options.metrics, windows_))),
         profiles_(longest_of(passes, stack_)),
         draws_(options.seed) {}

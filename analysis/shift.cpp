@@ -29,12 +29,14 @@ struct AttentionDifference {
 };
 
 AttentionDifference attention_difference(const model::LayerAttention& a,
-                                         const model::LayerAttention& b, std::int64_t offset) {
+                                         const model::LayerAttention& b, std::int64_t offset,
+                                         const protocol::Progress& progress) {
   const at::NoGradGuard no_gradients;
   const std::int64_t tokens = a.length(), step = block_rows(a);
   const model::Range heads = a.whole().heads;
   AttentionDifference out;
   for (std::int64_t begin = 0; begin < tokens; begin += step) {
+    progress.throw_if_cancelled();
     const std::int64_t end = std::min(begin + step, tokens);
     const std::int64_t columns = a.program().causal ? end : tokens;
     const at::Tensor x = a.weights({heads, {begin, end}, {0, columns}});
@@ -162,7 +164,11 @@ class ShiftAnalysis {
       const bool tokens = cell.method == ShiftMethod::tokens;
       const auto moved_ids = tokens ? with_tokens_before(*model_, ids, cell.by) : ids;
       TextPass moved(model_, ids_tensor(moved_ids), options_at(tokens ? 0 : cell.by));
-      cell.add(run_difference(base, moved, tokens ? cell.by : 0));
+      protocol::PartOfProgress of_cell(progress, (done - 1) / static_cast<double>(cells_.size()),
+                                       done / static_cast<double>(cells_.size()));
+      base.watch(&of_cell), moved.watch(&of_cell);
+      cell.add(run_difference(base, moved, tokens ? cell.by : 0, of_cell));
+      base.watch(nullptr);
       for (const TextPass* pass : {&base, &moved}) {
         kernels_.insert(pass->kernels().begin(), pass->kernels().end());
       }
@@ -292,13 +298,14 @@ void require_positions(const model::Model& model, std::int64_t tokens,
 
 }  // namespace
 
-RunDifference run_difference(TextPass& run, TextPass& other, std::int64_t offset) {
+RunDifference run_difference(TextPass& run, TextPass& other, std::int64_t offset,
+                             const protocol::Progress& progress) {
   RunDifference out;
   std::vector<AttentionPointer> layers;
   run.visit_layers([&layers](const AttentionPointer& attention) { layers.push_back(attention); });
   other.visit_layers([&](const AttentionPointer& attention) {
     const auto& layer = layers[static_cast<std::size_t>(attention->layer())];
-    const AttentionDifference difference = attention_difference(*layer, *attention, offset);
+    const AttentionDifference difference = attention_difference(*layer, *attention, offset, progress);
     out.attention.push_back(rows_interval(difference.rows));
     out.attention_largest.push_back(difference.largest);
   });

@@ -30,7 +30,9 @@ struct RunDifference {
   // of the last hidden states, after the final norm.
   double logits = 0, hidden = 0;
 };
-RunDifference run_difference(TextPass& run, TextPass& other, std::int64_t offset);
+// Cancelling is asked for every block of rows.
+RunDifference run_difference(TextPass& run, TextPass& other, std::int64_t offset,
+                             const protocol::Progress& progress = protocol::NoProgress());
 
 struct ShiftOptions {
   std::vector<std::int64_t> by{1, 3, 16};

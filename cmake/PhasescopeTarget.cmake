@@ -22,6 +22,13 @@ function(phasescope_warnings target)
   endif()
 endfunction()
 
+# phasescope_optimise(target LEVEL): of a release build, where -O3 costs compiling and gains nothing
+# measurable: what does no arithmetic of its own but waits for kernels, LibTorch or the graphics driver.
+# Results are the same bits at every level (no -ffast-math anywhere).
+function(phasescope_optimise target level)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:${level}>)
+endfunction()
+
 function(phasescope_library folder)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   add_library(phasescope_${folder} STATIC ${ARG_SOURCES})

@@ -309,6 +309,7 @@ struct EncodingInfo {
   std::vector<OptionInfo> options;
   UnderShift under_shift = {};
   bool has_state = false;  // PositionState::z is defined
+  bool of_one_text = false;  // it holds the attention of one text, whatever is read
 };
 
 struct ParameterSpec {

@@ -49,7 +49,8 @@ formats::Error no_corpus(const std::string& why) {
 }
 
 fs::path make_desk_corpus(const std::function<void(const std::string&)>& notice) {
-  const fs::path tool = fs::path(PHASESCOPE_SOURCE) / "tools/make_corpus.py";
+  fs::path tool = model::assets_folder() / "tools/make_corpus.py";  // where installed
+  if (!fs::exists(tool)) tool = fs::path(PHASESCOPE_SOURCE) / "tools/make_corpus.py";
   if (!fs::exists(tool))
     throw no_corpus("tools/make_corpus.py, which makes it, is not there either");
   for (const fs::path& place : desk_corpus_places()) {

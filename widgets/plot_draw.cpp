@@ -160,7 +160,14 @@ void draw_scatter(const Series& series, const char* name) {
   look.Marker = ImPlotMarker_Circle;
   look.MarkerSize = 3.5F;
   look.MarkerFillColor = look.MarkerLineColor = series_vec(series.color);
-  ImPlot::PlotScatter(name, series.x.data(), series.y.data(), count, look);
+  if (series.sizes.empty()) {
+    ImPlot::PlotScatter(name, series.x.data(), series.y.data(), count, look);
+    return;
+  }
+  for (int i = 0; i < count; ++i) {
+    look.MarkerSize = static_cast<float>(series.sizes[static_cast<std::size_t>(i)]);
+    ImPlot::PlotScatter(name, series.x.data() + i, series.y.data() + i, 1, look);
+  }
 }
 
 void draw_series(const Series& series, int index) {

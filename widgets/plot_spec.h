@@ -57,6 +57,8 @@ struct Series {
   bool in_legend = true;
   bool quiet = false;  // published figures: thin and pale, never mistaken for measured ones
   PointShape points = PointShape::none;  // of a line
+  // Radii of a scatter's points in pixels, or none: all are of one size.
+  std::vector<double> sizes = {};
   // One a point, said where the pointer is at it, or none: "L3H5". Not part of the figure's files.
   std::vector<std::string> names = {};
 };

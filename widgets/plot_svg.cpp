@@ -216,7 +216,8 @@ void draw_scatter(Page& page, const Series& series, const std::string& color) {
   for (std::size_t i = 0; i < std::min(series.x.size(), series.y.size()); ++i) {
     const double x = page.x(series.x[i]);
     if (!std::isfinite(x) || !std::isfinite(page.y(series.y[i]))) continue;
-    page.svg.circle(x, page.y(series.y[i]), 3.5, color);
+    const double radius = i < series.sizes.size() ? series.sizes[i] : 3.5;
+    page.svg.circle(x, page.y(series.y[i]), radius, color);
   }
 }
 

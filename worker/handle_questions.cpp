@@ -62,19 +62,21 @@ std::vector<protocol::Ran> ran_of(const Passes& passes) {
 // Scores at other distances are the encoding's own; what a reading adds to them by distance would
 // be lost there.
 void require_own_scores(const model::Model& model) {
-  for (const char* key : {"bias_table", "head_windows", "head_clamps", "head_bias_scales"}) {
+  for (const char* key :
+       {"bias_table", "head_windows", "head_clamps", "head_bias_scales", "head_sink_caps"}) {
     if (model.encoding().options().value(key, "").empty()) continue;
-    throw formats::bad_usage(
-        "keys cannot be shown at other distances to a reading that changes scores by distance", key,
-        "ask it of the model without this setting");
+    throw formats::not_applicable(
+        "keys cannot be shown at other distances to a reading that changes scores (" +
+            std::string(key) + ")",
+        key, "ask it of the model without this setting");
   }
 }
 
 // A window leaves no score that a fit could read.
 void require_no_windows(const model::Model& model) {
   if (model.encoding().options().value("head_windows", "").empty()) return;
-  throw formats::bad_usage("the scores of a windowed head have no effects of all distances",
-                           "head_windows", "ask it of the model without this setting");
+  throw formats::not_applicable("the scores of a windowed head have no effects of all distances",
+                                "head_windows", "ask it of the model without this setting");
 }
 
 // ---- addressing ---------------------------------------------------------------------------------
@@ -212,7 +214,7 @@ Reply pair(const protocol::PairRequest& request, RequestContext& context) {
   options.layer = head.layer, options.head = head.head;
   options.query = request.query, options.key = request.key;
   options.backend = model::backend_named(request.running.backend);
-  protocol::PairResult result = analysis::analyse_pair(model, texts.items[0], options);
+  protocol::PairResult result = analysis::analyse_pair(model, texts.items[0], options, context);
   result.provenance =
       provenance_of(asked(request), context, {model}, &texts, result.provenance.ran);
   return reply_of(result);

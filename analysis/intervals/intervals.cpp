@@ -281,6 +281,8 @@ ShapeIntervals shape_intervals(const Clusters& samples, const Sampled& sampled,
                      interval_of(moments.sigma, &sigma_of_sums),
                      interval_of(moments.skewness, &skewness_of_sums),
                      {}};
+  // The jackknife's covers 65 to 85 % there.
+  if (units.size() < kBootstrapFrom) out.skewness = without(moments.skewness, n);
   const double share = quotient_of(positive);
   const double error = reach_of(residuals_of(positive, share), &quotient, draws).error;
   out.share_positive = share_with(moments.share_positive, error, n);

@@ -88,7 +88,7 @@ struct ShapeIntervals {
   Interval mean, sigma, skewness, share_positive;
 };
 // The mean as ratio_interval, sigma and skewness (functions of sums over units as it is) likewise,
-// the share as share_interval.
+// but the latter from 30 units on alone; the share as share_interval.
 ShapeIntervals shape_intervals(const Clusters& samples, const Sampled& sampled, const Draws& draws);
 
 // An interval of f(value), f growing: perplexity of a loss, another unit.

@@ -192,7 +192,8 @@ AddressingSums addressing_sums(const ScoreMarginals& m) {
 }
 
 std::vector<ScoreMarginals> marginals_of(const model::LayerAttention& attention,
-                                         const AddressingOptions& options) {
+                                         const AddressingOptions& options,
+                                         const protocol::Progress& progress) {
   const at::NoGradGuard no_gradients;
   const std::int64_t heads = attention.heads(), tokens = attention.length();
   std::int64_t within = options.within > 0 ? std::min(options.within, tokens) : tokens;
@@ -200,25 +201,29 @@ std::vector<ScoreMarginals> marginals_of(const model::LayerAttention& attention,
   at::Tensor by_distance = at::zeros({heads, tokens}, at::kDouble),
              by_key = at::zeros_like(by_distance);
   at::Tensor square = at::zeros({heads}, at::kDouble), raw = at::zeros_like(square);
-  std::vector<at::Tensor> means, counts;
+  // Made before the blocks: what is kept between two of them would hold the allocator's memory apart,
+  // so that no freed block had room for the next one, which is a little larger.
+  const at::Tensor mean = at::zeros_like(by_distance), count = at::zeros({tokens}, at::kDouble);
   const std::int64_t step = rows_of_block(heads, tokens);
   for (std::int64_t begin = 0; begin < tokens; begin += step) {
+    progress.throw_if_cancelled();
     const std::int64_t end = std::min(begin + step, tokens);
     const model::ScoreParts parts = attention.scores({{0, heads}, {begin, end}, {0, end}});
     const at::Tensor seen = seen_pairs(begin, end - begin, end, within);
     const at::Tensor scores = (options.content ? parts.content : parts.score)[0]
                                   .to(at::kDouble)
                                   .masked_fill(seen.logical_not(), 0.0);
-    counts.push_back(seen.sum(1).to(at::kDouble));
-    means.push_back(scores.sum(2) / counts.back());
+    const at::Tensor counts = count.narrow(0, begin, end - begin);
+    const at::Tensor means = mean.narrow(1, begin, end - begin);
+    counts.copy_(seen.sum(1));
+    means.copy_(scores.sum(2) / counts);
     const at::Tensor centred =
-        (scores - means.back().unsqueeze(2)).masked_fill(seen.logical_not(), 0.0);
+        (scores - means.unsqueeze(2)).masked_fill(seen.logical_not(), 0.0);
     add_by_distance(centred, begin, by_distance);
     by_key.narrow(1, 0, end).add_(centred.sum(1));
     square.add_(centred.square().sum(at::IntArrayRef{1, 2}));
     raw.add_(scores.square().sum(at::IntArrayRef{1, 2}));
   }
-  const at::Tensor count = at::cat(counts), mean = at::cat(means, 1);
   const at::Tensor off = mean - ((mean * count).sum(1) / count.sum()).unsqueeze(1);
   const auto between = to_vector<double>((off.square() * count).sum(1));
   std::vector<ScoreMarginals> list;
@@ -240,13 +245,18 @@ protocol::AddressingResult analyse_addressing(const std::vector<std::shared_ptr<
     progress.throw_if_cancelled();
     progress.progress(static_cast<double>(n) / static_cast<double>(passes.size()),
                       "splitting the scores");
+    protocol::PartOfProgress of_text(
+        progress, static_cast<double>(n) / static_cast<double>(passes.size()),
+        static_cast<double>(n + 1) / static_cast<double>(passes.size()));
+    passes[n]->watch(&of_text);
     passes[n]->visit_layers([&](const AttentionPointer& attention) {
       if (!chosen.layer(attention->layer())) return;
-      const std::vector<ScoreMarginals> marginals = marginals_of(*attention, options);
+      const std::vector<ScoreMarginals> marginals = marginals_of(*attention, options, progress);
       for (const std::int64_t head : chosen.heads()) {
         parts[{attention->layer(), head}].add(marginals[static_cast<std::size_t>(head)]);
       }
     });
+    passes[n]->watch(nullptr);
   }
   protocol::AddressingResult result;
   result.model = passes[0]->model().report.name;

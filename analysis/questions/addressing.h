@@ -38,9 +38,11 @@ struct AddressingOptions {
   std::uint64_t seed = 0;
 };
 
-// The marginals of every head of a layer, (heads), row block by row block in float64.
-std::vector<ScoreMarginals> marginals_of(const model::LayerAttention& attention,
-                                         const AddressingOptions& options);
+// The marginals of every head of a layer, (heads), row block by row block in float64; cancelling is
+// asked for each.
+std::vector<ScoreMarginals> marginals_of(
+    const model::LayerAttention& attention, const AddressingOptions& options,
+    const protocol::Progress& progress = protocol::NoProgress());
 
 // One forward pass a text. Sums of squares are added over texts, then divided; ratio intervals by
 // text. Throws Error "not_applicable" for models that see both ways.

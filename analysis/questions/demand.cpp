@@ -40,9 +40,9 @@ class GradientHook final : public model::AttentionHook {
   }
 
   // (layers, heads, N), - d loss / d b(lambda).
-  at::Tensor demand(model::Backend backend) const {
+  at::Tensor demand(const DemandPass& pass) const {
     std::vector<at::Tensor> all;
-    for (const Layer& layer : layers_) all.push_back(demand_of_layer(layer, backend));
+    for (const Layer& layer : layers_) all.push_back(demand_of_layer(layer, pass));
     return at::stack(all);
   }
 
@@ -63,10 +63,10 @@ class GradientHook final : public model::AttentionHook {
     }
   }
 
-  at::Tensor demand_of_layer(const Layer& layer, model::Backend backend) const {
+  at::Tensor demand_of_layer(const Layer& layer, const DemandPass& pass) const {
     const at::NoGradGuard no_gradients;
-    const model::LayerAttention attention(layer.index, layer.program, layer.v, {}, {}, backend,
-                                          layer.ran);
+    const model::LayerAttention attention(layer.index, layer.program, layer.v, {}, {},
+                                          pass.backend, layer.ran);
     const std::int64_t heads = attention.heads(), rows = attention.length();
     at::Tensor sums = at::zeros({heads, tokens_}, at::kDouble);
     if (!layer.out.grad().defined()) return sums;  // nothing reads it
@@ -79,6 +79,7 @@ class GradientHook final : public model::AttentionHook {
     }
     const std::int64_t step = rows_of_block(heads, rows);
     for (std::int64_t begin = 0; begin < rows; begin += step) {
+      if (pass.progress != nullptr) pass.progress->throw_if_cancelled();
       const std::int64_t end = std::min(begin + step, rows);
       const at::Tensor scores =
           attention.scores({{0, heads}, {begin, end}, {0, end}}).score[0].to(at::kDouble);
@@ -304,7 +305,7 @@ TextDemand demand_of(const model::Model& model, const std::vector<std::int64_t>&
   at::Tensor gradient;
   out.loss = loss_in_bits(model.decoder, hidden, all, &gradient);
   hidden.backward(gradient);
-  out.demand = hook.demand(pass.backend);
+  out.demand = hook.demand(pass);
   return out;
 }
 

@@ -230,7 +230,8 @@ std::vector<std::int64_t> curve_distances(std::int64_t own) {
 }
 
 protocol::PairResult analyse_pair(const std::shared_ptr<const model::Model>& model,
-                                  const Text& text, const PairOptions& options) {
+                                  const Text& text, const PairOptions& options,
+                                  protocol::Progress& progress) {
   require_causal(*model, "pair");
   const at::NoGradGuard no_gradients;
   const ChosenHeads known(model->config(), {options.layer}, {options.head});
@@ -248,6 +249,8 @@ protocol::PairResult analyse_pair(const std::shared_ptr<const model::Model>& mod
   forward.backend = options.backend;
   forward = with_inputs_of(text, forward);
   forward.hook = &kept;
+  forward.progress = [&progress](double done) { progress.progress(done, "reading the text"); };
+  forward.cancelled = [&progress] { return progress.cancelled(); };
   model->decoder.hidden(ids_tensor(text.ids), forward);
   return PairReader(*model, kept, options, query, key).read();
 }

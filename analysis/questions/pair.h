@@ -8,6 +8,7 @@
 #include "analysis/texts.h"
 #include "model/checkpoints/open_model.h"
 #include "protocol/messages/pair.h"
+#include "protocol/progress.h"
 
 namespace phasescope::analysis {
 
@@ -23,6 +24,7 @@ struct PairOptions {
 // One forward pass; O(N d) for the row and O(planes) a point of the curve. Throws Error "bad_usage"
 // for a pair outside the text or a key after its query.
 protocol::PairResult analyse_pair(const std::shared_ptr<const model::Model>& model,
-                                  const Text& text, const PairOptions& options);
+                                  const Text& text, const PairOptions& options,
+                                  protocol::Progress& progress);
 
 }  // namespace phasescope::analysis

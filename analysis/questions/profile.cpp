@@ -144,7 +144,8 @@ void add_to(Part& part, double value) { part.sum += value, part.weight += 1; }
 // (H, N): deviation of each row's visible scores, dividing by their number.
 at::Tensor deviations_of(const model::LayerAttention& attention) {
   const std::int64_t heads = attention.heads(), tokens = attention.length();
-  std::vector<at::Tensor> parts;
+  // Made before the blocks: what is kept between two of them would hold freed memory apart.
+  const at::Tensor deviations = at::zeros({heads, tokens}, at::kDouble);
   const std::int64_t step = rows_of_block(heads, tokens);
   for (std::int64_t begin = 0; begin < tokens; begin += step) {
     const std::int64_t end = std::min(begin + step, tokens);
@@ -155,9 +156,9 @@ at::Tensor deviations_of(const model::LayerAttention& attention) {
     const at::Tensor zeroed = scores.masked_fill(seen.logical_not(), 0.0);
     const at::Tensor mean = zeroed.sum(-1) / count;
     const at::Tensor off = (zeroed - mean.unsqueeze(-1)).masked_fill(seen.logical_not(), 0.0);
-    parts.push_back((off.square().sum(-1) / count).sqrt());
+    deviations.narrow(1, begin, end - begin).copy_((off.square().sum(-1) / count).sqrt());
   }
-  return at::cat(parts, 1);
+  return deviations;
 }
 
 // Reads every layer of a text as it runs.

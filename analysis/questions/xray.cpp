@@ -61,12 +61,14 @@ std::string name_of(const Head& head) {
 }
 
 // The mean weight by distance of rows `first` and later of one layer, (H, N) float64.
-at::Tensor weight_profile(const model::LayerAttention& attention, std::int64_t first) {
+at::Tensor weight_profile(const model::LayerAttention& attention, std::int64_t first,
+                          const protocol::Progress& progress) {
   const at::NoGradGuard no_gradients;
   const std::int64_t heads = attention.heads(), tokens = attention.length();
   at::Tensor sums = at::zeros({heads, tokens}, at::kDouble);
   const std::int64_t step = rows_of_block(heads, tokens);
   for (std::int64_t begin = first; begin < tokens; begin += step) {
+    progress.throw_if_cancelled();
     const std::int64_t end = std::min(begin + step, tokens);
     const at::Tensor weights = attention.weights({{0, heads}, {begin, end}, {0, end}})[0];
     add_by_distance(weights, begin, sums);
@@ -334,23 +336,35 @@ class Xray {
     }
   }
 
+  // The mean over the rows past the trained length of all texts.
   void measure_unseen() {
-    const auto longest =
-        std::ranges::max_element(texts_, {}, [](const auto& ids) { return ids.size(); });
-    model::ForwardOptions options;
-    options.backend = options_.backend;
-    TextPass pass(model_, ids_tensor(*longest), options, 0);
-    const UnseenMeter meter(*model_, pass.tokens());
-    pass.visit_layers_with_maps([&](const AttentionPointer& attention) {
-      const std::string what = meter.kind(attention->program());
-      if (what.empty()) return;
-      const at::Tensor profile = weight_profile(*attention, trained_);
-      const auto planes = meter.read(profile, attention->program());
-      for (std::size_t h = 0; h < planes.size(); ++h) {
-        result_.unseen.push_back(
-            {attention->layer(), static_cast<std::int64_t>(h), what, planes[h]});
-      }
-    });
+    double rows = 0;
+    for (const auto& ids : texts_) rows += static_cast<double>(std::ssize(ids) - trained_);
+    for (const auto& ids : texts_) {
+      progress_.throw_if_cancelled();
+      model::ForwardOptions options;
+      options.backend = options_.backend;
+      TextPass pass(model_, ids_tensor(ids), options, 0);
+      pass.watch(&progress_);
+      const UnseenMeter meter(*model_, pass.tokens());
+      const double share = static_cast<double>(std::ssize(ids) - trained_) / rows;
+      std::size_t at = 0;
+      pass.visit_layers_with_maps([&](const AttentionPointer& attention) {
+        const std::string what = meter.kind(attention->program());
+        if (what.empty()) return;
+        const at::Tensor profile = weight_profile(*attention, trained_, progress_);
+        for (const auto& planes : meter.read(profile, attention->program())) {
+          const auto head = static_cast<std::int64_t>(at) % attention->heads();
+          if (at == result_.unseen.size()) {
+            result_.unseen.push_back(
+                {attention->layer(), head, what, std::vector<double>(planes.size())});
+          }
+          std::vector<double>& sums = result_.unseen[at++].planes;
+          for (std::size_t p = 0; p < sums.size(); ++p) sums[p] += share * planes[p];
+        }
+      });
+      ++result_.passes;
+    }
   }
 
   // ---- The smallest repair found ----
@@ -407,7 +421,11 @@ class Xray {
       list += (list.empty() ? "" : " ") + name_of(head) + ":" + std::to_string(limit_);
     }
     repair.share_choose = share;
-    if (!change.empty()) repair.change_test = ratio_interval(change, draws_);
+    if (change.empty()) {
+      repair.why = "one text has none left to test on: give two or more";
+    } else {
+      repair.change_test = ratio_interval(change, draws_);
+    }
     repair.reading = model_->report.name + " (" +
                      (options_.clamp ? "head_clamps" : "head_windows") + "=" + list + ")";
     result_.repair = std::move(repair);

@@ -55,7 +55,8 @@ CheckResult run_cape_adaptive(const CheckContext& context) {
                                                 " (their number decides, whatever they hold)");
   }
   std::map<std::string, std::int64_t> kinds;
-  double least = 1e300, share = 0;
+  double least = 1e300, largest_share = 0;
+  std::vector<Part> share;  // of all heads, by context
   std::size_t contexts = 0;
   CheckCurve over = curve_of("variance over contexts", {"head", "variance", false, true}, {}, {});
   CheckCurve by = curve_of("variance over distance", {"head", "variance", false, true}, {}, {});
@@ -70,7 +71,12 @@ CheckResult run_cape_adaptive(const CheckContext& context) {
     slopes.y.push_back(head.slope.mean);
     least =
         std::isnan(head.over_contexts) ? head.over_contexts : std::min(least, head.over_contexts);
-    share = worst_of(share, head.over_contexts / std::max(head.over_distance, 1e-300));
+    largest_share =
+        worst_of(largest_share, head.over_contexts / std::max(head.over_distance, 1e-300));
+    share.resize(contexts);
+    for (std::size_t n = 0; n < contexts; ++n) {
+      share[n].sum += head.share[n].sum, share[n].weight += head.share[n].weight;
+    }
   }
   std::string classes;
   for (const auto& [kind, count] : kinds) classes += " " + std::to_string(count) + " " + kind;
@@ -80,8 +86,11 @@ CheckResult run_cape_adaptive(const CheckContext& context) {
                               {least, kRounding, 0, static_cast<std::int64_t>(contexts)},
                               "query " + std::to_string(query) + " of " + std::to_string(contexts) +
                                   " contexts: the bias of every head varies over contexts by " +
-                                  short_number(least) + " or more (up to " + short_number(share) +
-                                  " of its variance over distance); heads:" + classes);
+                                  short_number(least) + " or more (up to " +
+                                  short_number(largest_share) +
+                                  " of its variance over distance, of all heads together " +
+                                  interval_text(ratio_interval(share, Draws(context.seed))) +
+                                  "); heads:" + classes);
   result.curves = {std::move(over), std::move(by), std::move(slopes)};
   return result;
 }

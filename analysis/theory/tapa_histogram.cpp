@@ -15,12 +15,6 @@ namespace {
 constexpr std::int64_t kTapaHistogramPairs = 10000;
 constexpr double kWidestInterval = 0.25;  // half-width of a decided interval around 0, in sigma
 
-std::string interval_text(const Interval& interval) {
-  const std::string value = short_number(interval.mean);
-  if (!interval.low || !interval.high) return value + " [-]";
-  return value + " [" + short_number(*interval.low) + ", " + short_number(*interval.high) + "]";
-}
-
 CheckCurve histogram_curve(const NearFar& histogram, const std::string& label) {
   CheckCurve curve{label, "score(near) - score(far)", "samples", false, false, {}, {}, {}};
   for (std::size_t b = 0; b < histogram.counts.size(); ++b) {

@@ -12,6 +12,12 @@ std::string short_number(double value) {
   return text;
 }
 
+std::string interval_text(const protocol::Interval& interval) {
+  const std::string value = short_number(interval.mean);
+  if (!interval.low || !interval.high) return value + " [-]";
+  return value + " [" + short_number(*interval.low) + ", " + short_number(*interval.high) + "]";
+}
+
 CheckResult not_measured(Verdict verdict, const std::string& detail) {
   CheckResult result;
   result.verdict = name_of(verdict);

@@ -5,11 +5,14 @@
 #include <vector>
 
 #include "analysis/theory/check.h"
+#include "protocol/messages/provenance.h"
 
 namespace phasescope::analysis {
 
 // "3.24e-07"
 std::string short_number(double value);
+// "0.39 [0.31, 0.48]", or "0.39 [-]" where there is no interval.
+std::string interval_text(const protocol::Interval& interval);
 
 // An answer of a check that could measure nothing.
 CheckResult not_measured(Verdict verdict, const std::string& detail);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -15,8 +16,10 @@
 #include <sstream>
 
 #include "app/cli/output.h"
+#include "app/cli/shell_pages.h"
 #include "app/cli/worker_run.h"
 #include "app/verbs/verbs.h"
+#include "app/window/session.h"
 #include "formats/error.h"
 #include "formats/file_system.h"
 #include "formats/near_names.h"
@@ -183,6 +186,16 @@ std::vector<std::string> with_view(std::vector<std::string> words,
   return words;
 }
 
+std::vector<std::string> bundled_names() {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(assets_folder() / "models", error)) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
 }  // namespace
 
 int run_program(int argc, char** argv) {
@@ -193,6 +206,9 @@ int run_program(int argc, char** argv) {
   CLI::App parser("Phasescope: an oscilloscope for attention", "phasescope");
   parser.set_version_flag("--version", "phasescope " PHASESCOPE_VERSION);
   parser.require_subcommand(0, 1);
+  parser.footer(
+      "phasescope --completion bash|zsh|fish prints what completes its words in that shell, --man its "
+      "manual page");
   CommonOptions common;
   const auto verbs = all_verbs();
   std::vector<CLI::App*> parsers;
@@ -208,6 +224,10 @@ int run_program(int argc, char** argv) {
   const bool json = std::find(given.begin(), given.end(), "--json") != given.end();
   std::vector<std::string> words;
   try {
+    if (const auto page = shell_page(parser, given, bundled_names())) {
+      print(*page);
+      return 0;
+    }
     words = with_view(given, verbs);
     std::vector<std::string> reversed(words.rbegin(), words.rend());
     try {

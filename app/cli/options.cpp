@@ -136,10 +136,9 @@ void Options::declare_argument(protocol::BoundField field, Arguments arguments) 
     parser_.add_option_function<std::string>(name, field.parse, help)->required(required);
     return;
   }
+  // A word is a name as it is: a path may hold commas and parentheses.
   const auto read = [field](const std::vector<std::string>& words) {
-    std::string all;
-    for (const std::string& word : words) all += (all.empty() ? "" : ",") + word;
-    field.parse(all);
+    field.read(nlohmann::json(words));
   };
   parser_.add_option_function<std::vector<std::string>>(name, read, help)->required(required);
 }

@@ -134,6 +134,12 @@ class Report {
       // One that computes in several dtypes keeps doing so where none was asked for.
       if (running.dtype == protocol::Opening{}.dtype) running.dtype = dtype;
     }
+    if (!request_.corpus.asked) return request;
+    if constexpr (requires { request.reading.corpus; }) {
+      request.reading.corpus = request_.corpus;
+    } else if constexpr (requires { request.corpus; }) {
+      request.corpus = request_.corpus;
+    }
     return request;
   }
 
@@ -141,6 +147,7 @@ class Report {
   template <class Request>
   Request of_text(Request request) const {
     static_cast<protocol::Reading&>(request.reading) = request_.reading;
+    if constexpr (requires { request.reading.corpus; }) request.reading.corpus = {};
     return request;
   }
 
@@ -172,6 +179,11 @@ class Report {
 
   // A model in the name of a file.
   std::string file_name(const std::string& model) const { return names_.file_name(model); }
+
+  std::string texts_name() const {
+    const std::string& path = request_.corpus.path;
+    return path.empty() ? "the bundled validation texts" : "the texts of " + path;
+  }
 
   std::string text_name() const {
     const protocol::Input& input = request_.reading.input;
@@ -236,7 +248,7 @@ class Report {
     for (const protocol::EvalRow& row : eval.rows) longest = std::max(longest, row.length);
     page_.section(
         "Loss against position",
-        "On the bundled validation texts (a model without a tokenizer reads seeded random "
+        "On " + texts_name() + " (a model without a tokenizer reads seeded random "
         "ids), in windows of " +
             std::to_string(longest) +
             " tokens: past the trained length, what was learnt about positions has to "
@@ -257,15 +269,14 @@ class Report {
     }
   }
 
-  // Over the bundled texts: an interval clustered by text needs many of them.
+  // Over many texts: an interval clustered by text needs many of them.
   void distance() {
     auto request = about_all<protocol::DistanceRequest>();
     request.reading.corpus.asked = true;
     const auto result = ask<protocol::DistanceResult>(request, "distance").result;
     page_.section("Near minus far",
                   "One query, one near and one far key: the difference of their scores before "
-                  "the softmax, on the bundled validation texts (TAPA, arXiv 2509.12635, "
-                  "Appendix I).");
+                  "the softmax, on " + texts_name() + " (TAPA, arXiv 2509.12635, Appendix I).");
     page_.begin_row();
     const auto figures = figures_of(measured(result), names_);
     for (const widgets::PlotSpec& plot : plots_of(without("intrinsic bias", figures))) {
@@ -337,7 +348,7 @@ class Report {
   void ablations() {
     page_.section("Without each head",
                   "What the loss rises by where a head's output is replaced by zeros, head by "
-                  "head, on every 10th bundled validation text.");
+                  "head, on every 10th of " + texts_name() + ".");
     for (const std::string& model : request_.models) {
       auto request = about<protocol::AblateRequest>(model);
       request.model = with_settings(model, request.running.set);  // they are not the change
@@ -418,8 +429,8 @@ class Report {
   void questions() {
     using namespace protocol;
     page_.section("Questions",
-                  "What heads go by, want and need (docs/questions.md), on some of the bundled "
-                  "validation texts.");
+                  "What heads go by, want and need (docs/questions.md), on some of " +
+                      texts_name() + ".");
     question<AddressingResult>("addressing", asked_of<AddressingRequest>(kQuestionTexts),
                                addressing_of_models);
     question<ProfileResult>("profile", asked_of<ProfileRequest>(kQuestionTexts), profile_of_models);

@@ -17,11 +17,15 @@ struct ReportRequest {
   std::vector<std::string> models;
   protocol::Running running;
   protocol::Reading reading;
+  protocol::Corpus corpus;
   template <class V>
   void fields(V& v) {
     v("models", models,
       protocol::About{.help = protocol::kModelsHelp, .argument = "MODEL", .alias = "model"});
     reading.fields(v);
+    v("corpus", corpus,
+      protocol::About{.help = "texts of what is measured over many: the bundled validation texts, or "
+                              "those of a file, a folder or a .jsonl file"});
     running.fields(v);
   }
 };

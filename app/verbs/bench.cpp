@@ -68,6 +68,9 @@ class BenchVerb : public Verb {
     refuse_what_is_of_kernels();
     if (!page_.empty()) throw formats::bad_usage("this benchmark has no page", "--write");
     if (what_ == "window") {
+      if (!run.common().remote.empty()) {
+        throw formats::bad_usage("bench window measures the window of this machine", "--remote");
+      }
       return rows_output(protocol::to_json_form(bench_window()), provenance(run));
     }
     json result;

@@ -178,7 +178,8 @@ Table repair_table(const protocol::XrayRepair& repair) {
   table.rows.push_back(
       {{"what", "share returned, on texts it was chosen by"}, {"value", repair.share_choose}});
   table.rows.push_back({{"what", "change of the loss, on other texts"},
-                        {"value", protocol::to_json_form(repair.change_test)}});
+                        {"value", repair.change_test ? protocol::to_json_form(*repair.change_test)
+                                                     : json(repair.why)}});
   table.rows.push_back({{"what", "reading"}, {"value", repair.reading}});
   return table;
 }

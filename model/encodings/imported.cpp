@@ -20,6 +20,7 @@ const EncodingInfo& imported_info() {
                   {"tokens", 128, "of the text that the tensors were computed of", {}, 1, 1 << 24}},
       .under_shift = {UnderShift::Kind::stays, "what was imported reads no position ids"},
       .has_state = false,
+      .of_one_text = true,
   };
   return info;
 }

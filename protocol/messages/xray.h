@@ -61,7 +61,7 @@ struct XrayRow {
   }
 };
 
-// Mean weight of the rows past the trained length on what training never showed: of each plane's
+// Mean weight of the rows past the trained length of all texts on what training never showed: of each plane's
 // phases ("phases"), of the table's values ("values"), or of distances ("distances").
 struct XrayUnseen {
   int64_t layer = 0, head = 0;
@@ -84,16 +84,18 @@ struct XrayPosition {
   }
 };
 
-// The smallest set of heads found on texts 0, 2, ..; told of texts 1, 3, ...
+// The smallest set of heads found on texts 0, 2, ..; told of texts 1, 3, ..., and where there are
+// none, why not.
 struct XrayRepair {
   std::vector<std::string> heads;
   double share_choose = 0;
-  Interval change_test;
+  std::optional<Interval> change_test;
+  std::string why;
   std::string reading;  // the model with it: "rope (head_windows=L0H1:256)"
   template <class V>
   void fields(V& v) {
     v("heads", heads), v("share_choose", share_choose), v("change_test", change_test);
-    v("reading", reading);
+    v("why", why), v("reading", reading);
   }
 };
 

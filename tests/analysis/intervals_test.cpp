@@ -100,8 +100,8 @@ TEST(Intervals, ShapeIsThatOfAllSamplesByText) {
                   "jackknife t");
   expect_interval(got.sigma, 1.9322432594890402, 1.0740292996654488, 2.7904572193126316,
                   "jackknife t");
-  expect_interval(got.skewness, 0.15333010252411974, -1.8396201167962667, 2.146280321844506,
-                  "jackknife t");
+  EXPECT_NEAR(got.skewness.mean, 0.15333010252411974, 1e-12);
+  expect_none(got.skewness);  // below 30 texts the jackknife covers it far too seldom
   EXPECT_EQ(got.share_positive.method, "Wilson");
   EXPECT_EQ(got.skewness.n, 5);  // one text has no sample
 }

@@ -25,7 +25,8 @@ protocol::PairResult pair_of(const std::shared_ptr<const model::Model>& model, s
   PairOptions options;
   options.layer = layer, options.head = 1, options.query = query, options.key = key;
   options.backend = model::Backend::plain;
-  return analyse_pair(model, some_text(), options);
+  protocol::NoProgress progress;
+  return analyse_pair(model, some_text(), options, progress);
 }
 
 class PairOfKind : public ::testing::TestWithParam<std::string> {};
@@ -91,7 +92,8 @@ TEST(Pair, PhasorsOfThePreviousTokenHeadAreRealAndEqual) {
   const auto model = model::open_model("proof-previous", {.dtype = at::kDouble});
   PairOptions options;
   options.query = 20, options.key = 19;
-  const auto pair = analyse_pair(model, some_text(256), options);
+  protocol::NoProgress progress;
+  const auto pair = analyse_pair(model, some_text(256), options, progress);
   ASSERT_EQ(pair.phasors.size(), 128u);
   for (const auto& phasor : pair.phasors) {
     EXPECT_NEAR(phasor[0], 40.0 / 128, 1e-5);  // float32 weights
@@ -107,7 +109,8 @@ TEST(Pair, CurveOfThePreviousTokenHead) {
   const auto model = model::open_model("proof-previous", {.dtype = at::kDouble});
   PairOptions options;
   options.query = 20, options.key = 3;
-  const auto pair = analyse_pair(model, some_text(256), options);
+  protocol::NoProgress progress;
+  const auto pair = analyse_pair(model, some_text(256), options, progress);
   for (const std::size_t n :
        {std::size_t{0}, std::size_t{17}, std::size_t{1000}, pair.curve->size() - 1}) {
     const protocol::PairPoint& point = (*pair.curve)[n];

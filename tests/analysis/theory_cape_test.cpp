@@ -3,7 +3,9 @@
 #include <ATen/core/grad_mode.h>
 
 #include <cmath>
+#include <random>
 
+#include "analysis/intervals/intervals.h"
 #include "analysis/random.h"
 #include "analysis/tensors.h"
 #include "analysis/theory/cape_adaptive.h"
@@ -129,6 +131,32 @@ TEST(CapeAdaptive, ClassesAndVariancesAreTheReferences) {
       expect_near(got.over_distance, golden["variance_over_distance"][n], 1e-9, 0);
     }
   }
+}
+
+TEST(CapeAdaptive, TheShareOfAllContextsHasAnIntervalThatCovers) {
+  // values = distance + deviation: the contexts' variance is 4, the distances' 1.25 plus what the
+  // mean of 40 contexts keeps of the deviations, (1 - 1/4) 4 / 40.
+  constexpr int kTrials = 400, kContexts = 40, kDistances = 4;
+  const double truth = 4 / (1.25 + 0.75 * 4 / kContexts);
+  const Draws draws(3);
+  std::mt19937_64 random(5);
+  std::normal_distribution<double> normal(0, 2);
+  int covered = 0;
+  for (int trial = 0; trial < kTrials; ++trial) {
+    AdaptiveBias bias;
+    bias.distance = {1, 2, 3, 4};
+    for (int c = 0; c < kContexts; ++c) {
+      std::vector<double>& row = bias.values.emplace_back();
+      for (int d = 0; d < kDistances; ++d) row.push_back(d + normal(random));
+    }
+    const AdaptiveHead head = adaptive_head(bias, 1);
+    const Interval share = ratio_interval(head.share, draws);
+    ASSERT_NEAR(share.mean, head.over_contexts / head.over_distance, 1e-12 * share.mean);
+    covered += *share.low <= truth && truth <= *share.high;
+  }
+  // 95 % of 400, less three deviations of a count (13) and three points that the rule for ratios
+  // may miss (12).
+  EXPECT_GE(covered, 380 - 25);
 }
 
 TEST(CapeAdaptive, FailsWhereTheBiasIgnoresTheContext) {

@@ -51,7 +51,7 @@ TEST(Xray, FindsTheHeadThatFails) {
     EXPECT_NEAR(result.rows[1].share->mean, 1, 1e-9);
     ASSERT_TRUE(result.repair);
     EXPECT_EQ(result.repair->heads, std::vector<std::string>{"L0H1"});
-    EXPECT_LT(result.repair->change_test.mean, -0.1);
+    EXPECT_LT(result.repair->change_test->mean, -0.1);
     EXPECT_EQ(result.repair->reading,
               clamp ? "proof-fails (head_clamps=L0H1:112)" : "proof-fails (head_windows=L0H1:113)");
     // The reading does what the repair said.

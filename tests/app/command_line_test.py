@@ -208,6 +208,44 @@ class Bytes(InAFolder):
         self.assertIn("not UTF-8 (byte 3 of the text)", done.stderr)
 
 
+class Shells(InAFolder):
+    """What shells complete and man shows follows from what the verbs declare."""
+
+    def completed(self, *words):
+        line = " ".join(f"'{word}'" for word in words)
+        done = shell(f"source <(phasescope --completion bash)\nCOMP_WORDS=({line})\n"
+                     f"COMP_CWORD={len(words) - 1}\n_phasescope\necho \"${{COMPREPLY[@]}}\"", self.folder)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return done.stdout.split()
+
+    def test_bash_completes_verbs_options_models_and_files(self):
+        self.assertEqual(self.completed("phasescope", "patt"), ["patterns"])
+        self.assertEqual(self.completed("phasescope", "map", "--hea"), ["--head"])
+        (self.folder / "tapestry.json").touch()
+        self.assertEqual(sorted(self.completed("phasescope", "map", "tape")), ["tape", "tapestry.json"])
+
+    def test_every_option_is_in_every_page(self):
+        help_of_map = set(re.findall(r"--[a-z-]+", phasescope("map", "--help").stdout.split("Example")[0]))
+        self.assertGreater(len(help_of_map), 10)
+        for words in (["--completion", "fish"], ["--completion", "zsh"], ["--man"]):
+            page = phasescope(*words).stdout.replace("\\-", "-")
+            if "fish" in words:
+                page = page.replace(" -l ", " --")
+            self.assertEqual({option for option in help_of_map if option not in page}, set(), words)
+        self.assertEqual(set(verbs()), set(re.findall(r"(?m)^\.SS (.*)$", phasescope("--man").stdout)))
+
+    def test_man_finds_nothing_wrong_with_the_page(self):
+        if not shutil.which("groff"):
+            self.skipTest("groff is not installed")
+        done = shell("phasescope --man | groff -man -ww -Tutf8 > page", self.folder)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_an_unknown_shell_is_refused(self):
+        done = phasescope("--completion", "tcsh")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("bash, zsh or fish", done.stderr)
+
+
 class Costs(InAFolder):
     def test_a_configuration_alone_is_enough(self):
         shutil.copy(ROPE / "config.json", self.folder)

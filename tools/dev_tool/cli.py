@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 
-from . import build, carry, debian, doctor, first_window, gpu_test, lint, looks, parity, pictures, test, wheels
+from . import build, carry, debian, doctor, first_window, gpu_test, lint, looks, package, parity, pictures, test, wheels
 from .console import STOPPING, DevError, clear_progress, end_running, say
 from .first_window import PICTURE, PROGRAM, WORKER, FirstPicture
 from .paths import OUT, ROOT
@@ -88,6 +88,7 @@ def parser():
     one = verbs.add_parser("looks", help="draw every view in software and show which look otherwise than before")
     one.add_argument("--update", action="store_true", help="take the looks of now for right")
     verbs.add_parser("record", help="make the recording anew that the window shows before it has a worker")
+    verbs.add_parser("package", help="a .deb, an archive and a Python wheel, in out/packages")
     verbs.add_parser("carry", help="collect into .carry/ what test --gpu needs on a machine without network")
     return top
 
@@ -186,5 +187,6 @@ VERBS = {
     "pictures": lambda _: pictures.draw(),
     "looks": lambda options: looks.looks(options.update),
     "record": lambda _: record(),
+    "package": lambda _: package.package(),
     "carry": lambda _: carry.carry(),
 }

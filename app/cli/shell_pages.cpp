@@ -1,0 +1,163 @@
+#include "app/cli/shell_pages.h"
+
+#include <CLI/CLI.hpp>
+
+#include "formats/error.h"
+
+namespace phasescope::app {
+
+namespace {
+
+using Strings = std::vector<std::string>;
+
+std::string joined(const Strings& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
+std::string replaced(std::string text, const std::string& what, const std::string& with) {
+  for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += with.size()) {
+    text.replace(at, what.size(), with);
+  }
+  return text;
+}
+
+// "--rows" of an option, empty for an argument.
+std::string long_name(const CLI::Option& option) {
+  const Strings& names = option.get_lnames();
+  return names.empty() ? "" : "--" + names.front();
+}
+
+Strings long_names(const CLI::App& verb) {
+  Strings names;
+  for (const CLI::Option* option : verb.get_options()) {
+    if (const std::string name = long_name(*option); !name.empty()) names.push_back(name);
+  }
+  return names;
+}
+
+std::vector<const CLI::App*> verbs_of(const CLI::App& parser) {
+  return parser.get_subcommands([](const CLI::App*) { return true; });
+}
+
+Strings names_of(const std::vector<const CLI::App*>& verbs) {
+  Strings names;
+  for (const CLI::App* verb : verbs) names.push_back(verb->get_name());
+  return names;
+}
+
+std::string bash_script(const CLI::App& parser, const Strings& models) {
+  const auto verbs = verbs_of(parser);
+  std::string cases;
+  for (const CLI::App* verb : verbs) {
+    cases += "    " + verb->get_name() + ") options=\"" + joined(long_names(*verb)) + "\" ;;\n";
+  }
+  return "# bash completion of phasescope: source <(phasescope --completion bash)\n"
+         "_phasescope() {\n"
+         "  local word=\"${COMP_WORDS[COMP_CWORD]}\" options=\"--help --version\"\n"
+         "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
+         "    COMPREPLY=($(compgen -W \"" +
+         joined(names_of(verbs)) +
+         " $options\" -- \"$word\"))\n"
+         "    return\n"
+         "  fi\n"
+         "  case \"${COMP_WORDS[1]}\" in\n" +
+         cases +
+         "  esac\n"
+         "  case \"$word\" in\n"
+         "    -*) COMPREPLY=($(compgen -W \"$options\" -- \"$word\")) ;;\n"
+         "    *) COMPREPLY=($(compgen -W \"" +
+         joined(models) +
+         "\" -- \"$word\") $(compgen -f -- \"$word\")) ;;\n"
+         "  esac\n"
+         "}\n"
+         "complete -o filenames -F _phasescope phasescope\n";
+}
+
+std::string zsh_script(const CLI::App& parser, const Strings& models) {
+  return "#compdef phasescope\n"
+         "autoload -U +X bashcompinit && bashcompinit\n" +
+         bash_script(parser, models);
+}
+
+// In single quotes, where fish knows of a backslash and a quote alone.
+std::string fish_word(const std::string& text) {
+  return "'" + replaced(replaced(text, "\\", "\\\\"), "'", "\\'") + "'";
+}
+
+std::string fish_script(const CLI::App& parser, const Strings& models) {
+  std::string text =
+      "# fish completion of phasescope: phasescope --completion fish | source\n"
+      "complete -c phasescope -n 'not __fish_use_subcommand' -a " +
+      fish_word(joined(models)) + "\n";
+  for (const CLI::App* verb : verbs_of(parser)) {
+    text += "complete -c phasescope -n __fish_use_subcommand -a " + verb->get_name() + " -d " +
+            fish_word(verb->get_description()) + "\n";
+    for (const CLI::Option* option : verb->get_options()) {
+      const std::string name = long_name(*option);
+      if (name.empty()) continue;
+      text += "complete -c phasescope -n '__fish_seen_subcommand_from " + verb->get_name() +
+              "' -l " + name.substr(2) + (option->get_items_expected_max() > 0 ? " -r" : "") +
+              " -d " + fish_word(option->get_description()) + "\n";
+    }
+  }
+  return text;
+}
+
+// Text of a roff page: no line is a request, hyphens are those that are typed.
+std::string roff(const std::string& text) {
+  std::string out = replaced(replaced(text, "\\", "\\e"), "-", "\\-");
+  for (const char* first : {"\n.", "\n'"}) {
+    out = replaced(out, first, std::string("\n\\&") + first[1]);
+  }
+  if (out.starts_with('.') || out.starts_with('\'')) out = "\\&" + out;
+  return out;
+}
+
+std::string roff_option(const CLI::Option& option) {
+  const bool argument = option.get_lnames().empty();
+  const bool takes = option.get_items_expected_max() > 0;
+  std::string text = ".TP\n.B " + roff(argument ? option.get_name(true) : long_name(option));
+  if (!argument && takes) text += " \\fI" + roff(option.get_type_name()) + "\\fR";
+  return text + "\n" + roff(option.get_description()) + "\n";
+}
+
+std::string man_page(const CLI::App& parser) {
+  std::string text =
+      ".TH PHASESCOPE 1\n.SH NAME\nphasescope \\- " + roff("oscilloscope for attention") +
+      "\n.SH SYNOPSIS\n.B phasescope\n[\\fIVERB\\fR] [\\fIOPTIONS\\fR] ...\n.SH DESCRIPTION\n" +
+      roff("Opens trained transformers, runs the whole model with instrumented kernels, and shows "
+           "what its positional encoding does. Without a verb, or with names of models, the window "
+           "opens.") +
+      "\n.SH VERBS\n";
+  for (const CLI::App* verb : verbs_of(parser)) {
+    text += ".SS " + roff(verb->get_name()) + "\n" + roff(verb->get_description()) + "\n";
+    for (const CLI::Option* option : verb->get_options()) text += roff_option(*option);
+    text += ".PP\n.nf\n" + roff(verb->get_footer()) + "\n.fi\n";
+  }
+  return text +
+         ".SH EXIT STATUS\n"
+         "0 done; 1 done, and a check or verdict failed, or there is no such thing in this model; 2 "
+         "wrong usage or input; 3 the device or host asked for is not there; 4 the worker died, or a "
+         "fault of the program; 5 out of memory; 130 cancelled.\n"
+         ".SH ENVIRONMENT\n"
+         ".TP\n.B PHASESCOPE_TORCH\nfolder of LibTorch, which holds lib/libtorch_cpu.so\n"
+         ".TP\n.B PHASESCOPE_ASSETS\nfolder of bundled models and texts\n"
+         ".TP\n.B PHASESCOPE_WORKER\nprogram that is started as the worker\n";
+}
+
+}  // namespace
+
+std::optional<std::string> shell_page(const CLI::App& parser, const Strings& words,
+                                      const Strings& models) {
+  if (words == Strings{"--man"}) return man_page(parser);
+  if (words.empty() || words[0] != "--completion") return {};
+  const std::string shell = words.size() == 2 ? words[1] : "";
+  if (shell == "bash") return bash_script(parser, models);
+  if (shell == "zsh") return zsh_script(parser, models);
+  if (shell == "fish") return fish_script(parser, models);
+  throw formats::bad_usage("--completion wants a shell: bash, zsh or fish");
+}
+
+}  // namespace phasescope::app

@@ -1,0 +1,266 @@
+"""The Python module: its frames, its answers beside those of the command line, what it dumps, and the
+page that shows it. One class as an argument runs that alone."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import types
+import unittest
+from pathlib import Path
+
+SOURCE = Path(os.environ["PHASESCOPE_SOURCE"])
+BIN = Path(os.environ["PHASESCOPE_BUILD"]) / "bin"
+MODULE = SOURCE / "tools" / "python"
+SKIPPED = 77
+
+try:
+    import numpy
+except ImportError:
+    # The numpy of Debian belongs to Debian's own Python.
+    if sys.executable != "/usr/bin/python3" and subprocess.run(
+            ["/usr/bin/python3", "-c", "import numpy"], capture_output=True, check=False).returncode == 0:
+        os.execv("/usr/bin/python3", ["/usr/bin/python3", "-B", *sys.argv])
+    print("skipped: numpy (Debian's python3-numpy) is not installed")
+    sys.exit(SKIPPED)
+
+sys.path.insert(0, str(MODULE))
+os.environ.update(PHASESCOPE=str(BIN / "phasescope"), PHASESCOPE_WORKER=str(BIN / "phasescope-worker"))
+
+import phasescope  # noqa: E402
+from phasescope import crc32c, frames  # noqa: E402
+
+# Scores of a size of ten in float32 are off by 10 x 2^-23 at the most, and so are their exponentials.
+WEIGHTS = 2e-6
+TEXT = "It was the best of times, it was the worst of times."
+
+
+def command_line(*words):
+    return subprocess.run([BIN / "phasescope", *words], capture_output=True, check=True).stdout
+
+
+class Wire(unittest.TestCase):
+    def test_check_values_of_the_crc(self):
+        # RFC 3720, appendix B.4.
+        self.assertEqual(crc32c.crc32c(b"123456789"), 0xE3069283)
+        self.assertEqual(crc32c.crc32c(bytes(32)), 0x8A9136AA)
+        self.assertEqual(crc32c.crc32c(b"\xff" * 32), 0x62A8AB43)
+        self.assertEqual(crc32c.crc32c(bytes(range(32))), 0x46DD794E)
+
+    def test_lanes_side_by_side_are_the_bytes_one_by_one(self):
+        data = numpy.random.default_rng(1).integers(0, 256, 50_001, numpy.uint8).tobytes()
+        for count in (16 * 1024 - 1, 16 * 1024, 16 * 1024 + 1, 50_001):
+            one_by_one = crc32c._after(0xFFFFFFFF, data[:count]) ^ 0xFFFFFFFF
+            self.assertEqual(crc32c.crc32c(data[:count]), one_by_one)
+
+    def test_a_damaged_frame_is_refused(self):
+        frame = frames.encode(frames.REQUEST, 7, {"method": "models.list"})
+        preamble = frames.Preamble(frame[:frames.PREAMBLE_BYTES])
+        rest = bytearray(frame[frames.PREAMBLE_BYTES:])
+        self.assertEqual(frames.decode(preamble, bytes(rest))[0]["method"], "models.list")
+        rest[5] ^= 1
+        with self.assertRaises(frames.FrameError):
+            frames.decode(preamble, bytes(rest))
+        with self.assertRaises(frames.FrameError):
+            frames.Preamble(b"x" + frame[1:frames.PREAMBLE_BYTES])
+
+    def test_bfloat16_becomes_float32_exactly(self):
+        bits = numpy.array([0x3F80, 0xC049, 0x7F80, 0x0001], "<u2")
+        entry = {"name": "x", "dtype": "BF16", "shape": [2, 2]}
+        got, size = frames._array(entry, bits.tobytes(), 0)
+        self.assertEqual(size, 8)
+        self.assertEqual(got.dtype, numpy.float32)
+        numpy.testing.assert_array_equal(got, [[1, -3.140625], [numpy.inf, 2.0 ** -133]])
+
+
+class Answers(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.rope = phasescope.open("rope")
+
+    def test_heads_are_those_of_the_command_line(self):
+        ours = self.rope.heads(text=TEXT, seed=3)
+        theirs = json.loads(command_line("heads", "rope", "--prompt", TEXT, "--seed", "3", "--json"))
+        self.assertGreater(len(ours["rows"]), 0)
+        self.assertEqual(ours["rows"], theirs["rows"])
+        self.assertEqual(ours["provenance"]["text_hash"], theirs["provenance"]["text_hash"])
+
+    def test_distance_is_that_of_the_command_line(self):
+        ours = self.rope.distance("tapa", text=TEXT, pairs=200)
+        theirs = json.loads(command_line("distance", "rope", "tapa", "--prompt", TEXT, "--pairs", "200", "--json"))
+        for key in set(ours) - {"provenance"}:
+            self.assertEqual(ours[key], theirs[key], key)
+
+    def test_captured_tensors_are_those_of_the_command_line(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "x.safetensors"
+            command_line("capture", "rope", "--prompt", TEXT, "--what", "q,attn", "--layers", "1,2", "--out", path)
+            theirs = read_safetensors(path)
+        ours = self.rope.capture("q", "attn", layers=[1, 2], text=TEXT).tensors
+        self.assertIn("attn.2", ours)
+        for name, array in ours.items():
+            numpy.testing.assert_array_equal(array, theirs[name], name)
+
+    def test_large_tensors_come_in_memory_files(self):
+        # 256 KiB and more: 4 heads x 256 x 256 float32 are 1 MiB.
+        ids = [list(range(97, 97 + 16)) * 16]
+        got = self.rope.capture("attn", layers=[0], ids=ids).tensors["attn.0"]
+        self.assertEqual(got.shape, (1, 4, 256, 256))
+        numpy.testing.assert_allclose(got.sum(-1), 1, atol=1e-5)  # 256 weights of float32
+
+    def test_refusals_name_what_is_wrong(self):
+        with self.assertRaises(phasescope.Failure) as caught:
+            self.rope.map("L9H0", text=TEXT)
+        self.assertEqual(caught.exception.code, "bad_usage")
+        with self.assertRaises(phasescope.Failure):
+            self.rope.map(pooool="max")
+        with self.assertRaises(phasescope.Failure):
+            phasescope.open("no_such_model")
+        with self.assertRaises(ValueError):
+            self.rope.map(text="a", ids=[1])
+        self.assertEqual(self.rope.map(text=TEXT)["head"], 0)
+
+    def test_a_dead_worker_is_said_and_another_one_works(self):
+        with phasescope.Worker() as worker:
+            worker._process.kill()
+            with self.assertRaises(phasescope.Failure) as caught:
+                worker.call("worker.sleep", seconds=30)
+            self.assertEqual(caught.exception.code, "worker_died")
+            self.assertIn("signal 9", str(caught.exception))
+            with self.assertRaises(phasescope.Failure):
+                worker.call("models.list")
+        self.assertGreater(len(self.rope.heads(text=TEXT)["rows"]), 0)
+
+    def test_an_interrupt_cancels_and_the_worker_lives(self):
+        with phasescope.Worker() as worker:
+            def interrupt(*_):
+                raise KeyboardInterrupt
+            with self.assertRaises(KeyboardInterrupt):
+                worker.call("xray", interrupt, model="rope", length=512)
+            self.assertGreater(len(worker.call("models.list")["models"]), 0)
+
+    def test_a_figure_is_that_of_the_command_line(self):
+        drawn = self.rope.map("L1H2", text=TEXT, size=(32, 32)).figures()
+        self.assertTrue(drawn[0].svg.lstrip().startswith("<"))
+        self.assertIn("<svg", drawn[0]._repr_svg_())
+        with tempfile.TemporaryDirectory() as folder:
+            command_line("map", "rope", "--prompt", TEXT, "--head", "L1H2", "--size", "32x32", "--out", folder)
+            theirs = [path.read_text() for path in sorted(Path(folder).glob("*.svg"))]
+        self.assertEqual([figure.svg for figure in drawn], theirs)
+
+
+class Dump(unittest.TestCase):
+    """With a stand-in for torch that has the one function and tensors that numpy holds."""
+
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+        functional = types.ModuleType("torch.nn.functional")
+        functional.scaled_dot_product_attention = lambda query, key, value, **_: value
+        nn, torch = types.ModuleType("torch.nn"), types.ModuleType("torch")
+        torch.nn, nn.functional = nn, functional
+        sys.modules.update({"torch": torch, "torch.nn": nn, "torch.nn.functional": functional})
+        for name in ("torch.nn.functional", "torch.nn", "torch"):
+            self.addCleanup(sys.modules.pop, name)
+        self.functional = functional
+        random = numpy.random.default_rng(4)
+        self.q = random.normal(size=(2, 1, 4, 12, 8)).astype(numpy.float32)
+        self.k = random.normal(size=(2, 1, 2, 12, 8)).astype(numpy.float32)
+
+    def run_model(self, **options):
+        for q, k in zip(self.q, self.k):
+            self.functional.scaled_dot_product_attention(q, k, k, **options)
+
+    def map_of(self, file, head):
+        imported = self.folder / "imported"
+        command_line("import", file, "--out", imported)
+        model = phasescope.open(str(imported))
+        return model.capture("attn", heads=[head[1]], layers=[head[0]],
+                             ids=[list(range(12))]).tensors[f"attn.{head[0]}"][0, 0]
+
+    def weights(self, layer, head, scale):
+        q, k = self.q[layer, 0, head].astype(float), self.k[layer, 0, head // 2].astype(float)
+        scores = numpy.where(numpy.tril(numpy.ones((12, 12), bool)), q @ k.T * scale, -numpy.inf)
+        scores = numpy.exp(scores - scores.max(-1, keepdims=True))
+        return scores / scores.sum(-1, keepdims=True)
+
+    def test_queries_and_keys_give_the_models_maps(self):
+        original = self.functional.scaled_dot_product_attention
+        path = self.folder / "qk.safetensors"
+        with phasescope.dump(path):
+            self.run_model(is_causal=True, scale=0.5)
+        self.assertIs(self.functional.scaled_dot_product_attention, original)
+        numpy.testing.assert_allclose(self.map_of(path, (1, 3)), self.weights(1, 3, 0.5), atol=WEIGHTS)
+
+    def test_maps_are_the_models_maps(self):
+        path = self.folder / "maps.safetensors"
+        mask = numpy.where(numpy.tril(numpy.ones((1, 1, 12, 12), bool)), 0, -numpy.inf).astype(numpy.float32)
+        with phasescope.dump(path, "maps"):
+            self.run_model(attn_mask=mask)
+        numpy.testing.assert_allclose(self.map_of(path, (0, 2)), self.weights(0, 2, 8 ** -0.5), atol=WEIGHTS)
+
+    def test_what_cannot_be_said_is_refused_and_nothing_is_written(self):
+        path = self.folder / "none.safetensors"
+        window = numpy.tril(numpy.ones((12, 12), bool)) & ~numpy.tril(numpy.ones((12, 12), bool), -4)
+        for options in ({"attn_mask": window}, {"attn_mask": numpy.ones((12, 12), numpy.float32)}):
+            with self.assertRaisesRegex(ValueError, "more than causal"):
+                with phasescope.dump(path):
+                    self.run_model(**options)
+        self.k = self.k[..., :5, :]
+        with self.assertRaisesRegex(ValueError, "12 queries see 5 keys"):
+            with phasescope.dump(path):
+                self.run_model()
+        with self.assertRaisesRegex(RuntimeError, "no layer called"):
+            with phasescope.dump(path):
+                pass
+        self.assertFalse(path.exists())
+
+
+class Page(unittest.TestCase):
+    def test_the_code_of_the_page_runs(self):
+        page = (SOURCE / "docs" / "python.md").read_text(encoding="utf-8")
+        blocks = re.findall(r"```python\n(.*?)```", page, re.S)
+        self.assertGreater(len(blocks), 3)
+        with tempfile.TemporaryDirectory() as folder:
+            here = os.getcwd()
+            os.chdir(folder)
+            try:
+                names = {}
+                for block in blocks:
+                    exec(compile(block, "docs/python.md", "exec"), names)
+                self.assertTrue(Path("map.svg").is_file())
+            finally:
+                os.chdir(here)
+
+
+class Package(unittest.TestCase):
+    def test_it_can_be_installed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            source, there = Path(folder) / "source", Path(folder) / "there"
+            shutil.copytree(MODULE, source, ignore=shutil.ignore_patterns("__pycache__", "build", "*.egg-info"))
+            done = subprocess.run([sys.executable, "-m", "pip", "install", "--no-index", "--no-deps",
+                                   "--no-build-isolation", "--target", there, source],
+                                  capture_output=True, text=True, check=False)
+            if "No module named" in done.stderr:
+                self.skipTest("this Python has no pip, or no setuptools")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertTrue((there / "phasescope" / "worker.py").is_file())
+
+
+def read_safetensors(path):
+    data = path.read_bytes()
+    end = 8 + int.from_bytes(data[:8], "little")
+    tensors = {}
+    for name, entry in json.loads(data[8:end]).items():
+        if name != "__metadata__":
+            begin, stop = entry["data_offsets"]
+            dtype = {"F32": "<f4", "F64": "<f8", "I64": "<i8"}[entry["dtype"]]
+            tensors[name] = numpy.frombuffer(data[end + begin:end + stop], dtype).reshape(entry["shape"])
+    return tensors
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,111 @@
+"""What is installed and packed: started from folders that know nothing of the sources or of each other."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+SOURCE, BUILD = Path(os.environ["PHASESCOPE_SOURCE"]), Path(os.environ["PHASESCOPE_BUILD"])
+CMAKE, TORCH = os.environ["PHASESCOPE_CMAKE"], os.environ["PHASESCOPE_TORCH_DIR"]
+sys.path.insert(0, str(SOURCE / "tools"))
+
+from dev_tool import package  # noqa: E402
+
+
+def run(prefix, *words, torch=TORCH, path="/usr/bin:/bin"):
+    """A program that sees nothing of this environment."""
+    environment = {"PATH": path, "HOME": str(prefix)}
+    if torch:
+        environment["PHASESCOPE_TORCH"] = str(torch)
+    return subprocess.run([prefix / "bin" / "phasescope", *words], env=environment, cwd=prefix, text=True,
+                          capture_output=True, stdin=subprocess.DEVNULL, check=False)
+
+
+class Packages(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def looks_alive(self, prefix):
+        """The version, a model of the package's own, and numbers from the worker."""
+        self.assertRegex(run(prefix, "--version").stdout, r"^phasescope \d+\.\d+\.\d+")
+        models = run(prefix, "models", "--json")
+        self.assertEqual(models.returncode, 0, models.stderr)
+        rope = next(model for model in json.loads(models.stdout)["models"] if model["name"] == "rope")
+        self.assertTrue(rope["path"].startswith(str(prefix)), rope["path"])
+        heads = run(prefix, "heads", "rope", "--metrics", "entropy", "--json")
+        self.assertEqual(heads.returncode, 0, heads.stderr)
+        self.assertGreater(len(json.loads(heads.stdout)["rows"]), 0)
+
+    def installed(self):
+        prefix = self.folder / "installed"
+        subprocess.run([CMAKE, "--install", BUILD, "--prefix", prefix, "--strip"], check=True, capture_output=True)
+        return prefix
+
+    def test_what_is_installed_may_be_moved(self):
+        moved = self.folder / "another place"
+        self.installed().rename(moved)
+        self.looks_alive(moved)
+        worker = moved / "lib" / "phasescope" / "phasescope-worker"
+        paths = subprocess.run(["readelf", "-d", worker], capture_output=True, text=True, check=True).stdout
+        self.assertNotIn("RUNPATH", paths)
+
+    def test_its_pages_are_installed(self):
+        share = self.installed() / "share"
+        self.assertIn(".SS heads", (share / "man/man1/phasescope.1").read_text())
+        for script in ("bash-completion/completions/phasescope", "zsh/vendor-completions/_phasescope",
+                       "fish/vendor_completions.d/phasescope.fish"):
+            self.assertIn("phasescope", (share / script).read_text())
+        self.assertTrue((share / "applications/phasescope.desktop").is_file())
+
+    def test_without_libtorch_it_is_said(self):
+        prefix = self.installed()
+        none = run(prefix, "heads", "rope", torch=None, path="/nowhere")
+        self.assertNotEqual(none.returncode, 0)
+        self.assertIn("the worker needs LibTorch", none.stderr)
+        self.assertIn("pip install torch==", none.stderr)
+        empty = run(prefix, "heads", "rope", torch=self.folder)
+        self.assertIn("holds no lib/libtorch_cpu.so", empty.stderr)
+        old = self.folder / "torch"
+        (old / "lib").mkdir(parents=True)
+        (old / "lib" / "libtorch_cpu.so").touch()
+        (old / "version.py").write_text("__version__ = '1.13.1+cpu'\n")
+        other = run(prefix, "heads", "rope", torch=old)
+        self.assertRegex(other.stderr, r"needs LibTorch 2\.\d+\.\d+, and .* is 1\.13\.1")
+
+    def test_the_debian_package_and_the_archive(self):
+        if not shutil.which("dpkg-shlibdeps") or not shutil.which("dpkg-deb"):
+            self.skipTest("this system makes no Debian packages")
+        package.FOLDER = self.folder
+        for path in package.cpack(BUILD):
+            root = self.folder / path.suffix
+            root.mkdir()
+            if path.suffix == ".deb":
+                fields = subprocess.run(["dpkg-deb", "--field", path], capture_output=True, text=True, check=True).stdout
+                self.assertRegex(fields, r"Depends: .*libc6")
+                self.assertNotIn("torch", fields.lower().split("description")[0])
+                subprocess.run(["dpkg-deb", "--extract", path, root], check=True)
+                self.looks_alive(root / "usr")
+            else:
+                subprocess.run(["tar", "xf", path, "-C", root], check=True)
+                self.looks_alive(next(root.iterdir()))
+
+    def test_the_wheel(self):
+        prefix = self.folder / "environment"
+        wheel = package.wheel(BUILD, self.folder)
+        done = subprocess.run([sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "--no-compile",
+                               "--prefix", prefix, wheel], capture_output=True, text=True, check=False)
+        if "No module named pip" in done.stderr:
+            self.skipTest("this Python has no pip")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        here = prefix if (prefix / "bin").is_dir() else prefix / "local"  # Debian's own Python
+        self.looks_alive(here)
+        self.assertEqual(len(list(here.rglob("phasescope/worker.py"))), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

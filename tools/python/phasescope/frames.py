@@ -1,0 +1,93 @@
+"""The frames that pass between a program and a worker: docs/protocol.md has their bytes."""
+
+import json
+import mmap
+import os
+import struct
+
+import numpy
+
+from .crc32c import crc32c
+
+MAGIC = b"\x89PSC\r\n\x1a\n"
+VERSION = 1
+HELLO, REQUEST, PROGRESS, RESULT, ERROR, CANCEL, HEARTBEAT, FATAL, CLOSING = range(1, 10)
+_PREAMBLE = struct.Struct("<8sHHHHQIIQI")
+PREAMBLE_BYTES = _PREAMBLE.size
+_ALIGNED = 64
+
+_DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1",
+           "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "u1", "BOOL": "?"}
+
+
+class FrameError(RuntimeError):
+    """Bytes that are no frame; nothing after them can be read."""
+
+
+def encode(kind, request, body):
+    """A frame without tensors."""
+    header = json.dumps({"body": body}, default=_plain).encode()
+    fields = [MAGIC, VERSION, kind, 0, 0, request, len(header), 0, 0]
+    preamble = _PREAMBLE.pack(*fields, 0)[:-4]
+    return preamble + struct.pack("<I", crc32c(preamble)) + header + struct.pack("<I", crc32c(header))
+
+
+def _plain(value):
+    """Numbers and arrays of numpy, tuples and sets as JSON has them."""
+    if isinstance(value, numpy.generic):
+        return value.item()
+    if isinstance(value, numpy.ndarray):
+        return value.tolist()
+    return str(value)
+
+
+class Preamble:
+    """The first 44 bytes of a frame."""
+
+    def __init__(self, data):
+        magic, version, kind, flags, _, request, header, _, payload, crc = _PREAMBLE.unpack(data)
+        if magic != MAGIC or crc32c(data[:-4]) != crc:
+            raise FrameError("what came from the worker is no frame")
+        if version != VERSION:
+            raise FrameError(f"the worker speaks version {version} of the protocol, this module {VERSION}")
+        self.kind, self.request, self.has_file = kind, request, bool(flags & 1)
+        self.header_bytes, self.payload_bytes = header, payload
+
+
+def decode(preamble, rest, descriptor=None):
+    """(body, {name: array}) of the bytes after a preamble; takes the descriptor of a memory file."""
+    if struct.unpack("<I", rest[-4:])[0] != crc32c(rest[:-4]):
+        raise FrameError("a frame from the worker was damaged on its way")
+    header = json.loads(rest[:preamble.header_bytes])
+    payload = memoryview(rest)[preamble.header_bytes:-4]
+    mapped = _mapped(descriptor)
+    places = {False: 0, True: 0}
+    tensors = {}
+    for entry in header.get("tensors", []):
+        in_file = bool(entry.get("file"))
+        begin = -(-places[in_file] // _ALIGNED) * _ALIGNED
+        tensors[entry["name"]], count = _array(entry, mapped if in_file else payload, begin)
+        places[in_file] = begin + count
+    return header.get("body", {}), tensors
+
+
+def _mapped(descriptor):
+    if descriptor is None:
+        return b""
+    try:
+        return mmap.mmap(descriptor, os.fstat(descriptor).st_size, prot=mmap.PROT_READ)
+    finally:
+        os.close(descriptor)
+
+
+def _array(entry, data, begin):
+    """The array of an entry, without a copy but for bfloat16, which numpy has not: it becomes float32,
+    exactly."""
+    shape = entry["shape"]
+    count = int(numpy.prod(shape, dtype=numpy.int64))
+    dtype = "<u2" if entry["dtype"] == "BF16" else _DTYPES[entry["dtype"]]
+    array = numpy.frombuffer(data, dtype, count, begin) if count else numpy.empty(0, dtype)
+    size = array.nbytes
+    if entry["dtype"] == "BF16":
+        array = (array.astype(numpy.uint32) << 16).view(numpy.float32)
+    return array.reshape(shape), size
