@@ -189,7 +189,8 @@ widgets::GridSpec demand_grid(const protocol::DemandResult& result, const ModelN
   grid.columns = std::min(grid.columns, kMostAcross);
   grid.notes = {
       "across: buckets of distances, named by their first one (tokens); up: the bucket's sum (bits "
-      "a token per unit of score), one scale for all heads; lines: 95 %, " +
+      "a token per unit of score), one scale for all heads, from " +
+          widgets::short_number(range.low) + " to " + widgets::short_number(range.high) + "; lines: 95 %, " +
           words_of(result.loss) + "; shaded: beyond the trained length of " +
           std::to_string(result.trained) + " tokens",
       result.formula};

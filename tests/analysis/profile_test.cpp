@@ -4,9 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
-#include <numbers>
+#include <complex>
+#include <functional>
 
+#include "analysis/tensors.h"
 #include "formats/error.h"
 #include "text_passes.h"
 
@@ -56,51 +59,67 @@ TEST(Profile, BiasesOfDistanceKeepTheOrderOfKeys) {
   }
 }
 
-// Two distances: positional = |s(1) - s(0)| / ||a||, which planes that hardly turn make small.
-TEST(Profile, OfPlanesThatHardlyTurnIsThatOfTheFirst) {
-  model::ModelConfig config = testing::small_config("rope");
-  config.encoding.options["base"] = 1e300;
-  const auto model = model::random_model(config, 3, at::kDouble);
-  for (const protocol::ProfileRow& row : profile_of(model, 2).rows) {
-    EXPECT_GT(row.positional->mean, 0);
-    // Plane 0 alone turns, by one radian: a step is at most |e^i - 1| of its amplitude.
-    EXPECT_LE(row.positional->mean, 2 * std::sin(0.5));
-    EXPECT_EQ(row.high_frequency->n, 3);
+// s(t) of one query and key at t = 0 .. window - 1, plane by plane from q and k before the rotation,
+// and the norm of its coefficients.
+struct Curve {
+  std::vector<double> scores;
+  double norm = 0;
+};
+Curve curve_of(const model::LayerAttention& attention, std::int64_t query, std::int64_t key,
+               double base, std::int64_t window) {
+  const auto q = to_vector<double>(attention.q()[0][0][query]);
+  const auto k = to_vector<double>(attention.k()[0][0][key]);
+  const std::size_t planes = q.size() / 2;
+  const double scale = 1 / std::sqrt(static_cast<double>(q.size()));
+  Curve curve{std::vector<double>(static_cast<std::size_t>(window)), 0};
+  for (std::size_t m = 0; m < planes; ++m) {
+    const std::complex<double> a = scale * std::complex<double>(q[m], q[m + planes]) *
+                                   std::conj(std::complex<double>(k[m], k[m + planes]));
+    const double theta = std::pow(base, -static_cast<double>(m) / static_cast<double>(planes));
+    for (std::size_t t = 0; t < curve.scores.size(); ++t) {
+      curve.scores[t] += std::real(a * std::polar(1.0, static_cast<double>(t) * theta));
+    }
+    curve.norm += std::norm(a);
   }
+  curve.norm = std::sqrt(curve.norm);
+  return curve;
 }
 
-// Planes by their coefficients and the encoding's own scores agree: xpos without decay is rope, and
-// goes the other way.
-TEST(Profile, ReadsTheSameFromTheEncodingItself) {
-  const auto model = exact_profiled("rope");
-  const auto ids = random_texts(1, 24, 32, 2).items[0].ids;
-  const auto by_planes = profile_of(model, 24);
-  // s(t) by the model's own rotation, pair by pair.
-  TextPass pass(model, ids_tensor(ids));
-  const AttentionPointer attention = pass.layer(0);
-  const at::Tensor q = attention->q()[0][0][20], k = attention->k()[0][0][9];
-  std::vector<double> curve;
-  double norm = 0;
-  const std::int64_t planes = q.size(0) / 2;
-  for (std::int64_t t = 0; t < 24; ++t) {
-    double sum = 0;
-    norm = 0;
-    for (std::int64_t m = 0; m < planes; ++m) {
-      const auto at_ = [&](const at::Tensor& x, std::int64_t n) { return x[n].item<double>(); };
-      const double qx = at_(q, m), qy = at_(q, m + planes), kx = at_(k, m), ky = at_(k, m + planes);
-      const double angle = static_cast<double>(t) *
-                           std::pow(10000.0, -static_cast<double>(m) / static_cast<double>(planes));
-      sum += (qx * kx + qy * ky) * std::cos(angle) - (qy * kx - qx * ky) * std::sin(angle);
-      norm += (qx * qx + qy * qy) * (kx * kx + ky * ky);
+// Of texts so short that there is but one pair, or one triplet up to its order: nothing is drawn.
+protocol::ProfileRow first_row(const std::shared_ptr<const model::Model>& model, const Texts& texts,
+                               std::int64_t window) {
+  ProfileOptions options;
+  options.window = window, options.samples = 8;
+  options.backend = model::Backend::plain;
+  protocol::NoProgress progress;
+  return analyse_profile(model, texts, options, progress).rows[0];
+}
+
+// Both bases; with 10^300 plane 0 alone turns, and of two distances only t = 0 and 1 count.
+TEST(Profile, ScoresAreThoseOfTheirFormulas) {
+  for (const double base : {1e4, 1e300}) {
+    model::ModelConfig config = testing::small_config("rope");
+    config.encoding.options["base"] = base;
+    const auto model = model::random_model(config, 3, at::kDouble);
+    for (const std::int64_t window : {std::int64_t{2}, std::int64_t{24}}) {
+      const Texts pair = random_texts(1, 2, config.vocab_size, 2);
+      TextPass two(model, ids_tensor(pair.items[0].ids));
+      const Curve curve = curve_of(*two.layer(0), 1, 0, base, window);
+      const protocol::ProfileRow row = first_row(model, pair, window);
+      EXPECT_NEAR(row.positional->mean, mean_step(curve.scores) / curve.norm, 1e-12);
+      EXPECT_FALSE(row.semantic);  // two tokens have no triplet
+      const Texts triplet = random_texts(1, 3, config.vocab_size, 2);
+      TextPass three(model, ids_tensor(triplet.items[0].ids));
+      const Curve first = curve_of(*three.layer(0), 2, 0, base, window),
+                  second = curve_of(*three.layer(0), 2, 1, base, window);
+      std::vector<double> apart(first.scores.size());
+      std::ranges::transform(first.scores, second.scores, apart.begin(), std::minus<>());
+      const SemanticScore expected = semantic_score(apart, 1);
+      const protocol::ProfileRow got = first_row(model, triplet, window);
+      EXPECT_NEAR(got.semantic->mean, expected.gaussian, 1e-12);
+      EXPECT_EQ(got.semantic_share->mean, expected.share);
     }
-    curve.push_back(sum / std::sqrt(static_cast<double>(q.size(0))));
   }
-  norm = std::sqrt(norm / static_cast<double>(q.size(0)));
-  const double single = mean_step(curve) / norm;
-  EXPECT_GT(single, 0);
-  EXPECT_LT(single, 2);
-  EXPECT_GT(by_planes.rows[0].positional->mean, 0);
-  EXPECT_LT(by_planes.rows[0].positional->mean, 2);
 }
 
 TEST(Profile, EveryKindHasOne) {
