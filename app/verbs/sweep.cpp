@@ -7,7 +7,9 @@
 #include <thread>
 #include <utility>
 
+#include "app/figures/job_figures.h"
 #include "app/verbs/factories.h"
+#include "app/verbs/results_table.h"
 #include "app/verbs/sweep_plan.h"
 #include "app/verbs/verb_tools.h"
 #include "formats/error.h"
@@ -21,6 +23,8 @@ namespace {
 namespace fs = std::filesystem;
 using protocol::SweepCell;
 using protocol::SweepResult;
+
+constexpr size_t kMostCurves = 24;  // that can be told apart in one figure
 
 // Every cell is a job of its own, found again by its folder: whatever ends this verb, the same
 // command goes on with what is not done.
@@ -48,7 +52,7 @@ class SweepVerb : public Verb {
       dirs_.push_back(fs::absolute(folder / job.name).lexically_normal().string());
     }
     if (!table_) work_through(run);
-    return shown(read(run));
+    return shown(run, read(run));
   }
 
  private:
@@ -151,7 +155,27 @@ class SweepVerb : public Verb {
     }
   }
 
-  Output shown(SweepResult now) const {
+  static void add_eval(const protocol::EvalResult& eval, Output& output) {
+    const ModelNames names = names_in(eval);
+    output.tables.push_back(eval_table(eval));
+    output.tables.push_back(results_table(eval, names));
+    if (!eval.differences.empty()) output.tables.push_back(differences_table(eval));
+    output.figures = plots_of(figures_of(eval, names));
+  }
+
+  // Before anything is evaluated: the losses of what has begun.
+  std::vector<widgets::PlotSpec> progress_of(Run& run, const SweepResult& now) const {
+    std::vector<protocol::JobStatus> jobs;
+    for (const SweepCell& cell : now.cells) {
+      if (cell.step == 0 || jobs.size() == kMostCurves) continue;
+      jobs.push_back(
+          result_of<protocol::JobStatus>(run.call(protocol::JobRequest{.dir = cell.dir})));
+    }
+    if (jobs.empty()) return {};
+    return {job_curves_figure(jobs, "loss")};
+  }
+
+  Output shown(Run& run, SweepResult now) const {
     Output output{.result = protocol::to_json_form(now)};
     nlohmann::json rows = protocol::to_json_form(now.cells);
     int64_t ended = 0;
@@ -167,10 +191,9 @@ class SweepVerb : public Verb {
         {"job", "state", "step", "steps", "loss", "validation_bits", "validation_right",
          "evaluated"});
     output.tables.push_back(std::move(cells));
-    if (!now.eval.rows.empty()) {
-      output.tables.push_back(eval_table(now.eval));
-      output.figures = plots_of(figures_of(now.eval, names_in(now.eval)));
-    }
+    output.whole = ended == int64_t(now.cells.size());
+    if (!now.eval.rows.empty()) add_eval(now.eval, output);
+    if (output.figures.empty()) output.figures = progress_of(run, now);
     const bool failed = std::ranges::any_of(now.cells, [](const SweepCell& cell) {
       return cell.state == "failed" || cell.evaluated == "failed";
     });

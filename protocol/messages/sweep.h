@@ -41,7 +41,8 @@ struct SweepCell {
 };
 
 // `eval`: a row for each group and length, its mean over the seeds that have been evaluated;
-// `model` is the group. Of one seed the interval is that of its samples.
+// `model` is the group. Of one seed the interval is that of its samples. Its differences are paired
+// by seed.
 struct SweepResult {
   std::vector<SweepCell> cells;
   EvalResult eval;
