@@ -195,8 +195,9 @@ struct TrainSection {
     v("keep_steps", keep_steps, About{.help = "checkpoints of these steps are never deleted"});
     v("seed", seed, About{.help = "of the weights and the windows"});
     v("init", init,
-      About{.help = "first weights: one draw after the other, or each tensor's by its name, so that "
-                    "two encodings start with all that they have in common",
+      About{.help =
+                "first weights: one draw after the other, or each tensor's by its name, so that "
+                "two encodings start with all that they have in common",
             .choices = "sequential|named"});
     v("threads", threads, About{.help = "0: all cores", .low = 0});
     v("dtype", dtype,

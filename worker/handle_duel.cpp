@@ -25,8 +25,8 @@ namespace fs = std::filesystem;
 using protocol::Reply;
 using ModelPointer = std::shared_ptr<const model::Model>;
 
-analysis::Texts of_corpus(const protocol::DuelRequest& request, std::int64_t length,
-                          const model::Model& model, RequestContext& context) {
+analysis::Texts duel_texts(const protocol::DuelRequest& request, std::int64_t length,
+                           const model::Model& model, RequestContext& context) {
   protocol::Reading reading;
   reading.length = length, reading.seed = request.seed;
   analysis::Texts texts =
@@ -72,8 +72,8 @@ struct PreparedDuel {
   analysis::DuelOptions options;
 };
 
-PreparedDuel prepared(const protocol::DuelRequest& request, const std::string& a,
-                      const std::string& b, RequestContext& context) {
+PreparedDuel prepared_duel(const protocol::DuelRequest& request, const std::string& a,
+                           const std::string& b, RequestContext& context) {
   PreparedDuel duel;
   duel.a = context.models().open(a, request.running, context);
   duel.b = context.models().open(b, request.running, context);
@@ -81,8 +81,8 @@ PreparedDuel prepared(const protocol::DuelRequest& request, const std::string& a
                     ? std::min(duel.a->config().context, duel.b->config().context)
                     : request.lengths.front();
   if (duel.length < 2) throw formats::bad_usage("a text has 2 tokens at least", "lengths");
-  duel.texts_a = of_corpus(request, duel.length, *duel.a, context);
-  duel.texts_b = of_corpus(request, duel.length, *duel.b, context);
+  duel.texts_a = duel_texts(request, duel.length, *duel.a, context);
+  duel.texts_b = duel_texts(request, duel.length, *duel.b, context);
   if (names_of(duel.texts_a) != names_of(duel.texts_b)) {
     const auto bytes = [](const analysis::Texts& texts) { return texts.items[0].text.size(); };
     if (bytes(duel.texts_a) < bytes(duel.texts_b)) {
@@ -106,6 +106,10 @@ training::ConfigDuel config_duel_of(const protocol::DuelRequest& request) {
     throw formats::bad_usage("a duel of run configurations needs a folder for its trainings",
                              "--job");
   }
+  if (!request.running.set.list.empty()) {
+    throw formats::bad_usage("settings are of models; a run configuration has its own", "--set",
+                             "write them into the file");
+  }
   if (request.seeds.empty()) throw formats::bad_usage("a duel needs a seed to train with", "seeds");
   training::ConfigDuel duel{.dir = fs::absolute(request.job).lexically_normal(),
                             .a = training::run_config_from_file(request.a),
@@ -114,7 +118,7 @@ training::ConfigDuel config_duel_of(const protocol::DuelRequest& request) {
                             .margin = request.margin,
                             .seed = static_cast<std::uint64_t>(request.seed)};
   duel.read_with = {{"lengths", request.lengths},
-                    {"corpus", request.corpus.asked ? request.corpus.form() : json(true)},
+                    {"corpus", request.corpus.asked ? request.corpus.form() : nlohmann::json(true)},
                     {"dtype", request.running.dtype},
                     {"seed", request.seed}};
   return duel;
@@ -123,10 +127,10 @@ training::ConfigDuel config_duel_of(const protocol::DuelRequest& request) {
 // All texts of a corpus, read by both models of a seed.
 training::SeedMeasured on_texts(const protocol::DuelRequest& request, const fs::path& a,
                                 const fs::path& b, RequestContext& context) {
-  PreparedDuel duel = prepared(request, a.string(), b.string(), context);
+  PreparedDuel duel = prepared_duel(request, a.string(), b.string(), context);
   duel.options.all_texts = true;
-  const protocol::DuelResult read = analysis::analyse_duel(
-      duel.a, duel.texts_a, duel.b, duel.texts_b, duel.options, context);
+  const protocol::DuelResult read =
+      analysis::analyse_duel(duel.a, duel.texts_a, duel.b, duel.texts_b, duel.options, context);
   training::SeedMeasured measured{.per = read.per};
   for (const protocol::DuelUnit& unit : read.units) {
     measured.names.push_back(unit.name);
@@ -138,13 +142,17 @@ training::SeedMeasured on_texts(const protocol::DuelRequest& request, const fs::
 Reply duel_of_configurations(const protocol::DuelRequest& request, RequestContext& context) {
   const training::ConfigDuel duel = config_duel_of(request);
   const bool of_text = duel.a.of_text();
+  if (!of_text && request.corpus.asked) {
+    throw formats::bad_usage("the configurations learn a task, whose samples are drawn",
+                             "--corpus");
+  }
   const std::int64_t length = request.lengths.empty() ? 0 : request.lengths.front();
   const training::MeasureSeed measure =
-      of_text ? training::MeasureSeed([&](const fs::path& a, const fs::path& b,
-                                          protocol::Progress&) {
-        return on_texts(request, a, b, context);
-      })
-              : training::on_samples(duel, length, model::backend_named(request.running.backend));
+      of_text
+          ? training::MeasureSeed([&](const fs::path& a, const fs::path& b, protocol::Progress&) {
+              return on_texts(request, a, b, context);
+            })
+          : training::on_samples(duel, length, model::backend_named(request.running.backend));
   protocol::DuelResult result =
       training::duel_of_configs(formats::real_file_system(), duel, measure, context);
   const std::string a = fs::path(request.a).stem(), b = fs::path(request.b).stem();
@@ -160,7 +168,11 @@ Reply duel_of_configurations(const protocol::DuelRequest& request, RequestContex
 }
 
 Reply duel_of_models(const protocol::DuelRequest& request, RequestContext& context) {
-  PreparedDuel duel = prepared(request, request.a, request.b, context);
+  if (request.seeds != protocol::DuelRequest().seeds) {
+    throw formats::bad_usage("seeds are of run configurations; models are trained already",
+                             "--seeds");
+  }
+  PreparedDuel duel = prepared_duel(request, request.a, request.b, context);
   std::optional<training::JobLock> lock;
   std::optional<training::EvalRows> kept;
   if (!request.job.empty()) {
@@ -170,8 +182,8 @@ Reply duel_of_models(const protocol::DuelRequest& request, RequestContext& conte
     kept.emplace(formats::real_file_system(), fs::path(request.job) / "units.jsonl");
     duel.options.log = &*kept;
   }
-  protocol::DuelResult result = analysis::analyse_duel(duel.a, duel.texts_a, duel.b, duel.texts_b,
-                                                       duel.options, context);
+  protocol::DuelResult result =
+      analysis::analyse_duel(duel.a, duel.texts_a, duel.b, duel.texts_b, duel.options, context);
   result.length = duel.length;
   const std::pair<ModelPointer, const analysis::Texts*> sides[] = {{duel.a, &duel.texts_a},
                                                                    {duel.b, &duel.texts_b}};

@@ -167,8 +167,7 @@ Reply jobs_sweep(const protocol::SweepRequest& request, RequestContext&) {
 bool prepared(const protocol::SlurmRequest& request, const nlohmann::json& cell) {
   formats::FileSystem& files = formats::real_file_system();
   const fs::path dir = folder_of(cell), eval = dir / "eval";
-  training::prepare_training(files,
-                             {.dir = dir, .config = cell.value("config", nlohmann::json())});
+  training::prepare_training(files, {.dir = dir, .config = cell.value("config", nlohmann::json())});
   const bool evaluates = request.eval.is_object();
   if (evaluates) {
     nlohmann::json asked = request.eval;
@@ -183,7 +182,8 @@ bool prepared(const protocol::SlurmRequest& request, const nlohmann::json& cell)
 }
 
 std::int64_t threads_of(const nlohmann::json& cell) {
-  const auto config = cell.value("config", nlohmann::json::object());
+  const auto config = cell.value("config", nlohmann::json());
+  if (!config.is_object()) return 1;
   return std::max<std::int64_t>(1, config.value("/train/threads"_json_pointer, std::int64_t{1}));
 }
 

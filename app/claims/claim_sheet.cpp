@@ -52,8 +52,8 @@ void require_known_parts(const json& claim, const std::string& where) {
 
 void require_whole(const Claim& claim, const std::string& where) {
   const Predicate& p = claim.predicate;
-  const int kinds = (p.order.size() > 1) + (!p.ratio.empty()) + (!p.sign.empty()) +
-                    (!p.holds.empty());
+  const int kinds =
+      (p.order.size() > 1) + (!p.ratio.empty()) + (!p.sign.empty()) + (!p.holds.empty());
   if (kinds != 1) {
     throw formats::bad_input("a claim has one predicate: an order, a sign, a ratio or what holds",
                              where);
@@ -71,12 +71,11 @@ void require_whole(const Claim& claim, const std::string& where) {
   }
   for (const std::string& name : wanted) {
     if (std::ranges::find(claim.measured, name, &Place::name) != claim.measured.end()) continue;
-    throw formats::bad_input("the predicate speaks of " + formats::in_quotes(name) +
-                                 ", which is not measured",
-                             where);
+    throw formats::bad_input(
+        "the predicate speaks of " + formats::in_quotes(name) + ", which is not measured", where);
   }
-  const bool known = p.sign.empty() || p.sign == "positive" || p.sign == "negative" ||
-                     p.sign == "zero";
+  const bool known =
+      p.sign.empty() || p.sign == "positive" || p.sign == "negative" || p.sign == "zero";
   if (!known) throw formats::bad_input("a sign is positive, negative or zero", where);
 }
 

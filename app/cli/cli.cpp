@@ -216,7 +216,8 @@ Output output_of(Run& run, const std::vector<std::string>& words) {
         usage_error(error, words.empty() ? "" : words.front(), parser.remaining(true));
     throw formats::bad_usage(info.message, info.where, info.hint);
   }
-  const auto parsed = std::ranges::find_if(parsers, [](const CLI::App* one) { return one->parsed(); });
+  const auto parsed =
+      std::ranges::find_if(parsers, [](const CLI::App* one) { return one->parsed(); });
   return verbs[size_t(parsed - parsers.begin())]->run(run);
 }
 

@@ -48,10 +48,10 @@ struct Output {
   std::vector<widgets::GridSpec> grids;
   std::vector<protocol::TensorRef> tensors;
   std::vector<TextFile> files;
-  std::string text;  // printed as it is, before the tables
-  std::string page;  // Markdown that --out FILE.md has in place of the tables
+  std::string text;   // printed as it is, before the tables
+  std::string page;   // Markdown that --out FILE.md has in place of the tables
   bool whole = true;  // false where a command goes on with what is left when it is given again
-  int status = 0;    // 1 where a check or verdict failed
+  int status = 0;     // 1 where a check or verdict failed
 };
 
 // A cell as people read it: numbers short, counts with their unit, an interval with its ends, "-"

@@ -117,9 +117,10 @@ std::string markdown_of(const Table& table) {
     for (const std::string& column : table.columns) {
       const std::string mark = mark_of(cell(row, column));
       const std::string words = escaped(unmarked(table, row, column));
-      text += "| " + (mark == kBestMark     ? "**" + words + "**"
-                      : mark == kWithinMark ? "<u>" + words + "</u>"
-                                            : words) +
+      text += "| " +
+              (mark == kBestMark     ? "**" + words + "**"
+               : mark == kWithinMark ? "<u>" + words + "</u>"
+                                     : words) +
               " ";
     }
     text += "|\n";

@@ -238,8 +238,8 @@ PlotSpec eval_difference_figure(const protocol::EvalResult& result, const ModelN
     if (one.against != result.differences.front().against) continue;  // of every pair of a sweep
     const std::string against = names.short_name(one.against);
     const std::string unit = one.difference.unit, paired = unit.substr(0, unit.size() - 1);
-    plot.title = result.task + ": " + one.metric + " above that of " + against + ", paired by " +
-                 paired;
+    plot.title =
+        result.task + ": " + one.metric + " above that of " + against + ", paired by " + paired;
     plot.y.label = one.per.empty() ? one.metric : "nats a " + one.per;
     const auto [found, added] = index.try_emplace(one.model, plot.series.size());
     if (added) {

@@ -302,7 +302,9 @@ PlotSpec duel_figure(const protocol::DuelResult& result, const ModelNames& names
     mean.x.push_back(double(step.n)), mean.y.push_back(step.mean);
     add_ends(mean, step.low, step.high);
   }
-  Series dots{.label = result.unit == "seeds" ? "a seed" : "a text", .kind = SeriesKind::scatter, .color = 1};
+  Series dots{.label = result.unit == "seeds" ? "a seed" : "a text",
+              .kind = SeriesKind::scatter,
+              .color = 1};
   for (size_t n = 0; n < result.units.size(); ++n) {
     dots.x.push_back(double(n) + 1), dots.y.push_back(result.units[n].difference);
   }

@@ -42,7 +42,8 @@ std::string verdict_in_words(const protocol::DuelResult& duel, const ModelNames&
 
 // What seeds say of other texts, which the texts of one pair of models say by themselves.
 void add_other_texts(const protocol::DuelResult& duel, std::vector<std::string>& notes) {
-  if (duel.by_text) notes.push_back("on other texts, with these seeds: " + with_ends(*duel.by_text));
+  if (duel.by_text)
+    notes.push_back("on other texts, with these seeds: " + with_ends(*duel.by_text));
   if (!duel.two_way) return;
   const protocol::Interval& both = *duel.two_way;
   const bool holds = both.low && both.high && (*both.low > 0 || *both.high < 0);
@@ -82,9 +83,9 @@ Table duel_table(const protocol::DuelResult& duel, const ModelNames& names) {
 }
 
 Table units_table(const protocol::DuelResult& duel) {
-  Table table = table_of<protocol::DuelUnit>(
-      duel.unit + ", in the order in which they were read", protocol::to_json_form(duel.units),
-      {"name", "a", "b", "difference"});
+  Table table = table_of<protocol::DuelUnit>(duel.unit + ", in the order in which they were read",
+                                             protocol::to_json_form(duel.units),
+                                             {"name", "a", "b", "difference"});
   table.for_files = true;
   return table;
 }

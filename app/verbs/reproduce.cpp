@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <iterator>
 #include <utility>
 
 #include "app/claims/claim_sheet.h"
@@ -61,7 +62,7 @@ std::string number_words(const MeasuredNumber& number) {
                       (number.n > 0 ? ", n " + std::to_string(number.n) : ""));
 }
 
-std::string joined(const std::vector<MeasuredNumber>& numbers) {
+std::string list_of(const std::vector<MeasuredNumber>& numbers) {
   std::string words;
   for (const MeasuredNumber& one : numbers) {
     words += (words.empty() ? "" : "; ") + number_words(one);
@@ -72,13 +73,14 @@ std::string joined(const std::vector<MeasuredNumber>& numbers) {
 json cells_of(const ClaimRow& row) {
   std::string published;
   for (const protocol::PublishedNumber& one : row.published) {
-    published += (published.empty() ? "" : "; ") + one.name + " " + widgets::short_number(one.value);
+    published +=
+        (published.empty() ? "" : "; ") + one.name + " " + widgets::short_number(one.value);
   }
-  std::string measured = joined(row.measured);
-  if (!row.differences.empty()) measured += "; " + joined(row.differences);
-  return {{"item", row.item},         {"claim", row.claim},     {"published", published},
-          {"measured", measured},     {"verdict", row.verdict}, {"why", row.why},
-          {"limits", row.limits},     {"command", row.command}, {"seconds", row.seconds}};
+  std::string measured = list_of(row.measured);
+  if (!row.differences.empty()) measured += "; " + list_of(row.differences);
+  return {{"item", row.item},     {"claim", row.claim},     {"published", published},
+          {"measured", measured}, {"verdict", row.verdict}, {"why", row.why},
+          {"limits", row.limits}, {"command", row.command}, {"seconds", row.seconds}};
 }
 
 Table claims_table(const std::string& title, const std::vector<ClaimRow>& rows) {
@@ -105,7 +107,7 @@ std::string details_of(const std::vector<ClaimRow>& rows) {
 
 void count(ReproduceResult& result) {
   const auto of = [&](const char* verdict) {
-    return std::ranges::count(result.rows, verdict, &ClaimRow::verdict);
+    return std::ranges::count(result.rows, std::string(verdict), &ClaimRow::verdict);
   };
   result.agrees = of("agrees"), result.disagrees = of("disagrees");
   result.cannot_tell = of("cannot tell"), result.not_run = of("not run");

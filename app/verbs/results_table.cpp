@@ -28,7 +28,8 @@ const EvalRow* best_at(const std::vector<EvalRow>& rows, int64_t length, bool lo
   const EvalRow* best = nullptr;
   for (const EvalRow& row : rows) {
     if (row.length != length || !std::isfinite(row.value)) continue;
-    const bool better = best == nullptr || (lower ? row.value < best->value : row.value > best->value);
+    const bool better =
+        best == nullptr || (lower ? row.value < best->value : row.value > best->value);
     if (better) best = &row;
   }
   return best;

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 using protocol::SweepCell;
 using protocol::SweepResult;
 
-constexpr size_t kMostCurves = 24;  // that can be told apart in one figure
+constexpr size_t kMostCurves = 24;                 // that can be told apart in one figure
 constexpr std::chrono::seconds kBetweenLooks{10};  // at Slurm's queue, which others ask too
 
 // Every cell is a job of its own, found again by its folder: whatever ends this verb, the same
@@ -124,8 +124,8 @@ class SweepVerb : public Verb {
     run.say("array " + array.id + ", script and logs in " + (place_ / "slurm").string());
     while (!array.queue.empty()) {
       const SweepResult now = read(run);
-      const auto running = std::ranges::count(array.queue, std::string("RUNNING"),
-                                              &protocol::SlurmElement::state);
+      const auto running =
+          std::ranges::count(array.queue, std::string("RUNNING"), &protocol::SlurmElement::state);
       say_progress(run, now, running, ended_of(now));
       if (run.interrupted()) {
         run.say("array " + array.id + " goes on; the same command follows it, scancel ends it");
@@ -258,7 +258,7 @@ class SweepVerb : public Verb {
   std::vector<std::string> dirs_;
   std::string config_, folder_, said_;
   std::set<std::pair<size_t, bool>> attempted_;  // a cell's training (false) and eval (true)
-  fs::path place_;  // of the jobs' folders
+  fs::path place_;                               // of the jobs' folders
   std::vector<std::string> sbatch_;
   int64_t at_once_ = 0;
   bool table_ = false, slurm_ = false;

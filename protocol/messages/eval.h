@@ -128,8 +128,8 @@ struct EvalRow {
 // or samples, which are hard or easy for both. Of a sweep every pair of groups, paired by seed.
 struct EvalDifference {
   std::string model, against;  // against: the first model
-  // Of what: "loss", in nats a `per`; otherwise the metric of a task, in its own unit (of perplexity
-  // "loss", too).
+  // Of what: "loss", in nats a `per`; otherwise the metric of a task, in its own unit (of
+  // perplexity "loss", too).
   std::string metric = "loss";
   std::string per;  // "byte", "token", "answer": what the loss is of; empty for a metric
   int64_t length = 0;

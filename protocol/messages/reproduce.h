@@ -40,7 +40,8 @@ struct ClaimRow {
   std::string paper, item, claim, unit;
   std::vector<PublishedNumber> published;
   std::vector<MeasuredNumber> measured;
-  std::vector<MeasuredNumber> differences;  // paired; of an order's neighbours the second - the first
+  std::vector<MeasuredNumber>
+      differences;  // paired; of an order's neighbours the second - the first
   std::string verdict = "not run";
   std::string why;
   std::string limits;   // how far what is measured here can speak of what was published

@@ -24,8 +24,8 @@ struct SweepRequest {
   }
 };
 
-// The jobs of a sweep as an array of Slurm's: a SlurmResult. With `submit` the folders of those that
-// are not done are made and handed to sbatch, unless an array of this sweep is in the queue.
+// The jobs of a sweep as an array of Slurm's: a SlurmResult. With `submit` the folders of those
+// that are not done are made and handed to sbatch, unless an array of this sweep is in the queue.
 struct SlurmRequest {
   static constexpr const char* method = "jobs.slurm";
   static constexpr const char* verb = "";
@@ -39,7 +39,8 @@ struct SlurmRequest {
     v("dir", dir, About{.help = "the sweep's folder, which keeps the script and the number"});
     v("cells", cells,
       About{.help = "a list of {\"dir\", \"config\"}: a job's folder and its run configuration"});
-    v("eval", eval, About{.help = "of each trained model, as a sweep's file has it (default: none)"});
+    v("eval", eval,
+      About{.help = "of each trained model, as a sweep's file has it (default: none)"});
     v("at_once", at_once, About{.help = "elements at once", .low = 1, .high = 1024});
     v("options", options, About{.help = "of sbatch, e.g. --partition=short"});
     v("submit", submit, About{.help = "hand what is not done to sbatch"});

@@ -45,27 +45,29 @@ json planted() {
     rows.push_back({{"model", names[n]}, {"length", 64}, {"value", values[n]}, {"n", 8}});
     rows.back()["low"] = values[n] - 0.8, rows.back()["high"] = values[n] + 0.8;
   }
-  return {{"rows", rows},
-          {"differences",
-           {{{"model", "b"}, {"against", "a"}, {"length", 64}, {"difference", interval(1, 0.1)}},
-            {{"model", "c"}, {"against", "a"}, {"length", 64}, {"difference", interval(1.05, 0.1)}},
-            {{"model", "c"}, {"against", "b"}, {"length", 64}, {"difference", interval(0.05, 0.1)}}}},
-          {"checks", {{{"id", "x.y"}, {"verdict", "holds"}}, {{"id", "x.z"}, {"verdict", "fails"}}}},
-          {"counts", {{{"model", "a"}, {"published", {{"macs", 180.0}}}}}}};
+  return {
+      {"rows", rows},
+      {"differences",
+       {{{"model", "b"}, {"against", "a"}, {"length", 64}, {"difference", interval(1, 0.1)}},
+        {{"model", "c"}, {"against", "a"}, {"length", 64}, {"difference", interval(1.05, 0.1)}},
+        {{"model", "c"}, {"against", "b"}, {"length", 64}, {"difference", interval(0.05, 0.1)}}}},
+      {"checks", {{{"id", "x.y"}, {"verdict", "holds"}}, {{"id", "x.z"}, {"verdict", "fails"}}}},
+      {"counts", {{{"model", "a"}, {"published", {{"macs", 180.0}}}}}}};
 }
 
 Claim claim_of(const json& predicate, bool paired = true) {
-  json claim{{"item", "Table 1"},
-             {"claim", "words"},
-             {"desk", {"eval"}},
-             {"measured",
-              {{{"name", "a"}, {"where", {{"model", "a"}, {"length", 64}}}},
-               {{"name", "b"}, {"where", {{"model", "b"}, {"length", 64}}}},
-               {{"name", "c"}, {"where", {{"model", "c"}, {"length", 64}}}},
-               {{"name", "check"}, {"list", "/checks"}, {"where", {{"id", "x.y"}}}, {"field", "verdict"}},
-               {{"name", "broken"}, {"list", "/checks"}, {"where", {{"id", "x.z"}}}, {"field", "verdict"}},
-               {{"name", "macs"}, {"list", "/counts"}, {"field", "/published/macs"}}}},
-             {"predicate", predicate}};
+  json claim{
+      {"item", "Table 1"},
+      {"claim", "words"},
+      {"desk", {"eval"}},
+      {"measured",
+       {{{"name", "a"}, {"where", {{"model", "a"}, {"length", 64}}}},
+        {{"name", "b"}, {"where", {{"model", "b"}, {"length", 64}}}},
+        {{"name", "c"}, {"where", {{"model", "c"}, {"length", 64}}}},
+        {{"name", "check"}, {"list", "/checks"}, {"where", {{"id", "x.y"}}}, {"field", "verdict"}},
+        {{"name", "broken"}, {"list", "/checks"}, {"where", {{"id", "x.z"}}}, {"field", "verdict"}},
+        {{"name", "macs"}, {"list", "/counts"}, {"field", "/published/macs"}}}},
+      {"predicate", predicate}};
   if (paired) claim["differences"] = {{"list", "/differences"}, {"where", {{"length", 64}}}};
   return claim_sheet({{"paper", "p"}, {"claims", {claim}}}, "sheet").claims.at(0);
 }
@@ -221,7 +223,8 @@ TEST(ClaimSheets, ThatAreShippedHaveCommandsThatRun) {
   EXPECT_GT(commands.size(), 10u);
   for (const auto& words : commands) {
     for (const std::string& word : words) {
-      if (word.ends_with(".json")) EXPECT_TRUE(fs::exists(fs::path(PHASESCOPE_SOURCE) / word)) << word;
+      if (word.ends_with(".json"))
+        EXPECT_TRUE(fs::exists(fs::path(PHASESCOPE_SOURCE) / word)) << word;
     }
     if (words[0] == "sweep") {
       EXPECT_GT(sweep_plan(fs::path(PHASESCOPE_SOURCE) / words[1]).jobs.size(), 1u);
@@ -249,7 +252,8 @@ TEST(ClaimSheets, NameGroupsOfTheirSweeps) {
       const json lengths = plan.eval.at("lengths");
       for (const Place& place : claim.measured) {
         EXPECT_TRUE(groups.contains(place.where.at("model"))) << claim.item << " " << place.where;
-        EXPECT_NE(std::ranges::find(lengths, place.where.at("length")), lengths.end()) << claim.item;
+        EXPECT_NE(std::ranges::find(lengths, place.where.at("length")), lengths.end())
+            << claim.item;
       }
     }
   }

@@ -20,7 +20,8 @@ TEST(NamedStart, HasTheQuantilesOfTheNormalDistribution) {
   EXPECT_NEAR(normal_quantile(0.25), -0.6744897501960817, 4e-16 * 0.7);
   EXPECT_NEAR(normal_quantile(0.001), -3.090232306167814, 4e-16 * 3.1);
   EXPECT_NEAR(normal_quantile(1e-20), -9.262340089798408, 4e-16 * 9.3);
-  for (const double p : {1e-300, 1e-16, 1e-9, 1e-4, 0.02, 0.074, 0.076, 0.3, 0.5, 0.7, 0.93, 0.99}) {
+  for (const double p :
+       {1e-300, 1e-16, 1e-9, 1e-4, 0.02, 0.074, 0.076, 0.3, 0.5, 0.7, 0.93, 0.99}) {
     // Where Phi falls fast, a rounding of x is |x| as many of Phi, twice over in the exponent.
     const double x = normal_quantile(p), back = std::erfc(-x / std::sqrt(2.0)) / 2;
     EXPECT_NEAR(back / p, 1, 4e-16 * (2 + x * x)) << p;

@@ -65,8 +65,8 @@ class ConfigDuels : public testing::Test {
 };
 
 TEST_F(ConfigDuels, StopWhenTheSeedsDecideAndGoOnAsTheyWere) {
-  const auto whole = duel_of_configs(formats::real_file_system(), duel_in("whole"), measuring(),
-                                     silent_);
+  const auto whole =
+      duel_of_configs(formats::real_file_system(), duel_in("whole"), measuring(), silent_);
   EXPECT_EQ(whole.unit, "seeds");
   EXPECT_EQ(whole.verdict, "A better");
   EXPECT_EQ(whole.n, 3);
@@ -80,7 +80,8 @@ TEST_F(ConfigDuels, StopWhenTheSeedsDecideAndGoOnAsTheyWere) {
   EXPECT_THROW(duel_of_configs(formats::real_file_system(), duel_in("cut"), measuring(), silent_),
                protocol::Cancelled);
   most_ = 100;
-  const auto cut = duel_of_configs(formats::real_file_system(), duel_in("cut"), measuring(), silent_);
+  const auto cut =
+      duel_of_configs(formats::real_file_system(), duel_in("cut"), measuring(), silent_);
   EXPECT_EQ(measured_, 3);  // the first seed is not measured twice
   EXPECT_EQ(protocol::to_json_form(cut.path), protocol::to_json_form(whole.path));
   EXPECT_EQ(protocol::to_json_form(cut.units), protocol::to_json_form(whole.units));

@@ -130,10 +130,12 @@ TEST(EvalSamples, DifferencesArePairedBySample) {
   EXPECT_THROW(metric_difference("accuracy", a, scores_of({1}), analysis::Draws()), formats::Error);
   // Balanced accuracy: of yes answers a finds 1 of 2, b 2 of 2, of the others both are right.
   const auto balanced = [](std::int64_t found) {
-    return std::vector<SampleScore>(10, {.correct = 1 + found, .counted = 3, .yes = 2, .found = found});
+    return std::vector<SampleScore>(10,
+                                    {.correct = 1 + found, .counted = 3, .yes = 2, .found = found});
   };
-  EXPECT_NEAR(metric_difference("balanced_accuracy", balanced(1), balanced(2), analysis::Draws()).mean,
-              0.25, 1e-15);
+  EXPECT_NEAR(
+      metric_difference("balanced_accuracy", balanced(1), balanced(2), analysis::Draws()).mean,
+      0.25, 1e-15);
 }
 
 // Each model's row and their difference are of the same samples.
@@ -143,8 +145,9 @@ TEST(EvalSamples, ModelsAreHeldAgainstTheFirst) {
   const std::vector<EvalModel> models{{"a", first}, {"b", model::random_model(config, 8)}};
   protocol::NoProgress progress;
   NoEvalLog log;
-  const auto result = eval_task("missing_duplicate")
-                          .run(models, request_of_task("missing_duplicate", {4, 9}, 60), progress, log);
+  const auto result =
+      eval_task("missing_duplicate")
+          .run(models, request_of_task("missing_duplicate", {4, 9}, 60), progress, log);
   ASSERT_EQ(result.differences.size(), 2u);
   for (std::size_t n = 0; n < 2; ++n) {
     const protocol::EvalDifference& found = result.differences[n];

@@ -4,10 +4,10 @@
 #include <chrono>
 #include <fstream>
 #include <functional>
-#include <string>
-#include <vector>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "formats/json.h"
 #include "model/checkpoints/open_model.h"

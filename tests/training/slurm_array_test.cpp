@@ -154,8 +154,8 @@ TEST_F(SlurmArrays, ASignalSavesAndTheNextArrayGoesOn) {
   const auto ended = read_job(array.cells[0], CurveDetail::none);
   EXPECT_FALSE(ended.checkpoints.empty());
   submit_array(formats::real_file_system(), array, {0});
-  EXPECT_TRUE(within(
-      [&] { return read_job(array.cells[0], CurveDetail::none).step > ended.step + 2; }));
+  EXPECT_TRUE(
+      within([&] { return read_job(array.cells[0], CurveDetail::none).step > ended.step + 2; }));
   end_it();
   EXPECT_NE(text_of(array.cells[0] / "log.txt").find("goes on from checkpoint"), std::string::npos);
 }

@@ -149,8 +149,7 @@ class WindowReader {
     return "perplexity, " + request_.rule.name(n_) + " of " + std::to_string(n_) +
            (per_ == Per::byte ? ", bytes" : ", tokens") + (positions_ ? ", by position" : "") +
            ", " + text.name + " " + formats::sha256_hex(ids) + ", " + entry_.name + " " +
-           entry_.model->report.sha256 + " " +
-           model::name_of_dtype(entry_.model->decoder.dtype());
+           entry_.model->report.sha256 + " " + model::name_of_dtype(entry_.model->decoder.dtype());
   }
 
   LossSums kept_or_read(const EvalText& text, const std::vector<EvalWindow>& windows,

@@ -341,13 +341,13 @@ void add_differences(const Task& task, const std::vector<EvalModel>& models, std
   for (const auto& [length, samples] : of_other) {
     const auto found = of_first.find(length);
     if (samples.empty() || found == of_first.end() || found->second.empty()) continue;
-    result.differences.push_back({.model = models[other].name,
-                                  .against = models.front().name,
-                                  .metric = loss ? "loss" : metric,
-                                  .per = loss ? "answer" : "",
-                                  .length = length,
-                                  .difference = metric_difference(metric, found->second, samples,
-                                                                  draws)});
+    result.differences.push_back(
+        {.model = models[other].name,
+         .against = models.front().name,
+         .metric = loss ? "loss" : metric,
+         .per = loss ? "answer" : "",
+         .length = length,
+         .difference = metric_difference(metric, found->second, samples, draws)});
   }
 }
 

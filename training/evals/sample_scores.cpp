@@ -116,13 +116,13 @@ Interval metric_difference(const std::string& metric, std::span<const SampleScor
     for (std::size_t n = 0; n < b.parts.size(); ++n) b.parts[n] -= a.parts[n];
     interval = mean_of_parts(b.parts, b.value - a.value, draws);
   } else {
-    interval = analysis::ratio_interval(
-        parts_of(first.size(),
-                 [&](std::size_t n) {
-                   const Part a = part_of(metric, first[n]), b = part_of(metric, other[n]);
-                   return Part{b.sum - a.sum, a.weight};
-                 }),
-        draws);
+    interval = analysis::ratio_interval(parts_of(first.size(),
+                                                 [&](std::size_t n) {
+                                                   const Part a = part_of(metric, first[n]),
+                                                              b = part_of(metric, other[n]);
+                                                   return Part{b.sum - a.sum, a.weight};
+                                                 }),
+                                        draws);
   }
   interval.n = static_cast<std::int64_t>(first.size());
   return analysis::counted_in("samples", interval);

@@ -55,8 +55,9 @@ void require_same_batches(const RunConfig& a, const RunConfig& b) {
     if (decides_batches(key)) list += (list.empty() ? "" : ", ") + key;
   }
   if (list.empty()) return;
-  throw formats::bad_input("the two would not be trained on the same batches: they differ in " + list,
-                           "A, B", "give both the same data, task, context and steps");
+  throw formats::bad_input(
+      "the two would not be trained on the same batches: they differ in " + list, "A, B",
+      "give both the same data, task, context and steps");
 }
 
 // ---- The folder ----------------------------------------------------------------------------------
@@ -159,9 +160,9 @@ class SeedTrainings {
                                  "mend what it says and give the same command again");
       }
     }
-    progress.progress(done / static_cast<double>(dirs_.size()),
-                      "training " + dirs_[0].filename().string() + " and " +
-                          dirs_[1].filename().string());
+    progress.progress(
+        done / static_cast<double>(dirs_.size()),
+        "training " + dirs_[0].filename().string() + " and " + dirs_[1].filename().string());
     return all;
   }
 
@@ -236,8 +237,8 @@ SeedMeasured trained_and_measured(formats::FileSystem& files, const ConfigDuel& 
                                   std::int64_t seed, const MeasureSeed& measure,
                                   protocol::Progress& progress) {
   SeedTrainings trainings(files, duel, seed);
-  protocol::PartOfProgress training(progress, 0, kTrainingShare), reading(progress, kTrainingShare,
-                                                                          1);
+  protocol::PartOfProgress training(progress, 0, kTrainingShare),
+      reading(progress, kTrainingShare, 1);
   trainings.run(training);
   return measure(trainings.dir(0), trainings.dir(1), reading);
 }

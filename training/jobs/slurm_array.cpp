@@ -88,22 +88,23 @@ std::string array_script(const SlurmArray& array, const std::vector<std::int64_t
     require_one_line(option);
     script << "#SBATCH " << option << "\n";
   }
-  script << "# An element is a line of cells.txt: a job's folder, and its eval where it is trained.\n"
-         << "cell=$(sed -n \"$((SLURM_ARRAY_TASK_ID + 1))p\" "
-         << protocol::shell_word((folder / kCells).string()) << ")\n"
-         << "# A signal is passed on; the job then saves and leaves, and `wait` is asked again.\n"
-         << "run() {\n"
-         << "  " << protocol::shell_word(own_program(array.program).string()) << " " << kJobArgument
-         << " \"$1\" >>\"$1/" << job_file::log << "\" 2>&1 &\n"
-         << "  child=$!\n"
-         << "  trap 'kill -TERM \"$child\"' TERM\n"
-         << "  wait \"$child\"; status=$?\n"
-         << "  while kill -0 \"$child\" 2>/dev/null; do wait \"$child\"; status=$?; done\n"
-         << "  return $status\n"
-         << "}\n"
-         << "run \"$cell\" || exit\n"
-         << "if [ -f \"$cell/eval/" << job_file::config << "\" ] && [ ! -f \"$cell/eval/"
-         << job_file::result << "\" ]; then run \"$cell/eval\"; fi\n";
+  script
+      << "# An element is a line of cells.txt: a job's folder, and its eval where it is trained.\n"
+      << "cell=$(sed -n \"$((SLURM_ARRAY_TASK_ID + 1))p\" "
+      << protocol::shell_word((folder / kCells).string()) << ")\n"
+      << "# A signal is passed on; the job then saves and leaves, and `wait` is asked again.\n"
+      << "run() {\n"
+      << "  " << protocol::shell_word(own_program(array.program).string()) << " " << kJobArgument
+      << " \"$1\" >>\"$1/" << job_file::log << "\" 2>&1 &\n"
+      << "  child=$!\n"
+      << "  trap 'kill -TERM \"$child\"' TERM\n"
+      << "  wait \"$child\"; status=$?\n"
+      << "  while kill -0 \"$child\" 2>/dev/null; do wait \"$child\"; status=$?; done\n"
+      << "  return $status\n"
+      << "}\n"
+      << "run \"$cell\" || exit\n"
+      << "if [ -f \"$cell/eval/" << job_file::config << "\" ] && [ ! -f \"$cell/eval/"
+      << job_file::result << "\" ]; then run \"$cell/eval\"; fi\n";
   return script.str();
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// Jobs as an array of Slurm's: one element runs one job's folder, and its eval behind it. sbatch and
-// squeue are looked for in PATH.
+// Jobs as an array of Slurm's: one element runs one job's folder, and its eval behind it. sbatch
+// and squeue are looked for in PATH.
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -17,8 +17,8 @@ struct SlurmArray {
   std::filesystem::path folder;
   std::vector<std::filesystem::path> cells;  // prepared (job.h); an eval stands in eval/
   std::int64_t at_once = 1;
-  std::int64_t threads = 1;          // of each element
-  std::vector<std::string> options;  // of sbatch, e.g. "--partition=short"
+  std::int64_t threads = 1;                          // of each element
+  std::vector<std::string> options;                  // of sbatch, e.g. "--partition=short"
   std::filesystem::path program = "/proc/self/exe";  // runs "--job DIR"
 };
 
@@ -34,8 +34,8 @@ struct SlurmQueue {
 std::string array_script(const SlurmArray& array, const std::vector<std::int64_t>& elements);
 
 // Submits the elements, unless an array of this folder is still in the queue; returns what is there
-// then. Throws Error "bad_usage" where there is no sbatch or an option has a line break, "bad_input"
-// with what sbatch said where it refuses.
+// then. Throws Error "bad_usage" where there is no sbatch or an option has a line break,
+// "bad_input" with what sbatch said where it refuses.
 SlurmQueue submit_array(formats::FileSystem& files, const SlurmArray& array,
                         const std::vector<std::int64_t>& elements);
 

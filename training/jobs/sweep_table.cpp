@@ -87,8 +87,8 @@ std::vector<protocol::EvalDifference> differences_by_seed(const std::vector<std:
         const std::vector<double> differences = paired(seeds, found->second);
         if (differences.empty()) continue;
         all.push_back({.model = *other, .against = *own, .metric = metric, .length = at.second});
-        all.back().difference = analysis::counted_in(
-            "seeds", analysis::mean_interval(differences, analysis::Draws()));
+        all.back().difference =
+            analysis::counted_in("seeds", analysis::mean_interval(differences, analysis::Draws()));
       }
     }
   }
