@@ -96,7 +96,8 @@ DeskRun DeskRuns::kept(const fs::path& file) const {
 
 void DeskRuns::run_now(const std::vector<std::string>& words, DeskRun& known) const {
   std::vector<std::string> command = whole_command(words);
-  const bool reading = !options_.run_missing || (options_.until && Clock::now() >= *options_.until);
+  const bool late = options_.until && Clock::now() >= *options_.until;
+  const bool reading = !options_.run_missing || late || run_.interrupted();
   if (reading && !is_sweep(words)) return;
   if (reading) command.emplace_back("--table");
   known.tried = true;

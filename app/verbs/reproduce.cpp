@@ -4,6 +4,7 @@
 #include <chrono>
 #include <filesystem>
 #include <iterator>
+#include <set>
 #include <utility>
 
 #include "app/claims/claim_sheet.h"
@@ -11,6 +12,7 @@
 #include "app/claims/verdict.h"
 #include "app/figures/intervals.h"
 #include "app/verbs/factories.h"
+#include "app/verbs/results_table.h"
 #include "app/verbs/verb_tools.h"
 #include "app/window/session.h"
 #include "formats/error.h"
@@ -78,16 +80,34 @@ json cells_of(const ClaimRow& row) {
   }
   std::string measured = list_of(row.measured);
   if (!row.differences.empty()) measured += "; " + list_of(row.differences);
-  return {{"item", row.item},     {"claim", row.claim},     {"published", published},
-          {"measured", measured}, {"verdict", row.verdict}, {"why", row.why},
-          {"limits", row.limits}, {"command", row.command}, {"seconds", row.seconds}};
+  return {{"paper", row.paper},     {"item", row.item},     {"claim", row.claim},
+          {"published", published}, {"measured", measured}, {"verdict", row.verdict},
+          {"why", row.why},         {"limits", row.limits}, {"command", row.command},
+          {"seconds", row.seconds}};
 }
 
-Table claims_table(const std::string& title, const std::vector<ClaimRow>& rows) {
-  Table table{.title = title,
-              .columns = {"item", "claim", "published", "measured", "verdict", "why"}};
+Table claims_table(std::string title, const std::vector<ClaimRow>& rows,
+                   std::vector<std::string> columns) {
+  Table table{.title = std::move(title), .columns = std::move(columns)};
   for (const ClaimRow& row : rows) table.rows.push_back(cells_of(row));
+  return table;
+}
+
+// As a page has it, and, narrower, the terminal.
+Table paper_table(const std::string& title, const std::vector<ClaimRow>& rows, bool page) {
+  std::vector<std::string> columns = {"item", "claim", "published", "measured", "verdict", "why"};
+  if (!page) std::erase(columns, "claim");
+  Table table = claims_table(title, rows, std::move(columns));
   table.notes = {"published numbers are the paper's own, of its models, data and tokens"};
+  return table;
+}
+
+// All of it, for files.
+Table whole_table(const std::vector<ClaimRow>& rows) {
+  Table table = claims_table("claims", rows,
+                             {"paper", "item", "claim", "published", "measured", "verdict", "why",
+                              "limits", "command", "seconds"});
+  table.for_files = true;
   return table;
 }
 
@@ -146,10 +166,13 @@ class ReproduceVerb : public Verb {
                                "reproduce without it lists all");
     }
     count(result);
+    std::ranges::move(measured_, std::back_inserter(output.tables));
+    if (!sweeps_.empty()) output.page += "\n# What the sweeps measured\n" + sweeps_;
+    output.tables.insert(output.tables.begin(), whole_table(result.rows));
     output.result = protocol::to_json_form(result);
     output.text = counts_in_words(result) + "\n";
     output.page += "\n" + counts_in_words(result) + ".\n";
-    output.status = cancelled_ ? 130 : 0;
+    output.status = cancelled_ || run.interrupted() ? 130 : 0;
     return output;
   }
 
@@ -172,9 +195,30 @@ class ReproduceVerb : public Verb {
       rows.push_back(row_of(sheet, claim, desk, output));
     }
     if (rows.empty()) return;
-    output.tables.push_back(claims_table(sheet.paper + ": " + sheet.title, rows));
-    output.page += "\n" + markdown_of(output.tables.back()) + "\n" + details_of(rows);
+    const std::string title = sheet.paper + ": " + sheet.title;
+    output.tables.push_back(paper_table(title, rows, false));
+    output.page += "\n" + markdown_of(paper_table(title, rows, true)) + "\n" + details_of(rows);
     std::ranges::move(rows, std::back_inserter(result.rows));
+    add_sweeps(sheet, desk, output);
+  }
+
+  // What the sweeps of these claims have come to, each once.
+  void add_sweeps(const ClaimSheet& sheet, DeskRuns& desk, Output& output) {
+    for (const Claim& claim : sheet.claims) {
+      const bool asked = claim.item.find(request_.only) != std::string::npos;
+      const bool sweep = !claim.desk.empty() && claim.desk[0] == "sweep";
+      if (!asked || !sweep || cancelled_ || !shown_.insert(claim.desk[1]).second) continue;
+      const json& result = desk.of(claim.desk).result;
+      if (!result.is_object() || !result.contains("eval")) continue;
+      const auto eval = protocol::from_json_form<protocol::EvalResult>(result["eval"]);
+      Table table = results_table(eval, names_in(eval));
+      if (table.rows.empty()) continue;
+      table.title = claim.desk[1] + ": " + table.title;
+      sweeps_ += "\n" + markdown_of(table);
+      output.figures.push_back(eval_figure(eval, names_in(eval)));
+      output.figures.back().id += "_" + fs::path(claim.desk[1]).stem().string();
+      measured_.push_back(std::move(table));
+    }
   }
 
   ClaimRow row_of(const ClaimSheet& sheet, const Claim& claim, DeskRuns& desk, Output& output) {
@@ -212,6 +256,9 @@ class ReproduceVerb : public Verb {
   }
 
   ReproduceRequest request_;
+  std::set<std::string> shown_;  // sweeps
+  std::vector<Table> measured_;
+  std::string sweeps_;  // Markdown
   bool cancelled_ = false;
 };
 
