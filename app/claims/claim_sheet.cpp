@@ -7,6 +7,7 @@
 #include "formats/error.h"
 #include "formats/json.h"
 #include "formats/near_names.h"
+#include "formats/utf8.h"
 
 namespace phasescope::app {
 
