@@ -138,28 +138,6 @@ TEST(EvalSamples, DifferencesArePairedBySample) {
       0.25, 1e-15);
 }
 
-// Each model's row and their difference are of the same samples.
-TEST(EvalSamples, ModelsAreHeldAgainstTheFirst) {
-  const auto first = model_of_task("missing_duplicate");
-  model::ModelConfig config = first->config();
-  const std::vector<EvalModel> models{{"a", first}, {"b", model::random_model(config, 8)}};
-  protocol::NoProgress progress;
-  NoEvalLog log;
-  const auto result =
-      eval_task("missing_duplicate")
-          .run(models, request_of_task("missing_duplicate", {4, 9}, 60), progress, log);
-  ASSERT_EQ(result.differences.size(), 2u);
-  for (std::size_t n = 0; n < 2; ++n) {
-    const protocol::EvalDifference& found = result.differences[n];
-    EXPECT_EQ(found.model, "b");
-    EXPECT_EQ(found.against, "a");
-    EXPECT_EQ(found.metric, "accuracy");
-    EXPECT_EQ(found.length, n == 0 ? 4 : 9);
-    EXPECT_EQ(found.difference.n, 60);
-    EXPECT_NEAR(found.difference.mean, result.rows[2 + n].value - result.rows[n].value, 1e-12);
-  }
-}
-
 // Wilson's interval of 30 right ones of 100, as the formula has it: (p + z^2/2n -+ z sqrt(p q / n +
 // z^2/4n^2)) / (1 + z^2/n).
 TEST(EvalSamples, AShareHasWilsonsInterval) {
@@ -218,6 +196,28 @@ TEST(EvalSamples, ARowIsAllCellsUpToItsLength) {
   EXPECT_EQ(log.added, 9);
   EXPECT_EQ(protocol::to_json_form(again.rows), protocol::to_json_form(result.rows));
   EXPECT_EQ(protocol::to_json_form(again.cells), protocol::to_json_form(result.cells));
+}
+
+// Each model's row and their difference are of the same samples.
+TEST(EvalSamples, ModelsAreHeldAgainstTheFirst) {
+  const auto first = model_of_task("missing_duplicate");
+  model::ModelConfig config = first->config();
+  const std::vector<EvalModel> models{{"a", first}, {"b", model::random_model(config, 8)}};
+  protocol::NoProgress progress;
+  NoEvalLog log;
+  const auto result =
+      eval_task("missing_duplicate")
+          .run(models, request_of_task("missing_duplicate", {4, 9}, 60), progress, log);
+  ASSERT_EQ(result.differences.size(), 2u);
+  for (std::size_t n = 0; n < 2; ++n) {
+    const protocol::EvalDifference& found = result.differences[n];
+    EXPECT_EQ(found.model, "b");
+    EXPECT_EQ(found.against, "a");
+    EXPECT_EQ(found.metric, "accuracy");
+    EXPECT_EQ(found.length, n == 0 ? 4 : 9);
+    EXPECT_EQ(found.difference.n, 60);
+    EXPECT_NEAR(found.difference.mean, result.rows[2 + n].value - result.rows[n].value, 1e-12);
+  }
 }
 
 TEST(EvalSamples, DepthsAreTheColumnsOfATextsMap) {

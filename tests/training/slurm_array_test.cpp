@@ -31,7 +31,7 @@ std::string text_of(const fs::path& file) {
 
 // sbatch reads the script's own lines, gives the array number 41, and runs each element as Slurm
 // does: by bash, with SLURM_ARRAY_TASK_ID. squeue tells of those whose process is there.
-constexpr const char* kSbatch = R"(#!/bin/bash
+constexpr const char* kSbatch = R"sh(#!/bin/bash
 [ "$1" = --parsable ] || exit 1
 echo "$2" >>"$FAKE_SLURM/submitted"
 grep -q -- '--partition=none' "$2" && { echo "invalid partition specified"; exit 1; }
@@ -43,14 +43,14 @@ for range in $elements; do
   done
 done
 echo "41;cluster"
-)";
-constexpr const char* kSqueue = R"(#!/bin/bash
+)sh";
+constexpr const char* kSqueue = R"sh(#!/bin/bash
 for file in "$FAKE_SLURM"/element_*; do
   [ -f "$file" ] || continue
   kill -0 "$(cat "$file")" 2>/dev/null && echo "41_${file##*_} RUNNING"
 done
 exit 0
-)";
+)sh";
 
 class SlurmArrays : public testing::Test {
  protected:

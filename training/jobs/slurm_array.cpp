@@ -40,7 +40,7 @@ void require_one_line(const std::string& text) {
 }
 
 // What a program of Slurm's prints.
-protocol::FilterResult asked(const std::vector<std::string>& words) {
+protocol::FilterResult said_by(const std::vector<std::string>& words) {
   try {
     return protocol::run_filter(words, "");
   } catch (const std::system_error& error) {
@@ -113,7 +113,7 @@ SlurmQueue array_queue(const fs::path& folder) {
   if (queue.id.empty()) return queue;
   // Of an array that is gone squeue leaves with an error, and prints nothing.
   const auto said =
-      asked({"squeue", "--noheader", "--array", "--jobs=" + queue.id, "--format=%i %T"});
+      said_by({"squeue", "--noheader", "--array", "--jobs=" + queue.id, "--format=%i %T"});
   std::istringstream lines(said.output);
   for (std::string element, state; lines >> element >> state;) {
     if (element_of(element) >= 0) queue.states[element_of(element)] = state;
@@ -134,7 +134,7 @@ SlurmQueue submit_array(formats::FileSystem& files, const SlurmArray& array,
   }
   formats::write_file_atomically(files, folder / kCells, cells);
   formats::write_file_atomically(files, folder / kScript, array_script(array, elements));
-  const auto said = asked({"sbatch", "--parsable", (folder / kScript).string()});
+  const auto said = said_by({"sbatch", "--parsable", (folder / kScript).string()});
   std::string id = said.output.substr(0, said.output.find_first_of(";\n"));  // "123;cluster"
   if (said.end.exit_status != 0 || id.empty()) {
     throw formats::bad_input("sbatch " + protocol::describe(said.end) + ": " + said.output,
