@@ -171,6 +171,7 @@ struct TrainSection {
   int64_t keep_checkpoints = 2;
   std::vector<int64_t> keep_steps;  // checkpoints of these steps are never deleted
   int64_t seed = 1;
+  std::string init = "sequential";  // how the first weights are drawn: sequential, named
   int64_t threads = 1;
   std::string dtype = "bf16";    // of the matrix products; weights and sums stay f32
   std::string backend = "auto";  // auto, fused, plain, cuda-unverified
@@ -193,6 +194,11 @@ struct TrainSection {
     v("keep_checkpoints", keep_checkpoints, About{.help = "the newest ones", .low = 2});
     v("keep_steps", keep_steps, About{.help = "checkpoints of these steps are never deleted"});
     v("seed", seed, About{.help = "of the weights and the windows"});
+    v("init", init,
+      About{.help =
+                "first weights: one draw after the other, or each tensor's by its name, so that "
+                "two encodings start with all that they have in common",
+            .choices = "sequential|named"});
     v("threads", threads, About{.help = "0: all cores", .low = 0});
     v("dtype", dtype,
       About{.help = "of the matrix products; weights and sums stay f32", .choices = "f32|bf16"});

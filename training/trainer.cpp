@@ -16,6 +16,7 @@
 
 #include "formats/error.h"
 #include "formats/tensors/safetensors.h"
+#include "model/checkpoints/named_start.h"
 #include "model/checkpoints/open_model.h"
 #include "model/checkpoints/tensor_io.h"
 #include "model/loss.h"
@@ -35,8 +36,8 @@ constexpr const char* kOptimiserFile = "optimiser.safetensors";
 model::Decoder fresh_decoder(const RunConfig& config) {
   const model::ModelConfig model = model_config_of(config);
   std::shared_ptr<const model::Encoding> encoding = model::make_encoding(model);
-  auto weights =
-      model::init_weights(model, *encoding, static_cast<std::uint64_t>(config.train.seed));
+  const auto draw = config.train.init == "named" ? model::weights_by_name : model::init_weights;
+  auto weights = draw(model, *encoding, static_cast<std::uint64_t>(config.train.seed));
   // Drawn with init_std, as all matrices.
   if (const double std = config.model.embedding_std; std > 0) {
     weights.embedding.mul_(std / config.model.init_std);

@@ -1,5 +1,6 @@
 #include "worker/handle_jobs.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 
@@ -12,6 +13,7 @@
 #include "protocol/messages/sweep.h"
 #include "training/jobs/job.h"
 #include "training/jobs/job_folder.h"
+#include "training/jobs/slurm_array.h"
 #include "training/jobs/sweep_table.h"
 #include "training/run_config.h"
 #include "training/trainer.h"
@@ -145,16 +147,69 @@ Reply jobs_log(const protocol::LogRequest& request, RequestContext&) {
           {}};
 }
 
+std::string folder_of(const nlohmann::json& cell) {
+  const bool fits = cell.is_object() && cell.contains("dir") && cell.at("dir").is_string();
+  if (!fits) throw formats::bad_usage("each cell of a sweep has a \"dir\"", "cells");
+  return cell.at("dir").get<std::string>();
+}
+
 Reply jobs_sweep(const protocol::SweepRequest& request, RequestContext&) {
   std::vector<training::SweepPlace> places;
   const bool list = request.cells.is_array();
   for (const nlohmann::json& cell : list ? request.cells : nlohmann::json::array()) {
-    const bool fits = cell.is_object() && cell.contains("dir") && cell.at("dir").is_string();
-    if (!fits) throw formats::bad_usage("each cell of a sweep has a \"dir\"", "cells");
-    places.push_back({cell.at("dir").get<std::string>(), cell.value("group", "")});
+    places.push_back({folder_of(cell), cell.value("group", "")});
   }
   if (places.empty()) throw formats::bad_usage("a sweep has at least one cell", "cells");
   return reply_of(training::sweep_table(places));
+}
+
+// Makes the folders of a cell, and says whether something of it is left to do.
+bool prepared(const protocol::SlurmRequest& request, const nlohmann::json& cell) {
+  formats::FileSystem& files = formats::real_file_system();
+  const fs::path dir = folder_of(cell), eval = dir / "eval";
+  training::prepare_training(files, {.dir = dir, .config = cell.value("config", nlohmann::json())});
+  const bool evaluates = request.eval.is_object();
+  if (evaluates) {
+    nlohmann::json asked = request.eval;
+    asked["models"] = {dir.string()};
+    training::prepare_eval(files, {.dir = eval}, asked);
+  }
+  const auto done = [](const fs::path& job) {
+    return training::is_job(job) &&
+           training::read_job(job, training::CurveDetail::none).state == "done";
+  };
+  return !done(dir) || (evaluates && !done(eval));
+}
+
+std::int64_t threads_of(const nlohmann::json& cell) {
+  const auto config = cell.value("config", nlohmann::json());
+  if (!config.is_object()) return 1;
+  return std::max<std::int64_t>(1, config.value("/train/threads"_json_pointer, std::int64_t{1}));
+}
+
+training::SlurmQueue submitted(const protocol::SlurmRequest& request) {
+  training::SlurmArray array{.folder = request.dir, .at_once = request.at_once};
+  array.options = request.options;
+  std::vector<std::int64_t> left;
+  for (std::size_t n = 0; n < request.cells.size(); ++n) {
+    const nlohmann::json& cell = request.cells[n];
+    array.cells.emplace_back(folder_of(cell));
+    array.threads = std::max(array.threads, threads_of(cell));
+    if (prepared(request, cell)) left.push_back(static_cast<std::int64_t>(n));
+  }
+  return training::submit_array(formats::real_file_system(), array, left);
+}
+
+Reply jobs_slurm(const protocol::SlurmRequest& request, RequestContext&) {
+  if (request.dir.empty()) throw formats::bad_usage("the sweep's folder is missing", "dir");
+  if (request.submit && !request.cells.is_array()) {
+    throw formats::bad_usage("a sweep has a list of cells", "cells");
+  }
+  const training::SlurmQueue queue =
+      request.submit ? submitted(request) : training::array_queue(request.dir);
+  protocol::SlurmResult result{.id = queue.id};
+  for (const auto& [cell, state] : queue.states) result.queue.push_back({cell, state});
+  return reply_of(result);
 }
 
 }  // namespace
@@ -166,7 +221,8 @@ std::vector<Handler> jobs_handlers() {
           method("starts or resumes a job as a process of its own", jobs_start),
           method("pauses, resumes, cancels or removes a job", jobs_control),
           method("the last lines of a job's log", jobs_log),
-          method("what the jobs of a sweep have come to", jobs_sweep)};
+          method("what the jobs of a sweep have come to", jobs_sweep),
+          method("the jobs of a sweep as an array of Slurm's", jobs_slurm)};
 }
 
 }  // namespace phasescope::worker

@@ -10,7 +10,6 @@
 #include "analysis/questions/acuity.h"
 #include "analysis/questions/addressing.h"
 #include "analysis/questions/demand.h"
-#include "analysis/questions/duel.h"
 #include "analysis/questions/pair.h"
 #include "analysis/questions/profile.h"
 #include "analysis/questions/proofs.h"
@@ -24,7 +23,6 @@
 #include "protocol/messages/acuity.h"
 #include "protocol/messages/addressing.h"
 #include "protocol/messages/demand.h"
-#include "protocol/messages/duel.h"
 #include "protocol/messages/formula.h"
 #include "protocol/messages/pair.h"
 #include "protocol/messages/profile.h"
@@ -238,83 +236,6 @@ Reply profile(const protocol::ProfileRequest& request, RequestContext& context) 
   return reply_of(result);
 }
 
-// ---- duel ---------------------------------------------------------------------------------------
-
-analysis::Texts of_corpus(const protocol::DuelRequest& request, std::int64_t length,
-                          const model::Model& model, RequestContext& context) {
-  protocol::Reading reading;
-  reading.length = length, reading.seed = request.seed;
-  analysis::Texts texts =
-      read_input(reading, request.corpus, context, model, DefaultInput::validation_texts);
-  require_ids_alone(texts, "a duel");
-  return texts;
-}
-
-// The texts of the model that reads longer ones, by the tokenizer of the other: the bundled ones
-// are chosen by how many tokens a model makes of them.
-void read_the_same(analysis::Texts& texts, const model::Model& model, const analysis::Texts& longer,
-                   std::int64_t length) {
-  if (!model.tokenizer) return;
-  std::vector<formats::NamedText> named;
-  for (const analysis::Text& text : longer.items) named.push_back({text.name, text.text});
-  texts = analysis::tokenised(named, *model.tokenizer, length);
-}
-
-// Texts that both can read to the length, and how many are left out.
-void keep_whole_ones(analysis::Texts& a, analysis::Texts& b, std::int64_t length) {
-  const auto whole = static_cast<std::size_t>(length);
-  std::vector<analysis::Text> kept_a, kept_b;
-  for (std::size_t n = 0; n < std::min(a.items.size(), b.items.size()); ++n) {
-    if (a.items[n].ids.size() < whole || b.items[n].ids.size() < whole) continue;
-    kept_a.push_back(std::move(a.items[n])), kept_b.push_back(std::move(b.items[n]));
-  }
-  const std::size_t left_out = a.items.size() - kept_a.size();
-  if (kept_a.empty()) {
-    throw formats::bad_input("no text has " + std::to_string(length) + " tokens", "lengths",
-                             "give a shorter length or longer texts");
-  }
-  if (left_out > 0) {
-    a.add_note(std::to_string(left_out) + " shorter texts are left out");
-  }
-  a.items = std::move(kept_a), b.items = std::move(kept_b);
-}
-
-Reply duel(const protocol::DuelRequest& request, RequestContext& context) {
-  if (request.lengths.size() > 1) {
-    throw formats::bad_usage("a duel reads texts of one length", "lengths",
-                             "several are several duels, each with its own chance of an error");
-  }
-  const ModelPointer a = context.models().open(request.a, request.running, context);
-  const ModelPointer b = context.models().open(request.b, request.running, context);
-  const std::int64_t length = request.lengths.empty()
-                                  ? std::min(a->config().context, b->config().context)
-                                  : request.lengths.front();
-  analysis::Texts texts_a = of_corpus(request, length, *a, context);
-  analysis::Texts texts_b = of_corpus(request, length, *b, context);
-  if (names_of(texts_a) != names_of(texts_b)) {
-    const auto bytes = [](const analysis::Texts& texts) { return texts.items[0].text.size(); };
-    if (bytes(texts_a) < bytes(texts_b)) {
-      read_the_same(texts_a, *a, texts_b, length);
-    } else {
-      read_the_same(texts_b, *b, texts_a, length);
-    }
-  }
-  keep_whole_ones(texts_a, texts_b, length);
-  analysis::DuelOptions options;
-  options.backend = model::backend_named(request.running.backend);
-  options.margin = request.margin;
-  options.seed = static_cast<std::uint64_t>(request.seed);
-  protocol::DuelResult result = analysis::analyse_duel(a, texts_a, b, texts_b, options, context);
-  result.length = length;
-  const std::pair<ModelPointer, const analysis::Texts*> sides[] = {{a, &texts_a}, {b, &texts_b}};
-  for (std::size_t n = 0; n < 2; ++n) {
-    protocol::Provenance& provenance = result.provenance[n];
-    provenance = provenance_of(asked(request), context, {sides[n].first}, sides[n].second,
-                               std::vector(provenance.ran));
-  }
-  return reply_of(result);
-}
-
 // ---- prove --------------------------------------------------------------------------------------
 
 namespace fs = std::filesystem;
@@ -448,7 +369,6 @@ std::vector<Handler> questions_handlers() {
       method("which heads fail past the trained length", xray),
       method("one pair's phasors and its score at other distances", pair),
       method("positional and semantic score of every head", profile),
-      method("which of two models predicts better, told as soon as it is known", duel),
       method("what is known of the constructed models, against what is measured", prove),
   };
 }

@@ -15,6 +15,7 @@
 #include "analysis/statistics.h"
 #include "analysis/tensors.h"
 #include "formats/error.h"
+#include "model/checkpoints/tensor_io.h"
 
 namespace phasescope::analysis {
 namespace {
@@ -58,6 +59,46 @@ std::vector<double> losses_of(const std::shared_ptr<const model::Model>& model, 
   kernels.insert(pass.kernels().begin(), pass.kernels().end());
   return losses;
 }
+
+// Who reads which ids, so that nothing else is taken for it.
+std::string side_words(const model::Model& model, const Text& text) {
+  Texts alone;
+  alone.items = {text};
+  return model.report.name + " " + model.report.sha256 + " " +
+         model::name_of_dtype(model.decoder.dtype()) + ", ids " + alone.hash();
+}
+
+// Two models on the same texts, each measured once.
+class TextDuel {
+ public:
+  TextDuel(const std::shared_ptr<const model::Model>& a,
+           const std::shared_ptr<const model::Model>& b, const DuelOptions& options)
+      : a_(a), b_(b), options_(options) {}
+
+  BitsOfText read(const Text& one, const Text& other) {
+    if (options_.log == nullptr) return measured(one, other);
+    const std::string key =
+        "text " + one.name + ": " + side_words(*a_, one) + "; " + side_words(*b_, other);
+    if (const nlohmann::json* known = options_.log->found(key)) {
+      return {known->at(0).get<double>(), known->at(1).get<double>(), known->at(2).get<bool>()};
+    }
+    const BitsOfText bits = measured(one, other);
+    options_.log->add(key, {bits.a, bits.b, bits.per_byte});
+    return bits;
+  }
+
+  const model::AllRan& kernels(std::size_t side) const { return kernels_[side]; }
+
+ private:
+  BitsOfText measured(const Text& one, const Text& other) {
+    return bits_of_text(one, losses_of(a_, one, options_, kernels_[0]), other,
+                        losses_of(b_, other, options_, kernels_[1]));
+  }
+
+  std::shared_ptr<const model::Model> a_, b_;
+  const DuelOptions& options_;
+  model::AllRan kernels_[2];
+};
 
 void require_same_texts(const Texts& a, const Texts& b) {
   bool same = a.items.size() == b.items.size();
@@ -178,22 +219,21 @@ protocol::DuelResult analyse_duel(const std::shared_ptr<const model::Model>& a,
   protocol::DuelResult result;
   result.a = a->report.name, result.b = b->report.name;
   result.texts = static_cast<std::int64_t>(texts_a.items.size());
-  model::AllRan kernels[2];
+  TextDuel texts(a, b, options);
   Duel duel(kTextEffects, kFewestDuelled, options.margin);
   const auto order = duel_order(texts_a.items.size(), options.seed);
   for (std::size_t n = 0; n < order.size(); ++n) {
     progress.throw_if_cancelled();
     progress.progress(static_cast<double>(n) / static_cast<double>(order.size()), "duelling");
     const Text &one = texts_a.items[order[n]], &other = texts_b.items[order[n]];
-    const BitsOfText bits = bits_of_text(one, losses_of(a, one, options, kernels[0]), other,
-                                         losses_of(b, other, options, kernels[1]));
+    const BitsOfText bits = texts.read(one, other);
     if (bits.per_byte) result.per = "byte";
     result.units.push_back({one.name, bits.a, bits.b, bits.a - bits.b});
-    if (duel.add(bits.a - bits.b)) break;
+    if (duel.add(bits.a - bits.b) && !options.all_texts) break;
   }
   duel.tell(result);
-  for (const auto& ran : kernels) {
-    result.provenance.emplace_back().ran = protocol::listed(ran);
+  for (const std::size_t side : {0, 1}) {
+    result.provenance.emplace_back().ran = protocol::listed(texts.kernels(side));
   }
   return result;
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/eval_log.h"
 #include "analysis/intervals/intervals.h"
 #include "analysis/text_pass.h"
 #include "protocol/messages/duel.h"
@@ -65,6 +66,8 @@ struct DuelOptions {
   model::Backend backend = model::Backend::fused;
   double margin = 0;
   std::uint64_t seed = 0;
+  bool all_texts = false;  // read all of them, decided or not
+  EvalLog* log = nullptr;  // texts found there are not read again
 };
 
 // `texts_a` and `texts_b` are the same texts, each by its model's tokenizer. One forward pass a

@@ -41,7 +41,7 @@ std::string command_line(const std::vector<std::string>& words) {
 void declare_common(Options& options, const Verb::Takes& takes, CommonOptions& common) {
   if (takes.out) {
     options.option("--out", common.out,
-                   "file (.json .csv .svg .pdf .png .npy .safetensors) or folder to write");
+                   "file (.json .csv .md .svg .pdf .png .npy .safetensors) or folder to write");
   }
   if (takes.json) options.flag("--json", common.json, "one JSON document on standard output");
   if (takes.quiet) options.flag("--quiet", common.quiet, "nothing but results and errors");
@@ -196,7 +196,42 @@ std::vector<std::string> bundled_names() {
   return names;
 }
 
+// A parser for each verb, in their order.
+std::vector<CLI::App*> declare_verbs(CLI::App& parser,
+                                     const std::vector<std::unique_ptr<Verb>>& verbs,
+                                     CommonOptions& common) {
+  std::vector<CLI::App*> parsers;
+  for (const auto& verb : verbs) {
+    CLI::App* sub = parser.add_subcommand(verb->name(), verb->help());
+    sub->footer("Example, in the project's folder:\n" + verb->example());
+    Options options(*sub);
+    verb->declare(options);
+    declare_common(options, verb->takes(), common);
+    parsers.push_back(sub);
+  }
+  return parsers;
+}
+
 }  // namespace
+
+Output output_of(Run& run, const std::vector<std::string>& words) {
+  CLI::App parser("", "phasescope");
+  parser.require_subcommand(1, 1);
+  CommonOptions common;
+  const auto verbs = all_verbs();
+  const std::vector<CLI::App*> parsers = declare_verbs(parser, verbs, common);
+  try {
+    std::vector<std::string> reversed(words.rbegin(), words.rend());
+    parser.parse(reversed);
+  } catch (const CLI::ParseError& error) {
+    const ErrorInfo info =
+        usage_error(error, words.empty() ? "" : words.front(), parser.remaining(true));
+    throw formats::bad_usage(info.message, info.where, info.hint);
+  }
+  const auto parsed =
+      std::ranges::find_if(parsers, [](const CLI::App* one) { return one->parsed(); });
+  return verbs[size_t(parsed - parsers.begin())]->run(run);
+}
 
 int run_program(int argc, char** argv) {
   hold_standard_descriptors();
@@ -211,15 +246,7 @@ int run_program(int argc, char** argv) {
       "manual page");
   CommonOptions common;
   const auto verbs = all_verbs();
-  std::vector<CLI::App*> parsers;
-  for (const auto& verb : verbs) {
-    CLI::App* sub = parser.add_subcommand(verb->name(), verb->help());
-    sub->footer("Example, in the project's folder:\n" + verb->example());
-    Options options(*sub);
-    verb->declare(options);
-    declare_common(options, verb->takes(), common);
-    parsers.push_back(sub);
-  }
+  const std::vector<CLI::App*> parsers = declare_verbs(parser, verbs, common);
   const std::vector<std::string> given(argv + 1, argv + argc);
   const bool json = std::find(given.begin(), given.end(), "--json") != given.end();
   std::vector<std::string> words;

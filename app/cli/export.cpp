@@ -53,7 +53,7 @@ std::string document_of_result(const json& result, const json& sidecar) {
   return document(whole) + "\n";
 }
 
-constexpr const char* kForms = ".json .csv .svg .pdf .png .npy .safetensors";
+constexpr const char* kForms = ".json .csv .md .svg .pdf .png .npy .safetensors";
 
 // "out/v1.5/" and a folder that is there already are folders, whatever their names end in.
 bool is_folder(const fs::path& path) { return path.extension().empty() || fs::is_directory(path); }
@@ -103,6 +103,17 @@ std::string tables_as_csv(const Output& output, const fs::path& path) {
   throw bad_usage("this verb has no table", path.string(), "write .json");
 }
 
+// The command stands in the page itself.
+std::string page_of(const Output& output, const fs::path& path, const json& sidecar) {
+  std::string text = output.page;
+  if (text.empty()) {
+    if (output.tables.empty()) throw bad_usage("this verb has no table", path.string());
+    text = "# Phasescope\n";
+    for (const Table& table : output.tables) text += "\n" + markdown_of(table);
+  }
+  return text + "\nMade by `" + sidecar.value("command", "") + "`.\n";
+}
+
 // The id, with a number behind it where a figure before this one has that id too.
 std::string file_of_its_own(const std::string& id, std::map<std::string, int>& written) {
   const int count = ++written[id];
@@ -140,6 +151,7 @@ void export_folder(Output output, const fs::path& folder, const json& sidecar) {
     export_grid(grid, folder, sidecar);
   }
   write_page(output, folder, sidecar);
+  if (!output.page.empty()) write_text(folder / "page.md", page_of(output, folder, sidecar));
   if (output.tensors.empty()) return;
   write_safetensors_file(output, folder / "tensors.safetensors", sidecar);
 }
@@ -222,6 +234,7 @@ void export_output(const Output& output, const fs::path& path, const json& sidec
   if (path.has_parent_path()) formats::make_directories(real_file_system(), path.parent_path());
   if (extension == ".json") return write_text(path, document_of_result(output.result, sidecar));
   if (extension == ".csv") return write_with_sidecar(path, tables_as_csv(output, path), sidecar);
+  if (extension == ".md") return write_text(path, page_of(output, path, sidecar));
   if (extension == ".svg") return write_with_sidecar(path, svg_of_output(output, path), sidecar);
   if (extension == ".pdf" || extension == ".png") {
     const std::string svg = svg_of_output(output, path);

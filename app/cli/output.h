@@ -11,6 +11,11 @@
 
 namespace phasescope::app {
 
+// What a cell {"mean", "low", "high", "mark"} may be marked as: the best of what it is compared
+// with, or held by the best's interval. Bold and underlined on pages, * and + on the terminal.
+inline constexpr const char *kBestMark = "best", *kWithinMark = "within";
+std::string mark_of(const nlohmann::json& cell);  // empty for none
+
 // Rows of cells for people: columns are keys of the rows' JSON objects.
 struct Table {
   std::string title;
@@ -43,8 +48,10 @@ struct Output {
   std::vector<widgets::GridSpec> grids;
   std::vector<protocol::TensorRef> tensors;
   std::vector<TextFile> files;
-  std::string text;  // printed as it is, before the tables
-  int status = 0;    // 1 where a check or verdict failed
+  std::string text;   // printed as it is, before the tables
+  std::string page;   // Markdown that --out FILE.md has in place of the tables
+  bool whole = true;  // false where a command goes on with what is left when it is given again
+  int status = 0;     // 1 where a check or verdict failed
 };
 
 // A cell as people read it: numbers short, counts with their unit, an interval with its ends, "-"
@@ -53,11 +60,13 @@ std::string cell_text(const Table& table, const nlohmann::json& row, const std::
 // Columns aligned, numbers short; what --json has in full.
 std::string text_of(const Table& table);
 std::string csv_of(const Table& table);
+// Its title as a heading of the second order, its rows and its notes.
+std::string markdown_of(const Table& table);
 
 // What goes beside a file: the command line that makes it again and what made the results in it.
 nlohmann::json sidecar_of(const std::string& command, const nlohmann::json& provenance);
 
-// Writes an output to a file whose extension chooses the form (.json .csv .svg .pdf .png .npy
+// Writes an output to a file whose extension chooses the form (.json .csv .md .svg .pdf .png .npy
 // .safetensors), or into a folder in every form it has. The command that makes it again and all
 // provenance stand in "made_by" of a .json; beside any other FILE in FILE.json, and of a folder in
 // result.json and in ID.json of each figure. Throws Error "bad_usage" for a form that this output

@@ -64,8 +64,11 @@ std::string cell_html(const json& value) {
   if (value.is_string()) return html_escaped(value.get<std::string>());
   if (value.is_number_float()) return widgets::short_number(value.get<double>());
   if (value.is_object() && value.contains("mean")) {
-    return cell_html(value["mean"]) + " [" + cell_html(value["low"]) + ", " +
-           cell_html(value["high"]) + "]";
+    const std::string text = cell_html(value["mean"]) + " [" + cell_html(value["low"]) + ", " +
+                             cell_html(value["high"]) + "]";
+    const std::string mark = mark_of(value);
+    if (mark == kBestMark) return "<b>" + text + "</b>";
+    return mark == kWithinMark ? "<u>" + text + "</u>" : text;
   }
   return html_escaped(value.dump(-1, ' ', false, json::error_handler_t::replace));
 }

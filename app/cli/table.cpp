@@ -74,11 +74,59 @@ std::string csv_cell(const json& value) {
 
 }  // namespace
 
-std::string cell_text(const Table& table, const json& row, const std::string& column) {
+std::string mark_of(const json& value) {
+  return value.is_object() && value.contains("mark") ? value["mark"].get<std::string>() : "";
+}
+
+namespace {
+
+std::string unmarked(const Table& table, const json& row, const std::string& column) {
   const json& value = cell(row, column);
   const bool count =
       value.is_number() && std::count(table.counts.begin(), table.counts.end(), column) > 0;
   return count ? counted(value.get<double>()) : short_text(value);
+}
+
+// Of Markdown's cells: what would end one, or begin something else.
+std::string escaped(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (std::string_view("|*_<`").find(c) != std::string_view::npos) out += '\\';
+    out += c == '\n' ? ' ' : c;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string cell_text(const Table& table, const json& row, const std::string& column) {
+  const std::string mark = mark_of(cell(row, column));
+  return unmarked(table, row, column) + (mark == kBestMark     ? " *"
+                                         : mark == kWithinMark ? " +"
+                                                               : "");
+}
+
+std::string markdown_of(const Table& table) {
+  std::string text = table.title.empty() ? "" : "## " + table.title + "\n\n", rule;
+  for (const std::string& column : table.columns) {
+    text += "| " + escaped(table.heading(column)) + " ";
+    rule += "|---";
+  }
+  text += "|\n" + rule + "|\n";
+  for (const json& row : table.rows) {
+    for (const std::string& column : table.columns) {
+      const std::string mark = mark_of(cell(row, column));
+      const std::string words = escaped(unmarked(table, row, column));
+      text += "| " +
+              (mark == kBestMark     ? "**" + words + "**"
+               : mark == kWithinMark ? "<u>" + words + "</u>"
+                                     : words) +
+              " ";
+    }
+    text += "|\n";
+  }
+  for (const std::string& note : table.notes) text += note.empty() ? "" : "\n" + note + "\n";
+  return text;
 }
 
 std::string text_of(const Table& table) {

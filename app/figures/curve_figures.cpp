@@ -229,21 +229,25 @@ PlotSpec eval_figure(const protocol::EvalResult& result, const ModelNames& names
 
 PlotSpec eval_difference_figure(const protocol::EvalResult& result, const ModelNames& names) {
   PlotSpec plot{.id = "eval_difference_" + result.task};
-  plot.x = {.label = "length (tokens)", .scale = Scale::log10};
+  plot.x = {.label = "length (" + result.length_unit.value_or("tokens") + ")",
+            .scale = Scale::log10};
   plot.markers.push_back({.at = 0, .vertical = false});
   std::map<std::string, size_t> index;
   std::map<int64_t, bool> lengths;
   for (const protocol::EvalDifference& one : result.differences) {
+    if (one.against != result.differences.front().against) continue;  // of every pair of a sweep
     const std::string against = names.short_name(one.against);
-    plot.title = result.task + ": loss above that of " + against + ", paired by text";
-    plot.y.label = "nats a " + one.per;
+    const std::string unit = one.difference.unit, paired = unit.substr(0, unit.size() - 1);
+    plot.title =
+        result.task + ": " + one.metric + " above that of " + against + ", paired by " + paired;
+    plot.y.label = one.per.empty() ? one.metric : "nats a " + one.per;
     const auto [found, added] = index.try_emplace(one.model, plot.series.size());
     if (added) {
       plot.series.push_back({.label = names.short_name(one.model) + " - " + against,
                              .color = names.color(one.model),
                              .points = widgets::PointShape::circle});
       plot.notes.push_back(plot.series.back().label + ": interval by " + one.difference.method +
-                           ", n = " + std::to_string(one.difference.n) + " texts");
+                           ", n = " + std::to_string(one.difference.n) + " " + unit);
     }
     Series& series = plot.series[found->second];
     series.x.push_back(double(one.length)), series.y.push_back(one.difference.mean);
@@ -253,7 +257,11 @@ PlotSpec eval_difference_figure(const protocol::EvalResult& result, const ModelN
   for (const auto& [length, unused] : lengths) {
     plot.x.ticks.push_back({double(length), std::to_string(length)});
   }
-  plot.notes.emplace_back("both read the same texts; band: 95 % interval of the mean difference");
+  const std::string unit =
+      result.differences.empty() ? "texts" : result.differences.front().difference.unit;
+  plot.notes.push_back((unit == "seeds" ? "trainings of one seed read the same batches"
+                                        : "both read the same " + unit) +
+                       "; band: 95 % interval of the mean difference");
   return plot;
 }
 

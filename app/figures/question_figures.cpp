@@ -317,15 +317,20 @@ PlotSpec duel_figure(const protocol::DuelResult& result, const ModelNames& names
     mean.x.push_back(double(step.n)), mean.y.push_back(step.mean);
     add_ends(mean, step.low, step.high);
   }
-  Series dots{.label = "a text", .kind = SeriesKind::scatter, .color = 1};
+  Series dots{.label = result.unit == "seeds" ? "a seed" : "a text",
+              .kind = SeriesKind::scatter,
+              .color = 1};
   for (size_t n = 0; n < result.units.size(); ++n) {
     dots.x.push_back(double(n) + 1), dots.y.push_back(result.units[n].difference);
   }
   plot.series = {std::move(mean), std::move(dots)};
   plot.markers.push_back({.at = 0, .vertical = false});
-  plot.notes.push_back("below 0: " + a + " is better; " + std::to_string(result.n) + " of " +
-                       std::to_string(result.texts) + " texts of " + std::to_string(result.length) +
-                       " tokens were read");
+  const std::string texts = std::to_string(result.texts) +
+                            (result.per == "answer" ? " samples" : " texts") + " of length " +
+                            std::to_string(result.length);
+  plot.notes.push_back("below 0: " + a + " is better; " + std::to_string(result.n) +
+                       (result.unit == "seeds" ? " seeds, each read on " : " were read of ") +
+                       texts);
   if (!result.why.empty()) plot.notes.push_back(result.why);
   add_notes(plot.notes, result.provenance, names);
   return plot;

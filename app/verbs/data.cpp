@@ -28,7 +28,7 @@ class DataVerb : public Verb {
     return "what a task's samples are, and whether a file of examples agrees";
   }
   std::string example() const override { return "phasescope data missing_duplicate --trials 3"; }
-  std::string missing_forms() const override { return ".csv .svg .pdf .png .npy .safetensors"; }
+  std::string missing_forms() const override { return ".csv .md .svg .pdf .png .npy .safetensors"; }
   void declare(Options& options) override {
     options.argument("TASK", task_, "addition, passkey, missing_duplicate, s5, copy, ...");
     options.option("--trials", trials_, "samples shown", 1, 100000);

@@ -36,6 +36,7 @@ std::unique_ptr<Verb> pair_verb();
 std::unique_ptr<Verb> profile_verb();
 std::unique_ptr<Verb> prove_verb();
 std::unique_ptr<Verb> report_verb();
+std::unique_ptr<Verb> reproduce_verb();
 std::unique_ptr<Verb> sweep_verb();
 std::unique_ptr<Verb> train_verb();
 std::unique_ptr<Verb> eval_verb();

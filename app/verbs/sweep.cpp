@@ -7,7 +7,9 @@
 #include <thread>
 #include <utility>
 
+#include "app/figures/job_figures.h"
 #include "app/verbs/factories.h"
+#include "app/verbs/results_table.h"
 #include "app/verbs/sweep_plan.h"
 #include "app/verbs/verb_tools.h"
 #include "formats/error.h"
@@ -21,6 +23,9 @@ namespace {
 namespace fs = std::filesystem;
 using protocol::SweepCell;
 using protocol::SweepResult;
+
+constexpr size_t kMostCurves = 24;                 // that can be told apart in one figure
+constexpr std::chrono::seconds kBetweenLooks{10};  // at Slurm's queue, which others ask too
 
 // Every cell is a job of its own, found again by its folder: whatever ends this verb, the same
 // command goes on with what is not done.
@@ -37,18 +42,30 @@ class SweepVerb : public Verb {
     options.option("--job", folder_, "folder of the jobs' folders (default: out/NAME of the file)");
     options.option("--jobs", at_once_, "at once (default: what the file says)", 1, 1024);
     options.flag("--table", table_, "show what there is, and start nothing");
+    options.flag("--slurm", slurm_, "hand what is left to Slurm as a job array, and follow it");
+    options.repeated("--sbatch", sbatch_,
+                     "option of sbatch, e.g. --sbatch=--partition=short (may be repeated)");
   }
 
   Output run(Run& run) override {
     plan_ = sweep_plan(config_);
     if (at_once_ > 0) plan_.at_once = at_once_;
-    const fs::path folder =
-        folder_.empty() ? fs::path("out") / fs::path(config_).stem() : fs::path(folder_);
-    for (const SweepJob& job : plan_.jobs) {
-      dirs_.push_back(fs::absolute(folder / job.name).lexically_normal().string());
+    if (!sbatch_.empty() && !slurm_) {
+      throw formats::bad_usage("this is an option of Slurm's", "--sbatch", "give --slurm too");
     }
-    if (!table_) work_through(run);
-    return shown(read(run));
+    if (slurm_ && table_) {
+      throw formats::bad_usage("--table starts nothing", "--slurm", "give one of them");
+    }
+    place_ = fs::absolute(folder_.empty() ? fs::path("out") / fs::path(config_).stem()
+                                          : fs::path(folder_))
+                 .lexically_normal();
+    for (const SweepJob& job : plan_.jobs) dirs_.push_back((place_ / job.name).string());
+    if (slurm_) {
+      follow_array(run);
+    } else if (!table_) {
+      work_through(run);
+    }
+    return shown(run, read(run));
   }
 
  private:
@@ -71,12 +88,11 @@ class SweepVerb : public Verb {
     bool stopping = false;
     while (true) {
       const SweepResult now = read(run);
-      int64_t running = 0, ended = 0;
+      int64_t running = 0;
       for (const SweepCell& cell : now.cells) {
         running += runs(cell.state) || runs(cell.evaluated) ? 1 : 0;
-        ended += cell.state == "done" && (!evaluates() || cell.evaluated == "done") ? 1 : 0;
       }
-      say_progress(run, now, running, ended);
+      say_progress(run, now, running, ended_of(now));
       if (run.interrupted() && !stopping) {
         stopping = true;
         stop(run, now);
@@ -89,6 +105,48 @@ class SweepVerb : public Verb {
       if (running == 0 && !started) return;
       std::this_thread::sleep_for(std::chrono::milliseconds(500));
     }
+  }
+
+  protocol::SlurmResult ask_slurm(Run& run, bool submit) const {
+    protocol::SlurmRequest request{.dir = place_.string(), .at_once = plan_.at_once};
+    request.eval = plan_.eval, request.options = sbatch_, request.submit = submit;
+    request.cells = nlohmann::json::array();
+    for (size_t n = 0; submit && n < dirs_.size(); ++n) {
+      request.cells.push_back({{"dir", dirs_[n]}, {"config", plan_.jobs[n].config}});
+    }
+    return result_of<protocol::SlurmResult>(run.call(request));
+  }
+
+  // Until nothing of the array is in the queue. Who stops following stops nothing.
+  void follow_array(Run& run) {
+    protocol::SlurmResult array = ask_slurm(run, true);
+    if (array.id.empty()) return;
+    run.say("array " + array.id + ", script and logs in " + (place_ / "slurm").string());
+    while (!array.queue.empty()) {
+      const SweepResult now = read(run);
+      const auto running =
+          std::ranges::count(array.queue, std::string("RUNNING"), &protocol::SlurmElement::state);
+      say_progress(run, now, running, ended_of(now));
+      if (run.interrupted()) {
+        run.say("array " + array.id + " goes on; the same command follows it, scancel ends it");
+        return;
+      }
+      wait_for_next_look(run);
+      array = ask_slurm(run, false);
+    }
+  }
+
+  static void wait_for_next_look(const Run& run) {
+    const auto until = std::chrono::steady_clock::now() + kBetweenLooks;
+    while (std::chrono::steady_clock::now() < until && !run.interrupted()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+  }
+
+  int64_t ended_of(const SweepResult& now) const {
+    return std::ranges::count_if(now.cells, [this](const SweepCell& cell) {
+      return cell.state == "done" && (!evaluates() || cell.evaluated == "done");
+    });
   }
 
   void say_progress(Run& run, const SweepResult& now, int64_t running, int64_t ended) {
@@ -151,13 +209,32 @@ class SweepVerb : public Verb {
     }
   }
 
-  Output shown(SweepResult now) const {
+  static void add_eval(const protocol::EvalResult& eval, Output& output) {
+    const ModelNames names = names_in(eval);
+    output.tables.push_back(eval_table(eval));
+    output.tables.push_back(results_table(eval, names));
+    if (!eval.differences.empty()) output.tables.push_back(differences_table(eval));
+    output.figures = plots_of(figures_of(eval, names));
+  }
+
+  // Before anything is evaluated: the losses of what has begun.
+  std::vector<widgets::PlotSpec> progress_of(Run& run, const SweepResult& now) const {
+    std::vector<protocol::JobStatus> jobs;
+    for (const SweepCell& cell : now.cells) {
+      if (cell.step == 0 || jobs.size() == kMostCurves) continue;
+      jobs.push_back(
+          result_of<protocol::JobStatus>(run.call(protocol::JobRequest{.dir = cell.dir})));
+    }
+    if (jobs.empty()) return {};
+    return {job_curves_figure(jobs, "loss")};
+  }
+
+  Output shown(Run& run, SweepResult now) const {
     Output output{.result = protocol::to_json_form(now)};
     nlohmann::json rows = protocol::to_json_form(now.cells);
-    int64_t ended = 0;
+    const int64_t ended = ended_of(now);
     for (size_t n = 0; n < rows.size(); ++n) {
       rows[n]["job"] = plan_.jobs[n].name;
-      ended += now.cells[n].state == "done" && (!evaluates() || now.cells[n].evaluated == "done");
       if (!now.cells[n].message.empty()) {
         output.text += plan_.jobs[n].name + ": " + now.cells[n].message + "\n";
       }
@@ -167,10 +244,9 @@ class SweepVerb : public Verb {
         {"job", "state", "step", "steps", "loss", "validation_bits", "validation_right",
          "evaluated"});
     output.tables.push_back(std::move(cells));
-    if (!now.eval.rows.empty()) {
-      output.tables.push_back(eval_table(now.eval));
-      output.figures = plots_of(figures_of(now.eval, names_in(now.eval)));
-    }
+    output.whole = ended == int64_t(now.cells.size());
+    if (!now.eval.rows.empty()) add_eval(now.eval, output);
+    if (output.figures.empty()) output.figures = progress_of(run, now);
     const bool failed = std::ranges::any_of(now.cells, [](const SweepCell& cell) {
       return cell.state == "failed" || cell.evaluated == "failed";
     });
@@ -182,8 +258,10 @@ class SweepVerb : public Verb {
   std::vector<std::string> dirs_;
   std::string config_, folder_, said_;
   std::set<std::pair<size_t, bool>> attempted_;  // a cell's training (false) and eval (true)
+  fs::path place_;                               // of the jobs' folders
+  std::vector<std::string> sbatch_;
   int64_t at_once_ = 0;
-  bool table_ = false;
+  bool table_ = false, slurm_ = false;
 };
 
 }  // namespace

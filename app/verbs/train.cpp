@@ -31,7 +31,7 @@ class TrainVerb : public Verb {
     options.flag("--background", background_, "start and return");
   }
   std::string missing_forms() const override {
-    return background_ ? ".csv .svg .pdf .png .npy .safetensors" : ".csv .npy .safetensors";
+    return background_ ? ".csv .md .svg .pdf .png .npy .safetensors" : ".csv .md .npy .safetensors";
   }
   Output run(Run& run) override {
     fill_start();

@@ -333,10 +333,9 @@ Table eval_table(const protocol::EvalResult& result) {
 
 Table differences_table(const protocol::EvalResult& result) {
   Table table = table_of<protocol::EvalDifference>(
-      "difference of loss, paired by text", json::array(),
-      {"model", "against", "length", "difference", "low", "high", "n"});
-  table.headings["n"] = protocol::headings_of<protocol::EvalRow>().at("n");
+      "", json::array(), {"model", "against", "length", "difference", "low", "high", "n"});
   for (const protocol::EvalDifference& row : result.differences) {
+    if (row.against != result.differences.front().against) continue;  // --json has every pair
     json cells = protocol::to_json_form(row.difference);
     cells["model"] = row.model, cells["against"] = row.against, cells["length"] = row.length;
     cells["difference"] = cells["mean"];
@@ -344,7 +343,13 @@ Table differences_table(const protocol::EvalResult& result) {
   }
   if (result.differences.empty()) return table;
   const protocol::EvalDifference& first = result.differences.front();
-  table.notes = {"nats a " + first.per +
+  const std::string unit = first.difference.unit;  // "texts"
+  table.title = "difference of " + first.metric + ", paired by " + unit.substr(0, unit.size() - 1);
+  table.headings["n"] = unit;
+  table.headings["difference"] =
+      first.metric + (first.metric == "loss" ? " above it [nats]" : " above it");
+  if (result.length_unit) table.headings["length"] = "length (" + *result.length_unit + ")";
+  table.notes = {(first.per.empty() ? first.metric : "nats a " + first.per) +
                  ", model - against; 95 % interval: " + words_of(first.difference)};
   return table;
 }

@@ -124,17 +124,21 @@ struct EvalRow {
   }
 };
 
-// What a model's loss is above that of the first model, paired by text: both read the same texts,
-// which are hard or easy for both.
+// What a model's loss or metric is above that of the first model, paired: both read the same texts
+// or samples, which are hard or easy for both. Of a sweep every pair of groups, paired by seed.
 struct EvalDifference {
   std::string model, against;  // against: the first model
-  std::string per;             // "byte", "token": what the loss is of
+  // Of what: "loss", in nats a `per`; otherwise the metric of a task, in its own unit (of
+  // perplexity "loss", too).
+  std::string metric = "loss";
+  std::string per;  // "byte", "token", "answer": what the loss is of; empty for a metric
   int64_t length = 0;
-  Interval difference;  // nats; mean over texts weighted as their values are, and its 95 % interval
+  // Mean over texts or samples, weighted as their values are, or over seeds, and its 95 % interval.
+  Interval difference;
   template <class V>
   void fields(V& v) {
     v("model", model), v("against", against), v("length", length, About{.unit = "tokens"});
-    v("difference", difference, About{.title = "loss above it", .unit = "nats"}), v("per", per);
+    v("difference", difference, About{.title = "above it"}), v("metric", metric), v("per", per);
   }
 };
 

@@ -24,6 +24,48 @@ struct SweepRequest {
   }
 };
 
+// The jobs of a sweep as an array of Slurm's: a SlurmResult. With `submit` the folders of those
+// that are not done are made and handed to sbatch, unless an array of this sweep is in the queue.
+struct SlurmRequest {
+  static constexpr const char* method = "jobs.slurm";
+  static constexpr const char* verb = "";
+  std::string dir;
+  json cells, eval;
+  std::int64_t at_once = 1;
+  std::vector<std::string> options;
+  bool submit = false;
+  template <class V>
+  void fields(V& v) {
+    v("dir", dir, About{.help = "the sweep's folder, which keeps the script and the number"});
+    v("cells", cells,
+      About{.help = "a list of {\"dir\", \"config\"}: a job's folder and its run configuration"});
+    v("eval", eval,
+      About{.help = "of each trained model, as a sweep's file has it (default: none)"});
+    v("at_once", at_once, About{.help = "elements at once", .low = 1, .high = 1024});
+    v("options", options, About{.help = "of sbatch, e.g. --partition=short"});
+    v("submit", submit, About{.help = "hand what is not done to sbatch"});
+  }
+};
+
+// An element that is in the queue; its number is the cell's.
+struct SlurmElement {
+  int64_t cell = 0;
+  std::string state;
+  template <class V>
+  void fields(V& v) {
+    v("cell", cell), v("state", state);
+  }
+};
+
+struct SlurmResult {
+  std::string id;  // empty where no array was submitted
+  std::vector<SlurmElement> queue;
+  template <class V>
+  void fields(V& v) {
+    v("id", id), v("queue", queue);
+  }
+};
+
 // One training. state: "new" where it has not begun, else as JobStatus has it.
 struct SweepCell {
   std::string dir, group, state, message;
@@ -41,7 +83,8 @@ struct SweepCell {
 };
 
 // `eval`: a row for each group and length, its mean over the seeds that have been evaluated;
-// `model` is the group. Of one seed the interval is that of its samples.
+// `model` is the group. Of one seed the interval is that of its samples. Its differences are paired
+// by seed.
 struct SweepResult {
   std::vector<SweepCell> cells;
   EvalResult eval;

@@ -6,6 +6,7 @@
 
 #include "app/cli/output.h"
 #include "app/cli/progress_lines.h"
+#include "app/verbs/results_table.h"
 #include "app/verbs/verb_tools.h"
 
 namespace phasescope::app {
@@ -17,6 +18,30 @@ TEST(Table, AlignsColumnsAndCountsCharactersNotBytes) {
   Table table{.columns = {"name", "x"}};
   table.rows = {{{"name", "é"}, {"x", 1.5}}, {{"name", "abc"}, {"x", 20}}};
   EXPECT_EQ(text_of(table), "name    x\né     1.5\nabc    20\n");
+}
+
+// The best is 2 [1.8, 2.4], and 2.3 lies within it; 2.5 does not, nor does the guesser count.
+TEST(Table, MarksTheBestAndWhatItsIntervalHolds) {
+  protocol::EvalResult result{.task = "copy", .metric = "perplexity"};
+  result.length_unit = "symbols", result.counted = "seeds";
+  const auto add = [&](const char* model, double value) {
+    protocol::EvalRow row{.model = model, .metric = "perplexity", .length = 20, .value = value};
+    row.low = value - 0.2, row.high = value + 0.4, row.n = 3, row.blind = 1.5;
+    result.rows.push_back(row);
+  };
+  add("rope", 2.3), add("tape", 2), add("none", 2.5);
+  const Table table = results_table(result, names_in(result));
+  ASSERT_EQ(table.rows.size(), 4u);
+  EXPECT_EQ(mark_of(table.rows[0]["20"]), kWithinMark);
+  EXPECT_EQ(mark_of(table.rows[1]["20"]), kBestMark);
+  EXPECT_EQ(mark_of(table.rows[2]["20"]), "");
+  EXPECT_NE(text_of(table).find("2 [1.8, 2.4] *"), std::string::npos) << text_of(table);
+  const std::string page = markdown_of(table);
+  EXPECT_NE(page.find("| **2 [1.8, 2.4]** |"), std::string::npos) << page;
+  EXPECT_NE(page.find("| <u>2.3 [2.1, 2.7]</u> |"), std::string::npos) << page;
+  EXPECT_NE(page.find("| blind guesser | 1.5 |"), std::string::npos) << page;
+  for (protocol::EvalRow& row : result.rows) row.metric = "accuracy";  // the highest is best
+  EXPECT_EQ(mark_of(results_table(result, names_in(result)).rows[2]["20"]), kBestMark);
 }
 
 TEST(Table, CountsHaveFiveDigitsAndAUnit) {

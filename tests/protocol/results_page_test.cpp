@@ -32,6 +32,7 @@
 #include "protocol/messages/patterns.h"
 #include "protocol/messages/profile.h"
 #include "protocol/messages/prove.h"
+#include "protocol/messages/reproduce.h"
 #include "protocol/messages/shift.h"
 #include "protocol/messages/sweep.h"
 #include "protocol/messages/text.h"
@@ -86,6 +87,8 @@ std::string made_page() {
   page.add<JobsResult>(JobsRequest::method);
   page.add<ConfigForm>(FormRequest::method);
   page.add<SweepResult>(SweepRequest::method);
+  page.add<SlurmResult>(SlurmRequest::method);
+  page.add<ReproduceResult>();
   page.add<AttentionBench>(KernelsBenchRequest::method);
   page.add<BenchResult>(LoadBenchRequest::method);
   return kHead + page.text();

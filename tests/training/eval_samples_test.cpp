@@ -109,6 +109,35 @@ TEST(EvalSamples, TheOracleIsRightAndOneWrongAnswerIsNot) {
   EXPECT_EQ(exact_share(scores), 39.0 / 40);
 }
 
+// By hand: of four samples of one answer b has 3 right and a 1, b - a = 1, 0, 1, 0: mean 0.5, sd
+// sqrt(1/3), Student t with 3 degrees 3.18244630528 (the jackknife of equal weights).
+TEST(EvalSamples, DifferencesArePairedBySample) {
+  const auto scores_of = [](const std::vector<int>& right) {
+    std::vector<SampleScore> scores;
+    for (const int one : right) scores.push_back({.correct = one, .counted = 1, .nats = 2.0 - one});
+    return scores;
+  };
+  const auto a = scores_of({0, 1, 0, 0}), b = scores_of({1, 1, 1, 0});
+  const double half = 3.18244630528 * std::sqrt(1.0 / 3) / 2;
+  for (const char* metric : {"accuracy", "exact_match"}) {
+    const auto found = metric_difference(metric, a, b, analysis::Draws());
+    EXPECT_NEAR(found.mean, 0.5, 1e-15) << metric;
+    EXPECT_NEAR(*found.low, 0.5 - half, 1e-9) << metric;
+    EXPECT_EQ(found.n, 4);
+    EXPECT_EQ(found.unit, "samples");
+  }
+  EXPECT_NEAR(metric_difference("perplexity", a, b, analysis::Draws()).mean, -0.5, 1e-15);
+  EXPECT_THROW(metric_difference("accuracy", a, scores_of({1}), analysis::Draws()), formats::Error);
+  // Balanced accuracy: of yes answers a finds 1 of 2, b 2 of 2, of the others both are right.
+  const auto balanced = [](std::int64_t found) {
+    return std::vector<SampleScore>(10,
+                                    {.correct = 1 + found, .counted = 3, .yes = 2, .found = found});
+  };
+  EXPECT_NEAR(
+      metric_difference("balanced_accuracy", balanced(1), balanced(2), analysis::Draws()).mean,
+      0.25, 1e-15);
+}
+
 // Wilson's interval of 30 right ones of 100, as the formula has it: (p + z^2/2n -+ z sqrt(p q / n +
 // z^2/4n^2)) / (1 + z^2/n).
 TEST(EvalSamples, AShareHasWilsonsInterval) {
@@ -167,6 +196,28 @@ TEST(EvalSamples, ARowIsAllCellsUpToItsLength) {
   EXPECT_EQ(log.added, 9);
   EXPECT_EQ(protocol::to_json_form(again.rows), protocol::to_json_form(result.rows));
   EXPECT_EQ(protocol::to_json_form(again.cells), protocol::to_json_form(result.cells));
+}
+
+// Each model's row and their difference are of the same samples.
+TEST(EvalSamples, ModelsAreHeldAgainstTheFirst) {
+  const auto first = model_of_task("missing_duplicate");
+  model::ModelConfig config = first->config();
+  const std::vector<EvalModel> models{{"a", first}, {"b", model::random_model(config, 8)}};
+  protocol::NoProgress progress;
+  NoEvalLog log;
+  const auto result =
+      eval_task("missing_duplicate")
+          .run(models, request_of_task("missing_duplicate", {4, 9}, 60), progress, log);
+  ASSERT_EQ(result.differences.size(), 2u);
+  for (std::size_t n = 0; n < 2; ++n) {
+    const protocol::EvalDifference& found = result.differences[n];
+    EXPECT_EQ(found.model, "b");
+    EXPECT_EQ(found.against, "a");
+    EXPECT_EQ(found.metric, "accuracy");
+    EXPECT_EQ(found.length, n == 0 ? 4 : 9);
+    EXPECT_EQ(found.difference.n, 60);
+    EXPECT_NEAR(found.difference.mean, result.rows[2 + n].value - result.rows[n].value, 1e-12);
+  }
 }
 
 TEST(EvalSamples, DepthsAreTheColumnsOfATextsMap) {

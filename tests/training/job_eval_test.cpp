@@ -5,7 +5,9 @@
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "formats/json.h"
 #include "model/checkpoints/open_model.h"
@@ -74,6 +76,35 @@ TEST_F(EvalJob, HasTheOptionsItWasAskedWith) {  // 17.A7
 TEST_F(EvalJob, FindsAModelFromTheFolderItWasStartedIn) {
   const auto found = result({{"models", {"./m"}}, {"folder", folder_.path().string()}});
   EXPECT_EQ(found.rows.at(0).model, "./m");
+}
+
+std::vector<std::string> lines_of(const fs::path& file) {
+  std::ifstream stream(file);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+// Ended after some texts, and in the middle of a line: the others are read, and every number of the
+// result is that of an unbroken run.
+TEST_F(EvalJob, PerplexityGoesOnWithItsTexts) {
+  for (const char* window : {"disjoint", "per_position", "last_k:16"}) {
+    const fs::path dir = job({{"lengths", {16, 32}}, {"window", window}});
+    ASSERT_EQ(run_job(dir), 0);
+    const json whole = formats::json_from_file(dir / "result.json");
+    const auto lines = lines_of(dir / "rows.jsonl");
+    ASSERT_EQ(lines.size(), std::string(window) == "per_position" ? 3u : 6u) << window;
+    // All but the text in the middle, whose line a kill tore.
+    std::ofstream(dir / "rows.jsonl") << lines[0] + "\n" + lines[1].substr(0, 50);
+    fs::remove(dir / "result.json");
+    ASSERT_EQ(run_job(dir), 0);
+    const json again = formats::json_from_file(dir / "result.json");
+    for (const char* part : {"rows", "positions"}) {
+      EXPECT_EQ(again.at(part), whole.at(part)) << window << " " << part;
+    }
+    EXPECT_EQ(lines_of(dir / "rows.jsonl").size(), lines.size() + 1) << window;
+    EXPECT_EQ(lines_of(dir / "rows.jsonl").back(), lines.back()) << window;
+  }
 }
 
 bool within(int seconds, const std::function<bool()>& condition) {

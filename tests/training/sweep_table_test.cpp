@@ -17,9 +17,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void write_job(const fs::path& dir, const std::string& state, const std::string& kind = "train") {
+void write_job(const fs::path& dir, const std::string& state, const std::string& kind = "train",
+               int seed = 1) {
   fs::create_directories(dir);
-  std::ofstream(dir / "config.json") << "{}";
+  std::ofstream(dir / "config.json") << R"({"train": {"seed": )" << seed << "}}";
   protocol::JobStatus status;
   status.kind = kind, status.state = state;
   status.step = 10, status.steps = 20;
@@ -72,6 +73,32 @@ TEST(SweepTable, AveragesOverTheSeedsThatAreThere) {
   // One seed says nothing of others.
   EXPECT_EQ(found.eval.rows[1].n, 1);
   EXPECT_FALSE(found.eval.rows[1].low.has_value());
+}
+
+// Differences 2, 1 and 6 of seeds 1 to 3, in whatever order the jobs stand; seed 4 is of one group
+// alone.
+TEST(SweepTable, PairsGroupsBySeed) {
+  TemporaryFolder folder;
+  std::vector<SweepPlace> places;
+  const auto add = [&](const char* group, int seed, double value) {
+    const fs::path dir = folder.path() / (group + std::to_string(seed));
+    write_job(dir, "done", "train", seed);
+    write_eval(dir / "eval", value);
+    places.push_back({dir, group});
+  };
+  add("rope", 1, 1), add("rope", 2, 2), add("rope", 3, 4), add("rope", 4, 100);
+  add("tape", 3, 10), add("tape", 2, 3), add("tape", 1, 3);
+  const protocol::SweepResult found = sweep_table(places);
+  ASSERT_EQ(found.eval.differences.size(), 1u);
+  const protocol::EvalDifference& one = found.eval.differences[0];
+  EXPECT_EQ(one.model, "tape");
+  EXPECT_EQ(one.against, "rope");
+  EXPECT_EQ(one.metric, "perplexity");
+  EXPECT_EQ(one.length, 20);
+  EXPECT_EQ(one.difference.n, 3);
+  EXPECT_EQ(one.difference.unit, "seeds");
+  EXPECT_DOUBLE_EQ(one.difference.mean, 3);
+  EXPECT_NEAR(*one.difference.high - 3, 4.30265 * std::sqrt(7.0 / 3), 1e-4);
 }
 
 // Of one seed each the interval is that of the samples.

@@ -1,13 +1,16 @@
 // The requests about questions of positions, handled in this process on small random models.
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <set>
 #include <string>
 
 #include "analysis/questions/registry.h"
 #include "formats/text_input.h"
 #include "tests/worker/fake_context.h"
+#include "worker/handle_duel.h"
 #include "worker/handle_questions.h"
 
 namespace phasescope::worker {
@@ -61,16 +64,58 @@ TEST(QuestionRequests, TheSameRequestGivesTheSameBytes) {
 TEST(QuestionRequests, ADuelReadsTheSameTextsTwice) {
   json given = {{"a", model_folder("rope")}, {"b", model_folder("alibi")}, {"lengths", {16}}};
   given["corpus"] = params()["corpus"];
-  const json result = answer("duel", given);
+  FakeContext context;
+  const json result = ask(duel_handlers(), "duel", given, context).result;
   EXPECT_EQ(result["length"], 16);
   EXPECT_EQ(result["per"], "token");
   EXPECT_EQ(result["provenance"].size(), 2u);
   EXPECT_EQ(result["provenance"][0]["text_hash"], result["provenance"][1]["text_hash"]);
   EXPECT_EQ(result["units"].size(), result["path"].size());
   for (const json& lengths : {json({16, 24}), json({1000000})}) {
-    const std::string code = code_of(questions_handlers(), "duel", with(given, "lengths", lengths));
+    const std::string code = code_of(duel_handlers(), "duel", with(given, "lengths", lengths));
     EXPECT_EQ(code, lengths.size() > 1 ? "bad_usage" : "bad_input");
   }
+}
+
+// In a folder the texts are kept: a line each, and the same answer from them.
+TEST(QuestionRequests, ADuelInAFolderGoesOnThere) {
+  const std::filesystem::path folder =
+      std::filesystem::path(::testing::TempDir()) / "phasescope_duel";
+  std::filesystem::remove_all(folder);
+  json given = {{"a", model_folder("rope")}, {"b", model_folder("alibi")}, {"lengths", {16}}};
+  given["corpus"] = params()["corpus"];
+  const auto answered = [&](const json& request) {
+    FakeContext context;
+    json result = ask(duel_handlers(), "duel", request, context).result;
+    result.erase("provenance");
+    return result;
+  };
+  const json alone = answered(given), kept = answered(with(given, "job", folder));
+  EXPECT_EQ(kept, alone);
+  const auto lines = [&] {
+    std::ifstream file(folder / "units.jsonl");
+    return std::count(std::istreambuf_iterator<char>(file), {}, '\n');
+  };
+  EXPECT_EQ(lines(), 4);
+  EXPECT_EQ(answered(with(given, "job", folder)), alone);
+  EXPECT_EQ(lines(), 4);
+}
+
+TEST(QuestionRequests, ADuelOfRecipesRefusesWhatItDoesNotTake) {
+  const std::filesystem::path folder =
+      std::filesystem::path(::testing::TempDir()) / "phasescope_recipes";
+  std::filesystem::create_directories(folder);
+  const std::string a = folder / "a.json", b = folder / "b.json";
+  for (const std::string& file : {a, b}) std::ofstream(file) << R"({"train": {"steps": 2}})";
+  const auto code = [&](const json& given) { return code_of(duel_handlers(), "duel", given); };
+  EXPECT_EQ(code({{"a", a}, {"b", b}}), "bad_usage");  // no folder for the trainings
+  EXPECT_EQ(code({{"a", a}, {"b", model_folder("rope")}, {"job", folder / "j"}}), "bad_usage");
+  EXPECT_EQ(code({{"a", a}, {"b", b}, {"job", folder / "j"}, {"set", {"encoding.base=5"}}}),
+            "bad_usage");
+  EXPECT_EQ(code({{"a", model_folder("rope")}, {"b", model_folder("rope")}, {"seeds", {1}}}),
+            "bad_usage");
+  std::ofstream(b) << R"({"train": {"steps": 3}})";
+  EXPECT_EQ(code({{"a", a}, {"b", b}, {"job", folder / "j"}}), "bad_input");  // other batches
 }
 
 TEST(QuestionRequests, WhatAReadingHidesIsNotMeasured) {

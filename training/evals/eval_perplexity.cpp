@@ -10,10 +10,12 @@
 #include <numbers>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "analysis/intervals/intervals.h"
 #include "formats/error.h"
+#include "formats/sha256.h"
 #include "model/checkpoints/tensor_io.h"
 #include "model/loss.h"
 #include "training/evals/eval_differences.h"
@@ -111,34 +113,83 @@ struct Reading {
   int64_t left_out = 0;  // tokens of the texts that the window rule does not count
 };
 
-Reading read_windows(const EvalModel& entry, const EvalTexts& texts, const Request& request,
-                     Per per, int64_t n, const model::ForwardOptions& options,
-                     protocol::Progress& progress) {
-  const at::NoGradGuard no_gradients;
-  const bool has_bos = beginning_id(*entry.model).has_value();
-  Reading reading{LossSums(texts.items.size(), n, per), n};
-  const auto at_once = static_cast<std::size_t>(std::max<int64_t>(1, kBatchTokens / n));
-  for (std::size_t t = 0; t < texts.items.size(); ++t) {
-    const EvalText& text = texts.items[t];
-    const auto tokens = static_cast<int64_t>(text.ids.size());
-    const auto windows = windows_of(request.rule, tokens, n);
-    reading.left_out += tokens - scored_tokens(windows);
+// One model in windows of n tokens, text by text.
+class WindowReader {
+ public:
+  WindowReader(const EvalModel& entry, const Request& request, Per per, int64_t n, bool positions,
+               const model::ForwardOptions& options, EvalLog& log)
+      : entry_(entry),
+        request_(request),
+        per_(per),
+        n_(n),
+        positions_(positions),
+        options_(options),
+        log_(log) {}
+
+  Reading read(const EvalTexts& texts, protocol::Progress& progress) const {
+    const at::NoGradGuard no_gradients;
+    Reading reading{LossSums(texts.items.size(), n_, per_), n_};
+    for (std::size_t t = 0; t < texts.items.size(); ++t) {
+      const EvalText& text = texts.items[t];
+      const auto tokens = static_cast<int64_t>(text.ids.size());
+      const auto windows = windows_of(request_.rule, tokens, n_);
+      reading.left_out += tokens - scored_tokens(windows);
+      reading.sums.put(t, kept_or_read(text, windows, progress));
+      progress.progress(static_cast<double>(t + 1) / static_cast<double>(texts.items.size()),
+                        entry_.name + " at " + std::to_string(n_));
+    }
+    return reading;
+  }
+
+ private:
+  // What was read, how, and by whom, so that nothing else is taken for it.
+  std::string key_of(const EvalText& text) const {
+    const std::string_view ids(reinterpret_cast<const char*>(text.ids.data()),
+                               text.ids.size() * sizeof(int64_t));
+    return "perplexity, " + request_.rule.name(n_) + " of " + std::to_string(n_) +
+           (per_ == Per::byte ? ", bytes" : ", tokens") + (positions_ ? ", by position" : "") +
+           ", " + text.name + " " + formats::sha256_hex(ids) + ", " + entry_.name + " " +
+           entry_.model->report.sha256 + " " + model::name_of_dtype(entry_.model->decoder.dtype());
+  }
+
+  LossSums kept_or_read(const EvalText& text, const std::vector<EvalWindow>& windows,
+                        protocol::Progress& progress) const {
+    LossSums sums(1, n_, per_);
+    const std::string key = key_of(text);
+    if (const nlohmann::json* known = log_.found(key)) {
+      sums.read(*known);
+      return sums;
+    }
+    add_windows(text, windows, sums, progress);
+    log_.add(key, sums.written(positions_));
+    return sums;
+  }
+
+  void add_windows(const EvalText& text, const std::vector<EvalWindow>& windows, LossSums& sums,
+                   protocol::Progress& progress) const {
+    const bool has_bos = beginning_id(*entry_.model).has_value();
+    const auto at_once = static_cast<std::size_t>(std::max<int64_t>(1, kBatchTokens / n_));
     for (std::size_t begin = 0; begin < windows.size(); begin += at_once) {
       progress.throw_if_cancelled();
       const auto part =
           std::span(windows).subspan(begin, std::min(at_once, windows.size() - begin));
-      const at::Tensor losses = losses_of(*entry.model, text, part, options);
+      const at::Tensor losses = losses_of(*entry_.model, text, part, options_);
       for (std::size_t w = 0; w < part.size(); ++w) {
         const int64_t first_known = has_bos || part[w].begin > 0 ? 0 : 1;
-        reading.sums.add(t, text, part[w], losses.data_ptr<double>() + static_cast<int64_t>(w) * n,
-                         first_known);
+        sums.add(0, text, part[w], losses.data_ptr<double>() + static_cast<int64_t>(w) * n_,
+                 first_known);
       }
     }
-    progress.progress(static_cast<double>(t + 1) / static_cast<double>(texts.items.size()),
-                      entry.name + " at " + std::to_string(n));
   }
-  return reading;
-}
+
+  const EvalModel& entry_;
+  const Request& request_;
+  Per per_;
+  int64_t n_;
+  bool positions_;
+  const model::ForwardOptions& options_;
+  EvalLog& log_;
+};
 
 // ---- Results -------------------------------------------------------------------------------------
 
@@ -161,10 +212,12 @@ int64_t bucket_width(int64_t longest) { return std::max<int64_t>(1, longest / kP
 // model reads give the loss by position too.
 class ModelEvaluation {
  public:
-  ModelEvaluation(const EvalModel& entry, const Request& request, protocol::Progress& progress)
+  ModelEvaluation(const EvalModel& entry, const Request& request, protocol::Progress& progress,
+                  EvalLog& log)
       : entry_(entry),
         request_(request),
         progress_(progress),
+        log_(log),
         texts_(eval_texts(entry, request.source, request.lengths)),
         draws_(request.source.seed),
         metric_(texts_.drawn && request.metric == Metric::bits_per_byte ? Metric::bits_per_token
@@ -204,7 +257,8 @@ class ModelEvaluation {
     protocol::PartOfProgress part(progress_, done_ / parts, (done_ + 1) / parts);
     done_ += 1;
     try {
-      add(read_windows(entry_, texts_, request_, per(), n, options_, part));
+      const WindowReader reader(entry_, request_, per(), n, is_first(), options_, log_);
+      add(reader.read(texts_, part));
     } catch (const formats::Error& error) {
       if (error.code() != "bad_input") throw;
       // Its positions do not reach so far; shorter windows may do.
@@ -307,6 +361,7 @@ class ModelEvaluation {
   const EvalModel& entry_;
   const Request& request_;
   protocol::Progress& progress_;
+  EvalLog& log_;
   EvalTexts texts_;
   analysis::Draws draws_;
   Metric metric_;
@@ -323,7 +378,7 @@ class ModelEvaluation {
 
 protocol::EvalResult evaluate(const std::vector<EvalModel>& models,
                               const protocol::EvalRequest& asked, protocol::Progress& progress,
-                              EvalLog&) {
+                              EvalLog& log) {
   const Request request = request_of(asked, models);
   protocol::EvalResult result;
   result.task = "perplexity";
@@ -332,7 +387,7 @@ protocol::EvalResult evaluate(const std::vector<EvalModel>& models,
   for (std::size_t m = 0; m < models.size(); ++m) {
     const auto index = static_cast<double>(m);
     protocol::PartOfProgress part(progress, index / count, (index + 1) / count);
-    ModelEvaluation evaluation(models[m], request, part);
+    ModelEvaluation evaluation(models[m], request, part, log);
     evaluation.run(result);
     if (m == 0) {
       first = evaluation.losses();

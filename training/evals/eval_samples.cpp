@@ -187,6 +187,19 @@ class ModelSamples {
     result.provenance.push_back(provenance());
   }
 
+  // The samples of all cells up to a length; none where a cell is missing.
+  std::vector<SampleScore> samples_of(int64_t length) const {
+    std::vector<SampleScore> samples;
+    for (const auto& [drawn, scores] : cells_) {
+      const bool own = drawn.size() == 1 ? drawn[0] == length : std::ranges::max(drawn) <= length;
+      if (own) samples.insert(samples.end(), scores.begin(), scores.end());
+    }
+    const int64_t sides = length - task_.info().shortest + 1;
+    const int64_t cells = task_.info().dimensions == 1 ? 1 : sides * sides;
+    const bool whole = static_cast<int64_t>(samples.size()) == cells * request_.trials;
+    return whole ? samples : std::vector<SampleScore>();
+  }
+
  private:
   // What was drawn and who answered, so that nothing else is taken for it.
   std::string key_of(const Ids& length) const {
@@ -218,19 +231,6 @@ class ModelSamples {
     json rows = json::array();
     for (const SampleScore& one : cells_.at(length)) rows.push_back(written(one));
     log_.add(key, std::move(rows));
-  }
-
-  // The samples of all cells up to a length; none where a cell is missing.
-  std::vector<SampleScore> samples_of(int64_t length) const {
-    std::vector<SampleScore> samples;
-    for (const auto& [drawn, scores] : cells_) {
-      const bool own = drawn.size() == 1 ? drawn[0] == length : std::ranges::max(drawn) <= length;
-      if (own) samples.insert(samples.end(), scores.begin(), scores.end());
-    }
-    const int64_t sides = length - task_.info().shortest + 1;
-    const int64_t cells = task_.info().dimensions == 1 ? 1 : sides * sides;
-    const bool whole = static_cast<int64_t>(samples.size()) == cells * request_.trials;
-    return whole ? samples : std::vector<SampleScore>();
   }
 
   void add_row(int64_t length, const tasks::Chance& chance, protocol::EvalResult& result) const {
@@ -330,6 +330,27 @@ std::map<int64_t, tasks::Chance> chances_of(const Task& task, const std::vector<
   return chances;
 }
 
+using SamplesByLength = std::map<int64_t, std::vector<SampleScore>>;
+
+// What `other` is above `first` at each length that both have whole.
+void add_differences(const Task& task, const std::vector<EvalModel>& models, std::size_t other,
+                     const SamplesByLength& of_first, const SamplesByLength& of_other,
+                     const analysis::Draws& draws, protocol::EvalResult& result) {
+  const std::string& metric = task.info().metric;
+  const bool loss = metric == "perplexity";
+  for (const auto& [length, samples] : of_other) {
+    const auto found = of_first.find(length);
+    if (samples.empty() || found == of_first.end() || found->second.empty()) continue;
+    result.differences.push_back(
+        {.model = models[other].name,
+         .against = models.front().name,
+         .metric = loss ? "loss" : metric,
+         .per = loss ? "answer" : "",
+         .length = length,
+         .difference = metric_difference(metric, found->second, samples, draws)});
+  }
+}
+
 protocol::EvalResult evaluate_samples(const std::vector<EvalModel>& models,
                                       const protocol::EvalRequest& asked,
                                       protocol::Progress& progress, EvalLog& log) {
@@ -343,10 +364,19 @@ protocol::EvalResult evaluate_samples(const std::vector<EvalModel>& models,
   if (!info.columns.empty()) result.rows_of = info.rows, result.columns_of = info.columns;
   const auto chances = chances_of(task, request.lengths);
   const auto count = static_cast<double>(models.size());
+  SamplesByLength first;
   for (std::size_t m = 0; m < models.size(); ++m) {
     const auto index = static_cast<double>(m);
     protocol::PartOfProgress part(progress, index / count, (index + 1) / count);
-    ModelSamples(models[m], task, request, part, log).run(chances, result);
+    ModelSamples own(models[m], task, request, part, log);
+    own.run(chances, result);
+    SamplesByLength samples;
+    for (const int64_t length : request.lengths) samples[length] = own.samples_of(length);
+    if (m == 0) {
+      first = std::move(samples);
+    } else {
+      add_differences(task, models, m, first, samples, analysis::Draws(request.seed), result);
+    }
   }
   const double blind = chances.begin()->second.blind;
   const bool alike =

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "protocol/json_form.h"
+
 namespace phasescope::training {
 
 LossSums::LossSums(std::size_t texts, int64_t n, Per per)
@@ -23,6 +25,37 @@ void LossSums::add(std::size_t text_index, const EvalText& text, const EvalWindo
     counted_[text_index].sum += losses[i];
     counted_[text_index].weight += weight;
     ++tokens_;
+  }
+}
+
+void LossSums::put(std::size_t text_index, const LossSums& of_text) {
+  counted_[text_index] = of_text.counted_[0];
+  by_position_[text_index] = of_text.by_position_[0];
+  tokens_ += of_text.tokens_;
+  for (std::size_t i = 0; i < tokens_at_.size(); ++i) tokens_at_[i] += of_text.tokens_at_[i];
+}
+
+nlohmann::json LossSums::written(bool positions) const {
+  const auto pair = [](const TextSum& sum) {
+    return nlohmann::json{protocol::detail::write_double(sum.sum), sum.weight};
+  };
+  nlohmann::json text{{"counted", pair(counted_[0])}, {"tokens", tokens_}};
+  if (!positions) return text;
+  text["tokens_at"] = tokens_at_;
+  for (const TextSum& sum : by_position_[0]) text["positions"].push_back(pair(sum));
+  return text;
+}
+
+void LossSums::read(const nlohmann::json& text) {
+  const auto sum_of = [](const nlohmann::json& pair) {
+    return TextSum{protocol::detail::read_double(pair.at(0)), pair.at(1).get<double>()};
+  };
+  counted_[0] = sum_of(text.at("counted")), tokens_ = text.at("tokens").get<int64_t>();
+  if (!text.contains("positions")) return;
+  const nlohmann::json& tokens = text.at("tokens_at");
+  for (std::size_t i = 0; i < tokens_at_.size(); ++i) {
+    tokens_at_[i] = tokens.at(i).get<int64_t>();
+    by_position_[0][i] = sum_of(text.at("positions").at(i));
   }
 }
 

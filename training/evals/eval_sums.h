@@ -1,6 +1,7 @@
 #pragma once
 // Losses of windows, gathered by text and by position.
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "analysis/intervals/intervals.h"
@@ -23,6 +24,13 @@ class LossSums {
   // Losses in nats of the window's tokens from the one at `first_known` on.
   void add(std::size_t text_index, const EvalText& text, const EvalWindow& window,
            const double* losses, int64_t first_known);
+
+  // The sums of one text, kept by itself, in the place of that text.
+  void put(std::size_t text_index, const LossSums& of_text);
+  // Of the sums of one text, and back: what the rule counts and, where they are wanted, positions.
+  nlohmann::json written(bool positions) const;
+  // Throws what nlohmann::json throws, or std::invalid_argument, for what is none.
+  void read(const nlohmann::json& text);
 
   // Of the tokens that the window rule counts.
   const std::vector<TextSum>& counted() const { return counted_; }

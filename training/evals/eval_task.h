@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/eval_log.h"
 #include "model/checkpoints/open_model.h"
 #include "protocol/messages/eval.h"
 #include "protocol/progress.h"
@@ -43,21 +44,8 @@ std::vector<EvalOption> options_of() {
   return list;
 }
 
-// What was measured so far, kept as it comes, so that an evaluation that was ended goes on.
-class EvalLog {
- public:
-  virtual ~EvalLog() = default;
-  // What was added under this key; null where nothing was.
-  virtual const nlohmann::json* found(const std::string& key) const = 0;
-  virtual void add(const std::string& key, nlohmann::json measured) = 0;
-};
-
-// Of an evaluation that nothing is kept of.
-class NoEvalLog final : public EvalLog {
- public:
-  const nlohmann::json* found(const std::string&) const override { return nullptr; }
-  void add(const std::string&, nlohmann::json) override {}
-};
+using analysis::EvalLog;
+using analysis::NoEvalLog;
 
 struct EvalTask {
   std::string key, title, help;

@@ -15,22 +15,37 @@ using analysis::Part;
 // the draws of a bootstrap stay small. Shares of 0 and 1 get the interval of so many samples.
 constexpr std::size_t kMostUnits = 4096;
 
-template <class Part_>
-std::vector<Part> parts_of(std::span<const SampleScore> samples, Part_ part) {
-  std::vector<Part> parts(std::min(samples.size(), kMostUnits));
-  for (std::size_t n = 0; n < samples.size(); ++n) {
-    const Part one = part(samples[n]);
+// `part` of each index.
+template <class PartOf>
+std::vector<Part> parts_of(std::size_t samples, PartOf part) {
+  std::vector<Part> parts(std::min(samples, kMostUnits));
+  for (std::size_t n = 0; n < samples; ++n) {
+    const Part one = part(n);
     Part& unit = parts[n % parts.size()];
     unit.sum += one.sum, unit.weight += one.weight;
   }
   return parts;
 }
 
+// What a ratio of sums is made of: right answers, right samples, nats.
+Part part_of(const std::string& metric, const SampleScore& one) {
+  const auto counted = static_cast<double>(one.counted);
+  if (metric == "accuracy") return {static_cast<double>(one.correct), counted};
+  if (metric == "exact_match") return {one.exact() ? 1.0 : 0.0, 1};
+  if (metric == "perplexity") return {one.nats, counted};
+  throw formats::internal_error("no such metric of samples: " + metric);
+}
+
 double share(double part, double whole) { return whole > 0 ? part / whole : std::nan(""); }
 
 // (recall + share of right answers among the others) / 2. Each sample's part in its error is what
 // its answers lie above both shares, so that the mean of these parts is the value itself.
-Interval balanced_accuracy(std::span<const SampleScore> samples, const analysis::Draws& draws) {
+struct Balanced {
+  double value = 0;
+  std::vector<double> parts;
+};
+
+Balanced balanced_accuracy(std::span<const SampleScore> samples) {
   double yes = 0, found = 0, no = 0, right_no = 0;
   for (const SampleScore& one : samples) {
     yes += static_cast<double>(one.yes), found += static_cast<double>(one.found);
@@ -38,15 +53,19 @@ Interval balanced_accuracy(std::span<const SampleScore> samples, const analysis:
     right_no += static_cast<double>(one.correct - one.found);
   }
   const double recall = share(found, yes), others = share(right_no, no);
-  const double value = (recall + others) / 2;
+  Balanced balanced{.value = (recall + others) / 2, .parts = {}};
   const auto n = static_cast<double>(samples.size());
-  std::vector<double> parts;
   for (const SampleScore& one : samples) {
     const double of_yes = static_cast<double>(one.found) - recall * static_cast<double>(one.yes);
     const double of_no = static_cast<double>(one.correct - one.found) -
                          others * static_cast<double>(one.counted - one.yes);
-    parts.push_back(value + n * (of_yes / (2 * yes) + of_no / (2 * no)));
+    balanced.parts.push_back(balanced.value + n * (of_yes / (2 * yes) + of_no / (2 * no)));
   }
+  return balanced;
+}
+
+Interval mean_of_parts(const std::vector<double>& parts, double value,
+                       const analysis::Draws& draws) {
   Interval interval = analysis::mean_interval(parts, draws);
   interval.mean = value;
   return interval;
@@ -70,31 +89,42 @@ SampleScore score_of_row(const nlohmann::json& row) {
 Interval metric_of(const std::string& metric, std::span<const SampleScore> samples,
                    const analysis::Draws& draws) {
   Interval interval;
-  if (metric == "accuracy") {
-    interval = analysis::share_interval(
-        parts_of(samples,
-                 [](const SampleScore& s) {
-                   return Part{static_cast<double>(s.correct), static_cast<double>(s.counted)};
-                 }),
-        draws);
-  } else if (metric == "exact_match") {
-    interval = analysis::share_interval(parts_of(samples,
-                                                 [](const SampleScore& s) {
-                                                   return Part{s.exact() ? 1.0 : 0.0, 1};
-                                                 }),
-                                        draws);
-  } else if (metric == "perplexity") {
-    const auto parts = parts_of(samples, [](const SampleScore& s) {
-      return Part{s.nats, static_cast<double>(s.counted)};
-    });
-    interval = analysis::transformed(analysis::ratio_interval(parts, draws),
-                                     [](double nats) { return std::exp(nats); });
-  } else if (metric == "balanced_accuracy") {
-    interval = balanced_accuracy(samples, draws);
+  if (metric == "balanced_accuracy") {
+    const Balanced balanced = balanced_accuracy(samples);
+    interval = mean_of_parts(balanced.parts, balanced.value, draws);
   } else {
-    throw formats::internal_error("no such metric of samples: " + metric);
+    const auto parts =
+        parts_of(samples.size(), [&](std::size_t n) { return part_of(metric, samples[n]); });
+    interval = metric == "perplexity"
+                   ? analysis::transformed(analysis::ratio_interval(parts, draws),
+                                           [](double nats) { return std::exp(nats); })
+                   : analysis::share_interval(parts, draws);
   }
   interval.n = static_cast<std::int64_t>(samples.size());
+  return analysis::counted_in("samples", interval);
+}
+
+Interval metric_difference(const std::string& metric, std::span<const SampleScore> first,
+                           std::span<const SampleScore> other, const analysis::Draws& draws) {
+  if (first.size() != other.size()) {
+    throw formats::internal_error("samples that are not the same cannot be paired");
+  }
+  Interval interval;
+  if (metric == "balanced_accuracy") {
+    const Balanced a = balanced_accuracy(first);
+    Balanced b = balanced_accuracy(other);
+    for (std::size_t n = 0; n < b.parts.size(); ++n) b.parts[n] -= a.parts[n];
+    interval = mean_of_parts(b.parts, b.value - a.value, draws);
+  } else {
+    interval = analysis::ratio_interval(parts_of(first.size(),
+                                                 [&](std::size_t n) {
+                                                   const Part a = part_of(metric, first[n]),
+                                                              b = part_of(metric, other[n]);
+                                                   return Part{b.sum - a.sum, a.weight};
+                                                 }),
+                                        draws);
+  }
+  interval.n = static_cast<std::int64_t>(first.size());
   return analysis::counted_in("samples", interval);
 }
 

@@ -32,6 +32,13 @@ SampleScore score_of_row(const nlohmann::json& row);
 analysis::Interval metric_of(const std::string& metric, std::span<const SampleScore> samples,
                              const analysis::Draws& draws);
 
+// What the metric is above that of `first`, sample by sample of the same samples: what is hard for
+// one model is hard for the other. Of perplexity the difference of the losses, in nats an answer.
+// Throws Error "internal" for another metric, or lists of other lengths.
+analysis::Interval metric_difference(const std::string& metric, std::span<const SampleScore> first,
+                                     std::span<const SampleScore> other,
+                                     const analysis::Draws& draws);
+
 // Samples all of whose answers are right.
 double exact_share(std::span<const SampleScore> samples);
 

@@ -45,6 +45,11 @@ protocol::JobStatus start_training(formats::FileSystem& files, const JobStart& s
 protocol::JobStatus start_eval(formats::FileSystem& files, const JobStart& start,
                                const nlohmann::json& request);
 
+// The folders of a training and of an eval that another program will run, a cluster's: checked as
+// those above, with their configurations alone. One that holds a job already is left as it is.
+void prepare_training(formats::FileSystem& files, const JobStart& start);
+void prepare_eval(formats::FileSystem& files, const JobStart& start, const nlohmann::json& request);
+
 // pause, resume, cancel. Resuming a job that is not alive starts it again; cancelling one marks it.
 // Throws Error "bad_usage" for a request that the job's state does not allow.
 protocol::JobStatus control_job(formats::FileSystem& files, const std::filesystem::path& dir,

@@ -168,11 +168,22 @@ JobStatus start_eval(formats::FileSystem& files, const JobStart& start, const js
       start.dir.empty()
           ? new_job_folder(name_of(start, "eval-" + asked.at("task").get<std::string>()))
           : start.dir;
-  if (fs::exists(dir / job_file::config)) {
+  if (is_job(dir)) {  // and not merely prepared
     throw formats::bad_usage("the folder holds a job already", dir.string(), "name another folder");
   }
   make_job_folder(files, dir, {{"eval_job", asked}});
   return launch(files, dir, "eval", 100, start.program);
+}
+
+void prepare_training(formats::FileSystem& files, const JobStart& start) {
+  if (fs::exists(start.dir / job_file::config)) return;
+  make_job_folder(files, start.dir, to_json(config_to_start(start)));
+}
+
+void prepare_eval(formats::FileSystem& files, const JobStart& start, const json& request) {
+  if (fs::exists(start.dir / job_file::config)) return;
+  const json asked = eval_to_start(protocol::request_of<protocol::EvalRequest>(request));
+  make_job_folder(files, start.dir, {{"eval_job", asked}});
 }
 
 JobStatus control_job(formats::FileSystem& files, const fs::path& dir, const std::string& request,

@@ -34,6 +34,12 @@ SweepCell cell_of(const SweepPlace& place) {
   return cell;
 }
 
+int64_t seed_of(const std::filesystem::path& dir) {
+  const auto config = read_job(dir, CurveDetail::none).config;
+  const auto seed = config.value("/train/seed"_json_pointer, nlohmann::json());
+  return seed.is_number_integer() ? seed.get<int64_t>() : 0;
+}
+
 // Rows of one group at one length, a seed each. `over_seeds`: n of the table counts seeds.
 EvalRow row_of_seeds(const std::string& group, const std::vector<EvalRow>& seeds, bool over_seeds) {
   EvalRow row = seeds.front();
@@ -53,12 +59,49 @@ EvalRow row_of_seeds(const std::string& group, const std::vector<EvalRow>& seeds
   return row;
 }
 
+// What a group has at a length, by the seed of its training.
+using BySeed = std::map<int64_t, double>;
+using GroupValues = std::map<std::pair<std::string, int64_t>, BySeed>;
+
+// Other - first of the seeds that both have.
+std::vector<double> paired(const BySeed& first, const BySeed& other) {
+  std::vector<double> differences;
+  for (const auto& [seed, value] : first) {
+    const auto same = other.find(seed);
+    if (same != other.end()) differences.push_back(same->second - value);
+  }
+  return differences;
+}
+
+// Of every pair of groups what the later one has above the earlier, seed by seed: trainings of one
+// seed read the same batches.
+std::vector<protocol::EvalDifference> differences_by_seed(const std::vector<std::string>& groups,
+                                                          const GroupValues& values,
+                                                          const std::string& metric) {
+  std::vector<protocol::EvalDifference> all;
+  for (auto own = groups.begin(); own != groups.end(); ++own) {
+    for (auto other = own + 1; other != groups.end(); ++other) {
+      for (const auto& [at, seeds] : values) {
+        const auto found = values.find({*other, at.second});
+        if (at.first != *own || found == values.end()) continue;
+        const std::vector<double> differences = paired(seeds, found->second);
+        if (differences.empty()) continue;
+        all.push_back({.model = *other, .against = *own, .metric = metric, .length = at.second});
+        all.back().difference =
+            analysis::counted_in("seeds", analysis::mean_interval(differences, analysis::Draws()));
+      }
+    }
+  }
+  return all;
+}
+
 }  // namespace
 
 protocol::SweepResult sweep_table(const std::vector<SweepPlace>& places) {
   protocol::SweepResult result;
   std::vector<std::string> groups;  // in their order
   std::map<std::pair<std::string, int64_t>, std::vector<EvalRow>> rows;
+  GroupValues values;
   std::size_t most_seeds = 0;
   for (const SweepPlace& place : places) {
     SweepCell cell = cell_of(place);
@@ -69,6 +112,7 @@ protocol::SweepResult sweep_table(const std::vector<SweepPlace>& places) {
       if (eval.result.is_object()) {
         auto own = protocol::from_json_form<EvalResult>(eval.result);
         for (EvalRow& row : own.rows) {
+          values[{place.group, row.length}][seed_of(place.dir)] = row.value;
           auto& seeds = rows[{place.group, row.length}];
           seeds.push_back(std::move(row));
           most_seeds = std::max(most_seeds, seeds.size());
@@ -87,6 +131,7 @@ protocol::SweepResult sweep_table(const std::vector<SweepPlace>& places) {
       result.eval.rows.push_back(row_of_seeds(group, seeds, most_seeds > 1));
     }
   }
+  result.eval.differences = differences_by_seed(groups, values, result.eval.metric);
   if (most_seeds > 1) result.eval.counted = "seeds";
   return result;
 }

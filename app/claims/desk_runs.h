@@ -1,0 +1,53 @@
+#pragma once
+// The commands of claims, each run once and kept: what was measured is read again, what is missing
+// is run, trainings as jobs that go on where they were.
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/verbs/verb.h"
+
+namespace phasescope::app {
+
+// What a command has come to.
+struct DeskRun {
+  nlohmann::json result;  // null where there is none yet
+  bool whole = false;     // nothing of it is left
+  bool tried = false;     // it was run here, and refused where there is no result
+  std::string problem;    // why there is no result, or not all of it
+  double seconds = 0;     // over all times that it was run
+};
+
+struct DeskRunOptions {
+  std::filesystem::path folder;  // results/ and jobs/ are kept there
+  bool run_missing = false;      // otherwise only what is there is read
+  // No command is begun after it, and sweeps save and stop there.
+  std::optional<std::chrono::steady_clock::time_point> until;
+};
+
+class DeskRuns {
+ public:
+  DeskRuns(Run& run, DeskRunOptions options) : run_(run), options_(std::move(options)) {}
+
+  // Of words of a command line without the program; a sweep's jobs stand in the folder. What the
+  // command refuses is a problem and no exception. Throws RequestError "cancelled".
+  const DeskRun& of(const std::vector<std::string>& words);
+  // The same as a line that runs it again.
+  std::string line_of(const std::vector<std::string>& words) const;
+
+ private:
+  std::vector<std::string> whole_command(std::vector<std::string> words) const;
+  std::filesystem::path kept_at(const std::vector<std::string>& words) const;
+  DeskRun kept(const std::filesystem::path& file) const;
+  void run_now(const std::vector<std::string>& words, DeskRun& known) const;
+
+  Run& run_;
+  DeskRunOptions options_;
+  std::map<std::vector<std::string>, DeskRun> done_;
+};
+
+}  // namespace phasescope::app

@@ -1,0 +1,269 @@
+#include "protocol/messages/reproduce.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <iterator>
+#include <set>
+#include <utility>
+
+#include "app/claims/claim_sheet.h"
+#include "app/claims/desk_runs.h"
+#include "app/claims/verdict.h"
+#include "app/figures/intervals.h"
+#include "app/verbs/factories.h"
+#include "app/verbs/results_table.h"
+#include "app/verbs/verb_tools.h"
+#include "app/window/session.h"
+#include "formats/error.h"
+#include "protocol/error_info.h"
+
+namespace phasescope::app {
+
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using protocol::About;
+using protocol::ClaimRow;
+using protocol::MeasuredNumber;
+using protocol::ReproduceResult;
+
+// What is asked of a paper's claims. No request of the worker: their commands are.
+struct ReproduceRequest {
+  static constexpr const char* method = "reproduce";
+  static constexpr const char* verb = "reproduce";
+  std::string paper, only;
+  std::string job = "out/reproduce";
+  bool desk = false;
+  double budget = 0;
+  template <class V>
+  void fields(V& v) {
+    v("paper", paper,
+      About{.help = "arXiv number or name, e.g. 2509.12635 (default: all papers)",
+            .argument = "PAPER"});
+    v("desk", desk,
+      About{.help = "run the desk forms that are missing (otherwise what is there is read)"});
+    v("only", only, About{.help = "claims whose item has these words, e.g. 'Table 2'"});
+    v("job", job,
+      About{.help = "folder that keeps what was measured and trained; the same command goes on "
+                    "there"});
+    v("budget", budget,
+      About{.help = "minutes after which nothing is begun and trainings are saved (0: none)",
+            .low = 0,
+            .high = 1e6});
+  }
+};
+
+std::string number_words(const MeasuredNumber& number) {
+  if (!number.words.empty()) return number.name + " " + number.words;
+  const bool exact = number.low == protocol::IntervalEnd(number.value) && number.n == 0;
+  return number.name + " " +
+         (exact ? widgets::short_number(number.value)
+                : with_ends(number.value, number.low, number.high) +
+                      (number.n > 0 ? ", n " + std::to_string(number.n) : ""));
+}
+
+std::string list_of(const std::vector<MeasuredNumber>& numbers) {
+  std::string words;
+  for (const MeasuredNumber& one : numbers) {
+    words += (words.empty() ? "" : "; ") + number_words(one);
+  }
+  return words;
+}
+
+json cells_of(const ClaimRow& row) {
+  std::string published;
+  for (const protocol::PublishedNumber& one : row.published) {
+    published +=
+        (published.empty() ? "" : "; ") + one.name + " " + widgets::short_number(one.value);
+  }
+  std::string measured = list_of(row.measured);
+  if (!row.differences.empty()) measured += "; " + list_of(row.differences);
+  return {{"paper", row.paper},     {"item", row.item},     {"claim", row.claim},
+          {"published", published}, {"measured", measured}, {"verdict", row.verdict},
+          {"why", row.why},         {"limits", row.limits}, {"command", row.command},
+          {"seconds", row.seconds}};
+}
+
+Table claims_table(std::string title, const std::vector<ClaimRow>& rows,
+                   std::vector<std::string> columns) {
+  Table table{.title = std::move(title), .columns = std::move(columns)};
+  for (const ClaimRow& row : rows) table.rows.push_back(cells_of(row));
+  return table;
+}
+
+// As a page has it, and, narrower, the terminal.
+Table paper_table(const std::string& title, const std::vector<ClaimRow>& rows, bool page) {
+  std::vector<std::string> columns = {"item", "claim", "published", "measured", "verdict", "why"};
+  if (!page) std::erase(columns, "claim");
+  Table table = claims_table(title, rows, std::move(columns));
+  table.notes = {"published numbers are the paper's own, of its models, data and tokens"};
+  return table;
+}
+
+// All of it, for files.
+Table whole_table(const std::vector<ClaimRow>& rows) {
+  Table table = claims_table("claims", rows,
+                             {"paper", "item", "claim", "published", "measured", "verdict", "why",
+                              "limits", "command", "seconds"});
+  table.for_files = true;
+  return table;
+}
+
+// What no table holds: the limits and the commands.
+std::string details_of(const std::vector<ClaimRow>& rows) {
+  std::string text;
+  for (const ClaimRow& row : rows) {
+    text += "- **" + row.item + "** (" + row.verdict + "): " + row.limits;
+    if (!row.command.empty()) {
+      text += (row.limits.empty() ? "`" : " `") + row.command + "`, " +
+              widgets::short_number(row.seconds) + " s";
+    }
+    text += ".\n";
+  }
+  return text;
+}
+
+void count(ReproduceResult& result) {
+  const auto of = [&](const char* verdict) {
+    return std::ranges::count(result.rows, std::string(verdict), &ClaimRow::verdict);
+  };
+  result.agrees = of("agrees"), result.disagrees = of("disagrees");
+  result.cannot_tell = of("cannot tell"), result.not_run = of("not run");
+}
+
+std::string counts_in_words(const ReproduceResult& result) {
+  return std::to_string(result.agrees) + " agree, " + std::to_string(result.disagrees) +
+         " disagree, " + std::to_string(result.cannot_tell) + " cannot be told, " +
+         std::to_string(result.not_run) + " were not run";
+}
+
+class ReproduceVerb : public Verb {
+ public:
+  std::string name() const override { return "reproduce"; }
+  std::string help() const override {
+    return "a paper's claims: published, measured here, and whether they agree";
+  }
+  std::string example() const override {
+    return "phasescope reproduce 2501.00712 --desk --only 'Table 3' --out out/claims\n"
+           "phasescope reproduce --budget 1 --out out/claims/all.md";
+  }
+  std::string missing_forms() const override { return ".svg .pdf .png .npy .safetensors"; }
+  void declare(Options& options) override {
+    options.request(request_, Options::Arguments::optional);
+  }
+
+  Output run(Run& run) override {
+    const auto sheets = claim_sheets(assets_folder() / "claims", request_.paper);
+    DeskRuns desk(run, desk_options());
+    Output output;
+    output.page = "# Claims of the papers, beside what was measured here\n";
+    ReproduceResult result;
+    for (const ClaimSheet& sheet : sheets) add_paper(sheet, desk, run, result, output);
+    if (output.tables.empty()) {
+      throw formats::bad_usage("no claim's item has these words", "--only",
+                               "reproduce without it lists all");
+    }
+    count(result);
+    std::ranges::move(measured_, std::back_inserter(output.tables));
+    if (!sweeps_.empty()) output.page += "\n# What the sweeps measured\n" + sweeps_;
+    output.tables.insert(output.tables.begin(), whole_table(result.rows));
+    output.result = protocol::to_json_form(result);
+    output.text = counts_in_words(result) + "\n";
+    output.page += "\n" + counts_in_words(result) + ".\n";
+    output.status = cancelled_ || run.interrupted() ? 130 : 0;
+    return output;
+  }
+
+ private:
+  DeskRunOptions desk_options() const {
+    DeskRunOptions options{.folder = request_.job, .run_missing = request_.desk};
+    if (request_.budget > 0) {
+      options.until = std::chrono::steady_clock::now() +
+                      std::chrono::milliseconds(static_cast<int64_t>(60'000 * request_.budget));
+    }
+    return options;
+  }
+
+  void add_paper(const ClaimSheet& sheet, DeskRuns& desk, Run& run, ReproduceResult& result,
+                 Output& output) {
+    std::vector<ClaimRow> rows;
+    for (const Claim& claim : sheet.claims) {
+      if (claim.item.find(request_.only) == std::string::npos) continue;
+      run.show_progress(-1, sheet.paper + ", " + claim.item);
+      rows.push_back(row_of(sheet, claim, desk, output));
+    }
+    if (rows.empty()) return;
+    const std::string title = sheet.paper + ": " + sheet.title;
+    output.tables.push_back(paper_table(title, rows, false));
+    output.page += "\n" + markdown_of(paper_table(title, rows, true)) + "\n" + details_of(rows);
+    std::ranges::move(rows, std::back_inserter(result.rows));
+    add_sweeps(sheet, desk, output);
+  }
+
+  // What the sweeps of these claims have come to, each once.
+  void add_sweeps(const ClaimSheet& sheet, DeskRuns& desk, Output& output) {
+    for (const Claim& claim : sheet.claims) {
+      const bool asked = claim.item.find(request_.only) != std::string::npos;
+      const bool sweep = !claim.desk.empty() && claim.desk[0] == "sweep";
+      if (!asked || !sweep || cancelled_ || !shown_.insert(claim.desk[1]).second) continue;
+      const json& result = desk.of(claim.desk).result;
+      if (!result.is_object() || !result.contains("eval")) continue;
+      const auto eval = protocol::from_json_form<protocol::EvalResult>(result["eval"]);
+      Table table = results_table(eval, names_in(eval));
+      if (table.rows.empty()) continue;
+      table.title = claim.desk[1] + ": " + table.title;
+      sweeps_ += "\n" + markdown_of(table);
+      output.figures.push_back(eval_figure(eval, names_in(eval)));
+      output.figures.back().id += "_" + fs::path(claim.desk[1]).stem().string();
+      measured_.push_back(std::move(table));
+    }
+  }
+
+  ClaimRow row_of(const ClaimSheet& sheet, const Claim& claim, DeskRuns& desk, Output& output) {
+    ClaimRow row{.paper = sheet.paper,
+                 .item = claim.item,
+                 .claim = claim.claim,
+                 .unit = claim.unit,
+                 .published = claim.published,
+                 .limits = claim.limits};
+    if (claim.desk.empty()) {
+      row.verdict = "cannot tell", row.why = "no command here measures it";
+      return row;
+    }
+    row.command = desk.line_of(claim.desk);
+    if (!cancelled_) fill(claim, desk, row, output);
+    return row;
+  }
+
+  void fill(const Claim& claim, DeskRuns& desk, ClaimRow& row, Output& output) {
+    try {
+      const DeskRun& measured = desk.of(claim.desk);
+      row.why = measured.problem, row.seconds = measured.seconds;
+      output.whole = output.whole && measured.whole;
+      if (measured.result.is_null()) {
+        if (measured.tried) row.verdict = "cannot tell";
+        return;
+      }
+      judge(claim, measured.result, row);
+      if (!measured.whole && row.measured.size() < claim.measured.size()) row.verdict = "not run";
+      if (!measured.problem.empty()) row.why += "; " + measured.problem;
+    } catch (const protocol::RequestError& error) {
+      if (error.info().code != protocol::error_code::cancelled) throw;
+      cancelled_ = true;
+    }
+  }
+
+  ReproduceRequest request_;
+  std::set<std::string> shown_;  // sweeps
+  std::vector<Table> measured_;
+  std::string sweeps_;  // Markdown
+  bool cancelled_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> reproduce_verb() { return std::make_unique<ReproduceVerb>(); }
+
+}  // namespace phasescope::app

@@ -1,0 +1,87 @@
+#include "app/verbs/results_table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace phasescope::app {
+
+namespace {
+
+using nlohmann::json;
+using protocol::EvalRow;
+
+bool lower_is_better(const std::string& metric) {
+  return metric == "perplexity" || metric.starts_with("bits_per_");
+}
+
+json cell_of(const EvalRow& row) {
+  json cell{{"mean", row.value}, {"n", row.n}};
+  cell["low"] = protocol::to_json_form(row.low), cell["high"] = protocol::to_json_form(row.high);
+  return cell;
+}
+
+// The best row of a length; null where none has a value.
+const EvalRow* best_at(const std::vector<EvalRow>& rows, int64_t length, bool lower) {
+  const EvalRow* best = nullptr;
+  for (const EvalRow& row : rows) {
+    if (row.length != length || !std::isfinite(row.value)) continue;
+    const bool better =
+        best == nullptr || (lower ? row.value < best->value : row.value > best->value);
+    if (better) best = &row;
+  }
+  return best;
+}
+
+const char* mark_of_row(const EvalRow& row, const EvalRow* best) {
+  if (best == nullptr) return "";
+  if (row.value == best->value) return kBestMark;
+  const bool held = best->low && best->high && row.value >= *best->low && row.value <= *best->high;
+  return held ? kWithinMark : "";
+}
+
+json blind_row(const std::vector<EvalRow>& rows) {
+  json line{{"model", "blind guesser"}};
+  for (const EvalRow& row : rows) {
+    if (row.blind) line[std::to_string(row.length)] = *row.blind;
+  }
+  return line;
+}
+
+}  // namespace
+
+Table results_table(const protocol::EvalResult& result, const ModelNames& names) {
+  Table table{.title = result.task + ": " + result.metric + " by length", .columns = {"model"}};
+  std::set<int64_t> lengths;
+  std::vector<std::string> models;
+  for (const EvalRow& row : result.rows) {
+    if (row.metric != result.rows.front().metric) return table;
+    lengths.insert(row.length);
+    if (std::ranges::find(models, row.model) == models.end()) models.push_back(row.model);
+  }
+  if (result.rows.empty()) return table;
+  const bool lower = lower_is_better(result.rows.front().metric);
+  for (const std::string& model : models) {
+    json line{{"model", names.short_name(model)}};
+    for (const EvalRow& row : result.rows) {
+      if (row.model != model) continue;
+      json cell = cell_of(row);
+      const std::string mark = mark_of_row(row, best_at(result.rows, row.length, lower));
+      if (!mark.empty()) cell["mark"] = mark;
+      line[std::to_string(row.length)] = std::move(cell);
+    }
+    table.rows.push_back(std::move(line));
+  }
+  for (const int64_t length : lengths) table.columns.push_back(std::to_string(length));
+  if (json blind = blind_row(result.rows); blind.size() > 1) table.rows.push_back(std::move(blind));
+  table.notes = {std::string("best (*): the ") + (lower ? "lowest" : "highest") +
+                     " of its length; + (underlined on pages): within the best's 95 % interval, "
+                     "over n " +
+                     result.counted.value_or("texts"),
+                 "lengths in " + result.length_unit.value_or("tokens")};
+  return table;
+}
+
+}  // namespace phasescope::app

@@ -1,0 +1,307 @@
+// Claims: what a measurement says of them, the sheets that are shipped, and commands that are run
+// once.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "app/claims/claim_sheet.h"
+#include "app/claims/desk_runs.h"
+#include "app/claims/verdict.h"
+#include "app/cli/cli.h"
+#include "app/verbs/factories.h"
+#include "app/verbs/sweep_plan.h"
+#include "cli_tools.h"
+#include "fake_run.h"
+#include "formats/error.h"
+#include "protocol/messages/eval.h"
+#include "protocol/messages/sweep.h"
+
+namespace phasescope::app {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using protocol::ClaimRow;
+
+const fs::path kSheets = fs::path(PHASESCOPE_SOURCE) / "assets/claims";
+
+json interval(double mean, double half, int64_t n = 8) {
+  return {{"mean", mean}, {"low", mean - half}, {"high", mean + half}, {"n", n}};
+}
+
+// Three models at a length: losses 1, 2 and 2.05 with wide bands, and b - a, c - a, paired.
+json planted() {
+  json rows = json::array();
+  const char* names[] = {"a", "b", "c"};
+  const double values[] = {1, 2, 2.05};
+  for (int n = 0; n < 3; ++n) {
+    rows.push_back({{"model", names[n]}, {"length", 64}, {"value", values[n]}, {"n", 8}});
+    rows.back()["low"] = values[n] - 0.8, rows.back()["high"] = values[n] + 0.8;
+  }
+  return {
+      {"rows", rows},
+      {"differences",
+       {{{"model", "b"}, {"against", "a"}, {"length", 64}, {"difference", interval(1, 0.1)}},
+        {{"model", "c"}, {"against", "a"}, {"length", 64}, {"difference", interval(1.05, 0.1)}},
+        {{"model", "c"}, {"against", "b"}, {"length", 64}, {"difference", interval(0.05, 0.1)}}}},
+      {"checks", {{{"id", "x.y"}, {"verdict", "holds"}}, {{"id", "x.z"}, {"verdict", "fails"}}}},
+      {"counts", {{{"model", "a"}, {"published", {{"macs", 180.0}}}}}}};
+}
+
+Claim claim_of(const json& predicate, bool paired = true) {
+  json claim{
+      {"item", "Table 1"},
+      {"claim", "words"},
+      {"desk", {"eval"}},
+      {"measured",
+       {{{"name", "a"}, {"where", {{"model", "a"}, {"length", 64}}}},
+        {{"name", "b"}, {"where", {{"model", "b"}, {"length", 64}}}},
+        {{"name", "c"}, {"where", {{"model", "c"}, {"length", 64}}}},
+        {{"name", "check"}, {"list", "/checks"}, {"where", {{"id", "x.y"}}}, {"field", "verdict"}},
+        {{"name", "broken"}, {"list", "/checks"}, {"where", {{"id", "x.z"}}}, {"field", "verdict"}},
+        {{"name", "macs"}, {"list", "/counts"}, {"field", "/published/macs"}}}},
+      {"predicate", predicate}};
+  if (paired) claim["differences"] = {{"list", "/differences"}, {"where", {{"length", 64}}}};
+  return claim_sheet({{"paper", "p"}, {"claims", {claim}}}, "sheet").claims.at(0);
+}
+
+std::string verdict_of(const json& predicate, bool paired = true) {
+  ClaimRow row;
+  judge(claim_of(predicate, paired), planted(), row);
+  EXPECT_FALSE(row.why.empty());
+  return row.verdict;
+}
+
+// Planted: b is worse than a, c than a, and b and c are not told apart.
+TEST(Verdicts, OfAnOrderFollowFromPairedDifferences) {
+  EXPECT_EQ(verdict_of({{"order", {"a", "b"}}}), "agrees");
+  EXPECT_EQ(verdict_of({{"order", {"b", "a"}}}), "disagrees");
+  EXPECT_EQ(verdict_of({{"order", {"c", "a"}}}), "disagrees");
+  EXPECT_EQ(verdict_of({{"order", {"b", "c"}}}), "cannot tell");
+  EXPECT_EQ(verdict_of({{"order", {"a", "b", "c"}}}), "cannot tell");
+  EXPECT_EQ(verdict_of({{"order", {"b", "a", "c"}}}), "disagrees");
+  // Two bands that touch say nothing.
+  EXPECT_EQ(verdict_of({{"order", {"a", "b"}}}, false), "cannot tell");
+}
+
+TEST(Verdicts, OfAnOrderTellTheDifference) {
+  ClaimRow row;
+  judge(claim_of({{"order", {"b", "a"}}}), planted(), row);
+  ASSERT_EQ(row.differences.size(), 1u);
+  EXPECT_EQ(row.differences[0].name, "a - b");
+  EXPECT_DOUBLE_EQ(row.differences[0].value, -1);
+  EXPECT_DOUBLE_EQ(*row.differences[0].low, -1.1);
+  EXPECT_DOUBLE_EQ(*row.differences[0].high, -0.9);
+}
+
+TEST(Verdicts, OfSignsRatiosAndChecks) {
+  EXPECT_EQ(verdict_of({{"sign", "positive"}, {"of", "a"}}), "agrees");  // 1 +- 0.8
+  EXPECT_EQ(verdict_of({{"sign", "negative"}, {"of", "a"}}), "disagrees");
+  EXPECT_EQ(verdict_of({{"sign", "zero"}, {"of", "a"}, {"within", 2}}), "agrees");
+  EXPECT_EQ(verdict_of({{"sign", "zero"}, {"of", "a"}, {"within", 0.1}}), "disagrees");
+  EXPECT_EQ(verdict_of({{"sign", "zero"}, {"of", "a"}, {"within", 1}}), "cannot tell");
+  EXPECT_EQ(verdict_of({{"ratio", {"macs"}}, {"from", 179.0}, {"to", 181.0}}), "agrees");
+  EXPECT_EQ(verdict_of({{"ratio", {"macs"}}, {"from", 100.0}, {"to", 120.0}}), "disagrees");
+  // b / a lies from 1.2 / 1.8 to 2.8 / 0.2.
+  EXPECT_EQ(verdict_of({{"ratio", {"b", "a"}}, {"from", 0.6}, {"to", 14.1}}), "agrees");
+  EXPECT_EQ(verdict_of({{"ratio", {"b", "a"}}, {"from", 1.5}, {"to", 2.5}}), "cannot tell");
+  EXPECT_EQ(verdict_of({{"ratio", {"b", "a"}}, {"from", 15.0}, {"to", 20.0}}), "disagrees");
+  EXPECT_EQ(verdict_of({{"holds", "check"}}), "agrees");
+  EXPECT_EQ(verdict_of({{"holds", "broken"}}), "disagrees");
+}
+
+TEST(Verdicts, AreNoneWithoutNumbersOrWithoutThePremise) {
+  ClaimRow row;
+  json result = planted();
+  result["rows"].erase(1);
+  judge(claim_of({{"order", {"a", "b"}}}), result, row);
+  EXPECT_EQ(row.verdict, "cannot tell");
+  EXPECT_NE(row.why.find("not measured yet: b"), std::string::npos) << row.why;
+  Claim claim = claim_of({{"order", {"a", "b"}}});
+  claim.premise = Premise{.at_least = 3, .words = "nobody learnt it"};
+  judge(claim, planted(), row);
+  EXPECT_EQ(row.verdict, "cannot tell");
+  EXPECT_EQ(row.why, "nobody learnt it: the best is 2.05");
+  claim.premise->at_least = 2;
+  judge(claim, planted(), row);
+  EXPECT_EQ(row.verdict, "agrees");
+}
+
+// Claims about numbers that are drawn: a true one is refuted in 2.5 % of draws at most, and so is
+// one of equals either way; a false one is never confirmed more often. 400 draws know 2.5 % to 0.8.
+TEST(Verdicts, OfDrawnMeasurementsAreRarelyWrong) {
+  std::mt19937 random(5);
+  std::normal_distribution<double> normal;
+  std::map<std::string, int> of_true, of_equal, of_false;
+  for (int n = 0; n < 400; ++n) {
+    const double noise = normal(random);
+    const auto said = [&](double truth) {
+      json result = planted();
+      result["differences"][0]["difference"] = interval(truth + noise, 1.959964);
+      ClaimRow row;
+      judge(claim_of({{"order", {"a", "b"}}}), result, row);
+      return row.verdict;
+    };
+    ++of_true[said(0.5)], ++of_equal[said(0)], ++of_false[said(-0.5)];
+  }
+  EXPECT_LE(of_true["disagrees"], 10 + 10);
+  EXPECT_LE(of_equal["agrees"], 10 + 10);
+  EXPECT_LE(of_equal["disagrees"], 10 + 10);
+  EXPECT_LE(of_false["agrees"], 10 + 10);
+  EXPECT_GT(of_true["agrees"], of_false["agrees"]);
+}
+
+// ---- Sheets -------------------------------------------------------------------------------------
+
+std::string refusal_of(const json& claim) {
+  try {
+    claim_sheet({{"paper", "p"}, {"claims", {claim}}}, "sheet");
+  } catch (const formats::Error& error) {
+    return error.full_text();
+  }
+  return "";
+}
+
+TEST(ClaimSheets, RefuseWhatTheyDoNotKnow) {
+  const json good{{"item", "T"}, {"limits", "none"}, {"predicate", {{"order", {"a", "b"}}}}};
+  EXPECT_EQ(refusal_of(good), "");
+  json claim = good;
+  claim["publshed"] = json::array();
+  EXPECT_NE(refusal_of(claim).find("published"), std::string::npos);
+  claim = good, claim["predicate"]["sign"] = "positive";
+  EXPECT_NE(refusal_of(claim).find("one predicate"), std::string::npos);
+  claim = good, claim["desk"] = {"eval"};
+  EXPECT_NE(refusal_of(claim).find("\"a\", which is not measured"), std::string::npos);
+  claim = good, claim.erase("limits");
+  EXPECT_NE(refusal_of(claim).find("says why"), std::string::npos);
+}
+
+// What is printed must itself be as the claim says, or the claim is not the paper's.
+TEST(ClaimSheets, ThatAreShippedSayWhatTheirPapersPrint) {
+  const auto sheets = claim_sheets(kSheets, "");
+  ASSERT_EQ(sheets.size(), 4u);
+  EXPECT_EQ(claim_sheets(kSheets, "tapa").size(), 1u);
+  EXPECT_EQ(claim_sheets(kSheets, "2509.12635").size(), 1u);
+  EXPECT_THROW(claim_sheets(kSheets, "BERT"), formats::Error);
+  for (const ClaimSheet& sheet : sheets) {
+    std::set<std::string> items;
+    for (const Claim& claim : sheet.claims) {
+      EXPECT_TRUE(items.insert(claim.item).second) << claim.item << " is there twice";
+      const auto printed = [&](const std::string& name) {
+        const auto found =
+            std::ranges::find(claim.published, name, &protocol::PublishedNumber::name);
+        return found == claim.published.end() ? std::nan("") : found->value;
+      };
+      const auto& order = claim.predicate.order;
+      for (size_t n = 0; n + 1 < order.size() && !claim.published.empty(); ++n) {
+        EXPECT_LT(printed(order[n]), printed(order[n + 1])) << sheet.paper << " " << claim.item;
+      }
+      if (claim.predicate.ratio.size() == 2) {
+        const double ratio = printed(claim.predicate.ratio[0]) / printed(claim.predicate.ratio[1]);
+        EXPECT_GE(ratio, claim.predicate.from) << claim.item;
+        EXPECT_LE(ratio, claim.predicate.to) << claim.item;
+      }
+    }
+  }
+}
+
+// Every command is one: its words are understood, and its files are there.
+TEST(ClaimSheets, ThatAreShippedHaveCommandsThatRun) {
+  std::set<std::vector<std::string>> commands;
+  for (const ClaimSheet& sheet : claim_sheets(kSheets, "")) {
+    for (const Claim& claim : sheet.claims) {
+      if (!claim.desk.empty()) commands.insert(claim.desk);
+    }
+  }
+  EXPECT_GT(commands.size(), 10u);
+  for (const auto& words : commands) {
+    for (const std::string& word : words) {
+      if (!word.ends_with(".json")) continue;
+      EXPECT_TRUE(fs::exists(fs::path(PHASESCOPE_SOURCE) / word)) << word;
+    }
+    if (words[0] == "sweep") {
+      EXPECT_GT(sweep_plan(fs::path(PHASESCOPE_SOURCE) / words[1]).jobs.size(), 1u);
+      continue;
+    }
+    FakeRun run;  // has no replies: what is asked of a worker is all that is wanted
+    try {
+      output_of(run, words);
+    } catch (const protocol::RequestError&) {
+    } catch (const formats::Error& error) {
+      ADD_FAILURE() << words[0] << ": " << error.full_text();
+    }
+    EXPECT_FALSE(run.requests.empty()) << words[0];
+  }
+}
+
+// Groups that claims about sweeps speak of are those that the sweeps have.
+TEST(ClaimSheets, NameGroupsOfTheirSweeps) {
+  for (const ClaimSheet& sheet : claim_sheets(kSheets, "")) {
+    for (const Claim& claim : sheet.claims) {
+      if (claim.desk.empty() || claim.desk[0] != "sweep") continue;
+      const SweepPlan plan = sweep_plan(fs::path(PHASESCOPE_SOURCE) / claim.desk[1]);
+      std::set<std::string> groups;
+      for (const SweepJob& job : plan.jobs) groups.insert(job.group);
+      const json lengths = plan.eval.at("lengths");
+      for (const Place& place : claim.measured) {
+        EXPECT_TRUE(groups.contains(place.where.at("model"))) << claim.item << " " << place.where;
+        EXPECT_NE(std::ranges::find(lengths, place.where.at("length")), lengths.end())
+            << claim.item;
+      }
+    }
+  }
+}
+
+// ---- Runs ---------------------------------------------------------------------------------------
+
+class DeskRunsTest : public testing::Test {
+ protected:
+  // One that counts how often a worker was asked.
+  DeskRun asked(bool run_missing = true) {
+    DeskRuns runs(run_, {.folder = folder_ / "claims", .run_missing = run_missing});
+    const std::vector<std::string> words{"eval", "perplexity", "a", "b", "--lengths", "64"};
+    const DeskRun found = runs.of(words);
+    EXPECT_EQ(runs.of(words).result, found.result);
+    return found;
+  }
+
+  Folder folder_;
+  FakeRun run_;
+};
+
+TEST_F(DeskRunsTest, AreRunOnceAndKept) {
+  EXPECT_TRUE(asked(false).result.is_null());
+  EXPECT_EQ(run_.requests.size(), 0u);
+  EXPECT_FALSE(asked().whole);  // no reply: the worker refuses
+  EXPECT_EQ(run_.requests.size(), 1u);
+  run_.replies["eval"] = {protocol::to_json_form(protocol::EvalResult{.task = "perplexity"}), {}};
+  EXPECT_TRUE(asked().whole);
+  EXPECT_EQ(run_.requests.size(), 2u);
+  EXPECT_TRUE(asked().whole);
+  EXPECT_TRUE(asked(false).whole);
+  EXPECT_EQ(run_.requests.size(), 2u);
+}
+
+TEST_F(DeskRunsTest, ASweepWithoutJobsIsRead) {
+  protocol::SweepResult sweep;
+  sweep.cells.resize(9);
+  for (protocol::SweepCell& cell : sweep.cells) cell.state = "new";
+  run_.replies["jobs.sweep"] = {protocol::to_json_form(sweep), {}};
+  DeskRuns runs(run_, {.folder = folder_ / "claims"});
+  const std::string file = std::string(PHASESCOPE_SOURCE) + "/sample_configs/sweeps/copy.json";
+  const DeskRun& found = runs.of({"sweep", file});
+  EXPECT_FALSE(found.whole);
+  EXPECT_EQ(found.result.at("cells").size(), 9u);
+  EXPECT_EQ(run_.requests.size(), 1u);
+  EXPECT_NE(runs.line_of({"sweep", file}).find("/claims/jobs/copy"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace phasescope::app
