@@ -69,6 +69,7 @@ struct StackWeights {
 struct Weights : StackWeights {
   at::Tensor embedding;                    // (V, E); E is C unless the embedding has a width
   at::Tensor embedding_in, embedding_out;  // (C, E), (E, C)
+  at::Tensor patches;                      // (E, numbers of a window), of image models
   at::Tensor token_types;                  // (T, C)
   at::Tensor embedding_norm, embedding_norm_bias;  // (C)
   // What layers read of their own, P numbers each: (rows, layers P), (layers P, C), (P).
@@ -76,6 +77,7 @@ struct Weights : StackWeights {
   std::vector<at::Tensor> streams_in, streams_out;  // (C, C) of each stream but the first
   at::Tensor head_transform, head_transform_bias;   // (C, C), (C)
   at::Tensor head_norm, head_norm_bias;             // (C)
+  at::Tensor pool;                                  // (1, E)
   at::Tensor head;                                  // (V, E); undefined where it is the embedding
   at::Tensor head_bias;                             // (V)
   StackWeights encoder;
@@ -110,9 +112,14 @@ using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 NamedTensors named_tensors(const ModelConfig& config, const Encoding& encoding,
                            const Weights& weights);
 
+// What a tensor's random numbers depend on beside the seed: the numbers drawn for those before it,
+// or its name alone, so that two models have all tensors in common that they have at all.
+enum class StartDraws { in_order, by_name };
+
 // Random weights, the same for the same seed: N(0, init_std), outputs of residual branches divided
 // by sqrt(2 layers), norms 1, biases 0, the encoding's own as it says. float32.
-Weights init_weights(const ModelConfig& config, const Encoding& encoding, std::uint64_t seed);
+Weights init_weights(const ModelConfig& config, const Encoding& encoding, std::uint64_t seed,
+                     StartDraws draws = StartDraws::in_order);
 
 // A copy in another floating dtype (tensors that have it already are shared).
 Weights converted(const Weights& weights, at::ScalarType dtype);
