@@ -252,7 +252,7 @@ TEST(Recompute, GradientsAreThoseOfAPassThatKeepsEverything) {
         {{"key", "randomized_rope"}, {"draw", "layer"}}}) {
     configs.push_back(small_model(encoding));
   }
-  configs.push_back(encoder_decoder({{"key", "ape_sequence"}}));
+  configs.push_back(encoder_decoder({{"key", "ape_sequence"}, {"decay", 1.0}}));
   for (const ModelConfig& config : configs) {
     const auto kept = gradients_of(config, false), again = gradients_of(config, true);
     ASSERT_EQ(kept.size(), again.size());
