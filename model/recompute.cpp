@@ -14,7 +14,7 @@ namespace {
 using torch::autograd::variable_list;
 
 at::Tensor state_of_draws() {
-  const at::Generator generator = at::detail::getDefaultCPUGenerator();
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
   const std::lock_guard lock(generator.mutex());
   return generator.get_state();
 }
