@@ -366,7 +366,12 @@ void Trainer::write_files(formats::FileSystem& fs, const std::filesystem::path& 
   model::NamedTensors optimiser = optimiser_.state();
   for (const auto& one : lora_.tensors()) optimiser.push_back(one);
   if (lora_.there() && config_.start.lora_save == "adapter") {
-    lora_.write_adapter(fs, folder, from_->report.path);
+    model::Weights view = decoder_.weights();  // shares the tensors
+    model::NamedTensors whole;
+    for (const std::string& name : trained_) {
+      if (!lora_.changes(name)) whole.emplace_back(name, model::tensor_at(view, name));
+    }
+    lora_.write_adapter(fs, folder, from_->report.path, whole);
   } else {
     model::save_model(fs, folder, decoder_.config(), decoder_.encoding(), decoder_.weights());
     if (from_) copy_tokenizer(fs, from_->report.path, folder);
@@ -420,7 +425,7 @@ void Trainer::load(const Checkpoint& checkpoint) {
   if (checkpoint.state.at("data").at("corpus_sha256") != data_sha256()) {
     throw other_data(config_, "run");
   }
-  if (!lora_.there() || config_.start.lora_save != "adapter") load_weights(checkpoint.folder);
+  load_weights(checkpoint.folder);
   const auto archive = formats::TensorArchive::open(checkpoint.folder / kOptimiserFile);
   std::vector<std::pair<std::string, at::Tensor>> moments;
   for (const formats::TensorEntry& entry : archive.tensors()) {
@@ -439,6 +444,15 @@ void Trainer::load(const Checkpoint& checkpoint) {
 }
 
 void Trainer::load_weights(const std::filesystem::path& folder) {
+  if (lora_.there() && config_.start.lora_save == "adapter") {
+    const auto adapter = formats::TensorArchive::open(folder / Lora::kAdapterFile);
+    for (const std::string& name : trained_) {
+      if (lora_.changes(name)) continue;
+      load_tensor(adapter, Lora::name_in_adapter(name),
+                  model::tensor_at(decoder_.weights(), name));
+    }
+    return;
+  }
   const auto weights = formats::TensorArchive::open(folder / "model.safetensors");
   for (const auto& [name, tensor] :
        model::named_tensors(decoder_.config(), decoder_.encoding(), decoder_.weights())) {

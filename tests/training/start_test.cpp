@@ -235,7 +235,13 @@ TEST_F(FromAModel, LoraTrainsProductsBesideMatrices) {
     EXPECT_LT((logits_of(opened->decoder) - logits_of(trainer.decoder())).abs().max().item<double>(),
               std::string(save) == "merged" ? 1e-9 : 1e-4);
     resumes_bit_for_bit(config);
+    // Others are trained whole beside them.
+    resumes_bit_for_bit(from_it(
+        {{"start", {{"lora_rank", 2}, {"lora_save", save}, {"train", {"*norm.weight"}}}}}));
   }
+  EXPECT_THROW(text_trainer(from_it({{"encoding", {{"key", "none"}}},
+                                     {"start", {{"lora_rank", 2}, {"lora_save", "adapter"}}}})),
+               formats::Error);
   EXPECT_THROW(text_trainer(from_it({{"start", {{"lora_rank", 2}, {"lora", {"*.nothing"}}}}})),
                formats::Error);
 }

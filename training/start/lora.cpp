@@ -80,17 +80,20 @@ model::NamedTensors Lora::tensors() const {
   return list;
 }
 
+std::string Lora::name_in_adapter(const std::string& name) { return "base_model.model." + name; }
+
 void Lora::write_adapter(formats::FileSystem& fs, const std::filesystem::path& folder,
-                         const std::string& base) const {
+                         const std::string& base, const model::NamedTensors& whole) const {
   model::NamedTensors tensors;
+  for (const auto& [name, tensor] : whole) tensors.emplace_back(name_in_adapter(name), tensor);
   std::set<std::string> modules;
   for (const Change& one : changes_) {
     const std::string module = module_of(one.name);
     modules.insert(module);
-    tensors.emplace_back("base_model.model." + module + ".lora_A.weight", one.a.detach());
-    tensors.emplace_back("base_model.model." + module + ".lora_B.weight", one.b.detach());
+    tensors.emplace_back(name_in_adapter(module + ".lora_A.weight"), one.a.detach());
+    tensors.emplace_back(name_in_adapter(module + ".lora_B.weight"), one.b.detach());
   }
-  model::write_tensors(fs, folder / "adapter_model.safetensors", tensors, {{"format", "pt"}});
+  model::write_tensors(fs, folder / kAdapterFile, tensors, {{"format", "pt"}});
   const nlohmann::json config = {{"peft_type", "LORA"},
                                  {"base_model_name_or_path", base},
                                  {"r", rank_},

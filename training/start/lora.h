@@ -17,6 +17,9 @@ namespace phasescope::training {
 // that the first step begins with the model itself.
 class Lora {
  public:
+  static constexpr const char* kAdapterFile = "adapter_model.safetensors";
+
+
   // Nothing where start.lora_rank is 0. Throws Error "bad_input" for patterns that name no matrix.
   Lora(const StartSection& start, const model::Decoder& decoder, std::uint64_t seed);
 
@@ -28,9 +31,12 @@ class Lora {
   void apply(model::Weights& weights) const;
   model::NamedTensors tensors() const;
 
-  // adapter_model.safetensors and adapter_config.json in PEFT's layout, of the model in `base`.
+  // adapter_model.safetensors and adapter_config.json in PEFT's layout, of the model in `base`;
+  // `whole`: tensors in place of the base's.
   void write_adapter(formats::FileSystem& fs, const std::filesystem::path& folder,
-                     const std::string& base) const;
+                     const std::string& base, const model::NamedTensors& whole) const;
+  // What such a file calls a tensor of the base.
+  static std::string name_in_adapter(const std::string& name);
 
  private:
   struct Change {

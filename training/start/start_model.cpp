@@ -98,6 +98,20 @@ bool of_an_encoding(const std::string& name) {
   return name.find("encoding.") != std::string::npos;
 }
 
+// An adapter holds tensors alone: whoever reads it reads the base's configuration.
+void require_adaptable(const RunConfig& config, const ModelConfig& trained,
+                       const ModelConfig& base) {
+  if (config.start.lora_save != "adapter") return;
+  const auto said = [](const ModelConfig& model) {
+    const nlohmann::json all = model::write_model_config(model);
+    return nlohmann::json{all.value("encoding", nlohmann::json()),
+                          all.value("positions", nlohmann::json())};
+  };
+  if (said(trained) == said(base)) return;
+  throw formats::bad_input("an adapter cannot say that the model has another encoding now",
+                           "start.lora_save", "save it merged");
+}
+
 bool matches_any(const std::vector<std::string>& patterns, const std::string& name) {
   return std::ranges::any_of(
       patterns, [&](const std::string& pattern) { return name_matches(pattern, name); });
@@ -190,6 +204,7 @@ model::Decoder start_decoder(const RunConfig& config, const model::Model* from) 
     }
     return model::Decoder(model, encoding, std::move(weights));
   }
+  require_adaptable(config, model, from->config());
   const model::Decoder& source = from->decoder;
   const model::NamedTensors given =
       model::named_tensors(source.config(), source.encoding(), source.weights());
